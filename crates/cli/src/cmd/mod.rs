@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! One file for each subcommand: its arguments, its help, and `run`.
+
+pub mod cat;
+pub mod check;
+pub mod control;
+pub mod export;
+pub mod info;
+pub mod list;
+pub mod manual;
+pub mod record;
+pub mod show;
+
+use crate::external;
+use crate::failure::Failure;
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+pub type Outcome = Result<ExitCode, Failure>;
+
+#[derive(clap::Subcommand)]
+#[command(after_help = external::HELP)]
+pub enum Command {
+    Record(record::Args),
+    Mark(control::MarkArgs),
+    Enable(control::EnableArgs),
+    Disable(control::DisableArgs),
+    List(list::Args),
+    Show(show::Args),
+    Check(check::Args),
+    Info(info::Args),
+    Cat(cat::Args),
+    Export(export::Args),
+    #[command(hide = true)]
+    Manual(manual::Args),
+    /// `klogger NAME` runs the program `klogger-NAME`
+    #[command(external_subcommand)]
+    External(Vec<OsString>),
+}
+
+impl Command {
+    pub fn run(self) -> Outcome {
+        match self {
+            Command::Record(args) => record::run(args),
+            Command::Mark(args) => control::mark(args),
+            Command::Enable(args) => control::enable(args),
+            Command::Disable(args) => control::disable(args),
+            Command::List(args) => list::run(args),
+            Command::Show(args) => show::run(args),
+            Command::Check(args) => check::run(args),
+            Command::Info(args) => info::run(args),
+            Command::Cat(args) => cat::run(args),
+            Command::Export(args) => export::run(args),
+            Command::Manual(args) => manual::run(args),
+            Command::External(words) => external::run(words),
+        }
+    }
+}

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! `klogger NAME ...` for a NAME that is not built in: the program `klogger-NAME`, as git and cargo do it.
+
+use crate::cmd::Outcome;
+use crate::failure::Failure;
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+pub const HELP: &str = "\
+Analyses (programs klogger-NAME on the PATH):
+  sql      Ask a log in SQL
+  report   The answers to a schema's questions: terminal, HTML, PNG";
+
+/// Looks beside this program first, then on the PATH, and becomes the program found. Returns only on failure.
+pub fn run(words: Vec<OsString>) -> Outcome {
+    let name = words[0].to_string_lossy().into_owned();
+    let mut program = OsString::from("klogger-");
+    program.push(&words[0]);
+    let beside = std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.join(&program)));
+    let path = match beside {
+        Some(path) if path.exists() => path.into_os_string(),
+        _ => program,
+    };
+    let error = Command::new(&path).args(&words[1..]).exec();
+    Err(match error.kind() {
+        std::io::ErrorKind::NotFound => Failure::new(format!("'{name}' is not a klogger command, and there is no program klogger-{name} on the PATH"))
+            .help("see 'klogger --help'; the analyses (sql, report) are installed by 'make install' or found in the PATH that 'make' prints"),
+        _ => Failure::new(format!("cannot run {}: {error}", path.to_string_lossy())),
+    })
+}

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! The `klogger` command. Glue: it parses arguments, calls the other crates, prints, and chooses the exit code.
+//!
+//! **Invariant:** no other crate prints or exits.
+
+mod cmd;
+mod external;
+mod failure;
+
+use clap::Parser;
+use std::process::ExitCode;
+
+/// A fine-grained, low-overhead event logger for the Linux kernel
+#[derive(Parser)]
+#[command(name = "klogger", version, max_term_width = 100, arg_required_else_help = true)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: cmd::Command,
+}
+
+fn main() -> ExitCode {
+    // As other Unix filters do: `klogger cat x.klog | head` ends without a word.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+    match Cli::parse().command.run() {
+        Ok(code) => code,
+        Err(failure) => {
+            if !failure.silent {
+                eprintln!("klogger: {failure}");
+            }
+            ExitCode::from(2)
+        }
+    }
+}

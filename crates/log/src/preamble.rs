@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! The JSON at the head of a log: everything that is known when recording starts, and all that is needed to read it.
+
+use klogger_schema::layout::EventLayout;
+use klogger_schema::model::Decoding;
+use serde::{Deserialize, Serialize};
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Preamble {
+    /// Version of the klogger that wrote the log.
+    pub klogger: String,
+    /// `bpf`, `kernel` or `user`.
+    pub engine: String,
+    pub host: Host,
+    pub clock: Clock,
+    /// The command line of `klogger record`, one element an argument.
+    pub command_line: Vec<String>,
+    /// The recorded command, if there is one.
+    pub workload: Vec<String>,
+    /// `all`, or `processes`: those in `PROCESS_EXISTS` events and their descendants.
+    pub scope: String,
+    pub recorder: Recorder,
+    pub schemas: Vec<SchemaText>,
+    pub events: Vec<EventLayout>,
+    pub decodings: Vec<Decoding>,
+    pub probes: Vec<ProbeState>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Host {
+    pub name: String,
+    /// `uname -r`
+    pub kernel: String,
+    /// `uname -v`
+    pub kernel_version: String,
+    pub machine: String,
+    pub cpu_model: String,
+    /// CPUs that were online.
+    pub cpus: Vec<u32>,
+    /// (name of the vulnerability, what the kernel says of it)
+    pub mitigations: Vec<(String, String)>,
+}
+
+/// Times of records are nanoseconds of this clock.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Clock {
+    /// `monotonic`
+    pub name: String,
+    /// What the kernel derives it from: `tsc`, `kvm-clock`, ...
+    pub source: String,
+    /// This clock when recording started; the zero of all times shown to people.
+    pub start_ns: u64,
+    /// The wall clock (ns since 1970, UTC) at `start_ns`.
+    pub start_realtime_ns: u64,
+    /// How far apart the two readings may be.
+    pub uncertainty_ns: u64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Recorder {
+    pub pid: u32,
+    /// All threads of the recorder, for analyses that leave it out.
+    pub tids: Vec<u32>,
+    /// Bytes of one CPU's ring.
+    pub buffer_size: u64,
+    /// Percent.
+    pub lowwater: u32,
+    /// Flight recorder: old events give way to new ones.
+    pub overwrite: bool,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SchemaText {
+    pub name: String,
+    pub doc: String,
+    pub file: String,
+    pub text: String,
+}
+
+/// What became of one probe.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ProbeState {
+    pub schema: String,
+    /// The target as the schema has it: `tracepoint sched_switch`.
+    pub target: String,
+    pub attached: bool,
+    /// Why not, if not; and which alternative was taken, if several.
+    pub note: String,
+    /// The events that it logs.
+    pub events: Vec<String>,
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! The bytes of one record, which are the same in a ring and in a log. All numbers are little-endian.
+//!
+//! ```text
+//! byte 0      2                   8
+//!      +------+-------------------+----------------------------------------+
+//!      |  id  |  time, ns, low 48 |  fields, offsets as in EventLayout     |  ... padding to 8
+//!      +------+-------------------+----------------------------------------+
+//! ```
+//!
+//! The header is one 64-bit word, `time << 16 | id`. Ids start at 1, so that a zero word is never a header: in a ring it
+//! marks a record which is not yet complete. 48 bits of nanoseconds wrap after 78 hours; whoever stores records also
+//! stores one full time not later than the earliest of them (see [`full_time`]).
+
+use klogger_schema::layout::{EventLayout, HEADER_SIZE, RECORD_MAX, pad8};
+
+/// The header of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header(pub u64);
+
+pub const TIME_MASK: u64 = (1 << 48) - 1;
+
+impl Header {
+    pub fn new(time: u64, id: u16) -> Header {
+        Header(time << 16 | u64::from(id))
+    }
+
+    /// Reads the first 8 of `bytes`, or `None` if there are fewer.
+    #[inline]
+    pub fn read(bytes: &[u8]) -> Option<Header> {
+        bytes.first_chunk().map(|b| Header(u64::from_le_bytes(*b)))
+    }
+
+    #[inline]
+    pub fn id(self) -> u16 {
+        self.0 as u16
+    }
+
+    /// The low 48 bits of the time.
+    #[inline]
+    pub fn time48(self) -> u64 {
+        self.0 >> 16
+    }
+}
+
+/// The full time of a record that is not earlier than `base`, and less than 78 hours later.
+#[inline]
+pub fn full_time(base: u64, time48: u64) -> u64 {
+    base.wrapping_add(time48.wrapping_sub(base) & TIME_MASK)
+}
+
+/// Sizes of records by event id, for walking through bytes.
+#[derive(Clone, Debug, Default)]
+pub struct SizeTable {
+    /// Fixed part and offset of the u16 length of the `string`, or 0 if there is none. Unknown ids have fixed == 0.
+    entries: Vec<(u32, u32)>,
+}
+
+impl SizeTable {
+    pub fn new<'a>(events: impl IntoIterator<Item = &'a EventLayout>) -> SizeTable {
+        let mut entries = Vec::new();
+        for e in events {
+            let at = usize::from(e.id);
+            if entries.len() <= at {
+                entries.resize(at + 1, (0, 0));
+            }
+            entries[at] = (e.fixed, e.tail().map_or(0, |f| f.offset));
+        }
+        SizeTable { entries }
+    }
+
+    /// The size of the record at the start of `bytes`; `None` if its id is unknown, or if `bytes` ends before it does.
+    #[inline]
+    pub fn size(&self, bytes: &[u8]) -> Option<usize> {
+        let header = Header::read(bytes)?;
+        let &(fixed, tail_at) = self.entries.get(usize::from(header.id()))?;
+        if fixed < HEADER_SIZE {
+            return None;
+        }
+        let mut size = fixed;
+        if tail_at != 0 {
+            let at = tail_at as usize;
+            size += u32::from(u16::from_le_bytes([*bytes.get(at)?, *bytes.get(at + 1)?]));
+        }
+        let size = pad8(size);
+        (size <= RECORD_MAX && size as usize <= bytes.len()).then_some(size as usize)
+    }
+}

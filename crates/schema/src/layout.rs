@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Where the fields of an event stand in its record. The one place that computes offsets: the C that writes a record
+//! asserts them, and the reader of a log uses them as they were written into the log.
+//!
+//! A record is a header word of 8 bytes (48-bit time, 16-bit event id), then the fields in the order of their
+//! declaration, each aligned to its own size as a C compiler would, padded at the end to a multiple of 8 bytes. A
+//! `string` field is a u16 length in its place; its bytes (no NUL) follow the last fixed field, then the padding.
+
+use crate::model::{Context, Decode, Event, Scalar, Scope, Shape};
+use serde::{Deserialize, Serialize};
+
+/// Bytes of the header word.
+pub const HEADER_SIZE: u32 = 8;
+/// Bytes of a whole record at most, so that what spills over a ring's end stays within one page.
+pub const RECORD_MAX: u32 = 1024;
+/// Bytes of a `string` at most. The BPF stack (512 bytes) must hold one.
+pub const STRING_MAX: u32 = 255;
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EventLayout {
+    /// 1..=65535, unique in one log.
+    pub id: u16,
+    pub schema: String,
+    pub name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub doc: Option<String>,
+    /// Bytes up to the end of the last fixed field, header included; not padded.
+    pub fixed: u32,
+    pub fields: Vec<FieldLayout>,
+    /// Thread-id fields that decide whose event it is; empty: the running thread's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub about: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FieldLayout {
+    pub name: String,
+    /// The type as it was written in the schema.
+    #[serde(rename = "type")]
+    pub type_name: String,
+    pub scalar: Scalar,
+    pub shape: Shape,
+    /// From the start of the record, header included.
+    pub offset: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unit: Option<String>,
+    #[serde(default, skip_serializing_if = "is_plain")]
+    pub decode: Decode,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub doc: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context: Option<Context>,
+}
+
+fn is_plain(decode: &Decode) -> bool {
+    *decode == Decode::Plain
+}
+
+/// Rounds up to a multiple of 8, the alignment of every record.
+pub const fn pad8(bytes: u32) -> u32 {
+    (bytes + 7) & !7
+}
+
+impl EventLayout {
+    pub fn new(schema: &str, event: &Event, id: u16) -> EventLayout {
+        let mut end = HEADER_SIZE;
+        let fields = event
+            .fields
+            .iter()
+            .map(|f| {
+                let (align, size) = f.shape.align_and_size(f.scalar);
+                let offset = end.next_multiple_of(align);
+                end = offset + size;
+                FieldLayout {
+                    name: f.name.clone(),
+                    type_name: f.type_name.clone(),
+                    scalar: f.scalar,
+                    shape: f.shape,
+                    offset,
+                    unit: f.unit.clone(),
+                    decode: f.decode.clone(),
+                    doc: f.doc.clone(),
+                    context: f.context,
+                }
+            })
+            .collect();
+        let about = match &event.scope {
+            Scope::Fields(names) => names.clone(),
+            Scope::Current | Scope::All => Vec::new(),
+        };
+        EventLayout { id, schema: schema.into(), name: event.name.clone(), doc: event.doc.clone(), fixed: end, fields, about }
+    }
+
+    /// The `string` field, if there is one.
+    pub fn tail(&self) -> Option<&FieldLayout> {
+        self.fields.iter().find(|f| f.shape == Shape::Tail)
+    }
+
+    /// Bytes of a record whose `string` is `tail` bytes long (0 if it has none).
+    pub fn record_size(&self, tail: u32) -> u32 {
+        pad8(self.fixed + tail)
+    }
+
+    /// Bytes of the longest record.
+    pub fn max_size(&self) -> u32 {
+        self.record_size(if self.tail().is_some() { STRING_MAX } else { 0 })
+    }
+}
+
+impl Shape {
+    /// (alignment, bytes in the fixed part)
+    pub fn align_and_size(self, scalar: Scalar) -> (u32, u32) {
+        match self {
+            Shape::One => (scalar.size(), scalar.size()),
+            Shape::Array(n) => (scalar.size(), scalar.size().saturating_mul(n)),
+            Shape::Text(n) => (1, n),
+            Shape::Tail => (2, 2),
+        }
+    }
+}

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! What a schema says, after it has been parsed and checked.
+//!
+//! The model is plain data. It knows neither the C that is generated from it nor the file that it came from, except
+//! by the name and text which diagnostics and `#line` need.
+
+use serde::{Deserialize, Serialize};
+
+/// A byte range in [`Schema::text`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Span {
+    pub start: usize,
+    pub end: usize,
+}
+
+/// One schema file.
+#[derive(Clone, Debug)]
+pub struct Schema {
+    /// Declared by `schema NAME`, or else made from the file's name.
+    pub name: String,
+    pub doc: Option<String>,
+    /// The file's name as the user gave it, for messages and `#line`.
+    pub file: String,
+    pub text: String,
+    pub decodings: Vec<Decoding>,
+    pub events: Vec<Event>,
+    pub probes: Vec<Probe>,
+    /// `code { ... }`: C at file level, for helpers that several probe bodies share.
+    pub code: Vec<CBlock>,
+    /// `arch NAME { counter0 event }`: bindings of hardware counters, as in the paper.
+    pub arch: Vec<Arch>,
+}
+
+/// An event and its fields, in the order of the declaration. Context fields come last.
+#[derive(Clone, Debug)]
+pub struct Event {
+    pub name: String,
+    pub doc: Option<String>,
+    pub fields: Vec<Field>,
+    pub scope: Scope,
+    pub span: Span,
+}
+
+/// Whose event it is: it is logged if one of these threads is being recorded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Scope {
+    /// The thread that was running when the probe was hit.
+    #[default]
+    Current,
+    /// The threads named by these integer fields: `event WAKE scope pid, waker { ... }`.
+    Fields(Vec<String>),
+    /// Nobody's in particular: `event TICK scope all { ... }` is always logged.
+    All,
+}
+
+#[derive(Clone, Debug)]
+pub struct Field {
+    pub name: String,
+    /// The type as it was written: `int`, `u64`, `string`.
+    pub type_name: String,
+    pub scalar: Scalar,
+    pub shape: Shape,
+    pub unit: Option<String>,
+    pub decode: Decode,
+    pub doc: Option<String>,
+    /// Set if the runtime supplies the value, not the `klogger()` call.
+    pub context: Option<Context>,
+    pub span: Span,
+}
+
+/// What `context NAME ...` can ask for: a property of the thread that was running.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Context {
+    Tid,
+    Tgid,
+    Prio,
+    Cgroup,
+}
+
+/// The machine type of a field, or of an array's or a text's element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scalar {
+    Bool,
+    I8,
+    U8,
+    I16,
+    U16,
+    I32,
+    U32,
+    I64,
+    U64,
+}
+
+/// How many elements a field has, and where they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Shape {
+    One,
+    /// `TYPE NAME[N]`
+    Array(u32),
+    /// `string[N]` or `char NAME[N]`: N bytes, cut and padded with NUL.
+    Text(u32),
+    /// `string`: its length (u16) stands at the field's offset, its bytes after the fixed part of the record.
+    Tail,
+}
+
+/// How a value is shown.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Decode {
+    #[default]
+    Plain,
+    Hex,
+    /// A thread id, which the process table names.
+    Thread,
+    /// An address in code, which the symbol table names.
+    Code,
+    /// A kernel `dev_t`: major << 20 | minor.
+    Device,
+    /// An IPv4 address in network byte order (4 bytes), or IPv6 (array of 16 bytes).
+    Ip,
+    /// A negative value is an error number.
+    Errno,
+    /// A table of [`Decoding`], by name.
+    Table(String),
+}
+
+/// `enum NAME { ... }` or `flags NAME { ... }`: texts for values.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Decoding {
+    pub name: String,
+    /// Bits that add up, rather than alternatives.
+    pub flags: bool,
+    pub values: Vec<(u64, String)>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Probe {
+    /// Alternatives, best first: `probe A or B { }`.
+    pub targets: Vec<Target>,
+    pub body: CBlock,
+    /// The `klogger(EVENT, ...)` calls of the body, in order.
+    pub calls: Vec<Call>,
+    pub span: Span,
+}
+
+/// A place in the system.
+#[derive(Clone, Debug)]
+pub struct Target {
+    pub kind: ProbeKind,
+    pub name: String,
+    pub params: Vec<Param>,
+    pub span: Span,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ProbeKind {
+    Tracepoint,
+    Function,
+    Return,
+    Syscall,
+    User,
+    Usdt,
+    Timer,
+}
+
+/// One parameter of a probe: the C type with single spaces, and its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Param {
+    pub ty: String,
+    pub name: String,
+}
+
+/// A `klogger(EVENT, ...)` call in a probe's body.
+#[derive(Clone, Debug)]
+pub struct Call {
+    pub event: String,
+    /// Values after the event's name.
+    pub arguments: usize,
+    pub span: Span,
+}
+
+/// C text between braces, and where it stands.
+#[derive(Clone, Debug)]
+pub struct CBlock {
+    /// Without the braces, otherwise as written.
+    pub text: String,
+    /// 1-based line on which `text` begins.
+    pub line: u32,
+    /// 1-based column (bytes) at which `text` begins.
+    pub column: u32,
+    pub span: Span,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Arch {
+    pub name: String,
+    /// (counter number, event name)
+    pub counters: Vec<(u32, String)>,
+}
+
+impl Scalar {
+    /// Bytes.
+    pub fn size(self) -> u32 {
+        match self {
+            Scalar::Bool | Scalar::I8 | Scalar::U8 => 1,
+            Scalar::I16 | Scalar::U16 => 2,
+            Scalar::I32 | Scalar::U32 => 4,
+            Scalar::I64 | Scalar::U64 => 8,
+        }
+    }
+
+    pub fn signed(self) -> bool {
+        match self {
+            Scalar::I8 | Scalar::I16 | Scalar::I32 | Scalar::I64 => true,
+            Scalar::Bool | Scalar::U8 | Scalar::U16 | Scalar::U32 | Scalar::U64 => false,
+        }
+    }
+}
+
+impl ProbeKind {
+    pub const ALL: [ProbeKind; 7] = [
+        ProbeKind::Tracepoint,
+        ProbeKind::Function,
+        ProbeKind::Return,
+        ProbeKind::Syscall,
+        ProbeKind::User,
+        ProbeKind::Usdt,
+        ProbeKind::Timer,
+    ];
+
+    /// The word of the schema language.
+    pub fn word(self) -> &'static str {
+        match self {
+            ProbeKind::Tracepoint => "tracepoint",
+            ProbeKind::Function => "function",
+            ProbeKind::Return => "return",
+            ProbeKind::Syscall => "syscall",
+            ProbeKind::User => "user",
+            ProbeKind::Usdt => "usdt",
+            ProbeKind::Timer => "timer",
+        }
+    }
+}
+
+impl Schema {
+    pub fn event(&self, name: &str) -> Option<&Event> {
+        self.events.iter().find(|e| e.name == name)
+    }
+}
