@@ -3,5 +3,9 @@
 //!
 //! **Invariant:** no other crate knows the bytes of a log or of a record.
 
+pub mod builder;
+pub mod format;
+pub mod ledger;
 pub mod preamble;
 pub mod record;
+pub mod writer;

@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! # The log file
+//!
+//! A log is one file, `NAME.klog`: a preamble, then blocks, then a trailer. All numbers are little-endian. Whatever
+//! stands in the file is checked before it is believed: a block counts only if its checksum is right.
+//!
+//! ```text
+//! preamble | block | block | ... | block (symbols) | block (ledger) | block (index) | trailer
+//! ```
+//!
+//! The blocks are written in the order in which rings are drained. Whatever ends a recording early (a crash, a full
+//! disk, `kill -9`) costs at most the block that was being written, and what stands after the events.
+//!
+//! ## Preamble
+//!
+//! | byte | size | what |
+//! |---|---|---|
+//! | 0 | 7 | `klogger` |
+//! | 7 | 1 | version of the format: 1. A reader refuses a higher one |
+//! | 8 | 4 | bytes of JSON, at most 16 MiB |
+//! | 12 | 4 | CRC32C of bytes 0 to 11 and of the JSON |
+//! | 16 | | JSON: `Preamble` in `preamble.rs`. Members that a reader does not know are skipped |
+//! | | | zeros up to a multiple of 8 |
+//!
+//! The JSON holds the layout of every event (id, fixed size, fields with offset, type, shape and decoding), so that a
+//! log is read without the schema that it was made with.
+//!
+//! ## Block
+//!
+//! | byte | size | what |
+//! |---|---|---|
+//! | 0 | 4 | `b5 4b 4c 42` |
+//! | 4 | 4 | CRC32C of everything from byte 8 to the end of the payload |
+//! | 8 | 2 | bytes of this header: 72. A later writer may make it longer; a reader skips what it does not know |
+//! | 10 | 1 | kind: 1 events, 2 symbols, 3 ledger, 4 index. A reader skips other kinds |
+//! | 11 | 1 | compression of the payload: 0 none, 1 zstd (one frame) |
+//! | 12 | 4 | bytes of the payload as it stands in the file |
+//! | 16 | 4 | bytes of the payload unpacked, at most 16 MiB |
+//! | 20 | 2 | CPU; 65535: the recorder's own stream |
+//! | 22 | 2 | 0 |
+//! | 24 | 8 | time of the earliest record, ns of the log's clock |
+//! | 32 | 8 | time of the latest record |
+//! | 40 | 8 | serial number of the first record |
+//! | 48 | 8 | losses: the sum of the counts of the `LOST` records in the block |
+//! | 56 | 4 | events in the block, `LOST` records not counted |
+//! | 60 | 4 | 0 |
+//! | 64 | 8 | 0 |
+//!
+//! The payload follows the header, then zeros up to a multiple of 8. Fields that a kind has no use for are 0.
+//!
+//! **Events.** The payload is a sequence of records as in `record.rs`: a word `time << 16 | id`, then the fields. The
+//! full time of a record is the first one that is not before the block's earliest time and has the record's low 48
+//! bits. Records stand in the order in which they took their place in the ring. That is the order of their time but
+//! for one case: an event that interrupts another has the later time, and may stand first.
+//!
+//! **Serial numbers** count the attempts of one CPU. An event takes one number. A `LOST` record takes as many as its
+//! count says, and none for itself. So the next block of a CPU begins at `first serial + events + losses`, and any
+//! other number there is a loss that has no record.
+//!
+//! **Symbols.** Text, a line for each symbol in ascending order: address in hexadecimal, a space, name. Long tables
+//! are several blocks, each of whole lines.
+//!
+//! **Ledger.** JSON: `Ledger` in `ledger.rs`.
+//!
+//! **Index.** For every block before it: its offset in the file (8 bytes), then bytes 8 to 71 of its header.
+//!
+//! ## Trailer
+//!
+//! The last 24 bytes of a whole file. If they are missing, or wrong, a reader goes through the blocks from the
+//! preamble on; after a damaged block it looks for the next four bytes `b5 4b 4c 42` that begin a sound one.
+//!
+//! | byte | size | what |
+//! |---|---|---|
+//! | 0 | 8 | offset of the index block |
+//! | 8 | 4 | CRC32C of bytes 0 to 7 |
+//! | 12 | 4 | 0 |
+//! | 16 | 8 | `klogend` and a newline |
+//!
+//! ## Example
+//!
+//! A block of CPU 1 with one event: id 1, one `int` field with the value 42, at time 4096, serial number 7.
+//!
+//! ```text
+//! 0000  b5 4b 4c 42 9a 2d 81 6e 48 00 01 00 10 00 00 00
+//! ```
+
+use crc32c::{crc32c, crc32c_append};
+
+/// Version of the format that is written, and the newest that is read.
+pub const VERSION: u8 = 1;
+pub const FILE_MAGIC: &[u8; 7] = b"klogger";
+/// Bytes before the preamble's JSON.
+pub const FILE_HEADER_SIZE: usize = 16;
+/// Bytes of the preamble's JSON at most.
+pub const PREAMBLE_MAX: usize = 16 << 20;
+
+pub const BLOCK_MAGIC: [u8; 4] = [0xb5, b'K', b'L', b'B'];
+/// Bytes of a block's header as this version writes it.
+pub const BLOCK_HEADER_SIZE: usize = 72;
+/// Bytes of an unpacked payload at most, so that a reader knows what it may be asked to allocate.
+pub const BLOCK_RAW_MAX: usize = 16 << 20;
+/// The writer cuts longer runs of records into blocks of about this size, so that a merge of many CPUs stays small.
+pub const BLOCK_TARGET: usize = 1 << 20;
+
+/// `cpu` of the recorder's own stream.
+pub const RECORDER_CPU: u16 = 0xffff;
+/// Above what Linux can be built for; a higher number is damage. Fits the signed 16 bits of the exported column.
+pub const CPU_MAX: u16 = 0x7fff;
+
+pub const TRAILER_SIZE: usize = 24;
+const TRAILER_MAGIC: &[u8; 8] = b"klogend\n";
+
+/// What a block holds. Numbers are those of the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Events,
+    Symbols,
+    Ledger,
+    Index,
+    /// Written by a later version; skipped.
+    Other(u8),
+}
+
+impl Kind {
+    fn number(self) -> u8 {
+        match self {
+            Kind::Events => 1,
+            Kind::Symbols => 2,
+            Kind::Ledger => 3,
+            Kind::Index => 4,
+            Kind::Other(n) => n,
+        }
+    }
+
+    fn of(number: u8) -> Kind {
+        match number {
+            1 => Kind::Events,
+            2 => Kind::Symbols,
+            3 => Kind::Ledger,
+            4 => Kind::Index,
+            n => Kind::Other(n),
+        }
+    }
+}
+
+/// How a payload is packed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Packing {
+    None,
+    Zstd,
+}
+
+/// A block's header. Times are full ns of the log's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockHeader {
+    /// Bytes of the header in the file.
+    pub size: u16,
+    pub kind: Kind,
+    pub packing: Packing,
+    /// Bytes of the payload in the file.
+    pub stored: u32,
+    /// Bytes of the payload unpacked.
+    pub raw: u32,
+    pub cpu: u16,
+    pub first_time: u64,
+    pub last_time: u64,
+    pub first_serial: u64,
+    pub lost: u64,
+    pub events: u32,
+}
+
+impl BlockHeader {
+    /// A header whose times, serials and counts are 0.
+    pub fn plain(kind: Kind) -> BlockHeader {
+        BlockHeader {
+            size: BLOCK_HEADER_SIZE as u16,
+            kind,
+            packing: Packing::None,
+            stored: 0,
+            raw: 0,
+            cpu: 0,
+            first_time: 0,
+            last_time: 0,
+            first_serial: 0,
+            lost: 0,
+            events: 0,
+        }
+    }
+
+    /// The header with its checksum, for `payload` as it will stand in the file.
+    pub fn encode(&self, payload: &[u8]) -> [u8; BLOCK_HEADER_SIZE] {
+        let mut b = [0; BLOCK_HEADER_SIZE];
+        b[0..4].copy_from_slice(&BLOCK_MAGIC);
+        b[8..10].copy_from_slice(&(BLOCK_HEADER_SIZE as u16).to_le_bytes());
+        b[10] = self.kind.number();
+        b[11] = match self.packing {
+            Packing::None => 0,
+            Packing::Zstd => 1,
+        };
+        b[12..16].copy_from_slice(&self.stored.to_le_bytes());
+        b[16..20].copy_from_slice(&self.raw.to_le_bytes());
+        b[20..22].copy_from_slice(&self.cpu.to_le_bytes());
+        b[24..32].copy_from_slice(&self.first_time.to_le_bytes());
+        b[32..40].copy_from_slice(&self.last_time.to_le_bytes());
+        b[40..48].copy_from_slice(&self.first_serial.to_le_bytes());
+        b[48..56].copy_from_slice(&self.lost.to_le_bytes());
+        b[56..60].copy_from_slice(&self.events.to_le_bytes());
+        let crc = crc32c_append(crc32c(&b[8..]), payload);
+        b[4..8].copy_from_slice(&crc.to_le_bytes());
+        b
+    }
+
+    /// Reads bytes 8 to 71 of a header, as they also stand in the index. `None` if they cannot be those of a block.
+    pub fn decode(b: &[u8; BLOCK_HEADER_SIZE - 8]) -> Option<BlockHeader> {
+        let u16_at = |i: usize| u16::from_le_bytes([b[i], b[i + 1]]);
+        let u32_at = |i: usize| u32::from_le_bytes([b[i], b[i + 1], b[i + 2], b[i + 3]]);
+        let u64_at = |i: usize| u64::from(u32_at(i)) | u64::from(u32_at(i + 4)) << 32;
+        let header = BlockHeader {
+            size: u16_at(0),
+            kind: Kind::of(b[2]),
+            packing: match b[3] {
+                0 => Packing::None,
+                1 => Packing::Zstd,
+                _ => return None,
+            },
+            stored: u32_at(4),
+            raw: u32_at(8),
+            cpu: u16_at(12),
+            first_time: u64_at(16),
+            last_time: u64_at(24),
+            first_serial: u64_at(32),
+            lost: u64_at(40),
+            events: u32_at(48),
+        };
+        header.is_sane().then_some(header)
+    }
+
+    fn is_sane(&self) -> bool {
+        let sizes = usize::from(self.size) >= BLOCK_HEADER_SIZE
+            && self.size.is_multiple_of(8)
+            && self.raw as usize <= BLOCK_RAW_MAX
+            && self.stored as usize <= BLOCK_RAW_MAX
+            && (self.packing != Packing::None || self.raw == self.stored);
+        let events = self.kind != Kind::Events
+            || (self.first_time <= self.last_time
+                && self.events <= self.raw / 8
+                && (self.cpu <= CPU_MAX || self.cpu == RECORDER_CPU));
+        sizes && events
+    }
+
+    /// Bytes from this block to the next.
+    pub fn span(&self) -> u64 {
+        u64::from(self.size) + u64::from(self.stored).next_multiple_of(8)
+    }
+
+    /// The serial number that follows this block's last; it wraps only in a forged file.
+    pub fn next_serial(&self) -> u64 {
+        self.first_serial.wrapping_add(u64::from(self.events)).wrapping_add(self.lost)
+    }
+}
+
+/// The checksum of a block: of its header from byte 8 on, and its payload.
+pub fn block_crc(header_from_8: &[u8], payload: &[u8]) -> u32 {
+    crc32c_append(crc32c(header_from_8), payload)
+}
+
+/// The head of a file: magic, length and checksum of `json`.
+pub fn encode_file_header(json: &[u8]) -> [u8; FILE_HEADER_SIZE] {
+    let mut b = [0; FILE_HEADER_SIZE];
+    b[0..7].copy_from_slice(FILE_MAGIC);
+    b[7] = VERSION;
+    b[8..12].copy_from_slice(&(json.len() as u32).to_le_bytes());
+    let crc = preamble_crc(&b[..12], json);
+    b[12..16].copy_from_slice(&crc.to_le_bytes());
+    b
+}
+
+pub fn preamble_crc(head: &[u8], json: &[u8]) -> u32 {
+    crc32c_append(crc32c(head), json)
+}
+
+pub fn encode_trailer(index_offset: u64) -> [u8; TRAILER_SIZE] {
+    let mut b = [0; TRAILER_SIZE];
+    b[0..8].copy_from_slice(&index_offset.to_le_bytes());
+    let crc = crc32c(&b[0..8]);
+    b[8..12].copy_from_slice(&crc.to_le_bytes());
+    b[16..24].copy_from_slice(TRAILER_MAGIC);
+    b
+}
+
+/// The offset of the index, or `None` if `b` is not a trailer.
+pub fn decode_trailer(b: &[u8; TRAILER_SIZE]) -> Option<u64> {
+    let (offset, rest) = b.split_first_chunk::<8>()?;
+    let crc = u32::from_le_bytes(*rest.first_chunk()?);
+    (crc == crc32c(offset) && b.ends_with(TRAILER_MAGIC)).then(|| u64::from_le_bytes(*offset))
+}

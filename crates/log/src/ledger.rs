@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! The ledger: every way in which data can be missing from a log, and what was missing from this one.
+//!
+//! The ways stand in one table ([`Key::about`]), each with its explanation and what one can do about it. An [`Entry`]
+//! says that one of them happened: to which event, on which CPU, how often, when.
+
+use serde::{Deserialize, Serialize};
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// The user asked for it.
+    Info,
+    /// Nothing is missing that could have been recorded, but an answer may differ from what one expects.
+    Notice,
+    /// Events happened that are not in the log.
+    Loss,
+    /// A part of klogger did not do what it should.
+    Error,
+}
+
+impl Severity {
+    pub fn word(self) -> &'static str {
+        match self {
+            Severity::Info => "info",
+            Severity::Notice => "notice",
+            Severity::Loss => "loss",
+            Severity::Error => "error",
+        }
+    }
+}
+
+/// When it was noticed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Source {
+    Recording,
+    Reading,
+}
+
+impl Source {
+    pub fn word(self) -> &'static str {
+        match self {
+            Source::Recording => "recording",
+            Source::Reading => "reading",
+        }
+    }
+}
+
+/// What can happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Key {
+    RingFull,
+    ProbeNotAttached,
+    ProbeMissed,
+    EventsDisabled,
+    Paused,
+    Overwritten,
+    DrainLate,
+    CpuOffline,
+    DiskFull,
+    RecorderKilled,
+    FileCut,
+    BlockCorrupt,
+    SerialGap,
+    TimeDisorder,
+    UnknownBlock,
+}
+
+/// A row of the table of keys.
+#[derive(Clone, Copy, Debug)]
+pub struct About {
+    pub name: &'static str,
+    pub severity: Severity,
+    pub explanation: &'static str,
+    pub remedy: &'static str,
+}
+
+impl Key {
+    pub const ALL: [Key; 15] = [
+        Key::RingFull,
+        Key::ProbeNotAttached,
+        Key::ProbeMissed,
+        Key::EventsDisabled,
+        Key::Paused,
+        Key::Overwritten,
+        Key::DrainLate,
+        Key::CpuOffline,
+        Key::DiskFull,
+        Key::RecorderKilled,
+        Key::FileCut,
+        Key::BlockCorrupt,
+        Key::SerialGap,
+        Key::TimeDisorder,
+        Key::UnknownBlock,
+    ];
+
+    /// The table of all keys.
+    pub fn about(self) -> About {
+        use Severity::{Info, Loss, Notice};
+        let (name, severity, explanation, remedy) = match self {
+            Key::RingFull => (
+                "ring_full",
+                Loss,
+                "events found no space in their CPU's ring",
+                "record with a larger --buffer-size or a higher --lowwater, or disable events that are not needed",
+            ),
+            Key::ProbeNotAttached => (
+                "probe_not_attached",
+                Notice,
+                "a probe could not be attached, so its events are missing",
+                "see 'klogger show SCHEMA' for what this kernel offers, or add an alternative with 'or' to the probe",
+            ),
+            Key::ProbeMissed => (
+                "probe_missed",
+                Loss,
+                "the kernel skipped hits of a probe, because the probe was already running on that CPU",
+                "probe a place that is hit less often, or that the probe itself does not reach",
+            ),
+            Key::EventsDisabled => (
+                "events_disabled",
+                Info,
+                "events were switched off for a part of the recording",
+                "none needed; 'klogger enable EVENT' switches them on again",
+            ),
+            Key::Paused => {
+                ("paused", Info, "recording was paused", "none needed; leave the pause out when you compute rates")
+            }
+            Key::Overwritten => (
+                "overwritten",
+                Info,
+                "older events gave way to newer ones, as --overwrite asks",
+                "record with a larger --buffer-size to reach further back",
+            ),
+            Key::DrainLate => (
+                "drain_late",
+                Notice,
+                "a ring was emptied later than planned",
+                "let the recorder run with a real-time priority (as root), or record with a larger --buffer-size",
+            ),
+            Key::CpuOffline => (
+                "cpu_offline",
+                Notice,
+                "a CPU went offline or came online during the recording",
+                "none needed; its stream begins or ends there",
+            ),
+            Key::DiskFull => (
+                "disk_full",
+                Loss,
+                "the log could not be written",
+                "free some space, or write the log to another file system with -o",
+            ),
+            Key::RecorderKilled => (
+                "recorder_killed",
+                Loss,
+                "the log has no end: the recorder was killed, or its machine crashed",
+                "end a recording with Ctrl-C, --for, or 'kill -INT', and not with 'kill -9'",
+            ),
+            Key::FileCut => (
+                "file_cut",
+                Loss,
+                "the file ends in the middle of a block",
+                "if this is a copy, copy it again; the events that it held cannot be recovered from it",
+            ),
+            Key::BlockCorrupt => (
+                "block_corrupt",
+                Loss,
+                "bytes of the file are not what was written, so the events in them were left out",
+                "if this is a copy, copy it again; otherwise check the disk",
+            ),
+            Key::SerialGap => (
+                "serial_gap",
+                Loss,
+                "serial numbers are missing, and no LOST record says why",
+                "expected where the file is damaged; report it if the file is whole",
+            ),
+            Key::TimeDisorder => (
+                "time_disorder",
+                Loss,
+                "events are too far from their place in time, and were left out",
+                "the clock ran backwards, or the file is damaged; record with another clock source",
+            ),
+            Key::UnknownBlock => (
+                "unknown_block",
+                Notice,
+                "the log holds parts that this klogger does not know",
+                "read it with the klogger that wrote it, or a newer one",
+            ),
+        };
+        About { name, severity, explanation, remedy }
+    }
+}
+
+/// All entries of a log.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Ledger {
+    pub entries: Vec<Entry>,
+}
+
+/// Something that happened. Times are full ns of the log's clock.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// [`About::name`], or that of a newer version.
+    pub key: String,
+    pub severity: Severity,
+    pub source: Source,
+    /// The event that is missing, if it is known; otherwise it may be any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<u16>,
+    /// How many events are missing; 0 if that is not known or not meant.
+    #[serde(default)]
+    pub count: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from_ns: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to_ns: Option<u64>,
+    /// What happened, and what one can do about it.
+    pub text: String,
+}
+
+impl Entry {
+    /// Something that the recorder noticed.
+    pub fn new(key: Key) -> Entry {
+        let about = key.about();
+        Entry {
+            key: about.name.into(),
+            severity: about.severity,
+            source: Source::Recording,
+            event: None,
+            cpu: None,
+            count: 0,
+            from_ns: None,
+            to_ns: None,
+            text: format!("{}. {}", about.explanation, about.remedy),
+        }
+    }
+
+    /// Something that a reader noticed.
+    pub fn reading(key: Key) -> Entry {
+        Entry { source: Source::Reading, ..Entry::new(key) }
+    }
+
+    pub fn event(mut self, name: &str) -> Entry {
+        self.event = Some(name.into());
+        self
+    }
+
+    pub fn cpu(mut self, cpu: u16) -> Entry {
+        self.cpu = Some(cpu);
+        self
+    }
+
+    pub fn count(mut self, events: u64) -> Entry {
+        self.count = events;
+        self
+    }
+
+    /// Full ns of the log's clock.
+    pub fn between(mut self, from_ns: u64, to_ns: u64) -> Entry {
+        self.from_ns = Some(from_ns);
+        self.to_ns = Some(to_ns);
+        self
+    }
+
+    /// Particulars, which come first in the text.
+    pub fn detail(mut self, detail: &str) -> Entry {
+        self.text = format!("{detail}: {}", self.text);
+        self
+    }
+}
+
+impl Ledger {
+    /// Events that are known to be missing.
+    pub fn lost(&self) -> u64 {
+        let losses = self.entries.iter().filter(|e| e.severity >= Severity::Loss);
+        losses.fold(0, |sum, e| sum.saturating_add(e.count))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_has_a_name_of_its_own_and_a_remedy() {
+        let mut names: Vec<_> = Key::ALL.iter().map(|k| k.about().name).collect();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), Key::ALL.len());
+        for key in Key::ALL {
+            assert!(key.about().remedy.len() > 20, "{key:?}");
+        }
+    }
+}

@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Writes a log: preamble, blocks as the rings are drained, then symbols, ledger, index and trailer.
+//!
+//! Every block is whole in the sink before the next begins, so that a log can be read however its recording ends.
+
+use crate::format::{self, BLOCK_HEADER_SIZE, BLOCK_RAW_MAX, BLOCK_TARGET, BlockHeader, CPU_MAX, Kind, Packing};
+use crate::ledger::{Entry, Key, Ledger};
+use crate::preamble::Preamble;
+use crate::record::{Header, SizeTable, full_time};
+use std::fs::File;
+use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
+
+/// Where a log goes. What was begun and failed can be taken back.
+pub trait Sink: Write {
+    /// Forgets everything after the first `length` bytes.
+    fn cut(&mut self, length: u64) -> io::Result<()>;
+}
+
+impl Sink for File {
+    fn cut(&mut self, length: u64) -> io::Result<()> {
+        self.set_len(length)?;
+        self.seek(SeekFrom::Start(length)).map(|_| ())
+    }
+}
+
+impl Sink for Vec<u8> {
+    fn cut(&mut self, length: u64) -> io::Result<()> {
+        self.truncate(length as usize);
+        Ok(())
+    }
+}
+
+impl<S: Sink + ?Sized> Sink for &mut S {
+    fn cut(&mut self, length: u64) -> io::Result<()> {
+        (**self).cut(length)
+    }
+}
+
+impl<S: Sink + ?Sized> Sink for Box<S> {
+    fn cut(&mut self, length: u64) -> io::Result<()> {
+        (**self).cut(length)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compression {
+    None,
+    /// Level 1 (fast) to 19 (small).
+    Zstd(i32),
+}
+
+/// Records of one CPU, in the order in which they took their place in the ring.
+#[derive(Clone, Copy, Debug)]
+pub struct EventBlock<'a> {
+    /// [`format::RECORDER_CPU`] for the recorder's own stream.
+    pub cpu: u16,
+    /// A full time (ns) which is not later than any of the records', and less than 78 hours before each.
+    pub time_base: u64,
+    /// Serial number of the first record. The next block of this CPU begins at the number that
+    /// [`Writer::block`] returns.
+    pub first_serial: u64,
+    pub records: &'a [u8],
+}
+
+/// What has been written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Of the file.
+    pub bytes: u64,
+    /// Without `LOST` records.
+    pub events: u64,
+    /// The sum of the counts in `LOST` records.
+    pub lost: u64,
+    /// (event id, records), `LOST` records included, in ascending order of the id.
+    pub counts: Vec<(u16, u64)>,
+}
+
+/// Writes one log.
+pub struct Writer<S: Sink> {
+    sink: S,
+    /// Bytes in the sink; always the end of a whole block.
+    offset: u64,
+    sizes: SizeTable,
+    lost: LostRecord,
+    packer: Option<zstd::bulk::Compressor<'static>>,
+    index: Vec<(u64, BlockHeader)>,
+    events: u64,
+    losses: u64,
+    counts: Vec<u64>,
+    /// A write failed and could not be taken back, so nothing may follow.
+    torn: bool,
+}
+
+/// Where the count stands in a `LOST` record; id 0, which no record has, if the log has none.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct LostRecord {
+    pub id: u16,
+    pub count_at: usize,
+}
+
+impl LostRecord {
+    pub fn of(preamble: &Preamble) -> LostRecord {
+        let find = || {
+            let layout = preamble.events.iter().find(|e| e.name == "LOST")?;
+            let count = layout.fields.iter().find(|f| f.name == "count")?;
+            Some(LostRecord { id: layout.id, count_at: count.offset as usize })
+        };
+        find().unwrap_or_default()
+    }
+
+    /// How many numbers the record takes: its count if it is a `LOST` record.
+    #[inline]
+    pub fn count(self, bytes: &[u8]) -> u64 {
+        let word = bytes.get(self.count_at..).and_then(|b| b.first_chunk());
+        word.map_or(0, |b| u64::from_le_bytes(*b))
+    }
+}
+
+/// What one pass over the records of a block finds.
+struct Chunk {
+    bytes: usize,
+    first_time: u64,
+    last_time: u64,
+    events: u32,
+    lost: u64,
+}
+
+impl<S: Sink> Writer<S> {
+    /// Begins a log in `sink`, which must be empty.
+    pub fn new(sink: S, preamble: &Preamble, compression: Compression) -> io::Result<Writer<S>> {
+        let packer = match compression {
+            Compression::None => None,
+            Compression::Zstd(level) => Some(zstd::bulk::Compressor::new(level)?),
+        };
+        let ids = preamble.events.iter().map(|e| usize::from(e.id) + 1).max().unwrap_or(0);
+        let mut writer = Writer {
+            sink,
+            offset: 0,
+            sizes: SizeTable::new(&preamble.events),
+            lost: LostRecord::of(preamble),
+            packer,
+            index: Vec::new(),
+            events: 0,
+            losses: 0,
+            counts: vec![0; ids],
+            torn: false,
+        };
+        let json = serde_json::to_vec(preamble)?;
+        if json.len() > format::PREAMBLE_MAX {
+            return Err(invalid("the schemata of this log are larger than 16 MiB"));
+        }
+        let padding = json.len().next_multiple_of(8) - json.len();
+        writer.put(&[&format::encode_file_header(&json), &json, &[0; 8][..padding]])?;
+        Ok(writer)
+    }
+
+    /// Appends records of one CPU, as one block or, if they are many, as several; returns the next serial number.
+    ///
+    /// An error of kind `InvalidData` means that the records are not sound; those before the bad one are in the log.
+    /// After any other error the log ends with its last whole block, and can still be finished.
+    pub fn block(&mut self, block: &EventBlock) -> io::Result<u64> {
+        if block.cpu > CPU_MAX && block.cpu != format::RECORDER_CPU {
+            return Err(invalid(&format!("CPU {} is above {CPU_MAX}", block.cpu)));
+        }
+        let mut serial = block.first_serial;
+        let mut rest = block.records;
+        while !rest.is_empty() {
+            let chunk = self.walk(rest, block.time_base);
+            if chunk.bytes == 0 {
+                let at = block.records.len() - rest.len();
+                return Err(invalid(&format!("the record at byte {at} of a block of CPU {} is malformed", block.cpu)));
+            }
+            let header = BlockHeader {
+                cpu: block.cpu,
+                first_time: chunk.first_time,
+                last_time: chunk.last_time,
+                first_serial: serial,
+                lost: chunk.lost,
+                events: chunk.events,
+                ..BlockHeader::plain(Kind::Events)
+            };
+            let pack = self.packer.is_some();
+            let (records, later) = rest.split_at(chunk.bytes);
+            if let Err(error) = self.append(header, records, pack) {
+                self.uncount(records);
+                return Err(error);
+            }
+            self.events += u64::from(chunk.events);
+            self.losses = self.losses.saturating_add(chunk.lost);
+            serial = header.next_serial();
+            rest = later;
+        }
+        Ok(serial)
+    }
+
+    /// Appends the addresses of the kernel's code: a line `ADDRESS NAME` for each symbol, ascending.
+    pub fn symbols(&mut self, text: &str) -> io::Result<()> {
+        let mut rest = text.as_bytes();
+        if self.packer.is_none() {
+            self.packer = Some(zstd::bulk::Compressor::new(1)?);
+        }
+        while !rest.is_empty() {
+            let room = &rest[..rest.len().min(BLOCK_RAW_MAX)];
+            let whole = room.iter().rposition(|&b| b == b'\n').map_or(room.len(), |at| at + 1);
+            let (lines, later) = rest.split_at(whole);
+            self.append(BlockHeader::plain(Kind::Symbols), lines, true)?;
+            rest = later;
+        }
+        Ok(())
+    }
+
+    /// What has been written so far.
+    pub fn summary(&self) -> Summary {
+        let counts = self.counts.iter().enumerate().filter(|(_, n)| **n > 0);
+        Summary {
+            bytes: self.offset,
+            events: self.events,
+            lost: self.losses,
+            counts: counts.map(|(id, n)| (id as u16, *n)).collect(),
+        }
+    }
+
+    /// Appends ledger, index and trailer.
+    ///
+    /// If the disk is full, gives up the last blocks until there is room, and says so in the ledger. The events in
+    /// them are taken from the summary's total, but not from its counts.
+    pub fn finish(mut self, ledger: &Ledger) -> io::Result<Summary> {
+        let mut ledger = ledger.clone();
+        loop {
+            let (end, blocks) = (self.offset, self.index.len());
+            let Err(error) = self.close(&ledger) else { break };
+            self.index.truncate(blocks);
+            self.rewind(end);
+            let full = matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded);
+            match self.index.pop() {
+                Some((offset, header)) if full => self.give_up(offset, &header, &mut ledger),
+                _ => return Err(error),
+            }
+        }
+        self.sink.flush()?;
+        Ok(self.summary())
+    }
+
+    fn close(&mut self, ledger: &Ledger) -> io::Result<()> {
+        let json = serde_json::to_vec(ledger)?;
+        if json.len() > BLOCK_RAW_MAX {
+            return Err(invalid("the ledger is larger than 16 MiB"));
+        }
+        self.append(BlockHeader::plain(Kind::Ledger), &json, false)?;
+        let index_offset = self.offset;
+        let mut index = Vec::with_capacity(self.index.len() * BLOCK_HEADER_SIZE);
+        for (offset, header) in &self.index {
+            index.extend_from_slice(&offset.to_le_bytes());
+            index.extend_from_slice(&header.encode(&[])[8..]);
+        }
+        // A log of so many blocks is read without its index.
+        if index.len() <= BLOCK_RAW_MAX {
+            self.append(BlockHeader::plain(Kind::Index), &index, false)?;
+        }
+        self.put(&[&format::encode_trailer(index_offset)])
+    }
+
+    /// Takes back the last block, to make room.
+    fn give_up(&mut self, offset: u64, header: &BlockHeader, ledger: &mut Ledger) {
+        self.rewind(offset);
+        if header.kind == Kind::Events {
+            self.events -= u64::from(header.events);
+            self.losses -= header.lost.min(self.losses);
+            let entry = Entry::new(Key::DiskFull)
+                .cpu(header.cpu)
+                .count(u64::from(header.events).saturating_add(header.lost))
+                .between(header.first_time, header.last_time)
+                .detail("the last block gave way to this ledger");
+            ledger.entries.push(entry);
+        }
+    }
+
+    /// Goes over records up to the first malformed one, or to about [`BLOCK_TARGET`].
+    fn walk(&mut self, records: &[u8], base: u64) -> Chunk {
+        let mut chunk = Chunk { bytes: 0, first_time: u64::MAX, last_time: 0, events: 0, lost: 0 };
+        while chunk.bytes < BLOCK_TARGET {
+            let rest = &records[chunk.bytes..];
+            let (Some(header), Some(size)) = (Header::read(rest), self.sizes.size(rest)) else { break };
+            let time = full_time(base, header.time48());
+            chunk.first_time = chunk.first_time.min(time);
+            chunk.last_time = chunk.last_time.max(time);
+            if header.id() == self.lost.id {
+                chunk.lost = chunk.lost.saturating_add(self.lost.count(rest));
+            } else {
+                chunk.events += 1;
+            }
+            self.counts[usize::from(header.id())] += 1;
+            chunk.bytes += size;
+        }
+        chunk
+    }
+
+    /// Takes back what [`Writer::walk`] counted.
+    fn uncount(&mut self, mut records: &[u8]) {
+        while let (Some(header), Some(size)) = (Header::read(records), self.sizes.size(records)) {
+            self.counts[usize::from(header.id())] -= 1;
+            records = &records[size..];
+        }
+    }
+
+    fn append(&mut self, mut header: BlockHeader, raw: &[u8], pack: bool) -> io::Result<()> {
+        let packed = match &mut self.packer {
+            Some(packer) if pack => Some(packer.compress(raw)?).filter(|p| p.len() < raw.len()),
+            Some(_) | None => None,
+        };
+        let (packing, stored) = match &packed {
+            Some(packed) => (Packing::Zstd, packed.as_slice()),
+            None => (Packing::None, raw),
+        };
+        header.packing = packing;
+        header.raw = raw.len() as u32;
+        header.stored = stored.len() as u32;
+        let padding = stored.len().next_multiple_of(8) - stored.len();
+        let offset = self.offset;
+        self.put(&[&header.encode(stored), stored, &[0; 8][..padding]])?;
+        self.index.push((offset, header));
+        Ok(())
+    }
+
+    /// Writes all parts, or none of them.
+    fn put(&mut self, parts: &[&[u8]]) -> io::Result<()> {
+        if self.torn {
+            return Err(io::Error::other("an earlier write failed, and the log cannot be continued"));
+        }
+        for part in parts {
+            if let Err(error) = self.sink.write_all(part) {
+                self.rewind(self.offset);
+                return Err(error);
+            }
+        }
+        self.offset += parts.iter().map(|p| p.len() as u64).sum::<u64>();
+        Ok(())
+    }
+
+    /// Back to the end of a whole block. If the sink cannot do that, a reader finds the partial block by its checksum.
+    fn rewind(&mut self, length: u64) {
+        match self.sink.cut(length) {
+            Ok(()) => self.offset = length,
+            Err(_) => self.torn = true,
+        }
+    }
+}
+
+fn invalid(text: &str) -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, text)
+}
