@@ -4,8 +4,21 @@
 //! **Invariant:** no other crate knows the bytes of a log or of a record.
 
 pub mod builder;
+pub mod damage;
+pub mod decode;
+pub mod error;
+pub mod event;
 pub mod format;
 pub mod ledger;
+pub mod merge;
 pub mod preamble;
+pub mod process;
+pub mod reader;
 pub mod record;
+pub mod scan;
+mod source;
+mod stream;
+pub mod symbols;
+pub mod text;
+mod validate;
 pub mod writer;

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! What a reader found to be missing or wrong in a log.
+
+use crate::format::{BlockHeader, Kind};
+use crate::ledger::{Entry, Key};
+use serde::Serialize;
+use std::fmt;
+
+/// More than this many are counted, but not described: a file can be nothing but damage.
+pub const DAMAGE_MAX: usize = 1000;
+
+/// A range of bytes of the file that did not give what it should have.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Damage {
+    #[serde(skip)]
+    pub key: Key,
+    /// First byte, and the one after the last.
+    pub from: u64,
+    pub to: u64,
+    /// What is there, or was.
+    pub what: String,
+    /// Events that are missing, if that is known.
+    pub events: u64,
+    pub cpu: Option<u16>,
+    /// Earliest and latest time of the events that are missing, full ns of the log's clock.
+    pub times: Option<(u64, u64)>,
+}
+
+impl Damage {
+    pub fn new(key: Key, from: u64, to: u64, what: impl Into<String>) -> Damage {
+        Damage { key, from, to, what: what.into(), events: 0, cpu: None, times: None }
+    }
+
+    /// A block that could not be read, and what its header says was in it.
+    pub fn block(key: Key, from: u64, to: u64, header: &BlockHeader, why: &str) -> Damage {
+        let damage = Damage::new(key, from, to, "");
+        match header.kind {
+            Kind::Events => Damage {
+                what: format!("{} events of {}: {why}", header.events, cpu_name(header.cpu)),
+                events: u64::from(header.events),
+                cpu: Some(header.cpu),
+                times: Some((header.first_time, header.last_time)),
+                ..damage
+            },
+            Kind::Symbols => Damage { what: format!("the symbol table: {why}"), ..damage },
+            Kind::Ledger => Damage { what: format!("the ledger: {why}"), ..damage },
+            Kind::Index => Damage { what: format!("the index: {why}"), ..damage },
+            Kind::Other(_) => Damage { what: format!("a block of unknown kind: {why}"), ..damage },
+        }
+    }
+
+    /// As it stands in the ledger.
+    pub fn entry(&self) -> Entry {
+        let place = format!("bytes {} to {}, {}", self.from, self.to, self.what);
+        let entry = Entry { cpu: self.cpu, ..Entry::reading(self.key).count(self.events).detail(&place) };
+        match self.times {
+            Some((from, to)) => entry.between(from, to),
+            None => entry,
+        }
+    }
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let about = self.key.about();
+        write!(f, "bytes {} to {}: {} ({})", self.from, self.to, self.what, about.explanation)
+    }
+}
+
+/// `CPU 3`, or the name of the recorder's stream.
+pub fn cpu_name(cpu: u16) -> String {
+    if cpu == crate::format::RECORDER_CPU { "the recorder".into() } else { format!("CPU {cpu}") }
+}
+
+/// Adds to a list that cannot grow without bound.
+pub(crate) fn note(list: &mut Vec<Damage>, damage: Damage) {
+    if list.len() < DAMAGE_MAX {
+        list.push(damage);
+    } else if let Some(last) = list.last_mut() {
+        last.to = last.to.max(damage.to);
+        last.events = last.events.saturating_add(damage.events);
+        last.what = format!("more damage than can be listed; {} events", last.events);
+        (last.cpu, last.times) = (None, None);
+    }
+}

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! What values mean: names of threads, of code addresses, of flags, of errors.
+
+use crate::event::{Elements, EventRef, Value};
+use crate::preamble::Preamble;
+use crate::process::Processes;
+use crate::reader::Reader;
+use crate::symbols::Symbols;
+use crate::text::{push_hex, push_int, push_word};
+use klogger_schema::layout::FieldLayout;
+use klogger_schema::model::{Decode, Decoding};
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+/// How one field is shown: its [`Decode`] with the tables looked up.
+enum Show {
+    Plain,
+    Hex,
+    Thread,
+    Code,
+    Device,
+    Ip,
+    Errno,
+    Table(Table),
+}
+
+/// A [`Decoding`], sorted for look-up.
+struct Table {
+    flags: bool,
+    values: Vec<(u64, String)>,
+}
+
+/// Shows the values of a log's events.
+pub struct Decoder {
+    /// By event, then field, in the order of the preamble.
+    fields: Vec<Vec<Show>>,
+    symbols: Symbols,
+}
+
+impl Decoder {
+    /// Reads the symbol table, if any field needs it.
+    pub fn new(reader: &Reader) -> Decoder {
+        let preamble = reader.preamble();
+        let code = preamble.events.iter().flat_map(|e| &e.fields).any(|f| f.decode == Decode::Code);
+        let fields = preamble.events.iter().map(|e| e.fields.iter().map(|f| show(f, preamble)).collect()).collect();
+        Decoder { fields, symbols: if code { reader.symbols() } else { Symbols::default() } }
+    }
+
+    pub fn symbols(&self) -> &Symbols {
+        &self.symbols
+    }
+
+    /// Appends the value of the field `index` of an event, as people read it, with its unit.
+    pub fn show(&self, event: &EventRef, index: usize, processes: &Processes, out: &mut Vec<u8>) {
+        let field = &event.layout.fields[index];
+        let value = event.value(field);
+        match value {
+            Value::Text(text) => push_word(out, text),
+            Value::Array(elements) => self.show_array(&self.fields[event.index][index], elements, processes, out),
+            Value::Int(_) | Value::Uint(_) | Value::Bool(_) => {
+                self.show_scalar(&self.fields[event.index][index], value, processes, out);
+            }
+        }
+        if let Some(unit) = &field.unit {
+            out.extend_from_slice(if unit == "bytes" { b"B" } else { unit.as_bytes() });
+        }
+    }
+
+    /// Appends the bare name of a value (a thread's name, a flag's text), and says whether it has one.
+    pub fn name(&self, event: &EventRef, index: usize, processes: &Processes, out: &mut Vec<u8>) -> bool {
+        let value = event.value(&event.layout.fields[index]);
+        let (Some(bits), Some(show)) = (value.bits(), self.fields[event.index].get(index)) else { return false };
+        match show {
+            Show::Plain | Show::Hex | Show::Device | Show::Ip => return false,
+            Show::Thread => match value.int().and_then(|pid| processes.name(pid)) {
+                Some(name) => out.extend_from_slice(name),
+                None => return false,
+            },
+            Show::Code => match self.symbols.find(bits) {
+                Some((name, _)) => out.extend_from_slice(name),
+                None => return false,
+            },
+            Show::Errno => match value.int().and_then(errno) {
+                Some(name) => out.extend_from_slice(name.as_bytes()),
+                None => return false,
+            },
+            Show::Table(table) => table.show(value, bits, out),
+        }
+        true
+    }
+
+    fn show_scalar(&self, show: &Show, value: Value, processes: &Processes, out: &mut Vec<u8>) {
+        let bits = value.bits().unwrap_or_default();
+        match show {
+            Show::Plain => push_number(out, value),
+            Show::Hex => push_hex(out, bits),
+            Show::Thread => match value.int().and_then(|pid| processes.name(pid)) {
+                Some(name) => {
+                    push_word(out, name);
+                    out.push(b'[');
+                    push_number(out, value);
+                    out.push(b']');
+                }
+                None => push_number(out, value),
+            },
+            Show::Code => self.show_code(bits, out),
+            Show::Device => {
+                push_int(out, bits >> 20);
+                out.push(b':');
+                push_int(out, bits & 0xf_ffff);
+            }
+            // Network byte order: the first byte in memory is the first of the address.
+            Show::Ip => out.extend_from_slice(Ipv4Addr::from((bits as u32).to_le_bytes()).to_string().as_bytes()),
+            Show::Errno => match value.int().and_then(errno) {
+                Some(name) => {
+                    out.push(b'-');
+                    out.extend_from_slice(name.as_bytes());
+                }
+                None => push_number(out, value),
+            },
+            Show::Table(table) => table.show(value, bits, out),
+        }
+    }
+
+    fn show_code(&self, address: u64, out: &mut Vec<u8>) {
+        match self.symbols.find(address) {
+            Some((name, offset)) => {
+                push_word(out, name);
+                out.push(b'+');
+                push_hex(out, offset);
+            }
+            None => push_hex(out, address),
+        }
+    }
+
+    fn show_array(&self, show: &Show, elements: Elements, processes: &Processes, out: &mut Vec<u8>) {
+        if let (Show::Ip, Some(bytes)) = (show, elements.bytes.first_chunk::<16>()) {
+            return out.extend_from_slice(Ipv6Addr::from(*bytes).to_string().as_bytes());
+        }
+        out.push(b'[');
+        for (i, value) in elements.iter().enumerate() {
+            if i > 0 {
+                out.push(b',');
+            }
+            self.show_scalar(show, value, processes, out);
+        }
+        out.push(b']');
+    }
+}
+
+fn show(field: &FieldLayout, preamble: &Preamble) -> Show {
+    match &field.decode {
+        Decode::Plain => Show::Plain,
+        Decode::Hex => Show::Hex,
+        Decode::Thread => Show::Thread,
+        Decode::Code => Show::Code,
+        Decode::Device => Show::Device,
+        Decode::Ip => Show::Ip,
+        Decode::Errno => Show::Errno,
+        Decode::Table(name) => {
+            preamble.decodings.iter().find(|d| d.name == *name).map_or(Show::Plain, |d| Show::Table(Table::new(d)))
+        }
+    }
+}
+
+impl Table {
+    fn new(decoding: &Decoding) -> Table {
+        let mut values = decoding.values.clone();
+        values.sort_by_key(|v| v.0);
+        Table { flags: decoding.flags, values }
+    }
+
+    fn text(&self, value: u64) -> Option<&str> {
+        self.values.binary_search_by_key(&value, |v| v.0).ok().map(|at| self.values[at].1.as_str())
+    }
+
+    /// Flags are joined by `|`; what has no name is shown as a number.
+    fn show(&self, value: Value, bits: u64, out: &mut Vec<u8>) {
+        if let Some(text) = self.text(bits) {
+            return out.extend_from_slice(text.as_bytes());
+        }
+        if !self.flags || bits == 0 {
+            return push_number(out, value);
+        }
+        let mut rest = bits;
+        let mut first = true;
+        for (flag, text) in self.values.iter().filter(|v| v.0 != 0) {
+            if bits & flag == *flag {
+                if !std::mem::take(&mut first) {
+                    out.push(b'|');
+                }
+                out.extend_from_slice(text.as_bytes());
+                rest &= !flag;
+            }
+        }
+        if rest != 0 {
+            if !first {
+                out.push(b'|');
+            }
+            push_hex(out, rest);
+        }
+    }
+}
+
+/// Appends a number in decimal.
+pub fn push_number(out: &mut Vec<u8>, value: Value) {
+    match value {
+        Value::Int(n) => push_int(out, n),
+        Value::Uint(n) => push_int(out, n),
+        Value::Bool(b) => push_int(out, u8::from(b)),
+        Value::Text(_) | Value::Array(_) => {}
+    }
+}
+
+/// The name of an error, for its negative number.
+fn errno(value: i64) -> Option<&'static str> {
+    let number = i32::try_from(value.checked_neg()?).ok()?;
+    ERRNO.iter().find(|(n, _)| *n == number).map(|(_, name)| *name)
+}
+
+macro_rules! errno_table {
+    ($($name:ident)*) => { &[$((libc::$name, stringify!($name))),*] };
+}
+
+/// The errors of Linux, by number and name.
+const ERRNO: &[(i32, &str)] = errno_table! {
+    EPERM ENOENT ESRCH EINTR EIO ENXIO E2BIG ENOEXEC EBADF ECHILD EAGAIN ENOMEM EACCES EFAULT ENOTBLK EBUSY EEXIST
+    EXDEV ENODEV ENOTDIR EISDIR EINVAL ENFILE EMFILE ENOTTY ETXTBSY EFBIG ENOSPC ESPIPE EROFS EMLINK EPIPE EDOM ERANGE
+    EDEADLK ENAMETOOLONG ENOLCK ENOSYS ENOTEMPTY ELOOP ENOMSG EIDRM ECHRNG ENOSTR ENODATA ETIME ENOSR EREMOTE ENOLINK
+    EPROTO EBADMSG EOVERFLOW EILSEQ EUSERS ENOTSOCK EDESTADDRREQ EMSGSIZE EPROTOTYPE ENOPROTOOPT EPROTONOSUPPORT
+    ESOCKTNOSUPPORT EOPNOTSUPP EPFNOSUPPORT EAFNOSUPPORT EADDRINUSE EADDRNOTAVAIL ENETDOWN ENETUNREACH ENETRESET
+    ECONNABORTED ECONNRESET ENOBUFS EISCONN ENOTCONN ESHUTDOWN ETIMEDOUT ECONNREFUSED EHOSTDOWN EHOSTUNREACH EALREADY
+    EINPROGRESS ESTALE EUCLEAN EREMOTEIO EDQUOT ENOMEDIUM EMEDIUMTYPE ECANCELED ENOKEY EKEYEXPIRED EKEYREVOKED
+    EKEYREJECTED EOWNERDEAD ENOTRECOVERABLE ERFKILL EHWPOISON
+};

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! The events of all CPUs in the order of time; equal times in the order of CPU, then of serial number.
+
+use crate::damage::Damage;
+use crate::event::EventRef;
+use crate::format::Kind;
+use crate::reader::Reader;
+use crate::record::SizeTable;
+use crate::scan::Block;
+use crate::stream::{Shared, Stream};
+use crate::writer::LostRecord;
+use klogger_schema::layout::EventLayout;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+/// Bytes of blocks in memory at most, over all CPUs. A real log needs a few MiB.
+const MEMORY_MAX: usize = 2 << 30;
+
+/// Which events a merge goes through. Times are full ns of the log's clock.
+#[derive(Clone, Debug, Default)]
+pub struct Selection {
+    /// All, if `None`.
+    pub cpus: Option<Vec<u16>>,
+    /// Nothing before this time.
+    pub from_ns: Option<u64>,
+    /// Nothing after this time.
+    pub to_ns: Option<u64>,
+}
+
+/// A walk through a log in the order of time.
+pub struct Merge<'r> {
+    layouts: &'r [EventLayout],
+    /// By event id: which of `layouts`.
+    by_id: Vec<u32>,
+    shared: Shared<'r>,
+    streams: Vec<Stream>,
+    /// (a time before which the stream has nothing, its place in `streams`, which is in the order of CPUs)
+    waiting: BinaryHeap<Reverse<(u64, usize)>>,
+    /// The stream that is being read, until it passes `limit`.
+    current: usize,
+    limit: (u64, usize),
+    from_ns: u64,
+    to_ns: u64,
+    /// Bytes of the file in the blocks to be read.
+    total: u64,
+}
+
+impl<'r> Merge<'r> {
+    pub(crate) fn new(reader: &'r Reader, selection: &Selection) -> Merge<'r> {
+        let (from_ns, to_ns) = (selection.from_ns.unwrap_or(0), selection.to_ns.unwrap_or(u64::MAX));
+        let mut by_cpu: BTreeMap<u16, Vec<Block>> = BTreeMap::new();
+        let mut total = 0;
+        for block in reader.blocks().iter().filter(|b| b.header.kind == Kind::Events) {
+            let header = block.header;
+            let wanted = selection.cpus.as_ref().is_none_or(|cpus| cpus.contains(&header.cpu));
+            if wanted && header.last_time >= from_ns && header.first_time <= to_ns {
+                by_cpu.entry(header.cpu).or_default().push(*block);
+                total += header.span();
+            }
+        }
+        let layouts = &reader.preamble().events;
+        let mut by_id = vec![0; layouts.iter().map(|e| usize::from(e.id) + 1).max().unwrap_or(0)];
+        for (index, layout) in layouts.iter().enumerate() {
+            by_id[usize::from(layout.id)] = index as u32;
+        }
+        let streams: Vec<_> = by_cpu.into_iter().map(|(cpu, blocks)| Stream::new(cpu, blocks)).collect();
+        let shared = Shared {
+            source: &reader.source,
+            sizes: SizeTable::new(layouts),
+            lost: LostRecord::of(reader.preamble()),
+            damage: Vec::new(),
+            scratch: Vec::new(),
+            room: MEMORY_MAX,
+        };
+        let waiting = streams.iter().enumerate().map(|(i, s)| Reverse((s.bound(), i))).collect();
+        // No stream is current yet: the first call of `next` takes one from those that wait.
+        let current = streams.len();
+        Merge { layouts, by_id, shared, streams, waiting, current, limit: (0, 0), from_ns, to_ns, total }
+    }
+
+    /// Bytes of the file that the walk goes through, to measure its progress by.
+    pub fn total_bytes(&self) -> u64 {
+        self.total
+    }
+
+    /// What was found to be wrong so far.
+    pub fn damage(&self) -> &[Damage] {
+        &self.shared.damage
+    }
+
+    /// The next event, or `None` at the end.
+    #[inline]
+    #[allow(clippy::should_implement_trait)] // It lends, which an Iterator cannot.
+    pub fn next(&mut self) -> Option<EventRef<'_>> {
+        loop {
+            let found = self.streams.get(self.current).and_then(Stream::head).copied();
+            let Some(item) = found.filter(|i| (i.time, self.current) <= self.limit) else {
+                self.choose()?;
+                continue;
+            };
+            self.streams[self.current].step();
+            if item.time > self.to_ns {
+                return None;
+            }
+            if item.time >= self.from_ns {
+                let stream = &self.streams[self.current];
+                let index = self.by_id[usize::from(item.id)] as usize;
+                let at = item.at as usize;
+                return Some(EventRef {
+                    layout: &self.layouts[index],
+                    index,
+                    time_ns: item.time,
+                    cpu: stream.cpu,
+                    serial: item.serial,
+                    bytes: &stream.bytes[at..at + usize::from(item.size)],
+                });
+            }
+        }
+    }
+
+    /// Makes the stream with the earliest event the current one; `None` if there are no more events.
+    fn choose(&mut self) -> Option<()> {
+        if let Some(stream) = self.streams.get_mut(self.current)
+            && stream.refill(&mut self.shared)
+        {
+            let key = stream.head().map_or(stream.bound(), |item| item.time);
+            self.waiting.push(Reverse((key, self.current)));
+        }
+        let Reverse((_, next)) = self.waiting.pop()?;
+        self.current = next;
+        self.limit = self.waiting.peek().map_or((u64::MAX, usize::MAX), |Reverse(key)| *key);
+        // It may not have been loaded yet; if it then turns out to be later than another, that one comes next.
+        self.streams[next].refill(&mut self.shared);
+        Some(())
+    }
+}

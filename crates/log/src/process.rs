@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! The process table: which thread had which name when.
+//!
+//! It is built from `PROCESS_EXISTS` (what was there when recording began) and from the events of fork, exec, rename
+//! and exit, as they come in the order of time. A thread keeps its last name after its exit, until its id is used
+//! again: its last context switch comes after `PROCESS_EXIT`.
+
+use crate::event::{EventRef, Value};
+use crate::format::RECORDER_CPU;
+use crate::merge::Selection;
+use crate::preamble::Preamble;
+use crate::reader::Reader;
+use std::collections::{HashMap, HashSet};
+
+/// One name of one thread. Times are full ns of the log's clock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// Thread id.
+    pub pid: i64,
+    /// Process id; -1 if the log does not say.
+    pub tgid: i64,
+    /// The process, or thread, that made it; -1 if the log does not say.
+    pub parent: i64,
+    pub comm: Vec<u8>,
+    /// The command line, if it was there when recording began; after an exec the program's file name.
+    pub command: Vec<u8>,
+    pub from_ns: u64,
+    /// Not including this moment.
+    pub to_ns: u64,
+    /// When it ended, if it did before its next name.
+    pub exit_ns: Option<u64>,
+    /// A thread of klogger's recorder.
+    pub recorder: bool,
+}
+
+/// What an event says of processes.
+#[derive(Clone, Copy)]
+enum What {
+    Nothing,
+    Exists,
+    Fork,
+    Exec,
+    Rename,
+    Exit,
+}
+
+/// A thread's present state.
+struct Live {
+    row: Row,
+    /// Known from `PROCESS_EXISTS` at this time, and from no other event.
+    existed: Option<u64>,
+    /// Its name was set after its last fork or exec.
+    renamed: bool,
+}
+
+/// The table, as of the last event that it has seen.
+pub struct Processes {
+    /// By index into `preamble.events`.
+    what: Vec<What>,
+    live: HashMap<i64, Live>,
+    recorder: HashSet<i64>,
+    recorder_pid: i64,
+    start_ns: u64,
+    /// Rows that have ended, if they are kept.
+    past: Option<Vec<Row>>,
+}
+
+impl Processes {
+    /// A table for naming threads on the way through a log.
+    pub fn new(reader: &Reader) -> Processes {
+        let preamble = reader.preamble();
+        let mut table = Processes {
+            what: preamble.events.iter().map(|e| what(&e.name)).collect(),
+            live: HashMap::new(),
+            recorder: preamble.recorder.tids.iter().map(|t| i64::from(*t)).collect(),
+            recorder_pid: i64::from(preamble.recorder.pid),
+            start_ns: start_of(preamble, reader.times()),
+            past: None,
+        };
+        table.add(0, 0, -1, b"idle".to_vec(), Vec::new(), table.start_ns);
+        let mut merge = reader.merge(&Selection { cpus: Some(vec![RECORDER_CPU]), ..Selection::default() });
+        while let Some(event) = merge.next() {
+            if let What::Exists = table.what[event.index] {
+                table.exists(&event);
+            }
+        }
+        table
+    }
+
+    /// A table that also keeps the rows of the past, for [`Processes::into_rows`].
+    pub fn with_history(reader: &Reader) -> Processes {
+        Processes { past: Some(Vec::new()), ..Processes::new(reader) }
+    }
+
+    /// Takes note of an event. Events must come in the order of time.
+    #[inline]
+    pub fn see(&mut self, event: &EventRef) {
+        match self.what[event.index] {
+            // Exists was seen before all others, by `new`.
+            What::Nothing | What::Exists => {}
+            What::Fork => self.fork(event),
+            What::Exec => self.exec(event),
+            What::Rename => self.rename(event),
+            What::Exit => self.exit(event),
+        }
+    }
+
+    /// The present, or last, name of a thread.
+    pub fn name(&self, pid: i64) -> Option<&[u8]> {
+        self.live.get(&pid).map(|l| l.row.comm.as_slice()).filter(|n| !n.is_empty())
+    }
+
+    /// All rows, by thread, then time. `end_ns` is the first moment after the log.
+    pub fn into_rows(mut self, end_ns: u64) -> Vec<Row> {
+        let mut rows = self.past.take().unwrap_or_default();
+        rows.extend(self.live.into_values().map(|l| Row { to_ns: end_ns.max(l.row.from_ns), ..l.row }));
+        rows.sort_by_key(|r| (r.pid, r.from_ns));
+        rows
+    }
+
+    fn add(&mut self, pid: i64, tgid: i64, parent: i64, comm: Vec<u8>, command: Vec<u8>, from_ns: u64) {
+        let recorder = self.recorder.contains(&pid) || (tgid > 0 && tgid == self.recorder_pid);
+        let row = Row { pid, tgid, parent, comm, command, from_ns, to_ns: from_ns, exit_ns: None, recorder };
+        if let Some(old) = self.live.insert(pid, Live { row, existed: None, renamed: false }) {
+            self.end(old, from_ns);
+        }
+    }
+
+    fn end(&mut self, old: Live, at: u64) {
+        // Found at the start, but made after it: there was no such thread before.
+        let never = old.existed.is_some_and(|seen| at < seen);
+        if let Some(past) = self.past.as_mut().filter(|_| !never) {
+            past.push(Row { to_ns: at.max(old.row.from_ns), ..old.row });
+        }
+    }
+
+    fn exists(&mut self, event: &EventRef) {
+        let pid = int(event, "pid");
+        let (comm, command) = (text(event, "comm"), text(event, "command"));
+        if pid == 0 {
+            return;
+        }
+        self.add(pid, int(event, "tgid"), int(event, "ppid"), comm, command, self.start_ns);
+        if let Some(live) = self.live.get_mut(&pid) {
+            live.existed = Some(event.time_ns);
+        }
+    }
+
+    fn fork(&mut self, event: &EventRef) {
+        let (parent, pid) = (int(event, "parent"), int(event, "pid"));
+        let command = self.live.get(&parent).map(|l| l.row.command.clone()).unwrap_or_default();
+        let mut comm = text(event, "comm");
+        if let Some(live) = self.live.get(&parent).filter(|_| comm.is_empty()) {
+            comm = live.row.comm.clone();
+        }
+        self.add(pid, int(event, "tgid"), parent, comm, command, event.time_ns);
+    }
+
+    fn exec(&mut self, event: &EventRef) {
+        let (pid, old_pid, file) = (int(event, "pid"), int(event, "old_pid"), text(event, "filename"));
+        if old_pid != pid
+            && let Some(old) = self.live.get_mut(&old_pid)
+        {
+            old.row.exit_ns = Some(event.time_ns);
+        }
+        let Some(live) = self.live.get_mut(&pid) else {
+            return self.add(pid, pid, -1, base_name(&file), file, event.time_ns);
+        };
+        live.existed = None;
+        live.row.command = file;
+        // The kernel renames a thread before it reports the exec; if that event is missing, the file's name will do.
+        if !std::mem::take(&mut live.renamed) {
+            let comm = base_name(&live.row.command);
+            self.set_name(pid, comm, event.time_ns);
+        }
+    }
+
+    fn rename(&mut self, event: &EventRef) {
+        let pid = int(event, "pid");
+        self.set_name(pid, text(event, "comm"), event.time_ns);
+        if let Some(live) = self.live.get_mut(&pid) {
+            live.renamed = true;
+        }
+    }
+
+    fn exit(&mut self, event: &EventRef) {
+        if let Some(live) = self.live.get_mut(&int(event, "pid")) {
+            live.row.exit_ns = Some(event.time_ns);
+        }
+    }
+
+    fn set_name(&mut self, pid: i64, comm: Vec<u8>, at: u64) {
+        let Some(live) = self.live.get_mut(&pid) else {
+            return self.add(pid, -1, -1, comm, Vec::new(), at);
+        };
+        if live.row.comm == comm {
+            return;
+        }
+        let new = Row { comm, from_ns: at, exit_ns: None, ..live.row.clone() };
+        let old = std::mem::replace(&mut live.row, new);
+        // It existed before its first rename, whenever the recorder looked.
+        live.existed = None;
+        self.end(Live { row: old, existed: None, renamed: false }, at);
+    }
+}
+
+/// The zero of the times shown to people.
+pub fn start_of(preamble: &Preamble, times: Option<(u64, u64)>) -> u64 {
+    match preamble.clock.start_ns {
+        0 => times.map_or(0, |t| t.0),
+        start => start,
+    }
+}
+
+fn what(event: &str) -> What {
+    match event {
+        "PROCESS_EXISTS" => What::Exists,
+        "PROCESS_FORK" => What::Fork,
+        "PROCESS_EXEC" => What::Exec,
+        "PROCESS_RENAME" => What::Rename,
+        "PROCESS_EXIT" => What::Exit,
+        _ => What::Nothing,
+    }
+}
+
+fn int(event: &EventRef, field: &str) -> i64 {
+    event.get(field).and_then(Value::int).unwrap_or(-1)
+}
+
+fn text(event: &EventRef, field: &str) -> Vec<u8> {
+    event.get(field).and_then(Value::text).unwrap_or_default().to_vec()
+}
+
+/// The name that the kernel gives to a thread which executes `file`: 15 bytes at most.
+fn base_name(file: &[u8]) -> Vec<u8> {
+    let name = file.rsplit(|b| *b == b'/').next().unwrap_or_default();
+    name[..name.len().min(15)].to_vec()
+}

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Opens a log: preamble, list of blocks, ledger, symbols. The events themselves come from [`crate::merge::Merge`].
+
+use crate::damage::{Damage, note};
+use crate::error::Error;
+use crate::format::{self, FILE_HEADER_SIZE, FILE_MAGIC, Kind};
+use crate::ledger::{Entry, Key, Ledger};
+use crate::merge::{Merge, Selection};
+use crate::preamble::Preamble;
+use crate::scan::{self, Block};
+use crate::source::Source;
+use crate::symbols::Symbols;
+use crate::validate;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::Path;
+
+/// Bytes of symbol tables at most.
+const SYMBOLS_MAX: usize = 128 << 20;
+
+/// An open log.
+pub struct Reader {
+    pub(crate) source: Source,
+    preamble: Preamble,
+    blocks: Vec<Block>,
+    damage: Vec<Damage>,
+    /// As the recorder wrote it; `None` if it is missing.
+    recorded: Option<Ledger>,
+}
+
+impl Reader {
+    pub fn open(path: impl AsRef<Path>) -> Result<Reader, Error> {
+        Reader::from_source(Source::file(File::open(path)?)?)
+    }
+
+    /// A log that stands in memory.
+    pub fn from_bytes(bytes: Vec<u8>) -> Result<Reader, Error> {
+        Reader::from_source(Source::Memory(bytes))
+    }
+
+    fn from_source(source: Source) -> Result<Reader, Error> {
+        let (preamble, start) = read_preamble(&source)?;
+        let found = scan::find(&source, start);
+        let mut reader = Reader { source, preamble, blocks: found.blocks, damage: found.damage, recorded: None };
+        reader.read_ledger();
+        reader.check_serials();
+        reader.note_unknown();
+        Ok(reader)
+    }
+
+    pub fn preamble(&self) -> &Preamble {
+        &self.preamble
+    }
+
+    /// Bytes of the file.
+    pub fn length(&self) -> u64 {
+        self.source.length()
+    }
+
+    /// All blocks whose place in the file is known, in the order of the file.
+    pub fn blocks(&self) -> &[Block] {
+        &self.blocks
+    }
+
+    /// What was found to be wrong when the log was opened. A block that is damaged inside is found when it is read:
+    /// see [`Merge::damage`].
+    pub fn damage(&self) -> &[Damage] {
+        &self.damage
+    }
+
+    /// What the recorder put into the ledger, and what opening the log adds to it. `later` is what was found since, by
+    /// a [`Merge`].
+    pub fn ledger(&self, later: &[Damage]) -> Ledger {
+        let mut entries = self.recorded.clone().unwrap_or_default().entries;
+        if self.recorded.is_none() {
+            entries.extend(self.losses_by_cpu());
+        }
+        entries.extend(self.damage.iter().chain(later).map(Damage::entry));
+        Ledger { entries }
+    }
+
+    /// Whether the log ends as a recording does that was ended in order.
+    pub fn is_complete(&self) -> bool {
+        self.recorded.is_some()
+    }
+
+    /// Earliest and latest time of the events, by the blocks' headers; `None` if there are no events.
+    pub fn times(&self) -> Option<(u64, u64)> {
+        let events = || self.blocks.iter().filter(|b| b.header.kind == Kind::Events);
+        Some((events().map(|b| b.header.first_time).min()?, events().map(|b| b.header.last_time).max()?))
+    }
+
+    /// Events by the blocks' headers, `LOST` records not counted: (events, losses).
+    pub fn totals(&self) -> (u64, u64) {
+        let events = self.blocks.iter().filter(|b| b.header.kind == Kind::Events);
+        events.fold((0, 0), |(n, lost), b| (n + u64::from(b.header.events), b.header.lost.saturating_add(lost)))
+    }
+
+    /// The events of all CPUs in the order of time.
+    pub fn merge(&self, selection: &Selection) -> Merge<'_> {
+        Merge::new(self, selection)
+    }
+
+    /// The symbol table; empty if the log has none, or if it cannot be read (which [`Reader::check_rest`] names).
+    pub fn symbols(&self) -> Symbols {
+        let mut text = Vec::new();
+        for block in self.blocks.iter().filter(|b| b.header.kind == Kind::Symbols) {
+            if text.len() > SYMBOLS_MAX {
+                break;
+            }
+            let mut bytes = Vec::new();
+            if let Ok(payload) = scan::load(&self.source, block, &mut Vec::new(), &mut bytes) {
+                text.extend_from_slice(&bytes[payload]);
+            }
+        }
+        Symbols::new(text)
+    }
+
+    /// Checks the blocks that hold no events, which a [`Merge`] does not read.
+    pub fn check_rest(&self) -> Vec<Damage> {
+        let mut damage = Vec::new();
+        for block in self.blocks.iter().filter(|b| b.header.kind != Kind::Events) {
+            if let Err(why) = scan::load(&self.source, block, &mut Vec::new(), &mut Vec::new()) {
+                let found = Damage::block(Key::BlockCorrupt, block.offset, block.end(), &block.header, why);
+                // The ledger was read, and named if need be, when the log was opened.
+                if block.header.kind != Kind::Ledger {
+                    note(&mut damage, found);
+                }
+            }
+        }
+        damage
+    }
+
+    fn read_ledger(&mut self) {
+        let Some(block) = self.blocks.iter().rev().find(|b| b.header.kind == Kind::Ledger) else { return };
+        let mut bytes = Vec::new();
+        let loaded = scan::load(&self.source, block, &mut Vec::new(), &mut bytes);
+        let parsed =
+            loaded.and_then(|at| serde_json::from_slice(&bytes[at]).map_err(|_| "it is not what it should be"));
+        match parsed {
+            Ok(ledger) => self.recorded = Some(ledger),
+            Err(why) => {
+                let damage = Damage::block(Key::BlockCorrupt, block.offset, block.end(), &block.header, why);
+                note(&mut self.damage, damage);
+            }
+        }
+    }
+
+    /// Compares each block's first serial number with the end of the block before it, on the same CPU.
+    fn check_serials(&mut self) {
+        let mut expected = BTreeMap::new();
+        for block in self.blocks.iter().filter(|b| b.header.kind == Kind::Events) {
+            let header = block.header;
+            let before = expected.insert(header.cpu, (header.next_serial(), header.last_time));
+            let Some((serial, since)) = before.filter(|(serial, _)| *serial != header.first_serial) else { continue };
+            let missing = header.first_serial.wrapping_sub(serial);
+            let key = if self.preamble.recorder.overwrite { Key::Overwritten } else { Key::SerialGap };
+            let mut damage = Damage::new(key, block.offset, block.offset, "");
+            if missing > i64::MAX as u64 {
+                damage.what = format!("serial numbers of {} go back", crate::damage::cpu_name(header.cpu));
+            } else {
+                damage.what =
+                    format!("{missing} serial numbers of {} are missing", crate::damage::cpu_name(header.cpu));
+                // Where a block is damaged, its events have been counted with it.
+                damage.events = if self.damage.iter().any(|d| d.events > 0) { 0 } else { missing };
+            }
+            damage.cpu = Some(header.cpu);
+            damage.times = Some((since.min(header.first_time), since.max(header.first_time)));
+            note(&mut self.damage, damage);
+        }
+    }
+
+    fn note_unknown(&mut self) {
+        let unknown = self.blocks.iter().filter(|b| matches!(b.header.kind, Kind::Other(_)));
+        let (count, first) = (unknown.clone().count(), unknown.clone().next().copied());
+        if let Some(block) = first {
+            let what = format!("{count} blocks of unknown kind were skipped");
+            note(&mut self.damage, Damage::new(Key::UnknownBlock, block.offset, block.end(), what));
+        }
+    }
+
+    /// What `LOST` records say, for a log whose ledger is missing.
+    fn losses_by_cpu(&self) -> Vec<Entry> {
+        let mut losses: BTreeMap<u16, (u64, u64, u64)> = BTreeMap::new();
+        for block in self.blocks.iter().filter(|b| b.header.kind == Kind::Events && b.header.lost > 0) {
+            let header = block.header;
+            let sum = losses.entry(header.cpu).or_insert((0, u64::MAX, 0));
+            *sum = (sum.0.saturating_add(header.lost), sum.1.min(header.first_time), sum.2.max(header.last_time));
+        }
+        let entry = |(cpu, (count, from, to))| Entry::reading(Key::RingFull).cpu(cpu).count(count).between(from, to);
+        losses.into_iter().map(entry).collect()
+    }
+}
+
+/// The preamble, and the offset of the first block.
+fn read_preamble(source: &Source) -> Result<(Preamble, u64), Error> {
+    let length = source.length();
+    if length == 0 {
+        return Err(Error::Empty);
+    }
+    let mut head = vec![0; FILE_HEADER_SIZE.min(length as usize)];
+    source.read(0, &mut head)?;
+    let known = head.len().min(FILE_MAGIC.len());
+    if head[..known] != FILE_MAGIC[..known] || head.get(7) == Some(&0) {
+        return Err(Error::NotALog);
+    }
+    if let Some(&found) = head.get(7).filter(|v| **v > format::VERSION) {
+        return Err(Error::NewerVersion { found, known: format::VERSION });
+    }
+    let Some(&[.., l0, l1, l2, l3, c0, c1, c2, c3]) = head.first_chunk::<FILE_HEADER_SIZE>() else {
+        return Err(Error::PreambleCut { have: length, need: FILE_HEADER_SIZE as u64 });
+    };
+    let json_size = u32::from_le_bytes([l0, l1, l2, l3]);
+    let end = FILE_HEADER_SIZE as u64 + u64::from(json_size);
+    if json_size as usize > format::PREAMBLE_MAX {
+        return Err(Error::PreambleCorrupt(format!("its length, {json_size} bytes, is more than there can be")));
+    }
+    if end > length {
+        return Err(Error::PreambleCut { have: length, need: end });
+    }
+    let mut json = vec![0; json_size as usize];
+    source.read(FILE_HEADER_SIZE as u64, &mut json)?;
+    if format::preamble_crc(&head[..12], &json) != u32::from_le_bytes([c0, c1, c2, c3]) {
+        return Err(Error::PreambleCorrupt("its checksum is wrong".into()));
+    }
+    let preamble = serde_json::from_slice(&json).map_err(|e| Error::PreambleCorrupt(e.to_string()))?;
+    validate::check(&preamble).map_err(Error::PreambleCorrupt)?;
+    Ok((preamble, end.next_multiple_of(8)))
+}

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Where a log is read from: a file, or memory.
+
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::FileExt;
+
+pub(crate) enum Source {
+    File(File, u64),
+    Memory(Vec<u8>),
+}
+
+impl Source {
+    pub fn file(file: File) -> io::Result<Source> {
+        let meta = file.metadata()?;
+        if meta.is_dir() {
+            return Err(io::Error::new(ErrorKind::IsADirectory, "it is a directory"));
+        }
+        if !meta.is_file() {
+            return Err(io::Error::other("a log is read in any order, so it must be a regular file"));
+        }
+        let length = meta.len();
+        Ok(Source::File(file, length))
+    }
+
+    /// Bytes, as of when it was opened.
+    pub fn length(&self) -> u64 {
+        match self {
+            Source::File(_, length) => *length,
+            Source::Memory(bytes) => bytes.len() as u64,
+        }
+    }
+
+    /// Fills `out` from `offset` on, or fails if the source ends before.
+    pub fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        match self {
+            Source::File(file, _) => file.read_exact_at(out, offset),
+            Source::Memory(bytes) => {
+                let from = usize::try_from(offset).ok().and_then(|at| bytes.get(at..)?.get(..out.len()));
+                out.copy_from_slice(from.ok_or(ErrorKind::UnexpectedEof)?);
+                Ok(())
+            }
+        }
+    }
+}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Writing numbers and texts into a buffer of bytes, without allocating.
+
+/// Appends a decimal number.
+#[inline]
+pub fn push_int(out: &mut Vec<u8>, value: impl itoa::Integer) {
+    out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
+}
+
+const HEX: &[u8; 16] = b"0123456789abcdef";
+
+/// Appends `0x...`, lower case, without leading zeros.
+#[inline]
+pub fn push_hex(out: &mut Vec<u8>, value: u64) {
+    out.extend_from_slice(b"0x");
+    let digits = (64 - value.leading_zeros()).div_ceil(4).max(1);
+    for i in (0..digits).rev() {
+        out.push(HEX[(value >> (4 * i) & 15) as usize]);
+    }
+}
+
+/// Appends ns as seconds with 9 decimals, right-aligned to `width` characters.
+#[inline]
+pub fn push_seconds(out: &mut Vec<u8>, ns: i64, width: usize) {
+    const SECOND: u64 = 1_000_000_000;
+    let magnitude = ns.unsigned_abs();
+    let mut buffer = itoa::Buffer::new();
+    let whole = buffer.format(magnitude / SECOND).as_bytes();
+    let length = whole.len() + 10 + usize::from(ns < 0);
+    out.resize(out.len() + width.saturating_sub(length), b' ');
+    if ns < 0 {
+        out.push(b'-');
+    }
+    out.extend_from_slice(whole);
+    let mut decimals = *b".000000000";
+    let mut rest = magnitude % SECOND;
+    for digit in decimals[1..].iter_mut().rev() {
+        *digit = b'0' + (rest % 10) as u8;
+        rest /= 10;
+    }
+    out.extend_from_slice(&decimals);
+}
+
+/// Appends a text so that it cannot be taken for anything else, and cannot move the cursor of a terminal: as it is if
+/// it is one plain word, or else in quotes, with `\n`, `\"`, `\\`, `\xNN`.
+pub fn push_word(out: &mut Vec<u8>, text: &[u8]) {
+    let plain = |b: &u8| b.is_ascii_graphic() && !matches!(b, b'"' | b'\\' | b'=' | b'\'');
+    if !text.is_empty() && text.iter().all(plain) {
+        return out.extend_from_slice(text);
+    }
+    out.push(b'"');
+    for chunk in text.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            match c {
+                '"' | '\\' => out.extend_from_slice(&[b'\\', c as u8]),
+                '\n' => out.extend_from_slice(b"\\n"),
+                '\t' => out.extend_from_slice(b"\\t"),
+                c if c.is_control() => push_escapes(out, c.encode_utf8(&mut [0; 4]).as_bytes()),
+                c => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
+            }
+        }
+        push_escapes(out, chunk.invalid());
+    }
+    out.push(b'"');
+}
+
+fn push_escapes(out: &mut Vec<u8>, bytes: &[u8]) {
+    for b in bytes {
+        out.extend_from_slice(&[b'\\', b'x', HEX[usize::from(b >> 4)], HEX[usize::from(b & 15)]]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(f: impl Fn(&mut Vec<u8>)) -> String {
+        let mut out = Vec::new();
+        f(&mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn numbers() {
+        assert_eq!(with(|o| push_hex(o, 0)), "0x0");
+        assert_eq!(with(|o| push_hex(o, 0xdead_beef)), "0xdeadbeef");
+        assert_eq!(with(|o| push_hex(o, u64::MAX)), "0xffffffffffffffff");
+        assert_eq!(with(|o| push_seconds(o, 1_000_000_001, 13)), "  1.000000001");
+        assert_eq!(with(|o| push_seconds(o, -5, 0)), "-0.000000005");
+        assert_eq!(with(|o| push_seconds(o, i64::MIN, 0)), "-9223372036.854775808");
+    }
+
+    #[test]
+    fn texts_are_one_word_or_quoted() {
+        assert_eq!(with(|o| push_word(o, b"kworker/0:1-events")), "kworker/0:1-events");
+        assert_eq!(with(|o| push_word(o, b"")), "\"\"");
+        assert_eq!(with(|o| push_word(o, b"a b\n\"\x1b[1m\xff")), r#""a b\n\"\x1b[1m\xff""#);
+        assert_eq!(with(|o| push_word(o, "größe".as_bytes())), "\"größe\"");
+    }
+}
