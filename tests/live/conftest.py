@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""The live kernel: a recorder to run in the tests, and the certainty that it leaves nothing in the kernel."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from oracles import Log, workload_json
+
+HERE = Path(__file__).resolve().parent
+
+
+def why_not() -> str | None:
+    if os.geteuid() != 0:
+        return "not root"
+    if not Path("/sys/kernel/btf/vmlinux").exists():
+        return "this kernel has no type information (/sys/kernel/btf/vmlinux)"
+    return None
+
+
+def pytest_collection_modifyitems(items):
+    reason = why_not()
+    for item in items:
+        if reason and HERE in Path(item.path).parents:
+            item.add_marker(pytest.mark.skip(reason=f"the live kernel cannot be recorded: {reason}"))
+
+
+@dataclass
+class Done:
+    code: int
+    out: str
+    err: str
+
+
+@dataclass
+class Recorder:
+    """Runs `klogger record`, from a folder of its own."""
+
+    klogger: Path
+    dir: Path
+    logs: int = 0
+    running: list = field(default_factory=list)
+
+    def path(self) -> Path:
+        self.logs += 1
+        return self.dir / f"test{self.logs}.klog"
+
+    def start(self, *arguments, out: Path, prefix=()) -> subprocess.Popen:
+        """In a process group of its own, as a shell does it."""
+        process = subprocess.Popen(
+            [*prefix, self.klogger, "record", "-o", out, *map(str, arguments)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=self.dir,
+            start_new_session=True,
+        )
+        self.running.append(process)
+        return process
+
+    def run(self, *arguments, out: Path | None = None, timeout=120) -> tuple[Done, Path]:
+        out = out or self.path()
+        process = self.start(*arguments, out=out)
+        stdout, stderr = process.communicate(timeout=timeout)
+        return Done(process.returncode, stdout, stderr), out
+
+    def log(self, *arguments, timeout=120) -> tuple[Log, dict]:
+        """Records a workload that prints a report; both."""
+        done, out = self.run(*arguments, timeout=timeout)
+        assert done.code == 0, done.err
+        return Log(self.klogger, out), workload_json(done.out)
+
+    def command(self, *words, timeout=120, **more) -> Done:
+        done = subprocess.run(
+            [self.klogger, *map(str, words)], capture_output=True, text=True, cwd=self.dir, timeout=timeout, **more
+        )
+        return Done(done.returncode, done.stdout, done.stderr)
+
+    def end(self):
+        for process in self.running:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
+
+@pytest.fixture
+def recorder(klogger, clean_dir):
+    recorder = Recorder(klogger, clean_dir)
+    yield recorder
+    recorder.end()
+
+
+def bpf_objects() -> set:
+    """(kind, id, name) of each BPF program and map that klogger made."""
+    found = set()
+    for kind in ("prog", "map"):
+        listed = subprocess.run(["bpftool", "-j", kind, "show"], capture_output=True, text=True, check=True).stdout
+        for item in json.loads(listed or "[]"):
+            owners = {owner["comm"] for owner in item.get("pids", [])}
+            if item.get("name", "").startswith(("klogger", "kl_")) or "klogger" in owners:
+                found.add((kind, item["id"], item.get("name", "")))
+    return found
+
+
+@pytest.fixture
+def clean_kernel():
+    """Fails a test that leaves a BPF program or map behind."""
+    if not shutil.which("bpftool"):
+        pytest.skip("bpftool is needed to see what is left in the kernel")
+    before = bpf_objects()
+    yield
+    # The kernel frees them when the last reader is certainly gone.
+    for _ in range(50):
+        left = bpf_objects() - before
+        if not left:
+            return
+        time.sleep(0.1)
+    pytest.fail(f"left in the kernel: {sorted(left)}")

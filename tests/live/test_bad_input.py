@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Whatever is wrong: one clear message with a remedy, exit code 2, and nothing is left behind."""
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+
+BAD = {
+    # name: (schema text, what the message must say)
+    "no_tracepoint": (
+        "event A { int pid }\nprobe tracepoint sched_swich(bool preempt, struct task_struct *prev) "
+        "{ klogger(A, prev->pid); }",
+        ["sched_swich", "sched_switch"],
+    ),
+    "wrong_prototype": (
+        "event A { int pid }\nprobe tracepoint sched_switch(struct task_struct *prev, int next) "
+        "{ klogger(A, prev->pid); }",
+        ["sched_switch", "bool preempt", "struct task_struct *prev, int next"],
+    ),
+    "duplicate_event": ("event A { int pid }\nevent A { int tgid }", ["A"]),
+    "reserved_in_c": ("event A { int while }", ["while"]),
+    "reserved_in_sql": ("event select { int pid }", ["select"]),
+    "too_large": ("event A { u64 values[1000] }", ["1024"]),
+    "unknown_event": (
+        "event APPLE { int pid }\nprobe tracepoint sched_process_exit(struct task_struct *p) { klogger(APLE, p->pid); }",
+        ["APLE", "APPLE"],
+    ),
+    "c_error": (
+        "event A { int pid }\nprobe tracepoint sched_process_exit(struct task_struct *p) {\n"
+        "    klogger(A, p->no_such_member);\n}",
+        ["no_such_member", ":3"],
+    ),
+}
+
+
+@pytest.fixture
+def refused(recorder, clean_kernel):
+    """Runs klogger, which must refuse, and leave neither a log nor a temporary file."""
+
+    def run(*words, says=(), prefix=(), env=None):
+        temporary = recorder.dir / "tmp"
+        temporary.mkdir(exist_ok=True)
+        before = set(recorder.dir.iterdir())
+        done = subprocess.run(
+            [*map(str, prefix), recorder.klogger, *map(str, words)],
+            capture_output=True,
+            text=True,
+            cwd=recorder.dir,
+            timeout=60,
+            env={**(os.environ if env is None else env), "TMPDIR": str(temporary)},
+        )
+        assert done.returncode == 2, (done.returncode, done.stdout, done.stderr)
+        assert "panicked" not in done.stderr
+        assert done.stderr.strip()
+        for word in says:
+            assert re.search(word if isinstance(word, re.Pattern) else re.escape(word), done.stderr), done.stderr
+        assert set(recorder.dir.iterdir()) == before, "something was left behind"
+        assert list(temporary.iterdir()) == []
+        return done.stderr
+
+    return run
+
+
+def one_message(text):
+    return len(re.findall(r"^klogger: ", text, re.M)) == 1
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_schema(refused, recorder, name):
+    text, says = BAD[name]
+    file = recorder.dir / f"{name}.klogger"
+    file.write_text(text + "\n")
+    error = refused("record", "-s", file, "-o", recorder.dir / "x.klog", "--", "true", says=says)
+    assert f"{name}.klogger" in error or name == "too_large"
+
+
+def test_unknown_schema(refused):
+    error = refused("record", "-s", "schedular", "-o", "x.klog", "--", "true", says=["schedular", "scheduler"])
+    assert one_message(error)
+
+
+def test_no_schema_file(refused):
+    refused("record", "-s", "./no/such.klogger", "-o", "x.klog", "--", "true", says=["no/such.klogger"])
+
+
+def test_unknown_option_is_refused(refused):
+    refused("record", "--no-such-option")
+
+
+@pytest.mark.parametrize("size", ["0", "1000T", "-1", "many"])
+def test_buffer_size(refused, size):
+    refused("record", "-s", "scheduler", f"--buffer-size={size}", "-o", "x.klog", "--", "true", says=["buffer-size"])
+
+
+def test_command_not_found(refused):
+    refused("record", "-s", "scheduler", "-o", "x.klog", "--", "/no/such/program", says=["/no/such/program"])
+
+
+def test_no_such_process(refused):
+    refused("record", "-s", "scheduler", "-o", "x.klog", "-p", "4194300", says=["4194300"])
+
+
+def test_no_such_folder(refused):
+    refused("record", "-s", "scheduler", "-o", "no/such/x.klog", "--", "true", says=["no/such"])
+
+
+def test_not_root(refused, klogger):
+    public = Path(tempfile.mkdtemp())
+    public.chmod(0o755)
+    program = public / "klogger"
+    shutil.copy(klogger, program)
+    try:
+        done = subprocess.run(
+            ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", program]
+            + ["record", "-s", "scheduler", "-o", "/dev/null", "--", "true"],
+            capture_output=True,
+            text=True,
+            cwd="/",
+        )
+    finally:
+        shutil.rmtree(public)
+    assert done.returncode == 2
+    assert re.search("root|CAP_BPF|capabilit", done.stderr), done.stderr
+    assert one_message(done.stderr)
+
+
+def test_root_without_a_capability(refused):
+    error = refused(
+        *("record", "-s", "scheduler", "-o", "x.klog", "--", "true"),
+        prefix=["setpriv", "--bounding-set=-sys_admin,-bpf,-perfmon"],
+        says=["CAP_"],
+    )
+    assert one_message(error)
+
+
+def test_no_clang(refused, recorder):
+    file = recorder.dir / "mine.klogger"
+    file.write_text("event A { int pid }\nprobe tracepoint sched_process_exit(struct task_struct *p) { klogger(A, p->pid); }")
+    error = refused(
+        *("record", "-s", file, "-o", "x.klog", "--", "/bin/true"),
+        env={"PATH": "/nonexistent"},
+        says=["clang"],
+    )
+    assert one_message(error)
+
+
+def test_no_btf(refused, recorder):
+    hidden = "mount -t tmpfs none /sys/kernel/btf && exec \"$@\""
+    error = refused(
+        *("record", "-s", "scheduler", "-o", "x.klog", "--", "true"),
+        prefix=["unshare", "-m", "sh", "-c", hidden, "sh"],
+        says=["BTF"],
+    )
+    assert one_message(error)
+
+
+@pytest.fixture
+def a_log(recorder, workloads):
+    done, path = recorder.run("-s", "scheduler", "--", workloads / "pingpong", 2000, "processes", 0)
+    assert done.code == 0, done.err
+    return path
+
+
+READERS = [["info"], ["cat"], ["cat", "--format", "json"], ["export", "--to", "json", "-o", "out"]]
+
+
+@pytest.mark.parametrize("words", READERS, ids=lambda words: "-".join(words[:1] + words[2:3]))
+@pytest.mark.parametrize("what", ["text", "empty", "missing", "folder"])
+def test_not_a_log(refused, recorder, words, what):
+    path = recorder.dir / "x.klog"
+    if what == "text":
+        path.write_text("This is a text about logs.\n" * 100)
+    elif what == "empty":
+        path.write_bytes(b"")
+    elif what == "folder":
+        path.mkdir()
+    error = refused(*words, path, says=["x.klog"])
+    assert one_message(error)
+
+
+def test_newer_version(refused, a_log):
+    data = bytearray(a_log.read_bytes())
+    data[7] += 1
+    a_log.write_bytes(data)
+    assert one_message(refused("cat", a_log, says=[re.compile("newer|version")]))
+
+
+def test_corrupt_block(recorder, a_log):
+    """The rest is read; what is missing is said."""
+    before = recorder.command("cat", a_log).out.count("\n")
+    data = bytearray(a_log.read_bytes())
+    middle = data.index(b"\xb5KLB", len(data) // 3)
+    data[middle + 200] ^= 0x40
+    a_log.write_bytes(data)
+    info = recorder.command("info", a_log)
+    assert info.code == 0
+    assert "corrupt" in info.out + info.err or "damage" in info.out + info.err
+    cat = recorder.command("cat", a_log)
+    assert cat.code == 0
+    assert cat.err.strip()
+    assert 0 < cat.out.count("\n") < before
+
+
+def test_unknown_event(refused, a_log):
+    assert one_message(refused("cat", "--event", "SCHEDUOT", a_log, says=["SCHEDUOT", "SCHEDOUT"]))
+
+
+def test_unknown_field(refused, a_log):
+    assert one_message(refused("cat", "--where", "pidd == 1", a_log, says=["pidd", "pid"]))
+
+
+def test_unwritable_cache(recorder, a_log):
+    """Where the tables cannot stand beside the log, the message says what to do."""
+    script = f"mount --bind -o ro {recorder.dir} {recorder.dir} && exec \"$@\""
+    done = subprocess.run(
+        ["unshare", "-m", "sh", "-c", script, "sh", recorder.klogger, "export", "--to", "parquet", a_log],
+        capture_output=True,
+        text=True,
+        cwd="/",
+    )
+    assert done.returncode == 2, done.stderr
+    assert one_message(done.stderr), done.stderr
+    assert not (a_log.parent / (a_log.name + "-parquet")).exists()

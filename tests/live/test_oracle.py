@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""The scheduler schema says what the kernel says of the same threads."""
+
+import oracles
+import pytest
+
+
+@pytest.mark.parametrize("kind", ["processes", "threads"])
+@pytest.mark.parametrize("cpu", [0, -1])
+def test_pingpong(recorder, workloads, kind, cpu):
+    log, report = recorder.log("-s", "scheduler", "--", workloads / "pingpong", 20000, kind, cpu)
+    assert report["rounds"] == 20000
+    oracles.check_whole(log)
+    oracles.check_threads(log, report)
+    oracles.check_pingpong(log, report)
+
+
+def test_preemption(recorder, workloads):
+    log, report = recorder.log("-s", "scheduler", "--", workloads / "spinners", 4, 1500, 0)
+    oracles.check_whole(log)
+    oracles.check_threads(log, report)
+    assert all(thread["nivcsw"] > 0 for thread in report["threads"])
+
+
+def test_sleepers(recorder, workloads):
+    log, report = recorder.log("-s", "scheduler", "--", workloads / "sleepers", 5, 101, 500)
+    oracles.check_whole(log)
+    oracles.check_threads(log, report)
+    for thread in report["threads"]:
+        assert log.count("SCHEDOUT", f"pid = {thread['tid']} AND state = 1") >= 101
+
+
+def test_forks(recorder, workloads):
+    log, report = recorder.log("-s", "scheduler", "--", workloads / "forks", 23)
+    oracles.check_whole(log)
+    oracles.check_forks(log, report, 23)
+
+
+def test_only_the_commands_tree(recorder, workloads):
+    """What others do meanwhile is not in the log."""
+    log, report = recorder.log("-s", "scheduler", "--", workloads / "sleepers", 2, 50, 1000)
+    known = {pid for (pid,) in log.rows("SELECT pid FROM process")}
+    strangers = log.rows("SELECT DISTINCT pid FROM schedout")
+    assert {pid for (pid,) in strangers} <= known
+    tree = {report["pid"], *(thread["tid"] for thread in report["threads"])}
+    ran = {pid for (pid,) in log.rows("SELECT DISTINCT pid FROM schedin")}
+    assert ran <= tree | {0}, "threads that are none of the workload's"
+
+
+def test_times_are_the_monotonic_clocks(recorder, workloads):
+    log, report = recorder.log("-s", "scheduler", "--", workloads / "pingpong", 100, "processes", 0)
+    first, last = log.rows("SELECT min(time), max(time) FROM schedin")[0]
+    reported = [thread["time_ns"] - log.start_ns for thread in report["threads"]]
+    assert 0 < first < min(reported)
+    assert max(reported) < last + 100_000_000

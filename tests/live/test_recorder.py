@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""How a recording begins, is spoken to, and ends, well or badly."""
+
+import os
+import random
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import oracles
+import pytest
+from oracles import Log
+
+FLOOD = Path(__file__).with_name("flood.klogger")
+
+
+def wait_for(condition, seconds=10):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if condition():
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def started(path):
+    """The recorder has written a log's beginning."""
+    return wait_for(lambda: path.exists() and path.stat().st_size > 0)
+
+
+def finish(process, timeout=30):
+    out, err = process.communicate(timeout=timeout)
+    return process.returncode, out, err
+
+
+@pytest.mark.parametrize("code", [0, 1, 7, 255])
+def test_the_commands_exit_code_is_passed_on(recorder, code):
+    done, path = recorder.run("-s", "scheduler", "--", "sh", "-c", f"exit {code}")
+    assert done.code == code
+    oracles.check_whole(Log(recorder.klogger, path))
+
+
+def test_a_command_that_a_signal_ends(recorder):
+    done, _ = recorder.run("-s", "scheduler", "--", "sh", "-c", "kill -TERM $$")
+    assert done.code == 128 + signal.SIGTERM
+
+
+def test_output_of_the_command_is_its_own(recorder):
+    done, _ = recorder.run("-s", "scheduler", "--", "sh", "-c", "echo out; echo err >&2")
+    assert done.out == "out\n"
+    assert "err\n" in done.err
+
+
+def test_interrupt_ends_it_cleanly(recorder, clean_kernel):
+    path = recorder.path()
+    process = recorder.start("-s", "scheduler", "--", "sleep", "60", out=path)
+    assert started(path)
+    time.sleep(0.3)
+    os.killpg(process.pid, signal.SIGINT)
+    code, _, err = finish(process)
+    assert code in (0, 128 + signal.SIGINT), err
+    oracles.check_whole(Log(recorder.klogger, path))
+
+
+def test_for_a_second(recorder, workloads):
+    sleeper = subprocess.Popen([workloads / "sleepers", "1", "20000", "1000"], stdout=subprocess.DEVNULL)
+    try:
+        start = time.monotonic()
+        done, path = recorder.run("-s", "scheduler", "--for", "1s", "-p", sleeper.pid)
+        took = time.monotonic() - start
+    finally:
+        subprocess.run(["pkill", "-KILL", "-P", str(sleeper.pid)])
+        sleeper.wait()
+    assert done.code == 0, done.err
+    assert 1 <= took < 20
+    log = Log(recorder.klogger, path)
+    oracles.check_whole(log)
+    span = log.one("SELECT (SELECT max(time) FROM klogger_finish) - (SELECT min(time) FROM klogger_start)")
+    assert span >= 950_000_000
+
+
+def test_one_process_by_its_id(recorder, workloads):
+    inside = subprocess.Popen(["sh", "-c", "while :; do sleep 0.01; done"])
+    outside = subprocess.Popen(["sh", "-c", "while :; do sleep 0.01; done"])
+    try:
+        done, path = recorder.run("-s", "scheduler", "--for", "1s", "-p", inside.pid)
+    finally:
+        for process in (inside, outside):
+            process.kill()
+            process.wait()
+    assert done.code == 0, done.err
+    log = Log(recorder.klogger, path)
+    assert log.count("PROCESS_EXISTS", f"pid = {inside.pid}") == 1
+    assert log.count("SCHEDOUT", f"pid = {inside.pid}") > 10
+    assert log.count("FORK", f"parent = {inside.pid}") > 5
+    assert log.count("SCHEDOUT", f"pid = {outside.pid}") == 0
+    assert log.count("FORK", f"parent = {outside.pid}") == 0
+
+
+def test_the_whole_system(recorder, workloads):
+    """Every CPU's switches follow from one another: who is switched in is the next to be switched out."""
+    done, path = recorder.run("-s", "scheduler", "-a", "--for", "1s")
+    assert done.code == 0, done.err
+    log = Log(recorder.klogger, path)
+    assert log.count("PROCESS_EXISTS") > 1
+    assert log.one("SELECT count(DISTINCT cpu) FROM schedin") == os.cpu_count()
+    broken = log.rows("""
+        SELECT * FROM (
+            SELECT cpu, pid, is_in, lag(pid) OVER w AS before, lag(is_in) OVER w AS was_in FROM (
+                SELECT cpu, serial, pid, true AS is_in FROM schedin
+                UNION ALL SELECT cpu, serial, pid, false FROM schedout)
+            WINDOW w AS (PARTITION BY cpu ORDER BY serial))
+        WHERE was_in = is_in OR (was_in AND before <> pid)""")
+    assert log.lost("SCHEDIN") > 0 or broken == []
+
+
+def test_mark_disable_enable(recorder, workloads):
+    path = recorder.path()
+    process = recorder.start("-s", "scheduler", "--", "sh", "-c", "while :; do sleep 0.005; done", out=path)
+    assert started(path)
+    time.sleep(0.3)
+    for words in (["mark", 23, "half way"], ["disable", "SCHEDOUT"], ["mark", 24, "off"]):
+        done = recorder.command(*words)
+        assert done.code == 0, done.err
+    time.sleep(0.5)
+    for words in (["mark", 25, "on"], ["enable", "SCHEDOUT"]):
+        done = recorder.command(*words)
+        assert done.code == 0, done.err
+    time.sleep(0.3)
+    os.killpg(process.pid, signal.SIGINT)
+    finish(process)
+    log = Log(recorder.klogger, path)
+    marks = log.rows("SELECT number, text FROM mark ORDER BY time")
+    assert marks == [(23, "half way"), (24, "off"), (25, "on")]
+    off, on = (log.one(f"SELECT time FROM mark WHERE number = {n}") for n in (24, 25))
+    assert log.count("SCHEDOUT", f"time < {off}") > 0
+    assert log.count("SCHEDOUT", f"time > {on}") > 0
+    assert log.count("SCHEDOUT", f"time BETWEEN {off} + 50000000 AND {on}") == 0
+    assert log.count("SCHEDIN", f"time BETWEEN {off} AND {on}") > 10
+    states = log.rows("SELECT state FROM logging_event WHERE name = 'SCHEDOUT' ORDER BY time")
+    assert [state & 1 for (state,) in states] == [1, 0, 1]
+
+
+def test_mark_without_a_recording(recorder):
+    done = recorder.command("mark", 1, "x", env={**os.environ, "XDG_RUNTIME_DIR": str(recorder.dir)})
+    assert done.code == 2
+    assert "recording" in done.err
+
+
+def test_overwrite_keeps_the_newest(recorder, workloads):
+    log, report = recorder.log("-s", FLOOD, "--overwrite", "--buffer-size", "256K", "--", workloads / "flood", 500_000, 0)
+    tid = report["threads"][0]["tid"]
+    rows = log.rows(f"SELECT min(time), max(time), count(*) FROM flood WHERE pid = {tid}")
+    first, last, kept = rows[0]
+    end = report["threads"][0]["time_ns"] - log.start_ns
+    assert 1000 < kept < 500_000
+    # The newest are there: nothing is missing between the last event and the end of the flood.
+    assert 0 <= end - last < 5_000_000
+    assert first < last
+    assert log.path.stat().st_size < 4 << 20
+
+
+def test_overwrite_dumps_on_request(recorder, workloads):
+    path = recorder.path()
+    process = recorder.start(
+        "-s", "scheduler", "--overwrite", "--", "sh", "-c", "while :; do sleep 0.005; done", out=path
+    )
+    assert started(path)
+    time.sleep(0.5)
+    size = path.stat().st_size
+    os.kill(process.pid, signal.SIGUSR1)
+    assert wait_for(lambda: path.stat().st_size > size), "SIGUSR1 wrote nothing"
+    os.killpg(process.pid, signal.SIGINT)
+    finish(process)
+    log = Log(recorder.klogger, path)
+    assert log.count("SCHEDIN") > 10
+    assert log.one("SELECT max(index) FROM dump_begin") >= 1
+
+
+def test_compressed_is_the_same_and_smaller(recorder, workloads):
+    sizes = {}
+    for option in ((), ("--compress",)):
+        log, report = recorder.log("-s", "scheduler", *option, "--", workloads / "pingpong", 20000, "processes", 0)
+        oracles.check_whole(log)
+        oracles.check_threads(log, report)
+        sizes[option] = log.path.stat().st_size
+    assert sizes[("--compress",)] < sizes[()] * 0.7
+
+
+def test_killed_at_any_moment(recorder, workloads, clean_kernel):
+    """Whatever had been written is read, and what is missing is named."""
+    choice = random.Random(23)
+    readable = with_events = 0
+    for _ in range(50):
+        path = recorder.path()
+        process = recorder.start("-s", FLOOD, "--", workloads / "flood", 200_000_000, -1, out=path)
+        time.sleep(choice.uniform(0.02, 0.7))
+        os.kill(process.pid, signal.SIGKILL)
+        # Its workload goes on: klogger was killed, not what it had started.
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+        process.stderr.close()
+        if not path.exists() or path.stat().st_size == 0:
+            continue
+        info = recorder.command("info", path)
+        assert "panicked" not in info.err
+        if info.code == 2:
+            # Not even the preamble was whole.
+            assert len(info.err.strip().splitlines()) <= 2, info.err
+            continue
+        readable += 1
+        assert re.search("killed|cut|no end", info.out + info.err), info.out + info.err
+        lines = recorder.command("cat", "--event", "FLOOD", path)
+        assert lines.code == 0, lines.err
+        with_events += len(lines.out) > 0
+        path.unlink()
+    assert readable >= 25
+    assert with_events >= 10
+
+
+def test_full_disk(recorder, workloads, clean_kernel):
+    small = recorder.dir / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", small], check=True)
+    try:
+        done, path = recorder.run("-s", FLOOD, "--", workloads / "flood", 1_000_000, 0, out=small / "full.klog")
+        assert re.search("space|full", done.err), done.err
+        assert "panicked" not in done.err
+        info = recorder.command("info", path)
+        assert info.code == 0, info.err
+        events = recorder.command("cat", "--event", "FLOOD", path)
+        assert events.code == 0, events.err
+        assert len(events.out.splitlines()) > 1000
+    finally:
+        subprocess.run(["umount", small], check=True)
+
+
+def test_two_recordings_at_once(recorder, workloads):
+    first, second = recorder.path(), recorder.path()
+    one = recorder.start("-s", "scheduler", "--", workloads / "pingpong", 20000, "processes", 0, out=first)
+    two = recorder.start("-s", "scheduler", "--", workloads / "pingpong", 20000, "processes", 1, out=second)
+    for process, path in ((one, first), (two, second)):
+        code, out, err = finish(process, 60)
+        assert code == 0, err
+        oracles.check_threads(Log(recorder.klogger, path), oracles.workload_json(out))

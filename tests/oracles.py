@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Logs as tables, and what must be true of them.
+
+An oracle compares a log with what the kernel, or the workload itself, has counted. The same ones are asked on the live
+kernel and in the guest.
+"""
+
+import json
+import subprocess
+from pathlib import Path
+
+import duckdb
+
+NEVER = 1 << 62
+
+
+class Log:
+    """A log's tables, in DuckDB, by way of `klogger export`."""
+
+    def __init__(self, klogger: Path, path: Path):
+        self.path = path
+        tables = path.with_name(path.name + "-tables")
+        done = subprocess.run(
+            [klogger, "export", "--to", "parquet", path, "-o", tables], capture_output=True, text=True, timeout=300
+        )
+        assert done.returncode == 0, f"klogger export: {done.stderr}"
+        self.meta = json.loads((tables / "meta.json").read_text())
+        self.start_ns = self.meta["preamble"]["clock"]["start_ns"]
+        self.db = duckdb.connect()
+        self.db.execute("SET memory_limit = '1GB'")
+        self.tables = set()
+        for file in tables.glob("*.parquet"):
+            name = file.stem.lower()
+            self.tables.add(name)
+            self.db.execute(f"CREATE VIEW \"{name}\" AS SELECT * FROM read_parquet('{file}')")
+
+    def rows(self, query: str) -> list:
+        return self.db.execute(query).fetchall()
+
+    def one(self, query: str):
+        """The only value of the only row."""
+        ((value,),) = self.rows(query)
+        return value
+
+    def count(self, event: str, where: str = "true") -> int:
+        return self.one(f'SELECT count(*) FROM "{event.lower()}" WHERE {where}')
+
+    def lost(self, event: str) -> int:
+        return self.one(f"SELECT coalesce(sum(lost), 0) FROM event WHERE name = '{event}'")
+
+    def events(self) -> list[str]:
+        """The events of this log."""
+        return [name for (name,) in self.rows("SELECT name FROM event")]
+
+
+def workload_json(text: str) -> dict:
+    """What a workload printed; whatever stands before it is somebody else's."""
+    return json.loads(text[text.index("{") :])
+
+
+def check_whole(log: Log):
+    """Nothing was lost, and the log says so."""
+    assert log.one("SELECT coalesce(sum(lost), 0) FROM event") == 0
+    assert log.rows("SELECT key, text FROM ledger WHERE severity IN ('loss', 'error')") == []
+    assert log.count("KLOGGER_START") == 1
+    assert log.count("KLOGGER_FINISH") == 1
+
+
+def check_threads(log: Log, report: dict, tolerance: float = 0.005):
+    """Each thread that reported: its switches and its CPU time are the kernel's."""
+    assert report["threads"]
+    for thread in report["threads"]:
+        check_switches(log, thread)
+        check_cpu_time(log, thread, tolerance)
+
+
+def check_switches(log: Log, thread: dict):
+    until = thread["time_ns"] - log.start_ns
+    mine = f"pid = {thread['tid']} AND time <= {until}"
+    out = log.count("SCHEDOUT", mine)
+    preempted = log.count("SCHEDOUT", f"{mine} AND state = 0")
+    assert (out, preempted) == (thread["nvcsw"] + thread["nivcsw"], thread["nivcsw"]), thread
+    # The kernel's number of runs was read a moment before the others.
+    runs = log.count("SCHEDIN", mine)
+    assert thread["schedstat_runs"] <= runs <= thread["schedstat_runs"] + 3, thread
+    # Between one SCHEDIN and the next there is a SCHEDOUT.
+    assert runs == out + 1, thread
+
+
+def cpu_time(log: Log, tid: int, until: int) -> int:
+    """Nanoseconds that the thread ran until then, replayed from SCHEDIN and SCHEDOUT."""
+    return log.one(f"""
+        SELECT sum(least(coalesce(next, {until}), {until}) - time)::BIGINT FROM (
+            SELECT time, is_in, lead(time) OVER (ORDER BY time, is_in) AS next FROM (
+                SELECT time, true AS is_in FROM schedin WHERE pid = {tid}
+                UNION ALL SELECT time, false FROM schedout WHERE pid = {tid}))
+        WHERE is_in AND time <= {until}""")
+
+
+def check_cpu_time(log: Log, thread: dict, tolerance: float):
+    ran = cpu_time(log, thread["tid"], thread["time_ns"] - log.start_ns)
+    # Of a thread that ran for less, the few instructions between two clocks are more than the tolerance.
+    if thread["cpu_ns"] >= 20_000_000:
+        assert abs(ran - thread["cpu_ns"]) <= tolerance * thread["cpu_ns"], thread
+
+
+def check_pingpong(log: Log, report: dict):
+    """Both partners blocked in each round, unless the other was quicker on another CPU; never more often."""
+    for thread in report["threads"]:
+        blocked = log.count("SCHEDOUT", f"pid = {thread['tid']} AND state <> 0")
+        woken = log.count("TRY_TO_WAKEUP", f"pid = {thread['tid']}")
+        assert blocked > 0
+        # Blocked once more to end; each time but that it was woken.
+        assert blocked - 2 <= woken <= report["rounds"] + 20, thread
+
+
+def check_forks(log: Log, report: dict, n: int):
+    """Exactly n forks, execs and exits of the workload's children."""
+    children = report["children"]
+    assert len(set(children)) == n
+    pids = ", ".join(map(str, children))
+    assert log.count("FORK", f"parent = {report['pid']}") == n
+    assert log.count("FORK", f"child IN ({pids}) AND tgid = child") == n
+    assert log.count("EXEC", f"pid IN ({pids})") == n
+    assert log.count("EXIT", f"pid IN ({pids})") == n
+    assert log.count("EXIT", f"pid IN ({pids}) AND group_dead = 1") == n
+
+
+def check_serials(log: Log, allow_trailing: bool = True):
+    """On each CPU: a number that no event has is one that a LOST record counts, where it stands."""
+    names = [name for name in log.events() if name != "LOST"]
+    union = " UNION ALL ".join(f'SELECT cpu, serial, time FROM "{n.lower()}" WHERE cpu >= 0' for n in names)
+    log.db.execute(f"CREATE OR REPLACE TEMP TABLE attempt AS {union}")
+    twice = log.rows("SELECT cpu, serial, count(*) FROM attempt GROUP BY ALL HAVING count(*) > 1 LIMIT 5")
+    assert twice == [], "the same serial number twice"
+    gaps = log.rows("""
+        SELECT cpu, serial + 1, following - serial - 1 FROM (
+            SELECT cpu, serial, lead(serial) OVER (PARTITION BY cpu ORDER BY serial) AS following FROM attempt)
+        WHERE following > serial + 1 ORDER BY ALL""")
+    lost = log.rows("SELECT cpu, serial, count FROM lost WHERE cpu >= 0 ORDER BY ALL")
+    ends = dict(log.rows("SELECT cpu, max(serial) FROM attempt GROUP BY cpu"))
+    starts = dict(log.rows("SELECT cpu, min(serial) FROM attempt GROUP BY cpu"))
+    # What was lost before a CPU's first event, or after its last, is no gap between two.
+    inner = [row for row in lost if starts.get(row[0], NEVER) < row[1] <= ends.get(row[0], -1)]
+    assert gaps == merged(inner), "gaps in the serial numbers, and LOST records"
+    if not allow_trailing:
+        assert inner == lost
+
+
+def merged(lost: list) -> list:
+    """LOST records that follow one another with no event in between are one gap."""
+    result = []
+    for cpu, serial, count in lost:
+        if result and result[-1][0] == cpu and result[-1][1] + result[-1][2] == serial:
+            result[-1] = (cpu, result[-1][1], result[-1][2] + count)
+        else:
+            result.append((cpu, serial, count))
+    return result
+
+
+def check_lost_sums(log: Log):
+    """What the events lost, by event, is what the LOST records count, by place."""
+    by_event = log.one("SELECT coalesce(sum(lost), 0) FROM event")
+    by_place = log.one("SELECT coalesce(sum(count), 0) FROM lost WHERE cpu >= 0")
+    assert by_event == by_place
+
+
+def check_order(klogger: Path, path: Path):
+    """The merged text is in the order of time, on each CPU and over all of them."""
+    times = {}
+    last = None
+    process = subprocess.Popen([klogger, "cat", "--format", "json", path], stdout=subprocess.PIPE, text=True)
+    lines = 0
+    for line in process.stdout:
+        row = json.loads(line)
+        lines += 1
+        assert last is None or row["time"] >= last
+        assert row["time"] >= times.get(row["cpu"], row["time"])
+        last = times[row["cpu"]] = row["time"]
+    assert process.wait() == 0
+    assert lines > 0
