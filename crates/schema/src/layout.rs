@@ -88,7 +88,15 @@ impl EventLayout {
             Scope::Fields(names) => names.clone(),
             Scope::Current | Scope::All => Vec::new(),
         };
-        EventLayout { id, schema: schema.into(), name: event.name.clone(), doc: event.doc.clone(), fixed: end, fields, about }
+        EventLayout {
+            id,
+            schema: schema.into(),
+            name: event.name.clone(),
+            doc: event.doc.clone(),
+            fixed: end,
+            fields,
+            about,
+        }
     }
 
     /// The `string` field, if there is one.

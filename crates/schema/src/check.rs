@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! What can only be checked when everything has been read: that names are unique, that what is named exists, that
+//! records are not too long. Also puts the fields of `context` at the end of the events.
+
+use crate::Options;
+use crate::diagnostic::Diagnostic;
+use crate::layout::{EventLayout, HEADER_SIZE, RECORD_MAX, STRING_MAX};
+use crate::model::{Context, Decode, Event, Field, Probe, Scalar, Scope, Shape, Span};
+use crate::names::shorten;
+use crate::nearest::{alternatives, did_you_mean};
+use crate::parse::{Draft, ERRORS_MAX, EventDraft};
+use crate::words::{CONTEXTS, DECODES};
+use std::collections::{HashMap, HashSet};
+
+/// Events of one schema at most: ids of events are 16 bits, and several schemata share them in a log.
+pub const EVENTS_MAX: usize = 1000;
+/// Tables and probes of one schema at most, each.
+const OTHERS_MAX: usize = 1000;
+
+/// Completes the draft in place, and says what is wrong with it.
+pub fn check(draft: &mut Draft, options: &Options) -> Vec<Diagnostic> {
+    let mut found = Vec::new();
+    too_many(draft, &mut found);
+    if !found.is_empty() {
+        return found;
+    }
+    for event in &mut draft.events {
+        add_contexts(event, &draft.contexts, &mut found);
+    }
+    unique_names(draft, &mut found);
+    for event in &draft.events {
+        check_event(event, draft, &mut found);
+    }
+    for probe in &draft.probes {
+        check_calls(probe, draft, &mut found);
+    }
+    unique_targets(&draft.probes, &mut found);
+    if !options.builtin {
+        never_logged(draft, &mut found);
+    }
+    found
+}
+
+/// Also keeps what follows, which compares names with one another, from taking long.
+fn too_many(draft: &Draft, found: &mut Vec<Diagnostic>) {
+    let event = draft.events.get(EVENTS_MAX).map(|e| (e.event.span, EVENTS_MAX, "events"));
+    let table = draft.tables.get(OTHERS_MAX).map(|(_, span)| (*span, OTHERS_MAX, "enums and flags"));
+    let probe = draft.probes.get(OTHERS_MAX).map(|p| (p.span, OTHERS_MAX, "probes"));
+    for (span, most, what) in [event, table, probe].into_iter().flatten() {
+        let message = format!("more than {most} {what}");
+        found.push(Diagnostic::error(span, message).label("one too many").help("make several schemata of this one"));
+    }
+}
+
+fn add_contexts(draft: &mut EventDraft, schema: &[(Context, Span)], found: &mut Vec<Diagnostic>) {
+    let mut wanted = draft.contexts.clone();
+    for (context, span) in schema {
+        if !wanted.iter().any(|(c, _)| c == context) {
+            wanted.push((*context, *span));
+        }
+    }
+    let mut twice = HashSet::new();
+    for (context, span) in wanted {
+        let Some((name, _, ty, scalar, decode)) = CONTEXTS.iter().find(|(_, c, ..)| *c == context) else { continue };
+        if !twice.insert(*name) {
+            continue;
+        }
+        if let Some(own) = draft.event.fields.iter().find(|f| f.name.eq_ignore_ascii_case(name)) {
+            let message = format!("event {} has a field `{name}` already", draft.event.name);
+            let help = format!("rename the field, or take `{name}` out of `context`");
+            found.push(
+                Diagnostic::error(own.span, message).label("declared here").related(span, "added here").help(help),
+            );
+            continue;
+        }
+        draft.event.fields.push(Field {
+            name: (*name).into(),
+            type_name: (*ty).into(),
+            scalar: *scalar,
+            shape: Shape::One,
+            unit: None,
+            decode: decode.clone(),
+            doc: None,
+            context: Some(context),
+            span,
+        });
+    }
+}
+
+/// Reports names that have been seen before. Case does not count, because it does not count in SQL.
+fn unique<'a>(what: &str, names: impl Iterator<Item = (&'a str, Span)>, found: &mut Vec<Diagnostic>) {
+    let mut seen: HashMap<String, (&str, Span)> = HashMap::new();
+    for (name, span) in names {
+        let Some((first, at)) = seen.insert(name.to_lowercase(), (name, span)) else { continue };
+        let same =
+            if first == name { "choose another name" } else { "choose another name: case does not count, as in SQL" };
+        let message = format!("there is {what} `{}` already", shorten(name));
+        found.push(
+            Diagnostic::error(span, message).label("declared again").related(at, "first declared here").help(same),
+        );
+    }
+}
+
+fn unique_names(draft: &Draft, found: &mut Vec<Diagnostic>) {
+    unique("an event", draft.events.iter().map(|e| (e.event.name.as_str(), e.event.span)), found);
+    unique("an enum or flags", draft.tables.iter().map(|(t, span)| (t.name.as_str(), *span)), found);
+    unique("an arch", draft.arch.iter().map(|(a, span)| (a.name.as_str(), *span)), found);
+    for event in &draft.events {
+        let own = event.event.fields.iter().filter(|f| f.context.is_none());
+        unique("a field", own.map(|f| (f.name.as_str(), f.span)), found);
+    }
+}
+
+fn check_event(draft: &EventDraft, all: &Draft, found: &mut Vec<Diagnostic>) {
+    let event = &draft.event;
+    check_scope(draft, found);
+    check_tails(event, found);
+    check_size(event, found);
+    check_symbols(event, found);
+    for (field, span) in event.fields.iter().zip(&draft.decode_spans) {
+        if let Some(span) = span
+            && found.len() < ERRORS_MAX
+        {
+            check_decode(field, *span, all, found);
+        }
+    }
+}
+
+fn check_scope(draft: &EventDraft, found: &mut Vec<Diagnostic>) {
+    let Scope::Fields(names) = &draft.event.scope else { return };
+    let fields = &draft.event.fields;
+    for (name, &span) in names.iter().zip(&draft.scope_spans) {
+        match fields.iter().find(|f| f.name == *name) {
+            None if draft.incomplete => {}
+            None => {
+                let message = format!("event {} has no field `{}`", draft.event.name, shorten(name));
+                let help = did_you_mean(name, fields.iter().map(|f| f.name.as_str())).unwrap_or_else(|| {
+                    "name a field that holds a thread id, or write `scope all` or `scope current`".into()
+                });
+                found.push(Diagnostic::error(span, message).label("not a field").help(help));
+            }
+            Some(field) if field.context.is_some() => {
+                let message = format!("`{name}` is the running thread's, as every event's scope is");
+                found.push(
+                    Diagnostic::error(span, message)
+                        .label("added by `context`")
+                        .help("write `scope current`, or leave the scope away"),
+                );
+            }
+            Some(field) if field.shape != Shape::One || field.scalar == Scalar::Bool => {
+                let message = format!("`{name}` is not an integer, so it cannot be a thread id");
+                let help = "a scope names fields that hold thread ids: `int pid as thread`";
+                found.push(
+                    Diagnostic::error(span, message)
+                        .label("not an integer")
+                        .related(field.span, "declared here")
+                        .help(help),
+                );
+            }
+            Some(_) => {}
+        }
+    }
+}
+
+/// Only one field can take what is left of a record.
+fn check_tails(event: &Event, found: &mut Vec<Diagnostic>) {
+    let mut tails = event.fields.iter().filter(|f| f.shape == Shape::Tail);
+    let Some(first) = tails.next() else { return };
+    for other in tails {
+        let message = format!("event {} has a `string` already", event.name);
+        let help = format!("give all but one a length: `string[64] {}`", other.name);
+        found.push(
+            Diagnostic::error(other.span, message).label("a second one").related(first.span, "the first").help(help),
+        );
+    }
+}
+
+fn check_size(event: &Event, found: &mut Vec<Diagnostic>) {
+    let layout = EventLayout::new("", event, 1);
+    let size = layout.max_size();
+    if size <= RECORD_MAX {
+        return;
+    }
+    let mut sizes: Vec<(u32, &str)> = layout
+        .fields
+        .iter()
+        .map(|f| {
+            (f.shape.align_and_size(f.scalar).1 + if f.shape == Shape::Tail { STRING_MAX } else { 0 }, f.name.as_str())
+        })
+        .collect();
+    sizes.sort_by_key(|&(size, _)| std::cmp::Reverse(size));
+    let shown: Vec<String> = sizes.iter().take(8).map(|(size, name)| format!("{name} {size}")).collect();
+    let rest = if sizes.len() > shown.len() {
+        format!(", and {} smaller ones", sizes.len() - shown.len())
+    } else {
+        String::new()
+    };
+    let message = format!("a record of event {} would take {size} bytes", event.name);
+    let help = format!(
+        "shorten or remove fields; in bytes: {}{rest}; header {HEADER_SIZE}; all of it aligned",
+        shown.join(", ")
+    );
+    found.push(Diagnostic::error(event.span, message).label(format!("a record has at most {RECORD_MAX}")).help(help));
+}
+
+/// A field `as code` gets a second column, `NAME_symbol`, when a log is exported.
+fn check_symbols(event: &Event, found: &mut Vec<Diagnostic>) {
+    for code in event.fields.iter().filter(|f| f.decode == Decode::Code) {
+        let column = format!("{}_symbol", code.name);
+        if let Some(other) = event.fields.iter().find(|f| f.name.eq_ignore_ascii_case(&column)) {
+            let message = format!("`{}` is the column that names the code at `{}`", other.name, code.name);
+            found.push(
+                Diagnostic::error(other.span, message)
+                    .label("taken")
+                    .related(code.span, "by this field")
+                    .help("choose another name"),
+            );
+        }
+    }
+}
+
+/// Whether a field's values can be shown in this way.
+fn check_decode(field: &Field, span: Span, all: &Draft, found: &mut Vec<Diagnostic>) {
+    let wrong = |what: &str, help: &str| {
+        let message = format!("a {} cannot be {what}", describe(field));
+        Some(
+            Diagnostic::error(span, message)
+                .label("does not fit the type")
+                .related(field.span, "of this field")
+                .help(help),
+        )
+    };
+    let integer = matches!(field.shape, Shape::One | Shape::Array(_)) && field.scalar != Scalar::Bool;
+    let bytes = field.scalar.size();
+    found.extend(match &field.decode {
+        Decode::Plain => None,
+        Decode::Hex if integer => None,
+        Decode::Hex => wrong("shown in hexadecimal", "`as hex` needs an integer type"),
+        Decode::Thread if !integer => wrong("a thread id", "write `int`"),
+        Decode::Thread if bytes != 4 => {
+            let message = format!("`{}` is a thread id, but not an `int`", field.name);
+            Some(
+                Diagnostic::warning(span, message)
+                    .label(format!("{bytes} bytes"))
+                    .help("thread ids of Linux are 32 bits: write `int`"),
+            )
+        }
+        Decode::Thread => None,
+        Decode::Code if integer && bytes == 8 => None,
+        Decode::Code => wrong("an address", "write `ulong`, or an array of it for a stack"),
+        Decode::Device if integer && bytes >= 4 => None,
+        Decode::Device => wrong("a device number", "write `uint`"),
+        Decode::Ip => match (field.scalar.size(), field.shape) {
+            (4, Shape::One) | (1, Shape::Array(4 | 16)) if integer => None,
+            _ => wrong("an IP address", "write `uint`, or `u8 NAME[4]`, or `u8 NAME[16]` for IPv6"),
+        },
+        Decode::Errno if integer && field.scalar.signed() => None,
+        Decode::Errno => wrong("an error number", "errors are negative: write `int` or `long`"),
+        Decode::Table(name) => match all.tables.iter().any(|(t, _)| t.name == *name) {
+            true if integer || field.scalar == Scalar::Bool => None,
+            true => wrong("decoded by a table", "tables give texts to integers"),
+            false => unknown_decoding(name, span, all),
+        },
+    });
+}
+
+fn unknown_decoding(name: &str, span: Span, all: &Draft) -> Option<Diagnostic> {
+    let known = DECODES.iter().map(|(word, _)| *word);
+    let help =
+        did_you_mean(name, known.clone().chain(all.tables.iter().map(|(t, _)| t.name.as_str()))).unwrap_or_else(|| {
+            format!(
+                "there are {}, and the enums and flags of this schema",
+                alternatives(&known.collect::<Vec<_>>(), "and")
+            )
+        });
+    // A table that could not be read may well have that name.
+    let certain = !all.incomplete;
+    certain
+        .then(|| Diagnostic::error(span, format!("unknown decoding `{}`", shorten(name))).label("not known").help(help))
+}
+
+/// The field's type in words.
+fn describe(field: &Field) -> String {
+    match field.shape {
+        Shape::One => format!("`{}`", field.type_name),
+        Shape::Array(n) => format!("`{}[{n}]`", field.type_name),
+        Shape::Text(_) | Shape::Tail => "text".into(),
+    }
+}
+
+fn check_calls(probe: &Probe, all: &Draft, found: &mut Vec<Diagnostic>) {
+    for call in &probe.calls {
+        if found.len() >= ERRORS_MAX {
+            return;
+        }
+        let Some(draft) = all.events.iter().find(|e| e.event.name == call.event) else {
+            if !all.incomplete {
+                let help = did_you_mean(&call.event, all.events.iter().map(|e| e.event.name.as_str()))
+                    .unwrap_or_else(|| format!("declare it: `event {} {{ ... }}`", shorten(&call.event)));
+                let message = format!("klogger() names an event `{}` that is not declared", shorten(&call.event));
+                found.push(Diagnostic::error(call.span, message).label("unknown event").help(help));
+            }
+            continue;
+        };
+        let own: Vec<&str> =
+            draft.event.fields.iter().filter(|f| f.context.is_none()).map(|f| f.name.as_str()).collect();
+        if own.len() != call.arguments && !draft.incomplete {
+            let message = format!("event {} takes {}, not {}", call.event, values(own.len()), call.arguments);
+            let names = if own.is_empty() { String::new() } else { format!(", {}", own.join(", ")) };
+            let help = format!("write `klogger({}{names})`", call.event);
+            found.push(
+                Diagnostic::error(call.span, message)
+                    .label(format!("{} given", values(call.arguments)))
+                    .related(draft.event.span, "declared here")
+                    .help(help),
+            );
+        }
+    }
+}
+
+fn values(n: usize) -> String {
+    match n {
+        0 => "no values".into(),
+        1 => "1 value".into(),
+        n => format!("{n} values"),
+    }
+}
+
+/// One probe for one place: it is hit once, and reads the clock once. Prototypes may differ, as kernels do.
+fn unique_targets(probes: &[Probe], found: &mut Vec<Diagnostic>) {
+    let mut seen = HashMap::new();
+    for (number, probe) in probes.iter().enumerate() {
+        for target in &probe.targets {
+            let types: Vec<&str> = target.params.iter().map(|p| p.ty.as_str()).collect();
+            let Some((first, span)) = seen.insert((target.kind, target.name.as_str(), types), (number, target.span))
+            else {
+                continue;
+            };
+            let help = if first == number {
+                "remove one of the two"
+            } else {
+                "put both bodies into one probe: it is hit once, and reads the clock once"
+            };
+            let message = format!("there is a probe at {} `{}` already", target.kind.word(), shorten(&target.name));
+            found.push(Diagnostic::error(target.span, message).label("again").related(span, "first here").help(help));
+        }
+    }
+}
+
+fn never_logged(draft: &Draft, found: &mut Vec<Diagnostic>) {
+    if draft.probes.is_empty() || draft.incomplete {
+        return;
+    }
+    let logged: HashSet<&str> = draft.probes.iter().flat_map(|p| &p.calls).map(|c| c.event.as_str()).collect();
+    for event in draft.events.iter().map(|e| &e.event).filter(|e| !logged.contains(e.name.as_str())) {
+        let message = format!("no probe logs event {}", event.name);
+        let help = format!("call `klogger({}, ...)` in a probe, or remove the event", event.name);
+        found.push(Diagnostic::warning(event.span, message).label("never logged").help(help));
+    }
+}

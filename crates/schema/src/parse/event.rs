@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! `event NAME "doc" scope FIELD { fields }` and `arch NAME { counter0 event }`.
+
+use super::{EventDraft, Name, Parse, Parser};
+use crate::diagnostic::Diagnostic;
+use crate::lexer::Token;
+use crate::model::{Arch, Event, Scope, Span};
+use crate::names::{Kind, is_type};
+
+/// Far more than any processor has.
+const COUNTERS_MAX: u32 = 64;
+const COUNTERS_HELP: &str = "write `counter0 EVENT`, one for each counter, from 0 to 63";
+/// Each is one more test at each hit of a probe.
+const SCOPE_MAX: usize = 8;
+
+impl Parser<'_> {
+    /// Without the word `event`.
+    pub(super) fn event(&mut self) -> Parse<()> {
+        let name = self.name(Kind::Event)?;
+        let mut draft = EventDraft {
+            event: Event {
+                name: name.text.clone(),
+                doc: None,
+                fields: Vec::new(),
+                scope: Scope::Current,
+                span: name.span,
+            },
+            scope_spans: Vec::new(),
+            decode_spans: Vec::new(),
+            contexts: Vec::new(),
+            incomplete: false,
+        };
+        self.event_head(&mut draft)?;
+        let open = self.open_brace(&format!("event {}", name.text))?;
+        let closed = self.event_body(&mut draft, open, &name);
+        self.draft.incomplete |= draft.incomplete;
+        self.draft.events.push(draft);
+        closed
+    }
+
+    /// Doc and scope, in any order.
+    fn event_head(&mut self, draft: &mut EventDraft) -> Parse<()> {
+        let mut scope_at: Option<Span> = None;
+        loop {
+            if let Some(text) = self.doc()? {
+                draft.event.doc = Some(text);
+            } else if let Some(word) = self.cursor.eat_word("scope") {
+                if let Some(before) = scope_at.replace(word) {
+                    self.report(
+                        Diagnostic::error(word, "an event has one scope")
+                            .label("a second one")
+                            .related(before, "the first")
+                            .help("name all threads at once: `scope pid, waker`"),
+                    );
+                }
+                self.scope(draft)?;
+            } else {
+                return Ok(());
+            }
+        }
+    }
+
+    /// `all`, `current`, or names of fields.
+    fn scope(&mut self, draft: &mut EventDraft) -> Parse<()> {
+        draft.scope_spans.clear();
+        let mut fields = Vec::new();
+        loop {
+            let next = self.cursor.next();
+            let Some(word) = self.word_of(next) else {
+                return Err(self.unexpected(
+                    next,
+                    "whose event it is",
+                    "`scope all`, `scope current`, or fields that hold thread ids",
+                ));
+            };
+            if fields.len() >= SCOPE_MAX || fields.iter().any(|f| f == word) {
+                let message = format!("a scope has at most {SCOPE_MAX} fields, each once");
+                return Err(self.report(Diagnostic::error(next.span, message).label("one too many").help("remove it")));
+            }
+            fields.push(word.to_string());
+            draft.scope_spans.push(next.span);
+            if self.cursor.eat(Token::Comma).is_none() {
+                break;
+            }
+        }
+        draft.event.scope = match fields.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+            ["all"] => Scope::All,
+            ["current"] => Scope::Current,
+            _ => Scope::Fields(fields),
+        };
+        if !matches!(draft.event.scope, Scope::Fields(_)) {
+            draft.scope_spans.clear();
+        }
+        Ok(())
+    }
+
+    /// Fields up to the closing brace.
+    fn event_body(&mut self, draft: &mut EventDraft, open: Span, name: &Name) -> Parse<()> {
+        loop {
+            let next = self.cursor.peek();
+            match next.token {
+                Token::CloseBrace => {
+                    self.cursor.at = next.span.end;
+                    return Ok(());
+                }
+                Token::Semicolon => self.cursor.at = next.span.end,
+                Token::End => return self.never_closed(open, next.span, &name.text),
+                _ if self.at_declaration() => return self.never_closed(open, next.span, &name.text),
+                _ if self.full() => return Ok(()),
+                _ if self.cursor.eat_word("context").is_some() => match self.contexts(true) {
+                    Ok(found) => draft.contexts.extend(found),
+                    Err(_) => self.skip_field(draft),
+                },
+                _ => {
+                    if self.field(draft).is_err() {
+                        self.skip_field(draft);
+                    }
+                }
+            }
+        }
+    }
+
+    fn never_closed(&mut self, open: Span, at: Span, event: &str) -> Parse<()> {
+        self.draft.incomplete = true;
+        self.report(
+            Diagnostic::error(open, format!("the braces of event {event} are never closed"))
+                .label("opened here")
+                .related(at, "`}` is missing before this")
+                .help("write `}` after the last field"),
+        );
+        Ok(())
+    }
+
+    /// Goes on where the next field seems to begin.
+    fn skip_field(&mut self, draft: &mut EventDraft) {
+        draft.incomplete = true;
+        loop {
+            let next = self.cursor.peek();
+            let begins = match next.token {
+                Token::End | Token::CloseBrace | Token::Semicolon => true,
+                Token::Word => {
+                    self.word_of(next).is_some_and(|w| is_type(w) || w == "context") || self.at_declaration()
+                }
+                _ => false,
+            };
+            if begins {
+                return;
+            }
+            self.cursor.at = next.span.end;
+        }
+    }
+
+    /// Without the word `arch`.
+    pub(super) fn arch(&mut self) -> Parse<()> {
+        let name = self.name(Kind::Arch)?;
+        let open = self.open_brace(&format!("arch {}", name.text))?;
+        let mut arch = Arch { name: name.text.clone(), counters: Vec::new() };
+        loop {
+            let next = self.cursor.next();
+            match (next.token, self.word_of(next)) {
+                (Token::CloseBrace, _) => break,
+                (Token::Semicolon | Token::Comma, _) => {}
+                (Token::End, _) => {
+                    return Err(self.report(
+                        Diagnostic::error(open, format!("the braces of arch {} are never closed", name.text))
+                            .label("opened here")
+                            .help("write `}` after the last counter"),
+                    ));
+                }
+                (_, Some(word)) => match word.strip_prefix("counter").and_then(|n| n.parse().ok()) {
+                    Some(number) if number < COUNTERS_MAX => self.counter(&mut arch, number, next.span)?,
+                    _ => return Err(self.unexpected(next, "a counter", COUNTERS_HELP)),
+                },
+                (_, None) => return Err(self.unexpected(next, "a counter", COUNTERS_HELP)),
+            }
+        }
+        self.draft.arch.push((arch, name.span));
+        Ok(())
+    }
+
+    /// What a counter counts.
+    fn counter(&mut self, arch: &mut Arch, number: u32, span: Span) -> Parse<()> {
+        let next = self.cursor.next();
+        let Some(event) = self.word_of(next) else {
+            return Err(self.unexpected(next, "what the counter counts", "for example `counter0 l2_cache_misses`"));
+        };
+        if arch.counters.iter().any(|(n, _)| *n == number) {
+            self.report(
+                Diagnostic::error(span, format!("counter{number} is bound twice"))
+                    .label("again")
+                    .help("use another number; each counter counts one thing"),
+            );
+        }
+        arch.counters.push((number, event.to_string()));
+        Ok(())
+    }
+}
