@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""What recording costs the recorded: a probe hit, a round of ping-pong, the programs' sizes, the start."""
+
+import json
+import signal
+import statistics
+import subprocess
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+from floor import floor
+from measure import added, ratio, report_of, run, spread, take_turns
+
+HERE = Path(__file__).resolve().parent
+HITS = 2_000_000
+BATCHES = 20
+ROUNDS_OF_PINGPONG = 40_000
+
+
+def record(tools, schema, *command, options=()) -> list:
+    log = tools.folder / "bench.klog"
+    return [tools.klogger, "record", "-s", schema, "--buffer-size", "16M", "-o", log, *options, "--", *command]
+
+
+def probe_hit(tools) -> list[str]:
+    """The cost of a hit that logs two ints, over that of a program which only reads the clock."""
+    tracepoint = "task_prctl_unknown"
+    if not (tools.tracing / "events/task" / tracepoint).exists():
+        raise RuntimeError(f"this kernel has no tracepoint {tracepoint} (Linux 6.14)")
+    flood = tools.workload("flood", HITS, tools.cpu, BATCHES, "unknown")
+
+    def hit(command: list) -> dict:
+        batches = report_of(run(command))["batches"]
+        return {key: statistics.median(batch[key] for batch in batches) for key in ("cpu_ns", "wall_ns")}
+
+    def with_floor(clock: bool) -> dict:
+        with floor(tracepoint, clock, tools.clang):
+            return hit(flood)
+
+    arms = {
+        "none": lambda: hit(flood),
+        "empty program": lambda: with_floor(False),
+        "floor: program + clock": lambda: with_floor(True),
+        "klogger, two ints": lambda: hit(record(tools, HERE / "two_ints.klogger", *flood)),
+        "klogger, disabled": lambda: hit(
+            record(tools, HERE / "two_ints.klogger", *flood, options=["--disable", "TWO_INTS"])
+        ),
+        "ftrace event": lambda: with_ftrace(tools, [f"task/{tracepoint}"], lambda: hit(flood)),
+        "perf record": lambda: hit(perf_record(tools, [f"task:{tracepoint}"], flood)),
+    }
+    if "--disable" not in run([tools.klogger, "record", "--help"]):
+        del arms["klogger, disabled"]
+    results = take_turns(arms, tools.rounds)
+    lines = [
+        "## One probe hit",
+        "",
+        f"`{tracepoint}`, hit {HITS:,} times by one process on one CPU. Added to a hit without a program, in ns of that",
+        "process's CPU time; wall time also has the recorder's own work where that ran on the same CPU.",
+        "",
+        "| | CPU time, ns | wall time, ns | times the floor |",
+        "|---|---|---|---|",
+    ]
+    for name in list(arms)[1:]:
+        cells = [f"{spread(added(results, name, key)):.1f}" for key in ("cpu_ns", "wall_ns")]
+        times = spread(ratio(results, name, "floor: program + clock", "cpu_ns"))
+        lines.append(f"| {name} | {cells[0]} | {cells[1]} | {times:.2f} |")
+    return [*lines, "", "To be at most 1.3 for the klogger event."]
+
+
+@contextmanager
+def switched_on(folder: Path, events: list[str]):
+    for event in events:
+        (folder / "events" / event / "enable").write_text("1")
+    try:
+        yield
+    finally:
+        for event in events:
+            (folder / "events" / event / "enable").write_text("0")
+
+
+def with_ftrace(tools, events: list[str], measure) -> dict:
+    """An ftrace instance of our own, whose buffer keeps the newest."""
+    instance = tools.tracing / "instances/klogger-bench"
+    instance.mkdir()
+    try:
+        (instance / "buffer_size_kb").write_text("16384")
+        with switched_on(instance, events):
+            return measure()
+    finally:
+        instance.rmdir()
+
+
+def perf_record(tools, events: list[str], command: list, everything: bool = False) -> list:
+    out = tools.folder / "perf.data"
+    options = ["-a"] if everything else []
+    return ["perf", "record", "-q", *options, "-m", "16M", "-e", ",".join(events), "-o", out, "--", *command]
+
+
+def pingpong(tools) -> list[str]:
+    """A round of ping-pong over pipes: two switches, two wake-ups."""
+    command = tools.workload("pingpong", ROUNDS_OF_PINGPONG, "processes", tools.cpu)
+
+    def one(words: list) -> dict:
+        report = report_of(run(words))
+        cpu = sum(thread["cpu_ns"] for thread in report["threads"]) / report["rounds"]
+        return {"cpu_ns": cpu, "wall_ns": report["round_ns"]}
+
+    events = ["sched:sched_switch", "sched:sched_waking"]
+    arms = {
+        "none": lambda: one(command),
+        "klogger, scheduler": lambda: one(record(tools, "scheduler", *command)),
+        "ftrace": lambda: with_ftrace(tools, [e.replace(":", "/") for e in events], lambda: one(command)),
+        "perf record": lambda: one(perf_record(tools, events, command)),
+    }
+    results = take_turns(arms, tools.rounds)
+    lines = [
+        "## A round of ping-pong",
+        "",
+        "Two processes on one CPU send a byte to and fro over pipes: two switches and two wake-ups a round.",
+        f"klogger records the whole scheduler schema; ftrace and perf record {' and '.join(events)}. Added, in ns a round.",
+        "",
+        "| | CPU time, ns | wall time, ns |",
+        "|---|---|---|",
+        f"| (none) | {spread([r['cpu_ns'] for r in results['none']]):.0f} | "
+        f"{spread([r['wall_ns'] for r in results['none']]):.0f} |",
+    ]
+    for name in list(arms)[1:]:
+        cells = [f"{spread(added(results, name, key)):.0f}" for key in ("cpu_ns", "wall_ns")]
+        lines.append(f"| {name} | {cells[0]} | {cells[1]} |")
+    for rival, bound in (("ftrace", 0.5), ("perf record", 0.2)):
+        times = [spread(ratio(results, "klogger, scheduler", rival, key)) for key in ("cpu_ns", "wall_ns")]
+        lines.append(f"| klogger / {rival} (to be at most {bound}) | {times[0]:.2f} | {times[1]:.2f} |")
+    return lines
+
+
+def programs(tools) -> list[str]:
+    """Instructions of the programs that a recording of the scheduler loads."""
+    process = subprocess.Popen(
+        list(map(str, record(tools, "scheduler", "sleep", "30"))), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        time.sleep(2)
+        listed = json.loads(run(["bpftool", "-j", "prog", "show"]))
+        mine = [p for p in listed if any(owner["pid"] == process.pid for owner in p.get("pids", []))]
+        rows = [(p["name"], p["bytes_xlated"] // 8, p["bytes_jited"], jited(p["id"])) for p in mine]
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait()
+    lines = [
+        "## The programs",
+        "",
+        "What a recording of the scheduler schema attaches, after the verifier.",
+        "",
+        "| program | instructions (xlated) | bytes (jited) | instructions (jited) |",
+        "|---|---|---|---|",
+    ]
+    return lines + [f"| {name} | {xlated} | {size} | {count or '?'} |" for name, xlated, size, count in sorted(rows)]
+
+
+def jited(program: int) -> int:
+    """Machine instructions of a program; 0 if this bpftool has no disassembler."""
+    done = subprocess.run(["bpftool", "prog", "dump", "jited", "id", str(program)], capture_output=True, text=True)
+    return sum(1 for line in done.stdout.splitlines() if line.strip()[:1].isdigit() or line.startswith("  "))
+
+
+def attach(tools) -> list[str]:
+    """From `klogger record` to the first instruction of the command."""
+
+    def start(schema) -> dict:
+        command = record(tools, schema, "cat", "/proc/uptime")
+        before = float(Path("/proc/uptime").read_text().split()[0])
+        after = float(run(command).split()[0])
+        return {"s": after - before}
+
+    arms = {
+        "scheduler (bundled)": lambda: start("scheduler"),
+        "a schema of one's own (compiled first)": lambda: start(HERE / "two_ints.klogger"),
+    }
+    results = take_turns(arms, tools.rounds)
+    lines = [
+        "## The start",
+        "",
+        "From `klogger record` to its command's first instruction, in seconds (a clock of 10 ms).",
+        "",
+        "| schema | s |",
+        "|---|---|",
+    ]
+    lines += [f"| {name} | {spread([r['s'] for r in results[name]]):.2f} |" for name in arms]
+    return [*lines, "", "To be under 0.5 s; under 1 s from a text."]
