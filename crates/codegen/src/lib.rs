@@ -1,1 +1,30 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! From a checked schema to C.
+//!
+//! **Invariant:** pure functions, model in, named texts out: no files, no compiler, no clock.
+
+pub mod bpf;
+pub mod events;
+pub mod kernel_types;
+mod text;
+
+pub use kernel_types::KernelTypes;
+
+/// A generated file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedText {
+    pub name: String,
+    pub text: String,
+}
+
+/// The headers of the runtime which generated C includes, under the names by which it includes them.
+pub const RUNTIME: &[(&str, &str)] = &[
+    ("klogger/types.h", include_str!("../../../runtime/include/klogger/types.h")),
+    ("klogger/ring.h", include_str!("../../../runtime/include/klogger/ring.h")),
+    ("klogger/record.h", include_str!("../../../runtime/include/klogger/record.h")),
+    ("klogger.bpf.h", include_str!("../../../runtime/bpf/klogger.bpf.h")),
+    ("kernel.h", include_str!("../../../runtime/bpf/kernel.h")),
+];
+
+/// The schema of the built-in events.
+pub const BUILTIN_SCHEMA: &str = include_str!("../../../runtime/klogger.klogger");

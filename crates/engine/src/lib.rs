@@ -1,1 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Engines that run probes, and the recorder that drains their rings into a log.
+//!
+//! **Invariant:** the only crate with unsafe code, mmap, ioctl or bpf(2). It does not print and does not exit.
+
+pub mod bpf;
+pub mod bundled;
+pub mod compile;
+pub mod control;
+mod drain;
+mod error;
+mod host;
+pub mod kernel;
+mod processes;
+pub mod recorder;
+mod ring;
+mod sys;
+pub mod unit;
+mod workload;
+mod writer;
+
+pub use error::Error;

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! A text that knows its line number, for `#line`.
+
+use klogger_schema::model::{CBlock, Schema};
+use std::fmt;
+
+pub(crate) struct Text {
+    name: String,
+    text: String,
+    lines: usize,
+}
+
+impl Text {
+    /// `name` is the file name to which `#line` returns after C of the schema's author.
+    pub fn new(name: &str) -> Text {
+        Text { name: name.to_string(), text: String::new(), lines: 0 }
+    }
+
+    pub fn push(&mut self, part: impl fmt::Display) {
+        let part = part.to_string();
+        self.lines += part.matches('\n').count();
+        self.text += &part;
+    }
+
+    /// The author's C, so that the compiler's messages name the schema's own line and column. The text begins behind
+    /// the brace that opens it, hence the padding.
+    pub fn push_c(&mut self, schema: &Schema, block: &CBlock) {
+        let padding = " ".repeat(block.column.saturating_sub(1) as usize);
+        self.push(format_args!("#line {} {}\n{padding}{}\n", block.line, quote(&schema.file), block.text));
+        let line = self.lines + 2;
+        let name = quote(&self.name);
+        self.push(format_args!("#line {line} {name}\n"));
+    }
+
+    pub fn finish(self) -> String {
+        self.text
+    }
+}
+
+/// A C string literal.
+pub(crate) fn quote(text: &str) -> String {
+    let mut out = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            c if c.is_control() => out.push('?'),
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+/// Makes a text safe inside a C comment.
+pub(crate) fn comment(text: &str) -> String {
+    text.replace("*/", "* /").replace(|c: char| c.is_control(), " ")
+}

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Compiles the built-in schema and every `schemata/*/*.klogger` for BPF, so that recording with them needs no clang.
+//! Types come from the BTF in $KLOGGER_BTF, or of the kernel that runs the build; CO-RE fits them to others.
+
+use klogger_codegen::{BUILTIN_SCHEMA, KernelTypes, RUNTIME, bpf};
+use klogger_schema::{Options, parse};
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
+
+fn main() {
+    let out = PathBuf::from(env::var("OUT_DIR").unwrap());
+    let root = Path::new(&env::var("CARGO_MANIFEST_DIR").unwrap()).join("../..");
+    println!("cargo:rerun-if-env-changed=KLOGGER_BTF");
+    println!("cargo:rerun-if-changed=../../schemata");
+    let btf = env::var("KLOGGER_BTF").unwrap_or_else(|_| "/sys/kernel/btf/vmlinux".into());
+    let bytes = fs::read(&btf).unwrap_or_else(|e| {
+        panic!("cannot read the kernel's types from {btf}: {e}. Set KLOGGER_BTF to a file that scripts/kernel-btf made")
+    });
+    let types = KernelTypes::new(&bytes).unwrap();
+    let mut list = String::from("const BUNDLED: &[Bundled] = &[\n");
+    for (name, file, text) in schemata(&root.join("schemata")) {
+        let _ = writeln!(list, "{},", entry(&out, &types, &name, &file, &text, false));
+    }
+    list += "];\n";
+    let builtin = entry(&out, &types, "klogger", "runtime/klogger.klogger", BUILTIN_SCHEMA, true);
+    let _ = writeln!(list, "const BUILTIN: Bundled = {builtin};");
+    fs::write(out.join("bundled.rs"), list).unwrap();
+}
+
+/// (name, path from the root, text) of each bundled schema, in order.
+fn schemata(folder: &Path) -> Vec<(String, String, String)> {
+    let mut names: Vec<String> =
+        fs::read_dir(folder).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    let mut list = Vec::new();
+    for name in names {
+        let path = folder.join(&name).join(format!("{name}.klogger"));
+        if let Ok(text) = fs::read_to_string(&path) {
+            println!("cargo:rerun-if-changed={}", path.display());
+            list.push((name.clone(), format!("schemata/{name}/{name}.klogger"), text));
+        }
+    }
+    list
+}
+
+/// Compiles one schema and returns the Rust that describes it.
+fn entry(out: &Path, types: &KernelTypes, name: &str, file: &str, text: &str, builtin: bool) -> String {
+    let parsed = parse(file, text, &Options { builtin, ..Options::default() });
+    let schema = parsed.unwrap_or_else(|errors| panic!("{file} does not parse: {errors:?}")).schema;
+    let folder = out.join(name);
+    fs::create_dir_all(folder.join("klogger")).unwrap();
+    for (header, text) in RUNTIME {
+        fs::write(folder.join(header), text).unwrap();
+    }
+    let texts = bpf::source(&schema, types).unwrap();
+    for t in &texts {
+        fs::write(folder.join(&t.name), &t.text).unwrap();
+    }
+    let object = folder.join(format!("{name}.o"));
+    clang(&folder, &texts[0].name, &object);
+    format!("Bundled {{ name: {name:?}, file: {file:?}, text: {text:?}, object: include_bytes!({object:?}) }}")
+}
+
+fn clang(folder: &Path, source: &str, object: &Path) {
+    for compiler in ["clang-22", "clang-21", "clang-20", "clang-19", "clang"] {
+        let mut command = Command::new(compiler);
+        command.current_dir(folder).args(include!("src/flags.in")).arg("-Werror").arg(source).arg("-o").arg(object);
+        match command.status() {
+            Ok(status) if status.success() => return,
+            Ok(status) => panic!("{compiler} failed on {source}: {status}"),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+            Err(e) => panic!("cannot run {compiler}: {e}"),
+        }
+    }
+    panic!("no clang found: apt-get install clang-22");
+}

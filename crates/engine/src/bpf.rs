@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! The bpf engine: loads compiled schemata, shares one set of rings between them, attaches their programs.
+
+use crate::error::Error;
+use crate::ring::{EVENTS_MAX, GRID, Rings};
+use crate::sys::Mapping;
+use crate::unit::{Plan, Unit, short};
+use klogger_codegen::bpf::programs;
+use klogger_log::preamble::ProbeState;
+use libbpf_rs::query::ProgramInfo;
+use libbpf_rs::{Link, MapCore, Object, ObjectBuilder, OpenObject, PrintLevel, ProgramMut};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+/// Thread ids have at most 22 bits (PID_MAX_LIMIT).
+const SCOPE_BYTES: usize = (1 << 22) / 8;
+const RINGS: &str = "klogger_rings";
+const SCOPE: &str = ".data.klogger_s";
+const ENABLED: &str = ".data.klogger_e";
+const RINGLESS: &str = ".data.klogger_r";
+const CONFIG: &str = ".rodata.klogger";
+
+/// What the recorder decides before loading; `struct klogger_config` of the BPF runtime.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// CPUs that get a ring: numbers below this.
+    pub rings: usize,
+    /// Bytes of a ring, a power of two.
+    pub ring_size: usize,
+    /// Only threads whose bit is set are logged.
+    pub scoped: bool,
+    pub overwrite: bool,
+}
+
+impl Config {
+    fn bytes(&self, base: u16) -> Vec<u8> {
+        let grid_shift = (self.ring_size / GRID).trailing_zeros();
+        let words = [self.rings as u32, self.ring_size as u32 - 1, u32::from(base), grid_shift];
+        let mut bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+        bytes.extend([u8::from(self.scoped), u8::from(self.overwrite), 0, 0]);
+        bytes
+    }
+}
+
+/// Loaded programs, and the memory that they share with us.
+pub struct BpfEngine {
+    objects: Vec<Loaded>,
+    links: Vec<Link>,
+    pub rings: Rings,
+    scope: Mapping,
+    ringless: Mapping,
+    pub probes: Vec<ProbeState>,
+}
+
+struct Loaded {
+    object: Object,
+    schema: String,
+    base: u16,
+    events: usize,
+    enabled: Mapping,
+}
+
+/// The maps that the first object makes and the others take over.
+struct Shared {
+    rings: OwnedFd,
+    scope: OwnedFd,
+    ringless: OwnedFd,
+}
+
+/// Messages of libbpf and the verifier, kept for when loading fails.
+static MESSAGES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+fn keep_message(_: PrintLevel, text: String) {
+    if let Ok(mut messages) = MESSAGES.lock() {
+        messages.push(text.trim_end().to_string());
+    }
+}
+
+impl BpfEngine {
+    /// Loads all units. Nothing is attached yet. `units`: schema, plan, and the id of its first event.
+    pub fn load(units: &[(&Unit, &[Plan], u16)], config: &Config) -> Result<BpfEngine, Error> {
+        libbpf_rs::set_print(Some((PrintLevel::Warn, keep_message)));
+        let mut objects: Vec<Loaded> = Vec::new();
+        let mut shared: Option<Shared> = None;
+        for (unit, plan, base) in units {
+            let object = load_object(unit, plan, *base, config, shared.as_ref())?;
+            if shared.is_none() {
+                shared = Some(Shared {
+                    rings: map_fd(&object, RINGS)?,
+                    scope: map_fd(&object, SCOPE)?,
+                    ringless: map_fd(&object, RINGLESS)?,
+                });
+            }
+            let enabled = map_memory(&map_fd(&object, ENABLED)?, EVENTS_MAX)?;
+            let (schema, events) = (unit.schema.name.clone(), unit.schema.events.len());
+            objects.push(Loaded { object, schema, base: *base, events, enabled });
+        }
+        let shared = shared.ok_or_else(|| Error::new("nothing to load"))?;
+        let length = config.rings * Rings::stride(config.ring_size);
+        let rings = Rings::new(map_memory(&shared.rings, length)?, config.ring_size, config.rings);
+        Ok(BpfEngine {
+            objects,
+            links: Vec::new(),
+            rings,
+            scope: map_memory(&shared.scope, SCOPE_BYTES)?,
+            ringless: map_memory(&shared.ringless, 8 * EVENTS_MAX)?,
+            probes: Vec::new(),
+        })
+    }
+
+    /// Attaches every program that was planned. The built-in unit comes first, so that a new thread is in scope before
+    /// the other units' programs see it.
+    pub fn attach(&mut self, units: &[(&Unit, &[Plan], u16)]) -> Result<(), Error> {
+        for (loaded, (unit, plan, _)) in self.objects.iter().zip(units) {
+            let schema = &unit.schema;
+            for (i, p) in plan.iter().enumerate() {
+                let mut state = ProbeState { schema: schema.name.clone(), ..ProbeState::default() };
+                state.events = schema.probes[i].calls.iter().map(|c| c.event.clone()).collect();
+                state.events.dedup();
+                let shown = &schema.probes[i].targets[p.target.unwrap_or(0)];
+                state.target = short(shown.kind, &shown.name);
+                state.note = p.refusals.iter().map(|r| r.message.as_str()).collect::<Vec<_>>().join("; ");
+                if let Some(target) = p.target {
+                    let function = programs(schema).into_iter().find(|f| f.probe == i && f.target == target);
+                    let function = function.ok_or_else(|| Error::new("a planned program was not generated"))?;
+                    self.links.push(attach_program(&loaded.object, &function.name, &state.target)?);
+                    state.attached = true;
+                }
+                self.probes.push(state);
+            }
+        }
+        Ok(())
+    }
+
+    /// Detaches all programs. Those that run at this moment may still log.
+    pub fn detach(&mut self) {
+        self.links.clear();
+    }
+
+    pub fn set_enabled(&self, id: u16, enabled: bool) {
+        if let Some(o) = self.objects.iter().find(|o| (o.base..o.base + o.events as u16).contains(&id)) {
+            let at = o.enabled.at(usize::from(id - o.base), 1);
+            // SAFETY: within the mapping; programs read the byte with single loads.
+            unsafe { AtomicU8::from_ptr(at) }.store(u8::from(enabled), Ordering::Relaxed);
+        }
+    }
+
+    fn scope_word(&self, tid: u32) -> (&AtomicU64, u64) {
+        let at = self.scope.at(tid as usize / 64 % (SCOPE_BYTES / 8) * 8, 8);
+        // SAFETY: within the mapping, aligned, and accessed only atomically here and by the programs.
+        (unsafe { AtomicU64::from_ptr(at.cast()) }, 1 << (tid % 64))
+    }
+
+    /// Puts a thread in scope. Its children follow by themselves.
+    pub fn scope_add(&self, tid: u32) {
+        let (word, bit) = self.scope_word(tid);
+        word.fetch_or(bit, Ordering::Relaxed);
+    }
+
+    pub fn in_scope(&self, tid: u32) -> bool {
+        let (word, bit) = self.scope_word(tid);
+        word.load(Ordering::Relaxed) & bit != 0
+    }
+
+    /// Events on CPUs without a ring, by id.
+    pub fn ringless(&self, id: u16) -> u64 {
+        let at = self.ringless.at(8 * usize::from(id), 8);
+        // SAFETY: within the mapping and aligned.
+        unsafe { AtomicU64::from_ptr(at.cast()) }.load(Ordering::Relaxed)
+    }
+
+    /// (schema, program's place, hits that the kernel skipped because the program was running already)
+    pub fn missed_hits(&self) -> Vec<(String, String, u64)> {
+        let mut missed = Vec::new();
+        for o in &self.objects {
+            for p in o.object.progs_mut().filter(|p| p.as_fd().as_raw_fd() >= 0) {
+                let count = recursion_misses(&p);
+                if count > 0 {
+                    let place = p.name().to_string_lossy().into_owned();
+                    let place = place.splitn(4, '_').nth(3).unwrap_or(&place).to_string();
+                    missed.push((o.schema.clone(), place, count));
+                }
+            }
+        }
+        missed
+    }
+}
+
+fn recursion_misses(program: &ProgramMut) -> u64 {
+    ProgramInfo::from_fd(program.as_fd(), &Default::default()).map_or(0, |info| info.recursion_misses)
+}
+
+fn load_object(unit: &Unit, plan: &[Plan], base: u16, config: &Config, shared: Option<&Shared>) -> Result<Object, Error> {
+    if let Ok(mut messages) = MESSAGES.lock() {
+        messages.clear();
+    }
+    let name = &unit.schema.name;
+    let mut builder = ObjectBuilder::default();
+    let named = builder.name("klogger").and_then(|b| b.open_memory(&unit.object));
+    let mut open = named.map_err(|e| Error::new(format!("the compiled schema '{name}' is damaged: {e}")))?;
+    set_maps(&mut open, unit, base, config, shared)
+        .map_err(|e| Error::new(format!("cannot set up the maps of schema '{name}': {e}")))?;
+    let wanted: Vec<String> =
+        programs(&unit.schema).into_iter().filter(|f| plan[f.probe].target == Some(f.target)).map(|f| f.name).collect();
+    for mut program in open.progs_mut() {
+        let load = wanted.iter().any(|w| program.name() == w.as_str());
+        program.set_autoload(load);
+    }
+    open.load().map_err(|e| {
+        let messages = MESSAGES.lock().map(|m| m.join("\n")).unwrap_or_default();
+        Error::new(format!("the kernel refused the programs of schema '{name}': {e}"))
+            .help(if messages.is_empty() { "no more is known".into() } else { format!("the kernel says:\n{messages}") })
+    })
+}
+
+fn set_maps(open: &mut OpenObject, unit: &Unit, base: u16, config: &Config, shared: Option<&Shared>) -> libbpf_rs::Result<()> {
+    for mut map in open.maps_mut() {
+        let name = map.name().to_string_lossy().into_owned();
+        match name.as_str() {
+            CONFIG => map.set_initial_value(&config.bytes(base))?,
+            ENABLED => {
+                if let Some(bytes) = map.initial_value_mut() {
+                    bytes[..unit.schema.events.len()].fill(1);
+                }
+            }
+            RINGS => match shared {
+                Some(s) => map.reuse_fd(s.rings.as_fd())?,
+                None => {
+                    map.set_value_size(Rings::stride(config.ring_size) as u32)?;
+                    map.set_max_entries(config.rings as u32)?;
+                }
+            },
+            SCOPE => {
+                if let Some(s) = shared {
+                    map.reuse_fd(s.scope.as_fd())?;
+                }
+            }
+            RINGLESS => {
+                if let Some(s) = shared {
+                    map.reuse_fd(s.ringless.as_fd())?;
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn map_fd(object: &Object, name: &str) -> Result<OwnedFd, Error> {
+    let map = object.maps().find(|m| m.name() == name);
+    let map = map.ok_or_else(|| Error::new(format!("the compiled schema has no map '{name}'")))?;
+    map.as_fd().try_clone_to_owned().map_err(|e| Error::new(format!("cannot use the map '{name}': {e}")))
+}
+
+fn map_memory(fd: &OwnedFd, length: usize) -> Result<Mapping, Error> {
+    let page = 4096;
+    Mapping::new(fd.as_fd(), length.next_multiple_of(page))
+        .map_err(|e| Error::new(format!("cannot map {length} bytes shared with the kernel: {e}")))
+}
+
+fn attach_program(object: &Object, name: &str, target: &str) -> Result<Link, Error> {
+    let program = object.progs_mut().find(|p| p.name() == name);
+    let program = program.ok_or_else(|| Error::new(format!("the compiled schema has no program '{name}'")))?;
+    program.attach_trace().map_err(|e| {
+        Error::new(format!("cannot attach to {target}: {e}"))
+            .help("if other tracers are running, they may have used up what the kernel allows on one tracepoint")
+    })
+}

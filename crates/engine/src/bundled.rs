@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! The schemata that come with klogger, compiled when it was built.
+
+use crate::error::Error;
+use crate::unit::Unit;
+use klogger_schema::{Options, parse};
+
+/// A schema folder as it was when klogger was built.
+pub struct Bundled {
+    pub name: &'static str,
+    /// `schemata/NAME/NAME.klogger`
+    pub file: &'static str,
+    pub text: &'static str,
+    object: &'static [u8],
+}
+
+include!(concat!(env!("OUT_DIR"), "/bundled.rs"));
+
+/// All bundled schemata, by name.
+pub fn all() -> &'static [Bundled] {
+    BUNDLED
+}
+
+pub fn find(name: &str) -> Option<&'static Bundled> {
+    BUNDLED.iter().find(|b| b.name == name)
+}
+
+/// The events that every log has, and the probes that keep scope and process table.
+pub fn builtin() -> Result<Unit, Error> {
+    BUILTIN.unit(true)
+}
+
+impl Bundled {
+    /// Parses the text again; the object is taken as it was compiled.
+    fn unit(&self, builtin: bool) -> Result<Unit, Error> {
+        let options = Options { builtin, ..Options::default() };
+        let parsed = parse(self.file, self.text, &options)
+            .map_err(|_| Error::new(format!("the bundled schema '{}' does not parse", self.name)))?;
+        Ok(Unit { schema: parsed.schema, object: self.object.to_vec() })
+    }
+
+    pub fn load(&self) -> Result<Unit, Error> {
+        self.unit(false)
+    }
+}

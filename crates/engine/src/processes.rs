@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! The threads that exist when recording begins, from /proc.
+
+use std::fs;
+
+/// What a PROCESS_EXISTS event says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Thread {
+    pub tid: u32,
+    pub tgid: u32,
+    pub ppid: u32,
+    pub prio: i32,
+    pub policy: i32,
+    pub comm: Vec<u8>,
+    pub command: Vec<u8>,
+}
+
+/// Ids of all processes.
+pub fn all_processes() -> Vec<u32> {
+    numbers("/proc")
+}
+
+/// Ids of all threads of a process; none if it is gone.
+pub fn threads_of(pid: u32) -> Vec<u32> {
+    numbers(&format!("/proc/{pid}/task"))
+}
+
+fn numbers(folder: &str) -> Vec<u32> {
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    let mut list: Vec<u32> = entries.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()).collect();
+    list.sort_unstable();
+    list
+}
+
+/// `None` if the thread has ended.
+pub fn thread(pid: u32, tid: u32) -> Option<Thread> {
+    let stat = fs::read(format!("/proc/{pid}/task/{tid}/stat")).ok()?;
+    let mut command = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    while command.last() == Some(&0) {
+        command.pop();
+    }
+    command.iter_mut().filter(|c| **c == 0).for_each(|c| *c = b' ');
+    parse_stat(&stat, tid, pid, command)
+}
+
+/// The name stands in parentheses and may hold any byte, also `)`. After it, the fields are numbers.
+fn parse_stat(stat: &[u8], tid: u32, tgid: u32, command: Vec<u8>) -> Option<Thread> {
+    let open = stat.iter().position(|c| *c == b'(')?;
+    let close = stat.iter().rposition(|c| *c == b')')?;
+    let comm = stat.get(open + 1..close)?.to_vec();
+    let rest = std::str::from_utf8(stat.get(close + 1..)?).ok()?;
+    // proc(5) counts from 1; the state behind the name is field 3.
+    let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+    let field = |n: usize| fields.get(n - 3).copied();
+    Some(Thread {
+        tid,
+        tgid,
+        ppid: field(4)?.parse().ok()?,
+        prio: field(18)?.parse().ok()?,
+        policy: field(41)?.parse().ok()?,
+        comm,
+        command,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_may_hold_parentheses() {
+        let stat = b"7 (a) b) S 3 7 7 0 -1 1 0 0 0 0 0 0 0 0 20 0 1 0 9 1 1 1 1 1 1 1 1 0 0 0 0 0 0 0 17 1 0 2 0 0 0";
+        let t = parse_stat(stat, 7, 7, Vec::new()).unwrap();
+        assert_eq!((t.comm.as_slice(), t.ppid, t.prio, t.policy), (&b"a) b"[..], 3, 20, 2));
+        assert_eq!(parse_stat(b"7 (x", 7, 7, Vec::new()), None);
+    }
+
+    #[test]
+    fn this_thread_exists() {
+        let me = std::process::id();
+        assert!(threads_of(me).contains(&me));
+        assert_eq!(thread(me, me).unwrap().tgid, me);
+    }
+}

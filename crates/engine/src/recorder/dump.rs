@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Overwrite mode: the rings run round and round until somebody wants to see them.
+
+use crate::drain::Finished;
+use crate::ring::{RecordKinds, RingReader, Taken};
+use crate::sys;
+use crate::writer::{Block, Status, ToWriter};
+use klogger_schema::layout::EventLayout;
+use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
+use std::thread;
+
+/// The readers of all rings, while nobody drains them.
+pub struct FlightRecorder {
+    readers: Vec<(u16, RingReader)>,
+    kinds: Arc<RecordKinds>,
+    /// Ids that count attempts.
+    ids: Vec<u16>,
+    dumps: u32,
+    started_ns: u64,
+}
+
+impl FlightRecorder {
+    pub fn new(readers: Vec<(u16, RingReader)>, kinds: Arc<RecordKinds>, events: &[EventLayout]) -> FlightRecorder {
+        let ids = events.iter().map(|e| e.id).collect();
+        FlightRecorder { readers, kinds, ids, dumps: 0, started_ns: sys::monotonic_ns() }
+    }
+
+    /// Takes what the rings hold. While it does so, events are counted as lost. Afterwards they run on, if `resume`.
+    pub fn dump(&mut self, resume: bool, status: &Status, to_writer: &SyncSender<ToWriter>) {
+        for (_, reader) in &self.readers {
+            reader.close();
+        }
+        sys::wait_for_running_programs();
+        for (cpu, reader) in &mut self.readers {
+            let begin_ns = sys::monotonic_ns();
+            let (records, first_serial, taken) = on_cpu(*cpu, reader, &self.kinds, &self.ids);
+            if resume {
+                reader.open(true);
+            }
+            status.count(&taken);
+            let dump = Some((self.dumps, begin_ns));
+            let block = Block { cpu: *cpu, first_serial, time_base: self.started_ns, dump, records };
+            // Fails only if the writer has given up, which it has reported itself.
+            let _ = to_writer.send(ToWriter::Block(block));
+        }
+        self.dumps += 1;
+    }
+
+    pub fn finish(self) -> Vec<Finished> {
+        let ends = self.readers.into_iter();
+        ends.map(|(cpu, reader)| Finished { reader, cpu, entries: Vec::new(), lost_between: None }).collect()
+    }
+}
+
+/// Reads a closed ring from its own CPU, where no program can run at the same time: so the counters stand still
+/// between two equal readings, and the serial number of the first record follows from them.
+fn on_cpu(cpu: u16, reader: &mut RingReader, kinds: &RecordKinds, ids: &[u16]) -> (Vec<u8>, u64, Taken) {
+    thread::scope(|scope| {
+        let work = scope.spawn(move || {
+            // Not bound to the CPU the numbers can be off by an event that is being lost; no more than that.
+            let _ = sys::pin_to_cpu(cpu.into());
+            let mut records = Vec::new();
+            let taken = reader.take_overwritten(kinds, &mut records);
+            let (attempts, missed) = loop {
+                let (before, _) = reader.missed();
+                let attempts: u64 = ids.iter().map(|id| reader.attempts(*id)).sum();
+                if before == reader.missed().0 {
+                    break (attempts, before);
+                }
+            };
+            (records, attempts.saturating_sub(missed + taken.serials), taken)
+        });
+        work.join().unwrap_or_default()
+    })
+}

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! The reader's side of a ring. The protocol stands in `runtime/include/klogger/ring.h`, whose offsets these are.
+
+use crate::sys::Mapping;
+use klogger_log::record::{Header, SizeTable};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+pub const EVENTS_MAX: usize = 1024;
+pub const SLACK: usize = 4096;
+pub const GRID: usize = 64;
+/// Bytes before the data.
+pub const CONTROL: usize = 4096 + 2 * 8 * EVENTS_MAX;
+
+const HEAD: usize = 0;
+const LIMIT: usize = 8;
+const MISSED: usize = 16;
+const MISSED_SINCE: usize = 24;
+const FIRST: usize = 64;
+const LOST: usize = 4096;
+const ATTEMPTS: usize = LOST + 8 * EVENTS_MAX;
+
+/// All rings of a recording, in one mapping.
+#[derive(Clone)]
+pub struct Rings {
+    mapping: Arc<Mapping>,
+    size: usize,
+    count: usize,
+}
+
+impl Rings {
+    /// Bytes of one CPU's element for a ring of `size` bytes.
+    pub fn stride(size: usize) -> usize {
+        CONTROL + size + SLACK
+    }
+
+    /// `size` is a power of two.
+    pub fn new(mapping: Mapping, size: usize, count: usize) -> Rings {
+        assert!(size.is_power_of_two() && mapping.length() >= count * Rings::stride(size));
+        Rings { mapping: Arc::new(mapping), size, count }
+    }
+
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// The reader's end of the ring of `cpu`. There must be only one at a time that takes records out.
+    pub fn reader(&self, cpu: usize) -> RingReader {
+        assert!(cpu < self.count);
+        RingReader { rings: self.clone(), base: cpu * Rings::stride(self.size), tail: 0 }
+    }
+}
+
+pub struct RingReader {
+    rings: Rings,
+    base: usize,
+    /// Bytes ever taken out.
+    tail: u64,
+}
+
+/// What one [`RingReader::take`] found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Taken {
+    pub bytes: u64,
+    /// Numbers that the records take: one each, or the count of a LOST record.
+    pub serials: u64,
+    /// Events that LOST records counted, and the time of the first of them (full ns).
+    pub lost: u64,
+    pub lost_since: Option<u64>,
+    pub records: u64,
+    /// Something stands in the ring that is no record; it was skipped up to the writers' position.
+    pub torn: bool,
+}
+
+/// What `take` must know of the events: their sizes, and which one is LOST.
+pub struct RecordKinds {
+    pub sizes: SizeTable,
+    pub lost_id: u16,
+    pub lost_count_offset: usize,
+    pub lost_since_offset: usize,
+}
+
+impl RingReader {
+    fn word(&self, offset: usize) -> &AtomicU64 {
+        let at = self.rings.mapping.at(self.base + offset, 8);
+        // SAFETY: within the mapping, aligned (all offsets are multiples of 8), and shared only through atomics.
+        unsafe { AtomicU64::from_ptr(at.cast()) }
+    }
+
+    pub fn size(&self) -> u64 {
+        self.rings.size as u64
+    }
+
+    /// Bytes ever reserved by writers.
+    pub fn head(&self) -> u64 {
+        self.word(HEAD).load(Ordering::Acquire)
+    }
+
+    /// Bytes that wait to be taken out.
+    pub fn fill(&self) -> u64 {
+        self.head().saturating_sub(self.tail)
+    }
+
+    /// Events lost since the last LOST record, and the time of the first (low 48 bits and up: full ns).
+    pub fn missed(&self) -> (u64, u64) {
+        (self.word(MISSED).load(Ordering::Acquire), self.word(MISSED_SINCE).load(Ordering::Relaxed))
+    }
+
+    /// Lost by event id.
+    pub fn lost(&self, id: u16) -> u64 {
+        self.word(LOST + 8 * usize::from(id)).load(Ordering::Relaxed)
+    }
+
+    /// Attempts by event id; counted only in overwrite mode.
+    pub fn attempts(&self, id: u16) -> u64 {
+        self.word(ATTEMPTS + 8 * usize::from(id)).load(Ordering::Relaxed)
+    }
+
+    /// Lets writers in: as much as the ring holds, or, in overwrite mode, without end.
+    pub fn open(&self, overwrite: bool) {
+        let limit = if overwrite { u64::MAX } else { self.tail + self.size() };
+        self.word(LIMIT).store(limit, Ordering::Release);
+    }
+
+    /// From now on every attempt is counted as lost.
+    pub fn close(&self) {
+        self.word(LIMIT).store(0, Ordering::Release);
+    }
+
+    /// Appends whole records to `out` until `max` bytes or the first record that is not complete, zeroes what it took
+    /// and gives the space back.
+    pub fn take(&mut self, kinds: &RecordKinds, out: &mut Vec<u8>, max: usize) -> Taken {
+        let head = self.head();
+        let mut taken = Taken::default();
+        while self.tail < head && (taken.bytes as usize) < max && !taken.torn {
+            let run = self.run(kinds, head, max - taken.bytes as usize, &mut taken);
+            if run == 0 {
+                break;
+            }
+            self.move_out(run, out);
+            taken.bytes += run as u64;
+        }
+        if taken.torn {
+            self.skip_to(head);
+        }
+        // Pairs with the writer's load of `limit`: it must find the zeros.
+        self.open(false);
+        taken
+    }
+
+    /// For overwrite mode, with writers stopped: appends everything that is still whole since the last time. Returns
+    /// what was found. `tail` moves to the writers' position.
+    pub fn take_overwritten(&mut self, kinds: &RecordKinds, out: &mut Vec<u8>) -> Taken {
+        let head = self.head();
+        let oldest = head.saturating_sub(self.size());
+        if self.tail < oldest {
+            let firsts = (0..GRID).map(|n| self.word(FIRST + 8 * n).load(Ordering::Acquire));
+            self.tail = firsts.filter(|p| *p >= oldest && *p <= head).min().unwrap_or(head);
+        }
+        let mut taken = Taken::default();
+        while self.tail < head && !taken.torn {
+            let run = self.run(kinds, head, usize::MAX, &mut taken);
+            if run == 0 {
+                break;
+            }
+            let start = self.offset();
+            out.extend_from_slice(self.bytes(start, run));
+            self.tail += run as u64;
+            taken.bytes += run as u64;
+        }
+        self.tail = head;
+        taken
+    }
+
+    fn offset(&self) -> usize {
+        self.tail as usize & (self.rings.size - 1)
+    }
+
+    /// Bytes of whole records from the tail on which stand side by side: up to the ring's end, and over it by the one
+    /// record that begins before it.
+    fn run(&self, kinds: &RecordKinds, head: u64, max: usize, taken: &mut Taken) -> usize {
+        let start = self.offset();
+        let mut at = start;
+        while at < self.rings.size && at - start < max && self.tail + ((at - start) as u64) < head {
+            // Pairs with klogger_publish(): a header word that is not zero stands before a complete record.
+            let word = self.word(CONTROL + at).load(Ordering::Acquire);
+            if word == 0 {
+                break;
+            }
+            let left = (head - self.tail) as usize - (at - start);
+            let Some(size) = kinds.sizes.size(self.bytes(at, left.min(self.rings.size + SLACK - at))) else {
+                taken.torn = true;
+                break;
+            };
+            taken.records += 1;
+            if Header(word).id() == kinds.lost_id {
+                let count = self.word(CONTROL + at + kinds.lost_count_offset).load(Ordering::Relaxed);
+                let since = self.word(CONTROL + at + kinds.lost_since_offset).load(Ordering::Relaxed);
+                taken.serials += count;
+                taken.lost += count;
+                taken.lost_since = Some(taken.lost_since.map_or(since, |t| t.min(since)));
+            } else {
+                taken.serials += 1;
+            }
+            at += size;
+        }
+        at - start
+    }
+
+    fn bytes(&self, offset: usize, length: usize) -> &[u8] {
+        let at = self.rings.mapping.at(self.base + CONTROL + offset, length);
+        // SAFETY: within the mapping. The writers are done with records whose header is set, and do not write there
+        // again before `limit` is raised; sizes are read from such records only.
+        unsafe { std::slice::from_raw_parts(at, length) }
+    }
+
+    fn move_out(&mut self, run: usize, out: &mut Vec<u8>) {
+        let start = self.offset();
+        out.extend_from_slice(self.bytes(start, run));
+        self.zero(start, run);
+        self.tail += run as u64;
+    }
+
+    fn zero(&self, offset: usize, length: usize) {
+        let at = self.rings.mapping.at(self.base + CONTROL + offset, length);
+        // SAFETY: within the mapping, and taken out, so that no writer touches it before `limit` is raised.
+        unsafe { std::ptr::write_bytes(at, 0, length) };
+    }
+
+    fn skip_to(&mut self, head: u64) {
+        self.zero(0, self.rings.size + SLACK);
+        self.tail = head;
+    }
+}

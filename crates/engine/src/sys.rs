@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! System calls that the standard library does not have, each behind a safe function.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr::{self, NonNull};
+use std::time::Duration;
+
+fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// Memory shared with the kernel: a BPF map.
+pub struct Mapping {
+    address: NonNull<u8>,
+    length: usize,
+}
+
+// SAFETY: it is plain memory; who reads and writes what is settled by the ring's protocol.
+unsafe impl Send for Mapping {}
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps `length` bytes of `fd` for reading and writing, shared.
+    pub fn new(fd: BorrowedFd, length: usize) -> io::Result<Mapping> {
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let address = unsafe {
+            libc::mmap(ptr::null_mut(), length, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED, fd.as_raw_fd(), 0)
+        };
+        if address == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let address = NonNull::new(address.cast()).ok_or_else(|| io::Error::other("mmap returned address 0"))?;
+        Ok(Mapping { address, length })
+    }
+
+    pub fn length(&self) -> usize {
+        self.length
+    }
+
+    /// The address of the byte at `offset`, of which at least `length` must follow.
+    pub fn at(&self, offset: usize, length: usize) -> *mut u8 {
+        assert!(offset.checked_add(length).is_some_and(|end| end <= self.length), "outside the mapping");
+        // SAFETY: checked just above.
+        unsafe { self.address.as_ptr().add(offset) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: mapped by new(), and not used afterwards.
+        unsafe { libc::munmap(self.address.as_ptr().cast(), self.length) };
+    }
+}
+
+/// CLOCK_MONOTONIC, the clock of all records, in ns.
+pub fn monotonic_ns() -> u64 {
+    clock_ns(libc::CLOCK_MONOTONIC)
+}
+
+fn clock_ns(clock: libc::clockid_t) -> u64 {
+    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: t is valid; both clocks exist on every Linux.
+    unsafe { libc::clock_gettime(clock, &mut t) };
+    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+}
+
+/// (monotonic, wall clock, how far apart the two readings may be), in ns: the closest of several pairs.
+pub fn clock_pair() -> (u64, u64, u64) {
+    let readings = (0..16).map(|_| {
+        let before = monotonic_ns();
+        let wall = clock_ns(libc::CLOCK_REALTIME);
+        let after = monotonic_ns();
+        (before + (after - before) / 2, wall, after - before)
+    });
+    readings.min_by_key(|r| r.2).unwrap_or_default()
+}
+
+/// Binds the calling thread to one CPU.
+pub fn pin_to_cpu(cpu: u32) -> io::Result<()> {
+    // SAFETY: set is valid, and CPU_SET stays within it.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        if cpu as usize >= 8 * size_of::<libc::cpu_set_t>() {
+            return Err(io::Error::from(io::ErrorKind::InvalidInput));
+        }
+        libc::CPU_SET(cpu as usize, &mut set);
+        check(libc::sched_setaffinity(0, size_of_val(&set), &set)).map(drop)
+    }
+}
+
+/// Gives the calling thread the lowest SCHED_FIFO priority: above all ordinary threads, below the kernel's own.
+pub fn become_fifo() -> io::Result<()> {
+    let param = libc::sched_param { sched_priority: 1 };
+    // SAFETY: param is valid.
+    check(unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &param) }).map(drop)
+}
+
+pub fn gettid() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { libc::gettid() as u32 }
+}
+
+/// Returns after every BPF program that was running when it was called has finished: such programs run with preemption
+/// off, and this system call waits for all CPUs to have passed through the scheduler.
+pub fn wait_for_running_programs() {
+    const MEMBARRIER_CMD_GLOBAL: libc::c_int = 1;
+    // SAFETY: no pointers.
+    let result = unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) };
+    if result != 0 {
+        // Not offered on nohz_full kernels. A program takes microseconds.
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Signals that end a recording, or make it dump, as a file descriptor. Blocks them in the calling thread, so it must be
+/// called before other threads are made.
+pub struct Signals {
+    fd: OwnedFd,
+}
+
+impl Signals {
+    pub fn new(signals: &[libc::c_int]) -> io::Result<Signals> {
+        // SAFETY: set is valid; the descriptor is new and ours.
+        unsafe {
+            let mut set: libc::sigset_t = std::mem::zeroed();
+            libc::sigemptyset(&mut set);
+            for s in signals {
+                libc::sigaddset(&mut set, *s);
+            }
+            libc::pthread_sigmask(libc::SIG_BLOCK, &set, ptr::null_mut());
+            let fd = check(libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK))?;
+            Ok(Signals { fd: OwnedFd::from_raw_fd(fd) })
+        }
+    }
+
+    /// The next signal that has arrived, if any.
+    pub fn next(&self) -> Option<libc::c_int> {
+        // SAFETY: info is as large as is said, and any bytes are valid for it.
+        unsafe {
+            let mut info: libc::signalfd_siginfo = std::mem::zeroed();
+            let size = size_of_val(&info);
+            let n = libc::read(self.fd.as_raw_fd(), (&raw mut info).cast(), size);
+            (n == size as isize).then_some(info.ssi_signo as libc::c_int)
+        }
+    }
+}
+
+impl AsFd for Signals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// In a child between fork and exec: all signals as an ordinary program finds them.
+pub fn unblock_all_signals() -> io::Result<()> {
+    // SAFETY: set is valid; both calls are async-signal-safe.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&mut set);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &set, ptr::null_mut());
+        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+    }
+    Ok(())
+}
+
+/// Waits until one of `fds` can be read, or the time has passed. The answer has one element for each of them.
+pub fn poll_readable(fds: &[BorrowedFd], timeout: Duration) -> io::Result<Vec<bool>> {
+    let mut list: Vec<libc::pollfd> =
+        fds.iter().map(|fd| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 }).collect();
+    let millis = timeout.as_millis().min(i32::MAX as u128) as libc::c_int;
+    // SAFETY: list is valid and as long as is said.
+    match check(unsafe { libc::poll(list.as_mut_ptr(), list.len() as libc::nfds_t, millis) }) {
+        Err(e) if e.kind() != io::ErrorKind::Interrupted => Err(e),
+        _ => Ok(list.iter().map(|p| p.revents != 0).collect()),
+    }
+}
+
+/// A descriptor that becomes readable when the process ends.
+pub fn pidfd_open(pid: u32) -> io::Result<OwnedFd> {
+    // SAFETY: no pointers; the descriptor is new and ours.
+    unsafe {
+        let fd = check(libc::syscall(libc::SYS_pidfd_open, pid, 0) as libc::c_int)?;
+        Ok(OwnedFd::from_raw_fd(fd))
+    }
+}
+
+pub fn kill(pid: u32, signal: libc::c_int) {
+    // SAFETY: no pointers. That the process is gone already is as good.
+    unsafe { libc::kill(pid as libc::pid_t, signal) };
+}
+
+/// (release, version, machine) of the running kernel, and the host's name.
+pub fn uname() -> (String, String, String, String) {
+    let text = |bytes: &[libc::c_char]| {
+        let bytes: Vec<u8> = bytes.iter().take_while(|c| **c != 0).map(|c| *c as u8).collect();
+        String::from_utf8_lossy(&bytes).into_owned()
+    };
+    // SAFETY: names is valid, and zeros are a valid value of it.
+    let names = unsafe {
+        let mut names: libc::utsname = std::mem::zeroed();
+        libc::uname(&mut names);
+        names
+    };
+    (text(&names.release), text(&names.version), text(&names.machine), text(&names.nodename))
+}
+
+/// True if the peer of a socket belongs to root or to our own user.
+pub fn peer_may_command(socket: BorrowedFd) -> bool {
+    // SAFETY: credentials and length are valid and of the sizes said.
+    unsafe {
+        let mut credentials: libc::ucred = std::mem::zeroed();
+        let mut length = size_of_val(&credentials) as libc::socklen_t;
+        let result = libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut credentials).cast(),
+            &mut length,
+        );
+        result == 0 && (credentials.uid == 0 || credentials.uid == libc::geteuid())
+    }
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! A schema with its compiled object, and the plan of what can be attached to this kernel.
+
+use crate::error::Error;
+use klogger_codegen::{KernelTypes, bpf};
+use klogger_schema::layout::EventLayout;
+use klogger_schema::model::{Probe, ProbeKind, Schema, Target};
+use klogger_schema::nearest::nearest;
+
+/// A schema, compiled.
+pub struct Unit {
+    pub schema: Schema,
+    /// An ELF object for BPF.
+    pub object: Vec<u8>,
+}
+
+impl Unit {
+    /// Layouts of the schema's events, with ids from `base` on.
+    pub fn layouts(&self, base: u16) -> Vec<EventLayout> {
+        let events = self.schema.events.iter().zip(base..);
+        events.map(|(e, id)| EventLayout::new(&self.schema.name, e, id)).collect()
+    }
+}
+
+/// What will become of one probe on this kernel.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Index of the target that will be attached.
+    pub target: Option<usize>,
+    /// Why the alternatives before it, or all, will not.
+    pub refusals: Vec<Refusal>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Refusal {
+    pub target: usize,
+    pub message: String,
+    pub help: Option<String>,
+    /// The schema is wrong, not only the kernel different.
+    pub wrong: bool,
+}
+
+/// Chooses for each probe the first alternative that this kernel has.
+pub fn plan(schema: &Schema, kernel: &KernelTypes) -> Result<Vec<Plan>, Error> {
+    schema.probes.iter().map(|probe| plan_probe(probe, kernel)).collect()
+}
+
+fn plan_probe(probe: &Probe, kernel: &KernelTypes) -> Result<Plan, Error> {
+    let mut refusals = Vec::new();
+    for (i, target) in probe.targets.iter().enumerate() {
+        match refuse(i, target, kernel)? {
+            None => return Ok(Plan { target: Some(i), refusals }),
+            Some(refusal) => refusals.push(refusal),
+        }
+    }
+    Ok(Plan { target: None, refusals })
+}
+
+fn refuse(index: usize, target: &Target, kernel: &KernelTypes) -> Result<Option<Refusal>, Error> {
+    let refusal = |message, help, wrong| Ok(Some(Refusal { target: index, message, help, wrong }));
+    if !bpf::supports(target.kind) {
+        let message = format!("the bpf engine does not attach probes of kind '{}'", target.kind.word());
+        return refusal(message, Some("use 'probe tracepoint', or the kernel engine".into()), false);
+    }
+    let Some(prototype) = kernel.tracepoint(&target.name).map_err(Error::new)? else {
+        let known = kernel.tracepoints();
+        let near = nearest(&target.name, known.iter().map(String::as_str));
+        let help = if near.is_empty() { None } else { Some(format!("did you mean {}?", near.join(", "))) };
+        return refusal(format!("this kernel has no tracepoint '{}'", target.name), help, false);
+    };
+    match kernel.mismatch(target, &prototype).map_err(Error::new)? {
+        None => Ok(None),
+        Some(theirs) => {
+            let message = format!("the prototype of '{}' is not the kernel's", target.name);
+            refusal(message, Some(format!("schema: {}\nkernel: {theirs}", spell(target))), true)
+        }
+    }
+}
+
+/// A target as the schema has it: `tracepoint sched_switch(bool, struct task_struct *)`.
+pub fn spell(target: &Target) -> String {
+    let types: Vec<_> = target.params.iter().map(|p| p.ty.as_str()).collect();
+    format!("{} {}({})", target.kind.word(), target.name, types.join(", "))
+}
+
+/// A target without its parameters: `tracepoint sched_switch`.
+pub fn short(kind: ProbeKind, name: &str) -> String {
+    format!("{} {name}", kind.word())
+}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! The command that is recorded: made, but held back until everything is ready.
+
+use crate::error::Error;
+use crate::sys;
+use std::ffi::OsString;
+use std::io::{self, PipeReader, PipeWriter, Read, Write, pipe};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus};
+use std::thread::JoinHandle;
+
+/// A child process that waits between fork and exec.
+pub struct Held {
+    pid: u32,
+    go: PipeWriter,
+    /// `Command::spawn` returns only after exec, so it has a thread of its own.
+    spawned: JoinHandle<io::Result<Child>>,
+    name: String,
+}
+
+/// The command, running.
+pub struct Running {
+    child: Child,
+    pub ended: OwnedFd,
+}
+
+impl Held {
+    /// `words`: the command and its arguments; not empty.
+    pub fn new(words: &[OsString]) -> Result<Held, Error> {
+        let name = words[0].to_string_lossy().into_owned();
+        let cannot = |e| Error::new(format!("cannot start '{name}': {e}"));
+        let (mut pid_reader, pid_writer) = pipe().map_err(cannot)?;
+        let (go_reader, go) = pipe().map_err(cannot)?;
+        let spawned = spawn_held(words, pid_writer, go_reader);
+        let mut bytes = [0; 4];
+        pid_reader.read_exact(&mut bytes).map_err(cannot)?;
+        Ok(Held { pid: u32::from_ne_bytes(bytes), go, spawned, name })
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Lets the child go on to exec.
+    pub fn start(mut self) -> Result<Running, Error> {
+        let cannot = |e: io::Error| match e.kind() {
+            io::ErrorKind::NotFound => Error::new(format!("cannot run '{}': there is no such command", self.name))
+                .help("give its path, or check its spelling and the PATH"),
+            _ => Error::new(format!("cannot run '{}': {e}", self.name)),
+        };
+        self.go.write_all(&[1]).map_err(cannot)?;
+        let ended = sys::pidfd_open(self.pid).map_err(cannot)?;
+        let spawned = self.spawned.join().unwrap_or_else(|_| Err(io::Error::other("its thread panicked")));
+        Ok(Running { child: spawned.map_err(cannot)?, ended })
+    }
+}
+
+fn spawn_held(words: &[OsString], mut pid_writer: PipeWriter, mut go: PipeReader) -> JoinHandle<io::Result<Child>> {
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]);
+    let wait = move || {
+        sys::unblock_all_signals()?;
+        pid_writer.write_all(&std::process::id().to_ne_bytes())?;
+        // The recorder may be gone: then nobody wants the command to run.
+        go.read_exact(&mut [0])?;
+        Ok(())
+    };
+    // SAFETY: between fork and exec only read, write, getpid and signal masks are used, which are async-signal-safe.
+    unsafe { command.pre_exec(wait) };
+    std::thread::spawn(move || command.spawn())
+}
+
+impl Running {
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The status, if it has ended.
+    pub fn status(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().ok().flatten()
+    }
+
+    pub fn signal(&self, signal: i32) {
+        sys::kill(self.child.id(), signal);
+    }
+
+    /// True as long as the descriptor is ours: keeps `ended` open.
+    pub fn is_watched(&self) -> bool {
+        self.ended.as_raw_fd() >= 0
+    }
+}
+
+/// The exit code that a shell would report: the command's own, or 128 + the signal that ended it.
+pub fn exit_code(status: ExitStatus) -> u8 {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => code as u8,
+        (None, Some(signal)) => (128 + signal) as u8,
+        (None, None) => 2,
+    }
+}

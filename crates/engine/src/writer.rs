@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! The thread that writes the log. Drain threads only copy; checksums, compression and the disk are its business, at
+//! ordinary priority.
+
+use crate::ring::Taken;
+use crate::sys;
+use klogger_log::builder::RecordBuilder;
+use klogger_log::format::RECORDER_CPU;
+use klogger_log::ledger::Ledger;
+use klogger_log::writer::{EventBlock, Summary, Writer};
+use klogger_schema::layout::EventLayout;
+use std::fs::File;
+use std::io;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Buffers between drain threads and the writer. If all are in use, the disk is slower than the events.
+const BUFFERS_MAX: u32 = 64;
+/// The recorder's own events wait for this many bytes, or for FLUSH.
+const OWN_BYTES: usize = 16 << 10;
+const FLUSH: Duration = Duration::from_millis(500);
+
+/// What is handed to the writer.
+pub enum ToWriter {
+    Block(Block),
+    /// A record of the recorder's own stream.
+    Own(Vec<u8>),
+}
+
+pub struct Block {
+    pub cpu: u16,
+    pub first_serial: u64,
+    pub time_base: u64,
+    /// The number of the dump on its CPU, and when it began.
+    pub dump: Option<(u32, u64)>,
+    pub records: Vec<u8>,
+}
+
+/// How a recording goes, for progress and for the ledger.
+#[derive(Default)]
+pub struct Status {
+    pub events: AtomicU64,
+    pub lost: AtomicU64,
+    /// Bytes of the log file.
+    pub bytes: AtomicU64,
+    /// How often a drain thread found no free buffer.
+    pub late: AtomicU64,
+    /// Set once, when writing failed.
+    pub failure: Mutex<Option<io::Error>>,
+}
+
+impl Status {
+    pub fn count(&self, taken: &Taken) {
+        self.events.fetch_add(taken.serials - taken.lost, Ordering::Relaxed);
+        self.lost.fetch_add(taken.lost, Ordering::Relaxed);
+    }
+
+    pub fn has_failed(&self) -> bool {
+        self.failure.lock().is_ok_and(|f| f.is_some())
+    }
+}
+
+/// Buffers that go round between drain threads and the writer.
+#[derive(Default)]
+pub struct Pool {
+    free: Mutex<Vec<Vec<u8>>>,
+    made: AtomicU32,
+}
+
+impl Pool {
+    pub fn get(&self) -> Option<Vec<u8>> {
+        let free = self.free.lock().ok()?.pop();
+        free.or_else(|| (self.made.fetch_add(1, Ordering::Relaxed) < BUFFERS_MAX).then(Vec::new))
+    }
+
+    /// For the end of a recording, when nothing may be left behind.
+    pub fn get_anyway(&self) -> Vec<u8> {
+        self.free.lock().ok().and_then(|mut free| free.pop()).unwrap_or_default()
+    }
+
+    pub fn put(&self, mut buffer: Vec<u8>) {
+        buffer.clear();
+        if let Ok(mut free) = self.free.lock() {
+            free.push(buffer);
+        }
+    }
+}
+
+/// Layouts of the built-in events, by name.
+#[derive(Clone)]
+pub struct Builtin(pub Arc<Vec<EventLayout>>);
+
+impl Builtin {
+    /// A builder for a built-in event; its name is one of those in klogger.klogger.
+    pub fn event(&self, name: &str) -> RecordBuilder<'_> {
+        let layout = self.0.iter().find(|e| e.name == name);
+        RecordBuilder::new(layout.expect("klogger.klogger declares it"))
+    }
+}
+
+pub struct LogWriter {
+    writer: Writer<File>,
+    builtin: Builtin,
+    status: Arc<Status>,
+    pool: Arc<Pool>,
+    own: Vec<u8>,
+    own_serial: u64,
+    /// Not later than any record of the recorder.
+    own_base: u64,
+}
+
+impl LogWriter {
+    pub fn new(writer: Writer<File>, builtin: Builtin, status: Arc<Status>, pool: Arc<Pool>, own_base: u64) -> LogWriter {
+        LogWriter { writer, builtin, status, pool, own: Vec::new(), own_serial: 0, own_base }
+    }
+
+    /// Until all senders are gone.
+    pub fn run(mut self, messages: Receiver<ToWriter>) -> LogWriter {
+        loop {
+            let result = match messages.recv_timeout(FLUSH) {
+                Ok(ToWriter::Block(block)) => self.block(block),
+                Ok(ToWriter::Own(record)) => self.own(&record),
+                Err(RecvTimeoutError::Timeout) => self.flush(),
+                Err(RecvTimeoutError::Disconnected) => return self,
+            };
+            if let Err(e) = result {
+                self.fail(e);
+            }
+        }
+    }
+
+    fn fail(&self, error: io::Error) {
+        if let Ok(mut failure) = self.status.failure.lock() {
+            failure.get_or_insert(error);
+        }
+    }
+
+    fn block(&mut self, block: Block) -> io::Result<()> {
+        let Block { cpu, first_serial, time_base, dump, records } = block;
+        let mut result = Ok(());
+        if !self.status.has_failed() {
+            result = self.write(&EventBlock { cpu, time_base, first_serial, records: &records });
+        }
+        if let (Some((index, begin_ns)), Ok(())) = (dump, &result) {
+            let bytes = records.len() as i64;
+            let mark = |name| self.builtin.event(name).int("of_cpu", cpu.into()).int("index", index.into());
+            let mut own = Vec::new();
+            mark("DUMP_BEGIN").finish(begin_ns, &mut own);
+            mark("DUMP_FINISH").int("bytes", bytes).finish(sys::monotonic_ns(), &mut own);
+            self.own.extend_from_slice(&own);
+        }
+        self.pool.put(records);
+        result?;
+        if self.own.len() >= OWN_BYTES { self.flush() } else { Ok(()) }
+    }
+
+    fn write(&mut self, block: &EventBlock) -> io::Result<()> {
+        self.writer.block(block)?;
+        self.status.bytes.store(self.writer.summary().bytes, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn own(&mut self, record: &[u8]) -> io::Result<()> {
+        self.own.extend_from_slice(record);
+        if self.own.len() >= OWN_BYTES { self.flush() } else { Ok(()) }
+    }
+
+    /// Writes the recorder's own events that have gathered.
+    fn flush(&mut self) -> io::Result<()> {
+        if self.own.is_empty() || self.status.has_failed() {
+            return Ok(());
+        }
+        let records = std::mem::take(&mut self.own);
+        let block =
+            EventBlock { cpu: RECORDER_CPU, time_base: self.own_base, first_serial: self.own_serial, records: &records };
+        let next = self.writer.block(&block)?;
+        self.own_serial = next;
+        self.status.bytes.store(self.writer.summary().bytes, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The end of the log: KLOGGER_FINISH, symbols if some event needs them, ledger, index.
+    pub fn finish(mut self, symbols: Option<String>, ledger: &Ledger) -> io::Result<Summary> {
+        let mut own = Vec::new();
+        self.builtin.event("KLOGGER_FINISH").finish(sys::monotonic_ns(), &mut own);
+        self.own.extend_from_slice(&own);
+        self.flush()?;
+        if let Some(symbols) = symbols {
+            self.writer.symbols(&symbols)?;
+        }
+        self.writer.finish(ledger)
+    }
+
+    pub fn summary(&self) -> Summary {
+        self.writer.summary()
+    }
+}

@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The BPF engine: the primitives of record.h over array maps which the recorder maps into its memory.
+ *
+ * Programs run on stock kernels from 6.1 on, so there is no arena: a CPU's ring is one element of an array. Everything
+ * that the recorder decides before loading is in read-only data, which lets the verifier remove the branches not taken.
+ */
+#ifndef KLOGGER_BPF_H
+#define KLOGGER_BPF_H
+
+#include <klogger/types.h>
+#include <klogger/ring.h>
+#include <klogger/record.h>
+
+#define SEC(name) __attribute__((section(name), used))
+#define __always_inline inline __attribute__((always_inline))
+#define __noinline __attribute__((noinline))
+#define likely(x) __builtin_expect(!!(x), 1)
+#define unlikely(x) __builtin_expect(!!(x), 0)
+#define barrier() asm volatile("" ::: "memory")
+#define READ_ONCE(x) (*(volatile typeof(x) *)&(x))
+#define WRITE_ONCE(x, v) (*(volatile typeof(x) *)&(x) = (v))
+#ifndef NULL
+#define NULL ((void *)0)
+#endif
+#define true 1
+#define false 0
+
+/* Helpers by their number in the kernel's ABI (include/uapi/linux/bpf.h). */
+static void *(*const bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
+static __u64 (*const bpf_ktime_get_ns)(void) = (void *)5;
+static __u32 (*const bpf_get_smp_processor_id)(void) = (void *)8;
+static __u64 (*const bpf_get_current_pid_tgid)(void) = (void *)14;
+static __u64 (*const bpf_get_current_cgroup_id)(void) = (void *)80;
+static long (*const bpf_probe_read_user)(void *dst, __u32 size, const void *src) = (void *)112;
+static long (*const bpf_probe_read_kernel)(void *dst, __u32 size, const void *src) = (void *)113;
+static long (*const bpf_probe_read_kernel_str)(void *dst, __u32 size, const void *src) = (void *)115;
+static struct task_struct *(*const bpf_get_current_task_btf)(void) = (void *)158;
+
+#include "kernel.h"
+
+/* Set by the recorder before loading; constants to the verifier. */
+struct klogger_config {
+	__u32 rings;		/* CPUs that have one */
+	__u32 mask;		/* size of a ring - 1 */
+	__u32 base;		/* added to the ids of this object's events */
+	__u32 grid_shift;	/* log2 of a grid part's bytes; only in overwrite mode */
+	__u8 scoped;		/* only threads in scope are logged */
+	__u8 overwrite;
+	__u8 unused[2];
+};
+const volatile struct klogger_config klogger_config SEC(".rodata.klogger");
+
+/* One byte for each event of this object; 1: enabled. */
+__u8 klogger_enabled[KLOGGER_EVENTS_MAX] SEC(".data.klogger_e");
+
+/* One bit for each thread id; shared by all objects of a recording. */
+#define KLOGGER_TIDS (1u << 22)
+__u64 klogger_scope[KLOGGER_TIDS / 64] SEC(".data.klogger_s");
+
+/* Events on CPUs that came after the start have no ring. By event, all CPUs together; shared by all objects. */
+__u64 klogger_ringless[KLOGGER_EVENTS_MAX] SEC(".data.klogger_r");
+
+/* The recorder sets the number of CPUs and the ring's size. */
+struct {
+	int (*type)[2 /* BPF_MAP_TYPE_ARRAY */];
+	int (*map_flags)[1024 /* BPF_F_MMAPABLE */];
+	int (*max_entries)[1];
+	int (*key_size)[4];
+	int (*value_size)[sizeof(struct klogger_ring) + 65536 + KLOGGER_SLACK];
+} klogger_rings SEC(".maps");
+
+/* One probe hit. The clock is read and the ring looked up at the first event that is enabled and in scope. */
+struct klogger_hit {
+	struct klogger_ring *ring;
+	__u64 time;
+	__u32 base;
+};
+
+static __always_inline int klogger_on(__u32 index)
+{
+	return likely(READ_ONCE(klogger_enabled[index]));
+}
+
+static __always_inline int klogger_in_scope(__u32 tid)
+{
+	if (!klogger_config.scoped)
+		return 1;
+	return READ_ONCE(klogger_scope[tid / 64 & (KLOGGER_TIDS / 64 - 1)]) >> (tid & 63) & 1;
+}
+
+static __always_inline int klogger_in_scope_current(void)
+{
+	if (!klogger_config.scoped)
+		return 1;
+	return klogger_in_scope((__u32)bpf_get_current_pid_tgid());
+}
+
+static __always_inline void klogger_scope_add(__u32 tid)
+{
+	__sync_fetch_and_or(&klogger_scope[tid / 64 & (KLOGGER_TIDS / 64 - 1)], 1ull << (tid & 63));
+}
+
+static __always_inline void klogger_scope_remove(__u32 tid)
+{
+	__sync_fetch_and_and(&klogger_scope[tid / 64 & (KLOGGER_TIDS / 64 - 1)], ~(1ull << (tid & 63)));
+}
+
+/*
+ * A child is in scope if its parent is. The bit of a child that is not is cleared, for its number may have belonged to a
+ * thread in scope whose memory is still waiting to be freed.
+ */
+static __always_inline void klogger_scope_fork(__u32 parent, __u32 child)
+{
+	if (!klogger_config.scoped)
+		return;
+	if (klogger_in_scope(parent))
+		klogger_scope_add(child);
+	else if (klogger_in_scope(child))
+		klogger_scope_remove(child);
+}
+
+/* If a thread other than the first calls exec, it takes over the first one's id, whose owner has just ended. */
+static __always_inline void klogger_scope_exec(__u32 tid, __u32 old_tid)
+{
+	if (klogger_config.scoped && tid != old_tid && klogger_in_scope(old_tid)) {
+		klogger_scope_add(tid);
+		klogger_scope_remove(old_tid);
+	}
+}
+
+static __always_inline void klogger_scope_free(__u32 tid)
+{
+	if (klogger_config.scoped && klogger_in_scope(tid))
+		klogger_scope_remove(tid);
+}
+
+/*
+ * Stores the header word after the fields. Pairs with the acquire load in the recorder's drain. x86 keeps stores in
+ * order, so that only the compiler must be held back; elsewhere an exchange is the one full barrier that BPF has on
+ * all kernels.
+ */
+static __always_inline void klogger_publish(__u64 *header, __u64 value)
+{
+#if defined(__TARGET_ARCH_x86)
+	barrier();
+	WRITE_ONCE(*header, value);
+#else
+	__sync_lock_test_and_set(header, value);
+#endif
+}
+
+static __always_inline struct klogger_ring *klogger_this_ring(void)
+{
+	__u32 cpu = bpf_get_smp_processor_id();
+
+	return bpf_map_lookup_elem(&klogger_rings, &cpu);
+}
+
+/* In overwrite mode: if the record that ends at `end` crosses into another part of the grid, the next begins there. */
+static __always_inline void klogger_mark_grid(struct klogger_ring *ring, __u64 start, __u64 end)
+{
+	__u32 shift = klogger_config.grid_shift & 31;
+
+	if (start >> shift != end >> shift)
+		WRITE_ONCE(ring->first[end >> shift & (KLOGGER_GRID - 1)], end);
+}
+
+/*
+ * Takes `size` bytes by compare-and-swap. It fails only if an interrupt logged in between, so that a few tries suffice;
+ * an event that had no luck is lost, and counted like any other.
+ */
+static __always_inline __s64 klogger_claim(struct klogger_ring *ring, __u32 size)
+{
+	for (int i = 0; i < 16; i++) {
+		__u64 head = READ_ONCE(ring->head);
+
+		if (head + size > READ_ONCE(ring->limit))
+			return -1;
+		if (__sync_val_compare_and_swap(&ring->head, head, head + size) == head) {
+			if (klogger_config.overwrite)
+				klogger_mark_grid(ring, head, head + size);
+			return head;
+		}
+	}
+	return -1;
+}
+
+static __always_inline void klogger_count_lost(struct klogger_ring *ring, __u64 time, __u32 id)
+{
+	if (!READ_ONCE(ring->missed))
+		WRITE_ONCE(ring->missed_since, time);
+	__sync_fetch_and_add(&ring->missed, 1);
+	__sync_fetch_and_add(&ring->lost[id & (KLOGGER_EVENTS_MAX - 1)], 1);
+}
+
+/* Says in the ring itself how many events are missing before the one that follows. */
+static __always_inline int klogger_put_lost(struct klogger_ring *ring, __u64 time)
+{
+	__u64 since = READ_ONCE(ring->missed_since);
+	__u64 missed = __sync_lock_test_and_set(&ring->missed, 0);
+	struct klogger_lost *lost;
+	__s64 at;
+
+	if (!missed)
+		return 1;
+	at = klogger_claim(ring, sizeof(*lost));
+	if (at < 0) {
+		__sync_fetch_and_add(&ring->missed, missed);
+		return 0;
+	}
+	lost = (void *)&ring->data[at & klogger_config.mask];
+	lost->count = missed;
+	lost->since = since;
+	klogger_publish(&lost->header, KLOGGER_HEADER(time, KLOGGER_LOST_ID));
+	return 1;
+}
+
+/* Out of line, to keep the common path short: the ring is full, or has just been, or an interrupt came in between. */
+static __noinline __s64 klogger_reserve_slow(struct klogger_ring *ring, __u64 time, __u32 id, __u32 size)
+{
+	__s64 at = -1;
+
+	if (!ring)
+		return -1;
+	/* Room for both, or else a ring that is nearly full would hold little but LOST records. */
+	if (READ_ONCE(ring->missed) &&
+	    (READ_ONCE(ring->head) + sizeof(struct klogger_lost) + size > READ_ONCE(ring->limit) ||
+	     !klogger_put_lost(ring, time))) {
+		klogger_count_lost(ring, time, id);
+		return -1;
+	}
+	at = klogger_claim(ring, size);
+	if (at < 0)
+		klogger_count_lost(ring, time, id);
+	return at;
+}
+
+static __always_inline void klogger_count_attempt(struct klogger_ring *ring, __u32 id)
+{
+	if (klogger_config.overwrite)
+		__sync_fetch_and_add(&ring->attempts[id & (KLOGGER_EVENTS_MAX - 1)], 1);
+}
+
+/*
+ * `size` bytes, a multiple of 8, at the writers' position, or NULL: the event is lost and has been counted.
+ * The load of `limit` pairs with the drain's release store after zeroing: the writer's stores depend on its value.
+ */
+static __always_inline void *klogger_reserve(struct klogger_hit *hit, __u32 index, __u32 size)
+{
+	struct klogger_ring *ring;
+	__u64 head, end;
+
+	if (!hit->time) {
+		hit->ring = klogger_this_ring();
+		hit->time = bpf_ktime_get_ns();
+		hit->base = klogger_config.base;
+	}
+	ring = hit->ring;
+	if (unlikely(!ring)) {
+		__sync_fetch_and_add(&klogger_ringless[(hit->base + index) & (KLOGGER_EVENTS_MAX - 1)], 1);
+		return NULL;
+	}
+	klogger_count_attempt(ring, hit->base + index);
+	head = READ_ONCE(ring->head);
+	end = head + size;
+	if (unlikely(READ_ONCE(ring->missed) || end > READ_ONCE(ring->limit) ||
+		     __sync_val_compare_and_swap(&ring->head, head, end) != head)) {
+		head = klogger_reserve_slow(ring, hit->time, hit->base + index, size);
+		if ((__s64)head < 0)
+			return NULL;
+	} else if (klogger_config.overwrite) {
+		klogger_mark_grid(ring, head, end);
+	}
+	return &ring->data[head & klogger_config.mask];
+}
+
+static __always_inline void klogger_commit(struct klogger_hit *hit, void *record, __u32 index)
+{
+	klogger_publish(record, KLOGGER_HEADER(hit->time, hit->base + index));
+}
+
+#define klogger_copy(dst, src, size) bpf_probe_read_kernel(dst, size, src)
+#define klogger_copy_text(dst, src, size) bpf_probe_read_kernel_str(dst, size, src)
+
+/* A `string` on its way: it must be measured before space for it can be reserved. */
+struct klogger_text {
+	__u32 length;
+	char bytes[256];
+};
+
+static __always_inline void klogger_text_read(struct klogger_text *text, const char *src)
+{
+	long n = bpf_probe_read_kernel_str(text->bytes, sizeof(text->bytes), src);
+
+	/* n counts the NUL; an unreadable string is logged as an empty one */
+	text->length = n > 0 ? (n - 1) & 255 : 0;
+}
+
+/* To `dst`, which has room for text->length bytes rounded up to 8. */
+static __always_inline void klogger_text_store(void *dst, struct klogger_text *text)
+{
+	__u32 length = text->length & 255;
+
+	if (length)
+		bpf_probe_read_kernel(dst, length, text->bytes);
+}
+
+/* The thread that was running when the probe was hit, perhaps interrupted; for bodies, and for `context tid`. */
+static __always_inline __u32 klogger_current_tid(void)
+{
+	return (__u32)bpf_get_current_pid_tgid();
+}
+
+#define klogger_context_tid() klogger_current_tid()
+
+static __always_inline __u32 klogger_context_tgid(void)
+{
+	return bpf_get_current_pid_tgid() >> 32;
+}
+
+static __always_inline __u64 klogger_context_cgroup(void)
+{
+	return bpf_get_current_cgroup_id();
+}
+
+char LICENSE[] SEC("license") = "GPL";
+
+#endif

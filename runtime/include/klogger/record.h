@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What generated event functions are made of. Each engine's runtime header defines the primitives:
+ *
+ *   struct klogger_hit            one probe hit: its clock reading and its ring
+ *   klogger_on(id)                is this event enabled? one load and one branch
+ *   klogger_in_scope_current()    is the running thread being recorded?
+ *   klogger_in_scope(tid)         is this thread being recorded?
+ *   klogger_reserve(hit, id, n)   n bytes in the ring, or NULL if the event is lost (and has been counted)
+ *   klogger_commit(hit, rec, id)  store the header word: the record is complete
+ *   klogger_copy(dst, src, n)     n bytes from kernel memory that may be bad
+ *   klogger_copy_text(dst, src, n)   a C string, cut to n - 1 bytes
+ */
+#ifndef KLOGGER_RECORD_H
+#define KLOGGER_RECORD_H
+
+#define KLOGGER_PAD8(n) (((n) + 7u) & ~7u)
+#define KLOGGER_HEADER(time, id) ((time) << 16 | (id))
+
+/* The paper's call: klogger(EVENT, field, ...), in the order of the declaration. */
+#define klogger(event, ...) klogger_##event(&klogger_hit, ##__VA_ARGS__)
+
+#endif

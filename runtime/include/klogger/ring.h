@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The ring between an engine's writers and its reader: one for each CPU.
+ *
+ *   head    bytes ever reserved; only the writers of this CPU move it, by compare-and-swap, so that an interrupt or an
+ *           NMI that logs in the middle of an event takes the space behind it
+ *   limit   head may not pass it; only the reader moves it: bytes ever taken out + size of the ring
+ *
+ * A record is contiguous: one that begins near the end of `data` runs over it by up to KLOGGER_SLACK bytes. Records
+ * begin at multiples of 8. A writer fills in the fields first and stores the header word last, with release order; the
+ * reader, which loads header words with acquire order, stops at the first that is zero. It zeroes what it has taken out
+ * before it raises `limit` (release), which a writer reads before it reserves: so a writer always finds zeros.
+ *
+ * In overwrite mode `limit` is ~0 and nobody zeroes. `first[n]` then holds the position of the first record that begins
+ * in the n-th of KLOGGER_GRID equal parts of the ring, where a reader can begin after writers have been stopped.
+ */
+#ifndef KLOGGER_RING_H
+#define KLOGGER_RING_H
+
+#include "types.h"
+
+#define KLOGGER_EVENTS_MAX 1024	/* ids in one recording; bounds the counters below */
+#define KLOGGER_RECORD_MAX 1024	/* bytes of one record */
+#define KLOGGER_SLACK 4096	/* one page, at least KLOGGER_RECORD_MAX */
+#define KLOGGER_GRID 64		/* parts of an overwrite ring; a part is never smaller than a record */
+#define KLOGGER_LOST_ID 8	/* LOST in klogger.klogger, whose ids begin at 1 */
+
+struct klogger_ring {
+	/* written by writers */
+	__u64 head;
+	__u64 limit;		/* written by the reader, rarely; it shares the line that writers must read anyway */
+	__u64 missed;		/* events lost since the last LOST record */
+	__u64 missed_since;	/* time of the first of them */
+	__u64 unused[4];
+	__u64 first[KLOGGER_GRID];
+
+	__u64 reserved[512 - 8 - KLOGGER_GRID];		/* to the end of the page */
+	__u64 lost[KLOGGER_EVENTS_MAX];			/* by event id, never reset */
+	__u64 attempts[KLOGGER_EVENTS_MAX];		/* by event id, only in overwrite mode */
+	__u8 data[];		/* the ring's size (a power of two) + KLOGGER_SLACK */
+};
+
+_Static_assert(sizeof(struct klogger_ring) == 4096 + 2 * 8 * KLOGGER_EVENTS_MAX, "the reader maps these offsets");
+
+/* LOST, as klogger.klogger declares it. */
+struct klogger_lost {
+	__u64 header;
+	__u64 count;
+	__u64 since;
+};
+
+#endif
