@@ -53,9 +53,10 @@ def ratio(results: dict[str, list[dict]], arm: str, over: str, key: str) -> list
 
 
 def run(command: list, **more) -> str:
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, stdin=subprocess.DEVNULL, **more)
+    command = list(map(str, command))
+    done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, **more)
     if done.returncode != 0:
-        raise RuntimeError(f"{' '.join(map(str, command))}: exit code {done.returncode}\n{done.stderr}")
+        raise RuntimeError(f"{' '.join(command)}: exit code {done.returncode}\n{done.stderr}")
     return done.stdout
 
 

@@ -21,7 +21,9 @@ def recorded(guest, klogger, tmp_path_factory):
     out = tmp_path_factory.mktemp("guest")
     script = ["uname -r >/out/kernel"]
     for name, command in RUNS.items():
-        script.append(f"klogger record -s scheduler -o /out/{name}.klog -- {command} >/out/{name}.json 2>/out/{name}.err")
+        script.append(
+            f"klogger record -s scheduler -o /out/{name}.klog -- {command} >/out/{name}.json 2>/out/{name}.err"
+        )
         script.append(f"echo $? >/out/{name}.code")
     done = guest("\n".join(script), out, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -78,9 +78,8 @@ class Recorder:
         return Log(self.klogger, out), workload_json(done.out)
 
     def command(self, *words, timeout=120, **more) -> Done:
-        done = subprocess.run(
-            [self.klogger, *map(str, words)], capture_output=True, text=True, cwd=self.dir, timeout=timeout, **more
-        )
+        words = [self.klogger, *map(str, words)]
+        done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=self.dir, timeout=timeout, **more)
         return Done(done.returncode, done.stdout, done.stderr)
 
     def end(self):
