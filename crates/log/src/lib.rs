@@ -8,6 +8,7 @@ pub mod damage;
 pub mod decode;
 pub mod error;
 pub mod event;
+pub mod filter;
 pub mod format;
 pub mod ledger;
 pub mod merge;

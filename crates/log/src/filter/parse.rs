@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! The text of a filter: `pid == 42 && (prio < 120 || !(comm =~ "^k"))`.
+
+use winnow::ascii::multispace0;
+use winnow::combinator::{alt, cut_err, delimited, preceded, repeat, separated};
+use winnow::prelude::*;
+use winnow::token::{any, none_of, one_of, take_while};
+
+/// A filter as it was written; names are not looked up yet.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Expr {
+    /// One of them holds.
+    Any(Vec<Expr>),
+    /// All of them hold.
+    All(Vec<Expr>),
+    Not(Box<Expr>),
+    Compare(Operand, Op, Operand),
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Operand {
+    Name(String),
+    /// A number; with a unit of time it stands for ns.
+    Number(i128),
+    Text(String),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    Equal,
+    Different,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+    /// `=~`: the text contains a match of the regular expression.
+    Matches,
+}
+
+/// Bytes of a filter, and parentheses and `!` in it, at most: the parser calls itself for each of them.
+const LENGTH_MAX: usize = 4096;
+const DEPTH_MAX: usize = 100;
+
+/// Reads a filter. The error is the 0-based byte at which it cannot be understood.
+pub fn parse(text: &str) -> Result<Expr, usize> {
+    let nesting = text.bytes().filter(|b| matches!(b, b'(' | b'!')).count();
+    if text.len() > LENGTH_MAX || nesting > DEPTH_MAX {
+        return Err(0);
+    }
+    any_of.parse(text).map_err(|e| e.offset())
+}
+
+/// A number as it is written in filters: decimal or `0x`, with a fraction if a unit (s, ms, us, ns) follows.
+pub fn number(text: &str) -> Option<i128> {
+    let (negative, text) = text.strip_prefix('-').map_or((false, text), |rest| (true, rest));
+    let magnitude = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+        Some(hex) => i128::from(u64::from_str_radix(hex, 16).ok()?),
+        None => decimal(text)?,
+    };
+    Some(if negative { -magnitude } else { magnitude })
+}
+
+fn decimal(text: &str) -> Option<i128> {
+    let unit_at = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
+    let (digits, unit) = text.split_at(unit_at);
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let scale = match unit {
+        "" if fraction.is_empty() && !digits.ends_with('.') => 1,
+        "ns" => 1,
+        "us" => 1_000,
+        "ms" => 1_000_000,
+        "s" => 1_000_000_000,
+        _ => return None,
+    };
+    let whole = i128::from(whole.parse::<u64>().ok()?) * scale;
+    // What is smaller than a nanosecond does not count.
+    let mut place = scale;
+    let mut sum = whole;
+    for digit in fraction.chars() {
+        place /= 10;
+        sum += i128::from(digit.to_digit(10)?) * place;
+    }
+    Some(sum)
+}
+
+fn any_of(input: &mut &str) -> ModalResult<Expr> {
+    let terms: Vec<Expr> = separated(1.., all_of, "||").parse_next(input)?;
+    Ok(if let [only] = terms.as_slice() { only.clone() } else { Expr::Any(terms) })
+}
+
+fn all_of(input: &mut &str) -> ModalResult<Expr> {
+    let terms: Vec<Expr> = separated(1.., term, "&&").parse_next(input)?;
+    Ok(if let [only] = terms.as_slice() { only.clone() } else { Expr::All(terms) })
+}
+
+fn term(input: &mut &str) -> ModalResult<Expr> {
+    let negated = preceded('!', cut_err(term)).map(|e| Expr::Not(Box::new(e)));
+    let group = delimited('(', cut_err(any_of), cut_err(')'));
+    delimited(multispace0, alt((negated, group, compare)), multispace0).parse_next(input)
+}
+
+fn compare(input: &mut &str) -> ModalResult<Expr> {
+    let left = operand.parse_next(input)?;
+    let op = cut_err(delimited(multispace0, operator, multispace0)).parse_next(input)?;
+    let right = cut_err(operand).parse_next(input)?;
+    Ok(Expr::Compare(left, op, right))
+}
+
+fn operator(input: &mut &str) -> ModalResult<Op> {
+    alt((
+        "==".value(Op::Equal),
+        "!=".value(Op::Different),
+        "<=".value(Op::LessOrEqual),
+        ">=".value(Op::GreaterOrEqual),
+        "=~".value(Op::Matches),
+        "<".value(Op::Less),
+        ">".value(Op::Greater),
+        "=".value(Op::Equal),
+    ))
+    .parse_next(input)
+}
+
+fn operand(input: &mut &str) -> ModalResult<Operand> {
+    alt((text('"'), text('\''), name, literal)).parse_next(input)
+}
+
+fn name(input: &mut &str) -> ModalResult<Operand> {
+    (
+        one_of(|c: char| c.is_ascii_alphabetic() || c == '_'),
+        take_while(0.., |c: char| c.is_ascii_alphanumeric() || c == '_'),
+    )
+        .take()
+        .map(|word: &str| Operand::Name(word.into()))
+        .parse_next(input)
+}
+
+fn literal(input: &mut &str) -> ModalResult<Operand> {
+    take_while(1.., |c: char| c.is_ascii_alphanumeric() || c == '.' || c == '-')
+        .verify_map(number)
+        .map(Operand::Number)
+        .parse_next(input)
+}
+
+/// A text in quotes; a backslash takes away the meaning of the quote, or of a backslash, that follows.
+fn text<'a>(quote: char) -> impl Parser<&'a str, Operand, winnow::error::ErrMode<winnow::error::ContextError>> {
+    let escaped =
+        preceded('\\', any).map(move |c: char| if c == quote || c == '\\' { c.into() } else { format!("\\{c}") });
+    let part = alt((escaped, none_of([quote, '\\']).map(String::from)));
+    let parts = repeat(0.., part).fold(String::new, |mut all, part: String| {
+        all.push_str(&part);
+        all
+    });
+    delimited(quote, parts, cut_err(quote)).map(Operand::Text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers() {
+        assert_eq!(number("42"), Some(42));
+        assert_eq!(number("-0x1F"), Some(-31));
+        assert_eq!(number("1.5ms"), Some(1_500_000));
+        assert_eq!(number("2s"), Some(2_000_000_000));
+        assert_eq!(number("0.0000000019s"), Some(1));
+        for wrong in ["", "-", "1.5", "1.", "0x", "1h", "1.x", "99999999999999999999"] {
+            assert_eq!(number(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn and_binds_closer_than_or() {
+        let is = |n: &str| Expr::Compare(Operand::Name(n.into()), Op::Equal, Operand::Number(1));
+        assert_eq!(parse("a == 1 || b==1&&c = 1"), Ok(Expr::Any(vec![is("a"), Expr::All(vec![is("b"), is("c")])])));
+        assert_eq!(parse(" ! ( a == 1 ) "), Ok(Expr::Not(Box::new(is("a")))));
+    }
+
+    #[test]
+    fn texts() {
+        let equals = |t: &str| Ok(Expr::Compare(Operand::Name("a".into()), Op::Matches, Operand::Text(t.into())));
+        assert_eq!(parse(r#"a =~ "x\"y\\z\d""#), equals(r#"x"y\z\d"#));
+        assert_eq!(parse("a =~ 'it'"), equals("it"));
+    }
+
+    #[test]
+    fn the_error_says_where() {
+        assert_eq!(parse("pid == "), Err(7));
+        assert_eq!(parse("pid 42"), Err(4));
+        assert_eq!(parse("pid == 42 junk"), Err(10));
+        assert_eq!(parse("(pid == 42"), Err(10));
+        assert_eq!(parse(""), Err(0));
+        assert_eq!(parse(&"(".repeat(1000)), Err(0));
+    }
+}
