@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""An analysis: one SQL file with a header that says what it asks, what it needs, and how the answer is drawn.
+
+The header's form is described in docs/analyses.md. Nothing here runs SQL.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from klogger.failure import Failure
+from klogger.units import UNITS
+
+SECTIONS = ("table", "picture", "finding", "warning")
+# What each kind of picture is drawn from: the parts that it must have, and those that it may have.
+KINDS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
+    "cdf": (frozenset({"x", "y"}), frozenset({"colour", "scale"})),
+    "bars": (frozenset({"x", "y"}), frozenset({"scale"})),
+    "stacked": (frozenset({"x", "y", "colour"}), frozenset()),
+    "histogram": (frozenset({"x", "x2", "y"}), frozenset({"colour", "scale"})),
+    "timeline": (frozenset({"x", "x2", "row", "colour"}), frozenset({"y", "y2"})),
+    "matrix": (frozenset({"x", "y", "size"}), frozenset({"scale"})),
+}
+SCALES = ("linear", "log")
+HEADER_LINE = re.compile(r"--(?: (?P<key>[a-z]+)(?: (?P<name>\w+))?(?: \[(?P<unit>[^\]]*)\])?:)?(?P<text>.*)")
+
+
+@dataclass(frozen=True)
+class Column:
+    """`unit` is one of `units.UNITS` or empty; `bar`: a bar is drawn beside the numbers."""
+
+    name: str
+    unit: str
+    bar: bool
+    doc: str
+
+
+@dataclass(frozen=True)
+class Picture:
+    kind: str
+    parts: Mapping[str, str]
+
+
+@dataclass
+class Analysis:
+    name: str
+    path: Path
+    schema: str
+    title: str = ""
+    question: str = ""
+    events: tuple[str, ...] = ()
+    includes: tuple[str, ...] = ()
+    picture: Picture | None = None
+    columns: dict[str, Column] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    empty: str = ""
+    order: int = 100
+    setup: str = ""
+    sections: dict[str, str] = field(default_factory=dict)
+
+
+def parse(path: Path, schema: str) -> Analysis:
+    """Reads an analysis. Faults of its header raise a Failure that names the line."""
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise Failure(f"{path}: {error}") from None
+    analysis = Analysis(path.stem, path, schema)
+    lines = text.splitlines()
+    end = next((i for i, line in enumerate(lines) if not line.startswith("--")), len(lines))
+    for number, key, name, unit, value in header_entries(lines[:end]):
+        try:
+            set_entry(analysis, key, name, unit, value)
+        except ValueError as error:
+            raise Failure(f"{path}:{number}: {error}", help="docs/analyses.md describes the header") from None
+    split_sections(analysis, lines[end:])
+    return analysis
+
+
+def header_entries(lines: list[str]) -> list[tuple[int, str, str, str, str]]:
+    """(line, key, name, unit, text); lines that are indented by more than one space continue the one before."""
+    entries: list[tuple[int, str, str, str, str]] = []
+    for number, line in enumerate(lines, 1):
+        match = HEADER_LINE.fullmatch(line)
+        if match is None or (match["key"] is None and not match["text"].strip()) or "SPDX" in line:
+            continue
+        if match["key"] is not None:
+            entries.append((number, match["key"], match["name"] or "", match["unit"] or "", match["text"].strip()))
+        elif entries:
+            at, key, name, unit, text = entries[-1]
+            entries[-1] = (at, key, name, unit, f"{text} {match['text'].strip()}".strip())
+    return entries
+
+
+def set_entry(analysis: Analysis, key: str, name: str, unit: str, value: str) -> None:
+    words = tuple(w for w in re.split(r"[,\s]+", value) if w)
+    match key:
+        case "title" | "question" | "empty":
+            setattr(analysis, key, value)
+        case "events":
+            setattr(analysis, key, words)
+        case "order":
+            analysis.order = int(value)
+        case "include":
+            analysis.includes += words
+        case "note":
+            analysis.notes.append(value)
+        case "picture":
+            analysis.picture = Picture(words[0] if words else "", dict(part(w) for w in words[1:]))
+        case "column":
+            marks = [w.strip() for w in unit.split(",")] if unit else []
+            units = [m for m in marks if m != "bar"]
+            analysis.columns[name] = Column(name, units[0] if units else "", "bar" in marks, value)
+        case _:
+            raise ValueError(f"unknown header key '{key}'")
+
+
+def part(word: str) -> tuple[str, str]:
+    key, equals, value = word.partition("=")
+    if not equals:
+        raise ValueError(f"'{word}' is not of the form part=column")
+    return key, value
+
+
+def split_sections(analysis: Analysis, lines: list[str]) -> None:
+    """A line `-- table` (picture, finding, warning) begins that section; what stands before is set-up."""
+    current = "setup"
+    parts: dict[str, list[str]] = {current: []}
+    for line in lines:
+        word = line.removeprefix("-- ").rstrip()
+        if line.startswith("-- ") and word in SECTIONS:
+            current = word
+            parts[current] = []
+        else:
+            parts[current].append(line)
+    texts = {name: "\n".join(body).strip() for name, body in parts.items()}
+    analysis.setup = texts.pop("setup")
+    analysis.sections = {name: text.rstrip(";").rstrip() for name, text in texts.items()}
+
+
+def check(analysis: Analysis, events: Iterable[str]) -> list[str]:
+    """The faults of an analysis that can be seen without running it; `events` are those of its schema."""
+    known = {e.upper() for e in events}
+    faults = [f"no {key}" for key in ("title", "question", "events", "columns") if not getattr(analysis, key)]
+    if "table" not in analysis.sections:
+        faults.append("no section 'table'")
+    faults += [f"the schema has no event {e}" for e in analysis.events if e.upper() not in known]
+    for column in analysis.columns.values():
+        if column.unit not in UNITS:
+            faults.append(f"column {column.name}: unknown unit '{column.unit}'; known: {', '.join(sorted(UNITS))}")
+        if not column.doc:
+            faults.append(f"column {column.name} is not documented")
+    for name in analysis.includes:
+        if not (analysis.path.parent / f"{name}.sql").is_file():
+            faults.append(f"no file {name}.sql to include")
+    return faults + check_picture(analysis.picture)
+
+
+def check_picture(picture: Picture | None) -> list[str]:
+    if picture is None:
+        return []
+    if picture.kind not in KINDS:
+        return [f"unknown kind of picture '{picture.kind}'; known: {', '.join(KINDS)}"]
+    must, may = KINDS[picture.kind]
+    faults = [f"a {picture.kind} needs {p}=..." for p in sorted(must - set(picture.parts))]
+    faults += [f"a {picture.kind} has no part '{p}'" for p in sorted(set(picture.parts) - must - may)]
+    if picture.parts.get("scale", "linear") not in SCALES:
+        faults.append(f"unknown scale '{picture.parts['scale']}'; known: {', '.join(SCALES)}")
+    return faults
+
+
+def check_columns(analysis: Analysis, section: str, names: Iterable[str]) -> list[str]:
+    """Faults in the columns that a section gave."""
+    names = list(names)
+    faults = [f"column {n} of section '{section}' is not documented" for n in names if n not in analysis.columns]
+    drawn = "picture" if "picture" in analysis.sections else "table"
+    if analysis.picture is not None and section == drawn:
+        used = [c for p, c in analysis.picture.parts.items() if p != "scale"]
+        faults += [f"the picture uses column {c}, which section '{section}' does not have" for c in used if c not in names]
+    return faults
+
+
+def find(schemas: Iterable[Mapping[str, Any]]) -> list[Analysis]:
+    """The analyses of the schemas that a log was recorded with, in the order of schemas and names."""
+    found = []
+    for schema in schemas:
+        name = str(schema.get("name", ""))
+        for folder in folders(name, str(schema.get("file", ""))):
+            paths = sorted(folder.glob("*.sql"))
+            if paths:
+                chosen = [parse(p, name) for p in paths if not p.name.startswith("_")]
+                found += sorted(chosen, key=lambda a: (a.order, a.name))
+                break
+    return found
+
+
+def folders(name: str, file: str) -> list[Path]:
+    """Where the analyses of a schema may be, best first. A bare file name is one of a bundled schema."""
+    places = []
+    if os.path.isabs(file) and re.fullmatch(r".*\.klogger(\.conf.*)?", file):
+        places.append(Path(file).parent / "analyses")
+    if re.fullmatch(r"\w+", name):
+        places += [base / name / "analyses" for base in schemata()]
+    return [p for p in places if p.is_dir()]
+
+
+def schemata() -> list[Path]:
+    """Where bundled schemata may be: $KLOGGER_SCHEMATA, the installed ones, those of the source tree."""
+    named = os.environ.get("KLOGGER_SCHEMATA")
+    here = Path(__file__).resolve()
+    installed = [Path(sys.prefix), Path(sys.argv[0]).resolve().parent.parent]
+    places = [Path(named)] if named else []
+    places += [base / "share" / "klogger" / "schemata" for base in installed]
+    return [*places, here.parents[2] / "schemata"]

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""`klogger report`: the answers to the questions that a log's schemata ask."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import klogger
+from klogger import run, terminal
+from klogger.cli import guarded
+from klogger.failure import Failure
+from klogger.log import Log
+from klogger.run import Result
+from klogger.summary import Summary, event_counts, summary
+
+
+def parser() -> argparse.ArgumentParser:
+    found = argparse.ArgumentParser(
+        prog="klogger report",
+        description="The answers to the questions that a log's schemata ask.",
+        epilog="Without --html and --png, or with --format, the report goes to the terminal.",
+    )
+    found.add_argument("file", metavar="FILE", help="a log, or the directory that 'klogger export --to parquet' made")
+    found.add_argument("--html", metavar="OUT", type=Path, help="write one file that needs no network")
+    found.add_argument("--png", metavar="DIR", type=Path, help="write one picture for each analysis")
+    found.add_argument(
+        "--analysis", metavar="NAME", action="append", default=[], help="this one only, with all rows (repeatable)"
+    )
+    found.add_argument("--list", action="store_true", help="only list the analyses that this log can answer")
+    found.add_argument("--format", choices=["text", "json"], help="what goes to the terminal (text)")
+    return found
+
+
+def main(words: list[str] | None = None) -> int:
+    args = parser().parse_args(words)
+    return guarded(lambda: report(args))
+
+
+def report(args: argparse.Namespace) -> int:
+    begun = time.monotonic()
+    log = klogger.open(args.file, quiet=False, locked=True)
+    try:
+        chosen = run.choose(log, args.analysis)
+        if args.list:
+            for one in chosen:
+                print(f"{one.name:20} {one.question}")
+            return 0
+        results = []
+        with Progress(begun) as progress:
+            results = list(run.run_all(log, chosen, progress))
+            head = summary(log)
+            write_files(args, log, head, results, progress)
+    finally:
+        log.close()
+    if args.format or not (args.html or args.png):
+        show(args, head, results)
+    return 2 if any(r.status == "failed" for r in results) else 0
+
+
+def write_files(
+    args: argparse.Namespace, log: Log, head: Summary, results: list[Result], progress: Callable[[str], None]
+) -> None:
+    # Pictures cost half a second to load, which the terminal does not need.
+    if args.html:
+        from klogger import html
+
+        progress("page")
+        page = html.page(head, results, event_counts(log), ledger(log))
+        write(args.html, page.encode())
+    if args.png:
+        from klogger import png
+
+        for result in results:
+            progress(f"picture {result.analysis.name}")
+            picture = png.render(result)
+            if picture is not None:
+                write(args.png / f"{result.analysis.name}.png", picture)
+
+
+def ledger(log: Log) -> list[tuple[object, ...]]:
+    return log.rows(
+        "SELECT severity, key, event, cpu, count, from_ns, to_ns, text FROM klogger.ledger"
+        " ORDER BY array_position(['error', 'loss', 'notice', 'info'], severity), from_ns LIMIT 200"
+    )
+
+
+def write(path: Path, content: bytes) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    except OSError as error:
+        raise Failure(f"cannot write {path}: {error.strerror}") from None
+
+
+def show(args: argparse.Namespace, head: Summary, results: list[Result]) -> None:
+    if args.format == "json":
+        json.dump(as_json(head, results), sys.stdout, ensure_ascii=False, indent=1)
+        print()
+        return
+    out = terminal.console(sys.stdout)
+    terminal.print_summary(out, head)
+    terminal.print_findings(out, results)
+    for result in results:
+        terminal.print_result(out, result, None if args.analysis else terminal.ROWS)
+    if not results:
+        out.print("\n  no analyses: the log's schemata bring none ('klogger sql' asks it anything)")
+
+
+def as_json(head: Summary, results: list[Result]) -> dict[str, object]:
+    return {
+        "title": head.title,
+        "summary": head.lines,
+        "warnings": head.warnings,
+        "analyses": [
+            {
+                "name": r.analysis.name, "schema": r.analysis.schema, "title": r.analysis.title,
+                "question": r.analysis.question, "status": r.status, "reason": r.reason, "findings": r.findings,
+                "warnings": r.warnings, "notes": r.analysis.notes,
+                "columns": {n: {"unit": c.unit, "doc": c.doc} for n, c in r.analysis.columns.items()},
+                "table": r.table.records(), "rows_left_out": r.table.left_out, "picture": r.points.records(),
+            }
+            for r in results
+        ],
+    }  # fmt: skip
+
+
+class Progress:
+    """Says on a terminal what is being done, if it all takes over a second. Leaves nothing behind."""
+
+    def __init__(self, begun: float) -> None:
+        self.begun = begun
+        self.shown = 0
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __call__(self, what: str) -> None:
+        if sys.stderr.isatty() and time.monotonic() - self.begun > 1:
+            self.clear()
+            self.shown = len(what) + 4
+            print(f"{what} ...", end="\r", file=sys.stderr, flush=True)
+
+    def clear(self) -> None:
+        if self.shown:
+            print(" " * self.shown, end="\r", file=sys.stderr, flush=True)
+
+    def __exit__(self, *_: object) -> None:
+        self.clear()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

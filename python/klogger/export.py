@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""From a log to its directory of Parquet files, by way of `klogger export`, which also knows whether they are fresh."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from klogger.failure import Failure
+
+SUFFIX = "-parquet"
+
+
+def tables_of(path: str | os.PathLike[str], *, quiet: bool = True) -> Path:
+    """The directory of Parquet files of a log; made or refreshed if need be. A directory is taken as it is.
+
+    `quiet`: errors of the exporter are raised, not printed, and it shows no progress.
+    """
+    log = Path(path)
+    if log.is_dir():
+        if not (log / "meta.json").is_file():
+            raise Failure(f"{log}: a directory, but not one that 'klogger export --to parquet' made")
+        return log
+    if not log.exists():
+        raise Failure(f"{log}: no such file", help="'klogger record' makes logs")
+    beside = log.with_name(log.name + SUFFIX)
+    if beside.exists() or os.access(log.parent, os.W_OK):
+        failure = export(log, None, quiet=quiet)
+        if failure is None:
+            return beside
+        if os.access(log.parent, os.W_OK):
+            raise failure
+    elsewhere = cache_directory(log)
+    if not quiet:
+        print(f"klogger: {log.parent}: cannot write there; its tables are kept in {elsewhere}", file=sys.stderr)
+    failure = export(log, elsewhere, quiet=quiet)
+    if failure is not None:
+        raise failure
+    return elsewhere
+
+
+def export(log: Path, out: Path | None, *, quiet: bool) -> Failure | None:
+    """Runs `klogger export --to parquet`. A progress bar of it passes through to the terminal."""
+    command: list[str | os.PathLike[str]] = [find_klogger(), "export", "--to", "parquet", log.absolute()]
+    if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        command += ["-o", out]
+    show = not quiet and sys.stderr.isatty()
+    try:
+        done = subprocess.run(
+            command, stdout=subprocess.DEVNULL, stderr=None if show else subprocess.PIPE, check=False
+        )
+    except OSError as error:
+        return Failure(f"cannot run {command[0]}: {error.strerror}", help="set KLOGGER to the klogger program")
+    if done.returncode == 0:
+        return None
+    if show:
+        return Printed()
+    text = (done.stderr or b"").decode(errors="replace").strip().removeprefix("klogger: ")
+    message, _, remedy = text.partition("\n  help: ")
+    return Failure(message or f"'klogger export' failed with exit code {done.returncode}", help=remedy or None)
+
+
+class Printed(Failure):
+    """The exporter has told the user already."""
+
+    def __init__(self) -> None:
+        super().__init__("'klogger export' failed")
+
+
+def find_klogger() -> str:
+    """$KLOGGER, else the program beside this one, else the one on the PATH."""
+    named = os.environ.get("KLOGGER")
+    if named:
+        return named
+    for folder in (Path(sys.argv[0]).parent, Path(sys.executable).parent):
+        if os.access(folder / "klogger", os.X_OK):
+            return str(folder / "klogger")
+    found = shutil.which("klogger")
+    if found is None:
+        raise Failure("cannot find the klogger program, which reads logs", help="put it on the PATH, or set KLOGGER to it")
+    return found
+
+
+def cache_directory(log: Path) -> Path:
+    """Where the tables go if the log's own directory cannot be written."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    digest = hashlib.sha256(os.fsencode(log.resolve())).hexdigest()[:12]
+    return Path(base) / "klogger" / f"{log.name}-{digest}{SUFFIX}"

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""The tables and functions that every log has, besides one table per event type."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+# The columns that the exporter promises, for a log in which such a table is missing.
+TABLES = {
+    "process": "pid INTEGER, tgid INTEGER, parent INTEGER, comm VARCHAR, command VARCHAR, from_ns BIGINT, to_ns BIGINT,"
+    " recorder BOOLEAN",
+    "ledger": "key VARCHAR, severity VARCHAR, source VARCHAR, event VARCHAR, cpu SMALLINT, count BIGINT, from_ns BIGINT,"
+    " to_ns BIGINT, text VARCHAR",
+    "event": "name VARCHAR, schema VARCHAR, id INTEGER, doc VARCHAR, logged BIGINT, lost BIGINT, fields VARCHAR",
+    "decoding": "decoding VARCHAR, flags BOOLEAN, value UBIGINT, text VARCHAR",
+}
+DOCS = {
+    "process": "threads and their names: one row per thread and name; pid 0 is idle",
+    "ledger": "every way in which data is missing",
+    "event": "the event types of this log",
+    "decoding": "texts for values; each is also a function, as in task_state(state)",
+    "recording": "one row: when the log begins and ends",
+    "gap": "where events are missing; cpu NULL: on all, event NULL: of all types",
+}
+
+NAMES = """
+CREATE TABLE klogger.thread AS
+  SELECT pid, max(tgid) AS tgid, arg_max(comm, from_ns) AS comm, count(*) AS names FROM klogger.process GROUP BY pid;
+CREATE TABLE klogger.renamed AS
+  SELECT pid, from_ns, comm FROM klogger.process WHERE pid IN (SELECT pid FROM klogger.thread WHERE names > 1);
+CREATE MACRO klogger.comm(p, t) AS coalesce(
+  (SELECT arg_max(q.comm, q.from_ns) FROM klogger.process AS q WHERE q.pid = p AND q.from_ns <= t), p::VARCHAR);
+CREATE MACRO klogger.three_digits(x) AS
+  CASE WHEN abs(x) >= 99.95 THEN format('{:.0f}', x) WHEN abs(x) >= 9.995 THEN format('{:.1f}', x)
+       ELSE format('{:.2f}', x) END;
+CREATE MACRO klogger.duration(ns) AS
+  CASE WHEN abs(ns) < 999.5 THEN format('{:.0f} ns', ns::DOUBLE)
+       WHEN abs(ns) < 999.5e3 THEN klogger.three_digits(ns / 1e3) || ' µs'
+       WHEN abs(ns) < 999.5e6 THEN klogger.three_digits(ns / 1e6) || ' ms'
+       ELSE klogger.three_digits(ns / 1e9) || ' s' END;
+-- Small pictures of how long things take, one bar for each doubling: octaves(histogram(octave(ns))).
+CREATE MACRO klogger.octave(ns) AS least(greatest(floor(log2(greatest(ns, 1) / 1000)), 0), 20)::INTEGER;
+CREATE MACRO klogger.octaves(h) AS list_transform(range(21), lambda k: coalesce(h[k::INTEGER], 0));
+CREATE MACRO klogger.label(name, p) AS coalesce(nullif(name, ''), 'thread ' || p);
+-- The rows of a table or view, and the column `program`: the name that the thread `pid` had at `time`.
+-- Most threads have one name, which is found by hashing; only the others need the costlier join by time.
+CREATE MACRO klogger.with_program(source) AS TABLE
+  SELECT s.*, klogger.label(t.comm, s.pid) AS program
+  FROM query_table(source) AS s LEFT JOIN klogger.thread AS t ON s.pid = t.pid WHERE t.names IS NULL OR t.names = 1
+  UNION ALL
+  SELECT s.*, klogger.label(r.comm, s.pid) AS program
+  FROM (SELECT * FROM query_table(source) SEMI JOIN klogger.renamed USING (pid)) AS s
+  ASOF LEFT JOIN klogger.renamed AS r ON s.pid = r.pid AND s.time >= r.from_ns;
+"""
+
+
+def create(connection: duckdb.DuckDBPyConnection, root: Path, preamble: Mapping[str, Any]) -> None:
+    """Tables of the exporter, and the functions that they define."""
+    connection.execute("CREATE SCHEMA klogger")
+    for name, columns in TABLES.items():
+        if not view(connection, f"klogger.{name}", root / f"{name}.parquet"):
+            connection.execute(f"CREATE TABLE klogger.{name} ({columns})")
+    connection.execute(NAMES)
+    for name in decodings(connection):
+        connection.execute(name)
+
+
+def view(connection: duckdb.DuckDBPyConnection, name: str, file: Path) -> bool:
+    """Makes a view of a Parquet file; false if there is no such file."""
+    if not file.is_file():
+        return False
+    path = str(file).replace("'", "''")
+    connection.execute(f"CREATE VIEW {name} AS SELECT * FROM read_parquet('{path}')")
+    return True
+
+
+def empty_event(name: str, fields: Iterable[str]) -> str:
+    columns = "".join(f', {identifier(f)} BIGINT' for f in fields)
+    return f"CREATE TABLE main.{identifier(name)} (time BIGINT, cpu SMALLINT, serial BIGINT{columns})"
+
+
+def decodings(connection: duckdb.DuckDBPyConnection) -> Iterable[str]:
+    """One function per decoding: from a value to its text."""
+    rows = connection.execute(
+        "SELECT decoding, any_value(flags), list(value ORDER BY value), list(text ORDER BY value) FROM klogger.decoding"
+        " GROUP BY decoding ORDER BY decoding"
+    ).fetchall()
+    for name, flags, values, texts in rows:
+        body = flags_body(values, texts) if flags else enum_body(values, texts)
+        yield f"CREATE OR REPLACE MACRO klogger.{identifier(name)}(x) AS {body}"
+
+
+def enum_body(values: list[int], texts: list[str]) -> str:
+    cases = " ".join(f"WHEN {v} THEN {literal(t)}" for v, t in zip(values, texts, strict=True))
+    return f"CASE x {cases} ELSE x::VARCHAR END"
+
+
+def flags_body(values: list[int], texts: list[str]) -> str:
+    """Texts of the bits that are set, joined by `|`; bits without a text as one number in hex."""
+    known = 0
+    zero = "'0'"
+    parts = []
+    for value, text in zip(values, texts, strict=True):
+        if value == 0:
+            zero = literal(text)
+            continue
+        known |= value
+        parts.append(f"CASE WHEN x::UBIGINT & {value}::UBIGINT = {value}::UBIGINT THEN {literal(text)} END")
+    rest = f"(x::UBIGINT & {~known & (2**64 - 1)}::UBIGINT)"
+    parts.append(f"CASE WHEN {rest} <> 0 THEN printf('0x%x', {rest}) END")
+    return f"CASE WHEN x = 0 THEN {zero} ELSE concat_ws('|', {', '.join(parts)}) END"
+
+
+def create_derived(
+    connection: duckdb.DuckDBPyConnection, events: Mapping[str, Any], preamble: Mapping[str, Any]
+) -> None:
+    """`recording` and `gap`, which stand on event tables."""
+    last = ["SELECT 0 AS t", "SELECT max(to_ns) FROM klogger.ledger"]
+    last += [f"SELECT max(time) FROM main.{identifier(e.name)}" for e in events.values()]
+    finish = "SELECT max(time) FROM main.KLOGGER_FINISH" if "KLOGGER_FINISH" in events else "SELECT NULL"
+    recorder = preamble.get("recorder")
+    overwrite = bool(recorder.get("overwrite")) if isinstance(recorder, dict) else False
+    connection.execute(
+        f"CREATE TABLE klogger.recording AS SELECT 0::BIGINT AS from_ns, max(t)::BIGINT AS to_ns,"
+        f" ({finish}) IS NOT NULL AS finished, {overwrite} AS overwrite FROM ({' UNION ALL '.join(last)})"
+    )
+    gaps = [
+        "SELECT cpu, event, from_ns, coalesce(to_ns, (SELECT to_ns FROM klogger.recording)) AS to_ns, count, key"
+        " FROM klogger.ledger WHERE from_ns IS NOT NULL AND key <> 'ring_full'"
+        " AND (severity IN ('loss', 'error') OR key IN ('paused', 'overwritten', 'events_disabled'))"
+    ]
+    if "LOST" in events:
+        clock = preamble.get("clock")
+        start = clock.get("start_ns", 0) if isinstance(clock, dict) else 0
+        gaps.append(lost(start if isinstance(start, int) else 0))
+    connection.execute(f"CREATE TABLE klogger.gap AS {' UNION ALL BY NAME '.join(gaps)}")
+
+
+def lost(start_ns: int) -> str:
+    """LOST records as gaps. `since` is a reading of the clock, not a time since the log's start as `time` is."""
+    since = f"coalesce(try_cast(since AS BIGINT), 0) - {start_ns}"
+    return (
+        f"SELECT cpu, NULL::VARCHAR AS event, CASE WHEN {since} BETWEEN 0 AND time THEN {since} ELSE time END AS from_ns,"
+        " time AS to_ns, try_cast(count AS BIGINT) AS count, 'ring_full' AS key FROM main.LOST"
+    )
+
+
+def identifier(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""A log as a database: one table per event type, and the tables and functions that every log has.
+
+The event tables are in the schema `main`, everything else (`process`, `ledger`, `event`, `decoding`, `recording`,
+`gap`, and the functions) in the schema `klogger`, so that an event may have any name.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from klogger import helpers
+from klogger.export import tables_of
+from klogger.failure import Failure
+
+# The budget of a whole report is 1 GiB; pictures and Python itself need the rest.
+MEMORY_LIMIT = "512MiB"
+THREADS_MAX = 4
+IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+
+
+@dataclass(frozen=True)
+class Field:
+    name: str
+    type: str
+    unit: str | None
+    doc: str | None
+
+
+@dataclass(frozen=True)
+class Event:
+    """An event type of a log. `logged` and `lost` count events."""
+
+    name: str
+    schema: str
+    doc: str
+    logged: int
+    lost: int
+    fields: tuple[Field, ...]
+
+
+@dataclass
+class Log:
+    """An open log. Use `klogger.open`."""
+
+    path: Path
+    directory: Path
+    meta: dict[str, Any]
+    connection: duckdb.DuckDBPyConnection
+    events: dict[str, Event] = field(default_factory=dict)
+    _link: tempfile.TemporaryDirectory[str] | None = None
+
+    def sql(self, query: str) -> duckdb.DuckDBPyRelation:
+        """The answer to a query. The tables are those of `klogger sql FILE`; times are ns since the log's start."""
+        return self.connection.sql(query)
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        return self.connection.execute(query).fetchall()
+
+    @property
+    def preamble(self) -> dict[str, Any]:
+        return section(self.meta, "preamble")
+
+    @property
+    def schemas(self) -> list[dict[str, Any]]:
+        """name, doc, file and text of each schema that was recorded."""
+        found = self.preamble.get("schemas")
+        return [s for s in found if isinstance(s, dict)] if isinstance(found, list) else []
+
+    def seconds(self) -> float:
+        """How long the recording is."""
+        return float(self.rows("SELECT to_ns - from_ns FROM klogger.recording")[0][0]) / 1e9
+
+    def cursor(self) -> duckdb.DuckDBPyConnection:
+        """A connection of its own to the same tables: its temporary tables are seen by no one else."""
+        cursor = self.connection.cursor()
+        cursor.execute("SET search_path = 'main,klogger'")
+        return cursor
+
+    def close(self) -> None:
+        self.connection.close()
+        if self._link is not None:
+            self._link.cleanup()
+
+
+def open(path: str | os.PathLike[str], *, quiet: bool = True, locked: bool = False) -> Log:
+    """Opens a log, or the directory that `klogger export --to parquet` made of one.
+
+    `locked`: queries can reach no files but the log's own tables. `quiet`: see `export.tables_of`.
+    """
+    directory = tables_of(path, quiet=quiet)
+    try:
+        meta = json.loads((directory / "meta.json").read_text(errors="replace"))
+    except (OSError, ValueError) as error:
+        raise Failure(f"{directory}/meta.json: {error}", help=f"remove {directory}, and it will be made anew") from None
+    link = without_glob_characters(directory)
+    root = Path(link.name) / "tables" if link else directory.absolute()
+    connection = connect()
+    log = Log(Path(path), directory, meta if isinstance(meta, dict) else {}, connection, _link=link)
+    try:
+        helpers.create(connection, root, log.preamble)
+        log.events = events_of(connection)
+        for event in log.events.values():
+            if not helpers.view(connection, f'main."{event.name}"', root / f"{event.name}.parquet"):
+                connection.execute(helpers.empty_event(event.name, [f.name for f in event.fields]))
+        helpers.create_derived(connection, log.events, log.preamble)
+    except duckdb.Error as error:
+        message = str(error).splitlines()[0]
+        raise Failure(f"{directory}: {message}", help=f"remove {directory}, and it will be made anew") from None
+    if locked:
+        lock(connection, root)
+    return log
+
+
+def connect() -> duckdb.DuckDBPyConnection:
+    connection = duckdb.connect(":memory:")
+    threads = min(len(os.sched_getaffinity(0)), THREADS_MAX)
+    connection.execute(f"SET threads = {threads}")
+    connection.execute(f"SET memory_limit = '{MEMORY_LIMIT}'")
+    connection.execute("SET preserve_insertion_order = false")
+    connection.execute("SET enable_progress_bar = false")
+    connection.execute("SET autoinstall_known_extensions = false")
+    connection.execute("SET autoload_known_extensions = false")
+    connection.execute(f"SET temp_directory = {quote(str(Path(tempfile.gettempdir()) / 'klogger-spill'))}")
+    connection.execute("SET search_path = 'main'")
+    return connection
+
+
+def lock(connection: duckdb.DuckDBPyConnection, root: Path) -> None:
+    """An analysis may come from beside a schema that somebody else wrote: it sees this log and nothing else."""
+    connection.execute(f"SET allowed_directories = [{quote(str(root))}]")
+    connection.execute("SET enable_external_access = false")
+
+
+def events_of(connection: duckdb.DuckDBPyConnection) -> dict[str, Event]:
+    """By name in upper case. Names come from the log: one that is no identifier is left out."""
+    events = {}
+    query = "SELECT name, schema, coalesce(doc, ''), logged, lost, fields FROM klogger.event ORDER BY id"
+    for name, schema, doc, logged, lost, fields in connection.execute(query).fetchall():
+        if IDENTIFIER.fullmatch(name):
+            events[name.upper()] = Event(name, schema, doc, logged or 0, lost or 0, fields_of(fields))
+    return events
+
+
+def fields_of(text: str) -> tuple[Field, ...]:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return ()
+    return tuple(Field(f["name"], str(f.get("type", "")), f.get("unit"), f.get("doc")) for f in found if "name" in f)
+
+
+def section(of: dict[str, Any], name: str) -> dict[str, Any]:
+    found = of.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def without_glob_characters(directory: Path) -> tempfile.TemporaryDirectory[str] | None:
+    """DuckDB takes `*?[` in a path for wildcards: then a link to the directory stands in for it."""
+    if not set("*?[]{}") & set(str(directory.absolute())):
+        return None
+    link = tempfile.TemporaryDirectory(prefix="klogger-")
+    (Path(link.name) / "tables").symlink_to(directory.absolute())
+    return link
+
+
+def quote(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Pictures as PNG files."""
+
+from __future__ import annotations
+
+import vl_convert
+
+from klogger.pictures import Palette, Theme, draw
+from klogger.run import Result
+from klogger.units import printable
+
+SCALE = 2.0
+PALETTE = Palette()
+
+
+def render(result: Result, palette: Palette = PALETTE) -> bytes | None:
+    """A PNG of an answer's picture with its title and question, or None if it has no picture."""
+    spec = draw(result, palette, Theme())
+    if spec is None:
+        return None
+    spec["title"] = {
+        "text": printable(result.analysis.title), "subtitle": printable(result.analysis.question), "anchor": "start",
+        "fontSize": 16, "subtitleFontSize": 13, "subtitlePadding": 4, "offset": 14, "frame": "group",
+        "color": "#222222", "subtitleColor": "#555555",
+    }  # fmt: skip
+    return bytes(vl_convert.vegalite_to_png(spec, scale=SCALE))

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Runs the analyses of a log, each once. What comes out is plain data, which every output shows in its own way."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from klogger import analysis as analyses
+from klogger import losses, sqlerror
+from klogger.analysis import Analysis
+from klogger.failure import Failure, did_you_mean
+from klogger.log import Log
+from klogger.units import plain
+
+# A log is untrusted, and a table of a million threads helps nobody.
+ROWS_MAX = 2000
+POINTS_MAX = 8000
+TEXTS_MAX = 20
+
+
+@dataclass
+class Rows:
+    """A table of plain values. `left_out` rows did not fit."""
+
+    names: list[str] = field(default_factory=list)
+    rows: list[list[Any]] = field(default_factory=list)
+    left_out: int = 0
+
+    def records(self) -> list[dict[str, Any]]:
+        return [dict(zip(self.names, row, strict=True)) for row in self.rows]
+
+
+@dataclass
+class Result:
+    """`status` is answer, empty, not_recorded or failed; `reason` says why it is not an answer."""
+
+    analysis: Analysis
+    status: str = "answer"
+    reason: str = ""
+    table: Rows = field(default_factory=Rows)
+    points: Rows = field(default_factory=Rows)
+    findings: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+def choose(log: Log, names: Iterable[str] = ()) -> list[Analysis]:
+    """The analyses of a log, or those that are named."""
+    found = analyses.find(log.schemas)
+    wanted = list(names)
+    if not wanted:
+        return found
+    by_name = {a.name: a for a in found}
+    for name in wanted:
+        if name not in by_name:
+            close = did_you_mean(name, by_name)
+            listed = f"there are: {', '.join(by_name)}" if by_name else "this log's schemata bring no analyses"
+            raise Failure(f"no analysis '{name}'", help=close or listed)
+    return [by_name[n] for n in dict.fromkeys(wanted)]
+
+
+def run_all(log: Log, chosen: Iterable[Analysis], progress: Callable[[str], None] | None = None) -> Iterator[Result]:
+    """Runs analyses in turn. Those of one folder share a connection, so that what they include is computed once."""
+    cursors: dict[Path, tuple[duckdb.DuckDBPyConnection, set[str]]] = {}
+    try:
+        for one in chosen:
+            if progress is not None:
+                progress(one.title or one.name)
+            folder = one.path.parent
+            if folder not in cursors:
+                cursors[folder] = (log.cursor(), set())
+            yield run(log, one, *cursors[folder])
+    finally:
+        for cursor, _ in cursors.values():
+            cursor.close()
+
+
+def run(log: Log, one: Analysis, cursor: duckdb.DuckDBPyConnection, included: set[str]) -> Result:
+    result = Result(one)
+    missing = [e for e in one.events if e.upper() not in log.events]
+    if missing:
+        result.status = "not_recorded"
+        result.reason = f"{' and '.join(missing)} not recorded: record with -s {one.schema}"
+        return result
+    begun = time.monotonic()
+    try:
+        prepare(one, cursor, included)
+        fill(result, cursor)
+    except Failure as failure:
+        result.status, result.reason = "failed", str(failure)
+        return result
+    result.warnings += losses.warnings(log, one.events)
+    if not result.table.rows:
+        result.status = "empty"
+        result.reason = one.empty or "the log has no such events"
+    result.seconds = time.monotonic() - begun
+    return result
+
+
+def prepare(one: Analysis, cursor: duckdb.DuckDBPyConnection, included: set[str]) -> None:
+    for name in one.includes:
+        if name in included:
+            continue
+        path = one.path.parent / f"{name}.sql"
+        try:
+            text = path.read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            raise Failure(f"{path}: {error}") from None
+        execute(cursor, text, str(path))
+        included.add(name)
+    if one.setup:
+        execute(cursor, one.setup, str(one.path))
+
+
+def fill(result: Result, cursor: duckdb.DuckDBPyConnection) -> None:
+    one = result.analysis
+    for section, query in one.sections.items():
+        where = f"{one.path}, section '{section}'"
+        limit = {"table": ROWS_MAX, "picture": POINTS_MAX}.get(section, TEXTS_MAX)
+        rows = fetch(execute(cursor, query, where), limit)
+        match section:
+            case "table":
+                result.table = rows
+            case "picture":
+                result.points = rows
+            case "finding":
+                result.findings = [str(row[0]) for row in rows.rows if row and row[0] is not None]
+            case _:
+                result.warnings += [str(row[0]) for row in rows.rows if row and row[0] is not None]
+    if "picture" not in one.sections:
+        result.points = result.table
+
+
+def execute(cursor: duckdb.DuckDBPyConnection, text: str, where: str) -> duckdb.DuckDBPyConnection:
+    try:
+        return cursor.execute(text)
+    except duckdb.Error as error:
+        raise Failure(f"{where}: {sqlerror.explain(error, text)}") from None
+
+
+def fetch(cursor: duckdb.DuckDBPyConnection, limit: int) -> Rows:
+    names = [d[0] for d in cursor.description or []]
+    rows = Rows(names, [[plain(v) for v in row] for row in cursor.fetchmany(limit)])
+    while more := cursor.fetchmany(10_000):
+        rows.left_out += len(more)
+    return rows

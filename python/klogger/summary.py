@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""The head of a report: what was recorded, where, for how long, and what is missing."""
+
+from __future__ import annotations
+
+import datetime
+import shlex
+from dataclasses import dataclass, field
+from typing import Any
+
+from klogger.log import Log, section
+from klogger.units import duration, printable
+
+
+@dataclass
+class Summary:
+    title: str
+    lines: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+def summary(log: Log) -> Summary:
+    preamble = log.preamble
+    head = Summary(f"{log.path.name}: {command(preamble)}")
+    logged = sum(e.logged for e in log.events.values())
+    lost = sum(e.lost for e in log.events.values())
+    types = sum(1 for e in log.events.values() if e.logged)
+    head.lines.append(
+        f"{duration(log.seconds() * 1e9)}, {logged:,} events of {types} types, {f'{lost:,}' if lost else 'none'} lost"
+    )
+    host = section(preamble, "host")
+    cpus = host.get("cpus")
+    place = [f"Linux {host['kernel']}"] if host.get("kernel") else []
+    if isinstance(cpus, list) and cpus:
+        place.append(f"{len(cpus)} CPU{'s' if len(cpus) > 1 else ''}")
+    if host.get("cpu_model"):
+        place.append(str(host["cpu_model"]))
+    head.lines.append(printable(", ".join([*when(preamble), *place])))
+    scope = {"all": "all threads", "processes": "the workload's threads only"}.get(str(preamble.get("scope")), "")
+    schemas = ", ".join(str(s.get("name")) for s in log.schemas)
+    head.lines.append(printable(f"schemata: {schemas or 'none'}{f'; scope: {scope}' if scope else ''}"))
+    head.warnings = ledger_lines(log)
+    if not logged:
+        head.warnings.append("the log has no events")
+    return head
+
+
+def command(preamble: dict[str, Any]) -> str:
+    words = preamble.get("workload") or preamble.get("command_line")
+    if not isinstance(words, list) or not words:
+        return "a recording"
+    text = printable(shlex.join(str(w) for w in words))
+    return text if len(text) <= 70 else text[:67] + "..."
+
+
+def when(preamble: dict[str, Any]) -> list[str]:
+    ns = section(preamble, "clock").get("start_realtime_ns")
+    if not isinstance(ns, int) or not 0 < ns < 4e18:
+        return []
+    return [datetime.datetime.fromtimestamp(ns // 10**9, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")]
+
+
+def ledger_lines(log: Log) -> list[str]:
+    """Losses and errors, one line for each kind."""
+    rows = log.rows(
+        "SELECT key, sum(count)::BIGINT, any_value(text) FROM klogger.ledger WHERE severity IN ('loss', 'error')"
+        " GROUP BY key ORDER BY 2 DESC, key LIMIT 10"
+    )
+    return [printable(f"{key}{f' ({count:,})' if count else ''}: {text or ''}") for key, count, text in rows]
+
+
+def event_counts(log: Log) -> list[tuple[str, str, int, int]]:
+    """(event, documentation, logged, lost), most frequent first."""
+    found = [(e.name, e.doc, e.logged, e.lost) for e in log.events.values() if e.logged or e.lost]
+    return sorted(found, key=lambda e: (-e[2], e[0]))

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""A report, and tables in general, for the terminal: at most 100 columns, colours only on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, TextIO
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from klogger.run import Result, Rows
+from klogger.summary import Summary
+from klogger.units import bar, printable, show
+
+WIDTH = 100
+BAR_WIDTH = 10
+ROWS = 10
+NUMBERS = {"ns", "s", "share", "count", "per_s", "bytes"}
+
+
+def console(file: TextIO) -> Console:
+    """Without a terminal, tables are as wide as they may be, so that a file looks the same everywhere."""
+    found = Console(file=file, highlight=False, soft_wrap=False, markup=False, emoji=False)
+    return Console(
+        file=file, highlight=False, markup=False, emoji=False, width=min(found.width, WIDTH) if found.is_terminal else WIDTH
+    )
+
+
+def print_summary(out: Console, summary: Summary) -> None:
+    out.print(Text(summary.title, style="bold"))
+    for line in summary.lines:
+        out.print(Text(f"  {line}"))
+    for warning in summary.warnings:
+        out.print(warning_text(warning))
+
+
+def print_findings(out: Console, results: Iterable[Result]) -> None:
+    found = [(r, f) for r in results for f in r.findings if r.status == "answer"]
+    if not found:
+        return
+    out.print()
+    for result, finding in found:
+        line = Text("  • ")
+        line.append(printable(finding))
+        line.append(f"  [{result.analysis.name}]", style="dim")
+        out.print(line)
+
+
+def print_result(out: Console, result: Result, rows: int | None = ROWS) -> None:
+    """One analysis: title, question, table. `rows`: how many are shown; None: all."""
+    out.print()
+    title = Text(printable(result.analysis.title or result.analysis.name), style="bold cyan")
+    title.append(f"  {printable(result.analysis.question)}", style="not bold default")
+    title.append(f"  [{result.analysis.name}]", style="not bold dim")
+    out.print(title)
+    if result.status != "answer":
+        label = {"empty": "nothing to show", "not_recorded": "no answer", "failed": "failed"}[result.status]
+        out.print(Text(f"  {label}: {result.reason}", style="red" if result.status == "failed" else "yellow"))
+    for warning in result.warnings:
+        out.print(warning_text(warning))
+    if result.status == "answer":
+        print_table(out, result, rows)
+
+
+def warning_text(warning: str) -> Text:
+    return Text(f"  ! {warning}", style="yellow")
+
+
+def print_table(out: Console, result: Result, limit: int | None) -> None:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False, header_style="dim")
+    columns = [result.analysis.columns.get(n) for n in result.table.names]
+    tops = [column_top(result.table, i) for i in range(len(columns))]
+    for name, column in zip(result.table.names, columns, strict=True):
+        number = column is not None and column.unit in NUMBERS
+        text = column is not None and column.unit == ""
+        table.add_column(
+            name.replace("_", " "), justify="right" if number else "left", no_wrap=True,
+            overflow="ellipsis", min_width=None if text else 4,
+        )  # fmt: skip
+        if column is not None and column.bar:
+            table.add_column("", no_wrap=True)
+    shown = result.table.rows[:limit]
+    for row in shown:
+        cells = []
+        for i, (value, column) in enumerate(zip(row, columns, strict=True)):
+            cells.append(Text(show(value, column.unit if column else "")))
+            if column is not None and column.bar:
+                cells.append(Text(bar(float(value or 0), tops[i], BAR_WIDTH), style="cyan"))
+        table.add_row(*cells)
+    out.print(table)
+    rest = len(result.table.rows) - len(shown) + result.table.left_out
+    if rest:
+        hint = "" if limit is None else f": 'klogger report --analysis {result.analysis.name}' shows all"
+        out.print(Text(f"  and {rest:,} more{hint}", style="dim"))
+
+
+def column_top(table: Rows, index: int) -> float:
+    return max((float(r[index]) for r in table.rows if isinstance(r[index], (int, float))), default=0.0)
+
+
+def print_rows(out: Console, names: list[str], rows: Iterable[Iterable[Any]], numeric: list[bool]) -> None:
+    """The answer to a query."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False, header_style="bold")
+    for name, is_number in zip(names, numeric, strict=True):
+        table.add_column(Text(printable(name)), justify="right" if is_number else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text("" if v is None else printable(str(v))) for v in row))
+    out.print(table)

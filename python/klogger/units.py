@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""How values are shown to people: units, and text from a log, which may hold anything."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import math
+from typing import Any
+
+# unit -> what it is, for the documentation of columns
+UNITS = {
+    "": "text, or a number without a unit",
+    "ns": "nanoseconds; shown as ns, µs, ms or s",
+    "s": "seconds",
+    "share": "a part of 1; shown in percent",
+    "count": "a number of things",
+    "per_s": "times a second",
+    "bytes": "bytes; shown as KiB, MiB, ...",
+    "spark": "a list of numbers; shown as a row of small bars",
+}
+BLOCKS = " ▁▂▃▄▅▆▇█"
+EIGHTHS = " ▏▎▍▌▋▊▉█"
+
+
+def show(value: Any, unit: str = "") -> str:
+    """A value as text, for terminal and page."""
+    if value is None:
+        return ""
+    if unit == "spark" or isinstance(value, list):
+        return sparkline(value) if unit == "spark" else printable(", ".join(str(v) for v in value))
+    if isinstance(value, bool) or not isinstance(value, (int, float, decimal.Decimal)):
+        return printable(str(value))
+    number = float(value)
+    if not math.isfinite(number):
+        return ""
+    return show_number(value, number, unit)
+
+
+def show_number(value: Any, number: float, unit: str) -> str:
+    match unit:
+        case "ns":
+            return duration(number)
+        case "s":
+            return duration(number * 1e9)
+        case "share":
+            return f"{100 * number:.1f} %" if number == 0 or abs(number) >= 0.0005 else "<0.1 %"
+        case "count":
+            return f"{round(number):,}"
+        case "per_s":
+            return f"{number:,.1f}/s" if number < 100 else f"{round(number):,}/s"
+        case "bytes":
+            return size(number)
+        case _:
+            return f"{number:.6g}" if isinstance(value, float) else str(value)
+
+
+def duration(ns: float) -> str:
+    """Three digits that matter: 1.23 ms, 12.3 ms, 123 ms."""
+    for limit, factor, unit in ((999.5, 1, "ns"), (999.5e3, 1e3, "µs"), (999.5e6, 1e6, "ms")):
+        if abs(ns) < limit:
+            return f"{three_digits(ns / factor) if factor > 1 else f'{ns:.0f}'} {unit}"
+    return f"{three_digits(ns / 1e9)} s"
+
+
+def three_digits(x: float) -> str:
+    if abs(x) >= 99.95:
+        return f"{x:,.0f}"
+    return f"{x:.1f}" if abs(x) >= 9.995 else f"{x:.2f}"
+
+
+def size(number: float) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(number) < 1024:
+            return f"{number:.0f} B" if unit == "B" else f"{three_digits(number)} {unit}"
+        number /= 1024
+    return f"{three_digits(number)} TiB"
+
+
+def sparkline(values: Any) -> str:
+    """One character a number; 0 is a blank, anything above it is at least the lowest bar."""
+    numbers = [float(v or 0) for v in values or []]
+    top = max(numbers, default=0)
+    if top <= 0:
+        return ""
+    return "".join(BLOCKS[math.ceil(min(n / top, 1) * 8)] if n > 0 else " " for n in numbers)
+
+
+def bar(value: float, top: float, width: int) -> str:
+    """A horizontal bar of at most `width` characters."""
+    if top <= 0 or value <= 0:
+        return ""
+    eighths = max(1, round(min(value / top, 1) * width * 8))
+    return "█" * (eighths // 8) + EIGHTHS[eighths % 8].strip()
+
+
+def printable(text: str) -> str:
+    """Without characters that would act on a terminal."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON can have it."""
+    if isinstance(value, decimal.Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, (datetime.date, datetime.datetime, datetime.time, datetime.timedelta)):
+        return str(value)
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, (list, tuple)):
+        return [plain(v) for v in value]
+    if isinstance(value, dict):
+        return {str(k): plain(v) for k, v in value.items()}
+    return value if value is None or isinstance(value, (bool, int, float)) else str(value)

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Makes small logs without the recorder: the directory of Parquet files that `klogger export` writes."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+ROOT = Path(__file__).resolve().parents[2]
+SCHEMATA = ROOT / "schemata"
+BUILT_IN = ROOT / "runtime" / "klogger.klogger"
+TYPES = {
+    "char": "TINYINT", "uchar": "UTINYINT", "short": "SMALLINT", "ushort": "USMALLINT", "int": "INTEGER",
+    "uint": "UINTEGER", "long": "BIGINT", "ulong": "UBIGINT", "longlong": "BIGINT", "ulonglong": "UBIGINT",
+    "string": "VARCHAR",
+}  # fmt: skip
+
+
+@dataclass
+class Event:
+    name: str
+    schema: str
+    fields: list[dict[str, Any]] = field(default_factory=list)
+    doc: str = ""
+
+
+def schema_file(name: str) -> Path:
+    return BUILT_IN if name == "klogger" else SCHEMATA / name / f"{name}.klogger"
+
+
+def events_of(schema: str) -> list[Event]:
+    """The events of a bundled schema, and the built-in ones."""
+    events = []
+    for name in ["klogger", schema]:
+        text = re.sub(r"//[^\n]*", "", schema_file(name).read_text())
+        for match in re.finditer(r'^event (\w+)(?: "([^"]*)")?[^{\n]*\{(.*?)\}', text, re.M | re.S):
+            event = Event(match[1], name, doc=match[2] or "")
+            for one in re.finditer(r'(\w+)(?:\[\d+\])?\s+(\w+)((?:[ \t]+(?:as|in)[ \t]+\w+)*)[ \t]*("[^"]*")?', match[3]):
+                unit = re.search(r"\bin\s+(\w+)", one[3])
+                event.fields.append(
+                    {"name": one[2], "type": one[1], "unit": unit and unit[1], "doc": (one[4] or "").strip('"') or None}
+                )
+            events.append(event)
+    return events
+
+
+def decodings_of(schema: str) -> list[tuple[str, bool, int, str]]:
+    rows = []
+    for match in re.finditer(r"^(flags|enum)\s+(\w+)\s*\{(.*?)\}", schema_file(schema).read_text(), re.M | re.S):
+        for value, text in re.findall(r'(\w+)\s+"([^"]*)"', match[3]):
+            rows.append((match[2], match[1] == "flags", int(value, 0), text))
+    return rows
+
+
+def create_tables(con: duckdb.DuckDBPyConnection, events: list[Event]) -> None:
+    for event in events:
+        columns = "".join(f', "{f["name"]}" {TYPES[f["type"]]}' for f in event.fields)
+        con.execute(f"CREATE TABLE {event.name} (time BIGINT, cpu SMALLINT, serial BIGINT{columns})")
+
+
+def write_log(
+    con: duckdb.DuckDBPyConnection,
+    out: Path,
+    *,
+    schema: str = "scheduler",
+    processes: list[tuple[int, str, int, int | None]],
+    ledger: list[dict[str, Any]] | None = None,
+    end: int | None = 0,
+    cpus: int = 2,
+    meta: dict[str, Any] | None = None,
+    without: tuple[str, ...] = (),
+) -> Path:
+    """Writes the event tables of `con` as `klogger export` would. `end`: time of KLOGGER_FINISH; None: killed.
+
+    `processes`: (pid, comm, from_ns, to_ns or None); `without`: events that the log does not have.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    events = [e for e in events_of(schema) if e.name not in without]
+    con.execute("INSERT INTO KLOGGER_START BY NAME SELECT 0 AS time, -1 AS cpu, 0 AS serial, 65536 AS buffer_size")
+    if end is not None:
+        con.execute(f"INSERT INTO KLOGGER_FINISH BY NAME SELECT {end} AS time, -1 AS cpu, 1 AS serial")
+    for e in events:
+        con.execute(f"COPY {e.name} TO '{out}/{e.name}.parquet'")
+    write_catalogue(con, out, events, schema, ledger or [])
+    con.execute(
+        "CREATE TABLE klogger_process (pid INTEGER, tgid INTEGER, parent INTEGER, comm VARCHAR, command VARCHAR,"
+        " from_ns BIGINT, to_ns BIGINT, recorder BOOLEAN)"
+    )
+    rows = [(pid, pid, 1, comm, comm, start, stop, False) for pid, comm, start, stop in [(0, "idle", 0, None), *processes]]
+    con.executemany("INSERT INTO klogger_process VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
+    con.execute(f"UPDATE klogger_process SET to_ns = {end or 0} WHERE to_ns IS NULL")
+    con.execute(f"COPY klogger_process TO '{out}/process.parquet'")
+    preamble = {
+        "klogger": "0.1.0", "engine": "bpf", "host": {"name": "example", "kernel": "6.1.0", "cpus": list(range(cpus))},
+        "clock": {"name": "monotonic", "start_ns": 5_000_000, "start_realtime_ns": 1_700_000_000_000_000_000},
+        "command_line": ["klogger", "record"], "workload": ["workload"], "scope": "processes",
+        "recorder": {"pid": 1, "tids": [1], "buffer_size": 65536, "lowwater": 10, "overwrite": False},
+        "schemas": [{"name": schema, "doc": "", "file": f"{schema}.klogger", "text": ""}], "probes": [],
+    }  # fmt: skip
+    preamble.update(meta or {})
+    (out / "meta.json").write_text(json.dumps({"preamble": preamble, "damage": []}))
+    return out
+
+
+def write_catalogue(
+    con: duckdb.DuckDBPyConnection, out: Path, events: list[Event], schema: str, ledger: list[dict[str, Any]]
+) -> None:
+    con.execute(
+        "CREATE TABLE klogger_event (name VARCHAR, schema VARCHAR, id INTEGER, doc VARCHAR, logged BIGINT, lost BIGINT,"
+        " fields VARCHAR)"
+    )
+    for number, e in enumerate(events, 1):
+        logged = con.execute(f"SELECT count(*) FROM {e.name}").fetchone()
+        lost = sum(entry["count"] for entry in ledger if entry.get("event") == e.name)
+        row = [e.name, e.schema, number, e.doc, logged and logged[0], lost, json.dumps(e.fields)]
+        con.execute("INSERT INTO klogger_event VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+    con.execute(f"COPY klogger_event TO '{out}/event.parquet'")
+    con.execute("CREATE TABLE klogger_decoding (decoding VARCHAR, flags BOOLEAN, value UBIGINT, text VARCHAR)")
+    for row in decodings_of(schema):
+        con.execute("INSERT INTO klogger_decoding VALUES (?, ?, ?, ?)", row)
+    con.execute(f"COPY klogger_decoding TO '{out}/decoding.parquet'")
+    con.execute(
+        "CREATE TABLE klogger_ledger (key VARCHAR, severity VARCHAR, source VARCHAR, event VARCHAR, cpu SMALLINT,"
+        " count BIGINT, from_ns BIGINT, to_ns BIGINT, text VARCHAR)"
+    )
+    for entry in ledger:
+        con.execute(
+            "INSERT INTO klogger_ledger BY NAME SELECT $key AS key, $severity AS severity, 'recording' AS source,"
+            " $event AS event, $cpu AS cpu, $count AS count, $from_ns AS from_ns, $to_ns AS to_ns, $text AS text",
+            {"event": None, "cpu": None, "from_ns": None, "to_ns": None, "severity": "loss", "text": "", **entry},
+        )
+    con.execute(f"COPY klogger_ledger TO '{out}/ledger.parquet'")

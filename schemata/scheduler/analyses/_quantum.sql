@@ -1,0 +1,95 @@
+-- SPDX-License-Identifier: GPL-2.0-only
+-- quantum: one row for each time that a thread had a CPU, without idle.
+--
+--   cpu, pid, program   who, where; the program is the name that the thread had at the end
+--   from_ns, to_ns      ns since the log's start
+--   state               of SCHEDOUT: 0 if preempted; NULL if still running when the log ended
+--   next                who ran after it; NULL if still running when the log ended
+--   whole               false: began before the log or ended after it
+--
+-- A SCHEDOUT belongs to the latest SCHEDIN of its CPU, if that is of the same thread and no events are missing in
+-- between. Else the quantum is left out, and counted in quantum_left_out.
+
+-- Places and times as one number, which makes "the latest before, on the same CPU" a join on one column.
+SET VARIABLE quantum_span = (SELECT to_ns + 2 FROM klogger.recording);
+CREATE TEMP MACRO quantum_key(cpu, t) AS cpu::BIGINT * getvariable('quantum_span')::BIGINT + greatest(t, 0);
+
+-- Where the replay of a CPU must start anew. A LOST record has the time of the event that it stands before, but is not
+-- a part of it: hence the 1 ns.
+CREATE TEMP TABLE quantum_break AS
+WITH missing AS (
+    SELECT * FROM klogger.gap WHERE event IS NULL OR event IN ('SCHEDIN', 'SCHEDOUT')
+), placed AS (
+    SELECT cpu, from_ns, to_ns FROM missing WHERE cpu IS NOT NULL
+    UNION ALL
+    SELECT c.cpu, m.from_ns, m.to_ns
+    FROM missing AS m, (SELECT DISTINCT cpu FROM SCHEDIN UNION SELECT DISTINCT cpu FROM SCHEDOUT) AS c
+    WHERE m.cpu IS NULL
+)
+SELECT cpu, from_ns AS time FROM placed UNION SELECT cpu, to_ns - 1 FROM placed;
+
+-- Threads that had a CPU when the log began have no SCHEDIN; then the log's start, or the start of the thread if it is
+-- later, stands for it. In a flight recording the beginning was overwritten: nothing is known of it.
+CREATE TEMP TABLE quantum_pair AS
+WITH begun AS (
+    SELECT quantum_key(cpu, time) AS key, pid, time FROM SCHEDIN
+    UNION ALL
+    SELECT quantum_key(cpu, time), NULL, time FROM quantum_break
+), ended AS (
+    SELECT quantum_key(cpu, time) AS key, cpu, pid, time, state, next FROM SCHEDOUT
+)
+SELECT e.cpu, e.pid, e.time, e.state, e.next,
+       CASE WHEN b.key >= quantum_key(e.cpu, 0) THEN b.time END AS from_ns,
+       b.key >= quantum_key(e.cpu, 0) AND b.pid IS DISTINCT FROM e.pid AS broken
+FROM ended AS e ASOF LEFT JOIN begun AS b ON e.key > b.key
+WHERE e.pid <> 0;
+
+CREATE TEMP VIEW quantum_first AS
+SELECT p.cpu, p.pid, p.time, p.state, p.next, greatest(coalesce(t.from_ns, 0), 0) AS from_ns
+FROM quantum_pair AS p LEFT JOIN (SELECT pid, min(from_ns) AS from_ns FROM klogger.process GROUP BY pid) AS t USING (pid)
+WHERE p.from_ns IS NULL AND NOT (SELECT overwrite FROM klogger.recording)
+QUALIFY row_number() OVER (PARTITION BY p.cpu ORDER BY p.time) = 1;
+
+-- Threads that had a CPU when the log ended. Their quanta count up to its end, if the log has an end and nothing is
+-- missing after they began.
+CREATE TEMP VIEW quantum_last AS
+SELECT i.cpu, i.pid, r.to_ns AS time, i.time AS from_ns
+FROM (SELECT cpu, arg_max(pid, time) AS pid, max(time) AS time FROM SCHEDIN GROUP BY cpu) AS i
+LEFT JOIN (SELECT cpu, max(time) AS time FROM SCHEDOUT GROUP BY cpu) AS o USING (cpu)
+LEFT JOIN (SELECT cpu, max(time) AS time FROM quantum_break GROUP BY cpu) AS b USING (cpu), klogger.recording AS r
+WHERE i.pid <> 0 AND r.finished AND i.time < r.to_ns
+    AND coalesce(o.time <= i.time, true) AND coalesce(b.time < i.time, true);
+
+CREATE TEMP VIEW quantum_all AS
+SELECT cpu, pid, from_ns, time, state, next, true AS whole FROM quantum_pair WHERE from_ns IS NOT NULL AND NOT broken
+UNION ALL
+SELECT cpu, pid, from_ns, time, state, next, false FROM quantum_first
+UNION ALL
+SELECT cpu, pid, from_ns, time, NULL, NULL, false FROM quantum_last;
+
+CREATE TEMP TABLE quantum AS
+SELECT cpu, pid, program, from_ns, time AS to_ns, state, next, whole FROM klogger.with_program('quantum_all');
+
+CREATE TEMP TABLE quantum_left_out AS
+SELECT (SELECT count(*) FROM SCHEDOUT WHERE pid <> 0)
+       - (SELECT count(*) FROM quantum WHERE state IS NOT NULL) AS count;
+
+CREATE TEMP VIEW quantum_warning AS
+SELECT format('{:,} quanta were left out, because events around them are missing', count) AS warning
+FROM quantum_left_out WHERE count > 0;
+
+DROP VIEW quantum_all;
+DROP VIEW quantum_first;
+DROP TABLE quantum_pair;
+
+-- The programs that a picture shows by name: those with the most CPU time or the most quanta. `shown` is the name, or
+-- 'other'.
+CREATE TEMP TABLE quantum_program AS
+WITH total AS (
+    SELECT program, sum(to_ns - from_ns) AS ns, count(*) AS quanta FROM quantum GROUP BY program
+), weighed AS (
+    SELECT *, greatest(ns / sum(ns) OVER (), quanta / sum(quanta) OVER ()) AS weight FROM total
+), ranked AS (
+    SELECT *, row_number() OVER (ORDER BY weight DESC, program) AS rank FROM weighed
+)
+SELECT program, ns, quanta, rank, CASE WHEN rank <= 9 THEN program ELSE 'other' END AS shown FROM ranked;

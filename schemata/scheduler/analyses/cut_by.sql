@@ -1,0 +1,46 @@
+-- SPDX-License-Identifier: GPL-2.0-only
+-- title: Who cuts quanta short
+-- question: When a thread is preempted, who gets its CPU?
+-- order: 20
+-- events: SCHEDIN, SCHEDOUT
+-- include: _quantum
+-- picture: matrix x=next_shown y=program_shown size=times
+-- column program: the thread that was preempted, or yielded
+-- column cut_by: the thread that ran next on its CPU
+-- column times [count, bar]: how often
+-- column per_second [per_s]: how often in each second of the log
+-- column part [share]: of the preemptions of this program
+-- column p50_before [ns]: half of the quanta that were cut had lasted less than this
+-- column program_shown: preempted
+-- column next_shown: ran next
+-- note: A thread that yields its CPU while it could go on is counted here too: the kernel reports both in the same way.
+-- note: A thread that was not recorded (outside the workload) is shown by its number; 0 is idle.
+-- empty: no thread lost its CPU while it could have gone on
+
+CREATE TEMP VIEW cut AS SELECT next AS pid, to_ns AS time, program AS cut, from_ns FROM quantum WHERE state = 0;
+CREATE TEMP TABLE cut_pair AS
+SELECT cut AS program, program AS cut_by, count(*) AS times, quantile_disc(time - from_ns, 0.5) AS p50_before
+FROM klogger.with_program('cut') GROUP BY ALL;
+CREATE TEMP VIEW cut_shown AS
+SELECT program, CASE WHEN row_number() OVER (ORDER BY sum(times) DESC, program) <= 11 THEN program ELSE 'other' END AS shown
+FROM (SELECT cut_by AS program, times FROM cut_pair UNION ALL SELECT program, times FROM cut_pair) GROUP BY program;
+
+-- table
+SELECT program, cut_by, times,
+       times / (SELECT (to_ns - from_ns) / 1e9 FROM klogger.recording) AS per_second,
+       times / sum(times) OVER (PARTITION BY program) AS part, p50_before
+FROM cut_pair ORDER BY times DESC, program, cut_by;
+
+-- picture
+SELECT a.shown AS program_shown, b.shown AS next_shown, sum(times)::BIGINT AS times
+FROM cut_pair AS c JOIN cut_shown AS a ON c.program = a.program JOIN cut_shown AS b ON c.cut_by = b.program
+GROUP BY ALL ORDER BY times DESC;
+
+-- finding
+SELECT format('{} was preempted most often ({:,} times), and of these {:.0f} % by {}.',
+              program, total::BIGINT, 100 * times / total, cut_by)
+FROM (SELECT *, sum(times) OVER (PARTITION BY program) AS total FROM cut_pair)
+ORDER BY total DESC, times DESC, cut_by LIMIT 1;
+
+-- warning
+FROM quantum_warning;

@@ -1,0 +1,49 @@
+-- SPDX-License-Identifier: GPL-2.0-only
+-- title: Effective quanta
+-- question: How long does a program run before its CPU is given to another?
+-- order: 10
+-- events: SCHEDIN, SCHEDOUT
+-- include: _quantum
+-- picture: cdf x=quantum y=part colour=program scale=log
+-- column program: program; the name of the thread when the quantum ended
+-- column quanta [count]: effective quanta
+-- column under_100us [share, bar]: quanta shorter than 100 µs
+-- column p50 [ns]: half of the quanta are shorter
+-- column p90 [ns]: nine of ten are shorter
+-- column max [ns]: the longest
+-- column lengths [spark]: how many quanta are how long: under 2 µs, 4 µs, and so on, each bar twice as long, up to over 1 s
+-- column quantum [ns]: length of an effective quantum
+-- column part [share]: quanta that are not longer
+-- note: An effective quantum is the time from being chosen to run to the next switch on that CPU. Interrupts within it
+--   count as a part of it. Idle is left out, and so are quanta that had begun before the log, or lasted beyond its end.
+-- note: The picture names the nine programs with the most CPU time or the most quanta, and draws all others as one.
+-- empty: no thread in scope was switched in and out while the log was recorded
+
+-- table
+SELECT program, quanta, under_100us, p[1] AS p50, p[2] AS p90, max, octaves(h) AS lengths
+FROM (
+    SELECT program, count(*) AS quanta, count(*) FILTER (ns < 100_000) / count(*) AS under_100us,
+           quantile_disc(ns, [0.5, 0.9]) AS p, max(ns) AS max, histogram(octave(ns)) AS h
+    FROM (SELECT program, to_ns - from_ns AS ns FROM quantum WHERE whole) GROUP BY program
+)
+ORDER BY quanta DESC, program;
+
+-- picture
+-- 150 points a curve, evenly spread over its quanta, are as good as all of them.
+WITH length AS (
+    SELECT p.shown AS program, p.rank, q.to_ns - q.from_ns AS quantum
+    FROM quantum AS q JOIN quantum_program AS p USING (program) WHERE q.whole
+), curve AS (
+    SELECT program, min(rank) AS rank, quantile_disc(quantum, list_transform(range(151), lambda i: i / 150)) AS points
+    FROM length GROUP BY program
+)
+SELECT program, unnest(points) AS quantum, unnest(range(151)) / 150 AS part FROM curve
+ORDER BY rank, program, part;
+
+-- finding
+SELECT format('{:.0f} % of all {:,} effective quanta are shorter than 100 µs; the longest lasted {}.',
+              100 * count(*) FILTER (to_ns - from_ns < 100_000) / count(*), count(*), duration(max(to_ns - from_ns)))
+FROM quantum WHERE whole HAVING count(*) > 0;
+
+-- warning
+FROM quantum_warning;

@@ -1,0 +1,49 @@
+-- SPDX-License-Identifier: GPL-2.0-only
+-- title: Why threads stop
+-- question: Does a program give its CPU up, or is it taken away?
+-- order: 50
+-- events: SCHEDIN, SCHEDOUT
+-- picture: stacked x=switches y=shown colour=cause
+-- column program: name of the thread when it left its CPU
+-- column switches [count, bar]: times that a thread left its CPU
+-- column per_second [per_s]: in each second of the log
+-- column preempted [share]: it could have gone on: preempted, or yielded
+-- column sleeps [share]: it waits, and a signal can wake it (S)
+-- column waits [share]: it waits for something that no signal ends, mostly a device (D)
+-- column ends [share]: it ended
+-- column other [share]: it was stopped, or waits in another way
+-- column shown: program
+-- column cause: why it left its CPU
+-- note: The kernel counts a yield like a preemption (nivcsw of getrusage), and all others as voluntary (nvcsw).
+-- empty: no thread in scope left its CPU while the log was recorded
+
+CREATE TEMP VIEW switch_out AS SELECT pid, time, state FROM SCHEDOUT WHERE pid <> 0;
+-- Bits of task_state: 1 S, 2 D, 16 X, 32 Z, 128 dead, 1024 noload. A kernel thread that idles has D and noload.
+CREATE TEMP TABLE switch AS
+SELECT program, count(*) AS switches,
+       CASE WHEN state = 0 THEN 'preempted' WHEN state & 176 <> 0 THEN 'ends' WHEN state & 1026 = 2 THEN 'waits'
+            WHEN state & 1025 <> 0 THEN 'sleeps' ELSE 'other' END AS cause
+FROM klogger.with_program('switch_out') GROUP BY ALL;
+CREATE TEMP TABLE switch_program AS
+SELECT program, sum(switches)::BIGINT AS switches, row_number() OVER (ORDER BY sum(switches) DESC, program) AS rank
+FROM switch GROUP BY program;
+
+-- table
+SELECT program, p.switches, p.switches / nullif((SELECT (to_ns - from_ns) / 1e9 FROM klogger.recording), 0) AS per_second,
+       coalesce(sum(s.switches) FILTER (cause = 'preempted'), 0) / p.switches AS preempted,
+       coalesce(sum(s.switches) FILTER (cause = 'sleeps'), 0) / p.switches AS sleeps,
+       coalesce(sum(s.switches) FILTER (cause = 'waits'), 0) / p.switches AS waits,
+       coalesce(sum(s.switches) FILTER (cause = 'ends'), 0) / p.switches AS ends,
+       coalesce(sum(s.switches) FILTER (cause = 'other'), 0) / p.switches AS other
+FROM switch AS s JOIN switch_program AS p USING (program) GROUP BY program, p.switches ORDER BY p.switches DESC, program;
+
+-- picture
+SELECT CASE WHEN p.rank <= 14 THEN program ELSE 'other' END AS shown,
+       CASE cause WHEN 'preempted' THEN 'preempted or yielded' WHEN 'sleeps' THEN 'sleeps (S)' WHEN 'waits' THEN 'waits (D)'
+                  WHEN 'ends' THEN 'ended' ELSE 'other' END AS cause, sum(s.switches)::BIGINT AS switches
+FROM switch AS s JOIN switch_program AS p USING (program) GROUP BY ALL ORDER BY min(p.rank), cause;
+
+-- finding
+SELECT format('Threads left their CPU {:,} times, and {:.0f} % of these because it was taken from them (or because they yielded).',
+              sum(switches)::BIGINT, 100 * coalesce(sum(switches) FILTER (cause = 'preempted'), 0) / sum(switches))
+FROM switch HAVING count(*) > 0;

@@ -1,0 +1,67 @@
+-- SPDX-License-Identifier: GPL-2.0-only
+-- title: Run-queue latency
+-- question: How long does a thread that could run wait for a CPU?
+-- order: 40
+-- events: SCHEDIN, SCHEDOUT, ADD_TO_RUNQ
+-- picture: histogram x=at_least x2=below y=waits colour=cause scale=log
+-- column program: name of the thread when it got its CPU
+-- column cause: why it had to wait
+-- column waits [count, bar]: times that a thread waited for a CPU
+-- column p50 [ns]: half of the waits are shorter
+-- column p99 [ns]: 99 of 100 are shorter
+-- column max [ns]: the longest
+-- column over_1ms [share]: waits of more than 1 ms
+-- column lengths [spark]: how many waits are how long: under 2 µs, 4 µs, and so on, each bar twice as long, up to over 1 s
+-- column at_least [ns]: length of the wait
+-- column below [ns]: end of the bin
+-- note: From ADD_TO_RUNQ (woken up, or new) to the thread's next SCHEDIN; for a preempted thread from its SCHEDOUT.
+-- note: Waits during which events are missing, on any CPU, are left out and counted.
+-- empty: no thread in scope waited for a CPU and got it
+
+-- Whatever comes last before a thread gets a CPU began its wait. If that is a SCHEDOUT in order to sleep (cause NULL), the
+-- wake-up is not in the log, and the wait is not known.
+CREATE TEMP TABLE wait_pair AS
+WITH step AS (
+    SELECT pid, time, CASE WHEN is_new <> 0 THEN 'new' ELSE 'woken' END AS cause FROM ADD_TO_RUNQ
+    UNION ALL
+    SELECT pid, time, CASE WHEN state = 0 THEN 'preempted' END FROM SCHEDOUT
+)
+SELECT i.pid, i.time, s.time AS since, s.cause
+FROM SCHEDIN AS i ASOF JOIN step AS s ON i.pid = s.pid AND i.time > s.time
+WHERE i.pid <> 0;
+
+-- Until when events are missing, of all gaps that begin no later.
+CREATE TEMP TABLE wait_gap AS
+SELECT from_ns, max(to_ns) OVER (ORDER BY from_ns ROWS UNBOUNDED PRECEDING) AS until
+FROM klogger.gap WHERE event IS NULL OR event IN ('SCHEDIN', 'SCHEDOUT', 'ADD_TO_RUNQ');
+CREATE TEMP VIEW wait_sure AS
+SELECT w.* FROM wait_pair AS w ASOF LEFT JOIN wait_gap AS g ON w.time >= g.from_ns
+WHERE w.cause IS NOT NULL AND coalesce(g.until < w.since, true);
+CREATE TEMP TABLE wait AS SELECT program, cause, time - since AS ns FROM klogger.with_program('wait_sure');
+CREATE TEMP TABLE wait_left_out AS
+SELECT (SELECT count(*) FROM wait_pair) - (SELECT count(*) FROM wait) AS count;
+DROP VIEW wait_sure;
+DROP TABLE wait_pair;
+
+-- table
+SELECT program, cause, waits, p[1] AS p50, p[2] AS p99, max, over_1ms, octaves(h) AS lengths
+FROM (
+    SELECT program, cause, count(*) AS waits, quantile_disc(ns, [0.5, 0.99]) AS p, max(ns) AS max,
+           count(*) FILTER (ns > 1_000_000) / count(*) AS over_1ms, histogram(octave(ns)) AS h
+    FROM wait GROUP BY program, cause
+)
+ORDER BY waits DESC, program, cause;
+
+-- picture
+-- Four bins for each doubling.
+SELECT cause, pow(2, bin / 4) AS at_least, pow(2, (bin + 1) / 4) AS below, waits
+FROM (SELECT cause, floor(4 * log2(greatest(ns, 1)))::INTEGER AS bin, count(*) AS waits FROM wait GROUP BY ALL)
+ORDER BY cause, bin;
+
+-- finding
+SELECT format('Half of all {:,} waits for a CPU were shorter than {}, and 99 of 100 shorter than {}; the longest was {}.',
+              waits, duration(p[1]), duration(p[2]), duration(max))
+FROM (SELECT count(*) AS waits, quantile_disc(ns, [0.5, 0.99]) AS p, max(ns) AS max FROM wait HAVING count(*) > 0);
+
+-- warning
+SELECT format('{:,} waits were left out, because it is not known when they began', count) FROM wait_left_out WHERE count > 0;
