@@ -24,6 +24,7 @@ from klogger.failure import Failure
 # The budget of a whole report is 1 GiB; pictures and Python itself need the rest.
 MEMORY_LIMIT = "512MiB"
 THREADS_MAX = 4
+SEARCH_PATH = "SET search_path = 'main,klogger'"
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 
 
@@ -82,7 +83,7 @@ class Log:
     def cursor(self) -> duckdb.DuckDBPyConnection:
         """A connection of its own to the same tables: its temporary tables are seen by no one else."""
         cursor = self.connection.cursor()
-        cursor.execute("SET search_path = 'main,klogger'")
+        cursor.execute(SEARCH_PATH)
         return cursor
 
     def close(self) -> None:
@@ -112,6 +113,7 @@ def open(path: str | os.PathLike[str], *, quiet: bool = True, locked: bool = Fal
             if not helpers.view(connection, f'main."{event.name}"', root / f"{event.name}.parquet"):
                 connection.execute(helpers.empty_event(event.name, [f.name for f in event.fields]))
         helpers.create_derived(connection, log.events, log.preamble)
+        connection.execute(SEARCH_PATH)
     except duckdb.Error as error:
         message = str(error).splitlines()[0]
         raise Failure(f"{directory}: {message}", help=f"remove {directory}, and it will be made anew") from None
@@ -130,7 +132,6 @@ def connect() -> duckdb.DuckDBPyConnection:
     connection.execute("SET autoinstall_known_extensions = false")
     connection.execute("SET autoload_known_extensions = false")
     connection.execute(f"SET temp_directory = {quote(str(Path(tempfile.gettempdir()) / 'klogger-spill'))}")
-    connection.execute("SET search_path = 'main'")
     return connection
 
 

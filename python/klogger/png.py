@@ -9,7 +9,7 @@ from klogger.pictures import Palette, Theme, draw
 from klogger.run import Result
 from klogger.units import printable
 
-SCALE = 2.0
+SCALE = 1.6
 PALETTE = Palette()
 
 

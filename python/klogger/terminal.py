@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from klogger.analysis import Column
 from klogger.run import Result, Rows
 from klogger.summary import Summary
 from klogger.units import bar, printable, show
@@ -42,11 +43,12 @@ def print_findings(out: Console, results: Iterable[Result]) -> None:
     if not found:
         return
     out.print()
+    grid = Table.grid(padding=(0, 1))
     for result, finding in found:
-        line = Text("  • ")
-        line.append(printable(finding))
+        line = Text(printable(finding))
         line.append(f"  [{result.analysis.name}]", style="dim")
-        out.print(line)
+        grid.add_row(Text(" •"), line)
+    out.print(grid)
 
 
 def print_result(out: Console, result: Result, rows: int | None = ROWS) -> None:
@@ -70,31 +72,36 @@ def warning_text(warning: str) -> Text:
 
 
 def print_table(out: Console, result: Result, limit: int | None) -> None:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False, header_style="dim")
-    columns = [result.analysis.columns.get(n) for n in result.table.names]
-    tops = [column_top(result.table, i) for i in range(len(columns))]
-    for name, column in zip(result.table.names, columns, strict=True):
-        number = column is not None and column.unit in NUMBERS
-        text = column is not None and column.unit == ""
-        table.add_column(
-            name.replace("_", " "), justify="right" if number else "left", no_wrap=True,
-            overflow="ellipsis", min_width=None if text else 4,
-        )  # fmt: skip
-        if column is not None and column.bar:
-            table.add_column("", no_wrap=True)
     shown = result.table.rows[:limit]
-    for row in shown:
-        cells = []
-        for i, (value, column) in enumerate(zip(row, columns, strict=True)):
-            cells.append(Text(show(value, column.unit if column else "")))
-            if column is not None and column.bar:
-                cells.append(Text(bar(float(value or 0), tops[i], BAR_WIDTH), style="cyan"))
-        table.add_row(*cells)
+    table = table_of(result, shown, bars=True)
+    if out.measure(table, options=out.options.update(max_width=1000)).maximum > out.width:
+        table = table_of(result, shown, bars=False)
     out.print(table)
     rest = len(result.table.rows) - len(shown) + result.table.left_out
     if rest:
         hint = "" if limit is None else f": 'klogger report --analysis {result.analysis.name}' shows all"
         out.print(Text(f"  and {rest:,} more{hint}", style="dim"))
+
+
+def table_of(result: Result, shown: list[list[Any]], *, bars: bool) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False, header_style="dim")
+    columns = [result.analysis.columns.get(n, Column(n, "", False, "")) for n in result.table.names]
+    for column in columns:
+        table.add_column(
+            column.name.replace("_", " "), justify="right" if column.unit in NUMBERS else "left", no_wrap=True,
+            overflow="ellipsis", min_width=4,
+        )  # fmt: skip
+        if column.bar and bars:
+            table.add_column("", no_wrap=True)
+    tops = [column_top(result.table, i) for i in range(len(columns))]
+    for row in shown:
+        cells = []
+        for value, column, top in zip(row, columns, tops, strict=True):
+            cells.append(Text(show(value, column.unit)))
+            if column.bar and bars:
+                cells.append(Text(bar(float(value or 0), top, BAR_WIDTH), style="cyan"))
+        table.add_row(*cells)
+    return table
 
 
 def column_top(table: Rows, index: int) -> float:

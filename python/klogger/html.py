@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""A report as one HTML file that needs no network: pictures, tables, and the SQL behind each answer.
+
+Everything that comes from a log is escaped; the page has no script but Vega and the one that starts it.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import string
+from collections.abc import Iterable
+from importlib import resources
+from typing import Any
+
+import vl_convert
+
+from klogger.analysis import Column
+from klogger.pictures import ON_PAGE, Palette, draw
+from klogger.run import Result
+from klogger.summary import Summary
+from klogger.units import bar, duration, printable, show
+
+ROWS_MAX = 200
+NUMBERS = {"ns", "s", "share", "count", "per_s", "bytes"}
+STATUS = {"empty": "Nothing to show", "not_recorded": "No answer", "failed": "Failed"}
+SEVERITY = {"error": "error", "loss": "loss", "notice": "notice", "info": "info"}
+
+
+def page(
+    summary: Summary, results: list[Result], events: Iterable[tuple[str, str, int, int]], ledger: Iterable[tuple[Any, ...]]
+) -> str:
+    """The whole page. `events`: (event, documentation, logged, lost)."""
+    palette = Palette()
+    specs: dict[str, dict[str, Any]] = {}
+    sections = []
+    for result in results:
+        spec = draw(result, palette, ON_PAGE, width="container")
+        if spec is not None:
+            specs[result.analysis.name] = spec
+        sections.append(section_of(result, drawn=spec is not None))
+    template = string.Template(resources.files("klogger").joinpath("page/page.html").read_text())
+    style = resources.files("klogger").joinpath("page/style.css").read_text()
+    return template.substitute(
+        title=text(summary.title),
+        style=style,
+        head="".join(f"<p>{text(line)}</p>" for line in summary.lines) + warnings(summary.warnings),
+        findings=findings(results),
+        contents="".join(f'<a href="#{text(r.analysis.name)}">{text(r.analysis.title)}</a>' for r in results),
+        sections="".join(sections),
+        events=event_table(events),
+        ledger=ledger_table(ledger),
+        specs=in_script(specs),
+        vega=vl_convert.javascript_bundle().replace("</script", "<\\/script") if specs else "",
+    )
+
+
+def text(value: object) -> str:
+    return html.escape(printable(str(value)))
+
+
+def in_script(value: Any) -> str:
+    """JSON that cannot end the script element that it stands in."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def warnings(found: Iterable[str]) -> str:
+    return "".join(f'<p class="warning">{text(w)}</p>' for w in found)
+
+
+def findings(results: Iterable[Result]) -> str:
+    items = [
+        f'<li>{text(f)} <a href="#{text(r.analysis.name)}">{text(r.analysis.name)}</a></li>'
+        for r in results
+        if r.status == "answer"
+        for f in r.findings
+    ]
+    return f"<ul>{''.join(items)}</ul>" if items else ""
+
+
+def section_of(result: Result, *, drawn: bool) -> str:
+    one = result.analysis
+    parts = [
+        f'<section id="{text(one.name)}"><h2>{text(one.title or one.name)}</h2><p class="question">{text(one.question)}</p>',
+        warnings(result.warnings),
+    ]
+    if result.status != "answer":
+        parts.append(f'<p class="warning">{STATUS[result.status]}: {text(result.reason)}</p>')
+    else:
+        parts += [f"<p>{text(f)}</p>" for f in result.findings]
+        if drawn:
+            parts.append(f'<figure><div class="picture" data-picture="{text(one.name)}"></div></figure>')
+        parts += [f'<p class="note">{text(n)}</p>' for n in one.notes]
+        parts.append(table_of(result))
+    parts.append(f"<details><summary>The SQL behind it</summary><pre>{sql_of(result)}</pre></details></section>")
+    return "".join(parts)
+
+
+def sql_of(result: Result) -> str:
+    one = result.analysis
+    texts = [f"-- {name}.sql is included before this." for name in one.includes]
+    texts += [one.setup] if one.setup else []
+    texts += [f"-- {name}\n{query};" for name, query in one.sections.items()]
+    return html.escape("\n\n".join(texts))
+
+
+def table_of(result: Result) -> str:
+    columns = [result.analysis.columns.get(n, Column(n, "", False, "")) for n in result.table.names]
+    head = "".join(
+        f'<th{number_class(c)} title="{text(c.doc)}">{text(c.name.replace("_", " "))}</th>{"<th></th>" if c.bar else ""}'
+        for c in columns
+    )
+    tops = [
+        max((float(r[i]) for r in result.table.rows if isinstance(r[i], (int, float))), default=0.0)
+        for i in range(len(columns))
+    ]
+    body = []
+    for row in result.table.rows[:ROWS_MAX]:
+        cells = "".join(cell(v, c, top) for v, c, top in zip(row, columns, tops, strict=True))
+        body.append(f"<tr>{cells}</tr>")
+    rest = len(result.table.rows[ROWS_MAX:]) + result.table.left_out
+    more = f'<p class="note">and {rest:,} more rows</p>' if rest else ""
+    folded = len(body) > 15
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table>"
+    docs = "".join(f"<dt>{text(c.name.replace('_', ' '))}</dt><dd>{text(c.doc)}</dd>" for c in columns if c.doc)
+    scroll = f'<div class="{"scroll tall" if folded else "scroll"}" tabindex="0">{table}</div>'
+    return f"{scroll}{more}<details><summary>What the columns mean</summary><dl>{docs}</dl></details>"
+
+
+def number_class(column: Column) -> str:
+    return ' class="number"' if column.unit in NUMBERS else ' class="spark"' if column.unit == "spark" else ""
+
+
+def cell(value: Any, column: Column, top: float) -> str:
+    shown = f"<td{number_class(column)}>{html.escape(show(value, column.unit))}</td>"
+    return shown + (f'<td class="bar">{bar(float(value or 0), top, 8)}</td>' if column.bar else "")
+
+
+def event_table(events: Iterable[tuple[str, str, int, int]]) -> str:
+    rows = "".join(
+        f'<tr><td>{text(name)}</td><td class="number">{logged:,}</td><td class="number">{lost:,}</td><td>{text(doc)}</td></tr>'
+        for name, doc, logged, lost in events
+    )
+    head = '<tr><th>event</th><th class="number">logged</th><th class="number">lost</th><th></th></tr>'
+    return f'<div class="scroll"><table><thead>{head}</thead><tbody>{rows}</tbody></table></div>'
+
+
+def ledger_table(ledger: Iterable[tuple[Any, ...]]) -> str:
+    rows = []
+    for severity, key, event, cpu, count, start, end, words in ledger:
+        when = f"{duration(start)} to {duration(end)}" if start is not None and end is not None else ""
+        place = f"CPU {cpu}" if cpu is not None else ""
+        cells = "".join(f"<td>{text(c)}</td>" for c in (key, event or "", place, when))
+        rows.append(
+            f'<tr><td class="{SEVERITY.get(str(severity), "info")}">{text(severity)}</td>{cells}'
+            f'<td class="number">{"" if count is None else f"{count:,}"}</td><td>{text(words or "")}</td></tr>'
+        )
+    if not rows:
+        return "<p>Nothing is missing.</p>"
+    head = '<tr><th></th><th>what</th><th>event</th><th>where</th><th>when</th><th class="number">count</th><th></th></tr>'
+    return f'<div class="scroll tall"><table><thead>{head}</thead><tbody>{"".join(rows)}</tbody></table></div>'
