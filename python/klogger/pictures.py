@@ -28,6 +28,8 @@ COLOURS = (
 OTHER = "#999999"
 # A field of a matrix is not wider than this.
 FIELD_WIDTH = 90
+# With more columns than this, a number has no room in its field.
+FIELDS_LABELLED = 18
 TICKS_NS = tuple(float(10**k) for k in range(0, 13))
 
 
@@ -182,7 +184,10 @@ def log_or_linear(drawing: Drawing, part: str) -> alt.Scale:
 
 def colour_of(drawing: Drawing, part: str = "colour") -> alt.Color:
     """The palette's colours. Values keep their order, but `other` comes last."""
-    names = [str(v) for v in drawing.values(part)]
+    # A scale tells 0 from "0".
+    for record in drawing.records:
+        record[drawing.column(part)] = str(record[drawing.column(part)])
+    names = drawing.values(part)
     names.sort(key=lambda n: n == "other")
     if all(n.isdigit() for n in names):
         names.sort(key=int)
@@ -338,16 +343,16 @@ def matrix(d: Drawing) -> Any:
         number = float(record[d.column("size")])
         record["klogger_label"] = short(number)
         record["klogger_dark"] = number**0.5 > (low * top) ** 0.25 if top / low > 30 else number >= (low + top) / 2
-    side = 44 if len(xs) <= 13 else max(14, 560 // len(xs))
     base = alt.Chart(data(d), height=max(80, 30 * len(ys))).encode(
         x=alt.X(f"{d.column('x')}:N", sort=xs, axis=alt.Axis(
             title=d.title("x"), labelAngle=0 if max(len(str(x)) for x in xs) < 5 else -40, grid=False)),
         y=alt.Y(f"{d.column('y')}:N", sort=ys, axis=alt.Axis(title=d.title("y"), grid=False)),
         tooltip=tooltip(d),
     )  # fmt: skip
-    legend = alt.Legend(title=d.title("size"), gradientLength=110)
+    labelled = len(xs) <= FIELDS_LABELLED
+    legend = None if labelled else alt.Legend(title=d.title("size"), gradientLength=110)
     rects = base.mark_rect(cornerRadius=2).encode(color=alt.Color(f"{d.column('size')}:Q", scale=scale, legend=legend))
-    if side < 30:
+    if not labelled:
         return rects
     dark = alt.condition("datum.klogger_dark", alt.value("#ffffff"), alt.value("#222222"))
     return rects + base.mark_text(fontSize=11).encode(text="klogger_label:N", color=dark)

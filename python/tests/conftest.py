@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""What several tests need: a small log with an answer to every question, and one without an event."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+import pytest
+import support
+
+
+@pytest.fixture(scope="session")
+def small_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two programs on two CPUs, with wake-ups and a migration."""
+    con = duckdb.connect()
+    support.create_tables(con, support.events_of("scheduler"))
+    for k in range(40):
+        start, pid, cpu = 10_000 + 50_000 * k, 10 + k % 2, k // 2 % 2
+        state, next_pid = k % 2, 11 - k % 2
+        con.execute(f"INSERT INTO TRY_TO_WAKEUP VALUES ({start - 4000}, {cpu}, {4 * k}, {pid}, 120, {cpu}, 1)")
+        con.execute(f"INSERT INTO ADD_TO_RUNQ VALUES ({start - 3000}, {cpu}, {4 * k + 1}, {pid}, 120, {cpu}, 0)")
+        con.execute(f"INSERT INTO SCHEDIN VALUES ({start}, {cpu}, {4 * k + 2}, {pid}, 120, {pid})")
+        end = start + 20_000 + 1000 * k
+        con.execute(f"INSERT INTO SCHEDOUT VALUES ({end}, {cpu}, {4 * k + 3}, {pid}, 120, {state}, {next_pid})")
+    con.execute("INSERT INTO MIGRATE VALUES (100000, 0, 999, 10, 0, 1)")
+    out = tmp_path_factory.mktemp("small") / "small.klog-parquet"
+    return support.write_log(con, out, processes=[(10, "hog", 0, None), (11, "find", 0, None)], end=2_100_000)
+
+
+@pytest.fixture(scope="session")
+def empty_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All tables, no rows but those of the recorder."""
+    con = duckdb.connect()
+    support.create_tables(con, support.events_of("scheduler"))
+    out = tmp_path_factory.mktemp("empty") / "empty.klog-parquet"
+    return support.write_log(con, out, processes=[], end=1000, cpus=1)

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Reads `schemata/NAME/expect/*.expect`: a small log, an analysis, and its answer as worked out by hand, on one page.
+
+    analysis: quanta
+    log:
+      process 10 hog                          thread id, name [, from, to]
+      10us  0  SCHEDIN   pid=10               time, CPU (- is the recorder), event, fields (others are 0)
+      ledger key=ring_full count=3 cpu=0      an entry of the ledger
+      killed                                  the log has no end
+      end 1ms                                 the log's end
+    table: program quanta                     the columns to compare, then the rows; all rows, in order
+      hog 2
+    picture: program part                     as well
+    finding:                                  the sentences, one a line
+    warning:                                  the beginnings of the warnings, one a line
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import support
+
+UNITS = {"": 1, "ns": 1, "us": 1000, "ms": 10**6, "s": 10**9}
+
+
+@dataclass
+class Expectation:
+    path: Path
+    schema: str
+    analysis: str = ""
+    log: list[str] = field(default_factory=list)
+    columns: dict[str, list[str]] = field(default_factory=dict)
+    rows: dict[str, list[list[str]]] = field(default_factory=dict)
+    texts: dict[str, list[str]] = field(default_factory=dict)
+
+
+def read(path: Path) -> Expectation:
+    found = Expectation(path, path.parents[1].name)
+    current = ""
+    for line in path.read_text().splitlines():
+        if not line.strip() or line.startswith("#"):
+            continue
+        if not line.startswith(" "):
+            current, _, rest = line.partition(":")
+            if current == "analysis":
+                found.analysis = rest.strip()
+            elif current in ("table", "picture"):
+                found.columns[current], found.rows[current] = rest.split(), []
+            elif current in ("finding", "warning"):
+                found.texts[current] = []
+            elif current != "log":
+                raise ValueError(f"{path}: unknown section '{current}'")
+        elif current == "log":
+            found.log.append(line.strip())
+        elif current in ("table", "picture"):
+            found.rows[current].append(shlex.split(line))
+        else:
+            found.texts[current].append(line.strip())
+    if not (found.rows or found.texts):
+        raise ValueError(f"{path}: expects nothing")
+    return found
+
+
+def time_of(text: str) -> int:
+    match = re.fullmatch(r"([\d.]+)(ns|us|ms|s|)", text)
+    if match is None:
+        raise ValueError(f"not a time: {text}")
+    return round(float(match[1]) * UNITS[match[2]])
+
+
+def value_of(text: str) -> Any:
+    if re.fullmatch(r"[\d.]+(ns|us|ms|s)", text):
+        return time_of(text)
+    return int(text) if re.fullmatch(r"-?\d+", text) else text
+
+
+def make(expectation: Expectation, out: Path) -> Path:
+    """Writes the log of an expectation."""
+    con = duckdb.connect()
+    events = support.events_of(expectation.schema)
+    support.create_tables(con, events)
+    fields = {e.name: e.fields for e in events}
+    processes: list[tuple[int, str, int, int | None]] = []
+    ledger: list[dict[str, Any]] = []
+    meta: dict[str, Any] = {}
+    end: int | None = 0
+    for serial, line in enumerate(expectation.log):
+        words = shlex.split(line)
+        if words[0] == "process":
+            times = [time_of(w) for w in words[3:]]
+            processes.append((int(words[1]), words[2], times[0] if times else 0, times[1] if len(times) > 1 else None))
+        elif words[0] == "ledger":
+            ledger.append(dict((k, value_of(v)) for k, _, v in (w.partition("=") for w in words[1:])))
+        elif words[0] == "end":
+            end = time_of(words[1])
+        elif words[0] == "killed":
+            end = None
+        elif words[0] == "overwrite":
+            meta["recorder"] = {"overwrite": True}
+        else:
+            time, cpu, event, *pairs = words
+            given = dict((k, value_of(v)) for k, _, v in (w.partition("=") for w in pairs))
+            row = {"time": time_of(time), "cpu": -1 if cpu == "-" else int(cpu), "serial": serial}
+            for f in fields[event]:
+                row[f["name"]] = given.pop(f["name"], "" if f["type"] == "string" else 0)
+            if given:
+                raise ValueError(f"{expectation.path}: {event} has no {', '.join(given)}")
+            names = ", ".join(f'"{n}"' for n in row)
+            con.execute(f"INSERT INTO {event} ({names}) VALUES ({', '.join('?' * len(row))})", list(row.values()))
+    return support.write_log(
+        con, out, schema=expectation.schema, processes=processes, ledger=ledger, end=end, meta=meta
+    )
+
+
+def shown(value: Any) -> str:
+    """A value of an answer as an expectation has it."""
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return str(value)
