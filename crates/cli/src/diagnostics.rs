@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Schema files: reading them, and showing what is wrong with them. Used by every command that takes a schema.
+
+use crate::failure::Failure;
+use klogger_schema::model::Schema;
+use klogger_schema::{Diagnostic, Options, Severity, TEXT_MAX, parse};
+use miette::{GraphicalReportHandler, GraphicalTheme, NamedSource, Report};
+use std::fs::File;
+use std::io::{ErrorKind, IsTerminal, Read};
+use std::path::Path;
+
+/// Columns of a rendered diagnostic.
+const WIDTH: usize = 100;
+
+/// Reads and checks a schema file. Prints what is wrong with it on standard error, warnings too.
+pub fn load(path: &Path, options: &Options) -> Result<Schema, Failure> {
+    let file = path.to_string_lossy();
+    let text = read(path)?;
+    match parse(&file, &text, options) {
+        Ok(parsed) => {
+            eprint!("{}", render(&file, &text, &parsed.warnings));
+            Ok(parsed.schema)
+        }
+        Err(found) => {
+            eprint!("{}", render(&file, &text, &found));
+            Err(Failure::printed())
+        }
+    }
+}
+
+/// The text of a schema file. Of a file that is too long only so much that the parser will refuse it.
+pub fn read(path: &Path) -> Result<String, Failure> {
+    let file = path.display();
+    let mut bytes = Vec::new();
+    File::open(path).and_then(|f| f.take(TEXT_MAX as u64 + 1).read_to_end(&mut bytes)).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => Failure::new(format!("{file}: there is no such file"))
+            .help("name a schema file, such as my.klogger; 'klogger list' shows the schemata that need no file"),
+        ErrorKind::IsADirectory => {
+            Failure::new(format!("{file} is a directory")).help("name the schema file in it, which ends in .klogger")
+        }
+        ErrorKind::PermissionDenied => Failure::new(format!("{file}: you may not read this file")).help("see its mode and owner"),
+        _ => Failure::new(format!("{file}: {error}")),
+    })?;
+    let cut = bytes.len() > TEXT_MAX;
+    String::from_utf8(bytes).or_else(|error| {
+        let at = error.utf8_error().valid_up_to();
+        let bytes = error.into_bytes();
+        // The limit may have cut a character in two; the parser refuses the text for its length anyway.
+        if cut && at + 4 > TEXT_MAX {
+            return Ok(format!("{:width$}", "", width = bytes.len()));
+        }
+        let line = bytes[..at].iter().filter(|&&b| b == b'\n').count() + 1;
+        Err(Failure::new(format!("{file}:{line}: byte {at} is not UTF-8 text"))
+            .help("a schema is a text in UTF-8: convert it, or remove that byte; is this a schema file?"))
+    })
+}
+
+/// Diagnostics with the lines that they are about, as they are shown to people; coloured if standard error is a
+/// terminal.
+pub fn render(file: &str, text: &str, diagnostics: &[Diagnostic]) -> String {
+    let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let theme = if colours { GraphicalTheme::unicode() } else { GraphicalTheme::unicode_nocolor() };
+    let handler = GraphicalReportHandler::new_themed(theme).with_width(WIDTH).with_links(false);
+    let mut out = String::new();
+    for diagnostic in diagnostics {
+        let source = NamedSource::new(file, text.to_string());
+        let report = Report::new(diagnostic.clone()).with_source_code(source);
+        // Writing into a String fails only if a diagnostic points outside of its text; then its words must do.
+        if handler.render_report(&mut out, report.as_ref()).is_err() {
+            out.push_str(&format!("{file}: {diagnostic}\n"));
+        }
+    }
+    out
+}
+
+/// How many errors and warnings: "2 errors, 1 warning"; empty if there are none.
+pub fn tally(diagnostics: &[Diagnostic]) -> String {
+    let errors = diagnostics.iter().filter(|d| d.severity == Severity::Error).count();
+    let parts = [(errors, "error"), (diagnostics.len() - errors, "warning")];
+    let parts: Vec<String> = parts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| count(*n, what)).collect();
+    parts.join(", ")
+}
+
+/// "1 event", "2 events"
+pub fn count(n: usize, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}
