@@ -56,10 +56,10 @@ __u8 klogger_enabled[KLOGGER_EVENTS_MAX] SEC(".data.klogger_e");
 
 /* One bit for each thread id; shared by all objects of a recording. */
 #define KLOGGER_TIDS (1u << 22)
-__u64 klogger_scope[KLOGGER_TIDS / 64] SEC(".data.klogger_s");
+__u64 klogger_scope[KLOGGER_TIDS / 64] SEC(".bss.klogger_s");
 
 /* Events on CPUs that came after the start have no ring. By event, all CPUs together; shared by all objects. */
-__u64 klogger_ringless[KLOGGER_EVENTS_MAX] SEC(".data.klogger_r");
+__u64 klogger_ringless[KLOGGER_EVENTS_MAX] SEC(".bss.klogger_r");
 
 /* The recorder sets the number of CPUs and the ring's size. */
 struct {

@@ -4,8 +4,11 @@
 //! **Invariant:** no other crate prints or exits.
 
 mod cmd;
+mod diagnostics;
 mod external;
 mod failure;
+mod schemata;
+mod text;
 
 use clap::Parser;
 use std::process::ExitCode;

@@ -7,7 +7,6 @@ use crate::sys::Mapping;
 use crate::unit::{Plan, Unit, short};
 use klogger_codegen::bpf::programs;
 use klogger_log::preamble::ProbeState;
-use libbpf_rs::query::ProgramInfo;
 use libbpf_rs::{Link, MapCore, Object, ObjectBuilder, OpenObject, PrintLevel, ProgramMut};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Mutex;
@@ -16,9 +15,9 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 /// Thread ids have at most 22 bits (PID_MAX_LIMIT).
 const SCOPE_BYTES: usize = (1 << 22) / 8;
 const RINGS: &str = "klogger_rings";
-const SCOPE: &str = ".data.klogger_s";
+const SCOPE: &str = ".bss.klogger_s";
 const ENABLED: &str = ".data.klogger_e";
-const RINGLESS: &str = ".data.klogger_r";
+const RINGLESS: &str = ".bss.klogger_r";
 const CONFIG: &str = ".rodata.klogger";
 
 /// What the recorder decides before loading; `struct klogger_config` of the BPF runtime.
@@ -188,7 +187,13 @@ impl BpfEngine {
 }
 
 fn recursion_misses(program: &ProgramMut) -> u64 {
-    ProgramInfo::from_fd(program.as_fd(), &Default::default()).map_or(0, |info| info.recursion_misses)
+    // SAFETY: zeros are a valid value; the size is the one said, and the kernel writes no more.
+    unsafe {
+        let mut info: libbpf_sys::bpf_prog_info = std::mem::zeroed();
+        let mut size = size_of_val(&info) as u32;
+        let result = libbpf_sys::bpf_prog_get_info_by_fd(program.as_fd().as_raw_fd(), &mut info, &mut size);
+        if result == 0 { info.recursion_misses } else { 0 }
+    }
 }
 
 fn load_object(unit: &Unit, plan: &[Plan], base: u16, config: &Config, shared: Option<&Shared>) -> Result<Object, Error> {

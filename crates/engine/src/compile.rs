@@ -4,7 +4,8 @@
 
 use crate::error::Error;
 use klogger_codegen::{KernelTypes, NamedText, RUNTIME, bpf};
-use klogger_schema::model::Schema;
+use klogger_schema::Diagnostic;
+use klogger_schema::model::{Schema, Span};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -97,4 +98,68 @@ fn parse_complaint(line: &str) -> Option<Complaint> {
     let column = parts.next()?.parse().ok()?;
     let line = parts.next()?.parse().ok()?;
     Some(Complaint { file: parts.next()?.to_string(), line, column, warning, message: message.to_string() })
+}
+
+/// A complaint as a diagnostic at its place in the schema. One about generated C points at the schema's first line.
+pub fn diagnostic(schema: &Schema, complaint: &Complaint) -> Diagnostic {
+    let own = complaint.file == schema.file;
+    let span = if own { word_at(&schema.text, complaint.line, complaint.column) } else { Span { start: 0, end: 0 } };
+    let message = match own {
+        true => format!("C: {}", complaint.message),
+        false => format!("C generated from this schema ({}:{}): {}", complaint.file, complaint.line, complaint.message),
+    };
+    let diagnostic = match complaint.warning {
+        true => Diagnostic::warning(span, message),
+        false => Diagnostic::error(span, message),
+    };
+    match help(&complaint.message) {
+        Some(help) => diagnostic.help(help),
+        None => diagnostic,
+    }
+}
+
+/// What most often is behind a message.
+fn help(message: &str) -> Option<&'static str> {
+    let table = [
+        ("call to undeclared function 'klogger_get_", "hardware counters ('arch') are not read by the bpf engine"),
+        ("call to undeclared function", "the kernel's functions and macros cannot be called from a probe; read its structures"),
+        ("no member named", "see the kernel's own definition: bpftool btf dump file /sys/kernel/btf/vmlinux format c"),
+        ("incomplete definition of type", "the running kernel has no such type; check the spelling"),
+        ("use of undeclared identifier 'klogger_hit'", "call klogger() in a probe's body, not in 'code'"),
+    ];
+    table.iter().find(|(part, _)| message.contains(part)).map(|(_, help)| *help)
+}
+
+/// The word that begins at a line and column, both counted from 1.
+fn word_at(text: &str, line: u32, column: u32) -> Span {
+    let before: usize = text.split_inclusive('\n').take(line.saturating_sub(1) as usize).map(str::len).sum();
+    let end_of_line = text[before..].find('\n').map_or(text.len(), |n| before + n);
+    let mut start = (before + column.saturating_sub(1) as usize).min(end_of_line);
+    while !text.is_char_boundary(start) {
+        start -= 1;
+    }
+    let word = text[start..end_of_line].find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(end_of_line - start);
+    Span { start, end: start + word.max(usize::from(start < end_of_line && word == 0 && text.is_char_boundary(start + 1))) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn complaints_are_taken_apart() {
+        let c = parse_complaint("a b.klogger:7:12: error: use of undeclared identifier 'x'").unwrap();
+        assert_eq!((c.file.as_str(), c.line, c.column, c.warning), ("a b.klogger", 7, 12, false));
+        assert!(parse_complaint("x.klogger:7:12: warning: unused").unwrap().warning);
+        assert_eq!(parse_complaint("1 error generated."), None);
+    }
+
+    #[test]
+    fn words_of_a_text() {
+        let text = "ab cd\n  efg(1)\n";
+        let at = |line, column| word_at(text, line, column);
+        assert_eq!(&text[at(2, 3).start..at(2, 3).end], "efg");
+        assert_eq!(&text[at(1, 4).start..at(1, 4).end], "cd");
+        assert_eq!(at(9, 9), Span { start: text.len(), end: text.len() });
+    }
 }

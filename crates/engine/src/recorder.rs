@@ -7,6 +7,7 @@ mod session;
 
 use crate::error::Error;
 use crate::unit::Unit;
+pub use crate::workload::exit_code;
 use klogger_log::ledger::Ledger;
 use klogger_log::writer::{Compression, Summary};
 use std::ffi::OsString;

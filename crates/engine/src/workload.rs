@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::sys;
 use std::ffi::OsString;
 use std::io::{self, PipeReader, PipeWriter, Read, Write, pipe};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus};
 use std::thread::JoinHandle;
@@ -83,11 +83,6 @@ impl Running {
 
     pub fn signal(&self, signal: i32) {
         sys::kill(self.child.id(), signal);
-    }
-
-    /// True as long as the descriptor is ours: keeps `ended` open.
-    pub fn is_watched(&self) -> bool {
-        self.ended.as_raw_fd() >= 0
     }
 }
 

@@ -2,28 +2,66 @@
 //! `klogger mark`, `enable` and `disable`: a word to a recording that is running.
 
 use super::Outcome;
-use crate::failure::Failure;
+use klogger_engine::control::{Request, send};
+use std::process::ExitCode;
 
-/// Write a MARK event into a running recording
+/// Write a MARK event (a number and a text) into a running recording
+///
+/// It stands in the log between the events before and after it, so that phases of a measurement can be told apart.
 #[derive(clap::Args)]
-pub struct MarkArgs {}
-
-/// Log an event again, in a running recording
-#[derive(clap::Args)]
-pub struct EnableArgs {}
-
-/// Stop logging an event, in a running recording
-#[derive(clap::Args)]
-pub struct DisableArgs {}
-
-pub fn mark(_args: MarkArgs) -> Outcome {
-    Err(Failure::new("not built yet"))
+#[command(after_help = "Examples:\n  klogger mark 1 'caches are warm'\n  klogger mark 2 --recorder 4711")]
+pub struct MarkArgs {
+    /// Any number
+    #[arg(allow_hyphen_values = true)]
+    number: i64,
+    /// Any text; up to 255 bytes are kept
+    #[arg(default_value = "")]
+    text: String,
+    /// Process id of the recorder, if several are running
+    #[arg(long, value_name = "PID")]
+    recorder: Option<u32>,
 }
 
-pub fn enable(_args: EnableArgs) -> Outcome {
-    Err(Failure::new("not built yet"))
+/// Log events again, in a running recording
+#[derive(clap::Args)]
+pub struct EnableArgs {
+    #[command(flatten)]
+    events: Events,
 }
 
-pub fn disable(_args: DisableArgs) -> Outcome {
-    Err(Failure::new("not built yet"))
+/// Stop logging events, in a running recording
+#[derive(clap::Args)]
+pub struct DisableArgs {
+    #[command(flatten)]
+    events: Events,
+}
+
+#[derive(clap::Args)]
+struct Events {
+    /// Names of events
+    #[arg(required = true, value_name = "EVENT")]
+    events: Vec<String>,
+    /// Process id of the recorder, if several are running
+    #[arg(long, value_name = "PID")]
+    recorder: Option<u32>,
+}
+
+pub fn mark(args: MarkArgs) -> Outcome {
+    send(args.recorder, &Request::Mark { number: args.number, text: args.text })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub fn enable(args: EnableArgs) -> Outcome {
+    switch(args.events, true)
+}
+
+pub fn disable(args: DisableArgs) -> Outcome {
+    switch(args.events, false)
+}
+
+fn switch(events: Events, on: bool) -> Outcome {
+    for event in events.events {
+        send(events.recorder, &Request::Enable { event, on })?;
+    }
+    Ok(ExitCode::SUCCESS)
 }

@@ -2,12 +2,39 @@
 //! `klogger list`
 
 use super::Outcome;
-use crate::failure::Failure;
+use klogger_engine::bundled;
+use klogger_schema::model::Schema;
+use serde_json::{Value, json};
+use std::process::ExitCode;
 
-/// List schemata
+/// List the schemata that come with klogger
 #[derive(clap::Args)]
-pub struct Args {}
+pub struct Args {
+    /// `text` for people, `json` for programs
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
 
-pub fn run(_args: Args) -> Outcome {
-    Err(Failure::new("list: not built yet"))
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Format {
+    Text,
+    Json,
+}
+
+pub fn run(args: Args) -> Outcome {
+    let units: Result<Vec<_>, _> = bundled::all().iter().map(|b| b.load()).collect();
+    let schemas: Vec<Schema> = units?.into_iter().map(|u| u.schema).collect();
+    match args.format {
+        Format::Text => {
+            for s in &schemas {
+                println!("{:<14} {}", s.name, s.doc.as_deref().unwrap_or(""));
+            }
+            println!("\n'klogger show NAME' shows its events; 'klogger record -s NAME -- COMMAND' records with it.");
+        }
+        Format::Json => {
+            let list: Vec<Value> = schemas.iter().map(|s| json!({ "name": s.name, "doc": s.doc })).collect();
+            println!("{:#}", Value::from(list));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
 }

@@ -3,11 +3,226 @@
 
 use super::Outcome;
 use crate::failure::Failure;
+use crate::schemata;
+use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use klogger_engine::recorder::{self, BUFFER_MAX, BUFFER_MIN, Options, Progress, Target};
+use klogger_log::writer::Compression;
+use std::ffi::OsString;
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
 
-/// Record a workload
+const EXAMPLES: &str = "\
+Examples:
+  klogger record -s scheduler -- make -j4            the command and everything it starts
+  klogger record -s scheduler -p 4711 --for 30s      a process that runs already
+  klogger record -s scheduler -a --for 10s -o all.klog
+  klogger record -s ./my.klogger -- ./prog           a schema of your own
+  klogger record -s scheduler --overwrite -- ./prog  keep the newest; dump at the end, or at
+                                                     each SIGUSR1 to klogger
+Then:
+  klogger report scheduler.klog      the answers
+  klogger cat scheduler.klog         the events
+
+The command's own exit code is passed on. Ctrl-C ends the command and the recording.";
+
+/// Record events of a command, of processes, or of the whole system
 #[derive(clap::Args)]
-pub struct Args {}
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Schema to record with: a bundled one's name or a file; may be given several times
+    #[arg(short, long = "schema", required = true, value_name = "SCHEMA")]
+    schemas: Vec<String>,
+    /// The log [default: the first schema's name with .klog]. One that exists becomes FILE.old
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Record all processes
+    #[arg(short, long, conflicts_with = "pids")]
+    all: bool,
+    /// Record these processes, and those that they start
+    #[arg(short, long = "pid", value_name = "PID", value_delimiter = ',')]
+    pids: Vec<u32>,
+    /// End after this time: 500ms, 30s, 5m, 1h. A command that still runs is asked to end (SIGTERM)
+    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
+    duration: Option<Duration>,
+    /// Ring of each CPU: 64K, 4M, ...; rounded up to a power of two
+    #[arg(long, value_name = "SIZE", default_value = "4M", value_parser = size)]
+    buffer_size: u64,
+    /// Empty a ring before less than this share of it is free, in percent
+    #[arg(long, value_name = "PERCENT", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=90))]
+    lowwater: u32,
+    /// Flight recorder: never stop for a full ring, but keep the newest events
+    #[arg(long)]
+    overwrite: bool,
+    /// Compress the log (zstd)
+    #[arg(long)]
+    compress: bool,
+    /// Do not log these events until 'klogger enable' says so
+    #[arg(long, value_name = "EVENT", value_delimiter = ',')]
+    disable: Vec<String>,
+    /// No progress, no summary
+    #[arg(short, long)]
+    quiet: bool,
+    /// The command, and its arguments
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
 
-pub fn run(_args: Args) -> Outcome {
-    Err(Failure::new("record: not built yet"))
+pub fn run(args: Args) -> Outcome {
+    let target = target(&args)?;
+    let units: Result<Vec<_>, Failure> = args.schemas.iter().map(|s| schemata::unit(s)).collect();
+    let units = units?;
+    let output = args.output.clone().unwrap_or_else(|| PathBuf::from(format!("{}.klog", units[0].schema.name)));
+    let options = Options {
+        units,
+        target,
+        output: output.clone(),
+        buffer_size: args.buffer_size,
+        lowwater: args.lowwater,
+        overwrite: args.overwrite,
+        compression: if args.compress { Compression::Zstd(1) } else { Compression::None },
+        duration: args.duration,
+        disabled: args.disable.clone(),
+        command_line: std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect(),
+    };
+    let bar = progress_bar(args.quiet);
+    let outcome = recorder::record(options, &mut |p| bar.set_message(progress_text(p)))?;
+    bar.finish_and_clear();
+    if !args.quiet {
+        eprint!("{}", summary(&outcome, &output));
+    }
+    if let Some(e) = &outcome.write_error {
+        return Err(Failure::new(format!("{} is not complete: {e}", output.display()))
+            .help("everything up to there can be read; make space on the disk, or record with --compress"));
+    }
+    Ok(match (outcome.status, outcome.interrupted, args.duration) {
+        // It was we who ended the command, as asked.
+        (Some(_), None, Some(limit)) if outcome.elapsed >= limit => ExitCode::SUCCESS,
+        (Some(status), _, _) => ExitCode::from(recorder::exit_code(status)),
+        (None, _, _) => ExitCode::SUCCESS,
+    })
+}
+
+fn target(args: &Args) -> Result<Target, Failure> {
+    match (args.all, args.pids.is_empty(), args.command.is_empty()) {
+        (true, true, true) => Ok(Target::All),
+        (false, false, true) => Ok(Target::Processes(args.pids.clone())),
+        (false, true, false) => Ok(Target::Command(args.command.clone())),
+        (false, true, true) => Err(Failure::new("nothing to record")
+            .help("give a command (-- COMMAND), processes (-p PID,...), or -a for the whole system")),
+        (true, _, false) | (false, false, false) => Err(Failure::new("a command and -a or -p exclude each other")
+            .help("start the command yourself, and record with -a or -p --for TIME")),
+        (true, false, true) => Err(Failure::new("-a and -p exclude each other")),
+    }
+}
+
+fn progress_bar(quiet: bool) -> ProgressBar {
+    let bar = ProgressBar::new_spinner();
+    if quiet {
+        bar.set_draw_target(ProgressDrawTarget::hidden());
+    }
+    if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}") {
+        bar.set_style(style);
+    }
+    bar.enable_steady_tick(Duration::from_millis(250));
+    bar
+}
+
+fn progress_text(p: &Progress) -> String {
+    let seconds = p.elapsed.as_secs_f64();
+    let rate = p.events as f64 / seconds.max(0.001);
+    let lost = if p.lost == 0 { "none lost".to_string() } else { format!("{} LOST", HumanCount(p.lost)) };
+    format!("{seconds:.1} s  {} events ({} /s)  {:.1} MB  {lost}", HumanCount(p.events), HumanCount(rate as u64), p.bytes as f64 / 1e6)
+}
+
+/// One paragraph.
+fn summary(outcome: &recorder::Outcome, output: &std::path::Path) -> String {
+    let s = &outcome.summary;
+    let seconds = outcome.elapsed.as_secs_f64();
+    let mut text = format!(
+        "klogger: {} events in {seconds:.2} s ({} /s), {:.1} MB in {}",
+        HumanCount(s.events),
+        HumanCount((s.events as f64 / seconds.max(0.001)) as u64),
+        s.bytes as f64 / 1e6,
+        output.display()
+    );
+    let lost = outcome.ledger.lost();
+    if lost == 0 {
+        text += "; nothing lost.\n";
+    } else {
+        let _ = writeln!(text, "; {} LOST.", HumanCount(lost));
+    }
+    let mut shown: Vec<&str> = Vec::new();
+    for e in outcome.ledger.entries.iter().filter(|e| !shown.contains(&e.key.as_str()) || e.key == "probe_not_attached").collect::<Vec<_>>() {
+        if !shown.contains(&e.key.as_str()) {
+            shown.push(&e.key);
+            let _ = writeln!(text, "  {}: {}", e.key, e.text);
+        }
+    }
+    for note in &outcome.notes {
+        let _ = writeln!(text, "  note: {note}");
+    }
+    let _ = writeln!(text, "See it with: klogger report {0}   klogger cat {0}   klogger info {0}", output.display());
+    text
+}
+
+/// `500ms`, `30s`, `5m`, `1h`, or a bare number of seconds.
+fn duration(text: &str) -> Result<Duration, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let scale = match unit {
+        "ms" => 1e-3,
+        "" | "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => return Err("write a number and a unit: 500ms, 30s, 5m, 1h".into()),
+    };
+    let seconds = number.parse::<f64>().map_err(|_| "write a number and a unit: 500ms, 30s, 5m, 1h".to_string())? * scale;
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(d) if !d.is_zero() => Ok(d),
+        _ => Err("the time must be more than 0".into()),
+    }
+}
+
+/// `64K`, `4M`, `1G`, or bytes; rounded up to a power of two.
+fn size(text: &str) -> Result<u64, String> {
+    let possible = || format!("choose from {}K to {}M", BUFFER_MIN >> 10, BUFFER_MAX >> 20);
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let shift = match unit.to_ascii_uppercase().as_str() {
+        "" | "B" => 0,
+        "K" | "KB" | "KIB" => 10,
+        "M" | "MB" | "MIB" => 20,
+        "G" | "GB" | "GIB" => 30,
+        _ => return Err(format!("unknown unit '{unit}'; {}", possible())),
+    };
+    let number: u64 = number.parse().map_err(|_| possible())?;
+    let bytes = number.checked_mul(1 << shift).and_then(u64::checked_next_power_of_two);
+    bytes.filter(|b| number > 0 && (BUFFER_MIN..=BUFFER_MAX).contains(b)).ok_or_else(possible)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes() {
+        assert_eq!(size("64K"), Ok(64 << 10));
+        assert_eq!(size("3m"), Ok(4 << 20));
+        assert_eq!(size("65536"), Ok(65536));
+        for bad in ["0", "0M", "1G", "1", "x", "4Q", "99999999999999999999", "17179869184G"] {
+            assert!(size(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn durations() {
+        assert_eq!(duration("30s"), Ok(Duration::from_secs(30)));
+        assert_eq!(duration("1.5"), Ok(Duration::from_millis(1500)));
+        assert_eq!(duration("5m"), Ok(Duration::from_secs(300)));
+        for bad in ["", "0", "0s", "s", "1d", "-1", "1e400"] {
+            assert!(duration(bad).is_err(), "{bad}");
+        }
+    }
 }

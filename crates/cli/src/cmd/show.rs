@@ -1,13 +1,163 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! `klogger show`
+//! `klogger show`: the effective schema, defaults and offsets resolved, and what this kernel makes of its probes.
 
 use super::Outcome;
-use crate::failure::Failure;
+use crate::schemata;
+use klogger_engine::unit::{Plan, plan, spell};
+use klogger_engine::{Error, kernel};
+use klogger_schema::layout::{EventLayout, FieldLayout};
+use klogger_schema::model::{Decode, Probe, Schema, Shape};
+use serde_json::{Value, json};
+use std::process::ExitCode;
 
-/// Show a schema as it takes effect here
+/// Show a schema as it takes effect here: events with offsets and sizes, and which probes this kernel can attach
 #[derive(clap::Args)]
-pub struct Args {}
+#[command(after_help = "Examples:\n  klogger show scheduler\n  klogger show ./my.klogger --format json")]
+pub struct Args {
+    /// A bundled schema's name, or a schema file
+    schema: String,
+    /// `text` for people, `json` for programs
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
 
-pub fn run(_args: Args) -> Outcome {
-    Err(Failure::new("show: not built yet"))
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Format {
+    Text,
+    Json,
+}
+
+pub fn run(args: Args) -> Outcome {
+    let schema = schemata::schema(&args.schema)?;
+    let layouts: Vec<EventLayout> = schema.events.iter().map(|e| EventLayout::new(&schema.name, e, 1)).collect();
+    let plans = kernel::types().and_then(|types| plan(&schema, &types));
+    match args.format {
+        Format::Text => {
+            print_head(&schema);
+            layouts.iter().for_each(print_event);
+            print_decodings(&schema);
+            print_probes(&schema, &plans);
+        }
+        Format::Json => println!("{:#}", to_json(&schema, &layouts, &plans)),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print_head(schema: &Schema) {
+    println!("schema {}: {}", schema.name, schema.doc.as_deref().unwrap_or("(no description)"));
+    println!("{} events, {} probes, from {}", schema.events.len(), schema.probes.len(), schema.file);
+}
+
+fn print_event(e: &EventLayout) {
+    let size = match e.tail() {
+        None => format!("{} bytes", e.record_size(0)),
+        Some(_) => format!("{} to {} bytes", e.record_size(0), e.max_size()),
+    };
+    println!("\nevent {}  ({size}{})", e.name, whose(e));
+    if let Some(doc) = &e.doc {
+        println!("    {doc}");
+    }
+    for f in &e.fields {
+        let line = format!("  {:>6}  {:>5}  {:<10} {}", f.offset, field_size(f), type_text(f), f.name);
+        let notes = notes(f);
+        println!("{}", if notes.is_empty() { line } else { format!("{line:<44}  {notes}") });
+    }
+}
+
+fn whose(e: &EventLayout) -> String {
+    if e.about.is_empty() { String::new() } else { format!("; logged if {} is in scope", e.about.join(" or ")) }
+}
+
+fn field_size(f: &FieldLayout) -> String {
+    match f.shape {
+        Shape::Tail => "2+n".into(),
+        Shape::One | Shape::Array(_) | Shape::Text(_) => f.shape.align_and_size(f.scalar).1.to_string(),
+    }
+}
+
+fn type_text(f: &FieldLayout) -> String {
+    match f.shape {
+        Shape::One | Shape::Tail => f.type_name.clone(),
+        Shape::Array(n) | Shape::Text(n) => format!("{}[{n}]", f.type_name),
+    }
+}
+
+fn notes(f: &FieldLayout) -> String {
+    let decode = match &f.decode {
+        Decode::Plain => None,
+        Decode::Hex => Some("as hex".to_string()),
+        Decode::Thread => Some("as thread".into()),
+        Decode::Code => Some("as code".into()),
+        Decode::Device => Some("as device".into()),
+        Decode::Ip => Some("as ip".into()),
+        Decode::Errno => Some("as errno".into()),
+        Decode::Table(name) => Some(format!("as {name}")),
+    };
+    let unit = f.unit.as_ref().map(|u| format!("in {u}"));
+    let context = f.context.map(|_| "context".to_string());
+    let parts: Vec<String> = [unit, decode, context, f.doc.clone()].into_iter().flatten().collect();
+    parts.join(", ")
+}
+
+fn print_decodings(schema: &Schema) {
+    for d in &schema.decodings {
+        let word = if d.flags { "flags" } else { "enum" };
+        let values: Vec<_> = d.values.iter().map(|(v, text)| format!("{v:#x} {text}")).collect();
+        println!("\n{word} {}", d.name);
+        for row in values.chunks(6) {
+            println!("    {}", row.join("  "));
+        }
+    }
+}
+
+fn print_probes(schema: &Schema, plans: &Result<Vec<Plan>, Error>) {
+    println!("\nprobes on this kernel");
+    match plans {
+        Err(e) => println!("  unknown: {e}"),
+        Ok(plans) => schema.probes.iter().zip(plans).for_each(|(probe, plan)| print_probe(probe, plan)),
+    }
+}
+
+fn print_probe(probe: &Probe, plan: &Plan) {
+    let mut events: Vec<&str> = probe.calls.iter().map(|c| c.event.as_str()).collect();
+    events.dedup();
+    let events = if events.is_empty() { "(logs nothing)".to_string() } else { events.join(", ") };
+    match plan.target {
+        Some(i) => println!("  yes  {} {}: {events}", probe.targets[i].kind.word(), probe.targets[i].name),
+        None => println!("  no   {} {}: {events}", probe.targets[0].kind.word(), probe.targets[0].name),
+    }
+    for r in &plan.refusals {
+        println!("         {}: {}", spell(&probe.targets[r.target]), r.message);
+        r.help.iter().flat_map(|h| h.lines()).for_each(|l| println!("           {l}"));
+    }
+}
+
+fn to_json(schema: &Schema, layouts: &[EventLayout], plans: &Result<Vec<Plan>, Error>) -> Value {
+    let probes: Vec<Value> = schema
+        .probes
+        .iter()
+        .enumerate()
+        .map(|(i, probe)| {
+            let plan = plans.as_ref().ok().map(|p| &p[i]);
+            json!({
+                "targets": probe.targets.iter().map(spell).collect::<Vec<_>>(),
+                "events": probe.calls.iter().map(|c| c.event.as_str()).collect::<Vec<_>>(),
+                "attaches": plan.map(|p| p.target.is_some()),
+                "refusals": plan.map(|p| p.refusals.iter().map(|r| r.message.as_str()).collect::<Vec<_>>()),
+            })
+        })
+        .collect();
+    let sizes: Vec<Value> = layouts
+        .iter()
+        .map(|e| json!({ "name": e.name, "doc": e.doc, "bytes": e.record_size(0), "bytes_max": e.max_size(), "fields": e.fields }))
+        .collect();
+    json!({
+        "schema": schema.name,
+        "doc": schema.doc,
+        "file": schema.file,
+        "events": sizes,
+        "decodings": schema.decodings,
+        "probes": probes,
+        "kernel_error": plans.as_ref().err().map(|e| e.to_string()),
+    })
 }
