@@ -64,7 +64,7 @@ pub fn programs(schema: &Schema) -> Vec<Program> {
 
 fn program(out: &mut Text, schema: &Schema, probe: &Probe, target: &Target, function: &str) {
     out.push(format_args!(
-        "\nSEC(\"tp_btf/{}\")\nint {function}(unsigned long long *klogger_arguments)\n{{\n\tstruct klogger_hit klogger_hit = {{}};\n",
+        "\nSEC(\"tp_btf/{}\")\nint {function}(unsigned long long *klogger_arguments)\n{{\n\t__attribute__((unused)) struct klogger_hit klogger_hit = {{}};\n",
         target.name
     ));
     for (i, p) in target.params.iter().enumerate() {

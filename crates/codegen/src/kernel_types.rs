@@ -359,6 +359,8 @@ impl Declarations<'_> {
         let tag = self.types.name(&ty);
         Ok(match &ty {
             Type::Int(i) if i.is_bool() => format!("_Bool {name}"),
+            // The kernel's plain char is unsigned; C here wants the plain one all the same.
+            Type::Int(_) if tag == "char" => format!("char {name}"),
             Type::Int(i) => format!("{} {name}", int_type(i.size(), i.is_signed())),
             Type::Enum(e) => format!("{} {name}", int_type(e.size(), e.is_signed())),
             Type::Enum64(e) => format!("{} {name}", int_type(e.size(), e.is_signed())),
