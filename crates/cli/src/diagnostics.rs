@@ -69,6 +69,7 @@ pub fn render(file: &str, text: &str, diagnostics: &[Diagnostic]) -> String {
         if handler.render_report(&mut out, report.as_ref()).is_err() {
             out.push_str(&format!("{file}: {diagnostic}\n"));
         }
+        out.push('\n');
     }
     out
 }

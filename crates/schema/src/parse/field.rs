@@ -113,8 +113,9 @@ impl Parser<'_> {
             self.cursor.at = end;
         }
         words.retain(|w| !matches!(*w, "const" | "volatile"));
-        let (what, help) = c_type_remedy(&words.join(" "), pointer, compound);
-        self.report(Diagnostic::error(Span { start: start.start, end }, what).label("a type of C").help(help));
+        let span = Span { start: start.start, end };
+        let (what, help) = c_type_remedy(self.cursor.text(span), &words.join(" "), pointer, compound);
+        self.report(Diagnostic::error(span, what).label("a type of C").help(help));
         Ok(Type { name: "int".into(), scalar: Some(Scalar::I32), length: None })
     }
 
@@ -145,7 +146,7 @@ impl Parser<'_> {
         let most = u64::from(RECORD_MAX);
         if n == 0 || n > most {
             self.report(
-                Diagnostic::error(at, format!("an array of {n} does not fit"))
+                Diagnostic::error(at, format!("an array of {n} is not possible"))
                     .label("not a possible length")
                     .help(format!("an array has at least one element, and a record at most {most} bytes")),
             );
@@ -259,7 +260,7 @@ impl Parser<'_> {
     }
 }
 
-fn c_type_remedy(spelling: &str, pointer: bool, compound: bool) -> (String, String) {
+fn c_type_remedy(written: &str, spelling: &str, pointer: bool, compound: bool) -> (String, String) {
     if pointer {
         let help = "log the address: `ulong NAME`, perhaps `as code`; a text: `string NAME`; or what it points to, member by member";
         return ("a pointer cannot be a field".into(), help.into());
@@ -282,5 +283,5 @@ fn c_type_remedy(spelling: &str, pointer: bool, compound: bool) -> (String, Stri
             }
         },
     };
-    (format!("`{}` is not a type of this language", shorten(spelling)), help)
+    (format!("`{}` is not a type of this language", shorten(written)), help)
 }

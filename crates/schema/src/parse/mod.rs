@@ -77,7 +77,6 @@ pub fn parse(text: &str, options: &Options) -> (Draft, Vec<Diagnostic>) {
     };
     let mut first = true;
     loop {
-        let from = parser.cursor.at;
         let next = parser.cursor.peek();
         match next.token {
             Token::End => break,
@@ -86,7 +85,7 @@ pub fn parse(text: &str, options: &Options) -> (Draft, Vec<Diagnostic>) {
             _ => {
                 if parser.declaration(first).is_err() {
                     parser.draft.incomplete = true;
-                    parser.skip_to_declaration(from);
+                    parser.skip_to_declaration(next.span.start);
                 }
                 first = false;
             }
@@ -152,7 +151,7 @@ impl<'a> Parser<'a> {
         let mut unknown = false;
         while let Some(word) = self.cursor.peek_word() {
             let ends = if in_event { names::is_type(word) } else { DECLARATIONS.contains(&word) };
-            if ends || self.full() {
+            if ends || word == "context" || self.full() {
                 break;
             }
             let span = self.cursor.next().span;
@@ -324,13 +323,11 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Goes on at the next line that begins with the first word of a declaration.
+    /// Goes on at the next line that begins with the first word of a declaration; the one that failed began at `from`.
     fn skip_to_declaration(&mut self, from: usize) {
         let text = self.cursor.text;
-        // A declaration that failed where the next one begins has taken nothing of it.
-        let begin = if self.cursor.at > from { self.cursor.at } else { from + 1 };
-        let line_start = text[..begin.min(text.len())].rfind('\n').map_or(0, |at| at + 1);
-        let mut at = if line_start > from { line_start } else { next_line(text, begin) };
+        let line = text[..self.cursor.at].rfind('\n').map_or(0, |at| at + 1);
+        let mut at = if line > from { line } else { next_line(text, self.cursor.at) };
         while at < text.len() {
             let word_end = text[at..].find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(text.len() - at);
             if DECLARATIONS.contains(&&text[at..at + word_end]) {
@@ -343,7 +340,6 @@ impl<'a> Parser<'a> {
 }
 
 fn next_line(text: &str, from: usize) -> usize {
-    let from = from.min(text.len());
     text.as_bytes()[from..].iter().position(|&b| b == b'\n').map_or(text.len(), |at| from + at + 1)
 }
 

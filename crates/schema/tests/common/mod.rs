@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! What the tests share: the repository's files, expectations, and two renderings of the model.
+
+#![allow(dead_code)] // Each test file is a program of its own, and uses a part.
+
+use klogger_schema::layout::EventLayout;
+use klogger_schema::model::{Decode, Decoding, Event, Field, Probe, Schema, Scope, Shape};
+use klogger_schema::words::DECODES;
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The entries of a folder of the repository, sorted.
+pub fn entries(folder: impl AsRef<Path>) -> Vec<PathBuf> {
+    let folder = root().join(folder);
+    let list = std::fs::read_dir(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
+    let mut paths: Vec<PathBuf> = list.map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    paths
+}
+
+pub fn name(path: &Path) -> String {
+    path.file_name().unwrap().to_string_lossy().into_owned()
+}
+
+/// Compares with a file that holds what is expected, or with KLOGGER_BLESS=1 writes it. Returns what is wrong.
+pub fn compare(expected: &Path, got: &str) -> Option<String> {
+    if std::env::var_os("KLOGGER_BLESS").is_some() {
+        std::fs::write(expected, got).unwrap();
+    }
+    let shown = expected.strip_prefix(root()).unwrap_or(expected).display();
+    let Ok(text) = std::fs::read_to_string(expected) else {
+        return Some(format!("{shown} is missing; KLOGGER_BLESS=1 writes it"));
+    };
+    if text.trim().is_empty() {
+        return Some(format!("{shown} is empty: that expects nothing"));
+    }
+    (text != got).then(|| format!("{shown} differs; got:\n{got}"))
+}
+
+pub fn all_well(wrong: Vec<String>) {
+    assert!(wrong.is_empty(), "{} of the cases are wrong:\n\n{}", wrong.len(), wrong.join("\n\n"));
+}
+
+/// All that the model says, for people to read.
+pub fn dump(schema: &Schema) -> String {
+    let mut out = format!("schema {}{}\n", schema.name, doc(&schema.doc));
+    for Decoding { name, flags, values } in &schema.decodings {
+        let _ = writeln!(out, "\n{} {name}", if *flags { "flags" } else { "enum" });
+        values.iter().for_each(|(value, text)| {
+            let _ = writeln!(out, "    {:<8} {text:?}", *value as i64);
+        });
+    }
+    for event in &schema.events {
+        dump_event(&mut out, schema, event);
+    }
+    for probe in &schema.probes {
+        out.push_str("\nprobe\n");
+        for t in &probe.targets {
+            let params: Vec<String> = t.params.iter().map(|p| format!("{:?} {:?}", p.ty, p.name)).collect();
+            let _ = writeln!(out, "    {} {:?} ({})", t.kind.word(), t.name, params.join(", "));
+        }
+        let _ = writeln!(out, "    body at {}:{}", probe.body.line, probe.body.column);
+        for c in &probe.calls {
+            let _ = writeln!(out, "    logs {} with {} values", c.event, c.arguments);
+        }
+    }
+    for code in &schema.code {
+        let _ = writeln!(out, "\ncode at {}:{} {:?}", code.line, code.column, code.text);
+    }
+    for arch in &schema.arch {
+        let _ = writeln!(out, "\narch {} {:?}", arch.name, arch.counters);
+    }
+    out
+}
+
+fn dump_event(out: &mut String, schema: &Schema, event: &Event) {
+    let layout = EventLayout::new(&schema.name, event, 1);
+    let _ = writeln!(out, "\nevent {}{}", event.name, doc(&event.doc));
+    let _ =
+        writeln!(out, "    scope {:?}, {} bytes, at most {}", event.scope, layout.record_size(0), layout.max_size());
+    for (field, at) in event.fields.iter().zip(&layout.fields) {
+        let _ = write!(
+            out,
+            "    {:>4}  {} {} = {:?} {:?}",
+            at.offset, field.type_name, field.name, field.scalar, field.shape
+        );
+        if let Some(unit) = &field.unit {
+            let _ = write!(out, " in {unit}");
+        }
+        if field.decode != Decode::Plain {
+            let _ = write!(out, " as {:?}", field.decode);
+        }
+        if let Some(context) = &field.context {
+            let _ = write!(out, " context {context:?}");
+        }
+        let _ = writeln!(out, "{}", doc(&field.doc));
+    }
+}
+
+fn doc(doc: &Option<String>) -> String {
+    doc.as_ref().map_or(String::new(), |d| format!(" {}", quote(d)))
+}
+
+fn quote(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+/// The model as a schema again.
+pub fn print(schema: &Schema) -> String {
+    let mut out = format!("schema {}{}\n", schema.name, doc(&schema.doc));
+    for Decoding { name, flags, values } in &schema.decodings {
+        let _ = write!(out, "{} {name} {{", if *flags { "flags" } else { "enum" });
+        for (value, text) in values {
+            let value = if *flags { value.to_string() } else { (*value as i64).to_string() };
+            let _ = write!(out, " {value} {}", quote(text));
+        }
+        out.push_str(" }\n");
+    }
+    schema.events.iter().for_each(|e| print_event(&mut out, e));
+    for c in &schema.code {
+        let _ = writeln!(out, "code {{{}}}", c.text);
+    }
+    schema.probes.iter().for_each(|p| print_probe(&mut out, p));
+    for arch in &schema.arch {
+        let counters: Vec<String> = arch.counters.iter().map(|(n, event)| format!("counter{n} {event}")).collect();
+        let _ = writeln!(out, "arch {} {{ {} }}", arch.name, counters.join("; "));
+    }
+    out
+}
+
+fn print_event(out: &mut String, event: &Event) {
+    let scope = match &event.scope {
+        Scope::Current => String::new(),
+        Scope::All => " scope all".into(),
+        Scope::Fields(names) => format!(" scope {}", names.join(", ")),
+    };
+    let _ = writeln!(out, "event {}{}{scope} {{", event.name, doc(&event.doc));
+    for field in &event.fields {
+        match field.context {
+            Some(_) => {
+                let _ = writeln!(out, "context {}", field.name);
+            }
+            None => print_field(out, field),
+        }
+    }
+    out.push_str("}\n");
+}
+
+fn print_field(out: &mut String, field: &Field) {
+    let length = match field.shape {
+        Shape::Array(n) => format!("[{n}]"),
+        Shape::Text(n) if field.type_name == "char" => format!("[{n}]"),
+        Shape::One | Shape::Text(_) | Shape::Tail => String::new(),
+    };
+    let _ = write!(out, "{} {}{length}", field.type_name, field.name);
+    if let Some(unit) = &field.unit {
+        let _ = write!(out, " in {unit}");
+    }
+    match &field.decode {
+        Decode::Plain => {}
+        Decode::Table(table) => {
+            let _ = write!(out, " as {table}");
+        }
+        own => {
+            let _ = write!(out, " as {}", DECODES.iter().find(|(_, d)| d == own).unwrap().0);
+        }
+    }
+    let _ = writeln!(out, "{}", doc(&field.doc));
+}
+
+fn print_probe(out: &mut String, probe: &Probe) {
+    let targets: Vec<String> = probe
+        .targets
+        .iter()
+        .map(|t| {
+            let params: Vec<String> = t.params.iter().map(|p| format!("{} {}", p.ty, p.name)).collect();
+            format!("{} {}({})", t.kind.word(), t.name, params.join(", "))
+        })
+        .collect();
+    let _ = writeln!(out, "probe {} {{{}}}", targets.join(" or "), probe.body.text);
+}
