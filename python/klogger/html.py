@@ -19,10 +19,12 @@ from klogger.analysis import Column
 from klogger.pictures import ON_PAGE, Palette, draw
 from klogger.run import Result
 from klogger.summary import Summary
-from klogger.units import bar, duration, printable, show
+from klogger.units import duration, printable, show
 
 ROWS_MAX = 200
 NUMBERS = {"ns", "s", "share", "count", "per_s", "bytes"}
+# Pixels.
+BAR_WIDTH = 70
 STATUS = {"empty": "Nothing to show", "not_recorded": "No answer", "failed": "Failed"}
 SEVERITY = {"error": "error", "loss": "loss", "notice": "notice", "info": "info"}
 
@@ -119,8 +121,9 @@ def table_of(result: Result) -> str:
         cells = "".join(cell(v, c, top) for v, c, top in zip(row, columns, tops, strict=True))
         body.append(f"<tr>{cells}</tr>")
     rest = len(result.table.rows[ROWS_MAX:]) + result.table.left_out
-    more = f'<p class="note">and {rest:,} more rows</p>' if rest else ""
     folded = len(body) > 15
+    count = f"{len(body)} rows{f' of {len(body) + rest:,}' if rest else ''}"
+    more = f'<p class="note">{count}</p>' if rest or folded else ""
     table = f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table>"
     docs = "".join(f"<dt>{text(c.name.replace('_', ' '))}</dt><dd>{text(c.doc)}</dd>" for c in columns if c.doc)
     scroll = f'<div class="{"scroll tall" if folded else "scroll"}" tabindex="0">{table}</div>'
@@ -133,7 +136,10 @@ def number_class(column: Column) -> str:
 
 def cell(value: Any, column: Column, top: float) -> str:
     shown = f"<td{number_class(column)}>{html.escape(show(value, column.unit))}</td>"
-    return shown + (f'<td class="bar">{bar(float(value or 0), top, 8)}</td>' if column.bar else "")
+    if not column.bar:
+        return shown
+    part = float(value or 0) / top if top > 0 else 0.0
+    return f'{shown}<td class="bar"><i style="width:{max(0.0, min(part, 1.0)) * BAR_WIDTH:.1f}px"></i></td>'
 
 
 def event_table(events: Iterable[tuple[str, str, int, int]]) -> str:

@@ -35,14 +35,14 @@ TICKS_NS = tuple(float(10**k) for k in range(0, 13))
 
 @dataclass
 class Palette:
-    """One colour for each value of a column, the same in all pictures of a report."""
+    """One colour for each name of a kind (program, CPU, ...), the same in all pictures of a report."""
 
     known: dict[str, dict[str, str]] = field(default_factory=dict)
 
-    def colour(self, column: str, name: str) -> str:
+    def colour(self, kind: str, name: str) -> str:
         if name == "other":
             return OTHER
-        known = self.known.setdefault(column, {})
+        known = self.known.setdefault(kind, {})
         return known.setdefault(name, COLOURS[len(known) % len(COLOURS)])
 
 
@@ -183,7 +183,7 @@ def log_or_linear(drawing: Drawing, part: str) -> alt.Scale:
 
 
 def colour_of(drawing: Drawing, part: str = "colour") -> alt.Color:
-    """The palette's colours. Values keep their order, but `other` comes last."""
+    """The palette's colours. Numbers are in their order, names in that of the rows; `other` comes last."""
     # A scale tells 0 from "0".
     for record in drawing.records:
         record[drawing.column(part)] = str(record[drawing.column(part)])
@@ -191,8 +191,9 @@ def colour_of(drawing: Drawing, part: str = "colour") -> alt.Color:
     names.sort(key=lambda n: n == "other")
     if all(n.isdigit() for n in names):
         names.sort(key=int)
-    scale = alt.Scale(domain=names, range=[drawing.palette.colour(drawing.column(part), n) for n in names])
-    legend = alt.Legend(title=drawing.title(part), columns=1 + (len(names) - 1) // 16)
+    title = drawing.title(part)
+    scale = alt.Scale(domain=names, range=[drawing.palette.colour(title, n) for n in names])
+    legend = alt.Legend(title=title, columns=1 + (len(names) - 1) // 16)
     return alt.Color(f"{drawing.column(part)}:N", scale=scale, sort=names, legend=legend)
 
 
@@ -255,6 +256,10 @@ def stacked(d: Drawing) -> alt.Chart:
     totals: dict[Any, float] = {}
     for record in d.records:
         totals[record[d.column("y")]] = totals.get(record[d.column("y")], 0) + float(record[d.column("x")] or 0)
+    colour = colour_of(d)
+    order = sorted(d.values("colour"), key=lambda n: (n == "other", n))
+    for record in d.records:
+        record["klogger_order"] = order.index(record[d.column("colour")])
     axis = axis_of(d, "x")
     if d.unit("x") == "ns":
         axis = axis_of(d, "x", values=round_ticks(max(totals.values())))
@@ -264,8 +269,8 @@ def stacked(d: Drawing) -> alt.Chart:
         .encode(
             x=alt.X(f"{d.column('x')}:Q", stack="zero", axis=axis, scale=alt.Scale(nice=False)),
             y=alt.Y(f"{d.column('y')}:N", sort=names, axis=alt.Axis(title=None, labelLimit=200)),
-            color=colour_of(d),
-            order=alt.Order(f"{d.column('colour')}:N"),
+            color=colour,
+            order=alt.Order("klogger_order:Q"),
             tooltip=tooltip(d),
         )
     )
@@ -343,7 +348,7 @@ def matrix(d: Drawing) -> Any:
         number = float(record[d.column("size")])
         record["klogger_label"] = short(number)
         record["klogger_dark"] = number**0.5 > (low * top) ** 0.25 if top / low > 30 else number >= (low + top) / 2
-    base = alt.Chart(data(d), height=max(80, 30 * len(ys))).encode(
+    base = alt.Chart(data(d), height=(44 if len(ys) <= 8 else 30 if len(ys) <= FIELDS_LABELLED else 14) * len(ys)).encode(
         x=alt.X(f"{d.column('x')}:N", sort=xs, axis=alt.Axis(
             title=d.title("x"), labelAngle=0 if max(len(str(x)) for x in xs) < 5 else -40, grid=False)),
         y=alt.Y(f"{d.column('y')}:N", sort=ys, axis=alt.Axis(title=d.title("y"), grid=False)),

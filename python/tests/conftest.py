@@ -16,7 +16,7 @@ def small_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     con = duckdb.connect()
     support.create_tables(con, support.events_of("scheduler"))
     for k in range(40):
-        start, pid, cpu = 10_000 + 50_000 * k, 10 + k % 2, k // 2 % 2
+        start, pid, cpu = 10_000 + 80_000 * k, 10 + k % 2, k // 2 % 2
         state, next_pid = k % 2, 11 - k % 2
         con.execute(f"INSERT INTO TRY_TO_WAKEUP VALUES ({start - 4000}, {cpu}, {4 * k}, {pid}, 120, {cpu}, 1)")
         con.execute(f"INSERT INTO ADD_TO_RUNQ VALUES ({start - 3000}, {cpu}, {4 * k + 1}, {pid}, 120, {cpu}, 0)")
@@ -25,7 +25,7 @@ def small_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
         con.execute(f"INSERT INTO SCHEDOUT VALUES ({end}, {cpu}, {4 * k + 3}, {pid}, 120, {state}, {next_pid})")
     con.execute("INSERT INTO MIGRATE VALUES (100000, 0, 999, 10, 0, 1)")
     out = tmp_path_factory.mktemp("small") / "small.klog-parquet"
-    return support.write_log(con, out, processes=[(10, "hog", 0, None), (11, "find", 0, None)], end=2_100_000)
+    return support.write_log(con, out, processes=[(10, "hog", 0, None), (11, "find", 0, None)], end=3_400_000)
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -152,11 +153,8 @@ def explained(log: Log, error: duckdb.Error, query: str) -> Failure:
 
 def warn(log: Log, query: str) -> None:
     """Losses of the events that the query names."""
-    try:
-        names = {n.split(".")[-1].strip('"').upper() for n in log.connection.get_table_names(query)}
-    except duckdb.Error:
-        names = set(log.events)
-    for warning in losses.warnings(log, names & set(log.events)) if names & set(log.events) else []:
+    names = set(re.findall(r"\w+", query.upper())) & set(log.events)
+    for warning in losses.warnings(log, names) if names else []:
         print(f"klogger: warning: {warning}", file=sys.stderr)
 
 

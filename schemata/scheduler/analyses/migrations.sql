@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: GPL-2.0-only
 -- title: Migrations
--- question: Which threads are moved between CPUs, from where to where, and when?
+-- question: Which threads are moved between CPUs, and from where to where?
 -- order: 60
 -- events: MIGRATE, TRY_TO_WAKEUP
 -- picture: matrix x=to_cpu y=from_cpu size=times

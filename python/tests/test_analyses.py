@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""The rules that every analysis keeps, and what is said of one that does not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import support
+
+import klogger
+from klogger import analysis, pictures, run
+from klogger.failure import Failure
+
+ANALYSES = sorted(p for p in support.SCHEMATA.glob("*/analyses/*.sql") if not p.name.startswith("_"))
+GOOD = """-- title: T
+-- question: Q?
+-- events: SCHEDIN
+-- picture: bars x=n y=program
+-- column program: program
+-- column n [count]: how often,
+--   counted
+-- note: N
+
+-- table
+SELECT 'a' AS program, 1 AS n;
+"""
+
+
+@pytest.mark.parametrize("path", ANALYSES, ids=lambda p: f"{p.parents[1].name}/{p.stem}")
+def test_analysis_keeps_the_rules(path: Path, small_log: Path) -> None:
+    schema = path.parents[1].name
+    one = analysis.parse(path, schema)
+    assert analysis.check(one, [e.name for e in support.events_of(schema)]) == []
+    assert path.read_text().startswith("-- SPDX-License-Identifier: GPL-2.0-only\n")
+    log = klogger.open(small_log, locked=True)
+    (result,) = run.run_all(log, [one])
+    assert result.status in ("answer", "empty"), result.reason
+    assert analysis.check_columns(one, "table", result.table.names) == []
+    assert analysis.check_columns(one, "picture" if "picture" in one.sections else "table", result.points.names) == []
+
+
+def parsed(tmp_path: Path, text: str) -> analysis.Analysis:
+    path = tmp_path / "x.sql"
+    path.write_text(text)
+    return analysis.parse(path, "scheduler")
+
+
+def test_header(tmp_path: Path) -> None:
+    one = parsed(tmp_path, GOOD)
+    assert analysis.check(one, ["SCHEDIN"]) == []
+    assert one.columns["n"] == analysis.Column("n", "count", False, "how often, counted")
+    assert one.picture == analysis.Picture("bars", {"x": "n", "y": "program"})
+    assert one.sections == {"table": "SELECT 'a' AS program, 1 AS n"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fault"),
+    [
+        ("-- title: T\n", "", "no title"),
+        ("-- table\n", "", "no section 'table'"),
+        ("SCHEDIN", "SCHEDINN", "the schema has no event SCHEDINN"),
+        ("[count]", "[counts]", "column n: unknown unit 'counts'; known: "),
+        ("program: program", "program:", "column program is not documented"),
+        ("bars x", "pie x", "unknown kind of picture 'pie'; known: "),
+        ("x=n ", "", "a bars needs x=..."),
+        ("y=program", "y=program size=n", "a bars has no part 'size'"),
+        ("y=program", "y=program scale=cubic", "unknown scale 'cubic'; known: linear, log"),
+        ("-- note: N", "-- include: _none", "no file _none.sql to include"),
+    ],
+)
+def test_faults(tmp_path: Path, old: str, new: str, fault: str) -> None:
+    assert old in GOOD
+    faults = analysis.check(parsed(tmp_path, GOOD.replace(old, new)), ["SCHEDIN"])
+    assert len(faults) == 1
+    assert faults[0].startswith(fault)
+
+
+def test_column_that_is_not_documented(tmp_path: Path) -> None:
+    one = parsed(tmp_path, GOOD)
+    assert analysis.check_columns(one, "table", ["program", "n", "m"]) == [
+        "column m of section 'table' is not documented"
+    ]
+    assert analysis.check_columns(one, "table", ["program"]) == [
+        "the picture uses column n, which section 'table' does not have"
+    ]
+
+
+def test_header_key_that_nobody_knows(tmp_path: Path) -> None:
+    with pytest.raises(Failure, match=r"x\.sql:1: unknown header key 'titel'"):
+        parsed(tmp_path, GOOD.replace("title:", "titel:"))
+
+
+def test_all_kinds_of_pictures_can_be_drawn() -> None:
+    assert set(pictures.PICTURES) == set(analysis.KINDS)
+
+
+def test_wrong_sql_is_said_with_its_place(tmp_path: Path, small_log: Path) -> None:
+    one = parsed(tmp_path, GOOD.replace("1 AS n", "nn"))
+    log = klogger.open(small_log, locked=True)
+    (result,) = run.run_all(log, [one])
+    assert result.status == "failed"
+    assert "x.sql, section 'table': Referenced column \"nn\" was not found" in result.reason

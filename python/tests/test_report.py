@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""`klogger report` as its users meet it, on whole, empty, odd and damaged logs."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import duckdb
+import pytest
+import support
+
+from klogger.cli import report
+
+
+def run(capsys: pytest.CaptureFixture[str], log: Path, *words: str) -> tuple[int, str, str]:
+    code = report.main([str(log), *words])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def scheduler_log(out: Path, rows: dict[str, list[str]], **more: object) -> Path:
+    """A log from SQL values by event."""
+    con = duckdb.connect()
+    support.create_tables(con, support.events_of("scheduler"))
+    for event, values in rows.items():
+        con.execute(f"INSERT INTO {event} VALUES {', '.join(values)}")
+    return support.write_log(con, out, **{"processes": [], "end": 10**6, **more})  # type: ignore[arg-type]
+
+
+def test_summary_fits_and_has_no_colours(capsys: pytest.CaptureFixture[str], small_log: Path) -> None:
+    code, out, err = run(capsys, small_log)
+    assert (code, err) == (0, "")
+    assert "\x1b" not in out
+    assert max(len(line) for line in out.splitlines()) <= 100
+    # 40 times four events, a migration, KLOGGER_START and KLOGGER_FINISH
+    assert "3.40 ms, 163 events of 7 types, none lost" in out
+    for name in ("quanta", "cut_by", "cpu_time", "wakeup_latency", "switches", "migrations", "timeline"):
+        assert f"[{name}]" in out
+
+
+def test_json_has_all_answers(capsys: pytest.CaptureFixture[str], small_log: Path) -> None:
+    code, out, _ = run(capsys, small_log, "--format", "json")
+    answers = {a["name"]: a for a in json.loads(out)["analyses"]}
+    assert code == 0
+    assert all(a["status"] == "answer" for a in answers.values())
+    assert answers["quanta"]["columns"]["p50"] == {"unit": "ns", "doc": "half of the quanta are shorter"}
+    assert sum(row["quanta"] for row in answers["quanta"]["table"]) == 40
+
+
+def test_one_analysis(capsys: pytest.CaptureFixture[str], small_log: Path) -> None:
+    code, out, _ = run(capsys, small_log, "--analysis", "quanta")
+    assert code == 0
+    assert "[quanta]" in out and "[timeline]" not in out
+
+
+def test_unknown_analysis(capsys: pytest.CaptureFixture[str], small_log: Path) -> None:
+    code, out, err = run(capsys, small_log, "--analysis", "quantas")
+    assert (code, out) == (2, "")
+    assert err == "klogger: no analysis 'quantas'\n  help: did you mean quanta?\n"
+
+
+def test_list(capsys: pytest.CaptureFixture[str], small_log: Path) -> None:
+    code, out, _ = run(capsys, small_log, "--list")
+    assert code == 0
+    assert out.splitlines()[0].split()[0] == "quanta"
+
+
+def test_empty_log(capsys: pytest.CaptureFixture[str], empty_log: Path, tmp_path: Path) -> None:
+    code, out, _ = run(capsys, empty_log)
+    assert code == 0
+    assert out.count("nothing to show: ") == 7
+    code, _, _ = run(capsys, empty_log, "--html", str(tmp_path / "x.html"), "--png", str(tmp_path))
+    assert code == 0
+    assert list(tmp_path.glob("*.png")) == []
+    assert "Nothing to show" in (tmp_path / "x.html").read_text()
+
+
+def test_events_that_were_not_recorded(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    log = scheduler_log(tmp_path / "x.klog-parquet", {}, without=("MIGRATE", "LOST", "KLOGGER_FINISH"))
+    code, out, _ = run(capsys, log, "--analysis", "migrations")
+    assert code == 0
+    assert "no answer: MIGRATE not recorded: record with -s scheduler" in out
+
+
+def test_schema_without_analyses(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    log = scheduler_log(tmp_path / "x.klog-parquet", {}, meta={"schemas": [{"name": "mine", "file": "mine.klogger"}]})
+    code, out, _ = run(capsys, log)
+    assert code == 0
+    assert "no analyses" in out
+
+
+def test_analyses_beside_the_users_own_schema(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    folder = tmp_path / "mine" / "analyses"
+    folder.mkdir(parents=True)
+    (folder / "threads.sql").write_text(
+        "-- title: T\n-- question: Q?\n-- events: SCHEDIN\n-- column pid: thread\n\n-- table\nSELECT pid FROM SCHEDIN;\n"
+    )
+    file = str(tmp_path / "mine" / "mine.klogger")
+    rows = {"SCHEDIN": ["(1, 0, 1, 77, 120, 77)"]}
+    log = scheduler_log(tmp_path / "x.klog-parquet", rows, meta={"schemas": [{"name": "mine", "file": file}]})
+    _, out, _ = run(capsys, log, "--format", "json")
+    assert [a["table"] for a in json.loads(out)["analyses"]] == [[{"pid": 77}]]
+
+
+def test_an_analysis_can_reach_no_other_files(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    folder = tmp_path / "mine" / "analyses"
+    folder.mkdir(parents=True)
+    secret = tmp_path / "secret.csv"
+    secret.write_text("a\n1\n")
+    head = "-- title: T\n-- question: Q?\n-- events: SCHEDIN\n-- column a: a\n\n-- table\n"
+    (folder / "read.sql").write_text(f"{head}SELECT a FROM '{secret}';\n")
+    (folder / "write.sql").write_text(f"{head}COPY (SELECT 1 AS a) TO '{tmp_path}/written.csv';\n")
+    (folder / "unlock.sql").write_text(f"{head}SET enable_external_access = true;\n")
+    file = str(tmp_path / "mine" / "mine.klogger")
+    log = scheduler_log(tmp_path / "x.klog-parquet", {}, meta={"schemas": [{"name": "mine", "file": file}]})
+    code, out, _ = run(capsys, log, "--format", "json")
+    assert code == 2
+    assert [a["status"] for a in json.loads(out)["analyses"]] == ["failed"] * 3
+    assert not (tmp_path / "written.csv").exists()
+
+
+def test_odd_names_and_numbers(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    pid = 2**31 - 1
+    rows = {
+        "SCHEDIN": [f"(1000, 0, 1, {pid}, 120, 1)", "(5000, 0, 3, 7, 120, 1)"],
+        "SCHEDOUT": [f"(5000, 0, 2, {pid}, 120, 0, -4)", "(9000, 0, 4, 7, 120, 4294967295, 0)"],
+    }
+    processes = [(pid, "a\ufffd</script><b>\x1b[31m", 0, None), (7, "", 0, None)]
+    log = scheduler_log(tmp_path / "x.klog-parquet", rows, processes=processes, cpus=1)
+    page = tmp_path / "x.html"
+    code, out, _ = run(capsys, log, "--format", "text", "--html", str(page), "--png", str(tmp_path / "png"))
+    assert code == 0
+    assert "\x1b" not in out and f"[{pid}]" in out and "thread 7" in out
+    assert "<b>" not in page.read_text()
+    assert page.read_text().count("</script>") == 2
+
+
+def test_table_that_is_damaged(capsys: pytest.CaptureFixture[str], small_log: Path, tmp_path: Path) -> None:
+    log = tmp_path / "x.klog-parquet"
+    shutil.copytree(small_log, log)
+    (log / "SCHEDIN.parquet").write_bytes(b"PAR1 not really")
+    code, out, err = run(capsys, log)
+    assert (code, out) == (2, "")
+    assert f"help: remove {log}, and it will be made anew" in err
+
+
+def test_brackets_in_the_path(capsys: pytest.CaptureFixture[str], small_log: Path, tmp_path: Path) -> None:
+    log = tmp_path / "a[1]*.klog-parquet"
+    shutil.copytree(small_log, log)
+    code, out, _ = run(capsys, log, "--analysis", "quanta")
+    assert code == 0
+    assert "[quanta]" in out
+
+
+def test_output_that_cannot_be_written(capsys: pytest.CaptureFixture[str], small_log: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    code, _, err = run(capsys, small_log, "--html", str(tmp_path / "file" / "x.html"))
+    assert code == 2
+    assert err.startswith(f"klogger: cannot write {tmp_path}/file/x.html: ")
+
+
+def test_pictures_are_png(small_log: Path, tmp_path: Path) -> None:
+    assert report.main([str(small_log), "--png", str(tmp_path)]) == 0
+    pictures = sorted(tmp_path.glob("*.png"))
+    assert len(pictures) == 7
+    for picture in pictures:
+        head = picture.read_bytes()[:24]
+        assert head.startswith(b"\x89PNG")
+        assert int.from_bytes(head[16:20], "big") > 500
+
+
+def test_page_needs_no_network(small_log: Path, tmp_path: Path) -> None:
+    page = tmp_path / "x.html"
+    assert report.main([str(small_log), "--html", str(page)]) == 0
+    text = page.read_text()
+    assert len(text) < 4_000_000
+    without_scripts = re.sub(r"<script.*?</script>", "", text, flags=re.S)
+    assert re.findall(r'(?:src|href)="(?!data:|#)[^"]*"', without_scripts) == []
+    assert "<script src" not in text
+    assert text.count("data-picture=") == 7
+
+
+def test_page_opens_in_a_browser_without_complaint(small_log: Path, tmp_path: Path) -> None:
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if chromium is None:
+        pytest.skip("no chromium here to open the page in")
+    page = tmp_path / "x.html"
+    assert report.main([str(small_log), "--html", str(page)]) == 0
+    command = [
+        chromium, "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--virtual-time-budget=20000",
+        f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", page.as_uri(),
+    ]  # fmt: skip
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=180, check=False, env={**os.environ, "HOME": str(tmp_path)}
+    )
+    assert [line for line in done.stderr.splitlines() if "CONSOLE" in line] == []
+    assert 'data-drawn="7"' in done.stdout
+    assert len(re.findall(r'<svg [^>]*class="marks"', done.stdout)) == 7

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""`klogger sql` as its users meet it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import duckdb
+import pytest
+import support
+
+import klogger
+from klogger.cli import sql
+
+
+def ask(capsys: pytest.CaptureFixture[str], log: Path, *words: str) -> tuple[int, str, str]:
+    code = sql.main([str(log), *words])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_answer_in_each_form(capsys: pytest.CaptureFixture[str], small_log: Path, tmp_path: Path) -> None:
+    query = "SELECT comm(pid, time) AS program, count(*) AS n FROM schedin GROUP BY 1 ORDER BY 1"
+    code, out, err = ask(capsys, small_log, query)
+    assert (code, err) == (0, "")
+    assert [line.split() for line in out.splitlines()][2:] == [["find", "20"], ["hog", "20"]]
+    _, out, _ = ask(capsys, small_log, query, "--format", "csv")
+    assert list(csv.reader(io.StringIO(out))) == [["program", "n"], ["find", "20"], ["hog", "20"]]
+    _, out, _ = ask(capsys, small_log, query, "--format", "json")
+    assert json.loads(out) == [{"program": "find", "n": 20}, {"program": "hog", "n": 20}]
+    file = tmp_path / "out.parquet"
+    code, _, err = ask(capsys, small_log, query, "--format", "parquet", "-o", str(file))
+    assert (code, err) == (0, "")
+    assert duckdb.sql(f"SELECT sum(n) FROM '{file}'").fetchall() == [(40,)]
+
+
+def test_functions_of_the_schema(small_log: Path) -> None:
+    log = klogger.open(small_log)
+    assert log.sql("SELECT task_state(0), task_state(3), task_state(65537), task_state(128)").fetchall() == [
+        ("0", "S|D", "S|0x10000", "dead")
+    ]
+    assert log.sql("SELECT comm(10, 5), comm(999, 5), comm(0, 5)").fetchall() == [("hog", "999", "idle")]
+    assert log.sql("SELECT duration(999), duration(1230), duration(12345678), duration(5e9)").fetchall() == [
+        ("999 ns", "1.23 µs", "12.3 ms", "5.00 s")
+    ]
+
+
+def test_tables_are_listed_with_units_and_docs(capsys: pytest.CaptureFixture[str], small_log: Path) -> None:
+    code, out, _ = ask(capsys, small_log)
+    assert code == 0
+    assert "SCHEDOUT  the running thread left its CPU (40 logged)" in out
+    assert any(line.split() == ["buffer_size", "UBIGINT", "[bytes]", "one", "CPU's", "ring"] for line in out.splitlines())
+    assert "task_state(x)" in out
+    assert all(len(line) <= 100 for line in out.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("SELECT * FORM SCHEDIN", 'klogger: syntax error at or near "SCHEDIN"\n  line 1: SELECT * FORM SCHEDIN\n'
+            + " " * 24 + "^\n"),
+        ("SELECT 1\nFROM SCHEDINN", "klogger: Table with name SCHEDINN does not exist\n  line 2: FROM SCHEDINN\n"
+            + " " * 15 + "^\n  help: did you mean SCHEDIN or SCHEDOUT?\n"),
+        ("SELECT pdi FROM SCHEDIN", 'klogger: Referenced column "pdi" not found in FROM clause\n'
+            "  line 1: SELECT pdi FROM SCHEDIN\n" + " " * 17 + "^\n  help: did you mean pid?\n"),
+        (" ;", "klogger: the query is empty\n"),
+    ],
+)  # fmt: skip
+def test_bad_query(capsys: pytest.CaptureFixture[str], small_log: Path, query: str, message: str) -> None:
+    assert ask(capsys, small_log, query) == (2, "", message)
+
+
+def test_parquet_needs_a_file(capsys: pytest.CaptureFixture[str], small_log: Path) -> None:
+    code, _, err = ask(capsys, small_log, "SELECT 1", "--format", "parquet")
+    assert (code, err.splitlines()[0]) == (2, "klogger: Parquet is not for the terminal")
+
+
+def test_query_from_standard_input(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, small_log: Path
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("CREATE TEMP TABLE x AS SELECT 7 AS a; SELECT a FROM x;"))
+    assert ask(capsys, small_log, "-", "--format", "csv") == (0, "a\n7\n", "")
+
+
+def test_interactive_goes_on_after_an_error(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, small_log: Path
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("SELECT oops;\nSELECT 1\n AS b;\n"))
+    code, out, err = ask(capsys, small_log, "--interactive", "--format", "csv")
+    assert (code, out) == (0, "b\n1\n")
+    assert err.startswith('klogger: Referenced column "oops" was not found')
+
+
+def test_losses_of_the_events_asked_for(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    con = duckdb.connect()
+    support.create_tables(con, support.events_of("scheduler"))
+    ledger = [{"key": "ring_full", "count": 5, "event": "SCHEDIN", "text": "a larger ring"}]
+    log = support.write_log(con, tmp_path / "x.klog-parquet", processes=[], ledger=ledger)
+    _, _, err = ask(capsys, log, "SELECT count(*) FROM SCHEDIN")
+    assert err == "klogger: warning: 5 events are missing (SCHEDIN): a larger ring\n"
+    _, _, err = ask(capsys, log, "SELECT count(*) FROM MIGRATE")
+    assert err == ""
+
+
+def test_many_rows_are_cut_with_a_word(capsys: pytest.CaptureFixture[str], small_log: Path) -> None:
+    _, out, _ = ask(capsys, small_log, "SELECT * FROM range(1001)")
+    assert "only the first 1,000 rows are shown" in out
+    _, out, _ = ask(capsys, small_log, "SELECT * FROM range(1000)")
+    assert "only" not in out
+
+
+def test_text_of_a_log_cannot_act_on_the_terminal(capsys: pytest.CaptureFixture[str], small_log: Path) -> None:
+    _, out, _ = ask(capsys, small_log, "SELECT '\x1b[31m[bold]x' AS a")
+    assert "\x1b" not in out
+    assert "[31m[bold]x" in out
