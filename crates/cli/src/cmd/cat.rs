@@ -2,12 +2,36 @@
 //! `klogger cat`
 
 use super::Outcome;
-use crate::failure::Failure;
+use crate::text::select::SelectArgs;
+use crate::text::{self, Kind, open};
+use indicatif::ProgressBar;
+use std::path::PathBuf;
+use std::process::ExitCode;
 
 /// Print a log as text
 #[derive(clap::Args)]
-pub struct Args {}
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// The log
+    file: PathBuf,
 
-pub fn run(_args: Args) -> Outcome {
-    Err(Failure::new("cat: not built yet"))
+    #[arg(short, long, value_enum, default_value_t = Kind::Text)]
+    format: Kind,
+
+    #[command(flatten)]
+    select: SelectArgs,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  klogger cat boot.klog --from 1.5s --to 1.6s         what happened in that tenth of a second
+  klogger cat boot.klog -e SCHEDIN,SCHEDOUT -c 0      switches of CPU 0
+  klogger cat boot.klog --where 'pid == \"cc1\"'        what happened to threads of that name
+  klogger cat boot.klog --format json | jq .pid       for programs";
+
+pub fn run(args: Args) -> Outcome {
+    let reader = open::open(&args.file)?;
+    let choice = args.select.resolve(&reader)?;
+    text::write(&choice, args.format, &mut std::io::stdout().lock(), &ProgressBar::hidden())?;
+    Ok(ExitCode::SUCCESS)
 }

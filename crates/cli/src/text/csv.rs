@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! `--format csv`: time (ns since the log's start), cpu (-1: the recorder), serial, event, then a column for each
+//! field name of the chosen events. A field that an event does not have is empty; an array's elements are separated by
+//! spaces.
+
+use super::{Context, Format};
+use klogger_log::decode::push_number;
+use klogger_log::event::{EventRef, Value};
+use klogger_log::preamble::Preamble;
+use klogger_log::text::push_int;
+
+pub struct Csv {
+    columns: Vec<String>,
+    /// By event, then column: which field it is.
+    fields: Vec<Vec<Option<usize>>>,
+}
+
+impl Csv {
+    pub fn new(preamble: &Preamble, wanted: &[bool]) -> Csv {
+        let mut columns: Vec<String> = Vec::new();
+        for (event, _) in preamble.events.iter().zip(wanted).filter(|(_, wanted)| **wanted) {
+            for field in &event.fields {
+                if !columns.contains(&field.name) {
+                    columns.push(field.name.clone());
+                }
+            }
+        }
+        let find = |e: &klogger_schema::layout::EventLayout, c: &String| e.fields.iter().position(|f| f.name == *c);
+        let fields = preamble.events.iter().map(|e| columns.iter().map(|c| find(e, c)).collect()).collect();
+        Csv { columns, fields }
+    }
+}
+
+impl Format for Csv {
+    fn begin(&mut self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"time,cpu,serial,event");
+        for column in &self.columns {
+            out.push(b',');
+            out.extend_from_slice(column.as_bytes());
+        }
+        out.push(b'\n');
+    }
+
+    fn event(&mut self, event: &EventRef, context: &Context, out: &mut Vec<u8>) {
+        push_int(out, context.time(event));
+        out.push(b',');
+        push_int(out, if event.from_recorder() { -1 } else { i32::from(event.cpu) });
+        out.push(b',');
+        push_int(out, event.serial);
+        out.push(b',');
+        out.extend_from_slice(event.layout.name.as_bytes());
+        for place in &self.fields[event.index] {
+            out.push(b',');
+            if let Some(index) = place {
+                push_value(event.value(&event.layout.fields[*index]), out);
+            }
+        }
+        out.push(b'\n');
+    }
+}
+
+fn push_value(value: Value, out: &mut Vec<u8>) {
+    match value {
+        Value::Int(_) | Value::Uint(_) | Value::Bool(_) => push_number(out, value),
+        Value::Text(text) => push_text(text, out),
+        Value::Array(elements) => {
+            for (i, element) in elements.iter().enumerate() {
+                if i > 0 {
+                    out.push(b' ');
+                }
+                push_number(out, element);
+            }
+        }
+    }
+}
+
+fn push_text(text: &[u8], out: &mut Vec<u8>) {
+    let special = |b: &u8| matches!(b, b',' | b'"' | b'\n' | b'\r');
+    let text = String::from_utf8_lossy(text);
+    if text.as_bytes().iter().any(special) {
+        out.extend_from_slice(format!("\"{}\"", text.replace('"', "\"\"")).as_bytes());
+    } else {
+        out.extend_from_slice(text.as_bytes());
+    }
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! `--format json`: an object for each line: `time` (ns since the log's start), `cpu` (-1: the recorder), `serial`,
+//! `event`, and the fields as they are in the log, not decoded.
+
+use super::{Context, Format};
+use klogger_log::decode::push_number;
+use klogger_log::event::{EventRef, Value};
+use klogger_log::preamble::Preamble;
+use klogger_log::text::push_int;
+
+pub struct Json {
+    /// By event: `,"event":"NAME"`.
+    names: Vec<Vec<u8>>,
+    /// By event, then field: `,"name":`.
+    keys: Vec<Vec<Vec<u8>>>,
+}
+
+impl Json {
+    /// The names are those of C, so they need no escapes: the reader of the log has checked that.
+    pub fn new(preamble: &Preamble) -> Json {
+        let key = |name: &str| format!(",\"{name}\":").into_bytes();
+        Json {
+            names: preamble.events.iter().map(|e| format!(",\"event\":\"{}\"", e.name).into_bytes()).collect(),
+            keys: preamble.events.iter().map(|e| e.fields.iter().map(|f| key(&f.name)).collect()).collect(),
+        }
+    }
+}
+
+impl Format for Json {
+    fn event(&mut self, event: &EventRef, context: &Context, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"{\"time\":");
+        push_int(out, context.time(event));
+        out.extend_from_slice(b",\"cpu\":");
+        push_int(out, if event.from_recorder() { -1 } else { i32::from(event.cpu) });
+        out.extend_from_slice(b",\"serial\":");
+        push_int(out, event.serial);
+        out.extend_from_slice(&self.names[event.index]);
+        for (field, key) in event.layout.fields.iter().zip(&self.keys[event.index]) {
+            out.extend_from_slice(key);
+            push_value(event.value(field), out);
+        }
+        out.extend_from_slice(b"}\n");
+    }
+}
+
+fn push_value(value: Value, out: &mut Vec<u8>) {
+    match value {
+        Value::Int(_) | Value::Uint(_) => push_number(out, value),
+        Value::Bool(b) => out.extend_from_slice(if b { b"true" } else { b"false" }),
+        Value::Text(text) => push_string(text, out),
+        Value::Array(elements) => {
+            out.push(b'[');
+            for (i, element) in elements.iter().enumerate() {
+                if i > 0 {
+                    out.push(b',');
+                }
+                push_value(element, out);
+            }
+            out.push(b']');
+        }
+    }
+}
+
+fn push_string(text: &[u8], out: &mut Vec<u8>) {
+    let plain = |b: &u8| matches!(b, b' '..=b'~') && !matches!(b, b'"' | b'\\');
+    if text.iter().all(plain) {
+        out.push(b'"');
+        out.extend_from_slice(text);
+        out.push(b'"');
+    } else {
+        out.extend_from_slice(serde_json::Value::from(String::from_utf8_lossy(text)).to_string().as_bytes());
+    }
+}

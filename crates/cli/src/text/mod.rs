@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Logs as text: one file for each format, and what they share.
+//!
+//! One more format is one file with a [`Format`], and one arm in [`Kind::format`].
+
+mod csv;
+mod json;
+mod line;
+pub mod open;
+mod perl;
+pub mod select;
+pub mod times;
+
+use crate::failure::Failure;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use klogger_log::decode::Decoder;
+use klogger_log::event::EventRef;
+use klogger_log::preamble::Preamble;
+use klogger_log::process::Processes;
+use select::Choice;
+use std::io::Write;
+use std::time::Duration;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Kind {
+    /// A line for each event, decoded
+    Text,
+    /// An array of hashes, to be read with `do`
+    Perl,
+    /// A JSON object for each event and line
+    Json,
+    /// A table; fields that an event does not have are empty
+    Csv,
+}
+
+/// What is needed to write an event down.
+pub struct Context<'a> {
+    pub decoder: &'a Decoder,
+    pub processes: &'a Processes,
+    /// Zero of the times shown, ns of the log's clock.
+    pub start_ns: u64,
+}
+
+impl Context<'_> {
+    /// ns since the log's start.
+    fn time(&self, event: &EventRef) -> i64 {
+        event.time_ns.wrapping_sub(self.start_ns) as i64
+    }
+}
+
+/// Writes events down, one after the other.
+pub trait Format {
+    fn begin(&mut self, _out: &mut Vec<u8>) {}
+    fn event(&mut self, event: &EventRef, context: &Context, out: &mut Vec<u8>);
+    fn end(&mut self, _out: &mut Vec<u8>) {}
+}
+
+impl Kind {
+    fn format(self, preamble: &Preamble, wanted: &[bool], span_ns: u64) -> Box<dyn Format> {
+        match self {
+            Kind::Text => Box::new(line::Line::new(preamble, wanted, span_ns)),
+            Kind::Perl => Box::new(perl::Perl),
+            Kind::Json => Box::new(json::Json::new(preamble)),
+            Kind::Csv => Box::new(csv::Csv::new(preamble, wanted)),
+        }
+    }
+}
+
+/// Bytes that are collected before they are written.
+const CHUNK: usize = 256 << 10;
+
+/// Writes the chosen events of a log to `sink`.
+pub fn write(choice: &Choice, kind: Kind, sink: &mut dyn Write, progress: &ProgressBar) -> Result<(), Failure> {
+    let reader = choice.reader;
+    let decoder = Decoder::new(reader);
+    let mut processes = Processes::new(reader);
+    let span = reader.times().map_or(0, |(_, last)| last.saturating_sub(choice.start_ns));
+    let mut format = kind.format(reader.preamble(), &choice.events, span);
+    let mut merge = reader.merge(&choice.selection);
+    let mut out = Vec::with_capacity(CHUNK + 4096);
+    let failed = |e: std::io::Error| Failure::new(format!("cannot write the output: {e}"));
+    format.begin(&mut out);
+    while let Some(event) = merge.next() {
+        processes.see(&event);
+        if !choice.includes(&event, &decoder, &processes) {
+            continue;
+        }
+        format.event(
+            &event,
+            &Context { decoder: &decoder, processes: &processes, start_ns: choice.start_ns },
+            &mut out,
+        );
+        if out.len() >= CHUNK {
+            sink.write_all(&out).map_err(failed)?;
+            out.clear();
+            progress.set_position(event.time_ns.saturating_sub(choice.start_ns));
+        }
+    }
+    format.end(&mut out);
+    sink.write_all(&out).and_then(|()| sink.flush()).map_err(failed)?;
+    progress.finish_and_clear();
+    open::warn(reader, merge.damage());
+    Ok(())
+}
+
+/// A bar on the terminal, from the second second on. Nothing where stderr is not a terminal.
+pub fn progress_bar(total: u64, what: &'static str) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::hidden());
+    let style = ProgressStyle::with_template("{msg} {bar:40} {percent:>3} %  {elapsed}");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar.set_message(what);
+    let late = bar.downgrade();
+    std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_secs(1));
+        if let Some(bar) = late.upgrade().filter(|b| !b.is_finished()) {
+            bar.set_draw_target(ProgressDrawTarget::stderr());
+        }
+    });
+    bar
+}

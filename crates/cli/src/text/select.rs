@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! The options that choose events: `--from`, `--to`, `--event`, `--cpu`, `--where`.
+
+use super::times::{Moment, moment};
+use crate::failure::Failure;
+use klogger_log::decode::Decoder;
+use klogger_log::event::EventRef;
+use klogger_log::filter::{Filter, FilterError, unknown_event};
+use klogger_log::format::{CPU_MAX, RECORDER_CPU};
+use klogger_log::merge::Selection;
+use klogger_log::process::{Processes, start_of};
+use klogger_log::reader::Reader;
+use std::ops::RangeInclusive;
+
+#[derive(clap::Args)]
+pub struct SelectArgs {
+    /// Leave out what is earlier: seconds since the start (1.5, 200ms), before the end (-1s), or UTC (12:34:56)
+    #[arg(long, value_name = "TIME", value_parser = moment, allow_hyphen_values = true)]
+    from: Option<Moment>,
+
+    /// Leave out what is later
+    #[arg(long, value_name = "TIME", value_parser = moment, allow_hyphen_values = true)]
+    to: Option<Moment>,
+
+    /// Only these events
+    #[arg(short, long = "event", value_name = "EVENT,...", value_delimiter = ',')]
+    events: Vec<String>,
+
+    /// Only these CPUs: 0,2-3; '-' is the recorder
+    #[arg(short, long = "cpu", value_name = "CPU,...", value_delimiter = ',', value_parser = cpus, allow_hyphen_values = true)]
+    cpus: Vec<RangeInclusive<u16>>,
+
+    /// Only events for which this holds: 'pid == 42 && (prio < 120 || comm =~ "^k")'
+    #[arg(short, long = "where", value_name = "EXPRESSION", long_help = WHERE_HELP)]
+    filter: Option<String>,
+}
+
+const WHERE_HELP: &str = "\
+Only events for which this holds. Fields, and time, cpu (-1: the recorder), serial and event, are compared with \
+==, !=, <, <=, >, >= and =~ (regular expression), and joined with &&, || and !. A number may be hexadecimal (0x1f) or \
+have a unit of time (1.5ms). A value that has a name can be compared with it: pid == \"bash\". An event without the \
+field does not match.";
+
+/// Reads `3`, `2-5` or `-`.
+fn cpus(text: &str) -> Result<RangeInclusive<u16>, String> {
+    let cpu = |word: &str| word.parse().ok().filter(|n| *n <= CPU_MAX);
+    let range = match text.split_once('-') {
+        Some(("", "")) => Some(RECORDER_CPU..=RECORDER_CPU),
+        Some((from, to)) => cpu(from).zip(cpu(to)).map(|(from, to)| from..=to).filter(|r| !r.is_empty()),
+        None => cpu(text).map(|n| n..=n),
+    };
+    range.ok_or_else(|| "write CPU numbers and ranges, such as 0,2-3, or '-' for the recorder".into())
+}
+
+/// The options, resolved for one log.
+pub struct Choice<'r> {
+    pub reader: &'r Reader,
+    pub start_ns: u64,
+    pub selection: Selection,
+    /// By event of the preamble.
+    pub events: Vec<bool>,
+    from_ns: u64,
+    cpus: Vec<RangeInclusive<u16>>,
+    filter: Option<Filter>,
+}
+
+impl SelectArgs {
+    pub fn resolve<'r>(&self, reader: &'r Reader) -> Result<Choice<'r>, Failure> {
+        let preamble = reader.preamble();
+        let start_ns = start_of(preamble, reader.times());
+        let end_ns = reader.times().map_or(start_ns, |t| t.1);
+        let resolve = |m: Moment| m.resolve(start_ns, end_ns, preamble.clock.start_realtime_ns);
+        let mut events = vec![self.events.is_empty(); preamble.events.len()];
+        for name in &self.events {
+            let found = preamble.events.iter().position(|e| e.name.eq_ignore_ascii_case(name));
+            events[found.ok_or_else(|| failure(unknown_event(name, preamble)))?] = true;
+        }
+        let filter = self.filter.as_ref().map(|text| Filter::new(text, preamble, start_ns));
+        // What comes before `from` is still read: it says how threads are called.
+        let selection = Selection { cpus: None, from_ns: None, to_ns: self.to.map(resolve) };
+        Ok(Choice {
+            reader,
+            start_ns,
+            selection,
+            events,
+            from_ns: self.from.map_or(0, resolve),
+            cpus: self.cpus.clone(),
+            filter: filter.transpose().map_err(failure)?,
+        })
+    }
+}
+
+fn failure(error: FilterError) -> Failure {
+    Failure::new(error.message).help(error.help)
+}
+
+impl Choice<'_> {
+    #[inline]
+    pub fn includes(&self, event: &EventRef, decoder: &Decoder, processes: &Processes) -> bool {
+        self.events[event.index]
+            && event.time_ns >= self.from_ns
+            && (self.cpus.is_empty() || self.cpus.iter().any(|r| r.contains(&event.cpu)))
+            && self.filter.as_ref().is_none_or(|f| f.matches(event, decoder, processes))
+    }
+}

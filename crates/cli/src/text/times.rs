@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Times as people write and read them.
+
+use klogger_log::filter::parse::number;
+
+const SECOND: u64 = 1_000_000_000;
+const DAY: u64 = 86_400 * SECOND;
+
+/// A moment given on the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// ns after the log's start.
+    AfterStart(u64),
+    /// ns before the log's end.
+    BeforeEnd(u64),
+    /// ns of the day, UTC.
+    WallClock(u64),
+}
+
+/// Reads `1.5`, `1.5s`, `200ms`, `-1s` or `12:34:56.5`.
+pub fn moment(text: &str) -> Result<Moment, String> {
+    let found = if text.contains(':') { wall_clock(text) } else { distance(text) };
+    found.ok_or_else(|| "write seconds (1.5), a number with a unit (200ms), a distance from the end (-1s), or a time of day in UTC (12:34:56)".into())
+}
+
+fn distance(text: &str) -> Option<Moment> {
+    let (end, text) = text.strip_prefix('-').map_or((false, text), |rest| (true, rest));
+    let bare = text.ends_with(|c: char| c.is_ascii_digit());
+    let ns = u64::try_from(number(&if bare { format!("{text}s") } else { text.into() })?).ok()?;
+    Some(if end { Moment::BeforeEnd(ns) } else { Moment::AfterStart(ns) })
+}
+
+fn wall_clock(text: &str) -> Option<Moment> {
+    let mut parts = text.splitn(3, ':');
+    let hours: u64 = parts.next()?.parse().ok()?;
+    let minutes: u64 = parts.next()?.parse().ok()?;
+    let seconds = u64::try_from(number(&format!("{}s", parts.next().unwrap_or("0")))?).ok()?;
+    let fits = hours < 24 && minutes < 60 && seconds < 60 * SECOND;
+    fits.then(|| Moment::WallClock((hours * 60 + minutes) * 60 * SECOND + seconds))
+}
+
+impl Moment {
+    /// In ns of the log's clock. `start_realtime` is the wall clock (ns since 1970) at `start`.
+    pub fn resolve(self, start: u64, end: u64, start_realtime: u64) -> u64 {
+        match self {
+            Moment::AfterStart(ns) => start.saturating_add(ns),
+            Moment::BeforeEnd(ns) => end.saturating_sub(ns),
+            // On the day of the recording's start, or, if that was later in the day, on the next.
+            Moment::WallClock(of_day) => start.saturating_add((of_day + DAY - start_realtime % DAY) % DAY),
+        }
+    }
+}
+
+/// `2026-01-31 12:34:56 UTC`, for ns since 1970.
+pub fn date(realtime_ns: u64) -> String {
+    let (days, second) = (realtime_ns / DAY, realtime_ns % DAY / SECOND);
+    let (year, month, day) = civil(days);
+    format!("{year}-{month:02}-{day:02} {:02}:{:02}:{:02} UTC", second / 3600, second / 60 % 60, second % 60)
+}
+
+/// The date of a day, counted from 1970-01-01. Years begin in March here, so that the leap day comes last.
+fn civil(days: u64) -> (u64, u64, u64) {
+    let days = days + 719_468;
+    let (era, of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
+}
+
+/// `1.234 s`, `12.3 ms`, `5 ns`.
+pub fn duration(ns: u64) -> String {
+    match ns {
+        0..1_000 => format!("{ns} ns"),
+        1_000..1_000_000 => format!("{:.3} us", ns as f64 / 1e3),
+        1_000_000..SECOND => format!("{:.3} ms", ns as f64 / 1e6),
+        _ => format!("{:.3} s", ns as f64 / 1e9),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments() {
+        assert_eq!(moment("1.5"), Ok(Moment::AfterStart(1_500_000_000)));
+        assert_eq!(moment("200ms"), Ok(Moment::AfterStart(200_000_000)));
+        assert_eq!(moment("-2s"), Ok(Moment::BeforeEnd(2 * SECOND)));
+        assert_eq!(moment("01:00:00.5"), Ok(Moment::WallClock(3600 * SECOND + SECOND / 2)));
+        for wrong in ["", "x", "1h", "25:00:00", "1:2:99", "--1"] {
+            assert!(moment(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_time_of_day_before_the_start_is_on_the_next_day() {
+        let start_realtime = 10 * DAY + 3600 * SECOND;
+        assert_eq!(Moment::WallClock(3601 * SECOND).resolve(7, 0, start_realtime), 7 + SECOND);
+        assert_eq!(Moment::WallClock(3599 * SECOND).resolve(7, 0, start_realtime), 7 + DAY - SECOND);
+    }
+
+    #[test]
+    fn dates() {
+        assert_eq!(date(0), "1970-01-01 00:00:00 UTC");
+        assert_eq!(date(951_782_400 * SECOND), "2000-02-29 00:00:00 UTC");
+        assert_eq!(date(1_700_000_000 * SECOND), "2023-11-14 22:13:20 UTC");
+    }
+}
