@@ -1,1 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! From a log to columns: a directory with one Parquet table for each event, and a few tables about the log.
+//!
+//! **Invariant:** this crate knows neither the bytes of a log nor SQL. It is the only way from logs to analyses.
+//!
+//! | file | what |
+//! |---|---|
+//! | `EVENT.parquet` | `time` (ns since the log's start), `cpu` (-1: the recorder), `serial`, then the event's fields |
+//! | `process.parquet` | which thread had which name when |
+//! | `ledger.parquet` | every way in which data was lost |
+//! | `event.parquet` | the events of the log, with counts |
+//! | `decoding.parquet` | texts for values |
+//! | `meta.json` | what the tables were made from, and the log's preamble; written last |
+//!
+//! Events without rows have their table too. A field `NAME` which is an address in code has a second column,
+//! `NAME_symbol`.
+
+mod about;
+mod cache;
+mod column;
+mod table;
+
+pub use cache::{Error, Export, export};
+
+/// Changes when the tables do, so that older ones are made again.
+pub const VERSION: u32 = 1;

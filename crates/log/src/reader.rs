@@ -22,6 +22,7 @@ const SYMBOLS_MAX: usize = 128 << 20;
 pub struct Reader {
     pub(crate) source: Source,
     preamble: Preamble,
+    preamble_crc: u32,
     blocks: Vec<Block>,
     damage: Vec<Damage>,
     /// As the recorder wrote it; `None` if it is missing.
@@ -39,9 +40,10 @@ impl Reader {
     }
 
     fn from_source(source: Source) -> Result<Reader, Error> {
-        let (preamble, start) = read_preamble(&source)?;
+        let (preamble, preamble_crc, start) = read_preamble(&source)?;
         let found = scan::find(&source, start);
-        let mut reader = Reader { source, preamble, blocks: found.blocks, damage: found.damage, recorded: None };
+        let mut reader =
+            Reader { source, preamble, preamble_crc, blocks: found.blocks, damage: found.damage, recorded: None };
         reader.read_ledger();
         reader.check_serials();
         reader.note_unknown();
@@ -50,6 +52,11 @@ impl Reader {
 
     pub fn preamble(&self) -> &Preamble {
         &self.preamble
+    }
+
+    /// The checksum of the log's head, which no two recordings share but by chance.
+    pub fn preamble_crc(&self) -> u32 {
+        self.preamble_crc
     }
 
     /// Bytes of the file.
@@ -192,8 +199,8 @@ impl Reader {
     }
 }
 
-/// The preamble, and the offset of the first block.
-fn read_preamble(source: &Source) -> Result<(Preamble, u64), Error> {
+/// The preamble, its checksum, and the offset of the first block.
+fn read_preamble(source: &Source) -> Result<(Preamble, u32, u64), Error> {
     let length = source.length();
     if length == 0 {
         return Err(Error::Empty);
@@ -220,10 +227,11 @@ fn read_preamble(source: &Source) -> Result<(Preamble, u64), Error> {
     }
     let mut json = vec![0; json_size as usize];
     source.read(FILE_HEADER_SIZE as u64, &mut json)?;
-    if format::preamble_crc(&head[..12], &json) != u32::from_le_bytes([c0, c1, c2, c3]) {
+    let crc = u32::from_le_bytes([c0, c1, c2, c3]);
+    if format::preamble_crc(&head[..12], &json) != crc {
         return Err(Error::PreambleCorrupt("its checksum is wrong".into()));
     }
     let preamble = serde_json::from_slice(&json).map_err(|e| Error::PreambleCorrupt(e.to_string()))?;
     validate::check(&preamble).map_err(Error::PreambleCorrupt)?;
-    Ok((preamble, end.next_multiple_of(8)))
+    Ok((preamble, crc, end.next_multiple_of(8)))
 }

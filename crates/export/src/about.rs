@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! The tables about a log: processes, ledger, events, decodings.
+
+use crate::table::{cpu_column, write_small};
+use arrow_array::builder::{BooleanBuilder, Int16Builder, Int64Builder, StringBuilder};
+use arrow_array::{ArrayRef, BooleanArray, Int64Array, StringArray};
+use klogger_log::ledger::{Ledger, Severity};
+use klogger_log::preamble::Preamble;
+use klogger_log::process::Row;
+use parquet::errors::ParquetError;
+use std::path::Path;
+use std::sync::Arc;
+
+/// ns since the log's start.
+fn since(start_ns: u64, time_ns: u64) -> i64 {
+    time_ns.wrapping_sub(start_ns) as i64
+}
+
+fn texts<'a>(values: impl Iterator<Item = &'a str>) -> ArrayRef {
+    Arc::new(StringArray::from_iter_values(values))
+}
+
+fn numbers(values: impl Iterator<Item = i64>) -> ArrayRef {
+    Arc::new(Int64Array::from_iter_values(values))
+}
+
+fn maybe_numbers(values: impl Iterator<Item = Option<i64>>) -> ArrayRef {
+    Arc::new(Int64Array::from_iter(values))
+}
+
+pub fn write_processes(dir: &Path, rows: &[Row], start_ns: u64) -> Result<(), ParquetError> {
+    let lossy = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let known = |id: i64| (id >= 0).then_some(id);
+    let mut comm = StringBuilder::new();
+    let mut command = StringBuilder::new();
+    let mut recorder = BooleanBuilder::new();
+    for row in rows {
+        comm.append_value(lossy(&row.comm));
+        command.append_value(lossy(&row.command));
+        recorder.append_value(row.recorder);
+    }
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("pid", numbers(rows.iter().map(|r| r.pid))),
+        ("tgid", maybe_numbers(rows.iter().map(|r| known(r.tgid)))),
+        ("parent", maybe_numbers(rows.iter().map(|r| known(r.parent)))),
+        ("comm", Arc::new(comm.finish())),
+        ("command", Arc::new(command.finish())),
+        ("from_ns", numbers(rows.iter().map(|r| since(start_ns, r.from_ns)))),
+        ("to_ns", numbers(rows.iter().map(|r| since(start_ns, r.to_ns)))),
+        ("exit_ns", maybe_numbers(rows.iter().map(|r| r.exit_ns.map(|t| since(start_ns, t))))),
+        ("recorder", Arc::new(recorder.finish())),
+    ];
+    write_small(&dir.join("process.parquet"), columns)
+}
+
+pub fn write_ledger(dir: &Path, ledger: &Ledger, start_ns: u64) -> Result<(), ParquetError> {
+    let entries = &ledger.entries;
+    let mut event = StringBuilder::new();
+    let mut cpu = Int16Builder::new();
+    let mut from = Int64Builder::new();
+    let mut to = Int64Builder::new();
+    for entry in entries {
+        event.append_option(entry.event.as_deref());
+        cpu.append_option(entry.cpu.map(cpu_column));
+        from.append_option(entry.from_ns.map(|t| since(start_ns, t)));
+        to.append_option(entry.to_ns.map(|t| since(start_ns, t)));
+    }
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("key", texts(entries.iter().map(|e| e.key.as_str()))),
+        ("severity", texts(entries.iter().map(|e| e.severity.word()))),
+        ("source", texts(entries.iter().map(|e| e.source.word()))),
+        ("event", Arc::new(event.finish())),
+        ("cpu", Arc::new(cpu.finish())),
+        ("count", numbers(entries.iter().map(|e| e.count as i64))),
+        ("from_ns", Arc::new(from.finish())),
+        ("to_ns", Arc::new(to.finish())),
+        ("text", texts(entries.iter().map(|e| e.text.as_str()))),
+    ];
+    write_small(&dir.join("ledger.parquet"), columns)
+}
+
+/// `logged` is the number of rows, by event of the preamble.
+pub fn write_events(dir: &Path, preamble: &Preamble, logged: &[u64], ledger: &Ledger) -> Result<(), ParquetError> {
+    let events = &preamble.events;
+    let lost = |name: &str| -> i64 {
+        let losses = ledger.entries.iter().filter(|e| e.severity >= Severity::Loss && e.event.as_deref() == Some(name));
+        losses.fold(0u64, |sum, e| sum.saturating_add(e.count)) as i64
+    };
+    let mut doc = StringBuilder::new();
+    let mut fields = StringBuilder::new();
+    for event in events {
+        doc.append_option(event.doc.as_deref());
+        let json = serde_json::to_string(&event.fields).map_err(|e| ParquetError::External(Box::new(e)))?;
+        fields.append_value(json);
+    }
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("name", texts(events.iter().map(|e| e.name.as_str()))),
+        ("schema", texts(events.iter().map(|e| e.schema.as_str()))),
+        ("id", numbers(events.iter().map(|e| e.id.into()))),
+        ("doc", Arc::new(doc.finish())),
+        ("logged", numbers(logged.iter().map(|n| *n as i64))),
+        ("lost", numbers(events.iter().map(|e| lost(&e.name)))),
+        ("fields", Arc::new(fields.finish())),
+    ];
+    write_small(&dir.join("event.parquet"), columns)
+}
+
+pub fn write_decodings(dir: &Path, preamble: &Preamble) -> Result<(), ParquetError> {
+    let rows = || preamble.decodings.iter().flat_map(|d| d.values.iter().map(move |(value, text)| (d, *value, text)));
+    let flags: Vec<bool> = rows().map(|(d, _, _)| d.flags).collect();
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("decoding", texts(rows().map(|(d, _, _)| d.name.as_str()))),
+        ("flags", Arc::new(BooleanArray::from(flags))),
+        ("value", numbers(rows().map(|(_, value, _)| value as i64))),
+        ("text", texts(rows().map(|(_, _, text)| text.as_str()))),
+    ];
+    write_small(&dir.join("decoding.parquet"), columns)
+}

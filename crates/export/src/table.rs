@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Parquet files: of one event type, filled event by event, and of a few columns that are there at once.
+
+use crate::column::Column;
+use arrow_array::{ArrayRef, Int16Array, Int64Array, RecordBatch};
+use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
+use klogger_log::event::EventRef;
+use klogger_log::symbols::Symbols;
+use klogger_schema::layout::EventLayout;
+use klogger_schema::model::{Decode, Shape};
+use parquet::arrow::ArrowWriter;
+use parquet::basic::Compression;
+use parquet::errors::ParquetError;
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use parquet::schema::types::ColumnPath;
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Rows that are collected before they are handed to the Parquet writer.
+const BATCH_ROWS: usize = 16 << 10;
+/// Rows of one row group at most: what a reader works on at a time.
+const GROUP_ROWS: usize = 1 << 20;
+/// Bytes of a row group that is being written, at most: there may be many tables.
+const GROUP_BYTES: usize = 16 << 20;
+
+/// The first columns of every table of events; a field with such a name gets a `_` at its end.
+const GENERAL: [&str; 3] = ["time", "cpu", "serial"];
+
+/// The table of one event.
+pub struct EventTable {
+    schema: SchemaRef,
+    time: Vec<i64>,
+    cpu: Vec<i16>,
+    serial: Vec<i64>,
+    /// In the order of the event's fields.
+    fields: Vec<Column>,
+    /// (which field, the names of its addresses)
+    symbols: Vec<(usize, Column)>,
+    writer: ArrowWriter<File>,
+    pub rows: u64,
+}
+
+impl EventTable {
+    pub fn create(path: &Path, layout: &EventLayout) -> Result<EventTable, ParquetError> {
+        let fields: Vec<_> = layout.fields.iter().map(|f| Column::new(f.scalar, f.shape)).collect();
+        let code = layout.fields.iter().enumerate().filter(|(_, f)| f.decode == Decode::Code && f.shape == Shape::One);
+        let symbols: Vec<_> = code.map(|(i, _)| (i, Column::text())).collect();
+        let mut columns = vec![
+            Field::new("time", DataType::Int64, false),
+            Field::new("cpu", DataType::Int16, false),
+            Field::new("serial", DataType::Int64, false),
+        ];
+        for (field, column) in layout.fields.iter().zip(&fields) {
+            columns.push(Field::new(free_name(&field.name, &columns), column.data_type(), false));
+        }
+        for (index, column) in &symbols {
+            let name = format!("{}_symbol", layout.fields[*index].name);
+            columns.push(Field::new(free_name(&name, &columns), column.data_type(), true));
+        }
+        let schema = Arc::new(Schema::new(columns));
+        let writer = ArrowWriter::try_new(File::create(path)?, schema.clone(), Some(properties(&schema)))?;
+        let (time, cpu, serial) = (Vec::new(), Vec::new(), Vec::new());
+        Ok(EventTable { schema, time, cpu, serial, fields, symbols, writer, rows: 0 })
+    }
+
+    /// Appends a row. `start_ns` is the zero of the table's times.
+    #[inline]
+    pub fn push(&mut self, event: &EventRef, start_ns: u64, symbols: &Symbols) -> Result<(), ParquetError> {
+        self.time.push(event.time_ns.wrapping_sub(start_ns) as i64);
+        self.cpu.push(cpu_column(event.cpu));
+        self.serial.push(event.serial as i64);
+        for (field, column) in event.layout.fields.iter().zip(&mut self.fields) {
+            column.push(event.value(field));
+        }
+        for (index, column) in &mut self.symbols {
+            column.push_symbol(event.value(&event.layout.fields[*index]), symbols);
+        }
+        self.rows += 1;
+        if self.time.len() == BATCH_ROWS { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> Result<(), ParquetError> {
+        let room = || Vec::with_capacity(BATCH_ROWS);
+        let mut columns: Vec<ArrayRef> = vec![
+            Arc::new(Int64Array::from(std::mem::replace(&mut self.time, room()))),
+            Arc::new(Int16Array::from(std::mem::replace(&mut self.cpu, Vec::with_capacity(BATCH_ROWS)))),
+            Arc::new(Int64Array::from(std::mem::replace(&mut self.serial, room()))),
+        ];
+        columns.extend(self.fields.iter_mut().map(Column::take));
+        columns.extend(self.symbols.iter_mut().map(|(_, c)| c.take()));
+        self.writer.write(&RecordBatch::try_new(self.schema.clone(), columns)?)?;
+        if self.writer.in_progress_size() > GROUP_BYTES {
+            self.writer.flush()?;
+        }
+        Ok(())
+    }
+
+    pub fn finish(mut self) -> Result<(), ParquetError> {
+        if !self.time.is_empty() {
+            self.flush()?;
+        }
+        self.writer.close().map(|_| ())
+    }
+}
+
+/// -1 is the recorder. All other CPU numbers fit.
+pub fn cpu_column(cpu: u16) -> i16 {
+    cpu as i16
+}
+
+fn free_name(name: &str, taken: &[Field]) -> String {
+    let mut name = name.to_string();
+    while taken.iter().map(|f| f.name().as_str()).chain(GENERAL).any(|t| t.eq_ignore_ascii_case(&name)) {
+        name.push('_');
+    }
+    name
+}
+
+/// Numbers are stored plainly, which is the fastest to write and to read; texts repeat, so they get a dictionary.
+fn properties(schema: &Schema) -> WriterProperties {
+    let mut builder = WriterProperties::builder()
+        .set_compression(Compression::LZ4_RAW)
+        .set_dictionary_enabled(false)
+        .set_statistics_enabled(EnabledStatistics::Chunk)
+        .set_max_row_group_row_count(Some(GROUP_ROWS));
+    for field in schema.fields().iter().filter(|f| *f.data_type() == DataType::Utf8) {
+        builder = builder.set_column_dictionary_enabled(ColumnPath::from(field.name().as_str()), true);
+    }
+    builder.build()
+}
+
+/// Writes a table whose columns are there already: (name, values). Nulls are allowed in all.
+pub fn write_small(path: &Path, columns: Vec<(&str, ArrayRef)>) -> Result<(), ParquetError> {
+    let fields: Vec<_> = columns.iter().map(|(name, c)| Field::new(*name, c.data_type().clone(), true)).collect();
+    let schema = Arc::new(Schema::new(fields));
+    let arrays = columns.into_iter().map(|(_, c)| c).collect();
+    let batch = RecordBatch::try_new(schema.clone(), arrays).map_err(|e: ArrowError| ParquetError::from(e))?;
+    let mut writer = ArrowWriter::try_new(File::create(path)?, schema.clone(), Some(properties(&schema)))?;
+    writer.write(&batch)?;
+    writer.close().map(|_| ())
+}
