@@ -18,6 +18,7 @@ pub mod reader;
 pub mod record;
 pub mod scan;
 mod source;
+pub mod stats;
 mod stream;
 pub mod symbols;
 pub mod text;

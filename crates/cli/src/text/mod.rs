@@ -4,6 +4,8 @@
 //! One more format is one file with a [`Format`], and one arm in [`Kind::format`].
 
 mod csv;
+pub mod info_json;
+pub mod info_text;
 mod json;
 mod line;
 pub mod open;
@@ -74,8 +76,7 @@ pub fn write(choice: &Choice, kind: Kind, sink: &mut dyn Write, progress: &Progr
     let reader = choice.reader;
     let decoder = Decoder::new(reader);
     let mut processes = Processes::new(reader);
-    let span = reader.times().map_or(0, |(_, last)| last.saturating_sub(choice.start_ns));
-    let mut format = kind.format(reader.preamble(), &choice.events, span);
+    let mut format = kind.format(reader.preamble(), &choice.events, choice.span_ns());
     let mut merge = reader.merge(&choice.selection);
     let mut out = Vec::with_capacity(CHUNK + 4096);
     let failed = |e: std::io::Error| Failure::new(format!("cannot write the output: {e}"));

@@ -16,7 +16,12 @@ const WARNINGS_MAX: usize = 10;
 
 /// Prints to stderr what of the log could not be read, and how many events its ledger says were lost.
 pub fn warn(reader: &Reader, later: &[Damage]) {
-    let found: Vec<_> = reader.damage().iter().chain(later).collect();
+    let found: Vec<_> = reader.damage().iter().chain(later).cloned().collect();
+    warn_of(reader, &found);
+}
+
+/// The same for damage that has been collected already.
+pub fn warn_of(reader: &Reader, found: &[Damage]) {
     for damage in found.iter().take(WARNINGS_MAX) {
         eprintln!("klogger: warning: {damage}");
     }

@@ -65,6 +65,12 @@ pub struct Choice<'r> {
 }
 
 impl SelectArgs {
+    /// Whether all events are chosen.
+    pub fn is_empty(&self) -> bool {
+        let SelectArgs { from, to, events, cpus, filter } = self;
+        from.is_none() && to.is_none() && events.is_empty() && cpus.is_empty() && filter.is_none()
+    }
+
     pub fn resolve<'r>(&self, reader: &'r Reader) -> Result<Choice<'r>, Failure> {
         let preamble = reader.preamble();
         let start_ns = start_of(preamble, reader.times());
@@ -95,6 +101,11 @@ fn failure(error: FilterError) -> Failure {
 }
 
 impl Choice<'_> {
+    /// From the log's start to its end, ns.
+    pub fn span_ns(&self) -> u64 {
+        self.reader.times().map_or(0, |(_, last)| last.saturating_sub(self.start_ns))
+    }
+
     #[inline]
     pub fn includes(&self, event: &EventRef, decoder: &Decoder, processes: &Processes) -> bool {
         self.events[event.index]

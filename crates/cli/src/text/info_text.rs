@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! `klogger info` for people.
+
+use super::times::{date, duration};
+use klogger_log::damage::cpu_name;
+use klogger_log::ledger::{Entry, Ledger, Severity};
+use klogger_log::process::start_of;
+use klogger_log::reader::Reader;
+use klogger_log::stats::{self, Stats};
+use std::fmt::Write;
+use std::path::Path;
+
+/// What there is to say about.
+pub struct About<'a> {
+    pub file: &'a Path,
+    pub reader: &'a Reader,
+    pub stats: &'a Stats,
+    pub ledger: &'a Ledger,
+}
+
+/// Characters of a line at most, as far as it can be helped.
+const WIDTH: usize = 100;
+/// Characters of the words at the left.
+const LABEL: usize = 11;
+
+/// The whole page. Writing to a string cannot fail, so the results of `write!` are not looked at.
+pub fn page(about: &About, fields: bool) -> String {
+    let mut out = String::new();
+    head(about, &mut out);
+    host(about, &mut out);
+    probes(about, &mut out);
+    events(about, fields, &mut out);
+    cpus(about, &mut out);
+    ledger(about, &mut out);
+    out
+}
+
+fn line(out: &mut String, label: &str, text: &str) {
+    if text.is_empty() {
+        return;
+    }
+    for (i, part) in wrap(text, WIDTH - LABEL).into_iter().enumerate() {
+        let _ = writeln!(out, "{:LABEL$}{part}", if i == 0 { label } else { "" });
+    }
+}
+
+/// Words in lines of at most `width` characters; control characters become blanks.
+fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|w| !w.is_empty()) {
+        match lines.last_mut() {
+            Some(last) if last.chars().count() + 1 + word.chars().count() <= width => {
+                last.push(' ');
+                last.push_str(word);
+            }
+            Some(_) | None => lines.push(word.into()),
+        }
+    }
+    lines
+}
+
+/// `1,234,567`
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..10_000 => format!("{bytes} bytes"),
+        10_000..10_000_000 => format!("{:.1} kB", bytes as f64 / 1e3),
+        10_000_000..10_000_000_000 => format!("{:.1} MB", bytes as f64 / 1e6),
+        _ => format!("{:.1} GB", bytes as f64 / 1e9),
+    }
+}
+
+/// How long the recording lasted, ns.
+fn span(about: &About) -> u64 {
+    let start = start_of(about.reader.preamble(), about.stats.times);
+    about.stats.times.map_or(0, |(_, last)| last.saturating_sub(start))
+}
+
+fn head(about: &About, out: &mut String) {
+    let preamble = about.reader.preamble();
+    let total = about.stats.total();
+    let state = if about.reader.is_complete() { "complete" } else { "without its end" };
+    let damaged = about.reader.damage().len() + about.stats.damage.len();
+    let sound = if damaged == 0 { "all checksums right".into() } else { format!("damaged in {damaged} places") };
+    let bytes = size(about.reader.length());
+    line(
+        out,
+        "log",
+        &format!("{}, {bytes}, {} blocks, {state}, {sound}", about.file.display(), about.reader.blocks().len()),
+    );
+    let ns = span(about);
+    line(out, "recorded", &format!("{} for {}", date(preamble.clock.start_realtime_ns), duration(ns)));
+    let rate = if ns == 0 {
+        String::new()
+    } else {
+        format!(", {} a second", grouped((total.events as f64 / (ns as f64 / 1e9)) as u64))
+    };
+    let each = if total.events == 0 {
+        String::new()
+    } else {
+        format!(", {:.1} bytes each", total.bytes as f64 / total.events as f64)
+    };
+    line(out, "events", &format!("{}{rate}{each}; {} lost", grouped(total.events), grouped(about.ledger.lost())));
+    line(out, "command", &preamble.command_line.join(" "));
+    line(out, "workload", &preamble.workload.join(" "));
+    let scope = match preamble.scope.as_str() {
+        "" => String::new(),
+        "all" => "the whole system".into(),
+        "processes" => "some processes and their descendants".into(),
+        other => other.into(),
+    };
+    line(out, "scope", &scope);
+}
+
+fn host(about: &About, out: &mut String) {
+    let preamble = about.reader.preamble();
+    let (host, clock, recorder) = (&preamble.host, &preamble.clock, &preamble.recorder);
+    let parts = [&host.name, &host.kernel, &host.machine, &host.cpu_model];
+    let mut parts: Vec<String> = parts.into_iter().filter(|p| !p.is_empty()).cloned().collect();
+    if !host.cpus.is_empty() {
+        parts.push(format!("{} CPUs", host.cpus.len()));
+    }
+    line(out, "host", &parts.join(", "));
+    line(out, "kernel", &host.kernel_version);
+    let bad = |state: &str| !state.starts_with("Not affected");
+    let active =
+        host.mitigations.iter().filter(|(_, state)| bad(state)).map(|(name, state)| format!("{name} ({state})"));
+    line(out, "mitigation", &active.collect::<Vec<_>>().join("; "));
+    if !clock.name.is_empty() {
+        let source = if clock.source.is_empty() { String::new() } else { format!(" from {}", clock.source) };
+        line(out, "clock", &format!("{}{source}, wall clock known to {}", clock.name, duration(clock.uncertainty_ns)));
+    }
+    let overwrite = if recorder.overwrite { ", newest events kept" } else { "" };
+    let buffer = format!("{} a CPU, emptied at {} % free{overwrite}", size(recorder.buffer_size), recorder.lowwater);
+    line(out, "engine", &format!("{} by klogger {}; {buffer}", preamble.engine, preamble.klogger));
+    let schemas = preamble.schemas.iter().map(|s| s.name.as_str());
+    line(out, "schemata", &schemas.collect::<Vec<_>>().join(", "));
+}
+
+fn probes(about: &About, out: &mut String) {
+    let probes = &about.reader.preamble().probes;
+    let attached = probes.iter().filter(|p| p.attached).count();
+    if !probes.is_empty() {
+        line(out, "probes", &format!("{attached} of {} attached", probes.len()));
+    }
+    for probe in probes.iter().filter(|p| !p.attached || !p.note.is_empty()) {
+        let state = if probe.attached { "attached" } else { "not attached" };
+        let events = probe.events.join(", ");
+        line(out, "", &format!("{} ({}, for {events}) {state}: {}", probe.target, probe.schema, probe.note));
+    }
+}
+
+fn events(about: &About, fields: bool, out: &mut String) {
+    let layouts = &about.reader.preamble().events;
+    let width = layouts.iter().map(|e| e.name.len()).max().unwrap_or(5).clamp(5, 40);
+    let total = about.stats.total().events.max(1);
+    let _ = writeln!(out, "\n{:width$} {:>14} {:>7} {:>14} {:>16}", "event", "logged", "%", "lost", "bytes");
+    let mut rows: Vec<_> = layouts.iter().zip(&about.stats.events).collect();
+    rows.sort_by(|a, b| b.1.events.cmp(&a.1.events).then(a.0.id.cmp(&b.0.id)));
+    let lost = |name: &str| stats::lost(about.ledger, name);
+    let (shown, unseen): (Vec<_>, Vec<_>) = rows.iter().partition(|(e, n)| fields || n.events > 0 || lost(&e.name) > 0);
+    for (layout, count) in shown {
+        let share = 100.0 * count.events as f64 / total as f64;
+        let (logged, lost) = (grouped(count.events), grouped(lost(&layout.name)));
+        let _ =
+            writeln!(out, "{:width$} {logged:>14} {share:>7.2} {lost:>14} {:>16}", layout.name, grouped(count.bytes));
+        for field in layout.fields.iter().filter(|_| fields) {
+            let unit = field.unit.as_ref().map(|u| format!(" in {u}")).unwrap_or_default();
+            let doc = field.doc.as_deref().map(|d| format!("  {d}")).unwrap_or_default();
+            let _ = writeln!(out, "    {} {}{unit}{doc}", field.type_name, field.name);
+        }
+    }
+    if !unseen.is_empty() {
+        let names: Vec<_> = unseen.iter().map(|(e, _)| e.name.as_str()).collect();
+        line(out, "none of", &names.join(", "));
+    }
+}
+
+fn cpus(about: &About, out: &mut String) {
+    let _ = writeln!(out, "\n{:12} {:>14} {:>16}", "CPU", "logged", "bytes");
+    for (cpu, count) in &about.stats.cpus {
+        let _ = writeln!(out, "{:12} {:>14} {:>16}", cpu_name(*cpu), grouped(count.events), grouped(count.bytes));
+    }
+}
+
+fn ledger(about: &About, out: &mut String) {
+    if about.ledger.entries.is_empty() {
+        let _ = writeln!(out, "\nledger: nothing is missing");
+        return;
+    }
+    let _ = writeln!(out, "\nledger");
+    let start = start_of(about.reader.preamble(), about.stats.times);
+    let mut entries: Vec<&Entry> = about.ledger.entries.iter().collect();
+    entries.sort_by_key(|e| std::cmp::Reverse(e.severity));
+    for entry in entries {
+        let mut text = entry.text.clone();
+        let mut place = Vec::new();
+        place.extend((entry.count > 0).then(|| format!("{} events", grouped(entry.count))));
+        place.extend(entry.event.clone());
+        place.extend(entry.cpu.map(cpu_name));
+        if let (Some(from), Some(to)) = (entry.from_ns, entry.to_ns) {
+            let seconds = |t: u64| (t as i128 - start as i128) as f64 / 1e9;
+            place.push(format!("{:.6} s to {:.6} s", seconds(from), seconds(to)));
+        }
+        if !place.is_empty() {
+            text = format!("{}. {text}", place.join(", "));
+        }
+        let mark = match entry.severity {
+            Severity::Info => "info",
+            Severity::Notice => "notice",
+            Severity::Loss => "LOSS",
+            Severity::Error => "ERROR",
+        };
+        line(out, &format!("  {mark}"), &format!("{}: {text}", entry.key));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_grouped() {
+        assert_eq!(grouped(0), "0");
+        assert_eq!(grouped(999), "999");
+        assert_eq!(grouped(1_234_567), "1,234,567");
+    }
+
+    #[test]
+    fn lines_are_wrapped_between_words() {
+        assert_eq!(wrap("one two three", 7), ["one two", "three"]);
+        assert_eq!(wrap("\x1b[1m  a\nb", 80), ["[1m a b"]);
+    }
+}
