@@ -182,7 +182,9 @@ def check_columns(analysis: Analysis, section: str, names: Iterable[str]) -> lis
     drawn = "picture" if "picture" in analysis.sections else "table"
     if analysis.picture is not None and section == drawn:
         used = [c for p, c in analysis.picture.parts.items() if p != "scale"]
-        faults += [f"the picture uses column {c}, which section '{section}' does not have" for c in used if c not in names]
+        faults += [
+            f"the picture uses column {c}, which section '{section}' does not have" for c in used if c not in names
+        ]
     return faults
 
 

@@ -45,7 +45,9 @@ def tables(log: Log) -> list[Table]:
         types.setdefault((schema, table), []).append((column, kind))
     found = [event_table(log, name, types.get(("main", event.name), [])) for name, event in log.events.items()]
     for name, doc in helpers.DOCS.items():
-        columns = tuple(Column(c, t, "ns" if c.endswith("_ns") else "", "") for c, t in types.get(("klogger", name), []))
+        columns = tuple(
+            Column(c, t, "ns" if c.endswith("_ns") else "", "") for c, t in types.get(("klogger", name), [])
+        )
         found.append(Table(name, doc, columns))
     return found
 

@@ -51,9 +51,7 @@ def export(log: Path, out: Path | None, *, quiet: bool) -> Failure | None:
         command += ["-o", out]
     show = not quiet and sys.stderr.isatty()
     try:
-        done = subprocess.run(
-            command, stdout=subprocess.DEVNULL, stderr=None if show else subprocess.PIPE, check=False
-        )
+        done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=None if show else subprocess.PIPE, check=False)
     except OSError as error:
         return Failure(f"cannot run {command[0]}: {error.strerror}", help="set KLOGGER to the klogger program")
     if done.returncode == 0:
@@ -82,7 +80,9 @@ def find_klogger() -> str:
             return str(folder / "klogger")
     found = shutil.which("klogger")
     if found is None:
-        raise Failure("cannot find the klogger program, which reads logs", help="put it on the PATH, or set KLOGGER to it")
+        raise Failure(
+            "cannot find the klogger program, which reads logs", help="put it on the PATH, or set KLOGGER to it"
+        )
     return found
 
 

@@ -13,8 +13,8 @@ import duckdb
 TABLES = {
     "process": "pid INTEGER, tgid INTEGER, parent INTEGER, comm VARCHAR, command VARCHAR, from_ns BIGINT, to_ns BIGINT,"
     " recorder BOOLEAN",
-    "ledger": "key VARCHAR, severity VARCHAR, source VARCHAR, event VARCHAR, cpu SMALLINT, count BIGINT, from_ns BIGINT,"
-    " to_ns BIGINT, text VARCHAR",
+    "ledger": "key VARCHAR, severity VARCHAR, source VARCHAR, event VARCHAR, cpu SMALLINT, count BIGINT,"
+    " from_ns BIGINT, to_ns BIGINT, text VARCHAR",
     "event": "name VARCHAR, schema VARCHAR, id INTEGER, doc VARCHAR, logged BIGINT, lost BIGINT, fields VARCHAR",
     "decoding": "decoding VARCHAR, flags BOOLEAN, value UBIGINT, text VARCHAR",
 }
@@ -79,7 +79,7 @@ def view(connection: duckdb.DuckDBPyConnection, name: str, file: Path) -> bool:
 
 
 def empty_event(name: str, fields: Iterable[str]) -> str:
-    columns = "".join(f', {identifier(f)} BIGINT' for f in fields)
+    columns = "".join(f", {identifier(f)} BIGINT" for f in fields)
     return f"CREATE TABLE main.{identifier(name)} (time BIGINT, cpu SMALLINT, serial BIGINT{columns})"
 
 
@@ -144,8 +144,9 @@ def lost(start_ns: int) -> str:
     """LOST records as gaps. `since` is a reading of the clock, not a time since the log's start as `time` is."""
     since = f"coalesce(try_cast(since AS BIGINT), 0) - {start_ns}"
     return (
-        f"SELECT cpu, NULL::VARCHAR AS event, CASE WHEN {since} BETWEEN 0 AND time THEN {since} ELSE time END AS from_ns,"
-        " time AS to_ns, try_cast(count AS BIGINT) AS count, 'ring_full' AS key FROM main.LOST"
+        "SELECT cpu, NULL::VARCHAR AS event,"
+        f" CASE WHEN {since} BETWEEN 0 AND time THEN {since} ELSE time END AS from_ns, time AS to_ns,"
+        " try_cast(count AS BIGINT) AS count, 'ring_full' AS key FROM main.LOST"
     )
 
 

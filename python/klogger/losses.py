@@ -18,7 +18,8 @@ def warnings(log: Log, events: Iterable[str]) -> list[str]:
     rows = log.connection.cursor().execute(
         "SELECT key, sum(count)::BIGINT, list_sort(list(DISTINCT event) FILTER (event IS NOT NULL)),"
         " list_sort(list(DISTINCT cpu) FILTER (cpu IS NOT NULL)), min(from_ns), max(to_ns), any_value(text)"
-        " FROM klogger.ledger WHERE severity IN ('loss', 'error') AND (event IS NULL OR list_contains($1, upper(event)))"
+        " FROM klogger.ledger WHERE severity IN ('loss', 'error')"
+        " AND (event IS NULL OR list_contains($1, upper(event)))"
         " GROUP BY key ORDER BY 2 DESC, key LIMIT $2",
         [names, KINDS_MAX],
     )

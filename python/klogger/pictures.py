@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """The kinds of pictures. Each is drawn here once, from whatever columns an analysis names; see docs/analyses.md.
 
-A picture is a Vega-Lite specification, made with Altair. Its colours for text and lines come from a `Theme`, so that the
-same picture fits a page that may be light or dark, and a PNG.
+A picture is a Vega-Lite specification, made with Altair. Its colours for text and lines come from a `Theme`, so that
+the same picture fits a page that may be light or dark, and a PNG.
 """
 
 from __future__ import annotations
@@ -153,10 +153,11 @@ def axis_of(drawing: Drawing, part: str, **more: Any) -> alt.Axis:
 
 def duration_expression(ns: str) -> str:
     """A Vega expression for a number of ns as `10 µs`."""
-    return (
-        f"({ns}) == 0 ? '0' : ({ns}) < 999.5 ? format({ns}, '.3~r') + ' ns' : ({ns}) < 999.5e3 ? format(({ns}) / 1e3, '.3~r') + ' µs'"
-        f" : ({ns}) < 999.5e6 ? format(({ns}) / 1e6, '.3~r') + ' ms' : format(({ns}) / 1e9, ',.3~r') + ' s'"
+    steps = "".join(
+        f"({ns}) < {limit} ? format(({ns}) / {factor}, '.3~r') + ' {unit}' : "
+        for limit, factor, unit in (("999.5", "1", "ns"), ("999.5e3", "1e3", "µs"), ("999.5e6", "1e6", "ms"))
     )
+    return f"({ns}) == 0 ? '0' : {steps}format(({ns}) / 1e9, ',.3~r') + ' s'"
 
 
 def decades(numbers: list[float]) -> list[float]:
@@ -222,7 +223,7 @@ def band_height(count: int, *, at_least: int = 120) -> int:
     return max(at_least, 24 * count + 20)
 
 
-def cdf(d: Drawing) -> alt.Chart:
+def cdf(d: Drawing) -> Any:
     """Steps that rise to 1: which part of the things is not longer than x."""
     d.records = [r for r in d.records if not d.is_log() or (r[d.column("x")] or 0) > 0]
     encoding: dict[str, Any] = {
@@ -236,7 +237,7 @@ def cdf(d: Drawing) -> alt.Chart:
     return line.encode(**encoding, tooltip=tooltip(d))
 
 
-def bars(d: Drawing) -> alt.Chart:
+def bars(d: Drawing) -> Any:
     """A horizontal bar for each y, in the order of the rows."""
     names = d.values("y")
     return (
@@ -250,7 +251,7 @@ def bars(d: Drawing) -> alt.Chart:
     )
 
 
-def stacked(d: Drawing) -> alt.Chart:
+def stacked(d: Drawing) -> Any:
     """A horizontal bar for each y, made of parts by colour. The longest of all begins at the top, as the rows do."""
     names = d.values("y")
     totals: dict[Any, float] = {}
@@ -276,7 +277,7 @@ def stacked(d: Drawing) -> alt.Chart:
     )
 
 
-def histogram(d: Drawing) -> alt.Chart:
+def histogram(d: Drawing) -> Any:
     """Bins that the analysis has made, from x to x2; with a colour they stand on each other."""
     columns = [d.column("x"), d.column("x2"), d.column("y")]
     base = alt.Chart(data(d), height=300)
@@ -304,7 +305,7 @@ def stack_by(d: Drawing, x: str, y: str) -> None:
         top[record[x]] = record["klogger_high"] = low + float(record[y] or 0)
 
 
-def timeline(d: Drawing) -> alt.Chart:
+def timeline(d: Drawing) -> Any:
     """Bars from x to x2 in one row for each value; y and y2 (0 to 1) are places within the row."""
     row = d.column("row")
     rows = sorted(d.values("row"), key=lambda v: (isinstance(v, str), v))
@@ -336,19 +337,20 @@ def timeline(d: Drawing) -> alt.Chart:
 
 
 def matrix(d: Drawing) -> Any:
-    """A field for each pair; its colour says how many, on a log scale if they differ by much, and a number says it too."""
+    """A field for each pair; its colour and a number say how many. The colours' scale is log if they differ by much."""
     xs, ys = (in_order(d, part) for part in ("x", "y"))
     numbers = d.numbers("size")
     top, low = max(numbers), min([n for n in numbers if n > 0], default=1)
-    scale = alt.Scale(range=list(d.theme.heat), type="log" if low > 0 and top / low > 30 else "linear", domain=[low, top])
-    if top == low:
-        scale = alt.Scale(range=[d.theme.heat[1]] * 2, domain=[low, top])
+    wide = top / low > 30
+    colours = [d.theme.heat[1]] * 2 if top == low else list(d.theme.heat)
+    scale = alt.Scale(range=colours, type="log" if wide else "linear", domain=[low, top])
     d.records = [r for r in d.records if (r[d.column("size")] or 0) > 0]
     for record in d.records:
         number = float(record[d.column("size")])
         record["klogger_label"] = short(number)
-        record["klogger_dark"] = number**0.5 > (low * top) ** 0.25 if top / low > 30 else number >= (low + top) / 2
-    base = alt.Chart(data(d), height=(44 if len(ys) <= 8 else 30 if len(ys) <= FIELDS_LABELLED else 14) * len(ys)).encode(
+        record["klogger_dark"] = number > (low * top) ** 0.5 if wide else number >= (low + top) / 2
+    height = 44 if len(ys) <= 8 else 30 if len(ys) <= FIELDS_LABELLED else 14
+    base = alt.Chart(data(d), height=height * len(ys)).encode(
         x=alt.X(f"{d.column('x')}:N", sort=xs, axis=alt.Axis(
             title=d.title("x"), labelAngle=0 if max(len(str(x)) for x in xs) < 5 else -40, grid=False)),
         y=alt.Y(f"{d.column('y')}:N", sort=ys, axis=alt.Axis(title=d.title("y"), grid=False)),

@@ -12,17 +12,17 @@ from klogger.failure import nearest
 
 # Kinds of names that DuckDB does not know, and the name in its message.
 UNKNOWN = re.compile(
-    r'(?:Table with name|Scalar Function with name|Table Function with name|Referenced column|Referenced table|'
+    r"(?:Table with name|Scalar Function with name|Table Function with name|Referenced column|Referenced table|"
     r'does not have a column named) "?([^"\s]+)"?'
 )
 POSITION = re.compile(r"\n\nLINE (\d+): (.*)\n(\s*)\^")
-HINT = re.compile(r'\n(?:Did you mean|Candidate bindings:|Candidate tables:) ([^\n]*)')
+HINT = re.compile(r"\n(?:Did you mean|Candidate bindings:|Candidate tables:) ([^\n]*)")
 
 
 def explain(error: duckdb.Error, query: str, names: Iterable[str] = ()) -> str:
     """The message, the line with a caret, and the nearest of `names` if one is unknown. Several lines of text."""
     text = str(error)
-    message = re.sub(r"^\w[\w ]* Error: ", "", text.split("\n")[0]).rstrip("!")
+    message = re.sub(r"^\w[\w ]* Error: ", "", text.split("\n", maxsplit=1)[0]).rstrip("!")
     unknown = UNKNOWN.search(text)
     position = POSITION.search(text)
     parts = [message]
@@ -47,7 +47,7 @@ def hinted(text: str) -> list[str]:
 
 def point_at(name: str, query: str) -> list[str]:
     """The line of the query with the name, and a caret below it."""
-    word = re.compile(rf'(?<!\w){re.escape(name)}(?!\w)', re.IGNORECASE)
+    word = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)", re.IGNORECASE)
     for number, line in enumerate(query.splitlines(), 1):
         match = word.search(line)
         if match is not None:

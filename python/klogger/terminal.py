@@ -26,7 +26,11 @@ def console(file: TextIO) -> Console:
     """Without a terminal, tables are as wide as they may be, so that a file looks the same everywhere."""
     found = Console(file=file, highlight=False, soft_wrap=False, markup=False, emoji=False)
     return Console(
-        file=file, highlight=False, markup=False, emoji=False, width=min(found.width, WIDTH) if found.is_terminal else WIDTH
+        file=file,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        width=min(found.width, WIDTH) if found.is_terminal else WIDTH,
     )
 
 

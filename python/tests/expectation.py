@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Reads `schemata/NAME/expect/*.expect`: a small log, an analysis, and its answer as worked out by hand, on one page.
 
-    analysis: quanta
-    log:
-      process 10 hog                          thread id, name [, from, to]
-      10us  0  SCHEDIN   pid=10               time, CPU (- is the recorder), event, fields (others are 0)
-      ledger key=ring_full count=3 cpu=0      an entry of the ledger
-      killed                                  the log has no end
-      end 1ms                                 the log's end
-    table: program quanta                     the columns to compare, then the rows; all rows, in order
-      hog 2
-    picture: program part                     as well
-    finding:                                  the sentences, one a line
-    warning:                                  the beginnings of the warnings, one a line
+analysis: quanta
+log:
+  process 10 hog                          thread id, name [, from, to]
+  10us  0  SCHEDIN   pid=10               time, CPU (- is the recorder), event, fields (others are 0)
+  ledger key=ring_full count=3 cpu=0      an entry of the ledger
+  killed                                  the log has no end
+  end 1ms                                 the log's end
+table: program quanta                     the columns to compare, then the rows; all rows, in order
+  hog 2
+picture: program part                     as well
+finding:                                  the sentences, one a line
+warning:                                  the beginnings of the warnings, one a line
 """
 
 from __future__ import annotations

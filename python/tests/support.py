@@ -40,7 +40,9 @@ def events_of(schema: str) -> list[Event]:
         text = re.sub(r"//[^\n]*", "", schema_file(name).read_text())
         for match in re.finditer(r'^event (\w+)(?: "([^"]*)")?[^{\n]*\{(.*?)\}', text, re.M | re.S):
             event = Event(match[1], name, doc=match[2] or "")
-            for one in re.finditer(r'(\w+)(?:\[\d+\])?\s+(\w+)((?:[ \t]+(?:as|in)[ \t]+\w+)*)[ \t]*("[^"]*")?', match[3]):
+            for one in re.finditer(
+                r'(\w+)(?:\[\d+\])?\s+(\w+)((?:[ \t]+(?:as|in)[ \t]+\w+)*)[ \t]*("[^"]*")?', match[3]
+            ):
                 unit = re.search(r"\bin\s+(\w+)", one[3])
                 event.fields.append(
                     {"name": one[2], "type": one[1], "unit": unit and unit[1], "doc": (one[4] or "").strip('"') or None}
@@ -91,7 +93,9 @@ def write_log(
         "CREATE TABLE klogger_process (pid INTEGER, tgid INTEGER, parent INTEGER, comm VARCHAR, command VARCHAR,"
         " from_ns BIGINT, to_ns BIGINT, recorder BOOLEAN)"
     )
-    rows = [(pid, pid, 1, comm, comm, start, stop, False) for pid, comm, start, stop in [(0, "idle", 0, None), *processes]]
+    rows = [
+        (pid, pid, 1, comm, comm, start, stop, False) for pid, comm, start, stop in [(0, "idle", 0, None), *processes]
+    ]
     con.executemany("INSERT INTO klogger_process VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
     con.execute(f"UPDATE klogger_process SET to_ns = {end or 0} WHERE to_ns IS NULL")
     con.execute(f"COPY klogger_process TO '{out}/process.parquet'")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Writes a big invented scheduler log as Parquet, for looking at pictures and for measuring.
 
-    python tests/synth.py OUT-parquet EVENTS [CPUS]
+Usage: python tests/synth.py OUT-parquet EVENTS [CPUS]
 """
 
 import sys
@@ -65,12 +65,13 @@ def main() -> None:
     support.create_tables(con, support.events_of("scheduler"))
     serial = "i * 8 + {}"
     for event, select in {
-        "SCHEDIN": f"SELECT from_ns AS time, cpu, {serial.format(3)} AS serial, pid, 120 AS prio, pid AS tgid FROM quantum",
-        "SCHEDOUT": f"SELECT to_ns AS time, cpu, {serial.format(4)} AS serial, pid, 120 AS prio, CASE WHEN cut THEN 0 WHEN "
-        "pid % 7 = 0 THEN 2 ELSE 1 END AS state, CASE WHEN next_idle > 0 THEN 0 ELSE coalesce(next, 0) END AS next "
-        "FROM quantum",
-        "ADD_TO_RUNQ": f"SELECT greatest(from_ns - wait, 0) AS time, cpu, {serial.format(2)} AS serial, pid, 120 AS prio, "
-        "cpu AS runq, 0 AS is_new FROM quantum WHERE idle > 0",
+        "SCHEDIN": f"SELECT from_ns AS time, cpu, {serial.format(3)} AS serial, pid, 120 AS prio, pid AS tgid"
+        " FROM quantum",
+        "SCHEDOUT": f"SELECT to_ns AS time, cpu, {serial.format(4)} AS serial, pid, 120 AS prio, CASE WHEN cut THEN 0 "
+        "WHEN pid % 7 = 0 THEN 2 ELSE 1 END AS state, "
+        "CASE WHEN next_idle > 0 THEN 0 ELSE coalesce(next, 0) END AS next FROM quantum",
+        "ADD_TO_RUNQ": f"SELECT greatest(from_ns - wait, 0) AS time, cpu, {serial.format(2)} AS serial, pid, "
+        "120 AS prio, cpu AS runq, 0 AS is_new FROM quantum WHERE idle > 0",
         "MIGRATE": f"SELECT from_ns - 200 AS time, cpu, {serial.format(1)} AS serial, pid, cpu AS from_cpu, "
         f"(cpu + 1 + i % greatest({cpus} - 1, 1)) % {cpus} AS to_cpu FROM quantum WHERE i % 97 = 0 AND from_ns > 200",
     }.items():

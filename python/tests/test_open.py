@@ -70,7 +70,9 @@ def test_what_the_exporter_says_is_said_once(
 
 def test_missing_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert report.main([str(tmp_path / "no.klog")]) == 2
-    assert capsys.readouterr().err == f"klogger: {tmp_path}/no.klog: no such file\n  help: 'klogger record' makes logs\n"
+    assert (
+        capsys.readouterr().err == f"klogger: {tmp_path}/no.klog: no such file\n  help: 'klogger record' makes logs\n"
+    )
 
 
 def test_directory_of_something_else(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -98,7 +98,8 @@ def test_analyses_beside_the_users_own_schema(capsys: pytest.CaptureFixture[str]
     folder = tmp_path / "mine" / "analyses"
     folder.mkdir(parents=True)
     (folder / "threads.sql").write_text(
-        "-- title: T\n-- question: Q?\n-- events: SCHEDIN\n-- column pid: thread\n\n-- table\nSELECT pid FROM SCHEDIN;\n"
+        "-- title: T\n-- question: Q?\n-- events: SCHEDIN\n-- column pid: thread\n\n"
+        "-- table\nSELECT pid FROM SCHEDIN;\n"
     )
     file = str(tmp_path / "mine" / "mine.klogger")
     rows = {"SCHEDIN": ["(1, 0, 1, 77, 120, 77)"]}
@@ -192,8 +193,8 @@ def test_page_opens_in_a_browser_without_complaint(small_log: Path, tmp_path: Pa
     page = tmp_path / "x.html"
     assert report.main([str(small_log), "--html", str(page)]) == 0
     command = [
-        chromium, "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--virtual-time-budget=20000",
-        f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", page.as_uri(),
+        chromium, "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr",
+        "--virtual-time-budget=20000", f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", page.as_uri(),
     ]  # fmt: skip
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=180, check=False, env={**os.environ, "HOME": str(tmp_path)}

@@ -52,7 +52,9 @@ def test_tables_are_listed_with_units_and_docs(capsys: pytest.CaptureFixture[str
     code, out, _ = ask(capsys, small_log)
     assert code == 0
     assert "SCHEDOUT  the running thread left its CPU (40 logged)" in out
-    assert any(line.split() == ["buffer_size", "UBIGINT", "[bytes]", "one", "CPU's", "ring"] for line in out.splitlines())
+    assert any(
+        line.split() == ["buffer_size", "UBIGINT", "[bytes]", "one", "CPU's", "ring"] for line in out.splitlines()
+    )
     assert "task_state(x)" in out
     assert all(len(line) <= 100 for line in out.splitlines())
 

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+from rich.console import Console
+from rich.text import Text
 
 import klogger
 from klogger import catalogue, losses, sqlerror, terminal
@@ -76,20 +78,20 @@ def terminal_catalogue(log: Log) -> None:
         print_column(out, catalogue.Column(name, "SMALLINT" if name == "cpu" else "BIGINT", unit, doc))
     for table in catalogue.tables(log):
         out.print()
-        out.print(terminal.Text.assemble((table.name, "bold"), f"  {printable(table.doc)}"))
+        out.print(Text.assemble((table.name, "bold"), f"  {printable(table.doc)}"))
         for column in table.columns:
             if table.name.upper() not in log.events or column.name not in catalogue.COMMON:
                 print_column(out, column)
     out.print()
     out.print("functions")
     for name, doc in catalogue.functions(log):
-        out.print(terminal.Text(f"  {name:<38} {doc}"))
+        out.print(Text(f"  {name:<38} {doc}"))
 
 
-def print_column(out: terminal.Console, column: catalogue.Column) -> None:
+def print_column(out: Console, column: catalogue.Column) -> None:
     unit = f" [{column.unit}]" if column.unit else ""
     line = f"  {column.name:<14} {column.type}{unit}"
-    out.print(terminal.Text(f"{line:<40} {printable(column.doc)}".rstrip()))
+    out.print(Text(f"{line:<40} {printable(column.doc)}".rstrip()))
 
 
 def interactive(log: Log, args: argparse.Namespace) -> None:
