@@ -1,13 +1,56 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! `klogger manual`
+//! `klogger manual DIR`: man pages and shell completions, from the one declaration of each flag. For `make install`.
 
 use super::Outcome;
 use crate::failure::Failure;
+use clap::CommandFactory;
+use clap_complete::Shell;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
-/// Write man pages and completions
+/// Write man pages (DIR/man1) and completions (DIR/completions)
 #[derive(clap::Args)]
-pub struct Args {}
+pub struct Args {
+    /// Made if it does not exist
+    directory: PathBuf,
+}
 
-pub fn run(_args: Args) -> Outcome {
-    Err(Failure::new("manual: not built yet"))
+pub fn run(args: Args) -> Outcome {
+    let cannot = |e: std::io::Error| Failure::new(format!("cannot write to {}: {e}", args.directory.display()));
+    write(&args.directory).map_err(cannot)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn write(directory: &Path) -> std::io::Result<()> {
+    let (man, completions) = (directory.join("man1"), directory.join("completions"));
+    fs::create_dir_all(&man)?;
+    fs::create_dir_all(&completions)?;
+    clap_mangen::generate_to(crate::Cli::command(), &man)?;
+    for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
+        clap_complete::generate_to(shell, &mut crate::Cli::command(), "klogger", &completions)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_visible_command_has_a_page_and_is_completed() {
+        let directory = tempfile::tempdir().unwrap();
+        write(directory.path()).unwrap();
+        let bash = fs::read_to_string(directory.path().join("completions/klogger.bash")).unwrap();
+        for c in crate::Cli::command().get_subcommands().filter(|c| !c.is_hide_set()) {
+            let page = directory.path().join(format!("man1/klogger-{}.1", c.get_name()));
+            assert!(page.exists(), "no page for {}", c.get_name());
+            assert!(bash.contains(c.get_name()), "no completion for {}", c.get_name());
+        }
+    }
+
+    #[test]
+    fn declarations_are_consistent() {
+        crate::Cli::command().debug_assert();
+    }
 }
