@@ -9,7 +9,7 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
-from floor import floor
+from bpf import floor, machine_code
 from measure import added, ratio, report_of, run, spread, take_turns
 
 HERE = Path(__file__).resolve().parent
@@ -135,16 +135,21 @@ def pingpong(tools) -> list[str]:
     return lines
 
 
+def loaded() -> dict[int, dict]:
+    """BPF programs of klogger, by id."""
+    listed = json.loads(run(["bpftool", "-j", "prog", "show"]))
+    return {item["id"]: item for item in listed if item.get("name", "").startswith("klogger")}
+
+
 def programs(tools) -> list[str]:
     """Instructions of the programs that a recording of the scheduler loads."""
-    process = subprocess.Popen(
-        list(map(str, record(tools, "scheduler", "sleep", "30"))), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+    before = loaded()
+    command = list(map(str, record(tools, "scheduler", "sleep", "30")))
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         time.sleep(2)
-        listed = json.loads(run(["bpftool", "-j", "prog", "show"]))
-        mine = [p for p in listed if any(owner["pid"] == process.pid for owner in p.get("pids", []))]
-        rows = [(p["name"], p["bytes_xlated"] // 8, p["bytes_jited"], jited(p["id"])) for p in mine]
+        mine = [item for number, item in loaded().items() if number not in before]
+        rows = [(p["name"], p["bytes_xlated"] // 8, p["bytes_jited"], jited(tools, p["id"])) for p in mine]
     finally:
         process.send_signal(signal.SIGINT)
         process.wait()
@@ -156,14 +161,15 @@ def programs(tools) -> list[str]:
         "| program | instructions (xlated) | bytes (jited) | instructions (jited) |",
         "|---|---|---|---|",
     ]
-    return lines + [f"| {name} | {xlated} | {size} | {count or '?'} |" for name, xlated, size, count in sorted(rows)]
+    return lines + [f"| {name} | {xlated} | {size} | {count} |" for name, xlated, size, count in sorted(rows)]
 
 
-def jited(program: int) -> int:
-    """Machine instructions of a program; 0 if this bpftool has no disassembler."""
-    command = ["bpftool", "prog", "dump", "jited", "id", str(program)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return sum(1 for line in done.stdout.splitlines() if line.strip()[:1].isdigit() or line.startswith("  "))
+def jited(tools, program: int) -> int:
+    """Machine instructions of a program."""
+    code = tools.folder / "program.bin"
+    code.write_bytes(machine_code(program))
+    text = run(["objdump", "-D", "-b", "binary", "-m", "i386:x86-64", code])
+    return sum(1 for line in text.splitlines() if line.startswith(" ") and ":\t" in line)
 
 
 def attach(tools) -> list[str]:

@@ -96,13 +96,13 @@ def recorder(klogger, clean_dir):
     recorder.end()
 
 
-def bpf_leftovers() -> set:
-    """(kind, id, name) of each BPF program and map of klogger that no process holds."""
+def bpf_objects() -> set:
+    """(kind, id, name) of each BPF program and map of klogger."""
     found = set()
     for kind in ("prog", "map"):
         listed = subprocess.run(["bpftool", "-j", kind, "show"], capture_output=True, text=True, check=True).stdout
         for item in json.loads(listed or "[]"):
-            if "klogger" in item.get("name", "") and not item.get("pids"):
+            if "klogger" in item.get("name", ""):
                 found.add((kind, item["id"], item["name"]))
     return found
 
@@ -112,11 +112,11 @@ def clean_kernel():
     """Fails a test that leaves a BPF program or map behind."""
     if not shutil.which("bpftool"):
         pytest.skip("bpftool is needed to see what is left in the kernel")
-    before = bpf_leftovers()
+    before = bpf_objects()
     yield
     # The kernel frees them when the last reader is certainly gone.
-    for _ in range(50):
-        left = bpf_leftovers() - before
+    for _ in range(100):
+        left = bpf_objects() - before
         if not left:
             return
         time.sleep(0.1)

@@ -122,11 +122,11 @@ def test_mark_disable_enable(recorder, workloads):
     assert started(path)
     time.sleep(0.3)
     for words in (["mark", 23, "half way"], ["disable", "SCHEDOUT"], ["mark", 24, "off"]):
-        done = recorder.command(*words)
+        done = recorder.command(*words, "--recorder", process.pid)
         assert done.code == 0, done.err
     time.sleep(0.5)
     for words in (["mark", 25, "on"], ["enable", "SCHEDOUT"]):
-        done = recorder.command(*words)
+        done = recorder.command(*words, "--recorder", process.pid)
         assert done.code == 0, done.err
     time.sleep(0.3)
     os.killpg(process.pid, signal.SIGINT)
@@ -144,7 +144,7 @@ def test_mark_disable_enable(recorder, workloads):
 
 
 def test_mark_without_a_recording(recorder):
-    done = recorder.command("mark", 1, "x", env={**os.environ, "XDG_RUNTIME_DIR": str(recorder.dir)})
+    done = recorder.command("mark", 1, "x", "--recorder", os.getpid())
     assert done.code == 2
     assert "recording" in done.err
 

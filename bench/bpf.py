@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Attaches floor.bpf.c, by libbpf, for as long as a block lasts."""
+"""What libbpf does for the benchmarks: attach floor.bpf.c for as long as a block lasts, fetch a program's code."""
 
 import ctypes
+import os
+import struct
 import subprocess
 import tempfile
 from contextlib import contextmanager
@@ -44,3 +46,20 @@ def floor(tracepoint: str, clock: bool, clang: str):
     finally:
         bpf.bpf_link__destroy(link)
         bpf.bpf_object__close(handle)
+
+
+def machine_code(program: int) -> bytes:
+    """What the kernel's compiler made of the program with this id."""
+    bpf = library()
+    fd = bpf.bpf_prog_get_fd_by_id(program)
+    if fd < 0:
+        raise OSError(ctypes.get_errno(), f"there is no program {program}")
+    code = ctypes.create_string_buffer(1 << 20)
+    # The head of struct bpf_prog_info: type, id, tag[8], jited_prog_len, xlated_prog_len, jited_prog_insns.
+    info = ctypes.create_string_buffer(struct.pack("=16xIIQ", len(code), 0, ctypes.addressof(code)), 256)
+    size = ctypes.c_uint(len(info))
+    failed = bpf.bpf_obj_get_info_by_fd(fd, info, ctypes.byref(size))
+    os.close(fd)
+    if failed:
+        raise OSError(ctypes.get_errno(), f"program {program} was not described")
+    return code.raw[: struct.unpack_from("=I", info, 16)[0]]
