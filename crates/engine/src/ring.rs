@@ -232,3 +232,6 @@ impl RingReader {
         self.tail = head;
     }
 }
+
+#[cfg(test)]
+mod tests;
