@@ -88,6 +88,10 @@ def find_klogger() -> str:
 
 def cache_directory(log: Path) -> Path:
     """Where the tables go if the log's own directory cannot be written."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     digest = hashlib.sha256(os.fsencode(log.resolve())).hexdigest()[:12]
-    return Path(base) / "klogger" / f"{log.name}-{digest}{SUFFIX}"
+    return cache_home() / f"{log.name}-{digest}{SUFFIX}"
+
+
+def cache_home() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "klogger"

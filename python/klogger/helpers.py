@@ -23,6 +23,7 @@ DOCS = {
     "ledger": "every way in which data is missing",
     "event": "the event types of this log",
     "decoding": "texts for values; each is also a function, as in task_state(state)",
+    "thread": "one row per thread id, with its latest name",
     "recording": "one row: when the log begins and ends",
     "gap": "where events are missing; cpu NULL: on all, event NULL: of all types",
 }

@@ -13,8 +13,7 @@ from collections.abc import Iterable
 from importlib import resources
 from typing import Any
 
-import vl_convert
-
+from klogger import vega
 from klogger.analysis import Column
 from klogger.pictures import ON_PAGE, Palette, draw
 from klogger.run import Result
@@ -56,14 +55,8 @@ def page(
         events=event_table(events),
         ledger=ledger_table(ledger),
         specs=in_script(specs),
-        vega=vega() if specs else "",
+        vega=vega.script() if specs else "",
     )
-
-
-def vega() -> str:
-    """Vega, Vega-Lite and vega-embed as one script. Without a snippet, the bundle is all of them."""
-    bundle: str = vl_convert.javascript_bundle()  # type: ignore[call-arg]
-    return bundle.replace("</script", "<\\/script")
 
 
 def text(value: object) -> str:

@@ -30,13 +30,18 @@ SELECT i.pid, i.time, s.time AS since, s.cause
 FROM SCHEDIN AS i ASOF JOIN step AS s ON i.pid = s.pid AND i.time > s.time
 WHERE i.pid <> 0;
 
--- Until when events are missing, of all gaps that begin no later.
+-- Until when events are missing, of all gaps that begin no later. Most logs have no gap; they are spared the join.
 CREATE TEMP TABLE wait_gap AS
 SELECT from_ns, max(to_ns) OVER (ORDER BY from_ns ROWS UNBOUNDED PRECEDING) AS until
 FROM klogger.gap WHERE event IS NULL OR event IN ('SCHEDIN', 'SCHEDOUT', 'ADD_TO_RUNQ');
+SET VARIABLE wait_gaps = (SELECT count(*) FROM wait_gap);
 CREATE TEMP VIEW wait_sure AS
-SELECT w.* FROM wait_pair AS w ASOF LEFT JOIN wait_gap AS g ON w.time >= g.from_ns
-WHERE w.cause IS NOT NULL AND coalesce(g.until < w.since, true);
+SELECT pid, time, since, cause FROM wait_pair WHERE cause IS NOT NULL AND getvariable('wait_gaps') = 0
+UNION ALL
+SELECT w.pid, w.time, w.since, w.cause
+FROM (SELECT * FROM wait_pair WHERE cause IS NOT NULL AND getvariable('wait_gaps') > 0) AS w
+ASOF LEFT JOIN wait_gap AS g ON w.time >= g.from_ns
+WHERE coalesce(g.until < w.since, true);
 CREATE TEMP TABLE wait AS SELECT program, cause, time - since AS ns FROM klogger.with_program('wait_sure');
 CREATE TEMP TABLE wait_left_out AS
 SELECT (SELECT count(*) FROM wait_pair) - (SELECT count(*) FROM wait) AS count;
