@@ -31,7 +31,7 @@ pub struct SelectArgs {
     cpus: Vec<RangeInclusive<u16>>,
 
     /// Only events for which this holds: 'pid == 42 && (prio < 120 || comm =~ "^k")'
-    #[arg(short, long = "where", value_name = "EXPRESSION", long_help = WHERE_HELP)]
+    #[arg(short = 'w', long = "where", value_name = "EXPRESSION", long_help = WHERE_HELP)]
     filter: Option<String>,
 }
 
