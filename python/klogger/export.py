@@ -55,6 +55,9 @@ def export(log: Path, out: Path | None, *, quiet: bool) -> Failure | None:
     except OSError as error:
         return Failure(f"cannot run {command[0]}: {error.strerror}", help="set KLOGGER to the klogger program")
     if done.returncode == 0:
+        # What of the log could not be read, for instance.
+        if done.stderr and not quiet:
+            print(done.stderr.decode(errors="replace"), end="", file=sys.stderr)
         return None
     if show:
         return Printed()

@@ -18,6 +18,14 @@ TABLES = {
     "event": "name VARCHAR, schema VARCHAR, id INTEGER, doc VARCHAR, logged BIGINT, lost BIGINT, fields VARCHAR",
     "decoding": "decoding VARCHAR, flags BOOLEAN, value UBIGINT, text VARCHAR",
 }
+# Losses that no LOST record places: no event of that CPU came after them.
+UNPLACED = """
+SELECT NULL::SMALLINT AS cpu, NULL::VARCHAR AS event, r.to_ns AS from_ns, r.to_ns, n.lost - n.placed AS count,
+  'ring_full' AS key
+FROM klogger.recording AS r, (
+  SELECT coalesce((SELECT sum(count) FROM klogger.ledger WHERE key = 'ring_full'), 0)::BIGINT AS lost,
+         coalesce((SELECT sum(try_cast(count AS BIGINT)) FROM main.LOST), 0)::BIGINT AS placed) AS n
+WHERE n.lost > n.placed"""
 DOCS = {
     "process": "threads and their names: one row per thread and name; pid 0 is idle",
     "ledger": "every way in which data is missing",
@@ -97,6 +105,8 @@ def decodings(connection: duckdb.DuckDBPyConnection) -> Iterable[str]:
 
 def enum_body(values: list[int], texts: list[str]) -> str:
     cases = " ".join(f"WHEN {v} THEN {literal(t)}" for v, t in zip(values, texts, strict=True))
+    # The table holds 64 bits as a signed number; a field may hold them as an unsigned one.
+    cases += "".join(f" WHEN {v + 2**64} THEN {literal(t)}" for v, t in zip(values, texts, strict=True) if v < 0)
     return f"CASE x {cases} ELSE x::VARCHAR END"
 
 
@@ -105,7 +115,8 @@ def flags_body(values: list[int], texts: list[str]) -> str:
     known = 0
     zero = "'0'"
     parts = []
-    for value, text in zip(values, texts, strict=True):
+    for signed, text in zip(values, texts, strict=True):
+        value = signed % 2**64
         if value == 0:
             zero = literal(text)
             continue
@@ -138,6 +149,7 @@ def create_derived(
         clock = preamble.get("clock")
         start = clock.get("start_ns", 0) if isinstance(clock, dict) else 0
         gaps.append(lost(start if isinstance(start, int) else 0))
+        gaps.append(UNPLACED)
     connection.execute(f"CREATE TABLE klogger.gap AS {' UNION ALL BY NAME '.join(gaps)}")
 
 
