@@ -184,16 +184,19 @@ def log_or_linear(drawing: Drawing, part: str) -> alt.Scale:
 
 
 def colour_of(drawing: Drawing, part: str = "colour") -> alt.Color:
-    """The palette's colours. Numbers are in their order, names in that of the rows; `other` comes last."""
+    """The palette's colours. Numbers are in their order, names in that of earlier pictures; `other` comes last."""
     # A scale tells 0 from "0".
     for record in drawing.records:
         record[drawing.column(part)] = str(record[drawing.column(part)])
-    names = drawing.values(part)
-    names.sort(key=lambda n: n == "other")
+    names, title = drawing.values(part), drawing.title(part)
+    known = list(drawing.palette.known.get(title, ()))
+    names.sort(key=lambda n: (n == "other", known.index(n) if n in known else len(known)))
     if all(n.isdigit() for n in names):
         names.sort(key=int)
-    title = drawing.title(part)
-    scale = alt.Scale(domain=names, range=[drawing.palette.colour(title, n) for n in names])
+    if len(names) > len(COLOURS):
+        scale = alt.Scale(domain=names, scheme="turbo")
+    else:
+        scale = alt.Scale(domain=names, range=[drawing.palette.colour(title, n) for n in names])
     legend = alt.Legend(title=title, columns=1 + (len(names) - 1) // 16)
     return alt.Color(f"{drawing.column(part)}:N", scale=scale, sort=names, legend=legend)
 
@@ -357,7 +360,7 @@ def matrix(d: Drawing) -> Any:
         tooltip=tooltip(d),
     )  # fmt: skip
     labelled = len(xs) <= FIELDS_LABELLED
-    legend = None if labelled else alt.Legend(title=d.title("size"), gradientLength=110)
+    legend = None if labelled else alt.Legend(title=d.title("size"), gradientLength=110, format=",~g", tickMinStep=1)
     rects = base.mark_rect(cornerRadius=2).encode(color=alt.Color(f"{d.column('size')}:Q", scale=scale, legend=legend))
     if not labelled:
         return rects
