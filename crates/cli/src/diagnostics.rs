@@ -11,6 +11,8 @@ use std::path::Path;
 
 /// Columns of a rendered diagnostic.
 const WIDTH: usize = 100;
+/// Bytes of a source line that is still shown.
+const LINE_MAX: usize = 400;
 
 /// Reads and checks a schema file. Prints what is wrong with it on standard error, warnings too.
 pub fn load(path: &Path, options: &Options) -> Result<Schema, Failure> {
@@ -28,30 +30,32 @@ pub fn load(path: &Path, options: &Options) -> Result<Schema, Failure> {
     }
 }
 
-/// The text of a schema file. Of a file that is too long only so much that the parser will refuse it.
+/// The text of a schema file, which may be anything: nothing, without end, or no text.
 pub fn read(path: &Path) -> Result<String, Failure> {
     let file = path.display();
     let mut bytes = Vec::new();
-    File::open(path).and_then(|f| f.take(TEXT_MAX as u64 + 1).read_to_end(&mut bytes)).map_err(|error| match error.kind() {
+    File::open(path).and_then(|f| f.take(TEXT_MAX as u64 + 1).read_to_end(&mut bytes)).map_err(|error| match error
+        .kind()
+    {
         ErrorKind::NotFound => Failure::new(format!("{file}: there is no such file"))
             .help("name a schema file, such as my.klogger; 'klogger list' shows the schemata that need no file"),
         ErrorKind::IsADirectory => {
             Failure::new(format!("{file} is a directory")).help("name the schema file in it, which ends in .klogger")
         }
-        ErrorKind::PermissionDenied => Failure::new(format!("{file}: you may not read this file")).help("see its mode and owner"),
+        ErrorKind::PermissionDenied => {
+            Failure::new(format!("{file}: you may not read this file")).help("see its mode and owner")
+        }
         _ => Failure::new(format!("{file}: {error}")),
     })?;
-    let cut = bytes.len() > TEXT_MAX;
-    String::from_utf8(bytes).or_else(|error| {
+    if bytes.len() > TEXT_MAX {
+        return Err(Failure::new(format!("{file} has more than {TEXT_MAX} bytes"))
+            .help("a schema is a short text: is this one? If it is, make several of it"));
+    }
+    String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
-        let bytes = error.into_bytes();
-        // The limit may have cut a character in two; the parser refuses the text for its length anyway.
-        if cut && at + 4 > TEXT_MAX {
-            return Ok(format!("{:width$}", "", width = bytes.len()));
-        }
-        let line = bytes[..at].iter().filter(|&&b| b == b'\n').count() + 1;
-        Err(Failure::new(format!("{file}:{line}: byte {at} is not UTF-8 text"))
-            .help("a schema is a text in UTF-8: convert it, or remove that byte; is this a schema file?"))
+        let line = error.as_bytes()[..at].iter().filter(|&&b| b == b'\n').count() + 1;
+        Failure::new(format!("{file}:{line}: byte {at} is not UTF-8 text"))
+            .help("a schema is a text in UTF-8: convert it, or remove that byte; is this a schema file?")
     })
 }
 
@@ -65,13 +69,32 @@ pub fn render(file: &str, text: &str, diagnostics: &[Diagnostic]) -> String {
     for diagnostic in diagnostics {
         let source = NamedSource::new(file, text.to_string());
         let report = Report::new(diagnostic.clone()).with_source_code(source);
-        // Writing into a String fails only if a diagnostic points outside of its text; then its words must do.
-        if handler.render_report(&mut out, report.as_ref()).is_err() {
-            out.push_str(&format!("{file}: {diagnostic}\n"));
+        if !showable(text, diagnostic) || handler.render_report(&mut out, report.as_ref()).is_err() {
+            plain(&mut out, file, text, diagnostic);
         }
         out.push('\n');
     }
     out
+}
+
+/// Whether the lines around the places of a diagnostic are such that they can be shown.
+fn showable(text: &str, diagnostic: &Diagnostic) -> bool {
+    let starts = std::iter::once(diagnostic.span.start).chain(diagnostic.related.iter().map(|(span, _)| span.start));
+    starts.into_iter().all(|at| {
+        let before = text.as_bytes()[..at].rsplit(|&b| b == b'\n').take(2);
+        let after = text.as_bytes()[at..].split(|&b| b == b'\n').take(2);
+        before.chain(after).all(|line| line.len() < LINE_MAX)
+    })
+}
+
+/// Without the source.
+fn plain(out: &mut String, file: &str, text: &str, diagnostic: &Diagnostic) {
+    let before = &text.as_bytes()[..diagnostic.span.start.min(text.len())];
+    let line = before.iter().filter(|&&b| b == b'\n').count() + 1;
+    out.push_str(&format!("{file}:{line}: {diagnostic}\n"));
+    if let Some(help) = &diagnostic.help {
+        out.push_str(&format!("  help: {help}\n"));
+    }
 }
 
 /// How many errors and warnings: "2 errors, 1 warning"; empty if there are none.

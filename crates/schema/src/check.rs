@@ -250,10 +250,8 @@ fn check_decode(field: &Field, span: Span, all: &Draft, found: &mut Vec<Diagnost
         Decode::Code => wrong("an address", "write `ulong`, or an array of it for a stack"),
         Decode::Device if integer && bytes >= 4 => None,
         Decode::Device => wrong("a device number", "write `uint`"),
-        Decode::Ip => match (field.scalar.size(), field.shape) {
-            (4, Shape::One) | (1, Shape::Array(4 | 16)) if integer => None,
-            _ => wrong("an IP address", "write `uint`, or `u8 NAME[4]`, or `u8 NAME[16]` for IPv6"),
-        },
+        Decode::Ip if integer && ip_bytes(field) => None,
+        Decode::Ip => wrong("an IP address", "write `uint`, or `u8 NAME[4]`, or `u8 NAME[16]` for IPv6"),
         Decode::Errno if integer && field.scalar.signed() => None,
         Decode::Errno => wrong("an error number", "errors are negative: write `int` or `long`"),
         Decode::Table(name) => match all.tables.iter().any(|(t, _)| t.name == *name) {
@@ -262,6 +260,15 @@ fn check_decode(field: &Field, span: Span, all: &Draft, found: &mut Vec<Diagnost
             false => unknown_decoding(name, span, all),
         },
     });
+}
+
+/// Whether a field holds as many bytes as an address has.
+fn ip_bytes(field: &Field) -> bool {
+    match field.shape {
+        Shape::One => field.scalar.size() == 4,
+        Shape::Array(n) => field.scalar.size() == 1 && (n == 4 || n == 16),
+        Shape::Text(_) | Shape::Tail => false,
+    }
 }
 
 fn unknown_decoding(name: &str, span: Span, all: &Draft) -> Option<Diagnostic> {

@@ -38,6 +38,7 @@ pub struct Event {
     pub doc: Option<String>,
     pub fields: Vec<Field>,
     pub scope: Scope,
+    /// Of the name.
     pub span: Span,
 }
 
@@ -65,6 +66,7 @@ pub struct Field {
     pub doc: Option<String>,
     /// Set if the runtime supplies the value, not the `klogger()` call.
     pub context: Option<Context>,
+    /// Of the name; of the word behind `context` if that made it.
     pub span: Span,
 }
 
@@ -143,6 +145,7 @@ pub struct Probe {
     pub body: CBlock,
     /// The `klogger(EVENT, ...)` calls of the body, in order.
     pub calls: Vec<Call>,
+    /// From the word `probe` up to the body.
     pub span: Span,
 }
 
@@ -152,6 +155,7 @@ pub struct Target {
     pub kind: ProbeKind,
     pub name: String,
     pub params: Vec<Param>,
+    /// Of the name.
     pub span: Span,
 }
 
@@ -179,6 +183,7 @@ pub struct Call {
     pub event: String,
     /// Values after the event's name.
     pub arguments: usize,
+    /// From `klogger` to the closing parenthesis.
     pub span: Span,
 }
 
@@ -191,6 +196,7 @@ pub struct CBlock {
     pub line: u32,
     /// 1-based column (bytes) at which `text` begins.
     pub column: u32,
+    /// Of `text`, without the braces.
     pub span: Span,
 }
 

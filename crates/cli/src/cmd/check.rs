@@ -52,7 +52,13 @@ fn check(path: &Path) -> Checked {
     let text = match read(path) {
         Ok(text) => text,
         Err(failure) => {
-            return Checked { file, text: String::new(), summary: None, diagnostics: Vec::new(), failure: Some(failure) };
+            return Checked {
+                file,
+                text: String::new(),
+                summary: None,
+                diagnostics: Vec::new(),
+                failure: Some(failure),
+            };
         }
     };
     let (summary, diagnostics) = match parse(&file, &text, &Options::default()) {

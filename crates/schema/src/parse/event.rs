@@ -33,7 +33,6 @@ impl Parser<'_> {
         self.event_head(&mut draft)?;
         let open = self.open_brace(&format!("event {}", name.text))?;
         let closed = self.event_body(&mut draft, open, &name);
-        self.draft.incomplete |= draft.incomplete;
         self.draft.events.push(draft);
         closed
     }

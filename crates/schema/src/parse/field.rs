@@ -58,19 +58,18 @@ impl Parser<'_> {
             let name = length.map_or(STRING.into(), |n| format!("{STRING}[{n}]"));
             return Ok(Type { name, scalar: None, length });
         }
-        let scalar = match TYPES.iter().find(|(name, _)| *name == word) {
-            Some((_, scalar)) => *scalar,
-            None => self.unknown_type(word, next.span),
+        let Some((_, scalar)) = TYPES.iter().find(|(name, _)| *name == word) else {
+            let scalar = self.unknown_type(word, next.span);
+            // It may have been meant for `string[N]`.
+            self.length()?;
+            return Ok(Type { name: word.into(), scalar: Some(scalar), length: None });
         };
-        if self.cursor.peek().token == Token::OpenBracket {
-            let bracket = self.cursor.peek();
-            return Err(self.unexpected(
-                bracket,
-                "the field's name",
-                &format!("the length of an array follows its name: `{word} NAME[4]`"),
-            ));
+        let bracket = self.cursor.peek();
+        if bracket.token == Token::OpenBracket {
+            let help = format!("the length of an array follows its name: `{word} NAME[4]`");
+            return Err(self.unexpected(bracket, "the field's name", &help));
         }
-        Ok(Type { name: word.into(), scalar: Some(scalar), length: None })
+        Ok(Type { name: word.into(), scalar: Some(*scalar), length: None })
     }
 
     fn unknown_type(&mut self, word: &str, span: Span) -> Scalar {
