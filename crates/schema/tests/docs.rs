@@ -52,7 +52,7 @@ fn the_first_schema_is_right_and_its_misspelling_is_refused_as_shown() {
 fn the_layout_is_as_drawn() {
     let schema = parse(
         "e.klogger",
-        &block("event EXAMPLE { uchar a  int b  string c  ushort d }").lines().next().unwrap(),
+        block("event EXAMPLE { uchar a  int b  string c  ushort d }").lines().next().unwrap(),
         &Options::default(),
     )
     .unwrap()
