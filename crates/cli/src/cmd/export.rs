@@ -23,9 +23,6 @@ pub struct Args {
     /// Where to: a directory for Parquet, else a file, '-' for the terminal
     #[arg(short, long, value_name = "PATH")]
     output: Option<PathBuf>,
-
-    #[command(flatten)]
-    select: SelectArgs,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -38,7 +35,8 @@ enum Target {
 
 const NOTES: &str = "\
 Without -o the result stands beside the log: x.klog-parquet/, x.klog.json, x.klog.csv, x.klog.pl.
-Parquet tables always hold the whole log, and are made again only if the log has changed since.";
+Parquet tables are made again only if the log has changed since. To choose events, ask in SQL ('klogger sql'), or use
+'klogger cat', which knows the same text formats.";
 
 pub fn run(args: Args) -> Outcome {
     let reader = open::open(&args.file)?;
@@ -51,10 +49,6 @@ pub fn run(args: Args) -> Outcome {
 }
 
 fn parquet(args: &Args, reader: &Reader) -> Outcome {
-    if !args.select.is_empty() {
-        return Err(Failure::new("Parquet tables hold the whole log, so events cannot be chosen")
-            .help("choose in SQL ('klogger sql'), or export to json or csv"));
-    }
     let bar = progress_bar(reader.totals().0, "exporting");
     let mut progress = |done, _total| bar.set_position(done);
     let export = klogger_export::export(&args.file, reader, args.output.as_deref(), &mut progress)
@@ -68,7 +62,7 @@ fn parquet(args: &Args, reader: &Reader) -> Outcome {
 }
 
 fn write(args: &Args, reader: &Reader, kind: text::Kind, extension: &str) -> Outcome {
-    let choice = args.select.resolve(reader)?;
+    let choice = SelectArgs::default().resolve(reader)?;
     let output = args.output.clone().unwrap_or_else(|| beside(&args.file, extension));
     let bar = progress_bar(choice.span_ns(), "exporting");
     if output.as_os_str() == "-" {

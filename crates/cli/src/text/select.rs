@@ -12,7 +12,7 @@ use klogger_log::process::{Processes, start_of};
 use klogger_log::reader::Reader;
 use std::ops::RangeInclusive;
 
-#[derive(clap::Args)]
+#[derive(clap::Args, Default)]
 pub struct SelectArgs {
     /// Leave out what is earlier: seconds since the start (1.5, 200ms), before the end (-1s), or UTC (12:34:56)
     #[arg(long, value_name = "TIME", value_parser = moment, allow_hyphen_values = true)]
@@ -65,12 +65,6 @@ pub struct Choice<'r> {
 }
 
 impl SelectArgs {
-    /// Whether all events are chosen.
-    pub fn is_empty(&self) -> bool {
-        let SelectArgs { from, to, events, cpus, filter } = self;
-        from.is_none() && to.is_none() && events.is_empty() && cpus.is_empty() && filter.is_none()
-    }
-
     pub fn resolve<'r>(&self, reader: &'r Reader) -> Result<Choice<'r>, Failure> {
         let preamble = reader.preamble();
         let start_ns = start_of(preamble, reader.times());
