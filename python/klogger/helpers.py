@@ -42,7 +42,8 @@ CREATE TABLE klogger.thread AS
 CREATE TABLE klogger.renamed AS
   SELECT pid, from_ns, comm FROM klogger.process WHERE pid IN (SELECT pid FROM klogger.thread WHERE names > 1);
 CREATE MACRO klogger.comm(p, t) AS coalesce(
-  (SELECT arg_max(q.comm, q.from_ns) FROM klogger.process AS q WHERE q.pid = p AND q.from_ns <= t), p::VARCHAR);
+  (SELECT arg_max(q.comm, q.from_ns) FROM klogger.process AS q WHERE q.pid = p AND q.from_ns <= t),
+  (SELECT any_value(q.comm) FROM klogger.thread AS q WHERE q.pid = p AND q.names = 1), p::VARCHAR);
 CREATE MACRO klogger.three_digits(x) AS
   CASE WHEN abs(x) >= 99.95 THEN format('{:.0f}', x) WHEN abs(x) >= 9.995 THEN format('{:.1f}', x)
        ELSE format('{:.2f}', x) END;
@@ -66,6 +67,11 @@ CREATE MACRO klogger.with_program(source) AS TABLE
   ASOF LEFT JOIN klogger.renamed AS r ON s.pid = r.pid AND s.time >= r.from_ns;
 """
 
+# The recorder's own threads are not in the process table of a log of a workload, but may have run next.
+RECORDER = """
+INSERT INTO klogger.thread SELECT $1, NULL, '(recorder)', 1
+WHERE $1 > 0 AND $1 NOT IN (SELECT pid FROM klogger.thread)"""
+
 
 def create(connection: duckdb.DuckDBPyConnection, root: Path, preamble: Mapping[str, Any]) -> None:
     """Tables of the exporter, and the functions that they define."""
@@ -74,8 +80,15 @@ def create(connection: duckdb.DuckDBPyConnection, root: Path, preamble: Mapping[
         if not view(connection, f"klogger.{name}", root / f"{name}.parquet"):
             connection.execute(f"CREATE TABLE klogger.{name} ({columns})")
     connection.execute(NAMES)
+    connection.executemany(RECORDER, [[t] for t in recorder_threads(preamble)] or [[-1]])
     for name in decodings(connection):
         connection.execute(name)
+
+
+def recorder_threads(preamble: Mapping[str, Any]) -> list[int]:
+    recorder = preamble.get("recorder")
+    tids = recorder.get("tids") if isinstance(recorder, dict) else None
+    return [t for t in tids[:4096] if isinstance(t, int)] if isinstance(tids, list) else []
 
 
 def view(connection: duckdb.DuckDBPyConnection, name: str, file: Path) -> bool:

@@ -70,12 +70,14 @@ SELECT cpu, pid, from_ns, time, NULL, NULL, false FROM quantum_last;
 CREATE TEMP TABLE quantum AS
 SELECT cpu, pid, program, from_ns, time AS to_ns, state, next, whole FROM klogger.with_program('quantum_all');
 
+-- Mostly both ends of one quantum are there but may not be joined: hence the greater of the two numbers.
 CREATE TEMP TABLE quantum_left_out AS
-SELECT (SELECT count(*) FROM SCHEDOUT WHERE pid <> 0)
-       - (SELECT count(*) FROM quantum WHERE state IS NOT NULL) AS count;
+SELECT greatest((SELECT count(*) FROM SCHEDOUT WHERE pid <> 0) - count(*) FILTER (state IS NOT NULL),
+                (SELECT count(*) FROM SCHEDIN WHERE pid <> 0) - count(*) FILTER (whole OR state IS NULL)) AS count
+FROM quantum;
 
 CREATE TEMP VIEW quantum_warning AS
-SELECT format('{:,} quanta were left out, because events around them are missing', count) AS warning
+SELECT format('Left out, because their beginning or their end is not in the log: {:,} quanta.', count) AS warning
 FROM quantum_left_out WHERE count > 0;
 
 DROP VIEW quantum_all;
