@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use klogger_engine::bundled;
 use klogger_engine::compile::{self, CompileError, Complaint};
 use klogger_engine::kernel;
-use klogger_engine::unit::Unit;
+use klogger_engine::unit::{Unit, faults, plan};
 use klogger_schema::model::Schema;
 use klogger_schema::nearest::did_you_mean;
 use klogger_schema::{Diagnostic, Options};
@@ -42,21 +42,49 @@ pub fn unit(word: &str) -> Result<Unit, Failure> {
     }
     let schema = schema(word)?;
     let types = kernel::types()?;
+    let faults = faults(&schema, &plan(&schema, &types)?);
+    show(&schema, &faults);
+    if !faults.is_empty() {
+        return Err(Failure::printed());
+    }
     match compile::compile(&schema, &types) {
         Ok((object, warnings)) => {
-            show_complaints(&schema, &warnings);
+            show(&schema, &complaints(&schema, &warnings));
             Ok(Unit { schema, object })
         }
         Err(CompileError::Failed(error)) => Err(error.into()),
-        Err(CompileError::Rejected(complaints)) => {
-            show_complaints(&schema, &complaints);
+        Err(CompileError::Rejected(found)) => {
+            show(&schema, &complaints(&schema, &found));
             Err(Failure::printed())
         }
     }
 }
 
-/// The compiler's messages, at the schema's own lines.
-pub fn show_complaints(schema: &Schema, complaints: &[Complaint]) {
-    let found: Vec<Diagnostic> = complaints.iter().map(|c| compile::diagnostic(schema, c)).collect();
-    eprint!("{}", diagnostics::render(&schema.file, &schema.text, &found));
+/// What the compiler and this kernel say of a schema that parses; warnings among it. The second: why they could not be
+/// asked, if so.
+pub fn second_opinion(schema: &Schema) -> (Vec<Diagnostic>, Option<String>) {
+    if schema.probes.is_empty() {
+        return (Vec::new(), None);
+    }
+    let asked = kernel::types().and_then(|types| Ok((plan(schema, &types)?, types)));
+    let (plans, types) = match asked {
+        Ok(both) => both,
+        Err(error) => return (Vec::new(), Some(error.message)),
+    };
+    let mut found = faults(schema, &plans);
+    let compiled = compile::compile(schema, &types);
+    match compiled {
+        Ok((_, warnings)) => found.extend(complaints(schema, &warnings)),
+        Err(CompileError::Rejected(errors)) => found.extend(complaints(schema, &errors)),
+        Err(CompileError::Failed(error)) => return (found, Some(error.message)),
+    }
+    (found, None)
+}
+
+fn complaints(schema: &Schema, complaints: &[Complaint]) -> Vec<Diagnostic> {
+    complaints.iter().map(|c| compile::diagnostic(schema, c)).collect()
+}
+
+fn show(schema: &Schema, found: &[Diagnostic]) {
+    eprint!("{}", diagnostics::render(&schema.file, &schema.text, found));
 }

@@ -3,6 +3,7 @@
 
 use crate::error::Error;
 use klogger_codegen::{KernelTypes, bpf};
+use klogger_schema::Diagnostic;
 use klogger_schema::layout::EventLayout;
 use klogger_schema::model::{Probe, ProbeKind, Schema, Target};
 use klogger_schema::nearest::nearest;
@@ -75,6 +76,23 @@ fn refuse(index: usize, target: &Target, kernel: &KernelTypes) -> Result<Option<
             refusal(message, Some(format!("schema: {}\nkernel: {theirs}", spell(target))), true)
         }
     }
+}
+
+/// What is wrong with a schema on this kernel: prototypes that differ, and places that are missing although the schema
+/// names no alternative for them.
+pub fn faults(schema: &Schema, plans: &[Plan]) -> Vec<Diagnostic> {
+    let mut found = Vec::new();
+    for (probe, plan) in schema.probes.iter().zip(plans).filter(|(_, p)| p.target.is_none()) {
+        let foreseen = probe.targets.len() > 1;
+        for r in plan.refusals.iter().filter(|r| r.wrong || !foreseen) {
+            let diagnostic = Diagnostic::error(probe.targets[r.target].span, r.message.clone());
+            found.push(match &r.help {
+                Some(help) => diagnostic.help(help.clone()),
+                None => diagnostic.help("name an alternative with 'or', or see 'klogger show' for what this kernel offers"),
+            });
+        }
+    }
+    found
 }
 
 /// A target as the schema has it: `tracepoint sched_switch(bool, struct task_struct *)`.

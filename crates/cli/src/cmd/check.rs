@@ -4,8 +4,9 @@
 use super::Outcome;
 use crate::diagnostics::{count, read, render, tally};
 use crate::failure::Failure;
+use crate::schemata;
 use klogger_schema::model::Span;
-use klogger_schema::{Diagnostic, Options, Severity, parse};
+use klogger_schema::{Diagnostic, Options, Parsed, Severity, parse};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -62,13 +63,25 @@ fn check(path: &Path) -> Checked {
         }
     };
     let (summary, diagnostics) = match parse(&file, &text, &Options::default()) {
-        Ok(parsed) => {
-            let (events, probes) = (parsed.schema.events.len(), parsed.schema.probes.len());
-            (Some(format!("{}, {}", count(events, "event"), count(probes, "probe"))), parsed.warnings)
-        }
+        Ok(parsed) => second_opinion(parsed),
         Err(diagnostics) => (None, diagnostics),
     };
     Checked { file, text, summary, diagnostics, failure: None }
+}
+
+/// A schema that parses may still be wrong C, or wrong about this kernel.
+fn second_opinion(parsed: Parsed) -> (Option<String>, Vec<Diagnostic>) {
+    let Parsed { schema, warnings: mut diagnostics } = parsed;
+    let (found, unchecked) = schemata::second_opinion(&schema);
+    diagnostics.extend(found);
+    if diagnostics.iter().any(|d| d.severity == Severity::Error) {
+        return (None, diagnostics);
+    }
+    let mut summary = format!("{}, {}", count(schema.events.len(), "event"), count(schema.probes.len(), "probe"));
+    if let Some(why) = unchecked {
+        summary += &format!(" (the C in it was not checked: {why})");
+    }
+    (Some(summary), diagnostics)
 }
 
 fn print_text(checked: &Checked) {

@@ -10,7 +10,7 @@ use crate::drain::{Drain, Finished, Shared};
 use crate::error::Error;
 use crate::ring::{EVENTS_MAX, RecordKinds, Rings};
 use crate::sys::{self, Signals};
-use crate::unit::{Plan, Refusal, Unit, plan, spell};
+use crate::unit::{Plan, Unit, faults, plan};
 use crate::workload::{Held, Running};
 use crate::writer::{Builtin, LogWriter, Pool, Status, ToWriter};
 use crate::{host, kernel, processes};
@@ -536,17 +536,10 @@ fn check_events(names: &[String], layouts: &[EventLayout]) -> Result<(), Error> 
 /// A schema that is wrong about this kernel is refused; one that foresees that a place may be missing is not.
 fn check_plan(unit: &Unit, plans: &[Plan]) -> Result<(), Error> {
     let schema = &unit.schema;
-    for (probe, plan) in schema.probes.iter().zip(plans).filter(|(_, p)| p.target.is_none()) {
-        let foreseen = probe.targets.len() > 1 && !plan.refusals.iter().any(|r| r.wrong);
-        if let (false, Some(Refusal { target, message, help, .. })) = (foreseen, plan.refusals.last()) {
-            let at = probe.targets[*target].span.start;
-            let line = schema.text.get(..at).map_or(1, |t| t.matches('\n').count() + 1);
-            let error = Error::new(format!("{}:{line}: {message}: {}", schema.file, spell(&probe.targets[*target])));
-            return Err(match help {
-                Some(help) => error.help(help),
-                None => error.help("see 'klogger show SCHEMA' for what this kernel offers"),
-            });
-        }
+    if let Some(fault) = faults(schema, plans).into_iter().next() {
+        let line = schema.text.get(..fault.span.start).map_or(1, |t| t.matches('\n').count() + 1);
+        let error = Error::new(format!("{}:{line}: {}", schema.file, fault.message));
+        return Err(Error { help: fault.help, ..error });
     }
     if !schema.probes.is_empty() && plans.iter().all(|p| p.target.is_none()) {
         return Err(Error::new(format!("none of the probes of schema '{}' can be attached to this kernel", schema.name))
