@@ -228,7 +228,7 @@ fn read_preamble(source: &Source) -> Result<(Preamble, u32, u64), Error> {
     let mut json = vec![0; json_size as usize];
     source.read(FILE_HEADER_SIZE as u64, &mut json)?;
     let crc = u32::from_le_bytes([c0, c1, c2, c3]);
-    if format::preamble_crc(&head[..12], &json) != crc {
+    if !format::crc_agrees(crc, format::preamble_crc(&head[..12], &json)) {
         return Err(Error::PreambleCorrupt("its checksum is wrong".into()));
     }
     let preamble = serde_json::from_slice(&json).map_err(|e| Error::PreambleCorrupt(e.to_string()))?;

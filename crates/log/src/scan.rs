@@ -98,7 +98,8 @@ pub(crate) fn load(
     let bytes = &mut buffer[begin..];
     source.read(block.offset, bytes).map_err(|_| "it could not be read")?;
     let crc = u32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
-    if !bytes.starts_with(&BLOCK_MAGIC) || format::block_crc(&bytes[8..size], &bytes[size..]) != crc {
+    if !bytes.starts_with(&BLOCK_MAGIC) || !format::crc_agrees(crc, format::block_crc(&bytes[8..size], &bytes[size..]))
+    {
         return Err("its checksum is wrong");
     }
     if bytes[8..].first_chunk().and_then(BlockHeader::decode) != Some(header) {
@@ -161,7 +162,7 @@ impl Scan<'_> {
         self.source.read(at, &mut self.buffer).ok()?;
         let (head, rest) = self.buffer.split_at(8);
         let crc = u32::from_le_bytes([head[4], head[5], head[6], head[7]]);
-        if format::block_crc(rest, &[]) != crc {
+        if !format::crc_agrees(crc, format::block_crc(rest, &[])) {
             self.waste += bytes;
             return None;
         }

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Small logs for tests.
+#![allow(dead_code)] // Not every test uses all of it.
+
+use klogger_log::builder::RecordBuilder;
+use klogger_log::format::RECORDER_CPU;
+use klogger_log::ledger::Ledger;
+use klogger_log::merge::Selection;
+use klogger_log::preamble::{Clock, Preamble};
+use klogger_log::reader::Reader;
+use klogger_log::writer::{Compression, EventBlock, Writer};
+use klogger_schema::layout::{EventLayout, FieldLayout, HEADER_SIZE};
+use klogger_schema::model::{Decode, Scalar, Shape};
+
+pub const START: u64 = 1_000_000;
+
+pub type FieldSpec<'a> = (&'a str, Scalar, Shape, Decode);
+
+pub fn layout(id: u16, name: &str, fields: &[FieldSpec]) -> EventLayout {
+    let mut end = HEADER_SIZE;
+    let mut out = Vec::new();
+    for (name, scalar, shape, decode) in fields {
+        let (align, size) = shape.align_and_size(*scalar);
+        let offset = end.next_multiple_of(align);
+        end = offset + size;
+        out.push(FieldLayout {
+            name: name.to_string(),
+            type_name: format!("{scalar:?}").to_lowercase(),
+            scalar: *scalar,
+            shape: *shape,
+            offset,
+            unit: None,
+            decode: decode.clone(),
+            doc: None,
+            context: None,
+        });
+    }
+    EventLayout { id, schema: "test".into(), name: name.into(), doc: None, fixed: end, fields: out, about: vec![] }
+}
+
+pub fn int(name: &str) -> FieldSpec<'_> {
+    (name, Scalar::I32, Shape::One, Decode::Plain)
+}
+
+pub fn thread(name: &str) -> FieldSpec<'_> {
+    (name, Scalar::I32, Shape::One, Decode::Thread)
+}
+
+pub fn string(name: &str) -> FieldSpec<'_> {
+    (name, Scalar::U8, Shape::Tail, Decode::Plain)
+}
+
+pub fn comm() -> FieldSpec<'static> {
+    ("comm", Scalar::U8, Shape::Text(16), Decode::Plain)
+}
+
+pub fn lost(id: u16) -> EventLayout {
+    let word = |name| (name, Scalar::U64, Shape::One, Decode::Plain);
+    layout(id, "LOST", &[word("count"), word("since")])
+}
+
+/// `TICK { int n }`, `LOST`, and the events of processes.
+pub fn preamble() -> Preamble {
+    let events = vec![
+        layout(1, "TICK", &[int("n")]),
+        lost(2),
+        layout(3, "PROCESS_EXISTS", &[thread("pid"), int("tgid"), int("ppid"), comm(), string("command")]),
+        layout(4, "PROCESS_FORK", &[thread("parent"), thread("pid"), int("tgid"), comm()]),
+        layout(5, "PROCESS_EXEC", &[thread("pid"), int("old_pid"), string("filename")]),
+        layout(6, "PROCESS_RENAME", &[thread("pid"), comm()]),
+        layout(7, "PROCESS_EXIT", &[thread("pid")]),
+        layout(8, "RUN", &[thread("pid"), int("prio")]),
+    ];
+    Preamble { events, clock: Clock { start_ns: START, ..Clock::default() }, ..Preamble::default() }
+}
+
+pub fn record<'a>(preamble: &'a Preamble, name: &str) -> RecordBuilder<'a> {
+    RecordBuilder::new(preamble.events.iter().find(|e| e.name == name).expect("an event of the preamble"))
+}
+
+/// A log of `TICK` events with the numbers 0, 1, 2 ...: `blocks` blocks of `events` each, on two CPUs by turns.
+pub fn ticks(blocks: u16, events: u32, compression: Compression) -> Vec<u8> {
+    let preamble = preamble();
+    let mut bytes = Vec::new();
+    let mut writer = Writer::new(&mut bytes, &preamble, compression).unwrap();
+    let mut serials = [0, 0];
+    for block in 0..blocks {
+        let cpu = block % 2;
+        let mut records = Vec::new();
+        for i in 0..events {
+            let n = u32::from(block) * events + i;
+            record(&preamble, "TICK").int("n", n.into()).finish(START + u64::from(n) * 10, &mut records);
+        }
+        let serial = &mut serials[usize::from(cpu)];
+        *serial =
+            writer.block(&EventBlock { cpu, time_base: START, first_serial: *serial, records: &records }).unwrap();
+    }
+    writer.finish(&Ledger::default()).unwrap();
+    bytes
+}
+
+/// (time, cpu, serial, name, `n` or -1) of all events, in the order of the merge.
+pub fn events(reader: &Reader) -> Vec<(u64, u16, u64, String, i64)> {
+    let mut all = Vec::new();
+    let mut merge = reader.merge(&Selection::default());
+    while let Some(event) = merge.next() {
+        let n = event.get("n").and_then(|v| v.int()).unwrap_or(-1);
+        all.push((event.time_ns, event.cpu, event.serial, event.layout.name.clone(), n));
+    }
+    all
+}
+
+/// A log of the given records, (cpu, records), one block each.
+pub fn log_of(preamble: &Preamble, blocks: &[(u16, Vec<u8>)]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut writer = Writer::new(&mut bytes, preamble, Compression::None).unwrap();
+    let mut serials = std::collections::BTreeMap::new();
+    for (cpu, records) in blocks {
+        let serial = serials.entry(*cpu).or_insert(0);
+        *serial = writer.block(&EventBlock { cpu: *cpu, time_base: START, first_serial: *serial, records }).unwrap();
+    }
+    writer.finish(&Ledger::default()).unwrap();
+    bytes
+}
+
+pub const RECORDER: u16 = RECORDER_CPU;
+
+/// A repeatable sequence of numbers that look random.
+pub struct Dice(pub u64);
+
+impl Dice {
+    pub fn roll(&mut self, sides: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % sides
+    }
+}
