@@ -5,29 +5,39 @@ import oracles
 import pytest
 
 
-@pytest.mark.parametrize("kind", ["processes", "threads"])
-@pytest.mark.parametrize("cpu", [0, -1])
-def test_pingpong(recorder, workloads, kind, cpu):
-    log, report = recorder.log("-s", "scheduler", "--", workloads / "pingpong", 20000, kind, cpu)
-    assert report["rounds"] == 20000
+def check_pingpong(log, report):
     oracles.check_whole(log)
     oracles.check_threads(log, report)
     oracles.check_pingpong(log, report)
 
 
-def test_preemption(recorder, workloads):
-    log, report = recorder.log("-s", "scheduler", "--", workloads / "spinners", 4, 1500, 0)
+@pytest.mark.parametrize("kind", ["processes", "threads"])
+@pytest.mark.parametrize("cpu", [0, -1])
+def test_pingpong(recorder, workloads, kind, cpu):
+    command = [workloads / "pingpong", 20000, kind, cpu]
+    _, report = recorder.checked(check_pingpong, "-s", "scheduler", "--", *command)
+    assert report["rounds"] == 20000
+
+
+def check_preempted(log, report):
     oracles.check_whole(log)
     oracles.check_threads(log, report)
     assert all(thread["nivcsw"] > 0 for thread in report["threads"])
 
 
-def test_sleepers(recorder, workloads):
-    log, report = recorder.log("-s", "scheduler", "--", workloads / "sleepers", 5, 101, 500)
+def test_preemption(recorder, workloads):
+    recorder.checked(check_preempted, "-s", "scheduler", "--", workloads / "spinners", 4, 1500, 0)
+
+
+def check_asleep(log, report):
     oracles.check_whole(log)
     oracles.check_threads(log, report)
     for thread in report["threads"]:
-        assert log.count("SCHEDOUT", f"pid = {thread['tid']} AND state = 1") >= 101
+        assert log.count("SCHEDOUT", f"pid = {thread['tid']} AND state & 1 = 1") >= thread["count"]
+
+
+def test_sleepers(recorder, workloads):
+    recorder.checked(check_asleep, "-s", "scheduler", "--", workloads / "sleepers", 5, 101, 500)
 
 
 def test_forks(recorder, workloads):

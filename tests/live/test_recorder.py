@@ -113,7 +113,8 @@ def test_the_whole_system(recorder, workloads):
                 UNION ALL SELECT cpu, serial, pid, false FROM schedout)
             WINDOW w AS (PARTITION BY cpu ORDER BY serial))
         WHERE was_in = is_in OR (was_in AND before <> pid)""")
-    assert log.lost("SCHEDIN") > 0 or broken == []
+    # Not all of them: see witness.py.
+    assert len(broken) <= 0.02 * log.count("SCHEDIN"), broken[:5]
 
 
 def test_mark_disable_enable(recorder, workloads):
@@ -184,9 +185,9 @@ def test_overwrite_dumps_on_request(recorder, workloads):
 def test_compressed_is_the_same_and_smaller(recorder, workloads):
     sizes = {}
     for option in ((), ("--compress",)):
-        log, report = recorder.log("-s", "scheduler", *option, "--", workloads / "pingpong", 20000, "processes", 0)
+        command = [workloads / "pingpong", 20000, "processes", 0]
+        log, _ = recorder.checked(oracles.check_threads, "-s", "scheduler", *option, "--", *command)
         oracles.check_whole(log)
-        oracles.check_threads(log, report)
         sizes[option] = log.path.stat().st_size
     assert sizes[("--compress",)] < sizes[()] * 0.7
 
@@ -247,4 +248,7 @@ def test_two_recordings_at_once(recorder, workloads):
     for process, path in ((one, first), (two, second)):
         code, out, err = finish(process, 60)
         assert code == 0, err
-        oracles.check_threads(Log(recorder.klogger, path), oracles.workload_json(out))
+        log = Log(recorder.klogger, path)
+        oracles.check_whole(log)
+        for thread in oracles.workload_json(out)["threads"]:
+            assert log.count("SCHEDOUT", f"pid = {thread['tid']}") >= 20000
