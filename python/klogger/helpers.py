@@ -32,6 +32,7 @@ DOCS = {
     "event": "the event types of this log",
     "decoding": "texts for values; each is also a function, as in task_state(state)",
     "thread": "one row per thread id, with its latest name",
+    "recorder": "the recorder's own threads",
     "recording": "one row: when the log begins and ends",
     "gap": "where events are missing; cpu NULL: on all, event NULL: of all types",
 }
@@ -69,8 +70,8 @@ CREATE MACRO klogger.with_program(source) AS TABLE
 
 # The recorder's own threads are not in the process table of a log of a workload, but may have run next.
 RECORDER = """
-INSERT INTO klogger.thread SELECT $1, NULL, '(recorder)', 1
-WHERE $1 > 0 AND $1 NOT IN (SELECT pid FROM klogger.thread)"""
+INSERT INTO klogger.thread
+SELECT pid, NULL, '(recorder)', 1 FROM klogger.recorder WHERE pid NOT IN (SELECT pid FROM klogger.thread)"""
 
 
 def create(connection: duckdb.DuckDBPyConnection, root: Path, preamble: Mapping[str, Any]) -> None:
@@ -80,7 +81,10 @@ def create(connection: duckdb.DuckDBPyConnection, root: Path, preamble: Mapping[
         if not view(connection, f"klogger.{name}", root / f"{name}.parquet"):
             connection.execute(f"CREATE TABLE klogger.{name} ({columns})")
     connection.execute(NAMES)
-    connection.executemany(RECORDER, [[t] for t in recorder_threads(preamble)] or [[-1]])
+    connection.execute(
+        "CREATE TABLE klogger.recorder AS SELECT unnest($1::INTEGER[]) AS pid", [recorder_threads(preamble)]
+    )
+    connection.execute(RECORDER)
     for name in decodings(connection):
         connection.execute(name)
 
@@ -88,7 +92,7 @@ def create(connection: duckdb.DuckDBPyConnection, root: Path, preamble: Mapping[
 def recorder_threads(preamble: Mapping[str, Any]) -> list[int]:
     recorder = preamble.get("recorder")
     tids = recorder.get("tids") if isinstance(recorder, dict) else None
-    return [t for t in tids[:4096] if isinstance(t, int)] if isinstance(tids, list) else []
+    return [t for t in tids[:4096] if isinstance(t, int) and 0 < t < 2**31] if isinstance(tids, list) else []
 
 
 def view(connection: duckdb.DuckDBPyConnection, name: str, file: Path) -> bool:

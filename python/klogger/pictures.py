@@ -30,6 +30,8 @@ OTHER = "#999999"
 FIELD_WIDTH = 90
 # With more columns than this, a number has no room in its field.
 FIELDS_LABELLED = 18
+# The rows join the specification when it is done: Altair would check each of them.
+DATA = alt.NamedData("rows")
 TICKS_NS = tuple(float(10**k) for k in range(0, 13))
 
 
@@ -104,6 +106,7 @@ def draw(result: Result, palette: Palette, theme: Theme, width: int | str = WIDT
     drawing = Drawing(result.analysis, records, dict(picture.parts), palette, theme)
     chart = PICTURES[picture.kind](drawing)
     spec: dict[str, Any] = configure(chart, theme).to_dict()
+    spec["datasets"] = {DATA.name: drawing.records}
     if picture.kind == "matrix" and (narrow := FIELD_WIDTH * len(drawing.values("x"))) < WIDTH:
         width = narrow
     spec["width"] = width
@@ -126,10 +129,6 @@ def configure(chart: Any, theme: Theme) -> Any:
         )
         .configure_header(labelColor=theme.text, titleColor=theme.text, labelFontSize=12)
     )  # fmt: skip
-
-
-def data(drawing: Drawing) -> alt.InlineData:
-    return alt.InlineData(values=drawing.records)
 
 
 def axis_of(drawing: Drawing, part: str, **more: Any) -> alt.Axis:
@@ -236,7 +235,7 @@ def cdf(d: Drawing) -> Any:
     if "colour" in d.parts:
         encoding["color"] = colour_of(d)
         encoding["order"] = alt.Order(f"{d.column('y')}:Q")
-    line = alt.Chart(data(d), height=360).mark_line(interpolate="step-after", strokeWidth=2.2, clip=True)
+    line = alt.Chart(DATA, height=360).mark_line(interpolate="step-after", strokeWidth=2.2, clip=True)
     return line.encode(**encoding, tooltip=tooltip(d))
 
 
@@ -244,7 +243,7 @@ def bars(d: Drawing) -> Any:
     """A horizontal bar for each y, in the order of the rows."""
     names = d.values("y")
     return (
-        alt.Chart(data(d), height=band_height(len(names)))
+        alt.Chart(DATA, height=band_height(len(names)))
         .mark_bar(color=COLOURS[0])
         .encode(
             x=alt.X(f"{d.column('x')}:Q", axis=axis_of(d, "x"), scale=log_or_linear(d, "x")),
@@ -268,7 +267,7 @@ def stacked(d: Drawing) -> Any:
     if d.unit("x") == "ns":
         axis = axis_of(d, "x", values=round_ticks(max(totals.values())))
     return (
-        alt.Chart(data(d), height=band_height(len(names)))
+        alt.Chart(DATA, height=band_height(len(names)))
         .mark_bar()
         .encode(
             x=alt.X(f"{d.column('x')}:Q", stack="zero", axis=axis, scale=alt.Scale(nice=False)),
@@ -283,7 +282,7 @@ def stacked(d: Drawing) -> Any:
 def histogram(d: Drawing) -> Any:
     """Bins that the analysis has made, from x to x2; with a colour they stand on each other."""
     columns = [d.column("x"), d.column("x2"), d.column("y")]
-    base = alt.Chart(data(d), height=300)
+    base = alt.Chart(DATA, height=300)
     encoding: dict[str, Any] = {
         "x": alt.X(f"{columns[0]}:Q", axis=axis_of(d, "x"), scale=log_or_linear(d, "x")),
         "x2": alt.X2(columns[1]),
@@ -326,7 +325,7 @@ def timeline(d: Drawing) -> Any:
     size = max(16, min(90, 900 // len(rows)))
     end = max(d.numbers("x2"))
     return (
-        alt.Chart(data(d), height=max(90, size * len(rows)))
+        alt.Chart(DATA, height=max(90, size * len(rows)))
         .mark_rect(stroke=None)
         .encode(
             x=alt.X(f"{d.column('x')}:Q", axis=axis_of(d, "x"), scale=alt.Scale(domain=[0, end], nice=False)),
@@ -353,7 +352,7 @@ def matrix(d: Drawing) -> Any:
         record["klogger_label"] = short(number)
         record["klogger_dark"] = number > (low * top) ** 0.5 if wide else number >= (low + top) / 2
     height = 44 if len(ys) <= 8 else 30 if len(ys) <= FIELDS_LABELLED else 14
-    base = alt.Chart(data(d), height=height * len(ys)).encode(
+    base = alt.Chart(DATA, height=height * len(ys)).encode(
         x=alt.X(f"{d.column('x')}:N", sort=xs, axis=alt.Axis(
             title=d.title("x"), labelAngle=0 if max(len(str(x)) for x in xs) < 5 else -40, grid=False)),
         y=alt.Y(f"{d.column('y')}:N", sort=ys, axis=alt.Axis(title=d.title("y"), grid=False)),

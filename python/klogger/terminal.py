@@ -38,8 +38,7 @@ def print_summary(out: Console, summary: Summary) -> None:
     out.print(Text(summary.title, style="bold"))
     for line in summary.lines:
         out.print(Text(f"  {line}"))
-    for warning in summary.warnings:
-        out.print(warning_text(warning))
+    print_warnings(out, summary.warnings)
 
 
 def print_findings(out: Console, results: Iterable[Result]) -> None:
@@ -65,14 +64,16 @@ def print_result(out: Console, result: Result, rows: int | None = ROWS) -> None:
     if result.status != "answer":
         label = {"empty": "nothing to show", "not_recorded": "no answer", "failed": "failed"}[result.status]
         out.print(Text(f"  {label}: {result.reason}", style="red" if result.status == "failed" else "yellow"))
-    for warning in result.warnings:
-        out.print(warning_text(warning))
+    print_warnings(out, result.warnings)
     if result.status == "answer":
         print_table(out, result, rows)
 
 
-def warning_text(warning: str) -> Text:
-    return Text(f"  ! {warning}", style="yellow")
+def print_warnings(out: Console, warnings: Iterable[str]) -> None:
+    for warning in warnings:
+        grid = Table.grid(padding=(0, 1))
+        grid.add_row(Text(" !", style="yellow"), Text(printable(warning), style="yellow"))
+        out.print(grid)
 
 
 def print_table(out: Console, result: Result, limit: int | None) -> None:

@@ -78,7 +78,15 @@ FROM quantum;
 
 CREATE TEMP VIEW quantum_warning AS
 SELECT format('Left out, because their beginning or their end is not in the log: {:,} quanta.', count) AS warning
-FROM quantum_left_out WHERE count > 0;
+FROM quantum_left_out WHERE count > 0
+UNION ALL
+SELECT 'The recorder itself cut quanta short, which without it were longer: '
+       || string_agg(format('{} ({:,} of {:,})', program, cut, quanta), ', ' ORDER BY cut DESC, program)
+FROM (
+    SELECT program, count(*) AS quanta,
+           count(*) FILTER (state = 0 AND next IN (SELECT pid FROM klogger.recorder)) AS cut
+    FROM quantum GROUP BY program HAVING cut > 0.05 * quanta ORDER BY cut DESC, program LIMIT 5
+) HAVING count(*) > 0;
 
 DROP VIEW quantum_all;
 DROP VIEW quantum_first;

@@ -37,10 +37,10 @@ FROM cut_pair AS c JOIN cut_shown AS a ON c.program = a.program JOIN cut_shown A
 GROUP BY ALL ORDER BY times DESC;
 
 -- finding
-SELECT format('{} was preempted most often ({:,} times), and of these {:.0f} % by {}.',
+SELECT format('{}, which had the most CPU time of all that were preempted, lost its CPU {:,} times; {:.0f} % of these to {}.',
               program, total::BIGINT, 100 * times / total, cut_by)
-FROM (SELECT *, sum(times) OVER (PARTITION BY program) AS total FROM cut_pair)
-ORDER BY total DESC, times DESC, cut_by LIMIT 1;
+FROM (SELECT *, sum(times) OVER (PARTITION BY program) AS total FROM cut_pair) JOIN quantum_program USING (program)
+ORDER BY ns DESC, program, times DESC, cut_by LIMIT 1;
 
 -- warning
 FROM quantum_warning;

@@ -49,9 +49,19 @@ SELECT program, quantum, part FROM (
 ORDER BY rank, program, part;
 
 -- finding
-SELECT format('{:.0f} % of all {:,} effective quanta are shorter than 100 µs; the longest lasted {}.',
-              100 * count(*) FILTER (to_ns - from_ns < 100_000) / count(*), count(*), duration(max(to_ns - from_ns)))
-FROM quantum WHERE whole HAVING count(*) > 0;
+WITH length AS (
+    SELECT program, count(*) AS quanta, count(*) FILTER (to_ns - from_ns < 100_000) / count(*) AS under_100us,
+           quantile_disc(to_ns - from_ns, 0.5) AS p50
+    FROM quantum WHERE whole GROUP BY program
+), short AS (
+    SELECT program, quanta FROM length WHERE under_100us >= 0.9 ORDER BY quanta DESC, program LIMIT 6
+)
+SELECT 'At least 90 % of the effective quanta are shorter than 100 µs: ' || string_agg(program, ', ' ORDER BY quanta DESC, program)
+       || '.'
+FROM short HAVING count(*) > 0
+UNION ALL
+(SELECT format('{} has the longest: half of its {:,} quanta last {} or more.', program, quanta, duration(p50))
+ FROM length ORDER BY p50 DESC, program LIMIT 1);
 
 -- warning
 FROM quantum_warning;

@@ -3,7 +3,7 @@
 -- question: Does a program give its CPU up, or is it taken away?
 -- order: 50
 -- events: SCHEDIN, SCHEDOUT
--- picture: stacked x=switches y=shown colour=cause
+-- picture: stacked x=part y=shown colour=cause
 -- column program: name of the thread when it left its CPU
 -- column switches [count, bar]: times that a thread left its CPU
 -- column per_second [per_s]: in each second of the log
@@ -14,6 +14,8 @@
 -- column other [share]: it was stopped, or waits in another way
 -- column shown: program
 -- column cause: why it left its CPU
+-- column part [share]: of the times that the program left its CPU
+-- column times [count]: how often
 -- note: The kernel counts a yield like a preemption (nivcsw of getrusage), and all others as voluntary (nvcsw).
 -- empty: no thread in scope left its CPU while the log was recorded
 
@@ -38,10 +40,16 @@ SELECT program, p.switches, p.switches / nullif((SELECT (to_ns - from_ns) / 1e9 
 FROM switch AS s JOIN switch_program AS p USING (program) GROUP BY program, p.switches ORDER BY p.switches DESC, program;
 
 -- picture
-SELECT CASE WHEN p.rank <= 14 THEN program ELSE 'other' END AS shown,
-       CASE cause WHEN 'preempted' THEN 'preempted or yielded' WHEN 'sleeps' THEN 'sleeps (S)' WHEN 'waits' THEN 'waits (D)'
-                  WHEN 'ends' THEN 'ended' ELSE 'other' END AS cause, sum(s.switches)::BIGINT AS switches
-FROM switch AS s JOIN switch_program AS p USING (program) GROUP BY ALL ORDER BY min(p.rank), cause;
+WITH named AS (
+    SELECT CASE WHEN p.rank <= 14 THEN program ELSE 'other' END AS shown, p.rank, s.switches,
+           CASE s.cause WHEN 'preempted' THEN 'preempted or yielded' WHEN 'sleeps' THEN 'sleeps (S)'
+                        WHEN 'waits' THEN 'waits (D)' WHEN 'ends' THEN 'ended' ELSE 'other' END AS cause
+    FROM switch AS s JOIN switch_program AS p USING (program)
+), counted AS (
+    SELECT shown, cause, min(rank) AS rank, sum(switches)::BIGINT AS times FROM named GROUP BY shown, cause
+)
+SELECT shown, cause, times, times / sum(times) OVER (PARTITION BY shown) AS part FROM counted
+ORDER BY min(rank) OVER (PARTITION BY shown), cause;
 
 -- finding
 SELECT format('Threads left their CPU {:,} times, and {:.0f} % of these because it was taken from them (or because they yielded).',

@@ -3,7 +3,7 @@
 -- question: How long does a thread that could run wait for a CPU?
 -- order: 40
 -- events: SCHEDIN, SCHEDOUT, ADD_TO_RUNQ
--- picture: histogram x=at_least x2=below y=waits colour=cause scale=log
+-- picture: cdf x=wait y=part colour=shown scale=log
 -- column program: name of the thread when it got its CPU
 -- column cause: why it had to wait
 -- column waits [count, bar]: times that a thread waited for a CPU
@@ -12,10 +12,12 @@
 -- column max [ns]: the longest
 -- column over_1ms [share]: waits of more than 1 ms
 -- column lengths [spark]: how many waits are how long: under 2 µs, 4 µs, and so on, each bar twice as long, up to over 1 s
--- column at_least [ns]: length of the wait
--- column below [ns]: end of the bin
+-- column shown: program
+-- column wait [ns]: time that a thread waited for a CPU
+-- column part [share]: waits that are not longer
 -- note: From ADD_TO_RUNQ (woken up, or new) to the thread's next SCHEDIN; for a preempted thread from its SCHEDOUT.
 -- note: Waits during which events are missing, on any CPU, are left out and counted.
+-- note: The picture names the nine programs with the most waits, and draws all others as one.
 -- empty: no thread in scope waited for a CPU and got it
 
 -- Whatever comes last before a thread gets a CPU began its wait. If that is a SCHEDOUT in order to sleep (cause NULL), the
@@ -58,10 +60,26 @@ FROM (
 ORDER BY waits DESC, program, cause;
 
 -- picture
--- Four bins for each doubling.
-SELECT cause, pow(2, bin / 4) AS at_least, pow(2, (bin + 1) / 4) AS below, waits
-FROM (SELECT cause, floor(4 * log2(greatest(ns, 1)))::INTEGER AS bin, count(*) AS waits FROM wait GROUP BY ALL)
-ORDER BY cause, bin;
+-- Eight points for each doubling, each exactly on the curve, and one where it begins.
+WITH total AS (
+    SELECT program, count(*) AS waits FROM wait GROUP BY program
+), ranked AS (
+    SELECT program, row_number() OVER (ORDER BY waits DESC, program) AS rank FROM total
+), point AS (
+    SELECT CASE WHEN rank <= 9 THEN program ELSE 'other' END AS shown, min(rank) AS rank, max(ns) AS wait, min(ns) AS shortest,
+           count(*) AS waits
+    FROM wait JOIN ranked USING (program) GROUP BY shown, floor(8 * log2(greatest(ns, 1)))
+), curve AS (
+    SELECT shown, min(rank) OVER whole AS rank, wait, min(shortest) OVER whole AS shortest,
+           sum(waits) OVER (whole ORDER BY wait) / sum(waits) OVER whole AS part
+    FROM point WINDOW whole AS (PARTITION BY shown)
+)
+SELECT shown, wait, part FROM (
+    SELECT rank, shown, wait, part FROM curve
+    UNION
+    SELECT rank, shown, shortest, 0 FROM curve
+)
+ORDER BY rank, shown, part;
 
 -- finding
 SELECT format('Half of all {:,} waits for a CPU were shorter than {}, and 99 of 100 shorter than {}; the longest was {}.',
