@@ -68,7 +68,11 @@ fn program(out: &mut Text, schema: &Schema, probe: &Probe, target: &Target, func
         target.name
     ));
     for (i, p) in target.params.iter().enumerate() {
-        out.push(format_args!("\t__attribute__((unused)) {} = ({})klogger_arguments[{i}];\n", declare(&p.ty, &p.name), p.ty));
+        out.push(format_args!(
+            "\t__attribute__((unused)) {} = ({})klogger_arguments[{i}];\n",
+            declare(&p.ty, &p.name),
+            p.ty
+        ));
     }
     out.push("\t{\n");
     out.push_c(schema, &probe.body);

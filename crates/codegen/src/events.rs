@@ -58,16 +58,22 @@ fn assertions(out: &mut Text, layout: &EventLayout) {
 
 fn function(out: &mut Text, event: &Event, layout: &EventLayout, index: usize) {
     let name = &event.name;
-    out.push(format_args!("\nstatic __always_inline void klogger_{name}({})\n{{\n", parameters(layout)));
+    out.push(format_args!("\nstatic __always_inline void klogger_event_{name}({})\n{{\n", parameters(layout)));
     out.push(format_args!("\tstruct klogger_record_{name} *klogger_record;\n"));
     if let Some(tail) = layout.tail() {
-        out.push(format_args!("\tstruct klogger_text klogger_text;\n\tunsigned int klogger_size;\n\n{}", guard(event, index)));
+        out.push(format_args!(
+            "\tstruct klogger_text klogger_text;\n\tunsigned int klogger_size;\n\n{}",
+            guard(event, index)
+        ));
         out.push(format_args!("\tklogger_text_read(&klogger_text, {});\n", tail.name));
         out.push(format_args!("\tklogger_size = KLOGGER_PAD8({} + klogger_text.length);\n", layout.fixed));
         out.push(format_args!("\tklogger_record = klogger_reserve(klogger_hit, {index}, klogger_size);\n"));
     } else {
         out.push(format_args!("\n{}", guard(event, index)));
-        out.push(format_args!("\tklogger_record = klogger_reserve(klogger_hit, {index}, {});\n", layout.record_size(0)));
+        out.push(format_args!(
+            "\tklogger_record = klogger_reserve(klogger_hit, {index}, {});\n",
+            layout.record_size(0)
+        ));
     }
     out.push("\tif (!klogger_record)\n\t\treturn;\n");
     for f in &layout.fields {

@@ -81,12 +81,12 @@ impl KernelTypes {
         let mut words = Words::of(schema);
         let mut out = Declarations { types: self, words: &mut words, done: BTreeMap::new(), text: String::new() };
         out.run()?;
-        Ok(format!(
-            "/* SPDX-License-Identifier: GPL-2.0-only */\n/* Types of the kernel that the schema uses; members that it does not use are left out. */\n\
-             #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)\n{}\
-             #pragma clang attribute pop\n",
-            out.text
-        ))
+        let (before, after) = match out.done.is_empty() {
+            // The attribute would have nothing to apply to, of which clang would complain.
+            true => ("", ""),
+            false => (PUSH, POP),
+        };
+        Ok(format!("{HEAD}{before}{}{after}", out.text))
     }
 
     fn all(&self) -> impl Iterator<Item = Type> {
@@ -162,7 +162,8 @@ impl KernelTypes {
 
     /// One spelling for types that are the same to the machine: without qualifiers, typedefs of numbers resolved.
     fn canonical(&self, ty: &str) -> String {
-        let words: Vec<&str> = ty.split_whitespace().filter(|w| !matches!(*w, "const" | "volatile" | "restrict")).collect();
+        let words: Vec<&str> =
+            ty.split_whitespace().filter(|w| !matches!(*w, "const" | "volatile" | "restrict")).collect();
         let stars = words.iter().map(|w| w.matches('*').count()).sum::<usize>();
         let base: Vec<&str> = words.iter().map(|w| w.trim_matches('*')).filter(|w| !w.is_empty()).collect();
         let base = match base.as_slice() {
@@ -242,12 +243,21 @@ enum Progress {
 struct Declarations<'a> {
     types: &'a KernelTypes,
     words: &'a mut Words,
+    /// Structures, and enumerators.
     done: BTreeMap<String, Progress>,
     text: String,
 }
 
+const HEAD: &str = "\
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Types of the kernel that the schema uses; members that it does not use are left out. */
+";
+const PUSH: &str = "#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)\n";
+const POP: &str = "#pragma clang attribute pop\n";
+
 /// Names that the runtime or the compiler defines.
-const OWN: &[&str] = &["bool", "true", "false", "NULL", "size_t", "int", "char", "long", "short", "unsigned", "signed", "void"];
+const OWN: &[&str] =
+    &["bool", "true", "false", "NULL", "size_t", "int", "char", "long", "short", "unsigned", "signed", "void"];
 
 impl Declarations<'_> {
     fn run(&mut self) -> Result<()> {

@@ -122,7 +122,10 @@ fn argument(shape: Shape, scalar: Scalar, n: usize) -> String {
 }
 
 fn program(schema: &Schema) -> String {
-    let mut c = format!("{STUBS}\n#include \"{}.events.h\"\nint main(void)\n{{\n\tstruct klogger_hit hit = {{0}};\n", schema.name);
+    let mut c = format!(
+        "{STUBS}\n#include \"{}.events.h\"\nint main(void)\n{{\n\tstruct klogger_hit hit = {{0}};\n",
+        schema.name
+    );
     for e in &schema.events {
         let fields = e.fields.iter().enumerate().filter(|(_, f)| f.context.is_none());
         let arguments: String = fields
@@ -131,7 +134,7 @@ fn program(schema: &Schema) -> String {
                 format!(", {}", argument(f.shape, f.scalar, n).replace("RECORD", &record).replace("FIELD", &f.name))
             })
             .collect();
-        let _ = writeln!(c, "\tklogger_{}(&hit{arguments});", e.name);
+        let _ = writeln!(c, "\tklogger_event_{}(&hit{arguments});", e.name);
     }
     c += "\treturn fwrite(buffer, used, 1, stdout) != 1;\n}\n";
     c
@@ -178,7 +181,11 @@ fn check(schema: &Schema, mut bytes: &[u8]) {
                 (None, Shape::One) => assert_eq!(number(&at[..size], f.scalar), value(f.scalar, n), "{what}"),
                 (None, Shape::Array(count)) => {
                     for i in 0..count as usize {
-                        assert_eq!(number(&at[i * size..(i + 1) * size], f.scalar), value(f.scalar, n + i), "{what}[{i}]");
+                        assert_eq!(
+                            number(&at[i * size..(i + 1) * size], f.scalar),
+                            value(f.scalar, n + i),
+                            "{what}[{i}]"
+                        );
                     }
                 }
                 (None, Shape::Text(_)) => assert!(at.starts_with(format!("t{n}\0").as_bytes()), "{what}"),

@@ -196,7 +196,13 @@ fn recursion_misses(program: &ProgramMut) -> u64 {
     }
 }
 
-fn load_object(unit: &Unit, plan: &[Plan], base: u16, config: &Config, shared: Option<&Shared>) -> Result<Object, Error> {
+fn load_object(
+    unit: &Unit,
+    plan: &[Plan],
+    base: u16,
+    config: &Config,
+    shared: Option<&Shared>,
+) -> Result<Object, Error> {
     if let Ok(mut messages) = MESSAGES.lock() {
         messages.clear();
     }
@@ -214,12 +220,21 @@ fn load_object(unit: &Unit, plan: &[Plan], base: u16, config: &Config, shared: O
     }
     open.load().map_err(|e| {
         let messages = MESSAGES.lock().map(|m| m.join("\n")).unwrap_or_default();
-        Error::new(format!("the kernel refused the programs of schema '{name}': {e}"))
-            .help(if messages.is_empty() { "no more is known".into() } else { format!("the kernel says:\n{messages}") })
+        Error::new(format!("the kernel refused the programs of schema '{name}': {e}")).help(if messages.is_empty() {
+            "no more is known".into()
+        } else {
+            format!("the kernel says:\n{messages}")
+        })
     })
 }
 
-fn set_maps(open: &mut OpenObject, unit: &Unit, base: u16, config: &Config, shared: Option<&Shared>) -> libbpf_rs::Result<()> {
+fn set_maps(
+    open: &mut OpenObject,
+    unit: &Unit,
+    base: u16,
+    config: &Config,
+    shared: Option<&Shared>,
+) -> libbpf_rs::Result<()> {
     for mut map in open.maps_mut() {
         let name = map.name().to_string_lossy().into_owned();
         match name.as_str() {

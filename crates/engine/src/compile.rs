@@ -68,11 +68,12 @@ const FLAGS: &[&str] = &include!("flags.in");
 
 fn run(folder: &Path, source: &str, object: &Path) -> Result<Vec<Complaint>, CompileError> {
     for compiler in COMPILERS {
-        let output = match Command::new(compiler).current_dir(folder).args(FLAGS).arg(source).arg("-o").arg(object).output() {
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
-            Err(e) => return Err(Error::new(format!("cannot run {compiler}: {e}")).into()),
-            Ok(output) => output,
-        };
+        let output =
+            match Command::new(compiler).current_dir(folder).args(FLAGS).arg(source).arg("-o").arg(object).output() {
+                Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
+                Err(e) => return Err(Error::new(format!("cannot run {compiler}: {e}")).into()),
+                Ok(output) => output,
+            };
         let text = String::from_utf8_lossy(&output.stderr);
         let complaints: Vec<_> = text.lines().filter_map(parse_complaint).collect();
         if output.status.success() {
@@ -122,7 +123,10 @@ pub fn diagnostic(schema: &Schema, complaint: &Complaint) -> Diagnostic {
 fn help(message: &str) -> Option<&'static str> {
     let table = [
         ("call to undeclared function 'klogger_get_", "hardware counters ('arch') are not read by the bpf engine"),
-        ("call to undeclared function", "the kernel's functions and macros cannot be called from a probe; read its structures"),
+        (
+            "call to undeclared function",
+            "the kernel's functions and macros cannot be called from a probe; read its structures",
+        ),
         ("no member named", "see the kernel's own definition: bpftool btf dump file /sys/kernel/btf/vmlinux format c"),
         ("incomplete definition of type", "the running kernel has no such type; check the spelling"),
         ("use of undeclared identifier 'klogger_hit'", "call klogger() in a probe's body, not in 'code'"),
@@ -139,7 +143,10 @@ fn word_at(text: &str, line: u32, column: u32) -> Span {
         start -= 1;
     }
     let word = text[start..end_of_line].find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(end_of_line - start);
-    Span { start, end: start + word.max(usize::from(start < end_of_line && word == 0 && text.is_char_boundary(start + 1))) }
+    Span {
+        start,
+        end: start + word.max(usize::from(start < end_of_line && word == 0 && text.is_char_boundary(start + 1))),
+    }
 }
 
 #[cfg(test)]

@@ -9,9 +9,9 @@ use crate::ring::{RecordKinds, RingReader, Taken};
 use crate::sys;
 use crate::writer::{Block, Pool, Status, ToWriter};
 use klogger_log::ledger::{Entry, Key};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel};
-use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -176,13 +176,8 @@ impl Worker {
             return;
         }
         let time_base = self.emptied_ns.saturating_sub(CLOCK_MARGIN_NS);
-        let block = Block {
-            cpu: self.cpu,
-            first_serial: self.serial,
-            time_base,
-            dump: Some((self.dumps, begin_ns)),
-            records,
-        };
+        let block =
+            Block { cpu: self.cpu, first_serial: self.serial, time_base, dump: Some((self.dumps, begin_ns)), records };
         self.serial += taken.serials;
         self.dumps += 1;
         self.shared.status.count(&taken);

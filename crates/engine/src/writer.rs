@@ -112,7 +112,13 @@ pub struct LogWriter {
 }
 
 impl LogWriter {
-    pub fn new(writer: Writer<File>, builtin: Builtin, status: Arc<Status>, pool: Arc<Pool>, own_base: u64) -> LogWriter {
+    pub fn new(
+        writer: Writer<File>,
+        builtin: Builtin,
+        status: Arc<Status>,
+        pool: Arc<Pool>,
+        own_base: u64,
+    ) -> LogWriter {
         LogWriter { writer, builtin, status, pool, own: Vec::new(), own_serial: 0, own_base }
     }
 
@@ -173,8 +179,12 @@ impl LogWriter {
             return Ok(());
         }
         let records = std::mem::take(&mut self.own);
-        let block =
-            EventBlock { cpu: RECORDER_CPU, time_base: self.own_base, first_serial: self.own_serial, records: &records };
+        let block = EventBlock {
+            cpu: RECORDER_CPU,
+            time_base: self.own_base,
+            first_serial: self.own_serial,
+            records: &records,
+        };
         let next = self.writer.block(&block)?;
         self.own_serial = next;
         self.status.bytes.store(self.writer.summary().bytes, Ordering::Relaxed);

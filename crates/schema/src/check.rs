@@ -3,6 +3,7 @@
 //! records are not too long. Also puts the fields of `context` at the end of the events.
 
 use crate::Options;
+use crate::c::beyond;
 use crate::diagnostic::Diagnostic;
 use crate::layout::{EventLayout, HEADER_SIZE, RECORD_MAX, STRING_MAX};
 use crate::model::{Context, Decode, Event, Field, Probe, Scalar, Scope, Shape, Span};
@@ -34,6 +35,7 @@ pub fn check(draft: &mut Draft, options: &Options) -> Vec<Diagnostic> {
     for probe in &draft.probes {
         check_calls(probe, draft, &mut found);
     }
+    check_c(draft, &mut found);
     unique_targets(&draft.probes, &mut found);
     if !options.builtin {
         never_logged(draft, &mut found);
@@ -292,6 +294,18 @@ fn describe(field: &Field) -> String {
         Shape::One => format!("`{}`", field.type_name),
         Shape::Array(n) => format!("`{}[{n}]`", field.type_name),
         Shape::Text(_) | Shape::Tail => "text".into(),
+    }
+}
+
+/// Root compiles the C in a schema that may come from anybody.
+fn check_c(draft: &Draft, found: &mut Vec<Diagnostic>) {
+    for block in draft.code.iter().chain(draft.probes.iter().map(|p| &p.body)) {
+        for at in beyond(&block.text, Span { start: 0, end: block.text.len() }) {
+            let message = format!("`{}` reaches beyond the schema", &block.text[at.start..at.end]);
+            let span = Span { start: block.span.start + at.start, end: block.span.start + at.end };
+            let help = "C here may not read files, use the assembler or change the compiler's settings; types of the kernel are known without #include";
+            found.push(Diagnostic::error(span, message).label("not in a schema").help(help));
+        }
     }
 }
 

@@ -17,7 +17,10 @@
 #define KLOGGER_PAD8(n) (((n) + 7u) & ~7u)
 #define KLOGGER_HEADER(time, id) ((time) << 16 | (id))
 
-/* The paper's call: klogger(EVENT, field, ...), in the order of the declaration. */
-#define klogger(event, ...) klogger_##event(&klogger_hit, ##__VA_ARGS__)
+/*
+ * The paper's call: klogger(EVENT, field, ...), in the order of the declaration. The prefix is nobody else's, so that an
+ * event may have any name, "copy" or "commit" too.
+ */
+#define klogger(event, ...) klogger_event_##event(&klogger_hit, ##__VA_ARGS__)
 
 #endif

@@ -6,7 +6,7 @@ struct klogger_record_NOTHING {
 	__u64 header;
 };
 
-static __always_inline void klogger_NOTHING(struct klogger_hit *klogger_hit)
+static __always_inline void klogger_event_NOTHING(struct klogger_hit *klogger_hit)
 {
 	struct klogger_record_NOTHING *klogger_record;
 
@@ -45,7 +45,7 @@ _Static_assert(__builtin_offsetof(struct klogger_record_NUMBERS, ul) == 32, "off
 _Static_assert(__builtin_offsetof(struct klogger_record_NUMBERS, ll) == 40, "offset of ll");
 _Static_assert(__builtin_offsetof(struct klogger_record_NUMBERS, ull) == 48, "offset of ull");
 
-static __always_inline void klogger_NUMBERS(struct klogger_hit *klogger_hit, _Bool b, signed char c, unsigned char uc, short s, unsigned short us, int i, unsigned int ui, long long l, unsigned long long ul, long long ll, unsigned long long ull)
+static __always_inline void klogger_event_NUMBERS(struct klogger_hit *klogger_hit, _Bool b, signed char c, unsigned char uc, short s, unsigned short us, int i, unsigned int ui, long long l, unsigned long long ul, long long ll, unsigned long long ull)
 {
 	struct klogger_record_NUMBERS *klogger_record;
 
@@ -88,7 +88,7 @@ _Static_assert(__builtin_offsetof(struct klogger_record_FIXED, f) == 20, "offset
 _Static_assert(__builtin_offsetof(struct klogger_record_FIXED, g) == 24, "offset of g");
 _Static_assert(__builtin_offsetof(struct klogger_record_FIXED, h) == 32, "offset of h");
 
-static __always_inline void klogger_FIXED(struct klogger_hit *klogger_hit, signed char a, unsigned char b, short c, unsigned short d, int e, unsigned int f, long long g, unsigned long long h)
+static __always_inline void klogger_event_FIXED(struct klogger_hit *klogger_hit, signed char a, unsigned char b, short c, unsigned short d, int e, unsigned int f, long long g, unsigned long long h)
 {
 	struct klogger_record_FIXED *klogger_record;
 
@@ -125,7 +125,7 @@ _Static_assert(__builtin_offsetof(struct klogger_record_PADDED, d) == 28, "offse
 _Static_assert(__builtin_offsetof(struct klogger_record_PADDED, e) == 32, "offset of e");
 _Static_assert(__builtin_offsetof(struct klogger_record_PADDED, f) == 34, "offset of f");
 
-static __always_inline void klogger_PADDED(struct klogger_hit *klogger_hit, unsigned char a, unsigned long long b, unsigned char c, unsigned int d, unsigned char e, unsigned short f)
+static __always_inline void klogger_event_PADDED(struct klogger_hit *klogger_hit, unsigned char a, unsigned long long b, unsigned char c, unsigned int d, unsigned char e, unsigned short f)
 {
 	struct klogger_record_PADDED *klogger_record;
 
@@ -156,7 +156,7 @@ _Static_assert(__builtin_offsetof(struct klogger_record_SHAPES, pair) == 16, "of
 _Static_assert(__builtin_offsetof(struct klogger_record_SHAPES, five) == 32, "offset of five");
 _Static_assert(__builtin_offsetof(struct klogger_record_SHAPES, name) == 37, "offset of name");
 
-static __always_inline void klogger_SHAPES(struct klogger_hit *klogger_hit, const unsigned short *triple, const unsigned long long *pair, const char *five, const char *name)
+static __always_inline void klogger_event_SHAPES(struct klogger_hit *klogger_hit, const unsigned short *triple, const unsigned long long *pair, const char *five, const char *name)
 {
 	struct klogger_record_SHAPES *klogger_record;
 
@@ -183,7 +183,7 @@ _Static_assert(__builtin_offsetof(struct klogger_record_TEXT, before) == 8, "off
 _Static_assert(__builtin_offsetof(struct klogger_record_TEXT, text) == 10, "offset of text");
 _Static_assert(__builtin_offsetof(struct klogger_record_TEXT, after) == 16, "offset of after");
 
-static __always_inline void klogger_TEXT(struct klogger_hit *klogger_hit, unsigned char before, const char *text, unsigned long long after)
+static __always_inline void klogger_event_TEXT(struct klogger_hit *klogger_hit, unsigned char before, const char *text, unsigned long long after)
 {
 	struct klogger_record_TEXT *klogger_record;
 	struct klogger_text klogger_text;
@@ -212,7 +212,7 @@ struct klogger_record_ABOUT {
 _Static_assert(__builtin_offsetof(struct klogger_record_ABOUT, pid) == 8, "offset of pid");
 _Static_assert(__builtin_offsetof(struct klogger_record_ABOUT, waker) == 12, "offset of waker");
 
-static __always_inline void klogger_ABOUT(struct klogger_hit *klogger_hit, int pid, int waker)
+static __always_inline void klogger_event_ABOUT(struct klogger_hit *klogger_hit, int pid, int waker)
 {
 	struct klogger_record_ABOUT *klogger_record;
 
@@ -241,7 +241,7 @@ _Static_assert(__builtin_offsetof(struct klogger_record_AROUND, tgid) == 16, "of
 _Static_assert(__builtin_offsetof(struct klogger_record_AROUND, prio) == 20, "offset of prio");
 _Static_assert(__builtin_offsetof(struct klogger_record_AROUND, cgroup) == 24, "offset of cgroup");
 
-static __always_inline void klogger_AROUND(struct klogger_hit *klogger_hit, int x)
+static __always_inline void klogger_event_AROUND(struct klogger_hit *klogger_hit, int x)
 {
 	struct klogger_record_AROUND *klogger_record;
 

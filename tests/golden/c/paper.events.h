@@ -9,7 +9,7 @@ struct klogger_record_SCHEDIN {
 _Static_assert(__builtin_offsetof(struct klogger_record_SCHEDIN, pid) == 8, "offset of pid");
 _Static_assert(__builtin_offsetof(struct klogger_record_SCHEDIN, L2_cache_misses) == 16, "offset of L2_cache_misses");
 
-static __always_inline void klogger_SCHEDIN(struct klogger_hit *klogger_hit, int pid, unsigned long long L2_cache_misses)
+static __always_inline void klogger_event_SCHEDIN(struct klogger_hit *klogger_hit, int pid, unsigned long long L2_cache_misses)
 {
 	struct klogger_record_SCHEDIN *klogger_record;
 

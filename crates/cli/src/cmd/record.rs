@@ -133,7 +133,12 @@ fn progress_text(p: &Progress) -> String {
     let seconds = p.elapsed.as_secs_f64();
     let rate = p.events as f64 / seconds.max(0.001);
     let lost = if p.lost == 0 { "none lost".to_string() } else { format!("{} LOST", HumanCount(p.lost)) };
-    format!("{seconds:.1} s  {} events ({} /s)  {:.1} MB  {lost}", HumanCount(p.events), HumanCount(rate as u64), p.bytes as f64 / 1e6)
+    format!(
+        "{seconds:.1} s  {} events ({} /s)  {:.1} MB  {lost}",
+        HumanCount(p.events),
+        HumanCount(rate as u64),
+        p.bytes as f64 / 1e6
+    )
 }
 
 /// One paragraph.
@@ -154,7 +159,13 @@ fn summary(outcome: &recorder::Outcome, output: &std::path::Path) -> String {
         let _ = writeln!(text, "; {} LOST.", HumanCount(lost));
     }
     let mut shown: Vec<&str> = Vec::new();
-    for e in outcome.ledger.entries.iter().filter(|e| !shown.contains(&e.key.as_str()) || e.key == "probe_not_attached").collect::<Vec<_>>() {
+    for e in outcome
+        .ledger
+        .entries
+        .iter()
+        .filter(|e| !shown.contains(&e.key.as_str()) || e.key == "probe_not_attached")
+        .collect::<Vec<_>>()
+    {
         if !shown.contains(&e.key.as_str()) {
             shown.push(&e.key);
             let _ = writeln!(text, "  {}: {}", e.key, e.text);
@@ -178,7 +189,8 @@ fn duration(text: &str) -> Result<Duration, String> {
         "h" => 3600.0,
         _ => return Err("write a number and a unit: 500ms, 30s, 5m, 1h".into()),
     };
-    let seconds = number.parse::<f64>().map_err(|_| "write a number and a unit: 500ms, 30s, 5m, 1h".to_string())? * scale;
+    let seconds =
+        number.parse::<f64>().map_err(|_| "write a number and a unit: 500ms, 30s, 5m, 1h".to_string())? * scale;
     match Duration::try_from_secs_f64(seconds) {
         Ok(d) if !d.is_zero() => Ok(d),
         _ => Err("the time must be more than 0".into()),

@@ -52,7 +52,12 @@ fn not_attached(entries: &mut Vec<Entry>, engine: &BpfEngine) {
 }
 
 /// In overwrite mode: how many events gave way to newer ones. `logged` is what the log holds, by event id.
-pub fn overwritten(events: &[EventLayout], ends: &[Finished], logged: &dyn Fn(u16) -> u64, span: (u64, u64)) -> Vec<Entry> {
+pub fn overwritten(
+    events: &[EventLayout],
+    ends: &[Finished],
+    logged: &dyn Fn(u16) -> u64,
+    span: (u64, u64),
+) -> Vec<Entry> {
     let mut entries = Vec::new();
     for e in events {
         let sum = |f: &dyn Fn(&Finished) -> u64| ends.iter().map(f).sum::<u64>();

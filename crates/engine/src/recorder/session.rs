@@ -22,9 +22,9 @@ use klogger_schema::model::Decode;
 use klogger_schema::nearest::did_you_mean;
 use std::fs::File;
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
-use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -135,7 +135,9 @@ impl Session {
                     let before = found.len();
                     self.add_threads(pid, &mut found);
                     if found.len() == before {
-                        return Err(Error::new(format!("there is no process {pid}")).help("see 'ps -e' for those there are"));
+                        return Err(
+                            Error::new(format!("there is no process {pid}")).help("see 'ps -e' for those there are")
+                        );
                     }
                 }
                 Ok(found)
@@ -197,7 +199,10 @@ impl Session {
     fn first_events(&self, flow: &Flow, preamble: &Preamble, scope: &[(u32, u32)]) {
         let now = preamble.clock.start_ns;
         let start = flow.builtin.event("KLOGGER_START");
-        flow.own(start.int("buffer_size", self.options.buffer_size as i64).text("kernel", preamble.host.kernel.as_bytes()), now);
+        flow.own(
+            start.int("buffer_size", self.options.buffer_size as i64).text("kernel", preamble.host.kernel.as_bytes()),
+            now,
+        );
         let disabled = self.disabled_ids();
         for e in &self.layouts {
             flow.event_state(e, !disabled.contains(&e.id), now);
@@ -267,7 +272,8 @@ impl Session {
             let mut fds = vec![self.signals.as_fd()];
             fds.extend(listener.map(AsFd::as_fd));
             fds.extend(running.map(|r| r.ended.as_fd()));
-            let ready = sys::poll_readable(&fds, left.unwrap_or(PROGRESS_EVERY).min(PROGRESS_EVERY)).unwrap_or_default();
+            let ready =
+                sys::poll_readable(&fds, left.unwrap_or(PROGRESS_EVERY).min(PROGRESS_EVERY)).unwrap_or_default();
             while let Some(signal) = self.signals.next() {
                 if signal != libc::SIGUSR1 {
                     return Some(signal);
@@ -304,7 +310,11 @@ impl Session {
     }
 
     /// The command's status. One that still runs is asked to end; its last events are waited for.
-    fn end_workload(&self, running: Option<&mut Running>, interrupted: Option<i32>) -> Option<std::process::ExitStatus> {
+    fn end_workload(
+        &self,
+        running: Option<&mut Running>,
+        interrupted: Option<i32>,
+    ) -> Option<std::process::ExitStatus> {
         let running = running?;
         let mut status = running.status();
         if status.is_none() {
@@ -478,9 +488,13 @@ fn layouts(builtin: &Unit, units: &[Unit]) -> Result<Vec<EventLayout>, Error> {
         }
         let new = unit.layouts(base as u16);
         if let Some(twice) = new.iter().find(|n| list.iter().any(|e| e.name.eq_ignore_ascii_case(&n.name))) {
-            let other = list.iter().find(|e| e.name.eq_ignore_ascii_case(&twice.name)).map_or("", |e| e.schema.as_str());
-            return Err(Error::new(format!("two schemata have an event '{}': {other} and {}", twice.name, twice.schema))
-                .help("record with one of them at a time, or rename the event"));
+            let other =
+                list.iter().find(|e| e.name.eq_ignore_ascii_case(&twice.name)).map_or("", |e| e.schema.as_str());
+            return Err(Error::new(format!(
+                "two schemata have an event '{}': {other} and {}",
+                twice.name, twice.schema
+            ))
+            .help("record with one of them at a time, or rename the event"));
         }
         list.extend(new);
     }
@@ -542,8 +556,11 @@ fn check_plan(unit: &Unit, plans: &[Plan]) -> Result<(), Error> {
         return Err(Error { help: fault.help, ..error });
     }
     if !schema.probes.is_empty() && plans.iter().all(|p| p.target.is_none()) {
-        return Err(Error::new(format!("none of the probes of schema '{}' can be attached to this kernel", schema.name))
-            .help(format!("'klogger show {}' says why", schema.name)));
+        return Err(Error::new(format!(
+            "none of the probes of schema '{}' can be attached to this kernel",
+            schema.name
+        ))
+        .help(format!("'klogger show {}' says why", schema.name)));
     }
     Ok(())
 }

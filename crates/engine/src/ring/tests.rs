@@ -25,7 +25,15 @@ fn layout(id: u16, words: u32) -> EventLayout {
         context: None,
     };
     let fields = (0..words).map(field).collect();
-    EventLayout { id, schema: "t".into(), name: format!("E{id}"), doc: None, fixed: 8 + 8 * words, fields, about: vec![] }
+    EventLayout {
+        id,
+        schema: "t".into(),
+        name: format!("E{id}"),
+        doc: None,
+        fixed: 8 + 8 * words,
+        fields,
+        about: vec![],
+    }
 }
 
 fn kinds() -> RecordKinds {
