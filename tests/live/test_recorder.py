@@ -196,10 +196,13 @@ def test_killed_at_any_moment(recorder, workloads, clean_kernel):
     """Whatever had been written is read, and what is missing is named."""
     choice = random.Random(23)
     readable = with_events = 0
-    for _ in range(50):
+    for turn in range(50):
         path = recorder.path()
         process = recorder.start("-s", FLOOD, "--", workloads / "flood", 200_000_000, -1, out=path)
-        time.sleep(choice.uniform(0.02, 0.7))
+        # Every third time while it starts, else while it records.
+        if turn % 3:
+            assert started(path)
+        time.sleep(choice.uniform(0.01, 0.4))
         os.kill(process.pid, signal.SIGKILL)
         # Its workload goes on: klogger was killed, not what it had started.
         os.killpg(process.pid, signal.SIGKILL)
@@ -227,7 +230,7 @@ def test_killed_at_any_moment(recorder, workloads, clean_kernel):
 def test_full_disk(recorder, workloads, clean_kernel):
     small = recorder.dir / "small"
     small.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", small], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", small], check=True)
     try:
         done, path = recorder.run("-s", FLOOD, "--", workloads / "flood", 1_000_000, 0, out=small / "full.klog")
         assert re.search("space|full", done.err), done.err
