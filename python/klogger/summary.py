@@ -23,10 +23,14 @@ def summary(log: Log) -> Summary:
     preamble = log.preamble
     head = Summary(f"{log.path.name}: {command(preamble)}")
     logged = sum(e.logged for e in log.events.values())
-    lost = sum(e.lost for e in log.events.values())
+    # Events of a block that is damaged are missing too, but nobody knows of which types they were.
+    lost = log.rows("SELECT coalesce(sum(count), 0)::BIGINT FROM klogger.ledger WHERE severity IN ('loss', 'error')")[
+        0
+    ][0]
     types = sum(1 for e in log.events.values() if e.logged)
     head.lines.append(
-        f"{duration(log.seconds() * 1e9)}, {logged:,} events of {types} types, {f'{lost:,}' if lost else 'none'} lost"
+        f"{duration(log.seconds() * 1e9)}, {logged:,} events of {types} types, "
+        f"{f'{lost:,}' if lost else 'none'} missing"
     )
     host = section(preamble, "host")
     cpus = host.get("cpus")

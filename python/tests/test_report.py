@@ -38,7 +38,7 @@ def test_summary_fits_and_has_no_colours(capsys: pytest.CaptureFixture[str], sma
     assert "\x1b" not in out
     assert max(len(line) for line in out.splitlines()) <= 100
     # 40 times four events, a migration, KLOGGER_START and KLOGGER_FINISH
-    assert "3.40 ms, 163 events of 7 types, none lost" in out
+    assert "3.40 ms, 163 events of 7 types, none missing" in out
     for name in ("quanta", "cut_by", "cpu_time", "wakeup_latency", "switches", "migrations", "timeline"):
         assert f"[{name}]" in out
 
