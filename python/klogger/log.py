@@ -7,6 +7,7 @@ The event tables are in the schema `main`, everything else (`process`, `ledger`,
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -18,7 +19,7 @@ from typing import Any
 import duckdb
 
 from klogger import helpers
-from klogger.export import tables_of
+from klogger.export import cache_home, tables_of
 from klogger.failure import Failure
 
 # The budget of a whole report is 1 GiB; pictures and Python itself need the rest.
@@ -132,7 +133,11 @@ def connect() -> duckdb.DuckDBPyConnection:
     connection.execute("SET enable_progress_bar = false")
     connection.execute("SET autoinstall_known_extensions = false")
     connection.execute("SET autoload_known_extensions = false")
-    connection.execute(f"SET temp_directory = {quote(str(Path(tempfile.gettempdir()) / 'klogger-spill'))}")
+    spill = cache_home() / "spill"
+    # Where it cannot be made, only what does not fit into memory fails, with DuckDB's message.
+    with contextlib.suppress(OSError):
+        spill.mkdir(parents=True, exist_ok=True)
+    connection.execute(f"SET temp_directory = {quote(str(spill))}")
     return connection
 
 
