@@ -46,7 +46,7 @@ def test_it_is_debians_kernel(recorded, klogger):
 def test_threads(recorded, klogger, name):
     log, report = log_of(recorded, klogger, name)
     oracles.check_whole(log)
-    oracles.check_threads(log, report)
+    oracles.check_threads(log, report, oracles.EMULATED)
 
 
 def test_forks(recorded, klogger):

@@ -4,6 +4,7 @@
 import os
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
 from pathlib import Path
@@ -47,24 +48,31 @@ def refused(recorder, clean_kernel):
         temporary = recorder.dir / "tmp"
         temporary.mkdir(exist_ok=True)
         before = set(recorder.dir.iterdir())
-        # A process that it leaves behind would keep the pipes open, and so run into the time limit.
-        done = subprocess.run(
+        process = subprocess.Popen(
             [*map(str, prefix), recorder.klogger, *map(str, words)],
-            capture_output=True,
-            check=False,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
             cwd=recorder.dir,
-            timeout=30,
+            start_new_session=True,
             env={**(os.environ if env is None else env), "TMPDIR": str(temporary)},
         )
-        assert done.returncode == 2, (done.returncode, done.stdout, done.stderr)
-        assert "panicked" not in done.stderr
-        assert done.stderr.strip()
+        recorder.running.append(process)
+        process.wait(30)
+        try:
+            # A process that it left behind would keep the pipes open.
+            stdout, stderr = process.communicate(timeout=5)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            pytest.fail("it ended, and left a process behind")
+        assert process.returncode == 2, (process.returncode, stdout, stderr)
+        assert "panicked" not in stderr
+        assert stderr.strip()
         for word in says:
-            assert re.search(word if isinstance(word, re.Pattern) else re.escape(word), done.stderr), done.stderr
+            assert re.search(word if isinstance(word, re.Pattern) else re.escape(word), stderr), stderr
         assert set(recorder.dir.iterdir()) == before, "something was left behind"
         assert list(temporary.iterdir()) == []
-        return done.stderr
+        return stderr
 
     return run
 
