@@ -146,7 +146,8 @@ fn old_stamp(dir: &Path) -> Option<Stamp> {
 fn is_empty(dir: &Path) -> bool {
     match fs::read_dir(dir) {
         Ok(mut entries) => entries.next().is_none(),
-        Err(error) => error.kind() == ErrorKind::NotFound,
+        // A file that has the name is something; what cannot be reached is found out when it is created.
+        Err(_) => fs::symlink_metadata(dir).is_err(),
     }
 }
 

@@ -3,7 +3,7 @@
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int16Type, Int32Type, Int64Type, UInt32Type};
-use arrow_array::{Array, RecordBatch};
+use arrow_array::RecordBatch;
 use klogger_export::{Error, export};
 use klogger_log::reader::Reader;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;

@@ -235,7 +235,7 @@ impl Entry {
             count: 0,
             from_ns: None,
             to_ns: None,
-            text: format!("{}. {}", about.explanation, about.remedy),
+            text: format!("{}. Remedy: {}", about.explanation, about.remedy),
         }
     }
 

@@ -113,6 +113,8 @@ fn make() -> Vec<u8> {
     }
     writer.symbols("ffff1000 do_fork\nffff2000 do_exit\n").unwrap();
     let entry = Entry::new(Key::RingFull).event("SCHEDIN").cpu(1).count(3).between(START + 500, START + 1_000_000_000);
+    // The words of the table of keys may change; those of this file do not.
+    let entry = Entry { text: "no space in the ring".into(), ..entry };
     writer.finish(&Ledger { entries: vec![entry] }).unwrap();
     bytes
 }
@@ -146,10 +148,4 @@ fn version_1_is_readable() {
         event(2_500_000_000, RECORDER, 2, "KLOGGER_FINISH"),
     ];
     assert_eq!(found, expected);
-}
-
-/// As long as version 1 is what is written: the writer makes the same file, byte by byte.
-#[test]
-fn the_writer_still_writes_it() {
-    assert!(make() == fs::read(path()).unwrap(), "the writer makes another file than tests/logs/v1.klog");
 }

@@ -81,6 +81,11 @@ fn size(bytes: u64) -> String {
     }
 }
 
+/// Buffers are powers of two.
+fn binary_size(bytes: u64) -> String {
+    if bytes.is_multiple_of(1 << 20) { format!("{} MiB", bytes >> 20) } else { format!("{} KiB", bytes >> 10) }
+}
+
 /// How long the recording lasted, ns.
 fn span(about: &About) -> u64 {
     let start = start_of(about.reader.preamble(), about.stats.times);
@@ -142,7 +147,8 @@ fn host(about: &About, out: &mut String) {
         line(out, "clock", &format!("{}{source}, wall clock known to {}", clock.name, duration(clock.uncertainty_ns)));
     }
     let overwrite = if recorder.overwrite { ", newest events kept" } else { "" };
-    let buffer = format!("{} a CPU, emptied at {} % free{overwrite}", size(recorder.buffer_size), recorder.lowwater);
+    let ring = binary_size(recorder.buffer_size);
+    let buffer = format!("{ring} a CPU, emptied at {} % free{overwrite}", recorder.lowwater);
     line(out, "engine", &format!("{} by klogger {}; {buffer}", preamble.engine, preamble.klogger));
     let schemas = preamble.schemas.iter().map(|s| s.name.as_str());
     line(out, "schemata", &schemas.collect::<Vec<_>>().join(", "));

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! What `klogger cat`, `info` and `export` make of `tests/logs/v1.klog`: compared with the files beside it, and read
+//! by the programs that the formats are for. `KLOGGER_BLESS=1 cargo test -p klogger --test log_text` writes them anew.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn logs() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/logs")
+}
+
+fn klogger(words: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_klogger"));
+    command.current_dir(logs()).args(words).output().expect("klogger runs")
+}
+
+fn out(words: &[&str]) -> String {
+    let output = klogger(words);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{words:?}: {error}");
+    String::from_utf8(output.stdout).expect("UTF-8")
+}
+
+/// Exit code and what is said on stderr.
+fn refused(words: &[&str]) -> (Option<i32>, String) {
+    let output = klogger(words);
+    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+fn same_as(file: &str, found: &str) {
+    let path = logs().join(file);
+    if std::env::var_os("KLOGGER_BLESS").is_some() {
+        fs::write(&path, found).expect("the file can be written");
+    }
+    let expected = fs::read_to_string(&path).unwrap_or_default();
+    assert!(!expected.is_empty(), "{file} is empty or missing");
+    assert_eq!(found, expected, "{file}");
+}
+
+#[test]
+fn every_format() {
+    same_as("v1.txt", &out(&["cat", "v1.klog"]));
+    same_as("v1.json", &out(&["cat", "v1.klog", "--format", "json"]));
+    same_as("v1.csv", &out(&["cat", "v1.klog", "--format", "csv"]));
+    same_as("v1.pl", &out(&["cat", "v1.klog", "--format", "perl"]));
+    same_as("v1.info", &out(&["info", "v1.klog", "--fields"]));
+}
+
+#[test]
+fn lines_fit_the_width() {
+    let info = out(&["info", "v1.klog"]);
+    assert!(info.lines().all(|l| l.chars().count() <= 100), "{info}");
+}
+
+/// Runs a program on a text; `None`, with the reason printed, if the program is not there.
+fn checked(program: &str, words: &[&str]) -> Option<String> {
+    match Command::new(program).current_dir(logs()).args(words).output() {
+        Ok(output) => {
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            Some(String::from_utf8_lossy(&output.stdout).into_owned())
+        }
+        Err(error) => {
+            println!("skipped: {program} cannot be run ({error})");
+            None
+        }
+    }
+}
+
+#[test]
+fn perl_reads_it() {
+    let script = r#"my $l = do "./v1.pl"; die $@ unless ref $l eq "ARRAY";
+        print scalar @$l, " $l->[1]{header}{type} $l->[1]{command} $l->[3]{depth}[2]";"#;
+    if let Some(found) = checked("perl", &["-we", script]) {
+        assert_eq!(found, "11 PROCESS_EXISTS sh -c $HOME @\n\u{fffd} 300");
+    }
+}
+
+#[test]
+fn python_reads_json_and_csv() {
+    let script = "import json, csv\n\
+        rows = [json.loads(l) for l in open('v1.json')]\n\
+        table = list(csv.DictReader(open('v1.csv', newline='')))\n\
+        assert len(rows) == len(table) == 11\n\
+        assert [r['serial'] for r in rows] == [int(r['serial']) for r in table]\n\
+        print(rows[3]['depth'], table[3]['note'], repr(table[1]['command']), rows[0]['cpu'])";
+    if let Some(found) = checked("python3", &["-c", script]) {
+        assert_eq!(found.trim_end(), "[-1, 0, 300] a,b 'sh -c $HOME @\\n\u{fffd}' -1");
+    }
+}
+
+#[test]
+fn events_are_chosen() {
+    let lines = |words: &[&str]| {
+        let mut all = vec!["cat", "v1.klog"];
+        all.extend(words);
+        out(&all).lines().count()
+    };
+    assert_eq!(lines(&["--event", "SCHEDIN,schedout"]), 5);
+    assert_eq!(lines(&["--event", "SCHEDIN", "--event", "CALL"]), 4);
+    assert_eq!(lines(&["--cpu", "0"]), 5);
+    assert_eq!(lines(&["--cpu", "1-3,-"]), 6);
+    assert_eq!(lines(&["--from", "1s", "--to", "2"]), 3);
+    assert_eq!(lines(&["--from", "-500ms"]), 2);
+    assert_eq!(lines(&["--to", "300ns"]), 5);
+    assert_eq!(lines(&["--where", "pid == 'child'"]), 3);
+    assert_eq!(lines(&["--where", "prio < 0 || note =~ 'b$'"]), 2);
+}
+
+#[test]
+fn mistakes_are_named() {
+    let says = |words: &[&str], text: &str| {
+        let (code, error) = refused(words);
+        assert_eq!(code, Some(2), "{words:?}");
+        assert!(error.contains(text), "{words:?}: {error}");
+    };
+    says(&["cat", "v1.klog", "--event", "SCHEDINN"], "did you mean `SCHEDIN`");
+    says(&["cat", "v1.klog", "--where", "pri == 1"], "no event of this log has a field 'pri'");
+    says(&["cat", "v1.klog", "--cpu", "3-1"], "write CPU numbers");
+    says(&["cat", "v1.klog", "--from", "soon"], "write seconds");
+    says(&["cat", "no-such.klog"], "no-such.klog: No such file");
+    says(&["cat", "v1.txt"], "v1.txt: this is not a klogger log");
+    says(&["cat", "."], "it is a directory");
+}
+
+#[test]
+fn exports_stand_where_they_should() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let log = dir.path().join("x.klog");
+    fs::copy(logs().join("v1.klog"), &log).expect("copied");
+    let log = log.to_str().expect("UTF-8");
+    for (kind, file, golden) in
+        [("json", "x.klog.json", "v1.json"), ("csv", "x.klog.csv", "v1.csv"), ("perl", "x.klog.pl", "v1.pl")]
+    {
+        out(&["export", log, "--to", kind]);
+        let (found, expected) = (fs::read(dir.path().join(file)), fs::read(logs().join(golden)));
+        assert_eq!(found.expect(file), expected.expect(golden));
+    }
+    assert_eq!(out(&["export", log]).trim_end(), format!("{log}-parquet"));
+    assert!(dir.path().join("x.klog-parquet/meta.json").exists());
+    let mut names: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(
+        names,
+        ["x.klog", "x.klog-parquet", "x.klog.csv", "x.klog.json", "x.klog.pl"],
+        "nothing else is left behind"
+    );
+}
+
+#[test]
+fn a_cut_log_is_read_with_a_warning() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let log = dir.path().join("cut.klog");
+    let bytes = fs::read(logs().join("v1.klog")).expect("the golden log");
+    fs::write(&log, &bytes[..bytes.len() - 30]).expect("written");
+    let log = log.to_str().expect("UTF-8");
+    for command in ["cat", "info"] {
+        let output = klogger(&[command, log]);
+        assert!(output.status.success());
+        let said = String::from_utf8_lossy(if command == "cat" { &output.stderr } else { &output.stdout }).into_owned();
+        assert!(said.contains("recorder was killed") || said.contains("recorder_killed"), "{said}");
+    }
+}
