@@ -16,8 +16,11 @@ use klogger_log::writer::{Compression, EventBlock, Sink, Writer};
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind, Write};
 
-/// Reads everything that there is to read, and returns the events' (time, cpu, serial) and the number of damages.
-fn read_all(bytes: &[u8]) -> Result<(Vec<(u64, u16, u64)>, usize), Error> {
+/// An event's time, CPU and serial number.
+type Mark = (u64, u16, u64);
+
+/// Reads everything that there is to read, and returns the events and the number of damages.
+fn read_all(bytes: &[u8]) -> Result<(Vec<Mark>, usize), Error> {
     let reader = Reader::from_bytes(bytes.to_vec())?;
     let decoder = Decoder::new(&reader);
     let mut processes = Processes::with_history(&reader);
