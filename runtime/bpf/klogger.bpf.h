@@ -35,6 +35,7 @@ static __u64 (*const bpf_get_current_cgroup_id)(void) = (void *)80;
 static long (*const bpf_probe_read_user)(void *dst, __u32 size, const void *src) = (void *)112;
 static long (*const bpf_probe_read_kernel)(void *dst, __u32 size, const void *src) = (void *)113;
 static long (*const bpf_probe_read_kernel_str)(void *dst, __u32 size, const void *src) = (void *)115;
+static long (*const bpf_ringbuf_output)(void *ringbuf, void *data, __u64 size, __u64 flags) = (void *)130;
 static struct task_struct *(*const bpf_get_current_task_btf)(void) = (void *)158;
 
 #include "kernel.h"
@@ -69,6 +70,12 @@ struct {
 	int (*key_size)[4];
 	int (*value_size)[sizeof(struct klogger_ring) + 65536 + KLOGGER_SLACK];
 } klogger_rings SEC(".maps");
+
+/* Calls to the recorder: numbers of CPUs whose rings have passed the low-water mark. */
+struct {
+	int (*type)[27 /* BPF_MAP_TYPE_RINGBUF */];
+	int (*max_entries)[4096];
+} klogger_calls SEC(".maps");
 
 /* One probe hit. The clock is read and the ring looked up at the first event that is enabled and in scope. */
 struct klogger_hit {
@@ -175,7 +182,7 @@ static __always_inline __s64 klogger_claim(struct klogger_ring *ring, __u32 size
 	for (int i = 0; i < 16; i++) {
 		__u64 head = READ_ONCE(ring->head);
 
-		if (head + size > READ_ONCE(ring->limit))
+		if (head + size > READ_ONCE(ring->hard))
 			return -1;
 		if (__sync_val_compare_and_swap(&ring->head, head, head + size) == head) {
 			if (klogger_config.overwrite)
@@ -216,16 +223,33 @@ static __always_inline int klogger_put_lost(struct klogger_ring *ring, __u64 tim
 	return 1;
 }
 
-/* Out of line, to keep the common path short: the ring is full, or has just been, or an interrupt came in between. */
+/*
+ * Past the low-water mark: calls the drain thread, once. A call that finds no space is not needed, for the thread has
+ * not answered earlier ones yet.
+ */
+static __always_inline void klogger_call_reader(struct klogger_ring *ring)
+{
+	__u32 cpu = bpf_get_smp_processor_id();
+
+	WRITE_ONCE(ring->limit, READ_ONCE(ring->hard));
+	bpf_ringbuf_output(&klogger_calls, &cpu, sizeof(cpu), 2 /* BPF_RB_FORCE_WAKEUP */);
+}
+
+/*
+ * Out of line, to keep the common path short: the ring has passed its low-water mark, or is full, or has just been, or
+ * an interrupt came in between.
+ */
 static __noinline __s64 klogger_reserve_slow(struct klogger_ring *ring, __u64 time, __u32 id, __u32 size)
 {
 	__s64 at = -1;
 
 	if (!ring)
 		return -1;
+	if (READ_ONCE(ring->limit) < READ_ONCE(ring->hard) && READ_ONCE(ring->head) + size > READ_ONCE(ring->limit))
+		klogger_call_reader(ring);
 	/* Room for both, or else a ring that is nearly full would hold little but LOST records. */
 	if (READ_ONCE(ring->missed) &&
-	    (READ_ONCE(ring->head) + sizeof(struct klogger_lost) + size > READ_ONCE(ring->limit) ||
+	    (READ_ONCE(ring->head) + sizeof(struct klogger_lost) + size > READ_ONCE(ring->hard) ||
 	     !klogger_put_lost(ring, time))) {
 		klogger_count_lost(ring, time, id);
 		return -1;
@@ -244,7 +268,7 @@ static __always_inline void klogger_count_attempt(struct klogger_ring *ring, __u
 
 /*
  * `size` bytes, a multiple of 8, at the writers' position, or NULL: the event is lost and has been counted.
- * The load of `limit` pairs with the drain's release store after zeroing: the writer's stores depend on its value.
+ * The load of `limit`, or of `hard`, pairs with the drain's release store after zeroing: the writer's stores depend on its value.
  */
 static __always_inline void *klogger_reserve(struct klogger_hit *hit, __u32 index, __u32 size)
 {

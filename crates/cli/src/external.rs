@@ -22,7 +22,13 @@ pub fn run(words: Vec<OsString>) -> Outcome {
         Some(path) if path.exists() => path.into_os_string(),
         _ => program,
     };
-    let error = Command::new(&path).args(&words[1..]).exec();
+    let mut command = Command::new(&path);
+    command.args(&words[1..]);
+    if let Ok(exe) = std::env::current_exe() {
+        // The analyses call klogger in turn, for the tables.
+        command.env("KLOGGER", exe);
+    }
+    let error = command.exec();
     Err(match error.kind() {
         std::io::ErrorKind::NotFound => Failure::new(format!("'{name}' is not a klogger command, and there is no program klogger-{name} on the PATH"))
             .help("see 'klogger --help'; the analyses (sql, report) are installed by 'make install' or found in the PATH that 'make' prints"),

@@ -7,10 +7,13 @@ use crate::sys::Mapping;
 use crate::unit::{Plan, Unit, short};
 use klogger_codegen::bpf::programs;
 use klogger_log::preamble::ProbeState;
-use libbpf_rs::{Link, MapCore, Object, ObjectBuilder, OpenObject, PrintLevel, ProgramMut};
+use libbpf_rs::{
+    Link, MapCore, MapHandle, Object, ObjectBuilder, OpenObject, PrintLevel, ProgramMut, RingBufferBuilder,
+};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::time::Duration;
 
 /// Thread ids have at most 22 bits (PID_MAX_LIMIT).
 const SCOPE_BYTES: usize = (1 << 22) / 8;
@@ -19,6 +22,7 @@ const SCOPE: &str = ".bss.klogger_s";
 const ENABLED: &str = ".data.klogger_e";
 const RINGLESS: &str = ".bss.klogger_r";
 const CONFIG: &str = ".rodata.klogger";
+const CALLS: &str = "klogger_calls";
 
 /// What the recorder decides before loading; `struct klogger_config` of the BPF runtime.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +34,8 @@ pub struct Config {
     /// Only threads whose bit is set are logged.
     pub scoped: bool,
     pub overwrite: bool,
+    /// Percent of a ring; when less is free, its drain thread is called.
+    pub lowwater: u32,
 }
 
 impl Config {
@@ -65,6 +71,7 @@ struct Shared {
     rings: OwnedFd,
     scope: OwnedFd,
     ringless: OwnedFd,
+    calls: OwnedFd,
 }
 
 /// Messages of libbpf and the verifier, kept for when loading fails.
@@ -89,6 +96,7 @@ impl BpfEngine {
                     rings: map_fd(&object, RINGS)?,
                     scope: map_fd(&object, SCOPE)?,
                     ringless: map_fd(&object, RINGLESS)?,
+                    calls: map_fd(&object, CALLS)?,
                 });
             }
             let enabled = map_memory(&map_fd(&object, ENABLED)?, EVENTS_MAX)?;
@@ -97,7 +105,7 @@ impl BpfEngine {
         }
         let shared = shared.ok_or_else(|| Error::new("nothing to load"))?;
         let length = config.rings * Rings::stride(config.ring_size);
-        let rings = Rings::new(map_memory(&shared.rings, length)?, config.ring_size, config.rings);
+        let rings = Rings::new(map_memory(&shared.rings, length)?, config.ring_size, config.rings, config.lowwater);
         Ok(BpfEngine {
             objects,
             links: Vec::new(),
@@ -130,6 +138,15 @@ impl BpfEngine {
             }
         }
         Ok(())
+    }
+
+    /// Where writers call when their rings have passed the low-water mark.
+    pub fn calls(&self) -> Result<Calls, Error> {
+        let object = self.objects.first().ok_or_else(|| Error::new("nothing is loaded"))?;
+        let map = object.object.maps().find(|m| m.name() == CALLS);
+        let map = map.ok_or_else(|| Error::new(format!("the compiled schema has no map '{CALLS}'")))?;
+        let handle = MapHandle::try_from(&map).map_err(|e| Error::new(format!("cannot use the map '{CALLS}': {e}")))?;
+        Ok(Calls(handle))
     }
 
     /// Detaches all programs. Those that run at this moment may still log.
@@ -183,6 +200,30 @@ impl BpfEngine {
             }
         }
         missed
+    }
+}
+
+/// The rings' calls to their drain threads.
+pub struct Calls(MapHandle);
+
+impl Calls {
+    /// Passes on the number of each CPU that calls, until `go_on` says no, which it is asked several times a second.
+    pub fn listen(&self, go_on: &dyn Fn() -> bool, on_call: &dyn Fn(u32)) -> Result<(), Error> {
+        let broken = |e| Error::new(format!("cannot listen for rings that fill up: {e}"));
+        let mut builder = RingBufferBuilder::new();
+        let take = |bytes: &[u8]| {
+            bytes.first_chunk().into_iter().for_each(|b| on_call(u32::from_ne_bytes(*b)));
+            0
+        };
+        builder.add(&self.0, take).map_err(broken)?;
+        let buffer = builder.build().map_err(broken)?;
+        while go_on() {
+            match buffer.poll(Duration::from_millis(100)) {
+                Err(e) if e.kind() != libbpf_rs::ErrorKind::Interrupted => return Err(broken(e)),
+                _ => {}
+            }
+        }
+        Ok(())
     }
 }
 
@@ -259,6 +300,11 @@ fn set_maps(
             RINGLESS => {
                 if let Some(s) = shared {
                     map.reuse_fd(s.ringless.as_fd())?;
+                }
+            }
+            CALLS => {
+                if let Some(s) = shared {
+                    map.reuse_fd(s.calls.as_fd())?;
                 }
             }
             _ => {}

@@ -16,6 +16,7 @@ const HEAD: usize = 0;
 const LIMIT: usize = 8;
 const MISSED: usize = 16;
 const MISSED_SINCE: usize = 24;
+const HARD: usize = 32;
 const FIRST: usize = 64;
 const LOST: usize = 4096;
 const ATTEMPTS: usize = LOST + 8 * EVENTS_MAX;
@@ -26,6 +27,8 @@ pub struct Rings {
     mapping: Arc<Mapping>,
     size: usize,
     count: usize,
+    /// Bytes of a ring after which a writer calls its reader.
+    mark: usize,
 }
 
 impl Rings {
@@ -34,10 +37,11 @@ impl Rings {
         CONTROL + size + SLACK
     }
 
-    /// `size` is a power of two.
-    pub fn new(mapping: Mapping, size: usize, count: usize) -> Rings {
-        assert!(size.is_power_of_two() && mapping.length() >= count * Rings::stride(size));
-        Rings { mapping: Arc::new(mapping), size, count }
+    /// `size` is a power of two; `lowwater` is the share, in percent, that should stay free.
+    pub fn new(mapping: Mapping, size: usize, count: usize, lowwater: u32) -> Rings {
+        assert!(size.is_power_of_two() && mapping.length() >= count * Rings::stride(size) && lowwater < 100);
+        let mark = size / 100 * (100 - lowwater as usize);
+        Rings { mapping: Arc::new(mapping), size, count, mark }
     }
 
     pub fn count(&self) -> usize {
@@ -118,12 +122,18 @@ impl RingReader {
 
     /// Lets writers in: as much as the ring holds, or, in overwrite mode, without end.
     pub fn open(&self, overwrite: bool) {
-        let limit = if overwrite { u64::MAX } else { self.tail + self.size() };
+        let (hard, limit) = match overwrite {
+            true => (u64::MAX, u64::MAX),
+            false => (self.tail + self.size(), self.tail + self.rings.mark as u64),
+        };
+        // Pairs with the writer's loads: who sees these finds zeros.
+        self.word(HARD).store(hard, Ordering::Release);
         self.word(LIMIT).store(limit, Ordering::Release);
     }
 
     /// From now on every attempt is counted as lost.
     pub fn close(&self) {
+        self.word(HARD).store(0, Ordering::Release);
         self.word(LIMIT).store(0, Ordering::Release);
     }
 
@@ -143,7 +153,6 @@ impl RingReader {
         if taken.torn {
             self.skip_to(head);
         }
-        // Pairs with the writer's load of `limit`: it must find the zeros.
         self.open(false);
         taken
     }
@@ -210,7 +219,7 @@ impl RingReader {
     fn bytes(&self, offset: usize, length: usize) -> &[u8] {
         let at = self.rings.mapping.at(self.base + CONTROL + offset, length);
         // SAFETY: within the mapping. The writers are done with records whose header is set, and do not write there
-        // again before `limit` is raised; sizes are read from such records only.
+        // again before `hard` is raised; sizes are read from such records only.
         unsafe { std::slice::from_raw_parts(at, length) }
     }
 
@@ -223,7 +232,7 @@ impl RingReader {
 
     fn zero(&self, offset: usize, length: usize) {
         let at = self.rings.mapping.at(self.base + CONTROL + offset, length);
-        // SAFETY: within the mapping, and taken out, so that no writer touches it before `limit` is raised.
+        // SAFETY: within the mapping, and taken out, so that no writer touches it before `hard` is raised.
         unsafe { std::ptr::write_bytes(at, 0, length) };
     }
 

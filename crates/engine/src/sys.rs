@@ -96,11 +96,6 @@ pub fn become_fifo() -> io::Result<()> {
     check(unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &param) }).map(drop)
 }
 
-pub fn gettid() -> u32 {
-    // SAFETY: no arguments.
-    unsafe { libc::gettid() as u32 }
-}
-
 /// Returns after every BPF program that was running when it was called has finished: such programs run with preemption
 /// off, and this system call waits for all CPUs to have passed through the scheduler.
 pub fn wait_for_running_programs() {

@@ -4,14 +4,18 @@
  *
  *   head    bytes ever reserved; only the writers of this CPU move it, by compare-and-swap, so that an interrupt or an
  *           NMI that logs in the middle of an event takes the space behind it
- *   limit   head may not pass it; only the reader moves it: bytes ever taken out + size of the ring
+ *   hard    head may not pass it; only the reader moves it: bytes ever taken out + size of the ring
+ *   limit   where a writer leaves its straight path. The reader sets it to the low-water mark; the first writer that
+ *           would pass it calls the reader and moves it to `hard`. So one comparison serves both, and a call costs
+ *           nothing until there is one
  *
  * A record is contiguous: one that begins near the end of `data` runs over it by up to KLOGGER_SLACK bytes. Records
  * begin at multiples of 8. A writer fills in the fields first and stores the header word last, with release order; the
  * reader, which loads header words with acquire order, stops at the first that is zero. It zeroes what it has taken out
- * before it raises `limit` (release), which a writer reads before it reserves: so a writer always finds zeros.
+ * before it raises `hard` and `limit` (release), which a writer reads before it reserves: so a writer always finds
+ * zeros. A writer that moves `limit` to a `hard` which has just been raised sets it too low at worst.
  *
- * In overwrite mode `limit` is ~0 and nobody zeroes. `first[n]` then holds the position of the first record that begins
+ * In overwrite mode both are ~0 and nobody zeroes. `first[n]` then holds the position of the first record that begins
  * in the n-th of KLOGGER_GRID equal parts of the ring, where a reader can begin after writers have been stopped.
  */
 #ifndef KLOGGER_RING_H
@@ -28,10 +32,11 @@
 struct klogger_ring {
 	/* written by writers */
 	__u64 head;
-	__u64 limit;		/* written by the reader, rarely; it shares the line that writers must read anyway */
+	__u64 limit;		/* it and `hard`: written rarely, and in the line that writers must read anyway */
 	__u64 missed;		/* events lost since the last LOST record */
 	__u64 missed_since;	/* time of the first of them */
-	__u64 unused[4];
+	__u64 hard;
+	__u64 unused[3];
 	__u64 first[KLOGGER_GRID];
 
 	__u64 reserved[512 - 8 - KLOGGER_GRID];		/* to the end of the page */

@@ -3,7 +3,7 @@
 
 use super::dump::FlightRecorder;
 use super::{BUFFER_MAX, BUFFER_MIN, Options, Outcome, Progress, Target, ledger};
-use crate::bpf::{BpfEngine, Config};
+use crate::bpf::{BpfEngine, Calls, Config};
 use crate::bundled;
 use crate::control::{Answer, Listener, Request};
 use crate::drain::{Drain, Finished, Shared};
@@ -20,12 +20,13 @@ use klogger_log::writer::Writer;
 use klogger_schema::layout::EventLayout;
 use klogger_schema::model::Decode;
 use klogger_schema::nearest::did_you_mean;
+use std::collections::HashMap;
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
-use std::thread::{self, JoinHandle};
+use std::thread::{self, JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
 /// The id of the first built-in event; `klogger.klogger` fixes those that follow.
@@ -76,6 +77,7 @@ impl Session {
             ring_size: options.buffer_size as usize,
             scoped: !matches!(options.target, Target::All),
             overwrite: options.overwrite,
+            lowwater: options.lowwater,
         };
         let engine = BpfEngine::load(&units(&builtin_unit, &options.units, &plans), &config)?;
         Ok(Session { options, builtin_unit, plans, layouts, engine, signals, began, notes: Vec::new() })
@@ -90,13 +92,13 @@ impl Session {
         for id in self.disabled_ids() {
             self.engine.set_enabled(id, false);
         }
-        let mut flow = Flow::start(&self, &mut self.notes.clone());
+        let mut flow = Flow::start(&self)?;
         self.notes.append(&mut flow.notes);
         self.engine.attach(&units(&self.builtin_unit, &self.options.units, &self.plans))?;
         let attach = self.began.elapsed();
         let clock = host::clock();
         let scope = self.put_in_scope(held.as_ref())?;
-        let preamble = self.preamble(&flow, clock)?;
+        let preamble = self.preamble(clock)?;
         let file = open_log(&self.options.output)?;
         let start_ns = preamble.clock.start_ns;
         let started = Writer::new(file, &preamble, self.options.compression)
@@ -160,7 +162,7 @@ impl Session {
         found.extend(processes::threads_of(pid).into_iter().map(|tid| (pid, tid)));
     }
 
-    fn preamble(&self, flow: &Flow, clock: klogger_log::preamble::Clock) -> Result<Preamble, Error> {
+    fn preamble(&self, clock: klogger_log::preamble::Clock) -> Result<Preamble, Error> {
         let all = std::iter::once(&self.builtin_unit).chain(&self.options.units);
         let schemas = all.clone().map(|u| SchemaText {
             name: u.schema.name.clone(),
@@ -168,8 +170,7 @@ impl Session {
             file: u.schema.file.clone(),
             text: u.schema.text.clone(),
         });
-        let mut tids = vec![sys::gettid()];
-        tids.extend(flow.drains.iter().map(|d| d.tid));
+        let pid = std::process::id();
         Ok(Preamble {
             klogger: env!("CARGO_PKG_VERSION").into(),
             engine: "bpf".into(),
@@ -182,8 +183,8 @@ impl Session {
             },
             scope: if matches!(self.options.target, Target::All) { "all" } else { "processes" }.into(),
             recorder: Recorder {
-                pid: std::process::id(),
-                tids,
+                pid,
+                tids: processes::threads_of(pid),
                 buffer_size: self.options.buffer_size,
                 lowwater: self.options.lowwater,
                 overwrite: self.options.overwrite,
@@ -355,8 +356,26 @@ struct Flow {
     drains: Vec<Drain>,
     flight: Option<FlightRecorder>,
     stop: Arc<AtomicBool>,
+    /// Passes the calls of full rings on to drain threads.
+    caller: Option<JoinHandle<()>>,
     writer: Option<JoinHandle<LogWriter>>,
     notes: Vec<String>,
+}
+
+/// The thread that wakes drain threads when their rings fill up. It has their priority, or a busy system would hold up
+/// the call.
+fn pass_on_calls(calls: Calls, drains: &[Drain], stop: Arc<AtomicBool>) -> Option<JoinHandle<()>> {
+    let wakers: HashMap<u32, Thread> = drains.iter().map(|d| (u32::from(d.cpu), d.waker())).collect();
+    let listen = move || {
+        // Not to be had is not fatal: the drain threads said so already for themselves.
+        let _ = sys::become_fifo();
+        let go_on = || !stop.load(Ordering::Acquire);
+        let call = |cpu: u32| wakers.get(&cpu).into_iter().for_each(Thread::unpark);
+        // Without calls rings are still emptied each second, and losses are counted.
+        let _ = calls.listen(&go_on, &call);
+    };
+    let builder = thread::Builder::new().name("klogger/calls".into());
+    if drains.is_empty() { None } else { builder.spawn(listen).ok() }
 }
 
 /// A writer whose input has ended.
@@ -367,7 +386,7 @@ struct Ended {
 
 impl Flow {
     /// Opens the rings and starts the drain threads. What they find waits until there is a file.
-    fn start(session: &Session, notes: &mut Vec<String>) -> Flow {
+    fn start(session: &Session) -> Result<Flow, Error> {
         let builtin = Builtin(Arc::new(session.layouts.clone()));
         let (to_writer, messages) = sync_channel(128);
         let (status, pool, stop) = (Arc::<Status>::default(), Arc::<Pool>::default(), Arc::<AtomicBool>::default());
@@ -387,7 +406,6 @@ impl Flow {
                 to_writer: to_writer.clone(),
                 pool: pool.clone(),
                 status: status.clone(),
-                lowwater: session.options.lowwater,
                 lost_record: Arc::new(move |count, since, time| {
                     let mut bytes = Vec::new();
                     lost.event("LOST").int("count", count as i64).int("since", since as i64).finish(time, &mut bytes);
@@ -397,9 +415,21 @@ impl Flow {
             };
             drains = readers.into_iter().map(|(cpu, reader)| Drain::start(cpu, reader, shared.clone())).collect();
         }
-        let mut notes = std::mem::take(notes);
-        notes.extend(drains.iter_mut().flat_map(|d| std::mem::take(&mut d.notes)));
-        Flow { builtin, status, pool, to_writer, messages: Some(messages), drains, flight, stop, writer: None, notes }
+        let notes = drains.iter_mut().flat_map(|d| std::mem::take(&mut d.notes)).collect();
+        let caller = pass_on_calls(session.engine.calls()?, &drains, stop.clone());
+        Ok(Flow {
+            builtin,
+            status,
+            pool,
+            to_writer,
+            messages: Some(messages),
+            drains,
+            flight,
+            stop,
+            caller,
+            writer: None,
+            notes,
+        })
     }
 
     fn write(&mut self, writer: Writer<File>, start_ns: u64) {
@@ -437,7 +467,10 @@ impl Flow {
     fn stop(mut self) -> (Vec<Finished>, Ended) {
         self.dump(false);
         self.stop.store(true, Ordering::Release);
-        self.drains.iter().for_each(Drain::wake);
+        self.drains.iter().for_each(|d| d.waker().unpark());
+        if let Some(caller) = self.caller.take() {
+            let _ = caller.join();
+        }
         let mut ends: Vec<Finished> = self.drains.into_iter().filter_map(Drain::join).collect();
         ends.extend(self.flight.into_iter().flat_map(FlightRecorder::finish));
         drop(self.to_writer);

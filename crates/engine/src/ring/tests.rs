@@ -56,6 +56,8 @@ struct Writers {
     reader: RingReader,
     time: u64,
     overwrite: bool,
+    /// How often the reader was called.
+    calls: u32,
 }
 
 /// A record whose space is taken, but whose header is not stored yet.
@@ -70,10 +72,10 @@ impl Writers {
         let memory = tempfile::tempfile().unwrap();
         memory.set_len(Rings::stride(SIZE) as u64).unwrap();
         let file: &File = &memory;
-        let rings = Rings::new(Mapping::new(file.as_fd(), Rings::stride(SIZE)).unwrap(), SIZE, 1);
+        let rings = Rings::new(Mapping::new(file.as_fd(), Rings::stride(SIZE)).unwrap(), SIZE, 1, 10);
         let reader = rings.reader(0);
         reader.open(overwrite);
-        Writers { reader, time: 0, overwrite }
+        Writers { reader, time: 0, overwrite, calls: 0 }
     }
 
     fn load(&self, offset: usize) -> u64 {
@@ -86,7 +88,7 @@ impl Writers {
 
     fn claim(&mut self, size: u64) -> Option<u64> {
         let head = self.load(HEAD);
-        if head + size > self.load(LIMIT) {
+        if head + size > self.load(HARD) {
             return None;
         }
         self.store(HEAD, head + size);
@@ -104,8 +106,12 @@ impl Writers {
             let at = ATTEMPTS + 8 * usize::from(id);
             self.store(at, self.load(at) + 1);
         }
+        if self.load(HEAD) + record_size(id) > self.load(LIMIT) && self.load(LIMIT) < self.load(HARD) {
+            self.store(LIMIT, self.load(HARD));
+            self.calls += 1;
+        }
         let missed = self.load(MISSED);
-        if missed > 0 && self.load(HEAD) + 24 + record_size(id) <= self.load(LIMIT) {
+        if missed > 0 && self.load(HEAD) + 24 + record_size(id) <= self.load(HARD) {
             let since = self.load(MISSED_SINCE);
             self.store(MISSED, 0);
             let at = self.claim(24).unwrap();
@@ -211,6 +217,8 @@ proptest! {
         prop_assert_eq!(total.lost + missed, lost);
         prop_assert_eq!(total.serials + missed, attempts);
         prop_assert_eq!((9..12).map(|id| writers.reader.lost(id)).sum::<u64>(), lost);
+        // Whoever lost an event had called the reader before.
+        prop_assert!(lost == 0 || writers.calls > 0);
         // The reader zeroed all that it took.
         prop_assert!(writers.reader.bytes(0, SIZE + SLACK).iter().all(|b| *b == 0));
     }
