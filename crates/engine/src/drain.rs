@@ -141,8 +141,15 @@ impl Worker {
             return;
         }
         let time_base = self.emptied_ns.saturating_sub(CLOCK_MARGIN_NS);
-        let block =
-            Block { cpu: self.cpu, first_serial: self.serial, time_base, dump: Some((self.dumps, begin_ns)), records };
+        let events = taken.serials - taken.lost;
+        let block = Block {
+            cpu: self.cpu,
+            first_serial: self.serial,
+            time_base,
+            dump: Some((self.dumps, begin_ns)),
+            events,
+            records,
+        };
         self.serial += taken.serials;
         self.dumps += 1;
         self.shared.status.count(&taken);

@@ -35,6 +35,8 @@ pub struct Block {
     pub time_base: u64,
     /// The number of the dump on its CPU, and when it began.
     pub dump: Option<(u32, u64)>,
+    /// Events among the records.
+    pub events: u64,
     pub records: Vec<u8>,
 }
 
@@ -109,6 +111,8 @@ pub struct LogWriter {
     own_serial: u64,
     /// Not later than any record of the recorder.
     own_base: u64,
+    /// Events that came after writing had failed.
+    discarded: u64,
 }
 
 impl LogWriter {
@@ -119,7 +123,7 @@ impl LogWriter {
         pool: Arc<Pool>,
         own_base: u64,
     ) -> LogWriter {
-        LogWriter { writer, builtin, status, pool, own: Vec::new(), own_serial: 0, own_base }
+        LogWriter { writer, builtin, status, pool, own: Vec::new(), own_serial: 0, own_base, discarded: 0 }
     }
 
     /// Until all senders are gone.
@@ -144,10 +148,14 @@ impl LogWriter {
     }
 
     fn block(&mut self, block: Block) -> io::Result<()> {
-        let Block { cpu, first_serial, time_base, dump, records } = block;
+        let Block { cpu, first_serial, time_base, dump, events, records } = block;
+        let failed = self.status.has_failed();
         let mut result = Ok(());
-        if !self.status.has_failed() {
+        if !failed {
             result = self.write(&EventBlock { cpu, time_base, first_serial, records: &records });
+        }
+        if failed || result.is_err() {
+            self.discarded += events;
         }
         if let (Some((index, begin_ns)), Ok(())) = (dump, &result) {
             let bytes = records.len() as i64;
@@ -196,11 +204,16 @@ impl LogWriter {
         let mut own = Vec::new();
         self.builtin.event("KLOGGER_FINISH").finish(sys::monotonic_ns(), &mut own);
         self.own.extend_from_slice(&own);
-        self.flush()?;
-        if let Some(symbols) = symbols {
-            self.writer.symbols(&symbols)?;
-        }
-        self.writer.finish(ledger)
+        // On a full disk these two may fail; the ledger then makes room for itself, and says what is missing.
+        let flushed = self.flush();
+        let named = symbols.map_or(Ok(()), |symbols| self.writer.symbols(&symbols));
+        let summary = self.writer.finish(ledger)?;
+        flushed.and(named).map(|()| summary)
+    }
+
+    /// Events that were taken from the rings, but could not be written.
+    pub fn discarded(&self) -> u64 {
+        self.discarded
     }
 
     pub fn summary(&self) -> Summary {

@@ -40,7 +40,8 @@ impl FlightRecorder {
             }
             status.count(&taken);
             let dump = Some((self.dumps, begin_ns));
-            let block = Block { cpu: *cpu, first_serial, time_base: self.started_ns, dump, records };
+            let events = taken.serials - taken.lost;
+            let block = Block { cpu: *cpu, first_serial, time_base: self.started_ns, dump, events, records };
             // Fails only if the writer has given up, which it has reported itself.
             let _ = to_writer.send(ToWriter::Block(block));
         }

@@ -14,6 +14,7 @@ use crate::unit::{Plan, Unit, faults, plan};
 use crate::workload::{Held, Running};
 use crate::writer::{Builtin, LogWriter, Pool, Status, ToWriter};
 use crate::{host, kernel, processes};
+use klogger_log::ledger::{Entry, Key};
 use klogger_log::preamble::{Preamble, Recorder, SchemaText};
 use klogger_log::record::SizeTable;
 use klogger_log::writer::Writer;
@@ -245,12 +246,13 @@ impl Session {
             ledger.entries.extend(ledger::overwritten(&self.layouts, &ends, &logged, span));
         }
         let failure = writer.failure();
-        let (summary, write_error) = match failure {
-            Some(e) => (summary, Some(e)),
-            None => match writer.finish(self.symbols(), &ledger) {
-                Ok(summary) => (summary, None),
-                Err(e) => (summary, Some(e)),
-            },
+        if let Some(e) = &failure {
+            let entry = Entry::new(Key::DiskFull).count(writer.discarded()).between(span.0, span.1);
+            ledger.entries.push(entry.detail(&e.to_string()));
+        }
+        let (summary, write_error) = match writer.finish(self.symbols(), &ledger) {
+            Ok(finished) => (finished, failure),
+            Err(e) => (summary, failure.or(Some(e))),
         };
         let notes = self.notes;
         Ok(Outcome { summary, ledger, elapsed, attach, status, interrupted, write_error, notes })
@@ -482,6 +484,10 @@ impl Flow {
 impl Ended {
     fn summary(&self) -> klogger_log::writer::Summary {
         self.writer.as_ref().map(LogWriter::summary).unwrap_or_default()
+    }
+
+    fn discarded(&self) -> u64 {
+        self.writer.as_ref().map_or(0, LogWriter::discarded)
     }
 
     fn failure(&self) -> Option<std::io::Error> {
