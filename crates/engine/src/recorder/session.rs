@@ -231,7 +231,15 @@ impl Session {
             self.notes.push(format!("mark, enable and disable will not reach this recording: {e}"));
         }
         let started = Instant::now();
-        let interrupted = self.wait(&mut flow, running.as_ref(), listener.as_ref().ok(), started, progress);
+        let mut interrupted = self.wait(&mut flow, running.as_ref(), listener.as_ref().ok(), started, progress, true);
+        if flow.status.has_failed() {
+            // No more can be written. That is no reason to end the user's work.
+            self.engine.detach();
+            if running.is_some() {
+                self.notes.push("recording ended early; the command ran on to its end".into());
+            }
+            interrupted = self.wait(&mut flow, running.as_ref(), None, started, progress, false);
+        }
         let status = self.end_workload(running.as_mut(), interrupted);
         let elapsed = started.elapsed();
         self.engine.detach();
@@ -258,7 +266,8 @@ impl Session {
         Ok(Outcome { summary, ledger, elapsed, attach, status, interrupted, write_error, notes })
     }
 
-    /// Until the command ends, the time is over, a signal comes (which is returned), or the disk is full.
+    /// Until the command ends, the time is over, a signal comes (which is returned), or, while `recording`, the disk is
+    /// full.
     fn wait(
         &self,
         flow: &mut Flow,
@@ -266,10 +275,12 @@ impl Session {
         listener: Option<&Listener>,
         started: Instant,
         progress: &mut dyn FnMut(&Progress),
+        recording: bool,
     ) -> Option<i32> {
         loop {
             let left = self.options.duration.map(|d| d.saturating_sub(started.elapsed()));
-            if left.is_some_and(|l| l.is_zero()) || flow.status.has_failed() {
+            let broken = flow.status.has_failed() && (recording || running.is_none());
+            if left.is_some_and(|l| l.is_zero()) || broken {
                 return None;
             }
             let mut fds = vec![self.signals.as_fd()];
