@@ -12,7 +12,7 @@ LARGE = 10_000_000
 
 def logged(info: dict) -> dict[str, int]:
     """Events in a log, by name."""
-    return {event["name"]: event["count"] for event in info["events"]}
+    return {event["name"]: event["logged"] for event in info["events"]}
 
 
 def size(tools) -> list[str]:
@@ -28,9 +28,9 @@ def size(tools) -> list[str]:
         "| event | events | bytes each |",
         "|---|---|---|",
     ]
-    for event in sorted(shown["events"], key=lambda e: -e["count"]):
-        if event["count"] >= 1000:
-            lines.append(f"| {event['name']} | {event['count']} | {event['bytes'] / event['count']:.1f} |")
+    for event in sorted(shown["events"], key=lambda e: -e["logged"]):
+        if event["logged"] >= 1000:
+            lines.append(f"| {event['name']} | {event['logged']} | {event['bytes'] / event['logged']:.1f} |")
     whole = (tools.folder / "bench.klog").stat().st_size
     total = sum(logged(shown).values())
     lines.append(f"| the whole file | {total} | {whole / total:.1f} |")
