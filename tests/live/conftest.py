@@ -80,17 +80,18 @@ class Recorder:
 
     def checked(self, check, *arguments) -> tuple[Log, dict]:
         """Records a workload and checks the log; again if the kernel, not the recorder, left out a switch."""
-        for _ in range(5):
+        for _ in range(10):
             with Witness() as ftrace:
                 log, report = self.log(*arguments)
             try:
                 check(log, report)
-            except AssertionError:
+            except AssertionError as error:
                 if not ftrace.clears(log, report):
                     raise
+                last = error
             else:
                 return log, report
-        pytest.fail("in five runs the log did not have what the kernel counted, though it had what ftrace had")
+        pytest.fail(f"ten times the log had what ftrace had, but not what the kernel counted: {last}")
 
     def command(self, *words, timeout=120, **more) -> Done:
         words = [self.klogger, *map(str, words)]

@@ -26,7 +26,7 @@ def check_preempted(log, report):
 
 
 def test_preemption(recorder, workloads):
-    recorder.checked(check_preempted, "-s", "scheduler", "--", workloads / "spinners", 4, 1500, 0)
+    recorder.checked(check_preempted, "-s", "scheduler", "--", workloads / "spinners", 3, 300, 0)
 
 
 def check_asleep(log, report):
