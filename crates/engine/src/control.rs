@@ -10,7 +10,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const PREFIX: &str = "klogger-recording-";
 /// No peer may hold up the recorder for longer.
@@ -66,16 +66,33 @@ impl AsFd for Listener {
 
 fn talk(mut stream: UnixStream, answer: impl FnOnce(Request) -> Answer) -> io::Result<()> {
     stream.set_nonblocking(false)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
-    let mut line = String::new();
-    BufReader::new((&stream).take(LINE_MAX)).read_line(&mut line)?;
+    let line = hear(&stream)?;
     let answer = match serde_json::from_str(&line) {
         Ok(request) => answer(request),
         Err(e) => Answer::refuse(format!("not a request that this recorder knows: {e}"), None),
     };
     let text = serde_json::to_string(&answer)?;
     writeln!(stream, "{text}")
+}
+
+/// A line, all of which must come in time: a peer that sends it byte by byte wins nothing.
+fn hear(mut stream: &UnixStream) -> io::Result<String> {
+    let end = Instant::now() + PATIENCE;
+    let mut line = Vec::new();
+    let mut part = [0; 512];
+    while !line.contains(&b'\n') && line.len() < LINE_MAX as usize {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left))?;
+        match stream.read(&mut part)? {
+            0 => break,
+            n => line.extend_from_slice(&part[..n]),
+        }
+    }
+    String::from_utf8(line).map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
 fn address(pid: u32) -> io::Result<SocketAddr> {
