@@ -9,6 +9,7 @@ pub mod kernel_types;
 mod text;
 
 pub use kernel_types::KernelTypes;
+pub use text::printable;
 
 /// A generated file.
 #[derive(Clone, Debug, PartialEq, Eq)]

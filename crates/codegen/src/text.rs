@@ -37,13 +37,17 @@ impl Text {
     }
 }
 
+/// A file's name as the compiler's messages give it.
+pub fn printable(name: &str) -> String {
+    name.replace(|c: char| c.is_control(), "?")
+}
+
 /// A C string literal.
 pub(crate) fn quote(text: &str) -> String {
     let mut out = String::from("\"");
-    for c in text.chars() {
+    for c in printable(text).chars() {
         match c {
             '"' | '\\' => out.extend(['\\', c]),
-            c if c.is_control() => out.push('?'),
             c => out.push(c),
         }
     }

@@ -3,7 +3,7 @@
 //! user's own.
 
 use crate::error::Error;
-use klogger_codegen::{KernelTypes, NamedText, RUNTIME, bpf};
+use klogger_codegen::{KernelTypes, NamedText, RUNTIME, bpf, printable};
 use klogger_schema::Diagnostic;
 use klogger_schema::model::{Schema, Span};
 use std::fs;
@@ -40,7 +40,7 @@ pub struct Complaint {
 
 /// Compiles the probes of a schema.
 pub fn compile(schema: &Schema, types: &KernelTypes) -> Result<(Vec<u8>, Vec<Complaint>), CompileError> {
-    let texts = bpf::source(schema, types).map_err(|e| Error::new(e))?;
+    let texts = bpf::source(schema, types).map_err(Error::new)?;
     let folder = tempfile::Builder::new().prefix("klogger-").tempdir();
     let folder = folder.map_err(|e| Error::new(format!("cannot make a temporary folder: {e}")))?;
     write_texts(folder.path(), &texts)?;
@@ -103,7 +103,7 @@ fn parse_complaint(line: &str) -> Option<Complaint> {
 
 /// A complaint as a diagnostic at its place in the schema. One about generated C points at the schema's first line.
 pub fn diagnostic(schema: &Schema, complaint: &Complaint) -> Diagnostic {
-    let own = complaint.file == schema.file;
+    let own = complaint.file == printable(&schema.file);
     let span = if own { word_at(&schema.text, complaint.line, complaint.column) } else { Span { start: 0, end: 0 } };
     let message = match own {
         true => format!("C: {}", complaint.message),

@@ -15,7 +15,7 @@ pub fn types() -> Result<KernelTypes, Error> {
             .help("boot a kernel built with CONFIG_DEBUG_INFO_BTF=y, as Debian's and most distributions' are"),
         _ => Error::new(format!("cannot read {BTF}: {e}")),
     })?;
-    KernelTypes::new(&bytes).map_err(|e| Error::new(e))
+    KernelTypes::new(&bytes).map_err(Error::new)
 }
 
 const CAPABILITIES: &[(u32, &str)] = &[(38, "CAP_PERFMON"), (39, "CAP_BPF")];
