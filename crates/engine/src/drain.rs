@@ -6,7 +6,7 @@
 
 use crate::ring::{RecordKinds, RingReader, Taken};
 use crate::sys;
-use crate::writer::{Block, Pool, Status, ToWriter};
+use crate::writer::{Block, Builtin, Pool, Status, ToWriter};
 use klogger_log::ledger::{Entry, Key};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,8 +30,7 @@ pub struct Shared {
     pub to_writer: SyncSender<ToWriter>,
     pub pool: Arc<Pool>,
     pub status: Arc<Status>,
-    /// Layout-independent LOST record: count, since, time -> bytes.
-    pub lost_record: Arc<dyn Fn(u64, u64, u64) -> Vec<u8> + Send + Sync>,
+    pub builtin: Builtin,
     pub stop: Arc<AtomicBool>,
 }
 
@@ -174,10 +173,17 @@ impl Worker {
                 break;
             }
         }
+        if self.reader.fill() > 0 {
+            let entry = Entry::new(Key::BlockCorrupt).cpu(self.cpu).between(self.emptied_ns, sys::monotonic_ns());
+            self.entries.push(entry.detail(&format!(
+                "{} bytes of a ring stand behind a record that was never completed",
+                self.reader.fill()
+            )));
+        }
         let (missed, since) = self.reader.missed();
         if missed > 0 {
             let now = sys::monotonic_ns();
-            let records = (self.shared.lost_record)(missed, since, now);
+            let records = self.shared.builtin.lost(missed, since, now);
             let taken = Taken { serials: missed, lost: missed, lost_since: Some(since), ..Taken::default() };
             self.emptied_ns = self.emptied_ns.min(since);
             self.send(records, taken, now);

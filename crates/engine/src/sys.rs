@@ -2,8 +2,9 @@
 //! System calls that the standard library does not have, each behind a safe function.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
@@ -108,55 +109,96 @@ pub fn wait_for_running_programs() {
     }
 }
 
-/// Signals that end a recording, or make it dump, as a file descriptor. Blocks them in the calling thread, so it must be
-/// called before other threads are made.
+/// A signal that has arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Signal {
+    pub number: libc::c_int,
+    /// A key on the terminal, which reaches all processes of the foreground group alike.
+    pub from_terminal: bool,
+}
+
+/// Where the handler leaves what has arrived: the end of a pipe, of which there is one in a process.
+static ARRIVED: AtomicI32 = AtomicI32::new(-1);
+
+/// Signals that end a recording, or make it dump, as a file descriptor. A handler, unlike a signalfd, does not depend on
+/// which threads there are and what they block.
 pub struct Signals {
-    fd: OwnedFd,
+    arrived: OwnedFd,
 }
 
 impl Signals {
+    /// Of `signals`, a hang-up that is ignored already (by nohup) stays ignored.
     pub fn new(signals: &[libc::c_int]) -> io::Result<Signals> {
-        // SAFETY: set is valid; the descriptor is new and ours.
-        unsafe {
-            let mut set: libc::sigset_t = std::mem::zeroed();
-            libc::sigemptyset(&mut set);
-            for s in signals {
-                libc::sigaddset(&mut set, *s);
+        let mut ends = [-1; 2];
+        // SAFETY: ends has room for two; the descriptors are new and ours. The write end stays open for the handler.
+        let arrived = unsafe {
+            check(libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC | libc::O_NONBLOCK))?;
+            OwnedFd::from_raw_fd(ends[0])
+        };
+        ARRIVED.store(ends[1], Ordering::Release);
+        let handler = note_signal as extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
+        for s in signals {
+            // SAFETY: both structures are valid; the handler does only what a handler may.
+            unsafe {
+                let mut action: libc::sigaction = std::mem::zeroed();
+                check(libc::sigaction(*s, ptr::null(), &mut action))?;
+                if *s == libc::SIGHUP && action.sa_sigaction == libc::SIG_IGN {
+                    continue;
+                }
+                action = std::mem::zeroed();
+                action.sa_sigaction = handler as libc::sighandler_t;
+                action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
+                check(libc::sigaction(*s, &action, ptr::null_mut()))?;
             }
-            libc::pthread_sigmask(libc::SIG_BLOCK, &set, ptr::null_mut());
-            let fd = check(libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK))?;
-            Ok(Signals { fd: OwnedFd::from_raw_fd(fd) })
         }
+        Ok(Signals { arrived })
     }
 
     /// The next signal that has arrived, if any.
-    pub fn next(&self) -> Option<libc::c_int> {
-        // SAFETY: info is as large as is said, and any bytes are valid for it.
-        unsafe {
-            let mut info: libc::signalfd_siginfo = std::mem::zeroed();
-            let size = size_of_val(&info);
-            let n = libc::read(self.fd.as_raw_fd(), (&raw mut info).cast(), size);
-            (n == size as isize).then_some(info.ssi_signo as libc::c_int)
-        }
+    pub fn next(&self) -> Option<Signal> {
+        let mut bytes = [0u8; 2];
+        // SAFETY: bytes is as long as is said. The handler writes two at a time, which a pipe does not tear.
+        let n = unsafe { libc::read(self.arrived.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len()) };
+        (n == 2).then_some(Signal { number: bytes[0].into(), from_terminal: bytes[1] != 0 })
     }
 }
 
 impl AsFd for Signals {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+        self.arrived.as_fd()
     }
 }
 
-/// In a child between fork and exec: all signals as an ordinary program finds them.
-pub fn unblock_all_signals() -> io::Result<()> {
-    // SAFETY: set is valid; both calls are async-signal-safe.
+extern "C" fn note_signal(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
+    // SAFETY: the kernel passes a valid info; write is async-signal-safe, and errno is put back. A full pipe holds
+    // thousands of signals that nobody has looked at yet.
     unsafe {
-        let mut set: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&mut set);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &set, ptr::null_mut());
-        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+        let errno = *libc::__errno_location();
+        let bytes = [signal as u8, u8::from((*info).si_code == libc::SI_KERNEL)];
+        libc::write(ARRIVED.load(Ordering::Acquire), bytes.as_ptr().cast(), bytes.len());
+        *libc::__errno_location() = errno;
     }
-    Ok(())
+}
+
+/// In a child between fork and exec: signals do what they do to an ordinary program, and `fd` is closed.
+pub fn become_ordinary(signals: &[libc::c_int], fd: RawFd) {
+    // SAFETY: the calls are async-signal-safe; the descriptor is this child's copy, which nothing uses.
+    unsafe {
+        for s in signals {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            libc::sigaction(*s, ptr::null(), &mut action);
+            if action.sa_sigaction != libc::SIG_IGN {
+                libc::signal(*s, libc::SIG_DFL);
+            }
+        }
+        libc::close(fd);
+    }
+}
+
+/// True if the process is in our own process group, to which a terminal sends its signals.
+pub fn in_our_group(pid: u32) -> bool {
+    // SAFETY: no pointers.
+    unsafe { libc::getpgid(pid as libc::pid_t) == libc::getpgrp() }
 }
 
 /// Waits until one of `fds` can be read, or the time has passed. The answer has one element for each of them.
@@ -171,7 +213,7 @@ pub fn poll_readable(fds: &[BorrowedFd], timeout: Duration) -> io::Result<Vec<bo
     }
 }
 
-/// A descriptor that becomes readable when the process ends.
+/// A descriptor that becomes readable when the process ends. Fails for a thread that is not its process's first.
 pub fn pidfd_open(pid: u32) -> io::Result<OwnedFd> {
     // SAFETY: no pointers; the descriptor is new and ours.
     unsafe {

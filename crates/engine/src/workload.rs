@@ -5,10 +5,13 @@ use crate::error::Error;
 use crate::sys;
 use std::ffi::OsString;
 use std::io::{self, PipeReader, PipeWriter, Read, Write, pipe};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus};
 use std::thread::JoinHandle;
+
+/// Signals that the recorder handles.
+pub const SIGNALS: [i32; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1];
 
 /// A child process that waits between fork and exec.
 pub struct Held {
@@ -32,7 +35,7 @@ impl Held {
         let cannot = |e| Error::new(format!("cannot start '{name}': {e}"));
         let (mut pid_reader, pid_writer) = pipe().map_err(cannot)?;
         let (go_reader, go) = pipe().map_err(cannot)?;
-        let spawned = spawn_held(words, pid_writer, go_reader);
+        let spawned = spawn_held(words, pid_writer, go_reader, go.as_raw_fd());
         let mut bytes = [0; 4];
         pid_reader.read_exact(&mut bytes).map_err(cannot)?;
         Ok(Held { pid: u32::from_ne_bytes(bytes), go, spawned, name })
@@ -49,24 +52,32 @@ impl Held {
                 .help("give its path, or check its spelling and the PATH"),
             _ => Error::new(format!("cannot run '{}': {e}", self.name)),
         };
-        self.go.write_all(&[1]).map_err(cannot)?;
+        // Before it may go on: a command that cannot be run is gone at once.
         let ended = sys::pidfd_open(self.pid).map_err(cannot)?;
+        self.go.write_all(&[1]).map_err(cannot)?;
         let spawned = self.spawned.join().unwrap_or_else(|_| Err(io::Error::other("its thread panicked")));
         Ok(Running { child: spawned.map_err(cannot)?, ended })
     }
 }
 
-fn spawn_held(words: &[OsString], mut pid_writer: PipeWriter, mut go: PipeReader) -> JoinHandle<io::Result<Child>> {
+/// `our_go`: the recorder's end, of which the child has a copy. It must close that, or it would wait for itself when the
+/// recorder is gone.
+fn spawn_held(
+    words: &[OsString],
+    mut pid_writer: PipeWriter,
+    mut go: PipeReader,
+    our_go: RawFd,
+) -> JoinHandle<io::Result<Child>> {
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]);
     let wait = move || {
-        sys::unblock_all_signals()?;
+        sys::become_ordinary(&SIGNALS, our_go);
         pid_writer.write_all(&std::process::id().to_ne_bytes())?;
         // The recorder may be gone: then nobody wants the command to run.
         go.read_exact(&mut [0])?;
         Ok(())
     };
-    // SAFETY: between fork and exec only read, write, getpid and signal masks are used, which are async-signal-safe.
+    // SAFETY: between fork and exec only read, write, close, getpid and sigaction are used, which are async-signal-safe.
     unsafe { command.pre_exec(wait) };
     std::thread::spawn(move || command.spawn())
 }

@@ -100,6 +100,13 @@ impl Builtin {
         let layout = self.0.iter().find(|e| e.name == name);
         RecordBuilder::new(layout.expect("klogger.klogger declares it"))
     }
+
+    /// A LOST record: how many events, since when, and its own time, in ns.
+    pub fn lost(&self, count: u64, since: u64, time: u64) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.event("LOST").int("count", count as i64).int("since", since as i64).finish(time, &mut bytes);
+        bytes
+    }
 }
 
 pub struct LogWriter {
@@ -150,12 +157,14 @@ impl LogWriter {
     fn block(&mut self, block: Block) -> io::Result<()> {
         let Block { cpu, first_serial, time_base, dump, events, records } = block;
         let failed = self.status.has_failed();
+        let before = self.writer.summary().events;
         let mut result = Ok(());
         if !failed {
             result = self.write(&EventBlock { cpu, time_base, first_serial, records: &records });
         }
         if failed || result.is_err() {
-            self.discarded += events;
+            // The first part of a large block may have found room.
+            self.discarded += events.saturating_sub(self.writer.summary().events - before);
         }
         if let (Some((index, begin_ns)), Ok(())) = (dump, &result) {
             let bytes = records.len() as i64;

@@ -4,11 +4,15 @@
 use crate::drain::Finished;
 use crate::ring::{RecordKinds, RingReader, Taken};
 use crate::sys;
-use crate::writer::{Block, Status, ToWriter};
+use crate::writer::{Block, Builtin, Status, ToWriter};
+use klogger_log::record::TIME_MASK;
 use klogger_schema::layout::EventLayout;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::thread;
+
+/// How far back a record may be dated; what may still come while the dump goes on is allowed for.
+const TIME_REACH_NS: u64 = TIME_MASK - 60_000_000_000;
 
 /// The readers of all rings, while nobody drains them.
 pub struct FlightRecorder {
@@ -16,14 +20,20 @@ pub struct FlightRecorder {
     kinds: Arc<RecordKinds>,
     /// Ids that count attempts.
     ids: Vec<u16>,
+    builtin: Builtin,
     dumps: u32,
     started_ns: u64,
 }
 
 impl FlightRecorder {
-    pub fn new(readers: Vec<(u16, RingReader)>, kinds: Arc<RecordKinds>, events: &[EventLayout]) -> FlightRecorder {
+    pub fn new(
+        readers: Vec<(u16, RingReader)>,
+        kinds: Arc<RecordKinds>,
+        events: &[EventLayout],
+        builtin: Builtin,
+    ) -> FlightRecorder {
         let ids = events.iter().map(|e| e.id).collect();
-        FlightRecorder { readers, kinds, ids, dumps: 0, started_ns: sys::monotonic_ns() }
+        FlightRecorder { readers, kinds, ids, builtin, dumps: 0, started_ns: sys::monotonic_ns() }
     }
 
     /// Takes what the rings hold. While it does so, events are counted as lost. Afterwards they run on, if `resume`.
@@ -34,14 +44,22 @@ impl FlightRecorder {
         sys::wait_for_running_programs();
         for (cpu, reader) in &mut self.readers {
             let begin_ns = sys::monotonic_ns();
-            let (records, first_serial, taken) = on_cpu(*cpu, reader, &self.kinds, &self.ids);
+            let (mut records, first_serial, mut taken) = on_cpu(*cpu, reader, &self.kinds, &self.ids);
+            let (missed, since) = reader.missed();
             if resume {
                 reader.open(true);
+            } else if missed > 0 {
+                // What an earlier dump shut out, and no later event has told.
+                records.extend(self.builtin.lost(missed, since, begin_ns));
+                taken.serials += missed;
+                taken.lost += missed;
             }
             status.count(&taken);
             let dump = Some((self.dumps, begin_ns));
             let events = taken.serials - taken.lost;
-            let block = Block { cpu: *cpu, first_serial, time_base: self.started_ns, dump, events, records };
+            // A recorder may fly for weeks, and 48 bits of time hold 78 hours: these are the last ones.
+            let time_base = self.started_ns.max(begin_ns.saturating_sub(TIME_REACH_NS));
+            let block = Block { cpu: *cpu, first_serial, time_base, dump, events, records };
             // Fails only if the writer has given up, which it has reported itself.
             let _ = to_writer.send(ToWriter::Block(block));
         }

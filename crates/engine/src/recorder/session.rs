@@ -9,9 +9,9 @@ use crate::control::{Answer, Listener, Request};
 use crate::drain::{Drain, Finished, Shared};
 use crate::error::Error;
 use crate::ring::{EVENTS_MAX, RecordKinds, Rings};
-use crate::sys::{self, Signals};
+use crate::sys::{self, Signal, Signals};
 use crate::unit::{Plan, Unit, faults, plan};
-use crate::workload::{Held, Running};
+use crate::workload::{Held, Running, SIGNALS};
 use crate::writer::{Builtin, LogWriter, Pool, Status, ToWriter};
 use crate::{host, kernel, processes};
 use klogger_log::ledger::{Entry, Key};
@@ -22,8 +22,12 @@ use klogger_schema::layout::EventLayout;
 use klogger_schema::model::Decode;
 use klogger_schema::nearest::did_you_mean;
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::fs::File;
-use std::os::fd::AsFd;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -54,7 +58,7 @@ pub struct Session {
 impl Session {
     pub fn prepare(options: Options) -> Result<Session, Error> {
         let began = Instant::now();
-        let signals = Signals::new(&[libc::SIGINT, libc::SIGTERM, libc::SIGUSR1]);
+        let signals = Signals::new(&SIGNALS);
         let signals = signals.map_err(|e| Error::new(format!("cannot wait for signals: {e}")))?;
         kernel::check_privilege()?;
         if !matches!(options.target, Target::All) {
@@ -98,23 +102,55 @@ impl Session {
         self.engine.attach(&units(&self.builtin_unit, &self.options.units, &self.plans))?;
         let attach = self.began.elapsed();
         let clock = host::clock();
-        let scope = self.put_in_scope(held.as_ref())?;
+        let followed = self.followed()?;
+        let scope = self.put_in_scope(held.as_ref());
         let preamble = self.preamble(clock)?;
-        let file = open_log(&self.options.output)?;
+        let (file, kept_old) = open_log(&self.options.output)?;
         let start_ns = preamble.clock.start_ns;
-        let started = Writer::new(file, &preamble, self.options.compression)
-            .map_err(|e| Error::new(format!("cannot write {}: {e}", self.options.output.display())));
+        let started = Writer::new(file, &preamble, self.options.compression).map_err(|e| {
+            discard_log(&self.options.output, kept_old);
+            cannot_write(&self.options.output, e)
+        });
         flow.write(started?, start_ns);
         self.first_events(&flow, &preamble, &scope);
-        let running = match held.map(Held::start).transpose() {
+        let running = match held.map(|held| self.start_command(held)).transpose() {
             Ok(running) => running,
             Err(e) => {
                 drop(flow.stop());
-                let _ = std::fs::remove_file(&self.options.output);
+                discard_log(&self.options.output, kept_old);
                 return Err(e);
             }
         };
-        self.watch(flow, running, progress, attach, start_ns)
+        self.watch(flow, running, followed, progress, attach, start_ns)
+    }
+
+    /// The processes of `-p`, to see when the last of them has ended.
+    fn followed(&self) -> Result<Vec<OwnedFd>, Error> {
+        let Target::Processes(pids) = &self.options.target else { return Ok(Vec::new()) };
+        let open = |pid: &u32| {
+            sys::pidfd_open(*pid).map_err(|e| match e.raw_os_error() {
+                Some(libc::ESRCH) => {
+                    Error::new(format!("there is no process {pid}")).help("see 'ps -e' for those there are")
+                }
+                Some(libc::EINVAL | libc::ENOENT) => {
+                    Error::new(format!("{pid} is not a process, but one of a process's threads"))
+                        .help("give the process: 'ps -eL' shows both ids")
+                }
+                _ => Error::new(format!("cannot watch process {pid}: {e}")),
+            })
+        };
+        pids.iter().map(open).collect()
+    }
+
+    /// Not if a signal has come while everything was made ready: nobody waits for the command any more.
+    fn start_command(&self, held: Held) -> Result<Running, Error> {
+        while let Some(signal) = self.signals.next() {
+            if signal.number != libc::SIGUSR1 {
+                return Err(Error::new("a signal ended the recording before the command was started")
+                    .help("start it again; nothing has been run"));
+            }
+        }
+        held.start()
     }
 
     fn disabled_ids(&self) -> Vec<u16> {
@@ -123,27 +159,21 @@ impl Session {
     }
 
     /// Sets the scope bits. Returns (process, thread) of all that exist now.
-    fn put_in_scope(&self, held: Option<&Held>) -> Result<Vec<(u32, u32)>, Error> {
+    fn put_in_scope(&self, held: Option<&Held>) -> Vec<(u32, u32)> {
         let threads = |pid: u32| processes::threads_of(pid).into_iter().map(move |tid| (pid, tid));
         match (&self.options.target, held) {
-            (Target::All, _) => Ok(processes::all_processes().into_iter().flat_map(threads).collect()),
+            (Target::All, _) => processes::all_processes().into_iter().flat_map(threads).collect(),
             (Target::Command(_), held) => {
                 let pid = held.map(Held::pid).unwrap_or_default();
                 self.engine.scope_add(pid);
-                Ok(vec![(pid, pid)])
+                vec![(pid, pid)]
             }
             (Target::Processes(pids), _) => {
                 let mut found = Vec::new();
                 for &pid in pids {
-                    let before = found.len();
                     self.add_threads(pid, &mut found);
-                    if found.len() == before {
-                        return Err(
-                            Error::new(format!("there is no process {pid}")).help("see 'ps -e' for those there are")
-                        );
-                    }
                 }
-                Ok(found)
+                found
             }
         }
     }
@@ -222,6 +252,7 @@ impl Session {
         mut self,
         mut flow: Flow,
         mut running: Option<Running>,
+        followed: Vec<OwnedFd>,
         progress: &mut dyn FnMut(&Progress),
         attach: Duration,
         start_ns: u64,
@@ -231,16 +262,19 @@ impl Session {
             self.notes.push(format!("mark, enable and disable will not reach this recording: {e}"));
         }
         let started = Instant::now();
-        let mut interrupted = self.wait(&mut flow, running.as_ref(), listener.as_ref().ok(), started, progress, true);
+        let ends = followed.iter().chain(running.as_ref().map(|r| &r.ended)).map(AsFd::as_fd).collect();
+        let mut interrupted = self.wait(&mut flow, ends, listener.as_ref().ok(), started, progress, true);
         if flow.status.has_failed() {
             // No more can be written. That is no reason to end the user's work.
             self.engine.detach();
             if running.is_some() {
                 self.notes.push("recording ended early; the command ran on to its end".into());
             }
-            interrupted = self.wait(&mut flow, running.as_ref(), None, started, progress, false);
+            let ends = running.iter().map(|r| r.ended.as_fd()).collect();
+            interrupted = self.wait(&mut flow, ends, None, started, progress, false);
         }
         let status = self.end_workload(running.as_mut(), interrupted);
+        self.wait_for_last_events(running.as_ref(), &followed);
         let elapsed = started.elapsed();
         self.engine.detach();
         sys::wait_for_running_programs();
@@ -263,38 +297,51 @@ impl Session {
             Err(e) => (summary, failure.or(Some(e))),
         };
         let notes = self.notes;
-        Ok(Outcome { summary, ledger, elapsed, attach, status, interrupted, write_error, notes })
+        Ok(Outcome {
+            summary,
+            ledger,
+            elapsed,
+            attach,
+            status,
+            interrupted: interrupted.map(|s| s.number),
+            write_error,
+            notes,
+        })
     }
 
-    /// Until the command ends, the time is over, a signal comes (which is returned), or, while `recording`, the disk is
-    /// full.
+    /// Until all processes of `ends` have ended, the time is over, a signal comes (which is returned), or, while
+    /// `recording`, the disk is full.
     fn wait(
         &self,
         flow: &mut Flow,
-        running: Option<&Running>,
+        mut ends: Vec<BorrowedFd>,
         listener: Option<&Listener>,
         started: Instant,
         progress: &mut dyn FnMut(&Progress),
         recording: bool,
-    ) -> Option<i32> {
+    ) -> Option<Signal> {
+        let endless = ends.is_empty();
         loop {
             let left = self.options.duration.map(|d| d.saturating_sub(started.elapsed()));
-            let broken = flow.status.has_failed() && (recording || running.is_none());
+            let broken = flow.status.has_failed() && (recording || endless);
             if left.is_some_and(|l| l.is_zero()) || broken {
                 return None;
             }
             let mut fds = vec![self.signals.as_fd()];
             fds.extend(listener.map(AsFd::as_fd));
-            fds.extend(running.map(|r| r.ended.as_fd()));
+            let first_end = fds.len();
+            fds.extend(&ends);
             let ready =
                 sys::poll_readable(&fds, left.unwrap_or(PROGRESS_EVERY).min(PROGRESS_EVERY)).unwrap_or_default();
             while let Some(signal) = self.signals.next() {
-                if signal != libc::SIGUSR1 {
+                if signal.number != libc::SIGUSR1 {
                     return Some(signal);
                 }
                 flow.dump(true);
             }
-            if running.is_some() && ready.last() == Some(&true) {
+            let mut ended = ready.iter().skip(first_end);
+            ends.retain(|_| ended.next() != Some(&true));
+            if ends.is_empty() && !endless {
                 return None;
             }
             if let (Some(listener), Some(true)) = (listener, ready.get(1)) {
@@ -323,17 +370,19 @@ impl Session {
         }
     }
 
-    /// The command's status. One that still runs is asked to end; its last events are waited for.
+    /// The command's status. One that still runs is asked to end.
     fn end_workload(
         &self,
         running: Option<&mut Running>,
-        interrupted: Option<i32>,
+        interrupted: Option<Signal>,
     ) -> Option<std::process::ExitStatus> {
         let running = running?;
         let mut status = running.status();
         if status.is_none() {
-            // Ctrl-C on a terminal reached the command as well; otherwise it hears of the end here.
-            running.signal(interrupted.unwrap_or(libc::SIGTERM));
+            // Ctrl-C on a terminal reached the command as well, and to many a second one means to drop everything.
+            if !interrupted.is_some_and(|s| s.from_terminal && sys::in_our_group(running.pid())) {
+                running.signal(interrupted.map_or(libc::SIGTERM, |s| s.number));
+            }
             let deadline = Instant::now() + GRACE;
             while status.is_none() && Instant::now() < deadline {
                 let _ = sys::poll_readable(&[running.ended.as_fd()], Duration::from_millis(100));
@@ -345,11 +394,23 @@ impl Session {
                 status = running.status();
             }
         }
+        status
+    }
+
+    /// A thread's last event comes after its process is seen to have ended. None is waited for that still runs.
+    fn wait_for_last_events(&self, running: Option<&Running>, followed: &[OwnedFd]) {
+        let followed: Vec<_> = followed.iter().map(AsFd::as_fd).collect();
+        let ended = sys::poll_readable(&followed, Duration::ZERO).is_ok_and(|r| r.iter().all(|ended| *ended));
+        let pids: Vec<u32> = match (&self.options.target, running) {
+            (Target::Processes(pids), _) if ended => pids.clone(),
+            (Target::All | Target::Processes(_) | Target::Command(_), running) => {
+                running.map(Running::pid).into_iter().collect()
+            }
+        };
         let deadline = Instant::now() + LAST_EVENTS;
-        while self.engine.in_scope(running.pid()) && Instant::now() < deadline {
+        while pids.iter().any(|pid| self.engine.in_scope(*pid)) && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(2));
         }
-        status
     }
 
     /// The kernel's symbols, if an event has a code address.
@@ -411,19 +472,14 @@ impl Flow {
         }
         let (mut drains, mut flight) = (Vec::new(), None);
         if session.options.overwrite {
-            flight = Some(FlightRecorder::new(readers, kinds, &session.layouts));
+            flight = Some(FlightRecorder::new(readers, kinds, &session.layouts, builtin.clone()));
         } else {
-            let lost = builtin.clone();
             let shared = Shared {
                 kinds,
                 to_writer: to_writer.clone(),
                 pool: pool.clone(),
                 status: status.clone(),
-                lost_record: Arc::new(move |count, since, time| {
-                    let mut bytes = Vec::new();
-                    lost.event("LOST").int("count", count as i64).int("since", since as i64).finish(time, &mut bytes);
-                    bytes
-                }),
+                builtin: builtin.clone(),
                 stop: stop.clone(),
             };
             drains = readers.into_iter().map(|(cpu, reader)| Drain::start(cpu, reader, shared.clone())).collect();
@@ -615,15 +671,36 @@ fn check_plan(unit: &Unit, plans: &[Plan]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Makes the log file. One that exists is kept as NAME.old.
-fn open_log(path: &std::path::Path) -> Result<File, Error> {
-    let cannot = |e: std::io::Error| {
-        Error::new(format!("cannot write {}: {e}", path.display())).help("choose another file with -o FILE")
-    };
-    if path.metadata().is_ok_and(|m| m.is_file() && m.len() > 0) {
-        let mut old = path.as_os_str().to_owned();
-        old.push(".old");
-        std::fs::rename(path, &old).map_err(cannot)?;
+/// Makes the log file; true if one that existed is kept as NAME.old.
+fn open_log(path: &Path) -> Result<(File, bool), Error> {
+    let before = path.metadata();
+    // Opening a pipe would wait for a reader, and a log that cannot be cut could not survive a full disk.
+    if before.as_ref().is_ok_and(|m| m.file_type().is_fifo() || m.file_type().is_socket()) {
+        return Err(cannot_write(path, io::Error::other("it is a pipe or a socket, and a log must be a file")));
     }
-    File::create(path).map_err(cannot)
+    let keep_old = before.is_ok_and(|m| m.is_file() && m.len() > 0);
+    if keep_old {
+        std::fs::rename(path, old_name(path)).map_err(|e| cannot_write(path, e))?;
+    }
+    Ok((File::create(path).map_err(|e| cannot_write(path, e))?, keep_old))
+}
+
+/// After a recording that did not come about: as if open_log() had never been called. A device stays, of course.
+fn discard_log(path: &Path, kept_old: bool) {
+    if path.metadata().is_ok_and(|m| m.is_file()) {
+        let _ = match kept_old {
+            true => std::fs::rename(old_name(path), path),
+            false => std::fs::remove_file(path),
+        };
+    }
+}
+
+fn old_name(path: &Path) -> OsString {
+    let mut old = path.as_os_str().to_owned();
+    old.push(".old");
+    old
+}
+
+fn cannot_write(path: &Path, error: io::Error) -> Error {
+    Error::new(format!("cannot write {}: {error}", path.display())).help("choose another file with -o FILE")
 }

@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Bad moments, bad neighbours and odd names: the recorder ends as it should, and leaves nothing running."""
+
+import os
+import pty
+import signal
+import socket
+import subprocess
+import time
+
+import oracles
+import pytest
+from oracles import Log
+from test_recorder import finish, started, wait_for
+
+ODD_NAMES = ['a "b".klogger', "a\\b%s.klogger", "a\tb\n.klogger", "ä ö.klogger"]
+SCHEMA = """schema odd "Odd, but right"
+event NOTHING { }
+event copy { int commit }
+event WIDE { u8 bytes[1000] }
+event TEXTS { string first  string[16] second }
+event CONTEXT { int x  context tid tgid prio cgroup }
+event BITS { uint a  bool b  uchar c  short d  longlong e }
+probe tracepoint task_rename(struct task_struct *task, const char *comm) {
+    klogger(NOTHING);
+    klogger(copy, 7);
+    klogger(WIDE, (const unsigned char *)task);
+    klogger(TEXTS, comm, comm);
+    klogger(CONTEXT, 5);
+    klogger(BITS, task->sched_reset_on_fork, task->pid, 44, -1, -1);
+}
+"""
+
+
+def of_recorder(path):
+    """Process ids of those whose command line names the log."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/cmdline", "rb") as file:
+                words = file.read().split(b"\0")
+        except OSError:
+            continue
+        if os.fsencode(path) in words:
+            found.append(int(pid))
+    return found
+
+
+def test_killed_while_the_command_is_held(recorder, clean_kernel):
+    """The command waits for a word of the recorder. It must not wait for one that is gone."""
+    held = 0
+    for turn in range(20):
+        path = recorder.path()
+        process = recorder.start("-q", "-s", "scheduler", "--", "sleep", "0", out=path)
+        if wait_for(lambda path=path: len(of_recorder(path)) > 1, 2):
+            held += 1
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        process.stderr.close()
+        assert wait_for(lambda path=path: not of_recorder(path), 3), "a process waits for ever"
+    assert held >= 5
+
+
+def test_an_error_after_the_command_was_made(recorder, clean_kernel):
+    path = recorder.dir / "no" / "x.klog"
+    done, _ = recorder.run("-s", "scheduler", "--", "sleep", "0", out=path, timeout=20)
+    assert done.code == 2
+    assert wait_for(lambda: not of_recorder(path), 3)
+
+
+def test_a_signal_before_the_start_starts_nothing(recorder):
+    """Wherever the signal hits: an end, and either the command did not run or the log is whole."""
+    for turn in range(10):
+        path, ran = recorder.path(), recorder.dir / f"ran{turn}"
+        process = recorder.start("-q", "-s", "scheduler", "--", "touch", ran, out=path)
+        time.sleep(0.02 * turn)
+        process.terminate()
+        finish(process)
+        if ran.exists():
+            oracles.check_whole(Log(recorder.klogger, path))
+        elif process.returncode == 2:
+            assert not path.exists()
+
+
+def test_control_c_on_a_terminal(recorder):
+    """Once to the command, although the recorder hears it as well; the recording ends as it should."""
+    path, heard = recorder.path(), recorder.dir / "heard"
+    script = f"trap 'echo x >> {heard}; sleep 0.5; exit 5' INT; while :; do sleep 0.05; done"
+    words = [str(recorder.klogger), "record", "-s", "scheduler", "-o", str(path), "--", "sh", "-c", script]
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execv(words[0], words)
+    try:
+        assert started(path)
+        time.sleep(0.5)
+        os.write(terminal, b"\x03")
+        shown = b""
+        while part := read_terminal(terminal):
+            shown += part
+    finally:
+        os.close(terminal)
+        _, status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 5, shown
+    assert heard.read_text() == "x\n"
+    oracles.check_whole(Log(recorder.klogger, path))
+
+
+def read_terminal(fd):
+    try:
+        return os.read(fd, 4096)
+    except OSError:
+        return b""
+
+
+def test_it_ends_with_the_last_of_its_processes(recorder):
+    sleepers = [subprocess.Popen(["sleep", seconds]) for seconds in ("0.6", "1.2")]
+    start = time.monotonic()
+    process = recorder.start(
+        *("-s", "scheduler", "--for", "60s", "-p", ",".join(str(s.pid) for s in sleepers)), out=recorder.path()
+    )
+    for sleeper in sleepers:
+        sleeper.wait()
+    code, _, err = finish(process)
+    assert code == 0, err
+    assert time.monotonic() - start < 20
+    log = Log(recorder.klogger, recorder.dir / f"test{recorder.logs}.klog")
+    for sleeper in sleepers:
+        assert log.count("EXIT", f"pid = {sleeper.pid}") == 1
+
+
+@pytest.mark.parametrize("kind", ["fifo", "full"])
+def test_what_cannot_hold_a_log(recorder, kind):
+    path = recorder.dir / "x.klog"
+    if kind == "fifo":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("/dev/full")
+    done, _ = recorder.run("-s", "scheduler", "--", "true", out=path, timeout=20)
+    assert done.code == 2
+    assert "x.klog" in done.err
+    assert path.is_symlink() or path.is_fifo()
+
+
+def test_a_failed_start_leaves_the_old_log(recorder):
+    path = recorder.path()
+    path.write_text("what was there")
+    done, _ = recorder.run("-s", "scheduler", "--", "/no/such/program", out=path)
+    assert done.code == 2
+    assert path.read_text() == "what was there"
+    assert [p.name for p in recorder.dir.iterdir()] == [path.name]
+
+
+def test_a_device_is_not_removed(recorder):
+    """As -o /dev/null, but on a node of the test's own."""
+    node = recorder.dir / "null"
+    try:
+        os.mknod(node, 0o600 | 0o020000, os.makedev(1, 3))
+    except PermissionError:
+        pytest.skip("no device nodes here")
+    done, _ = recorder.run("-s", "scheduler", "--", "/no/such/program", out=node)
+    assert done.code == 2
+    assert node.is_char_device()
+
+
+def connect(pid):
+    peer = socket.socket(socket.AF_UNIX)
+    peer.connect(f"\0klogger-recording-{pid}")
+    return peer
+
+
+def test_slow_and_silly_peers(recorder):
+    """They hold up neither marks nor the end."""
+    path = recorder.path()
+    process = recorder.start("-s", "scheduler", "--", "sleep", "60", out=path)
+    assert started(path)
+    assert wait_for(lambda: recorder.command("mark", 1, "here", "--recorder", process.pid).code == 0)
+    slow = connect(process.pid)
+    for peer in (connect(process.pid) for _ in range(3)):
+        peer.sendall(b"\xff" * 100 + b"\n")
+    huge = connect(process.pid)
+    huge.sendall(b"x" * 8192)
+    start = time.monotonic()
+    try:
+        for _ in range(10):
+            slow.sendall(b"x")
+            time.sleep(0.1)
+    except OSError:
+        pass
+    os.killpg(process.pid, signal.SIGINT)
+    finish(process)
+    assert time.monotonic() - start < 5
+    assert Log(recorder.klogger, path).rows("SELECT number FROM mark") == [(1,)]
+
+
+@pytest.mark.parametrize("name", ODD_NAMES, ids=range(len(ODD_NAMES)))
+def test_odd_names_of_schemata(recorder, name):
+    file = recorder.dir / name
+    file.write_text(SCHEMA)
+    done, path = recorder.run("-q", "-s", f"./{name}", "--", "sh", "-c", "echo x > /proc/self/comm")
+    assert (done.code, done.err) == (0, ""), done.err
+    log = Log(recorder.klogger, path)
+    for event in ("NOTHING", "copy", "WIDE", "TEXTS", "CONTEXT", "BITS"):
+        assert log.count(event) == log.count("PROCESS_RENAME") > 0, event
+    file.write_text(SCHEMA.replace("klogger(copy, 7)", "klogger(copy, nosuch)"))
+    error = recorder.command("check", f"./{name}")
+    assert error.code == 2
+    assert "C: use of undeclared identifier 'nosuch'" in error.err, error.err
+    assert ".klogger:10:" in error.err, error.err
