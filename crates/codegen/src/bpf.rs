@@ -62,22 +62,20 @@ pub fn programs(schema: &Schema) -> Vec<Program> {
     list
 }
 
+/// The body is a function of its own, so that `return;` means what it does in the kernel.
 fn program(out: &mut Text, schema: &Schema, probe: &Probe, target: &Target, function: &str) {
+    let declared = target.params.iter().map(|p| format!(", __attribute__((unused)) {}", declare(&p.ty, &p.name)));
+    let arguments = target.params.iter().enumerate().map(|(i, p)| format!(", ({})klogger_arguments[{i}]", p.ty));
     out.push(format_args!(
-        "\nSEC(\"tp_btf/{}\")\nint {function}(unsigned long long *klogger_arguments)\n{{\n\t__attribute__((unused)) struct klogger_hit klogger_hit = {{}};\n",
-        target.name
+        "\nstatic __always_inline void body_of_{function}(__attribute__((unused)) struct klogger_hit *klogger_hit{})\n{{\n",
+        declared.collect::<String>()
     ));
-    for (i, p) in target.params.iter().enumerate() {
-        out.push(format_args!(
-            "\t__attribute__((unused)) {} = ({})klogger_arguments[{i}];\n",
-            declare(&p.ty, &p.name),
-            p.ty
-        ));
-    }
-    out.push("\t{\n");
     out.push_c(schema, &probe.body);
-    // A body may `return;` nothing: it stands in a void function's place, but programs return 0.
-    out.push("\t}\n\treturn 0;\n}\n");
+    out.push(format_args!(
+        "}}\n\nSEC(\"tp_btf/{}\")\nint {function}(unsigned long long *klogger_arguments)\n{{\n\tstruct klogger_hit klogger_hit = {{}};\n\n\tbody_of_{function}(&klogger_hit{});\n\treturn 0;\n}}\n",
+        target.name,
+        arguments.collect::<String>()
+    ));
 }
 
 /// `TYPE NAME`, without a space after a `*`.

@@ -207,11 +207,13 @@ struct Words {
     all: BTreeSet<String>,
     /// Those behind `struct` or `union`.
     tags: Vec<String>,
+    /// Those behind `enum`.
+    enums: BTreeSet<String>,
 }
 
 impl Words {
     fn of(schema: &Schema) -> Words {
-        let mut words = Words { all: BTreeSet::new(), tags: Vec::new() };
+        let mut words = Words { all: BTreeSet::new(), tags: Vec::new(), enums: BTreeSet::new() };
         let params = schema.probes.iter().flat_map(|p| &p.targets).flat_map(|t| &t.params);
         for Param { ty, .. } in params {
             words.add(ty);
@@ -227,6 +229,9 @@ impl Words {
         for word in c.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|w| !w.is_empty()) {
             if matches!(before, "struct" | "union") {
                 self.tags.push(word.to_string());
+            }
+            if before == "enum" {
+                self.enums.insert(word.to_string());
             }
             self.all.insert(word.to_string());
             before = word;
@@ -263,6 +268,10 @@ impl Declarations<'_> {
     fn run(&mut self) -> Result<()> {
         // size_t and bool are always at hand, as in the kernel.
         self.text += "typedef _Bool bool;\ntypedef unsigned long size_t;\n";
+        for tag in std::mem::take(&mut self.words.enums) {
+            // The type alone; of its constants only those that the schema mentions are declared.
+            let _ = writeln!(self.text, "enum {tag} {{ klogger_enum_{tag} }};");
+        }
         self.enumerators()?;
         let words: Vec<String> = self.words.all.iter().cloned().collect();
         for word in words.iter().filter(|w| !OWN.contains(&w.as_str()) && !w.starts_with("__")) {

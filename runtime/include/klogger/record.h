@@ -21,6 +21,6 @@
  * The paper's call: klogger(EVENT, field, ...), in the order of the declaration. The prefix is nobody else's, so that an
  * event may have any name, "copy" or "commit" too.
  */
-#define klogger(event, ...) klogger_event_##event(&klogger_hit, ##__VA_ARGS__)
+#define klogger(event, ...) klogger_event_##event(klogger_hit, ##__VA_ARGS__)
 
 #endif

@@ -87,7 +87,11 @@ pub fn run(args: Args) -> Outcome {
         command_line: std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect(),
     };
     let bar = progress_bar(args.quiet);
-    let outcome = recorder::record(options, &mut |p| bar.set_message(progress_text(p)))?;
+    let outcome = recorder::record(options, &mut |p| {
+        // No thread of indicatif's own: it would be there before signals are blocked, and take them.
+        bar.set_message(progress_text(p));
+        bar.tick();
+    })?;
     bar.finish_and_clear();
     if !args.quiet {
         eprint!("{}", summary(&outcome, &output));
@@ -125,7 +129,6 @@ fn progress_bar(quiet: bool) -> ProgressBar {
     if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}") {
         bar.set_style(style);
     }
-    bar.enable_steady_tick(Duration::from_millis(250));
     bar
 }
 
