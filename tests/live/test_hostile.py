@@ -11,7 +11,7 @@ import time
 import oracles
 import pytest
 from oracles import Log
-from test_recorder import finish, started, wait_for
+from test_recorder import FLOOD, finish, started, wait_for
 
 ODD_NAMES = ['a "b".klogger', "a\\b%s.klogger", "a\tb\n.klogger", "ä ö.klogger"]
 SCHEMA = """schema odd "Odd, but right"
@@ -49,7 +49,7 @@ def of_recorder(path):
 def test_killed_while_the_command_is_held(recorder, clean_kernel):
     """The command waits for a word of the recorder. It must not wait for one that is gone."""
     held = 0
-    for turn in range(20):
+    for _ in range(20):
         path = recorder.path()
         process = recorder.start("-q", "-s", "scheduler", "--", "sleep", "0", out=path)
         if wait_for(lambda path=path: len(of_recorder(path)) > 1, 2):
@@ -191,6 +191,30 @@ def test_slow_and_silly_peers(recorder):
     finish(process)
     assert time.monotonic() - start < 5
     assert Log(recorder.klogger, path).rows("SELECT number FROM mark") == [(1,)]
+
+
+def test_dumps_in_mid_flood(recorder, workloads):
+    """What a dump shuts out, or later events overwrite, is counted; what is there has a number of its own."""
+    path, n = recorder.path(), 300_000
+    process = recorder.start(
+        *("-s", FLOOD, "--overwrite", "--buffer-size", "64K", "--", workloads / "flood", n, -1), out=path
+    )
+    assert started(path)
+    while process.poll() is None:
+        try:
+            os.kill(process.pid, signal.SIGUSR1)
+        except ProcessLookupError:
+            break
+        time.sleep(0.02)
+    code, _, err = finish(process)
+    assert code == 0, err
+    log = Log(recorder.klogger, path)
+    assert log.rows("SELECT cpu, serial FROM flood GROUP BY ALL HAVING count(*) > 1") == []
+    ledger = log.rows("SELECT key, sum(count) FROM ledger WHERE event = 'FLOOD' GROUP BY key")
+    assert {key for key, _ in ledger} == {"ring_full", "overwritten"}
+    # The threads' names, and the command's own at its exec, are changes too.
+    attempts = log.count("FLOOD") + sum(count for _, count in ledger)
+    assert n * os.cpu_count() <= attempts < n * os.cpu_count() + 100
 
 
 @pytest.mark.parametrize("name", ODD_NAMES, ids=range(len(ODD_NAMES)))

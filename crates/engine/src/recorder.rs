@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! A recording, from the first check to the ledger.
 
+mod checks;
 mod dump;
+mod file;
+mod flow;
 mod ledger;
 mod session;
 
@@ -42,6 +45,9 @@ pub struct Options {
     /// Of klogger itself, for the log.
     pub command_line: Vec<String>,
 }
+
+/// The id of the first built-in event; `klogger.klogger` fixes those that follow.
+const FIRST_ID: u16 = 1;
 
 /// Smallest and largest ring of one CPU. The verifier follows offsets of less than 512 MiB.
 pub const BUFFER_MIN: u64 = 16 << 10;

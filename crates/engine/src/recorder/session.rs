@@ -1,41 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The steps of a recording, in order.
 
-use super::dump::FlightRecorder;
-use super::{BUFFER_MAX, BUFFER_MIN, Options, Outcome, Progress, Target, ledger};
-use crate::bpf::{BpfEngine, Calls, Config};
+use super::checks::{check_buffers, check_events, check_plan, layouts};
+use super::flow::Flow;
+use super::{FIRST_ID, Options, Outcome, Progress, Target, file, ledger};
+use crate::bpf::{BpfEngine, Config};
 use crate::bundled;
 use crate::control::{Answer, Listener, Request};
-use crate::drain::{Drain, Finished, Shared};
 use crate::error::Error;
-use crate::ring::{EVENTS_MAX, RecordKinds, Rings};
 use crate::sys::{self, Signal, Signals};
-use crate::unit::{Plan, Unit, faults, plan};
+use crate::unit::{Plan, Unit, plan};
 use crate::workload::{Held, Running, SIGNALS};
-use crate::writer::{Builtin, LogWriter, Pool, Status, ToWriter};
 use crate::{host, kernel, processes};
 use klogger_log::ledger::{Entry, Key};
 use klogger_log::preamble::{Preamble, Recorder, SchemaText};
-use klogger_log::record::SizeTable;
 use klogger_log::writer::Writer;
 use klogger_schema::layout::EventLayout;
 use klogger_schema::model::Decode;
 use klogger_schema::nearest::did_you_mean;
-use std::collections::HashMap;
-use std::ffi::OsString;
-use std::fs::File;
-use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::FileTypeExt;
-use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{SyncSender, sync_channel};
-use std::thread::{self, JoinHandle, Thread};
+use std::sync::atomic::Ordering;
+use std::thread;
 use std::time::{Duration, Instant};
 
-/// The id of the first built-in event; `klogger.klogger` fixes those that follow.
-const FIRST_ID: u16 = 1;
 const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 /// How long an ended thread may take until the kernel frees it, after its last event.
 const LAST_EVENTS: Duration = Duration::from_millis(300);
@@ -97,7 +84,7 @@ impl Session {
         for id in self.disabled_ids() {
             self.engine.set_enabled(id, false);
         }
-        let mut flow = Flow::start(&self)?;
+        let mut flow = Flow::start(&self.engine, &self.options, &self.layouts)?;
         self.notes.append(&mut flow.notes);
         self.engine.attach(&units(&self.builtin_unit, &self.options.units, &self.plans))?;
         let attach = self.began.elapsed();
@@ -105,11 +92,11 @@ impl Session {
         let followed = self.followed()?;
         let scope = self.put_in_scope(held.as_ref());
         let preamble = self.preamble(clock)?;
-        let (file, kept_old) = open_log(&self.options.output)?;
+        let (log, kept_old) = file::open(&self.options.output)?;
         let start_ns = preamble.clock.start_ns;
-        let started = Writer::new(file, &preamble, self.options.compression).map_err(|e| {
-            discard_log(&self.options.output, kept_old);
-            cannot_write(&self.options.output, e)
+        let started = Writer::new(log, &preamble, self.options.compression).map_err(|e| {
+            file::discard(&self.options.output, kept_old);
+            file::cannot_write(&self.options.output, e)
         });
         flow.write(started?, start_ns);
         self.first_events(&flow, &preamble, &scope);
@@ -117,7 +104,7 @@ impl Session {
             Ok(running) => running,
             Err(e) => {
                 drop(flow.stop());
-                discard_log(&self.options.output, kept_old);
+                file::discard(&self.options.output, kept_old);
                 return Err(e);
             }
         };
@@ -420,159 +407,6 @@ impl Session {
     }
 }
 
-/// From the rings to the file: drain threads, or the flight recorder, and the writer.
-struct Flow {
-    builtin: Builtin,
-    status: Arc<Status>,
-    pool: Arc<Pool>,
-    to_writer: SyncSender<ToWriter>,
-    messages: Option<std::sync::mpsc::Receiver<ToWriter>>,
-    drains: Vec<Drain>,
-    flight: Option<FlightRecorder>,
-    stop: Arc<AtomicBool>,
-    /// Passes the calls of full rings on to drain threads.
-    caller: Option<JoinHandle<()>>,
-    writer: Option<JoinHandle<LogWriter>>,
-    notes: Vec<String>,
-}
-
-/// The thread that wakes drain threads when their rings fill up. It has their priority, or a busy system would hold up
-/// the call.
-fn pass_on_calls(calls: Calls, drains: &[Drain], stop: Arc<AtomicBool>) -> Option<JoinHandle<()>> {
-    let wakers: HashMap<u32, Thread> = drains.iter().map(|d| (u32::from(d.cpu), d.waker())).collect();
-    let listen = move || {
-        // Not to be had is not fatal: the drain threads said so already for themselves.
-        let _ = sys::become_fifo();
-        let go_on = || !stop.load(Ordering::Acquire);
-        let call = |cpu: u32| wakers.get(&cpu).into_iter().for_each(Thread::unpark);
-        // Without calls rings are still emptied each second, and losses are counted.
-        let _ = calls.listen(&go_on, &call);
-    };
-    let builder = thread::Builder::new().name("klogger/calls".into());
-    if drains.is_empty() { None } else { builder.spawn(listen).ok() }
-}
-
-/// A writer whose input has ended.
-struct Ended {
-    writer: Option<LogWriter>,
-    status: Arc<Status>,
-}
-
-impl Flow {
-    /// Opens the rings and starts the drain threads. What they find waits until there is a file.
-    fn start(session: &Session) -> Result<Flow, Error> {
-        let builtin = Builtin(Arc::new(session.layouts.clone()));
-        let (to_writer, messages) = sync_channel(128);
-        let (status, pool, stop) = (Arc::<Status>::default(), Arc::<Pool>::default(), Arc::<AtomicBool>::default());
-        let kinds = Arc::new(record_kinds(&session.layouts));
-        let cpus = host::online_cpus().unwrap_or_default();
-        let readers: Vec<_> = cpus.iter().map(|c| (*c as u16, session.engine.rings.reader(*c as usize))).collect();
-        for (_, reader) in &readers {
-            reader.open(session.options.overwrite);
-        }
-        let (mut drains, mut flight) = (Vec::new(), None);
-        if session.options.overwrite {
-            flight = Some(FlightRecorder::new(readers, kinds, &session.layouts, builtin.clone()));
-        } else {
-            let shared = Shared {
-                kinds,
-                to_writer: to_writer.clone(),
-                pool: pool.clone(),
-                status: status.clone(),
-                builtin: builtin.clone(),
-                stop: stop.clone(),
-            };
-            drains = readers.into_iter().map(|(cpu, reader)| Drain::start(cpu, reader, shared.clone())).collect();
-        }
-        let notes = drains.iter_mut().flat_map(|d| std::mem::take(&mut d.notes)).collect();
-        let caller = pass_on_calls(session.engine.calls()?, &drains, stop.clone());
-        Ok(Flow {
-            builtin,
-            status,
-            pool,
-            to_writer,
-            messages: Some(messages),
-            drains,
-            flight,
-            stop,
-            caller,
-            writer: None,
-            notes,
-        })
-    }
-
-    fn write(&mut self, writer: Writer<File>, start_ns: u64) {
-        let Some(messages) = self.messages.take() else { return };
-        let log = LogWriter::new(writer, self.builtin.clone(), self.status.clone(), self.pool.clone(), start_ns);
-        self.writer = Some(thread::spawn(move || log.run(messages)));
-    }
-
-    /// Logs an event of the recorder's own.
-    fn own(&self, event: klogger_log::builder::RecordBuilder, time_ns: u64) {
-        let mut bytes = Vec::new();
-        event.finish(time_ns, &mut bytes);
-        // Fails only if the writer has given up, which it has reported itself.
-        let _ = self.to_writer.send(ToWriter::Own(bytes));
-    }
-
-    fn event_state(&self, layout: &EventLayout, on: bool, time_ns: u64) {
-        let state = self.builtin.event("LOGGING_EVENT").int("id", layout.id.into()).int("state", on.into());
-        self.own(state.text("name", layout.name.as_bytes()), time_ns);
-    }
-
-    fn dump(&mut self, resume: bool) {
-        if let Some(flight) = &mut self.flight {
-            flight.dump(resume, &self.status, &self.to_writer);
-        }
-    }
-
-    fn progress(&self, elapsed: Duration) -> Progress {
-        let s = &self.status;
-        let get = |n: &std::sync::atomic::AtomicU64| n.load(Ordering::Relaxed);
-        Progress { elapsed, events: get(&s.events), lost: get(&s.lost), bytes: get(&s.bytes) }
-    }
-
-    /// After the programs are detached: the rest of the rings, and then the writer's end.
-    fn stop(mut self) -> (Vec<Finished>, Ended) {
-        self.dump(false);
-        self.stop.store(true, Ordering::Release);
-        self.drains.iter().for_each(|d| d.waker().unpark());
-        if let Some(caller) = self.caller.take() {
-            let _ = caller.join();
-        }
-        let mut ends: Vec<Finished> = self.drains.into_iter().filter_map(Drain::join).collect();
-        ends.extend(self.flight.into_iter().flat_map(FlightRecorder::finish));
-        drop(self.to_writer);
-        let writer = self.writer.and_then(|w| w.join().ok());
-        (ends, Ended { writer, status: self.status })
-    }
-}
-
-impl Ended {
-    fn summary(&self) -> klogger_log::writer::Summary {
-        self.writer.as_ref().map(LogWriter::summary).unwrap_or_default()
-    }
-
-    fn discarded(&self) -> u64 {
-        self.writer.as_ref().map_or(0, LogWriter::discarded)
-    }
-
-    fn failure(&self) -> Option<std::io::Error> {
-        self.status.failure.lock().ok().and_then(|mut f| f.take())
-    }
-
-    fn finish(
-        self,
-        symbols: Option<String>,
-        ledger: &klogger_log::ledger::Ledger,
-    ) -> std::io::Result<klogger_log::writer::Summary> {
-        match self.writer {
-            Some(writer) => writer.finish(symbols, ledger),
-            None => Err(std::io::Error::other("the writer's thread has died")),
-        }
-    }
-}
-
 fn units<'a>(builtin: &'a Unit, units: &'a [Unit], plans: &'a [Vec<Plan>]) -> Vec<(&'a Unit, &'a [Plan], u16)> {
     let mut base = FIRST_ID;
     let all = std::iter::once(builtin).chain(units).zip(plans);
@@ -582,125 +416,4 @@ fn units<'a>(builtin: &'a Unit, units: &'a [Unit], plans: &'a [Vec<Plan>]) -> Ve
         (unit, plan.as_slice(), first)
     })
     .collect()
-}
-
-fn layouts(builtin: &Unit, units: &[Unit]) -> Result<Vec<EventLayout>, Error> {
-    let mut list: Vec<EventLayout> = Vec::new();
-    for unit in std::iter::once(builtin).chain(units) {
-        let base = FIRST_ID as usize + list.len();
-        if base + unit.schema.events.len() > EVENTS_MAX {
-            return Err(Error::new(format!("more than {} events in one recording", EVENTS_MAX - 1))
-                .help("record with fewer schemata at a time"));
-        }
-        let new = unit.layouts(base as u16);
-        if let Some(twice) = new.iter().find(|n| list.iter().any(|e| e.name.eq_ignore_ascii_case(&n.name))) {
-            let other =
-                list.iter().find(|e| e.name.eq_ignore_ascii_case(&twice.name)).map_or("", |e| e.schema.as_str());
-            return Err(Error::new(format!(
-                "two schemata have an event '{}': {other} and {}",
-                twice.name, twice.schema
-            ))
-            .help("record with one of them at a time, or rename the event"));
-        }
-        list.extend(new);
-    }
-    Ok(list)
-}
-
-fn record_kinds(layouts: &[EventLayout]) -> RecordKinds {
-    let lost = layouts.iter().find(|e| e.name == "LOST");
-    let offset = |name: &str| {
-        let field = lost.and_then(|l| l.fields.iter().find(|f| f.name == name));
-        field.map_or(0, |f| f.offset as usize)
-    };
-    RecordKinds {
-        sizes: SizeTable::new(layouts),
-        lost_id: lost.map_or(0, |l| l.id),
-        lost_count_offset: offset("count"),
-        lost_since_offset: offset("since"),
-    }
-}
-
-fn check_buffers(options: &Options, rings: usize) -> Result<(), Error> {
-    let size = options.buffer_size;
-    if !size.is_power_of_two() || !(BUFFER_MIN..=BUFFER_MAX).contains(&size) {
-        return Err(Error::new(format!("a ring of {size} bytes is not possible"))
-            .help("choose a --buffer-size from 16K to 256M; it is rounded up to a power of two"));
-    }
-    let needed = (rings * Rings::stride(size as usize)) as u64;
-    match host::memory_available() {
-        Some(available) if needed > available => Err(Error::new(format!(
-            "rings of {} MiB for each of {rings} CPUs need {} MiB of memory, and {} MiB are free",
-            size >> 20,
-            needed >> 20,
-            available >> 20
-        ))
-        .help("choose a smaller --buffer-size")),
-        _ => Ok(()),
-    }
-}
-
-fn check_events(names: &[String], layouts: &[EventLayout]) -> Result<(), Error> {
-    for name in names {
-        if !layouts.iter().any(|e| e.name == *name) {
-            let error = Error::new(format!("no schema of this recording has an event '{name}'"));
-            return Err(match did_you_mean(name, layouts.iter().map(|e| e.name.as_str())) {
-                Some(help) => error.help(help),
-                None => error.help("see 'klogger show SCHEMA' for its events"),
-            });
-        }
-    }
-    Ok(())
-}
-
-/// A schema that is wrong about this kernel is refused; one that foresees that a place may be missing is not.
-fn check_plan(unit: &Unit, plans: &[Plan]) -> Result<(), Error> {
-    let schema = &unit.schema;
-    if let Some(fault) = faults(schema, plans).into_iter().next() {
-        let line = schema.text.get(..fault.span.start).map_or(1, |t| t.matches('\n').count() + 1);
-        let error = Error::new(format!("{}:{line}: {}", schema.file, fault.message));
-        return Err(Error { help: fault.help, ..error });
-    }
-    if !schema.probes.is_empty() && plans.iter().all(|p| p.target.is_none()) {
-        return Err(Error::new(format!(
-            "none of the probes of schema '{}' can be attached to this kernel",
-            schema.name
-        ))
-        .help(format!("'klogger show {}' says why", schema.name)));
-    }
-    Ok(())
-}
-
-/// Makes the log file; true if one that existed is kept as NAME.old.
-fn open_log(path: &Path) -> Result<(File, bool), Error> {
-    let before = path.metadata();
-    // Opening a pipe would wait for a reader, and a log that cannot be cut could not survive a full disk.
-    if before.as_ref().is_ok_and(|m| m.file_type().is_fifo() || m.file_type().is_socket()) {
-        return Err(cannot_write(path, io::Error::other("it is a pipe or a socket, and a log must be a file")));
-    }
-    let keep_old = before.is_ok_and(|m| m.is_file() && m.len() > 0);
-    if keep_old {
-        std::fs::rename(path, old_name(path)).map_err(|e| cannot_write(path, e))?;
-    }
-    Ok((File::create(path).map_err(|e| cannot_write(path, e))?, keep_old))
-}
-
-/// After a recording that did not come about: as if open_log() had never been called. A device stays, of course.
-fn discard_log(path: &Path, kept_old: bool) {
-    if path.metadata().is_ok_and(|m| m.is_file()) {
-        let _ = match kept_old {
-            true => std::fs::rename(old_name(path), path),
-            false => std::fs::remove_file(path),
-        };
-    }
-}
-
-fn old_name(path: &Path) -> OsString {
-    let mut old = path.as_os_str().to_owned();
-    old.push(".old");
-    old
-}
-
-fn cannot_write(path: &Path, error: io::Error) -> Error {
-    Error::new(format!("cannot write {}: {error}", path.display())).help("choose another file with -o FILE")
 }

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! What can be wrong with a recording before anything is attached.
+
+use super::{BUFFER_MAX, BUFFER_MIN, FIRST_ID, Options};
+use crate::error::Error;
+use crate::host;
+use crate::ring::{EVENTS_MAX, Rings};
+use crate::unit::{Plan, Unit, faults};
+use klogger_schema::layout::EventLayout;
+use klogger_schema::nearest::did_you_mean;
+
+/// Of all events, built-in ones first.
+pub fn layouts(builtin: &Unit, units: &[Unit]) -> Result<Vec<EventLayout>, Error> {
+    let mut list: Vec<EventLayout> = Vec::new();
+    for unit in std::iter::once(builtin).chain(units) {
+        let base = FIRST_ID as usize + list.len();
+        if base + unit.schema.events.len() > EVENTS_MAX {
+            return Err(Error::new(format!("more than {} events in one recording", EVENTS_MAX - 1))
+                .help("record with fewer schemata at a time"));
+        }
+        let new = unit.layouts(base as u16);
+        if let Some(twice) = new.iter().find(|n| list.iter().any(|e| e.name.eq_ignore_ascii_case(&n.name))) {
+            let other =
+                list.iter().find(|e| e.name.eq_ignore_ascii_case(&twice.name)).map_or("", |e| e.schema.as_str());
+            return Err(Error::new(format!(
+                "two schemata have an event '{}': {other} and {}",
+                twice.name, twice.schema
+            ))
+            .help("record with one of them at a time, or rename the event"));
+        }
+        list.extend(new);
+    }
+    Ok(list)
+}
+
+/// A ring's size must be possible, and there must be memory for all of them.
+pub fn check_buffers(options: &Options, rings: usize) -> Result<(), Error> {
+    let size = options.buffer_size;
+    if !size.is_power_of_two() || !(BUFFER_MIN..=BUFFER_MAX).contains(&size) {
+        return Err(Error::new(format!("a ring of {size} bytes is not possible"))
+            .help("choose a --buffer-size from 16K to 256M; it is rounded up to a power of two"));
+    }
+    let needed = (rings * Rings::stride(size as usize)) as u64;
+    match host::memory_available() {
+        Some(available) if needed > available => Err(Error::new(format!(
+            "rings of {} MiB for each of {rings} CPUs need {} MiB of memory, and {} MiB are free",
+            size >> 20,
+            needed >> 20,
+            available >> 20
+        ))
+        .help("choose a smaller --buffer-size")),
+        _ => Ok(()),
+    }
+}
+
+/// `names` must be events of this recording.
+pub fn check_events(names: &[String], layouts: &[EventLayout]) -> Result<(), Error> {
+    for name in names {
+        if !layouts.iter().any(|e| e.name == *name) {
+            let error = Error::new(format!("no schema of this recording has an event '{name}'"));
+            return Err(match did_you_mean(name, layouts.iter().map(|e| e.name.as_str())) {
+                Some(help) => error.help(help),
+                None => error.help("see 'klogger show SCHEMA' for its events"),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// A schema that is wrong about this kernel is refused; one that foresees that a place may be missing is not.
+pub fn check_plan(unit: &Unit, plans: &[Plan]) -> Result<(), Error> {
+    let schema = &unit.schema;
+    if let Some(fault) = faults(schema, plans).into_iter().next() {
+        let line = schema.text.get(..fault.span.start).map_or(1, |t| t.matches('\n').count() + 1);
+        let error = Error::new(format!("{}:{line}: {}", schema.file, fault.message));
+        return Err(Error { help: fault.help, ..error });
+    }
+    if !schema.probes.is_empty() && plans.iter().all(|p| p.target.is_none()) {
+        return Err(Error::new(format!(
+            "none of the probes of schema '{}' can be attached to this kernel",
+            schema.name
+        ))
+        .help(format!("'klogger show {}' says why", schema.name)));
+    }
+    Ok(())
+}

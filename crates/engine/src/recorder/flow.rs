@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! From the rings to the file: who runs while it is recorded, and how they come to an end.
+
+use super::dump::FlightRecorder;
+use super::{Options, Progress};
+use crate::bpf::{BpfEngine, Calls};
+use crate::drain::{Drain, Finished, Shared};
+use crate::error::Error;
+use crate::ring::RecordKinds;
+use crate::writer::{Builtin, LogWriter, Pool, Status, ToWriter};
+use crate::{host, sys};
+use klogger_log::builder::RecordBuilder;
+use klogger_log::ledger::Ledger;
+use klogger_log::record::SizeTable;
+use klogger_log::writer::{Summary, Writer};
+use klogger_schema::layout::EventLayout;
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::{self, JoinHandle, Thread};
+use std::time::Duration;
+
+/// From the rings to the file: drain threads, or the flight recorder, and the writer.
+pub struct Flow {
+    pub builtin: Builtin,
+    pub status: Arc<Status>,
+    pool: Arc<Pool>,
+    to_writer: SyncSender<ToWriter>,
+    messages: Option<Receiver<ToWriter>>,
+    drains: Vec<Drain>,
+    flight: Option<FlightRecorder>,
+    stop: Arc<AtomicBool>,
+    /// Passes the calls of full rings on to drain threads.
+    caller: Option<JoinHandle<()>>,
+    writer: Option<JoinHandle<LogWriter>>,
+    pub notes: Vec<String>,
+}
+
+/// The thread that wakes drain threads when their rings fill up. It has their priority, or a busy system would hold up
+/// the call.
+fn pass_on_calls(calls: Calls, drains: &[Drain], stop: Arc<AtomicBool>) -> Option<JoinHandle<()>> {
+    let wakers: HashMap<u32, Thread> = drains.iter().map(|d| (u32::from(d.cpu), d.waker())).collect();
+    let listen = move || {
+        // Not to be had is not fatal: the drain threads said so already for themselves.
+        let _ = sys::become_fifo();
+        let go_on = || !stop.load(Ordering::Acquire);
+        let call = |cpu: u32| wakers.get(&cpu).into_iter().for_each(Thread::unpark);
+        // Without calls rings are still emptied each second, and losses are counted.
+        let _ = calls.listen(&go_on, &call);
+    };
+    let builder = thread::Builder::new().name("klogger/calls".into());
+    if drains.is_empty() { None } else { builder.spawn(listen).ok() }
+}
+
+/// A writer whose input has ended.
+pub struct Ended {
+    writer: Option<LogWriter>,
+    status: Arc<Status>,
+}
+
+impl Flow {
+    /// Opens the rings and starts the drain threads. What they find waits until there is a file.
+    pub fn start(engine: &BpfEngine, options: &Options, layouts: &[EventLayout]) -> Result<Flow, Error> {
+        let builtin = Builtin(Arc::new(layouts.to_vec()));
+        let (to_writer, messages) = sync_channel(128);
+        let (status, pool, stop) = (Arc::<Status>::default(), Arc::<Pool>::default(), Arc::<AtomicBool>::default());
+        let kinds = Arc::new(record_kinds(layouts));
+        let cpus = host::online_cpus().unwrap_or_default();
+        let readers: Vec<_> = cpus.iter().map(|c| (*c as u16, engine.rings.reader(*c as usize))).collect();
+        for (_, reader) in &readers {
+            reader.open(options.overwrite);
+        }
+        let (mut drains, mut flight) = (Vec::new(), None);
+        if options.overwrite {
+            flight = Some(FlightRecorder::new(readers, kinds, layouts, builtin.clone()));
+        } else {
+            let shared = Shared {
+                kinds,
+                to_writer: to_writer.clone(),
+                pool: pool.clone(),
+                status: status.clone(),
+                builtin: builtin.clone(),
+                stop: stop.clone(),
+            };
+            drains = readers.into_iter().map(|(cpu, reader)| Drain::start(cpu, reader, shared.clone())).collect();
+        }
+        let notes = drains.iter_mut().flat_map(|d| std::mem::take(&mut d.notes)).collect();
+        let caller = pass_on_calls(engine.calls()?, &drains, stop.clone());
+        Ok(Flow {
+            builtin,
+            status,
+            pool,
+            to_writer,
+            messages: Some(messages),
+            drains,
+            flight,
+            stop,
+            caller,
+            writer: None,
+            notes,
+        })
+    }
+
+    pub fn write(&mut self, writer: Writer<File>, start_ns: u64) {
+        let Some(messages) = self.messages.take() else { return };
+        let log = LogWriter::new(writer, self.builtin.clone(), self.status.clone(), self.pool.clone(), start_ns);
+        self.writer = Some(thread::spawn(move || log.run(messages)));
+    }
+
+    /// Logs an event of the recorder's own.
+    pub fn own(&self, event: RecordBuilder, time_ns: u64) {
+        let mut bytes = Vec::new();
+        event.finish(time_ns, &mut bytes);
+        // Fails only if the writer has given up, which it has reported itself.
+        let _ = self.to_writer.send(ToWriter::Own(bytes));
+    }
+
+    pub fn event_state(&self, layout: &EventLayout, on: bool, time_ns: u64) {
+        let state = self.builtin.event("LOGGING_EVENT").int("id", layout.id.into()).int("state", on.into());
+        self.own(state.text("name", layout.name.as_bytes()), time_ns);
+    }
+
+    pub fn dump(&mut self, resume: bool) {
+        if let Some(flight) = &mut self.flight {
+            flight.dump(resume, &self.status, &self.to_writer);
+        }
+    }
+
+    pub fn progress(&self, elapsed: Duration) -> Progress {
+        let s = &self.status;
+        let get = |n: &AtomicU64| n.load(Ordering::Relaxed);
+        Progress { elapsed, events: get(&s.events), lost: get(&s.lost), bytes: get(&s.bytes) }
+    }
+
+    /// After the programs are detached: the rest of the rings, and then the writer's end.
+    pub fn stop(mut self) -> (Vec<Finished>, Ended) {
+        self.dump(false);
+        self.stop.store(true, Ordering::Release);
+        self.drains.iter().for_each(|d| d.waker().unpark());
+        if let Some(caller) = self.caller.take() {
+            let _ = caller.join();
+        }
+        let mut ends: Vec<Finished> = self.drains.into_iter().filter_map(Drain::join).collect();
+        ends.extend(self.flight.into_iter().flat_map(FlightRecorder::finish));
+        drop(self.to_writer);
+        let writer = self.writer.and_then(|w| w.join().ok());
+        (ends, Ended { writer, status: self.status })
+    }
+}
+
+impl Ended {
+    pub fn summary(&self) -> Summary {
+        self.writer.as_ref().map(LogWriter::summary).unwrap_or_default()
+    }
+
+    pub fn discarded(&self) -> u64 {
+        self.writer.as_ref().map_or(0, LogWriter::discarded)
+    }
+
+    pub fn failure(&self) -> Option<io::Error> {
+        self.status.failure.lock().ok().and_then(|mut f| f.take())
+    }
+
+    pub fn finish(self, symbols: Option<String>, ledger: &Ledger) -> io::Result<Summary> {
+        match self.writer {
+            Some(writer) => writer.finish(symbols, ledger),
+            None => Err(io::Error::other("the writer's thread has died")),
+        }
+    }
+}
+
+fn record_kinds(layouts: &[EventLayout]) -> RecordKinds {
+    let lost = layouts.iter().find(|e| e.name == "LOST");
+    let offset = |name: &str| {
+        let field = lost.and_then(|l| l.fields.iter().find(|f| f.name == name));
+        field.map_or(0, |f| f.offset as usize)
+    };
+    RecordKinds {
+        sizes: SizeTable::new(layouts),
+        lost_id: lost.map_or(0, |l| l.id),
+        lost_count_offset: offset("count"),
+        lost_since_offset: offset("since"),
+    }
+}
