@@ -26,7 +26,7 @@
 #define KLOGGER_EVENTS_MAX 1024	/* ids in one recording; bounds the counters below */
 #define KLOGGER_RECORD_MAX 1024	/* bytes of one record */
 #define KLOGGER_SLACK 4096	/* one page, at least KLOGGER_RECORD_MAX */
-#define KLOGGER_GRID 64		/* parts of an overwrite ring; a part is never smaller than a record */
+#define KLOGGER_GRID 64		/* parts of an overwrite ring; in one smaller than a record perhaps none begins */
 #define KLOGGER_LOST_ID 8	/* LOST in klogger.klogger, whose ids begin at 1 */
 
 struct klogger_ring {
