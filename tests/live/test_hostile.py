@@ -231,3 +231,23 @@ def test_odd_names_of_schemata(recorder, name):
     assert error.code == 2
     assert "C: use of undeclared identifier 'nosuch'" in error.err, error.err
     assert ".klogger:10:" in error.err, error.err
+
+
+def test_what_the_verifier_refuses(refused_schema):
+    error = refused_schema("for (;;) klogger(A, task->pid);")
+    assert "refused" in error
+    assert len(error.splitlines()) < 30, error
+
+
+@pytest.fixture
+def refused_schema(recorder, clean_kernel):
+    def run(body):
+        file = recorder.dir / "bad.klogger"
+        head = "event A { u64 a }\nprobe tracepoint task_rename(struct task_struct *task, const char *comm)"
+        file.write_text(f"{head} {{ {body} }}\n")
+        done, path = recorder.run("-q", "-s", file, "--", "true")
+        assert done.code == 2
+        assert not path.exists()
+        return done.err
+
+    return run

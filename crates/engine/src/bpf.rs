@@ -260,13 +260,19 @@ fn load_object(
         program.set_autoload(load);
     }
     open.load().map_err(|e| {
-        let messages = MESSAGES.lock().map(|m| m.join("\n")).unwrap_or_default();
+        // The verifier can say a million lines. What it stumbled over comes last.
+        let messages = MESSAGES.lock().map(|m| last_lines(&m.join("\n"), 16)).unwrap_or_default();
         Error::new(format!("the kernel refused the programs of schema '{name}': {e}")).help(if messages.is_empty() {
             "no more is known".into()
         } else {
             format!("the kernel says:\n{messages}")
         })
     })
+}
+
+fn last_lines(text: &str, count: usize) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(count)..].join("\n")
 }
 
 fn set_maps(
