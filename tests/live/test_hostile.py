@@ -217,6 +217,27 @@ def test_dumps_in_mid_flood(recorder, workloads):
     assert n * os.cpu_count() <= attempts < n * os.cpu_count() + 100
 
 
+def test_interrupted_while_it_compiles(recorder):
+    """The folder of generated C goes with it."""
+    temporary, file = recorder.dir / "tmp", recorder.dir / "odd.klogger"
+    temporary.mkdir()
+    file.write_text(SCHEMA)
+    compiling = 0
+    for _ in range(10):
+        process = subprocess.Popen(
+            [recorder.klogger, "check", file],
+            env={**os.environ, "TMPDIR": str(temporary)},
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        recorder.running.append(process)
+        compiling += wait_for(lambda: any(temporary.iterdir()), 5)
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.wait(10) != 0
+        assert list(temporary.iterdir()) == []
+    assert compiling >= 5
+
+
 @pytest.mark.parametrize("name", ODD_NAMES, ids=range(len(ODD_NAMES)))
 def test_odd_names_of_schemata(recorder, name):
     file = recorder.dir / name

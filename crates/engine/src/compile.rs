@@ -3,6 +3,7 @@
 //! user's own.
 
 use crate::error::Error;
+use crate::sys::Uninterrupted;
 use klogger_codegen::{KernelTypes, NamedText, RUNTIME, bpf, printable};
 use klogger_schema::Diagnostic;
 use klogger_schema::model::{Schema, Span};
@@ -41,6 +42,8 @@ pub struct Complaint {
 /// Compiles the probes of a schema.
 pub fn compile(schema: &Schema, types: &KernelTypes) -> Result<(Vec<u8>, Vec<Complaint>), CompileError> {
     let texts = bpf::source(schema, types).map_err(Error::new)?;
+    // Until the folder is gone again.
+    let _uninterrupted = Uninterrupted::begin();
     let folder = tempfile::Builder::new().prefix("klogger-").tempdir();
     let folder = folder.map_err(|e| Error::new(format!("cannot make a temporary folder: {e}")))?;
     write_texts(folder.path(), &texts)?;

@@ -109,6 +109,32 @@ pub fn wait_for_running_programs() {
     }
 }
 
+/// While it lives, signals that would end the calling thread's process wait, so that it can put away what it has laid
+/// out. Processes that it starts hear them at once.
+pub struct Uninterrupted(libc::sigset_t);
+
+impl Uninterrupted {
+    pub fn begin() -> Uninterrupted {
+        // SAFETY: both sets are valid.
+        unsafe {
+            let (mut set, mut before): (libc::sigset_t, libc::sigset_t) = (std::mem::zeroed(), std::mem::zeroed());
+            libc::sigemptyset(&mut set);
+            [libc::SIGINT, libc::SIGTERM, libc::SIGHUP].iter().for_each(|s| {
+                libc::sigaddset(&mut set, *s);
+            });
+            libc::pthread_sigmask(libc::SIG_BLOCK, &set, &mut before);
+            Uninterrupted(before)
+        }
+    }
+}
+
+impl Drop for Uninterrupted {
+    fn drop(&mut self) {
+        // SAFETY: the set is one that the kernel has filled in.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.0, ptr::null_mut()) };
+    }
+}
+
 /// A signal that has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Signal {
