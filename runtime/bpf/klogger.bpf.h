@@ -71,6 +71,15 @@ struct {
 	int (*value_size)[sizeof(struct klogger_ring) + 65536 + KLOGGER_SLACK];
 } klogger_rings SEC(".maps");
 
+/* For probe hits that interrupt others. */
+struct {
+	int (*type)[2 /* BPF_MAP_TYPE_ARRAY */];
+	int (*map_flags)[1024 /* BPF_F_MMAPABLE */];
+	int (*max_entries)[1];
+	int (*key_size)[4];
+	int (*value_size)[sizeof(struct klogger_ring) + KLOGGER_NESTED + KLOGGER_SLACK];
+} klogger_nested SEC(".maps");
+
 /* Calls to the recorder: numbers of CPUs whose rings have passed the low-water mark. */
 struct {
 	int (*type)[27 /* BPF_MAP_TYPE_RINGBUF */];
@@ -79,8 +88,9 @@ struct {
 
 /* One probe hit. The clock is read and the ring looked up at the first event that is enabled and in scope. */
 struct klogger_hit {
-	struct klogger_ring *ring;
+	struct klogger_ring *ring;	/* the main ring of this CPU */
 	__u64 time;
+	__u64 nest;			/* hits that this one interrupted */
 	__u32 base;
 };
 
@@ -164,10 +174,17 @@ static __always_inline struct klogger_ring *klogger_this_ring(void)
 	return bpf_map_lookup_elem(&klogger_rings, &cpu);
 }
 
-/* In overwrite mode: if the record that ends at `end` crosses into another part of the grid, the next begins there. */
-static __always_inline void klogger_mark_grid(struct klogger_ring *ring, __u64 start, __u64 end)
+static __always_inline struct klogger_ring *klogger_this_nested(void)
 {
-	__u32 shift = klogger_config.grid_shift & 31;
+	__u32 cpu = bpf_get_smp_processor_id();
+
+	return bpf_map_lookup_elem(&klogger_nested, &cpu);
+}
+
+/* In overwrite mode: if the record that ends at `end` crosses into another part of the grid, the next begins there. */
+static __always_inline void klogger_mark_grid(struct klogger_ring *ring, int nested, __u64 start, __u64 end)
+{
+	__u32 shift = nested ? KLOGGER_NESTED_SHIFT - KLOGGER_GRID_SHIFT : klogger_config.grid_shift & 31;
 
 	if (start >> shift != end >> shift)
 		WRITE_ONCE(ring->first[end >> shift & (KLOGGER_GRID - 1)], end);
@@ -177,7 +194,7 @@ static __always_inline void klogger_mark_grid(struct klogger_ring *ring, __u64 s
  * Takes `size` bytes by compare-and-swap. It fails only if an interrupt logged in between, so that a few tries suffice;
  * an event that had no luck is lost, and counted like any other.
  */
-static __always_inline __s64 klogger_claim(struct klogger_ring *ring, __u32 size)
+static __always_inline __s64 klogger_claim(struct klogger_ring *ring, int nested, __u32 size)
 {
 	for (int i = 0; i < 16; i++) {
 		__u64 head = READ_ONCE(ring->head);
@@ -186,7 +203,7 @@ static __always_inline __s64 klogger_claim(struct klogger_ring *ring, __u32 size
 			return -1;
 		if (__sync_val_compare_and_swap(&ring->head, head, head + size) == head) {
 			if (klogger_config.overwrite)
-				klogger_mark_grid(ring, head, head + size);
+				klogger_mark_grid(ring, nested, head, head + size);
 			return head;
 		}
 	}
@@ -201,8 +218,13 @@ static __always_inline void klogger_count_lost(struct klogger_ring *ring, __u64 
 	__sync_fetch_and_add(&ring->lost[id & (KLOGGER_EVENTS_MAX - 1)], 1);
 }
 
+static __always_inline void *klogger_data(struct klogger_ring *ring, int nested, __u64 at)
+{
+	return &ring->data[at & (nested ? KLOGGER_NESTED - 1 : klogger_config.mask)];
+}
+
 /* Says in the ring itself how many events are missing before the one that follows. */
-static __always_inline int klogger_put_lost(struct klogger_ring *ring, __u64 time)
+static __always_inline int klogger_put_lost(struct klogger_ring *ring, int nested, __u64 time)
 {
 	__u64 since = READ_ONCE(ring->missed_since);
 	__u64 missed = __sync_lock_test_and_set(&ring->missed, 0);
@@ -211,12 +233,12 @@ static __always_inline int klogger_put_lost(struct klogger_ring *ring, __u64 tim
 
 	if (!missed)
 		return 1;
-	at = klogger_claim(ring, sizeof(*lost));
+	at = klogger_claim(ring, nested, sizeof(*lost));
 	if (at < 0) {
 		__sync_fetch_and_add(&ring->missed, missed);
 		return 0;
 	}
-	lost = (void *)&ring->data[at & klogger_config.mask];
+	lost = klogger_data(ring, nested, at);
 	lost->count = missed;
 	lost->since = since;
 	klogger_publish(&lost->header, KLOGGER_HEADER(time, KLOGGER_LOST_ID));
@@ -235,29 +257,35 @@ static __always_inline void klogger_call_reader(struct klogger_ring *ring)
 	bpf_ringbuf_output(&klogger_calls, &cpu, sizeof(cpu), 2 /* BPF_RB_FORCE_WAKEUP */);
 }
 
-/*
- * Out of line, to keep the common path short: the ring has passed its low-water mark, or is full, or has just been, or
- * an interrupt came in between.
- */
-static __noinline __s64 klogger_reserve_slow(struct klogger_ring *ring, __u64 time, __u32 id, __u32 size)
+/* The ring has passed its low-water mark, or is full, or has just been; or it is the nested one. */
+static __always_inline __s64 klogger_reserve_slow(struct klogger_ring *ring, int nested, __u64 time, __u32 id, __u32 size)
 {
-	__s64 at = -1;
+	__s64 at;
 
-	if (!ring)
-		return -1;
 	if (READ_ONCE(ring->limit) < READ_ONCE(ring->hard) && READ_ONCE(ring->head) + size > READ_ONCE(ring->limit))
 		klogger_call_reader(ring);
 	/* Room for both, or else a ring that is nearly full would hold little but LOST records. */
 	if (READ_ONCE(ring->missed) &&
 	    (READ_ONCE(ring->head) + sizeof(struct klogger_lost) + size > READ_ONCE(ring->hard) ||
-	     !klogger_put_lost(ring, time))) {
+	     !klogger_put_lost(ring, nested, time))) {
 		klogger_count_lost(ring, time, id);
 		return -1;
 	}
-	at = klogger_claim(ring, size);
+	at = klogger_claim(ring, nested, size);
 	if (at < 0)
 		klogger_count_lost(ring, time, id);
 	return at;
+}
+
+/* Out of line, to keep the common path short. */
+static __noinline __s64 klogger_reserve_main(struct klogger_ring *ring, __u64 time, __u32 id, __u32 size)
+{
+	return ring ? klogger_reserve_slow(ring, 0, time, id, size) : -1;
+}
+
+static __noinline __s64 klogger_reserve_nested(struct klogger_ring *ring, __u64 time, __u32 id, __u32 size)
+{
+	return ring ? klogger_reserve_slow(ring, 1, time, id, size) : -1;
 }
 
 static __always_inline void klogger_count_attempt(struct klogger_ring *ring, __u32 id)
@@ -266,37 +294,72 @@ static __always_inline void klogger_count_attempt(struct klogger_ring *ring, __u
 		__sync_fetch_and_add(&ring->attempts[id & (KLOGGER_EVENTS_MAX - 1)], 1);
 }
 
+/* The first event of a probe hit: which ring is it, and what is the time? In this order, so that main rings are sorted. */
+static __always_inline void klogger_enter(struct klogger_hit *hit)
+{
+	hit->ring = klogger_this_ring();
+	if (likely(hit->ring)) {
+		hit->nest = READ_ONCE(hit->ring->nest);
+		WRITE_ONCE(hit->ring->nest, hit->nest + 1);
+	}
+	barrier();
+	hit->time = bpf_ktime_get_ns();
+	hit->base = klogger_config.base;
+}
+
+/* At the end of every probe hit. */
+static __always_inline void klogger_leave(struct klogger_hit *hit)
+{
+	barrier();
+	if (hit->ring)
+		WRITE_ONCE(hit->ring->nest, hit->nest);
+}
+
+/* For a hit that interrupted another one. */
+static __always_inline void *klogger_take_nested(struct klogger_hit *hit, __u32 id, __u32 size)
+{
+	struct klogger_ring *ring = klogger_this_nested();
+	__s64 at;
+
+	if (!ring)
+		return NULL;
+	klogger_count_attempt(ring, id);
+	at = klogger_reserve_nested(ring, hit->time, id, size);
+	return at < 0 ? NULL : klogger_data(ring, 1, at);
+}
+
 /*
  * `size` bytes, a multiple of 8, at the writers' position, or NULL: the event is lost and has been counted.
- * The load of `limit`, or of `hard`, pairs with the drain's release store after zeroing: the writer's stores depend on its value.
+ * The load of `limit`, or of `hard`, pairs with the drain's release store after zeroing: the writer's stores depend on
+ * its value. Nobody interrupts between the load and the store of `head` who would use them: see ring.h.
  */
 static __always_inline void *klogger_reserve(struct klogger_hit *hit, __u32 index, __u32 size)
 {
 	struct klogger_ring *ring;
 	__u64 head, end;
 
-	if (!hit->time) {
-		hit->ring = klogger_this_ring();
-		hit->time = bpf_ktime_get_ns();
-		hit->base = klogger_config.base;
-	}
+	if (!hit->time)
+		klogger_enter(hit);
 	ring = hit->ring;
 	if (unlikely(!ring)) {
 		__sync_fetch_and_add(&klogger_ringless[(hit->base + index) & (KLOGGER_EVENTS_MAX - 1)], 1);
 		return NULL;
 	}
+	if (unlikely(hit->nest))
+		return klogger_take_nested(hit, hit->base + index, size);
 	klogger_count_attempt(ring, hit->base + index);
 	head = READ_ONCE(ring->head);
 	end = head + size;
-	if (unlikely(READ_ONCE(ring->missed) || end > READ_ONCE(ring->limit) ||
-		     __sync_val_compare_and_swap(&ring->head, head, end) != head)) {
-		head = klogger_reserve_slow(ring, hit->time, hit->base + index, size);
+	if (unlikely(READ_ONCE(ring->missed) || end > READ_ONCE(ring->limit))) {
+		head = klogger_reserve_main(ring, hit->time, hit->base + index, size);
 		if ((__s64)head < 0)
 			return NULL;
-	} else if (klogger_config.overwrite) {
-		klogger_mark_grid(ring, head, end);
+	} else {
+		WRITE_ONCE(ring->head, end);
+		if (klogger_config.overwrite)
+			klogger_mark_grid(ring, 0, head, end);
 	}
-	return &ring->data[head & klogger_config.mask];
+	return klogger_data(ring, 0, head);
 }
 
 static __always_inline void klogger_commit(struct klogger_hit *hit, void *record, __u32 index)

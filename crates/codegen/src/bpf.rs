@@ -72,7 +72,7 @@ fn program(out: &mut Text, schema: &Schema, probe: &Probe, target: &Target, func
     ));
     out.push_c(schema, &probe.body);
     out.push(format_args!(
-        "}}\n\nSEC(\"tp_btf/{}\")\nint {function}(unsigned long long *klogger_arguments)\n{{\n\tstruct klogger_hit klogger_hit = {{}};\n\n\tbody_of_{function}(&klogger_hit{});\n\treturn 0;\n}}\n",
+        "}}\n\nSEC(\"tp_btf/{}\")\nint {function}(unsigned long long *klogger_arguments)\n{{\n\tstruct klogger_hit klogger_hit = {{}};\n\n\tbody_of_{function}(&klogger_hit{});\n\tklogger_leave(&klogger_hit);\n\treturn 0;\n}}\n",
         target.name,
         arguments.collect::<String>()
     ));

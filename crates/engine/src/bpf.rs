@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The bpf engine: loads compiled schemata, shares one set of rings between them, attaches their programs.
 
+use crate::cpu::CpuReader;
 use crate::error::Error;
-use crate::ring::{EVENTS_MAX, GRID, Rings};
+use crate::ring::{EVENTS_MAX, GRID, NESTED, Rings};
 use crate::sys::Mapping;
 use crate::unit::{Plan, Unit, short};
 use klogger_codegen::bpf::programs;
@@ -18,6 +19,7 @@ use std::time::Duration;
 /// Thread ids have at most 22 bits (PID_MAX_LIMIT).
 const SCOPE_BYTES: usize = (1 << 22) / 8;
 const RINGS: &str = "klogger_rings";
+const NESTED_RINGS: &str = "klogger_nested";
 const SCOPE: &str = ".bss.klogger_s";
 const ENABLED: &str = ".data.klogger_e";
 const RINGLESS: &str = ".bss.klogger_r";
@@ -52,7 +54,8 @@ impl Config {
 pub struct BpfEngine {
     objects: Vec<Loaded>,
     links: Vec<Link>,
-    pub rings: Rings,
+    rings: Rings,
+    nested: Rings,
     scope: Mapping,
     ringless: Mapping,
     pub probes: Vec<ProbeState>,
@@ -69,6 +72,7 @@ struct Loaded {
 /// The maps that the first object makes and the others take over.
 struct Shared {
     rings: OwnedFd,
+    nested: OwnedFd,
     scope: OwnedFd,
     ringless: OwnedFd,
     calls: OwnedFd,
@@ -94,6 +98,7 @@ impl BpfEngine {
             if shared.is_none() {
                 shared = Some(Shared {
                     rings: map_fd(&object, RINGS)?,
+                    nested: map_fd(&object, NESTED_RINGS)?,
                     scope: map_fd(&object, SCOPE)?,
                     ringless: map_fd(&object, RINGLESS)?,
                     calls: map_fd(&object, CALLS)?,
@@ -106,10 +111,13 @@ impl BpfEngine {
         let shared = shared.ok_or_else(|| Error::new("nothing to load"))?;
         let length = config.rings * Rings::stride(config.ring_size);
         let rings = Rings::new(map_memory(&shared.rings, length)?, config.ring_size, config.rings, config.lowwater);
+        let length = config.rings * Rings::stride(NESTED);
+        let nested = Rings::new(map_memory(&shared.nested, length)?, NESTED, config.rings, config.lowwater);
         Ok(BpfEngine {
             objects,
             links: Vec::new(),
             rings,
+            nested,
             scope: map_memory(&shared.scope, SCOPE_BYTES)?,
             ringless: map_memory(&shared.ringless, 8 * EVENTS_MAX)?,
             probes: Vec::new(),
@@ -138,6 +146,11 @@ impl BpfEngine {
             }
         }
         Ok(())
+    }
+
+    /// The reader's end of the rings of one CPU. There must be only one at a time.
+    pub fn reader(&self, cpu: usize) -> CpuReader {
+        CpuReader::new(&self.rings, &self.nested, cpu)
     }
 
     /// Where writers call when their rings have passed the low-water mark.
@@ -291,6 +304,10 @@ fn set_maps(
                     bytes[..unit.schema.events.len()].fill(1);
                 }
             }
+            NESTED_RINGS => match shared {
+                Some(s) => map.reuse_fd(s.nested.as_fd())?,
+                None => map.set_max_entries(config.rings as u32)?,
+            },
             RINGS => match shared {
                 Some(s) => map.reuse_fd(s.rings.as_fd())?,
                 None => {

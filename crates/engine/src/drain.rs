@@ -4,7 +4,8 @@
 //! A thread sleeps until a writer passes the ring's low-water mark and calls it, or for a second. So it disturbs the
 //! system only when there is something to do, and what is logged is never in memory alone for much longer than a second.
 
-use crate::ring::{RecordKinds, RingReader, Taken};
+use crate::cpu::CpuReader;
+use crate::ring::{RecordKinds, Taken};
 use crate::sys;
 use crate::writer::{Block, Builtin, Pool, Status, ToWriter};
 use klogger_log::ledger::{Entry, Key};
@@ -43,7 +44,7 @@ pub struct Drain {
 
 /// What a drain thread leaves when it ends.
 pub struct Finished {
-    pub reader: RingReader,
+    pub reader: CpuReader,
     pub cpu: u16,
     pub entries: Vec<Entry>,
     /// (first loss, last loss), if any.
@@ -51,7 +52,7 @@ pub struct Finished {
 }
 
 impl Drain {
-    pub fn start(cpu: u16, reader: RingReader, shared: Shared) -> Drain {
+    pub fn start(cpu: u16, reader: CpuReader, shared: Shared) -> Drain {
         let (hello, hear): (Sender<Vec<String>>, Receiver<_>) = channel();
         let thread = thread::Builder::new().name(format!("klogger/{cpu}")).spawn(move || {
             let mut notes = Vec::new();
@@ -82,7 +83,7 @@ impl Drain {
 
 struct Worker {
     cpu: u16,
-    reader: RingReader,
+    reader: CpuReader,
     shared: Shared,
     serial: u64,
     dumps: u32,
@@ -92,7 +93,7 @@ struct Worker {
 }
 
 impl Worker {
-    fn new(cpu: u16, reader: RingReader, shared: Shared) -> Worker {
+    fn new(cpu: u16, reader: CpuReader, shared: Shared) -> Worker {
         let now = sys::monotonic_ns();
         Worker { cpu, reader, shared, serial: 0, dumps: 0, emptied_ns: now, entries: Vec::new(), lost_between: None }
     }

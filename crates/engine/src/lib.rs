@@ -7,6 +7,7 @@ pub mod bpf;
 pub mod bundled;
 pub mod compile;
 pub mod control;
+mod cpu;
 mod drain;
 mod error;
 mod host;

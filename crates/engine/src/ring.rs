@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub const EVENTS_MAX: usize = 1024;
 pub const SLACK: usize = 4096;
 pub const GRID: usize = 64;
+/// Bytes of a nested ring.
+pub const NESTED: usize = 1 << 16;
 /// Bytes before the data.
 pub const CONTROL: usize = 4096 + 2 * 8 * EVENTS_MAX;
 
@@ -82,6 +84,23 @@ pub struct RecordKinds {
     pub lost_id: u16,
     pub lost_count_offset: usize,
     pub lost_since_offset: usize,
+}
+
+impl Taken {
+    /// Counts one record.
+    #[inline]
+    pub fn count(&mut self, kinds: &RecordKinds, record: &[u8]) {
+        self.records += 1;
+        if Header::read(record).is_some_and(|h| h.id() == kinds.lost_id) {
+            let word = |at: usize| record.get(at..).and_then(|b| b.first_chunk()).map_or(0, |b| u64::from_le_bytes(*b));
+            let (count, since) = (word(kinds.lost_count_offset), word(kinds.lost_since_offset));
+            self.serials += count;
+            self.lost += count;
+            self.lost_since = Some(self.lost_since.map_or(since, |t| t.min(since)));
+        } else {
+            self.serials += 1;
+        }
+    }
 }
 
 impl RingReader {
@@ -201,16 +220,7 @@ impl RingReader {
                 taken.torn = true;
                 break;
             };
-            taken.records += 1;
-            if Header(word).id() == kinds.lost_id {
-                let count = self.word(CONTROL + at + kinds.lost_count_offset).load(Ordering::Relaxed);
-                let since = self.word(CONTROL + at + kinds.lost_since_offset).load(Ordering::Relaxed);
-                taken.serials += count;
-                taken.lost += count;
-                taken.lost_since = Some(taken.lost_since.map_or(since, |t| t.min(since)));
-            } else {
-                taken.serials += 1;
-            }
+            taken.count(kinds, self.bytes(at, size));
             at += size;
         }
         at - start
@@ -243,4 +253,4 @@ impl RingReader {
 }
 
 #[cfg(test)]
-mod tests;
+pub mod tests;

@@ -2,12 +2,17 @@
 /*
  * The ring between an engine's writers and its reader: one for each CPU.
  *
- *   head    bytes ever reserved; only the writers of this CPU move it, by compare-and-swap, so that an interrupt or an
- *           NMI that logs in the middle of an event takes the space behind it
+ *   head    bytes ever reserved; only the writers of this CPU move it
  *   hard    head may not pass it; only the reader moves it: bytes ever taken out + size of the ring
  *   limit   where a writer leaves its straight path. The reader sets it to the low-water mark; the first writer that
  *           would pass it calls the reader and moves it to `hard`. So one comparison serves both, and a call costs
  *           nothing until there is one
+ *
+ * Each CPU has two. A probe hit that interrupts another one (`nest` of the main ring is not 0) uses the nested ring,
+ * which is small, for this is rare. So in the main ring no writer is ever interrupted by another, and plain loads and
+ * stores do, where a locked instruction would cost more than the rest of an event. In the nested ring, where interrupts
+ * can interrupt interrupts, space is taken by compare-and-swap. `nest` itself needs no lock either: whoever interrupts
+ * between its load and its store has put it back before he returns. The reader merges the two by time.
  *
  * A record is contiguous: one that begins near the end of `data` runs over it by up to KLOGGER_SLACK bytes. Records
  * begin at multiples of 8. A writer fills in the fields first and stores the header word last, with release order; the
@@ -26,7 +31,10 @@
 #define KLOGGER_EVENTS_MAX 1024	/* ids in one recording; bounds the counters below */
 #define KLOGGER_RECORD_MAX 1024	/* bytes of one record */
 #define KLOGGER_SLACK 4096	/* one page, at least KLOGGER_RECORD_MAX */
-#define KLOGGER_GRID 64		/* parts of an overwrite ring; in one smaller than a record perhaps none begins */
+#define KLOGGER_NESTED_SHIFT 16
+#define KLOGGER_NESTED (1u << KLOGGER_NESTED_SHIFT)	/* bytes of a nested ring */
+#define KLOGGER_GRID_SHIFT 6
+#define KLOGGER_GRID (1u << KLOGGER_GRID_SHIFT)		/* parts of an overwrite ring; in one smaller than a record perhaps none begins */
 #define KLOGGER_LOST_ID 8	/* LOST in klogger.klogger, whose ids begin at 1 */
 
 struct klogger_ring {
@@ -36,7 +44,8 @@ struct klogger_ring {
 	__u64 missed;		/* events lost since the last LOST record */
 	__u64 missed_since;	/* time of the first of them */
 	__u64 hard;
-	__u64 unused[3];
+	__u64 nest;		/* probe hits that are at work on this CPU; only in the main ring */
+	__u64 unused[2];
 	__u64 first[KLOGGER_GRID];
 
 	__u64 reserved[512 - 8 - KLOGGER_GRID];		/* to the end of the page */

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Overwrite mode: the rings run round and round until somebody wants to see them.
 
+use crate::cpu::CpuReader;
 use crate::drain::Finished;
-use crate::ring::{RecordKinds, RingReader, Taken};
+use crate::ring::{RecordKinds, Taken};
 use crate::sys;
 use crate::writer::{Block, Builtin, Status, ToWriter};
 use klogger_log::record::TIME_MASK;
@@ -16,7 +17,7 @@ const TIME_REACH_NS: u64 = TIME_MASK - 60_000_000_000;
 
 /// The readers of all rings, while nobody drains them.
 pub struct FlightRecorder {
-    readers: Vec<(u16, RingReader)>,
+    readers: Vec<(u16, CpuReader)>,
     kinds: Arc<RecordKinds>,
     /// Ids that count attempts.
     ids: Vec<u16>,
@@ -27,7 +28,7 @@ pub struct FlightRecorder {
 
 impl FlightRecorder {
     pub fn new(
-        readers: Vec<(u16, RingReader)>,
+        readers: Vec<(u16, CpuReader)>,
         kinds: Arc<RecordKinds>,
         events: &[EventLayout],
         builtin: Builtin,
@@ -74,7 +75,7 @@ impl FlightRecorder {
 
 /// Reads a closed ring from its own CPU, where no program can run at the same time: so the counters stand still
 /// between two equal readings, and the serial number of the first record follows from them.
-fn on_cpu(cpu: u16, reader: &mut RingReader, kinds: &RecordKinds, ids: &[u16]) -> (Vec<u8>, u64, Taken) {
+fn on_cpu(cpu: u16, reader: &mut CpuReader, kinds: &RecordKinds, ids: &[u16]) -> (Vec<u8>, u64, Taken) {
     thread::scope(|scope| {
         let work = scope.spawn(move || {
             // Not bound to the CPU the numbers can be off by an event that is being lost; no more than that.

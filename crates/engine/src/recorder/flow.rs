@@ -69,7 +69,7 @@ impl Flow {
         let (status, pool, stop) = (Arc::<Status>::default(), Arc::<Pool>::default(), Arc::<AtomicBool>::default());
         let kinds = Arc::new(record_kinds(layouts));
         let cpus = host::online_cpus().unwrap_or_default();
-        let readers: Vec<_> = cpus.iter().map(|c| (*c as u16, engine.rings.reader(*c as usize))).collect();
+        let readers: Vec<_> = cpus.iter().map(|c| (*c as u16, engine.reader(*c as usize))).collect();
         for (_, reader) in &readers {
             reader.open(options.overwrite);
         }

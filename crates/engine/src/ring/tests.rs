@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The reader against a model of the writers: the steps of runtime/bpf/klogger.bpf.h, one by one, in any order that
-//! interrupts allow, on ordinary memory.
+//! interrupts allow, on ordinary memory. It is the nested ring that is modelled: in the main ring nothing interrupts.
 
 use super::*;
 use klogger_schema::layout::{EventLayout, FieldLayout};
@@ -36,7 +36,7 @@ fn layout(id: u16, words: u32) -> EventLayout {
     }
 }
 
-fn kinds() -> RecordKinds {
+pub fn kinds() -> RecordKinds {
     // Ids 9, 10, 11 have records of 8, 24 and 512 bytes.
     let layouts = [layout(LOST_ID, 2), layout(9, 0), layout(10, 2), layout(11, 63)];
     RecordKinds { sizes: SizeTable::new(&layouts), lost_id: LOST_ID, lost_count_offset: 8, lost_since_offset: 16 }
@@ -146,6 +146,13 @@ impl Writers {
         }
         self.word_at(open.at, 0, Header::new(open.time, open.id).0);
     }
+}
+
+/// A whole record, as it comes out.
+pub fn record(id: u16, time: u64) -> Vec<u8> {
+    let words = record_size(id) as usize / 8;
+    let payload = (1..words).flat_map(|_| time.to_le_bytes());
+    Header::new(time, id).0.to_le_bytes().into_iter().chain(payload).collect()
 }
 
 /// (id, time) of each record, after a check that none is torn.

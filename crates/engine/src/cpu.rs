@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! The two rings of a CPU as one: the main ring, and the nested one for probe hits that interrupt others.
+//!
+//! Either is in the order of time, or nearly so (an interrupt can interrupt an interrupt). Nested records are few; they
+//! are put in among the main ring's by their time, so that whoever reads on sees one sequence.
+
+use crate::ring::{NESTED, RecordKinds, RingReader, Rings, Taken};
+use klogger_log::record::Header;
+
+pub struct CpuReader {
+    main: RingReader,
+    nested: RingReader,
+    /// Nested records that are later than all that has been taken from the main ring.
+    waiting: Vec<u8>,
+}
+
+impl CpuReader {
+    /// The reader's end of both rings of `cpu`. There must be only one at a time.
+    pub fn new(main: &Rings, nested: &Rings, cpu: usize) -> CpuReader {
+        CpuReader { main: main.reader(cpu), nested: nested.reader(cpu), waiting: Vec::new() }
+    }
+
+    /// Bytes that wait to be taken out.
+    pub fn fill(&self) -> u64 {
+        self.main.fill() + self.nested.fill() + self.waiting.len() as u64
+    }
+
+    /// Events lost since the last LOST records, and the time of the first (ns).
+    pub fn missed(&self) -> (u64, u64) {
+        match (self.main.missed(), self.nested.missed()) {
+            (main, (0, _)) => main,
+            ((0, _), nested) => nested,
+            (main, nested) => (main.0 + nested.0, main.1.min(nested.1)),
+        }
+    }
+
+    /// Lost by event id.
+    pub fn lost(&self, id: u16) -> u64 {
+        self.main.lost(id) + self.nested.lost(id)
+    }
+
+    /// Attempts by event id; counted only in overwrite mode.
+    pub fn attempts(&self, id: u16) -> u64 {
+        self.main.attempts(id) + self.nested.attempts(id)
+    }
+
+    /// Lets writers in, in overwrite mode without end.
+    pub fn open(&self, overwrite: bool) {
+        self.nested.open(overwrite);
+        self.main.open(overwrite);
+    }
+
+    /// From now on every attempt is counted as lost.
+    pub fn close(&self) {
+        self.main.close();
+        self.nested.close();
+    }
+
+    /// Appends whole records to `out`, about `max` bytes, and gives their space back.
+    pub fn take(&mut self, kinds: &RecordKinds, out: &mut Vec<u8>, max: usize) -> Taken {
+        // First, so that what is nested in a main record which is taken now is at hand.
+        let nested = self.nested.take(kinds, &mut self.waiting, NESTED);
+        let start = out.len();
+        let mut taken = self.main.take(kinds, out, max);
+        taken.torn |= nested.torn;
+        if !self.waiting.is_empty() {
+            let last = if (taken.bytes as usize) < max { None } else { last_time(kinds, &out[start..]) };
+            let part = self.waiting_until(kinds, last);
+            put_in(kinds, out, start, &part, &mut taken);
+        }
+        taken
+    }
+
+    /// For overwrite mode, with writers stopped: appends everything that is still whole since the last time.
+    pub fn take_overwritten(&mut self, kinds: &RecordKinds, out: &mut Vec<u8>) -> Taken {
+        let mut part = Vec::new();
+        let nested = self.nested.take_overwritten(kinds, &mut part);
+        let start = out.len();
+        let mut taken = self.main.take_overwritten(kinds, out);
+        taken.torn |= nested.torn;
+        put_in(kinds, out, start, &part, &mut taken);
+        taken
+    }
+
+    /// Takes the waiting records up to a time, or all.
+    fn waiting_until(&mut self, kinds: &RecordKinds, last: Option<u64>) -> Vec<u8> {
+        let Some(last) = last else { return std::mem::take(&mut self.waiting) };
+        let mut end = 0;
+        for (bytes, time) in records(kinds, &self.waiting) {
+            if later(time, last) {
+                break;
+            }
+            end += bytes.len();
+        }
+        self.waiting.drain(..end).collect()
+    }
+}
+
+/// The records in `bytes`, each with the low 48 bits of its time; up to the first that is none.
+fn records<'a>(kinds: &'a RecordKinds, bytes: &'a [u8]) -> impl Iterator<Item = (&'a [u8], u64)> {
+    let mut rest = bytes;
+    std::iter::from_fn(move || {
+        let header = Header::read(rest)?;
+        let (record, after) = rest.split_at(kinds.sizes.size(rest)?);
+        rest = after;
+        Some((record, header.time48()))
+    })
+}
+
+fn last_time(kinds: &RecordKinds, bytes: &[u8]) -> Option<u64> {
+    records(kinds, bytes).last().map(|(_, time)| time)
+}
+
+/// Whether `a` is later than `b`, both of 48 bits, of which one may have wrapped.
+fn later(a: u64, b: u64) -> bool {
+    (a.wrapping_sub(b) << 16) as i64 > 0
+}
+
+/// Merges `part` into `out[start..]` by time, and counts it.
+fn put_in(kinds: &RecordKinds, out: &mut Vec<u8>, start: usize, part: &[u8], taken: &mut Taken) {
+    if part.is_empty() {
+        return;
+    }
+    let main = out.split_off(start);
+    let mut nested = records(kinds, part).peekable();
+    for (record, time) in records(kinds, &main) {
+        while let Some((earlier, _)) = nested.next_if(|(_, t)| later(time, *t)) {
+            out.extend_from_slice(earlier);
+        }
+        out.extend_from_slice(record);
+    }
+    nested.for_each(|(record, _)| out.extend_from_slice(record));
+    for (record, _) in records(kinds, part) {
+        taken.count(kinds, record);
+    }
+    taken.bytes += part.len() as u64;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ring::tests::{kinds, record};
+
+    #[test]
+    fn nested_records_are_put_in_by_time() {
+        let bytes = |times: &[u64]| times.iter().flat_map(|t| record(9, *t)).collect::<Vec<u8>>();
+        let mut out = bytes(&[1, 10, 20, 30]);
+        let mut taken = Taken::default();
+        put_in(&kinds(), &mut out, 8, &bytes(&[5, 25, 40]), &mut taken);
+        assert_eq!(out, bytes(&[1, 5, 10, 20, 25, 30, 40]));
+        assert_eq!((taken.serials, taken.records, taken.bytes, taken.lost), (3, 3, 24, 0));
+    }
+
+    #[test]
+    fn times_wrap() {
+        assert!(later(5, 3) && !later(3, 5) && !later(4, 4));
+        assert!(later(1, (1 << 48) - 1) && !later((1 << 48) - 1, 1));
+    }
+}
