@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The tables of `tests/logs/v1.klog`: their columns and values, when they are made again, and when they are not made.
 
+use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int16Type, Int32Type, Int64Type, UInt32Type};
-use arrow_array::RecordBatch;
 use klogger_export::{Error, export};
 use klogger_log::reader::Reader;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
