@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! `klogger check`
 
-use super::Outcome;
+use super::{Format, Outcome};
 use crate::diagnostics::{count, read, render, tally};
 use crate::failure::Failure;
 use crate::schemata;
@@ -20,12 +20,6 @@ pub struct Args {
     /// `text` for people, `json` for programs
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-}
-
-#[derive(Clone, Copy, clap::ValueEnum)]
-enum Format {
-    Text,
-    Json,
 }
 
 /// What was found in one file.

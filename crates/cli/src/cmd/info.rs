@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! `klogger info`
 
-use super::Outcome;
+use super::{Format, Outcome};
 use crate::text::{info_json, info_text, open};
 use klogger_log::stats::Stats;
 use std::path::PathBuf;
@@ -20,12 +20,6 @@ pub struct Args {
     /// Also list the fields of each event
     #[arg(long)]
     fields: bool,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Format {
-    Text,
-    Json,
 }
 
 const NOTES: &str = "\

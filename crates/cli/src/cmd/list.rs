@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! `klogger list`
 
-use super::Outcome;
+use super::{Format, Outcome};
 use klogger_engine::bundled;
 use klogger_schema::model::Schema;
 use serde_json::{Value, json};
@@ -13,12 +13,6 @@ pub struct Args {
     /// `text` for people, `json` for programs
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-}
-
-#[derive(Clone, Copy, clap::ValueEnum)]
-enum Format {
-    Text,
-    Json,
 }
 
 pub fn run(args: Args) -> Outcome {

@@ -18,6 +18,13 @@ use std::process::ExitCode;
 
 pub type Outcome = Result<ExitCode, Failure>;
 
+/// `--format` of the commands that describe something.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    Text,
+    Json,
+}
+
 #[derive(clap::Subcommand)]
 #[command(after_help = external::HELP)]
 pub enum Command {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! `klogger show`: the effective schema, defaults and offsets resolved, and what this kernel makes of its probes.
 
-use super::Outcome;
+use super::{Format, Outcome};
 use crate::schemata;
 use klogger_engine::unit::{Plan, plan, spell};
 use klogger_engine::{Error, kernel};
@@ -19,12 +19,6 @@ pub struct Args {
     /// `text` for people, `json` for programs
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-}
-
-#[derive(Clone, Copy, clap::ValueEnum)]
-enum Format {
-    Text,
-    Json,
 }
 
 pub fn run(args: Args) -> Outcome {
