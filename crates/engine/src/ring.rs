@@ -46,10 +46,6 @@ impl Rings {
         Rings { mapping: Arc::new(mapping), size, count, mark }
     }
 
-    pub fn count(&self) -> usize {
-        self.count
-    }
-
     /// The reader's end of the ring of `cpu`. There must be only one at a time that takes records out.
     pub fn reader(&self, cpu: usize) -> RingReader {
         assert!(cpu < self.count);
