@@ -69,7 +69,7 @@ def main() -> None:
         " FROM quantum",
         "SCHEDOUT": f"SELECT to_ns AS time, cpu, {serial.format(4)} AS serial, pid, 120 AS prio, CASE WHEN cut THEN 0 "
         "WHEN pid % 7 = 0 THEN 2 ELSE 1 END AS state, "
-        "CASE WHEN next_idle > 0 THEN 0 ELSE coalesce(next, 0) END AS next FROM quantum",
+        "CASE WHEN next_idle > 0 THEN 0 ELSE coalesce(next, 0) END AS next, 0 AS charged FROM quantum",
         "ADD_TO_RUNQ": f"SELECT greatest(from_ns - wait, 0) AS time, cpu, {serial.format(2)} AS serial, pid, "
         "120 AS prio, cpu AS runq, 0 AS is_new FROM quantum WHERE idle > 0",
         "MIGRATE": f"SELECT from_ns - 200 AS time, cpu, {serial.format(1)} AS serial, pid, cpu AS from_cpu, "

@@ -134,7 +134,7 @@ def test_odd_names_and_numbers(capsys: pytest.CaptureFixture[str], tmp_path: Pat
     pid = 2**31 - 1
     rows = {
         "SCHEDIN": [f"(1000, 0, 1, {pid}, 120, 1)", "(5000, 0, 3, 7, 120, 1)"],
-        "SCHEDOUT": [f"(5000, 0, 2, {pid}, 120, 0, -4)", "(9000, 0, 4, 7, 120, 4294967295, 0)"],
+        "SCHEDOUT": [f"(5000, 0, 2, {pid}, 120, 0, -4, 0)", "(9000, 0, 4, 7, 120, 65535, 0, 0)"],
     }
     processes = [(pid, "a\ufffd</script><b>\x1b[31m", 0, None), (7, "", 0, None)]
     log = scheduler_log(tmp_path / "x.klog-parquet", rows, processes=processes, cpus=1)
