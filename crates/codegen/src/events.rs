@@ -18,13 +18,18 @@ pub fn events_header(schema: &Schema) -> NamedText {
         schema.name
     ));
     for (index, event) in schema.events.iter().enumerate() {
-        let layout = EventLayout::new(&schema.name, event, 1);
-        out.push("\n");
-        record_struct(&mut out, event, &layout);
-        assertions(&mut out, &layout);
-        function(&mut out, event, &layout, index);
+        self::event(&mut out, schema, event, index);
     }
     NamedText { name, text: out.finish() }
+}
+
+/// Structure, assertions and function of one event.
+pub(crate) fn event(out: &mut Text, schema: &Schema, event: &Event, index: usize) {
+    let layout = EventLayout::new(&schema.name, event, 1);
+    out.push("\n");
+    record_struct(out, event, &layout);
+    assertions(out, &layout);
+    function(out, event, &layout, index);
 }
 
 fn record_struct(out: &mut Text, event: &Event, layout: &EventLayout) {
@@ -67,11 +72,11 @@ fn function(out: &mut Text, event: &Event, layout: &EventLayout, index: usize) {
         ));
         out.push(format_args!("\tklogger_text_read(&klogger_text, {});\n", tail.name));
         out.push(format_args!("\tklogger_size = KLOGGER_PAD8({} + klogger_text.length);\n", layout.fixed));
-        out.push(format_args!("\tklogger_record = klogger_reserve(klogger_hit, {index}, klogger_size);\n"));
+        out.push(format_args!("\tklogger_record = (struct klogger_record_{name} *)klogger_reserve(klogger_hit, {index}, klogger_size);\n"));
     } else {
         out.push(format_args!("\n{}", guard(event, index)));
         out.push(format_args!(
-            "\tklogger_record = klogger_reserve(klogger_hit, {index}, {});\n",
+            "\tklogger_record = (struct klogger_record_{name} *)klogger_reserve(klogger_hit, {index}, {});\n",
             layout.record_size(0)
         ));
     }
@@ -99,15 +104,21 @@ fn guard(event: &Event, index: usize) -> String {
 }
 
 fn parameters(layout: &EventLayout) -> String {
-    let mut list = vec!["struct klogger_hit *klogger_hit".to_string()];
-    for f in layout.fields.iter().filter(|f| f.context.is_none()) {
-        list.push(match f.shape {
-            Shape::One => format!("{} {}", c_type(f.scalar), f.name),
-            Shape::Array(_) => format!("const {} *{}", c_type(f.scalar), f.name),
-            Shape::Text(_) | Shape::Tail => format!("const char *{}", f.name),
-        });
+    let own = std::iter::once("struct klogger_hit *klogger_hit".to_string());
+    own.chain(arguments(layout).map(declaration)).collect::<Vec<_>>().join(", ")
+}
+
+/// The fields that the caller gives.
+pub(crate) fn arguments(layout: &EventLayout) -> impl Iterator<Item = &FieldLayout> {
+    layout.fields.iter().filter(|f| f.context.is_none())
+}
+
+pub(crate) fn declaration(f: &FieldLayout) -> String {
+    match f.shape {
+        Shape::One => format!("{} {}", c_type(f.scalar), f.name),
+        Shape::Array(_) => format!("const {} *{}", c_type(f.scalar), f.name),
+        Shape::Text(_) | Shape::Tail => format!("const char *{}", f.name),
     }
-    list.join(", ")
 }
 
 fn store(f: &FieldLayout) -> String {

@@ -7,6 +7,7 @@ pub mod bpf;
 pub mod events;
 pub mod kernel_types;
 mod text;
+pub mod user;
 
 pub use kernel_types::KernelTypes;
 pub use text::printable;
@@ -23,6 +24,8 @@ pub const RUNTIME: &[(&str, &str)] = &[
     ("klogger/types.h", include_str!("../../../runtime/include/klogger/types.h")),
     ("klogger/ring.h", include_str!("../../../runtime/include/klogger/ring.h")),
     ("klogger/record.h", include_str!("../../../runtime/include/klogger/record.h")),
+    ("klogger/control.h", include_str!("../../../runtime/include/klogger/control.h")),
+    ("klogger.user.h", include_str!("../../../runtime/user/klogger.user.h")),
     ("klogger.bpf.h", include_str!("../../../runtime/bpf/klogger.bpf.h")),
     ("kernel.h", include_str!("../../../runtime/bpf/kernel.h")),
 ];

@@ -3,10 +3,10 @@
  * The file that a program shares with recorders: which events are on, and a ring for each thread that logs.
  *
  * Where. A program that includes a generated header makes one file before main(), for itself or, in a shared library,
- * for the library (a *module* each): DIR/PID.IMAGE.N, where IMAGE tells one exec from the next (hexadecimal) and N one
- * module from the next. DIR is $KLOGGER_DIR, or /dev/shm/klogger-UID, or $XDG_RUNTIME_DIR/klogger: a folder of this
- * user's (0700). The file (0600) is made under a name that begins with a dot and renamed when it is complete, so that
- * whoever sees it can use it. All of it is mapped at once and the descriptor closed: so threads get their rings after a
+ * for the library (a *module* each): DIR/PID.IMAGE, where IMAGE (hexadecimal) tells modules of one process from each
+ * other, and from those of the program that it was before an exec. DIR is $KLOGGER_DIR, or /dev/shm/klogger-UID, or
+ * $XDG_RUNTIME_DIR/klogger: a folder of this user's (0700). The file (0600) is made under a name that begins with a dot
+ * and renamed when it is complete, so that whoever sees it can use it. All of it is mapped at once and the descriptor closed: so threads get their rings after a
  * chroot, after privileges are dropped, and in a process that has closed all its files. It is sparse: what nobody uses
  * takes no memory.
  *
@@ -41,6 +41,7 @@
 #define KLOGGER_SCHEMATA_MAX 15		/* of one module */
 #define KLOGGER_TEXT_MAX (1u << 18)	/* bytes of all its schema texts */
 #define KLOGGER_LOCAL_BASE 16		/* local id of the first event that is not klogger's own */
+#define KLOGGER_MARK_ID 7	/* MARK in klogger.klogger */
 #define KLOGGER_SLOTS_MAX 4096
 #define KLOGGER_USER_RING_MIN (1u << 14)
 #define KLOGGER_USER_RING_MAX (1u << 26)
@@ -85,16 +86,18 @@ struct klogger_control {
 
 _Static_assert(sizeof(struct klogger_control) == 4096, "the control page is a page");
 
+struct klogger_slot {
+	__u32 use;
+	__u32 tid;
+	__u32 emptied;
+	__u32 unused;
+};
+
 /* After the control page; no page of it exists before it is needed. */
 struct klogger_control_rest {
 	char texts[KLOGGER_TEXT_MAX];
 	__u64 lost[KLOGGER_EVENTS_MAX];
-	struct klogger_slot {
-		__u32 use;
-		__u32 tid;
-		__u32 emptied;
-		__u32 unused;
-	} slot[KLOGGER_SLOTS_MAX];
+	struct klogger_slot slot[KLOGGER_SLOTS_MAX];
 };
 
 /* A slot: main ring, then nested ring. */

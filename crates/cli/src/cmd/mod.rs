@@ -5,6 +5,7 @@ pub mod cat;
 pub mod check;
 pub mod control;
 pub mod export;
+pub mod generate;
 pub mod info;
 pub mod list;
 pub mod manual;
@@ -38,6 +39,7 @@ pub enum Command {
     Info(info::Args),
     Cat(cat::Args),
     Export(export::Args),
+    Gen(generate::Args),
     #[command(hide = true)]
     Manual(manual::Args),
     /// `klogger NAME` runs the program `klogger-NAME`
@@ -58,6 +60,7 @@ impl Command {
             Command::Info(args) => info::run(args),
             Command::Cat(args) => cat::run(args),
             Command::Export(args) => export::run(args),
+            Command::Gen(args) => generate::run(args),
             Command::Manual(args) => manual::run(args),
             Command::External(words) => external::run(words),
         }

@@ -1,0 +1,1004 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The user engine: the primitives of record.h in a program, over a file that it shares with recorders (control.h).
+ *
+ * Part of every generated header; a program or shared library that includes several, in many places, has it once: all
+ * that is not inlined is weak and hidden, so the linker keeps one copy for each module.
+ *
+ * The straight path of an event: is it on, this thread's ring, clock, space, fields, header word. What happens once per
+ * module, thread, fork or half a ring is out of line. Nothing here takes a lock, allocates, or calls a function of libc
+ * that a signal handler may not call, but for the two that are called once before main().
+ */
+#ifndef KLOGGER_USER_H
+#define KLOGGER_USER_H
+#define KLOGGER_USER_VERSION 1
+
+#if !defined(__linux__) || __SIZEOF_POINTER__ != 8
+#error "klogger's user engine needs a 64-bit Linux; compile with -DKLOGGER_OFF elsewhere"
+#endif
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+#ifdef __x86_64__
+#include <cpuid.h>
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#define KLOGGER_NOTHING {}
+#else
+#define KLOGGER_NOTHING { 0 }
+#endif
+#ifndef __always_inline
+#define __always_inline inline __attribute__((always_inline))
+#endif
+
+/* -std=c11 hides these, which every libc of Linux has. */
+#if defined(__STRICT_ANSI__) && !defined(__cplusplus) && !defined(_GNU_SOURCE)
+extern long syscall(long number, ...);
+extern int clock_gettime(int clock, struct timespec *ts);
+#endif
+#ifndef CLOCK_MONOTONIC
+#define CLOCK_MONOTONIC 1
+#endif
+#ifndef AT_FDCWD
+#define AT_FDCWD -100
+#endif
+#ifndef O_CLOEXEC
+#define O_CLOEXEC __O_CLOEXEC
+#endif
+#ifndef O_NOFOLLOW
+#define O_NOFOLLOW __O_NOFOLLOW
+#endif
+#ifndef O_DIRECTORY
+#define O_DIRECTORY __O_DIRECTORY
+#endif
+#ifndef MAP_ANONYMOUS
+#define MAP_ANONYMOUS 0x20
+#endif
+#ifndef MAP_NORESERVE
+#define MAP_NORESERVE 0x4000
+#endif
+#define KLOGGER_MADV_WIPEONFORK 18
+#define KLOGGER_MADV_DONTDUMP 16
+#define KLOGGER_MADV_POPULATE_WRITE 23	/* Linux 5.14 */
+#define KLOGGER_FUTEX_WAKE 1
+
+#define klogger_likely(x) __builtin_expect(!!(x), 1)
+#define klogger_unlikely(x) __builtin_expect(!!(x), 0)
+#define klogger_barrier() __asm__ volatile("" ::: "memory")
+#define KLOGGER_VOLATILE(x) (*(volatile __typeof__(x) *)&(x))
+#define KLOGGER_SHARED __attribute__((weak, visibility("hidden")))
+#define KLOGGER_SLOW __attribute__((weak, visibility("hidden"), noinline, cold))
+/* One load finds a thread's ring, and a signal handler may do it. A library that is opened with dlopen() on a libc which
+ * keeps no room for that (not glibc) may choose another. */
+#ifndef KLOGGER_TLS_MODEL
+#define KLOGGER_TLS_MODEL "initial-exec"
+#endif
+
+/* One schema in this module. */
+struct klogger_unit {
+	const __u8 *on;		/* by index; points to zeros until there is a file */
+	__u32 base;
+	__u32 events;
+	const char *name;
+	const char *text;
+	__u32 length;
+	__u32 linked;
+	const char *names;	/* of its events, each with its NUL */
+	struct klogger_unit *next;
+};
+
+/* One call of klogger(). */
+struct klogger_hit {
+	struct klogger_ring *ring;
+	__u64 time;
+	__u64 nest;
+	__u32 base;
+};
+
+/* What this module knows of itself. */
+struct klogger_module {
+	struct klogger_control *control;
+	struct klogger_control_rest *rest;
+	char *slots;			/* the first one */
+	struct klogger_ring **cells;	/* each slot's main ring while a thread has it, in memory that a fork wipes */
+	__u64 mask;			/* size of a main ring - 1 */
+	__u32 tsc;			/* the clock */
+	__u32 pid;
+	struct klogger_unit *units;
+	pthread_key_t key;		/* its destructor gives a thread's slot back */
+	__u32 has_key;
+	__u32 used;			/* a thread has had a ring */
+	__u64 page;			/* bytes of a page */
+	char path[256];
+};
+
+struct klogger_thread {
+	struct klogger_ring *volatile *ring;	/* this thread's cell, or one that is always empty */
+	__u32 slot;		/* its number + 1 */
+	__u32 tid;
+	__u32 busy;		/* looks for a slot just now: a signal handler must not */
+	__u32 patience;		/* events to lose before it looks again */
+	__u32 nested_ready;
+	__u32 looks;
+};
+
+KLOGGER_SHARED struct klogger_module klogger_module = KLOGGER_NOTHING;
+KLOGGER_SHARED __u8 klogger_all_off[KLOGGER_EVENTS_MAX] = KLOGGER_NOTHING;
+KLOGGER_SHARED struct klogger_unit klogger_own = { klogger_all_off, 1, 0, "klogger", "", 0, 1, "", NULL };
+KLOGGER_SHARED struct klogger_ring *volatile klogger_no_ring = NULL;
+KLOGGER_SHARED __attribute__((tls_model(KLOGGER_TLS_MODEL))) __thread struct klogger_thread klogger_thread = {
+	&klogger_no_ring, 0, 0, 0, 0, 0, 0
+};
+
+/* ---- The straight path ---- */
+
+/* Without a hit of its own, as there is no probe: each call is one. klogger_call_EVENT() is generated. */
+#undef klogger
+#define klogger(event, ...) klogger_call_##event(__VA_ARGS__)
+
+#define klogger_on(index) klogger_unlikely(KLOGGER_VOLATILE(KLOGGER_VOLATILE(KLOGGER_UNIT.on)[index]))
+#define klogger_in_scope(tid) 1
+#define klogger_in_scope_current() 1
+
+static __always_inline __u64 klogger_clock(void)
+{
+	struct timespec ts;
+
+#ifdef __x86_64__
+	if (klogger_likely(klogger_module.tsc))
+		return __builtin_ia32_rdtsc();
+#endif
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (__u64)ts.tv_sec * 1000000000u + (__u64)ts.tv_nsec;
+}
+
+/* Pairs with the acquire load in the recorder's drain: whoever sees the header word sees the fields. */
+static __always_inline void klogger_publish(__u64 *header, __u64 value)
+{
+	__atomic_store_n(header, value, __ATOMIC_RELEASE);
+}
+
+struct klogger_ring *klogger_find_ring(void);
+void *klogger_reserve_slow(struct klogger_ring *ring, __u64 time, __u32 id, __u32 size);
+void *klogger_reserve_nested(struct klogger_ring *ring, __u64 time, __u32 id, __u32 size);
+void klogger_lose_ringless(__u32 id);
+
+/* In the order ring, nest, clock, so that main rings are sorted by time. */
+static __always_inline void klogger_enter(struct klogger_hit *hit, const struct klogger_unit *unit)
+{
+	struct klogger_ring *ring = *klogger_thread.ring;
+
+	if (klogger_unlikely(!ring))
+		ring = klogger_find_ring();
+	hit->ring = ring;
+	hit->base = unit->base;
+	if (klogger_unlikely(!ring)) {
+		hit->time = 1;
+		return;
+	}
+	hit->nest = KLOGGER_VOLATILE(ring->nest);
+	KLOGGER_VOLATILE(ring->nest) = hit->nest + 1;
+	klogger_barrier();
+	hit->time = klogger_clock();
+}
+
+static __always_inline void klogger_leave(struct klogger_hit *hit)
+{
+	klogger_barrier();
+	if (hit->ring)
+		KLOGGER_VOLATILE(hit->ring->nest) = hit->nest;
+}
+
+/*
+ * `size` bytes at the writers' position, or NULL: the event is lost and has been counted. The load of `limit` pairs with
+ * the drain's release store after zeroing: the stores that follow depend on its value. Nobody but a signal handler
+ * interrupts between the load and the store of `head`, and that uses the nested ring.
+ */
+static __always_inline void *klogger_reserve_in(struct klogger_hit *hit, const struct klogger_unit *unit, __u32 index,
+						__u32 size)
+{
+	struct klogger_ring *ring;
+	__u64 head, end;
+
+	if (!hit->time)
+		klogger_enter(hit, unit);
+	ring = hit->ring;
+	if (klogger_unlikely(!ring)) {
+		klogger_lose_ringless(hit->base + index);
+		return NULL;
+	}
+	if (klogger_unlikely(hit->nest))
+		return klogger_reserve_nested(ring, hit->time, hit->base + index, size);
+	head = KLOGGER_VOLATILE(ring->head);
+	end = head + size;
+	if (klogger_unlikely(KLOGGER_VOLATILE(ring->missed) || end > __atomic_load_n(&ring->limit, __ATOMIC_ACQUIRE)))
+		return klogger_reserve_slow(ring, hit->time, hit->base + index, size);
+	KLOGGER_VOLATILE(ring->head) = end;
+	return &ring->data[head & klogger_module.mask];
+}
+
+#define klogger_reserve(hit, index, size) klogger_reserve_in(hit, &KLOGGER_UNIT, index, size)
+
+static __always_inline void klogger_commit(struct klogger_hit *hit, void *record, __u32 index)
+{
+	klogger_publish((__u64 *)record, KLOGGER_HEADER(hit->time, (__u64)(hit->base + index)));
+}
+
+#define klogger_copy(dst, src, size) memcpy(dst, src, size)
+
+/* Fills up with zeros, which in a flight recorder's ring are not there already. */
+static __always_inline void klogger_copy_text(char *dst, const char *src, size_t size)
+{
+	size_t i = 0;
+
+	for (; src && i + 1 < size && src[i]; i++)
+		dst[i] = src[i];
+	memset(dst + i, 0, size - i);
+}
+
+/* A `string` on its way: it must be measured before space for it can be reserved. */
+struct klogger_text {
+	const char *from;
+	__u32 length;
+};
+
+static __always_inline void klogger_text_read(struct klogger_text *text, const char *src)
+{
+	__u32 n = 0;
+
+	while (src && n < 255 && src[n])
+		n++;
+	text->from = src;
+	text->length = n;
+}
+
+static __always_inline void klogger_text_store(char *dst, const struct klogger_text *text)
+{
+	if (text->length)
+		memcpy(dst, text->from, text->length);
+}
+
+/* For `context tid` and `context tgid`; known since the thread has a ring. */
+static __always_inline __u32 klogger_context_tid(void)
+{
+	return klogger_thread.tid;
+}
+
+static __always_inline __u32 klogger_context_tgid(void)
+{
+	return klogger_module.pid;
+}
+
+/* ---- Half a ring, or a full one ---- */
+
+KLOGGER_SLOW void klogger_call_reader(struct klogger_ring *ring)
+{
+	__u32 *call = &klogger_module.control->call;
+
+	KLOGGER_VOLATILE(ring->limit) = KLOGGER_VOLATILE(ring->hard);
+	__atomic_add_fetch(call, 1, __ATOMIC_RELEASE);
+	syscall(SYS_futex, call, KLOGGER_FUTEX_WAKE, 1, NULL, NULL, 0);
+}
+
+KLOGGER_SLOW void klogger_count_lost(struct klogger_ring *ring, __u64 time, __u32 id)
+{
+	if (!KLOGGER_VOLATILE(ring->missed))
+		KLOGGER_VOLATILE(ring->missed_since) = time;
+	__atomic_add_fetch(&ring->missed, 1, __ATOMIC_RELAXED);
+	__atomic_add_fetch(&ring->lost[id & (KLOGGER_EVENTS_MAX - 1)], 1, __ATOMIC_RELAXED);
+}
+
+/* By compare-and-swap, for signal handlers share a nested ring. */
+KLOGGER_SLOW void *klogger_claim(struct klogger_ring *ring, __u64 mask, __u32 size)
+{
+	__u64 head = KLOGGER_VOLATILE(ring->head);
+
+	do {
+		if (head + size > __atomic_load_n(&ring->hard, __ATOMIC_ACQUIRE))
+			return NULL;
+	} while (!__atomic_compare_exchange_n(&ring->head, &head, head + size, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+	return &ring->data[head & mask];
+}
+
+/* Says in the ring itself how many events are missing before the one that follows. */
+KLOGGER_SLOW int klogger_put_lost(struct klogger_ring *ring, __u64 mask, __u64 time)
+{
+	__u64 since = KLOGGER_VOLATILE(ring->missed_since);
+	__u64 missed = __atomic_exchange_n(&ring->missed, 0, __ATOMIC_RELAXED);
+	struct klogger_lost *lost;
+
+	if (!missed)
+		return 1;
+	lost = (struct klogger_lost *)klogger_claim(ring, mask, sizeof(*lost));
+	if (!lost) {
+		__atomic_add_fetch(&ring->missed, missed, __ATOMIC_RELAXED);
+		return 0;
+	}
+	lost->count = missed;
+	lost->since = since;
+	klogger_publish(&lost->header, KLOGGER_HEADER(time, KLOGGER_LOST_ID));
+	return 1;
+}
+
+KLOGGER_SLOW void *klogger_claim_or_lose(struct klogger_ring *ring, __u64 mask, __u64 time, __u32 id, __u32 size)
+{
+	void *record;
+
+	if (KLOGGER_VOLATILE(ring->limit) < KLOGGER_VOLATILE(ring->hard) &&
+	    KLOGGER_VOLATILE(ring->head) + size > KLOGGER_VOLATILE(ring->limit))
+		klogger_call_reader(ring);
+	/* Room for both, or else a ring that is nearly full would hold little but LOST records. */
+	if (KLOGGER_VOLATILE(ring->missed) &&
+	    (KLOGGER_VOLATILE(ring->head) + sizeof(struct klogger_lost) + size > KLOGGER_VOLATILE(ring->hard) ||
+	     !klogger_put_lost(ring, mask, time))) {
+		klogger_count_lost(ring, time, id);
+		return NULL;
+	}
+	record = klogger_claim(ring, mask, size);
+	if (!record)
+		klogger_count_lost(ring, time, id);
+	return record;
+}
+
+/*
+ * Flight recorder: `limit` is the end of the part of the grid that is being filled. The next part is zeroed, so that a
+ * record which is never completed has no header word, and its first record noted (ring.h).
+ */
+KLOGGER_SLOW void *klogger_overwrite(struct klogger_ring *ring, __u32 size)
+{
+	__u64 part = (klogger_module.mask + 1) >> KLOGGER_GRID_SHIFT;
+	__u64 head = KLOGGER_VOLATILE(ring->head), limit = KLOGGER_VOLATILE(ring->limit);
+	__u64 first = head == limit ? head : head + size;
+
+	memset(&ring->data[limit & klogger_module.mask], 0, part);
+	__atomic_store_n(&ring->first[limit / part & (KLOGGER_GRID - 1)], first, __ATOMIC_RELEASE);
+	KLOGGER_VOLATILE(ring->limit) = limit + part;
+	KLOGGER_VOLATILE(ring->head) = head + size;
+	return &ring->data[head & klogger_module.mask];
+}
+
+KLOGGER_SLOW void *klogger_reserve_slow(struct klogger_ring *ring, __u64 time, __u32 id, __u32 size)
+{
+	if (klogger_module.control->flight)
+		return klogger_overwrite(ring, size);
+	return klogger_claim_or_lose(ring, klogger_module.mask, time, id, size);
+}
+
+/* Makes sure that memory is there: a store to a page that a full /dev/shm cannot give would be a SIGBUS. */
+KLOGGER_SLOW int klogger_populate(void *from, size_t length)
+{
+	size_t before = (size_t)from & (klogger_module.page - 1);
+
+	return (int)syscall(SYS_madvise, (char *)from - before, length + before, KLOGGER_MADV_POPULATE_WRITE);
+}
+
+static inline void klogger_open_ring(struct klogger_ring *ring, __u64 size, __u64 limit)
+{
+	if (ring->hard)
+		return;		/* positions run on from the last use */
+	KLOGGER_VOLATILE(ring->hard) = size;
+	KLOGGER_VOLATILE(ring->limit) = limit;
+}
+
+KLOGGER_SLOW void *klogger_reserve_nested(struct klogger_ring *ring, __u64 time, __u32 id, __u32 size)
+{
+	struct klogger_ring *nested = (struct klogger_ring *)((char *)ring + KLOGGER_RING_BYTES(klogger_module.mask + 1));
+
+	if (!klogger_thread.nested_ready) {
+		if (klogger_populate(nested, KLOGGER_RING_BYTES(KLOGGER_NESTED))) {
+			klogger_count_lost(ring, time, id);
+			return NULL;
+		}
+		klogger_open_ring(nested, KLOGGER_NESTED, KLOGGER_NESTED / 2);
+		klogger_thread.nested_ready = 1;
+	}
+	return klogger_claim_or_lose(nested, KLOGGER_NESTED - 1, time, id, size);
+}
+
+/* ---- A thread gets its slot, and gives it back ---- */
+
+KLOGGER_SLOW void klogger_lose_ringless(__u32 id)
+{
+	__u64 *lost;
+
+	if (!klogger_module.control)
+		return;
+	lost = &klogger_module.rest->lost[id & (KLOGGER_EVENTS_MAX - 1)];
+	if (!klogger_populate(lost, sizeof(*lost)))
+		__atomic_add_fetch(lost, 1, __ATOMIC_RELAXED);
+}
+
+/* Whether the slot is free for a new thread. Pairs with the recorder's release store of `emptied`. */
+KLOGGER_SLOW int klogger_slot_is_free(struct klogger_slot *slot, __u32 use, __u32 armed)
+{
+	if (use & 1)
+		return 0;
+	return !armed || __atomic_load_n(&slot->emptied, __ATOMIC_ACQUIRE) == use;
+}
+
+KLOGGER_SLOW struct klogger_ring *klogger_open_slot(__u32 number)
+{
+	const struct klogger_control *control = klogger_module.control;
+	struct klogger_ring *ring = (struct klogger_ring *)(klogger_module.slots + number * control->slot_stride);
+	__u64 size = klogger_module.mask + 1;
+
+	if (klogger_populate(ring, KLOGGER_RING_BYTES(size)))
+		return NULL;
+	klogger_open_ring(ring, control->flight ? ~0ull : size, control->flight ? size >> KLOGGER_GRID_SHIFT : size / 2);
+	KLOGGER_VOLATILE(ring->nest) = 0;
+	return ring;
+}
+
+/* Takes the first slot that is free; -1 if none is. */
+KLOGGER_SLOW int klogger_take_slot(void)
+{
+	struct klogger_control *control = klogger_module.control;
+	__u32 armed = KLOGGER_VOLATILE(control->armed), i, use;
+	__u32 allowed = armed ? KLOGGER_VOLATILE(control->slots_allowed) : control->slots;
+
+	for (i = 0; i < allowed && i < control->slots; i++) {
+		struct klogger_slot *slot = &klogger_module.rest->slot[i];
+
+		if (i % (4096 / sizeof(*slot)) == 0 && klogger_populate(slot, sizeof(*slot)))
+			break;
+		use = __atomic_load_n(&slot->use, __ATOMIC_ACQUIRE);
+		if (klogger_slot_is_free(slot, use, armed) &&
+		    __atomic_compare_exchange_n(&slot->use, &use, use + 1, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
+			KLOGGER_VOLATILE(slot->tid) = klogger_thread.tid;
+			return (int)i;
+		}
+	}
+	errno = ENOMEM;
+	return -1;
+}
+
+/* As the destructor of a key, at the end of a thread; what the thread logs still later takes another slot. */
+KLOGGER_SLOW void klogger_end_thread(void *unused)
+{
+	__u32 number = klogger_thread.slot;
+
+	(void)unused;
+	if (!number)
+		return;
+	klogger_thread.ring = &klogger_no_ring;
+	klogger_thread.slot = 0;
+	klogger_barrier();
+	klogger_module.cells[number - 1] = NULL;
+	/* Pairs with the recorder's acquire load: all records of this use are in the ring. */
+	__atomic_add_fetch(&klogger_module.rest->slot[number - 1].use, 1, __ATOMIC_RELEASE);
+}
+
+KLOGGER_SLOW struct klogger_ring *klogger_get_ring(void)
+{
+	struct klogger_ring *ring;
+	int number;
+
+	klogger_thread.tid = (__u32)syscall(SYS_gettid);
+	number = klogger_take_slot();
+	if (number < 0)
+		return NULL;
+	ring = klogger_open_slot((__u32)number);
+	if (!ring) {
+		__atomic_add_fetch(&klogger_module.rest->slot[number].use, 1, __ATOMIC_RELEASE);
+		return NULL;
+	}
+	klogger_module.used = 1;
+	klogger_module.cells[klogger_module.control->slots] = ring;	/* not wiped: nobody has forked */
+	klogger_module.cells[number] = ring;
+	klogger_thread.nested_ready = 0;
+	klogger_thread.slot = (__u32)number + 1;
+	klogger_thread.ring = &klogger_module.cells[number];
+	if (klogger_module.has_key)
+		pthread_setspecific(klogger_module.key, &klogger_module);
+	return ring;
+}
+
+void klogger_forked(void);
+
+/*
+ * The thread has no ring: it is new, or the process forked without telling libc, or there was no slot when it last
+ * looked. Then it looks again after 100 events, 200, 400, ... 25600.
+ */
+KLOGGER_SLOW struct klogger_ring *klogger_find_ring(void)
+{
+	struct klogger_ring *ring = NULL;
+	int error = errno;
+
+	if (klogger_thread.busy || !klogger_module.control)
+		return NULL;
+	klogger_thread.busy = 1;
+	klogger_barrier();
+	if (klogger_module.used && !klogger_module.cells[klogger_module.control->slots])
+		klogger_forked();
+	if (klogger_thread.patience) {
+		klogger_thread.patience--;
+	} else {
+		ring = klogger_get_ring();
+		if (!ring) {
+			klogger_module.control->failed = (__u32)errno;
+			klogger_thread.patience = 100u << (klogger_thread.looks++ & 7);
+		}
+	}
+	klogger_barrier();
+	klogger_thread.busy = 0;
+	errno = error;
+	return ring;
+}
+
+/* ---- The file ---- */
+
+static inline char *klogger_put(char *to, const char *text)
+{
+	while (*text)
+		*to++ = *text++;
+	*to = 0;
+	return to;
+}
+
+static inline char *klogger_put_number(char *to, __u64 n, unsigned base)
+{
+	char digits[24];
+	int i = 0;
+
+	do {
+		digits[i++] = "0123456789abcdef"[n % base];
+		n /= base;
+	} while (n);
+	while (i)
+		*to++ = digits[--i];
+	*to = 0;
+	return to;
+}
+
+static inline __u64 klogger_monotonic(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (__u64)ts.tv_sec * 1000000000u + (__u64)ts.tv_nsec;
+}
+
+/* Whether the TSC runs at one speed whatever the CPU does. A recorder that knows better says so. */
+static inline __u32 klogger_tsc_is_invariant(void)
+{
+#ifdef __x86_64__
+	unsigned a, b, c, d;
+
+	return __get_cpuid(0x80000007, &a, &b, &c, &d) && (d >> 8 & 1);
+#else
+	return 0;
+#endif
+}
+
+/* A folder that is this user's alone; a file descriptor, or -1. */
+KLOGGER_SLOW int klogger_open_folder(const char *path)
+{
+	struct stat st;
+	int fd;
+
+	syscall(SYS_mkdirat, AT_FDCWD, path, 0700);
+	fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0)
+		return -1;
+	if (fstat(fd, &st) || st.st_uid != (__u32)syscall(SYS_geteuid) || (st.st_mode & 077)) {
+		syscall(SYS_close, fd);
+		errno = EPERM;
+		return -1;
+	}
+	return fd;
+}
+
+/* $KLOGGER_DIR, /dev/shm/klogger-UID or $XDG_RUNTIME_DIR/klogger; `path` gets its name. */
+KLOGGER_SLOW int klogger_find_folder(char *path, size_t size)
+{
+	int secure = getauxval(AT_SECURE) != 0, fd;
+	const char *dir = secure ? NULL : getenv("KLOGGER_DIR");
+	const char *run = secure ? NULL : getenv("XDG_RUNTIME_DIR");
+
+	if (dir) {
+		if (strlen(dir) + 64 > size) {
+			errno = ENAMETOOLONG;
+			return -1;
+		}
+		klogger_put(path, dir);
+		return klogger_open_folder(path);
+	}
+	klogger_put_number(klogger_put(path, "/dev/shm/klogger-"), (__u64)syscall(SYS_geteuid), 10);
+	fd = klogger_open_folder(path);
+	if (fd < 0 && run && strlen(run) + 64 < size) {
+		klogger_put(klogger_put(path, run), "/klogger");
+		fd = klogger_open_folder(path);
+	}
+	return fd;
+}
+
+/*
+ * Removes files of dead programs that nobody records: a program that is killed cannot do it. Looks at some tens at most,
+ * so that a program starts as quickly in a full folder.
+ */
+KLOGGER_SLOW void klogger_sweep(int folder)
+{
+	struct entry { __u64 inode; __s64 next; unsigned short length; unsigned char type; char name[]; };
+	char buffer[2048] __attribute__((aligned(8)));
+	long bytes = syscall(SYS_getdents64, folder, buffer, sizeof(buffer)), at = 0;
+
+	while (at < bytes) {
+		struct entry *entry = (struct entry *)(buffer + at);
+		struct klogger_control control;
+		long pid = strtol(entry->name, NULL, 10);
+		int fd;
+
+		at += entry->length;
+		if (pid <= 0 || !syscall(SYS_kill, pid, 0) || errno != ESRCH)
+			continue;
+		fd = (int)syscall(SYS_openat, folder, entry->name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+		if (fd < 0)
+			continue;
+		if (syscall(SYS_pread64, fd, &control, sizeof(control), 0) == (long)sizeof(control) &&
+		    control.magic == KLOGGER_CONTROL_MAGIC && !control.armed && !control.flight)
+			syscall(SYS_unlinkat, folder, entry->name, 0);
+		syscall(SYS_close, fd);
+	}
+}
+
+/* Whether `name` stands in the list up to `end`, whose words are separated by commas; "*" names all. */
+static inline int klogger_is_listed(const char *list, const char *end, const char *name)
+{
+	size_t length = strlen(name);
+
+	if (end - list == 1 && *list == '*')
+		return 1;
+	while (list < end) {
+		const char *stop = list;
+
+		while (stop < end && *stop != ',')
+			stop++;
+		if ((size_t)(stop - list) == length && !memcmp(list, name, length))
+			return 1;
+		list = stop + 1;
+	}
+	return 0;
+}
+
+/* Turns on what KLOGGER_RECORD names: schemata and, after a colon, events of these which stay off. */
+KLOGGER_SLOW void klogger_select(struct klogger_control *control, const char *list)
+{
+	const char *end = strchr(list, ':');
+	const char *off, *name;
+	struct klogger_unit *unit;
+	__u32 i;
+
+	if (!end)
+		end = list + strlen(list);
+	off = *end ? end + 1 : end;
+	for (unit = klogger_module.units; unit; unit = unit->next) {
+		if (!klogger_is_listed(list, end, unit->name))
+			continue;
+		for (i = 0, name = unit->names; i < unit->events; i++, name += strlen(name) + 1)
+			control->on[unit->base + i] = !klogger_is_listed(off, off + strlen(off), name);
+	}
+	control->on[KLOGGER_MARK_ID] = 1;
+}
+
+/* 1:TOKEN:PID:RING:SLOTS:CLOCK:SCHEMATA:OFF, as a recorder gives it to its command. */
+KLOGGER_SLOW void klogger_obey(struct klogger_control *control)
+{
+	const char *wish = getauxval(AT_SECURE) ? NULL : getenv("KLOGGER_RECORD");
+	__u64 number[5];
+	char *end;
+	int i;
+
+	if (!wish || strncmp(wish, "1:", 2))
+		return;
+	wish += 2;
+	for (i = 0; i < 5; i++) {
+		number[i] = strtoull(wish, &end, i ? 10 : 16);
+		if (*end != ':')
+			return;
+		wish = end + 1;
+	}
+	if (number[2] < KLOGGER_USER_RING_MIN || number[2] > KLOGGER_USER_RING_MAX || (number[2] & (number[2] - 1)))
+		return;
+	control->token = number[0];
+	control->armed = (__u32)number[1];
+	control->ring_size = (__u32)number[2];
+	control->slots_allowed = (__u32)number[3];
+	control->clock = control->clock && number[4] ? KLOGGER_CLOCK_TSC : KLOGGER_CLOCK_MONOTONIC;
+	klogger_select(control, wish);
+}
+
+/* KLOGGER_FLIGHT=BYTES: log always, keep the newest, for whoever comes after a crash. */
+KLOGGER_SLOW void klogger_take_off(struct klogger_control *control)
+{
+	const char *wish = getauxval(AT_SECURE) ? NULL : getenv("KLOGGER_FLIGHT");
+	unsigned long long size = wish ? strtoull(wish, NULL, 10) : 0;
+	__u32 ring = 1u << 17;
+
+	if (!size || control->armed)
+		return;
+	while (ring < size && ring < KLOGGER_USER_RING_MAX)
+		ring *= 2;
+	control->ring_size = ring;
+	control->flight = 1;
+	klogger_select(control, "*");
+}
+
+/* Gives each schema its ids and its place for its text; the bytes of all texts, or 0: too many. */
+KLOGGER_SLOW __u32 klogger_describe(struct klogger_control *control)
+{
+	__u32 base = KLOGGER_LOCAL_BASE, bytes = 0, at;
+	struct klogger_unit *unit;
+
+	for (unit = klogger_module.units; unit; unit = unit->next)
+		bytes += unit->length;
+	at = bytes <= sizeof(control->first_texts) ? offsetof(struct klogger_control, first_texts) : sizeof(*control);
+	for (unit = klogger_module.units; unit; unit = unit->next) {
+		struct klogger_module_schema *schema = &control->schema[control->schemata];
+
+		if (control->schemata == KLOGGER_SCHEMATA_MAX || bytes > KLOGGER_TEXT_MAX ||
+		    base + unit->events > KLOGGER_EVENTS_MAX || strlen(unit->name) >= sizeof(schema->name)) {
+			errno = E2BIG;
+			return 0;
+		}
+		schema->base = unit->base = base;
+		schema->events = unit->events;
+		schema->text = at;
+		schema->length = unit->length;
+		klogger_put(schema->name, unit->name);
+		control->schemata++;
+		at += unit->length;
+		base += unit->events;
+	}
+	return bytes;
+}
+
+KLOGGER_SLOW int klogger_write_texts(int fd, const struct klogger_control *control)
+{
+	const struct klogger_module_schema *schema = control->schema;
+	struct klogger_unit *unit;
+
+	for (unit = klogger_module.units; unit; unit = unit->next, schema++)
+		if (syscall(SYS_pwrite64, fd, unit->text, unit->length, schema->text) != (long)unit->length)
+			return -1;
+	return 0;
+}
+
+/* Makes the file and maps it: at `at`, in place of what is there, or anywhere. Async-signal-safe. */
+KLOGGER_SLOW void *klogger_make_file(int folder, const char *dir, struct klogger_control *control, void *at)
+{
+	char *name, path[64];
+	void *map = MAP_FAILED;
+	int fd;
+
+	name = klogger_put_number(klogger_put(path, "."), control->pid, 10);
+	klogger_put_number(klogger_put(name, "."), control->image, 16);
+	fd = (int)syscall(SYS_openat, folder, path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return MAP_FAILED;
+	name = path;
+	if (!syscall(SYS_ftruncate, fd, control->size) &&
+	    syscall(SYS_pwrite64, fd, control, sizeof(*control), 0) == (long)sizeof(*control) &&
+	    !klogger_write_texts(fd, control) && !syscall(SYS_renameat2, folder, path, folder, path + 1, 0)) {
+		name = path + 1;
+		map = (void *)syscall(SYS_mmap, at, control->size, PROT_READ | PROT_WRITE,
+				      MAP_SHARED | MAP_NORESERVE | (at ? MAP_FIXED : 0), fd, 0);
+	}
+	if (map == MAP_FAILED)
+		syscall(SYS_unlinkat, folder, name, 0);
+	else
+		klogger_put(klogger_put(klogger_put(klogger_module.path, dir), "/"), name);
+	syscall(SYS_close, fd);
+	return map;
+}
+
+KLOGGER_SLOW void klogger_use_file(void *map)
+{
+	struct klogger_control *control = (struct klogger_control *)map;
+	struct klogger_unit *unit;
+
+	klogger_module.rest = (struct klogger_control_rest *)(control + 1);
+	klogger_module.slots = (char *)map + control->slots_at;
+	klogger_module.mask = control->ring_size - 1;
+	klogger_module.tsc = control->clock == KLOGGER_CLOCK_TSC;
+	klogger_module.pid = control->pid;
+	klogger_module.control = control;
+	for (unit = klogger_module.units; unit; unit = unit->next)
+		__atomic_store_n(&unit->on, control->on + unit->base, __ATOMIC_RELEASE);
+	klogger_own.on = control->on + klogger_own.base;
+}
+
+/* The end of the memory that all slots need, or less if the program may not make files of that size. */
+KLOGGER_SLOW void klogger_measure(struct klogger_control *control)
+{
+	struct { __u64 soft, hard; } limit = { ~0ull, ~0ull };
+	__u64 slots = control->slots_allowed > 512 ? control->slots_allowed : 512;
+
+	/* RLIMIT_FSIZE: going over it is a signal that ends the program. */
+	syscall(SYS_prlimit64, 0, 1, NULL, &limit);
+	if (slots > KLOGGER_SLOTS_MAX)
+		slots = KLOGGER_SLOTS_MAX;
+	control->slots_at = KLOGGER_SLOTS_AT;
+	control->slot_stride = KLOGGER_SLOT_BYTES((__u64)control->ring_size);
+	while (slots && control->slots_at + slots * control->slot_stride > limit.soft)
+		slots /= 2;
+	control->slots = (__u32)slots;
+	control->size = control->slots_at + slots * control->slot_stride;
+}
+
+/* On stderr, once, if somebody wants this program's events and will not get them. */
+KLOGGER_SLOW void klogger_complain(int error)
+{
+	const char *why = strerror(error);
+	char text[256], *end;
+
+	if (getauxval(AT_SECURE) || (!getenv("KLOGGER_RECORD") && !getenv("KLOGGER_FLIGHT")))
+		return;
+	end = klogger_put(text, "klogger: this program's events are not logged: ");
+	end = klogger_put(end, strlen(why) < 128 ? why : "an error without a name");
+	end = klogger_put(end, "\n");
+	if (syscall(SYS_write, 2, text, end - text) < 0)
+		return;
+}
+
+/* Memory that a forked child finds empty, however it was forked. */
+KLOGGER_SLOW int klogger_make_cells(__u32 slots)
+{
+	size_t bytes = (slots + 1) * sizeof(*klogger_module.cells);
+	void *map = (void *)syscall(SYS_mmap, NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (map == MAP_FAILED)
+		return -1;
+	syscall(SYS_madvise, map, bytes, KLOGGER_MADV_WIPEONFORK);
+	klogger_module.cells = (struct klogger_ring **)map;
+	return 0;
+}
+
+/*
+ * In a forked child: a file of its own, in the place of its parent's, so that no address changes. If a signal handler
+ * forked in the middle of an event, the rest of that event goes into a slot that nobody reads.
+ */
+KLOGGER_SLOW void klogger_forked(void)
+{
+	struct klogger_control control = *klogger_module.control;
+	__u32 number = klogger_thread.slot, i;
+	char dir[256];
+	int folder;
+	void *map = MAP_FAILED;
+
+	klogger_thread.ring = &klogger_no_ring;
+	klogger_thread.slot = 0;
+	for (i = 0; klogger_module.used && i <= control.slots; i++)
+		klogger_module.cells[i] = NULL;
+	klogger_module.used = 0;
+	control.parent = control.pid;
+	control.pid = (__u32)syscall(SYS_getpid);
+	control.image = klogger_monotonic();
+	control.failed = control.call = 0;
+	folder = klogger_find_folder(dir, sizeof(dir));
+	if (folder >= 0) {
+		map = klogger_make_file(folder, dir, &control, klogger_module.control);
+		syscall(SYS_close, folder);
+	}
+	if (map == MAP_FAILED) {
+		/* The parent's recorder hears of it; what the child logs goes nowhere. */
+		klogger_module.control->failed = (__u32)errno;
+		syscall(SYS_mmap, klogger_module.control, control.size, PROT_READ | PROT_WRITE,
+			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+		return;
+	}
+	klogger_use_file(map);
+	if (number && !klogger_populate(&klogger_module.rest->slot[number - 1], sizeof(struct klogger_slot)))
+		klogger_module.rest->slot[number - 1].use = 1;
+}
+
+/* By pthread_atfork(). A fork in the middle of the search for a slot leaves a child that logs nothing. */
+KLOGGER_SLOW void klogger_fork_child(void)
+{
+	int error = errno;
+
+	if (!klogger_module.control)
+		return;
+	if (klogger_thread.busy)
+		memset(klogger_module.control->on, 0, sizeof(klogger_module.control->on));
+	klogger_forked();
+	errno = error;
+}
+
+/* Before main(), or when the library is opened: makes the module known to recorders. */
+KLOGGER_SLOW void klogger_register(void)
+{
+	struct klogger_control control;
+	char dir[256];
+	void *map = MAP_FAILED;
+	int folder, error = errno;
+
+	if (klogger_module.control || !klogger_module.units)
+		return;
+	memset(&control, 0, sizeof(control));
+	control.magic = KLOGGER_CONTROL_MAGIC;
+	control.version = KLOGGER_CONTROL_VERSION;
+	control.pid = (__u32)syscall(SYS_getpid);
+	control.image = klogger_monotonic();
+	control.ring_size = 1u << 20;
+	control.clock = klogger_tsc_is_invariant() ? KLOGGER_CLOCK_TSC : KLOGGER_CLOCK_MONOTONIC;
+	klogger_module.page = getauxval(AT_PAGESZ);
+	folder = klogger_find_folder(dir, sizeof(dir));
+	if (folder >= 0 && klogger_describe(&control)) {
+		klogger_obey(&control);
+		klogger_take_off(&control);
+		klogger_measure(&control);
+		klogger_sweep(folder);
+		if (!klogger_make_cells(control.slots))
+			map = klogger_make_file(folder, dir, &control, NULL);
+	}
+	if (map == MAP_FAILED) {
+		klogger_complain(errno);
+	} else {
+		syscall(SYS_madvise, map, control.size, KLOGGER_MADV_DONTDUMP);
+		klogger_module.has_key = !pthread_key_create(&klogger_module.key, klogger_end_thread);
+		pthread_atfork(NULL, NULL, klogger_fork_child);
+		klogger_use_file(map);
+	}
+	if (folder >= 0)
+		syscall(SYS_close, folder);
+	errno = error;
+}
+
+/* At exit, or dlclose(). A recorder that is at work removes the file when it has emptied it. */
+KLOGGER_SLOW void klogger_unregister(void)
+{
+	const struct klogger_control *control = klogger_module.control;
+
+	if (!control || klogger_module.pid != (__u32)syscall(SYS_getpid))
+		return;
+	if (klogger_module.has_key)
+		pthread_key_delete(klogger_module.key);
+	klogger_module.has_key = 0;
+	if (!KLOGGER_VOLATILE(control->armed) && !control->flight)
+		syscall(SYS_unlinkat, AT_FDCWD, klogger_module.path, 0);
+}
+
+/* Adds a schema. One of the same name, of another version, stays off: its header must be made again. */
+KLOGGER_SLOW void klogger_link(struct klogger_unit *unit)
+{
+	struct klogger_unit *other;
+
+	if (unit->linked)
+		return;
+	unit->linked = 1;
+	for (other = klogger_module.units; other; other = other->next) {
+		if (!strcmp(other->name, unit->name)) {
+			klogger_complain(EEXIST);
+			return;
+		}
+	}
+	unit->next = klogger_module.units;
+	klogger_module.units = unit;
+}
+
+static __attribute__((constructor(102))) void klogger_start(void)
+{
+	klogger_register();
+}
+
+static __attribute__((destructor(102))) void klogger_end(void)
+{
+	klogger_unregister();
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif
