@@ -57,7 +57,7 @@ fn parse_cpu_list(text: &str) -> Option<Vec<u32>> {
 pub fn clock() -> Clock {
     let (start_ns, start_realtime_ns, uncertainty_ns) = sys::clock_pair();
     let source = line("/sys/devices/system/clocksource/clocksource0/current_clocksource");
-    Clock { name: "monotonic".into(), source, start_ns, start_realtime_ns, uncertainty_ns }
+    Clock { name: "monotonic".into(), source, start_ns, start_realtime_ns, uncertainty_ns, user: None }
 }
 
 /// Bytes of memory that can be had without swapping.

@@ -5,8 +5,8 @@
 use crate::ring::Taken;
 use crate::sys;
 use klogger_log::builder::RecordBuilder;
-use klogger_log::format::RECORDER_CPU;
 use klogger_log::ledger::Ledger;
+use klogger_log::origin::Origin;
 use klogger_log::writer::{EventBlock, Summary, Writer};
 use klogger_schema::layout::EventLayout;
 use std::fs::File;
@@ -160,7 +160,7 @@ impl LogWriter {
         let before = self.writer.summary().events;
         let mut result = Ok(());
         if !failed {
-            result = self.write(&EventBlock { cpu, time_base, first_serial, records: &records });
+            result = self.write(&EventBlock { origin: Origin::Cpu(cpu), time_base, first_serial, records: &records });
         }
         if failed || result.is_err() {
             // The first part of a large block may have found room.
@@ -197,7 +197,7 @@ impl LogWriter {
         }
         let records = std::mem::take(&mut self.own);
         let block = EventBlock {
-            cpu: RECORDER_CPU,
+            origin: Origin::Recorder,
             time_base: self.own_base,
             first_serial: self.own_serial,
             records: &records,

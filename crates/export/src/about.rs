@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The tables about a log: processes, ledger, events, decodings.
 
-use crate::table::{cpu_column, write_small};
-use arrow_array::builder::{BooleanBuilder, Int16Builder, Int64Builder, StringBuilder};
+use crate::table::write_small;
+use arrow_array::builder::{BooleanBuilder, Int16Builder, Int32Builder, Int64Builder, StringBuilder};
 use arrow_array::{ArrayRef, BooleanArray, Int64Array, StringArray};
 use klogger_log::ledger::{Ledger, Severity};
+use klogger_log::origin::Origin;
 use klogger_log::preamble::Preamble;
 use klogger_log::process::Row;
 use parquet::errors::ParquetError;
@@ -57,11 +58,14 @@ pub fn write_ledger(dir: &Path, ledger: &Ledger, start_ns: u64) -> Result<(), Pa
     let entries = &ledger.entries;
     let mut event = StringBuilder::new();
     let mut cpu = Int16Builder::new();
+    let (mut tid, mut tgid) = (Int32Builder::new(), Int32Builder::new());
     let mut from = Int64Builder::new();
     let mut to = Int64Builder::new();
     for entry in entries {
         event.append_option(entry.event.as_deref());
-        cpu.append_option(entry.cpu.map(cpu_column));
+        cpu.append_option(entry.cpu.and_then(|cpu| Origin::of_cpu(cpu).cpu_column()));
+        tid.append_option(entry.thread.map(|t| t.tid as i32));
+        tgid.append_option(entry.thread.map(|t| t.tgid as i32));
         from.append_option(entry.from_ns.map(|t| since(start_ns, t)));
         to.append_option(entry.to_ns.map(|t| since(start_ns, t)));
     }
@@ -71,6 +75,8 @@ pub fn write_ledger(dir: &Path, ledger: &Ledger, start_ns: u64) -> Result<(), Pa
         ("source", texts(entries.iter().map(|e| e.source.word()))),
         ("event", Arc::new(event.finish())),
         ("cpu", Arc::new(cpu.finish())),
+        ("tid", Arc::new(tid.finish())),
+        ("tgid", Arc::new(tgid.finish())),
         ("count", numbers(entries.iter().map(|e| e.count as i64))),
         ("from_ns", Arc::new(from.finish())),
         ("to_ns", Arc::new(to.finish())),

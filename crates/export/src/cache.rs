@@ -224,7 +224,8 @@ fn fill(
     let start_ns = start_of(preamble, reader.times());
     let end_ns = reader.times().map_or(start_ns, |t| t.1);
     let path = |name: &str| dir.join(format!("{}.parquet", file_stem(name)));
-    let tables = preamble.events.iter().map(|e| EventTable::create(&path(&e.name), e));
+    let events = preamble.events.iter().zip(preamble.user_events());
+    let tables = events.map(|(e, user)| EventTable::create(&path(&e.name), e, user));
     let mut tables = tables.collect::<Result<Vec<_>, _>>().map_err(failed)?;
     let decoder = Decoder::new(reader);
     let mut processes = Processes::with_history(reader);

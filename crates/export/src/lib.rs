@@ -6,6 +6,7 @@
 //! | file | what |
 //! |---|---|
 //! | `EVENT.parquet` | `time` (ns since the log's start), `cpu` (-1: the recorder), `serial`, then the event's fields |
+//! | | events that programs may log: `tid` and `tgid` after `serial`; null for a CPU's, and `cpu` null for a thread's |
 //! | `process.parquet` | which thread had which name when |
 //! | `ledger.parquet` | every way in which data was lost |
 //! | `event.parquet` | the events of the log, with counts |
@@ -23,4 +24,4 @@ mod table;
 pub use cache::{Error, Export, export};
 
 /// Changes when the tables do, so that older ones are made again.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;

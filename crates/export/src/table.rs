@@ -2,7 +2,7 @@
 //! Parquet files: of one event type, filled event by event, and of a few columns that are there at once.
 
 use crate::column::Column;
-use arrow_array::{ArrayRef, Int16Array, Int64Array, RecordBatch};
+use arrow_array::{ArrayRef, Int16Array, Int32Array, Int64Array, RecordBatch};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use klogger_log::event::EventRef;
 use klogger_log::symbols::Symbols;
@@ -24,15 +24,28 @@ const GROUP_ROWS: usize = 1 << 20;
 /// Bytes of a row group that is being written, at most: there may be many tables.
 const GROUP_BYTES: usize = 16 << 20;
 
-/// The first columns of every table of events; a field with such a name gets a `_` at its end.
+/// The first columns of a table of events; a field with such a name gets a `_` at its end.
 const GENERAL: [&str; 3] = ["time", "cpu", "serial"];
+/// Those that come next if threads of programs may log the event.
+const THREAD: [&str; 2] = ["tid", "tgid"];
+/// In the column `cpu`, for an event of a thread in a table that has no columns for it. No recorder logs such an event.
+const CPU_UNKNOWN: i16 = -2;
+
+/// Of the events that threads of programs may log: who did. Null if it was a CPU.
+#[derive(Default)]
+struct Threads {
+    tid: Vec<Option<i32>>,
+    tgid: Vec<Option<i32>>,
+}
 
 /// The table of one event.
 pub struct EventTable {
     schema: SchemaRef,
     time: Vec<i64>,
+    /// -1 is the recorder, [`CPU_UNKNOWN`] a thread.
     cpu: Vec<i16>,
     serial: Vec<i64>,
+    threads: Option<Threads>,
     /// In the order of the event's fields.
     fields: Vec<Column>,
     /// (which field, the names of its addresses)
@@ -42,15 +55,19 @@ pub struct EventTable {
 }
 
 impl EventTable {
-    pub fn create(path: &Path, layout: &EventLayout) -> Result<EventTable, ParquetError> {
+    /// `user` if threads of programs may log the event.
+    pub fn create(path: &Path, layout: &EventLayout, user: bool) -> Result<EventTable, ParquetError> {
         let fields: Vec<_> = layout.fields.iter().map(|f| Column::new(f.scalar, f.shape)).collect();
         let code = layout.fields.iter().enumerate().filter(|(_, f)| f.decode == Decode::Code && f.shape == Shape::One);
         let symbols: Vec<_> = code.map(|(i, _)| (i, Column::text())).collect();
         let mut columns = vec![
             Field::new("time", DataType::Int64, false),
-            Field::new("cpu", DataType::Int16, false),
+            Field::new("cpu", DataType::Int16, user),
             Field::new("serial", DataType::Int64, false),
         ];
+        if user {
+            columns.extend(THREAD.map(|name| Field::new(name, DataType::Int32, true)));
+        }
         for (field, column) in layout.fields.iter().zip(&fields) {
             columns.push(Field::new(free_name(&field.name, &columns), column.data_type(), false));
         }
@@ -61,15 +78,21 @@ impl EventTable {
         let schema = Arc::new(Schema::new(columns));
         let writer = ArrowWriter::try_new(File::create(path)?, schema.clone(), Some(properties(&schema)))?;
         let (time, cpu, serial) = (Vec::new(), Vec::new(), Vec::new());
-        Ok(EventTable { schema, time, cpu, serial, fields, symbols, writer, rows: 0 })
+        let threads = user.then(Threads::default);
+        Ok(EventTable { schema, time, cpu, serial, threads, fields, symbols, writer, rows: 0 })
     }
 
     /// Appends a row. `start_ns` is the zero of the table's times.
     #[inline]
     pub fn push(&mut self, event: &EventRef, start_ns: u64, symbols: &Symbols) -> Result<(), ParquetError> {
         self.time.push(event.time_ns.wrapping_sub(start_ns) as i64);
-        self.cpu.push(cpu_column(event.cpu));
+        self.cpu.push(event.origin.cpu_column().unwrap_or(CPU_UNKNOWN));
         self.serial.push(event.serial as i64);
+        if let Some(threads) = &mut self.threads {
+            let thread = event.origin.thread();
+            threads.tid.push(thread.map(|t| t.tid as i32));
+            threads.tgid.push(thread.map(|t| t.tgid as i32));
+        }
         for (field, column) in event.layout.fields.iter().zip(&mut self.fields) {
             column.push(event.value(field));
         }
@@ -84,9 +107,13 @@ impl EventTable {
         let room = || Vec::with_capacity(BATCH_ROWS);
         let mut columns: Vec<ArrayRef> = vec![
             Arc::new(Int64Array::from(std::mem::replace(&mut self.time, room()))),
-            Arc::new(Int16Array::from(std::mem::replace(&mut self.cpu, Vec::with_capacity(BATCH_ROWS)))),
+            self.take_cpu(),
             Arc::new(Int64Array::from(std::mem::replace(&mut self.serial, room()))),
         ];
+        if let Some(threads) = &mut self.threads {
+            columns.push(Arc::new(Int32Array::from(std::mem::take(&mut threads.tid))));
+            columns.push(Arc::new(Int32Array::from(std::mem::take(&mut threads.tgid))));
+        }
         columns.extend(self.fields.iter_mut().map(Column::take));
         columns.extend(self.symbols.iter_mut().map(|(_, c)| c.take()));
         self.writer.write(&RecordBatch::try_new(self.schema.clone(), columns)?)?;
@@ -96,17 +123,21 @@ impl EventTable {
         Ok(())
     }
 
+    /// In a table with columns for threads, their CPU is null.
+    fn take_cpu(&mut self) -> ArrayRef {
+        let cpu = std::mem::replace(&mut self.cpu, Vec::with_capacity(BATCH_ROWS));
+        if self.threads.is_none() {
+            return Arc::new(Int16Array::from(cpu));
+        }
+        Arc::new(Int16Array::from_iter(cpu.into_iter().map(|n| (n != CPU_UNKNOWN).then_some(n))))
+    }
+
     pub fn finish(mut self) -> Result<(), ParquetError> {
         if !self.time.is_empty() {
             self.flush()?;
         }
         self.writer.close().map(|_| ())
     }
-}
-
-/// -1 is the recorder. All other CPU numbers fit.
-pub fn cpu_column(cpu: u16) -> i16 {
-    cpu as i16
 }
 
 fn free_name(name: &str, taken: &[Field]) -> String {

@@ -4,8 +4,8 @@
 //! Threads take turns on each CPU: wake-up, SCHEDOUT and SCHEDIN, now and then a fork, an exec and an exit.
 
 use klogger_log::builder::RecordBuilder;
-use klogger_log::format::RECORDER_CPU;
 use klogger_log::ledger::Ledger;
+use klogger_log::origin::Origin;
 use klogger_log::preamble::{Clock, Host, Preamble, Recorder};
 use klogger_log::writer::{Compression, EventBlock, Writer};
 use klogger_schema::layout::{EventLayout, FieldLayout, HEADER_SIZE};
@@ -197,7 +197,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         ..Preamble::default()
     };
     let mut writer = Writer::new(File::create(out)?, &preamble, compression)?;
-    writer.block(&EventBlock { cpu: RECORDER_CPU, time_base: START, first_serial: 0, records: &synth.head() })?;
+    writer.block(&EventBlock {
+        origin: Origin::Recorder,
+        time_base: START,
+        first_serial: 0,
+        records: &synth.head(),
+    })?;
     let mut rings: Vec<Cpu> = (0..cpus)
         .map(|number| Cpu { number, running: 0, time: START + 1000, serial: 0, records: Vec::new() })
         .collect();
@@ -210,7 +215,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 logged += synth.switch(cpu);
             }
             cpu.serial = writer.block(&EventBlock {
-                cpu: cpu.number,
+                origin: Origin::Cpu(cpu.number),
                 time_base: base,
                 first_serial: cpu.serial,
                 records: &cpu.records,
@@ -220,7 +225,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     let end = rings.iter().map(|c| c.time).max().unwrap_or(START) + 1;
     let mut records = Vec::new();
     synth.event("KLOGGER_FINISH").finish(end, &mut records);
-    writer.block(&EventBlock { cpu: RECORDER_CPU, time_base: end, first_serial: THREADS + 1, records: &records })?;
+    writer.block(&EventBlock {
+        origin: Origin::Recorder,
+        time_base: end,
+        first_serial: THREADS + 1,
+        records: &records,
+    })?;
     let summary = writer.finish(&Ledger::default())?;
     println!("{} events, {} bytes", summary.events, summary.bytes);
     Ok(())

@@ -3,6 +3,7 @@
 
 use crate::format::{BlockHeader, Kind};
 use crate::ledger::{Entry, Key};
+use crate::origin::{Origin, Thread};
 use serde::Serialize;
 use std::fmt;
 
@@ -22,13 +23,20 @@ pub struct Damage {
     /// Events that are missing, if that is known.
     pub events: u64,
     pub cpu: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub thread: Option<Thread>,
     /// Earliest and latest time of the events that are missing, full ns of the log's clock.
     pub times: Option<(u64, u64)>,
 }
 
 impl Damage {
     pub fn new(key: Key, from: u64, to: u64, what: impl Into<String>) -> Damage {
-        Damage { key, from, to, what: what.into(), events: 0, cpu: None, times: None }
+        Damage { key, from, to, what: what.into(), events: 0, cpu: None, thread: None, times: None }
+    }
+
+    /// Whose events they are.
+    pub fn of(self, origin: Origin) -> Damage {
+        Damage { cpu: origin.cpu(), thread: origin.thread(), ..self }
     }
 
     /// A block that could not be read, and what its header says was in it.
@@ -36,15 +44,15 @@ impl Damage {
         let damage = Damage::new(key, from, to, "");
         match header.kind {
             Kind::Events => Damage {
-                what: format!("{} events of {}: {why}", header.events, cpu_name(header.cpu)),
+                what: format!("{} events of {}: {why}", header.events, header.origin),
                 events: u64::from(header.events),
-                cpu: Some(header.cpu),
                 times: Some((header.first_time, header.last_time)),
-                ..damage
+                ..damage.of(header.origin)
             },
             Kind::Symbols => Damage { what: format!("the symbol table: {why}"), ..damage },
             Kind::Ledger => Damage { what: format!("the ledger: {why}"), ..damage },
             Kind::Index => Damage { what: format!("the index: {why}"), ..damage },
+            Kind::Schemata => Damage { what: format!("the schema of a program: {why}"), ..damage },
             Kind::Other(_) => Damage { what: format!("a block of unknown kind: {why}"), ..damage },
         }
     }
@@ -52,7 +60,8 @@ impl Damage {
     /// As it stands in the ledger.
     pub fn entry(&self) -> Entry {
         let place = format!("bytes {} to {}, {}", self.from, self.to, self.what);
-        let entry = Entry { cpu: self.cpu, ..Entry::reading(self.key).count(self.events).detail(&place) };
+        let entry =
+            Entry { cpu: self.cpu, thread: self.thread, ..Entry::reading(self.key).count(self.events).detail(&place) };
         match self.times {
             Some((from, to)) => entry.between(from, to),
             None => entry,
@@ -67,11 +76,6 @@ impl fmt::Display for Damage {
     }
 }
 
-/// `CPU 3`, or the name of the recorder's stream.
-pub fn cpu_name(cpu: u16) -> String {
-    if cpu == crate::format::RECORDER_CPU { "the recorder".into() } else { format!("CPU {cpu}") }
-}
-
 /// Adds to a list that cannot grow without bound.
 pub(crate) fn note(list: &mut Vec<Damage>, damage: Damage) {
     if list.len() < DAMAGE_MAX {
@@ -80,6 +84,6 @@ pub(crate) fn note(list: &mut Vec<Damage>, damage: Damage) {
         last.to = last.to.max(damage.to);
         last.events = last.events.saturating_add(damage.events);
         last.what = format!("more damage than can be listed; {} events", last.events);
-        (last.cpu, last.times) = (None, None);
+        (last.cpu, last.thread, last.times) = (None, None, None);
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! A view of one record, and of the values of its fields.
 
-use crate::format::RECORDER_CPU;
+use crate::origin::Origin;
 use klogger_schema::layout::{EventLayout, FieldLayout};
 use klogger_schema::model::{Scalar, Shape};
 
@@ -13,8 +13,7 @@ pub struct EventRef<'a> {
     pub index: usize,
     /// Full ns of the log's clock.
     pub time_ns: u64,
-    /// [`RECORDER_CPU`] for the recorder's own.
-    pub cpu: u16,
+    pub origin: Origin,
     pub serial: u64,
     /// The record: header, fields, padding.
     pub bytes: &'a [u8],
@@ -39,10 +38,6 @@ pub struct Elements<'a> {
 }
 
 impl<'a> EventRef<'a> {
-    pub fn from_recorder(&self) -> bool {
-        self.cpu == RECORDER_CPU
-    }
-
     #[inline]
     pub fn value(&self, field: &FieldLayout) -> Value<'a> {
         value(self.layout, field, self.bytes)

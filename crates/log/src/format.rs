@@ -16,14 +16,17 @@
 //! | byte | size | what |
 //! |---|---|---|
 //! | 0 | 7 | `klogger` |
-//! | 7 | 1 | version of the format: 1. A reader refuses a higher one |
+//! | 7 | 1 | version of the format: 2. A reader refuses a higher one |
 //! | 8 | 4 | bytes of JSON, at most 16 MiB |
 //! | 12 | 4 | CRC32C of bytes 0 to 11 and of the JSON |
 //! | 16 | | JSON: `Preamble` in `preamble.rs`. Members that a reader does not know are skipped |
 //! | | | zeros up to a multiple of 8 |
 //!
 //! The JSON holds the layout of every event (id, fixed size, fields with offset, type, shape and decoding), so that a
-//! log is read without the schema that it was made with.
+//! log is read without the schema that it was made with. An event that the recorder learned of later is described by a
+//! block of schemata instead.
+//!
+//! Version 1 has no streams of threads and no blocks of schemata, and is the same otherwise.
 //!
 //! ## Block
 //!
@@ -32,19 +35,20 @@
 //! | 0 | 4 | `b5 4b 4c 42` |
 //! | 4 | 4 | CRC32C of everything from byte 8 to the end of the payload |
 //! | 8 | 2 | bytes of this header: 72. A later writer may make it longer; a reader skips what it does not know |
-//! | 10 | 1 | kind: 1 events, 2 symbols, 3 ledger, 4 index. A reader skips other kinds |
+//! | 10 | 1 | kind: 1 events, 2 symbols, 3 ledger, 4 index, 5 schemata. A reader skips other kinds |
 //! | 11 | 1 | compression of the payload: 0 none, 1 zstd (one frame) |
 //! | 12 | 4 | bytes of the payload as it stands in the file |
 //! | 16 | 4 | bytes of the payload unpacked, at most 16 MiB |
-//! | 20 | 2 | CPU; 65535: the recorder's own stream |
+//! | 20 | 2 | CPU; 65535: the recorder's own stream; 65534: a thread of a program, its CPU is not known |
 //! | 22 | 2 | 0 |
 //! | 24 | 8 | time of the earliest record, ns of the log's clock |
 //! | 32 | 8 | time of the latest record |
 //! | 40 | 8 | serial number of the first record |
 //! | 48 | 8 | losses: the sum of the counts of the `LOST` records in the block |
 //! | 56 | 4 | events in the block, `LOST` records not counted |
-//! | 60 | 4 | 0 |
-//! | 64 | 8 | 0 |
+//! | 60 | 4 | thread id, if byte 20 says that it is a thread's; otherwise 0 |
+//! | 64 | 4 | process id of that thread; otherwise 0 |
+//! | 68 | 4 | number of that thread's stream, from 1; otherwise 0 |
 //!
 //! The payload follows the header, then zeros up to a multiple of 8. Fields that a kind has no use for are 0.
 //!
@@ -53,9 +57,16 @@
 //! bits. Records stand in the order in which they took their place in the ring. That is the order of their time but
 //! for one case: an event that interrupts another has the later time, and may stand first.
 //!
-//! **Serial numbers** count the attempts of one CPU. An event takes one number. A `LOST` record takes as many as its
-//! count says, and none for itself. So the next block of a CPU begins at `first serial + events + losses`, and any
+//! **Streams.** The events of a CPU are a stream, and so are the recorder's. A thread of a program has a stream for each
+//! ring that it was given, with a number that no other has in this log: ids of threads are used again.
+//!
+//! **Serial numbers** count the attempts of one stream. An event takes one number. A `LOST` record takes as many as its
+//! count says, and none for itself. So the next block of a stream begins at `first serial + events + losses`, and any
 //! other number there is a loss that has no record.
+//!
+//! **Schemata.** JSON: `Addition` in `preamble.rs`. It adds schemata, events and decodings to those of the preamble, and
+//! stands before the first block that holds such an event. Ids and names of events and names of schemata are new; a
+//! decoding may be repeated. All blocks of schemata together are at most 16 MiB unpacked.
 //!
 //! **Symbols.** Text, a line for each symbol in ascending order: address in hexadecimal, a space, name. Long tables
 //! are several blocks, each of whole lines.
@@ -90,15 +101,18 @@
 //! 0050  2a 00 00 00 00 00 00 00
 //! ```
 
+use crate::origin::{Origin, Thread};
 use crc32c::{crc32c, crc32c_append};
 
 /// Version of the format that is written, and the newest that is read.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 pub const FILE_MAGIC: &[u8; 7] = b"klogger";
 /// Bytes before the preamble's JSON.
 pub const FILE_HEADER_SIZE: usize = 16;
 /// Bytes of the preamble's JSON at most.
 pub const PREAMBLE_MAX: usize = 16 << 20;
+/// Bytes of all blocks of schemata at most, unpacked.
+pub const ADDITIONS_MAX: usize = 16 << 20;
 
 pub const BLOCK_MAGIC: [u8; 4] = [0xb5, b'K', b'L', b'B'];
 /// Bytes of a block's header as this version writes it.
@@ -110,6 +124,8 @@ pub const BLOCK_TARGET: usize = 1 << 20;
 
 /// `cpu` of the recorder's own stream.
 pub const RECORDER_CPU: u16 = 0xffff;
+/// `cpu` of a thread of a program.
+pub const USER_CPU: u16 = 0xfffe;
 /// Above what Linux can be built for; a higher number is damage. Fits the signed 16 bits of the exported column.
 pub const CPU_MAX: u16 = 0x7fff;
 
@@ -123,6 +139,7 @@ pub enum Kind {
     Symbols,
     Ledger,
     Index,
+    Schemata,
     /// Written by a later version; skipped.
     Other(u8),
 }
@@ -134,6 +151,7 @@ impl Kind {
             Kind::Symbols => 2,
             Kind::Ledger => 3,
             Kind::Index => 4,
+            Kind::Schemata => 5,
             Kind::Other(n) => n,
         }
     }
@@ -144,6 +162,7 @@ impl Kind {
             2 => Kind::Symbols,
             3 => Kind::Ledger,
             4 => Kind::Index,
+            5 => Kind::Schemata,
             n => Kind::Other(n),
         }
     }
@@ -167,7 +186,8 @@ pub struct BlockHeader {
     pub stored: u32,
     /// Bytes of the payload unpacked.
     pub raw: u32,
-    pub cpu: u16,
+    /// Of the events; CPU 0 for other kinds.
+    pub origin: Origin,
     pub first_time: u64,
     pub last_time: u64,
     pub first_serial: u64,
@@ -184,7 +204,7 @@ impl BlockHeader {
             packing: Packing::None,
             stored: 0,
             raw: 0,
-            cpu: 0,
+            origin: Origin::Cpu(0),
             first_time: 0,
             last_time: 0,
             first_serial: 0,
@@ -205,12 +225,16 @@ impl BlockHeader {
         };
         b[12..16].copy_from_slice(&self.stored.to_le_bytes());
         b[16..20].copy_from_slice(&self.raw.to_le_bytes());
-        b[20..22].copy_from_slice(&self.cpu.to_le_bytes());
+        let (cpu, tid, tgid, stream) = origin_fields(self.origin);
+        b[20..22].copy_from_slice(&cpu.to_le_bytes());
         b[24..32].copy_from_slice(&self.first_time.to_le_bytes());
         b[32..40].copy_from_slice(&self.last_time.to_le_bytes());
         b[40..48].copy_from_slice(&self.first_serial.to_le_bytes());
         b[48..56].copy_from_slice(&self.lost.to_le_bytes());
         b[56..60].copy_from_slice(&self.events.to_le_bytes());
+        b[60..64].copy_from_slice(&tid.to_le_bytes());
+        b[64..68].copy_from_slice(&tgid.to_le_bytes());
+        b[68..72].copy_from_slice(&stream.to_le_bytes());
         let crc = crc32c_append(crc32c(&b[8..]), payload);
         b[4..8].copy_from_slice(&crc.to_le_bytes());
         b
@@ -221,9 +245,10 @@ impl BlockHeader {
         let u16_at = |i: usize| u16::from_le_bytes([b[i], b[i + 1]]);
         let u32_at = |i: usize| u32::from_le_bytes([b[i], b[i + 1], b[i + 2], b[i + 3]]);
         let u64_at = |i: usize| u64::from(u32_at(i)) | u64::from(u32_at(i + 4)) << 32;
+        let kind = Kind::of(b[2]);
         let header = BlockHeader {
             size: u16_at(0),
-            kind: Kind::of(b[2]),
+            kind,
             packing: match b[3] {
                 0 => Packing::None,
                 1 => Packing::Zstd,
@@ -231,7 +256,10 @@ impl BlockHeader {
             },
             stored: u32_at(4),
             raw: u32_at(8),
-            cpu: u16_at(12),
+            origin: match kind {
+                Kind::Events => read_origin(u16_at(12), u32_at(52), u32_at(56), u32_at(60))?,
+                _ => Origin::Cpu(0),
+            },
             first_time: u64_at(16),
             last_time: u64_at(24),
             first_serial: u64_at(32),
@@ -247,10 +275,7 @@ impl BlockHeader {
             && self.raw as usize <= BLOCK_RAW_MAX
             && self.stored as usize <= BLOCK_RAW_MAX
             && (self.packing != Packing::None || self.raw == self.stored);
-        let events = self.kind != Kind::Events
-            || (self.first_time <= self.last_time
-                && self.events <= self.raw / 8
-                && (self.cpu <= CPU_MAX || self.cpu == RECORDER_CPU));
+        let events = self.kind != Kind::Events || (self.first_time <= self.last_time && self.events <= self.raw / 8);
         sizes && events
     }
 
@@ -262,6 +287,25 @@ impl BlockHeader {
     /// The serial number that follows this block's last; it wraps only in a forged file.
     pub fn next_serial(&self) -> u64 {
         self.first_serial.wrapping_add(u64::from(self.events)).wrapping_add(self.lost)
+    }
+}
+
+/// CPU, thread id, process id and number of the stream, as a header has them.
+fn origin_fields(origin: Origin) -> (u16, u32, u32, u32) {
+    match origin {
+        Origin::Cpu(cpu) => (cpu, 0, 0, 0),
+        Origin::Recorder => (RECORDER_CPU, 0, 0, 0),
+        Origin::Thread { stream, thread } => (USER_CPU, thread.tid, thread.tgid, stream),
+    }
+}
+
+/// `None` if the fields contradict each other.
+fn read_origin(cpu: u16, tid: u32, tgid: u32, stream: u32) -> Option<Origin> {
+    match (cpu, stream) {
+        (RECORDER_CPU, 0) => Some(Origin::Recorder),
+        (USER_CPU, 1..) => Some(Origin::Thread { stream, thread: Thread { tid, tgid } }),
+        (0..=CPU_MAX, 0) => Some(Origin::Cpu(cpu)),
+        _ => None,
     }
 }
 

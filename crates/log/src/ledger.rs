@@ -2,8 +2,11 @@
 //! The ledger: every way in which data can be missing from a log, and what was missing from this one.
 //!
 //! The ways stand in one table ([`Key::about`]), each with its explanation and what one can do about it. An [`Entry`]
-//! says that one of them happened: to which event, on which CPU, how often, when.
+//! says that one of them happened: to which event, on which CPU or in which thread, how often,
+//! when.
 
+use crate::origin::{Origin, Thread};
+use crate::preamble::UserClock;
 use serde::{Deserialize, Serialize};
 
 /// How bad it is.
@@ -66,6 +69,9 @@ pub enum Key {
     SerialGap,
     TimeDisorder,
     UnknownBlock,
+    UserRefused,
+    UserMemory,
+    UserHostile,
 }
 
 /// A row of the table of keys.
@@ -78,7 +84,7 @@ pub struct About {
 }
 
 impl Key {
-    pub const ALL: [Key; 15] = [
+    pub const ALL: [Key; 18] = [
         Key::RingFull,
         Key::ProbeNotAttached,
         Key::ProbeMissed,
@@ -94,6 +100,9 @@ impl Key {
         Key::SerialGap,
         Key::TimeDisorder,
         Key::UnknownBlock,
+        Key::UserRefused,
+        Key::UserMemory,
+        Key::UserHostile,
     ];
 
     /// The table of all keys.
@@ -103,7 +112,7 @@ impl Key {
             Key::RingFull => (
                 "ring_full",
                 Loss,
-                "events found no space in their CPU's ring",
+                "events found no space in their ring",
                 "record with a larger --buffer-size or a higher --lowwater, or disable events that are not needed",
             ),
             Key::ProbeNotAttached => (
@@ -187,6 +196,25 @@ impl Key {
                 "the log holds parts that this klogger does not know",
                 "read it with the klogger that wrote it, or a newer one",
             ),
+            Key::UserRefused => (
+                "user_refused",
+                Loss,
+                "the events of a program could not be recorded",
+                "build the program with the schema that the recorder has, and run it as a user who may be recorded",
+            ),
+            Key::UserMemory => (
+                "user_memory",
+                Loss,
+                "threads of programs got no ring, because all rings together would have been larger than --max-memory",
+                "record with a larger --max-memory or a smaller --buffer-size",
+            ),
+            Key::UserHostile => (
+                "user_hostile",
+                Loss,
+                "the memory that a program shares with the recorder held what klogger does not write there, so what it \
+                 said was dropped",
+                "look for stray writes in the program; its other threads were recorded",
+            ),
         };
         About { name, severity, explanation, remedy }
     }
@@ -197,6 +225,9 @@ impl Key {
 #[serde(default)]
 pub struct Ledger {
     pub entries: Vec<Entry>,
+    /// The clock of programs as it was measured over the whole recording; better than the preamble's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user_clock: Option<UserClock>,
 }
 
 /// Something that happened. Times are full ns of the log's clock.
@@ -211,6 +242,9 @@ pub struct Entry {
     pub event: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<u16>,
+    /// A thread of a program, if it lost the events.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thread: Option<Thread>,
     /// How many events are missing; 0 if that is not known or not meant.
     #[serde(default)]
     pub count: u64,
@@ -232,6 +266,7 @@ impl Entry {
             source: Source::Recording,
             event: None,
             cpu: None,
+            thread: None,
             count: 0,
             from_ns: None,
             to_ns: None,
@@ -252,6 +287,16 @@ impl Entry {
     pub fn cpu(mut self, cpu: u16) -> Entry {
         self.cpu = Some(cpu);
         self
+    }
+
+    pub fn thread(mut self, tid: u32, tgid: u32) -> Entry {
+        self.thread = Some(Thread { tid, tgid });
+        self
+    }
+
+    /// The CPU or the thread.
+    pub fn of(self, origin: Origin) -> Entry {
+        Entry { cpu: origin.cpu(), thread: origin.thread(), ..self }
     }
 
     pub fn count(mut self, events: u64) -> Entry {

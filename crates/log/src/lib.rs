@@ -12,6 +12,7 @@ pub mod filter;
 pub mod format;
 pub mod ledger;
 pub mod merge;
+pub mod origin;
 pub mod preamble;
 pub mod process;
 pub mod reader;

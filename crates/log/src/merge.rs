@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The events of all CPUs in the order of time; equal times in the order of CPU, then of serial number.
+//! The events of all streams in the order of time; equal times in the order of origin, then of serial number.
 
 use crate::damage::Damage;
 use crate::event::EventRef;
 use crate::format::Kind;
+use crate::origin::Origin;
 use crate::reader::Reader;
 use crate::record::SizeTable;
 use crate::scan::Block;
@@ -13,14 +14,14 @@ use klogger_schema::layout::EventLayout;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-/// Bytes of blocks in memory at most, over all CPUs. A real log needs a few MiB.
+/// Bytes of blocks in memory at most, over all streams. A real log needs a few MiB.
 const MEMORY_MAX: usize = 2 << 30;
 
 /// Which events a merge goes through. Times are full ns of the log's clock.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
     /// All, if `None`.
-    pub cpus: Option<Vec<u16>>,
+    pub origins: Option<Vec<Origin>>,
     /// Nothing before this time.
     pub from_ns: Option<u64>,
     /// Nothing after this time.
@@ -34,7 +35,7 @@ pub struct Merge<'r> {
     by_id: Vec<u32>,
     shared: Shared<'r>,
     streams: Vec<Stream>,
-    /// (a time before which the stream has nothing, its place in `streams`, which is in the order of CPUs)
+    /// (a time before which the stream has nothing, its place in `streams`, which is in the order of origins)
     waiting: BinaryHeap<Reverse<(u64, usize)>>,
     /// The stream that is being read, until it passes `limit`.
     current: usize,
@@ -48,13 +49,13 @@ pub struct Merge<'r> {
 impl<'r> Merge<'r> {
     pub(crate) fn new(reader: &'r Reader, selection: &Selection) -> Merge<'r> {
         let (from_ns, to_ns) = (selection.from_ns.unwrap_or(0), selection.to_ns.unwrap_or(u64::MAX));
-        let mut by_cpu: BTreeMap<u16, Vec<Block>> = BTreeMap::new();
+        let mut by_origin: BTreeMap<Origin, Vec<Block>> = BTreeMap::new();
         let mut total = 0;
         for block in reader.blocks().iter().filter(|b| b.header.kind == Kind::Events) {
             let header = block.header;
-            let wanted = selection.cpus.as_ref().is_none_or(|cpus| cpus.contains(&header.cpu));
+            let wanted = selection.origins.as_ref().is_none_or(|origins| origins.contains(&header.origin));
             if wanted && header.last_time >= from_ns && header.first_time <= to_ns {
-                by_cpu.entry(header.cpu).or_default().push(*block);
+                by_origin.entry(header.origin).or_default().push(*block);
                 total += header.span();
             }
         }
@@ -63,11 +64,11 @@ impl<'r> Merge<'r> {
         for (index, layout) in layouts.iter().enumerate() {
             by_id[usize::from(layout.id)] = index as u32;
         }
-        let streams: Vec<_> = by_cpu.into_iter().map(|(cpu, blocks)| Stream::new(cpu, blocks)).collect();
+        let streams: Vec<_> = by_origin.into_iter().map(|(origin, blocks)| Stream::new(origin, blocks)).collect();
         let shared = Shared {
             source: &reader.source,
             sizes: SizeTable::new(layouts),
-            lost: LostRecord::of(reader.preamble()),
+            lost: LostRecord::of(layouts),
             damage: Vec::new(),
             scratch: Vec::new(),
             room: MEMORY_MAX,
@@ -110,7 +111,7 @@ impl<'r> Merge<'r> {
                     layout: &self.layouts[index],
                     index,
                     time_ns: item.time,
-                    cpu: stream.cpu,
+                    origin: stream.origin,
                     serial: item.serial,
                     bytes: &stream.bytes[at..at + usize::from(item.size)],
                 });

@@ -4,6 +4,7 @@
 use klogger_schema::layout::EventLayout;
 use klogger_schema::model::Decoding;
 use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -25,6 +26,15 @@ pub struct Preamble {
     pub events: Vec<EventLayout>,
     pub decodings: Vec<Decoding>,
     pub probes: Vec<ProbeState>,
+}
+
+impl Preamble {
+    /// By event: whether it may come from a thread of a program. `LOST` may, where any event may.
+    pub fn user_events(&self) -> Vec<bool> {
+        let user: HashSet<&str> = self.schemas.iter().filter(|s| s.user).map(|s| s.name.as_str()).collect();
+        let is_user = |e: &EventLayout| user.contains(e.schema.as_str()) || (e.name == "LOST" && !user.is_empty());
+        self.events.iter().map(is_user).collect()
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -57,6 +67,21 @@ pub struct Clock {
     pub start_realtime_ns: u64,
     /// How far apart the two readings may be.
     pub uncertainty_ns: u64,
+    /// What programs read, if they are recorded. The recorder converts their times to this clock.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<UserClock>,
+}
+
+/// The clock of events that programs log.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct UserClock {
+    /// `tsc` or `clock_gettime`
+    pub source: String,
+    /// Ticks in a millisecond; 0 if it counts ns.
+    pub khz: u64,
+    /// How far the time of such an event may be from the kernel's clock.
+    pub error_ns: u64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -80,6 +105,22 @@ pub struct SchemaText {
     pub doc: String,
     pub file: String,
     pub text: String,
+    /// Its events may come from threads of programs.
+    #[serde(skip_serializing_if = "is_false")]
+    pub user: bool,
+}
+
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
+/// What a recorder learns in the middle of a recording, when a program starts that brings a schema of its own.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Addition {
+    pub schemas: Vec<SchemaText>,
+    pub events: Vec<EventLayout>,
+    pub decodings: Vec<Decoding>,
 }
 
 /// What became of one probe.

@@ -6,8 +6,8 @@
 //! again: its last context switch comes after `PROCESS_EXIT`.
 
 use crate::event::{EventRef, Value};
-use crate::format::RECORDER_CPU;
 use crate::merge::Selection;
+use crate::origin::Origin;
 use crate::preamble::Preamble;
 use crate::reader::Reader;
 use std::collections::{HashMap, HashSet};
@@ -78,7 +78,7 @@ impl Processes {
             past: None,
         };
         table.add(0, 0, -1, b"idle".to_vec(), Vec::new(), table.start_ns);
-        let mut merge = reader.merge(&Selection { cpus: Some(vec![RECORDER_CPU]), ..Selection::default() });
+        let mut merge = reader.merge(&Selection { origins: Some(vec![Origin::Recorder]), ..Selection::default() });
         while let Some(event) = merge.next() {
             if let What::Exists = table.what[event.index] {
                 table.exists(&event);

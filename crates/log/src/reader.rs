@@ -6,11 +6,12 @@ use crate::error::Error;
 use crate::format::{self, FILE_HEADER_SIZE, FILE_MAGIC, Kind};
 use crate::ledger::{Entry, Key, Ledger};
 use crate::merge::{Merge, Selection};
-use crate::preamble::Preamble;
+use crate::origin::Origin;
+use crate::preamble::{Addition, Preamble};
 use crate::scan::{self, Block};
 use crate::source::Source;
 use crate::symbols::Symbols;
-use crate::validate;
+use crate::validate::Known;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;
@@ -41,15 +42,18 @@ impl Reader {
 
     fn from_source(source: Source) -> Result<Reader, Error> {
         let (preamble, preamble_crc, start) = read_preamble(&source)?;
+        let known = Known::new(&preamble).map_err(Error::PreambleCorrupt)?;
         let found = scan::find(&source, start);
         let mut reader =
             Reader { source, preamble, preamble_crc, blocks: found.blocks, damage: found.damage, recorded: None };
+        reader.read_additions(known);
         reader.read_ledger();
         reader.check_serials();
         reader.note_unknown();
         Ok(reader)
     }
 
+    /// What stands at the head of the log, and the schemata that were added to it later.
     pub fn preamble(&self) -> &Preamble {
         &self.preamble
     }
@@ -78,12 +82,12 @@ impl Reader {
     /// What the recorder put into the ledger, and what opening the log adds to it. `later` is what was found since, by
     /// a [`Merge`].
     pub fn ledger(&self, later: &[Damage]) -> Ledger {
-        let mut entries = self.recorded.clone().unwrap_or_default().entries;
+        let mut ledger = self.recorded.clone().unwrap_or_default();
         if self.recorded.is_none() {
-            entries.extend(self.losses_by_cpu());
+            ledger.entries.extend(self.losses_by_origin());
         }
-        entries.extend(self.damage.iter().chain(later).map(Damage::entry));
-        Ledger { entries }
+        ledger.entries.extend(self.damage.iter().chain(later).map(Damage::entry));
+        ledger
     }
 
     /// Whether the log ends as a recording does that was ended in order.
@@ -103,7 +107,7 @@ impl Reader {
         events.fold((0, 0), |(n, lost), b| (n + u64::from(b.header.events), b.header.lost.saturating_add(lost)))
     }
 
-    /// The events of all CPUs in the order of time.
+    /// The events of all CPUs and threads in the order of time.
     pub fn merge(&self, selection: &Selection) -> Merge<'_> {
         Merge::new(self, selection)
     }
@@ -129,13 +133,41 @@ impl Reader {
         for block in self.blocks.iter().filter(|b| b.header.kind != Kind::Events) {
             if let Err(why) = scan::load(&self.source, block, &mut Vec::new(), &mut Vec::new()) {
                 let found = Damage::block(Key::BlockCorrupt, block.offset, block.end(), &block.header, why);
-                // The ledger was read, and named if need be, when the log was opened.
-                if block.header.kind != Kind::Ledger {
+                // Ledger and schemata were read, and named if need be, when the log was opened.
+                if !matches!(block.header.kind, Kind::Ledger | Kind::Schemata) {
                     note(&mut damage, found);
                 }
             }
         }
         damage
+    }
+
+    /// Adds the schemata that came later to the preamble. One that is unsound is left out, and its events with it.
+    fn read_additions(&mut self, mut known: Known) {
+        let mut room = format::ADDITIONS_MAX;
+        for i in 0..self.blocks.len() {
+            let block = self.blocks[i];
+            if block.header.kind != Kind::Schemata {
+                continue;
+            }
+            let addition =
+                read_addition(&self.source, &block, &mut room).and_then(|addition| self.add(addition, &mut known));
+            if let Err(why) = addition {
+                note(
+                    &mut self.damage,
+                    Damage::block(Key::BlockCorrupt, block.offset, block.end(), &block.header, &why),
+                );
+            }
+        }
+    }
+
+    fn add(&mut self, addition: Addition, known: &mut Known) -> Result<(), String> {
+        let new = known.check(&addition)?;
+        self.preamble.schemas.extend(addition.schemas);
+        self.preamble.events.extend(addition.events);
+        self.preamble.decodings.extend(new.decodings.values().cloned());
+        known.extend(new);
+        Ok(())
     }
 
     fn read_ledger(&mut self) {
@@ -153,27 +185,25 @@ impl Reader {
         }
     }
 
-    /// Compares each block's first serial number with the end of the block before it, on the same CPU.
+    /// Compares each block's first serial number with the end of the block before it in the same stream.
     fn check_serials(&mut self) {
         let mut expected = BTreeMap::new();
         for block in self.blocks.iter().filter(|b| b.header.kind == Kind::Events) {
             let header = block.header;
-            let before = expected.insert(header.cpu, (header.next_serial(), header.last_time));
+            let before = expected.insert(header.origin, (header.next_serial(), header.last_time));
             let Some((serial, since)) = before.filter(|(serial, _)| *serial != header.first_serial) else { continue };
             let missing = header.first_serial.wrapping_sub(serial);
             let key = if self.preamble.recorder.overwrite { Key::Overwritten } else { Key::SerialGap };
             let mut damage = Damage::new(key, block.offset, block.offset, "");
             if missing > i64::MAX as u64 {
-                damage.what = format!("serial numbers of {} go back", crate::damage::cpu_name(header.cpu));
+                damage.what = format!("serial numbers of {} go back", header.origin);
             } else {
-                damage.what =
-                    format!("{missing} serial numbers of {} are missing", crate::damage::cpu_name(header.cpu));
+                damage.what = format!("{missing} serial numbers of {} are missing", header.origin);
                 // Where a block is damaged, its events have been counted with it.
                 damage.events = if self.damage.iter().any(|d| d.events > 0) { 0 } else { missing };
             }
-            damage.cpu = Some(header.cpu);
             damage.times = Some((since.min(header.first_time), since.max(header.first_time)));
-            note(&mut self.damage, damage);
+            note(&mut self.damage, damage.of(header.origin));
         }
     }
 
@@ -187,16 +217,26 @@ impl Reader {
     }
 
     /// What `LOST` records say, for a log whose ledger is missing.
-    fn losses_by_cpu(&self) -> Vec<Entry> {
-        let mut losses: BTreeMap<u16, (u64, u64, u64)> = BTreeMap::new();
+    fn losses_by_origin(&self) -> Vec<Entry> {
+        let mut losses: BTreeMap<Origin, (u64, u64, u64)> = BTreeMap::new();
         for block in self.blocks.iter().filter(|b| b.header.kind == Kind::Events && b.header.lost > 0) {
             let header = block.header;
-            let sum = losses.entry(header.cpu).or_insert((0, u64::MAX, 0));
+            let sum = losses.entry(header.origin).or_insert((0, u64::MAX, 0));
             *sum = (sum.0.saturating_add(header.lost), sum.1.min(header.first_time), sum.2.max(header.last_time));
         }
-        let entry = |(cpu, (count, from, to))| Entry::reading(Key::RingFull).cpu(cpu).count(count).between(from, to);
+        let entry =
+            |(origin, (count, from, to))| Entry::reading(Key::RingFull).of(origin).count(count).between(from, to);
         losses.into_iter().map(entry).collect()
     }
+}
+
+/// `room` is what all additions may still have.
+fn read_addition(source: &Source, block: &Block, room: &mut usize) -> Result<Addition, String> {
+    let left = room.checked_sub(block.header.raw as usize);
+    *room = left.ok_or("there are more than 16 MiB of schemata")?;
+    let mut bytes = Vec::new();
+    let json = scan::load(source, block, &mut Vec::new(), &mut bytes)?;
+    serde_json::from_slice(&bytes[json]).map_err(|e| e.to_string())
 }
 
 /// The preamble, its checksum, and the offset of the first block.
@@ -232,6 +272,5 @@ fn read_preamble(source: &Source) -> Result<(Preamble, u32, u64), Error> {
         return Err(Error::PreambleCorrupt("its checksum is wrong".into()));
     }
     let preamble = serde_json::from_slice(&json).map_err(|e| Error::PreambleCorrupt(e.to_string()))?;
-    validate::check(&preamble).map_err(Error::PreambleCorrupt)?;
     Ok((preamble, crc, end.next_multiple_of(8)))
 }

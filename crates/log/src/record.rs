@@ -58,15 +58,24 @@ pub struct SizeTable {
 
 impl SizeTable {
     pub fn new<'a>(events: impl IntoIterator<Item = &'a EventLayout>) -> SizeTable {
-        let mut entries = Vec::new();
+        let mut table = SizeTable::default();
+        table.add(events);
+        table
+    }
+
+    pub fn add<'a>(&mut self, events: impl IntoIterator<Item = &'a EventLayout>) {
         for e in events {
             let at = usize::from(e.id);
-            if entries.len() <= at {
-                entries.resize(at + 1, (0, 0));
+            if self.entries.len() <= at {
+                self.entries.resize(at + 1, (0, 0));
             }
-            entries[at] = (e.fixed, e.tail().map_or(0, |f| f.offset));
+            self.entries[at] = (e.fixed, e.tail().map_or(0, |f| f.offset));
         }
-        SizeTable { entries }
+    }
+
+    /// Whether records of this event can be told apart.
+    pub fn knows(&self, id: u16) -> bool {
+        self.entries.get(usize::from(id)).is_some_and(|(fixed, _)| *fixed >= HEADER_SIZE)
     }
 
     /// The size of the record at the start of `bytes`; `None` if its id is unknown, or if `bytes` ends before it does.

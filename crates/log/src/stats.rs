@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Counts of a whole log, by event and by CPU. Every block is read, and its checksum looked at.
+//! Counts of a whole log, by event and by origin. Every block is read, and its checksum looked at.
 
 use crate::damage::Damage;
 use crate::ledger::{Ledger, Severity};
 use crate::merge::Selection;
+use crate::origin::Origin;
 use crate::reader::Reader;
 use std::collections::BTreeMap;
 
@@ -18,7 +19,7 @@ pub struct Count {
 pub struct Stats {
     /// In the order of the preamble's events.
     pub events: Vec<Count>,
-    pub cpus: BTreeMap<u16, Count>,
+    pub origins: BTreeMap<Origin, Count>,
     /// Full ns of the log's clock; `None` if there are no events.
     pub times: Option<(u64, u64)>,
     /// What was found to be wrong on the way, besides [`Reader::damage`].
@@ -31,7 +32,7 @@ impl Stats {
         let mut merge = reader.merge(&Selection::default());
         while let Some(event) = merge.next() {
             let bytes = event.bytes.len() as u64;
-            for count in [&mut stats.events[event.index], stats.cpus.entry(event.cpu).or_default()] {
+            for count in [&mut stats.events[event.index], stats.origins.entry(event.origin).or_default()] {
                 count.events += 1;
                 count.bytes += bytes;
             }

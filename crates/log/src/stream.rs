@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The events of one CPU in the order of time, from blocks in which they may be slightly out of it.
+//! The events of one origin in the order of time, from blocks in which they may be slightly out of it.
 //!
 //! An event is held back until no later block can bring an earlier one. Blocks say the time of their earliest record,
 //! so this is exact, for as far as the stream looks ahead ([`LOOKAHEAD`] blocks, which is far more than an interrupt
@@ -7,6 +7,7 @@
 
 use crate::damage::{Damage, note};
 use crate::ledger::Key;
+use crate::origin::Origin;
 use crate::record::{Header, SizeTable, full_time};
 use crate::scan::{self, Block};
 use crate::source::Source;
@@ -37,7 +38,7 @@ pub(crate) struct Shared<'r> {
 }
 
 pub(crate) struct Stream {
-    pub cpu: u16,
+    pub origin: Origin,
     blocks: Vec<Block>,
     /// Which of the blocks is to be loaded next.
     next: usize,
@@ -52,8 +53,8 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    pub fn new(cpu: u16, blocks: Vec<Block>) -> Stream {
-        Stream { cpu, blocks, next: 0, bytes: Vec::new(), items: Vec::new(), done: 0, ready: 0, reached: 0 }
+    pub fn new(origin: Origin, blocks: Vec<Block>) -> Stream {
+        Stream { origin, blocks, next: 0, bytes: Vec::new(), items: Vec::new(), done: 0, ready: 0, reached: 0 }
     }
 
     /// The next event, if it has been loaded.
@@ -144,26 +145,38 @@ impl Stream {
         let base = block.header.first_time;
         let mut serial = block.header.first_serial;
         let mut last = self.items.last().map_or(0, |i| i.time);
+        let (start, mut walked) = (at, 0);
         let mut sorted = true;
         while at < end {
             let rest = &self.bytes[at..end];
             let (Some(header), Some(size)) = (Header::read(rest), shared.sizes.size(rest)) else {
-                let what =
-                    format!("the record at byte {at} of the block is malformed; it and what follows are left out");
-                let damage =
-                    Damage { cpu: Some(self.cpu), ..Damage::new(Key::BlockCorrupt, block.offset, block.end(), what) };
-                note(&mut shared.damage, damage);
+                self.note_malformed(block, at - start, Header::read(rest), walked, shared);
                 break;
             };
             let time = full_time(base, header.time48());
             self.items.push(Item { time, serial, at: at as u32, size: size as u16, id: header.id() });
-            let taken = if header.id() == shared.lost.id { shared.lost.count(rest) } else { 1 };
+            let is_lost = header.id() == shared.lost.id;
+            let taken = if is_lost { shared.lost.count(rest) } else { 1 };
+            walked += u32::from(!is_lost);
             serial = serial.wrapping_add(taken);
             sorted &= last <= time;
             last = time;
             at += size;
         }
         sorted
+    }
+
+    /// A record without a size: nobody knows where the next one begins. `walked` events of the block came before it.
+    fn note_malformed(&self, block: &Block, at: usize, header: Option<Header>, walked: u32, shared: &mut Shared) {
+        let why = match header {
+            Some(header) if !shared.sizes.knows(header.id()) => {
+                format!("is of an event that the log does not describe (id {})", header.id())
+            }
+            Some(_) | None => "is malformed".into(),
+        };
+        let what = format!("the record at byte {at} of the block {why}; it and what follows are left out");
+        let damage = Damage::new(Key::BlockCorrupt, block.offset, block.end(), what).of(self.origin);
+        note(&mut shared.damage, Damage { events: u64::from(block.header.events.saturating_sub(walked)), ..damage });
     }
 
     /// Leaves out what is earlier than what has been handed out, so that time never runs backwards.
@@ -173,9 +186,8 @@ impl Stream {
             let what = format!("{late} events are earlier than events long before them");
             let damage = Damage {
                 events: late as u64,
-                cpu: Some(self.cpu),
                 times: Some((self.items[0].time, self.reached)),
-                ..Damage::new(Key::TimeDisorder, block.offset, block.end(), what)
+                ..Damage::new(Key::TimeDisorder, block.offset, block.end(), what).of(self.origin)
             };
             note(&mut shared.damage, damage);
             self.items.drain(..late);

@@ -1,25 +1,71 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Checks the layouts in a preamble, so that whoever reads records by them stays within the records.
+//! Checks the layouts in a preamble, and those that come later, so that whoever reads records by them stays within the
+//! records, and no id or name means two things.
 
-use crate::preamble::Preamble;
+use crate::preamble::{Addition, Preamble};
 use klogger_schema::layout::{EventLayout, HEADER_SIZE, RECORD_MAX};
-use klogger_schema::model::Shape;
-use std::collections::HashSet;
+use klogger_schema::model::{Decoding, Shape};
+use std::collections::{BTreeMap, HashSet};
 
-/// Says what is wrong, if something is.
-pub(crate) fn check(preamble: &Preamble) -> Result<(), String> {
-    let mut ids = HashSet::new();
-    let mut names = HashSet::new();
-    for event in &preamble.events {
-        if event.id == 0 || !ids.insert(event.id) {
-            return Err(format!("event {} has an id, {}, that it cannot have", event.name, event.id));
-        }
-        if !is_name(&event.name) || !names.insert(event.name.to_ascii_lowercase()) {
-            return Err(format!("two events, or none, can be called {:?}", event.name));
-        }
-        check_event(event).map_err(|why| format!("event {}: {why}", event.name))?;
+/// What a log describes.
+#[derive(Default)]
+pub(crate) struct Known {
+    ids: HashSet<u16>,
+    /// Of events, in lower case.
+    names: HashSet<String>,
+    schemas: HashSet<String>,
+    pub decodings: BTreeMap<String, Decoding>,
+}
+
+impl Known {
+    /// The error says what is wrong.
+    pub fn new(preamble: &Preamble) -> Result<Known, String> {
+        let mut known = Known::default().events(&preamble.events)?;
+        known.schemas = preamble.schemas.iter().map(|s| s.name.clone()).collect();
+        known.decodings = preamble.decodings.iter().map(|d| (d.name.clone(), d.clone())).collect();
+        Ok(known)
     }
-    Ok(())
+
+    /// What `addition` has that is new, for [`Known::extend`]. The error says what in it contradicts the rest.
+    pub fn check(&self, addition: &Addition) -> Result<Known, String> {
+        let mut new = self.events(&addition.events)?;
+        for schema in &addition.schemas {
+            if self.schemas.contains(&schema.name) || !new.schemas.insert(schema.name.clone()) {
+                return Err(format!("two schemata are called {:?}", schema.name));
+            }
+        }
+        for decoding in &addition.decodings {
+            match self.decodings.get(&decoding.name).or(new.decodings.get(&decoding.name)) {
+                Some(old) if old == decoding => {}
+                Some(_) => return Err(format!("two different decodings are called {:?}", decoding.name)),
+                None => drop(new.decodings.insert(decoding.name.clone(), decoding.clone())),
+            }
+        }
+        Ok(new)
+    }
+
+    pub fn extend(&mut self, new: Known) {
+        self.ids.extend(new.ids);
+        self.names.extend(new.names);
+        self.schemas.extend(new.schemas);
+        self.decodings.extend(new.decodings);
+    }
+
+    /// The ids and names of `events`, if they are sound and new.
+    fn events(&self, events: &[EventLayout]) -> Result<Known, String> {
+        let mut new = Known::default();
+        for event in events {
+            if event.id == 0 || self.ids.contains(&event.id) || !new.ids.insert(event.id) {
+                return Err(format!("event {} has an id, {}, that it cannot have", event.name, event.id));
+            }
+            let name = event.name.to_ascii_lowercase();
+            if !is_name(&name) || self.names.contains(&name) || !new.names.insert(name) {
+                return Err(format!("two events, or none, can be called {:?}", event.name));
+            }
+            check_event(event).map_err(|why| format!("event {}: {why}", event.name))?;
+        }
+        Ok(new)
+    }
 }
 
 fn check_event(event: &EventLayout) -> Result<(), String> {

@@ -3,10 +3,15 @@
 //!
 //! Every block is whole in the sink before the next begins, so that a log can be read however its recording ends.
 
-use crate::format::{self, BLOCK_HEADER_SIZE, BLOCK_RAW_MAX, BLOCK_TARGET, BlockHeader, CPU_MAX, Kind, Packing};
+use crate::format::{
+    self, ADDITIONS_MAX, BLOCK_HEADER_SIZE, BLOCK_RAW_MAX, BLOCK_TARGET, BlockHeader, CPU_MAX, Kind, Packing,
+};
 use crate::ledger::{Entry, Key, Ledger};
-use crate::preamble::Preamble;
+use crate::origin::Origin;
+use crate::preamble::{Addition, Preamble};
 use crate::record::{Header, SizeTable, full_time};
+use crate::validate::Known;
+use klogger_schema::layout::EventLayout;
 use std::fs::File;
 use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
 
@@ -49,14 +54,13 @@ pub enum Compression {
     Zstd(i32),
 }
 
-/// Records of one CPU, in the order in which they took their place in the ring.
+/// Records of one stream, in the order in which they took their place in the ring.
 #[derive(Clone, Copy, Debug)]
 pub struct EventBlock<'a> {
-    /// [`format::RECORDER_CPU`] for the recorder's own stream.
-    pub cpu: u16,
+    pub origin: Origin,
     /// A full time (ns) which is not later than any of the records', and less than 78 hours before each.
     pub time_base: u64,
-    /// Serial number of the first record. The next block of this CPU begins at the number that
+    /// Serial number of the first record. The next block of this stream begins at the number that
     /// [`Writer::block`] returns.
     pub first_serial: u64,
     pub records: &'a [u8],
@@ -80,6 +84,9 @@ pub struct Writer<S: Sink> {
     sink: S,
     /// Bytes in the sink; always the end of a whole block.
     offset: u64,
+    known: Known,
+    /// Bytes of all additions.
+    added: usize,
     sizes: SizeTable,
     lost: LostRecord,
     packer: Option<zstd::bulk::Compressor<'static>>,
@@ -99,9 +106,9 @@ pub(crate) struct LostRecord {
 }
 
 impl LostRecord {
-    pub fn of(preamble: &Preamble) -> LostRecord {
+    pub fn of(events: &[EventLayout]) -> LostRecord {
         let find = || {
-            let layout = preamble.events.iter().find(|e| e.name == "LOST")?;
+            let layout = events.iter().find(|e| e.name == "LOST")?;
             let count = layout.fields.iter().find(|f| f.name == "count")?;
             Some(LostRecord { id: layout.id, count_at: count.offset as usize })
         };
@@ -132,17 +139,19 @@ impl<S: Sink> Writer<S> {
             Compression::None => None,
             Compression::Zstd(level) => Some(zstd::bulk::Compressor::new(level)?),
         };
-        let ids = preamble.events.iter().map(|e| usize::from(e.id) + 1).max().unwrap_or(0);
+        let known = Known::new(preamble).map_err(|why| invalid(&why))?;
         let mut writer = Writer {
             sink,
             offset: 0,
+            known,
+            added: 0,
             sizes: SizeTable::new(&preamble.events),
-            lost: LostRecord::of(preamble),
+            lost: LostRecord::of(&preamble.events),
             packer,
             index: Vec::new(),
             events: 0,
             losses: 0,
-            counts: vec![0; ids],
+            counts: vec![0; ids(&preamble.events)],
             torn: false,
         };
         let json = serde_json::to_vec(preamble)?;
@@ -154,13 +163,35 @@ impl<S: Sink> Writer<S> {
         Ok(writer)
     }
 
-    /// Appends records of one CPU, as one block or, if they are many, as several; returns the next serial number.
+    /// Appends the description of events that the preamble does not have; from here on they may be logged.
+    ///
+    /// After an error, which is of kind `InvalidData` if they contradict what is there, nothing has changed.
+    pub fn add(&mut self, addition: &Addition) -> io::Result<()> {
+        let json = serde_json::to_vec(addition)?;
+        if self.added + json.len() > ADDITIONS_MAX {
+            return Err(invalid("the schemata of all programs are larger than 16 MiB"));
+        }
+        let new = self.known.check(addition).map_err(|why| invalid(&why))?;
+        self.append(BlockHeader::plain(Kind::Schemata), &json, self.packer.is_some())?;
+        self.known.extend(new);
+        self.added += json.len();
+        self.sizes.add(&addition.events);
+        self.counts.resize(self.counts.len().max(ids(&addition.events)), 0);
+        if self.lost.id == 0 {
+            self.lost = LostRecord::of(&addition.events);
+        }
+        Ok(())
+    }
+
+    /// Appends records of one stream, as one block or, if they are many, as several; returns the next serial number.
     ///
     /// An error of kind `InvalidData` means that the records are not sound; those before the bad one are in the log.
     /// After any other error the log ends with its last whole block, and can still be finished.
     pub fn block(&mut self, block: &EventBlock) -> io::Result<u64> {
-        if block.cpu > CPU_MAX && block.cpu != format::RECORDER_CPU {
-            return Err(invalid(&format!("CPU {} is above {CPU_MAX}", block.cpu)));
+        match block.origin {
+            Origin::Cpu(cpu) if cpu > CPU_MAX => return Err(invalid(&format!("CPU {cpu} is above {CPU_MAX}"))),
+            Origin::Thread { stream: 0, thread } => return Err(invalid(&format!("{thread} has no stream"))),
+            Origin::Cpu(_) | Origin::Recorder | Origin::Thread { .. } => {}
         }
         let mut serial = block.first_serial;
         let mut rest = block.records;
@@ -168,10 +199,11 @@ impl<S: Sink> Writer<S> {
             let chunk = self.walk(rest, block.time_base);
             if chunk.bytes == 0 {
                 let at = block.records.len() - rest.len();
-                return Err(invalid(&format!("the record at byte {at} of a block of CPU {} is malformed", block.cpu)));
+                let origin = block.origin;
+                return Err(invalid(&format!("the record at byte {at} of a block of {origin} is malformed")));
             }
             let header = BlockHeader {
-                cpu: block.cpu,
+                origin: block.origin,
                 first_time: chunk.first_time,
                 last_time: chunk.last_time,
                 first_serial: serial,
@@ -267,7 +299,7 @@ impl<S: Sink> Writer<S> {
             self.events -= u64::from(header.events);
             self.losses -= header.lost.min(self.losses);
             let entry = Entry::new(Key::DiskFull)
-                .cpu(header.cpu)
+                .of(header.origin)
                 .count(u64::from(header.events).saturating_add(header.lost))
                 .between(header.first_time, header.last_time)
                 .detail("the last block gave way to this ledger");
@@ -344,6 +376,11 @@ impl<S: Sink> Writer<S> {
             Err(_) => self.torn = true,
         }
     }
+}
+
+/// The highest id, and one.
+fn ids(events: &[EventLayout]) -> usize {
+    events.iter().map(|e| usize::from(e.id) + 1).max().unwrap_or(0)
 }
 
 fn invalid(text: &str) -> io::Error {

@@ -3,12 +3,13 @@
 
 mod common;
 
-use common::{Dice, START, events, log_of, preamble, record, ticks};
+use common::{Dice, START, cpu, events, log_of, preamble, record, ticks};
 use klogger_log::decode::Decoder;
 use klogger_log::error::Error;
 use klogger_log::format::{Kind, VERSION};
 use klogger_log::ledger::{Key, Ledger};
 use klogger_log::merge::Selection;
+use klogger_log::origin::Origin;
 use klogger_log::process::Processes;
 use klogger_log::reader::Reader;
 use klogger_log::stats::Stats;
@@ -16,8 +17,8 @@ use klogger_log::writer::{Compression, EventBlock, Sink, Writer};
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind, Write};
 
-/// An event's time, CPU and serial number.
-type Mark = (u64, u16, u64);
+/// An event's time, origin and serial number.
+type Mark = (u64, Origin, u64);
 
 /// Reads everything that there is to read, and returns the events and the number of damages.
 fn read_all(bytes: &[u8]) -> Result<(Vec<Mark>, usize), Error> {
@@ -33,7 +34,7 @@ fn read_all(bytes: &[u8]) -> Result<(Vec<Mark>, usize), Error> {
         for index in 0..event.layout.fields.len() {
             decoder.show(&event, index, &processes, &mut text);
         }
-        found.push((event.time_ns, event.cpu, event.serial));
+        found.push((event.time_ns, event.origin, event.serial));
     }
     let named = reader.damage().len() + merge.damage().len() + reader.check_rest().len();
     assert!(found.is_sorted_by_key(|e| e.0), "time runs backwards");
@@ -152,7 +153,7 @@ fn files_that_are_not_logs() {
     assert_eq!(error(b"klogg"), "the log is cut off in its preamble (5 bytes; the preamble alone has 16)");
     let mut newer = ticks(1, 1, Compression::None);
     newer[7] = VERSION + 1;
-    let expected = "the log was written by a newer klogger (format 2; this one reads up to 1)";
+    let expected = "the log was written by a newer klogger (format 3; this one reads up to 2)";
     assert_eq!(error(&newer), expected);
     let mut corrupt = ticks(1, 1, Compression::None);
     corrupt[20] ^= 1;
@@ -186,8 +187,8 @@ fn logs_of_almost_nothing() {
     assert_eq!((events(&empty).len(), empty.damage().len(), empty.times()), (0, 0, None));
     let mut records = Vec::new();
     record(&preamble, "TICK").int("n", 1).finish(START, &mut records);
-    let one = Reader::from_bytes(log_of(&preamble, &[(3, records)])).unwrap();
-    assert_eq!(events(&one), [(START, 3, 0, "TICK".into(), 1)]);
+    let one = Reader::from_bytes(log_of(&preamble, &[(cpu(3), records)])).unwrap();
+    assert_eq!(events(&one), [(START, cpu(3), 0, "TICK".into(), 1)]);
 }
 
 #[test]
@@ -197,7 +198,7 @@ fn losses_take_serial_numbers_and_are_counted_without_a_ledger() {
     record(&preamble, "TICK").int("n", 1).finish(START, &mut records);
     record(&preamble, "LOST").int("count", 5).int("since", 1).finish(START + 1, &mut records);
     record(&preamble, "TICK").int("n", 2).finish(START + 1, &mut records);
-    let bytes = log_of(&preamble, &[(0, records)]);
+    let bytes = log_of(&preamble, &[(cpu(0), records)]);
     let reader = Reader::from_bytes(bytes.clone()).unwrap();
     let serials: Vec<u64> = events(&reader).iter().map(|e| e.2).collect();
     assert_eq!(serials, [0, 1, 6]);
@@ -214,7 +215,7 @@ fn events_far_out_of_order_are_left_out_and_counted() {
     let block = |time: u64| {
         let mut records = Vec::new();
         record(&preamble, "TICK").int("n", 1).finish(time, &mut records);
-        (0, records)
+        (cpu(0), records)
     };
     let mut blocks: Vec<_> = (100..150).map(|i| block(START + i * 10)).collect();
     blocks.push(block(START));
@@ -231,7 +232,8 @@ fn the_writer_refuses_malformed_records() {
     let mut records = Vec::new();
     record(&preamble, "TICK").int("n", 1).finish(START, &mut records);
     records.extend_from_slice(&[0; 16]);
-    let error = writer.block(&EventBlock { cpu: 0, time_base: START, first_serial: 0, records: &records }).unwrap_err();
+    let error =
+        writer.block(&EventBlock { origin: cpu(0), time_base: START, first_serial: 0, records: &records }).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidData);
     assert_eq!(error.to_string(), "the record at byte 16 of a block of CPU 0 is malformed");
     writer.finish(&Ledger::default()).unwrap();
@@ -279,7 +281,12 @@ fn a_full_disk_leaves_a_whole_log_with_a_ledger() {
             for n in 0..50 {
                 record(&preamble, "TICK").int("n", n).finish(START + block * 100 + n as u64, &mut records);
             }
-            match writer.block(&EventBlock { cpu: 0, time_base: START, first_serial: serial, records: &records }) {
+            match writer.block(&EventBlock {
+                origin: cpu(0),
+                time_base: START,
+                first_serial: serial,
+                records: &records,
+            }) {
                 Ok(next) => (serial, written) = (next, written + 50),
                 Err(_) => refused += 1,
             }

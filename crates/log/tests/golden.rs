@@ -7,7 +7,7 @@
 
 mod common;
 
-use common::{RECORDER, START, comm, int, lost, string, thread};
+use common::{RECORDER, START, comm, cpu, int, lost, string, thread};
 use klogger_log::builder::RecordBuilder;
 use klogger_log::ledger::{Entry, Key, Ledger};
 use klogger_log::merge::Selection;
@@ -46,6 +46,7 @@ fn preamble() -> Preamble {
         start_ns: START,
         start_realtime_ns: 1_190_000_000_000_000_000,
         uncertainty_ns: 80,
+        user: None,
     };
     let flags = [(1, "S"), (2, "D"), (0x400, "noload")].map(|(n, t)| (n, t.to_string()));
     Preamble {
@@ -106,16 +107,17 @@ fn make() -> Vec<u8> {
     record("KLOGGER_FINISH").finish(START + 2_500_000_000, &mut end);
     let mut bytes = Vec::new();
     let mut writer = Writer::new(&mut bytes, &preamble, Compression::None).unwrap();
-    let blocks = [(RECORDER, 0, recorder), (0, 0, first), (1, 0, second), (0, 4, late), (RECORDER, 2, end)];
-    for (cpu, first_serial, records) in &blocks {
-        let block = EventBlock { cpu: *cpu, time_base: START, first_serial: *first_serial, records };
+    let blocks =
+        [(RECORDER, 0, recorder), (cpu(0), 0, first), (cpu(1), 0, second), (cpu(0), 4, late), (RECORDER, 2, end)];
+    for (origin, first_serial, records) in &blocks {
+        let block = EventBlock { origin: *origin, time_base: START, first_serial: *first_serial, records };
         writer.block(&block).unwrap();
     }
     writer.symbols("ffff1000 do_fork\nffff2000 do_exit\n").unwrap();
     let entry = Entry::new(Key::RingFull).event("SCHEDIN").cpu(1).count(3).between(START + 500, START + 1_000_000_000);
     // The words of the table of keys may change; those of this file do not.
     let entry = Entry { text: "no space in the ring".into(), ..entry };
-    writer.finish(&Ledger { entries: vec![entry] }).unwrap();
+    writer.finish(&Ledger { entries: vec![entry], user_clock: None }).unwrap();
     bytes
 }
 
@@ -131,20 +133,20 @@ fn version_1_is_readable() {
     let mut merge = reader.merge(&Selection::default());
     let mut found = Vec::new();
     while let Some(e) = merge.next() {
-        found.push((e.time_ns - START, e.cpu, e.serial, e.layout.name.as_str().to_string()));
+        found.push((e.time_ns - START, e.origin, e.serial, e.layout.name.as_str().to_string()));
     }
-    let event = |time, cpu, serial, name: &str| (time, cpu, serial, name.to_string());
+    let event = |time, origin, serial, name: &str| (time, origin, serial, name.to_string());
     let expected = [
         event(0, RECORDER, 0, "KLOGGER_START"),
         event(1, RECORDER, 1, "PROCESS_EXISTS"),
-        event(100, 0, 0, "SCHEDIN"),
-        event(250, 1, 0, "CALL"),
-        event(300, 0, 1, "PROCESS_FORK"),
-        event(400, 0, 3, "SCHEDOUT"),
-        event(410, 0, 2, "SCHEDIN"),
-        event(1_000_000_000, 1, 1, "LOST"),
-        event(1_000_000_000, 1, 4, "SCHEDOUT"),
-        event(2_000_000_000, 0, 4, "SCHEDIN"),
+        event(100, cpu(0), 0, "SCHEDIN"),
+        event(250, cpu(1), 0, "CALL"),
+        event(300, cpu(0), 1, "PROCESS_FORK"),
+        event(400, cpu(0), 3, "SCHEDOUT"),
+        event(410, cpu(0), 2, "SCHEDIN"),
+        event(1_000_000_000, cpu(1), 1, "LOST"),
+        event(1_000_000_000, cpu(1), 4, "SCHEDOUT"),
+        event(2_000_000_000, cpu(0), 4, "SCHEDIN"),
         event(2_500_000_000, RECORDER, 2, "KLOGGER_FINISH"),
     ];
     assert_eq!(found, expected);

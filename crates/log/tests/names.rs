@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{RECORDER, START, log_of, preamble, record};
+use common::{RECORDER, START, cpu, log_of, preamble, record};
 use klogger_log::decode::Decoder;
 use klogger_log::filter::Filter;
 use klogger_log::merge::Selection;
@@ -17,37 +17,37 @@ fn story() -> Reader {
     let mut recorder = Vec::new();
     let exists = record(&preamble, "PROCESS_EXISTS").int("pid", 10).int("tgid", 10).int("ppid", 1);
     exists.text("comm", b"shell").text("command", b"shell -i").finish(START + 5, &mut recorder);
-    let mut cpu = Vec::new();
+    let mut first = Vec::new();
     let run = |pid: i64, time, out: &mut Vec<u8>| {
         record(&preamble, "RUN").int("pid", pid).int("prio", 100 + pid).finish(time, out)
     };
-    run(10, START + 1, &mut cpu);
+    run(10, START + 1, &mut first);
     record(&preamble, "PROCESS_FORK")
         .int("parent", 10)
         .int("pid", 20)
         .int("tgid", 20)
         .text("comm", b"shell")
-        .finish(START + 10, &mut cpu);
-    run(20, START + 11, &mut cpu);
-    record(&preamble, "PROCESS_RENAME").int("pid", 20).text("comm", b"cc1").finish(START + 20, &mut cpu);
+        .finish(START + 10, &mut first);
+    run(20, START + 11, &mut first);
+    record(&preamble, "PROCESS_RENAME").int("pid", 20).text("comm", b"cc1").finish(START + 20, &mut first);
     record(&preamble, "PROCESS_EXEC")
         .int("pid", 20)
         .int("old_pid", 20)
         .text("filename", b"/usr/lib/cc1-real")
-        .finish(START + 21, &mut cpu);
-    run(20, START + 22, &mut cpu);
-    record(&preamble, "PROCESS_EXIT").int("pid", 20).finish(START + 30, &mut cpu);
-    run(20, START + 31, &mut cpu);
+        .finish(START + 21, &mut first);
+    run(20, START + 22, &mut first);
+    record(&preamble, "PROCESS_EXIT").int("pid", 20).finish(START + 30, &mut first);
+    run(20, START + 31, &mut first);
     record(&preamble, "PROCESS_FORK")
         .int("parent", 10)
         .int("pid", 20)
         .int("tgid", 20)
         .text("comm", b"other")
-        .finish(START + 40, &mut cpu);
-    run(20, START + 41, &mut cpu);
-    run(77, START + 42, &mut cpu);
-    run(0, START + 43, &mut cpu);
-    Reader::from_bytes(log_of(&preamble, &[(0, cpu), (RECORDER, recorder)])).unwrap()
+        .finish(START + 40, &mut first);
+    run(20, START + 41, &mut first);
+    run(77, START + 42, &mut first);
+    run(0, START + 43, &mut first);
+    Reader::from_bytes(log_of(&preamble, &[(cpu(0), first), (RECORDER, recorder)])).unwrap()
 }
 
 /// The fields of the events for which a filter holds, as text.
@@ -175,7 +175,12 @@ fn values_are_decoded() {
     let none = klogger_log::writer::Compression::None;
     let mut writer = klogger_log::writer::Writer::new(&mut bytes, &preamble, none).unwrap();
     writer
-        .block(&klogger_log::writer::EventBlock { cpu: 0, time_base: START, first_serial: 0, records: &records })
+        .block(&klogger_log::writer::EventBlock {
+            origin: cpu(0),
+            time_base: START,
+            first_serial: 0,
+            records: &records,
+        })
         .unwrap();
     writer.symbols("1000 start\n2000 stop\n").unwrap();
     writer.finish(&Default::default()).unwrap();

@@ -8,6 +8,7 @@ use klogger_log::builder::RecordBuilder;
 use klogger_log::event::Value;
 use klogger_log::ledger::{Entry, Key, Ledger};
 use klogger_log::merge::Selection;
+use klogger_log::origin::Origin;
 use klogger_log::preamble::Preamble;
 use klogger_log::reader::Reader;
 use klogger_log::writer::{Compression, EventBlock, Writer};
@@ -74,7 +75,7 @@ fn draft() -> impl Strategy<Value = Draft> {
 #[derive(Clone, Debug, PartialEq)]
 struct Expected {
     time: u64,
-    cpu: u16,
+    origin: Origin,
     serial: u64,
     id: u16,
     values: Vec<String>,
@@ -156,18 +157,19 @@ fn write(layouts: &[EventLayout], cpus: &[Vec<Draft>], start: u64, pack: bool) -
         for (place, &i) in ring_order(drafts).iter().enumerate() {
             let layout = drafts[i].0.get(layouts);
             let values = fill(layout, &drafts[i], times[i], &mut records);
-            expected.push(Expected { time: times[i], cpu: cpu as u16, serial, id: layout.id, values });
+            expected.push(Expected { time: times[i], origin: Origin::Cpu(cpu as u16), serial, id: layout.id, values });
             serial = serial.wrapping_add(if layout.name == "LOST" { drafts[i].1[0] as u64 } else { 1 });
             if drafts[i].5 || place + 1 == drafts.len() {
-                let block = EventBlock { cpu: cpu as u16, time_base: start, first_serial, records: &records };
+                let block =
+                    EventBlock { origin: Origin::Cpu(cpu as u16), time_base: start, first_serial, records: &records };
                 writer.block(&block).unwrap();
                 first_serial = serial;
                 records.clear();
             }
         }
     }
-    writer.finish(&Ledger { entries: vec![Entry::new(Key::Paused)] }).unwrap();
-    expected.sort_by_key(|e| (e.time, e.cpu, e.serial));
+    writer.finish(&Ledger { entries: vec![Entry::new(Key::Paused)], user_clock: None }).unwrap();
+    expected.sort_by_key(|e| (e.time, e.origin, e.serial));
     (bytes, expected)
 }
 
@@ -194,7 +196,7 @@ proptest! {
         let mut found = Vec::new();
         while let Some(e) = merge.next() {
             let values = e.layout.fields.iter().map(|f| value_text(e.value(f))).collect();
-            found.push(Expected { time: e.time_ns, cpu: e.cpu, serial: e.serial, id: e.layout.id, values });
+            found.push(Expected { time: e.time_ns, origin: e.origin, serial: e.serial, id: e.layout.id, values });
         }
         prop_assert_eq!(merge.damage(), &[]);
         prop_assert_eq!(found, expected);
@@ -214,8 +216,8 @@ proptest! {
         let mut merge = reader.merge(&Selection { from_ns: Some(from), to_ns: Some(to), ..Selection::default() });
         let mut found = Vec::new();
         while let Some(e) = merge.next() {
-            found.push((e.time_ns, e.cpu, e.serial));
+            found.push((e.time_ns, e.origin, e.serial));
         }
-        prop_assert_eq!(found, expected.iter().map(|e| (e.time, e.cpu, e.serial)).collect::<Vec<_>>());
+        prop_assert_eq!(found, expected.iter().map(|e| (e.time, e.origin, e.serial)).collect::<Vec<_>>());
     }
 }

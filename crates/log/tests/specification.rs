@@ -40,7 +40,7 @@ fn the_example_is_what_is_written() {
     RecordBuilder::new(&preamble.events[0]).int("n", 42).finish(4096, &mut records);
     let mut bytes = Vec::new();
     let mut writer = Writer::new(&mut bytes, &preamble, Compression::None).unwrap();
-    writer.block(&EventBlock { cpu: 1, time_base: 4096, first_serial: 7, records: &records }).unwrap();
+    writer.block(&EventBlock { origin: common::cpu(1), time_base: 4096, first_serial: 7, records: &records }).unwrap();
     writer.finish(&Ledger::default()).unwrap();
     let block = Reader::from_bytes(bytes.clone()).unwrap().blocks()[0];
     let mut dump = String::new();

@@ -2,38 +2,47 @@
 //! `--format csv`: time (ns since the log's start), cpu (-1: the recorder), serial, event, then a column for each
 //! field name of the chosen events. A field that an event does not have is empty; an array's elements are separated by
 //! spaces.
+//!
+//! If chosen events may come from programs, `tid` and `tgid` come after `event`; then a field of such a name gets a `_` at its end.
 
-use super::{Context, Format};
+use super::{Context, Format, thread_free};
 use klogger_log::decode::push_number;
 use klogger_log::event::{EventRef, Value};
+use klogger_log::origin::Thread;
 use klogger_log::preamble::Preamble;
 use klogger_log::text::push_int;
+use klogger_schema::layout::{EventLayout, FieldLayout};
+use std::collections::HashSet;
 
 pub struct Csv {
     columns: Vec<String>,
     /// By event, then column: which field it is.
     fields: Vec<Vec<Option<usize>>>,
+    /// There are columns for threads.
+    threads: bool,
 }
 
 impl Csv {
     pub fn new(preamble: &Preamble, wanted: &[bool]) -> Csv {
+        let threads = preamble.user_events().iter().zip(wanted).any(|(user, wanted)| *user && *wanted);
+        let name = |f: &FieldLayout| thread_free(&f.name, threads);
         let mut columns: Vec<String> = Vec::new();
+        let mut seen = HashSet::new();
         for (event, _) in preamble.events.iter().zip(wanted).filter(|(_, wanted)| **wanted) {
-            for field in &event.fields {
-                if !columns.contains(&field.name) {
-                    columns.push(field.name.clone());
-                }
-            }
+            columns.extend(event.fields.iter().map(name).filter(|n| seen.insert(n.clone())));
         }
-        let find = |e: &klogger_schema::layout::EventLayout, c: &String| e.fields.iter().position(|f| f.name == *c);
+        let find = |e: &EventLayout, column: &String| e.fields.iter().position(|f| name(f) == *column);
         let fields = preamble.events.iter().map(|e| columns.iter().map(|c| find(e, c)).collect()).collect();
-        Csv { columns, fields }
+        Csv { columns, fields, threads }
     }
 }
 
 impl Format for Csv {
     fn begin(&mut self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"time,cpu,serial,event");
+        if self.threads {
+            out.extend_from_slice(b",tid,tgid");
+        }
         for column in &self.columns {
             out.push(b',');
             out.extend_from_slice(column.as_bytes());
@@ -44,11 +53,16 @@ impl Format for Csv {
     fn event(&mut self, event: &EventRef, context: &Context, out: &mut Vec<u8>) {
         push_int(out, context.time(event));
         out.push(b',');
-        push_int(out, if event.from_recorder() { -1 } else { i32::from(event.cpu) });
+        if let Some(cpu) = event.origin.cpu_column() {
+            push_int(out, cpu);
+        }
         out.push(b',');
         push_int(out, event.serial);
         out.push(b',');
         out.extend_from_slice(event.layout.name.as_bytes());
+        if self.threads {
+            push_thread(event.origin.thread(), out);
+        }
         for place in &self.fields[event.index] {
             out.push(b',');
             if let Some(index) = place {
@@ -56,6 +70,17 @@ impl Format for Csv {
             }
         }
         out.push(b'\n');
+    }
+}
+
+fn push_thread(thread: Option<Thread>, out: &mut Vec<u8>) {
+    out.push(b',');
+    if let Some(thread) = thread {
+        push_int(out, thread.tid);
+    }
+    out.push(b',');
+    if let Some(thread) = thread {
+        push_int(out, thread.tgid);
     }
 }
 

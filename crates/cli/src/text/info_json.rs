@@ -3,7 +3,7 @@
 
 use super::info_text::About;
 use klogger_log::damage::Damage;
-use klogger_log::format::RECORDER_CPU;
+use klogger_log::origin::Origin;
 use klogger_log::stats;
 use serde_json::{Value, json};
 
@@ -19,9 +19,13 @@ pub fn page(about: &About) -> Value {
             "lost": stats::lost(ledger, &layout.name),
         })
     });
-    let cpus = stats.cpus.iter().map(|(cpu, count)| {
-        let number = if *cpu == RECORDER_CPU { -1 } else { i64::from(*cpu) };
-        json!({ "cpu": number, "logged": count.events, "bytes": count.bytes })
+    let cpus = stats.origins.iter().filter_map(|(origin, count)| {
+        Some(json!({ "cpu": origin.cpu_column()?, "logged": count.events, "bytes": count.bytes }))
+    });
+    let threads = stats.origins.iter().filter_map(|(origin, count)| {
+        let Origin::Thread { stream, thread } = origin else { return None };
+        let (tid, tgid) = (thread.tid, thread.tgid);
+        Some(json!({ "stream": stream, "tid": tid, "tgid": tgid, "logged": count.events, "bytes": count.bytes }))
     });
     let damage: Vec<&Damage> = reader.damage().iter().chain(&stats.damage).collect();
     let total = stats.total();
@@ -37,7 +41,9 @@ pub fn page(about: &About) -> Value {
         "lost": ledger.lost(),
         "events": events.collect::<Vec<_>>(),
         "cpus": cpus.collect::<Vec<_>>(),
+        "threads": threads.collect::<Vec<_>>(),
         "ledger": ledger.entries,
+        "user_clock": ledger.user_clock.as_ref().or(preamble.clock.user.as_ref()),
         "damage": damage,
         "preamble": preamble,
     })

@@ -2,11 +2,13 @@
 //! `klogger info` for people.
 
 use super::times::{date, duration};
-use klogger_log::damage::cpu_name;
 use klogger_log::ledger::{Entry, Ledger, Severity};
+use klogger_log::origin::Origin;
+use klogger_log::preamble::UserClock;
 use klogger_log::process::start_of;
 use klogger_log::reader::Reader;
-use klogger_log::stats::{self, Stats};
+use klogger_log::stats::{self, Count, Stats};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
@@ -31,6 +33,7 @@ pub fn page(about: &About, fields: bool) -> String {
     probes(about, &mut out);
     events(about, fields, &mut out);
     cpus(about, &mut out);
+    programs(about, &mut out);
     ledger(about, &mut out);
     out
 }
@@ -146,12 +149,20 @@ fn host(about: &About, out: &mut String) {
         let source = if clock.source.is_empty() { String::new() } else { format!(" from {}", clock.source) };
         line(out, "clock", &format!("{}{source}, wall clock known to {}", clock.name, duration(clock.uncertainty_ns)));
     }
+    if let Some(user) = about.ledger.user_clock.as_ref().or(clock.user.as_ref()) {
+        line(out, "user clock", &user_clock(user));
+    }
     let overwrite = if recorder.overwrite { ", newest events kept" } else { "" };
     let ring = binary_size(recorder.buffer_size);
     let buffer = format!("{ring} a CPU, emptied at {} % free{overwrite}", recorder.lowwater);
     line(out, "engine", &format!("{} by klogger {}; {buffer}", preamble.engine, preamble.klogger));
     let schemas = preamble.schemas.iter().map(|s| s.name.as_str());
     line(out, "schemata", &schemas.collect::<Vec<_>>().join(", "));
+}
+
+fn user_clock(clock: &UserClock) -> String {
+    let rate = if clock.khz == 0 { String::new() } else { format!(" at {:.3} MHz", clock.khz as f64 / 1e3) };
+    format!("{}{rate}, within {} of the kernel's", clock.source, duration(clock.error_ns))
 }
 
 fn probes(about: &About, out: &mut String) {
@@ -195,8 +206,38 @@ fn events(about: &About, fields: bool, out: &mut String) {
 
 fn cpus(about: &About, out: &mut String) {
     let _ = writeln!(out, "\n{:12} {:>14} {:>16}", "CPU", "logged", "bytes");
-    for (cpu, count) in &about.stats.cpus {
-        let _ = writeln!(out, "{:12} {:>14} {:>16}", cpu_name(*cpu), grouped(count.events), grouped(count.bytes));
+    for (origin, count) in about.stats.origins.iter().filter(|(origin, _)| origin.thread().is_none()) {
+        let name = origin.to_string();
+        let _ = writeln!(out, "{name:12} {:>14} {:>16}", grouped(count.events), grouped(count.bytes));
+    }
+}
+
+/// Programs of which there is a line; those that logged most.
+const PROGRAMS_MAX: usize = 20;
+
+/// The processes that logged events themselves. There may be thousands of threads, so they are only counted.
+fn programs(about: &About, out: &mut String) {
+    let mut processes: BTreeMap<u32, (u64, Count)> = BTreeMap::new();
+    for (origin, count) in &about.stats.origins {
+        if let Some(thread) = origin.thread() {
+            let (streams, sum) = processes.entry(thread.tgid).or_default();
+            *streams += 1;
+            sum.events += count.events;
+            sum.bytes += count.bytes;
+        }
+    }
+    if processes.is_empty() {
+        return;
+    }
+    let mut rows: Vec<_> = processes.into_iter().collect();
+    rows.sort_by_key(|(tgid, (_, count))| (std::cmp::Reverse(count.events), *tgid));
+    let _ = writeln!(out, "\n{:12} {:>14} {:>16} {:>9}", "program", "logged", "bytes", "threads");
+    for (tgid, (streams, count)) in rows.iter().take(PROGRAMS_MAX) {
+        let (logged, bytes) = (grouped(count.events), grouped(count.bytes));
+        let _ = writeln!(out, "{:12} {logged:>14} {bytes:>16} {:>9}", format!("process {tgid}"), grouped(*streams));
+    }
+    if rows.len() > PROGRAMS_MAX {
+        let _ = writeln!(out, "and {} more", grouped((rows.len() - PROGRAMS_MAX) as u64));
     }
 }
 
@@ -214,7 +255,8 @@ fn ledger(about: &About, out: &mut String) {
         let mut place = Vec::new();
         place.extend((entry.count > 0).then(|| format!("{} events", grouped(entry.count))));
         place.extend(entry.event.clone());
-        place.extend(entry.cpu.map(cpu_name));
+        place.extend(entry.cpu.map(|cpu| Origin::of_cpu(cpu).to_string()));
+        place.extend(entry.thread.map(|t| t.to_string()));
         if let (Some(from), Some(to)) = (entry.from_ns, entry.to_ns) {
             let seconds = |t: u64| (t as i128 - start as i128) as f64 / 1e9;
             place.push(format!("{:.6} s to {:.6} s", seconds(from), seconds(to)));

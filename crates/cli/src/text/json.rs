@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! `--format json`: an object for each line: `time` (ns since the log's start), `cpu` (-1: the recorder), `serial`,
-//! `event`, and the fields as they are in the log, not decoded.
+//! `event`, and the fields as they are in the log, not decoded. An event of a thread of a program has null as its `cpu`,
+//! and after it `tid` and `tgid`; in schemata of programs, a field of such a name gets a `_` at its end.
 
-use super::{Context, Format};
+use super::{Context, Format, thread_free};
 use klogger_log::decode::push_number;
 use klogger_log::event::{EventRef, Value};
 use klogger_log::preamble::Preamble;
 use klogger_log::text::push_int;
+use klogger_schema::layout::{EventLayout, FieldLayout};
 
 pub struct Json {
     /// By event: `,"event":"NAME"`.
@@ -18,10 +20,13 @@ pub struct Json {
 impl Json {
     /// The names are those of C, so they need no escapes: the reader of the log has checked that.
     pub fn new(preamble: &Preamble) -> Json {
-        let key = |name: &str| format!(",\"{name}\":").into_bytes();
+        let keys = |event: &EventLayout, user: bool| {
+            let key = |f: &FieldLayout| format!(",\"{}\":", thread_free(&f.name, user)).into_bytes();
+            event.fields.iter().map(key).collect()
+        };
         Json {
             names: preamble.events.iter().map(|e| format!(",\"event\":\"{}\"", e.name).into_bytes()).collect(),
-            keys: preamble.events.iter().map(|e| e.fields.iter().map(|f| key(&f.name)).collect()).collect(),
+            keys: preamble.events.iter().zip(preamble.user_events()).map(|(e, user)| keys(e, user)).collect(),
         }
     }
 }
@@ -31,7 +36,16 @@ impl Format for Json {
         out.extend_from_slice(b"{\"time\":");
         push_int(out, context.time(event));
         out.extend_from_slice(b",\"cpu\":");
-        push_int(out, if event.from_recorder() { -1 } else { i32::from(event.cpu) });
+        match event.origin.cpu_column() {
+            Some(cpu) => push_int(out, cpu),
+            None => out.extend_from_slice(b"null"),
+        }
+        if let Some(thread) = event.origin.thread() {
+            out.extend_from_slice(b",\"tid\":");
+            push_int(out, thread.tid);
+            out.extend_from_slice(b",\"tgid\":");
+            push_int(out, thread.tgid);
+        }
         out.extend_from_slice(b",\"serial\":");
         push_int(out, event.serial);
         out.extend_from_slice(&self.names[event.index]);

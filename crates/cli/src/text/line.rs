@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! `--format text`: seconds since the log's start, CPU (`-`: the recorder), event, fields.
+//! `--format text`: seconds since the log's start, CPU (`-`: the recorder) or thread (`t1234`), event, fields.
 
 use super::{Context, Format};
 use klogger_log::event::EventRef;
-use klogger_log::preamble::Preamble;
+use klogger_log::format::Kind;
+use klogger_log::origin::Origin;
+use klogger_log::reader::Reader;
 use klogger_log::text::{push_int, push_seconds};
 
 pub struct Line {
     /// Characters of the widest time.
     time_width: usize,
-    cpu_width: usize,
+    /// Of the widest CPU or thread.
+    origin_width: usize,
     /// By event: its name, padded.
     names: Vec<Vec<u8>>,
     /// By event, then field: ` name=`.
@@ -20,16 +23,19 @@ pub struct Line {
 const NAME_WIDTH_MAX: usize = 24;
 
 impl Line {
-    pub fn new(preamble: &Preamble, wanted: &[bool], span_ns: u64) -> Line {
+    pub fn new(reader: &Reader, wanted: &[bool], span_ns: u64) -> Line {
+        let preamble = reader.preamble();
         let events = || preamble.events.iter().zip(wanted).filter(|(_, wanted)| **wanted).map(|(e, _)| e);
         let width = events().map(|e| e.name.len()).max().unwrap_or(0).min(NAME_WIDTH_MAX);
         let mut widest = Vec::new();
         push_seconds(&mut widest, span_ns as i64, 0);
         let highest = preamble.host.cpus.iter().max().copied().unwrap_or(0);
+        let events_of = reader.blocks().iter().filter(|b| b.header.kind == Kind::Events);
+        let tid = events_of.filter_map(|b| b.header.origin.thread()).map(|t| t.tid).max();
         Line {
             // One more, for the sign of what was logged before the start.
             time_width: widest.len() + 1,
-            cpu_width: highest.to_string().len(),
+            origin_width: digits(highest).max(tid.map_or(0, |tid| digits(tid) + 1)),
             names: preamble.events.iter().map(|e| format!("{:width$}", e.name).into_bytes()).collect(),
             keys: preamble
                 .events
@@ -40,18 +46,37 @@ impl Line {
     }
 }
 
+impl Line {
+    #[inline]
+    fn push_origin(&self, origin: Origin, out: &mut Vec<u8>) {
+        let mut pad = |width: usize| out.resize(out.len() + self.origin_width.saturating_sub(width), b' ');
+        match origin {
+            Origin::Cpu(cpu) => {
+                pad(digits(cpu.into()));
+                push_int(out, cpu);
+            }
+            Origin::Recorder => {
+                pad(1);
+                out.push(b'-');
+            }
+            Origin::Thread { thread, .. } => {
+                pad(digits(thread.tid) + 1);
+                out.push(b't');
+                push_int(out, thread.tid);
+            }
+        }
+    }
+}
+
+fn digits(number: u32) -> usize {
+    number.checked_ilog10().unwrap_or(0) as usize + 1
+}
+
 impl Format for Line {
     fn event(&mut self, event: &EventRef, context: &Context, out: &mut Vec<u8>) {
         push_seconds(out, context.time(event), self.time_width);
         out.push(b' ');
-        if event.from_recorder() {
-            out.resize(out.len() + self.cpu_width - 1, b' ');
-            out.push(b'-');
-        } else {
-            let digits = event.cpu.checked_ilog10().unwrap_or(0) as usize + 1;
-            out.resize(out.len() + self.cpu_width.saturating_sub(digits), b' ');
-            push_int(out, event.cpu);
-        }
+        self.push_origin(event.origin, out);
         out.push(b' ');
         let keys = &self.keys[event.index];
         let name = &self.names[event.index];

@@ -17,8 +17,8 @@ use crate::failure::Failure;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use klogger_log::decode::Decoder;
 use klogger_log::event::EventRef;
-use klogger_log::preamble::Preamble;
 use klogger_log::process::Processes;
+use klogger_log::reader::Reader;
 use select::Choice;
 use std::io::Write;
 use std::time::Duration;
@@ -58,14 +58,23 @@ pub trait Format {
 }
 
 impl Kind {
-    fn format(self, preamble: &Preamble, wanted: &[bool], span_ns: u64) -> Box<dyn Format> {
+    fn format(self, reader: &Reader, wanted: &[bool], span_ns: u64) -> Box<dyn Format> {
+        let preamble = reader.preamble();
         match self {
-            Kind::Text => Box::new(line::Line::new(preamble, wanted, span_ns)),
+            Kind::Text => Box::new(line::Line::new(reader, wanted, span_ns)),
             Kind::Perl => Box::new(perl::Perl),
             Kind::Json => Box::new(json::Json::new(preamble)),
             Kind::Csv => Box::new(csv::Csv::new(preamble, wanted)),
         }
     }
+}
+
+/// The names that events of programs have beside their fields.
+const THREAD: [&str; 2] = ["tid", "tgid"];
+
+/// The name under which a field stands; `user` if its event may come from a program.
+fn thread_free(name: &str, user: bool) -> String {
+    if user && THREAD.contains(&name) { format!("{name}_") } else { name.into() }
 }
 
 /// Bytes that are collected before they are written.
@@ -76,7 +85,7 @@ pub fn write(choice: &Choice, kind: Kind, sink: &mut dyn Write, progress: &Progr
     let reader = choice.reader;
     let decoder = Decoder::new(reader);
     let mut processes = Processes::new(reader);
-    let mut format = kind.format(reader.preamble(), &choice.events, choice.span_ns());
+    let mut format = kind.format(reader, &choice.events, choice.span_ns());
     let mut merge = reader.merge(&choice.selection);
     let mut out = Vec::with_capacity(CHUNK + 4096);
     let failed = |e: std::io::Error| Failure::new(format!("cannot write the output: {e}"));

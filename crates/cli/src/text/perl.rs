@@ -2,11 +2,12 @@
 //! `--format perl`: the array of hashes of the KLogger paper, section 4.1, for `my $log = do "./FILE"`.
 //!
 //! The header's timestamp is ns of the log's clock. Serial numbers count per CPU, so the header also has the CPU (-1:
-//! the recorder).
+//! the recorder), or for an event of a program `undef`, and the ids of its thread and process.
 
 use super::{Context, Format};
 use klogger_log::decode::push_number;
 use klogger_log::event::{EventRef, Value};
+use klogger_log::origin::{Origin, Thread};
 use klogger_log::text::push_int;
 
 pub struct Perl;
@@ -23,9 +24,9 @@ impl Format for Perl {
         push_int(out, event.serial);
         out.extend_from_slice(b"\",\n        \"timestamp\" => \"");
         push_int(out, event.time_ns);
-        out.extend_from_slice(b"\",\n        \"cpu\"       => \"");
-        push_int(out, if event.from_recorder() { -1 } else { i32::from(event.cpu) });
-        out.extend_from_slice(b"\",\n    },\n");
+        out.extend_from_slice(b"\",\n        \"cpu\"       => ");
+        push_origin(event.origin, out);
+        out.extend_from_slice(b",\n    },\n");
         let width = event.layout.fields.iter().map(|f| f.name.len()).max().unwrap_or(0);
         for field in &event.layout.fields {
             out.extend_from_slice(b"    \"");
@@ -42,6 +43,18 @@ impl Format for Perl {
     fn end(&mut self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"];\n");
     }
+}
+
+/// The CPU; for a thread, its ids after it.
+fn push_origin(origin: Origin, out: &mut Vec<u8>) {
+    let text = match (origin.cpu_column(), origin.thread()) {
+        (Some(cpu), _) => format!("\"{cpu}\""),
+        (None, Some(Thread { tid, tgid })) => {
+            format!("undef,\n        \"tid\"       => \"{tid}\",\n        \"tgid\"      => \"{tgid}\"")
+        }
+        (None, None) => "undef".into(),
+    };
+    out.extend_from_slice(text.as_bytes());
 }
 
 fn push_value(value: Value, out: &mut Vec<u8>) {

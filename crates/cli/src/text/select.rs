@@ -26,7 +26,7 @@ pub struct SelectArgs {
     #[arg(short, long = "event", value_name = "EVENT,...", value_delimiter = ',')]
     events: Vec<String>,
 
-    /// Only these CPUs: 0,2-3; '-' is the recorder
+    /// Only these CPUs: 0,2-3; '-' is the recorder. Events of programs are left out
     #[arg(short, long = "cpu", value_name = "CPU,...", value_delimiter = ',', value_parser = cpus, allow_hyphen_values = true)]
     cpus: Vec<RangeInclusive<u16>>,
 
@@ -38,8 +38,8 @@ pub struct SelectArgs {
 const WHERE_HELP: &str = "\
 Only events for which this holds. Fields, and time, cpu (-1: the recorder), serial and event, are compared with \
 ==, !=, <, <=, >, >= and =~ (regular expression), and joined with &&, || and !. A number may be hexadecimal (0x1f) or \
-have a unit of time (1.5ms). A value that has a name can be compared with it: pid == \"bash\". An event without the \
-field does not match.";
+have a unit of time (1.5ms). A value that has a name can be compared with it: pid == \"bash\". Events that programs \
+logged themselves have no cpu, but tid and tgid: their thread and process. An event without the field does not match.";
 
 /// Reads `3`, `2-5` or `-`.
 fn cpus(text: &str) -> Result<RangeInclusive<u16>, String> {
@@ -77,7 +77,7 @@ impl SelectArgs {
         }
         let filter = self.filter.as_ref().map(|text| Filter::new(text, preamble, start_ns));
         // What comes before `from` is still read: it says how threads are called.
-        let selection = Selection { cpus: None, from_ns: None, to_ns: self.to.map(resolve) };
+        let selection = Selection { origins: None, from_ns: None, to_ns: self.to.map(resolve) };
         Ok(Choice {
             reader,
             start_ns,
@@ -104,7 +104,8 @@ impl Choice<'_> {
     pub fn includes(&self, event: &EventRef, decoder: &Decoder, processes: &Processes) -> bool {
         self.events[event.index]
             && event.time_ns >= self.from_ns
-            && (self.cpus.is_empty() || self.cpus.iter().any(|r| r.contains(&event.cpu)))
+            && (self.cpus.is_empty()
+                || event.origin.cpu().is_some_and(|cpu| self.cpus.iter().any(|r| r.contains(&cpu))))
             && self.filter.as_ref().is_none_or(|f| f.matches(event, decoder, processes))
     }
 }

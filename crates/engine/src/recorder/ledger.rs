@@ -29,7 +29,7 @@ pub fn ledger(engine: &BpfEngine, events: &[EventLayout], ends: &[Finished], spa
         entries.push(entry.detail(&format!("{late} times a drain thread found no free buffer")));
     }
     not_attached(&mut entries, engine);
-    Ledger { entries }
+    Ledger { entries, user_clock: None }
 }
 
 fn ring_full(entries: &mut Vec<Entry>, end: &Finished, events: &[EventLayout], span: (u64, u64)) {

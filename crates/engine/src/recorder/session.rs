@@ -187,6 +187,7 @@ impl Session {
             doc: u.schema.doc.clone().unwrap_or_default(),
             file: u.schema.file.clone(),
             text: u.schema.text.clone(),
+            user: false,
         });
         let pid = std::process::id();
         Ok(Preamble {

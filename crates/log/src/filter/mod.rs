@@ -204,7 +204,7 @@ impl<'a> Context<'a> {
     fn side(&self, source: &'a Source) -> Option<Side<'a>> {
         Some(match source {
             Source::Time => Side::Number(i128::from(self.event.time_ns) - i128::from(self.start_ns)),
-            Source::Cpu => Side::Number(if self.event.from_recorder() { -1 } else { self.event.cpu.into() }),
+            Source::Cpu => Side::Number(self.event.origin.cpu_column()?.into()),
             Source::Serial => Side::Number(self.event.serial.into()),
             Source::Event => Side::Text(self.event.layout.name.as_bytes().into()),
             Source::Number(n) => Side::Number(*n),

@@ -3,9 +3,9 @@
 #![allow(dead_code)] // Not every test uses all of it.
 
 use klogger_log::builder::RecordBuilder;
-use klogger_log::format::RECORDER_CPU;
 use klogger_log::ledger::Ledger;
 use klogger_log::merge::Selection;
+use klogger_log::origin::{Origin, Thread};
 use klogger_log::preamble::{Clock, Preamble};
 use klogger_log::reader::Reader;
 use klogger_log::writer::{Compression, EventBlock, Writer};
@@ -85,45 +85,56 @@ pub fn ticks(blocks: u16, events: u32, compression: Compression) -> Vec<u8> {
     let mut writer = Writer::new(&mut bytes, &preamble, compression).unwrap();
     let mut serials = [0, 0];
     for block in 0..blocks {
-        let cpu = block % 2;
+        let cpu = Origin::Cpu(block % 2);
         let mut records = Vec::new();
         for i in 0..events {
             let n = u32::from(block) * events + i;
             record(&preamble, "TICK").int("n", n.into()).finish(START + u64::from(n) * 10, &mut records);
         }
-        let serial = &mut serials[usize::from(cpu)];
-        *serial =
-            writer.block(&EventBlock { cpu, time_base: START, first_serial: *serial, records: &records }).unwrap();
+        let serial = &mut serials[usize::from(block % 2)];
+        *serial = writer
+            .block(&EventBlock { origin: cpu, time_base: START, first_serial: *serial, records: &records })
+            .unwrap();
     }
     writer.finish(&Ledger::default()).unwrap();
     bytes
 }
 
-/// (time, cpu, serial, name, `n` or -1) of all events, in the order of the merge.
-pub fn events(reader: &Reader) -> Vec<(u64, u16, u64, String, i64)> {
+/// (time, origin, serial, name, `n` or -1) of all events, in the order of the merge.
+pub fn events(reader: &Reader) -> Vec<(u64, Origin, u64, String, i64)> {
     let mut all = Vec::new();
     let mut merge = reader.merge(&Selection::default());
     while let Some(event) = merge.next() {
         let n = event.get("n").and_then(|v| v.int()).unwrap_or(-1);
-        all.push((event.time_ns, event.cpu, event.serial, event.layout.name.clone(), n));
+        all.push((event.time_ns, event.origin, event.serial, event.layout.name.clone(), n));
     }
     all
 }
 
-/// A log of the given records, (cpu, records), one block each.
-pub fn log_of(preamble: &Preamble, blocks: &[(u16, Vec<u8>)]) -> Vec<u8> {
+/// A log of the given records, (origin, records), one block each.
+pub fn log_of(preamble: &Preamble, blocks: &[(Origin, Vec<u8>)]) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut writer = Writer::new(&mut bytes, preamble, Compression::None).unwrap();
     let mut serials = std::collections::BTreeMap::new();
-    for (cpu, records) in blocks {
-        let serial = serials.entry(*cpu).or_insert(0);
-        *serial = writer.block(&EventBlock { cpu: *cpu, time_base: START, first_serial: *serial, records }).unwrap();
+    for (origin, records) in blocks {
+        let serial = serials.entry(*origin).or_insert(0);
+        *serial =
+            writer.block(&EventBlock { origin: *origin, time_base: START, first_serial: *serial, records }).unwrap();
     }
     writer.finish(&Ledger::default()).unwrap();
     bytes
 }
 
-pub const RECORDER: u16 = RECORDER_CPU;
+pub const RECORDER: Origin = Origin::Recorder;
+
+pub fn cpu(number: u16) -> Origin {
+    Origin::Cpu(number)
+}
+
+/// The stream of a thread of process 1000.
+pub fn user(stream: u32, tid: u32) -> Origin {
+    Origin::Thread { stream, thread: Thread { tid, tgid: 1000 } }
+}
 
 /// A repeatable sequence of numbers that look random.
 pub struct Dice(pub u64);
