@@ -80,6 +80,7 @@ extern int clock_gettime(int clock, struct timespec *ts);
 #define KLOGGER_VOLATILE(x) (*(volatile __typeof__(x) *)&(x))
 #define KLOGGER_SHARED __attribute__((weak, visibility("hidden")))
 #define KLOGGER_SLOW __attribute__((weak, visibility("hidden"), noinline, cold))
+#define KLOGGER_CAREFUL __attribute__((unused, noinline, cold))
 /* One load finds a thread's ring, and a signal handler may do it. A library that is opened with dlopen() on a libc which
  * keeps no room for that (not glibc) may choose another. */
 #ifndef KLOGGER_TLS_MODEL
@@ -105,6 +106,8 @@ struct klogger_hit {
 	__u64 time;
 	__u64 nest;
 	__u32 base;
+	__u32 careful;		/* not the straight path */
+	__u32 again;		/* the straight path was not straight */
 };
 
 /* What this module knows of itself. */
@@ -126,6 +129,7 @@ struct klogger_module {
 
 struct klogger_thread {
 	struct klogger_ring *volatile *ring;	/* this thread's cell, or one that is always empty */
+	struct klogger_ring *volatile *careful;	/* the same, whatever the clock */
 	__u32 slot;		/* its number + 1 */
 	__u32 tid;
 	__u32 busy;		/* looks for a slot just now: a signal handler must not */
@@ -139,7 +143,7 @@ KLOGGER_SHARED __u8 klogger_all_off[KLOGGER_EVENTS_MAX] = KLOGGER_NOTHING;
 KLOGGER_SHARED struct klogger_unit klogger_own = { klogger_all_off, 1, 0, "klogger", "", 0, 1, "", NULL };
 KLOGGER_SHARED struct klogger_ring *volatile klogger_no_ring = NULL;
 KLOGGER_SHARED __attribute__((tls_model(KLOGGER_TLS_MODEL))) __thread struct klogger_thread klogger_thread = {
-	&klogger_no_ring, 0, 0, 0, 0, 0, 0
+	&klogger_no_ring, &klogger_no_ring, 0, 0, 0, 0, 0, 0
 };
 
 /* ---- The straight path ---- */
@@ -148,20 +152,41 @@ KLOGGER_SHARED __attribute__((tls_model(KLOGGER_TLS_MODEL))) __thread struct klo
 #undef klogger
 #define klogger(event, ...) klogger_call_##event(__VA_ARGS__)
 
-#define klogger_on(index) klogger_unlikely(KLOGGER_VOLATILE(KLOGGER_VOLATILE(KLOGGER_UNIT.on)[index]))
+/*
+ * A load of the pointer, a comparison in memory, a branch that is never taken while the event is off. As a volatile load
+ * the comparison would cost one instruction more.
+ */
+static __always_inline int klogger_is_on(const __u8 *flag)
+{
+#ifdef __x86_64__
+	__asm__ goto("cmpb $0, %0\n\tjne %l[on]" : : "m"(*flag) : "cc" : on);
+	return 0;
+on:
+	return 1;
+#else
+	return KLOGGER_VOLATILE(*flag);
+#endif
+}
+
+#define klogger_on(index) klogger_unlikely(klogger_is_on(&KLOGGER_VOLATILE(KLOGGER_UNIT.on)[index]))
 #define klogger_in_scope(tid) 1
 #define klogger_in_scope_current() 1
 
-static __always_inline __u64 klogger_clock(void)
+static inline __u64 klogger_monotonic(void)
 {
 	struct timespec ts;
 
-#ifdef __x86_64__
-	if (klogger_likely(klogger_module.tsc))
-		return __builtin_ia32_rdtsc();
-#endif
 	clock_gettime(CLOCK_MONOTONIC, &ts);
 	return (__u64)ts.tv_sec * 1000000000u + (__u64)ts.tv_nsec;
+}
+
+static __always_inline __u64 klogger_tsc(void)
+{
+#ifdef __x86_64__
+	return __builtin_ia32_rdtsc();
+#else
+	return 0;
+#endif
 }
 
 /* Pairs with the acquire load in the recorder's drain: whoever sees the header word sees the fields. */
@@ -170,29 +195,7 @@ static __always_inline void klogger_publish(__u64 *header, __u64 value)
 	__atomic_store_n(header, value, __ATOMIC_RELEASE);
 }
 
-struct klogger_ring *klogger_find_ring(void);
-void *klogger_reserve_slow(struct klogger_ring *ring, __u64 time, __u32 id, __u32 size);
-void *klogger_reserve_nested(struct klogger_ring *ring, __u64 time, __u32 id, __u32 size);
-void klogger_lose_ringless(__u32 id);
-
-/* In the order ring, nest, clock, so that main rings are sorted by time. */
-static __always_inline void klogger_enter(struct klogger_hit *hit, const struct klogger_unit *unit)
-{
-	struct klogger_ring *ring = *klogger_thread.ring;
-
-	if (klogger_unlikely(!ring))
-		ring = klogger_find_ring();
-	hit->ring = ring;
-	hit->base = unit->base;
-	if (klogger_unlikely(!ring)) {
-		hit->time = 1;
-		return;
-	}
-	hit->nest = KLOGGER_VOLATILE(ring->nest);
-	KLOGGER_VOLATILE(ring->nest) = hit->nest + 1;
-	klogger_barrier();
-	hit->time = klogger_clock();
-}
+void *klogger_reserve_with_care(struct klogger_hit *hit, __u32 id, __u32 size);
 
 static __always_inline void klogger_leave(struct klogger_hit *hit)
 {
@@ -202,9 +205,16 @@ static __always_inline void klogger_leave(struct klogger_hit *hit)
 }
 
 /*
- * `size` bytes at the writers' position, or NULL: the event is lost and has been counted. The load of `limit` pairs with
- * the drain's release store after zeroing: the stores that follow depend on its value. Nobody but a signal handler
- * interrupts between the load and the store of `head`, and that uses the nested ring.
+ * `size` bytes at the writers' position.
+ *
+ * The straight path calls nothing: else the compiler would save registers around it. Whatever is not straight (no ring
+ * yet, a signal handler in the middle of an event, a ring half full) makes it give up and leave no trace;
+ * klogger_slow_EVENT() then begins again, with care. A program whose clock is not the TSC is never straight.
+ *
+ * The load of `limit` pairs with the drain's release store after zeroing: the stores that follow depend on its value.
+ * Nobody but a signal handler interrupts between the load and the store of `head`, and that finds `nest` and uses the
+ * nested ring. So main rings are sorted by time, though the clock is read after space was taken: as late as that,
+ * because whatever follows the instruction waits for it.
  */
 static __always_inline void *klogger_reserve_in(struct klogger_hit *hit, const struct klogger_unit *unit, __u32 index,
 						__u32 size)
@@ -212,20 +222,23 @@ static __always_inline void *klogger_reserve_in(struct klogger_hit *hit, const s
 	struct klogger_ring *ring;
 	__u64 head, end;
 
-	if (!hit->time)
-		klogger_enter(hit, unit);
-	ring = hit->ring;
-	if (klogger_unlikely(!ring)) {
-		klogger_lose_ringless(hit->base + index);
+	hit->base = unit->base;
+	if (hit->careful)
+		return klogger_reserve_with_care(hit, hit->base + index, size);
+	ring = *klogger_thread.ring;
+	hit->again = 1;
+	if (klogger_unlikely(!ring || KLOGGER_VOLATILE(ring->nest)))
 		return NULL;
-	}
-	if (klogger_unlikely(hit->nest))
-		return klogger_reserve_nested(ring, hit->time, hit->base + index, size);
+	KLOGGER_VOLATILE(ring->nest) = 1;
+	klogger_barrier();
+	hit->ring = ring;
 	head = KLOGGER_VOLATILE(ring->head);
 	end = head + size;
 	if (klogger_unlikely(KLOGGER_VOLATILE(ring->missed) || end > __atomic_load_n(&ring->limit, __ATOMIC_ACQUIRE)))
-		return klogger_reserve_slow(ring, hit->time, hit->base + index, size);
+		return NULL;
+	hit->again = 0;
 	KLOGGER_VOLATILE(ring->head) = end;
+	hit->time = klogger_tsc();
 	return &ring->data[head & klogger_module.mask];
 }
 
@@ -362,6 +375,10 @@ KLOGGER_SLOW void *klogger_overwrite(struct klogger_ring *ring, __u32 size)
 	__u64 head = KLOGGER_VOLATILE(ring->head), limit = KLOGGER_VOLATILE(ring->limit);
 	__u64 first = head == limit ? head : head + size;
 
+	if (head + size <= limit) {
+		KLOGGER_VOLATILE(ring->head) = head + size;
+		return &ring->data[head & klogger_module.mask];
+	}
 	memset(&ring->data[limit & klogger_module.mask], 0, part);
 	__atomic_store_n(&ring->first[limit / part & (KLOGGER_GRID - 1)], first, __ATOMIC_RELEASE);
 	KLOGGER_VOLATILE(ring->limit) = limit + part;
@@ -369,7 +386,7 @@ KLOGGER_SLOW void *klogger_overwrite(struct klogger_ring *ring, __u32 size)
 	return &ring->data[head & klogger_module.mask];
 }
 
-KLOGGER_SLOW void *klogger_reserve_slow(struct klogger_ring *ring, __u64 time, __u32 id, __u32 size)
+KLOGGER_SLOW void *klogger_reserve_main(struct klogger_ring *ring, __u64 time, __u32 id, __u32 size)
 {
 	if (klogger_module.control->flight)
 		return klogger_overwrite(ring, size);
@@ -472,7 +489,7 @@ KLOGGER_SLOW void klogger_end_thread(void *unused)
 	(void)unused;
 	if (!number)
 		return;
-	klogger_thread.ring = &klogger_no_ring;
+	klogger_thread.ring = klogger_thread.careful = &klogger_no_ring;
 	klogger_thread.slot = 0;
 	klogger_barrier();
 	klogger_module.cells[number - 1] = NULL;
@@ -499,7 +516,9 @@ KLOGGER_SLOW struct klogger_ring *klogger_get_ring(void)
 	klogger_module.cells[number] = ring;
 	klogger_thread.nested_ready = 0;
 	klogger_thread.slot = (__u32)number + 1;
-	klogger_thread.ring = &klogger_module.cells[number];
+	klogger_thread.careful = &klogger_module.cells[number];
+	if (klogger_module.tsc)
+		klogger_thread.ring = klogger_thread.careful;
 	if (klogger_module.has_key)
 		pthread_setspecific(klogger_module.key, &klogger_module);
 	return ring;
@@ -537,6 +556,27 @@ KLOGGER_SLOW struct klogger_ring *klogger_find_ring(void)
 	return ring;
 }
 
+/* As klogger_reserve_in(), wherever the thread stands. */
+KLOGGER_SLOW void *klogger_reserve_with_care(struct klogger_hit *hit, __u32 id, __u32 size)
+{
+	struct klogger_ring *ring = *klogger_thread.careful;
+
+	if (!ring)
+		ring = klogger_find_ring();
+	if (!ring) {
+		klogger_lose_ringless(id);
+		return NULL;
+	}
+	hit->nest = KLOGGER_VOLATILE(ring->nest);
+	KLOGGER_VOLATILE(ring->nest) = hit->nest + 1;
+	klogger_barrier();
+	hit->ring = ring;
+	hit->time = klogger_module.tsc ? klogger_tsc() : klogger_monotonic();
+	if (hit->nest)
+		return klogger_reserve_nested(ring, hit->time, id, size);
+	return klogger_reserve_main(ring, hit->time, id, size);
+}
+
 /* ---- The file ---- */
 
 static inline char *klogger_put(char *to, const char *text)
@@ -560,14 +600,6 @@ static inline char *klogger_put_number(char *to, __u64 n, unsigned base)
 		*to++ = digits[--i];
 	*to = 0;
 	return to;
-}
-
-static inline __u64 klogger_monotonic(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (__u64)ts.tv_sec * 1000000000u + (__u64)ts.tv_nsec;
 }
 
 /* Whether the TSC runs at one speed whatever the CPU does. A recorder that knows better says so. */
@@ -710,6 +742,9 @@ KLOGGER_SLOW void klogger_obey(struct klogger_control *control)
 		wish = end + 1;
 	}
 	if (number[2] < KLOGGER_USER_RING_MIN || number[2] > KLOGGER_USER_RING_MAX || (number[2] & (number[2] - 1)))
+		return;
+	/* The environment may outlive the recording. */
+	if (syscall(SYS_kill, (pid_t)number[1], 0) && errno == ESRCH)
 		return;
 	control->token = number[0];
 	control->armed = (__u32)number[1];
@@ -877,7 +912,7 @@ KLOGGER_SLOW void klogger_forked(void)
 	int folder;
 	void *map = MAP_FAILED;
 
-	klogger_thread.ring = &klogger_no_ring;
+	klogger_thread.ring = klogger_thread.careful = &klogger_no_ring;
 	klogger_thread.slot = 0;
 	for (i = 0; klogger_module.used && i <= control.slots; i++)
 		klogger_module.cells[i] = NULL;
