@@ -18,7 +18,7 @@ pub struct Unsupported {
 const PARTS: [&str; 5] =
     ["klogger/types.h", "klogger/ring.h", "klogger/record.h", "klogger/control.h", "klogger.user.h"];
 /// The built-in event that programs may log.
-const MARK: &str = "MARK";
+pub(crate) const MARK: &str = "MARK";
 
 /// `NAME.klogger.h`: self-contained C11 and C++17. `builtin` is the schema of klogger's own events.
 pub fn header(schema: &Schema, builtin: &Schema) -> Result<NamedText, Unsupported> {
@@ -127,15 +127,22 @@ fn unit(out: &mut Text, schema: &Schema) {
     ));
 }
 
-/// What `klogger(EVENT, ...)` is in a program: a hit with one event.
+/// What `klogger(EVENT, ...)` is in a program: a hit with one event, on the straight path and, out of line, with care.
 fn call(out: &mut Text, schema: &Schema, event: &Event) {
     let layout = EventLayout::new(&schema.name, event, 1);
     let name = &event.name;
-    let names: String = arguments(&layout).map(|f| format!(", {}", f.name)).collect();
+    let names: Vec<_> = arguments(&layout).map(|f| f.name.as_str()).collect();
+    let more: String = names.iter().map(|n| format!(", {n}")).collect();
+    let parameters = parameters(&layout);
     out.push(format_args!(
-        "\nstatic __always_inline void klogger_call_{name}({})\n{{\n\tstruct klogger_hit klogger_hit = KLOGGER_NOTHING;\n\n\
-         \tklogger_event_{name}(&klogger_hit{names});\n\tklogger_leave(&klogger_hit);\n}}\n",
-        parameters(&layout)
+        "\nstatic KLOGGER_CAREFUL void klogger_slow_{name}({parameters})\n{{\n\tstruct klogger_hit klogger_hit = KLOGGER_NOTHING;\n\n\
+         \tklogger_hit.careful = 1;\n\tklogger_event_{name}(&klogger_hit{more});\n\tklogger_leave(&klogger_hit);\n}}\n"
+    ));
+    out.push(format_args!(
+        "\nstatic __always_inline void klogger_call_{name}({parameters})\n{{\n\tstruct klogger_hit klogger_hit = KLOGGER_NOTHING;\n\n\
+         \tklogger_event_{name}(&klogger_hit{more});\n\tklogger_leave(&klogger_hit);\n\
+         \tif (klogger_unlikely(klogger_hit.again))\n\t\tklogger_slow_{name}({});\n}}\n",
+        names.join(", ")
     ));
 }
 
