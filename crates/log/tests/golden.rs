@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The log that stands for version 1 of the format, `tests/logs/v1.klog`.
+//! The logs that stand for the versions of the format: `tests/logs/v1.klog`, `v2.klog`.
 //!
-//! It was made once by [`make`], and must be readable for ever: if the format changes, this file stays as it is, and
-//! the new version gets one of its own. `KLOGGER_BLESS=1 cargo test -p klogger-log --test golden` makes it where it is
-//! missing. What the text formats make of it stands beside it, and is checked by the tests of `klogger cat`.
+//! Each was made once, by [`make`] as it was then, and must be readable for ever: if the format changes, these files
+//! stay as they are, and the new version gets one of its own. `KLOGGER_BLESS=1 cargo test -p klogger-log --test golden`
+//! makes the newest where it is missing. What the text formats make of them stands beside them, and is checked by the
+//! tests of `klogger cat`.
 
 mod common;
 
@@ -11,17 +12,20 @@ use common::{RECORDER, START, comm, cpu, int, lost, string, thread};
 use klogger_log::builder::RecordBuilder;
 use klogger_log::ledger::{Entry, Key, Ledger};
 use klogger_log::merge::Selection;
-use klogger_log::preamble::{Clock, Host, Preamble, ProbeState, Recorder, SchemaText};
+use klogger_log::origin::{Origin, Thread};
+use klogger_log::preamble::{Addition, Clock, Host, Preamble, ProbeState, Recorder, SchemaText, UserClock};
 use klogger_log::reader::Reader;
 use klogger_log::writer::{Compression, EventBlock, Writer};
+use klogger_schema::layout::EventLayout;
 use klogger_schema::model::{Decode, Decoding, Scalar, Shape};
 use std::fs;
 use std::path::PathBuf;
 
-fn path() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/logs/v1.klog")
+fn path(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/logs").join(name)
 }
 
+/// Of version 1.
 fn preamble() -> Preamble {
     let word = |name, decode| (name, Scalar::U64, Shape::One, decode);
     let state = ("state", Scalar::U32, Shape::One, Decode::Table("task_state".into()));
@@ -77,9 +81,58 @@ fn preamble() -> Preamble {
     }
 }
 
-/// The recipe: each kind of field, of block, of loss, on two CPUs and the recorder's stream.
+/// Of version 2: a schema of programs, and their clock.
+fn user_preamble() -> Preamble {
+    let mut preamble = preamble();
+    preamble.schemas.push(SchemaText { name: "pool".into(), user: true, ..SchemaText::default() });
+    preamble.events.push(EventLayout { schema: "pool".into(), ..common::layout(30, "TASK", &[int("n")]) });
+    preamble.clock.user = Some(UserClock { source: "tsc".into(), khz: 2_100_000, error_ns: 900 });
+    preamble
+}
+
+/// A schema that comes with a program. A field has the name of a column.
+fn addition() -> Addition {
+    let verb = ("verb", Scalar::U8, Shape::One, Decode::Table("verb".into()));
+    let request = common::layout(40, "REQUEST", &[int("tid"), verb, string("path")]);
+    Addition {
+        schemas: vec![SchemaText { name: "web".into(), user: true, ..SchemaText::default() }],
+        events: vec![EventLayout { schema: "web".into(), ..request }],
+        decodings: vec![Decoding {
+            name: "verb".into(),
+            flags: false,
+            values: vec![(1, "GET".into()), (2, "PUT".into())],
+        }],
+    }
+}
+
+const SERVER: Thread = Thread { tid: 1201, tgid: 1200 };
+const WORKER: Thread = Thread { tid: 31, tgid: 31 };
+
+/// What threads log: (stream, thread, first serial number, records); the last stream is of a thread id that is used
+/// again. The first two come before the addition.
+fn of_threads(preamble: &Preamble, addition: &Addition) -> Vec<(Origin, u64, Vec<u8>)> {
+    let events = || preamble.events.iter().chain(&addition.events);
+    let record = |name: &str| RecordBuilder::new(events().find(|e| e.name == name).unwrap());
+    let (mut first, mut second, mut late, mut again) = (vec![], vec![], vec![], vec![]);
+    record("TASK").int("n", 1).finish(START + 200, &mut first);
+    record("TASK").int("n", 2).finish(START + 420, &mut first);
+    record("TASK").int("n", 3).finish(START + 300, &mut second);
+    record("REQUEST").int("tid", 7).int("verb", 2).text("path", b"/a").finish(START + 600, &mut late);
+    record("LOST").int("count", 2).int("since", START as i64 + 700).finish(START + 900, &mut late);
+    record("REQUEST").int("verb", 1).finish(START + 900, &mut late);
+    record("TASK").int("n", 4).finish(START + 1_500_000_000, &mut again);
+    let thread = |stream, thread| Origin::Thread { stream, thread };
+    vec![
+        (thread(1, WORKER), 0, first),
+        (thread(2, SERVER), 0, second),
+        (thread(2, SERVER), 1, late),
+        (thread(3, WORKER), 0, again),
+    ]
+}
+
+/// The recipe: each kind of field, of block, of loss, on two CPUs, in the recorder's stream and in those of threads.
 fn make() -> Vec<u8> {
-    let preamble = preamble();
+    let (preamble, addition) = (user_preamble(), addition());
     let record = |name: &str| RecordBuilder::new(preamble.events.iter().find(|e| e.name == name).unwrap());
     let (mut recorder, mut first, mut second, mut late, mut end) = (vec![], vec![], vec![], vec![], vec![]);
     record("KLOGGER_START").int("buffer_size", 4 << 20).text("kernel", b"6.1.0").finish(START, &mut recorder);
@@ -109,7 +162,11 @@ fn make() -> Vec<u8> {
     let mut writer = Writer::new(&mut bytes, &preamble, Compression::None).unwrap();
     let blocks =
         [(RECORDER, 0, recorder), (cpu(0), 0, first), (cpu(1), 0, second), (cpu(0), 4, late), (RECORDER, 2, end)];
-    for (origin, first_serial, records) in &blocks {
+    let threads = of_threads(&preamble, &addition);
+    for (place, (origin, first_serial, records)) in threads.iter().chain(&blocks).enumerate() {
+        if place == 2 {
+            writer.add(&addition).unwrap();
+        }
         let block = EventBlock { origin: *origin, time_base: START, first_serial: *first_serial, records };
         writer.block(&block).unwrap();
     }
@@ -117,26 +174,31 @@ fn make() -> Vec<u8> {
     let entry = Entry::new(Key::RingFull).event("SCHEDIN").cpu(1).count(3).between(START + 500, START + 1_000_000_000);
     // The words of the table of keys may change; those of this file do not.
     let entry = Entry { text: "no space in the ring".into(), ..entry };
-    writer.finish(&Ledger { entries: vec![entry], user_clock: None }).unwrap();
+    let thread = Entry::new(Key::RingFull).event("REQUEST").thread(SERVER.tid, SERVER.tgid).count(2);
+    let thread = Entry { text: "no space in the ring".into(), ..thread.between(START + 700, START + 900) };
+    let refused = Entry { text: "shop was built with another pool".into(), ..Entry::new(Key::UserRefused) };
+    let user_clock = Some(UserClock { source: "tsc".into(), khz: 2_100_000, error_ns: 42 });
+    writer.finish(&Ledger { entries: vec![entry, thread, refused], user_clock }).unwrap();
     bytes
 }
 
-#[test]
-fn version_1_is_readable() {
-    if std::env::var_os("KLOGGER_BLESS").is_some() && !path().exists() {
-        fs::write(path(), make()).unwrap();
-    }
-    let reader = Reader::open(path()).unwrap();
-    assert_eq!(reader.preamble(), &preamble());
-    assert_eq!(reader.damage(), &[]);
-    assert_eq!(reader.ledger(&[]).lost(), 3);
+type Found = (u64, Origin, u64, String);
+
+fn events(reader: &Reader) -> Vec<Found> {
     let mut merge = reader.merge(&Selection::default());
     let mut found = Vec::new();
     while let Some(e) = merge.next() {
         found.push((e.time_ns - START, e.origin, e.serial, e.layout.name.as_str().to_string()));
     }
-    let event = |time, origin, serial, name: &str| (time, origin, serial, name.to_string());
-    let expected = [
+    found
+}
+
+fn event(time: u64, origin: Origin, serial: u64, name: &str) -> Found {
+    (time, origin, serial, name.to_string())
+}
+
+fn of_the_kernel() -> Vec<Found> {
+    vec![
         event(0, RECORDER, 0, "KLOGGER_START"),
         event(1, RECORDER, 1, "PROCESS_EXISTS"),
         event(100, cpu(0), 0, "SCHEDIN"),
@@ -148,6 +210,44 @@ fn version_1_is_readable() {
         event(1_000_000_000, cpu(1), 4, "SCHEDOUT"),
         event(2_000_000_000, cpu(0), 4, "SCHEDIN"),
         event(2_500_000_000, RECORDER, 2, "KLOGGER_FINISH"),
-    ];
-    assert_eq!(found, expected);
+    ]
+}
+
+#[test]
+fn version_1_is_readable() {
+    let reader = Reader::open(path("v1.klog")).unwrap();
+    assert_eq!(reader.preamble(), &preamble());
+    assert_eq!(reader.damage(), &[]);
+    assert_eq!(reader.ledger(&[]).lost(), 3);
+    assert_eq!(events(&reader), of_the_kernel());
+}
+
+#[test]
+fn version_2_is_readable() {
+    let path = path("v2.klog");
+    if std::env::var_os("KLOGGER_BLESS").is_some() && !path.exists() {
+        fs::write(&path, make()).unwrap();
+    }
+    let reader = Reader::open(path).unwrap();
+    let mut preamble = user_preamble();
+    preamble.schemas.extend(addition().schemas);
+    preamble.events.extend(addition().events);
+    preamble.decodings.extend(addition().decodings);
+    assert_eq!(reader.preamble(), &preamble);
+    assert_eq!(reader.damage(), &[]);
+    let ledger = reader.ledger(&[]);
+    assert_eq!((ledger.lost(), ledger.entries[1].thread, ledger.user_clock.unwrap().error_ns), (5, Some(SERVER), 42));
+    let thread = |stream, thread| Origin::Thread { stream, thread };
+    let mut expected = of_the_kernel();
+    expected.extend([
+        event(200, thread(1, WORKER), 0, "TASK"),
+        event(300, thread(2, SERVER), 0, "TASK"),
+        event(420, thread(1, WORKER), 1, "TASK"),
+        event(600, thread(2, SERVER), 1, "REQUEST"),
+        event(900, thread(2, SERVER), 2, "LOST"),
+        event(900, thread(2, SERVER), 4, "REQUEST"),
+        event(1_500_000_000, thread(3, WORKER), 0, "TASK"),
+    ]);
+    expected.sort_by_key(|e| (e.0, e.1, e.2));
+    assert_eq!(events(&reader), expected);
 }

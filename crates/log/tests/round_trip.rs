@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What is written is what is read: random layouts, records, cuts into blocks, and order within a CPU.
+//! What is written is what is read: random layouts, records, cuts into blocks, streams and their
+//! interleaving, order within a stream, and events that are described late.
 
 mod common;
 
-use common::{lost, string};
+use common::{Dice, lost, string};
 use klogger_log::builder::RecordBuilder;
 use klogger_log::event::Value;
 use klogger_log::ledger::{Entry, Key, Ledger};
 use klogger_log::merge::Selection;
-use klogger_log::origin::Origin;
-use klogger_log::preamble::Preamble;
+use klogger_log::origin::{Origin, Thread};
+use klogger_log::preamble::{Addition, Preamble};
 use klogger_log::reader::Reader;
 use klogger_log::writer::{Compression, EventBlock, Writer};
 use klogger_schema::layout::{EventLayout, STRING_MAX};
 use klogger_schema::model::{Decode, Scalar, Shape};
 use proptest::prelude::*;
+use std::collections::VecDeque;
 
 const SCALARS: [Scalar; 9] = [
     Scalar::Bool,
@@ -140,33 +142,87 @@ fn ring_order(drafts: &[Draft]) -> Vec<usize> {
     order
 }
 
-/// Writes the drafts of each CPU, and returns the log and what should be read from it.
-fn write(layouts: &[EventLayout], cpus: &[Vec<Draft>], start: u64, pack: bool) -> (Vec<u8>, Vec<Expected>) {
-    let preamble = Preamble { events: layouts.to_vec(), ..Preamble::default() };
-    let compression = if pack { Compression::Zstd(1) } else { Compression::None };
+/// Whose the streams are: CPUs, the recorder, and a thread id that is used three times.
+const ORIGINS: [Origin; 6] = {
+    let thread = Thread { tid: 7, tgid: 7 };
+    [
+        Origin::Thread { stream: 9, thread },
+        Origin::Cpu(0),
+        Origin::Thread { stream: 1, thread },
+        Origin::Recorder,
+        Origin::Cpu(1),
+        Origin::Thread { stream: 2, thread },
+    ]
+};
+
+/// A block to be written: first serial number, records, and whether it holds an event that is added late.
+type Part = (u64, Vec<u8>, bool);
+
+/// The blocks of one stream; what should be read from them is appended to `expected`.
+fn parts(
+    layouts: &[EventLayout],
+    late: &[EventLayout],
+    origin: Origin,
+    drafts: &[Draft],
+    start: u64,
+    expected: &mut Vec<Expected>,
+) -> VecDeque<Part> {
+    let steps = drafts.iter().scan(start, |time, d| {
+        *time += d.3;
+        Some(*time)
+    });
+    let times: Vec<u64> = steps.collect();
+    let mut parts = VecDeque::new();
+    let (mut serial, mut part) = (0, (0, Vec::new(), false));
+    for (place, &i) in ring_order(drafts).iter().enumerate() {
+        let layout = drafts[i].0.get(layouts);
+        let values = fill(layout, &drafts[i], times[i], &mut part.1);
+        part.2 |= late.iter().any(|l| l.id == layout.id);
+        expected.push(Expected { time: times[i], origin, serial, id: layout.id, values });
+        serial = serial.wrapping_add(if layout.name == "LOST" { drafts[i].1[0] as u64 } else { 1 });
+        if drafts[i].5 || place + 1 == drafts.len() {
+            parts.push_back(std::mem::replace(&mut part, (serial, Vec::new(), false)));
+        }
+    }
+    parts
+}
+
+/// How a log is written.
+struct Plan {
+    start: u64,
+    pack: bool,
+    /// The first events come in an addition.
+    late: usize,
+    /// In which order the blocks of the streams follow each other.
+    order: u64,
+}
+
+/// Writes the drafts of each stream, and returns the log and what should be read from it.
+fn write(layouts: &[EventLayout], streams: &[Vec<Draft>], plan: &Plan) -> (Vec<u8>, Vec<Expected>) {
+    let (late, early) = layouts.split_at(plan.late.min(layouts.len() - 1));
+    let preamble = Preamble { events: early.to_vec(), ..Preamble::default() };
+    let compression = if plan.pack { Compression::Zstd(1) } else { Compression::None };
     let mut bytes = Vec::new();
     let mut writer = Writer::new(&mut bytes, &preamble, compression).unwrap();
     let mut expected = Vec::new();
-    for (cpu, drafts) in cpus.iter().enumerate() {
-        let steps = drafts.iter().scan(start, |time, d| {
-            *time += d.3;
-            Some(*time)
-        });
-        let times: Vec<u64> = steps.collect();
-        let (mut serial, mut first_serial, mut records) = (0, 0, Vec::new());
-        for (place, &i) in ring_order(drafts).iter().enumerate() {
-            let layout = drafts[i].0.get(layouts);
-            let values = fill(layout, &drafts[i], times[i], &mut records);
-            expected.push(Expected { time: times[i], origin: Origin::Cpu(cpu as u16), serial, id: layout.id, values });
-            serial = serial.wrapping_add(if layout.name == "LOST" { drafts[i].1[0] as u64 } else { 1 });
-            if drafts[i].5 || place + 1 == drafts.len() {
-                let block =
-                    EventBlock { origin: Origin::Cpu(cpu as u16), time_base: start, first_serial, records: &records };
-                writer.block(&block).unwrap();
-                first_serial = serial;
-                records.clear();
-            }
+    let mut waiting: Vec<(Origin, VecDeque<Part>)> = Vec::new();
+    for (origin, drafts) in ORIGINS.into_iter().zip(streams) {
+        waiting.push((origin, parts(layouts, late, origin, drafts, plan.start, &mut expected)));
+    }
+    let (mut dice, mut added) = (Dice(plan.order | 1), false);
+    loop {
+        waiting.retain(|(_, parts)| !parts.is_empty());
+        if waiting.is_empty() {
+            break;
         }
+        let next = dice.roll(waiting.len() as u64) as usize;
+        let (origin, parts) = &mut waiting[next];
+        let (first_serial, records, needs_addition) = parts.pop_front().unwrap();
+        if needs_addition && !std::mem::replace(&mut added, true) {
+            writer.add(&Addition { events: late.to_vec(), ..Addition::default() }).unwrap();
+        }
+        let block = EventBlock { origin: *origin, time_base: plan.start, first_serial, records: &records };
+        writer.block(&block).unwrap();
     }
     writer.finish(&Ledger { entries: vec![Entry::new(Key::Paused)], user_clock: None }).unwrap();
     expected.sort_by_key(|e| (e.time, e.origin, e.serial));
@@ -179,16 +235,18 @@ proptest! {
     #[test]
     fn what_is_written_is_read(
         layouts in layouts(),
-        cpus in prop::collection::vec(prop::collection::vec(draft(), 0..60), 0..4),
+        streams in prop::collection::vec(prop::collection::vec(draft(), 0..60), 0..7),
         start in prop::sample::select(&[1000, (1 << 48) - 5000, (7 << 48) - 1, 1 << 60][..]),
         pack in any::<bool>(),
+        late in 0..3usize,
+        order in any::<u64>(),
     ) {
         // A count near 2^64 wraps the serials, and the order of equal times with them: no LOST record has one.
-        let cpus: Vec<Vec<Draft>> = cpus
+        let streams: Vec<Vec<Draft>> = streams
             .into_iter()
-            .map(|cpu| cpu.into_iter().map(|mut d| { d.1[0] &= 0xff_ffff; d }).collect())
+            .map(|drafts| drafts.into_iter().map(|mut d| { d.1[0] &= 0xff_ffff; d }).collect())
             .collect();
-        let (bytes, expected) = write(&layouts, &cpus, start, pack);
+        let (bytes, expected) = write(&layouts, &streams, &Plan { start, pack, late, order });
         let reader = Reader::from_bytes(bytes).unwrap();
         prop_assert_eq!(reader.damage(), &[]);
         prop_assert_eq!(reader.ledger(&[]).entries, vec![Entry::new(Key::Paused)]);
@@ -204,12 +262,13 @@ proptest! {
 
     #[test]
     fn a_window_of_time_is_a_part_of_the_whole(
-        cpus in prop::collection::vec(prop::collection::vec(draft(), 0..40), 1..4),
+        streams in prop::collection::vec(prop::collection::vec(draft(), 0..40), 1..5),
+        order in any::<u64>(),
         from in 0..20_000u64,
         length in 0..20_000u64,
     ) {
         let layouts = [common::layout(1, "A", &[common::int("f0")])];
-        let (bytes, mut expected) = write(&layouts, &cpus, 1000, false);
+        let (bytes, mut expected) = write(&layouts, &streams, &Plan { start: 1000, pack: false, late: 0, order });
         let (from, to) = (1000 + from, 1000 + from + length);
         expected.retain(|e| (from..=to).contains(&e.time));
         let reader = Reader::from_bytes(bytes).unwrap();

@@ -2,7 +2,7 @@
 //! Chooses events by an expression over their fields.
 //!
 //! Besides fields there are `time` (ns since the log's start; write `1.5s`), `cpu` (-1: the recorder), `serial` and
-//! `event`. A value that has a name (a thread's, a flag's) can be compared with a text: `pid == "bash"`. What is said of
+//! `event`. Events of programs have no `cpu`, but `tid` and `tgid`, unless a field has that name. A value that has a name (a thread's, a flag's) can be compared with a text: `pid == "bash"`. What is said of
 //! a field that an event does not have is neither true nor false, so that `!(pid == 1)` does not match events without
 //! a `pid`.
 
@@ -10,6 +10,7 @@ pub mod parse;
 
 use crate::decode::Decoder;
 use crate::event::{EventRef, Value};
+use crate::origin::Thread;
 use crate::preamble::Preamble;
 use crate::process::Processes;
 use klogger_schema::model::{Decode, Shape};
@@ -57,6 +58,8 @@ enum Source {
     Event,
     /// For each event of the preamble: which of its fields, if it has it.
     Field(Vec<Option<usize>>),
+    /// The field, or for an event without it a number of the thread that logged it.
+    Thread(fn(Thread) -> u32, Vec<Option<usize>>),
     Number(i128),
     Text(Vec<u8>),
 }
@@ -132,6 +135,11 @@ fn source(operand: &Operand, preamble: &Preamble) -> Result<Source, FilterError>
     }
     let find = |e: &klogger_schema::layout::EventLayout| e.fields.iter().position(|f| f.name == name);
     let places: Vec<_> = preamble.events.iter().map(find).collect();
+    if let Some(number) = thread_number(name)
+        && preamble.user_events().contains(&true)
+    {
+        return Ok(Source::Thread(number, places));
+    }
     if places.iter().any(Option::is_some) {
         return Ok(Source::Field(places));
     }
@@ -141,6 +149,14 @@ fn source(operand: &Operand, preamble: &Preamble) -> Result<Source, FilterError>
         message: format!("no event of this log has a field '{name}'"),
         help: help.unwrap_or_else(|| "'klogger info --fields FILE' lists the events and their fields".into()),
     })
+}
+
+fn thread_number(name: &str) -> Option<fn(Thread) -> u32> {
+    match name {
+        "tid" => Some(|t| t.tid),
+        "tgid" => Some(|t| t.tgid),
+        _ => None,
+    }
 }
 
 /// The name of an event, as a text.
@@ -165,13 +181,15 @@ fn check_kinds(left: &Source, right: &Source, preamble: &Preamble) -> Result<(),
     let number_only = |s: &Source| match s {
         Source::Time | Source::Cpu | Source::Serial | Source::Number(_) => true,
         Source::Event | Source::Text(_) => false,
-        Source::Field(places) => places.iter().zip(&preamble.events).all(|(place, event)| {
-            let Some(field) = place.map(|i| &event.fields[i]) else { return true };
-            match field.shape {
-                Shape::One | Shape::Array(_) => field.decode == Decode::Plain,
-                Shape::Text(_) | Shape::Tail => false,
-            }
-        }),
+        Source::Field(places) | Source::Thread(_, places) => {
+            places.iter().zip(&preamble.events).all(|(place, event)| {
+                let Some(field) = place.map(|i| &event.fields[i]) else { return true };
+                match field.shape {
+                    Shape::One | Shape::Array(_) => field.decode == Decode::Plain,
+                    Shape::Text(_) | Shape::Tail => false,
+                }
+            })
+        }
     };
     let text = |s: &Source| matches!(s, Source::Text(_) | Source::Event);
     if (text(left) && number_only(right)) || (text(right) && number_only(left)) {
@@ -209,17 +227,22 @@ impl<'a> Context<'a> {
             Source::Event => Side::Text(self.event.layout.name.as_bytes().into()),
             Source::Number(n) => Side::Number(*n),
             Source::Text(t) => Side::Text(t.as_slice().into()),
-            Source::Field(places) => {
-                let index = places[self.event.index]?;
-                match self.event.value(&self.event.layout.fields[index]) {
-                    Value::Int(n) => Side::Field(n.into(), index),
-                    Value::Uint(n) => Side::Field(n.into(), index),
-                    Value::Bool(b) => Side::Field(b.into(), index),
-                    Value::Text(t) => Side::Text(t.into()),
-                    Value::Array(_) => return None,
-                }
-            }
+            Source::Field(places) => self.field(places[self.event.index]?)?,
+            Source::Thread(number, places) => match places[self.event.index] {
+                Some(index) => self.field(index)?,
+                None => Side::Number(number(self.event.origin.thread()?).into()),
+            },
         })
+    }
+
+    fn field(&self, index: usize) -> Option<Side<'a>> {
+        match self.event.value(&self.event.layout.fields[index]) {
+            Value::Int(n) => Some(Side::Field(n.into(), index)),
+            Value::Uint(n) => Some(Side::Field(n.into(), index)),
+            Value::Bool(b) => Some(Side::Field(b.into(), index)),
+            Value::Text(t) => Some(Side::Text(t.into())),
+            Value::Array(_) => None,
+        }
     }
 
     fn compare(&self, left: Side<'a>, op: Op, right: Side<'a>) -> Option<bool> {

@@ -6,7 +6,7 @@ use klogger_log::builder::RecordBuilder;
 use klogger_log::ledger::Ledger;
 use klogger_log::merge::Selection;
 use klogger_log::origin::{Origin, Thread};
-use klogger_log::preamble::{Clock, Preamble};
+use klogger_log::preamble::{Addition, Clock, Preamble, SchemaText};
 use klogger_log::reader::Reader;
 use klogger_log::writer::{Compression, EventBlock, Writer};
 use klogger_schema::layout::{EventLayout, FieldLayout, HEADER_SIZE};
@@ -134,6 +134,13 @@ pub fn cpu(number: u16) -> Origin {
 /// The stream of a thread of process 1000.
 pub fn user(stream: u32, tid: u32) -> Origin {
     Origin::Thread { stream, thread: Thread { tid, tgid: 1000 } }
+}
+
+/// A schema that comes late: `REQUEST { int n }`, id 100.
+pub fn addition() -> Addition {
+    let request = EventLayout { schema: "web".into(), ..layout(100, "REQUEST", &[int("n")]) };
+    let schemas = vec![SchemaText { name: "web".into(), user: true, ..SchemaText::default() }];
+    Addition { schemas, events: vec![request], decodings: vec![] }
 }
 
 /// A repeatable sequence of numbers that look random.
