@@ -6,8 +6,9 @@
 //! the layouts that Rust computed: so C and Rust agree on every byte, or the test fails.
 
 use klogger_codegen::events::events_header;
+use klogger_codegen::{BUILTIN_SCHEMA, user};
 use klogger_schema::layout::EventLayout;
-use klogger_schema::model::{Scalar, Schema, Shape};
+use klogger_schema::model::{Context, Scalar, Schema, Shape};
 use klogger_schema::{Options, parse};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -35,15 +36,44 @@ fn schemas() -> Vec<(PathBuf, Schema)> {
 #[test]
 fn generated_functions_are_as_expected() {
     for (path, schema) in schemas() {
-        let expected = path.with_extension("events.h");
-        let text = events_header(&schema).text;
-        if env::var_os("KLOGGER_BLESS").is_some() {
-            fs::write(&expected, &text).unwrap();
-        }
-        let wanted = fs::read_to_string(&expected).unwrap_or_default();
-        assert!(!wanted.is_empty(), "{} is empty or missing; write it with KLOGGER_BLESS=1", expected.display());
-        assert_eq!(text, wanted, "{} differs", expected.display());
+        expect(&path.with_extension("events.h"), &events_header(&schema).text);
     }
+}
+
+fn expect(file: &Path, text: &str) {
+    if env::var_os("KLOGGER_BLESS").is_some() {
+        fs::write(file, text).unwrap();
+    }
+    let wanted = fs::read_to_string(file).unwrap_or_default();
+    assert!(!wanted.is_empty(), "{} is empty or missing; write it with KLOGGER_BLESS=1", file.display());
+    assert_eq!(text, wanted, "{} differs", file.display());
+}
+
+/// Of a program's header, what is generated: without the runtime, which is the same in all of them.
+fn generated_part(schema: &Schema) -> String {
+    let builtin = parse("klogger.klogger", BUILTIN_SCHEMA, &Options { builtin: true, ..Options::default() });
+    let text = user::header(schema, &builtin.unwrap().schema).unwrap().text;
+    let (head, rest) = text.split_once("/* Fixed-width types").unwrap();
+    let (_, tail) = rest.split_once("#if KLOGGER_USER_VERSION").unwrap();
+    format!("{head}[runtime]\n\n#if KLOGGER_USER_VERSION{tail}")
+}
+
+#[test]
+fn headers_for_programs_are_as_expected() {
+    for (path, mut schema) in schemas() {
+        for event in &mut schema.events {
+            event.fields.retain(|f| !matches!(f.context, Some(Context::Prio | Context::Cgroup)));
+        }
+        expect(&path.with_extension("klogger.h"), &generated_part(&schema));
+    }
+}
+
+#[test]
+fn what_only_a_kernel_knows_is_refused() {
+    let text = "schema s\nevent E { context tid, cgroup  int x }\n";
+    let schema = parse("s.klogger", text, &Options::default()).unwrap().schema;
+    let refused = user::check(&schema).unwrap_err();
+    assert_eq!(refused.message, "event E: a program cannot log `context cgroup`");
 }
 
 /// The primitives of record.h for a plain program: one buffer.

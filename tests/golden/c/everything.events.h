@@ -12,7 +12,7 @@ static __always_inline void klogger_event_NOTHING(struct klogger_hit *klogger_hi
 
 	if (!klogger_on(0))
 		return;
-	klogger_record = klogger_reserve(klogger_hit, 0, 8);
+	klogger_record = (struct klogger_record_NOTHING *)klogger_reserve(klogger_hit, 0, 8);
 	if (!klogger_record)
 		return;
 	klogger_commit(klogger_hit, klogger_record, 0);
@@ -51,7 +51,7 @@ static __always_inline void klogger_event_NUMBERS(struct klogger_hit *klogger_hi
 
 	if (!klogger_on(1) || !klogger_in_scope_current())
 		return;
-	klogger_record = klogger_reserve(klogger_hit, 1, 56);
+	klogger_record = (struct klogger_record_NUMBERS *)klogger_reserve(klogger_hit, 1, 56);
 	if (!klogger_record)
 		return;
 	klogger_record->b = b;
@@ -94,7 +94,7 @@ static __always_inline void klogger_event_FIXED(struct klogger_hit *klogger_hit,
 
 	if (!klogger_on(2) || !klogger_in_scope_current())
 		return;
-	klogger_record = klogger_reserve(klogger_hit, 2, 40);
+	klogger_record = (struct klogger_record_FIXED *)klogger_reserve(klogger_hit, 2, 40);
 	if (!klogger_record)
 		return;
 	klogger_record->a = a;
@@ -131,7 +131,7 @@ static __always_inline void klogger_event_PADDED(struct klogger_hit *klogger_hit
 
 	if (!klogger_on(3) || !klogger_in_scope_current())
 		return;
-	klogger_record = klogger_reserve(klogger_hit, 3, 40);
+	klogger_record = (struct klogger_record_PADDED *)klogger_reserve(klogger_hit, 3, 40);
 	if (!klogger_record)
 		return;
 	klogger_record->a = a;
@@ -162,7 +162,7 @@ static __always_inline void klogger_event_SHAPES(struct klogger_hit *klogger_hit
 
 	if (!klogger_on(4) || !klogger_in_scope_current())
 		return;
-	klogger_record = klogger_reserve(klogger_hit, 4, 56);
+	klogger_record = (struct klogger_record_SHAPES *)klogger_reserve(klogger_hit, 4, 56);
 	if (!klogger_record)
 		return;
 	klogger_copy(klogger_record->triple, triple, sizeof(klogger_record->triple));
@@ -193,7 +193,7 @@ static __always_inline void klogger_event_TEXT(struct klogger_hit *klogger_hit, 
 		return;
 	klogger_text_read(&klogger_text, text);
 	klogger_size = KLOGGER_PAD8(24 + klogger_text.length);
-	klogger_record = klogger_reserve(klogger_hit, 5, klogger_size);
+	klogger_record = (struct klogger_record_TEXT *)klogger_reserve(klogger_hit, 5, klogger_size);
 	if (!klogger_record)
 		return;
 	klogger_record->before = before;
@@ -218,7 +218,7 @@ static __always_inline void klogger_event_ABOUT(struct klogger_hit *klogger_hit,
 
 	if (!klogger_on(6) || !(klogger_in_scope(pid) || klogger_in_scope(waker)))
 		return;
-	klogger_record = klogger_reserve(klogger_hit, 6, 16);
+	klogger_record = (struct klogger_record_ABOUT *)klogger_reserve(klogger_hit, 6, 16);
 	if (!klogger_record)
 		return;
 	klogger_record->pid = pid;
@@ -247,7 +247,7 @@ static __always_inline void klogger_event_AROUND(struct klogger_hit *klogger_hit
 
 	if (!klogger_on(7) || !klogger_in_scope_current())
 		return;
-	klogger_record = klogger_reserve(klogger_hit, 7, 32);
+	klogger_record = (struct klogger_record_AROUND *)klogger_reserve(klogger_hit, 7, 32);
 	if (!klogger_record)
 		return;
 	klogger_record->x = x;

@@ -15,7 +15,7 @@ static __always_inline void klogger_event_SCHEDIN(struct klogger_hit *klogger_hi
 
 	if (!klogger_on(0) || !klogger_in_scope_current())
 		return;
-	klogger_record = klogger_reserve(klogger_hit, 0, 24);
+	klogger_record = (struct klogger_record_SCHEDIN *)klogger_reserve(klogger_hit, 0, 24);
 	if (!klogger_record)
 		return;
 	klogger_record->pid = pid;
