@@ -120,6 +120,7 @@ struct klogger_module {
 	__u32 tsc;			/* the clock */
 	__u32 pid;
 	struct klogger_unit *units;
+	struct klogger_unit *twins;	/* each has the text of one of these */
 	pthread_key_t key;		/* its destructor gives a thread's slot back */
 	__u32 has_key;
 	__u32 used;			/* a thread has had a ring */
@@ -511,8 +512,9 @@ KLOGGER_SLOW struct klogger_ring *klogger_get_ring(void)
 		__atomic_add_fetch(&klogger_module.rest->slot[number].use, 1, __ATOMIC_RELEASE);
 		return NULL;
 	}
-	klogger_module.used = 1;
-	klogger_module.cells[klogger_module.control->slots] = ring;	/* not wiped: nobody has forked */
+	__atomic_store_n(&klogger_module.used, 1, __ATOMIC_RELAXED);
+	/* The last cell says that the process has not forked since. */
+	__atomic_store_n(&klogger_module.cells[klogger_module.control->slots], ring, __ATOMIC_RELAXED);
 	klogger_module.cells[number] = ring;
 	klogger_thread.nested_ready = 0;
 	klogger_thread.slot = (__u32)number + 1;
@@ -524,7 +526,15 @@ KLOGGER_SLOW struct klogger_ring *klogger_get_ring(void)
 	return ring;
 }
 
-void klogger_forked(void);
+void klogger_forked(int mute);
+
+KLOGGER_SLOW int klogger_has_forked(void)
+{
+	__u32 last = klogger_module.control->slots;
+
+	return __atomic_load_n(&klogger_module.used, __ATOMIC_RELAXED) &&
+	       !__atomic_load_n(&klogger_module.cells[last], __ATOMIC_RELAXED);
+}
 
 /*
  * The thread has no ring: it is new, or the process forked without telling libc, or there was no slot when it last
@@ -533,31 +543,28 @@ void klogger_forked(void);
 KLOGGER_SLOW struct klogger_ring *klogger_find_ring(void)
 {
 	struct klogger_ring *ring = NULL;
-	int error = errno;
 
 	if (klogger_thread.busy || !klogger_module.control)
 		return NULL;
 	klogger_thread.busy = 1;
 	klogger_barrier();
-	if (klogger_module.used && !klogger_module.cells[klogger_module.control->slots])
-		klogger_forked();
+	if (klogger_has_forked())
+		klogger_forked(0);
 	if (klogger_thread.patience) {
 		klogger_thread.patience--;
 	} else {
 		ring = klogger_get_ring();
 		if (!ring) {
-			klogger_module.control->failed = (__u32)errno;
+			__atomic_store_n(&klogger_module.control->failed, (__u32)errno, __ATOMIC_RELAXED);
 			klogger_thread.patience = 100u << (klogger_thread.looks++ & 7);
 		}
 	}
 	klogger_barrier();
 	klogger_thread.busy = 0;
-	errno = error;
 	return ring;
 }
 
-/* As klogger_reserve_in(), wherever the thread stands. */
-KLOGGER_SLOW void *klogger_reserve_with_care(struct klogger_hit *hit, __u32 id, __u32 size)
+KLOGGER_SLOW void *klogger_reserve_somehow(struct klogger_hit *hit, __u32 id, __u32 size)
 {
 	struct klogger_ring *ring = *klogger_thread.careful;
 
@@ -575,6 +582,16 @@ KLOGGER_SLOW void *klogger_reserve_with_care(struct klogger_hit *hit, __u32 id, 
 	if (hit->nest)
 		return klogger_reserve_nested(ring, hit->time, id, size);
 	return klogger_reserve_main(ring, hit->time, id, size);
+}
+
+/* As klogger_reserve_in(), wherever the thread stands. */
+KLOGGER_SLOW void *klogger_reserve_with_care(struct klogger_hit *hit, __u32 id, __u32 size)
+{
+	int error = errno;
+	void *record = klogger_reserve_somehow(hit, id, size);
+
+	errno = error;
+	return record;
 }
 
 /* ---- The file ---- */
@@ -838,6 +855,15 @@ KLOGGER_SLOW void *klogger_make_file(int folder, const char *dir, struct klogger
 	return map;
 }
 
+KLOGGER_SLOW struct klogger_unit *klogger_find_unit(const char *name)
+{
+	struct klogger_unit *unit = klogger_module.units;
+
+	while (unit && strcmp(unit->name, name))
+		unit = unit->next;
+	return unit;
+}
+
 KLOGGER_SLOW void klogger_use_file(void *map)
 {
 	struct klogger_control *control = (struct klogger_control *)map;
@@ -851,6 +877,10 @@ KLOGGER_SLOW void klogger_use_file(void *map)
 	klogger_module.control = control;
 	for (unit = klogger_module.units; unit; unit = unit->next)
 		__atomic_store_n(&unit->on, control->on + unit->base, __ATOMIC_RELEASE);
+	for (unit = klogger_module.twins; unit; unit = unit->next) {
+		unit->base = klogger_find_unit(unit->name)->base;
+		__atomic_store_n(&unit->on, control->on + unit->base, __ATOMIC_RELEASE);
+	}
 	klogger_own.on = control->on + klogger_own.base;
 }
 
@@ -902,9 +932,10 @@ KLOGGER_SLOW int klogger_make_cells(__u32 slots)
 
 /*
  * In a forked child: a file of its own, in the place of its parent's, so that no address changes. If a signal handler
- * forked in the middle of an event, the rest of that event goes into a slot that nobody reads.
+ * forked in the middle of an event, the rest of that event goes into a slot that nobody reads. A mute child has all
+ * events off.
  */
-KLOGGER_SLOW void klogger_forked(void)
+KLOGGER_SLOW void klogger_forked(int mute)
 {
 	struct klogger_control control = *klogger_module.control;
 	__u32 number = klogger_thread.slot, i;
@@ -921,6 +952,8 @@ KLOGGER_SLOW void klogger_forked(void)
 	control.pid = (__u32)syscall(SYS_getpid);
 	control.image = klogger_monotonic();
 	control.failed = control.call = 0;
+	if (mute)
+		memset(control.on, 0, sizeof(control.on));
 	folder = klogger_find_folder(dir, sizeof(dir));
 	if (folder >= 0) {
 		map = klogger_make_file(folder, dir, &control, klogger_module.control);
@@ -938,16 +971,14 @@ KLOGGER_SLOW void klogger_forked(void)
 		klogger_module.rest->slot[number - 1].use = 1;
 }
 
-/* By pthread_atfork(). A fork in the middle of the search for a slot leaves a child that logs nothing. */
+/* By pthread_atfork(). A fork in the middle of the search for a slot leaves a mute child. */
 KLOGGER_SLOW void klogger_fork_child(void)
 {
 	int error = errno;
 
 	if (!klogger_module.control)
 		return;
-	if (klogger_thread.busy)
-		memset(klogger_module.control->on, 0, sizeof(klogger_module.control->on));
-	klogger_forked();
+	klogger_forked(klogger_thread.busy);
 	errno = error;
 }
 
@@ -1005,22 +1036,26 @@ KLOGGER_SLOW void klogger_unregister(void)
 		syscall(SYS_unlinkat, AT_FDCWD, klogger_module.path, 0);
 }
 
-/* Adds a schema. One of the same name, of another version, stays off: its header must be made again. */
+/*
+ * Adds a schema. The linker makes one unit of those that C has of one text; each crate of a Rust program has its own. One
+ * of the same name, of another version, stays off: its header must be made again.
+ */
 KLOGGER_SLOW void klogger_link(struct klogger_unit *unit)
 {
-	struct klogger_unit *other;
+	struct klogger_unit *other = klogger_find_unit(unit->name), **list = &klogger_module.units;
 
 	if (unit->linked)
 		return;
 	unit->linked = 1;
-	for (other = klogger_module.units; other; other = other->next) {
-		if (!strcmp(other->name, unit->name)) {
+	if (other) {
+		if (other->length != unit->length || memcmp(other->text, unit->text, unit->length)) {
 			klogger_complain(EEXIST);
 			return;
 		}
+		list = &klogger_module.twins;
 	}
-	unit->next = klogger_module.units;
-	klogger_module.units = unit;
+	unit->next = *list;
+	*list = unit;
 }
 
 static __attribute__((constructor(102))) void klogger_start(void)
