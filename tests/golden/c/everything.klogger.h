@@ -11,7 +11,7 @@
  *   klogger(ABOUT, pid, waker);  whose event it is
  *   klogger(AROUND, x);  with what was running
  *
-* -DKLOGGER_OFF removes every call.
+ * -DKLOGGER_OFF removes every call.
  */
 #ifndef KLOGGER_SCHEMA_everything
 #define KLOGGER_SCHEMA_everything

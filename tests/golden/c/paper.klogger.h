@@ -4,7 +4,7 @@
  *
  *   klogger(SCHEDIN, pid, L2_cache_misses);
  *
-* -DKLOGGER_OFF removes every call.
+ * -DKLOGGER_OFF removes every call.
  */
 #ifndef KLOGGER_SCHEMA_paper
 #define KLOGGER_SCHEMA_paper
