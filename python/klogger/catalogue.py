@@ -14,8 +14,13 @@ NUMERIC = {
 }  # fmt: skip
 COMMON = {
     "time": ("ns", "since the log's start"),
-    "cpu": ("", "-1: the recorder itself"),
-    "serial": ("", "counts each CPU's attempts to log; a gap is a loss"),
+    "cpu": ("", "-1: the recorder itself; NULL: a thread of a program"),
+    "serial": ("", "counts each CPU's, or each thread's, attempts to log; a gap is a loss"),
+}
+# After them, in the tables of events that programs may log.
+THREAD = {
+    "tid": ("", "thread id; NULL: a CPU logged it"),
+    "tgid": ("", "process id"),
 }
 
 
@@ -54,14 +59,16 @@ def tables(log: Log) -> list[Table]:
 
 def event_table(log: Log, name: str, types: list[tuple[str, str]]) -> Table:
     event = log.events[name]
-    fields = {f.name: f for f in event.fields}
+    general = {**COMMON, **THREAD} if log.is_of_programs(event) else COMMON
+    # A field that has the name of another column has a `_` at its end.
+    fields = {f.name + "_" * (f.name in general): f for f in event.fields}
     columns = []
     for column, kind in types:
         field = fields.get(column)
         if field is not None:
             columns.append(Column(column, kind, field.unit or "", field.doc or ""))
         else:
-            columns.append(Column(column, kind, *COMMON.get(column, ("", ""))))
+            columns.append(Column(column, kind, *general.get(column, ("", ""))))
     lost = f", {event.lost:,} lost" if event.lost else ""
     return Table(event.name, f"{event.doc} ({event.logged:,} logged{lost})", tuple(columns))
 

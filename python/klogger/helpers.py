@@ -13,8 +13,8 @@ import duckdb
 TABLES = {
     "process": "pid INTEGER, tgid INTEGER, parent INTEGER, comm VARCHAR, command VARCHAR, from_ns BIGINT, to_ns BIGINT,"
     " recorder BOOLEAN",
-    "ledger": "key VARCHAR, severity VARCHAR, source VARCHAR, event VARCHAR, cpu SMALLINT, count BIGINT,"
-    " from_ns BIGINT, to_ns BIGINT, text VARCHAR",
+    "ledger": "key VARCHAR, severity VARCHAR, source VARCHAR, event VARCHAR, cpu SMALLINT, tid INTEGER,"
+    " tgid INTEGER, count BIGINT, from_ns BIGINT, to_ns BIGINT, text VARCHAR",
     "event": "name VARCHAR, schema VARCHAR, id INTEGER, doc VARCHAR, logged BIGINT, lost BIGINT, fields VARCHAR",
     "decoding": "decoding VARCHAR, flags BOOLEAN, value UBIGINT, text VARCHAR",
 }
@@ -23,9 +23,27 @@ UNPLACED = """
 SELECT NULL::SMALLINT AS cpu, NULL::VARCHAR AS event, r.to_ns AS from_ns, r.to_ns, n.lost - n.placed AS count,
   'ring_full' AS key
 FROM klogger.recording AS r, (
-  SELECT coalesce((SELECT sum(count) FROM klogger.ledger WHERE key = 'ring_full'), 0)::BIGINT AS lost,
-         coalesce((SELECT sum(try_cast(count AS BIGINT)) FROM main.LOST), 0)::BIGINT AS placed) AS n
+  SELECT coalesce((SELECT sum(count) FROM klogger.ledger WHERE key = 'ring_full' AND tid IS NULL), 0)::BIGINT AS lost,
+         coalesce((SELECT sum(try_cast(count AS BIGINT)) FROM main.LOST WHERE cpu IS NOT NULL), 0)::BIGINT AS placed
+) AS n
 WHERE n.lost > n.placed"""
+# What the ledger says of threads of programs. The kernel's events are not touched by it.
+OF_PROGRAMS = "(tid IS NOT NULL OR starts_with(key, 'user_'))"
+THREAD_GAP = f"""
+SELECT tid, tgid, event, from_ns, coalesce(to_ns, (SELECT to_ns FROM klogger.recording)) AS to_ns, count, key
+FROM klogger.ledger
+WHERE from_ns IS NOT NULL AND key <> 'ring_full' AND severity IN ('loss', 'error') AND {OF_PROGRAMS}"""
+THREAD_UNPLACED = """
+SELECT n.tid, n.tgid, NULL::VARCHAR AS event, r.to_ns AS from_ns, r.to_ns, n.lost - coalesce(p.placed, 0) AS count,
+  'ring_full' AS key
+FROM klogger.recording AS r, (
+  SELECT tid, tgid, sum(count)::BIGINT AS lost FROM klogger.ledger WHERE key = 'ring_full' AND tid IS NOT NULL
+  GROUP BY tid, tgid
+) AS n LEFT JOIN (
+  SELECT tid, tgid, sum(try_cast(count AS BIGINT))::BIGINT AS placed FROM main.LOST WHERE tid IS NOT NULL
+  GROUP BY tid, tgid
+) AS p ON n.tid = p.tid AND n.tgid = p.tgid
+WHERE n.lost > coalesce(p.placed, 0)"""
 DOCS = {
     "process": "threads and their names: one row per thread and name; pid 0 is idle",
     "ledger": "every way in which data is missing",
@@ -35,6 +53,7 @@ DOCS = {
     "recorder": "the recorder's own threads",
     "recording": "one row: when the log begins and ends",
     "gap": "where events are missing; cpu NULL: on all, event NULL: of all types",
+    "thread_gap": "where events of programs are missing; tid NULL: of threads that are not known",
 }
 
 NAMES = """
@@ -159,24 +178,37 @@ def create_derived(
     )
     gaps = [
         "SELECT cpu, event, from_ns, coalesce(to_ns, (SELECT to_ns FROM klogger.recording)) AS to_ns, count, key"
-        " FROM klogger.ledger WHERE from_ns IS NOT NULL AND key <> 'ring_full'"
+        f" FROM klogger.ledger WHERE from_ns IS NOT NULL AND key <> 'ring_full' AND NOT {OF_PROGRAMS}"
         " AND (severity IN ('loss', 'error') OR key IN ('paused', 'overwritten', 'events_disabled'))"
     ]
+    thread_gaps = [THREAD_GAP]
     if "LOST" in events:
         clock = preamble.get("clock")
         start = clock.get("start_ns", 0) if isinstance(clock, dict) else 0
-        gaps.append(lost(start if isinstance(start, int) else 0))
-        gaps.append(UNPLACED)
+        start = start if isinstance(start, int) else 0
+        gaps += [lost(start, "cpu", "cpu IS NOT NULL"), UNPLACED]
+        if has_threads(connection):
+            thread_gaps += [lost(start, "tid, tgid", "tid IS NOT NULL"), THREAD_UNPLACED]
     connection.execute(f"CREATE TABLE klogger.gap AS {' UNION ALL BY NAME '.join(gaps)}")
+    connection.execute(f"CREATE TABLE klogger.thread_gap AS {' UNION ALL BY NAME '.join(thread_gaps)}")
 
 
-def lost(start_ns: int) -> str:
-    """LOST records as gaps. `since` is a reading of the clock, not a time since the log's start as `time` is."""
+def has_threads(connection: duckdb.DuckDBPyConnection) -> bool:
+    """Whether programs may have logged events: then LOST says which thread."""
+    columns = connection.execute("SELECT column_name FROM (DESCRIBE main.LOST)").fetchall()
+    return ("tid",) in columns
+
+
+def lost(start_ns: int, place: str, where: str) -> str:
+    """LOST records as gaps, with the columns `place`.
+
+    `since` is a reading of the clock, not a time since the log's start as `time` is.
+    """
     since = f"coalesce(try_cast(since AS BIGINT), 0) - {start_ns}"
     return (
-        "SELECT cpu, NULL::VARCHAR AS event,"
+        f"SELECT {place}, NULL::VARCHAR AS event,"
         f" CASE WHEN {since} BETWEEN 0 AND time THEN {since} ELSE time END AS from_ns, time AS to_ns,"
-        " try_cast(count AS BIGINT) AS count, 'ring_full' AS key FROM main.LOST"
+        f" try_cast(count AS BIGINT) AS count, 'ring_full' AS key FROM main.LOST WHERE {where}"
     )
 
 

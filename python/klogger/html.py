@@ -158,9 +158,9 @@ def event_table(events: Iterable[tuple[str, str, int, int]]) -> str:
 
 def ledger_table(ledger: Iterable[tuple[Any, ...]]) -> str:
     rows = []
-    for severity, key, event, cpu, count, start, end, words in ledger:
+    for severity, key, event, cpu, tid, count, start, end, words in ledger:
         when = f"{duration(start)} to {duration(end)}" if start is not None and end is not None else ""
-        place = f"CPU {cpu}" if cpu is not None else ""
+        place = f"CPU {cpu}" if cpu is not None else f"thread {tid}" if tid is not None else ""
         cells = "".join(f"<td>{text(c)}</td>" for c in (key, event or "", place, when))
         rows.append(
             f'<tr><td class="{SEVERITY.get(str(severity), "info")}">{text(severity)}</td>{cells}'

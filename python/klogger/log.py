@@ -79,6 +79,11 @@ class Log:
         named = {s.get("name") for s in schemas}
         return schemas + [{"name": n} for n in dict.fromkeys(e.schema for e in self.events.values()) if n not in named]
 
+    def is_of_programs(self, event: Event) -> bool:
+        """Whether threads of programs may have logged it: its table then says which."""
+        schemas = {s.get("name") for s in self.schemas if s.get("user") is True}
+        return event.schema in schemas or (event.name == "LOST" and bool(schemas))
+
     def seconds(self) -> float:
         """How long the recording is."""
         return float(self.rows("SELECT to_ns - from_ns FROM klogger.recording")[0][0]) / 1e9

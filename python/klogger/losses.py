@@ -5,40 +5,50 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from klogger.helpers import OF_PROGRAMS
 from klogger.log import Log
 from klogger.units import duration, printable
 
 # Losses of one kind are summed up; a log has at most this many kinds that are worth a line.
 KINDS_MAX = 6
+# CPUs, and threads, that are named.
+NUMBERS_MAX = 8
 
 
 def warnings(log: Log, events: Iterable[str]) -> list[str]:
     """One sentence for each kind of loss of these events, or of all events."""
     names = sorted({e.upper() for e in events})
+    of_programs = any(log.is_of_programs(log.events[n]) for n in names if n in log.events)
     rows = log.connection.cursor().execute(
-        "SELECT key, sum(count)::BIGINT, list_sort(list(DISTINCT event) FILTER (event IS NOT NULL)),"
-        " list_sort(list(DISTINCT cpu) FILTER (cpu IS NOT NULL)), min(from_ns), max(to_ns), any_value(text)"
-        " FROM klogger.ledger WHERE severity IN ('loss', 'error')"
-        " AND (event IS NULL OR list_contains($1, upper(event)))"
-        " GROUP BY key ORDER BY 2 DESC, key LIMIT $2",
-        [names, KINDS_MAX],
+        "SELECT key, sum(count)::BIGINT, any_value(text), list_sort(list(DISTINCT event) FILTER (event IS NOT NULL)),"
+        " list_sort(list(DISTINCT cpu) FILTER (cpu IS NOT NULL)),"
+        " list_sort(list(DISTINCT tid) FILTER (tid IS NOT NULL)), min(from_ns), max(to_ns)"
+        " FROM klogger.ledger WHERE severity IN ('loss', 'error') AND (list_contains($1, upper(event))"
+        f" OR (event IS NULL AND ($2 OR NOT {OF_PROGRAMS})))"
+        " GROUP BY key ORDER BY 2 DESC, key LIMIT $3",
+        [names, of_programs, KINDS_MAX],
     )
-    return [sentence(*row) for row in rows.fetchall()]
+    return [sentence(key, count, text, places(*rest)) for key, count, text, *rest in rows.fetchall()]
 
 
-def sentence(
-    key: str, count: int | None, events: list[str] | None, cpus: list[int] | None, start: int | None, end: int | None,
-    text: str | None,
-) -> str:  # fmt: skip
-    """`1,234 events are missing (ring_full: SCHEDIN, SCHEDOUT; CPU 0; 1.20 s to 1.31 s): TEXT`"""
-    places = []
+def places(
+    events: list[str] | None, cpus: list[int] | None, threads: list[int] | None, start: int | None, end: int | None
+) -> list[str]:
+    """Which events, where, and when."""
+    found = []
     if events:
-        places.append(", ".join(events))
-    if cpus:
-        shown = [str(c) for c in cpus[:8]] + (["..."] if len(cpus) > 8 else [])
-        places.append(f"CPU {', '.join(shown)}")
+        found.append(", ".join(events))
+    for what, numbers in (("CPU", cpus), ("thread", threads)):
+        if numbers:
+            shown = [str(n) for n in numbers[:NUMBERS_MAX]] + (["..."] if len(numbers) > NUMBERS_MAX else [])
+            found.append(f"{what} {', '.join(shown)}")
     if start is not None:
-        places.append(f"{duration(start)} to {duration(end)}" if end is not None else f"from {duration(start)}")
+        found.append(f"{duration(start)} to {duration(end)}" if end is not None else f"from {duration(start)}")
+    return found
+
+
+def sentence(key: str, count: int | None, text: str | None, places: list[str]) -> str:
+    """`1,234 events are missing (SCHEDIN, SCHEDOUT; CPU 0; thread 31; 1.20 s to 1.31 s): TEXT`"""
     what = f"{count:,} events are missing" if count else "events may be missing"
     where = f" ({'; '.join(places)})" if places else ""
     return printable(f"{what}{where}: {text or key}")

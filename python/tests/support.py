@@ -21,6 +21,10 @@ TYPES = {
 }  # fmt: skip
 
 
+# What an entry of a ledger may leave out.
+ENTRY = ("event", "cpu", "tid", "tgid", "from_ns", "to_ns")
+
+
 @dataclass
 class Event:
     name: str
@@ -130,12 +134,13 @@ def write_catalogue(
     con.execute(f"COPY klogger_decoding TO '{out}/decoding.parquet'")
     con.execute(
         "CREATE TABLE klogger_ledger (key VARCHAR, severity VARCHAR, source VARCHAR, event VARCHAR, cpu SMALLINT,"
-        " count BIGINT, from_ns BIGINT, to_ns BIGINT, text VARCHAR)"
+        " tid INTEGER, tgid INTEGER, count BIGINT, from_ns BIGINT, to_ns BIGINT, text VARCHAR)"
     )
     for entry in ledger:
         con.execute(
             "INSERT INTO klogger_ledger BY NAME SELECT $key AS key, $severity AS severity, 'recording' AS source,"
-            " $event AS event, $cpu AS cpu, $count AS count, $from_ns AS from_ns, $to_ns AS to_ns, $text AS text",
-            {"event": None, "cpu": None, "from_ns": None, "to_ns": None, "severity": "loss", "text": "", **entry},
+            " $event AS event, $cpu AS cpu, $tid AS tid, $tgid AS tgid, $count AS count,"
+            " $from_ns AS from_ns, $to_ns AS to_ns, $text AS text",
+            {**dict.fromkeys(ENTRY), "severity": "loss", "text": "", **entry},
         )
     con.execute(f"COPY klogger_ledger TO '{out}/ledger.parquet'")

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What `klogger cat`, `info` and `export` make of `tests/logs/v1.klog`: compared with the files beside it, and read
-//! by the programs that the formats are for. `KLOGGER_BLESS=1 cargo test -p klogger --test log_text` writes them anew.
+//! What `klogger cat`, `info` and `export` make of the logs in `tests/logs`: compared with the files beside them, and
+//! read by the programs that the formats are for. `KLOGGER_BLESS=1 cargo test -p klogger --test log_text` writes them anew.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -40,17 +40,22 @@ fn same_as(file: &str, found: &str) {
 
 #[test]
 fn every_format() {
-    same_as("v1.txt", &out(&["cat", "v1.klog"]));
-    same_as("v1.json", &out(&["cat", "v1.klog", "--format", "json"]));
-    same_as("v1.csv", &out(&["cat", "v1.klog", "--format", "csv"]));
-    same_as("v1.pl", &out(&["cat", "v1.klog", "--format", "perl"]));
-    same_as("v1.info", &out(&["info", "v1.klog", "--fields"]));
+    for version in ["v1", "v2"] {
+        let log = format!("{version}.klog");
+        same_as(&format!("{version}.txt"), &out(&["cat", &log]));
+        for (format, suffix) in [("json", "json"), ("csv", "csv"), ("perl", "pl")] {
+            same_as(&format!("{version}.{suffix}"), &out(&["cat", &log, "--format", format]));
+        }
+        same_as(&format!("{version}.info"), &out(&["info", &log, "--fields"]));
+    }
 }
 
 #[test]
 fn lines_fit_the_width() {
-    let info = out(&["info", "v1.klog"]);
-    assert!(info.lines().all(|l| l.chars().count() <= 100), "{info}");
+    for log in ["v1.klog", "v2.klog"] {
+        let info = out(&["info", log]);
+        assert!(info.lines().all(|l| l.chars().count() <= 100), "{info}");
+    }
 }
 
 /// Runs a program on a text; `None`, with the reason printed, if the program is not there.
@@ -105,6 +110,38 @@ fn events_are_chosen() {
     assert_eq!(lines(&["--to", "300ns"]), 5);
     assert_eq!(lines(&["--where", "pid == 'child'"]), 3);
     assert_eq!(lines(&["--where", "prio < 0 || note =~ 'b$'"]), 2);
+}
+
+#[test]
+fn threads_of_programs() {
+    let lines = |words: &[&str]| {
+        let mut all = vec!["cat", "v2.klog"];
+        all.extend(words);
+        out(&all).lines().count()
+    };
+    let all = lines(&[]);
+    assert_eq!(lines(&["--cpu", "0-32767,-"]), all - 7, "events of threads have no CPU");
+    assert_eq!(lines(&["--where", "tgid == 1200"]), 4);
+    assert_eq!(lines(&["--where", "tgid == 20"]), 2, "fields of that name are meant, too");
+    assert_eq!(lines(&["--where", "tid == 1201"]), 2, "REQUEST has a field of that name");
+    assert_eq!(lines(&["--event", "TASK", "--where", "tid == 31"]), 3);
+    assert_eq!(lines(&["--event", "request", "--where", "verb == 'PUT'"]), 1);
+    let csv = out(&["cat", "v2.klog", "--format", "csv", "--event", "SCHEDIN"]);
+    assert!(csv.starts_with("time,cpu,serial,event,pid,prio,tgid\n"), "no program logs it: {csv}");
+    let script = "import json, csv\n\
+        rows = [json.loads(l) for l in open('v2.json')]\n\
+        table = list(csv.DictReader(open('v2.csv', newline='')))\n\
+        assert [r.get('cpu') for r in rows] == [int(r['cpu']) if r['cpu'] else None for r in table]\n\
+        request = next(i for i, r in enumerate(rows) if r['event'] == 'REQUEST')\n\
+        print(rows[request]['tid'], rows[request]['tid_'], table[request]['tid'], table[request]['tid_'])";
+    if let Some(found) = checked("python3", &["-c", script]) {
+        assert_eq!(found.trim_end(), "1201 7 1201 7");
+    }
+    let script = r#"my $l = do "./v2.pl"; die $@ unless ref $l eq "ARRAY";
+        my @of = grep { !defined $_->{header}{cpu} } @$l; print scalar @of, " $of[0]{header}{tid}";"#;
+    if let Some(found) = checked("perl", &["-we", script]) {
+        assert_eq!(found, "7 31");
+    }
 }
 
 #[test]

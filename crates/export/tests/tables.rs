@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The tables of `tests/logs/v1.klog`: their columns and values, when they are made again, and when they are not made.
+//! The tables of `tests/logs/v1.klog` and `v2.klog`: their columns and values, when they are made again, and when they are not made.
 
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
@@ -11,12 +11,16 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// A copy of the golden log in a directory of its own.
-fn copy() -> (TempDir, PathBuf) {
+/// A copy of a golden log in a directory of its own.
+fn copy_of(name: &str) -> (TempDir, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     let log = dir.path().join("x.klog");
-    fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/logs/v1.klog"), &log).unwrap();
+    fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/logs").join(name), &log).unwrap();
     (dir, log)
+}
+
+fn copy() -> (TempDir, PathBuf) {
+    copy_of("v1.klog")
 }
 
 fn make(log: &Path, to: Option<&Path>) -> Result<klogger_export::Export, Error> {
@@ -89,6 +93,33 @@ fn tables_about_the_log() {
     let meta: serde_json::Value = serde_json::from_slice(&fs::read(dir.join("meta.json")).unwrap()).unwrap();
     assert_eq!((meta["rows"].as_u64(), meta["complete"].as_bool()), (Some(11), Some(true)));
     assert_eq!(meta["preamble"]["host"]["name"], "golden");
+}
+
+#[test]
+fn events_of_threads_have_no_cpu() {
+    let (_dir, log) = copy_of("v2.klog");
+    let dir = make(&log, None).unwrap().dir;
+    let task = table(&dir, "TASK");
+    assert_eq!(columns(&task), ["time", "cpu", "serial", "tid", "tgid", "n"]);
+    assert_eq!(task["cpu"].null_count(), 4);
+    assert_eq!(task["tid"].as_primitive::<Int32Type>().values(), &[31, 1201, 31, 31]);
+    assert_eq!(task["tgid"].as_primitive::<Int32Type>().values(), &[31, 1200, 31, 31]);
+    let request = table(&dir, "REQUEST");
+    assert_eq!(columns(&request), ["time", "cpu", "serial", "tid", "tgid", "tid_", "verb", "path"]);
+    assert_eq!(request["tid_"].as_primitive::<Int32Type>().values(), &[7, 0]);
+    let lost = table(&dir, "LOST");
+    assert_eq!(columns(&lost), ["time", "cpu", "serial", "tid", "tgid", "count", "since"]);
+    let ints = |column: &str| lost[column].as_primitive::<Int32Type>().iter().collect::<Vec<_>>();
+    assert_eq!(lost["cpu"].as_primitive::<Int16Type>().iter().collect::<Vec<_>>(), [None, Some(1)]);
+    assert_eq!((ints("tid"), ints("tgid")), (vec![Some(1201), None], vec![Some(1200), None]));
+    let schedin = table(&dir, "SCHEDIN");
+    assert_eq!(columns(&schedin), ["time", "cpu", "serial", "pid", "prio", "tgid"]);
+    assert!(!schedin.schema().field_with_name("cpu").unwrap().is_nullable());
+    let ledger = table(&dir, "ledger");
+    assert_eq!(ledger["tid"].as_primitive::<Int32Type>().iter().collect::<Vec<_>>(), [None, Some(1201), None]);
+    assert_eq!(table(&dir, "decoding").num_rows(), 5);
+    let meta: serde_json::Value = serde_json::from_slice(&fs::read(dir.join("meta.json")).unwrap()).unwrap();
+    assert_eq!(meta["preamble"]["schemas"][2]["name"], "web");
 }
 
 #[test]

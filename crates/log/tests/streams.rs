@@ -6,13 +6,14 @@ mod common;
 use common::{Dice, START, addition, cpu, events, int, layout, log_of, preamble, record, user};
 use klogger_log::builder::RecordBuilder;
 use klogger_log::filter::Filter;
-use klogger_log::format::{BlockHeader, Kind};
+use klogger_log::format::{BlockHeader, Kind, block_crc};
 use klogger_log::ledger::{Key, Ledger};
 use klogger_log::merge::Selection;
 use klogger_log::origin::Origin;
 use klogger_log::preamble::Addition;
 use klogger_log::reader::Reader;
 use klogger_log::scan::Block;
+use klogger_log::stats::Stats;
 use klogger_log::writer::{Compression, EventBlock, Writer};
 use klogger_schema::model::{Decode, Decoding, Scalar, Shape};
 use std::collections::BTreeSet;
@@ -109,6 +110,39 @@ fn changed_bytes_cost_what_they_describe() {
         }
         let named = reader.damage().len() + merge.damage().len() + reader.check_rest().len();
         assert!(found == all.len() || named > 0, "loss without a word, after a change at {at}");
+    }
+}
+
+/// Changes bytes of a block, and its checksum with them, as only a forger does.
+fn forge(bytes: &mut [u8], block: &Block, dice: &mut Dice) {
+    let (from, size) = (block.offset as usize, usize::from(block.header.size));
+    let stored = block.header.stored as usize;
+    for _ in 0..=dice.roll(3) {
+        // Mostly the header: kind, sizes, origin, times, serial numbers, counts.
+        let room = if dice.roll(3) > 0 { size - 8 } else { size - 8 + stored };
+        bytes[from + 8 + dice.roll(room as u64) as usize] = dice.roll(256) as u8;
+    }
+    let crc = block_crc(&bytes[from + 8..from + size], &bytes[from + size..from + size + stored]);
+    bytes[from + 4..from + 8].copy_from_slice(&crc.to_le_bytes());
+}
+
+#[test]
+fn forged_blocks_are_read_in_order_and_without_panic() {
+    let bytes = late(Compression::None);
+    let blocks = Reader::from_bytes(bytes.clone()).unwrap().blocks().to_vec();
+    // Without its index, a log is read block by block.
+    let scanned = blocks.iter().find(|b| b.header.kind == Kind::Index).unwrap().offset as usize;
+    let mut dice = Dice(99);
+    for _ in 0..5000 {
+        let mut forged = bytes[..scanned].to_vec();
+        let block = blocks[dice.roll(blocks.len() as u64 - 1) as usize];
+        forge(&mut forged, &block, &mut dice);
+        let reader = Reader::from_bytes(forged).unwrap();
+        let found = events(&reader);
+        assert!(found.is_sorted_by_key(|e| (e.0, e.1)), "a change in the block at {}", block.offset);
+        let stats = Stats::new(&reader);
+        assert_eq!(stats.total().events, found.len() as u64);
+        reader.ledger(&stats.damage);
     }
 }
 

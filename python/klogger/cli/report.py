@@ -84,7 +84,7 @@ def write_files(
 
 def ledger(log: Log) -> list[tuple[object, ...]]:
     return log.rows(
-        "SELECT severity, key, event, cpu, count, from_ns, to_ns, text FROM klogger.ledger"
+        "SELECT severity, key, event, cpu, tid, count, from_ns, to_ns, text FROM klogger.ledger"
         " ORDER BY array_position(['error', 'loss', 'notice', 'info'], severity), from_ns LIMIT 200"
     )
 
