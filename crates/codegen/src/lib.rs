@@ -6,6 +6,7 @@
 pub mod bpf;
 pub mod events;
 pub mod kernel_types;
+pub mod rust;
 mod text;
 pub mod user;
 

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! The C runtime as Rust sees it. runtime/user/rust.c asserts that both mean the same layouts.
+
+use crate::unit::Unit;
+#[cfg(target_arch = "x86_64")]
+use std::arch::asm;
+use std::ops::Deref;
+use std::ptr::{self, NonNull};
+#[cfg(not(target_arch = "x86_64"))]
+use std::sync::atomic::AtomicU8;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+/// The beginning of struct klogger_ring.
+#[repr(C)]
+pub(crate) struct RingHead {
+    pub head: AtomicU64,
+    pub limit: AtomicU64,
+    pub missed: AtomicU64,
+    pub missed_since: AtomicU64,
+    pub hard: AtomicU64,
+    pub nest: AtomicU64,
+}
+
+/// Where `data` begins in struct klogger_ring.
+const RING_DATA: usize = 4096 + 2 * 8 * 1024;
+
+/// A main ring, which stays mapped until the module is gone.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub(crate) struct Ring(NonNull<RingHead>);
+
+impl Deref for Ring {
+    type Target = RingHead;
+
+    #[inline(always)]
+    fn deref(&self) -> &RingHead {
+        // SAFETY: mapped; what changes is atomic.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl Ring {
+    /// Where the record at this position stands. What begins at the end of the ring runs over it into its slack.
+    #[inline(always)]
+    pub fn data(self, position: u64) -> *mut u8 {
+        // SAFETY: the ring's data have mask + 1 bytes.
+        unsafe { self.0.as_ptr().cast::<u8>().add(RING_DATA + (position & module().mask.load(Relaxed)) as usize) }
+    }
+}
+
+/// struct klogger_hit
+#[repr(C)]
+pub(crate) struct Hit {
+    pub ring: Option<Ring>,
+    pub time: u64,
+    pub nest: u64,
+    base: u32,
+    careful: u32,
+    again: u32,
+}
+
+impl Default for Hit {
+    fn default() -> Hit {
+        Hit { ring: None, time: 0, nest: 0, base: 0, careful: 1, again: 0 }
+    }
+}
+
+/// The beginning of struct klogger_module.
+#[repr(C)]
+pub(crate) struct Module {
+    pointers: [AtomicU64; 4],
+    mask: AtomicU64,
+    tsc: u32,
+    pid: AtomicU32,
+}
+
+const _: () = {
+    assert!(std::mem::offset_of!(Module, mask) == 32 && std::mem::offset_of!(Module, pid) == 44);
+    assert!(std::mem::offset_of!(RingHead, nest) == 40);
+    assert!(size_of::<Hit>() == 40 && std::mem::offset_of!(Hit, again) == 32);
+};
+
+unsafe extern "C" {
+    static klogger_module: Module;
+    pub(crate) static klogger_own: Unit<15>;
+    fn klogger_link(unit: *const Unit<0>);
+    fn klogger_reserve_with_care(hit: *mut Hit, id: u32, size: u32) -> *mut u8;
+    #[cfg(not(target_arch = "x86_64"))]
+    fn klogger_rust_tid() -> u32;
+}
+
+#[inline(always)]
+fn module() -> &'static Module {
+    // SAFETY: defined in C; what changes is atomic.
+    unsafe { &klogger_module }
+}
+
+pub(crate) fn link<const EVENTS: usize>(unit: &'static Unit<EVENTS>) {
+    // SAFETY: a struct klogger_unit for good, whose changing fields are atomic.
+    unsafe { klogger_link(ptr::from_ref(unit).cast()) }
+}
+
+/// Space for a record of `size` bytes in the ring of `hit`, or null: the event is lost and has been counted.
+pub(crate) fn reserve_with_care(hit: &mut Hit, id: u32, size: u32) -> *mut u8 {
+    // SAFETY: it has no conditions; whoever has `id` has it from a unit that is linked.
+    unsafe { klogger_reserve_with_care(hit, id, size) }
+}
+
+/// Whether the flag is 1. An event that is off costs this: a comparison in memory, and a branch that is not taken. As an
+/// atomic load it would be one instruction more.
+///
+/// # Safety
+/// The flag can be read.
+#[inline(always)]
+pub(crate) unsafe fn is_set(flag: *mut u8) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: promised by the caller; whoever writes it, writes a byte.
+    unsafe {
+        asm!("cmp byte ptr [{}], 0", "jne {}", in(reg) flag, label { return true }, options(nostack, readonly));
+        false
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    // SAFETY: promised by the caller.
+    unsafe {
+        AtomicU8::from_ptr(flag).load(Relaxed) != 0
+    }
+}
+
+/// This thread's ring, if it has one and the clock is the TSC.
+#[inline(always)]
+pub(crate) fn straight_ring() -> Option<Ring> {
+    #[cfg(target_arch = "x86_64")]
+    return x86::thread_ring();
+    #[cfg(not(target_arch = "x86_64"))]
+    return None;
+}
+
+/// Of the thread that logs. Known since it has a ring.
+#[inline(always)]
+pub fn tid() -> u32 {
+    #[cfg(target_arch = "x86_64")]
+    return x86::tid();
+    #[cfg(not(target_arch = "x86_64"))]
+    // SAFETY: it has no conditions.
+    return unsafe { klogger_rust_tid() };
+}
+
+#[inline(always)]
+pub fn tgid() -> u32 {
+    module().pid.load(Relaxed)
+}
+
+#[inline(always)]
+pub(crate) fn tsc() -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every x86-64 CPU has it.
+    return unsafe { std::arch::x86_64::_rdtsc() };
+    #[cfg(not(target_arch = "x86_64"))]
+    return 0;
+}
+
+/// Rust has no name for a thread-local variable of C; the linker has.
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use super::Ring;
+    use super::asm;
+    use std::ptr::NonNull;
+    use std::sync::atomic::AtomicPtr;
+    use std::sync::atomic::Ordering::Relaxed;
+
+    /// Where `tid` is in struct klogger_thread.
+    const TID: usize = 20;
+
+    #[inline(always)]
+    pub fn thread_ring() -> Option<Ring> {
+        let cell: *mut *mut super::RingHead;
+        // SAFETY: reads klogger_thread.ring, a pointer to this thread's cell, or to one that is always empty. Where the
+        // variable is (TLS model initial-exec) is in the global offset table, or put in its place by the linker.
+        unsafe {
+            asm!(
+                "mov {0}, qword ptr [rip + klogger_thread@GOTTPOFF]",
+                "mov {0}, qword ptr fs:[{0}]",
+                out(reg) cell,
+                options(nostack, preserves_flags, readonly)
+            );
+        }
+        // SAFETY: cells are never unmapped, and are changed only by their thread.
+        NonNull::new(unsafe { AtomicPtr::from_ptr(cell) }.load(Relaxed)).map(Ring)
+    }
+
+    #[inline(always)]
+    pub fn tid() -> u32 {
+        let tid: u32;
+        // SAFETY: reads klogger_thread.tid.
+        unsafe {
+            asm!(
+                "mov {0}, qword ptr [rip + klogger_thread@GOTTPOFF]",
+                "mov {1:e}, dword ptr fs:[{0} + {2}]",
+                out(reg) _,
+                out(reg) tid,
+                const TID,
+                options(nostack, preserves_flags, readonly)
+            );
+        }
+        tid
+    }
+}

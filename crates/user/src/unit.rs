@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! A schema's part of the module, and the path of its events.
+
+use crate::record::{Record, TailLength};
+use crate::runtime::{self, Hit, Ring};
+pub use crate::runtime::{tgid, tid};
+use std::ffi::{CStr, c_char};
+use std::ptr;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, compiler_fence};
+
+/// KLOGGER_EVENTS_MAX
+const EVENTS_MAX: usize = 1024;
+/// KLOGGER_RECORD_MAX: bytes of a record.
+const RECORD_MAX: usize = 1024;
+
+/// One schema of `EVENTS` events: struct klogger_unit, into which the C runtime writes.
+#[repr(C)]
+pub struct Unit<const EVENTS: usize> {
+    /// Which events are on, by index. Points to zeros until there is a file.
+    on: AtomicPtr<u8>,
+    base: AtomicU32,
+    events: u32,
+    name: *const c_char,
+    text: *const u8,
+    length: u32,
+    linked: AtomicU32,
+    /// Of the events, each with its NUL.
+    names: *const u8,
+    next: AtomicPtr<u8>,
+}
+
+const _: () = assert!(size_of::<Unit<0>>() == 56);
+
+// SAFETY: what changes is atomic; the pointers are to static texts.
+unsafe impl<const EVENTS: usize> Sync for Unit<EVENTS> {}
+
+static ALL_OFF: [u8; EVENTS_MAX] = [0; EVENTS_MAX];
+
+impl<const EVENTS: usize> Unit<EVENTS> {
+    pub const fn new(name: &'static CStr, names: &'static str, text: &'static str) -> Unit<EVENTS> {
+        assert!(EVENTS <= EVENTS_MAX && text.len() <= u32::MAX as usize && count(names.as_bytes()) == EVENTS);
+        Unit {
+            on: AtomicPtr::new((&raw const ALL_OFF).cast_mut().cast()),
+            base: AtomicU32::new(0),
+            events: EVENTS as u32,
+            name: name.as_ptr(),
+            text: text.as_ptr(),
+            length: text.len() as u32,
+            linked: AtomicU32::new(0),
+            names: names.as_ptr(),
+            next: AtomicPtr::new(ptr::null_mut()),
+        }
+    }
+
+    /// Once, before the module's file is made.
+    pub fn link(&'static self) {
+        runtime::link(self);
+    }
+
+    /// What it takes to log the event, if it is on.
+    #[inline(always)]
+    pub fn on<const INDEX: usize>(&'static self) -> Option<On> {
+        const { assert!(INDEX < EVENTS) }
+        // SAFETY: `on` points to ALL_OFF or to the unit's own part of klogger_control.on: EVENTS bytes at least.
+        if !unsafe { runtime::is_set(self.on.load(Relaxed).add(INDEX)) } {
+            return None;
+        }
+        Some(On { id: self.base.load(Relaxed) + INDEX as u32 })
+    }
+}
+
+const fn count(names: &[u8]) -> usize {
+    let (mut at, mut nuls) = (0, 0);
+    while at < names.len() {
+        nuls += (names[at] == 0) as usize;
+        at += 1;
+    }
+    nuls
+}
+
+/// The unit of klogger's own events.
+#[inline(always)]
+pub(crate) fn own() -> &'static Unit<15> {
+    // SAFETY: defined in C, where its `on` points to more than 15 flags.
+    unsafe { &runtime::klogger_own }
+}
+
+/// An event that is on.
+#[derive(Clone, Copy)]
+pub struct On {
+    id: u32,
+}
+
+impl On {
+    /// Logs it if nothing is unusual. If anything is (no ring yet, a signal handler in the middle of an event, another
+    /// clock, half a ring full), this leaves no trace and says false.
+    #[inline(always)]
+    #[must_use]
+    pub fn log<const FIXED: usize>(self, tail: impl TailLength, fill: impl FnOnce(&mut Record<FIXED>)) -> bool {
+        let Some(ring) = runtime::straight_ring() else { return false };
+        if ring.nest.load(Relaxed) != 0 {
+            return false;
+        }
+        ring.nest.store(1, Relaxed);
+        compiler_fence(SeqCst);
+        let record = reserve(ring, record_size::<FIXED, _>(tail));
+        if let Some(record) = record {
+            // SAFETY: the space that has been reserved.
+            unsafe { complete(record, runtime::tsc(), self.id, tail, fill) };
+        }
+        compiler_fence(SeqCst);
+        ring.nest.store(0, Relaxed);
+        record.is_some()
+    }
+
+    /// Logs it wherever the thread stands, or counts it as lost.
+    pub fn log_carefully<const FIXED: usize>(self, tail: impl TailLength, fill: impl FnOnce(&mut Record<FIXED>)) {
+        let mut hit = Hit::default();
+        let record = runtime::reserve_with_care(&mut hit, self.id, record_size::<FIXED, _>(tail));
+        if !record.is_null() {
+            // SAFETY: the space that has been reserved.
+            unsafe { complete(record, hit.time, self.id, tail, fill) };
+        }
+        compiler_fence(SeqCst);
+        if let Some(ring) = hit.ring {
+            ring.nest.store(hit.nest, Relaxed);
+        }
+    }
+}
+
+/// Bytes of the whole record. A ring's slack has room for RECORD_MAX.
+#[inline(always)]
+fn record_size<const FIXED: usize, T: TailLength>(tail: T) -> u32 {
+    const { assert!(FIXED >= 8 && FIXED + T::MAX <= RECORD_MAX) }
+    (FIXED + tail.bytes().len()).next_multiple_of(8) as u32
+}
+
+/// Space at the writers' position, or None if there is a reason to take care. The load of `limit` pairs with the drain's
+/// release store after zeroing. Nobody but a signal handler interrupts between the load and the store of `head`, and
+/// that uses the nested ring.
+#[inline(always)]
+fn reserve(ring: Ring, size: u32) -> Option<*mut u8> {
+    let head = ring.head.load(Relaxed);
+    let end = head.wrapping_add(u64::from(size));
+    if ring.missed.load(Relaxed) != 0 || end > ring.limit.load(Acquire) {
+        rarely();
+        return None;
+    }
+    ring.head.store(end, Relaxed);
+    Some(ring.data(head))
+}
+
+/// Tail, fields and at last the header word, whose release order pairs with the acquire load in the recorder's drain:
+/// whoever sees it sees the fields.
+///
+/// # Safety
+/// There are `record_size()` bytes at `record`, a multiple of 8, for nobody else to write to.
+#[inline(always)]
+unsafe fn complete<const FIXED: usize>(
+    record: *mut u8,
+    time: u64,
+    id: u32,
+    tail: impl TailLength,
+    fill: impl FnOnce(&mut Record<FIXED>),
+) {
+    // SAFETY: promised by the caller; the tail is no part of a ring, to which nobody has a reference.
+    unsafe {
+        fill(&mut Record::new(record));
+        ptr::copy_nonoverlapping(tail.bytes().as_ptr(), record.add(FIXED), tail.bytes().len());
+        AtomicU64::from_ptr(record.cast()).store(time << 16 | u64::from(id), Release);
+    }
+}
+
+/// Tells the compiler which branches to lay out behind the others.
+#[cold]
+#[inline(always)]
+fn rarely() {}
