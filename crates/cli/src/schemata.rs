@@ -37,12 +37,20 @@ pub fn schema(word: &str) -> Result<Schema, Failure> {
     Ok(found.load()?.schema)
 }
 
-/// The schema, compiled for this machine's kernel if it is the user's own.
-pub fn unit(word: &str) -> Result<Unit, Failure> {
-    if !is_file(word) {
+/// The schema and, if its probes are wanted and it has some, their programs: a schema of the user's own is compiled for
+/// this machine's kernel.
+pub fn unit(word: &str, probes: bool) -> Result<Unit, Failure> {
+    if !is_file(word) && probes {
         return Ok(bundled::find(word).ok_or_else(|| unknown(word))?.load()?);
     }
     let schema = schema(word)?;
+    match probes && !schema.probes.is_empty() {
+        true => compiled(schema),
+        false => Ok(Unit { schema, object: None }),
+    }
+}
+
+fn compiled(schema: Schema) -> Result<Unit, Failure> {
     let types = kernel::types()?;
     let faults = faults(&schema, &plan(&schema, &types)?);
     show(&schema, &faults);
@@ -52,7 +60,7 @@ pub fn unit(word: &str) -> Result<Unit, Failure> {
     match compile::compile(&schema, &types) {
         Ok((object, warnings)) => {
             show(&schema, &complaints(&schema, &warnings));
-            Ok(Unit { schema, object })
+            Ok(Unit { schema, object: Some(object) })
         }
         Err(CompileError::Failed(error)) => Err(error.into()),
         Err(CompileError::Rejected(found)) => {

@@ -12,8 +12,8 @@ use libbpf_rs::{
     Link, MapCore, MapHandle, Object, ObjectBuilder, OpenObject, PrintLevel, ProgramMut, RingBufferBuilder,
 };
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Thread ids have at most 22 bits (PID_MAX_LIMIT).
@@ -56,7 +56,7 @@ pub struct BpfEngine {
     links: Vec<Link>,
     rings: Rings,
     nested: Rings,
-    scope: Mapping,
+    scope: Scope,
     ringless: Mapping,
     pub probes: Vec<ProbeState>,
 }
@@ -118,7 +118,7 @@ impl BpfEngine {
             links: Vec::new(),
             rings,
             nested,
-            scope: map_memory(&shared.scope, SCOPE_BYTES)?,
+            scope: Scope(Arc::new(map_memory(&shared.scope, SCOPE_BYTES)?)),
             ringless: map_memory(&shared.ringless, 8 * EVENTS_MAX)?,
             probes: Vec::new(),
         })
@@ -150,7 +150,7 @@ impl BpfEngine {
 
     /// The reader's end of the rings of one CPU. There must be only one at a time.
     pub fn reader(&self, cpu: usize) -> CpuReader {
-        CpuReader::new(&self.rings, &self.nested, cpu)
+        CpuReader::new(self.rings.reader(cpu), Some(self.nested.reader(cpu)))
     }
 
     /// Where writers call when their rings have passed the low-water mark.
@@ -175,21 +175,17 @@ impl BpfEngine {
         }
     }
 
-    fn scope_word(&self, tid: u32) -> (&AtomicU64, u64) {
-        let at = self.scope.at(tid as usize / 64 % (SCOPE_BYTES / 8) * 8, 8);
-        // SAFETY: within the mapping, aligned, and accessed only atomically here and by the programs.
-        (unsafe { AtomicU64::from_ptr(at.cast()) }, 1 << (tid % 64))
-    }
-
     /// Puts a thread in scope. Its children follow by themselves.
     pub fn scope_add(&self, tid: u32) {
-        let (word, bit) = self.scope_word(tid);
-        word.fetch_or(bit, Ordering::Relaxed);
+        self.scope.add(tid);
     }
 
     pub fn in_scope(&self, tid: u32) -> bool {
-        let (word, bit) = self.scope_word(tid);
-        word.load(Ordering::Relaxed) & bit != 0
+        self.scope.contains(tid)
+    }
+
+    pub fn scope(&self) -> Scope {
+        self.scope.clone()
     }
 
     /// Events on CPUs without a ring, by id.
@@ -213,6 +209,28 @@ impl BpfEngine {
             }
         }
         missed
+    }
+}
+
+/// The threads that are recorded: a bit each, which the kernel's probes keep true.
+#[derive(Clone)]
+pub struct Scope(Arc<Mapping>);
+
+impl Scope {
+    fn word(&self, tid: u32) -> (&AtomicU64, u64) {
+        let at = self.0.at(tid as usize / 64 % (SCOPE_BYTES / 8) * 8, 8);
+        // SAFETY: within the mapping, aligned, and accessed only atomically here and by the programs.
+        (unsafe { AtomicU64::from_ptr(at.cast()) }, 1 << (tid % 64))
+    }
+
+    fn add(&self, tid: u32) {
+        let (word, bit) = self.word(tid);
+        word.fetch_or(bit, Ordering::Relaxed);
+    }
+
+    pub fn contains(&self, tid: u32) -> bool {
+        let (word, bit) = self.word(tid);
+        word.load(Ordering::Relaxed) & bit != 0
     }
 }
 
@@ -262,7 +280,7 @@ fn load_object(
     }
     let name = &unit.schema.name;
     let mut builder = ObjectBuilder::default();
-    let named = builder.name("klogger").and_then(|b| b.open_memory(&unit.object));
+    let named = builder.name("klogger").and_then(|b| b.open_memory(&unit.object.as_deref().unwrap_or_default()));
     let mut open = named.map_err(|e| Error::new(format!("the compiled schema '{name}' is damaged: {e}")))?;
     set_maps(&mut open, unit, base, config, shared)
         .map_err(|e| Error::new(format!("cannot set up the maps of schema '{name}': {e}")))?;

@@ -36,7 +36,7 @@ impl Bundled {
         let options = Options { builtin, ..Options::default() };
         let parsed = parse(self.file, self.text, &options)
             .map_err(|_| Error::new(format!("the bundled schema '{}' does not parse", self.name)))?;
-        Ok(Unit { schema: parsed.schema, object: self.object.to_vec() })
+        Ok(Unit { schema: parsed.schema, object: Some(self.object.to_vec()) })
     }
 
     pub fn load(&self) -> Result<Unit, Error> {

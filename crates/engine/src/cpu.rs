@@ -1,65 +1,85 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The two rings of a CPU as one: the main ring, and the nested one for probe hits that interrupt others.
+//! The two rings of a CPU, or of a thread, as one: the main ring, and the nested one for probe hits that interrupt others.
 //!
 //! Either is in the order of time, or nearly so (an interrupt can interrupt an interrupt). Nested records are few; they
 //! are put in among the main ring's by their time, so that whoever reads on sees one sequence.
 
-use crate::ring::{NESTED, RecordKinds, RingReader, Rings, Taken};
+use crate::ring::{NESTED, RecordKinds, RingReader, Taken};
 use klogger_log::record::Header;
 
 pub struct CpuReader {
     main: RingReader,
-    nested: RingReader,
+    /// A thread's comes to be when it is needed.
+    nested: Option<RingReader>,
     /// Nested records that are later than all that has been taken from the main ring.
     waiting: Vec<u8>,
 }
 
 impl CpuReader {
-    /// The reader's end of both rings of `cpu`. There must be only one at a time.
-    pub fn new(main: &Rings, nested: &Rings, cpu: usize) -> CpuReader {
-        CpuReader { main: main.reader(cpu), nested: nested.reader(cpu), waiting: Vec::new() }
+    /// The reader's end of both rings of a CPU, or of a thread. There must be only one at a time.
+    pub fn new(main: RingReader, nested: Option<RingReader>) -> CpuReader {
+        CpuReader { main, nested, waiting: Vec::new() }
+    }
+
+    pub fn has_nested(&self) -> bool {
+        self.nested.is_some()
+    }
+
+    pub fn add_nested(&mut self, nested: RingReader) {
+        self.nested = Some(nested);
+    }
+
+    /// Whether both rings hold positions that there can be.
+    pub fn is_plausible(&self) -> bool {
+        self.main.is_plausible() && self.nested.as_ref().is_none_or(RingReader::is_plausible)
     }
 
     /// Bytes that wait to be taken out.
     pub fn fill(&self) -> u64 {
-        self.main.fill() + self.nested.fill() + self.waiting.len() as u64
+        self.main.fill() + self.nested.as_ref().map_or(0, RingReader::fill) + self.waiting.len() as u64
+    }
+
+    /// Whether the main ring has been round more than once.
+    pub fn has_overwritten(&self) -> bool {
+        self.main.head() > self.main.size()
     }
 
     /// Events lost since the last LOST records, and the time of the first (ns).
     pub fn missed(&self) -> (u64, u64) {
-        match (self.main.missed(), self.nested.missed()) {
-            (main, (0, _)) => main,
-            ((0, _), nested) => nested,
-            (main, nested) => (main.0 + nested.0, main.1.min(nested.1)),
-        }
+        both(self.main.missed(), self.nested.as_ref().map_or((0, 0), RingReader::missed))
+    }
+
+    /// The same, and from now on they are told.
+    pub fn take_missed(&self) -> (u64, u64) {
+        both(self.main.take_missed(), self.nested.as_ref().map_or((0, 0), RingReader::take_missed))
     }
 
     /// Lost by event id.
     pub fn lost(&self, id: u16) -> u64 {
-        self.main.lost(id) + self.nested.lost(id)
+        self.main.lost(id).saturating_add(self.nested.as_ref().map_or(0, |n| n.lost(id)))
     }
 
     /// Attempts by event id; counted only in overwrite mode.
     pub fn attempts(&self, id: u16) -> u64 {
-        self.main.attempts(id) + self.nested.attempts(id)
+        self.main.attempts(id) + self.nested.as_ref().map_or(0, |n| n.attempts(id))
     }
 
     /// Lets writers in, in overwrite mode without end.
     pub fn open(&self, overwrite: bool) {
-        self.nested.open(overwrite);
+        self.nested.iter().for_each(|n| n.open(overwrite));
         self.main.open(overwrite);
     }
 
     /// From now on every attempt is counted as lost.
     pub fn close(&self) {
         self.main.close();
-        self.nested.close();
+        self.nested.iter().for_each(RingReader::close);
     }
 
     /// Appends whole records to `out`, about `max` bytes, and gives their space back.
     pub fn take(&mut self, kinds: &RecordKinds, out: &mut Vec<u8>, max: usize) -> Taken {
         // First, so that what is nested in a main record which is taken now is at hand.
-        let nested = self.nested.take(kinds, &mut self.waiting, NESTED);
+        let nested = self.nested.as_mut().map(|n| n.take(kinds, &mut self.waiting, NESTED)).unwrap_or_default();
         let start = out.len();
         let mut taken = self.main.take(kinds, out, max);
         taken.torn |= nested.torn;
@@ -74,7 +94,7 @@ impl CpuReader {
     /// For overwrite mode, with writers stopped: appends everything that is still whole since the last time.
     pub fn take_overwritten(&mut self, kinds: &RecordKinds, out: &mut Vec<u8>) -> Taken {
         let mut part = Vec::new();
-        let nested = self.nested.take_overwritten(kinds, &mut part);
+        let nested = self.nested.as_mut().map(|n| n.take_overwritten(kinds, &mut part)).unwrap_or_default();
         let start = out.len();
         let mut taken = self.main.take_overwritten(kinds, out);
         taken.torn |= nested.torn;
@@ -93,6 +113,15 @@ impl CpuReader {
             end += bytes.len();
         }
         self.waiting.drain(..end).collect()
+    }
+}
+
+/// (how many, since when) of two rings together.
+fn both(main: (u64, u64), nested: (u64, u64)) -> (u64, u64) {
+    match (main, nested) {
+        (main, (0, _)) => main,
+        ((0, _), nested) => nested,
+        (main, nested) => (main.0.saturating_add(nested.0), main.1.min(nested.1)),
     }
 }
 

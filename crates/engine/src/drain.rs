@@ -9,6 +9,7 @@ use crate::ring::{RecordKinds, Taken};
 use crate::sys;
 use crate::writer::{Block, Builtin, Pool, Status, ToWriter};
 use klogger_log::ledger::{Entry, Key};
+use klogger_log::origin::Origin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel};
@@ -143,7 +144,7 @@ impl Worker {
         let time_base = self.emptied_ns.saturating_sub(CLOCK_MARGIN_NS);
         let events = taken.serials - taken.lost;
         let block = Block {
-            cpu: self.cpu,
+            origin: Origin::Cpu(self.cpu),
             first_serial: self.serial,
             time_base,
             dump: Some((self.dumps, begin_ns)),

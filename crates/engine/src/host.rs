@@ -56,8 +56,13 @@ fn parse_cpu_list(text: &str) -> Option<Vec<u32>> {
 /// The clock of all records, read now.
 pub fn clock() -> Clock {
     let (start_ns, start_realtime_ns, uncertainty_ns) = sys::clock_pair();
-    let source = line("/sys/devices/system/clocksource/clocksource0/current_clocksource");
-    Clock { name: "monotonic".into(), source, start_ns, start_realtime_ns, uncertainty_ns, user: None }
+    let (name, source) = ("monotonic".into(), clock_source());
+    Clock { name, source, start_ns, start_realtime_ns, uncertainty_ns, user: None }
+}
+
+/// What the kernel derives its clocks from.
+pub fn clock_source() -> String {
+    line("/sys/devices/system/clocksource/clocksource0/current_clocksource")
 }
 
 /// Bytes of memory that can be had without swapping.

@@ -17,6 +17,7 @@ pub mod recorder;
 mod ring;
 mod sys;
 pub mod unit;
+pub mod user;
 mod workload;
 mod writer;
 

@@ -6,6 +6,9 @@ mod dump;
 mod file;
 mod flow;
 mod ledger;
+mod probes;
+mod programs;
+pub mod rescue;
 mod session;
 
 use crate::error::Error;
@@ -28,13 +31,31 @@ pub enum Target {
     Command(Vec<OsString>),
 }
 
+/// What logs events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Engine {
+    /// The kernel's probes, of schemata that have some, and programs, for those that have none.
+    Auto,
+    /// The kernel's probes alone.
+    Bpf,
+    /// Programs alone.
+    User,
+}
+
 /// What to record, and how.
 pub struct Options {
+    pub engine: Engine,
     pub units: Vec<Unit>,
+    /// Whatever programs log, not only events of `units`.
+    pub programs: bool,
     pub target: Target,
     pub output: PathBuf,
     /// Bytes of one CPU's ring; a power of two.
     pub buffer_size: u64,
+    /// Bytes of the ring of one thread of a program; a power of two.
+    pub user_buffer: u64,
+    /// Bytes of memory for rings of programs, all together.
+    pub max_memory: u64,
     /// Percent of a ring that should stay free.
     pub lowwater: u32,
     pub overwrite: bool,
@@ -49,9 +70,30 @@ pub struct Options {
 /// The id of the first built-in event; `klogger.klogger` fixes those that follow.
 const FIRST_ID: u16 = 1;
 
+/// Smallest and largest ring of a thread of a program.
+pub use crate::user::{RING_MAX as USER_BUFFER_MAX, RING_MIN as USER_BUFFER_MIN};
+
 /// Smallest and largest ring of one CPU. The verifier follows offsets of less than 512 MiB.
 pub const BUFFER_MIN: u64 = 16 << 10;
 pub const BUFFER_MAX: u64 = 256 << 20;
+
+impl Options {
+    /// Whether programs may log the events of a schema: it has some that no probe logs.
+    pub fn is_user(&self, unit: &Unit) -> bool {
+        let schema = &unit.schema;
+        let is_called = |name: &str| schema.probes.iter().flat_map(|p| &p.calls).any(|c| c.event == name);
+        match self.engine {
+            Engine::Bpf => false,
+            Engine::User => true,
+            Engine::Auto => schema.events.iter().any(|e| !is_called(&e.name)),
+        }
+    }
+
+    /// Whether probes of a schema go into the kernel.
+    pub fn is_probed(&self, unit: &Unit) -> bool {
+        self.engine != Engine::User && unit.object.is_some()
+    }
+}
 
 /// How it goes, several times a second.
 #[derive(Clone, Copy, Debug, Default)]

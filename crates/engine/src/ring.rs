@@ -3,6 +3,7 @@
 
 use crate::sys::Mapping;
 use klogger_log::record::{Header, SizeTable};
+use klogger_schema::layout::EventLayout;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -49,13 +50,19 @@ impl Rings {
     /// The reader's end of the ring of `cpu`. There must be only one at a time that takes records out.
     pub fn reader(&self, cpu: usize) -> RingReader {
         assert!(cpu < self.count);
-        RingReader { rings: self.clone(), base: cpu * Rings::stride(self.size), tail: 0 }
+        let base = cpu * Rings::stride(self.size);
+        RingReader::new(self.mapping.clone(), base, self.size, self.mark, 0)
     }
 }
 
+/// The reader's end of one ring.
 pub struct RingReader {
-    rings: Rings,
+    mapping: Arc<Mapping>,
+    /// Where the ring begins in the mapping.
     base: usize,
+    size: usize,
+    /// Bytes of the ring after which a writer calls its reader.
+    mark: usize,
     /// Bytes ever taken out.
     tail: u64,
 }
@@ -82,6 +89,22 @@ pub struct RecordKinds {
     pub lost_since_offset: usize,
 }
 
+impl RecordKinds {
+    pub fn new(layouts: &[EventLayout]) -> RecordKinds {
+        let lost = layouts.iter().find(|e| e.name == "LOST");
+        let offset = |name: &str| {
+            let field = lost.and_then(|l| l.fields.iter().find(|f| f.name == name));
+            field.map_or(0, |f| f.offset as usize)
+        };
+        RecordKinds {
+            sizes: SizeTable::new(layouts),
+            lost_id: lost.map_or(0, |l| l.id),
+            lost_count_offset: offset("count"),
+            lost_since_offset: offset("since"),
+        }
+    }
+}
+
 impl Taken {
     /// Counts one record.
     #[inline]
@@ -90,8 +113,9 @@ impl Taken {
         if Header::read(record).is_some_and(|h| h.id() == kinds.lost_id) {
             let word = |at: usize| record.get(at..).and_then(|b| b.first_chunk()).map_or(0, |b| u64::from_le_bytes(*b));
             let (count, since) = (word(kinds.lost_count_offset), word(kinds.lost_since_offset));
-            self.serials += count;
-            self.lost += count;
+            // A program may say what it likes; whoever believes it counts again.
+            self.serials = self.serials.wrapping_add(count);
+            self.lost = self.lost.wrapping_add(count);
             self.lost_since = Some(self.lost_since.map_or(since, |t| t.min(since)));
         } else {
             self.serials += 1;
@@ -100,14 +124,20 @@ impl Taken {
 }
 
 impl RingReader {
+    /// The ring at `base` of a mapping; its size is a power of two, and `tail` what has been taken out of it so far.
+    pub fn new(mapping: Arc<Mapping>, base: usize, size: usize, mark: usize, tail: u64) -> RingReader {
+        assert!(size.is_power_of_two() && mapping.length() >= base + Rings::stride(size));
+        RingReader { mapping, base, size, mark, tail }
+    }
+
     fn word(&self, offset: usize) -> &AtomicU64 {
-        let at = self.rings.mapping.at(self.base + offset, 8);
+        let at = self.mapping.at(self.base + offset, 8);
         // SAFETY: within the mapping, aligned (all offsets are multiples of 8), and shared only through atomics.
         unsafe { AtomicU64::from_ptr(at.cast()) }
     }
 
     pub fn size(&self) -> u64 {
-        self.rings.size as u64
+        self.size as u64
     }
 
     /// Bytes ever reserved by writers.
@@ -120,9 +150,25 @@ impl RingReader {
         self.head().saturating_sub(self.tail)
     }
 
+    /// Bytes ever taken out.
+    pub fn tail(&self) -> u64 {
+        self.tail
+    }
+
+    /// Whether the writers' position can be one: not before ours, and no more than a ring later.
+    pub fn is_plausible(&self) -> bool {
+        self.head().checked_sub(self.tail).is_some_and(|fill| fill <= self.size() && self.tail < 1 << 62)
+    }
+
     /// Events lost since the last LOST record, and the time of the first (low 48 bits and up: full ns).
     pub fn missed(&self) -> (u64, u64) {
         (self.word(MISSED).load(Ordering::Acquire), self.word(MISSED_SINCE).load(Ordering::Relaxed))
+    }
+
+    /// The same, and from now on they are told: no LOST record will count them. Writers exchange the number as well.
+    pub fn take_missed(&self) -> (u64, u64) {
+        let since = self.missed().1;
+        (self.word(MISSED).swap(0, Ordering::AcqRel), since)
     }
 
     /// Lost by event id.
@@ -139,7 +185,7 @@ impl RingReader {
     pub fn open(&self, overwrite: bool) {
         let (hard, limit) = match overwrite {
             true => (u64::MAX, u64::MAX),
-            false => (self.tail + self.size(), self.tail + self.rings.mark as u64),
+            false => (self.tail.wrapping_add(self.size()), self.tail.wrapping_add(self.mark as u64)),
         };
         // Pairs with the writer's loads: who sees these finds zeros.
         self.word(HARD).store(hard, Ordering::Release);
@@ -197,7 +243,7 @@ impl RingReader {
     }
 
     fn offset(&self) -> usize {
-        self.tail as usize & (self.rings.size - 1)
+        self.tail as usize & (self.size - 1)
     }
 
     /// Bytes of whole records from the tail on which stand side by side: up to the ring's end, and over it by the one
@@ -205,14 +251,14 @@ impl RingReader {
     fn run(&self, kinds: &RecordKinds, head: u64, max: usize, taken: &mut Taken) -> usize {
         let start = self.offset();
         let mut at = start;
-        while at < self.rings.size && at - start < max && self.tail + ((at - start) as u64) < head {
+        while at < self.size && at - start < max && self.tail + ((at - start) as u64) < head {
             // Pairs with klogger_publish(): a header word that is not zero stands before a complete record.
             let word = self.word(CONTROL + at).load(Ordering::Acquire);
             if word == 0 {
                 break;
             }
             let left = (head - self.tail) as usize - (at - start);
-            let Some(size) = kinds.sizes.size(self.bytes(at, left.min(self.rings.size + SLACK - at))) else {
+            let Some(size) = kinds.sizes.size(self.bytes(at, left.min(self.size + SLACK - at))) else {
                 taken.torn = true;
                 break;
             };
@@ -223,9 +269,10 @@ impl RingReader {
     }
 
     fn bytes(&self, offset: usize, length: usize) -> &[u8] {
-        let at = self.rings.mapping.at(self.base + CONTROL + offset, length);
+        let at = self.mapping.at(self.base + CONTROL + offset, length);
         // SAFETY: within the mapping. The writers are done with records whose header is set, and do not write there
-        // again before `hard` is raised; sizes are read from such records only.
+        // again before `hard` is raised; sizes are read from such records only. A program that writes nevertheless gets
+        // nothing but nonsense into the copy, whose records are looked at again before they are believed.
         unsafe { std::slice::from_raw_parts(at, length) }
     }
 
@@ -237,13 +284,13 @@ impl RingReader {
     }
 
     fn zero(&self, offset: usize, length: usize) {
-        let at = self.rings.mapping.at(self.base + CONTROL + offset, length);
+        let at = self.mapping.at(self.base + CONTROL + offset, length);
         // SAFETY: within the mapping, and taken out, so that no writer touches it before `hard` is raised.
         unsafe { std::ptr::write_bytes(at, 0, length) };
     }
 
     fn skip_to(&mut self, head: u64) {
-        self.zero(0, self.rings.size + SLACK);
+        self.zero(0, self.size + SLACK);
         self.tail = head;
     }
 }

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! System calls that the standard library does not have, each behind a safe function.
 
+pub mod files;
+pub mod futex;
+pub mod inotify;
+pub mod tsc;
+
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::{self, NonNull};
@@ -11,7 +16,7 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-/// Memory shared with the kernel: a BPF map.
+/// Memory shared with the kernel (a BPF map), or with a program (its file).
 pub struct Mapping {
     address: NonNull<u8>,
     length: usize,
@@ -24,10 +29,18 @@ unsafe impl Sync for Mapping {}
 impl Mapping {
     /// Maps `length` bytes of `fd` for reading and writing, shared.
     pub fn new(fd: BorrowedFd, length: usize) -> io::Result<Mapping> {
+        Mapping::with_flags(fd, length, 0)
+    }
+
+    /// The same, for a file of which most will never be touched.
+    pub fn sparse(fd: BorrowedFd, length: usize) -> io::Result<Mapping> {
+        Mapping::with_flags(fd, length, libc::MAP_NORESERVE)
+    }
+
+    fn with_flags(fd: BorrowedFd, length: usize, flags: libc::c_int) -> io::Result<Mapping> {
+        let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | flags);
         // SAFETY: a new mapping at an address of the kernel's choice.
-        let address = unsafe {
-            libc::mmap(ptr::null_mut(), length, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED, fd.as_raw_fd(), 0)
-        };
+        let address = unsafe { libc::mmap(ptr::null_mut(), length, protection, flags, fd.as_raw_fd(), 0) };
         if address == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }

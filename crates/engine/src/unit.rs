@@ -11,8 +11,8 @@ use klogger_schema::nearest::nearest;
 /// A schema, compiled.
 pub struct Unit {
     pub schema: Schema,
-    /// An ELF object for BPF.
-    pub object: Vec<u8>,
+    /// An ELF object for BPF; none if there are no probes, or nobody wants them.
+    pub object: Option<Vec<u8>>,
 }
 
 impl Unit {

@@ -29,13 +29,15 @@ pub struct Running {
 }
 
 impl Held {
-    /// `words`: the command and its arguments; not empty.
-    pub fn new(words: &[OsString]) -> Result<Held, Error> {
+    /// `words`: the command and its arguments; not empty. `wish`: a variable for its environment.
+    pub fn new(words: &[OsString], wish: Option<(&str, String)>) -> Result<Held, Error> {
         let name = words[0].to_string_lossy().into_owned();
         let cannot = |e| Error::new(format!("cannot start '{name}': {e}"));
         let (mut pid_reader, pid_writer) = pipe().map_err(cannot)?;
         let (go_reader, go) = pipe().map_err(cannot)?;
-        let spawned = spawn_held(words, pid_writer, go_reader, go.as_raw_fd());
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).envs(wish);
+        let spawned = spawn_held(command, pid_writer, go_reader, go.as_raw_fd());
         let mut bytes = [0; 4];
         pid_reader.read_exact(&mut bytes).map_err(cannot)?;
         Ok(Held { pid: u32::from_ne_bytes(bytes), go, spawned, name })
@@ -63,13 +65,11 @@ impl Held {
 /// `our_go`: the recorder's end, of which the child has a copy. It must close that, or it would wait for itself when the
 /// recorder is gone.
 fn spawn_held(
-    words: &[OsString],
+    mut command: Command,
     mut pid_writer: PipeWriter,
     mut go: PipeReader,
     our_go: RawFd,
 ) -> JoinHandle<io::Result<Child>> {
-    let mut command = Command::new(&words[0]);
-    command.args(&words[1..]);
     let wait = move || {
         sys::become_ordinary(&SIGNALS, our_go);
         pid_writer.write_all(&std::process::id().to_ne_bytes())?;

@@ -2,11 +2,13 @@
 //! The thread that writes the log. Drain threads only copy; checksums, compression and the disk are its business, at
 //! ordinary priority.
 
+use crate::processes::Thread;
 use crate::ring::Taken;
 use crate::sys;
 use klogger_log::builder::RecordBuilder;
 use klogger_log::ledger::Ledger;
 use klogger_log::origin::Origin;
+use klogger_log::preamble::Addition;
 use klogger_log::writer::{EventBlock, Summary, Writer};
 use klogger_schema::layout::EventLayout;
 use std::fs::File;
@@ -25,15 +27,17 @@ const FLUSH: Duration = Duration::from_millis(500);
 /// What is handed to the writer.
 pub enum ToWriter {
     Block(Block),
+    /// Events that the preamble does not have.
+    Addition(Box<Addition>),
     /// A record of the recorder's own stream.
     Own(Vec<u8>),
 }
 
 pub struct Block {
-    pub cpu: u16,
+    pub origin: Origin,
     pub first_serial: u64,
     pub time_base: u64,
-    /// The number of the dump on its CPU, and when it began.
+    /// The number of the dump on its CPU, and when it began. Rings of threads have none.
     pub dump: Option<(u32, u64)>,
     /// Events among the records.
     pub events: u64,
@@ -55,8 +59,12 @@ pub struct Status {
 
 impl Status {
     pub fn count(&self, taken: &Taken) {
-        self.events.fetch_add(taken.serials - taken.lost, Ordering::Relaxed);
-        self.lost.fetch_add(taken.lost, Ordering::Relaxed);
+        self.add(taken.serials - taken.lost, taken.lost);
+    }
+
+    pub fn add(&self, events: u64, lost: u64) {
+        self.events.fetch_add(events, Ordering::Relaxed);
+        self.lost.fetch_add(lost, Ordering::Relaxed);
     }
 
     pub fn has_failed(&self) -> bool {
@@ -101,6 +109,20 @@ impl Builtin {
         RecordBuilder::new(layout.expect("klogger.klogger declares it"))
     }
 
+    /// Whether an event is being logged.
+    pub fn state(&self, layout: &EventLayout, on: bool) -> RecordBuilder<'_> {
+        let state = self.event("LOGGING_EVENT").int("id", layout.id.into()).int("state", on.into());
+        state.text("name", layout.name.as_bytes())
+    }
+
+    /// A thread that is there.
+    pub fn exists(&self, t: &Thread) -> RecordBuilder<'_> {
+        let exists = self.event("PROCESS_EXISTS");
+        let exists = exists.int("pid", t.tid.into()).int("tgid", t.tgid.into()).int("ppid", t.ppid.into());
+        let exists = exists.int("prio", t.prio.into()).int("policy", t.policy.into());
+        exists.text("comm", &t.comm).text("command", &t.command)
+    }
+
     /// A LOST record: how many events, since when, and its own time, in ns.
     pub fn lost(&self, count: u64, since: u64, time: u64) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -138,6 +160,7 @@ impl LogWriter {
         loop {
             let result = match messages.recv_timeout(FLUSH) {
                 Ok(ToWriter::Block(block)) => self.block(block),
+                Ok(ToWriter::Addition(addition)) => self.add(&addition),
                 Ok(ToWriter::Own(record)) => self.own(&record),
                 Err(RecvTimeoutError::Timeout) => self.flush(),
                 Err(RecvTimeoutError::Disconnected) => return self,
@@ -155,18 +178,18 @@ impl LogWriter {
     }
 
     fn block(&mut self, block: Block) -> io::Result<()> {
-        let Block { cpu, first_serial, time_base, dump, events, records } = block;
+        let Block { origin, first_serial, time_base, dump, events, records } = block;
         let failed = self.status.has_failed();
         let before = self.writer.summary().events;
         let mut result = Ok(());
         if !failed {
-            result = self.write(&EventBlock { origin: Origin::Cpu(cpu), time_base, first_serial, records: &records });
+            result = self.write(&EventBlock { origin, time_base, first_serial, records: &records });
         }
         if failed || result.is_err() {
             // The first part of a large block may have found room.
             self.discarded += events.saturating_sub(self.writer.summary().events - before);
         }
-        if let (Some((index, begin_ns)), Ok(())) = (dump, &result) {
+        if let (Some((index, begin_ns)), Some(cpu), Ok(())) = (dump, origin.cpu(), &result) {
             let bytes = records.len() as i64;
             let mark = |name| self.builtin.event(name).int("of_cpu", cpu.into()).int("index", index.into());
             let mut own = Vec::new();
@@ -183,6 +206,10 @@ impl LogWriter {
         self.writer.block(block)?;
         self.status.bytes.store(self.writer.summary().bytes, Ordering::Relaxed);
         Ok(())
+    }
+
+    fn add(&mut self, addition: &Addition) -> io::Result<()> {
+        if self.status.has_failed() { Ok(()) } else { self.writer.add(addition) }
     }
 
     fn own(&mut self, record: &[u8]) -> io::Result<()> {

@@ -10,6 +10,7 @@ pub mod info;
 pub mod list;
 pub mod manual;
 pub mod record;
+pub mod rescue;
 pub mod show;
 
 use crate::external;
@@ -33,6 +34,7 @@ pub enum Command {
     Mark(control::MarkArgs),
     Enable(control::EnableArgs),
     Disable(control::DisableArgs),
+    Rescue(rescue::Args),
     List(list::Args),
     Show(show::Args),
     Check(check::Args),
@@ -54,6 +56,7 @@ impl Command {
             Command::Mark(args) => control::mark(args),
             Command::Enable(args) => control::enable(args),
             Command::Disable(args) => control::disable(args),
+            Command::Rescue(args) => rescue::run(args),
             Command::List(args) => list::run(args),
             Command::Show(args) => show::run(args),
             Command::Check(args) => check::run(args),

@@ -5,7 +5,10 @@ use super::Outcome;
 use crate::failure::Failure;
 use crate::schemata;
 use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
-use klogger_engine::recorder::{self, BUFFER_MAX, BUFFER_MIN, Options, Progress, Target};
+use klogger_engine::recorder::{
+    self, BUFFER_MAX, BUFFER_MIN, Engine, Options, Progress, Target, USER_BUFFER_MAX, USER_BUFFER_MIN,
+};
+use klogger_engine::unit::Unit;
 use klogger_log::writer::Compression;
 use std::ffi::OsString;
 use std::fmt::Write;
@@ -19,6 +22,8 @@ Examples:
   klogger record -s scheduler -p 4711 --for 30s      a process that runs already
   klogger record -s scheduler -a --for 10s -o all.klog
   klogger record -s ./my.klogger -- ./prog           a schema of your own
+  klogger record --engine user -- ./prog             what the program itself logs; needs no root
+  klogger record -s scheduler -s programs -- ./prog  both the kernel's events and the program's
   klogger record -s scheduler --overwrite -- ./prog  keep the newest; dump at the end, or at
                                                      each SIGUSR1 to klogger
 Then:
@@ -31,9 +36,14 @@ The command's own exit code is passed on. Ctrl-C ends the command and the record
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Schema to record with: a bundled one's name or a file; may be given several times
-    #[arg(short, long = "schema", required = true, value_name = "SCHEMA")]
+    /// Schema to record with: a bundled one's name or a file; may be given several times. One without probes is
+    /// recorded from programs; 'programs' is whatever programs log
+    #[arg(short, long = "schema", required_unless_present = "engine", value_name = "SCHEMA")]
     schemas: Vec<String>,
+    /// What logs: the kernel's probes (bpf), programs that include a generated header (user), or, by what the schemata
+    /// have, either or both (auto)
+    #[arg(long, value_enum, value_name = "ENGINE")]
+    engine: Option<EngineName>,
     /// The log [default: the first schema's name with .klog]. One that exists becomes FILE.old
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -49,6 +59,12 @@ pub struct Args {
     /// Ring of each CPU: 64K, 4M, ...; rounded up to a power of two
     #[arg(long, value_name = "SIZE", default_value = "4M", value_parser = size)]
     buffer_size: u64,
+    /// Ring of each thread of a program: 64K, 4M, ...; rounded up to a power of two
+    #[arg(long, value_name = "SIZE", default_value = "1M", value_parser = user_size)]
+    user_buffer: u64,
+    /// Memory for the rings of all programs together
+    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = bytes)]
+    max_memory: u64,
     /// Empty a ring before less than this share of it is free, in percent
     #[arg(long, value_name = "PERCENT", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=90))]
     lowwater: u32,
@@ -69,16 +85,36 @@ pub struct Args {
     command: Vec<OsString>,
 }
 
+/// `--engine`
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum EngineName {
+    Auto,
+    Bpf,
+    User,
+}
+
+/// Stands for the schemata of all programs.
+const PROGRAMS: &str = "programs";
+
 pub fn run(args: Args) -> Outcome {
     let target = target(&args)?;
-    let units: Result<Vec<_>, Failure> = args.schemas.iter().map(|s| schemata::unit(s)).collect();
-    let units = units?;
-    let output = args.output.clone().unwrap_or_else(|| PathBuf::from(format!("{}.klog", units[0].schema.name)));
+    let engine = match args.engine {
+        Some(EngineName::Bpf) => Engine::Bpf,
+        Some(EngineName::User) => Engine::User,
+        Some(EngineName::Auto) | None => Engine::Auto,
+    };
+    let (units, programs) = schemas(&args.schemas, engine)?;
+    let name = units.first().map_or(PROGRAMS, |unit| unit.schema.name.as_str());
+    let output = args.output.clone().unwrap_or_else(|| PathBuf::from(format!("{name}.klog")));
     let options = Options {
+        engine,
         units,
+        programs,
         target,
         output: output.clone(),
         buffer_size: args.buffer_size,
+        user_buffer: args.user_buffer,
+        max_memory: args.max_memory,
         lowwater: args.lowwater,
         overwrite: args.overwrite,
         compression: if args.compress { Compression::Zstd(1) } else { Compression::None },
@@ -106,6 +142,25 @@ pub fn run(args: Args) -> Outcome {
         (Some(status), _, _) => ExitCode::from(recorder::exit_code(status)),
         (None, _, _) => ExitCode::SUCCESS,
     })
+}
+
+/// The schemata that were named, and whether those of all programs are meant as well.
+fn schemas(words: &[String], engine: Engine) -> Result<(Vec<Unit>, bool), Failure> {
+    let programs = words.iter().any(|w| w == PROGRAMS) || (words.is_empty() && engine == Engine::User);
+    match (engine, programs, words.is_empty()) {
+        (Engine::Bpf, true, _) => {
+            return Err(Failure::new("-s programs needs the user engine, and --engine bpf leaves it out")
+                .help("leave --engine away: the kernel's probes and programs are recorded together"));
+        }
+        (Engine::Bpf | Engine::Auto, false, true) => {
+            return Err(Failure::new("no schema to record with")
+                .help("give one with -s ('klogger list' shows those there are), or record programs: --engine user"));
+        }
+        _ => {}
+    }
+    let named = words.iter().filter(|w| *w != PROGRAMS);
+    let units: Result<Vec<_>, Failure> = named.map(|s| schemata::unit(s, engine != Engine::User)).collect();
+    Ok((units?, programs))
 }
 
 fn target(args: &Args) -> Result<Target, Failure> {
@@ -200,9 +255,25 @@ fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// `64K`, `4M`, `1G`, or bytes; rounded up to a power of two.
+/// A ring of a CPU.
 fn size(text: &str) -> Result<u64, String> {
-    let possible = || format!("choose from {}K to {}M", BUFFER_MIN >> 10, BUFFER_MAX >> 20);
+    ring(text, BUFFER_MIN, BUFFER_MAX)
+}
+
+/// A ring of a thread of a program.
+fn user_size(text: &str) -> Result<u64, String> {
+    ring(text, USER_BUFFER_MIN, USER_BUFFER_MAX)
+}
+
+/// Rounded up to a power of two.
+fn ring(text: &str, least: u64, most: u64) -> Result<u64, String> {
+    let possible = || format!("choose from {}K to {}M", least >> 10, most >> 20);
+    let bytes = bytes(text).map_err(|e| format!("{e}; {}", possible()))?.checked_next_power_of_two();
+    bytes.filter(|b| (least..=most).contains(b)).ok_or_else(possible)
+}
+
+/// `64K`, `4M`, `1G`, or bytes; more than none.
+fn bytes(text: &str) -> Result<u64, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let shift = match unit.to_ascii_uppercase().as_str() {
@@ -210,11 +281,11 @@ fn size(text: &str) -> Result<u64, String> {
         "K" | "KB" | "KIB" => 10,
         "M" | "MB" | "MIB" => 20,
         "G" | "GB" | "GIB" => 30,
-        _ => return Err(format!("unknown unit '{unit}'; {}", possible())),
+        _ => return Err(format!("unknown unit '{unit}'")),
     };
-    let number: u64 = number.parse().map_err(|_| possible())?;
-    let bytes = number.checked_mul(1 << shift).and_then(u64::checked_next_power_of_two);
-    bytes.filter(|b| number > 0 && (BUFFER_MIN..=BUFFER_MAX).contains(b)).ok_or_else(possible)
+    let number: Option<u64> = number.parse().ok();
+    let bytes = number.and_then(|n| n.checked_mul(1 << shift)).filter(|b| *b > 0);
+    bytes.ok_or_else(|| "write a number and a unit: 64K, 4M, 1G".into())
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use crate::drain::Finished;
 use crate::ring::{RecordKinds, Taken};
 use crate::sys;
 use crate::writer::{Block, Builtin, Status, ToWriter};
+use klogger_log::origin::Origin;
 use klogger_log::record::TIME_MASK;
 use klogger_schema::layout::EventLayout;
 use std::sync::Arc;
@@ -60,7 +61,7 @@ impl FlightRecorder {
             let events = taken.serials - taken.lost;
             // A recorder may fly for weeks, and 48 bits of time hold 78 hours: these are the last ones.
             let time_base = self.started_ns.max(begin_ns.saturating_sub(TIME_REACH_NS));
-            let block = Block { cpu: *cpu, first_serial, time_base, dump, events, records };
+            let block = Block { origin: Origin::Cpu(*cpu), first_serial, time_base, dump, events, records };
             // Fails only if the writer has given up, which it has reported itself.
             let _ = to_writer.send(ToWriter::Block(block));
         }

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! From the rings to the file: who runs while it is recorded, and how they come to an end.
 
+use super::Progress;
 use super::dump::FlightRecorder;
-use super::{Options, Progress};
-use crate::bpf::{BpfEngine, Calls};
+use super::probes::Probes;
+use crate::bpf::Calls;
 use crate::drain::{Drain, Finished, Shared};
 use crate::error::Error;
 use crate::ring::RecordKinds;
+use crate::sys;
+use crate::user::Output;
 use crate::writer::{Builtin, LogWriter, Pool, Status, ToWriter};
-use crate::{host, sys};
 use klogger_log::builder::RecordBuilder;
 use klogger_log::ledger::Ledger;
-use klogger_log::record::SizeTable;
 use klogger_log::writer::{Summary, Writer};
 use klogger_schema::layout::EventLayout;
 use std::collections::HashMap;
@@ -62,46 +63,53 @@ pub struct Ended {
 }
 
 impl Flow {
-    /// Opens the rings and starts the drain threads. What they find waits until there is a file.
-    pub fn start(engine: &BpfEngine, options: &Options, layouts: &[EventLayout]) -> Result<Flow, Error> {
-        let builtin = Builtin(Arc::new(layouts.to_vec()));
+    /// What comes waits until there is a file.
+    pub fn new(layouts: &[EventLayout]) -> Flow {
         let (to_writer, messages) = sync_channel(128);
-        let (status, pool, stop) = (Arc::<Status>::default(), Arc::<Pool>::default(), Arc::<AtomicBool>::default());
-        let kinds = Arc::new(record_kinds(layouts));
-        let cpus = host::online_cpus().unwrap_or_default();
-        let readers: Vec<_> = cpus.iter().map(|c| (*c as u16, engine.reader(*c as usize))).collect();
-        for (_, reader) in &readers {
-            reader.open(options.overwrite);
+        Flow {
+            builtin: Builtin(Arc::new(layouts.to_vec())),
+            status: Arc::default(),
+            pool: Arc::default(),
+            to_writer,
+            messages: Some(messages),
+            drains: Vec::new(),
+            flight: None,
+            stop: Arc::default(),
+            caller: None,
+            writer: None,
+            notes: Vec::new(),
         }
-        let (mut drains, mut flight) = (Vec::new(), None);
-        if options.overwrite {
-            flight = Some(FlightRecorder::new(readers, kinds, layouts, builtin.clone()));
+    }
+
+    /// Opens the rings of all CPUs, and starts their drain threads.
+    pub fn open_cpus(&mut self, probes: &Probes, overwrite: bool, layouts: &[EventLayout]) -> Result<(), Error> {
+        let kinds = Arc::new(RecordKinds::new(layouts));
+        let readers = probes.readers();
+        for (_, reader) in &readers {
+            reader.open(overwrite);
+        }
+        if overwrite {
+            self.flight = Some(FlightRecorder::new(readers, kinds, layouts, self.builtin.clone()));
         } else {
             let shared = Shared {
                 kinds,
-                to_writer: to_writer.clone(),
-                pool: pool.clone(),
-                status: status.clone(),
-                builtin: builtin.clone(),
-                stop: stop.clone(),
+                to_writer: self.to_writer.clone(),
+                pool: self.pool.clone(),
+                status: self.status.clone(),
+                builtin: self.builtin.clone(),
+                stop: self.stop.clone(),
             };
-            drains = readers.into_iter().map(|(cpu, reader)| Drain::start(cpu, reader, shared.clone())).collect();
+            self.drains = readers.into_iter().map(|(cpu, reader)| Drain::start(cpu, reader, shared.clone())).collect();
         }
-        let notes = drains.iter_mut().flat_map(|d| std::mem::take(&mut d.notes)).collect();
-        let caller = pass_on_calls(engine.calls()?, &drains, stop.clone());
-        Ok(Flow {
-            builtin,
-            status,
-            pool,
-            to_writer,
-            messages: Some(messages),
-            drains,
-            flight,
-            stop,
-            caller,
-            writer: None,
-            notes,
-        })
+        self.notes = self.drains.iter_mut().flat_map(|d| std::mem::take(&mut d.notes)).collect();
+        self.caller = pass_on_calls(probes.engine.calls()?, &self.drains, self.stop.clone());
+        Ok(())
+    }
+
+    /// For events of programs.
+    pub fn output(&self, tells_processes: bool) -> Output {
+        let (to_writer, pool, status) = (self.to_writer.clone(), self.pool.clone(), self.status.clone());
+        Output::new(to_writer, pool, status, self.builtin.clone(), tells_processes)
     }
 
     pub fn write(&mut self, writer: Writer<File>, start_ns: u64) {
@@ -119,8 +127,7 @@ impl Flow {
     }
 
     pub fn event_state(&self, layout: &EventLayout, on: bool, time_ns: u64) {
-        let state = self.builtin.event("LOGGING_EVENT").int("id", layout.id.into()).int("state", on.into());
-        self.own(state.text("name", layout.name.as_bytes()), time_ns);
+        self.own(self.builtin.state(layout, on), time_ns);
     }
 
     pub fn dump(&mut self, resume: bool) {
@@ -160,6 +167,11 @@ impl Ended {
         self.writer.as_ref().map_or(0, LogWriter::discarded)
     }
 
+    /// Why writing failed, if it did.
+    pub fn why_failed(&self) -> Option<String> {
+        self.status.failure.lock().ok()?.as_ref().map(io::Error::to_string)
+    }
+
     pub fn failure(&self) -> Option<io::Error> {
         self.status.failure.lock().ok().and_then(|mut f| f.take())
     }
@@ -169,19 +181,5 @@ impl Ended {
             Some(writer) => writer.finish(symbols, ledger),
             None => Err(io::Error::other("the writer's thread has died")),
         }
-    }
-}
-
-fn record_kinds(layouts: &[EventLayout]) -> RecordKinds {
-    let lost = layouts.iter().find(|e| e.name == "LOST");
-    let offset = |name: &str| {
-        let field = lost.and_then(|l| l.fields.iter().find(|f| f.name == name));
-        field.map_or(0, |f| f.offset as usize)
-    };
-    RecordKinds {
-        sizes: SizeTable::new(layouts),
-        lost_id: lost.map_or(0, |l| l.id),
-        lost_count_offset: offset("count"),
-        lost_since_offset: offset("since"),
     }
 }

@@ -3,11 +3,11 @@
 
 use crate::bpf::BpfEngine;
 use crate::drain::Finished;
-use klogger_log::ledger::{Entry, Key, Ledger};
+use klogger_log::ledger::{Entry, Key};
 use klogger_schema::layout::EventLayout;
 
-/// What a whole recording has lost, and how.
-pub fn ledger(engine: &BpfEngine, events: &[EventLayout], ends: &[Finished], span: (u64, u64), late: u64) -> Ledger {
+/// What the kernel's probes have lost, and how.
+pub fn of_probes(engine: &BpfEngine, events: &[EventLayout], ends: &[Finished], span: (u64, u64)) -> Vec<Entry> {
     let mut entries = Vec::new();
     for end in ends {
         entries.extend(end.entries.iter().cloned());
@@ -24,12 +24,15 @@ pub fn ledger(engine: &BpfEngine, events: &[EventLayout], ends: &[Finished], spa
         let entry = Entry::new(Key::ProbeMissed).count(count).between(span.0, span.1);
         entries.push(entry.detail(&format!("{count} hits of {place} (schema {schema})")));
     }
-    if late > 0 && entries.iter().any(|e| e.key == Key::RingFull.about().name) {
-        let entry = Entry::new(Key::DrainLate).between(span.0, span.1);
-        entries.push(entry.detail(&format!("{late} times a drain thread found no free buffer")));
-    }
     not_attached(&mut entries, engine);
-    Ledger { entries, user_clock: None }
+    entries
+}
+
+/// Rings that were full because the writer was behind.
+pub fn late(entries: &[Entry], late: u64, span: (u64, u64)) -> Option<Entry> {
+    let lost = late > 0 && entries.iter().any(|e| e.key == Key::RingFull.about().name);
+    let entry = || Entry::new(Key::DrainLate).between(span.0, span.1);
+    lost.then(|| entry().detail(&format!("{late} times a drain thread found no free buffer")))
 }
 
 fn ring_full(entries: &mut Vec<Entry>, end: &Finished, events: &[EventLayout], span: (u64, u64)) {

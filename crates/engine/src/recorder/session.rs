@@ -1,42 +1,41 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The steps of a recording, in order.
 
-use super::checks::{check_buffers, check_events, check_plan, layouts};
-use super::flow::Flow;
-use super::{FIRST_ID, Options, Outcome, Progress, Target, file, ledger};
-use crate::bpf::{BpfEngine, Config};
+use super::checks::{check_events, layouts};
+use super::flow::{Ended, Flow};
+use super::probes::Probes;
+use super::{Engine, Options, Outcome, Progress, Target, file, ledger, programs};
 use crate::bundled;
 use crate::control::{Answer, Listener, Request};
+use crate::drain::Finished;
 use crate::error::Error;
 use crate::sys::{self, Signal, Signals};
-use crate::unit::{Plan, Unit, plan};
+use crate::unit::Unit;
+use crate::user::{Recorded, schema_text};
 use crate::workload::{Held, Running, SIGNALS};
-use crate::{host, kernel, processes};
-use klogger_log::ledger::{Entry, Key};
-use klogger_log::preamble::{Preamble, Recorder, SchemaText};
+use crate::{host, processes};
+use klogger_log::ledger::{Entry, Key, Ledger};
+use klogger_log::preamble::{Preamble, Recorder};
 use klogger_log::writer::Writer;
 use klogger_schema::layout::EventLayout;
 use klogger_schema::model::Decode;
 use klogger_schema::nearest::did_you_mean;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering;
-use std::thread;
 use std::time::{Duration, Instant};
 
 const PROGRESS_EVERY: Duration = Duration::from_millis(200);
-/// How long an ended thread may take until the kernel frees it, after its last event.
-const LAST_EVENTS: Duration = Duration::from_millis(300);
 /// How long a command may take to end after a signal.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Everything loaded and checked, nothing attached yet.
+/// Everything loaded and checked, nothing attached yet. Either part may be missing, not both.
 pub struct Session {
     options: Options,
     builtin_unit: Unit,
-    plans: Vec<Vec<Plan>>,
     /// Of all events, built-in ones first.
     layouts: Vec<EventLayout>,
-    engine: BpfEngine,
+    probes: Option<Probes>,
+    programs: Option<programs::Part>,
     signals: Signals,
     began: Instant,
     notes: Vec<String>,
@@ -47,51 +46,34 @@ impl Session {
         let began = Instant::now();
         let signals = Signals::new(&SIGNALS);
         let signals = signals.map_err(|e| Error::new(format!("cannot wait for signals: {e}")))?;
-        kernel::check_privilege()?;
-        if !matches!(options.target, Target::All) {
-            kernel::check_pid_namespace()?;
-        }
-        let cpus = host::online_cpus()?;
-        let rings = cpus.iter().max().map_or(1, |c| *c as usize + 1);
-        check_buffers(&options, rings)?;
-        let types = kernel::types()?;
         let builtin_unit = bundled::builtin()?;
-        let mut plans = vec![plan(&builtin_unit.schema, &types)?];
-        for unit in &options.units {
-            let plan = plan(&unit.schema, &types)?;
-            check_plan(unit, &plan)?;
-            plans.push(plan);
-        }
         let layouts = layouts(&builtin_unit, &options.units)?;
-        check_events(&options.disabled, &layouts)?;
-        let config = Config {
-            rings,
-            ring_size: options.buffer_size as usize,
-            scoped: !matches!(options.target, Target::All),
-            overwrite: options.overwrite,
-            lowwater: options.lowwater,
-        };
-        let engine = BpfEngine::load(&units(&builtin_unit, &options.units, &plans), &config)?;
-        Ok(Session { options, builtin_unit, plans, layouts, engine, signals, began, notes: Vec::new() })
+        if !options.programs {
+            check_events(&options.disabled, &layouts)?;
+        }
+        let wanted = options.engine == Engine::Bpf || options.units.iter().any(|u| options.is_probed(u));
+        let probes = if wanted { Some(Probes::load(&options, &builtin_unit)?) } else { None };
+        let (programs, notes) = (None, Vec::new());
+        Ok(Session { options, builtin_unit, layouts, probes, programs, signals, began, notes })
     }
 
     /// Attaches, records, detaches, and closes the log.
     pub fn run(mut self, progress: &mut dyn FnMut(&Progress)) -> Result<Outcome, Error> {
+        let plan = match programs::are_wanted(&self.options) {
+            true => Some(programs::Plan::new(&self.options, self.probes.is_none())?),
+            false => None,
+        };
         let held = match &self.options.target {
-            Target::Command(words) => Some(Held::new(words)?),
+            Target::Command(words) => Some(Held::new(words, plan.as_ref().map(|p| p.wish(&self.options)))?),
             Target::All | Target::Processes(_) => None,
         };
-        for id in self.disabled_ids() {
-            self.engine.set_enabled(id, false);
-        }
-        let mut flow = Flow::start(&self.engine, &self.options, &self.layouts)?;
-        self.notes.append(&mut flow.notes);
-        self.engine.attach(&units(&self.builtin_unit, &self.options.units, &self.plans))?;
+        let mut flow = self.attach()?;
         let attach = self.began.elapsed();
         let clock = host::clock();
         let followed = self.followed()?;
-        let scope = self.put_in_scope(held.as_ref());
-        let preamble = self.preamble(clock)?;
+        let probes = self.probes.as_ref();
+        let scope = probes.map(|p| p.put_in_scope(&self.options.target, held.as_ref())).unwrap_or_default();
+        let preamble = self.preamble(clock, plan.is_some())?;
         let (log, kept_old) = file::open(&self.options.output)?;
         let start_ns = preamble.clock.start_ns;
         let started = Writer::new(log, &preamble, self.options.compression).map_err(|e| {
@@ -100,15 +82,44 @@ impl Session {
         });
         flow.write(started?, start_ns);
         self.first_events(&flow, &preamble, &scope);
+        self.start_programs(plan, &flow, held.as_ref());
         let running = match held.map(|held| self.start_command(held)).transpose() {
             Ok(running) => running,
             Err(e) => {
+                self.programs.take().map(|part| part.stop(&self.options));
                 drop(flow.stop());
                 file::discard(&self.options.output, kept_old);
                 return Err(e);
             }
         };
         self.watch(flow, running, followed, progress, attach, start_ns)
+    }
+
+    /// Opens the rings of the kernel's probes, and attaches them.
+    fn attach(&mut self) -> Result<Flow, Error> {
+        let disabled = self.disabled_ids();
+        if let Some(probes) = &self.probes {
+            disabled.iter().for_each(|id| probes.engine.set_enabled(*id, false));
+        }
+        let mut flow = Flow::new(&self.layouts);
+        if let Some(probes) = &mut self.probes {
+            flow.open_cpus(probes, self.options.overwrite, &self.layouts)?;
+            self.notes.append(&mut flow.notes);
+            probes.attach(&self.options, &self.builtin_unit)?;
+        }
+        Ok(flow)
+    }
+
+    fn start_programs(&mut self, plan: Option<programs::Plan>, flow: &Flow, held: Option<&Held>) {
+        let Some(plan) = plan else { return };
+        self.notes.extend(plan.no_folder.clone());
+        if self.options.overwrite {
+            self.notes.push("--overwrite is for events of the kernel; those of programs are kept whole".into());
+        }
+        let scope = self.probes.as_ref().map(|p| p.engine.scope());
+        let (part, notes) = plan.start(&self.options, &self.builtin_unit, flow, held.map(Held::pid), scope);
+        self.programs = Some(part);
+        self.notes.extend(notes);
     }
 
     /// The processes of `-p`, to see when the last of them has ended.
@@ -145,54 +156,19 @@ impl Session {
         self.layouts.iter().filter(|e| names.contains(&e.name)).map(|e| e.id).collect()
     }
 
-    /// Sets the scope bits. Returns (process, thread) of all that exist now.
-    fn put_in_scope(&self, held: Option<&Held>) -> Vec<(u32, u32)> {
-        let threads = |pid: u32| processes::threads_of(pid).into_iter().map(move |tid| (pid, tid));
-        match (&self.options.target, held) {
-            (Target::All, _) => processes::all_processes().into_iter().flat_map(threads).collect(),
-            (Target::Command(_), held) => {
-                let pid = held.map(Held::pid).unwrap_or_default();
-                self.engine.scope_add(pid);
-                vec![(pid, pid)]
-            }
-            (Target::Processes(pids), _) => {
-                let mut found = Vec::new();
-                for &pid in pids {
-                    self.add_threads(pid, &mut found);
-                }
-                found
-            }
-        }
-    }
-
-    /// The probes are attached already: a thread made by one in scope is in scope. So once no new ones show up that
-    /// are not, all are.
-    fn add_threads(&self, pid: u32, found: &mut Vec<(u32, u32)>) {
-        loop {
-            let new: Vec<u32> = processes::threads_of(pid).into_iter().filter(|t| !self.engine.in_scope(*t)).collect();
-            if new.is_empty() {
-                break;
-            }
-            for tid in new {
-                self.engine.scope_add(tid);
-            }
-        }
-        found.extend(processes::threads_of(pid).into_iter().map(|tid| (pid, tid)));
-    }
-
-    fn preamble(&self, clock: klogger_log::preamble::Clock) -> Result<Preamble, Error> {
-        let all = std::iter::once(&self.builtin_unit).chain(&self.options.units);
-        let schemas = all.clone().map(|u| SchemaText {
-            name: u.schema.name.clone(),
-            doc: u.schema.doc.clone().unwrap_or_default(),
-            file: u.schema.file.clone(),
-            text: u.schema.text.clone(),
-            user: false,
-        });
+    fn preamble(&self, clock: klogger_log::preamble::Clock, programs: bool) -> Result<Preamble, Error> {
+        let units = self.options.units.iter().map(|u| (u, self.options.is_user(u)));
+        let all: Vec<_> = std::iter::once((&self.builtin_unit, false)).chain(units).collect();
+        let schemas = all.iter().map(|(unit, user)| schema_text(&unit.schema, *user));
         let pid = std::process::id();
         Ok(Preamble {
             klogger: env!("CARGO_PKG_VERSION").into(),
-            engine: "bpf".into(),
+            engine: match (&self.probes, programs) {
+                (Some(_), true) => "bpf+user",
+                (Some(_), false) => "bpf",
+                (None, _) => "user",
+            }
+            .into(),
             host: host::host()?,
             clock,
             command_line: self.options.command_line.clone(),
@@ -204,15 +180,20 @@ impl Session {
             recorder: Recorder {
                 pid,
                 tids: processes::threads_of(pid),
-                buffer_size: self.options.buffer_size,
+                buffer_size: self.buffer_size(),
                 lowwater: self.options.lowwater,
                 overwrite: self.options.overwrite,
             },
             schemas: schemas.collect(),
             events: self.layouts.clone(),
-            decodings: all.flat_map(|u| u.schema.decodings.iter().cloned()).collect(),
-            probes: self.engine.probes.clone(),
+            decodings: all.iter().flat_map(|(unit, _)| unit.schema.decodings.iter().cloned()).collect(),
+            probes: self.probes.as_ref().map(|p| p.engine.probes.clone()).unwrap_or_default(),
         })
+    }
+
+    /// Of a CPU's ring, or of a thread's if there are no others.
+    fn buffer_size(&self) -> u64 {
+        if self.probes.is_some() { self.options.buffer_size } else { self.options.user_buffer }
     }
 
     /// KLOGGER_START, the state of every event, and who is there.
@@ -220,7 +201,7 @@ impl Session {
         let now = preamble.clock.start_ns;
         let start = flow.builtin.event("KLOGGER_START");
         flow.own(
-            start.int("buffer_size", self.options.buffer_size as i64).text("kernel", preamble.host.kernel.as_bytes()),
+            start.int("buffer_size", self.buffer_size() as i64).text("kernel", preamble.host.kernel.as_bytes()),
             now,
         );
         let disabled = self.disabled_ids();
@@ -228,10 +209,7 @@ impl Session {
             flow.event_state(e, !disabled.contains(&e.id), now);
         }
         for t in scope.iter().filter_map(|(pid, tid)| processes::thread(*pid, *tid)) {
-            let exists = flow.builtin.event("PROCESS_EXISTS");
-            let exists = exists.int("pid", t.tid.into()).int("tgid", t.tgid.into()).int("ppid", t.ppid.into());
-            let exists = exists.int("prio", t.prio.into()).int("policy", t.policy.into());
-            flow.own(exists.text("comm", &t.comm).text("command", &t.command), now);
+            flow.own(flow.builtin.exists(&t), now);
         }
     }
 
@@ -254,7 +232,7 @@ impl Session {
         let mut interrupted = self.wait(&mut flow, ends, listener.as_ref().ok(), started, progress, true);
         if flow.status.has_failed() {
             // No more can be written. That is no reason to end the user's work.
-            self.engine.detach();
+            self.probes.iter_mut().for_each(Probes::detach);
             if running.is_some() {
                 self.notes.push("recording ended early; the command ran on to its end".into());
             }
@@ -262,39 +240,55 @@ impl Session {
             interrupted = self.wait(&mut flow, ends, None, started, progress, false);
         }
         let status = self.end_workload(running.as_mut(), interrupted);
-        self.wait_for_last_events(running.as_ref(), &followed);
+        if let Some(probes) = &self.probes {
+            probes.wait_for_last_events(&self.options.target, running.as_ref(), &followed);
+        }
         let elapsed = started.elapsed();
-        self.engine.detach();
-        sys::wait_for_running_programs();
+        self.probes.iter_mut().for_each(Probes::detach);
+        let recorded = self.programs.take().map(|part| part.stop(&self.options)).map(|(recorded, notes)| {
+            self.notes.extend(notes);
+            recorded
+        });
         let late = flow.status.late.load(Ordering::Relaxed);
         let (ends, writer) = flow.stop();
-        let span = (start_ns, sys::monotonic_ns());
-        let mut ledger = ledger::ledger(&self.engine, &self.layouts, &ends, span, late);
-        let summary = writer.summary();
-        if self.options.overwrite {
-            let logged = |id: u16| summary.counts.iter().find(|c| c.0 == id).map_or(0, |c| c.1);
-            ledger.entries.extend(ledger::overwritten(&self.layouts, &ends, &logged, span));
-        }
-        let failure = writer.failure();
-        if let Some(e) = &failure {
-            let entry = Entry::new(Key::DiskFull).count(writer.discarded()).between(span.0, span.1);
-            ledger.entries.push(entry.detail(&e.to_string()));
-        }
+        let ledger = self.ledger(&ends, &writer, recorded, late, (start_ns, sys::monotonic_ns()));
+        let (summary, failure) = (writer.summary(), writer.failure());
         let (summary, write_error) = match writer.finish(self.symbols(), &ledger) {
             Ok(finished) => (finished, failure),
             Err(e) => (summary, failure.or(Some(e))),
         };
-        let notes = self.notes;
-        Ok(Outcome {
-            summary,
-            ledger,
-            elapsed,
-            attach,
-            status,
-            interrupted: interrupted.map(|s| s.number),
-            write_error,
-            notes,
-        })
+        let interrupted = interrupted.map(|s| s.number);
+        Ok(Outcome { summary, ledger, elapsed, attach, status, interrupted, write_error, notes: self.notes })
+    }
+
+    /// What a whole recording has lost, and how.
+    fn ledger(
+        &self,
+        ends: &[Finished],
+        writer: &Ended,
+        recorded: Option<Recorded>,
+        late: u64,
+        span: (u64, u64),
+    ) -> Ledger {
+        let mut ledger = Ledger::default();
+        if let Some(probes) = &self.probes {
+            ledger.entries = ledger::of_probes(&probes.engine, &self.layouts, ends, span);
+        }
+        if let Some(recorded) = recorded {
+            ledger.entries.extend(recorded.entries);
+            ledger.user_clock = Some(recorded.clock);
+        }
+        ledger.entries.extend(ledger::late(&ledger.entries, late, span));
+        if self.options.overwrite {
+            let summary = writer.summary();
+            let logged = |id: u16| summary.counts.iter().find(|c| c.0 == id).map_or(0, |c| c.1);
+            ledger.entries.extend(ledger::overwritten(&self.layouts, ends, &logged, span));
+        }
+        if let Some(why) = writer.why_failed() {
+            let entry = Entry::new(Key::DiskFull).count(writer.discarded()).between(span.0, span.1);
+            ledger.entries.push(entry.detail(&why));
+        }
+        ledger
     }
 
     /// Until all processes of `ends` have ended, the time is over, a signal comes (which is returned), or, while
@@ -346,16 +340,23 @@ impl Session {
                 flow.own(mark.int("number", number).text("text", text.as_bytes()), sys::monotonic_ns());
                 Answer::default()
             }
-            Request::Enable { event, on } => {
-                let Some(layout) = self.layouts.iter().find(|e| e.name == event) else {
-                    let help = did_you_mean(&event, self.layouts.iter().map(|e| e.name.as_str()));
-                    return Answer::refuse(format!("this recording has no event '{event}'"), help);
-                };
-                self.engine.set_enabled(layout.id, on);
-                flow.event_state(layout, on, sys::monotonic_ns());
-                Answer::default()
-            }
+            Request::Enable { event, on } => self.switch(flow, &event, on),
         }
+    }
+
+    /// Switches an event on or off, wherever it comes from.
+    fn switch(&self, flow: &Flow, event: &str, on: bool) -> Answer {
+        let late = self.programs.as_ref().and_then(|part| part.switch(event, on));
+        let Some(layout) = late.or_else(|| self.layouts.iter().find(|e| e.name == event).cloned()) else {
+            let events = self.programs.as_ref().map_or_else(|| self.layouts.clone(), programs::Part::events);
+            let help = did_you_mean(event, events.iter().map(|e| e.name.as_str()));
+            return Answer::refuse(format!("this recording has no event '{event}'"), help);
+        };
+        if let Some(probes) = &self.probes {
+            probes.engine.set_enabled(layout.id, on);
+        }
+        flow.event_state(&layout, on, sys::monotonic_ns());
+        Answer::default()
     }
 
     /// The command's status. One that still runs is asked to end.
@@ -385,36 +386,9 @@ impl Session {
         status
     }
 
-    /// A thread's last event comes after its process is seen to have ended. None is waited for that still runs.
-    fn wait_for_last_events(&self, running: Option<&Running>, followed: &[OwnedFd]) {
-        let followed: Vec<_> = followed.iter().map(AsFd::as_fd).collect();
-        let ended = sys::poll_readable(&followed, Duration::ZERO).is_ok_and(|r| r.iter().all(|ended| *ended));
-        let pids: Vec<u32> = match (&self.options.target, running) {
-            (Target::Processes(pids), _) if ended => pids.clone(),
-            (Target::All | Target::Processes(_) | Target::Command(_), running) => {
-                running.map(Running::pid).into_iter().collect()
-            }
-        };
-        let deadline = Instant::now() + LAST_EVENTS;
-        while pids.iter().any(|pid| self.engine.in_scope(*pid)) && Instant::now() < deadline {
-            thread::sleep(Duration::from_millis(2));
-        }
-    }
-
     /// The kernel's symbols, if an event has a code address.
     fn symbols(&self) -> Option<String> {
         let needed = self.layouts.iter().flat_map(|e| &e.fields).any(|f| f.decode == Decode::Code);
-        needed.then(host::symbols)
+        (needed && self.probes.is_some()).then(host::symbols)
     }
-}
-
-fn units<'a>(builtin: &'a Unit, units: &'a [Unit], plans: &'a [Vec<Plan>]) -> Vec<(&'a Unit, &'a [Plan], u16)> {
-    let mut base = FIRST_ID;
-    let all = std::iter::once(builtin).chain(units).zip(plans);
-    all.map(|(unit, plan)| {
-        let first = base;
-        base += unit.schema.events.len() as u16;
-        (unit, plan.as_slice(), first)
-    })
-    .collect()
 }

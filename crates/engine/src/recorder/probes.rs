@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! The part of a recording that is in the kernel: probes, loaded, attached, and detached again.
+
+use super::checks::{check_buffers, check_plan};
+use super::{FIRST_ID, Options, Target};
+use crate::bpf::{BpfEngine, Config};
+use crate::cpu::CpuReader;
+use crate::error::Error;
+use crate::unit::{Plan, Unit, plan};
+use crate::workload::{Held, Running};
+use crate::{host, kernel, processes, sys};
+use std::os::fd::{AsFd, OwnedFd};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long an ended thread may take until the kernel frees it, after its last event.
+const LAST_EVENTS: Duration = Duration::from_millis(300);
+
+/// Everything loaded and checked, nothing attached yet.
+pub struct Probes {
+    pub engine: BpfEngine,
+    /// Of the built-in unit and of those that have probes.
+    plans: Vec<Vec<Plan>>,
+}
+
+/// The built-in unit and those that have probes, each with the id of its first event.
+fn probed<'a>(options: &'a Options, builtin: &'a Unit) -> Vec<(&'a Unit, u16)> {
+    let mut base = FIRST_ID;
+    let all = std::iter::once(builtin).chain(&options.units).map(|unit| {
+        let first = base;
+        base += unit.schema.events.len() as u16;
+        (unit, first)
+    });
+    all.filter(|(unit, _)| options.is_probed(unit)).collect()
+}
+
+fn with_plans<'a>(units: Vec<(&'a Unit, u16)>, plans: &'a [Vec<Plan>]) -> Vec<(&'a Unit, &'a [Plan], u16)> {
+    units.into_iter().zip(plans).map(|((unit, base), plan)| (unit, plan.as_slice(), base)).collect()
+}
+
+impl Probes {
+    pub fn load(options: &Options, builtin: &Unit) -> Result<Probes, Error> {
+        kernel::check_privilege()?;
+        let scoped = !matches!(options.target, Target::All);
+        if scoped {
+            kernel::check_pid_namespace()?;
+        }
+        let cpus = host::online_cpus()?;
+        let rings = cpus.iter().max().map_or(1, |c| *c as usize + 1);
+        check_buffers(options, rings)?;
+        let types = kernel::types()?;
+        let units = probed(options, builtin);
+        let mut plans = Vec::new();
+        for (unit, _) in &units {
+            let plan = plan(&unit.schema, &types)?;
+            check_plan(unit, &plan)?;
+            plans.push(plan);
+        }
+        let config = Config {
+            rings,
+            ring_size: options.buffer_size as usize,
+            scoped,
+            overwrite: options.overwrite,
+            lowwater: options.lowwater,
+        };
+        let engine = BpfEngine::load(&with_plans(units, &plans), &config)?;
+        Ok(Probes { engine, plans })
+    }
+
+    pub fn attach(&mut self, options: &Options, builtin: &Unit) -> Result<(), Error> {
+        self.engine.attach(&with_plans(probed(options, builtin), &self.plans))
+    }
+
+    /// The reader's end of every CPU's rings.
+    pub fn readers(&self) -> Vec<(u16, CpuReader)> {
+        let cpus = host::online_cpus().unwrap_or_default();
+        cpus.iter().map(|c| (*c as u16, self.engine.reader(*c as usize))).collect()
+    }
+
+    /// Sets the scope bits. Returns (process, thread) of all that exist now.
+    pub fn put_in_scope(&self, target: &Target, held: Option<&Held>) -> Vec<(u32, u32)> {
+        let threads = |pid: u32| processes::threads_of(pid).into_iter().map(move |tid| (pid, tid));
+        match (target, held) {
+            (Target::All, _) => processes::all_processes().into_iter().flat_map(threads).collect(),
+            (Target::Command(_), held) => {
+                let pid = held.map(Held::pid).unwrap_or_default();
+                self.engine.scope_add(pid);
+                vec![(pid, pid)]
+            }
+            (Target::Processes(pids), _) => {
+                let mut found = Vec::new();
+                for &pid in pids {
+                    self.add_threads(pid, &mut found);
+                }
+                found
+            }
+        }
+    }
+
+    /// The probes are attached already: a thread made by one in scope is in scope. So once no new ones show up that
+    /// are not, all are.
+    fn add_threads(&self, pid: u32, found: &mut Vec<(u32, u32)>) {
+        loop {
+            let new: Vec<u32> = processes::threads_of(pid).into_iter().filter(|t| !self.engine.in_scope(*t)).collect();
+            if new.is_empty() {
+                break;
+            }
+            for tid in new {
+                self.engine.scope_add(tid);
+            }
+        }
+        found.extend(processes::threads_of(pid).into_iter().map(|tid| (pid, tid)));
+    }
+
+    /// A thread's last event comes after its process is seen to have ended. None is waited for that still runs.
+    pub fn wait_for_last_events(&self, target: &Target, running: Option<&Running>, followed: &[OwnedFd]) {
+        let followed: Vec<_> = followed.iter().map(AsFd::as_fd).collect();
+        let ended = sys::poll_readable(&followed, Duration::ZERO).is_ok_and(|r| r.iter().all(|ended| *ended));
+        let pids: Vec<u32> = match (target, running) {
+            (Target::Processes(pids), _) if ended => pids.clone(),
+            (Target::All | Target::Processes(_) | Target::Command(_), running) => {
+                running.map(Running::pid).into_iter().collect()
+            }
+        };
+        let deadline = Instant::now() + LAST_EVENTS;
+        while pids.iter().any(|pid| self.engine.in_scope(*pid)) && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Detaches all programs, and waits for those that run at this moment.
+    pub fn detach(&mut self) {
+        self.engine.detach();
+        sys::wait_for_running_programs();
+    }
+}

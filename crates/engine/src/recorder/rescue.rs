@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! What stands in the rings of programs that nobody records (any more): those whose recorder was killed, and flight
+//! recorders.
+
+use super::file;
+use super::flow::Flow;
+use crate::error::Error;
+use crate::user::{
+    Catalogue, Folder, Output, Owner, Places, Program, ProgramFile, Source, Unusable, is_recorder, owner, schema_text,
+    title,
+};
+use crate::{bundled, host, sys};
+use klogger_log::ledger::Ledger;
+use klogger_log::preamble::{Preamble, Recorder};
+use klogger_log::writer::{Compression, Summary, Writer};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+/// The longer the counter is looked at beside the clock, the better are times of long ago.
+const CLOCK_LOOK: Duration = Duration::from_millis(200);
+/// How long an event may take that was begun when its program was stopped.
+const LAST_EVENTS: Duration = Duration::from_millis(5);
+
+/// A program's file.
+pub struct Remains {
+    file: ProgramFile,
+    owner: Owner,
+    /// `NAME[PID]`
+    pub title: String,
+    pub path: PathBuf,
+    pub alive: bool,
+    /// The process that records it just now.
+    pub recorder: Option<u32>,
+    /// It keeps its newest events for whoever asks.
+    pub flight: bool,
+    pub schemata: Vec<String>,
+    /// Events that it logs at present.
+    pub events_on: usize,
+    /// Bytes of records in its rings.
+    pub bytes: u64,
+}
+
+/// What was saved.
+pub struct Saved {
+    pub summary: Summary,
+    pub ledger: Ledger,
+    pub programs: usize,
+    /// Files that were removed, since their programs are dead.
+    pub removed: usize,
+}
+
+/// All programs that there are.
+pub fn list() -> Vec<Remains> {
+    let folders = Places::from_environment().open().into_iter().map(Arc::new);
+    let files = folders.flat_map(|folder| folder.names().into_iter().map(move |name| (folder.clone(), name)));
+    files.filter_map(|(folder, name)| remains(&folder, &name).ok()).collect()
+}
+
+fn remains(folder: &Arc<Folder>, name: &OsString) -> Result<Remains, Unusable> {
+    let file = ProgramFile::open(folder, name)?;
+    let owner = owner(file.facts.pid, file.inode, &name.to_string_lossy());
+    let (pid, alive) = match owner {
+        Owner::Process(pid) => (pid, true),
+        Owner::Unknown => (file.facts.pid, true),
+        Owner::Nobody => (file.facts.pid, false),
+    };
+    let armed = file.pid_armed();
+    Ok(Remains {
+        title: if alive { title(pid) } else { format!("[{pid}]") },
+        path: folder.path.join(name),
+        alive,
+        recorder: (armed != 0 && is_recorder(armed)).then_some(armed),
+        flight: file.facts.flight,
+        schemata: file.facts.schemata.iter().map(|s| s.name.clone()).collect(),
+        events_on: (1..crate::ring::EVENTS_MAX as u16).filter(|id| file.is_on(*id)).count(),
+        bytes: file.waiting().unwrap_or(0),
+        owner,
+        file,
+    })
+}
+
+/// The programs that a user means: process ids, or files.
+fn find(words: &[String]) -> Result<Vec<Remains>, Error> {
+    let mut found = Vec::new();
+    let mut all = list();
+    for word in words {
+        let before = found.len();
+        match word.parse::<u32>() {
+            Ok(pid) => {
+                let (mine, others) = all.into_iter().partition(|r| r.is_of(pid));
+                found.extend::<Vec<Remains>>(mine);
+                all = others;
+            }
+            Err(_) => found.push(open(Path::new(word))?),
+        }
+        if found.len() == before {
+            return Err(Error::new(format!("process {word} has no file of klogger's"))
+                .help("'klogger rescue' without arguments lists those there are"));
+        }
+    }
+    Ok(found)
+}
+
+fn open(path: &Path) -> Result<Remains, Error> {
+    let cannot = |why: &dyn std::fmt::Display| {
+        Error::new(format!("cannot use {}: {why}", path.display()))
+            .help("'klogger rescue' without arguments lists the files of programs")
+    };
+    let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = Folder::open(parent, None).map_err(|e| cannot(&e))?;
+    let name = path.file_name().ok_or_else(|| cannot(&"it is not a file"))?;
+    remains(&Arc::new(folder), &name.to_owned()).map_err(|e| match e {
+        Unusable::Foreign => cannot(&"it is not there, or not a program's file"),
+        Unusable::Refused(why) | Unusable::Hostile(why) => cannot(&why),
+    })
+}
+
+impl Remains {
+    fn is_of(&self, pid: u32) -> bool {
+        match self.owner {
+            Owner::Process(owner) => owner == pid,
+            Owner::Unknown | Owner::Nobody => self.file.facts.pid == pid,
+        }
+    }
+}
+
+/// Writes what stands in the rings of these programs to a log, and removes the files of those that are dead, unless
+/// `keep`.
+pub fn save(
+    words: &[String],
+    output: &Path,
+    compression: Compression,
+    keep: bool,
+    command_line: Vec<String>,
+) -> Result<Saved, Error> {
+    let found = find(words)?;
+    if let Some((taken, recorder)) = found.iter().find_map(|r| Some((r, r.recorder?))) {
+        return Err(Error::new(format!("{} is being recorded by process {recorder}", taken.title))
+            .help(format!("end that recording: kill -INT {recorder}")));
+    }
+    let builtin = bundled::builtin()?;
+    let layouts = builtin.layouts(super::FIRST_ID);
+    let start = host::clock();
+    let preamble = Preamble {
+        klogger: env!("CARGO_PKG_VERSION").into(),
+        engine: "user".into(),
+        host: host::host()?,
+        clock: start,
+        command_line,
+        scope: "processes".into(),
+        recorder: Recorder { pid: std::process::id(), ..Recorder::default() },
+        schemas: vec![schema_text(&builtin.schema, false)],
+        events: layouts.clone(),
+        decodings: builtin.schema.decodings.clone(),
+        ..Preamble::default()
+    };
+    let start_ns = preamble.clock.start_ns;
+    let (log, _) = file::open(output)?;
+    let mut flow = Flow::new(&layouts);
+    flow.write(Writer::new(log, &preamble, compression).map_err(|e| file::cannot_write(output, e))?, start_ns);
+    let catalogue = Catalogue::new([(&builtin, false)], true, &[]);
+    let mut rescue = Rescue { out: flow.output(true), catalogue, keep, saved: Vec::new(), removed: 0 };
+    thread::sleep(CLOCK_LOOK);
+    found.into_iter().for_each(|r| rescue.program(r));
+    rescue.finish(flow, output, start_ns)
+}
+
+struct Rescue {
+    out: Output,
+    catalogue: Catalogue,
+    keep: bool,
+    saved: Vec<Program>,
+    removed: usize,
+}
+
+impl Rescue {
+    fn program(&mut self, remains: Remains) {
+        let Remains { file, owner, title, alive, flight, .. } = remains;
+        let mut program = match Program::new(file, owner, true, &mut self.catalogue, &mut self.out) {
+            Ok(program) => program,
+            Err(refused) => {
+                let why = refused.why.unwrap_or_default();
+                return self.out.complaints.say(klogger_log::ledger::Key::UserRefused, &title, &why);
+            }
+        };
+        let was_on: Vec<u16> = (1..crate::ring::EVENTS_MAX as u16).filter(|id| program.file.is_on(*id)).collect();
+        if alive {
+            // Rings that run round and round can be read only while they stand.
+            program.disarm();
+            thread::sleep(LAST_EVENTS);
+            self.out.tell_of(program.pid, program.pid);
+        }
+        if program.drain(&mut self.out, true).is_err() || program.file.is_broken() {
+            self.out.complaints.say(klogger_log::ledger::Key::UserHostile, &title, "its file has been cut off");
+            return;
+        }
+        program.account(&mut self.out, &self.catalogue);
+        if alive && flight {
+            was_on.iter().for_each(|id| program.file.set_on(*id, true));
+        }
+        if !alive && !self.keep {
+            program.file.remove();
+            self.removed += 1;
+        }
+        self.saved.push(program);
+    }
+
+    fn finish(self, flow: Flow, output: &Path, start_ns: u64) -> Result<Saved, Error> {
+        let Rescue { mut out, saved, removed, .. } = self;
+        out.clock.look();
+        out.clock.extend_error(out.earliest_ns);
+        let tsc = saved.iter().any(|p| p.file.facts.clock == Source::Tsc);
+        let source = if tsc { Source::Tsc } else { Source::Monotonic };
+        let user_clock = Some(out.clock.about(source));
+        let entries = out.complaints.finish((start_ns, sys::monotonic_ns()));
+        // The writer's thread ends when nobody can send to it any more.
+        drop(out.to_writer);
+        let (_, writer) = flow.stop();
+        let ledger = Ledger { entries, user_clock };
+        if let Some(e) = writer.failure() {
+            return Err(file::cannot_write(output, e));
+        }
+        let summary = writer.finish(None, &ledger).map_err(|e| file::cannot_write(output, e))?;
+        Ok(Saved { summary, ledger, programs: saved.len(), removed })
+    }
+}

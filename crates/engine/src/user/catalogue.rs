@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! The events of a recording, as programs bring them: which of a program's schemata are wanted, which agree with what is
+//! known, and under which ids they go into the log.
+
+use crate::unit::Unit;
+use klogger_log::preamble::{Addition, SchemaText};
+use klogger_schema::layout::EventLayout;
+use klogger_schema::model::{Decoding, Schema};
+use klogger_schema::{Options, parse};
+use std::collections::{HashMap, HashSet};
+
+/// Events of one recording at most, all programs together, so that nobody can fill up the log with descriptions.
+const IDS_MAX: usize = 16 << 10;
+/// Bytes of all texts that programs bring.
+const TEXTS_MAX: usize = 8 << 20;
+
+pub struct Catalogue {
+    /// All events that the log can hold, in the order of their ids.
+    events: Vec<EventLayout>,
+    schemata: HashMap<String, Known>,
+    decodings: Vec<Decoding>,
+    /// Every schema that a program brings is wanted, not only those that were named.
+    all: bool,
+    /// Names of events that are switched off.
+    off: HashSet<String>,
+    /// What became of each (name, text) that a program brought.
+    texts: HashMap<(String, String), Result<Admitted, Refusal>>,
+    text_bytes: usize,
+}
+
+struct Known {
+    /// Id of its first event.
+    base: u16,
+    layouts: Vec<EventLayout>,
+    /// Programs may log its events.
+    user: bool,
+    /// Where it comes from, for messages.
+    file: String,
+}
+
+/// A program's schema, as the log knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Admitted {
+    /// Id in the log of its first event.
+    pub base: u16,
+    /// In the order of the schema; ids as in the log.
+    pub layouts: Vec<EventLayout>,
+}
+
+/// Why the events of a schema are not recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    pub why: String,
+    /// What they look like, if the schema says that much: they may stand in rings already.
+    pub layouts: Option<Vec<EventLayout>>,
+}
+
+impl Refusal {
+    fn new(why: String) -> Refusal {
+        Refusal { why, layouts: None }
+    }
+}
+
+impl Catalogue {
+    /// `units` are what the recording begins with; the built-in one comes first. `user` says of each whether programs
+    /// may log its events.
+    pub fn new<'a>(units: impl IntoIterator<Item = (&'a Unit, bool)>, all: bool, off: &[String]) -> Catalogue {
+        let mut catalogue = Catalogue {
+            events: Vec::new(),
+            schemata: HashMap::new(),
+            decodings: Vec::new(),
+            all,
+            off: off.iter().cloned().collect(),
+            texts: HashMap::new(),
+            text_bytes: 0,
+        };
+        for (unit, user) in units {
+            catalogue.add(&unit.schema, user);
+        }
+        catalogue
+    }
+
+    fn add(&mut self, schema: &Schema, user: bool) -> Admitted {
+        let base = self.next_id();
+        let layouts = layouts(schema, base);
+        self.events.extend(layouts.iter().cloned());
+        self.decodings.extend(schema.decodings.iter().cloned());
+        let known = Known { base, layouts: layouts.clone(), user, file: schema.file.clone() };
+        self.schemata.insert(schema.name.clone(), known);
+        Admitted { base, layouts }
+    }
+
+    fn next_id(&self) -> u16 {
+        self.events.last().map_or(1, |e| e.id + 1)
+    }
+
+    pub fn events(&self) -> &[EventLayout] {
+        &self.events
+    }
+
+    pub fn wants(&self, schema: &str) -> bool {
+        self.all || self.schemata.contains_key(schema)
+    }
+
+    pub fn is_on(&self, event: &str) -> bool {
+        !self.off.contains(event)
+    }
+
+    /// Switches an event on or off; `None` if there is none of this name.
+    pub fn switch(&mut self, event: &str, on: bool) -> Option<EventLayout> {
+        let layout = self.events.iter().find(|e| e.name == event)?.clone();
+        match on {
+            true => self.off.remove(event),
+            false => self.off.insert(event.into()),
+        };
+        Some(layout)
+    }
+
+    /// Takes in a schema that `program` brings. If it is new, the second says what the log must be told. The error says
+    /// why its events cannot be recorded.
+    pub fn admit(&mut self, name: &str, text: &str, program: &str) -> Result<(Admitted, Option<Addition>), Refusal> {
+        let key = (name.to_string(), text.to_string());
+        if let Some(before) = self.texts.get(&key) {
+            return before.clone().map(|admitted| (admitted, None));
+        }
+        if self.text_bytes + text.len() > TEXTS_MAX {
+            let why = format!("all schemata of programs together have more than {} MiB", TEXTS_MAX >> 20);
+            return Err(Refusal::new(why));
+        }
+        self.text_bytes += text.len();
+        let result = self.judge(name, text, program);
+        self.texts.insert(key, result.clone().map(|(admitted, _)| admitted));
+        result
+    }
+
+    fn judge(&mut self, name: &str, text: &str, program: &str) -> Result<(Admitted, Option<Addition>), Refusal> {
+        let options = Options { default_name: Some(name.into()), ..Options::default() };
+        let parsed = parse(&format!("{name}.klogger"), text, &options);
+        let schema = match parsed {
+            Ok(parsed) if parsed.schema.name == name => parsed.schema,
+            Ok(parsed) => return Err(Refusal::new(format!("schema '{name}' calls itself '{}'", parsed.schema.name))),
+            Err(e) => return Err(Refusal::new(format!("schema '{name}' does not parse: {}", first(&e)))),
+        };
+        let judged = match self.schemata.get(name) {
+            Some(known) => agree(known, &schema, program).map(|admitted| (admitted, None)),
+            None => self.admit_new(&schema).map(|(admitted, addition)| (admitted, Some(addition))),
+        };
+        judged.map_err(|why| Refusal { why, layouts: Some(layouts(&schema, 1)) })
+    }
+
+    fn admit_new(&mut self, schema: &Schema) -> Result<(Admitted, Addition), String> {
+        if self.events.len() + schema.events.len() > IDS_MAX {
+            return Err(format!("all schemata together have more than {IDS_MAX} events"));
+        }
+        for new in &schema.events {
+            if let Some(old) = self.events.iter().find(|e| e.name.eq_ignore_ascii_case(&new.name)) {
+                return Err(format!("two schemata have an event '{}': {} and {}", new.name, old.schema, schema.name));
+            }
+        }
+        let clash = |d: &&Decoding| self.decodings.iter().any(|o| o.name == d.name && o != *d);
+        if let Some(table) = schema.decodings.iter().find(clash) {
+            return Err(format!("another schema has a table '{}' with other values", table.name));
+        }
+        let text = schema_text(schema, true);
+        let admitted = self.add(schema, true);
+        let (events, decodings) = (admitted.layouts.clone(), schema.decodings.clone());
+        Ok((admitted, Addition { schemas: vec![text], events, decodings }))
+    }
+}
+
+fn layouts(schema: &Schema, base: u16) -> Vec<EventLayout> {
+    schema.events.iter().zip(base..).map(|(e, id)| EventLayout::new(&schema.name, e, id)).collect()
+}
+
+/// How a schema stands in a log.
+pub fn schema_text(schema: &Schema, user: bool) -> SchemaText {
+    SchemaText {
+        name: schema.name.clone(),
+        doc: schema.doc.clone().unwrap_or_default(),
+        file: schema.file.clone(),
+        text: schema.text.clone(),
+        user,
+    }
+}
+
+fn first(errors: &[klogger_schema::Diagnostic]) -> &str {
+    errors.first().map_or("", |e| e.message.as_str())
+}
+
+/// Records of both must have the same fields at the same places.
+fn agree(known: &Known, schema: &Schema, program: &str) -> Result<Admitted, String> {
+    if !known.user {
+        let name = &schema.name;
+        return Err(format!("schema '{name}' is recorded from the kernel; record {program} with --engine user"));
+    }
+    let shape = |e: &EventLayout| {
+        let fields: Vec<_> = e.fields.iter().map(|f| (f.name.clone(), f.scalar, f.shape, f.offset)).collect();
+        (e.name.clone(), e.fixed, fields)
+    };
+    match layouts(schema, known.base).iter().map(shape).eq(known.layouts.iter().map(shape)) {
+        true => Ok(Admitted { base: known.base, layouts: known.layouts.clone() }),
+        false => Err(format!(
+            "schema '{}' of {program} is another version than {}; rebuild the program",
+            schema.name, known.file
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unit(text: &str, builtin: bool) -> Unit {
+        let options = Options { builtin, ..Options::default() };
+        Unit { schema: parse("my.klogger", text, &options).unwrap().schema, object: None }
+    }
+
+    const MY: &str = "schema my \"x\"\nevent A { int x  string s }\nevent B { u64 y }\n";
+
+    fn catalogue(all: bool) -> Catalogue {
+        let (builtin, mine) = (unit("schema klogger \"x\"\nevent LOST { u64 count }", true), unit(MY, false));
+        Catalogue::new([(&builtin, false), (&mine, true)], all, &[])
+    }
+
+    #[test]
+    fn a_known_schema_must_be_the_same_but_for_its_words() {
+        let mut c = catalogue(false);
+        let said = "schema my \"other words\"\nevent A \"doc\" { int x \"doc\"  string s }\nevent B { u64 y in ns }\n";
+        let (admitted, addition) = c.admit("my", said, "prog[7]").unwrap();
+        assert_eq!((admitted.base, admitted.layouts.len(), addition), (2, 2, None));
+        for other in ["event A { int x }\nevent B { u64 y }", "event A { int x  string s }", "event B { u64 y }"] {
+            let error = c.admit("my", &format!("schema my \"x\"\n{other}\n"), "prog[7]").unwrap_err().why;
+            assert_eq!(
+                error, "schema 'my' of prog[7] is another version than my.klogger; rebuild the program",
+                "{other}"
+            );
+        }
+        assert!(c.wants("my") && !c.wants("other"));
+    }
+
+    #[test]
+    fn a_new_schema_gets_ids_of_its_own() {
+        let mut c = catalogue(true);
+        let text = "schema new \"x\"\nenum kind { 1 \"one\" }\nevent N { int k as kind }\n";
+        let (admitted, addition) = c.admit("new", text, "p[1]").unwrap();
+        let addition = addition.unwrap();
+        assert_eq!((admitted.base, addition.events[0].id, addition.events[0].name.as_str()), (4, 4, "N"));
+        assert_eq!((addition.schemas[0].user, addition.decodings.len()), (true, 1));
+        assert_eq!(c.admit("new", text, "q[2]").unwrap(), (admitted, None));
+        let other = c.admit("new", "schema new \"x\"\nevent N { int l }\n", "q[2]").unwrap_err().why;
+        assert_eq!(other, "schema 'new' of q[2] is another version than new.klogger; rebuild the program");
+    }
+
+    #[test]
+    fn what_contradicts_the_rest_is_refused() {
+        let mut c = catalogue(true);
+        let mut refuse = |name: &str, text: &str| c.admit(name, text, "p[1]").unwrap_err().why;
+        assert_eq!(
+            refuse("clash", "schema clash \"x\"\nevent a { int x }"),
+            "two schemata have an event 'a': my and clash"
+        );
+        assert_eq!(refuse("me", "schema you \"x\"\nevent Y { int x }"), "schema 'me' calls itself 'you'");
+        assert!(refuse("bad", "event {").starts_with("schema 'bad' does not parse: "));
+        assert_eq!(refuse("bad", "event {"), refuse("bad", "event {"));
+    }
+
+    #[test]
+    fn texts_are_bounded() {
+        let mut c = catalogue(true);
+        let filler = format!("// {}\n", "x".repeat(200_000));
+        let fill = |n: u32| format!("{filler}schema s{n} \"x\"\nevent E{n} {{ int x }}\n");
+        let refused = (0..).find(|n| c.admit(&format!("s{n}"), &fill(*n), "p[1]").is_err()).unwrap();
+        assert_eq!(refused as usize, TEXTS_MAX / 200_000);
+    }
+}

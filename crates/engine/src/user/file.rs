@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! A program's file: opened, looked at with suspicion, mapped.
+//!
+//! What a program writes once is read from the file, once, and checked. Slots are read from the file as well, for
+//! a touch of memory that nobody has used would make that memory. Rings are touched only when the program has opened
+//! them.
+
+use super::clock::Source;
+use super::folder::Folder;
+use super::layout::*;
+use super::map::SharedFile;
+use crate::ring::{CONTROL as RING_CONTROL, EVENTS_MAX, NESTED, RingReader, Rings};
+use crate::sys;
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Why a file is not used.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Unusable {
+    /// It is gone, or no file of a program's.
+    Foreign,
+    /// It cannot be recorded.
+    Refused(String),
+    /// It holds what no klogger header writes.
+    Hostile(String),
+}
+
+/// What the program wrote into the control page before anyone could see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// As the program sees itself.
+    pub pid: u32,
+    pub token: u64,
+    pub parent: u32,
+    pub size: usize,
+    pub slots: usize,
+    pub ring_size: usize,
+    pub clock: Source,
+    pub flight: bool,
+    pub schemata: Vec<ModuleSchema>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModuleSchema {
+    pub base: u16,
+    pub events: u16,
+    pub name: String,
+    pub text: String,
+}
+
+/// A slot's state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Slot {
+    pub used: u32,
+    pub tid: u32,
+    pub emptied: u32,
+}
+
+pub struct ProgramFile {
+    file: File,
+    pub folder: Arc<Folder>,
+    pub name: OsString,
+    pub inode: u64,
+    pub facts: Facts,
+    map: SharedFile,
+}
+
+impl ProgramFile {
+    pub fn open(folder: &Arc<Folder>, name: &OsString) -> Result<ProgramFile, Unusable> {
+        if !is_name(&name.to_string_lossy()) {
+            return Err(Unusable::Foreign);
+        }
+        let file = sys::files::open_in(&folder.file, name).map_err(|e| match e.kind() {
+            io::ErrorKind::NotFound => Unusable::Foreign,
+            _ => Unusable::Refused(format!("it cannot be opened: {e}")),
+        })?;
+        let about = file.metadata().map_err(|e| Unusable::Refused(format!("nothing is known of it: {e}")))?;
+        let hostile = |why: &str| Err(Unusable::Hostile(why.into()));
+        if !about.is_file() || about.nlink() > 1 {
+            return hostile("it is not a file of that folder alone");
+        }
+        if about.uid() != folder.uid {
+            return hostile("it does not belong to the owner of its folder");
+        }
+        let facts = read_facts(&file, about.len())?;
+        let map =
+            SharedFile::new(&file, facts.size).map_err(|e| Unusable::Refused(format!("no memory for it: {e}")))?;
+        Ok(ProgramFile { file, folder: folder.clone(), name: name.clone(), inode: about.ino(), facts, map })
+    }
+
+    /// A part of it has been cut off.
+    pub fn is_broken(&self) -> bool {
+        self.map.is_broken()
+    }
+
+    pub fn pid_armed(&self) -> u32 {
+        self.map.word(AT_ARMED).load(Ordering::Acquire)
+    }
+
+    pub fn failed(&self) -> i32 {
+        self.map.word(AT_FAILED).load(Ordering::Relaxed) as i32
+    }
+
+    /// The futex by which the program calls.
+    pub fn call(&self) -> &AtomicU32 {
+        self.map.word(AT_CALL)
+    }
+
+    /// Whether the program is to log an event. A store only where it changes something: the program's threads read
+    /// these lines all the time.
+    pub fn set_on(&self, id: u16, on: bool) {
+        let byte = self.map.byte(AT_ON + usize::from(id) % EVENTS_MAX);
+        if byte.load(Ordering::Relaxed) != u8::from(on) {
+            byte.store(on.into(), Ordering::Relaxed);
+        }
+    }
+
+    pub fn allow_slots(&self, slots: u32) {
+        self.map.word(AT_SLOTS_ALLOWED).store(slots, Ordering::Relaxed);
+    }
+
+    /// From now on (0: no longer) a recorder is at work. What it allows was stored before.
+    pub fn arm(&self, pid: u32) {
+        self.map.word(AT_ARMED).store(pid, Ordering::Release);
+    }
+
+    pub fn is_on(&self, id: u16) -> bool {
+        self.map.byte(AT_ON + usize::from(id) % EVENTS_MAX).load(Ordering::Relaxed) != 0
+    }
+
+    /// Nothing is logged any more, but for what has been begun.
+    pub fn disarm(&self) {
+        (1..EVENTS_MAX as u16).for_each(|id| self.set_on(id, false));
+        self.arm(0);
+    }
+
+    /// All slots up to the last page of them that is in use. Fails if the file is shorter than it was.
+    pub fn slots(&self) -> io::Result<Vec<Slot>> {
+        const AT_ONCE: usize = 4096 / SLOT;
+        let mut list = Vec::new();
+        while list.len() < self.facts.slots {
+            let count = AT_ONCE.min(self.facts.slots - list.len());
+            let mut bytes = [0; AT_ONCE * SLOT];
+            let bytes = &mut bytes[..count * SLOT];
+            self.file.read_exact_at(bytes, (AT_SLOT + list.len() * SLOT) as u64)?;
+            if bytes.iter().all(|b| *b == 0) {
+                break;
+            }
+            list.extend(bytes.chunks_exact(SLOT).map(|b| Slot {
+                used: u32_at(b, SLOT_USE),
+                tid: u32_at(b, SLOT_TID),
+                emptied: u32_at(b, SLOT_EMPTIED),
+            }));
+        }
+        // Pairs with klogger_end_thread(): a slot that is seen to be free holds all of its records.
+        std::sync::atomic::fence(Ordering::Acquire);
+        Ok(list)
+    }
+
+    fn slot_word(&self, slot: usize, at: usize) -> &AtomicU32 {
+        self.map.word(AT_SLOT + slot * SLOT + at)
+    }
+
+    /// The slot is empty, and can be taken again. Pairs with klogger_slot_is_free().
+    pub fn set_emptied(&self, slot: usize, used: u32) {
+        self.slot_word(slot, SLOT_EMPTIED).store(used, Ordering::Release);
+    }
+
+    /// Ends the use of a slot whose thread is gone without having done so itself.
+    pub fn free_slot(&self, slot: usize, used: u32) {
+        let next = used.wrapping_add(1);
+        let _ = self.slot_word(slot, SLOT_USE).compare_exchange(used, next, Ordering::AcqRel, Ordering::Relaxed);
+    }
+
+    /// The reader's end of a slot's main ring; `None` if no thread has opened it yet.
+    pub fn main_ring(&self, slot: usize) -> io::Result<Option<RingReader>> {
+        self.ring(SLOTS_AT + slot * slot_bytes(self.facts.ring_size), self.facts.ring_size)
+    }
+
+    /// The same for the nested ring.
+    pub fn nested_ring(&self, slot: usize) -> io::Result<Option<RingReader>> {
+        let main = SLOTS_AT + slot * slot_bytes(self.facts.ring_size);
+        self.ring(main + Rings::stride(self.facts.ring_size), NESTED)
+    }
+
+    fn ring(&self, base: usize, size: usize) -> io::Result<Option<RingReader>> {
+        let mut words = [0; 64];
+        self.file.read_exact_at(&mut words, base as u64)?;
+        let (head, hard) = (u64_at(&words, 0), u64_at(&words, 32));
+        if hard == 0 && head == 0 {
+            return Ok(None);
+        }
+        let overwritten = self.facts.flight && size == self.facts.ring_size;
+        let tail = if overwritten { 0 } else { hard.saturating_sub(size as u64) };
+        Ok(Some(RingReader::new(self.map.mapping.clone(), base, size, size / 2, tail)))
+    }
+
+    /// Bytes of records that wait in all main rings.
+    pub fn waiting(&self) -> io::Result<u64> {
+        let mut sum = 0u64;
+        for number in 0..self.slots()?.len() {
+            let mut words = [0; 64];
+            self.file.read_exact_at(&mut words, (SLOTS_AT + number * slot_bytes(self.facts.ring_size)) as u64)?;
+            let (head, size) = (u64_at(&words, 0), self.facts.ring_size as u64);
+            let tail = if self.facts.flight { 0 } else { u64_at(&words, 32).saturating_sub(size) };
+            sum += head.saturating_sub(tail).min(size);
+        }
+        Ok(sum)
+    }
+
+    /// Events by local id that a slot has lost, both rings together.
+    pub fn lost_in(&self, slot: usize) -> io::Result<Vec<u64>> {
+        let main = SLOTS_AT + slot * slot_bytes(self.facts.ring_size);
+        let (a, b) = (self.counters(main + 4096)?, self.counters(main + Rings::stride(self.facts.ring_size) + 4096)?);
+        debug_assert!(4096 + 2 * 8 * EVENTS_MAX == RING_CONTROL);
+        Ok(a.iter().zip(b).map(|(a, b)| a.saturating_add(b)).collect())
+    }
+
+    /// Events by local id that threads without a ring have lost.
+    pub fn lost_without_ring(&self) -> io::Result<Vec<u64>> {
+        self.counters(AT_LOST)
+    }
+
+    fn counters(&self, at: usize) -> io::Result<Vec<u64>> {
+        let mut bytes = vec![0; 8 * EVENTS_MAX];
+        self.file.read_exact_at(&mut bytes, at as u64)?;
+        Ok(bytes.chunks_exact(8).map(|b| u64_at(b, 0)).collect())
+    }
+
+    /// Removes the file, if it is still the one under this name.
+    pub fn remove(&self) {
+        let there = sys::files::open_in(&self.folder.file, &self.name).and_then(|f| f.metadata());
+        if there.is_ok_and(|m| m.ino() == self.inode) {
+            let _ = sys::files::remove_in(&self.folder.file, &self.name);
+        }
+    }
+}
+
+/// `PID.IMAGE`
+pub fn is_name(name: &str) -> bool {
+    let digits = |text: &str, radix| !text.is_empty() && text.len() <= 20 && text.chars().all(|c| c.is_digit(radix));
+    name.split_once('.').is_some_and(|(pid, image)| digits(pid, 10) && digits(image, 16))
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    bytes.get(at..).and_then(|b| b.first_chunk()).map_or(0, |b| u32::from_le_bytes(*b))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    bytes.get(at..).and_then(|b| b.first_chunk()).map_or(0, |b| u64::from_le_bytes(*b))
+}
+
+fn read_facts(file: &File, length: u64) -> Result<Facts, Unusable> {
+    let mut page = [0; CONTROL];
+    file.read_exact_at(&mut page, 0).map_err(|_| Unusable::Hostile("it is too short".into()))?;
+    let hostile = |why: &str| Err(Unusable::Hostile(why.into()));
+    if u64_at(&page, AT_MAGIC) != MAGIC {
+        return hostile("it does not begin as a program's file does");
+    }
+    let version = u32_at(&page, AT_VERSION);
+    if version != VERSION {
+        let text = format!("its layout has version {version}, and this klogger knows {VERSION}; rebuild the program");
+        return Err(Unusable::Refused(text));
+    }
+    let (slots, ring_size) = (u32_at(&page, AT_SLOTS) as usize, u32_at(&page, AT_RING_SIZE) as usize);
+    if slots > SLOTS_MAX || !ring_size.is_power_of_two() || !(RING_MIN..=RING_MAX).contains(&(ring_size as u64)) {
+        return hostile("its rings have a size that they cannot have");
+    }
+    let size = SLOTS_AT + slots * slot_bytes(ring_size);
+    let said = [u64_at(&page, AT_SIZE), u64_at(&page, AT_SLOTS_AT), u64_at(&page, AT_SLOT_STRIDE)];
+    if length != size as u64 || said != [size as u64, SLOTS_AT as u64, slot_bytes(ring_size) as u64] {
+        return hostile("its parts are not where they must be");
+    }
+    let clock = match u32_at(&page, AT_CLOCK) {
+        0 => Source::Monotonic,
+        1 => Source::Tsc,
+        _ => return hostile("it has a clock that there is not"),
+    };
+    Ok(Facts {
+        pid: u32_at(&page, AT_PID),
+        token: u64_at(&page, AT_TOKEN),
+        parent: u32_at(&page, AT_PARENT),
+        size,
+        slots,
+        ring_size,
+        clock,
+        flight: u32_at(&page, AT_FLIGHT) != 0,
+        schemata: read_schemata(file, &page)?,
+    })
+}
+
+fn read_schemata(file: &File, page: &[u8]) -> Result<Vec<ModuleSchema>, Unusable> {
+    let count = u32_at(page, AT_SCHEMATA) as usize;
+    if count > SCHEMATA_MAX {
+        return Err(Unusable::Hostile(format!("it has {count} schemata")));
+    }
+    let mut list: Vec<ModuleSchema> = Vec::new();
+    let mut next = LOCAL_BASE;
+    for at in (0..count).map(|n| AT_SCHEMA + n * SCHEMA) {
+        let (base, events) = (u32_at(page, at + SCHEMA_BASE), u32_at(page, at + SCHEMA_EVENTS));
+        let end = base.saturating_add(events);
+        if base < next || end as usize > EVENTS_MAX {
+            return Err(Unusable::Hostile("the ids of its schemata overlap".into()));
+        }
+        next = end;
+        let name: Vec<u8> = page[at + SCHEMA_NAME..at + SCHEMA].iter().copied().take_while(|c| *c != 0).collect();
+        let text =
+            read_text(file, u32_at(page, at + SCHEMA_TEXT_AT) as usize, u32_at(page, at + SCHEMA_LENGTH) as usize)?;
+        let (Ok(name), Ok(text)) = (String::from_utf8(name), String::from_utf8(text)) else {
+            return Err(Unusable::Hostile("a schema of it is not text".into()));
+        };
+        list.push(ModuleSchema { base: base as u16, events: events as u16, name, text });
+    }
+    Ok(list)
+}
+
+fn read_text(file: &File, at: usize, length: usize) -> Result<Vec<u8>, Unusable> {
+    if at < AT_FIRST_TEXTS || length > TEXT_MAX || at + length > AT_LOST {
+        return Err(Unusable::Hostile("the text of a schema is not where it must be".into()));
+    }
+    let mut text = vec![0; length];
+    let hostile = |_| Unusable::Hostile("it is too short".into());
+    file.read_exact_at(&mut text, at as u64).map(|()| text).map_err(hostile)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_name;
+
+    #[test]
+    fn names_of_files() {
+        assert!(is_name("1.0") && is_name("4194304.1f2e3d4c5b6a"));
+        for bad in ["", "1", "1.", ".1", ".1.2", "1.g", "a.1", "1.1.1", "1.1 ", "1.12345678901234567890a"] {
+            assert!(!is_name(bad), "{bad}");
+        }
+    }
+}

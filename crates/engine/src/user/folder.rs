@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Where programs put their files, and how the recorder hears of new ones.
+
+use super::file::is_name;
+use crate::error::Error;
+use crate::sys;
+use crate::sys::inotify::Inotify;
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Where every user can have a folder.
+const SHARED: &str = "/dev/shm";
+const PREFIX: &str = "klogger-";
+
+/// A folder of one user's alone.
+pub struct Folder {
+    pub path: PathBuf,
+    pub file: File,
+    pub uid: u32,
+}
+
+impl Folder {
+    /// `owner`: whose it must be, if that is known.
+    pub fn open(path: &Path, owner: Option<u32>) -> io::Result<Folder> {
+        let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;
+        let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+        let about = file.metadata()?;
+        if about.mode() & 0o022 != 0 || owner.is_some_and(|uid| uid != about.uid()) {
+            return Err(io::Error::other("it is not one user's alone"));
+        }
+        Ok(Folder { path: path.into(), file, uid: about.uid() })
+    }
+
+    /// The folder by way of our descriptor, which stays the same whatever happens to its name.
+    fn held(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}", self.file.as_raw_fd()))
+    }
+
+    /// Names of programs' files in it.
+    pub fn names(&self) -> Vec<OsString> {
+        let Ok(entries) = fs::read_dir(self.held()) else { return Vec::new() };
+        let names = entries.flatten().map(|e| e.file_name());
+        names.filter(|n| is_name(&n.to_string_lossy())).collect()
+    }
+}
+
+/// The folders of one user, or of all.
+pub struct Places {
+    /// `$KLOGGER_DIR`: then it is the only one.
+    pub chosen: Option<PathBuf>,
+    /// `$XDG_RUNTIME_DIR`
+    pub runtime: Option<PathBuf>,
+    pub uid: u32,
+}
+
+impl Places {
+    pub fn from_environment() -> Places {
+        let variable = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+        Places {
+            chosen: variable("KLOGGER_DIR"),
+            runtime: variable("XDG_RUNTIME_DIR"),
+            uid: sys::files::effective_uid(),
+        }
+    }
+
+    /// Our own folders, best first.
+    fn own(&self) -> Vec<PathBuf> {
+        match &self.chosen {
+            Some(chosen) => vec![chosen.clone()],
+            None => {
+                let shared = Path::new(SHARED).join(format!("{PREFIX}{}", self.uid));
+                std::iter::once(shared).chain(self.runtime.as_ref().map(|r| r.join("klogger"))).collect()
+            }
+        }
+    }
+
+    /// Makes the folder in which our own programs will put their files, so that none of them is there before it is
+    /// watched.
+    pub fn make(&self) -> Result<(), Error> {
+        let mut error = None;
+        for path in self.own() {
+            match make(&path).and_then(|()| Folder::open(&path, Some(self.uid))) {
+                Ok(_) => return Ok(()),
+                Err(e) => error.get_or_insert((path, e)),
+            };
+        }
+        let (path, e) = error.unwrap_or_else(|| (PathBuf::new(), io::Error::other("there is no place for it")));
+        Err(Error::new(format!("cannot use {} for the files that programs share: {e}", path.display()))
+            .help("set KLOGGER_DIR to a folder in memory (tmpfs) that is yours alone (mode 0700)"))
+    }
+
+    /// All that are there now. Root sees those of all users.
+    pub fn open(&self) -> Vec<Folder> {
+        let mut folders: Vec<Folder> =
+            self.own().iter().filter_map(|path| Folder::open(path, self.owner_of(path)).ok()).collect();
+        if self.sees_all() {
+            let others = fs::read_dir(SHARED).into_iter().flatten().flatten();
+            folders.extend(others.filter_map(|e| self.open_shared(&e.file_name())));
+        }
+        folders
+    }
+
+    fn owner_of(&self, path: &Path) -> Option<u32> {
+        // Root may look into the folder of whomever it likes.
+        (self.uid != 0 || Some(path) != self.chosen.as_deref()).then_some(self.uid)
+    }
+
+    fn sees_all(&self) -> bool {
+        self.uid == 0 && self.chosen.is_none()
+    }
+
+    /// A folder that another user has in /dev/shm.
+    fn open_shared(&self, name: &std::ffi::OsStr) -> Option<Folder> {
+        let uid: u32 = name.to_str()?.strip_prefix(PREFIX)?.parse().ok()?;
+        if uid == self.uid || !self.sees_all() {
+            return None;
+        }
+        Folder::open(&Path::new(SHARED).join(name), Some(uid)).ok()
+    }
+}
+
+fn make(path: &Path) -> io::Result<()> {
+    match DirBuilder::new().mode(0o700).create(path) {
+        Err(e) if e.kind() != io::ErrorKind::AlreadyExists => Err(e),
+        _ => Ok(()),
+    }
+}
+
+/// A file that is there; whether it is a program's is not yet known.
+pub struct Found {
+    pub folder: Arc<Folder>,
+    pub name: OsString,
+}
+
+/// Sees all files that come to be in the folders, each of them at least once.
+pub struct Watch {
+    places: Places,
+    inotify: Option<Inotify>,
+    folders: HashMap<i32, Arc<Folder>>,
+    /// Where new folders come to be.
+    shared: Option<i32>,
+}
+
+impl Watch {
+    /// The strings say what is not watched, and why.
+    pub fn new(places: Places) -> (Watch, Vec<Found>, Vec<String>) {
+        let mut notes = Vec::new();
+        let inotify = Inotify::new().map_err(|e| notes.push(cannot_watch(Path::new("folders"), &e))).ok();
+        let mut watch = Watch { places, inotify, folders: HashMap::new(), shared: None };
+        if watch.places.sees_all() {
+            watch.shared = watch.inotify.as_ref().and_then(|i| i.watch(Path::new(SHARED)).ok());
+        }
+        let mut found = Vec::new();
+        for folder in watch.places.open() {
+            watch.add(folder, &mut found, &mut notes);
+        }
+        (watch, found, notes)
+    }
+
+    /// First it is watched, then read: what comes in between is seen twice, and nothing missed.
+    fn add(&mut self, folder: Folder, found: &mut Vec<Found>, notes: &mut Vec<String>) {
+        let folder = Arc::new(folder);
+        match self.inotify.as_ref().map(|i| i.watch(&folder.held())) {
+            Some(Ok(number)) => drop(self.folders.insert(number, folder.clone())),
+            Some(Err(e)) => notes.push(cannot_watch(&folder.path, &e)),
+            None => {}
+        }
+        found.extend(folder.names().into_iter().map(|name| Found { folder: folder.clone(), name }));
+    }
+
+    /// Waits until something may be new, or the time has passed.
+    pub fn wait(&self, timeout: Duration) {
+        match &self.inotify {
+            Some(inotify) => drop(sys::poll_readable(&[inotify.as_fd()], timeout)),
+            None => std::thread::sleep(timeout),
+        }
+    }
+
+    /// What is new. Empty folders that could not be watched are not looked at again.
+    pub fn news(&mut self) -> Vec<Found> {
+        let mut found = Vec::new();
+        for event in self.inotify.as_ref().map(Inotify::read).unwrap_or_default() {
+            let name = OsString::from_vec(event.name);
+            if event.watch < 0 {
+                self.everything(&mut found);
+            } else if Some(event.watch) == self.shared {
+                if let Some(folder) = self.places.open_shared(&name) {
+                    self.add(folder, &mut found, &mut Vec::new());
+                }
+            } else if let Some(folder) = self.folders.get(&event.watch).filter(|_| is_name(&name.to_string_lossy())) {
+                found.push(Found { folder: folder.clone(), name });
+            }
+        }
+        found
+    }
+
+    /// After events were lost: all folders again.
+    fn everything(&mut self, found: &mut Vec<Found>) {
+        for folder in self.places.open() {
+            self.add(folder, found, &mut Vec::new());
+        }
+    }
+}
+
+fn cannot_watch(what: &Path, error: &io::Error) -> String {
+    let what = what.display();
+    format!("programs that start later may be missed in {what}: {error} (see /proc/sys/fs/inotify/max_user_watches)")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    fn places(path: &Path) -> Places {
+        Places { chosen: Some(path.into()), runtime: None, uid: sys::files::effective_uid() }
+    }
+
+    fn names(found: Vec<Found>) -> Vec<String> {
+        let mut names: Vec<_> = found.into_iter().map(|f| f.name.to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn files_are_found_that_were_there_or_come_later() {
+        let outer = tempfile::tempdir().unwrap();
+        let path = outer.path().join("k");
+        places(&path).make().unwrap();
+        places(&path).make().unwrap();
+        fs::write(path.join("12.ab"), "").unwrap();
+        fs::write(path.join(".13.ab"), "").unwrap();
+        let (mut watch, found, notes) = Watch::new(places(&path));
+        assert_eq!((names(found), notes), (vec!["12.ab".to_string()], vec![]));
+        fs::rename(path.join(".13.ab"), path.join("13.ab")).unwrap();
+        watch.wait(Duration::from_secs(10));
+        assert_eq!(names(watch.news()), ["13.ab"]);
+        assert!(watch.news().is_empty());
+    }
+
+    #[test]
+    fn a_folder_that_others_may_write_is_not_used() {
+        let outer = tempfile::tempdir().unwrap();
+        let path = outer.path().join("k");
+        fs::create_dir(&path).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
+        let error = places(&path).make().unwrap_err();
+        assert!(error.message.contains("it is not one user's alone"), "{error}");
+        assert!(places(&path).open().is_empty());
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
+        symlink(&path, outer.path().join("link")).unwrap();
+        assert!(places(&outer.path().join("link")).make().is_err());
+        assert!(Folder::open(&path, Some(sys::files::effective_uid() + 1)).is_err());
+    }
+}

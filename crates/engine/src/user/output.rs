@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! From the drain of programs to the log's writer: blocks of streams, events of the recorder's own, and what went wrong.
+
+use super::clock::Clock;
+use super::translate::Batch;
+use crate::processes;
+use crate::sys;
+use crate::writer::{Block, Builtin, Pool, Status, ToWriter};
+use klogger_log::builder::RecordBuilder;
+use klogger_log::ledger::{Entry, Key};
+use klogger_log::origin::{Origin, Thread};
+use klogger_log::preamble::Addition;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
+
+/// Entries of one kind at most: programs can do wrong without end.
+const ENTRIES_MAX: usize = 500;
+
+/// Where everything goes.
+pub struct Output {
+    pub to_writer: SyncSender<ToWriter>,
+    pub pool: Arc<Pool>,
+    pub status: Arc<Status>,
+    pub builtin: Builtin,
+    pub clock: Clock,
+    pub complaints: Complaints,
+    /// The earliest event of a program so far.
+    pub earliest_ns: u64,
+    streams: u32,
+    /// Threads that PROCESS_EXISTS has told of, by process; `None` if the kernel's probes do that.
+    told: Option<HashMap<u32, HashSet<u32>>>,
+}
+
+/// One use of a slot by a thread.
+pub struct Stream {
+    origin: Origin,
+    serial: u64,
+}
+
+impl Stream {
+    pub fn thread(&self) -> Option<Thread> {
+        self.origin.thread()
+    }
+}
+
+impl Output {
+    pub fn new(
+        to_writer: SyncSender<ToWriter>,
+        pool: Arc<Pool>,
+        status: Arc<Status>,
+        builtin: Builtin,
+        tells_processes: bool,
+    ) -> Output {
+        Output {
+            to_writer,
+            pool,
+            status,
+            builtin,
+            clock: Clock::start(),
+            complaints: Complaints::default(),
+            earliest_ns: u64::MAX,
+            streams: 0,
+            told: tells_processes.then(HashMap::new),
+        }
+    }
+
+    pub fn open_stream(&mut self, thread: Thread) -> Stream {
+        self.streams += 1;
+        self.tell_of(thread.tgid, thread.tid);
+        Stream { origin: Origin::Thread { stream: self.streams, thread }, serial: 0 }
+    }
+
+    /// Hands records to the writer.
+    pub fn send(&mut self, stream: &mut Stream, records: Vec<u8>, batch: &Batch) {
+        if records.is_empty() {
+            self.pool.put(records);
+            return;
+        }
+        let block = Block {
+            origin: stream.origin,
+            first_serial: stream.serial,
+            time_base: batch.first_ns,
+            dump: None,
+            events: batch.serials.wrapping_sub(batch.lost),
+            records,
+        };
+        self.earliest_ns = self.earliest_ns.min(batch.first_ns);
+        stream.serial = stream.serial.wrapping_add(batch.serials);
+        self.status.add(block.events, batch.lost);
+        self.write(ToWriter::Block(block));
+    }
+
+    /// Fails only if the writer has given up, which it has reported itself.
+    fn write(&self, message: ToWriter) {
+        let _ = self.to_writer.send(message);
+    }
+
+    /// Says that events have been lost which no record of the program tells.
+    pub fn send_lost(&mut self, stream: &mut Stream, count: u64, since: u64) {
+        let now = sys::monotonic_ns();
+        let batch = Batch { serials: count, lost: count, first_ns: now, ..Batch::default() };
+        let records = self.builtin.lost(count, since, now);
+        self.send(stream, records, &batch);
+    }
+
+    /// New events, before the first of them.
+    pub fn add(&self, addition: Addition, is_on: impl Fn(&str) -> bool) {
+        let events = addition.events.clone();
+        self.write(ToWriter::Addition(Box::new(addition)));
+        for e in &events {
+            self.own(self.builtin.state(e, is_on(&e.name)));
+        }
+    }
+
+    fn own(&self, event: RecordBuilder) {
+        let mut bytes = Vec::new();
+        event.finish(sys::monotonic_ns(), &mut bytes);
+        self.write(ToWriter::Own(bytes));
+    }
+
+    /// PROCESS_EXISTS, once for each thread, and for its process before.
+    pub fn tell_of(&mut self, pid: u32, tid: u32) {
+        let Some(told) = &mut self.told else { return };
+        let threads = told.entry(pid).or_default();
+        let new: Vec<u32> = [pid, tid].into_iter().filter(|t| threads.insert(*t)).collect();
+        for thread in new.into_iter().filter_map(|t| processes::thread(pid, t)) {
+            self.own(self.builtin.exists(&thread));
+        }
+    }
+
+    pub fn process_has_ended(&mut self, pid: u32) {
+        if self.told.as_mut().is_some_and(|told| told.remove(&pid).is_some()) {
+            self.own(self.builtin.event("PROCESS_EXIT").int("pid", pid.into()));
+        }
+    }
+}
+
+/// Entries for the ledger, so many and no more.
+#[derive(Default)]
+pub struct Complaints {
+    entries: Vec<Entry>,
+    counts: HashMap<&'static str, usize>,
+    /// What did not go in: how often, and events.
+    left_out: HashMap<&'static str, (Key, u64, u64)>,
+}
+
+impl Complaints {
+    pub fn add(&mut self, key: Key, entry: Entry) {
+        let name = key.about().name;
+        let count = self.counts.entry(name).or_default();
+        if *count < ENTRIES_MAX {
+            *count += 1;
+            self.entries.push(entry);
+        } else {
+            let (_, times, events) = self.left_out.entry(name).or_insert((key, 0, 0));
+            *times += 1;
+            *events = events.saturating_add(entry.count);
+        }
+    }
+
+    /// About a program, in words.
+    pub fn say(&mut self, key: Key, program: &str, what: &str) {
+        self.add(key, Entry::new(key).detail(&format!("{program}: {what}")));
+    }
+
+    pub fn finish(self, span: (u64, u64)) -> Vec<Entry> {
+        let mut entries = self.entries;
+        let rest = self.left_out.into_values().map(|(key, times, events)| {
+            Entry::new(key).count(events).detail(&format!("{times} more of the kind that are not listed"))
+        });
+        entries.extend(rest);
+        for e in entries.iter_mut().filter(|e| e.from_ns.is_none()) {
+            (e.from_ns, e.to_ns) = (Some(span.0), Some(span.1));
+        }
+        entries
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn complaints_are_bounded_and_their_counts_are_not() {
+        let mut complaints = Complaints::default();
+        for _ in 0..ENTRIES_MAX + 10 {
+            complaints.add(Key::RingFull, Entry::new(Key::RingFull).count(3));
+        }
+        complaints.say(Key::UserHostile, "p[1]", "is odd");
+        let entries = complaints.finish((5, 9));
+        assert_eq!(entries.len(), ENTRIES_MAX + 2);
+        assert_eq!(entries.iter().map(|e| e.count).sum::<u64>(), 3 * (ENTRIES_MAX as u64 + 10));
+        assert!(entries.iter().all(|e| (e.from_ns, e.to_ns) == (Some(5), Some(9))));
+    }
+}

@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! One program that is recorded: a module of a process, by way of its file.
+
+use super::catalogue::Catalogue;
+use super::file::{ProgramFile, Slot};
+use super::layout::slot_bytes;
+use super::output::Output;
+use super::slot::{Fault, SlotReader};
+use super::translate::{Ids, LOST_MAX, Place};
+use super::who::{self, Owner};
+use crate::{processes, sys};
+use klogger_log::ledger::{Entry, Key};
+use klogger_log::origin::Thread;
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+/// Bytes that one program may take of a round, so that others get their turn.
+const ROUND: u64 = 16 << 20;
+
+pub struct Program {
+    pub file: ProgramFile,
+    pub pid: u32,
+    /// `NAME[PID]`, for messages.
+    pub title: String,
+    /// Readable when the process has ended.
+    process: Option<OwnedFd>,
+    /// Whose it is, is known for sure.
+    owned: bool,
+    ids: Ids,
+    readers: Vec<Option<SlotReader>>,
+    /// Where the next round begins.
+    cursor: usize,
+    /// The highest slot that was ever in use, and one.
+    pub slots_used: usize,
+    /// What had been lost before recording began, by slot and local id.
+    lost_before: HashMap<usize, Vec<u64>>,
+    ringless_before: Vec<u64>,
+    refused: u64,
+}
+
+/// What a round came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Round {
+    pub bytes: u64,
+    /// There is more, or no buffer was free.
+    pub unfinished: bool,
+}
+
+/// Why a program is not recorded; `None`: it has nothing that is wanted.
+pub struct Refused {
+    pub why: Option<String>,
+    pub file: ProgramFile,
+}
+
+impl Program {
+    /// Takes in the schemata of a program, and tells the log of new ones. One that is `ours` from the beginning may also
+    /// do no more than MARK.
+    pub fn new(
+        file: ProgramFile,
+        owner: Owner,
+        ours: bool,
+        catalogue: &mut Catalogue,
+        out: &mut Output,
+    ) -> Result<Program, Box<Refused>> {
+        let pid = if let Owner::Process(pid) = owner { pid } else { file.facts.pid };
+        let title = title(pid);
+        let places = match places(&file, &title, catalogue, out) {
+            Ok(places) if places.is_empty() && !ours => return Err(Box::new(Refused { why: None, file })),
+            Ok(places) => places,
+            Err(why) => return Err(Box::new(Refused { why: Some(why), file })),
+        };
+        let builtin: Vec<_> = out.builtin.0.iter().filter(|e| e.schema == "klogger").cloned().collect();
+        let ids = Ids::new(&builtin, &places);
+        let process = if owner == Owner::Nobody { None } else { sys::pidfd_open(pid).ok() };
+        Ok(Program {
+            file,
+            pid,
+            title,
+            process,
+            owned: matches!(owner, Owner::Process(_)),
+            ids,
+            readers: Vec::new(),
+            cursor: 0,
+            slots_used: 0,
+            lost_before: HashMap::new(),
+            ringless_before: Vec::new(),
+            refused: 0,
+        })
+    }
+
+    /// Bytes of memory that the slots take which are, or were, in use.
+    pub fn memory(&self) -> u64 {
+        self.slots_used as u64 * self.slot_bytes()
+    }
+
+    pub fn slot_bytes(&self) -> u64 {
+        slot_bytes(self.file.facts.ring_size) as u64
+    }
+
+    /// Forgets what stands in the rings: an earlier recording, or nobody, wanted it.
+    pub fn forget_past(&mut self) -> io::Result<()> {
+        for (number, slot) in (0..).zip(self.file.slots()?).filter(|(_, s)| s.used != 0) {
+            self.lost_before.insert(number, self.file.lost_in(number)?);
+            if let Some(mut reader) = SlotReader::open(&self.file, number, &slot)? {
+                reader.forget(&self.ids);
+                self.keep(number, reader);
+            }
+        }
+        self.ringless_before = self.file.lost_without_ring()?;
+        Ok(())
+    }
+
+    fn keep(&mut self, number: usize, reader: SlotReader) {
+        self.readers.resize_with(self.readers.len().max(number + 1), || None);
+        self.readers[number] = Some(reader);
+    }
+
+    /// From now on the program logs what is on; `slots` threads of it at a time at most.
+    pub fn arm(&self, recorder: u32, slots: u32, catalogue: &Catalogue) {
+        self.file.allow_slots(slots);
+        self.file.arm(recorder);
+        self.switch(catalogue);
+    }
+
+    /// Turns events on and off as the recording has them. What does not go into the log is off.
+    pub fn switch(&self, catalogue: &Catalogue) {
+        let names: HashMap<u16, &str> = catalogue.events().iter().map(|e| (e.id, e.name.as_str())).collect();
+        let on: HashMap<u16, bool> = self
+            .ids
+            .events()
+            .map(|(local, log)| (local, names.get(&log).is_some_and(|name| catalogue.is_on(name))))
+            .collect();
+        for local in 1..crate::ring::EVENTS_MAX as u16 {
+            self.file.set_on(local, on.get(&local).copied().unwrap_or(false));
+        }
+    }
+
+    pub fn disarm(&self) {
+        self.file.disarm();
+    }
+
+    pub fn has_ended(&self) -> bool {
+        let ended = |process: &OwnedFd| {
+            sys::poll_readable(&[process.as_fd()], Duration::ZERO).is_ok_and(|ready| ready.first() == Some(&true))
+        };
+        self.process.as_ref().is_none_or(ended)
+    }
+
+    /// Whether the process has called exec, or unloaded the library: then nobody writes to the file any more.
+    pub fn has_let_go(&self) -> bool {
+        self.owned && who::maps(self.pid, self.file.inode, &self.file.name.to_string_lossy()) == Some(false)
+    }
+
+    /// Moves what is in the rings to the log, a part of it if it is much. `last`: nobody writes any more, so all of it,
+    /// and what is not complete never will be. Fails if the file is broken.
+    pub fn drain(&mut self, out: &mut Output, last: bool) -> io::Result<Round> {
+        let slots = self.file.slots()?;
+        let used = slots.iter().rposition(|s| s.used != 0).map_or(0, |n| n + 1);
+        self.slots_used = self.slots_used.max(used);
+        let mut round = Round::default();
+        for n in 0..used {
+            let number = (self.cursor + n) % used;
+            if slots[number].used == 0 {
+                continue;
+            }
+            let part = self.drain_slot(out, number, &slots[number], last)?;
+            round.bytes += part.bytes;
+            round.unfinished |= part.unfinished;
+            if self.file.is_broken() {
+                return Err(broken());
+            }
+            if round.bytes > ROUND && !last {
+                self.cursor = (number + 1) % used;
+                return Ok(Round { unfinished: true, ..round });
+            }
+        }
+        Ok(round)
+    }
+
+    fn drain_slot(&mut self, out: &mut Output, number: usize, slot: &Slot, last: bool) -> io::Result<Round> {
+        if self.readers.get(number).is_none_or(Option::is_none) {
+            match SlotReader::open(&self.file, number, slot)? {
+                Some(reader) => self.keep(number, reader),
+                None => return self.nothing_in(number, slot),
+            }
+        }
+        let thread = self.thread(slot.tid);
+        let Some(Some(reader)) = self.readers.get_mut(number) else { return Ok(Round::default()) };
+        let (round, fault) = reader.drain(&self.file, &self.ids, slot, thread, out, last)?;
+        self.refused += reader.take_refused();
+        if let Some(fault) = fault {
+            let (key, what) = match fault {
+                Fault::Hostile(what) => (Key::UserHostile, what),
+                Fault::Cut(bytes) => (
+                    Key::BlockCorrupt,
+                    format!("{bytes} bytes of a ring stand behind an event that was never completed"),
+                ),
+            };
+            let entry = Entry::new(key).thread(thread.tid, thread.tgid);
+            out.complaints.add(key, entry.detail(&format!("{}: {what}", self.title)));
+        }
+        Ok(round)
+    }
+
+    /// A slot that was taken, but got no memory.
+    fn nothing_in(&self, number: usize, slot: &Slot) -> io::Result<Round> {
+        if slot.used.is_multiple_of(2) && slot.emptied != slot.used {
+            self.file.set_emptied(number, slot.used);
+        }
+        Ok(Round::default())
+    }
+
+    /// A thread by the number that it has for itself.
+    fn thread(&self, tid: u32) -> Thread {
+        let known = self.pid == self.file.facts.pid;
+        let tid = if known { tid } else { who::thread(self.pid, tid).unwrap_or(tid) };
+        Thread { tid, tgid: self.pid }
+    }
+
+    /// Frees slots of threads that are gone without having said so.
+    pub fn free_slots_of_the_dead(&self) -> io::Result<()> {
+        if !self.owned || self.pid != self.file.facts.pid {
+            return Ok(());
+        }
+        for (number, slot) in (0..).zip(self.file.slots()?) {
+            if slot.used % 2 == 1 && slot.tid != 0 && !who::thread_exists(self.pid, slot.tid) {
+                self.file.free_slot(number, slot.used);
+            }
+        }
+        Ok(())
+    }
+
+    /// What the program has lost, for the ledger.
+    pub fn account(&self, out: &mut Output, catalogue: &Catalogue) {
+        let name = |id: u16| catalogue.events().iter().find(|e| e.id == id).map(|e| e.name.clone());
+        for (number, reader) in (0..).zip(&self.readers).filter_map(|(n, r)| Some((n, r.as_ref()?))) {
+            let Some(thread) = reader.last_thread().filter(|_| reader.lost() > 0) else { continue };
+            let (by_event, sum) = self.lost_by_event(number);
+            let entry = |count| Entry::new(Key::RingFull).thread(thread.tid, thread.tgid).count(count);
+            // Only what LOST records say as well is believed.
+            if sum > reader.lost() {
+                out.complaints.add(Key::RingFull, entry(reader.lost()));
+                continue;
+            }
+            for (event, count) in by_event.into_iter().filter_map(|(id, count)| Some((name(id)?, count))) {
+                out.complaints.add(Key::RingFull, entry(count).event(&event));
+            }
+        }
+        self.account_ringless(out, &name);
+        if self.refused > 0 {
+            let entry = Entry::new(Key::UserRefused).count(self.refused);
+            out.complaints
+                .add(Key::UserRefused, entry.detail(&format!("{}: logged before it was refused", self.title)));
+        }
+    }
+
+    /// (id in the log, count), and the sum of all.
+    fn lost_by_event(&self, slot: usize) -> (Vec<(u16, u64)>, u64) {
+        let before = self.lost_before.get(&slot).map_or(&[][..], Vec::as_slice);
+        let now = self.file.lost_in(slot).unwrap_or_default();
+        self.difference(&now, before)
+    }
+
+    fn difference(&self, now: &[u64], before: &[u64]) -> (Vec<(u16, u64)>, u64) {
+        let count = |local: u16| {
+            let at = usize::from(local);
+            let now = now.get(at).copied().unwrap_or(0);
+            now.saturating_sub(before.get(at).copied().unwrap_or(0)).min(LOST_MAX)
+        };
+        let list: Vec<(u16, u64)> =
+            self.ids.events().map(|(local, log)| (log, count(local))).filter(|(_, n)| *n > 0).collect();
+        let sum = list.iter().fold(0, |sum: u64, (_, n)| sum.saturating_add(*n));
+        (list, sum)
+    }
+
+    /// Events of threads that got no ring.
+    fn account_ringless(&self, out: &mut Output, name: &dyn Fn(u16) -> Option<String>) {
+        let now = self.file.lost_without_ring().unwrap_or_default();
+        let (list, sum) = self.difference(&now, &self.ringless_before);
+        let key = if matches!(self.file.failed(), 0 | libc::ENOMEM) { Key::UserMemory } else { Key::UserRefused };
+        for (event, count) in list.into_iter().filter_map(|(id, count)| Some((name(id)?, count))) {
+            let mut entry = Entry::new(key).event(&event).count(count);
+            if key == Key::UserRefused {
+                let why = io::Error::from_raw_os_error(self.file.failed());
+                entry = entry.detail(&format!("{}: a thread got no ring: {why}", self.title));
+            } else {
+                entry = entry.detail(&self.title);
+            }
+            out.complaints.add(key, entry);
+        }
+        out.status.add(0, sum);
+    }
+}
+
+/// What becomes of each of a program's schemata that is wanted. New ones are told to the log.
+fn places(
+    file: &ProgramFile,
+    title: &str,
+    catalogue: &mut Catalogue,
+    out: &mut Output,
+) -> Result<Vec<(u16, Place)>, String> {
+    let mut places = Vec::new();
+    for schema in &file.facts.schemata {
+        if !catalogue.wants(&schema.name) {
+            continue;
+        }
+        match catalogue.admit(&schema.name, &schema.text, title) {
+            Ok((admitted, _)) if admitted.layouts.len() != usize::from(schema.events) => {
+                return Err(format!("schema '{}' has other events than it says", schema.name));
+            }
+            Ok((admitted, addition)) => {
+                addition.into_iter().for_each(|a| out.add(a, |event| catalogue.is_on(event)));
+                places.push((schema.base, Place::Admitted(admitted)));
+            }
+            Err(refusal) => {
+                let layouts = refusal.layouts.filter(|l| l.len() == usize::from(schema.events));
+                let Some(layouts) = layouts else { return Err(refusal.why) };
+                out.complaints.say(Key::UserRefused, title, &refusal.why);
+                places.push((schema.base, Place::Refused(layouts)));
+            }
+        }
+    }
+    Ok(places)
+}
+
+/// `NAME[PID]`
+pub fn title(pid: u32) -> String {
+    let comm = processes::thread(pid, pid).map(|t| t.comm).unwrap_or_else(|| b"a program that has ended".to_vec());
+    let comm: String = String::from_utf8_lossy(&comm).chars().filter(|c| !c.is_control()).collect();
+    format!("{comm}[{pid}]")
+}
+
+pub fn broken() -> io::Error {
+    io::Error::other("its file has been cut off")
+}

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! The recorder's end of one slot: a thread's two rings, and after it those of the thread that takes the slot next.
+
+use super::clock::Converter;
+use super::file::{ProgramFile, Slot};
+use super::output::{Output, Stream};
+use super::program::Round;
+use super::translate::{Batch, Ids, LOST_MAX};
+use crate::cpu::CpuReader;
+use klogger_log::ledger::{Entry, Key};
+use klogger_log::origin::Thread;
+use klogger_log::record::TIME_MASK;
+use klogger_schema::layout::RECORD_MAX;
+use std::io;
+use std::sync::atomic::Ordering;
+
+/// Bytes moved at a time.
+const BLOCK: usize = 1 << 20;
+
+pub struct SlotReader {
+    number: usize,
+    reader: CpuReader,
+    /// The use of the slot that is being read.
+    used: u32,
+    stream: Option<Stream>,
+    last_thread: Option<Thread>,
+    /// Events that were lost, by what LOST records say.
+    lost: u64,
+    refused: u64,
+    /// It holds nonsense, and is not read any more.
+    given_up: bool,
+}
+
+/// What is wrong with a slot.
+pub enum Fault {
+    Hostile(String),
+    /// Bytes behind an event that was never completed.
+    Cut(u64),
+}
+
+impl SlotReader {
+    /// `None` if no thread has opened the rings yet.
+    pub fn open(file: &ProgramFile, number: usize, slot: &Slot) -> io::Result<Option<SlotReader>> {
+        let reader = file.main_ring(number)?.map(|main| CpuReader::new(main, None));
+        Ok(reader.map(|reader| SlotReader {
+            number,
+            reader,
+            used: slot.used,
+            stream: None,
+            last_thread: None,
+            lost: 0,
+            refused: 0,
+            given_up: false,
+        }))
+    }
+
+    pub fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    pub fn last_thread(&self) -> Option<Thread> {
+        self.last_thread
+    }
+
+    pub fn take_refused(&mut self) -> u64 {
+        std::mem::take(&mut self.refused)
+    }
+
+    /// Takes out what is there, and nobody gets it.
+    pub fn forget(&mut self, ids: &Ids) {
+        if self.reader.is_plausible() {
+            self.reader.take(&ids.kinds, &mut Vec::new(), usize::MAX);
+            self.reader.take_missed();
+        }
+    }
+
+    /// Moves what is there to the log: one block, or, at the last, all.
+    pub fn drain(
+        &mut self,
+        file: &ProgramFile,
+        ids: &Ids,
+        slot: &Slot,
+        thread: Thread,
+        out: &mut Output,
+        last: bool,
+    ) -> io::Result<(Round, Option<Fault>)> {
+        if self.given_up {
+            return Ok((Round::default(), None));
+        }
+        if slot.used != self.used {
+            self.change_use(slot);
+        }
+        let over = slot.used.is_multiple_of(2);
+        if over && slot.emptied == slot.used && !last {
+            return Ok((Round::default(), None));
+        }
+        if last || over || self.reader.fill() > 0 {
+            self.look_for_nested(file)?;
+        }
+        let (round, mut fault) = self.empty(file, ids, thread, out, last);
+        if fault.is_none() && !round.unfinished && (over || last) && !file.is_broken() {
+            fault = self.end_stream(file, thread, out);
+            if over && !self.given_up {
+                file.set_emptied(self.number, slot.used);
+            }
+        }
+        Ok((round, fault))
+    }
+
+    /// The end of a use belongs to it: k is odd while a thread has the slot, and k + 1 when it has gone.
+    fn change_use(&mut self, slot: &Slot) {
+        let ended = self.used % 2 == 1 && slot.used == self.used.wrapping_add(1);
+        if !ended {
+            self.stream = None;
+        }
+        self.used = slot.used;
+    }
+
+    fn look_for_nested(&mut self, file: &ProgramFile) -> io::Result<()> {
+        if !self.reader.has_nested()
+            && let Some(nested) = file.nested_ring(self.number)?
+        {
+            self.reader.add_nested(nested);
+        }
+        Ok(())
+    }
+
+    fn empty(
+        &mut self,
+        file: &ProgramFile,
+        ids: &Ids,
+        thread: Thread,
+        out: &mut Output,
+        last: bool,
+    ) -> (Round, Option<Fault>) {
+        if file.facts.flight {
+            return self.empty_overwritten(file, ids, thread, out);
+        }
+        let mut round = Round::default();
+        // A ring that is being filled while it is emptied for the last time has no end of its own.
+        let most = 2 * (file.facts.ring_size / BLOCK + 1);
+        for _ in 0..if last { most } else { 1 } {
+            if !self.reader.is_plausible() {
+                return (round, self.give_up("a ring's position is one that it cannot have"));
+            }
+            if self.reader.fill() == 0 {
+                return (round, None);
+            }
+            let buffer = if last { Some(out.pool.get_anyway()) } else { out.pool.get() };
+            let Some(mut records) = buffer else {
+                out.status.late.fetch_add(1, Ordering::Relaxed);
+                return (Round { unfinished: true, ..round }, None);
+            };
+            let taken = self.reader.take(&ids.kinds, &mut records, BLOCK);
+            let batch = ids.translate(&mut records, &mut Converter::new(&mut out.clock, file.facts.clock));
+            round.bytes += taken.bytes;
+            round.unfinished = taken.bytes >= BLOCK as u64;
+            self.refused += batch.refused;
+            self.lost = self.lost.wrapping_add(batch.lost);
+            if file.is_broken() {
+                out.pool.put(records);
+                return (round, None);
+            }
+            self.send(records, &batch, thread, out);
+            if taken.torn || !batch.sound {
+                return (round, self.give_up("a ring held something that is no event"));
+            }
+            if !round.unfinished {
+                break;
+            }
+        }
+        (round, None)
+    }
+
+    /// What a flight recorder's rings still hold; its threads have stopped. How many events have given way is not known.
+    fn empty_overwritten(
+        &mut self,
+        file: &ProgramFile,
+        ids: &Ids,
+        thread: Thread,
+        out: &mut Output,
+    ) -> (Round, Option<Fault>) {
+        let mut records = out.pool.get_anyway();
+        if self.reader.has_overwritten() {
+            out.complaints.add(Key::Overwritten, Entry::new(Key::Overwritten).thread(thread.tid, thread.tgid));
+        }
+        let taken = self.reader.take_overwritten(&ids.kinds, &mut records);
+        let batch = ids.translate(&mut records, &mut Converter::new(&mut out.clock, file.facts.clock));
+        let round = Round { bytes: taken.bytes, unfinished: false };
+        if file.is_broken() {
+            out.pool.put(records);
+            return (round, None);
+        }
+        self.lost = self.lost.wrapping_add(batch.lost);
+        self.send(records, &batch, thread, out);
+        let sound = !taken.torn && batch.sound;
+        (round, if sound { None } else { self.give_up("a ring held something that is no event") })
+    }
+
+    fn send(&mut self, records: Vec<u8>, batch: &Batch, thread: Thread, out: &mut Output) {
+        if records.is_empty() {
+            return out.pool.put(records);
+        }
+        let stream = self.stream.get_or_insert_with(|| out.open_stream(thread));
+        self.last_thread = stream.thread();
+        out.send(stream, records, batch);
+    }
+
+    fn give_up(&mut self, why: &str) -> Option<Fault> {
+        self.given_up = true;
+        Some(Fault::Hostile(why.into()))
+    }
+
+    /// What was lost last of all, and what is stuck behind an event that was never completed. The event itself is not
+    /// missed: its thread ended in the middle of it.
+    fn end_stream(&mut self, file: &ProgramFile, thread: Thread, out: &mut Output) -> Option<Fault> {
+        let left = self.reader.fill();
+        if left > 0 && self.used.is_multiple_of(2) {
+            // The slot's next user would be stuck as well.
+            self.given_up = true;
+        }
+        let (missed, since) = self.reader.take_missed();
+        if missed > 0 && missed <= LOST_MAX {
+            let since = Converter::new(&mut out.clock, file.facts.clock).ns(since & TIME_MASK);
+            let stream = self.stream.get_or_insert_with(|| out.open_stream(thread));
+            self.last_thread = stream.thread();
+            self.lost = self.lost.wrapping_add(missed);
+            out.send_lost(stream, missed, since);
+        }
+        if self.used.is_multiple_of(2) {
+            self.stream = None;
+        }
+        (left > u64::from(RECORD_MAX)).then_some(Fault::Cut(left))
+    }
+}

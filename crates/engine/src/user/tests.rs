@@ -1,0 +1,479 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! The engine against a double of a program, which writes a file and rings byte by byte, as a header does, or worse.
+
+use super::layout::*;
+use super::map::SharedFile;
+use super::*;
+use crate::bundled;
+use crate::ring::{CONTROL as RING_CONTROL, EVENTS_MAX, Rings};
+use crate::unit::Unit;
+use crate::writer::{Block, Builtin, Pool, Status, ToWriter};
+use klogger_log::builder::RecordBuilder;
+use klogger_log::ledger::{Entry, Key};
+use klogger_log::origin::Origin;
+use klogger_log::record::{Header, SizeTable};
+use klogger_schema::layout::EventLayout;
+use klogger_schema::{Options, parse};
+use proptest::prelude::*;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::time::Instant;
+use tempfile::TempDir;
+
+const RING: usize = 1 << 14;
+const SLOTS: usize = 300;
+const TOKEN: u64 = 0x1234_5678_9abc_def0;
+const SCHEMA_TEXT: &str = "schema my \"x\"\nevent TICK { u64 n }\nevent SAY { u64 n  string text }\n";
+const TICK: u16 = 16;
+const SAY: u16 = 17;
+
+/// A program.
+struct Double {
+    file: File,
+    map: SharedFile,
+    path: PathBuf,
+    layouts: Vec<EventLayout>,
+}
+
+impl Double {
+    /// `armed`: by itself, as a recorder's command does it.
+    fn new(folder: &Path, pid: u32, image: u32, armed: bool, text: &str) -> Double {
+        let size = SLOTS_AT + SLOTS * slot_bytes(RING);
+        let path = folder.join(format!("{pid}.{image:x}"));
+        let hidden = folder.join(format!(".{pid}.{image:x}"));
+        let file = File::options().read(true).write(true).create_new(true).open(&hidden).unwrap();
+        file.set_len(size as u64).unwrap();
+        let mut page = vec![0; CONTROL];
+        let mut put = |at: usize, bytes: &[u8]| page[at..at + bytes.len()].copy_from_slice(bytes);
+        put(AT_MAGIC, &MAGIC.to_le_bytes());
+        put(AT_SIZE, &(size as u64).to_le_bytes());
+        put(AT_SLOTS_AT, &(SLOTS_AT as u64).to_le_bytes());
+        put(AT_SLOT_STRIDE, &(slot_bytes(RING) as u64).to_le_bytes());
+        for (at, value) in [
+            (AT_VERSION, VERSION),
+            (AT_PID, pid),
+            (AT_SLOTS, SLOTS as u32),
+            (AT_RING_SIZE, RING as u32),
+            (AT_SCHEMATA, 1),
+            (AT_SCHEMA + SCHEMA_BASE, LOCAL_BASE),
+            (AT_SCHEMA + SCHEMA_EVENTS, 2),
+            (AT_SCHEMA + SCHEMA_TEXT_AT, AT_FIRST_TEXTS as u32),
+            (AT_SCHEMA + SCHEMA_LENGTH, text.len() as u32),
+        ] {
+            put(at, &value.to_le_bytes());
+        }
+        put(AT_SCHEMA + SCHEMA_NAME, b"my");
+        put(AT_FIRST_TEXTS, text.as_bytes());
+        if armed {
+            put(AT_TOKEN, &TOKEN.to_le_bytes());
+            put(AT_ARMED, &std::process::id().to_le_bytes());
+            put(AT_SLOTS_ALLOWED, &(SLOTS as u32).to_le_bytes());
+            put(AT_ON + usize::from(TICK), &[1, 1]);
+        }
+        file.write_all_at(&page, 0).unwrap();
+        let map = SharedFile::new(&file, size).unwrap();
+        std::fs::rename(hidden, &path).unwrap();
+        let schema = parse("my.klogger", SCHEMA_TEXT, &Options::default()).unwrap().schema;
+        let layouts = schema.events.iter().zip(TICK..).map(|(e, id)| EventLayout::new("my", e, id)).collect();
+        Double { file, map, path, layouts }
+    }
+
+    fn u64_at(&self, at: usize) -> u64 {
+        let mut bytes = [0; 8];
+        self.file.read_exact_at(&mut bytes, at as u64).unwrap();
+        u64::from_le_bytes(bytes)
+    }
+
+    fn put(&self, at: usize, value: u64) {
+        self.file.write_all_at(&value.to_le_bytes(), at as u64).unwrap();
+    }
+
+    fn ring(slot: usize) -> usize {
+        SLOTS_AT + slot * slot_bytes(RING)
+    }
+
+    fn is_on(&self, id: u16) -> bool {
+        self.map.byte(AT_ON + usize::from(id)).load(Ordering::Acquire) == 1
+    }
+
+    fn slot_word(&self, slot: usize, at: usize) -> &AtomicU32 {
+        self.map.word(AT_SLOT + slot * SLOT + at)
+    }
+
+    fn begin_thread(&self, slot: usize, tid: u32) {
+        let used = self.slot_word(slot, SLOT_USE);
+        assert!(used.load(Ordering::Acquire).is_multiple_of(2));
+        assert_eq!(used.load(Ordering::Acquire), self.slot_word(slot, SLOT_EMPTIED).load(Ordering::Acquire));
+        used.fetch_add(1, Ordering::AcqRel);
+        self.slot_word(slot, SLOT_TID).store(tid, Ordering::Relaxed);
+        let ring = Double::ring(slot);
+        if self.u64_at(ring + 32) == 0 {
+            self.put(ring + 32, RING as u64);
+            self.put(ring + 8, RING as u64 / 2);
+        }
+    }
+
+    fn end_thread(&self, slot: usize) {
+        self.slot_word(slot, SLOT_USE).fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// The steps of a reservation, without those that make it fast. False if it was lost.
+    fn log(&self, slot: usize, id: u16, n: u64) -> bool {
+        let ring = Double::ring(slot);
+        let mut record = Vec::new();
+        let builder = RecordBuilder::new(&self.layouts[usize::from(id - TICK)]).int("n", n as i64);
+        let builder = if id == SAY { builder.text("text", b"hello") } else { builder };
+        builder.finish(sys::monotonic_ns(), &mut record);
+        let (head, hard, missed) = (self.u64_at(ring), self.u64_at(ring + 32), self.u64_at(ring + 16));
+        if head + record.len() as u64 > hard || missed > 0 {
+            self.put(ring + 24, if missed == 0 { sys::monotonic_ns() } else { self.u64_at(ring + 24) });
+            self.put(ring + 16, missed + 1);
+            let lost = ring + 4096 + 8 * usize::from(id);
+            self.put(lost, self.u64_at(lost) + 1);
+            return false;
+        }
+        self.put(ring, head + record.len() as u64);
+        let at = ring + RING_CONTROL + (head as usize & (RING - 1));
+        self.file.write_all_at(&record[8..], at as u64 + 8).unwrap();
+        self.file.write_all_at(&record[..8], at as u64).unwrap();
+        true
+    }
+
+    fn call(&self) {
+        self.map.word(AT_CALL).fetch_add(1, Ordering::Release);
+        sys::futex::wake(self.map.word(AT_CALL));
+    }
+}
+
+/// A recording without a file.
+struct Recording {
+    programs: Programs,
+    messages: Receiver<ToWriter>,
+    _status: Arc<Status>,
+}
+
+fn my_unit(text: &str) -> Unit {
+    Unit { schema: parse("my.klogger", text, &Options::default()).unwrap().schema, object: None }
+}
+
+fn builtin() -> Builtin {
+    Builtin(Arc::new(bundled::builtin().unwrap().layouts(1)))
+}
+
+impl Recording {
+    fn start(folder: &TempDir, scope: Scope, units: &[&str], max_memory: u64) -> Recording {
+        let (sender, messages) = sync_channel(100_000);
+        let status = Arc::<Status>::default();
+        let out = Output::new(sender, Arc::<Pool>::default(), status.clone(), builtin(), true);
+        let (own, mine) = (bundled::builtin().unwrap(), units.iter().map(|t| my_unit(t)).collect::<Vec<_>>());
+        let known = std::iter::once((&own, false)).chain(mine.iter().map(|u| (u, true)));
+        let catalogue = Catalogue::new(known, true, &[]);
+        let settings = Settings {
+            scope,
+            source: Source::Monotonic,
+            max_memory,
+            token: TOKEN,
+            in_kernel_scope: Box::new(|_| false),
+        };
+        let (programs, notes) = Programs::start(settings, catalogue, out, places(folder));
+        assert!(notes.is_empty(), "{notes:?}");
+        Recording { programs, messages, _status: status }
+    }
+
+    fn stop(self) -> (Recorded, Seen) {
+        let recorded = self.programs.stop();
+        let died = recorded.entries.iter().any(|e| e.text.contains("has died"));
+        assert!(!died, "the thread panicked");
+        (recorded, Seen::new(self.messages.try_iter()))
+    }
+}
+
+fn places(folder: &TempDir) -> Places {
+    Places { chosen: Some(folder.path().into()), runtime: None, uid: sys::files::effective_uid() }
+}
+
+/// What came to the writer: blocks of programs, and how many events were added.
+struct Seen {
+    blocks: Vec<Block>,
+    added: Vec<EventLayout>,
+}
+
+impl Seen {
+    fn new(messages: impl Iterator<Item = ToWriter>) -> Seen {
+        let mut seen = Seen { blocks: Vec::new(), added: Vec::new() };
+        for message in messages {
+            match message {
+                ToWriter::Block(block) => seen.blocks.push(block),
+                ToWriter::Addition(addition) => seen.added.extend(addition.events),
+                ToWriter::Own(_) => {}
+            }
+        }
+        seen
+    }
+
+    /// (stream, tid, value of `n`) of each event; LOST has its count.
+    fn events(&self) -> Vec<(u32, u32, u64)> {
+        let mut layouts = builtin().0.to_vec();
+        // The first schema after klogger's own, whether the recording began with it or not.
+        layouts.extend(my_unit(SCHEMA_TEXT).layouts(layouts.len() as u16 + 1));
+        let sizes = SizeTable::new(&layouts);
+        let mut list = Vec::new();
+        for block in &self.blocks {
+            let Origin::Thread { stream, thread } = block.origin else { panic!("not a thread's") };
+            let mut rest = &block.records[..];
+            while let Some(size) = sizes.size(rest) {
+                let n = u64::from_le_bytes(rest[8..16].try_into().unwrap());
+                assert!(Header::read(rest).unwrap().id() != 0);
+                list.push((stream, thread.tid, n));
+                rest = &rest[size..];
+            }
+            assert!(rest.is_empty(), "all of a block is records");
+        }
+        list
+    }
+}
+
+fn keys(entries: &[Entry]) -> Vec<&str> {
+    entries.iter().map(|e| e.key.as_str()).collect()
+}
+
+/// Waits for something that another thread is to bring about.
+fn until(what: impl Fn() -> bool) {
+    let end = Instant::now() + Duration::from_secs(20);
+    while !what() {
+        assert!(Instant::now() < end, "it does not happen");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// The number of a process that has ended.
+fn dead_pid() -> u32 {
+    let mut child = Command::new("true").spawn().unwrap();
+    child.wait().unwrap();
+    child.id()
+}
+
+#[test]
+fn a_program_is_armed_recorded_and_disarmed() {
+    let folder = TempDir::new().unwrap();
+    let program = Double::new(folder.path(), std::process::id(), 1, false, SCHEMA_TEXT);
+    program.begin_thread(0, 71);
+    assert!(program.log(0, TICK, 99));
+    let recording = Recording::start(&folder, Scope::All, &[], 64 << 20);
+    until(|| program.is_on(TICK) && program.is_on(SAY) && program.is_on(MARK_ID));
+    for n in 0..400 {
+        let id = if n % 3 == 0 { SAY } else { TICK };
+        if !program.log(0, id, n) {
+            panic!("{n} did not fit: nothing was taken out");
+        }
+        if n % 100 == 99 {
+            program.call();
+            thread::sleep(Duration::from_millis(120));
+        }
+    }
+    let (recorded, seen) = recording.stop();
+    assert_eq!((recorded.programs, keys(&recorded.entries)), (1, vec![]));
+    assert_eq!(seen.added.iter().map(|e| e.name.as_str()).collect::<Vec<_>>(), ["TICK", "SAY"]);
+    // What was there before the recording is not in it.
+    assert_eq!(seen.events(), (0..400).map(|n| (1, 71, n)).collect::<Vec<_>>());
+    let mut serial = 0;
+    for block in &seen.blocks {
+        assert_eq!(block.first_serial, serial);
+        serial += block.events;
+    }
+    assert!(!program.is_on(TICK) && !program.is_on(MARK_ID));
+    assert_eq!(program.map.word(AT_ARMED).load(Ordering::Relaxed), 0);
+    assert!(program.path.exists(), "the program lives on, and so does its file");
+}
+
+#[test]
+fn a_slot_is_emptied_before_the_next_thread_may_have_it() {
+    let folder = TempDir::new().unwrap();
+    let program = Double::new(folder.path(), std::process::id(), 1, true, SCHEMA_TEXT);
+    let recording = Recording::start(&folder, Scope::All, &[SCHEMA_TEXT], 64 << 20);
+    for thread in 0..5u32 {
+        // Slot 280: in the second page of slots, of which the first is in use too.
+        for slot in [0, 280] {
+            program.begin_thread(slot, 100 + thread);
+            (0..10).for_each(|n| assert!(program.log(slot, TICK, n)));
+            program.end_thread(slot);
+        }
+        program.call();
+        for slot in [0, 280] {
+            let word = |at| program.slot_word(slot, at).load(Ordering::Acquire);
+            until(|| word(SLOT_EMPTIED) == word(SLOT_USE));
+        }
+    }
+    let (recorded, seen) = recording.stop();
+    assert_eq!(keys(&recorded.entries), Vec::<&str>::new());
+    let mut streams: Vec<(u32, u32)> = seen.events().iter().map(|(stream, tid, _)| (*stream, *tid)).collect();
+    assert_eq!(streams.len(), 100);
+    streams.dedup();
+    streams.sort_unstable();
+    streams.dedup();
+    assert_eq!(streams.len(), 10, "each use of a slot is a stream: {streams:?}");
+}
+
+#[test]
+fn what_the_dead_have_left_is_saved_and_their_files_are_removed() {
+    let folder = TempDir::new().unwrap();
+    let pid = dead_pid();
+    let program = Double::new(folder.path(), pid, 1, true, SCHEMA_TEXT);
+    program.begin_thread(3, pid);
+    let logged = (0..5_000).filter(|n| program.log(3, TICK, *n)).count() as u64;
+    drop(program.map);
+    let recording = Recording::start(&folder, Scope::Command { token: TOKEN, pid: 1 }, &[SCHEMA_TEXT], 64 << 20);
+    until(|| !program.path.exists());
+    let (recorded, seen) = recording.stop();
+    assert_eq!(logged, RING as u64 / 16);
+    let lost: Vec<_> = recorded.entries.iter().map(|e| (e.key.as_str(), e.event.as_deref(), e.count)).collect();
+    assert_eq!(lost, [("ring_full", Some("TICK"), 5_000 - logged)]);
+    let events = seen.events();
+    assert_eq!(events.len() as u64, logged + 1);
+    // The last is LOST.
+    assert_eq!(events.last(), Some(&(1, pid, 5_000 - logged)));
+}
+
+#[test]
+fn another_version_of_a_schema_is_refused_and_switched_off() {
+    let folder = TempDir::new().unwrap();
+    let program = Double::new(folder.path(), std::process::id(), 1, true, SCHEMA_TEXT);
+    program.begin_thread(0, 5);
+    assert!(program.log(0, TICK, 1));
+    let other = "schema my \"x\"\nevent TICK { u32 n }\nevent SAY { u64 n  string text }\n";
+    let recording = Recording::start(&folder, Scope::All, &[other], 64 << 20);
+    until(|| !program.is_on(TICK) && !program.is_on(SAY));
+    let (recorded, seen) = recording.stop();
+    assert_eq!(seen.events(), []);
+    assert_eq!(keys(&recorded.entries), ["user_refused", "user_refused"]);
+    assert!(recorded.entries[0].text.contains("is another version than my.klogger; rebuild the program"));
+    assert_eq!(recorded.entries[1].count, 1);
+}
+
+#[test]
+fn a_file_that_is_cut_off_costs_its_own_events_only() {
+    let folder = TempDir::new().unwrap();
+    let pid = std::process::id();
+    let good = Double::new(folder.path(), pid, 1, true, SCHEMA_TEXT);
+    let bad = Double::new(folder.path(), pid, 2, true, SCHEMA_TEXT);
+    let recording = Recording::start(&folder, Scope::All, &[SCHEMA_TEXT], 64 << 20);
+    for program in [&good, &bad] {
+        program.begin_thread(0, 9);
+        assert!(program.log(0, TICK, 1));
+        program.call();
+    }
+    until(|| good.u64_at(Double::ring(0) + 32) > RING as u64 && bad.u64_at(Double::ring(0) + 32) > RING as u64);
+    bad.log(0, TICK, 2);
+    bad.file.set_len((Double::ring(0) + 4096) as u64).unwrap();
+    thread::sleep(Duration::from_millis(150));
+    assert!(good.log(0, TICK, 3));
+    let (recorded, seen) = recording.stop();
+    assert_eq!(keys(&recorded.entries), ["user_hostile"]);
+    let mut values: Vec<u64> = seen.events().iter().map(|e| e.2).collect();
+    values.sort_unstable();
+    assert_eq!(values, [1, 1, 3]);
+}
+
+#[test]
+fn memory_is_bounded() {
+    let folder = TempDir::new().unwrap();
+    let program = Double::new(folder.path(), std::process::id(), 1, false, SCHEMA_TEXT);
+    let most = 8 * slot_memory(RING as u64);
+    let recording = Recording::start(&folder, Scope::All, &[], most);
+    let allowed = || program.map.word(AT_SLOTS_ALLOWED).load(Ordering::Relaxed);
+    until(|| program.is_on(TICK));
+    assert_eq!(allowed(), 8);
+    let other = Double::new(folder.path(), std::process::id(), 2, false, SCHEMA_TEXT);
+    until(|| other.is_on(TICK));
+    (0..5).for_each(|slot| program.begin_thread(slot, 50 + slot as u32));
+    until(|| other.map.word(AT_SLOTS_ALLOWED).load(Ordering::Relaxed) == 3);
+    assert_eq!(allowed(), 8);
+    (0..3).for_each(|slot| other.begin_thread(slot, 60 + slot as u32));
+    until(|| allowed() == 5 && other.map.word(AT_SLOTS_ALLOWED).load(Ordering::Relaxed) == 3);
+    other.put(AT_LOST + 8 * usize::from(TICK), 17);
+    let (recorded, _) = recording.stop();
+    let entries: Vec<_> = recorded.entries.iter().map(|e| (e.key.as_str(), e.event.as_deref(), e.count)).collect();
+    assert_eq!(entries, [(Key::UserMemory.about().name, Some("TICK"), 17)]);
+}
+
+#[test]
+fn events_are_switched_while_it_goes_on() {
+    let folder = TempDir::new().unwrap();
+    let program = Double::new(folder.path(), std::process::id(), 1, false, SCHEMA_TEXT);
+    let recording = Recording::start(&folder, Scope::All, &[], 64 << 20);
+    until(|| program.is_on(TICK) && program.is_on(SAY));
+    assert_eq!(recording.programs.switch("TOCK", false), None);
+    assert!(recording.programs.switch("TICK", false).is_some());
+    until(|| !program.is_on(TICK) && program.is_on(SAY));
+    let late = Double::new(folder.path(), std::process::id(), 2, false, SCHEMA_TEXT);
+    until(|| late.is_on(SAY));
+    assert!(!late.is_on(TICK));
+    recording.programs.switch("TICK", true);
+    until(|| program.is_on(TICK) && late.is_on(TICK));
+    assert_eq!(recording.stop().0.programs, 2);
+}
+
+#[test]
+fn programs_that_do_not_concern_us_are_left_alone() {
+    let folder = TempDir::new().unwrap();
+    let program = Double::new(folder.path(), std::process::id(), 1, false, SCHEMA_TEXT);
+    let dead = Double::new(folder.path(), dead_pid(), 2, false, SCHEMA_TEXT);
+    let recording = Recording::start(&folder, Scope::Processes(vec![1 << 30]), &[], 64 << 20);
+    thread::sleep(Duration::from_millis(400));
+    let (recorded, _) = recording.stop();
+    assert_eq!((recorded.programs, keys(&recorded.entries)), (0, vec![]));
+    assert!(!program.is_on(TICK) && dead.path.exists());
+}
+
+/// Where an enemy writes: the parts of the file that the recorder looks at.
+fn places_to_spoil() -> impl Strategy<Value = usize> {
+    let ring = Double::ring(0);
+    prop_oneof![
+        0usize..CONTROL,
+        AT_LOST..AT_LOST + 8 * EVENTS_MAX,
+        AT_SLOT..AT_SLOT + 4 * SLOT,
+        ring..ring + 64,
+        ring + 4096..ring + 4096 + 256,
+        ring + RING_CONTROL..ring + RING_CONTROL + 4096,
+        ring + Rings::stride(RING)..ring + Rings::stride(RING) + 64,
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+    #[test]
+    fn whatever_a_program_writes_the_recorder_goes_on(
+        early in proptest::collection::vec((places_to_spoil(), any::<[u8; 8]>()), 0..4),
+        late in proptest::collection::vec((places_to_spoil(), any::<[u8; 8]>()), 0..12),
+        cut in proptest::option::of(0usize..SLOTS_AT + 2 * slot_bytes(RING)),
+    ) {
+        let folder = TempDir::new().unwrap();
+        let pid = std::process::id();
+        let good = Double::new(folder.path(), pid, 1, true, SCHEMA_TEXT);
+        good.begin_thread(0, 3);
+        prop_assert!(good.log(0, TICK, 42));
+        let bad = Double::new(folder.path(), pid, 2, true, SCHEMA_TEXT);
+        bad.begin_thread(0, 4);
+        for n in 0..100 {
+            bad.log(0, SAY, n);
+        }
+        early.iter().for_each(|(at, bytes)| bad.file.write_all_at(bytes, *at as u64).unwrap());
+        let memory = 4 * slot_memory(RING as u64);
+        let recording = Recording::start(&folder, Scope::All, &[SCHEMA_TEXT], memory);
+        for (at, bytes) in late {
+            bad.file.write_all_at(&bytes, at as u64).unwrap();
+            bad.map.word(AT_CALL).fetch_add(1, Ordering::Release);
+            sys::futex::wake(bad.map.word(AT_CALL));
+        }
+        if let Some(cut) = cut {
+            bad.file.set_len(cut as u64).unwrap();
+        }
+        let (recorded, seen) = recording.stop();
+        prop_assert!(recorded.entries.len() < 600);
+        // An innocent program is recorded nevertheless.
+        prop_assert!(seen.blocks.iter().any(|b| b.origin.thread().is_some_and(|t| t.tid == 3)));
+    }
+}

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! From what a program wrote to what stands in the log: records with the log's ids and the log's clock. Here, in a copy
+//! that the program cannot reach, it is decided what is a record.
+
+use super::catalogue::Admitted;
+use super::clock::Converter;
+use super::layout::{LOCAL_BASE, MARK_ID};
+use crate::ring::RecordKinds;
+use klogger_log::record::{Header, TIME_MASK};
+use klogger_schema::layout::EventLayout;
+
+/// More events than a ring can have lost.
+pub const LOST_MAX: u64 = 1 << 48;
+
+/// A program's ids.
+pub struct Ids {
+    /// Local ids. What the program cannot log is unknown here.
+    pub kinds: RecordKinds,
+    /// By local id; 0: it does not go into the log.
+    to_log: Vec<u16>,
+}
+
+/// A module's schema: what the log makes of it, or, if it is refused, what its records look like.
+pub enum Place {
+    Admitted(Admitted),
+    Refused(Vec<EventLayout>),
+}
+
+/// What was found among some records.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Batch {
+    /// Numbers that the records take: one each, or the count of a LOST record.
+    pub serials: u64,
+    pub lost: u64,
+    /// Full times of the log's clock: of the first loss, of the earliest record.
+    pub lost_since: Option<u64>,
+    pub first_ns: u64,
+    /// Records of refused schemata, which were left out.
+    pub refused: u64,
+    /// All of it was records.
+    pub sound: bool,
+}
+
+impl Ids {
+    /// `builtin` are klogger's own events, whose ids are the same everywhere. `schemata`: the local id of the first
+    /// event of each.
+    pub fn new(builtin: &[EventLayout], schemata: &[(u16, Place)]) -> Ids {
+        let mut layouts: Vec<EventLayout> = Vec::new();
+        let mut to_log = vec![0; LOCAL_BASE as usize];
+        for layout in builtin.iter().filter(|e| e.name == "LOST" || e.id == MARK_ID) {
+            to_log[usize::from(layout.id)] = layout.id;
+            layouts.push(layout.clone());
+        }
+        for (base, place) in schemata {
+            let (events, admitted) = match place {
+                Place::Admitted(admitted) => (&admitted.layouts, true),
+                Place::Refused(layouts) => (layouts, false),
+            };
+            to_log.resize(to_log.len().max(usize::from(*base) + events.len()), 0);
+            for (layout, local) in events.iter().zip(*base..) {
+                to_log[usize::from(local)] = if admitted { layout.id } else { 0 };
+                layouts.push(EventLayout { id: local, ..layout.clone() });
+            }
+        }
+        Ids { kinds: RecordKinds::new(&layouts), to_log }
+    }
+
+    /// The log's id of an event.
+    pub fn to_log(&self, local: u16) -> Option<u16> {
+        self.to_log.get(usize::from(local)).copied().filter(|id| *id != 0)
+    }
+
+    /// (local id, id in the log) of all events of the program that go into the log; LOST is not among them.
+    pub fn events(&self) -> impl Iterator<Item = (u16, u16)> {
+        let ids = (0..).zip(&self.to_log).filter(|(local, log)| **log != 0 && *local != self.kinds.lost_id);
+        ids.map(|(local, log)| (local, *log))
+    }
+
+    /// Rewrites the records in `bytes`. What is behind the first that is none is cut off.
+    pub fn translate(&self, bytes: &mut Vec<u8>, clock: &mut Converter) -> Batch {
+        let mut batch = Batch { first_ns: u64::MAX, sound: true, ..Batch::default() };
+        let (mut at, mut end) = (0, 0);
+        while at < bytes.len() {
+            let Some((size, kept)) = self.record(&mut bytes[at..], clock, &mut batch) else {
+                batch.sound = false;
+                break;
+            };
+            if kept && at != end {
+                bytes.copy_within(at..at + size, end);
+            }
+            at += size;
+            end += if kept { size } else { 0 };
+        }
+        bytes.truncate(end);
+        batch
+    }
+
+    /// The size of the record that `bytes` begin with, and whether it goes into the log.
+    fn record(&self, bytes: &mut [u8], clock: &mut Converter, batch: &mut Batch) -> Option<(usize, bool)> {
+        let header = Header::read(bytes)?;
+        let size = self.kinds.sizes.size(bytes)?;
+        let Some(id) = self.to_log(header.id()) else {
+            batch.refused += 1;
+            return Some((size, false));
+        };
+        let ns = clock.ns(header.time48());
+        if header.id() == self.kinds.lost_id {
+            self.lost(bytes, clock, batch)?;
+        } else {
+            batch.serials = batch.serials.wrapping_add(1);
+        }
+        batch.first_ns = batch.first_ns.min(ns);
+        bytes[..8].copy_from_slice(&Header::new(ns, id).0.to_le_bytes());
+        Some((size, true))
+    }
+
+    fn lost(&self, bytes: &mut [u8], clock: &mut Converter, batch: &mut Batch) -> Option<()> {
+        let word = |bytes: &[u8], at: usize| bytes.get(at..)?.first_chunk().map(|b| u64::from_le_bytes(*b));
+        let count = word(bytes, self.kinds.lost_count_offset).filter(|count| *count <= LOST_MAX)?;
+        let at = self.kinds.lost_since_offset;
+        let since = clock.ns(word(bytes, at)? & TIME_MASK);
+        bytes[at..at + 8].copy_from_slice(&since.to_le_bytes());
+        batch.serials = batch.serials.wrapping_add(count);
+        batch.lost = batch.lost.wrapping_add(count);
+        batch.lost_since = Some(batch.lost_since.map_or(since, |t| t.min(since)));
+        Some(())
+    }
+}

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Whose file it is, and whether it concerns the recording.
+
+use super::file::is_name;
+use super::folder::{Folder, Found};
+use crate::processes;
+use std::collections::HashSet;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Generations between a process and an ancestor that is looked for.
+const GENERATIONS: usize = 64;
+
+/// Who is recorded.
+pub enum Scope {
+    All,
+    /// Programs that carry the token of this recording, and all descendants of its command.
+    Command {
+        token: u64,
+        pid: u32,
+    },
+    Processes(Vec<u32>),
+}
+
+/// What decides whether a file concerns us.
+pub struct Claim {
+    /// As this process sees it.
+    pub pid: u32,
+    /// As the program saw it.
+    pub parent: u32,
+    pub token: u64,
+}
+
+impl Scope {
+    /// `known` are processes that are recorded already; `in_kernel_scope` asks the kernel's probes, if there are any.
+    pub fn concerns(&self, claim: &Claim, known: &HashSet<u32>, in_kernel_scope: &dyn Fn(u32) -> bool) -> bool {
+        let child = known.contains(&claim.pid) || (claim.parent != 0 && known.contains(&claim.parent));
+        match self {
+            Scope::All => true,
+            Scope::Command { token, pid } => {
+                claim.token == *token || child || in_kernel_scope(claim.pid) || descends(claim.pid, &[*pid])
+            }
+            Scope::Processes(pids) => child || in_kernel_scope(claim.pid) || descends(claim.pid, pids),
+        }
+    }
+}
+
+/// Whether a process, or one of its ancestors, is one of `pids`.
+fn descends(pid: u32, pids: &[u32]) -> bool {
+    let parent = |pid: &u32| Some(processes::thread(*pid, *pid)?.ppid).filter(|p| *p != 0);
+    std::iter::successors(Some(pid), parent).take(GENERATIONS).any(|p| pids.contains(&p))
+}
+
+/// Who has a file mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    Process(u32),
+    /// It cannot be found out; the number in the file has to do.
+    Unknown,
+    Nobody,
+}
+
+/// The process to which a file belongs, whose number in the file is that of the program's own pid namespace.
+pub fn owner(pid: u32, inode: u64, name: &str) -> Owner {
+    match owner_by_number(pid, inode, name) {
+        Owner::Nobody => owner_by_search(pid, inode, name),
+        owner => owner,
+    }
+}
+
+/// The process of that number, if the file is its.
+pub fn owner_by_number(pid: u32, inode: u64, name: &str) -> Owner {
+    match maps(pid, inode, name) {
+        Some(true) => Owner::Process(pid),
+        None => Owner::Unknown,
+        Some(false) => Owner::Nobody,
+    }
+}
+
+/// A process that has that number in another pid namespace.
+pub fn owner_by_search(pid: u32, inode: u64, name: &str) -> Owner {
+    let inside = |p: &u32| *p != pid && own_number(*p) == Some(pid) && maps(*p, inode, name) == Some(true);
+    processes::all_processes().into_iter().find(inside).map_or(Owner::Nobody, Owner::Process)
+}
+
+/// Whether a process has a file mapped; `None` if we may not know.
+pub fn maps(pid: u32, inode: u64, name: &str) -> Option<bool> {
+    let text = match fs::read(format!("/proc/{pid}/maps")) {
+        Err(e) if e.kind() == ErrorKind::PermissionDenied => return None,
+        Err(_) => return Some(false),
+        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+    };
+    Some(text.lines().any(|line| mapped_file(line).is_some_and(|(i, path)| i == inode && path.ends_with(name))))
+}
+
+/// Inode and path of a line of /proc/PID/maps: `RANGE MODE OFFSET DEVICE INODE   PATH`.
+fn mapped_file(line: &str) -> Option<(u64, &str)> {
+    let inode = line.split_ascii_whitespace().nth(4)?.parse().ok()?;
+    let path = line.find('/').map(|at| &line[at..])?;
+    Some((inode, path.strip_suffix(" (deleted)").unwrap_or(path)))
+}
+
+/// The number that a process, or a thread, has in its own pid namespace.
+fn own_number(pid: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|l| l.strip_prefix("NSpid:"))?;
+    line.split_ascii_whitespace().last()?.parse().ok()
+}
+
+/// The thread of process `pid` that calls itself `tid`.
+pub fn thread(pid: u32, tid: u32) -> Option<u32> {
+    let own = |t: &u32| {
+        let status = fs::read_to_string(format!("/proc/{pid}/task/{t}/status")).ok()?;
+        let line = status.lines().find_map(|l| l.strip_prefix("NSpid:"))?;
+        line.split_ascii_whitespace().last()?.parse::<u32>().ok()
+    };
+    processes::threads_of(pid).into_iter().find(|t| own(t) == Some(tid))
+}
+
+pub fn thread_exists(pid: u32, tid: u32) -> bool {
+    Path::new(&format!("/proc/{pid}/task/{tid}")).exists()
+}
+
+/// Files that a process has mapped and that may be ones of klogger, seen from where the process sees them.
+pub fn files_of(pid: u32) -> Vec<Found> {
+    let text = fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    let mut paths: Vec<&Path> = text.lines().filter_map(|l| Some(Path::new(mapped_file(l)?.1))).collect();
+    paths.dedup();
+    let named = paths.into_iter().filter(|p| p.file_name().is_some_and(|n| is_name(&n.to_string_lossy())));
+    let found = named.filter_map(|path| {
+        let parent = path.parent()?.strip_prefix("/").ok()?;
+        let folder = Folder::open(&PathBuf::from(format!("/proc/{pid}/root")).join(parent), None).ok()?;
+        Some(Found { folder: Arc::new(folder), name: path.file_name()?.to_owned() })
+    });
+    found.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_maps() {
+        let line = "7f00-7f01 rw-s 00000000 00:1a 4711                       /dev/shm/klogger-0/12.ab (deleted)";
+        assert_eq!(mapped_file(line), Some((4711, "/dev/shm/klogger-0/12.ab")));
+        assert_eq!(mapped_file("7f00-7f01 rw-p 00000000 00:00 0"), None);
+        assert_eq!(mapped_file("7f00-7f01 rw-p 00000000 00:00 0                          [heap]"), None);
+    }
+
+    #[test]
+    fn processes_and_their_ancestors() {
+        let me = std::process::id();
+        let none = |_| false;
+        let claim = |parent, token| Claim { pid: me, parent, token };
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        assert!(descends(child.id(), &[me]) && !descends(me, &[child.id()]));
+        assert!(Scope::Processes(vec![me]).concerns(&claim(0, 0), &HashSet::new(), &none));
+        let scope = Scope::Command { token: 7, pid: child.id() };
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(scope.concerns(&claim(0, 7), &HashSet::new(), &none));
+        assert!(!scope.concerns(&claim(0, 0), &HashSet::new(), &none));
+        assert!(scope.concerns(&claim(0, 0), &HashSet::new(), &|_| true));
+        assert!(scope.concerns(&claim(99, 0), &HashSet::from([99]), &none));
+    }
+
+    #[test]
+    fn our_own_binary_is_mapped_by_us() {
+        use std::os::unix::fs::MetadataExt;
+        let exe = std::env::current_exe().unwrap();
+        let (inode, name) =
+            (fs::metadata(&exe).unwrap().ino(), exe.file_name().unwrap().to_string_lossy().into_owned());
+        assert_eq!(owner(std::process::id(), inode, &name), Owner::Process(std::process::id()));
+        assert_eq!(owner(u32::MAX / 2, inode, &name), Owner::Nobody);
+        assert_eq!(own_number(std::process::id()), Some(std::process::id()));
+    }
+}

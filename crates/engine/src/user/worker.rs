@@ -1,0 +1,371 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! The thread that records programs: takes in new ones, moves what they log to the writer, lets go of those that end.
+//!
+//! It sleeps until a program calls because half a ring is full, or something else happens; but never for long, so that
+//! what is logged is not in memory alone for much longer than a tenth of a second. However often programs call, it does
+//! not work more often than each tenth of a millisecond.
+
+use super::catalogue::Catalogue;
+use super::clock::Source;
+use super::file::{ProgramFile, Unusable};
+use super::folder::Found;
+use super::output::Output;
+use super::program::{Program, broken, title};
+use super::who::{self, Claim, Owner, Scope};
+use crate::sys::futex;
+use klogger_log::ledger::Key;
+use std::collections::HashSet;
+use std::ffi::OsString;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Between the beginnings of two rounds.
+const SHORTEST_ROUND: Duration = Duration::from_micros(100);
+const LONGEST_WAIT: Duration = Duration::from_millis(100);
+/// While there is no program.
+const IDLE_WAIT: Duration = Duration::from_secs(1);
+/// When there are more programs than one call can wait for, or no buffer was free.
+const SHORT_WAIT: Duration = Duration::from_millis(2);
+/// How often programs are looked at whether they are still there.
+const CARE: Duration = Duration::from_secs(1);
+/// A program makes its file known a moment before it has mapped it.
+const MAPPED_WITHIN: Duration = Duration::from_millis(300);
+/// A file that no process of its number has mapped after this time may be another's, in another pid namespace.
+const MAPPED_SOON: Duration = Duration::from_millis(10);
+/// How long an event may take that was begun when its program was disarmed.
+const LAST_EVENTS: Duration = Duration::from_millis(2);
+/// Programs of one user at a time.
+const PROGRAMS_MAX: usize = 2048;
+
+/// What the recorder wants of programs.
+pub struct Settings {
+    pub scope: Scope,
+    /// What programs should read as their clock.
+    pub source: Source,
+    /// Bytes of memory for all rings together.
+    pub max_memory: u64,
+    pub token: u64,
+    pub in_kernel_scope: Box<dyn Fn(u32) -> bool + Send>,
+}
+
+/// What the thread and its master share.
+pub struct Shared {
+    pub catalogue: Mutex<Catalogue>,
+    /// Events were switched on or off.
+    pub switched: AtomicBool,
+    /// No more files are looked for. After that, the worker is to stop as well.
+    pub stop_watch: AtomicBool,
+    pub stop: AtomicBool,
+    /// Rung when there is something new.
+    pub bell: AtomicU32,
+}
+
+impl Shared {
+    pub fn ring(&self) {
+        self.bell.fetch_add(1, Ordering::Release);
+        futex::wake(&self.bell);
+    }
+}
+
+/// A file that may be a program's.
+struct Candidate {
+    found: Found,
+    since: Instant,
+    /// All processes have been looked at for its owner; that takes a while.
+    searched: bool,
+}
+
+pub struct Worker {
+    pub settings: Settings,
+    pub shared: Arc<Shared>,
+    pub found: Receiver<Found>,
+    pub out: Output,
+    programs: Vec<Program>,
+    waiting: Vec<Candidate>,
+    /// Inodes and names of the files that are used, or refused.
+    seen: HashSet<(u64, OsString)>,
+    /// Processes that are recorded, or have been.
+    known: HashSet<u32>,
+    /// Programs that were recorded.
+    pub recorded: u64,
+    memory: u64,
+}
+
+impl Worker {
+    pub fn new(settings: Settings, shared: Arc<Shared>, found: Receiver<Found>, out: Output) -> Worker {
+        Worker {
+            settings,
+            shared,
+            found,
+            out,
+            programs: Vec::new(),
+            waiting: Vec::new(),
+            seen: HashSet::new(),
+            known: HashSet::new(),
+            recorded: 0,
+            memory: 0,
+        }
+    }
+
+    pub fn run(mut self) -> Worker {
+        let mut cared = Instant::now();
+        while !self.shared.stop.load(Ordering::Acquire) {
+            let begin = Instant::now();
+            let calls = self.calls();
+            self.take_in();
+            if self.shared.switched.swap(false, Ordering::AcqRel) {
+                self.switch();
+            }
+            let unfinished = self.drain();
+            self.let_go_of_the_ended();
+            if cared.elapsed() >= CARE {
+                cared = Instant::now();
+                self.care();
+            }
+            self.share_memory();
+            self.out.clock.look();
+            self.wait(&calls, begin, unfinished);
+        }
+        self.finish();
+        self
+    }
+
+    /// The state of the bell and of all programs' calls before the round: what changes it later ends the wait.
+    fn calls(&self) -> Vec<u32> {
+        let calls = self.programs.iter().map(|p| p.file.call());
+        std::iter::once(&self.shared.bell).chain(calls).map(|word| word.load(Ordering::Acquire)).collect()
+    }
+
+    fn wait(&self, calls: &[u32], begin: Instant, unfinished: bool) {
+        let words = std::iter::once(&self.shared.bell).chain(self.programs.iter().map(|p| p.file.call()));
+        let words: Vec<_> = words.zip(calls.iter().copied()).collect();
+        // Programs that came in this round have no value from before it, and may have called already.
+        let all = self.programs.len() < futex::WAIT_MAX && words.len() == self.programs.len() + 1;
+        let most = match (unfinished || !self.waiting.is_empty() || !all, self.programs.is_empty()) {
+            (true, _) => SHORT_WAIT,
+            (false, true) => IDLE_WAIT,
+            (false, false) => LONGEST_WAIT,
+        };
+        if futex::wait(&words, most).is_err() {
+            thread::sleep(SHORT_WAIT);
+        }
+        thread::sleep(SHORTEST_ROUND.saturating_sub(begin.elapsed()));
+    }
+
+    /// Looks at new files, and again at those that nobody had mapped yet.
+    fn take_in(&mut self) {
+        let now = Instant::now();
+        let mut candidates = std::mem::take(&mut self.waiting);
+        candidates.extend(self.found.try_iter().map(|found| Candidate { found, since: now, searched: false }));
+        for candidate in candidates {
+            self.look_at(candidate, now);
+        }
+    }
+
+    fn look_at(&mut self, candidate: Candidate, now: Instant) {
+        let Candidate { found: Found { folder, name }, since, mut searched } = candidate;
+        let place = format!("{}/{}", folder.path.display(), name.to_string_lossy());
+        let file = match ProgramFile::open(&folder, &name) {
+            Ok(file) => file,
+            Err(Unusable::Foreign) => return,
+            Err(Unusable::Refused(why)) => return self.out.complaints.say(Key::UserRefused, &place, &why),
+            Err(Unusable::Hostile(why)) => return self.out.complaints.say(Key::UserHostile, &place, &why),
+        };
+        if self.seen.contains(&(file.inode, name.clone())) {
+            return;
+        }
+        let pid = file.facts.pid;
+        let age = now - since;
+        let mut owner = who::owner_by_number(pid, file.inode, &name.to_string_lossy());
+        let there = who::thread_exists(pid, pid);
+        if owner == Owner::Nobody && (!there || age >= MAPPED_WITHIN || (age >= MAPPED_SOON && !searched)) {
+            owner = who::owner_by_search(pid, file.inode, &name.to_string_lossy());
+            searched = true;
+        }
+        if owner == Owner::Nobody && there && age < MAPPED_WITHIN {
+            return self.waiting.push(Candidate { found: Found { folder, name }, since, searched });
+        }
+        if self.concerns(&file, owner) {
+            self.seen.insert((file.inode, name));
+            self.begin(file, owner);
+        }
+    }
+
+    fn concerns(&self, file: &ProgramFile, owner: Owner) -> bool {
+        let pid = if let Owner::Process(pid) = owner { pid } else { file.facts.pid };
+        let claim = Claim { pid, parent: file.facts.parent, token: file.facts.token };
+        // The dead can have logged for us only if they were ours from the beginning.
+        (owner != Owner::Nobody || claim.token == self.settings.token)
+            && self.settings.scope.concerns(&claim, &self.known, &*self.settings.in_kernel_scope)
+    }
+
+    /// Whether the program has armed itself for this recording.
+    fn is_ours(&self, file: &ProgramFile) -> bool {
+        file.facts.token == self.settings.token && file.pid_armed() == std::process::id()
+    }
+
+    fn begin(&mut self, file: ProgramFile, owner: Owner) {
+        let pid = if let Owner::Process(pid) = owner { pid } else { file.facts.pid };
+        let ours = self.is_ours(&file);
+        if let Some(why) = self.reason_against(&file, ours) {
+            return self.refuse(&file, ours, &title(pid), &why);
+        }
+        let shared = self.shared.clone();
+        let Ok(mut catalogue) = shared.catalogue.lock() else { return };
+        let mut program = match Program::new(file, owner, ours, &mut catalogue, &mut self.out) {
+            Ok(program) => program,
+            Err(refused) => {
+                drop(catalogue);
+                return match refused.why {
+                    Some(why) => self.refuse(&refused.file, ours, &title(pid), &why),
+                    None => {}
+                };
+            }
+        };
+        let allowed = self.settings.max_memory.saturating_sub(self.memory) / program.slot_bytes();
+        match ours {
+            true => program.switch(&catalogue),
+            false => {
+                if program.forget_past().is_err() || program.file.is_broken() {
+                    return self.out.complaints.say(Key::UserHostile, &program.title, &broken().to_string());
+                }
+                program.arm(std::process::id(), allowed.min(u32::MAX.into()) as u32, &catalogue);
+            }
+        }
+        self.out.tell_of(program.pid, program.pid);
+        self.known.insert(program.pid);
+        self.recorded += 1;
+        self.programs.push(program);
+    }
+
+    fn refuse(&mut self, file: &ProgramFile, ours: bool, title: &str, why: &str) {
+        if ours {
+            file.disarm();
+        }
+        self.out.complaints.say(Key::UserRefused, title, why);
+    }
+
+    fn reason_against(&self, file: &ProgramFile, ours: bool) -> Option<String> {
+        let armed = file.pid_armed();
+        let folder = self.programs.iter().filter(|p| p.file.folder.uid == file.folder.uid);
+        if file.facts.flight {
+            return Some("it is a flight recorder; see what it holds with 'klogger rescue'".into());
+        }
+        if !ours && armed != 0 && is_recorder(armed) {
+            return Some(format!("it is being recorded already, by process {armed}"));
+        }
+        if file.facts.clock == Source::Tsc && self.settings.source != Source::Tsc {
+            return Some("it reads the CPU's time-stamp counter, which this kernel does not trust".into());
+        }
+        (folder.count() >= PROGRAMS_MAX).then(|| format!("{PROGRAMS_MAX} programs of its user are recorded already"))
+    }
+
+    fn switch(&self) {
+        if let Ok(catalogue) = self.shared.catalogue.lock() {
+            self.programs.iter().for_each(|p| p.switch(&catalogue));
+        }
+    }
+
+    /// A round. True if something was left behind.
+    fn drain(&mut self) -> bool {
+        let mut unfinished = false;
+        let mut at = 0;
+        while at < self.programs.len() {
+            let program = &mut self.programs[at];
+            match program.drain(&mut self.out, false) {
+                Ok(round) => {
+                    unfinished |= round.unfinished;
+                    at += 1;
+                }
+                Err(_) => self.drop_broken(at),
+            }
+        }
+        unfinished
+    }
+
+    fn drop_broken(&mut self, at: usize) {
+        let program = self.programs.swap_remove(at);
+        self.out.complaints.say(Key::UserHostile, &program.title, &broken().to_string());
+    }
+
+    fn let_go_of_the_ended(&mut self) {
+        for at in (0..self.programs.len()).rev() {
+            if self.programs[at].has_ended() {
+                self.let_go(at, true);
+            }
+        }
+    }
+
+    /// The last of a program: whatever is still in its file, and then the file.
+    fn let_go(&mut self, at: usize, ended: bool) {
+        let mut program = self.programs.swap_remove(at);
+        if program.drain(&mut self.out, true).is_err() || program.file.is_broken() {
+            self.out.complaints.say(Key::UserHostile, &program.title, &broken().to_string());
+        }
+        if let Ok(catalogue) = self.shared.catalogue.lock() {
+            program.account(&mut self.out, &catalogue);
+        }
+        if ended {
+            self.out.process_has_ended(program.pid);
+        }
+        program.file.remove();
+        self.seen.remove(&(program.file.inode, program.file.name.clone()));
+    }
+
+    /// Programs that have become others, and threads that ended without a word.
+    fn care(&mut self) {
+        for at in (0..self.programs.len()).rev() {
+            if self.programs[at].has_let_go() {
+                self.let_go(at, false);
+            } else if self.programs[at].free_slots_of_the_dead().is_err() {
+                self.drop_broken(at);
+            }
+        }
+    }
+
+    /// Keeps the memory of all rings together within its bounds: each program may use what is left.
+    fn share_memory(&mut self) {
+        let memory = self.programs.iter().map(Program::memory).sum();
+        if memory == self.memory {
+            return;
+        }
+        self.memory = memory;
+        let left = self.settings.max_memory.saturating_sub(memory);
+        for p in &self.programs {
+            let more = (left / p.slot_bytes()).min(u32::MAX.into()) as u32;
+            p.file.allow_slots((p.slots_used as u32).saturating_add(more));
+        }
+    }
+
+    /// Disarms all programs and takes what they still hold. Files of those that live on stay.
+    fn finish(&mut self) {
+        self.take_in();
+        self.programs.iter().for_each(|p| p.disarm());
+        thread::sleep(LAST_EVENTS);
+        while let Some(at) = self.programs.len().checked_sub(1) {
+            match self.programs[at].has_ended() {
+                true => self.let_go(at, true),
+                false => self.leave(at),
+            }
+        }
+    }
+
+    fn leave(&mut self, at: usize) {
+        let mut program = self.programs.swap_remove(at);
+        if program.drain(&mut self.out, true).is_err() || program.file.is_broken() {
+            return self.out.complaints.say(Key::UserHostile, &program.title, &broken().to_string());
+        }
+        if let Ok(catalogue) = self.shared.catalogue.lock() {
+            program.account(&mut self.out, &catalogue);
+        }
+    }
+}
+
+/// Whether a process is a klogger that may be recording.
+pub fn is_recorder(pid: u32) -> bool {
+    crate::control::recordings().contains(&pid)
+        || std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim_end() == "klogger")
+}
