@@ -73,6 +73,8 @@ extern int clock_gettime(int clock, struct timespec *ts);
 #define KLOGGER_MADV_DONTDUMP 16
 #define KLOGGER_MADV_POPULATE_WRITE 23	/* Linux 5.14 */
 #define KLOGGER_FUTEX_WAKE 1
+#define KLOGGER_RLIMIT_FSIZE 1
+#define KLOGGER_RLIMIT_AS 9
 
 #define klogger_likely(x) __builtin_expect(!!(x), 1)
 #define klogger_unlikely(x) __builtin_expect(!!(x), 0)
@@ -112,13 +114,14 @@ struct klogger_hit {
 
 /* What this module knows of itself. */
 struct klogger_module {
+	__u64 mask;			/* size of a main ring - 1 */
+	__u32 tsc;			/* the clock */
+	__u32 pid;
 	struct klogger_control *control;
 	struct klogger_control_rest *rest;
 	char *slots;			/* the first one */
 	struct klogger_ring **cells;	/* each slot's main ring while a thread has it, in memory that a fork wipes */
-	__u64 mask;			/* size of a main ring - 1 */
-	__u32 tsc;			/* the clock */
-	__u32 pid;
+	struct klogger_ring **same;	/* the cell after those: not empty as long as the process has not forked */
 	struct klogger_unit *units;
 	struct klogger_unit *twins;	/* each has the text of one of these */
 	pthread_key_t key;		/* its destructor gives a thread's slot back */
@@ -446,13 +449,23 @@ KLOGGER_SLOW int klogger_slot_is_free(struct klogger_slot *slot, __u32 use, __u3
 	return !armed || __atomic_load_n(&slot->emptied, __ATOMIC_ACQUIRE) == use;
 }
 
+/* Slots that nobody uses are out of reach, or else mlockall() would fill all of them with memory. */
+KLOGGER_SLOW int klogger_reach_slot(__u32 number)
+{
+	const struct klogger_control *control = klogger_module.control;
+	char *slot = klogger_module.slots + number * control->slot_stride;
+	size_t before = (size_t)slot & (klogger_module.page - 1);
+
+	return (int)syscall(SYS_mprotect, slot - before, control->slot_stride + before, PROT_READ | PROT_WRITE);
+}
+
 KLOGGER_SLOW struct klogger_ring *klogger_open_slot(__u32 number)
 {
 	const struct klogger_control *control = klogger_module.control;
 	struct klogger_ring *ring = (struct klogger_ring *)(klogger_module.slots + number * control->slot_stride);
 	__u64 size = klogger_module.mask + 1;
 
-	if (klogger_populate(ring, KLOGGER_RING_BYTES(size)))
+	if (klogger_reach_slot(number) || klogger_populate(ring, KLOGGER_RING_BYTES(size)))
 		return NULL;
 	klogger_open_ring(ring, control->flight ? ~0ull : size, control->flight ? size >> KLOGGER_GRID_SHIFT : size / 2);
 	KLOGGER_VOLATILE(ring->nest) = 0;
@@ -513,8 +526,6 @@ KLOGGER_SLOW struct klogger_ring *klogger_get_ring(void)
 		return NULL;
 	}
 	__atomic_store_n(&klogger_module.used, 1, __ATOMIC_RELAXED);
-	/* The last cell says that the process has not forked since. */
-	__atomic_store_n(&klogger_module.cells[klogger_module.control->slots], ring, __ATOMIC_RELAXED);
 	klogger_module.cells[number] = ring;
 	klogger_thread.nested_ready = 0;
 	klogger_thread.slot = (__u32)number + 1;
@@ -530,19 +541,33 @@ void klogger_forked(int mute);
 
 KLOGGER_SLOW int klogger_has_forked(void)
 {
-	__u32 last = klogger_module.control->slots;
-
-	return __atomic_load_n(&klogger_module.used, __ATOMIC_RELAXED) &&
-	       !__atomic_load_n(&klogger_module.cells[last], __ATOMIC_RELAXED);
+	return !*klogger_module.same;
 }
 
-/*
- * The thread has no ring: it is new, or the process forked without telling libc, or there was no slot when it last
- * looked. Then it looks again after 100 events, 200, 400, ... 25600.
- */
+/* If there was no slot when the thread last looked, it looks again after 100 events, 200, 400, ... 25600. */
+KLOGGER_SLOW struct klogger_ring *klogger_look_for_ring(void)
+{
+	struct klogger_ring *ring = *klogger_thread.careful;
+
+	/* A signal handler came first. */
+	if (ring)
+		return ring;
+	if (klogger_thread.patience) {
+		klogger_thread.patience--;
+		return NULL;
+	}
+	ring = klogger_get_ring();
+	if (!ring) {
+		__atomic_store_n(&klogger_module.control->failed, (__u32)errno, __ATOMIC_RELAXED);
+		klogger_thread.patience = 100u << (klogger_thread.looks++ & 7);
+	}
+	return ring;
+}
+
+/* The thread has no ring: it is new, or the process forked without telling libc, or there was no slot. */
 KLOGGER_SLOW struct klogger_ring *klogger_find_ring(void)
 {
-	struct klogger_ring *ring = NULL;
+	struct klogger_ring *ring;
 
 	if (klogger_thread.busy || !klogger_module.control)
 		return NULL;
@@ -550,15 +575,7 @@ KLOGGER_SLOW struct klogger_ring *klogger_find_ring(void)
 	klogger_barrier();
 	if (klogger_has_forked())
 		klogger_forked(0);
-	if (klogger_thread.patience) {
-		klogger_thread.patience--;
-	} else {
-		ring = klogger_get_ring();
-		if (!ring) {
-			__atomic_store_n(&klogger_module.control->failed, (__u32)errno, __ATOMIC_RELAXED);
-			klogger_thread.patience = 100u << (klogger_thread.looks++ & 7);
-		}
-	}
+	ring = klogger_look_for_ring();
 	klogger_barrier();
 	klogger_thread.busy = 0;
 	return ring;
@@ -692,7 +709,7 @@ KLOGGER_SLOW void klogger_sweep(int folder)
 		at += entry->length;
 		if (pid <= 0 || !syscall(SYS_kill, pid, 0) || errno != ESRCH)
 			continue;
-		fd = (int)syscall(SYS_openat, folder, entry->name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+		fd = (int)syscall(SYS_openat, folder, entry->name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 		if (fd < 0)
 			continue;
 		if (syscall(SYS_pread64, fd, &control, sizeof(control), 0) == (long)sizeof(control) &&
@@ -845,7 +862,7 @@ KLOGGER_SLOW void *klogger_make_file(int folder, const char *dir, struct klogger
 	    !klogger_write_texts(fd, control) && !syscall(SYS_renameat2, folder, path, folder, path + 1, 0)) {
 		name = path + 1;
 		map = (void *)syscall(SYS_mmap, at, control->size, PROT_READ | PROT_WRITE,
-				      MAP_SHARED | MAP_NORESERVE | (at ? MAP_FIXED : 0), fd, 0);
+				      MAP_SHARED | MAP_NORESERVE | (at ? MAP_FIXED : 0), fd, 0L);
 	}
 	if (map == MAP_FAILED)
 		syscall(SYS_unlinkat, folder, name, 0);
@@ -871,6 +888,7 @@ KLOGGER_SLOW void klogger_use_file(void *map)
 
 	klogger_module.rest = (struct klogger_control_rest *)(control + 1);
 	klogger_module.slots = (char *)map + control->slots_at;
+	syscall(SYS_mprotect, klogger_module.slots, control->size - control->slots_at, PROT_NONE);
 	klogger_module.mask = control->ring_size - 1;
 	klogger_module.tsc = control->clock == KLOGGER_CLOCK_TSC;
 	klogger_module.pid = control->pid;
@@ -884,34 +902,43 @@ KLOGGER_SLOW void klogger_use_file(void *map)
 	klogger_own.on = control->on + klogger_own.base;
 }
 
-/* The end of the memory that all slots need, or less if the program may not make files of that size. */
-KLOGGER_SLOW void klogger_measure(struct klogger_control *control)
+/* How many bytes the shared file may have: more than RLIMIT_FSIZE is a signal that ends the program. */
+KLOGGER_SLOW __u64 klogger_bytes_allowed(void)
 {
-	struct { __u64 soft, hard; } limit = { ~0ull, ~0ull };
-	__u64 slots = control->slots_allowed > 512 ? control->slots_allowed : 512;
+	struct { __u64 soft, hard; } file = { ~0ull, ~0ull }, space = { ~0ull, ~0ull };
 
-	/* RLIMIT_FSIZE: going over it is a signal that ends the program. */
-	syscall(SYS_prlimit64, 0, 1, NULL, &limit);
+	syscall(SYS_prlimit64, 0, KLOGGER_RLIMIT_FSIZE, NULL, &file);
+	syscall(SYS_prlimit64, 0, KLOGGER_RLIMIT_AS, NULL, &space);
+	return file.soft < space.soft / 4 ? file.soft : space.soft / 4;
+}
+
+/* The end of the memory that all slots need, or less if the program may not have as much; 0 if not even one fits. */
+KLOGGER_SLOW int klogger_measure(struct klogger_control *control)
+{
+	__u64 slots = control->slots_allowed > 512 ? control->slots_allowed : 512, allowed = klogger_bytes_allowed();
+
 	if (slots > KLOGGER_SLOTS_MAX)
 		slots = KLOGGER_SLOTS_MAX;
 	control->slots_at = KLOGGER_SLOTS_AT;
 	control->slot_stride = KLOGGER_SLOT_BYTES((__u64)control->ring_size);
-	while (slots && control->slots_at + slots * control->slot_stride > limit.soft)
+	while (slots && control->slots_at + slots * control->slot_stride > allowed)
 		slots /= 2;
 	control->slots = (__u32)slots;
 	control->size = control->slots_at + slots * control->slot_stride;
+	if (!slots)
+		errno = EFBIG;
+	return slots != 0;
 }
 
 /* On stderr, once, if somebody wants this program's events and will not get them. */
-KLOGGER_SLOW void klogger_complain(int error)
+KLOGGER_SLOW void klogger_complain(const char *what, const char *why)
 {
-	const char *why = strerror(error);
 	char text[256], *end;
 
 	if (getauxval(AT_SECURE) || (!getenv("KLOGGER_RECORD") && !getenv("KLOGGER_FLIGHT")))
 		return;
-	end = klogger_put(text, "klogger: this program's events are not logged: ");
-	end = klogger_put(end, strlen(why) < 128 ? why : "an error without a name");
+	end = klogger_put(klogger_put(klogger_put(text, "klogger: "), what), ": ");
+	end = klogger_put(end, strlen(why) < 64 ? why : "an error with a long name");
 	end = klogger_put(end, "\n");
 	if (syscall(SYS_write, 2, text, end - text) < 0)
 		return;
@@ -921,12 +948,14 @@ KLOGGER_SLOW void klogger_complain(int error)
 KLOGGER_SLOW int klogger_make_cells(__u32 slots)
 {
 	size_t bytes = (slots + 1) * sizeof(*klogger_module.cells);
-	void *map = (void *)syscall(SYS_mmap, NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	void *map = (void *)syscall(SYS_mmap, NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0L);
 
 	if (map == MAP_FAILED)
 		return -1;
 	syscall(SYS_madvise, map, bytes, KLOGGER_MADV_WIPEONFORK);
 	klogger_module.cells = (struct klogger_ring **)map;
+	klogger_module.same = klogger_module.cells + slots;
+	*klogger_module.same = (struct klogger_ring *)map;
 	return 0;
 }
 
@@ -945,8 +974,9 @@ KLOGGER_SLOW void klogger_forked(int mute)
 
 	klogger_thread.ring = klogger_thread.careful = &klogger_no_ring;
 	klogger_thread.slot = 0;
-	for (i = 0; klogger_module.used && i <= control.slots; i++)
+	for (i = 0; klogger_module.used && i < control.slots; i++)
 		klogger_module.cells[i] = NULL;
+	*klogger_module.same = (struct klogger_ring *)klogger_module.cells;
 	klogger_module.used = 0;
 	control.parent = control.pid;
 	control.pid = (__u32)syscall(SYS_getpid);
@@ -963,11 +993,14 @@ KLOGGER_SLOW void klogger_forked(int mute)
 		/* The parent's recorder hears of it; what the child logs goes nowhere. */
 		klogger_module.control->failed = (__u32)errno;
 		syscall(SYS_mmap, klogger_module.control, control.size, PROT_READ | PROT_WRITE,
-			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0L);
 		return;
 	}
 	klogger_use_file(map);
-	if (number && !klogger_populate(&klogger_module.rest->slot[number - 1], sizeof(struct klogger_slot)))
+	if (!number)
+		return;
+	klogger_reach_slot(number - 1);
+	if (!klogger_populate(&klogger_module.rest->slot[number - 1], sizeof(struct klogger_slot)))
 		klogger_module.rest->slot[number - 1].use = 1;
 }
 
@@ -1004,13 +1037,12 @@ KLOGGER_SLOW void klogger_register(void)
 	if (folder >= 0 && klogger_describe(&control)) {
 		klogger_obey(&control);
 		klogger_take_off(&control);
-		klogger_measure(&control);
 		klogger_sweep(folder);
-		if (!klogger_make_cells(control.slots))
+		if (klogger_measure(&control) && !klogger_make_cells(control.slots))
 			map = klogger_make_file(folder, dir, &control, NULL);
 	}
 	if (map == MAP_FAILED) {
-		klogger_complain(errno);
+		klogger_complain("this program's events are not logged", strerror(errno));
 	} else {
 		syscall(SYS_madvise, map, control.size, KLOGGER_MADV_DONTDUMP);
 		klogger_module.has_key = !pthread_key_create(&klogger_module.key, klogger_end_thread);
@@ -1049,7 +1081,8 @@ KLOGGER_SLOW void klogger_link(struct klogger_unit *unit)
 	unit->linked = 1;
 	if (other) {
 		if (other->length != unit->length || memcmp(other->text, unit->text, unit->length)) {
-			klogger_complain(EEXIST);
+			klogger_complain("two versions of a schema in one program, so one is not logged; make its headers again",
+					 unit->name);
 			return;
 		}
 		list = &klogger_module.twins;
