@@ -19,8 +19,8 @@ AT(klogger_ring, hard, 32);
 AT(klogger_ring, nest, 40);
 AT(klogger_ring, data, 4096 + 2 * 8 * 1024);
 
-AT(klogger_module, mask, 32);
-AT(klogger_module, pid, 44);
+AT(klogger_module, mask, 0);
+AT(klogger_module, pid, 12);
 
 AT(klogger_thread, ring, 0);
 AT(klogger_thread, tid, 20);

@@ -69,14 +69,13 @@ impl Default for Hit {
 /// The beginning of struct klogger_module.
 #[repr(C)]
 pub(crate) struct Module {
-    pointers: [AtomicU64; 4],
     mask: AtomicU64,
     tsc: u32,
     pid: AtomicU32,
 }
 
 const _: () = {
-    assert!(std::mem::offset_of!(Module, mask) == 32 && std::mem::offset_of!(Module, pid) == 44);
+    assert!(std::mem::offset_of!(Module, mask) == 0 && std::mem::offset_of!(Module, pid) == 12);
     assert!(std::mem::offset_of!(RingHead, nest) == 40);
     assert!(size_of::<Hit>() == 40 && std::mem::offset_of!(Hit, again) == 32);
 };
