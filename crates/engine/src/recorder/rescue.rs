@@ -10,7 +10,7 @@ use crate::user::{
     title,
 };
 use crate::{bundled, host, sys};
-use klogger_log::ledger::Ledger;
+use klogger_log::ledger::{Key, Ledger};
 use klogger_log::preamble::{Preamble, Recorder};
 use klogger_log::writer::{Compression, Summary, Writer};
 use std::ffi::OsString;
@@ -144,6 +144,7 @@ pub fn save(
     let builtin = bundled::builtin()?;
     let layouts = builtin.layouts(super::FIRST_ID);
     let start = host::clock();
+    let buffer_size = found.iter().map(|r| r.file.facts.ring_size as u64).max().unwrap_or(0);
     let preamble = Preamble {
         klogger: env!("CARGO_PKG_VERSION").into(),
         engine: "user".into(),
@@ -151,7 +152,7 @@ pub fn save(
         clock: start,
         command_line,
         scope: "processes".into(),
-        recorder: Recorder { pid: std::process::id(), ..Recorder::default() },
+        recorder: Recorder { pid: std::process::id(), buffer_size, ..Recorder::default() },
         schemas: vec![schema_text(&builtin.schema, false)],
         events: layouts.clone(),
         decodings: builtin.schema.decodings.clone(),
@@ -183,7 +184,7 @@ impl Rescue {
             Ok(program) => program,
             Err(refused) => {
                 let why = refused.why.unwrap_or_default();
-                return self.out.complaints.say(klogger_log::ledger::Key::UserRefused, &title, &why);
+                return self.out.complaints.say(Key::UserRefused, &title, &why);
             }
         };
         let was_on: Vec<u16> = (1..crate::ring::EVENTS_MAX as u16).filter(|id| program.file.is_on(*id)).collect();
@@ -194,7 +195,7 @@ impl Rescue {
             self.out.tell_of(program.pid, program.pid);
         }
         if program.drain(&mut self.out, true).is_err() || program.file.is_broken() {
-            self.out.complaints.say(klogger_log::ledger::Key::UserHostile, &title, "its file has been cut off");
+            self.out.complaints.say(Key::UserHostile, &title, "its file has been cut off");
             return;
         }
         program.account(&mut self.out, &self.catalogue);

@@ -116,9 +116,9 @@ impl Catalogue {
         Some(layout)
     }
 
-    /// Takes in a schema that `program` brings. If it is new, the second says what the log must be told. The error says
+    /// Takes in a schema that a program brings. If it is new, the second says what the log must be told. The error says
     /// why its events cannot be recorded.
-    pub fn admit(&mut self, name: &str, text: &str, program: &str) -> Result<(Admitted, Option<Addition>), Refusal> {
+    pub fn admit(&mut self, name: &str, text: &str) -> Result<(Admitted, Option<Addition>), Refusal> {
         let key = (name.to_string(), text.to_string());
         if let Some(before) = self.texts.get(&key) {
             return before.clone().map(|admitted| (admitted, None));
@@ -128,12 +128,12 @@ impl Catalogue {
             return Err(Refusal::new(why));
         }
         self.text_bytes += text.len();
-        let result = self.judge(name, text, program);
+        let result = self.judge(name, text);
         self.texts.insert(key, result.clone().map(|(admitted, _)| admitted));
         result
     }
 
-    fn judge(&mut self, name: &str, text: &str, program: &str) -> Result<(Admitted, Option<Addition>), Refusal> {
+    fn judge(&mut self, name: &str, text: &str) -> Result<(Admitted, Option<Addition>), Refusal> {
         let options = Options { default_name: Some(name.into()), ..Options::default() };
         let parsed = parse(&format!("{name}.klogger"), text, &options);
         let schema = match parsed {
@@ -142,7 +142,7 @@ impl Catalogue {
             Err(e) => return Err(Refusal::new(format!("schema '{name}' does not parse: {}", first(&e)))),
         };
         let judged = match self.schemata.get(name) {
-            Some(known) => agree(known, &schema, program).map(|admitted| (admitted, None)),
+            Some(known) => agree(known, &schema).map(|admitted| (admitted, None)),
             None => self.admit_new(&schema).map(|(admitted, addition)| (admitted, Some(addition))),
         };
         judged.map_err(|why| Refusal { why, layouts: Some(layouts(&schema, 1)) })
@@ -188,10 +188,10 @@ fn first(errors: &[klogger_schema::Diagnostic]) -> &str {
 }
 
 /// Records of both must have the same fields at the same places.
-fn agree(known: &Known, schema: &Schema, program: &str) -> Result<Admitted, String> {
+fn agree(known: &Known, schema: &Schema) -> Result<Admitted, String> {
     if !known.user {
         let name = &schema.name;
-        return Err(format!("schema '{name}' is recorded from the kernel; record {program} with --engine user"));
+        return Err(format!("schema '{name}' is recorded from the kernel; record programs with --engine user"));
     }
     let shape = |e: &EventLayout| {
         let fields: Vec<_> = e.fields.iter().map(|f| (f.name.clone(), f.scalar, f.shape, f.offset)).collect();
@@ -199,10 +199,10 @@ fn agree(known: &Known, schema: &Schema, program: &str) -> Result<Admitted, Stri
     };
     match layouts(schema, known.base).iter().map(shape).eq(known.layouts.iter().map(shape)) {
         true => Ok(Admitted { base: known.base, layouts: known.layouts.clone() }),
-        false => Err(format!(
-            "schema '{}' of {program} is another version than {}; rebuild the program",
-            schema.name, known.file
-        )),
+        false => {
+            let (name, file) = (&schema.name, &known.file);
+            Err(format!("schema '{name}' is another version than {file}; rebuild the program"))
+        }
     }
 }
 
@@ -226,14 +226,11 @@ mod tests {
     fn a_known_schema_must_be_the_same_but_for_its_words() {
         let mut c = catalogue(false);
         let said = "schema my \"other words\"\nevent A \"doc\" { int x \"doc\"  string s }\nevent B { u64 y in ns }\n";
-        let (admitted, addition) = c.admit("my", said, "prog[7]").unwrap();
+        let (admitted, addition) = c.admit("my", said).unwrap();
         assert_eq!((admitted.base, admitted.layouts.len(), addition), (2, 2, None));
         for other in ["event A { int x }\nevent B { u64 y }", "event A { int x  string s }", "event B { u64 y }"] {
-            let error = c.admit("my", &format!("schema my \"x\"\n{other}\n"), "prog[7]").unwrap_err().why;
-            assert_eq!(
-                error, "schema 'my' of prog[7] is another version than my.klogger; rebuild the program",
-                "{other}"
-            );
+            let error = c.admit("my", &format!("schema my \"x\"\n{other}\n")).unwrap_err().why;
+            assert_eq!(error, "schema 'my' is another version than my.klogger; rebuild the program", "{other}");
         }
         assert!(c.wants("my") && !c.wants("other"));
     }
@@ -242,19 +239,19 @@ mod tests {
     fn a_new_schema_gets_ids_of_its_own() {
         let mut c = catalogue(true);
         let text = "schema new \"x\"\nenum kind { 1 \"one\" }\nevent N { int k as kind }\n";
-        let (admitted, addition) = c.admit("new", text, "p[1]").unwrap();
+        let (admitted, addition) = c.admit("new", text).unwrap();
         let addition = addition.unwrap();
         assert_eq!((admitted.base, addition.events[0].id, addition.events[0].name.as_str()), (4, 4, "N"));
         assert_eq!((addition.schemas[0].user, addition.decodings.len()), (true, 1));
-        assert_eq!(c.admit("new", text, "q[2]").unwrap(), (admitted, None));
-        let other = c.admit("new", "schema new \"x\"\nevent N { int l }\n", "q[2]").unwrap_err().why;
-        assert_eq!(other, "schema 'new' of q[2] is another version than new.klogger; rebuild the program");
+        assert_eq!(c.admit("new", text).unwrap(), (admitted, None));
+        let other = c.admit("new", "schema new \"x\"\nevent N { int l }\n").unwrap_err().why;
+        assert_eq!(other, "schema 'new' is another version than new.klogger; rebuild the program");
     }
 
     #[test]
     fn what_contradicts_the_rest_is_refused() {
         let mut c = catalogue(true);
-        let mut refuse = |name: &str, text: &str| c.admit(name, text, "p[1]").unwrap_err().why;
+        let mut refuse = |name: &str, text: &str| c.admit(name, text).unwrap_err().why;
         assert_eq!(
             refuse("clash", "schema clash \"x\"\nevent a { int x }"),
             "two schemata have an event 'a': my and clash"
@@ -269,7 +266,7 @@ mod tests {
         let mut c = catalogue(true);
         let filler = format!("// {}\n", "x".repeat(200_000));
         let fill = |n: u32| format!("{filler}schema s{n} \"x\"\nevent E{n} {{ int x }}\n");
-        let refused = (0..).find(|n| c.admit(&format!("s{n}"), &fill(*n), "p[1]").is_err()).unwrap();
+        let refused = (0..).find(|n| c.admit(&format!("s{n}"), &fill(*n)).is_err()).unwrap();
         assert_eq!(refused as usize, TEXTS_MAX / 200_000);
     }
 }

@@ -36,6 +36,8 @@ pub struct Output {
 pub struct Stream {
     origin: Origin,
     serial: u64,
+    /// It has lost events.
+    pub has_lost: bool,
 }
 
 impl Stream {
@@ -68,7 +70,7 @@ impl Output {
     pub fn open_stream(&mut self, thread: Thread) -> Stream {
         self.streams += 1;
         self.tell_of(thread.tgid, thread.tid);
-        Stream { origin: Origin::Thread { stream: self.streams, thread }, serial: 0 }
+        Stream { origin: Origin::Thread { stream: self.streams, thread }, serial: 0, has_lost: false }
     }
 
     /// Hands records to the writer.

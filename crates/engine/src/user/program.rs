@@ -11,7 +11,7 @@ use super::who::{self, Owner};
 use crate::{processes, sys};
 use klogger_log::ledger::{Entry, Key};
 use klogger_log::origin::Thread;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
@@ -38,6 +38,15 @@ pub struct Program {
     lost_before: HashMap<usize, Vec<u64>>,
     ringless_before: Vec<u64>,
     refused: u64,
+}
+
+/// What was lost of one event.
+#[derive(Default)]
+struct Loss {
+    count: u64,
+    threads: u32,
+    /// One of these.
+    thread: Option<Thread>,
 }
 
 /// What a round came to.
@@ -232,21 +241,26 @@ impl Program {
         Ok(())
     }
 
-    /// What the program has lost, for the ledger.
+    /// What the program has lost, for the ledger: by event, all threads together.
     pub fn account(&self, out: &mut Output, catalogue: &Catalogue) {
         let name = |id: u16| catalogue.events().iter().find(|e| e.id == id).map(|e| e.name.clone());
+        let mut losses: BTreeMap<Option<u16>, Loss> = BTreeMap::new();
         for (number, reader) in (0..).zip(&self.readers).filter_map(|(n, r)| Some((n, r.as_ref()?))) {
-            let Some(thread) = reader.last_thread().filter(|_| reader.lost() > 0) else { continue };
-            let (by_event, sum) = self.lost_by_event(number);
-            let entry = |count| Entry::new(Key::RingFull).thread(thread.tid, thread.tgid).count(count);
-            // Only what LOST records say as well is believed.
-            if sum > reader.lost() {
-                out.complaints.add(Key::RingFull, entry(reader.lost()));
+            if reader.lost() == 0 {
                 continue;
             }
-            for (event, count) in by_event.into_iter().filter_map(|(id, count)| Some((name(id)?, count))) {
-                out.complaints.add(Key::RingFull, entry(count).event(&event));
+            let (by_event, sum) = self.lost_by_event(number);
+            // Only what LOST records say as well is believed.
+            let believed = if sum > reader.lost() { vec![(None, reader.lost())] } else { by_event };
+            for (event, count) in believed {
+                let loss = losses.entry(event).or_default();
+                loss.count = loss.count.saturating_add(count);
+                loss.threads += reader.losers();
+                loss.thread = reader.last_thread();
             }
+        }
+        for (event, loss) in losses {
+            out.complaints.add(Key::RingFull, self.ring_full(event.and_then(name), &loss));
         }
         self.account_ringless(out, &name);
         if self.refused > 0 {
@@ -256,11 +270,21 @@ impl Program {
         }
     }
 
+    fn ring_full(&self, event: Option<String>, loss: &Loss) -> Entry {
+        let mut entry = Entry { event, ..Entry::new(Key::RingFull).count(loss.count) };
+        match (loss.threads, loss.thread) {
+            (1, Some(thread)) => entry = entry.thread(thread.tid, thread.tgid).detail(&self.title),
+            (threads, _) => entry = entry.detail(&format!("{threads} threads of {}", self.title)),
+        }
+        entry
+    }
+
     /// (id in the log, count), and the sum of all.
-    fn lost_by_event(&self, slot: usize) -> (Vec<(u16, u64)>, u64) {
+    fn lost_by_event(&self, slot: usize) -> (Vec<(Option<u16>, u64)>, u64) {
         let before = self.lost_before.get(&slot).map_or(&[][..], Vec::as_slice);
         let now = self.file.lost_in(slot).unwrap_or_default();
-        self.difference(&now, before)
+        let (list, sum) = self.difference(&now, before);
+        (list.into_iter().map(|(id, count)| (Some(id), count)).collect(), sum)
     }
 
     fn difference(&self, now: &[u64], before: &[u64]) -> (Vec<(u16, u64)>, u64) {
@@ -306,7 +330,7 @@ fn places(
         if !catalogue.wants(&schema.name) {
             continue;
         }
-        match catalogue.admit(&schema.name, &schema.text, title) {
+        match catalogue.admit(&schema.name, &schema.text) {
             Ok((admitted, _)) if admitted.layouts.len() != usize::from(schema.events) => {
                 return Err(format!("schema '{}' has other events than it says", schema.name));
             }

@@ -24,8 +24,9 @@ pub struct SlotReader {
     used: u32,
     stream: Option<Stream>,
     last_thread: Option<Thread>,
-    /// Events that were lost, by what LOST records say.
+    /// Events that were lost, by what LOST records say, and by how many streams.
     lost: u64,
+    losers: u32,
     refused: u64,
     /// It holds nonsense, and is not read any more.
     given_up: bool,
@@ -49,6 +50,7 @@ impl SlotReader {
             stream: None,
             last_thread: None,
             lost: 0,
+            losers: 0,
             refused: 0,
             given_up: false,
         }))
@@ -56,6 +58,11 @@ impl SlotReader {
 
     pub fn lost(&self) -> u64 {
         self.lost
+    }
+
+    /// Streams that have lost events.
+    pub fn losers(&self) -> u32 {
+        self.losers
     }
 
     pub fn last_thread(&self) -> Option<Thread> {
@@ -156,7 +163,6 @@ impl SlotReader {
             round.bytes += taken.bytes;
             round.unfinished = taken.bytes >= BLOCK as u64;
             self.refused += batch.refused;
-            self.lost = self.lost.wrapping_add(batch.lost);
             if file.is_broken() {
                 out.pool.put(records);
                 return (round, None);
@@ -191,7 +197,6 @@ impl SlotReader {
             out.pool.put(records);
             return (round, None);
         }
-        self.lost = self.lost.wrapping_add(batch.lost);
         self.send(records, &batch, thread, out);
         let sound = !taken.torn && batch.sound;
         (round, if sound { None } else { self.give_up("a ring held something that is no event") })
@@ -201,9 +206,18 @@ impl SlotReader {
         if records.is_empty() {
             return out.pool.put(records);
         }
+        self.count_lost(batch.lost, thread, out);
         let stream = self.stream.get_or_insert_with(|| out.open_stream(thread));
         self.last_thread = stream.thread();
         out.send(stream, records, batch);
+    }
+
+    fn count_lost(&mut self, lost: u64, thread: Thread, out: &mut Output) {
+        self.lost = self.lost.wrapping_add(lost);
+        let stream = self.stream.get_or_insert_with(|| out.open_stream(thread));
+        if lost > 0 && !std::mem::replace(&mut stream.has_lost, true) {
+            self.losers += 1;
+        }
     }
 
     fn give_up(&mut self, why: &str) -> Option<Fault> {
@@ -222,9 +236,9 @@ impl SlotReader {
         let (missed, since) = self.reader.take_missed();
         if missed > 0 && missed <= LOST_MAX {
             let since = Converter::new(&mut out.clock, file.facts.clock).ns(since & TIME_MASK);
+            self.count_lost(missed, thread, out);
             let stream = self.stream.get_or_insert_with(|| out.open_stream(thread));
             self.last_thread = stream.thread();
-            self.lost = self.lost.wrapping_add(missed);
             out.send_lost(stream, missed, since);
         }
         if self.used.is_multiple_of(2) {

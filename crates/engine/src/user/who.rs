@@ -4,7 +4,7 @@
 use super::file::is_name;
 use super::folder::{Folder, Found};
 use crate::processes;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -65,7 +65,7 @@ pub enum Owner {
 /// The process to which a file belongs, whose number in the file is that of the program's own pid namespace.
 pub fn owner(pid: u32, inode: u64, name: &str) -> Owner {
     match owner_by_number(pid, inode, name) {
-        Owner::Nobody => owner_by_search(pid, inode, name),
+        Owner::Nobody => Elsewhere::look().owner(pid, inode, name),
         owner => owner,
     }
 }
@@ -79,10 +79,25 @@ pub fn owner_by_number(pid: u32, inode: u64, name: &str) -> Owner {
     }
 }
 
-/// A process that has that number in another pid namespace.
-pub fn owner_by_search(pid: u32, inode: u64, name: &str) -> Owner {
-    let inside = |p: &u32| *p != pid && own_number(*p) == Some(pid) && maps(*p, inode, name) == Some(true);
-    processes::all_processes().into_iter().find(inside).map_or(Owner::Nobody, Owner::Process)
+/// Processes in other pid namespaces than ours, by the number that they have there.
+pub struct Elsewhere(HashMap<u32, Vec<u32>>);
+
+impl Elsewhere {
+    pub fn look() -> Elsewhere {
+        let mut there: HashMap<u32, Vec<u32>> = HashMap::new();
+        for pid in processes::all_processes() {
+            if let Some(own) = own_number(pid).filter(|own| *own != pid) {
+                there.entry(own).or_default().push(pid);
+            }
+        }
+        Elsewhere(there)
+    }
+
+    pub fn owner(&self, pid: u32, inode: u64, name: &str) -> Owner {
+        let candidates = self.0.get(&pid).into_iter().flatten();
+        let found = candidates.copied().find(|p| maps(*p, inode, name) == Some(true));
+        found.map_or(Owner::Nobody, Owner::Process)
+    }
 }
 
 /// Whether a process has a file mapped; `None` if we may not know.
@@ -102,21 +117,23 @@ fn mapped_file(line: &str) -> Option<(u64, &str)> {
     Some((inode, path.strip_suffix(" (deleted)").unwrap_or(path)))
 }
 
-/// The number that a process, or a thread, has in its own pid namespace.
+/// The number that a process has in its own pid namespace.
 fn own_number(pid: u32) -> Option<u32> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find_map(|l| l.strip_prefix("NSpid:"))?;
-    line.split_ascii_whitespace().last()?.parse().ok()
+    innermost(&format!("/proc/{pid}/status"))
 }
 
 /// The thread of process `pid` that calls itself `tid`.
 pub fn thread(pid: u32, tid: u32) -> Option<u32> {
-    let own = |t: &u32| {
-        let status = fs::read_to_string(format!("/proc/{pid}/task/{t}/status")).ok()?;
-        let line = status.lines().find_map(|l| l.strip_prefix("NSpid:"))?;
-        line.split_ascii_whitespace().last()?.parse::<u32>().ok()
-    };
+    let own = |t: &u32| innermost(&format!("/proc/{pid}/task/{t}/status"));
     processes::threads_of(pid).into_iter().find(|t| own(t) == Some(tid))
+}
+
+/// The last number behind `NSpid:`.
+fn innermost(status: &str) -> Option<u32> {
+    let text = fs::read(status).ok()?;
+    let text = String::from_utf8_lossy(&text);
+    let line = text.lines().find_map(|l| l.strip_prefix("NSpid:"))?;
+    line.split_ascii_whitespace().last()?.parse().ok()
 }
 
 pub fn thread_exists(pid: u32, tid: u32) -> bool {

@@ -11,7 +11,7 @@ use super::file::{ProgramFile, Unusable};
 use super::folder::Found;
 use super::output::Output;
 use super::program::{Program, broken, title};
-use super::who::{self, Claim, Owner, Scope};
+use super::who::{self, Claim, Elsewhere, Owner, Scope};
 use crate::sys::futex;
 use klogger_log::ledger::Key;
 use std::collections::HashSet;
@@ -70,12 +70,10 @@ impl Shared {
     }
 }
 
-/// A file that may be a program's.
+/// A file that may be a program's, and since when it is known.
 struct Candidate {
     found: Found,
     since: Instant,
-    /// All processes have been looked at for its owner; that takes a while.
-    searched: bool,
 }
 
 pub struct Worker {
@@ -115,7 +113,7 @@ impl Worker {
         while !self.shared.stop.load(Ordering::Acquire) {
             let begin = Instant::now();
             let calls = self.calls();
-            self.take_in();
+            self.take_in(begin);
             if self.shared.switched.swap(false, Ordering::AcqRel) {
                 self.switch();
             }
@@ -156,17 +154,18 @@ impl Worker {
     }
 
     /// Looks at new files, and again at those that nobody had mapped yet.
-    fn take_in(&mut self) {
-        let now = Instant::now();
+    fn take_in(&mut self, now: Instant) {
         let mut candidates = std::mem::take(&mut self.waiting);
-        candidates.extend(self.found.try_iter().map(|found| Candidate { found, since: now, searched: false }));
+        candidates.extend(self.found.try_iter().map(|found| Candidate { found, since: now }));
+        // Looked up for all at once, and only if need be.
+        let mut elsewhere = None;
         for candidate in candidates {
-            self.look_at(candidate, now);
+            self.look_at(candidate, now, &mut elsewhere);
         }
     }
 
-    fn look_at(&mut self, candidate: Candidate, now: Instant) {
-        let Candidate { found: Found { folder, name }, since, mut searched } = candidate;
+    fn look_at(&mut self, candidate: Candidate, now: Instant, elsewhere: &mut Option<Elsewhere>) {
+        let Candidate { found: Found { folder, name }, since } = candidate;
         let place = format!("{}/{}", folder.path.display(), name.to_string_lossy());
         let file = match ProgramFile::open(&folder, &name) {
             Ok(file) => file,
@@ -177,16 +176,17 @@ impl Worker {
         if self.seen.contains(&(file.inode, name.clone())) {
             return;
         }
-        let pid = file.facts.pid;
-        let age = now - since;
-        let mut owner = who::owner_by_number(pid, file.inode, &name.to_string_lossy());
-        let there = who::thread_exists(pid, pid);
-        if owner == Owner::Nobody && (!there || age >= MAPPED_WITHIN || (age >= MAPPED_SOON && !searched)) {
-            owner = who::owner_by_search(pid, file.inode, &name.to_string_lossy());
-            searched = true;
-        }
-        if owner == Owner::Nobody && there && age < MAPPED_WITHIN {
-            return self.waiting.push(Candidate { found: Found { folder, name }, since, searched });
+        let (pid, text) = (file.facts.pid, name.to_string_lossy().into_owned());
+        let mut owner = who::owner_by_number(pid, file.inode, &text);
+        if owner == Owner::Nobody {
+            let soon = now - since < MAPPED_SOON;
+            if !soon {
+                owner = elsewhere.get_or_insert_with(Elsewhere::look).owner(pid, file.inode, &text);
+            }
+            let late = now - since >= MAPPED_WITHIN || !who::thread_exists(pid, pid);
+            if owner == Owner::Nobody && (soon || !late) {
+                return self.waiting.push(Candidate { found: Found { folder, name }, since });
+            }
         }
         if self.concerns(&file, owner) {
             self.seen.insert((file.inode, name));
@@ -342,7 +342,10 @@ impl Worker {
 
     /// Disarms all programs and takes what they still hold. Files of those that live on stay.
     fn finish(&mut self) {
-        self.take_in();
+        let now = Instant::now();
+        self.take_in(now);
+        // What nobody has mapped by now was a program's that has ended.
+        self.take_in(now + MAPPED_WITHIN);
         self.programs.iter().for_each(|p| p.disarm());
         thread::sleep(LAST_EVENTS);
         while let Some(at) = self.programs.len().checked_sub(1) {
