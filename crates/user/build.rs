@@ -2,6 +2,7 @@
 //! Compiles the C runtime, which does all that is not an event's straight path.
 
 use std::env;
+use std::fs;
 use std::path::Path;
 
 const HEADERS: [&str; 5] = [
@@ -14,6 +15,8 @@ const HEADERS: [&str; 5] = [
 
 fn main() {
     let runtime = Path::new("../../runtime");
+    let number = number(runtime);
+    println!("cargo:rustc-env=KLOGGER_RUNTIME={number:016x}");
     let source = runtime.join("user/rust.c");
     println!("cargo:rerun-if-changed={}", source.display());
     for header in HEADERS {
@@ -22,5 +25,13 @@ fn main() {
     if env::var_os("CARGO_FEATURE_OFF").is_some() {
         return;
     }
-    cc::Build::new().file(source).include(runtime.join("include")).opt_level(2).warnings(true).compile("klogger_user");
+    let mut c = cc::Build::new();
+    c.define("KLOGGER_RUNTIME", format!("{number:#018x}ull").as_str());
+    c.file(source).include(runtime.join("include")).opt_level(2).warnings(true).compile("klogger_user");
+}
+
+/// What klogger_codegen::user::runtime_number() says: FNV-1a of the headers.
+fn number(runtime: &Path) -> u64 {
+    let texts = HEADERS.iter().flat_map(|header| fs::read(runtime.join(header)).expect("a header of the runtime"));
+    texts.fold(0xcbf2_9ce4_8422_2325, |hash, b| (hash ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3))
 }

@@ -3,7 +3,9 @@
  * The user engine: the primitives of record.h in a program, over a file that it shares with recorders (control.h).
  *
  * Part of every generated header; a program or shared library that includes several, in many places, has it once: all
- * that is not inlined is weak and hidden, so the linker keeps one copy for each module.
+ * that is not inlined is weak and hidden, so the linker keeps one copy for each module. KLOGGER_RUNTIME, a number that
+ * stands for this very text and for those of the headers before it, tells whether inlined code and that copy belong
+ * together.
  *
  * The straight path of an event: is it on, this thread's ring, clock, space, fields, header word. What happens once per
  * module, thread, fork or half a ring is out of line. Nothing here takes a lock, allocates, or calls a function of libc
@@ -11,7 +13,6 @@
  */
 #ifndef KLOGGER_USER_H
 #define KLOGGER_USER_H
-#define KLOGGER_USER_VERSION 1
 
 #if !defined(__linux__) || __SIZEOF_POINTER__ != 8
 #error "klogger's user engine needs a 64-bit Linux; compile with -DKLOGGER_OFF elsewhere"
@@ -100,6 +101,7 @@ struct klogger_unit {
 	__u32 linked;
 	const char *names;	/* of its events, each with its NUL */
 	struct klogger_unit *next;
+	__u64 runtime;		/* KLOGGER_RUNTIME of the code that logs its events */
 };
 
 /* One call of klogger(). */
@@ -144,7 +146,9 @@ struct klogger_thread {
 
 KLOGGER_SHARED struct klogger_module klogger_module = KLOGGER_NOTHING;
 KLOGGER_SHARED __u8 klogger_all_off[KLOGGER_EVENTS_MAX] = KLOGGER_NOTHING;
-KLOGGER_SHARED struct klogger_unit klogger_own = { klogger_all_off, 1, 0, "klogger", "", 0, 1, "", NULL };
+KLOGGER_SHARED struct klogger_unit klogger_own = {
+	klogger_all_off, 1, 0, "klogger", "", 0, 1, "", NULL, KLOGGER_RUNTIME
+};
 KLOGGER_SHARED struct klogger_ring *volatile klogger_no_ring = NULL;
 KLOGGER_SHARED __attribute__((tls_model(KLOGGER_TLS_MODEL))) __thread struct klogger_thread klogger_thread = {
 	&klogger_no_ring, &klogger_no_ring, 0, 0, 0, 0, 0, 0
@@ -1079,6 +1083,12 @@ KLOGGER_SLOW void klogger_link(struct klogger_unit *unit)
 	if (unit->linked)
 		return;
 	unit->linked = 1;
+	/* This function is one version's, and so is all that it reads; the code around its callers may be another's. */
+	if (unit->runtime != KLOGGER_RUNTIME) {
+		klogger_complain("a schema is not logged, for its header is of another klogger; make all headers again",
+				 unit->name);
+		return;
+	}
 	if (other) {
 		if (other->length != unit->length || memcmp(other->text, unit->text, unit->length)) {
 			klogger_complain("two versions of a schema in one program, so one is not logged; make its headers again",

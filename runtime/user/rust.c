@@ -39,7 +39,8 @@ AT(klogger_unit, length, 32);
 AT(klogger_unit, linked, 36);
 AT(klogger_unit, names, 40);
 AT(klogger_unit, next, 48);
-_Static_assert(sizeof(struct klogger_unit) == 56, "crates/user/src: klogger_unit");
+AT(klogger_unit, runtime, 56);
+_Static_assert(sizeof(struct klogger_unit) == 64, "crates/user/src: klogger_unit");
 
 _Static_assert(KLOGGER_EVENTS_MAX == 1024 && KLOGGER_RECORD_MAX == 1024, "crates/user/src: limits");
 

@@ -90,18 +90,31 @@ fn off_function(out: &mut Text, schema: &Schema, event: &Event) {
     out.push(format_args!("static inline void klogger_off_{}({}) {{{unused} }}\n", event.name, parameters(&layout)));
 }
 
+/// KLOGGER_RUNTIME: what is inlined into a program and what is not must have the same. The build script of the crate
+/// for Rust programs computes it as well.
+pub fn runtime_number() -> u64 {
+    fnv1a(&parts().flat_map(str::bytes).collect::<Vec<u8>>())
+}
+
+fn parts() -> impl Iterator<Item = &'static str> {
+    PARTS.iter().filter_map(|part| RUNTIME.iter().find(|(name, _)| name == part).map(|(_, text)| *text))
+}
+
 /// The runtime, once however many generated headers are included.
 fn runtime(out: &mut Text, builtin: &Schema) {
-    out.push("#ifdef __cplusplus\n#define _Static_assert static_assert\n#endif\n");
-    for part in PARTS {
-        let text = RUNTIME.iter().find(|(name, _)| *name == part).map_or("", |(_, text)| text);
+    let number = runtime_number();
+    out.push(format_args!(
+        "#ifdef __cplusplus\n#define _Static_assert static_assert\n#endif\n\
+         #ifndef KLOGGER_RUNTIME\n#define KLOGGER_RUNTIME {number:#018x}ull\n#endif\n"
+    ));
+    for text in parts() {
         let own = |line: &&str| !line.starts_with("#include \"") && !line.starts_with("/* SPDX");
         text.lines().filter(own).for_each(|line| out.push(format_args!("{line}\n")));
     }
-    out.push(
-        "\n#if KLOGGER_USER_VERSION != 1\n#error \"another klogger has made the header that stands before this one; make both again\"\n#endif\n\
-         \n#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n#ifndef KLOGGER_OWN_EVENTS\n#define KLOGGER_OWN_EVENTS\n#define KLOGGER_UNIT klogger_own\n",
-    );
+    out.push(format_args!(
+        "\n#if KLOGGER_RUNTIME != {number:#018x}ull\n#error \"another klogger has made the header that stands before this one; make both again\"\n#endif\n\
+         \n#ifdef __cplusplus\nextern \"C\" {{\n#endif\n\n#ifndef KLOGGER_OWN_EVENTS\n#define KLOGGER_OWN_EVENTS\n#define KLOGGER_UNIT klogger_own\n"
+    ));
     for (index, e) in marks(builtin) {
         event(out, builtin, e, index);
         call(out, builtin, e);
@@ -113,14 +126,14 @@ fn marks(builtin: &Schema) -> impl Iterator<Item = (usize, &Event)> {
     builtin.events.iter().enumerate().filter(|(_, e)| e.name == MARK)
 }
 
-/// The schema as the module's part of the shared file will describe it. Two versions of one schema are two units, of
-/// which the linker cannot make one.
+/// The schema as the module's part of the shared file will describe it. Two versions of one schema, or one schema with
+/// two versions of the runtime, are two units, of which the linker cannot make one.
 fn unit(out: &mut Text, schema: &Schema) {
-    let unit = format!("klogger_unit_{}_{:016x}", schema.name, fnv1a(schema.text.as_bytes()));
+    let unit = format!("klogger_unit_{}_{:016x}", schema.name, fnv1a(schema.text.as_bytes()) ^ runtime_number());
     let names: String = schema.events.iter().map(|e| format!("\n\t\"{}\\0\"", e.name)).collect();
     out.push(format_args!("#define KLOGGER_UNIT {unit}\nKLOGGER_SHARED struct klogger_unit {unit} = {{\n"));
     out.push(format_args!("\tklogger_all_off, 0, {}, {},{},\n", schema.events.len(), quote(&schema.name), literal(&schema.text)));
-    out.push(format_args!("\t{}, 0,{names},\n\tNULL\n}};\n\n", schema.text.len()));
+    out.push(format_args!("\t{}, 0,{names},\n\tNULL, KLOGGER_RUNTIME\n}};\n\n", schema.text.len()));
     out.push(format_args!(
         "static __attribute__((constructor(101))) void klogger_link_{}(void)\n{{\n\tklogger_link(&{unit});\n}}\n",
         schema.name

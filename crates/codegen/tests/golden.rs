@@ -54,8 +54,20 @@ fn generated_part(schema: &Schema) -> String {
     let builtin = parse("klogger.klogger", BUILTIN_SCHEMA, &Options { builtin: true, ..Options::default() });
     let text = user::header(schema, &builtin.unwrap().schema).unwrap().text;
     let (head, rest) = text.split_once("/* Fixed-width types").unwrap();
-    let (_, tail) = rest.split_once("#if KLOGGER_USER_VERSION").unwrap();
-    format!("{head}[runtime]\n\n#if KLOGGER_USER_VERSION{tail}")
+    let (_, tail) = rest.split_once("#if KLOGGER_RUNTIME").unwrap();
+    let number = format!("{:#018x}", user::runtime_number());
+    let unit = format!("{}_", schema.name);
+    let text = format!("{head}[runtime]\n\n#if KLOGGER_RUNTIME{tail}").replace(&number, "[number]");
+    text.lines().map(|line| without_hash(line, &unit) + "\n").collect()
+}
+
+/// The unit's symbol without the number that changes with the runtime.
+fn without_hash(line: &str, unit: &str) -> String {
+    let symbol = format!("klogger_unit_{unit}");
+    match line.split_once(&symbol) {
+        Some((before, after)) => format!("{before}{symbol}[hash]{}", &after[16..]),
+        None => line.into(),
+    }
 }
 
 #[test]

@@ -28,9 +28,16 @@ pub struct Unit<const EVENTS: usize> {
     /// Of the events, each with its NUL.
     names: *const u8,
     next: AtomicPtr<u8>,
+    /// KLOGGER_RUNTIME of the C that this crate was built with.
+    runtime: u64,
 }
 
-const _: () = assert!(size_of::<Unit<0>>() == 56);
+const _: () = assert!(size_of::<Unit<0>>() == 64);
+
+const RUNTIME: u64 = match u64::from_str_radix(env!("KLOGGER_RUNTIME"), 16) {
+    Ok(number) => number,
+    Err(_) => panic!("the build script gives a number"),
+};
 
 // SAFETY: what changes is atomic; the pointers are to static texts.
 unsafe impl<const EVENTS: usize> Sync for Unit<EVENTS> {}
@@ -50,6 +57,7 @@ impl<const EVENTS: usize> Unit<EVENTS> {
             linked: AtomicU32::new(0),
             names: names.as_ptr(),
             next: AtomicPtr::new(ptr::null_mut()),
+            runtime: RUNTIME,
         }
     }
 

@@ -37,9 +37,12 @@ static inline void klogger_off_AROUND(int x) { (void)x; }
 #ifdef __cplusplus
 #define _Static_assert static_assert
 #endif
+#ifndef KLOGGER_RUNTIME
+#define KLOGGER_RUNTIME [number]ull
+#endif
 [runtime]
 
-#if KLOGGER_USER_VERSION != 1
+#if KLOGGER_RUNTIME != [number]ull
 #error "another klogger has made the header that stands before this one; make both again"
 #endif
 
@@ -100,8 +103,8 @@ static __always_inline void klogger_call_MARK(long long number, const char *text
 #undef KLOGGER_UNIT
 #endif
 
-#define KLOGGER_UNIT klogger_unit_everything_bcd24e0ea5be6159
-KLOGGER_SHARED struct klogger_unit klogger_unit_everything_bcd24e0ea5be6159 = {
+#define KLOGGER_UNIT klogger_unit_everything_[hash]
+KLOGGER_SHARED struct klogger_unit klogger_unit_everything_[hash] = {
 	klogger_all_off, 0, 8, "everything",
 	"// SPDX-License-Identifier: GPL-2.0-only\n"
 	"schema everything \"Every type and shape, every kind of scope, and fields that need padding\"\n"
@@ -152,12 +155,12 @@ KLOGGER_SHARED struct klogger_unit klogger_unit_everything_bcd24e0ea5be6159 = {
 	"TEXT\0"
 	"ABOUT\0"
 	"AROUND\0",
-	NULL
+	NULL, KLOGGER_RUNTIME
 };
 
 static __attribute__((constructor(101))) void klogger_link_everything(void)
 {
-	klogger_link(&klogger_unit_everything_bcd24e0ea5be6159);
+	klogger_link(&klogger_unit_everything_[hash]);
 }
 
 /* NOTHING: no fields at all */

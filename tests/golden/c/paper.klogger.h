@@ -23,9 +23,12 @@ static inline void klogger_off_SCHEDIN(int pid, unsigned long long L2_cache_miss
 #ifdef __cplusplus
 #define _Static_assert static_assert
 #endif
+#ifndef KLOGGER_RUNTIME
+#define KLOGGER_RUNTIME [number]ull
+#endif
 [runtime]
 
-#if KLOGGER_USER_VERSION != 1
+#if KLOGGER_RUNTIME != [number]ull
 #error "another klogger has made the header that stands before this one; make both again"
 #endif
 
@@ -86,8 +89,8 @@ static __always_inline void klogger_call_MARK(long long number, const char *text
 #undef KLOGGER_UNIT
 #endif
 
-#define KLOGGER_UNIT klogger_unit_paper_408abc4997784662
-KLOGGER_SHARED struct klogger_unit klogger_unit_paper_408abc4997784662 = {
+#define KLOGGER_UNIT klogger_unit_paper_[hash]
+KLOGGER_SHARED struct klogger_unit klogger_unit_paper_[hash] = {
 	klogger_all_off, 0, 1, "paper",
 	"// SPDX-License-Identifier: GPL-2.0-only\n"
 	"schema paper \"The event of the paper's section 4.1\"\n"
@@ -99,12 +102,12 @@ KLOGGER_SHARED struct klogger_unit klogger_unit_paper_408abc4997784662 = {
 	"",
 	154, 0,
 	"SCHEDIN\0",
-	NULL
+	NULL, KLOGGER_RUNTIME
 };
 
 static __attribute__((constructor(101))) void klogger_link_paper(void)
 {
-	klogger_link(&klogger_unit_paper_408abc4997784662);
+	klogger_link(&klogger_unit_paper_[hash]);
 }
 
 struct klogger_record_SCHEDIN {
