@@ -280,7 +280,7 @@ fn load_object(
     }
     let name = &unit.schema.name;
     let mut builder = ObjectBuilder::default();
-    let named = builder.name("klogger").and_then(|b| b.open_memory(&unit.object.as_deref().unwrap_or_default()));
+    let named = builder.name("klogger").and_then(|b| b.open_memory(unit.object.as_deref().unwrap_or_default()));
     let mut open = named.map_err(|e| Error::new(format!("the compiled schema '{name}' is damaged: {e}")))?;
     set_maps(&mut open, unit, base, config, shared)
         .map_err(|e| Error::new(format!("cannot set up the maps of schema '{name}': {e}")))?;

@@ -21,7 +21,8 @@ const MISSED: usize = 16;
 const MISSED_SINCE: usize = 24;
 const HARD: usize = 32;
 const FIRST: usize = 64;
-const LOST: usize = 4096;
+/// Where the counters of lost events begin.
+pub const LOST: usize = 4096;
 const ATTEMPTS: usize = LOST + 8 * EVENTS_MAX;
 
 /// All rings of a recording, in one mapping.
@@ -65,6 +66,9 @@ pub struct RingReader {
     mark: usize,
     /// Bytes ever taken out.
     tail: u64,
+    /// Nonsense in the ring is an accident, and the writers' next records are worth something. In a program's ring it is
+    /// not, and zeroing would make memory of what the program has never used.
+    trusted: bool,
 }
 
 /// What one [`RingReader::take`] found.
@@ -127,7 +131,12 @@ impl RingReader {
     /// The ring at `base` of a mapping; its size is a power of two, and `tail` what has been taken out of it so far.
     pub fn new(mapping: Arc<Mapping>, base: usize, size: usize, mark: usize, tail: u64) -> RingReader {
         assert!(size.is_power_of_two() && mapping.length() >= base + Rings::stride(size));
-        RingReader { mapping, base, size, mark, tail }
+        RingReader { mapping, base, size, mark, tail, trusted: true }
+    }
+
+    /// The same, of a program.
+    pub fn of_program(mapping: Arc<Mapping>, base: usize, size: usize, tail: u64) -> RingReader {
+        RingReader { trusted: false, ..RingReader::new(mapping, base, size, size / 2, tail) }
     }
 
     fn word(&self, offset: usize) -> &AtomicU64 {
@@ -290,7 +299,9 @@ impl RingReader {
     }
 
     fn skip_to(&mut self, head: u64) {
-        self.zero(0, self.size + SLACK);
+        if self.trusted {
+            self.zero(0, self.size + SLACK);
+        }
         self.tail = head;
     }
 }

@@ -99,7 +99,7 @@ impl Part {
     pub fn stop(self, options: &Options) -> (Recorded, Vec<String>) {
         let mut recorded = self.programs.stop();
         let mut notes = Vec::new();
-        if recorded.programs == 0 && recorded.entries.is_empty() {
+        if recorded.programs == 0 && recorded.entries.is_empty() && self.no_folder.is_none() {
             notes.push(nobody_came(options));
         }
         if let Some(why) = self.no_folder {

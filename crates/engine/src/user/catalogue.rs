@@ -13,6 +13,8 @@ use std::collections::{HashMap, HashSet};
 const IDS_MAX: usize = 16 << 10;
 /// Bytes of all texts that programs bring.
 const TEXTS_MAX: usize = 8 << 20;
+/// Bytes of all that the log is told of them; it takes no more than 16 MiB.
+const ADDITIONS_MAX: usize = 12 << 20;
 
 pub struct Catalogue {
     /// All events that the log can hold, in the order of their ids.
@@ -26,6 +28,7 @@ pub struct Catalogue {
     /// What became of each (name, text) that a program brought.
     texts: HashMap<(String, String), Result<Admitted, Refusal>>,
     text_bytes: usize,
+    addition_bytes: usize,
 }
 
 struct Known {
@@ -73,6 +76,7 @@ impl Catalogue {
             off: off.iter().cloned().collect(),
             texts: HashMap::new(),
             text_bytes: 0,
+            addition_bytes: 0,
         };
         for (unit, user) in units {
             catalogue.add(&unit.schema, user);
@@ -161,10 +165,17 @@ impl Catalogue {
         if let Some(table) = schema.decodings.iter().find(clash) {
             return Err(format!("another schema has a table '{}' with other values", table.name));
         }
-        let text = schema_text(schema, true);
-        let admitted = self.add(schema, true);
-        let (events, decodings) = (admitted.layouts.clone(), schema.decodings.clone());
-        Ok((admitted, Addition { schemas: vec![text], events, decodings }))
+        let addition = Addition {
+            schemas: vec![schema_text(schema, true)],
+            events: layouts(schema, self.next_id()),
+            decodings: schema.decodings.clone(),
+        };
+        let bytes = serde_json::to_vec(&addition).map_or(usize::MAX, |json| json.len());
+        if bytes > ADDITIONS_MAX - self.addition_bytes {
+            return Err(format!("all schemata of programs together are more than {} MiB", ADDITIONS_MAX >> 20));
+        }
+        self.addition_bytes += bytes;
+        Ok((self.add(schema, true), addition))
     }
 }
 

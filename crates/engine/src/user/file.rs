@@ -9,7 +9,7 @@ use super::clock::Source;
 use super::folder::Folder;
 use super::layout::*;
 use super::map::SharedFile;
-use crate::ring::{CONTROL as RING_CONTROL, EVENTS_MAX, NESTED, RingReader, Rings};
+use crate::ring::{EVENTS_MAX, LOST, NESTED, RingReader, Rings};
 use crate::sys;
 use std::ffi::OsString;
 use std::fs::File;
@@ -196,7 +196,7 @@ impl ProgramFile {
         }
         let overwritten = self.facts.flight && size == self.facts.ring_size;
         let tail = if overwritten { 0 } else { hard.saturating_sub(size as u64) };
-        Ok(Some(RingReader::new(self.map.mapping.clone(), base, size, size / 2, tail)))
+        Ok(Some(RingReader::of_program(self.map.mapping.clone(), base, size, tail)))
     }
 
     /// Bytes of records that wait in all main rings.
@@ -215,8 +215,7 @@ impl ProgramFile {
     /// Events by local id that a slot has lost, both rings together.
     pub fn lost_in(&self, slot: usize) -> io::Result<Vec<u64>> {
         let main = SLOTS_AT + slot * slot_bytes(self.facts.ring_size);
-        let (a, b) = (self.counters(main + 4096)?, self.counters(main + Rings::stride(self.facts.ring_size) + 4096)?);
-        debug_assert!(4096 + 2 * 8 * EVENTS_MAX == RING_CONTROL);
+        let (a, b) = (self.counters(main + LOST)?, self.counters(main + Rings::stride(self.facts.ring_size) + LOST)?);
         Ok(a.iter().zip(b).map(|(a, b)| a.saturating_add(b)).collect())
     }
 

@@ -37,6 +37,7 @@ pub struct Program {
     /// What had been lost before recording began, by slot and local id.
     lost_before: HashMap<usize, Vec<u64>>,
     ringless_before: Vec<u64>,
+    failed_before: i32,
     refused: u64,
 }
 
@@ -53,8 +54,18 @@ struct Loss {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Round {
     pub bytes: u64,
-    /// There is more, or no buffer was free.
-    pub unfinished: bool,
+    /// There is more.
+    pub more: bool,
+    /// No buffer was free: the disk is slower than the events.
+    pub starved: bool,
+}
+
+impl Round {
+    pub fn add(&mut self, part: Round) {
+        self.bytes += part.bytes;
+        self.more |= part.more;
+        self.starved |= part.starved;
+    }
 }
 
 /// Why a program is not recorded; `None`: it has nothing that is wanted.
@@ -95,6 +106,7 @@ impl Program {
             slots_used: 0,
             lost_before: HashMap::new(),
             ringless_before: Vec::new(),
+            failed_before: 0,
             refused: 0,
         })
     }
@@ -118,6 +130,7 @@ impl Program {
             }
         }
         self.ringless_before = self.file.lost_without_ring()?;
+        self.failed_before = self.file.failed();
         Ok(())
     }
 
@@ -175,14 +188,13 @@ impl Program {
                 continue;
             }
             let part = self.drain_slot(out, number, &slots[number], last)?;
-            round.bytes += part.bytes;
-            round.unfinished |= part.unfinished;
+            round.add(part);
             if self.file.is_broken() {
                 return Err(broken());
             }
             if round.bytes > ROUND && !last {
                 self.cursor = (number + 1) % used;
-                return Ok(Round { unfinished: true, ..round });
+                return Ok(Round { more: true, ..round });
             }
         }
         Ok(round)
@@ -303,16 +315,23 @@ impl Program {
     fn account_ringless(&self, out: &mut Output, name: &dyn Fn(u16) -> Option<String>) {
         let now = self.file.lost_without_ring().unwrap_or_default();
         let (list, sum) = self.difference(&now, &self.ringless_before);
-        let key = if matches!(self.file.failed(), 0 | libc::ENOMEM) { Key::UserMemory } else { Key::UserRefused };
+        let failed = self.file.failed();
+        if sum == 0 && (failed == 0 || failed == self.failed_before) {
+            return;
+        }
+        let key = if matches!(failed, 0 | libc::ENOMEM) { Key::UserMemory } else { Key::UserRefused };
+        let why = match failed {
+            0 | libc::ENOMEM => self.title.clone(),
+            // What a full tmpfs says.
+            libc::EFAULT => format!("{}: a thread got no ring, for its folder is full", self.title),
+            errno => format!("{}: a thread got no ring: {}", self.title, io::Error::from_raw_os_error(errno)),
+        };
+        if sum == 0 {
+            let uncounted = format!("{why}; how many events it has lost is not known");
+            out.complaints.add(key, Entry::new(key).detail(&uncounted));
+        }
         for (event, count) in list.into_iter().filter_map(|(id, count)| Some((name(id)?, count))) {
-            let mut entry = Entry::new(key).event(&event).count(count);
-            if key == Key::UserRefused {
-                let why = io::Error::from_raw_os_error(self.file.failed());
-                entry = entry.detail(&format!("{}: a thread got no ring: {why}", self.title));
-            } else {
-                entry = entry.detail(&self.title);
-            }
-            out.complaints.add(key, entry);
+            out.complaints.add(key, Entry::new(key).event(&event).count(count).detail(&why));
         }
         out.status.add(0, sum);
     }

@@ -105,7 +105,7 @@ impl SlotReader {
             self.look_for_nested(file)?;
         }
         let (round, mut fault) = self.empty(file, ids, thread, out, last);
-        if fault.is_none() && !round.unfinished && (over || last) && !file.is_broken() {
+        if fault.is_none() && !round.more && !round.starved && (over || last) && !file.is_broken() {
             fault = self.end_stream(file, thread, out);
             if over && !self.given_up {
                 file.set_emptied(self.number, slot.used);
@@ -156,12 +156,12 @@ impl SlotReader {
             let buffer = if last { Some(out.pool.get_anyway()) } else { out.pool.get() };
             let Some(mut records) = buffer else {
                 out.status.late.fetch_add(1, Ordering::Relaxed);
-                return (Round { unfinished: true, ..round }, None);
+                return (Round { starved: true, ..round }, None);
             };
             let taken = self.reader.take(&ids.kinds, &mut records, BLOCK);
             let batch = ids.translate(&mut records, &mut Converter::new(&mut out.clock, file.facts.clock));
             round.bytes += taken.bytes;
-            round.unfinished = taken.bytes >= BLOCK as u64;
+            round.more = taken.bytes >= BLOCK as u64;
             self.refused += batch.refused;
             if file.is_broken() {
                 out.pool.put(records);
@@ -171,7 +171,7 @@ impl SlotReader {
             if taken.torn || !batch.sound {
                 return (round, self.give_up("a ring held something that is no event"));
             }
-            if !round.unfinished {
+            if !round.more {
                 break;
             }
         }
@@ -192,7 +192,7 @@ impl SlotReader {
         }
         let taken = self.reader.take_overwritten(&ids.kinds, &mut records);
         let batch = ids.translate(&mut records, &mut Converter::new(&mut out.clock, file.facts.clock));
-        let round = Round { bytes: taken.bytes, unfinished: false };
+        let round = Round { bytes: taken.bytes, ..Round::default() };
         if file.is_broken() {
             out.pool.put(records);
             return (round, None);

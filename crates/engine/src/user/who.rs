@@ -65,8 +65,8 @@ pub enum Owner {
 /// The process to which a file belongs, whose number in the file is that of the program's own pid namespace.
 pub fn owner(pid: u32, inode: u64, name: &str) -> Owner {
     match owner_by_number(pid, inode, name) {
-        Owner::Nobody => Elsewhere::look().owner(pid, inode, name),
-        owner => owner,
+        Owner::Process(pid) => Owner::Process(pid),
+        unsure => Elsewhere::look().owner(pid, inode, name).map_or(unsure, Owner::Process),
     }
 }
 
@@ -93,10 +93,9 @@ impl Elsewhere {
         Elsewhere(there)
     }
 
-    pub fn owner(&self, pid: u32, inode: u64, name: &str) -> Owner {
-        let candidates = self.0.get(&pid).into_iter().flatten();
-        let found = candidates.copied().find(|p| maps(*p, inode, name) == Some(true));
-        found.map_or(Owner::Nobody, Owner::Process)
+    pub fn owner(&self, pid: u32, inode: u64, name: &str) -> Option<u32> {
+        let mut candidates = self.0.get(&pid).into_iter().flatten();
+        candidates.find(|p| maps(**p, inode, name) == Some(true)).copied()
     }
 }
 

@@ -3,14 +3,14 @@
 //!
 //! It sleeps until a program calls because half a ring is full, or something else happens; but never for long, so that
 //! what is logged is not in memory alone for much longer than a tenth of a second. However often programs call, it does
-//! not work more often than each tenth of a millisecond.
+//! not look more often than each tenth of a millisecond, but for rings that it has not emptied yet.
 
 use super::catalogue::Catalogue;
 use super::clock::Source;
 use super::file::{ProgramFile, Unusable};
 use super::folder::Found;
 use super::output::Output;
-use super::program::{Program, broken, title};
+use super::program::{Program, Round, broken, title};
 use super::who::{self, Claim, Elsewhere, Owner, Scope};
 use crate::sys::futex;
 use klogger_log::ledger::Key;
@@ -39,6 +39,9 @@ const MAPPED_SOON: Duration = Duration::from_millis(10);
 const LAST_EVENTS: Duration = Duration::from_millis(2);
 /// Programs of one user at a time.
 const PROGRAMS_MAX: usize = 2048;
+
+/// Files that were refused, and are remembered so that it is said once.
+const SEEN_MAX: usize = 64 << 10;
 
 /// What the recorder wants of programs.
 pub struct Settings {
@@ -117,7 +120,7 @@ impl Worker {
             if self.shared.switched.swap(false, Ordering::AcqRel) {
                 self.switch();
             }
-            let unfinished = self.drain();
+            let round = self.drain();
             self.let_go_of_the_ended();
             if cared.elapsed() >= CARE {
                 cared = Instant::now();
@@ -125,7 +128,9 @@ impl Worker {
             }
             self.share_memory();
             self.out.clock.look();
-            self.wait(&calls, begin, unfinished);
+            if !round.more || round.starved {
+                self.wait(&calls, begin, round.starved);
+            }
         }
         self.finish();
         self
@@ -137,12 +142,12 @@ impl Worker {
         std::iter::once(&self.shared.bell).chain(calls).map(|word| word.load(Ordering::Acquire)).collect()
     }
 
-    fn wait(&self, calls: &[u32], begin: Instant, unfinished: bool) {
+    fn wait(&self, calls: &[u32], begin: Instant, starved: bool) {
         let words = std::iter::once(&self.shared.bell).chain(self.programs.iter().map(|p| p.file.call()));
         let words: Vec<_> = words.zip(calls.iter().copied()).collect();
         // Programs that came in this round have no value from before it, and may have called already.
         let all = self.programs.len() < futex::WAIT_MAX && words.len() == self.programs.len() + 1;
-        let most = match (unfinished || !self.waiting.is_empty() || !all, self.programs.is_empty()) {
+        let most = match (starved || !self.waiting.is_empty() || !all, self.programs.is_empty()) {
             (true, _) => SHORT_WAIT,
             (false, true) => IDLE_WAIT,
             (false, false) => LONGEST_WAIT,
@@ -178,19 +183,26 @@ impl Worker {
         }
         let (pid, text) = (file.facts.pid, name.to_string_lossy().into_owned());
         let mut owner = who::owner_by_number(pid, file.inode, &text);
-        if owner == Owner::Nobody {
-            let soon = now - since < MAPPED_SOON;
-            if !soon {
-                owner = elsewhere.get_or_insert_with(Elsewhere::look).owner(pid, file.inode, &text);
-            }
-            let late = now - since >= MAPPED_WITHIN || !who::thread_exists(pid, pid);
-            if owner == Owner::Nobody && (soon || !late) {
-                return self.waiting.push(Candidate { found: Found { folder, name }, since });
-            }
+        let soon = owner == Owner::Nobody && now - since < MAPPED_SOON;
+        if !soon && !matches!(owner, Owner::Process(_)) {
+            let found = elsewhere.get_or_insert_with(Elsewhere::look).owner(pid, file.inode, &text);
+            owner = found.map_or(owner, Owner::Process);
+        }
+        let late = now - since >= MAPPED_WITHIN || !who::thread_exists(pid, pid);
+        if owner == Owner::Nobody && (soon || !late) {
+            return self.waiting.push(Candidate { found: Found { folder, name }, since });
         }
         if self.concerns(&file, owner) {
+            self.forget_refused();
             self.seen.insert((file.inode, name));
             self.begin(file, owner);
+        }
+    }
+
+    /// Nobody can make us remember files without end.
+    fn forget_refused(&mut self) {
+        if self.seen.len() >= SEEN_MAX {
+            self.seen = self.programs.iter().map(|p| (p.file.inode, p.file.name.clone())).collect();
         }
     }
 
@@ -219,10 +231,10 @@ impl Worker {
             Ok(program) => program,
             Err(refused) => {
                 drop(catalogue);
-                return match refused.why {
-                    Some(why) => self.refuse(&refused.file, ours, &title(pid), &why),
-                    None => {}
-                };
+                if let Some(why) = refused.why {
+                    self.refuse(&refused.file, ours, &title(pid), &why);
+                }
+                return;
             }
         };
         let allowed = self.settings.max_memory.saturating_sub(self.memory) / program.slot_bytes();
@@ -269,21 +281,20 @@ impl Worker {
         }
     }
 
-    /// A round. True if something was left behind.
-    fn drain(&mut self) -> bool {
-        let mut unfinished = false;
+    /// A round through all programs.
+    fn drain(&mut self) -> Round {
+        let mut round = Round::default();
         let mut at = 0;
         while at < self.programs.len() {
-            let program = &mut self.programs[at];
-            match program.drain(&mut self.out, false) {
-                Ok(round) => {
-                    unfinished |= round.unfinished;
+            match self.programs[at].drain(&mut self.out, false) {
+                Ok(part) => {
+                    round.add(part);
                     at += 1;
                 }
                 Err(_) => self.drop_broken(at),
             }
         }
-        unfinished
+        round
     }
 
     fn drop_broken(&mut self, at: usize) {
