@@ -46,10 +46,10 @@ def added(results: dict[str, list[dict]], arm: str, key: str, base: str = "none"
     return [a[key] - b[key] for a, b in zip(results[arm], results[base], strict=True)]
 
 
-def ratio(results: dict[str, list[dict]], arm: str, over: str, key: str) -> list[float]:
-    """What the arm adds, as a multiple of the median of what the other adds."""
-    unit = statistics.median(added(results, over, key))
-    return [value / unit for value in added(results, arm, key)]
+def ratio(results: dict[str, list[dict]], arm: str, over: str, key: str, base: str = "none") -> list[float]:
+    """What the arm adds to the base, as a multiple of the median of what the other adds."""
+    unit = statistics.median(added(results, over, key, base))
+    return [value / unit for value in added(results, arm, key, base)]
 
 
 def run(command: list, **more) -> str:

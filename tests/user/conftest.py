@@ -5,6 +5,7 @@ import json
 import os
 import resource
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from oracles import Log, workload_json
 from shared import Drainer
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
@@ -70,6 +72,11 @@ class Done:
     @property
     def report(self) -> dict:
         return json.loads(self.out)
+
+
+def report_in(done: Done) -> dict:
+    """What a program printed among the output of its recorder."""
+    return workload_json(done.out)
 
 
 @dataclass
@@ -133,3 +140,77 @@ def room() -> Iterator[Room]:
         path = Path(folder, "shared")
         path.mkdir(mode=0o700)
         yield Room(path)
+
+
+@dataclass
+class Recorder:
+    """`klogger record`, with a folder of shared files of its own."""
+
+    klogger: Path
+    room: Room
+    folder: Path
+    prefix: tuple = ()
+
+    def __post_init__(self):
+        self.logs = 0
+        self.running: list[subprocess.Popen] = []
+
+    def spawn(self, *command, prefix=()) -> subprocess.Popen:
+        process = subprocess.Popen(
+            list(map(str, (*prefix, *command))),
+            env=self.room.environment(record=False),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=self.folder,
+            start_new_session=True,
+        )
+        self.running.append(process)
+        return process
+
+    def start(self, *arguments) -> tuple[subprocess.Popen, Path]:
+        self.logs += 1
+        out = self.folder / f"test{self.logs}.klog"
+        return self.spawn(self.klogger, "record", "-o", out, *arguments, prefix=self.prefix), out
+
+    def started(self, *arguments) -> tuple[subprocess.Popen, Path]:
+        """When it records: it can be told to write a mark."""
+        process, out = self.start(*arguments)
+        until = time.monotonic() + 20
+        while self.do("mark", "--recorder", process.pid, 0, "ready").code != 0:
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < until, "the recorder does not begin"
+            time.sleep(0.02)
+        return process, out
+
+    def end(self, process: subprocess.Popen, timeout=120) -> Done:
+        process.send_signal(signal.SIGINT)
+        return self.wait(process, timeout)
+
+    def wait(self, process: subprocess.Popen, timeout=120) -> Done:
+        out, err = process.communicate(timeout=timeout)
+        return Done(process.returncode, out, err)
+
+    def run(self, *arguments, timeout=300) -> tuple[Done, Path]:
+        process, out = self.start(*arguments)
+        return self.wait(process, timeout), out
+
+    def do(self, *words) -> Done:
+        return self.wait(self.spawn(self.klogger, *words))
+
+    def log(self, path: Path) -> Log:
+        return Log(self.klogger, path)
+
+    def close(self) -> None:
+        for process in self.running:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.communicate()
+
+
+@pytest.fixture
+def recorder(klogger, room, clean_dir) -> Iterator[Recorder]:
+    recorder = Recorder(klogger, room, clean_dir)
+    yield recorder
+    recorder.close()

@@ -198,8 +198,9 @@ class Shared:
         finally:
             os.close(fd)
         self.words = memoryview(self.map).cast("Q")
-        (magic, self.version, self.pid, self.image, self.token, size, self.slots, self.ring_size, self.slots_at,
-         self.stride, self.clock, schemata, self.parent) = struct.unpack_from("<QIIQQQIIQQIII", self.map)
+        magic, self.version, self.pid, self.image, self.token, size = struct.unpack_from("<QIIQQQ", self.map)
+        self.slots, self.ring_size, self.slots_at, self.stride = struct.unpack_from("<IIQQ", self.map, 40)
+        self.clock, schemata, self.parent = struct.unpack_from("<III", self.map, 64)
         assert (magic, size) == (MAGIC, len(self.map)), self.path
         self.texts = dict(self.schema(n) for n in range(schemata))
 

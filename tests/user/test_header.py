@@ -94,7 +94,9 @@ def test_an_event_that_is_off_costs_three_instructions(build):
     program = build("single.c", out="single")
     text = subprocess.run(
         ["objdump", "-d", "--no-show-raw-insn", "--disassemble=one_event", program],
-        capture_output=True, text=True, check=True,
+        capture_output=True,
+        text=True,
+        check=True,
     ).stdout
     code = [line.split("\t", 1)[1].split()[0] for line in text.splitlines() if re.match(r"\s+[0-9a-f]+:\t", line)]
     code = [word for word in code if word not in ("endbr64", "nop", "nopw", "nopl", "cs", "data16", "xchg")]
@@ -164,9 +166,7 @@ def test_every_type(build, room):
     first = [True, low[8], top[8], low[16], top[16], low[32], top[32], low[64], top[64], low[64], top[64]]
     second = [False, high[8], 0, high[16], 0, high[32], 0, high[64], 0, high[64], 0]
     assert drainer.all("NUMBERS") == [dict(zip(names, v, strict=True)) for v in (first, second)]
-    assert drainer.all("PADDED") == [
-        {"a": 1, "b": 0x0123456789ABCDEF, "c": 2, "d": 0x89ABCDEF, "e": 3, "f": 0xFEDC}
-    ]
+    assert drainer.all("PADDED") == [{"a": 1, "b": 0x0123456789ABCDEF, "c": 2, "d": 0x89ABCDEF, "e": 3, "f": 0xFEDC}]
     shape = {"triple": [1, 2, 65535], "pair": [low[64], high[64]]}
     assert drainer.all("SHAPES") == [
         {**shape, "five": b"four", "name": b"fifteen letters"},
@@ -205,9 +205,9 @@ def test_armed_while_it_runs(build, room):
     while len(drainer.all("COUNT")) < 1000:
         drainer.round()
     shared.disarm()
-    out, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=60)
     drainer.finish()
     numbers = [values["n"] for values in drainer.all("COUNT")]
     assert (process.returncode, err) == (0, "")
     assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
-    assert 0 < numbers[0] and numbers[-1] < 19_999
+    assert numbers[0] > 0 and numbers[-1] < 19_999

@@ -1,0 +1,334 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""klogger record and programs: every call is in the log, whole and in order, or has been counted as lost."""
+
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+from conftest import PROGRAMS, Recorder, Room, report_in, scaled
+from oracles import Log
+
+END = 1_000_000
+USER = ("--engine", "user")
+root = pytest.mark.skipif(os.geteuid() != 0, reason="not root")
+
+
+def check_proofs(log: Log, where: str = "true") -> None:
+    wrong = f"proof <> 18446744073709551615 - (thread::UBIGINT * 4294967296 + n) AND ({where})"
+    assert log.rows(f"SELECT * FROM count WHERE {wrong} LIMIT 3") == []
+
+
+def check_order(log: Log) -> None:
+    """In each thread, times and serial numbers rise with the numbers of its calls."""
+    wrong = log.rows("""
+        SELECT tid, n, before FROM (
+            SELECT tid, n, lag(n) OVER (PARTITION BY tgid, tid ORDER BY time, serial) AS before,
+                   serial, lag(serial) OVER (PARTITION BY tgid, tid ORDER BY time, serial) AS serial_before FROM count)
+        WHERE n <= before OR serial <= serial_before LIMIT 3""")
+    assert wrong == []
+
+
+def test_sixteen_threads(recorder, build):
+    calls = scaled(50_000, 1_000_000)
+    size = ("--user-buffer", scaled(4, 32) << 20, "--max-memory", "2G")
+    done, out = recorder.run(*USER, *size, "--", build("flood.c"), 16, calls)
+    assert done.code == 0, done.err
+    log = recorder.log(out)
+    threads = {(t["thread"], t["tid"]) for t in report_in(done)["threads"]}
+    assert set(log.rows("SELECT DISTINCT thread, tid FROM count")) == threads
+    assert log.rows("SELECT tid, count(*), min(n), max(n) FROM count GROUP BY tid ORDER BY 1") == [
+        (tid, calls, 0, calls - 1) for tid in sorted(tid for _, tid in threads)
+    ]
+    check_proofs(log)
+    check_order(log)
+    assert log.lost("COUNT") == 0
+    check_text_is_in_order(recorder, out)
+
+
+def check_text_is_in_order(recorder, out):
+    last, lines = 0, 0
+    process = subprocess.Popen([recorder.klogger, "cat", "--format", "json", out], stdout=subprocess.PIPE, text=True)
+    for line in process.stdout:
+        now = int(re.search(r'"time":(-?\d+)', line)[1])
+        assert now >= last
+        last, lines = now, lines + 1
+    assert process.wait() == 0
+    assert lines > 0
+
+
+def test_small_rings(recorder, build):
+    """Rings of 16 KiB, at full speed: for each thread, what is there and what LOST records count is all calls."""
+    calls = scaled(200_000, 1_000_000)
+    done, out = recorder.run(*USER, "--user-buffer", "16K", "--", build("flood.c"), 4, calls)
+    assert done.code == 0, done.err
+    log = recorder.log(out)
+    check_proofs(log)
+    check_order(log)
+    rows = log.rows("""
+        SELECT c.tid, c.logged, coalesce(l.lost, 0) FROM (SELECT tid, count(*) AS logged FROM count GROUP BY tid) AS c
+        LEFT JOIN (SELECT tid, sum(count)::BIGINT AS lost FROM lost GROUP BY tid) AS l USING (tid)""")
+    assert [logged + lost for _, logged, lost in rows] == [calls] * 4, rows
+    assert log.count("COUNT") + log.lost("COUNT") == 4 * calls
+    assert log.lost("COUNT") > 0, "nothing was lost, so nothing was tested"
+    assert log.one("SELECT sum(count) FROM lost") == log.lost("COUNT")
+
+
+def test_signal_handlers(recorder, build):
+    calls = scaled(2_000_000, 10_000_000)
+    done, out = recorder.run(*USER, "--user-buffer", "16M", "--", build("signals.c"), calls, 100)
+    assert done.code == 0, done.err
+    log = recorder.log(out)
+    handled = report_in(done)["handled"]
+    check_proofs(log)
+    check_order(log)
+    assert log.count("COUNT") + log.lost("COUNT") == calls
+    assert log.count("NESTED") + log.lost("NESTED") == 3 * handled
+
+
+@pytest.mark.parametrize("what", ["fork", "clone", "vfork", "handler", "threads"])
+def test_lives(recorder, build, what):
+    """Children are recorded with their parents, however they came into being; nothing is left in the folder."""
+    n = scaled(100, 1000) * (10 if what == "threads" else 1)
+    done, out = recorder.run(*USER, "--max-memory", "2G", "--", build("lives.c"), what, n)
+    assert done.code == 7, done.err
+    log = recorder.log(out)
+    check_proofs(log)
+    assert log.lost("COUNT") == 0
+    processes = log.one("SELECT count(DISTINCT tgid) FROM count")
+    if what != "handler":
+        expected = {"fork": 2 + n + 3 * n, "clone": 2 + 2 * n, "vfork": 2 + n + 2 * n, "threads": n + 2}
+        assert log.count("COUNT") == expected[what]
+    assert processes == {"fork": 2 * n + 1, "threads": 1}.get(what, n + 1)
+    assert recorder.room.names() == []
+
+
+def test_killed_at_any_moment(recorder, build):
+    """What a program logged from when it was found to when it was killed is read: each of its threads without a gap."""
+    chance = random.Random(1)
+    recording, out = recorder.started(*USER, "-a")
+    for _ in range(scaled(50, 1000)):
+        process = recorder.spawn(build("flood.c"), 2, 1 << 30, 500)
+        time.sleep(chance.uniform(0, 0.05))
+        process.kill()
+        process.communicate()
+    done = recorder.end(recording)
+    assert done.code == 0, done.err
+    log = recorder.log(out)
+    check_proofs(log)
+    check_order(log)
+    assert log.lost("COUNT") == 0
+    streams = log.rows("SELECT tgid, tid, min(n), max(n) + 1 - count(*) FROM count GROUP BY ALL")
+    assert len(streams) > 20
+    assert [stream for stream in streams if stream[2] != stream[3]] == []
+    assert recorder.room.names() == []
+
+
+def test_a_program_that_runs_already(recorder, build):
+    process = recorder.spawn(build("lives.c"), "sleep", 1_000_000)
+    other = recorder.spawn(build("lives.c"), "sleep", 1_000_000)
+    time.sleep(0.2)
+    done, out = recorder.run(*USER, "-p", process.pid, "--for", "1s")
+    assert done.code == 0, done.err
+    log = recorder.log(out)
+    assert log.rows("SELECT DISTINCT tgid FROM count") == [(process.pid,)]
+    first, last, count = log.rows("SELECT min(n), max(n), count(*) FROM count")[0]
+    assert first > 0 and last - first + 1 == count > 100
+    # A second recording: the first has left the program as it was.
+    done, out = recorder.run(*USER, "-p", process.pid, "--for", "500ms")
+    assert recorder.log(out).one("SELECT min(n) FROM count") > last
+    other.kill()
+    process.kill()
+
+
+def test_a_program_that_comes_later(recorder, build):
+    recording, out = recorder.started(*USER, "-a")
+    program = recorder.wait(recorder.spawn(build("lives.c"), "sleep", 500))
+    done = recorder.end(recording)
+    assert (program.code, done.code) == (7, 0), done.err
+    log = recorder.log(out)
+    ((last, number),) = log.rows("SELECT max(n) FILTER (n < 1000000), count(*) FROM count")
+    # It had begun before the recorder saw it.
+    assert last == 500 and number > 300
+
+
+def test_enable_and_disable(recorder, build):
+    recording, out = recorder.started(*USER, "--disable", "COUNT", "--", build("lives.c"), "sleep", 2000)
+    time.sleep(0.5)
+    assert recorder.do("enable", "COUNT", "--recorder", recording.pid).code == 0
+    time.sleep(0.5)
+    assert recorder.do("disable", "COUNT", "--recorder", recording.pid).code == 0
+    done = recorder.wait(recording)
+    assert done.code == 7, done.err
+    log = recorder.log(out)
+    first, last, count = log.rows("SELECT min(n), max(n), count(*) FROM count")[0]
+    assert first > 0 and last < 2000 and count == last - first + 1
+
+
+@root
+def test_an_ordinary_user(klogger, room, build):
+    """Needs no privilege; sees that user's programs, and nobody else's."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        place = Path(folder)
+        place.chmod(0o777)
+        for program in (klogger, build("flood.c")):
+            shutil.copy(program, place)
+        mine = place / "shared"
+        mine.mkdir(mode=0o700)
+        os.chown(mine, 65534, 65534)
+        nobody = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--no-new-privs")
+        recorder = Recorder(place / "klogger", Room(mine), place, nobody)
+        others = Recorder(klogger, room, place)
+        try:
+            stranger = others.spawn(build("lives.c"), "sleep", 3000)
+            recording, out = recorder.start(*USER, "-a", "--for", "2s")
+            time.sleep(0.5)
+            own = recorder.wait(recorder.spawn(place / "flood", 2, 1000, 10, prefix=nobody))
+            done = recorder.wait(recording)
+            assert (own.code, done.code) == (0, 0), done.err
+            log = recorder.log(out)
+            assert log.rows("SELECT DISTINCT tgid FROM count") == [(own.report["pid"],)]
+            assert others.wait(stranger).code == 7
+        finally:
+            recorder.close()
+            others.close()
+
+
+@root
+def test_beside_the_scheduler(recorder, build):
+    """The kernel's events and the program's in one log, by name of its schema."""
+    schema = PROGRAMS / "count.klogger"
+    done, out = recorder.run("-s", "scheduler", "-s", schema, "--", build("flood.c"), 4, 20_000, 500)
+    assert done.code == 0, done.err
+    log = recorder.log(out)
+    assert log.count("COUNT") == 80_000
+    check_proofs(log)
+    check_order(log)
+    tids = {tid for (tid,) in log.rows("SELECT DISTINCT tid FROM count")}
+    assert tids <= {tid for (tid,) in log.rows("SELECT DISTINCT pid FROM schedin")}
+
+
+@root
+@pytest.mark.parametrize("cpus", [(0, 0), (0, 1)], ids=["one-cpu", "two-cpus"])
+def test_cause_stands_before_effect(recorder, build, cpus):
+    """BEFORE, write(), wake-up, switch, read(), AFTER: never in another order by more than the clocks' error."""
+    if (os.cpu_count() or 1) < 2 and cpus == (0, 1):
+        pytest.skip("one CPU")
+    pairs = scaled(30_000, 1_000_000)
+    schema = PROGRAMS / "causal.klogger"
+    done, out = recorder.run(
+        *("-s", "scheduler", "-s", schema, "--buffer-size", "64M", "--user-buffer", "32M"),
+        *("--", build("causal.c"), pairs, *cpus),
+    )
+    assert done.code == 0, done.err
+    report = report_in(done)
+    log = recorder.log(out)
+    error = int(re.search(r"within (\d+) ns", recorder.do("info", out).out)[1])
+    assert (log.count("BEFORE"), log.count("AFTER")) == (pairs, pairs)
+    assert error < 20_000
+    assert log.rows(f"SELECT * FROM before JOIN after USING (n) WHERE after.time < before.time - {error} LIMIT 3") == []
+    log.db.execute(f"""CREATE TEMP TABLE pair AS
+        SELECT n, before.time - {error} AS t1, after.time + {error} AS t2 FROM before JOIN after USING (n)""")
+    woken = f"(FROM try_to_wakeup WHERE pid = {report['reader']} AND waker = {report['writer']}) AS w"
+    assert log.one(f"SELECT count(*) FROM {woken}") > 0
+    assert log.rows(f"SELECT * FROM {woken} ASOF JOIN pair ON t1 <= w.time WHERE t2 < w.time LIMIT 3") == []
+    if cpus == (0, 0):
+        # On one CPU, the reader was switched to between the two events; the kernel seldom leaves out a probe hit.
+        switches = f"(FROM schedin WHERE pid = {report['reader']}) AS s"
+        without = log.one(f"SELECT count(*) FROM pair ASOF JOIN {switches} ON s.time <= t2 WHERE s.time < t1")
+        assert without <= pairs // 1000
+
+
+def test_another_version_of_the_schema(recorder, build):
+    newer, same = PROGRAMS / "newer/other.klogger", PROGRAMS / "count.klogger"
+    done, out = recorder.run(*USER, "-s", newer, "-s", same, "--", build("first.c", "second.c"))
+    assert done.code == 0, done.err
+    log = recorder.log(out)
+    assert (log.count("COUNT"), log.count("OTHER")) == (1, 0)
+    texts = [text for (text,) in log.rows("SELECT text FROM ledger WHERE key = 'user_refused'")]
+    assert any("schema 'other'" in text and "another version" in text for text in texts), texts
+
+
+def test_too_little_memory(recorder, build):
+    """Threads that get no ring lose their events, and the log counts them."""
+    limits = ("--user-buffer", "1M", "--max-memory", "4M")
+    done, out = recorder.run(*USER, *limits, "--", build("flood.c"), 16, 20_000, 1000)
+    assert done.code == 0, done.err
+    log = recorder.log(out)
+    assert log.count("COUNT") + log.lost("COUNT") == 16 * 20_000
+    assert log.count("COUNT") > 0
+    assert log.count("ledger", "key = 'user_memory' AND severity = 'loss'") > 0
+
+
+def test_rescue_after_a_crash(recorder, build):
+    """A flight recorder of a program that crashed."""
+    process = subprocess.Popen(
+        [build("flood.c"), "2", str(1 << 30)], env=recorder.room.environment(record=False, KLOGGER_FLIGHT=1 << 17)
+    )
+    time.sleep(0.3)
+    process.send_signal(signal.SIGSEGV)
+    process.wait()
+    assert str(process.pid) in recorder.do("rescue").out
+    done = recorder.do("rescue", process.pid, "-o", "crash.klog")
+    assert done.code == 0, done.err
+    log = recorder.log(recorder.folder / "crash.klog")
+    check_proofs(log)
+    check_order(log)
+    gaps = log.rows("SELECT tid, max(n) + 1 - min(n) - count(*) FROM count GROUP BY tid")
+    assert [missing for _, missing in gaps] == [0, 0]
+    assert log.count("COUNT") > 2 * 4000
+    assert recorder.room.names() == []
+
+
+def test_rescue_after_the_recorder_was_killed(recorder, build):
+    process = recorder.spawn(build("lives.c"), "sleep", 1_000_000)
+    recording, _ = recorder.started(*USER, "-p", process.pid)
+    time.sleep(0.3)
+    refused = recorder.do("rescue", process.pid, "-o", "early.klog")
+    assert refused.code == 2 and str(recording.pid) in refused.err
+    recording.kill()
+    recording.communicate()
+    time.sleep(0.3)
+    process.kill()
+    process.communicate()
+    done = recorder.do("rescue", process.pid, "-o", "late.klog")
+    assert done.code == 0, done.err
+    log = recorder.log(recorder.folder / "late.klog")
+    first, last, count = log.rows("SELECT min(n), max(n), count(*) FROM count")[0]
+    assert count == last - first + 1 and count > 100
+    check_proofs(log)
+
+
+@root
+@pytest.mark.parametrize("what", ["scribble", "truncate", "unlink", "link", "fifo", "folder"])
+def test_hostile_programs(recorder, build, what):
+    """Whatever they do to their files: the recorder lives, and another program's events are whole."""
+    seconds = scaled(20 if what == "scribble" else 3, 600 if what == "scribble" else 20)
+    recording, out = recorder.started(*USER, "-a", "--max-memory", "64M")
+    hostile = recorder.spawn(build("hostile.c"), what, seconds)
+    time.sleep(0.3)
+    calls = 500 * seconds
+    honest = recorder.spawn(build("flood.c"), 2, calls, 1)
+    assert recorder.wait(hostile, timeout=seconds + 60).code == 0
+    report = recorder.wait(honest, timeout=seconds + 60).report
+    assert recording.poll() is None, recorder.wait(recording)
+    peak = int(re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{recording.pid}/status").read_text())[1])
+    done = recorder.end(recording)
+    assert done.code == 0, done.err
+    assert peak < 512 << 10
+    log = recorder.log(out)
+    mine = f"tgid = {report['pid']}"
+    check_proofs(log, mine)
+    # Each thread from when the program was found to its end.
+    streams = log.rows(f"SELECT min(n), max(n), count(*) FROM count WHERE {mine} GROUP BY tid")
+    assert len(streams) == 2
+    for first, last, count in streams:
+        assert first < calls / 2 and last == calls - 1 and count == last - first + 1
+    if what in ("scribble", "truncate"):
+        assert log.count("ledger", "key IN ('user_hostile', 'user_refused')") > 0
