@@ -119,8 +119,8 @@ def cost(tools) -> list[str]:
         "## An event of a program",
         "",
         f"A loop of {EVENTS:,} events on one thread, of which each run takes the median of 21; what an empty loop",
-        "takes is subtracted. klogger runs as a flight recorder, where no ring fills; LTTng-UST with a snapshot session that",
-        "overwrites in 4 sub-buffers of 4 MiB. The floor is one unordered rdtsc.",
+        "takes is subtracted. klogger runs as a flight recorder, where no ring fills; LTTng-UST with a snapshot session",
+        "that overwrites in 4 sub-buffers of 4 MiB. The floor is one unordered rdtsc.",
         "",
         *table(results, list(programs)[1:], "one rdtsc, unordered"),
         "",
@@ -305,7 +305,7 @@ def functions(tools) -> list[str]:
         *lines,
         "",
         f"The plain program makes {events / plain / 1e6:.0f} million of these events a second. In print: gcc made 28",
-        "million and took 3.48 times plain with LTTng 0.5, without a disk, so 89 ns an event; 1.73 times plain with gprof.",
+        "million and took 3.48 times plain with LTTng 0.5, without a disk, so 89 ns an event; 1.73 with gprof.",
     ]
 
 
