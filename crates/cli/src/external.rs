@@ -9,8 +9,9 @@ use std::process::Command;
 
 pub const HELP: &str = "\
 Analyses (programs klogger-NAME on the PATH):
-  sql      Ask a log in SQL
-  report   The answers to a schema's questions: terminal, HTML, PNG";
+  sql        Ask a log in SQL
+  report     The answers to a schema's questions: terminal, HTML, PNG
+  stopwatch  The time from one event to another";
 
 /// Looks beside this program first, then on the PATH, and becomes the program found. Returns only on failure.
 pub fn run(words: Vec<OsString>) -> Outcome {
