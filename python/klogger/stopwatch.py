@@ -17,10 +17,10 @@ WORST = 0.001
 INTERVALS = """
 CREATE OR REPLACE TEMP TABLE stopwatch AS
 WITH row AS (
-    SELECT key, time, is_end, lead(time) OVER thread AS next, lead(is_end) OVER thread AS ended
-    FROM ({rows}) WINDOW thread AS (PARTITION BY key ORDER BY time, is_end DESC, serial)
+    SELECT whose, time, is_end, lead(time) OVER thread AS next, lead(is_end) OVER thread AS ended
+    FROM ({rows}) WINDOW thread AS (PARTITION BY whose ORDER BY time, is_end DESC, serial)
 )
-SELECT key, time AS from_ns, next AS to_ns, next - time AS ns,
+SELECT whose, time AS from_ns, next AS to_ns, next - time AS ns,
        EXISTS (FROM {gaps} AS g WHERE g.from_ns < next AND g.to_ns > time
                AND (g.event IS NULL OR upper(g.event) IN ($begin, $end)) {same}) AS torn
 FROM row WHERE NOT is_end AND ended
@@ -75,7 +75,7 @@ def measure(log: Log, begin: str, end: str, key: str | None = None) -> Stopwatch
         check_key(log, event, column)
     of_programs = log.is_of_programs(first) and column == "tid"
     gaps = "klogger.thread_gap" if of_programs else "klogger.gap"
-    same = "AND (g.tid IS NULL OR g.tid = key)" if of_programs else ""
+    same = "AND (g.tid IS NULL OR g.tid = whose)" if of_programs else ""
     rows = table_rows(first, column, "FALSE")
     # An event that is both end and begin comes twice, the end first.
     rows += " UNION ALL " + table_rows(last, column, "TRUE")
@@ -92,7 +92,7 @@ def measure(log: Log, begin: str, end: str, key: str | None = None) -> Stopwatch
 
 def table_rows(event: Event, column: str, is_end: str) -> str:
     where = f'main."{event.name}" WHERE "{column}" IS NOT NULL'
-    return f'SELECT "{column}" AS key, time, serial, {is_end} AS is_end FROM {where}'
+    return f'SELECT "{column}" AS whose, time, serial, {is_end} AS is_end FROM {where}'
 
 
 def find(log: Log, name: str) -> Event:

@@ -12,6 +12,7 @@ import support
 
 import klogger
 from klogger import catalogue, html, losses
+from klogger.stopwatch import measure
 
 THREADS = "time BIGINT, cpu SMALLINT, serial BIGINT, tid INTEGER, tgid INTEGER"
 LEDGER = [
@@ -83,3 +84,9 @@ def test_threads_are_named_and_counted(log: klogger.Log) -> None:
 def test_the_page_says_which_thread(log: klogger.Log) -> None:
     row = ("loss", "ring_full", "REQUEST", None, 31, 7, 150, 400, "no space")
     assert "<td>thread 31</td>" in html.ledger_table([row])
+
+
+def test_the_stopwatch_goes_by_the_thread_that_logged(log: klogger.Log) -> None:
+    """From 90 to 210 thread 31 lost events; what CPU 1 logged is of no thread."""
+    found = measure(log, "REQUEST", "REQUEST")
+    assert (found.key, found.begins, found.intervals, found.torn) == ("tid", 3, 0, 1)
