@@ -762,6 +762,16 @@ KLOGGER_SLOW void klogger_select(struct klogger_control *control, const char *li
 	control->on[KLOGGER_MARK_ID] = 1;
 }
 
+/* Its inode number is one that the kernel fixes. */
+KLOGGER_SLOW int klogger_is_in_first_pid_namespace(void)
+{
+	static const char first[] = "pid:[4026531836]";
+	char name[sizeof(first)];
+
+	return syscall(SYS_readlinkat, AT_FDCWD, "/proc/self/ns/pid", name, sizeof(name)) != (long)sizeof(first) - 1 ||
+	       !memcmp(name, first, sizeof(first) - 1);
+}
+
 /* 1:TOKEN:PID:RING:SLOTS:CLOCK:SCHEMATA:OFF, as a recorder gives it to its command. */
 KLOGGER_SLOW void klogger_obey(struct klogger_control *control)
 {
@@ -781,8 +791,8 @@ KLOGGER_SLOW void klogger_obey(struct klogger_control *control)
 	}
 	if (number[2] < KLOGGER_USER_RING_MIN || number[2] > KLOGGER_USER_RING_MAX || (number[2] & (number[2] - 1)))
 		return;
-	/* The environment may outlive the recording. */
-	if (syscall(SYS_kill, (pid_t)number[1], 0) && errno == ESRCH)
+	/* The environment may outlive the recording. In a pid namespace the number of one outside means nothing. */
+	if (syscall(SYS_kill, (pid_t)number[1], 0) && errno == ESRCH && klogger_is_in_first_pid_namespace())
 		return;
 	control->token = number[0];
 	control->armed = (__u32)number[1];
@@ -851,27 +861,29 @@ KLOGGER_SLOW int klogger_write_texts(int fd, const struct klogger_control *contr
 /* Makes the file and maps it: at `at`, in place of what is there, or anywhere. Async-signal-safe. */
 KLOGGER_SLOW void *klogger_make_file(int folder, const char *dir, struct klogger_control *control, void *at)
 {
-	char *name, path[64];
+	char path[64];
 	void *map = MAP_FAILED;
 	int fd;
 
-	name = klogger_put_number(klogger_put(path, "."), control->pid, 10);
-	klogger_put_number(klogger_put(name, "."), control->image, 16);
+	klogger_put_number(klogger_put(klogger_put_number(klogger_put(path, "."), control->pid, 10), "."),
+			   control->image, 16);
 	fd = (int)syscall(SYS_openat, folder, path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return MAP_FAILED;
-	name = path;
 	if (!syscall(SYS_ftruncate, fd, control->size) &&
 	    syscall(SYS_pwrite64, fd, control, sizeof(*control), 0) == (long)sizeof(*control) &&
-	    !klogger_write_texts(fd, control) && !syscall(SYS_renameat2, folder, path, folder, path + 1, 0)) {
-		name = path + 1;
+	    !klogger_write_texts(fd, control))
 		map = (void *)syscall(SYS_mmap, at, control->size, PROT_READ | PROT_WRITE,
 				      MAP_SHARED | MAP_NORESERVE | (at ? MAP_FIXED : 0), fd, 0L);
+	if (map == MAP_FAILED) {
+		syscall(SYS_unlinkat, folder, path, 0);
+	} else if (syscall(SYS_renameat2, folder, path, folder, path + 1, 0)) {
+		/* Nobody will find it, so nothing is logged. It stays, for it may stand where a parent's file was. */
+		syscall(SYS_unlinkat, folder, path, 0);
+		memset(((struct klogger_control *)map)->on, 0, KLOGGER_EVENTS_MAX);
+	} else {
+		klogger_put(klogger_put(klogger_put(klogger_module.path, dir), "/"), path + 1);
 	}
-	if (map == MAP_FAILED)
-		syscall(SYS_unlinkat, folder, name, 0);
-	else
-		klogger_put(klogger_put(klogger_put(klogger_module.path, dir), "/"), name);
 	syscall(SYS_close, fd);
 	return map;
 }

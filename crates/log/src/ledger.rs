@@ -113,7 +113,8 @@ impl Key {
                 "ring_full",
                 Loss,
                 "events found no space in their ring",
-                "record with a larger --buffer-size or a higher --lowwater, or disable events that are not needed",
+                "record with a larger --buffer-size (programs: --user-buffer) or a higher --lowwater, or disable events that are \
+                 not needed",
             ),
             Key::ProbeNotAttached => (
                 "probe_not_attached",
@@ -321,8 +322,16 @@ impl Entry {
 impl Ledger {
     /// Events that are known to be missing.
     pub fn lost(&self) -> u64 {
-        let losses = self.entries.iter().filter(|e| e.severity >= Severity::Loss);
-        losses.fold(0, |sum, e| sum.saturating_add(e.count))
+        self.losses().fold(0, |sum, e| sum.saturating_add(e.count))
+    }
+
+    /// Whether something was lost of which nobody knows how much.
+    pub fn is_vague(&self) -> bool {
+        self.losses().any(|e| e.count == 0)
+    }
+
+    fn losses(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter().filter(|e| e.severity >= Severity::Loss)
     }
 }
 

@@ -214,7 +214,7 @@ fn a_forked_child_has_a_file_of_its_own() {
 #[test]
 fn a_library_is_a_module_of_its_own() {
     let folder = folder();
-    let library = PathBuf::from(env!("CARGO_BIN_EXE_witness")).with_file_name("libklogger_user_example.so");
+    let library = PathBuf::from(env!("CARGO_BIN_EXE_witness")).with_file_name("deps/libklogger_user_example.so");
     let output = witness(&folder, "opens", ALL).arg(&library).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let mut counts: Vec<_> = all(folder.path()).iter().map(|f| (f.schemata(), f.events(0).len())).collect();

@@ -19,6 +19,8 @@
  * reader, which loads header words with acquire order, stops at the first that is zero. It zeroes what it has taken out
  * before it raises `hard` and `limit` (release), which a writer reads before it reserves: so a writer always finds
  * zeros. A writer that moves `limit` to a `hard` which has just been raised sets it too low at worst.
+ * What is lost last of all has no later record that could tell of it: when no writer is left, the reader takes `missed`
+ * out by an exchange.
  *
  * In overwrite mode both are ~0 and nobody zeroes. `first[n]` then holds the position of the first record that begins
  * in the n-th of KLOGGER_GRID equal parts of the ring, where a reader can begin after writers have been stopped.

@@ -9,6 +9,7 @@ use klogger_engine::recorder::{
     self, BUFFER_MAX, BUFFER_MIN, Engine, Options, Progress, Target, USER_BUFFER_MAX, USER_BUFFER_MIN,
 };
 use klogger_engine::unit::Unit;
+use klogger_log::ledger::Ledger;
 use klogger_log::writer::Compression;
 use std::ffi::OsString;
 use std::fmt::Write;
@@ -210,12 +211,7 @@ fn summary(outcome: &recorder::Outcome, output: &std::path::Path) -> String {
         s.bytes as f64 / 1e6,
         output.display()
     );
-    let lost = outcome.ledger.lost();
-    if lost == 0 {
-        text += "; nothing lost.\n";
-    } else {
-        let _ = writeln!(text, "; {} LOST.", HumanCount(lost));
-    }
+    let _ = writeln!(text, "; {}.", losses(&outcome.ledger));
     let mut shown: Vec<&str> = Vec::new();
     for e in outcome
         .ledger
@@ -234,6 +230,16 @@ fn summary(outcome: &recorder::Outcome, output: &std::path::Path) -> String {
     }
     let _ = writeln!(text, "See it with: klogger report {0}   klogger cat {0}   klogger info {0}", output.display());
     text
+}
+
+/// `nothing lost`, `12 LOST`, `12 LOST, and others that could not be counted`
+pub fn losses(ledger: &Ledger) -> String {
+    match (ledger.lost(), ledger.is_vague()) {
+        (0, false) => "nothing lost".into(),
+        (0, true) => "events LOST that could not be counted".into(),
+        (lost, false) => format!("{} LOST", HumanCount(lost)),
+        (lost, true) => format!("{} LOST, and others that could not be counted", HumanCount(lost)),
+    }
 }
 
 /// `500ms`, `30s`, `5m`, `1h`, or a bare number of seconds.

@@ -2,6 +2,7 @@
 //! `klogger rescue`
 
 use super::Outcome;
+use super::record::losses;
 use indicatif::{HumanBytes, HumanCount};
 use klogger_engine::recorder::rescue::{self, Remains};
 use klogger_log::writer::Compression;
@@ -47,15 +48,12 @@ pub fn run(args: Args) -> Outcome {
     if args.quiet {
         return Ok(ExitCode::SUCCESS);
     }
-    let lost = match saved.ledger.lost() {
-        0 => "nothing lost".to_string(),
-        lost => format!("{} LOST", HumanCount(lost)),
-    };
-    let output = args.output.display();
     eprintln!(
-        "klogger: {} events of {} programs in {output}; {lost}.",
+        "klogger: {} events of {} programs in {}; {}.",
         HumanCount(saved.summary.events),
-        saved.programs
+        saved.programs,
+        args.output.display(),
+        losses(&saved.ledger)
     );
     for e in &saved.ledger.entries {
         eprintln!("  {}: {}", e.key, e.text);

@@ -154,7 +154,8 @@ fn host(about: &About, out: &mut String) {
     }
     let overwrite = if recorder.overwrite { ", newest events kept" } else { "" };
     let ring = binary_size(recorder.buffer_size);
-    let buffer = format!("{ring} a CPU, emptied at {} % free{overwrite}", recorder.lowwater);
+    let whose = if preamble.engine == "user" { "thread" } else { "CPU" };
+    let buffer = format!("{ring} a {whose}, emptied at {} % free{overwrite}", recorder.lowwater);
     line(out, "engine", &format!("{} by klogger {}; {buffer}", preamble.engine, preamble.klogger));
     let schemas = preamble.schemas.iter().map(|s| s.name.as_str());
     line(out, "schemata", &schemas.collect::<Vec<_>>().join(", "));
