@@ -151,7 +151,7 @@ impl SlotReader {
                 return (round, self.give_up("a ring's position is one that it cannot have"));
             }
             if self.reader.fill() == 0 {
-                return (round, None);
+                return (Round { more: false, ..round }, None);
             }
             let buffer = if last { Some(out.pool.get_anyway()) } else { out.pool.get() };
             let Some(mut records) = buffer else {
