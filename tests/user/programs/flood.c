@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// flood THREADS EVENTS [PAUSE]: each thread logs COUNT; after each PAUSE events it rests for a millisecond.
+// flood THREADS EVENTS [PAUSE]: each thread logs COUNT; after each PAUSE events it rests for a millisecond. No thread ends
+// before all have logged, so that none takes over another one's slot.
 // Prints what each thread has called: {"threads": [{"thread": 0, "tid": 1, "calls": 2}, ...]}.
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -10,6 +11,7 @@
 
 static unsigned events, pause_after;
 static int tids[4096];
+static pthread_barrier_t all_done;
 
 static void *run(void *argument)
 {
@@ -21,6 +23,7 @@ static void *run(void *argument)
 		if (pause_after && n % pause_after == pause_after - 1)
 			usleep(1000);
 	}
+	pthread_barrier_wait(&all_done);
 	return NULL;
 }
 
@@ -31,6 +34,7 @@ int main(int argc, char **argv)
 
 	events = argc > 2 ? atoi(argv[2]) : 1000;
 	pause_after = argc > 3 ? atoi(argv[3]) : 0;
+	pthread_barrier_init(&all_done, NULL, threads);
 	for (i = 0; i < threads; i++)
 		if (pthread_create(&handles[i], NULL, run, (void *)(size_t)i))
 			return 1;
