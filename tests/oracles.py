@@ -97,7 +97,8 @@ def check_threads(log: Log, report: dict, slack: Slack = HARDWARE):
     total = sum(thread["cpu_ns"] for thread in report["threads"])
     runs = sum(thread["schedstat_runs"] for thread in report["threads"])
     if total >= slack.least_ns:
-        assert replayed.is_near(total, slack.share * total + slack.ns_per_switch_in_sum * runs, slack), (replayed, total)
+        allowed = slack.share * total + slack.ns_per_switch_in_sum * runs
+        assert replayed.is_near(total, allowed, slack), (replayed, total)
 
 
 def check_switches(log: Log, thread: dict):

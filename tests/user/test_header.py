@@ -126,6 +126,36 @@ def test_two_versions_of_a_schema(klogger, build, room, tmp_path):
     assert (quiet.code, quiet.err) == (0, "")
 
 
+def test_headers_of_two_kloggers(build, room, tmp_path):
+    """Code of one runtime never runs on the other's data: what is linked second stays off, and the program says so."""
+    header = (build.headers / "other.klogger.h").read_text()
+    (number,) = set(re.findall(r"KLOGGER_RUNTIME != (0x[0-9a-f]{16})ull", header))
+    (unit,) = set(re.findall(r"klogger_unit_other_[0-9a-f]{16}", header))
+    another = header.replace(number, "0x0123456789abcdef").replace(unit, "klogger_unit_other_0123456789abcdef")
+    (tmp_path / "other.klogger.h").write_text(another)
+    objects = []
+    for source, flags in (("first.c", []), ("second.c", [f"-I{tmp_path}"])):
+        objects.append(tmp_path / (source + ".o"))
+        command = ["gcc", "-O2", *flags, f"-I{build.headers}", "-c", PROGRAMS / source, "-o", objects[-1]]
+        subprocess.run(command, check=True)
+    program = tmp_path / "both"
+    subprocess.run(["gcc", *objects, "-o", program, "-pthread"], check=True)
+    done, drainer = room.record(program)
+    assert done.code == 0
+    assert done.err.splitlines() == [
+        "klogger: a schema is not logged, for its header is of another klogger; make all headers again: other"
+    ]
+    assert [values["value"] for values in drainer.all("OTHER")] == [2]
+    both = subprocess.run(
+        ["gcc", "-fsyntax-only", "-include", build.headers / "count.klogger.h", f"-I{tmp_path}", PROGRAMS / "second.c"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert both.returncode != 0
+    assert "another klogger has made the header" in both.stderr
+
+
 def test_a_library_with_a_schema_of_its_own(build, room):
     library = build("library.c", flags=["-shared", "-fPIC"], out="liblibrary.so")
     program = build("host.c", flags=["-ldl"], out="host")
