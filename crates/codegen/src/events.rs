@@ -72,7 +72,9 @@ fn function(out: &mut Text, event: &Event, layout: &EventLayout, index: usize) {
         ));
         out.push(format_args!("\tklogger_text_read(&klogger_text, {});\n", tail.name));
         out.push(format_args!("\tklogger_size = KLOGGER_PAD8({} + klogger_text.length);\n", layout.fixed));
-        out.push(format_args!("\tklogger_record = (struct klogger_record_{name} *)klogger_reserve(klogger_hit, {index}, klogger_size);\n"));
+        out.push(format_args!(
+            "\tklogger_record = (struct klogger_record_{name} *)klogger_reserve(klogger_hit, {index}, klogger_size);\n"
+        ));
     } else {
         out.push(format_args!("\n{}", guard(event, index)));
         out.push(format_args!(

@@ -132,7 +132,12 @@ fn unit(out: &mut Text, schema: &Schema) {
     let unit = format!("klogger_unit_{}_{:016x}", schema.name, fnv1a(schema.text.as_bytes()) ^ runtime_number());
     let names: String = schema.events.iter().map(|e| format!("\n\t\"{}\\0\"", e.name)).collect();
     out.push(format_args!("#define KLOGGER_UNIT {unit}\nKLOGGER_SHARED struct klogger_unit {unit} = {{\n"));
-    out.push(format_args!("\tklogger_all_off, 0, {}, {},{},\n", schema.events.len(), quote(&schema.name), literal(&schema.text)));
+    out.push(format_args!(
+        "\tklogger_all_off, 0, {}, {},{},\n",
+        schema.events.len(),
+        quote(&schema.name),
+        literal(&schema.text)
+    ));
     out.push(format_args!("\t{}, 0,{names},\n\tNULL, KLOGGER_RUNTIME\n}};\n\n", schema.text.len()));
     out.push(format_args!(
         "static __attribute__((constructor(101))) void klogger_link_{}(void)\n{{\n\tklogger_link(&{unit});\n}}\n",

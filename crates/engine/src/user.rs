@@ -125,7 +125,12 @@ impl Programs {
 fn start_worker(settings: Settings, shared: Arc<Shared>, found: Receiver<Found>, out: Output) -> JoinHandle<Worker> {
     let worker = Worker::new(settings, shared, found, out);
     let thread = thread::Builder::new().name("klogger/user".into());
-    thread.spawn(move || worker.run()).expect("a thread can be made")
+    let run = move || {
+        // Not SCHED_FIFO: it would let a program that floods us take the CPU from all others. Refused to ordinary users.
+        let _ = sys::become_important();
+        worker.run()
+    };
+    thread.spawn(run).expect("a thread can be made")
 }
 
 fn start_watch(mut watch: Watch, there: Vec<Found>, sender: SyncSender<Found>, shared: Arc<Shared>) -> JoinHandle<()> {

@@ -319,9 +319,10 @@ impl Program {
         if sum == 0 && (failed == 0 || failed == self.failed_before) {
             return;
         }
-        let key = if matches!(failed, 0 | libc::ENOMEM) { Key::UserMemory } else { Key::UserRefused };
+        let key = if failed == libc::ENOMEM { Key::UserMemory } else { Key::UserRefused };
         let why = match failed {
-            0 | libc::ENOMEM => self.title.clone(),
+            0 => format!("{}: logged by signal handlers while their threads were about to get rings", self.title),
+            libc::ENOMEM => self.title.clone(),
             // What a full tmpfs says.
             libc::EFAULT => format!("{}: a thread got no ring, for its folder is full", self.title),
             errno => format!("{}: a thread got no ring: {}", self.title, io::Error::from_raw_os_error(errno)),
