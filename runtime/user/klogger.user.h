@@ -74,6 +74,7 @@ extern int clock_gettime(int clock, struct timespec *ts);
 #define KLOGGER_MADV_DONTDUMP 16
 #define KLOGGER_MADV_POPULATE_WRITE 23	/* Linux 5.14 */
 #define KLOGGER_FUTEX_WAKE 1
+#define KLOGGER_FIRST_PID_NS 0xeffffffcu	/* the kernel's number for it */
 #define KLOGGER_RLIMIT_FSIZE 1
 #define KLOGGER_RLIMIT_AS 9
 
@@ -556,6 +557,9 @@ KLOGGER_SLOW struct klogger_ring *klogger_look_for_ring(void)
 	/* A signal handler came first. */
 	if (ring)
 		return ring;
+	/* A child of vfork() has its parent's memory, and no thread of it. */
+	if (klogger_module.pid != (__u32)syscall(SYS_getpid))
+		return NULL;
 	if (klogger_thread.patience) {
 		klogger_thread.patience--;
 		return NULL;
@@ -678,8 +682,8 @@ KLOGGER_SLOW int klogger_find_folder(char *path, size_t size)
 	const char *run = secure ? NULL : getenv("XDG_RUNTIME_DIR");
 
 	if (dir) {
-		if (strlen(dir) + 64 > size) {
-			errno = ENAMETOOLONG;
+		if (*dir != '/' || strlen(dir) + 64 > size) {
+			errno = EINVAL;
 			return -1;
 		}
 		klogger_put(path, dir);
@@ -694,11 +698,19 @@ KLOGGER_SLOW int klogger_find_folder(char *path, size_t size)
 	return fd;
 }
 
+KLOGGER_SLOW __u64 klogger_pid_ns(void)
+{
+	struct stat st;
+
+	return stat("/proc/self/ns/pid", &st) ? 0 : (__u64)st.st_ino;
+}
+
 /*
- * Removes files of dead programs that nobody records: a program that is killed cannot do it. Looks at some tens at most,
- * so that a program starts as quickly in a full folder.
+ * Removes files of dead programs that nobody records: a program that is killed, or that forks and calls exec, cannot do
+ * it. Looks at some tens at most, so that a program starts as quickly in a full folder. What another pid namespace means
+ * by a number is not known here.
  */
-KLOGGER_SLOW void klogger_sweep(int folder)
+KLOGGER_SLOW void klogger_sweep(int folder, __u64 pid_ns)
 {
 	struct entry { __u64 inode; __s64 next; unsigned short length; unsigned char type; char name[]; };
 	char buffer[2048] __attribute__((aligned(8)));
@@ -717,7 +729,8 @@ KLOGGER_SLOW void klogger_sweep(int folder)
 		if (fd < 0)
 			continue;
 		if (syscall(SYS_pread64, fd, &control, sizeof(control), 0) == (long)sizeof(control) &&
-		    control.magic == KLOGGER_CONTROL_MAGIC && !control.armed && !control.flight)
+		    control.magic == KLOGGER_CONTROL_MAGIC && pid_ns && control.pid_ns == pid_ns && !control.armed &&
+		    !control.flight)
 			syscall(SYS_unlinkat, folder, entry->name, 0);
 		syscall(SYS_close, fd);
 	}
@@ -762,14 +775,10 @@ KLOGGER_SLOW void klogger_select(struct klogger_control *control, const char *li
 	control->on[KLOGGER_MARK_ID] = 1;
 }
 
-/* Its inode number is one that the kernel fixes. */
-KLOGGER_SLOW int klogger_is_in_first_pid_namespace(void)
+/* Whether a process of this number is there, as far as one can know. */
+KLOGGER_SLOW int klogger_is_dead(const struct klogger_control *control, __u32 pid)
 {
-	static const char first[] = "pid:[4026531836]";
-	char name[sizeof(first)];
-
-	return syscall(SYS_readlinkat, AT_FDCWD, "/proc/self/ns/pid", name, sizeof(name)) != (long)sizeof(first) - 1 ||
-	       !memcmp(name, first, sizeof(first) - 1);
+	return control->pid_ns == KLOGGER_FIRST_PID_NS && syscall(SYS_kill, (pid_t)pid, 0) && errno == ESRCH;
 }
 
 /* 1:TOKEN:PID:RING:SLOTS:CLOCK:SCHEMATA:OFF, as a recorder gives it to its command. */
@@ -792,7 +801,7 @@ KLOGGER_SLOW void klogger_obey(struct klogger_control *control)
 	if (number[2] < KLOGGER_USER_RING_MIN || number[2] > KLOGGER_USER_RING_MAX || (number[2] & (number[2] - 1)))
 		return;
 	/* The environment may outlive the recording. In a pid namespace the number of one outside means nothing. */
-	if (syscall(SYS_kill, (pid_t)number[1], 0) && errno == ESRCH && klogger_is_in_first_pid_namespace())
+	if (klogger_is_dead(control, (__u32)number[1]))
 		return;
 	control->token = number[0];
 	control->armed = (__u32)number[1];
@@ -858,6 +867,27 @@ KLOGGER_SLOW int klogger_write_texts(int fd, const struct klogger_control *contr
 	return 0;
 }
 
+/*
+ * The control page and what follows it can be used at once, slots when they are taken (klogger_reach_slot): or else
+ * mlockall() would make all of them real. In a child there is never a moment without a page that may be touched.
+ */
+KLOGGER_SLOW void *klogger_map(int fd, const struct klogger_control *control, void *at)
+{
+	long flags = MAP_SHARED | MAP_NORESERVE, before = (long)control->slots_at;
+	char *map = (char *)at;
+
+	if (!at) {
+		map = (char *)syscall(SYS_mmap, NULL, control->size, PROT_NONE, flags, fd, 0L);
+		if (map != MAP_FAILED && syscall(SYS_mprotect, map, before, PROT_READ | PROT_WRITE))
+			return MAP_FAILED;
+		return map;
+	}
+	if ((void *)syscall(SYS_mmap, map, before, PROT_READ | PROT_WRITE, flags | MAP_FIXED, fd, 0L) == MAP_FAILED)
+		return MAP_FAILED;
+	return (void *)syscall(SYS_mmap, map + before, control->size - before, PROT_NONE, flags | MAP_FIXED, fd, before) ==
+			       MAP_FAILED ? MAP_FAILED : at;
+}
+
 /* Makes the file and maps it: at `at`, in place of what is there, or anywhere. Async-signal-safe. */
 KLOGGER_SLOW void *klogger_make_file(int folder, const char *dir, struct klogger_control *control, void *at)
 {
@@ -873,8 +903,7 @@ KLOGGER_SLOW void *klogger_make_file(int folder, const char *dir, struct klogger
 	if (!syscall(SYS_ftruncate, fd, control->size) &&
 	    syscall(SYS_pwrite64, fd, control, sizeof(*control), 0) == (long)sizeof(*control) &&
 	    !klogger_write_texts(fd, control))
-		map = (void *)syscall(SYS_mmap, at, control->size, PROT_READ | PROT_WRITE,
-				      MAP_SHARED | MAP_NORESERVE | (at ? MAP_FIXED : 0), fd, 0L);
+		map = klogger_map(fd, control, at);
 	if (map == MAP_FAILED) {
 		syscall(SYS_unlinkat, folder, path, 0);
 	} else if (syscall(SYS_renameat2, folder, path, folder, path + 1, 0)) {
@@ -904,7 +933,6 @@ KLOGGER_SLOW void klogger_use_file(void *map)
 
 	klogger_module.rest = (struct klogger_control_rest *)(control + 1);
 	klogger_module.slots = (char *)map + control->slots_at;
-	syscall(SYS_mprotect, klogger_module.slots, control->size - control->slots_at, PROT_NONE);
 	klogger_module.mask = control->ring_size - 1;
 	klogger_module.tsc = control->clock == KLOGGER_CLOCK_TSC;
 	klogger_module.pid = control->pid;
@@ -997,11 +1025,18 @@ KLOGGER_SLOW void klogger_forked(int mute)
 	control.parent = control.pid;
 	control.pid = (__u32)syscall(SYS_getpid);
 	control.image = klogger_monotonic();
+	control.pid_ns = klogger_pid_ns();
 	control.failed = control.call = 0;
-	if (mute)
+	if (mute || (control.armed && klogger_is_dead(&control, control.armed)))
 		memset(control.on, 0, sizeof(control.on));
 	folder = klogger_find_folder(dir, sizeof(dir));
+	if (folder >= 0 && control.size > klogger_bytes_allowed()) {
+		syscall(SYS_close, folder);
+		folder = -1;
+		errno = EFBIG;
+	}
 	if (folder >= 0) {
+		klogger_sweep(folder, control.pid_ns);
 		map = klogger_make_file(folder, dir, &control, klogger_module.control);
 		syscall(SYS_close, folder);
 	}
@@ -1031,6 +1066,17 @@ KLOGGER_SLOW void klogger_fork_child(void)
 	errno = error;
 }
 
+/* Without a key, threads do not give back their slots; the recorder sees when they are gone. */
+KLOGGER_SLOW void klogger_make_key(void)
+{
+	klogger_module.has_key = !pthread_key_create(&klogger_module.key, klogger_end_thread);
+	/* glibc allocates for the values of later keys, which a signal handler must not do. */
+	if (klogger_module.has_key && klogger_module.key >= 32) {
+		pthread_key_delete(klogger_module.key);
+		klogger_module.has_key = 0;
+	}
+}
+
 /* Before main(), or when the library is opened: makes the module known to recorders. */
 KLOGGER_SLOW void klogger_register(void)
 {
@@ -1045,6 +1091,7 @@ KLOGGER_SLOW void klogger_register(void)
 	control.magic = KLOGGER_CONTROL_MAGIC;
 	control.version = KLOGGER_CONTROL_VERSION;
 	control.pid = (__u32)syscall(SYS_getpid);
+	control.pid_ns = klogger_pid_ns();
 	control.image = klogger_monotonic();
 	control.ring_size = 1u << 20;
 	control.clock = klogger_tsc_is_invariant() ? KLOGGER_CLOCK_TSC : KLOGGER_CLOCK_MONOTONIC;
@@ -1053,7 +1100,7 @@ KLOGGER_SLOW void klogger_register(void)
 	if (folder >= 0 && klogger_describe(&control)) {
 		klogger_obey(&control);
 		klogger_take_off(&control);
-		klogger_sweep(folder);
+		klogger_sweep(folder, control.pid_ns);
 		if (klogger_measure(&control) && !klogger_make_cells(control.slots))
 			map = klogger_make_file(folder, dir, &control, NULL);
 	}
@@ -1061,7 +1108,7 @@ KLOGGER_SLOW void klogger_register(void)
 		klogger_complain("this program's events are not logged", strerror(errno));
 	} else {
 		syscall(SYS_madvise, map, control.size, KLOGGER_MADV_DONTDUMP);
-		klogger_module.has_key = !pthread_key_create(&klogger_module.key, klogger_end_thread);
+		klogger_make_key();
 		pthread_atfork(NULL, NULL, klogger_fork_child);
 		klogger_use_file(map);
 	}

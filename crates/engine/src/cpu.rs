@@ -7,6 +7,9 @@
 use crate::ring::{NESTED, RecordKinds, RingReader, Taken};
 use klogger_log::record::Header;
 
+/// Bytes of nested records that may wait for the main ring to catch up. Only a writer that lies about times needs more.
+const WAITING_MAX: usize = 4 * NESTED;
+
 pub struct CpuReader {
     main: RingReader,
     /// A thread's comes to be when it is needed.
@@ -84,7 +87,8 @@ impl CpuReader {
         let mut taken = self.main.take(kinds, out, max);
         taken.torn |= nested.torn;
         if !self.waiting.is_empty() {
-            let last = if (taken.bytes as usize) < max { None } else { last_time(kinds, &out[start..]) };
+            let all = (taken.bytes as usize) < max || self.waiting.len() > WAITING_MAX;
+            let last = if all { None } else { last_time(kinds, &out[start..]) };
             let part = self.waiting_until(kinds, last);
             put_in(kinds, out, start, &part, &mut taken);
         }

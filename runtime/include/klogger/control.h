@@ -77,7 +77,8 @@ struct klogger_control {
 	__u32 slots_allowed;	/* no more than so many in use at once */
 	__u32 flight;		/* 1: rings overwrite what is old; set at registration (KLOGGER_FLIGHT), never changed */
 	__u32 call;		/* futex: the program adds one and wakes it when a ring has passed its low-water mark */
-	__u64 reserved[18];
+	__u64 pid_ns;		/* the program's: inode number of its pid namespace, which gives `pid` its meaning; or 0 */
+	__u64 reserved[17];
 
 	struct klogger_module_schema schema[KLOGGER_SCHEMATA_MAX];
 	__u8 on[KLOGGER_EVENTS_MAX];	/* by local id; 1: logged */

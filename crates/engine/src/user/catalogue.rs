@@ -13,6 +13,8 @@ use std::collections::{HashMap, HashSet};
 const IDS_MAX: usize = 16 << 10;
 /// Bytes of all texts that programs bring.
 const TEXTS_MAX: usize = 8 << 20;
+/// Their number.
+const TEXT_COUNT_MAX: usize = 4 << 10;
 /// Bytes of all that the log is told of them; it takes no more than 16 MiB.
 const ADDITIONS_MAX: usize = 12 << 20;
 
@@ -130,6 +132,9 @@ impl Catalogue {
         if self.text_bytes + text.len() > TEXTS_MAX {
             let why = format!("all schemata of programs together have more than {} MiB", TEXTS_MAX >> 20);
             return Err(Refusal::new(why));
+        }
+        if self.texts.len() >= TEXT_COUNT_MAX {
+            return Err(Refusal::new(format!("programs have brought more than {TEXT_COUNT_MAX} schemata")));
         }
         self.text_bytes += text.len();
         let result = self.judge(name, text);

@@ -86,6 +86,9 @@ impl ProgramFile {
         if about.uid() != folder.uid {
             return hostile("it does not belong to the owner of its folder");
         }
+        if about.mode() & 0o077 != 0 {
+            return Err(Unusable::Refused("others than its owner may open it".into()));
+        }
         let facts = read_facts(&file, about.len())?;
         let map =
             SharedFile::new(&file, facts.size).map_err(|e| Unusable::Refused(format!("no memory for it: {e}")))?;
@@ -123,9 +126,11 @@ impl ProgramFile {
         self.map.word(AT_SLOTS_ALLOWED).store(slots, Ordering::Relaxed);
     }
 
-    /// From now on (0: no longer) a recorder is at work. What it allows was stored before.
-    pub fn arm(&self, pid: u32) {
-        self.map.word(AT_ARMED).store(pid, Ordering::Release);
+    /// From now on recorder `pid` is at work, unless another has come first since `seen`; the error is its number.
+    /// Nothing is logged before events are switched on.
+    pub fn claim(&self, seen: u32, pid: u32) -> Result<(), u32> {
+        let armed = self.map.word(AT_ARMED);
+        armed.compare_exchange(seen, pid, Ordering::AcqRel, Ordering::Acquire).map(drop)
     }
 
     pub fn is_on(&self, id: u16) -> bool {
@@ -135,7 +140,7 @@ impl ProgramFile {
     /// Nothing is logged any more, but for what has been begun.
     pub fn disarm(&self) {
         (1..EVENTS_MAX as u16).for_each(|id| self.set_on(id, false));
-        self.arm(0);
+        self.map.word(AT_ARMED).store(0, Ordering::Release);
     }
 
     /// All slots up to the last page of them that is in use. Fails if the file is shorter than it was.
@@ -298,7 +303,7 @@ fn read_schemata(file: &File, page: &[u8]) -> Result<Vec<ModuleSchema>, Unusable
         return Err(Unusable::Hostile(format!("it has {count} schemata")));
     }
     let mut list: Vec<ModuleSchema> = Vec::new();
-    let mut next = LOCAL_BASE;
+    let (mut next, mut length) = (LOCAL_BASE, 0);
     for at in (0..count).map(|n| AT_SCHEMA + n * SCHEMA) {
         let (base, events) = (u32_at(page, at + SCHEMA_BASE), u32_at(page, at + SCHEMA_EVENTS));
         let end = base.saturating_add(events);
@@ -312,9 +317,19 @@ fn read_schemata(file: &File, page: &[u8]) -> Result<Vec<ModuleSchema>, Unusable
         let (Ok(name), Ok(text)) = (String::from_utf8(name), String::from_utf8(text)) else {
             return Err(Unusable::Hostile("a schema of it is not text".into()));
         };
+        length += text.len();
+        if !is_identifier(&name) || length > TEXT_MAX {
+            return Err(Unusable::Hostile("a schema of it has a name or a length that it cannot have".into()));
+        }
         list.push(ModuleSchema { base: base as u16, events: events as u16, name, text });
     }
     Ok(list)
+}
+
+/// Names are shown on terminals, which obey control characters.
+fn is_identifier(name: &str) -> bool {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    name.starts_with(|c: char| is_part(c) && !c.is_ascii_digit()) && name.chars().all(is_part)
 }
 
 fn read_text(file: &File, at: usize, length: usize) -> Result<Vec<u8>, Unusable> {
@@ -328,13 +343,21 @@ fn read_text(file: &File, at: usize, length: usize) -> Result<Vec<u8>, Unusable>
 
 #[cfg(test)]
 mod tests {
-    use super::is_name;
+    use super::{is_identifier, is_name};
 
     #[test]
     fn names_of_files() {
         assert!(is_name("1.0") && is_name("4194304.1f2e3d4c5b6a"));
         for bad in ["", "1", "1.", ".1", ".1.2", "1.g", "a.1", "1.1.1", "1.1 ", "1.12345678901234567890a"] {
             assert!(!is_name(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn names_of_schemata() {
+        assert!(["a", "_", "Ab_9"].iter().all(|name| is_identifier(name)));
+        for bad in ["", "9a", "a-b", "a b", "\x1b[2J", "a\n", "\u{e4}"] {
+            assert!(!is_identifier(bad), "{bad:?}");
         }
     }
 }

@@ -93,7 +93,10 @@ impl Program {
         };
         let builtin: Vec<_> = out.builtin.0.iter().filter(|e| e.schema == "klogger").cloned().collect();
         let ids = Ids::new(&builtin, &places);
-        let process = if owner == Owner::Nobody { None } else { sys::pidfd_open(pid).ok() };
+        let process = match watch_process(pid, owner) {
+            Ok(process) => process,
+            Err(e) => return Err(Box::new(Refused { why: Some(format!("its end cannot be watched: {e}")), file })),
+        };
         Ok(Program {
             file,
             pid,
@@ -140,9 +143,8 @@ impl Program {
     }
 
     /// From now on the program logs what is on; `slots` threads of it at a time at most.
-    pub fn arm(&self, recorder: u32, slots: u32, catalogue: &Catalogue) {
+    pub fn open(&self, slots: u32, catalogue: &Catalogue) {
         self.file.allow_slots(slots);
-        self.file.arm(recorder);
         self.switch(catalogue);
     }
 
@@ -335,6 +337,17 @@ impl Program {
             out.complaints.add(key, Entry::new(key).event(&event).count(count).detail(&why));
         }
         out.status.add(0, sum);
+    }
+}
+
+/// `None` if the process has ended already. No other failure says so.
+fn watch_process(pid: u32, owner: Owner) -> io::Result<Option<OwnedFd>> {
+    if owner == Owner::Nobody {
+        return Ok(None);
+    }
+    match sys::pidfd_open(pid) {
+        Err(e) if e.raw_os_error() == Some(libc::ESRCH) => Ok(None),
+        result => result.map(Some),
     }
 }
 

@@ -20,7 +20,7 @@ use klogger_schema::layout::EventLayout;
 use klogger_schema::{Options, parse};
 use proptest::prelude::*;
 use std::fs::File;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -48,7 +48,7 @@ impl Double {
         let size = SLOTS_AT + SLOTS * slot_bytes(RING);
         let path = folder.join(format!("{pid}.{image:x}"));
         let hidden = folder.join(format!(".{pid}.{image:x}"));
-        let file = File::options().read(true).write(true).create_new(true).open(&hidden).unwrap();
+        let file = File::options().read(true).write(true).create_new(true).mode(0o600).open(&hidden).unwrap();
         file.set_len(size as u64).unwrap();
         let mut page = vec![0; CONTROL];
         let mut put = |at: usize, bytes: &[u8]| page[at..at + bytes.len()].copy_from_slice(bytes);

@@ -3,12 +3,13 @@
 
 use super::file::is_name;
 use super::folder::{Folder, Found};
-use crate::processes;
+use crate::{processes, sys};
 use std::collections::{HashMap, HashSet};
 use std::fs;
-use std::io::ErrorKind;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Generations between a process and an ancestor that is looked for.
 const GENERATIONS: usize = 64;
@@ -99,14 +100,42 @@ impl Elsewhere {
     }
 }
 
-/// Whether a process has a file mapped; `None` if we may not know.
+/// Whether a process has a file mapped; `None` if it cannot be found out.
 pub fn maps(pid: u32, inode: u64, name: &str) -> Option<bool> {
-    let text = match fs::read(format!("/proc/{pid}/maps")) {
-        Err(e) if e.kind() == ErrorKind::PermissionDenied => return None,
-        Err(_) => return Some(false),
-        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+    let is_it = |line: &str| mapped_file(line).is_some_and(|(i, path)| i == inode && path.ends_with(name));
+    match mappings(pid) {
+        Some(text) => Some(text.lines().any(is_it)),
+        None => (has_ended(pid) || is_kernel_thread(pid)).then_some(false),
+    }
+}
+
+/// What /proc/PID/maps says. If the first thread of a process has ended before the others, only theirs say anything.
+fn mappings(pid: u32) -> Option<String> {
+    let read = |path: String| fs::read(path).ok().filter(|text| !text.is_empty());
+    let of_another = || {
+        let mut threads = processes::threads_of(pid).into_iter();
+        threads.find_map(|tid| read(format!("/proc/{pid}/task/{tid}/maps")))
     };
-    Some(text.lines().any(|line| mapped_file(line).is_some_and(|(i, path)| i == inode && path.ends_with(name))))
+    let text = read(format!("/proc/{pid}/maps")).or_else(of_another)?;
+    Some(String::from_utf8_lossy(&text).into_owned())
+}
+
+/// Whether there is no process of that number, or all of its threads have ended.
+fn has_ended(pid: u32) -> bool {
+    match sys::pidfd_open(pid) {
+        Ok(process) => sys::poll_readable(&[process.as_fd()], Duration::ZERO).is_ok_and(|r| r.first() == Some(&true)),
+        Err(e) => e.raw_os_error() == Some(libc::ESRCH),
+    }
+}
+
+/// Those have no memory of their own, and never will.
+fn is_kernel_thread(pid: u32) -> bool {
+    const PF_KTHREAD: u64 = 0x0020_0000;
+    let stat = fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let stat = String::from_utf8_lossy(&stat);
+    // Behind the name stand the state (field 3) and numbers; the flags are field 9.
+    let flags = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_ascii_whitespace().nth(6)?.parse::<u64>().ok());
+    flags.is_some_and(|flags| flags & PF_KTHREAD != 0)
 }
 
 /// Inode and path of a line of /proc/PID/maps: `RANGE MODE OFFSET DEVICE INODE   PATH`.
@@ -141,8 +170,7 @@ pub fn thread_exists(pid: u32, tid: u32) -> bool {
 
 /// Files that a process has mapped and that may be ones of klogger, seen from where the process sees them.
 pub fn files_of(pid: u32) -> Vec<Found> {
-    let text = fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
-    let text = String::from_utf8_lossy(&text).into_owned();
+    let text = mappings(pid).unwrap_or_default();
     let mut paths: Vec<&Path> = text.lines().filter_map(|l| Some(Path::new(mapped_file(l)?.1))).collect();
     paths.dedup();
     let named = paths.into_iter().filter(|p| p.file_name().is_some_and(|n| is_name(&n.to_string_lossy())));

@@ -12,7 +12,7 @@ use super::folder::Found;
 use super::output::Output;
 use super::program::{Program, Round, broken, title};
 use super::who::{self, Claim, Elsewhere, Owner, Scope};
-use crate::sys::futex;
+use crate::sys::{self, futex};
 use klogger_log::ledger::Key;
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -86,6 +86,7 @@ pub struct Worker {
     pub out: Output,
     programs: Vec<Program>,
     waiting: Vec<Candidate>,
+    condemned: Vec<Found>,
     /// Inodes and names of the files that are used, or refused.
     seen: HashSet<(u64, OsString)>,
     /// Processes that are recorded, or have been.
@@ -104,6 +105,7 @@ impl Worker {
             out,
             programs: Vec::new(),
             waiting: Vec::new(),
+            condemned: Vec::new(),
             seen: HashSet::new(),
             known: HashSet::new(),
             recorded: 0,
@@ -176,7 +178,10 @@ impl Worker {
             Ok(file) => file,
             Err(Unusable::Foreign) => return,
             Err(Unusable::Refused(why)) => return self.out.complaints.say(Key::UserRefused, &place, &why),
-            Err(Unusable::Hostile(why)) => return self.out.complaints.say(Key::UserHostile, &place, &why),
+            Err(Unusable::Hostile(why)) => {
+                self.condemned.push(Found { folder, name });
+                return self.out.complaints.say(Key::UserHostile, &place, &why);
+            }
         };
         if self.seen.contains(&(file.inode, name.clone())) {
             return;
@@ -214,15 +219,17 @@ impl Worker {
             && self.settings.scope.concerns(&claim, &self.known, &*self.settings.in_kernel_scope)
     }
 
-    /// Whether the program has armed itself for this recording.
-    fn is_ours(&self, file: &ProgramFile) -> bool {
-        file.facts.token == self.settings.token && file.pid_armed() == std::process::id()
+    /// Whether the program has armed itself for this recording, or is a child that was armed as its parent is.
+    fn is_ours(&self, file: &ProgramFile, armed: u32) -> bool {
+        let facts = &file.facts;
+        armed == std::process::id() && (facts.token == self.settings.token || self.known.contains(&facts.parent))
     }
 
     fn begin(&mut self, file: ProgramFile, owner: Owner) {
         let pid = if let Owner::Process(pid) = owner { pid } else { file.facts.pid };
-        let ours = self.is_ours(&file);
-        if let Some(why) = self.reason_against(&file, ours) {
+        let armed = file.pid_armed();
+        let ours = self.is_ours(&file, armed);
+        if let Some(why) = self.reason_against(&file, armed) {
             return self.refuse(&file, ours, &title(pid), &why);
         }
         let shared = self.shared.clone();
@@ -241,10 +248,13 @@ impl Worker {
         match ours {
             true => program.switch(&catalogue),
             false => {
+                if let Err(other) = program.file.claim(armed, std::process::id()) {
+                    return self.out.complaints.say(Key::UserRefused, &program.title, &recorded_by(other));
+                }
                 if program.forget_past().is_err() || program.file.is_broken() {
                     return self.out.complaints.say(Key::UserHostile, &program.title, &broken().to_string());
                 }
-                program.arm(std::process::id(), allowed.min(u32::MAX.into()) as u32, &catalogue);
+                program.open(allowed.min(u32::MAX.into()) as u32, &catalogue);
             }
         }
         self.out.tell_of(program.pid, program.pid);
@@ -260,14 +270,13 @@ impl Worker {
         self.out.complaints.say(Key::UserRefused, title, why);
     }
 
-    fn reason_against(&self, file: &ProgramFile, ours: bool) -> Option<String> {
-        let armed = file.pid_armed();
+    fn reason_against(&self, file: &ProgramFile, armed: u32) -> Option<String> {
         let folder = self.programs.iter().filter(|p| p.file.folder.uid == file.folder.uid);
         if file.facts.flight {
             return Some("it is a flight recorder; see what it holds with 'klogger rescue'".into());
         }
-        if !ours && armed != 0 && is_recorder(armed) {
-            return Some(format!("it is being recorded already, by process {armed}"));
+        if armed != 0 && armed != std::process::id() && is_recorder(armed) {
+            return Some(recorded_by(armed));
         }
         if file.facts.clock == Source::Tsc && self.settings.source != Source::Tsc {
             return Some("it reads the CPU's time-stamp counter, which this kernel does not trust".into());
@@ -335,6 +344,19 @@ impl Worker {
                 self.drop_broken(at);
             }
         }
+        self.remove_condemned();
+    }
+
+    /// Files of which nothing can be believed but the number in their name, when there is no such process any more.
+    fn remove_condemned(&mut self) {
+        self.condemned.retain(|found| {
+            let number = found.name.to_string_lossy().split('.').next().and_then(|pid| pid.parse().ok());
+            let alive = number.is_some_and(|pid| who::thread_exists(pid, pid));
+            if !alive {
+                let _ = sys::files::remove_in(&found.folder.file, &found.name);
+            }
+            alive
+        });
     }
 
     /// Keeps the memory of all rings together within its bounds: each program may use what is left.
@@ -365,6 +387,7 @@ impl Worker {
                 false => self.leave(at),
             }
         }
+        self.remove_condemned();
     }
 
     fn leave(&mut self, at: usize) {
@@ -376,6 +399,10 @@ impl Worker {
             program.account(&mut self.out, &catalogue);
         }
     }
+}
+
+fn recorded_by(pid: u32) -> String {
+    format!("it is being recorded already, by process {pid}")
 }
 
 /// Whether a process is a klogger that may be recording.
