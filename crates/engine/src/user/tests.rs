@@ -398,6 +398,7 @@ fn memory_is_bounded() {
     (0..3).for_each(|slot| other.begin_thread(slot, 60 + slot as u32));
     until(|| allowed() == 5 && other.map.word(AT_SLOTS_ALLOWED).load(Ordering::Relaxed) == 3);
     other.put(AT_LOST + 8 * usize::from(TICK), 17);
+    other.map.word(AT_FAILED).store(libc::ENOMEM as u32, Ordering::Relaxed);
     let (recorded, _) = recording.stop();
     let entries: Vec<_> = recorded.entries.iter().map(|e| (e.key.as_str(), e.event.as_deref(), e.count)).collect();
     assert_eq!(entries, [(Key::UserMemory.about().name, Some("TICK"), 17)]);
