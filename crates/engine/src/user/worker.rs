@@ -215,7 +215,7 @@ impl Worker {
         let pid = if let Owner::Process(pid) = owner { pid } else { file.facts.pid };
         let claim = Claim { pid, parent: file.facts.parent, token: file.facts.token };
         // The dead can have logged for us only if they were ours from the beginning.
-        (owner != Owner::Nobody || claim.token == self.settings.token)
+        (owner != Owner::Nobody || claim.token == self.settings.token || self.is_ours(file, file.pid_armed()))
             && self.settings.scope.concerns(&claim, &self.known, &*self.settings.in_kernel_scope)
     }
 
