@@ -11,7 +11,9 @@ pub const HELP: &str = "\
 Analyses (programs klogger-NAME on the PATH):
   sql        Ask a log in SQL
   report     The answers to a schema's questions: terminal, HTML, PNG
-  stopwatch  The time from one event to another";
+  compare    What differs between two recordings, and whether it is more than chance
+  stopwatch  The time from one event to another, or from one point of the kernel to another
+  study      An experiment of the KLogger paper, repeated on this machine";
 
 /// Looks beside this program first, then on the PATH, and becomes the program found. Returns only on failure.
 pub fn run(words: Vec<OsString>) -> Outcome {
