@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from importlib import resources
 from typing import Any
 
-from klogger import vega
+from klogger import findings, vega
 from klogger.analysis import Column
 from klogger.pictures import ON_PAGE, Palette, draw
 from klogger.run import Result
@@ -49,7 +49,7 @@ def page(
         title=text(summary.title),
         style=style,
         head="".join(f"<p>{text(line)}</p>" for line in summary.lines) + warnings(summary.warnings),
-        findings=findings(results),
+        findings=findings_list(results),
         contents="".join(f'<a href="#{text(r.analysis.name)}">{text(r.analysis.title)}</a>' for r in results),
         sections="".join(sections),
         events=event_table(events),
@@ -72,14 +72,11 @@ def warnings(found: Iterable[str]) -> str:
     return "".join(f'<p class="warning">{text(w)}</p>' for w in found)
 
 
-def findings(results: Iterable[Result]) -> str:
+def findings_list(results: Iterable[Result]) -> str:
     items = [
-        f'<li>{text(f)} <a href="#{text(r.analysis.name)}">{text(r.analysis.name)}</a></li>'
-        for r in results
-        if r.status == "answer"
-        for f in r.findings
+        f'<li>{text(f.text)} <a href="#{text(f.analysis)}">{text(f.analysis)}</a></li>' for f in findings.first(results)
     ]
-    return f"<ul>{''.join(items)}</ul>" if items else ""
+    return f'<ol class="findings">{"".join(items)}</ol>' if items else ""
 
 
 def section_of(result: Result, *, drawn: bool) -> str:
@@ -92,7 +89,7 @@ def section_of(result: Result, *, drawn: bool) -> str:
     if result.status != "answer":
         parts.append(f'<p class="warning">{STATUS[result.status]}: {text(result.reason)}</p>')
     else:
-        parts += [f"<p>{text(f)}</p>" for f in result.findings]
+        parts += [f"<p>{text(f.text)}</p>" for f in findings.of(result)]
         if drawn:
             parts.append(f'<figure><div class="picture" data-picture="{text(one.name)}"></div></figure>')
         parts += [f'<p class="note">{text(n)}</p>' for n in one.notes]

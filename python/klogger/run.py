@@ -22,6 +22,8 @@ from klogger.units import plain
 ROWS_MAX = 2000
 POINTS_MAX = 8000
 TEXTS_MAX = 20
+# Of a finding whose analysis does not say how much it explains.
+LOW_WEIGHT = 0.05
 
 
 @dataclass
@@ -38,7 +40,10 @@ class Rows:
 
 @dataclass
 class Result:
-    """`status` is answer, empty, not_recorded or failed; `reason` says why it is not an answer."""
+    """`status` is answer, empty, not_recorded or failed; `reason` says why it is not an answer.
+
+    `weights` has a number from 0 to 1 for each of `findings`: the share of the recorded time or work that it explains.
+    """
 
     analysis: Analysis
     status: str = "answer"
@@ -46,6 +51,7 @@ class Result:
     table: Rows = field(default_factory=Rows)
     points: Rows = field(default_factory=Rows)
     findings: list[str] = field(default_factory=list)
+    weights: list[float] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     seconds: float = 0.0
 
@@ -130,11 +136,21 @@ def fill(result: Result, cursor: duckdb.DuckDBPyConnection) -> None:
             case "picture":
                 result.points = rows
             case "finding":
-                result.findings = [str(row[0]) for row in rows.rows if row and row[0] is not None]
+                said = [row for row in rows.rows if row and row[0] is not None]
+                result.findings = [str(row[0]) for row in said]
+                result.weights = [weight_of(row) for row in said]
             case _:
                 result.warnings += [str(row[0]) for row in rows.rows if row and row[0] is not None]
     if "picture" not in one.sections:
         result.points = result.table
+
+
+def weight_of(row: list[Any]) -> float:
+    """The second column of a finding, if there is one."""
+    given = row[1] if len(row) > 1 else None
+    if isinstance(given, bool) or not isinstance(given, (int, float)):
+        return LOW_WEIGHT
+    return min(max(float(given), 0.0), 1.0)
 
 
 def execute(cursor: duckdb.DuckDBPyConnection, text: str, where: str) -> duckdb.DuckDBPyConnection:

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from klogger import findings
 from klogger.analysis import Column
 from klogger.run import Result, Rows
 from klogger.summary import Summary
@@ -42,14 +43,19 @@ def print_summary(out: Console, summary: Summary) -> None:
 
 
 def print_findings(out: Console, results: Iterable[Result]) -> None:
-    found = [(r, f) for r in results for f in r.findings if r.status == "answer"]
-    if not found:
-        return
-    out.print()
+    """The findings that matter, of all analyses."""
+    found = findings.first(results)
+    if found:
+        out.print()
+        print_texts(out, [(f.text, f.analysis) for f in found])
+
+
+def print_texts(out: Console, texts: Iterable[tuple[str, str]]) -> None:
+    """A list of sentences, and the analyses that say so."""
     grid = Table.grid(padding=(0, 1))
-    for result, finding in found:
-        line = Text(printable(finding))
-        line.append(f"  [{result.analysis.name}]", style="dim")
+    for sentence, analysis in texts:
+        line = Text(printable(sentence))
+        line.append(f"  [{analysis}]" if analysis else "", style="dim")
         grid.add_row(Text(" •"), line)
     out.print(grid)
 
@@ -66,6 +72,7 @@ def print_result(out: Console, result: Result, rows: int | None = ROWS) -> None:
         out.print(Text(f"  {label}: {result.reason}", style="red" if result.status == "failed" else "yellow"))
     print_warnings(out, result.warnings)
     if result.status == "answer":
+        print_texts(out, [(f.text, "") for f in findings.of(result)])
         print_table(out, result, rows)
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import sys
 import time
@@ -11,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import klogger
-from klogger import run, terminal
+from klogger import findings, run, terminal
 from klogger.cli import guarded
 from klogger.failure import Failure
 from klogger.log import Log
@@ -116,11 +117,12 @@ def as_json(head: Summary, results: list[Result]) -> dict[str, object]:
         "title": head.title,
         "summary": head.lines,
         "warnings": head.warnings,
+        "findings": [dataclasses.asdict(f) for f in findings.first(results)],
         "analyses": [
             {
                 "name": r.analysis.name, "schema": r.analysis.schema, "title": r.analysis.title,
                 "question": r.analysis.question, "status": r.status, "reason": r.reason, "findings": r.findings,
-                "warnings": r.warnings, "notes": r.analysis.notes,
+                "weights": r.weights, "warnings": r.warnings, "notes": r.analysis.notes,
                 "columns": {n: {"unit": c.unit, "doc": c.doc} for n, c in r.analysis.columns.items()},
                 "table": r.table.records(), "rows_left_out": r.table.left_out, "picture": r.points.records(),
             }

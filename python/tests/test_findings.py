@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Which findings a report begins with, and in which order."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from klogger import findings
+from klogger.analysis import Analysis
+from klogger.cli import report
+from klogger.run import LOW_WEIGHT, Result, weight_of
+
+
+def result(name: str, *weights: float, status: str = "answer") -> Result:
+    texts = [f"{name} {number}" for number in range(len(weights))]
+    return Result(Analysis(name, Path(f"{name}.sql"), "s"), status, findings=texts, weights=list(weights))
+
+
+def first(*results: Result) -> list[str]:
+    return [f.text for f in findings.first(results)]
+
+
+def test_the_heaviest_of_each_analysis_comes_first() -> None:
+    assert first(result("a", 0.1), result("b", 0.2, 0.9, 0.8), result("c", 0.3), result("d", 0.2)) == [
+        "b 1",
+        "c 0",
+        "d 0",
+    ]
+
+
+def test_few_analyses_say_more_each() -> None:
+    assert first(result("a", 0.1, 0.2), result("b", 0.15)) == ["a 1", "b 0", "a 0"]
+    assert first(result("a", 0.1), result("b")) == ["a 0"]
+    assert first() == []
+
+
+def test_equals_keep_the_order_of_the_analyses() -> None:
+    assert first(*(result(name, LOW_WEIGHT) for name in "abcd")) == ["a 0", "b 0", "c 0"]
+
+
+def test_what_is_no_answer_finds_nothing() -> None:
+    assert first(result("a", 1.0, status="failed"), result("b", 0.1)) == ["b 0"]
+
+
+@pytest.mark.parametrize(
+    ("row", "weight"),
+    [
+        (["x"], LOW_WEIGHT),
+        (["x", None], LOW_WEIGHT),
+        (["x", "much"], LOW_WEIGHT),
+        (["x", True], LOW_WEIGHT),
+        (["x", 0], 0.0),
+        (["x", 0.5], 0.5),
+        (["x", -1], 0.0),
+        (["x", 17], 1.0),
+    ],
+)
+def test_weight(row: list[object], weight: float) -> None:
+    assert weight_of(row) == weight
+
+
+def schema_with(tmp_path: Path, **queries: str) -> str:
+    """A schema file; its analyses have these findings."""
+    folder = tmp_path / "mine" / "analyses"
+    folder.mkdir(parents=True)
+    for name, query in queries.items():
+        (folder / f"{name}.sql").write_text(
+            f"-- title: {name}\n-- question: Q?\n-- events: SCHEDIN\n-- column a: a\n\n"
+            f"-- table\nSELECT 1 AS a;\n\n-- finding\n{query};\n"
+        )
+    return str(tmp_path / "mine" / "mine.klogger")
+
+
+def test_every_output_begins_with_them(
+    capsys: pytest.CaptureFixture[str], small_log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = schema_with(
+        tmp_path,
+        light="SELECT 'Something light.', 0.06 AS weight",
+        heavy="SELECT 'Something heavy.', 0.75 AS weight",
+        nothing="SELECT NULL, 1.0 AS weight",
+        unsure="SELECT 'Something.', NULL AS weight",
+        most="SELECT * FROM (VALUES ('Most of all.', 1::DECIMAL(4, 2)), ('Less.', 0.5))",
+    )
+    log = copy_with_schema(small_log, tmp_path / "x.klog-parquet", file)
+    page = tmp_path / "x.html"
+    assert report.main([str(log), "--format", "json", "--html", str(page)]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [(f["text"], f["weight"], f["analysis"]) for f in found["findings"]] == [
+        ("Most of all.", 1.0, "most"),
+        ("Something heavy.", 0.75, "heavy"),
+        ("Something light.", 0.06, "light"),
+    ]
+    assert {a["name"]: a["weights"] for a in found["analyses"] if a["schema"] == "mine"} == {
+        "heavy": [0.75], "light": [0.06], "most": [1.0, 0.5], "nothing": [], "unsure": [LOW_WEIGHT],
+    }  # fmt: skip
+    assert report.main([str(log)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    bullets = [line for line in lines if line.startswith(" •")]
+    assert bullets[:3] == [" • Most of all.  [most]", " • Something heavy.  [heavy]", " • Something light.  [light]"]
+    items = page.read_text().split('<ol class="findings">')[1].split("</ol>")[0]
+    assert [item.split(" <a")[0] for item in items.split("<li>")[1:]] == [
+        "Most of all.",
+        "Something heavy.",
+        "Something light.",
+    ]
+
+
+def copy_with_schema(log: Path, to: Path, file: str) -> Path:
+    """A copy of a log that was recorded with the schema `file` only."""
+    to.mkdir()
+    for table in log.iterdir():
+        (to / table.name).write_bytes(table.read_bytes())
+    meta = json.loads((log / "meta.json").read_text())
+    meta["preamble"]["schemas"] = [{"name": "mine", "file": file, "user": False}]
+    (to / "meta.json").write_text(json.dumps(meta))
+    return to
