@@ -99,7 +99,7 @@ def test_every_output_begins_with_them(
     }  # fmt: skip
     assert report.main([str(log)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    bullets = [line for line in lines if line.startswith(" •")]
+    bullets = [line.rstrip() for line in lines if line.startswith(" •")]
     assert bullets[:3] == [" • Most of all.  [most]", " • Something heavy.  [heavy]", " • Something light.  [light]"]
     items = page.read_text().split('<ol class="findings">')[1].split("</ol>")[0]
     assert [item.split(" <a")[0] for item in items.split("<li>")[1:]] == [
