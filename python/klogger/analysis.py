@@ -17,7 +17,10 @@ from typing import Any
 from klogger.failure import Failure
 from klogger.units import UNITS
 
-SECTIONS = ("table", "picture", "finding", "warning")
+# `samples` is for `klogger compare` alone, and is kept apart from the others.
+SECTIONS = ("table", "picture", "finding", "warning", "samples")
+# What may stand beside a column's unit: a bar; which change of it is for the better.
+MARKS = ("bar", "less", "more", "neither")
 # What each kind of picture is drawn from: the parts that it must have, and those that it may have.
 KINDS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
     "cdf": (frozenset({"x", "y"}), frozenset({"colour", "scale"})),
@@ -33,12 +36,16 @@ HEADER_LINE = re.compile(r"--(?: (?P<key>[a-z]+)(?: (?P<name>\w+))?(?: \[(?P<uni
 
 @dataclass(frozen=True)
 class Column:
-    """`unit` is one of `units.UNITS` or empty; `bar`: a bar is drawn beside the numbers."""
+    """`unit` is one of `units.UNITS` or empty; `bar`: a bar is drawn beside the numbers; `better`: less, more, neither.
+
+    `better` is empty if the header does not say: then less is better of what is a time, and neither of all else.
+    """
 
     name: str
     unit: str
     bar: bool
     doc: str
+    better: str = ""
 
 
 @dataclass(frozen=True)
@@ -63,6 +70,7 @@ class Analysis:
     order: int = 100
     setup: str = ""
     sections: dict[str, str] = field(default_factory=dict)
+    samples: str = ""
 
 
 def parse(path: Path, schema: str) -> Analysis:
@@ -115,8 +123,11 @@ def set_entry(analysis: Analysis, key: str, name: str, unit: str, value: str) ->
             analysis.picture = Picture(words[0] if words else "", dict(part(w) for w in words[1:]))
         case "column":
             marks = [w.strip() for w in unit.split(",")] if unit else []
-            units = [m for m in marks if m != "bar"]
-            analysis.columns[name] = Column(name, units[0] if units else "", "bar" in marks, value)
+            units = [m for m in marks if m not in MARKS]
+            better = [m for m in marks if m in MARKS and m != "bar"]
+            analysis.columns[name] = Column(
+                name, units[0] if units else "", "bar" in marks, value, better[0] if better else ""
+            )
         case _:
             raise ValueError(f"unknown header key '{key}'")
 
@@ -129,7 +140,7 @@ def part(word: str) -> tuple[str, str]:
 
 
 def split_sections(analysis: Analysis, lines: list[str]) -> None:
-    """A line `-- table` (picture, finding, warning) begins that section; what stands before is set-up."""
+    """A line `-- table` (or another of SECTIONS) begins that section; what stands before is set-up."""
     current = "setup"
     parts: dict[str, list[str]] = {current: []}
     for line in lines:
@@ -142,6 +153,7 @@ def split_sections(analysis: Analysis, lines: list[str]) -> None:
     texts = {name: "\n".join(body).strip() for name, body in parts.items()}
     analysis.setup = texts.pop("setup")
     analysis.sections = {name: text.rstrip(";").rstrip() for name, text in texts.items()}
+    analysis.samples = analysis.sections.pop("samples", "")
 
 
 def check(analysis: Analysis, events: Iterable[str]) -> list[str]:
