@@ -83,7 +83,7 @@ class Check:
 
 @dataclass
 class Answer:
-    """`sentences`: what was seen, and how it differs from the paper. `cannot`: what could not be asked here, and why."""
+    """`sentences`: what was seen, and how it differs from the paper. `cannot`: what was not asked here, and why."""
 
     results: list[Result] = field(default_factory=list)
     sentences: list[str] = field(default_factory=list)
@@ -108,7 +108,7 @@ class Study:
     least_seconds: float = 5
 
 
-def result(
+def result(  # noqa: PLR0917
     name: str,
     title: str,
     question: str,

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""`klogger study`: an experiment of the KLogger paper, repeated on this machine."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+import sys
+from pathlib import Path
+
+from klogger import terminal
+from klogger.cli import guarded
+from klogger.failure import Failure
+from klogger.study import discover, runner, text
+from klogger.study.discover import Found
+from klogger.study.machine import machine
+from klogger.study.model import Machine
+from klogger.study.runner import Done
+
+EPILOG = """\
+examples:
+  klogger study                              the studies there are
+  klogger study quanta                       run one; the answer goes to the terminal
+  klogger study quanta --budget 20s          in less time, with less to see
+  klogger study locks --html locks.html      with pictures, in one file that needs no network
+  klogger study locks --keep logs/           the logs stay in logs/locks/, for klogger sql and report
+  klogger study all --budget 5m              all of them, one after the other
+
+Exit code: 0 all checks hold; 1 a check failed, so do not believe that study; 2 it could not be run.
+"""
+TIMES = {"": 1.0, "s": 1.0, "ms": 1e-3, "m": 60.0, "min": 60.0, "h": 3600.0}
+
+
+def parser() -> argparse.ArgumentParser:
+    found = argparse.ArgumentParser(
+        prog="klogger study",
+        description="An experiment of the KLogger paper, repeated on this machine: its workload, recorded and analysed,"
+        " with the paper's numbers beside today's.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    found.add_argument("name", metavar="NAME", nargs="?", help="the study, or 'all'; without one, they are listed")
+    found.add_argument("--list", action="store_true", help="only list the studies, and what they need")
+    found.add_argument("--budget", metavar="TIME", type=seconds, help="how long it may take: 30s, 5m, 1h")
+    found.add_argument("--html", metavar="OUT", type=Path, help="write one file that needs no network")
+    found.add_argument("--png", metavar="DIR", type=Path, help="write one picture for each figure")
+    found.add_argument("--format", choices=["text", "json"], help="what goes to the terminal (text)")
+    found.add_argument("--keep", metavar="DIR", type=Path, help="keep the logs there")
+    found.add_argument("--seed", metavar="N", type=int, default=1, help="for what a study draws by lot (1)")
+    return found
+
+
+def seconds(word: str) -> float:
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)(s|ms|m|min|h)?", word)
+    if found is None or float(found[1]) == 0:
+        raise argparse.ArgumentTypeError(f"'{word}' is no time: 30s, 5m, 1h")
+    return float(found[1]) * TIMES[found[2] or ""]
+
+
+def main(words: list[str] | None = None) -> int:
+    args = parser().parse_args(words)
+    return guarded(lambda: study(args))
+
+
+def study(args: argparse.Namespace) -> int:
+    if args.list or args.name is None:
+        return list_studies()
+    chosen, broken = choose(args.name)
+    budgets = runner.shares(chosen, args.budget)
+    runner.root()
+    here = machine()
+    out = terminal.console(sys.stdout)
+    all_done = []
+    for found, budget in zip(chosen, budgets, strict=True):
+        done = run_one(args, found, here, budget)
+        all_done.append(done)
+        text.print_done(out, done, here)
+    return exit_code(all_done, broken)
+
+
+def run_one(args: argparse.Namespace, found: Found, here: Machine, budget: float) -> Done:
+    with Status(found.study.name) as status:
+        return runner.run(found, here, budget, args.keep, args.seed, status)
+
+
+def exit_code(all_done: list[Done], broken: int) -> int:
+    if broken or any(done.failure for done in all_done):
+        return 2
+    return 1 if any(done.failed_checks for done in all_done) else 0
+
+
+def choose(name: str) -> tuple[list[Found], int]:
+    """The studies to run, and how many cannot be loaded, which is said here."""
+    if name != "all":
+        return [discover.find(name)], 0
+    chosen, broken = discover_all()
+    if not chosen and not broken:
+        raise Failure("no schema brings any studies")
+    for failure in broken:
+        print(f"klogger: {failure}", file=sys.stderr)
+    return chosen, len(broken)
+
+
+def discover_all() -> tuple[list[Found], list[Failure]]:
+    chosen, broken = [], []
+    for path in discover.files().values():
+        try:
+            chosen.append(discover.load(path))
+        except Failure as failure:
+            broken.append(failure)
+    return chosen, broken
+
+
+def list_studies() -> int:
+    chosen, broken = discover_all()
+    for found in chosen:
+        one = found.study
+        print(f"{one.name:14} {one.title} ({one.paper}; {one.seconds:g} s)")
+    for failure in broken:
+        print(f"klogger: {failure}", file=sys.stderr)
+    return 2 if broken else 0
+
+
+class Status:
+    """Says on a terminal what is being done, and leaves nothing behind."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.shown = 0
+
+    def __enter__(self) -> Status:
+        return self
+
+    def __call__(self, what: str) -> None:
+        if sys.stderr.isatty():
+            line = f"{self.name}: {what}"[: shutil.get_terminal_size().columns - 1]
+            print(line.ljust(self.shown), end="\r", file=sys.stderr, flush=True)
+            self.shown = len(line)
+
+    def __exit__(self, *_: object) -> None:
+        if self.shown:
+            print(" " * self.shown, end="\r", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

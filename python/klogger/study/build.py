@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""The programs of a study: C files beside it, compiled once for each content, compiler and machine."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from klogger.export import cache_home
+from klogger.failure import Failure
+
+FLAGS = ("-O2", "-g", "-Wall", "-pthread")
+LIBRARIES = ("-lm",)
+# A compiler that hangs must not hang the study.
+TIMEOUT = 120
+
+
+def build(folder: Path, name: str) -> Path:
+    """The program made of `folder/name`. It is in the user's cache, under its content."""
+    source = folder / name
+    if not source.is_file():
+        raise Failure(f"{source}: no such file, and the study needs the program")
+    compiler = find_compiler(name)
+    # The program's name is what logs call its threads.
+    program = cache_home() / "studies" / key(source, compiler) / source.stem
+    if not program.exists():
+        compile_to(program, source, compiler)
+    return program
+
+
+def find_compiler(name: str) -> str:
+    wanted = os.environ.get("CC", "cc")
+    found = shutil.which(wanted)
+    if found is None:
+        raise Failure(
+            f"there is no C compiler ('{wanted}') to build {name} with",
+            help="install one: apt install gcc libc6-dev; dnf install gcc; or name yours in CC",
+        )
+    return found
+
+
+def key(source: Path, compiler: str) -> str:
+    """Changes with the source, the headers beside it, the compiler and its flags, and the machine."""
+    digest = hashlib.sha256(" ".join([compiler, *FLAGS, *LIBRARIES, platform.machine()]).encode())
+    digest.update(str(Path(compiler).stat().st_mtime_ns).encode())
+    for file in [source, *sorted(source.parent.glob("*.h"))]:
+        digest.update(b"\0" + file.name.encode() + b"\0" + file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def compile_to(program: Path, source: Path, compiler: str) -> None:
+    """Under another name first: two studies may want it at once, and a half-written one must not be found."""
+    try:
+        program.parent.mkdir(parents=True, exist_ok=True)
+        handle, made = tempfile.mkstemp(dir=program.parent)
+    except OSError as error:
+        raise Failure(f"cannot write {program.parent}: {error.strerror}", help="set XDG_CACHE_HOME") from None
+    os.close(handle)
+    try:
+        done = subprocess.run(
+            [compiler, *FLAGS, "-o", made, source, *LIBRARIES],
+            capture_output=True, text=True, errors="replace", timeout=TIMEOUT, check=False, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        if done.returncode != 0:
+            raise Failure(f"{source}: cannot be compiled\n{done.stderr.strip()}")
+        Path(made).chmod(0o755)
+        Path(made).replace(program)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise Failure(f"{source}: cannot be compiled: {error}") from None
+    finally:
+        Path(made).unlink(missing_ok=True)

@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Runs a study: plans its arms, records each, opens the logs, and has them analysed. Prints nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from types import FrameType
+from typing import Any, TypeVar
+
+import klogger
+from klogger.export import find_klogger
+from klogger.failure import Failure
+from klogger.study import discover, recording
+from klogger.study.build import build
+from klogger.study.discover import Found
+from klogger.study.model import Answer, Arm, Machine, Plan, Run
+from klogger.summary import ledger_lines
+from klogger.units import printable
+
+# Of the time that is given: the rest is for starting recorders, and for the analysis.
+FOR_ARMS = 0.75
+# Seconds that a recording takes to begin and to end.
+OVERHEAD = 1.0
+T = TypeVar("T")
+
+
+@dataclass
+class ArmReport:
+    """How an arm went. `losses`: what its log's ledger says is missing."""
+
+    arm: Arm
+    seconds: float
+    events: int = 0
+    losses: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Done:
+    """A study that has been run; `failure` says why it has no answer."""
+
+    found: Found
+    budget: float
+    seconds: float = 0.0
+    arms: list[ArmReport] = field(default_factory=list)
+    answer: Answer = field(default_factory=Answer)
+    failure: Failure | None = None
+
+    @property
+    def failed_checks(self) -> int:
+        return sum(not check.ok for check in self.answer.checks)
+
+
+@dataclass
+class Progress:
+    """What is being done now. `shown` is called with a line, again and again while it lasts."""
+
+    shown: Callable[[str], None]
+    done: float = 0.0
+    expected_done: float = 0.0
+
+    def arm(self, number: int, arms: Sequence[Arm]) -> Callable[[], None]:
+        begun = time.monotonic()
+        rest = sum(a.seconds + OVERHEAD for a in arms[number:])
+
+        def tick() -> None:
+            left = rest * self.slowness() - (time.monotonic() - begun)
+            self.shown(f"arm {number + 1} of {len(arms)}: {arms[number].name}, {max(left, 0):.0f} s left")
+
+        return tick
+
+    def slowness(self) -> float:
+        """How much longer the arms took so far than was expected of them."""
+        return self.done / self.expected_done if self.expected_done else 1.0
+
+    def finished(self, arm: Arm, seconds: float) -> None:
+        self.done += seconds
+        self.expected_done += arm.seconds + OVERHEAD
+
+
+def run(
+    found: Found, machine: Machine, budget: float, keep: Path | None, seed: int, shown: Callable[[str], None]
+) -> Done:
+    """Raises a Failure if the study cannot be run; nothing that it started or changed is left then."""
+    study = found.study
+    done = Done(found, budget)
+    begun = time.monotonic()
+    with stoppable(), places(study.name, keep) as (folder, logs):
+        plan = Plan(machine, max(budget * FOR_ARMS, study.least_seconds), folder, partial(build, found.path.parent))
+        random.seed(seed)
+        shown("planning")
+        arms = calling(found, "arms", lambda: study.arms(plan))
+        runs: list[Run] = []
+        try:
+            record_all(found, arms, folder, logs, done, runs, Progress(shown))
+            shown("analysing")
+            random.seed(seed)
+            done.answer = calling(found, "analyse", lambda: study.analyse(plan, runs))
+        finally:
+            for one in runs:
+                if one.log is not None:
+                    one.log.close()
+    done.seconds = time.monotonic() - begun
+    return done
+
+
+def record_all(
+    found: Found, arms: Sequence[Arm], folder: Path, logs: Path, done: Done, runs: list[Run], progress: Progress
+) -> None:
+    schemata = [schema_word(found, name) for name in found.study.schemata]
+    for number, arm in enumerate(arms):
+        begun = time.monotonic()
+        tick = progress.arm(number, arms)
+        tick()
+        around = arm.around() if arm.around is not None else contextlib.nullcontext()
+        log, output = None, ""
+        with calling_context(found, arm, around) as oracle:
+            if arm.command:
+                recorded = recording.record(
+                    arm, schemata, logs / f"{number + 1:02}-{safe(arm.name)}.klog", folder, tick
+                )
+                output = recorded.output
+        if arm.command:
+            log = klogger.open(recorded.log)
+        runs.append(Run(arm, log, output, oracle))
+        seconds = time.monotonic() - begun
+        events = sum(e.logged for e in log.events.values()) if log else 0
+        done.arms.append(ArmReport(arm, seconds, events, ledger_lines(log) if log else []))
+        progress.finished(arm, seconds)
+
+
+def calling(found: Found, what: str, work: Callable[[], T]) -> T:
+    """A fault of a study's own code becomes one message with its place."""
+    try:
+        return work()
+    except Failure:
+        raise
+    except Exception as error:
+        raise fault(found, what, error) from (error if os.environ.get("KLOGGER_DEBUG") else None)
+
+
+@contextlib.contextmanager
+def calling_context(found: Found, arm: Arm, around: contextlib.AbstractContextManager[Any]) -> Iterator[Any]:
+    try:
+        with around as oracle:
+            yield oracle
+    except Failure:
+        raise
+    except Exception as error:
+        raise fault(found, f"arm '{arm.name}'", error) from (error if os.environ.get("KLOGGER_DEBUG") else None)
+
+
+def fault(found: Found, what: str, error: Exception) -> Failure:
+    return Failure(f"study '{found.study.name}', {what}: {discover.place(error, found.path.parent)}")
+
+
+def schema_word(found: Found, name: str) -> str:
+    """What -s gets: the bundled schema if it is as new as the file, else the file, which is compiled then."""
+    if "/" in name or "." in name:
+        return str(found.path.parent / name)
+    file = found.path.parents[2] / name / f"{name}.klogger"
+    if not file.is_file():
+        return name
+    installed = file.parents[2].name == "klogger" and file.parents[3].name == "share"
+    if installed or (name in bundled() and file.stat().st_mtime < Path(find_klogger()).stat().st_mtime):
+        return name
+    return str(file)
+
+
+def bundled() -> set[str]:
+    """The schemata that are built into klogger."""
+    try:
+        done = subprocess.run([find_klogger(), "list", "--format", "json"], capture_output=True, check=True, timeout=20)
+        return {str(one["name"]) for one in json.loads(done.stdout)}
+    except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError):
+        return set()
+
+
+def safe(name: str) -> str:
+    """A part of a file's name."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", printable(name)).strip("-.")[:60] or "arm"
+
+
+@contextlib.contextmanager
+def places(name: str, keep: Path | None) -> Iterator[tuple[Path, Path]]:
+    """A folder for the workloads' files, which is removed, and one for the logs, which may be kept."""
+    # Logs may be big, and /tmp is often memory.
+    base = os.environ.get("TMPDIR") or ("/var/tmp" if os.access("/var/tmp", os.W_OK) else None)
+    with contextlib.ExitStack() as stack:
+        try:
+            made = tempfile.TemporaryDirectory(prefix="klogger-study-", dir=base, ignore_cleanup_errors=True)
+            top = Path(stack.enter_context(made))
+            folder, logs = top / "work", keep / name if keep else top / "logs"
+            folder.mkdir()
+            logs.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise Failure(f"cannot make {error.filename}: {error.strerror}") from None
+        yield folder, logs.absolute()
+
+
+@contextlib.contextmanager
+def stoppable() -> Iterator[None]:
+    """SIGTERM and SIGHUP end a study as Ctrl-C does: children are stopped, and what was changed is put back.
+
+    A pipe that nobody reads is an error of the one that writes, not the end of us.
+    """
+
+    def stop(number: int, _: FrameType | None) -> None:
+        # Only once: what follows must not be interrupted.
+        for one in handled:
+            signal.signal(one, signal.SIG_IGN)
+        raise KeyboardInterrupt(signal.Signals(number).name)
+
+    handled = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+    before = {number: signal.signal(number, stop) for number in handled}
+    before[signal.SIGPIPE] = signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def shares(studies: Sequence[Found], budget: float | None) -> list[float]:
+    """The seconds that each study gets: in proportion to what it takes by default, but not less than its least."""
+    if budget is None:
+        return [f.study.seconds for f in studies]
+    least = sum(f.study.least_seconds for f in studies)
+    if budget < least:
+        what = f"'{studies[0].study.name}' needs" if len(studies) == 1 else f"these {len(studies)} studies need"
+        raise Failure(f"{what} at least {least:g} s, and the budget is {budget:g} s", help=f"--budget {least:g}s")
+    rest = sum(f.study.seconds for f in studies) or 1.0
+    spare = budget - least
+    return [f.study.least_seconds + spare * f.study.seconds / rest for f in studies]
+
+
+def root() -> None:
+    if os.geteuid() != 0:
+        words = " ".join(sys.argv[1:])
+        raise Failure("a study records the kernel's events, which needs root", help=f"sudo klogger study {words}")

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""What a study has found, for the terminal: at most 100 columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from klogger import terminal
+from klogger.study.model import Check, Machine
+from klogger.study.runner import ArmReport, Done
+from klogger.units import printable, size
+
+
+def print_done(out: Console, done: Done, machine: Machine) -> None:
+    study = done.found.study
+    head = Text(f"{study.name}: {study.title}", style="bold")
+    head.append(f"  ({study.paper})", style="not bold dim")
+    out.print(head)
+    out.print(Text(f"  {machine_line(machine)}", style="dim"))
+    paragraph(out, "question", study.question)
+    paragraph(out, "paper", f"found in 2007: {study.found}")
+    if done.failure is not None:
+        paragraph(out, "no answer", str(done.failure), style="red")
+        return
+    for sentence in done.answer.sentences:
+        paragraph(out, "today", sentence, style="bold")
+    for result in done.answer.results:
+        terminal.print_result(out, result, None)
+        for note in result.analysis.notes:
+            out.print(Text(f"  {printable(note)}", style="dim"))
+    out.print()
+    for text in done.answer.cannot:
+        paragraph(out, "cannot", text, style="yellow")
+    print_losses(out, done.arms)
+    print_checks(out, done.answer.checks)
+    out.print(Text(f"  took {done.seconds:.1f} of {done.budget:.0f} s, {len(done.arms)} arms", style="dim"))
+
+
+def paragraph(out: Console, label: str, text: str, style: str = "") -> None:
+    grid = Table.grid(padding=(0, 1))
+    grid.add_column(width=10)
+    grid.add_row(Text(f"  {label}", style="dim"), Text(printable_lines(text), style=style))
+    out.print(grid)
+
+
+def printable_lines(text: str) -> str:
+    return "\n".join(printable(line) for line in text.splitlines())
+
+
+def print_losses(out: Console, arms: Iterable[ArmReport]) -> None:
+    for arm in arms:
+        terminal.print_warnings(out, [f"arm '{arm.arm.name}': {loss}" for loss in arm.losses])
+
+
+def print_checks(out: Console, checks: Iterable[Check]) -> None:
+    grid = Table.grid(padding=(0, 1))
+    for check in checks:
+        mark = Text("  ok", style="green") if check.ok else Text("  FAILED", style="bold red")
+        grid.add_row(mark, Text(printable(f"{check.name}: {check.text}")))
+    out.print(grid)
+
+
+def machine_line(machine: Machine) -> str:
+    parts = [f"Linux {machine.kernel}", f"{machine.cpus} CPU{'s' if machine.cpus != 1 else ''}", machine.model]
+    parts += [size(machine.memory)] if machine.memory else []
+    parts += [f"{machine.hz} Hz"] if machine.hz else []
+    parts += ["virtual"] if machine.virtual else []
+    return printable(", ".join(p for p in parts if p))
