@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from oracles import Log, workload_json
+from oracles import Log, Stolen, workload_json
 from witness import Witness
 
 HERE = Path(__file__).resolve().parent
@@ -74,9 +74,10 @@ class Recorder:
 
     def log(self, *arguments, timeout=120) -> tuple[Log, dict]:
         """Records a workload that prints a report; both."""
-        done, out = self.run(*arguments, timeout=timeout)
+        with Stolen() as stolen:
+            done, out = self.run(*arguments, timeout=timeout)
         assert done.code == 0, done.err
-        return Log(self.klogger, out), workload_json(done.out)
+        return Log(self.klogger, out), workload_json(done.out) | {"stolen_ns": stolen.ns}
 
     def checked(self, check, *arguments) -> tuple[Log, dict]:
         """Records a workload and checks the log; again if the kernel, not the recorder, left out a switch."""

@@ -217,7 +217,7 @@ def test_beside_the_scheduler(recorder, build):
 @root
 @pytest.mark.parametrize("cpus", [(0, 0), (0, 1)], ids=["one-cpu", "two-cpus"])
 def test_cause_stands_before_effect(recorder, build, cpus):
-    """BEFORE, write(), wake-up, switch, read(), AFTER: never in another order by more than the clocks' error."""
+    """What must have happened in an order is never logged in another one, by more than the clocks' error."""
     if (os.cpu_count() or 1) < 2 and cpus == (0, 1):
         pytest.skip("one CPU")
     pairs = scaled(30_000, 1_000_000)
@@ -230,19 +230,26 @@ def test_cause_stands_before_effect(recorder, build, cpus):
     report = report_in(done)
     log = recorder.log(out)
     error = int(re.search(r"within (\d+) ns", recorder.do("info", out).out)[1])
-    assert (log.count("BEFORE"), log.count("AFTER")) == (pairs, pairs)
+    assert [log.count(event) for event in ("BEFORE", "WRITTEN", "AFTER")] == [pairs] * 3
     assert error < 20_000
-    assert log.rows(f"SELECT * FROM before JOIN after USING (n) WHERE after.time < before.time - {error} LIMIT 3") == []
     log.db.execute(f"""CREATE TEMP TABLE pair AS
-        SELECT n, before.time - {error} AS t1, after.time + {error} AS t2 FROM before JOIN after USING (n)""")
+        SELECT n, before.time - {error} AS before, written.time + {error} AS written, after.time + {error} AS after
+        FROM before JOIN written USING (n) JOIN after USING (n)""")
+    assert log.rows("SELECT * FROM pair WHERE after < before LIMIT 3") == []
+    # The kernel wakes the reader inside of the writer's write().
     woken = f"(FROM try_to_wakeup WHERE pid = {report['reader']} AND waker = {report['writer']}) AS w"
     assert log.one(f"SELECT count(*) FROM {woken}") > 0
-    assert log.rows(f"SELECT * FROM {woken} ASOF JOIN pair ON t1 <= w.time WHERE t2 < w.time LIMIT 3") == []
+    assert (
+        log.rows(f"SELECT * FROM {woken} ASOF LEFT JOIN pair ON before <= w.time WHERE w.time < written IS NOT TRUE")
+        == []
+    )
     if cpus == (0, 0):
-        # On one CPU, the reader was switched to between the two events; the kernel seldom leaves out a probe hit.
+        # On one CPU, the reader was woken and switched to between the two events, but for a few that came while the
+        # writer was preempted, and switches that the kernel reports to nobody.
         switches = f"(FROM schedin WHERE pid = {report['reader']}) AS s"
-        without = log.one(f"SELECT count(*) FROM pair ASOF JOIN {switches} ON s.time <= t2 WHERE s.time < t1")
-        assert without <= pairs // 1000
+        without = log.one(f"SELECT count(*) FROM pair ASOF JOIN {switches} ON s.time <= after WHERE s.time < before")
+        late = log.one(f"SELECT count(*) FROM {woken} ASOF JOIN pair ON before <= w.time WHERE after < w.time")
+        assert max(without, late) <= pairs // 1000
 
 
 def test_another_version_of_the_schema(recorder, build):

@@ -51,7 +51,10 @@ int main(int argc, char **argv)
 	stay_on(atoi(argv[2]));
 	for (n = 0; n < pairs; n++) {
 		klogger(BEFORE, n);
-		if (write(there[1], &byte, 1) != 1 || read(back[0], &byte, 1) != 1)
+		if (write(there[1], &byte, 1) != 1)
+			return 1;
+		klogger(WRITTEN, n);
+		if (read(back[0], &byte, 1) != 1)
 			return 1;
 	}
 	waitpid(reader, NULL, 0);
