@@ -128,12 +128,10 @@ def record_all(
         log, output = None, ""
         with calling_context(found, arm, around) as oracle:
             if arm.command:
-                recorded = recording.record(
-                    arm, schemata, logs / f"{number + 1:02}-{safe(arm.name)}.klog", folder, tick
-                )
-                output = recorded.output
+                path = logs / f"{number + 1:02}-{safe(arm.name)}.klog"
+                output = recording.record(arm, schemata, path, folder, tick)
         if arm.command:
-            log = klogger.open(recorded.log)
+            log = klogger.open(path)
         runs.append(Run(arm, log, output, oracle))
         seconds = time.monotonic() - begun
         events = sum(e.logged for e in log.events.values()) if log else 0
