@@ -189,7 +189,7 @@ def test_slow_and_silly_peers(recorder):
         pass
     os.killpg(process.pid, signal.SIGINT)
     finish(process)
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 25
     assert Log(recorder.klogger, path).rows("SELECT number FROM mark") == [(1,)]
 
 

@@ -273,12 +273,21 @@ def test_too_little_memory(recorder, build):
     assert log.count("ledger", "key = 'user_memory' AND severity = 'loss'") > 0
 
 
+def cpu_ticks(pid: int) -> list[int]:
+    """Clock ticks that each thread has run."""
+    stats = [stat.read_text().rsplit(")", 1)[1].split() for stat in Path(f"/proc/{pid}/task").glob("*/stat")]
+    return [int(fields[11]) + int(fields[12]) for fields in stats]
+
+
 def test_rescue_after_a_crash(recorder, build):
     """A flight recorder of a program that crashed."""
     process = subprocess.Popen(
         [build("flood.c"), "2", str(1 << 30)], env=recorder.room.environment(record=False, KLOGGER_FLIGHT=1 << 17)
     )
-    time.sleep(0.3)
+    until = time.monotonic() + 60
+    while sorted(cpu_ticks(process.pid))[-2:] < [3, 3]:
+        assert time.monotonic() < until, "its threads do not run"
+        time.sleep(0.05)
     process.send_signal(signal.SIGSEGV)
     process.wait()
     assert str(process.pid) in recorder.do("rescue").out
