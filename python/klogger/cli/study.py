@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import shutil
 import sys
@@ -11,8 +12,9 @@ from pathlib import Path
 
 from klogger import terminal
 from klogger.cli import guarded
+from klogger.cli.report import write
 from klogger.failure import Failure
-from klogger.study import discover, runner, text
+from klogger.study import abilities, discover, runner, text
 from klogger.study.discover import Found
 from klogger.study.machine import machine
 from klogger.study.model import Machine
@@ -65,23 +67,52 @@ def main(words: list[str] | None = None) -> int:
 
 def study(args: argparse.Namespace) -> int:
     if args.list or args.name is None:
-        return list_studies()
+        return list_studies(args.format)
     chosen, broken = choose(args.name)
     budgets = runner.shares(chosen, args.budget)
     runner.root()
     here = machine()
-    out = terminal.console(sys.stdout)
+    # An answer is shown as soon as it is there: the next one may take minutes.
+    out = terminal.console(sys.stdout) if args.format == "text" or not (args.format or args.html or args.png) else None
     all_done = []
     for found, budget in zip(chosen, budgets, strict=True):
-        done = run_one(args, found, here, budget)
+        done = run_one(args, found, here, budget, alone=args.name != "all")
         all_done.append(done)
-        text.print_done(out, done, here)
+        if out is not None:
+            text.print_done(out, done, here)
+            sys.stdout.flush()
+    write_files(args, all_done, here)
+    if args.format == "json":
+        from klogger.study import page
+
+        print(json.dumps(page.as_json(all_done, here), ensure_ascii=False, indent=1))
     return exit_code(all_done, broken)
 
 
-def run_one(args: argparse.Namespace, found: Found, here: Machine, budget: float) -> Done:
+def run_one(args: argparse.Namespace, found: Found, here: Machine, budget: float, *, alone: bool) -> Done:
+    """Of several studies, one that fails does not end the others."""
     with Status(found.study.name) as status:
-        return runner.run(found, here, budget, args.keep, args.seed, status)
+        try:
+            return runner.run(found, here, budget, args.keep, args.seed, status)
+        except Failure as failure:
+            if alone:
+                raise
+            return Done(found, budget, failure=failure)
+
+
+def write_files(args: argparse.Namespace, all_done: list[Done], here: Machine) -> None:
+    if args.html and all_done:
+        from klogger.study import page
+
+        write(args.html, page.page(all_done, here).encode())
+    if args.png:
+        from klogger import png
+
+        for done in all_done:
+            for result in done.answer.results:
+                picture = png.render(result)
+                if picture is not None:
+                    write(args.png / f"{done.found.study.name}-{result.analysis.name}.png", picture)
 
 
 def exit_code(all_done: list[Done], broken: int) -> int:
@@ -112,14 +143,25 @@ def discover_all() -> tuple[list[Found], list[Failure]]:
     return chosen, broken
 
 
-def list_studies() -> int:
+def list_studies(form: str | None) -> int:
     chosen, broken = discover_all()
-    for found in chosen:
-        one = found.study
-        print(f"{one.name:14} {one.title} ({one.paper}; {one.seconds:g} s)")
+    here = machine()
+    able = {found.study.name: abilities.sentences(found) for found in chosen}
+    if form == "json":
+        print(json.dumps([as_json(found, able[found.study.name]) for found in chosen], ensure_ascii=False, indent=1))
+    else:
+        text.print_list(terminal.console(sys.stdout), chosen, able, here)
     for failure in broken:
         print(f"klogger: {failure}", file=sys.stderr)
     return 2 if broken else 0
+
+
+def as_json(found: Found, able: list[str]) -> dict[str, object]:
+    one = found.study
+    return {
+        "name": one.name, "schema": found.schema, "title": one.title, "question": one.question, "paper": one.paper,
+        "found": one.found, "seconds": one.seconds, "least_seconds": one.least_seconds, "here": able,
+    }  # fmt: skip
 
 
 class Status:

@@ -3,20 +3,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from klogger import terminal
+from klogger.run import Result
+from klogger.study import figure
+from klogger.study.discover import Found
 from klogger.study.model import Check, Machine
 from klogger.study.runner import ArmReport, Done
 from klogger.units import printable, size
 
+# Of a table; the page and JSON have them all.
+ROWS = 40
+
 
 def print_done(out: Console, done: Done, machine: Machine) -> None:
     study = done.found.study
+    out.print()
     head = Text(f"{study.name}: {study.title}", style="bold")
     head.append(f"  ({study.paper})", style="not bold dim")
     out.print(head)
@@ -29,15 +36,24 @@ def print_done(out: Console, done: Done, machine: Machine) -> None:
     for sentence in done.answer.sentences:
         paragraph(out, "today", sentence, style="bold")
     for result in done.answer.results:
-        terminal.print_result(out, result, None)
-        for note in result.analysis.notes:
-            out.print(Text(f"  {printable(note)}", style="dim"))
+        print_result(out, result)
     out.print()
     for text in done.answer.cannot:
         paragraph(out, "cannot", text, style="yellow")
     print_losses(out, done.arms)
     print_checks(out, done.answer.checks)
     out.print(Text(f"  took {done.seconds:.1f} of {done.budget:.0f} s, {len(done.arms)} arms", style="dim"))
+
+
+def print_result(out: Console, result: Result) -> None:
+    terminal.print_result(out, result, ROWS)
+    drawn = figure.lines(result)
+    if drawn:
+        out.print()
+    for line in drawn:
+        out.print(Text(line, no_wrap=True, overflow="ellipsis"))
+    for note in result.analysis.notes:
+        paragraph(out, "note", note, style="dim")
 
 
 def paragraph(out: Console, label: str, text: str, style: str = "") -> None:
@@ -62,6 +78,23 @@ def print_checks(out: Console, checks: Iterable[Check]) -> None:
         mark = Text("  ok", style="green") if check.ok else Text("  FAILED", style="bold red")
         grid.add_row(mark, Text(printable(f"{check.name}: {check.text}")))
     out.print(grid)
+
+
+def print_list(out: Console, studies: Iterable[Found], able: Mapping[str, list[str]], machine: Machine) -> None:
+    """The studies, what they re-make and take, and what this kernel can do of them."""
+    out.print(Text(machine_line(machine)))
+    if machine.lacks:
+        out.print(Text(f"this kernel has no {', '.join(machine.lacks)}"))
+    for found in studies:
+        one = found.study
+        head = Text(f"\n{one.name:12} ", style="bold")
+        head.append(
+            printable(f"{one.title}: {one.paper}; {one.seconds:g} s, {one.least_seconds:g} at least"), "not bold"
+        )
+        out.print(head)
+        for line in [one.question, *able.get(one.name, [])]:
+            paragraph(out, "", line, style="dim")
+    out.print(Text("\n'klogger study NAME' runs one, 'klogger study all' all of them."))
 
 
 def machine_line(machine: Machine) -> str:

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""What of a study this kernel can do: which of its schemata's events have a probe that attaches here."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from typing import Any
+
+from klogger.export import find_klogger
+from klogger.study.discover import Found
+from klogger.study.runner import schema_word
+from klogger.units import printable
+
+
+def sentences(found: Found) -> list[str]:
+    """One for each schema that the study records."""
+    return [sentence(name, shown(schema_word(found, name))) for name in found.study.schemata]
+
+
+def shown(word: str) -> dict[str, Any] | str:
+    """What `klogger show` says of a schema, or why it says nothing."""
+    command = [find_klogger(), "show", word, "--format", "json"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=30, check=False)
+        if done.returncode != 0:
+            said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+            return said[0].strip(" ×").removeprefix("klogger: ")
+        answer = json.loads(done.stdout)
+        return answer if isinstance(answer, dict) else "klogger show gave no JSON object"
+    except (OSError, subprocess.TimeoutExpired, ValueError) as error:
+        return str(error)
+
+
+def sentence(name: str, answer: dict[str, Any] | str) -> str:
+    if isinstance(answer, str):
+        return printable(f"{name}: cannot be recorded here: {answer}")
+    if answer.get("kernel_error"):
+        return printable(f"{name}: cannot be recorded here: {answer['kernel_error']}")
+    probes = [p for p in answer.get("probes", []) if isinstance(p, dict)]
+    able = {event for p in probes if p.get("attaches") for event in p.get("events", [])}
+    unable = {event for p in probes if not p.get("attaches") for event in p.get("events", [])} - able
+    missing = sum(not p.get("attaches") for p in probes)
+    if not probes:
+        return f"{name}: logged by programs"
+    text = f"{name}: all {len(probes)} probes attach here"
+    if missing:
+        text = f"{name}: {len(probes) - missing} of {len(probes)} probes attach here"
+    if unable:
+        text += f"; this kernel cannot log {', '.join(sorted(unable))}"
+    return printable(text)

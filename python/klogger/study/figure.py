@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""A figure in characters, for the terminal. What does not fit into them (timelines, matrices) is for the page."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from klogger.run import Result
+from klogger.units import BLOCKS, bar, printable, show
+
+WIDTH = 70
+HEIGHT = 13
+LABEL = 16
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+FILLS = "█▒▓░▚▞▪▫"
+
+
+@dataclass(frozen=True)
+class Axis:
+    """From a value to a place from 0 to 1, and back."""
+
+    low: float
+    high: float
+    unit: str
+    log: bool
+
+    def place(self, value: float) -> float:
+        low, high = self.inner(self.low), self.inner(self.high)
+        return (self.inner(value) - low) / (high - low) if high > low else 0.0
+
+    def value(self, place: float) -> float:
+        low, high = self.inner(self.low), self.inner(self.high)
+        inner = low + place * (high - low)
+        return 10**inner if self.log else inner
+
+    def inner(self, value: float) -> float:
+        return math.log10(value) if self.log else value
+
+
+def lines(result: Result) -> list[str]:
+    """The figure of a result, or nothing."""
+    picture = result.analysis.picture
+    if picture is None or result.status != "answer" or picture.kind not in FIGURES:
+        return []
+    records = [r for r in result.points.records() if complete(r, picture.parts)]
+    return FIGURES[picture.kind](result, dict(picture.parts), records) if records else []
+
+
+def complete(record: dict[str, Any], parts: Mapping[str, str]) -> bool:
+    """Whether it has all that is drawn; on a logarithmic axis, nothing stands at 0."""
+    x = record.get(parts["x"])
+    drawn = is_number(x) and all(record.get(column) is not None for part, column in parts.items() if part != "scale")
+    return drawn and (parts.get("scale") != "log" or float(x or 0) > 0)
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def unit(result: Result, column: str) -> str:
+    known = result.analysis.columns.get(column)
+    return known.unit if known else ""
+
+
+def title(result: Result, column: str) -> str:
+    known = result.analysis.columns.get(column)
+    text = known.doc if known and known.doc else column.replace("_", " ")
+    for end in (";", ". ", ":"):
+        text = text.split(end, maxsplit=1)[0]
+    return printable(text)
+
+
+def axis_of(result: Result, parts: dict[str, str], part: str, values: Sequence[float]) -> Axis:
+    """A logarithmic axis begins at the least value, another one at 0."""
+    log = part == "x" and parts.get("scale") == "log"
+    low, high = min(values), max(values)
+    return Axis(low if log else min(low, 0.0), high, unit(result, parts[part]), log)
+
+
+def cdf(result: Result, parts: dict[str, str], records: list[dict[str, Any]]) -> list[str]:
+    """Steps, each curve with a letter of its own."""
+    curves: dict[str, list[tuple[float, float]]] = {}
+    for record in records:
+        name = str(record[parts["colour"]]) if "colour" in parts else ""
+        curves.setdefault(name, []).append((float(record[parts["x"]]), float(record[parts["y"]] or 0)))
+    x = axis_of(result, parts, "x", [p for points in curves.values() for p, _ in points])
+    grid = [[" "] * WIDTH for _ in range(HEIGHT)]
+    for letter, points in zip(LETTERS, curves.values(), strict=False):
+        draw_steps(grid, letter, sorted(points), x)
+    rows = [f"{height_label(i):>6} │{''.join(row)}" for i, row in enumerate(grid)]
+    names = [f"{letter} {printable(name)}" for letter, name in zip(LETTERS, curves, strict=False) if name]
+    if len(curves) > len(LETTERS):
+        names.append(f"and {len(curves) - len(LETTERS)} more")
+    return [*rows, *below(x, title(result, parts["x"])), *legend(names)]
+
+
+def height_label(row: int) -> str:
+    """At every third row of thirteen."""
+    return "" if row % 3 else f"{1 - row / (HEIGHT - 1):.0%}"
+
+
+def draw_steps(grid: list[list[str]], letter: str, points: list[tuple[float, float]], x: Axis) -> None:
+    """At each column, the height that the curve has reached there. Where curves meet, the first is seen."""
+    at, height = 0, None
+    for column in range(WIDTH):
+        edge = (column + 1) / WIDTH
+        while at < len(points) and x.place(points[at][0]) <= edge:
+            height = points[at][1]
+            at += 1
+        if height is not None:
+            row = round((1 - min(max(height, 0.0), 1.0)) * (HEIGHT - 1))
+            if grid[row][column] == " ":
+                grid[row][column] = letter
+        if at == len(points):
+            break
+
+
+def below(x: Axis, name: str) -> list[str]:
+    """The axis with its ticks, and what it is."""
+    ticks = [" "] * (WIDTH + 12)
+    for k in range(5):
+        label = show(x.value(k / 4), x.unit)
+        start = min(max(round(k / 4 * (WIDTH - 1)) - len(label) // 2 + 8, 0), len(ticks) - len(label))
+        ticks[start : start + len(label)] = label
+    return [" " * 7 + "└" + "─" * WIDTH, "".join(ticks).rstrip(), " " * 8 + name]
+
+
+def legend(names: Sequence[str]) -> list[str]:
+    found, line = [], ""
+    for name in names:
+        if line and len(line) + len(name) > WIDTH:
+            found.append(line)
+            line = ""
+        line += name + "   "
+    return [" " * 8 + text.rstrip() for text in [*found, line] if text.strip()]
+
+
+def bars(result: Result, parts: dict[str, str], records: list[dict[str, Any]]) -> list[str]:
+    column = parts["x"]
+    known = result.analysis.columns.get(column)
+    if known is not None and known.bar and result.points is result.table:
+        # The table has it.
+        return []
+    top = max(float(r[column]) for r in records)
+    found = []
+    for record in records[:24]:
+        value = show(record[column], unit(result, column))
+        drawn = bar(float(record[column]), top, WIDTH - LABEL - 12)
+        found.append(f"  {name_of(record[parts['y']])} {value:>10} {drawn}".rstrip())
+    return [*found, f"  {'':{LABEL}} {'':>10} {title(result, column)}"]
+
+
+def name_of(value: Any) -> str:
+    text = printable(str(value))
+    return f"{text if len(text) <= LABEL else text[: LABEL - 1] + '…':<{LABEL}}"
+
+
+def stacked(result: Result, parts: dict[str, str], records: list[dict[str, Any]]) -> list[str]:
+    """Bars made of parts; each kind of part has a pattern of its own."""
+    kinds = list(dict.fromkeys(str(r[parts["colour"]]) for r in records))
+    rows: dict[str, dict[str, float]] = {}
+    for record in records:
+        row = rows.setdefault(str(record[parts["y"]]), {})
+        row[str(record[parts["colour"]])] = row.get(str(record[parts["colour"]]), 0.0) + float(record[parts["x"]])
+    top = max(sum(row.values()) for row in rows.values())
+    found = []
+    for name, row in list(rows.items())[:24]:
+        total = show(sum(row.values()), unit(result, parts["x"]))
+        found.append(f"  {name_of(name)} {total:>10} {stack(row, kinds, top)}".rstrip())
+    names = [f"{fill} {printable(kind)}" for fill, kind in zip(FILLS, kinds, strict=False)]
+    if len(kinds) > len(FILLS):
+        names[-1] = f"{FILLS[-1]} all others"
+    return [*found, f"  {'':{LABEL}} {'':>10} {title(result, parts['x'])}", *legend(names)]
+
+
+def stack(row: dict[str, float], kinds: Sequence[str], top: float) -> str:
+    """Rounded at the ends of parts, so that the bar's length is that of the sum."""
+    if top <= 0:
+        return ""
+    text, so_far = "", 0.0
+    for number, kind in enumerate(kinds):
+        so_far += max(row.get(kind, 0.0), 0.0)
+        text += FILLS[min(number, len(FILLS) - 1)] * (round(so_far / top * (WIDTH - LABEL)) - len(text))
+    return text
+
+
+def histogram(result: Result, parts: dict[str, str], records: list[dict[str, Any]]) -> list[str]:
+    """Columns of blocks. A bin that is wider than a column fills several; narrower ones are summed up."""
+    ends = [float(r[parts[p]]) for r in records for p in ("x", "x2") if is_number(r[parts[p]])]
+    x = axis_of(result, parts, "x", ends)
+    heights = [0.0] * WIDTH
+    whole: dict[tuple[int, int], float] = {}
+    for record in records:
+        first = min(int(x.place(float(record[parts["x"]])) * WIDTH), WIDTH - 1)
+        last = max(first + 1, min(round(x.place(float(record[parts["x2"]])) * WIDTH), WIDTH))
+        whole[first, last] = whole.get((first, last), 0.0) + float(record[parts["y"]] or 0)
+    for (first, last), count in whole.items():
+        for column in range(first, last):
+            heights[column] += count
+    top = max(heights)
+    if top <= 0:
+        return []
+    rows = []
+    for level in reversed(range(HEIGHT - 5)):
+        cells = "".join(block(h / top * (HEIGHT - 5) - level) for h in heights)
+        label = show(top, unit(result, parts["y"])) if level == HEIGHT - 6 else ""
+        rows.append(f"{label:>6.6} │{cells}".rstrip())
+    return [*rows, *below(x, f"{title(result, parts['x'])}; upwards: {title(result, parts['y'])}")]
+
+
+def block(part: float) -> str:
+    """A character that is filled from below; something is seen of all that is not 0."""
+    return BLOCKS[min(max(math.ceil(part * 8 - 1e-9), 0), 8)]
+
+
+FIGURES: dict[str, Callable[[Result, dict[str, str], list[dict[str, Any]]], list[str]]] = {
+    "cdf": cdf,
+    "bars": bars,
+    "stacked": stacked,
+    "histogram": histogram,
+}
