@@ -31,7 +31,4 @@ def small_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def empty_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """All tables, no rows but those of the recorder."""
-    con = duckdb.connect()
-    support.create_tables(con, support.events_of("scheduler"))
-    out = tmp_path_factory.mktemp("empty") / "empty.klog-parquet"
-    return support.write_log(con, out, processes=[], end=1000, cpus=1)
+    return support.empty_log(tmp_path_factory.mktemp("empty") / "empty.klog-parquet", "scheduler")

@@ -2,6 +2,7 @@
 """Reads `schemata/NAME/expect/*.expect`: a small log, an analysis, and its answer as worked out by hand, on one page.
 
 analysis: quanta
+with: locking                             further schemata whose events the log has
 log:
   process 10 hog                          thread id, name [, from, to]
   10us  0  SCHEDIN   pid=10               time, CPU (- is the recorder), event, fields (others are 0)
@@ -34,6 +35,7 @@ class Expectation:
     path: Path
     schema: str
     analysis: str = ""
+    others: tuple[str, ...] = ()
     log: list[str] = field(default_factory=list)
     columns: dict[str, list[str]] = field(default_factory=dict)
     rows: dict[str, list[list[str]]] = field(default_factory=dict)
@@ -50,6 +52,8 @@ def read(path: Path) -> Expectation:
             current, _, rest = line.partition(":")
             if current == "analysis":
                 found.analysis = rest.strip()
+            elif current == "with":
+                found.others = tuple(rest.split())
             elif current in ("table", "picture"):
                 found.columns[current], found.rows[current] = rest.split(), []
             elif current in ("finding", "warning"):
@@ -83,7 +87,7 @@ def value_of(text: str) -> Any:
 def make(expectation: Expectation, out: Path) -> Path:
     """Writes the log of an expectation."""
     con = duckdb.connect()
-    events = support.events_of(expectation.schema)
+    events = support.events_of(expectation.schema, *expectation.others)
     support.create_tables(con, events)
     fields = {e.name: e.fields for e in events}
     processes: list[tuple[int, str, int, int | None]] = []
@@ -109,13 +113,14 @@ def make(expectation: Expectation, out: Path) -> Path:
             row = {"time": time_of(time), "cpu": -1 if cpu == "-" else int(cpu), "serial": serial}
             for f in fields[event]:
                 row[f["name"]] = given.pop(f["name"], "" if f["type"] == "string" else 0)
+                if f["decoding"] == "code":
+                    row[f["name"] + "_symbol"] = given.pop(f["name"] + "_symbol", None)
             if given:
                 raise ValueError(f"{expectation.path}: {event} has no {', '.join(given)}")
             names = ", ".join(f'"{n}"' for n in row)
             con.execute(f"INSERT INTO {event} ({names}) VALUES ({', '.join('?' * len(row))})", list(row.values()))
-    return support.write_log(
-        con, out, schema=expectation.schema, processes=processes, ledger=ledger, end=end, meta=meta
-    )
+    schemata = (expectation.schema, *expectation.others)
+    return support.write_log(con, out, schema=schemata, processes=processes, ledger=ledger, end=end, meta=meta)
 
 
 def shown(value: Any) -> str:

@@ -37,10 +37,15 @@ def schema_file(name: str) -> Path:
     return BUILT_IN if name == "klogger" else SCHEMATA / name / f"{name}.klogger"
 
 
-def events_of(schema: str) -> list[Event]:
-    """The events of a bundled schema, and the built-in ones."""
-    events = []
-    for name in ["klogger", schema]:
+def schemata() -> list[str]:
+    """The bundled ones."""
+    return sorted(p.parent.name for p in SCHEMATA.glob("*/*.klogger") if p.stem == p.parent.name)
+
+
+def events_of(*schemata: str) -> list[Event]:
+    """The events of bundled schemata, and the built-in ones. Of two with the same name, the first."""
+    events: dict[str, Event] = {}
+    for name in ["klogger", *schemata]:
         text = re.sub(r"//[^\n]*", "", schema_file(name).read_text())
         for match in re.finditer(r'^event (\w+)(?: "([^"]*)")?[^{\n]*\{(.*?)\}', text, re.M | re.S):
             event = Event(match[1], name, doc=match[2] or "")
@@ -48,11 +53,11 @@ def events_of(schema: str) -> list[Event]:
                 r'(\w+)(?:\[\d+\])?\s+(\w+)((?:[ \t]+(?:as|in)[ \t]+\w+)*)[ \t]*("[^"]*")?', match[3]
             ):
                 unit = re.search(r"\bin\s+(\w+)", one[3])
-                event.fields.append(
-                    {"name": one[2], "type": one[1], "unit": unit and unit[1], "doc": (one[4] or "").strip('"') or None}
-                )
-            events.append(event)
-    return events
+                decoding = re.search(r"\bas\s+(\w+)", one[3])
+                found = {"name": one[2], "type": one[1], "unit": unit and unit[1], "decoding": decoding and decoding[1]}
+                event.fields.append({**found, "doc": (one[4] or "").strip('"') or None})
+            events.setdefault(event.name, event)
+    return list(events.values())
 
 
 def decodings_of(schema: str) -> list[tuple[str, bool, int, str]]:
@@ -66,6 +71,8 @@ def decodings_of(schema: str) -> list[tuple[str, bool, int, str]]:
 def create_tables(con: duckdb.DuckDBPyConnection, events: list[Event]) -> None:
     for event in events:
         columns = "".join(f', "{f["name"]}" {TYPES[f["type"]]}' for f in event.fields)
+        # The function of an address in code, as the exporter gives it.
+        columns += "".join(f", {f['name']}_symbol VARCHAR" for f in event.fields if f["decoding"] == "code")
         con.execute(f"CREATE TABLE {event.name} (time BIGINT, cpu SMALLINT, serial BIGINT{columns})")
 
 
@@ -73,7 +80,7 @@ def write_log(
     con: duckdb.DuckDBPyConnection,
     out: Path,
     *,
-    schema: str = "scheduler",
+    schema: str | tuple[str, ...] = "scheduler",
     processes: list[tuple[int, str, int, int | None]],
     ledger: list[dict[str, Any]] | None = None,
     end: int | None = 0,
@@ -83,16 +90,18 @@ def write_log(
 ) -> Path:
     """Writes the event tables of `con` as `klogger export` would. `end`: time of KLOGGER_FINISH; None: killed.
 
-    `processes`: (pid, comm, from_ns, to_ns or None); `without`: events that the log does not have.
+    `schema`: what was recorded, the first one above all; `processes`: (pid, comm, from_ns, to_ns or None); `without`:
+    events that the log does not have.
     """
     out.mkdir(parents=True, exist_ok=True)
-    events = [e for e in events_of(schema) if e.name not in without]
+    schemata = (schema,) if isinstance(schema, str) else schema
+    events = [e for e in events_of(*schemata) if e.name not in without]
     con.execute("INSERT INTO KLOGGER_START BY NAME SELECT 0 AS time, -1 AS cpu, 0 AS serial, 65536 AS buffer_size")
     if end is not None:
         con.execute(f"INSERT INTO KLOGGER_FINISH BY NAME SELECT {end} AS time, -1 AS cpu, 1 AS serial")
     for e in events:
         con.execute(f"COPY {e.name} TO '{out}/{e.name}.parquet'")
-    write_catalogue(con, out, events, schema, ledger or [])
+    write_catalogue(con, out, events, schemata, ledger or [])
     con.execute(
         "CREATE TABLE klogger_process (pid INTEGER, tgid INTEGER, parent INTEGER, comm VARCHAR, command VARCHAR,"
         " from_ns BIGINT, to_ns BIGINT, recorder BOOLEAN)"
@@ -108,15 +117,26 @@ def write_log(
         "clock": {"name": "monotonic", "start_ns": 5_000_000, "start_realtime_ns": 1_700_000_000_000_000_000},
         "command_line": ["klogger", "record"], "workload": ["workload"], "scope": "processes",
         "recorder": {"pid": 1, "tids": [1], "buffer_size": 65536, "lowwater": 10, "overwrite": False},
-        "schemas": [{"name": schema, "doc": "", "file": f"{schema}.klogger", "text": ""}], "probes": [],
+        "schemas": [{"name": s, "doc": "", "file": f"{s}.klogger", "text": ""} for s in schemata], "probes": [],
     }  # fmt: skip
     preamble.update(meta or {})
     (out / "meta.json").write_text(json.dumps({"preamble": preamble, "damage": []}))
     return out
 
 
+def empty_log(out: Path, *schemata: str) -> Path:
+    """All tables, no rows but those of the recorder."""
+    con = duckdb.connect()
+    create_tables(con, events_of(*schemata))
+    return write_log(con, out, schema=schemata, processes=[], end=1000, cpus=1)
+
+
 def write_catalogue(
-    con: duckdb.DuckDBPyConnection, out: Path, events: list[Event], schema: str, ledger: list[dict[str, Any]]
+    con: duckdb.DuckDBPyConnection,
+    out: Path,
+    events: list[Event],
+    schemata: tuple[str, ...],
+    ledger: list[dict[str, Any]],
 ) -> None:
     con.execute(
         "CREATE TABLE klogger_event (name VARCHAR, schema VARCHAR, id INTEGER, doc VARCHAR, logged BIGINT, lost BIGINT,"
@@ -129,7 +149,7 @@ def write_catalogue(
         con.execute("INSERT INTO klogger_event VALUES (?, ?, ?, ?, ?, ?, ?)", row)
     con.execute(f"COPY klogger_event TO '{out}/event.parquet'")
     con.execute("CREATE TABLE klogger_decoding (decoding VARCHAR, flags BOOLEAN, value UBIGINT, text VARCHAR)")
-    for row in decodings_of(schema):
+    for row in dict.fromkeys(row for schema in schemata for row in decodings_of(schema)):
         con.execute("INSERT INTO klogger_decoding VALUES (?, ?, ?, ?)", row)
     con.execute(f"COPY klogger_decoding TO '{out}/decoding.parquet'")
     con.execute(

@@ -20,7 +20,7 @@ CASES = sorted(support.SCHEMATA.glob("*/expect/*.expect"))
 def test_expectation(path: Path, tmp_path: Path) -> None:
     case = expectation.read(path)
     log = klogger.open(expectation.make(case, tmp_path / "x.klog-parquet"), locked=True)
-    chosen = [a for a in run.choose(log) if a.name == case.analysis]
+    chosen = [a for a in run.choose(log) if (a.schema, a.name) == (case.schema, case.analysis)]
     assert chosen, f"no analysis '{case.analysis}'"
     (result,) = run.run_all(log, chosen)
     assert result.status in ("answer", "empty"), result.reason
