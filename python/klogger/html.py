@@ -94,8 +94,10 @@ def section_of(result: Result, *, drawn: bool) -> str:
             parts.append(f'<figure><div class="picture" data-picture="{text(one.name)}"></div></figure>')
         parts += [f'<p class="note">{text(n)}</p>' for n in one.notes]
         parts.append(table_of(result))
-    parts.append(f"<details><summary>The SQL behind it</summary><pre>{sql_of(result)}</pre></details></section>")
-    return "".join(parts)
+    # What a study has computed need not have any.
+    if one.setup or one.sections:
+        parts.append(f"<details><summary>The SQL behind it</summary><pre>{sql_of(result)}</pre></details>")
+    return "".join([*parts, "</section>"])
 
 
 def sql_of(result: Result) -> str:
