@@ -101,17 +101,18 @@ def create(connection: duckdb.DuckDBPyConnection, root: Path, preamble: Mapping[
             connection.execute(f"CREATE TABLE klogger.{name} ({columns})")
     connection.execute(NAMES)
     connection.execute(
-        "CREATE TABLE klogger.recorder AS SELECT unnest($1::INTEGER[]) AS pid", [recorder_threads(preamble)]
+        "CREATE TABLE klogger.recorder AS SELECT unnest($1::INTEGER[]) AS pid", [numbers(preamble, "recorder", "tids")]
     )
     connection.execute(RECORDER)
     for name in decodings(connection):
         connection.execute(name)
 
 
-def recorder_threads(preamble: Mapping[str, Any]) -> list[int]:
-    recorder = preamble.get("recorder")
-    tids = recorder.get("tids") if isinstance(recorder, dict) else None
-    return [t for t in tids[:4096] if isinstance(t, int) and 0 < t < 2**31] if isinstance(tids, list) else []
+def numbers(preamble: Mapping[str, Any], section: str, name: str) -> list[int]:
+    """A list of ids in the preamble, which may hold anything."""
+    found = preamble.get(section)
+    ids = found.get(name) if isinstance(found, dict) else None
+    return [i for i in ids[:4096] if isinstance(i, int) and 0 <= i < 2**31] if isinstance(ids, list) else []
 
 
 def view(connection: duckdb.DuckDBPyConnection, name: str, file: Path) -> bool:
@@ -174,7 +175,9 @@ def create_derived(
     overwrite = bool(recorder.get("overwrite")) if isinstance(recorder, dict) else False
     connection.execute(
         f"CREATE TABLE klogger.recording AS SELECT 0::BIGINT AS from_ns, max(t)::BIGINT AS to_ns,"
-        f" ({finish}) IS NOT NULL AS finished, {overwrite} AS overwrite FROM ({' UNION ALL '.join(last)})"
+        f" ({finish}) IS NOT NULL AS finished, {overwrite} AS overwrite, $1::INTEGER[] AS cpus"
+        f" FROM ({' UNION ALL '.join(last)})",
+        [numbers(preamble, "host", "cpus")],
     )
     gaps = [
         "SELECT cpu, event, from_ns, coalesce(to_ns, (SELECT to_ns FROM klogger.recording)) AS to_ns, count, key"
