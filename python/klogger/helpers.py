@@ -17,6 +17,7 @@ TABLES = {
     " tgid INTEGER, count BIGINT, from_ns BIGINT, to_ns BIGINT, text VARCHAR",
     "event": "name VARCHAR, schema VARCHAR, id INTEGER, doc VARCHAR, logged BIGINT, lost BIGINT, fields VARCHAR",
     "decoding": "decoding VARCHAR, flags BOOLEAN, value UBIGINT, text VARCHAR",
+    "stack": "id BIGINT, frames VARCHAR[], text VARCHAR",
 }
 # Losses that no LOST record places: no event of that CPU came after them.
 UNPLACED = """
@@ -49,6 +50,7 @@ DOCS = {
     "ledger": "every way in which data is missing",
     "event": "the event types of this log",
     "decoding": "texts for values; each is also a function, as in task_state(state)",
+    "stack": "kernel stacks, by the numbers in fields `as stack`: the functions, the innermost first",
     "thread": "one row per thread id, with its latest name",
     "recorder": "the recorder's own threads",
     "recording": "one row: when the log begins and ends",

@@ -6,6 +6,7 @@ with: locking                             further schemata whose events the log 
 log:
   process 10 hog                          thread id, name [, from, to]
   10us  0  SCHEDIN   pid=10               time, CPU (- is the recorder), event, fields (others are 0)
+  stack 5 mutex_lock pipe_write           a kernel stack: its number, and its functions from the innermost on
   ledger key=ring_full count=3 cpu=0      an entry of the ledger
   killed                                  the log has no end
   end 1ms                                 the log's end
@@ -92,6 +93,7 @@ def make(expectation: Expectation, out: Path) -> Path:
     fields = {e.name: e.fields for e in events}
     processes: list[tuple[int, str, int, int | None]] = []
     ledger: list[dict[str, Any]] = []
+    stacks: list[tuple[int, list[str]]] = []
     meta: dict[str, Any] = {}
     end: int | None = 0
     for serial, line in enumerate(expectation.log):
@@ -99,6 +101,8 @@ def make(expectation: Expectation, out: Path) -> Path:
         if words[0] == "process":
             times = [time_of(w) for w in words[3:]]
             processes.append((int(words[1]), words[2], times[0] if times else 0, times[1] if len(times) > 1 else None))
+        elif words[0] == "stack":
+            stacks.append((int(words[1]), words[2:]))
         elif words[0] == "ledger":
             ledger.append(dict((k, value_of(v)) for k, _, v in (w.partition("=") for w in words[1:])))
         elif words[0] == "end":
@@ -113,12 +117,17 @@ def make(expectation: Expectation, out: Path) -> Path:
             row = {"time": time_of(time), "cpu": -1 if cpu == "-" else int(cpu), "serial": serial}
             for f in fields[event]:
                 row[f["name"]] = given.pop(f["name"], "" if f["type"] == "string" else 0)
-                if f["decoding"] == "code":
+                if f["decoding"] in ("code", "symbol"):
                     row[f["name"] + "_symbol"] = given.pop(f["name"] + "_symbol", None)
             if given:
                 raise ValueError(f"{expectation.path}: {event} has no {', '.join(given)}")
             names = ", ".join(f'"{n}"' for n in row)
             con.execute(f"INSERT INTO {event} ({names}) VALUES ({', '.join('?' * len(row))})", list(row.values()))
+    if stacks:
+        out.mkdir(parents=True, exist_ok=True)
+        con.execute("CREATE TABLE klogger_stack (id BIGINT, frames VARCHAR[], text VARCHAR)")
+        con.executemany("INSERT INTO klogger_stack VALUES (?, ?, ?)", [(n, f, "<".join(f)) for n, f in stacks])
+        con.execute(f"COPY klogger_stack TO '{out}/stack.parquet'")
     schemata = (expectation.schema, *expectation.others)
     return support.write_log(con, out, schema=schemata, processes=processes, ledger=ledger, end=end, meta=meta)
 
