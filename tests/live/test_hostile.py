@@ -219,23 +219,26 @@ def test_dumps_in_mid_flood(recorder, workloads):
 
 def test_interrupted_while_it_compiles(recorder):
     """The folder of generated C goes with it."""
-    temporary, file = recorder.dir / "tmp", recorder.dir / "odd.klogger"
+    temporary, file, compiling = (recorder.dir / name for name in ("tmp", "odd.klogger", "compiling"))
     temporary.mkdir()
     file.write_text(SCHEMA)
-    compiling = 0
+    compiler = recorder.dir / "clang-22"
+    compiler.write_text(f"#!/bin/sh\n: > {compiling}\nexec sleep 1\n")
+    compiler.chmod(0o755)
     for _ in range(10):
         process = subprocess.Popen(
             [recorder.klogger, "check", file],
-            env={**os.environ, "TMPDIR": str(temporary)},
+            env={**os.environ, "TMPDIR": str(temporary), "PATH": f"{recorder.dir}:{os.environ['PATH']}"},
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
         recorder.running.append(process)
-        compiling += wait_for(lambda: any(temporary.iterdir()), 5)
+        assert wait_for(compiling.exists, 60)
+        assert list(temporary.iterdir()) != []
         os.killpg(process.pid, signal.SIGINT)
-        assert process.wait(10) != 0
+        assert process.wait(60) == -signal.SIGINT
         assert list(temporary.iterdir()) == []
-    assert compiling >= 5
+        compiling.unlink()
 
 
 @pytest.mark.parametrize("name", ODD_NAMES, ids=range(len(ODD_NAMES)))
