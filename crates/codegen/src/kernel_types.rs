@@ -53,6 +53,27 @@ impl KernelTypes {
         types.collect::<Result<_>>().map(Some)
     }
 
+    /// The parameters of a tracepoint as a schema would declare them, types and names, or `None` if there is no such.
+    pub fn parameters(&self, name: &str) -> Result<Option<Vec<Param>>> {
+        let Some(types) = self.tracepoint(name)? else { return Ok(None) };
+        let names = self.parameter_names(name)?;
+        let name_of = |i: usize| names.get(i).filter(|n| !n.is_empty()).cloned().unwrap_or_else(|| format!("arg{i}"));
+        Ok(Some(types.into_iter().enumerate().map(|(i, ty)| Param { ty, name: name_of(i) }).collect()))
+    }
+
+    /// The type of a tracepoint has no names of parameters; the function that calls its probes has them.
+    fn parameter_names(&self, tracepoint: &str) -> Result<Vec<String>> {
+        let is_function = |t: &Type| matches!(t, Type::Func(_));
+        for prefix in ["__traceiter_", "__bpf_trace_"] {
+            let Some(function) = self.named(&format!("{prefix}{tracepoint}"), is_function)? else { continue };
+            if let Type::FuncProto(proto) = self.target_of(&function)? {
+                let named = proto.parameters.iter().skip(1).map(|p| self.btf.resolve_name(p).unwrap_or_default());
+                return Ok(named.collect());
+            }
+        }
+        Ok(Vec::new())
+    }
+
     /// All tracepoints of this kernel that a program can attach to.
     pub fn tracepoints(&self) -> Vec<String> {
         let mut names = Vec::new();

@@ -12,6 +12,7 @@ pub mod manual;
 pub mod record;
 pub mod rescue;
 pub mod show;
+pub mod tracepoints;
 
 use crate::external;
 use crate::failure::Failure;
@@ -37,6 +38,7 @@ pub enum Command {
     Rescue(rescue::Args),
     List(list::Args),
     Show(show::Args),
+    Tracepoints(tracepoints::Args),
     Check(check::Args),
     Info(info::Args),
     Cat(cat::Args),
@@ -59,6 +61,7 @@ impl Command {
             Command::Rescue(args) => rescue::run(args),
             Command::List(args) => list::run(args),
             Command::Show(args) => show::run(args),
+            Command::Tracepoints(args) => tracepoints::run(args),
             Command::Check(args) => check::run(args),
             Command::Info(args) => info::run(args),
             Command::Cat(args) => cat::run(args),

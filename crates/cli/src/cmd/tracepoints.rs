@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! `klogger tracepoints`: the places of this kernel that a probe can name, as a schema would write them.
+
+use super::{Format, Outcome};
+use crate::failure::Failure;
+use klogger_engine::kernel;
+use klogger_schema::model::Param;
+use klogger_schema::nearest::did_you_mean;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::ExitCode;
+
+const EXAMPLES: &str = "\
+Examples:
+  klogger tracepoints                    all of this kernel
+  klogger tracepoints block              those with 'block' in their name or group
+  klogger tracepoints --exact sched_switch
+  klogger tracepoints block_rq --format json";
+
+/// List the tracepoints of this kernel, with their parameters
+///
+/// Names and types come from the kernel's type information (BTF), groups from tracefs where it can be read. A parameter
+/// whose name the kernel does not tell is called arg0, arg1, ...
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Only those with this word in their name or their group
+    #[arg(value_name = "WORD")]
+    word: Option<String>,
+    /// Only the one of exactly this name
+    #[arg(long, requires = "word")]
+    exact: bool,
+    /// `text` for people, `json` for programs
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
+
+struct Tracepoint {
+    name: String,
+    group: Option<String>,
+    parameters: Vec<Param>,
+}
+
+pub fn run(args: Args) -> Outcome {
+    let types = kernel::types()?;
+    let groups = groups();
+    let names = types.tracepoints();
+    let word = args.word.as_deref().unwrap_or("");
+    let wanted = |name: &str| match args.exact {
+        true => name == word,
+        false => name.contains(word) || groups.get(name).is_some_and(|g| g.contains(word)),
+    };
+    let mut found = Vec::new();
+    for name in names.iter().filter(|name| wanted(name)) {
+        let parameters = types.parameters(name).map_err(|e| Failure::new(e.to_string()))?.unwrap_or_default();
+        found.push(Tracepoint { name: name.clone(), group: groups.get(name).cloned(), parameters });
+    }
+    if found.is_empty() {
+        let help = did_you_mean(word, names.iter().map(String::as_str));
+        let failure = Failure::new(format!("this kernel has no tracepoint '{word}'"));
+        return Err(failure.help(help.unwrap_or_else(|| "'klogger tracepoints' lists all".into())));
+    }
+    match args.format {
+        Format::Text => found.iter().for_each(|t| println!("{}", text(t))),
+        Format::Json => println!("{:#}", found.iter().map(to_json).collect::<Value>()),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The group of each event of tracefs; empty where it cannot be read.
+fn groups() -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    let Ok(folders) = fs::read_dir("/sys/kernel/tracing/events") else { return found };
+    for folder in folders.flatten() {
+        let group = folder.file_name().to_string_lossy().into_owned();
+        for event in names_in(&folder.path()) {
+            found.insert(event, group.clone());
+        }
+    }
+    found
+}
+
+fn names_in(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|e| e.file_name().to_string_lossy().into_owned()).collect()
+}
+
+fn declaration(p: &Param) -> String {
+    if p.ty.ends_with('*') { format!("{}{}", p.ty, p.name) } else { format!("{} {}", p.ty, p.name) }
+}
+
+fn text(t: &Tracepoint) -> String {
+    let parameters: Vec<String> = t.parameters.iter().map(declaration).collect();
+    let group = t.group.as_ref().map(|g| format!("{g}:")).unwrap_or_default();
+    format!("{group}{}({})", t.name, parameters.join(", "))
+}
+
+fn to_json(t: &Tracepoint) -> Value {
+    let parameters: Vec<Value> = t.parameters.iter().map(|p| json!({ "type": p.ty, "name": p.name })).collect();
+    json!({ "name": t.name, "group": t.group, "parameters": parameters })
+}
