@@ -1,0 +1,143 @@
+-- SPDX-License-Identifier: GPL-2.0-only
+-- pair: one row for each action, from its START to the STOP that belongs to it.
+--
+--   site, action        which stopwatch, by number and by name
+--   key, kind           of the START; kind is what the key says, as text
+--   tid                 the thread that was running at the START
+--   from_ns, to_ns      ns since the log's start
+--   from_cpu, to_cpu
+--   raw                 ns between the two readings of the clock
+--   ns                  the same without the logger's own cost, which makes some of them negative
+--   torn                events are missing in between: not one to count
+--
+-- A STOP belongs to the latest START that has no STOP yet, of the same thread (sites below 100), the same key (to 199) or
+-- the same CPU (from 200 on). pair_lone has how many of each have no partner.
+
+-- 'klogger stopwatch' marks the end of its own preparations. If it holds a command back until then, the mark has the number
+-- of the process that waits, and what that does before its exec is not the command's.
+CREATE TEMP TABLE pair_begin AS
+SELECT coalesce(min(CASE WHEN m.number = 0 THEN m.time ELSE e.time END), 0) AS time
+FROM MARK AS m LEFT JOIN PROCESS_EXEC AS e ON e.pid = m.number AND e.time >= m.time
+WHERE m.text = 'klogger stopwatch';
+
+-- The empty pairs, if the log has any ('klogger stopwatch' makes them).
+SET VARIABLE pair_empty = (
+    SELECT CASE WHEN count(DISTINCT table_name) = 2 THEN 'SELECT true AS begins, time, serial, tid FROM EMPTY_START '
+                || 'UNION ALL SELECT false, time, serial, tid FROM EMPTY_STOP'
+                ELSE 'SELECT true AS begins, 0 AS time, 0 AS serial, 0 AS tid WHERE false' END
+    FROM information_schema.tables WHERE table_name IN ('EMPTY_START', 'EMPTY_STOP'));
+CREATE TEMP TABLE pair_empty AS FROM query(getvariable('pair_empty'));
+
+-- A thread's number may be used again: what its former owner began is not the new one's.
+CREATE TEMP TABLE pair_row AS
+WITH row AS (
+    SELECT true AS begins, time, cpu, serial, tid, site, key FROM START
+    UNION ALL
+    SELECT false, time, cpu, serial, tid, site, key FROM STOP
+    UNION ALL
+    SELECT false, time, cpu, serial, tid, site, key FROM STOP_ELSEWHERE
+), wanted AS (
+    FROM row WHERE time >= (SELECT time FROM pair_begin)
+        AND (site >= 100 OR tid NOT IN (SELECT pid FROM klogger.recorder UNION SELECT tid FROM pair_empty))
+)
+SELECT w.begins, w.time, w.cpu, w.serial, w.tid, w.site, w.key,
+       CASE WHEN w.site < 100 THEN w.tid WHEN w.site < 200 THEN w.key ELSE w.cpu END::HUGEINT AS whose,
+       CASE WHEN w.site < 100 THEN f.time END AS born
+FROM wanted AS w ASOF LEFT JOIN PROCESS_FORK AS f ON w.tid = f.pid AND w.time >= f.time;
+
+-- How deep the stack of begun actions is at each row: a START and its STOP have the same depth, with none of it between.
+-- Who is both the STOP of one and the START of the next has one time for both: the STOP goes first.
+CREATE TEMP TABLE pair_level AS
+SELECT *, sum(CASE WHEN begins THEN 1 ELSE -1 END) OVER one::BIGINT + CASE WHEN begins THEN 0 ELSE 1 END AS level
+FROM pair_row WINDOW one AS (PARTITION BY site, whose, born ORDER BY time, begins, serial ROWS UNBOUNDED PRECEDING);
+DROP TABLE pair_row;
+
+-- Until when events are missing, of all gaps that begin no later.
+CREATE TEMP TABLE pair_gap AS
+SELECT from_ns, max(to_ns) OVER (ORDER BY from_ns ROWS UNBOUNDED PRECEDING) AS until
+FROM klogger.gap WHERE event IS NULL OR upper(event) IN ('START', 'STOP', 'STOP_ELSEWHERE');
+
+-- The logger's own cost: pairs with nothing in between.
+CREATE TEMP TABLE pair_own AS
+WITH row AS (
+    SELECT *, lead(time) OVER thread AS next, lead(begins) OVER thread AS begins_next
+    FROM pair_empty WINDOW thread AS (PARTITION BY tid ORDER BY time, begins, serial)
+)
+SELECT r.next - r.time AS ns
+FROM row AS r ASOF LEFT JOIN pair_gap AS g ON r.next >= g.from_ns
+WHERE r.begins AND NOT r.begins_next AND coalesce(g.until < r.time, true);
+
+-- Means are without the worst thousandth, as in the KLogger paper.
+CREATE TEMP TABLE pair_cost AS
+WITH ranked AS (SELECT ns, row_number() OVER (ORDER BY ns) AS place, count(*) OVER () AS n FROM pair_own)
+SELECT count(*) AS pairs, avg(ns) FILTER (place <= ceil(n * 0.999)) AS mean,
+       stddev_samp(ns) FILTER (place <= ceil(n * 0.999)) AS sd
+FROM ranked;
+
+-- Not every log has names of functions.
+SET VARIABLE pair_symbol = (
+    SELECT CASE WHEN count(*) > 0 THEN 'SELECT DISTINCT key, key_symbol AS symbol FROM START WHERE key_symbol IS NOT NULL'
+                ELSE 'SELECT 0::UBIGINT AS key, NULL::VARCHAR AS symbol WHERE false' END
+    FROM information_schema.columns WHERE table_name = 'START' AND column_name = 'key_symbol');
+-- What a key says, as text: the name of a system call, a softirq, a function.
+CREATE TEMP TABLE pair_kind AS
+WITH symbol AS (
+    SELECT key, any_value(symbol) AS symbol FROM query(getvariable('pair_symbol')) GROUP BY key
+)
+SELECT k.site, k.key,
+       CASE WHEN d.text IS NOT NULL THEN d.text WHEN k.site IN (1, 2, 200) THEN 'number ' || k.key
+            WHEN k.site = 201 THEN 'IRQ ' || k.key WHEN k.site IN (3, 203) THEN coalesce(s.symbol, printf('0x%x', k.key))
+            ELSE '' END AS kind
+FROM (SELECT DISTINCT site, key FROM START WHERE site <> 100 AND site <> 199) AS k
+LEFT JOIN symbol AS s USING (key)
+LEFT JOIN klogger.decoding AS d
+    ON d.value = k.key AND d.decoding = CASE k.site WHEN 1 THEN 'system_call' WHEN 200 THEN 'softirq' END;
+CREATE TEMP TABLE pair_action AS
+SELECT value AS site, text AS action FROM klogger.decoding WHERE decoding = 'action';
+
+CREATE TEMP TABLE pair AS
+WITH joined AS (
+    SELECT site, key, tid, cpu AS from_cpu, time AS from_ns, begins,
+           lead(time) OVER one AS to_ns, lead(cpu) OVER one AS to_cpu, lead(begins) OVER one AS begins_next
+    FROM pair_level
+    WINDOW one AS (PARTITION BY site, whose, born, level ORDER BY time, begins, serial)
+)
+SELECT j.site, coalesce(a.action, 'action ' || j.site) AS action, j.key, coalesce(k.kind, '') AS kind, j.tid, j.from_ns, j.to_ns, j.from_cpu, j.to_cpu,
+       j.to_ns - j.from_ns AS raw, j.to_ns - j.from_ns - coalesce((SELECT mean FROM pair_cost), 0) AS ns,
+       coalesce(g.until >= j.from_ns, false) AS torn
+FROM (FROM joined WHERE begins AND NOT begins_next) AS j
+LEFT JOIN pair_kind AS k USING (site, key)
+LEFT JOIN pair_action AS a USING (site)
+ASOF LEFT JOIN pair_gap AS g ON j.to_ns >= g.from_ns;
+
+CREATE TEMP TABLE pair_lone AS
+WITH counted AS (
+    SELECT site, count(*) FILTER (begins) AS starts, count(*) FILTER (NOT begins) AS stops FROM pair_level GROUP BY site
+), paired AS (
+    SELECT site, count(*) AS pairs FROM pair GROUP BY site
+)
+SELECT site, coalesce(action, 'action ' || site) AS action, starts, stops, coalesce(pairs, 0) AS pairs,
+       starts - coalesce(pairs, 0) AS no_stop, stops - coalesce(pairs, 0) AS no_start
+FROM counted LEFT JOIN paired USING (site) LEFT JOIN pair_action USING (site);
+DROP TABLE pair_level;
+
+-- One row for each action, and what its times come to. A deviation with the own cost's in it is larger by that.
+CREATE TEMP TABLE pair_sum AS
+WITH ranked AS (
+    SELECT site, action, ns, row_number() OVER (PARTITION BY site ORDER BY ns) AS place, count(*) OVER (PARTITION BY site) AS n
+    FROM pair WHERE NOT torn
+)
+SELECT site, any_value(action) AS action, count(*) AS pairs, sum(ns) AS total, avg(ns) AS mean,
+       coalesce(stddev_samp(ns), 0) AS sd,
+       avg(ns) FILTER (place <= ceil(n * 0.999)) AS trimmed,
+       coalesce(stddev_samp(ns) FILTER (place <= ceil(n * 0.999)), 0) AS trimmed_sd,
+       sqrt(trimmed_sd ^ 2 + coalesce((SELECT sd FROM pair_cost), 0) ^ 2) AS sd_with_own,
+       quantile_disc(ns, [0, 0.5, 0.9, 0.99, 0.999, 1]) AS q
+FROM ranked GROUP BY site;
+
+CREATE TEMP VIEW pair_warning AS
+SELECT 'The logger''s own cost is in all times: the log has no empty pairs. ''klogger stopwatch'' makes them.' AS warning
+WHERE (SELECT pairs FROM pair_cost) = 0 AND (SELECT count(*) FROM pair) > 0
+UNION ALL
+SELECT format('Left out, because events are missing between their START and their STOP: {:,} pairs.', count(*))
+FROM pair WHERE torn HAVING count(*) > 0;
