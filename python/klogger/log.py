@@ -94,6 +94,12 @@ class Log:
         cursor.execute(SEARCH_PATH)
         return cursor
 
+    def __enter__(self) -> Log:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def close(self) -> None:
         self.connection.close()
         if self._link is not None:

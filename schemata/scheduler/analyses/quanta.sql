@@ -12,7 +12,7 @@
 -- column p90 [ns]: nine of ten are shorter
 -- column max [ns]: the longest
 -- column lengths [spark]: how many quanta are how long: under 2 µs, 4 µs, and so on, each bar twice as long, up to over 1 s
--- column quantum [ns]: length of an effective quantum
+-- column quantum [ns, neither]: length of an effective quantum
 -- column part [share]: quanta that are not longer
 -- note: An effective quantum is the time from being chosen to run to the next switch on that CPU. Interrupts within it
 --   count as a part of it. Idle is left out, and so are quanta that had begun before the log, or lasted beyond its end.
@@ -65,3 +65,6 @@ UNION ALL
 
 -- warning
 FROM quantum_warning;
+
+-- samples
+SELECT program, to_ns AS time, to_ns - from_ns AS quantum FROM quantum WHERE whole;

@@ -10,7 +10,7 @@
 -- column p50 [ns]: half of the waits are shorter
 -- column p99 [ns]: 99 of 100 are shorter
 -- column max [ns]: the longest
--- column over_1ms [share]: waits of more than 1 ms
+-- column over_1ms [share, less]: waits of more than 1 ms
 -- column lengths [spark]: how many waits are how long: under 2 µs, 4 µs, and so on, each bar twice as long, up to over 1 s
 -- column shown: program
 -- column wait [ns]: time that a thread waited for a CPU
@@ -44,7 +44,7 @@ SELECT w.pid, w.time, w.since, w.cause
 FROM (SELECT * FROM wait_pair WHERE cause IS NOT NULL AND getvariable('wait_gaps') > 0) AS w
 ASOF LEFT JOIN wait_gap AS g ON w.time >= g.from_ns
 WHERE coalesce(g.until < w.since, true);
-CREATE TEMP TABLE wait AS SELECT program, cause, time - since AS ns FROM klogger.with_program('wait_sure');
+CREATE TEMP TABLE wait AS SELECT program, cause, time, time - since AS ns FROM klogger.with_program('wait_sure');
 CREATE TEMP TABLE wait_left_out AS
 SELECT (SELECT count(*) FROM wait_pair) - (SELECT count(*) FROM wait) AS count;
 DROP VIEW wait_sure;
@@ -88,3 +88,6 @@ FROM (SELECT count(*) AS waits, quantile_disc(ns, [0.5, 0.99]) AS p, max(ns) AS 
 
 -- warning
 SELECT format('Left out, because it is not known when they began: {:,} waits.', count) FROM wait_left_out WHERE count > 0;
+
+-- samples
+SELECT program, cause, time, ns AS wait FROM wait;

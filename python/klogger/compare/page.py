@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""A comparison as one HTML file without a script: intervals as marks on a line, distributions as curves.
+
+Everything that comes from a log is escaped.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+import string
+from collections.abc import Callable
+from importlib import resources
+
+from klogger.compare import Compared
+from klogger.compare.comparison import SIDES, ComparedAnalysis, Curve, Metric
+from klogger.compare.text import LABELS, cells, conclusion
+from klogger.units import printable, show
+
+DIFFERENCES = 40
+# Of each analysis: those with the greatest change come first.
+CURVES = 4
+HEADS = ("", "what", "", "A", "B", "change", "between", "seen from", "less or more")
+# A mark at the edge is a change of at least this factor.
+FACTOR_MAX = 4.0
+MARK_WIDTH, MARK_HEIGHT = 150, 16
+WIDTH, HEIGHT = 460, 230
+LEFT, RIGHT, TOP, BOTTOM = 48, 10, 8, 40
+
+PAGE = string.Template("""<!doctype html>
+<!-- SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause -->
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<link rel="icon" href="data:,">
+<title>$title</title>
+<style>
+$style
+:root { --a: #0072b2; --b: #d55e00; }
+@media (prefers-color-scheme: dark) { :root { --a: #56b4e9; --b: #e69f00; } }
+body { max-width: 70rem; }
+td:last-child { white-space: nowrap; }
+.same, .unknown { color: var(--faint); }
+.worse { color: #c0392b; font-weight: 600; }
+.better { color: #1e8449; font-weight: 600; }
+.differs { color: var(--link); font-weight: 600; }
+.curves { display: flex; flex-wrap: wrap; gap: .4rem 1.4rem; }
+.curves figure { margin: .4rem 0; max-width: 100%; }
+figcaption { font-size: .88rem; color: var(--faint); }
+svg { max-width: 100%; height: auto; vertical-align: middle; }
+svg text { font: 11px system-ui, sans-serif; fill: var(--faint); }
+.grid { stroke: var(--line); stroke-width: 1; fill: none; }
+.a { stroke: var(--a); } .b { stroke: var(--b); }
+.curve { fill: none; stroke-width: 2; }
+.b.curve { stroke-dasharray: 7 3; }
+svg .key-a { fill: var(--a); } svg .key-b { fill: var(--b); }
+.range { stroke: currentColor; stroke-width: 3; }
+.dot { fill: currentColor; }
+</style>
+</head>
+<body>
+<header>
+<h1>$title</h1>
+$head
+$conclusion
+$differences
+<nav>$contents</nav>
+</header>
+<main>
+$sections
+</main>
+</body>
+</html>
+""")
+
+
+def page(found: Compared) -> str:
+    comparison = found.comparison
+    differences = comparison.metrics("worse", "better", "differs")
+    style = resources.files("klogger").joinpath("page/style.css").read_text()
+    return PAGE.substitute(
+        title=text(" and ".join(f"{side.name}: {side.runs[0].file}" for side in found.sides)),
+        style=style,
+        head="".join(f"<p><b>{side.name}</b> {text(side.line())}</p>" for side in found.sides)
+        + warnings(found.remarks),
+        conclusion="".join(f"<p>{text(line)}</p>" for line in conclusion(comparison)),
+        differences=table(differences[:DIFFERENCES], whole_names=True) if differences else "",
+        contents="".join(f'<a href="#{text(c.analysis.name)}">{text(title(c))}</a>' for c in comparison.analyses),
+        sections="".join(section(one) for one in comparison.analyses),
+    )
+
+
+def text(value: object) -> str:
+    return html.escape(printable(str(value)))
+
+
+def title(one: ComparedAnalysis) -> str:
+    return one.analysis.title or one.analysis.name
+
+
+def warnings(found: list[str]) -> str:
+    return "".join(f'<p class="warning">{text(w)}</p>' for w in found)
+
+
+def section(one: ComparedAnalysis) -> str:
+    name = text(one.analysis.name)
+    parts = [f'<section id="{name}"><h2>{text(title(one))}</h2><p class="question">{text(one.analysis.question)}</p>']
+    if one.status != "answer":
+        parts.append(f'<p class="warning">Not compared: {text(one.reason)}</p>')
+    parts.append(warnings(one.warnings))
+    curves = [picture(c, one) for c in chosen_curves(one)]
+    parts.append(f'<div class="curves">{"".join(curves)}</div>' if curves else "")
+    parts.append(table(one.metrics, whole_names=False) if one.metrics else "")
+    rest = "; ".join(f"{count:,} {reason}" for reason, count in one.left_out.items())
+    parts.append(f'<p class="note">Not shown: {text(rest)}.</p>' if rest else "")
+    return "".join(parts) + "</section>"
+
+
+def chosen_curves(one: ComparedAnalysis) -> list[Curve]:
+    """Of what changed most, if anything did; else of what there is most of."""
+    change = {m.what: 0.0 for m in one.metrics}
+    for m in one.metrics:
+        if m.verdict in ("worse", "better", "differs") and m.contrast.is_ratio:
+            change[m.what] = max(change[m.what], abs(m.contrast.change))
+    return sorted((c for c in one.curves if c.what in change), key=lambda c: -change[c.what])[:CURVES]
+
+
+def table(metrics: list[Metric], *, whole_names: bool) -> str:
+    head = "".join(f"<th{number(i)}>{h}</th>" for i, h in enumerate(HEADS))
+    rows = []
+    for m in metrics:
+        what = f"{m.analysis}: {', '.join(m.what)}" if whole_names else ", ".join(m.what)
+        shown = [LABELS[m.verdict], what, m.statistic.replace("_", " "), *cells(m)]
+        row = "".join(f"<td{number(i)}>{text(c)}</td>" for i, c in enumerate(shown))
+        rows.append(f'<tr class="{m.verdict}">{row}<td>{mark(m)}</td></tr>')
+    tall = " tall" if len(metrics) > 15 and not whole_names else ""
+    body = f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+    return f'<div class="scroll{tall}" tabindex="0">{body}</div>'
+
+
+def number(column: int) -> str:
+    return ' class="number"' if 3 <= column <= 7 else ""
+
+
+def mark(metric: Metric) -> str:
+    """The change and its interval: the middle is no change, each side the same factor."""
+    d = metric.difference
+    if d is None or d.low is None or d.high is None or not d.is_ratio:
+        return ""
+    middle, y = MARK_WIDTH / 2, MARK_HEIGHT / 2
+
+    def place(change: float) -> float:
+        part = math.log(max(1 + change, 1e-9)) / math.log(FACTOR_MAX)
+        return middle + max(-1.0, min(part, 1.0)) * (middle - 4)
+
+    low, here, high = (f"{place(x):.1f}" for x in (d.low, d.change, d.high))
+    return (
+        f'<svg width="{MARK_WIDTH}" height="{MARK_HEIGHT}" viewBox="0 0 {MARK_WIDTH} {MARK_HEIGHT}" role="img" '
+        f'aria-label="{text(cells(metric)[3])}"><path class="grid" d="M{middle} 0V{MARK_HEIGHT}"/>'
+        f'<path class="range" d="M{low} {y}H{high}"/><circle class="dot" cx="{here}" cy="{y}" r="4"/></svg>'
+    )
+
+
+def picture(curve: Curve, one: ComparedAnalysis) -> str:
+    """Both distributions: which part of the values is not greater than x. The x axis is logarithmic."""
+    column = one.analysis.columns[one.value]
+    positive = [x for side in (curve.a, curve.b) for x, _ in side if x > 0]
+    low, high = min(positive, default=1.0), max(positive, default=10.0)
+    high = max(high, low * 1.5)
+
+    def x_of(value: float) -> float:
+        part = math.log(max(value, low) / low) / math.log(high / low)
+        return LEFT + part * (WIDTH - LEFT - RIGHT)
+
+    def y_of(part: float) -> float:
+        return TOP + (1 - part) * (HEIGHT - TOP - BOTTOM)
+
+    lines = "".join(
+        f'<path class="curve {side.lower()}" d="{steps([(x_of(x), y_of(y)) for x, y in points], y_of(0))}"/>'
+        for side, points in zip(SIDES, (curve.a, curve.b), strict=True)
+    )
+    what = ", ".join(curve.what) or title(one)
+    counts = ", ".join(f"{n:,} in {side}" for side, n in zip(SIDES, curve.counts, strict=True))
+    axis = text(first_clause(column.doc))
+    greater = f"a value of B is greater than one of A in {curve.superiority:.0%} of pairs"
+    return (
+        f'<figure><svg width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
+        f'aria-label="{text(what)}">{y_axis(y_of)}{x_axis(ticks(low, high), x_of, column.unit)}{lines}'
+        f'<text x="{(LEFT + WIDTH - RIGHT) / 2:.0f}" y="{HEIGHT - 6}" text-anchor="middle">{axis}</text>'
+        f'<text class="key-a" x="{LEFT + 8}" y="{TOP + 14}">A</text>'
+        f'<text class="key-b" x="{LEFT + 24}" y="{TOP + 14}">B (dashed)</text></svg>'
+        f"<figcaption><b>{text(what)}</b>: {counts}; {greater}</figcaption></figure>"
+    )
+
+
+def first_clause(doc: str) -> str:
+    for end in (";", ". ", ":"):
+        doc = doc.split(end, maxsplit=1)[0]
+    return doc
+
+
+def steps(points: list[tuple[float, float]], bottom: float) -> str:
+    path, y_before = [f"M{points[0][0]:.1f} {bottom:.1f}"], bottom
+    for x, y in points:
+        path.append(f"L{x:.1f} {y_before:.1f}L{x:.1f} {y:.1f}")
+        y_before = y
+    return "".join(path)
+
+
+def ticks(low: float, high: float) -> list[float]:
+    """Powers of ten; with fewer than two of them, also their halves and fifths."""
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    for steps_of in ((1,), (1, 2, 5), tuple(x / 2 for x in range(2, 20))):
+        found = [m * 10.0**k for k in range(first, last + 1) for m in steps_of if low <= m * 10.0**k <= high]
+        if len(found) >= 2:
+            break
+    return found[:: 1 + len(found) // 8]
+
+
+def x_axis(places: list[float], x_of: Callable[[float], float], unit: str) -> str:
+    bottom = HEIGHT - BOTTOM
+    return "".join(
+        f'<path class="grid" d="M{x_of(x):.1f} {TOP}V{bottom}"/>'
+        f'<text x="{x_of(x):.1f}" y="{bottom + 15}" text-anchor="middle">{text(label(x, unit))}</text>'
+        for x in places
+    )
+
+
+def label(value: float, unit: str) -> str:
+    """A round number needs no more digits than it has: 1.00 ms is 1 ms."""
+    number, _, rest = show(value, unit).partition(" ")
+    shorter = number.rstrip("0").rstrip(".") if "." in number else number
+    return f"{shorter} {rest}".strip()
+
+
+def y_axis(y_of: Callable[[float], float]) -> str:
+    return "".join(
+        f'<path class="grid" d="M{LEFT} {y_of(p / 4):.1f}H{WIDTH - RIGHT}"/>'
+        f'<text x="{LEFT - 6}" y="{y_of(p / 4) + 4:.1f}" text-anchor="end">{25 * p} %</text>'
+        for p in range(5)
+    )

@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""A comparison for the terminal, and as JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from klogger.compare import Compared
+from klogger.compare.comparison import CONFIDENCE, VERDICTS, ComparedAnalysis, Comparison, Metric
+from klogger.compare.stats import Difference
+from klogger.terminal import print_warnings
+from klogger.units import plain, printable, show
+
+DIFFERENCES = 20
+# Of each analysis, where all of them are shown.
+ROWS, ROWS_UNKNOWN = 5, 2
+COLOURS = {"worse": "red", "better": "green", "differs": "cyan", "same": "dim", "unknown": "dim"}
+LABELS = {"worse": "worse", "better": "better", "differs": "differs", "same": "same", "unknown": "?"}
+
+
+def write(out: Console, found: Compared, *, everything: bool) -> None:
+    heads = Table.grid(padding=(0, 2))
+    for side in found.sides:
+        heads.add_row(Text(side.name, style="bold"), Text(side.line()))
+    out.print(heads)
+    print_warnings(out, found.remarks)
+    out.print()
+    for line in conclusion(found.comparison):
+        out.print(Text(line))
+    differences = found.comparison.metrics("worse", "better", "differs")
+    lossy = {c.analysis.name for c in found.comparison.analyses if c.warnings}
+    if differences:
+        out.print()
+        out.print(table(differences[:DIFFERENCES], lossy, whole_names=True))
+        rest = len(differences) - DIFFERENCES
+        if rest > 0:
+            out.print(Text(f"  and {rest:,} more: see the analyses below, or --format json", style="dim"))
+        if any(m.analysis in lossy for m in differences):
+            out.print(Text("  !: events are missing, or were left out; the analysis below says which", style="dim"))
+    for one in found.comparison.analyses:
+        write_analysis(out, one, found.comparison, everything=everything)
+
+
+def conclusion(found: Comparison) -> list[str]:
+    """The answer in words: what differs, and what a difference must be to be seen."""
+    seen, same = found.metrics("worse", "better", "differs"), found.metrics("same")
+    lines = []
+    if seen:
+        counts = ", ".join(f"{len(found.metrics(v))} {v}" for v in ("worse", "better") if found.metrics(v))
+        some = f"{len(seen):,} of {found.tested:,} metrics differ{f' ({counts})' if counts else ''}."
+        lines.append(f"{some} In {1 - CONFIDENCE:.0%} of comparisons at most, one of these or more is chance.")
+    elif found.tested:
+        lines.append(f"No difference seen in {metrics_of(found.tested)}.")
+    else:
+        lines.append("Nothing could be judged.")
+    least = sorted(d.least for m in same if (d := m.difference) and d.is_ratio and d.least is not None)
+    if least:
+        half, all_of = percent(least[(len(least) - 1) // 2]), percent(least[-1])
+        lines.append(
+            f"Of {metrics_of(len(least))} without one, a change of {half} would have been seen in half"
+            f" (8 times of 10), and one of {all_of} in all."
+        )
+    unknown = len(found.metrics("unknown"))
+    if unknown:
+        lines.append(f"{metrics_of(unknown)} cannot be judged: {VERDICTS['unknown'].split(':')[0]}.")
+    return lines
+
+
+def metrics_of(count: int) -> str:
+    return f"{count:,} metric{'' if count == 1 else 's'}"
+
+
+def write_analysis(out: Console, one: ComparedAnalysis, found: Comparison, *, everything: bool) -> None:
+    out.print()
+    title = Text(printable(one.analysis.title or one.analysis.name), style="bold cyan")
+    title.append(f"  {printable(one.analysis.question)}", style="not bold default")
+    title.append(f"  [{one.analysis.name}]", style="not bold dim")
+    out.print(title)
+    if one.status != "answer":
+        out.print(Text(f"  not compared: {printable(one.reason)}", style="red" if one.status == "failed" else "yellow"))
+    print_warnings(out, one.warnings)
+    shown = one.metrics if everything else first(one.metrics)
+    if shown:
+        out.print(table(shown, set(), whole_names=False))
+    more = len(one.metrics) - len(shown)
+    rest = [f"{metrics_of(more)}: --analysis {one.analysis.name}"] if more else []
+    rest += [f"{count:,} {reason}" for reason, count in one.left_out.items()]
+    if rest:
+        out.print(Text(f"  not shown: {'; '.join(rest)}", style="dim"))
+
+
+def first(metrics: list[Metric]) -> list[Metric]:
+    """Those of the first few rows; of fewer, if nothing can be said of any."""
+    rows = list(dict.fromkeys(m.what for m in metrics))
+    few = set(rows[: ROWS if any(m.known for m in metrics) else ROWS_UNKNOWN])
+    return [m for m in metrics if m.what in few]
+
+
+def table(metrics: list[Metric], lossy: set[str], *, whole_names: bool) -> Table:
+    found = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False, header_style="dim")
+    found.add_column("", no_wrap=True)
+    found.add_column("metric" if whole_names else "what", no_wrap=True, overflow="ellipsis")
+    found.add_column("", no_wrap=True)
+    known = any(m.known for m in metrics)
+    for name in ("A", "B", "change", *(("between", "seen from") if known else ())):
+        found.add_column(name, justify="right", no_wrap=True)
+    for metric in metrics:
+        mark = " !" if metric.analysis in lossy else ""
+        what = ", ".join(metric.what)
+        found.add_row(
+            Text(LABELS[metric.verdict] + mark, style=COLOURS[metric.verdict]),
+            Text(printable(f"{metric.analysis}: {what}" if whole_names else what)),
+            Text(printable(metric.statistic.replace("_", " "))),
+            *(Text(cell) for cell in cells(metric)[: 5 if known else 3]),
+        )
+    return found
+
+
+def cells(metric: Metric) -> tuple[str, str, str, str, str]:
+    """A, B, change, interval, and the least change that would have been seen."""
+    a, b = (show(value, metric.unit) for value in (metric.contrast.a, metric.contrast.b))
+    d = metric.difference
+    if d is None:
+        return a, b, "", "", ""
+    change = amount(d.change, d, metric)
+    if d.low is None or d.high is None or d.least is None:
+        return a, b, change, "", ""
+    return a, b, change, f"{amount(d.low, d, metric)} .. {amount(d.high, d, metric)}", least(d, metric)
+
+
+def least(d: Difference, metric: Metric) -> str:
+    return amount(d.least or 0.0, d, metric).lstrip("+")
+
+
+def amount(change: float, d: Difference, metric: Metric) -> str:
+    """A change in percent, or as a factor where percents would be long; or in the metric's unit."""
+    if d.is_ratio:
+        return percent(change, sign=True)
+    shown = show(float(change), metric.unit)
+    return shown if change < 0 else f"+{shown}"
+
+
+def percent(part: float, *, sign: bool = False) -> str:
+    if part >= 9.995:
+        return f"×{1 + part:,.0f}" if part < 1e6 else "×>1e6"
+    digits = 0 if abs(part) >= 0.995 else 1 if abs(part) >= 0.0095 else 2
+    return f"{100 * part:{'+' if sign else ''}.{digits}f} %"
+
+
+def as_json(found: Compared, failing: list[Metric]) -> dict[str, Any]:
+    comparison = found.comparison
+    return {
+        "confidence": CONFIDENCE,
+        "tested": comparison.tested,
+        "sides": {
+            side.name: [
+                {"file": run.file, "command": run.command, "seconds": run.seconds, "events": run.events,
+                 "missing": run.lost, **{"recorded": dict(run.same)}}
+                for run in side.runs
+            ]
+            for side in found.sides
+        },
+        "remarks": found.remarks,
+        "conclusion": conclusion(comparison),
+        "failed": [m.name for m in failing],
+        "metrics": [metric_json(m) for m in comparison.metrics()],
+        "analyses": [analysis_json(one) for one in comparison.analyses],
+    }  # fmt: skip
+
+
+def metric_json(metric: Metric) -> dict[str, Any]:
+    d, c = metric.difference, metric.contrast
+    return {
+        "name": metric.name, "analysis": metric.analysis, "what": list(metric.what), "statistic": metric.statistic,
+        "unit": metric.unit, "better": metric.better, "verdict": metric.verdict, "a": plain(c.a), "b": plain(c.b),
+        "change": plain(d and d.change), "low": plain(d and d.low), "high": plain(d and d.high),
+        "seen_from": plain(d and d.least), "is_ratio": c.is_ratio,
+    }  # fmt: skip
+
+
+def analysis_json(one: ComparedAnalysis) -> dict[str, Any]:
+    curves = [
+        {"what": list(c.what), "values": c.counts, "b_is_greater": c.superiority,
+         "a": [list(p) for p in c.a], "b": [list(p) for p in c.b]}
+        for c in one.curves
+    ]  # fmt: skip
+    return {
+        "name": one.analysis.name, "schema": one.analysis.schema, "title": one.analysis.title,
+        "question": one.analysis.question, "status": one.status, "reason": one.reason, "warnings": one.warnings,
+        "left_out": one.left_out, "curves": curves,
+    }  # fmt: skip
