@@ -11,16 +11,20 @@
 -- column per_second [per_s]: how often in each second of the log
 -- column part [share]: of the preemptions of this program
 -- column p50_before [ns]: half of the quanta that were cut had lasted less than this
+-- column kept_off [ns]: time until the threads that were cut had a CPU again, all together
 -- column program_shown: preempted
 -- column next_shown: ran next
 -- note: A thread that yields its CPU while it could go on is counted here too: the kernel reports both in the same way.
 -- note: A thread that was not recorded (outside the workload) is shown by its number; 0 is idle.
 -- empty: no thread lost its CPU while it could have gone on
 
-CREATE TEMP VIEW cut AS SELECT next AS pid, to_ns AS time, program AS cut, from_ns FROM quantum WHERE state = 0;
+CREATE TEMP VIEW cut AS
+SELECT next AS pid, to_ns AS time, program AS cut, from_ns, again - to_ns AS kept_off
+FROM (SELECT *, lead(from_ns) OVER (PARTITION BY pid ORDER BY from_ns) AS again FROM quantum) WHERE state = 0;
 CREATE TEMP TABLE cut_pair AS
-SELECT cut AS program, program AS cut_by, count(*) AS times, quantile_disc(time - from_ns, 0.5) AS p50_before
-FROM klogger.with_program('cut') GROUP BY ALL;
+SELECT cut AS program, program AS cut_by, count(*) AS times, quantile_disc(time - from_ns, 0.5) AS p50_before,
+       coalesce(sum(kept_off), 0)::BIGINT AS kept_off, bool_and(pid IN (SELECT pid FROM klogger.recorder)) AS recorder
+FROM klogger.with_program('cut') GROUP BY program, cut;
 CREATE TEMP VIEW cut_shown AS
 SELECT program, CASE WHEN row_number() OVER (ORDER BY sum(times) DESC, program) <= 11 THEN program ELSE 'other' END AS shown
 FROM (SELECT cut_by AS program, times FROM cut_pair UNION ALL SELECT program, times FROM cut_pair) GROUP BY program;
@@ -28,7 +32,7 @@ FROM (SELECT cut_by AS program, times FROM cut_pair UNION ALL SELECT program, ti
 -- table
 SELECT program, cut_by, times,
        times / (SELECT (to_ns - from_ns) / 1e9 FROM klogger.recording) AS per_second,
-       times / sum(times) OVER (PARTITION BY program) AS part, p50_before
+       times / sum(times) OVER (PARTITION BY program) AS part, p50_before, kept_off
 FROM cut_pair ORDER BY times DESC, program, cut_by;
 
 -- picture
@@ -37,10 +41,13 @@ FROM cut_pair AS c JOIN cut_shown AS a ON c.program = a.program JOIN cut_shown A
 GROUP BY ALL ORDER BY times DESC;
 
 -- finding
-SELECT format('{}, which had the most CPU time of all that were preempted, lost its CPU {:,} times; {:.0f} % of these to {}.',
-              program, total::BIGINT, 100 * times / total, cut_by)
-FROM (SELECT *, sum(times) OVER (PARTITION BY program) AS total FROM cut_pair) JOIN quantum_program USING (program)
-ORDER BY ns DESC, program, times DESC, cut_by LIMIT 1;
+-- The weight is the part of the time in which that program could have run that it was kept from running.
+SELECT format('{}, which had the most CPU time of all that were preempted, lost its CPU {:,} times, {:.0f} % of these to {} ({:.1f} a second), which kept it waiting for {}.',
+              program, total::BIGINT, 100 * times / total, cut_by, times * 1e9 / greatest(r.to_ns, 1), duration(kept_off)),
+       kept_off / greatest(kept_off + ns, 1) AS weight
+FROM (SELECT *, sum(times) OVER (PARTITION BY program) AS total FROM cut_pair) JOIN quantum_program USING (program),
+     klogger.recording AS r
+ORDER BY ns DESC, program, recorder, times DESC, cut_by LIMIT 1;
 
 -- warning
 FROM quantum_warning;
