@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """A report as one HTML file that needs no network: pictures, tables, and the SQL behind each answer.
 
-Everything that comes from a log is escaped; the page has no script but Vega and the one that starts it.
+Everything that comes from a log is escaped. The page has no scripts but Vega, the timeline, and what joins them.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from collections.abc import Iterable
 from importlib import resources
 from typing import Any
 
-from klogger import findings, vega
+from klogger import findings, timeline, vega
 from klogger.analysis import Column
-from klogger.pictures import ON_PAGE, Palette, draw
+from klogger.pictures import COLOURS, NOBODY, ON_PAGE, OTHER, Palette, Subjects, draw
 from klogger.run import Result
 from klogger.summary import Summary
+from klogger.timeline import Timeline
 from klogger.units import duration, printable, show
 
 ROWS_MAX = 200
@@ -33,21 +34,27 @@ def page(
     results: list[Result],
     events: Iterable[tuple[str, str, int, int]],
     ledger: Iterable[tuple[Any, ...]],
+    tracks: Timeline | None = None,
+    subjects: Subjects = NOBODY,
 ) -> str:
     """The whole page. `events`: (event, documentation, logged, lost)."""
     palette = Palette()
     specs: dict[str, dict[str, Any]] = {}
+    # The timeline is drawn by a script of its own, and comes first.
+    results = sorted(results, key=lambda r: not has_tracks(r, tracks))
     sections = []
     for result in results:
-        spec = draw(result, palette, ON_PAGE, width="container")
+        spec = (
+            None if has_tracks(result, tracks) else draw(result, palette, ON_PAGE, width="container", subjects=subjects)
+        )
         if spec is not None:
             specs[result.analysis.name] = spec
-        sections.append(section_of(result, drawn=spec is not None))
-    template = string.Template(resources.files("klogger").joinpath("page/page.html").read_text())
-    style = resources.files("klogger").joinpath("page/style.css").read_text()
+        figure = "threads" if has_tracks(result, tracks) else result.analysis.name if spec else ""
+        sections.append(section_of(result, figure, subjects))
+    template = string.Template(file_of("page.html"))
     return template.substitute(
         title=text(summary.title),
-        style=style,
+        style=file_of("style.css"),
         head="".join(f"<p>{text(line)}</p>" for line in summary.lines) + warnings(summary.warnings),
         findings=findings_list(results),
         contents="".join(f'<a href="#{text(r.analysis.name)}">{text(r.analysis.title)}</a>' for r in results),
@@ -55,8 +62,31 @@ def page(
         events=event_table(events),
         ledger=ledger_table(ledger),
         specs=in_script(specs),
+        timeline=timeline_data(tracks, palette),
         vega=vega.script() if specs else "",
+        script="\n".join((file_of("timeline.js"), file_of("page.js"))),
     )
+
+
+def file_of(name: str) -> str:
+    return resources.files("klogger").joinpath("page", name).read_text()
+
+
+def has_tracks(result: Result, tracks: Timeline | None) -> bool:
+    one = result.analysis
+    return tracks is not None and (one.schema, one.name) == timeline.ANALYSIS and result.status == "answer"
+
+
+def timeline_data(tracks: Timeline | None, palette: Palette) -> str:
+    if tracks is None:
+        return ""
+    # Programs that are in other pictures have their colours; then as many others as there are colours.
+    colours = palette.known.setdefault("program", {})
+    for thread in tracks.threads[1:]:
+        if len(colours) < len(COLOURS):
+            palette.colour("program", thread["program"])
+    data = in_script(timeline.as_json(tracks, colours, OTHER))
+    return f'<script type="application/json" id="timeline-data">{data}</script>'
 
 
 def text(value: object) -> str:
@@ -79,7 +109,8 @@ def findings_list(results: Iterable[Result]) -> str:
     return f'<ol class="findings">{"".join(items)}</ol>' if items else ""
 
 
-def section_of(result: Result, *, drawn: bool) -> str:
+def section_of(result: Result, figure: str, subjects: Subjects) -> str:
+    """`figure`: `threads` is the timeline, empty is none, all others are names of pictures."""
     one = result.analysis
     parts = [
         f'<section id="{text(one.name)}"><h2>{text(one.title or one.name)}</h2>',
@@ -90,10 +121,12 @@ def section_of(result: Result, *, drawn: bool) -> str:
         parts.append(f'<p class="warning">{STATUS[result.status]}: {text(result.reason)}</p>')
     else:
         parts += [f"<p>{text(f.text)}</p>" for f in findings.of(result)]
-        if drawn:
-            parts.append(f'<figure><div class="picture" data-picture="{text(one.name)}"></div></figure>')
+        if figure == "threads":
+            parts.append('<figure><div id="threads"></div></figure>')
+        elif figure:
+            parts.append(f'<figure><div class="picture" data-picture="{text(figure)}"></div></figure>')
         parts += [f'<p class="note">{text(n)}</p>' for n in one.notes]
-        parts.append(table_of(result))
+        parts.append(table_of(result, subjects))
     # What a study has computed need not have any.
     if one.setup or one.sections:
         parts.append(f"<details><summary>The SQL behind it</summary><pre>{sql_of(result)}</pre></details>")
@@ -108,7 +141,7 @@ def sql_of(result: Result) -> str:
     return html.escape("\n\n".join(texts))
 
 
-def table_of(result: Result) -> str:
+def table_of(result: Result, subjects: Subjects) -> str:
     columns = [result.analysis.columns.get(n, Column(n, "", False, "")) for n in result.table.names]
     head = "".join(
         f'<th{number_class(c)} title="{text(c.doc)}">{text(c.name.replace("_", " "))}</th>'
@@ -127,10 +160,18 @@ def table_of(result: Result) -> str:
     folded = len(body) > 15
     count = f"{len(body)} rows{f' of {len(body) + rest:,}' if rest else ''}"
     more = f'<p class="note">{count}</p>' if rest or folded else ""
-    table = f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table>"
+    names = [place_of(columns, i) for i, c in enumerate(columns) if subjects.fill(row[i] for row in result.table.rows)]
+    marks = f' data-names="{" ".join(map(str, names))}"' if names else ""
+    head = f"<thead><tr>{head}</tr></thead>"
+    table = f'<table class="answer"{marks}>{head}<tbody>{"".join(body)}</tbody></table>'
     docs = "".join(f"<dt>{text(c.name.replace('_', ' '))}</dt><dd>{text(c.doc)}</dd>" for c in columns if c.doc)
     scroll = f'<div class="{"scroll tall" if folded else "scroll"}" tabindex="0">{table}</div>'
     return f"{scroll}{more}<details><summary>What the columns mean</summary><dl>{docs}</dl></details>"
+
+
+def place_of(columns: list[Column], index: int) -> int:
+    """Which cell of a row: bars have cells of their own."""
+    return index + sum(1 for c in columns[:index] if c.bar)
 
 
 def number_class(column: Column) -> str:
@@ -138,7 +179,10 @@ def number_class(column: Column) -> str:
 
 
 def cell(value: Any, column: Column, top: float) -> str:
-    shown = f"<td{number_class(column)}>{html.escape(show(value, column.unit))}</td>"
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    # Tables are sorted by the number, not by how it is shown.
+    sorts = f' data-value="{value:.12g}"' if number and column.unit else ""
+    shown = f"<td{number_class(column)}{sorts}>{html.escape(show(value, column.unit))}</td>"
     if not column.bar:
         return shown
     part = float(value or 0) / top if top > 0 else 0.0

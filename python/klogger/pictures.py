@@ -7,8 +7,10 @@ the same picture fits a page that may be light or dark, and a PNG.
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,6 +34,13 @@ FIELD_WIDTH = 90
 FIELDS_LABELLED = 18
 # The rows join the specification when it is done: Altair would check each of them.
 DATA = alt.NamedData("rows")
+# Pictures with a scale that the reader can move.
+ZOOMED = ("cdf", "histogram", "timeline")
+# Which ticks of a logarithmic axis have a label: 1, 10, 100, or 1, 2, 5, 10 if the axis is shorter than two decades.
+LOG_LABEL = (
+    "indexof(domain('x')[1] / domain('x')[0] > 100 ? [1] : [1, 2, 5],"
+    " round(datum.value / pow(10, floor(log(datum.value) / LN10 + 1e-9)))) >= 0"
+)
 TICKS_NS = tuple(float(10**k) for k in range(0, 13))
 
 
@@ -61,6 +70,24 @@ class Theme:
 ON_PAGE = Theme(text="currentColor", grid="rgba(128, 128, 128, 0.25)", background=None)
 
 
+@dataclass(frozen=True)
+class Subjects:
+    """The names of programs. A thread is PROGRAM[TID]."""
+
+    programs: frozenset[str] = frozenset()
+
+    def fill(self, values: Iterable[Any]) -> bool:
+        """Whether a column holds names of threads or programs, and nothing else."""
+        given = [v for v in values if v is not None and v != "other"]
+        return bool(given) and all(isinstance(v, str) and self.has(v) for v in given)
+
+    def has(self, name: str) -> bool:
+        return name in self.programs or re.sub(r"\[\d+\]$", "", name) in self.programs
+
+
+NOBODY = Subjects()
+
+
 @dataclass
 class Drawing:
     """What a kind of picture needs to know."""
@@ -70,6 +97,8 @@ class Drawing:
     parts: dict[str, str]
     palette: Palette
     theme: Theme
+    subjects: Subjects = NOBODY
+    live: bool = False
 
     def column(self, part: str) -> str:
         return self.parts[part]
@@ -97,20 +126,50 @@ class Drawing:
         return [float(r[self.parts[part]] or 0) for r in self.records]
 
 
-def draw(result: Result, palette: Palette, theme: Theme, width: int | str = WIDTH) -> dict[str, Any] | None:
-    """The specification of an answer's picture, or None if it has none."""
+def draw(
+    result: Result, palette: Palette, theme: Theme, width: int | str = WIDTH, subjects: Subjects | None = None
+) -> dict[str, Any] | None:
+    """The specification of an answer's picture, or None if it has none.
+
+    With `subjects` it is for a page: the reader can zoom, and threads or programs can be selected.
+    """
     picture = result.analysis.picture
     if picture is None or result.status != "answer" or not result.points.rows:
         return None
     records = [{k: printable(v) if isinstance(v, str) else v for k, v in r.items()} for r in result.points.records()]
-    drawing = Drawing(result.analysis, records, dict(picture.parts), palette, theme)
+    live = subjects is not None
+    drawing = Drawing(result.analysis, records, dict(picture.parts), palette, theme, subjects or NOBODY, live)
     chart = PICTURES[picture.kind](drawing)
+    if not drawing.records:
+        # Nothing is left: a logarithmic axis has no 0.
+        return None
     spec: dict[str, Any] = configure(chart, theme).to_dict()
     spec["datasets"] = {DATA.name: drawing.records}
     if picture.kind == "matrix" and (narrow := FIELD_WIDTH * len(drawing.values("x"))) < WIDTH:
         width = narrow
     spec["width"] = width
+    if live:
+        enliven(spec, drawing, picture.kind)
     return spec
+
+
+def enliven(spec: dict[str, Any], d: Drawing, kind: str) -> None:
+    """Zoom, and a signal `klogger_picked`: all marks but those of the thread or program of that name are faint."""
+    params: list[dict[str, Any]] = spec.setdefault("params", [])
+    layers = spec.get("layer", [spec])
+    if kind in ZOOMED:
+        held = "[event.ctrlKey || event.metaKey]"
+        params.append({"name": "klogger_zoom", "bind": "scales", "select": {
+            "type": "interval", "encodings": ["x"], "zoom": f"wheel!{held}"}})  # fmt: skip
+        for layer in layers:
+            layer["mark"]["clip"] = True
+    named = [d.parts[p] for p in ("colour", "row", "y", "x") if p in d.parts and d.subjects.fill(d.values(p))]
+    params.append({"name": "klogger_picked", "value": None})
+    spec["usermeta"] = {"names": named}
+    if named:
+        tests = ["klogger_picked === null", *(f"datum[{json.dumps(n)}] === klogger_picked" for n in named)]
+        for layer in layers:
+            layer["encoding"]["opacity"] = {"condition": {"test": " || ".join(tests), "value": 1}, "value": 0.13}
 
 
 def configure(chart: Any, theme: Theme) -> Any:
@@ -137,7 +196,12 @@ def axis_of(drawing: Drawing, part: str, **more: Any) -> alt.Axis:
     if unit in ("ns", "s"):
         ns = "datum.value" if unit == "ns" else "datum.value * 1e9"
         more["labelExpr"] = duration_expression(ns)
-        if drawing.is_log() and unit == "ns":
+        if drawing.live and drawing.is_log():
+            more["labelExpr"] = f"{LOG_LABEL} ? {more['labelExpr']} : ''"
+            more["labelOverlap"] = False
+        elif drawing.live:
+            more["tickCount"] = 7
+        elif drawing.is_log() and unit == "ns":
             more["values"] = decades(drawing.numbers(part))
         elif unit == "ns":
             more["values"] = round_ticks(max(drawing.numbers(part), default=0))
@@ -203,7 +267,7 @@ def colour_of(drawing: Drawing, part: str = "colour") -> alt.Color:
 def tooltip(drawing: Drawing) -> list[alt.Tooltip]:
     """All columns of the picture; durations as text, since a tooltip knows no units."""
     found = []
-    for name in [n for n in drawing.records[0] if not n.startswith("klogger_")]:
+    for name in [n for record in drawing.records[:1] for n in record if not n.startswith("klogger_")]:
         column = drawing.analysis.columns.get(name)
         unit = column.unit if column else ""
         if unit in ("ns", "s"):

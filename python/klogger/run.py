@@ -71,20 +71,48 @@ def choose(log: Log, names: Iterable[str] = ()) -> list[Analysis]:
     return [by_name[n] for n in dict.fromkeys(wanted)]
 
 
+class Session:
+    """Analyses of one log. Those of one folder share a connection, so that what they include is computed once."""
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        self.analyses = analyses.find(log.schemas)
+        self.open: dict[Path, tuple[duckdb.DuckDBPyConnection, set[str]]] = {}
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for cursor, _included in self.open.values():
+            cursor.close()
+
+    def connection(self, one: Analysis) -> tuple[duckdb.DuckDBPyConnection, set[str]]:
+        """Of the folder of an analysis: the connection, and the names of what was included."""
+        folder = one.path.parent
+        if folder not in self.open:
+            self.open[folder] = (self.log.cursor(), set())
+        return self.open[folder]
+
+    def run(self, one: Analysis) -> Result:
+        return run(self.log, one, *self.connection(one))
+
+    def find(self, schema: str, name: str) -> Analysis | None:
+        return next((a for a in self.analyses if (a.schema, a.name) == (schema, name)), None)
+
+    def prepared(self, one: Analysis) -> duckdb.DuckDBPyConnection:
+        """The connection of an analysis, with the tables that it includes."""
+        cursor, included = self.connection(one)
+        include(one, cursor, included)
+        return cursor
+
+
 def run_all(log: Log, chosen: Iterable[Analysis], progress: Callable[[str], None] | None = None) -> Iterator[Result]:
-    """Runs analyses in turn. Those of one folder share a connection, so that what they include is computed once."""
-    cursors: dict[Path, tuple[duckdb.DuckDBPyConnection, set[str]]] = {}
-    try:
+    """Runs analyses in turn."""
+    with Session(log) as session:
         for one in chosen:
             if progress is not None:
                 progress(one.title or one.name)
-            folder = one.path.parent
-            if folder not in cursors:
-                cursors[folder] = (log.cursor(), set())
-            yield run(log, one, *cursors[folder])
-    finally:
-        for cursor, _ in cursors.values():
-            cursor.close()
+            yield session.run(one)
 
 
 def run(log: Log, one: Analysis, cursor: duckdb.DuckDBPyConnection, included: set[str]) -> Result:
@@ -110,6 +138,12 @@ def run(log: Log, one: Analysis, cursor: duckdb.DuckDBPyConnection, included: se
 
 
 def prepare(one: Analysis, cursor: duckdb.DuckDBPyConnection, included: set[str]) -> None:
+    include(one, cursor, included)
+    if one.setup:
+        execute_whole(cursor, one.placed("setup"), str(one.path))
+
+
+def include(one: Analysis, cursor: duckdb.DuckDBPyConnection, included: set[str]) -> None:
     for name in one.includes:
         if name in included:
             continue
@@ -118,18 +152,16 @@ def prepare(one: Analysis, cursor: duckdb.DuckDBPyConnection, included: set[str]
             text = path.read_text()
         except (OSError, UnicodeDecodeError) as error:
             raise Failure(f"{path}: {error}") from None
-        execute(cursor, text, str(path))
+        execute_whole(cursor, text, str(path))
         included.add(name)
-    if one.setup:
-        execute(cursor, one.setup, str(one.path))
 
 
 def fill(result: Result, cursor: duckdb.DuckDBPyConnection) -> None:
     one = result.analysis
-    for section, query in one.sections.items():
+    for section in one.sections:
         where = f"{one.path}, section '{section}'"
         limit = {"table": ROWS_MAX, "picture": POINTS_MAX}.get(section, TEXTS_MAX)
-        rows = fetch(execute(cursor, query, where), limit)
+        rows = fetch(execute(cursor, one.placed(section), where), limit)
         match section:
             case "table":
                 result.table = rows
@@ -151,6 +183,17 @@ def weight_of(row: list[Any]) -> float:
     if isinstance(given, bool) or not isinstance(given, (int, float)):
         return LOW_WEIGHT
     return min(max(float(given), 0.0), 1.0)
+
+
+def execute_whole(cursor: duckdb.DuckDBPyConnection, text: str, where: str) -> None:
+    """Several statements; if one fails, none has been executed, and the next that includes them gets the same error."""
+    cursor.execute("BEGIN")
+    try:
+        execute(cursor, text, where)
+    except Failure:
+        cursor.execute("ROLLBACK")
+        raise
+    cursor.execute("COMMIT")
 
 
 def execute(cursor: duckdb.DuckDBPyConnection, text: str, where: str) -> duckdb.DuckDBPyConnection:

@@ -60,7 +60,7 @@ def main() -> None:
     con = duckdb.connect()
     con.execute("SET temp_directory = ?", [str(out.parent / "spill")])
     values = ", ".join(str(p) for p in PROGRAMS)
-    for statement in SQL.format(programs=values, cpus=cpus, quanta=int(events / 2.6)).split(";\n"):
+    for statement in SQL.format(programs=values, cpus=cpus, quanta=int(events / 3.2)).split(";\n"):
         con.execute(statement)
     support.create_tables(con, support.events_of("scheduler"))
     serial = "i * 8 + {}"
@@ -72,6 +72,10 @@ def main() -> None:
         "CASE WHEN next_idle > 0 THEN 0 ELSE coalesce(next, 0) END AS next, 0 AS charged FROM quantum",
         "ADD_TO_RUNQ": f"SELECT greatest(from_ns - wait, 0) AS time, cpu, {serial.format(2)} AS serial, pid, "
         "120 AS prio, cpu AS runq, 0 AS is_new FROM quantum WHERE idle > 0",
+        "TRY_TO_WAKEUP": f"SELECT greatest(from_ns - wait - 300, 0) AS time, (cpu + i % 2) % {cpus} AS cpu,"
+        f" {serial.format(0)} AS serial, pid, 120 AS prio, cpu AS target_cpu,"
+        f" CASE WHEN i % 5 = 0 THEN 0 ELSE 1001 + (cpu + i % 2) % {cpus} * 100 + i % 12 END AS waker"
+        " FROM quantum WHERE idle > 0",
         "MIGRATE": f"SELECT from_ns - 200 AS time, cpu, {serial.format(1)} AS serial, pid, cpu AS from_cpu, "
         f"(cpu + 1 + i % greatest({cpus} - 1, 1)) % {cpus} AS to_cpu FROM quantum WHERE i % 97 = 0 AND from_ns > 200",
     }.items():

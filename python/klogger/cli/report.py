@@ -6,18 +6,25 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import re
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import klogger
 from klogger import findings, run, terminal
+from klogger.analysis import Analysis
 from klogger.cli import guarded
 from klogger.failure import Failure
 from klogger.log import Log
 from klogger.run import Result
 from klogger.summary import Summary, event_counts, summary
+from klogger.units import printable
+
+if TYPE_CHECKING:
+    from klogger.pictures import Subjects
 
 
 def parser() -> argparse.ArgumentParser:
@@ -28,6 +35,10 @@ def parser() -> argparse.ArgumentParser:
     )
     found.add_argument("file", metavar="FILE", help="a log, or the directory that 'klogger export --to parquet' made")
     found.add_argument("--html", metavar="OUT", type=Path, help="write one file that needs no network")
+    found.add_argument(
+        "--at", metavar="TIME", type=moment, action="append", default=[],
+        help="a page's timeline has each quantum around this time, if the log is too big for all (repeatable)",
+    )  # fmt: skip
     found.add_argument("--png", metavar="DIR", type=Path, help="write one picture for each analysis")
     found.add_argument(
         "--analysis", metavar="NAME", action="append", default=[], help="this one only, with all rows (repeatable)"
@@ -51,11 +62,10 @@ def report(args: argparse.Namespace) -> int:
             for one in chosen:
                 print(f"{one.name:20} {one.question}")
             return 0
-        results = []
-        with Progress(begun) as progress:
-            results = list(run.run_all(log, chosen, progress))
+        with Progress(begun) as progress, run.Session(log) as session:
+            results = [answer(session, one, progress) for one in chosen]
             head = summary(log)
-            write_files(args, log, head, results, progress)
+            write_files(args, session, head, results, progress)
     finally:
         log.close()
     if args.format or not (args.html or args.png):
@@ -63,15 +73,27 @@ def report(args: argparse.Namespace) -> int:
     return 2 if any(r.status == "failed" for r in results) else 0
 
 
+def answer(session: run.Session, one: Analysis, progress: Callable[[str], None]) -> Result:
+    progress(one.title or one.name)
+    return session.run(one)
+
+
 def write_files(
-    args: argparse.Namespace, log: Log, head: Summary, results: list[Result], progress: Callable[[str], None]
+    args: argparse.Namespace,
+    session: run.Session,
+    head: Summary,
+    results: list[Result],
+    progress: Callable[[str], None],
 ) -> None:
     # Pictures cost half a second to load, which the terminal does not need.
     if args.html:
-        from klogger import html
+        from klogger import html, timeline
 
         progress("page")
-        page = html.page(head, results, event_counts(log), ledger(log))
+        log = session.log
+        drawn = any((r.analysis.schema, r.analysis.name) == timeline.ANALYSIS and r.status == "answer" for r in results)
+        tracks = timeline.read(session, args.at) if drawn else None
+        page = html.page(head, results, event_counts(log), ledger(log), tracks, subjects(log))
         write(args.html, page.encode())
     if args.png:
         from klogger import png
@@ -81,6 +103,24 @@ def write_files(
             picture = png.render(result)
             if picture is not None:
                 write(args.png / f"{result.analysis.name}.png", picture)
+
+
+def subjects(log: Log) -> Subjects:
+    """The names of programs, as pictures and tables have them."""
+    from klogger.pictures import Subjects
+
+    rows = log.rows(
+        "SELECT DISTINCT klogger.label(comm, pid) FROM klogger.process UNION SELECT '(recorder)' LIMIT 100000"
+    )
+    return Subjects(frozenset(printable(name) for (name,) in rows))
+
+
+def moment(word: str) -> int:
+    """A time since the log's start, in ns: 1.5s, 20ms; without a unit in seconds."""
+    match = re.fullmatch(r"(\d+(?:\.\d*)?)(ns|us|µs|ms|s|)", word)
+    if match is None:
+        raise argparse.ArgumentTypeError(f"'{word}' is not a time; examples: 1.5s, 20ms")
+    return round(float(match[1]) * {"ns": 1, "us": 1e3, "µs": 1e3, "ms": 1e6}.get(match[2], 1e9))
 
 
 def ledger(log: Log) -> list[tuple[object, ...]]:
