@@ -69,6 +69,8 @@ impl Programs {
     /// Begins to look for programs. Those there are already are found before this returns. The strings say what is
     /// amiss.
     pub fn start(settings: Settings, catalogue: Catalogue, out: Output, places: Places) -> (Programs, Vec<String>) {
+        // Each program takes two descriptors.
+        sys::files::raise_limit();
         let shared = Arc::new(Shared {
             catalogue: Mutex::new(catalogue),
             switched: AtomicBool::new(false),

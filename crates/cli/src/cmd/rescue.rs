@@ -49,9 +49,9 @@ pub fn run(args: Args) -> Outcome {
         return Ok(ExitCode::SUCCESS);
     }
     eprintln!(
-        "klogger: {} events of {} programs in {}; {}.",
+        "klogger: {} events of {} in {}; {}.",
         HumanCount(saved.summary.events),
-        saved.programs,
+        programs(saved.programs),
         args.output.display(),
         losses(&saved.ledger)
     );
@@ -59,9 +59,14 @@ pub fn run(args: Args) -> Outcome {
         eprintln!("  {}: {}", e.key, e.text);
     }
     if saved.removed > 0 {
-        eprintln!("  removed the files of {} programs that are dead", saved.removed);
+        eprintln!("  removed the files of {} that had ended", programs(saved.removed));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// `1 program`, `2 programs`
+fn programs(count: usize) -> String {
+    format!("{count} program{}", if count == 1 { "" } else { "s" })
 }
 
 fn print_list(all: &[Remains]) {

@@ -26,6 +26,18 @@ pub fn remove_in(folder: &File, name: &OsStr) -> io::Result<()> {
     check(unsafe { libc::unlinkat(folder.as_raw_fd(), name.as_ptr(), 0) }).map(drop)
 }
 
+/// Lets this process open as many files as it may. Processes that it has started before keep their limit.
+pub fn raise_limit() {
+    // SAFETY: the structure is valid for both calls. Where they fail, the old limit stays.
+    unsafe {
+        let mut limit: libc::rlimit = std::mem::zeroed();
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
+        }
+    }
+}
+
 pub fn effective_uid() -> u32 {
     // SAFETY: no pointers; it cannot fail.
     unsafe { libc::geteuid() }
