@@ -14,27 +14,35 @@ import re
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from klogger import helpers
+from klogger import helpers, sqlerror
 from klogger.export import cache_home, tables_of
-from klogger.failure import Failure
+from klogger.failure import Failure, did_you_mean
+
+if TYPE_CHECKING:
+    from klogger.answers import Report
 
 # The budget of a whole report is 1 GiB; pictures and Python itself need the rest.
 MEMORY_LIMIT = "512MiB"
 THREADS_MAX = 4
 SEARCH_PATH = "SET search_path = 'main,klogger'"
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+# Columns that stand before the fields of an event; the last two, if programs may have logged it.
+BEFORE_FIELDS = ("time", "cpu", "serial", "tid", "tgid")
 
 
 @dataclass(frozen=True)
 class Field:
+    """`decoding`: the function that makes a text of a value, if there is one."""
+
     name: str
     type: str
     unit: str | None
     doc: str | None
+    decoding: str | None = None
 
 
 @dataclass(frozen=True)
@@ -49,20 +57,85 @@ class Event:
     fields: tuple[Field, ...]
 
 
+class Events(dict[str, Event]):
+    """The event types of a log by name. Called with one, it gives the events themselves."""
+
+    log: Log
+
+    def __call__(self, name: str, *, raw: bool = False) -> duckdb.DuckDBPyRelation:
+        """The events of one type, in the order of time. `raw`: numbers, where the schema has texts for them.
+
+        Nothing is read before it is asked for: `events("SCHEDIN").limit(5).df()` is quick in a log of any length.
+        """
+        event = self.get(name.upper())
+        if event is None:
+            names = [e.name for e in self.values()]
+            raise Failure(
+                f"the log has no event '{name}'", help=did_you_mean(name, names) or f"it has: {listed(names)}"
+            )
+        shown = [] if raw else self.log.decoded(event)
+        replaced = f" REPLACE ({', '.join(shown)})" if shown else ""
+        return self.log.connection.sql(f'SELECT *{replaced} FROM main."{event.name}" ORDER BY time, cpu, serial')
+
+
 @dataclass
 class Log:
-    """An open log. Use `klogger.open`."""
+    """An open log. Use `klogger.open`, best as `with klogger.open("x.klog") as log:`."""
 
     path: Path
     directory: Path
     meta: dict[str, Any]
     connection: duckdb.DuckDBPyConnection
-    events: dict[str, Event] = field(default_factory=dict)
+    events: Events = field(default_factory=Events)
     _link: tempfile.TemporaryDirectory[str] | None = None
 
     def sql(self, query: str) -> duckdb.DuckDBPyRelation:
-        """The answer to a query. The tables are those of `klogger sql FILE`; times are ns since the log's start."""
-        return self.connection.sql(query)
+        """The answer to a query. The tables are those of `klogger sql FILE`; times are ns since the log's start.
+
+        It is computed when it is asked for: `.df()` makes a DataFrame, `.show()` prints it, `.fetchall()` are tuples.
+        """
+        try:
+            return self.connection.sql(query)
+        except duckdb.Error as error:
+            raise Failure(sqlerror.explain(error, query, self.names())) from None
+
+    def names(self) -> list[str]:
+        """What a query may mean: tables, and columns."""
+        found = self.rows("SELECT DISTINCT unnest([table_name, column_name]) FROM duckdb_columns() WHERE NOT internal")
+        return [name for (name,) in found]
+
+    @property
+    def ledger(self) -> duckdb.DuckDBPyRelation:
+        """Every way in which data is missing. No row with the severity loss or error: all is there."""
+        return self.connection.sql("FROM klogger.ledger")
+
+    def analyses(self) -> dict[str, str]:
+        """The analyses that the log's schemata bring, and what each asks."""
+        from klogger import analysis
+
+        return {one.name: one.question for one in analysis.find(self.schemas)}
+
+    def report(self, *names: str) -> Report:
+        """The answers of all analyses, or of those that are named."""
+        from klogger import run, summary
+        from klogger.answers import Answer, Report
+
+        # Analyses may come from beside somebody else's schema: they get a connection that can reach no other files.
+        with open(self.directory, locked=True) as log:
+            log.path = self.path
+            results = run.run_all(log, run.choose(log, names))
+            return Report(self.path, summary.summary(log), {r.analysis.name: Answer(r) for r in results})
+
+    def decoded(self, event: Event) -> list[str]:
+        """Of the fields that have texts for their values: `text AS column`."""
+        before = BEFORE_FIELDS if self.is_of_programs(event) else BEFORE_FIELDS[:3]
+        found = []
+        for one in event.fields:
+            if one.decoding is not None:
+                # A field that has the name of another column has a `_` at its end.
+                column = helpers.identifier(one.name + "_" * (one.name in before))
+                found.append(f"klogger.{helpers.identifier(one.decoding)}({column}) AS {column}")
+        return found
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         return self.connection.execute(query).fetchall()
@@ -123,6 +196,7 @@ def open(path: str | os.PathLike[str], *, quiet: bool = True, locked: bool = Fal
     try:
         helpers.create(connection, root, log.preamble)
         log.events = events_of(connection)
+        log.events.log = log
         for event in log.events.values():
             if not helpers.view(connection, f'main."{event.name}"', root / f"{event.name}.parquet"):
                 connection.execute(helpers.empty_event(event.name, [f.name for f in event.fields]))
@@ -162,22 +236,38 @@ def lock(connection: duckdb.DuckDBPyConnection, root: Path) -> None:
     connection.execute("SET enable_external_access = false")
 
 
-def events_of(connection: duckdb.DuckDBPyConnection) -> dict[str, Event]:
+def events_of(connection: duckdb.DuckDBPyConnection) -> Events:
     """By name in upper case. Names come from the log: one that is no identifier is left out."""
-    events = {}
+    events = Events()
+    decodings = {name for (name,) in connection.execute("SELECT DISTINCT decoding FROM klogger.decoding").fetchall()}
     query = "SELECT name, schema, coalesce(doc, ''), logged, lost, fields FROM klogger.event ORDER BY id"
     for name, schema, doc, logged, lost, fields in connection.execute(query).fetchall():
         if IDENTIFIER.fullmatch(name):
-            events[name.upper()] = Event(name, schema, doc, logged or 0, lost or 0, fields_of(fields))
+            events[name.upper()] = Event(name, schema, doc, logged or 0, lost or 0, fields_of(fields, decodings))
     return events
 
 
-def fields_of(text: str) -> tuple[Field, ...]:
+def fields_of(text: str, decodings: set[str]) -> tuple[Field, ...]:
     try:
         found = json.loads(text)
     except ValueError:
         return ()
-    return tuple(Field(f["name"], str(f.get("type", "")), f.get("unit"), f.get("doc")) for f in found if "name" in f)
+    return tuple(
+        Field(f["name"], str(f.get("type", "")), f.get("unit"), f.get("doc"), decoding_of(f, decodings))
+        for f in found
+        if "name" in f
+    )
+
+
+def decoding_of(field: dict[str, Any], decodings: set[str]) -> str | None:
+    """Of a single number; those that every log knows (threads, addresses) are no functions."""
+    decode = field.get("decode")
+    name = decode.get("table") if isinstance(decode, dict) else None
+    return name if name in decodings and field.get("shape", "one") == "one" else None
+
+
+def listed(names: list[str]) -> str:
+    return ", ".join(sorted(names)[:12]) + (", ..." if len(names) > 12 else "")
 
 
 def section(of: dict[str, Any], name: str) -> dict[str, Any]:

@@ -72,9 +72,9 @@ def compare(args: argparse.Namespace) -> int:
         found = compare_logs(a, b, args.analysis, args.metric, quiet=False, progress=progress)
         failing = failing_metrics(found, args.fail_on)
         if args.html:
-            from klogger.compare import page
+            from klogger.compare.page import page
 
-            write(args.html, page.page(found).encode())
+            write(args.html, page(found).encode())
     show(args, found, failing)
     if any(one.status == "failed" for one in found.comparison.analyses):
         return 2
