@@ -31,10 +31,11 @@ SELECT 'a' AS program, 1 AS n;
 @pytest.mark.parametrize("path", ANALYSES, ids=lambda p: f"{p.parents[1].name}/{p.stem}")
 def test_analysis_keeps_the_rules(path: Path, small_log: Path, tmp_path: Path) -> None:
     schema = path.parents[1].name
+    case = a_case_of(path)
     if schema != "scheduler":
-        small_log = expectation.make(a_case_of(path), tmp_path / "x.klog-parquet")
+        small_log = expectation.make(case, tmp_path / "x.klog-parquet")
     one = analysis.parse(path, schema)
-    assert analysis.check(one, [e.name for e in support.events_of(schema)]) == []
+    assert analysis.check(one, [e.name for e in support.events_of(schema, *case.others)]) == []
     assert path.read_text().startswith("-- SPDX-License-Identifier: GPL-2.0-only\n")
     log = klogger.open(small_log, locked=True)
     (result,) = run.run_all(log, [one])

@@ -1,0 +1,59 @@
+-- SPDX-License-Identifier: GPL-2.0-only
+-- title: Who sets timers
+-- question: Which threads make the timer interrupt a CPU, how often, and at what cost?
+-- order: 10
+-- events: HRT_SET, HRT_IN, HRT_OUT, VEC_IN, VEC_OUT
+-- include: ../../interrupt/analyses/_handler
+-- picture: bars x=per_second y=who
+-- column setter: who set the timer: a thread, or the timer itself, each time that it is due
+-- column calls: the function that runs when it is due
+-- column runs [count]: how often
+-- column per_second [per_s, bar]: timers that ran, in each second of the log
+-- column cost [ns]: time in timer interrupts; of one that serves several timers, an equal part for each
+-- column of_cpu [share]: that cost, as a part of one CPU's time
+-- column late [ns]: half of them ran no later after their time than this
+-- column late_max [ns]: the latest
+-- column who: who set the timer, and what it calls
+-- note: High-resolution timers only. A thread outside the recording has no name in the log, but its number.
+-- note: A timer that was set before the log began is "not known".
+-- empty: no timer was due while the log was recorded
+
+-- Each run of a timer with what set it last; and with the timer interrupt, in which it ran.
+CREATE TEMP TABLE timer_use AS
+WITH due AS (
+    SELECT h.cpu, h.time, h.timer, h.fn, h.late, h.fn_symbol, s.pid, s.setter, s.time AS set_ns
+    FROM HRT_IN AS h ASOF LEFT JOIN HRT_SET AS s ON h.timer = s.timer AND h.time > s.time
+), placed AS (
+    SELECT d.*, i.from_ns AS interrupt, i.to_ns - i.from_ns AS ns
+    FROM due AS d ASOF LEFT JOIN (FROM handler WHERE name = 'local_timer') AS i ON d.cpu = i.cpu AND d.time >= i.from_ns
+)
+SELECT pid, time,
+       CASE WHEN set_ns IS NULL THEN 'not known' WHEN setter = 0 THEN NULL WHEN setter = 1 THEN 'itself' ELSE 'an interrupt' END AS other,
+       coalesce(regexp_replace(fn_symbol, '\+.*', ''), printf('0x%x', fn)) AS calls, late,
+       CASE WHEN interrupt + ns >= time THEN ns / count(*) OVER (PARTITION BY cpu, interrupt) ELSE 0 END AS ns
+FROM placed;
+CREATE TEMP TABLE timer_who AS
+SELECT coalesce(other, CASE program WHEN pid::VARCHAR THEN 'thread ' || program ELSE format('{}[{}]', program, pid) END) AS setter,
+       other, calls, count(*) AS runs, sum(ns)::BIGINT AS cost, quantile_disc(late, 0.5) AS late, max(late) AS late_max
+FROM (SELECT other, calls, late, ns, pid, klogger.label(t.comm, pid) AS program FROM timer_use LEFT JOIN klogger.thread AS t USING (pid))
+GROUP BY ALL;
+
+-- table
+SELECT setter, calls, runs, runs / (greatest(to_ns, 1) / 1e9) AS per_second, cost, cost / greatest(to_ns, 1) AS of_cpu, late, late_max
+FROM timer_who, klogger.recording ORDER BY runs DESC, setter, calls;
+
+-- picture
+SELECT setter || ': ' || calls AS who, runs / (greatest(to_ns, 1) / 1e9) AS per_second
+FROM timer_who, klogger.recording ORDER BY runs DESC, setter, calls LIMIT 15;
+
+-- finding
+-- A storm: one thread's timers are more than half of all that ran, and more than 2,000 a second.
+SELECT format('Timer storm: {} sets {:,.0f} timers a second ({}), {:.0f} % of all; their interrupts take {:.1f} % of a CPU.',
+              setter, runs / (greatest(to_ns, 1) / 1e9), calls, 100 * runs / (SELECT sum(runs) FROM timer_who), 100 * cost / to_ns),
+       cost / greatest(to_ns, 1) AS weight
+FROM timer_who, klogger.recording
+WHERE other IS NULL AND runs > 2000 * (to_ns / 1e9) AND runs > (SELECT sum(runs) FROM timer_who) / 2
+ORDER BY weight DESC LIMIT 3;
+
+-- warning
+FROM handler_warning;

@@ -1,0 +1,57 @@
+-- SPDX-License-Identifier: GPL-2.0-only
+-- title: Cost of the timer interrupt
+-- question: How long does one timer interrupt take, with the work that it puts off?
+-- order: 30
+-- events: VEC_IN, VEC_OUT, SOFT_IN, SOFT_OUT
+-- include: _handler
+-- picture: cdf x=length y=part colour=what scale=log
+-- column cpu: CPU
+-- column what: the timer interrupt, or a soft interrupt that it may have asked for
+-- column runs [count]: how often
+-- column mean [ns]: of one run, without what interrupted it
+-- column sd [ns]: standard deviation
+-- column p50 [ns, bar]: half of the runs take no longer
+-- column p99 [ns]: 99 of 100 runs take no longer
+-- column max [ns]: the longest run
+-- column length [ns]: time in the handler, without what interrupted it
+-- column part [share]: part of the runs that are not longer
+-- note: Soft interrupts TIMER, SCHED, RCU and HRTIMER are counted as the timer's, whoever asked for them.
+-- note: Each run has about one event of the log in it (0.1 µs); events of other schemata that log in it add theirs.
+-- empty: no timer interrupt came while the log was recorded
+
+CREATE TEMP TABLE timer_run AS
+SELECT cpu, name AS what, self_ns FROM handler
+WHERE name IN ('local_timer', 'softirq TIMER', 'softirq SCHED', 'softirq RCU', 'softirq HRTIMER');
+
+-- table
+SELECT cpu, what, count(*) AS runs, avg(self_ns)::BIGINT AS mean, stddev_pop(self_ns)::BIGINT AS sd,
+       quantile_disc(self_ns, 0.5) AS p50, quantile_disc(self_ns, 0.99) AS p99, max(self_ns) AS max
+FROM timer_run GROUP BY cpu, what ORDER BY what, cpu;
+
+-- picture
+-- Eight points for each doubling, each exactly on the curve, and one where it begins.
+WITH point AS (
+    SELECT what, max(self_ns) AS length, min(self_ns) AS shortest, count(*) AS runs
+    FROM timer_run GROUP BY what, floor(8 * log2(greatest(self_ns, 1)))
+), curve AS (
+    SELECT what, length, min(shortest) OVER whole AS shortest,
+           sum(runs) OVER (whole ORDER BY length) / sum(runs) OVER whole AS part
+    FROM point WINDOW whole AS (PARTITION BY what)
+)
+SELECT what, length, part FROM (SELECT what, length, part FROM curve UNION SELECT what, shortest, 0 FROM curve)
+ORDER BY what, part;
+
+-- finding
+WITH timer AS (
+    SELECT count(*) AS runs, quantile_disc(self_ns, [0.5, 0.99]) AS p, sum(self_ns) AS ns, count(DISTINCT cpu) AS places
+    FROM timer_run WHERE what = 'local_timer'
+), later AS (
+    SELECT coalesce(sum(self_ns), 0) AS ns FROM timer_run WHERE what <> 'local_timer'
+)
+SELECT format('Half of the {:,} timer interrupts took {} or less, 99 of 100 took {} or less; work put off adds {} to each.',
+              runs, duration(p[1]), duration(p[2]), duration(later.ns / runs)),
+       (timer.ns + later.ns) / (greatest(to_ns, 1) * places) AS weight
+FROM timer, later, klogger.recording WHERE runs > 0;
+
+-- warning
+FROM handler_warning;

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+// timerstorm MS PERIOD_US CPU [kernel]: a timer that is due every PERIOD_US on one CPU, for MS milliseconds. A thread sets it
+// anew each time that it has slept; with `kernel` it is a software counter of the kernel's, which sets itself, so that the
+// number of times is known, whatever else runs there.
+#include "oracle.h"
+#include <linux/perf_event.h>
+
+static long long sleep_often(unsigned long long until, long period_ns)
+{
+	long long n = 0;
+
+	for (; clock_ns(CLOCK_MONOTONIC) < until; n++)
+		clock_nanosleep(CLOCK_MONOTONIC, 0, &(struct timespec) { 0, period_ns }, NULL);
+	return n;
+}
+
+static long long count_often(int cpu, unsigned long long until, long period_ns)
+{
+	struct perf_event_attr attr = { .type = PERF_TYPE_SOFTWARE, .size = sizeof(attr), .config = PERF_COUNT_SW_CPU_CLOCK };
+	int fd;
+
+	attr.sample_period = period_ns;
+	fd = syscall(SYS_perf_event_open, &attr, -1, cpu, -1, 0);
+	if (fd < 0)
+		die("perf_event_open");
+	while (clock_ns(CLOCK_MONOTONIC) < until)
+		usleep(1000);
+	close(fd);
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	unsigned long long began = clock_ns(CLOCK_MONOTONIC), until = began + argument(argc, argv, 1, 1000) * 1000000;
+	long period_ns = argument(argc, argv, 2, 50) * 1000;
+	int cpu = argument(argc, argv, 3, 0);
+	long long n;
+	char extra[128];
+
+	reports_init();
+	run_on(cpu);
+	syscall(SYS_prctl, 29 /* PR_SET_TIMERSLACK */, 1, 0, 0, 0);
+	n = argc > 4 ? count_often(cpu, until, period_ns) : sleep_often(until, period_ns);
+	sprintf(extra, "\"began_ns\": %llu, \"ended_ns\": %llu, \"timers\": %lld", began, clock_ns(CLOCK_MONOTONIC), n);
+	report("storm", n);
+	print_reports("timerstorm", extra);
+	return 0;
+}
