@@ -30,6 +30,8 @@ examples, of points of the kernel:
                     --key rq -a --for 10s             how long the disks take for a request
   klogger stopwatch 'tracepoint sys_enter' 'tracepoint sys_exit' -- ls -R /usr
                                                      how long system calls take, in each thread
+  klogger stopwatch sys_enter sys_exit --if 'id == 1' -- ls -R /usr
+                                                     only number 1, which is write on x86-64
   klogger stopwatch 'tracepoint softirq_entry' 'tracepoint softirq_exit' --key cpu -a --for 5s
                                                      how long softirqs take, on each CPU
   klogger stopwatch 'tracepoint netif_receive_skb' 'tracepoint consume_skb' --key skbaddr \\
@@ -70,6 +72,12 @@ def parser() -> argparse.ArgumentParser:
         " in a log, a field (the thread that logged; 'pid' of the kernel's)",
     )  # fmt: skip
     found.add_argument("--stop-key", metavar="KEY", help="the same for END, if its parameters have other names")
+    found.add_argument(
+        "--if",
+        dest="only",
+        metavar="CONDITION",
+        help="only hits of BEGIN for which this C over its parameters holds",
+    )
     found.add_argument("-a", "--all", action="store_true", help="record all processes")
     found.add_argument("-p", "--pid", metavar="PID", help="record these processes, and those that they start")
     found.add_argument("--for", dest="time", metavar="TIME", help="end after this time: 500ms, 30s, 5m")
@@ -125,7 +133,7 @@ def of_kernel(args: argparse.Namespace, command: list[str]) -> int:
     if command and (args.all or args.pid):
         raise Failure("a command and -a or -p exclude each other", help="start the command yourself")
     begin, end = places.place(args.words[0]), places.place(args.words[1])
-    by = places.key(args.key or "thread", args.stop_key, begin, end)
+    by = places.key(args.key or "thread", args.stop_key, args.only, begin, end)
     with tempfile.TemporaryDirectory(prefix="klogger-stopwatch-") as name:
         folder = Path(name)
         log = (args.output or folder / "stopwatch.klog").absolute()

@@ -35,6 +35,7 @@ probe tracepoint {place} {{
 CALL = "    klogger({event}, klogger_current_tid(), {site}, (unsigned long long)({key}));\n"
 # The analyses want all three events in a log, also the one that nothing logs.
 NEVER = "    if (0)\n        klogger({event}, 0, 0, 0);\n"
+ONLY = "    if ({condition})\n    "
 
 # A pair with nothing in between: two programs at one tracepoint, which run one after the other. The tracepoint is hit
 # by setitimer(ITIMER_VIRTUAL), which hardly anybody else calls.
@@ -71,11 +72,15 @@ class Place:
 
 @dataclass(frozen=True)
 class Key:
-    """Which STOP belongs to a START: `site` says whether by thread, by key or by CPU; the others are C."""
+    """Which STOP belongs to a START: `site` says whether by thread, by key or by CPU; the others are C.
+
+    `only`: the condition of a START, or nothing.
+    """
 
     site: int
     begin: str = "0"
     end: str = "0"
+    only: str = ""
 
     def text(self) -> str:
         if self.site == OF_KEY:
@@ -120,19 +125,21 @@ def place(words: str, look_up: Callable[..., list[Place]] = tracepoints) -> Plac
     return look_up("--exact", name)[0]
 
 
-def key(word: str, stop: str | None, begin: Place, end: Place) -> Key:
-    """`--key` and `--stop-key`: thread, cpu, or C over the parameters."""
+def key(word: str, stop: str | None, only: str | None, begin: Place, end: Place) -> Key:
+    """`--key` and `--stop-key`: thread, cpu, or C over the parameters; `--if` is C as well."""
+    if only is not None:
+        check("--if", only, begin)
     if word in ("thread", "cpu"):
         if stop is not None:
             raise Failure(f"--stop-key goes with a --key of the parameters, not with --key {word}")
-        return Key(OF_THREAD if word == "thread" else OF_CPU)
-    found = Key(OF_KEY, word, stop or word)
-    for option, expression, where in (("--key", found.begin, begin), ("--stop-key", found.end, end)):
-        check(option, expression, where, end if where is begin else begin)
+        return Key(OF_THREAD if word == "thread" else OF_CPU, only=only or "")
+    found = Key(OF_KEY, word, stop or word, only or "")
+    check("--key", found.begin, begin)
+    check("--stop-key", found.end, end)
     return found
 
 
-def check(option: str, expression: str, where: Place, other: Place) -> None:
+def check(option: str, expression: str, where: Place) -> None:
     """That it is one expression, and uses what the place has. The rest is for the compiler to say."""
     if re.search(r"[;{}\"\\\n#]", expression) or not expression.strip():
         raise Failure(f"{option} '{expression}' is not an expression", help="for example: rq, or 'rq->__sector'")
@@ -141,8 +148,7 @@ def check(option: str, expression: str, where: Place, other: Place) -> None:
     has = ", ".join(where.names()) or "nothing"
     raise Failure(
         f"{option} '{expression}' names no parameter of {where.name}, which has {has}",
-        help=f"'klogger tracepoints {where.name}' shows their types; where the two points have different ones, "
-        f"--key is for the first ({where.name if option == '--key' else other.name}) and --stop-key for the second",
+        help="--key and --if are of the first point; where the second has other parameters, it needs a --stop-key",
     )
 
 
@@ -151,10 +157,12 @@ def schema(begin: Place, end: Place, by: Key) -> str:
     events = ["STOP_ELSEWHERE", "STOP"] if by.site == OF_KEY else ["STOP", "STOP_ELSEWHERE"]
     stop = CALL.format(event=events[0], site=by.site, key=by.end) + NEVER.format(event=events[1])
     start = CALL.format(event="START", site=by.site, key=by.begin)
+    if by.only:
+        start = ONLY.format(condition=by.only) + start
     text = SCHEMA.format(begin=begin.name, end=end.name, site=by.site)
     if begin.name == end.name:
-        return text + PROBE.format(place=begin.declaration(f"{by.begin} {by.end}"), body=stop + start)
-    text += PROBE.format(place=begin.declaration(by.begin), body=start)
+        return text + PROBE.format(place=begin.declaration(f"{by.begin} {by.end} {by.only}"), body=stop + start)
+    text += PROBE.format(place=begin.declaration(f"{by.begin} {by.only}"), body=start)
     return text + PROBE.format(place=end.declaration(by.end), body=stop)
 
 
