@@ -19,33 +19,30 @@
 --   have used it. With -a all are recorded.
 -- empty: no thread in scope could run while the log was recorded
 
--- Steps of the length of each queue. A CPU that had no thread at all has the length 0 all the time.
+-- Steps of the length of each queue. A CPU that had no thread at all has the length 0 all the time. Of several changes at one
+-- time all rows have the length after the last of them, and only one lasts.
 CREATE TEMP TABLE runq AS
 WITH step AS (
     SELECT cpu, from_ns AS time, 1 AS change FROM place
     UNION ALL SELECT cpu, to_ns, -1 FROM place
     UNION ALL SELECT unnest(cpus), 0, 0 FROM klogger.recording WHERE (SELECT count(*) FROM place) > 0
-), summed AS (
-    SELECT cpu, time, sum(change) AS change FROM step GROUP BY cpu, time
 )
-SELECT cpu, time, sum(change) OVER (PARTITION BY cpu ORDER BY time)::INTEGER AS length,
-       lead(time, 1, (SELECT to_ns FROM klogger.recording)) OVER (PARTITION BY cpu ORDER BY time) AS until
-FROM summed;
+SELECT cpu, time, (sum(change) OVER w)::INTEGER AS length,
+       lead(time, 1, (SELECT to_ns FROM klogger.recording)) OVER w AS until
+FROM step WINDOW w AS (PARTITION BY cpu ORDER BY time);
+DELETE FROM runq WHERE until = time;
 
--- runq_free: until when how much time has passed in which some CPU was free: what two moments differ by lies between them.
+-- runq_free: how much time had passed, at some moments, in which some CPU was free. What two moments differ by lies between.
 CREATE TEMP TABLE runq_free AS
 WITH step AS (
-    SELECT time, sum(CASE WHEN length = 0 THEN 1 ELSE 0 END - coalesce(was, 0))::INTEGER AS change
-    FROM (SELECT time, length, lag(CASE WHEN length = 0 THEN 1 ELSE 0 END) OVER (PARTITION BY cpu ORDER BY time) AS was FROM runq)
-    GROUP BY time
+    SELECT time, 1 AS change FROM runq WHERE length = 0 UNION ALL SELECT until, -1 FROM runq WHERE length = 0
+    UNION ALL SELECT 0, 0
 ), counted AS (
-    SELECT time, sum(change) OVER (ORDER BY time) > 0 AS free,
-           lead(time, 1, time) OVER (ORDER BY time) - time AS ns
-    FROM step
+    SELECT time, sum(change) OVER (ORDER BY time) > 0 AS free, lead(time, 1, time) OVER (ORDER BY time) - time AS ns FROM step
 )
 SELECT time, free, coalesce(sum(CASE WHEN free THEN ns ELSE 0 END)
                             OVER (ORDER BY time ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0)::BIGINT AS passed
-FROM counted;
+FROM counted QUALIFY ns > 0 OR time = max(time) OVER ();
 CREATE TEMP TABLE runq_wasted AS
 WITH edge AS (
     SELECT cpu, time, -1 AS side FROM runq WHERE length > 1
@@ -73,7 +70,7 @@ FROM runq AS q LEFT JOIN runq_wasted AS w ON q.cpu = w.cpu, klogger.recording AS
 -- picture
 SELECT cpu AS on_cpu, CASE WHEN least(length, 8) = 8 THEN '8 and more' ELSE least(length, 8)::VARCHAR END AS threads,
        sum(until - time) / nullif((SELECT to_ns FROM klogger.recording), 0) AS share
-FROM runq WHERE until > time GROUP BY cpu, least(length, 8) ORDER BY cpu, least(length, 8);
+FROM runq GROUP BY cpu, least(length, 8) ORDER BY cpu, least(length, 8);
 
 -- finding
 -- Those that were longest on the queue of the CPU where most was wasted, and the CPU that was free for longest.
