@@ -4,7 +4,7 @@
 -- order: 20
 -- events: START, STOP, STOP_ELSEWHERE
 -- include: _pair
--- picture: bars x=total y=what scale=log
+-- picture: bars x=total y=what
 -- column action: action
 -- column kind: system call, function, number; empty if the key says nothing
 -- column pairs [count]: how often
@@ -27,7 +27,7 @@ SELECT action, kind, pairs, total, mean, p99, max
 FROM kinds ORDER BY total DESC, action, kind;
 
 -- picture
-SELECT trim(action || ' ' || kind) AS what, greatest(total, 1) AS total FROM kinds ORDER BY total DESC, what LIMIT 20;
+SELECT trim(action || ' ' || kind) AS what, total FROM kinds ORDER BY total DESC, what LIMIT 20;
 
 -- finding
 SELECT format('{} {} took longest in all: {:,} times, together {}, {} in the mean.',
