@@ -6,6 +6,7 @@ The header's form is described in docs/analyses.md. Nothing here runs SQL.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import sys
@@ -71,6 +72,13 @@ class Analysis:
     setup: str = ""
     sections: dict[str, str] = field(default_factory=dict)
     samples: str = ""
+    # Where in the file each section begins, and "setup".
+    lines: dict[str, int] = field(default_factory=dict)
+
+    def placed(self, section: str) -> str:
+        """The SQL of a section, or of "setup", below as many empty lines as make its line numbers those of the file."""
+        text = self.setup if section == "setup" else self.sections[section]
+        return "\n" * (self.lines.get(section, 1) - 1) + text
 
 
 def parse(path: Path, schema: str) -> Analysis:
@@ -87,7 +95,7 @@ def parse(path: Path, schema: str) -> Analysis:
             set_entry(analysis, key, name, unit, value)
         except ValueError as error:
             raise Failure(f"{path}:{number}: {error}", help="docs/analyses.md describes the header") from None
-    split_sections(analysis, lines[end:])
+    split_sections(analysis, lines[end:], end + 1)
     return analysis
 
 
@@ -139,16 +147,20 @@ def part(word: str) -> tuple[str, str]:
     return key, value
 
 
-def split_sections(analysis: Analysis, lines: list[str]) -> None:
-    """A line `-- table` (or another of SECTIONS) begins that section; what stands before is set-up."""
+def split_sections(analysis: Analysis, lines: list[str], first: int) -> None:
+    """A line `-- table` (or another of SECTIONS) begins that section; what stands before is set-up.
+
+    `first` is the number of the first of `lines` in its file.
+    """
     current = "setup"
     parts: dict[str, list[str]] = {current: []}
-    for line in lines:
+    for number, line in enumerate(lines, first):
         word = line.removeprefix("-- ").rstrip()
         if line.startswith("-- ") and word in SECTIONS:
             current = word
             parts[current] = []
-        else:
+        elif line.strip() or parts[current]:
+            analysis.lines.setdefault(current, number)
             parts[current].append(line)
     texts = {name: "\n".join(body).strip() for name, body in parts.items()}
     analysis.setup = texts.pop("setup")
@@ -222,6 +234,18 @@ def folders(name: str, file: str) -> list[Path]:
     if re.fullmatch(r"\w+", name):
         places += [base / name / "analyses" for base in schemata()]
     return [p for p in places if p.is_dir()]
+
+
+def declaring(event: str, first: str) -> str:
+    """The schema that has an event; `first` if it has it, or if none does."""
+    line = re.compile(rf"^event {re.escape(event)}\b", re.M | re.I)
+    files = [path for base in schemata() for path in sorted(base.glob("*/*.klogger"))]
+    files.sort(key=lambda path: path.stem != first)
+    for path in files:
+        with contextlib.suppress(OSError, UnicodeDecodeError):
+            if line.search(path.read_text()):
+                return path.stem
+    return first
 
 
 def schemata() -> list[Path]:

@@ -27,7 +27,7 @@ def explain(error: duckdb.Error, query: str, names: Iterable[str] = ()) -> str:
     position = POSITION.search(text)
     parts = [message]
     if position is not None:
-        label = f"line {position[1]}: "
+        label = f"line {line_of(query, int(position[1]), position[2])}: "
         caret = len(position[3]) - len(f"LINE {position[1]}: ") + len(label)
         parts += [f"  {label}{position[2]}", "  " + " " * caret + "^"]
     elif unknown is not None:
@@ -37,6 +37,13 @@ def explain(error: duckdb.Error, query: str, names: Iterable[str] = ()) -> str:
         if close:
             parts.append(f"  help: did you mean {' or '.join(close)}?")
     return "\n".join(parts)
+
+
+def line_of(query: str, counted: int, shown: str) -> int:
+    """The number of a line that DuckDB shows, perhaps without its ends; it may have counted from a statement's begin."""
+    part = shown.removeprefix("...").removesuffix("...").strip()
+    places = [number for number, line in enumerate(query.splitlines(), 1) if part in line]
+    return next((number for number in places if number >= counted), counted)
 
 
 def hinted(text: str) -> list[str]:

@@ -5,12 +5,11 @@ from __future__ import annotations
 
 import dataclasses
 import string
-from importlib import resources
 from typing import Any
 
 from klogger import vega
-from klogger.html import in_script, section_of, text, warnings
-from klogger.pictures import ON_PAGE, Palette, draw
+from klogger.html import file_of, in_script, section_of, text, warnings
+from klogger.pictures import NOBODY, ON_PAGE, Palette, draw
 from klogger.run import Result
 from klogger.study.model import Machine
 from klogger.study.runner import Done
@@ -39,15 +38,12 @@ $style
 <main>
 $studies
 </main>
+<div id="picked" hidden></div>
 <script type="application/json" id="specs">$specs</script>
 <script type="module">
 $vega
-const specs = JSON.parse(document.getElementById("specs").textContent);
-const pictures = [...document.querySelectorAll("[data-picture]")];
-await Promise.all(pictures.map((place) => vegaEmbed(place, specs[place.dataset.picture], {
-  renderer: "svg", actions: false, tooltip: { theme: "custom" },
-})));
-document.documentElement.dataset.drawn = pictures.length;
+$script
+await startPage();
 </script>
 </body>
 </html>
@@ -60,12 +56,13 @@ def page(all_done: list[Done], machine: Machine) -> str:
     title = "klogger studies" if len(all_done) > 1 else f"klogger study {all_done[0].found.study.name}"
     return string.Template(PAGE).substitute(
         title=text(title),
-        style=resources.files("klogger").joinpath("page/style.css").read_text(),
+        style=file_of("style.css"),
         machine=text(machine_line(machine)),
         contents="".join(f'<a href="#{text(d.found.study.name)}">{text(d.found.study.title)}</a>' for d in all_done),
         studies="".join(study_section(done, palette, specs) for done in all_done),
         specs=in_script(specs),
         vega=vega.script() if specs else "",
+        script="\n".join((file_of("timeline.js"), file_of("page.js"))),
     )
 
 
@@ -97,10 +94,10 @@ def result_section(study: str, result: Result, palette: Palette, specs: dict[str
     named = dataclasses.replace(
         result, analysis=dataclasses.replace(result.analysis, name=f"{study}-{result.analysis.name}")
     )
-    spec = draw(named, palette, ON_PAGE, width="container")
+    spec = draw(named, palette, ON_PAGE, width="container", subjects=NOBODY)
     if spec is not None:
         specs[named.analysis.name] = spec
-    return section_of(named, drawn=spec is not None)
+    return section_of(named, named.analysis.name if spec is not None else "", NOBODY)
 
 
 def as_json(all_done: list[Done], machine: Machine) -> dict[str, Any]:

@@ -58,7 +58,7 @@ def print_result(out: Console, result: Result) -> None:
 
 def paragraph(out: Console, label: str, text: str, style: str = "") -> None:
     grid = Table.grid(padding=(0, 1))
-    grid.add_column(width=10)
+    grid.add_column(width=11)
     grid.add_row(Text(f"  {label}", style="dim"), Text(printable_lines(text), style=style))
     out.print(grid)
 
