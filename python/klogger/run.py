@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -24,6 +25,9 @@ POINTS_MAX = 8000
 TEXTS_MAX = 20
 # Of a finding whose analysis does not say how much it explains.
 LOW_WEIGHT = 0.05
+
+# What DuckDB says of a table that is not there. Events have names in capitals.
+ABSENT = re.compile(r"Table with name ([A-Z][A-Z0-9_]*) does not exist")
 
 
 @dataclass
@@ -119,14 +123,16 @@ def run(log: Log, one: Analysis, cursor: duckdb.DuckDBPyConnection, included: se
     result = Result(one)
     missing = [e for e in one.events if e.upper() not in log.events]
     if missing:
-        result.status = "not_recorded"
-        result.reason = f"{' and '.join(missing)} not recorded: record with -s {one.schema}"
-        return result
+        return not_recorded(result, missing)
     begun = time.monotonic()
     try:
         prepare(one, cursor, included)
         fill(result, cursor)
     except Failure as failure:
+        absent = ABSENT.search(str(failure))
+        if absent is not None and absent[1].upper() not in log.events:
+            # Of a file that it includes, or of an older version of the schema.
+            return not_recorded(result, [absent[1]])
         result.status, result.reason = "failed", str(failure)
         return result
     result.warnings += losses.warnings(log, one.events)
@@ -134,6 +140,16 @@ def run(log: Log, one: Analysis, cursor: duckdb.DuckDBPyConnection, included: se
         result.status = "empty"
         result.reason = one.empty or "the log has no such events"
     result.seconds = time.monotonic() - begun
+    return result
+
+
+def not_recorded(result: Result, missing: list[str]) -> Result:
+    """With the schemata that have the events, which need not be the one that asks."""
+    one = result.analysis
+    schemata = dict.fromkeys(analyses.declaring(event, one.schema) for event in missing)
+    listed = " and ".join([", ".join(missing[:-1]), missing[-1]] if len(missing) > 1 else missing)
+    result.status = "not_recorded"
+    result.reason = f"{listed} not recorded: record with {' '.join(f'-s {name}' for name in schemata)}"
     return result
 
 
