@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import threading
 import time
@@ -126,6 +127,17 @@ def test_a_study_from_its_arms_to_its_answer(capsys: pytest.CaptureFixture[str],
     assert [c.split(" -o ")[0] for c in commands] == ["record -q -s scheduler"] * 2
     assert (place / "left").read_text() == "left\nleft\n"
     assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_the_example_of_the_documentation(capsys: pytest.CaptureFixture[str], place: Path) -> None:
+    text = (support.ROOT / "docs" / "studies.md").read_text()
+    example = re.search(r"^    from klogger\.analysis(.|\n)*?^    \)$", text, re.M)
+    assert example is not None
+    (place / "wakes.py").write_text(re.sub(r"^    ", "", example[0], flags=re.M))
+    (place / "wake.c").write_text('#include <stdio.h>\nint main(void) { puts("0"); return 0; }\n')
+    code, out, err = run(capsys, "wakes")
+    assert (code, err) == (0, "")
+    assert "  ok runs at 100 Hz: 0 logged, 0 by itself" in out
 
 
 def test_answer_as_json_page_and_pictures(capsys: pytest.CaptureFixture[str], place: Path, tmp_path: Path) -> None:

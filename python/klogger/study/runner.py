@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -146,7 +147,7 @@ def calling(found: Found, what: str, work: Callable[[], T]) -> T:
     except Failure:
         raise
     except Exception as error:
-        raise fault(found, what, error) from (error if os.environ.get("KLOGGER_DEBUG") else None)
+        raise fault(found, what, error) from None
 
 
 @contextlib.contextmanager
@@ -157,10 +158,12 @@ def calling_context(found: Found, arm: Arm, around: contextlib.AbstractContextMa
     except Failure:
         raise
     except Exception as error:
-        raise fault(found, f"arm '{arm.name}'", error) from (error if os.environ.get("KLOGGER_DEBUG") else None)
+        raise fault(found, f"arm '{arm.name}'", error) from None
 
 
 def fault(found: Found, what: str, error: Exception) -> Failure:
+    if os.environ.get("KLOGGER_DEBUG"):
+        traceback.print_exception(error)
     return Failure(f"study '{found.study.name}', {what}: {discover.place(error, found.path.parent)}")
 
 
