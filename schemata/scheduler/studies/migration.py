@@ -25,7 +25,7 @@ def arms(plan: Plan) -> list[Arm]:
     hogs = HOGS if plan.seconds >= 2.5 * len(HOGS) else FEW
     seconds = max(plan.seconds / len(hogs) - 0.3, LEAST_S)
     return [
-        Arm(f"{n} hogs", [program, str(n), f"{seconds:.2f}"], seconds + 0.3, {"hogs": n}, ["-a"], around=common.around)
+        Arm(f"{n} hogs", [program, str(n), f"{seconds:.2f}"], seconds + 0.3, {"hogs": n}, common.ALL_SWITCHES, around=common.around)
         for n in hogs
     ]
 
@@ -50,7 +50,7 @@ def look(run: Run) -> dict[str, Any]:
         CREATE TEMP TABLE part AS
         SELECT pid, cpu, greatest(from_ns, {low}) AS from_ns, least(to_ns, {high}) AS to_ns,
                CASE WHEN pid = {decoder["tid"]} THEN 'decoder' WHEN pid = {display["tid"]} THEN 'display'
-                    WHEN program = 'hog' THEN 'hogs' ELSE 'others' END AS who
+                    WHEN program = 'hog' THEN 'hogs' ELSE 'starter' END AS who
         FROM quantum WHERE to_ns > {low} AND from_ns < {high}""")
     share = dict(cursor.execute("SELECT who, sum(to_ns - from_ns) FROM part GROUP BY who").fetchall())
     (cpus,) = cursor.execute("SELECT len(cpus) FROM klogger.recording").fetchone() or (1,)
@@ -58,11 +58,13 @@ def look(run: Run) -> dict[str, Any]:
         cursor, "SELECT count(*) FROM MIGRATE WHERE pid IN ($1, $2) AND time BETWEEN $3 AND $4",
         decoder["tid"], display["tid"], low, high,
     )  # fmt: skip
+    busy = common.busy_ns(cursor, low, high)
     seated = together(cursor, decoder["tid"], display["tid"])
     cursor.close()
     whole = (high - low) * cpus
-    parts = {name: float(share.get(name, 0)) / whole for name in NAMES}
-    parts["idle"] = max(1 - sum(parts.values()), 0)
+    parts = {name: float(share.get(name, 0)) / whole for name in NAMES[:3]}
+    parts["idle"] = max(1 - busy / whole, 0)
+    parts["others"] = max(1 - sum(parts[n] for n in ("decoder", "display", "hogs", "idle")), 0)
     return {
         "hogs": int(run.arm.parameters["hogs"]), "frames": decoder["count"], "lost": display["count"], "parts": parts,
         "moves": moves, "seconds": (high - low) / 1e9, "together": seated,
@@ -155,7 +157,7 @@ STUDY = Study(
     paper="Figure 6",
     found="Frames are lost as load grows, but not steadily: with 3 loops on 4 CPUs, player and X server are pushed onto one CPU and"
     " get into each other's way; with 10 they sit apart again, and fewer frames are lost.",
-    schemata=("scheduler",),
+    schemata=("scheduler", "switching"),
     arms=arms,
     analyse=analyse,
     seconds=60,

@@ -46,8 +46,6 @@ int main(int argc, char **argv)
 
 	if (hogs < 0 || hogs > 256 || frames < 1)
 		return fprintf(stderr, "player: HOGS SECONDS\n"), 2;
-	if (pipe(ends) || fcntl(ends[1], F_SETPIPE_SZ, sizeof(frame)) < 0)
-		die("pipe");
 	report_machine();
 	for (int i = 0; i < hogs; i++) {
 		if ((hog[i] = child("hog")) == 0) {
@@ -57,7 +55,9 @@ int main(int argc, char **argv)
 				turns++;
 		}
 	}
-	// The hogs come first, as in the paper: they have found their CPUs when the film begins.
+	// The hogs came first, as in the paper: they have found their CPUs when the film begins. They must not hold the pipe.
+	if (pipe(ends) || fcntl(ends[1], F_SETPIPE_SZ, sizeof(frame)) < 0)
+		die("pipe");
 	begin = now() + 200 * MS;
 	if ((players[0] = child("decoder")) == 0) {
 		close(ends[0]);

@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Figure 7, and the cost of a context switch: copies of a sorter on one CPU, and what the scheduler does meanwhile."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from klogger import run as analyses
+from klogger.analysis import Picture
+from klogger.run import Result
+from klogger.study.model import Answer, Arm, Check, Plan, Run, Study, result
+
+from . import _common as common
+from ._common import column
+
+COPIES = [1, 2, 4, 8, 16, 32]
+FEW = [1, 2, 8, 32]
+CALLS = Path(__file__).resolve().parents[2] / "switching" / "analyses" / "_call.sql"
+PAPER_CYCLES, PAPER_CYCLES_SD = 3608, 1630
+# ms in switches, and throughput: 8 copies sorted 0.3 % more than one.
+PAPER_MS = {1: 30.2, 8: 13.24}
+PARTS = ("choosing", "changing", "no switch")
+
+
+def arms(plan: Plan) -> list[Arm]:
+    program = plan.build("sorters.c")
+    copies = COPIES if plan.seconds >= 3 * len(COPIES) else FEW
+    seconds = max(plan.seconds / len(copies) - 0.2, 1)
+    array = (plan.machine.l2 or 1 << 20) // 2
+    cpu = plan.machine.cpus - 1
+    return [
+        Arm(
+            f"{n} copies", [program, str(n), f"{seconds:.2f}", str(cpu), str(array)], seconds + 0.2,
+            {"copies": n, "cpu": cpu, "array": array}, around=common.around,
+        )
+        for n in copies
+    ]  # fmt: skip
+
+
+def analyse(plan: Plan, runs: list[Run]) -> Answer:
+    if not any(common.log_of(run).events["SCHED_ENTER"].logged for run in runs):
+        text = "what a call of the scheduler costs: this kernel has no tracepoint at its beginning and end (Linux 6.15 has)"
+        return Answer(checks=[common.check_switches(runs)], cannot=[text])
+    hertz = mhz()
+    seen = [look(run) for run in runs]
+    checks = [common.check_switches(runs), common.check_cpu_time(runs), common.check_lost(runs), *pairs(runs)]
+    return Answer([throughput(seen), costs(seen, hertz)], sentences(seen, hertz), checks)
+
+
+def mhz() -> float:
+    """The clock of the CPUs as they are sold, to turn times into cycles; 0 if it is not known."""
+    found = re.search(r"^cpu MHz\s*: ([\d.]+)", Path("/proc/cpuinfo").read_text(), re.M)
+    return float(found[1]) if found else 0.0
+
+
+def look(run: Run) -> dict[str, Any]:
+    """One arm: what was sorted, and the calls of the scheduler on that CPU."""
+    said, log, cpu = common.reports(run, "sorter"), common.log_of(run), run.arm.parameters["cpu"]
+    cursor = log.cursor()
+    analyses.execute(cursor, CALLS.read_text(), str(CALLS))
+    found = cursor.execute(f"""
+        SELECT what, count(*), sum(ns), quantile_disc(ns, 0.5), quantile_disc(ns, 0.999) FROM call_part WHERE cpu = {cpu}
+        GROUP BY what""").fetchall()
+    part = {}
+    for what, calls, total, p50, limit in found:
+        (mean, sd) = cursor.execute(
+            f"SELECT avg(ns), stddev_samp(ns) FROM call_part WHERE cpu = {cpu} AND what = $1 AND ns <= $2", [what, limit]
+        ).fetchone() or (None, None)
+        part[what] = {"calls": calls, "total": float(total), "p50": p50, "mean": mean, "sd": sd}
+    # Both schemata log at sched_switch, one after the other: the time between is what one event costs.
+    event = common.one(cursor, """
+        SELECT quantile_disc(abs(o.time - c.time), 0.5) FROM (
+            SELECT * FROM SCHEDOUT WHERE time > (SELECT max(t) FROM (
+                SELECT min(time) AS t FROM SCHEDOUT UNION ALL SELECT min(time) FROM CPU_SWITCH))
+        ) AS o JOIN CPU_SWITCH AS c ON o.cpu = c.cpu AND o.next = c.next AND o.pid = c.prev
+            AND c.time BETWEEN o.time - 20000 AND o.time + 20000""")
+    cursor.close()
+    return {
+        "copies": int(run.arm.parameters["copies"]), "compared": sum(r["count"] for r in said),
+        "cpu_s": sum(r["cpu_ns"] for r in said) / 1e9, "parts": part, "seconds": log.seconds(), "event": event,
+    }  # fmt: skip
+
+
+def total(one: dict[str, Any], what: str) -> float:
+    return float(one["parts"].get(what, {}).get("total", 0.0))
+
+
+def throughput(seen: list[dict[str, Any]]) -> Result:
+    columns = [
+        column("copies", "copies of the sorter"),
+        column("compared", "values compared by all of them; a sort always compares the same number", "count"),
+        column("per_cpu_s", "values compared in a second of their CPU time", "per_s"),
+        column("against_one", "the same, in parts of what one copy does", "share"),
+        column("scheduler", "time in the scheduler in a second, on that CPU", "ns", bar=True),
+        column("paper_ms", "all time in switches in the paper's run, Linux 2.4.29", "ns"),
+    ]
+    others = [column("time", "time in the scheduler in a second", "ns"), column("what", "part of its work")]
+    base = seen[0]["compared"] / seen[0]["cpu_s"] if seen and seen[0]["cpu_s"] else 0
+    rows, points = [], []
+    for s in seen:
+        rate = s["compared"] / s["cpu_s"] if s["cpu_s"] else 0
+        spent = sum(total(s, what) for what in PARTS) / s["seconds"]
+        paper = PAPER_MS.get(s["copies"])
+        rows.append([s["copies"], s["compared"], rate, rate / base if base else None, spent, paper and paper * 1e6])
+        points += [[total(s, what) / s["seconds"], s["copies"], what] for what in PARTS]
+    picture = Picture("stacked", {"x": "time", "y": "copies", "colour": "what"})
+    question = "Do several copies sort more than one, and what does the scheduler do meanwhile?"
+    return common.figure("throughput", "Sorting", question, columns, rows, picture, others, points)
+
+
+def costs(seen: list[dict[str, Any]], hertz: float) -> Result:
+    columns = [
+        column("copies", "copies of the sorter"),
+        column("what", "a call that switched, its parts, and one that did not switch"),
+        column("calls", "calls of the scheduler on that CPU", "count"),
+        column("mean", "average, without the longest 0.1 %", "ns"),
+        column("sd", "standard deviation, without the longest 0.1 %", "ns"),
+        column("p50", "half of the calls are shorter", "ns"),
+        column("cycles", "the average in cycles of the CPU's nominal clock"),
+    ]
+    rows = [
+        [s["copies"], what, p["calls"], p["mean"], p["sd"], p["p50"], round(p["mean"] * hertz / 1000) if hertz and p["mean"] else None]
+        for s in seen
+        for what, p in sorted(s["parts"].items(), key=lambda item: ("switch", *PARTS).index(item[0]))
+    ]
+    question = "What does a call of the scheduler cost?"
+    notes = [f"The paper: a switch takes {PAPER_CYCLES} ± {PAPER_CYCLES_SD} cycles on Linux 2.6.9."]
+    return result("costs", "Calls of the scheduler", question, columns, rows, notes=notes)
+
+
+def sentences(seen: list[dict[str, Any]], hertz: float) -> list[str]:
+    said = []
+    switch = max((s["parts"]["switch"] for s in seen if "switch" in s["parts"]), key=lambda p: p["calls"], default=None)
+    if switch and switch["sd"] is not None:
+        cycles = f", {switch['mean'] * hertz / 1000:.0f} ± {switch['sd'] * hertz / 1000:.0f} cycles at {hertz:.0f} MHz" if hertz else ""
+        said.append(
+            f"A switch takes {switch['mean'] / 1000:.2f} ± {switch['sd'] / 1000:.2f} µs in the scheduler{cycles}; in the paper"
+            f" {PAPER_CYCLES} ± {PAPER_CYCLES_SD} cycles."
+        )
+    events = [s["event"] for s in seen if s["event"] is not None]
+    if events:
+        said.append(f"Each event that is logged in between is a part of that: about {common.median(events):.0f} ns here.")
+    rates = {s["copies"]: s["compared"] / s["cpu_s"] for s in seen if s["cpu_s"]}
+    if 1 in rates and len(rates) > 1:
+        best = max(rates, key=lambda n: rates[n])
+        change = 100 * (rates[best] / rates[1] - 1)
+        said.append(f"Most was sorted by {best} copies, {change:.1f} % more than by one; in the paper by 8, 0.3 % more.")
+        spent = {s["copies"]: sum(total(s, w) for w in PARTS) / s["seconds"] for s in seen}
+        least = min(spent, key=lambda n: spent[n])
+        said.append(
+            f"The scheduler has {spent[1] / 1e6:.2f} ms of each second with one copy, and {spent[least] / 1e6:.2f} ms with {least},"
+            " where it has least. In the paper 30.2 ms in all with one and 13.24 ms with 8: a loop over all threads, which is gone."
+        )
+    return said
+
+
+def pairs(runs: list[Run]) -> list[Check]:
+    """Calls begin and end, and a switch is a switch in both schemata."""
+    entered = left = switched = changed = out = seen_out = 0
+    for run in runs:
+        cursor = common.log_of(run).cursor()
+        query = """SELECT (SELECT count(*) FROM SCHED_ENTER), (SELECT count(*) FROM SCHED_LEAVE),
+            (SELECT count(*) FROM SCHED_LEAVE WHERE switched <> 0), (SELECT count(*) FROM CPU_SWITCH)"""
+        counts = cursor.execute(query).fetchone() or (0, 0, 0, 0)
+        entered, left, switched, changed = (a + b for a, b in zip((entered, left, switched, changed), counts, strict=True))
+        for r in common.reports(run, "sorter"):
+            out += common.one(cursor, "SELECT count(*) FROM SCHEDOUT WHERE pid = $1", r["tid"])
+            seen_out += common.one(cursor, "SELECT count(*) FROM CPU_SWITCH WHERE prev = $1", r["tid"])
+        cursor.close()
+    allowed = 0.001 * entered + 20 * len(runs)
+    return [
+        Check(
+            "calls", abs(entered - left) <= allowed and abs(switched - changed) <= allowed,
+            f"{entered:,} calls began and {left:,} ended; {switched:,} of them say that they switched, {changed:,} switches"
+            f" were logged (may differ by {allowed:,.0f}: probes are attached one after another)",
+        ),
+        Check("two schemata", out == seen_out, f"sorters left the CPU {out:,} times by scheduler, {seen_out:,} by switching"),
+    ]  # fmt: skip
+
+
+STUDY = Study(
+    name="switch-cost",
+    title="What a switch costs",
+    question="What does a context switch cost, and does it cost more with more programs?",
+    paper="Figure 7; section 9.1",
+    found="A switch took 3608 ± 1630 cycles. On Linux 2.4.29, eight copies of a sorter did 0.3 % more than one: with one the scheduler"
+    " went through all threads at nearly every call, 30.2 ms in all, and with eight seldom, 13.24 ms.",
+    schemata=("scheduler", "switching"),
+    arms=arms,
+    analyse=analyse,
+    seconds=60,
+    least_seconds=8,
+)

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""loop_yield: processes that do nothing but give up their CPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from klogger.analysis import Picture
+from klogger.study.model import Answer, Arm, Check, Plan, Run, Study, result
+
+from . import _common as common
+from ._common import column
+
+# Switches a second that were reported for the old and the new (O(1)) scheduler in January 2002.
+PAPER = {"all CPUs": "2 CPUs: 241,000 old, 977,500 new; 8 CPUs: 108,400 old, 6,118,000 new"}
+# These arms log some 10 MB a second.
+LONGEST_S = 3.0
+
+
+def arms(plan: Plan) -> list[Arm]:
+    program, cpus = plan.build("yielders.c"), plan.machine.cpus
+    planned = {
+        "one alone": (1, cpus - 1), "two on one CPU": (2, cpus - 1), "eight on one CPU": (8, cpus - 1), "all CPUs": (2 * cpus, -1),
+    }  # fmt: skip
+    seconds = min(max(plan.seconds / len(planned), 0.3), LONGEST_S)
+    return [
+        Arm(name, [program, str(n), f"{seconds:.2f}", str(cpu)], seconds, {"processes": n, "seconds": seconds}, ["--buffer-size=16M"])
+        for name, (n, cpu) in planned.items()
+    ]
+
+
+def analyse(plan: Plan, runs: list[Run]) -> Answer:
+    seen = [look(run) for run in runs]
+    columns = [
+        column("arm", "processes that yield"),
+        column("yields", "calls of sched_yield, by their own count", "count"),
+        column("switches", "times that one of them left its CPU", "count"),
+        column("changed", "switches for each yield", "share"),
+        column("per_second", "switches in a second, on all CPUs", "per_s", bar=True),
+        column("yields_per_second", "yields in a second", "per_s"),
+        column("cpus", "CPUs that they ran on", "count"),
+        column("paper", "switches a second in 2002"),
+    ]
+    rows = [
+        [
+            s["arm"], s["yields"], s["switches"], s["switches"] / max(s["yields"], 1), s["switches"] / s["seconds"],
+            s["yields"] / s["seconds"], s["cpus"], PAPER.get(s["arm"]),
+        ]
+        for s in seen
+    ]  # fmt: skip
+    picture = Picture("bars", {"x": "per_second", "y": "arm"})
+    table = result("yield", "Yields", "How often can the CPU change hands?", columns, rows, picture)
+    checks = [common.check_switches(runs), involuntary(seen), common.check_lost(runs)]
+    return Answer([table], sentences({s["arm"]: s for s in seen}), checks)
+
+
+def look(run: Run) -> dict[str, Any]:
+    said = common.reports(run, "yielder")
+    cursor = common.log_of(run).cursor()
+    pids = ", ".join(str(r["tid"]) for r in said) or "NULL"
+    found = cursor.execute(f"""
+        SELECT count(*), count(*) FILTER (state = 0), count(DISTINCT cpu) FROM SCHEDOUT WHERE pid IN ({pids})""").fetchone()
+    cursor.close()
+    switches, preempted, cpus = found or (0, 0, 0)
+    return {
+        "arm": run.arm.name, "yields": sum(r["count"] for r in said), "switches": switches, "preempted": preempted,
+        "cpus": cpus, "seconds": float(run.arm.parameters["seconds"]), "nivcsw": sum(r["nivcsw"] for r in said),
+    }  # fmt: skip
+
+
+def involuntary(seen: list[dict[str, Any]]) -> Check:
+    """The kernel counts a yield as involuntary; so must the log."""
+    logged, counted = sum(s["preempted"] for s in seen), sum(s["nivcsw"] for s in seen)
+    allowed = common.SWITCHES_MISSED * counted + 20
+    text = f"{logged:,} switches with state 0 in the log, {counted:,} involuntary ones by getrusage (may differ by {allowed:,.0f})"
+    return Check("yields are involuntary", abs(logged - counted) <= allowed, text)
+
+
+def sentences(seen: dict[str, dict[str, Any]]) -> list[str]:
+    said = []
+    for name in ("one alone", "two on one CPU"):
+        if name in seen and seen[name]["yields"]:
+            s = seen[name]
+            said.append(f"{name.capitalize()}: {100 * s['switches'] / s['yields']:.1f} % of the yields changed the thread.")
+    if "all CPUs" in seen and "two on one CPU" in seen:
+        one, more = (seen[n]["switches"] / seen[n]["seconds"] for n in ("two on one CPU", "all CPUs"))
+        said.append(
+            f"{seen['all CPUs']['cpus']} CPUs together make {more:,.0f} switches a second, one makes {one:,.0f}. The old scheduler of"
+            " 2002 made fewer on 8 CPUs than on 2, for all of them shared one queue."
+        )
+    return said
+
+
+STUDY = Study(
+    name="yield",
+    title="Yields",
+    question="How many switches a second can the scheduler make, and does that grow with the CPUs?",
+    paper="loop_yield, O(1) scheduler announcement of January 2002",
+    found="2 CPUs: 241,000 switches a second with the old scheduler, 977,500 with the O(1) scheduler; 8 CPUs: 108,400 and 6,118,000.",
+    schemata=("scheduler",),
+    arms=arms,
+    analyse=analyse,
+    seconds=20,
+    least_seconds=4,
+)
