@@ -22,10 +22,10 @@ DIFFERENCES = 40
 CURVES = 4
 HEADS = ("", "what", "", "A", "B", "change", "between", "seen from", "less or more")
 # A mark at the edge is a change of at least this factor.
-FACTOR_MAX = 4.0
+FACTOR_MAX = 2.0
 MARK_WIDTH, MARK_HEIGHT = 150, 16
 WIDTH, HEIGHT = 460, 230
-LEFT, RIGHT, TOP, BOTTOM = 48, 10, 8, 40
+LEFT, RIGHT, TOP, BOTTOM = 62, 10, 8, 40
 
 PAGE = string.Template("""<!doctype html>
 <!-- SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause -->
@@ -47,7 +47,7 @@ td:last-child { white-space: nowrap; }
 .better { color: #1e8449; font-weight: 600; }
 .differs { color: var(--link); font-weight: 600; }
 .curves { display: flex; flex-wrap: wrap; gap: .4rem 1.4rem; }
-.curves figure { margin: .4rem 0; max-width: 100%; }
+.curves figure { margin: .4rem 0; flex: 0 1 460px; min-width: 0; }
 figcaption { font-size: .88rem; color: var(--faint); }
 svg { max-width: 100%; height: auto; vertical-align: middle; }
 svg text { font: 11px system-ui, sans-serif; fill: var(--faint); }
@@ -236,7 +236,9 @@ def label(value: float, unit: str) -> str:
 
 
 def y_axis(y_of: Callable[[float], float]) -> str:
-    return "".join(
+    middle = y_of(0.5)
+    name = f'<text transform="translate(12 {middle:.0f}) rotate(-90)" text-anchor="middle">part not greater</text>'
+    return name + "".join(
         f'<path class="grid" d="M{LEFT} {y_of(p / 4):.1f}H{WIDTH - RIGHT}"/>'
         f'<text x="{LEFT - 6}" y="{y_of(p / 4) + 4:.1f}" text-anchor="end">{25 * p} %</text>'
         for p in range(5)

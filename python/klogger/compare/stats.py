@@ -134,12 +134,10 @@ def of_slices(a: tuple[float, Floats], b: tuple[float, Floats], slices: tuple[in
     """One run on each side: a statistic of both, with its resamples."""
     is_ratio = all(value > 0 and bool((many > 0).all()) for value, many in (a, b))
     scaled = [(np.log(value), np.log(many)) if is_ratio else (value, many) for value, many in (a, b)]
-    squares = [float(np.var(many)) * k / (k - 1) for (_, many), k in zip(scaled, slices, strict=True)]
-    below = sum(square**2 / (k - 1) for square, k in zip(squares, slices, strict=True))
-    # Welch's; a spread of nothing at all is known as well as any.
-    df = math.floor(sum(squares) ** 2 / below) if below > 0 else sum(slices) - 2
+    squares = sum(float(np.var(many)) * k / (k - 1) for (_, many), k in zip(scaled, slices, strict=True))
     change = float(scaled[1][0] - scaled[0][0])
-    return Contrast(a[0], b[0], change, math.sqrt(sum(squares)), df, is_ratio)
+    # Of both together there are more, up to twice as many. But neighbouring slices are not quite independent.
+    return Contrast(a[0], b[0], change, math.sqrt(squares), min(slices) - 1, is_ratio)
 
 
 def of_runs(a: list[float], b: list[float], *, whole: bool = False) -> Contrast:

@@ -53,7 +53,9 @@ def conclusion(found: Comparison) -> list[str]:
     if seen:
         counts = ", ".join(f"{len(found.metrics(v))} {v}" for v in ("worse", "better") if found.metrics(v))
         some = f"{len(seen):,} of {found.tested:,} metrics differ{f' ({counts})' if counts else ''}."
-        lines.append(f"{some} In {1 - CONFIDENCE:.0%} of comparisons at most, one of these or more is chance.")
+        lines.append(
+            f"{some} In {100 * (1 - CONFIDENCE):.0f} % of comparisons at most, one of these or more is chance."
+        )
     elif found.tested:
         lines.append(f"No difference seen in {metrics_of(found.tested)}.")
     else:
