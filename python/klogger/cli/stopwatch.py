@@ -34,9 +34,11 @@ examples, of points of the kernel:
                                                      only number 1, which is write on x86-64
   klogger stopwatch 'tracepoint softirq_entry' 'tracepoint softirq_exit' --key cpu -a --for 5s
                                                      how long softirqs take, on each CPU
-  klogger stopwatch 'tracepoint netif_receive_skb' 'tracepoint consume_skb' --key skbaddr \\
-                    --stop-key skb --html skb.html -a --for 5s
-                                                     two points with different names for the same
+  klogger stopwatch workqueue_queue_work workqueue_execute_start --key work -a --for 5s
+                                                     how long work waits, in whichever threads
+  klogger stopwatch sched_wakeup_new sched_switch --key 'p->pid' --stop-key 'next->pid' \\
+                    --html new.html -- make          how long a new thread waits for a CPU; a page
+                                                     with pictures
   klogger stopwatch 'tracepoint sched_process_fork' 'tracepoint sched_process_fork' -- make
                                                      from each to the next, in each thread
 

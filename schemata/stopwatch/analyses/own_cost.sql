@@ -4,7 +4,7 @@
 -- order: 50
 -- events: START, STOP
 -- include: _pair
--- picture: histogram x=shortest x2=longest y=times
+-- picture: histogram x=shortest x2=longest y=times colour=what
 -- column pairs [count]: empty pairs: two programs at one tracepoint, the first logs a START, the second a STOP
 -- column mean [ns]: mean of all
 -- column sd [ns]: standard deviation of all
@@ -16,7 +16,8 @@
 -- column max [ns]: the longest
 -- column shortest [ns]: time between the two readings of the clock
 -- column longest [ns]: end of the bin
--- column times [count]: empty pairs
+-- column times [count]: pairs
+-- column what: what was timed
 -- note: In it are the rest of the first program after its reading of the clock, the call of the second one, and what that does before
 --   its own. Not in it is what either does outside of the two readings: the action does not take longer by it, but the thread does.
 -- note: The empty pairs were made while the same recording ran, before its command began.
@@ -34,7 +35,7 @@ WITH kept AS (
 ), width AS (
     SELECT greatest(1, ceil((max(ns) - min(ns)) / 120)) AS width FROM kept
 )
-SELECT bin * width AS shortest, (bin + 1) * width AS longest, count(*) AS times
+SELECT bin * width AS shortest, (bin + 1) * width AS longest, count(*) AS times, 'empty pairs' AS what
 FROM (SELECT floor(ns / width) AS bin, width FROM kept, width) GROUP BY bin, width ORDER BY bin;
 
 -- finding

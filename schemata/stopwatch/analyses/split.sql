@@ -4,15 +4,15 @@
 -- order: 30
 -- events: START, STOP
 -- include: _pair, _inside
--- picture: stacked x=time y=band colour=part
+-- picture: stacked x=share y=band colour=part
 -- column action: action
--- column band: which of them, by length
+-- column band: which of them; by length, from the shorter half to the longest thousandth
 -- column pairs [count]: actions
 -- column mean [ns]: mean length
 -- column interrupts [ns]: of it, in interrupts and softirqs
 -- column off_cpu [ns]: of it, without a CPU: waiting, or preempted; empty if the scheduler was not recorded
 -- column rest [ns]: of it, all else: the action itself, and what is not recorded
--- column time [ns]: mean time
+-- column share [share]: of the time of these actions
 -- column part: what it is
 -- note: Only of actions that begin and end in one thread. Record with -s stopwatch -s scheduler, or waits are in the rest.
 -- note: Page faults are in the rest: current kernels have a tracepoint where they begin, and none where they end.
@@ -29,18 +29,20 @@ SELECT action, CASE WHEN rank < 0.5 THEN 1 WHEN rank < 0.9 THEN 2 WHEN rank < 0.
        avg(ns - interrupts - coalesce(off_cpu, 0)) AS rest
 FROM ranked GROUP BY action, step;
 CREATE TEMP MACRO split_band(step) AS
-['the shorter half', '50 to 90 %', '90 to 99 %', '99 to 99.9 %', 'the longest 0.1 %'][step];
+['< 50 %', '50–90 %', '90–99 %', '99–99.9 %', '> 99.9 %'][step];
 
 -- table
 SELECT action, split_band(step) AS band, pairs, mean, interrupts, off_cpu, rest FROM split ORDER BY action, step;
 
 -- picture
 WITH part AS (
-    SELECT action, step, unnest(['in interrupts', 'off its CPU', 'the rest']) AS part,
+    SELECT action, step, mean, unnest(['in interrupts', 'off its CPU', 'the rest']) AS part,
            unnest([interrupts, coalesce(off_cpu, 0), greatest(rest, 0)]) AS time
     FROM split
 )
-SELECT action || ', ' || split_band(step) AS band, part, time FROM part ORDER BY action, step, part;
+SELECT format('{}, {} ({})', action, split_band(step), duration(mean)) AS band, part,
+       time / nullif(sum(time) OVER (PARTITION BY action, step), 0) AS share
+FROM part ORDER BY action, step, part;
 
 -- finding
 SELECT format('The longest 0.1 % of {} took {} in the mean: {:.0f} % of that without a CPU, {:.0f} % in interrupts.', action, duration(mean),
