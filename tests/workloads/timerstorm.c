@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// timerstorm MS PERIOD_US CPU [kernel]: a timer that is due every PERIOD_US on one CPU, for MS milliseconds. A thread sets it
-// anew each time that it has slept; with `kernel` it is a software counter of the kernel's, which sets itself, so that the
-// number of times is known, whatever else runs there.
+// timerstorm MS PERIOD_US CPU [kernel]: a timer that is due every PERIOD_US on one CPU, for MS milliseconds. A thread sets
+// it anew each time that it has slept, with a priority above whatever else runs there. With `kernel` it is a software
+// counter of the kernel's, which sets itself, so that the number of times is known.
 #include "oracle.h"
 #include <linux/perf_event.h>
 
 static long long sleep_often(unsigned long long until, long period_ns)
 {
+	struct sched_param fifo = { .sched_priority = 50 };
 	long long n = 0;
 
+	if (sched_setscheduler(0, SCHED_FIFO, &fifo))
+		die("SCHED_FIFO");
 	for (; clock_ns(CLOCK_MONOTONIC) < until; n++)
 		clock_nanosleep(CLOCK_MONOTONIC, 0, &(struct timespec) { 0, period_ns }, NULL);
 	return n;

@@ -52,5 +52,6 @@ ORDER BY shown, part;
 
 -- finding
 SELECT format('Half of the {:,} soft interrupts ran within {} of being asked for; the longest waited {} ({}).',
-              count(*), duration(quantile_disc(wait, 0.5)), duration(max(wait)), softirq(arg_max(kind, wait)))
-FROM deferred HAVING count(*) > 0;
+              count(*), duration(quantile_disc(wait, 0.5)), duration(max(wait)), softirq(arg_max(kind, wait))),
+       sum(wait) / (greatest(any_value(to_ns), 1) * (SELECT greatest(count(DISTINCT cpu), 1) FROM SOFT_IN)) AS weight
+FROM deferred, klogger.recording HAVING count(*) > 0;

@@ -15,7 +15,8 @@
 -- column late_max [ns]: the latest
 -- column who: who set the timer, and what it calls
 -- note: High-resolution timers only. A thread outside the recording has no name in the log, but its number.
--- note: A timer that was set before the log began is "not known".
+-- note: A timer that was set before the log began is "not known". One that sets itself was first set by somebody: the finding
+--   names the thread, if that was while the log was recorded.
 -- empty: no timer was due while the log was recorded
 
 -- Each run of a timer with what set it last; and with the timer interrupt, in which it ran.
@@ -47,13 +48,23 @@ SELECT setter || ': ' || calls AS who, runs / (greatest(to_ns, 1) / 1e9) AS per_
 FROM timer_who, klogger.recording ORDER BY runs DESC, setter, calls LIMIT 15;
 
 -- finding
--- A storm: one thread's timers are more than half of all that ran, and more than 2,000 a second.
-SELECT format('Timer storm: {} sets {:,.0f} timers a second ({}), {:.0f} % of all; their interrupts take {:.1f} % of a CPU.',
-              setter, runs / (greatest(to_ns, 1) / 1e9), calls, 100 * runs / (SELECT sum(runs) FROM timer_who), 100 * cost / to_ns),
+-- A storm: the timers of one setter that call one function are more than half of all that ran, and more than 2,000 a second.
+WITH first AS (
+    SELECT regexp_replace(fn_symbol, '\+.*', '') AS calls, arg_min(pid, time) AS pid, min(time) AS time
+    FROM HRT_SET WHERE setter = 0 GROUP BY ALL
+), storm AS (
+    SELECT w.*, r.to_ns, CASE WHEN w.setter = 'itself' AND f.pid IS NOT NULL THEN format(', first set by {}[{}]', comm(f.pid, f.time), f.pid)
+                              ELSE '' END AS origin
+    FROM timer_who AS w LEFT JOIN first AS f USING (calls), klogger.recording AS r
+    WHERE runs > 2000 * (r.to_ns / 1e9) AND runs > (SELECT sum(runs) FROM timer_who) / 2
+)
+SELECT CASE setter WHEN 'itself' THEN format('Timer storm: a timer that sets itself ({}{}) runs {:,.0f} times a second, {:.0f} % of all; ',
+                                             calls, origin, runs / (to_ns / 1e9), 100 * runs / (SELECT sum(runs) FROM timer_who))
+       ELSE format('Timer storm: {} sets {:,.0f} timers a second ({}), {:.0f} % of all; ', setter, runs / (to_ns / 1e9), calls,
+                   100 * runs / (SELECT sum(runs) FROM timer_who)) END
+       || format('their interrupts take {:.1f} % of a CPU.', 100 * cost / to_ns),
        cost / greatest(to_ns, 1) AS weight
-FROM timer_who, klogger.recording
-WHERE other IS NULL AND runs > 2000 * (to_ns / 1e9) AND runs > (SELECT sum(runs) FROM timer_who) / 2
-ORDER BY weight DESC LIMIT 3;
+FROM storm ORDER BY weight DESC LIMIT 3;
 
 -- warning
 FROM handler_warning;

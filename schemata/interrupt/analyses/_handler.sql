@@ -48,17 +48,18 @@ WITH latest AS (
     FROM handler_end AS e ASOF LEFT JOIN handler_edge AS b
     ON e.cpu = b.cpu AND e.level = b.level AND e.kind = b.kind AND e.time > b.time
 )
-SELECT l.cpu, l.level, l.kind, l.from_ns, l.time AS to_ns,
+SELECT l.cpu, l.level, l.kind, l.from_ns, l.time AS to_ns, l.begins,
        l.begins AND coalesce(g.time < l.from_ns, true) AS whole
 FROM latest AS l ASOF LEFT JOIN handler_break AS g ON l.cpu = g.cpu AND l.time > g.time;
 
--- Probes are attached, and taken away, one after the other: ends before the first beginning of their kind, or after the
--- last one, are no loss.
+-- Probes are attached, and taken away, one after the other: an end without a beginning is a loss only if it comes after the
+-- first beginning of its kind, and before the last one.
 CREATE TEMP TABLE handler_left_out AS
 SELECT count(*) AS count
 FROM handler_pair JOIN (
     SELECT level, kind, min(time) AS first, max(time) AS last FROM handler_edge WHERE begins GROUP BY level, kind
-) USING (level, kind) WHERE whole IS NOT true AND to_ns > first AND coalesce(from_ns, 0) <= last;
+) USING (level, kind)
+WHERE whole IS NOT true AND (coalesce(begins, false) OR to_ns BETWEEN first AND last);
 
 CREATE TEMP TABLE handler_level AS
 SELECT cpu, level, kind, from_ns, to_ns FROM handler_pair WHERE whole

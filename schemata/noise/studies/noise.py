@@ -1,0 +1,340 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Figures 8 to 10: how much interrupts change the time of a fixed computation, and whether that is their handlers' time."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from klogger import run
+from klogger.analysis import Column, Picture
+from klogger.export import find_klogger
+from klogger.failure import Failure
+from klogger.run import Result, Rows
+from klogger.study.build import build
+from klogger.study.model import Answer, Arm, Check, Plan, Run, Study, result
+from klogger.units import duration
+
+HERE = Path(__file__).resolve().parent
+THROTTLE = Path("/proc/sys/kernel/sched_rt_runtime_us")
+# Seconds that an arm takes beside its loop, and the least that the loop runs.
+AROUND = 1.0
+LEAST = 1.0
+# Name, bytes that an iteration walks (None: three quarters of the first cache), what interrupts, how often a second.
+# The first ones matter most: if there is no time for all, the others are left out.
+LOOPS: list[tuple[str, int | None, str, int]] = [
+    ("nothing else", 8, "none", 1),
+    ("1 kHz timer", 8, "timer", 1000),
+    ("packets", 8, "packets", 2000),
+    ("packets, no memory", 0, "packets", 2000),
+    ("packets, array", None, "packets", 2000),
+    ("IPIs", 8, "ipi", 2000),
+    ("disk", 8, "disk", 500),
+]
+NEEDS_ANOTHER_CPU = {"packets", "ipi", "disk"}
+PAPER = ["2007, Pentium IV", "raw", 780_000, None, None, 1_960_000, 0.4, 0.01]
+# What a timer of 1 kHz must add: the hypervisor and the tick may each hide some.
+PLANTED = (800.0, 1100.0)
+
+
+def arms(plan: Plan) -> list[Arm]:
+    chosen = [loop for loop in LOOPS if plan.machine.cpus > 1 or loop[2] not in NEEDS_ANOTHER_CPU]
+    chosen = chosen[: max(1, int(plan.seconds / (LEAST + AROUND)))]
+    # The paper's million iterations are a thousand seconds.
+    seconds = min(max(plan.seconds / len(chosen) - AROUND, LEAST), 1000)
+    program, cpu = loop_program(plan), plan.machine.cpus - 1
+    array = (plan.machine.l1d or 32 << 10) * 3 // 4 // 64 * 64
+    made = []
+    for name, given, neighbour, rate in chosen:
+        touches = array if given is None else given
+        words = [program, f"{seconds:.2f}", str(cpu), str(touches), neighbour, str(rate)]
+        said = {"touches": touches, "rate": rate if neighbour != "none" else 0, "cpu": cpu}
+        # For half a second at a time, nobody but the loop runs on its CPU: the ring holds what is logged meanwhile.
+        made.append(Arm(name, words, seconds, said, ["--buffer-size", "16M"], around=partial(counted_around, cpu)))
+    return made
+
+
+def loop_program(plan: Plan) -> Path:
+    """Its header is made from the schema, so that it logs what the recorder expects."""
+    command = [find_klogger(), "gen", HERE.parent / "noise.klogger", "-o", plan.folder]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    if done.returncode != 0:
+        raise Failure(done.stderr.strip().removeprefix("klogger: ") or "klogger gen failed")
+    shutil.copy(HERE / "loop.c", plan.folder)
+    return build(plan.folder, "loop.c")
+
+
+@contextlib.contextmanager
+def counted_around(cpu: int) -> Iterator[dict[str, dict[str, int]]]:
+    oracle = {"before": kernel_counts(cpu)}
+    with unthrottled():
+        yield oracle
+    oracle["after"] = kernel_counts(cpu)
+
+
+@contextlib.contextmanager
+def unthrottled() -> Iterator[None]:
+    """By default a kernel stops real-time threads for 50 ms in each second.
+
+    The old value is put back by a child which waits for the end of its input: so however we end, kill -9 included.
+    """
+    before = THROTTLE.read_text().strip() if THROTTLE.exists() else "-1"
+    if before == "-1":
+        yield
+        return
+    script = 'trap "" INT TERM HUP; read -r _; echo "$0" >"$1"'
+    with subprocess.Popen(["sh", "-c", script, before, THROTTLE], stdin=subprocess.PIPE, start_new_session=True):
+        with contextlib.suppress(OSError):
+            THROTTLE.write_text("-1")
+        yield
+
+
+def kernel_counts(cpu: int) -> dict[str, int]:
+    """Of one CPU: its timer interrupts, and the time that was stolen from it."""
+    stat = next(line.split() for line in Path("/proc/stat").read_text().splitlines() if line.startswith(f"cpu{cpu} "))
+    head, *lines = (line.split() for line in Path("/proc/interrupts").read_text().splitlines())
+    timer = next((line for line in lines if line[0] == "LOC:"), None)
+    counted = int(timer[1 + head.index(f"CPU{cpu}")]) if timer else 0
+    return {"timer": counted, "steal_ns": int(stat[8]) * 10_000_000}
+
+
+TIMES = [
+    Column("arm", "", False, "what happened besides"),
+    Column("what", "", False, "as it was, without the timer's handlers, or without those of all interrupts"),
+    Column("min", "ns", False, "the shortest iteration"),
+    Column("p50", "ns", False, "half of them take no longer"),
+    Column("p99", "ns", False, "99 of 100 take no longer"),
+    Column("max", "ns", False, "the longest"),
+    Column("over_1", "share", False, "part that takes over 1 % longer than 1 ms"),
+    Column("over_50", "share", False, "part that takes over 50 % longer"),
+]
+POINTS = [
+    Column("length", "ns", False, "time of an iteration"),
+    Column("part", "share", False, "part of the iterations that are not longer"),
+    Column("series", "", False, "series"),
+]
+COSTS = [
+    Column("arm", "", False, "what happened besides"),
+    Column("class", "", False, "what interrupted"),
+    Column("interrupts", "count", False, "of this class alone in their iteration"),
+    Column("direct", "ns", False, "time in handlers, for each"),
+    Column("indirect", "ns", False, "the computation takes longer, for each"),
+    Column("low", "ns", False, "with 95 % confidence not less than this"),
+    Column("high", "ns", False, "and not more than this"),
+    Column("seen", "", False, "whether 0 is outside of these"),
+]
+DRAWN = [Column("shown", "", False, "arm, and what interrupted"), *COSTS]
+ARMS_COLUMNS = [
+    Column("arm", "", False, "what happened besides"),
+    Column("iterations", "count", False, "in which the loop had its CPU all along"),
+    Column("others", "count", False, "in which another thread had it: left out"),
+    Column("timer_rate", "per_s", False, "timer interrupts of the CPU in each second of the loop"),
+    Column("rate", "per_s", False, "all interrupts, without soft ones"),
+    Column("handlers", "share", False, "part of the loop's time in their handlers"),
+    Column("steal", "ns", False, "time that the hypervisor took from this CPU, by /proc/stat"),
+]
+
+
+def analyse(plan: Plan, runs: list[Run]) -> Answer:
+    answer = Answer(cannot=cannot(plan, runs))
+    times, costs, general = [], [], []
+    for one in runs:
+        found = {r.analysis.name: r for r in noise_answers(one)}
+        rows = found["noise_cdf"].table.records()
+        times += [[one.arm.name, *(row[c.name] for c in TIMES[1:])] for row in rows]
+        costs += [[one.arm.name, *(row[c.name] for c in COSTS[1:])] for row in found["indirect"].table.records()]
+        general.append(in_general(one))
+        answer.checks += checks(one, rows)
+        answer.sentences += sentences(one, found)
+    answer.sentences += slopes(costs)
+    answer.checks += planted(general)
+    answer.results.append(figure_8(runs[0], [*times, PAPER]))
+    answer.results.append(figure_of_arms(runs, general))
+    answer.results.append(figure_10(costs))
+    return answer
+
+
+def noise_answers(one: Run) -> list[Result]:
+    assert one.log is not None
+    answers = list(run.run_all(one.log, [a for a in run.choose(one.log) if a.schema == "noise"]))
+    for found in answers:
+        if found.status in ("failed", "not_recorded"):
+            raise Failure(f"arm '{one.arm.name}': {found.analysis.name}: {found.reason}")
+    return answers
+
+
+def in_general(one: Run) -> list[Any]:
+    """A row of the table of arms. A second of the loop is one of its iterations, not of the pauses between blocks."""
+    assert one.log is not None
+    cursor = one.log.cursor()
+    analyses = HERE.parent / "analyses"
+    for file in (analyses / "../../interrupt/analyses/_handler.sql", analyses / "_iteration.sql"):
+        cursor.execute(file.read_text())
+    ((kept, others, seconds, every, handlers),) = cursor.execute("""
+        SELECT count(*) FILTER (out_ns = 0), count(*) FILTER (out_ns > 0), sum(raw) / 1e9, sum(interrupts),
+               sum(all_ns) / sum(raw)
+        FROM iteration HAVING count(*) > 0""").fetchall() or [(0, 0, 1, 0, None)]
+    ((timer,),) = cursor.execute(
+        "SELECT count(*) FROM iteration_handler WHERE name = 'local_timer' AND begins"
+    ).fetchall()
+    cursor.close()
+    steal = one.oracle["after"]["steal_ns"] - one.oracle["before"]["steal_ns"] if one.oracle else None
+    return [one.arm.name, kept, others, timer / seconds, every / seconds, handlers, steal]
+
+
+def checks(one: Run, rows: list[dict[str, Any]]) -> list[Check]:
+    """Of one arm: the program's own count, the order of the three series, and the kernel's count of timer interrupts."""
+    assert one.log is not None
+    name, said = one.arm.name, json.loads(one.output)
+    logged = one.log.rows("SELECT count(*) FROM LOOP")[0][0]
+    lost = sum(e.lost for e in one.log.events.values())
+    text = f"{logged:,} in the log, {said['iterations']:,} by the loop's own count" + (
+        f"; {lost:,} events lost" if lost else ""
+    )
+    made = [Check(f"{name}: iterations", logged == said["iterations"] or 0 < said["iterations"] - logged <= lost, text)]
+    by = {row["what"]: row for row in rows}
+    quantiles = ("p50", "p99", "max")
+    ordered = (
+        all(by["raw"][q] >= by["without timer"][q] >= by["clean"][q] for q in quantiles) if len(by) == 3 else False
+    )
+    shown = ", ".join(f"{w} {duration(by[w]['p50'])}" for w in ("raw", "without timer", "clean") if w in by)
+    made.append(Check(f"{name}: raw >= without timer >= clean", ordered, f"medians: {shown or 'none'}"))
+    if one.oracle:
+        cpu = int(one.arm.parameters["cpu"])
+        timer = one.log.rows(f"SELECT count(*) FROM VEC_IN WHERE kind = 0 AND cpu = {cpu}")[0][0]
+        counted = one.oracle["after"]["timer"] - one.oracle["before"]["timer"]
+        text = f"{timer:,} in the log; /proc/interrupts has {counted:,} from before the recording until after it"
+        made.append(Check(f"{name}: timer interrupts of CPU {cpu}", 0 < timer <= counted + 1, text))
+    return made
+
+
+def planted(general: list[list[Any]]) -> list[Check]:
+    rates = {row[0]: row[3] for row in general}
+    if "1 kHz timer" not in rates:
+        return []
+    more = rates["1 kHz timer"] - rates["nothing else"]
+    text = f"adds {more:,.0f} timer interrupts a second ({PLANTED[0]:,.0f} to {PLANTED[1]:,.0f} are right)"
+    return [Check("1 kHz timer", PLANTED[0] <= more <= PLANTED[1], text)]
+
+
+def sentences(one: Run, found: dict[str, Result]) -> list[str]:
+    """What removing the handlers' time changes, which in 2007 was nothing."""
+    by = {row["what"]: row for row in found["noise_cdf"].table.records()}
+    if len(by) < 3:
+        return [f"{one.arm.name}: no iteration had its CPU all along"]
+    raw, clean = by["raw"], by["clean"]
+    spread, left = raw["p99"] - raw["p50"], clean["p99"] - clean["p50"]
+    like = (
+        "as in 2007, that is not what makes the difference"
+        if left > spread / 2
+        else "unlike in 2007, that is most of it"
+    )
+    text = (
+        f"{one.arm.name}: {100 * raw['over_1']:.0f} % of the iterations take over 1 % too long, the longest"
+        f" {raw['max'] / max(raw['min'], 1):.1f} times the shortest (2007: over 40 %, 2.5 times). Without the"
+        " handlers' time"
+        f" it is {100 * clean['over_1']:.0f} %; from the median to the 99th percentile are {duration(left)} instead of"
+        f" {duration(spread)}: {like}."
+    )
+    worst = [f"{one.arm.name}: {finding[0].lower()}{finding[1:]}" for finding in found["noisy_neighbours"].findings[:1]]
+    return [text, *worst]
+
+
+def slopes(costs: list[list[Any]]) -> list[str]:
+    """Whether interrupts cost more where more memory is used."""
+    by = {(row[0], row[1]): row for row in costs}
+    none, array = by.get(("packets, no memory", "IPI")), by.get(("packets, array", "IPI"))
+    if none is None or array is None:
+        return []
+    says = [
+        f"{duration(row[4])} ({duration(row[5])} to {duration(row[6])}) in a loop that {what}"
+        for row, what in ((none, "uses no memory"), (array, "walks an array"))
+    ]
+    apart = array[5] > none[6]
+    verdict = (
+        "the difference is the caches' share"
+        if apart
+        else "no difference is seen: the caches' share is too small for this"
+    )
+    return [f"Beside its handlers, an interrupt for a packet costs {says[0]}, and {says[1]}: {verdict}."]
+
+
+def figure_8(one: Run, times: list[list[Any]]) -> Result:
+    """Table of all arms; the picture is the paper's, so of the first one."""
+    picture = Picture("cdf", {"x": "length", "y": "part", "colour": "series"})
+    (cdf,) = [r for r in noise_answers(one) if r.analysis.name == "noise_cdf"]
+    points = Rows([c.name for c in POINTS], [[r["length"], r["part"], r["what"]] for r in cdf.points.records()])
+    question = "How long does a computation of 1 ms take, as it was, and without handlers?"
+    note = f"The picture is of the arm '{one.arm.name}'. What takes over 1.5 ms is drawn there."
+    return drawn(
+        result("figure_8", "Figure 8", question, [*TIMES, *POINTS], times, picture, notes=[note]), TIMES, points
+    )
+
+
+def figure_of_arms(runs: list[Run], general: list[list[Any]]) -> Result:
+    picture = Picture("cdf", {"x": "length", "y": "part", "colour": "series"})
+    rows = []
+    for one in runs:
+        (cdf,) = [r for r in noise_answers(one) if r.analysis.name == "noise_cdf"]
+        rows += [[r["length"], r["part"], one.arm.name] for r in cdf.points.records() if r["what"] == "clean"]
+    points = Rows([c.name for c in POINTS], rows)
+    question = "How long does it take without handlers, beside what?"
+    return drawn(
+        result("arms", "Neighbours", question, [*ARMS_COLUMNS, *POINTS], general, picture), ARMS_COLUMNS, points
+    )
+
+
+def figure_10(costs: list[list[Any]]) -> Result:
+    """What the paper saw by switching the caches off: what is left when the handlers' time is taken away."""
+    picture = Picture("bars", {"x": "indirect", "y": "shown"})
+    points = Rows([c.name for c in DRAWN], [[f"{row[0]}: {row[1]}", *row] for row in costs])
+    question = "How much longer does the computation itself take for each interrupt?"
+    note = "Contains the way into the kernel and back, and most of the cost of logging (0.1 µs for each event)."
+    return drawn(result("figure_10", "Figures 9 and 10", question, DRAWN, costs, picture, notes=[note]), COSTS, points)
+
+
+def drawn(made: Result, columns: list[Column], points: Rows) -> Result:
+    """The same with the table's own columns, and a picture of other points."""
+    made.table.names = [c.name for c in columns]
+    made.points = points
+    return made
+
+
+def cannot(plan: Plan, runs: list[Run]) -> list[str]:
+    said = [
+        "Figure 9, cache misses of handlers: needs the CPU's counters, which the log does not have; the time that an"
+        " interrupt costs besides its handlers stands for it.",
+        "Figure 10, caches switched off: no system allows that today; a loop that uses no memory stands for it.",
+    ]
+    if plan.machine.cpus < 2:
+        said.append("packets, IPIs, disk: what causes these must run on another CPU, and there is only one.")
+    missing = [loop[0] for loop in LOOPS if loop[0] not in {one.arm.name for one in runs}]
+    if missing and plan.machine.cpus > 1:
+        said.append(f"not in this time: {'; '.join(missing)}. A longer --budget runs them.")
+    if plan.machine.virtual:
+        said.append(
+            "This is a virtual machine: what the hypervisor takes is stolen time, which is shown; what else it does, and"
+            " the speed of the real CPU, nobody here can see."
+        )
+    return said
+
+
+STUDY = Study(
+    name="noise",
+    title="Interrupts and a fixed computation",
+    question="How much do interrupts change the time that a fixed computation takes, and is it their handlers' time?",
+    paper="Figures 8, 9 and 10",
+    found="Over 40 % of the repetitions of a loop of 1 ms took longer, 1 % over 1.5 ms, up to 1.96 ms; removing the handlers'"
+    " time changed nothing. With caches switched off it made the times equal: the damage was done to the caches.",
+    schemata=("interrupt", "scheduler", "noise"),
+    arms=arms,
+    analyse=analyse,
+    seconds=60,
+    least_seconds=6,
+)

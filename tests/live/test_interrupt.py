@@ -1,0 +1,292 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Interrupts in a log against those that the kernel counts itself: /proc/interrupts and /proc/softirqs.
+
+A kernel that is not a stock one may hide some of its threads from BPF programs: what interrupts those is counted, and
+seen by ftrace, but no program is called. So ftrace is asked as well, which thread was interrupted.
+"""
+
+import itertools
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import oracles
+import pytest
+
+SCHEMATA = Path(__file__).resolve().parents[2] / "schemata"
+INTERRUPT = SCHEMATA / "interrupt" / "interrupt.klogger"
+CAUSES = SCHEMATA / "causes" / "causes.klogger"
+TRAPS = SCHEMATA / "traps" / "traps.klogger"
+CPU = os.cpu_count() - 1
+
+# Lines of /proc/interrupts, the kinds of VEC_IN that they count, and the kernel's names of these.
+VECTORS = {
+    "LOC": {0: "local_timer"},
+    "RES": {1: "reschedule"},
+    "CAL": {2: "call_function", 3: "call_function_single"},
+    "IWI": {4: "irq_work"},
+}
+SOFTIRQS = ("HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU")
+
+
+def counts(path: str):
+    """{(line, CPU): count} of a table in /proc, with the moment before it was read and that after."""
+    before = time.monotonic_ns()
+    lines = Path(path).read_text().splitlines()
+    after = time.monotonic_ns()
+    cpus = [int(name.removeprefix("CPU")) for name in lines[0].split()]
+    table = {}
+    for line in lines[1:]:
+        name, *numbers = line.split()
+        if len(numbers) >= len(cpus) and all(n.isdigit() for n in numbers[: len(cpus)]):
+            table.update({(name.rstrip(":"), cpu): int(n) for cpu, n in zip(cpus, numbers, strict=False)})
+    return before, table, after
+
+
+class Strangers:
+    """Which threads were interrupted, by what, as ftrace has it."""
+
+    INSTANCE = Path(f"/sys/kernel/tracing/instances/klogger-interrupt-{os.getpid()}")
+    LINE = re.compile(r"-(\d+)\s+\[(\d+)\] \S+\s+[\d.]+: (\w+): (?:vec|irq|vector)=(\d+)")
+
+    def __enter__(self):
+        self.INSTANCE.mkdir()
+        (self.INSTANCE / "buffer_size_kb").write_text("16384")
+        for name in [name for names in VECTORS.values() for name in names.values()]:
+            (self.INSTANCE / f"events/irq_vectors/{name}_entry/enable").write_text("1")
+        for name in ("softirq_entry", "irq_handler_entry"):
+            (self.INSTANCE / f"events/irq/{name}/enable").write_text("1")
+        return self
+
+    def __exit__(self, *_):
+        (self.INSTANCE / "events/enable").write_text("0")
+        self.hits = self.LINE.findall((self.INSTANCE / "trace").read_text(errors="replace"))
+        self.INSTANCE.rmdir()
+
+    def count(self, known: set, cpu: int, event: str, number: int | None = None) -> int:
+        """Hits on a CPU that interrupted none of the threads `known`."""
+        return sum(
+            1
+            for pid, where, name, value in self.hits
+            if name == event and int(where) == cpu and number in (None, int(value)) and int(pid) not in known
+        )
+
+
+class Counted:
+    """What the kernel counted between two readings that lie within a recording."""
+
+    def __init__(self, recorder, workloads):
+        self.path = recorder.path()
+        with Strangers() as self.strangers:
+            process = recorder.start("-s", INTERRUPT, "--", workloads / "mixture", 1500, out=self.path)
+            self.began, self.ended = {}, {}
+            # The recorder has attached its probes when its workload says that it began.
+            self.look(process, "began", self.began)
+            self.look(process, "worked", self.ended)
+            process.communicate(timeout=60)
+        assert process.returncode == 0
+        self.log = oracles.Log(recorder.klogger, self.path)
+        self.known = {pid for (pid,) in self.log.rows("SELECT pid FROM process UNION SELECT 0")}
+
+    @staticmethod
+    def look(process, word, at):
+        assert process.stdout.readline().startswith(word), process.stderr.read()
+        for table in ("interrupts", "softirqs"):
+            at[table] = counts(f"/proc/{table}")
+
+    def agree(self, table, line, cpu, select, events, number=None):
+        """The log has what the kernel counted between the two readings, which may each be in the middle of something.
+
+        `select` gives the column time; `events` are ftrace's names of the same.
+        """
+        (b0, first, b1), (e0, last, e1) = self.began[table], self.ended[table]
+        counted = last[line, cpu] - first[line, cpu]
+        start = self.log.start_ns
+
+        def logged(since, until):
+            return self.log.one(
+                f"SELECT count(*) FROM ({select}) WHERE time BETWEEN {since - start} AND {until - start}"
+            )
+
+        hidden = sum(self.strangers.count(self.known, cpu, event, number) for event in events)
+        # A CPU counts an interrupt some instructions before it is logged, or after that.
+        least, most = logged(b1, e0) - 1, logged(b0, e1) + 1 + hidden
+        assert least <= counted <= most, f"{line} of CPU {cpu}: counted {counted}, logged {least} to {most}"
+        return counted
+
+
+@pytest.fixture(scope="module")
+def kept(klogger, workloads, tmp_path_factory):
+    """One recording that several tests ask: it has interrupts of all sorts in it."""
+    from conftest import Recorder
+
+    recorder = Recorder(klogger, tmp_path_factory.mktemp("interrupt"))
+    yield Counted(recorder, workloads)
+    recorder.end()
+    shutil.rmtree(recorder.dir, ignore_errors=True)
+
+
+@pytest.mark.parametrize("line", VECTORS)
+def test_vectors_are_those_of_proc(kept, line):
+    kinds, total = ", ".join(map(str, VECTORS[line])), 0
+    for cpu in range(os.cpu_count()):
+        select = f"SELECT time FROM vec_in WHERE cpu = {cpu} AND kind IN ({kinds})"
+        total += kept.agree("interrupts", line, cpu, select, [f"{name}_entry" for name in VECTORS[line].values()])
+    assert total > 0 or line == "IWI", f"there were no {line} interrupts: the workload made none"
+
+
+def test_device_interrupts_are_those_of_proc(kept):
+    devices = {name for name, _ in kept.began["interrupts"][1] if name.isdigit()}
+    assert devices
+    total = 0
+    for name in sorted(devices):
+        for cpu in range(os.cpu_count()):
+            select = f"SELECT time FROM irq_in WHERE cpu = {cpu} AND irq = {name}"
+            total += kept.agree("interrupts", name, cpu, select, ["irq_handler_entry"], int(name))
+    assert total > 0, "no device interrupted: the workload's direct writes did not reach one"
+
+
+def test_devices_have_their_names(kept):
+    lines = dict(line.split(":", 1) for line in Path("/proc/interrupts").read_text().splitlines()[1:])
+    named = kept.log.rows("SELECT DISTINCT irq, name FROM irq_name")
+    assert named
+    for irq, name in named:
+        assert name in [word for (k, words) in lines.items() if k.strip() == str(irq) for word in words.split()]
+    assert kept.log.one("SELECT count(DISTINCT irq) FROM irq_in WHERE irq NOT IN (SELECT irq FROM irq_name)") == 0
+
+
+def test_soft_interrupts_are_those_of_proc(kept):
+    total = 0
+    for kind, line in enumerate(SOFTIRQS):
+        for cpu in range(os.cpu_count()):
+            select = f"SELECT time FROM soft_in WHERE cpu = {cpu} AND kind = {kind}"
+            total += kept.agree("softirqs", line, cpu, select, ["softirq_entry"], kind)
+    assert total > 0
+
+
+def test_what_begins_ends(kept):
+    """On each CPU, in the order in which they were logged: an end follows its beginning, and nothing is crossed."""
+    since, until = kept.began["interrupts"][2] - kept.log.start_ns, kept.ended["interrupts"][0] - kept.log.start_ns
+    rows = kept.log.rows(f"""
+        SELECT cpu, serial, time, begins, level, kind FROM (
+            SELECT cpu, serial, time, true AS begins, 2 AS level, kind::INTEGER AS kind FROM vec_in
+            UNION ALL SELECT cpu, serial, time, false, 2, kind FROM vec_out
+            UNION ALL SELECT cpu, serial, time, true, 1, irq FROM irq_in
+            UNION ALL SELECT cpu, serial, time, false, 1, irq FROM irq_out
+            UNION ALL SELECT cpu, serial, time, true, 0, kind FROM soft_in
+            UNION ALL SELECT cpu, serial, time, false, 0, kind FROM soft_out)
+        WHERE time BETWEEN {since} AND {until} ORDER BY cpu, time, serial""")
+    assert len(rows) > 100
+    for cpu in range(os.cpu_count()):
+        open_now, begun = [], False
+        for _, serial, when, begins, level, kind in [row for row in rows if row[0] == cpu]:
+            if begins:
+                # Only a soft interrupt can be interrupted.
+                assert all(outer == 0 for outer, _ in open_now), (cpu, when, open_now, level, kind)
+                assert level > 0 or not open_now, (cpu, when, open_now, kind)
+                open_now.append((level, kind))
+                begun = True
+            elif open_now:
+                assert open_now.pop() == (level, kind), (cpu, serial, when, level, kind)
+            else:
+                assert not begun or level == 0, f"CPU {cpu} at {when}: an end without a beginning"
+
+
+def test_self_times_add_up_to_the_union(kept):
+    """The time of all handlers without what interrupted them is the time in which there was one."""
+    answer = report(kept.path, "direct")
+    assert answer["status"] == "answer"
+    own = sum(row["time"] for row in answer["table"])
+    edges = kept.log.rows("""
+        SELECT cpu, level, time, begins FROM (
+            SELECT cpu, 1 AS level, time, serial, true AS begins FROM vec_in
+            UNION ALL SELECT cpu, 1, time, serial, false FROM vec_out
+            UNION ALL SELECT cpu, 1, time, serial, true FROM irq_in
+            UNION ALL SELECT cpu, 1, time, serial, false FROM irq_out
+            UNION ALL SELECT cpu, 0, time, serial, true FROM soft_in
+            UNION ALL SELECT cpu, 0, time, serial, false FROM soft_out)
+        ORDER BY cpu, level, time, serial""")
+    spans = [(a[0], a[2], b[2]) for a, b in itertools.pairwise(edges) if a[3] and not b[3] and a[:2] == b[:2]]
+    union, reached = 0, (-1, 0)
+    for cpu, begins, ends in sorted(spans):
+        since = max(begins, reached[1]) if cpu == reached[0] else begins
+        union += max(ends - since, 0)
+        reached = (cpu, max(ends, since))
+    assert own == pytest.approx(union, rel=0.01)
+
+
+def test_a_timer_of_1_khz_adds_its_interrupts(recorder, workloads):
+    """The kernel's own timer, which does not wait for a thread: a thousand a second, and those of the tick."""
+    ticks = {}
+    for name, period_us in (("none", 1_000_000), ("planted", 1000)):
+        log, said = recorder.log(
+            "-s", INTERRUPT, "-s", CAUSES, "--", workloads / "timerstorm", 2000, period_us, CPU, "kernel"
+        )
+        since, until = said["began_ns"] - log.start_ns, said["ended_ns"] - log.start_ns
+        window = f"cpu = {CPU} AND time BETWEEN {since} AND {until}"
+        ticks[name] = log.count("VEC_IN", f"kind = 0 AND {window}")
+        runs = log.count("HRT_IN", f"fn_symbol LIKE 'perf_swevent_hrtimer%' AND {window}")
+        due = (said["ended_ns"] - said["began_ns"]) / (period_us * 1000)
+    # A timer that is due while the hypervisor has the CPU is late, and leaves out those that it has missed meanwhile.
+    assert 0.8 * due <= runs <= due + 2, (runs, due)
+    # One interrupt may serve several timers; those who run here besides may set some more or some less.
+    assert ticks["planted"] - ticks["none"] >= 0.5 * due, ticks
+
+
+@pytest.mark.parametrize(("how", "says"), [((), "Timer storm: timerstorm["), (("kernel",), "perf_swevent_hrtimer")])
+def test_a_timer_storm_is_the_first_finding(recorder, workloads, how, says):
+    done, path = recorder.run("-s", INTERRUPT, "-s", CAUSES, "--", workloads / "timerstorm", 2000, 50, CPU, *how)
+    assert done.code == 0, done.err
+    first = report(path)["findings"][0]
+    text = first["text"] if isinstance(first, dict) else first
+    assert text.startswith("Timer storm: "), text
+    assert says in text, text
+    assert "timerstorm[" in text, text
+
+
+def test_a_storm_is_found_without_its_cause(recorder, workloads):
+    done, path = recorder.run("-s", INTERRUPT, "--", workloads / "timerstorm", 2000, 50, CPU, "kernel")
+    assert done.code == 0, done.err
+    (finding,) = report(path, "rates")["findings"]
+    assert finding.startswith(f"Timer storm: local_timer interrupted CPU {CPU} "), finding
+
+
+def test_stolen_time_is_that_of_proc_stat(recorder, workloads):
+    """What STEAL adds up to, against the eighth number of each CPU's line; both are as of some tick."""
+
+    def stolen():
+        lines = [line.split() for line in Path("/proc/stat").read_text().splitlines() if line.startswith("cpu")]
+        return {int(words[0][3:]): int(words[8]) for words in lines[1:]}
+
+    before = stolen()
+    log, _ = recorder.log("-s", INTERRUPT, "--", workloads / "spinners", os.cpu_count(), 1500)
+    after = stolen()
+    for cpu, last in after.items():
+        logged = log.one(f"SELECT coalesce(max(total) - min(total), 0) FROM steal WHERE cpu = {cpu}")
+        # In hundredths of a second. The log's first STEAL is what was stolen before it; the readings are outside of it.
+        assert logged / 1e7 <= last - before[cpu] + 3, (cpu, logged, before, after)
+
+
+def test_calls_of_a_program_are_counted(recorder, workloads):
+    """Each hit of the flood is one prctl, and nothing of other programs is logged."""
+    log, said = recorder.log("-s", TRAPS, "--buffer-size", "16M", "--", workloads / "flood", 20_000, 0)
+    oracles.check_whole(log)
+    tids = ", ".join(str(thread["tid"]) for thread in said["threads"])
+    assert log.count("SYS_IN", f"pid IN ({tids}) AND id = 157") == 20_000
+    assert log.count("SYS_OUT", f"pid IN ({tids}) AND id = 157") == 20_000
+    assert log.one("SELECT count(*) FROM sys_in WHERE pid NOT IN (SELECT pid FROM process)") == 0
+
+
+def report(log, *names):
+    """An analysis as `klogger report --format json` gives it; all, if none is named."""
+    words = [word for name in names for word in ("--analysis", name)]
+    command = [Path(sys.executable).with_name("klogger-report"), log, "--format", "json", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    return answer["analyses"][0] if names else answer
