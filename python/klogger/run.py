@@ -23,8 +23,8 @@ from klogger.units import plain
 ROWS_MAX = 2000
 POINTS_MAX = 8000
 TEXTS_MAX = 20
-# Of a finding whose analysis does not say how much it explains.
-LOW_WEIGHT = 0.05
+# Of a finding that describes and explains nothing: its analysis gives no weight.
+LOW_WEIGHT = 0.0
 
 # What DuckDB says of a table that is not there. Events have names in capitals.
 ABSENT = re.compile(r"Table with name ([A-Z][A-Z0-9_]*) does not exist")

@@ -108,6 +108,7 @@ function duration(ns) {
 
 // A moment, with as many digits as `step` can tell apart.
 function moment(ns, step) {
+  if (ns === 0) return "0";
   const [factor, unit] = step >= 1e9 || ns >= 1e9 ? [1e9, "s"] : ns >= 1e6 ? [1e6, "ms"] : ns >= 1e3 ? [1e3, "µs"] : [1, "ns"];
   const digits = Math.min(9, Math.max(0, Math.ceil(-Math.log10(step / factor) - 1e-9)));
   return `${(ns / factor).toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits })} ${unit}`;
@@ -280,7 +281,7 @@ class Timeline {
 
   drawAxis() {
     const c = this.context;
-    const { step, found } = ticks(this.from, this.to, Math.max(2, (this.width - this.left) / 130));
+    const { step, found } = ticks(this.from, this.to, Math.max(3, (this.width - this.left) / 125));
     c.textBaseline = "middle";
     c.textAlign = "center";
     for (const t of found) {
@@ -306,6 +307,7 @@ class Timeline {
 
   drawRow(row) {
     const c = this.context;
+    this.brush = -1;
     c.globalAlpha = 1;
     c.fillStyle = this.colours.row;
     c.fillRect(this.left, row.y, this.width - this.left, row.height);
@@ -318,30 +320,38 @@ class Timeline {
 
   paint(id, x, y, width, height) {
     const c = this.context;
-    c.globalAlpha = this.isPicked[id] ? 1 : 0.16;
-    c.fillStyle = this.data.threads[id].colour;
+    if (id !== this.brush) {
+      // To set it costs more than to draw a small field.
+      this.brush = id;
+      c.globalAlpha = this.isPicked[id] ? 1 : 0.16;
+      c.fillStyle = this.data.threads[id].colour;
+    }
     c.fillRect(x, y, width, height);
   }
 
-  // In a CPU's row the threads of a bin stand on each other; in a thread's row the height is its part of the bin.
+  // In a CPU's row the threads of a bin stand on each other; in a thread's row the height is its part of the bin. What is
+  // lower than half a pixel is drawn with what comes next; `used` is drawn, `top` is not yet.
   drawBins(row, piece) {
     const level = this.level();
     const { sorted, first } = level.by[row.kind];
     const [low, high] = [first[row.index], first[row.index + 1]];
     const bottom = row.y + row.height;
-    let [bin, used, left, right] = [-1, 0, 0, 0];
+    const least = row.kind === "thread" ? 1 : 0;
+    let [bin, used, top, left, right] = [-1, 0, 0, 0, 0];
     for (let k = search(sorted, low, high, level.bin, Math.floor(piece.from / level.width)); k < high; k++) {
       const i = sorted[k];
       if (level.bin[i] * level.width >= piece.to) break;
       if (level.bin[i] !== bin) {
         bin = level.bin[i];
-        used = 0;
+        used = top = 0;
         left = snapped(this.x(Math.max(bin * level.width, piece.from)));
         right = snapped(this.x(Math.min((bin + 1) * level.width, piece.to)));
       }
-      const height = Math.min(level.share[i], 1 - used) * row.height;
+      top = Math.min(1, top + level.share[i]);
+      const height = Math.max(least, (top - used) * row.height);
+      if (height < 0.5) continue;
       this.paint(level.id[i], left, bottom - used * row.height - height, right - left, height);
-      used = Math.min(1, used + level.share[i]);
+      used = top;
     }
   }
 
@@ -386,6 +396,7 @@ class Timeline {
     const since = before >= 0 && q.how[before] === 1 ? q.start[before] + q.length[before] : q.start[i] - q.waited[i];
     const [left, right] = [this.x(Math.max(since, piece.from)), this.x(Math.min(q.start[i], piece.to))];
     if (right - left < 1) return;
+    this.brush = -1;
     this.context.globalAlpha = this.isPicked[row.index] ? 0.9 : 0.2;
     this.context.fillStyle = this.colours.waiting;
     this.context.fillRect(left, row.y + row.height / 2 - 1.5, right - left, 3);
