@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Figures 8 to 10: how much interrupts change the time of a fixed computation, and whether that is their handlers' time."""
+"""Figures 8 to 10: how much interrupts change the time of a fixed computation, and whether by their handlers' time."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def in_general(one: Run) -> list[Any]:
 
 
 def checks(one: Run, rows: list[dict[str, Any]]) -> list[Check]:
-    """Of one arm: the program's own count, the order of the three series, and the kernel's count of timer interrupts."""
+    """Of one arm: the program's own count, the order of the series, and the kernel's count of timer interrupts."""
     assert one.log is not None
     name, said = one.arm.name, json.loads(one.output)
     logged = one.log.rows("SELECT count(*) FROM LOOP")[0][0]
@@ -296,7 +296,8 @@ def figure_10(costs: list[list[Any]]) -> Result:
     points = Rows([c.name for c in DRAWN], [[f"{row[0]}: {row[1]}", *row] for row in costs])
     question = "How much longer does the computation itself take for each interrupt?"
     note = "Contains the way into the kernel and back, and most of the cost of logging (0.1 µs for each event)."
-    return drawn(result("figure_10", "Figures 9 and 10", question, DRAWN, costs, picture, notes=[note]), COSTS, points)
+    made = result("figure_10", "Figures 9 and 10", question, DRAWN, costs, picture, notes=[note])
+    return drawn(made, COSTS, points)
 
 
 def drawn(made: Result, columns: list[Column], points: Rows) -> Result:
@@ -319,8 +320,8 @@ def cannot(plan: Plan, runs: list[Run]) -> list[str]:
         said.append(f"not in this time: {'; '.join(missing)}. A longer --budget runs them.")
     if plan.machine.virtual:
         said.append(
-            "This is a virtual machine: what the hypervisor takes is stolen time, which is shown; what else it does, and"
-            " the speed of the real CPU, nobody here can see."
+            "This is a virtual machine: what the hypervisor takes is stolen time, which is shown; what else it does,"
+            " and the speed of the real CPU, nobody here can see."
         )
     return said
 
@@ -330,8 +331,8 @@ STUDY = Study(
     title="Interrupts and a fixed computation",
     question="How much do interrupts change the time that a fixed computation takes, and is it their handlers' time?",
     paper="Figures 8, 9 and 10",
-    found="Over 40 % of the repetitions of a loop of 1 ms took longer, 1 % over 1.5 ms, up to 1.96 ms; removing the handlers'"
-    " time changed nothing. With caches switched off it made the times equal: the damage was done to the caches.",
+    found="Over 40 % of the repetitions of a loop of 1 ms took longer, 1 % over 1.5 ms, up to 1.96 ms; removing the"
+    " handlers' time changed nothing. With caches switched off it made the times equal: the damage was to the caches.",
     schemata=("interrupt", "scheduler", "noise"),
     arms=arms,
     analyse=analyse,

@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Figure 11: what the timer interrupt costs, by the clock that the kernel keeps its time with; and what it buys."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from klogger.analysis import Column, Picture
+from klogger.failure import Failure
+from klogger.run import Result
+from klogger.study.model import Answer, Arm, Check, Plan, Run, Study, result
+from klogger.units import duration
+
+CLOCKS = Path("/sys/devices/system/clocksource/clocksource0")
+CURRENT, AVAILABLE = CLOCKS / "current_clocksource", CLOCKS / "available_clocksource"
+INTERRUPTS = Path("/proc/interrupts")
+GETTIMEOFDAY = 96
+# Calls that are logged, so that one can see whether they enter the kernel; and calls that are timed, without a log.
+LOGGED, TIMED = 1000, 200_000
+AROUND = 1.5
+# Another clock is for all programs of this machine: it is tried only if there is time to learn something.
+SECONDS_FOR_OTHERS = 12
+
+
+def arms(plan: Plan) -> list[Arm]:
+    names = clocks(plan)
+    seconds = max(plan.seconds / len(names) - AROUND, 1)
+    program, cpu = plan.build("clocks.c"), plan.machine.cpus - 1
+    return [
+        Arm(
+            name,
+            [program, f"{seconds:.2f}", str(cpu), str(LOGGED)],
+            seconds,
+            {"cpu": cpu},
+            around=partial(with_clock, name, [program, "0", str(cpu), str(TIMED)], cpu),
+        )
+        for name in names
+    ]
+
+
+def clocks(plan: Plan) -> list[str]:
+    """The current one first."""
+    current = plan.machine.clocksource
+    others = [n for n in AVAILABLE.read_text().split() if n != current] if AVAILABLE.exists() else []
+    return [current, *others] if plan.seconds >= SECONDS_FOR_OTHERS else [current]
+
+
+@contextlib.contextmanager
+def with_clock(name: str, timed: list[Any], cpu: int) -> Iterator[dict[str, Any]]:
+    """What calls cost is measured before the recording, which would be part of it."""
+    with chosen(name):
+        done = subprocess.run([str(w) for w in timed], capture_output=True, text=True, timeout=120, check=False)
+        if done.returncode != 0:
+            raise Failure(done.stderr.strip() or f"{timed[0]} failed")
+        oracle: dict[str, Any] = {"cost": json.loads(done.stdout), "before": timer_interrupts(cpu)}
+        yield oracle
+        oracle["after"] = timer_interrupts(cpu)
+
+
+@contextlib.contextmanager
+def chosen(name: str) -> Iterator[None]:
+    """The kernel's clock, for as long as this lasts. A child puts the old one back, however we end."""
+    before = CURRENT.read_text().strip() if CURRENT.exists() else name
+    if before == name:
+        yield
+        return
+    script = 'trap "" INT TERM HUP; read -r _; echo "$0" >"$1"'
+    with subprocess.Popen(["sh", "-c", script, before, CURRENT], stdin=subprocess.PIPE, start_new_session=True):
+        try:
+            CURRENT.write_text(name)
+        except OSError as error:
+            raise Failure(f"the kernel does not take the clock '{name}': {error.strerror}") from None
+        yield
+
+
+def timer_interrupts(cpu: int) -> int:
+    head, *lines = (line.split() for line in INTERRUPTS.read_text().splitlines())
+    timer = next((line for line in lines if line[0] == "LOC:"), None)
+    return int(timer[1 + head.index(f"CPU{cpu}")]) if timer else 0
+
+
+COLUMNS = [
+    Column("clock", "", False, "clock"),
+    Column("interrupts", "count", False, "timer interrupts of the busy CPU"),
+    Column("p50", "ns", False, "timer interrupt: half of them take no longer"),
+    Column("p99", "ns", False, "99 of 100 take no longer"),
+    Column("later", "ns", False, "soft interrupts of the timer, for each interrupt"),
+    Column("of_cpu", "share", False, "of this CPU's time, both together"),
+    Column("library", "ns", False, "one gettimeofday() of the C library"),
+    Column("kernel", "ns", False, "one system call gettimeofday"),
+    Column("enters", "share", False, "part of the library's calls that enter the kernel"),
+]
+SHOWN = ["clock", "interrupts", "p50", "p99", "later", "of_cpu", "library", "kernel", "enters"]
+
+
+def analyse(plan: Plan, runs: list[Run]) -> Answer:
+    answer = Answer(cannot=cannot(plan, runs))
+    rows = [row_of(one) for one in runs]
+    records = [dict(zip(SHOWN, row, strict=True)) for row in rows]
+    answer.results.append(table(rows))
+    answer.sentences = sentences(plan, records)
+    for one, record in zip(runs, records, strict=True):
+        answer.checks += checks(plan, one, record)
+    return answer
+
+
+def row_of(one: Run) -> list[Any]:
+    """Of the time in which the CPU was busy with the loop: an idle CPU stops its timer."""
+    assert one.log is not None
+    cursor = one.log.cursor()
+    cursor.execute((Path(__file__).resolve().parents[1] / "analyses" / "_handler.sql").read_text())
+    since, until = busy(one)
+    cpu = int(one.arm.parameters["cpu"])
+    where = f"cpu = {cpu} AND from_ns BETWEEN {since} AND {until}"
+    ((count, p, own),) = cursor.execute(
+        f"SELECT count(*), quantile_disc(self_ns, [0.5, 0.99]), sum(self_ns) FROM handler"
+        f" WHERE name = 'local_timer' AND {where}"
+    ).fetchall()
+    ((later,),) = cursor.execute(
+        "SELECT coalesce(sum(self_ns), 0) FROM handler WHERE name IN"
+        f" ('softirq TIMER', 'softirq SCHED', 'softirq RCU', 'softirq HRTIMER') AND {where}"
+    ).fetchall()
+    cursor.close()
+    if not count:
+        raise Failure(f"arm '{one.arm.name}': the log has no timer interrupt of CPU {cpu}")
+    entered = one.log.rows(f"SELECT count(*) FROM SYS_IN WHERE id = {GETTIMEOFDAY}")[0][0]
+    cost = one.oracle["cost"]
+    share = (int(own) + int(later)) / max(until - since, 1)
+    return [
+        one.arm.name, count, p[0], p[1], int(later) / count, share, cost["library_ns"], cost["kernel_ns"],
+        max(entered - LOGGED, 0) / LOGGED,
+    ]  # fmt: skip
+
+
+def busy(one: Run) -> tuple[int, int]:
+    """From when until when the program computed, in the log's time."""
+    assert one.log is not None
+    said = json.loads(one.output)
+    start = one.log.preamble["clock"]["start_ns"]
+    return said["began"] - start, said["ended"] - start
+
+
+def table(rows: list[list[Any]]) -> Result:
+    return result(
+        "figure_11",
+        "Figure 11",
+        "What does one timer interrupt cost, and one question for the time, by the kernel's clock?",
+        COLUMNS,
+        rows,
+        Picture("bars", {"x": "p50", "y": "clock"}),
+        notes=[
+            "Figure 11 has no numbers to put beside: a graph over five generations of the Pentium. Logs of other machines"
+            " have the same in `klogger report LOG --analysis timer_cost`.",
+        ],
+    )
+
+
+def sentences(plan: Plan, records: list[dict[str, Any]]) -> list[str]:
+    first = records[0]
+    said = [
+        f"With the clock {first['clock']}, a timer interrupt takes {duration(first['p50'])}, and the work that it puts off"
+        f" {duration(first['later'])}: {100 * first['of_cpu']:.2f} % of a busy CPU."
+    ]
+    if len(records) > 1:
+        costs = [r["p50"] for r in records]
+        ratio = max(costs) / max(min(costs), 1)
+        like = "unlike in 2007, the clock makes little difference: the interrupt reads no device for the time"
+        if ratio > 1.5:
+            like = "as in 2007, it depends on the clock what the interrupt costs"
+        said.append(f"By clock, timer interrupts differ by a factor of {ratio:.2f} in the median: {like}.")
+    for record in records:
+        inside = "enters the kernel" if record["enters"] > 0.5 else "is answered without the kernel"
+        said.append(
+            f"{record['clock']}: a gettimeofday() of the library {inside} and takes {duration(record['library'])}; the"
+            f" system call takes {duration(record['kernel'])}."
+        )
+    if first["kernel"] > first["library"]:
+        calls = first["p50"] / (first["kernel"] - first["library"])
+        said.append(f"One interrupt costs what {calls:,.0f} calls save by being answered without the kernel.")
+    return said
+
+
+def checks(plan: Plan, one: Run, record: dict[str, Any]) -> list[Check]:
+    """Against the program's own count of its calls, the kernel's count of interrupts, and its rate of ticks."""
+    assert one.log is not None
+    name, cpu = one.arm.name, int(one.arm.parameters["cpu"])
+    entered = one.log.rows(f"SELECT count(*) FROM SYS_IN WHERE id = {GETTIMEOFDAY}")[0][0]
+    text = f"{entered:,} in the log; {LOGGED:,} were made as system calls, {LOGGED:,} by the library"
+    made = [Check(f"{name}: calls of gettimeofday", entered in (LOGGED, 2 * LOGGED), text)]
+    logged = one.log.rows(f"SELECT count(*) FROM VEC_IN WHERE kind = 0 AND cpu = {cpu}")[0][0]
+    counted = one.oracle["after"] - one.oracle["before"]
+    text = f"{logged:,} in the log; /proc/interrupts has {counted:,} from before the recording until after it"
+    made.append(Check(f"{name}: timer interrupts of CPU {cpu}", 0 < logged <= counted + 1, text))
+    if plan.machine.hz:
+        since, until = busy(one)
+        rate = record["interrupts"] / ((until - since) / 1e9)
+        text = f"{rate:,.0f} a second while the CPU was busy; the kernel ticks {plan.machine.hz} times a second"
+        # Stolen time hides ticks; timers of threads add interrupts.
+        made.append(Check(f"{name}: ticks", rate >= 0.7 * plan.machine.hz, text))
+    return made
+
+
+def cannot(plan: Plan, runs: list[Run]) -> list[str]:
+    done = {one.arm.name for one in runs}
+    said = [
+        "Parts of the timer interrupt (reading the clock, setting the next one): tracepoints do not show functions."
+    ]
+    others = [n for n in AVAILABLE.read_text().split() if n not in done] if AVAILABLE.exists() else []
+    if others:
+        said.append(
+            f"not in this time: {', '.join(others)}. A longer --budget tries them, and changes the clock of this machine"
+            " for as long."
+        )
+    if not done & {"hpet", "acpi_pm", "pit"}:
+        said.append(
+            "A clock behind the I/O bus (hpet, acpi_pm, the 8253), as the paper's: not tried, or not offered here."
+        )
+    return said
+
+
+STUDY = Study(
+    name="timer",
+    title="The timer interrupt and the clock",
+    question="What does the timer interrupt cost, by the clock that the kernel keeps its time with, and what for?",
+    paper="Figure 11",
+    found="When time is kept with the TSC, the handler reads the 8253 over the I/O bus at each tick: the same microseconds on"
+    " every generation, so more and more cycles. Without it (PIT mode) its cycles are the same on all.",
+    schemata=("interrupt", "traps"),
+    arms=arms,
+    analyse=analyse,
+    seconds=20,
+    least_seconds=4,
+)
