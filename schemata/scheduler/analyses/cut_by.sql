@@ -19,7 +19,7 @@
 -- empty: no thread lost its CPU while it could have gone on
 
 CREATE TEMP VIEW cut AS
-SELECT next AS pid, to_ns AS time, program AS cut, from_ns, again - to_ns AS kept_off
+SELECT next AS pid, to_ns AS time, program AS cut, from_ns, greatest(again - to_ns, 0) AS kept_off
 FROM (SELECT *, lead(from_ns) OVER (PARTITION BY pid ORDER BY from_ns) AS again FROM quantum) WHERE state = 0;
 CREATE TEMP TABLE cut_pair AS
 SELECT cut AS program, program AS cut_by, count(*) AS times, quantile_disc(time - from_ns, 0.5) AS p50_before,
@@ -31,7 +31,7 @@ FROM (SELECT cut_by AS program, times FROM cut_pair UNION ALL SELECT program, ti
 
 -- table
 SELECT program, cut_by, times,
-       times / (SELECT (to_ns - from_ns) / 1e9 FROM klogger.recording) AS per_second,
+       times / (SELECT greatest(to_ns - from_ns, 1) / 1e9 FROM klogger.recording) AS per_second,
        times / sum(times) OVER (PARTITION BY program) AS part, p50_before, kept_off
 FROM cut_pair ORDER BY times DESC, program, cut_by;
 

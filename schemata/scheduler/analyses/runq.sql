@@ -88,7 +88,8 @@ WITH worst AS (
 )
 SELECT format('Threads wait on CPU {} for {:.0f} % of the time while CPU {} {}: {}. See whether they are bound to that CPU.',
               w.cpu, 100 * w.part, f.cpu,
-              CASE WHEN EXISTS (FROM SCHEDIN WHERE pid = 0) THEN 'or another one is idle' ELSE 'or another one has none of the recorded threads' END,
+              CASE WHEN len((SELECT cpus FROM klogger.recording)) > 2 THEN 'or another one ' ELSE '' END
+              || CASE WHEN EXISTS (FROM SCHEDIN WHERE pid = 0) THEN 'is idle' ELSE 'has none of the recorded threads' END,
               (SELECT string_agg(thread, ', ' ORDER BY ns DESC, thread) FROM named)),
        w.part AS weight
 FROM worst AS w, free AS f;

@@ -29,15 +29,25 @@ def column(name: str, doc: str, unit: str = "", bar: bool = False) -> Column:
 
 
 def figure(
-    name: str, title: str, question: str, columns: Sequence[Column], rows: Sequence[Sequence[Any]], picture: Picture,
-    others: Sequence[Column], points: Sequence[Sequence[Any]], notes: Sequence[str] = (),
-) -> Result:  # fmt: skip
+    name: str,
+    title: str,
+    question: str,
+    columns: Sequence[Column],
+    rows: Sequence[Sequence[Any]],
+    picture: Picture,
+    *,
+    others: Sequence[Column],
+    points: Sequence[Sequence[Any]],
+    notes: Sequence[str] = (),
+) -> Result:
     """A table with a picture whose points are not the table's rows: they are the parts of the picture, in its order.
 
     `others` are the columns that only the points have.
     """
     names = [c for p, c in picture.parts.items() if p != "scale"]
-    made = model.result(name, title, question, [*columns, *others], [], picture, Rows(names, [list(p) for p in points]), (), notes)
+    made = model.result(
+        name, title, question, [*columns, *others], [], picture, Rows(names, [list(p) for p in points]), (), notes
+    )
     made.table = Rows([c.name for c in columns], [list(r) for r in rows])
     return made
 
@@ -134,14 +144,20 @@ def stolen(runs: Iterable[Run]) -> float:
 
 def busy_ns(cursor: duckdb.DuckDBPyConnection, low: int, high: int) -> float:
     """CPU time of all threads of the machine, by CPU_SWITCH, which is logged for all of them."""
-    return float(one(cursor, f"""
+    return float(
+        one(
+            cursor,
+            f"""
         WITH step AS (
             SELECT cpu, time, next AS pid FROM CPU_SWITCH
             UNION ALL SELECT cpu, 0, arg_min(prev, time) FROM CPU_SWITCH GROUP BY cpu
         ), stretched AS (
             SELECT pid, time, lead(time, 1, {high}) OVER (PARTITION BY cpu ORDER BY time) AS until FROM step
         )
-        SELECT coalesce(sum(greatest(least(until, {high}) - greatest(time, {low}), 0)), 0) FROM stretched WHERE pid <> 0"""))
+        SELECT coalesce(sum(greatest(least(until, {high}) - greatest(time, {low}), 0)), 0)
+        FROM stretched WHERE pid <> 0""",
+        )
+    )
 
 
 # What a study needs of the schema `switching` to see the whole machine, and no more.

@@ -75,6 +75,15 @@ static void *hear_things(void *of)
 	return NULL;
 }
 
+// Little room for what is under way: the chat lasts until all has been heard.
+static void make_small(int socket)
+{
+	int size = 4096;
+
+	setsockopt(socket, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
+	setsockopt(socket, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size));
+}
+
 static void start(pthread_t *thread, void *(*body)(void *), long of)
 {
 	if ((errno = pthread_create(thread, NULL, body, (void *)of)))
@@ -108,6 +117,7 @@ int main(int argc, char **argv)
 	users = argc == 4 ? atoi(argv[2]) : 0;
 	if (rooms < 1 || users < 1 || rooms * users > MANY)
 		return fprintf(stderr, "chat: ROOMS USERS SECONDS\n"), 2;
+	make_small(listener);
 	if (listener < 0 || bind(listener, (void *)&address, length) || listen(listener, MANY) ||
 	    getsockname(listener, (void *)&address, &length))
 		die("socket");
@@ -115,6 +125,7 @@ int main(int argc, char **argv)
 		return serve(listener);
 	for (int i = 0; i < rooms * users; i++) {
 		sockets[i] = socket(AF_INET, SOCK_STREAM, 0);
+		make_small(sockets[i]);
 		// In turn, so that the server's numbers are ours.
 		if (sockets[i] < 0 || connect(sockets[i], (void *)&address, length))
 			die("connect");

@@ -34,23 +34,35 @@ def look(run: Run) -> dict[str, Any]:
     log, parent, born = common.log_of(run), common.reports(run, "parent")[0], common.reports(run, "births")[0]
     cursor = log.cursor()
     life = f"""
-        SELECT f.cpu, f.time, i.time - f.time AS ran, i.cpu AS ran_on, e.time - f.time AS execed, x.time - f.time AS ended
+        SELECT f.cpu, f.time, i.time - f.time AS ran, i.cpu AS ran_on, e.time - f.time AS execed,
+               x.time - f.time AS ended
         FROM (SELECT * FROM FORK WHERE parent = {parent["tid"]} AND tgid = child) AS f
         ASOF LEFT JOIN SCHEDIN AS i ON f.child = i.pid AND f.time <= i.time
         ASOF LEFT JOIN EXEC AS e ON f.child = e.pid AND f.time <= e.time
         ASOF LEFT JOIN EXIT AS x ON f.child = x.pid AND f.time <= x.time"""
     found = cursor.execute(f"""
         SELECT count(*), quantile_disc(ran, 0.5), quantile_disc(execed, 0.5), quantile_disc(ended, 0.5),
-               count(*) FILTER (ran_on = cpu) / nullif(count(ran), 0), count(execed), count(ended) FROM ({life})""").fetchone()
+               count(*) FILTER (ran_on = cpu) / nullif(count(ran), 0), count(execed), count(ended)
+        FROM ({life})""").fetchone()
     curve = cursor.execute(f"""
         SELECT ns, sum(n) OVER (ORDER BY ns) / sum(n) OVER () FROM (
-            SELECT max(ended) AS ns, count(*) AS n FROM ({life}) WHERE ended > 0 GROUP BY floor(8 * log2(ended))) ORDER BY ns""").fetchall()
+            SELECT max(ended) AS ns, count(*) AS n FROM ({life}) WHERE ended > 0 GROUP BY floor(8 * log2(ended))
+        ) ORDER BY ns""").fetchall()
     cursor.close()
     forks, ran, execed, ended, same, execs, ends = found or (0, *[None] * 6)
     return {
-        "arm": run.arm.name, "births": born["births"], "each": born["took_ns"] / max(born["births"], 1), "forks": forks,
-        "ran": ran, "execed": execed, "ended": ended, "same": same, "execs": execs, "ends": ends, "curve": curve,
-    }  # fmt: skip
+        "arm": run.arm.name,
+        "births": born["births"],
+        "each": born["took_ns"] / max(born["births"], 1),
+        "forks": forks,
+        "ran": ran,
+        "execed": execed,
+        "ended": ended,
+        "same": same,
+        "execs": execs,
+        "ends": ends,
+        "curve": curve,
+    }
 
 
 def table(seen: list[dict[str, Any]]) -> Result:
@@ -66,14 +78,26 @@ def table(seen: list[dict[str, Any]]) -> Result:
         column("paper_new", "time for one with the O(1) scheduler", "ns"),
     ]
     rows = [
-        [s["arm"], s["births"], s["each"], s["ran"], s["execed"], s["ended"], s["same"], *(1000 * us for us in PAPER[s["arm"]])]
+        [
+            s["arm"],
+            s["births"],
+            s["each"],
+            s["ran"],
+            s["execed"],
+            s["ended"],
+            s["same"],
+            *(1000 * us for us in PAPER[s["arm"]]),
+        ]
         for s in seen
     ]
-    others = [column("time", "from fork to the end of the process", "ns"), column("part", "processes that took no longer", "share")]
+    others = [
+        column("time", "from fork to the end of the process", "ns"),
+        column("part", "processes that took no longer", "share"),
+    ]
     points = [[ns, part, s["arm"]] for s in seen for ns, part in s["curve"]]
     picture = Picture("cdf", {"x": "time", "y": "part", "colour": "arm", "scale": "log"})
     question = "How long does it take to make a process, and where does it start?"
-    return common.figure("processes", "Processes", question, columns, rows, picture, others, points)
+    return common.figure("processes", "Processes", question, columns, rows, picture, others=others, points=points)
 
 
 def births_check(seen: list[dict[str, Any]]) -> Check:
@@ -83,7 +107,11 @@ def births_check(seen: list[dict[str, Any]]) -> Check:
         for s in seen
         if not s["births"] == s["forks"] == s["ends"] or s["execs"] != (0 if s["arm"] == "fork + exit" else s["births"])
     ]
-    return Check("births", not bad, "; ".join(bad) or f"{sum(s['births'] for s in seen):,} processes, each with fork, exec and exit")
+    return Check(
+        "births",
+        not bad,
+        "; ".join(bad) or f"{sum(s['births'] for s in seen):,} processes, each with fork, exec and exit",
+    )
 
 
 def sentences(plan: Plan, seen: list[dict[str, Any]]) -> list[str]:
@@ -93,7 +121,8 @@ def sentences(plan: Plan, seen: list[dict[str, Any]]) -> list[str]:
     same = [s["same"] for s in seen if s["same"] is not None]
     if same and plan.machine.cpus > 1:
         said.append(
-            f"{100 * min(same):.0f} to {100 * max(same):.0f} % of the children start on the CPU of their parent; by chance it"
+            f"{100 * min(same):.0f} to {100 * max(same):.0f} % of the children start on the CPU of their"
+            f" parent; by chance it"
             f" would be {100 / plan.machine.cpus:.0f} %. The O(1) scheduler kept them there, which made it quick."
         )
     return said
@@ -104,7 +133,8 @@ STUDY = Study(
     title="Making processes",
     question="How long does it take to make a process, and where does it start?",
     paper="lat_proc, O(1) scheduler announcement of January 2002",
-    found="fork + exit 440 µs with the old scheduler and 169 µs with the O(1) scheduler, which starts the child on the CPU of its parent;"
+    found="fork + exit 440 µs with the old scheduler and 169 µs with the O(1) scheduler, which starts the child"
+    " on the CPU of its parent;"
     " fork + exec 492 and 280 µs, fork + sh 3545 and 2874 µs.",
     schemata=("scheduler",),
     arms=arms,

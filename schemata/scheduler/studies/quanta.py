@@ -71,7 +71,8 @@ def analyse(plan: Plan, runs: list[Run]) -> Answer:
 
 def row(cursor: Any, arm: str, where: str) -> list[Any]:
     found = cursor.execute(f"""
-        SELECT count(*), count(*) FILTER (ns < 100000) / count(*), quantile_disc(ns, 0.5), quantile_disc(ns, 0.9), max(ns)
+        SELECT count(*), count(*) FILTER (ns < 100000) / count(*), quantile_disc(ns, 0.5),
+               quantile_disc(ns, 0.9), max(ns)
         FROM (SELECT to_ns - from_ns AS ns FROM quantum WHERE {where})""").fetchone()
     return [arm, *found, PAPER.get(arm)]
 
@@ -79,7 +80,8 @@ def row(cursor: Any, arm: str, where: str) -> list[Any]:
 def curve(cursor: Any, arm: str, where: str) -> list[list[Any]]:
     found = cursor.execute(f"""
         SELECT ns, sum(n) OVER (ORDER BY ns) / sum(n) OVER () FROM (
-            SELECT max(ns) AS ns, count(*) AS n FROM (SELECT greatest(to_ns - from_ns, 1) AS ns FROM quantum WHERE {where})
+            SELECT max(ns) AS ns, count(*) AS n
+            FROM (SELECT greatest(to_ns - from_ns, 1) AS ns FROM quantum WHERE {where})
             GROUP BY floor(16 * log2(ns))) ORDER BY ns""").fetchall()
     return [[ns, part, arm] for ns, part in found]
 
@@ -88,7 +90,8 @@ def cutter(cursor: Any, where: str) -> tuple[str, int]:
     """Who took the CPU most often, and how often."""
     found = cursor.execute(f"""
         SELECT klogger.label(t.comm, next), count(*) AS n FROM quantum LEFT JOIN klogger.thread AS t ON t.pid = next
-        WHERE {where} AND state = 0 AND next NOT IN (SELECT pid FROM klogger.recorder) GROUP BY 1 ORDER BY n DESC, 1""").fetchone()
+        WHERE {where} AND state = 0 AND next NOT IN (SELECT pid FROM klogger.recorder)
+        GROUP BY 1 ORDER BY n DESC, 1""").fetchone()
     return (str(found[0]), int(found[1])) if found else ("nobody", 0)
 
 
@@ -108,7 +111,7 @@ def quanta_table(rows: list[list[Any]], points: list[list[Any]]) -> Result:
     ]
     picture = Picture("cdf", {"x": "quantum", "y": "part", "colour": "arm", "scale": "log"})
     question = "How long does a program run before its CPU is given to another?"
-    return common.figure("quanta", "Effective quanta", question, columns, rows, picture, others, points)
+    return common.figure("quanta", "Effective quanta", question, columns, rows, picture, others=others, points=points)
 
 
 def sentences(rows: dict[str, list[Any]], cutters: dict[str, tuple[str, int]]) -> list[str]:
@@ -123,15 +126,21 @@ def sentences(rows: dict[str, list[Any]], cutters: dict[str, tuple[str, int]]) -
         said.append(f"Compile: nine of ten are shorter than {rows['compile'][4] / 1e6:.2f} ms; the paper has 1 ms.")
     if "round robin" in rows:
         said.append(
-            f"Two loops under round robin run {rows['round robin'][5] / 1e6:.1f} ms at most, which is the paper's quantum"
+            f"Two loops under round robin run {rows['round robin'][5] / 1e6:.1f} ms at most, which is the"
+            f" paper's quantum"
             " of 100 ms if kernel.sched_rr_timeslice_ms is 100."
         )
     if "two loops" in rows:
-        said.append(f"Two fair loops on one CPU change places after {rows['two loops'][3] / 1e6:.2f} ms (half of the quanta).")
+        said.append(
+            f"Two fair loops on one CPU change places after {rows['two loops'][3] / 1e6:.2f} ms (half of the quanta)."
+        )
     for name in ("lone loop", "loop and daemon"):
         if name in rows and name in cutters:
             who, times = cutters[name]
-            said.append(f"The {name}: its longest quantum is {rows[name][5] / 1e6:.0f} ms; cut most often by {who} ({times} times).")
+            said.append(
+                f"The {name}: its longest quantum is {rows[name][5] / 1e6:.0f} ms; cut most often by {who}"
+                f" ({times} times)."
+            )
     return said
 
 
@@ -158,7 +167,8 @@ STUDY = Study(
     title="Effective quanta",
     question="Does the maximum length of a time quantum matter?",
     paper="Figure 5",
-    found="Nine of ten quanta of all programs but a compile and a loop last less than 100 µs; even the loop reaches the maximum"
+    found="Nine of ten quanta of all programs but a compile and a loop last less than 100 µs; even the loop"
+    " reaches the maximum"
     " of 100 ms in only 40 % of its quanta, because daemons wake five times a second.",
     schemata=("scheduler",),
     arms=arms,

@@ -32,16 +32,22 @@ def arms(plan: Plan) -> list[Arm]:
     cpu = plan.machine.cpus - 1
     return [
         Arm(
-            f"{n} copies", [program, str(n), f"{seconds:.2f}", str(cpu), str(array)], seconds + 0.2,
-            {"copies": n, "cpu": cpu, "array": array}, around=common.around,
+            f"{n} copies",
+            [program, str(n), f"{seconds:.2f}", str(cpu), str(array)],
+            seconds + 0.2,
+            {"copies": n, "cpu": cpu, "array": array},
+            around=common.around,
         )
         for n in copies
-    ]  # fmt: skip
+    ]
 
 
 def analyse(plan: Plan, runs: list[Run]) -> Answer:
     if not any(common.log_of(run).events["SCHED_ENTER"].logged for run in runs):
-        text = "what a call of the scheduler costs: this kernel has no tracepoint at its beginning and end (Linux 6.15 has)"
+        text = (
+            "what a call of the scheduler costs: this kernel has no tracepoint at its beginning and end"
+            " (Linux 6.15 has)"
+        )
         return Answer(checks=[common.check_switches(runs)], cannot=[text])
     hertz = mhz()
     seen = [look(run) for run in runs]
@@ -61,26 +67,35 @@ def look(run: Run) -> dict[str, Any]:
     cursor = log.cursor()
     analyses.execute(cursor, CALLS.read_text(), str(CALLS))
     found = cursor.execute(f"""
-        SELECT what, count(*), sum(ns), quantile_disc(ns, 0.5), quantile_disc(ns, 0.999) FROM call_part WHERE cpu = {cpu}
+        SELECT what, count(*), sum(ns), quantile_disc(ns, 0.5), quantile_disc(ns, 0.999)
+        FROM call_part WHERE cpu = {cpu}
         GROUP BY what""").fetchall()
     part = {}
     for what, calls, total, p50, limit in found:
         (mean, sd) = cursor.execute(
-            f"SELECT avg(ns), stddev_samp(ns) FROM call_part WHERE cpu = {cpu} AND what = $1 AND ns <= $2", [what, limit]
+            f"SELECT avg(ns), stddev_samp(ns) FROM call_part WHERE cpu = {cpu} AND what = $1 AND ns <= $2",
+            [what, limit],
         ).fetchone() or (None, None)
         part[what] = {"calls": calls, "total": float(total), "p50": p50, "mean": mean, "sd": sd}
     # Both schemata log at sched_switch, one after the other: the time between is what one event costs.
-    event = common.one(cursor, """
+    event = common.one(
+        cursor,
+        """
         SELECT quantile_disc(abs(o.time - c.time), 0.5) FROM (
             SELECT * FROM SCHEDOUT WHERE time > (SELECT max(t) FROM (
                 SELECT min(time) AS t FROM SCHEDOUT UNION ALL SELECT min(time) FROM CPU_SWITCH))
         ) AS o JOIN CPU_SWITCH AS c ON o.cpu = c.cpu AND o.next = c.next AND o.pid = c.prev
-            AND c.time BETWEEN o.time - 20000 AND o.time + 20000""")
+            AND c.time BETWEEN o.time - 20000 AND o.time + 20000""",
+    )
     cursor.close()
     return {
-        "copies": int(run.arm.parameters["copies"]), "compared": sum(r["count"] for r in said),
-        "cpu_s": sum(r["cpu_ns"] for r in said) / 1e9, "parts": part, "seconds": log.seconds(), "event": event,
-    }  # fmt: skip
+        "copies": int(run.arm.parameters["copies"]),
+        "compared": sum(r["count"] for r in said),
+        "cpu_s": sum(r["cpu_ns"] for r in said) / 1e9,
+        "parts": part,
+        "seconds": log.seconds(),
+        "event": event,
+    }
 
 
 def total(one: dict[str, Any], what: str) -> float:
@@ -107,7 +122,7 @@ def throughput(seen: list[dict[str, Any]]) -> Result:
         points += [[total(s, what) / s["seconds"], s["copies"], what] for what in PARTS]
     picture = Picture("stacked", {"x": "time", "y": "copies", "colour": "what"})
     question = "Do several copies sort more than one, and what does the scheduler do meanwhile?"
-    return common.figure("throughput", "Sorting", question, columns, rows, picture, others, points)
+    return common.figure("throughput", "Sorting", question, columns, rows, picture, others=others, points=points)
 
 
 def costs(seen: list[dict[str, Any]], hertz: float) -> Result:
@@ -121,7 +136,15 @@ def costs(seen: list[dict[str, Any]], hertz: float) -> Result:
         column("cycles", "the average in cycles of the CPU's nominal clock"),
     ]
     rows = [
-        [s["copies"], what, p["calls"], p["mean"], p["sd"], p["p50"], round(p["mean"] * hertz / 1000) if hertz and p["mean"] else None]
+        [
+            s["copies"],
+            what,
+            p["calls"],
+            p["mean"],
+            p["sd"],
+            p["p50"],
+            round(p["mean"] * hertz / 1000) if hertz and p["mean"] else None,
+        ]
         for s in seen
         for what, p in sorted(s["parts"].items(), key=lambda item: ("switch", *PARTS).index(item[0]))
     ]
@@ -134,24 +157,35 @@ def sentences(seen: list[dict[str, Any]], hertz: float) -> list[str]:
     said = []
     switch = max((s["parts"]["switch"] for s in seen if "switch" in s["parts"]), key=lambda p: p["calls"], default=None)
     if switch and switch["sd"] is not None:
-        cycles = f", {switch['mean'] * hertz / 1000:.0f} ± {switch['sd'] * hertz / 1000:.0f} cycles at {hertz:.0f} MHz" if hertz else ""
+        cycles = (
+            f", {switch['mean'] * hertz / 1000:.0f} ± {switch['sd'] * hertz / 1000:.0f} cycles at {hertz:.0f} MHz"
+            if hertz
+            else ""
+        )
         said.append(
-            f"A switch takes {switch['mean'] / 1000:.2f} ± {switch['sd'] / 1000:.2f} µs in the scheduler{cycles}; in the paper"
+            f"A switch takes {switch['mean'] / 1000:.2f} ± {switch['sd'] / 1000:.2f} µs in the"
+            f" scheduler{cycles}; in the paper"
             f" {PAPER_CYCLES} ± {PAPER_CYCLES_SD} cycles."
         )
     events = [s["event"] for s in seen if s["event"] is not None]
     if events:
-        said.append(f"Each event that is logged in between is a part of that: about {common.median(events):.0f} ns here.")
+        said.append(
+            f"Each event that is logged in between is a part of that: about {common.median(events):.0f} ns here."
+        )
     rates = {s["copies"]: s["compared"] / s["cpu_s"] for s in seen if s["cpu_s"]}
     if 1 in rates and len(rates) > 1:
         best = max(rates, key=lambda n: rates[n])
         change = 100 * (rates[best] / rates[1] - 1)
-        said.append(f"Most was sorted by {best} copies, {change:.1f} % more than by one; in the paper by 8, 0.3 % more.")
+        said.append(
+            f"Most was sorted by {best} copies, {change:.1f} % more than by one; in the paper by 8, 0.3 % more."
+        )
         spent = {s["copies"]: sum(total(s, w) for w in PARTS) / s["seconds"] for s in seen}
         least = min(spent, key=lambda n: spent[n])
         said.append(
-            f"The scheduler has {spent[1] / 1e6:.2f} ms of each second with one copy, and {spent[least] / 1e6:.2f} ms with {least},"
-            " where it has least. In the paper 30.2 ms in all with one and 13.24 ms with 8: a loop over all threads, which is gone."
+            f"The scheduler has {spent[1] / 1e6:.2f} ms of each second with one copy, and"
+            f" {spent[least] / 1e6:.2f} ms with {least},"
+            " where it has least. In the paper 30.2 ms in all with one and 13.24 ms with 8: a loop over all"
+            " threads, which is gone."
         )
     return said
 
@@ -164,7 +198,9 @@ def pairs(runs: list[Run]) -> list[Check]:
         query = """SELECT (SELECT count(*) FROM SCHED_ENTER), (SELECT count(*) FROM SCHED_LEAVE),
             (SELECT count(*) FROM SCHED_LEAVE WHERE switched <> 0), (SELECT count(*) FROM CPU_SWITCH)"""
         counts = cursor.execute(query).fetchone() or (0, 0, 0, 0)
-        entered, left, switched, changed = (a + b for a, b in zip((entered, left, switched, changed), counts, strict=True))
+        entered, left, switched, changed = (
+            a + b for a, b in zip((entered, left, switched, changed), counts, strict=True)
+        )
         for r in common.reports(run, "sorter"):
             out += common.one(cursor, "SELECT count(*) FROM SCHEDOUT WHERE pid = $1", r["tid"])
             seen_out += common.one(cursor, "SELECT count(*) FROM CPU_SWITCH WHERE prev = $1", r["tid"])
@@ -172,12 +208,18 @@ def pairs(runs: list[Run]) -> list[Check]:
     allowed = 0.001 * entered + 20 * len(runs)
     return [
         Check(
-            "calls", abs(entered - left) <= allowed and abs(switched - changed) <= allowed,
-            f"{entered:,} calls began and {left:,} ended; {switched:,} of them say that they switched, {changed:,} switches"
+            "calls",
+            abs(entered - left) <= allowed and abs(switched - changed) <= allowed,
+            f"{entered:,} calls began and {left:,} ended; {switched:,} of them say that they switched,"
+            f" {changed:,} switches"
             f" were logged (may differ by {allowed:,.0f}: probes are attached one after another)",
         ),
-        Check("two schemata", out == seen_out, f"sorters left the CPU {out:,} times by scheduler, {seen_out:,} by switching"),
-    ]  # fmt: skip
+        Check(
+            "two schemata",
+            out == seen_out,
+            f"sorters left the CPU {out:,} times by scheduler, {seen_out:,} by switching",
+        ),
+    ]
 
 
 STUDY = Study(
@@ -185,7 +227,8 @@ STUDY = Study(
     title="What a switch costs",
     question="What does a context switch cost, and does it cost more with more programs?",
     paper="Figure 7; section 9.1",
-    found="A switch took 3608 ± 1630 cycles. On Linux 2.4.29, eight copies of a sorter did 0.3 % more than one: with one the scheduler"
+    found="A switch took 3608 ± 1630 cycles. On Linux 2.4.29, eight copies of a sorter did 0.3 % more than one:"
+    " with one the scheduler"
     " went through all threads at nearly every call, 30.2 ms in all, and with eight seldom, 13.24 ms.",
     schemata=("scheduler", "switching"),
     arms=arms,
