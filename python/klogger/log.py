@@ -30,8 +30,6 @@ MEMORY_LIMIT = "512MiB"
 THREADS_MAX = 4
 SEARCH_PATH = "SET search_path = 'main,klogger'"
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
-# Columns that stand before the fields of an event; the last two, if programs may have logged it.
-BEFORE_FIELDS = ("time", "cpu", "serial", "tid", "tgid")
 
 
 @dataclass(frozen=True)
@@ -60,7 +58,7 @@ class Event:
 class Events(dict[str, Event]):
     """The event types of a log by name. Called with one, it gives the events themselves."""
 
-    log: Log
+    connection: duckdb.DuckDBPyConnection
 
     def __call__(self, name: str, *, raw: bool = False) -> duckdb.DuckDBPyRelation:
         """The events of one type, in the order of time. `raw`: numbers, where the schema has texts for them.
@@ -73,9 +71,19 @@ class Events(dict[str, Event]):
             raise Failure(
                 f"the log has no event '{name}'", help=did_you_mean(name, names) or f"it has: {listed(names)}"
             )
-        shown = [] if raw else self.log.decoded(event)
-        replaced = f" REPLACE ({', '.join(shown)})" if shown else ""
-        return self.log.connection.sql(f'SELECT *{replaced} FROM main."{event.name}" ORDER BY time, cpu, serial')
+        table = f'main."{event.name}"'
+        replaced = "" if raw else self.decoded(event, table)
+        return self.connection.sql(f"SELECT *{replaced} FROM {table} ORDER BY time, cpu, serial")
+
+    def decoded(self, event: Event, table: str) -> str:
+        """REPLACE for the fields that have texts for their values. Of a name with a `_` added, see `catalogue`."""
+        columns = {name for (name, *_) in self.connection.execute(f"DESCRIBE {table}").fetchall()}
+        found = []
+        for one in event.fields:
+            column = helpers.identifier(f"{one.name}_" if f"{one.name}_" in columns else one.name)
+            if one.decoding is not None:
+                found.append(f"klogger.{helpers.identifier(one.decoding)}({column}) AS {column}")
+        return f" REPLACE ({', '.join(found)})" if found else ""
 
 
 @dataclass
@@ -125,17 +133,6 @@ class Log:
             log.path = self.path
             results = run.run_all(log, run.choose(log, names))
             return Report(self.path, summary.summary(log), {r.analysis.name: Answer(r) for r in results})
-
-    def decoded(self, event: Event) -> list[str]:
-        """Of the fields that have texts for their values: `text AS column`."""
-        before = BEFORE_FIELDS if self.is_of_programs(event) else BEFORE_FIELDS[:3]
-        found = []
-        for one in event.fields:
-            if one.decoding is not None:
-                # A field that has the name of another column has a `_` at its end.
-                column = helpers.identifier(one.name + "_" * (one.name in before))
-                found.append(f"klogger.{helpers.identifier(one.decoding)}({column}) AS {column}")
-        return found
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         return self.connection.execute(query).fetchall()
@@ -196,7 +193,7 @@ def open(path: str | os.PathLike[str], *, quiet: bool = True, locked: bool = Fal
     try:
         helpers.create(connection, root, log.preamble)
         log.events = events_of(connection)
-        log.events.log = log
+        log.events.connection = connection
         for event in log.events.values():
             if not helpers.view(connection, f'main."{event.name}"', root / f"{event.name}.parquet"):
                 connection.execute(helpers.empty_event(event.name, [f.name for f in event.fields]))
@@ -215,7 +212,9 @@ def connect() -> duckdb.DuckDBPyConnection:
     threads = min(len(os.sched_getaffinity(0)), THREADS_MAX)
     connection.execute(f"SET threads = {threads}")
     connection.execute(f"SET memory_limit = '{MEMORY_LIMIT}'")
-    connection.execute("SET enable_progress_bar = false")
+    # In a notebook without ipywidgets there is no progress bar, and DuckDB refuses to be told so.
+    with contextlib.suppress(duckdb.InvalidInputException):
+        connection.execute("SET enable_progress_bar = false")
     connection.execute("SET autoinstall_known_extensions = false")
     connection.execute("SET autoload_known_extensions = false")
     spill = cache_home() / "spill"

@@ -33,7 +33,7 @@ TABLE = Analysis(
         "cost": Column("cost", "ns", False, "how long it took"),
     },
 )
-PROGRAMS = ("make", "cc1", "as", "ld", "sh")
+PROGRAMS = ("make", "cc1", "as")
 WITH_SAMPLES = [p for p in sorted(support.SCHEMATA.glob("*/analyses/[!_]*.sql")) if "\n-- samples\n" in p.read_text()]
 
 
@@ -103,15 +103,16 @@ def test_bins_keep_the_order_of_all_numbers() -> None:
     assert h.sums.sum() == pytest.approx(sum(values))
 
 
-def test_the_same_distribution_does_not_cry_wolf() -> None:
+def test_the_same_distribution_does_not_cry_wolf(monkeypatch: pytest.MonkeyPatch) -> None:
     """5 of 100 comparisons may see a difference. Seeds are fixed, so that it is always as many; another choice of seeds
     would give 11 or more in one case of a hundred.
     """
+    monkeypatch.setattr(stats, "RESAMPLES", 300)
     alarms = 0
     for seed in range(100):
         rng = np.random.default_rng(seed)
         found = compared([sampled(rng, 1000)], [sampled(rng, 1000)])
-        assert found.tested == 15
+        assert found.tested == 9
         alarms += bool(found.metrics("worse", "better", "differs"))
     assert alarms <= 10
 
@@ -130,7 +131,7 @@ def test_runs_of_the_same_thing_do_not_cry_wolf() -> None:
     assert compared(*runs).metrics("worse", "better", "differs") == []
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(5))
 def test_planted_shift_is_found_and_comes_first(seed: int) -> None:
     rng = np.random.default_rng(100 + seed)
     found = compared([sampled(rng, 20_000)], [sampled(rng, 20_000, {"as": 1.2})])
@@ -217,7 +218,7 @@ def test_too_few_values_are_not_judged() -> None:
     rng = np.random.default_rng(5)
     found = compared([sampled(rng, 15)], [sampled(rng, 15)])
     assert found.metrics() == []
-    assert found.analyses[0].left_out == {"too few values, or all of them at one time": 5}
+    assert found.analyses[0].left_out == {"too few values, or all of them at one time": 3}
 
 
 @pytest.mark.parametrize("path", WITH_SAMPLES, ids=lambda p: f"{p.parents[1].name}/{p.stem}")

@@ -17,6 +17,8 @@ from klogger.terminal import print_warnings
 from klogger.units import plain, printable, show
 
 DIFFERENCES = 20
+# If only greater changes than this are seen in half of the metrics, there is something to be done about it.
+COARSE = 0.2
 # Of each analysis, where all of them are shown.
 ROWS, ROWS_UNKNOWN = 5, 2
 COLOURS = {"worse": "red", "better": "green", "differs": "cyan", "same": "dim", "unknown": "dim"}
@@ -59,7 +61,8 @@ def conclusion(found: Comparison) -> list[str]:
     elif found.tested:
         lines.append(f"No difference seen in {metrics_of(found.tested)}.")
     else:
-        lines.append("Nothing could be judged.")
+        none = "" if found.analyses else " The schemata of these logs bring no analyses."
+        lines.append(f"Nothing could be judged.{none}")
     least = sorted(d.least for m in same if (d := m.difference) and d.is_ratio and d.least is not None)
     if least:
         half, all_of = percent(least[(len(least) - 1) // 2]), percent(least[-1])
@@ -67,6 +70,8 @@ def conclusion(found: Comparison) -> list[str]:
             f"Of {metrics_of(len(least))} without one, a change of {half} would have been seen in half"
             f" (8 times of 10), and one of {all_of} in all."
         )
+        if least[(len(least) - 1) // 2] > COARSE:
+            lines.append("More runs of each, or fewer metrics (--analysis, --metric), would show smaller ones.")
     unknown = len(found.metrics("unknown"))
     if unknown:
         lines.append(f"{metrics_of(unknown)} cannot be judged: {VERDICTS['unknown'].split(':')[0]}.")
