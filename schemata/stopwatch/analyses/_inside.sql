@@ -1,9 +1,9 @@
 -- SPDX-License-Identifier: GPL-2.0-only
 -- inside: what happened within each pair that began and ended in one thread (sites below 100), if the log has it.
 --
---   site, tid, from_ns, to_ns   which pair
---   interrupts                  ns in interrupts and softirqs that interrupted the thread (sites from 200 on)
---   off_cpu                     ns in which the thread had no CPU; NULL if the scheduler was not recorded
+--   id           which pair: its rowid. Pairs in which nothing happened have no row
+--   interrupts   ns in interrupts and softirqs that interrupted the thread (sites from 200 on)
+--   off_cpu      ns in which the thread had no CPU; without meaning if the scheduler was not recorded (inside_scheduled)
 --
 -- What happens inside of nested actions counts for the one that began last. Includes _pair first.
 
@@ -37,15 +37,13 @@ WITH part AS (
     UNION ALL
     SELECT tid, from_ns, to_ns, false FROM inside_absence
 ), placed AS (
-    SELECT p.site, p.tid, p.from_ns, p.to_ns, i.to_ns - i.from_ns AS ns, i.interrupt
-    FROM part AS i ASOF JOIN (FROM pair WHERE site < 100) AS p ON i.tid = p.tid AND i.from_ns >= p.from_ns
+    SELECT p.id, i.to_ns - i.from_ns AS ns, i.interrupt
+    FROM part AS i
+    ASOF JOIN (SELECT rowid AS id, tid, from_ns, to_ns FROM pair WHERE site < 100) AS p ON i.tid = p.tid AND i.from_ns >= p.from_ns
     WHERE i.to_ns <= p.to_ns
-), summed AS (
-    SELECT site, tid, from_ns, to_ns, sum(ns) FILTER (interrupt) AS interrupts, sum(ns) FILTER (NOT interrupt) AS off_cpu
-    FROM placed GROUP BY ALL
 )
-SELECT p.site, p.tid, p.from_ns, p.to_ns, coalesce(s.interrupts, 0)::BIGINT AS interrupts,
-       CASE WHEN getvariable('inside_scheduled') THEN coalesce(s.off_cpu, 0)::BIGINT END AS off_cpu
-FROM (FROM pair WHERE site < 100) AS p LEFT JOIN summed AS s USING (site, tid, from_ns, to_ns);
+SELECT id, coalesce(sum(ns) FILTER (interrupt), 0)::BIGINT AS interrupts,
+       coalesce(sum(ns) FILTER (NOT interrupt), 0)::BIGINT AS off_cpu
+FROM placed GROUP BY id;
 DROP TABLE inside_absence;
 DROP TABLE inside_interrupt;

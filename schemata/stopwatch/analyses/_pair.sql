@@ -9,6 +9,7 @@
 --   raw                 ns between the two readings of the clock
 --   ns                  the same without the logger's own cost, which makes some of them negative
 --   torn                events are missing in between: not one to count
+--   rowid               of this table: a number for the pair
 --
 -- A STOP belongs to the latest START that has no STOP yet, of the same thread (sites below 100), the same key (to 199) or
 -- the same CPU (from 200 on). pair_lone has how many of each have no partner.
@@ -28,34 +29,59 @@ SET VARIABLE pair_empty = (
     FROM information_schema.tables WHERE table_name IN ('EMPTY_START', 'EMPTY_STOP'));
 CREATE TEMP TABLE pair_empty AS FROM query(getvariable('pair_empty'));
 
--- A thread's number may be used again: what its former owner began is not the new one's.
+-- Each event, whose it is, and `place`: its place in time. Who is both the STOP of one and the START of the next has one
+-- time for both: the STOP goes first.
 CREATE TEMP TABLE pair_row AS
 WITH row AS (
-    SELECT true AS begins, time, cpu, serial, tid, site, key FROM START
+    SELECT true AS begins, time, cpu, tid, site, key FROM START
     UNION ALL
-    SELECT false, time, cpu, serial, tid, site, key FROM STOP
+    SELECT false, time, cpu, tid, site, key FROM STOP
     UNION ALL
-    SELECT false, time, cpu, serial, tid, site, key FROM STOP_ELSEWHERE
-), wanted AS (
-    FROM row WHERE time >= (SELECT time FROM pair_begin)
-        AND (site >= 100 OR tid NOT IN (SELECT pid FROM klogger.recorder UNION SELECT tid FROM pair_empty))
+    SELECT false, time, cpu, tid, site, key FROM STOP_ELSEWHERE
 )
-SELECT w.begins, w.time, w.cpu, w.serial, w.tid, w.site, w.key,
-       CASE WHEN w.site < 100 THEN w.tid WHEN w.site < 200 THEN w.key ELSE w.cpu END::HUGEINT AS whose,
-       CASE WHEN w.site < 100 THEN f.time END AS born
-FROM wanted AS w ASOF LEFT JOIN PROCESS_FORK AS f ON w.tid = f.pid AND w.time >= f.time;
+SELECT begins, time, cpu, tid, site, key, 2 * time + begins::BIGINT AS place,
+       CASE WHEN site < 100 THEN tid::HUGEINT WHEN site < 200 THEN key ELSE cpu::HUGEINT END AS whose
+FROM row WHERE time >= (SELECT time FROM pair_begin)
+    AND (site >= 100 OR tid NOT IN (SELECT pid FROM klogger.recorder UNION SELECT tid FROM pair_empty));
 
--- How deep the stack of begun actions is at each row: a START and its STOP have the same depth, with none of it between.
--- Who is both the STOP of one and the START of the next has one time for both: the STOP goes first.
-CREATE TEMP TABLE pair_level AS
-SELECT *, sum(CASE WHEN begins THEN 1 ELSE -1 END) OVER one::BIGINT + CASE WHEN begins THEN 0 ELSE 1 END AS level
-FROM pair_row WINDOW one AS (PARTITION BY site, whose, born ORDER BY time, begins, serial ROWS UNBOUNDED PRECEDING);
+-- A thread's number may be used again: what its former owner began is not the new one's. Such numbers are few, and only
+-- they need the join by time.
+CREATE TEMP TABLE pair_reborn AS
+SELECT f.pid AS tid, f.time
+FROM PROCESS_FORK AS f JOIN (SELECT tid, min(time) AS first FROM pair_row WHERE site < 100 GROUP BY tid) AS r ON f.pid = r.tid
+WHERE f.time > r.first;
+CREATE TEMP VIEW pair_placed AS
+SELECT *, 0::BIGINT AS born FROM pair_row WHERE site >= 100 OR tid NOT IN (SELECT tid FROM pair_reborn)
+UNION ALL
+SELECT r.*, coalesce(f.time, 0)
+FROM (FROM pair_row WHERE site < 100 AND tid IN (SELECT tid FROM pair_reborn)) AS r
+ASOF LEFT JOIN pair_reborn AS f ON r.tid = f.tid AND r.time >= f.time;
+
+-- A START right before a STOP is a pair. What is left when these are taken out is nested, or has no partner.
+CREATE TEMP TABLE pair_step AS
+SELECT begins, time, cpu, tid, site, key, whose, born, place, lead(time) OVER one AS to_ns, lead(cpu) OVER one AS to_cpu,
+       lead(begins) OVER one AS begins_next, lag(begins) OVER one AS begins_before
+FROM pair_placed WINDOW one AS (PARTITION BY site, whose, born ORDER BY place);
+DROP VIEW pair_placed;
 DROP TABLE pair_row;
+
+-- Of those, how deep the stack of begun actions is at each: a START and its STOP have the same depth, with none of it between.
+CREATE TEMP TABLE pair_nested AS
+WITH level AS (
+    SELECT *, sum(CASE WHEN begins THEN 1 ELSE -1 END) OVER one::BIGINT + CASE WHEN begins THEN 0 ELSE 1 END AS level
+    FROM pair_step
+    WHERE (begins AND coalesce(begins_next, true)) OR (NOT begins AND NOT coalesce(begins_before, false))
+    WINDOW one AS (PARTITION BY site, whose, born ORDER BY place ROWS UNBOUNDED PRECEDING)
+)
+SELECT begins, time, cpu, tid, site, key, lead(time) OVER one AS to_ns, lead(cpu) OVER one AS to_cpu,
+       lead(begins) OVER one AS begins_next
+FROM level WINDOW one AS (PARTITION BY site, whose, born, level ORDER BY place);
 
 -- Until when events are missing, of all gaps that begin no later.
 CREATE TEMP TABLE pair_gap AS
 SELECT from_ns, max(to_ns) OVER (ORDER BY from_ns ROWS UNBOUNDED PRECEDING) AS until
 FROM klogger.gap WHERE event IS NULL OR upper(event) IN ('START', 'STOP', 'STOP_ELSEWHERE');
+SET VARIABLE pair_gaps = (SELECT count(*) FROM pair_gap);
 
 -- The logger's own cost: pairs with nothing in between.
 CREATE TEMP TABLE pair_own AS
@@ -69,10 +95,10 @@ WHERE r.begins AND NOT r.begins_next AND coalesce(g.until < r.time, true);
 
 -- Means are without the worst thousandth, as in the KLogger paper.
 CREATE TEMP TABLE pair_cost AS
-WITH ranked AS (SELECT ns, row_number() OVER (ORDER BY ns) AS place, count(*) OVER () AS n FROM pair_own)
-SELECT count(*) AS pairs, avg(ns) FILTER (place <= ceil(n * 0.999)) AS mean,
-       stddev_samp(ns) FILTER (place <= ceil(n * 0.999)) AS sd
-FROM ranked;
+WITH most AS (SELECT quantile_disc(ns, 0.999) AS ns FROM pair_own)
+SELECT count(*) AS pairs, avg(ns) FILTER (ns <= (SELECT ns FROM most)) AS mean,
+       stddev_samp(ns) FILTER (ns <= (SELECT ns FROM most)) AS sd
+FROM pair_own;
 
 -- Not every log has names of functions.
 SET VARIABLE pair_symbol = (
@@ -95,45 +121,46 @@ LEFT JOIN klogger.decoding AS d
 CREATE TEMP TABLE pair_action AS
 SELECT value AS site, text AS action FROM klogger.decoding WHERE decoding = 'action';
 
+SET VARIABLE pair_mean = (SELECT coalesce(mean, 0) FROM pair_cost);
+-- Most logs have no gap; they are spared the join by time.
 CREATE TEMP TABLE pair AS
 WITH joined AS (
-    SELECT site, key, tid, cpu AS from_cpu, time AS from_ns, begins,
-           lead(time) OVER one AS to_ns, lead(cpu) OVER one AS to_cpu, lead(begins) OVER one AS begins_next
-    FROM pair_level
-    WINDOW one AS (PARTITION BY site, whose, born, level ORDER BY time, begins, serial)
+    SELECT site, key, tid, cpu AS from_cpu, time AS from_ns, to_ns, to_cpu FROM pair_step WHERE begins AND NOT begins_next
+    UNION ALL
+    SELECT site, key, tid, cpu, time, to_ns, to_cpu FROM pair_nested WHERE begins AND NOT begins_next
+), sure AS (
+    SELECT *, false AS torn FROM joined WHERE getvariable('pair_gaps') = 0
+    UNION ALL
+    SELECT j.*, coalesce(g.until >= j.from_ns, false)
+    FROM (FROM joined WHERE getvariable('pair_gaps') > 0) AS j ASOF LEFT JOIN pair_gap AS g ON j.to_ns >= g.from_ns
 )
-SELECT j.site, coalesce(a.action, 'action ' || j.site) AS action, j.key, coalesce(k.kind, '') AS kind, j.tid, j.from_ns, j.to_ns, j.from_cpu, j.to_cpu,
-       j.to_ns - j.from_ns AS raw, j.to_ns - j.from_ns - coalesce((SELECT mean FROM pair_cost), 0) AS ns,
-       coalesce(g.until >= j.from_ns, false) AS torn
-FROM (FROM joined WHERE begins AND NOT begins_next) AS j
-LEFT JOIN pair_kind AS k USING (site, key)
-LEFT JOIN pair_action AS a USING (site)
-ASOF LEFT JOIN pair_gap AS g ON j.to_ns >= g.from_ns;
+SELECT j.site, coalesce(a.action, 'action ' || j.site) AS action, j.key, coalesce(k.kind, '') AS kind, j.tid,
+       j.from_ns, j.to_ns, j.from_cpu, j.to_cpu, j.to_ns - j.from_ns AS raw,
+       j.to_ns - j.from_ns - getvariable('pair_mean') AS ns, j.torn
+FROM sure AS j LEFT JOIN pair_kind AS k USING (site, key) LEFT JOIN pair_action AS a USING (site);
 
 CREATE TEMP TABLE pair_lone AS
 WITH counted AS (
-    SELECT site, count(*) FILTER (begins) AS starts, count(*) FILTER (NOT begins) AS stops FROM pair_level GROUP BY site
+    SELECT site, count(*) FILTER (begins) AS starts, count(*) FILTER (NOT begins) AS stops FROM pair_step GROUP BY site
 ), paired AS (
     SELECT site, count(*) AS pairs FROM pair GROUP BY site
 )
 SELECT site, coalesce(action, 'action ' || site) AS action, starts, stops, coalesce(pairs, 0) AS pairs,
        starts - coalesce(pairs, 0) AS no_stop, stops - coalesce(pairs, 0) AS no_start
 FROM counted LEFT JOIN paired USING (site) LEFT JOIN pair_action USING (site);
-DROP TABLE pair_level;
+DROP TABLE pair_step;
+DROP TABLE pair_nested;
 
--- One row for each action, and what its times come to. A deviation with the own cost's in it is larger by that.
+-- One row for each action, and what its times come to; q: minimum, 50, 90, 99, 99.9, 99.99 %, maximum. A deviation with the
+-- own cost's in it is larger by that.
+CREATE TEMP TABLE pair_quantile AS
+SELECT site, quantile_disc(ns, [0, 0.5, 0.9, 0.99, 0.999, 0.9999, 1]) AS q FROM pair WHERE NOT torn GROUP BY site;
 CREATE TEMP TABLE pair_sum AS
-WITH ranked AS (
-    SELECT site, action, ns, row_number() OVER (PARTITION BY site ORDER BY ns) AS place, count(*) OVER (PARTITION BY site) AS n
-    FROM pair WHERE NOT torn
-)
 SELECT site, any_value(action) AS action, count(*) AS pairs, sum(ns) AS total, avg(ns) AS mean,
-       coalesce(stddev_samp(ns), 0) AS sd,
-       avg(ns) FILTER (place <= ceil(n * 0.999)) AS trimmed,
-       coalesce(stddev_samp(ns) FILTER (place <= ceil(n * 0.999)), 0) AS trimmed_sd,
-       sqrt(trimmed_sd ^ 2 + coalesce((SELECT sd FROM pair_cost), 0) ^ 2) AS sd_with_own,
-       quantile_disc(ns, [0, 0.5, 0.9, 0.99, 0.999, 1]) AS q
-FROM ranked GROUP BY site;
+       coalesce(stddev_samp(ns), 0) AS sd, avg(ns) FILTER (ns <= q[5]) AS trimmed,
+       coalesce(stddev_samp(ns) FILTER (ns <= q[5]), 0) AS trimmed_sd,
+       sqrt(trimmed_sd ^ 2 + coalesce((SELECT sd FROM pair_cost), 0) ^ 2) AS sd_with_own, any_value(q) AS q
+FROM pair JOIN pair_quantile USING (site) WHERE NOT torn GROUP BY site;
 
 CREATE TEMP VIEW pair_warning AS
 SELECT 'The logger''s own cost is in all times: the log has no empty pairs. ''klogger stopwatch'' makes them.' AS warning

@@ -13,6 +13,7 @@
 -- column p99 [ns]: 99 of 100 are not longer
 -- column max [ns]: the longest
 -- column what: action and kind
+-- column took [ns]: time from START to STOP
 -- note: A system call that waits is as long as its wait: 'read' of a terminal takes as long as nobody types.
 -- note: Work items run in threads of the kernel: only a recording of all threads (-a) has them.
 -- empty: no START in the log has a STOP
@@ -36,3 +37,6 @@ FROM kinds WHERE kind <> '' ORDER BY total DESC, action, kind LIMIT 1;
 
 -- warning
 FROM pair_warning;
+
+-- samples
+SELECT action, kind, to_ns AS time, ns AS took FROM pair WHERE NOT torn;

@@ -19,7 +19,7 @@
 -- empty: no START in the log has a STOP
 
 -- table
-SELECT action, pairs, q[1] AS min, q[2] AS p50, q[3] AS p90, q[4] AS p99, q[5] AS p999, q[6] AS max
+SELECT action, pairs, q[1] AS min, q[2] AS p50, q[3] AS p90, q[4] AS p99, q[5] AS p999, q[7] AS max
 FROM pair_sum ORDER BY pairs DESC, action;
 
 -- picture

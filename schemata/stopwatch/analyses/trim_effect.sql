@@ -15,16 +15,23 @@
 --   the action. If `interrupted` is small, the tail is the action's own.
 -- empty: no START in the log has a STOP
 
+-- What is left out of 1 %, with what was in it; the other levels are parts of that.
 CREATE TEMP TABLE trim_effect AS
-SELECT p.site, p.action, p.ns, i.interrupts > 0 AS interrupted, i.off_cpu > 0 AS off_cpu,
-       row_number() OVER (PARTITION BY p.site ORDER BY p.ns, p.from_ns) AS place, count(*) OVER (PARTITION BY p.site) AS n
-FROM pair AS p LEFT JOIN inside AS i USING (site, tid, from_ns, to_ns) WHERE NOT p.torn;
+SELECT p.site, p.ns, coalesce(i.interrupts, 0) > 0 AS interrupted,
+       CASE WHEN getvariable('inside_scheduled') THEN coalesce(i.off_cpu, 0) > 0 END AS off_cpu
+FROM pair AS p JOIN pair_quantile USING (site) LEFT JOIN inside AS i ON p.rowid = i.id
+WHERE NOT p.torn AND p.ns > q[4];
 
 -- table
-SELECT action, format('{} %', round(100 * level, 2)) AS trim, count(*) FILTER (place > ceil(n * (1 - level))) AS removed,
-       avg(ns) FILTER (place <= ceil(n * (1 - level))) AS mean,
-       coalesce(stddev_samp(ns) FILTER (place <= ceil(n * (1 - level))), 0) AS sd,
-       avg(interrupted::INTEGER) FILTER (place > ceil(n * (1 - level))) AS interrupted,
-       avg(off_cpu::INTEGER) FILTER (place > ceil(n * (1 - level))) AS off_cpu
-FROM trim_effect, (SELECT unnest([0, 0.0001, 0.001, 0.01])::DOUBLE AS level)
-GROUP BY site, action, level ORDER BY any_value(n) DESC, action, level;
+WITH level AS (
+    SELECT site, unnest(['0 %', '0.01 %', '0.1 %', '1 %']) AS trim, unnest([q[7], q[6], q[5], q[4]]) AS most
+    FROM pair_quantile
+), kept AS (
+    SELECT any_value(action) AS action, site, trim, any_value(most) AS most, avg(ns) AS mean, coalesce(stddev_samp(ns), 0) AS sd
+    FROM pair JOIN level USING (site) WHERE NOT torn AND ns <= most GROUP BY site, trim
+)
+SELECT action, trim, count(t.ns) AS removed, any_value(mean) AS mean, any_value(sd) AS sd,
+       CASE WHEN k.site < 100 THEN avg(interrupted::INTEGER) END AS interrupted,
+       CASE WHEN k.site < 100 THEN avg(t.off_cpu::INTEGER) END AS off_cpu
+FROM kept AS k LEFT JOIN trim_effect AS t ON k.site = t.site AND t.ns > k.most
+GROUP BY k.site, action, trim ORDER BY k.site, trim;
