@@ -77,8 +77,8 @@ def test_lengths_of_queues(recorder, workloads):
             SELECT queued::INTEGER - change AS was, lag(queued) OVER (PARTITION BY runq ORDER BY time, serial) AS before
             FROM nr_running)
         WHERE before IS NOT NULL AND before <> was""")
-    # Two changes of one queue by two CPUs within a nanosecond may stand in either order.
-    assert wrong <= 2
+    # Kernels that leave out a few switches leave out a few changes, too: the next one has the right length again.
+    assert wrong <= 2 + 0.02 * log.count("NR_RUNNING")
     tids = ", ".join(str(thread["tid"]) for thread in report["threads"])
     low, high = log.rows(f"SELECT min(time), max(time) FROM cpu_switch WHERE next IN ({tids})")[0]
     most = log.one(f"SELECT max(queued) FROM nr_running WHERE runq = 0 AND time BETWEEN {low} AND {high}")

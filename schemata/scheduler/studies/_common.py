@@ -150,7 +150,7 @@ def busy_ns(cursor: duckdb.DuckDBPyConnection, low: int, high: int) -> float:
             f"""
         WITH step AS (
             SELECT cpu, time, next AS pid FROM CPU_SWITCH
-            UNION ALL SELECT cpu, 0, arg_min(prev, time) FROM CPU_SWITCH GROUP BY cpu
+            UNION ALL SELECT cpu, -1, arg_min(prev, time) FROM CPU_SWITCH GROUP BY cpu
         ), stretched AS (
             SELECT pid, time, lead(time, 1, {high}) OVER (PARTITION BY cpu ORDER BY time) AS until FROM step
         )
