@@ -117,7 +117,7 @@ def make(expectation: Expectation, out: Path) -> Path:
             row = {"time": time_of(time), "cpu": -1 if cpu == "-" else int(cpu), "serial": serial}
             for f in fields[event]:
                 row[f["name"]] = given.pop(f["name"], "" if f["type"] == "string" else 0)
-                if f["decoding"] in ("code", "symbol"):
+                if f["decoding"] == "code":
                     row[f["name"] + "_symbol"] = given.pop(f["name"] + "_symbol", None)
             if given:
                 raise ValueError(f"{expectation.path}: {event} has no {', '.join(given)}")

@@ -72,7 +72,7 @@ def create_tables(con: duckdb.DuckDBPyConnection, events: list[Event]) -> None:
     for event in events:
         columns = "".join(f', "{f["name"]}" {TYPES[f["type"]]}' for f in event.fields)
         # The function of an address in code, as the exporter gives it.
-        columns += "".join(f", {f['name']}_symbol VARCHAR" for f in event.fields if f["decoding"] in ("code", "symbol"))
+        columns += "".join(f", {f['name']}_symbol VARCHAR" for f in event.fields if f["decoding"] == "code")
         con.execute(f"CREATE TABLE {event.name} (time BIGINT, cpu SMALLINT, serial BIGINT{columns})")
 
 
