@@ -19,8 +19,8 @@
 -- What is asked for a second time before it runs, runs once.
 CREATE TEMP TABLE deferred AS
 WITH edge AS (
-    SELECT cpu, kind::INTEGER AS kind, time, setter::INTEGER AS setter FROM SOFT_RAISE
-    UNION ALL SELECT cpu, kind::INTEGER, time, NULL FROM SOFT_IN
+    SELECT cpu, kind::BIGINT AS kind, time, setter::BIGINT AS setter FROM SOFT_RAISE
+    UNION ALL SELECT cpu, kind::BIGINT, time, NULL FROM SOFT_IN
 ), paired AS (
     SELECT *, lag(setter) OVER w AS before, lag(time) OVER w AS earlier FROM edge WINDOW w AS (PARTITION BY cpu, kind ORDER BY time, setter)
 ), marked AS (
@@ -32,7 +32,7 @@ SELECT kind, before AS setter, time - since AS wait FROM marked WHERE setter IS 
 
 -- table
 WITH asked AS (
-    SELECT kind::INTEGER AS kind, setter::INTEGER AS setter, count(*) AS asked FROM SOFT_RAISE GROUP BY ALL
+    SELECT kind::BIGINT AS kind, setter::BIGINT AS setter, count(*) AS asked FROM SOFT_RAISE GROUP BY ALL
 ), ran AS (
     SELECT kind, setter, count(*) AS ran, quantile_disc(wait, [0.5, 0.99]) AS p, max(wait) AS max FROM deferred GROUP BY ALL
 )

@@ -11,7 +11,7 @@
 -- of this kind on this CPU, and no events are missing in between. Else it is left out, and counted in handler_left_out.
 
 CREATE TEMP TABLE handler_name AS
-SELECT 1 AS level, 16 + irq::INTEGER AS kind, 'device' AS class, arg_min(name, time) AS name FROM IRQ_NAME GROUP BY irq
+SELECT 1 AS level, 16 + irq::BIGINT AS kind, 'device' AS class, arg_min(name, time) AS name FROM IRQ_NAME GROUP BY irq
 UNION ALL
 SELECT 1, k, CASE k WHEN 0 THEN 'timer' WHEN 1 THEN 'IPI' WHEN 2 THEN 'IPI' WHEN 3 THEN 'IPI' ELSE 'other' END,
        interrupt_vector(k)
@@ -34,13 +34,13 @@ SELECT cpu, from_ns AS time FROM placed UNION SELECT cpu, to_ns - 1 FROM placed;
 
 -- Device's interrupts and vectors as one kind of numbers: vectors below 16, devices from there on.
 CREATE TEMP VIEW handler_end AS
-SELECT cpu, 1 AS level, 16 + irq::INTEGER AS kind, time FROM IRQ_OUT
-UNION ALL SELECT cpu, 1, kind::INTEGER, time FROM VEC_OUT
-UNION ALL SELECT cpu, 0, kind::INTEGER, time FROM SOFT_OUT;
+SELECT cpu, 1 AS level, 16 + irq::BIGINT AS kind, time FROM IRQ_OUT
+UNION ALL SELECT cpu, 1, kind::BIGINT, time FROM VEC_OUT
+UNION ALL SELECT cpu, 0, kind::BIGINT, time FROM SOFT_OUT;
 CREATE TEMP VIEW handler_edge AS
-SELECT cpu, 1 AS level, 16 + irq::INTEGER AS kind, time, true AS begins FROM IRQ_IN
-UNION ALL SELECT cpu, 1, kind::INTEGER, time, true FROM VEC_IN
-UNION ALL SELECT cpu, 0, kind::INTEGER, time, true FROM SOFT_IN
+SELECT cpu, 1 AS level, 16 + irq::BIGINT AS kind, time, true AS begins FROM IRQ_IN
+UNION ALL SELECT cpu, 1, kind::BIGINT, time, true FROM VEC_IN
+UNION ALL SELECT cpu, 0, kind::BIGINT, time, true FROM SOFT_IN
 UNION ALL SELECT *, false FROM handler_end;
 CREATE TEMP TABLE handler_pair AS
 WITH latest AS (

@@ -26,9 +26,12 @@ SELECT cpu, level, class, name, from_ns // getvariable('rates_width')::BIGINT AS
 FROM handler GROUP BY ALL;
 
 -- table
-WITH kind AS (
+-- Two interrupts may have one name.
+WITH bin AS (
+    SELECT cpu, class, name, bin, sum(runs)::BIGINT AS runs FROM rate_bin GROUP BY ALL
+), kind AS (
     SELECT cpu, class, name, sum(runs)::BIGINT AS runs, max(runs) AS peak, map_from_entries(list((bin, runs))) AS bins
-    FROM rate_bin GROUP BY cpu, class, name
+    FROM bin GROUP BY cpu, class, name
 )
 SELECT cpu, class, name, runs, runs / (greatest(to_ns, 1) / 1e9) AS per_second,
        peak / (getvariable('rates_width') / 1e9) AS peak,

@@ -57,7 +57,7 @@ WITH per AS (
 ), away AS (
     SELECT id, sum(ns) AS ns FROM iteration_out GROUP BY id
 )
-SELECT i.*, least(coalesce(p.timer_ns, 0), coalesce(p.all_ns, 0))::BIGINT AS timer_ns, coalesce(p.all_ns, 0)::BIGINT AS all_ns,
+SELECT i.*, least(coalesce(p.timer_ns, 0), coalesce(p.all_ns, 0), raw)::BIGINT AS timer_ns, least(coalesce(p.all_ns, 0), raw)::BIGINT AS all_ns,
        coalesce(p.interrupts, 0) AS interrupts, p.class, coalesce(a.ns, 0)::BIGINT AS out_ns
 FROM iteration_all AS i LEFT JOIN per AS p USING (id) LEFT JOIN away AS a USING (id)
 WHERE NOT EXISTS (SELECT 1 FROM iteration_break AS b WHERE b.from_ns < i.to_ns AND b.to_ns >= i.from_ns);

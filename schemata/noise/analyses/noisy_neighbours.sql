@@ -31,7 +31,7 @@ SELECT * FROM ranked WHERE rank <= greatest(5, total // 1000) AND longer > 0;
 -- The first tick after an iteration tells what was stolen before it.
 CREATE TEMP TABLE worst_steal AS
 WITH told AS (
-    SELECT cpu, time, total - lag(total) OVER (PARTITION BY cpu ORDER BY time) AS stolen FROM STEAL
+    SELECT cpu, time, least(greatest(total::HUGEINT - lag(total) OVER (PARTITION BY cpu ORDER BY time), 0), time) AS stolen FROM STEAL
 ), until AS (
     SELECT w.id, w.cpu, w.from_ns, v.time
     FROM worst AS w ASOF LEFT JOIN (FROM VEC_OUT WHERE kind = 0) AS v ON w.cpu = v.cpu AND w.to_ns <= v.time
