@@ -145,7 +145,9 @@ def of_kernel(args: argparse.Namespace, command: list[str]) -> int:
         schemata = [write(folder / f"{schema}.klogger", text) for schema, text in texts.items()]
         code = live.record(live.Recording(schemata, log, options(args), command, args.empty_pairs), folder)
         if not log.exists():
-            return code or 2
+            if code in (0, 130):
+                raise Failure("it was ended before anything was recorded")
+            return code
         answer_of(args, log, begin.name, end.name, by.text())
     return code
 

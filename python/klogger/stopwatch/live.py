@@ -68,13 +68,19 @@ def record(recording: Recording, folder: Path) -> int:
 
 @contextlib.contextmanager
 def signals_are_the_recorders() -> Iterator[None]:
-    """Ctrl-C ends the recording, and the answer comes all the same."""
+    """Ctrl-C ends the recording, and the answer comes all the same. SIGTERM ends both."""
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
     # A handler, because a signal that is ignored would be so in the recorder too.
-    before = signal.signal(signal.SIGINT, lambda *_: None)
+    before = {signal.SIGINT: signal.signal(signal.SIGINT, lambda *_: None)}
+    before[signal.SIGTERM] = signal.signal(signal.SIGTERM, stop)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def prepare_held(recorder: subprocess.Popen[bytes], folder: Path, pairs: int) -> None:
