@@ -166,10 +166,41 @@ def flags_body(values: list[int], texts: list[str]) -> str:
     return f"CASE WHEN x = 0 THEN {zero} ELSE concat_ws('|', {', '.join(parts)}) END"
 
 
+# What the ledger says of events whose clock was behind.
+EARLY = """
+SELECT 'before_start' AS key, 'notice' AS severity, 'reader' AS source, '{event}' AS event, NULL::SMALLINT AS cpu,
+  NULL::INTEGER AS tid, NULL::INTEGER AS tgid, {count}::BIGINT AS count, 0::BIGINT AS from_ns, 0::BIGINT AS to_ns,
+  'times before the log''s start; answers take them to be at it' AS text"""
+
+
+def hold_to_start(connection: duckdb.DuckDBPyConnection, events: Iterable[str]) -> None:
+    """No event is older than the log: one whose clock was behind is moved to its start, so that no time is negative.
+
+    To look for them costs next to nothing: Parquet files know the least time of each of their parts.
+    """
+    counts = [
+        f"SELECT {literal(e)}, count(*) FROM main.{identifier(e)} WHERE time < 0 HAVING count(*) > 0" for e in events
+    ]
+    for event, count in connection.execute(" UNION ALL ".join(counts)).fetchall() if counts else []:
+        redefine(connection, "main", event, "* REPLACE (greatest(time, 0) AS time)", "")
+        redefine(connection, "klogger", "ledger", "*", f" UNION ALL BY NAME {EARLY.format(event=event, count=count)}")
+
+
+def redefine(connection: duckdb.DuckDBPyConnection, schema: str, name: str, columns: str, more: str) -> None:
+    """A view anew: with other columns than all of its file, and more rows behind it. What is a table is empty."""
+    found = connection.execute(
+        "SELECT sql FROM duckdb_views() WHERE schema_name = $1 AND view_name = $2", [schema, name]
+    ).fetchone()
+    if found is not None:
+        query = found[0].partition(" AS ")[2].rstrip(";").replace("*", columns, 1)
+        connection.execute(f"CREATE OR REPLACE VIEW {schema}.{identifier(name)} AS {query}{more}")
+
+
 def create_derived(
     connection: duckdb.DuckDBPyConnection, events: Mapping[str, Any], preamble: Mapping[str, Any]
 ) -> None:
     """`recording` and `gap`, which stand on event tables."""
+    hold_to_start(connection, [e.name for e in events.values()])
     last = ["SELECT 0 AS t", "SELECT max(to_ns) FROM klogger.ledger"]
     last += [f"SELECT max(time) FROM main.{identifier(e.name)}" for e in events.values()]
     finish = "SELECT max(time) FROM main.KLOGGER_FINISH" if "KLOGGER_FINISH" in events else "SELECT NULL"

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 from klogger.run import Result
 from klogger.units import BLOCKS, bar, printable, show
 
+COLUMNS = 100
 WIDTH = 70
 HEIGHT = 13
 LABEL = 16
@@ -46,7 +48,8 @@ def lines(result: Result) -> list[str]:
     if picture is None or result.status != "answer" or picture.kind not in FIGURES:
         return []
     records = [r for r in result.points.records() if complete(r, picture.parts)]
-    return FIGURES[picture.kind](result, dict(picture.parts), records) if records else []
+    drawn = FIGURES[picture.kind](result, dict(picture.parts), records) if records else []
+    return [line[:COLUMNS].rstrip() for line in drawn]
 
 
 def complete(record: dict[str, Any], parts: Mapping[str, str]) -> bool:
@@ -125,7 +128,9 @@ def below(x: Axis, name: str) -> list[str]:
         label = show(x.value(k / 4), x.unit)
         start = min(max(round(k / 4 * (WIDTH - 1)) - len(label) // 2 + 8, 0), len(ticks) - len(label))
         ticks[start : start + len(label)] = label
-    return [" " * 7 + "└" + "─" * WIDTH, "".join(ticks).rstrip(), " " * 8 + name]
+    indent = " " * 8
+    words = textwrap.wrap(name, COLUMNS, initial_indent=indent, subsequent_indent=indent)
+    return [" " * 7 + "└" + "─" * WIDTH, "".join(ticks).rstrip(), *words]
 
 
 def legend(names: Sequence[str]) -> list[str]:
