@@ -31,7 +31,7 @@ PAIRS = 1000
 # Of a run, warming up included.
 TRACED = (BLOCKS + 1) * PAIRS
 # Seconds of an arm, nearly all of which it takes to begin and to end.
-ARM_SECONDS = 1.5
+ARM_SECONDS = 2.0
 ROUNDS_MAX = 11
 RESAMPLES = 1000
 NO_COUNTERS = "no counters here"
@@ -41,8 +41,8 @@ NO_COUNTERS = "no counters here"
 KERNEL = {"klogger, in the kernel": "klogger", "ftrace event": "ftrace", "perf record": "perf"}
 PROGRAM = {
     "klogger, in a program": "klogger",
-    "text into memory (snprintf)": "memory",
-    "text to ftrace (trace_marker)": "marker",
+    "snprintf into memory": "memory",
+    "write to trace_marker": "marker",
 }
 PAPER = (
     ("KLogger", 321.0, 35.66, 1.0, "", "6.55 ± 0.56"),
@@ -54,10 +54,9 @@ COLUMNS = (
     Column("logger", "", False, "logger; those of 2007 are the paper's, on a Pentium IV with 2.8 GHz"),
     Column("cycles", "", False, "for one event: median of the blocks' trimmed means, and single events' deviation"),
     Column("time", "ns", False, "the same as time"),
-    Column("ratio", "", True, "times the cost of klogger in the kernel; in 2007, times KLogger's"),
+    Column("ratio", "", False, "times the cost of klogger in the kernel; in 2007, times KLogger's"),
     Column("interval", "", False, "in which the ratio is with 95 % confidence"),
-    Column("misses", "", False, "L1 cache misses"),
-    Column("why", "", False, "why there is no number"),
+    Column("misses", "", False, "L1 cache misses; or why there is no number"),
 )
 
 
@@ -259,10 +258,10 @@ def table(found: Mapping[str, Samples], hz: float, rounds: int) -> Any:
         if unit is not None and unit.cost() > 0:
             ratio = round(cost / unit.cost(), 2)
             low, high = interval(one, unit)
-            text = "" if one is unit else f"{low:.2f} to {high:.2f}"
-        rows.append([name, spread(cost, one.sd()), cost / hz * 1e9, ratio, text, NO_COUNTERS, ""])
-    rows += [[name, "", None, None, "", "", why] for name, why in absent(found).items()]
-    rows += [[f"{name} (2007)", spread(cost, sd), cost / 2.8, *more, ""] for name, cost, sd, *more in PAPER]
+            text = "" if one is unit else f"{low:.1f} to {high:.1f}"
+        rows.append([name, spread(cost, one.sd()), cost / hz * 1e9, ratio, text, NO_COUNTERS])
+    rows += [[name, "", None, None, "", why] for name, why in absent(found).items()]
+    rows += [[f"{name} (2007)", spread(cost, sd), cost / 2.8, *more] for name, cost, sd, *more in PAPER]
     shown = [[row[0], row[3]] for row in rows if row[3]]
     return result(
         "loggers",
@@ -293,8 +292,8 @@ def absent(found: Mapping[str, Samples]) -> dict[str, str]:
         if name not in found
     }
     return rows | {
-        "printk": "not asked: would fill the kernel's log",
-        "kprobe (a hardware trap)": "not measured here"
+        "printk": "would fill the kernel's log",
+        "kprobe (a trap)": "not measured here"
         if Path("/sys/bus/event_source/devices/kprobe").exists()
         else "this kernel has no kprobes",
         "LTTng": "needs its modules in the kernel",
@@ -322,7 +321,7 @@ def sentences(found: Mapping[str, Samples], hz: float) -> list[str]:
         lines.append("In 2007, LTT's cost 5.7 times as much as KLogger's, and printk's 13.2 times.")
     in_program = found.get("klogger, in a program")
     if in_program is not None and unit is not None and in_program.cost() > 0:
-        text = found["text into memory (snprintf)"].cost() / in_program.cost()
+        text = found["snprintf into memory"].cost() / in_program.cost()
         lines.append(
             f"In a program, without a tracepoint around it, an event costs {in_program.cost():.0f} cycles; a line of"
             f" text in memory {text:.1f} times as much."
