@@ -34,7 +34,7 @@ SELECT pid, time,
        CASE WHEN interrupt + ns >= time THEN ns / count(*) OVER (PARTITION BY cpu, interrupt) ELSE 0 END AS ns
 FROM placed;
 CREATE TEMP TABLE timer_who AS
-SELECT coalesce(other, CASE program WHEN pid::VARCHAR THEN 'thread ' || program ELSE format('{}[{}]', program, pid) END) AS setter,
+SELECT coalesce(other, CASE WHEN starts_with(program, 'thread ') THEN program ELSE format('{}[{}]', program, pid) END) AS setter,
        other, calls, count(*) AS runs, sum(ns)::BIGINT AS cost, quantile_disc(late, 0.5) AS late, max(late) AS late_max
 FROM (SELECT other, calls, late, ns, pid, klogger.label(t.comm, pid) AS program FROM timer_use LEFT JOIN klogger.thread AS t USING (pid))
 GROUP BY ALL;

@@ -4,7 +4,7 @@
 -- order: 10
 -- events: IRQ_IN, IRQ_OUT, VEC_IN, VEC_OUT, SOFT_IN, SOFT_OUT
 -- include: _handler
--- picture: stacked x=part y=place colour=shown
+-- picture: stacked x=spent y=place colour=shown
 -- column name: the device, the vector, or the soft interrupt
 -- column runs [count]: times that the handler ran, on all CPUs
 -- column per_second [per_s]: in each second of the log
@@ -16,7 +16,7 @@
 -- column max [ns]: the longest run
 -- column place: CPU
 -- column shown: handler
--- column part [share]: part of the CPU's time
+-- column spent [ns]: time that the CPU spent in it
 -- note: From the first line of the handler to its last. What the hardware and the kernel need to get there and back is not
 --   in it, but one event of the log is (about 0.1 µs).
 -- note: Only CPUs that logged an interrupt are counted.
@@ -35,8 +35,7 @@ SELECT name, runs, runs / (ns / 1e9) AS per_second, time, time / (ns * places) A
 FROM class, span ORDER BY time DESC, name;
 
 -- picture
-SELECT 'CPU ' || cpu AS place, shown, sum(self_ns) / greatest(max(to_ns_), 1) AS part
-FROM handler JOIN handler_shown USING (name), (SELECT to_ns AS to_ns_ FROM klogger.recording)
+SELECT 'CPU ' || cpu AS place, shown, sum(self_ns)::BIGINT AS spent FROM handler JOIN handler_shown USING (name)
 GROUP BY cpu, shown ORDER BY cpu, min(rank);
 
 -- finding
