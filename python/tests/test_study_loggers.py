@@ -39,9 +39,9 @@ def measured(name: str, printed: dict[str, Any], **more: Any) -> Run:
 # The reference takes 100 cycles, and a traced call 10 more by itself. With klogger it takes 310, so its event 200;
 # with ftrace 410, so 300; with perf 1110, so 1000. In one block all is twice as slow, which changes nothing. In a
 # program: the empty pair 40, klogger 100, so 60.
-def runs(pending: int = EVENTS) -> list[Run]:
+def runs(pending: int = EVENTS, rounds: int = 5) -> list[Run]:
     found = []
-    for _ in range(3):
+    for _ in range(rounds):
         beside = said(empty=[40, 40], marker=[1240, 1240])
         printed = said(empty=[40, 40, 80], klogger=[100, 100, 200], memory=[640, 640, 1280])
         found += [
@@ -83,7 +83,7 @@ def test_costs_are_those_worked_out_by_hand(tmp_path: Path) -> None:
 def test_a_logger_that_did_not_log_fails_the_check(tmp_path: Path) -> None:
     found = answer(tmp_path, runs(pending=EVENTS - 1))
     assert [check.ok for check in found.checks] == [False, True, True, True]
-    assert "122,997 logged and 0 lost of 123,000" in found.checks[0].text
+    assert "204,995 logged and 0 lost of 205,000" in found.checks[0].text
 
 
 def test_what_is_missing_is_said_and_has_no_number(tmp_path: Path) -> None:
@@ -93,3 +93,9 @@ def test_what_is_missing_is_said_and_has_no_number(tmp_path: Path) -> None:
     assert rows["ftrace event"]["time"] is None
     assert any(text.startswith("perf record: ") for text in found.cannot)
     assert any("L1 cache misses" in text for text in found.cannot)
+
+
+def test_few_rounds_have_no_interval(tmp_path: Path) -> None:
+    found = answer(tmp_path, runs(rounds=2))
+    rows = {row["logger"]: row for row in found.results[0].table.records()}
+    assert (rows["ftrace event"]["ratio"], rows["ftrace event"]["interval"]) == (1.5, "too few rounds")

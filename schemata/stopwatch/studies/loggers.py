@@ -33,6 +33,8 @@ TRACED = (BLOCKS + 1) * PAIRS
 # Seconds of an arm, nearly all of which it takes to begin and to end.
 ARM_SECONDS = 2.0
 ROUNDS_MAX = 11
+# With fewer, the bootstrap has too little to choose from.
+ROUNDS_FOR_INTERVAL = 4
 RESAMPLES = 1000
 NO_COUNTERS = "no counters here"
 
@@ -234,9 +236,11 @@ def of_kernel(by_arm: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, Sa
     return found
 
 
-def interval(one: Samples, unit: Samples) -> tuple[float, float]:
+def interval(one: Samples, unit: Samples) -> str:
     """95 % of the ratios that other rounds would have had: the bootstrap, by whole rounds, the same for both."""
     rounds = list(zip(one.rounds, unit.rounds, strict=False))
+    if len(rounds) < ROUNDS_FOR_INTERVAL:
+        return "too few rounds"
     ratios = []
     for _ in range(RESAMPLES):
         chosen = random.choices(rounds, k=len(rounds))
@@ -245,8 +249,8 @@ def interval(one: Samples, unit: Samples) -> tuple[float, float]:
             ratios.append(one.cost([round[0] for round in chosen]) / below)
     ratios.sort()
     if not ratios:
-        return float("nan"), float("nan")
-    return ratios[int(len(ratios) * 0.025)], ratios[int(len(ratios) * 0.975)]
+        return ""
+    return f"{ratios[int(len(ratios) * 0.025)]:.1f} to {ratios[int(len(ratios) * 0.975)]:.1f}"
 
 
 def table(found: Mapping[str, Samples], hz: float, rounds: int) -> Any:
@@ -257,8 +261,7 @@ def table(found: Mapping[str, Samples], hz: float, rounds: int) -> Any:
         ratio, text = None, ""
         if unit is not None and unit.cost() > 0:
             ratio = round(cost / unit.cost(), 2)
-            low, high = interval(one, unit)
-            text = "" if one is unit else f"{low:.1f} to {high:.1f}"
+            text = "" if one is unit else interval(one, unit)
         rows.append([name, spread(cost, one.sd()), cost / hz * 1e9, ratio, text, NO_COUNTERS])
     rows += [[name, "", None, None, "", why] for name, why in absent(found).items()]
     rows += [[f"{name} (2007)", spread(cost, sd), cost / 2.8, *more] for name, cost, sd, *more in PAPER]
@@ -313,7 +316,6 @@ def sentences(found: Mapping[str, Samples], hz: float) -> list[str]:
         lines.append(f"One event of klogger costs {cost:.0f} cycles ({cost / hz * 1e9:.0f} ns); in 2007 it cost 321.")
         for name in ("ftrace event", "perf record"):
             if name in found:
-                low, high = interval(found[name], unit)
                 ratio = found[name].cost() / cost
                 lines.append(
                     f"An event of {name.split()[0]} costs {ratio:.1f} times as much ({low:.1f} to {high:.1f})."
