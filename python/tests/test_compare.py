@@ -131,24 +131,29 @@ def test_runs_of_the_same_thing_do_not_cry_wolf() -> None:
     assert compared(*runs).metrics("worse", "better", "differs") == []
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_planted_shift_is_found_and_comes_first(seed: int) -> None:
-    rng = np.random.default_rng(100 + seed)
-    found = compared([sampled(rng, 20_000)], [sampled(rng, 20_000, {"as": 1.2})])
-    first, *rest = found.metrics("worse", "better", "differs")
-    assert (first.what, first.verdict) == (("as",), "worse")
-    assert {m.what for m in rest} <= {("as",)}
-    assert first.difference and first.difference.low and first.difference.high
-    assert first.difference.low < 0.2 < first.difference.high
+def test_planted_shift_is_found_and_comes_first() -> None:
+    """Each time; and beside it, at most once what one comparison of twenty may see."""
+    others = 0
+    for seed in range(5):
+        rng = np.random.default_rng(100 + seed)
+        found = compared([sampled(rng, 20_000)], [sampled(rng, 20_000, {"as": 1.2})])
+        first, *rest = found.metrics("worse", "better", "differs")
+        assert (first.what, first.verdict) == (("as",), "worse")
+        assert first.difference and first.difference.low and first.difference.high
+        assert first.difference.low < 0.2 < first.difference.high
+        others += any(m.what != ("as",) for m in rest)
+    assert others <= 1
 
 
-@pytest.mark.parametrize("seed", range(10))
-def test_planted_shift_is_found_in_runs(seed: int) -> None:
-    rng = np.random.default_rng(100 + seed)
-    found = compared([counted(rng) for _ in range(8)], [counted(rng, 1.3) for _ in range(8)])
-    assert [(m.what, m.statistic, m.verdict) for m in found.metrics("worse", "better", "differs")] == [
-        (("as",), "cost", "worse")
-    ]
+def test_planted_shift_is_found_in_runs() -> None:
+    others = 0
+    for seed in range(10):
+        rng = np.random.default_rng(100 + seed)
+        found = compared([counted(rng) for _ in range(8)], [counted(rng, 1.3) for _ in range(8)])
+        seen = {m.name: m.verdict for m in found.metrics("worse", "better", "differs")}
+        assert seen.pop("counts/as/cost") == "worse"
+        others += bool(seen)
+    assert others <= 1
 
 
 def test_what_could_have_been_seen_is_seen_as_often_as_said() -> None:

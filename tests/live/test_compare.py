@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""`klogger compare` on recordings of a program that computes for a known time, and then for four times as long."""
+"""`klogger compare` on recordings of a program that computes for a known time, and for much longer."""
 
 import json
 import shutil
@@ -7,7 +7,8 @@ import shutil
 import pytest
 from oracles import workload_json
 
-ROUNDS, SHORT, LONG = 150, 300, 1200
+# Of a busy CPU, long turns get less than they want at a time: hence so much longer.
+ROUNDS, SHORT, LONG = 150, 100, 2500
 RUNS = 3
 
 
@@ -42,17 +43,16 @@ def test_differences_are_those_of_the_programs(recorder, turns):
 
 def check_found(answer):
     (metric,) = answer["metrics"]
-    # Where other threads want the CPU, long turns are cut into several quanta.
-    assert metric["verdict"] == "differs"
-    assert metric["change"] > 0.3
-    assert metric["low"] > 0
+    assert metric["verdict"] == "differs", metric
+    assert metric["change"] > 1, metric
+    assert metric["low"] > 0, metric
 
 
 def check_same(answer):
-    """One such comparison of twenty may see a difference, but none sees one of four times."""
+    """One such comparison of twenty may see a difference, but none sees one of that size."""
     (metric,) = answer["metrics"]
-    assert metric["low"] < 1.0
-    assert metric["high"] > -0.5
+    assert metric["low"] < 3, metric
+    assert metric["high"] > -0.75, metric
 
 
 def check_sums(answer, runs):
@@ -62,5 +62,5 @@ def check_sums(answer, runs):
     mean = metrics["quanta/turns/mean"]
     for side, count, (_, report) in zip(("a", "b"), curve["values"], runs, strict=True):
         # The kernel does not report each switch from idle; the first and the last quantum are not whole.
-        assert mean[side] * count > 0.9 * report["cpu_ns"]
-        assert count > 0.9 * ROUNDS
+        assert mean[side] * count > 0.9 * report["cpu_ns"], (mean, curve["values"], report)
+        assert count > 0.9 * ROUNDS, curve["values"]

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -13,7 +14,7 @@ from rich.text import Text
 from klogger.compare import Compared
 from klogger.compare.comparison import CONFIDENCE, VERDICTS, ComparedAnalysis, Comparison, Metric
 from klogger.compare.stats import Difference
-from klogger.terminal import print_warnings
+from klogger.terminal import WIDTH, print_warnings
 from klogger.units import plain, printable, show
 
 DIFFERENCES = 20
@@ -38,7 +39,7 @@ def write(out: Console, found: Compared, *, everything: bool) -> None:
     lossy = {c.analysis.name for c in found.comparison.analyses if c.warnings}
     if differences:
         out.print()
-        out.print(table(differences[:DIFFERENCES], lossy, whole_names=True))
+        out.print(table(differences[:DIFFERENCES], lossy, whole_names=True, width=out.width))
         rest = len(differences) - DIFFERENCES
         if rest > 0:
             out.print(Text(f"  and {rest:,} more: see the analyses below, or --format json", style="dim"))
@@ -93,7 +94,7 @@ def write_analysis(out: Console, one: ComparedAnalysis, found: Comparison, *, ev
     print_warnings(out, one.warnings)
     shown = one.metrics if everything else first(one.metrics)
     if shown:
-        out.print(table(shown, set(), whole_names=False))
+        out.print(table(shown, set(), whole_names=False, width=out.width))
     more = len(one.metrics) - len(shown)
     rest = [f"{metrics_of(more)}: --analysis {one.analysis.name}"] if more else []
     rest += [f"{count:,} {reason}" for reason, count in one.left_out.items()]
@@ -108,23 +109,30 @@ def first(metrics: list[Metric]) -> list[Metric]:
     return [m for m in metrics if m.what in few]
 
 
-def table(metrics: list[Metric], lossy: set[str], *, whole_names: bool) -> Table:
-    found = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False, header_style="dim")
-    found.add_column("", no_wrap=True)
-    found.add_column("metric" if whole_names else "what", no_wrap=True, overflow="ellipsis")
-    found.add_column("", no_wrap=True)
+def table(metrics: list[Metric], lossy: set[str], *, whole_names: bool, width: int = WIDTH) -> Table:
+    """`whole_names`: of differences from all analyses; what could have been seen is of no interest then."""
     known = any(m.known for m in metrics)
-    for name in ("A", "B", "change", *(("between", "seen from") if known else ())):
-        found.add_column(name, justify="right", no_wrap=True)
+    heads = ["A", "B", "change", *(["between"] if known else []), *(["seen from"] if known and not whole_names else [])]
+    rows = []
     for metric in metrics:
-        mark = " !" if metric.analysis in lossy else ""
         what = ", ".join(metric.what)
-        found.add_row(
-            Text(LABELS[metric.verdict] + mark, style=COLOURS[metric.verdict]),
-            Text(printable(f"{metric.analysis}: {what}" if whole_names else what)),
-            Text(printable(metric.statistic.replace("_", " "))),
-            *(Text(cell) for cell in cells(metric)[: 5 if known else 3]),
-        )
+        name = f"{metric.analysis}: {what}" if whole_names else what
+        label = LABELS[metric.verdict] + (" !" if metric.analysis in lossy else "")
+        shown = [label, name, metric.statistic.replace("_", " "), *cells(metric)[: len(heads)]]
+        rows.append([printable(word) for word in shown])
+    heads = ["", "metric" if whole_names else "what", "", *heads]
+    found = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False, header_style="dim")
+    needed = [max(cell_len(row[i]) for row in [heads, *rows]) for i in range(len(heads))]
+    # Names give way, numbers do not.
+    room = max(width - sum(needed) + needed[1] - 2 * len(heads), 8)
+    for i, head in enumerate(heads):
+        most = room if i == 1 else None
+        found.add_column(
+            head, justify="left" if i < 3 else "right", no_wrap=True, overflow="ellipsis", max_width=most,
+            min_width=min(needed[i], most or needed[i]),
+        )  # fmt: skip
+    for metric, row in zip(metrics, rows, strict=True):
+        found.add_row(Text(row[0], style=COLOURS[metric.verdict]), *(Text(word) for word in row[1:]))
     return found
 
 
@@ -137,7 +145,10 @@ def cells(metric: Metric) -> tuple[str, str, str, str, str]:
     change = amount(d.change, d, metric)
     if d.low is None or d.high is None or d.least is None:
         return a, b, change, "", ""
-    return a, b, change, f"{amount(d.low, d, metric)} .. {amount(d.high, d, metric)}", least(d, metric)
+    low, high = amount(d.low, d, metric), amount(d.high, d, metric)
+    if low.endswith(" %") and high.endswith(" %"):
+        low = low.removesuffix(" %")
+    return a, b, change, f"{low} .. {high}", least(d, metric)
 
 
 def least(d: Difference, metric: Metric) -> str:
