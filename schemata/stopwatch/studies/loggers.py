@@ -318,7 +318,7 @@ def sentences(found: Mapping[str, Samples], hz: float) -> list[str]:
             if name in found:
                 ratio = found[name].cost() / cost
                 lines.append(
-                    f"An event of {name.split()[0]} costs {ratio:.1f} times as much ({low:.1f} to {high:.1f})."
+                    f"An event of {name.split()[0]} costs {ratio:.1f} times as much ({interval(found[name], unit)})."
                 )
         lines.append("In 2007, LTT's cost 5.7 times as much as KLogger's, and printk's 13.2 times.")
     in_program = found.get("klogger, in a program")
