@@ -226,3 +226,21 @@ def test_schema_says_what_a_call_is_made_of(recorder, workloads):
     # The longest of all calls are the sleeps.
     (band,) = [r for r in tables["split"] if r["band"] in ("99–99.9 %", "> 99.9 %")][:1]
     assert 0.5 * band["mean"] <= band["off_cpu"] <= band["mean"]
+
+
+def test_tracepoints_are_the_kernels(recorder):
+    """Names of parameters as in the kernel's source; of each group what tracefs has in it."""
+    done = recorder.command("tracepoints", "--exact", "sched_switch", "--format", "json")
+    (found,) = json.loads(done.out)
+    assert found["group"] == "sched"
+    assert [p["name"] for p in found["parameters"]] == ["preempt", "prev", "next", "prev_state"]
+    assert found["parameters"][1]["type"] == "struct task_struct *"
+    listed = json.loads(recorder.command("tracepoints", "block", "--format", "json").out)
+    mine = {t["name"] for t in listed if t["group"] == "block"}
+    assert mine == {path.parent.name for path in (TRACING / "events/block").glob("*/enable")}
+
+
+def test_a_tracepoint_that_is_none_is_refused(recorder):
+    done = recorder.command("stopwatch", "tracepoint shed_switch", "tracepoint sched_switch", "-a")
+    assert (done.code, done.out) == (2, "")
+    assert done.err == ("klogger: this kernel has no tracepoint 'shed_switch'\n  help: did you mean `sched_switch`?\n")
