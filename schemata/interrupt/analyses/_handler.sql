@@ -64,7 +64,7 @@ WHERE whole IS NOT true AND (coalesce(begins, false) OR to_ns BETWEEN first AND 
 CREATE TEMP TABLE handler_level AS
 SELECT cpu, level, kind, from_ns, to_ns FROM handler_pair WHERE whole
 UNION ALL
-SELECT cpu, 2, 0, greatest(time - took::BIGINT, 0), time FROM NMI;
+SELECT cpu, 2, 0, greatest(time - least(took, 4611686018427387904)::BIGINT, 0), time FROM NMI;
 
 -- Each with the latest that began before it on a lower level: that one was interrupted if it ends later.
 CREATE TEMP TABLE handler_nested AS
