@@ -34,6 +34,10 @@ pub enum Error {
     Unwritable(PathBuf, io::Error),
     /// Something else stands in the directory.
     Occupied(PathBuf),
+    /// An earlier export stands there.
+    Exists(PathBuf),
+    /// A trace could not be written.
+    Unwritten(PathBuf, io::Error),
     /// A table could not be written.
     Table(PathBuf, ParquetError),
     /// The log itself.
@@ -46,7 +50,10 @@ impl Error {
         match self {
             Error::Unwritable(..) => "name a directory that can be written with -o DIR",
             Error::Occupied(_) => "name a directory that does not exist yet with -o DIR",
-            Error::Table(..) => "free some space, or name a directory on another file system with -o DIR",
+            Error::Exists(_) => "replace it with --force, or name another directory with -o DIR",
+            Error::Table(..) | Error::Unwritten(..) => {
+                "free some space, or name a directory on another file system with -o DIR"
+            }
             Error::Log(_) => "check that the log is still there",
         }
     }
@@ -55,7 +62,10 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Error::Unwritable(path, error) => write!(f, "cannot write {}: {error}", path.display()),
+            Error::Unwritable(path, error) | Error::Unwritten(path, error) => {
+                write!(f, "cannot write {}: {error}", path.display())
+            }
+            Error::Exists(path) => write!(f, "{} exists", path.display()),
             Error::Occupied(path) => write!(f, "{} exists, and was not made by klogger export", path.display()),
             Error::Table(path, error) => write!(f, "cannot write a table in {}: {error}", path.display()),
             Error::Log(error) => write!(f, "cannot read the log: {error}"),
@@ -105,7 +115,7 @@ pub fn export(
     dir: Option<&Path>,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Export, Error> {
-    let dir = dir.map_or_else(|| beside(log), Path::to_path_buf);
+    let dir = dir.map_or_else(|| beside(log, "parquet"), Path::to_path_buf);
     let stamp = stamp(log, reader).map_err(Error::Log)?;
     match old_stamp(&dir) {
         Some(old) if old == stamp => return Ok(Export { dir, fresh: true, rows: 0, damage: Vec::new() }),
@@ -120,9 +130,10 @@ pub fn export(
 }
 
 /// `x.klog-parquet` for `x.klog`.
-fn beside(log: &Path) -> PathBuf {
+pub fn beside(log: &Path, suffix: &str) -> PathBuf {
     let mut name = log.file_name().unwrap_or_default().to_os_string();
-    name.push("-parquet");
+    name.push("-");
+    name.push(suffix);
     log.with_file_name(name)
 }
 
@@ -143,7 +154,7 @@ fn old_stamp(dir: &Path) -> Option<Stamp> {
 }
 
 /// Whether nothing would be lost if `dir` were replaced.
-fn is_empty(dir: &Path) -> bool {
+pub fn is_empty(dir: &Path) -> bool {
     match fs::read_dir(dir) {
         Ok(mut entries) => entries.next().is_none(),
         // A file that has the name is something; what cannot be reached is found out when it is created.
@@ -152,13 +163,13 @@ fn is_empty(dir: &Path) -> bool {
 }
 
 /// A directory that vanishes unless it is put in its place.
-struct Temporary {
-    path: PathBuf,
+pub struct Temporary {
+    pub path: PathBuf,
 }
 
 impl Temporary {
     /// Beside `dir`, so that it can be renamed to it.
-    fn create(dir: &Path) -> Result<Temporary, Error> {
+    pub fn create(dir: &Path) -> Result<Temporary, Error> {
         let unwritable = |e| Error::Unwritable(dir.to_path_buf(), e);
         let parent = match dir.parent() {
             Some(p) if !p.as_os_str().is_empty() => p,
@@ -173,7 +184,7 @@ impl Temporary {
         Ok(Temporary { path })
     }
 
-    fn replace(self, dir: &Path) -> Result<(), Error> {
+    pub fn replace(self, dir: &Path) -> Result<(), Error> {
         let unwritable = |e| Error::Unwritable(dir.to_path_buf(), e);
         let old = self.path.with_extension("old");
         let had_old = fs::rename(dir, &old).is_ok();

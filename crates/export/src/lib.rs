@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! From a log to columns: a directory with one Parquet table for each event, and a few tables about the log.
+//! From a log to what other programs read: Perfetto's trace format ([`perfetto`]), CTF ([`trace`]), and columns: a
+//! directory with one Parquet table for each event, and a few tables about the log.
 //!
-//! **Invariant:** this crate knows neither the bytes of a log nor SQL. It is the only way from logs to analyses.
+//! **Invariant:** this crate knows neither the bytes of a log nor SQL. Its tables are the only way from logs to
+//! analyses.
 //!
 //! | file | what |
 //! |---|---|
@@ -19,7 +21,10 @@
 mod about;
 mod cache;
 mod column;
+pub mod ctf;
+pub mod perfetto;
 mod table;
+pub mod trace;
 
 pub use cache::{Error, Export, export};
 

@@ -110,6 +110,11 @@ impl Processes {
         self.live.get(&pid).map(|l| l.row.comm.as_slice()).filter(|n| !n.is_empty())
     }
 
+    /// What is known of a thread at present.
+    pub fn row(&self, pid: i64) -> Option<&Row> {
+        self.live.get(&pid).map(|l| &l.row)
+    }
+
     /// All rows, by thread, then time. `end_ns` is the first moment after the log.
     pub fn into_rows(mut self, end_ns: u64) -> Vec<Row> {
         let mut rows = self.past.take().unwrap_or_default();

@@ -3,9 +3,10 @@
 //! field name of the chosen events. A field that an event does not have is empty; an array's elements are separated by
 //! spaces.
 //!
-//! If chosen events may come from programs, `tid` and `tgid` come after `event`; then a field of such a name gets a `_` at its end.
+//! If chosen events may come from programs, `tid` and `tgid` come after `event`; then a field of such a name gets a
+//! `_` at its end. So does a field `event`.
 
-use super::{Context, Format, thread_free};
+use super::{Context, Format, free_name};
 use klogger_log::decode::push_number;
 use klogger_log::event::{EventRef, Value};
 use klogger_log::origin::Thread;
@@ -25,7 +26,7 @@ pub struct Csv {
 impl Csv {
     pub fn new(preamble: &Preamble, wanted: &[bool]) -> Csv {
         let threads = preamble.user_events().iter().zip(wanted).any(|(user, wanted)| *user && *wanted);
-        let name = |f: &FieldLayout| thread_free(&f.name, threads);
+        let name = |f: &FieldLayout| free_name(&f.name, threads);
         let mut columns: Vec<String> = Vec::new();
         let mut seen = HashSet::new();
         for (event, _) in preamble.events.iter().zip(wanted).filter(|(_, wanted)| **wanted) {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! `--format json`: an object for each line: `time` (ns since the log's start), `cpu` (-1: the recorder), `serial`,
-//! `event`, and the fields as they are in the log, not decoded. An event of a thread of a program has null as its `cpu`,
-//! and after it `tid` and `tgid`; in schemata of programs, a field of such a name gets a `_` at its end.
+//! `event`, and the fields as they are in the log, not decoded. An event of a thread of a program has null as its
+//! `cpu`, and after it `tid` and `tgid`; in schemata of programs, a field of such a name gets a `_` at its end, and so
+//! does a field `event` everywhere.
 
-use super::{Context, Format, thread_free};
+use super::{Context, Format, free_name};
 use klogger_log::decode::push_number;
 use klogger_log::event::{EventRef, Value};
 use klogger_log::preamble::Preamble;
@@ -21,7 +22,7 @@ impl Json {
     /// The names are those of C, so they need no escapes: the reader of the log has checked that.
     pub fn new(preamble: &Preamble) -> Json {
         let keys = |event: &EventLayout, user: bool| {
-            let key = |f: &FieldLayout| format!(",\"{}\":", thread_free(&f.name, user)).into_bytes();
+            let key = |f: &FieldLayout| format!(",\"{}\":", free_name(&f.name, user)).into_bytes();
             event.fields.iter().map(key).collect()
         };
         Json {

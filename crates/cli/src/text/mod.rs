@@ -72,9 +72,10 @@ impl Kind {
 /// The names that events of programs have beside their fields.
 const THREAD: [&str; 2] = ["tid", "tgid"];
 
-/// The name under which a field stands; `user` if its event may come from a program.
-fn thread_free(name: &str, user: bool) -> String {
-    if user && THREAD.contains(&name) { format!("{name}_") } else { name.into() }
+/// The name under which a field stands where the event's own name is `event`; `user` if the event may come from a
+/// program.
+fn free_name(name: &str, user: bool) -> String {
+    if name == "event" || user && THREAD.contains(&name) { format!("{name}_") } else { name.into() }
 }
 
 /// Bytes that are collected before they are written.

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! The files of events: the same bytes for both versions of CTF.
+//!
+//! A file is a stream: a CPU, the recorder, or one thread of a program. It is made of packets, each with a header, a
+//! context and events. Everything is aligned to bytes, and little-endian.
+
+use klogger_log::event::{EventRef, Value};
+use klogger_log::origin::Origin;
+use klogger_schema::model::Scalar;
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+pub const MAGIC: u32 = 0xc1fc_1fc1;
+
+/// Bytes of a packet, about.
+const PACKET: usize = 64 << 10;
+
+/// What a number in a header is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    None,
+    Magic,
+    Uuid,
+    Class,
+    Instance,
+    Time,
+    PacketEnd,
+    ContentBits,
+    PacketBits,
+    PacketNumber,
+    Discarded,
+    EventId,
+}
+
+/// A number in a header.
+#[derive(Clone, Copy, Debug)]
+pub struct Member {
+    pub name: &'static str,
+    pub bits: u32,
+    pub role: Role,
+}
+
+const fn member(name: &'static str, bits: u32, role: Role) -> Member {
+    Member { name, bits, role }
+}
+
+/// The uuid has 16 of its members.
+pub const PACKET_HEADER: &[Member] = &[
+    member("magic", 32, Role::Magic),
+    member("uuid", 8, Role::Uuid),
+    member("stream_id", 32, Role::Class),
+    member("stream_instance_id", 64, Role::Instance),
+];
+pub const PACKET_CONTEXT: &[Member] = &[
+    member("timestamp_begin", 64, Role::Time),
+    member("timestamp_end", 64, Role::PacketEnd),
+    member("content_size", 64, Role::ContentBits),
+    member("packet_size", 64, Role::PacketBits),
+    member("packet_seq_num", 64, Role::PacketNumber),
+    member("events_discarded", 64, Role::Discarded),
+];
+pub const EVENT_HEADER: &[Member] = &[member("id", 16, Role::EventId), member("timestamp", 64, Role::Time)];
+pub const EVENT_CONTEXT: &[Member] = &[member("serial", 64, Role::None)];
+
+/// Streams of a class have the same context.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Class {
+    Cpu,
+    Recorder,
+    Thread,
+}
+
+impl Class {
+    pub fn of(origin: Origin) -> Class {
+        match origin {
+            Origin::Cpu(_) => Class::Cpu,
+            Origin::Recorder => Class::Recorder,
+            Origin::Thread { .. } => Class::Thread,
+        }
+    }
+
+    pub fn id(self) -> u32 {
+        match self {
+            Class::Cpu => 0,
+            Class::Recorder => 1,
+            Class::Thread => 2,
+        }
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Class::Cpu => "cpu",
+            Class::Recorder => "recorder",
+            Class::Thread => "thread",
+        }
+    }
+
+    /// What comes at the end of a packet's context.
+    pub fn members(self) -> &'static [Member] {
+        match self {
+            Class::Cpu => const { &[member("cpu_id", 16, Role::None)] },
+            Class::Recorder => &[],
+            Class::Thread => const { &[member("tid", 32, Role::None), member("tgid", 32, Role::None)] },
+        }
+    }
+}
+
+/// One file, and the packet that is being filled.
+pub struct Stream {
+    origin: Origin,
+    path: PathBuf,
+    uuid: [u8; 16],
+    instance: u64,
+    events: Vec<u8>,
+    first_ns: u64,
+    last_ns: u64,
+    packets: u64,
+    discarded: u64,
+}
+
+impl Stream {
+    pub fn new(dir: &Path, origin: Origin, uuid: [u8; 16], instance: u64) -> Stream {
+        let name = match origin {
+            Origin::Cpu(cpu) => format!("cpu_{cpu}"),
+            Origin::Recorder => "recorder".into(),
+            Origin::Thread { stream, thread } => format!("thread_{}_{stream}", thread.tid),
+        };
+        Stream {
+            origin,
+            path: dir.join(name),
+            uuid,
+            instance,
+            events: Vec::new(),
+            first_ns: 0,
+            last_ns: 0,
+            packets: 0,
+            discarded: 0,
+        }
+    }
+
+    /// Bytes that wait.
+    pub fn waiting(&self) -> usize {
+        self.events.len()
+    }
+
+    pub fn push(&mut self, event: &EventRef) -> io::Result<()> {
+        if self.events.is_empty() {
+            self.first_ns = event.time_ns;
+        }
+        self.last_ns = event.time_ns;
+        self.events.extend_from_slice(&event.layout.id.to_le_bytes());
+        self.events.extend_from_slice(&event.time_ns.to_le_bytes());
+        self.events.extend_from_slice(&event.serial.to_le_bytes());
+        for field in &event.layout.fields {
+            push_value(event.value(field), field.scalar, &mut self.events);
+        }
+        if self.events.len() >= PACKET { self.flush() } else { Ok(()) }
+    }
+
+    /// A `LOST` record: it gets a packet of its own, so that readers see the loss between the event before it and it.
+    pub fn push_lost(&mut self, event: &EventRef, count: u64, since_ns: u64) -> io::Result<()> {
+        if self.packets == 0 && self.events.is_empty() {
+            // Readers count from the packet before.
+            self.first_ns = since_ns.min(event.time_ns);
+            self.last_ns = self.first_ns;
+            self.write_packet()?;
+        }
+        self.flush()?;
+        self.discarded = self.discarded.saturating_add(count);
+        self.push(event)?;
+        self.flush()
+    }
+
+    /// Writes the packet down, if there is anything in it.
+    pub fn flush(&mut self) -> io::Result<()> {
+        if self.events.is_empty() { Ok(()) } else { self.write_packet() }
+    }
+
+    fn write_packet(&mut self) -> io::Result<()> {
+        let head = self.head();
+        let mut file = OpenOptions::new().append(true).create(true).open(&self.path)?;
+        file.write_all(&head)?;
+        file.write_all(&self.events)?;
+        self.events.clear();
+        self.packets += 1;
+        Ok(())
+    }
+
+    /// [`PACKET_HEADER`], [`PACKET_CONTEXT`] and the class's own members.
+    fn head(&self) -> Vec<u8> {
+        let class = Class::of(self.origin);
+        let mut head = Vec::with_capacity(128);
+        head.extend_from_slice(&MAGIC.to_le_bytes());
+        head.extend_from_slice(&self.uuid);
+        head.extend_from_slice(&class.id().to_le_bytes());
+        head.extend_from_slice(&self.instance.to_le_bytes());
+        let own: u32 = class.members().iter().map(|m| m.bits).sum();
+        let context: u32 = PACKET_CONTEXT.iter().map(|m| m.bits).sum();
+        let bits = head.len() as u64 * 8 + u64::from(context + own) + self.events.len() as u64 * 8;
+        for word in [self.first_ns, self.last_ns, bits, bits, self.packets, self.discarded] {
+            head.extend_from_slice(&word.to_le_bytes());
+        }
+        match self.origin {
+            Origin::Cpu(cpu) => head.extend_from_slice(&cpu.to_le_bytes()),
+            Origin::Recorder => {}
+            Origin::Thread { thread, .. } => {
+                head.extend_from_slice(&thread.tid.to_le_bytes());
+                head.extend_from_slice(&thread.tgid.to_le_bytes());
+            }
+        }
+        head
+    }
+}
+
+fn push_value(value: Value, scalar: Scalar, out: &mut Vec<u8>) {
+    match value {
+        Value::Int(_) | Value::Uint(_) | Value::Bool(_) => push_bits(value, scalar, out),
+        Value::Array(elements) => elements.iter().for_each(|v| push_bits(v, scalar, out)),
+        Value::Text(text) => push_text(text, out),
+    }
+}
+
+#[inline]
+fn push_bits(value: Value, scalar: Scalar, out: &mut Vec<u8>) {
+    let bytes = value.bits().unwrap_or_default().to_le_bytes();
+    out.extend_from_slice(&bytes[..scalar.size() as usize]);
+}
+
+/// What is not UTF-8, or would end the text, becomes U+FFFD.
+fn push_text(text: &[u8], out: &mut Vec<u8>) {
+    if text.iter().all(|b| (1..0x80).contains(b)) {
+        out.extend_from_slice(text);
+    } else {
+        out.extend_from_slice(String::from_utf8_lossy(text).replace('\0', "\u{fffd}").as_bytes());
+    }
+    out.push(0);
+}

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Events that Perfetto has no type for: instants on tracks, with the fields as their arguments.
+
+use super::proto::{
+    Annotated, Data, DebugAnnotation, INCREMENTAL_STATE_CLEARED, Interned, InternedData, NEEDS_INCREMENTAL_STATE,
+    ThreadDescriptor, TracePacket, TrackDescriptor, TrackEvent, TrackEventType,
+};
+use super::roles::owner;
+use klogger_log::decode::Decoder;
+use klogger_log::event::{EventRef, Value};
+use klogger_log::ledger::Entry;
+use klogger_log::origin::Origin;
+use klogger_log::preamble::Preamble;
+use klogger_log::process::Processes;
+use klogger_schema::layout::{EventLayout, FieldLayout};
+use klogger_schema::model::{Decode, Shape};
+use std::collections::{HashMap, HashSet};
+
+/// All instants are one sequence, which shares its interned names.
+const SEQUENCE: u32 = 1;
+
+/// The track of the recorder and of what is nobody's.
+const GLOBAL: u64 = 1;
+/// The track of CPU n is this plus n.
+const CPU: u64 = 2;
+/// Tracks of threads are numbered from here.
+const THREADS: u64 = CPU + (1 << 16);
+
+/// How one field is written.
+struct Argument {
+    name: u64,
+    hex: bool,
+    /// The name of its decoded text, if it has one.
+    text: Option<u64>,
+    /// The text is the whole value, not a name for it.
+    whole: bool,
+}
+
+pub struct Instants {
+    /// By event, then field.
+    arguments: Vec<Vec<Argument>>,
+    /// By event: which schema it is of.
+    categories: Vec<u64>,
+    /// By event: the field that says which thread's it is.
+    owners: Vec<Option<usize>>,
+    /// By thread id: track and process.
+    threads: HashMap<i64, (u64, i64)>,
+    /// CPUs whose tracks are declared.
+    cpus: HashSet<u16>,
+    next_track: u64,
+    text: Vec<u8>,
+}
+
+/// Numbers for names, from 1.
+#[derive(Default)]
+struct Names {
+    numbers: HashMap<String, u64>,
+    interned: Vec<Interned>,
+}
+
+impl Names {
+    fn number(&mut self, name: &str) -> u64 {
+        if let Some(number) = self.numbers.get(name) {
+            return *number;
+        }
+        let number = self.interned.len() as u64 + 1;
+        self.numbers.insert(name.into(), number);
+        self.interned.push(Interned { iid: Some(number), name: Some(name.into()) });
+        number
+    }
+}
+
+/// Names of the arguments of losses.
+const LOSS: [&str; 4] = ["key", "event", "count", "text"];
+
+fn sequenced(timestamp: Option<u64>, data: Data) -> TracePacket {
+    TracePacket {
+        timestamp,
+        trusted_packet_sequence_id: Some(SEQUENCE),
+        sequence_flags: Some(NEEDS_INCREMENTAL_STATE),
+        interned_data: None,
+        data: Some(data),
+    }
+}
+
+impl Instants {
+    /// Declares names and the global track.
+    pub fn new(preamble: &Preamble, out: &mut Vec<TracePacket>) -> Instants {
+        let (mut names, mut schemas, mut events) = (Names::default(), Names::default(), Names::default());
+        // The first ones, so that their numbers are known.
+        for name in LOSS {
+            names.number(name);
+        }
+        let categories = preamble.events.iter().map(|e| schemas.number(&e.schema)).collect();
+        let arguments = preamble.events.iter().map(|e| arguments(e, &mut names)).collect();
+        for event in &preamble.events {
+            // Two schemata may have the same name for an event, so this is not a table of names.
+            let iid = Some(events.interned.len() as u64 + 1);
+            events.interned.push(Interned { iid, name: Some(event.name.clone()) });
+        }
+        let interned_data = InternedData {
+            event_categories: schemas.interned,
+            event_names: events.interned,
+            debug_annotation_names: names.interned,
+        };
+        let global = TrackDescriptor { uuid: Some(GLOBAL), name: Some("klogger".into()), ..TrackDescriptor::default() };
+        out.push(TracePacket {
+            timestamp: None,
+            trusted_packet_sequence_id: Some(SEQUENCE),
+            sequence_flags: Some(INCREMENTAL_STATE_CLEARED),
+            interned_data: Some(interned_data),
+            data: Some(Data::TrackDescriptor(global)),
+        });
+        Instants {
+            arguments,
+            categories,
+            owners: preamble.events.iter().map(owner).collect(),
+            threads: HashMap::new(),
+            cpus: HashSet::new(),
+            next_track: THREADS,
+            text: Vec::new(),
+        }
+    }
+
+    /// The id is given to another thread.
+    pub fn forget(&mut self, tid: i64) {
+        self.threads.remove(&tid);
+    }
+
+    /// An event as an instant; `name` if not its own.
+    pub fn push(
+        &mut self,
+        event: &EventRef,
+        name: Option<String>,
+        decoder: &Decoder,
+        processes: &Processes,
+        out: &mut Vec<TracePacket>,
+    ) {
+        let track = self.track(event, processes, out);
+        let mut annotations = Vec::with_capacity(2 * event.layout.fields.len());
+        for (index, field) in event.layout.fields.iter().enumerate() {
+            let argument = &self.arguments[event.index][index];
+            annotations.push(annotation(argument, event.value(field)));
+            let Some(name_iid) = argument.text else { continue };
+            self.text.clear();
+            let found = if argument.whole {
+                decoder.show(event, index, processes, &mut self.text);
+                true
+            } else {
+                decoder.name(event, index, processes, &mut self.text)
+            };
+            if found {
+                annotations.push(labelled(name_iid, text(&self.text)));
+            }
+        }
+        let track_event = TrackEvent {
+            r#type: Some(TrackEventType::Instant.into()),
+            name_iid: if name.is_some() { None } else { Some(event.index as u64 + 1) },
+            name,
+            category_iids: vec![self.categories[event.index]],
+            track_uuid: Some(track),
+            debug_annotations: annotations,
+        };
+        out.push(sequenced(Some(event.time_ns), Data::TrackEvent(track_event)));
+    }
+
+    /// What an entry of the ledger says is missing.
+    pub fn push_loss(&self, entry: &Entry, time_ns: u64, out: &mut Vec<TracePacket>) {
+        let event = entry.event.clone().unwrap_or_default();
+        let values = [
+            Annotated::Text(entry.key.clone()),
+            Annotated::Text(event),
+            Annotated::Uint(entry.count),
+            Annotated::Text(entry.text.clone()),
+        ];
+        let annotations = values.into_iter().enumerate().map(|(i, value)| labelled(i as u64 + 1, value));
+        let track_event = TrackEvent {
+            r#type: Some(TrackEventType::Instant.into()),
+            name: Some(format!("{}: {} events", entry.key, entry.count)),
+            track_uuid: Some(GLOBAL),
+            debug_annotations: annotations.collect(),
+            ..TrackEvent::default()
+        };
+        out.push(sequenced(Some(time_ns), Data::TrackEvent(track_event)));
+    }
+
+    /// The track of the thread that logged it, or that it is about; else that of its CPU.
+    fn track(&mut self, event: &EventRef, processes: &Processes, out: &mut Vec<TracePacket>) -> u64 {
+        let cpu = match event.origin {
+            Origin::Thread { thread, .. } => return self.thread(thread.tid.into(), thread.tgid.into(), out),
+            Origin::Recorder => return GLOBAL,
+            Origin::Cpu(cpu) => cpu,
+        };
+        // The idle threads of all CPUs have the id 0.
+        let tid = self.owners[event.index].and_then(|i| event.value(&event.layout.fields[i]).int()).filter(|t| *t > 0);
+        let process = |tid: i64| processes.row(tid).map(|row| row.tgid).filter(|tgid| *tgid > 0);
+        match tid.and_then(|tid| Some((tid, process(tid)?))) {
+            Some((tid, tgid)) => self.thread(tid, tgid, out),
+            None => self.cpu(cpu, out),
+        }
+    }
+
+    fn thread(&mut self, tid: i64, tgid: i64, out: &mut Vec<TracePacket>) -> u64 {
+        if let Some((track, _)) = self.threads.get(&tid).filter(|t| t.1 == tgid) {
+            return *track;
+        }
+        let track = self.next_track;
+        self.next_track += 1;
+        self.threads.insert(tid, (track, tgid));
+        let thread = ThreadDescriptor { pid: Some(tgid as i32), tid: Some(tid) };
+        let descriptor = TrackDescriptor { uuid: Some(track), thread: Some(thread), ..TrackDescriptor::default() };
+        out.push(sequenced(None, Data::TrackDescriptor(descriptor)));
+        track
+    }
+
+    fn cpu(&mut self, cpu: u16, out: &mut Vec<TracePacket>) -> u64 {
+        let track = CPU + u64::from(cpu);
+        if self.cpus.insert(cpu) {
+            let name = Some(format!("events of CPU {cpu}"));
+            let descriptor =
+                TrackDescriptor { uuid: Some(track), name, parent_uuid: Some(GLOBAL), ..TrackDescriptor::default() };
+            out.push(sequenced(None, Data::TrackDescriptor(descriptor)));
+        }
+        track
+    }
+}
+
+/// A decoded text stands beside the value, as `NAME_text`; an underscore more if the event has such a field.
+fn arguments(event: &EventLayout, names: &mut Names) -> Vec<Argument> {
+    let is_field = |name: &str| event.fields.iter().any(|f| f.name == name);
+    let mut argument = |field: &FieldLayout| {
+        let whole = matches!(field.decode, Decode::Device | Decode::Ip);
+        let one = field.shape == Shape::One;
+        let decoded = whole || one && !matches!(field.decode, Decode::Plain | Decode::Hex);
+        let mut label = format!("{}_text", field.name);
+        while is_field(&label) {
+            label.push('_');
+        }
+        Argument {
+            name: names.number(&field.name),
+            hex: field.decode == Decode::Hex || field.decode == Decode::Code,
+            text: decoded.then(|| names.number(&label)),
+            whole,
+        }
+    };
+    event.fields.iter().map(&mut argument).collect()
+}
+
+fn labelled(name: u64, value: Annotated) -> DebugAnnotation {
+    DebugAnnotation { name_iid: Some(name), value: Some(value), array_values: Vec::new() }
+}
+
+fn text(bytes: &[u8]) -> Annotated {
+    Annotated::Text(String::from_utf8_lossy(bytes).into_owned())
+}
+
+fn annotation(argument: &Argument, value: Value) -> DebugAnnotation {
+    let Value::Array(elements) = value else {
+        return labelled(argument.name, annotated(value, argument.hex));
+    };
+    let element =
+        |v| DebugAnnotation { name_iid: None, array_values: Vec::new(), value: Some(annotated(v, argument.hex)) };
+    DebugAnnotation { name_iid: Some(argument.name), value: None, array_values: elements.iter().map(element).collect() }
+}
+
+/// A pointer is shown as a hexadecimal number.
+fn annotated(value: Value, hex: bool) -> Annotated {
+    match value {
+        Value::Uint(n) if hex => Annotated::Pointer(n),
+        Value::Uint(n) => Annotated::Uint(n),
+        Value::Int(n) => Annotated::Int(n),
+        Value::Bool(b) => Annotated::Bool(b),
+        Value::Text(bytes) => text(bytes),
+        Value::Array(_) => Annotated::Text(String::new()),
+    }
+}

@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! `--to perfetto`: a trace for ui.perfetto.dev and trace_processor.
+//!
+//! What the scheduler did is written in Perfetto's own types, so that its tables `sched`, `thread_state`, `thread` and
+//! `process` are filled; see [`roles`]. All other events are instants; see [`instants`].
+
+mod instants;
+mod proto;
+mod roles;
+mod switches;
+
+use instants::Instants;
+use klogger_log::damage::Damage;
+use klogger_log::decode::Decoder;
+use klogger_log::event::EventRef;
+use klogger_log::ledger::{Entry, Key, Severity};
+use klogger_log::merge::Selection;
+use klogger_log::origin::Origin;
+use klogger_log::preamble::Preamble;
+use klogger_log::process::{Processes, start_of};
+use klogger_log::reader::Reader;
+use prost::Message;
+use proto::{
+    Clock, ClockSnapshot, Data, FtraceEvent, FtraceEventBundle, Kernel, Process, ProcessTree, SchedProcessExec,
+    SchedProcessExit, SchedProcessFree, SchedSwitch, SystemInfo, TaskNewtask, TaskRename, Thread, Trace, TracePacket,
+    Utsname, Wake,
+};
+use roles::{Role, int, int_of, text_of};
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use switches::{Cpu, NOT_RECORDED, Out, Switch, is_dead, reported_state};
+
+/// Packets that are collected before they are written.
+const PACKETS: usize = 1 << 11;
+/// Events of a CPU that are collected before they become a packet.
+const BUNDLE: usize = 1 << 10;
+/// Events between two reports of progress.
+const REPORT_EVERY: u64 = 1 << 16;
+
+/// Numbers of Perfetto's clocks.
+const REALTIME: u32 = 1;
+const MONOTONIC: u32 = 3;
+const BOOTTIME: u32 = 6;
+
+const CLONE_THREAD: u64 = 0x10000;
+
+/// Writes the whole log to `sink`; returns what of the log could not be read.
+///
+/// `progress` is told how many of the events (second number, if known) have been read.
+pub fn write(reader: &Reader, sink: &mut dyn Write, progress: &mut dyn FnMut(u64, u64)) -> io::Result<Vec<Damage>> {
+    let mut perfetto = Perfetto::new(reader);
+    let mut merge = reader.merge(&Selection::default());
+    let (mut done, total) = (0, reader.totals().0);
+    let mut buffer = Vec::new();
+    while let Some(event) = merge.next() {
+        perfetto.push(&event);
+        if perfetto.packets.len() >= PACKETS {
+            perfetto.drain(&mut buffer, sink)?;
+        }
+        done += 1;
+        if done % REPORT_EVERY == 0 {
+            progress(done, total);
+        }
+    }
+    let damage = merge.damage().to_vec();
+    perfetto.finish(reader, &damage);
+    perfetto.drain(&mut buffer, sink)?;
+    sink.flush()?;
+    Ok(damage)
+}
+
+/// One CPU.
+struct Line {
+    cpu: Cpu,
+    events: Vec<FtraceEvent>,
+    /// Events were lost before the first of `events`.
+    lost: bool,
+}
+
+struct Perfetto {
+    /// By event.
+    roles: Vec<Role>,
+    instants: Instants,
+    decoder: Decoder,
+    processes: Processes,
+    lines: BTreeMap<u16, Line>,
+    /// Every thread is recorded.
+    complete: bool,
+    start_ns: u64,
+    packets: Vec<TracePacket>,
+    switches: Vec<Switch>,
+}
+
+impl Perfetto {
+    fn new(reader: &Reader) -> Perfetto {
+        let preamble = reader.preamble();
+        let start_ns = start_of(preamble, reader.times());
+        let mut packets = vec![clocks(preamble, start_ns), system(preamble)];
+        Perfetto {
+            roles: preamble.events.iter().map(Role::of).collect(),
+            instants: Instants::new(preamble, &mut packets),
+            decoder: Decoder::new(reader),
+            processes: Processes::new(reader),
+            lines: BTreeMap::new(),
+            complete: preamble.scope == "all",
+            start_ns,
+            packets,
+            switches: Vec::new(),
+        }
+    }
+
+    fn push(&mut self, event: &EventRef) {
+        let role = self.roles[event.index];
+        match role {
+            Role::Rename => self.rename(event),
+            // The new thread is not the one that had its id before.
+            Role::Fork => self.instants.forget(int_of(event, "pid").unwrap_or(-1)),
+            _ => {}
+        }
+        self.processes.see(event);
+        match (role, event.origin) {
+            (Role::Lost, origin) => self.lost(event, origin),
+            (Role::Mark, _) => self.instant(event, Some(mark(event))),
+            (Role::Exists, _) => self.exists(event),
+            (_, Origin::Cpu(cpu)) => self.of_cpu(event, role, cpu),
+            (_, Origin::Recorder | Origin::Thread { .. }) => self.instant(event, None),
+        }
+    }
+
+    fn instant(&mut self, event: &EventRef, name: Option<String>) {
+        self.instants.push(event, name, &self.decoder, &self.processes, &mut self.packets);
+    }
+
+    fn of_cpu(&mut self, event: &EventRef, role: Role, number: u16) {
+        let time_ns = event.time_ns;
+        let complete = self.complete;
+        let line = self.lines.entry(number).or_insert_with(|| Line::new(complete));
+        match role {
+            Role::Out { pid, prio, state, next } => {
+                let pid = int(event, Some(pid)).unwrap_or_default();
+                let [prio, state, next] = [prio, state, next].map(|place| int(event, place));
+                line.cpu.schedout(Out { time_ns, pid, prio, state, next }, &mut self.switches);
+            }
+            Role::In { pid, prio } => {
+                let pid = int(event, Some(pid)).unwrap_or_default();
+                line.cpu.schedin(time_ns, pid, int(event, prio), &mut self.switches);
+            }
+            Role::Left { pid, state }
+                if line.cpu.knows(time_ns, int(event, Some(pid)).unwrap_or_default(), int(event, state)) => {}
+            _ => {
+                line.cpu.settle(&mut self.switches);
+                self.push_switches(number);
+                return self.single(event, role, number);
+            }
+        }
+        self.push_switches(number);
+    }
+
+    /// An event that is written by itself.
+    fn single(&mut self, event: &EventRef, role: Role, number: u16) {
+        let running = self.lines.get(&number).map_or(NOT_RECORDED, |l| l.cpu.running());
+        let (by, kernel) = match role {
+            Role::Waking { pid, prio, cpu, waker } => {
+                (int(event, waker).unwrap_or(running), Kernel::SchedWaking(self.wake(event, pid, prio, cpu)))
+            }
+            Role::Wakeup { pid, prio, cpu, new } => {
+                let wake = self.wake(event, pid, prio, cpu);
+                let is_new = int(event, new).is_some_and(|n| n != 0);
+                (running, if is_new { Kernel::SchedWakeupNew(wake) } else { Kernel::SchedWakeup(wake) })
+            }
+            Role::Fork => (int_of(event, "parent").unwrap_or(running), Kernel::TaskNewtask(fork(event))),
+            Role::Exec => (int_of(event, "pid").unwrap_or(running), Kernel::SchedProcessExec(exec(event))),
+            Role::Exit => (int_of(event, "pid").unwrap_or(running), Kernel::SchedProcessExit(self.exit(event))),
+            // Written before the process table saw it.
+            Role::Rename => return,
+            Role::Other
+            | Role::Left { .. }
+            | Role::Out { .. }
+            | Role::In { .. }
+            | Role::Exists
+            | Role::Lost
+            | Role::Mark => return self.instant(event, None),
+        };
+        self.push_kernel(number, event.time_ns, by, kernel);
+    }
+
+    fn wake(&self, event: &EventRef, pid: usize, prio: Option<usize>, cpu: Option<usize>) -> Wake {
+        let [pid, prio, target_cpu] = [Some(pid), prio, cpu].map(|place| int(event, place));
+        Wake {
+            comm: pid.and_then(|pid| self.comm(pid)),
+            pid: pid.map(|n| n as i32),
+            prio: prio.map(|n| n as i32),
+            target_cpu: target_cpu.map(|n| n as i32),
+        }
+    }
+
+    fn exit(&self, event: &EventRef) -> SchedProcessExit {
+        let pid = int_of(event, "pid");
+        let tgid = pid.and_then(|pid| self.processes.row(pid)).map(|row| row.tgid).filter(|tgid| *tgid > 0);
+        SchedProcessExit {
+            comm: pid.and_then(|pid| self.comm(pid)),
+            pid: pid.map(|n| n as i32),
+            tgid: tgid.map(|n| n as i32),
+        }
+    }
+
+    fn rename(&mut self, event: &EventRef) {
+        let Origin::Cpu(cpu) = event.origin else { return };
+        let pid = int_of(event, "pid").unwrap_or_default();
+        let rename = TaskRename { pid: Some(pid as i32), oldcomm: self.comm(pid), newcomm: text_of(event, "comm") };
+        self.push_kernel(cpu, event.time_ns, pid, Kernel::TaskRename(rename));
+    }
+
+    fn exists(&mut self, event: &EventRef) {
+        let number = |field| int_of(event, field).map(|n| n as i32);
+        let comm = text_of(event, "comm").unwrap_or_default();
+        let command = text_of(event, "command").unwrap_or_default();
+        let mut tree = ProcessTree::default();
+        if number("pid") == number("tgid") {
+            let known = !command.is_empty();
+            let words = if known { command.split(' ').map(String::from).collect() } else { vec![comm.clone()] };
+            let (pid, ppid) = (number("pid"), number("ppid"));
+            tree.processes.push(Process { pid, ppid, cmdline: words, cmdline_is_comm: Some(!known) });
+        }
+        tree.threads.push(Thread { tid: number("pid"), name: Some(comm), tgid: number("tgid") });
+        self.packet(Some(event.time_ns), Data::ProcessTree(tree));
+    }
+
+    fn lost(&mut self, event: &EventRef, origin: Origin) {
+        let count = int_of(event, "count").unwrap_or_default();
+        if let Origin::Cpu(number) = origin {
+            let complete = self.complete;
+            let line = self.lines.entry(number).or_insert_with(|| Line::new(complete));
+            line.cpu.lost(int_of(event, "since").unwrap_or(0) as u64, &mut self.switches);
+            self.push_switches(number);
+            self.bundle(number);
+            if let Some(line) = self.lines.get_mut(&number) {
+                line.lost = true;
+            }
+        }
+        self.instant(event, Some(format!("LOST {count}")));
+    }
+
+    fn push_switches(&mut self, cpu: u16) {
+        for switch in std::mem::take(&mut self.switches) {
+            let state = switch.prev_state.unwrap_or(0);
+            let kernel = SchedSwitch {
+                prev_comm: self.comm(switch.prev),
+                prev_pid: Some(switch.prev as i32),
+                prev_prio: switch.prev_prio.map(|n| n as i32),
+                prev_state: switch.prev_state.map(reported_state),
+                next_comm: self.comm(switch.next),
+                next_pid: Some(switch.next as i32),
+                next_prio: switch.next_prio.map(|n| n as i32),
+            };
+            self.push_kernel(cpu, switch.time_ns, switch.prev, Kernel::SchedSwitch(kernel));
+            if is_dead(state) {
+                let free = SchedProcessFree { comm: self.comm(switch.prev), pid: Some(switch.prev as i32) };
+                self.push_kernel(cpu, switch.time_ns, switch.next, Kernel::SchedProcessFree(free));
+            }
+        }
+    }
+
+    fn push_kernel(&mut self, cpu: u16, time_ns: u64, by: i64, event: Kernel) {
+        let complete = self.complete;
+        let line = self.lines.entry(cpu).or_insert_with(|| Line::new(complete));
+        line.events.push(FtraceEvent { timestamp: Some(time_ns), pid: Some(by as u32), event: Some(event) });
+        if line.events.len() >= BUNDLE {
+            self.bundle(cpu);
+        }
+    }
+
+    /// Makes a packet of what a CPU has collected.
+    fn bundle(&mut self, cpu: u16) {
+        let Some(line) = self.lines.get_mut(&cpu).filter(|l| !l.events.is_empty()) else { return };
+        let lost_events = std::mem::take(&mut line.lost).then_some(true);
+        let event = std::mem::take(&mut line.events);
+        let bundle = FtraceEventBundle { cpu: Some(cpu.into()), event, lost_events };
+        self.packet(None, Data::FtraceEvents(bundle));
+    }
+
+    fn packet(&mut self, timestamp: Option<u64>, data: Data) {
+        self.packets.push(TracePacket { timestamp, data: Some(data), ..TracePacket::default() });
+    }
+
+    fn comm(&self, pid: i64) -> Option<String> {
+        let name = if pid == NOT_RECORDED { Some(&b"not recorded"[..]) } else { self.processes.name(pid) };
+        name.map(|n| String::from_utf8_lossy(n).into_owned())
+    }
+
+    /// What the CPUs still hold, and losses that no `LOST` record tells of.
+    fn finish(&mut self, reader: &Reader, damage: &[Damage]) {
+        for cpu in self.lines.keys().copied().collect::<Vec<_>>() {
+            if let Some(line) = self.lines.get_mut(&cpu) {
+                line.cpu.settle(&mut self.switches);
+            }
+            self.push_switches(cpu);
+            self.bundle(cpu);
+        }
+        let told = |e: &Entry| e.key == Key::RingFull.about().name;
+        let ledger = reader.ledger(damage);
+        for entry in ledger.entries.iter().filter(|e| e.severity >= Severity::Loss && !told(e)) {
+            self.instants.push_loss(entry, entry.from_ns.unwrap_or(self.start_ns), &mut self.packets);
+        }
+    }
+
+    fn drain(&mut self, buffer: &mut Vec<u8>, sink: &mut dyn Write) -> io::Result<()> {
+        let trace = Trace { packet: std::mem::take(&mut self.packets) };
+        buffer.clear();
+        trace.encode(buffer).map_err(io::Error::other)?;
+        sink.write_all(buffer)
+    }
+}
+
+impl Line {
+    fn new(complete: bool) -> Line {
+        Line { cpu: Cpu::new(complete), events: Vec::new(), lost: false }
+    }
+}
+
+/// Perfetto's time is the time since boot. A log has the monotonic clock, which is the same as long as the machine does
+/// not sleep.
+fn clocks(preamble: &Preamble, start_ns: u64) -> TracePacket {
+    let clock = |id, time| Clock { clock_id: Some(id), timestamp: Some(time) };
+    let mut clocks = vec![clock(BOOTTIME, start_ns), clock(MONOTONIC, start_ns)];
+    if preamble.clock.start_realtime_ns != 0 {
+        clocks.push(clock(REALTIME, preamble.clock.start_realtime_ns));
+    }
+    TracePacket {
+        timestamp: Some(start_ns),
+        data: Some(Data::ClockSnapshot(ClockSnapshot { clocks })),
+        ..TracePacket::default()
+    }
+}
+
+/// The kernel's version decides how Perfetto reads the states of threads.
+fn system(preamble: &Preamble) -> TracePacket {
+    let host = &preamble.host;
+    let known = |text: &String| Some(text.clone()).filter(|t| !t.is_empty());
+    let utsname = Utsname {
+        sysname: Some("Linux".into()),
+        version: known(&host.kernel_version),
+        // The states written here are those of kernels since 4.14.
+        release: known(&host.kernel).or_else(|| Some("6.1".into())),
+        machine: known(&host.machine),
+    };
+    let num_cpus = Some(host.cpus.len() as u32).filter(|n| *n > 0);
+    let info = SystemInfo { utsname: Some(utsname), num_cpus };
+    TracePacket { data: Some(Data::SystemInfo(info)), ..TracePacket::default() }
+}
+
+fn mark(event: &EventRef) -> String {
+    let number = int_of(event, "number").unwrap_or_default();
+    match text_of(event, "text").filter(|t| !t.is_empty()) {
+        Some(text) => format!("MARK {number}: {text}"),
+        None => format!("MARK {number}"),
+    }
+}
+
+fn fork(event: &EventRef) -> TaskNewtask {
+    let (pid, tgid) = (int_of(event, "pid"), int_of(event, "tgid"));
+    let clone_flags = Some(if pid == tgid { 0 } else { CLONE_THREAD });
+    TaskNewtask { pid: pid.map(|n| n as i32), comm: text_of(event, "comm"), clone_flags }
+}
+
+fn exec(event: &EventRef) -> SchedProcessExec {
+    let number = |field| int_of(event, field).map(|n| n as i32);
+    SchedProcessExec { filename: text_of(event, "filename"), pid: number("pid"), old_pid: number("old_pid") }
+}

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! From `SCHEDOUT` and `SCHEDIN` to context switches, CPU by CPU.
+//!
+//! A reader of Perfetto's format takes the thread of a switch's `next` to run until the next switch, whose `prev` it
+//! must be. Where a log does not say who ran (before its first event, outside its scope, where events were lost),
+//! [`NOT_RECORDED`] does, and a switch is put in where two that were logged do not fit together.
+
+/// A thread id that no thread has: Linux' own end at 2^22 - 1.
+pub const NOT_RECORDED: i64 = 1 << 22;
+
+/// One context switch. What the log does not say is `None`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Switch {
+    pub time_ns: u64,
+    pub prev: i64,
+    pub prev_prio: Option<i64>,
+    /// As the kernel has it in its own memory.
+    pub prev_state: Option<i64>,
+    pub next: i64,
+    pub next_prio: Option<i64>,
+}
+
+/// A `SCHEDOUT`.
+#[derive(Clone, Copy, Debug)]
+pub struct Out {
+    pub time_ns: u64,
+    pub pid: i64,
+    pub prio: Option<i64>,
+    pub state: Option<i64>,
+    pub next: Option<i64>,
+}
+
+/// One CPU, as of the last event that it has seen.
+#[derive(Default)]
+pub struct Cpu {
+    /// `None`: there was no switch yet.
+    running: Option<i64>,
+    /// Waits for the `SCHEDIN` of the same switch.
+    pending: Option<Out>,
+    last_ns: u64,
+    /// Every thread is recorded, so a `SCHEDOUT` alone says who runs next.
+    complete: bool,
+}
+
+impl Cpu {
+    pub fn new(complete: bool) -> Cpu {
+        Cpu { complete, ..Cpu::default() }
+    }
+
+    /// Who runs, as far as is known.
+    pub fn running(&self) -> i64 {
+        self.pending.and_then(|o| o.next).or(self.running).unwrap_or(NOT_RECORDED)
+    }
+
+    pub fn schedout(&mut self, out: Out, switches: &mut Vec<Switch>) {
+        self.settle(switches);
+        if self.running.is_some_and(|r| r != out.pid) {
+            self.put_in(out.time_ns, NOT_RECORDED, switches);
+            self.put_in(out.time_ns, out.pid, switches);
+        }
+        self.pending = Some(out);
+    }
+
+    pub fn schedin(&mut self, time_ns: u64, pid: i64, prio: Option<i64>, switches: &mut Vec<Switch>) {
+        let same = |o: &Out| o.next.map_or(o.time_ns == time_ns, |next| next == pid);
+        if let Some(out) = self.pending.take_if(|o| same(o)) {
+            return self.push(out, pid, prio, switches);
+        }
+        self.settle(switches);
+        self.put_in(time_ns, NOT_RECORDED, switches);
+        let from = Out { time_ns, pid: NOT_RECORDED, prio: None, state: None, next: None };
+        self.push(from, pid, prio, switches);
+    }
+
+    /// Whether a `REMOVE_FROM_RUNQ` says nothing that the `SCHEDOUT` before it did not say.
+    pub fn knows(&self, time_ns: u64, pid: i64, state: Option<i64>) -> bool {
+        self.pending.is_some_and(|o| (o.time_ns, o.pid, o.state) == (time_ns, pid, state))
+    }
+
+    /// Events are missing since `since_ns`.
+    pub fn lost(&mut self, since_ns: u64, switches: &mut Vec<Switch>) {
+        self.settle(switches);
+        if self.running.is_some() {
+            self.put_in(since_ns.max(self.last_ns), NOT_RECORDED, switches);
+        }
+    }
+
+    /// Another event came, or none will: if a `SCHEDOUT` waits, it waits in vain.
+    pub fn settle(&mut self, switches: &mut Vec<Switch>) {
+        if let Some(out) = self.pending.take() {
+            let next = out.next.filter(|_| self.complete).unwrap_or(NOT_RECORDED);
+            self.push(out, next, None, switches);
+        }
+    }
+
+    fn push(&mut self, out: Out, next: i64, next_prio: Option<i64>, switches: &mut Vec<Switch>) {
+        let Out { time_ns, pid, prio, state, .. } = out;
+        switches.push(Switch { time_ns, prev: pid, prev_prio: prio, prev_state: state, next, next_prio });
+        self.running = Some(next);
+        self.last_ns = time_ns;
+    }
+
+    /// A switch that was not logged, if one is needed for `next` to run.
+    fn put_in(&mut self, time_ns: u64, next: i64, switches: &mut Vec<Switch>) {
+        if let Some(pid) = self.running.filter(|r| *r != next) {
+            self.push(Out { time_ns, pid, prio: None, state: None, next: None }, next, None, switches);
+        }
+    }
+}
+
+/// The state of a thread that left its CPU, as the kernel's `sched_switch` event shows it.
+///
+/// The event has the lowest bits as they are, one bit for idle kernel threads, and one for dead threads. (It also says
+/// whether a thread that could run was preempted, which a log does not.)
+pub fn reported_state(state: i64) -> i64 {
+    const REPORTED: i64 = 0x7f;
+    const UNINTERRUPTIBLE: i64 = 0x02;
+    const EXIT_DEAD: i64 = 0x10;
+    const IDLE_REPORTED: i64 = 0x80;
+    const RTLOCK_WAIT: i64 = 0x1000;
+    const IDLE: i64 = 0x402;
+    match state {
+        _ if is_dead(state) => EXIT_DEAD,
+        _ if state & IDLE == IDLE => IDLE_REPORTED,
+        _ if state & RTLOCK_WAIT != 0 => UNINTERRUPTIBLE,
+        // The highest bit decides.
+        _ => Some(state & REPORTED).filter(|s| *s != 0).map_or(0, |s| 1 << s.ilog2()),
+    }
+}
+
+/// `TASK_DEAD`, or one of the states of a thread that has exited.
+pub fn is_dead(state: i64) -> bool {
+    state & 0xb0 != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn out(time_ns: u64, pid: i64, next: Option<i64>) -> Out {
+        Out { time_ns, pid, prio: Some(120), state: Some(1), next }
+    }
+
+    /// (time, prev, next) of what a CPU made.
+    fn short(switches: &[Switch]) -> Vec<(u64, i64, i64)> {
+        switches.iter().map(|s| (s.time_ns, s.prev, s.next)).collect()
+    }
+
+    #[test]
+    fn out_and_in_are_one_switch() {
+        let (mut cpu, mut made) = (Cpu::new(false), Vec::new());
+        cpu.schedout(out(10, 1, Some(2)), &mut made);
+        assert!(made.is_empty() && cpu.knows(10, 1, Some(1)) && cpu.running() == 2);
+        cpu.schedin(10, 2, Some(99), &mut made);
+        let expected =
+            Switch { time_ns: 10, prev: 1, prev_prio: Some(120), prev_state: Some(1), next: 2, next_prio: Some(99) };
+        assert_eq!(made, [expected]);
+    }
+
+    #[test]
+    fn who_is_not_recorded_runs_in_between() {
+        let (mut cpu, mut made) = (Cpu::new(false), Vec::new());
+        cpu.schedin(5, 1, None, &mut made);
+        cpu.schedout(out(10, 1, Some(7)), &mut made);
+        cpu.schedin(20, 1, None, &mut made);
+        assert_eq!(short(&made), [(5, NOT_RECORDED, 1), (10, 1, NOT_RECORDED), (20, NOT_RECORDED, 1)]);
+    }
+
+    #[test]
+    fn where_all_are_recorded_a_schedout_alone_says_who_is_next() {
+        let (mut cpu, mut made) = (Cpu::new(true), Vec::new());
+        cpu.schedout(out(10, 1, Some(7)), &mut made);
+        cpu.schedout(out(20, 7, Some(1)), &mut made);
+        cpu.settle(&mut made);
+        assert_eq!(short(&made), [(10, 1, 7), (20, 7, 1)]);
+    }
+
+    #[test]
+    fn what_does_not_fit_goes_by_way_of_nobody() {
+        let (mut cpu, mut made) = (Cpu::new(true), Vec::new());
+        cpu.schedin(5, 1, None, &mut made);
+        cpu.schedout(out(10, 2, Some(3)), &mut made);
+        cpu.settle(&mut made);
+        assert_eq!(short(&made), [(5, NOT_RECORDED, 1), (10, 1, NOT_RECORDED), (10, NOT_RECORDED, 2), (10, 2, 3)]);
+        assert!(made[1].prev_prio.is_none() && made[2].next_prio.is_none());
+    }
+
+    #[test]
+    fn nobody_is_known_to_run_where_events_were_lost() {
+        let (mut cpu, mut made) = (Cpu::new(true), Vec::new());
+        cpu.lost(3, &mut made);
+        cpu.schedin(5, 1, None, &mut made);
+        cpu.lost(8, &mut made);
+        cpu.schedin(9, 1, None, &mut made);
+        assert_eq!(short(&made), [(5, NOT_RECORDED, 1), (8, 1, NOT_RECORDED), (9, NOT_RECORDED, 1)]);
+    }
+
+    #[test]
+    fn states() {
+        let pairs = [(0, 0), (1, 1), (0x2001, 1), (0x402, 0x80), (0x1402, 0x80), (0x1000, 2), (0x80, 0x10), (0x102, 2)];
+        for (kernel, reported) in pairs {
+            assert_eq!(reported_state(kernel), reported, "{kernel:#x}");
+        }
+    }
+}

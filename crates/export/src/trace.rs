@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! The directory of a CTF trace: whole or not there, and never in the place of something else.
+
+use crate::cache::{Error, Export, Temporary, is_empty};
+use crate::ctf::{self, Version};
+use klogger_log::reader::Reader;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+/// Writes `log` as a CTF trace to `dir` (`LOG-ctf` or `LOG-ctf2` beside the log if `None`). A trace that is there
+/// already is replaced only if `force` says so; anything else never.
+///
+/// `progress` is told how many of the events (second number, if known) have been read.
+pub fn export(
+    log: &Path,
+    reader: &Reader,
+    dir: Option<&Path>,
+    version: Version,
+    force: bool,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<Export, Error> {
+    let dir = dir.map_or_else(|| crate::cache::beside(log, version.suffix()), Path::to_path_buf);
+    if !is_empty(&dir) {
+        match is_trace(&dir) {
+            true if force => {}
+            true => return Err(Error::Exists(dir)),
+            false => return Err(Error::Occupied(dir)),
+        }
+    }
+    let temporary = Temporary::create(&dir)?;
+    let failed = |e: io::Error| Error::Unwritten(dir.clone(), e);
+    let (rows, damage) = ctf::write(reader, &temporary.path, version, progress).map_err(failed)?;
+    temporary.replace(&dir)?;
+    Ok(Export { dir, fresh: false, rows, damage })
+}
+
+/// Whether klogger made it: a trace says by which tracer it was made.
+fn is_trace(dir: &Path) -> bool {
+    let tracer = |text: Vec<u8>| {
+        String::from_utf8_lossy(&text).lines().any(|l| l.contains("tracer_name") && l.contains("\"klogger\""))
+    };
+    fs::read(dir.join("metadata")).is_ok_and(tracer)
+}
