@@ -5,14 +5,19 @@
 #include "oracle.h"
 #include <sys/prctl.h>
 
-static void name_and_priority(const char *name, int priority)
+static void set_priority(int priority)
 {
 	struct sched_param param = { .sched_priority = priority };
 
-	prctl(PR_SET_NAME, name);
-	// First of all: on the hog's CPU, a thread without it gets no time.
 	if (sched_setscheduler(0, SCHED_FIFO, &param))
 		die("sched_setscheduler");
+}
+
+static void become(const char *name, int priority)
+{
+	prctl(PR_SET_NAME, name);
+	// First of all: on the hog's CPU, a thread without it gets no time.
+	set_priority(priority);
 	run_on(0);
 }
 
@@ -42,7 +47,7 @@ static void beacon(unsigned long long end, long hz, long us)
 	struct timespec pause = { .tv_sec = 1 / hz, .tv_nsec = 1000000000 / hz % 1000000000 };
 	long long wakes = 0, before;
 
-	name_and_priority("beacon", 20);
+	become("beacon", 20);
 	before = waited_ns();
 	while (clock_ns(CLOCK_MONOTONIC) < end) {
 		nanosleep(&pause, NULL);
@@ -62,9 +67,11 @@ int main(int argc, char **argv)
 	reports_init();
 	// Not where the hog will be: this thread would wait for it.
 	run_on(sysconf(_SC_NPROCESSORS_ONLN) - 1);
+	// So that its children begin without a wait.
+	set_priority(5);
 	hog = fork();
 	if (hog == 0) {
-		name_and_priority("hog", 10);
+		become("hog", 10);
 		report("hog", spin_until(end));
 		_exit(0);
 	}
