@@ -31,6 +31,7 @@ static void *(*const bpf_map_lookup_elem)(void *map, const void *key) = (void *)
 static __u64 (*const bpf_ktime_get_ns)(void) = (void *)5;
 static __u32 (*const bpf_get_smp_processor_id)(void) = (void *)8;
 static __u64 (*const bpf_get_current_pid_tgid)(void) = (void *)14;
+static long (*const bpf_get_stackid)(void *context, void *map, __u64 flags) = (void *)27;
 static __u64 (*const bpf_get_current_cgroup_id)(void) = (void *)80;
 static long (*const bpf_probe_read_user)(void *dst, __u32 size, const void *src) = (void *)112;
 static long (*const bpf_probe_read_kernel)(void *dst, __u32 size, const void *src) = (void *)113;
@@ -39,6 +40,11 @@ static long (*const bpf_ringbuf_output)(void *ringbuf, void *data, __u64 size, _
 static struct task_struct *(*const bpf_get_current_task_btf)(void) = (void *)158;
 
 #include "kernel.h"
+
+/* Stacks that can be told apart; frames of each; and frames of the tracing itself, which come first. */
+#define KLOGGER_STACKS_MAX 65536
+#define KLOGGER_STACK_FRAMES 24
+#define KLOGGER_STACK_SKIP 0
 
 /* Set by the recorder before loading; constants to the verifier. */
 struct klogger_config {
@@ -410,6 +416,35 @@ static __always_inline __u64 klogger_context_cgroup(void)
 {
 	return bpf_get_current_cgroup_id();
 }
+
+#ifdef KLOGGER_STACKS
+/*
+ * The kernel stacks of this recording's probe hits. The kernel finds a stack's place by its hash, and never gives a place
+ * to another stack, so that a number stays true; a stack whose place is taken has no number. Shared by all objects.
+ */
+struct {
+	int (*type)[7 /* BPF_MAP_TYPE_STACK_TRACE */];
+	int (*max_entries)[KLOGGER_STACKS_MAX];
+	int (*key_size)[4];
+	int (*value_size)[8 * KLOGGER_STACK_FRAMES];
+} klogger_stacks SEC(".maps");
+
+/* Stacks that have no number: [0] the place was taken, [1] anything else. Shared by all objects. */
+__u64 klogger_stackless[2] SEC(".bss.klogger_k");
+
+/* The stack's place in the table, from 1; 0 if it has none. */
+static __always_inline __u32 klogger_stack_of(void *context)
+{
+	long place = bpf_get_stackid(context, &klogger_stacks, KLOGGER_STACK_SKIP);
+
+	if (likely(place >= 0))
+		return place + 1;
+	__sync_fetch_and_add(&klogger_stackless[place != -17 /* EEXIST */], 1);
+	return 0;
+}
+
+#define klogger_stack() klogger_stack_of(klogger_context)
+#endif
 
 char LICENSE[] SEC("license") = "GPL";
 

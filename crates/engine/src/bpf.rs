@@ -9,7 +9,7 @@ use crate::unit::{Plan, Unit, short};
 use klogger_codegen::bpf::programs;
 use klogger_log::preamble::ProbeState;
 use libbpf_rs::{
-    Link, MapCore, MapHandle, Object, ObjectBuilder, OpenObject, PrintLevel, ProgramMut, RingBufferBuilder,
+    Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, PrintLevel, ProgramMut, RingBufferBuilder,
 };
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -25,6 +25,9 @@ const ENABLED: &str = ".data.klogger_e";
 const RINGLESS: &str = ".bss.klogger_r";
 const CONFIG: &str = ".rodata.klogger";
 const CALLS: &str = "klogger_calls";
+/// These two are in objects of schemata that ask for stacks.
+const STACKS: &str = "klogger_stacks";
+const STACKLESS: &str = ".bss.klogger_k";
 
 /// What the recorder decides before loading; `struct klogger_config` of the BPF runtime.
 #[derive(Clone, Copy, Debug)]
@@ -58,6 +61,7 @@ pub struct BpfEngine {
     nested: Rings,
     scope: Scope,
     ringless: Mapping,
+    stacks: Option<Stacks>,
     pub probes: Vec<ProbeState>,
 }
 
@@ -76,6 +80,14 @@ struct Shared {
     scope: OwnedFd,
     ringless: OwnedFd,
     calls: OwnedFd,
+    /// Of the first object that has them: stacks, and those that found no place.
+    stacks: Option<(OwnedFd, OwnedFd)>,
+}
+
+/// The kernel stacks of probe hits, and how many have no number.
+struct Stacks {
+    table: MapHandle,
+    stackless: Mapping,
 }
 
 /// Messages of libbpf and the verifier, kept for when loading fails.
@@ -102,7 +114,13 @@ impl BpfEngine {
                     scope: map_fd(&object, SCOPE)?,
                     ringless: map_fd(&object, RINGLESS)?,
                     calls: map_fd(&object, CALLS)?,
+                    stacks: None,
                 });
+            }
+            if let Some(shared) = shared.as_mut().filter(|s| s.stacks.is_none())
+                && object.maps().any(|m| m.name() == STACKS)
+            {
+                shared.stacks = Some((map_fd(&object, STACKS)?, map_fd(&object, STACKLESS)?));
             }
             let enabled = map_memory(&map_fd(&object, ENABLED)?, EVENTS_MAX)?;
             let (schema, events) = (unit.schema.name.clone(), unit.schema.events.len());
@@ -113,6 +131,10 @@ impl BpfEngine {
         let rings = Rings::new(map_memory(&shared.rings, length)?, config.ring_size, config.rings, config.lowwater);
         let length = config.rings * Rings::stride(NESTED);
         let nested = Rings::new(map_memory(&shared.nested, length)?, NESTED, config.rings, config.lowwater);
+        let stacks = match &shared.stacks {
+            Some((_, stackless)) => Some(Stacks::new(&objects, stackless)?),
+            None => None,
+        };
         Ok(BpfEngine {
             objects,
             links: Vec::new(),
@@ -120,6 +142,7 @@ impl BpfEngine {
             nested,
             scope: Scope(Arc::new(map_memory(&shared.scope, SCOPE_BYTES)?)),
             ringless: map_memory(&shared.ringless, 8 * EVENTS_MAX)?,
+            stacks,
             probes: Vec::new(),
         })
     }
@@ -195,6 +218,17 @@ impl BpfEngine {
         unsafe { AtomicU64::from_ptr(at.cast()) }.load(Ordering::Relaxed)
     }
 
+    /// The kernel stacks that events have the numbers of, each with its addresses, the innermost first. Only after
+    /// the programs are detached: while the kernel copies a stack, its place looks free to others.
+    pub fn stacks(&self) -> Option<Vec<(u32, Vec<u64>)>> {
+        self.stacks.as_ref().map(Stacks::read)
+    }
+
+    /// Events whose stacks found their places taken, and those whose stacks could not be taken at all.
+    pub fn stackless(&self) -> (u64, u64) {
+        self.stacks.as_ref().map_or((0, 0), |s| (s.without_number(0), s.without_number(1)))
+    }
+
     /// (schema, program's place, hits that the kernel skipped because the program was running already)
     pub fn missed_hits(&self) -> Vec<(String, String, u64)> {
         let mut missed = Vec::new();
@@ -209,6 +243,33 @@ impl BpfEngine {
             }
         }
         missed
+    }
+}
+
+impl Stacks {
+    /// The table is the same in all objects that have one.
+    fn new(objects: &[Loaded], stackless: &OwnedFd) -> Result<Stacks, Error> {
+        let mut maps = objects.iter().flat_map(|o| o.object.maps());
+        let table = maps.find(|m| m.name() == STACKS).map(|m| MapHandle::try_from(&m));
+        let table = table.ok_or_else(|| Error::new(format!("the compiled schema has no map '{STACKS}'")))?;
+        let table = table.map_err(|e| Error::new(format!("cannot use the map '{STACKS}': {e}")))?;
+        Ok(Stacks { table, stackless: map_memory(stackless, 16)? })
+    }
+
+    fn read(&self) -> Vec<(u32, Vec<u64>)> {
+        let stack = |key: Vec<u8>| {
+            let place = u32::from_ne_bytes(*key.first_chunk()?);
+            let bytes = self.table.lookup(&key, MapFlags::ANY).ok()??;
+            let (words, _) = bytes.as_chunks();
+            let addresses = words.iter().map(|w| u64::from_ne_bytes(*w)).take_while(|a| *a != 0);
+            Some((place + 1, addresses.collect()))
+        };
+        self.table.keys().filter_map(stack).collect()
+    }
+
+    fn without_number(&self, why: usize) -> u64 {
+        // SAFETY: within the mapping and aligned.
+        unsafe { AtomicU64::from_ptr(self.stackless.at(8 * why, 8).cast()) }.load(Ordering::Relaxed)
     }
 }
 
@@ -346,6 +407,16 @@ fn set_maps(
             CALLS => {
                 if let Some(s) = shared {
                     map.reuse_fd(s.calls.as_fd())?;
+                }
+            }
+            STACKS => {
+                if let Some((stacks, _)) = shared.and_then(|s| s.stacks.as_ref()) {
+                    map.reuse_fd(stacks.as_fd())?;
+                }
+            }
+            STACKLESS => {
+                if let Some((_, stackless)) = shared.and_then(|s| s.stacks.as_ref()) {
+                    map.reuse_fd(stackless.as_fd())?;
                 }
             }
             _ => {}

@@ -15,6 +15,7 @@ pub mod kernel;
 mod processes;
 pub mod recorder;
 mod ring;
+mod stacks;
 mod sys;
 pub mod unit;
 pub mod user;

@@ -24,6 +24,13 @@ const BUFFERS_MAX: u32 = 64;
 const OWN_BYTES: usize = 16 << 10;
 const FLUSH: Duration = Duration::from_millis(500);
 
+/// What the addresses of the kernel mean, as lines of the log; empty if no event needs them.
+#[derive(Default)]
+pub struct Names {
+    pub stacks: String,
+    pub symbols: String,
+}
+
 /// What is handed to the writer.
 pub enum ToWriter {
     Block(Block),
@@ -235,16 +242,17 @@ impl LogWriter {
         Ok(())
     }
 
-    /// The end of the log: KLOGGER_FINISH, symbols if some event needs them, ledger, index.
-    pub fn finish(mut self, symbols: Option<String>, ledger: &Ledger) -> io::Result<Summary> {
+    /// The end of the log: KLOGGER_FINISH, stacks and symbols if some event needs them, ledger, index.
+    pub fn finish(mut self, names: &Names, ledger: &Ledger, end_ns: u64) -> io::Result<Summary> {
         let mut own = Vec::new();
-        self.builtin.event("KLOGGER_FINISH").finish(sys::monotonic_ns(), &mut own);
+        self.builtin.event("KLOGGER_FINISH").finish(end_ns, &mut own);
         self.own.extend_from_slice(&own);
-        // On a full disk these two may fail; the ledger then makes room for itself, and says what is missing.
+        // On a full disk these may fail; the ledger then makes room for itself, and says what is missing.
         let flushed = self.flush();
-        let named = symbols.map_or(Ok(()), |symbols| self.writer.symbols(&symbols));
+        let stacks = self.writer.stacks(&names.stacks);
+        let symbols = self.writer.symbols(&names.symbols);
         let summary = self.writer.finish(ledger)?;
-        flushed.and(named).map(|()| summary)
+        flushed.and(stacks).and(symbols).map(|()| summary)
     }
 
     /// Events that were taken from the rings, but could not be written.

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The tables about a log: processes, ledger, events, decodings.
+//! The tables about a log: processes, ledger, events, decodings, stacks.
 
 use crate::table::write_small;
-use arrow_array::builder::{BooleanBuilder, Int16Builder, Int32Builder, Int64Builder, StringBuilder};
+use arrow_array::builder::{BooleanBuilder, Int16Builder, Int32Builder, Int64Builder, ListBuilder, StringBuilder};
 use arrow_array::{ArrayRef, BooleanArray, Int64Array, StringArray};
 use klogger_log::ledger::{Ledger, Severity};
 use klogger_log::origin::Origin;
 use klogger_log::preamble::Preamble;
 use klogger_log::process::Row;
+use klogger_log::stacks::Stacks;
 use parquet::errors::ParquetError;
 use std::path::Path;
 use std::sync::Arc;
@@ -121,4 +122,22 @@ pub fn write_decodings(dir: &Path, preamble: &Preamble) -> Result<(), ParquetErr
         ("text", texts(rows().map(|(_, _, text)| text.as_str()))),
     ];
     write_small(&dir.join("decoding.parquet"), columns)
+}
+
+pub fn write_stacks(dir: &Path, stacks: &Stacks) -> Result<(), ParquetError> {
+    let mut functions = ListBuilder::new(StringBuilder::new());
+    let mut text = StringBuilder::new();
+    for (_, frames) in stacks.iter() {
+        frames.functions().for_each(|f| functions.values().append_value(String::from_utf8_lossy(f)));
+        functions.append(true);
+        let mut whole = Vec::new();
+        frames.push_text(&mut whole);
+        text.append_value(String::from_utf8_lossy(&whole));
+    }
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("id", numbers(stacks.iter().map(|(id, _)| id as i64))),
+        ("frames", Arc::new(functions.finish())),
+        ("text", Arc::new(text.finish())),
+    ];
+    write_small(&dir.join("stack.parquet"), columns)
 }

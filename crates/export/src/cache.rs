@@ -262,6 +262,7 @@ fn fill(
     about::write_ledger(dir, &ledger, start_ns).map_err(failed)?;
     about::write_events(dir, preamble, &logged, &ledger).map_err(failed)?;
     about::write_decodings(dir, preamble).map_err(failed)?;
+    about::write_stacks(dir, decoder.stacks()).map_err(failed)?;
     let damage: Vec<Damage> = reader.damage().iter().chain(&later).cloned().collect();
     let name = log.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let complete = reader.is_complete();

@@ -13,6 +13,7 @@
 //! | `ledger.parquet` | every way in which data was lost |
 //! | `event.parquet` | the events of the log, with counts |
 //! | `decoding.parquet` | texts for values |
+//! | `stack.parquet` | kernel stacks: the number that events have, the functions, and the whole text |
 //! | `meta.json` | what the tables were made from, and the log's preamble; written last |
 //!
 //! Events without rows have their table too. A field `NAME` which is an address in code has a second column,
@@ -29,4 +30,4 @@ pub mod trace;
 pub use cache::{Error, Export, export};
 
 /// Changes when the tables do, so that older ones are made again.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;

@@ -5,6 +5,7 @@ use crate::event::{Elements, EventRef, Value};
 use crate::preamble::Preamble;
 use crate::process::Processes;
 use crate::reader::Reader;
+use crate::stacks::Stacks;
 use crate::symbols::Symbols;
 use crate::text::{push_hex, push_int, push_word};
 use klogger_schema::layout::FieldLayout;
@@ -17,6 +18,7 @@ enum Show {
     Hex,
     Thread,
     Code,
+    Stack,
     Device,
     Ip,
     Errno,
@@ -34,19 +36,25 @@ pub struct Decoder {
     /// By event, then field, in the order of the preamble.
     fields: Vec<Vec<Show>>,
     symbols: Symbols,
+    stacks: Stacks,
 }
 
 impl Decoder {
-    /// Reads the symbol table, if any field needs it.
+    /// Reads symbols and stacks, if any field needs them.
     pub fn new(reader: &Reader) -> Decoder {
         let preamble = reader.preamble();
         let code = preamble.events.iter().flat_map(|e| &e.fields).any(|f| f.decode == Decode::Code);
         let fields = preamble.events.iter().map(|e| e.fields.iter().map(|f| show(f, preamble)).collect()).collect();
-        Decoder { fields, symbols: if code { reader.symbols() } else { Symbols::default() } }
+        let symbols = if code { reader.symbols() } else { Symbols::default() };
+        Decoder { fields, symbols, stacks: reader.stacks() }
     }
 
     pub fn symbols(&self) -> &Symbols {
         &self.symbols
+    }
+
+    pub fn stacks(&self) -> &Stacks {
+        &self.stacks
     }
 
     /// Appends the value of the field `index` of an event, as people read it, with its unit.
@@ -79,6 +87,10 @@ impl Decoder {
                 Some((name, _)) => out.extend_from_slice(name),
                 None => return false,
             },
+            Show::Stack => match self.stacks.find(bits) {
+                Some(frames) => frames.push_text(out),
+                None => return false,
+            },
             Show::Errno => match value.int().and_then(errno) {
                 Some(name) => out.extend_from_slice(name.as_bytes()),
                 None => return false,
@@ -103,6 +115,14 @@ impl Decoder {
                 None => push_number(out, value),
             },
             Show::Code => self.show_code(bits, out),
+            Show::Stack => {
+                push_number(out, value);
+                if let Some(frames) = self.stacks.find(bits) {
+                    out.push(b'[');
+                    frames.push_text(out);
+                    out.push(b']');
+                }
+            }
             Show::Device => {
                 push_int(out, bits >> 20);
                 out.push(b':');
@@ -153,6 +173,7 @@ fn show(field: &FieldLayout, preamble: &Preamble) -> Show {
         Decode::Hex => Show::Hex,
         Decode::Thread => Show::Thread,
         Decode::Code => Show::Code,
+        Decode::Stack => Show::Stack,
         Decode::Device => Show::Device,
         Decode::Ip => Show::Ip,
         Decode::Errno => Show::Errno,

@@ -5,7 +5,7 @@
 //! stands in the file is checked before it is believed: a block counts only if its checksum is right.
 //!
 //! ```text
-//! preamble | block | block | ... | block (symbols) | block (ledger) | block (index) | trailer
+//! preamble | block | block | ... | block (stacks) | block (symbols) | block (ledger) | block (index) | trailer
 //! ```
 //!
 //! The blocks are written in the order in which rings are drained. Whatever ends a recording early (a crash, a full
@@ -35,7 +35,7 @@
 //! | 0 | 4 | `b5 4b 4c 42` |
 //! | 4 | 4 | CRC32C of everything from byte 8 to the end of the payload |
 //! | 8 | 2 | bytes of this header: 72. A later writer may make it longer; a reader skips what it does not know |
-//! | 10 | 1 | kind: 1 events, 2 symbols, 3 ledger, 4 index, 5 schemata. A reader skips other kinds |
+//! | 10 | 1 | kind: 1 events, 2 symbols, 3 ledger, 4 index, 5 schemata, 6 stacks. A reader skips other kinds |
 //! | 11 | 1 | compression of the payload: 0 none, 1 zstd (one frame) |
 //! | 12 | 4 | bytes of the payload as it stands in the file |
 //! | 16 | 4 | bytes of the payload unpacked, at most 16 MiB |
@@ -70,6 +70,10 @@
 //!
 //! **Symbols.** Text, a line for each symbol in ascending order: address in hexadecimal, a space, name. Long tables
 //! are several blocks, each of whole lines.
+//!
+//! **Stacks.** Text, a line for each kernel stack: its number, which events have in a field `as stack`, and its frames
+//! from the innermost on, with a space before each: `FUNCTION+0xOFFSET`, or an address if no symbol is known.
+//! A number has one line at most.
 //!
 //! **Ledger.** JSON: `Ledger` in `ledger.rs`.
 //!
@@ -140,6 +144,7 @@ pub enum Kind {
     Ledger,
     Index,
     Schemata,
+    Stacks,
     /// Written by a later version; skipped.
     Other(u8),
 }
@@ -152,6 +157,7 @@ impl Kind {
             Kind::Ledger => 3,
             Kind::Index => 4,
             Kind::Schemata => 5,
+            Kind::Stacks => 6,
             Kind::Other(n) => n,
         }
     }
@@ -163,6 +169,7 @@ impl Kind {
             3 => Kind::Ledger,
             4 => Kind::Index,
             5 => Kind::Schemata,
+            6 => Kind::Stacks,
             n => Kind::Other(n),
         }
     }

@@ -57,6 +57,8 @@ pub enum Key {
     RingFull,
     ProbeNotAttached,
     ProbeMissed,
+    StackUnknown,
+    SymbolsHidden,
     EventsDisabled,
     Paused,
     Overwritten,
@@ -84,10 +86,12 @@ pub struct About {
 }
 
 impl Key {
-    pub const ALL: [Key; 18] = [
+    pub const ALL: [Key; 20] = [
         Key::RingFull,
         Key::ProbeNotAttached,
         Key::ProbeMissed,
+        Key::StackUnknown,
+        Key::SymbolsHidden,
         Key::EventsDisabled,
         Key::Paused,
         Key::Overwritten,
@@ -127,6 +131,19 @@ impl Key {
                 Loss,
                 "the kernel skipped hits of a probe, because the probe was already running on that CPU",
                 "probe a place that is hit less often, or that the probe itself does not reach",
+            ),
+            Key::StackUnknown => (
+                "stack_unknown",
+                Notice,
+                "the kernel stacks of events were not kept, because others had their places in the table of stacks; \
+                 their number is 0",
+                "record less at a time: fewer threads, or for a shorter time",
+            ),
+            Key::SymbolsHidden => (
+                "symbols_hidden",
+                Notice,
+                "the kernel hides its symbols, so code has addresses and no names",
+                "record as root, after 'sysctl kernel.kptr_restrict=1'",
             ),
             Key::EventsDisabled => (
                 "events_disabled",

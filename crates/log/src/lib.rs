@@ -19,6 +19,7 @@ pub mod reader;
 pub mod record;
 pub mod scan;
 mod source;
+pub mod stacks;
 pub mod stats;
 mod stream;
 pub mod symbols;

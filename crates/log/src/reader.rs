@@ -10,13 +10,14 @@ use crate::origin::Origin;
 use crate::preamble::{Addition, Preamble};
 use crate::scan::{self, Block};
 use crate::source::Source;
+use crate::stacks::Stacks;
 use crate::symbols::Symbols;
 use crate::validate::Known;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;
 
-/// Bytes of symbol tables at most.
+/// Bytes of symbol tables at most, and of stacks.
 const SYMBOLS_MAX: usize = 128 << 20;
 
 /// An open log.
@@ -114,8 +115,17 @@ impl Reader {
 
     /// The symbol table; empty if the log has none, or if it cannot be read (which [`Reader::check_rest`] names).
     pub fn symbols(&self) -> Symbols {
+        Symbols::new(self.lines(Kind::Symbols))
+    }
+
+    /// The kernel stacks; none if the log has none, or if they cannot be read (which [`Reader::check_rest`] names).
+    pub fn stacks(&self) -> Stacks {
+        Stacks::new(&self.lines(Kind::Stacks))
+    }
+
+    fn lines(&self, kind: Kind) -> Vec<u8> {
         let mut text = Vec::new();
-        for block in self.blocks.iter().filter(|b| b.header.kind == Kind::Symbols) {
+        for block in self.blocks.iter().filter(|b| b.header.kind == kind) {
             if text.len() > SYMBOLS_MAX {
                 break;
             }
@@ -124,7 +134,7 @@ impl Reader {
                 text.extend_from_slice(&bytes[payload]);
             }
         }
-        Symbols::new(text)
+        text
     }
 
     /// Checks the blocks that hold no events, which a [`Merge`] does not read.

@@ -227,6 +227,15 @@ impl<S: Sink> Writer<S> {
 
     /// Appends the addresses of the kernel's code: a line `ADDRESS NAME` for each symbol, ascending.
     pub fn symbols(&mut self, text: &str) -> io::Result<()> {
+        self.lines(Kind::Symbols, text)
+    }
+
+    /// Appends the stacks that events have the numbers of: a line `NUMBER FRAME FRAME ...` for each.
+    pub fn stacks(&mut self, text: &str) -> io::Result<()> {
+        self.lines(Kind::Stacks, text)
+    }
+
+    fn lines(&mut self, kind: Kind, text: &str) -> io::Result<()> {
         let mut rest = text.as_bytes();
         if self.packer.is_none() {
             self.packer = Some(zstd::bulk::Compressor::new(1)?);
@@ -235,7 +244,7 @@ impl<S: Sink> Writer<S> {
             let room = &rest[..rest.len().min(BLOCK_RAW_MAX)];
             let whole = room.iter().rposition(|&b| b == b'\n').map_or(room.len(), |at| at + 1);
             let (lines, later) = rest.split_at(whole);
-            self.append(BlockHeader::plain(Kind::Symbols), lines, true)?;
+            self.append(BlockHeader::plain(kind), lines, true)?;
             rest = later;
         }
         Ok(())

@@ -250,6 +250,8 @@ fn check_decode(field: &Field, span: Span, all: &Draft, found: &mut Vec<Diagnost
         Decode::Thread => None,
         Decode::Code if integer && bytes == 8 => None,
         Decode::Code => wrong("an address", "write `ulong`, or an array of it for a stack"),
+        Decode::Stack if field.shape == Shape::One && field.scalar == Scalar::U32 => None,
+        Decode::Stack => wrong("the number of a stack", "write `uint`"),
         Decode::Device if integer && bytes >= 4 => None,
         Decode::Device => wrong("a device number", "write `uint`"),
         Decode::Ip if integer && ip_bytes(field) => None,

@@ -119,6 +119,8 @@ pub enum Decode {
     Thread,
     /// An address in code, which the symbol table names.
     Code,
+    /// A kernel stack: the number that `klogger_stack()` gave, of a row in the table of stacks; 0 is none.
+    Stack,
     /// A kernel `dev_t`: major << 20 | minor.
     Device,
     /// An IPv4 address in network byte order (4 bytes), or IPv6 (array of 16 bytes).

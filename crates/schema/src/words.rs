@@ -169,10 +169,11 @@ pub const UNIT_REMEDIES: [(&str, &str); 20] = [
 ];
 
 /// Decodings that need no table.
-pub const DECODES: [(&str, Decode); 6] = [
+pub const DECODES: [(&str, Decode); 7] = [
     ("hex", Decode::Hex),
     ("thread", Decode::Thread),
     ("code", Decode::Code),
+    ("stack", Decode::Stack),
     ("device", Decode::Device),
     ("ip", Decode::Ip),
     ("errno", Decode::Errno),
@@ -209,7 +210,7 @@ pub const PROBE_REMEDIES: [(&str, ProbeKind); 15] = [
 pub const HEADER_FIELDS: [&str; 4] = ["time", "cpu", "serial", "header"];
 
 /// Tables that every log has.
-pub const BUILTIN_TABLES: [&str; 4] = ["process", "ledger", "event", "decoding"];
+pub const BUILTIN_TABLES: [&str; 5] = ["process", "ledger", "event", "decoding", "stack"];
 
 /// Events that every log has (`runtime/klogger.klogger`; a test compares).
 pub const BUILTIN_EVENTS: [&str; 12] = [

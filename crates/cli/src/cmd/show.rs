@@ -82,6 +82,7 @@ fn notes(f: &FieldLayout) -> String {
         Decode::Hex => Some("as hex".to_string()),
         Decode::Thread => Some("as thread".into()),
         Decode::Code => Some("as code".into()),
+        Decode::Stack => Some("as stack".into()),
         Decode::Device => Some("as device".into()),
         Decode::Ip => Some("as ip".into()),
         Decode::Errno => Some("as errno".into()),

@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::ring::RecordKinds;
 use crate::sys;
 use crate::user::Output;
-use crate::writer::{Builtin, LogWriter, Pool, Status, ToWriter};
+use crate::writer::{Builtin, LogWriter, Names, Pool, Status, ToWriter};
 use klogger_log::builder::RecordBuilder;
 use klogger_log::ledger::Ledger;
 use klogger_log::writer::{Summary, Writer};
@@ -176,9 +176,9 @@ impl Ended {
         self.status.failure.lock().ok().and_then(|mut f| f.take())
     }
 
-    pub fn finish(self, symbols: Option<String>, ledger: &Ledger) -> io::Result<Summary> {
+    pub fn finish(self, names: &Names, ledger: &Ledger, end_ns: u64) -> io::Result<Summary> {
         match self.writer {
-            Some(writer) => writer.finish(symbols, ledger),
+            Some(writer) => writer.finish(names, ledger, end_ns),
             None => Err(io::Error::other("the writer's thread has died")),
         }
     }

@@ -25,6 +25,13 @@ pub fn of_probes(engine: &BpfEngine, events: &[EventLayout], ends: &[Finished], 
         entries.push(entry.detail(&format!("{count} hits of {place} (schema {schema})")));
     }
     not_attached(&mut entries, engine);
+    let (taken, failed) = engine.stackless();
+    for (count, why) in [(taken, "no place was free"), (failed, "the kernel could not walk them")] {
+        if count > 0 {
+            let entry = Entry::new(Key::StackUnknown).count(count).between(span.0, span.1);
+            entries.push(entry.detail(&format!("{count} stacks have no number: {why}")));
+        }
+    }
     entries
 }
 

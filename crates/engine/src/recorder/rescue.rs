@@ -9,6 +9,7 @@ use crate::user::{
     Catalogue, Folder, Output, Owner, Places, Program, ProgramFile, Source, Unusable, is_recorder, owner, schema_text,
     title,
 };
+use crate::writer::Names;
 use crate::{bundled, host, sys};
 use klogger_log::ledger::{Key, Ledger};
 use klogger_log::preamble::{Preamble, Recorder};
@@ -224,7 +225,7 @@ impl Rescue {
         if let Some(e) = writer.failure() {
             return Err(file::cannot_write(output, e));
         }
-        let summary = writer.finish(None, &ledger).map_err(|e| file::cannot_write(output, e))?;
+        let summary = writer.finish(&Names::default(), &ledger, sys::monotonic_ns()).map_err(|e| file::cannot_write(output, e))?;
         Ok(Saved { summary, ledger, programs: saved.len(), removed })
     }
 }

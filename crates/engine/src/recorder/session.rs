@@ -9,13 +9,16 @@ use crate::bundled;
 use crate::control::{Answer, Listener, Request};
 use crate::drain::Finished;
 use crate::error::Error;
+use crate::stacks;
 use crate::sys::{self, Signal, Signals};
 use crate::unit::Unit;
 use crate::user::{Recorded, schema_text};
 use crate::workload::{Held, Running, SIGNALS};
+use crate::writer::Names;
 use crate::{host, processes};
 use klogger_log::ledger::{Entry, Key, Ledger};
 use klogger_log::preamble::{Preamble, Recorder};
+use klogger_log::symbols::Symbols;
 use klogger_log::writer::Writer;
 use klogger_schema::layout::EventLayout;
 use klogger_schema::model::Decode;
@@ -251,9 +254,12 @@ impl Session {
         });
         let late = flow.status.late.load(Ordering::Relaxed);
         let (ends, writer) = flow.stop();
-        let ledger = self.ledger(&ends, &writer, recorded, late, (start_ns, sys::monotonic_ns()));
+        // What follows takes its time, and is no part of the recording.
+        let end_ns = sys::monotonic_ns();
+        let mut ledger = self.ledger(&ends, &writer, recorded, late, (start_ns, end_ns));
+        let names = self.names(&mut ledger);
         let (summary, failure) = (writer.summary(), writer.failure());
-        let (summary, write_error) = match writer.finish(self.symbols(), &ledger) {
+        let (summary, write_error) = match writer.finish(&names, &ledger, end_ns) {
             Ok(finished) => (finished, failure),
             Err(e) => (summary, failure.or(Some(e))),
         };
@@ -386,9 +392,22 @@ impl Session {
         status
     }
 
-    /// The kernel's symbols, if an event has a code address.
-    fn symbols(&self) -> Option<String> {
-        let needed = self.layouts.iter().flat_map(|e| &e.fields).any(|f| f.decode == Decode::Code);
-        (needed && self.probes.is_some()).then(host::symbols)
+    /// What the kernel calls the addresses in events, and in stacks.
+    fn names(&self, ledger: &mut Ledger) -> Names {
+        let Some(probes) = &self.probes else { return Names::default() };
+        let code = self.layouts.iter().flat_map(|e| &e.fields).any(|f| f.decode == Decode::Code);
+        let stacks = probes.engine.stacks();
+        if !code && stacks.is_none() {
+            return Names::default();
+        }
+        let symbols = host::symbols();
+        if symbols.is_empty() {
+            ledger.entries.push(Entry::new(Key::SymbolsHidden));
+        }
+        let stacks = stacks.unwrap_or_default();
+        Names {
+            stacks: stacks::lines(&stacks, &Symbols::new(symbols.clone().into_bytes())),
+            symbols: if code { symbols } else { String::new() },
+        }
     }
 }
