@@ -55,8 +55,12 @@ def table(event: str, select: str) -> str:
 
 
 def main() -> None:
-    out, events = Path(sys.argv[1]), int(float(sys.argv[2]))
     cpus = int(sys.argv[3]) if len(sys.argv) > 3 else 2
+    write(Path(sys.argv[1]), int(float(sys.argv[2])), cpus)
+
+
+def write(out: Path, events: int, cpus: int) -> None:
+    """Writes a log of about so many events."""
     con = duckdb.connect()
     con.execute("SET temp_directory = ?", [str(out.parent / "spill")])
     values = ", ".join(str(p) for p in PROGRAMS)
