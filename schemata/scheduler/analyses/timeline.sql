@@ -16,7 +16,7 @@
 -- column low [share]: where its part of the bin begins
 -- column high [share]: where its part of the bin ends
 -- note: Empty: the CPU was idle, or had a thread that was not recorded (outside the workload).
--- note: With more than 3,000 quanta, the picture shows for each bin of time and CPU how much of it each program had, not
+-- note: With more than 3,000 quanta, a PNG shows for each bin of time and CPU how much of it each program had, not
 --   in which order.
 -- empty: no thread in scope was switched in and out while the log was recorded
 
