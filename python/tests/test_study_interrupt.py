@@ -4,6 +4,10 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -131,3 +135,24 @@ def test_a_difference_between_clocks_must_be_greater_than_between_runs(tmp_path:
     apart = [{"clock": "tsc, first", "p50": 10_000}, {"clock": "hpet, first", "p50": 20_000}]
     assert "makes a difference" in compared([*apart, {"clock": "tsc, again", "p50": 12_000}])
     assert "no difference is seen" in compared([*apart, {"clock": "tsc, again", "p50": 19_500}])
+
+
+def test_the_throttle_is_put_back_after_kill_9(tmp_path: Path) -> None:
+    throttle = tmp_path / "sched_rt_runtime_us"
+    throttle.write_text("950000\n")
+    program = f"""
+import os, pathlib, signal
+from klogger.study import discover
+unthrottled = discover.load(pathlib.Path({str(support.SCHEMATA / "noise/studies/noise.py")!r})).study.arms.__globals__
+unthrottled["THROTTLE"] = pathlib.Path({str(throttle)!r})
+with unthrottled["unthrottled"]():
+    assert unthrottled["THROTTLE"].read_text() == "-1"
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    done = subprocess.run([sys.executable, "-c", program], check=False, timeout=120)
+    assert done.returncode == -signal.SIGKILL
+    for _ in range(600):
+        if throttle.read_text() == "950000\n":
+            return
+        time.sleep(0.1)
+    pytest.fail(f"left at {throttle.read_text()!r}")
