@@ -128,7 +128,7 @@ def test_a_daemon_that_wakes_five_times_a_second(recorder, workloads):
     assert found["findings"][0].startswith("hog, "), found["findings"]
     assert " to beacon (" in found["findings"][0], found
     (times,) = [row["times"] for row in found["table"] if (row["program"], row["cut_by"]) == ("hog", "beacon")]
-    # On a busy machine it is not always the hog that has the CPU, and a late daemon does not sleep before its next turn.
+    # On a busy machine the hog does not always have the CPU, and a late daemon does not sleep before its next turn.
     woken = threads["beacon"]["nvcsw"]
     assert woken >= 3
     assert 0.5 * woken <= times <= woken + threads["beacon"]["nivcsw"] + 2

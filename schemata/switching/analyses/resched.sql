@@ -34,8 +34,7 @@ WITH step AS (
     FROM (SELECT to_ns FROM klogger.gap WHERE event IS NULL OR event IN ('NEED_RESCHED', 'SCHED_ENTER', 'SCHED_LEAVE')) AS g,
          (SELECT DISTINCT cpu FROM SCHED_ENTER) AS c
 ), numbered AS (
-    SELECT *, count(*) FILTER (ends) OVER (PARTITION BY cpu ORDER BY time, ends
-                                           ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW EXCLUDE CURRENT ROW) AS turn
+    SELECT *, sum(ends::INTEGER) OVER (PARTITION BY cpu ORDER BY time, ends ROWS UNBOUNDED PRECEDING) - ends::INTEGER AS turn
     FROM step
 ), turned AS (
     SELECT cpu, turn, pid, min(asked) AS asked, min(time) FILTER (ends) AS called, any_value(preempt) AS preempt

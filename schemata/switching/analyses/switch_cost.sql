@@ -30,9 +30,11 @@ UNION ALL
 SELECT what, place, 'any', -1, count(*), quantile_disc(ns, [0.5, 0.99, 0.999]), max(ns) FROM call_part GROUP BY what, place;
 CREATE TEMP TABLE switch_cost_mean AS
 SELECT what, queued, avg(ns) AS mean, stddev_samp(ns) AS sd FROM (
-    SELECT c.what, g.queued, c.ns FROM call_part AS c JOIN switch_cost_group AS g
-        ON c.what = g.what AND (g.queued = 'any' OR g.queued = call_group(c.queued))
-    WHERE c.ns <= g.p[3]
+    SELECT c.what, g.queued, c.ns FROM call_part AS c
+    JOIN switch_cost_group AS g ON c.what = g.what AND g.queued = call_group(c.queued) WHERE c.ns <= g.p[3]
+    UNION ALL
+    SELECT c.what, g.queued, c.ns FROM call_part AS c
+    JOIN switch_cost_group AS g ON c.what = g.what AND g.queued = 'any' WHERE c.ns <= g.p[3]
 ) GROUP BY what, queued;
 
 -- table
