@@ -60,14 +60,16 @@ def check_calls(log, report):
 def test_calls_and_switches(recorder, workloads, calls):
     """Each call ends, and says of itself what sched_switch says; the switches are those of the scheduler schema."""
     command = [workloads / "pingpong", 10000, "processes", 0]
-    log, report = recorder.checked(check_calls, "-s", SWITCHING, "-s", "scheduler", "--", *command)
+    log, report = recorder.checked(
+        check_calls, "-s", SWITCHING, "-s", "scheduler", "--buffer-size", "16M", "--", *command
+    )
     assert sum(thread["count"] for thread in report["threads"]) == 20000
     assert log.count("SCHED_ENTER") >= log.count("CPU_SWITCH") - 10
 
 
 def test_lengths_of_queues(recorder, workloads):
     """Each change is what the length changes by; four threads on one CPU are four on its queue."""
-    log, report = recorder.log("-s", SWITCHING, "--", workloads / "spinners", 4, 400, 0)
+    log, report = recorder.log("-s", SWITCHING, "--buffer-size", "16M", "--", workloads / "spinners", 4, 400, 0)
     oracles.check_whole(log)
     wrong = log.one("""
         SELECT count(*) FROM (

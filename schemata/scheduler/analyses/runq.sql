@@ -14,7 +14,7 @@
 -- column wasted [share, bar]: of the whole time, that in which one had to wait here while another CPU was free
 -- column over_time [spark]: average number in each fortieth of the log
 -- column threads: threads that could run
--- column share [share]: of the log's length
+-- column share [share]: part of the log's length
 -- note: Threads that were recorded. A CPU is free if none of these could run there; in a recording of one workload, others may
 --   have used it. With -a all are recorded.
 -- empty: no thread in scope could run while the log was recorded

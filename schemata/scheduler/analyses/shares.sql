@@ -5,7 +5,7 @@
 -- events: SCHEDIN, SCHEDOUT
 -- include: _quantum
 -- picture: timeline x=begins x2=ends row=thread colour=cpu y=low y2=high
--- column thread: program and thread id
+-- column thread: thread; the program, and the thread id
 -- column share [share, bar]: CPU time from its first to its last quantum; 100 % is one CPU
 -- column least [share]: in the 100 ms in which it got least
 -- column most [share]: in the 100 ms in which it got most
