@@ -70,7 +70,7 @@ def study_section(done: Done, palette: Palette, specs: dict[str, dict[str, Any]]
     study = done.found.study
     parts = [
         f'<section id="{text(study.name)}"><h1>{text(study.title)}</h1><p class="question">{text(study.question)}</p>',
-        f"<p><b>{text(study.paper)}, 2007:</b> {text(study.found)}</p>",
+        f"<p><b>{text(study.paper)}:</b> {text(study.found)}</p>",
     ]
     if done.failure is not None:
         return "".join([*parts, warnings([f"No answer: {done.failure}"]), "</section>"])

@@ -29,7 +29,7 @@ def print_done(out: Console, done: Done, machine: Machine) -> None:
     out.print(head)
     out.print(Text(f"  {machine_line(machine)}", style="dim"))
     paragraph(out, "question", study.question)
-    paragraph(out, "paper", f"found in 2007: {study.found}")
+    paragraph(out, "paper", f"found: {study.found}")
     if done.failure is not None:
         paragraph(out, "no answer", str(done.failure), style="red")
         return

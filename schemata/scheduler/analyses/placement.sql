@@ -46,7 +46,7 @@ LEFT JOIN swapped AS w ON w.low = least(p.pid, p.other_pid) AND w.high = greates
 SELECT thread, other, known, ns / nullif(known, 0) AS together, swaps FROM placement_pair ORDER BY rank, other_rank;
 
 -- picture
-SELECT thread, other, 100 * ns // nullif(known, 0) AS together FROM placement_pair ORDER BY rank, other_rank;
+SELECT thread, other, ns / nullif(known, 0) AS together FROM placement_pair ORDER BY rank, other_rank;
 
 -- finding
 SELECT format('{} and {} sat on one CPU for {:.0f} % of the time, and {:,} times it went directly from one to the other.',
