@@ -321,7 +321,7 @@ def test_curves_in_characters() -> None:
     lines = drawn(Picture("cdf", {"x": "x", "y": "y", "colour": "c", "scale": "log"}), ["c", "x", "y"], rows)
     full, half = (line for line in lines if line.startswith(("   50%", "  100%")))
     # From 10 to 1000 the first one is at a half; from there on at 1, and the second at a half.
-    assert half[8:] == "a" * 34 + "b" * 35 + " "
+    assert half[8:] == "a" * 34 + "b" * 35
     assert full[8:] == " " * 34 + "a" + " " * 34 + "b"
     assert lines[-1].split() == ["a", "one", "b", "two"]
     assert "10 ns" in lines[-3] and "100 µs" in lines[-3]
