@@ -46,7 +46,7 @@ def start(words: Sequence[str], arm: Arm, folder: Path, out: int, err: int) -> s
     try:
         return subprocess.Popen(
             words, stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd=folder,
-            env={**os.environ, **arm.environment}, process_group=0,
+            env={**os.environ, "TMPDIR": str(folder), **arm.environment}, process_group=0,
         )  # fmt: skip
     except OSError as error:
         raise Failure(f"cannot run {words[0]}: {error.strerror}", help="set KLOGGER to the klogger program") from None
