@@ -40,7 +40,7 @@ def explain(error: duckdb.Error, query: str, names: Iterable[str] = ()) -> str:
 
 
 def line_of(query: str, counted: int, shown: str) -> int:
-    """The number of a line that DuckDB shows, perhaps without its ends; it may have counted from a statement's begin."""
+    """The number of a line that DuckDB shows, perhaps without its ends; it may have counted from where one begins."""
     part = shown.removeprefix("...").removesuffix("...").strip()
     places = [number for number, line in enumerate(query.splitlines(), 1) if part in line]
     return next((number for number in places if number >= counted), counted)
