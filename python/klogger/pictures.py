@@ -18,7 +18,7 @@ import altair as alt
 
 from klogger.analysis import Analysis
 from klogger.run import Result
-from klogger.units import duration, printable
+from klogger.units import duration, printable, show
 
 WIDTH = 720
 # Okabe and Ito's colours, which colour-blind people can tell apart, then darker and lighter ones of the same hues. All
@@ -406,6 +406,8 @@ def matrix(d: Drawing) -> Any:
     """A field for each pair; its colour and a number say how many. The colours' scale is log if they differ by much."""
     xs, ys = (in_order(d, part) for part in ("x", "y"))
     numbers = d.numbers("size")
+    column = d.analysis.columns.get(d.column("size"))
+    is_share = column is not None and column.unit == "share"
     top, low = max(numbers), min([n for n in numbers if n > 0], default=1)
     wide = top / low > 30
     colours = [d.theme.heat[1]] * 2 if top == low else list(d.theme.heat)
@@ -413,7 +415,7 @@ def matrix(d: Drawing) -> Any:
     d.records = [r for r in d.records if (r[d.column("size")] or 0) > 0]
     for record in d.records:
         number = float(record[d.column("size")])
-        record["klogger_label"] = short(number)
+        record["klogger_label"] = show(number, "share") if is_share else short(number)
         record["klogger_dark"] = number > (low * top) ** 0.5 if wide else number >= (low + top) / 2
     height = 44 if len(ys) <= 8 else 30 if len(ys) <= FIELDS_LABELLED else 14
     base = alt.Chart(DATA, height=height * len(ys)).encode(

@@ -24,7 +24,7 @@ WITH edge AS (
     SELECT pid, i, time AS to_ns, lag(time) OVER w AS from_ns, lag(i) OVER w AS before FROM edge
     WINDOW w AS (PARTITION BY pid ORDER BY time, i)
 )
-SELECT row_number() OVER (ORDER BY p.pid, p.to_ns) AS id, p.pid, b.bound_to::SMALLINT AS cpu, b.touches, b.nominal::BIGINT AS nominal,
+SELECT row_number() OVER (ORDER BY p.pid, p.to_ns) AS id, p.pid, b.bound_to::INTEGER AS cpu, b.touches, b.nominal::BIGINT AS nominal,
        p.from_ns, p.to_ns, p.to_ns - p.from_ns AS raw
 FROM (FROM paired WHERE i > 0 AND before = i - 1) AS p
 ASOF JOIN LOOP_BEGIN AS b ON p.pid = b.pid AND p.to_ns >= b.time;
