@@ -306,11 +306,18 @@ def cdf(d: Drawing) -> Any:
 def bars(d: Drawing) -> Any:
     """A horizontal bar for each y, in the order of the rows."""
     names = d.values("y")
+    scale = log_or_linear(d, "x")
+    more: dict[str, Any] = {}
+    if d.is_log():
+        # Such a scale has no 0 for bars to begin at.
+        low = min((n for n in d.numbers("x") if n > 0), default=1) / 2
+        scale, more = alt.Scale(type="log", nice=False, domainMin=low), {"x2": alt.datum(low)}
     return (
         alt.Chart(DATA, height=band_height(len(names)))
         .mark_bar(color=COLOURS[0])
         .encode(
-            x=alt.X(f"{d.column('x')}:Q", axis=axis_of(d, "x"), scale=log_or_linear(d, "x")),
+            **more,
+            x=alt.X(f"{d.column('x')}:Q", axis=axis_of(d, "x"), scale=scale),
             y=alt.Y(f"{d.column('y')}:N", sort=names, axis=alt.Axis(title=d.title("y"), labelLimit=200)),
             tooltip=tooltip(d),
         )
@@ -354,7 +361,7 @@ def histogram(d: Drawing) -> Any:
     }
     if "colour" not in d.parts:
         y = alt.Y(f"{columns[2]}:Q", axis=axis_of(d, "y"))
-        return base.mark_bar(color=COLOURS[0], stroke=None, binSpacing=0).encode(**encoding, y=y)
+        return base.mark_rect(color=COLOURS[0], stroke=None).encode(**encoding, y=y, y2=alt.datum(0))
     stack_by(d, columns[0], columns[2])
     axis = axis_of(d, "y")
     encoding["y"] = alt.Y("klogger_low:Q", axis=axis, title=d.title("y"))
