@@ -7,12 +7,15 @@
 --   next                who ran after it; NULL if still running when the log ended
 --   whole               false: began before the log or ended after it
 --
--- A SCHEDOUT belongs to the latest SCHEDIN of its CPU, if that is of the same thread and no events are missing in
--- between. Else the quantum is left out, and counted in quantum_left_out.
+-- A SCHEDOUT belongs to the latest event of its CPU, if that is a SCHEDIN of the same thread and no events are missing in
+-- between. Else the quantum is left out, and counted in quantum_left_out. Not the latest SCHEDIN: some kernels switch now
+-- and then without a tracepoint, and then one SCHEDIN would begin two quanta.
 
 -- Places and times as one number, which makes "the latest before, on the same CPU" a join on one column.
 SET VARIABLE quantum_span = (SELECT to_ns + 2 FROM klogger.recording);
-CREATE TEMP MACRO quantum_key(cpu, t) AS cpu::BIGINT * getvariable('quantum_span')::BIGINT + greatest(t, 0);
+-- At one time a SCHEDOUT (0) comes before a SCHEDIN (1), and a break (2) after both.
+CREATE TEMP MACRO quantum_key(cpu, t, kind) AS
+    3 * (cpu::BIGINT * getvariable('quantum_span')::BIGINT + greatest(t, 0)) + kind;
 
 -- Where the replay of a CPU must start anew. A LOST record has the time of the event that it stands before, but is not
 -- a part of it: hence the 1 ns.
@@ -31,16 +34,18 @@ SELECT cpu, from_ns AS time FROM placed UNION SELECT cpu, to_ns - 1 FROM placed;
 -- Threads that had a CPU when the log began have no SCHEDIN; then the log's start, or the start of the thread if it is
 -- later, stands for it. In a flight recording the beginning was overwritten: nothing is known of it.
 CREATE TEMP TABLE quantum_pair AS
-WITH begun AS (
-    SELECT quantum_key(cpu, time) AS key, pid, time FROM SCHEDIN
+WITH ended AS (
+    SELECT quantum_key(cpu, time, 0) AS key, cpu, pid, time, state, next FROM SCHEDOUT
+), begun AS (
+    SELECT quantum_key(cpu, time, 1) AS key, pid, time FROM SCHEDIN
     UNION ALL
-    SELECT quantum_key(cpu, time), NULL, time FROM quantum_break
-), ended AS (
-    SELECT quantum_key(cpu, time) AS key, cpu, pid, time, state, next FROM SCHEDOUT
+    SELECT key, NULL, time FROM ended
+    UNION ALL
+    SELECT quantum_key(cpu, time, 2), NULL, time FROM quantum_break
 )
 SELECT e.cpu, e.pid, e.time, e.state, e.next,
-       CASE WHEN b.key >= quantum_key(e.cpu, 0) THEN b.time END AS from_ns,
-       b.key >= quantum_key(e.cpu, 0) AND b.pid IS DISTINCT FROM e.pid AS broken
+       CASE WHEN b.key >= quantum_key(e.cpu, 0, 0) THEN b.time END AS from_ns,
+       b.key >= quantum_key(e.cpu, 0, 0) AND b.pid IS DISTINCT FROM e.pid AS broken
 FROM ended AS e ASOF LEFT JOIN begun AS b ON e.key > b.key
 WHERE e.pid <> 0;
 
@@ -77,7 +82,8 @@ SELECT greatest((SELECT count(*) FROM SCHEDOUT WHERE pid <> 0) - count(*) FILTER
 FROM quantum;
 
 CREATE TEMP VIEW quantum_warning AS
-SELECT format('Left out, because their beginning or their end is not in the log: {:,} quanta.', count) AS warning
+SELECT format('Left out, because the beginning or the end is not in the log: {:,} {}.', count,
+              CASE count WHEN 1 THEN 'quantum' ELSE 'quanta' END) AS warning
 FROM quantum_left_out WHERE count > 0
 UNION ALL
 SELECT 'The recorder itself cut quanta short, which without it were longer: '

@@ -61,7 +61,7 @@ WITH top AS (
 )
 SELECT thread, cpu, bin * getvariable('shares_wide') AS begins,
        least((bin + 1) * getvariable('shares_wide'), (SELECT to_ns FROM klogger.recording)) AS ends,
-       round(greatest(top - share, 0), 4) AS low, round(least(top, 1), 4) AS high
+       round(greatest(top - share, 0), 4) AS low, round(top, 4) AS high
 FROM stacked WHERE share > 0 ORDER BY rank, begins, cpu LIMIT 8000;
 
 -- finding
@@ -71,7 +71,7 @@ SELECT format('{} threads of {} wanted a CPU all along, and got unequal shares: 
        high - low AS weight
 FROM (
     SELECT program, count(*) AS threads, min(ns / (t.to_ns - t.from_ns)) AS low,
-           least(max(ns / (t.to_ns - t.from_ns)), 1) AS high
+           max(ns / (t.to_ns - t.from_ns)) AS high
     FROM shares_thread AS t, klogger.recording AS r
     WHERE t.to_ns - t.from_ns > 0.8 * r.to_ns
         AND t.pid IN (SELECT pid FROM quantum GROUP BY pid HAVING count(*) FILTER (state <> 0) <= 1)

@@ -74,7 +74,7 @@ SELECT cpu, program, begins, ends, low, high FROM exact
 UNION ALL
 SELECT cpu, program, bin * getvariable('timeline_width'),
        least((bin + 1) * getvariable('timeline_width'), (SELECT to_ns FROM klogger.recording)),
-       round(top - part, 3), round(least(top, 1), 3)
+       round(top - part, 3), round(top, 3)
 FROM stacked WHERE part > 0.004 ORDER BY cpu, begins, low;
 
 -- finding
