@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable
 from typing import Any, TextIO
 
 from rich import box
-from rich.console import Console
+from rich.cells import cell_len
+from rich.console import Console, JustifyMethod
+from rich.table import Column as TableColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -20,6 +23,8 @@ from klogger.units import bar, printable, show
 WIDTH = 100
 BAR_WIDTH = 10
 ROWS = 10
+# Columns of names are not made narrower than this.
+NAME_WIDTH = 14
 NUMBERS = {"ns", "s", "share", "count", "per_s", "bytes"}
 
 
@@ -85,35 +90,85 @@ def print_warnings(out: Console, warnings: Iterable[str]) -> None:
 
 def print_table(out: Console, result: Result, limit: int | None) -> None:
     shown = result.table.rows[:limit]
-    table = table_of(result, shown, bars=True)
-    if out.measure(table, options=out.options.update(max_width=1000)).maximum > out.width:
-        table = table_of(result, shown, bars=False)
+    table, dropped = fitting(out, result, shown)
     out.print(table)
+    if dropped:
+        names = ", ".join(name.replace("_", " ") for name in dropped)
+        out.print(Text(f"  no room for: {names}; --html and --format json have them", style="dim"))
     rest = len(result.table.rows) - len(shown) + result.table.left_out
     if rest:
         hint = "" if limit is None else f": 'klogger report --analysis {result.analysis.name}' shows all"
         out.print(Text(f"  and {rest:,} more{hint}", style="dim"))
 
 
-def table_of(result: Result, shown: list[list[Any]], *, bars: bool) -> Table:
+def fitting(out: Console, result: Result, shown: list[list[Any]]) -> tuple[Table, list[str]]:
+    """The table, and the columns it has no room for. Bars go first, then names give way; no digit is ever cut off."""
+    wide = out.options.update(max_width=1000)
+    columns = list(range(len(result.table.names)))
+    table = table_of(result, shown, columns, bars=True)
+    if out.measure(table, options=wide).maximum <= out.width:
+        return table, []
+    dropped: list[str] = []
+    while True:
+        table = table_of(result, shown, columns, bars=False)
+        missing = out.measure(table, options=wide).maximum - out.width
+        texts = [at for at, i in enumerate(columns) if column_of(result, i).unit == ""]
+        if missing <= 0 or give_way(table, texts, missing) or len(columns) == 1:
+            return table, dropped[::-1]
+        dropped.append(result.table.names[columns.pop(least_wanted(result, columns))])
+
+
+def least_wanted(result: Result, columns: list[int]) -> int:
+    """Where the last column is that is neither the first nor has bars."""
+    return max((at for at, i in enumerate(columns) if at and not column_of(result, i).bar), default=len(columns) - 1)
+
+
+def give_way(table: Table, texts: list[int], missing: int) -> bool:
+    """Makes these columns narrower, the widest first, if that is enough."""
+    widths = {i: width_of(table.columns[i]) for i in texts}
+    if sum(max(width - NAME_WIDTH, 0) for width in widths.values()) < missing:
+        return False
+    for _ in range(missing):
+        widths[max(widths, key=lambda i: widths[i])] -= 1
+    for i, width in widths.items():
+        table.columns[i].min_width = table.columns[i].max_width = width
+    return True
+
+
+def width_of(column: TableColumn) -> int:
+    cells = [column.header, *column.cells]
+    return max(cell_len(line) for cell in cells for line in [*str(cell).splitlines(), ""])
+
+
+def column_of(result: Result, index: int) -> Column:
+    name = result.table.names[index]
+    return result.analysis.columns.get(name, Column(name, "", False, ""))
+
+
+def table_of(result: Result, shown: list[list[Any]], indices: list[int], *, bars: bool) -> Table:
+    """The columns `indices`, each as wide as what is in it."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False, header_style="dim")
-    columns = [result.analysis.columns.get(n, Column(n, "", False, "")) for n in result.table.names]
-    for column in columns:
-        table.add_column(
-            column.name.replace("_", " "), justify="right" if column.unit in NUMBERS else "left", no_wrap=True,
-            overflow="ellipsis", min_width=4,
-        )  # fmt: skip
+    cells = []
+    for index in indices:
+        column = column_of(result, index)
+        texts = [show(row[index], column.unit) for row in shown]
+        head = folded(column.name.replace("_", " "), max(map(cell_len, texts), default=0))
+        justify: JustifyMethod = "right" if column.unit in NUMBERS else "left"
+        table.add_column(Text(head), justify=justify, no_wrap=True, overflow="ellipsis")
+        cells.append([Text(text) for text in texts])
         if column.bar and bars:
+            top = column_top(result.table, index)
             table.add_column("", no_wrap=True)
-    tops = [column_top(result.table, i) for i in range(len(columns))]
-    for row in shown:
-        cells = []
-        for value, column, top in zip(row, columns, tops, strict=True):
-            cells.append(Text(show(value, column.unit)))
-            if column.bar and bars:
-                cells.append(Text(bar(float(value or 0), top, BAR_WIDTH), style="cyan"))
-        table.add_row(*cells)
+            cells.append([Text(bar(float(row[index] or 0), top, BAR_WIDTH), style="cyan") for row in shown])
+    for row in zip(*cells, strict=True):
+        table.add_row(*row)
     return table
+
+
+def folded(name: str, width: int) -> str:
+    """A column's name in lines no longer than what is below it, or than its longest word."""
+    longest = max([width, 4, *map(len, name.split())])
+    return "\n".join(textwrap.wrap(name, longest, break_on_hyphens=False))
 
 
 def column_top(table: Rows, index: int) -> float:

@@ -14,7 +14,7 @@ UNITS = {
     "ns": "nanoseconds; shown as ns, µs, ms or s",
     "s": "seconds",
     "share": "a part of 1; shown in percent",
-    "count": "a number of things",
+    "count": "a number of things, or an average of such numbers",
     "per_s": "times a second",
     "bytes": "bytes; shown as KiB, MiB, ...",
     "spark": "a list of numbers; shown as a row of small bars",
@@ -46,13 +46,18 @@ def show_number(value: Any, number: float, unit: str) -> str:
         case "share":
             return f"{100 * number:.1f} %" if number == 0 or abs(number) >= 0.0005 else "<0.1 %"
         case "count":
-            return f"{round(number):,}"
+            return f"{round(number):,}" if number.is_integer() or abs(number) >= 100 else average(number)
         case "per_s":
             return f"{number:,.1f}/s" if number < 100 else f"{round(number):,}/s"
         case "bytes":
             return size(number)
         case _:
             return f"{number:.6g}" if isinstance(value, float) else str(value)
+
+
+def average(number: float) -> str:
+    """Of counts: 0.00224, 1.25, 12.3."""
+    return f"{number:.3g}" if abs(number) >= 0.001 else "<0.001"
 
 
 def duration(ns: float) -> str:
