@@ -6,7 +6,7 @@
 -- include: _place
 -- picture: stacked x=share y=on_cpu colour=threads
 -- column on_cpu: CPU
--- column mean: threads that ran or could run there, averaged over time
+-- column mean [count]: threads that ran or could run there, averaged over time
 -- column max [count]: the most
 -- column free [share]: time with none
 -- column one [share]: time with one, which ran

@@ -5,7 +5,7 @@
 -- events: NR_RUNNING
 -- picture: stacked x=share y=runq colour=queued
 -- column runq: CPU
--- column mean: threads on its queue, averaged over time
+-- column mean [count]: threads on its queue, averaged over time
 -- column max [count]: the most
 -- column empty [share]: time in which there was none
 -- column one [share, bar]: time in which there was one, with nobody waiting
