@@ -8,6 +8,7 @@ import json
 import re
 import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 from klogger import terminal
@@ -62,7 +63,15 @@ def seconds(word: str) -> float:
 
 def main(words: list[str] | None = None) -> int:
     args = parser().parse_args(words)
-    return guarded(lambda: study(args))
+    return guarded(lambda: interruptible(args))
+
+
+def interruptible(args: argparse.Namespace) -> int:
+    try:
+        return study(args)
+    except KeyboardInterrupt:
+        print("klogger: interrupted; everything is put back", file=sys.stderr)
+        raise
 
 
 def study(args: argparse.Namespace) -> int:
@@ -70,6 +79,7 @@ def study(args: argparse.Namespace) -> int:
         return list_studies(args.format)
     chosen, broken = choose(args.name)
     budgets = runner.shares(chosen, args.budget)
+    check_writable(args)
     runner.root()
     here = machine()
     # An answer is shown as soon as it is there: the next one may take minutes.
@@ -81,7 +91,14 @@ def study(args: argparse.Namespace) -> int:
         if out is not None:
             text.print_done(out, done, here)
             sys.stdout.flush()
-    write_files(args, all_done, here)
+    try:
+        write_files(args, all_done, here)
+    except Failure:
+        # The answer must not be lost with the file.
+        if out is None and args.format != "json":
+            for done in all_done:
+                text.print_done(terminal.console(sys.stdout), done, here)
+        raise
     if args.format == "json":
         from klogger.study import page
 
@@ -98,6 +115,17 @@ def run_one(args: argparse.Namespace, found: Found, here: Machine, budget: float
             if alone:
                 raise
             return Done(found, budget, failure=failure)
+
+
+def check_writable(args: argparse.Namespace) -> None:
+    """Before the study: its minutes would be lost."""
+    for folder in [args.html.absolute().parent if args.html else None, args.png]:
+        try:
+            if folder is not None:
+                folder.mkdir(parents=True, exist_ok=True)
+                tempfile.TemporaryFile(dir=folder).close()
+        except OSError as error:
+            raise Failure(f"cannot write to {folder}: {error.strerror}") from None
 
 
 def write_files(args: argparse.Namespace, all_done: list[Done], here: Machine) -> None:
