@@ -31,7 +31,7 @@ PAIRS = 1000
 # Of a run, warming up included.
 TRACED = (BLOCKS + 1) * PAIRS
 # Seconds of an arm, nearly all of which it takes to begin and to end.
-ARM_SECONDS = 2.0
+ARM_SECONDS = 0.75
 ROUNDS_MAX = 11
 # With fewer, the bootstrap has too little to choose from.
 ROUNDS_FOR_INTERVAL = 4
