@@ -57,8 +57,13 @@ def run_of(case: expectation.Expectation, tmp_path: Path, arm: Arm, output: dict
 
 def noise_run(tmp_path: Path, iterations: int = 4, timer: int = 3) -> Run:
     """That of the expectation of noise_cdf: three iterations count, in the fourth another thread had the CPU."""
-    case = expectation.read(support.SCHEMATA / "noise" / "expect" / "noise_cdf.expect")
-    oracle = {"before": {"timer": 0, "steal_ns": 0}, "after": {"timer": timer, "steal_ns": 20_000_000}}
+    path = tmp_path / "noise" / "expect" / "noise_cdf.expect"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = (support.SCHEMATA / "noise" / "expect" / "noise_cdf.expect").read_text()
+    stolen = "log:\n  2501us  0  STEAL  total=5000000\n  3501us  0  STEAL  total=25000000\n"
+    path.write_text(text.replace("log:\n", stolen, 1))
+    case = expectation.read(path)
+    oracle = {"before": {"timer": 0}, "after": {"timer": timer}}
     arm = Arm("nothing else", ["loop"], 1, {"cpu": 0, "touches": 8, "rate": 0})
     return run_of(case, tmp_path, arm, {"iterations": iterations}, oracle)
 
@@ -82,6 +87,22 @@ def test_noise_says_what_the_log_has(tmp_path: Path) -> None:
     assert row["rate"] == pytest.approx(4 / 0.0045)
     assert row["handlers"] == pytest.approx(95 / 4500)
     assert all(check.ok for check in answer.checks), answer.checks
+
+
+def test_noise_says_whether_its_loop_was_of_1_ms(tmp_path: Path) -> None:
+    analyse = study("noise", "noise").analyse
+    (first, *_) = analyse(plan_of(tmp_path), [noise_run(tmp_path)]).sentences
+    # 1.01 ms is near enough.
+    assert "take over 1 % longer than usual" in first
+    calibrated = analyse.__globals__["calibrated"]
+    short = noise_run(tmp_path)
+    short.output = json.dumps({"iterations": 4, "blocks": 5, "uncalibrated": 2})
+    assert calibrated(short) == ["nothing else: in 2 of 5 blocks the loop could not be calibrated within 1 %."]
+    path = tmp_path / "noise" / "expect" / "noise_cdf.expect"
+    path.write_text(path.read_text().replace("nominal=1000000", "nominal=900000"))
+    slow = run_of(expectation.read(path), tmp_path, Arm("slow", ["loop"], 1), {}, None)
+    (sentence,) = calibrated(slow)
+    assert "not of 900 µs all the time: without handlers usually 1.01 ms" in sentence
 
 
 def test_noise_finds_what_does_not_agree(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 --
 --   id, pid, cpu, touches  a number of its own; whose, where, and how many bytes it walks
 --   from_ns, to_ns, nominal  ns since the log's start; what it was calibrated to take
+--   usual                  its block's median without handlers: the CPU's speed may change after it was calibrated
 --   raw                    how long it took
 --   timer_ns, all_ns       time in it that the timer's handlers, and all handlers, took on its CPU
 --   interrupts             how many interrupts came, without soft ones
@@ -25,7 +26,7 @@ WITH edge AS (
     WINDOW w AS (PARTITION BY pid ORDER BY time, i)
 )
 SELECT row_number() OVER (ORDER BY p.pid, p.to_ns) AS id, p.pid, b.bound_to::INTEGER AS cpu, b.touches, b.nominal::BIGINT AS nominal,
-       p.from_ns, p.to_ns, p.to_ns - p.from_ns AS raw
+       b.time AS block, p.from_ns, p.to_ns, p.to_ns - p.from_ns AS raw
 FROM (FROM paired WHERE i > 0 AND before = i - 1) AS p
 ASOF JOIN LOOP_BEGIN AS b ON p.pid = b.pid AND p.to_ns >= b.time;
 
@@ -57,7 +58,9 @@ WITH per AS (
 ), away AS (
     SELECT id, sum(ns) AS ns FROM iteration_out GROUP BY id
 )
-SELECT i.*, least(coalesce(p.timer_ns, 0), coalesce(p.all_ns, 0), raw)::BIGINT AS timer_ns, least(coalesce(p.all_ns, 0), raw)::BIGINT AS all_ns,
+SELECT i.* EXCLUDE (block), median(raw - least(coalesce(p.all_ns, 0), raw)) FILTER (a.ns IS NULL) OVER (PARTITION BY i.pid, block) AS usual,
+       least(coalesce(p.timer_ns, 0), coalesce(p.all_ns, 0), raw)::BIGINT AS timer_ns,
+       least(coalesce(p.all_ns, 0), raw)::BIGINT AS all_ns,
        coalesce(p.interrupts, 0) AS interrupts, p.class, coalesce(a.ns, 0)::BIGINT AS out_ns
 FROM iteration_all AS i LEFT JOIN per AS p USING (id) LEFT JOIN away AS a USING (id)
 WHERE NOT EXISTS (SELECT 1 FROM iteration_break AS b WHERE b.from_ns < i.to_ns AND b.to_ns >= i.from_ns);

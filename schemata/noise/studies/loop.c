@@ -126,8 +126,8 @@ static int by_value(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-// How many turns take the nominal time: the median of some, until it is right within 1 %.
-static uint64_t calibrate(uint64_t turns)
+// How many turns take the nominal time: the median of some, until it is right within 1 %. Counts if it never is.
+static uint64_t calibrate(uint64_t turns, long *failed)
 {
 	for (int tries = 0; tries < 20; tries++) {
 		uint64_t took[9], median;
@@ -141,9 +141,10 @@ static uint64_t calibrate(uint64_t turns)
 		qsort(took, 9, sizeof(*took), by_value);
 		median = took[4] ? took[4] : 1;
 		if (median > NOMINAL_NS / 100 * 99 && median < NOMINAL_NS / 100 * 101)
-			break;
+			return turns;
 		turns = (double)turns * NOMINAL_NS / median + 1;
 	}
+	++*failed;
 	return turns;
 }
 
@@ -285,7 +286,7 @@ int main(int argc, char **argv)
 	uint64_t turns = 1000000, began, ended, in_blocks = 0;
 	struct rusage usage;
 	pthread_t neighbour;
-	long iterations = 0, blocks = 0;
+	long iterations = 0, blocks = 0, uncalibrated = 0;
 	double seconds;
 	int threads, tid = gettid();
 
@@ -306,7 +307,7 @@ int main(int argc, char **argv)
 	do {
 		uint64_t block;
 
-		turns = calibrate(turns);
+		turns = calibrate(turns, &uncalibrated);
 		block = now();
 		klogger(LOOP_BEGIN, turns, NOMINAL_NS, array_size, tid, cpu);
 		for (int i = 1; i <= BLOCK && now() - began < seconds * 1e9; i++, iterations++) {
@@ -322,8 +323,8 @@ int main(int argc, char **argv)
 	stop = 1;
 	if (threads)
 		pthread_join(neighbour, NULL);
-	printf("{\"cpu\": %d, \"iterations\": %ld, \"blocks\": %ld, \"began\": %llu, \"ended\": %llu, \"in_blocks\": %llu, "
-	       "\"sent\": %lld, \"nvcsw\": %ld, \"nivcsw\": %ld}\n", cpu, iterations, blocks, (unsigned long long)began,
+	printf("{\"cpu\": %d, \"iterations\": %ld, \"blocks\": %ld, \"uncalibrated\": %ld, \"began\": %llu, \"ended\": %llu, \"in_blocks\": %llu, "
+	       "\"sent\": %lld, \"nvcsw\": %ld, \"nivcsw\": %ld}\n", cpu, iterations, blocks, uncalibrated, (unsigned long long)began,
 	       (unsigned long long)ended, (unsigned long long)in_blocks, sent, usage.ru_nvcsw, usage.ru_nivcsw);
 	return 0;
 }
