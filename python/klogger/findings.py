@@ -10,6 +10,8 @@ from itertools import zip_longest
 from klogger.run import LOW_WEIGHT, Result
 
 COUNT = 3
+# What explains less is not what a report begins with. Findings that have no weight are not judged by it.
+LEAST_WEIGHT = 0.01
 
 
 @dataclass(frozen=True)
@@ -30,12 +32,16 @@ def of(result: Result) -> list[Finding]:
     return sorted(found, key=lambda f: -f.weight)
 
 
+def is_heavy(finding: Finding) -> bool:
+    return finding.weight == LOW_WEIGHT or finding.weight >= LEAST_WEIGHT
+
+
 def first(results: Iterable[Result], count: int = COUNT) -> list[Finding]:
     """The heaviest of all. One from each analysis, and more only if there are not enough.
 
     Among equals the order of the analyses decides.
     """
-    each = [found for found in map(of, results) if found]
+    each = [found for found in ([f for f in of(r) if is_heavy(f)] for r in results) if found]
     best = sorted((found[0] for found in each), key=lambda f: -f.weight)
     rest = sorted((f for found in each for f in found[1:]), key=lambda f: -f.weight)
     return sorted((best + rest)[:count], key=lambda f: -f.weight)

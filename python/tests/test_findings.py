@@ -38,6 +38,10 @@ def test_few_analyses_say_more_each() -> None:
     assert first() == []
 
 
+def test_what_explains_next_to_nothing_is_left_out() -> None:
+    assert first(result("a", 0.004, 0.0), result("b", 0.0099), result("c", 0.5, 0.005)) == ["c 0", "a 1"]
+
+
 def test_equals_keep_the_order_of_the_analyses() -> None:
     assert first(*(result(name, LOW_WEIGHT) for name in "abcd")) == ["a 0", "b 0", "c 0"]
 
