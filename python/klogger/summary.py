@@ -28,10 +28,7 @@ def summary(log: Log) -> Summary:
         0
     ][0]
     types = sum(1 for e in log.events.values() if e.logged)
-    head.lines.append(
-        f"{duration(log.seconds() * 1e9)}, {logged:,} events of {types} types, "
-        f"{f'{lost:,}' if lost else 'none'} missing"
-    )
+    head.lines.append(f"{duration(log.seconds() * 1e9)}, {logged:,} events of {types} types, {missing(log, lost)}")
     host = section(preamble, "host")
     cpus = host.get("cpus")
     place = [f"Linux {host['kernel']}"] if host.get("kernel") else []
@@ -47,6 +44,13 @@ def summary(log: Log) -> Summary:
     if not logged:
         head.warnings.append("the log has no events")
     return head
+
+
+def missing(log: Log, lost: int) -> str:
+    """What the recorder counted stands at the end of a log: without one, nobody knows what else was lost."""
+    if log.rows("SELECT 1 FROM klogger.ledger WHERE key = 'recorder_killed'"):
+        return f"{lost:,} or more missing" if lost else "not known how many are missing"
+    return f"{lost:,} missing" if lost else "none missing"
 
 
 def command(preamble: dict[str, Any]) -> str:
