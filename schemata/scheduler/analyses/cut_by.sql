@@ -11,16 +11,23 @@
 -- column per_second [per_s]: how often in each second of the log
 -- column part [share]: of the preemptions of this program
 -- column p50_before [ns]: half of the quanta that were cut had lasted less than this
--- column kept_off [ns]: time until the threads that were cut had a CPU again, all together
+-- column kept_off [ns]: time until the threads that were cut had a CPU again, all together, where the log has it
 -- column program_shown: preempted
 -- column next_shown: ran next
 -- note: A thread that yields its CPU while it could go on is counted here too: the kernel reports both in the same way.
 -- note: A thread that was not recorded (outside the workload) is shown by its number; 0 is idle.
 -- empty: no thread lost its CPU while it could have gone on
 
-CREATE TEMP VIEW cut AS
-SELECT next AS pid, to_ns AS time, program AS cut, from_ns, greatest(again - to_ns, 0) AS kept_off
-FROM (SELECT *, lead(from_ns) OVER (PARTITION BY pid ORDER BY from_ns) AS again FROM quantum) WHERE state = 0;
+-- If the thread left a CPU once more before it is seen to have one again, then it was back unseen, and nobody knows when.
+CREATE TEMP TABLE cut AS
+WITH again AS (
+    SELECT *, lead(from_ns) OVER (PARTITION BY pid ORDER BY from_ns, to_ns) AS again FROM quantum
+), left_again AS (
+    SELECT pid, time, lead(time) OVER (PARTITION BY pid ORDER BY time) AS left_ns FROM SCHEDOUT WHERE pid <> 0
+)
+SELECT a.next AS pid, a.to_ns AS time, a.program AS cut, a.from_ns,
+       CASE WHEN coalesce(l.left_ns > a.again, true) THEN a.again - a.to_ns END AS kept_off
+FROM again AS a LEFT JOIN left_again AS l ON a.pid = l.pid AND a.to_ns = l.time WHERE a.state = 0;
 CREATE TEMP TABLE cut_pair AS
 SELECT cut AS program, program AS cut_by, count(*) AS times, quantile_disc(time - from_ns, 0.5) AS p50_before,
        coalesce(sum(kept_off), 0)::BIGINT AS kept_off, bool_and(pid IN (SELECT pid FROM klogger.recorder)) AS recorder
@@ -41,13 +48,27 @@ FROM cut_pair AS c JOIN cut_shown AS a ON c.program = a.program JOIN cut_shown A
 GROUP BY ALL ORDER BY times DESC;
 
 -- finding
--- The weight is the part of the time in which that program could have run that it was kept from running.
-SELECT format('{}, which had the most CPU time of all that were preempted, lost its CPU {:,} times, {:.0f} % of these to {} ({:.1f} a second), which kept it waiting for {}.',
-              program, total::BIGINT, 100 * times / total, cut_by, times * 1e9 / greatest(r.to_ns, 1), duration(kept_off)),
-       kept_off / greatest(kept_off + ns, 1) AS weight
-FROM (SELECT *, sum(times) OVER (PARTITION BY program) AS total FROM cut_pair) JOIN quantum_program USING (program),
-     klogger.recording AS r
-ORDER BY ns DESC, program, recorder, times DESC, cut_by LIMIT 1;
+-- A few short cuts are usual. What is named klogger is a command before its exec. The weight is the part of the recorded time
+-- that the one who kept the program waiting longest did so.
+WITH total AS (
+    SELECT program, sum(times)::BIGINT AS total, sum(kept_off) AS kept FROM cut_pair WHERE program <> 'klogger' GROUP BY program
+), often AS (
+    SELECT program, cut_by, times, kept_off FROM cut_pair WHERE NOT recorder
+    QUALIFY row_number() OVER (PARTITION BY program ORDER BY times DESC, kept_off DESC, cut_by) = 1
+), longest AS (
+    SELECT program, cut_by AS worst, times AS worst_times, kept_off AS most FROM cut_pair WHERE NOT recorder
+    QUALIFY row_number() OVER (PARTITION BY program ORDER BY kept_off DESC, times DESC, cut_by) = 1
+)
+SELECT format('{}, which had the most CPU time of all that were preempted, lost its CPU {:,} times, {:.0f} % of these to {} ({:.1f} a second), which kept it waiting for {}',
+              program, total, 100 * times / total, cut_by, times * 1e9 / greatest(r.to_ns, 1), duration(kept_off))
+       || CASE WHEN most > kept_off
+               THEN format('; {} kept it waiting longest, for {}, {:,} times', worst, duration(most), worst_times) ELSE '' END
+       || CASE WHEN regexp_matches(cut_by, '^thread [0-9]+$') OR most > kept_off AND regexp_matches(worst, '^thread [0-9]+$')
+               THEN '. Record with -a to see the names of all threads.' ELSE '.' END,
+       most / greatest(r.to_ns, 1) AS weight
+FROM total JOIN often USING (program) JOIN longest USING (program) JOIN quantum_program USING (program), klogger.recording AS r
+WHERE total >= 10 OR total > 1 AND kept >= 0.01 * r.to_ns
+ORDER BY ns DESC, program LIMIT 1;
 
 -- warning
 FROM quantum_warning;
