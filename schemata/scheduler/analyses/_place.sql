@@ -57,7 +57,8 @@ FROM (SELECT p.rowid AS id, min(g.from_ns) AS from_ns FROM place AS p JOIN place
 WHERE place.rowid = g.id;
 DELETE FROM place WHERE to_ns <= from_ns;
 CREATE TEMP VIEW place_warning AS
-SELECT format('Events are missing in {:,} places: after each of them, a thread is not counted until it is seen again.', count(*)) AS warning
+SELECT format('Events are missing in {:,} {}: after each of them, a thread is not counted until it is seen again.', count(*),
+              CASE count(*) WHEN 1 THEN 'place' ELSE 'places' END) AS warning
 FROM place_gap HAVING count(*) > 0;
 DROP TABLE place_step;
 DROP TABLE place_first;

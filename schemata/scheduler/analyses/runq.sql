@@ -73,9 +73,11 @@ SELECT cpu AS on_cpu, CASE WHEN least(length, 8) = 8 THEN '8 and more' ELSE leas
 FROM runq GROUP BY cpu, least(length, 8) ORDER BY cpu, least(length, 8);
 
 -- finding
+-- That the two ends of a pipe wait for each other for some milliseconds is usual, and no finding: it takes 100 ms.
 -- Those that were longest on the queue of the CPU where most was wasted, and the CPU that was free for longest.
 WITH worst AS (
-    SELECT cpu, ns / r.to_ns AS part FROM runq_wasted, klogger.recording AS r WHERE ns > 0.01 * r.to_ns ORDER BY ns DESC, cpu LIMIT 1
+    SELECT cpu, ns / r.to_ns AS part FROM runq_wasted, klogger.recording AS r
+    WHERE ns > 0.01 * r.to_ns AND ns >= 100_000_000 ORDER BY ns DESC, cpu LIMIT 1
 ), there AS (
     SELECT p.pid, sum(p.to_ns - p.from_ns) AS ns, min(p.to_ns) AS time
     FROM place AS p JOIN worst USING (cpu) GROUP BY p.pid ORDER BY ns DESC, p.pid
