@@ -60,6 +60,10 @@ There the cost of logging an event is part of each time.
 """
 
 
+# From so many pairs on, the worst thousandth is at least one.
+MANY = 1000
+
+
 def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(
         prog="klogger stopwatch",
@@ -207,9 +211,12 @@ def text(found: Stopwatch) -> list[str]:
 def times(found: Stopwatch | Answer, trimmed: float | None) -> list[str]:
     lines = [f"  mean     {time(found.mean):>10}   standard deviation {time(found.sd):>10}"]
     line = f"  trimmed  {time(trimmed):>10}   standard deviation {time(found.trimmed_sd):>10}"
-    lines.append(f"{line}   without the worst 0.1 %")
+    # Of fewer, the worst thousandth is none.
+    many = (found.intervals if isinstance(found, Stopwatch) else found.pairs) >= MANY
+    lines += [f"{line}   without the worst 0.1 %"] if many else []
     parts = {"min": found.min, "50 %": found.p50, "90 %": found.p90, "99 %": found.p99}
-    parts |= {"99.9 %": found.p999, "max": found.max}
+    parts |= {"99.9 %": found.p999} if many else {}
+    parts["max"] = found.max
     return [*lines, *(f"  {name:<8} {time(value):>10}" for name, value in parts.items())]
 
 
@@ -223,8 +230,8 @@ def kernel_text(found: Answer) -> list[str]:
     if found.own:
         lines.append(
             f"  Subtracted: {time(found.own.mean)}, what the stopwatch itself takes (standard deviation"
-            f" {time(found.own.sd)},\n  {found.own.pairs:,} empty pairs). With it, the trimmed deviation is"
-            f" {time(found.with_own)}."
+            f" {time(found.own.sd)},\n  {found.own.pairs:,} empty pairs)."
+            + (f" With it, the trimmed deviation is {time(found.with_own)}." if found.pairs >= MANY else "")
         )
     return lines + doubts(found)
 
@@ -239,10 +246,13 @@ def doubts(found: Answer) -> list[str]:
     if found.torn:
         lines.append(f"  {found.torn:,} more pairs have a loss in them, and are left out")
     if found.negative:
-        lines.append(f"  {found.negative:,} pairs took less than what is subtracted; they count as they are")
+        lines.append(f"  {found.negative:,} pairs took less than what is subtracted: a negative time is below the")
+        lines.append("  stopwatch's own cost, and counts as it is")
     if found.crossed:
-        error = f"at most {time(found.clock)} apart" if found.clock is not None else "not known to be how far apart"
-        lines.append(f"  {found.crossed:,} pairs ended on another CPU; the CPUs' clocks are {error}")
+        error = "it is not known how far the CPUs' clocks are apart"
+        if found.clock is not None:
+            error = f"the CPUs' clocks are at most {time(found.clock)} apart"
+        lines.append(f"  {found.crossed:,} pairs ended on another CPU; {error}")
     return lines
 
 

@@ -11,7 +11,7 @@
 -- column sd [ns]: standard deviation
 -- column trimmed [ns]: mean of all but the worst thousandth
 -- column trimmed_sd [ns]: standard deviation of all but the worst thousandth
--- column with_own [ns]: the same, with the deviation of the subtracted own cost in it
+-- column sd_with_own [ns]: the same, with the deviation of the subtracted own cost in it
 -- column p50 [ns]: half are not longer
 -- column shortest [ns]: time from START to STOP
 -- column longest [ns]: end of the bin
@@ -22,7 +22,7 @@
 -- empty: no START in the log has a STOP
 
 -- table
-SELECT action, pairs, mean, sd, trimmed, trimmed_sd, sd_with_own AS with_own, q[2] AS p50
+SELECT action, pairs, mean, sd, trimmed, trimmed_sd, sd_with_own, q[2] AS p50
 FROM pair_sum ORDER BY pairs DESC, action;
 
 -- picture
