@@ -228,7 +228,8 @@ def exact(cursor: duckdb.DuckDBPyConnection, window: Window, cpus: list[int], *,
 def join(parts: list[dict[str, Numbers]]) -> dict[str, Numbers]:
     """One after another; a quantum that is in two windows only once."""
     joined = {name: np.concatenate([p[name] for p in parts]) for name in parts[0]}
-    _, places = np.unique(np.stack([joined["start"], joined["cpu"]]), axis=1, return_index=True)
+    same = [joined[name] for name in ("start", "cpu", "length", "id")]
+    _, places = np.unique(np.stack(same), axis=1, return_index=True)
     return {name: column[places] for name, column in joined.items()}
 
 
