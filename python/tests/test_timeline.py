@@ -165,3 +165,15 @@ def test_gaps_and_names(tmp_path: Path) -> None:
     assert found is not None
     assert found.gaps == [[1, 8000, 9000]]
     assert all(t["name"].isprintable() for t in found.threads)
+
+
+def test_join_drops_only_what_is_the_same() -> None:
+    """The quantum that is in two windows is there once; one that begins with it, but lasts longer, is another."""
+
+    def part(*rows: tuple[int, int, int]) -> dict[str, Any]:
+        start, length, number = np.array(rows, dtype=np.int64).T
+        return {"start": start, "length": length, "cpu": np.zeros(len(rows), dtype=np.int64), "id": number}
+
+    joined = timeline.join([part((10, 5, 1), (20, 5, 2)), part((20, 5, 2), (20, 9, 3))])
+    assert joined["start"].tolist() == [10, 20, 20]
+    assert joined["id"].tolist() == [1, 2, 3]

@@ -62,7 +62,7 @@ WITH total AS (
 SELECT format('{}, which had the most CPU time of all that were preempted, lost its CPU {:,} times, {:.0f} % of these to {} ({:.1f} a second), which kept it waiting for {}',
               program, total, 100 * times / total, cut_by, times * 1e9 / greatest(r.to_ns, 1), duration(kept_off))
        || CASE WHEN most > kept_off
-               THEN format('; {} kept it waiting longest, for {}, {:,} times', worst, duration(most), worst_times) ELSE '' END
+               THEN format('; {} kept it waiting longest, for {} ({:,} of these)', worst, duration(most), worst_times) ELSE '' END
        || CASE WHEN regexp_matches(cut_by, '^thread [0-9]+$') OR most > kept_off AND regexp_matches(worst, '^thread [0-9]+$')
                THEN '. Record with -a to see the names of all threads.' ELSE '.' END,
        most / greatest(r.to_ns, 1) AS weight
