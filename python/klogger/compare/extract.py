@@ -6,6 +6,7 @@ Histograms are small, however long the log: two logs, or twenty, are read one af
 
 from __future__ import annotations
 
+import decimal
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -169,6 +170,7 @@ def read_table(found: Measured, cursor: duckdb.DuckDBPyConnection) -> None:
     where = f"{one.path}, section 'table'"
     table = run.fetch(run.execute(cursor, one.sections.get("table", "SELECT 1 WHERE false"), where), run.ROWS_MAX)
     keys, metrics = key_columns(one, table.names), [n for n in table.names if unit(one, n) in NUMBERS]
+    check_keys(table, keys, where)
     times: dict[What, int] = {}
     for row in table.records():
         key = tuple(NUMBER_OF_THREAD.sub("", str(row[k])) for k in keys)
@@ -180,6 +182,17 @@ def read_table(found: Measured, cursor: duckdb.DuckDBPyConnection) -> None:
         for metric in metrics:
             if isinstance(row[metric], (int, float)):
                 found.numbers[key, metric] = float(row[metric])
+
+
+def check_keys(table: run.Rows, keys: list[str], where: str) -> None:
+    """No two runs have such a number in common, so none of their rows would be compared."""
+    for key in keys:
+        at = table.names.index(key)
+        if any(isinstance(row[at], (float, decimal.Decimal)) for row in table.rows):
+            raise Failure(
+                f"{where}: the column '{key}' has no unit, so it would name a row, but its numbers have a fraction",
+                help=f"give it a unit in the header: -- column {key} [count]: ...",
+            )
 
 
 def key_columns(one: Analysis, names: list[str]) -> list[str]:

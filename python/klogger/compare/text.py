@@ -21,7 +21,7 @@ DIFFERENCES = 20
 # If only greater changes than this are seen in half of the metrics, there is something to be done about it.
 COARSE = 0.2
 # Of each analysis, where all of them are shown.
-ROWS, ROWS_UNKNOWN = 5, 2
+ROWS = 5
 COLOURS = {"worse": "red", "better": "green", "differs": "cyan", "same": "dim", "unknown": "dim"}
 LABELS = {"worse": "worse", "better": "better", "differs": "differs", "same": "same", "unknown": "?"}
 
@@ -45,8 +45,19 @@ def write(out: Console, found: Compared, *, everything: bool) -> None:
             out.print(Text(f"  and {rest:,} more: see the analyses below, or --format json", style="dim"))
         if any(m.analysis in lossy for m in differences):
             out.print(Text("  !: events are missing, or were left out; the analysis below says which", style="dim"))
+    silent = [] if everything else [one for one in found.comparison.analyses if not says_anything(one)]
     for one in found.comparison.analyses:
-        write_analysis(out, one, found.comparison, everything=everything)
+        if one not in silent:
+            write_analysis(out, one, everything=everything)
+    if silent:
+        names = ", ".join(one.analysis.name for one in silent)
+        out.print()
+        out.print(Text(f"Not shown, as nothing can be judged there: {printable(names)}.", style="dim"))
+        out.print(Text("'--analysis NAME' shows the values of one.", style="dim"))
+
+
+def says_anything(one: ComparedAnalysis) -> bool:
+    return one.status != "answer" or any(m.verdict != "unknown" for m in one.metrics)
 
 
 def conclusion(found: Comparison) -> list[str]:
@@ -83,7 +94,7 @@ def metrics_of(count: int) -> str:
     return f"{count:,} metric{'' if count == 1 else 's'}"
 
 
-def write_analysis(out: Console, one: ComparedAnalysis, found: Comparison, *, everything: bool) -> None:
+def write_analysis(out: Console, one: ComparedAnalysis, *, everything: bool) -> None:
     out.print()
     title = Text(printable(one.analysis.title or one.analysis.name), style="bold cyan")
     title.append(f"  {printable(one.analysis.question)}", style="not bold default")
@@ -96,17 +107,19 @@ def write_analysis(out: Console, one: ComparedAnalysis, found: Comparison, *, ev
     if shown:
         out.print(table(shown, set(), whole_names=False, width=out.width))
     more = len(one.metrics) - len(shown)
-    rest = [f"{metrics_of(more)}: --analysis {one.analysis.name}"] if more else []
+    unknown = 0 if everything else sum(m.verdict == "unknown" for m in one.metrics)
+    judged = f", {unknown:,} of which cannot be judged" if unknown else ""
+    rest = [f"{metrics_of(more)}{judged}: --analysis {one.analysis.name}"] if more else []
     rest += [f"{count:,} {reason}" for reason, count in one.left_out.items()]
     if rest:
         out.print(Text(f"  not shown: {'; '.join(rest)}", style="dim"))
 
 
 def first(metrics: list[Metric]) -> list[Metric]:
-    """Those of the first few rows; of fewer, if nothing can be said of any."""
-    rows = list(dict.fromkeys(m.what for m in metrics))
-    few = set(rows[: ROWS if any(m.known for m in metrics) else ROWS_UNKNOWN])
-    return [m for m in metrics if m.what in few]
+    """Those of the first few rows of which something can be said."""
+    judged = [m for m in metrics if m.verdict != "unknown"]
+    few = set(list(dict.fromkeys(m.what for m in judged))[:ROWS])
+    return [m for m in judged if m.what in few]
 
 
 def table(metrics: list[Metric], lossy: set[str], *, whole_names: bool, width: int = WIDTH) -> Table:
