@@ -34,6 +34,6 @@ FROM migration GROUP BY pid ORDER BY migrations DESC, pid;
 SELECT from_cpu, to_cpu, sum(times)::BIGINT AS times FROM migration GROUP BY ALL ORDER BY times DESC;
 
 -- finding
-SELECT format('Threads were moved to another CPU {:,} times; {:.0f} % of these when they were woken.',
-              sum(times)::BIGINT, 100 * sum(at_wakeup) / sum(times))
+SELECT format('Threads were moved to another CPU {}; {:.0f} % of these when they were woken.',
+              CASE sum(times)::BIGINT WHEN 1 THEN 'once' ELSE format('{:,} times', sum(times)::BIGINT) END, 100 * sum(at_wakeup) / sum(times))
 FROM migration HAVING count(*) > 0;

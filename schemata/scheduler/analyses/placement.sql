@@ -49,8 +49,9 @@ SELECT thread, other, known, ns / nullif(known, 0) AS together, swaps FROM place
 SELECT thread, other, ns / nullif(known, 0) AS together FROM placement_pair ORDER BY rank, other_rank;
 
 -- finding
-SELECT format('{} and {} sat on one CPU for {:.0f} % of the time, and {:,} times it went directly from one to the other.',
-              thread, other, 100 * ns / known, swaps)
+SELECT format('{} and {} sat on one CPU for {:.0f} % of the time, and {} it went directly from one to the other.',
+              thread, other, 100 * ns / known,
+              CASE swaps WHEN 1 THEN 'once' ELSE format('{:,} times', swaps) END)
 FROM placement_pair
 WHERE ns > 0.5 * known AND swaps > 0 AND len((SELECT cpus FROM klogger.recording)) > 1
 ORDER BY swaps DESC, rank, other_rank LIMIT 1;

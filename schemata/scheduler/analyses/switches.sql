@@ -52,6 +52,7 @@ SELECT shown, cause, times, times / sum(times) OVER (PARTITION BY shown) AS part
 ORDER BY min(rank) OVER (PARTITION BY shown), cause;
 
 -- finding
-SELECT format('Threads left their CPU {:,} times, and {:.0f} % of these because it was taken from them (or because they yielded).',
-              sum(switches)::BIGINT, 100 * coalesce(sum(switches) FILTER (cause = 'preempted'), 0) / sum(switches))
+SELECT format('Threads left their CPU {}, and {:.0f} % of these because it was taken from them (or because they yielded).',
+              CASE sum(switches)::BIGINT WHEN 1 THEN 'once' ELSE format('{:,} times', sum(switches)::BIGINT) END,
+              100 * coalesce(sum(switches) FILTER (cause = 'preempted'), 0) / sum(switches))
 FROM switch HAVING count(*) > 0;
