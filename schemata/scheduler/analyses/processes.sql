@@ -55,8 +55,9 @@ SELECT what, time, part FROM (SELECT place, what, time, part FROM curve UNION SE
 ORDER BY place, part;
 
 -- finding
-SELECT format('{:,} processes were made, {:.0f} a second. {:.0f} % of the children ran first on the CPU of their parent; half of those that ended did so within {}.',
-              forks, forks * 1e9 / greatest(r.to_ns, 1), 100 * same / greatest(ran, 1), coalesce(duration(p50), 'no time that is known'))
+SELECT format('{} made, {:.0f} a second. {:.0f} % of the children ran first on the CPU of their parent; half of those that ended did so within {}.',
+              CASE forks WHEN 1 THEN 'One process was' ELSE format('{:,} processes were', forks) END,
+              forks * 1e9 / greatest(r.to_ns, 1), 100 * same / greatest(ran, 1), coalesce(duration(p50), 'no time that is known'))
 FROM (SELECT count(*) AS forks, count(*) FILTER (ran_on = cpu AND ran IS NOT NULL) AS same, count(ran) AS ran,
              quantile_disc(ended - time, 0.5) AS p50
       FROM process_life HAVING count(*) > 0), klogger.recording AS r;

@@ -60,7 +60,9 @@ SELECT 'At least 90 % of the effective quanta are shorter than 100 µs: ' || str
        || '.'
 FROM short HAVING count(*) > 0
 UNION ALL
-(SELECT format('{} has the longest: half of its {:,} quanta last {} or more.', program, quanta, duration(p50))
+(SELECT format('{} has the longest: {}.', program,
+               CASE quanta WHEN 1 THEN 'its only quantum lasts ' || duration(p50)
+                    ELSE format('half of its {:,} quanta last {} or more', quanta, duration(p50)) END)
  FROM length ORDER BY p50 DESC, program LIMIT 1);
 
 -- warning

@@ -48,6 +48,6 @@ FROM waker_pair AS w JOIN waker_shown AS a ON a.name = w.waker JOIN waker_shown 
 GROUP BY ALL ORDER BY times DESC, waker_shown, woken_shown;
 
 -- finding
-SELECT format('{} woke {} {:,} times, {:.0f} a second, which is {:.0f} % of all wake-ups; {:.0f} % went to another CPU.',
-              waker, woken, times, times * 1e9 / greatest(r.to_ns, 1), 100 * times / total, 100 * coalesce(other_cpu, 0))
+SELECT format('{} woke {} {}, {:.0f} a second, which is {:.0f} % of all wake-ups; {:.0f} % went to another CPU.',
+              waker, woken, CASE times WHEN 1 THEN 'once' ELSE format('{:,} times', times) END, times * 1e9 / greatest(r.to_ns, 1), 100 * times / total, 100 * coalesce(other_cpu, 0))
 FROM (SELECT *, sum(times) OVER () AS total FROM waker_pair), klogger.recording AS r ORDER BY times DESC, waker, woken LIMIT 1;

@@ -87,7 +87,8 @@ SELECT format('Half of all {:,} waits for a CPU were shorter than {}, and 99 of 
 FROM (SELECT count(*) AS waits, quantile_disc(ns, [0.5, 0.99]) AS p, max(ns) AS max FROM wait HAVING count(*) > 0);
 
 -- warning
-SELECT format('Left out, because it is not known when they began: {:,} waits.', count) FROM wait_left_out WHERE count > 0;
+SELECT format('Left out, because it is not known when they began: {:,} {}.', count,
+              CASE count WHEN 1 THEN 'wait' ELSE 'waits' END) FROM wait_left_out WHERE count > 0;
 
 -- samples
 SELECT program, cause, time, ns AS wait FROM wait;
