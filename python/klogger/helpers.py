@@ -207,7 +207,7 @@ def create_derived(
     recorder = preamble.get("recorder")
     overwrite = bool(recorder.get("overwrite")) if isinstance(recorder, dict) else False
     connection.execute(
-        f"CREATE TABLE klogger.recording AS SELECT 0::BIGINT AS from_ns, max(t)::BIGINT AS to_ns,"
+        f"CREATE TABLE klogger.recording AS SELECT 0::BIGINT AS from_ns, coalesce(({finish}), max(t))::BIGINT AS to_ns,"
         f" ({finish}) IS NOT NULL AS finished, {overwrite} AS overwrite, $1::INTEGER[] AS cpus"
         f" FROM ({' UNION ALL '.join(last)})",
         [numbers(preamble, "host", "cpus")],

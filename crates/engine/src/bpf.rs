@@ -190,6 +190,18 @@ impl BpfEngine {
         self.links.clear();
     }
 
+    /// The state that schemata keep from hit to hit, as it was before the first one.
+    pub fn forget(&self) -> Result<(), Error> {
+        for map in
+            self.objects.iter().flat_map(|o| o.object.maps()).filter(|m| m.name().to_string_lossy().ends_with(".bss"))
+        {
+            let zeros = vec![0; map.value_size() as usize];
+            let cannot = |e| Error::new(format!("cannot clear the variables of a schema: {e}"));
+            map.update(&0u32.to_ne_bytes(), &zeros, MapFlags::ANY).map_err(cannot)?;
+        }
+        Ok(())
+    }
+
     pub fn set_enabled(&self, id: u16, enabled: bool) {
         if let Some(o) = self.objects.iter().find(|o| (o.base..o.base + o.events as u16).contains(&id)) {
             let at = o.enabled.at(usize::from(id - o.base), 1);

@@ -225,7 +225,9 @@ impl Rescue {
         if let Some(e) = writer.failure() {
             return Err(file::cannot_write(output, e));
         }
-        let summary = writer.finish(&Names::default(), &ledger, sys::monotonic_ns()).map_err(|e| file::cannot_write(output, e))?;
+        let summary = writer
+            .finish(&Names::default(), &ledger, sys::monotonic_ns())
+            .map_err(|e| file::cannot_write(output, e))?;
         Ok(Saved { summary, ledger, programs: saved.len(), removed })
     }
 }

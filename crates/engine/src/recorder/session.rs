@@ -73,6 +73,7 @@ impl Session {
         let mut flow = self.attach()?;
         let attach = self.began.elapsed();
         let clock = host::clock();
+        self.enable()?;
         let followed = self.followed()?;
         let probes = self.probes.as_ref();
         let scope = probes.map(|p| p.put_in_scope(&self.options.target, held.as_ref())).unwrap_or_default();
@@ -98,12 +99,10 @@ impl Session {
         self.watch(flow, running, followed, progress, attach, start_ns)
     }
 
-    /// Opens the rings of the kernel's probes, and attaches them.
+    /// Opens the rings of the kernel's probes, and attaches them. No event is on yet: to attach takes time and
+    /// interrupts all CPUs, which is nothing that the workload did.
     fn attach(&mut self) -> Result<Flow, Error> {
-        let disabled = self.disabled_ids();
-        if let Some(probes) = &self.probes {
-            disabled.iter().for_each(|id| probes.engine.set_enabled(*id, false));
-        }
+        self.disable();
         let mut flow = Flow::new(&self.layouts);
         if let Some(probes) = &mut self.probes {
             flow.open_cpus(probes, self.options.overwrite, &self.layouts)?;
@@ -111,6 +110,22 @@ impl Session {
             probes.attach(&self.options, &self.builtin_unit)?;
         }
         Ok(flow)
+    }
+
+    /// From here on the kernel's events are logged, but for those that the user does not want.
+    fn enable(&self) -> Result<(), Error> {
+        let Some(probes) = &self.probes else { return Ok(()) };
+        probes.engine.forget()?;
+        let disabled = self.disabled_ids();
+        let ids = self.layouts.iter().map(|e| e.id).filter(|id| !disabled.contains(id));
+        ids.for_each(|id| probes.engine.set_enabled(id, true));
+        Ok(())
+    }
+
+    fn disable(&self) {
+        if let Some(probes) = &self.probes {
+            self.layouts.iter().for_each(|e| probes.engine.set_enabled(e.id, false));
+        }
     }
 
     fn start_programs(&mut self, plan: Option<programs::Plan>, flow: &Flow, held: Option<&Held>) {
@@ -247,6 +262,9 @@ impl Session {
             probes.wait_for_last_events(&self.options.target, running.as_ref(), &followed);
         }
         let elapsed = started.elapsed();
+        self.disable();
+        // What follows takes its time, and is no part of the recording.
+        let end_ns = sys::monotonic_ns();
         self.probes.iter_mut().for_each(Probes::detach);
         let recorded = self.programs.take().map(|part| part.stop(&self.options)).map(|(recorded, notes)| {
             self.notes.extend(notes);
@@ -254,8 +272,6 @@ impl Session {
         });
         let late = flow.status.late.load(Ordering::Relaxed);
         let (ends, writer) = flow.stop();
-        // What follows takes its time, and is no part of the recording.
-        let end_ns = sys::monotonic_ns();
         let mut ledger = self.ledger(&ends, &writer, recorded, late, (start_ns, end_ns));
         let names = self.names(&mut ledger);
         let (summary, failure) = (writer.summary(), writer.failure());

@@ -53,11 +53,13 @@ pub enum Role {
     Mark,
 }
 
+/// Makes a role of the place of the thread's id and those of other fields.
+type Make = fn(usize, &dyn Fn(&str) -> Place) -> Role;
+
 impl Role {
     pub fn of(layout: &EventLayout) -> Role {
         let at = |name: &str| number(layout, name);
-        let thread =
-            |make: fn(usize, &dyn Fn(&str) -> Place) -> Role| at("pid").map_or(Role::Other, |pid| make(pid, &at));
+        let thread = |make: Make| at("pid").map_or(Role::Other, |pid| make(pid, &at));
         match layout.name.as_str() {
             "SCHEDOUT" => thread(|pid, at| Role::Out { pid, prio: at("prio"), state: at("state"), next: at("next") }),
             "SCHEDIN" => thread(|pid, at| Role::In { pid, prio: at("prio") }),
