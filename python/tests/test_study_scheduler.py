@@ -311,3 +311,23 @@ def test_ring(make_run: MakeRun, tmp_path: Path) -> None:
     (row,) = answer.results[0].table.records()
     assert (row["passes"], row["cpu_ns"], row["switch"]) == (3, 90, 50)
     assert check(answer, "passes").ok
+
+
+def test_several_copies_beside_one() -> None:
+    against_one = discover.find("switch-cost").study.analyse.__globals__["against_one"]
+    seen = [
+        {"copies": n, "compared": compared, "cpu_s": 1.0, "seconds": 2.0, "parts": {"choosing": {"total": total}}}
+        for n, compared, total in ((1, 1000, 8e6), (2, 900, 10e6), (8, 950, 6e6))
+    ]
+    sorting, scheduler = against_one(seen)
+    assert "2 and 8 copies sort between 10.0 % less and 5.0 % less than one; one copy sorts most" in sorting
+    assert "4.00 ms of each second with one copy, and 3.00 to 5.00 ms with 2 and 8" in scheduler
+
+
+@pytest.mark.parametrize(("many", "verdict"), [(190, "grows with"), (130, "grows, by less"), (90, "does not grow")])
+def test_whether_the_rate_of_yields_grows(many: int, verdict: str) -> None:
+    growth = discover.find("yield").study.analyse.__globals__["growth"]
+    (sentence,) = growth({"unlogged": 100.0}, {"unlogged": float(many), "cpus": 2})
+    assert (
+        f"2 CPUs together make {many} switches a second without logging, one makes 100: the rate {verdict}" in sentence
+    )
