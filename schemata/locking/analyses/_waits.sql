@@ -167,8 +167,9 @@ SELECT unnest(functions) AS function, class FROM (VALUES
 
 -- Frames of the lock itself, inside of whoever wants it.
 CREATE TEMP MACRO locking_is_lock(function) AS
-    regexp_matches(function, '^_*(native_|pv_|raw_|hv_|kvm_)*(spin_lock|spin_trylock|queued_|read_lock|write_lock|mutex|rwsem|down_|rt_mutex|rwlock|ww_mutex|percpu_down|schedule|preempt_schedule|contention|res_spin|lockref|cond_resched|rtlock|qspinlock|virt_spin|mcs_)')
-    OR regexp_matches(function, 'spin_lock_slowpath|_slowlock|^trace_|^percpu_');
+    regexp_matches(function, '^_*(native_|pv_|raw_|hv_|kvm_)*(spin_lock|spin_trylock|queued_|read_lock|write_lock|mutex_|rwsem_|down_|rt_mutex|rwlock|ww_mutex|percpu_down|contention|res_spin|lockref_|rtlock|qspinlock|virt_spin|mcs_)')
+    OR regexp_matches(function, '^_*(schedule|schedule_preempt_disabled|schedule_rtlock|preempt_schedule(_common|_irq|_notrace)?|cond_resched)$')
+    OR regexp_matches(function, 'spin_lock_slowpath|_slowlock|^trace_|^percpu_(down|up|rwsem)');
 
 -- What a stack says: the class; the function that wanted the lock, which is its first frame outside of locks; and whether
 -- it is that of an interrupt or a softirq, if that is not deeper than the stacks that are kept.
