@@ -19,6 +19,7 @@
 -- empty: no thread lost its CPU while it could have gone on
 
 -- If the thread left a CPU once more before it is seen to have one again, then it was back unseen, and nobody knows when.
+-- Nor is it known where the clocks of two CPUs disagree, so that it would be back before it left.
 CREATE TEMP TABLE cut AS
 WITH again AS (
     SELECT *, lead(from_ns) OVER (PARTITION BY pid ORDER BY from_ns, to_ns) AS again FROM quantum
@@ -26,7 +27,7 @@ WITH again AS (
     SELECT pid, time, lead(time) OVER (PARTITION BY pid ORDER BY time) AS left_ns FROM SCHEDOUT WHERE pid <> 0
 )
 SELECT a.next AS pid, a.to_ns AS time, a.program AS cut, a.from_ns,
-       CASE WHEN coalesce(l.left_ns > a.again, true) THEN a.again - a.to_ns END AS kept_off
+       CASE WHEN a.again >= a.to_ns AND coalesce(l.left_ns > a.again, true) THEN a.again - a.to_ns END AS kept_off
 FROM again AS a LEFT JOIN left_again AS l ON a.pid = l.pid AND a.to_ns = l.time WHERE a.state = 0;
 CREATE TEMP TABLE cut_pair AS
 SELECT cut AS program, program AS cut_by, count(*) AS times, quantile_disc(time - from_ns, 0.5) AS p50_before,
