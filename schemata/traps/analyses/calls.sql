@@ -24,6 +24,8 @@ CREATE TEMP TABLE call AS
 WITH paired AS (
     SELECT o.pid, o.time, o.id, o.ret, i.id AS begun, o.time - i.time AS ns
     FROM SYS_OUT AS o ASOF LEFT JOIN SYS_IN AS i ON o.pid = i.pid AND o.time >= i.time
+    -- One beginning has one end; a second one has lost its own.
+    QUALIFY row_number() OVER (PARTITION BY o.pid, i.time ORDER BY o.time) = 1
 )
 SELECT pid, time, id, ret, ns FROM paired WHERE begun = id;
 CREATE TEMP TABLE call_of AS
