@@ -166,6 +166,7 @@ def flags_body(values: list[int], texts: list[str]) -> str:
     return f"CASE WHEN x = 0 THEN {zero} ELSE concat_ws('|', {', '.join(parts)}) END"
 
 
+DUMPS = ("DUMP_BEGIN", "DUMP_FINISH")
 # What the ledger says of events whose clock was behind.
 EARLY = """
 SELECT 'before_start' AS key, 'notice' AS severity, 'reader' AS source, '{event}' AS event, NULL::SMALLINT AS cpu,
@@ -201,13 +202,14 @@ def create_derived(
 ) -> None:
     """`recording` and `gap`, which stand on event tables."""
     hold_to_start(connection, [e.name for e in events.values()])
-    last = ["SELECT 0 AS t", "SELECT max(to_ns) FROM klogger.ledger"]
-    last += [f"SELECT max(time) FROM main.{identifier(e.name)}" for e in events.values()]
     finish = "SELECT max(time) FROM main.KLOGGER_FINISH" if "KLOGGER_FINISH" in events else "SELECT NULL"
+    # The recorder still empties the rings when the recording has ended.
+    last = ["SELECT 0 AS t", f"SELECT max(to_ns) FROM klogger.ledger WHERE ({finish}) IS NULL"]
+    last += [f"SELECT max(time) FROM main.{identifier(e.name)}" for e in events.values() if e.name not in DUMPS]
     recorder = preamble.get("recorder")
     overwrite = bool(recorder.get("overwrite")) if isinstance(recorder, dict) else False
     connection.execute(
-        f"CREATE TABLE klogger.recording AS SELECT 0::BIGINT AS from_ns, coalesce(({finish}), max(t))::BIGINT AS to_ns,"
+        f"CREATE TABLE klogger.recording AS SELECT 0::BIGINT AS from_ns, max(t)::BIGINT AS to_ns,"
         f" ({finish}) IS NOT NULL AS finished, {overwrite} AS overwrite, $1::INTEGER[] AS cpus"
         f" FROM ({' UNION ALL '.join(last)})",
         [numbers(preamble, "host", "cpus")],

@@ -271,7 +271,7 @@ def test_stopped_study_is_unwound(capsys: pytest.CaptureFixture[str], place: Pat
     stopper.start()
     code, _, err = run(capsys, "one")
     stopper.join()
-    assert (code, err) == (130, "")
+    assert (code, err) == (130, "klogger: interrupted; everything is put back\n")
     assert (place / "left").read_text() == "left\n"
     assert not Path(f"/proc/{pid.read_text().strip()}").exists()
     assert recording.children() == before
