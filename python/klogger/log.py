@@ -12,6 +12,7 @@ import json
 import os
 import re
 import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,8 +26,10 @@ from klogger.failure import Failure, did_you_mean
 if TYPE_CHECKING:
     from klogger.answers import Report
 
-# The budget of a whole report is 1 GiB; pictures and Python itself need the rest.
-MEMORY_LIMIT = "512MiB"
+# A whole report may use 1.5 GiB for 10 million events, and 4 GiB for 100 million; pictures and Python itself need the
+# rest. DuckDB spills what it sorts and joins, but not the values of one quantile: these grow with the log.
+MEMORY_MIB, MEMORY_MIB_MAX = 512, 3072
+BYTES_PER_EVENT = 25
 THREADS_MAX = 4
 SEARCH_PATH = "SET search_path = 'main,klogger'"
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
@@ -193,6 +196,7 @@ def open(path: str | os.PathLike[str], *, quiet: bool = True, locked: bool = Fal
     try:
         helpers.create(connection, root, log.preamble)
         log.events = events_of(connection)
+        connection.execute(f"SET memory_limit = '{memory_mib(log.events.values())}MiB'")
         log.events.connection = connection
         for event in log.events.values():
             if not helpers.view(connection, f'main."{event.name}"', root / f"{event.name}.parquet"):
@@ -211,7 +215,7 @@ def connect() -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect(":memory:")
     threads = min(len(os.sched_getaffinity(0)), THREADS_MAX)
     connection.execute(f"SET threads = {threads}")
-    connection.execute(f"SET memory_limit = '{MEMORY_LIMIT}'")
+    connection.execute(f"SET memory_limit = '{MEMORY_MIB}MiB'")
     # In a notebook without ipywidgets there is no progress bar, and DuckDB refuses to be told so.
     with contextlib.suppress(duckdb.InvalidInputException):
         connection.execute("SET enable_progress_bar = false")
@@ -223,6 +227,12 @@ def connect() -> duckdb.DuckDBPyConnection:
         spill.mkdir(parents=True, exist_ok=True)
     connection.execute(f"SET temp_directory = {quote(str(spill))}")
     return connection
+
+
+def memory_mib(events: Iterable[Event]) -> int:
+    """How much memory queries of a log with these events may use."""
+    needed = MEMORY_MIB + BYTES_PER_EVENT * sum(e.logged for e in events) // 2**20
+    return max(MEMORY_MIB, min(needed, MEMORY_MIB_MAX))
 
 
 def lock(connection: duckdb.DuckDBPyConnection, root: Path) -> None:
