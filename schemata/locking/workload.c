@@ -4,7 +4,8 @@
  *
  * Usage: workload futex|pipe|mmap|file|held THREADS SECONDS
  *
- *   futex  FUTEX_WAKE on one private address, where nobody waits: the spin lock of one futex bucket
+ *   futex  FUTEX_WAIT on one private address, for a value that it does not have: the spin lock of one futex bucket. A
+ *          FUTEX_WAKE would not do: the kernel sees that nobody waits, and does not take the lock
  *   pipe   one byte into one pipe, and out of it again: the pipe's mutex
  *   mmap   map, touch, unmap in one address space: the mmap lock
  *   file   large writes to one file: the inode's lock
@@ -16,6 +17,7 @@
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,7 +63,7 @@ static void round_futex(struct worker *worker)
 {
 	(void)worker;
 	for (int i = 0; i < 100; i++)
-		syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+		syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, 1, NULL, NULL, 0);
 }
 
 /* A byte for each thread stands in the pipe at the start, so that no write blocks and few reads do. */
@@ -120,6 +122,22 @@ static void round_held(struct worker *worker)
 	}
 }
 
+/* In turn over the CPUs: threads that share one do not fight. */
+static void bind_to_cpu(int number)
+{
+	cpu_set_t allowed, mine;
+	int nth, cpu = -1;
+
+	if (sched_getaffinity(0, sizeof(allowed), &allowed))
+		return;
+	for (nth = number % CPU_COUNT(&allowed); nth >= 0; nth--)
+		while (!CPU_ISSET(++cpu, &allowed))
+			;
+	CPU_ZERO(&mine);
+	CPU_SET(cpu, &mine);
+	sched_setaffinity(0, sizeof(mine), &mine);
+}
+
 static void *work(void *argument)
 {
 	struct worker *worker = argument;
@@ -127,6 +145,7 @@ static void *work(void *argument)
 
 	snprintf(name, sizeof(name), round_of == round_held && worker->number == 0 ? "holder" : "worker%d", worker->number);
 	prctl(PR_SET_NAME, name);
+	bind_to_cpu(worker->number);
 	while (!is_over()) {
 		round_of(worker);
 		worker->rounds++;

@@ -30,8 +30,10 @@ WHERE class IN (SELECT class FROM by_class GROUP BY class, of_class ORDER BY of_
 ORDER BY of_class DESC, class, kind;
 
 -- finding
-SELECT format('Most of the spinning is for: {}.', string_agg(format('{} ({:.0f} %)', class, 100 * ns / total), ', ' ORDER BY ns DESC, class)) AS finding
-FROM (SELECT class, sum(spinning) AS ns, sum(sum(spinning)) OVER () AS total FROM by_class GROUP BY class ORDER BY ns DESC, class LIMIT 4)
+SELECT format('Most of the spinning is for: {}.', string_agg(format('{} ({:.0f} %)', class, 100 * c.ns / total), ', ' ORDER BY c.ns DESC, class)) AS finding,
+       least(any_value(total) / greatest(any_value(s.cpu_ns), 1), 1) AS weight
+FROM (SELECT class, sum(spinning) AS ns, sum(sum(spinning)) OVER () AS total FROM by_class GROUP BY class ORDER BY ns DESC, class LIMIT 4) AS c,
+     locking_span AS s
 HAVING count(*) > 0;
 
 -- warning

@@ -42,8 +42,9 @@ FROM league AS l JOIN league_at_once USING (lock, class, kind), locking_span AS 
 
 -- finding
 SELECT format('One lock alone, {} of class {} ({}), has {:.0f} % of all waiting; up to {} waited at once.',
-              printf('%x', l.lock), class, kind, 100 * waited / t.ns, at_once) AS finding
-FROM league AS l JOIN league_at_once USING (lock, class, kind), (SELECT sum(ns) AS ns FROM locking) AS t
+              printf('%x', l.lock), class, kind, 100 * waited / t.ns, at_once) AS finding,
+       least(waited / greatest(at_once * s.ns, 1), 1) AS weight
+FROM league AS l JOIN league_at_once USING (lock, class, kind), (SELECT sum(ns) AS ns FROM locking) AS t, locking_span AS s
 WHERE waited > 0.5 * t.ns ORDER BY waited DESC LIMIT 1;
 
 -- warning

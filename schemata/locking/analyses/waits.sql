@@ -49,11 +49,12 @@ FROM waits ORDER BY share DESC, lock;
 SELECT lock, waited FROM waits ORDER BY waited DESC, lock LIMIT 15;
 
 -- finding
-SELECT format('Somebody waited for the lock of class {} in {:.1f} % of the time: {:,} waits, {} together, the longest {}. '
+SELECT format('Somebody waited for the lock of class {} in {:.3g} % of the time: {:,} waits, {} together, the longest {}. '
               || '{:.0f} % of it from {}.',
               lock, 100 * share, waits, duration(waited), duration(max), 100 * part, caller) AS finding,
        least(share, 1) AS weight
-FROM waits WHERE share >= 0.001 ORDER BY share DESC, lock LIMIT 3;
+FROM (SELECT *, row_number() OVER (ORDER BY share DESC, lock) AS rank FROM waits)
+WHERE rank = 1 OR rank <= 3 AND share >= 0.001 ORDER BY rank;
 
 -- warning
 FROM locking_warning;
