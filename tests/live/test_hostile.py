@@ -231,6 +231,8 @@ def test_interrupted_while_it_compiles(recorder):
             env={**os.environ, "TMPDIR": str(temporary), "PATH": f"{recorder.dir}:{os.environ['PATH']}"},
             stderr=subprocess.DEVNULL,
             start_new_session=True,
+            # Whoever runs the tests in the background may have left it ignored.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         recorder.running.append(process)
         assert wait_for(compiling.exists, 60)
