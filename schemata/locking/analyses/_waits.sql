@@ -10,7 +10,9 @@
 --
 -- A wait runs from its first LOCK_BEGIN to its LOCK_END. Each LOCK_BEGIN in between, which only mutexes have, ends one
 -- phase and begins the next: spinning or asleep. A wait for a spin lock or an rwlock has one LOCK_BEGIN, and cannot be
--- given up; so a second one says that an end is missing. Waits with events missing in between are left out.
+-- given up; so a second one says that an end is missing. Waits with events missing in between are left out. So are those
+-- for spin locks and rwlocks that have no end: nobody spins until a log ends, but the kernel skips an end that comes in an
+-- interrupt of our own program (probe_missed).
 
 -- Who waits: a thread, with what interrupts it, for the two never wait for the same lock; or an idle CPU.
 CREATE TEMP MACRO locking_waiter(tid, cpu) AS CASE WHEN tid = 0 THEN -cpu::BIGINT - 1 ELSE tid::BIGINT END;
@@ -50,7 +52,7 @@ WITH wait AS (
     FROM locking_phase WHERE number > 0 GROUP BY waiter, lock, number
 )
 SELECT w.lock, w.tid, w.cpu, w.kind, w.stack, w.from_ns,
-       CASE WHEN w.ends > 0 THEN w.end_ns WHEN w.number = w.last_number AND r.finished THEN r.to_ns END AS to_ns,
+       CASE WHEN w.ends > 0 THEN w.end_ns WHEN w.number = w.last_number AND r.finished AND NOT locking_busy(w.kind) THEN r.to_ns END AS to_ns,
        coalesce(w.spin_ns, 0) + CASE WHEN w.open_spin AND w.ends = 0 THEN r.to_ns - w.last_ns ELSE 0 END AS spin_ns,
        w.ends = 0 AS open, w.ends > 1 AS torn
 FROM wait AS w, klogger.recording AS r;
