@@ -137,7 +137,7 @@ def test_a_planted_lock_is_the_first_finding(recorder, workloads, load, lock):
             pytest.skip("this machine does not show how it spins for spin locks")
         assert classes["futex"] > 0.9 * sum(classes.values()), classes
     assert f"class {lock}" in waits["findings"][0], waits["findings"]
-    # A report begins with what explains a hundredth at least. Two CPUs may spin less than that for a futex.
-    if load != "futex" or waits["weights"][0] >= LEAST_WEIGHT:
+    # A report begins with what explains a hundredth at least. With two CPUs, short waits may be less than that.
+    if load == "held" or waits["weights"][0] >= LEAST_WEIGHT:
         assert said["findings"][0]["analysis"] == "waits", said["findings"]
         assert said["findings"][0]["text"] == waits["findings"][0]
