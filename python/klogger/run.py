@@ -175,22 +175,30 @@ def include(one: Analysis, cursor: duckdb.DuckDBPyConnection, included: set[str]
 def fill(result: Result, cursor: duckdb.DuckDBPyConnection) -> None:
     one = result.analysis
     for section in one.sections:
-        where = f"{one.path}, section '{section}'"
-        limit = {"table": ROWS_MAX, "picture": POINTS_MAX}.get(section, TEXTS_MAX)
-        rows = fetch(execute(cursor, one.placed(section), where), limit)
         match section:
             case "table":
-                result.table = rows
+                result.table = section_rows(one, cursor, section)
             case "picture":
-                result.points = rows
+                result.points = section_rows(one, cursor, section)
             case "finding":
-                said = [row for row in rows.rows if row and row[0] is not None]
+                said = [row for row in section_rows(one, cursor, section).rows if row and row[0] is not None]
                 result.findings = [str(row[0]) for row in said]
                 result.weights = [weight_of(row) for row in said]
-            case _:
-                result.warnings += [str(row[0]) for row in rows.rows if row and row[0] is not None]
+    result.warnings += own_warnings(one, cursor)
     if "picture" not in one.sections:
         result.points = result.table
+
+
+def section_rows(one: Analysis, cursor: duckdb.DuckDBPyConnection, section: str) -> Rows:
+    limit = {"table": ROWS_MAX, "picture": POINTS_MAX}.get(section, TEXTS_MAX)
+    return fetch(execute(cursor, one.placed(section), f"{one.path}, section '{section}'"), limit)
+
+
+def own_warnings(one: Analysis, cursor: duckdb.DuckDBPyConnection) -> list[str]:
+    """Sorted: they are a set, and SQL gives the rows of a UNION ALL in no order of its own."""
+    if "warning" not in one.sections:
+        return []
+    return sorted(str(row[0]) for row in section_rows(one, cursor, "warning").rows if row and row[0] is not None)
 
 
 def weight_of(row: list[Any]) -> float:

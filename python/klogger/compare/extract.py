@@ -109,20 +109,13 @@ def measure_one(log: Log, one: Analysis, cursor: duckdb.DuckDBPyConnection, incl
             read_samples(found, cursor)
         else:
             read_table(found, cursor)
-        found.warnings = own_warnings(one, cursor) + losses.warnings(log, one.events)
+        found.warnings = run.own_warnings(one, cursor) + losses.warnings(log, one.events)
     except Failure as failure:
         found.status, found.reason = "failed", str(failure)
         return found
     if not found.histograms and not found.numbers:
         found.status, found.reason = "empty", one.empty or "the log has no such events"
     return found
-
-
-def own_warnings(one: Analysis, cursor: duckdb.DuckDBPyConnection) -> list[str]:
-    if "warning" not in one.sections:
-        return []
-    rows = run.fetch(run.execute(cursor, one.sections["warning"], f"{one.path}, section 'warning'"), run.TEXTS_MAX)
-    return [str(row[0]) for row in rows.rows if row and row[0] is not None]
 
 
 def read_samples(found: Measured, cursor: duckdb.DuckDBPyConnection) -> None:
