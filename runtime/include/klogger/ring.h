@@ -22,7 +22,8 @@
  * What is lost last of all has no later record that could tell of it: when no writer is left, the reader takes `missed`
  * out by an exchange.
  *
- * In overwrite mode both are ~0 and nobody zeroes. `first[n]` then holds the position of the first record that begins
+ * In overwrite mode both are ~0 and nobody zeroes. (In the kernel engine `limit` is 0 then: what this mode costs more is
+ * off the straight path.) `first[n]` then holds the position of the first record that begins
  * in the n-th of KLOGGER_GRID equal parts of the ring, where a reader can begin after writers have been stopped.
  */
 #ifndef KLOGGER_RING_H
@@ -47,7 +48,8 @@ struct klogger_ring {
 	__u64 missed_since;	/* time of the first of them */
 	__u64 hard;
 	__u64 nest;		/* probe hits that are at work on this CPU; only in the main ring */
-	__u64 unused[2];
+	__u64 mask;		/* kernel engine: size of the ring - 1 */
+	__u64 mark;		/* kernel engine: bytes of the ring after which a writer calls the reader */
 	__u64 first[KLOGGER_GRID];
 
 	__u64 reserved[512 - 8 - KLOGGER_GRID];		/* to the end of the page */

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * /dev/klogger: what the recorder and the kernel engine's core module say to each other.
+ *
+ * One recorder at a time has it open. In this order: ABOUT; SCHEMA for each schema that is loaded, and USE for those that
+ * are wanted (which also keeps their modules loaded); START makes the rings; mmap; ATTACH; EVENT switches events on.
+ * Closing the file, or the end of the process, undoes all of it: events off, probes detached, rings freed as soon as
+ * nobody has them mapped.
+ *
+ * read() waits for rings that have passed their low-water marks, and returns CPU numbers, 4 bytes each. The number
+ * KLOGGER_CALL_RESIZED says that somebody has changed buffer_size: new rings are in use, and the old ones are complete.
+ * Whoever reads it maps KLOGGER_MAP_RINGS again and empties the old rings before the new ones. One may be changed again
+ * only after that.
+ *
+ * poll() says POLLIN when read() would not wait.
+ */
+#ifndef KLOGGER_DEVICE_H
+#define KLOGGER_DEVICE_H
+
+#include "ring.h"
+#include <linux/ioctl.h>
+
+#define KLOGGER_DEVICE_VERSION 1
+#define KLOGGER_CALL_RESIZED 0xffffffffu
+#define KLOGGER_NAME_MAX 64
+
+/* Offsets for mmap(): what is mapped from there on. Lengths must be exact. */
+#define KLOGGER_MAP_RINGS (0ull << 40)	  /* all CPUs' rings: `cpus` times `stride` bytes; in each the main ring comes first */
+#define KLOGGER_MAP_SCOPE (1ull << 40)	  /* one bit for each thread id: KLOGGER_SCOPE_BYTES */
+#define KLOGGER_MAP_RINGLESS (2ull << 40) /* __u64 by event id: events on CPUs that have no ring */
+#define KLOGGER_SCOPE_BYTES (1u << 19)
+
+enum klogger_kernel_clock {
+	KLOGGER_KERNEL_CLOCK_MONOTONIC,	/* ktime_get_mono_fast_ns(), in ns */
+	KLOGGER_KERNEL_CLOCK_COUNTER,	/* the processor's cycle counter, which user space can read as well */
+};
+
+struct klogger_about {
+	__u32 version;		/* KLOGGER_DEVICE_VERSION */
+	__u32 clock;		/* enum klogger_kernel_clock */
+	__u32 cpus;		/* numbers of CPUs are below this */
+	__u32 schemata;		/* loaded now, the built-in one included */
+};
+
+struct klogger_schema_about {
+	__u32 index;		/* in: 0 is the built-in one, `klogger` */
+	__u32 events;
+	__u32 probes;		/* places, alternatives included */
+	__u32 text_length;
+	__u64 text_digest;	/* FNV-1a, 64 bits */
+	char name[KLOGGER_NAME_MAX];
+};
+
+struct klogger_use {
+	__u32 index;
+	__u32 base;		/* id of the schema's first event */
+};
+
+struct klogger_start {
+	__u64 ring_size;	/* bytes of each CPU's main ring, a power of two; 0: what /proc/sys/klogger/buffer_size says */
+	__u64 stride;		/* out: bytes from one CPU's rings to the next one's */
+	__u32 lowwater;		/* percent; 0: what /proc/sys/klogger/lowwater says */
+	__u8 scoped;
+	__u8 overwrite;
+	__u8 unused[2];
+};
+
+/* The rings that are in use now. */
+struct klogger_rings_about {
+	__u64 ring_size;
+	__u64 stride;
+};
+
+struct klogger_event_on {
+	__u32 id;
+	__u32 on;
+};
+
+struct klogger_probe_about {
+	__u32 index;		/* in: of the schema */
+	__u32 place;		/* in: of the place, from 0 */
+	__u32 probe;		/* of the schema's probes */
+	__u32 target;		/* of this probe's alternatives */
+	__s32 error;		/* why it is not attached (errno), or 0 */
+	__u32 attached;
+	__u64 missed;		/* hits that the kernel skipped */
+	char name[KLOGGER_NAME_MAX];
+};
+
+#define KLOGGER_IOC_ABOUT _IOR('k', 0, struct klogger_about)
+#define KLOGGER_IOC_SCHEMA _IOWR('k', 1, struct klogger_schema_about)
+#define KLOGGER_IOC_USE _IOW('k', 2, struct klogger_use)
+#define KLOGGER_IOC_START _IOWR('k', 3, struct klogger_start)
+#define KLOGGER_IOC_ATTACH _IO('k', 4)
+#define KLOGGER_IOC_EVENT _IOW('k', 5, struct klogger_event_on)
+#define KLOGGER_IOC_DETACH _IO('k', 6)
+#define KLOGGER_IOC_PROBE _IOWR('k', 7, struct klogger_probe_about)
+#define KLOGGER_IOC_RINGS _IOR('k', 8, struct klogger_rings_about)
+
+#endif

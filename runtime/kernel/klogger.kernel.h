@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The kernel engine: the primitives of record.h in kernel code, over rings that the core module owns and the recorder maps.
+ *
+ * The straight path of an event is inlined: is it on (a NOP that is patched), this CPU's ring, clock, space, fields, header
+ * word. It takes no lock and disables no interrupts; that an interrupt, a softirq or an NMI may log in the middle is what
+ * the nested ring is for (ring.h). Whatever is not straight is one call away, and that call keeps all registers, so that
+ * the straight path does not save any.
+ */
+#ifndef KLOGGER_KERNEL_H
+#define KLOGGER_KERNEL_H
+
+#include <linux/compiler.h>
+#include <linux/jump_label.h>
+#include <linux/kernel.h>
+#include <linux/list.h>
+#include <linux/module.h>
+#include <linux/percpu.h>
+#include <linux/preempt.h>
+#include <linux/sched.h>
+#include <klogger/ring.h>
+#include <klogger/record.h>
+#include "kernel.h"
+
+struct kprobe;
+struct kretprobe;
+struct tracepoint;
+
+/* An event of a schema: what the core knows of it. */
+struct klogger_event {
+	const char *name;
+	int allowed;		/* /proc/sys/klogger/NAME */
+	int wanted;		/* by the recorder */
+};
+
+enum klogger_place_kind { KLOGGER_TRACEPOINT, KLOGGER_FUNCTION, KLOGGER_RETURN };
+
+/* Where a probe may go: one of its alternatives. */
+struct klogger_place {
+	const char *name;	/* of the tracepoint or function */
+	void *call;		/* what a tracepoint calls */
+	struct kprobe *kprobe;
+	struct kretprobe *kretprobe;
+	struct tracepoint *tracepoint;	/* once it is attached */
+	enum klogger_place_kind kind;
+	u32 probe;		/* index of the probe in the schema, and of the alternative in the probe */
+	u32 target;
+	int error;
+	bool attached;
+};
+
+/* A schema in this kernel. Generated code defines one; it is registered as long as its module is loaded. */
+struct klogger_unit {
+	const char *name;
+	const char *text;
+	u32 length;		/* of the text, without a NUL */
+	u32 events;
+	u32 places;
+	u32 base;		/* id of the first event; valid while the schema is used */
+	struct klogger_event *event;
+	struct static_key_false *key;	/* one for each event */
+	struct klogger_place *place;
+	void (*bench)(u32 event, u32 iterations);	/* logs an event again and again, on or not */
+	struct module *owner;
+	bool used;		/* by the recording that runs */
+	struct list_head list;
+	struct klogger_sysctl *sysctl;
+};
+
+/* Both may sleep. After unregister no code of the schema runs any more. Errors: -EEXIST (name of schema or event), -ENOMEM. */
+int klogger_register(struct klogger_unit *unit);
+void klogger_unregister(struct klogger_unit *unit);
+
+/* Of this CPU; never NULL once the core has begun. One without room stands for none. */
+DECLARE_PER_CPU(struct klogger_ring *, klogger_ring);
+extern unsigned long *klogger_scope;
+extern struct static_key_false klogger_scoped;
+extern struct static_key_false klogger_slow_clock;
+
+/* One probe hit, or one call. The clock is read and the ring found at the first event that is enabled and in scope. */
+struct klogger_hit {
+	struct klogger_ring *ring;
+	u64 time;
+	u64 nest;		/* hits that this one interrupted */
+};
+
+/* Benchmarks log events that are off. */
+#ifndef klogger_on
+#define klogger_on(index) static_branch_unlikely(&KLOGGER_KEYS[index])
+#endif
+
+#define KLOGGER_TIDS (1u << 22)
+
+static __always_inline bool klogger_in_scope(u32 tid)
+{
+	if (!static_branch_unlikely(&klogger_scoped))
+		return true;
+	return test_bit(tid & (KLOGGER_TIDS - 1), klogger_scope);
+}
+
+static __always_inline u32 klogger_current_tid(void)
+{
+	return current->pid;
+}
+
+#define klogger_in_scope_current() klogger_in_scope(klogger_current_tid())
+
+/* The same three as in the BPF engine, for klogger.klogger. */
+static inline void klogger_scope_fork(u32 parent, u32 child)
+{
+	if (!static_branch_unlikely(&klogger_scoped))
+		return;
+	if (klogger_in_scope(parent))
+		set_bit(child & (KLOGGER_TIDS - 1), klogger_scope);
+	else
+		clear_bit(child & (KLOGGER_TIDS - 1), klogger_scope);
+}
+
+static inline void klogger_scope_exec(u32 tid, u32 old_tid)
+{
+	if (!static_branch_unlikely(&klogger_scoped) || tid == old_tid || !klogger_in_scope(old_tid))
+		return;
+	set_bit(tid & (KLOGGER_TIDS - 1), klogger_scope);
+	clear_bit(old_tid & (KLOGGER_TIDS - 1), klogger_scope);
+}
+
+static inline void klogger_scope_free(u32 tid)
+{
+	if (static_branch_unlikely(&klogger_scoped))
+		clear_bit(tid & (KLOGGER_TIDS - 1), klogger_scope);
+}
+
+static __always_inline u64 klogger_clock(void)
+{
+	if (static_branch_unlikely(&klogger_slow_clock))
+		return klogger_monotonic();
+	return klogger_counter();
+}
+
+/* First the ring is claimed (`nest`), then the clock is read: so main rings are sorted. */
+static __always_inline void klogger_enter(struct klogger_hit *hit)
+{
+	preempt_disable_notrace();
+	hit->ring = __this_cpu_read(klogger_ring);
+	hit->nest = READ_ONCE(hit->ring->nest);
+	WRITE_ONCE(hit->ring->nest, hit->nest + 1);
+	barrier();
+	hit->time = klogger_clock();
+}
+
+/* At the end of every hit. */
+static __always_inline void klogger_leave(struct klogger_hit *hit)
+{
+	barrier();
+	if (!hit->ring)
+		return;
+	WRITE_ONCE(hit->ring->nest, hit->nest);
+	preempt_enable_notrace();
+}
+
+void *klogger_reserve_slow(struct klogger_ring *ring, u64 time, u32 id, u32 size);
+
+/* Calls klogger_reserve_slow(), and keeps all registers but the result's. */
+static __always_inline void *klogger_call_slow(struct klogger_ring *ring, u64 time, u32 id, u32 size)
+{
+#ifdef CONFIG_X86_64
+	void *record;
+
+	asm volatile("call klogger_reserve_thunk"
+		     : "=a"(record), ASM_CALL_CONSTRAINT
+		     : "D"(ring), "S"(time), "d"(id), "c"(size)
+		     : "memory", "cc");
+	return record;
+#else
+	return klogger_reserve_slow(ring, time, id, size);
+#endif
+}
+
+/*
+ * `size` bytes, a multiple of 8, at the writers' position, or NULL: the event is lost and has been counted.
+ * The load of `limit` pairs with the drain's release store after zeroing: the writer's stores depend on its value. Nobody
+ * interrupts between the load and the store of `head` who would use them: see ring.h.
+ */
+static __always_inline void *klogger_reserve_in(struct klogger_hit *hit, u32 id, u32 size)
+{
+	struct klogger_ring *ring;
+	u64 head, end;
+
+	if (!hit->ring)
+		klogger_enter(hit);
+	ring = hit->ring;
+	head = READ_ONCE(ring->head);
+	end = head + size;
+	if (unlikely(hit->nest | READ_ONCE(ring->missed)) || unlikely(end > READ_ONCE(ring->limit)))
+		return klogger_call_slow(ring, hit->time, id, size);
+	WRITE_ONCE(ring->head, end);
+	return &ring->data[head & ring->mask];
+}
+
+#define klogger_reserve(hit, index, size) klogger_reserve_in(hit, KLOGGER_UNIT.base + (index), size)
+
+/* The header word comes last: pairs with the acquire load in the recorder's drain. */
+#define klogger_commit(hit, record, index)                                                                             \
+	smp_store_release((u64 *)(record), KLOGGER_HEADER((hit)->time, (u64)(KLOGGER_UNIT.base + (index))))
+
+/* From memory that may be bad; then zeros. */
+void klogger_copy(void *to, const void *from, size_t size);
+/* A C string, cut to size - 1 bytes; the rest becomes zeros. Returns its length. */
+u32 klogger_copy_text(char *to, const char *from, size_t size);
+
+/* A `string` on its way: it must be measured before space for it can be reserved. */
+struct klogger_text {
+	u32 length;
+	char bytes[256];
+};
+
+static __always_inline void klogger_text_read(struct klogger_text *text, const char *from)
+{
+	text->length = klogger_copy_text(text->bytes, from, sizeof(text->bytes));
+}
+
+static __always_inline void klogger_text_store(char *to, const struct klogger_text *text)
+{
+	memcpy(to, text->bytes, text->length);
+}
+
+static __always_inline u32 klogger_context_tid(void)
+{
+	return current->pid;
+}
+
+static __always_inline u32 klogger_context_tgid(void)
+{
+	return current->tgid;
+}
+
+static __always_inline u32 klogger_context_prio(void)
+{
+	return current->prio;
+}
+
+u64 klogger_context_cgroup(void);
+
+/* The same name in a body for every engine: reads memory that may be bad, and the number of this CPU. */
+#define klogger_read(to, from, size) klogger_copy(to, from, size)
+#define klogger_cpu() raw_smp_processor_id()
+
+#endif
