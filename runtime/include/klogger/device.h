@@ -39,7 +39,7 @@ struct klogger_about {
 	__u32 version;		/* KLOGGER_DEVICE_VERSION */
 	__u32 clock;		/* enum klogger_kernel_clock */
 	__u32 cpus;		/* numbers of CPUs are below this */
-	__u32 schemata;		/* loaded now, the built-in one included */
+	__u32 schemata;		/* indices of loaded ones are below this; there may be gaps (-ENOENT) */
 };
 
 struct klogger_schema_about {
@@ -54,6 +54,7 @@ struct klogger_schema_about {
 struct klogger_use {
 	__u32 index;
 	__u32 base;		/* id of the schema's first event */
+	__u64 text_digest;	/* as SCHEMA said; another one is -ESTALE */
 };
 
 struct klogger_start {

@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * /proc/sys/klogger, as in the paper:
+ *
+ *   enable         0: nothing is logged, whatever runs; 1
+ *   EVENT          the same for one event
+ *   buffer_size    MB of each CPU's ring; a power of two. A recording that runs goes on with new rings
+ *   lowwater       percent of a ring that should stay free
+ *   mark           to write: a number, and after a blank a text, for the log (the event MARK)
+ *   benchmarks/    iterations, and for each event a file: reading it logs the event so many times, into no log, and gives
+ *                  the mean cost in ticks of the clock
+ *
+ * Only root reads and writes them.
+ */
+#include <linux/slab.h>
+#include <linux/sysctl.h>
+#include <linux/uaccess.h>
+#include <linux/vmalloc.h>
+#include "core.h"
+#include "klogger.klogger.h"
+
+unsigned int klogger_buffer_mb = 4;
+unsigned int klogger_lowwater = 10;
+static unsigned int klogger_iterations = 1000;
+
+static unsigned int klogger_one = 1;
+static unsigned int klogger_most_mb = KLOGGER_BUFFER_MAX >> 20;
+static unsigned int klogger_most_lowwater = 90;
+static unsigned int klogger_most_iterations = 10000000;
+
+/* The files of a schema. */
+struct klogger_sysctl {
+	struct ctl_table_header *events;
+	struct ctl_table_header *benchmarks;
+	struct ctl_table *tables;
+};
+
+/* ---- Events ---- */
+
+static void klogger_log_state(struct klogger_unit *unit, u32 index)
+{
+	const struct klogger_event *event = &unit->event[index];
+
+	if (unit->used)
+		klogger(LOGGING_EVENT, unit->base + index, klogger_enable && event->allowed && event->wanted, event->name);
+}
+
+static void klogger_log_states(void)
+{
+	u32 i, j;
+
+	for (i = 0; i < KLOGGER_UNITS_MAX; i++)
+		for (j = 0; klogger_unit_at[i] && j < klogger_unit_at[i]->events; j++)
+			klogger_log_state(klogger_unit_at[i], j);
+}
+
+/* What is switched off is logged before, what is switched on after. */
+static void klogger_apply(int *word, int value)
+{
+	*word = value;
+	if (!klogger_enable)
+		klogger_log_states();
+	klogger_update_events();
+	if (klogger_enable)
+		klogger_log_states();
+}
+
+static int klogger_write_enable(klogger_ctl_table *table, int write, void *buffer, size_t *size, loff_t *at)
+{
+	struct ctl_table copy = *table;
+	int value = klogger_enable, error;
+
+	copy.data = &value;
+	error = proc_dointvec_minmax(&copy, write, buffer, size, at);
+	if (error || !write)
+		return error;
+	mutex_lock(&klogger_mutex);
+	if (klogger_enable != value)
+		klogger_apply(&klogger_enable, value);
+	mutex_unlock(&klogger_mutex);
+	return 0;
+}
+
+static int klogger_write_event(klogger_ctl_table *table, int write, void *buffer, size_t *size, loff_t *at)
+{
+	struct klogger_unit *unit = table->data;
+	u32 index = (unsigned long)table->poll;
+	struct ctl_table copy = *table;
+	int value = unit->event[index].allowed, error;
+
+	copy.data = &value;
+	error = proc_dointvec_minmax(&copy, write, buffer, size, at);
+	if (error || !write)
+		return error;
+	mutex_lock(&klogger_mutex);
+	if (unit->event[index].allowed != value) {
+		unit->event[index].allowed = value;
+		klogger_update_events();
+		klogger_log_state(unit, index);
+	}
+	mutex_unlock(&klogger_mutex);
+	return 0;
+}
+
+/* ---- Rings ---- */
+
+static int klogger_write_buffer_size(klogger_ctl_table *table, int write, void *buffer, size_t *size, loff_t *at)
+{
+	unsigned int value = klogger_buffer_mb;
+	struct ctl_table copy = *table;
+	int error;
+
+	copy.data = &value;
+	error = proc_douintvec_minmax(&copy, write, buffer, size, at);
+	if (error || !write)
+		return error;
+	if (!is_power_of_2(value))
+		return -EINVAL;
+	mutex_lock(&klogger_mutex);
+	error = klogger_resize((u64)value << 20);
+	if (!error)
+		klogger_buffer_mb = value;
+	mutex_unlock(&klogger_mutex);
+	return error;
+}
+
+static int klogger_write_lowwater(klogger_ctl_table *table, int write, void *buffer, size_t *size, loff_t *at)
+{
+	unsigned int value = klogger_lowwater;
+	struct ctl_table copy = *table;
+	int error;
+
+	copy.data = &value;
+	error = proc_douintvec_minmax(&copy, write, buffer, size, at);
+	if (error || !write)
+		return error;
+	mutex_lock(&klogger_mutex);
+	klogger_lowwater = value;
+	if (klogger_current_rings())
+		klogger_rings_mark(klogger_current_rings(), value);
+	mutex_unlock(&klogger_mutex);
+	return 0;
+}
+
+/* ---- Marks ---- */
+
+/* NUMBER, or NUMBER TEXT. */
+static int klogger_write_mark(klogger_ctl_table *table, int write, void *buffer, size_t *size, loff_t *at)
+{
+	struct ctl_table copy = *table;
+	char text[256] = "", *rest;
+	long long number;
+	int error;
+
+	if (!write) {
+		*size = 0;
+		return 0;
+	}
+	copy.data = text;
+	copy.maxlen = sizeof(text);
+	error = proc_dostring(&copy, write, buffer, size, at);
+	if (error)
+		return error;
+	rest = strchrnul(text, ' ');
+	if (*rest)
+		*rest++ = 0;
+	error = kstrtoll(text, 10, &number);
+	if (error)
+		return error;
+	mutex_lock(&klogger_mutex);
+	error = klogger_current_rings() ? 0 : -ENODATA;
+	if (!error)
+		klogger(MARK, number, rest);
+	mutex_unlock(&klogger_mutex);
+	return error;
+}
+
+/* ---- Benchmarks ---- */
+
+/* Bytes of the ring into which benchmarks log, and how many events of any size it takes. */
+#define KLOGGER_BENCH_RING (1u << 17)
+#define KLOGGER_BENCH_BATCH (KLOGGER_BENCH_RING / 2 / KLOGGER_RECORD_MAX)
+
+/* A few events into a ring of their own, with nothing in between. The first pass is not timed: it warms the caches. */
+static u64 klogger_bench_batch(struct klogger_unit *unit, u32 index, struct klogger_ring *scratch, u32 count)
+{
+	struct klogger_ring *kept;
+	unsigned long flags;
+	u64 begin, end;
+
+	local_irq_save(flags);
+	kept = __this_cpu_read(klogger_ring);
+	scratch->hard = scratch->limit = KLOGGER_BENCH_RING;
+	__this_cpu_write(klogger_ring, scratch);
+	scratch->head = 0;
+	unit->bench(index, count);
+	scratch->head = 0;
+	begin = klogger_clock();
+	unit->bench(index, count);
+	end = klogger_clock();
+	__this_cpu_write(klogger_ring, kept);
+	local_irq_restore(flags);
+	return end - begin;
+}
+
+static int klogger_bench(struct klogger_unit *unit, u32 index, u32 iterations, u64 *mean)
+{
+	struct klogger_ring *scratch;
+	u32 left, count;
+	u64 sum = 0;
+
+	/* Interrupts that log while a benchmark runs would log into nowhere. */
+	if (klogger_current_rings())
+		return -EBUSY;
+	scratch = klogger_ring_make(KLOGGER_BENCH_RING);
+	if (!scratch)
+		return -ENOMEM;
+	for (left = iterations; left; left -= count) {
+		count = min_t(u32, left, KLOGGER_BENCH_BATCH);
+		sum += klogger_bench_batch(unit, index, scratch, count);
+		cond_resched();
+		if (fatal_signal_pending(current))
+			break;
+	}
+	vfree(scratch);
+	*mean = div_u64(sum, iterations);
+	return left ? -EINTR : 0;
+}
+
+static int klogger_read_benchmark(klogger_ctl_table *table, int write, void *buffer, size_t *size, loff_t *at)
+{
+	struct klogger_unit *unit = table->data;
+	struct ctl_table copy = *table;
+	unsigned int value = 0;
+	u64 mean = 0;
+	int error;
+
+	/* The second read of a file is that of its end. */
+	if (!*at) {
+		mutex_lock(&klogger_mutex);
+		error = klogger_bench(unit, (unsigned long)table->poll, klogger_iterations, &mean);
+		mutex_unlock(&klogger_mutex);
+		if (error)
+			return error;
+		value = min_t(u64, mean, INT_MAX);
+	}
+	copy.data = &value;
+	return proc_douintvec(&copy, write, buffer, size, at);
+}
+
+/* ---- Tables ---- */
+
+static struct ctl_table klogger_table[] = {
+	{ .procname = "enable", .maxlen = sizeof(int), .mode = 0600, .proc_handler = klogger_write_enable,
+	  .extra1 = SYSCTL_ZERO, .extra2 = SYSCTL_ONE },
+	{ .procname = "buffer_size", .maxlen = sizeof(int), .mode = 0600, .proc_handler = klogger_write_buffer_size,
+	  .extra1 = &klogger_one, .extra2 = &klogger_most_mb },
+	{ .procname = "lowwater", .maxlen = sizeof(int), .mode = 0600, .proc_handler = klogger_write_lowwater,
+	  .extra1 = &klogger_one, .extra2 = &klogger_most_lowwater },
+	{ .procname = "mark", .mode = 0200, .proc_handler = klogger_write_mark },
+	{ }
+};
+
+static struct ctl_table klogger_benchmark_table[] = {
+	{ .procname = "iterations", .data = &klogger_iterations, .maxlen = sizeof(int), .mode = 0600,
+	  .proc_handler = proc_douintvec_minmax, .extra1 = &klogger_one, .extra2 = &klogger_most_iterations },
+	{ }
+};
+
+static struct ctl_table_header *klogger_header, *klogger_benchmark_header;
+
+int klogger_control_begin(void)
+{
+	klogger_header = klogger_sysctl_register("klogger", klogger_table, ARRAY_SIZE(klogger_table) - 1);
+	if (!klogger_header)
+		return -ENOMEM;
+	klogger_benchmark_header = klogger_sysctl_register("klogger/benchmarks", klogger_benchmark_table,
+							   ARRAY_SIZE(klogger_benchmark_table) - 1);
+	if (!klogger_benchmark_header) {
+		unregister_sysctl_table(klogger_header);
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+void klogger_control_end(void)
+{
+	unregister_sysctl_table(klogger_benchmark_header);
+	unregister_sysctl_table(klogger_header);
+}
+
+/* Files of a schema's events: `poll`, which these have no use for, holds the event's index. */
+static void klogger_fill(struct ctl_table *table, struct klogger_unit *unit, proc_handler *handler, umode_t mode)
+{
+	u32 i;
+
+	for (i = 0; i < unit->events; i++) {
+		table[i].procname = unit->event[i].name;
+		table[i].data = unit;
+		table[i].maxlen = sizeof(int);
+		table[i].mode = mode;
+		table[i].proc_handler = handler;
+		table[i].poll = (void *)(unsigned long)i;
+		table[i].extra1 = SYSCTL_ZERO;
+		table[i].extra2 = SYSCTL_ONE;
+	}
+}
+
+/* -EEXIST: another schema has an event of the same name. */
+int klogger_control_add(struct klogger_unit *unit)
+{
+	u32 events = unit->events;
+	struct klogger_sysctl *own;
+
+	own = kzalloc(sizeof(*own), GFP_KERNEL);
+	if (!own)
+		return -ENOMEM;
+	own->tables = kcalloc(2 * (events + 1), sizeof(*own->tables), GFP_KERNEL);
+	if (!own->tables) {
+		kfree(own);
+		return -ENOMEM;
+	}
+	klogger_fill(own->tables, unit, klogger_write_event, 0600);
+	klogger_fill(own->tables + events + 1, unit, klogger_read_benchmark, 0400);
+	own->events = klogger_sysctl_register("klogger", own->tables, events);
+	own->benchmarks = klogger_sysctl_register("klogger/benchmarks", own->tables + events + 1, events);
+	unit->sysctl = own;
+	if (own->events && own->benchmarks)
+		return 0;
+	pr_err("schema %s is not loaded: one of its events has the name of another schema's\n", unit->name);
+	klogger_control_remove(unit);
+	return -EEXIST;
+}
+
+void klogger_control_remove(struct klogger_unit *unit)
+{
+	struct klogger_sysctl *own = unit->sysctl;
+
+	if (own->events)
+		unregister_sysctl_table(own->events);
+	if (own->benchmarks)
+		unregister_sysctl_table(own->benchmarks);
+	kfree(own->tables);
+	kfree(own);
+	unit->sysctl = NULL;
+}

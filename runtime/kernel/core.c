@@ -1,0 +1,342 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The kernel engine's core: which schemata there are, and the one recording that there may be.
+ *
+ * An event is logged while a recording runs that uses its schema, the recorder wants it, and /proc/sys/klogger allows it,
+ * all together and this one. Everything here sleeps, and is ordered by one mutex; writers of events see nothing of it but
+ * static keys and the pointer to their ring.
+ */
+#include <linux/cpu.h>
+#include <linux/init.h>
+#include <linux/log2.h>
+#include <linux/tracepoint.h>
+#include "core.h"
+
+DEFINE_MUTEX(klogger_mutex);
+struct klogger_unit *klogger_unit_at[KLOGGER_UNITS_MAX];
+int klogger_enable = 1;
+
+static struct klogger_rings *klogger_rings;	/* of the recording; NULL: there is none */
+static bool klogger_overwrite_mode;
+
+struct klogger_rings *klogger_current_rings(void)
+{
+	return klogger_rings;
+}
+
+/* FNV-1a, as in device.h. */
+u64 klogger_text_digest(const struct klogger_unit *unit)
+{
+	u64 hash = 0xcbf29ce484222325ull;
+	u32 i;
+
+	for (i = 0; i < unit->length; i++)
+		hash = (hash ^ (u8)unit->text[i]) * 0x100000001b3ull;
+	return hash;
+}
+
+/* ---- Events ---- */
+
+static void klogger_update_event(struct klogger_unit *unit, u32 index)
+{
+	const struct klogger_event *event = &unit->event[index];
+
+	if (klogger_rings && klogger_enable && unit->used && event->allowed && event->wanted)
+		static_branch_enable(&unit->key[index]);
+	else
+		static_branch_disable(&unit->key[index]);
+}
+
+static void klogger_update_unit(struct klogger_unit *unit)
+{
+	u32 i;
+
+	for (i = 0; i < unit->events; i++)
+		klogger_update_event(unit, i);
+}
+
+void klogger_update_events(void)
+{
+	u32 i;
+
+	for (i = 0; i < KLOGGER_UNITS_MAX; i++)
+		if (klogger_unit_at[i])
+			klogger_update_unit(klogger_unit_at[i]);
+}
+
+/* By the recorder: switches one event. -ENOENT: no schema in use has this id. */
+int klogger_want(u32 id, bool on)
+{
+	struct klogger_unit *unit;
+	u32 i;
+
+	for (i = 0; i < KLOGGER_UNITS_MAX; i++) {
+		unit = klogger_unit_at[i];
+		if (unit && unit->used && id >= unit->base && id - unit->base < unit->events) {
+			unit->event[id - unit->base].wanted = on;
+			klogger_update_event(unit, id - unit->base);
+			return 0;
+		}
+	}
+	return -ENOENT;
+}
+
+/* ---- The recording ---- */
+
+/* The recorder wants this schema; its module stays until the recording ends. */
+int klogger_use_unit(const struct klogger_use *use)
+{
+	struct klogger_unit *unit;
+	u32 i;
+
+	if (use->index >= KLOGGER_UNITS_MAX || !klogger_unit_at[use->index])
+		return -ENOENT;
+	unit = klogger_unit_at[use->index];
+	if (use->text_digest != klogger_text_digest(unit))
+		return -ESTALE;
+	if (klogger_rings || unit->used)
+		return -EBUSY;
+	if (!use->base || use->base >= KLOGGER_EVENTS_MAX || use->base + unit->events > KLOGGER_EVENTS_MAX)
+		return -EINVAL;
+	if (!try_module_get(unit->owner))
+		return -ENOENT;
+	unit->base = use->base;
+	unit->used = true;
+	for (i = 0; i < unit->events; i++)
+		unit->event[i].wanted = false;
+	return 0;
+}
+
+static struct klogger_rings *klogger_new_rings(u64 size, u32 lowwater)
+{
+	struct klogger_rings *rings;
+
+	cpus_read_lock();
+	rings = klogger_rings_make(size, lowwater, klogger_overwrite_mode);
+	cpus_read_unlock();
+	return rings;
+}
+
+/* Makes the rings. Events are off until klogger_want(). */
+int klogger_begin(struct klogger_start *start)
+{
+	u64 size = start->ring_size ?: (u64)klogger_buffer_mb << 20;
+	u32 lowwater = start->lowwater ?: klogger_lowwater;
+	struct klogger_rings *rings;
+
+	if (klogger_rings)
+		return -EBUSY;
+	if (size < KLOGGER_BUFFER_MIN || size > KLOGGER_BUFFER_MAX || !is_power_of_2(size) || lowwater > 90)
+		return -EINVAL;
+	klogger_overwrite_mode = start->overwrite;
+	rings = klogger_new_rings(size, lowwater);
+	if (!rings)
+		return -ENOMEM;
+	memset(klogger_scope, 0, KLOGGER_SCOPE_BYTES);
+	memset(klogger_ringless, 0, sizeof(u64) * KLOGGER_EVENTS_MAX);
+	if (start->scoped)
+		static_branch_enable(&klogger_scoped);
+	klogger_rings_use(rings);
+	klogger_rings = rings;
+	start->ring_size = size;
+	start->stride = rings->stride;
+	return 0;
+}
+
+/* In the middle of a recording. What the old rings hold is complete when the recorder hears of the new ones. */
+int klogger_resize(u64 size)
+{
+	struct klogger_rings *old = klogger_rings, *rings;
+
+	if (!old || old->size == size)
+		return 0;
+	/* Of rings that the recorder has never seen, nobody would read what they hold. */
+	if (!old->mapped || klogger_overwrite_mode)
+		return -EBUSY;
+	rings = klogger_new_rings(size, klogger_lowwater);
+	if (!rings)
+		return -ENOMEM;
+	klogger_rings_use(rings);
+	klogger_rings = rings;
+	klogger_rings_put(old);
+	klogger_device_resized();
+	return 0;
+}
+
+static bool klogger_is_attached(const struct klogger_unit *unit, u32 probe)
+{
+	u32 i;
+
+	for (i = 0; i < unit->places; i++)
+		if (unit->place[i].attached && unit->place[i].probe == probe)
+			return true;
+	return false;
+}
+
+/* Of each probe the first alternative that this kernel has. */
+static void klogger_attach_unit(struct klogger_unit *unit)
+{
+	struct klogger_place *place;
+	u32 i;
+
+	for (i = 0; i < unit->places; i++) {
+		place = &unit->place[i];
+		place->error = 0;
+		if (place->attached || klogger_is_attached(unit, place->probe))
+			continue;
+		place->error = klogger_place_attach(place);
+		place->attached = !place->error;
+	}
+}
+
+/* The built-in schema first, so that a new thread is in scope before other probes see it. It is the first of all. */
+void klogger_attach(void)
+{
+	u32 i;
+
+	for (i = 0; i < KLOGGER_UNITS_MAX; i++)
+		if (klogger_unit_at[i] && klogger_unit_at[i]->used)
+			klogger_attach_unit(klogger_unit_at[i]);
+}
+
+static void klogger_detach_unit(struct klogger_unit *unit)
+{
+	u32 i;
+
+	for (i = 0; i < unit->places; i++) {
+		if (unit->place[i].attached)
+			klogger_place_detach(&unit->place[i]);
+		unit->place[i].attached = false;
+	}
+}
+
+/* When it returns, no probe runs. */
+void klogger_detach(void)
+{
+	u32 i;
+
+	for (i = 0; i < KLOGGER_UNITS_MAX; i++)
+		if (klogger_unit_at[i] && klogger_unit_at[i]->used)
+			klogger_detach_unit(klogger_unit_at[i]);
+	tracepoint_synchronize_unregister();
+}
+
+/* Whatever state the recording is in. */
+void klogger_finish(void)
+{
+	struct klogger_rings *rings = klogger_rings;
+	u32 i;
+
+	klogger_rings = NULL;
+	klogger_update_events();
+	klogger_detach();
+	klogger_rings_use(NULL);
+	static_branch_disable(&klogger_scoped);
+	if (rings)
+		klogger_rings_put(rings);
+	for (i = 0; i < KLOGGER_UNITS_MAX; i++) {
+		struct klogger_unit *unit = klogger_unit_at[i];
+
+		if (unit && unit->used) {
+			unit->used = false;
+			module_put(unit->owner);
+		}
+	}
+}
+
+/* ---- Schemata come and go ---- */
+
+static int klogger_free_index(const struct klogger_unit *unit)
+{
+	int i, free = -ENOSPC;
+
+	for (i = KLOGGER_UNITS_MAX - 1; i >= 0; i--) {
+		if (!klogger_unit_at[i])
+			free = i;
+		else if (!strcmp(klogger_unit_at[i]->name, unit->name))
+			return -EEXIST;
+	}
+	return free;
+}
+
+int klogger_register(struct klogger_unit *unit)
+{
+	int index, error;
+	u32 i;
+
+	if (unit->events > KLOGGER_EVENTS_MAX)
+		return -E2BIG;
+	for (i = 0; i < unit->events; i++)
+		unit->event[i].allowed = 1;
+	unit->used = false;
+	/* Before the mutex: its files take it. An event's name that is taken is found here. */
+	error = klogger_control_add(unit);
+	if (error)
+		return error;
+	mutex_lock(&klogger_mutex);
+	index = klogger_free_index(unit);
+	if (index >= 0)
+		klogger_unit_at[index] = unit;
+	mutex_unlock(&klogger_mutex);
+	if (index < 0) {
+		pr_err("schema %s is not loaded: %s\n", unit->name,
+		       index == -EEXIST ? "there is one of this name" : "there are too many");
+		klogger_control_remove(unit);
+		return index;
+	}
+	return 0;
+}
+EXPORT_SYMBOL_GPL(klogger_register);
+
+/* A recording that uses the schema keeps its module, so there is none. */
+void klogger_unregister(struct klogger_unit *unit)
+{
+	u32 i;
+
+	klogger_control_remove(unit);
+	mutex_lock(&klogger_mutex);
+	for (i = 0; i < KLOGGER_UNITS_MAX; i++)
+		if (klogger_unit_at[i] == unit)
+			klogger_unit_at[i] = NULL;
+	mutex_unlock(&klogger_mutex);
+}
+EXPORT_SYMBOL_GPL(klogger_unregister);
+
+static int __init klogger_core_begin(void)
+{
+	int error = klogger_rings_begin();
+
+	if (error)
+		return error;
+	error = klogger_control_begin();
+	if (error)
+		goto rings;
+	error = klogger_register(&klogger_unit_klogger);
+	if (error)
+		goto control;
+	error = klogger_device_begin();
+	if (error)
+		goto unit;
+	return 0;
+unit:
+	klogger_unregister(&klogger_unit_klogger);
+control:
+	klogger_control_end();
+rings:
+	klogger_rings_end();
+	return error;
+}
+
+static void __exit klogger_core_end(void)
+{
+	klogger_device_end();
+	klogger_unregister(&klogger_unit_klogger);
+	klogger_control_end();
+	klogger_rings_end();
+}
+
+/* Ahead of the schemata that are built into the kernel. */
+subsys_initcall(klogger_core_begin);
+module_exit(klogger_core_end);
+MODULE_DESCRIPTION("klogger: typed events of the kernel at the lowest cost");
+MODULE_LICENSE("GPL");

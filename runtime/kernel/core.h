@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* What the parts of the core module share. */
+#ifndef KLOGGER_CORE_H
+#define KLOGGER_CORE_H
+
+#include <linux/kref.h>
+#include <linux/mutex.h>
+#include <klogger/device.h>
+#include "klogger.kernel.h"
+
+#undef pr_fmt
+#define pr_fmt(fmt) "klogger: " fmt
+
+#define KLOGGER_UNITS_MAX 64
+#define KLOGGER_BUFFER_MIN (16u << 10)
+#define KLOGGER_BUFFER_MAX (256u << 20)
+
+/* All CPUs' rings. Whoever has them mapped keeps them; so does the recording that uses them. */
+struct klogger_rings {
+	struct kref kref;
+	u64 size;		/* of a main ring */
+	u64 stride;		/* of a CPU's two rings */
+	u32 cpus;
+	bool mapped;		/* has been, once */
+	struct klogger_ring *of[];	/* NULL: that CPU was offline */
+};
+
+/* ring.c */
+extern u64 *klogger_ringless;	/* by event id */
+int klogger_rings_begin(void);
+void klogger_rings_end(void);
+struct klogger_rings *klogger_rings_make(u64 size, u32 lowwater, bool overwrite);
+void klogger_rings_put(struct klogger_rings *rings);
+void klogger_rings_use(struct klogger_rings *rings);
+void klogger_rings_mark(struct klogger_rings *rings, u32 lowwater);
+struct page *klogger_rings_page(struct klogger_rings *rings, u64 offset);
+struct klogger_ring *klogger_ring_make(u64 size);
+u64 klogger_rings_stride(u64 size);
+
+/* core.c: everything here is called with klogger_mutex held */
+extern struct mutex klogger_mutex;
+extern struct klogger_unit *klogger_unit_at[KLOGGER_UNITS_MAX];
+extern struct klogger_unit klogger_unit_klogger;
+extern int klogger_enable;
+struct klogger_rings *klogger_current_rings(void);
+int klogger_use_unit(const struct klogger_use *use);
+int klogger_begin(struct klogger_start *start);
+int klogger_resize(u64 size);
+void klogger_attach(void);
+void klogger_detach(void);
+void klogger_finish(void);
+void klogger_update_events(void);
+int klogger_want(u32 id, bool on);
+u64 klogger_text_digest(const struct klogger_unit *unit);
+
+/* probe.c */
+int klogger_place_attach(struct klogger_place *place);
+void klogger_place_detach(struct klogger_place *place);
+u64 klogger_place_missed(const struct klogger_place *place);
+
+/* device.c */
+int klogger_device_begin(void);
+void klogger_device_end(void);
+void klogger_device_call(int cpu);
+void klogger_device_resized(void);
+
+/* control.c */
+extern unsigned int klogger_buffer_mb, klogger_lowwater;
+int klogger_control_begin(void);
+void klogger_control_end(void);
+int klogger_control_add(struct klogger_unit *unit);
+void klogger_control_remove(struct klogger_unit *unit);
+
+#endif
