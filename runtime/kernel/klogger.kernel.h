@@ -130,18 +130,54 @@ static inline void klogger_scope_free(u32 tid)
 		clear_bit(tid & (KLOGGER_TIDS - 1), klogger_scope);
 }
 
+void *klogger_reserve_slow(struct klogger_ring *ring, u64 time, u32 id, u32 size);
+u64 klogger_read_slow_clock(void);
+
+/* Calls the two, and keeps all registers but the result's: or else the straight path would have to save some. */
+#ifdef CONFIG_X86_64
+static __always_inline void *klogger_call_slow(struct klogger_ring *ring, u64 time, u32 id, u32 size)
+{
+	void *record;
+
+	asm volatile("call klogger_reserve_thunk"
+		     : "=a"(record), ASM_CALL_CONSTRAINT
+		     : "D"(ring), "S"(time), "d"(id), "c"(size)
+		     : "memory", "cc");
+	return record;
+}
+
+static __always_inline u64 klogger_call_clock(void)
+{
+	u64 time;
+
+	asm volatile("call klogger_clock_thunk" : "=a"(time), ASM_CALL_CONSTRAINT : : "memory", "cc");
+	return time;
+}
+#else
+#define klogger_call_slow klogger_reserve_slow
+#define klogger_call_clock klogger_read_slow_clock
+#endif
+
 static __always_inline u64 klogger_clock(void)
 {
 	if (static_branch_unlikely(&klogger_slow_clock))
-		return klogger_monotonic();
+		return klogger_call_clock();
 	return klogger_counter();
 }
+
+/* For the compiler, which then leaves out tests. */
+#define klogger_is_not_null(pointer)                                                                                   \
+	do {                                                                                                           \
+		if (!(pointer))                                                                                        \
+			__builtin_unreachable();                                                                       \
+	} while (0)
 
 /* First the ring is claimed (`nest`), then the clock is read: so main rings are sorted. */
 static __always_inline void klogger_enter(struct klogger_hit *hit)
 {
 	preempt_disable_notrace();
 	hit->ring = __this_cpu_read(klogger_ring);
+	klogger_is_not_null(hit->ring);
 	hit->nest = READ_ONCE(hit->ring->nest);
 	WRITE_ONCE(hit->ring->nest, hit->nest + 1);
 	barrier();
@@ -158,24 +194,6 @@ static __always_inline void klogger_leave(struct klogger_hit *hit)
 	preempt_enable_notrace();
 }
 
-void *klogger_reserve_slow(struct klogger_ring *ring, u64 time, u32 id, u32 size);
-
-/* Calls klogger_reserve_slow(), and keeps all registers but the result's. */
-static __always_inline void *klogger_call_slow(struct klogger_ring *ring, u64 time, u32 id, u32 size)
-{
-#ifdef CONFIG_X86_64
-	void *record;
-
-	asm volatile("call klogger_reserve_thunk"
-		     : "=a"(record), ASM_CALL_CONSTRAINT
-		     : "D"(ring), "S"(time), "d"(id), "c"(size)
-		     : "memory", "cc");
-	return record;
-#else
-	return klogger_reserve_slow(ring, time, id, size);
-#endif
-}
-
 /*
  * `size` bytes, a multiple of 8, at the writers' position, or NULL: the event is lost and has been counted.
  * The load of `limit` pairs with the drain's release store after zeroing: the writer's stores depend on its value. Nobody
@@ -185,6 +203,7 @@ static __always_inline void *klogger_reserve_in(struct klogger_hit *hit, u32 id,
 {
 	struct klogger_ring *ring;
 	u64 head, end;
+	void *record;
 
 	if (!hit->ring)
 		klogger_enter(hit);
@@ -194,7 +213,9 @@ static __always_inline void *klogger_reserve_in(struct klogger_hit *hit, u32 id,
 	if (unlikely(hit->nest | READ_ONCE(ring->missed)) || unlikely(end > READ_ONCE(ring->limit)))
 		return klogger_call_slow(ring, hit->time, id, size);
 	WRITE_ONCE(ring->head, end);
-	return &ring->data[head & ring->mask];
+	record = &ring->data[head & ring->mask];
+	klogger_is_not_null(record);
+	return record;
 }
 
 #define klogger_reserve(hit, index, size) klogger_reserve_in(hit, KLOGGER_UNIT.base + (index), size)

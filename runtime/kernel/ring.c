@@ -158,37 +158,32 @@ void *klogger_reserve_slow(struct klogger_ring *ring, u64 time, u32 id, u32 size
 }
 EXPORT_SYMBOL_GPL(klogger_reserve_slow);
 
+u64 klogger_read_slow_clock(void)
+{
+	return klogger_monotonic();
+}
+EXPORT_SYMBOL_GPL(klogger_read_slow_clock);
+
 #ifdef CONFIG_X86_64
-/* Keeps all registers, so that callers need not. */
-void klogger_reserve_thunk(void);
-asm(".pushsection .text\n"
-    ".globl klogger_reserve_thunk\n"
-    ".type klogger_reserve_thunk, @function\n"
-    "klogger_reserve_thunk:\n"
-    "	push %rbp\n"
-    "	mov %rsp, %rbp\n"
-    "	push %rdi\n"
-    "	push %rsi\n"
-    "	push %rdx\n"
-    "	push %rcx\n"
-    "	push %r8\n"
-    "	push %r9\n"
-    "	push %r10\n"
-    "	push %r11\n"
-    "	call klogger_reserve_slow\n"
-    "	pop %r11\n"
-    "	pop %r10\n"
-    "	pop %r9\n"
-    "	pop %r8\n"
-    "	pop %rcx\n"
-    "	pop %rdx\n"
-    "	pop %rsi\n"
-    "	pop %rdi\n"
-    "	pop %rbp\n"
-    "	" ASM_RET
-    ".size klogger_reserve_thunk, . - klogger_reserve_thunk\n"
-    ".popsection\n");
-EXPORT_SYMBOL_GPL(klogger_reserve_thunk);
+/* A function that keeps all registers but the result's, so that its callers need not. */
+#define KLOGGER_THUNK(name, function)                                                                                  \
+	void name(void);                                                                                               \
+	asm(".pushsection .text\n"                                                                                     \
+	    ".globl " #name "\n"                                                                                       \
+	    ".type " #name ", @function\n"                                                                             \
+	    #name ":\n"                                                                                                \
+	    "push %rbp\n"                                                                                              \
+	    "mov %rsp, %rbp\n"                                                                                         \
+	    "push %rdi\n push %rsi\n push %rdx\n push %rcx\n push %r8\n push %r9\n push %r10\n push %r11\n"            \
+	    "call " #function "\n"                                                                                     \
+	    "pop %r11\n pop %r10\n pop %r9\n pop %r8\n pop %rcx\n pop %rdx\n pop %rsi\n pop %rdi\n"                    \
+	    "pop %rbp\n" ASM_RET                                                                                       \
+	    ".size " #name ", . - " #name "\n"                                                                         \
+	    ".popsection\n");                                                                                          \
+	EXPORT_SYMBOL_GPL(name)
+
+KLOGGER_THUNK(klogger_reserve_thunk, klogger_reserve_slow);
+KLOGGER_THUNK(klogger_clock_thunk, klogger_read_slow_clock);
 #endif
 
 void klogger_copy(void *to, const void *from, size_t size)
