@@ -117,6 +117,16 @@ static struct klogger_rings *klogger_new_rings(u64 size, u32 lowwater)
 	return rings;
 }
 
+static bool klogger_takes_stacks(void)
+{
+	u32 i;
+
+	for (i = 0; i < KLOGGER_UNITS_MAX; i++)
+		if (klogger_unit_at[i] && klogger_unit_at[i]->used && klogger_unit_at[i]->stacks)
+			return true;
+	return false;
+}
+
 /* Makes the rings. Events are off until klogger_want(). */
 int klogger_begin(struct klogger_start *start)
 {
@@ -128,10 +138,15 @@ int klogger_begin(struct klogger_start *start)
 		return -EBUSY;
 	if (size < KLOGGER_BUFFER_MIN || size > KLOGGER_BUFFER_MAX || !is_power_of_2(size) || lowwater > 90)
 		return -EINVAL;
+	start->stacks = klogger_takes_stacks();
+	if (start->stacks && klogger_stacks_make())
+		return -ENOMEM;
 	klogger_overwrite_mode = start->overwrite;
 	rings = klogger_new_rings(size, lowwater);
-	if (!rings)
+	if (!rings) {
+		klogger_stacks_free();
 		return -ENOMEM;
+	}
 	memset(klogger_scope, 0, KLOGGER_SCOPE_BYTES);
 	memset(klogger_ringless, 0, sizeof(u64) * KLOGGER_EVENTS_MAX);
 	if (start->scoped)
@@ -231,6 +246,7 @@ void klogger_finish(void)
 	klogger_update_events();
 	klogger_detach();
 	klogger_rings_use(NULL);
+	klogger_stacks_free();
 	static_branch_disable(&klogger_scoped);
 	if (rings)
 		klogger_rings_put(rings);

@@ -58,6 +58,11 @@ int klogger_place_attach(struct klogger_place *place);
 void klogger_place_detach(struct klogger_place *place);
 u64 klogger_place_missed(const struct klogger_place *place);
 
+/* stack.c */
+extern struct klogger_stacks *klogger_stacks;	/* NULL: nobody asks for stacks */
+int klogger_stacks_make(void);
+void klogger_stacks_free(void);
+
 /* device.c */
 int klogger_device_begin(void);
 void klogger_device_end(void);

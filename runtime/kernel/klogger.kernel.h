@@ -62,6 +62,7 @@ struct klogger_unit {
 	struct klogger_place *place;
 	void (*bench)(u32 event, u32 iterations);	/* logs an event again and again, on or not */
 	struct module *owner;
+	bool stacks;		/* some probe asks for the kernel's stack */
 	bool used;		/* by the recording that runs */
 	struct list_head list;
 	struct klogger_sysctl *sysctl;
@@ -261,6 +262,9 @@ static __always_inline u32 klogger_context_prio(void)
 }
 
 u64 klogger_context_cgroup(void);
+
+/* The number of the running thread's kernel stack, from the place of the probe on; 0: it has none. */
+u32 klogger_stack(void);
 
 /* The same name in a body for every engine: reads memory that may be bad, and the number of this CPU. */
 #define klogger_read(to, from, size) klogger_copy(to, from, size)

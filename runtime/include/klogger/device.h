@@ -28,7 +28,24 @@
 #define KLOGGER_MAP_RINGS (0ull << 40)	  /* all CPUs' rings: `cpus` times `stride` bytes; in each the main ring comes first */
 #define KLOGGER_MAP_SCOPE (1ull << 40)	  /* one bit for each thread id: KLOGGER_SCOPE_BYTES */
 #define KLOGGER_MAP_RINGLESS (2ull << 40) /* __u64 by event id: events on CPUs that have no ring */
+#define KLOGGER_MAP_STACKS (3ull << 40)	  /* struct klogger_stacks, if START said that there is one */
 #define KLOGGER_SCOPE_BYTES (1u << 19)
+
+/* Kernel stacks that events have the numbers of: an event's number n, from 1, is slot[n - 1]. */
+#define KLOGGER_STACK_SLOTS 65536
+#define KLOGGER_STACK_DEPTH 24
+
+struct klogger_stack_slot {
+	__u32 state;		/* 0: free, 1: being written, 2: complete */
+	__u32 frames;
+	__u64 frame[KLOGGER_STACK_DEPTH];	/* innermost first */
+};
+
+struct klogger_stacks {
+	__u64 no_place;		/* events whose stacks found no free slot, and so have the number 0 */
+	__u64 unused[511];
+	struct klogger_stack_slot slot[KLOGGER_STACK_SLOTS];
+};
 
 enum klogger_kernel_clock {
 	KLOGGER_KERNEL_CLOCK_MONOTONIC,	/* ktime_get_mono_fast_ns(), in ns */
@@ -63,7 +80,8 @@ struct klogger_start {
 	__u32 lowwater;		/* percent; 0: what /proc/sys/klogger/lowwater says */
 	__u8 scoped;
 	__u8 overwrite;
-	__u8 unused[2];
+	__u8 stacks;		/* out: a schema in use asks for stacks */
+	__u8 unused;
 };
 
 /* The rings that are in use now. */
