@@ -54,14 +54,14 @@ static void klogger_log_states(void)
 			klogger_log_state(klogger_unit_at[i], j);
 }
 
-/* What is switched off is logged before, what is switched on after. */
-static void klogger_apply(int *word, int value)
+/* The log says that events go off before they do, and that they are on after that. */
+static void klogger_apply_enable(int value)
 {
-	*word = value;
-	if (!klogger_enable)
+	klogger_enable = value;
+	if (!value)
 		klogger_log_states();
 	klogger_update_events();
-	if (klogger_enable)
+	if (value)
 		klogger_log_states();
 }
 
@@ -76,7 +76,7 @@ static int klogger_write_enable(klogger_ctl_table *table, int write, void *buffe
 		return error;
 	mutex_lock(&klogger_mutex);
 	if (klogger_enable != value)
-		klogger_apply(&klogger_enable, value);
+		klogger_apply_enable(value);
 	mutex_unlock(&klogger_mutex);
 	return 0;
 }
@@ -84,11 +84,13 @@ static int klogger_write_enable(klogger_ctl_table *table, int write, void *buffe
 static int klogger_write_event(klogger_ctl_table *table, int write, void *buffer, size_t *size, loff_t *at)
 {
 	struct klogger_unit *unit = table->data;
-	u32 index = (unsigned long)table->poll;
+	u32 index = (unsigned long)table->extra1;
 	struct ctl_table copy = *table;
 	int value = unit->event[index].allowed, error;
 
 	copy.data = &value;
+	copy.extra1 = SYSCTL_ZERO;
+	copy.extra2 = SYSCTL_ONE;
 	error = proc_dointvec_minmax(&copy, write, buffer, size, at);
 	if (error || !write)
 		return error;
@@ -238,7 +240,7 @@ static int klogger_read_benchmark(klogger_ctl_table *table, int write, void *buf
 	/* The second read of a file is that of its end. */
 	if (!*at) {
 		mutex_lock(&klogger_mutex);
-		error = klogger_bench(unit, (unsigned long)table->poll, klogger_iterations, &mean);
+		error = klogger_bench(unit, (unsigned long)table->extra1, klogger_iterations, &mean);
 		mutex_unlock(&klogger_mutex);
 		if (error)
 			return error;
@@ -289,7 +291,7 @@ void klogger_control_end(void)
 	unregister_sysctl_table(klogger_header);
 }
 
-/* Files of a schema's events: `poll`, which these have no use for, holds the event's index. */
+/* Files of a schema's events: `extra1` holds the event's index. */
 static void klogger_fill(struct ctl_table *table, struct klogger_unit *unit, proc_handler *handler, umode_t mode)
 {
 	u32 i;
@@ -300,9 +302,7 @@ static void klogger_fill(struct ctl_table *table, struct klogger_unit *unit, pro
 		table[i].maxlen = sizeof(int);
 		table[i].mode = mode;
 		table[i].proc_handler = handler;
-		table[i].poll = (void *)(unsigned long)i;
-		table[i].extra1 = SYSCTL_ZERO;
-		table[i].extra2 = SYSCTL_ONE;
+		table[i].extra1 = (void *)(unsigned long)i;
 	}
 }
 
