@@ -44,11 +44,11 @@ static __always_inline u64 klogger_counter(void)
 
 #define klogger_monotonic() ktime_get_mono_fast_ns()
 
-/* Whether the counter is one clock for all CPUs, of one speed. */
+/* Whether the counter is one clock for all CPUs, of one speed. On x86 the kernel has found that out for its own clock. */
 #if defined(CONFIG_X86)
 #include <asm/cpufeature.h>
 #include <asm/tsc.h>
-#define klogger_counter_is_steady() (boot_cpu_has(X86_FEATURE_CONSTANT_TSC) && !check_tsc_unstable())
+#define klogger_counter_is_steady() (boot_cpu_has(X86_FEATURE_TSC) && !check_tsc_unstable())
 #elif defined(CONFIG_UML) && defined(__x86_64__)
 #define klogger_counter_is_steady() true	/* one CPU */
 #elif defined(CONFIG_ARM64)
@@ -65,6 +65,57 @@ static __always_inline u64 klogger_counter(void)
 #define klogger_switch_state(preempt, prev_state) ((preempt) ? 0 : (prev_state))
 
 #define klogger_task_cpu(task) task_cpu(task)
+
+/* Schemata ask for the architecture by the word that BPF programs have for it. */
+#ifdef __x86_64__
+#define __TARGET_ARCH_x86
+#endif
+
+/* What the hypervisor has taken from this CPU, in ns, as the kernel found at ticks. */
+#define klogger_steal_ns() (kcpustat_cpu(raw_smp_processor_id()).cpustat[CPUTIME_STEAL])
+
+/*
+ * A run queue is private to the scheduler, but it is a per-CPU variable: its distance from another one, which modules
+ * know, is the same on all CPUs. The first call takes the CPU where it is smallest, for the memory of CPUs is further
+ * apart than variables of one CPU are.
+ */
+static inline unsigned int klogger_rq_cpu(const struct rq *rq)
+{
+	static unsigned long known;
+	unsigned int cpu = raw_smp_processor_id(), nearest = cpu;
+	unsigned long distance, smallest = ULONG_MAX;
+
+	if (known && (unsigned long)rq - (unsigned long)&kcpustat_cpu(cpu) == known)
+		return cpu;
+	for_each_possible_cpu(cpu) {
+		distance = abs((long)rq - (long)&kcpustat_cpu(cpu));
+		if (distance < smallest) {
+			smallest = distance;
+			nearest = cpu;
+		}
+	}
+	WRITE_ONCE(known, (unsigned long)rq - (unsigned long)&kcpustat_cpu(nearest));
+	return nearest;
+}
+
+/* Until 6.18 the number of threads stood behind the lock, at the very beginning. */
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 19, 0)
+struct klogger_rq_begin {
+	raw_spinlock_t lock;
+	unsigned int nr_running;
+};
+
+#define klogger_rq_nr_running(rq) READ_ONCE(((const struct klogger_rq_begin *)(rq))->nr_running)
+#endif
+
+/* The n-th argument of a function, or its result, from the register that it came in. */
+#define klogger_as(type, value)                                                                                        \
+	({                                                                                                             \
+		unsigned long klogger_value = (value);                                                                 \
+		_Static_assert(sizeof(type) <= sizeof(long), "a probe's parameter must fit a register");               \
+		*(type *)((char *)&klogger_value +                                                                     \
+			  (IS_ENABLED(CONFIG_CPU_BIG_ENDIAN) ? sizeof(long) - sizeof(type) : 0));                      \
+	})
 
 /* Tables of sysctl end with an empty entry until 6.11 (d7a76ec87195, "sysctl: Remove check for sentinel element in
  * ctl_table arrays"), and have had a length since 6.6. */
