@@ -137,9 +137,7 @@ static int klogger_write_lowwater(klogger_ctl_table *table, int write, void *buf
 	if (error || !write)
 		return error;
 	mutex_lock(&klogger_mutex);
-	klogger_lowwater = value;
-	if (klogger_current_rings())
-		klogger_rings_mark(klogger_current_rings(), value);
+	klogger_set_lowwater(value);
 	mutex_unlock(&klogger_mutex);
 	return 0;
 }
@@ -306,7 +304,7 @@ static void klogger_fill(struct ctl_table *table, struct klogger_unit *unit, pro
 	}
 }
 
-/* -EEXIST: another schema has an event of the same name. */
+/* -EEXIST: an event has the name of another file. */
 int klogger_control_add(struct klogger_unit *unit)
 {
 	u32 events = unit->events;
@@ -327,7 +325,7 @@ int klogger_control_add(struct klogger_unit *unit)
 	unit->sysctl = own;
 	if (own->events && own->benchmarks)
 		return 0;
-	pr_err("schema %s is not loaded: one of its events has the name of another schema's\n", unit->name);
+	pr_err("schema %s is not loaded: one of its events has the name of a file in /proc/sys/klogger\n", unit->name);
 	klogger_control_remove(unit);
 	return -EEXIST;
 }

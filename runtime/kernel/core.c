@@ -16,12 +16,44 @@ DEFINE_MUTEX(klogger_mutex);
 struct klogger_unit *klogger_unit_at[KLOGGER_UNITS_MAX];
 int klogger_enable = 1;
 
-static struct klogger_rings *klogger_rings;	/* of the recording; NULL: there is none */
+/*
+ * Of the recording; NULL: there is none. Changed with both locks held: mmap() takes only the second one, for it is called
+ * under a lock of its own that requests, which copy from user space, take after the mutex.
+ */
+static struct klogger_rings *klogger_rings;
+static DEFINE_SPINLOCK(klogger_rings_lock);
+static u32 klogger_used_lowwater;
 static bool klogger_overwrite_mode;
 
 struct klogger_rings *klogger_current_rings(void)
 {
 	return klogger_rings;
+}
+
+static void klogger_set_rings(struct klogger_rings *rings)
+{
+	spin_lock(&klogger_rings_lock);
+	klogger_rings = rings;
+	spin_unlock(&klogger_rings_lock);
+}
+
+/* For a mapping of so many bytes, which keeps them. */
+struct klogger_rings *klogger_get_rings(u64 bytes)
+{
+	struct klogger_rings *rings;
+
+	spin_lock(&klogger_rings_lock);
+	rings = klogger_rings;
+	if (!rings) {
+		rings = ERR_PTR(-ENODATA);
+	} else if (bytes != rings->stride * rings->cpus) {
+		rings = ERR_PTR(-EINVAL);
+	} else {
+		kref_get(&rings->kref);
+		rings->mapped = true;
+	}
+	spin_unlock(&klogger_rings_lock);
+	return rings;
 }
 
 /* FNV-1a, as in device.h. */
@@ -107,12 +139,12 @@ int klogger_use_unit(const struct klogger_use *use)
 	return 0;
 }
 
-static struct klogger_rings *klogger_new_rings(u64 size, u32 lowwater)
+static struct klogger_rings *klogger_new_rings(u64 size)
 {
 	struct klogger_rings *rings;
 
 	cpus_read_lock();
-	rings = klogger_rings_make(size, lowwater, klogger_overwrite_mode);
+	rings = klogger_rings_make(size, klogger_used_lowwater, klogger_overwrite_mode);
 	cpus_read_unlock();
 	return rings;
 }
@@ -142,7 +174,8 @@ int klogger_begin(struct klogger_start *start)
 	if (start->stacks && klogger_stacks_make())
 		return -ENOMEM;
 	klogger_overwrite_mode = start->overwrite;
-	rings = klogger_new_rings(size, lowwater);
+	klogger_used_lowwater = lowwater;
+	rings = klogger_new_rings(size);
 	if (!rings) {
 		klogger_stacks_free();
 		return -ENOMEM;
@@ -152,7 +185,7 @@ int klogger_begin(struct klogger_start *start)
 	if (start->scoped)
 		static_branch_enable(&klogger_scoped);
 	klogger_rings_use(rings);
-	klogger_rings = rings;
+	klogger_set_rings(rings);
 	start->ring_size = size;
 	start->stride = rings->stride;
 	return 0;
@@ -168,14 +201,22 @@ int klogger_resize(u64 size)
 	/* Of rings that the recorder has never seen, nobody would read what they hold. */
 	if (!old->mapped || klogger_overwrite_mode)
 		return -EBUSY;
-	rings = klogger_new_rings(size, klogger_lowwater);
+	rings = klogger_new_rings(size);
 	if (!rings)
 		return -ENOMEM;
 	klogger_rings_use(rings);
-	klogger_rings = rings;
+	klogger_set_rings(rings);
 	klogger_rings_put(old);
 	klogger_device_resized();
 	return 0;
+}
+
+/* For the recording that runs, too. */
+void klogger_set_lowwater(u32 lowwater)
+{
+	klogger_lowwater = klogger_used_lowwater = lowwater;
+	if (klogger_rings)
+		klogger_rings_mark(klogger_rings, lowwater);
 }
 
 static bool klogger_is_attached(const struct klogger_unit *unit, u32 probe)
@@ -242,7 +283,7 @@ void klogger_finish(void)
 	struct klogger_rings *rings = klogger_rings;
 	u32 i;
 
-	klogger_rings = NULL;
+	klogger_set_rings(NULL);
 	klogger_update_events();
 	klogger_detach();
 	klogger_rings_use(NULL);
@@ -262,21 +303,49 @@ void klogger_finish(void)
 
 /* ---- Schemata come and go ---- */
 
-static int klogger_free_index(const struct klogger_unit *unit)
+static bool klogger_has_event(const struct klogger_unit *unit, const char *name)
+{
+	u32 i;
+
+	for (i = 0; i < unit->events; i++)
+		if (!strcmp(unit->event[i].name, name))
+			return true;
+	return false;
+}
+
+/* The name that two schemata would have in common, or NULL. */
+static const char *klogger_taken_name(const struct klogger_unit *unit, const struct klogger_unit *other)
+{
+	u32 i;
+
+	if (!strcmp(unit->name, other->name))
+		return unit->name;
+	for (i = 0; i < unit->events; i++)
+		if (klogger_has_event(other, unit->event[i].name))
+			return unit->event[i].name;
+	return NULL;
+}
+
+static int klogger_find_index(const struct klogger_unit *unit)
 {
 	int i, free = -ENOSPC;
 
 	for (i = KLOGGER_UNITS_MAX - 1; i >= 0; i--) {
+		const char *taken = klogger_unit_at[i] ? klogger_taken_name(unit, klogger_unit_at[i]) : NULL;
+
+		if (taken) {
+			pr_err("schema %s is not loaded: there is a '%s' already\n", unit->name, taken);
+			return -EEXIST;
+		}
 		if (!klogger_unit_at[i])
 			free = i;
-		else if (!strcmp(klogger_unit_at[i]->name, unit->name))
-			return -EEXIST;
 	}
 	return free;
 }
 
 int klogger_register(struct klogger_unit *unit)
 {
+	static DEFINE_MUTEX(one_at_a_time);
 	int index, error;
 	u32 i;
 
@@ -285,22 +354,19 @@ int klogger_register(struct klogger_unit *unit)
 	for (i = 0; i < unit->events; i++)
 		unit->event[i].allowed = 1;
 	unit->used = false;
-	/* Before the mutex: its files take it. An event's name that is taken is found here. */
-	error = klogger_control_add(unit);
-	if (error)
-		return error;
+	mutex_lock(&one_at_a_time);
 	mutex_lock(&klogger_mutex);
-	index = klogger_free_index(unit);
-	if (index >= 0)
-		klogger_unit_at[index] = unit;
+	index = klogger_find_index(unit);
 	mutex_unlock(&klogger_mutex);
-	if (index < 0) {
-		pr_err("schema %s is not loaded: %s\n", unit->name,
-		       index == -EEXIST ? "there is one of this name" : "there are too many");
-		klogger_control_remove(unit);
-		return index;
+	/* Without klogger_mutex, for whoever removes files waits for those who use them, and these take it. */
+	error = index < 0 ? index : klogger_control_add(unit);
+	if (!error) {
+		mutex_lock(&klogger_mutex);
+		klogger_unit_at[index] = unit;
+		mutex_unlock(&klogger_mutex);
 	}
-	return 0;
+	mutex_unlock(&one_at_a_time);
+	return error;
 }
 EXPORT_SYMBOL_GPL(klogger_register);
 

@@ -43,6 +43,8 @@ extern struct klogger_unit *klogger_unit_at[KLOGGER_UNITS_MAX];
 extern struct klogger_unit klogger_unit_klogger;
 extern int klogger_enable;
 struct klogger_rings *klogger_current_rings(void);
+struct klogger_rings *klogger_get_rings(u64 bytes);	/* this one without klogger_mutex */
+void klogger_set_lowwater(u32 lowwater);
 int klogger_use_unit(const struct klogger_use *use);
 int klogger_begin(struct klogger_start *start);
 int klogger_resize(u64 size);

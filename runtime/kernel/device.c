@@ -290,16 +290,13 @@ static const struct vm_operations_struct klogger_own_pages = {
 
 static int klogger_map_area(struct vm_area_struct *vma, u64 offset, u64 size)
 {
-	struct klogger_rings *rings = klogger_current_rings();
+	struct klogger_rings *rings;
 
 	switch (offset) {
 	case KLOGGER_MAP_RINGS:
-		if (!rings)
-			return -ENODATA;
-		if (size != rings->stride * rings->cpus)
-			return -EINVAL;
-		kref_get(&rings->kref);
-		rings->mapped = true;
+		rings = klogger_get_rings(size);
+		if (IS_ERR(rings))
+			return PTR_ERR(rings);
 		vma->vm_private_data = rings;
 		vma->vm_ops = &klogger_ring_pages;
 		return 0;
@@ -325,17 +322,12 @@ static int klogger_map_area(struct vm_area_struct *vma, u64 offset, u64 size)
 /* Shared, not to be run, whole. A child of the recorder does not inherit it. */
 static int klogger_mmap(struct file *file, struct vm_area_struct *vma)
 {
-	int error;
-
 	if (!(vma->vm_flags & VM_SHARED))
 		return -EINVAL;
 	if (vma->vm_flags & VM_EXEC)
 		return -EPERM;
 	klogger_vm_flags(vma, VM_DONTEXPAND | VM_DONTDUMP | VM_DONTCOPY, VM_MAYEXEC);
-	mutex_lock(&klogger_mutex);
-	error = klogger_map_area(vma, (u64)vma->vm_pgoff << PAGE_SHIFT, vma->vm_end - vma->vm_start);
-	mutex_unlock(&klogger_mutex);
-	return error;
+	return klogger_map_area(vma, (u64)vma->vm_pgoff << PAGE_SHIFT, vma->vm_end - vma->vm_start);
 }
 
 static const struct file_operations klogger_operations = {

@@ -277,6 +277,7 @@ static bool klogger_rings_fit(u64 size)
 struct klogger_rings *klogger_rings_make(u64 size, u32 lowwater, bool overwrite)
 {
 	struct klogger_rings *rings = kzalloc(struct_size(rings, of, nr_cpu_ids), GFP_KERNEL);
+	bool fit = klogger_rings_fit(size);
 	u32 cpu;
 
 	if (!rings)
@@ -286,7 +287,7 @@ struct klogger_rings *klogger_rings_make(u64 size, u32 lowwater, bool overwrite)
 	rings->stride = klogger_rings_stride(size);
 	rings->cpus = nr_cpu_ids;
 	for_each_online_cpu(cpu) {
-		if (klogger_rings_fit(size))
+		if (fit)
 			rings->of[cpu] = klogger_ring_make(size);
 		if (!rings->of[cpu]) {
 			pr_err("no memory for rings of %llu KiB for each of %u CPUs\n", size >> 10, num_online_cpus());
