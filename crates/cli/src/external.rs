@@ -13,7 +13,10 @@ Analyses (programs klogger-NAME on the PATH):
   report     The answers to a schema's questions: terminal, HTML, PNG
   compare    What differs between two recordings, and whether it is more than chance
   stopwatch  The time from one event to another, or from one point of the kernel to another
-  study      An experiment of the KLogger paper, repeated on this machine";
+  study      An experiment of the KLogger paper, repeated on this machine
+
+Elsewhere (also a program):
+  guest      Run and record a command in a QEMU guest, with another kernel";
 
 /// Looks beside this program first, then on the PATH, and becomes the program found. Returns only on failure.
 pub fn run(words: Vec<OsString>) -> Outcome {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""The programs `klogger-sql`, `klogger-report`, `klogger-stopwatch`, `klogger-compare` and `klogger-study`.
+"""The programs `klogger-sql`, `klogger-report` and their like: one module for each.
 
 **Invariant:** nothing outside this package prints or exits, but for the exporter's note of where its tables are.
 """

@@ -10,6 +10,7 @@ import re
 import shlex
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -66,7 +67,7 @@ def parser() -> argparse.ArgumentParser:
     )
     add = found.add_argument
     add("--kernel", metavar="KERNEL", help="a bzImage, a linux-image .deb, or a folder in which a kernel was built"
-        " (the newest that 'scripts/setup guest' fetched, else the one that runs here)")  # fmt: skip
+        " (what 'scripts/setup guest' fetched, else the one that runs here)")  # fmt: skip
     add("-s", "--schema", metavar="SCHEMA", action="append", default=[], help="record with it; may be repeated")
     add("--engine", metavar="ENGINE", help="what logs: auto, bpf, kernel (auto)")
     add("-o", "--output", metavar="FILE", type=Path, help="the log (SCHEMA.klog); one that exists becomes FILE.old")
@@ -74,7 +75,7 @@ def parser() -> argparse.ArgumentParser:
     add("--record", metavar="OPTION", action="append", default=[], help="an option for 'klogger record'")
     add("--smp", metavar="N", type=count, default=2, help="CPUs of the guest (2)")
     add("--memory", metavar="SIZE", type=memory, default="1G", help="its memory (1G)")
-    add("--timeout", metavar="S", type=seconds, help="end it after so many seconds")
+    add("--timeout", metavar="S", type=seconds, help="end a command that runs for longer")
     add("--append", metavar="WORDS", default="", help="more words for the kernel's command line")
     add("--accel", choices=["auto", "kvm", "tcg"], default="auto", help="tcg emulates (auto: kvm if it works)")
     add("-v", "--verbose", action="store_true", help="show the guest's console")
@@ -83,8 +84,8 @@ def parser() -> argparse.ArgumentParser:
 
 
 def count(text: str) -> int:
-    if not 1 <= int(text) <= 255:
-        raise ValueError
+    if not re.fullmatch(r"[0-9]{1,3}", text) or not 1 <= int(text) <= 255:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number of CPUs, from 1 to 255")
     return int(text)
 
 
@@ -95,8 +96,8 @@ def memory(text: str) -> str:
 
 
 def seconds(text: str) -> float:
-    if not 0 < float(text) < float("inf"):
-        raise ValueError
+    if not re.fullmatch(r"[0-9]+(\.[0-9]+)?", text) or float(text) == 0:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number of seconds")
     return float(text)
 
 
@@ -104,12 +105,16 @@ def main(words: list[str] | None = None) -> int:
     given = sys.argv[1:] if words is None else words
     # What comes after `--` is the command's, whatever it looks like.
     at = given.index("--") if "--" in given else len(given)
-    args = parser().parse_args(given[:at])
-    return guarded(lambda: guest(args, given[at + 1 :]))
+    args, unknown = parser().parse_known_args(given[:at])
+    return guarded(lambda: guest(args, unknown, given[at + 1 :]))
 
 
-def guest(args: argparse.Namespace, command: list[str]) -> int:
+def guest(args: argparse.Namespace, unknown: list[str], command: list[str]) -> int:
+    if unknown:
+        raise Failure(f"'{unknown[0]}' is not an option", help="the command goes behind --: klogger guest -- COMMAND")
     check(args, command)
+    for schema in args.schema:
+        check_schema(schema)
     kernel = kernels.choose(args.kernel)
     output = (args.output or Path(f"{Path(args.schema[0]).stem}.klog")).absolute() if args.schema else None
     if output:
@@ -149,6 +154,18 @@ def check(args: argparse.Namespace, command: list[str]) -> None:
     where = Path.cwd()
     if where.is_relative_to("/run") or where.is_relative_to("/dev"):
         raise Failure(f"{where}: the guest has a /{where.parts[1]} of its own", help="go to another folder")
+
+
+def check_schema(schema: str) -> None:
+    """Here, because a boot is a long way to a spelling mistake."""
+    if "/" in schema or "." in schema:
+        if not Path(schema).exists():
+            raise Failure(f"{schema}: no such file", help="'klogger list' shows the schemata that come along")
+    elif schema != "programs":
+        done = subprocess.run([find_klogger(), "show", schema], capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            message, _, remedy = done.stderr.strip().removeprefix("klogger: ").partition("\n  help: ")
+            raise Failure(message, help=remedy or None)
 
 
 def check_output(output: Path) -> None:

@@ -46,10 +46,7 @@ def cache() -> Path:
 
 
 def default() -> Kernel:
-    """The newest of those that `scripts/setup guest` fetched, or the one that runs here."""
-    found = newest(cache().glob("*/boot/vmlinuz-*"))
-    if found:
-        return of_image(found)
+    """What `scripts/setup guest` fetched, or the kernel that runs here."""
     package = newest(cache().glob("linux-image-*.deb"))
     if package:
         return of_package(package)
@@ -113,7 +110,8 @@ def of_package(package: Path) -> Kernel:
     except OSError as error:
         raise Failure(f"{package}: cannot be read: {error.strerror}") from None
     identity = f"{package.name} {status.st_size} {status.st_mtime_ns}\n"
-    target = cache() / package.name.split("_")[0].removeprefix("linux-image-").removeprefix("unsigned-")
+    name = package.name.split("_")[0].removeprefix("linux-image-").removeprefix("unsigned-")
+    target = cache() / name.removesuffix("-unsigned")
     stamp = target / "package"
     if not stamp.exists() or stamp.read_text() != identity:
         unpack(package, target, identity)
@@ -135,7 +133,8 @@ def unpack(package: Path, target: Path, identity: str) -> None:
         into = Path(name) / "kernel"
         done = subprocess.run(["dpkg-deb", "-x", package, into], capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            raise Failure(f"{package}: {done.stderr.strip()}", help="is it a Debian package, and complete?")
+            complaint = done.stderr.strip().removeprefix("dpkg-deb: error: ")
+            raise Failure(f"{package}: cannot be unpacked: {complaint}", help="is it a Debian package, and complete?")
         for folder in into.glob("**/lib/modules/*"):
             for part in NEVER:
                 shutil.rmtree(folder / "kernel" / part, ignore_errors=True)

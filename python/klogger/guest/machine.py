@@ -28,7 +28,7 @@ TAIL = 12
 
 @dataclass(frozen=True)
 class Machine:
-    """`append`: more words for the kernel's command line. `timeout`: seconds for all of it."""
+    """`append`: more words for the kernel's command line. `timeout`: seconds for the command."""
 
     kernel: Kernel
     kvm: bool
@@ -92,12 +92,17 @@ def run(machine: Machine, work: Path, relays: list[Relay], show: Show) -> int:
 
 
 def watch(machine: Machine, work: Path, since: float, show: Show) -> None:
-    running = (work / "started").exists()
-    show(None if running else since)
-    if not running:
+    try:
+        running = time.time() - (work / "started").stat().st_mtime
+    except FileNotFoundError:
+        show(since)
         check(work)
-    if since > (machine.timeout or since) or (since > BOOT and not running):
-        raise too_long(machine, work, since, running)
+        if since > BOOT:
+            raise not_booted(machine, work, since) from None
+        return
+    show(None)
+    if running > (machine.timeout or running):
+        raise too_long(work, running)
 
 
 def prepare(machine: Machine, work: Path) -> None:
@@ -159,15 +164,17 @@ def check(work: Path) -> None:
         raise Failure(f"the guest's kernel does not suffice: {complaint[1].strip()}", help="build it with that")
 
 
-def too_long(machine: Machine, work: Path, since: float, running: bool) -> Failure:
-    if running:
-        return Failure(
-            f"the command was still running after {since:.0f} s, and the guest was ended\n{tail(work)}",
-            help="--timeout gives it more time",
-        )
+def not_booted(machine: Machine, work: Path, since: float) -> Failure:
     return Failure(
         f"the guest ({machine.kernel.release}) had not booted after {since:.0f} s, and was ended\n{tail(work)}",
-        help="if this machine is slow, give it more CPUs or fewer things to do; -v shows how far the kernel comes",
+        help="-v shows what its kernel says, and --append loglevel=7 makes it say more",
+    )
+
+
+def too_long(work: Path, running: float) -> Failure:
+    return Failure(
+        f"the command was still running after {running:.0f} s, and the guest was ended\n{tail(work)}",
+        help="--timeout gives it more time",
     )
 
 
@@ -177,7 +184,7 @@ def ended_early(machine: Machine, work: Path) -> Failure:
     if panic:
         return Failure(
             f"the guest's kernel ({machine.kernel.release}) panicked: {panic[1].strip()}\n{tail(work)}",
-            help="-v shows all that it says; --append 'loglevel=7' makes it say more",
+            help="-v shows what it says, and --append loglevel=7 makes it say more",
         )
     if (work / "started").exists():
         return Failure(f"the guest ended before the command did\n{tail(work)}", help="did the command shut it down?")
@@ -191,7 +198,11 @@ def console(work: Path) -> str:
 
 
 def tail(work: Path) -> str:
-    lines = [line for line in console(work).splitlines() if line.strip()][-TAIL:]
+    """The end of it; of a panic, the beginning."""
+    lines = [line for line in console(work).splitlines() if line.strip()]
     if not lines:
         return "  its console said nothing"
-    return "\n".join(["  the end of what its console said:", *(f"    {line[:110]}" for line in lines)])
+    first = (at for at, line in enumerate(lines) if re.search(r"\bBUG: |\bOops: |Kernel panic - ", line))
+    start = next(first, max(0, len(lines) - TAIL))
+    shown = [f"    {line[:110]}" for line in lines[start : start + TAIL]]
+    return "\n".join(["  its console said:", *shown])
