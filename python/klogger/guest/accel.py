@@ -15,7 +15,7 @@ from pathlib import Path
 from klogger.guest.kernels import Kernel, cache
 
 DEVICE = Path("/dev/kvm")
-# It takes a second or two. Where KVM is a sham, it lasts for ever.
+# Seconds: many times what a kernel takes. Where KVM is a sham, it lasts for ever.
 PATIENCE = 15
 
 
