@@ -417,8 +417,8 @@ static void __exit klogger_core_end(void)
 	klogger_rings_end();
 }
 
-/* Ahead of the schemata that are built into the kernel. */
-subsys_initcall(klogger_core_begin);
+/* In a kernel that it is built into: after the misc device class, and ahead of schemata. */
+fs_initcall(klogger_core_begin);
 module_exit(klogger_core_end);
 MODULE_DESCRIPTION("klogger: typed events of the kernel at the lowest cost");
 MODULE_LICENSE("GPL");
