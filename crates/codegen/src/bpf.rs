@@ -72,7 +72,7 @@ fn takes_stack(probe: &Probe) -> bool {
 
 /// The body is a function of its own, so that `return;` means what it does in the kernel.
 fn program(out: &mut Text, schema: &Schema, probe: &Probe, target: &Target, function: &str) {
-    let declared = target.params.iter().map(|p| format!(", __attribute__((unused)) {}", declare(&p.ty, &p.name)));
+    let declared = target.params.iter().map(|p| format!(", __attribute__((unused)) {}", p.declare()));
     let (context, passed) = match takes_stack(probe) {
         true => (", void *klogger_context", ", klogger_arguments"),
         false => ("", ""),
@@ -88,9 +88,4 @@ fn program(out: &mut Text, schema: &Schema, probe: &Probe, target: &Target, func
         target.name,
         arguments.collect::<String>()
     ));
-}
-
-/// `TYPE NAME`, without a space after a `*`.
-fn declare(ty: &str, name: &str) -> String {
-    if ty.ends_with('*') { format!("{ty}{name}") } else { format!("{ty} {name}") }
 }

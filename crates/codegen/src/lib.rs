@@ -5,6 +5,8 @@
 
 pub mod bpf;
 pub mod events;
+mod header;
+pub mod kernel;
 pub mod kernel_types;
 pub mod rust;
 mod text;

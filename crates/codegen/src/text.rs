@@ -59,3 +59,18 @@ pub(crate) fn quote(text: &str) -> String {
 pub(crate) fn comment(text: &str) -> String {
     text.replace("*/", "* /").replace(|c: char| c.is_control(), " ")
 }
+
+/// A C string literal of any bytes, a line for a line.
+pub(crate) fn literal(text: &str) -> String {
+    let mut out = String::from("\n\t\"");
+    for byte in text.bytes() {
+        match byte {
+            b'\n' => out += "\\n\"\n\t\"",
+            b'"' | b'\\' => out.extend(['\\', char::from(byte)]),
+            // Octal, for a hexadecimal escape has no end; and no trigraphs.
+            b'?' | 0..=31 | 127..=255 => out += &format!("\\{byte:03o}"),
+            printable => out.push(char::from(printable)),
+        }
+    }
+    out + "\""
+}

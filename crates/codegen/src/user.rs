@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The user engine's C: one header with everything that a program needs.
 
-use crate::events::{arguments, declaration, event};
-use crate::text::{Text, comment, quote};
+use crate::events::{arguments, event};
+use crate::header::{embed, fnv1a, number_of, off_function, parameters, usage};
+use crate::text::{Text, comment, literal, quote};
 use crate::{NamedText, RUNTIME};
 use klogger_schema::layout::EventLayout;
 use klogger_schema::model::{Context, Event, Schema};
@@ -65,14 +66,6 @@ pub fn check(schema: &Schema) -> Result<(), Unsupported> {
     Ok(())
 }
 
-/// A line of the comment at the header's top.
-fn usage(event: &Event) -> String {
-    let doc = event.doc.as_ref().map_or(String::new(), |d| format!("  {}", comment(d)));
-    let fields = event.fields.iter().filter(|f| f.context.is_none());
-    let names: String = fields.map(|f| format!(", {}", f.name)).collect();
-    format!(" *   klogger({}{names});{doc}\n", event.name)
-}
-
 /// Calls that are checked like any other, and never made.
 fn off(out: &mut Text, schema: &Schema, builtin: &Schema) {
     out.push(
@@ -84,37 +77,23 @@ fn off(out: &mut Text, schema: &Schema, builtin: &Schema) {
     schema.events.iter().for_each(|e| off_function(out, schema, e));
 }
 
-fn off_function(out: &mut Text, schema: &Schema, event: &Event) {
-    let layout = EventLayout::new(&schema.name, event, 1);
-    let unused: String = arguments(&layout).map(|f| format!(" (void){};", f.name)).collect();
-    out.push(format_args!("static inline void klogger_off_{}({}) {{{unused} }}\n", event.name, parameters(&layout)));
-}
-
 /// KLOGGER_RUNTIME: what is inlined into a program and what is not must have the same. The build script of the crate
 /// for Rust programs computes it as well.
 pub fn runtime_number() -> u64 {
-    fnv1a(&parts().flat_map(str::bytes).collect::<Vec<u8>>())
+    number_of(&parts())
 }
 
-fn parts() -> impl Iterator<Item = &'static str> {
-    PARTS.iter().filter_map(|part| RUNTIME.iter().find(|(name, _)| name == part).map(|(_, text)| *text))
+fn parts() -> Vec<&'static str> {
+    PARTS.iter().filter_map(|part| RUNTIME.iter().find(|(name, _)| name == part).map(|(_, text)| *text)).collect()
 }
 
 /// The runtime, once however many generated headers are included.
 fn runtime(out: &mut Text, builtin: &Schema) {
-    let number = runtime_number();
-    out.push(format_args!(
-        "#ifdef __cplusplus\n#define _Static_assert static_assert\n#endif\n\
-         #ifndef KLOGGER_RUNTIME\n#define KLOGGER_RUNTIME {number:#018x}ull\n#endif\n"
-    ));
-    for text in parts() {
-        let own = |line: &&str| !line.starts_with("#include \"") && !line.starts_with("/* SPDX");
-        text.lines().filter(own).for_each(|line| out.push(format_args!("{line}\n")));
-    }
-    out.push(format_args!(
-        "\n#if KLOGGER_RUNTIME != {number:#018x}ull\n#error \"another klogger has made the header that stands before this one; make both again\"\n#endif\n\
-         \n#ifdef __cplusplus\nextern \"C\" {{\n#endif\n\n#ifndef KLOGGER_OWN_EVENTS\n#define KLOGGER_OWN_EVENTS\n#define KLOGGER_UNIT klogger_own\n"
-    ));
+    out.push("#ifdef __cplusplus\n#define _Static_assert static_assert\n#endif\n");
+    embed(out, &parts());
+    out.push(
+        "\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n#ifndef KLOGGER_OWN_EVENTS\n#define KLOGGER_OWN_EVENTS\n#define KLOGGER_UNIT klogger_own\n",
+    );
     for (index, e) in marks(builtin) {
         event(out, builtin, e, index);
         call(out, builtin, e);
@@ -162,28 +141,4 @@ fn call(out: &mut Text, schema: &Schema, event: &Event) {
          \tif (klogger_unlikely(klogger_hit.again))\n\t\tklogger_slow_{name}({});\n}}\n",
         names.join(", ")
     ));
-}
-
-fn parameters(layout: &EventLayout) -> String {
-    let list: Vec<_> = arguments(layout).map(declaration).collect();
-    if list.is_empty() { "void".into() } else { list.join(", ") }
-}
-
-/// A C string literal of any bytes, a line for a line.
-fn literal(text: &str) -> String {
-    let mut out = String::from("\n\t\"");
-    for byte in text.bytes() {
-        match byte {
-            b'\n' => out += "\\n\"\n\t\"",
-            b'"' | b'\\' => out.extend(['\\', char::from(byte)]),
-            // Octal, for a hexadecimal escape has no end; and no trigraphs.
-            b'?' | 0..=31 | 127..=255 => out += &format!("\\{byte:03o}"),
-            printable => out.push(char::from(printable)),
-        }
-    }
-    out + "\""
-}
-
-fn fnv1a(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, b| (hash ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3))
 }

@@ -253,6 +253,13 @@ impl ProbeKind {
     }
 }
 
+impl Param {
+    /// `TYPE NAME`, without a space after a `*`.
+    pub fn declare(&self) -> String {
+        if self.ty.ends_with('*') { format!("{}{}", self.ty, self.name) } else { format!("{} {}", self.ty, self.name) }
+    }
+}
+
 impl Schema {
     pub fn event(&self, name: &str) -> Option<&Event> {
         self.events.iter().find(|e| e.name == name)

@@ -87,12 +87,8 @@ fn names_in(folder: &Path) -> Vec<String> {
     entries.map(|e| e.file_name().to_string_lossy().into_owned()).collect()
 }
 
-fn declaration(p: &Param) -> String {
-    if p.ty.ends_with('*') { format!("{}{}", p.ty, p.name) } else { format!("{} {}", p.ty, p.name) }
-}
-
 fn text(t: &Tracepoint) -> String {
-    let parameters: Vec<String> = t.parameters.iter().map(declaration).collect();
+    let parameters: Vec<String> = t.parameters.iter().map(Param::declare).collect();
     let group = t.group.as_ref().map(|g| format!("{g}:")).unwrap_or_default();
     format!("{group}{}({})", t.name, parameters.join(", "))
 }
