@@ -31,4 +31,41 @@ struct task_struct___klogger_cpu {
 
 #define klogger_task_cpu(task) (((struct task_struct___klogger_cpu *)(task))->thread_info.cpu)
 
+/* A run queue, which belongs to the scheduler alone. */
+struct rq___klogger {
+	unsigned int nr_running;
+	int cpu;
+	unsigned long long prev_steal_time_rq;
+} __attribute__((preserve_access_index));
+
+#define klogger_rq_cpu(rq) (((const struct rq___klogger *)(rq))->cpu)
+#define klogger_rq_nr_running(rq) (((const struct rq___klogger *)(rq))->nr_running)
+
+struct cfs_rq___klogger {
+	struct rq___klogger *rq;
+} __attribute__((preserve_access_index));
+
+struct sched_entity___klogger {
+	struct cfs_rq___klogger *cfs_rq;
+} __attribute__((preserve_access_index));
+
+struct task_struct___klogger_steal {
+	struct sched_entity___klogger se;
+} __attribute__((preserve_access_index));
+
+/*
+ * What the hypervisor has taken from this CPU, in ns: what the scheduler's clock has left out until the last tick. 0 on
+ * kernels that do not count it (CONFIG_PARAVIRT_TIME_ACCOUNTING).
+ */
+static __always_inline __u64 klogger_steal_ns(void)
+{
+	struct task_struct___klogger_steal *p = (void *)bpf_get_current_task_btf();
+
+	if (!__builtin_preserve_field_info(p->se.cfs_rq, 2 /* does it exist? */) ||
+	    !__builtin_preserve_field_info(p->se.cfs_rq->rq, 2) ||
+	    !__builtin_preserve_field_info(p->se.cfs_rq->rq->prev_steal_time_rq, 2))
+		return 0;
+	return p->se.cfs_rq->rq->prev_steal_time_rq;
+}
+
 #endif

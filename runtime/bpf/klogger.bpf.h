@@ -376,6 +376,10 @@ static __always_inline void klogger_commit(struct klogger_hit *hit, void *record
 #define klogger_copy(dst, src, size) bpf_probe_read_kernel(dst, size, src)
 #define klogger_copy_text(dst, src, size) bpf_probe_read_kernel_str(dst, size, src)
 
+/* The same name in a body for every engine: reads memory that may be bad, and the number of this CPU. */
+#define klogger_read(to, from, size) klogger_copy(to, from, size)
+#define klogger_cpu() bpf_get_smp_processor_id()
+
 /* A `string` on its way: it must be measured before space for it can be reserved. */
 struct klogger_text {
 	__u32 length;
