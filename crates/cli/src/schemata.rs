@@ -4,7 +4,7 @@
 use crate::diagnostics;
 use crate::failure::Failure;
 use klogger_engine::bundled;
-use klogger_engine::compile::{self, CompileError, Complaint};
+use klogger_engine::compile::{self, CompileError};
 use klogger_engine::kernel;
 use klogger_engine::unit::{Unit, faults, plan};
 use klogger_schema::model::Schema;
@@ -59,12 +59,12 @@ fn compiled(schema: Schema) -> Result<Unit, Failure> {
     }
     match compile::compile(&schema, &types) {
         Ok((object, warnings)) => {
-            show(&schema, &complaints(&schema, &warnings));
+            show(&schema, &warnings);
             Ok(Unit { schema, object: Some(object) })
         }
         Err(CompileError::Failed(error)) => Err(error.into()),
         Err(CompileError::Rejected(found)) => {
-            show(&schema, &complaints(&schema, &found));
+            show(&schema, &found.into_iter().map(|(_, d)| d).collect::<Vec<_>>());
             Err(Failure::printed())
         }
     }
@@ -84,15 +84,19 @@ pub fn second_opinion(schema: &Schema) -> (Vec<Diagnostic>, Option<String>) {
     let mut found = faults(schema, &plans);
     let compiled = compile::compile(schema, &types);
     match compiled {
-        Ok((_, warnings)) => found.extend(complaints(schema, &warnings)),
-        Err(CompileError::Rejected(errors)) => found.extend(complaints(schema, &errors)),
+        Ok((_, warnings)) => found.extend(warnings),
+        Err(CompileError::Rejected(errors)) => found.extend(errors.into_iter().map(|(_, d)| d)),
         Err(CompileError::Failed(error)) => return (found, Some(error.message)),
     }
     (found, None)
 }
 
-fn complaints(schema: &Schema, complaints: &[Complaint]) -> Vec<Diagnostic> {
-    complaints.iter().map(|c| compile::diagnostic(schema, c)).collect()
+/// What was found in several schemata, each time with the schema's index.
+pub fn show_each(schemas: &[&Schema], found: &[(usize, Diagnostic)]) {
+    for (index, schema) in schemas.iter().enumerate() {
+        let own: Vec<Diagnostic> = found.iter().filter(|(i, _)| *i == index).map(|(_, d)| d.clone()).collect();
+        show(schema, &own);
+    }
 }
 
 fn show(schema: &Schema, found: &[Diagnostic]) {

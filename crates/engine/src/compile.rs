@@ -5,8 +5,8 @@
 use crate::error::Error;
 use crate::sys::Uninterrupted;
 use klogger_codegen::{KernelTypes, NamedText, RUNTIME, bpf, printable};
-use klogger_schema::Diagnostic;
 use klogger_schema::model::{Schema, Span};
+use klogger_schema::{Diagnostic, Severity};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -19,8 +19,8 @@ const COMPILERS: &[&str] = &["clang-22", "clang-21", "clang-20", "clang-19", "cl
 pub enum CompileError {
     /// It could not be run, or there is none.
     Failed(Error),
-    /// The C in the schema is wrong.
-    Rejected(Vec<Complaint>),
+    /// Schemata are wrong, or their C is: each time with the index of the schema, of those that were given.
+    Rejected(Vec<(usize, Diagnostic)>),
 }
 
 impl From<Error> for CompileError {
@@ -31,7 +31,7 @@ impl From<Error> for CompileError {
 
 /// One message of the compiler. Lines and columns count from 1 and are the schema's own, if `file` is the schema's.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Complaint {
+pub(crate) struct Complaint {
     pub file: String,
     pub line: u32,
     pub column: u32,
@@ -40,7 +40,7 @@ pub struct Complaint {
 }
 
 /// Compiles the probes of a schema.
-pub fn compile(schema: &Schema, types: &KernelTypes) -> Result<(Vec<u8>, Vec<Complaint>), CompileError> {
+pub fn compile(schema: &Schema, types: &KernelTypes) -> Result<(Vec<u8>, Vec<Diagnostic>), CompileError> {
     let texts = bpf::source(schema, types).map_err(Error::new)?;
     // Until the folder is gone again.
     let _uninterrupted = Uninterrupted::begin();
@@ -48,9 +48,9 @@ pub fn compile(schema: &Schema, types: &KernelTypes) -> Result<(Vec<u8>, Vec<Com
     let folder = folder.map_err(|e| Error::new(format!("cannot make a temporary folder: {e}")))?;
     write_texts(folder.path(), &texts)?;
     let object = folder.path().join("schema.o");
-    let complaints = run(folder.path(), &texts[0].name, &object)?;
+    let warnings = run(schema, folder.path(), &texts[0].name, &object)?;
     let bytes = fs::read(&object).map_err(|e| Error::new(format!("cannot read what the compiler wrote: {e}")))?;
-    Ok((bytes, complaints))
+    Ok((bytes, warnings))
 }
 
 fn write_texts(folder: &Path, texts: &[NamedText]) -> Result<(), Error> {
@@ -69,7 +69,7 @@ fn write_texts(folder: &Path, texts: &[NamedText]) -> Result<(), Error> {
 /// information is what libbpf makes BTF and CO-RE of.
 const FLAGS: &[&str] = &include!("flags.in");
 
-fn run(folder: &Path, source: &str, object: &Path) -> Result<Vec<Complaint>, CompileError> {
+fn run(schema: &Schema, folder: &Path, source: &str, object: &Path) -> Result<Vec<Diagnostic>, CompileError> {
     for compiler in COMPILERS {
         let output =
             match Command::new(compiler).current_dir(folder).args(FLAGS).arg(source).arg("-o").arg(object).output() {
@@ -78,12 +78,12 @@ fn run(folder: &Path, source: &str, object: &Path) -> Result<Vec<Complaint>, Com
                 Ok(output) => output,
             };
         let text = String::from_utf8_lossy(&output.stderr);
-        let complaints: Vec<_> = text.lines().filter_map(parse_complaint).collect();
+        let found: Vec<_> = text.lines().filter_map(parse_complaint).map(|c| diagnostic(schema, &c)).collect();
         if output.status.success() {
-            return Ok(complaints);
+            return Ok(found);
         }
-        if complaints.iter().any(|c| !c.warning) {
-            return Err(CompileError::Rejected(complaints));
+        if found.iter().any(|d| d.severity == Severity::Error) {
+            return Err(CompileError::Rejected(found.into_iter().map(|d| (0, d)).collect()));
         }
         return Err(Error::new(format!("{compiler} failed: {}", text.trim())).into());
     }
@@ -93,7 +93,7 @@ fn run(folder: &Path, source: &str, object: &Path) -> Result<Vec<Complaint>, Com
 }
 
 /// `FILE:LINE:COLUMN: error: MESSAGE`
-fn parse_complaint(line: &str) -> Option<Complaint> {
+pub(crate) fn parse_complaint(line: &str) -> Option<Complaint> {
     let (place, warning, message) = match line.split_once(": error: ").or_else(|| line.split_once(": fatal error: ")) {
         Some((place, message)) => (place, false, message),
         None => line.split_once(": warning: ").map(|(place, message)| (place, true, message))?,
@@ -105,7 +105,7 @@ fn parse_complaint(line: &str) -> Option<Complaint> {
 }
 
 /// A complaint as a diagnostic at its place in the schema. One about generated C points at the schema's first line.
-pub fn diagnostic(schema: &Schema, complaint: &Complaint) -> Diagnostic {
+pub(crate) fn diagnostic(schema: &Schema, complaint: &Complaint) -> Diagnostic {
     let own = complaint.file == printable(&schema.file);
     let span = if own { word_at(&schema.text, complaint.line, complaint.column) } else { Span { start: 0, end: 0 } };
     let message = match own {

@@ -2,6 +2,7 @@
 //! A schema with its compiled object, and the plan of what can be attached to this kernel.
 
 use crate::error::Error;
+use klogger_codegen::kernel::{self, Place, Tracepoint, Tracepoints};
 use klogger_codegen::{KernelTypes, bpf};
 use klogger_schema::Diagnostic;
 use klogger_schema::layout::EventLayout;
@@ -74,6 +75,87 @@ fn refuse(index: usize, target: &Target, kernel: &KernelTypes) -> Result<Option<
         Some(theirs) => {
             let message = format!("the prototype of '{}' is not the kernel's", target.name);
             refusal(message, Some(format!("schema: {}\nkernel: {theirs}", spell(target))), true)
+        }
+    }
+}
+
+/// What a module will have, and what not.
+#[derive(Clone, Debug)]
+pub struct ModulePlan {
+    pub probes: Vec<Plan>,
+    /// All alternatives that this kernel may have. The first that can be attached is taken: which functions there are,
+    /// headers do not say.
+    pub places: Vec<Place>,
+}
+
+/// The same for the kernel engine, from a kernel's headers. `differs` says of which (probe, target) the compiler has found
+/// that the prototype is not the kernel's.
+pub fn plan_module(
+    schema: &Schema,
+    tracepoints: &Tracepoints,
+    release: &str,
+    differs: &dyn Fn(usize, usize) -> bool,
+) -> ModulePlan {
+    let mut plan = ModulePlan { probes: Vec::new(), places: Vec::new() };
+    for (p, probe) in schema.probes.iter().enumerate() {
+        let mut refusals = Vec::new();
+        let before = plan.places.len();
+        for (t, target) in probe.targets.iter().enumerate() {
+            let tracepoint = tracepoints.get(&target.name).filter(|_| target.kind == ProbeKind::Tracepoint);
+            match refuse_in_module(t, target, tracepoint, differs(p, t)) {
+                None => plan.places.push(Place { probe: p, target: t, tracepoint: tracepoint.cloned() }),
+                Some(refusal) => refusals.push(refusal),
+            }
+        }
+        plan.probes.push(Plan { target: plan.places.get(before).map(|place| place.target), refusals });
+    }
+    name_alternatives(schema, tracepoints, release, &mut plan);
+    plan
+}
+
+fn refuse_in_module(index: usize, target: &Target, tracepoint: Option<&Tracepoint>, differs: bool) -> Option<Refusal> {
+    let refusal = |message: String, help: &str, wrong| {
+        Some(Refusal { target: index, message, help: Some(help.to_string()).filter(|h| !h.is_empty()), wrong })
+    };
+    match (target.kind, tracepoint) {
+        (kind, _) if !kernel::supports(kind) => refusal(
+            format!("the kernel engine does not attach probes of kind '{}'", kind.word()),
+            "it knows 'tracepoint', 'function' and 'return'",
+            false,
+        ),
+        (ProbeKind::Tracepoint, None) => refusal(String::new(), "", false),
+        (ProbeKind::Tracepoint, Some(theirs)) if differs || target.params.len() > theirs.parameters.len() => refusal(
+            format!("the prototype of '{}' is not the kernel's", target.name),
+            &format!("schema: {}\nkernel: {}", spell(target), theirs.spell(&target.name)),
+            true,
+        ),
+        (ProbeKind::Return, _) if target.params.len() > 1 => refusal(
+            format!(
+                "a probe of kind 'return' has one parameter, the result, and this one of '{}' has more",
+                target.name
+            ),
+            "log the function's parameters by a probe of kind 'function'",
+            true,
+        ),
+        (ProbeKind::Function, _) if target.params.len() > 6 => refusal(
+            format!("the probe of '{}' has more than 6 parameters", target.name),
+            "only the first 6 come in registers, where a probe finds them: leave the others out",
+            true,
+        ),
+        _ => None,
+    }
+}
+
+/// What a tracepoint may be called that this kernel does not have.
+fn name_alternatives(schema: &Schema, tracepoints: &Tracepoints, release: &str, plan: &mut ModulePlan) {
+    for (probe, refusal) in
+        plan.probes.iter_mut().enumerate().flat_map(|(p, plan)| plan.refusals.iter_mut().map(move |r| (p, r)))
+    {
+        if refusal.message.is_empty() {
+            let name = &schema.probes[probe].targets[refusal.target].name;
+            let near = nearest(name, tracepoints.keys().map(String::as_str));
+            refusal.message = format!("the headers of kernel {release} have no tracepoint '{name}'");
+            refusal.help = Some(format!("did you mean {}?", near.join(", "))).filter(|_| !near.is_empty());
         }
     }
 }

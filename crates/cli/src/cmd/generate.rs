@@ -4,7 +4,7 @@
 use super::Outcome;
 use crate::failure::Failure;
 use crate::schemata;
-use klogger_codegen::{BUILTIN_SCHEMA, NamedText, user};
+use klogger_codegen::{BUILTIN_SCHEMA, NamedText, kernel, user};
 use klogger_schema::model::Schema;
 use klogger_schema::{Options, parse};
 use std::path::{Path, PathBuf};
@@ -20,9 +20,12 @@ Then, in the program:
 and:
   klogger record -s ./my.klogger -- ./prog
 
+  klogger gen --engine kernel my.klogger -o .
+                                         the same for kernel code: see docs/kernel-engine.md
+
 Rust programs make theirs in build.rs: see docs/user-engine.md.";
 
-/// Write the header with which a program logs a schema's events
+/// Write the header with which a program, or kernel code, logs a schema's events
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -32,6 +35,9 @@ pub struct Args {
     /// Engine to write it for
     #[arg(long, value_enum, default_value_t = Engine::User)]
     engine: Engine,
+    /// For code of a kernel tree: CONFIG_KLOGGER decides whether the calls are there
+    #[arg(long)]
+    in_tree: bool,
     /// Folder to write NAME.klogger.h to, made if it is missing [default: standard output]
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
@@ -40,10 +46,14 @@ pub struct Args {
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Engine {
     User,
+    Kernel,
 }
 
 pub fn run(args: Args) -> Outcome {
-    let headers: Result<Vec<_>, Failure> = args.schemas.iter().map(|word| header(word, args.engine)).collect();
+    if args.in_tree && args.engine != Engine::Kernel {
+        return Err(Failure::new("--in-tree is for kernel code").help("add --engine kernel"));
+    }
+    let headers: Result<Vec<_>, Failure> = args.schemas.iter().map(|word| header(word, &args)).collect();
     for header in headers? {
         match &args.output {
             Some(dir) => write(dir, &header)?,
@@ -53,9 +63,10 @@ pub fn run(args: Args) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-fn header(word: &str, engine: Engine) -> Result<NamedText, Failure> {
+fn header(word: &str, args: &Args) -> Result<NamedText, Failure> {
     let schema = schemata::schema(word)?;
-    match engine {
+    match args.engine {
+        Engine::Kernel => Ok(kernel::header(&schema, args.in_tree)),
         Engine::User => user::header(&schema, &builtin()?).map_err(|e| Failure::new(e.message).help(e.help)),
     }
 }

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! `klogger build`
+
+use super::Outcome;
+use crate::failure::Failure;
+use crate::schemata;
+use indicatif::{ProgressBar, ProgressStyle};
+use klogger_engine::bundled;
+use klogger_engine::compile::CompileError;
+use klogger_engine::kbuild::{self, Built};
+use klogger_schema::model::Schema;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+const EXAMPLES: &str = "\
+Examples:
+  klogger build -s scheduler -o modules      klogger.ko and klogger_scheduler.ko, for this kernel
+  klogger build -s ./my.klogger --kernel ~/linux -o modules
+                                             for a kernel that you have built
+  klogger build -o modules                   klogger.ko alone, for modules of your own
+Then, on the machine with that kernel:
+  klogger record --engine kernel --modules modules -s scheduler -- COMMAND
+
+'klogger record --engine kernel' builds by itself what it needs for the running kernel.";
+
+/// Build kernel modules from schemata, for the kernel engine
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// A bundled schema by name, or a schema file; may be given several times
+    #[arg(short, long = "schema", value_name = "SCHEMA")]
+    schemas: Vec<String>,
+    /// Engine to build for
+    #[arg(long, value_enum, default_value_t = Engine::Kernel)]
+    engine: Engine,
+    /// The kernel's build tree, or its headers [default: those of the running kernel]
+    #[arg(long, value_name = "DIR")]
+    kernel: Option<PathBuf>,
+    /// Folder for the modules, made if it is missing
+    #[arg(short, long, value_name = "DIR", default_value = ".")]
+    output: PathBuf,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Engine {
+    Kernel,
+}
+
+pub fn run(args: Args) -> Outcome {
+    let Engine::Kernel = args.engine;
+    let schemas = args.schemas.iter().map(|word| schemata::schema(word)).collect::<Result<Vec<_>, _>>()?;
+    let schemas: Vec<&Schema> = schemas.iter().collect();
+    let kernel = match args.kernel {
+        Some(dir) => dir,
+        None => kbuild::kernel_dir(None)?,
+    };
+    let built = build(&schemas, |builtin| kbuild::build(&schemas, builtin, &kernel, &args.output))?;
+    println!("modules for kernel {}:", built.release);
+    built.schemata.iter().chain([&built.core]).for_each(|path| println!("  {}", path.display()));
+    println!("symbols for modules of your own: {}", built.symbols.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs a build, which takes seconds, and shows what the compiler says of the schemata.
+pub fn build(schemas: &[&Schema], run: impl FnOnce(&Schema) -> Result<Built, CompileError>) -> Result<Built, Failure> {
+    let builtin = bundled::builtin()?.schema;
+    let style =
+        ProgressStyle::with_template("{spinner} {msg} {elapsed}").unwrap_or_else(|_| ProgressStyle::default_spinner());
+    let progress = ProgressBar::new_spinner().with_style(style).with_message("building kernel modules");
+    progress.enable_steady_tick(Duration::from_millis(100));
+    let result = run(&builtin);
+    progress.finish_and_clear();
+    match result {
+        Ok(built) => {
+            schemata::show_each(schemas, &built.warnings);
+            Ok(built)
+        }
+        Err(CompileError::Failed(error)) => Err(error.into()),
+        Err(CompileError::Rejected(found)) => {
+            schemata::show_each(schemas, &found);
+            Err(Failure::printed())
+        }
+    }
+}

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! From schemata to kernel modules, by the kernel's own build system.
+//!
+//! First the preprocessor says which tracepoints the kernel's headers have. What it has not is left out, where a schema
+//! names an alternative. Types of parameters are compared by the compiler; if it complains of them, the alternative is left
+//! out as well, and the rest is built again.
+
+mod headers;
+mod tree;
+
+pub use tree::kernel_dir;
+
+use crate::compile::{CompileError, Complaint, diagnostic, parse_complaint};
+use crate::error::Error;
+use crate::sys::Uninterrupted;
+use crate::unit::{ModulePlan, faults, plan_module};
+use klogger_codegen::kernel::{Place, Tracepoints, core, module, prototype_complaint};
+use klogger_codegen::{NamedText, printable};
+use klogger_schema::Diagnostic;
+use klogger_schema::model::Schema;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+use tree::Tree;
+
+/// What was built.
+#[derive(Clone, Debug)]
+pub struct Built {
+    pub release: String,
+    pub core: PathBuf,
+    /// In the order of the schemata.
+    pub schemata: Vec<PathBuf>,
+    /// For modules of one's own, that use these: KBUILD_EXTRA_SYMBOLS.
+    pub symbols: PathBuf,
+    /// What the compiler warns of, and the places that this kernel does not have; with the schema's index.
+    pub warnings: Vec<(usize, Diagnostic)>,
+}
+
+impl Built {
+    fn in_folder(release: &str, folder: &Path, schemas: &[&Schema]) -> Built {
+        Built {
+            release: release.into(),
+            core: folder.join("klogger.ko"),
+            schemata: schemas.iter().map(|s| folder.join(module_file(s))).collect(),
+            symbols: folder.join("Module.symvers"),
+            warnings: Vec::new(),
+        }
+    }
+
+    fn files(&self) -> impl Iterator<Item = &PathBuf> {
+        self.schemata.iter().chain([&self.core, &self.symbols])
+    }
+}
+
+fn module_file(schema: &Schema) -> String {
+    format!("klogger_{}.ko", schema.name)
+}
+
+/// Builds the core's module and one for each schema against the build tree `kernel`, and copies them to `out`.
+pub fn build(schemas: &[&Schema], builtin: &Schema, kernel: &Path, out: &Path) -> Result<Built, CompileError> {
+    let tree = Tree::open(kernel)?;
+    build_in(&tree, schemas, builtin, out)
+}
+
+/// The same for the running kernel, once: then they are taken from the user's cache.
+pub fn cached(schemas: &[&Schema], builtin: &Schema) -> Result<Built, CompileError> {
+    let tree = Tree::open(&kernel_dir(None)?)?;
+    let folder = cache()?.join(&tree.release).join(digest(&tree, schemas, builtin)?);
+    let built = Built::in_folder(&tree.release, &folder, schemas);
+    if built.files().all(|f| f.exists()) {
+        return Ok(built);
+    }
+    // Under another name until it is complete, for others may be doing the same.
+    let making = folder.with_extension(format!("{}", std::process::id()));
+    let made = build_in(&tree, schemas, builtin, &making);
+    if made.is_ok() {
+        let _ = fs::remove_dir_all(&folder);
+        let moved = fs::rename(&making, &folder);
+        moved.map_err(|e| Error::new(format!("cannot keep the modules in {}: {e}", folder.display())))?;
+    } else {
+        let _ = fs::remove_dir_all(&making);
+    }
+    made.map(|m| Built { warnings: m.warnings, ..built })
+}
+
+fn cache() -> Result<PathBuf, Error> {
+    let set = |name: &str| env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    let base = set("XDG_CACHE_HOME").or_else(|| set("HOME").map(|home| home.join(".cache")));
+    let base = base.ok_or_else(|| {
+        Error::new("there is no folder in which to keep modules")
+            .help("set HOME, or XDG_CACHE_HOME; or use 'klogger build -o DIR'")
+    })?;
+    Ok(base.join("klogger/modules"))
+}
+
+/// Changes with all that the modules depend on: klogger, the schemata, the kernel.
+fn digest(tree: &Tree, schemas: &[&Schema], builtin: &Schema) -> Result<String, Error> {
+    let mut hash = Fnv::default();
+    let anywhere = |s: &Schema| -> Vec<Place> {
+        let probes = s.probes.iter().enumerate();
+        let all = probes
+            .flat_map(|(probe, p)| (0..p.targets.len()).map(move |target| Place { probe, target, tracepoint: None }));
+        all.collect()
+    };
+    let texts = core(builtin, &anywhere(builtin), schemas).into_iter();
+    texts.chain(schemas.iter().flat_map(|s| module(s, &anywhere(s)))).for_each(|t| hash.add(t.text.as_bytes()));
+    for file in ["Module.symvers", "include/config/auto.conf"] {
+        let path = tree.dir.join(file);
+        hash.add(&fs::read(&path).map_err(|e| Error::new(format!("cannot read {}: {e}", path.display())))?);
+    }
+    Ok(format!("{:016x}", hash.0))
+}
+
+/// FNV-1a
+struct Fnv(u64);
+
+impl Default for Fnv {
+    fn default() -> Fnv {
+        Fnv(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Fnv {
+    fn add(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|b| self.0 = (self.0 ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3));
+    }
+}
+
+fn build_in(tree: &Tree, schemas: &[&Schema], builtin: &Schema, out: &Path) -> Result<Built, CompileError> {
+    // Until the folder is gone again.
+    let _uninterrupted = Uninterrupted::begin();
+    let folder = tempfile::Builder::new().prefix("klogger-").tempdir();
+    let folder = folder.map_err(|e| Error::new(format!("cannot make a temporary folder: {e}")))?;
+    let mut job = Job::new(tree, schemas, builtin, folder.path())?;
+    let warnings = job.run()?;
+    let mut built = Built::in_folder(&tree.release, out, schemas);
+    for file in built.files() {
+        let copied =
+            fs::create_dir_all(out).and_then(|()| fs::copy(job.work.join(file.file_name().unwrap_or_default()), file));
+        copied.map_err(|e| {
+            Error::new(format!("cannot write {}: {e}", file.display())).help("choose another folder with -o DIR")
+        })?;
+    }
+    built.warnings = warnings;
+    Ok(built)
+}
+
+/// One build: the user's schemata, and behind them the built-in one.
+struct Job<'a> {
+    tree: &'a Tree,
+    schemas: &'a [&'a Schema],
+    builtin: &'a Schema,
+    work: PathBuf,
+    tracepoints: Tracepoints,
+    /// (schema, probe, target) whose prototype the compiler found to be another one.
+    differ: BTreeSet<(usize, usize, usize)>,
+}
+
+impl<'a> Job<'a> {
+    fn new(
+        tree: &'a Tree,
+        schemas: &'a [&'a Schema],
+        builtin: &'a Schema,
+        folder: &Path,
+    ) -> Result<Job<'a>, CompileError> {
+        let all: Vec<&Schema> = schemas.iter().copied().chain([builtin]).collect();
+        let tracepoints = headers::tracepoints(tree, &all, &folder.join("places"))?;
+        Ok(Job { tree, schemas, builtin, work: folder.join("modules"), tracepoints, differ: BTreeSet::new() })
+    }
+
+    fn schema(&self, index: usize) -> &'a Schema {
+        self.schemas.get(index).copied().unwrap_or(self.builtin)
+    }
+
+    fn plan(&self, index: usize) -> ModulePlan {
+        let differ = |probe, target| self.differ.contains(&(index, probe, target));
+        plan_module(self.schema(index), &self.tracepoints, &self.tree.release, &differ)
+    }
+
+    /// Until no more prototypes differ: there are only so many.
+    fn run(&mut self) -> Result<Vec<(usize, Diagnostic)>, CompileError> {
+        loop {
+            let plans: Vec<ModulePlan> = (0..=self.schemas.len()).map(|i| self.plan(i)).collect();
+            let faults = self.faults(&plans);
+            if !faults.is_empty() {
+                return Err(CompileError::Rejected(faults));
+            }
+            self.write(&plans)?;
+            let output = self.tree.make(&self.work, "modules")?;
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            let differ = self.differences(&said);
+            if !differ.is_empty() {
+                self.differ.extend(differ);
+                continue;
+            }
+            let found = self.diagnostics(&said);
+            return match output.status.success() {
+                true => Ok(found),
+                false if !found.is_empty() => Err(CompileError::Rejected(found)),
+                false => Err(self.failure(&said).into()),
+            };
+        }
+    }
+
+    fn faults(&self, plans: &[ModulePlan]) -> Vec<(usize, Diagnostic)> {
+        let each = plans.iter().enumerate();
+        each.flat_map(|(i, plan)| faults(self.schema(i), &plan.probes).into_iter().map(move |d| (i, d))).collect()
+    }
+
+    fn write(&self, plans: &[ModulePlan]) -> Result<(), Error> {
+        let mut texts = core(self.builtin, &plans[self.schemas.len()].places, self.schemas);
+        texts.extend(self.schemas.iter().zip(plans).flat_map(|(s, plan)| module(s, &plan.places)));
+        write_texts(&self.work, &texts)
+            .map_err(|e| Error::new(format!("cannot write the generated C to a temporary folder: {e}")))
+    }
+
+    /// Prototypes that are not the kernel's.
+    fn differences(&self, said: &str) -> Vec<(usize, usize, usize)> {
+        let complaints = said.lines().filter_map(parse_complaint);
+        let found = complaints.filter_map(|c| {
+            let (probe, target) = prototype_complaint(&c.message)?;
+            Some((self.schema_of(&c.file)?, probe, target))
+        });
+        found.filter(|d| !self.differ.contains(d)).collect()
+    }
+
+    /// What the compiler and the linker say of the schemata, each once: a header is compiled twice.
+    fn diagnostics(&self, said: &str) -> Vec<(usize, Diagnostic)> {
+        let mut seen: Vec<Complaint> = Vec::new();
+        let complaints = said.lines().filter_map(|l| parse_complaint(l).or_else(|| unresolved(l)));
+        complaints.for_each(|c| {
+            if !seen.contains(&c) {
+                seen.push(c);
+            }
+        });
+        let of_schema = |c: &Complaint| Some((self.schema_of(&c.file)?, c.clone()));
+        let found = seen.iter().filter_map(of_schema).filter(|(i, _)| *i < self.schemas.len());
+        found.map(|(i, c)| (i, diagnostic(self.schema(i), &c))).collect()
+    }
+
+    /// By the name of a file that it is in: its own, or a generated one.
+    fn schema_of(&self, file: &str) -> Option<usize> {
+        let generated = file.rsplit('/').next().unwrap_or(file).split('.').next().unwrap_or(file);
+        let generated = generated.strip_prefix("klogger_").unwrap_or(generated);
+        let is = |i: &usize| file == printable(&self.schema(*i).file) || generated == self.schema(*i).name;
+        (0..=self.schemas.len()).find(is)
+    }
+
+    fn failure(&self, said: &str) -> Error {
+        Error::new(format!("building modules for kernel {} failed", self.tree.release))
+            .help(format!("make says:\n{}", last_lines(said)))
+    }
+}
+
+/// `ERROR: modpost: "NAME" [FOLDER/klogger_SCHEMA.ko] undefined!`
+fn unresolved(line: &str) -> Option<Complaint> {
+    let (name, rest) = line.strip_prefix("ERROR: modpost: \"")?.split_once("\" [")?;
+    let (file, _) = rest.split_once("] undefined!")?;
+    Some(Complaint {
+        file: file.into(),
+        line: 1,
+        column: 1,
+        warning: false,
+        message: format!("'{name}' belongs to the kernel, which does not lend it to modules"),
+    })
+}
+
+fn write_texts(folder: &Path, texts: &[NamedText]) -> std::io::Result<()> {
+    fs::create_dir_all(folder.join("klogger"))?;
+    texts.iter().try_for_each(|t| fs::write(folder.join(&t.name), &t.text))
+}
+
+/// Enough of what make says to see what is wrong.
+fn last_lines(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().filter(|l| !l.trim().is_empty()).collect();
+    lines[lines.len().saturating_sub(12)..].join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_modpost_misses() {
+        let found = unresolved("ERROR: modpost: \"do_exit2\" [/tmp/k/klogger_x.ko] undefined!").unwrap();
+        assert_eq!(found.message, "'do_exit2' belongs to the kernel, which does not lend it to modules");
+        assert_eq!(found.file, "/tmp/k/klogger_x.ko");
+        assert!(unresolved("WARNING: modpost: missing MODULE_LICENSE()").is_none());
+    }
+}

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Which tracepoints a kernel's headers declare, of those that schemata name.
+
+use super::tree::Tree;
+use crate::error::Error;
+use klogger_codegen::kernel::{Tracepoints, find, question};
+use klogger_schema::model::{ProbeKind, Schema};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+/// Folders with trace headers, and what C writes before a header's name.
+fn folders(tree: &Tree) -> Vec<(String, String)> {
+    let arch = format!("arch/{}/include/asm", tree.arch);
+    [("include/trace/events", "trace/events"), ("include/trace/misc", "trace/misc"), ("include/ras", "ras")]
+        .map(|(folder, prefix)| (folder.to_string(), prefix.to_string()))
+        .into_iter()
+        .chain([(format!("{arch}/trace"), "asm/trace".to_string()), (arch, "asm".to_string())])
+        .collect()
+}
+
+/// The tracepoints in all headers that seem to have one of those that the schemata name, `work` being a folder for this.
+pub(super) fn tracepoints(tree: &Tree, schemas: &[&Schema], work: &Path) -> Result<Tracepoints, Error> {
+    let headers = candidates(tree, &wanted(schemas));
+    if headers.is_empty() {
+        return Ok(Tracepoints::new());
+    }
+    let cannot = |e| Error::new(format!("cannot write to a temporary folder: {e}"));
+    fs::create_dir(work).map_err(cannot)?;
+    fs::write(work.join("Kbuild"), "obj-m := places.o\n").map_err(cannot)?;
+    fs::write(work.join("places.c"), question(&headers)).map_err(cannot)?;
+    let output = tree.make(work, "places.i")?;
+    let text = match output.status.success() {
+        true => fs::read_to_string(work.join("places.i")).unwrap_or_default(),
+        false => String::new(),
+    };
+    if text.is_empty() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        return Err(Error::new(format!("the headers of kernel {} do not work", tree.release))
+            .help(format!("make says:\n{}", super::last_lines(&said))));
+    }
+    Ok(find(&text))
+}
+
+fn wanted<'a>(schemas: &[&'a Schema]) -> BTreeSet<&'a str> {
+    let targets = schemas.iter().flat_map(|s| &s.probes).flat_map(|p| &p.targets);
+    targets.filter(|t| t.kind == ProbeKind::Tracepoint).map(|t| t.name.as_str()).collect()
+}
+
+/// Headers that mention a tracepoint. Macros may add the last part of its name: `_entry`, `_tp`.
+fn candidates(tree: &Tree, wanted: &BTreeSet<&str>) -> Vec<String> {
+    let shorter = wanted.iter().filter_map(|name| name.rsplit_once('_').map(|(front, _)| front));
+    let words: BTreeSet<&str> = wanted.iter().copied().chain(shorter).collect();
+    let mut found = Vec::new();
+    for (folder, prefix) in folders(tree) {
+        let entries = fs::read_dir(tree.source.join(&folder)).into_iter().flatten().flatten();
+        for path in entries.map(|e| e.path()).filter(|p| p.extension().is_some_and(|e| e == "h")) {
+            let text = fs::read_to_string(&path).unwrap_or_default();
+            if text.contains("#define TRACE_SYSTEM") && mentions(&text, &words) {
+                found.push(format!("{prefix}/{}", path.file_name().unwrap_or_default().to_string_lossy()));
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+fn mentions(text: &str, words: &BTreeSet<&str>) -> bool {
+    text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').any(|word| words.contains(word))
+}
