@@ -3,8 +3,11 @@
 
 use crate::cpu::CpuReader;
 use crate::error::Error;
+use crate::host;
+use crate::probing::{Call, Calls, MissedHits, Probing, Times, events_of};
 use crate::ring::{EVENTS_MAX, GRID, NESTED, Rings};
-use crate::sys::Mapping;
+use crate::scope::{SCOPE_BYTES, Scope};
+use crate::sys::{self, Mapping};
 use crate::unit::{Plan, Unit, short};
 use klogger_codegen::bpf::programs;
 use klogger_log::preamble::ProbeState;
@@ -12,12 +15,10 @@ use libbpf_rs::{
     Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, PrintLevel, ProgramMut, RingBufferBuilder,
 };
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
-/// Thread ids have at most 22 bits (PID_MAX_LIMIT).
-const SCOPE_BYTES: usize = (1 << 22) / 8;
 const RINGS: &str = "klogger_rings";
 const NESTED_RINGS: &str = "klogger_nested";
 const SCOPE: &str = ".bss.klogger_s";
@@ -62,11 +63,12 @@ pub struct BpfEngine {
     scope: Scope,
     ringless: Mapping,
     stacks: Option<Stacks>,
-    pub probes: Vec<ProbeState>,
+    probes: Vec<ProbeState>,
 }
 
 struct Loaded {
     object: Object,
+    plan: Vec<Plan>,
     schema: String,
     base: u16,
     events: usize,
@@ -100,13 +102,13 @@ fn keep_message(_: PrintLevel, text: String) {
 }
 
 impl BpfEngine {
-    /// Loads all units. Nothing is attached yet. `units`: schema, plan, and the id of its first event.
-    pub fn load(units: &[(&Unit, &[Plan], u16)], config: &Config) -> Result<BpfEngine, Error> {
+    /// Loads all units. Nothing is attached yet. `units`: each with the id of its first event; `plans`: of each.
+    pub fn load(units: &[(&Unit, u16)], plans: Vec<Vec<Plan>>, config: &Config) -> Result<BpfEngine, Error> {
         libbpf_rs::set_print(Some((PrintLevel::Warn, keep_message)));
         let mut objects: Vec<Loaded> = Vec::new();
         let mut shared: Option<Shared> = None;
-        for (unit, plan, base) in units {
-            let object = load_object(unit, plan, *base, config, shared.as_ref())?;
+        for ((unit, base), plan) in units.iter().zip(plans) {
+            let object = load_object(unit, &plan, *base, config, shared.as_ref())?;
             if shared.is_none() {
                 shared = Some(Shared {
                     rings: map_fd(&object, RINGS)?,
@@ -124,7 +126,7 @@ impl BpfEngine {
             }
             let enabled = map_memory(&map_fd(&object, ENABLED)?, EVENTS_MAX)?;
             let (schema, events) = (unit.schema.name.clone(), unit.schema.events.len());
-            objects.push(Loaded { object, schema, base: *base, events, enabled });
+            objects.push(Loaded { object, plan, schema, base: *base, events, enabled });
         }
         let shared = shared.ok_or_else(|| Error::new("nothing to load"))?;
         let length = config.rings * Rings::stride(config.ring_size);
@@ -140,22 +142,25 @@ impl BpfEngine {
             links: Vec::new(),
             rings,
             nested,
-            scope: Scope(Arc::new(map_memory(&shared.scope, SCOPE_BYTES)?)),
+            scope: Scope::new(map_memory(&shared.scope, SCOPE_BYTES)?),
             ringless: map_memory(&shared.ringless, 8 * EVENTS_MAX)?,
             stacks,
             probes: Vec::new(),
         })
     }
+}
 
-    /// Attaches every program that was planned. The built-in unit comes first, so that a new thread is in scope before
-    /// the other units' programs see it.
-    pub fn attach(&mut self, units: &[(&Unit, &[Plan], u16)]) -> Result<(), Error> {
-        for (loaded, (unit, plan, _)) in self.objects.iter().zip(units) {
+impl Probing for BpfEngine {
+    fn name(&self) -> &'static str {
+        "bpf"
+    }
+
+    fn attach(&mut self, units: &[(&Unit, u16)]) -> Result<(), Error> {
+        for (loaded, (unit, _)) in self.objects.iter().zip(units) {
             let schema = &unit.schema;
-            for (i, p) in plan.iter().enumerate() {
+            for (i, p) in loaded.plan.iter().enumerate() {
                 let mut state = ProbeState { schema: schema.name.clone(), ..ProbeState::default() };
-                state.events = schema.probes[i].calls.iter().map(|c| c.event.clone()).collect();
-                state.events.dedup();
+                state.events = events_of(&schema.probes[i]);
                 let shown = &schema.probes[i].targets[p.target.unwrap_or(0)];
                 state.target = short(shown.kind, &shown.name);
                 state.note = p.refusals.iter().map(|r| r.message.as_str()).collect::<Vec<_>>().join("; ");
@@ -171,27 +176,33 @@ impl BpfEngine {
         Ok(())
     }
 
-    /// The reader's end of the rings of one CPU. There must be only one at a time.
-    pub fn reader(&self, cpu: usize) -> CpuReader {
-        CpuReader::new(self.rings.reader(cpu), Some(self.nested.reader(cpu)))
+    fn probes(&self) -> &[ProbeState] {
+        &self.probes
     }
 
-    /// Where writers call when their rings have passed the low-water mark.
-    pub fn calls(&self) -> Result<Calls, Error> {
+    fn readers(&self) -> Result<Vec<(u16, CpuReader)>, Error> {
+        let reader = |cpu| CpuReader::new(self.rings.reader(cpu), Some(self.nested.reader(cpu)));
+        Ok(host::online_cpus()?.into_iter().map(|cpu| (cpu as u16, reader(cpu as usize))).collect())
+    }
+
+    fn calls(&self) -> Result<Box<dyn Calls>, Error> {
         let object = self.objects.first().ok_or_else(|| Error::new("nothing is loaded"))?;
         let map = object.object.maps().find(|m| m.name() == CALLS);
         let map = map.ok_or_else(|| Error::new(format!("the compiled schema has no map '{CALLS}'")))?;
         let handle = MapHandle::try_from(&map).map_err(|e| Error::new(format!("cannot use the map '{CALLS}': {e}")))?;
-        Ok(Calls(handle))
+        Ok(Box::new(CallMap(handle)))
     }
 
-    /// Detaches all programs. Those that run at this moment may still log.
-    pub fn detach(&mut self) {
+    fn times(&self) -> Times {
+        Times::Ns
+    }
+
+    fn detach(&mut self) {
         self.links.clear();
+        sys::wait_for_running_programs();
     }
 
-    /// The state that schemata keep from hit to hit, as it was before the first one.
-    pub fn forget(&self) -> Result<(), Error> {
+    fn forget(&self) -> Result<(), Error> {
         for map in
             self.objects.iter().flat_map(|o| o.object.maps()).filter(|m| m.name().to_string_lossy().ends_with(".bss"))
         {
@@ -202,7 +213,7 @@ impl BpfEngine {
         Ok(())
     }
 
-    pub fn set_enabled(&self, id: u16, enabled: bool) {
+    fn set_enabled(&self, id: u16, enabled: bool) {
         if let Some(o) = self.objects.iter().find(|o| (o.base..o.base + o.events as u16).contains(&id)) {
             let at = o.enabled.at(usize::from(id - o.base), 1);
             // SAFETY: within the mapping; programs read the byte with single loads.
@@ -210,39 +221,15 @@ impl BpfEngine {
         }
     }
 
-    /// Puts a thread in scope. Its children follow by themselves.
-    pub fn scope_add(&self, tid: u32) {
-        self.scope.add(tid);
+    fn scope(&self) -> &Scope {
+        &self.scope
     }
 
-    pub fn in_scope(&self, tid: u32) -> bool {
-        self.scope.contains(tid)
+    fn ringless(&self, id: u16) -> u64 {
+        self.ringless.word(8 * usize::from(id)).load(Ordering::Relaxed)
     }
 
-    pub fn scope(&self) -> Scope {
-        self.scope.clone()
-    }
-
-    /// Events on CPUs without a ring, by id.
-    pub fn ringless(&self, id: u16) -> u64 {
-        let at = self.ringless.at(8 * usize::from(id), 8);
-        // SAFETY: within the mapping and aligned.
-        unsafe { AtomicU64::from_ptr(at.cast()) }.load(Ordering::Relaxed)
-    }
-
-    /// The kernel stacks that events have the numbers of, each with its addresses, the innermost first. Only after
-    /// the programs are detached: while the kernel copies a stack, its place looks free to others.
-    pub fn stacks(&self) -> Option<Vec<(u32, Vec<u64>)>> {
-        self.stacks.as_ref().map(Stacks::read)
-    }
-
-    /// Events whose stacks found their places taken, and those whose stacks could not be taken at all.
-    pub fn stackless(&self) -> (u64, u64) {
-        self.stacks.as_ref().map_or((0, 0), |s| (s.without_number(0), s.without_number(1)))
-    }
-
-    /// (schema, program's place, hits that the kernel skipped because the program was running already)
-    pub fn missed_hits(&self) -> Vec<(String, String, u64)> {
+    fn missed_hits(&self) -> Vec<MissedHits> {
         let mut missed = Vec::new();
         for o in &self.objects {
             for p in o.object.progs_mut().filter(|p| p.as_fd().as_raw_fd() >= 0) {
@@ -250,11 +237,24 @@ impl BpfEngine {
                 if count > 0 {
                     let place = p.name().to_string_lossy().into_owned();
                     let place = place.splitn(4, '_').nth(3).unwrap_or(&place).to_string();
-                    missed.push((o.schema.clone(), place, count));
+                    missed.push(MissedHits { schema: o.schema.clone(), place, count });
                 }
             }
         }
         missed
+    }
+
+    fn has_stacks(&self) -> bool {
+        self.stacks.is_some()
+    }
+
+    /// While the kernel copies a stack, its place looks free to others.
+    fn stacks(&self) -> Option<Vec<(u32, Vec<u64>)>> {
+        self.stacks.as_ref().map(Stacks::read)
+    }
+
+    fn stackless(&self) -> (u64, u64) {
+        self.stacks.as_ref().map_or((0, 0), |s| (s.without_number(0), s.without_number(1)))
     }
 }
 
@@ -280,43 +280,19 @@ impl Stacks {
     }
 
     fn without_number(&self, why: usize) -> u64 {
-        // SAFETY: within the mapping and aligned.
-        unsafe { AtomicU64::from_ptr(self.stackless.at(8 * why, 8).cast()) }.load(Ordering::Relaxed)
+        self.stackless.word(8 * why).load(Ordering::Relaxed)
     }
 }
 
-/// The threads that are recorded: a bit each, which the kernel's probes keep true.
-#[derive(Clone)]
-pub struct Scope(Arc<Mapping>);
+/// A ring buffer of the kernel's own, with the numbers of CPUs.
+struct CallMap(MapHandle);
 
-impl Scope {
-    fn word(&self, tid: u32) -> (&AtomicU64, u64) {
-        let at = self.0.at(tid as usize / 64 % (SCOPE_BYTES / 8) * 8, 8);
-        // SAFETY: within the mapping, aligned, and accessed only atomically here and by the programs.
-        (unsafe { AtomicU64::from_ptr(at.cast()) }, 1 << (tid % 64))
-    }
-
-    fn add(&self, tid: u32) {
-        let (word, bit) = self.word(tid);
-        word.fetch_or(bit, Ordering::Relaxed);
-    }
-
-    pub fn contains(&self, tid: u32) -> bool {
-        let (word, bit) = self.word(tid);
-        word.load(Ordering::Relaxed) & bit != 0
-    }
-}
-
-/// The rings' calls to their drain threads.
-pub struct Calls(MapHandle);
-
-impl Calls {
-    /// Passes on the number of each CPU that calls, until `go_on` says no, which it is asked several times a second.
-    pub fn listen(&self, go_on: &dyn Fn() -> bool, on_call: &dyn Fn(u32)) -> Result<(), Error> {
+impl Calls for CallMap {
+    fn listen(&self, go_on: &dyn Fn() -> bool, heard: &dyn Fn(Call)) -> Result<(), Error> {
         let broken = |e| Error::new(format!("cannot listen for rings that fill up: {e}"));
         let mut builder = RingBufferBuilder::new();
         let take = |bytes: &[u8]| {
-            bytes.first_chunk().into_iter().for_each(|b| on_call(u32::from_ne_bytes(*b)));
+            bytes.first_chunk().into_iter().for_each(|b| heard(Call::Filling(u32::from_ne_bytes(*b))));
             0
         };
         builder.add(&self.0, take).map_err(broken)?;

@@ -4,7 +4,7 @@
 //! Either is in the order of time, or nearly so (an interrupt can interrupt an interrupt). Nested records are few; they
 //! are put in among the main ring's by their time, so that whoever reads on sees one sequence.
 
-use crate::ring::{NESTED, RecordKinds, RingReader, Taken};
+use crate::ring::{Counters, NESTED, RecordKinds, RingReader, Taken};
 use klogger_log::record::Header;
 
 /// Bytes of nested records that may wait for the main ring to catch up. Only a writer that lies about times needs more.
@@ -57,14 +57,15 @@ impl CpuReader {
         both(self.main.take_missed(), self.nested.as_ref().map_or((0, 0), RingReader::take_missed))
     }
 
-    /// Lost by event id.
-    pub fn lost(&self, id: u16) -> u64 {
-        self.main.lost(id).saturating_add(self.nested.as_ref().map_or(0, |n| n.lost(id)))
-    }
-
     /// Attempts by event id; counted only in overwrite mode.
     pub fn attempts(&self, id: u16) -> u64 {
         self.main.attempts(id) + self.nested.as_ref().map_or(0, |n| n.attempts(id))
+    }
+
+    /// Adds up what the rings have counted by event id.
+    pub fn count(&self, counters: &mut Counters) {
+        self.main.count(counters);
+        self.nested.iter().for_each(|n| n.count(counters));
     }
 
     /// Lets writers in, in overwrite mode without end.

@@ -5,7 +5,8 @@
 //! system only when there is something to do, and what is logged is never in memory alone for much longer than a second.
 
 use crate::cpu::CpuReader;
-use crate::ring::{RecordKinds, Taken};
+use crate::probing::Times;
+use crate::ring::{Counters, RecordKinds, Taken};
 use crate::sys;
 use crate::writer::{Block, Builtin, Pool, Status, ToWriter};
 use klogger_log::ledger::{Entry, Key};
@@ -13,7 +14,7 @@ use klogger_log::origin::Origin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel};
-use std::thread::{self, JoinHandle, Thread};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 /// Bytes moved at a time.
@@ -29,6 +30,7 @@ const CLOCK_MARGIN_NS: u64 = 60_000_000_000;
 #[derive(Clone)]
 pub struct Shared {
     pub kinds: Arc<RecordKinds>,
+    pub times: Times,
     pub to_writer: SyncSender<ToWriter>,
     pub pool: Arc<Pool>,
     pub status: Arc<Status>,
@@ -39,13 +41,14 @@ pub struct Shared {
 /// A running drain thread.
 pub struct Drain {
     thread: JoinHandle<Finished>,
+    next: Sender<CpuReader>,
     pub cpu: u16,
     pub notes: Vec<String>,
 }
 
 /// What a drain thread leaves when it ends.
 pub struct Finished {
-    pub reader: CpuReader,
+    pub counters: Counters,
     pub cpu: u16,
     pub entries: Vec<Entry>,
     /// (first loss, last loss), if any.
@@ -55,6 +58,7 @@ pub struct Finished {
 impl Drain {
     pub fn start(cpu: u16, reader: CpuReader, shared: Shared) -> Drain {
         let (hello, hear): (Sender<Vec<String>>, Receiver<_>) = channel();
+        let (next, replacements) = channel();
         let thread = thread::Builder::new().name(format!("klogger/{cpu}")).spawn(move || {
             let mut notes = Vec::new();
             if let Err(e) = sys::pin_to_cpu(u32::from(cpu)) {
@@ -65,16 +69,23 @@ impl Drain {
             }
             // The other end is waiting for this.
             let _ = hello.send(notes);
-            Worker::new(cpu, reader, shared).run()
+            Worker::new(cpu, reader, replacements, shared).run()
         });
         let thread = thread.expect("a thread can be made");
         let notes = hear.recv().unwrap_or_default();
-        Drain { thread, cpu, notes }
+        Drain { thread, next, cpu, notes }
     }
 
-    /// To wake the thread: its ring fills up, or it is to see `stop`.
-    pub fn waker(&self) -> Thread {
-        self.thread.thread().clone()
+    /// Wakes the thread: its ring fills up, or it is to see `stop`.
+    pub fn wake(&self) {
+        self.thread.thread().unpark();
+    }
+
+    /// Writers use these rings from now on; no writer is left in those before.
+    pub fn replace(&self, reader: CpuReader) {
+        // Fails only if the thread has ended already.
+        let _ = self.next.send(reader);
+        self.wake();
     }
 
     pub fn join(self) -> Option<Finished> {
@@ -85,6 +96,9 @@ impl Drain {
 struct Worker {
     cpu: u16,
     reader: CpuReader,
+    replacements: Receiver<CpuReader>,
+    /// Of rings that have been replaced.
+    counters: Counters,
     shared: Shared,
     serial: u64,
     dumps: u32,
@@ -94,19 +108,43 @@ struct Worker {
 }
 
 impl Worker {
-    fn new(cpu: u16, reader: CpuReader, shared: Shared) -> Worker {
-        let now = sys::monotonic_ns();
-        Worker { cpu, reader, shared, serial: 0, dumps: 0, emptied_ns: now, entries: Vec::new(), lost_between: None }
+    fn new(cpu: u16, reader: CpuReader, replacements: Receiver<CpuReader>, shared: Shared) -> Worker {
+        let (counters, entries) = (Counters::default(), Vec::new());
+        let emptied_ns = sys::monotonic_ns();
+        Worker {
+            cpu,
+            reader,
+            replacements,
+            counters,
+            shared,
+            serial: 0,
+            dumps: 0,
+            emptied_ns,
+            entries,
+            lost_between: None,
+        }
     }
 
     fn run(mut self) -> Finished {
         while !self.shared.stop.load(Ordering::Acquire) {
             // A call that comes while the thread is awake makes this return at once.
             thread::park_timeout(LONGEST_WAIT);
+            self.replace();
             self.empty();
         }
-        self.finish();
-        Finished { reader: self.reader, cpu: self.cpu, entries: self.entries, lost_between: self.lost_between }
+        self.replace();
+        self.finish(true);
+        self.reader.count(&mut self.counters);
+        Finished { counters: self.counters, cpu: self.cpu, entries: self.entries, lost_between: self.lost_between }
+    }
+
+    /// Goes on with new rings if there are some. What the old ones hold comes before.
+    fn replace(&mut self) {
+        while let Ok(new) = self.replacements.try_recv() {
+            self.finish(false);
+            let old = std::mem::replace(&mut self.reader, new);
+            old.count(&mut self.counters);
+        }
     }
 
     /// Moves what is in the ring to the writer. If that is so far behind that no buffer is free, waits for one: events
@@ -119,7 +157,7 @@ impl Worker {
                 continue;
             };
             let begin_ns = sys::monotonic_ns();
-            let taken = self.reader.take(&self.shared.kinds, &mut records, BLOCK);
+            let taken = self.take(&mut records);
             let done = (taken.bytes as usize) < BLOCK;
             self.send(records, taken, begin_ns);
             if done {
@@ -127,6 +165,13 @@ impl Worker {
                 break;
             }
         }
+    }
+
+    fn take(&mut self, records: &mut Vec<u8>) -> Taken {
+        let Shared { kinds, times, .. } = &self.shared;
+        let mut taken = self.reader.take(kinds, records, BLOCK);
+        times.convert(kinds, records, &mut taken);
+        taken
     }
 
     fn send(&mut self, records: Vec<u8>, taken: Taken, begin_ns: u64) {
@@ -163,12 +208,13 @@ impl Worker {
         self.lost_between = Some((first.min(from), last.max(to)));
     }
 
-    /// After the programs have been detached: everything that is left, and what was lost last of all.
-    fn finish(&mut self) {
+    /// When no writer is left: everything that is in the rings, and what was lost last of all. If these are not the last
+    /// rings, that loss is dated before all that the next ones hold.
+    fn finish(&mut self, last: bool) {
         loop {
             let begin_ns = sys::monotonic_ns();
             let mut records = self.shared.pool.get_anyway();
-            let taken = self.reader.take(&self.shared.kinds, &mut records, BLOCK);
+            let taken = self.take(&mut records);
             let done = (taken.bytes as usize) < BLOCK;
             self.send(records, taken, begin_ns);
             if done {
@@ -184,8 +230,8 @@ impl Worker {
         }
         let (missed, since) = self.reader.missed();
         if missed > 0 {
-            let now = sys::monotonic_ns();
-            let records = self.shared.builtin.lost(missed, since, now);
+            let (since, now) = (self.shared.times.ns(since), sys::monotonic_ns());
+            let records = self.shared.builtin.lost(missed, since, if last { now } else { since });
             let taken = Taken { serials: missed, lost: missed, lost_since: Some(since), ..Taken::default() };
             self.emptied_ns = self.emptied_ns.min(since);
             self.send(records, taken, now);

@@ -19,16 +19,27 @@ pub fn types() -> Result<KernelTypes, Error> {
 }
 
 const CAPABILITIES: &[(u32, &str)] = &[(38, "CAP_PERFMON"), (39, "CAP_BPF")];
+const MODULE_CAPABILITIES: &[(u32, &str)] = &[(16, "CAP_SYS_MODULE")];
 const CAP_SYS_ADMIN: u32 = 21;
 
 /// An error that names the missing capabilities, if this process may not load tracing programs.
 pub fn check_privilege() -> Result<(), Error> {
+    check_capabilities(CAPABILITIES, Some(CAP_SYS_ADMIN))
+}
+
+/// The same for modules.
+pub fn check_module_privilege() -> Result<(), Error> {
+    check_capabilities(MODULE_CAPABILITIES, None)
+}
+
+/// `any`: one that stands for all of them.
+fn check_capabilities(needed: &[(u32, &str)], any: Option<u32>) -> Result<(), Error> {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let effective = status.lines().find_map(|l| l.strip_prefix("CapEff:")).map(str::trim).unwrap_or("0");
     let effective = u64::from_str_radix(effective, 16).unwrap_or(0);
     let has = |bit: u32| effective >> bit & 1 == 1;
-    let missing: Vec<_> = CAPABILITIES.iter().filter(|(bit, _)| !has(*bit)).map(|(_, name)| *name).collect();
-    if missing.is_empty() || has(CAP_SYS_ADMIN) {
+    let missing: Vec<_> = needed.iter().filter(|(bit, _)| !has(*bit)).map(|(_, name)| *name).collect();
+    if missing.is_empty() || any.is_some_and(has) {
         return Ok(());
     }
     Err(Error::new(format!("recording needs {}, which this process does not have", missing.join(" and ")))

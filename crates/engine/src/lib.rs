@@ -5,16 +5,21 @@
 
 pub mod bpf;
 pub mod bundled;
+mod clock;
 pub mod compile;
 pub mod control;
 mod cpu;
 mod drain;
 mod error;
 mod host;
+pub mod kbuild;
 pub mod kernel;
+pub mod module;
+mod probing;
 mod processes;
 pub mod recorder;
 mod ring;
+mod scope;
 mod stacks;
 mod sys;
 pub mod unit;

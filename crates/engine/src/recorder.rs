@@ -31,6 +31,13 @@ pub enum Target {
     Command(Vec<OsString>),
 }
 
+impl Target {
+    /// Whether only some threads are recorded.
+    fn is_scoped(&self) -> bool {
+        !matches!(self, Target::All)
+    }
+}
+
 /// What logs events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Engine {
@@ -38,6 +45,8 @@ pub enum Engine {
     Auto,
     /// The kernel's probes alone.
     Bpf,
+    /// As `Auto`, but the kernel's probes are code of modules.
+    Kernel,
     /// Programs alone.
     User,
 }
@@ -46,6 +55,10 @@ pub enum Engine {
 pub struct Options {
     pub engine: Engine,
     pub units: Vec<Unit>,
+    /// Names of schemata that were in the kernel already, with calls of their own perhaps; only for the kernel engine.
+    pub resident: Vec<String>,
+    /// The folder with modules of those that were not, and of the core.
+    pub modules: Option<PathBuf>,
     /// Whatever programs log, not only events of `units`.
     pub programs: bool,
     pub target: Target,
@@ -85,13 +98,18 @@ impl Options {
         match self.engine {
             Engine::Bpf => false,
             Engine::User => true,
-            Engine::Auto => schema.events.iter().any(|e| !is_called(&e.name)),
+            Engine::Kernel if self.resident.contains(&schema.name) => false,
+            Engine::Auto | Engine::Kernel => schema.events.iter().any(|e| !is_called(&e.name)),
         }
     }
 
-    /// Whether probes of a schema go into the kernel.
+    /// Whether the kernel logs events of a schema.
     pub fn is_probed(&self, unit: &Unit) -> bool {
-        self.engine != Engine::User && unit.object.is_some()
+        match self.engine {
+            Engine::User => false,
+            Engine::Auto | Engine::Bpf => unit.object.is_some(),
+            Engine::Kernel => !unit.schema.probes.is_empty() || self.resident.contains(&unit.schema.name),
+        }
     }
 }
 

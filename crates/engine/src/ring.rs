@@ -20,6 +20,8 @@ const LIMIT: usize = 8;
 const MISSED: usize = 16;
 const MISSED_SINCE: usize = 24;
 const HARD: usize = 32;
+/// The kernel engine's.
+pub const MARK: usize = 56;
 const FIRST: usize = 64;
 /// Where the counters of lost events begin.
 pub const LOST: usize = 4096;
@@ -52,8 +54,17 @@ impl Rings {
     pub fn reader(&self, cpu: usize) -> RingReader {
         assert!(cpu < self.count);
         let base = cpu * Rings::stride(self.size);
-        RingReader::new(self.mapping.clone(), base, self.size, self.mark, 0)
+        RingReader::new(self.mapping.clone(), base, self.size, Mark::At(self.mark as u64))
     }
+}
+
+/// After how many bytes of a ring a writer calls its reader.
+#[derive(Clone, Copy)]
+enum Mark {
+    At(u64),
+    /// As the ring itself says: the kernel engine's may be changed while it records. In overwrite mode its writers leave
+    /// their straight path at once.
+    InRing,
 }
 
 /// The reader's end of one ring.
@@ -62,8 +73,7 @@ pub struct RingReader {
     /// Where the ring begins in the mapping.
     base: usize,
     size: usize,
-    /// Bytes of the ring after which a writer calls its reader.
-    mark: usize,
+    mark: Mark,
     /// Bytes ever taken out.
     tail: u64,
     /// Nonsense in the ring is an accident, and the writers' next records are worth something. In a program's ring it is
@@ -83,6 +93,29 @@ pub struct Taken {
     pub records: u64,
     /// Something stands in the ring that is no record; it was skipped up to the writers' position.
     pub torn: bool,
+}
+
+/// What rings have counted by event id. Rings that are replaced by others leave nothing else behind.
+pub struct Counters {
+    pub lost: Vec<u64>,
+    /// Counted only in overwrite mode.
+    pub attempts: Vec<u64>,
+}
+
+impl Default for Counters {
+    fn default() -> Counters {
+        Counters { lost: vec![0; EVENTS_MAX], attempts: vec![0; EVENTS_MAX] }
+    }
+}
+
+impl Counters {
+    pub fn lost(&self, id: u16) -> u64 {
+        self.lost.get(usize::from(id)).copied().unwrap_or_default()
+    }
+
+    pub fn attempts(&self, id: u16) -> u64 {
+        self.attempts.get(usize::from(id)).copied().unwrap_or_default()
+    }
 }
 
 /// What `take` must know of the events: their sizes, and which one is LOST.
@@ -128,21 +161,25 @@ impl Taken {
 }
 
 impl RingReader {
-    /// The ring at `base` of a mapping; its size is a power of two, and `tail` what has been taken out of it so far.
-    pub fn new(mapping: Arc<Mapping>, base: usize, size: usize, mark: usize, tail: u64) -> RingReader {
+    /// A new ring at `base` of a mapping; its size is a power of two.
+    fn new(mapping: Arc<Mapping>, base: usize, size: usize, mark: Mark) -> RingReader {
         assert!(size.is_power_of_two() && mapping.length() >= base + Rings::stride(size));
-        RingReader { mapping, base, size, mark, tail, trusted: true }
+        RingReader { mapping, base, size, mark, tail: 0, trusted: true }
     }
 
-    /// The same, of a program.
+    /// The same, of the kernel engine.
+    pub fn of_kernel(mapping: Arc<Mapping>, base: usize, size: usize) -> RingReader {
+        RingReader::new(mapping, base, size, Mark::InRing)
+    }
+
+    /// One of a program, of which `tail` bytes have been taken out so far.
     pub fn of_program(mapping: Arc<Mapping>, base: usize, size: usize, tail: u64) -> RingReader {
-        RingReader { trusted: false, ..RingReader::new(mapping, base, size, size / 2, tail) }
+        let mark = Mark::At(size as u64 / 2);
+        RingReader { trusted: false, tail, ..RingReader::new(mapping, base, size, mark) }
     }
 
     fn word(&self, offset: usize) -> &AtomicU64 {
-        let at = self.mapping.at(self.base + offset, 8);
-        // SAFETY: within the mapping, aligned (all offsets are multiples of 8), and shared only through atomics.
-        unsafe { AtomicU64::from_ptr(at.cast()) }
+        self.mapping.word(self.base + offset)
     }
 
     pub fn size(&self) -> u64 {
@@ -190,12 +227,24 @@ impl RingReader {
         self.word(ATTEMPTS + 8 * usize::from(id)).load(Ordering::Relaxed)
     }
 
+    /// Adds up what the ring has counted by event id.
+    pub fn count(&self, counters: &mut Counters) {
+        for (id, (lost, attempts)) in counters.lost.iter_mut().zip(&mut counters.attempts).enumerate() {
+            *lost = lost.saturating_add(self.lost(id as u16));
+            *attempts = attempts.saturating_add(self.attempts(id as u16));
+        }
+    }
+
     /// Lets writers in: as much as the ring holds, or, in overwrite mode, without end.
     pub fn open(&self, overwrite: bool) {
-        let (hard, limit) = match overwrite {
-            true => (u64::MAX, u64::MAX),
-            false => (self.tail.wrapping_add(self.size()), self.tail.wrapping_add(self.mark as u64)),
+        let (hard, limit) = match (overwrite, self.mark) {
+            (true, Mark::At(_)) => (u64::MAX, u64::MAX),
+            (true, Mark::InRing) => (u64::MAX, 0),
+            (false, Mark::At(mark)) => (self.size(), mark),
+            (false, Mark::InRing) => (self.size(), self.word(MARK).load(Ordering::Relaxed).min(self.size())),
         };
+        let from = if overwrite { 0 } else { self.tail };
+        let (hard, limit) = (from.wrapping_add(hard), from.wrapping_add(limit));
         // Pairs with the writer's loads: who sees these finds zeros.
         self.word(HARD).store(hard, Ordering::Release);
         self.word(LIMIT).store(limit, Ordering::Release);

@@ -4,12 +4,13 @@
 pub mod files;
 pub mod futex;
 pub mod inotify;
+pub mod modules;
 pub mod tsc;
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::time::Duration;
 
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
@@ -29,18 +30,25 @@ unsafe impl Sync for Mapping {}
 impl Mapping {
     /// Maps `length` bytes of `fd` for reading and writing, shared.
     pub fn new(fd: BorrowedFd, length: usize) -> io::Result<Mapping> {
-        Mapping::with_flags(fd, length, 0)
+        Mapping::with_flags(fd, 0, length, 0)
+    }
+
+    /// The same, from an offset on.
+    pub fn part(fd: BorrowedFd, offset: u64, length: usize) -> io::Result<Mapping> {
+        Mapping::with_flags(fd, offset, length, 0)
     }
 
     /// The same, for a file of which most will never be touched.
     pub fn sparse(fd: BorrowedFd, length: usize) -> io::Result<Mapping> {
-        Mapping::with_flags(fd, length, libc::MAP_NORESERVE)
+        Mapping::with_flags(fd, 0, length, libc::MAP_NORESERVE)
     }
 
-    fn with_flags(fd: BorrowedFd, length: usize, flags: libc::c_int) -> io::Result<Mapping> {
+    fn with_flags(fd: BorrowedFd, offset: u64, length: usize, flags: libc::c_int) -> io::Result<Mapping> {
         let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | flags);
         // SAFETY: a new mapping at an address of the kernel's choice.
-        let address = unsafe { libc::mmap(ptr::null_mut(), length, protection, flags, fd.as_raw_fd(), 0) };
+        let address = unsafe {
+            libc::mmap64(ptr::null_mut(), length, protection, flags, fd.as_raw_fd(), offset as libc::off64_t)
+        };
         if address == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
@@ -50,6 +58,23 @@ impl Mapping {
 
     pub fn length(&self) -> usize {
         self.length
+    }
+
+    /// Whether there is memory at `offset`, which begins a page. A touch would end this process if there is none.
+    pub fn is_there(&self, offset: usize) -> bool {
+        let at = self.at(offset, 1);
+        // SAFETY: within the mapping; nothing but page tables changes.
+        let result = unsafe { libc::madvise(at.cast(), 1, libc::MADV_POPULATE_READ) };
+        // Kernels before 5.14 do not know it.
+        result == 0 || io::Error::last_os_error().raw_os_error() == Some(libc::EINVAL)
+    }
+
+    /// The word at `offset`, a multiple of 8.
+    pub fn word(&self, offset: usize) -> &AtomicU64 {
+        let at = self.at(offset, 8);
+        assert!(at.addr().is_multiple_of(8), "not aligned");
+        // SAFETY: within the mapping, aligned, and shared only through atomics.
+        unsafe { AtomicU64::from_ptr(at.cast()) }
     }
 
     /// The address of the byte at `offset`, of which at least `length` must follow.

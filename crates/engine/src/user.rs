@@ -6,7 +6,6 @@
 //! cost that program's own events, and nothing else.
 
 mod catalogue;
-mod clock;
 mod file;
 mod folder;
 mod layout;
@@ -22,7 +21,6 @@ mod worker;
 mod tests;
 
 pub use catalogue::{Catalogue, schema_text};
-pub use clock::{Source, best_source};
 pub use file::{ProgramFile, Unusable};
 pub use folder::{Folder, Places};
 pub use layout::{RING_MAX, RING_MIN, SLOTS_MAX, slot_memory};
@@ -31,10 +29,11 @@ pub use program::{Program, title};
 pub use who::{Owner, Scope, owner};
 pub use worker::{Settings, is_recorder};
 
+use crate::clock::Source;
 use crate::sys;
 use folder::{Found, Watch};
 use klogger_log::ledger::{Entry, Key};
-use klogger_log::preamble::UserClock;
+use klogger_log::preamble::EventClock;
 use klogger_schema::layout::EventLayout;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -60,7 +59,7 @@ pub struct Programs {
 /// What came of it.
 pub struct Recorded {
     pub entries: Vec<Entry>,
-    pub clock: UserClock,
+    pub clock: EventClock,
     /// Programs that were recorded.
     pub programs: u64,
 }
@@ -118,7 +117,7 @@ impl Programs {
             },
             Err(_) => {
                 let entry = Entry::new(Key::UserRefused).detail("the thread that records programs has died");
-                Recorded { entries: vec![entry], clock: UserClock::default(), programs: 0 }
+                Recorded { entries: vec![entry], clock: EventClock::default(), programs: 0 }
             }
         }
     }

@@ -6,7 +6,7 @@
 //! when.
 
 use crate::origin::{Origin, Thread};
-use crate::preamble::UserClock;
+use crate::preamble::EventClock;
 use serde::{Deserialize, Serialize};
 
 /// How bad it is.
@@ -245,7 +245,10 @@ pub struct Ledger {
     pub entries: Vec<Entry>,
     /// The clock of programs as it was measured over the whole recording; better than the preamble's.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub user_clock: Option<UserClock>,
+    pub user_clock: Option<EventClock>,
+    /// The counter that the kernel engine reads, as it was measured over the whole recording.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kernel_clock: Option<EventClock>,
 }
 
 /// Something that happened. Times are full ns of the log's clock.

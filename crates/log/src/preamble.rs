@@ -11,7 +11,7 @@ use std::collections::HashSet;
 pub struct Preamble {
     /// Version of the klogger that wrote the log.
     pub klogger: String,
-    /// `bpf`, `kernel` or `user`.
+    /// `bpf`, `kernel`, `user`, `bpf+user` or `kernel+user`.
     pub engine: String,
     pub host: Host,
     pub clock: Clock,
@@ -70,14 +70,14 @@ pub struct Clock {
     pub uncertainty_ns: u64,
     /// What programs read, if they are recorded. The recorder converts their times to this clock.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub user: Option<UserClock>,
+    pub user: Option<EventClock>,
 }
 
-/// The clock of events that programs log.
+/// A clock that events carry until the recorder converts it to the log's.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct UserClock {
-    /// `tsc` or `clock_gettime`
+pub struct EventClock {
+    /// `tsc`, or `clock_gettime` for programs that read the kernel's own.
     pub source: String,
     /// Ticks in a millisecond; 0 if it counts ns.
     pub khz: u64,

@@ -13,7 +13,7 @@ use klogger_log::builder::RecordBuilder;
 use klogger_log::ledger::{Entry, Key, Ledger};
 use klogger_log::merge::Selection;
 use klogger_log::origin::{Origin, Thread};
-use klogger_log::preamble::{Addition, Clock, Host, Preamble, ProbeState, Recorder, SchemaText, UserClock};
+use klogger_log::preamble::{Addition, Clock, EventClock, Host, Preamble, ProbeState, Recorder, SchemaText};
 use klogger_log::reader::Reader;
 use klogger_log::writer::{Compression, EventBlock, Writer};
 use klogger_schema::layout::EventLayout;
@@ -86,7 +86,7 @@ fn user_preamble() -> Preamble {
     let mut preamble = preamble();
     preamble.schemas.push(SchemaText { name: "pool".into(), user: true, ..SchemaText::default() });
     preamble.events.push(EventLayout { schema: "pool".into(), ..common::layout(30, "TASK", &[int("n")]) });
-    preamble.clock.user = Some(UserClock { source: "tsc".into(), khz: 2_100_000, error_ns: 900 });
+    preamble.clock.user = Some(EventClock { source: "tsc".into(), khz: 2_100_000, error_ns: 900 });
     preamble
 }
 
@@ -177,8 +177,8 @@ fn make() -> Vec<u8> {
     let thread = Entry::new(Key::RingFull).event("REQUEST").thread(SERVER.tid, SERVER.tgid).count(2);
     let thread = Entry { text: "no space in the ring".into(), ..thread.between(START + 700, START + 900) };
     let refused = Entry { text: "shop was built with another pool".into(), ..Entry::new(Key::UserRefused) };
-    let user_clock = Some(UserClock { source: "tsc".into(), khz: 2_100_000, error_ns: 42 });
-    writer.finish(&Ledger { entries: vec![entry, thread, refused], user_clock }).unwrap();
+    let user_clock = Some(EventClock { source: "tsc".into(), khz: 2_100_000, error_ns: 42 });
+    writer.finish(&Ledger { entries: vec![entry, thread, refused], user_clock, ..Ledger::default() }).unwrap();
     bytes
 }
 

@@ -224,7 +224,7 @@ fn write(layouts: &[EventLayout], streams: &[Vec<Draft>], plan: &Plan) -> (Vec<u
         let block = EventBlock { origin: *origin, time_base: plan.start, first_serial, records: &records };
         writer.block(&block).unwrap();
     }
-    writer.finish(&Ledger { entries: vec![Entry::new(Key::Paused)], user_clock: None }).unwrap();
+    writer.finish(&Ledger { entries: vec![Entry::new(Key::Paused)], ..Ledger::default() }).unwrap();
     expected.sort_by_key(|e| (e.time, e.origin, e.serial));
     (bytes, expected)
 }

@@ -44,6 +44,7 @@ pub fn page(about: &About) -> Value {
         "threads": threads.collect::<Vec<_>>(),
         "ledger": ledger.entries,
         "user_clock": ledger.user_clock.as_ref().or(preamble.clock.user.as_ref()),
+        "kernel_clock": ledger.kernel_clock,
         "damage": damage,
         "preamble": preamble,
     })

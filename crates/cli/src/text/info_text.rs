@@ -4,7 +4,7 @@
 use super::times::{date, duration};
 use klogger_log::ledger::{Entry, Ledger, Severity};
 use klogger_log::origin::Origin;
-use klogger_log::preamble::UserClock;
+use klogger_log::preamble::EventClock;
 use klogger_log::process::start_of;
 use klogger_log::reader::Reader;
 use klogger_log::stats::{self, Count, Stats};
@@ -150,7 +150,10 @@ fn host(about: &About, out: &mut String) {
         line(out, "clock", &format!("{}{source}, wall clock known to {}", clock.name, duration(clock.uncertainty_ns)));
     }
     if let Some(user) = about.ledger.user_clock.as_ref().or(clock.user.as_ref()) {
-        line(out, "user clock", &user_clock(user));
+        line(out, "user clock", &event_clock(user));
+    }
+    if let Some(counter) = &about.ledger.kernel_clock {
+        line(out, "counter", &event_clock(counter));
     }
     let overwrite = if recorder.overwrite { ", newest events kept" } else { "" };
     let ring = binary_size(recorder.buffer_size);
@@ -161,7 +164,7 @@ fn host(about: &About, out: &mut String) {
     line(out, "schemata", &schemas.collect::<Vec<_>>().join(", "));
 }
 
-fn user_clock(clock: &UserClock) -> String {
+fn event_clock(clock: &EventClock) -> String {
     let rate = if clock.khz == 0 { String::new() } else { format!(" at {:.3} MHz", clock.khz as f64 / 1e3) };
     format!("{}{rate}, within {} of the kernel's", clock.source, duration(clock.error_ns))
 }

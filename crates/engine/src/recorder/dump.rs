@@ -3,7 +3,8 @@
 
 use crate::cpu::CpuReader;
 use crate::drain::Finished;
-use crate::ring::{RecordKinds, Taken};
+use crate::probing::Times;
+use crate::ring::{Counters, RecordKinds, Taken};
 use crate::sys;
 use crate::writer::{Block, Builtin, Status, ToWriter};
 use klogger_log::origin::Origin;
@@ -13,13 +14,15 @@ use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::thread;
 
-/// How far back a record may be dated; what may still come while the dump goes on is allowed for.
+/// How far back a record may be dated; what may still come while the dump goes on is allowed for. 48 bits of a counter
+/// that is quicker than 1 tick in a ns hold less: records older than that would look younger.
 const TIME_REACH_NS: u64 = TIME_MASK - 60_000_000_000;
 
 /// The readers of all rings, while nobody drains them.
 pub struct FlightRecorder {
     readers: Vec<(u16, CpuReader)>,
     kinds: Arc<RecordKinds>,
+    times: Times,
     /// Ids that count attempts.
     ids: Vec<u16>,
     builtin: Builtin,
@@ -31,11 +34,12 @@ impl FlightRecorder {
     pub fn new(
         readers: Vec<(u16, CpuReader)>,
         kinds: Arc<RecordKinds>,
+        times: Times,
         events: &[EventLayout],
         builtin: Builtin,
     ) -> FlightRecorder {
         let ids = events.iter().map(|e| e.id).collect();
-        FlightRecorder { readers, kinds, ids, builtin, dumps: 0, started_ns: sys::monotonic_ns() }
+        FlightRecorder { readers, kinds, times, ids, builtin, dumps: 0, started_ns: sys::monotonic_ns() }
     }
 
     /// Takes what the rings hold. While it does so, events are counted as lost. Afterwards they run on, if `resume`.
@@ -47,12 +51,13 @@ impl FlightRecorder {
         for (cpu, reader) in &mut self.readers {
             let begin_ns = sys::monotonic_ns();
             let (mut records, first_serial, mut taken) = on_cpu(*cpu, reader, &self.kinds, &self.ids);
+            self.times.convert(&self.kinds, &mut records, &mut taken);
             let (missed, since) = reader.missed();
             if resume {
                 reader.open(true);
             } else if missed > 0 {
                 // What an earlier dump shut out, and no later event has told.
-                records.extend(self.builtin.lost(missed, since, begin_ns));
+                records.extend(self.builtin.lost(missed, self.times.ns(since), begin_ns));
                 taken.serials += missed;
                 taken.lost += missed;
             }
@@ -70,7 +75,12 @@ impl FlightRecorder {
 
     pub fn finish(self) -> Vec<Finished> {
         let ends = self.readers.into_iter();
-        ends.map(|(cpu, reader)| Finished { reader, cpu, entries: Vec::new(), lost_between: None }).collect()
+        let finished = |(cpu, reader): (u16, CpuReader)| {
+            let mut counters = Counters::default();
+            reader.count(&mut counters);
+            Finished { counters, cpu, entries: Vec::new(), lost_between: None }
+        };
+        ends.map(finished).collect()
     }
 }
 

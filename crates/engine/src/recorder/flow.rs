@@ -4,9 +4,10 @@
 use super::Progress;
 use super::dump::FlightRecorder;
 use super::probes::Probes;
-use crate::bpf::Calls;
+use crate::cpu::CpuReader;
 use crate::drain::{Drain, Finished, Shared};
 use crate::error::Error;
+use crate::probing::{Call, Calls};
 use crate::ring::RecordKinds;
 use crate::sys;
 use crate::user::Output;
@@ -15,13 +16,12 @@ use klogger_log::builder::RecordBuilder;
 use klogger_log::ledger::Ledger;
 use klogger_log::writer::{Summary, Writer};
 use klogger_schema::layout::EventLayout;
-use std::collections::HashMap;
 use std::fs::File;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::thread::{self, JoinHandle, Thread};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 /// From the rings to the file: drain threads, or the flight recorder, and the writer.
@@ -31,35 +31,89 @@ pub struct Flow {
     pool: Arc<Pool>,
     to_writer: SyncSender<ToWriter>,
     messages: Option<Receiver<ToWriter>>,
-    drains: Vec<Drain>,
+    drains: Option<Arc<Drains>>,
     flight: Option<FlightRecorder>,
-    stop: Arc<AtomicBool>,
-    /// Passes the calls of full rings on to drain threads.
-    caller: Option<JoinHandle<()>>,
+    caller: Option<Caller>,
     writer: Option<JoinHandle<LogWriter>>,
     pub notes: Vec<String>,
 }
 
-/// The thread that wakes drain threads when their rings fill up. It has their priority, or a busy system would hold up
-/// the call.
-fn pass_on_calls(calls: Calls, drains: &[Drain], stop: Arc<AtomicBool>) -> Option<JoinHandle<()>> {
-    let wakers: HashMap<u32, Thread> = drains.iter().map(|d| (u32::from(d.cpu), d.waker())).collect();
-    let listen = move || {
-        // Not to be had is not fatal: the drain threads said so already for themselves.
-        let _ = sys::become_fifo();
-        let go_on = || !stop.load(Ordering::Acquire);
-        let call = |cpu: u32| wakers.get(&cpu).into_iter().for_each(Thread::unpark);
-        // Without calls rings are still emptied each second, and losses are counted.
-        let _ = calls.listen(&go_on, &call);
-    };
-    let builder = thread::Builder::new().name("klogger/calls".into());
-    if drains.is_empty() { None } else { builder.spawn(listen).ok() }
+/// The drain threads. One is added when a CPU gets rings in the middle of a recording.
+struct Drains {
+    threads: Mutex<Vec<Drain>>,
+    shared: Shared,
+}
+
+impl Drains {
+    fn start(readers: Vec<(u16, CpuReader)>, shared: Shared) -> Drains {
+        let threads = readers.into_iter().map(|(cpu, reader)| Drain::start(cpu, reader, shared.clone())).collect();
+        Drains { threads: Mutex::new(threads), shared }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Drain>> {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn notes(&self) -> Vec<String> {
+        self.lock().iter_mut().flat_map(|d| std::mem::take(&mut d.notes)).collect()
+    }
+
+    fn hear(&self, call: Call) {
+        match call {
+            Call::Filling(cpu) => self.lock().iter().filter(|d| u32::from(d.cpu) == cpu).for_each(Drain::wake),
+            Call::NewRings(readers) => readers.into_iter().for_each(|(cpu, reader)| self.replace(cpu, reader)),
+        }
+    }
+
+    fn replace(&self, cpu: u16, reader: CpuReader) {
+        let mut threads = self.lock();
+        match threads.iter().find(|d| d.cpu == cpu) {
+            Some(drain) => drain.replace(reader),
+            None => threads.push(Drain::start(cpu, reader, self.shared.clone())),
+        }
+    }
+
+    /// When no writer is left.
+    fn stop(&self) -> Vec<Finished> {
+        self.shared.stop.store(true, Ordering::Release);
+        let threads = std::mem::take(&mut *self.lock());
+        threads.iter().for_each(Drain::wake);
+        threads.into_iter().filter_map(Drain::join).collect()
+    }
+}
+
+/// The thread that hears when rings fill up. It has the drain threads' priority, or a busy system would hold up the call.
+struct Caller {
+    thread: JoinHandle<Result<(), Error>>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Caller {
+    fn start(calls: Box<dyn Calls>, drains: Arc<Drains>) -> Option<Caller> {
+        let stop: Arc<AtomicBool> = Arc::default();
+        let seen = stop.clone();
+        let listen = move || {
+            // Not to be had is not fatal: the drain threads said so already for themselves.
+            let _ = sys::become_fifo();
+            calls.listen(&|| !seen.load(Ordering::Acquire), &|call| drains.hear(call))
+        };
+        let thread = thread::Builder::new().name("klogger/calls".into()).spawn(listen).ok()?;
+        Some(Caller { thread, stop })
+    }
+
+    /// Why it ended early, if it did.
+    fn stop(self) -> Option<Error> {
+        self.stop.store(true, Ordering::Release);
+        self.thread.join().ok()?.err()
+    }
 }
 
 /// A writer whose input has ended.
 pub struct Ended {
     writer: Option<LogWriter>,
     status: Arc<Status>,
+    /// Why calls of rings were not heard to the end, if so.
+    pub deaf: Option<String>,
 }
 
 impl Flow {
@@ -72,9 +126,8 @@ impl Flow {
             pool: Arc::default(),
             to_writer,
             messages: Some(messages),
-            drains: Vec::new(),
+            drains: None,
             flight: None,
-            stop: Arc::default(),
             caller: None,
             writer: None,
             notes: Vec::new(),
@@ -84,25 +137,28 @@ impl Flow {
     /// Opens the rings of all CPUs, and starts their drain threads.
     pub fn open_cpus(&mut self, probes: &Probes, overwrite: bool, layouts: &[EventLayout]) -> Result<(), Error> {
         let kinds = Arc::new(RecordKinds::new(layouts));
-        let readers = probes.readers();
+        let times = probes.engine.times();
+        let readers = probes.engine.readers()?;
         for (_, reader) in &readers {
             reader.open(overwrite);
         }
         if overwrite {
-            self.flight = Some(FlightRecorder::new(readers, kinds, layouts, self.builtin.clone()));
-        } else {
-            let shared = Shared {
-                kinds,
-                to_writer: self.to_writer.clone(),
-                pool: self.pool.clone(),
-                status: self.status.clone(),
-                builtin: self.builtin.clone(),
-                stop: self.stop.clone(),
-            };
-            self.drains = readers.into_iter().map(|(cpu, reader)| Drain::start(cpu, reader, shared.clone())).collect();
+            self.flight = Some(FlightRecorder::new(readers, kinds, times, layouts, self.builtin.clone()));
+            return Ok(());
         }
-        self.notes = self.drains.iter_mut().flat_map(|d| std::mem::take(&mut d.notes)).collect();
-        self.caller = pass_on_calls(probes.engine.calls()?, &self.drains, self.stop.clone());
+        let shared = Shared {
+            kinds,
+            times,
+            to_writer: self.to_writer.clone(),
+            pool: self.pool.clone(),
+            status: self.status.clone(),
+            builtin: self.builtin.clone(),
+            stop: Arc::default(),
+        };
+        let drains = Arc::new(Drains::start(readers, shared));
+        self.notes = drains.notes();
+        self.caller = Caller::start(probes.engine.calls()?, drains.clone());
+        self.drains = Some(drains);
         Ok(())
     }
 
@@ -145,16 +201,13 @@ impl Flow {
     /// After the programs are detached: the rest of the rings, and then the writer's end.
     pub fn stop(mut self) -> (Vec<Finished>, Ended) {
         self.dump(false);
-        self.stop.store(true, Ordering::Release);
-        self.drains.iter().for_each(|d| d.waker().unpark());
-        if let Some(caller) = self.caller.take() {
-            let _ = caller.join();
-        }
-        let mut ends: Vec<Finished> = self.drains.into_iter().filter_map(Drain::join).collect();
+        // The last call may bring new rings, which the drain threads empty as well.
+        let deaf = self.caller.take().and_then(Caller::stop).map(|e| e.message);
+        let mut ends = self.drains.take().map(|drains| drains.stop()).unwrap_or_default();
         ends.extend(self.flight.into_iter().flat_map(FlightRecorder::finish));
         drop(self.to_writer);
         let writer = self.writer.and_then(|w| w.join().ok());
-        (ends, Ended { writer, status: self.status })
+        (ends, Ended { writer, status: self.status, deaf })
     }
 }
 

@@ -2,11 +2,12 @@
 //! The part of a recording that is in the kernel: probes, loaded, attached, and detached again.
 
 use super::checks::{check_buffers, check_plan};
-use super::{FIRST_ID, Options, Target};
-use crate::bpf::{BpfEngine, Config};
-use crate::cpu::CpuReader;
+use super::{Engine, FIRST_ID, Options, Target};
+use crate::bpf::{self, BpfEngine};
 use crate::error::Error;
-use crate::unit::{Plan, Unit, plan};
+use crate::module::{self, KernelEngine};
+use crate::probing::Probing;
+use crate::unit::{Unit, plan};
 use crate::workload::{Held, Running};
 use crate::{host, kernel, processes, sys};
 use std::os::fd::{AsFd, OwnedFd};
@@ -18,9 +19,7 @@ const LAST_EVENTS: Duration = Duration::from_millis(300);
 
 /// Everything loaded and checked, nothing attached yet.
 pub struct Probes {
-    pub engine: BpfEngine,
-    /// Of the built-in unit and of those that have probes.
-    plans: Vec<Vec<Plan>>,
+    pub engine: Box<dyn Probing>,
 }
 
 /// The built-in unit and those that have probes, each with the id of its first event.
@@ -34,47 +33,57 @@ fn probed<'a>(options: &'a Options, builtin: &'a Unit) -> Vec<(&'a Unit, u16)> {
     all.filter(|(unit, _)| options.is_probed(unit)).collect()
 }
 
-fn with_plans<'a>(units: Vec<(&'a Unit, u16)>, plans: &'a [Vec<Plan>]) -> Vec<(&'a Unit, &'a [Plan], u16)> {
-    units.into_iter().zip(plans).map(|((unit, base), plan)| (unit, plan.as_slice(), base)).collect()
+fn load_bpf(options: &Options, units: &[(&Unit, u16)], rings: usize) -> Result<BpfEngine, Error> {
+    let types = kernel::types()?;
+    let mut plans = Vec::new();
+    for (unit, _) in units {
+        let plan = plan(&unit.schema, &types)?;
+        check_plan(unit, &plan)?;
+        plans.push(plan);
+    }
+    let config = bpf::Config {
+        rings,
+        ring_size: options.buffer_size as usize,
+        scoped: options.target.is_scoped(),
+        overwrite: options.overwrite,
+        lowwater: options.lowwater,
+    };
+    BpfEngine::load(units, plans, &config)
+}
+
+fn load_module(options: &Options, units: &[(&Unit, u16)]) -> Result<KernelEngine, Error> {
+    let config = module::Config {
+        modules: options.modules.as_deref(),
+        ring_size: options.buffer_size,
+        scoped: options.target.is_scoped(),
+        overwrite: options.overwrite,
+        lowwater: options.lowwater,
+    };
+    KernelEngine::load(units, &config)
 }
 
 impl Probes {
     pub fn load(options: &Options, builtin: &Unit) -> Result<Probes, Error> {
-        kernel::check_privilege()?;
-        let scoped = !matches!(options.target, Target::All);
-        if scoped {
+        match options.engine {
+            Engine::Kernel => kernel::check_module_privilege()?,
+            Engine::Auto | Engine::Bpf | Engine::User => kernel::check_privilege()?,
+        }
+        if options.target.is_scoped() {
             kernel::check_pid_namespace()?;
         }
         let cpus = host::online_cpus()?;
         let rings = cpus.iter().max().map_or(1, |c| *c as usize + 1);
         check_buffers(options, rings)?;
-        let types = kernel::types()?;
         let units = probed(options, builtin);
-        let mut plans = Vec::new();
-        for (unit, _) in &units {
-            let plan = plan(&unit.schema, &types)?;
-            check_plan(unit, &plan)?;
-            plans.push(plan);
-        }
-        let config = Config {
-            rings,
-            ring_size: options.buffer_size as usize,
-            scoped,
-            overwrite: options.overwrite,
-            lowwater: options.lowwater,
+        let engine: Box<dyn Probing> = match options.engine {
+            Engine::Kernel => Box::new(load_module(options, &units)?),
+            Engine::Auto | Engine::Bpf | Engine::User => Box::new(load_bpf(options, &units, rings)?),
         };
-        let engine = BpfEngine::load(&with_plans(units, &plans), &config)?;
-        Ok(Probes { engine, plans })
+        Ok(Probes { engine })
     }
 
     pub fn attach(&mut self, options: &Options, builtin: &Unit) -> Result<(), Error> {
-        self.engine.attach(&with_plans(probed(options, builtin), &self.plans))
-    }
-
-    /// The reader's end of every CPU's rings.
-    pub fn readers(&self) -> Vec<(u16, CpuReader)> {
-        let cpus = host::online_cpus().unwrap_or_default();
-        cpus.iter().map(|c| (*c as u16, self.engine.reader(*c as usize))).collect()
+        self.engine.attach(&probed(options, builtin))
     }
 
     /// Sets the scope bits. Returns (process, thread) of all that exist now.
@@ -84,7 +93,7 @@ impl Probes {
             (Target::All, _) => processes::all_processes().into_iter().flat_map(threads).collect(),
             (Target::Command(_), held) => {
                 let pid = held.map(Held::pid).unwrap_or_default();
-                self.engine.scope_add(pid);
+                self.engine.scope().add(pid);
                 vec![(pid, pid)]
             }
             (Target::Processes(pids), _) => {
@@ -101,12 +110,13 @@ impl Probes {
     /// are not, all are.
     fn add_threads(&self, pid: u32, found: &mut Vec<(u32, u32)>) {
         loop {
-            let new: Vec<u32> = processes::threads_of(pid).into_iter().filter(|t| !self.engine.in_scope(*t)).collect();
+            let new: Vec<u32> =
+                processes::threads_of(pid).into_iter().filter(|t| !self.engine.scope().contains(*t)).collect();
             if new.is_empty() {
                 break;
             }
             for tid in new {
-                self.engine.scope_add(tid);
+                self.engine.scope().add(tid);
             }
         }
         found.extend(processes::threads_of(pid).into_iter().map(|tid| (pid, tid)));
@@ -123,14 +133,8 @@ impl Probes {
             }
         };
         let deadline = Instant::now() + LAST_EVENTS;
-        while pids.iter().any(|pid| self.engine.in_scope(*pid)) && Instant::now() < deadline {
+        while pids.iter().any(|pid| self.engine.scope().contains(*pid)) && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(2));
         }
-    }
-
-    /// Detaches all programs, and waits for those that run at this moment.
-    pub fn detach(&mut self) {
-        self.engine.detach();
-        sys::wait_for_running_programs();
     }
 }

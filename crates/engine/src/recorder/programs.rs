@@ -3,11 +3,12 @@
 
 use super::flow::Flow;
 use super::{Engine, Options, Target};
-use crate::bpf::Scope as KernelScope;
+use crate::clock::{Source, best_source};
 use crate::error::Error;
+use crate::scope::Scope as KernelScope;
 use crate::sys;
 use crate::unit::Unit;
-use crate::user::{self, Catalogue, Places, Programs, Recorded, SLOTS_MAX, Scope, Settings, Source};
+use crate::user::{self, Catalogue, Places, Programs, Recorded, SLOTS_MAX, Scope, Settings};
 use klogger_log::ledger::{Entry, Key};
 use klogger_schema::layout::EventLayout;
 
@@ -36,7 +37,7 @@ impl Plan {
             Err(e) => Some(e.message),
             Ok(()) => None,
         };
-        Ok(Plan { token: sys::files::random(), source: user::best_source(), no_folder })
+        Ok(Plan { token: sys::files::random(), source: best_source(), no_folder })
     }
 
     /// What the command's programs are told, so that they log from their first line on:

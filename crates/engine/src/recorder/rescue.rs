@@ -4,10 +4,10 @@
 
 use super::file;
 use super::flow::Flow;
+use crate::clock::Source;
 use crate::error::Error;
 use crate::user::{
-    Catalogue, Folder, Output, Owner, Places, Program, ProgramFile, Source, Unusable, is_recorder, owner, schema_text,
-    title,
+    Catalogue, Folder, Output, Owner, Places, Program, ProgramFile, Unusable, is_recorder, owner, schema_text, title,
 };
 use crate::writer::Names;
 use crate::{bundled, host, sys};
@@ -221,7 +221,7 @@ impl Rescue {
         // The writer's thread ends when nobody can send to it any more.
         drop(out.to_writer);
         let (_, writer) = flow.stop();
-        let ledger = Ledger { entries, user_clock };
+        let ledger = Ledger { entries, user_clock, ..Ledger::default() };
         if let Some(e) = writer.failure() {
             return Err(file::cannot_write(output, e));
         }

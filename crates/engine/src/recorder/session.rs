@@ -54,7 +54,8 @@ impl Session {
         if !options.programs {
             check_events(&options.disabled, &layouts)?;
         }
-        let wanted = options.engine == Engine::Bpf || options.units.iter().any(|u| options.is_probed(u));
+        let wanted = matches!(options.engine, Engine::Bpf | Engine::Kernel)
+            || options.units.iter().any(|u| options.is_probed(u));
         let probes = if wanted { Some(Probes::load(&options, &builtin_unit)?) } else { None };
         let (programs, notes) = (None, Vec::new());
         Ok(Session { options, builtin_unit, layouts, probes, programs, signals, began, notes })
@@ -128,13 +129,17 @@ impl Session {
         }
     }
 
+    fn detach(&mut self) {
+        self.probes.iter_mut().for_each(|p| p.engine.detach());
+    }
+
     fn start_programs(&mut self, plan: Option<programs::Plan>, flow: &Flow, held: Option<&Held>) {
         let Some(plan) = plan else { return };
         self.notes.extend(plan.no_folder.clone());
         if self.options.overwrite {
             self.notes.push("--overwrite is for events of the kernel; those of programs are kept whole".into());
         }
-        let scope = self.probes.as_ref().map(|p| p.engine.scope());
+        let scope = self.probes.as_ref().map(|p| p.engine.scope().clone());
         let (part, notes) = plan.start(&self.options, &self.builtin_unit, flow, held.map(Held::pid), scope);
         self.programs = Some(part);
         self.notes.extend(notes);
@@ -182,11 +187,10 @@ impl Session {
         Ok(Preamble {
             klogger: env!("CARGO_PKG_VERSION").into(),
             engine: match (&self.probes, programs) {
-                (Some(_), true) => "bpf+user",
-                (Some(_), false) => "bpf",
-                (None, _) => "user",
-            }
-            .into(),
+                (Some(probes), true) => format!("{}+user", probes.engine.name()),
+                (Some(probes), false) => probes.engine.name().into(),
+                (None, _) => "user".into(),
+            },
             host: host::host()?,
             clock,
             command_line: self.options.command_line.clone(),
@@ -205,7 +209,7 @@ impl Session {
             schemas: schemas.collect(),
             events: self.layouts.clone(),
             decodings: all.iter().flat_map(|(unit, _)| unit.schema.decodings.iter().cloned()).collect(),
-            probes: self.probes.as_ref().map(|p| p.engine.probes.clone()).unwrap_or_default(),
+            probes: self.probes.as_ref().map(|p| p.engine.probes().to_vec()).unwrap_or_default(),
         })
     }
 
@@ -250,7 +254,7 @@ impl Session {
         let mut interrupted = self.wait(&mut flow, ends, listener.as_ref().ok(), started, progress, true);
         if flow.status.has_failed() {
             // No more can be written. That is no reason to end the user's work.
-            self.probes.iter_mut().for_each(Probes::detach);
+            self.detach();
             if running.is_some() {
                 self.notes.push("recording ended early; the command ran on to its end".into());
             }
@@ -265,7 +269,7 @@ impl Session {
         self.disable();
         // What follows takes its time, and is no part of the recording.
         let end_ns = sys::monotonic_ns();
-        self.probes.iter_mut().for_each(Probes::detach);
+        self.detach();
         let recorded = self.programs.take().map(|part| part.stop(&self.options)).map(|(recorded, notes)| {
             self.notes.extend(notes);
             recorded
@@ -294,7 +298,8 @@ impl Session {
     ) -> Ledger {
         let mut ledger = Ledger::default();
         if let Some(probes) = &self.probes {
-            ledger.entries = ledger::of_probes(&probes.engine, &self.layouts, ends, span);
+            ledger.kernel_clock = probes.engine.times().about();
+            ledger.entries = ledger::of_probes(&*probes.engine, &self.layouts, ends, span);
         }
         if let Some(recorded) = recorded {
             ledger.entries.extend(recorded.entries);
@@ -305,6 +310,10 @@ impl Session {
             let summary = writer.summary();
             let logged = |id: u16| summary.counts.iter().find(|c| c.0 == id).map_or(0, |c| c.1);
             ledger.entries.extend(ledger::overwritten(&self.layouts, ends, &logged, span));
+        }
+        if let Some(why) = &writer.deaf {
+            let entry = Entry::new(Key::DrainLate).between(span.0, span.1);
+            ledger.entries.push(entry.detail(why));
         }
         if let Some(why) = writer.why_failed() {
             let entry = Entry::new(Key::DiskFull).count(writer.discarded()).between(span.0, span.1);

@@ -5,10 +5,10 @@
 //! a touch of memory that nobody has used would make that memory. Rings are touched only when the program has opened
 //! them.
 
-use super::clock::Source;
 use super::folder::Folder;
 use super::layout::*;
 use super::map::SharedFile;
+use crate::clock::Source;
 use crate::ring::{EVENTS_MAX, LOST, NESTED, RingReader, Rings};
 use crate::sys;
 use std::ffi::OsString;

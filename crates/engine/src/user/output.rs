@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! From the drain of programs to the log's writer: blocks of streams, events of the recorder's own, and what went wrong.
 
-use super::clock::Clock;
 use super::translate::Batch;
+use crate::clock::Clock;
 use crate::processes;
 use crate::sys;
 use crate::writer::{Block, Builtin, Pool, Status, ToWriter};

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The recorder's end of one slot: a thread's two rings, and after it those of the thread that takes the slot next.
 
-use super::clock::Converter;
 use super::file::{ProgramFile, Slot};
 use super::output::{Output, Stream};
 use super::program::Round;
 use super::translate::{Batch, Ids, LOST_MAX};
+use crate::clock::Converter;
 use crate::cpu::CpuReader;
 use klogger_log::ledger::{Entry, Key};
 use klogger_log::origin::Thread;

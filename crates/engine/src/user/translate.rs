@@ -3,10 +3,10 @@
 //! that the program cannot reach, it is decided what is a record.
 
 use super::catalogue::Admitted;
-use super::clock::Converter;
 use super::layout::{LOCAL_BASE, MARK_ID};
+use crate::clock::Converter;
 use crate::ring::RecordKinds;
-use klogger_log::record::{Header, TIME_MASK};
+use klogger_log::record::Header;
 use klogger_schema::layout::EventLayout;
 
 /// More events than a ring can have lost.
@@ -103,23 +103,20 @@ impl Ids {
             batch.refused += 1;
             return Some((size, false));
         };
-        let ns = clock.ns(header.time48());
+        let ns = clock.header(bytes, id)?;
         if header.id() == self.kinds.lost_id {
             self.lost(bytes, clock, batch)?;
         } else {
             batch.serials = batch.serials.wrapping_add(1);
         }
         batch.first_ns = batch.first_ns.min(ns);
-        bytes[..8].copy_from_slice(&Header::new(ns, id).0.to_le_bytes());
         Some((size, true))
     }
 
     fn lost(&self, bytes: &mut [u8], clock: &mut Converter, batch: &mut Batch) -> Option<()> {
-        let word = |bytes: &[u8], at: usize| bytes.get(at..)?.first_chunk().map(|b| u64::from_le_bytes(*b));
-        let count = word(bytes, self.kinds.lost_count_offset).filter(|count| *count <= LOST_MAX)?;
-        let at = self.kinds.lost_since_offset;
-        let since = clock.ns(word(bytes, at)? & TIME_MASK);
-        bytes[at..at + 8].copy_from_slice(&since.to_le_bytes());
+        let count = bytes.get(self.kinds.lost_count_offset..)?.first_chunk().map(|b| u64::from_le_bytes(*b));
+        let count = count.filter(|count| *count <= LOST_MAX)?;
+        let since = clock.field(bytes, self.kinds.lost_since_offset)?;
         batch.serials = batch.serials.wrapping_add(count);
         batch.lost = batch.lost.wrapping_add(count);
         batch.lost_since = Some(batch.lost_since.map_or(since, |t| t.min(since)));

@@ -6,12 +6,12 @@
 //! not look more often than each tenth of a millisecond, but for rings that it has not emptied yet.
 
 use super::catalogue::Catalogue;
-use super::clock::Source;
 use super::file::{ProgramFile, Unusable};
 use super::folder::Found;
 use super::output::Output;
 use super::program::{Program, Round, broken, title};
 use super::who::{self, Claim, Elsewhere, Owner, Scope};
+use crate::clock::Source;
 use crate::sys::{self, futex};
 use klogger_log::ledger::Key;
 use std::collections::HashSet;

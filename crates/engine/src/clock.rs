@@ -1,22 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! From a program's clock to the log's. A program reads the time-stamp counter, which costs half of what the kernel's
-//! clock costs. The recorder reads both side by side again and again, and draws straight lines between these pairs.
+//! From the clock of events to the log's. Programs and the kernel engine read the time-stamp counter, which costs half of
+//! what the kernel's clock costs. The recorder reads both side by side again and again, and draws straight lines between
+//! these pairs.
 //!
-//! The lines are joined, and rise: so no two events of a thread change places.
+//! The lines are joined, and rise: so no two events change places, as long as they are converted by lines of one clock.
 
+use crate::ring::RecordKinds;
 use crate::{host, sys};
-use klogger_log::preamble::UserClock;
-use klogger_log::record::{TIME_MASK, full_time};
+use klogger_log::preamble::EventClock;
+use klogger_log::record::{Header, TIME_MASK, full_time};
 use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Pairs that are kept; older times lie on the line from the first pair of all to the oldest of these.
-const PAIRS: usize = 4096;
+/// Pairs that are kept; older times lie on the line from the first pair of all to the oldest of these. Every ring that is
+/// emptied makes one, and rings are emptied every second.
+const PAIRS: usize = 1 << 16;
 /// A time may be a little ahead of the newest pair: CPUs read their counters a moment apart.
 const AHEAD: u64 = 1 << 20;
 /// A line that is shorter says little about the counter's speed.
 const LONG_NS: u64 = 10_000_000;
 
-/// What a program's times are.
+/// What the times of events are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// CLOCK_MONOTONIC, ns.
@@ -121,11 +125,18 @@ impl Clock {
         self.error_ns
     }
 
+    /// The lines that times from `since` on are on; the last one goes on behind its end.
+    fn part(&self, since: u64) -> Clock {
+        let from = self.pairs.partition_point(|p| p.ticks <= since).saturating_sub(1);
+        let from = from.min(self.pairs.len().saturating_sub(2));
+        Clock { first: self.first, pairs: self.pairs.range(from..).copied().collect(), error_ns: self.error_ns }
+    }
+
     /// For the log: `source` is what most programs read.
-    pub fn about(&self, source: Source) -> UserClock {
+    pub fn about(&self, source: Source) -> EventClock {
         match source {
-            Source::Monotonic => UserClock { source: "clock_gettime".into(), khz: 0, error_ns: 0 },
-            Source::Tsc => UserClock { source: "tsc".into(), khz: self.khz(), error_ns: self.error_ns },
+            Source::Monotonic => EventClock { source: "clock_gettime".into(), khz: 0, error_ns: 0 },
+            Source::Tsc => EventClock { source: "tsc".into(), khz: self.khz(), error_ns: self.error_ns },
         }
     }
 
@@ -158,11 +169,43 @@ fn line(a: Pair, b: Pair, ticks: u64) -> u64 {
     ns.clamp(0, i128::from(u64::MAX)) as u64
 }
 
-/// Converts times that programs have published before it was made.
+/// One clock of the threads that empty the rings of CPUs.
+#[derive(Clone)]
+pub struct SharedClock(Arc<Mutex<Clock>>);
+
+impl SharedClock {
+    pub fn start() -> SharedClock {
+        SharedClock(Arc::new(Mutex::new(Clock::start())))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Clock> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is needed to convert times that are in hand already, of which the first has these low 48 bits. A copy: long
+    /// conversions of one thread hold up no other.
+    pub fn part(&self, first48: u64) -> Clock {
+        let mut clock = self.lock();
+        clock.look();
+        clock.part(full_time(base(clock.newest().ticks), first48))
+    }
+
+    /// For the log.
+    pub fn about(&self) -> EventClock {
+        self.lock().about(Source::Tsc)
+    }
+}
+
+/// 48 bits before what is ahead of every time that can come after `now`.
+fn base(now: u64) -> u64 {
+    (now + AHEAD).saturating_sub(TIME_MASK)
+}
+
+/// Converts times that were published before it was made.
 pub struct Converter<'a> {
     clock: &'a Clock,
     source: Source,
-    /// 48 bits before what is ahead of every time that can come, in the program's clock.
+    /// 48 bits before what is ahead of every time that can come, in the events' clock.
     base: u64,
     segment: Segment,
 }
@@ -206,8 +249,16 @@ impl<'a> Converter<'a> {
                 clock.newest().ticks
             }
         };
-        let segment = Segment::new(clock.around(now));
-        Converter { clock, source, base: (now + AHEAD).saturating_sub(TIME_MASK), segment }
+        Converter::until(clock, source, now)
+    }
+
+    /// Of times of the counter that are before the clock's newest pair.
+    pub fn of_counter(clock: &'a Clock) -> Converter<'a> {
+        Converter::until(clock, Source::Tsc, clock.newest().ticks)
+    }
+
+    fn until(clock: &'a Clock, source: Source, now: u64) -> Converter<'a> {
+        Converter { clock, source, base: base(now), segment: Segment::new(clock.around(now)) }
     }
 
     /// The full time, ns of the log's clock, from its low 48 bits.
@@ -221,6 +272,35 @@ impl<'a> Converter<'a> {
                 }
                 self.segment.at(time)
             }
+        }
+    }
+
+    /// Gives a record the log's time, and this id; returns the full time.
+    pub fn header(&mut self, record: &mut [u8], id: u16) -> Option<u64> {
+        let word = record.first_chunk_mut()?;
+        let ns = self.ns(Header(u64::from_le_bytes(*word)).time48());
+        *word = Header::new(ns, id).0.to_le_bytes();
+        Some(ns)
+    }
+
+    /// The same for a full time which is a field of a record.
+    pub fn field(&mut self, record: &mut [u8], offset: usize) -> Option<u64> {
+        let word = record.get_mut(offset..)?.first_chunk_mut()?;
+        let ns = self.ns(u64::from_le_bytes(*word) & TIME_MASK);
+        *word = ns.to_le_bytes();
+        Some(ns)
+    }
+
+    /// The same for all times of some records.
+    pub fn records(&mut self, kinds: &RecordKinds, bytes: &mut [u8]) {
+        let mut rest = bytes;
+        while let (Some(header), Some(size)) = (Header::read(rest), kinds.sizes.size(rest)) {
+            let (record, after) = rest.split_at_mut(size);
+            self.header(record, header.id());
+            if header.id() == kinds.lost_id {
+                self.field(record, kinds.lost_since_offset);
+            }
+            rest = after;
         }
     }
 }
@@ -294,6 +374,19 @@ mod tests {
     }
 
     #[test]
+    fn a_part_of_a_clock_gives_the_same_times() {
+        // Unequal steps, so that each line has a slope of its own.
+        let mut c = Clock::from(pair(1_000, 1_000_000));
+        (1..500u64).for_each(|n| c.add(pair(1_000 + n * 2_000, 1_000_000 + n * 1_000 + n % 7 * 20)));
+        for since in [0, 1_000, 1_001, 3_000, 77_777, 998_999, 999_000] {
+            let part = c.part(since);
+            let times = (since.max(1_000)..1_010_000).step_by(611);
+            times.for_each(|t| assert_eq!(on(&part, t), on(&c, t), "{t} since {since}"));
+            assert!(part.pairs.len() <= 2 + (999_000 - since) as usize / 2_000, "{since}");
+        }
+    }
+
+    #[test]
     fn times_of_48_bits_are_full_again() {
         let mut c = Clock::start();
         std::thread::sleep(std::time::Duration::from_millis(2));
@@ -307,6 +400,23 @@ mod tests {
         let mut convert = Converter::new(&mut c, Source::Monotonic);
         let now = sys::monotonic_ns();
         assert_eq!(convert.ns(now & TIME_MASK), now);
+    }
+
+    #[test]
+    fn all_times_of_records_are_converted() {
+        let (mut c, kinds) = (clock(5_000, [1_000, 2_000, 3_000]), crate::ring::tests::kinds());
+        let record = |ticks: u64, id: u16| Header::new(ticks, id).0.to_le_bytes();
+        let mut lost = record(9_000, kinds.lost_id).to_vec();
+        lost.extend(7u64.to_le_bytes());
+        lost.extend(8_500u64.to_le_bytes());
+        let mut bytes = [&record(5_400, 9)[..], &lost, &record(10_000, 9)].concat();
+        let (newest, segment) = (c.newest().ticks, Segment::new(c.around(0)));
+        let mut convert = Converter { clock: &mut c, source: Source::Tsc, base: base(newest), segment };
+        convert.records(&kinds, &mut bytes);
+        let words: Vec<u64> = bytes.as_chunks().0.iter().map(|b| u64::from_le_bytes(*b)).collect();
+        let at = |n: usize| Header(words[n]).time48();
+        assert_eq!([at(0), at(1), words[2], words[3], at(4)], [1_000_200, 1_002_000, 7, 1_001_750, 1_002_500]);
+        assert_eq!(Header(words[1]).id(), kinds.lost_id);
     }
 
     proptest! {

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! What runs probes in the kernel, as the recorder sees it. There are two: the bpf engine and the kernel engine.
+
+use crate::clock::{Converter, SharedClock};
+use crate::cpu::CpuReader;
+use crate::error::Error;
+use crate::ring::{RecordKinds, Taken};
+use crate::scope::Scope;
+use crate::unit::Unit;
+use klogger_log::preamble::{EventClock, ProbeState};
+use klogger_log::record::{Header, TIME_MASK};
+use klogger_schema::model::Probe;
+
+/// Programs or modules that are loaded, and the memory that they share with us.
+pub trait Probing {
+    /// `bpf` or `kernel`, for the log.
+    fn name(&self) -> &'static str;
+
+    /// Attaches every probe that can be. `units`: each with the id of its first event, the built-in one first, so that
+    /// a new thread is in scope before the other units' probes see it.
+    fn attach(&mut self, units: &[(&Unit, u16)]) -> Result<(), Error>;
+
+    /// What became of each probe.
+    fn probes(&self) -> &[ProbeState];
+
+    /// The reader's end of the rings of every CPU that has some. To be had once.
+    fn readers(&self) -> Result<Vec<(u16, CpuReader)>, Error>;
+
+    /// Where writers call.
+    fn calls(&self) -> Result<Box<dyn Calls>, Error>;
+
+    fn times(&self) -> Times;
+
+    /// Detaches all probes. None runs any more when it returns.
+    fn detach(&mut self);
+
+    /// The state that schemata keep from hit to hit, as it was before the first one.
+    fn forget(&self) -> Result<(), Error>;
+
+    fn set_enabled(&self, id: u16, enabled: bool);
+
+    /// The threads that are logged.
+    fn scope(&self) -> &Scope;
+
+    /// Events on CPUs without a ring, by id.
+    fn ringless(&self, id: u16) -> u64;
+
+    /// Hits of probes that the kernel skipped.
+    fn missed_hits(&self) -> Vec<MissedHits>;
+
+    /// Whether events have the numbers of kernel stacks.
+    fn has_stacks(&self) -> bool;
+
+    /// The kernel stacks that events have the numbers of, each with its addresses, the innermost first; `None` if
+    /// there are none. Only after the probes are detached.
+    fn stacks(&self) -> Option<Vec<(u32, Vec<u64>)>>;
+
+    /// Events whose stacks found their places taken, and those whose stacks could not be taken at all.
+    fn stackless(&self) -> (u64, u64);
+}
+
+/// The names of events that a probe logs.
+pub fn events_of(probe: &Probe) -> Vec<String> {
+    let mut events: Vec<String> = probe.calls.iter().map(|c| c.event.clone()).collect();
+    events.dedup();
+    events
+}
+
+/// Of one probe.
+pub struct MissedHits {
+    pub schema: String,
+    pub place: String,
+    pub count: u64,
+}
+
+/// Where writers call when their rings have passed the low-water mark.
+pub trait Calls: Send {
+    /// Passes on every call until `go_on` says no, which it is asked several times a second; after that, what has come
+    /// already.
+    fn listen(&self, go_on: &dyn Fn() -> bool, heard: &dyn Fn(Call)) -> Result<(), Error>;
+}
+
+/// What the drain threads are called for.
+pub enum Call {
+    /// The ring of this CPU fills up.
+    Filling(u32),
+    /// Writers use other rings now. Those before are complete.
+    NewRings(Vec<(u16, CpuReader)>),
+}
+
+/// What the times in rings are.
+#[derive(Clone)]
+pub enum Times {
+    /// Those of the log.
+    Ns,
+    /// Those of the CPU's counter.
+    Counter(SharedClock),
+}
+
+impl Times {
+    pub fn about(&self) -> Option<EventClock> {
+        match self {
+            Times::Ns => None,
+            Times::Counter(clock) => Some(clock.about()),
+        }
+    }
+
+    /// Gives records that were taken out of a ring, and what was found among them, the log's times.
+    pub fn convert(&self, kinds: &RecordKinds, records: &mut [u8], taken: &mut Taken) {
+        let (Times::Counter(clock), Some(first)) = (self, Header::read(records)) else { return };
+        let first = taken.lost_since.map_or(first.time48(), |since| earlier(first.time48(), since & TIME_MASK));
+        let part = clock.part(first);
+        let mut converter = Converter::of_counter(&part);
+        converter.records(kinds, records);
+        taken.lost_since = taken.lost_since.map(|since| converter.ns(since & TIME_MASK));
+    }
+
+    /// The same for a full time.
+    pub fn ns(&self, time: u64) -> u64 {
+        match self {
+            Times::Ns => time,
+            Times::Counter(clock) => Converter::of_counter(&clock.part(time & TIME_MASK)).ns(time & TIME_MASK),
+        }
+    }
+}
+
+/// The earlier one of two times of 48 bits.
+fn earlier(a: u64, b: u64) -> u64 {
+    if (a.wrapping_sub(b) << 16) as i64 > 0 { b } else { a }
+}

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Who is recorded, as the kernel's probes see it.
+
+use crate::sys::Mapping;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Thread ids have at most 22 bits (PID_MAX_LIMIT).
+pub const SCOPE_BYTES: usize = (1 << 22) / 8;
+
+/// The threads that are recorded: a bit each, which the kernel's probes keep true.
+#[derive(Clone)]
+pub struct Scope(Arc<Mapping>);
+
+impl Scope {
+    /// The mapping is at least SCOPE_BYTES long.
+    pub fn new(mapping: Mapping) -> Scope {
+        Scope(Arc::new(mapping))
+    }
+
+    fn word(&self, tid: u32) -> (&AtomicU64, u64) {
+        (self.0.word(tid as usize / 64 % (SCOPE_BYTES / 8) * 8), 1 << (tid % 64))
+    }
+
+    /// Puts a thread in scope. Its children follow by themselves.
+    pub fn add(&self, tid: u32) {
+        let (word, bit) = self.word(tid);
+        word.fetch_or(bit, Ordering::Relaxed);
+    }
+
+    pub fn contains(&self, tid: u32) -> bool {
+        let (word, bit) = self.word(tid);
+        word.load(Ordering::Relaxed) & bit != 0
+    }
+}
