@@ -61,10 +61,19 @@ def package(folder: Path, release: str = RELEASE, path: str = "boot", version: i
 
 def test_an_image_says_its_release_and_has_modules_beside_it(tmp_path: Path) -> None:
     modules = tmp_path / "a/lib/modules" / RELEASE
-    modules.mkdir(parents=True)
+    (modules / "kernel").mkdir(parents=True)
     found = kernels.choose(str(image(tmp_path / "a/boot/vmlinuz")))
     assert found == Kernel(tmp_path / "a/boot/vmlinuz", RELEASE, None, modules)
     assert kernels.choose(str(image(tmp_path / "b/vmlinuz", "9.9.9-none"))).modules is None
+
+
+def test_a_folder_of_headers_has_no_modules(tmp_path: Path) -> None:
+    modules = tmp_path / "lib/modules" / RELEASE
+    modules.mkdir(parents=True)
+    (modules / "build").symlink_to("/usr/src/linux")
+    found = kernels.choose(str(image(tmp_path / "vmlinuz")))
+    assert found.modules is None
+    assert "--mods=none" in machine.words(Machine(found, False), tmp_path)
 
 
 def test_a_tree_in_which_a_kernel_was_built(tmp_path: Path) -> None:

@@ -86,7 +86,8 @@ def modules_of(image: Path, release: str) -> Path | None:
     """In lib/modules/RELEASE beside the image or further up, so that /boot belongs to /lib/modules."""
     for folder in image.resolve().parents:
         for place in ("lib/modules", "usr/lib/modules"):
-            if (folder / place / release).is_dir():
+            # Packages of headers make the folder as well, with nothing but a link in it.
+            if (folder / place / release / "kernel").is_dir():
                 return folder / place / release
     return None
 

@@ -133,7 +133,9 @@ def started(machine: Machine, work: Path) -> Iterator[subprocess.Popen[bytes]]:
 def words(machine: Machine, work: Path) -> list[str]:
     """Without udev, virtme-ng's own ways into the guest are closed; so it gets our command line instead of its own."""
     kernel = machine.kernel
-    found = [sys.executable, "-c", VIRTME, "--mods=auto", "--force-initramfs", "--force-9p", "--disable-microvm"]
+    found = [sys.executable, "-c", VIRTME, "--force-initramfs", "--force-9p", "--disable-microvm"]
+    # It would make an index of what it takes for modules, even in this machine's own /lib/modules.
+    found += [f"--mods={'auto' if kernel.modules else 'none'}"]
     found += [f"--kdir={kernel.tree}" if kernel.tree else f"--kimg={kernel.image}"]
     # Of the overlay, only the module is meant: `init` mounts it.
     found += ["--disable-monitor", "--overlay-rwdir=/", f"--cpus={machine.smp}", f"--memory={machine.memory}"]
