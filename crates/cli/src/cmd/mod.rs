@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! One file for each subcommand: its arguments, its help, and `run`.
 
+pub mod build;
 pub mod cat;
 pub mod check;
 pub mod control;
@@ -44,6 +45,7 @@ pub enum Command {
     Cat(cat::Args),
     Export(export::Args),
     Gen(generate::Args),
+    Build(build::Args),
     #[command(hide = true)]
     Manual(manual::Args),
     /// `klogger NAME` runs the program `klogger-NAME`
@@ -67,6 +69,7 @@ impl Command {
             Command::Cat(args) => cat::run(args),
             Command::Export(args) => export::run(args),
             Command::Gen(args) => generate::run(args),
+            Command::Build(args) => build::run(args),
             Command::Manual(args) => manual::run(args),
             Command::External(words) => external::run(words),
         }
