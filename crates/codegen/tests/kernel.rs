@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! `tests/golden/kernel/NAME.klogger`, and the C for the kernel engine that is generated from it. The path is the test:
+//! one more case is one more schema there, and KLOGGER_BLESS=1 writes what is expected. That kernels compile, load and run
+//! it is for tests/guest.
+
+use klogger_codegen::kernel::{Place, Tracepoint, Tracepoints, header, module, prototype_complaint, runtime_number};
+use klogger_schema::model::{ProbeKind, Schema};
+use klogger_schema::{Options, parse};
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/kernel")
+}
+
+fn schemas() -> Vec<(PathBuf, Schema)> {
+    let mut files: Vec<PathBuf> = fs::read_dir(folder()).unwrap().map(|e| e.unwrap().path()).collect();
+    files.retain(|p| p.extension().is_some_and(|e| e == "klogger"));
+    files.sort();
+    assert!(!files.is_empty(), "no golden schemata in {}", folder().display());
+    let load = |path: PathBuf| {
+        let text = fs::read_to_string(&path).unwrap();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let schema = parse(&name, &text, &Options::default()).unwrap_or_else(|e| panic!("{name}: {e:?}")).schema;
+        (path, schema)
+    };
+    files.into_iter().map(load).collect()
+}
+
+/// As a kernel's headers have them: one with more parameters than the schema wants.
+fn tracepoints() -> Tracepoints {
+    let of = |header: &str, parameters: &[&str]| Tracepoint {
+        header: header.into(),
+        parameters: parameters.iter().map(|p| p.to_string()).collect(),
+    };
+    Tracepoints::from([
+        ("sched_waking".into(), of("trace/events/sched.h", &["struct task_struct *p", "void (*call)(int)"])),
+        ("sched_process_exit".into(), of("trace/events/sched.h", &["struct task_struct *p"])),
+        ("local_timer_entry".into(), of("asm/trace/irq_vectors.h", &["int vector"])),
+    ])
+}
+
+fn places(schema: &Schema) -> Vec<Place> {
+    let known = tracepoints();
+    let mut list = Vec::new();
+    for (probe, p) in schema.probes.iter().enumerate() {
+        for (target, t) in p.targets.iter().enumerate() {
+            let tracepoint = known.get(&t.name).filter(|_| t.kind == ProbeKind::Tracepoint).cloned();
+            if tracepoint.as_ref().is_none_or(|k| k.parameters.len() >= t.params.len()) {
+                list.push(Place { probe, target, tracepoint });
+            }
+        }
+    }
+    list
+}
+
+fn expect(file: &Path, text: &str) {
+    if env::var_os("KLOGGER_BLESS").is_some() {
+        fs::write(file, text).unwrap();
+    }
+    let wanted = fs::read_to_string(file).unwrap_or_default();
+    assert!(!wanted.is_empty(), "{} is empty or missing; write it with KLOGGER_BLESS=1", file.display());
+    assert_eq!(text, wanted, "{} differs", file.display());
+}
+
+/// Of a header, what is generated: without the runtime, which is the same in all of them.
+fn generated_part(text: &str) -> String {
+    let (head, rest) = text.split_once("/* Fixed-width types").unwrap();
+    let (_, tail) = rest.split_once("#if KLOGGER_RUNTIME").unwrap();
+    let number = format!("{:#018x}", runtime_number());
+    format!("{head}[runtime]\n\n#if KLOGGER_RUNTIME{tail}").replace(&number, "[number]")
+}
+
+#[test]
+fn modules_are_as_expected() {
+    for (path, schema) in schemas() {
+        for text in module(&schema, &places(&schema)) {
+            let generated = match text.name.ends_with(".h") {
+                true => generated_part(&text.text),
+                false => text.text,
+            };
+            expect(&path.with_file_name(&text.name), &generated);
+        }
+    }
+}
+
+#[test]
+fn in_a_kernel_tree_the_configuration_decides() {
+    for (_, schema) in schemas() {
+        let condition = "defined(KLOGGER_OFF) || !IS_REACHABLE(CONFIG_KLOGGER)";
+        let text = header(&schema, true).text;
+        assert!(text.contains(&format!("#if {condition}\n")) && text.contains(&format!("&& !({condition})\n")));
+        assert!(!header(&schema, false).text.contains("CONFIG_KLOGGER"));
+    }
+}
+
+#[test]
+fn the_compilers_word_on_a_prototype() {
+    let gcc = "static assertion failed: \"klogger: prototype 3 1\"";
+    assert_eq!(prototype_complaint(gcc), Some((3, 1)));
+    assert_eq!(prototype_complaint("static assertion failed: \"offset of pid\""), None);
+}
