@@ -22,6 +22,7 @@ mod ring;
 mod scope;
 mod stacks;
 mod sys;
+pub mod tree;
 pub mod unit;
 pub mod user;
 mod workload;

@@ -8,6 +8,7 @@ pub mod control;
 pub mod export;
 pub mod generate;
 pub mod info;
+pub mod kernel;
 pub mod list;
 pub mod manual;
 pub mod record;
@@ -46,6 +47,7 @@ pub enum Command {
     Export(export::Args),
     Gen(generate::Args),
     Build(build::Args),
+    Kernel(kernel::Args),
     #[command(hide = true)]
     Manual(manual::Args),
     /// `klogger NAME` runs the program `klogger-NAME`
@@ -70,6 +72,7 @@ impl Command {
             Command::Export(args) => export::run(args),
             Command::Gen(args) => generate::run(args),
             Command::Build(args) => build::run(args),
+            Command::Kernel(args) => kernel::run(args),
             Command::Manual(args) => manual::run(args),
             Command::External(words) => external::run(words),
         }

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! `klogger kernel`: klogger in a kernel's own source.
+
+use super::Outcome;
+use crate::diagnostics;
+use crate::failure::Failure;
+use klogger_engine::tree::{self, Change, Tree, What};
+use klogger_schema::Options;
+use klogger_schema::model::Schema;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+const EXAMPLES: &str = "\
+Examples:
+  klogger kernel integrate ~/linux --dry-run   shows what would change
+  klogger kernel integrate ~/linux             puts klogger in, or brings it up to date
+  klogger kernel integrate ~/linux --remove    takes it out
+Then, in the tree:
+  scripts/config --enable KLOGGER
+  #include <klogger/sched.klogger.h>           for the events of .klogger.conf.sched
+  klogger(SCHEDOUT, prev->pid, prev->prio);
+and, in that kernel:
+  klogger record -s .klogger.conf.sched --engine kernel -- make
+
+See docs/kernel-tree.md.";
+
+/// Put klogger into a kernel source tree
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    Integrate(IntegrateArgs),
+}
+
+/// Add klogger to a kernel source tree, with the schemata at its top
+///
+/// Adds the folders kernel/klogger and include/klogger, CONFIG_KLOGGER, and one line to each of three files. Schemata are
+/// the files .klogger.conf* and *.klogger at the top of the tree: for each there is a header, which the kernel's build
+/// makes again when the schema has changed.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+struct IntegrateArgs {
+    /// Top of the kernel source tree
+    #[arg(value_name = "LINUX_DIR")]
+    dir: PathBuf,
+    /// Show what would change, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Take klogger out again; klogger() calls stay
+    #[arg(long)]
+    remove: bool,
+}
+
+pub fn run(args: Args) -> Outcome {
+    let Command::Integrate(args) = args.command;
+    let tree = Tree::open(&args.dir)?;
+    let schemata = if args.remove { Vec::new() } else { schemata(&tree, &args.dir)? };
+    let changes = if args.remove { tree.plan_removal()? } else { tree.plan(&tree::files(&tree, &schemata)?)? };
+    if !args.dry_run {
+        tree.apply(&changes)?;
+    }
+    changes.iter().for_each(|c| println!("  {}", line(c)));
+    println!("{}", summary(&args, &tree, &schemata, &changes));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Messages of the compiler will name the file as it is seen from the top of the tree.
+fn schemata(tree: &Tree, dir: &Path) -> Result<Vec<Schema>, Failure> {
+    let load = |name: String| {
+        let mut schema = diagnostics::load(&dir.join(&name), &Options::default())?;
+        schema.file = name;
+        Ok(schema)
+    };
+    let schemata = tree.schemata()?.into_iter().map(load).collect::<Result<Vec<Schema>, Failure>>()?;
+    let faults = tree::faults(tree, &schemata);
+    for (index, found) in &faults {
+        eprint!("{}", diagnostics::render(&schemata[*index].file, &schemata[*index].text, found));
+    }
+    if faults.is_empty() { Ok(schemata) } else { Err(Failure::printed()) }
+}
+
+fn line(change: &Change) -> String {
+    let path = &change.path;
+    match change.what {
+        What::Add => format!("add     {path}"),
+        What::Change if change.lines > 0 => format!("change  {path}, {} line", change.lines),
+        What::Change => format!("change  {path}"),
+        What::Remove => format!("remove  {path}"),
+    }
+}
+
+fn summary(args: &IntegrateArgs, tree: &Tree, schemata: &[Schema], changes: &[Change]) -> String {
+    let place = format!("Linux {} in {}", tree.version, args.dir.display());
+    let own = changes.iter().filter(|c| c.lines == 0).count();
+    let lines: usize = changes.iter().map(|c| c.lines).sum();
+    let would = if args.dry_run { "would change" } else { "changed" };
+    if changes.is_empty() {
+        return format!("{place}: nothing to do");
+    }
+    let counts = format!("{place}: {would} {own} of klogger's own files, and {lines} lines of others");
+    if args.remove {
+        return counts;
+    }
+    let names: Vec<_> = schemata.iter().map(|s| format!("{} ({} events)", s.name, s.events.len())).collect();
+    match names.is_empty() {
+        true => format!("{counts}\nno schema yet: write .klogger.conf.NAME at the top of the tree"),
+        false => format!("{counts}\nschemata: {}", names.join(", ")),
+    }
+}

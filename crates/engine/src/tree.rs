@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! A kernel source tree, and klogger in it: two folders of its own, and one line in each of three files.
+
+mod files;
+mod tracepoints;
+
+pub use files::{faults, files};
+
+use crate::error::Error;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+/// The oldest kernel whose Kbuild has the target `prepare`.
+const OLDEST: (u32, u32) = (6, 1);
+
+/// klogger's own folders. All that is in them is klogger's.
+const OWN: [&str; 2] = ["include/klogger", "kernel/klogger"];
+/// Where copies of the schemata stand, of which the generated files were made.
+const COPIES: &str = "kernel/klogger/schemata";
+
+/// A line behind the first one that begins with `after`.
+struct Insertion {
+    file: &'static str,
+    after: &'static str,
+    line: &'static str,
+}
+
+const INSERTIONS: [Insertion; 3] = [
+    Insertion { file: "Kbuild", after: "PHONY += prepare", line: "include $(srctree)/kernel/klogger/Kbuild.prepare" },
+    Insertion { file: "kernel/Makefile", after: "obj-y += sched/", line: "obj-$(CONFIG_KLOGGER) += klogger/" },
+    Insertion {
+        file: "lib/Kconfig.debug",
+        after: "source \"kernel/trace/Kconfig\"",
+        line: "source \"kernel/klogger/Kconfig\"",
+    },
+];
+
+/// A kernel source tree that klogger can be put into.
+pub struct Tree {
+    dir: PathBuf,
+    /// `6.1.192`
+    pub version: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    Add,
+    Change,
+    Remove,
+}
+
+/// What is done to one file.
+#[derive(Debug)]
+pub struct Change {
+    pub what: What,
+    /// From the top of the tree.
+    pub path: String,
+    /// How many lines of somebody else's file it adds, or takes away.
+    pub lines: usize,
+    text: String,
+}
+
+impl Tree {
+    /// Refuses what is no kernel tree, or one with another layout than klogger knows.
+    pub fn open(dir: &Path) -> Result<Tree, Error> {
+        let shown = dir.display();
+        let no_tree = || {
+            Error::new(format!("{shown} is no kernel source tree"))
+                .help("name the folder with the kernel's Makefile, Kbuild and MAINTAINERS")
+        };
+        let makefile = fs::read_to_string(dir.join("Makefile")).map_err(|_| no_tree())?;
+        let (version, numbers) = version(&makefile).ok_or_else(no_tree)?;
+        if numbers < OLDEST {
+            return Err(Error::new(format!("{shown} is Linux {version}, which is too old"))
+                .help(format!("klogger goes into kernels from {}.{} on", OLDEST.0, OLDEST.1)));
+        }
+        let tree = Tree { dir: dir.to_path_buf(), version };
+        for insertion in &INSERTIONS {
+            let text = tree.read(insertion.file)?.ok_or_else(no_tree)?;
+            if !text.lines().any(|l| insertion.is_behind(l)) {
+                return Err(Error::new(format!(
+                    "klogger does not know the layout of Linux {}: {shown}/{} has no line that begins with '{}'",
+                    tree.version, insertion.file, insertion.after
+                ))
+                .help("a newer klogger may know it"));
+            }
+        }
+        Ok(tree)
+    }
+
+    /// The schemata at the top of the tree, by file name.
+    pub fn schemata(&self) -> Result<Vec<String>, Error> {
+        let entries = fs::read_dir(&self.dir)
+            .map_err(|e| Error::new(format!("cannot read the folder {}: {e}", self.dir.display())))?;
+        let names =
+            entries.flatten().filter(|e| e.path().is_file()).map(|e| e.file_name().to_string_lossy().into_owned());
+        let mut names: Vec<String> = names.filter(|n| is_schema(n)).collect();
+        names.sort();
+        Ok(names)
+    }
+
+    /// What it takes to have these files of klogger's own, by path, and the lines in other files.
+    pub fn plan(&self, own: &BTreeMap<String, String>) -> Result<Vec<Change>, Error> {
+        let mut changes = Vec::new();
+        for (path, text) in own {
+            let what = match self.read(path)? {
+                Some(old) if old == *text => continue,
+                Some(_) => What::Change,
+                None => What::Add,
+            };
+            changes.push(Change { what, path: path.clone(), lines: 0, text: text.clone() });
+        }
+        for path in self.made_before()?.into_iter().filter(|p| !own.contains_key(p)) {
+            changes.push(Change { what: What::Remove, path, lines: 0, text: String::new() });
+        }
+        for insertion in &INSERTIONS {
+            self.edit(insertion, Insertion::into, &mut changes)?;
+        }
+        Ok(changes)
+    }
+
+    /// What it takes to be without klogger. First the lines, so that at any time the tree is one that can be built.
+    pub fn plan_removal(&self) -> Result<Vec<Change>, Error> {
+        let mut changes = Vec::new();
+        for insertion in &INSERTIONS {
+            self.edit(insertion, Insertion::out_of, &mut changes)?;
+        }
+        for path in OWN.iter().filter(|p| self.dir.join(p).exists()) {
+            changes.push(Change { what: What::Remove, path: path.to_string(), lines: 0, text: String::new() });
+        }
+        Ok(changes)
+    }
+
+    pub fn apply(&self, changes: &[Change]) -> Result<(), Error> {
+        for change in changes {
+            let path = self.dir.join(&change.path);
+            let done = match change.what {
+                What::Add | What::Change => write(&path, &change.text),
+                What::Remove if path.is_dir() => fs::remove_dir_all(&path),
+                What::Remove => fs::remove_file(&path),
+            };
+            done.map_err(|e| {
+                Error::new(format!("cannot change {}: {e}", path.display()))
+                    .help("the tree is half changed: see to it that you may write there, and do the same again")
+            })?;
+        }
+        Ok(())
+    }
+
+    fn edit(
+        &self,
+        insertion: &Insertion,
+        how: fn(&Insertion, &str) -> String,
+        to: &mut Vec<Change>,
+    ) -> Result<(), Error> {
+        let old = self.read(insertion.file)?.unwrap_or_default();
+        let text = how(insertion, &old);
+        if text != old {
+            to.push(Change { what: What::Change, path: insertion.file.into(), lines: 1, text });
+        }
+        Ok(())
+    }
+
+    /// Files that klogger made, other than headers of its runtime: what a schema that has gone has left.
+    fn made_before(&self) -> Result<Vec<String>, Error> {
+        let mut found = Vec::new();
+        for folder in [OWN[0], OWN[1], COPIES] {
+            let entries = match fs::read_dir(self.dir.join(folder)) {
+                Ok(entries) => entries,
+                Err(e) if e.kind() == ErrorKind::NotFound => continue,
+                Err(e) => return Err(Error::new(format!("cannot read {}/{folder}: {e}", self.dir.display()))),
+            };
+            let names = entries.flatten().map(|e| e.file_name().to_string_lossy().into_owned());
+            // Objects are there too, and NAME.mod.c, if the kernel is built in its source tree.
+            let made = names.filter(|n| {
+                folder == COPIES || [".klogger.h", ".klogger.c", ".bench.c"].iter().any(|e| n.ends_with(e))
+            });
+            found.extend(made.map(|n| format!("{folder}/{n}")));
+        }
+        Ok(found)
+    }
+
+    fn read(&self, path: &str) -> Result<Option<String>, Error> {
+        let path = self.dir.join(path);
+        match fs::read_to_string(&path) {
+            Ok(text) => Ok(Some(text)),
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(Error::new(format!("cannot read {}: {e}", path.display()))),
+        }
+    }
+}
+
+impl Insertion {
+    fn is_behind(&self, line: &str) -> bool {
+        line.split_whitespace().collect::<Vec<_>>().join(" ").starts_with(self.after)
+    }
+
+    fn into(&self, text: &str) -> String {
+        if text.lines().any(|l| l == self.line) {
+            return text.into();
+        }
+        let behind = text.lines().position(|l| self.is_behind(l));
+        let lines = text.split_inclusive('\n').enumerate();
+        lines.map(|(n, l)| if Some(n) == behind { format!("{l}{}\n", self.line) } else { l.into() }).collect()
+    }
+
+    fn out_of(&self, text: &str) -> String {
+        text.split_inclusive('\n').filter(|l| l.trim_end() != self.line).collect()
+    }
+}
+
+/// `.klogger.conf*` and `*.klogger`, but for what editors and patches leave behind. update.sh has the same rule.
+fn is_schema(name: &str) -> bool {
+    let leftover = ["~", ".orig", ".rej", ".swp"].iter().any(|end| name.ends_with(end));
+    !leftover && (name.starts_with(".klogger.conf") || name.ends_with(".klogger"))
+}
+
+/// VERSION, PATCHLEVEL and SUBLEVEL of the top Makefile, as a text and as numbers.
+fn version(makefile: &str) -> Option<(String, (u32, u32))> {
+    let value = |name: &str| {
+        let line = makefile.lines().find_map(|l| l.strip_prefix(name)?.trim_start().strip_prefix('='))?;
+        line.trim().parse::<u32>().ok()
+    };
+    let (major, minor, sub) = (value("VERSION")?, value("PATCHLEVEL")?, value("SUBLEVEL")?);
+    Some((format!("{major}.{minor}.{sub}"), (major, minor)))
+}
+
+/// In one step, so that a build that runs at the same time sees the old file or the new one.
+fn write(path: &Path, text: &str) -> std::io::Result<()> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{}.new", std::process::id()));
+    let new = PathBuf::from(name);
+    fs::write(&new, text)?;
+    if let Ok(old) = fs::metadata(path) {
+        fs::set_permissions(&new, old.permissions())?;
+    }
+    fs::rename(&new, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As much of a kernel tree as klogger looks at.
+    fn linux(version: &str) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        let numbers: Vec<&str> = version.split('.').collect();
+        let makefile =
+            format!("# A comment\nVERSION = {}\nPATCHLEVEL = {}\nSUBLEVEL = {}\n", numbers[0], numbers[1], numbers[2]);
+        for (path, text) in [
+            ("Makefile", makefile.as_str()),
+            ("Kbuild", "a := b\n\nPHONY += prepare\nprepare: $(a)\n\t@:\n"),
+            ("kernel/Makefile", "obj-y = fork.o \\\n\t    exit.o\n\nobj-y += sched/\nobj-y += locking/"),
+            ("lib/Kconfig.debug", "menu \"x\"\n\nsource \"kernel/trace/Kconfig\"\n\nendmenu\n"),
+        ] {
+            write(&dir.path().join(path), text).unwrap();
+        }
+        dir
+    }
+
+    fn own() -> BTreeMap<String, String> {
+        let files = [("kernel/klogger/core.c", "core"), ("include/klogger/sched.klogger.h", "header")];
+        files.into_iter().map(|(path, text)| (path.to_string(), text.to_string())).collect()
+    }
+
+    fn paths(changes: &[Change]) -> Vec<(What, &str)> {
+        changes.iter().map(|c| (c.what, c.path.as_str())).collect()
+    }
+
+    fn contents(dir: &Path) -> BTreeMap<String, String> {
+        let mut found = BTreeMap::new();
+        let mut folders = vec![dir.to_path_buf()];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).unwrap().flatten() {
+                match entry.path().is_dir() {
+                    true => folders.push(entry.path()),
+                    false => {
+                        let path = entry.path().strip_prefix(dir).unwrap().to_string_lossy().into_owned();
+                        found.insert(path, fs::read_to_string(entry.path()).unwrap());
+                    }
+                }
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn in_again_and_out() {
+        let dir = linux("6.1.192");
+        let before = contents(dir.path());
+        let tree = Tree::open(dir.path()).unwrap();
+        assert_eq!(tree.version, "6.1.192");
+
+        let changes = tree.plan(&own()).unwrap();
+        assert_eq!(contents(dir.path()), before, "a plan changes nothing");
+        assert_eq!(changes.len(), 5);
+        assert_eq!(changes.iter().map(|c| c.lines).sum::<usize>(), 3);
+        tree.apply(&changes).unwrap();
+        let after = contents(dir.path());
+        assert_eq!(after["kernel/Makefile"].matches("sched/\nobj-$(CONFIG_KLOGGER) += klogger/\nobj-y").count(), 1);
+        assert!(after["Kbuild"].contains("prepare\ninclude $(srctree)/kernel/klogger/Kbuild.prepare\nprepare:"));
+        assert_eq!(paths(&tree.plan(&own()).unwrap()), []);
+
+        tree.apply(&tree.plan_removal().unwrap()).unwrap();
+        assert_eq!(contents(dir.path()), before);
+        assert_eq!(paths(&tree.plan_removal().unwrap()), []);
+    }
+
+    #[test]
+    fn what_a_schema_leaves_goes_with_it_and_objects_stay() {
+        let dir = linux("6.12.0");
+        let tree = Tree::open(dir.path()).unwrap();
+        tree.apply(&tree.plan(&own()).unwrap()).unwrap();
+        for path in ["kernel/klogger/core.o", "kernel/klogger/klogger.mod.c"] {
+            write(&dir.path().join(path), "").unwrap();
+        }
+        let mut fewer = own();
+        fewer.remove("include/klogger/sched.klogger.h");
+        let changes = tree.plan(&fewer).unwrap();
+        assert_eq!(paths(&changes), [(What::Remove, "include/klogger/sched.klogger.h")]);
+    }
+
+    #[test]
+    fn refusals() {
+        let message = |dir: &Path| Tree::open(dir).err().map(|e| e.message).unwrap_or_default();
+        let empty = tempfile::tempdir().unwrap();
+        assert!(message(empty.path()).ends_with("is no kernel source tree"));
+        assert!(message(&empty.path().join("missing")).ends_with("is no kernel source tree"));
+        write(&empty.path().join("Makefile"), "all:\n\techo VERSION = 6\n").unwrap();
+        assert!(message(empty.path()).ends_with("is no kernel source tree"));
+        assert!(message(linux("5.19.17").path()).contains("is Linux 5.19.17, which is too old"));
+
+        let other = linux("9.0.0");
+        write(&other.path().join("Kbuild"), "nothing\n").unwrap();
+        assert!(message(other.path()).contains("layout of Linux 9.0.0"), "{}", message(other.path()));
+    }
+
+    #[test]
+    fn schemata_at_the_top() {
+        let dir = linux("6.1.0");
+        for name in [".klogger.conf", ".klogger.conf.sched", "mm.klogger", ".klogger.conf.sched~", "x.klogger.orig"] {
+            write(&dir.path().join(name), "").unwrap();
+        }
+        fs::create_dir(dir.path().join("folder.klogger")).unwrap();
+        let found = Tree::open(dir.path()).unwrap().schemata().unwrap();
+        assert_eq!(found, [".klogger.conf", ".klogger.conf.sched", "mm.klogger"]);
+    }
+}
