@@ -69,15 +69,15 @@ impl Tree {
         if !config.has("CONFIG_MODULES") {
             return incomplete("takes no modules (CONFIG_MODULES=n)", "configure it with CONFIG_MODULES=y");
         }
-        let generated = dir.join("include/generated/utsrelease.h").exists();
-        if !generated || !dir.join("Module.symvers").exists() {
+        // Debian's headers have another name for it in include/config/kernel.release.
+        let release = fs::read_to_string(dir.join("include/generated/utsrelease.h")).unwrap_or_default();
+        let release = release.split('"').nth(1).unwrap_or_default().to_string();
+        if release.is_empty() || !dir.join("Module.symvers").exists() {
             return incomplete(
                 "is not built: it has no Module.symvers",
                 &format!("make -C {shown}; 'modules_prepare' alone is not enough"),
             );
         }
-        let release = fs::read_to_string(dir.join("include/config/kernel.release")).unwrap_or_default();
-        let release = release.trim().to_string();
         let mut variables = compiler(&config, &release)?;
         if config.has("CONFIG_UML") {
             variables.push("ARCH=um".into());
