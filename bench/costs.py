@@ -197,3 +197,8 @@ def attach(tools) -> list[str]:
     ]
     lines += [f"| {name} | {spread([r['s'] for r in results[name]]):.2f} |" for name in arms]
     return [*lines, "", "To be under 0.5 s; under 1 s from a text."]
+
+
+def kernel(_tools) -> list[str]:
+    """The kernel engine and others, in a guest that counts instructions."""
+    return run([HERE / "kernel/run", "--disassembly", HERE / "kernel/straight.txt"]).splitlines()

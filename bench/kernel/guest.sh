@@ -1,0 +1,92 @@
+#!/bin/busybox sh
+# shellcheck shell=dash
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+# guest.sh ROUNDS ARM...: the guest's side of bench/kernel/run. The numbers of each arm go to /out/ARM.counts, as hits.c
+# gives them; what there is to be said, to /out/ARM.said.
+set -u
+parameters=/sys/module/hits/parameters
+tracing=/sys/kernel/tracing
+export HOME=/root LTTNG_HOME=/root
+
+# hit ARM PARAMETER: all rounds.
+hit() {
+    i=0
+    while [ "$i" -lt "$rounds" ]; do
+        cat "$parameters/$2" >>"/out/$1.counts"
+        i=$((i + 1))
+    done
+}
+
+# record ARM PARAMETER OPTION...: the rounds, recorded by klogger; meanwhile the code of klogger's calls is another one.
+record() {
+    arm=$1 parameter=$2
+    shift 2
+    klogger record --buffer-size 16M -o "/out/$arm.klog" "$@" -- \
+        sh /bin/guest.sh "$rounds" inside "$arm" "$parameter"
+}
+
+# in_kernel SCHEMA ARM PARAMETER OPTION...
+in_kernel() {
+    schema=$1
+    shift
+    record "$@" --engine kernel --modules /klogger -s "/klogger/$schema.klogger"
+}
+
+by_ftrace() {
+    echo 16384 >$tracing/buffer_size_kb &&
+        echo 1 >$tracing/events/power/cpu_frequency/enable &&
+        hit ftrace tracepoint
+    echo 0 >$tracing/events/power/cpu_frequency/enable
+    cat $tracing/per_cpu/cpu0/stats
+}
+
+# by_lttng ARM MODE OPTION...: the trace goes to /out/ARM.
+by_lttng() {
+    arm=$1 mode=$2
+    shift 2
+    lttng create "$arm" --output="/out/$arm" "$@" &&
+        lttng enable-channel --kernel "--$mode" --subbuf-size=4M --num-subbuf=4 large &&
+        lttng enable-event --kernel --channel=large power_cpu_frequency &&
+        lttng start &&
+        hit "$arm" tracepoint
+    case $mode in overwrite) lttng snapshot record ;; esac
+    lttng destroy "$arm"
+}
+
+arm() {
+    case $1 in
+        empty) hit empty empty ;;
+        no_probe) hit no_probe tracepoint ;;
+        two_off) hit two_off two ;;
+        eight_off) hit eight_off eight ;;
+        two | eight) in_kernel calls "$1" "$1" -a ;;
+        kernel) in_kernel frequency kernel tracepoint -a ;;
+        scoped) in_kernel frequency scoped tracepoint ;;
+        bpf) record bpf tracepoint --engine bpf -a -s /klogger/frequency.klogger ;;
+        ftrace) by_ftrace ;;
+        lttng_overwrite) by_lttng lttng_overwrite overwrite --snapshot ;;
+        lttng_discard) by_lttng lttng_discard discard ;;
+        printk) hit printk printk && dmesg | grep -c 'frequency=' ;;
+        *) echo "no arm $1" ;;
+    esac
+}
+
+rounds=$1
+shift
+if [ "$1" = inside ]; then
+    cat $parameters/code >/out/code.on
+    hit "$2" "$3"
+    exit
+fi
+insmod /klogger/klogger.ko && insmod /klogger/hits.ko || exit 1
+case " $* " in
+    *" lttng"*)
+        mkdir -p /var/run /etc
+        echo tracing:x:100: >/etc/group
+        lttng-sessiond --daemonize --kmod-probes=power >/out/lttng.said 2>&1 ;;
+esac
+cat $parameters/code >/out/code.before
+for name; do
+    arm "$name" >"/out/$name.said" 2>&1
+done
+cat $parameters/code >/out/code.after
