@@ -32,7 +32,7 @@ static void klogger_on_call(struct irq_work *work)
 	klogger_device_call(smp_processor_id());
 }
 
-static DEFINE_PER_CPU(struct irq_work, klogger_calling) = IRQ_WORK_INIT(klogger_on_call);
+static DEFINE_PER_CPU(struct irq_work, klogger_calling);
 
 static u64 klogger_ring_bytes(u64 size)
 {
@@ -65,9 +65,19 @@ static void klogger_count_lost(struct klogger_ring *ring, u64 time, u32 id)
 	atomic64_inc(klogger_counter_at(ring->lost, id));
 }
 
+/* Overwrite mode. If the record crosses into another part of the grid, the next one is the first that begins there. */
+static void klogger_note_first(struct klogger_ring *ring, u64 begin, u64 end)
+{
+	u32 shift = ilog2(ring->mask + 1) - KLOGGER_GRID_SHIFT;
+
+	if (begin >> shift != end >> shift)
+		WRITE_ONCE(ring->first[end >> shift & (KLOGGER_GRID - 1)], end);
+}
+
 /*
  * By compare-and-swap, for hits that interrupt each other share a nested ring. Each failure is another writer's success, so
- * nobody waits here. The load of `hard` pairs with the drain's release store after zeroing.
+ * nobody waits here. The load of `hard` pairs with the drain's release store after zeroing; in overwrite mode it is 0 while
+ * the recorder reads.
  */
 static void *klogger_claim(struct klogger_ring *ring, u32 size)
 {
@@ -78,24 +88,10 @@ static void *klogger_claim(struct klogger_ring *ring, u32 size)
 			return NULL;
 		seen = cmpxchg_local(&ring->head, head, head + size);
 		if (seen == head)
-			return &ring->data[head & ring->mask];
-	}
-}
-
-/* Overwrite mode. If the record crosses into another part of the grid, the next one is the first that begins there. */
-static void *klogger_overwrite(struct klogger_ring *ring, u32 id, u32 size)
-{
-	u32 shift = ilog2(ring->mask + 1) - KLOGGER_GRID_SHIFT;
-	u64 head = READ_ONCE(ring->head), seen;
-
-	atomic64_inc(klogger_counter_at(ring->attempts, id));
-	for (;; head = seen) {
-		seen = cmpxchg_local(&ring->head, head, head + size);
-		if (seen == head)
 			break;
 	}
-	if (head >> shift != (head + size) >> shift)
-		WRITE_ONCE(ring->first[(head + size) >> shift & (KLOGGER_GRID - 1)], head + size);
+	if (READ_ONCE(klogger_overwriting))
+		klogger_note_first(ring, head, head + size);
 	return &ring->data[head & ring->mask];
 }
 
@@ -142,8 +138,8 @@ void *klogger_reserve_slow(struct klogger_ring *ring, u64 time, u32 id, u32 size
 	if (READ_ONCE(ring->nest) > 1)
 		ring = klogger_nested_of(ring);
 	if (READ_ONCE(klogger_overwriting))
-		return klogger_overwrite(ring, id, size);
-	if (READ_ONCE(ring->limit) < READ_ONCE(ring->hard) && READ_ONCE(ring->head) + size > READ_ONCE(ring->limit))
+		atomic64_inc(klogger_counter_at(ring->attempts, id));
+	else if (READ_ONCE(ring->limit) < READ_ONCE(ring->hard) && READ_ONCE(ring->head) + size > READ_ONCE(ring->limit))
 		klogger_call_reader(ring);
 	/* Room for both, or else a ring that is nearly full would hold little but LOST records. */
 	if (READ_ONCE(ring->missed) && (READ_ONCE(ring->head) + sizeof(struct klogger_lost) + size > READ_ONCE(ring->hard) ||
@@ -345,6 +341,8 @@ struct page *klogger_rings_page(struct klogger_rings *rings, u64 offset)
 
 int klogger_rings_begin(void)
 {
+	u32 cpu;
+
 	BUILD_BUG_ON(sizeof(struct klogger_ring) % PAGE_SIZE);
 	BUILD_BUG_ON(offsetof(struct klogger_ring, first) != sizeof(klogger_no_ring));
 	klogger_scope = vzalloc(KLOGGER_SCOPE_BYTES);
@@ -353,6 +351,9 @@ int klogger_rings_begin(void)
 		klogger_rings_end();
 		return -ENOMEM;
 	}
+	/* Not by an initializer: a module's per-CPU data is not relocated, so that a pointer in it would be NULL. */
+	for_each_possible_cpu(cpu)
+		init_irq_work(per_cpu_ptr(&klogger_calling, cpu), klogger_on_call);
 	klogger_rings_use(NULL);
 	if (!klogger_counter_is_steady())
 		static_branch_enable(&klogger_slow_clock);
