@@ -17,7 +17,7 @@ use crate::unit::{ModulePlan, faults, plan_module};
 use klogger_codegen::kernel::{Place, Tracepoints, core, module, prototype_complaint};
 use klogger_codegen::{NamedText, printable};
 use klogger_schema::Diagnostic;
-use klogger_schema::model::Schema;
+use klogger_schema::model::{Schema, Span};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
@@ -227,15 +227,25 @@ impl<'a> Job<'a> {
     /// What the compiler and the linker say of the schemata, each once: a header is compiled twice.
     fn diagnostics(&self, said: &str) -> Vec<(usize, Diagnostic)> {
         let mut seen: Vec<Complaint> = Vec::new();
-        let complaints = said.lines().filter_map(|l| parse_complaint(l).or_else(|| unresolved(l)));
-        complaints.for_each(|c| {
+        said.lines().filter_map(parse_complaint).for_each(|c| {
             if !seen.contains(&c) {
                 seen.push(c);
             }
         });
         let of_schema = |c: &Complaint| Some((self.schema_of(&c.file)?, c.clone()));
         let found = seen.iter().filter_map(of_schema).filter(|(i, _)| *i < self.schemas.len());
-        found.map(|(i, c)| (i, diagnostic(self.schema(i), &c))).collect()
+        let found = found.map(|(i, c)| (i, diagnostic(self.schema(i), &c)));
+        found.chain(said.lines().filter_map(|line| self.not_lent(line))).collect()
+    }
+
+    /// A function or variable that modules may not use, where the schema mentions it first.
+    fn not_lent(&self, line: &str) -> Option<(usize, Diagnostic)> {
+        let (name, module) = unresolved(line)?;
+        let index = self.schema_of(module).filter(|i| *i < self.schemas.len())?;
+        let start = self.schema(index).text.find(name);
+        let span = start.map_or(Span::default(), |start| Span { start, end: start + name.len() });
+        let message = format!("'{name}' belongs to the kernel, which does not lend it to modules");
+        Some((index, Diagnostic::error(span, message).help("read the kernel's structures instead")))
     }
 
     /// By the name of a file that it is in: its own, or a generated one.
@@ -253,16 +263,9 @@ impl<'a> Job<'a> {
 }
 
 /// `ERROR: modpost: "NAME" [FOLDER/klogger_SCHEMA.ko] undefined!`
-fn unresolved(line: &str) -> Option<Complaint> {
+fn unresolved(line: &str) -> Option<(&str, &str)> {
     let (name, rest) = line.strip_prefix("ERROR: modpost: \"")?.split_once("\" [")?;
-    let (file, _) = rest.split_once("] undefined!")?;
-    Some(Complaint {
-        file: file.into(),
-        line: 1,
-        column: 1,
-        warning: false,
-        message: format!("'{name}' belongs to the kernel, which does not lend it to modules"),
-    })
+    Some((name, rest.split_once("] undefined!")?.0))
 }
 
 fn write_texts(folder: &Path, texts: &[NamedText]) -> std::io::Result<()> {
@@ -282,9 +285,8 @@ mod tests {
 
     #[test]
     fn what_modpost_misses() {
-        let found = unresolved("ERROR: modpost: \"do_exit2\" [/tmp/k/klogger_x.ko] undefined!").unwrap();
-        assert_eq!(found.message, "'do_exit2' belongs to the kernel, which does not lend it to modules");
-        assert_eq!(found.file, "/tmp/k/klogger_x.ko");
+        let line = "ERROR: modpost: \"do_exit2\" [/tmp/k/klogger_x.ko] undefined!";
+        assert_eq!(unresolved(line), Some(("do_exit2", "/tmp/k/klogger_x.ko")));
         assert!(unresolved("WARNING: modpost: missing MODULE_LICENSE()").is_none());
     }
 }

@@ -91,6 +91,8 @@ impl Tree {
         let mut command = Command::new("make");
         command.arg("-k").arg(format!("-j{jobs}")).arg("-C").arg(&self.dir).arg(format!("M={}", folder.display()));
         command.args(&self.variables).arg(target).current_dir(folder).env("LC_ALL", "C");
+        // The kernel's makefiles drop LC_ALL.
+        command.env("LC_CTYPE", "C").env("LC_MESSAGES", "C").env("LANG", "C");
         // If klogger itself was started by a make.
         ["MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES"].iter().for_each(|name| {
             command.env_remove(name);
