@@ -17,19 +17,27 @@ hit() {
     done
 }
 
-# record ARM PARAMETER OPTION...: the rounds, recorded by klogger; meanwhile the code of klogger's calls is another one.
+# record ARM PARAMETER OPTION...: klogger records the command that hits, and nothing else.
 record() {
     arm=$1 parameter=$2
     shift 2
-    klogger record --buffer-size 16M -o "/out/$arm.klog" "$@" -- \
-        sh /bin/guest.sh "$rounds" inside "$arm" "$parameter"
+    klogger record --buffer-size 16M -o "/out/$arm.klog" "$@" -- sh /bin/guest.sh "$rounds" inside "$arm" "$parameter"
 }
 
-# in_kernel SCHEMA ARM PARAMETER OPTION...
-in_kernel() {
-    schema=$1
-    shift
-    record "$@" --engine kernel --modules /klogger -s "/klogger/$schema.klogger"
+# record_all ARM PARAMETER OPTION...: klogger records the whole system.
+record_all() {
+    arm=$1 parameter=$2
+    shift 2
+    klogger record --buffer-size 16M -a -o "/out/$arm.klog" "$@" &
+    recorder=$!
+    until klogger mark 1 >/dev/null 2>&1; do
+        kill -0 $recorder || return
+        sleep 0.1
+    done
+    cat $parameters/code >"/out/$arm.code"
+    hit "$arm" "$parameter"
+    kill -INT $recorder
+    wait $recorder
 }
 
 by_ftrace() {
@@ -53,16 +61,18 @@ by_lttng() {
     lttng destroy "$arm"
 }
 
+# shellcheck disable=SC2086 # $in_kernel is several words
 arm() {
+    in_kernel='--engine kernel --modules /klogger'
     case $1 in
         empty) hit empty empty ;;
         no_probe) hit no_probe tracepoint ;;
         two_off) hit two_off two ;;
         eight_off) hit eight_off eight ;;
-        two | eight) in_kernel calls "$1" "$1" -a ;;
-        kernel) in_kernel frequency kernel tracepoint -a ;;
-        scoped) in_kernel frequency scoped tracepoint ;;
-        bpf) record bpf tracepoint --engine bpf -a -s /klogger/frequency.klogger ;;
+        two | eight) record_all "$1" "$1" $in_kernel -s /klogger/calls.klogger ;;
+        kernel) record_all kernel tracepoint $in_kernel -s /klogger/frequency.klogger ;;
+        scoped) record scoped tracepoint $in_kernel -s /klogger/frequency.klogger ;;
+        bpf) record_all bpf tracepoint --engine bpf -s /klogger/frequency.klogger ;;
         ftrace) by_ftrace ;;
         lttng_overwrite) by_lttng lttng_overwrite overwrite --snapshot ;;
         lttng_discard) by_lttng lttng_discard discard ;;
@@ -74,7 +84,6 @@ arm() {
 rounds=$1
 shift
 if [ "$1" = inside ]; then
-    cat $parameters/code >/out/code.on
     hit "$2" "$3"
     exit
 fi
@@ -85,8 +94,8 @@ case " $* " in
         echo tracing:x:100: >/etc/group
         lttng-sessiond --daemonize --kmod-probes=power >/out/lttng.said 2>&1 ;;
 esac
-cat $parameters/code >/out/code.before
+cat $parameters/code >/out/before.code
 for name; do
     arm "$name" >"/out/$name.said" 2>&1
 done
-cat $parameters/code >/out/code.after
+cat $parameters/code >/out/after.code
