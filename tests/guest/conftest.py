@@ -19,12 +19,13 @@ def guest(klogger, workloads):
     if not Path(cache, "guest/complete").exists():
         pytest.skip("no kernel for a guest: run 'scripts/setup guest'")
 
-    def run(script: str, out: Path, timeout: int = 300, add=()) -> subprocess.CompletedProcess:
+    def run(script: str, out: Path, timeout: int = 300, add=(), append: str = "") -> subprocess.CompletedProcess:
         added = []
         for path in [*sorted(workloads.iterdir()), *add]:
             added += ["--add", str(path)]
+        options = ["--timeout", str(timeout), "--append", append, "--out", out, *added]
         return subprocess.run(
-            [ROOT / "scripts/guest", "--timeout", str(timeout), "--out", out, *added, "--", "sh", "-c", script],
+            [ROOT / "scripts/guest", *options, "--", "sh", "-c", script],
             check=False,
             capture_output=True,
             text=True,

@@ -2,6 +2,7 @@
 //! `klogger record`
 
 use super::Outcome;
+use super::build::build;
 use crate::failure::Failure;
 use crate::schemata;
 use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -9,11 +10,13 @@ use klogger_engine::recorder::{
     self, BUFFER_MAX, BUFFER_MIN, Engine, Options, Progress, Target, USER_BUFFER_MAX, USER_BUFFER_MIN,
 };
 use klogger_engine::unit::Unit;
+use klogger_engine::{bundled, kbuild, kernel, module};
 use klogger_log::ledger::Ledger;
 use klogger_log::writer::Compression;
+use klogger_schema::model::Schema;
 use std::ffi::OsString;
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -24,6 +27,8 @@ Examples:
   klogger record -s scheduler -a --for 10s -o all.klog
   klogger record -s ./my.klogger -- ./prog           a schema of your own
   klogger record --engine user -- ./prog             what the program itself logs; needs no root
+  klogger record -s scheduler --engine kernel -- ./prog
+                                                     by kernel modules, built if need be
   klogger record -s scheduler -s programs -- ./prog  both the kernel's events and the program's
   klogger record -s scheduler --overwrite -- ./prog  keep the newest; dump at the end, or at
                                                      each SIGUSR1 to klogger
@@ -41,10 +46,13 @@ pub struct Args {
     /// recorded from programs; 'programs' is whatever programs log
     #[arg(short, long = "schema", required_unless_present = "engine", value_name = "SCHEMA")]
     schemas: Vec<String>,
-    /// What logs: the kernel's probes (bpf), programs that include a generated header (user), or, by what the schemata
-    /// have, either or both (auto)
+    /// What logs: probes in the kernel (as programs of its own virtual machine: bpf; as modules: kernel), programs that
+    /// include a generated header (user), or, by what the schemata have, bpf or user or both (auto)
     #[arg(long, value_enum, value_name = "ENGINE")]
     engine: Option<EngineName>,
+    /// For --engine kernel: take modules from this folder ('klogger build -o DIR' makes it) instead of building them
+    #[arg(long, value_name = "DIR")]
+    modules: Option<PathBuf>,
     /// The log [default: the first schema's name with .klog]. One that exists becomes FILE.old
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -91,6 +99,7 @@ pub struct Args {
 enum EngineName {
     Auto,
     Bpf,
+    Kernel,
     User,
 }
 
@@ -101,15 +110,25 @@ pub fn run(args: Args) -> Outcome {
     let target = target(&args)?;
     let engine = match args.engine {
         Some(EngineName::Bpf) => Engine::Bpf,
+        Some(EngineName::Kernel) => Engine::Kernel,
         Some(EngineName::User) => Engine::User,
         Some(EngineName::Auto) | None => Engine::Auto,
     };
     let (units, programs) = schemas(&args.schemas, engine)?;
+    let (resident, modules) = match engine {
+        Engine::Kernel => modules(&units, args.modules.as_deref())?,
+        Engine::Auto | Engine::Bpf | Engine::User if args.modules.is_some() => {
+            return Err(Failure::new("--modules is for the kernel engine").help("add --engine kernel"));
+        }
+        Engine::Auto | Engine::Bpf | Engine::User => (Vec::new(), None),
+    };
     let name = units.first().map_or(PROGRAMS, |unit| unit.schema.name.as_str());
     let output = args.output.clone().unwrap_or_else(|| PathBuf::from(format!("{name}.klog")));
     let options = Options {
         engine,
         units,
+        resident,
+        modules,
         programs,
         target,
         output: output.clone(),
@@ -153,15 +172,34 @@ fn schemas(words: &[String], engine: Engine) -> Result<(Vec<Unit>, bool), Failur
             return Err(Failure::new("-s programs needs the user engine, and --engine bpf leaves it out")
                 .help("leave --engine away: the kernel's probes and programs are recorded together"));
         }
-        (Engine::Bpf | Engine::Auto, false, true) => {
+        (Engine::Bpf | Engine::Kernel | Engine::Auto, false, true) => {
             return Err(Failure::new("no schema to record with")
                 .help("give one with -s ('klogger list' shows those there are), or record programs: --engine user"));
         }
         _ => {}
     }
     let named = words.iter().filter(|w| *w != PROGRAMS);
-    let units: Result<Vec<_>, Failure> = named.map(|s| schemata::unit(s, engine != Engine::User)).collect();
+    let units: Result<Vec<_>, Failure> =
+        named.map(|s| schemata::unit(s, matches!(engine, Engine::Auto | Engine::Bpf))).collect();
     Ok((units?, programs))
+}
+
+/// Which schemata the kernel has already, and where the modules of the others are. Builds them, if need be.
+fn modules(units: &[Unit], folder: Option<&Path>) -> Result<(Vec<String>, Option<PathBuf>), Failure> {
+    kernel::check_module_privilege()?;
+    let builtin = bundled::builtin()?.schema;
+    let schemas: Vec<&Schema> = units.iter().map(|u| &u.schema).collect();
+    let resident = module::resident(&[&[&builtin], &schemas[..]].concat())?;
+    let is_missing = |s: &&Schema| !s.probes.is_empty() && !resident.contains(&s.name);
+    let missing: Vec<&Schema> = schemas.into_iter().filter(is_missing).collect();
+    if let Some(folder) = folder {
+        return Ok((resident, Some(folder.into())));
+    }
+    if missing.is_empty() && resident.contains(&builtin.name) {
+        return Ok((resident, None));
+    }
+    let built = build(&missing, |builtin| kbuild::cached(&missing, builtin))?;
+    Ok((resident, built.core.parent().map(Path::to_path_buf)))
 }
 
 fn target(args: &Args) -> Result<Target, Failure> {
