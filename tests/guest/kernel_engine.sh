@@ -140,7 +140,7 @@ bad_input() {
     refused other-kernel klogger record --engine kernel --modules /tmp/foreign -s scheduler -- true
     refused no-headers klogger record --engine kernel -s scheduler -- true
     # The guest has 1 GiB, and this leaves less than two rings of it.
-    head -c 400M /dev/zero >/tmp/ballast
+    dd if=/dev/zero of=/tmp/ballast bs=1M count=400 2>/dev/null
     refused memory kernel -s scheduler --buffer-size 256M -- true
     rm /tmp/ballast
     refused modules-for-bpf klogger record --modules /modules-under-test -s scheduler -- true

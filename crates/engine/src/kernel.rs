@@ -32,6 +32,14 @@ pub fn check_module_privilege() -> Result<(), Error> {
     check_capabilities(MODULE_CAPABILITIES, None)
 }
 
+/// Whether this kernel takes modules at all: some are built without that.
+pub fn check_takes_modules() -> Result<(), Error> {
+    match fs::exists("/proc/modules") {
+        Ok(false) => Err(Error::new("this kernel cannot load modules").help("use --engine bpf")),
+        Ok(true) | Err(_) => Ok(()),
+    }
+}
+
 /// `any`: one that stands for all of them.
 fn check_capabilities(needed: &[(u32, &str)], any: Option<u32>) -> Result<(), Error> {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();

@@ -192,11 +192,12 @@ fn modules(units: &[Unit], folder: Option<&Path>) -> Result<(Vec<String>, Option
     let resident = module::resident(&[&[&builtin], &schemas[..]].concat())?;
     let is_missing = |s: &&Schema| !s.probes.is_empty() && !resident.contains(&s.name);
     let missing: Vec<&Schema> = schemas.into_iter().filter(is_missing).collect();
-    if let Some(folder) = folder {
-        return Ok((resident, Some(folder.into())));
-    }
     if missing.is_empty() && resident.contains(&builtin.name) {
         return Ok((resident, None));
+    }
+    kernel::check_takes_modules()?;
+    if let Some(folder) = folder {
+        return Ok((resident, Some(folder.into())));
     }
     let built = build(&missing, |builtin| kbuild::cached(&missing, builtin))?;
     Ok((resident, built.core.parent().map(Path::to_path_buf)))
