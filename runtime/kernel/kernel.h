@@ -30,10 +30,10 @@
 #if defined(__x86_64__)
 static __always_inline u64 klogger_counter(void)
 {
-	u32 low, high;
+	u64 low, high;
 
 	asm volatile("rdtsc" : "=a"(low), "=d"(high));
-	return (u64)high << 32 | low;
+	return high << 32 | low;
 }
 #elif defined(CONFIG_ARM64)
 #include <asm/sysreg.h>

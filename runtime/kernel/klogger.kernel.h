@@ -19,6 +19,8 @@
 #include <linux/preempt.h>
 #include <linux/sched.h>
 #include <klogger/ring.h>
+/* One store for each field: or else gcc puts fields together in a register, which takes more instructions. */
+#define klogger_store(to, value) WRITE_ONCE(to, value)
 #include <klogger/record.h>
 #include "kernel.h"
 
@@ -56,7 +58,7 @@ struct klogger_unit {
 	u32 length;		/* of the text, without a NUL */
 	u32 events;
 	u32 places;
-	u32 base;		/* id of the first event; valid while the schema is used */
+	u64 base;		/* id of the first event; valid while the schema is used */
 	struct klogger_event *event;
 	struct static_key_false *key;	/* one for each event */
 	struct klogger_place *place;
@@ -85,10 +87,11 @@ struct klogger_hit {
 	u64 nest;		/* hits that this one interrupted */
 };
 
-/* Benchmarks log events that are off. */
-#ifndef klogger_on
-#define klogger_on(index) static_branch_unlikely(&KLOGGER_KEYS[index])
+/* Asked by klogger() itself, ahead of an event's arguments: what is off costs nothing. Benchmarks log events that are off. */
+#ifndef klogger_is_on
+#define klogger_is_on(index) static_branch_unlikely(&KLOGGER_KEYS[index])
 #endif
+#define klogger_on(index) true
 
 #define KLOGGER_TIDS (1u << 22)
 
@@ -104,7 +107,7 @@ static __always_inline u32 klogger_current_tid(void)
 	return current->pid;
 }
 
-#define klogger_in_scope_current() klogger_in_scope(klogger_current_tid())
+#define klogger_in_scope_current() (!static_branch_unlikely(&klogger_scoped) || klogger_in_scope(klogger_current_tid()))
 
 /* The same three as in the BPF engine, for klogger.klogger. */
 static inline void klogger_scope_fork(u32 parent, u32 child)
@@ -180,7 +183,7 @@ static __always_inline void klogger_enter(struct klogger_hit *hit)
 	hit->ring = __this_cpu_read(klogger_ring);
 	klogger_is_not_null(hit->ring);
 	hit->nest = READ_ONCE(hit->ring->nest);
-	WRITE_ONCE(hit->ring->nest, hit->nest + 1);
+	hit->ring->nest++;
 	barrier();
 	hit->time = klogger_clock();
 }
@@ -191,7 +194,7 @@ static __always_inline void klogger_leave(struct klogger_hit *hit)
 	barrier();
 	if (!hit->ring)
 		return;
-	WRITE_ONCE(hit->ring->nest, hit->nest);
+	hit->ring->nest--;
 	preempt_enable_notrace();
 }
 
@@ -200,7 +203,7 @@ static __always_inline void klogger_leave(struct klogger_hit *hit)
  * The load of `limit` pairs with the drain's release store after zeroing: the writer's stores depend on its value. Nobody
  * interrupts between the load and the store of `head` who would use them: see ring.h.
  */
-static __always_inline void *klogger_reserve_in(struct klogger_hit *hit, u32 id, u32 size)
+static __always_inline void *klogger_reserve_in(struct klogger_hit *hit, const u64 *base, u32 index, u32 size)
 {
 	struct klogger_ring *ring;
 	u64 head, end;
@@ -212,18 +215,18 @@ static __always_inline void *klogger_reserve_in(struct klogger_hit *hit, u32 id,
 	head = READ_ONCE(ring->head);
 	end = head + size;
 	if (unlikely(hit->nest | READ_ONCE(ring->missed)) || unlikely(end > READ_ONCE(ring->limit)))
-		return klogger_call_slow(ring, hit->time, id, size);
+		return klogger_call_slow(ring, hit->time, *base + index, size);
 	WRITE_ONCE(ring->head, end);
 	record = &ring->data[head & ring->mask];
 	klogger_is_not_null(record);
 	return record;
 }
 
-#define klogger_reserve(hit, index, size) klogger_reserve_in(hit, KLOGGER_UNIT.base + (index), size)
+#define klogger_reserve(hit, index, size) klogger_reserve_in(hit, &KLOGGER_UNIT.base, index, size)
 
 /* The header word comes last: pairs with the acquire load in the recorder's drain. */
 #define klogger_commit(hit, record, index)                                                                             \
-	smp_store_release((u64 *)(record), KLOGGER_HEADER((hit)->time, (u64)(KLOGGER_UNIT.base + (index))))
+	smp_store_release((u64 *)(record), ((hit)->time << 16) + KLOGGER_UNIT.base + (index))
 
 /* From memory that may be bad; then zeros. */
 void klogger_copy(void *to, const void *from, size_t size);

@@ -126,13 +126,13 @@ pub(crate) fn declaration(f: &FieldLayout) -> String {
 fn store(f: &FieldLayout) -> String {
     let name = &f.name;
     if let Some(context) = f.context {
-        return format!("klogger_record->{name} = klogger_context_{}()", context_word(context));
+        return format!("klogger_store(klogger_record->{name}, klogger_context_{}())", context_word(context));
     }
     match f.shape {
-        Shape::One => format!("klogger_record->{name} = {name}"),
+        Shape::One => format!("klogger_store(klogger_record->{name}, {name})"),
         Shape::Array(_) => format!("klogger_copy(klogger_record->{name}, {name}, sizeof(klogger_record->{name}))"),
         Shape::Text(_) => format!("klogger_copy_text(klogger_record->{name}, {name}, sizeof(klogger_record->{name}))"),
-        Shape::Tail => format!("klogger_record->{name} = klogger_text.length"),
+        Shape::Tail => format!("klogger_store(klogger_record->{name}, klogger_text.length)"),
     }
 }
 

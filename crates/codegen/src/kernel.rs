@@ -104,14 +104,15 @@ fn events(out: &mut Text, schema: &Schema) {
     let name = &schema.name;
     out.push(format_args!(
         "\n#ifndef KLOGGER_CALLS\n#define KLOGGER_CALLS\n/* Without a hit of its own, as there is no probe: each call is one. */\n\
-         #undef klogger\n#define klogger(event, ...) klogger_call_##event(__VA_ARGS__)\n#endif\n\n\
+         #undef klogger\n#define klogger(event, ...) \\\n\
+         \tdo {{ if (klogger_wanted_##event()) klogger_call_##event(__VA_ARGS__); }} while (0)\n#endif\n\n\
          extern struct klogger_unit klogger_unit_{name};\nextern struct static_key_false klogger_keys_{name}[{}];\n\n\
          #define KLOGGER_UNIT klogger_unit_{name}\n#define KLOGGER_KEYS klogger_keys_{name}\n",
         keys(schema)
     ));
     for (index, e) in schema.events.iter().enumerate() {
         event(out, schema, e, index);
-        call(out, schema, e);
+        call(out, schema, e, index);
     }
     out.push("\n#undef KLOGGER_UNIT\n#undef KLOGGER_KEYS\n");
 }
@@ -122,11 +123,12 @@ fn keys(schema: &Schema) -> usize {
 }
 
 /// What `klogger(EVENT, ...)` is in a function of one's own: a hit with one event.
-fn call(out: &mut Text, schema: &Schema, event: &Event) {
+fn call(out: &mut Text, schema: &Schema, event: &Event, index: usize) {
     let layout = EventLayout::new(&schema.name, event, 1);
     let names: String = arguments(&layout).map(|f| format!(", {}", f.name)).collect();
     out.push(format_args!(
-        "\nstatic __always_inline void klogger_call_{0}({1})\n{{\n\tstruct klogger_hit klogger_hit = {{}};\n\n\
+        "\nstatic __always_inline bool klogger_wanted_{0}(void)\n{{\n\treturn klogger_is_on({index});\n}}\n\n\
+         static __always_inline void klogger_call_{0}({1})\n{{\n\tstruct klogger_hit klogger_hit = {{}};\n\n\
          \tklogger_event_{0}(&klogger_hit{names});\n\tklogger_leave(&klogger_hit);\n}}\n",
         event.name,
         parameters(&layout)

@@ -76,8 +76,8 @@ static __always_inline void klogger_event_MARK(struct klogger_hit *klogger_hit, 
 	klogger_record = (struct klogger_record_MARK *)klogger_reserve(klogger_hit, 6, klogger_size);
 	if (!klogger_record)
 		return;
-	klogger_record->number = number;
-	klogger_record->text = klogger_text.length;
+	klogger_store(klogger_record->number, number);
+	klogger_store(klogger_record->text, klogger_text.length);
 	klogger_text_store((char *)klogger_record + 18, &klogger_text);
 	klogger_commit(klogger_hit, klogger_record, 6);
 }
@@ -235,17 +235,17 @@ static __always_inline void klogger_event_NUMBERS(struct klogger_hit *klogger_hi
 	klogger_record = (struct klogger_record_NUMBERS *)klogger_reserve(klogger_hit, 1, 56);
 	if (!klogger_record)
 		return;
-	klogger_record->b = b;
-	klogger_record->c = c;
-	klogger_record->uc = uc;
-	klogger_record->s = s;
-	klogger_record->us = us;
-	klogger_record->i = i;
-	klogger_record->ui = ui;
-	klogger_record->l = l;
-	klogger_record->ul = ul;
-	klogger_record->ll = ll;
-	klogger_record->ull = ull;
+	klogger_store(klogger_record->b, b);
+	klogger_store(klogger_record->c, c);
+	klogger_store(klogger_record->uc, uc);
+	klogger_store(klogger_record->s, s);
+	klogger_store(klogger_record->us, us);
+	klogger_store(klogger_record->i, i);
+	klogger_store(klogger_record->ui, ui);
+	klogger_store(klogger_record->l, l);
+	klogger_store(klogger_record->ul, ul);
+	klogger_store(klogger_record->ll, ll);
+	klogger_store(klogger_record->ull, ull);
 	klogger_commit(klogger_hit, klogger_record, 1);
 }
 
@@ -297,14 +297,14 @@ static __always_inline void klogger_event_FIXED(struct klogger_hit *klogger_hit,
 	klogger_record = (struct klogger_record_FIXED *)klogger_reserve(klogger_hit, 2, 40);
 	if (!klogger_record)
 		return;
-	klogger_record->a = a;
-	klogger_record->b = b;
-	klogger_record->c = c;
-	klogger_record->d = d;
-	klogger_record->e = e;
-	klogger_record->f = f;
-	klogger_record->g = g;
-	klogger_record->h = h;
+	klogger_store(klogger_record->a, a);
+	klogger_store(klogger_record->b, b);
+	klogger_store(klogger_record->c, c);
+	klogger_store(klogger_record->d, d);
+	klogger_store(klogger_record->e, e);
+	klogger_store(klogger_record->f, f);
+	klogger_store(klogger_record->g, g);
+	klogger_store(klogger_record->h, h);
 	klogger_commit(klogger_hit, klogger_record, 2);
 }
 
@@ -353,12 +353,12 @@ static __always_inline void klogger_event_PADDED(struct klogger_hit *klogger_hit
 	klogger_record = (struct klogger_record_PADDED *)klogger_reserve(klogger_hit, 3, 40);
 	if (!klogger_record)
 		return;
-	klogger_record->a = a;
-	klogger_record->b = b;
-	klogger_record->c = c;
-	klogger_record->d = d;
-	klogger_record->e = e;
-	klogger_record->f = f;
+	klogger_store(klogger_record->a, a);
+	klogger_store(klogger_record->b, b);
+	klogger_store(klogger_record->c, c);
+	klogger_store(klogger_record->d, d);
+	klogger_store(klogger_record->e, e);
+	klogger_store(klogger_record->f, f);
 	klogger_commit(klogger_hit, klogger_record, 3);
 }
 
@@ -453,9 +453,9 @@ static __always_inline void klogger_event_TEXT(struct klogger_hit *klogger_hit, 
 	klogger_record = (struct klogger_record_TEXT *)klogger_reserve(klogger_hit, 5, klogger_size);
 	if (!klogger_record)
 		return;
-	klogger_record->before = before;
-	klogger_record->text = klogger_text.length;
-	klogger_record->after = after;
+	klogger_store(klogger_record->before, before);
+	klogger_store(klogger_record->text, klogger_text.length);
+	klogger_store(klogger_record->after, after);
 	klogger_text_store((char *)klogger_record + 24, &klogger_text);
 	klogger_commit(klogger_hit, klogger_record, 5);
 }
@@ -497,8 +497,8 @@ static __always_inline void klogger_event_ABOUT(struct klogger_hit *klogger_hit,
 	klogger_record = (struct klogger_record_ABOUT *)klogger_reserve(klogger_hit, 6, 16);
 	if (!klogger_record)
 		return;
-	klogger_record->pid = pid;
-	klogger_record->waker = waker;
+	klogger_store(klogger_record->pid, pid);
+	klogger_store(klogger_record->waker, waker);
 	klogger_commit(klogger_hit, klogger_record, 6);
 }
 
@@ -541,9 +541,9 @@ static __always_inline void klogger_event_AROUND(struct klogger_hit *klogger_hit
 	klogger_record = (struct klogger_record_AROUND *)klogger_reserve(klogger_hit, 7, 24);
 	if (!klogger_record)
 		return;
-	klogger_record->x = x;
-	klogger_record->tid = klogger_context_tid();
-	klogger_record->tgid = klogger_context_tgid();
+	klogger_store(klogger_record->x, x);
+	klogger_store(klogger_record->tid, klogger_context_tid());
+	klogger_store(klogger_record->tgid, klogger_context_tgid());
 	klogger_commit(klogger_hit, klogger_record, 7);
 }
 

@@ -18,7 +18,7 @@ static __always_inline void klogger_event_SCHEDIN(struct klogger_hit *klogger_hi
 	klogger_record = (struct klogger_record_SCHEDIN *)klogger_reserve(klogger_hit, 0, 24);
 	if (!klogger_record)
 		return;
-	klogger_record->pid = pid;
-	klogger_record->L2_cache_misses = L2_cache_misses;
+	klogger_store(klogger_record->pid, pid);
+	klogger_store(klogger_record->L2_cache_misses, L2_cache_misses);
 	klogger_commit(klogger_hit, klogger_record, 0);
 }

@@ -62,8 +62,8 @@ static __always_inline void klogger_event_MARK(struct klogger_hit *klogger_hit, 
 	klogger_record = (struct klogger_record_MARK *)klogger_reserve(klogger_hit, 6, klogger_size);
 	if (!klogger_record)
 		return;
-	klogger_record->number = number;
-	klogger_record->text = klogger_text.length;
+	klogger_store(klogger_record->number, number);
+	klogger_store(klogger_record->text, klogger_text.length);
 	klogger_text_store((char *)klogger_record + 18, &klogger_text);
 	klogger_commit(klogger_hit, klogger_record, 6);
 }
@@ -127,8 +127,8 @@ static __always_inline void klogger_event_SCHEDIN(struct klogger_hit *klogger_hi
 	klogger_record = (struct klogger_record_SCHEDIN *)klogger_reserve(klogger_hit, 0, 24);
 	if (!klogger_record)
 		return;
-	klogger_record->pid = pid;
-	klogger_record->L2_cache_misses = L2_cache_misses;
+	klogger_store(klogger_record->pid, pid);
+	klogger_store(klogger_record->L2_cache_misses, L2_cache_misses);
 	klogger_commit(klogger_hit, klogger_record, 0);
 }
 

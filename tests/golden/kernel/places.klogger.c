@@ -8,13 +8,14 @@
 
 /* All events of one hit have one reading of the clock. */
 #undef klogger
-#define klogger(event, ...) klogger_event_##event(klogger_hit, ##__VA_ARGS__)
+#define klogger(event, ...) \
+	do { if (klogger_wanted_##event()) klogger_event_##event(klogger_hit, ##__VA_ARGS__); } while (0)
 
 #line 14 "places.klogger"
       
     static int seen;
 
-#line 18 "places.klogger.c"
+#line 19 "places.klogger.c"
 
 static __always_inline void body_of_klogger_0_0_sched_waking(__maybe_unused struct klogger_hit *klogger_hit, __maybe_unused struct task_struct *p)
 {
@@ -23,7 +24,7 @@ static __always_inline void body_of_klogger_0_0_sched_waking(__maybe_unused stru
     seen++;
     klogger(WOKEN, p->pid);
 
-#line 27 "places.klogger.c"
+#line 28 "places.klogger.c"
 }
 
 static void klogger_0_0_sched_waking(void *klogger_data, struct task_struct *p, void (*call)(int))
@@ -47,7 +48,7 @@ static __always_inline void body_of_klogger_1_1_sched_process_exit(__maybe_unuse
                                                             
     klogger(WOKEN, p->pid);
 
-#line 51 "places.klogger.c"
+#line 52 "places.klogger.c"
 }
 
 static void klogger_1_1_sched_process_exit(void *klogger_data, struct task_struct *p)
@@ -73,7 +74,7 @@ static __always_inline void body_of_klogger_2_0_local_timer_entry(__maybe_unused
 
     klogger(NUMBERS, list, seen, "timer");
 
-#line 77 "places.klogger.c"
+#line 78 "places.klogger.c"
 }
 
 static void klogger_2_0_local_timer_entry(void *klogger_data, int vector)
@@ -101,7 +102,7 @@ static __always_inline void body_of_klogger_3_0_do_sys_openat2(__maybe_unused st
         return;
     klogger(OPENED, "unknown", 0);
 
-#line 105 "places.klogger.c"
+#line 106 "places.klogger.c"
 }
 
 static int klogger_3_0_do_sys_openat2(struct kprobe *kprobe, struct pt_regs *regs)
@@ -127,7 +128,7 @@ static __always_inline void body_of_klogger_4_0_do_sys_openat2(__maybe_unused st
                                        
     klogger(OPENED, "", result);
 
-#line 131 "places.klogger.c"
+#line 132 "places.klogger.c"
 }
 
 static int klogger_4_0_do_sys_openat2(struct kretprobe_instance *instance, struct pt_regs *regs)
@@ -153,7 +154,7 @@ static __always_inline void body_of_klogger_4_1_do_sys_open(__maybe_unused struc
                                        
     klogger(OPENED, "", result);
 
-#line 157 "places.klogger.c"
+#line 158 "places.klogger.c"
 }
 
 static int klogger_4_1_do_sys_open(struct kretprobe_instance *instance, struct pt_regs *regs)
@@ -179,7 +180,7 @@ static __always_inline void body_of_klogger_5_0_schedule_idle(__maybe_unused str
                               
     klogger(NOTHING);
 
-#line 183 "places.klogger.c"
+#line 184 "places.klogger.c"
 }
 
 static int klogger_5_0_schedule_idle(struct kretprobe_instance *instance, struct pt_regs *regs)

@@ -40,7 +40,8 @@ static inline void klogger_off_NOTHING(void) { }
 #define KLOGGER_CALLS
 /* Without a hit of its own, as there is no probe: each call is one. */
 #undef klogger
-#define klogger(event, ...) klogger_call_##event(__VA_ARGS__)
+#define klogger(event, ...) \
+	do { if (klogger_wanted_##event()) klogger_call_##event(__VA_ARGS__); } while (0)
 #endif
 
 extern struct klogger_unit klogger_unit_places;
@@ -65,8 +66,13 @@ static __always_inline void klogger_event_WOKEN(struct klogger_hit *klogger_hit,
 	klogger_record = (struct klogger_record_WOKEN *)klogger_reserve(klogger_hit, 0, 16);
 	if (!klogger_record)
 		return;
-	klogger_record->pid = pid;
+	klogger_store(klogger_record->pid, pid);
 	klogger_commit(klogger_hit, klogger_record, 0);
+}
+
+static __always_inline bool klogger_wanted_WOKEN(void)
+{
+	return klogger_is_on(0);
 }
 
 static __always_inline void klogger_call_WOKEN(int pid)
@@ -102,12 +108,17 @@ static __always_inline void klogger_event_OPENED(struct klogger_hit *klogger_hit
 	klogger_record = (struct klogger_record_OPENED *)klogger_reserve(klogger_hit, 1, klogger_size);
 	if (!klogger_record)
 		return;
-	klogger_record->path = klogger_text.length;
-	klogger_record->result = result;
-	klogger_record->tid = klogger_context_tid();
-	klogger_record->cgroup = klogger_context_cgroup();
+	klogger_store(klogger_record->path, klogger_text.length);
+	klogger_store(klogger_record->result, result);
+	klogger_store(klogger_record->tid, klogger_context_tid());
+	klogger_store(klogger_record->cgroup, klogger_context_cgroup());
 	klogger_text_store((char *)klogger_record + 40, &klogger_text);
 	klogger_commit(klogger_hit, klogger_record, 1);
+}
+
+static __always_inline bool klogger_wanted_OPENED(void)
+{
+	return klogger_is_on(1);
 }
 
 static __always_inline void klogger_call_OPENED(const char *path, long long result)
@@ -138,9 +149,14 @@ static __always_inline void klogger_event_NUMBERS(struct klogger_hit *klogger_hi
 	if (!klogger_record)
 		return;
 	klogger_copy(klogger_record->list, list, sizeof(klogger_record->list));
-	klogger_record->one = one;
+	klogger_store(klogger_record->one, one);
 	klogger_copy_text(klogger_record->name, name, sizeof(klogger_record->name));
 	klogger_commit(klogger_hit, klogger_record, 2);
+}
+
+static __always_inline bool klogger_wanted_NUMBERS(void)
+{
+	return klogger_is_on(2);
 }
 
 static __always_inline void klogger_call_NUMBERS(const unsigned long long *list, unsigned short one, const char *name)
@@ -165,6 +181,11 @@ static __always_inline void klogger_event_NOTHING(struct klogger_hit *klogger_hi
 	if (!klogger_record)
 		return;
 	klogger_commit(klogger_hit, klogger_record, 3);
+}
+
+static __always_inline bool klogger_wanted_NOTHING(void)
+{
+	return klogger_is_on(3);
 }
 
 static __always_inline void klogger_call_NOTHING(void)
