@@ -19,11 +19,11 @@ def guest(klogger, workloads):
     if not Path(cache, "guest/complete").exists():
         pytest.skip("no kernel for a guest: run 'scripts/setup guest'")
 
-    def run(script: str, out: Path, timeout: int = 300, add=(), append: str = "") -> subprocess.CompletedProcess:
+    def run(script: str, out: Path, timeout: int = 300, add=(), append: str = "", memory: str = "1G"):
         added = []
         for path in [*sorted(workloads.iterdir()), *add]:
             added += ["--add", str(path)]
-        options = ["--timeout", str(timeout), "--append", append, "--out", out, *added]
+        options = ["--timeout", str(timeout), "--memory", memory, "--append", append, "--out", out, *added]
         return subprocess.run(
             [ROOT / "scripts/guest", *options, "--", "sh", "-c", script],
             check=False,

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Events from threads, softirqs, interrupts and NMIs of all CPUs at once (the module in stress/): none is torn, and
+none is missing without being counted. KLOGGER_SLOW=1 makes it 50 million instead of 300,000."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from oracles import Log
+from test_kernel_engine import headers
+
+STRESS = Path(__file__).parent / "stress"
+SLOW = bool(os.environ.get("KLOGGER_SLOW"))
+CONTEXTS = ("thread", "softirq", "interrupt", "NMI")
+# Of the thread of each CPU, in each round; a small ring is sure to overflow.
+ROUNDS = {"roomy": ("16M", 25_000_000 if SLOW else 130_000), "tight": ("64K", 1_000_000 if SLOW else 50_000)}
+SCRIPT = """
+insmod /m/klogger.ko && insmod /m/stress.ko || exit 3
+round() {
+    klogger record --engine kernel -s /m/stress.klogger --buffer-size "$2" -o "/out/$1.klog" -- \\
+        sh -c "echo $3 >/sys/module/stress/parameters/run" 2>"/out/$1.err" || exit 4
+    cat /sys/module/stress/parameters/run >"/out/$1.attempts"
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def stressed(guest, klogger, tmp_path_factory) -> Path:
+    """The logs of all rounds, from one boot."""
+    made = tmp_path_factory.mktemp("modules")
+    source = made / "source"
+    shutil.copytree(STRESS, source)
+    run([klogger, "build", "--kernel", headers(), "-o", made], made)
+    run([klogger, "gen", "--engine", "kernel", "stress.klogger", "-o", "."], source)
+    symbols = f"KBUILD_EXTRA_SYMBOLS={made}/Module.symvers"
+    run(["make", "-C", headers(), f"M={source}", symbols, "modules"], source)
+    shutil.copy(source / "stress.ko", made)
+    shutil.copy(source / "stress.klogger", made)
+    shutil.rmtree(source)
+    out = tmp_path_factory.mktemp("stress")
+    rounds = [f"round {name} {size} {events}" for name, (size, events) in ROUNDS.items()]
+    end = "rmmod stress && rmmod klogger || exit 5\ndmesg >/out/dmesg"
+    memory, timeout = ("10G", 6000) if SLOW else ("1G", 500)
+    done = guest("\n".join([SCRIPT, *rounds, end]), out, timeout=timeout, add=[f"{made}=/m"], memory=memory)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return out
+
+
+def run(command, folder):
+    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=folder, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module", params=ROUNDS)
+def logged(request, stressed, klogger):
+    """A round's log with one view of both events, and how many events each sequence has had."""
+    log = Log(klogger, stressed / f"{request.param}.klog")
+    log.db.execute("""
+        CREATE VIEW stressed AS
+            SELECT n, seal, of_cpu, context, cpu, serial, NULL AS text FROM STRESS
+            UNION ALL SELECT n, seal, of_cpu, context, cpu, serial, text FROM STRESS_TEXT
+    """)
+    lines = (stressed / f"{request.param}.attempts").read_text().splitlines()
+    attempts = {}
+    for line in lines:
+        cpu, *counts = map(int, line.split())
+        attempts |= {(cpu, context): n for context, n in enumerate(counts)}
+    return request.param, log, attempts
+
+
+def test_all_contexts_log(logged):
+    name, log, attempts = logged
+    assert len(attempts) == 2 * len(CONTEXTS)
+    for (cpu, context), n in attempts.items():
+        assert n >= 10, (cpu, CONTEXTS[context], n)
+    assert attempts[0, 0] == attempts[1, 0] == ROUNDS[name][1]
+    assert len(log.rows("SELECT DISTINCT of_cpu, context FROM stressed")) == len(attempts)
+
+
+def test_nothing_is_torn(logged):
+    _, log, _ = logged
+    assert log.count("stressed") > 0
+    wrong = """
+        cpu <> of_cpu OR context > 3 OR n = 0
+        OR seal::HUGEINT <> ((n::HUGEINT * 256 + context * 16 + of_cpu) * 11400714819323198485) % 18446744073709551616
+        OR (n % 5 = 0) <> (text IS NOT NULL)
+        OR coalesce(text <> repeat('x', (n % 97)::BIGINT), false)
+    """
+    assert log.rows(f"SELECT * FROM stressed WHERE {wrong} LIMIT 5") == []
+
+
+def test_each_sequence_is_in_order(logged):
+    """By serial numbers, which count attempts: an event is before those that its context logged later."""
+    _, log, attempts = logged
+    rows = log.rows("""
+        SELECT of_cpu, context, max(n), count(*), count(DISTINCT n), count(*) FILTER (n <= before)
+        FROM (SELECT *, lag(n) OVER (PARTITION BY of_cpu, context ORDER BY serial) AS before FROM stressed)
+        GROUP BY of_cpu, context
+    """)
+    for cpu, context, last, count, different, backwards in rows:
+        assert last <= attempts[cpu, context]
+        assert count == different, (cpu, CONTEXTS[context])
+        assert backwards == 0, (cpu, CONTEXTS[context])
+
+
+def test_what_is_missing_is_counted(logged):
+    name, log, attempts = logged
+    logged_events, lost = log.count("stressed"), log.lost("STRESS") + log.lost("STRESS_TEXT")
+    assert logged_events + lost == sum(attempts.values()), (logged_events, lost, attempts)
+    assert (lost > 0) == (name == "tight"), lost
+
+
+def test_the_kernel_did_not_complain(stressed):
+    text = (stressed / "dmesg").read_text()
+    complaints = [
+        line for line in text.splitlines() if any(word in line for word in ("WARN", "BUG", "Oops", "Call Trace"))
+    ]
+    assert complaints == []
