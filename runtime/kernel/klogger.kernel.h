@@ -19,8 +19,6 @@
 #include <linux/preempt.h>
 #include <linux/sched.h>
 #include <klogger/ring.h>
-/* One store for each field: or else gcc puts fields together in a register, which takes more instructions. */
-#define klogger_store(to, value) WRITE_ONCE(to, value)
 #include <klogger/record.h>
 #include "kernel.h"
 

@@ -69,7 +69,8 @@ def recorded(guest, modules, tmp_path_factory) -> Path:
         f"{FLOOD}=/flood.klogger",
         f"{HERE / 'kernel_engine.sh'}=/kernel_engine.sh",
     ]
-    done = guest(SCRIPT, out, timeout=900, add=add)
+    # Probes are patched in and out under floods, which the emulator has trouble with: see scripts/guest.
+    done = guest(SCRIPT, out, timeout=400, add=add, single=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return out
 

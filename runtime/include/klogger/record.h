@@ -8,7 +8,6 @@
  *   klogger_in_scope(tid)         is this thread being recorded?
  *   klogger_reserve(hit, id, n)   n bytes in the ring, or NULL if the event is lost (and has been counted)
  *   klogger_commit(hit, rec, id)  store the header word: the record is complete
- *   klogger_store(field, value)   if an assignment will not do
  *   klogger_copy(dst, src, n)     n bytes from kernel memory that may be bad
  *   klogger_copy_text(dst, src, n)   a C string, cut to n - 1 bytes
  */
@@ -18,7 +17,10 @@
 #define KLOGGER_PAD8(n) (((n) + 7u) & ~7u)
 #define KLOGGER_HEADER(time, id) ((time) << 16 | (id))
 
-#ifndef klogger_store
+#ifdef __KERNEL__
+/* One store for each field: or else gcc puts fields together in a register, which takes more instructions. */
+#define klogger_store(field, value) WRITE_ONCE(field, value)
+#else
 #define klogger_store(field, value) ((field) = (value))
 #endif
 
