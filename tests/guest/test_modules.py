@@ -66,7 +66,7 @@ def test_they_load_and_a_module_of_ones_own_logs(guest, klogger, modules, tmp_pa
     dmesg | grep -E 'WARN|BUG|Oops|Call Trace' >/out/dmesg
     true
     """
-    done = guest(script, tmp_path, timeout=400, add=[f"{modules}=/m"])
+    done = guest(script, tmp_path, timeout=400, add=[f"{modules}=/m"], single=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert not (tmp_path / "failed").exists(), (tmp_path / "failed").read_text()
     assert (tmp_path / "dmesg").read_text() == ""

@@ -43,7 +43,7 @@ def stressed(guest, klogger, tmp_path_factory) -> Path:
     rounds = [f"round {name} {size} {events}" for name, (size, events) in ROUNDS.items()]
     end = "rmmod stress && rmmod klogger || exit 5\ndmesg >/out/dmesg"
     memory, timeout = ("10G", 6000) if SLOW else ("1G", 500)
-    done = guest("\n".join([SCRIPT, *rounds, end]), out, timeout=timeout, add=[f"{made}=/m"], memory=memory)
+    done = guest("\n".join([SCRIPT, *rounds, end]), out, timeout=timeout, add=[f"{made}=/m"], memory=memory, single=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return out
 
