@@ -231,11 +231,11 @@ def test_a_timer_of_1_khz_adds_its_interrupts(recorder, workloads):
         window = f"cpu = {CPU} AND time BETWEEN {since} AND {until}"
         ticks[name] = log.count("VEC_IN", f"kind = 0 AND {window}")
         runs = log.count("HRT_IN", f"fn_symbol LIKE 'perf_swevent_hrtimer%' AND {window}")
-        due = (said["ended_ns"] - said["began_ns"]) / (period_us * 1000)
-    # A timer that is due while the hypervisor has the CPU is late, and leaves out those that it has missed meanwhile.
-    assert 0.8 * due <= runs <= due + 2, (runs, due)
+    # Fewer than 2000 if the hypervisor had the CPU when some were due; the kernel's own count says how many.
+    assert said["timers"] > 500, said
+    assert abs(runs - said["timers"]) <= 2, (runs, said)
     # One interrupt may serve several timers; those who run here besides may set some more or some less.
-    assert ticks["planted"] - ticks["none"] >= 0.5 * due, ticks
+    assert ticks["planted"] - ticks["none"] >= 0.5 * runs, (ticks, runs)
 
 
 @pytest.mark.parametrize(("how", "says"), [((), "Timer storm: timerstorm["), (("kernel",), "perf_swevent_hrtimer")])

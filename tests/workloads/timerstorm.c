@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // timerstorm MS PERIOD_US CPU [kernel]: a timer that is due every PERIOD_US on one CPU, for MS milliseconds. A thread sets
 // it anew each time that it has slept, with a priority above whatever else runs there. With `kernel` it is a software
-// counter of the kernel's, which sets itself, so that the number of times is known.
+// counter of the kernel's, which sets itself and leaves a sample each time, so that the number of times is known.
 #include "oracle.h"
 #include <linux/perf_event.h>
+#include <sys/ioctl.h>
+
+#define SAMPLES_BYTES (1ul << 20) // more than there will be: nobody reads them before the end
 
 static long long sleep_often(unsigned long long until, long period_ns)
 {
@@ -17,19 +20,33 @@ static long long sleep_often(unsigned long long until, long period_ns)
 	return n;
 }
 
+static long long samples_in(const struct perf_event_mmap_page *about)
+{
+	const char *record = (const char *)about + about->data_offset, *end = record + about->data_head;
+	long long n = 0;
+
+	for (; record < end; record += ((const struct perf_event_header *)record)->size)
+		n += ((const struct perf_event_header *)record)->type == PERF_RECORD_SAMPLE;
+	return n;
+}
+
 static long long count_often(int cpu, unsigned long long until, long period_ns)
 {
 	struct perf_event_attr attr = { .type = PERF_TYPE_SOFTWARE, .size = sizeof(attr), .config = PERF_COUNT_SW_CPU_CLOCK };
+	struct perf_event_mmap_page *about;
 	int fd;
 
 	attr.sample_period = period_ns;
 	fd = syscall(SYS_perf_event_open, &attr, -1, cpu, -1, 0);
 	if (fd < 0)
 		die("perf_event_open");
+	about = mmap(NULL, getpagesize() + SAMPLES_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (about == MAP_FAILED)
+		die("mmap");
 	while (clock_ns(CLOCK_MONOTONIC) < until)
-		usleep(1000);
-	close(fd);
-	return 0;
+		; // an idle CPU leaves no samples
+	ioctl(fd, PERF_EVENT_IOC_DISABLE, 0);
+	return samples_in(about);
 }
 
 int main(int argc, char **argv)
