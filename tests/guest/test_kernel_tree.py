@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""klogger in a kernel's own source: Debian's 6.1, with klogger() calls in its scheduler."""
+"""klogger in a kernel's own source: Debian's 6.1, with klogger() calls in its scheduler.
+
+What needs no kernel to be built is also tried on a tree that has only what klogger looks at.
+"""
 
 import os
 import re
@@ -15,6 +18,13 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 OURS = ROOT / "tests/kernel"
 HEADER = "include/klogger/sched.klogger.h"
 SCHEMA = ".klogger.conf.sched"
+# The files of others that klogger changes, and the one that says which kernel this is.
+LOOKED_AT = {
+    "Makefile": "VERSION = 6\nPATCHLEVEL = 1\nSUBLEVEL = 192\n",
+    "Kbuild": "bounds-file := bounds.h\n\nPHONY += prepare\nprepare: $(bounds-file)\n\t@:\n",
+    "kernel/Makefile": "obj-y = fork.o \\\n\t    exit.o\n\nobj-y += sched/\nobj-y += locking/\n",
+    "lib/Kconfig.debug": 'menu "Kernel hacking"\n\nsource "kernel/trace/Kconfig"\n\nendmenu\n',
+}
 
 
 def run(*command, timeout=1800, **more):
@@ -24,14 +34,21 @@ def run(*command, timeout=1800, **more):
 
 
 @pytest.fixture(scope="module")
-def linux():
-    """The folder of kernels, if it may be used: what is not built yet takes minutes."""
+def source():
+    """Debian's, as it comes."""
     cache = os.environ.get("KLOGGER_CACHE") or os.path.join(
         os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "klogger"
     )
     folder = Path(cache, "linux")
     if not (folder / "complete").exists():
         pytest.skip("no kernel source: run 'make guest-test', or 'scripts/setup linux'")
+    return folder / "source"
+
+
+@pytest.fixture(scope="module")
+def linux(source):
+    """The folder of kernels, if it may be used: what is not built yet takes minutes."""
+    folder = source.parent
     if not os.environ.get("KLOGGER_SLOW") and not (folder / "uml-klogger/linux").exists():
         pytest.skip("builds kernels, which takes minutes the first time: run 'make guest-test'")
     return folder
@@ -136,16 +153,24 @@ def test_without_config_nothing_is_there(linux, tree, build, tmp_path):
     assert made[0] == made[1]
 
 
+@pytest.fixture(params=["Debian's", "least"])
+def plain(request):
+    """The texts that klogger looks at, of a tree without it."""
+    if request.param == "least":
+        return LOOKED_AT
+    source = request.getfixturevalue("source")
+    return {name: (source / name).read_text() for name in LOOKED_AT}
+
+
 @pytest.fixture
-def scratch(tree, tmp_path):
-    """What the kernel's build asks for before it compiles, of a tree that a test may change."""
-    copy = tmp_path / "linux"
-    for name in ("Makefile", "Kbuild", "kernel/Makefile", "lib/Kconfig.debug", SCHEMA):
-        (copy / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(tree / name, copy / name)
-    for folder in ("kernel/klogger", "include/klogger"):
-        shutil.copytree(tree / folder, copy / folder)
-    return copy
+def scratch(plain, klogger, tmp_path):
+    """As much of a tree as is looked at before anything is compiled, with klogger in it."""
+    tree = tmp_path / "linux"
+    for name, text in {**plain, SCHEMA: (OURS / "klogger.conf.sched").read_text()}.items():
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        (tree / name).write_text(text)
+    run(klogger, "kernel", "integrate", tree)
+    return tree
 
 
 def update(tree, path):
@@ -174,11 +199,28 @@ def test_a_changed_schema_is_generated_anew(scratch, klogger):
     assert "mm.klogger.o" not in (scratch / "kernel/klogger/Makefile").read_text()
 
 
-def test_removed_without_a_trace(scratch, linux, klogger):
+def lines(text):
+    return text.splitlines(keepends=True)
+
+
+def test_few_lines_of_others_are_changed(scratch, plain):
+    """And those are added; all else is in folders of klogger's own."""
+    added = []
+    for name, text in plain.items():
+        ours = lines((scratch / name).read_text())
+        added += [line for line in ours if "klogger" in line]
+        assert [line for line in ours if "klogger" not in line] == lines(text)
+    assert 0 < len(added) < 40
+    others = {path.relative_to(scratch).parts[:2] for path in scratch.rglob("*") if path.is_file()}
+    own = {("kernel", "klogger"), ("include", "klogger")}
+    assert others == own | {tuple(name.split("/")) for name in (*plain, SCHEMA)}
+
+
+def test_removed_without_a_trace(scratch, plain, klogger):
     run(klogger, "kernel", "integrate", "--remove", scratch)
-    assert not (scratch / "kernel/klogger").exists() and not (scratch / "include/klogger").exists()
-    for name in ("Kbuild", "kernel/Makefile", "lib/Kconfig.debug"):
-        assert (scratch / name).read_text() == (linux / "source" / name).read_text()
+    (scratch / SCHEMA).unlink()
+    assert {str(path.relative_to(scratch)): path.read_text() for path in scratch.rglob("*") if path.is_file()} == plain
+    assert not list(scratch.rglob("klogger"))
 
 
 @pytest.mark.parametrize(
