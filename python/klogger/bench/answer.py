@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""The answer in the forms that reports have: tables and pictures for terminal and page, and data for other programs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from klogger.analysis import Analysis, Column, Picture
+from klogger.bench import health
+from klogger.bench.cost import Costs, Count
+from klogger.bench.events import CLOCK, EMPTY, OFF, STORE, Event
+from klogger.bench.rate import Step
+from klogger.bench.stats import Cost, Spread
+from klogger.run import Result, Rows
+from klogger.study.model import Machine
+from klogger.summary import Summary
+from klogger.units import duration, size
+
+NOT_HERE = "not measurable here"
+# By engine: the arms that are no events of the schema, in few words and in more.
+FLOOR_WORDS = {
+    "bpf": {
+        EMPTY: ("empty probe", "a probe that does nothing"),
+        CLOCK: ("clock", "a probe that reads the clock"),
+        STORE: ("clock, store", "a probe that reads the clock and stores 16 bytes"),
+        OFF: ("event off", "a probe whose event is off"),
+    },
+    "user": {
+        CLOCK: ("clock", "reading the clock"),
+        STORE: ("clock, store", "reading the clock and storing 16 bytes"),
+        OFF: ("event off", "an event that is off"),
+    },
+    "kernel": {
+        CLOCK: ("clock", "reading the clock, in a program"),
+        STORE: ("clock, store", "reading the clock and storing 16 bytes, in a program"),
+    },
+}
+NOTES = {
+    "bpf": (
+        "Added to a hit of tracepoint {place}, which takes {bare} with nothing attached. In it: the call of the probe,"
+        " the tests whether the event is on and its thread in scope, the clock, taking space, storing constants.",
+        "Not in it: what the schema's own C does to get its values, the tracepoint itself, and the recorder, which"
+        " has threads of its own. Of several events of one hit, only the first pays for the probe and the clock.",
+    ),
+    "user": (
+        "Added to an empty loop. In it: the test whether the event is on, the clock, taking space, storing constants.",
+        "Not in it: what the program does to get its values, and the recorder, which has another thread.",
+    ),
+    "kernel": (
+        "What the engine's modules measure themselves (/proc/sys/klogger/benchmarks), with interrupts off, the loop"
+        " included. Not in it: the tracepoint and its call, whether the event is on, and what the schema's own C does.",
+    ),
+}
+
+
+@dataclass
+class Answer:
+    """`rates` is empty if they were not asked for; `disk` is bytes a second."""
+
+    schema: str
+    machine: Machine
+    events: Sequence[Event]
+    costs: Costs
+    rates: Sequence[Step] = ()
+    disk: float | None = None
+    cpu: int = 0
+    cpus: int = 1
+    seconds: float = 0.0
+    folder: Path = field(default_factory=Path)
+
+    @property
+    def measurable(self) -> bool:
+        return all(cost.ns is not None for cost in self.costs.added.values())
+
+
+def head(answer: Answer) -> Summary:
+    here, costs = answer.machine, answer.costs
+    found = Summary(f"klogger bench: schema {answer.schema}, engine {costs.engine}")
+    found.lines.append(f"Linux {here.kernel}, {here.cpus} CPUs, {here.model}{', virtual' if here.virtual else ''}")
+    stolen = f"; {costs.stolen.share:.1%} of it stolen by the hypervisor" if here.virtual else ""
+    found.lines.append(f"clock {here.clocksource}; on CPU {answer.cpu}{stolen}; took {duration(answer.seconds * 1e9)}")
+    if costs.stolen.share > health.STOLEN_SOME:
+        found.warnings.append(
+            f"the hypervisor took {costs.stolen.share:.1%} of the CPU meanwhile: better measure later"
+        )
+    reasons: dict[str, list[str]] = {}
+    for arm, cost in costs.added.items():
+        if cost.ns is None:
+            reasons.setdefault(cost.why, []).append(short(costs, arm))
+    found.warnings += [f"{NOT_HERE}: {', '.join(arms)}: {why}" for why, arms in reasons.items()]
+    return found
+
+
+def results(answer: Answer) -> list[Result]:
+    found = [floor_result(answer), events_result(answer)]
+    return [*found, rate_result(answer)] if answer.rates else found
+
+
+COSTS = {
+    "added_ns": Column("added_ns", "count", False, "nanoseconds of CPU time that a hit takes more; the median"),
+    "from": Column("from", "count", False, "a quarter of the passes were below this"),
+    "to": Column("to", "count", False, "a quarter of the passes were above this"),
+    "over_empty": Column("over_empty", "count", False, "nanoseconds more than a probe that does nothing"),
+    "times_floor": Column(
+        "times_floor", "count", False, "added, as a multiple of what reads the clock and stores 16 bytes"
+    ),
+    "bytes": Column("bytes", "count", False, "bytes of an event in the log, header included"),
+    "hits": Column("hits", "count", False, "how often the loop has logged it"),
+    "lost": Column("lost", "count", False, "events that found no space, by the log's own count"),
+}
+
+
+def floor_result(answer: Answer) -> Result:
+    costs = answer.costs
+    rows = [
+        [words, *cells(costs.added.get(arm)), *cells(costs.over_empty.get(arm))[:1], more]
+        for arm, (words, more) in FLOOR_WORDS[costs.engine].items()
+    ]
+    found = Rows(["what", "added_ns", "from", "to", "over_empty", "it_is"], rows)
+    if not costs.over_empty:
+        found = without(found, "over_empty")
+    return table("floor", "The floor of this machine", "What is the least that logging can cost here?", found)
+
+
+def short(costs: Costs, arm: str) -> str:
+    return FLOOR_WORDS[costs.engine].get(arm, (arm,))[0]
+
+
+def events_result(answer: Answer) -> Result:
+    costs = answer.costs
+    rows = []
+    for event in answer.events:
+        count = costs.counts.get(event.name, Count())
+        each = count.each if costs.counts else float(event.bytes)
+        cost = costs.added[event.name]
+        over = cells(costs.over_empty.get(event.name) if cost.ns else None)[:1]
+        rows.append([event.name, each, *cells(cost), *over, times(cost, costs), count.hits, count.lost])
+    names = ["event", "bytes", "added_ns", "from", "to", "over_empty", "times_floor", "hits", "lost"]
+    question = "What does a hit cost that logs this event, and how much does it take?"
+    found = table("events", "Events", question, Rows(names, rows))
+    for name in [*([] if costs.over_empty else ["over_empty"]), *([] if costs.counts else ["hits", "lost"])]:
+        found.table = without(found.table, name)
+    place, bare = costs.place, f"{costs.bare_ns:.0f} ns"
+    found.analysis.notes = [note.format(place=place, bare=bare) for note in NOTES[costs.engine]]
+    if costs.block:
+        found.analysis.notes.append(
+            f"Each pass is a recording with {costs.rounds} blocks of {costs.block} hits of each kind, which take turns;"
+            f" median and quartiles are of {costs.passes} passes."
+        )
+    ladder(found, answer)
+    return found
+
+
+def ladder(found: Result, answer: Answer) -> None:
+    """The picture: the floor below, the events above it."""
+    costs = answer.costs
+    rows = [[short(costs, arm), round(max(c.ns.median, 0.0), 2)] for arm, c in costs.added.items() if c.ns]
+    found.points = Rows(["what", "added_ns"], rows)
+    found.analysis.picture = Picture("bars", {"x": "added_ns", "y": "what"})
+
+
+def cells(cost: Cost | None) -> list[Any]:
+    if cost is None:
+        return [None, None, None]
+    if cost.ns is None:
+        return [NOT_HERE, None, None]
+    return [round(value, 1) for value in (cost.ns.median, cost.ns.low, cost.ns.high)]
+
+
+def times(cost: Cost, costs: Costs) -> float | None:
+    floor = costs.added[STORE].ns
+    return round(cost.ns.median / floor.median, 2) if cost.ns and floor and floor.median > 0 else None
+
+
+def rate_result(answer: Answer) -> Result:
+    rows = [
+        [
+            step.buffer, step.asked or "as many as it can", round(step.offered), step.bytes / step.seconds, step.lost,
+            step.lossless_s, round(step.recorder_cpus, 3), step.bound,
+        ]
+        for step in answer.rates
+    ]  # fmt: skip
+    names = ["ring", "asked", "hits_a_second", "log_a_second", "lost", "first_loss_after", "recorder_cpus", "bound_by"]
+    found = table(
+        "rate", "Rate", "How many events a second can all CPUs log together, so that none is lost?", Rows(names, rows)
+    )
+    found.findings = [sentence(answer, buffer) for buffer in dict.fromkeys(s.buffer for s in answer.rates)]
+    found.weights = [1.0] * len(found.findings)
+    found.analysis.notes = disk_note(answer)
+    return found
+
+
+RATES = {
+    "asked": Column("asked", "count", False, "events a second that the loops were asked for, on all CPUs"),
+    "hits_a_second": Column("hits_a_second", "count", False, "events a second that they made"),
+    "log_a_second": Column("log_a_second", "bytes", False, "bytes that went into the log, a second"),
+    "first_loss_after": Column("first_loss_after", "s", False, "how long it went before the first event was lost"),
+    "recorder_cpus": Column("recorder_cpus", "share", False, "CPU time of the recorder, of one CPU"),
+    "bound_by": Column("bound_by", "", False, "what held the recorder up when events were lost"),
+}
+
+
+def sentence(answer: Answer, buffer: str) -> str:
+    """The fastest step without a loss, and the slowest with one."""
+    steps = [step for step in answer.rates if step.buffer == buffer]
+    kept = max((s for s in steps if not s.lost), key=lambda s: s.offered, default=None)
+    lossy = min((s for s in steps if s.lost), key=lambda s: s.offered, default=None)
+    words = f"rings of {buffer}iB: "
+    words += (
+        f"{kept.offered:,.0f} events a second for {kept.seconds:.0f} s, none lost" if kept else "each rate lost some"
+    )
+    if lossy is None:
+        return f"{words}; faster, these loops could not"
+    after = f" after {duration(lossy.lossless_s * 1e9)}" if lossy.lossless_s is not None else ""
+    return f"{words}; {lossy.offered:,.0f} a second lost {lossy.lost / lossy.hits:.1%}, the first{after}: {lossy.bound}"
+
+
+def disk_note(answer: Answer) -> list[str]:
+    logged = sum(step.logged for step in answer.rates)
+    if not answer.disk or not logged:
+        return []
+    each = sum(step.bytes for step in answer.rates) / logged
+    return [
+        f"Events of two ints, {each:.0f} bytes each. The disk below {answer.folder} takes {size(answer.disk)} a second:"
+        f" {answer.disk / each:,.0f} events a second for as long as one likes. What is faster, memory has to hold."
+    ]
+
+
+def table(name: str, title: str, question: str, rows: Rows) -> Result:
+    known = COSTS | (RATES if name == "rate" else {})
+    columns = {n: known[n] for n in rows.names if n in known}
+    one = Analysis(name, Path(name), "bench", title=title, question=question, columns=columns)
+    return Result(one, table=rows, points=Rows())
+
+
+def without(rows: Rows, name: str) -> Rows:
+    at = rows.names.index(name)
+    return Rows(rows.names[:at] + rows.names[at + 1 :], [row[:at] + row[at + 1 :] for row in rows.rows])
+
+
+def as_json(answer: Answer) -> dict[str, Any]:
+    """Stable: names are only added."""
+    costs = answer.costs
+    return {
+        "schema": answer.schema, "engine": costs.engine, "machine": dataclasses.asdict(answer.machine),
+        "cpu": answer.cpu, "stolen": round(costs.stolen.share, 4), "seconds": round(answer.seconds, 2),
+        "measurable": answer.measurable, "place": costs.place or None, "bare_ns": round(costs.bare_ns, 2) or None,
+        "passes": costs.passes, "rounds": costs.rounds or None, "block": costs.block or None,
+        "floor": [
+            {"name": arm, "what": words, **cost_json(costs, arm)}
+            for arm, (_, words) in FLOOR_WORDS[costs.engine].items()
+        ],
+        "events": [
+            {"name": e.name, **cost_json(costs, e.name), **count_json(e, costs.counts.get(e.name))}
+            for e in answer.events
+        ],
+        "rates": [dataclasses.asdict(step) for step in answer.rates],
+        "disk_bytes_per_s": round(answer.disk) if answer.disk else None,
+    }  # fmt: skip
+
+
+def cost_json(costs: Costs, arm: str) -> dict[str, Any]:
+    added, over = costs.added[arm], costs.over_empty.get(arm)
+    return {
+        "added_ns": spread_json(added.ns), "over_empty_ns": spread_json(over.ns) if over else None,
+        "not_measurable": added.why or None,
+    }  # fmt: skip
+
+
+def spread_json(found: Spread | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    return {n: round(v, 3) for n, v in (("median", found.median), ("low", found.low), ("high", found.high))}
+
+
+def count_json(event: Event, count: Count | None) -> dict[str, Any]:
+    declared: Mapping[str, Any] = {"bytes_least": event.bytes, "bytes_most": event.bytes_max}
+    if count is None:
+        return {**declared, "bytes": None, "hits": None, "logged": None, "lost": None}
+    return {**declared, "bytes": count.each, "hits": count.hits, "logged": count.logged, "lost": count.lost}

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""The program that hits the place, and a recorder around it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from klogger.bench import events as of
+from klogger.bench.events import Event, Place
+from klogger.export import find_klogger
+from klogger.failure import Failure
+from klogger.stopwatch.live import mark
+from klogger.study.build import build
+from klogger.study.recording import ended
+
+# For a recorder to compile a schema and attach it, on a busy machine.
+PATIENCE = 120.0
+
+
+@dataclass(frozen=True)
+class Engine:
+    """`block` is the hits of a block, a prime number: short beside what disturbs it, long beside readings of a clock.
+
+    After `rounds` blocks of each arm, with a pause between two rounds, a pass is over.
+    """
+
+    name: str
+    block: int
+    rounds: int
+    pause_ns: int
+    buffer_option: str
+    buffer_size: str
+
+
+# The recorder of programs has no real-time priority, and needs time of its own to empty a ring.
+ENGINES = {
+    "bpf": Engine("bpf", 211, 600, 0, "--buffer-size", "4M"),
+    "user": Engine("user", 1009, 300, 2_000_000, "--user-buffer", "4M"),
+}
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A schema with the events, and the program that logs or causes them. `off` is the event that is off."""
+
+    engine: Engine
+    place: Place | None
+    schema: Path
+    program: Path
+    off: str
+
+
+def prepare(engine: Engine, events: Sequence[Event], folder: Path) -> Bench:
+    place = find_place() if engine.name == "bpf" else None
+    schema = folder / "bench.klogger"
+    schema.write_text(of.schema(events, place))
+    source = folder / "klogger_loop.c"
+    source.write_text(resources.files("klogger").joinpath("bench", "loop.c").read_text())
+    if place is None:
+        klogger("gen", schema, "-o", folder)
+        (folder / "arms.h").write_text(of.program(events))
+    else:
+        (folder / "arms.h").write_text(place.hit)
+    return Bench(engine, place, schema, build(folder, source.name), of.name_of_off(events))
+
+
+def klogger(*words: str | Path) -> str:
+    """Runs it; its message becomes a Failure."""
+    command = [find_klogger(), *map(str, words)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise Failure(f"cannot run {command[0]}: {error.strerror}", help="set KLOGGER to the klogger program") from None
+    if done.returncode != 0:
+        raise failure_of(done.stderr)
+    return done.stdout
+
+
+def failure_of(said: str) -> Failure:
+    message, _, remedy = said.strip().removeprefix("klogger: ").partition("\n  help: ")
+    return Failure(message or "klogger failed without a message", help=remedy or None)
+
+
+def find_place() -> Place:
+    """The first of the places that this kernel has."""
+    listed = klogger("tracepoints", "--format", "json")
+    there = {t["name"] for t in json.loads(listed)}
+    for place in of.PLACES:
+        if place.name in there:
+            return place
+    raise Failure(f"this kernel has none of the tracepoints {', '.join(p.name for p in of.PLACES)}")
+
+
+class Loop:
+    """The program, waiting for orders on one CPU. With several, each is on its own."""
+
+    def __init__(self, bench: Bench, cpu: int) -> None:
+        words: list[str | Path] = [bench.program, str(cpu), str(bench.engine.block), str(bench.engine.pause_ns)]
+        # Ctrl-C is for us, and we end the loop.
+        self.process = subprocess.Popen(
+            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, process_group=0
+        )
+
+    def __enter__(self) -> Loop:
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        """At the end of its input it ends; one that is in the middle of something is killed."""
+        with contextlib.suppress(OSError):
+            self.process.communicate(timeout=1)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(1)
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def ask(self, *words: object) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(" ".join(map(str, words)) + "\n")
+        self.process.stdin.flush()
+
+    def answer(self) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            raise Failure(f"the loop has ended with exit code {self.process.wait()} in the middle of the measurement")
+        found: dict[str, Any] = json.loads(line)
+        return found
+
+    def rounds(self, count: int, arms: Sequence[int]) -> dict[str, Any]:
+        self.ask("rounds", count, *arms)
+        return self.answer()
+
+
+@contextlib.contextmanager
+def recording(bench: Bench, pids: Sequence[int], log: Path, options: Sequence[str]) -> Iterator[int]:
+    """Records the loops while it is entered; what it yields is the recorder's process id."""
+    words = [find_klogger(), "record", "-q", "--engine", bench.engine.name, "-s", str(bench.schema), "-o", str(log)]
+    words += ["--disable", bench.off, *(f"-p{pid}" for pid in pids), *options]
+    errors = log.with_suffix(".err")
+    with errors.open("wb") as said:
+        recorder = subprocess.Popen(
+            words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=said, process_group=0
+        )
+        with ended(recorder):
+            wait_attached(recorder, errors)
+            yield recorder.pid
+            if recorder.poll() is not None:
+                raise failure_of(errors.read_text(errors="replace"))
+    if recorder.returncode != 0:
+        raise failure_of(errors.read_text(errors="replace"))
+
+
+def wait_attached(recorder: subprocess.Popen[bytes], errors: Path) -> None:
+    """A recorder that answers a mark has everything attached."""
+    until = time.monotonic() + PATIENCE
+    while not mark(recorder, 0, "klogger bench"):
+        if recorder.poll() is not None:
+            raise failure_of(errors.read_text(errors="replace"))
+        if time.monotonic() > until:
+            raise Failure(f"the recorder was not ready after {PATIENCE:.0f} s")
+        time.sleep(0.02)
+
+
+def info(log: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(klogger("info", "--format", "json", log))
+    return found
+
+
+def cpus() -> list[int]:
+    return sorted(os.sched_getaffinity(0))

@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Which rate the recorder can follow: floods on all CPUs at once, faster and faster, into rings of several sizes.
+
+Each step has an event of its own, so that the log's own counts say what became of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from klogger.bench.events import FLOOR, Event, Field
+from klogger.bench.loop import Bench, Engine, Loop, info, prepare, recording
+from klogger.failure import Failure
+
+# Hits a millisecond on each CPU; 0 is as many as it can.
+STEPS = (250, 500, 1000, 2000, 0)
+BUFFERS = ("1M", "4M", "16M")
+# A recorder looks at each ring once a second. Then the next step finds an empty one.
+EMPTIED = 1.2
+LOOK = 0.02
+# A thread that spends so much of its time in one state is held up by it.
+MOSTLY = 0.5
+# A flood that makes less of what it was asked for is as fast as it can be.
+BEHIND = 0.95
+DISK_BYTES = 64 << 20
+TWO_INTS = (Field("a", "int"), Field("b", "int"))
+
+
+@dataclass(frozen=True)
+class Step:
+    """`asked` for and `offered` by all CPUs together, events a second; asked is 0 for as many as they can.
+
+    `lossless_s`: how long it went before the first event was lost; None if none was. `bound`: by what it was.
+    """
+
+    buffer: str
+    asked: int
+    offered: float
+    seconds: float
+    hits: int
+    logged: int
+    lost: int
+    bytes: int
+    lossless_s: float | None
+    recorder_cpus: float
+    bound: str
+
+
+def measure(
+    engine: Engine, cpus: Sequence[int], buffers: Sequence[str], seconds: float, folder: Path,
+    progress: Callable[[str], None],
+) -> list[Step]:  # fmt: skip
+    events = [Event(f"STEP_{i}", 16, 16, TWO_INTS) for i in range(len(STEPS))]
+    bench = prepare(engine, events, folder)
+    found = []
+    for size in buffers:
+        with contextlib.ExitStack() as stack:
+            loops = [stack.enter_context(Loop(bench, cpu)) for cpu in cpus]
+            found += of_buffer(bench, loops, size, seconds, folder, progress)
+    return found
+
+
+def of_buffer(
+    bench: Bench, loops: Sequence[Loop], size: str, seconds: float, folder: Path, progress: Callable[[str], None]
+) -> list[Step]:
+    log = folder / "rate.klog"
+    steps = []
+    with recording(bench, [loop.pid for loop in loops], log, [bench.engine.buffer_option, size]) as recorder:
+        behind = False
+        for at, per_ms in enumerate(STEPS):
+            if behind and per_ms:
+                continue
+            progress(f"rings of {size}, {f'{per_ms * len(loops):,},000 events/s' if per_ms else 'as fast as it can'}")
+            steps.append((at, *flood(loops, at, per_ms, seconds, recorder)))
+            hits = sum(one["hits"] for one in steps[-1][1])
+            behind = hits < BEHIND * per_ms * len(loops) * 1000 * seconds
+            time.sleep(EMPTIED)
+    said = info(log)
+    log.unlink()
+    return [step_of(size, said, at, STEPS[at] * 1000 * len(loops), answers, watch) for at, answers, watch in steps]
+
+
+def flood(
+    loops: Sequence[Loop], at: int, per_ms: int, seconds: float, recorder: int
+) -> tuple[list[dict[str, Any]], Watch]:
+    with Watch(recorder) as watch:
+        for loop in loops:
+            loop.ask("flood", len(FLOOR) + at, round(seconds * 1e9), per_ms)
+        return [loop.answer() for loop in loops], watch
+
+
+def step_of(
+    size: str, said: Mapping[str, Any], at: int, asked: int, answers: Sequence[Mapping[str, Any]], watch: Watch
+) -> Step:
+    event = next(e for e in said["events"] if e["name"] == f"STEP_{at}")
+    hits = sum(one["hits"] for one in answers)
+    if event["logged"] + event["lost"] != hits:
+        raise Failure(f"of {hits:,} hits the log has {event['logged']:,} events, and {event['lost']:,} as lost")
+    begun = min(one["start_ns"] for one in answers)
+    losses = [e["from_ns"] for e in said["ledger"] if e.get("event") == event["name"] and e.get("from_ns")]
+    seconds = max(one["ns"] for one in answers) / 1e9
+    first = max(min(losses) - begun, 0) / 1e9 if losses else None
+    bound = watch.bound() if event["lost"] else ""
+    return Step(
+        size, asked, hits / seconds, seconds, hits, event["logged"], event["lost"], event["bytes"], first,
+        watch.cpu_s / seconds, bound,
+    )  # fmt: skip
+
+
+class Watch:
+    """What the recorder's threads do meanwhile: CPU time, and how often each was seen in which state."""
+
+    def __init__(self, pid: int) -> None:
+        self.tasks = Path(f"/proc/{pid}/task")
+        self.seen: dict[str, Counter[str]] = {}
+        self.cpu_s = 0.0
+        self.over = threading.Event()
+        self.thread = threading.Thread(target=self.look)
+
+    def __enter__(self) -> Watch:
+        self.cpu_s = -self.cpu()
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self.over.set()
+        self.thread.join()
+        self.cpu_s += self.cpu()
+
+    def threads(self) -> dict[str, list[str]]:
+        """By thread id: what is in its `stat` from its state on."""
+        found = {}
+        with contextlib.suppress(OSError):
+            for task in self.tasks.iterdir():
+                with contextlib.suppress(OSError):
+                    found[task.name] = (task / "stat").read_text().rpartition(")")[2].split()
+        return found
+
+    def cpu(self) -> float:
+        ticks = sum(int(fields[11]) + int(fields[12]) for fields in self.threads().values())
+        return ticks / os.sysconf("SC_CLK_TCK")
+
+    def look(self) -> None:
+        while not self.over.wait(LOOK):
+            for tid, fields in self.threads().items():
+                self.seen.setdefault(tid, Counter())[fields[0]] += 1
+
+    def bound(self) -> str:
+        return bound(self.seen.values())
+
+
+def bound(seen: Sequence[Counter[str]] | Any) -> str:
+    """By what a recorder that loses events is held up: what its busiest thread does most of the time."""
+
+    def most(state: str) -> float:
+        return max((counter[state] / counter.total() for counter in seen if counter.total()), default=0.0)
+
+    if most("D") >= MOSTLY:
+        return "the disk"
+    # Running, or waiting for a CPU: to the state they are the same.
+    if most("R") >= MOSTLY:
+        return "the recorder's CPU time"
+    return "the ring's size"
+
+
+def disk_rate(folder: Path) -> float:
+    """Bytes a second that the file system takes, on the disk at last."""
+    block = os.urandom(1 << 20)
+    file = folder / "disk"
+    begun = time.monotonic()
+    try:
+        with file.open("wb") as out:
+            for _ in range(DISK_BYTES // len(block)):
+                out.write(block)
+            out.flush()
+            os.fsync(out.fileno())
+    except OSError as error:
+        raise Failure(f"cannot write {file}: {error.strerror}") from None
+    finally:
+        file.unlink(missing_ok=True)
+    return DISK_BYTES / (time.monotonic() - begun)
