@@ -5,15 +5,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from klogger.analysis import Analysis, Column, Picture
 from klogger.bench import health
 from klogger.bench.cost import Costs, Count
-from klogger.bench.events import CLOCK, EMPTY, OFF, STORE, Event
-from klogger.bench.rate import Step
+from klogger.bench.events import CLOCK, EMPTY, OFF, STORE, TEXT, Event
+from klogger.bench.rate import DISK_BYTES, Step
 from klogger.bench.stats import Cost, Spread
 from klogger.run import Result, Rows
 from klogger.study.model import Machine
@@ -21,22 +21,22 @@ from klogger.summary import Summary
 from klogger.units import duration, size
 
 NOT_HERE = "not measurable here"
-# By engine: the arms that are no events of the schema, in few words and in more.
+# By engine: what the arms are that are no events of the schema.
 FLOOR_WORDS = {
     "bpf": {
-        EMPTY: ("empty probe", "a probe that does nothing"),
-        CLOCK: ("clock", "a probe that reads the clock"),
-        STORE: ("clock, store", "a probe that reads the clock and stores 16 bytes"),
-        OFF: ("event off", "a probe whose event is off"),
+        EMPTY: "a probe that does nothing",
+        CLOCK: "a probe that reads the clock",
+        STORE: "a probe that reads the clock and stores 16 bytes",
+        OFF: "a probe whose event is off",
     },
     "user": {
-        CLOCK: ("clock", "reading the clock"),
-        STORE: ("clock, store", "reading the clock and storing 16 bytes"),
-        OFF: ("event off", "an event that is off"),
+        CLOCK: "reading the clock",
+        STORE: "reading the clock and storing 16 bytes",
+        OFF: "an event that is off",
     },
     "kernel": {
-        CLOCK: ("clock", "reading the clock, in a program"),
-        STORE: ("clock, store", "reading the clock and storing 16 bytes, in a program"),
+        CLOCK: "reading the clock, in a program",
+        STORE: "reading the clock and storing 16 bytes, in a program",
     },
 }
 NOTES = {
@@ -68,9 +68,9 @@ class Answer:
     rates: Sequence[Step] = ()
     disk: float | None = None
     cpu: int = 0
-    cpus: int = 1
+    # Of the last minute, before anything was measured.
+    load: float = 0.0
     seconds: float = 0.0
-    folder: Path = field(default_factory=Path)
 
     @property
     def measurable(self) -> bool:
@@ -84,13 +84,13 @@ def head(answer: Answer) -> Summary:
     stolen = f"; {costs.stolen.share:.1%} of it stolen by the hypervisor" if here.virtual else ""
     found.lines.append(f"clock {here.clocksource}; on CPU {answer.cpu}{stolen}; took {duration(answer.seconds * 1e9)}")
     if costs.stolen.share > health.STOLEN_SOME:
-        found.warnings.append(
-            f"the hypervisor took {costs.stolen.share:.1%} of the CPU meanwhile: better measure later"
-        )
+        found.warnings.append(f"the hypervisor took {costs.stolen.share:.1%} of the CPU meanwhile")
+    if answer.load > health.LOAD_SOME * here.cpus:
+        found.warnings.append(f"others use this machine (load {answer.load:.1f}): an idle one spreads less")
     reasons: dict[str, list[str]] = {}
     for arm, cost in costs.added.items():
         if cost.ns is None:
-            reasons.setdefault(cost.why, []).append(short(costs, arm))
+            reasons.setdefault(cost.why, []).append(arm)
     found.warnings += [f"{NOT_HERE}: {', '.join(arms)}: {why}" for why, arms in reasons.items()]
     return found
 
@@ -117,17 +117,13 @@ COSTS = {
 def floor_result(answer: Answer) -> Result:
     costs = answer.costs
     rows = [
-        [words, *cells(costs.added.get(arm)), *cells(costs.over_empty.get(arm))[:1], more]
-        for arm, (words, more) in FLOOR_WORDS[costs.engine].items()
+        [arm, *cells(costs.added.get(arm)), *cells(costs.over_empty.get(arm))[:1], words]
+        for arm, words in FLOOR_WORDS[costs.engine].items()
     ]
     found = Rows(["what", "added_ns", "from", "to", "over_empty", "it_is"], rows)
     if not costs.over_empty:
         found = without(found, "over_empty")
     return table("floor", "The floor of this machine", "What is the least that logging can cost here?", found)
-
-
-def short(costs: Costs, arm: str) -> str:
-    return FLOOR_WORDS[costs.engine].get(arm, (arm,))[0]
 
 
 def events_result(answer: Answer) -> Result:
@@ -146,21 +142,21 @@ def events_result(answer: Answer) -> Result:
         found.table = without(found.table, name)
     place, bare = costs.place, f"{costs.bare_ns:.0f} ns"
     found.analysis.notes = [note.format(place=place, bare=bare) for note in NOTES[costs.engine]]
+    if any(event.of_text() for event in answer.events):
+        found.analysis.notes.append(f"Texts have {len(TEXT)} letters; longer ones cost and take more.")
     if costs.block:
         found.analysis.notes.append(
             f"Each pass is a recording with {costs.rounds} blocks of {costs.block} hits of each kind, which take turns;"
             f" median and quartiles are of {costs.passes} passes."
         )
-    ladder(found, answer)
+    found.points, found.analysis.picture = ladder(costs), Picture("bars", {"x": "added_ns", "y": "what"})
     return found
 
 
-def ladder(found: Result, answer: Answer) -> None:
-    """The picture: the floor below, the events above it."""
-    costs = answer.costs
-    rows = [[short(costs, arm), round(max(c.ns.median, 0.0), 2)] for arm, c in costs.added.items() if c.ns]
-    found.points = Rows(["what", "added_ns"], rows)
-    found.analysis.picture = Picture("bars", {"x": "added_ns", "y": "what"})
+def ladder(costs: Costs) -> Rows:
+    """What the picture shows: the floor, then the events."""
+    rows = [[arm, round(max(c.ns.median, 0.0), 2)] for arm, c in costs.added.items() if c.ns]
+    return Rows(["what", "added_ns"], rows)
 
 
 def cells(cost: Cost | None) -> list[Any]:
@@ -211,7 +207,7 @@ def sentence(answer: Answer, buffer: str) -> str:
     lossy = min((s for s in steps if s.lost), key=lambda s: s.offered, default=None)
     words = f"rings of {buffer}iB: "
     words += (
-        f"{kept.offered:,.0f} events a second for {kept.seconds:.0f} s, none lost" if kept else "each rate lost some"
+        f"{kept.offered:,.0f} events a second for {kept.seconds:.0f} s, none lost" if kept else "no rate without loss"
     )
     if lossy is None:
         return f"{words}; faster, these loops could not"
@@ -225,8 +221,8 @@ def disk_note(answer: Answer) -> list[str]:
         return []
     each = sum(step.bytes for step in answer.rates) / logged
     return [
-        f"Events of two ints, {each:.0f} bytes each. The disk below {answer.folder} takes {size(answer.disk)} a second:"
-        f" {answer.disk / each:,.0f} events a second for as long as one likes. What is faster, memory has to hold."
+        f"Events of two ints, {each:.0f} bytes each. The disk took {size(DISK_BYTES)} at {size(answer.disk)} a second,"
+        f" which is {answer.disk / each:,.0f} events. What comes faster for long, memory has to hold."
     ]
 
 
@@ -252,7 +248,7 @@ def as_json(answer: Answer) -> dict[str, Any]:
         "passes": costs.passes, "rounds": costs.rounds or None, "block": costs.block or None,
         "floor": [
             {"name": arm, "what": words, **cost_json(costs, arm)}
-            for arm, (_, words) in FLOOR_WORDS[costs.engine].items()
+            for arm, words in FLOOR_WORDS[costs.engine].items()
         ],
         "events": [
             {"name": e.name, **cost_json(costs, e.name), **count_json(e, costs.counts.get(e.name))}

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from klogger.bench import health, stats
 from klogger.bench.events import EMPTY, FLOOR, REFERENCE, STORE, Event
@@ -59,39 +60,33 @@ class Costs:
     fault: str = ""
 
 
+@dataclass(frozen=True)
+class Taken:
+    """A pass: its blocks, what the loop saw of the clocks, and what became of the hits."""
+
+    blocks: Pass
+    clocks: Sequence[Mapping[str, Any]]
+    counts: Mapping[str, Count]
+
+
 def measure(
     bench: Bench, events: Sequence[Event], cpu: int, passes: int, options: Sequence[str], folder: Path,
     progress: Callable[[str], None],
 ) -> Costs:  # fmt: skip
-    found = Costs(bench.engine.name, bench.place.name if bench.place else "", passes=passes)
-    found.rounds, found.block = bench.engine.rounds, bench.engine.block
-    taken, reports = [], []
     before = health.ticks(cpu)
+    taken = []
     with Loop(bench, cpu) as loop:
         for number in range(passes):
             progress(f"pass {number + 1} of {passes}")
-            one, said, counts = one_pass(bench, events, loop, options, folder / "bench.klog")
-            taken.append(one)
-            reports += said
-            for name, count in counts.items():
-                found.counts[name] = found.counts.get(name, Count()).plus(count)
+            taken.append(one_pass(bench, events, loop, options, folder / "bench.klog"))
+    found = Costs(bench.engine.name, bench.place.name if bench.place else "", passes=passes)
+    found.rounds, found.block = bench.engine.rounds, bench.engine.block
     found.stolen = health.between(before, health.ticks(cpu))
-    found.bare_ns = statistics.median(statistics.median(one.before[EMPTY]) for one in taken)
-    block_ns = bench.engine.block * statistics.median(statistics.median(one.during[STORE]) for one in taken)
-    found.fault = health.fault(reports, block_ns, found.stolen)
-    # In a program there are no probes, and the empty one is the reference itself.
-    floor = FLOOR[1:] if bench.place is not None else FLOOR[2:]
-    for arm in [*floor, *(e.name for e in events)]:
-        found.added[arm] = cost(found, arm, [stats.added(one, arm, EMPTY, REFERENCE) for one in taken])
-        if bench.place is not None:
-            found.over_empty[arm] = cost(found, arm, [stats.over(one.during, arm, EMPTY) for one in taken])
+    settle(found, taken)
     return found
 
 
-def one_pass(
-    bench: Bench, events: Sequence[Event], loop: Loop, options: Sequence[str], log: Path
-) -> tuple[Pass, list[dict[str, object]], dict[str, Count]]:
-    """A recording, what the loop said of its clocks, and what became of its hits."""
+def one_pass(bench: Bench, events: Sequence[Event], loop: Loop, options: Sequence[str], log: Path) -> Taken:
     names = [*FLOOR, *(e.name for e in events)]
     rounds, bare = bench.engine.rounds, [FLOOR.index(REFERENCE), FLOOR.index(EMPTY)]
     before = loop.rounds(rounds, bare)
@@ -102,8 +97,25 @@ def one_pass(
     of = {e["name"]: e for e in info(log)["events"]}
     log.unlink()
     counts = {e.name: Count(hits, of[e.name]["logged"], of[e.name]["lost"], of[e.name]["bytes"]) for e in events}
-    said = [before, during, after]
-    return Pass(*(dict(zip(names, one["blocks"], strict=False)) for one in (during, before, after))), said, counts
+    said = (during, before, after)
+    return Taken(Pass(*(dict(zip(names, one["blocks"], strict=False)) for one in said)), said, counts)
+
+
+def settle(found: Costs, taken: Sequence[Taken]) -> None:
+    """From the passes to the answer."""
+    for one in taken:
+        for name, count in one.counts.items():
+            found.counts[name] = found.counts.get(name, Count()).plus(count)
+    passes = [one.blocks for one in taken]
+    found.bare_ns = statistics.median(statistics.median(one.before[EMPTY]) for one in passes)
+    block_ns = found.block * statistics.median(statistics.median(one.during[STORE]) for one in passes)
+    found.fault = health.fault([said for one in taken for said in one.clocks], block_ns, found.stolen)
+    # In a program there are no probes, and the empty one is the reference itself.
+    floor = FLOOR[1:] if found.place else FLOOR[2:]
+    for arm in [*floor, *found.counts]:
+        found.added[arm] = cost(found, arm, [stats.added(one, arm, EMPTY, REFERENCE) for one in passes])
+        if found.place:
+            found.over_empty[arm] = cost(found, arm, [stats.over(one.during, arm, EMPTY) for one in passes])
 
 
 def cost(found: Costs, arm: str, values: Sequence[float]) -> Cost:

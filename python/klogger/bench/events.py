@@ -18,7 +18,8 @@ from klogger.failure import Failure, did_you_mean
 
 # The arms that are no events of the schema, in the order of their numbers. Events have the numbers after them.
 # The reference is as much of the way as there is beside the tracepoint, and never has a probe.
-REFERENCE, EMPTY, CLOCK, STORE, OFF = "reference", "empty", "clock", "store", "off"
+# With a space in each name, for no event has one.
+REFERENCE, EMPTY, CLOCK, STORE, OFF = "no tracepoint", "empty probe", "clock read", "clock, store", "event off"
 FLOOR = (REFERENCE, EMPTY, CLOCK, STORE, OFF)
 # An event that is defined beside the schema's own, and is off.
 OFF_FIELDS = "int a  int b"

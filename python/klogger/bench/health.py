@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -16,6 +15,8 @@ CLOCKS_APART = 1e-3
 STOLEN_MOST = 0.25
 # From here on it is worth a word.
 STOLEN_SOME = 0.02
+# As much work from others, for each CPU, is worth a word too.
+LOAD_SOME = 0.5
 # A block must be so many times as long as the least step of the clock that times it.
 STEPS = 20
 
@@ -62,14 +63,3 @@ def fault(reports: Iterable[Mapping[str, Any]], block_ns: float, stolen: Stolen)
     if stolen.share > STOLEN_MOST:
         return f"the hypervisor took {stolen.share:.0%} of the CPU meanwhile"
     return clock_fault(reports, block_ns)
-
-
-def machine_words(stolen: Stolen, virtual: bool) -> str:
-    if not virtual and not stolen.stolen:
-        return ""
-    return f"{stolen.share:.1%} stolen by the hypervisor meanwhile"
-
-
-def busy() -> float:
-    """The load of the last minute, for each CPU."""
-    return os.getloadavg()[0] / (os.cpu_count() or 1)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Which rate the recorder can follow: floods on all CPUs at once, faster and faster, into rings of several sizes.
 
-Each step has an event of its own, so that the log's own counts say what became of it.
+Each step is a recording, whose own counts say what became of the hits.
 """
 
 from __future__ import annotations
@@ -24,15 +24,13 @@ from klogger.failure import Failure
 # Hits a millisecond on each CPU; 0 is as many as it can.
 STEPS = (250, 500, 1000, 2000, 0)
 BUFFERS = ("1M", "4M", "16M")
-# A recorder looks at each ring once a second. Then the next step finds an empty one.
-EMPTIED = 1.2
 LOOK = 0.02
 # A thread that spends so much of its time in one state is held up by it.
 MOSTLY = 0.5
 # A flood that makes less of what it was asked for is as fast as it can be.
 BEHIND = 0.95
 DISK_BYTES = 64 << 20
-TWO_INTS = (Field("a", "int"), Field("b", "int"))
+TWO_INTS = Event("TWO_INTS", 16, 16, (Field("a", "int"), Field("b", "int")))
 
 
 @dataclass(frozen=True)
@@ -59,60 +57,51 @@ def measure(
     engine: Engine, cpus: Sequence[int], buffers: Sequence[str], seconds: float, folder: Path,
     progress: Callable[[str], None],
 ) -> list[Step]:  # fmt: skip
-    events = [Event(f"STEP_{i}", 16, 16, TWO_INTS) for i in range(len(STEPS))]
-    bench = prepare(engine, events, folder)
+    bench = prepare(engine, [TWO_INTS], folder)
     found = []
-    for size in buffers:
-        with contextlib.ExitStack() as stack:
-            loops = [stack.enter_context(Loop(bench, cpu)) for cpu in cpus]
-            found += of_buffer(bench, loops, size, seconds, folder, progress)
+    with contextlib.ExitStack() as stack:
+        loops = [stack.enter_context(Loop(bench, cpu)) for cpu in cpus]
+        for size in buffers:
+            found += of_buffer(bench, loops, size, seconds, folder / "rate.klog", progress)
     return found
 
 
 def of_buffer(
-    bench: Bench, loops: Sequence[Loop], size: str, seconds: float, folder: Path, progress: Callable[[str], None]
+    bench: Bench, loops: Sequence[Loop], size: str, seconds: float, log: Path, progress: Callable[[str], None]
 ) -> list[Step]:
-    log = folder / "rate.klog"
-    steps = []
-    with recording(bench, [loop.pid for loop in loops], log, [bench.engine.buffer_option, size]) as recorder:
-        behind = False
-        for at, per_ms in enumerate(STEPS):
-            if behind and per_ms:
-                continue
-            progress(f"rings of {size}, {f'{per_ms * len(loops):,},000 events/s' if per_ms else 'as fast as it can'}")
-            steps.append((at, *flood(loops, at, per_ms, seconds, recorder)))
-            hits = sum(one["hits"] for one in steps[-1][1])
-            behind = hits < BEHIND * per_ms * len(loops) * 1000 * seconds
-            time.sleep(EMPTIED)
+    """Faster and faster. What is faster than the loops can be is left out, but for the last step."""
+    found: list[Step] = []
+    for per_ms in STEPS:
+        asked = per_ms * 1000 * len(loops)
+        if asked and found and found[-1].offered < BEHIND * found[-1].asked:
+            continue
+        progress(f"rings of {size}, {f'{asked:,} events a second' if asked else 'as many as it can'}")
+        found.append(one_step(bench, loops, size, asked, round(seconds * 1e9), log))
+    return found
+
+
+def one_step(bench: Bench, loops: Sequence[Loop], size: str, asked: int, ns: int, log: Path) -> Step:
+    pids = [loop.pid for loop in loops]
+    with recording(bench, pids, log, [bench.engine.buffer_option, size]) as recorder, Watch(recorder) as watch:
+        for loop in loops:
+            loop.ask("flood", len(FLOOR), ns, asked // 1000 // len(loops))
+        answers = [loop.answer() for loop in loops]
     said = info(log)
     log.unlink()
-    return [step_of(size, said, at, STEPS[at] * 1000 * len(loops), answers, watch) for at, answers, watch in steps]
+    return step_of(size, said, asked, answers, watch)
 
 
-def flood(
-    loops: Sequence[Loop], at: int, per_ms: int, seconds: float, recorder: int
-) -> tuple[list[dict[str, Any]], Watch]:
-    with Watch(recorder) as watch:
-        for loop in loops:
-            loop.ask("flood", len(FLOOR) + at, round(seconds * 1e9), per_ms)
-        return [loop.answer() for loop in loops], watch
-
-
-def step_of(
-    size: str, said: Mapping[str, Any], at: int, asked: int, answers: Sequence[Mapping[str, Any]], watch: Watch
-) -> Step:
-    event = next(e for e in said["events"] if e["name"] == f"STEP_{at}")
+def step_of(size: str, said: Mapping[str, Any], asked: int, answers: Sequence[Mapping[str, Any]], watch: Watch) -> Step:
+    event = next(e for e in said["events"] if e["name"] == TWO_INTS.name)
     hits = sum(one["hits"] for one in answers)
     if event["logged"] + event["lost"] != hits:
         raise Failure(f"of {hits:,} hits the log has {event['logged']:,} events, and {event['lost']:,} as lost")
     begun = min(one["start_ns"] for one in answers)
     losses = [e["from_ns"] for e in said["ledger"] if e.get("event") == event["name"] and e.get("from_ns")]
     seconds = max(one["ns"] for one in answers) / 1e9
-    first = max(min(losses) - begun, 0) / 1e9 if losses else None
-    bound = watch.bound() if event["lost"] else ""
     return Step(
-        size, asked, hits / seconds, seconds, hits, event["logged"], event["lost"], event["bytes"], first,
-        watch.cpu_s / seconds, bound,
+        size, asked, hits / seconds, seconds, hits, event["logged"], event["lost"], event["bytes"],
+        (min(losses) - begun) / 1e9 if losses else None, watch.cpu_s / seconds, watch.bound() if event["lost"] else "",
     )  # fmt: skip
 
 

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 # Between the quartiles lies half of what was measured: with more than this share of the median, it says little.
-WIDE = 0.5
+WIDE = 0.25
 # Two things that differ by less cannot be told apart, and need not be.
-LEAST_NS = 1.0
+LEAST_NS = 2.0
 
 
 @dataclass(frozen=True)

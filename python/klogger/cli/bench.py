@@ -25,6 +25,7 @@ from klogger.cli.study import Status, check_writable, seconds
 from klogger.failure import Failure
 from klogger.study import figure
 from klogger.study.machine import machine
+from klogger.study.runner import stoppable
 from klogger.study.text import paragraph
 
 EPILOG = """\
@@ -79,7 +80,16 @@ def passes(word: str) -> int:
 
 def main(words: list[str] | None = None) -> int:
     args = parser().parse_args(words)
-    return guarded(lambda: bench(args))
+    return guarded(lambda: interruptible(args))
+
+
+def interruptible(args: argparse.Namespace) -> int:
+    try:
+        with stoppable():
+            return bench(args)
+    except KeyboardInterrupt:
+        print("klogger: interrupted; everything is put back", file=sys.stderr)
+        raise
 
 
 def bench(args: argparse.Namespace) -> int:
@@ -88,7 +98,7 @@ def bench(args: argparse.Namespace) -> int:
     check(args)
     shown = events.show(args.schema)
     chosen = events.of_schema(shown, args.event)
-    found = Answer(shown["schema"], machine(), chosen, Costs(args.engine), cpu=args.cpu, folder=args.dir.absolute())
+    found = Answer(shown["schema"], machine(), chosen, Costs(args.engine), cpu=args.cpu, load=os.getloadavg()[0])
     with Status("bench") as status, tempfile.TemporaryDirectory(dir=args.dir, prefix="klogger-bench-") as folder:
         found.costs = costs_of(args, chosen, Path(folder), status)
         if args.rate:
@@ -98,6 +108,9 @@ def bench(args: argparse.Namespace) -> int:
             found.rates = rate.measure(engine, cpus(), buffers, args.rate_for, Path(folder), status)
     found.seconds = time.monotonic() - begun
     if args.html:
+        # Pictures cost half a second to load, which the terminal does not need.
+        from klogger.bench.page import page
+
         write(args.html, page(found).encode())
     if args.format or not args.html:
         say(args, found)
@@ -143,14 +156,6 @@ def say(args: argparse.Namespace, found: Answer) -> None:
             out.print(line, no_wrap=True, overflow="ellipsis")
         for note in result.analysis.notes:
             paragraph(out, "note", note, style="dim")
-
-
-def page(found: Answer) -> str:
-    from klogger import html
-
-    counts = found.costs.counts
-    rows = [(e.name, "", counts[e.name].logged, counts[e.name].lost) for e in found.events if e.name in counts]
-    return html.page(answers.head(found), answers.results(found), rows, [])
 
 
 if __name__ == "__main__":
