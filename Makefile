@@ -4,7 +4,7 @@
 
 PREFIX ?= /usr/local
 
-.PHONY: help setup build demo test guest-test lint bench docs install clean
+.PHONY: help setup build demo test guest-test lint bench docs install uninstall clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,6 +35,9 @@ docs: ## write man pages and completions ($KLOGGER_CACHE/docs)
 
 install: ## install to PREFIX (/usr/local); DESTDIR for packagers
 	@DESTDIR=$(DESTDIR) PREFIX=$(PREFIX) scripts/install
+
+uninstall: ## remove what install has put there
+	@DESTDIR=$(DESTDIR) PREFIX=$(PREFIX) scripts/uninstall
 
 clean: ## remove what was built and downloaded
 	@scripts/clean
