@@ -8,8 +8,8 @@ import pytest
 from oracles import workload_json
 
 # Of a busy CPU, long turns get less than they want at a time: hence so much longer.
-ROUNDS, SHORT, LONG = 150, 100, 2500
-RUNS = 3
+ROUNDS, SHORT, LONG = 150, 100, 1500
+RUNS = 5
 
 
 @pytest.fixture
