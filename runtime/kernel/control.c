@@ -12,6 +12,7 @@
  *
  * Only root reads and writes them.
  */
+#include <linux/delay.h>
 #include <linux/slab.h>
 #include <linux/sysctl.h>
 #include <linux/uaccess.h>
@@ -144,6 +145,37 @@ static int klogger_write_lowwater(klogger_ctl_table *table, int write, void *buf
 
 /* ---- Marks ---- */
 
+/* -ENOSPC: this CPU's ring has no room for it. */
+static int klogger_try_mark(long long number, const char *text)
+{
+	int error = 0;
+
+	mutex_lock(&klogger_mutex);
+	preempt_disable();
+	if (!klogger_current_rings())
+		error = -ENODATA;
+	else if (!klogger_has_room())
+		error = -ENOSPC;
+	else
+		klogger(MARK, number, text);
+	preempt_enable();
+	mutex_unlock(&klogger_mutex);
+	return error;
+}
+
+/* There is only one of each, so it waits for room, but not for ever. */
+static int klogger_log_mark(long long number, const char *text)
+{
+	int error = klogger_try_mark(number, text), tries;
+
+	for (tries = 0; error == -ENOSPC && tries < 100; tries++) {
+		if (msleep_interruptible(10))
+			return -EINTR;
+		error = klogger_try_mark(number, text);
+	}
+	return error;
+}
+
 /* NUMBER, or NUMBER TEXT. */
 static int klogger_write_mark(klogger_ctl_table *table, int write, void *buffer, size_t *size, loff_t *at)
 {
@@ -165,14 +197,7 @@ static int klogger_write_mark(klogger_ctl_table *table, int write, void *buffer,
 	if (*rest)
 		*rest++ = 0;
 	error = kstrtoll(text, 10, &number);
-	if (error)
-		return error;
-	mutex_lock(&klogger_mutex);
-	error = klogger_current_rings() ? 0 : -ENODATA;
-	if (!error)
-		klogger(MARK, number, rest);
-	mutex_unlock(&klogger_mutex);
-	return error;
+	return error ?: klogger_log_mark(number, rest);
 }
 
 /* ---- Benchmarks ---- */
@@ -325,7 +350,8 @@ int klogger_control_add(struct klogger_unit *unit)
 	unit->sysctl = own;
 	if (own->events && own->benchmarks)
 		return 0;
-	pr_err("schema %s is not loaded: one of its events has the name of a file in /proc/sys/klogger\n", unit->name);
+	pr_err("schema %s is not loaded: no memory, or one of its events has the name of a file in /proc/sys/klogger\n",
+	       unit->name);
 	klogger_control_remove(unit);
 	return -EEXIST;
 }

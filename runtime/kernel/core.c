@@ -170,14 +170,15 @@ int klogger_begin(struct klogger_start *start)
 		return -EBUSY;
 	if (size < KLOGGER_BUFFER_MIN || size > KLOGGER_BUFFER_MAX || !is_power_of_2(size) || lowwater > 90)
 		return -EINVAL;
-	start->stacks = klogger_takes_stacks();
-	if (start->stacks && klogger_stacks_make())
-		return -ENOMEM;
 	klogger_overwrite_mode = start->overwrite;
 	klogger_used_lowwater = lowwater;
 	rings = klogger_new_rings(size);
-	if (!rings) {
-		klogger_stacks_free();
+	if (!rings)
+		return -ENOMEM;
+	start->stacks = klogger_takes_stacks();
+	/* Last, for from now on they may be mapped. */
+	if (start->stacks && klogger_stacks_make()) {
+		klogger_rings_put(rings);
 		return -ENOMEM;
 	}
 	memset(klogger_scope, 0, KLOGGER_SCOPE_BYTES);
@@ -277,6 +278,19 @@ void klogger_detach(void)
 	tracepoint_synchronize_unregister();
 }
 
+/* Probes run, but events are off: what their variables have noted so far is no part of the log. */
+void klogger_forget(void)
+{
+	u32 i;
+
+	for (i = 0; i < KLOGGER_UNITS_MAX; i++) {
+		const struct klogger_unit *unit = klogger_unit_at[i];
+
+		if (unit && unit->used && unit->variables)
+			memset(unit->variables, 0, unit->variables_end - unit->variables);
+	}
+}
+
 /* Whatever state the recording is in. */
 void klogger_finish(void)
 {
@@ -370,7 +384,16 @@ int klogger_register(struct klogger_unit *unit)
 }
 EXPORT_SYMBOL_GPL(klogger_register);
 
-/* A recording that uses the schema keeps its module, so there is none. */
+/* Of a module that a recording uses, and that the kernel drops nevertheless: the rest of its init has failed. */
+static void klogger_drop_unit(struct klogger_unit *unit)
+{
+	unit->used = false;
+	klogger_update_unit(unit);
+	klogger_detach_unit(unit);
+	tracepoint_synchronize_unregister();
+	module_put(unit->owner);
+}
+
 void klogger_unregister(struct klogger_unit *unit)
 {
 	u32 i;
@@ -380,6 +403,8 @@ void klogger_unregister(struct klogger_unit *unit)
 	for (i = 0; i < KLOGGER_UNITS_MAX; i++)
 		if (klogger_unit_at[i] == unit)
 			klogger_unit_at[i] = NULL;
+	if (unit->used)
+		klogger_drop_unit(unit);
 	mutex_unlock(&klogger_mutex);
 }
 EXPORT_SYMBOL_GPL(klogger_unregister);

@@ -22,6 +22,7 @@ struct klogger_rings {
 	u64 stride;		/* of a CPU's two rings */
 	u32 cpus;
 	bool mapped;		/* has been, once */
+	void *none;		/* a page in the place of all those of a CPU that was offline */
 	struct klogger_ring *of[];	/* NULL: that CPU was offline */
 };
 
@@ -35,6 +36,7 @@ void klogger_rings_use(struct klogger_rings *rings);
 void klogger_rings_mark(struct klogger_rings *rings, u32 lowwater);
 struct page *klogger_rings_page(struct klogger_rings *rings, u64 offset);
 struct klogger_ring *klogger_ring_make(u64 size);
+bool klogger_has_room(void);
 u64 klogger_rings_stride(u64 size);
 
 /* core.c: everything here is called with klogger_mutex held */
@@ -50,6 +52,7 @@ int klogger_begin(struct klogger_start *start);
 int klogger_resize(u64 size);
 void klogger_attach(void);
 void klogger_detach(void);
+void klogger_forget(void);
 void klogger_finish(void);
 void klogger_update_events(void);
 int klogger_want(u32 id, bool on);

@@ -205,6 +205,14 @@ static int klogger_do_attach(void)
 	return 0;
 }
 
+static int klogger_do_forget(void)
+{
+	if (!klogger_current_rings())
+		return -ENODATA;
+	klogger_forget();
+	return 0;
+}
+
 static long klogger_request(unsigned int request, void __user *argument)
 {
 	switch (request) {
@@ -227,6 +235,8 @@ static long klogger_request(unsigned int request, void __user *argument)
 	case KLOGGER_IOC_DETACH:
 		klogger_detach();
 		return 0;
+	case KLOGGER_IOC_FORGET:
+		return klogger_do_forget();
 	default:
 		return -ENOTTY;
 	}
@@ -260,8 +270,6 @@ static vm_fault_t klogger_map_ring(struct vm_fault *fault)
 {
 	struct page *page = klogger_rings_page(fault->vma->vm_private_data, (u64)fault->pgoff << PAGE_SHIFT);
 
-	if (!page)
-		return VM_FAULT_SIGBUS;
 	get_page(page);
 	fault->page = page;
 	return 0;
@@ -276,8 +284,9 @@ static const struct vm_operations_struct klogger_ring_pages = {
 /* Memory of the core's own, which lives as long as the file is open. */
 static vm_fault_t klogger_map_own(struct vm_fault *fault)
 {
-	char *from = fault->vma->vm_private_data;
-	struct page *page = vmalloc_to_page(from + fault->address - fault->vma->vm_start);
+	/* By the file's offset, for the beginning of a mapping may have been cut away. */
+	u64 offset = (u64)fault->pgoff << PAGE_SHIFT & (KLOGGER_MAP_SCOPE - 1);
+	struct page *page = vmalloc_to_page(fault->vma->vm_private_data + offset);
 
 	get_page(page);
 	fault->page = page;

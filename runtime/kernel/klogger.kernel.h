@@ -61,6 +61,8 @@ struct klogger_unit {
 	struct static_key_false *key;	/* one for each event */
 	struct klogger_place *place;
 	void (*bench)(u32 event, u32 iterations);	/* logs an event again and again, on or not */
+	char *variables;	/* of the schema's C, those that begin with zeros: from here to there; or NULL */
+	char *variables_end;
 	struct module *owner;
 	bool stacks;		/* some probe asks for the kernel's stack */
 	bool used;		/* by the recording that runs */

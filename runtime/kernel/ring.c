@@ -253,6 +253,7 @@ static void klogger_rings_free(struct kref *kref)
 
 	for (cpu = 0; cpu < rings->cpus; cpu++)
 		vfree(rings->of[cpu]);
+	free_page((unsigned long)rings->none);
 	kfree(rings);
 }
 
@@ -282,8 +283,9 @@ struct klogger_rings *klogger_rings_make(u64 size, u32 lowwater, bool overwrite)
 	rings->size = size;
 	rings->stride = klogger_rings_stride(size);
 	rings->cpus = nr_cpu_ids;
+	rings->none = (void *)get_zeroed_page(GFP_KERNEL);
 	for_each_online_cpu(cpu) {
-		if (fit)
+		if (fit && rings->none)
 			rings->of[cpu] = klogger_ring_make(size);
 		if (!rings->of[cpu]) {
 			pr_err("no memory for rings of %llu KiB for each of %u CPUs\n", size >> 10, num_online_cpus());
@@ -329,14 +331,22 @@ void klogger_rings_mark(struct klogger_rings *rings, u32 lowwater)
 	}
 }
 
-/* The page at an offset of the mapping; NULL if that CPU has no ring. */
+/* The page at an offset of the mapping. Where there is no ring it is empty, for no touch is to end the recorder. */
 struct page *klogger_rings_page(struct klogger_rings *rings, u64 offset)
 {
 	u64 cpu = div64_u64(offset, rings->stride);
 
 	if (cpu >= rings->cpus || !rings->of[cpu])
-		return NULL;
+		return virt_to_page(rings->none);
 	return vmalloc_to_page((void *)rings->of[cpu] + (offset - cpu * rings->stride));
+}
+
+/* Whether this CPU's ring has room for a record of any size, and for one that comes in between. Preemption is off. */
+bool klogger_has_room(void)
+{
+	const struct klogger_ring *ring = __this_cpu_read(klogger_ring);
+
+	return !ring->mask || READ_ONCE(ring->head) + 2 * KLOGGER_RECORD_MAX <= READ_ONCE(ring->hard);
 }
 
 int klogger_rings_begin(void)

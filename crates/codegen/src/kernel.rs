@@ -140,7 +140,7 @@ fn unit(out: &mut Text, schema: &Schema, more: &str) {
     let name = &schema.name;
     let list: String = schema.events.iter().map(|e| format!("\t{{ .name = \"{}\" }},\n", e.name)).collect();
     out.push(format_args!(
-        "DEFINE_STATIC_KEY_ARRAY_FALSE(klogger_keys_{name}, {});\n\n\
+        "__read_mostly DEFINE_STATIC_KEY_ARRAY_FALSE(klogger_keys_{name}, {});\n\n\
          static struct klogger_event klogger_events_{name}[{}] = {{\n{list}}};\n\n\
          struct klogger_unit klogger_unit_{name} = {{\n\t.name = {},\n\t.text = {},\n\t.length = {},\n\t.events = {},\n\
          \t.event = klogger_events_{name},\n\t.key = klogger_keys_{name},\n\t.owner = THIS_MODULE,\n{more}}};\n\n\

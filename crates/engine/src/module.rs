@@ -212,9 +212,10 @@ impl Layout {
         device.map(device::MAP_RINGS, self.stride * self.cpus).map_err(failed("share its rings"))
     }
 
-    /// A CPU that was offline has no ring: no memory is behind its part of the mapping.
+    /// A CPU that was offline has no ring: its part of the mapping is empty.
     fn readers(&self, rings: &Arc<Mapping>) -> Vec<(u16, CpuReader)> {
-        let there = (0..self.cpus).filter(|cpu| rings.is_there(cpu * self.stride));
+        let has_ring = |cpu: &usize| rings.word(cpu * self.stride + device::RING_MASK).load(Ordering::Relaxed) != 0;
+        let there = (0..self.cpus).filter(has_ring);
         there.map(|cpu| (cpu as u16, self.reader(rings, cpu))).collect()
     }
 
@@ -269,9 +270,7 @@ impl Probing for KernelEngine {
     }
 
     fn forget(&self) -> Result<(), Error> {
-        // A module that we have loaded began with zeros. What its probes have noted since they were attached, and what
-        // those of others have from earlier recordings, is theirs alone: nobody else knows where it is.
-        Ok(())
+        self.device.forget().map_err(failed("clear the variables of a schema"))
     }
 
     fn set_enabled(&self, id: u16, enabled: bool) {

@@ -3,7 +3,8 @@
  * /dev/klogger: what the recorder and the kernel engine's core module say to each other.
  *
  * One recorder at a time has it open. In this order: ABOUT; SCHEMA for each schema that is loaded, and USE for those that
- * are wanted (which also keeps their modules loaded); START makes the rings; mmap; ATTACH; EVENT switches events on.
+ * are wanted (which also keeps their modules loaded); START makes the rings; mmap; ATTACH; FORGET clears what the probes'
+ * own variables have noted up to now; EVENT switches events on.
  * Closing the file, or the end of the process, undoes all of it: events off, probes detached, rings freed as soon as
  * nobody has them mapped.
  *
@@ -25,7 +26,9 @@
 #define KLOGGER_NAME_MAX 64
 
 /* Offsets for mmap(): what is mapped from there on. Lengths must be exact. */
-#define KLOGGER_MAP_RINGS (0ull << 40)	  /* all CPUs' rings: `cpus` times `stride` bytes; in each the main ring comes first */
+/* All CPUs' rings: `cpus` times `stride` bytes; in each the main ring comes first. A CPU that was offline has none: its
+ * `mask` is 0. */
+#define KLOGGER_MAP_RINGS (0ull << 40)
 #define KLOGGER_MAP_SCOPE (1ull << 40)	  /* one bit for each thread id: KLOGGER_SCOPE_BYTES */
 #define KLOGGER_MAP_RINGLESS (2ull << 40) /* __u64 by event id: events on CPUs that have no ring */
 #define KLOGGER_MAP_STACKS (3ull << 40)	  /* struct klogger_stacks, if START said that there is one */
@@ -115,5 +118,6 @@ struct klogger_probe_about {
 #define KLOGGER_IOC_DETACH _IO('k', 6)
 #define KLOGGER_IOC_PROBE _IOWR('k', 7, struct klogger_probe_about)
 #define KLOGGER_IOC_RINGS _IOR('k', 8, struct klogger_rings_about)
+#define KLOGGER_IOC_FORGET _IO('k', 9)
 
 #endif

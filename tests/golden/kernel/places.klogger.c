@@ -6,6 +6,15 @@
 #include <asm/trace/irq_vectors.h>
 #include <trace/events/sched.h>
 
+/* From here to there: what the schema's own variables have noted. */
+extern char klogger_variables[], klogger_variables_end[];
+asm(".pushsection .bss, 0\n"
+    "klogger_variables:\n"
+    ".popsection\n"
+    ".pushsection .bss, 8191\n"
+    "klogger_variables_end:\n"
+    ".popsection\n");
+
 /* All events of one hit have one reading of the clock. */
 #undef klogger
 #define klogger(event, ...) \
@@ -15,7 +24,7 @@
       
     static int seen;
 
-#line 19 "places.klogger.c"
+#line 28 "places.klogger.c"
 
 static __always_inline void body_of_klogger_0_0_sched_waking(__maybe_unused struct klogger_hit *klogger_hit, __maybe_unused struct task_struct *p)
 {
@@ -24,7 +33,7 @@ static __always_inline void body_of_klogger_0_0_sched_waking(__maybe_unused stru
     seen++;
     klogger(WOKEN, p->pid);
 
-#line 28 "places.klogger.c"
+#line 37 "places.klogger.c"
 }
 
 static void klogger_0_0_sched_waking(void *klogger_data, struct task_struct *p, void (*call)(int))
@@ -48,7 +57,7 @@ static __always_inline void body_of_klogger_1_1_sched_process_exit(__maybe_unuse
                                                             
     klogger(WOKEN, p->pid);
 
-#line 52 "places.klogger.c"
+#line 61 "places.klogger.c"
 }
 
 static void klogger_1_1_sched_process_exit(void *klogger_data, struct task_struct *p)
@@ -74,7 +83,7 @@ static __always_inline void body_of_klogger_2_0_local_timer_entry(__maybe_unused
 
     klogger(NUMBERS, list, seen, "timer");
 
-#line 78 "places.klogger.c"
+#line 87 "places.klogger.c"
 }
 
 static void klogger_2_0_local_timer_entry(void *klogger_data, int vector)
@@ -102,7 +111,7 @@ static __always_inline void body_of_klogger_3_0_do_sys_openat2(__maybe_unused st
         return;
     klogger(OPENED, "unknown", 0);
 
-#line 106 "places.klogger.c"
+#line 115 "places.klogger.c"
 }
 
 static int klogger_3_0_do_sys_openat2(struct kprobe *kprobe, struct pt_regs *regs)
@@ -128,7 +137,7 @@ static __always_inline void body_of_klogger_4_0_do_sys_openat2(__maybe_unused st
                                        
     klogger(OPENED, "", result);
 
-#line 132 "places.klogger.c"
+#line 141 "places.klogger.c"
 }
 
 static int klogger_4_0_do_sys_openat2(struct kretprobe_instance *instance, struct pt_regs *regs)
@@ -154,7 +163,7 @@ static __always_inline void body_of_klogger_4_1_do_sys_open(__maybe_unused struc
                                        
     klogger(OPENED, "", result);
 
-#line 158 "places.klogger.c"
+#line 167 "places.klogger.c"
 }
 
 static int klogger_4_1_do_sys_open(struct kretprobe_instance *instance, struct pt_regs *regs)
@@ -180,7 +189,7 @@ static __always_inline void body_of_klogger_5_0_schedule_idle(__maybe_unused str
                               
     klogger(NOTHING);
 
-#line 184 "places.klogger.c"
+#line 193 "places.klogger.c"
 }
 
 static int klogger_5_0_schedule_idle(struct kretprobe_instance *instance, struct pt_regs *regs)
@@ -260,7 +269,7 @@ static struct klogger_place klogger_places_places[] = {
 
 void klogger_bench_places(u32 event, u32 iterations);
 
-DEFINE_STATIC_KEY_ARRAY_FALSE(klogger_keys_places, 4);
+__read_mostly DEFINE_STATIC_KEY_ARRAY_FALSE(klogger_keys_places, 4);
 
 static struct klogger_event klogger_events_places[4] = {
 	{ .name = "WOKEN" },
@@ -326,6 +335,8 @@ struct klogger_unit klogger_unit_places = {
 	.key = klogger_keys_places,
 	.owner = THIS_MODULE,
 	.bench = klogger_bench_places,
+	.variables = klogger_variables,
+	.variables_end = klogger_variables_end,
 	.places = 7,
 	.place = klogger_places_places,
 };

@@ -204,7 +204,7 @@ static __always_inline void klogger_call_NOTHING(void)
 
 #if defined(KLOGGER_DEFINE) && !defined(KLOGGER_DEFINED_places) && !(defined(KLOGGER_OFF))
 #define KLOGGER_DEFINED_places
-DEFINE_STATIC_KEY_ARRAY_FALSE(klogger_keys_places, 4);
+__read_mostly DEFINE_STATIC_KEY_ARRAY_FALSE(klogger_keys_places, 4);
 
 static struct klogger_event klogger_events_places[4] = {
 	{ .name = "WOKEN" },

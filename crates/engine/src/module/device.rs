@@ -22,6 +22,8 @@ pub const STACK_DEPTH: usize = 24;
 pub const STACKS_HEAD: usize = 4096;
 pub const STACK_SLOT: usize = 8 + 8 * STACK_DEPTH;
 pub const STACK_COMPLETE: u32 = 2;
+/// In a ring: its size - 1, or 0 for none.
+pub const RING_MASK: usize = 48;
 const NAME_MAX: usize = 64;
 /// Calls that are read at a time.
 const CALLS_MAX: usize = 64;
@@ -136,6 +138,7 @@ const EVENT: u32 = number(WRITE, 5, size_of::<EventOn>());
 const DETACH: u32 = number(0, 6, 0);
 const PROBE: u32 = number(READ | WRITE, 7, size_of::<ProbeAbout>());
 const RINGS: u32 = number(READ, 8, size_of::<RingsAbout>());
+const FORGET: u32 = number(0, 9, 0);
 
 /// The device, which nobody else has open.
 pub struct Device(File);
@@ -188,6 +191,10 @@ impl Device {
         command(self.as_fd(), DETACH)
     }
 
+    pub fn forget(&self) -> io::Result<()> {
+        command(self.as_fd(), FORGET)
+    }
+
     pub fn event(&self, id: u16, on: bool) -> io::Result<()> {
         request(self.as_fd(), EVENT, &mut EventOn { id: id.into(), on: on.into() })
     }
@@ -234,7 +241,7 @@ mod tests {
             {
                 unsigned long long numbers[] = {
                     KLOGGER_IOC_ABOUT, KLOGGER_IOC_SCHEMA, KLOGGER_IOC_USE, KLOGGER_IOC_START, KLOGGER_IOC_ATTACH,
-                    KLOGGER_IOC_EVENT, KLOGGER_IOC_DETACH, KLOGGER_IOC_PROBE, KLOGGER_IOC_RINGS,
+                    KLOGGER_IOC_EVENT, KLOGGER_IOC_DETACH, KLOGGER_IOC_PROBE, KLOGGER_IOC_RINGS, KLOGGER_IOC_FORGET,
                     KLOGGER_DEVICE_VERSION, KLOGGER_CALL_RESIZED, KLOGGER_KERNEL_CLOCK_COUNTER,
                     KLOGGER_MAP_RINGS, KLOGGER_MAP_SCOPE, KLOGGER_MAP_RINGLESS, KLOGGER_SCOPE_BYTES,
                     __builtin_offsetof(struct klogger_schema_about, text_digest),
@@ -243,7 +250,7 @@ mod tests {
                     __builtin_offsetof(struct klogger_start, overwrite),
                     __builtin_offsetof(struct klogger_probe_about, error),
                     __builtin_offsetof(struct klogger_probe_about, missed),
-                    __builtin_offsetof(struct klogger_ring, mark),
+                    __builtin_offsetof(struct klogger_ring, mask), __builtin_offsetof(struct klogger_ring, mark),
                     sizeof(struct klogger_ring), KLOGGER_MAP_STACKS, sizeof(struct klogger_stacks),
                     __builtin_offsetof(struct klogger_stacks, slot[1].frame[1]), __builtin_offsetof(struct klogger_start, stacks),
                 };
@@ -258,7 +265,7 @@ mod tests {
         let made = Command::new("cc").args(["-I", include, "-o"]).arg(&binary).arg(&source).status().unwrap();
         assert!(made.success());
         let said = String::from_utf8(Command::new(&binary).output().unwrap().stdout).unwrap();
-        let ours: Vec<u64> = [ABOUT, SCHEMA, USE, START, ATTACH, EVENT, DETACH, PROBE, RINGS]
+        let ours: Vec<u64> = [ABOUT, SCHEMA, USE, START, ATTACH, EVENT, DETACH, PROBE, RINGS, FORGET]
             .into_iter()
             .chain([VERSION, CALL_RESIZED, CLOCK_COUNTER])
             .map(u64::from)
@@ -271,6 +278,7 @@ mod tests {
                     std::mem::offset_of!(Start, overwrite),
                     std::mem::offset_of!(ProbeAbout, error),
                     std::mem::offset_of!(ProbeAbout, missed),
+                    RING_MASK,
                     crate::ring::MARK,
                     crate::ring::CONTROL,
                     MAP_STACKS as usize,
