@@ -8,6 +8,7 @@ import os
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from klogger.bench import health, stats
 from klogger.bench.cost import Costs
@@ -21,37 +22,56 @@ CALIBRATE_MS = 100
 ROUNDS = 100
 
 
-def measure(
-    schema: str, events: Sequence[Event], cpu: int, passes: int, folder: Path, progress: Callable[[str], None]
-) -> Costs:
-    """In each pass, each file is read once. The floor is a program's: both read the same clock."""
+def modules(schema: str, folder: Path) -> Path:
+    """Builds them for the kernel that runs."""
+    needs_modules()
+    made = folder / "modules"
+    klogger("build", "-s", schema, "-o", made)
+    return made
+
+
+def needs_modules() -> None:
     if not Path("/proc/modules").exists():
         raise Failure("this kernel loads no modules, which the kernel engine is made of", help="try --engine bpf")
-    progress("modules")
-    klogger("build", "-s", schema, "-o", folder / "modules")
+
+
+def measure(
+    schema: str, folder: Path, events: Sequence[Event], cpu: int, passes: int, work: Path,
+    progress: Callable[[str], None],
+) -> Costs:  # fmt: skip
+    """`folder` has the modules. In each pass, each file is read once; the floor is a program's, on the same clock."""
+    needs_modules()
     found = Costs("kernel", passes=passes)
-    bench = prepare(ENGINES["user"], events, folder)
-    arms: dict[str, list[float]] = {name: [] for name in (CLOCK, STORE, *(e.name for e in events))}
+    progress("the loop")
+    bench = prepare(ENGINES["user"], events, work)
+    values: dict[str, list[float]] = {name: [] for name in (CLOCK, STORE, *(e.name for e in events))}
+    reports = []
+    # The thread that reads a file is the one that logs.
     os.sched_setaffinity(0, {cpu})
     before = health.ticks(cpu)
-    reports = []
-    with loaded(folder / "modules"), Loop(bench, cpu) as loop:
+    with loaded(folder, schema), Loop(bench, cpu) as loop:
         loop.ask("ticks", CALIBRATE_MS)
         per_ns = ticks_per_ns(loop.answer())
         for number in range(passes):
             progress(f"pass {number + 1} of {passes}")
-            floor = loop.rounds(ROUNDS, [FLOOR.index(arm) for arm in (REFERENCE, CLOCK, STORE)])
-            reports.append(floor)
-            blocks = dict(zip((REFERENCE, CLOCK, STORE), floor["blocks"], strict=True))
-            for arm in (CLOCK, STORE):
-                arms[arm].append(stats.over(blocks, arm, REFERENCE))
+            reports.append(floor(loop, values))
             for event in events:
-                arms[event.name].append(read(event.name) / per_ns)
+                values[event.name].append(read(event.name) / per_ns)
     found.stolen = health.between(before, health.ticks(cpu))
-    found.fault = health.fault(reports, bench.engine.block * stats.spread(arms[STORE]).median, found.stolen)
-    for arm, values in arms.items():
-        found.added[arm] = stats.Cost(None, found.fault) if found.fault else stats.judge(values)
+    found.fault = health.fault(reports, bench.engine.block * stats.spread(values[STORE]).median, found.stolen)
+    for arm, costs in values.items():
+        found.added[arm] = stats.Cost(None, found.fault) if found.fault else stats.judge(costs)
     return found
+
+
+def floor(loop: Loop, values: dict[str, list[float]]) -> dict[str, Any]:
+    """The clock in a program, by a loop that is not recorded."""
+    arms = (REFERENCE, CLOCK, STORE)
+    said = loop.rounds(ROUNDS, [FLOOR.index(arm) for arm in arms])
+    blocks = dict(zip(arms, said["blocks"], strict=True))
+    for arm in (CLOCK, STORE):
+        values[arm].append(stats.over(blocks, arm, REFERENCE))
+    return said
 
 
 def read(event: str) -> int:
@@ -71,15 +91,14 @@ def ticks_per_ns(said: dict[str, int]) -> float:
 
 
 @contextlib.contextmanager
-def loaded(folder: Path) -> Iterator[None]:
-    """The modules, the core first, for as long as they are needed. A core that is there already stays."""
-    modules = sorted(folder.glob("*.ko"), key=lambda file: file.stem != "klogger")
+def loaded(folder: Path, schema: str) -> Iterator[None]:
+    """The core and the schema's module, for as long as they are needed. What is there already stays."""
     with contextlib.ExitStack() as stack:
-        for file in modules:
-            if file.stem == "klogger" and FILES.exists():
+        for name in ("klogger", f"klogger_{schema}"):
+            if Path("/sys/module", name).exists():
                 continue
-            tool("insmod", str(file))
-            stack.callback(tool, "rmmod", file.stem)
+            tool("insmod", str(folder / f"{name}.ko"))
+            stack.callback(tool, "rmmod", name)
         yield
 
 

@@ -17,7 +17,6 @@ from klogger.bench import answer as answers
 from klogger.bench import cost, events, kernel, rate
 from klogger.bench.answer import Answer
 from klogger.bench.cost import Costs
-from klogger.bench.events import Event
 from klogger.bench.loop import ENGINES, cpus, prepare
 from klogger.cli import guarded
 from klogger.cli.report import write
@@ -64,6 +63,9 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--passes", metavar="N", type=passes, default=PASSES, help=f"recordings to make ({PASSES})")
     found.add_argument("--cpu", metavar="CPU", type=int, help="where the loop runs (the last one)")
     found.add_argument("--buffer-size", metavar="SIZE", help="ring of each CPU or thread (4M)")
+    found.add_argument(
+        "--modules", metavar="DIR", type=Path, help="for --engine kernel: modules that 'klogger build' made"
+    )
     found.add_argument("--rate", action="store_true", help="also find the rate without loss, on all CPUs at once")
     found.add_argument("--rate-for", metavar="TIME", type=seconds, default=2.0, help="how long each rate lasts (2s)")
     found.add_argument("--dir", metavar="DIR", type=Path, default=Path(), help="where the logs go meanwhile (here)")
@@ -100,7 +102,7 @@ def bench(args: argparse.Namespace) -> int:
     chosen = events.of_schema(shown, args.event)
     found = Answer(shown["schema"], machine(), chosen, Costs(args.engine), cpu=args.cpu, load=os.getloadavg()[0])
     with Status("bench") as status, tempfile.TemporaryDirectory(dir=args.dir, prefix="klogger-bench-") as folder:
-        found.costs = costs_of(args, chosen, Path(folder), status)
+        found.costs = costs_of(args, found, Path(folder), status)
         if args.rate:
             found.disk = rate.disk_rate(Path(folder))
             engine = ENGINES[args.engine]
@@ -133,9 +135,12 @@ def check(args: argparse.Namespace) -> None:
     check_writable(argparse.Namespace(html=args.html, png=args.dir))
 
 
-def costs_of(args: argparse.Namespace, chosen: list[Event], folder: Path, status: Callable[[str], None]) -> Costs:
+def costs_of(args: argparse.Namespace, found: Answer, folder: Path, status: Callable[[str], None]) -> Costs:
+    chosen = found.events
     if args.engine == "kernel":
-        return kernel.measure(args.schema, chosen, args.cpu, args.passes, folder, status)
+        status("building modules")
+        modules = args.modules or kernel.modules(args.schema, folder)
+        return kernel.measure(found.schema, modules, chosen, args.cpu, args.passes, folder, status)
     status("the loop")
     engine = ENGINES[args.engine]
     loop = prepare(engine, chosen, folder)
