@@ -126,6 +126,21 @@ def test_the_kernel_counts_as_many_hits(bench, klogger, clean_dir):
     assert int(line.split(",")[0]) == PASSES * HITS * (2 + arms)
 
 
+def test_where_kernels_before_6_14_are_hit(klogger, clean_kernel, clean_dir):
+    code = "from klogger.bench import events; events.PLACES = events.PLACES[1:]; from klogger.cli.bench import main\n"
+    code += f"raise SystemExit(main(['--event', 'EXEC', '--passes', '{PASSES}', '--format', 'json']))"
+    command = [sys.executable, "-c", code]
+    environment = {**os.environ, "KLOGGER": str(klogger)}
+    found = answer_of(
+        subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=clean_dir, env=environment
+        )
+    )
+    (event,) = found["events"]
+    assert found["place"] == "itimer_state"
+    assert event["hits"] == event["logged"] + event["lost"] == PASSES * HITS
+
+
 def test_an_event_of_a_program(bench, clean_dir):
     schema = clean_dir / "shapes.klogger"
     # Programs know no control groups.

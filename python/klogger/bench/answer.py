@@ -80,7 +80,9 @@ class Answer:
 def head(answer: Answer) -> Summary:
     here, costs = answer.machine, answer.costs
     found = Summary(f"klogger bench: schema {answer.schema}, engine {costs.engine}")
-    found.lines.append(f"Linux {here.kernel}, {here.cpus} CPUs, {here.model}{', virtual' if here.virtual else ''}")
+    found.lines.append(
+        f"Linux {here.kernel}, {here.cpus} CPU{'s' if here.cpus > 1 else ''}, {here.model}{', virtual' if here.virtual else ''}"
+    )
     stolen = f"; {costs.stolen.share:.1%} of it stolen by the hypervisor" if here.virtual else ""
     found.lines.append(f"clock {here.clocksource}; on CPU {answer.cpu}{stolen}; took {duration(answer.seconds * 1e9)}")
     if costs.stolen.share > health.STOLEN_SOME:
@@ -117,7 +119,7 @@ COSTS = {
 def floor_result(answer: Answer) -> Result:
     costs = answer.costs
     rows = [
-        [arm, *cells(costs.added.get(arm)), *cells(costs.over_empty.get(arm))[:1], words]
+        [arm, *cells(costs.added[arm]), *over_cell(costs, arm), words]
         for arm, words in FLOOR_WORDS[costs.engine].items()
     ]
     found = Rows(["what", "added_ns", "from", "to", "over_empty", "it_is"], rows)
@@ -133,7 +135,7 @@ def events_result(answer: Answer) -> Result:
         count = costs.counts.get(event.name, Count())
         each = count.each if costs.counts else float(event.bytes)
         cost = costs.added[event.name]
-        over = cells(costs.over_empty.get(event.name) if cost.ns else None)[:1]
+        over = over_cell(costs, event.name)
         rows.append([event.name, each, *cells(cost), *over, times(cost, costs), count.hits, count.lost])
     names = ["event", "bytes", "added_ns", "from", "to", "over_empty", "times_floor", "hits", "lost"]
     question = "What does a hit cost that logs this event, and how much does it take?"
@@ -159,9 +161,13 @@ def ladder(costs: Costs) -> Rows:
     return Rows(["what", "added_ns"], rows)
 
 
-def cells(cost: Cost | None) -> list[Any]:
-    if cost is None:
-        return [None, None, None]
+def over_cell(costs: Costs, arm: str) -> list[Any]:
+    """Beside a cost that is not measurable it would only say so again."""
+    cost = costs.over_empty.get(arm)
+    return [None] if cost is None or costs.added[arm].ns is None else cells(cost)[:1]
+
+
+def cells(cost: Cost) -> list[Any]:
     if cost.ns is None:
         return [NOT_HERE, None, None]
     return [round(value, 1) for value in (cost.ns.median, cost.ns.low, cost.ns.high)]

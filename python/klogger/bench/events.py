@@ -186,7 +186,7 @@ static void hit(unsigned arm, unsigned n)
     # On kernels before 6.14.
     Place(
         "itimer_state",
-        "int which, const struct itimerspec64 *value",
+        "int which, const struct itimerspec64 *const value",
         "which == 1 ? value->it_interval.tv_sec : 0",
         """\
 #include <sys/time.h>
