@@ -10,25 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from klogger.bench.stats import spread
 
-@dataclass(frozen=True)
-class Spread:
-    """Median and quartiles of some runs."""
-
-    median: float
-    low: float
-    high: float
-    runs: int
-
-    def __format__(self, spec: str) -> str:
-        return f"{self.median:{spec}} ({self.low:{spec}} to {self.high:{spec}})"
-
-
-def spread(values: list[float]) -> Spread:
-    if len(values) == 1:
-        return Spread(values[0], values[0], values[0], 1)
-    low, _, high = statistics.quantiles(values, n=4, method="inclusive")
-    return Spread(statistics.median(values), low, high, len(values))
+__all__ = ["added", "machine", "ratio", "report_of", "run", "spread", "take_turns", "timed"]
 
 
 def take_turns(arms: dict[str, Callable[[], dict]], rounds: int) -> dict[str, list[dict]]:

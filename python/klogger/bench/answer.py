@@ -80,9 +80,8 @@ class Answer:
 def head(answer: Answer) -> Summary:
     here, costs = answer.machine, answer.costs
     found = Summary(f"klogger bench: schema {answer.schema}, engine {costs.engine}")
-    found.lines.append(
-        f"Linux {here.kernel}, {here.cpus} CPU{'s' if here.cpus > 1 else ''}, {here.model}{', virtual' if here.virtual else ''}"
-    )
+    words = [f"Linux {here.kernel}", f"{here.cpus} CPU{'s' if here.cpus > 1 else ''}", here.model]
+    found.lines.append(", ".join([*words, "virtual"] if here.virtual else words))
     stolen = f"; {costs.stolen.share:.1%} of it stolen by the hypervisor" if here.virtual else ""
     found.lines.append(f"clock {here.clocksource}; on CPU {answer.cpu}{stolen}; took {duration(answer.seconds * 1e9)}")
     if costs.stolen.share > health.STOLEN_SOME:
