@@ -149,6 +149,10 @@ bad_input() {
     started /out/first.klog
     refused busy kernel -s scheduler -- true
     finish $first
+    sed 's/recording began/recording begun/' /modules-under-test/klogger.ko >/tmp/other.ko
+    insmod /tmp/other.ko
+    refused other-version kernel -s scheduler -- true
+    rmmod klogger
     insmod /modules-under-test/klogger.ko
     insmod /modules-under-test/klogger_flood.ko
     sed 's/Each change/Every change/' /flood.klogger >/tmp/flood.klogger

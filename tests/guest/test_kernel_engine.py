@@ -238,6 +238,7 @@ REFUSED = {
     "memory": ["MiB", "--buffer-size"],
     "modules-for-bpf": ["--modules is for the kernel engine", "--engine kernel"],
     "busy": ["another recording uses the kernel engine"],
+    "other-version": ["belongs to another version of klogger", "rmmod klogger"],
     "other-text": ["the kernel has another text of schema 'flood'", "rmmod klogger_flood"],
 }
 

@@ -158,8 +158,10 @@ static int stress_run(const char *text, const struct kernel_param *parameter)
 	}
 	for_each_online_cpu(cpu)
 		wake_up_process(per_cpu_ptr(&stress, cpu)->thread);
+	/* In parts, for the kernel complains of whoever waits for long. */
 	for_each_online_cpu(cpu)
-		wait_for_completion(&per_cpu_ptr(&stress, cpu)->done);
+		while (!wait_for_completion_timeout(&per_cpu_ptr(&stress, cpu)->done, 10 * HZ))
+			;
 	/* The last NMIs are on their way. */
 	for_each_online_cpu(cpu)
 		while (READ_ONCE(per_cpu_ptr(&stress, cpu)->nmi))

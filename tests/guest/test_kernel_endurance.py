@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""The kernel engine under load and misuse: switched, resized, marked, killed, short of memory, without a CPU, loaded
+again and again, asked for nonsense; each time all events are accounted for, and the kernel is as it was.
+
+All that one boot can show is done by kernel_endurance.sh before the tests look at the logs. KLOGGER_SLOW=1 does more of
+it, and once more in a kernel that looks for mistakes in its own code (tests/kernel/debug.config).
+"""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from kernels import KERNELS, KMEMLEAK, ROOT, SLOW, check_kernel_is_well, kernel, run
+from oracles import Log, workload_json
+from test_kernel_engine import FLOOD
+
+HERE = Path(__file__).parent
+REMEMBER = HERE / "remember.klogger"
+TOGGLES, LOADS = (200, 200) if SLOW else (24, 30)
+HAMMERED = ("toggled", "survivor", "unplugged", "plugged", "short")
+EVENTS = ("HAMMER", "HAMMER_TEXT")
+WHEN = ("before", "after")
+SCRIPT = """
+. /kernel_engine.sh
+. /kernel_endurance.sh
+TOGGLES={toggles} LOADS={loads} BALLAST={ballast}
+endure
+dmesg >/out/dmesg
+{end}
+"""
+
+
+@pytest.fixture(scope="module", params=KERNELS)
+def built(request, klogger, tmp_path_factory) -> tuple[Path, Path | None]:
+    """Modules, and the program that misuses them; for which kernel."""
+    image, tree = kernel(request.param)
+    made = tmp_path_factory.mktemp("built")
+    run([klogger, "build", "-s", FLOOD, "-s", REMEMBER, "--kernel", tree, "-o", made / "modules"], made)
+    hammer = made / "hammer"
+    shutil.copytree(HERE / "hammer", hammer)
+    run([klogger, "gen", "--engine", "kernel", "hammer.klogger", "-o", "."], hammer)
+    symbols = f"KBUILD_EXTRA_SYMBOLS={made}/modules/Module.symvers"
+    run(["make", "-C", tree, f"M={hammer}", symbols, "modules"], hammer)
+    include = f"-I{ROOT / 'runtime/include'}"
+    run(["cc", "-O1", "-Wall", "-static", "-pthread", include, HERE / "abuse.c", "-o", made / "abuse"], made)
+    return made, image
+
+
+@pytest.fixture(scope="module")
+def endured(built, guest, tmp_path_factory) -> Path:
+    made, image = built
+    out = tmp_path_factory.mktemp("endurance")
+    add = [
+        f"{made / 'modules'}=/modules-under-test",
+        f"{made / 'hammer/hammer.ko'}=/m/hammer.ko",
+        f"{made / 'hammer/hammer.klogger'}=/m/hammer.klogger",
+        f"{made / 'abuse'}",
+        f"{FLOOD}=/flood.klogger",
+        f"{REMEMBER}=/remember.klogger",
+        f"{HERE / 'kernel_engine.sh'}=/kernel_engine.sh",
+        f"{HERE / 'kernel_endurance.sh'}=/kernel_endurance.sh",
+    ]
+    # Two rings of 256 MB do not fit beside the ballast. KASAN takes an eighth of the memory, and time.
+    end, memory, ballast = ("starved\n" + KMEMLEAK, "2G", 1200) if image else ("", "1G", 400)
+    script = SCRIPT.format(toggles=TOGGLES, loads=LOADS, ballast=ballast, end=end)
+    timeout = 3000 if SLOW else 600
+    done = guest(script, out, timeout=timeout, add=add, memory=memory, single=True, kernel=image)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return out
+
+
+def read(endured: Path, name: str) -> str:
+    return (endured / name).read_text()
+
+
+@pytest.fixture
+def log(endured, klogger):
+    def of(name: str) -> Log:
+        assert read(endured, f"{name}.code") == "0\n", read(endured, f"{name}.err")
+        return Log(klogger, endured / f"{name}.klog")
+
+    return of
+
+
+@pytest.mark.parametrize("name", HAMMERED)
+def test_every_attempt_is_accounted_for(endured, log, name):
+    hammered = log(name)
+    attempts = dict(zip(EVENTS, map(int, read(endured, f"{name}.attempts").split()), strict=True))
+    for event, n in attempts.items():
+        assert n > 0
+        logged, lost, late = hammered.count(event), hammered.lost(event), without_ring(hammered, event)
+        assert logged + lost + late == n, (event, logged, lost, late, n)
+        assert hammered.rows(f"SELECT thread, n FROM {event} GROUP BY ALL HAVING count(*) > 1 LIMIT 5") == []
+    assert hammered.rows("SELECT text FROM ledger WHERE key = 'block_corrupt'") == []
+
+
+def test_marks_are_in_the_log_and_events_are_switched(endured, log):
+    toggled = log("toggled")
+    marks = toggled.rows("SELECT number, text FROM mark ORDER BY time")
+    assert marks == [(n, f"{n} while it is hammered".split(" ", 1)[1]) for n in range(1, TOGGLES + 1)]
+    assert toggled.count("HAMMER_TEXT") < toggled.count("HAMMER")
+    assert not (endured / "refused").exists(), read(endured, "refused")
+
+
+def without_ring(log: Log, event: str) -> int:
+    """Events of a CPU that was offline when rings were made."""
+    return log.one(f"SELECT coalesce(sum(count), 0) FROM ledger WHERE key = 'cpu_offline' AND event = '{event}'")
+
+
+def test_a_cpu_that_comes_late_is_in_the_ledger(log):
+    for name in ("unplugged", "plugged"):
+        assert without_ring(log(name), "HAMMER") > 0
+
+
+def test_no_memory_is_an_error_and_nothing_else(endured, log):
+    assert "Cannot allocate memory" in read(endured, "short.refused")
+    assert "klogger: no memory for rings of 262144 KiB for each of 2 CPUs" in read(endured, "dmesg")
+    assert int(read(endured, "short.before")) >= 2
+    assert read(endured, "short.before") == read(endured, "short.after")
+
+
+def test_each_allocation_may_fail(endured):
+    """Where the kernel can be told to fail them: loading modules, and beginning a recording."""
+    if not (endured / "starved").exists():
+        pytest.skip("this kernel has no CONFIG_FAULT_INJECTION")
+    assert read(endured, "starved.code") == "0\n", read(endured, "starved")
+    assert read(endured, "starved.left") == "0\n"
+    assert [line for line in read(endured, "starved.dmesg").splitlines() if "BUG" in line or "WARNING" in line] == []
+
+
+def test_recordings_begin_without_memories(log, endured):
+    """Though the module stays loaded, and its variables, among them a static one of a probe, count all that it sees."""
+    for name in ("remembered-first", "remembered-then"):
+        remembered = log(name)
+        tid = workload_json(read(endured, f"{name}.json"))["threads"][0]["tid"]
+        assert remembered.count("PROCESS_RENAME", f"pid = {tid}") == 1009
+        first, last = remembered.rows("SELECT min(n), max(n) FROM renamed")[0]
+        assert 1 <= first < 100
+        assert 1009 <= last < 2000
+        assert remembered.count("RENAMED", "twice <> 2 * n") == 0
+
+
+def test_misuse_is_refused(endured, log):
+    assert read(endured, "abuse.code") == "0\n", read(endured, "abuse")
+    assert read(endured, "abuse").endswith(" 0 wrong answers\n")
+    tid = workload_json(read(endured, "after-abuse.json"))["threads"][0]["tid"]
+    assert log("after-abuse").count("FLOOD", f"pid = {tid}") == 1009
+
+
+def test_loading_again_and_again_leaves_nothing(endured, log):
+    for n in range(10, 20 + LOADS + 1, 10):
+        tid = workload_json(read(endured, f"load-{n}.json"))["threads"][0]["tid"]
+        assert log(f"load-{n}").count("FLOOD", f"pid = {tid}") == 101
+    assert read(endured, "vmallocinfo") == ""
+    before, after = (dict(line.split(": ") for line in read(endured, f"memory.{when}").splitlines()) for when in WHEN)
+    grown = {name: int(after[name]) - int(before[name]) for name in after}
+    # A leak in each round would be an area of vmalloc, or a page, or more.
+    assert max(grown.pop("areas"), *(kib // 4 for kib in grown.values())) < LOADS, (before, after)
+
+
+def test_the_kernel_has_nothing_to_complain_of(endured):
+    check_kernel_is_well(endured)
