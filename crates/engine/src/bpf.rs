@@ -4,6 +4,7 @@
 use crate::cpu::CpuReader;
 use crate::error::Error;
 use crate::host;
+use crate::pins::{self, Pins};
 use crate::probing::{Call, Calls, MissedHits, Probing, Times, events_of};
 use crate::ring::{EVENTS_MAX, GRID, NESTED, Rings};
 use crate::scope::{SCOPE_BYTES, Scope};
@@ -11,10 +12,8 @@ use crate::sys::{self, Mapping};
 use crate::unit::{Plan, Unit, short};
 use klogger_codegen::bpf::programs;
 use klogger_log::preamble::ProbeState;
-use libbpf_rs::{
-    Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, PrintLevel, ProgramMut, RingBufferBuilder,
-};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, PrintLevel, RingBufferBuilder};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
@@ -64,6 +63,9 @@ pub struct BpfEngine {
     ringless: Mapping,
     stacks: Option<Stacks>,
     probes: Vec<ProbeState>,
+    shared: Shared,
+    /// What would outlive this process if it were killed.
+    pins: Option<Pins>,
 }
 
 struct Loaded {
@@ -87,7 +89,7 @@ struct Shared {
 }
 
 /// The kernel stacks of probe hits, and how many have no number.
-struct Stacks {
+pub struct Stacks {
     table: MapHandle,
     stackless: Mapping,
 }
@@ -146,7 +148,28 @@ impl BpfEngine {
             ringless: map_memory(&shared.ringless, 8 * EVENTS_MAX)?,
             stacks,
             probes: Vec::new(),
+            shared,
+            pins: None,
         })
+    }
+}
+
+impl BpfEngine {
+    fn pin_all(&self, pins: &Pins) -> Result<(), Error> {
+        let shared = &self.shared;
+        pins.map(pins::RINGS, shared.rings.as_fd())?;
+        pins.map(pins::NESTED, shared.nested.as_fd())?;
+        pins.map(pins::RINGLESS, shared.ringless.as_fd())?;
+        if let Some((stacks, stackless)) = &shared.stacks {
+            pins.map(pins::STACKS, stacks.as_fd())?;
+            pins.map(pins::STACKLESS, stackless.as_fd())?;
+        }
+        for o in &self.objects {
+            for p in o.object.progs_mut().filter(|p| p.as_fd().as_raw_fd() >= 0) {
+                pins.program(&o.schema, &p.name().to_string_lossy(), p.as_fd())?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -197,6 +220,15 @@ impl Probing for BpfEngine {
         Times::Ns
     }
 
+    fn keep(&mut self, about: &[u8]) -> Result<(), Error> {
+        let pins = Pins::new()?;
+        self.pin_all(&pins)?;
+        // Last: who finds it finds all.
+        pins.about(about)?;
+        self.pins = Some(pins);
+        Ok(())
+    }
+
     fn detach(&mut self) {
         self.links.clear();
         sys::wait_for_running_programs();
@@ -233,12 +265,7 @@ impl Probing for BpfEngine {
         let mut missed = Vec::new();
         for o in &self.objects {
             for p in o.object.progs_mut().filter(|p| p.as_fd().as_raw_fd() >= 0) {
-                let count = recursion_misses(&p);
-                if count > 0 {
-                    let place = p.name().to_string_lossy().into_owned();
-                    let place = place.splitn(4, '_').nth(3).unwrap_or(&place).to_string();
-                    missed.push(MissedHits { schema: o.schema.clone(), place, count });
-                }
+                missed.extend(missed_by(p.as_fd(), &o.schema, &p.name().to_string_lossy()));
             }
         }
         missed
@@ -254,7 +281,7 @@ impl Probing for BpfEngine {
     }
 
     fn stackless(&self) -> (u64, u64) {
-        self.stacks.as_ref().map_or((0, 0), |s| (s.without_number(0), s.without_number(1)))
+        self.stacks.as_ref().map_or((0, 0), Stacks::without_number)
     }
 }
 
@@ -265,10 +292,14 @@ impl Stacks {
         let table = maps.find(|m| m.name() == STACKS).map(|m| MapHandle::try_from(&m));
         let table = table.ok_or_else(|| Error::new(format!("the compiled schema has no map '{STACKS}'")))?;
         let table = table.map_err(|e| Error::new(format!("cannot use the map '{STACKS}': {e}")))?;
+        Stacks::from_maps(table, stackless)
+    }
+
+    pub fn from_maps(table: MapHandle, stackless: &OwnedFd) -> Result<Stacks, Error> {
         Ok(Stacks { table, stackless: map_memory(stackless, 16)? })
     }
 
-    fn read(&self) -> Vec<(u32, Vec<u64>)> {
+    pub fn read(&self) -> Vec<(u32, Vec<u64>)> {
         let stack = |key: Vec<u8>| {
             let place = u32::from_ne_bytes(*key.first_chunk()?);
             let bytes = self.table.lookup(&key, MapFlags::ANY).ok()??;
@@ -279,8 +310,10 @@ impl Stacks {
         self.table.keys().filter_map(stack).collect()
     }
 
-    fn without_number(&self, why: usize) -> u64 {
-        self.stackless.word(8 * why).load(Ordering::Relaxed)
+    /// (places taken, could not be walked)
+    pub fn without_number(&self) -> (u64, u64) {
+        let word = |n: usize| self.stackless.word(8 * n).load(Ordering::Relaxed);
+        (word(0), word(1))
     }
 }
 
@@ -307,12 +340,19 @@ impl Calls for CallMap {
     }
 }
 
-fn recursion_misses(program: &ProgramMut) -> u64 {
+/// What the kernel skipped of a program, whose name is `klogger_N_N_PLACE`; `None` if that is nothing.
+pub fn missed_by(program: BorrowedFd, schema: &str, name: &str) -> Option<MissedHits> {
+    let place = name.splitn(4, '_').nth(3).unwrap_or(name).to_string();
+    let count = recursion_misses(program);
+    (count > 0).then(|| MissedHits { schema: schema.into(), place, count })
+}
+
+fn recursion_misses(program: BorrowedFd) -> u64 {
     // SAFETY: zeros are a valid value; the size is the one said, and the kernel writes no more.
     unsafe {
         let mut info: libbpf_sys::bpf_prog_info = std::mem::zeroed();
         let mut size = size_of_val(&info) as u32;
-        let result = libbpf_sys::bpf_prog_get_info_by_fd(program.as_fd().as_raw_fd(), &mut info, &mut size);
+        let result = libbpf_sys::bpf_prog_get_info_by_fd(program.as_raw_fd(), &mut info, &mut size);
         if result == 0 { info.recursion_misses } else { 0 }
     }
 }
@@ -419,7 +459,7 @@ fn map_fd(object: &Object, name: &str) -> Result<OwnedFd, Error> {
     map.as_fd().try_clone_to_owned().map_err(|e| Error::new(format!("cannot use the map '{name}': {e}")))
 }
 
-fn map_memory(fd: &OwnedFd, length: usize) -> Result<Mapping, Error> {
+pub fn map_memory(fd: &OwnedFd, length: usize) -> Result<Mapping, Error> {
     let page = 4096;
     Mapping::new(fd.as_fd(), length.next_multiple_of(page))
         .map_err(|e| Error::new(format!("cannot map {length} bytes shared with the kernel: {e}")))

@@ -4,7 +4,7 @@
 //! Either is in the order of time, or nearly so (an interrupt can interrupt an interrupt). Nested records are few; they
 //! are put in among the main ring's by their time, so that whoever reads on sees one sequence.
 
-use crate::ring::{Counters, NESTED, RecordKinds, RingReader, Taken};
+use crate::ring::{Counters, NESTED, Note, RecordKinds, RingReader, Taken};
 use klogger_log::record::Header;
 
 /// Bytes of nested records that may wait for the main ring to catch up. Only a writer that lies about times needs more.
@@ -16,12 +16,14 @@ pub struct CpuReader {
     nested: Option<RingReader>,
     /// Nested records that are later than all that has been taken from the main ring.
     waiting: Vec<u8>,
+    /// Numbers that the records took which are out of the rings.
+    serials: u64,
 }
 
 impl CpuReader {
     /// The reader's end of both rings of a CPU, or of a thread. There must be only one at a time.
     pub fn new(main: RingReader, nested: Option<RingReader>) -> CpuReader {
-        CpuReader { main, nested, waiting: Vec::new() }
+        CpuReader { main, nested, waiting: Vec::new(), serials: 0 }
     }
 
     pub fn has_nested(&self) -> bool {
@@ -83,9 +85,13 @@ impl CpuReader {
     /// Appends whole records to `out`, about `max` bytes, and gives their space back.
     pub fn take(&mut self, kinds: &RecordKinds, out: &mut Vec<u8>, max: usize) -> Taken {
         // First, so that what is nested in a main record which is taken now is at hand.
-        let nested = self.nested.as_mut().map(|n| n.take(kinds, &mut self.waiting, NESTED)).unwrap_or_default();
+        let nested = self.nested.as_mut().map(|n| n.copy(kinds, &mut self.waiting, NESTED)).unwrap_or_default();
         let start = out.len();
-        let mut taken = self.main.take(kinds, out, max);
+        let mut taken = self.main.copy(kinds, out, max);
+        self.serials = self.serials.wrapping_add(nested.serials).wrapping_add(taken.serials);
+        self.main.leave(self.here());
+        self.nested.iter_mut().for_each(RingReader::release);
+        self.main.release();
         taken.torn |= nested.torn;
         if !self.waiting.is_empty() {
             let all = (taken.bytes as usize) < max || self.waiting.len() > WAITING_MAX;
@@ -102,6 +108,32 @@ impl CpuReader {
         let nested = self.nested.as_mut().map(|n| n.take_overwritten(kinds, &mut part)).unwrap_or_default();
         let start = out.len();
         let mut taken = self.main.take_overwritten(kinds, out);
+        self.main.leave(self.here());
+        taken.torn |= nested.torn;
+        put_in(kinds, out, start, &part, &mut taken);
+        taken
+    }
+
+    fn here(&self) -> Note {
+        let nested = self.nested.as_ref().map_or(0, RingReader::tail);
+        Note { main: self.main.tail(), nested, serials: self.serials }
+    }
+
+    /// Goes on where a reader that has died stopped; returns how many numbers the records took that it had taken out.
+    pub fn resume(&mut self) -> u64 {
+        let note = self.main.note();
+        self.main.resume_at(note.main);
+        self.nested.iter_mut().for_each(|n| n.resume_at(note.nested));
+        self.serials = note.serials;
+        note.serials
+    }
+
+    /// Appends all whole records, and leaves them where they are.
+    pub fn copy_all(&mut self, kinds: &RecordKinds, out: &mut Vec<u8>) -> Taken {
+        let mut part = Vec::new();
+        let nested = self.nested.as_mut().map(|n| n.copy(kinds, &mut part, usize::MAX)).unwrap_or_default();
+        let start = out.len();
+        let mut taken = self.main.copy(kinds, out, usize::MAX);
         taken.torn |= nested.torn;
         put_in(kinds, out, start, &part, &mut taken);
         taken
@@ -174,6 +206,11 @@ fn put_in(kinds: &RecordKinds, out: &mut Vec<u8>, start: usize, part: &[u8], tak
 mod tests {
     use super::*;
     use crate::ring::tests::{kinds, record};
+    use crate::ring::{CONTROL, Rings};
+    use crate::sys::Mapping;
+    use std::ops::Range;
+    use std::os::fd::AsFd;
+    use std::sync::atomic::Ordering;
 
     #[test]
     fn nested_records_are_put_in_by_time() {
@@ -183,6 +220,50 @@ mod tests {
         put_in(&kinds(), &mut out, 8, &bytes(&[5, 25, 40]), &mut taken);
         assert_eq!(out, bytes(&[1, 5, 10, 20, 25, 30, 40]));
         assert_eq!((taken.serials, taken.records, taken.bytes, taken.lost), (3, 3, 24, 0));
+    }
+
+    /// What a reader that is killed leaves to the next one, wherever in `take` it was.
+    #[test]
+    fn the_next_reader_goes_on_where_the_last_one_was_killed() {
+        let kinds = kinds();
+        let memory = tempfile::tempfile().unwrap();
+        let bytes = Rings::stride(NESTED);
+        memory.set_len(2 * bytes as u64).unwrap();
+        let mapping = || Mapping::new(memory.as_fd(), 2 * bytes).unwrap();
+        let rings = || Rings::new(mapping(), NESTED, 2, 0);
+        let reader = || CpuReader::new(rings().reader(0), Some(rings().reader(1)));
+        let shared = mapping();
+        let write = |ring: usize, times: Range<u64>| {
+            let head = shared.word(ring * bytes);
+            for time in times {
+                let at = head.fetch_add(8, Ordering::Relaxed) as usize % NESTED;
+                shared.word(ring * bytes + CONTROL + at).store(time << 16 | 9, Ordering::Relaxed);
+            }
+        };
+        let mut first = reader();
+        first.open(false);
+        write(0, 0..3000);
+        write(1, 1000..1007);
+        let taken = first.take(&kinds, &mut Vec::new(), NESTED);
+        assert_eq!(taken.serials, 3007);
+        write(0, 3000..9000);
+        write(1, 5000..5011);
+        // Killed after it has said how far it is, and zeroed half of it, up to the middle of nowhere.
+        first.nested.as_mut().unwrap().copy(&kinds, &mut Vec::new(), 8 * 4);
+        first.main.copy(&kinds, &mut Vec::new(), 8 * 2000);
+        first.main.leave(Note { serials: 3007 + 4 + 2000, ..first.here() });
+        for at in (3000..4000).map(|n| CONTROL + n * 8 % NESTED) {
+            shared.word(at).store(0, Ordering::Relaxed);
+        }
+        let (mut second, mut out) = (reader(), Vec::new());
+        assert_eq!(second.resume(), 5011);
+        let taken = second.copy_all(&kinds, &mut out);
+        assert_eq!((taken.serials, taken.torn), (4000 + 7, false));
+        let times: Vec<u64> = records(&kinds, &out).map(|(_, time)| time).collect();
+        assert_eq!((times[0], times.last()), (5000, Some(&8999)));
+        assert!(times.is_sorted());
+        // It has taken nothing away.
+        assert_eq!(reader().resume(), 5011);
     }
 
     #[test]

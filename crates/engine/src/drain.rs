@@ -24,7 +24,7 @@ const BUFFER_WAIT: Duration = Duration::from_millis(2);
 /// What is in a ring is written after this time even if it is little.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 /// Clocks are read before space is reserved, so a record can be a little older than the last look at the ring.
-const CLOCK_MARGIN_NS: u64 = 60_000_000_000;
+pub const CLOCK_MARGIN_NS: u64 = 60_000_000_000;
 
 /// What all drain threads share.
 #[derive(Clone)]

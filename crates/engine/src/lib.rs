@@ -15,6 +15,7 @@ mod host;
 pub mod kbuild;
 pub mod kernel;
 pub mod module;
+mod pins;
 mod probing;
 mod processes;
 pub mod recorder;

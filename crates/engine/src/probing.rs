@@ -31,6 +31,12 @@ pub trait Probing {
 
     fn times(&self) -> Times;
 
+    /// Lets what is in the rings outlive this process, should it be killed, together with `about`: whatever one must know
+    /// to read them. An engine whose rings cannot does nothing.
+    fn keep(&mut self, _about: &[u8]) -> Result<(), Error> {
+        Ok(())
+    }
+
     /// Detaches all probes. None runs any more when it returns.
     fn detach(&mut self);
 

@@ -43,6 +43,13 @@ pub fn thread(pid: u32, tid: u32) -> Option<Thread> {
     parse_stat(&stat, tid, pid, command)
 }
 
+/// When a process was started, in ticks since the machine was; with it a number means one process for ever.
+pub fn started(pid: u32) -> Option<u64> {
+    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    // Behind the name stands the state, which is field 3; the start is field 22.
+    String::from_utf8_lossy(&stat).rsplit_once(')')?.1.split_ascii_whitespace().nth(22 - 3)?.parse().ok()
+}
+
 /// The name stands in parentheses and may hold any byte, also `)`. After it, the fields are numbers.
 fn parse_stat(stat: &[u8], tid: u32, tgid: u32, command: Vec<u8>) -> Option<Thread> {
     let open = stat.iter().position(|c| *c == b'(')?;
@@ -80,5 +87,7 @@ mod tests {
         let me = std::process::id();
         assert!(threads_of(me).contains(&me));
         assert_eq!(thread(me, me).unwrap().tgid, me);
+        assert!(started(me) >= started(1));
+        assert_eq!(started(u32::MAX / 2), None);
     }
 }

@@ -9,6 +9,7 @@ mod ledger;
 mod probes;
 mod programs;
 pub mod rescue;
+pub mod salvage;
 mod session;
 
 use crate::error::Error;

@@ -23,6 +23,10 @@ const HARD: usize = 32;
 /// The kernel engine's.
 pub const MARK: usize = 56;
 const FIRST: usize = 64;
+/// What the reader leaves for its heirs.
+const TURN: usize = FIRST + 8 * GRID;
+const NOTES: usize = TURN + 8;
+const NOTE: usize = 24;
 /// Where the counters of lost events begin.
 pub const LOST: usize = 4096;
 const ATTEMPTS: usize = LOST + 8 * EVENTS_MAX;
@@ -76,6 +80,8 @@ pub struct RingReader {
     mark: Mark,
     /// Bytes ever taken out.
     tail: u64,
+    /// Places, and lengths, of what was copied and not given back yet.
+    copied: Vec<(usize, usize)>,
     /// Nonsense in the ring is an accident, and the writers' next records are worth something. In a program's ring it is
     /// not, and zeroing would make memory of what the program has never used.
     trusted: bool,
@@ -93,6 +99,16 @@ pub struct Taken {
     pub records: u64,
     /// Something stands in the ring that is no record; it was skipped up to the writers' position.
     pub torn: bool,
+}
+
+/// How far a reader had come. It is noted in the ring, for whoever goes on when the reader has died.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Note {
+    /// Bytes taken out of the main ring, and of the nested one.
+    pub main: u64,
+    pub nested: u64,
+    /// Numbers that the records took which were in those bytes.
+    pub serials: u64,
 }
 
 /// What rings have counted by event id. Rings that are replaced by others leave nothing else behind.
@@ -164,7 +180,7 @@ impl RingReader {
     /// A new ring at `base` of a mapping; its size is a power of two.
     fn new(mapping: Arc<Mapping>, base: usize, size: usize, mark: Mark) -> RingReader {
         assert!(size.is_power_of_two() && mapping.length() >= base + Rings::stride(size));
-        RingReader { mapping, base, size, mark, tail: 0, trusted: true }
+        RingReader { mapping, base, size, mark, tail: 0, copied: Vec::new(), trusted: true }
     }
 
     /// The same, of the kernel engine.
@@ -256,9 +272,9 @@ impl RingReader {
         self.word(LIMIT).store(0, Ordering::Release);
     }
 
-    /// Appends whole records to `out` until `max` bytes or the first record that is not complete, zeroes what it took
-    /// and gives the space back.
-    pub fn take(&mut self, kinds: &RecordKinds, out: &mut Vec<u8>, max: usize) -> Taken {
+    /// Appends whole records to `out` until `max` bytes or the first record that is not complete. They stay in the ring
+    /// until [`RingReader::release`].
+    pub fn copy(&mut self, kinds: &RecordKinds, out: &mut Vec<u8>, max: usize) -> Taken {
         let head = self.head();
         let mut taken = Taken::default();
         while self.tail < head && (taken.bytes as usize) < max && !taken.torn {
@@ -266,14 +282,60 @@ impl RingReader {
             if run == 0 {
                 break;
             }
-            self.move_out(run, out);
+            let start = self.offset();
+            out.extend_from_slice(self.bytes(start, run));
+            self.copied.push((start, run));
+            self.tail += run as u64;
             taken.bytes += run as u64;
         }
         if taken.torn {
-            self.skip_to(head);
+            if self.trusted {
+                self.copied.push((0, self.size + SLACK));
+            }
+            self.tail = head;
         }
-        self.open(false);
         taken
+    }
+
+    /// Zeroes what was copied, and gives the space back.
+    pub fn release(&mut self) {
+        self.copied.iter().for_each(|(start, length)| self.zero(*start, *length));
+        self.copied.clear();
+        self.open(false);
+    }
+
+    /// Both.
+    pub fn take(&mut self, kinds: &RecordKinds, out: &mut Vec<u8>, max: usize) -> Taken {
+        let taken = self.copy(kinds, out, max);
+        self.release();
+        taken
+    }
+
+    /// Says how far the reader is, before anything is zeroed. There are two places, so that one is valid whenever the
+    /// reader may die.
+    pub fn leave(&self, note: Note) {
+        if !self.trusted {
+            return;
+        }
+        let turn = (self.word(TURN).load(Ordering::Relaxed) & 1) ^ 1;
+        let at = NOTES + NOTE * turn as usize;
+        for (i, word) in [note.main, note.nested, note.serials].into_iter().enumerate() {
+            self.word(at + 8 * i).store(word, Ordering::Relaxed);
+        }
+        // Pairs with the load of note().
+        self.word(TURN).store(turn, Ordering::Release);
+    }
+
+    /// How far the last reader of this ring had come.
+    pub fn note(&self) -> Note {
+        let at = NOTES + NOTE * (self.word(TURN).load(Ordering::Acquire) & 1) as usize;
+        let word = |i: usize| self.word(at + 8 * i).load(Ordering::Relaxed);
+        Note { main: word(0), nested: word(1), serials: word(2) }
+    }
+
+    /// Goes on where the last reader stopped.
+    pub fn resume_at(&mut self, tail: u64) {
+        self.tail = tail;
     }
 
     /// For overwrite mode, with writers stopped: appends everything that is still whole since the last time. Returns
@@ -334,24 +396,10 @@ impl RingReader {
         unsafe { std::slice::from_raw_parts(at, length) }
     }
 
-    fn move_out(&mut self, run: usize, out: &mut Vec<u8>) {
-        let start = self.offset();
-        out.extend_from_slice(self.bytes(start, run));
-        self.zero(start, run);
-        self.tail += run as u64;
-    }
-
     fn zero(&self, offset: usize, length: usize) {
         let at = self.mapping.at(self.base + CONTROL + offset, length);
         // SAFETY: within the mapping, and taken out, so that no writer touches it before `hard` is raised.
         unsafe { std::ptr::write_bytes(at, 0, length) };
-    }
-
-    fn skip_to(&mut self, head: u64) {
-        if self.trusted {
-            self.zero(0, self.size + SLACK);
-        }
-        self.tail = head;
     }
 }
 

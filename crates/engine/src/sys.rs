@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! System calls that the standard library does not have, each behind a safe function.
 
+pub mod bpffs;
 pub mod files;
 pub mod futex;
 pub mod inotify;
@@ -58,15 +59,6 @@ impl Mapping {
 
     pub fn length(&self) -> usize {
         self.length
-    }
-
-    /// Whether there is memory at `offset`, which begins a page. A touch would end this process if there is none.
-    pub fn is_there(&self, offset: usize) -> bool {
-        let at = self.at(offset, 1);
-        // SAFETY: within the mapping; nothing but page tables changes.
-        let result = unsafe { libc::madvise(at.cast(), 1, libc::MADV_POPULATE_READ) };
-        // Kernels before 5.14 do not know it.
-        result == 0 || io::Error::last_os_error().raw_os_error() == Some(libc::EINVAL)
     }
 
     /// The word at `offset`, a multiple of 8.

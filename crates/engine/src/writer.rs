@@ -4,19 +4,21 @@
 
 use crate::processes::Thread;
 use crate::ring::Taken;
-use crate::sys;
+use crate::{host, stacks, sys};
 use klogger_log::builder::RecordBuilder;
-use klogger_log::ledger::Ledger;
+use klogger_log::ledger::{Entry, Key, Ledger};
 use klogger_log::origin::Origin;
 use klogger_log::preamble::Addition;
+use klogger_log::symbols::Symbols;
 use klogger_log::writer::{EventBlock, Summary, Writer};
 use klogger_schema::layout::EventLayout;
+use klogger_schema::model::Decode;
 use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Buffers between drain threads and the writer. If all are in use, the disk is slower than the events.
 const BUFFERS_MAX: u32 = 64;
@@ -29,6 +31,24 @@ const FLUSH: Duration = Duration::from_millis(500);
 pub struct Names {
     pub stacks: String,
     pub symbols: String,
+}
+
+impl Names {
+    /// Those that the fields of `events` and the `stacks` need. If the kernel hides them, the ledger says so.
+    pub fn of(events: &[EventLayout], stacks: Option<Vec<(u32, Vec<u64>)>>, ledger: &mut Ledger) -> Names {
+        let code = events.iter().flat_map(|e| &e.fields).any(|f| f.decode == Decode::Code);
+        if !code && stacks.is_none() {
+            return Names::default();
+        }
+        let symbols = host::symbols();
+        if symbols.is_empty() {
+            ledger.entries.push(Entry::new(Key::SymbolsHidden));
+        }
+        Names {
+            stacks: stacks::lines(&stacks.unwrap_or_default(), &Symbols::new(symbols.clone().into_bytes())),
+            symbols: if code { symbols } else { String::new() },
+        }
+    }
 }
 
 /// What is handed to the writer.
@@ -144,6 +164,7 @@ pub struct LogWriter {
     status: Arc<Status>,
     pool: Arc<Pool>,
     own: Vec<u8>,
+    flushed: Instant,
     own_serial: u64,
     /// Not later than any record of the recorder.
     own_base: u64,
@@ -159,7 +180,8 @@ impl LogWriter {
         pool: Arc<Pool>,
         own_base: u64,
     ) -> LogWriter {
-        LogWriter { writer, builtin, status, pool, own: Vec::new(), own_serial: 0, own_base, discarded: 0 }
+        let (own, flushed) = (Vec::new(), Instant::now());
+        LogWriter { writer, builtin, status, pool, own, flushed, own_serial: 0, own_base, discarded: 0 }
     }
 
     /// Until all senders are gone.
@@ -206,7 +228,7 @@ impl LogWriter {
         }
         self.pool.put(records);
         result?;
-        if self.own.len() >= OWN_BYTES { self.flush() } else { Ok(()) }
+        self.flush_in_time()
     }
 
     fn write(&mut self, block: &EventBlock) -> io::Result<()> {
@@ -221,11 +243,17 @@ impl LogWriter {
 
     fn own(&mut self, record: &[u8]) -> io::Result<()> {
         self.own.extend_from_slice(record);
-        if self.own.len() >= OWN_BYTES { self.flush() } else { Ok(()) }
+        self.flush_in_time()
+    }
+
+    fn flush_in_time(&mut self) -> io::Result<()> {
+        let due = self.own.len() >= OWN_BYTES || self.flushed.elapsed() >= FLUSH;
+        if due { self.flush() } else { Ok(()) }
     }
 
     /// Writes the recorder's own events that have gathered.
     fn flush(&mut self) -> io::Result<()> {
+        self.flushed = Instant::now();
         if self.own.is_empty() || self.status.has_failed() {
             return Ok(());
         }

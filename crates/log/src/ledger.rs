@@ -66,6 +66,8 @@ pub enum Key {
     CpuOffline,
     DiskFull,
     RecorderKilled,
+    Rescued,
+    InFlight,
     FileCut,
     BlockCorrupt,
     SerialGap,
@@ -86,7 +88,7 @@ pub struct About {
 }
 
 impl Key {
-    pub const ALL: [Key; 20] = [
+    pub const ALL: [Key; 22] = [
         Key::RingFull,
         Key::ProbeNotAttached,
         Key::ProbeMissed,
@@ -99,6 +101,8 @@ impl Key {
         Key::CpuOffline,
         Key::DiskFull,
         Key::RecorderKilled,
+        Key::Rescued,
+        Key::InFlight,
         Key::FileCut,
         Key::BlockCorrupt,
         Key::SerialGap,
@@ -182,6 +186,21 @@ impl Key {
                 "recorder_killed",
                 Loss,
                 "the log has no end: the recorder was killed, or its machine crashed",
+                "what its rings held may still be there: run 'klogger rescue' on that machine. End a recording with Ctrl-C, \
+                 --for, or 'kill -INT', and not with 'kill -9'",
+            ),
+            Key::Rescued => (
+                "rescued",
+                Notice,
+                "the recorder was killed, and what its rings held was saved afterwards; the last half second of its own \
+                 events (MARK, LOGGING_EVENT) may be missing",
+                "none needed: the log ends where the recorder did. What programs logged besides is in their own rings: \
+                 'klogger rescue' lists them",
+            ),
+            Key::InFlight => (
+                "in_flight",
+                Loss,
+                "events had left their ring, and were not in the file yet, when the recorder was killed",
                 "end a recording with Ctrl-C, --for, or 'kill -INT', and not with 'kill -9'",
             ),
             Key::FileCut => (

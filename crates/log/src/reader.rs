@@ -3,7 +3,7 @@
 
 use crate::damage::{Damage, note};
 use crate::error::Error;
-use crate::format::{self, FILE_HEADER_SIZE, FILE_MAGIC, Kind};
+use crate::format::{self, BlockHeader, FILE_HEADER_SIZE, FILE_MAGIC, Kind};
 use crate::ledger::{Entry, Key, Ledger};
 use crate::merge::{Merge, Selection};
 use crate::origin::Origin;
@@ -13,8 +13,10 @@ use crate::source::Source;
 use crate::stacks::Stacks;
 use crate::symbols::Symbols;
 use crate::validate::Known;
+use crate::writer::{EventBlock, Sink, Writer};
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::io;
 use std::path::Path;
 
 /// Bytes of symbol tables at most, and of stacks.
@@ -106,6 +108,36 @@ impl Reader {
     pub fn totals(&self) -> (u64, u64) {
         let events = self.blocks.iter().filter(|b| b.header.kind == Kind::Events);
         events.fold((0, 0), |(n, lost), b| (n + u64::from(b.header.events), b.header.lost.saturating_add(lost)))
+    }
+
+    /// The blocks of one stream, in the order of the file.
+    pub fn blocks_of(&self, origin: Origin) -> Vec<Block> {
+        let is_one = |b: &&Block| b.header.kind == Kind::Events && b.header.origin == origin;
+        self.blocks.iter().filter(is_one).copied().collect()
+    }
+
+    /// Writes all events to another log, of the same preamble, which may go on with more. Blocks that cannot be read are
+    /// left out; the serial numbers then say what is missing.
+    pub fn copy_to<S: Sink>(&self, writer: &mut Writer<S>) -> io::Result<()> {
+        let (mut scratch, mut bytes) = (Vec::new(), Vec::new());
+        for block in &self.blocks {
+            bytes.clear();
+            let Ok(payload) = scan::load(&self.source, block, &mut scratch, &mut bytes) else { continue };
+            let records = &bytes[payload];
+            let BlockHeader { kind, origin, first_time: time_base, first_serial, .. } = block.header;
+            match kind {
+                Kind::Events => {
+                    writer.block(&EventBlock { origin, time_base, first_serial, records })?;
+                }
+                Kind::Schemata => {
+                    if let Ok(addition) = serde_json::from_slice(records) {
+                        writer.add(&addition)?;
+                    }
+                }
+                Kind::Symbols | Kind::Ledger | Kind::Index | Kind::Stacks | Kind::Other(_) => {}
+            }
+        }
+        Ok(())
     }
 
     /// The events of all CPUs and threads in the order of time.

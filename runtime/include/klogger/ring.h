@@ -52,7 +52,18 @@ struct klogger_ring {
 	__u64 mark;		/* kernel engine: bytes of the ring after which a writer calls the reader */
 	__u64 first[KLOGGER_GRID];
 
-	__u64 reserved[512 - 8 - KLOGGER_GRID];		/* to the end of the page */
+	/*
+	 * Written by the reader, for whoever goes on when it has been killed: before it zeroes anything, how far it has
+	 * come. Of the two notes the one that `turn` (0 or 1) says is valid.
+	 */
+	__u64 turn;
+	struct {
+		__u64 main;		/* bytes taken out of this ring */
+		__u64 nested;		/* and of the nested one */
+		__u64 serials;		/* numbers that the records in them took */
+	} notes[2];
+
+	__u64 reserved[512 - 8 - KLOGGER_GRID - 7];	/* to the end of the page */
 	__u64 lost[KLOGGER_EVENTS_MAX];			/* by event id, never reset */
 	__u64 attempts[KLOGGER_EVENTS_MAX];		/* by event id, only in overwrite mode */
 	__u8 data[];		/* the ring's size (a power of two) + KLOGGER_SLACK */

@@ -4,23 +4,27 @@
 use super::Outcome;
 use super::record::losses;
 use indicatif::{HumanBytes, HumanCount};
+use klogger_engine::Error;
 use klogger_engine::recorder::rescue::{self, Remains};
+use klogger_engine::recorder::salvage::{self, Remnant, Salvaged};
+use klogger_log::ledger::Ledger;
 use klogger_log::writer::Compression;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Save what programs have logged that nobody records any more
+/// Save what was logged and never written: rings of a recorder that was killed, and of programs
 ///
-/// A program's events are in memory that outlives it, and its recorder as well. This is for programs whose recorder was
-/// killed, and for those that run with KLOGGER_FLIGHT=BYTES, which keep their newest events at all times. Without
-/// arguments, lists all programs that can log.
+/// The kernel's rings outlive a recorder that is killed: its log and what they hold become a whole log. A program's
+/// events are in memory that outlives it, and its recorder as well. This is for programs whose recorder was killed, and
+/// for those that run with KLOGGER_FLIGHT=BYTES, which keep their newest events at all times. Without arguments, lists
+/// all recorders, and all programs that can log.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  klogger rescue                  what there is\n  klogger rescue 4711             to rescue.klog; \
-                        files of dead programs are removed then\n  klogger rescue 4711 -o crash.klog --keep"
+                        rings and files of the dead are removed then\n  klogger rescue 4711 -o crash.klog --keep"
 )]
 pub struct Args {
-    /// Process ids, or files of programs
+    /// Process id of a killed recorder; or process ids, or files, of programs
     #[arg(value_name = "PID|FILE")]
     programs: Vec<String>,
     /// The log. One that exists becomes FILE.old
@@ -29,7 +33,7 @@ pub struct Args {
     /// Compress the log (zstd)
     #[arg(long)]
     compress: bool,
-    /// Do not remove the files of dead programs
+    /// Do not remove the files of dead programs (a recorder's rings are always freed)
     #[arg(long)]
     keep: bool,
     /// No summary
@@ -39,10 +43,17 @@ pub struct Args {
 
 pub fn run(args: Args) -> Outcome {
     if args.programs.is_empty() {
-        print_list(&rescue::list());
+        print_list(&salvage::list(), &rescue::list());
         return Ok(ExitCode::SUCCESS);
     }
     let compression = if args.compress { Compression::Zstd(1) } else { Compression::None };
+    if let Some(recorder) = args.recorder()? {
+        let saved = salvage::save(recorder, &args.output, compression)?;
+        if !args.quiet {
+            print_salvaged(&saved, &args.output);
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
     let command_line = std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect();
     let saved = rescue::save(&args.programs, &args.output, compression, args.keep, command_line)?;
     if args.quiet {
@@ -55,13 +66,44 @@ pub fn run(args: Args) -> Outcome {
         args.output.display(),
         losses(&saved.ledger)
     );
-    for e in &saved.ledger.entries {
-        eprintln!("  {}: {}", e.key, e.text);
-    }
+    print_ledger(&saved.ledger);
     if saved.removed > 0 {
         eprintln!("  removed the files of {} that had ended", programs(saved.removed));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+impl Args {
+    /// The recorder that is meant, if it is one; it makes a log of its own.
+    fn recorder(&self) -> Result<Option<Remnant>, Error> {
+        let find = |word: &String| salvage::find(word.parse().ok()?);
+        match self.programs.iter().find_map(find) {
+            Some(recorder) if self.programs.len() > 1 => {
+                Err(Error::new(format!("{} is a recorder, and its log cannot be one with others", recorder.pid))
+                    .help(format!("rescue it alone: klogger rescue {}", recorder.pid)))
+            }
+            found => Ok(found),
+        }
+    }
+}
+
+fn print_salvaged(saved: &Salvaged, output: &Path) {
+    eprintln!(
+        "klogger: {} events in {}: {} from {}, {} from the rings; {}.",
+        HumanCount(saved.summary.events),
+        output.display(),
+        HumanCount(saved.written),
+        saved.log.display(),
+        HumanCount(saved.rescued),
+        losses(&saved.ledger)
+    );
+    print_ledger(&saved.ledger);
+}
+
+fn print_ledger(ledger: &Ledger) {
+    for e in &ledger.entries {
+        eprintln!("  {}: {}", e.key, e.text);
+    }
 }
 
 /// `1 program`, `2 programs`
@@ -69,9 +111,14 @@ fn programs(count: usize) -> String {
     format!("{count} program{}", if count == 1 { "" } else { "s" })
 }
 
-fn print_list(all: &[Remains]) {
-    if all.is_empty() {
-        eprintln!("klogger: no program that can log was found");
+fn print_list(recorders: &[Remnant], all: &[Remains]) {
+    if all.is_empty() && recorders.is_empty() {
+        eprintln!("klogger: no recorder, and no program that can log, was found");
+    }
+    for r in recorders {
+        let state = if r.alive { "recording" } else { "killed" };
+        let log = r.log.as_ref().map_or("it had begun no log".into(), |log| log.display().to_string());
+        println!("{:24} {state:24} {:>25} to save  {log}", format!("recorder[{}]", r.pid), HumanBytes(r.bytes));
     }
     for r in all {
         let mut state = vec![if r.alive { "running".to_string() } else { "dead".to_string() }];

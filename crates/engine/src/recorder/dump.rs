@@ -16,7 +16,7 @@ use std::thread;
 
 /// How far back a record may be dated; what may still come while the dump goes on is allowed for. 48 bits of a counter
 /// that is quicker than 1 tick in a ns hold less: records older than that would look younger.
-const TIME_REACH_NS: u64 = TIME_MASK - 60_000_000_000;
+pub const TIME_REACH_NS: u64 = TIME_MASK - 60_000_000_000;
 
 /// The readers of all rings, while nobody drains them.
 pub struct FlightRecorder {

@@ -4,45 +4,63 @@
 use crate::drain::Finished;
 use crate::probing::{MissedHits, Probing};
 use klogger_log::ledger::{Entry, Key};
+use klogger_log::preamble::ProbeState;
 use klogger_schema::layout::EventLayout;
 use klogger_schema::model::Decode;
 
 /// What the kernel's probes have lost, and how.
 pub fn of_probes(engine: &dyn Probing, events: &[EventLayout], ends: &[Finished], span: (u64, u64)) -> Vec<Entry> {
+    let mut entries = of_rings(ends, &|id| engine.ringless(id), events, span);
+    entries.extend(of_hits(engine.missed_hits(), span));
+    entries.extend(not_attached(engine.probes()));
+    entries.extend(stackless(engine.stackless(), span));
+    let asks = |e: &&EventLayout| !engine.has_stacks() && e.fields.iter().any(|f| f.decode == Decode::Stack);
+    for e in events.iter().filter(asks) {
+        let entry = Entry::new(Key::StackUnknown).event(&e.name);
+        entries.push(entry.detail(&format!("the {} engine keeps no stacks", engine.name())));
+    }
+    entries
+}
+
+/// What rings had no space for, and what found no ring. `ringless`: how many events of an id.
+pub fn of_rings(
+    ends: &[Finished],
+    ringless: &dyn Fn(u16) -> u64,
+    events: &[EventLayout],
+    span: (u64, u64),
+) -> Vec<Entry> {
     let mut entries = Vec::new();
     for end in ends {
         entries.extend(end.entries.iter().cloned());
         ring_full(&mut entries, end, events, span);
     }
     for e in events {
-        let count = engine.ringless(e.id);
+        let count = ringless(e.id);
         if count > 0 {
             let entry = Entry::new(Key::CpuOffline).event(&e.name).count(count).between(span.0, span.1);
             entries.push(entry.detail("events on a CPU that came online after recording had begun"));
         }
     }
-    for MissedHits { schema, place, count } in engine.missed_hits() {
-        let entry = Entry::new(Key::ProbeMissed).count(count).between(span.0, span.1);
-        entries.push(entry.detail(&format!("{count} hits of {place} (schema {schema})")));
-    }
-    not_attached(&mut entries, engine);
-    stackless(&mut entries, engine, events, span);
     entries
 }
 
-fn stackless(entries: &mut Vec<Entry>, engine: &dyn Probing, events: &[EventLayout], span: (u64, u64)) {
-    let (taken, failed) = engine.stackless();
-    for (count, why) in [(taken, "no place was free"), (failed, "the kernel could not walk them")] {
-        if count > 0 {
-            let entry = Entry::new(Key::StackUnknown).count(count).between(span.0, span.1);
-            entries.push(entry.detail(&format!("{count} stacks have no number: {why}")));
-        }
-    }
-    let asks = |e: &&EventLayout| !engine.has_stacks() && e.fields.iter().any(|f| f.decode == Decode::Stack);
-    for e in events.iter().filter(asks) {
-        let entry = Entry::new(Key::StackUnknown).event(&e.name);
-        entries.push(entry.detail(&format!("the {} engine keeps no stacks", engine.name())));
-    }
+/// Hits of probes that the kernel skipped.
+pub fn of_hits(missed: impl IntoIterator<Item = MissedHits>, span: (u64, u64)) -> Vec<Entry> {
+    let entry = |MissedHits { schema, place, count }| {
+        let entry = Entry::new(Key::ProbeMissed).count(count).between(span.0, span.1);
+        entry.detail(&format!("{count} hits of {place} (schema {schema})"))
+    };
+    missed.into_iter().map(entry).collect()
+}
+
+/// Stacks whose places were taken, and those that could not be walked.
+pub fn stackless((taken, failed): (u64, u64), span: (u64, u64)) -> Vec<Entry> {
+    let why = [(taken, "no place was free"), (failed, "the kernel could not walk them")];
+    let entry = |(count, why): (u64, &str)| {
+        let entry = Entry::new(Key::StackUnknown).count(count).between(span.0, span.1);
+        entry.detail(&format!("{count} stacks have no number: {why}"))
+    };
+    why.into_iter().filter(|(count, _)| *count > 0).map(entry).collect()
 }
 
 /// Rings that were full because the writer was behind.
@@ -62,13 +80,13 @@ fn ring_full(entries: &mut Vec<Entry>, end: &Finished, events: &[EventLayout], s
     }
 }
 
-fn not_attached(entries: &mut Vec<Entry>, engine: &dyn Probing) {
-    for p in engine.probes().iter().filter(|p| !p.attached) {
-        for event in &p.events {
-            let entry = Entry::new(Key::ProbeNotAttached).event(event);
-            entries.push(entry.detail(&format!("{} (schema {}): {}", p.target, p.schema, p.note)));
-        }
-    }
+pub fn not_attached(probes: &[ProbeState]) -> Vec<Entry> {
+    let entry = |p: &ProbeState, event: &str| {
+        let entry = Entry::new(Key::ProbeNotAttached).event(event);
+        entry.detail(&format!("{} (schema {}): {}", p.target, p.schema, p.note))
+    };
+    let missing = probes.iter().filter(|p| !p.attached);
+    missing.flat_map(|p| p.events.iter().map(move |event| entry(p, event))).collect()
 }
 
 /// In overwrite mode: how many events gave way to newer ones. `logged` is what the log holds, by event id.

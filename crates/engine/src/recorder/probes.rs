@@ -20,6 +20,8 @@ const LAST_EVENTS: Duration = Duration::from_millis(300);
 /// Everything loaded and checked, nothing attached yet.
 pub struct Probes {
     pub engine: Box<dyn Probing>,
+    /// CPUs that have a ring: numbers below this.
+    pub rings: usize,
 }
 
 /// The built-in unit and those that have probes, each with the id of its first event.
@@ -79,7 +81,7 @@ impl Probes {
             Engine::Kernel => Box::new(load_module(options, &units)?),
             Engine::Auto | Engine::Bpf | Engine::User => Box::new(load_bpf(options, &units, rings)?),
         };
-        Ok(Probes { engine })
+        Ok(Probes { engine, rings })
     }
 
     pub fn attach(&mut self, options: &Options, builtin: &Unit) -> Result<(), Error> {

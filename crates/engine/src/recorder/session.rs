@@ -4,12 +4,11 @@
 use super::checks::{check_events, layouts};
 use super::flow::{Ended, Flow};
 use super::probes::Probes;
-use super::{Engine, Options, Outcome, Progress, Target, file, ledger, programs};
+use super::{Engine, Options, Outcome, Progress, Target, file, ledger, programs, salvage};
 use crate::bundled;
 use crate::control::{Answer, Listener, Request};
 use crate::drain::Finished;
 use crate::error::Error;
-use crate::stacks;
 use crate::sys::{self, Signal, Signals};
 use crate::unit::Unit;
 use crate::user::{Recorded, schema_text};
@@ -18,10 +17,8 @@ use crate::writer::Names;
 use crate::{host, processes};
 use klogger_log::ledger::{Entry, Key, Ledger};
 use klogger_log::preamble::{Preamble, Recorder};
-use klogger_log::symbols::Symbols;
 use klogger_log::writer::Writer;
 use klogger_schema::layout::EventLayout;
-use klogger_schema::model::Decode;
 use klogger_schema::nearest::did_you_mean;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering;
@@ -30,6 +27,15 @@ use std::time::{Duration, Instant};
 const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 /// How long a command may take to end after a signal.
 const GRACE: Duration = Duration::from_secs(5);
+
+/// Recorders that were killed, whose rings still take memory.
+fn killed_recorders() -> Vec<String> {
+    let killed = salvage::list().into_iter().filter(|r| !r.alive);
+    let note = |r: salvage::Remnant| {
+        format!("recorder {} was killed, and its rings are still in memory: klogger rescue {}", r.pid, r.pid)
+    };
+    killed.map(note).collect()
+}
 
 /// Everything loaded and checked, nothing attached yet. Either part may be missing, not both.
 pub struct Session {
@@ -57,7 +63,7 @@ impl Session {
         let wanted = matches!(options.engine, Engine::Bpf | Engine::Kernel)
             || options.units.iter().any(|u| options.is_probed(u));
         let probes = if wanted { Some(Probes::load(&options, &builtin_unit)?) } else { None };
-        let (programs, notes) = (None, Vec::new());
+        let (programs, notes) = (None, killed_recorders());
         Ok(Session { options, builtin_unit, layouts, probes, programs, signals, began, notes })
     }
 
@@ -86,6 +92,7 @@ impl Session {
             file::cannot_write(&self.options.output, e)
         });
         flow.write(started?, start_ns);
+        self.keep(&preamble);
         self.first_events(&flow, &preamble, &scope);
         self.start_programs(plan, &flow, held.as_ref());
         let running = match held.map(|held| self.start_command(held)).transpose() {
@@ -121,6 +128,17 @@ impl Session {
         let ids = self.layouts.iter().map(|e| e.id).filter(|id| !disabled.contains(id));
         ids.for_each(|id| probes.engine.set_enabled(id, true));
         Ok(())
+    }
+
+    /// From here on the rings outlive this process, if they can.
+    fn keep(&mut self, preamble: &Preamble) {
+        let Some(probes) = &mut self.probes else { return };
+        let log = std::path::absolute(&self.options.output).unwrap_or_else(|_| self.options.output.clone());
+        let about = salvage::About { log, rings: probes.rings, preamble: preamble.clone() };
+        let about = serde_json::to_vec(&about).map_err(|e| Error::new(e.to_string()));
+        if let Err(e) = about.and_then(|about| probes.engine.keep(&about)) {
+            self.notes.push(format!("if this recorder is killed, what its rings hold is lost: {}", e.message));
+        }
     }
 
     fn disable(&self) {
@@ -417,22 +435,8 @@ impl Session {
         status
     }
 
-    /// What the kernel calls the addresses in events, and in stacks.
     fn names(&self, ledger: &mut Ledger) -> Names {
-        let Some(probes) = &self.probes else { return Names::default() };
-        let code = self.layouts.iter().flat_map(|e| &e.fields).any(|f| f.decode == Decode::Code);
-        let stacks = probes.engine.stacks();
-        if !code && stacks.is_none() {
-            return Names::default();
-        }
-        let symbols = host::symbols();
-        if symbols.is_empty() {
-            ledger.entries.push(Entry::new(Key::SymbolsHidden));
-        }
-        let stacks = stacks.unwrap_or_default();
-        Names {
-            stacks: stacks::lines(&stacks, &Symbols::new(symbols.clone().into_bytes())),
-            symbols: if code { symbols } else { String::new() },
-        }
+        let names = |probes: &Probes| Names::of(&self.layouts, probes.engine.stacks(), ledger);
+        self.probes.as_ref().map(names).unwrap_or_default()
     }
 }

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! What outlives a recorder that is killed: its rings, and what one must know to read them, with names in the kernel's
+//! file system for BPF objects. Its programs are detached when it dies, so that the rings stand still.
+//!
+//! `/sys/fs/bpf/klogger/PID-START/`: the maps, `about` (JSON, in a map of one element), and `programs/SCHEMA/NAME`, which
+//! know how many hits the kernel skipped.
+
+use crate::error::Error;
+use crate::processes;
+use crate::sys::bpffs;
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+pub const RINGS: &str = "rings";
+pub const NESTED: &str = "nested";
+pub const RINGLESS: &str = "ringless";
+pub const STACKS: &str = "stacks";
+pub const STACKLESS: &str = "stackless";
+const ABOUT: &str = "about";
+const PROGRAMS: &str = "programs";
+
+fn root() -> PathBuf {
+    Path::new(bpffs::ROOT).join("klogger")
+}
+
+/// This recorder's, until it ends in order.
+pub struct Pins {
+    folder: PathBuf,
+}
+
+impl Pins {
+    pub fn new() -> Result<Pins, Error> {
+        let pid = std::process::id();
+        bpffs::mount().map_err(|e| cannot(Path::new(bpffs::ROOT), e))?;
+        let folder = root().join(format!("{pid}-{}", processes::started(pid).unwrap_or_default()));
+        fs::create_dir_all(folder.join(PROGRAMS)).map_err(|e| cannot(&folder, e))?;
+        Ok(Pins { folder })
+    }
+
+    pub fn map(&self, name: &str, map: BorrowedFd) -> Result<(), Error> {
+        self.pin(&self.folder.join(name), map)
+    }
+
+    pub fn program(&self, schema: &str, name: &str, program: BorrowedFd) -> Result<(), Error> {
+        let folder = self.folder.join(PROGRAMS).join(schema);
+        fs::create_dir_all(&folder).map_err(|e| cannot(&folder, e))?;
+        self.pin(&folder.join(name), program)
+    }
+
+    pub fn about(&self, about: &[u8]) -> Result<(), Error> {
+        let broken = |e| cannot(&self.folder.join(ABOUT), io::Error::other(e));
+        let options = libbpf_sys::bpf_map_create_opts {
+            sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
+            ..Default::default()
+        };
+        let size = about.len() as u32;
+        let map = MapHandle::create(MapType::Array, Some("klogger_about"), 4, size, 1, &options).map_err(broken)?;
+        map.update(&0u32.to_ne_bytes(), about, MapFlags::ANY).map_err(broken)?;
+        self.map(ABOUT, map.as_fd())
+    }
+
+    fn pin(&self, path: &Path, object: BorrowedFd) -> Result<(), Error> {
+        bpffs::pin(object, path).map_err(|e| cannot(path, e))
+    }
+}
+
+impl Drop for Pins {
+    fn drop(&mut self) {
+        remove(&self.folder);
+    }
+}
+
+fn remove(folder: &Path) {
+    let _ = fs::remove_dir_all(folder);
+    // Fails while there are others.
+    let _ = fs::remove_dir(root());
+}
+
+fn cannot(path: &Path, error: io::Error) -> Error {
+    Error::new(format!("cannot keep the rings in {}: {error}", path.display()))
+}
+
+/// What a recorder has left, or one that still runs has there in case it is killed.
+pub struct Left {
+    folder: PathBuf,
+    pub pid: u32,
+    pub alive: bool,
+}
+
+/// Of all recorders.
+pub fn left() -> Vec<Left> {
+    let Ok(entries) = fs::read_dir(root()) else { return Vec::new() };
+    let mut all: Vec<Left> = entries.flatten().filter_map(|e| Left::new(e.path())).collect();
+    all.sort_by_key(|l| l.pid);
+    all
+}
+
+impl Left {
+    fn new(folder: PathBuf) -> Option<Left> {
+        let (pid, start) = folder.file_name()?.to_str()?.split_once('-')?;
+        let (pid, start) = (pid.parse().ok()?, start.parse().ok()?);
+        Some(Left { pid, alive: processes::started(pid) == Some(start), folder })
+    }
+
+    /// What the recorder wrote down; `None` if it was killed before it had.
+    pub fn about(&self) -> Option<Vec<u8>> {
+        self.map(ABOUT).ok()?.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).ok()?
+    }
+
+    pub fn map(&self, name: &str) -> Result<MapHandle, Error> {
+        let path = self.folder.join(name);
+        MapHandle::from_pinned_path(&path).map_err(|e| Error::new(format!("cannot open {}: {e}", path.display())))
+    }
+
+    /// (schema, name, program)
+    pub fn programs(&self) -> Vec<(String, String, OwnedFd)> {
+        let names = |folder: &Path| {
+            let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+            entries.filter_map(|e| e.file_name().into_string().ok()).collect::<Vec<_>>()
+        };
+        let folder = self.folder.join(PROGRAMS);
+        let of_schema = |schema: String| {
+            let folder = folder.join(&schema);
+            let found = names(&folder).into_iter();
+            found.filter_map(move |name| Some((schema.clone(), name.clone(), bpffs::get(&folder.join(name)).ok()?)))
+        };
+        names(&folder).into_iter().flat_map(of_schema).collect()
+    }
+
+    /// What it holds is freed.
+    pub fn remove(self) {
+        remove(&self.folder);
+    }
+}

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! A recorder that was killed: its log, which has no end, and what its rings still hold, made into a whole log.
+
+use super::dump::TIME_REACH_NS;
+use super::{file, ledger};
+use crate::bpf::{Stacks, map_memory, missed_by};
+use crate::cpu::CpuReader;
+use crate::drain::{CLOCK_MARGIN_NS, Finished};
+use crate::error::Error;
+use crate::pins::{self, Left};
+use crate::ring::{Counters, EVENTS_MAX, NESTED, RecordKinds, Rings, Taken};
+use crate::sys::{self, Mapping};
+use crate::writer::{Builtin, Names};
+use klogger_log::ledger::{Entry, Key, Ledger};
+use klogger_log::origin::Origin;
+use klogger_log::preamble::Preamble;
+use klogger_log::reader::Reader;
+use klogger_log::writer::{Compression, EventBlock, Summary, Writer};
+use libbpf_rs::{MapCore, MapHandle};
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// What a recorder leaves beside its rings.
+#[derive(Serialize, Deserialize)]
+pub struct About {
+    pub log: PathBuf,
+    /// CPUs that have a ring: numbers below this.
+    pub rings: usize,
+    pub preamble: Preamble,
+}
+
+/// A recorder of kernel events, killed or not.
+pub struct Remnant {
+    left: Left,
+    pub pid: u32,
+    pub alive: bool,
+    /// Where it writes, or wrote, its log; `None` if it was killed before it had begun one.
+    pub log: Option<PathBuf>,
+    /// Bytes that its rings hold.
+    pub bytes: u64,
+}
+
+/// A log made whole.
+pub struct Salvaged {
+    pub summary: Summary,
+    pub ledger: Ledger,
+    /// The log that the recorder had begun.
+    pub log: PathBuf,
+    /// Events that it had written to it, and those that its rings held.
+    pub written: u64,
+    pub rescued: u64,
+}
+
+/// All recorders that there are.
+pub fn list() -> Vec<Remnant> {
+    let remnant = |left: Left| {
+        let found = about(&left).ok().and_then(|a| Some((KeptRings::open(&left, &a).ok()?, a)));
+        let bytes = found.as_ref().map_or(0, |(rings, _)| rings.bytes());
+        Remnant { pid: left.pid, alive: left.alive, log: found.map(|(_, a)| a.log), bytes, left }
+    };
+    pins::left().into_iter().map(remnant).collect()
+}
+
+/// The recorder of that process id.
+pub fn find(pid: u32) -> Option<Remnant> {
+    list().into_iter().find(|r| r.pid == pid)
+}
+
+fn about(left: &Left) -> Result<About, Error> {
+    let text = left.about().ok_or_else(|| Error::new("the recorder was killed before it had begun its log"))?;
+    serde_json::from_slice(&text).map_err(|e| Error::new(format!("what the recorder left cannot be read: {e}")))
+}
+
+/// Writes the whole log to `output`, and frees the rings.
+pub fn save(remnant: Remnant, output: &Path, compression: Compression) -> Result<Salvaged, Error> {
+    let left = remnant.left;
+    if left.alive {
+        return Err(Error::new(format!("process {} still records", left.pid))
+            .help(format!("end its recording in order: kill -INT {}", left.pid)));
+    }
+    let about = match about(&left) {
+        Ok(about) => about,
+        Err(e) => {
+            left.remove();
+            return Err(e.help("there is nothing to save; what it had in the kernel has been freed"));
+        }
+    };
+    let rings = KeptRings::open(&left, &about)?;
+    let old = Reader::open(&about.log).ok().filter(|old| is_of(old, &about.preamble));
+    if old.as_ref().is_some_and(Reader::is_complete) {
+        left.remove();
+        return Err(Error::new(format!("{} is whole: the recorder was killed after it", about.log.display()))
+            .help("there is nothing to save; what it had in the kernel has been freed"));
+    }
+    let (log, _) = file::open(output)?;
+    let mut salvage =
+        Salvage::new(&about, old.as_ref(), log, compression).map_err(|e| file::cannot_write(output, e))?;
+    let written = salvage.writer.summary().events;
+    salvage.rings(&rings).map_err(|e| file::cannot_write(output, e))?;
+    let rescued = salvage.writer.summary().events - written;
+    let (summary, ledger) = salvage.finish(&rings, &left).map_err(|e| file::cannot_write(output, e))?;
+    left.remove();
+    Ok(Salvaged { summary, ledger, log: about.log, written, rescued })
+}
+
+/// Whether a log is this recording's.
+fn is_of(log: &Reader, preamble: &Preamble) -> bool {
+    let made_by = |p: &Preamble| (p.clock.start_ns, p.recorder.pid);
+    made_by(log.preamble()) == made_by(preamble)
+}
+
+/// The rings as the recorder left them.
+struct KeptRings {
+    main: Rings,
+    nested: Rings,
+    count: usize,
+    ringless: Mapping,
+    stacks: Option<Stacks>,
+}
+
+impl KeptRings {
+    fn open(left: &Left, about: &About) -> Result<KeptRings, Error> {
+        let size = about.preamble.recorder.buffer_size as usize;
+        let stacks = match (left.map(pins::STACKS), left.map(pins::STACKLESS)) {
+            (Ok(table), Ok(stackless)) => Some(Stacks::from_maps(table, &fd(&stackless)?)?),
+            _ => None,
+        };
+        Ok(KeptRings {
+            main: rings(&left.map(pins::RINGS)?, size, about.rings)?,
+            nested: rings(&left.map(pins::NESTED)?, NESTED, about.rings)?,
+            count: about.rings,
+            ringless: map_memory(&fd(&left.map(pins::RINGLESS)?)?, 8 * EVENTS_MAX)?,
+            stacks,
+        })
+    }
+
+    fn reader(&self, cpu: usize) -> CpuReader {
+        CpuReader::new(self.main.reader(cpu), Some(self.nested.reader(cpu)))
+    }
+
+    fn bytes(&self) -> u64 {
+        let fill = |cpu| {
+            let mut reader = self.reader(cpu);
+            reader.resume();
+            reader.fill()
+        };
+        (0..self.count).map(fill).sum()
+    }
+}
+
+fn fd(map: &MapHandle) -> Result<OwnedFd, Error> {
+    map.as_fd().try_clone_to_owned().map_err(|e| Error::new(format!("cannot use what the recorder left: {e}")))
+}
+
+fn rings(map: &MapHandle, size: usize, count: usize) -> Result<Rings, Error> {
+    let fits = size.is_power_of_two() && map.value_size() as usize == Rings::stride(size);
+    if !fits || map.max_entries() as usize != count {
+        return Err(Error::new("the rings are not of the size that the recorder wrote down"));
+    }
+    Ok(Rings::new(map_memory(&fd(map)?, count * Rings::stride(size))?, size, count, 0))
+}
+
+/// A log in the making.
+struct Salvage<'a> {
+    preamble: &'a Preamble,
+    old: Option<&'a Reader>,
+    kinds: RecordKinds,
+    builtin: Builtin,
+    writer: Writer<File>,
+    ends: Vec<Finished>,
+    /// Time of the last event.
+    last_ns: u64,
+}
+
+impl<'a> Salvage<'a> {
+    fn new(
+        about: &'a About,
+        old: Option<&'a Reader>,
+        log: File,
+        compression: Compression,
+    ) -> std::io::Result<Salvage<'a>> {
+        let preamble = &about.preamble;
+        let mut writer = Writer::new(log, preamble, compression)?;
+        if let Some(old) = old {
+            old.copy_to(&mut writer)?;
+        }
+        Ok(Salvage {
+            preamble,
+            old,
+            kinds: RecordKinds::new(&preamble.events),
+            builtin: Builtin(Arc::new(preamble.events.clone())),
+            writer,
+            ends: Vec::new(),
+            last_ns: old.and_then(Reader::times).map_or(preamble.clock.start_ns, |t| t.1),
+        })
+    }
+
+    fn rings(&mut self, rings: &KeptRings) -> std::io::Result<()> {
+        (0..rings.count).try_for_each(|cpu| self.ring(cpu as u16, rings.reader(cpu)))
+    }
+
+    fn ring(&mut self, cpu: u16, mut reader: CpuReader) -> std::io::Result<()> {
+        let mut end = Finished { counters: Counters::default(), cpu, entries: Vec::new(), lost_between: None };
+        reader.count(&mut end.counters);
+        let (mut first_serial, mut records) = (reader.resume(), Vec::new());
+        let (next_serial, last_ns) = self.end_of(cpu);
+        let mut taken = Taken::default();
+        if self.preamble.recorder.overwrite {
+            taken = reader.take_overwritten(&self.kinds, &mut records);
+            let attempts: u64 = end.counters.attempts.iter().sum();
+            first_serial = attempts.saturating_sub(reader.missed().0 + taken.serials);
+        } else if reader.is_plausible() {
+            taken = reader.copy_all(&self.kinds, &mut records);
+            let gap = first_serial.saturating_sub(next_serial);
+            if gap > 0 {
+                // A LOST record takes the numbers of those that were on their way.
+                first_serial = next_serial;
+                records.splice(0..0, self.builtin.lost(gap, last_ns, last_ns));
+                end.entries.push(Entry::new(Key::InFlight).cpu(cpu).count(gap).between(last_ns, last_ns));
+            }
+        } else {
+            taken.torn = true;
+        }
+        if taken.torn {
+            let entry = Entry::new(Key::BlockCorrupt).cpu(cpu);
+            end.entries.push(entry.detail("a ring held something that is no record; what stood behind it is lost"));
+        }
+        let (missed, since) = reader.missed();
+        if missed > 0 {
+            records.extend(self.builtin.lost(missed, since, since));
+        }
+        self.ends.push(end);
+        let time_base = last_ns.saturating_sub(CLOCK_MARGIN_NS);
+        let block = EventBlock { origin: Origin::Cpu(cpu), time_base, first_serial, records: &records };
+        self.writer.block(&block).map(drop)
+    }
+
+    /// The next serial number of a CPU, and the time of its last event, as far as they were written.
+    fn end_of(&self, cpu: u16) -> (u64, u64) {
+        let blocks = self.old.map(|old| old.blocks_of(Origin::Cpu(cpu))).unwrap_or_default();
+        let last = blocks.iter().map(|b| b.header.last_time).max();
+        // With nothing written, 48 bits of time reach back so far from now.
+        let reach = sys::monotonic_ns().saturating_sub(TIME_REACH_NS) + CLOCK_MARGIN_NS;
+        let time = last.unwrap_or(self.preamble.clock.start_ns.max(reach));
+        (blocks.last().map_or(0, |b| b.header.next_serial()), time)
+    }
+
+    fn finish(mut self, rings: &KeptRings, left: &Left) -> std::io::Result<(Summary, Ledger)> {
+        let span = (self.preamble.clock.start_ns, self.last_ns);
+        let ringless = |id: u16| rings.ringless.word(8 * usize::from(id)).load(Ordering::Relaxed);
+        let events = &self.preamble.events;
+        let mut ledger = Ledger { entries: vec![Entry::new(Key::Rescued)], ..Ledger::default() };
+        ledger.entries.extend(ledger::of_rings(&self.ends, &ringless, events, span));
+        let programs = left.programs();
+        let missed = programs.iter().filter_map(|(schema, name, program)| missed_by(program.as_fd(), schema, name));
+        ledger.entries.extend(ledger::of_hits(missed, span));
+        ledger.entries.extend(ledger::not_attached(&self.preamble.probes));
+        if self.preamble.recorder.overwrite {
+            let summary = self.writer.summary();
+            let logged = |id: u16| summary.counts.iter().find(|c| c.0 == id).map_or(0, |c| c.1);
+            ledger.entries.extend(ledger::overwritten(events, &self.ends, &logged, span));
+        }
+        if let Some(stacks) = &rings.stacks {
+            ledger.entries.extend(ledger::stackless(stacks.without_number(), span));
+        }
+        let names = Names::of(events, rings.stacks.as_ref().map(Stacks::read), &mut ledger);
+        self.writer.stacks(&names.stacks)?;
+        self.writer.symbols(&names.symbols)?;
+        let summary = self.writer.finish(&ledger)?;
+        Ok((summary, ledger))
+    }
+}
