@@ -14,8 +14,8 @@ from measure import added, ratio, report_of, run, spread, take_turns
 
 from klogger.bench import events, stats
 from klogger.bench.cost import one_pass
+from klogger.bench.events import TWO_INTS
 from klogger.bench.loop import ENGINES, Loop, prepare
-from klogger.bench.rate import TWO_INTS
 
 HERE = Path(__file__).resolve().parent
 ROUNDS_OF_PINGPONG = 20_000

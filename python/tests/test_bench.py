@@ -351,12 +351,15 @@ class Seen(rate.Watch):
         self.cpu_s = 0.5
 
 
-def step(watch: rate.Watch, hits: int, logged: int, lost: int) -> Step:
+def step(watch: rate.Watch, made: int, logged: int, lost: int) -> Step:
     said = {
         "events": [{"name": "TWO_INTS", "logged": logged, "lost": lost, "bytes": 16 * logged}],
         "ledger": [{"event": "TWO_INTS", "from_ns": 3_500_000_000 + at} for at in (5, 0)] if lost else [],
     }
-    loops = [{"hits": hits // 2, "start_ns": 3_000_000_000 + at, "ns": 2_000_000_000 - at} for at in (0, 7)]
+    loops = [
+        {"hits": made // 2 // rate.EVENTS_A_HIT, "start_ns": 3_000_000_000 + at, "ns": 2_000_000_000 - at}
+        for at in (0, 7)
+    ]
     return rate.step_of("4M", said, 1_000_000, loops, watch)
 
 
@@ -368,7 +371,7 @@ def test_a_step_of_the_rate() -> None:
     assert found.recorder_cpus == 0.25
     whole = step(Seen("RRRR"), 2_000_000, 2_000_000, 0)
     assert (whole.lossless_s, whole.bound) == (None, "")
-    with pytest.raises(Failure, match="of 2,000,000 hits the log has 1,999,999 events, and 0 as lost"):
+    with pytest.raises(Failure, match="of 2,000,000 events the log has 1,999,999, and 0 as lost"):
         step(Seen(), 2_000_000, 1_999_999, 0)
 
 
@@ -387,7 +390,7 @@ def test_rates_in_words(capsys: pytest.CaptureFixture[str]) -> None:
     out = " ".join(capsys.readouterr().out.split())
     assert "rings of 4MiB: 1,000,000 events a second for 2 s, none lost" in out
     assert "2,000,000 a second lost 10.0%, the first after 500 ms: the disk" in out
-    assert "16 bytes each. The disk took 64.0 MiB at 100 MiB a second, which is 6,553,600 events" in out
+    assert "16 bytes each, 5 in a hit. The disk took 64.0 MiB at 100 MiB a second, which is 6,553,600 events" in out
     assert answers.as_json(found)["rates"][1]["lost"] == 400_000
 
 

@@ -160,13 +160,13 @@ def test_rate(bench, clean_kernel, clean_dir):
     assert found["rates"][0]["asked"] > 0
     assert found["rates"][-1]["asked"] == 0
     for step in found["rates"]:
-        assert step["hits"] == step["logged"] + step["lost"] > 0
+        assert step["made"] == step["logged"] + step["lost"] > 0
         assert step["bytes"] == 16 * step["logged"]
         assert (step["lossless_s"] is None) == (step["lost"] == 0) == (step["bound"] == "")
         assert step["seconds"] >= 0.5
         if step["asked"]:
             # Each loop may have begun one more millisecond.
-            assert step["hits"] <= step["asked"] * (step["seconds"] + 0.001 * (os.cpu_count() or 1)) * 1.01
+            assert step["made"] <= step["asked"] * (step["seconds"] + 0.001 * (os.cpu_count() or 1)) * 1.01
         if step["lost"]:
             assert 0 <= step["lossless_s"] <= step["seconds"]
     assert found["disk_bytes_per_s"] > 0

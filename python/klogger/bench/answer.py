@@ -13,7 +13,7 @@ from klogger.analysis import Analysis, Column, Picture
 from klogger.bench import health
 from klogger.bench.cost import Costs, Count
 from klogger.bench.events import CLOCK, EMPTY, OFF, STORE, TEXT, Event
-from klogger.bench.rate import DISK_BYTES, Step
+from klogger.bench.rate import DISK_BYTES, EVENTS_A_HIT, Step
 from klogger.bench.stats import Cost, Spread
 from klogger.run import Result, Rows
 from klogger.study.model import Machine
@@ -185,7 +185,7 @@ def rate_result(answer: Answer) -> Result:
         ]
         for step in answer.rates
     ]  # fmt: skip
-    names = ["ring", "asked", "hits_a_second", "log_a_second", "lost", "first_loss_after", "recorder_cpus", "bound_by"]
+    names = ["ring", "asked", "made_a_second", "log_a_second", "lost", "first_loss_after", "recorder_cpus", "bound_by"]
     found = table(
         "rate", "Rate", "How many events a second can all CPUs log together, so that none is lost?", Rows(names, rows)
     )
@@ -197,7 +197,7 @@ def rate_result(answer: Answer) -> Result:
 
 RATES = {
     "asked": Column("asked", "count", False, "events a second that the loops were asked for, on all CPUs"),
-    "hits_a_second": Column("hits_a_second", "count", False, "events a second that they made"),
+    "made_a_second": Column("made_a_second", "count", False, "events a second that they have made"),
     "log_a_second": Column("log_a_second", "bytes", False, "bytes that went into the log, a second"),
     "first_loss_after": Column("first_loss_after", "s", False, "how long it went before the first event was lost"),
     "recorder_cpus": Column("recorder_cpus", "share", False, "CPU time of the recorder, of one CPU"),
@@ -217,7 +217,7 @@ def sentence(answer: Answer, buffer: str) -> str:
     if lossy is None:
         return f"{words}; faster, these loops could not"
     after = f" after {duration(lossy.lossless_s * 1e9)}" if lossy.lossless_s is not None else ""
-    return f"{words}; {lossy.offered:,.0f} a second lost {lossy.lost / lossy.hits:.1%}, the first{after}: {lossy.bound}"
+    return f"{words}; {lossy.offered:,.0f} a second lost {lossy.lost / lossy.made:.1%}, the first{after}: {lossy.bound}"
 
 
 def disk_note(answer: Answer) -> list[str]:
@@ -226,8 +226,8 @@ def disk_note(answer: Answer) -> list[str]:
         return []
     each = sum(step.bytes for step in answer.rates) / logged
     return [
-        f"Events of two ints, {each:.0f} bytes each. The disk took {size(DISK_BYTES)} at {size(answer.disk)} a second,"
-        f" which is {answer.disk / each:,.0f} events. What comes faster for long, memory has to hold."
+        f"Events of two ints, {each:.0f} bytes each, {EVENTS_A_HIT} in a hit. The disk took {size(DISK_BYTES)} at"
+        f" {size(answer.disk)} a second, which is {answer.disk / each:,.0f} events. What comes faster for long, memory has to hold."
     ]
 
 

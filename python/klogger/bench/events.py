@@ -57,12 +57,13 @@ class Field:
 
 @dataclass(frozen=True)
 class Event:
-    """`bytes` of a record, up to `bytes_max` with the longest text."""
+    """`bytes` of a record, up to `bytes_max` with the longest text. A hit logs so many `times`."""
 
     name: str
     bytes: int
     bytes_max: int
     fields: tuple[Field, ...]
+    times: int = 1
 
     def declaration(self) -> str:
         context = " ".join(f.context for f in self.fields if f.context)
@@ -70,10 +71,14 @@ class Event:
         return f"event {self.name} {{ {'  '.join(words)} }}"
 
     def call(self) -> str:
-        return f"klogger({', '.join([self.name, *(f.value() for f in self.fields if not f.context)])})"
+        one = f"klogger({', '.join([self.name, *(f.value() for f in self.fields if not f.context)])})"
+        return "; ".join([one] * self.times)
 
     def of_text(self) -> bool:
         return any(f.shape in ("text", "tail") for f in self.fields)
+
+
+TWO_INTS = Event("TWO_INTS", 16, 16, (Field("a", "int"), Field("b", "int")))
 
 
 def show(schema: str) -> dict[str, Any]:

@@ -37,6 +37,8 @@ examples:
                                              what 'klogger(EVENT, ...)' costs a program
   klogger bench -s scheduler --engine kernel by kernel modules, where they can be loaded
   klogger bench --rate --dir /data           and how many events a second go to that disk
+  klogger bench --rate --rate-for 1m --buffer-size 16M --dir /data
+                                             the same for longer than its cache lasts
   klogger bench --html cost.html             with a picture, in one file that needs no network
 
 A loop hits one place again and again, in short blocks that take turns: with a probe that does
