@@ -400,12 +400,15 @@ mod tests {
     fn rings_stand_side_by_side() {
         let ring_size = 16 << 10;
         let stride = Rings::stride(ring_size) + Rings::stride(crate::ring::NESTED);
-        let layout = Layout { ring_size, stride, cpus: 2 };
-        let rings = Arc::new(memory(2 * stride));
+        let layout = Layout { ring_size, stride, cpus: 3 };
+        let rings = Arc::new(memory(3 * stride));
+        // CPU 2 was offline, and has none.
+        let masks = [0, stride].map(|cpu| cpu + device::RING_MASK);
+        masks.iter().for_each(|at| rings.word(*at).store(ring_size as u64 - 1, Ordering::Relaxed));
         // Heads of CPU 1's rings.
         rings.word(stride).store(8, Ordering::Relaxed);
         rings.word(stride + Rings::stride(ring_size)).store(16, Ordering::Relaxed);
-        let fills: Vec<u64> = layout.readers(&rings).iter().map(|(_, reader)| reader.fill()).collect();
-        assert_eq!(fills, [0, 24]);
+        let fills: Vec<_> = layout.readers(&rings).iter().map(|(cpu, reader)| (*cpu, reader.fill())).collect();
+        assert_eq!(fills, [(0, 0), (1, 24)]);
     }
 }
