@@ -227,7 +227,8 @@ def disk_note(answer: Answer) -> list[str]:
     each = sum(step.bytes for step in answer.rates) / logged
     return [
         f"Events of two ints, {each:.0f} bytes each, {EVENTS_A_HIT} in a hit. The disk took {size(DISK_BYTES)} at"
-        f" {size(answer.disk)} a second, which is {answer.disk / each:,.0f} events. What comes faster for long, memory has to hold."
+        f" {size(answer.disk)} a second, which is {answer.disk / each:,.0f} events. What comes faster for long, memory"
+        " has to hold."
     ]
 
 
@@ -248,9 +249,10 @@ def as_json(answer: Answer) -> dict[str, Any]:
     costs = answer.costs
     return {
         "schema": answer.schema, "engine": costs.engine, "machine": dataclasses.asdict(answer.machine),
-        "cpu": answer.cpu, "stolen": round(costs.stolen.share, 4), "seconds": round(answer.seconds, 2),
-        "measurable": answer.measurable, "place": costs.place or None, "bare_ns": round(costs.bare_ns, 2) or None,
-        "passes": costs.passes, "rounds": costs.rounds or None, "block": costs.block or None,
+        "cpu": answer.cpu, "stolen": round(costs.stolen.share, 4), "load": round(answer.load, 2),
+        "seconds": round(answer.seconds, 2), "measurable": answer.measurable, "place": costs.place or None,
+        "bare_ns": round(costs.bare_ns, 2) or None, "passes": costs.passes, "rounds": costs.rounds or None,
+        "block": costs.block or None,
         "floor": [
             {"name": arm, "what": words, **cost_json(costs, arm)}
             for arm, words in FLOOR_WORDS[costs.engine].items()

@@ -7,13 +7,10 @@ turns at once, and the way to each of them is the same few comparisons, also to 
 
 from __future__ import annotations
 
-import json
-import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from klogger.export import find_klogger
 from klogger.failure import Failure, did_you_mean
 
 # The arms that are no events of the schema, in the order of their numbers. Events have the numbers after them.
@@ -81,22 +78,8 @@ class Event:
 TWO_INTS = Event("TWO_INTS", 16, 16, (Field("a", "int"), Field("b", "int")))
 
 
-def show(schema: str) -> dict[str, Any]:
-    """What `klogger show` says of a schema. Its messages become Failures."""
-    command = [find_klogger(), "show", schema, "--format", "json"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    except OSError as error:
-        raise Failure(f"cannot run {command[0]}: {error.strerror}", help="set KLOGGER to the klogger program") from None
-    if done.returncode != 0:
-        message, _, remedy = done.stderr.strip().removeprefix("klogger: ").partition("\n  help: ")
-        raise Failure(message, help=remedy or None)
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
-
-
 def of_schema(shown: dict[str, Any], names: Sequence[str] = ()) -> list[Event]:
-    """Its events, or those that are named."""
+    """The events of what `klogger show` has said of a schema, or those that are named."""
     found = {e["name"]: event_of(e) for e in shown["events"]}
     if not found:
         raise Failure(f"schema {shown['schema']} has no events")

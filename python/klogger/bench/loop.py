@@ -91,10 +91,14 @@ def failure_of(said: str) -> Failure:
     return Failure(message or "klogger failed without a message", help=remedy or None)
 
 
+def show(schema: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(klogger("show", schema, "--format", "json"))
+    return found
+
+
 def find_place() -> Place:
     """The first of the places that this kernel has."""
-    listed = klogger("tracepoints", "--format", "json")
-    there = {t["name"] for t in json.loads(listed)}
+    there = {t["name"] for t in json.loads(klogger("tracepoints", "--format", "json"))}
     for place in of.PLACES:
         if place.name in there:
             return place
@@ -116,10 +120,8 @@ class Loop:
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
         """At the end of its input it ends; one that is in the middle of something is killed."""
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
             self.process.communicate(timeout=1)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(1)
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()
@@ -130,16 +132,22 @@ class Loop:
 
     def ask(self, *words: object) -> None:
         assert self.process.stdin is not None
-        self.process.stdin.write(" ".join(map(str, words)) + "\n")
-        self.process.stdin.flush()
+        try:
+            self.process.stdin.write(" ".join(map(str, words)) + "\n")
+            self.process.stdin.flush()
+        except OSError:
+            raise self.gone() from None
 
     def answer(self) -> dict[str, Any]:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line:
-            raise Failure(f"the loop has ended with exit code {self.process.wait()} in the middle of the measurement")
+            raise self.gone()
         found: dict[str, Any] = json.loads(line)
         return found
+
+    def gone(self) -> Failure:
+        return Failure(f"the loop has ended with exit code {self.process.wait()} in the middle of the measurement")
 
     def rounds(self, count: int, arms: Sequence[int]) -> dict[str, Any]:
         self.ask("rounds", count, *arms)

@@ -13,7 +13,7 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -138,7 +138,7 @@ class Watch:
         return bound(self.seen.values())
 
 
-def bound(seen: Sequence[Counter[str]] | Any) -> str:
+def bound(seen: Collection[Counter[str]]) -> str:
     """By what a recorder that loses events is held up: what its busiest thread does most of the time."""
 
     def most(state: str) -> float:

@@ -17,7 +17,7 @@ from klogger.bench import answer as answers
 from klogger.bench import cost, events, kernel, rate
 from klogger.bench.answer import Answer
 from klogger.bench.cost import Costs
-from klogger.bench.loop import ENGINES, cpus, prepare
+from klogger.bench.loop import ENGINES, cpus, prepare, show
 from klogger.cli import guarded
 from klogger.cli.report import write
 from klogger.cli.study import Status, check_writable, seconds
@@ -98,9 +98,8 @@ def interruptible(args: argparse.Namespace) -> int:
 
 def bench(args: argparse.Namespace) -> int:
     begun = time.monotonic()
-    args.png = None
     check(args)
-    shown = events.show(args.schema)
+    shown = show(args.schema)
     chosen = events.of_schema(shown, args.event)
     found = Answer(shown["schema"], machine(), chosen, Costs(args.engine), cpu=args.cpu, load=os.getloadavg()[0])
     with Status("bench") as status, tempfile.TemporaryDirectory(dir=args.dir, prefix="klogger-bench-") as folder:
