@@ -173,11 +173,12 @@ def test_rate(bench, clean_kernel, clean_dir):
     assert left_behind(clean_dir) == ([], [])
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_interrupted_it_leaves_nothing(number, bench, clean_kernel, clean_dir):
-    process = bench("--event", "SCHEDIN", process_group=0)
-    until = time.monotonic() + 60
-    while not left_behind(clean_dir)[0]:
+@pytest.mark.parametrize(("number", "log"), [(signal.SIGINT, "bench.klog"), (signal.SIGTERM, "rate.klog")])
+def test_interrupted_it_leaves_nothing(number, log, bench, clean_kernel, clean_dir):
+    """In the middle of a pass; in the middle of a flood."""
+    process = bench("--event", "SCHEDIN", "--passes", PASSES, "--rate", "--rate-for", "60s", process_group=0)
+    until = time.monotonic() + 120
+    while not list(clean_dir.glob(f"klogger-bench-*/{log}")):
         assert process.poll() is None
         assert time.monotonic() < until
         time.sleep(0.05)
