@@ -4,6 +4,7 @@
 import re
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 from conftest import CLANG, CLANGXX, PROGRAMS
@@ -223,6 +224,12 @@ def test_drainer_and_program_agree_on_the_clock(build, room):
     assert before & ((1 << 48) - 1) <= times[0] <= times[-1] <= after & ((1 << 48) - 1)
 
 
+def rests(pid: int) -> int:
+    """How often the threads of a process have gone to sleep."""
+    texts = [status.read_text() for status in Path(f"/proc/{pid}/task").glob("*/status")]
+    return sum(int(n) for text in texts for n in re.findall(r"^voluntary_ctxt_switches:\s+(\d+)", text, re.M))
+
+
 def test_armed_while_it_runs(build, room):
     """A recorder may come later, and go again: only what happens in between is logged."""
     process = room.start(build("flood.c"), 1, 20_000, 10, record=False)
@@ -231,6 +238,8 @@ def test_armed_while_it_runs(build, room):
         assert drainer.round() == 0
     (shared,) = drainer.files.values()
     assert shared.on() == set()
+    while rests(process.pid) < 20:
+        assert process.poll() is None
     shared.arm(names={"COUNT"})
     while len(drainer.all("COUNT")) < 1000:
         drainer.round()

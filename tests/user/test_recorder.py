@@ -127,7 +127,8 @@ def test_killed_at_any_moment(recorder, build):
     streams = log.rows("SELECT tgid, tid, min(n), max(n) + 1 - count(*) FROM count GROUP BY ALL")
     assert len(streams) > 20
     assert [stream for stream in streams if stream[2] != stream[3]] == []
-    assert recorder.room.names() == []
+    # One that was killed while it made its file leaves that, still hidden, for a later recorder to remove.
+    assert [name for name in recorder.room.names() if not name.startswith(".")] == []
 
 
 def test_a_program_that_runs_already(recorder, build):

@@ -14,9 +14,11 @@ Analyses (programs klogger-NAME on the PATH):
   compare    What differs between two recordings, and whether it is more than chance
   stopwatch  The time from one event to another, or from one point of the kernel to another
   study      An experiment of the KLogger paper, repeated on this machine
+  bench      What each event of a schema costs on this machine, and what rate it can sustain
 
-Elsewhere (also a program):
-  guest      Run and record a command in a QEMU guest, with another kernel";
+Elsewhere (also programs):
+  guest      Run and record a command in a QEMU guest, with another kernel
+  dkms       Write what DKMS needs to build a schema's module for each kernel";
 
 /// Looks beside this program first, then on the PATH, and becomes the program found. Returns only on failure.
 pub fn run(words: Vec<OsString>) -> Outcome {

@@ -83,6 +83,22 @@ pub fn cached(schemas: &[&Schema], builtin: &Schema) -> Result<Built, CompileErr
     made.map(|m| Built { warnings: m.warnings, ..built })
 }
 
+/// The folder of modules that were installed for the running kernel, by DKMS for instance, if it has all of these, made
+/// from these very texts. Compressed ones are not looked into.
+pub fn installed(schemas: &[&Schema], builtin: &Schema) -> Option<PathBuf> {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").ok()?;
+    installed_in(&Path::new("/lib/modules").join(release.trim()), schemas, builtin)
+}
+
+fn installed_in(modules: &Path, schemas: &[&Schema], builtin: &Schema) -> Option<PathBuf> {
+    let contains = |bytes: &[u8], text: &str| bytes.windows(text.len()).any(|w| w == text.as_bytes());
+    let has = |file: PathBuf, schema: &Schema| fs::read(file).is_ok_and(|bytes| contains(&bytes, &schema.text));
+    let has_all = |folder: &PathBuf| {
+        has(folder.join("klogger.ko"), builtin) && schemas.iter().all(|s| has(folder.join(module_file(s)), s))
+    };
+    ["updates/dkms", "updates", "extra"].map(|folder| modules.join(folder)).into_iter().find(has_all)
+}
+
 fn cache() -> Result<PathBuf, Error> {
     let set = |name: &str| env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
     let base = set("XDG_CACHE_HOME").or_else(|| set("HOME").map(|home| home.join(".cache")));
@@ -282,6 +298,25 @@ fn last_lines(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn installed_modules_are_those_of_the_same_texts() {
+        let options = klogger_schema::Options::default();
+        let schema = |text: &str| klogger_schema::parse("x.klogger", text, &options).unwrap().schema;
+        let (builtin, mine) =
+            (schema("schema b \"B\"\nevent B { int b }"), schema("schema m \"M\"\nevent M { int m }"));
+        let modules = tempfile::tempdir().unwrap();
+        let folder = modules.path().join("extra");
+        fs::create_dir(&folder).unwrap();
+        let install = |name: &str, text: &str| fs::write(folder.join(name), format!("\x7fELF {text}\0")).unwrap();
+        install("klogger.ko", &builtin.text);
+        let found = || installed_in(modules.path(), &[&mine], &builtin);
+        assert_eq!(found(), None);
+        install(&module_file(&mine), &mine.text);
+        assert_eq!(found(), Some(folder.clone()));
+        install(&module_file(&mine), &mine.text.replace("int", "long"));
+        assert_eq!(found(), None);
+    }
 
     #[test]
     fn what_modpost_misses() {

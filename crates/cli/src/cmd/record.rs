@@ -199,6 +199,9 @@ fn modules(units: &[Unit], folder: Option<&Path>) -> Result<(Vec<String>, Option
     if let Some(folder) = folder {
         return Ok((resident, Some(folder.into())));
     }
+    if let Some(folder) = kbuild::installed(&missing, &builtin) {
+        return Ok((resident, Some(folder)));
+    }
     let built = build(&missing, |builtin| kbuild::cached(&missing, builtin))?;
     Ok((resident, built.core.parent().map(Path::to_path_buf)))
 }

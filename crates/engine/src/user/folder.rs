@@ -19,6 +19,8 @@ use std::time::Duration;
 /// Where every user can have a folder.
 const SHARED: &str = "/dev/shm";
 const PREFIX: &str = "klogger-";
+/// After this time nobody is still making a file.
+const UNFINISHED: Duration = Duration::from_secs(300);
 
 /// A folder of one user's alone.
 pub struct Folder {
@@ -49,6 +51,19 @@ impl Folder {
         let Ok(entries) = fs::read_dir(self.held()) else { return Vec::new() };
         let names = entries.flatten().map(|e| e.file_name());
         names.filter(|n| is_name(&n.to_string_lossy())).collect()
+    }
+
+    /// Removes files that programs were making when they were killed. That takes a moment; one that is minutes old and
+    /// has still the name `.PID.IMAGE` will not become one of [`Folder::names`] any more.
+    fn sweep(&self) {
+        let is_hidden = |name: &OsString| name.to_string_lossy().strip_prefix('.').is_some_and(is_name);
+        let entries = fs::read_dir(self.held()).into_iter().flatten().flatten();
+        for entry in entries.filter(|e| is_hidden(&e.file_name())) {
+            let age = entry.metadata().and_then(|m| m.modified()).ok().and_then(|made| made.elapsed().ok());
+            if age.is_some_and(|age| age > UNFINISHED) {
+                let _ = sys::files::remove_in(&self.file, &entry.file_name());
+            }
+        }
     }
 }
 
@@ -173,6 +188,7 @@ impl Watch {
             Some(Err(e)) => notes.push(cannot_watch(&folder.path, &e)),
             None => {}
         }
+        folder.sweep();
         found.extend(folder.names().into_iter().map(|name| Found { folder: folder.clone(), name }));
     }
 
@@ -244,6 +260,21 @@ mod tests {
         watch.wait(Duration::from_secs(10));
         assert_eq!(names(watch.news()), ["13.ab"]);
         assert!(watch.news().is_empty());
+    }
+
+    #[test]
+    fn what_nobody_makes_any_more_is_removed() {
+        let outer = tempfile::tempdir().unwrap();
+        let path = outer.path().join("k");
+        places(&path).make().unwrap();
+        for (name, seconds) in [(".13.ab", 1000), (".14.ab", 0), (".other", 1000), ("15.ab", 1000)] {
+            let file = File::create(path.join(name)).unwrap();
+            file.set_modified(std::time::SystemTime::now() - Duration::from_secs(seconds)).unwrap();
+        }
+        let (_watch, found, _) = Watch::new(places(&path));
+        assert_eq!(names(found), ["15.ab"]);
+        let left = |name: &str| path.join(name).exists();
+        assert!(!left(".13.ab") && left(".14.ab") && left(".other") && left("15.ab"));
     }
 
     #[test]
