@@ -7,7 +7,8 @@
 use crate::ring::{Counters, NESTED, Note, RecordKinds, RingReader, Taken};
 use klogger_log::record::Header;
 
-/// Bytes of nested records that may wait for the main ring to catch up. Only a writer that lies about times needs more.
+/// Bytes of nested records that may wait for the main ring to catch up, or as many as that ring has: if the disk is slow,
+/// all that it holds may be older. Only a writer that lies about times needs more.
 const WAITING_MAX: usize = 4 * NESTED;
 
 pub struct CpuReader {
@@ -94,7 +95,8 @@ impl CpuReader {
         self.main.release();
         taken.torn |= nested.torn;
         if !self.waiting.is_empty() {
-            let all = (taken.bytes as usize) < max || self.waiting.len() > WAITING_MAX;
+            let waiting_max = WAITING_MAX.max(self.main.size() as usize);
+            let all = (taken.bytes as usize) < max || self.waiting.len() > waiting_max;
             let last = if all { None } else { last_time(kinds, &out[start..]) };
             let part = self.waiting_until(kinds, last);
             put_in(kinds, out, start, &part, &mut taken);
@@ -210,6 +212,7 @@ mod tests {
     use crate::sys::Mapping;
     use std::ops::Range;
     use std::os::fd::AsFd;
+    use std::sync::Arc;
     use std::sync::atomic::Ordering;
 
     #[test]
@@ -220,6 +223,38 @@ mod tests {
         put_in(&kinds(), &mut out, 8, &bytes(&[5, 25, 40]), &mut taken);
         assert_eq!(out, bytes(&[1, 5, 10, 20, 25, 30, 40]));
         assert_eq!((taken.serials, taken.records, taken.bytes, taken.lost), (3, 3, 24, 0));
+    }
+
+    /// The main ring is full of older records; of the nested ring more comes in the meantime than it holds.
+    #[test]
+    fn a_reader_that_is_behind_keeps_the_order() {
+        let (kinds, size) = (kinds(), 1 << 20);
+        let memory = tempfile::tempfile().unwrap();
+        let nested_at = Rings::stride(size);
+        memory.set_len((nested_at + Rings::stride(NESTED)) as u64).unwrap();
+        let shared = Arc::new(Mapping::new(memory.as_fd(), nested_at + Rings::stride(NESTED)).unwrap());
+        let ring = |at: usize, size: usize| RingReader::of_kernel(shared.clone(), at, size);
+        let write = |at: usize, size: usize, times: Range<u64>| {
+            let head = shared.word(at);
+            for time in times {
+                let to = head.fetch_add(8, Ordering::Relaxed) as usize % size;
+                shared.word(at + CONTROL + to).store(time << 16 | 9, Ordering::Relaxed);
+            }
+        };
+        let mut reader = CpuReader::new(ring(0, size), Some(ring(nested_at, NESTED)));
+        let mut out = Vec::new();
+        reader.open(false);
+        write(0, size, 1..100_001);
+        for n in 0..10 {
+            write(nested_at, NESTED, 100_001 + n * 8000..100_001 + (n + 1) * 8000);
+            reader.take(&kinds, &mut out, 1 << 15);
+        }
+        while reader.fill() > 0 {
+            reader.take(&kinds, &mut out, 1 << 15);
+        }
+        let times: Vec<u64> = records(&kinds, &out).map(|(_, time)| time).collect();
+        assert_eq!(times.len(), 180_000);
+        assert!(times.is_sorted());
     }
 
     /// What a reader that is killed leaves to the next one, wherever in `take` it was.
