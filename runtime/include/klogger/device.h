@@ -21,7 +21,7 @@
 #include "ring.h"
 #include <linux/ioctl.h>
 
-#define KLOGGER_DEVICE_VERSION 1
+#define KLOGGER_DEVICE_VERSION 2
 #define KLOGGER_CALL_RESIZED 0xffffffffu
 #define KLOGGER_NAME_MAX 64
 

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
 pub const PATH: &str = "/dev/klogger";
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 pub const CALL_RESIZED: u32 = u32::MAX;
 pub const CLOCK_COUNTER: u32 = 1;
 pub const MAP_RINGS: u64 = 0;

@@ -200,6 +200,8 @@ impl Flow {
 
     /// After the programs are detached: the rest of the rings, and then the writer's end.
     pub fn stop(mut self) -> (Vec<Finished>, Ended) {
+        // If there is no writer, nobody waits for one.
+        self.messages = None;
         self.dump(false);
         // The last call may bring new rings, which the drain threads empty as well.
         let deaf = self.caller.take().and_then(Caller::stop).map(|e| e.message);

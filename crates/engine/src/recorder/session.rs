@@ -79,6 +79,24 @@ impl Session {
         };
         let mut flow = self.attach()?;
         let attach = self.began.elapsed();
+        match self.begin(&mut flow, plan, held) {
+            Ok((running, followed, start_ns)) => self.watch(flow, running, followed, progress, attach, start_ns),
+            Err(e) => {
+                self.programs.take().map(|part| part.stop(&self.options));
+                drop(flow.stop());
+                Err(e)
+            }
+        }
+    }
+
+    /// Switches the events on, begins the log, and starts the command. Returns the command, the processes of `-p`, and
+    /// when it was.
+    fn begin(
+        &mut self,
+        flow: &mut Flow,
+        plan: Option<programs::Plan>,
+        held: Option<Held>,
+    ) -> Result<(Option<Running>, Vec<OwnedFd>, u64), Error> {
         let clock = host::clock();
         self.enable()?;
         let followed = self.followed()?;
@@ -93,18 +111,11 @@ impl Session {
         });
         flow.write(started?, start_ns);
         self.keep(&preamble);
-        self.first_events(&flow, &preamble, &scope);
-        self.start_programs(plan, &flow, held.as_ref());
-        let running = match held.map(|held| self.start_command(held)).transpose() {
-            Ok(running) => running,
-            Err(e) => {
-                self.programs.take().map(|part| part.stop(&self.options));
-                drop(flow.stop());
-                file::discard(&self.options.output, kept_old);
-                return Err(e);
-            }
-        };
-        self.watch(flow, running, followed, progress, attach, start_ns)
+        self.first_events(flow, &preamble, &scope);
+        self.start_programs(plan, flow, held.as_ref());
+        let running = held.map(|held| self.start_command(held)).transpose();
+        let running = running.inspect_err(|_| file::discard(&self.options.output, kept_old))?;
+        Ok((running, followed, start_ns))
     }
 
     /// Opens the rings of the kernel's probes, and attaches them. No event is on yet: to attach takes time and
@@ -115,7 +126,10 @@ impl Session {
         if let Some(probes) = &mut self.probes {
             flow.open_cpus(probes, self.options.overwrite, &self.layouts)?;
             self.notes.append(&mut flow.notes);
-            probes.attach(&self.options, &self.builtin_unit)?;
+            if let Err(e) = probes.attach(&self.options, &self.builtin_unit) {
+                drop(flow.stop());
+                return Err(e);
+            }
         }
         Ok(flow)
     }
