@@ -58,13 +58,16 @@ def test_every_hit_is_there_or_counted(recorder, killed, clean_kernel, options):
     hits = log.one("SELECT sum(n) FROM (SELECT max(number) + 1 AS n FROM numbered GROUP BY pid)")
     logged = log.count("NUMBERED")
     assert logged == log.one("SELECT count(*) FROM (SELECT DISTINCT pid, number FROM numbered)")
-    # One loss may come after the last hit that was logged.
+    assert log.one("SELECT count(DISTINCT pid) FROM numbered") == os.cpu_count()
+    # Those that were lost behind the last one that was logged, on the same CPU, do not show in its number.
+    after = log.one("""SELECT coalesce(sum(count), 0) FROM lost
+        WHERE serial > (SELECT max(n.serial) FROM numbered AS n WHERE n.cpu = lost.cpu)""")
     lost = log.one("SELECT coalesce(sum(count), 0) FROM ledger WHERE severity = 'loss'")
-    last = log.rows("SELECT pid, max(time) FROM numbered GROUP BY pid")
-    assert len(last) == os.cpu_count()
-    assert hits - logged <= lost, (hits, logged, lost)
-    if options != ("--buffer-size", "64K"):
-        assert hits - logged == lost, (hits, logged, lost)
+    if options == ("--buffer-size", "64K"):
+        # What is lost in a full ring may be another event.
+        assert 0 < hits - logged <= lost, (hits, logged, lost)
+    else:
+        assert hits - logged + after == lost, (hits, logged, lost, after)
     oracles.check_serials(log)
     assert "rescued" in keys(log)
     assert "recorder_killed" not in keys(log)
