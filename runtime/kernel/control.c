@@ -163,16 +163,14 @@ static int klogger_try_mark(long long number, const char *text)
 	return error;
 }
 
-/* There is only one of each, so it waits for room, but not for ever. */
+/* There is only one of each, so it waits for room, as long as somebody records. */
 static int klogger_log_mark(long long number, const char *text)
 {
-	int error = klogger_try_mark(number, text), tries;
+	int error;
 
-	for (tries = 0; error == -ENOSPC && tries < 100; tries++) {
+	while ((error = klogger_try_mark(number, text)) == -ENOSPC)
 		if (msleep_interruptible(10))
 			return -EINTR;
-		error = klogger_try_mark(number, text);
-	}
 	return error;
 }
 
