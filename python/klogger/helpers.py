@@ -19,12 +19,14 @@ TABLES = {
     "decoding": "decoding VARCHAR, flags BOOLEAN, value UBIGINT, text VARCHAR",
     "stack": "id BIGINT, frames VARCHAR[], text VARCHAR",
 }
+# What LOST records place.
+PLACED = "('ring_full', 'in_flight')"
 # Losses that no LOST record places: no event of that CPU came after them.
-UNPLACED = """
+UNPLACED = f"""
 SELECT NULL::SMALLINT AS cpu, NULL::VARCHAR AS event, r.to_ns AS from_ns, r.to_ns, n.lost - n.placed AS count,
   'ring_full' AS key
 FROM klogger.recording AS r, (
-  SELECT coalesce((SELECT sum(count) FROM klogger.ledger WHERE key = 'ring_full' AND tid IS NULL), 0)::BIGINT AS lost,
+  SELECT coalesce((SELECT sum(count) FROM klogger.ledger WHERE key IN {PLACED} AND tid IS NULL), 0)::BIGINT AS lost,
          coalesce((SELECT sum(try_cast(count AS BIGINT)) FROM main.LOST WHERE cpu IS NOT NULL), 0)::BIGINT AS placed
 ) AS n
 WHERE n.lost > n.placed"""
@@ -216,7 +218,7 @@ def create_derived(
     )
     gaps = [
         "SELECT cpu, event, from_ns, coalesce(to_ns, (SELECT to_ns FROM klogger.recording)) AS to_ns, count, key"
-        f" FROM klogger.ledger WHERE from_ns IS NOT NULL AND key <> 'ring_full' AND NOT {OF_PROGRAMS}"
+        f" FROM klogger.ledger WHERE from_ns IS NOT NULL AND key NOT IN {PLACED} AND NOT {OF_PROGRAMS}"
         " AND (severity IN ('loss', 'error') OR key IN ('paused', 'overwritten', 'events_disabled'))"
     ]
     thread_gaps = [THREAD_GAP]

@@ -2,6 +2,7 @@
 """A recorder that is killed: what its rings hold outlives it, and what was on its way to the file is counted."""
 
 import contextlib
+import json
 import os
 import signal
 import time
@@ -69,6 +70,9 @@ def test_every_hit_is_there_or_counted(recorder, killed, clean_kernel, options):
     else:
         assert hits - logged + after == lost, (hits, logged, lost, after)
     oracles.check_serials(log)
+    # Analyses see all of it, once.
+    said = recorder.command("sql", log.path, "SELECT coalesce(sum(count), 0) AS n FROM gap", "--format", "json")
+    assert [row["n"] for row in json.loads(said.out)] == [lost], said
     assert "rescued" in keys(log)
     assert "recorder_killed" not in keys(log)
 

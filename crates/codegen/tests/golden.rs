@@ -5,48 +5,23 @@
 //! The functions are then compiled for the host with stubs of the primitives, run, and what they wrote is read back with
 //! the layouts that Rust computed: so C and Rust agree on every byte, or the test fails.
 
+mod support;
+
 use klogger_codegen::events::events_header;
 use klogger_codegen::{BUILTIN_SCHEMA, user};
 use klogger_schema::layout::EventLayout;
 use klogger_schema::model::{Context, Scalar, Schema, Shape};
 use klogger_schema::{Options, parse};
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
+use std::fs;
 use std::process::Command;
-use std::{env, fs};
-
-fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/c")
-}
-
-fn schemas() -> Vec<(PathBuf, Schema)> {
-    let mut files: Vec<PathBuf> = fs::read_dir(folder()).unwrap().map(|e| e.unwrap().path()).collect();
-    files.retain(|p| p.extension().is_some_and(|e| e == "klogger"));
-    files.sort();
-    assert!(!files.is_empty(), "no golden schemata in {}", folder().display());
-    let load = |path: PathBuf| {
-        let text = fs::read_to_string(&path).unwrap();
-        let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        let schema = parse(&name, &text, &Options::default()).unwrap_or_else(|e| panic!("{name}: {e:?}")).schema;
-        (path, schema)
-    };
-    files.into_iter().map(load).collect()
-}
+use support::{expect, schemas};
 
 #[test]
 fn generated_functions_are_as_expected() {
-    for (path, schema) in schemas() {
+    for (path, schema) in schemas("c") {
         expect(&path.with_extension("events.h"), &events_header(&schema).text);
     }
-}
-
-fn expect(file: &Path, text: &str) {
-    if env::var_os("KLOGGER_BLESS").is_some() {
-        fs::write(file, text).unwrap();
-    }
-    let wanted = fs::read_to_string(file).unwrap_or_default();
-    assert!(!wanted.is_empty(), "{} is empty or missing; write it with KLOGGER_BLESS=1", file.display());
-    assert_eq!(text, wanted, "{} differs", file.display());
 }
 
 /// Of a program's header, what is generated: without the runtime, which is the same in all of them.
@@ -72,7 +47,7 @@ fn without_hash(line: &str, unit: &str) -> String {
 
 #[test]
 fn headers_for_programs_are_as_expected() {
-    for (path, mut schema) in schemas() {
+    for (path, mut schema) in schemas("c") {
         for event in &mut schema.events {
             event.fields.retain(|f| !matches!(f.context, Some(Context::Prio | Context::Cgroup)));
         }
@@ -193,7 +168,7 @@ fn number(bytes: &[u8], scalar: Scalar) -> i64 {
 
 #[test]
 fn what_c_writes_is_what_rust_reads() {
-    for (path, schema) in schemas() {
+    for (path, schema) in schemas("c") {
         let folder = tempfile::tempdir().unwrap();
         let header = events_header(&schema);
         fs::write(folder.path().join(&header.name), &header.text).unwrap();

@@ -3,29 +3,11 @@
 //! one more case is one more schema there, and KLOGGER_BLESS=1 writes what is expected. That kernels compile, load and run
 //! it is for tests/guest.
 
+mod support;
+
 use klogger_codegen::kernel::{Place, Tracepoint, Tracepoints, header, module, prototype_complaint, runtime_number};
 use klogger_schema::model::{ProbeKind, Schema};
-use klogger_schema::{Options, parse};
-use std::path::{Path, PathBuf};
-use std::{env, fs};
-
-fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/kernel")
-}
-
-fn schemas() -> Vec<(PathBuf, Schema)> {
-    let mut files: Vec<PathBuf> = fs::read_dir(folder()).unwrap().map(|e| e.unwrap().path()).collect();
-    files.retain(|p| p.extension().is_some_and(|e| e == "klogger"));
-    files.sort();
-    assert!(!files.is_empty(), "no golden schemata in {}", folder().display());
-    let load = |path: PathBuf| {
-        let text = fs::read_to_string(&path).unwrap();
-        let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        let schema = parse(&name, &text, &Options::default()).unwrap_or_else(|e| panic!("{name}: {e:?}")).schema;
-        (path, schema)
-    };
-    files.into_iter().map(load).collect()
-}
+use support::{expect, schemas};
 
 /// As a kernel's headers have them: one with more parameters than the schema wants.
 fn tracepoints() -> Tracepoints {
@@ -54,15 +36,6 @@ fn places(schema: &Schema) -> Vec<Place> {
     list
 }
 
-fn expect(file: &Path, text: &str) {
-    if env::var_os("KLOGGER_BLESS").is_some() {
-        fs::write(file, text).unwrap();
-    }
-    let wanted = fs::read_to_string(file).unwrap_or_default();
-    assert!(!wanted.is_empty(), "{} is empty or missing; write it with KLOGGER_BLESS=1", file.display());
-    assert_eq!(text, wanted, "{} differs", file.display());
-}
-
 /// Of a header, what is generated: without the runtime, which is the same in all of them.
 fn generated_part(text: &str) -> String {
     let (head, rest) = text.split_once("/* Fixed-width types").unwrap();
@@ -73,7 +46,7 @@ fn generated_part(text: &str) -> String {
 
 #[test]
 fn modules_are_as_expected() {
-    for (path, schema) in schemas() {
+    for (path, schema) in schemas("kernel") {
         for text in module(&schema, &places(&schema)) {
             let generated = match text.name.ends_with(".h") {
                 true => generated_part(&text.text),
@@ -86,7 +59,7 @@ fn modules_are_as_expected() {
 
 #[test]
 fn in_a_kernel_tree_the_configuration_decides() {
-    for (_, schema) in schemas() {
+    for (_, schema) in schemas("kernel") {
         let condition = "defined(KLOGGER_OFF) || !IS_REACHABLE(CONFIG_KLOGGER)";
         let text = header(&schema, true).text;
         assert!(text.contains(&format!("#if {condition}\n")) && text.contains(&format!("&& !({condition})\n")));

@@ -172,9 +172,10 @@ impl Key {
             ),
             Key::CpuOffline => (
                 "cpu_offline",
-                Notice,
-                "a CPU went offline or came online during the recording",
-                "none needed; its stream begins or ends there",
+                Loss,
+                "events happened on a CPU that has no ring, because it came online after recording had begun",
+                "bring all CPUs online before you record; the kernel engine gives it a ring when something is written to \
+                 /proc/sys/klogger/buffer_size",
             ),
             Key::DiskFull => (
                 "disk_full",

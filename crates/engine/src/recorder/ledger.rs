@@ -37,8 +37,7 @@ pub fn of_rings(
     for e in events {
         let count = ringless(e.id);
         if count > 0 {
-            let entry = Entry::new(Key::CpuOffline).event(&e.name).count(count).between(span.0, span.1);
-            entries.push(entry.detail("events on a CPU that came online after recording had begun"));
+            entries.push(Entry::new(Key::CpuOffline).event(&e.name).count(count).between(span.0, span.1));
         }
     }
     entries
