@@ -196,7 +196,7 @@ def test_compressed_is_the_same_and_smaller(recorder, workloads):
 
 
 def test_killed_at_any_moment(recorder, workloads, clean_kernel):
-    """Whatever had been written is read, and what is missing is named."""
+    """Whatever had been written is read, and what is missing is named; what the rings hold is rescued, or freed."""
     choice = random.Random(23)
     readable = with_events = 0
     for turn in range(50):
@@ -212,6 +212,7 @@ def test_killed_at_any_moment(recorder, workloads, clean_kernel):
         process.wait()
         process.stdout.close()
         process.stderr.close()
+        check_rescue(recorder, process.pid)
         if not path.exists() or path.stat().st_size == 0:
             continue
         info = recorder.command("info", path)
@@ -228,6 +229,16 @@ def test_killed_at_any_moment(recorder, workloads, clean_kernel):
         path.unlink()
     assert readable >= 25
     assert with_events >= 10
+
+
+def check_rescue(recorder, pid):
+    out = recorder.dir / "rescued.klog"
+    rescued = recorder.command("rescue", pid, "-o", out)
+    assert rescued.code in (0, 2) and "panicked" not in rescued.err, rescued.err
+    if rescued.code == 0:
+        info = recorder.command("info", out)
+        assert info.code == 0 and "recorder_killed" not in info.out, info.out
+    assert f"recorder[{pid}]" not in recorder.command("rescue").out
 
 
 def test_full_disk(recorder, workloads, clean_kernel):

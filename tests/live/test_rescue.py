@@ -4,6 +4,7 @@
 import contextlib
 import json
 import os
+import re
 import signal
 import time
 from pathlib import Path
@@ -102,7 +103,7 @@ def test_a_flight_recorder_that_crashes(recorder, killed):
     ((first, last, count),) = log.rows("SELECT min(number), max(number), count(*) FROM numbered")
     assert first > 0, "the ring has not been round once"
     assert count == last + 1 - first
-    assert log.one("SELECT sum(count) FROM ledger WHERE key = 'overwritten'") == first
+    assert log.one("SELECT sum(count) FROM ledger WHERE key = 'overwritten' AND event = 'NUMBERED'") == first
 
 
 def test_without_the_log(recorder, killed):
@@ -123,7 +124,7 @@ def test_who_is_rescued(recorder, killed, workloads, clean_kernel):
     assert refused.code == 2
     assert f"klogger rescue {pid}" in refused.err
     done, _ = recorder.run("-s", SCHEMA, "--", "true")
-    assert f"recorder {pid} was killed, and its rings are still in memory: klogger rescue {pid}" in done.err
+    assert re.search("recorders? .* killed, and (its|their) rings are still in memory: klogger rescue", done.err), done
     rescued(recorder, pid)
     assert f"recorder[{pid}]" not in recorder.command("rescue").out
     again = recorder.command("rescue", pid)

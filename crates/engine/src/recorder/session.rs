@@ -30,11 +30,14 @@ const GRACE: Duration = Duration::from_secs(5);
 
 /// Recorders that were killed, whose rings still take memory.
 fn killed_recorders() -> Vec<String> {
-    let killed = salvage::list().into_iter().filter(|r| !r.alive);
-    let note = |r: salvage::Remnant| {
-        format!("recorder {} was killed, and its rings are still in memory: klogger rescue {}", r.pid, r.pid)
-    };
-    killed.map(note).collect()
+    let killed: Vec<u32> = salvage::list().into_iter().filter(|r| !r.alive).map(|r| r.pid).collect();
+    match killed[..] {
+        [] => Vec::new(),
+        [pid] => vec![format!("recorder {pid} was killed, and its rings are still in memory: klogger rescue {pid}")],
+        _ => {
+            vec![format!("{} recorders were killed, and their rings are still in memory: klogger rescue", killed.len())]
+        }
+    }
 }
 
 /// Everything loaded and checked, nothing attached yet. Either part may be missing, not both.
