@@ -106,11 +106,22 @@ impl CpuReader {
 
     /// For overwrite mode, with writers stopped: appends everything that is still whole since the last time.
     pub fn take_overwritten(&mut self, kinds: &RecordKinds, out: &mut Vec<u8>) -> Taken {
-        let mut part = Vec::new();
-        let nested = self.nested.as_mut().map(|n| n.take_overwritten(kinds, &mut part)).unwrap_or_default();
-        let start = out.len();
-        let mut taken = self.main.take_overwritten(kinds, out);
+        let taken = self.both_rings(kinds, out, |ring, out| ring.take_overwritten(kinds, out));
         self.main.leave(self.here());
+        taken
+    }
+
+    /// Appends what `take` finds in either ring, as one sequence.
+    fn both_rings(
+        &mut self,
+        kinds: &RecordKinds,
+        out: &mut Vec<u8>,
+        take: impl Fn(&mut RingReader, &mut Vec<u8>) -> Taken,
+    ) -> Taken {
+        let mut part = Vec::new();
+        let nested = self.nested.as_mut().map(|n| take(n, &mut part)).unwrap_or_default();
+        let start = out.len();
+        let mut taken = take(&mut self.main, out);
         taken.torn |= nested.torn;
         put_in(kinds, out, start, &part, &mut taken);
         taken
@@ -132,13 +143,7 @@ impl CpuReader {
 
     /// Appends all whole records, and leaves them where they are.
     pub fn copy_all(&mut self, kinds: &RecordKinds, out: &mut Vec<u8>) -> Taken {
-        let mut part = Vec::new();
-        let nested = self.nested.as_mut().map(|n| n.copy(kinds, &mut part, usize::MAX)).unwrap_or_default();
-        let start = out.len();
-        let mut taken = self.main.copy(kinds, out, usize::MAX);
-        taken.torn |= nested.torn;
-        put_in(kinds, out, start, &part, &mut taken);
-        taken
+        self.both_rings(kinds, out, |ring, out| ring.copy(kinds, out, usize::MAX))
     }
 
     /// Takes the waiting records up to a time, or all.
@@ -175,7 +180,8 @@ fn records<'a>(kinds: &'a RecordKinds, bytes: &'a [u8]) -> impl Iterator<Item = 
     })
 }
 
-fn last_time(kinds: &RecordKinds, bytes: &[u8]) -> Option<u64> {
+/// The low 48 bits of the time of the last one.
+pub fn last_time(kinds: &RecordKinds, bytes: &[u8]) -> Option<u64> {
     records(kinds, bytes).last().map(|(_, time)| time)
 }
 
@@ -225,6 +231,15 @@ mod tests {
         assert_eq!((taken.serials, taken.records, taken.bytes, taken.lost), (3, 3, 24, 0));
     }
 
+    /// Records of 8 bytes, in a ring at `at`.
+    fn write(shared: &Mapping, at: usize, size: usize, times: Range<u64>) {
+        let head = shared.word(at);
+        for time in times {
+            let to = head.fetch_add(8, Ordering::Relaxed) as usize % size;
+            shared.word(at + CONTROL + to).store(time << 16 | 9, Ordering::Relaxed);
+        }
+    }
+
     /// The main ring is full of older records; of the nested ring more comes in the meantime than it holds.
     #[test]
     fn a_reader_that_is_behind_keeps_the_order() {
@@ -234,19 +249,12 @@ mod tests {
         memory.set_len((nested_at + Rings::stride(NESTED)) as u64).unwrap();
         let shared = Arc::new(Mapping::new(memory.as_fd(), nested_at + Rings::stride(NESTED)).unwrap());
         let ring = |at: usize, size: usize| RingReader::of_kernel(shared.clone(), at, size);
-        let write = |at: usize, size: usize, times: Range<u64>| {
-            let head = shared.word(at);
-            for time in times {
-                let to = head.fetch_add(8, Ordering::Relaxed) as usize % size;
-                shared.word(at + CONTROL + to).store(time << 16 | 9, Ordering::Relaxed);
-            }
-        };
         let mut reader = CpuReader::new(ring(0, size), Some(ring(nested_at, NESTED)));
         let mut out = Vec::new();
         reader.open(false);
-        write(0, size, 1..100_001);
+        write(&shared, 0, size, 1..100_001);
         for n in 0..10 {
-            write(nested_at, NESTED, 100_001 + n * 8000..100_001 + (n + 1) * 8000);
+            write(&shared, nested_at, NESTED, 100_001 + n * 8000..100_001 + (n + 1) * 8000);
             reader.take(&kinds, &mut out, 1 << 15);
         }
         while reader.fill() > 0 {
@@ -268,13 +276,7 @@ mod tests {
         let rings = || Rings::new(mapping(), NESTED, 2, 0);
         let reader = || CpuReader::new(rings().reader(0), Some(rings().reader(1)));
         let shared = mapping();
-        let write = |ring: usize, times: Range<u64>| {
-            let head = shared.word(ring * bytes);
-            for time in times {
-                let at = head.fetch_add(8, Ordering::Relaxed) as usize % NESTED;
-                shared.word(ring * bytes + CONTROL + at).store(time << 16 | 9, Ordering::Relaxed);
-            }
-        };
+        let write = |ring: usize, times| write(&shared, ring * bytes, NESTED, times);
         let mut first = reader();
         first.open(false);
         write(0, 0..3000);

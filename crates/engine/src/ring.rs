@@ -87,7 +87,7 @@ pub struct RingReader {
     trusted: bool,
 }
 
-/// What one [`RingReader::take`] found.
+/// What one [`RingReader::copy`] found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Taken {
     pub bytes: u64,
@@ -302,13 +302,6 @@ impl RingReader {
         self.copied.iter().for_each(|(start, length)| self.zero(*start, *length));
         self.copied.clear();
         self.open(false);
-    }
-
-    /// Both.
-    pub fn take(&mut self, kinds: &RecordKinds, out: &mut Vec<u8>, max: usize) -> Taken {
-        let taken = self.copy(kinds, out, max);
-        self.release();
-        taken
     }
 
     /// Says how far the reader is, before anything is zeroed. There are two places, so that one is valid whenever the

@@ -4,7 +4,7 @@
 use super::dump::TIME_REACH_NS;
 use super::{file, ledger};
 use crate::bpf::{Stacks, map_memory, missed_by};
-use crate::cpu::CpuReader;
+use crate::cpu::{CpuReader, last_time};
 use crate::drain::{CLOCK_MARGIN_NS, Finished};
 use crate::error::Error;
 use crate::pins::{self, Left};
@@ -15,6 +15,7 @@ use klogger_log::ledger::{Entry, Key, Ledger};
 use klogger_log::origin::Origin;
 use klogger_log::preamble::Preamble;
 use klogger_log::reader::Reader;
+use klogger_log::record::full_time;
 use klogger_log::writer::{Compression, EventBlock, Summary, Writer};
 use libbpf_rs::{MapCore, MapHandle};
 use serde::{Deserialize, Serialize};
@@ -235,6 +236,9 @@ impl<'a> Salvage<'a> {
         }
         self.ends.push(end);
         let time_base = last_ns.saturating_sub(CLOCK_MARGIN_NS);
+        if let Some(time) = last_time(&self.kinds, &records) {
+            self.last_ns = self.last_ns.max(full_time(time_base, time));
+        }
         let block = EventBlock { origin: Origin::Cpu(cpu), time_base, first_serial, records: &records };
         self.writer.block(&block).map(drop)
     }

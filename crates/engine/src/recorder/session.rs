@@ -9,6 +9,7 @@ use crate::bundled;
 use crate::control::{Answer, Listener, Request};
 use crate::drain::Finished;
 use crate::error::Error;
+use crate::pins;
 use crate::sys::{self, Signal, Signals};
 use crate::unit::Unit;
 use crate::user::{Recorded, schema_text};
@@ -30,7 +31,7 @@ const GRACE: Duration = Duration::from_secs(5);
 
 /// Recorders that were killed, whose rings still take memory.
 fn killed_recorders() -> Vec<String> {
-    let killed: Vec<u32> = salvage::list().into_iter().filter(|r| !r.alive).map(|r| r.pid).collect();
+    let killed: Vec<u32> = pins::left().into_iter().filter(|l| !l.alive).map(|l| l.pid).collect();
     match killed[..] {
         [] => Vec::new(),
         [pid] => vec![format!("recorder {pid} was killed, and its rings are still in memory: klogger rescue {pid}")],

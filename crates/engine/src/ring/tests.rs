@@ -51,6 +51,14 @@ fn record_size(id: u16) -> u64 {
     }
 }
 
+impl RingReader {
+    fn take(&mut self, kinds: &RecordKinds, out: &mut Vec<u8>, max: usize) -> Taken {
+        let taken = self.copy(kinds, out, max);
+        self.release();
+        taken
+    }
+}
+
 /// The writers of one CPU.
 struct Writers {
     reader: RingReader,
