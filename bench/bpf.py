@@ -9,7 +9,7 @@ import tempfile
 from contextlib import contextmanager
 from pathlib import Path
 
-SOURCE = Path(__file__).with_name("floor.bpf.c")
+HERE = Path(__file__).resolve().parent
 
 
 def library() -> ctypes.CDLL:
@@ -26,15 +26,22 @@ def library() -> ctypes.CDLL:
     return bpf
 
 
+def compiled(name: str, tracepoint: str, clang: str | None, out: Path, *more: str) -> None:
+    """NAME.bpf.c of this folder, for a tracepoint."""
+    if clang is None:
+        raise RuntimeError("no clang to compile BPF programs: apt-get install clang-19")
+    command = [clang, "-O2", "-g", "-target", "bpf", f"-I/usr/include/{os.uname().machine}-linux-gnu", *more]
+    command += [f'-DTRACEPOINT="{tracepoint}"', "-c", HERE / f"{name}.bpf.c", "-o", out]
+    subprocess.run(command, check=True)
+
+
 @contextmanager
 def floor(tracepoint: str, clock: bool, clang: str):
     """An empty program on the tracepoint, or one that reads the clock."""
     bpf = library()
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "floor.o")
-        command = [clang, "-O2", "-g", "-target", "bpf", "-I/usr/include/x86_64-linux-gnu"]
-        command += [f'-DTRACEPOINT="{tracepoint}"', *(["-DCLOCK"] if clock else [])]
-        subprocess.run([*command, "-c", SOURCE, "-o", file], check=True)
+        compiled("floor", tracepoint, clang, file, *(["-DCLOCK"] if clock else []))
         handle = bpf.bpf_object__open_file(str(file).encode(), None)
         if not handle or bpf.bpf_object__load(handle):
             raise OSError(ctypes.get_errno(), "the floor's program was not loaded")

@@ -1,21 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""What recording costs the recorded: a probe hit, a round of ping-pong, the programs' sizes, the start."""
+"""What recording costs the recorded: a round of ping-pong, the programs' sizes, the start."""
 
 import json
 import os
 import signal
 import subprocess
 import time
-from contextlib import contextmanager
 from pathlib import Path
 
-from bpf import floor, machine_code
+from bpf import machine_code
 from measure import added, ratio, report_of, run, spread, take_turns
-
-from klogger.bench import events, stats
-from klogger.bench.cost import one_pass
-from klogger.bench.events import TWO_INTS
-from klogger.bench.loop import ENGINES, Loop, prepare
+from rivals import ftrace_events
 
 HERE = Path(__file__).resolve().parent
 ROUNDS_OF_PINGPONG = 20_000
@@ -26,113 +21,8 @@ def record(tools, schema, *command, options=()) -> list:
     return [tools.klogger, "record", "-s", schema, "--buffer-size", "16M", "-o", log, *options, "--", *command]
 
 
-def probe_hit(tools) -> list[str]:
-    """The cost of a hit that logs two ints, over that of a program which only reads the clock."""
-    place = events.PLACES[0]
-    if not (tools.tracing / "events/task" / place.name).exists():
-        raise RuntimeError(f"this kernel has no tracepoint {place.name} (Linux 6.14)")
-    folder = tools.folder / "hit"
-    folder.mkdir()
-    bench = prepare(ENGINES["bpf"], [TWO_INTS], folder)
-    others = {
-        "empty program": lambda _: floor(place.name, False, tools.clang),
-        "floor: program + clock": lambda _: floor(place.name, True, tools.clang),
-        "ftrace event": lambda _: ftrace(tools, [f"task/{place.name}"]),
-        "perf record": lambda pid: perf_of(tools, f"task:{place.name}", pid),
-    }
-    results: dict[str, list[dict]] = {}
-    with Loop(bench, tools.cpu) as loop:
-        for _ in range(tools.rounds):
-            # No probe is what the costs are relative to.
-            round_of = {"none": 0.0, **klogger_hit(bench, loop, folder / "hit.klog")}
-            for name, attached in others.items():
-                round_of[name] = other_hit(bench, loop, attached(loop.pid))
-            for name, ns in round_of.items():
-                results.setdefault(name, []).append({"ns": ns})
-    lines = [
-        "## One probe hit",
-        "",
-        f"`{place.name}`, hit by one process on one CPU. Added to a hit without a program, in ns of that process's CPU",
-        "time, as `klogger bench` measures it (docs/bench.md); the others are attached to the same loop.",
-        "",
-        "| | ns | times the floor |",
-        "|---|---|---|",
-    ]
-    for name in [*others, *(name for name in results if name.startswith("klogger"))]:
-        times = spread(ratio(results, name, "floor: program + clock", "ns"))
-        lines.append(f"| {name} | {spread(added(results, name, 'ns')):.1f} | {times:.2f} |")
-    return [*lines, "", "To be at most 1.3 for the klogger event."]
-
-
-def klogger_hit(bench, loop, log: Path) -> dict[str, float]:
-    taken = one_pass(bench, [TWO_INTS], loop, [], log)
-    count = taken.counts[TWO_INTS.name]
-    if count.logged != count.hits:
-        raise RuntimeError(f"of {count.hits:,} hits {count.logged:,} were logged")
-    names = {"klogger, two ints": TWO_INTS.name, "klogger, disabled": events.OFF}
-    return {name: stats.added(taken.blocks, arm, events.EMPTY, events.REFERENCE) for name, arm in names.items()}
-
-
-def other_hit(bench, loop, attached) -> float:
-    """The same loop, with something else attached to what it hits."""
-    arms = (events.REFERENCE, events.EMPTY)
-
-    def blocks() -> stats.Blocks:
-        said = loop.rounds(bench.engine.rounds, [events.FLOOR.index(arm) for arm in arms])
-        return dict(zip(arms, said["blocks"], strict=True))
-
-    before = blocks()
-    with attached:
-        during = blocks()
-    return stats.added(stats.Pass(during, before, blocks()), events.EMPTY, events.EMPTY, events.REFERENCE)
-
-
-@contextmanager
-def perf_of(tools, event: str, pid: int):
-    """perf record of a process that runs already; its own answer says that it has begun."""
-    control, answer = tools.folder / "perf-control", tools.folder / "perf-answer"
-    for fifo in (control, answer):
-        fifo.unlink(missing_ok=True)
-        os.mkfifo(fifo)
-    command = ["perf", "record", "-q", "-m", "16M", "-e", event, "-o", str(tools.folder / "perf.data"), "-p", str(pid)]
-    process = subprocess.Popen([*command, "-D", "-1", "--control", f"fifo:{control},{answer}"])
-    try:
-        with control.open("w") as out, answer.open() as said:
-            out.write("enable\n")
-            out.flush()
-            said.readline()
-            yield
-    finally:
-        process.send_signal(signal.SIGINT)
-        process.wait()
-
-
-@contextmanager
-def switched_on(folder: Path, events: list[str]):
-    for event in events:
-        (folder / "events" / event / "enable").write_text("1")
-    try:
-        yield
-    finally:
-        for event in events:
-            (folder / "events" / event / "enable").write_text("0")
-
-
-@contextmanager
-def ftrace(tools, events: list[str]):
-    """An ftrace instance of our own, whose buffer keeps the newest."""
-    instance = tools.tracing / "instances/klogger-bench"
-    instance.mkdir()
-    try:
-        (instance / "buffer_size_kb").write_text("16384")
-        with switched_on(instance, events):
-            yield
-    finally:
-        instance.rmdir()
-
-
 def with_ftrace(tools, events: list[str], measure) -> dict:
-    with ftrace(tools, events):
+    with ftrace_events(tools, events):
         return measure()
 
 

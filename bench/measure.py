@@ -10,9 +10,52 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from klogger.bench.stats import spread
+from klogger.bench.answer import NOT_HERE
+from klogger.bench.stats import Spread, judge, spread
 
-__all__ = ["added", "machine", "ratio", "report_of", "run", "spread", "take_turns", "timed"]
+__all__ = [
+    "NOT_HERE", "added", "cell", "goal", "machine", "ratio", "report_of", "run", "spread", "take_turns", "timed",
+    "trimmed",
+]  # fmt: skip
+# Of quotients: quartiles that are further apart than this share of the median say nothing.
+QUOTIENT_WIDE = 0.5
+
+
+def cell(values: list[float], digits: int = 1, least: float | None = None) -> str:
+    """Median and quartiles, or why there are none. What spreads less than `least` is never too wide."""
+    found = spread(values)
+    why = judge(values).why
+    if why and (least is None or found.high - found.low > least):
+        return f"{NOT_HERE}: {why}"
+    return f"{found:.{digits}f}"
+
+
+def quotient(over: list[float], under: list[float], paired: bool) -> Spread | None:
+    """Of two costs. Paired: of those of the same round. None if they say nothing."""
+    if paired:
+        found = spread([a / b for a, b in zip(over, under, strict=False) if b > 0] or [0.0])
+    else:
+        unit = statistics.median(under)
+        found = spread([a / unit for a in over]) if unit > 0 else Spread(0, 0, 0, 0)
+    return None if found.median <= 0 or found.high - found.low > QUOTIENT_WIDE * found.median else found
+
+
+def goal(
+    what: str, over: list[float] | None, under: list[float] | None, most: float, fault: str = "", paired: bool = False
+) -> str:
+    """One line: what something is as a multiple of another thing, and what it is to be."""
+    if fault or not over or not under:
+        return f"- {what}: {NOT_HERE}, to be at most {most}"
+    found = quotient(over, under, paired)
+    if found is None:
+        return f"- {what}: {NOT_HERE} (the runs spread too wide), to be at most {most}"
+    return f"- {what}: {found:.2f}, to be at most {most}: {'yes' if found.median <= most else 'no'}"
+
+
+def trimmed(values: list[float], worst: float = 0.001) -> tuple[float, float]:
+    """Mean and standard deviation without the worst thousandth, as the paper has them."""
+    kept = sorted(values)[: len(values) - int(len(values) * worst)]
+    return statistics.fmean(kept), statistics.pstdev(kept)
 
 
 def take_turns(arms: dict[str, Callable[[], dict]], rounds: int) -> dict[str, list[dict]]:
