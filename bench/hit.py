@@ -2,13 +2,12 @@
 """What a hit costs that logs two ints: klogger, the floor, and others at the same place; one CPU, and all at once."""
 
 import os
-import subprocess
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from bpf import floor
-from measure import NOT_HERE, cell, goal
+from measure import NOT_HERE, cell, goal, rounds_of
 from rivals import LARGE_KB, RIVALS, why_no_lttng
 
 from klogger.bench import events, health, stats
@@ -64,25 +63,6 @@ def klogger_hit(bench: Bench, loop: Loop, log: Path) -> dict[str, float]:
     return {name: stats.added(taken.blocks, arm, EMPTY, REFERENCE) for name, arm in names.items()}
 
 
-def rounds_of(tools, arms: dict[str, Callable[[], dict[str, float]]]) -> tuple[dict[str, list[float]], dict[str, str]]:
-    """Every arm once a round, each round beginning with another one: what they gave, and why others gave nothing."""
-    results: dict[str, list[float]] = {}
-    missing: dict[str, str] = {}
-    names = list(arms)
-    for turn in range(tools.rounds):
-        at = turn % len(names)
-        for name in names[at:] + names[:at]:
-            if name in missing:
-                continue
-            try:
-                for what, ns in arms[name]().items():
-                    results.setdefault(what, []).append(ns)
-            except (OSError, RuntimeError, subprocess.SubprocessError) as error:
-                missing[name] = str(error).strip()
-                results.pop(name, None)
-    return results, missing
-
-
 def probe_hit(tools) -> list[str]:
     """The cost of a hit that logs two ints, over that of a program which only reads the clock."""
     folder = tools.folder / "hit"
@@ -93,7 +73,7 @@ def probe_hit(tools) -> list[str]:
         arms = {KLOGGER: lambda: klogger_hit(bench, loop, folder / "hit.klog")}
         for name, attach in others(tools).items():
             arms[name] = lambda name=name, attach=attach: {name: other_hit(bench, [loop], attach)[0]}
-        results, missing = rounds_of(tools, arms)
+        results, missing = rounds_of(arms, tools.rounds)
         clocks = [loop.rounds(bench.engine.rounds, [0])]
     fault = health.fault(clocks, bench.engine.block * 100, health.between(before, health.ticks(tools.cpu)))
     missing = {**missing, "LTTng": why_no_lttng()}
@@ -151,7 +131,7 @@ def all_cpus(tools) -> list[str]:
         arms = {KLOGGER: lambda: pair(KLOGGER, loops, lambda some: klogger_all(bench, some, folder / "all.klog"))}
         for name, attach in shared.items():
             arms[name] = lambda n=name, a=attach: pair(n, loops, lambda some: other_hit(bench, some, a))
-        results, missing = rounds_of(tools, arms)
+        results, missing = rounds_of(arms, tools.rounds)
     lines = [
         "## All CPUs at once",
         "",

@@ -11,12 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from klogger.bench.answer import NOT_HERE
+from klogger.failure import Failure
 from klogger.bench.stats import Spread, judge, spread
 
 __all__ = [
-    "NOT_HERE", "added", "cell", "goal", "machine", "ratio", "report_of", "run", "spread", "take_turns", "timed",
+    "FAULTS", "NOT_HERE", "added", "cell", "goal", "machine", "quotient", "ratio", "report_of", "rounds_of", "run", "spread", "take_turns", "timed",
     "trimmed",
 ]  # fmt: skip
+# What says why something cannot be measured; all else is a fault of these programs.
+FAULTS = (OSError, RuntimeError, subprocess.SubprocessError, Failure)
 # Of quotients: quartiles that are further apart than this share of the median say nothing.
 QUOTIENT_WIDE = 0.5
 
@@ -66,6 +69,27 @@ def take_turns(arms: dict[str, Callable[[], dict]], rounds: int) -> dict[str, li
         for name in names[turn % len(names) :] + names[: turn % len(names)]:
             results[name].append(arms[name]())
     return results
+
+
+def rounds_of(
+    arms: dict[str, Callable[[], dict[str, float]]], rounds: int
+) -> tuple[dict[str, list[float]], dict[str, str]]:
+    """Every arm once a round, each round beginning with another one: what they gave, and why others gave nothing."""
+    results: dict[str, list[float]] = {}
+    missing: dict[str, str] = {}
+    names = list(arms)
+    for turn in range(rounds):
+        at = turn % len(names)
+        for name in names[at:] + names[:at]:
+            if name in missing:
+                continue
+            try:
+                for what, ns in arms[name]().items():
+                    results.setdefault(what, []).append(ns)
+            except FAULTS as error:
+                missing[name] = str(error).strip()
+                results.pop(name, None)
+    return results, missing
 
 
 def added(results: dict[str, list[dict]], arm: str, key: str, base: str = "none") -> list[float]:

@@ -67,19 +67,19 @@ def until(done: Callable[[], bool], process: subprocess.Popen, what: str) -> Non
 
 @contextmanager
 def running(words: list, **more) -> Iterator[subprocess.Popen]:
-    """A tracer that ends by SIGINT, as Ctrl-C ends it."""
+    """A tracer that ends by SIGINT, as Ctrl-C ends it; or, if it reads from us, with its input."""
     words = list(map(str, words))
     quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
     process = subprocess.Popen(words, **{**quiet, **more}, process_group=0)
     try:
         yield process
     finally:
-        if process.poll() is None:
+        if process.poll() is None and process.stdin is None:
             process.send_signal(signal.SIGINT)
         try:
             process.communicate(timeout=PATIENCE)
         except subprocess.TimeoutExpired:
-            process.kill()
+            os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
 
@@ -122,13 +122,17 @@ def buffered(instance: Path) -> int:
 
 @contextmanager
 def trace_cmd(tools, pids, kb):
-    """Its own instance, whose full buffers overwrite the oldest, as ftrace does; its readers splice pages to files."""
+    """Its own instance, whose full buffers overwrite the oldest, as ftrace does; its readers splice pages to files.
+
+    Without -d and -k it would touch the tracer of functions, which not every kernel allows.
+    """
     out, instance = tools.folder / "trace.dat", tools.tracing / "instances" / INSTANCE
     enabled = instance / "events/task" / tools.place / "enable"
-    words = [*aside(tools, pids), "trace-cmd", "record", "-q", "-B", INSTANCE, "-b", kb, "-e", f"task:{tools.place}"]
+    words = [*aside(tools, pids), "trace-cmd", "record", "-q", "-d", "-k", "-B", INSTANCE, "-b", kb, "-e", f"task:{tools.place}"]
     kept = Kept()
     try:
-        with running([*words, "-o", out], cwd=tools.folder) as process:
+        # It runs as long as its command does.
+        with running([*words, "-o", out, "cat"], cwd=tools.folder, stdin=subprocess.PIPE) as process:
             until(lambda: enabled.exists() and enabled.read_text().strip() == "1", process, "trace-cmd record")
             # The readers start after the events.
             time.sleep(0.2)
@@ -251,7 +255,7 @@ def ring(tools, pids, kb, times: int = 1):
 
 RIVALS = {
     "ftrace event": Rival("ftrace event", "an instance of its own that overwrites the oldest; nobody reads it", ftrace),
-    "trace-cmd record": Rival("trace-cmd record", "`trace-cmd record -B ... -e task:PLACE`", trace_cmd),
+    "trace-cmd record": Rival("trace-cmd record", "`trace-cmd record -d -k -B NAME -e task:PLACE`", trace_cmd),
     "perf record": Rival("perf record", "`perf record -B -N -e task:PLACE -p PID`", perf),
     "bpftrace": Rival(
         "bpftrace",
