@@ -8,9 +8,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from measure import NOT_HERE, cell, goal, quotient, rounds_of, run, trimmed
+from speed import Speed, relative
 
-from klogger.bench import events, stats
-from klogger.bench.events import CLOCK, EMPTY, FLOOR, OFF, Event
+from klogger.bench import events
+from klogger.bench.events import CLOCK, EMPTY, FLOOR, OFF, REFERENCE, Event
 from klogger.bench.loop import ENGINES, Bench, Loop, info, prepare, recording, show
 
 HERE = Path(__file__).resolve().parent
@@ -50,14 +51,18 @@ def arms_of(all_events: Sequence[Event]) -> dict[str, int]:
     return {name: names.index(name) for name in RUNGS}
 
 
-def over_empty(bench: Bench, loops: Sequence[Loop], arms: dict[str, int], log: Path) -> dict[str, float]:
-    """What each arm takes more than the empty probe, on all loops at once; the mean of the loops."""
+def over_empty(
+    bench: Bench, loops: Sequence[Loop], arms: dict[str, int], log: Path, speed: Speed
+) -> dict[str, float]:
+    """What each arm takes more than the empty probe, in references, on all loops at once; the mean of the loops."""
+    names = [REFERENCE, *arms]
     with recording(bench, [loop.pid for loop in loops], log, []):
         for loop in loops:
-            loop.ask("rounds", bench.engine.rounds, *arms.values())
-        said = [dict(zip(arms, loop.answer()["blocks"], strict=True)) for loop in loops]
+            loop.ask("rounds", bench.engine.rounds, FLOOR.index(REFERENCE), *arms.values())
+        said = [dict(zip(names, loop.answer()["blocks"], strict=True)) for loop in loops]
     check_lost(log)
-    costs = {arm: [stats.over(one, arm, EMPTY) for one in said] for arm in arms}
+    speed.note(*said)
+    costs = {arm: [relative(one, arm, EMPTY) for one in said] for arm in arms}
     return {arm: sum(values) / len(values) for arm, values in costs.items()}
 
 
@@ -73,22 +78,24 @@ def ladder(tools) -> list[str]:
     folder = tools.folder / "ladder"
     folder.mkdir()
     bench = prepare(ENGINES["bpf"], rungs(), folder)
-    arms, log = arms_of(rungs()), folder / "ladder.klog"
+    arms, log, speed = arms_of(rungs()), folder / "ladder.klog", Speed()
     with ExitStack() as stack:
         loops = [stack.enter_context(Loop(bench, cpu)) for cpu in range(os.cpu_count())]
 
         def of(some: Sequence[Loop], which: str) -> dict[str, float]:
-            return {f"{arm}, {which}": ns for arm, ns in over_empty(bench, some, arms, log).items()}
+            return {f"{arm}, {which}": ns for arm, ns in over_empty(bench, some, arms, log, speed).items()}
 
         both = {"both": lambda: of([loops[tools.cpu]], "one") | of(loops, "all")}
         results, missing = rounds_of(both, tools.rounds)
     if missing:
         raise RuntimeError(missing["both"])
+    results = speed.in_ns(results)
     lines = [
         "## The ladder",
         "",
         f"Events of one size after the other (`bench/ladder.klogger`) at `{tools.place}`, in ns more than an empty probe;",
-        f"{len(loops)} CPUs at once against one of them alone, in recordings that take turns.",
+        f"{len(loops)} CPUs at once against one of them alone, in recordings that take turns. As multiples of a call without",
+        f"a tracepoint of {speed.words()}.",
         "",
         "| | one CPU | all at once |",
         "|---|---|---|",
