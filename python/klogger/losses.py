@@ -28,7 +28,25 @@ def warnings(log: Log, events: Iterable[str]) -> list[str]:
         " GROUP BY key ORDER BY 2 DESC, key LIMIT $3",
         [names, of_programs, KINDS_MAX],
     )
-    return [sentence(key, count, text, places(*rest)) for key, count, text, *rest in rows.fetchall()]
+    found = [sentence(key, count, text, places(*rest)) for key, count, text, *rest in rows.fetchall()]
+    return found + samples(log, names)
+
+
+def samples(log: Log, names: Iterable[str] | None = None) -> list[str]:
+    """One sentence for each event (of `names`, or of all) whose rate was limited: what is counted is not all."""
+    rows = log.connection.cursor().execute(
+        "SELECT event, sum(count)::BIGINT FROM klogger.ledger WHERE key = 'rate_limited' AND event IS NOT NULL"
+        " AND ($1 IS NULL OR list_contains($1, upper(event))) GROUP BY event ORDER BY event",
+        [list(names) if names is not None else None],
+    )
+    logged = {e.name: e.logged for e in log.events.values()}
+    return [sampled(event, logged.get(event, 0), left_out) for event, left_out in rows.fetchall()]
+
+
+def sampled(event: str, logged: int, left_out: int) -> str:
+    """`FORK is sampled (--rate-limit): 1,000 of 2,500 are in the log, so counts and sums of it are too low`"""
+    share = f"{logged:,} of {logged + left_out:,} are in the log"
+    return printable(f"{event} is sampled (--rate-limit): {share}, so counts and sums of it are too low")
 
 
 def places(

@@ -8,6 +8,7 @@ import shlex
 from dataclasses import dataclass, field
 from typing import Any
 
+from klogger import losses
 from klogger.log import Log, section
 from klogger.units import duration, printable
 
@@ -40,7 +41,7 @@ def summary(log: Log) -> Summary:
     scope = {"all": "all threads", "processes": "the workload's threads only"}.get(str(preamble.get("scope")), "")
     schemas = ", ".join(str(s.get("name")) for s in log.schemas)
     head.lines.append(printable(f"schemata: {schemas or 'none'}{f'; scope: {scope}' if scope else ''}"))
-    head.warnings = ledger_lines(log)
+    head.warnings = ledger_lines(log) + losses.samples(log)
     if not logged:
         head.warnings.append("the log has no events")
     return head

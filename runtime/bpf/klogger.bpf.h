@@ -58,7 +58,8 @@ struct klogger_config {
 };
 const volatile struct klogger_config klogger_config SEC(".rodata.klogger");
 
-/* One byte for each event of this object; 1: enabled. */
+/* One byte for each event of this object: an enum klogger_state. */
+enum klogger_state { KLOGGER_OFF, KLOGGER_ON, KLOGGER_LIMITED };
 __u8 klogger_enabled[KLOGGER_EVENTS_MAX] SEC(".data.klogger_e");
 
 /* One bit for each thread id; shared by all objects of a recording. */
@@ -67,6 +68,32 @@ __u64 klogger_scope[KLOGGER_TIDS / 64] SEC(".bss.klogger_s");
 
 /* Events on CPUs that came after the start have no ring. By event, all CPUs together; shared by all objects. */
 __u64 klogger_ringless[KLOGGER_EVENTS_MAX] SEC(".bss.klogger_r");
+
+/*
+ * The rate of an event whose rate is limited, all CPUs together; shared by all objects. Times are in sixteenths of a ns.
+ * `due` is when the next event would come if all came evenly. Each event that is logged moves it on by `step`. Nobody
+ * but these events writes here, so that the many that are left out only read.
+ */
+struct klogger_rate {
+	__u64 due;
+	__u64 step;
+	__u64 ahead;		/* how far `due` may be ahead of the clock: what may come at once */
+};
+struct klogger_rate klogger_rates[KLOGGER_EVENTS_MAX] SEC(".bss.klogger_l");
+
+/* Events that were left out for it, by event, on each CPU that has rings. */
+struct klogger_left_out {
+	__u64 count;
+	__u64 first;		/* ns */
+	__u64 last;
+};
+struct {
+	int (*type)[2 /* BPF_MAP_TYPE_ARRAY */];
+	int (*map_flags)[1024 /* BPF_F_MMAPABLE */];
+	int (*max_entries)[1];
+	int (*key_size)[4];
+	int (*value_size)[sizeof(struct klogger_left_out) * KLOGGER_EVENTS_MAX];
+} klogger_left SEC(".maps");
 
 /* The recorder sets the number of CPUs and the ring's size. */
 struct {
@@ -100,10 +127,45 @@ struct klogger_hit {
 	__u32 base;
 };
 
-static __always_inline int klogger_on(__u32 index)
+static __always_inline void klogger_leave_out(struct klogger_left_out *left, __u64 time)
 {
-	return likely(READ_ONCE(klogger_enabled[index]));
+	if (!READ_ONCE(left->count))
+		WRITE_ONCE(left->first, time);
+	WRITE_ONCE(left->last, time);
+	__sync_fetch_and_add(&left->count, 1);
 }
+
+/* Takes an event's turn, or counts it as left out. On a CPU without rings it is lost anyway, and counted as such. */
+static __noinline int klogger_take_turn(__u32 id)
+{
+	__u32 cpu = bpf_get_smp_processor_id();
+	struct klogger_left_out *left = bpf_map_lookup_elem(&klogger_left, &cpu);
+	struct klogger_rate *rate = &klogger_rates[id & (KLOGGER_EVENTS_MAX - 1)];
+	__u64 time = bpf_ktime_get_ns(), now = time << 4;
+
+	if (!left)
+		return 1;
+	/* Whoever fails so often meets others who did not: the rate is used up as well as it can be. */
+	for (int i = 0; i < 16; i++) {
+		__u64 due = READ_ONCE(rate->due), at = due > now ? due : now;
+
+		if (at - now > rate->ahead)
+			break;
+		if (__sync_val_compare_and_swap(&rate->due, due, at + rate->step) == due)
+			return 1;
+	}
+	klogger_leave_out(&left[id & (KLOGGER_EVENTS_MAX - 1)], time);
+	return 0;
+}
+
+/* One load and one comparison for events that are enabled and not limited, and nothing else. */
+#define klogger_may(index, scope)                                                                             \
+	({                                                                                                    \
+		__u8 klogger_state = READ_ONCE(klogger_enabled[index]);                                       \
+		likely(klogger_state == KLOGGER_ON) ? (scope) :                                               \
+						      klogger_state && (scope) &&                             \
+							      klogger_take_turn(klogger_config.base + (index)); \
+	})
 
 static __always_inline int klogger_in_scope(__u32 tid)
 {

@@ -92,6 +92,7 @@ struct klogger_hit {
 #define klogger_is_on(index) static_branch_unlikely(&KLOGGER_KEYS[index])
 #endif
 #define klogger_on(index) true
+#define klogger_may(index, scope) (klogger_on(index) && (scope))
 
 #define KLOGGER_TIDS (1u << 22)
 

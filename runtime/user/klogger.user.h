@@ -178,6 +178,7 @@ on:
 }
 
 #define klogger_on(index) klogger_unlikely(klogger_is_on(&KLOGGER_VOLATILE(KLOGGER_UNIT.on)[index]))
+#define klogger_may(index, scope) (klogger_on(index) && (scope))
 #define klogger_in_scope(tid) 1
 #define klogger_in_scope_current() 1
 

@@ -92,17 +92,17 @@ fn function(out: &mut Text, event: &Event, layout: &EventLayout, index: usize) {
     out.push(format_args!("\tklogger_commit(klogger_hit, klogger_record, {index});\n}}\n"));
 }
 
-/// Leaves the function if the event is disabled or nobody in scope is concerned.
+/// Leaves the function if the event is disabled, nobody in scope is concerned, or it comes too often.
 fn guard(event: &Event, index: usize) -> String {
     let scope = match &event.scope {
-        Scope::All => String::new(),
-        Scope::Current => " || !klogger_in_scope_current()".into(),
+        Scope::All => "1".into(),
+        Scope::Current => "klogger_in_scope_current()".into(),
         Scope::Fields(fields) => {
             let any: Vec<_> = fields.iter().map(|f| format!("klogger_in_scope({f})")).collect();
-            format!(" || !({})", any.join(" || "))
+            any.join(" || ")
         }
     };
-    format!("\tif (!klogger_on({index}){scope})\n\t\treturn;\n")
+    format!("\tif (!klogger_may({index}, {scope}))\n\t\treturn;\n")
 }
 
 fn parameters(layout: &EventLayout) -> String {

@@ -76,7 +76,7 @@ static _Alignas(8) char buffer[1 << 16];
 static unsigned used;
 struct klogger_hit { int unused; };
 struct klogger_text { unsigned length; char bytes[256]; };
-static int klogger_on(int index) { (void)index; return 1; }
+#define klogger_may(index, scope) ((void)(index), (scope))
 static __attribute__((unused)) int klogger_in_scope_current(void) { return 1; }
 static __attribute__((unused)) int klogger_in_scope(int tid) { (void)tid; return 1; }
 static void *klogger_reserve(struct klogger_hit *hit, int index, unsigned size)

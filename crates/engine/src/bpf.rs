@@ -5,7 +5,7 @@ use crate::cpu::CpuReader;
 use crate::error::Error;
 use crate::host;
 use crate::pins::{self, Pins};
-use crate::probing::{Call, Calls, MissedHits, Probing, Times, events_of};
+use crate::probing::{Call, Calls, LeftOut, MissedHits, Probing, Times, events_of};
 use crate::ring::{EVENTS_MAX, GRID, NESTED, Rings};
 use crate::scope::{SCOPE_BYTES, Scope};
 use crate::sys::{self, Mapping};
@@ -14,6 +14,7 @@ use klogger_codegen::bpf::programs;
 use klogger_log::preamble::ProbeState;
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, PrintLevel, RingBufferBuilder};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
@@ -25,6 +26,9 @@ const ENABLED: &str = ".data.klogger_e";
 const RINGLESS: &str = ".bss.klogger_r";
 const CONFIG: &str = ".rodata.klogger";
 const CALLS: &str = "klogger_calls";
+/// Rates of events, and what was left out because of them.
+const RATES: &str = ".bss.klogger_l";
+const LEFT: &str = "klogger_left";
 /// These two are in objects of schemata that ask for stacks.
 const STACKS: &str = "klogger_stacks";
 const STACKLESS: &str = ".bss.klogger_k";
@@ -61,6 +65,7 @@ pub struct BpfEngine {
     nested: Rings,
     scope: Scope,
     ringless: Mapping,
+    limits: Limits,
     stacks: Option<Stacks>,
     probes: Vec<ProbeState>,
     shared: Shared,
@@ -83,9 +88,51 @@ struct Shared {
     nested: OwnedFd,
     scope: OwnedFd,
     ringless: OwnedFd,
+    rates: OwnedFd,
+    left: OwnedFd,
     calls: OwnedFd,
     /// Of the first object that has them: stacks, and those that found no place.
     stacks: Option<(OwnedFd, OwnedFd)>,
+}
+
+/// Events that may come so often and no oftener; `struct klogger_rate` and `struct klogger_left_out` of the BPF runtime.
+struct Limits {
+    rates: Mapping,
+    left: Mapping,
+    cpus: usize,
+    ids: BTreeSet<u16>,
+}
+
+/// Words of either structure.
+const RATE_WORDS: usize = 3;
+/// Bytes of what was left out on one CPU.
+const LEFT_BYTES: usize = 8 * RATE_WORDS * EVENTS_MAX;
+
+impl Limits {
+    fn new(shared: &Shared, cpus: usize) -> Result<Limits, Error> {
+        let rates = map_memory(&shared.rates, LEFT_BYTES)?;
+        Ok(Limits { rates, left: map_memory(&shared.left, cpus * LEFT_BYTES)?, cpus, ids: BTreeSet::new() })
+    }
+
+    /// A tenth of a second's worth may come at once, and one event always.
+    fn set(&mut self, id: u16, per_second: u64) {
+        let step = 16_000_000_000 / per_second.max(1);
+        let words = [0, step, (per_second / 10).saturating_sub(1) * step];
+        for (i, word) in words.into_iter().enumerate() {
+            self.rates.word(8 * (RATE_WORDS * usize::from(id) + i)).store(word, Ordering::Relaxed);
+        }
+        self.ids.insert(id);
+    }
+
+    fn left_out(&self) -> Vec<LeftOut> {
+        let of = |cpu: usize, id: u16| {
+            let at = cpu * LEFT_BYTES + 8 * RATE_WORDS * usize::from(id);
+            let word = |i: usize| self.left.word(at + 8 * i).load(Ordering::Relaxed);
+            LeftOut { id, cpu: cpu as u16, count: word(0), first: word(1), last: word(2) }
+        };
+        let all = (0..self.cpus).flat_map(|cpu| self.ids.iter().map(move |id| of(cpu, *id)));
+        all.filter(|l| l.count > 0).collect()
+    }
 }
 
 /// The kernel stacks of probe hits, and how many have no number.
@@ -117,6 +164,8 @@ impl BpfEngine {
                     nested: map_fd(&object, NESTED_RINGS)?,
                     scope: map_fd(&object, SCOPE)?,
                     ringless: map_fd(&object, RINGLESS)?,
+                    rates: map_fd(&object, RATES)?,
+                    left: map_fd(&object, LEFT)?,
                     calls: map_fd(&object, CALLS)?,
                     stacks: None,
                 });
@@ -146,6 +195,7 @@ impl BpfEngine {
             nested,
             scope: Scope::new(map_memory(&shared.scope, SCOPE_BYTES)?),
             ringless: map_memory(&shared.ringless, 8 * EVENTS_MAX)?,
+            limits: Limits::new(&shared, config.rings)?,
             stacks,
             probes: Vec::new(),
             shared,
@@ -248,9 +298,20 @@ impl Probing for BpfEngine {
     fn set_enabled(&self, id: u16, enabled: bool) {
         if let Some(o) = self.objects.iter().find(|o| (o.base..o.base + o.events as u16).contains(&id)) {
             let at = o.enabled.at(usize::from(id - o.base), 1);
+            // As enum klogger_state has it.
+            let state = if enabled { 1 + u8::from(self.limits.ids.contains(&id)) } else { 0 };
             // SAFETY: within the mapping; programs read the byte with single loads.
-            unsafe { AtomicU8::from_ptr(at) }.store(u8::from(enabled), Ordering::Relaxed);
+            unsafe { AtomicU8::from_ptr(at) }.store(state, Ordering::Relaxed);
         }
+    }
+
+    fn limit(&mut self, id: u16, per_second: u64) -> Result<(), Error> {
+        self.limits.set(id, per_second);
+        Ok(())
+    }
+
+    fn left_out(&self) -> Vec<LeftOut> {
+        self.limits.left_out()
     }
 
     fn scope(&self) -> &Scope {
@@ -432,6 +493,15 @@ fn set_maps(
                     map.reuse_fd(s.ringless.as_fd())?;
                 }
             }
+            RATES => {
+                if let Some(s) = shared {
+                    map.reuse_fd(s.rates.as_fd())?;
+                }
+            }
+            LEFT => match shared {
+                Some(s) => map.reuse_fd(s.left.as_fd())?,
+                None => map.set_max_entries(config.rings as u32)?,
+            },
             CALLS => {
                 if let Some(s) = shared {
                     map.reuse_fd(s.calls.as_fd())?;

@@ -45,6 +45,18 @@ pub trait Probing {
 
     fn set_enabled(&self, id: u16, enabled: bool);
 
+    /// From now on no more than `per_second` events of an id are logged in a second, on all CPUs together, and the rest
+    /// is counted. Before events are switched on.
+    fn limit(&mut self, _id: u16, _per_second: u64) -> Result<(), Error> {
+        Err(Error::new(format!("the {} engine cannot limit the rate of events", self.name()))
+            .help("record without --rate-limit, or with --engine bpf"))
+    }
+
+    /// What limits have left out, by event and CPU.
+    fn left_out(&self) -> Vec<LeftOut> {
+        Vec::new()
+    }
+
     /// The threads that are logged.
     fn scope(&self) -> &Scope;
 
@@ -77,6 +89,15 @@ pub struct MissedHits {
     pub schema: String,
     pub place: String,
     pub count: u64,
+}
+
+/// Events of an id on a CPU that came too often; of the first and the last of them, the time in ns of the log's clock.
+pub struct LeftOut {
+    pub id: u16,
+    pub cpu: u16,
+    pub count: u64,
+    pub first: u64,
+    pub last: u64,
 }
 
 /// Where writers call when their rings have passed the low-water mark.

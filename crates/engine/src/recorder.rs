@@ -16,6 +16,7 @@ use crate::error::Error;
 use crate::unit::Unit;
 pub use crate::workload::exit_code;
 use klogger_log::ledger::Ledger;
+pub use klogger_log::preamble::RateLimit;
 use klogger_log::writer::{Compression, Summary};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -75,6 +76,8 @@ pub struct Options {
     pub overwrite: bool,
     pub compression: Compression,
     pub duration: Option<Duration>,
+    /// Events of which no more than so many are logged in a second. Their names may have `*` and `?` in them.
+    pub limits: Vec<RateLimit>,
     /// Events that are not logged until they are enabled.
     pub disabled: Vec<String>,
     /// Of klogger itself, for the log.

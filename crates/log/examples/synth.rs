@@ -187,7 +187,14 @@ fn main() -> Result<(), Box<dyn Error>> {
             ..Clock::default()
         },
         scope: "all".into(),
-        recorder: Recorder { pid: 999, tids: vec![999], buffer_size: 4 << 20, lowwater: 10, overwrite: false },
+        recorder: Recorder {
+            pid: 999,
+            tids: vec![999],
+            buffer_size: 4 << 20,
+            lowwater: 10,
+            overwrite: false,
+            limits: Vec::new(),
+        },
         events: synth.events.clone(),
         decodings: vec![Decoding {
             name: "task_state".into(),

@@ -57,6 +57,7 @@ pub enum Key {
     RingFull,
     ProbeNotAttached,
     ProbeMissed,
+    RateLimited,
     StackUnknown,
     SymbolsHidden,
     EventsDisabled,
@@ -88,10 +89,11 @@ pub struct About {
 }
 
 impl Key {
-    pub const ALL: [Key; 22] = [
+    pub const ALL: [Key; 23] = [
         Key::RingFull,
         Key::ProbeNotAttached,
         Key::ProbeMissed,
+        Key::RateLimited,
         Key::StackUnknown,
         Key::SymbolsHidden,
         Key::EventsDisabled,
@@ -135,6 +137,12 @@ impl Key {
                 Loss,
                 "the kernel skipped hits of a probe, because the probe was already running on that CPU",
                 "probe a place that is hit less often, or that the probe itself does not reach",
+            ),
+            Key::RateLimited => (
+                "rate_limited",
+                Info,
+                "events came more often than --rate-limit allows, so that the log has a sample of them",
+                "none needed: multiply, or count these as well; record with a higher --rate-limit to keep more",
             ),
             Key::StackUnknown => (
                 "stack_unknown",

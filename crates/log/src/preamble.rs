@@ -97,6 +97,17 @@ pub struct Recorder {
     pub lowwater: u32,
     /// Flight recorder: old events give way to new ones.
     pub overwrite: bool,
+    /// Events of which no more than so many are logged in a second.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub limits: Vec<RateLimit>,
+}
+
+/// How many events of one name are logged in a second, on all CPUs together. The ledger counts the others.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RateLimit {
+    pub event: String,
+    pub per_second: u64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

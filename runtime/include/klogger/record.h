@@ -3,7 +3,7 @@
  * What generated event functions are made of. Each engine's runtime header defines the primitives:
  *
  *   struct klogger_hit            one probe hit: its clock reading and its ring
- *   klogger_on(id)                is this event enabled? one load and one branch
+ *   klogger_may(id, scope)        is this event enabled, `scope` true, and, if its rate is limited, is it within its rate?
  *   klogger_in_scope_current()    is the running thread being recorded?
  *   klogger_in_scope(tid)         is this thread being recorded?
  *   klogger_reserve(hit, id, n)   n bytes in the ring, or NULL if the event is lost (and has been counted)

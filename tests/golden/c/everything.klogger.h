@@ -69,7 +69,7 @@ static __always_inline void klogger_event_MARK(struct klogger_hit *klogger_hit, 
 	struct klogger_text klogger_text;
 	unsigned int klogger_size;
 
-	if (!klogger_on(6) || !klogger_in_scope_current())
+	if (!klogger_may(6, klogger_in_scope_current()))
 		return;
 	klogger_text_read(&klogger_text, text);
 	klogger_size = KLOGGER_PAD8(18 + klogger_text.length);
@@ -172,7 +172,7 @@ static __always_inline void klogger_event_NOTHING(struct klogger_hit *klogger_hi
 {
 	struct klogger_record_NOTHING *klogger_record;
 
-	if (!klogger_on(0))
+	if (!klogger_may(0, 1))
 		return;
 	klogger_record = (struct klogger_record_NOTHING *)klogger_reserve(klogger_hit, 0, 8);
 	if (!klogger_record)
@@ -230,7 +230,7 @@ static __always_inline void klogger_event_NUMBERS(struct klogger_hit *klogger_hi
 {
 	struct klogger_record_NUMBERS *klogger_record;
 
-	if (!klogger_on(1) || !klogger_in_scope_current())
+	if (!klogger_may(1, klogger_in_scope_current()))
 		return;
 	klogger_record = (struct klogger_record_NUMBERS *)klogger_reserve(klogger_hit, 1, 56);
 	if (!klogger_record)
@@ -292,7 +292,7 @@ static __always_inline void klogger_event_FIXED(struct klogger_hit *klogger_hit,
 {
 	struct klogger_record_FIXED *klogger_record;
 
-	if (!klogger_on(2) || !klogger_in_scope_current())
+	if (!klogger_may(2, klogger_in_scope_current()))
 		return;
 	klogger_record = (struct klogger_record_FIXED *)klogger_reserve(klogger_hit, 2, 40);
 	if (!klogger_record)
@@ -348,7 +348,7 @@ static __always_inline void klogger_event_PADDED(struct klogger_hit *klogger_hit
 {
 	struct klogger_record_PADDED *klogger_record;
 
-	if (!klogger_on(3) || !klogger_in_scope_current())
+	if (!klogger_may(3, klogger_in_scope_current()))
 		return;
 	klogger_record = (struct klogger_record_PADDED *)klogger_reserve(klogger_hit, 3, 40);
 	if (!klogger_record)
@@ -398,7 +398,7 @@ static __always_inline void klogger_event_SHAPES(struct klogger_hit *klogger_hit
 {
 	struct klogger_record_SHAPES *klogger_record;
 
-	if (!klogger_on(4) || !klogger_in_scope_current())
+	if (!klogger_may(4, klogger_in_scope_current()))
 		return;
 	klogger_record = (struct klogger_record_SHAPES *)klogger_reserve(klogger_hit, 4, 56);
 	if (!klogger_record)
@@ -446,7 +446,7 @@ static __always_inline void klogger_event_TEXT(struct klogger_hit *klogger_hit, 
 	struct klogger_text klogger_text;
 	unsigned int klogger_size;
 
-	if (!klogger_on(5) || !klogger_in_scope_current())
+	if (!klogger_may(5, klogger_in_scope_current()))
 		return;
 	klogger_text_read(&klogger_text, text);
 	klogger_size = KLOGGER_PAD8(24 + klogger_text.length);
@@ -492,7 +492,7 @@ static __always_inline void klogger_event_ABOUT(struct klogger_hit *klogger_hit,
 {
 	struct klogger_record_ABOUT *klogger_record;
 
-	if (!klogger_on(6) || !(klogger_in_scope(pid) || klogger_in_scope(waker)))
+	if (!klogger_may(6, klogger_in_scope(pid) || klogger_in_scope(waker)))
 		return;
 	klogger_record = (struct klogger_record_ABOUT *)klogger_reserve(klogger_hit, 6, 16);
 	if (!klogger_record)
@@ -536,7 +536,7 @@ static __always_inline void klogger_event_AROUND(struct klogger_hit *klogger_hit
 {
 	struct klogger_record_AROUND *klogger_record;
 
-	if (!klogger_on(7) || !klogger_in_scope_current())
+	if (!klogger_may(7, klogger_in_scope_current()))
 		return;
 	klogger_record = (struct klogger_record_AROUND *)klogger_reserve(klogger_hit, 7, 24);
 	if (!klogger_record)

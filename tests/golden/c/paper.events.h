@@ -13,7 +13,7 @@ static __always_inline void klogger_event_SCHEDIN(struct klogger_hit *klogger_hi
 {
 	struct klogger_record_SCHEDIN *klogger_record;
 
-	if (!klogger_on(0) || !klogger_in_scope_current())
+	if (!klogger_may(0, klogger_in_scope_current()))
 		return;
 	klogger_record = (struct klogger_record_SCHEDIN *)klogger_reserve(klogger_hit, 0, 24);
 	if (!klogger_record)

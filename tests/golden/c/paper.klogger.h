@@ -55,7 +55,7 @@ static __always_inline void klogger_event_MARK(struct klogger_hit *klogger_hit, 
 	struct klogger_text klogger_text;
 	unsigned int klogger_size;
 
-	if (!klogger_on(6) || !klogger_in_scope_current())
+	if (!klogger_may(6, klogger_in_scope_current()))
 		return;
 	klogger_text_read(&klogger_text, text);
 	klogger_size = KLOGGER_PAD8(18 + klogger_text.length);
@@ -122,7 +122,7 @@ static __always_inline void klogger_event_SCHEDIN(struct klogger_hit *klogger_hi
 {
 	struct klogger_record_SCHEDIN *klogger_record;
 
-	if (!klogger_on(0) || !klogger_in_scope_current())
+	if (!klogger_may(0, klogger_in_scope_current()))
 		return;
 	klogger_record = (struct klogger_record_SCHEDIN *)klogger_reserve(klogger_hit, 0, 24);
 	if (!klogger_record)

@@ -61,7 +61,7 @@ static __always_inline void klogger_event_WOKEN(struct klogger_hit *klogger_hit,
 {
 	struct klogger_record_WOKEN *klogger_record;
 
-	if (!klogger_on(0) || !(klogger_in_scope(pid)))
+	if (!klogger_may(0, klogger_in_scope(pid)))
 		return;
 	klogger_record = (struct klogger_record_WOKEN *)klogger_reserve(klogger_hit, 0, 16);
 	if (!klogger_record)
@@ -101,7 +101,7 @@ static __always_inline void klogger_event_OPENED(struct klogger_hit *klogger_hit
 	struct klogger_text klogger_text;
 	unsigned int klogger_size;
 
-	if (!klogger_on(1) || !klogger_in_scope_current())
+	if (!klogger_may(1, klogger_in_scope_current()))
 		return;
 	klogger_text_read(&klogger_text, path);
 	klogger_size = KLOGGER_PAD8(40 + klogger_text.length);
@@ -143,7 +143,7 @@ static __always_inline void klogger_event_NUMBERS(struct klogger_hit *klogger_hi
 {
 	struct klogger_record_NUMBERS *klogger_record;
 
-	if (!klogger_on(2))
+	if (!klogger_may(2, 1))
 		return;
 	klogger_record = (struct klogger_record_NUMBERS *)klogger_reserve(klogger_hit, 2, 56);
 	if (!klogger_record)
@@ -175,7 +175,7 @@ static __always_inline void klogger_event_NOTHING(struct klogger_hit *klogger_hi
 {
 	struct klogger_record_NOTHING *klogger_record;
 
-	if (!klogger_on(3) || !klogger_in_scope_current())
+	if (!klogger_may(3, klogger_in_scope_current()))
 		return;
 	klogger_record = (struct klogger_record_NOTHING *)klogger_reserve(klogger_hit, 3, 8);
 	if (!klogger_record)

@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::schemata;
 use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use klogger_engine::recorder::{
-    self, BUFFER_MAX, BUFFER_MIN, Engine, Options, Progress, Target, USER_BUFFER_MAX, USER_BUFFER_MIN,
+    self, BUFFER_MAX, BUFFER_MIN, Engine, Options, Progress, RateLimit, Target, USER_BUFFER_MAX, USER_BUFFER_MIN,
 };
 use klogger_engine::unit::Unit;
 use klogger_engine::{bundled, kbuild, kernel, module};
@@ -83,6 +83,10 @@ pub struct Args {
     /// Compress the log (zstd)
     #[arg(long)]
     compress: bool,
+    /// Log no more than N of this event in a second, on all CPUs together (N/s, also 10K/s, 1M/s), and count the others;
+    /// '*' and '?' in EVENT stand for any letters, and for one. May be given several times
+    #[arg(long, value_name = "EVENT=N/s", value_parser = rate)]
+    rate_limit: Vec<RateLimit>,
     /// Do not log these events until 'klogger enable' says so
     #[arg(long, value_name = "EVENT", value_delimiter = ',')]
     disable: Vec<String>,
@@ -139,6 +143,7 @@ pub fn run(args: Args) -> Outcome {
         overwrite: args.overwrite,
         compression: if args.compress { Compression::Zstd(1) } else { Compression::None },
         duration: args.duration,
+        limits: args.rate_limit.clone(),
         disabled: args.disable.clone(),
         command_line: std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect(),
     };
@@ -303,6 +308,25 @@ fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// Most events that one can ask for in a second: steps between them are counted in sixteenths of a nanosecond.
+const RATE_MAX: u64 = 100_000_000;
+
+/// `EVENT=100/s`, `EVENT=10K/s`
+fn rate(text: &str) -> Result<RateLimit, String> {
+    let wrong = || format!("write EVENT=N/s, with N from 1 to {}M: FORK=100/s, 'PAGE_*=10K/s'", RATE_MAX / 1_000_000);
+    let (event, rate) = text.split_once('=').filter(|(event, _)| !event.is_empty()).ok_or_else(wrong)?;
+    let rate = rate.strip_suffix("/s").ok_or_else(wrong)?;
+    let (digits, scale) = match rate.as_bytes().last() {
+        Some(b'K' | b'k') => (&rate[..rate.len() - 1], 1_000),
+        Some(b'M' | b'm') => (&rate[..rate.len() - 1], 1_000_000),
+        _ => (rate, 1),
+    };
+    let digits = Some(digits).filter(|d| d.bytes().all(|c| c.is_ascii_digit())).ok_or_else(wrong)?;
+    let number = digits.parse::<u64>().ok().and_then(|n| n.checked_mul(scale));
+    let per_second = number.filter(|n| (1..=RATE_MAX).contains(n)).ok_or_else(wrong)?;
+    Ok(RateLimit { event: event.into(), per_second })
+}
+
 /// A ring of a CPU.
 fn size(text: &str) -> Result<u64, String> {
     ring(text, BUFFER_MIN, BUFFER_MAX)
@@ -347,6 +371,17 @@ mod tests {
         assert_eq!(size("65536"), Ok(65536));
         for bad in ["0", "0M", "1G", "1", "x", "4Q", "99999999999999999999", "17179869184G"] {
             assert!(size(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn rates() {
+        let limit = |event: &str, per_second| Ok(RateLimit { event: event.into(), per_second });
+        assert_eq!(rate("FORK=100/s"), limit("FORK", 100));
+        assert_eq!(rate("PAGE_*=10K/s"), limit("PAGE_*", 10_000));
+        assert_eq!(rate("*=1m/s"), limit("*", 1_000_000));
+        for bad in ["", "FORK", "FORK=", "FORK=100", "=1/s", "F=0/s", "F=/s", "F=K/s", "F=-1/s", "F=+1/s", "F=1.5/s", "F=101M/s"] {
+            assert!(rate(bad).is_err(), "{bad}");
         }
     }
 

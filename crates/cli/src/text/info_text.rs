@@ -160,6 +160,8 @@ fn host(about: &About, out: &mut String) {
     let whose = if preamble.engine == "user" { "thread" } else { "CPU" };
     let buffer = format!("{ring} a {whose}, emptied at {} % free{overwrite}", recorder.lowwater);
     line(out, "engine", &format!("{} by klogger {}; {buffer}", preamble.engine, preamble.klogger));
+    let limits = recorder.limits.iter().map(|l| format!("{} {}/s", l.event, grouped(l.per_second)));
+    line(out, "limits", &limits.collect::<Vec<_>>().join(", "));
     let schemas = preamble.schemas.iter().map(|s| s.name.as_str());
     line(out, "schemata", &schemas.collect::<Vec<_>>().join(", "));
 }

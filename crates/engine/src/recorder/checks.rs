@@ -6,6 +6,7 @@ use crate::error::Error;
 use crate::host;
 use crate::ring::{EVENTS_MAX, Rings};
 use crate::unit::{Plan, Unit, faults};
+use klogger_log::preamble::RateLimit;
 use klogger_schema::layout::EventLayout;
 use klogger_schema::nearest::did_you_mean;
 
@@ -67,6 +68,52 @@ pub fn check_events(names: &[String], layouts: &[EventLayout]) -> Result<(), Err
     Ok(())
 }
 
+/// The limits of `options`, one for each event that they mean; the last one given counts. Only events of probes can have
+/// one, and klogger's own must be whole.
+pub fn check_limits(options: &Options, layouts: &[EventLayout]) -> Result<Vec<RateLimit>, Error> {
+    let probed = |e: &&EventLayout| {
+        let unit = options.units.iter().find(|u| u.schema.name == e.schema);
+        let is_called = |u: &&Unit| u.schema.probes.iter().flat_map(|p| &p.calls).any(|c| c.event == e.name);
+        unit.filter(|u| options.is_probed(u)).filter(is_called).is_some()
+    };
+    let possible: Vec<&EventLayout> = layouts.iter().filter(probed).collect();
+    let mut limits: Vec<RateLimit> = Vec::new();
+    for limit in &options.limits {
+        let meant = possible.iter().filter(|e| is_like(limit.event.as_bytes(), e.name.as_bytes()));
+        let before = limits.len();
+        limits.extend(meant.map(|e| RateLimit { event: e.name.clone(), per_second: limit.per_second }));
+        if limits.len() == before {
+            return Err(no_limit(&limit.event, &possible, layouts));
+        }
+    }
+    limits.reverse();
+    limits.sort_by(|a, b| a.event.cmp(&b.event));
+    limits.dedup_by(|a, b| a.event == b.event);
+    Ok(limits)
+}
+
+fn no_limit(name: &str, possible: &[&EventLayout], layouts: &[EventLayout]) -> Error {
+    if layouts.iter().any(|e| e.name == name) {
+        return Error::new(format!("--rate-limit: no probe of this recording logs '{name}'"))
+            .help("the rate of klogger's own events, and of events of programs, cannot be limited");
+    }
+    let error = Error::new(format!("--rate-limit: no schema of this recording has an event '{name}'"));
+    match did_you_mean(name, possible.iter().map(|e| e.name.as_str())) {
+        Some(help) => error.help(help),
+        None => error.help("see 'klogger show SCHEMA' for its events"),
+    }
+}
+
+/// Whether a name fits a pattern, in which `*` stands for any letters, and `?` for one.
+fn is_like(pattern: &[u8], name: &[u8]) -> bool {
+    match (pattern.split_first(), name.split_first()) {
+        (None, None) => true,
+        (Some((b'*', rest)), _) => is_like(rest, name) || name.split_first().is_some_and(|(_, n)| is_like(pattern, n)),
+        (Some((p, rest)), Some((n, left))) => (*p == b'?' || p == n) && is_like(rest, left),
+        (Some(_), None) | (None, Some(_)) => false,
+    }
+}
+
 /// A schema that is wrong about this kernel is refused; one that foresees that a place may be missing is not.
 pub fn check_plan(unit: &Unit, plans: &[Plan]) -> Result<(), Error> {
     let schema = &unit.schema;
@@ -83,4 +130,17 @@ pub fn check_plan(unit: &Unit, plans: &[Plan]) -> Result<(), Error> {
         .help(format!("'klogger show {}' says why", schema.name)));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_like;
+
+    #[test]
+    fn patterns() {
+        let fits = ["FLOOD", "F*", "*", "*D", "FL??D", "F*O*D", "FLOOD*", "**"];
+        assert!(fits.iter().all(|p| is_like(p.as_bytes(), b"FLOOD")));
+        let others = ["", "FLOO", "FLOODS", "?", "F*X", "flood", "*?FLOOD"];
+        assert!(!others.iter().any(|p| is_like(p.as_bytes(), b"FLOOD")));
+    }
 }

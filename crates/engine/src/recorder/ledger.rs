@@ -2,7 +2,7 @@
 //! The ledger at the end of a recording: every loss, from the counters in the rings and from the kernel.
 
 use crate::drain::Finished;
-use crate::probing::{MissedHits, Probing};
+use crate::probing::{LeftOut, MissedHits, Probing};
 use klogger_log::ledger::{Entry, Key};
 use klogger_log::preamble::ProbeState;
 use klogger_schema::layout::EventLayout;
@@ -12,6 +12,7 @@ use klogger_schema::model::Decode;
 pub fn of_probes(engine: &dyn Probing, events: &[EventLayout], ends: &[Finished], span: (u64, u64)) -> Vec<Entry> {
     let mut entries = of_rings(ends, &|id| engine.ringless(id), events, span);
     entries.extend(of_hits(engine.missed_hits(), span));
+    entries.extend(rate_limited(engine.left_out(), events));
     entries.extend(not_attached(engine.probes()));
     entries.extend(stackless(engine.stackless(), span));
     let asks = |e: &&EventLayout| !engine.has_stacks() && e.fields.iter().any(|f| f.decode == Decode::Stack);
@@ -50,6 +51,15 @@ pub fn of_hits(missed: impl IntoIterator<Item = MissedHits>, span: (u64, u64)) -
         entry.detail(&format!("{count} hits of {place} (schema {schema})"))
     };
     missed.into_iter().map(entry).collect()
+}
+
+/// Events that came more often than they may.
+fn rate_limited(left: Vec<LeftOut>, events: &[EventLayout]) -> Vec<Entry> {
+    let entry = |l: LeftOut| {
+        let name = &events.iter().find(|e| e.id == l.id)?.name;
+        Some(Entry::new(Key::RateLimited).event(name).cpu(l.cpu).count(l.count).between(l.first, l.last))
+    };
+    left.into_iter().filter_map(entry).collect()
 }
 
 /// Stacks whose places were taken, and those that could not be walked.

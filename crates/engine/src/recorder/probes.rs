@@ -10,6 +10,8 @@ use crate::probing::Probing;
 use crate::unit::{Unit, plan};
 use crate::workload::{Held, Running};
 use crate::{host, kernel, processes, sys};
+use klogger_log::preamble::RateLimit;
+use klogger_schema::layout::EventLayout;
 use std::os::fd::{AsFd, OwnedFd};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -82,6 +84,15 @@ impl Probes {
             Engine::Auto | Engine::Bpf | Engine::User => Box::new(load_bpf(options, &units, rings)?),
         };
         Ok(Probes { engine, rings })
+    }
+
+    pub fn limit(&mut self, limits: &[RateLimit], layouts: &[EventLayout]) -> Result<(), Error> {
+        for limit in limits {
+            for layout in layouts.iter().filter(|e| e.name == limit.event) {
+                self.engine.limit(layout.id, limit.per_second)?;
+            }
+        }
+        Ok(())
     }
 
     pub fn attach(&mut self, options: &Options, builtin: &Unit) -> Result<(), Error> {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The steps of a recording, in order.
 
-use super::checks::{check_events, layouts};
+use super::checks::{check_events, check_limits, layouts};
 use super::flow::{Ended, Flow};
 use super::probes::Probes;
 use super::{Engine, Options, Outcome, Progress, Target, file, ledger, programs, salvage};
@@ -17,7 +17,7 @@ use crate::workload::{Held, Running, SIGNALS};
 use crate::writer::Names;
 use crate::{host, processes};
 use klogger_log::ledger::{Entry, Key, Ledger};
-use klogger_log::preamble::{Preamble, Recorder};
+use klogger_log::preamble::{Preamble, RateLimit, Recorder};
 use klogger_log::writer::Writer;
 use klogger_schema::layout::EventLayout;
 use klogger_schema::nearest::did_you_mean;
@@ -49,6 +49,7 @@ pub struct Session {
     layouts: Vec<EventLayout>,
     probes: Option<Probes>,
     programs: Option<programs::Part>,
+    limits: Vec<RateLimit>,
     signals: Signals,
     began: Instant,
     notes: Vec<String>,
@@ -64,11 +65,15 @@ impl Session {
         if !options.programs {
             check_events(&options.disabled, &layouts)?;
         }
+        let limits = check_limits(&options, &layouts)?;
         let wanted = matches!(options.engine, Engine::Bpf | Engine::Kernel)
             || options.units.iter().any(|u| options.is_probed(u));
-        let probes = if wanted { Some(Probes::load(&options, &builtin_unit)?) } else { None };
+        let mut probes = if wanted { Some(Probes::load(&options, &builtin_unit)?) } else { None };
+        if let Some(probes) = &mut probes {
+            probes.limit(&limits, &layouts)?;
+        }
         let (programs, notes) = (None, killed_recorders());
-        Ok(Session { options, builtin_unit, layouts, probes, programs, signals, began, notes })
+        Ok(Session { options, builtin_unit, layouts, probes, programs, limits, signals, began, notes })
     }
 
     /// Attaches, records, detaches, and closes the log.
@@ -241,6 +246,7 @@ impl Session {
                 buffer_size: self.buffer_size(),
                 lowwater: self.options.lowwater,
                 overwrite: self.options.overwrite,
+                limits: self.limits.clone(),
             },
             schemas: schemas.collect(),
             events: self.layouts.clone(),
