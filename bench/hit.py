@@ -9,7 +9,7 @@ from pathlib import Path
 from bpf import floor
 from measure import NOT_HERE, cell, goal, quotient, rounds_of
 from rivals import LARGE_KB, RIVALS, why_no_lttng
-from speed import Speed, added
+from speed import Ahead, Speed, added, at_once
 
 from klogger.bench import events, health, stats
 from klogger.bench.cost import one_pass
@@ -48,10 +48,8 @@ def others(tools) -> dict[str, Callable]:
 
 
 def blocks(bench: Bench, loops: Sequence[Loop]) -> list[stats.Blocks]:
-    """By loop; all of them at once."""
-    for loop in loops:
-        loop.ask("rounds", bench.engine.rounds, *(events.FLOOR.index(arm) for arm in ARMS))
-    return [dict(zip(ARMS, loop.answer()["blocks"], strict=True)) for loop in loops]
+    arms = {arm: events.FLOOR.index(arm) for arm in ARMS}
+    return at_once(loops, bench.engine.block, bench.engine.rounds, arms)
 
 
 def other_hit(bench: Bench, loops: Sequence[Loop], attach: Callable, speed: Speed) -> list[float]:
@@ -79,7 +77,7 @@ def probe_hit(tools) -> list[str]:
     folder.mkdir()
     bench = prepare(ENGINES["bpf"], [TWO_INTS], folder)
     before, speed = health.ticks(tools.cpu), Speed()
-    with Loop(bench, tools.cpu) as loop:
+    with Ahead(bench, tools.cpu) as loop:
         arms = {KLOGGER: lambda: klogger_hit(bench, loop, folder / "hit.klog", speed)}
         for name, attach in others(tools).items():
             arms[name] = lambda name=name, attach=attach: {name: other_hit(bench, [loop], attach, speed)[0]}
@@ -124,7 +122,7 @@ def all_cpus(tools) -> list[str]:
     folder.mkdir()
     bench, speed = prepare(ENGINES["bpf"], [TWO_INTS], folder), Speed()
     with ExitStack() as stack:
-        loops = [stack.enter_context(Loop(bench, cpu)) for cpu in range(os.cpu_count())]
+        loops = [stack.enter_context(Ahead(bench, cpu)) for cpu in range(os.cpu_count())]
         arms = {name: lambda n=name: pair(tools, n, bench, loops, speed) for name in (FLOOR_NAME, *SHARED)}
         results, missing = rounds_of(arms, tools.rounds)
     results = speed.in_ns(results)

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from measure import NOT_HERE, cell, goal, quotient, rounds_of, run, trimmed
-from speed import Speed, relative
+from speed import Ahead, Speed, at_once, relative
 
 from klogger.bench import events
 from klogger.bench.events import CLOCK, EMPTY, FLOOR, OFF, REFERENCE, Event
@@ -55,11 +55,9 @@ def over_empty(
     bench: Bench, loops: Sequence[Loop], arms: dict[str, int], log: Path, speed: Speed
 ) -> dict[str, float]:
     """What each arm takes more than the empty probe, in references, on all loops at once; the mean of the loops."""
-    names = [REFERENCE, *arms]
+    numbers = {REFERENCE: FLOOR.index(REFERENCE), **arms}
     with recording(bench, [loop.pid for loop in loops], log, []):
-        for loop in loops:
-            loop.ask("rounds", bench.engine.rounds, FLOOR.index(REFERENCE), *arms.values())
-        said = [dict(zip(names, loop.answer()["blocks"], strict=True)) for loop in loops]
+        said = at_once(loops, bench.engine.block, bench.engine.rounds, numbers)
     check_lost(log)
     speed.note(*said)
     costs = {arm: [relative(one, arm, EMPTY) for one in said] for arm in arms}
@@ -80,7 +78,7 @@ def ladder(tools) -> list[str]:
     bench = prepare(ENGINES["bpf"], rungs(), folder)
     arms, log, speed = arms_of(rungs()), folder / "ladder.klog", Speed()
     with ExitStack() as stack:
-        loops = [stack.enter_context(Loop(bench, cpu)) for cpu in range(os.cpu_count())]
+        loops = [stack.enter_context(Ahead(bench, cpu)) for cpu in range(os.cpu_count())]
 
         def of(some: Sequence[Loop], which: str) -> dict[str, float]:
             return {f"{arm}, {which}": ns for arm, ns in over_empty(bench, some, arms, log, speed).items()}
@@ -147,7 +145,7 @@ def paper(tools) -> list[str]:
     bench = single_bench(prepare(ENGINES["bpf"], rungs(), folder), folder)
     arms, cold_kb = arms_of(rungs()), COLD_TIMES * l2_kb()
     found: dict[str, dict[str, list[int]]] = {"warm": {}, "cold": {}}
-    with Loop(bench, tools.cpu) as loop:
+    with Ahead(bench, tools.cpu) as loop:
         for _ in range(tools.rounds):
             for which, hits, kb in (("warm", WARM_HITS, 0), ("cold", COLD_HITS, cold_kb)):
                 said = {"bare": cycles(loop, hits, kb, {EMPTY: arms[EMPTY]})[EMPTY]}
