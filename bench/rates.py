@@ -4,7 +4,7 @@
 import json
 import shutil
 
-from costs import perf_record, record
+from pingpong import perf_record, record
 from measure import run, spread, timed
 
 LARGE = 10_000_000

@@ -147,14 +147,18 @@ def trace_cmd(tools, pids, kb):
             left.unlink()
 
 
-@contextmanager
 def perf(tools, pids, kb):
+    return perf_events(tools, pids, [f"task:{tools.place}"], kb)
+
+
+@contextmanager
+def perf_events(tools, pids: Sequence[int], events: Sequence[str], kb: int):
     """perf record of processes that run already; its own answer says that it has begun."""
     out, control, answer = (tools.folder / name for name in ("perf.data", "perf-control", "perf-answer"))
     for fifo in (control, answer):
         fifo.unlink(missing_ok=True)
         os.mkfifo(fifo)
-    words = [*aside(tools, pids), "perf", "record", "-q", "-B", "-N", "-m", f"{kb}K", "-e", f"task:{tools.place}"]
+    words = [*aside(tools, pids), "perf", "record", "-q", "-B", "-N", "-m", f"{kb}K", "-e", ",".join(events)]
     words += ["-p", ",".join(map(str, pids)), "-D", "-1", "--control", f"fifo:{control},{answer}", "-o", out]
     kept = Kept()
     try:
