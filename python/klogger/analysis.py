@@ -64,6 +64,8 @@ class Analysis:
     question: str = ""
     events: tuple[str, ...] = ()
     includes: tuple[str, ...] = ()
+    # Events whose own cost is subtracted.
+    costs: tuple[str, ...] = ()
     picture: Picture | None = None
     columns: dict[str, Column] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -119,7 +121,7 @@ def set_entry(analysis: Analysis, key: str, name: str, unit: str, value: str) ->
     match key:
         case "title" | "question" | "empty":
             setattr(analysis, key, value)
-        case "events":
+        case "events" | "costs":
             setattr(analysis, key, words)
         case "order":
             analysis.order = int(value)
@@ -174,7 +176,8 @@ def check(analysis: Analysis, events: Iterable[str]) -> list[str]:
     faults = [f"no {key}" for key in ("title", "question", "events", "columns") if not getattr(analysis, key)]
     if "table" not in analysis.sections:
         faults.append("no section 'table'")
-    faults += [f"the schema has no event {e}" for e in analysis.events if e.upper() not in known]
+    named = [*analysis.events, *analysis.costs]
+    faults += [f"the schema has no event {e}" for e in dict.fromkeys(named) if e.upper() not in known]
     for column in analysis.columns.values():
         if column.unit not in UNITS:
             faults.append(f"column {column.name}: unknown unit '{column.unit}'; known: {', '.join(sorted(UNITS))}")

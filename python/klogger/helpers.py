@@ -9,6 +9,8 @@ from typing import Any
 
 import duckdb
 
+from klogger import costs
+
 # The columns that the exporter promises, for a log in which such a table is missing.
 TABLES = {
     "process": "pid INTEGER, tgid INTEGER, parent INTEGER, comm VARCHAR, command VARCHAR, from_ns BIGINT, to_ns BIGINT,"
@@ -55,6 +57,7 @@ DOCS = {
     "stack": "kernel stacks, by the numbers in fields `as stack`: the functions, the innermost first",
     "thread": "one row per thread id, with its latest name",
     "recorder": "the recorder's own threads",
+    "cost": "what logging an event took, with its probe: measured before the recording; see cost_of(event)",
     "recording": "one row: when the log begins and ends",
     "gap": "where events are missing; cpu NULL: on all, event NULL: of all types",
     "thread_gap": "where events of programs are missing; tid NULL: of threads that are not known",
@@ -108,6 +111,7 @@ def create(connection: duckdb.DuckDBPyConnection, root: Path, preamble: Mapping[
         "CREATE TABLE klogger.recorder AS SELECT unnest($1::INTEGER[]) AS pid", [numbers(preamble, "recorder", "tids")]
     )
     connection.execute(RECORDER)
+    costs.create(connection, preamble)
     for name in decodings(connection):
         connection.execute(name)
 

@@ -6,14 +6,14 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import duckdb
 
 from klogger import analysis as analyses
-from klogger import losses, sqlerror
+from klogger import costs, losses, sqlerror
 from klogger.analysis import Analysis
 from klogger.failure import Failure, did_you_mean
 from klogger.log import Log
@@ -136,6 +136,8 @@ def run(log: Log, one: Analysis, cursor: duckdb.DuckDBPyConnection, included: se
         result.status, result.reason = "failed", str(failure)
         return result
     result.warnings += losses.warnings(log, one.events)
+    if one.costs:
+        result.analysis = replace(one, notes=[*one.notes, costs.note(log.preamble, one.costs)])
     if not result.table.rows:
         result.status = "empty"
         result.reason = one.empty or "the log has no such events"

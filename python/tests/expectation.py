@@ -8,6 +8,7 @@ log:
   10us  0  SCHEDIN   pid=10               time, CPU (- is the recorder), event, fields (others are 0)
   stack 5 mutex_lock pipe_write           a kernel stack: its number, and its functions from the innermost on
   ledger key=ring_full count=3 cpu=0      an entry of the ledger
+  cost SCHEDIN=50                         what logging an event took, ns
   killed                                  the log has no end
   end 1ms                                 the log's end
 table: program quanta                     the columns to compare, then the rows; all rows, in order
@@ -109,6 +110,10 @@ def make(expectation: Expectation, out: Path) -> Path:
             end = time_of(words[1])
         elif words[0] == "killed":
             end = None
+        elif words[0] == "cost":
+            given = ((k, float(v)) for k, _, v in (w.partition("=") for w in words[1:]))
+            events = [{"event": k, "cost": {"ns": v, "low": v, "high": v}} for k, v in given]
+            meta["costs"] = {"events": events}
         elif words[0] == "overwrite":
             meta["recorder"] = {"overwrite": True}
         else:

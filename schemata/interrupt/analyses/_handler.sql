@@ -3,7 +3,8 @@
 --
 --   cpu, level          where; 0: soft interrupt, 1: interrupt, 2: non-maskable. A higher one interrupts a lower one
 --   class, name         timer, device, IPI, softirq, NMI, other; the device's name, or that of the vector
---   from_ns, to_ns, ns  ns since the log's start, and how long
+--   from_ns, to_ns      ns since the log's start
+--   ns                  how long, without what logging took, as far as the log says how much that is
 --   self_ns             without what interrupted it
 --   inside              it interrupted another handler: its time is a part of that one's
 --
@@ -18,6 +19,15 @@ SELECT 1, k, CASE k WHEN 0 THEN 'timer' WHEN 1 THEN 'IPI' WHEN 2 THEN 'IPI' WHEN
 FROM range(16) AS r(k)
 UNION ALL
 SELECT 0, k, 'softirq', 'softirq ' || softirq(k) FROM range(16) AS r(k);
+
+-- What logging adds to a handler from one of its events to the other; and what it adds to one that is interrupted, besides.
+-- A non-maskable interrupt's time is the kernel's own, and its event comes after it.
+CREATE TEMP MACRO handler_cost(level, kind) AS
+    CASE WHEN level = 0 THEN cost_of('SOFT_IN') WHEN level = 2 THEN 0 WHEN kind < 16 THEN cost_of('VEC_IN')
+         ELSE cost_of('IRQ_IN') END;
+CREATE TEMP MACRO handler_cost_outside(level, kind) AS
+    CASE WHEN level = 0 THEN cost_of('SOFT_OUT') WHEN level = 2 THEN cost_of('NMI') WHEN kind < 16 THEN cost_of('VEC_OUT')
+         ELSE cost_of('IRQ_OUT') END;
 
 CREATE TEMP TABLE handler_break AS
 WITH missing AS (
@@ -77,10 +87,10 @@ SELECT n.*, h.from_ns AS hard_ns, n.level = 2 AND coalesce(h.to_ns >= n.to_ns, f
 FROM hard AS n
 ASOF LEFT JOIN (FROM handler_level WHERE level = 1) AS h ON n.cpu = h.cpu AND n.from_ns > h.from_ns;
 CREATE TEMP VIEW handler_taken AS
-SELECT cpu, 0 AS level, soft_ns AS from_ns, sum(to_ns - n.from_ns)::BIGINT AS ns
+SELECT cpu, 0 AS level, soft_ns AS from_ns, sum(to_ns - n.from_ns + handler_cost_outside(level, kind))::BIGINT AS ns
 FROM handler_nested AS n WHERE inside AND NOT inside_hard GROUP BY cpu, soft_ns
 UNION ALL
-SELECT cpu, 1, hard_ns, sum(to_ns - n.from_ns)::BIGINT FROM handler_nested AS n WHERE inside_hard GROUP BY cpu, hard_ns;
+SELECT cpu, 1, hard_ns, sum(to_ns - n.from_ns + handler_cost_outside(level, kind))::BIGINT FROM handler_nested AS n WHERE inside_hard GROUP BY cpu, hard_ns;
 
 CREATE TEMP TABLE handler AS
 WITH placed AS (
@@ -90,7 +100,8 @@ WITH placed AS (
 )
 SELECT p.cpu, p.level, CASE p.level WHEN 2 THEN 'NMI' ELSE coalesce(d.class, 'device') END AS class,
        CASE p.level WHEN 2 THEN 'NMI' ELSE coalesce(d.name, 'irq ' || (p.kind - 16)) END AS name,
-       p.from_ns, p.to_ns, p.to_ns - p.from_ns AS ns, p.to_ns - p.from_ns - coalesce(t.ns, 0) AS self_ns, p.inside
+       p.from_ns, p.to_ns, p.to_ns - p.from_ns - handler_cost(p.level, p.kind) AS ns,
+       p.to_ns - p.from_ns - handler_cost(p.level, p.kind) - coalesce(t.ns, 0) AS self_ns, p.inside
 FROM placed AS p LEFT JOIN handler_name AS d USING (level, kind)
 LEFT JOIN handler_taken AS t ON p.cpu = t.cpu AND p.level = t.level AND p.from_ns = t.from_ns;
 

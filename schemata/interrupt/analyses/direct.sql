@@ -3,6 +3,7 @@
 -- question: How much of each CPU do interrupts take, and which ones?
 -- order: 10
 -- events: IRQ_IN, IRQ_OUT, VEC_IN, VEC_OUT, SOFT_IN, SOFT_OUT
+-- costs: IRQ_IN, VEC_IN, SOFT_IN
 -- include: _handler
 -- picture: stacked x=spent y=place colour=shown
 -- column name: the device, the vector, or the soft interrupt
@@ -18,7 +19,7 @@
 -- column shown: handler
 -- column spent [ns]: time that the CPU spent in it
 -- note: From the first line of the handler to its last. What the hardware and the kernel need to get there and back is not
---   in it, but one event of the log is (about 0.1 µs).
+--   in it.
 -- note: Only CPUs that logged an interrupt are counted.
 -- empty: no interrupt came while the log was recorded
 

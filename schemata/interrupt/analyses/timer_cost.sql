@@ -3,6 +3,7 @@
 -- question: How long does one timer interrupt take, with the work that it puts off?
 -- order: 30
 -- events: VEC_IN, VEC_OUT, SOFT_IN, SOFT_OUT
+-- costs: VEC_IN, SOFT_IN
 -- include: _handler
 -- picture: cdf x=length y=part colour=what scale=log
 -- column cpu: CPU
@@ -16,7 +17,7 @@
 -- column length [ns]: time in the handler, without what interrupted it
 -- column part [share]: part of the runs that are not longer
 -- note: Soft interrupts TIMER, SCHED, RCU and HRTIMER are counted as the timer's, whoever asked for them.
--- note: Each run has about one event of the log in it (0.1 µs); events of other schemata that log in it add theirs.
+-- note: Events of other schemata that log in a run add what they take.
 -- empty: no timer interrupt came while the log was recorded
 
 CREATE TEMP TABLE timer_run AS

@@ -16,7 +16,7 @@
 -- column high [ns]: and not more than this
 -- column seen: whether 0 is outside of these
 -- column shown: class
--- note: Contains the way into the kernel and back, the caches' share, and most of the cost of logging (one event for each handler, 0.1 µs).
+-- note: Contains the way into the kernel and back, the caches' share, and most of the cost of logging (one event for each handler).
 -- note: Iterations that are off by over 5 % from their block's median are left out: that is no interrupt that the log knows.
 -- empty: there are not enough iterations with interrupts of one class only, beside those without any
 

@@ -3,6 +3,7 @@
 --
 --   cpu, from_ns, to_ns   where, from SCHED_ENTER to SCHED_LEAVE
 --   switched              whether it changed to another thread
+--                         Times are without what logging took, as far as the log says how much that is.
 --   pick                  ns until it changed to that thread; of a call that did not, all of its time
 --   change                ns from there until it returned in that thread; NULL if it did not switch
 --   queued                threads on the CPU's run queue when it was called; NULL if that is not known
@@ -53,8 +54,8 @@ WITH changed AS (
     FROM call_pair AS p ASOF LEFT JOIN (SELECT call_key(cpu, time) AS at, time FROM CPU_SWITCH) AS s ON p.key >= s.at
 )
 SELECT c.cpu, c.from_ns, c.to_ns, c.switched, c.from_idle,
-       CASE WHEN c.switched THEN c.changed ELSE c.to_ns END - c.from_ns AS pick,
-       CASE WHEN c.switched THEN c.to_ns - c.changed END AS change,
+       CASE WHEN c.switched THEN c.changed ELSE c.to_ns END - c.from_ns - cost_of('SCHED_ENTER') AS pick,
+       CASE WHEN c.switched THEN c.to_ns - c.changed - cost_of('CPU_SWITCH') END AS change,
        CASE WHEN q.key >= call_key(c.cpu, 0) THEN q.queued END AS queued
 FROM changed AS c ASOF LEFT JOIN call_queue AS q ON c.begun >= q.key
 WHERE NOT c.switched OR c.changed BETWEEN c.from_ns AND c.to_ns;

@@ -3,6 +3,7 @@
 -- question: How much of the CPUs' time goes into the scheduler, and does it grow with the queue?
 -- order: 20
 -- events: SCHED_ENTER, CPU_SWITCH, SCHED_LEAVE, NR_RUNNING
+-- costs: SCHED_ENTER, CPU_SWITCH
 -- include: _call
 -- picture: stacked x=time y=queued colour=what
 -- column queued: threads on the CPU's run queue when the scheduler was called, with the one that called

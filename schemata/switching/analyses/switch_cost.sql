@@ -3,6 +3,7 @@
 -- question: How long does a call of the scheduler take, and with how many threads on the queue?
 -- order: 10
 -- events: SCHED_ENTER, CPU_SWITCH, SCHED_LEAVE, NR_RUNNING
+-- costs: SCHED_ENTER, CPU_SWITCH
 -- include: _call
 -- picture: cdf x=cost y=part colour=what scale=log
 -- column what: a call that switched, its two parts, and a call that did not switch
@@ -17,7 +18,7 @@
 -- column part [share]: calls that do not take longer
 -- note: Choosing is the time from SCHED_ENTER to the switch; changing is the rest, until the scheduler returns in the other
 --   thread. Lost caches are not in it: the thread pays for them later.
--- note: Each event that is logged in between is a part of the time, and so is an interrupt. The longest 0.1 %, mostly calls
+-- note: Each event of another schema that is logged in between is a part of the time, and so is an interrupt. The longest 0.1 %, mostly calls
 --   that an interrupt or the hypervisor cut in two, are left out of mean and standard deviation.
 -- note: The kernel keeps a thread on the queue for a while after it has gone to sleep, and counts it.
 -- empty: no call of the scheduler is in the log; kernels before 6.15 cannot report them (sched_entry_tp, sched_exit_tp)

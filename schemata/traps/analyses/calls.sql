@@ -3,6 +3,7 @@
 -- question: Which system calls does each program make, and how long are it and its threads in them?
 -- order: 10
 -- events: SYS_IN, SYS_OUT
+-- costs: SYS_IN
 -- picture: bars x=total y=who
 -- column program: program
 -- column call: number of the system call
@@ -22,7 +23,7 @@
 -- A thread makes one call at a time: the end belongs to its latest beginning, if that is of the same call.
 CREATE TEMP TABLE call AS
 WITH paired AS (
-    SELECT o.pid, o.time, o.id, o.ret, i.id AS begun, o.time - i.time AS ns
+    SELECT o.pid, o.time, o.id, o.ret, i.id AS begun, o.time - i.time - cost_of('SYS_IN') AS ns
     FROM SYS_OUT AS o ASOF LEFT JOIN SYS_IN AS i ON o.pid = i.pid AND o.time >= i.time
     -- One beginning has one end; a second one has lost its own.
     QUALIFY row_number() OVER (PARTITION BY o.pid, i.time ORDER BY o.time) = 1
