@@ -86,6 +86,14 @@ def value_of(text: str) -> Any:
     return int(text) if re.fullmatch(r"-?\d+", text) else text
 
 
+def meta_of(words: list[str]) -> dict[str, Any]:
+    """What a line says of the log's preamble."""
+    if words[0] == "overwrite":
+        return {"recorder": {"overwrite": True}}
+    given = ((k, float(v)) for k, _, v in (w.partition("=") for w in words[1:]))
+    return {"costs": {"events": [{"event": k, "cost": {"ns": v, "low": v, "high": v}} for k, v in given]}}
+
+
 def make(expectation: Expectation, out: Path) -> Path:
     """Writes the log of an expectation."""
     con = duckdb.connect()
@@ -110,12 +118,8 @@ def make(expectation: Expectation, out: Path) -> Path:
             end = time_of(words[1])
         elif words[0] == "killed":
             end = None
-        elif words[0] == "cost":
-            given = ((k, float(v)) for k, _, v in (w.partition("=") for w in words[1:]))
-            events = [{"event": k, "cost": {"ns": v, "low": v, "high": v}} for k, v in given]
-            meta["costs"] = {"events": events}
-        elif words[0] == "overwrite":
-            meta["recorder"] = {"overwrite": True}
+        elif words[0] in ("cost", "overwrite"):
+            meta |= meta_of(words)
         else:
             time, cpu, event, *pairs = words
             given = dict((k, value_of(v)) for k, _, v in (w.partition("=") for w in pairs))
