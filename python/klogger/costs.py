@@ -49,8 +49,7 @@ def note(preamble: Mapping[str, Any], events: Iterable[str]) -> str:
     known = {name.upper(): cost for name, cost in of_events(preamble) if cost is not None}
     found = [f"{duration(known[e][0])} for {e}" for e in wanted if e in known]
     missing = [e for e in wanted if e not in known]
-    said = [
-        f"Subtracted is what logging took in a loop, just before the recording: {', '.join(found)}. Cold caches add to it."
-    ]
+    loop = "Subtracted is what logging took in a loop, just before the recording"
+    said = [f"{loop}: {', '.join(found)}. Cold caches add to that."]
     left = [f"What logging took is in all times, for the log does not say how much: {', '.join(missing)}."]
     return " ".join((said if found else []) + (left if missing else []))

@@ -157,19 +157,9 @@ class Loop:
 @contextlib.contextmanager
 def recording(bench: Bench, pids: Sequence[int], log: Path, options: Sequence[str]) -> Iterator[int]:
     """Records the loops while it is entered; what it yields is the recorder's process id."""
-    words = [
-        find_klogger(),
-        "record",
-        "-q",
-        "--no-calibrate",
-        "--engine",
-        bench.engine.name,
-        "-s",
-        str(bench.schema),
-        "-o",
-        str(log),
-    ]
-    words += ["--disable", bench.off, *(f"-p{pid}" for pid in pids), *options]
+    words = [find_klogger(), "record", "-q", "--no-calibrate", "--engine", bench.engine.name]
+    words += ["-s", str(bench.schema), "-o", str(log), "--disable", bench.off]
+    words += [*(f"-p{pid}" for pid in pids), *options]
     errors = log.with_suffix(".err")
     with errors.open("wb") as said:
         recorder = subprocess.Popen(
