@@ -99,7 +99,7 @@ def pingpong(tools) -> list[str]:
     with Ahead(prepare(folder), tools.cpu) as loop:
         blocks(loop)
         arms = {name: lambda n=name: round_of(tools, loop, n, events, bare) for name in TRACERS}
-        results, missing = rounds_of(arms, tools.rounds)
+        results, missing = rounds_of(arms, 2 * tools.rounds)
     speed.note(*bare)
     # Both partners do the same, and the loop sees the CPU time of one of them.
     results = {name: [2 * ns for ns in values] for name, values in speed.in_ns(results).items()}
