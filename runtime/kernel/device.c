@@ -16,6 +16,12 @@ static struct cpumask klogger_called;
 static bool klogger_resized;
 static bool klogger_is_open;
 
+/* What the recorder wants to have in the kernel's memory. The lock is taken under that of a process's mappings. */
+static DEFINE_MUTEX(klogger_anchor_mutex);
+static void *klogger_anchor[KLOGGER_ANCHORS_MAX];
+static u32 klogger_anchors;
+static u64 klogger_anchor_bytes;
+
 /* From an irq_work. */
 void klogger_device_call(int cpu)
 {
@@ -46,11 +52,41 @@ static int klogger_open(struct inode *inode, struct file *file)
 	return error ?: stream_open(inode, file);
 }
 
+static void klogger_anchors_free(void)
+{
+	mutex_lock(&klogger_anchor_mutex);
+	while (klogger_anchors) {
+		void *anchor = klogger_anchor[--klogger_anchors];
+
+		/* Of no use any more, and not to be found by accident. */
+		memset(anchor, 0, PAGE_SIZE);
+		vfree(anchor);
+	}
+	klogger_anchor_bytes = 0;
+	mutex_unlock(&klogger_anchor_mutex);
+}
+
+static void *klogger_anchor_make(u64 size)
+{
+	void *anchor = ERR_PTR(-ENOSPC);
+
+	mutex_lock(&klogger_anchor_mutex);
+	if (klogger_anchors < KLOGGER_ANCHORS_MAX && size <= KLOGGER_ANCHOR_MAX - klogger_anchor_bytes)
+		anchor = __vmalloc(size, GFP_KERNEL | __GFP_ZERO | __GFP_NOWARN | __GFP_RETRY_MAYFAIL) ?: ERR_PTR(-ENOMEM);
+	if (!IS_ERR(anchor)) {
+		klogger_anchor[klogger_anchors++] = anchor;
+		klogger_anchor_bytes += size;
+	}
+	mutex_unlock(&klogger_anchor_mutex);
+	return anchor;
+}
+
 /* Also when the recorder has been killed. Its mappings are gone by now. */
 static int klogger_release(struct inode *inode, struct file *file)
 {
 	mutex_lock(&klogger_mutex);
 	klogger_finish();
+	klogger_anchors_free();
 	cpumask_clear(&klogger_called);
 	klogger_resized = false;
 	klogger_is_open = false;
@@ -300,6 +336,7 @@ static const struct vm_operations_struct klogger_own_pages = {
 static int klogger_map_area(struct vm_area_struct *vma, u64 offset, u64 size)
 {
 	struct klogger_rings *rings;
+	void *anchor;
 
 	switch (offset) {
 	case KLOGGER_MAP_RINGS:
@@ -323,6 +360,13 @@ static int klogger_map_area(struct vm_area_struct *vma, u64 offset, u64 size)
 		vma->vm_private_data = klogger_stacks;
 		vma->vm_ops = &klogger_own_pages;
 		return size == sizeof(*klogger_stacks) ? 0 : -EINVAL;
+	case KLOGGER_MAP_ANCHOR:
+		anchor = klogger_anchor_make(size);
+		if (IS_ERR(anchor))
+			return PTR_ERR(anchor);
+		vma->vm_private_data = anchor;
+		vma->vm_ops = &klogger_own_pages;
+		return 0;
 	default:
 		return -EINVAL;
 	}

@@ -10,11 +10,12 @@ use crate::ring::{EVENTS_MAX, GRID, NESTED, Rings};
 use crate::scope::{SCOPE_BYTES, Scope};
 use crate::sys::{self, Mapping};
 use crate::unit::{Plan, Unit, short};
+use crate::vmcore::anchor::{Anchor, Place};
 use klogger_codegen::bpf::programs;
 use klogger_log::preamble::ProbeState;
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, PrintLevel, RingBufferBuilder};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::collections::BTreeSet;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
@@ -71,6 +72,8 @@ pub struct BpfEngine {
     shared: Shared,
     /// What would outlive this process if it were killed.
     pins: Option<Pins>,
+    /// What says where the rings are in the kernel's memory, should it crash.
+    anchor: Option<Anchor>,
 }
 
 struct Loaded {
@@ -200,6 +203,7 @@ impl BpfEngine {
             probes: Vec::new(),
             shared,
             pins: None,
+            anchor: None,
         })
     }
 }
@@ -220,6 +224,22 @@ impl BpfEngine {
             }
         }
         Ok(())
+    }
+}
+
+impl BpfEngine {
+    /// In a map, which outlives this process as the rings do.
+    fn drop_anchor(&self, about: &[u8], pins: &Pins) -> Result<Anchor, Error> {
+        let place = |cpu| {
+            let (main, nested) = (self.rings.place(cpu), self.nested.place(cpu));
+            Place { cpu: cpu as u16, size: self.rings.size(), main, nested }
+        };
+        let places: Vec<Place> = (0..self.rings.count()).map(place).collect();
+        let room = |bytes: usize| {
+            let map = pins.memory(pins::ANCHOR, bytes)?;
+            map_memory(&map, bytes)
+        };
+        Anchor::new(None, about, &self.times(), &places, &self.ringless, &room)
     }
 }
 
@@ -273,6 +293,7 @@ impl Probing for BpfEngine {
     fn keep(&mut self, about: &[u8]) -> Result<(), Error> {
         let pins = Pins::new()?;
         self.pin_all(&pins)?;
+        self.anchor = Some(self.drop_anchor(about, &pins)?);
         // Last: who finds it finds all.
         pins.about(about)?;
         self.pins = Some(pins);

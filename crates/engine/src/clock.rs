@@ -17,6 +17,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 const PAIRS: usize = 1 << 16;
 /// A time may be a little ahead of the newest pair: CPUs read their counters a moment apart.
 const AHEAD: u64 = 1 << 20;
+/// The same, in an image of a machine that has crashed: nobody may have looked at the clock for so long.
+const AHEAD_OF_CRASH: u64 = 1 << 44;
 /// A line that is shorter says little about the counter's speed.
 const LONG_NS: u64 = 10_000_000;
 
@@ -72,6 +74,14 @@ impl Clock {
     /// Reads both clocks.
     pub fn look(&mut self) {
         self.add(Pair::now());
+    }
+
+    /// One straight line; `None` if it does not rise, or if the clocks are further than any goes.
+    pub fn on_line(first: (u64, u64), newest: (u64, u64)) -> Option<Clock> {
+        let rises = first.0 < newest.0 && first.1 < newest.1 && newest.0.max(newest.1) < 1 << 62;
+        let pair = |(ticks, ns): (u64, u64)| Pair { ticks, ns, within: 0 };
+        let (first, newest) = (pair(first), pair(newest));
+        rises.then(|| Clock { first, pairs: VecDeque::from([first, newest]), error_ns: 0 })
     }
 
     fn newest(&self) -> Pair {
@@ -194,6 +204,12 @@ impl SharedClock {
     pub fn about(&self) -> EventClock {
         self.lock().about(Source::Tsc)
     }
+
+    /// (ticks, ns) at the beginning.
+    pub fn first(&self) -> (u64, u64) {
+        let first = self.lock().first;
+        (first.ticks, first.ns)
+    }
 }
 
 /// 48 bits before what is ahead of every time that can come after `now`.
@@ -255,6 +271,13 @@ impl<'a> Converter<'a> {
     /// Of times of the counter that are before the clock's newest pair.
     pub fn of_counter(clock: &'a Clock) -> Converter<'a> {
         Converter::until(clock, Source::Tsc, clock.newest().ticks)
+    }
+
+    /// Of times of the counter in a machine that has crashed, which may be far behind the clock's newest pair.
+    pub fn of_crash(clock: &'a Clock) -> Converter<'a> {
+        let newest = clock.newest().ticks;
+        let base = (newest + AHEAD_OF_CRASH).saturating_sub(TIME_MASK);
+        Converter { base, ..Converter::until(clock, Source::Tsc, newest) }
     }
 
     fn until(clock: &'a Clock, source: Source, now: u64) -> Converter<'a> {

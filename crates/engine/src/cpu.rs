@@ -40,6 +40,21 @@ impl CpuReader {
         self.main.is_plausible() && self.nested.as_ref().is_none_or(RingReader::is_plausible)
     }
 
+    /// The same, for rings that run round and round.
+    pub fn is_plausible_round(&self) -> bool {
+        self.main.is_plausible_round() && self.nested.as_ref().is_none_or(RingReader::is_plausible_round)
+    }
+
+    /// Whether a hit was being logged, of which a part may be in the main ring.
+    pub fn is_busy(&self) -> bool {
+        self.main.is_busy()
+    }
+
+    /// Goes on from where another reader of this CPU has ended.
+    pub fn follow(&mut self, serials: u64) {
+        self.serials = serials;
+    }
+
     /// Bytes that wait to be taken out.
     pub fn fill(&self) -> u64 {
         self.main.fill() + self.nested.as_ref().map_or(0, RingReader::fill) + self.waiting.len() as u64
@@ -141,6 +156,12 @@ impl CpuReader {
         note.serials
     }
 
+    /// Whether a reader that has died had taken out everything.
+    pub fn has_ended(&self) -> bool {
+        let note = self.main.note();
+        self.main.head() == note.main && self.nested.as_ref().is_none_or(|n| n.head() == note.nested)
+    }
+
     /// Appends all whole records, and leaves them where they are.
     pub fn copy_all(&mut self, kinds: &RecordKinds, out: &mut Vec<u8>) -> Taken {
         self.both_rings(kinds, out, |ring, out| ring.copy(kinds, out, usize::MAX))
@@ -183,6 +204,21 @@ fn records<'a>(kinds: &'a RecordKinds, bytes: &'a [u8]) -> impl Iterator<Item = 
 /// The low 48 bits of the time of the last one.
 pub fn last_time(kinds: &RecordKinds, bytes: &[u8]) -> Option<u64> {
     records(kinds, bytes).last().map(|(_, time)| time)
+}
+
+/// Where the last record begins whose predecessors are all in the order of time, or the first one that is not. For records
+/// of which the last one may be nonsense.
+pub fn last_in_order(kinds: &RecordKinds, bytes: &[u8]) -> Option<usize> {
+    let (mut at, mut found, mut before) = (0, None, None);
+    for (record, time) in records(kinds, bytes) {
+        found = Some(at);
+        if before.is_some_and(|b| later(b, time)) {
+            break;
+        }
+        before = Some(time);
+        at += record.len();
+    }
+    found
 }
 
 /// Whether `a` is later than `b`, both of 48 bits, of which one may have wrapped.

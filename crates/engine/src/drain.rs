@@ -140,8 +140,9 @@ impl Worker {
 
     /// Goes on with new rings if there are some. What the old ones hold comes before.
     fn replace(&mut self) {
-        while let Ok(new) = self.replacements.try_recv() {
+        while let Ok(mut new) = self.replacements.try_recv() {
             self.finish(false);
+            new.follow(self.serial);
             let old = std::mem::replace(&mut self.reader, new);
             old.count(&mut self.counters);
         }

@@ -26,6 +26,7 @@ mod sys;
 pub mod tree;
 pub mod unit;
 pub mod user;
+pub mod vmcore;
 mod workload;
 mod writer;
 

@@ -15,6 +15,7 @@ use crate::ring::{EVENTS_MAX, RingReader, Rings};
 use crate::scope::{SCOPE_BYTES, Scope};
 use crate::sys::{self, Mapping};
 use crate::unit::Unit;
+use crate::vmcore::anchor::{Anchor, Place};
 use device::{Device, SchemaAbout, Start, Use};
 use klogger_log::preamble::ProbeState;
 use klogger_schema::model::Schema;
@@ -22,8 +23,8 @@ use load::{Modules, cannot_open, module_of};
 use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 const LISTEN: Duration = Duration::from_millis(100);
@@ -50,6 +51,7 @@ pub struct KernelEngine {
     stacks: Option<Mapping>,
     layout: Layout,
     device: Arc<Device>,
+    anchors: Arc<Anchors>,
     /// Of each unit: what the kernel says of it.
     schemata: Vec<SchemaAbout>,
     /// Of each unit: whether its module is ours. Others may know places that its text does not.
@@ -141,6 +143,10 @@ impl KernelEngine {
         let layout =
             Layout { ring_size: start.ring_size as usize, stride: start.stride as usize, cpus: about.cpus as usize };
         let map = |offset, length| device.map(offset, length).map_err(failed("share its memory"));
+        let times = match about.clock {
+            device::CLOCK_COUNTER => Times::Counter(SharedClock::start()),
+            _ => Times::Ns,
+        };
         Ok(KernelEngine {
             rings: Arc::new(layout.map(&device)?),
             scope: Scope::new(map(device::MAP_SCOPE, SCOPE_BYTES)?),
@@ -153,10 +159,8 @@ impl KernelEngine {
             schemata,
             ours,
             probes: Vec::new(),
-            times: match about.clock {
-                device::CLOCK_COUNTER => Times::Counter(SharedClock::start()),
-                _ => Times::Ns,
-            },
+            anchors: Arc::new(Anchors { times: times.clone(), kept: Mutex::default() }),
+            times,
             device: Arc::new(device),
             _modules: modules,
         })
@@ -212,11 +216,20 @@ impl Layout {
         device.map(device::MAP_RINGS, self.stride * self.cpus).map_err(failed("share its rings"))
     }
 
-    /// A CPU that was offline has no ring: its part of the mapping is empty.
-    fn readers(&self, rings: &Arc<Mapping>) -> Vec<(u16, CpuReader)> {
+    /// CPUs that have rings. One that was offline has none: its part of the mapping is empty.
+    fn there(&self, rings: &Mapping) -> impl Iterator<Item = usize> {
         let has_ring = |cpu: &usize| rings.word(cpu * self.stride + device::RING_MASK).load(Ordering::Relaxed) != 0;
-        let there = (0..self.cpus).filter(has_ring);
-        there.map(|cpu| (cpu as u16, self.reader(rings, cpu))).collect()
+        (0..self.cpus).filter(has_ring)
+    }
+
+    fn readers(&self, rings: &Arc<Mapping>) -> Vec<(u16, CpuReader)> {
+        self.there(rings).map(|cpu| (cpu as u16, self.reader(rings, cpu))).collect()
+    }
+
+    fn place<'a>(&self, rings: &'a Mapping, cpu: usize) -> Place<'a> {
+        let main = cpu * self.stride;
+        let nested = main + Rings::stride(self.ring_size);
+        Place { cpu: cpu as u16, size: self.ring_size, main: (rings, main), nested: (rings, nested) }
     }
 
     /// The nested ring stands right behind the main one.
@@ -257,11 +270,17 @@ impl Probing for KernelEngine {
     }
 
     fn calls(&self) -> Result<Box<dyn Calls>, Error> {
-        Ok(Box::new(DeviceCalls { device: self.device.clone(), cpus: self.layout.cpus }))
+        let (device, anchors) = (self.device.clone(), self.anchors.clone());
+        Ok(Box::new(DeviceCalls { device, anchors, cpus: self.layout.cpus }))
     }
 
     fn times(&self) -> Times {
         self.times.clone()
+    }
+
+    /// Nothing outlives the recorder. But if the kernel crashes, an image of its memory has the rings.
+    fn keep(&mut self, about: &[u8]) -> Result<(), Error> {
+        self.anchors.add(&self.device, &self.layout, &self.rings, Some(about))
     }
 
     fn detach(&mut self) {
@@ -328,9 +347,42 @@ impl KernelEngine {
     }
 }
 
+/// Where the rings are in the machine's memory, for whoever has an image of it.
+struct Anchors {
+    times: Times,
+    kept: Mutex<Kept>,
+}
+
+#[derive(Default)]
+struct Kept {
+    /// What the log needs beside the rings.
+    about: Vec<u8>,
+    /// Of the rings in use, and of those before, from which something may be missing in the log yet.
+    anchors: Vec<Anchor>,
+}
+
+impl Anchors {
+    /// From now on these rings are in use; `about` is what was given before if there is no other.
+    fn add(&self, device: &Device, layout: &Layout, rings: &Mapping, about: Option<&[u8]>) -> Result<(), Error> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(about) = about {
+            kept.about = about.to_vec();
+        }
+        let ringless = device.map(device::MAP_RINGLESS, 8 * EVENTS_MAX).map_err(failed("share its memory"))?;
+        let places: Vec<Place> = layout.there(rings).map(|cpu| layout.place(rings, cpu)).collect();
+        let room = |bytes: usize| device.map(device::MAP_ANCHOR, bytes).map_err(failed("share memory for an anchor"));
+        let recording = kept.anchors.last().map(Anchor::recording);
+        let anchor = Anchor::new(recording, &kept.about, &self.times, &places, &ringless, &room)?;
+        kept.anchors.iter_mut().for_each(Anchor::stop);
+        kept.anchors.push(anchor);
+        Ok(())
+    }
+}
+
 /// Calls by way of the device.
 struct DeviceCalls {
     device: Arc<Device>,
+    anchors: Arc<Anchors>,
     cpus: usize,
 }
 
@@ -348,7 +400,10 @@ impl DeviceCalls {
     fn new_rings(&self) -> Result<Vec<(u16, CpuReader)>, Error> {
         let about = self.device.rings().map_err(failed("say how large its new rings are"))?;
         let layout = Layout { ring_size: about.ring_size as usize, stride: about.stride as usize, cpus: self.cpus };
-        Ok(layout.readers(&Arc::new(layout.map(&self.device)?)))
+        let rings = Arc::new(layout.map(&self.device)?);
+        // A recording goes on that will not survive a crash of the kernel.
+        let _ = self.anchors.add(&self.device, &layout, &rings, None);
+        Ok(layout.readers(&rings))
     }
 }
 

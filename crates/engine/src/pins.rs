@@ -19,6 +19,7 @@ pub const NESTED: &str = "nested";
 pub const RINGLESS: &str = "ringless";
 pub const STACKS: &str = "stacks";
 pub const STACKLESS: &str = "stackless";
+pub const ANCHOR: &str = "anchor";
 const ABOUT: &str = "about";
 const PROGRAMS: &str = "programs";
 
@@ -51,15 +52,29 @@ impl Pins {
     }
 
     pub fn about(&self, about: &[u8]) -> Result<(), Error> {
-        let broken = |e| cannot(&self.folder.join(ABOUT), io::Error::other(e));
+        let map = self.array(ABOUT, about.len(), 0)?;
+        let cannot = |e| cannot(&self.folder.join(ABOUT), io::Error::other(e));
+        map.update(&0u32.to_ne_bytes(), about, MapFlags::ANY).map_err(cannot)?;
+        self.map(ABOUT, map.as_fd())
+    }
+
+    /// Memory of the kernel that can be mapped.
+    pub fn memory(&self, name: &str, bytes: usize) -> Result<OwnedFd, Error> {
+        let map = self.array(name, bytes, libbpf_sys::BPF_F_MMAPABLE)?;
+        self.map(name, map.as_fd())?;
+        map.as_fd().try_clone_to_owned().map_err(|e| cannot(&self.folder.join(name), e))
+    }
+
+    /// A map of one element.
+    fn array(&self, name: &str, bytes: usize, flags: u32) -> Result<MapHandle, Error> {
         let options = libbpf_sys::bpf_map_create_opts {
             sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
+            map_flags: flags,
             ..Default::default()
         };
-        let size = about.len() as u32;
-        let map = MapHandle::create(MapType::Array, Some("klogger_about"), 4, size, 1, &options).map_err(broken)?;
-        map.update(&0u32.to_ne_bytes(), about, MapFlags::ANY).map_err(broken)?;
-        self.map(ABOUT, map.as_fd())
+        let kernel_name = format!("klogger_{name}");
+        let map = MapHandle::create(MapType::Array, Some(kernel_name), 4, bytes as u32, 1, &options);
+        map.map_err(|e| cannot(&self.folder.join(name), io::Error::other(e)))
     }
 
     fn pin(&self, path: &Path, object: BorrowedFd) -> Result<(), Error> {

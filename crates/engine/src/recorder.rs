@@ -3,7 +3,7 @@
 
 mod checks;
 mod dump;
-mod file;
+pub(crate) mod file;
 mod flow;
 mod ledger;
 mod probes;

@@ -17,9 +17,10 @@ pub const CONTROL: usize = 4096 + 2 * 8 * EVENTS_MAX;
 
 const HEAD: usize = 0;
 const LIMIT: usize = 8;
-const MISSED: usize = 16;
+pub const MISSED: usize = 16;
 const MISSED_SINCE: usize = 24;
 const HARD: usize = 32;
+const NEST: usize = 40;
 /// The kernel engine's.
 pub const MARK: usize = 56;
 const FIRST: usize = 64;
@@ -27,6 +28,8 @@ const FIRST: usize = 64;
 const TURN: usize = FIRST + 8 * GRID;
 const NOTES: usize = TURN + 8;
 const NOTE: usize = 24;
+/// What tells a ring from a page that has become something else: see `vmcore`.
+pub const STAMP: usize = NOTES + 2 * NOTE;
 /// Where the counters of lost events begin.
 pub const LOST: usize = 4096;
 const ATTEMPTS: usize = LOST + 8 * EVENTS_MAX;
@@ -59,6 +62,20 @@ impl Rings {
         assert!(cpu < self.count);
         let base = cpu * Rings::stride(self.size);
         RingReader::new(self.mapping.clone(), base, self.size, Mark::At(self.mark as u64))
+    }
+
+    /// Bytes of each ring.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Where the ring of `cpu` begins in the mapping.
+    pub fn place(&self, cpu: usize) -> (&Mapping, usize) {
+        (&self.mapping, cpu * Rings::stride(self.size))
     }
 }
 
@@ -159,6 +176,17 @@ impl RecordKinds {
 }
 
 impl Taken {
+    /// Of records that are whole.
+    pub fn of(kinds: &RecordKinds, records: &[u8]) -> Taken {
+        let mut taken = Taken { bytes: records.len() as u64, ..Taken::default() };
+        let mut rest = records;
+        while let Some(size) = kinds.sizes.size(rest) {
+            taken.count(kinds, rest);
+            rest = &rest[size..];
+        }
+        taken
+    }
+
     /// Counts one record.
     #[inline]
     pub fn count(&mut self, kinds: &RecordKinds, record: &[u8]) {
@@ -171,7 +199,7 @@ impl Taken {
             self.lost = self.lost.wrapping_add(count);
             self.lost_since = Some(self.lost_since.map_or(since, |t| t.min(since)));
         } else {
-            self.serials += 1;
+            self.serials = self.serials.wrapping_add(1);
         }
     }
 }
@@ -219,7 +247,21 @@ impl RingReader {
 
     /// Whether the writers' position can be one: not before ours, and no more than a ring later.
     pub fn is_plausible(&self) -> bool {
-        self.head().checked_sub(self.tail).is_some_and(|fill| fill <= self.size() && self.tail < 1 << 62)
+        let fill = self.head().checked_sub(self.tail);
+        fill.is_some_and(|fill| fill <= self.size() && self.tail < 1 << 62) && self.tail.is_multiple_of(8)
+    }
+
+    /// The same, for a ring that runs round and round.
+    pub fn is_plausible_round(&self) -> bool {
+        self.head() < 1 << 62
+            && self.head().is_multiple_of(8)
+            && self.tail <= self.head()
+            && self.tail.is_multiple_of(8)
+    }
+
+    /// Whether a hit was being logged.
+    pub fn is_busy(&self) -> bool {
+        self.word(NEST).load(Ordering::Relaxed) != 0
     }
 
     /// Events lost since the last LOST record, and the time of the first (low 48 bits and up: full ns).
@@ -338,7 +380,7 @@ impl RingReader {
         let oldest = head.saturating_sub(self.size());
         if self.tail < oldest {
             let firsts = (0..GRID).map(|n| self.word(FIRST + 8 * n).load(Ordering::Acquire));
-            self.tail = firsts.filter(|p| *p >= oldest && *p <= head).min().unwrap_or(head);
+            self.tail = firsts.filter(|p| (oldest..=head).contains(p) && p.is_multiple_of(8)).min().unwrap_or(head);
         }
         let mut taken = Taken::default();
         while self.tail < head && !taken.torn {

@@ -5,6 +5,7 @@ pub mod bpffs;
 pub mod files;
 pub mod futex;
 pub mod inotify;
+pub mod memory;
 pub mod modules;
 pub mod tsc;
 

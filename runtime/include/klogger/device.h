@@ -32,6 +32,11 @@
 #define KLOGGER_MAP_SCOPE (1ull << 40)	  /* one bit for each thread id: KLOGGER_SCOPE_BYTES */
 #define KLOGGER_MAP_RINGLESS (2ull << 40) /* __u64 by event id: events on CPUs that have no ring */
 #define KLOGGER_MAP_STACKS (3ull << 40)	  /* struct klogger_stacks, if START said that there is one */
+/* New memory for the recorder's own use, zeroed, of any length up to KLOGGER_ANCHOR_MAX, until the file is closed. By what
+ * the recorder writes there the rings are found in an image of the machine's memory, if the kernel crashes. */
+#define KLOGGER_MAP_ANCHOR (4ull << 40)
+#define KLOGGER_ANCHOR_MAX (64u << 20)	/* bytes of all together */
+#define KLOGGER_ANCHORS_MAX 64		/* each time that rings are exchanged there is a new one */
 #define KLOGGER_SCOPE_BYTES (1u << 19)
 
 /* Kernel stacks that events have the numbers of: an event's number n, from 1, is slot[n - 1]. */

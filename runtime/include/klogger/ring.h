@@ -63,7 +63,9 @@ struct klogger_ring {
 		__u64 serials;		/* numbers that the records in them took */
 	} notes[2];
 
-	__u64 reserved[512 - 8 - KLOGGER_GRID - 7];	/* to the end of the page */
+	__u64 stamp[2];		/* the recorder's: whoever finds this page in an image of memory can see that it is this ring */
+
+	__u64 reserved[512 - 8 - KLOGGER_GRID - 9];	/* to the end of the page */
 	__u64 lost[KLOGGER_EVENTS_MAX];			/* by event id, never reset */
 	__u64 attempts[KLOGGER_EVENTS_MAX];		/* by event id, only in overwrite mode */
 	__u8 data[];		/* the ring's size (a power of two) + KLOGGER_SLACK */

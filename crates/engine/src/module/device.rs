@@ -16,6 +16,7 @@ pub const MAP_RINGS: u64 = 0;
 pub const MAP_SCOPE: u64 = 1 << 40;
 pub const MAP_RINGLESS: u64 = 2 << 40;
 pub const MAP_STACKS: u64 = 3 << 40;
+pub const MAP_ANCHOR: u64 = 4 << 40;
 /// `struct klogger_stacks`: a word, the rest of its page, then slots of two small numbers and the frames.
 pub const STACK_SLOTS: usize = 65536;
 pub const STACK_DEPTH: usize = 24;
@@ -253,6 +254,7 @@ mod tests {
                     __builtin_offsetof(struct klogger_ring, mask), __builtin_offsetof(struct klogger_ring, mark),
                     sizeof(struct klogger_ring), KLOGGER_MAP_STACKS, sizeof(struct klogger_stacks),
                     __builtin_offsetof(struct klogger_stacks, slot[1].frame[1]), __builtin_offsetof(struct klogger_start, stacks),
+                    KLOGGER_MAP_ANCHOR, __builtin_offsetof(struct klogger_ring, stamp),
                 };
                 for (unsigned i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
                     printf("%llu ", numbers[i]);
@@ -285,6 +287,8 @@ mod tests {
                     STACKS_HEAD + STACK_SLOTS * STACK_SLOT,
                     STACKS_HEAD + STACK_SLOT + 8 + 8,
                     std::mem::offset_of!(Start, stacks),
+                    MAP_ANCHOR as usize,
+                    crate::ring::STAMP,
                 ]
                 .map(|n| n as u64),
             )

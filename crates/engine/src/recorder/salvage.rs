@@ -4,7 +4,8 @@
 use super::dump::TIME_REACH_NS;
 use super::{file, ledger};
 use crate::bpf::{Stacks, map_memory, missed_by};
-use crate::cpu::{CpuReader, last_time};
+use crate::clock::{Clock, Converter};
+use crate::cpu::{CpuReader, last_in_order, last_time};
 use crate::drain::{CLOCK_MARGIN_NS, Finished};
 use crate::error::Error;
 use crate::pins::{self, Left};
@@ -15,7 +16,7 @@ use klogger_log::ledger::{Entry, Key, Ledger};
 use klogger_log::origin::Origin;
 use klogger_log::preamble::Preamble;
 use klogger_log::reader::Reader;
-use klogger_log::record::full_time;
+use klogger_log::record::{TIME_MASK, full_time};
 use klogger_log::writer::{Compression, EventBlock, Summary, Writer};
 use libbpf_rs::{MapCore, MapHandle};
 use serde::{Deserialize, Serialize};
@@ -98,18 +99,18 @@ pub fn save(remnant: Remnant, output: &Path, compression: Compression) -> Result
             .help("there is nothing to save; what it had in the kernel has been freed"));
     }
     let (log, _) = file::open(output)?;
-    let mut salvage =
-        Salvage::new(&about, old.as_ref(), log, compression).map_err(|e| file::cannot_write(output, e))?;
-    let written = salvage.writer.summary().events;
+    let mut salvage = Salvage::new(&about, old.as_ref(), log, compression, Still::here())
+        .map_err(|e| file::cannot_write(output, e))?;
+    let written = salvage.events();
     salvage.rings(&rings).map_err(|e| file::cannot_write(output, e))?;
-    let rescued = salvage.writer.summary().events - written;
-    let (summary, ledger) = salvage.finish(&rings, &left).map_err(|e| file::cannot_write(output, e))?;
+    let rescued = salvage.events() - written;
+    let (summary, ledger) = salvage.finish_here(&rings, &left).map_err(|e| file::cannot_write(output, e))?;
     left.remove();
     Ok(Salvaged { summary, ledger, log: about.log, written, rescued })
 }
 
 /// Whether a log is this recording's.
-fn is_of(log: &Reader, preamble: &Preamble) -> bool {
+pub fn is_of(log: &Reader, preamble: &Preamble) -> bool {
     let made_by = |p: &Preamble| (p.clock.start_ns, p.recorder.pid);
     made_by(log.preamble()) == made_by(preamble)
 }
@@ -165,10 +166,36 @@ fn rings(map: &MapHandle, size: usize, count: usize) -> Result<Rings, Error> {
     Ok(Rings::new(map_memory(&fd(map)?, count * Rings::stride(size))?, size, count, 0))
 }
 
+/// The clocks when the rings came to stand still.
+pub struct Still {
+    /// CLOCK_MONOTONIC, ns.
+    pub now_ns: u64,
+    /// How times of a counter become ns; `None`: those in the rings are ns.
+    pub clock: Option<Clock>,
+    /// All CPUs were stopped wherever they were, perhaps in the middle of an event.
+    pub crashed: bool,
+}
+
+impl Still {
+    fn here() -> Still {
+        Still { now_ns: sys::monotonic_ns(), clock: None, crashed: false }
+    }
+
+    /// The log's times for records, and for when events were lost first.
+    fn convert(&self, kinds: &RecordKinds, records: &mut [u8], since: &mut u64) {
+        if let Some(clock) = &self.clock {
+            let mut converter = Converter::of_crash(clock);
+            converter.records(kinds, records);
+            *since = converter.ns(*since & TIME_MASK);
+        }
+    }
+}
+
 /// A log in the making.
-struct Salvage<'a> {
+pub struct Salvage<'a> {
     preamble: &'a Preamble,
     old: Option<&'a Reader>,
+    still: Still,
     kinds: RecordKinds,
     builtin: Builtin,
     writer: Writer<File>,
@@ -178,11 +205,12 @@ struct Salvage<'a> {
 }
 
 impl<'a> Salvage<'a> {
-    fn new(
+    pub fn new(
         about: &'a About,
         old: Option<&'a Reader>,
         log: File,
         compression: Compression,
+        still: Still,
     ) -> std::io::Result<Salvage<'a>> {
         let preamble = &about.preamble;
         let mut writer = Writer::new(log, preamble, compression)?;
@@ -192,6 +220,7 @@ impl<'a> Salvage<'a> {
         Ok(Salvage {
             preamble,
             old,
+            still,
             kinds: RecordKinds::new(&preamble.events),
             builtin: Builtin(Arc::new(preamble.events.clone())),
             writer,
@@ -200,37 +229,38 @@ impl<'a> Salvage<'a> {
         })
     }
 
+    /// That are in the log so far.
+    pub fn events(&self) -> u64 {
+        self.writer.summary().events
+    }
+
     fn rings(&mut self, rings: &KeptRings) -> std::io::Result<()> {
         (0..rings.count).try_for_each(|cpu| self.ring(cpu as u16, rings.reader(cpu)))
     }
 
-    fn ring(&mut self, cpu: u16, mut reader: CpuReader) -> std::io::Result<()> {
+    /// What the rings of a CPU hold.
+    pub fn ring(&mut self, cpu: u16, mut reader: CpuReader) -> std::io::Result<()> {
         let mut end = Finished { counters: Counters::default(), cpu, entries: Vec::new(), lost_between: None };
         reader.count(&mut end.counters);
-        let (mut first_serial, mut records) = (reader.resume(), Vec::new());
+        let mut records = Vec::new();
+        let (missed, mut since) = reader.missed();
         let (next_serial, last_ns) = self.end_of(cpu);
-        let mut taken = Taken::default();
-        if self.preamble.recorder.overwrite {
-            taken = reader.take_overwritten(&self.kinds, &mut records);
-            let attempts: u64 = end.counters.attempts.iter().sum();
-            first_serial = attempts.saturating_sub(reader.missed().0 + taken.serials);
-        } else if reader.is_plausible() {
-            taken = reader.copy_all(&self.kinds, &mut records);
-            let gap = first_serial.saturating_sub(next_serial);
+        let first_serial = if self.preamble.recorder.overwrite {
+            let taken = self.newest(&mut reader, &mut records, &mut end);
+            self.still.convert(&self.kinds, &mut records, &mut since);
+            let attempts = end.counters.attempts.iter().fold(0u64, |sum, n| sum.saturating_add(*n));
+            attempts.saturating_sub(missed.saturating_add(taken.serials))
+        } else {
+            let first = self.rest(&mut reader, &mut records, &mut end);
+            self.still.convert(&self.kinds, &mut records, &mut since);
+            let gap = first.saturating_sub(next_serial);
             if gap > 0 {
                 // A LOST record takes the numbers of those that were on their way.
-                first_serial = next_serial;
                 records.splice(0..0, self.builtin.lost(gap, last_ns, last_ns));
                 end.entries.push(Entry::new(Key::InFlight).cpu(cpu).count(gap).between(last_ns, last_ns));
             }
-        } else {
-            taken.torn = true;
-        }
-        if taken.torn {
-            let entry = Entry::new(Key::BlockCorrupt).cpu(cpu);
-            end.entries.push(entry.detail("a ring held something that is no record; what stood behind it is lost"));
-        }
-        let (missed, since) = reader.missed();
+            first.min(next_serial)
+        };
         if missed > 0 {
             records.extend(self.builtin.lost(missed, since, since));
         }
@@ -243,38 +273,93 @@ impl<'a> Salvage<'a> {
         self.writer.block(&block).map(drop)
     }
 
+    /// What was not taken out of the rings yet; returns the first serial number.
+    fn rest(&self, reader: &mut CpuReader, records: &mut Vec<u8>, end: &mut Finished) -> u64 {
+        let first = reader.resume();
+        let sound = reader.is_plausible();
+        if !sound || reader.copy_all(&self.kinds, records).torn {
+            end.entries.push(torn(end.cpu));
+        } else if self.still.crashed && reader.fill() > 0 {
+            end.entries.push(cut(end.cpu, &format!("{} bytes of its rings were being written", reader.fill())));
+        }
+        first
+    }
+
+    /// What rings that run round and round hold.
+    fn newest(&self, reader: &mut CpuReader, records: &mut Vec<u8>, end: &mut Finished) -> Taken {
+        let busy = self.still.crashed && reader.is_busy();
+        let mut taken = Taken { torn: true, ..Taken::default() };
+        if reader.is_plausible_round() {
+            taken = reader.take_overwritten(&self.kinds, records);
+        }
+        if busy && let Some(whole) = last_in_order(&self.kinds, records) {
+            // What stands in the place of an event that was being written is left from an earlier round.
+            records.truncate(whole);
+            taken = Taken::of(&self.kinds, records);
+            taken.serials = taken.serials.saturating_add(1);
+            end.entries.push(cut(end.cpu, "it was being written"));
+        } else if taken.torn {
+            end.entries.push(torn(end.cpu));
+        }
+        taken
+    }
+
     /// The next serial number of a CPU, and the time of its last event, as far as they were written.
     fn end_of(&self, cpu: u16) -> (u64, u64) {
         let blocks = self.old.map(|old| old.blocks_of(Origin::Cpu(cpu))).unwrap_or_default();
         let last = blocks.iter().map(|b| b.header.last_time).max();
         // With nothing written, 48 bits of time reach back so far from now.
-        let reach = sys::monotonic_ns().saturating_sub(TIME_REACH_NS) + CLOCK_MARGIN_NS;
+        let reach = self.still.now_ns.saturating_sub(TIME_REACH_NS).saturating_add(CLOCK_MARGIN_NS);
         let time = last.unwrap_or(self.preamble.clock.start_ns.max(reach));
         (blocks.last().map_or(0, |b| b.header.next_serial()), time)
     }
 
-    fn finish(mut self, rings: &KeptRings, left: &Left) -> std::io::Result<(Summary, Ledger)> {
-        let span = (self.preamble.clock.start_ns, self.last_ns);
+    fn finish_here(self, rings: &KeptRings, left: &Left) -> std::io::Result<(Summary, Ledger)> {
+        let span = self.span();
         let ringless = |id: u16| rings.ringless.word(8 * usize::from(id)).load(Ordering::Relaxed);
-        let events = &self.preamble.events;
-        let mut ledger = Ledger { entries: vec![Entry::new(Key::Rescued)], ..Ledger::default() };
-        ledger.entries.extend(ledger::of_rings(&self.ends, &ringless, events, span));
         let programs = left.programs();
         let missed = programs.iter().filter_map(|(schema, name, program)| missed_by(program.as_fd(), schema, name));
+        let mut ledger = Ledger { entries: vec![Entry::new(Key::Rescued)], ..Ledger::default() };
         ledger.entries.extend(ledger::of_hits(missed, span));
+        if let Some(stacks) = &rings.stacks {
+            ledger.entries.extend(ledger::stackless(stacks.without_number(), span));
+        }
+        let names = Names::of(&self.preamble.events, rings.stacks.as_ref().map(Stacks::read), &mut ledger);
+        self.finish(ledger, &ringless, &names)
+    }
+
+    fn span(&self) -> (u64, u64) {
+        (self.preamble.clock.start_ns, self.last_ns)
+    }
+
+    /// Closes the log. `ledger`: what is known beside what the rings say; `ringless`: events without a ring, by id.
+    pub fn finish(
+        mut self,
+        mut ledger: Ledger,
+        ringless: &dyn Fn(u16) -> u64,
+        names: &Names,
+    ) -> std::io::Result<(Summary, Ledger)> {
+        let (events, span) = (&self.preamble.events, self.span());
+        ledger.entries.extend(ledger::of_rings(&self.ends, ringless, events, span));
         ledger.entries.extend(ledger::not_attached(&self.preamble.probes));
         if self.preamble.recorder.overwrite {
             let summary = self.writer.summary();
             let logged = |id: u16| summary.counts.iter().find(|c| c.0 == id).map_or(0, |c| c.1);
             ledger.entries.extend(ledger::overwritten(events, &self.ends, &logged, span));
         }
-        if let Some(stacks) = &rings.stacks {
-            ledger.entries.extend(ledger::stackless(stacks.without_number(), span));
-        }
-        let names = Names::of(events, rings.stacks.as_ref().map(Stacks::read), &mut ledger);
         self.writer.stacks(&names.stacks)?;
         self.writer.symbols(&names.symbols)?;
         let summary = self.writer.finish(&ledger)?;
         Ok((summary, ledger))
     }
+}
+
+fn torn(cpu: u16) -> Entry {
+    let entry = Entry::new(Key::BlockCorrupt).cpu(cpu);
+    entry.detail("a ring held something that is no record; what stood behind it is lost")
+}
+
+/// Of a CPU that was stopped while it logged.
+fn cut(cpu: u16, why: &str) -> Entry {
+    Entry::new(Key::InFlight).cpu(cpu).count(1).detail(&format!("the last event of CPU {cpu} is not whole: {why}"))
 }

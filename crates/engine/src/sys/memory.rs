@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Memory of our own that looks like memory shared with others.
+
+use super::Mapping;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, FromRawFd};
+
+/// Zeros; what is never touched takes no memory.
+pub fn zeros(length: usize) -> io::Result<Mapping> {
+    // SAFETY: the name is valid; the descriptor is new and ours.
+    let file = unsafe {
+        let fd = super::check(libc::memfd_create(c"klogger".as_ptr(), libc::MFD_CLOEXEC))?;
+        File::from_raw_fd(fd)
+    };
+    file.set_len(length as u64)?;
+    Mapping::sparse(file.as_fd(), length)
+}
+
+/// Bytes of a page of this machine.
+pub fn page_size() -> usize {
+    // SAFETY: no pointers.
+    unsafe { libc::sysconf(libc::_SC_PAGESIZE) }.max(4096) as usize
+}

@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! What the rings of the kernel held when it crashed: found in an image of the machine's memory, and made into logs.
+//!
+//! A recorder leaves an [`anchor`] in the kernel's memory, which says where the pages of its rings are. [`save`] looks for
+//! anchors in an image ([`dump`]), puts the rings together, and goes on as for a recorder that was killed. An image is
+//! whatever somebody has sent: nothing in it is believed.
+
+pub(crate) mod anchor;
+mod dump;
+mod format;
+mod frames;
+#[cfg(test)]
+mod tests;
+
+use crate::clock::Clock;
+use crate::cpu::CpuReader;
+use crate::error::Error;
+use crate::recorder::file;
+use crate::recorder::salvage::{self, About, Salvage, Salvaged, Still};
+use crate::ring::{EVENTS_MAX, NESTED, RingReader, Rings, STAMP};
+use crate::sys::{Mapping, memory};
+use crate::writer::Names;
+use anchor::ring_number;
+use dump::Dump;
+use format::{Index, Key, Moment, PAGE, Range, RingsAt};
+use klogger_log::ledger::{Entry, Key as LedgerKey, Ledger};
+use klogger_log::preamble::EventClock;
+use klogger_log::reader::Reader;
+use klogger_log::writer::Compression;
+use std::collections::{BTreeMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Recordings in one image.
+const RECORDINGS_MAX: usize = 64;
+/// Rings of a recording that were exchanged for others, each with an anchor.
+const ANCHORS_MAX: usize = 256;
+/// A counter in an image that says more is no counter: nobody has logged so many events.
+const COUNT_MAX: u64 = 1 << 40;
+
+/// A log that was made.
+pub struct Rescued {
+    pub output: PathBuf,
+    /// Of the recorder.
+    pub pid: u32,
+    /// Whether a log on disk is a part of it.
+    pub has_log: bool,
+    pub salvaged: Salvaged,
+}
+
+/// Makes a log of each recording that the image `vmcore` holds. `log`: what the recorder had written; if it is not given,
+/// it is looked for where the recorder says. If there are several recordings, each log has the recorder's number in its name.
+pub fn save(vmcore: &Path, log: Option<&Path>, output: &Path, compression: Compression) -> Result<Vec<Rescued>, Error> {
+    let dump = Dump::open(vmcore)?;
+    let found = find(&dump, vmcore)?;
+    let logs = logs(&found, log)?;
+    let several = found.len() > 1;
+    let mut rescued = Vec::new();
+    for (recording, old) in found.iter().zip(&logs) {
+        let pid = recording.about.preamble.recorder.pid;
+        let output = if several { numbered(output, pid) } else { output.to_path_buf() };
+        let salvaged = recording.save(&dump, old.as_ref(), &output, compression)?;
+        rescued.push(Rescued { output, pid, has_log: old.is_some(), salvaged });
+    }
+    Ok(rescued)
+}
+
+/// `rescue.klog`: `rescue-4711.klog`
+fn numbered(output: &Path, pid: u32) -> PathBuf {
+    let mut name = output.file_stem().unwrap_or_default().to_owned();
+    name.push(format!("-{pid}"));
+    if let Some(extension) = output.extension() {
+        name.push(".");
+        name.push(extension);
+    }
+    output.with_file_name(name)
+}
+
+/// Of each recording what is there of its log.
+fn logs(found: &[Recording], given: Option<&Path>) -> Result<Vec<Option<Reader>>, Error> {
+    let open = |path: &Path| {
+        // Whatever an image names: nothing that could wait for a writer.
+        let is_file = path.metadata().is_ok_and(|m| m.is_file());
+        is_file.then(|| Reader::open(path).ok()).flatten()
+    };
+    let Some(path) = given else {
+        let is_of = |r: &Recording| open(&r.about.log).filter(|old| salvage::is_of(old, &r.about.preamble));
+        return Ok(found.iter().map(|r| is_of(r).filter(|old| !old.is_complete())).collect());
+    };
+    let cannot = |e| Error::new(format!("cannot read {}: {e}", path.display()));
+    Reader::open(path).map_err(cannot)?;
+    let mut logs: Vec<Option<Reader>> = Vec::new();
+    for r in found {
+        logs.push(open(path).filter(|old| salvage::is_of(old, &r.about.preamble)));
+    }
+    match logs.iter().flatten().next() {
+        None => Err(Error::new(format!("{} is not the log of a recording in this image", path.display()))
+            .help("without --log, the log is looked for where the recorder wrote it")),
+        Some(old) if old.is_complete() => {
+            Err(Error::new(format!("{} is whole: its recording had ended before", path.display()))
+                .help("there is nothing to save"))
+        }
+        Some(_) => Ok(logs),
+    }
+}
+
+/// One recording, as its anchors say.
+struct Recording {
+    about: About,
+    /// In the order in which they were in use. All but the last have been exchanged.
+    anchors: Vec<Anchor>,
+}
+
+/// What one anchor says.
+struct Anchor {
+    recording: u64,
+    index: Index,
+    frames: Vec<u64>,
+    newest: Moment,
+}
+
+/// Where the pages of anchors are, by their number.
+type Places = BTreeMap<Key, BTreeMap<u32, u64>>;
+
+fn find(dump: &Dump, path: &Path) -> Result<Vec<Recording>, Error> {
+    let mut places = Places::new();
+    let scanned = dump.pages(|address, page| {
+        if let Some((key, number)) = format::read_head(page) {
+            places.entry(key).or_default().insert(number, address);
+        }
+    });
+    scanned.map_err(|e| Error::new(format!("cannot read {}: {e}", path.display())))?;
+    let mut recordings: BTreeMap<u64, Recording> = BTreeMap::new();
+    // In the order in which they were made.
+    for (key, pages) in &places {
+        let Some((about, anchor)) = read_anchor(dump, key, pages) else { continue };
+        let recording = recordings.entry(key.recording).or_insert_with(|| Recording { about, anchors: Vec::new() });
+        if recording.anchors.len() < ANCHORS_MAX {
+            recording.anchors.push(anchor);
+        }
+    }
+    let mut found: Vec<Recording> = recordings.into_values().take(RECORDINGS_MAX).collect();
+    found.sort_by_key(|r| (r.about.preamble.clock.start_ns, r.about.preamble.recorder.pid));
+    match (found.is_empty(), places.is_empty()) {
+        (false, _) => Ok(found),
+        (true, false) => Err(Error::new(format!(
+            "{} holds traces of a recording, but not all of what says where its rings are",
+            path.display()
+        ))
+        .help(
+            "the recording may have ended long before; if not, the image was cut, or leaves out memory of the kernel",
+        )),
+        (true, true) => Err(Error::new(format!("{} holds no rings of klogger", path.display())).help(
+            "was 'klogger record' running when the machine crashed? A recording that ended in order leaves nothing",
+        )),
+    }
+}
+
+fn read_anchor(dump: &Dump, key: &Key, pages: &BTreeMap<u32, u64>) -> Option<(About, Anchor)> {
+    if pages.len() != key.pages as usize {
+        return None;
+    }
+    let (mut text, mut page) = (Vec::new(), [0; PAGE]);
+    let mut newest = Moment::default();
+    for (number, address) in pages {
+        dump.read(*address, &mut page).then_some(())?;
+        match number {
+            0 => newest = format::read_time(&page)?,
+            _ => text.extend_from_slice(format::part(&page)),
+        }
+    }
+    let (about, index, frames) = format::read_text(&text)?;
+    let about = serde_json::from_slice(about).ok()?;
+    let anchor = Anchor { recording: key.recording, index, frames, newest };
+    anchor.is_sound().then_some((about, anchor))
+}
+
+impl Anchor {
+    /// Whether it can be one: rings of sizes that there are, and no page in two places, or a small image could hold large
+    /// rings.
+    fn is_sound(&self) -> bool {
+        let Index { page, first, rings, ringless, .. } = &self.index;
+        let sizes = page.is_power_of_two() && (PAGE as u64..=1 << 16).contains(page);
+        let sound = |r: &RingsAt| {
+            r.size.is_power_of_two()
+                && (crate::recorder::BUFFER_MIN..=crate::recorder::BUFFER_MAX).contains(&(r.size as u64))
+                && self.holds(r.main, Rings::stride(r.size))
+                && self.holds(r.nested, Rings::stride(NESTED))
+        };
+        let once = self.frames.iter().collect::<HashSet<_>>().len() == self.frames.len();
+        let uses = rings.iter().fold(ringless.count, |sum, r| sum.saturating_add(r.main.count + r.nested.count));
+        let cpus = rings.iter().map(|r| r.cpu).collect::<HashSet<_>>().len() == rings.len();
+        let times = first.ticks.max(first.ns).max(self.newest.ticks).max(self.newest.ns) < 1 << 62;
+        let fits = self.holds(*ringless, 8 * EVENTS_MAX) && rings.iter().all(sound);
+        sizes && times && cpus && fits && once && uses <= self.frames.len()
+    }
+
+    /// Whether a range is in the list, and holds exactly so many bytes.
+    fn holds(&self, range: Range, bytes: usize) -> bool {
+        let end = range.at.checked_add(range.count);
+        end.is_some_and(|end| end <= self.frames.len()) && range.count == bytes.div_ceil(self.index.page as usize)
+    }
+
+    /// Copies a range to memory of ours; whether all of it is in the image.
+    fn copy(&self, dump: &Dump, range: Range, to: &Mapping, offset: usize, length: usize) -> bool {
+        let page = self.index.page as usize;
+        let (mut all, mut bytes) = (true, vec![0; page]);
+        for (n, frame) in self.frames.iter().skip(range.at).take(range.count).enumerate() {
+            let at = n * page;
+            let part = page.min(length.saturating_sub(at));
+            let whole = frame.checked_mul(page as u64).is_some_and(|address| dump.read(address, &mut bytes[..part]));
+            all &= whole;
+            // What is zero already takes no memory.
+            if bytes[..part].iter().any(|b| *b != 0) {
+                let (words, _) = bytes[..part].as_chunks();
+                for (i, word) in words.iter().enumerate() {
+                    to.word(offset + at + 8 * i).store(u64::from_le_bytes(*word), Ordering::Relaxed);
+                }
+            }
+        }
+        all
+    }
+
+    /// Both rings of a CPU; `None`: their pages are used for something else by now.
+    fn reader(&self, dump: &Dump, rings: &RingsAt) -> Result<Option<CpuReader>, Error> {
+        let (main, nested) = (Rings::stride(rings.size), Rings::stride(NESTED));
+        let memory = memory::zeros(main + nested);
+        let memory = memory.map_err(|e| Error::new(format!("no memory for a ring of {} bytes: {e}", rings.size)))?;
+        self.copy(dump, rings.main, &memory, 0, main);
+        self.copy(dump, rings.nested, &memory, main, nested);
+        let is = |at: usize, nested: usize| {
+            let word = |n: usize| memory.word(at + STAMP + 8 * n).load(Ordering::Relaxed);
+            (word(0), word(1)) == (self.recording, ring_number(rings.cpu, nested))
+        };
+        if !(is(0, 0) && is(main, 1)) {
+            return Ok(None);
+        }
+        bound_counters(&memory, 0);
+        bound_counters(&memory, main);
+        let memory = Arc::new(memory);
+        let ring = |at: usize, size: usize| RingReader::of_kernel(memory.clone(), at, size);
+        Ok(Some(CpuReader::new(ring(0, rings.size), Some(ring(main, NESTED)))))
+    }
+
+    fn ringless(&self, dump: &Dump) -> Result<Mapping, Error> {
+        let memory = memory::zeros(8 * EVENTS_MAX).map_err(|e| Error::new(format!("no memory: {e}")))?;
+        self.copy(dump, self.index.ringless, &memory, 0, 8 * EVENTS_MAX);
+        (0..EVENTS_MAX).for_each(|id| bound(&memory, 8 * id));
+        Ok(memory)
+    }
+
+    /// The clocks when the machine crashed, or up to a second before.
+    fn still(&self) -> Option<Still> {
+        let Index { counter, first, .. } = self.index;
+        let pair = |m: Moment| (m.ticks, m.ns);
+        let clock = if counter { Some(Clock::on_line(pair(first), pair(self.newest))?) } else { None };
+        Some(Still { now_ns: self.newest.ns, clock, crashed: true })
+    }
+}
+
+/// Sums of what counters say must have a meaning.
+fn bound_counters(memory: &Mapping, ring: usize) {
+    let counters = (0..2 * EVENTS_MAX).map(|n| crate::ring::LOST + 8 * n);
+    counters.chain([crate::ring::MISSED]).for_each(|at| bound(memory, ring + at));
+}
+
+fn bound(memory: &Mapping, at: usize) {
+    let word = memory.word(at);
+    word.store(word.load(Ordering::Relaxed).min(COUNT_MAX), Ordering::Relaxed);
+}
+
+impl Recording {
+    fn save(
+        &self,
+        dump: &Dump,
+        old: Option<&Reader>,
+        output: &Path,
+        compression: Compression,
+    ) -> Result<Salvaged, Error> {
+        let cannot = |e| file::cannot_write(output, e);
+        let last = self.anchors.last().ok_or_else(|| Error::new("a recording has no rings"))?;
+        let still = last.still().ok_or_else(|| {
+            Error::new("the clock of a recording in this image does not run").help("the image is damaged")
+        })?;
+        let mut ledger = Ledger { entries: vec![rescued(&self.about, old)], ..Ledger::default() };
+        ledger.kernel_clock = still.clock.as_ref().map(clock_of_events);
+        let (log, _) = file::open(output)?;
+        let mut salvage = Salvage::new(&self.about, old, log, compression, still).map_err(cannot)?;
+        let written = salvage.events();
+        for anchor in &self.anchors {
+            let in_use = std::ptr::eq(anchor, last);
+            for rings in &anchor.index.rings {
+                match anchor.reader(dump, rings)? {
+                    // Rings that were exchanged are empty, unless the crash came right after.
+                    Some(reader) if in_use || !reader.has_ended() => {
+                        salvage.ring(rings.cpu, reader).map_err(cannot)?;
+                    }
+                    None if in_use => ledger.entries.push(gone(rings.cpu)),
+                    Some(_) | None => {}
+                }
+            }
+        }
+        let rescued = salvage.events() - written;
+        let ringless = last.ringless(dump)?;
+        let ringless = |id: u16| ringless.word(8 * usize::from(id)).load(Ordering::Relaxed);
+        let (summary, ledger) = salvage.finish(ledger, &ringless, &Names::default()).map_err(cannot)?;
+        Ok(Salvaged { summary, ledger, log: self.about.log.clone(), written, rescued })
+    }
+}
+
+fn rescued(about: &About, old: Option<&Reader>) -> Entry {
+    let log = about.log.display();
+    Entry::new(LedgerKey::Rescued).detail(&match old {
+        Some(_) => format!("the machine crashed; the events are those of {log}, and of the rings in an image of its memory"),
+        None => format!(
+            "the machine crashed; the events are those of the rings in an image of its memory. What the recorder had written \
+             to {log} before is not in this log, and counts as in_flight"
+        ),
+    })
+}
+
+fn gone(cpu: u16) -> Entry {
+    let entry = Entry::new(LedgerKey::BlockCorrupt).cpu(cpu);
+    entry.detail("the image does not have the rings of this CPU, or something else stands in their place")
+}
+
+/// How exactly, nobody can say any more: the line is as good as the counter is steady.
+fn clock_of_events(clock: &Clock) -> EventClock {
+    clock.about(crate::clock::Source::Tsc)
+}

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! The recorder's side of an anchor: written when the rings are in use, wiped when they are empty.
+
+use super::format::{self, Index, Moment, Range, RingsAt};
+use super::frames::PageMap;
+use crate::error::Error;
+use crate::probing::Times;
+use crate::ring::{EVENTS_MAX, NESTED, Rings, STAMP};
+use crate::sys::{self, Mapping};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle, Thread};
+use std::time::Duration;
+
+/// How often the time is noted; what is logged afterwards is dated by the clock's speed until then.
+const NOTE_TIME: Duration = Duration::from_secs(1);
+
+/// Both rings of a CPU: mappings, and where in them they begin.
+pub struct Place<'a> {
+    pub cpu: u16,
+    /// Bytes of the main one.
+    pub size: usize,
+    pub main: (&'a Mapping, usize),
+    pub nested: (&'a Mapping, usize),
+}
+
+/// While it lives, the rings can be found in an image of the machine's memory.
+pub struct Anchor {
+    recording: u64,
+    mapping: Arc<Mapping>,
+    clock: Option<Ticking>,
+}
+
+/// A thread that notes the time.
+struct Ticking {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+impl Anchor {
+    /// `recording`: of which these are other rings, if so. `about`: what the log needs beside the rings. `room`: kernel
+    /// memory of so many bytes, for the anchor.
+    pub fn new(
+        recording: Option<u64>,
+        about: &[u8],
+        times: &Times,
+        places: &[Place],
+        ringless: &Mapping,
+        room: &dyn Fn(usize) -> Result<Mapping, Error>,
+    ) -> Result<Anchor, Error> {
+        let (made, wall, _) = sys::clock_pair();
+        let recording = recording.unwrap_or(wall ^ u64::from(std::process::id()) << 40);
+        let (index, frames) = index(times, places, ringless).map_err(cannot)?;
+        let text = format::text(about, &index, &frames);
+        let mapping = Arc::new(room(format::size(text.len()))?);
+        places.iter().for_each(|p| stamp(p, recording));
+        // The second one has no other to follow.
+        (0..2).for_each(|_| format::put_time(&mapping, now(index.counter)));
+        format::write(&mapping, recording, made, &text);
+        let clock = Ticking::start(mapping.clone(), index.counter);
+        Ok(Anchor { recording, mapping, clock: Some(clock.map_err(cannot)?) })
+    }
+
+    pub fn recording(&self) -> u64 {
+        self.recording
+    }
+
+    /// It stays, for what is left in the rings, which are used no more.
+    pub fn stop(&mut self) {
+        if let Some(clock) = self.clock.take() {
+            clock.stop();
+        }
+    }
+}
+
+impl Drop for Anchor {
+    fn drop(&mut self) {
+        self.stop();
+        format::wipe(&self.mapping);
+    }
+}
+
+fn cannot(error: io::Error) -> Error {
+    Error::new(format!("the rings cannot be found in a dump of the kernel's memory: {error}"))
+}
+
+fn index(times: &Times, places: &[Place], ringless: &Mapping) -> io::Result<(Index, Vec<u64>)> {
+    let map = PageMap::open()?;
+    let mut frames = Vec::new();
+    let mut range = |(mapping, offset): (&Mapping, usize), length: usize| {
+        let found = map.frames(mapping, offset, length)?;
+        let range = Range { at: frames.len(), count: found.len() };
+        frames.extend(found);
+        io::Result::Ok(range)
+    };
+    let mut rings = Vec::new();
+    for p in places {
+        let main = range(p.main, Rings::stride(p.size))?;
+        rings.push(RingsAt { cpu: p.cpu, size: p.size, main, nested: range(p.nested, Rings::stride(NESTED))? });
+    }
+    let ringless = range((ringless, 0), 8 * EVENTS_MAX)?;
+    let (counter, first) = match times {
+        Times::Ns => (false, now(false)),
+        Times::Counter(clock) => {
+            let (ticks, ns) = clock.first();
+            (true, Moment { ticks, ns })
+        }
+    };
+    Ok((Index { page: map.page as u64, counter, first, rings, ringless }, frames))
+}
+
+/// So that a page that has become something else is not taken for a ring.
+fn stamp(place: &Place, recording: u64) {
+    for (nested, (mapping, offset)) in [place.main, place.nested].into_iter().enumerate() {
+        mapping.word(offset + STAMP).store(recording, Ordering::Relaxed);
+        mapping.word(offset + STAMP + 8).store(ring_number(place.cpu, nested), Ordering::Relaxed);
+    }
+}
+
+/// The second word of a ring's stamp.
+pub fn ring_number(cpu: u16, nested: usize) -> u64 {
+    2 * u64::from(cpu) + nested as u64
+}
+
+fn now(counter: bool) -> Moment {
+    match counter {
+        true => {
+            let (ticks, ns, _) = sys::tsc::pair();
+            Moment { ticks, ns }
+        }
+        false => {
+            let ns = sys::monotonic_ns();
+            Moment { ticks: ns, ns }
+        }
+    }
+}
+
+impl Ticking {
+    fn start(anchor: Arc<Mapping>, counter: bool) -> io::Result<Ticking> {
+        let stop: Arc<AtomicBool> = Arc::default();
+        let seen = stop.clone();
+        let tick = move || {
+            while !seen.load(Ordering::Acquire) {
+                thread::park_timeout(NOTE_TIME);
+                format::put_time(&anchor, now(counter));
+            }
+        };
+        let thread = thread::Builder::new().name("klogger/time".into()).spawn(tick)?;
+        Ok(Ticking { stop, thread })
+    }
+
+    fn stop(self) {
+        self.stop.store(true, Ordering::Release);
+        Thread::unpark(self.thread.thread());
+        // It cannot panic.
+        let _ = self.thread.join();
+    }
+}

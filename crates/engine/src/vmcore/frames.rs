@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Where memory that is shared with the kernel lies in the machine: /proc/self/pagemap.
+
+use crate::sys::{Mapping, memory};
+use std::fs::File;
+use std::hint::black_box;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::Ordering;
+
+const PRESENT: u64 = 1 << 63;
+/// A page's number in the machine's memory; 0 for whoever may not know it.
+const NUMBER: u64 = (1 << 55) - 1;
+
+/// The numbers of pages; `page` is their size.
+pub struct PageMap {
+    file: File,
+    pub page: usize,
+}
+
+impl PageMap {
+    pub fn open() -> io::Result<PageMap> {
+        Ok(PageMap { file: File::open("/proc/self/pagemap")?, page: memory::page_size() })
+    }
+
+    /// Of the pages from `offset` on, a multiple of their size, which hold `length` bytes.
+    pub fn frames(&self, mapping: &Mapping, offset: usize, length: usize) -> io::Result<Vec<u64>> {
+        let at = mapping.at(offset, length).addr();
+        if !at.is_multiple_of(self.page) {
+            return Err(io::Error::other(format!("rings do not begin at pages of {} bytes", self.page)));
+        }
+        let count = length.div_ceil(self.page);
+        // Who has not been touched is not in the table.
+        for n in 0..count {
+            black_box(mapping.word(offset + n * self.page).load(Ordering::Relaxed));
+        }
+        let mut bytes = vec![0; 8 * count];
+        self.file.read_exact_at(&mut bytes, 8 * (at / self.page) as u64)?;
+        let (words, _) = bytes.as_chunks();
+        words.iter().map(|w| frame(u64::from_ne_bytes(*w))).collect()
+    }
+}
+
+fn frame(entry: u64) -> io::Result<u64> {
+    match (entry & PRESENT != 0, entry & NUMBER) {
+        (false, _) => Err(io::Error::other("a page has no place in memory")),
+        (true, 0) => Err(io::Error::new(ErrorKind::PermissionDenied, "the kernel does not say where pages are")),
+        (true, number) => Ok(number),
+    }
+}

@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Images of machines that never were: what is in them is found, and whatever is done to them, nothing else happens.
+
+use super::format::{self, Index, Moment, PAGE, RingsAt};
+use super::*;
+use crate::bundled;
+use crate::ring::CONTROL;
+use crate::writer::Builtin;
+use klogger_log::preamble::{Clock as LogClock, Preamble, Recorder};
+use klogger_schema::layout::EventLayout;
+use proptest::prelude::*;
+use std::fs;
+
+const SIZE: usize = 16 << 10;
+const RECORDING: u64 = 77;
+const START_NS: u64 = 1 << 50;
+/// Bytes of a DUMP_BEGIN record.
+const RECORD: usize = 16;
+
+fn layouts() -> Vec<EventLayout> {
+    bundled::builtin().unwrap().layouts(1)
+}
+
+fn about(overwrite: bool) -> About {
+    let preamble = Preamble {
+        engine: "bpf".into(),
+        clock: LogClock { start_ns: START_NS, ..LogClock::default() },
+        recorder: Recorder { pid: 4711, buffer_size: SIZE as u64, overwrite, ..Recorder::default() },
+        events: layouts(),
+        ..Preamble::default()
+    };
+    About { log: "/nonexistent/run.klog".into(), rings: 1, preamble }
+}
+
+/// The memory of a machine with one CPU.
+struct Machine {
+    rings: Mapping,
+    ringless: Mapping,
+    index: Index,
+    about: About,
+    newest: Moment,
+}
+
+/// Memory that is anything but in order.
+fn frame(n: usize) -> u64 {
+    100 + (n as u64 * 37) % 128
+}
+
+impl Machine {
+    fn new(overwrite: bool, counter: bool) -> Machine {
+        let (main, nested) = (Rings::stride(SIZE), Rings::stride(NESTED));
+        let range = |at: usize, bytes: usize| Range { at: at / PAGE, count: bytes / PAGE };
+        let rings = RingsAt { cpu: 0, size: SIZE, main: range(0, main), nested: range(main, nested) };
+        let ringless = range(main + nested, 8 * EVENTS_MAX);
+        let moment = |ns: u64| Moment { ticks: if counter { 2 * (ns - START_NS) + 5 } else { ns }, ns };
+        let machine = Machine {
+            rings: memory::zeros(main + nested).unwrap(),
+            ringless: memory::zeros(8 * EVENTS_MAX).unwrap(),
+            index: Index { page: PAGE as u64, counter, first: moment(START_NS), rings: vec![rings], ringless },
+            about: about(overwrite),
+            newest: moment(START_NS + 1_000_000),
+        };
+        for (nested, at) in [0, main].into_iter().enumerate() {
+            machine.set(at + STAMP, RECORDING);
+            machine.set(at + STAMP + 8, nested as u64);
+        }
+        machine
+    }
+
+    fn set(&self, at: usize, word: u64) {
+        self.rings.word(at).store(word, Ordering::Relaxed);
+    }
+
+    fn head(&self) -> &std::sync::atomic::AtomicU64 {
+        self.rings.word(0)
+    }
+
+    /// Events with these numbers, 100 ns apart.
+    fn log(&self, numbers: std::ops::Range<u64>) {
+        let builtin = Builtin(Arc::new(self.about.preamble.events.clone()));
+        for n in numbers {
+            let (mut bytes, ns) = (Vec::new(), START_NS + 100 * n);
+            let time = if self.index.counter { 2 * (ns - START_NS) + 5 } else { ns };
+            builtin.event("DUMP_BEGIN").int("of_cpu", 0).int("index", n as i64).finish(time, &mut bytes);
+            assert_eq!(bytes.len(), RECORD);
+            let at = CONTROL + self.head().fetch_add(RECORD as u64, Ordering::Relaxed) as usize % SIZE;
+            let (words, _) = bytes.as_chunks();
+            words.iter().enumerate().for_each(|(i, w)| self.set(at + 8 * i, u64::from_le_bytes(*w)));
+        }
+    }
+
+    /// The text of its anchor.
+    fn text(&self) -> Vec<u8> {
+        let frames: Vec<u64> = (0..self.rings.length() / PAGE + 2).map(frame).collect();
+        format::text(&serde_json::to_vec(&self.about).unwrap(), &self.index, &frames)
+    }
+
+    fn image(&self, text: &[u8]) -> Vec<u8> {
+        let mut pages: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
+        let mut put = |at: u64, from: &Mapping, n: usize| {
+            let words = (0..PAGE / 8).flat_map(|i| from.word(n * PAGE + 8 * i).load(Ordering::Relaxed).to_le_bytes());
+            pages.insert(at, words.collect());
+        };
+        let rings = self.rings.length() / PAGE;
+        (0..rings).for_each(|n| put(frame(n), &self.rings, n));
+        (0..2).for_each(|n| put(frame(rings + n), &self.ringless, n));
+        let anchor = memory::zeros(format::size(text.len())).unwrap();
+        (0..2).for_each(|_| format::put_time(&anchor, self.newest));
+        format::write(&anchor, RECORDING, 1, text);
+        (0..anchor.length() / PAGE).for_each(|n| put(1000 - n as u64, &anchor, n));
+        elf(&pages)
+    }
+
+    fn rescued(&self) -> (Result<Vec<Rescued>, Error>, tempfile::TempDir) {
+        save_bytes(&self.image(&self.text()))
+    }
+}
+
+/// A part of memory for each run of pages.
+fn elf(pages: &BTreeMap<u64, Vec<u8>>) -> Vec<u8> {
+    let mut runs: Vec<(u64, Vec<u8>)> = Vec::new();
+    for (at, page) in pages {
+        match runs.last_mut() {
+            Some((first, bytes)) if *first + (bytes.len() / PAGE) as u64 == *at => bytes.extend_from_slice(page),
+            _ => runs.push((*at, page.clone())),
+        }
+    }
+    let mut file = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec();
+    let half = |n: u16| n.to_le_bytes().to_vec();
+    let word = |n: u64| n.to_le_bytes().to_vec();
+    let numbers = [half(4), half(62), vec![1, 0, 0, 0], word(0), word(64), word(0), vec![0; 4]];
+    file.extend(numbers.concat());
+    file.extend([half(64), half(56), half(runs.len() as u16), half(64), half(0), half(0)].concat());
+    let mut offset = 64 + 56 * runs.len() as u64;
+    for (first, bytes) in &runs {
+        let length = bytes.len() as u64;
+        let parts = [offset, 0, first * PAGE as u64, length, length, 0];
+        file.extend([1, 0, 0, 0, 6, 0, 0, 0]);
+        file.extend(parts.into_iter().flat_map(u64::to_le_bytes));
+        offset += length;
+    }
+    file.extend(runs.into_iter().flat_map(|(_, bytes)| bytes));
+    file
+}
+
+fn save_bytes(image: &[u8]) -> (Result<Vec<Rescued>, Error>, tempfile::TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let vmcore = folder.path().join("vmcore");
+    fs::write(&vmcore, image).unwrap();
+    (save(&vmcore, None, &folder.path().join("out.klog"), Compression::None), folder)
+}
+
+fn keys(saved: &Salvaged) -> Vec<&str> {
+    saved.ledger.entries.iter().map(|e| e.key.as_str()).collect()
+}
+
+fn one(rescued: (Result<Vec<Rescued>, Error>, tempfile::TempDir)) -> (Salvaged, Reader) {
+    let mut all = rescued.0.unwrap();
+    assert_eq!(all.len(), 1);
+    let found = all.remove(0);
+    assert_eq!(found.pid, 4711);
+    let log = Reader::open(&found.output).unwrap();
+    assert!(log.is_complete() && log.damage().is_empty());
+    (found.salvaged, log)
+}
+
+#[test]
+fn all_that_is_in_the_rings_is_found() {
+    for counter in [false, true] {
+        let machine = Machine::new(false, counter);
+        machine.log(0..500);
+        let (saved, log) = one(machine.rescued());
+        assert_eq!((saved.rescued, keys(&saved)), (500, vec!["rescued"]));
+        assert_eq!(log.times(), Some((START_NS, START_NS + 49_900)), "counter {counter}");
+    }
+}
+
+#[test]
+fn what_was_taken_out_before_is_counted() {
+    let machine = Machine::new(false, false);
+    machine.log(0..500);
+    // The notes of a reader that had come so far.
+    let notes = 64 + 8 * crate::ring::GRID + 8;
+    machine.set(notes, 300 * RECORD as u64);
+    machine.set(notes + 16, 300);
+    let (saved, _) = one(machine.rescued());
+    assert_eq!((saved.rescued, keys(&saved)), (200, vec!["rescued", "in_flight"]));
+    assert_eq!(saved.summary.lost, 300);
+    assert_eq!(saved.ledger.entries[1].count, 300);
+}
+
+#[test]
+fn an_event_that_was_being_written_is_counted() {
+    let machine = Machine::new(false, false);
+    machine.log(0..100);
+    machine.head().fetch_add(RECORD as u64, Ordering::Relaxed);
+    let (saved, _) = one(machine.rescued());
+    assert_eq!((saved.rescued, keys(&saved)), (100, vec!["rescued", "in_flight"]));
+}
+
+#[test]
+fn a_flight_recorder_has_its_newest_events() {
+    let machine = Machine::new(true, false);
+    machine.log(0..3000);
+    let per_ring = (SIZE / RECORD) as u64;
+    // Where each part of the grid begins, as writers note it.
+    for n in 0..crate::ring::GRID as u64 {
+        let part = SIZE as u64 / crate::ring::GRID as u64;
+        let newest = (3000 * RECORD as u64 - 1 - n * part) / part * part + part - part;
+        machine.set(64 + 8 * (newest / part % crate::ring::GRID as u64) as usize, newest);
+    }
+    machine.set(crate::ring::LOST + 8 * EVENTS_MAX + 8 * 5, 3000);
+    let (saved, log) = one(machine.rescued());
+    assert!((per_ring - 64..=per_ring).contains(&saved.rescued), "{}", saved.rescued);
+    assert_eq!(log.times().unwrap().1, START_NS + 100 * 2999);
+    // The CPU was stopped while it wrote one more, over what was there before.
+    machine.head().fetch_add(RECORD as u64, Ordering::Relaxed);
+    machine.set(40, 1);
+    let (saved, log) = one(machine.rescued());
+    assert_eq!(log.times().unwrap().1, START_NS + 100 * 2999);
+    assert!(keys(&saved).contains(&"in_flight"));
+}
+
+#[test]
+fn a_page_that_is_something_else_by_now_is_no_ring() {
+    let machine = Machine::new(false, false);
+    machine.log(0..100);
+    machine.set(STAMP, RECORDING + 1);
+    let (saved, _) = one(machine.rescued());
+    assert_eq!((saved.rescued, keys(&saved)), (0, vec!["rescued", "block_corrupt"]));
+}
+
+#[test]
+fn a_wiped_anchor_is_none() {
+    let anchor = memory::zeros(format::size(10_000)).unwrap();
+    format::write(&anchor, 1, 1, &[7; 10_000]);
+    let page = |n: usize| -> Vec<u8> {
+        (0..PAGE / 8).flat_map(|i| anchor.word(n * PAGE + 8 * i).load(Ordering::Relaxed).to_le_bytes()).collect()
+    };
+    assert_eq!((0..4).map(|n| format::read_head(&page(n)).unwrap().1).collect::<Vec<_>>(), [0, 1, 2, 3]);
+    format::wipe(&anchor);
+    assert!((0..4).all(|n| format::read_head(&page(n)).is_none()));
+}
+
+#[test]
+fn what_is_no_image_is_refused() {
+    let machine = Machine::new(false, false);
+    let image = machine.image(&machine.text());
+    let says = |bytes: &[u8]| save_bytes(bytes).0.err().unwrap().message;
+    assert!(says(b"").contains("is no image of a machine's memory"));
+    assert!(says(b"KDUMP   rest").contains("compressed by kdump"));
+    assert!(says(&elf(&BTreeMap::from([(1, vec![1; PAGE])]))).contains("holds no rings of klogger"));
+    // The anchor stands last.
+    assert!(says(&image[..image.len() - PAGE]).contains("not all of what says where its rings are"));
+    let mut other = image.clone();
+    other[4] = 1;
+    assert!(says(&other).contains("of 64 bits"));
+    let mut many = image.clone();
+    many[32..40].copy_from_slice(&0u64.to_le_bytes());
+    assert!(says(&many).contains("is no image") || says(&many).contains("overlap") || says(&many).contains("holds"));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn a_damaged_image_does_no_harm(
+        flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..40),
+        cut in prop::option::of(any::<prop::sample::Index>()),
+        overwrite: bool, counter: bool,
+    ) {
+        let machine = Machine::new(overwrite, counter);
+        machine.log(0..700);
+        let mut image = machine.image(&machine.text());
+        for (at, value) in flips {
+            let at = at.index(image.len());
+            image[at] = value;
+        }
+        if let Some(cut) = cut {
+            image.truncate(cut.index(image.len()));
+        }
+        check(&image);
+    }
+
+    /// The checksums are right, and what they protect is not.
+    #[test]
+    fn a_lying_anchor_does_no_harm(
+        flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
+        numbers in prop::collection::vec((0usize..8, prop_oneof![any::<u64>(), 0u64..200]), 0..3),
+        overwrite: bool, counter: bool,
+    ) {
+        let mut machine = Machine::new(overwrite, counter);
+        machine.log(0..700);
+        for (which, number) in numbers {
+            let index = &mut machine.index;
+            match which {
+                0 => index.page = number,
+                1 => index.rings[0].size = number as usize,
+                2 => index.rings[0].main.at = number as usize,
+                3 => index.rings[0].main.count = number as usize,
+                4 => index.ringless.at = number as usize,
+                5 => index.first.ticks = number,
+                6 => machine.newest = Moment { ticks: number, ns: number },
+                _ => machine.about.preamble.clock.start_ns = number,
+            }
+        }
+        let mut text = machine.text();
+        for (at, value) in flips {
+            let at = at.index(text.len());
+            text[at] = value;
+        }
+        check(&machine.image(&text));
+    }
+
+    /// Words of the rings that say anything.
+    #[test]
+    fn lying_rings_do_no_harm(
+        words in prop::collection::vec((prop_oneof![0usize..90, 512usize..2560, 2560usize..3000], prop_oneof![any::<u64>(), 0u64..100_000]), 1..8),
+        overwrite: bool, counter: bool,
+    ) {
+        let machine = Machine::new(overwrite, counter);
+        machine.log(0..700);
+        for (at, word) in words {
+            if 8 * at != STAMP && 8 * at != STAMP + 8 {
+                machine.set(8 * at, word);
+            }
+        }
+        check(&machine.image(&machine.text()));
+    }
+}
+
+/// A log that can be read, or one clear error; and no more bytes than were there.
+fn check(image: &[u8]) {
+    let (saved, _folder) = save_bytes(image);
+    match saved {
+        Ok(all) => {
+            for r in all {
+                let log = Reader::open(&r.output).unwrap();
+                assert!(log.length() < 4 * image.len() as u64);
+            }
+        }
+        Err(e) => assert!(!e.message.is_empty()),
+    }
+}
