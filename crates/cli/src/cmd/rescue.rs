@@ -7,6 +7,7 @@ use indicatif::{HumanBytes, HumanCount};
 use klogger_engine::Error;
 use klogger_engine::recorder::rescue::{self, Remains};
 use klogger_engine::recorder::salvage::{self, Remnant, Salvaged};
+use klogger_engine::vmcore::{self, Rescued};
 use klogger_log::ledger::Ledger;
 use klogger_log::writer::Compression;
 use std::path::{Path, PathBuf};
@@ -21,12 +22,20 @@ use std::process::ExitCode;
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  klogger rescue                  what there is\n  klogger rescue 4711             to rescue.klog; \
-                        rings and files of the dead are removed then\n  klogger rescue 4711 -o crash.klog --keep"
+                        rings and files of the dead are removed then\n  klogger rescue 4711 -o crash.klog --keep\n  \
+                  klogger rescue --vmcore /var/crash/202611221200/vmcore -o crash.klog"
 )]
 pub struct Args {
     /// Process id of a killed recorder; or process ids, or files, of programs
     #[arg(value_name = "PID|FILE")]
     programs: Vec<String>,
+    /// An image of the memory of a machine that has crashed (ELF: /proc/vmcore, or a copy of it); makes a log of each
+    /// recording that it holds
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["programs", "keep"])]
+    vmcore: Option<PathBuf>,
+    /// What the recorder had written before the crash, if it is not where it was
+    #[arg(long, value_name = "LOG", requires = "vmcore")]
+    log: Option<PathBuf>,
     /// The log. One that exists becomes FILE.old
     #[arg(short, long, value_name = "FILE", default_value = "rescue.klog")]
     output: PathBuf,
@@ -42,11 +51,16 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> Outcome {
+    let compression = if args.compress { Compression::Zstd(1) } else { Compression::None };
+    if let Some(image) = &args.vmcore {
+        let rescued = vmcore::save(image, args.log.as_deref(), &args.output, compression)?;
+        rescued.iter().filter(|_| !args.quiet).for_each(print_rescued);
+        return Ok(ExitCode::SUCCESS);
+    }
     if args.programs.is_empty() {
         print_list(&salvage::list(), &rescue::list());
         return Ok(ExitCode::SUCCESS);
     }
-    let compression = if args.compress { Compression::Zstd(1) } else { Compression::None };
     if let Some(recorder) = args.recorder()? {
         let saved = salvage::save(recorder, &args.output, compression)?;
         if !args.quiet {
@@ -85,6 +99,20 @@ impl Args {
             found => Ok(found),
         }
     }
+}
+
+fn print_rescued(r: &Rescued) {
+    if r.has_log {
+        return print_salvaged(&r.salvaged, &r.output);
+    }
+    eprintln!(
+        "klogger: {} events of recorder {} in {}, all from the rings; {}.",
+        HumanCount(r.salvaged.summary.events),
+        r.pid,
+        r.output.display(),
+        losses(&r.salvaged.ledger)
+    );
+    print_ledger(&r.salvaged.ledger);
 }
 
 fn print_salvaged(saved: &Salvaged, output: &Path) {
