@@ -3,6 +3,8 @@
 
 import json
 import os
+import re
+import resource
 import statistics
 import subprocess
 import time
@@ -22,14 +24,15 @@ __all__ = [
 FAULTS = (OSError, RuntimeError, subprocess.SubprocessError, Failure)
 # Of quotients: quartiles that are further apart than this share of the median say nothing.
 QUOTIENT_WIDE = 0.5
+# How often the memory of what is timed is looked at.
+LOOK_S = 0.01
 
 
 def cell(values: list[float], digits: int = 1, least: float | None = None) -> str:
     """Median and quartiles, or why there are none. What spreads less than `least` is never too wide."""
     found = spread(values)
-    why = judge(values).why
-    if why and (least is None or found.high - found.low > least):
-        return f"{NOT_HERE}: {why}"
+    if judge(values).why and (least is None or found.high - found.low > least):
+        return f"{NOT_HERE}: the runs spread too wide, {found.low:.{digits}f} to {found.high:.{digits}f}"
     return f"{found:.{digits}f}"
 
 
@@ -52,7 +55,8 @@ def goal(
     found = quotient(over, under, paired)
     if found is None:
         return f"- {what}: {NOT_HERE} (the runs spread too wide), to be at most {most}"
-    return f"- {what}: {found:.2f}, to be at most {most}: {'yes' if found.median <= most else 'no'}"
+    text = f"{found:.2f}" if found.runs > 1 else f"{found.median:.3f}"
+    return f"- {what}: {text}, to be at most {most}: {'yes' if found.median <= most else 'no'}"
 
 
 def trimmed(values: list[float], worst: float = 0.001) -> tuple[float, float]:
@@ -122,20 +126,44 @@ class Usage:
     peak_mib: float
 
 
-def timed(command: list, core: int | None = None) -> Usage:
+def timed(command: list, core: int | None = None, cwd: Path | None = None) -> Usage:
     """Time and memory of a command and its children; all on one core if one is named."""
-    prefix = ["taskset", "-c", str(core)] if core is not None else []
-    start = time.monotonic()
+    words = (["taskset", "-c", str(core)] if core is not None else []) + list(map(str, command))
+    before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     process = subprocess.Popen(
-        prefix + list(map(str, command)), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd=cwd
     )
-    _, status, usage = os.wait4(process.pid, 0)
+    peak = 0
+    while True:
+        # What wait4() says has the memory of the process that forked, too.
+        peak = max(peak, *map(peak_kib, descendants(process.pid)), 0)
+        try:
+            _, error = process.communicate(timeout=LOOK_S)
+            break
+        except subprocess.TimeoutExpired:
+            pass
     wall = time.monotonic() - start
-    error = process.stderr.read().decode()
-    process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode != 0:
-        raise RuntimeError(f"{' '.join(map(str, command))}: exit code {process.returncode}\n{error}")
-    return Usage(wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
+        raise RuntimeError(f"{' '.join(words)}: exit code {process.returncode}\n{error.decode(errors='replace')}")
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return Usage(wall, used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime, peak / 1024)
+
+
+def descendants(pid: int) -> list[int]:
+    try:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except OSError:
+        return [pid]
+    return [pid, *(one for child in children for one in descendants(int(child)))]
+
+
+def peak_kib(pid: int) -> int:
+    """The most memory that a process has had, so far; 0 if it has gone."""
+    try:
+        found = re.search(r"^VmHWM:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text(), re.M)
+    except OSError:
+        return 0
+    return int(found[1]) if found else 0
 
 
 def machine() -> list[tuple[str, str]]:

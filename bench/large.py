@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""What a large log costs afterwards: export, text, report."""
+
+import shutil
+
+from measure import run, spread, timed
+
+LARGE = 10_000_000
+
+
+def large_log(tools) -> list[str]:
+    """A log of 10 million events: export on one core, text, report."""
+    log = tools.folder / "large.klog"
+    if not tools.synth:
+        raise RuntimeError("SYNTH names no program that writes a large log")
+    run([tools.synth, log, LARGE])
+    export, cat, report = [], [], []
+    for _ in range(3):
+        out = tools.folder / "export"
+        export.append(timed([tools.klogger, "export", "--to", "parquet", log, "-o", out], core=tools.cpu))
+        shutil.rmtree(out)
+        cat.append(timed([tools.klogger, "cat", log], core=tools.cpu))
+    report.append(timed([tools.klogger, "report", log, "--html", tools.folder / "report.html"]))
+    report.append(timed([tools.klogger, "report", log]))
+    rows = [
+        ("export to Parquet, one core", export, "5 M events/s"),
+        ("cat, one core", cat, ""),
+    ]
+    lines = [
+        "## A log of 10 million events",
+        "",
+        f"Synthetic, {log.stat().st_size / 2**20:.0f} MiB.",
+        "",
+        "| | s | million events/s | peak MiB | to be at least |",
+        "|---|---|---|---|---|",
+    ]
+    for name, used, bound in rows:
+        wall = spread([u.wall_s for u in used])
+        peak = max(u.peak_mib for u in used)
+        lines.append(f"| {name} | {wall:.2f} | {LARGE / wall.median / 1e6:.2f} | {peak:.0f} | {bound} |")
+    for name, used in zip(("report with export and HTML", "report again"), report, strict=True):
+        lines.append(f"| {name} | {used.wall_s:.2f} | {LARGE / used.wall_s / 1e6:.2f} | {used.peak_mib:.0f} | |")
+    return [*lines, "", "The report to be under 10 s and 1024 MiB. The peak is that of the largest process."]
