@@ -222,8 +222,16 @@ impl Anchor {
         all
     }
 
-    /// Both rings of a CPU; `None`: their pages are used for something else by now.
-    fn reader(&self, dump: &Dump, rings: &RingsAt) -> Result<Option<CpuReader>, Error> {
+    fn of_cpu(&self, cpu: u16) -> Option<&RingsAt> {
+        self.index.rings.iter().find(|r| r.cpu == cpu)
+    }
+
+    fn frames(&self, range: Range) -> Option<&[u64]> {
+        self.frames.get(range.at..range.at.checked_add(range.count)?)
+    }
+
+    /// Both rings of a CPU, or the main one; `None`: their pages are used for something else by now.
+    fn reader(&self, dump: &Dump, rings: &RingsAt, with_nested: bool) -> Result<Option<CpuReader>, Error> {
         let (main, nested) = (Rings::stride(rings.size), Rings::stride(NESTED));
         let memory = memory::zeros(main + nested);
         let memory = memory.map_err(|e| Error::new(format!("no memory for a ring of {} bytes: {e}", rings.size)))?;
@@ -240,7 +248,7 @@ impl Anchor {
         bound_counters(&memory, main);
         let memory = Arc::new(memory);
         let ring = |at: usize, size: usize| RingReader::of_kernel(memory.clone(), at, size);
-        Ok(Some(CpuReader::new(ring(0, rings.size), Some(ring(main, NESTED)))))
+        Ok(Some(CpuReader::new(ring(0, rings.size), with_nested.then(|| ring(main, NESTED)))))
     }
 
     fn ringless(&self, dump: &Dump) -> Result<Mapping, Error> {
@@ -288,15 +296,17 @@ impl Recording {
         let (log, _) = file::open(output)?;
         let mut salvage = Salvage::new(&self.about, old, log, compression, still).map_err(cannot)?;
         let written = salvage.events();
-        for anchor in &self.anchors {
-            let in_use = std::ptr::eq(anchor, last);
+        for (n, anchor) in self.anchors.iter().enumerate() {
             for rings in &anchor.index.rings {
-                match anchor.reader(dump, rings)? {
+                // Those of a CPU that were exchanged later; perhaps the main one alone.
+                let next = self.anchors[n + 1..].iter().find_map(|a| Some((a, a.of_cpu(rings.cpu)?)));
+                let shares = next.is_some_and(|(a, next)| anchor.frames(rings.nested) == a.frames(next.nested));
+                match anchor.reader(dump, rings, !shares)? {
                     // Rings that were exchanged are empty, unless the crash came right after.
-                    Some(reader) if in_use || !reader.has_ended() => {
+                    Some(reader) if next.is_none() || !reader.has_ended() => {
                         salvage.ring(rings.cpu, reader).map_err(cannot)?;
                     }
-                    None if in_use => ledger.entries.push(gone(rings.cpu)),
+                    None if next.is_none() => ledger.entries.push(gone(rings.cpu)),
                     Some(_) | None => {}
                 }
             }

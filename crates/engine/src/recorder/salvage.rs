@@ -20,6 +20,7 @@ use klogger_log::record::{TIME_MASK, full_time};
 use klogger_log::writer::{Compression, EventBlock, Summary, Writer};
 use libbpf_rs::{MapCore, MapHandle};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -200,6 +201,8 @@ pub struct Salvage<'a> {
     builtin: Builtin,
     writer: Writer<File>,
     ends: Vec<Finished>,
+    /// Of CPUs of which some rings are in the log: the next serial number, and the time of the last event.
+    ended: BTreeMap<u16, (u64, u64)>,
     /// Time of the last event.
     last_ns: u64,
 }
@@ -225,6 +228,7 @@ impl<'a> Salvage<'a> {
             builtin: Builtin(Arc::new(preamble.events.clone())),
             writer,
             ends: Vec::new(),
+            ended: BTreeMap::new(),
             last_ns: old.and_then(Reader::times).map_or(preamble.clock.start_ns, |t| t.1),
         })
     }
@@ -266,11 +270,12 @@ impl<'a> Salvage<'a> {
         }
         self.ends.push(end);
         let time_base = last_ns.saturating_sub(CLOCK_MARGIN_NS);
-        if let Some(time) = last_time(&self.kinds, &records) {
-            self.last_ns = self.last_ns.max(full_time(time_base, time));
-        }
+        let end_ns = last_time(&self.kinds, &records).map_or(last_ns, |time| full_time(time_base, time));
+        self.last_ns = self.last_ns.max(end_ns);
         let block = EventBlock { origin: Origin::Cpu(cpu), time_base, first_serial, records: &records };
-        self.writer.block(&block).map(drop)
+        let next_serial = self.writer.block(&block)?;
+        self.ended.insert(cpu, (next_serial, end_ns));
+        Ok(())
     }
 
     /// What was not taken out of the rings yet; returns the first serial number.
@@ -306,6 +311,9 @@ impl<'a> Salvage<'a> {
 
     /// The next serial number of a CPU, and the time of its last event, as far as they were written.
     fn end_of(&self, cpu: u16) -> (u64, u64) {
+        if let Some(end) = self.ended.get(&cpu) {
+            return *end;
+        }
         let blocks = self.old.map(|old| old.blocks_of(Origin::Cpu(cpu))).unwrap_or_default();
         let last = blocks.iter().map(|b| b.header.last_time).max();
         // With nothing written, 48 bits of time reach back so far from now.

@@ -39,12 +39,13 @@ struct Machine {
     index: Index,
     about: About,
     newest: Moment,
+    /// Its first frame, and when its anchor was made.
+    at: u64,
+    made: u64,
 }
 
-/// Memory that is anything but in order.
-fn frame(n: usize) -> u64 {
-    100 + (n as u64 * 37) % 128
-}
+/// Pages of a machine by their frames.
+type Pages = BTreeMap<u64, Vec<u8>>;
 
 impl Machine {
     fn new(overwrite: bool, counter: bool) -> Machine {
@@ -59,12 +60,19 @@ impl Machine {
             index: Index { page: PAGE as u64, counter, first: moment(START_NS), rings: vec![rings], ringless },
             about: about(overwrite),
             newest: moment(START_NS + 1_000_000),
+            at: 100,
+            made: 1,
         };
         for (nested, at) in [0, main].into_iter().enumerate() {
             machine.set(at + STAMP, RECORDING);
             machine.set(at + STAMP + 8, nested as u64);
         }
         machine
+    }
+
+    /// Memory that is anything but in order.
+    fn frame(&self, n: usize) -> u64 {
+        self.at + (n as u64 * 37) % 128
     }
 
     fn set(&self, at: usize, word: u64) {
@@ -91,24 +99,28 @@ impl Machine {
 
     /// The text of its anchor.
     fn text(&self) -> Vec<u8> {
-        let frames: Vec<u64> = (0..self.rings.length() / PAGE + 2).map(frame).collect();
+        let frames: Vec<u64> = (0..self.rings.length() / PAGE + 2).map(|n| self.frame(n)).collect();
         format::text(&serde_json::to_vec(&self.about).unwrap(), &self.index, &frames)
     }
 
     fn image(&self, text: &[u8]) -> Vec<u8> {
-        let mut pages: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
+        let mut pages = Pages::new();
+        self.put_in(&mut pages, text);
+        elf(&pages)
+    }
+
+    fn put_in(&self, pages: &mut Pages, text: &[u8]) {
         let mut put = |at: u64, from: &Mapping, n: usize| {
             let words = (0..PAGE / 8).flat_map(|i| from.word(n * PAGE + 8 * i).load(Ordering::Relaxed).to_le_bytes());
             pages.insert(at, words.collect());
         };
         let rings = self.rings.length() / PAGE;
-        (0..rings).for_each(|n| put(frame(n), &self.rings, n));
-        (0..2).for_each(|n| put(frame(rings + n), &self.ringless, n));
+        (0..rings).for_each(|n| put(self.frame(n), &self.rings, n));
+        (0..2).for_each(|n| put(self.frame(rings + n), &self.ringless, n));
         let anchor = memory::zeros(format::size(text.len())).unwrap();
         (0..2).for_each(|_| format::put_time(&anchor, self.newest));
-        format::write(&anchor, RECORDING, 1, text);
-        (0..anchor.length() / PAGE).for_each(|n| put(1000 - n as u64, &anchor, n));
-        elf(&pages)
+        format::write(&anchor, RECORDING, self.made, text);
+        (0..anchor.length() / PAGE).for_each(|n| put(self.at + 500 - n as u64, &anchor, n));
     }
 
     fn rescued(&self) -> (Result<Vec<Rescued>, Error>, tempfile::TempDir) {
@@ -117,7 +129,7 @@ impl Machine {
 }
 
 /// A part of memory for each run of pages.
-fn elf(pages: &BTreeMap<u64, Vec<u8>>) -> Vec<u8> {
+fn elf(pages: &Pages) -> Vec<u8> {
     let mut runs: Vec<(u64, Vec<u8>)> = Vec::new();
     for (at, page) in pages {
         match runs.last_mut() {
@@ -219,6 +231,30 @@ fn a_flight_recorder_has_its_newest_events() {
     let (saved, log) = one(machine.rescued());
     assert_eq!(log.times().unwrap().1, START_NS + 100 * 2999);
     assert!(keys(&saved).contains(&"in_flight"));
+}
+
+/// They were exchanged for others right before the crash.
+#[test]
+fn rings_before_those_in_use_are_read_first() {
+    let (before, after) = (Machine::new(false, false), Machine { at: 1000, made: 2, ..Machine::new(false, false) });
+    before.log(0..300);
+    let notes = 64 + 8 * crate::ring::GRID + 8;
+    let rescued = |taken: u64| {
+        before.set(notes, taken * RECORD as u64);
+        before.set(notes + 16, taken);
+        let mut pages = Pages::new();
+        before.put_in(&mut pages, &before.text());
+        after.put_in(&mut pages, &after.text());
+        one(save_bytes(&elf(&pages)))
+    };
+    after.set(notes + 16, 300);
+    after.log(300..500);
+    let (saved, log) = rescued(100);
+    assert_eq!((saved.rescued, saved.summary.lost), (400, 100));
+    assert_eq!(log.times(), Some((START_NS, START_NS + 49_900)));
+    // In most images nothing is left in them.
+    let (saved, _) = rescued(300);
+    assert_eq!((saved.rescued, saved.summary.lost), (200, 300));
 }
 
 #[test]
