@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! What each step of an event takes, and other ways to do the same: hits the arms of `bench/steps.bpf.c` in blocks that
+//! take turns, on CPU 0. Prints JSON: `arms`, for each the ns that it takes more than the empty one, by pass; `behind`, how
+//! old the scheduler's time is at switches, in ns, sorted.
+//!
+//! usage: steps OBJECT ARMS [PASSES]
+
+use libbpf_rs::{AsRawLibbpf, MapCore, Object, ObjectBuilder};
+use std::error::Error;
+use std::os::fd::{AsFd, AsRawFd};
+use std::ptr::{read_volatile, write_volatile};
+
+const BLOCK: usize = 100;
+const ROUNDS: usize = 120;
+/// `struct ring` of the program.
+const RING: u64 = 1 << 20;
+const HEAD: usize = 0;
+const LIMIT: usize = 8;
+
+fn cpu_ns() -> u64 {
+    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: t is valid.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut t) };
+    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+}
+
+/// Memory of a map, for as long as this program runs.
+fn mapped(object: &Object, name: &str) -> Result<*mut u8, Box<dyn Error>> {
+    let map = object.maps().find(|m| m.name() == name).ok_or("no such map")?;
+    let length = (map.value_size() as usize).next_multiple_of(4096);
+    let (prot, fd) = (libc::PROT_READ | libc::PROT_WRITE, map.as_fd().as_raw_fd());
+    // SAFETY: a new mapping.
+    let at = unsafe { libc::mmap(std::ptr::null_mut(), length, prot, libc::MAP_SHARED, fd, 0) };
+    if at == libc::MAP_FAILED { Err(std::io::Error::last_os_error().into()) } else { Ok(at.cast()) }
+}
+
+/// Where libbpf has mapped the arena, if the program has one.
+fn arena(object: &Object) -> Option<*mut u8> {
+    let map = object.maps().find(|m| m.name() == "arena")?;
+    let mut size = 0;
+    // SAFETY: the map lives as long as the object.
+    let at = unsafe { libbpf_sys::bpf_map__initial_value(map.as_libbpf_object().as_ptr(), &mut size) };
+    (!at.is_null()).then_some(at.cast())
+}
+
+struct Steps {
+    control: *mut u8,
+    rings: Vec<*mut u8>,
+}
+
+impl Steps {
+    /// The rings are empty again before they are full.
+    fn block(&self, arm: u32) -> f64 {
+        // SAFETY: all are mapped, and the program reads single words. It is not running meanwhile.
+        unsafe {
+            for ring in &self.rings {
+                let (head, limit) = (ring.add(HEAD).cast::<u64>(), ring.add(LIMIT).cast::<u64>());
+                if read_volatile(limit) == 0 || read_volatile(head) + 64 * BLOCK as u64 > RING {
+                    write_volatile(head, 0);
+                    write_volatile(limit, RING);
+                }
+            }
+            write_volatile(self.control.cast(), arm);
+        }
+        let start = cpu_ns();
+        for _ in 0..BLOCK {
+            // SAFETY: an option that no kernel knows.
+            unsafe { libc::prctl(0x4b4c_4701, 7, 0, 0, 0) };
+        }
+        (cpu_ns() - start) as f64 / BLOCK as f64
+    }
+
+    /// For each arm, the median of what it takes more than arm 0.
+    fn pass(&self, arms: usize) -> Vec<f64> {
+        let mut blocks = vec![Vec::with_capacity(ROUNDS); arms];
+        for round in 0..ROUNDS {
+            for n in 0..arms {
+                let arm = (round + n) % arms;
+                blocks[arm].push(self.block(arm as u32));
+            }
+        }
+        let median = |blocks_of: &Vec<f64>| {
+            let mut over: Vec<f64> = blocks_of.iter().zip(&blocks[0]).map(|(a, b)| a - b).collect();
+            over.sort_by(f64::total_cmp);
+            over[over.len() / 2]
+        };
+        blocks.iter().map(median).collect()
+    }
+}
+
+fn attach(object: &Object, name: &str) -> Result<libbpf_rs::Link, Box<dyn Error>> {
+    Ok(object.progs_mut().find(|p| p.name() == name).ok_or("no such program")?.attach_trace()?)
+}
+
+/// In a second in which this thread sleeps and wakes.
+fn behind(object: &Object) -> Result<Vec<u64>, Box<dyn Error>> {
+    let words = mapped(object, ".bss.where_b")?.cast::<u64>();
+    let link = attach(object, "staleness")?;
+    let start = std::time::Instant::now();
+    while start.elapsed().as_secs() < 1 {
+        std::thread::sleep(std::time::Duration::from_micros(100));
+    }
+    drop(link);
+    // SAFETY: within the map; the program may still store once, whole words.
+    let word = |n: usize| unsafe { read_volatile(words.add(n)) };
+    let count = (word(0) as usize).min(1 << 16);
+    let mut apart: Vec<u64> = (1..=count).map(word).collect();
+    apart.sort_unstable();
+    let least = apart.first().copied().unwrap_or_default();
+    Ok(apart.iter().map(|a| a - least).collect())
+}
+
+fn pin() -> Result<u32, Box<dyn Error>> {
+    // SAFETY: the set is valid.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(0, &mut set);
+        if libc::sched_setaffinity(0, size_of_val(&set), &set) != 0 {
+            return Err(std::io::Error::last_os_error().into());
+        }
+    }
+    Ok(std::process::id())
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let words: Vec<String> = std::env::args().collect();
+    let [_, file, arms, rest @ ..] = &words[..] else { return Err("usage: steps OBJECT ARMS [PASSES]".into()) };
+    let (arms, passes): (usize, usize) = (arms.parse()?, rest.first().map_or(Ok(9), |p| p.parse())?);
+    let tid = pin()?;
+    let object = ObjectBuilder::default().open_file(file)?.load()?;
+    let mut steps = Steps { control: mapped(&object, ".bss.where_c")?, rings: vec![mapped(&object, "rings")?] };
+    let scope = mapped(&object, ".bss.where_s")?;
+    // SAFETY: within the maps.
+    unsafe {
+        write_volatile(steps.control.add(4).cast(), 1u32);
+        let word = scope.add(tid as usize / 64 % (1 << 16) * 8).cast::<u64>();
+        write_volatile(word, 1 << (tid & 63));
+        if let Some(ring) = arena(&object) {
+            // Pages of an arena come when they are touched.
+            (0..RING as usize + 8192).step_by(4096).for_each(|at| write_volatile(ring.add(at), 0));
+            write_volatile(mapped(&object, ".bss.where_p")?.cast(), ring as u64);
+            steps.rings.push(ring);
+        }
+    }
+    let link = attach(&object, "steps")?;
+    (0..arms as u32).for_each(|arm| _ = steps.block(arm));
+    let found: Vec<Vec<f64>> = (0..passes).map(|_| steps.pass(arms)).collect();
+    drop(link);
+    let by_arm: Vec<Vec<f64>> = (0..arms).map(|arm| found.iter().map(|pass| pass[arm]).collect()).collect();
+    println!("{}", serde_json::json!({ "arms": by_arm, "behind": behind(&object)? }));
+    Ok(())
+}
