@@ -2,7 +2,6 @@
 """The programs' sizes, how long it takes to start, and the kernel engine's costs in a guest."""
 
 import json
-import os
 import signal
 import subprocess
 import time
@@ -13,6 +12,7 @@ from measure import run, spread, take_turns
 from pingpong import record
 
 HERE = Path(__file__).resolve().parent
+
 
 def loaded() -> dict[int, dict]:
     """BPF programs of klogger, by id."""

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import user
-from measure import FAULTS, NOT_HERE, Usage, cell, goal, run, spread, timed
+from measure import FAULTS, NOT_HERE, Usage, cell, goal, run, spread, timed, why
 from pingpong import perf_record, record, tracepoints
-from rivals import INSTANCE, LARGE_KB, samples
+from rivals import INSTANCE, LARGE_KB, TRACE_CMD, samples
 
 SIZE_ROUNDS, READ_ROUNDS = 100_000, 200_000
 SIZE_GOALS = {"trace-cmd, not compressed": 0.5, "perf record": 0.2}
@@ -39,7 +39,7 @@ def by_perf(tools, command: list) -> tuple[Path, int]:
 def by_trace_cmd(tools, command: list, *options) -> tuple[Path, int]:
     out, instance = tools.folder / "trace.dat", tools.tracing / "instances" / INSTANCE
     events = [word for event in tracepoints(tools, "scheduler") for word in ("-e", event)]
-    words = ["trace-cmd", "record", "-q", "-d", "-k", "-B", INSTANCE, "-b", LARGE_KB, *events, *options]
+    words = [*TRACE_CMD, "-b", LARGE_KB, *events, *options]
     try:
         run([*words, "-F", "-c", "-o", out, *command], cwd=tools.folder)
     finally:
@@ -70,7 +70,7 @@ def size(tools) -> list[str]:
         try:
             file, count = make()
         except FAULTS as error:
-            rows.append(f"| {name} | {NOT_HERE}: {str(error).strip()} | | |")
+            rows.append(f"| {name} | {NOT_HERE}: {why(error)} | | |")
             continue
         whole = file.stat().st_size
         each[name] = [whole / count]
@@ -79,15 +79,20 @@ def size(tools) -> list[str]:
     return [
         "## Bytes",
         "",
-        f"The file of {SIZE_ROUNDS:,} rounds of ping-pong, by its events and by the rounds; the tracepoints of the scheduler",
-        "schema, of this command and its children only. klogger logs two or three events of one switch, which is one event",
+        f"The file of {SIZE_ROUNDS:,} rounds of ping-pong, by its events and by the rounds; the tracepoints of",
+        "the scheduler",
+        "schema, of this command and its children only. klogger logs two or three events of one switch, which is",
+        "one event",
         "for the others.",
         "",
         "| | events | bytes an event | bytes a round |",
         "|---|---|---|---|",
         *rows,
         "",
-        *(goal(f"klogger / {n}, bytes an event", each.get("klogger"), each.get(n), most) for n, most in SIZE_GOALS.items()),
+        *(
+            goal(f"klogger / {n}, bytes an event", each.get("klogger"), each.get(n), most)
+            for n, most in SIZE_GOALS.items()
+        ),
     ]
 
 
@@ -124,7 +129,7 @@ def readers(tools) -> tuple[dict[str, tuple[list, int]], dict[str, str]]:
             words, file, count = make()
             found[name] = ([*words, file], count)
         except FAULTS as error:
-            missing[name] = str(error).strip()
+            missing[name] = why(error)
     processor = shutil.which("trace_processor_shell")
     if processor:
         out, query = tools.folder / "read.pftrace", tools.folder / "read.sql"
@@ -133,7 +138,7 @@ def readers(tools) -> tuple[dict[str, tuple[list, int]], dict[str, str]]:
         found["trace_processor, of klogger's export"] = ([processor, "-q", query, out], events)
     else:
         missing["trace_processor"] = (
-            "there is no trace_processor_shell; Debian has none, and the Python package fetches it when it is first used"
+            "no trace_processor_shell; Debian has none, and the Python package fetches it when it is first used"
         )
     return found, missing
 
@@ -154,12 +159,13 @@ def decode(tools) -> list[str]:
             found[name] = (["babeltrace2", traces], count)
             used[name] = [timed(found[name][0], core=tools.cpu) for _ in range(turns)]
     except FAULTS as error:
-        missing[name] = str(error).strip()
+        missing[name] = why(error)
     rates = {n: [found[n][1] / u.cpu_s / 1e6 for u in some] for n, some in used.items()}
     return [
         "## Reading",
         "",
-        f"Each its own recording of {READ_ROUNDS:,} rounds of ping-pong, on one core, to nowhere; a second is one of CPU time.",
+        f"Each its own recording of {READ_ROUNDS:,} rounds of ping-pong, on one core, to nowhere; a second is one",
+        "of CPU time.",
         "",
         "| | events | million events/s | peak MiB |",
         "|---|---|---|---|",
@@ -167,7 +173,7 @@ def decode(tools) -> list[str]:
             f"| {n} | {found[n][1]:,} | {cell(rates[n], 2, 0.1)} | {max(u.peak_mib for u in some):.0f} |"
             for n, some in used.items()
         ),
-        *(f"| {n} | {NOT_HERE}: {why} | | |" for n, why in missing.items()),
+        *(f"| {n} | {NOT_HERE}: {reason} | | |" for n, reason in missing.items()),
         "",
         least("klogger cat / perf script", rates.get("klogger cat"), rates.get("perf script")),
         least(

@@ -51,9 +51,7 @@ def arms_of(all_events: Sequence[Event]) -> dict[str, int]:
     return {name: names.index(name) for name in RUNGS}
 
 
-def over_empty(
-    bench: Bench, loops: Sequence[Loop], arms: dict[str, int], log: Path, speed: Speed
-) -> dict[str, float]:
+def over_empty(bench: Bench, loops: Sequence[Loop], arms: dict[str, int], log: Path, speed: Speed) -> dict[str, float]:
     """What each arm takes more than the empty probe, in references, on all loops at once; the mean of the loops."""
     numbers = {REFERENCE: FLOOR.index(REFERENCE), **arms}
     with recording(bench, [loop.pid for loop in loops], log, []):
@@ -91,8 +89,10 @@ def ladder(tools) -> list[str]:
     lines = [
         "## The ladder",
         "",
-        f"Events of one size after the other (`bench/ladder.klogger`) at `{tools.place}`, in ns more than an empty probe;",
-        f"{len(loops)} CPUs at once against one of them alone, in recordings that take turns. As multiples of a call without",
+        f"Events of one size after the other (`bench/ladder.klogger`) at `{tools.place}`, in ns more than an",
+        "empty probe;",
+        f"{len(loops)} CPUs at once against one of them alone, in recordings that take turns. As multiples of a",
+        "call without",
         f"a tracepoint of {speed.words()}.",
         "",
         "| | one CPU | all at once |",
@@ -108,7 +108,8 @@ def ladder(tools) -> list[str]:
     return [
         *lines,
         goal("2 ints, all CPUs / one CPU", *of_two, ALL_GOAL, paired=True),
-        f"- the same of a probe that only reads the clock: {f'{clock:.2f}' if clock else NOT_HERE}. What all CPUs share",
+        f"- the same of a probe that only reads the clock: {f'{clock:.2f}' if clock else NOT_HERE}. What all CPUs",
+        "share",
         "  there is the machine, not klogger.",
     ]
 
@@ -158,16 +159,20 @@ def paper(tools) -> list[str]:
         "## Single hits, in cycles",
         "",
         "In the paper's format: mean and standard deviation, the worst thousandth left out, of single hits between two",
-        "ordered readings of the TSC; the mean of the empty pair is subtracted. A hit is a system call; `more` is the mean",
-        f"over that of the same call with nothing attached. Warm: {WARM_HITS * tools.rounds:,} hits of each kind, by turns.",
-        f"Cold: {COLD_HITS * tools.rounds:,}, and before each {cold_kb // 1024} MiB are written, {COLD_TIMES} times the",
+        "ordered readings of the TSC; the mean of the empty pair is subtracted. A hit is a system call; `more`",
+        "is the mean",
+        f"over that of the same call with nothing attached. Warm: {WARM_HITS * tools.rounds:,} hits of each kind,",
+        "by turns.",
+        f"Cold: {COLD_HITS * tools.rounds:,}, and before each {cold_kb // 1024} MiB are written, {COLD_TIMES}",
+        "times the",
         "second-level cache. The third level, which all CPUs share, is not emptied.",
         "",
         "| | warm | more | cold | more |",
         "|---|---|---|---|---|",
         *(paper_row(found, name, words) for name, words in {"bare": "nothing attached", **RUNGS}.items()),
         "",
-        f"The empty pair: {trimmed(found['warm']['pair'])[0]:.1f} cycles. Cache misses: {no_counters()}. In print: KLogger 321 ± 36",
+        f"The empty pair: {trimmed(found['warm']['pair'])[0]:.1f} cycles. Cache misses: {no_counters()}. In",
+        "print: KLogger 321 ± 36",
         "cycles for two ints in a kernel of 2007.",
     ]
 

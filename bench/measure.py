@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from klogger.bench.answer import NOT_HERE
-from klogger.failure import Failure
 from klogger.bench.stats import Spread, judge, spread
+from klogger.failure import Failure
 
 __all__ = [
-    "FAULTS", "NOT_HERE", "added", "cell", "goal", "machine", "quotient", "ratio", "report_of", "rounds_of", "run", "spread", "take_turns", "timed",
-    "trimmed",
+    "FAULTS", "NOT_HERE", "added", "cell", "goal", "machine", "quotient", "ratio", "report_of", "rounds_of", "run",
+    "spread", "take_turns", "timed", "trimmed", "why",
 ]  # fmt: skip
 # What says why something cannot be measured; all else is a fault of these programs.
 FAULTS = (OSError, RuntimeError, subprocess.SubprocessError, Failure)
@@ -26,6 +26,12 @@ FAULTS = (OSError, RuntimeError, subprocess.SubprocessError, Failure)
 QUOTIENT_WIDE = 0.5
 # How often the memory of what is timed is looked at.
 LOOK_S = 0.01
+
+
+def why(error: BaseException) -> str:
+    """For a cell of a table: the line that says what is wrong, or the first."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return next((line for line in lines if line.startswith("klogger: ")), lines[0] if lines else type(error).__name__)
 
 
 def cell(values: list[float], digits: int = 1, least: float | None = None) -> str:
@@ -91,7 +97,7 @@ def rounds_of(
                 for what, ns in arms[name]().items():
                     results.setdefault(what, []).append(ns)
             except FAULTS as error:
-                missing[name] = str(error).strip()
+                missing[name] = why(error)
                 results.pop(name, None)
     return results, missing
 

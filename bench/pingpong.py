@@ -29,10 +29,9 @@ def record(tools, schema, *command, options=()) -> list:
     return [tools.klogger, "record", "-s", schema, "--buffer-size", "16M", "-o", log, *options, "--", *command]
 
 
-def perf_record(tools, events: list[str], command: list, everything: bool = False) -> list:
+def perf_record(tools, events: list[str], command: list) -> list:
     out = tools.folder / "perf.data"
-    options = ["-a"] if everything else []
-    return ["perf", "record", "-q", "-B", "-N", *options, "-m", "16M", "-e", ",".join(events), "-o", out, "--", *command]
+    return ["perf", "record", "-q", "-B", "-N", "-m", "16M", "-e", ",".join(events), "-o", out, "--", *command]
 
 
 def tracepoints(tools, schema: str) -> list[str]:
@@ -111,7 +110,8 @@ def pingpong(tools) -> list[str]:
         "Two processes on one CPU send a byte to and fro over pipes: two switches and two wake-ups a round. klogger",
         "records the whole scheduler schema; ftrace and perf record the same tracepoints:",
         f"{', '.join(events)}.",
-        f"Added to a round, which takes {plain:.0f} ns without a tracer, in ns of both processes' CPU time; measured as above,",
+        f"Added to a round, which takes {plain:.0f} ns without a tracer, in ns of both processes' CPU time;",
+        "measured as above,",
         "beside system calls without a tracepoint.",
         "",
         "| | ns |",

@@ -24,6 +24,8 @@ HERE = Path(__file__).resolve().parent
 PATIENCE = 60.0
 INSTANCE = "klogger-bench"
 SMALL_KB, LARGE_KB = 4096, 16384
+# Without -d and -k it would touch the tracer of functions, which not every kernel allows.
+TRACE_CMD = ["trace-cmd", "record", "-q", "-d", "-k", "-B", INSTANCE]
 PAGE_KB = os.sysconf("SC_PAGE_SIZE") // 1024
 
 
@@ -112,7 +114,7 @@ def ftrace(tools, _pids, kb):
 
 
 def buffered(instance: Path) -> int:
-    """Events that the buffers of an instance have had room for: those that were read, and those that still are there."""
+    """Events that an instance's buffers have had room for: those that were read, and those that are still there."""
     total = 0
     for stats in instance.glob("per_cpu/cpu*/stats"):
         of = dict(line.split(": ") for line in stats.read_text().splitlines() if ": " in line)
@@ -122,13 +124,10 @@ def buffered(instance: Path) -> int:
 
 @contextmanager
 def trace_cmd(tools, pids, kb):
-    """Its own instance, whose full buffers overwrite the oldest, as ftrace does; its readers splice pages to files.
-
-    Without -d and -k it would touch the tracer of functions, which not every kernel allows.
-    """
+    """Its own instance, whose full buffers overwrite the oldest, as ftrace does; its readers splice pages to files."""
     out, instance = tools.folder / "trace.dat", tools.tracing / "instances" / INSTANCE
     enabled = instance / "events/task" / tools.place / "enable"
-    words = [*aside(tools, pids), "trace-cmd", "record", "-q", "-d", "-k", "-B", INSTANCE, "-b", kb, "-e", f"task:{tools.place}"]
+    words = [*aside(tools, pids), *TRACE_CMD, "-b", kb, "-e", f"task:{tools.place}"]
     kept = Kept()
     try:
         # It runs as long as its command does.
@@ -263,7 +262,7 @@ RIVALS = {
     "perf record": Rival("perf record", "`perf record -B -N -e task:PLACE -p PID`", perf),
     "bpftrace": Rival(
         "bpftrace",
-        "`bpftrace -B full -o FILE`, `printf(\"%llu %d %d\\n\", nsecs, args->option, args->arg2)`: the only way out"
+        '`bpftrace -B full -o FILE`, `printf("%llu %d %d\\n", nsecs, args->option, args->arg2)`: the only way out'
         " for single events",
         bpftrace,
     ),

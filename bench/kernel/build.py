@@ -2,6 +2,7 @@
 """Builds what the guest of bench/kernel/run needs, in the cache: hits.ko, klogger's modules, LTTng's."""
 
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -10,6 +11,11 @@ HERE = Path(__file__).resolve().parent
 HITS = HERE / "hits"
 # The probe that we need, and what LTTng's tracer is linked with. Others do not compile with every kernel.
 LTTNG_PROBES = "lttng-probe-power.o lttng-kprobes.o lttng-kretprobes.o lttng-uprobes.o"
+
+
+# Of SystemTap's probe: it takes a minute to compile, where it compiles.
+STAP_SCRIPT = 'probe kernel.trace("cpu_frequency") { printf("%d %d\\n", $frequency, $cpu_id) }'
+STAP_SECONDS = 600
 
 
 class Unavailable(RuntimeError):
@@ -93,3 +99,39 @@ def lttng(kernel: Path, release: str, out: Path) -> Path:
     run("depmod", "-b", out, release)
     (out / "version").write_text(f"{version} {release}")
     return tree
+
+
+def stap_tree(kernel: Path, out: Path) -> Path:
+    """The kernel's headers as SystemTap looks for them: with those of the tracepoint, and of no other."""
+    (out / "include/trace/events").mkdir(parents=True)
+    for file in kernel.iterdir():
+        if file.name != "include":
+            (out / file.name).symlink_to(file.resolve())
+    for file in (kernel / "include").iterdir():
+        if file.name != "trace":
+            (out / "include" / file.name).symlink_to(file.resolve())
+    common = re.match(r"include (.*)/Makefile", (kernel / "Makefile").read_text())
+    header = Path(common[1] if common else kernel, "include/trace/events/power.h")
+    (out / "include/trace/events/power.h").symlink_to(header)
+    return out
+
+
+def stap(kernel: Path, folder: Path) -> None:
+    """SystemTap's module for the tracepoint, as far as it comes: with the kernels that we know, never to its end."""
+    if not shutil.which("stap"):
+        raise Unavailable("no stap: apt-get install systemtap")
+    tree = stap_tree(kernel, folder / "stap")
+    command = ["stap", "-r", tree, "-p4", "-m", "klogger_stap", "-e", STAP_SCRIPT]
+    try:
+        done = subprocess.run(
+            list(map(str, command)), cwd=folder, capture_output=True, text=True, check=False, timeout=STAP_SECONDS
+        )
+    except subprocess.TimeoutExpired:
+        raise Unavailable(f"stap has not compiled its module after {STAP_SECONDS} s") from None
+    version = run("stap", "--version").splitlines()
+    name = re.search(r"version (\S+)/", " ".join(version))
+    what = f"SystemTap {name[1] if name else ''}".strip()
+    if done.returncode == 0:
+        raise Unavailable(f"{what} compiles its module here, and nothing takes it into the guest yet")
+    why = next((line for line in done.stderr.splitlines() if " error: " in line), "no reason given")
+    raise Unavailable(f"{what} does not compile its module for this kernel: {why.split('/')[-1]}")
