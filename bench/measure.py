@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from klogger.bench.answer import NOT_HERE
-from klogger.bench.stats import Spread, judge, spread
+from klogger.bench.stats import LEAST_NS, WIDE, Spread, spread
 from klogger.failure import Failure
 
 __all__ = [
@@ -34,10 +34,10 @@ def why(error: BaseException) -> str:
     return next((line for line in lines if line.startswith("klogger: ")), lines[0] if lines else type(error).__name__)
 
 
-def cell(values: list[float], digits: int = 1, least: float | None = None) -> str:
-    """Median and quartiles, or why there are none. What spreads less than `least` is never too wide."""
+def cell(values: list[float], digits: int = 1, least: float = LEAST_NS) -> str:
+    """Median and quartiles; or that they are too far apart, by more than `least` and than a share of the median."""
     found = spread(values)
-    if judge(values).why and (least is None or found.high - found.low > least):
+    if found.high - found.low > max(WIDE * abs(found.median), least):
         return f"{NOT_HERE}: the runs spread too wide, {found.low:.{digits}f} to {found.high:.{digits}f}"
     return f"{found:.{digits}f}"
 
