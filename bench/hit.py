@@ -17,11 +17,12 @@ from klogger.bench.events import EMPTY, REFERENCE, TWO_INTS
 from klogger.bench.loop import ENGINES, Bench, Loop, prepare
 
 KLOGGER, FLOOR_NAME = "klogger, two ints", "floor: program + clock"
+CLOCK_READ = "klogger, clock read"
 # What klogger's probe does, step by step; all of them test whether the thread is in scope.
 KLOGGERS = {
     "klogger, empty probe": EMPTY,
     "klogger, disabled": events.OFF,
-    "klogger, clock read": events.CLOCK,
+    CLOCK_READ: events.CLOCK,
     "klogger, clock read and 16 bytes stored": events.STORE,
     KLOGGER: TWO_INTS.name,
 }
@@ -107,9 +108,29 @@ def probe_hit(tools) -> list[str]:
         *(f"| {name} | {NOT_HERE}: {why} | |" for name, why in missing.items()),
         "",
         *(goal(f"klogger / {n}", results.get(KLOGGER), results.get(n), most, fault) for n, most in GOALS.items()),
+        *([] if fault else bounds({name: stats.spread(values).median for name, values in results.items()})),
         "",
         *(f"- {rival.name}: {rival.how.replace('PLACE', tools.place)}" for rival in RIVALS.values()),
     ]
+
+
+def bounds(ns: dict[str, float]) -> list[str]:
+    """Why a goal that is missed is missed: what no event with a time can do without."""
+    needed = (FLOOR_NAME, KLOGGER, CLOCK_READ)
+    missed = [n for n, most in GOALS.items() if n in ns and n != FLOOR_NAME and ns.get(KLOGGER, 0) > most * ns[n]]
+    if any(name not in ns for name in needed):
+        return []
+    event, floor_ns = ns[KLOGGER] - ns[CLOCK_READ], ns[FLOOR_NAME]
+    lines = [
+        f"- what bounds it: of klogger's {ns[KLOGGER]:.1f} ns, {ns[CLOCK_READ]:.1f} are the probe and the clock, which"
+    ]
+    lines += [
+        f"  the floor has too ({floor_ns:.1f}); {event:.1f} are the event: finding the ring, taking space, storing."
+    ]
+    lines += [
+        f"  The floor alone is {floor_ns / ns[name]:.2f} of {name}, to be at most {GOALS[name]}." for name in missed
+    ]
+    return lines
 
 
 def row(name: str, values: list[float] | None, unit: list[float] | None, fault: str) -> str:

@@ -8,6 +8,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
 
+import hit
 import loads
 import measure
 import page
@@ -184,6 +185,15 @@ def test_a_load_in_shares_of_all_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
     assert loads.row("x", [(plain, recorded)] * 2, 100.0) == (
         "| x | 25.0 | 1.00 (1.00 to 1.00) | 0.50 | 5.00 | 2.00 | 100,000 | 0 |"
     )
+
+
+def test_a_goal_that_is_missed_has_its_bound() -> None:
+    ns = {hit.FLOOR_NAME: 50.0, hit.CLOCK_READ: 51.0, hit.KLOGGER: 62.0, "ftrace event": 100.0, "bpftrace": 1000.0}
+    said = "\n".join(hit.bounds(ns))
+    assert "11.0 are the event" in said
+    assert "The floor alone is 0.50 of ftrace event, to be at most 0.55." in said
+    assert "bpftrace" not in said
+    assert hit.bounds({hit.KLOGGER: 62.0}) == []
 
 
 def test_the_picture_is_a_png() -> None:
