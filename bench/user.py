@@ -10,7 +10,7 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
-from measure import ratio, report_of, run, spread, take_turns
+from measure import ratio, report_of, run, spread, take_turns, trimmed
 
 HERE = Path(__file__).resolve().parent / "user"
 EVENTS = 100_000
@@ -208,12 +208,6 @@ def cycles(arms: Arms, program: Path, arm: str, **more: str) -> list[int]:
     return report_of(arms.run([program, arm, PAIRS, 1, "pairs"], **more))["cycles"]
 
 
-def sanitized(values: list[int], empty: float) -> tuple[float, float]:
-    """Mean and standard deviation without the worst thousandth."""
-    kept = sorted(values)[: len(values) - len(values) // 1000]
-    return statistics.fmean(kept) - empty, statistics.pstdev(kept)
-
-
 def pairs(tools) -> list[str]:
     """As in table 1 of LTTng (2006) and table 1 of KLogger (2007): two readings of the TSC around each event."""
     arms = Arms(tools)
@@ -236,13 +230,13 @@ def pairs(tools) -> list[str]:
         "|---|---|---|---|---|---|---|",
     ]
     values = {name: [c for r in results[name] for c in r["cycles"]] for name in programs}
-    empty, _ = sanitized(values["empty"], 0)
+    empty, _ = trimmed(values["empty"])
     for name in list(programs)[1:]:
         ordered = sorted(values[name])
-        mean, sd = sanitized(ordered, empty)
+        mean, sd = trimmed(ordered)
         marks = [ordered[0], statistics.median(ordered), ordered[len(ordered) * 999 // 1000], ordered[-1]]
         least, middle, high, most = (f"{max(0, mark - empty):.0f}" for mark in marks)
-        lines.append(f"| {name} | {least} | {middle} | {mean:.1f} | {sd:.1f} | {high} | {most} |")
+        lines.append(f"| {name} | {least} | {middle} | {mean - empty:.1f} | {sd:.1f} | {high} | {most} |")
     return [
         *lines,
         "",
