@@ -333,6 +333,10 @@ static void refuse_mappings(int file, size_t all)
 	refuse_map("ringless, too long", file, 3 * PAGE, rw, MAP_SHARED, KLOGGER_MAP_RINGLESS, EINVAL);
 	refuse_map("stacks that nobody wants", file, sizeof(struct klogger_stacks), rw, MAP_SHARED, KLOGGER_MAP_STACKS,
 		   ENODATA);
+	refuse_map("an anchor, too large", file, KLOGGER_ANCHOR_MAX + PAGE, rw, MAP_SHARED, KLOGGER_MAP_ANCHOR, ENOSPC);
+	for (int i = 0; i < KLOGGER_ANCHORS_MAX; i++)
+		map(file, PAGE, KLOGGER_MAP_ANCHOR)[PAGE - 1] = 1;
+	refuse_map("an anchor too many", file, PAGE, rw, MAP_SHARED, KLOGGER_MAP_ANCHOR, ENOSPC);
 	for (size_t i = 0; i < sizeof(offsets) / sizeof(offsets[0]); i++)
 		refuse_map("of nothing", file, all, rw, MAP_SHARED, offsets[i], EINVAL);
 }

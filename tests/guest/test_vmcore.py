@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""A kernel that panics while it is recorded: the events until then are found in an image of the guest's memory."""
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import oracles
+import pytest
+from kernels import SLOW, run
+from test_kernel_engine import headers
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+HERE = Path(__file__).parent / "vmcore"
+PANIC = re.compile(r"Kernel panic - not syncing: hits of thread (\d+): \d+ until (\d+) ns")
+# What is said last: by a kernel that has panicked, and by one that was booted then.
+END, CAPTURED = "end Kernel panic", "the memory is on the disk"
+BEFORE, LAST = 20011, 1009
+LATE_NS = 10_000
+# The recorder's log is in the guest's memory. What has been written of it goes onto the disk, which outlives the guest.
+SCRIPT = """
+insmod /crash.ko
+klogger record -a -o /tmp/crash.klog --buffer-size 1M OPTIONS 2>/tmp/said &
+until [ -s /tmp/crash.klog ]; do
+    sleep 0.1
+    kill -0 $! || { cat /tmp/said; exit 1; }
+done
+sleep 1
+BEFORE
+sleep 3
+dd if=/tmp/crash.klog of=/dev/vda bs=65536 conv=sync
+sync
+LAST
+"""
+KDUMP = "/load /vmlinuz /capture.cpio 'console=ttyS0 quiet loglevel=3 nr_cpus=1 irqpoll reset_devices' || exit 1\n"
+PARAMETERS = "/sys/module/crash/parameters"
+# A thread's hits go on until the panic stops it.
+FLOOD = f"echo 1000000000 >{PARAMETERS}/flood\nsleep 0.5\n"
+
+
+@dataclass
+class Engine:
+    """How it records, hits that have numbers, and where these are in the log."""
+
+    options: str
+    before: str
+    last: str
+    hits: str
+
+
+KERNEL = Engine(
+    "-s /crash.klogger --engine kernel --modules /modules-under-test",
+    f"echo {BEFORE} >{PARAMETERS}/hits",
+    f"echo {LAST} >{PARAMETERS}/last",
+    "SELECT number, pid, time FROM numbered",
+)
+# A bundled schema, for there is no compiler in the guest.
+BPF = Engine(
+    "-s scheduler",
+    f"/renames {BEFORE}",
+    f"/renames {LAST} {PARAMETERS}/last",
+    "SELECT CAST(comm AS INTEGER) AS number, pid, time FROM process_rename WHERE regexp_matches(comm, '^[0-9]+$')",
+)
+
+
+class Crash:
+    """The image of a guest that has panicked, and what the guest said."""
+
+    def __init__(self, image: Path, disk: Path, console: str):
+        self.image, self.disk, self.console = image, disk, console
+        thread, until = PANIC.search(console).groups()
+        self.thread, self.until_ns = int(thread), int(until)
+
+
+@pytest.fixture(scope="module")
+def modules(klogger, tmp_path_factory) -> Path:
+    """The kernel engine's modules for the schema, and the one that panics."""
+    made = tmp_path_factory.mktemp("modules")
+    run([klogger, "build", "-s", HERE / "crash.klogger", "--kernel", headers(), "-o", made], made)
+    own = made / "own"
+    shutil.copytree(HERE, own)
+    run(["make", "-C", headers(), f"M={own}", "W=1", "modules"], own)
+    shutil.move(own / "crash.ko", made)
+    shutil.rmtree(own)
+    for name in ("renames", "load"):
+        run(["cc", "-O2", "-o", made / name, HERE / f"{name}.c"], made)
+    return made
+
+
+def cache() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return Path(os.environ.get("KLOGGER_CACHE") or os.path.join(base, "klogger"))
+
+
+def capture(folder: Path) -> Path:
+    """The files of the kernel that is booted after a crash."""
+    tree = folder / "capture"
+    for name in ("bin", "proc", "dev"):
+        (tree / name).mkdir(parents=True)
+    shutil.copy("/bin/busybox", tree / "bin")
+    shutil.copytree(cache() / "guest/modules", tree / "modules")
+    shutil.copy(HERE / "capture", tree / "init")
+    archive = folder / "capture.cpio"
+    names = "\n".join(str(path.relative_to(tree)) for path in [tree, *sorted(tree.rglob("*"))])
+    with archive.open("wb") as out:
+        subprocess.run(["cpio", "-o", "-H", "newc", "--quiet"], input=names.encode(), stdout=out, cwd=tree, check=True)
+    return archive
+
+
+@pytest.fixture
+def crash(klogger, modules, tmp_path):
+    """Boots a guest that records, and panics; then its memory is dumped, by QEMU or by a kernel of its own."""
+
+    def boot(engine: Engine, *machine: str, meanwhile="", options="", kdump=False) -> Crash:
+        path = tmp_path / "qmp"
+        files = [(modules, "/modules-under-test"), (HERE / "crash.klogger", "/crash.klogger")]
+        if kdump:
+            files += [(cache() / "guest/vmlinuz", "/vmlinuz"), (capture(tmp_path), "/capture.cpio")]
+            files += [(modules / "load", "/load")]
+        files += [(modules / name, f"/{name}") for name in ("crash.ko", "renames")]
+        added = [word for path, at in files for word in ("--add", f"{path}={at}")]
+        script = SCRIPT.replace("OPTIONS", f"{engine.options} {options}")
+        script = (KDUMP if kdump else "") + script.replace("BEFORE", engine.before).replace(
+            "LAST", meanwhile + engine.last
+        )
+        # panic=0: it stays as it is.
+        memory, append = ("1G", "panic=0 crashkernel=256M") if kdump else ("512M", "panic=0")
+        words = [*machine, "--memory", memory, "--timeout", "540", "--append", append, *added]
+        environment = {
+            **os.environ,
+            "KLOGGER": str(klogger),
+            "KLOGGER_CACHE": str(cache()),
+            "REAL_QEMU": shutil.which("qemu-system-x86_64"),
+            "QMP_SOCKET": str(path),
+            "PATH": f"{HERE}:{os.environ['PATH']}",
+            "TMPDIR": str(tmp_path),
+        }
+        console = tmp_path / "console"
+        with console.open("w") as out:
+            guest = subprocess.Popen(
+                [ROOT / "scripts/guest", *words, "--", "sh", "-c", script],
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                env=environment,
+            )
+        try:
+            wait_for(guest, console, CAPTURED if kdump else END)
+            (disk,) = tmp_path.glob("tmp.*/disk")
+            copied = tmp_path / "disk"
+            with Monitor(path) as monitor:
+                monitor.do("stop")
+                if not kdump:
+                    monitor.do("dump-guest-memory", paging=False, protocol=f"file:{tmp_path / 'vmcore'}")
+                subprocess.run(["cp", "--sparse=always", disk, copied], check=True)
+                monitor.do("quit")
+        finally:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                guest.wait(20)
+            guest.terminate()
+            guest.wait()
+        return Crash(copied if kdump else tmp_path / "vmcore", copied, console.read_text(errors="replace"))
+
+    yield boot
+    shutil.rmtree(tmp_path, ignore_errors=True)
+
+
+def wait_for(guest, console: Path, end: str):
+    """Until the guest has said its last words; fails if it ends without."""
+    while end not in console.read_text(errors="replace"):
+        assert guest.poll() is None, console.read_text(errors="replace")
+        time.sleep(0.2)
+
+
+class Monitor:
+    """QEMU's monitor, in JSON."""
+
+    def __init__(self, path: Path):
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.settimeout(300)
+        self.socket.connect(str(path))
+        self.lines = self.socket.makefile("r")
+
+    def __enter__(self):
+        self.lines.readline()
+        self.do("qmp_capabilities")
+        return self
+
+    def __exit__(self, *error):
+        self.socket.close()
+
+    def do(self, command: str, **arguments):
+        self.socket.sendall(json.dumps({"execute": command, "arguments": arguments}).encode())
+        while True:
+            answer = json.loads(self.lines.readline())
+            assert "error" not in answer, answer
+            if "return" in answer:
+                return
+
+
+def rescue(klogger, crash: Crash, *options):
+    """The log, and what was said of it."""
+    out = crash.image.with_name("rescued.klog")
+    done = subprocess.run(
+        [klogger, "rescue", "--vmcore", crash.image, "-o", out, *options],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    print(done.stderr)
+    assert done.returncode == 0
+    return oracles.Log(klogger, out), done.stderr
+
+
+def check_end(log, crash: Crash, engine: Engine):
+    """The last hits before the panic are there."""
+    newest = log.rows(f"SELECT number, time FROM ({engine.hits}) WHERE pid = {crash.thread} ORDER BY time")
+    assert [number for number, _ in newest[-LAST:]] == list(range(1, LAST + 1))
+    since_ns = crash.until_ns - log.start_ns
+    assert 0 <= since_ns - newest[-1][1] <= LATE_NS
+
+
+@pytest.mark.parametrize("name", ["bpf", "kernel"])
+def test_the_last_events_before_a_panic(klogger, crash, name):
+    """In a machine that counts instructions: so 10 microseconds are the same on every host."""
+    engine = {"bpf": BPF, "kernel": KERNEL}[name]
+    crashed = crash(engine, "--icount")
+    log, said = rescue(klogger, crashed)
+    assert "all from the rings" in said
+    assert log.meta["preamble"]["engine"] == name
+    check_end(log, crashed, engine)
+    ((detail,),) = log.rows("SELECT text FROM ledger WHERE key = 'rescued'")
+    assert "/tmp/crash.klog" in detail
+    # What had left the rings was written down before, and is counted.
+    oracles.check_serials(log)
+    if engine is KERNEL:
+        panic = "SELECT count(*) FROM printed WHERE text LIKE 'Kernel panic - not syncing: hits of%'"
+        assert log.one(panic) == 1, "what the panic itself has printed is an event, too"
+
+    whole, said = rescue(klogger, crashed, "--log", crashed.disk)
+    assert " from the rings" in said
+    check_end(whole, crashed, engine)
+    oracles.check_serials(whole)
+    # What was not on the disk, and not in the rings any more, was drained between: it is counted.
+    numbers = f"SELECT count(DISTINCT number) FROM ({engine.hits}) WHERE number <= {BEFORE}"
+    assert whole.one(numbers) == BEFORE
+
+
+@pytest.mark.skipif(not SLOW, reason="set KLOGGER_SLOW=1")
+def test_kdump(klogger, crash):
+    """The image is /proc/vmcore, as the kernel shows it that kexec has started in the place of the one that crashed."""
+    crashed = crash(KERNEL, "--single", kdump=True)
+    log, _ = rescue(klogger, crashed)
+    numbers = log.rows(f"SELECT number FROM numbered WHERE pid = {crashed.thread} ORDER BY time")
+    assert [number for (number,) in numbers[-LAST:]] == list(range(1, LAST + 1))
+    oracles.check_serials(log)
+
+
+def test_all_cpus_and_a_flight_recorder(klogger, crash):
+    """The newest events of both CPUs, of which one was stopped in the middle of something."""
+    crashed = crash(KERNEL, "--single", meanwhile=FLOOD, options="--overwrite")
+    log, _ = rescue(klogger, crashed)
+    assert log.one(f"SELECT max(number) FROM numbered WHERE pid = {crashed.thread}") == LAST
+    ((other, first, last, count),) = log.rows(
+        "SELECT pid, min(number), max(number), count(DISTINCT number) FROM numbered "
+        f"WHERE pid != {crashed.thread} GROUP BY pid ORDER BY count(*) DESC LIMIT 1"
+    )
+    assert count == last - first + 1 > 1000, other
+    assert log.rows("SELECT DISTINCT key FROM ledger WHERE key = 'block_corrupt'") == []
+    oracles.check_order(klogger, log.path)
