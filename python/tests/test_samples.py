@@ -33,7 +33,8 @@ def test_an_answer_from_a_sample_says_so(log: klogger.Log) -> None:
     logged = log.events["SCHEDIN"].logged
     (said,) = losses.warnings(log, ["schedin"])
     assert said == (
-        f"SCHEDIN is sampled (--rate-limit): {logged} of {logged + 100} are in the log, so counts and sums of it are too low"
+        f"SCHEDIN is sampled (--rate-limit): {logged} of {logged + 100} are in the log,"
+        " so counts and sums of it are too low"
     )
     assert losses.warnings(log, ["SCHEDOUT"]) == []
 

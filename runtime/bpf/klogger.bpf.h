@@ -55,6 +55,7 @@ struct klogger_config {
 	__u8 scoped;		/* only threads in scope are logged */
 	__u8 overwrite;
 	__u8 unused[2];
+	__u32 larger_mask;	/* size of a larger ring - 1; 0: rings do not grow */
 };
 const volatile struct klogger_config klogger_config SEC(".rodata.klogger");
 
@@ -103,6 +104,26 @@ struct {
 	int (*key_size)[4];
 	int (*value_size)[sizeof(struct klogger_ring) + 65536 + KLOGGER_SLACK];
 } klogger_rings SEC(".maps");
+
+/*
+ * A larger ring for each CPU whose own turned out to be too small: a map of one element, which the recorder makes when
+ * it is needed. From then on `limit` of the CPU's own ring is 0 and its `mask` is 1, so that writers leave their straight
+ * path, and only those that must ask which ring it is.
+ */
+struct klogger_larger_ring {
+	int (*type)[2 /* BPF_MAP_TYPE_ARRAY */];
+	int (*map_flags)[1024 /* BPF_F_MMAPABLE */];
+	int (*max_entries)[1];
+	int (*key_size)[4];
+	int (*value_size)[sizeof(struct klogger_ring) + 65536 + KLOGGER_SLACK];
+};
+struct {
+	int (*type)[12 /* BPF_MAP_TYPE_ARRAY_OF_MAPS */];
+	int (*max_entries)[1];
+	int (*key_size)[4];
+	int (*value_size)[4];
+	struct klogger_larger_ring *values[];
+} klogger_larger SEC(".maps");
 
 /* For probe hits that interrupt others. */
 struct {
@@ -249,10 +270,13 @@ static __always_inline struct klogger_ring *klogger_this_nested(void)
 	return bpf_map_lookup_elem(&klogger_nested, &cpu);
 }
 
+/* Which of a CPU's rings it is: what is known of it are its size and its mode. */
+enum klogger_kind { KLOGGER_MAIN, KLOGGER_INNER, KLOGGER_LARGER };
+
 /* In overwrite mode: if the record that ends at `end` crosses into another part of the grid, the next begins there. */
-static __always_inline void klogger_mark_grid(struct klogger_ring *ring, int nested, __u64 start, __u64 end)
+static __always_inline void klogger_mark_grid(struct klogger_ring *ring, enum klogger_kind kind, __u64 start, __u64 end)
 {
-	__u32 shift = nested ? KLOGGER_NESTED_SHIFT - KLOGGER_GRID_SHIFT : klogger_config.grid_shift & 31;
+	__u32 shift = kind == KLOGGER_INNER ? KLOGGER_NESTED_SHIFT - KLOGGER_GRID_SHIFT : klogger_config.grid_shift & 31;
 
 	if (start >> shift != end >> shift)
 		WRITE_ONCE(ring->first[end >> shift & (KLOGGER_GRID - 1)], end);
@@ -262,7 +286,7 @@ static __always_inline void klogger_mark_grid(struct klogger_ring *ring, int nes
  * Takes `size` bytes by compare-and-swap. It fails only if an interrupt logged in between, so that a few tries suffice;
  * an event that had no luck is lost, and counted like any other.
  */
-static __always_inline __s64 klogger_claim(struct klogger_ring *ring, int nested, __u32 size)
+static __always_inline __s64 klogger_claim(struct klogger_ring *ring, enum klogger_kind kind, __u32 size)
 {
 	for (int i = 0; i < 16; i++) {
 		__u64 head = READ_ONCE(ring->head);
@@ -271,7 +295,7 @@ static __always_inline __s64 klogger_claim(struct klogger_ring *ring, int nested
 			return -1;
 		if (__sync_val_compare_and_swap(&ring->head, head, head + size) == head) {
 			if (klogger_config.overwrite)
-				klogger_mark_grid(ring, nested, head, head + size);
+				klogger_mark_grid(ring, kind, head, head + size);
 			return head;
 		}
 	}
@@ -286,13 +310,15 @@ static __always_inline void klogger_count_lost(struct klogger_ring *ring, __u64 
 	__sync_fetch_and_add(&ring->lost[id & (KLOGGER_EVENTS_MAX - 1)], 1);
 }
 
-static __always_inline void *klogger_data(struct klogger_ring *ring, int nested, __u64 at)
+static __always_inline void *klogger_data(struct klogger_ring *ring, enum klogger_kind kind, __u64 at)
 {
-	return &ring->data[at & (nested ? KLOGGER_NESTED - 1 : klogger_config.mask)];
+	return &ring->data[at & (kind == KLOGGER_MAIN  ? klogger_config.mask :
+				 kind == KLOGGER_INNER ? KLOGGER_NESTED - 1 :
+							 klogger_config.larger_mask)];
 }
 
 /* Says in the ring itself how many events are missing before the one that follows. */
-static __always_inline int klogger_put_lost(struct klogger_ring *ring, int nested, __u64 time)
+static __always_inline int klogger_put_lost(struct klogger_ring *ring, enum klogger_kind kind, __u64 time)
 {
 	__u64 since = READ_ONCE(ring->missed_since);
 	__u64 missed = __sync_lock_test_and_set(&ring->missed, 0);
@@ -301,12 +327,12 @@ static __always_inline int klogger_put_lost(struct klogger_ring *ring, int neste
 
 	if (!missed)
 		return 1;
-	at = klogger_claim(ring, nested, sizeof(*lost));
+	at = klogger_claim(ring, kind, sizeof(*lost));
 	if (at < 0) {
 		__sync_fetch_and_add(&ring->missed, missed);
 		return 0;
 	}
-	lost = klogger_data(ring, nested, at);
+	lost = klogger_data(ring, kind, at);
 	lost->count = missed;
 	lost->since = since;
 	klogger_publish(&lost->header, KLOGGER_HEADER(time, KLOGGER_LOST_ID));
@@ -326,7 +352,8 @@ static __always_inline void klogger_call_reader(struct klogger_ring *ring)
 }
 
 /* The ring has passed its low-water mark, or is full, or has just been; or it is the nested one. */
-static __always_inline __s64 klogger_reserve_slow(struct klogger_ring *ring, int nested, __u64 time, __u32 id, __u32 size)
+static __always_inline __s64 klogger_reserve_slow(struct klogger_ring *ring, enum klogger_kind kind, __u64 time, __u32 id,
+						   __u32 size)
 {
 	__s64 at;
 
@@ -335,11 +362,11 @@ static __always_inline __s64 klogger_reserve_slow(struct klogger_ring *ring, int
 	/* Room for both, or else a ring that is nearly full would hold little but LOST records. */
 	if (READ_ONCE(ring->missed) &&
 	    (READ_ONCE(ring->head) + sizeof(struct klogger_lost) + size > READ_ONCE(ring->hard) ||
-	     !klogger_put_lost(ring, nested, time))) {
+	     !klogger_put_lost(ring, kind, time))) {
 		klogger_count_lost(ring, time, id);
 		return -1;
 	}
-	at = klogger_claim(ring, nested, size);
+	at = klogger_claim(ring, kind, size);
 	if (at < 0)
 		klogger_count_lost(ring, time, id);
 	return at;
@@ -348,12 +375,40 @@ static __always_inline __s64 klogger_reserve_slow(struct klogger_ring *ring, int
 /* Out of line, to keep the common path short. */
 static __noinline __s64 klogger_reserve_main(struct klogger_ring *ring, __u64 time, __u32 id, __u32 size)
 {
-	return ring ? klogger_reserve_slow(ring, 0, time, id, size) : -1;
+	return ring ? klogger_reserve_slow(ring, KLOGGER_MAIN, time, id, size) : -1;
 }
 
 static __noinline __s64 klogger_reserve_nested(struct klogger_ring *ring, __u64 time, __u32 id, __u32 size)
 {
-	return ring ? klogger_reserve_slow(ring, 1, time, id, size) : -1;
+	return ring ? klogger_reserve_slow(ring, KLOGGER_INNER, time, id, size) : -1;
+}
+
+/* Main rings have one writer at a time, and so has this one, which stands for one of them. */
+static __always_inline __s64 klogger_claim_larger(struct klogger_ring *ring, __u64 time, __u32 id, __u32 size)
+{
+	__u64 head = READ_ONCE(ring->head), end = head + size;
+
+	if (unlikely(READ_ONCE(ring->missed) || end > READ_ONCE(ring->limit)))
+		return klogger_reserve_slow(ring, KLOGGER_LARGER, time, id, size);
+	WRITE_ONCE(ring->head, end);
+	return head;
+}
+
+static __noinline void *klogger_reserve_larger(__u64 time, __u32 id, __u32 size)
+{
+	__u32 cpu = bpf_get_smp_processor_id(), first = 0;
+	void *map = bpf_map_lookup_elem(&klogger_larger, &cpu);
+	struct klogger_ring *ring;
+	__s64 at;
+
+	/* It is there, or else nobody would ask for it; the verifier cannot know. */
+	if (!map)
+		return NULL;
+	ring = bpf_map_lookup_elem(map, &first);
+	if (!ring)
+		return NULL;
+	at = klogger_claim_larger(ring, time, id, size);
+	return at < 0 ? NULL : klogger_data(ring, KLOGGER_LARGER, at);
 }
 
 static __always_inline void klogger_count_attempt(struct klogger_ring *ring, __u32 id)
@@ -393,7 +448,7 @@ static __always_inline void *klogger_take_nested(struct klogger_hit *hit, __u32 
 		return NULL;
 	klogger_count_attempt(ring, id);
 	at = klogger_reserve_nested(ring, hit->time, id, size);
-	return at < 0 ? NULL : klogger_data(ring, 1, at);
+	return at < 0 ? NULL : klogger_data(ring, KLOGGER_INNER, at);
 }
 
 /*
@@ -419,15 +474,17 @@ static __always_inline void *klogger_reserve(struct klogger_hit *hit, __u32 inde
 	head = READ_ONCE(ring->head);
 	end = head + size;
 	if (unlikely(READ_ONCE(ring->missed) || end > READ_ONCE(ring->limit))) {
+		if (klogger_config.larger_mask && !READ_ONCE(ring->limit) && READ_ONCE(ring->mask))
+			return klogger_reserve_larger(hit->time, hit->base + index, size);
 		head = klogger_reserve_main(ring, hit->time, hit->base + index, size);
 		if ((__s64)head < 0)
 			return NULL;
 	} else {
 		WRITE_ONCE(ring->head, end);
 		if (klogger_config.overwrite)
-			klogger_mark_grid(ring, 0, head, end);
+			klogger_mark_grid(ring, KLOGGER_MAIN, head, end);
 	}
-	return klogger_data(ring, 0, head);
+	return klogger_data(ring, KLOGGER_MAIN, head);
 }
 
 static __always_inline void klogger_commit(struct klogger_hit *hit, void *record, __u32 index)

@@ -49,8 +49,8 @@ def test_it_is_the_rate_of_all_cpus_together(recorder, workloads):
     # And a flood leaves nothing of it unused.
     assert log.count("FLOOD") >= 1000 * seconds - 1
     worst = log.one(
-        "SELECT max(n) FROM (SELECT count(*) OVER (ORDER BY time RANGE BETWEEN 1000000000 PRECEDING AND CURRENT ROW) AS n"
-        " FROM flood)"
+        "SELECT max(n) FROM (SELECT count(*) OVER "
+        "(ORDER BY time RANGE BETWEEN 1000000000 PRECEDING AND CURRENT ROW) AS n FROM flood)"
     )
     assert worst <= 1100 + 1
     # The other event of the same hit is whole.

@@ -5,24 +5,27 @@ use crate::cpu::CpuReader;
 use crate::error::Error;
 use crate::host;
 use crate::pins::{self, Pins};
-use crate::probing::{Call, Calls, LeftOut, MissedHits, Probing, Times, events_of};
-use crate::ring::{EVENTS_MAX, GRID, NESTED, Rings};
+use crate::probing::{Call, Calls, Growth, LeftOut, MissedHits, Probing, Times, events_of};
+use crate::ring::{EVENTS_MAX, GRID, NESTED, RingReader, Rings};
 use crate::scope::{SCOPE_BYTES, Scope};
 use crate::sys::{self, Mapping};
 use crate::unit::{Plan, Unit, short};
 use crate::vmcore::anchor::{Anchor, Place};
 use klogger_codegen::bpf::programs;
 use klogger_log::preamble::ProbeState;
-use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject, PrintLevel, RingBufferBuilder};
+use libbpf_rs::{
+    Link, MapCore, MapFlags, MapHandle, MapType, Object, ObjectBuilder, OpenObject, PrintLevel, RingBufferBuilder,
+};
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
-const RINGS: &str = "klogger_rings";
+pub const RINGS: &str = "klogger_rings";
+const LARGER: &str = "klogger_larger";
 const NESTED_RINGS: &str = "klogger_nested";
-const SCOPE: &str = ".bss.klogger_s";
+pub const SCOPE: &str = ".bss.klogger_s";
 const ENABLED: &str = ".data.klogger_e";
 const RINGLESS: &str = ".bss.klogger_r";
 const CONFIG: &str = ".rodata.klogger";
@@ -41,6 +44,10 @@ pub struct Config {
     pub rings: usize,
     /// Bytes of a ring, a power of two.
     pub ring_size: usize,
+    /// Bytes of a ring that takes the place of one which is too small, a power of two; 0: none does.
+    pub larger: usize,
+    /// Bytes that all of these together may have.
+    pub larger_memory: u64,
     /// Only threads whose bit is set are logged.
     pub scoped: bool,
     pub overwrite: bool,
@@ -54,6 +61,7 @@ impl Config {
         let words = [self.rings as u32, self.ring_size as u32 - 1, u32::from(base), grid_shift];
         let mut bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
         bytes.extend([u8::from(self.scoped), u8::from(self.overwrite), 0, 0]);
+        bytes.extend((self.larger as u32).saturating_sub(1).to_le_bytes());
         bytes
     }
 }
@@ -63,6 +71,7 @@ pub struct BpfEngine {
     objects: Vec<Loaded>,
     links: Vec<Link>,
     rings: Rings,
+    config: Config,
     nested: Rings,
     scope: Scope,
     ringless: Mapping,
@@ -88,6 +97,7 @@ struct Loaded {
 /// The maps that the first object makes and the others take over.
 struct Shared {
     rings: OwnedFd,
+    larger: OwnedFd,
     nested: OwnedFd,
     scope: OwnedFd,
     ringless: OwnedFd,
@@ -164,6 +174,7 @@ impl BpfEngine {
             if shared.is_none() {
                 shared = Some(Shared {
                     rings: map_fd(&object, RINGS)?,
+                    larger: map_fd(&object, LARGER)?,
                     nested: map_fd(&object, NESTED_RINGS)?,
                     scope: map_fd(&object, SCOPE)?,
                     ringless: map_fd(&object, RINGLESS)?,
@@ -195,6 +206,7 @@ impl BpfEngine {
             objects,
             links: Vec::new(),
             rings,
+            config: *config,
             nested,
             scope: Scope::new(map_memory(&shared.scope, SCOPE_BYTES)?),
             ringless: map_memory(&shared.ringless, 8 * EVENTS_MAX)?,
@@ -284,6 +296,13 @@ impl Probing for BpfEngine {
         let map = map.ok_or_else(|| Error::new(format!("the compiled schema has no map '{CALLS}'")))?;
         let handle = MapHandle::try_from(&map).map_err(|e| Error::new(format!("cannot use the map '{CALLS}': {e}")))?;
         Ok(Box::new(CallMap(handle)))
+    }
+
+    fn growth(&self) -> Option<Box<dyn Growth>> {
+        let Config { larger: size, larger_memory: left, overwrite, .. } = self.config;
+        let all = self.objects.first()?.object.maps().find(|m| m.name() == LARGER)?;
+        let all = MapHandle::try_from(&all).ok().filter(|_| size > 0 && !overwrite)?;
+        Some(Box::new(LargerRings { all, size, left }))
     }
 
     fn times(&self) -> Times {
@@ -446,20 +465,49 @@ fn load_object(
     config: &Config,
     shared: Option<&Shared>,
 ) -> Result<Object, Error> {
-    if let Ok(mut messages) = MESSAGES.lock() {
-        messages.clear();
-    }
-    let name = &unit.schema.name;
-    let mut builder = ObjectBuilder::default();
-    let named = builder.name("klogger").and_then(|b| b.open_memory(unit.object.as_deref().unwrap_or_default()));
-    let mut open = named.map_err(|e| Error::new(format!("the compiled schema '{name}' is damaged: {e}")))?;
-    set_maps(&mut open, unit, base, config, shared)
-        .map_err(|e| Error::new(format!("cannot set up the maps of schema '{name}': {e}")))?;
+    let (mut open, _example) = open_object(unit, base, config, shared)?;
     let wanted: Vec<String> =
         programs(&unit.schema).into_iter().filter(|f| plan[f.probe].target == Some(f.target)).map(|f| f.name).collect();
     for mut program in open.progs_mut() {
         let load = wanted.iter().any(|w| program.name() == w.as_str());
         program.set_autoload(load);
+    }
+    load_opened(open, &unit.schema.name)
+}
+
+/// One program of a schema, whichever place it was compiled for, with maps of its own.
+pub fn load_alone(unit: &Unit, program: &str, place: &str, config: &Config) -> Result<Object, Error> {
+    let (mut open, _) = open_object(unit, 0, &Config { larger: 0, ..*config }, None)?;
+    for mut other in open.progs_mut() {
+        let wanted = other.name() == program;
+        other.set_autoload(wanted);
+        if wanted {
+            let cannot = |e| Error::new(format!("cannot load a program for tracepoint {place}: {e}"));
+            other.set_attach_target(0, Some(place.into())).map_err(cannot)?;
+        }
+    }
+    load_opened(open, &unit.schema.name)
+}
+
+/// The map has to be there until the object is loaded.
+fn open_object(
+    unit: &Unit,
+    base: u16,
+    config: &Config,
+    shared: Option<&Shared>,
+) -> Result<(OpenObject, Option<MapHandle>), Error> {
+    let name = &unit.schema.name;
+    let mut builder = ObjectBuilder::default();
+    let named = builder.name("klogger").and_then(|b| b.open_memory(unit.object.as_deref().unwrap_or_default()));
+    let mut open = named.map_err(|e| Error::new(format!("the compiled schema '{name}' is damaged: {e}")))?;
+    let example = set_maps(&mut open, unit, base, config, shared)
+        .map_err(|e| Error::new(format!("cannot set up the maps of schema '{name}': {e}")))?;
+    Ok((open, example))
+}
+
+fn load_opened(open: OpenObject, name: &str) -> Result<Object, Error> {
+    if let Ok(mut messages) = MESSAGES.lock() {
+        messages.clear();
     }
     open.load().map_err(|e| {
         // The verifier can say a million lines. What it stumbled over comes last.
@@ -477,13 +525,15 @@ fn last_lines(text: &str, count: usize) -> String {
     lines[lines.len().saturating_sub(count)..].join("\n")
 }
 
+/// Returns the example of a larger ring, if there is one.
 fn set_maps(
     open: &mut OpenObject,
     unit: &Unit,
     base: u16,
     config: &Config,
     shared: Option<&Shared>,
-) -> libbpf_rs::Result<()> {
+) -> libbpf_rs::Result<Option<MapHandle>> {
+    let mut example = None;
     for mut map in open.maps_mut() {
         let name = map.name().to_string_lossy().into_owned();
         match name.as_str() {
@@ -502,6 +552,16 @@ fn set_maps(
                 None => {
                     map.set_value_size(Rings::stride(config.ring_size) as u32)?;
                     map.set_max_entries(config.rings as u32)?;
+                }
+            },
+            LARGER => match shared {
+                Some(s) => map.reuse_fd(s.larger.as_fd())?,
+                None => {
+                    map.set_max_entries(config.rings as u32)?;
+                    if config.larger > 0 {
+                        // The kernel wants to see one when it makes the map of them; it keeps its properties only.
+                        map.set_inner_map_fd(example.insert(larger_ring(config.larger)?).as_fd())?;
+                    }
                 }
             },
             SCOPE => {
@@ -541,10 +601,44 @@ fn set_maps(
             _ => {}
         }
     }
-    Ok(())
+    Ok(example)
 }
 
-fn map_fd(object: &Object, name: &str) -> Result<OwnedFd, Error> {
+/// A map of one element, the ring. `BPF_F_MMAPABLE` is 1024.
+fn larger_ring(size: usize) -> libbpf_rs::Result<MapHandle> {
+    let options = libbpf_sys::bpf_map_create_opts {
+        sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
+        map_flags: 1024,
+        ..Default::default()
+    };
+    MapHandle::create(MapType::Array, Some("klogger_larger"), 4, Rings::stride(size) as u32, 1, &options)
+}
+
+/// Larger rings, until they take more memory than they may.
+struct LargerRings {
+    all: MapHandle,
+    size: usize,
+    left: u64,
+}
+
+impl Growth for LargerRings {
+    fn larger(&mut self, cpu: u16) -> Result<Option<RingReader>, Error> {
+        let bytes = Rings::stride(self.size);
+        let Some(left) = self.left.checked_sub(bytes as u64) else { return Ok(None) };
+        let cannot = |e: String| Error::new(format!("cannot make a larger ring for CPU {cpu}: {e}"));
+        let map = larger_ring(self.size).map_err(|e| cannot(e.to_string()))?;
+        let fd = map.as_fd().try_clone_to_owned().map_err(|e| cannot(e.to_string()))?;
+        // Half of it is room for whatever holds up its reader.
+        let reader = Rings::new(map_memory(&fd, bytes)?, self.size, 1, 50).reader(0);
+        reader.open(false);
+        let (key, value) = (u32::from(cpu).to_ne_bytes(), fd.as_raw_fd().to_ne_bytes());
+        self.all.update(&key, &value, MapFlags::ANY).map_err(|e| cannot(e.to_string()))?;
+        self.left = left;
+        Ok(Some(reader))
+    }
+}
+
+pub fn map_fd(object: &Object, name: &str) -> Result<OwnedFd, Error> {
     let map = object.maps().find(|m| m.name() == name);
     let map = map.ok_or_else(|| Error::new(format!("the compiled schema has no map '{name}'")))?;
     map.as_fd().try_clone_to_owned().map_err(|e| Error::new(format!("cannot use the map '{name}': {e}")))
@@ -556,7 +650,7 @@ pub fn map_memory(fd: &OwnedFd, length: usize) -> Result<Mapping, Error> {
         .map_err(|e| Error::new(format!("cannot map {length} bytes shared with the kernel: {e}")))
 }
 
-fn attach_program(object: &Object, name: &str, target: &str) -> Result<Link, Error> {
+pub fn attach_program(object: &Object, name: &str, target: &str) -> Result<Link, Error> {
     let program = object.progs_mut().find(|p| p.name() == name);
     let program = program.ok_or_else(|| Error::new(format!("the compiled schema has no program '{name}'")))?;
     program.attach_trace().map_err(|e| {

@@ -92,6 +92,26 @@ impl CpuReader {
         self.main.open(overwrite);
     }
 
+    /// Bytes of the main ring.
+    pub fn size(&self) -> u64 {
+        self.main.size()
+    }
+
+    /// Bytes of the main ring that are free when a writer calls its reader.
+    pub fn reserve(&self) -> u64 {
+        self.main.reserve()
+    }
+
+    /// Sends writers to a larger main ring, which is open already.
+    pub fn retire(&mut self) {
+        self.main.retire();
+    }
+
+    /// Goes on with the larger main ring; returns the one before, which must be empty.
+    pub fn go_on_with(&mut self, larger: RingReader) -> RingReader {
+        std::mem::replace(&mut self.main, larger)
+    }
+
     /// From now on every attempt is counted as lost.
     pub fn close(&self) {
         self.main.close();

@@ -6,7 +6,7 @@
 
 use crate::cpu::CpuReader;
 use crate::probing::Times;
-use crate::ring::{Counters, RecordKinds, Taken};
+use crate::ring::{Counters, RecordKinds, RingReader, Taken};
 use crate::sys;
 use crate::writer::{Block, Builtin, Pool, Status, ToWriter};
 use klogger_log::ledger::{Entry, Key};
@@ -23,6 +23,8 @@ const BLOCK: usize = 1 << 20;
 const BUFFER_WAIT: Duration = Duration::from_millis(2);
 /// What is in a ring is written after this time even if it is little.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
+/// A reader may be held up for so long, by interrupts or a hypervisor, say.
+const HELD_UP_NS: u64 = 50_000_000;
 /// Clocks are read before space is reserved, so a record can be a little older than the last look at the ring.
 pub const CLOCK_MARGIN_NS: u64 = 60_000_000_000;
 
@@ -35,13 +37,23 @@ pub struct Shared {
     pub pool: Arc<Pool>,
     pub status: Arc<Status>,
     pub builtin: Builtin,
+    /// Where a larger ring is asked for, if there are any.
+    pub grow: Option<Sender<u16>>,
     pub stop: Arc<AtomicBool>,
+}
+
+/// What a drain thread goes on with.
+enum Next {
+    /// Other rings, which no writer of those before uses any more.
+    Rings(CpuReader),
+    /// A larger main ring, which is open. Writers are to be sent there.
+    Larger(RingReader),
 }
 
 /// A running drain thread.
 pub struct Drain {
     thread: JoinHandle<Finished>,
-    next: Sender<CpuReader>,
+    next: Sender<Next>,
     pub cpu: u16,
     pub notes: Vec<String>,
 }
@@ -61,7 +73,8 @@ impl Drain {
         let (next, replacements) = channel();
         let thread = thread::Builder::new().name(format!("klogger/{cpu}")).spawn(move || {
             let mut notes = Vec::new();
-            if let Err(e) = sys::pin_to_cpu(u32::from(cpu)) {
+            let bound = sys::pin_to_cpu(u32::from(cpu));
+            if let Err(e) = &bound {
                 notes.push(format!("the drain thread of CPU {cpu} is not bound to it: {e}"));
             }
             if let Err(e) = sys::become_fifo() {
@@ -69,7 +82,7 @@ impl Drain {
             }
             // The other end is waiting for this.
             let _ = hello.send(notes);
-            Worker::new(cpu, reader, replacements, shared).run()
+            Worker::new(cpu, reader, replacements, shared, bound.is_ok()).run()
         });
         let thread = thread.expect("a thread can be made");
         let notes = hear.recv().unwrap_or_default();
@@ -84,7 +97,13 @@ impl Drain {
     /// Writers use these rings from now on; no writer is left in those before.
     pub fn replace(&self, reader: CpuReader) {
         // Fails only if the thread has ended already.
-        let _ = self.next.send(reader);
+        let _ = self.next.send(Next::Rings(reader));
+        self.wake();
+    }
+
+    /// Writers are to use this main ring.
+    pub fn grow(&self, larger: RingReader) {
+        let _ = self.next.send(Next::Larger(larger));
         self.wake();
     }
 
@@ -93,10 +112,18 @@ impl Drain {
     }
 }
 
+/// For how long `room` bytes suffice, if `fill` bytes came in the last `ns`.
+fn holds_ns(room: u64, fill: u64, ns: u64) -> u64 {
+    let holds = u128::from(room) * u128::from(ns) / u128::from(fill.max(1));
+    holds.min(u128::from(u64::MAX)) as u64
+}
+
 struct Worker {
     cpu: u16,
     reader: CpuReader,
-    replacements: Receiver<CpuReader>,
+    replacements: Receiver<Next>,
+    /// May still ask for a larger ring.
+    may_grow: bool,
     /// Of rings that have been replaced.
     counters: Counters,
     shared: Shared,
@@ -108,13 +135,16 @@ struct Worker {
 }
 
 impl Worker {
-    fn new(cpu: u16, reader: CpuReader, replacements: Receiver<CpuReader>, shared: Shared) -> Worker {
+    fn new(cpu: u16, reader: CpuReader, replacements: Receiver<Next>, shared: Shared, bound: bool) -> Worker {
+        // Rings can be exchanged only from where their writers are.
+        let may_grow = bound && shared.grow.is_some();
         let (counters, entries) = (Counters::default(), Vec::new());
         let emptied_ns = sys::monotonic_ns();
         Worker {
             cpu,
             reader,
             replacements,
+            may_grow,
             counters,
             shared,
             serial: 0,
@@ -140,20 +170,54 @@ impl Worker {
 
     /// Goes on with new rings if there are some. What the old ones hold comes before.
     fn replace(&mut self) {
-        while let Ok(mut new) = self.replacements.try_recv() {
-            self.finish(false);
-            new.follow(self.serial);
-            let old = std::mem::replace(&mut self.reader, new);
-            old.count(&mut self.counters);
+        while let Ok(next) = self.replacements.try_recv() {
+            match next {
+                Next::Rings(new) => self.exchange(new),
+                Next::Larger(larger) => self.grow(larger),
+            }
+        }
+    }
+
+    fn exchange(&mut self, mut new: CpuReader) {
+        self.finish(false);
+        new.follow(self.serial);
+        let old = std::mem::replace(&mut self.reader, new);
+        old.count(&mut self.counters);
+    }
+
+    /// This thread is on its writers' CPU, so none of them is at work now, and the next one finds the larger ring.
+    fn grow(&mut self, larger: RingReader) {
+        let (before, after) = (self.reader.size(), larger.size());
+        self.reader.retire();
+        self.finish(false);
+        self.reader.go_on_with(larger).count(&mut self.counters);
+        let now = sys::monotonic_ns();
+        let entry = Entry::new(Key::RingGrown).cpu(self.cpu).between(now, now);
+        self.entries.push(entry.detail(&format!("from {} KiB to {} KiB", before >> 10, after >> 10)));
+    }
+
+    /// Asks for a larger ring, if this one has room for less time than its reader may be held up. `late`: the writer of
+    /// the log is behind, too.
+    fn ask_for_more(&mut self, fill: u64, late: bool) {
+        let ns = sys::monotonic_ns().saturating_sub(self.emptied_ns);
+        let enough = fill >= self.reader.size() / 8;
+        if self.may_grow && (late || (enough && holds_ns(self.reader.reserve(), fill, ns) < HELD_UP_NS)) {
+            self.may_grow = false;
+            // Fails only if nobody makes any more.
+            if let Some(grow) = &self.shared.grow {
+                let _ = grow.send(self.cpu);
+            }
         }
     }
 
     /// Moves what is in the ring to the writer. If that is so far behind that no buffer is free, waits for one: events
     /// that find the ring full in the meantime are lost, and counted.
     fn empty(&mut self) {
+        self.ask_for_more(self.reader.fill(), false);
         while self.reader.fill() > 0 && !self.shared.stop.load(Ordering::Acquire) {
             let Some(mut records) = self.shared.pool.get() else {
                 self.shared.status.late.fetch_add(1, Ordering::Relaxed);
+                self.ask_for_more(0, true);
                 thread::park_timeout(BUFFER_WAIT);
                 continue;
             };
@@ -237,5 +301,18 @@ impl Worker {
             self.emptied_ns = self.emptied_ns.min(since);
             self.send(records, taken, now);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn how_long_the_room_in_a_ring_suffices() {
+        assert_eq!(holds_ns(1 << 20, 1 << 19, 1_000_000), 2_000_000);
+        assert_eq!(holds_ns(4 << 20, 4 << 20, HELD_UP_NS), HELD_UP_NS);
+        assert_eq!(holds_ns(1 << 20, 0, 1_000), 1_000 << 20);
+        assert_eq!(holds_ns(1 << 28, 1, u64::MAX), u64::MAX);
     }
 }

@@ -11,7 +11,7 @@ pub mod control;
 mod cpu;
 mod drain;
 mod error;
-mod host;
+pub mod host;
 pub mod kbuild;
 pub mod kernel;
 pub mod module;

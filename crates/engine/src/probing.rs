@@ -4,7 +4,7 @@
 use crate::clock::{Converter, SharedClock};
 use crate::cpu::CpuReader;
 use crate::error::Error;
-use crate::ring::{RecordKinds, Taken};
+use crate::ring::{RecordKinds, RingReader, Taken};
 use crate::scope::Scope;
 use crate::unit::Unit;
 use klogger_log::preamble::{EventClock, ProbeState};
@@ -28,6 +28,11 @@ pub trait Probing {
 
     /// Where writers call.
     fn calls(&self) -> Result<Box<dyn Calls>, Error>;
+
+    /// Where larger rings come from, if those that there are can be replaced. To be had once.
+    fn growth(&self) -> Option<Box<dyn Growth>> {
+        None
+    }
 
     fn times(&self) -> Times;
 
@@ -105,6 +110,13 @@ pub trait Calls: Send {
     /// Passes on every call until `go_on` says no, which it is asked several times a second; after that, what has come
     /// already.
     fn listen(&self, go_on: &dyn Fn() -> bool, heard: &dyn Fn(Call)) -> Result<(), Error>;
+}
+
+/// Makes larger rings for CPUs whose own are too small.
+pub trait Growth: Send {
+    /// The reader's end of an open one, which writers use as soon as that before is retired; `None` if all memory that
+    /// may be used is.
+    fn larger(&mut self, cpu: u16) -> Result<Option<RingReader>, Error>;
 }
 
 /// What the drain threads are called for.

@@ -71,6 +71,8 @@ pub struct Options {
     pub user_buffer: u64,
     /// Bytes of memory for rings of programs, all together.
     pub max_memory: u64,
+    /// Bytes of memory for rings of CPUs, all together, if they are to grow beyond `buffer_size`.
+    pub ring_memory: u64,
     /// Percent of a ring that should stay free.
     pub lowwater: u32,
     pub overwrite: bool,

@@ -21,6 +21,8 @@ pub const MISSED: usize = 16;
 const MISSED_SINCE: usize = 24;
 const HARD: usize = 32;
 const NEST: usize = 40;
+/// The bpf engine's: a larger ring has taken this one's place.
+const GROWN: usize = 48;
 /// The kernel engine's.
 pub const MARK: usize = 56;
 const FIRST: usize = 64;
@@ -95,6 +97,8 @@ pub struct RingReader {
     base: usize,
     size: usize,
     mark: Mark,
+    /// A larger ring has taken its place, and no writer is let in any more.
+    retired: bool,
     /// Bytes ever taken out.
     tail: u64,
     /// Places, and lengths, of what was copied and not given back yet.
@@ -208,7 +212,7 @@ impl RingReader {
     /// A new ring at `base` of a mapping; its size is a power of two.
     fn new(mapping: Arc<Mapping>, base: usize, size: usize, mark: Mark) -> RingReader {
         assert!(size.is_power_of_two() && mapping.length() >= base + Rings::stride(size));
-        RingReader { mapping, base, size, mark, tail: 0, copied: Vec::new(), trusted: true }
+        RingReader { mapping, base, size, mark, retired: false, tail: 0, copied: Vec::new(), trusted: true }
     }
 
     /// The same, of the kernel engine.
@@ -343,7 +347,26 @@ impl RingReader {
     pub fn release(&mut self) {
         self.copied.iter().for_each(|(start, length)| self.zero(*start, *length));
         self.copied.clear();
-        self.open(false);
+        if !self.retired {
+            self.open(false);
+        }
+    }
+
+    /// Bytes that are free when a writer calls its reader.
+    pub fn reserve(&self) -> u64 {
+        let mark = match self.mark {
+            Mark::At(mark) => mark,
+            Mark::InRing => self.word(MARK).load(Ordering::Relaxed),
+        };
+        self.size().saturating_sub(mark)
+    }
+
+    /// Sends writers to the larger ring of this CPU, which is open. No writer may be at work meanwhile: the caller is a
+    /// thread on their own CPU.
+    pub fn retire(&mut self) {
+        self.retired = true;
+        self.word(GROWN).store(1, Ordering::Relaxed);
+        self.word(LIMIT).store(0, Ordering::Release);
     }
 
     /// Says how far the reader is, before anything is zeroed. There are two places, so that one is valid whenever the

@@ -58,6 +58,7 @@ pub enum Key {
     ProbeNotAttached,
     ProbeMissed,
     RateLimited,
+    RingGrown,
     StackUnknown,
     SymbolsHidden,
     EventsDisabled,
@@ -89,11 +90,12 @@ pub struct About {
 }
 
 impl Key {
-    pub const ALL: [Key; 23] = [
+    pub const ALL: [Key; 24] = [
         Key::RingFull,
         Key::ProbeNotAttached,
         Key::ProbeMissed,
         Key::RateLimited,
+        Key::RingGrown,
         Key::StackUnknown,
         Key::SymbolsHidden,
         Key::EventsDisabled,
@@ -143,6 +145,12 @@ impl Key {
                 Info,
                 "events came more often than --rate-limit allows, so that the log has a sample of them",
                 "none needed: multiply, or count these as well; record with a higher --rate-limit to keep more",
+            ),
+            Key::RingGrown => (
+                "ring_grown",
+                Info,
+                "a ring was filled too fast, and a larger one took its place",
+                "none needed; record with this --buffer-size to have it from the beginning",
             ),
             Key::StackUnknown => (
                 "stack_unknown",

@@ -48,7 +48,7 @@ struct klogger_ring {
 	__u64 missed_since;	/* time of the first of them */
 	__u64 hard;
 	__u64 nest;		/* probe hits that are at work on this CPU; only in the main ring */
-	__u64 mask;		/* kernel engine: size of the ring - 1 */
+	__u64 mask;		/* kernel engine: size of the ring - 1; bpf engine: 1 if a larger ring has taken its place */
 	__u64 mark;		/* kernel engine: bytes of the ring after which a writer calls the reader */
 	__u64 first[KLOGGER_GRID];
 

@@ -10,7 +10,7 @@ use klogger_engine::recorder::{
     self, BUFFER_MAX, BUFFER_MIN, Engine, Options, Progress, RateLimit, Target, USER_BUFFER_MAX, USER_BUFFER_MIN,
 };
 use klogger_engine::unit::Unit;
-use klogger_engine::{bundled, kbuild, kernel, module};
+use klogger_engine::{bundled, host, kbuild, kernel, module};
 use klogger_log::ledger::Ledger;
 use klogger_log::writer::Compression;
 use klogger_schema::model::Schema;
@@ -65,15 +65,17 @@ pub struct Args {
     /// End after this time: 500ms, 30s, 5m, 1h. A command that still runs is asked to end (SIGTERM)
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     duration: Option<Duration>,
-    /// Ring of each CPU: 64K, 4M, ...; rounded up to a power of two
-    #[arg(long, value_name = "SIZE", default_value = "4M", value_parser = size)]
-    buffer_size: u64,
+    /// Ring of each CPU: 64K, 4M, ...; rounded up to a power of two [default: 4M, and larger for a CPU that needs it]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    buffer_size: Option<u64>,
     /// Ring of each thread of a program: 64K, 4M, ...; rounded up to a power of two
     #[arg(long, value_name = "SIZE", default_value = "1M", value_parser = user_size)]
     user_buffer: u64,
-    /// Memory for the rings of all programs together
-    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = bytes)]
-    max_memory: u64,
+    /// Memory for the rings of all CPUs together, which grow until then where events come too fast for them [default: a
+    /// sixteenth of what is free, at most 1G; with --buffer-size they do not grow], and for those of all programs
+    /// together [default: 256M]
+    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    max_memory: Option<u64>,
     /// Empty a ring before less than this share of it is free, in percent
     #[arg(long, value_name = "PERCENT", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=90))]
     lowwater: u32,
@@ -107,6 +109,21 @@ enum EngineName {
     User,
 }
 
+/// `--buffer-size`, and the memory for rings of programs, if they are not given.
+const BUFFER_DEFAULT: u64 = 4 << 20;
+const USER_MEMORY_DEFAULT: u64 = 256 << 20;
+/// Rings of CPUs take no more than this together, unless they are told to.
+const RING_MEMORY_MAX: u64 = 1 << 30;
+
+/// Memory for rings of CPUs: who gives their size alone means it.
+fn ring_memory(buffer_size: Option<u64>, max_memory: Option<u64>) -> u64 {
+    match (max_memory, buffer_size) {
+        (Some(most), _) => most,
+        (None, Some(_)) => 0,
+        (None, None) => (host::memory_available().unwrap_or(0) / 16).min(RING_MEMORY_MAX),
+    }
+}
+
 /// Stands for the schemata of all programs.
 const PROGRAMS: &str = "programs";
 
@@ -136,9 +153,10 @@ pub fn run(args: Args) -> Outcome {
         programs,
         target,
         output: output.clone(),
-        buffer_size: args.buffer_size,
+        buffer_size: args.buffer_size.unwrap_or(BUFFER_DEFAULT),
         user_buffer: args.user_buffer,
-        max_memory: args.max_memory,
+        max_memory: args.max_memory.unwrap_or(USER_MEMORY_DEFAULT),
+        ring_memory: ring_memory(args.buffer_size, args.max_memory),
         lowwater: args.lowwater,
         overwrite: args.overwrite,
         compression: if args.compress { Compression::Zstd(1) } else { Compression::None },

@@ -7,8 +7,8 @@ use super::probes::Probes;
 use crate::cpu::CpuReader;
 use crate::drain::{Drain, Finished, Shared};
 use crate::error::Error;
-use crate::probing::{Call, Calls};
-use crate::ring::RecordKinds;
+use crate::probing::{Call, Calls, Growth};
+use crate::ring::{RecordKinds, RingReader};
 use crate::sys;
 use crate::user::Output;
 use crate::writer::{Builtin, LogWriter, Names, Pool, Status, ToWriter};
@@ -19,7 +19,7 @@ use klogger_schema::layout::EventLayout;
 use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -34,6 +34,7 @@ pub struct Flow {
     drains: Option<Arc<Drains>>,
     flight: Option<FlightRecorder>,
     caller: Option<Caller>,
+    grower: Option<Grower>,
     writer: Option<JoinHandle<LogWriter>>,
     pub notes: Vec<String>,
 }
@@ -62,6 +63,13 @@ impl Drains {
         match call {
             Call::Filling(cpu) => self.lock().iter().filter(|d| u32::from(d.cpu) == cpu).for_each(Drain::wake),
             Call::NewRings(readers) => readers.into_iter().for_each(|(cpu, reader)| self.replace(cpu, reader)),
+        }
+    }
+
+    fn grow(&self, cpu: u16, larger: RingReader) {
+        // Kept where it is: one drain thread has a CPU.
+        if let Some(drain) = self.lock().iter().find(|d| d.cpu == cpu) {
+            drain.grow(larger);
         }
     }
 
@@ -108,12 +116,52 @@ impl Caller {
     }
 }
 
+/// The thread that makes larger rings, which takes longer than a drain thread can wait.
+struct Grower {
+    thread: JoinHandle<Vec<String>>,
+    stop: Arc<AtomicBool>,
+}
+
+/// How often it looks whether it is to end.
+const LOOK: Duration = Duration::from_millis(50);
+
+impl Grower {
+    fn start(mut growth: Box<dyn Growth>, asked: Receiver<u16>, drains: Arc<Drains>) -> Option<Grower> {
+        let stop: Arc<AtomicBool> = Arc::default();
+        let seen = stop.clone();
+        let grow = move || {
+            let mut notes = Vec::new();
+            // As for calls.
+            let _ = sys::become_fifo();
+            while !seen.load(Ordering::Acquire) {
+                let Ok(cpu) = asked.recv_timeout(LOOK) else { continue };
+                match growth.larger(cpu) {
+                    Ok(Some(ring)) => drains.grow(cpu, ring),
+                    Ok(None) => notes.push(format!("the ring of CPU {cpu} did not grow: --max-memory is used up")),
+                    Err(e) => notes.push(e.message),
+                }
+            }
+            notes
+        };
+        let thread = thread::Builder::new().name("klogger/rings".into()).spawn(grow).ok()?;
+        Some(Grower { thread, stop })
+    }
+
+    /// What it could not do.
+    fn stop(self) -> Vec<String> {
+        self.stop.store(true, Ordering::Release);
+        self.thread.join().unwrap_or_default()
+    }
+}
+
 /// A writer whose input has ended.
 pub struct Ended {
     writer: Option<LogWriter>,
     status: Arc<Status>,
     /// Why calls of rings were not heard to the end, if so.
     pub deaf: Option<String>,
+    /// For people.
+    pub notes: Vec<String>,
 }
 
 impl Flow {
@@ -129,6 +177,7 @@ impl Flow {
             drains: None,
             flight: None,
             caller: None,
+            grower: None,
             writer: None,
             notes: Vec::new(),
         }
@@ -146,7 +195,10 @@ impl Flow {
             self.flight = Some(FlightRecorder::new(readers, kinds, times, layouts, self.builtin.clone()));
             return Ok(());
         }
+        let (grow, asked) = channel();
+        let growth = probes.engine.growth();
         let shared = Shared {
+            grow: growth.is_some().then_some(grow),
             kinds,
             times,
             to_writer: self.to_writer.clone(),
@@ -158,6 +210,7 @@ impl Flow {
         let drains = Arc::new(Drains::start(readers, shared));
         self.notes = drains.notes();
         self.caller = Caller::start(probes.engine.calls()?, drains.clone());
+        self.grower = growth.and_then(|g| Grower::start(g, asked, drains.clone()));
         self.drains = Some(drains);
         Ok(())
     }
@@ -205,11 +258,12 @@ impl Flow {
         self.dump(false);
         // The last call may bring new rings, which the drain threads empty as well.
         let deaf = self.caller.take().and_then(Caller::stop).map(|e| e.message);
+        let notes = self.grower.take().map(Grower::stop).unwrap_or_default();
         let mut ends = self.drains.take().map(|drains| drains.stop()).unwrap_or_default();
         ends.extend(self.flight.into_iter().flat_map(FlightRecorder::finish));
         drop(self.to_writer);
         let writer = self.writer.and_then(|w| w.join().ok());
-        (ends, Ended { writer, status: self.status, deaf })
+        (ends, Ended { writer, status: self.status, deaf, notes })
     }
 }
 

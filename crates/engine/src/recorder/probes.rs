@@ -2,11 +2,12 @@
 //! The part of a recording that is in the kernel: probes, loaded, attached, and detached again.
 
 use super::checks::{check_buffers, check_plan};
-use super::{Engine, FIRST_ID, Options, Target};
+use super::{BUFFER_MAX, Engine, FIRST_ID, Options, Target};
 use crate::bpf::{self, BpfEngine};
 use crate::error::Error;
 use crate::module::{self, KernelEngine};
 use crate::probing::Probing;
+use crate::ring::Rings;
 use crate::unit::{Unit, plan};
 use crate::workload::{Held, Running};
 use crate::{host, kernel, processes, sys};
@@ -18,6 +19,9 @@ use std::time::{Duration, Instant};
 
 /// How long an ended thread may take until the kernel frees it, after its last event.
 const LAST_EVENTS: Duration = Duration::from_millis(300);
+
+/// A ring that takes the place of one which is too small has so many bytes, if it may.
+const LARGER_MIN: u64 = 16 << 20;
 
 /// Everything loaded and checked, nothing attached yet.
 pub struct Probes {
@@ -45,14 +49,25 @@ fn load_bpf(options: &Options, units: &[(&Unit, u16)], rings: usize) -> Result<B
         check_plan(unit, &plan)?;
         plans.push(plan);
     }
+    let larger_memory = options.ring_memory.saturating_sub((rings * Rings::stride(options.buffer_size as usize)) as u64);
     let config = bpf::Config {
         rings,
         ring_size: options.buffer_size as usize,
+        larger: larger_ring(options.buffer_size, larger_memory),
+        larger_memory,
         scoped: options.target.is_scoped(),
         overwrite: options.overwrite,
         lowwater: options.lowwater,
     };
     BpfEngine::load(units, plans, &config)
+}
+
+/// Bytes of a ring that takes the place of one of `size` bytes: enough for what is much more than was expected, as far as
+/// `memory` goes; 0: no ring grows.
+fn larger_ring(size: u64, memory: u64) -> usize {
+    let most = (16 * size).max(LARGER_MIN).min(BUFFER_MAX);
+    let sizes = std::iter::successors(Some(most), |s| Some(s / 2)).take_while(|s| *s >= 2 * size);
+    sizes.into_iter().find(|s| Rings::stride(*s as usize) as u64 <= memory).unwrap_or(0) as usize
 }
 
 fn load_module(options: &Options, units: &[(&Unit, u16)]) -> Result<KernelEngine, Error> {
@@ -149,5 +164,24 @@ impl Probes {
         while pids.iter().any(|pid| self.engine.scope().contains(*pid)) && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(2));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn larger_rings_are_as_large_as_they_may_be() {
+        let (m, g) = (1u64 << 20, 1u64 << 30);
+        assert_eq!(larger_ring(4 * m, g), 64 << 20);
+        assert_eq!(larger_ring(64 << 10, g), 16 << 20);
+        assert_eq!(larger_ring(128 * m, g), 256 << 20);
+        // A power of two, and the pages around it.
+        assert_eq!(larger_ring(4 * m, 64 * m), 32 << 20);
+        assert_eq!(larger_ring(4 * m, 9 * m), 8 << 20);
+        assert_eq!(larger_ring(4 * m, 8 * m), 0);
+        assert_eq!(larger_ring(256 * m, g), 0);
+        assert_eq!(larger_ring(4 * m, 0), 0);
     }
 }

@@ -317,7 +317,9 @@ impl Session {
             recorded
         });
         let late = flow.status.late.load(Ordering::Relaxed);
-        let (ends, writer) = flow.stop();
+        let (ends, mut writer) = flow.stop();
+        self.notes.append(&mut writer.notes);
+        self.notes.extend(ledger::grown(&ends));
         let mut ledger = self.ledger(&ends, &writer, recorded, late, (start_ns, end_ns));
         let names = self.names(&mut ledger);
         let (summary, failure) = (writer.summary(), writer.failure());

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Rings that grow: a flood whose reader is held up for a moment loses events in a small ring, and none in one that grew
+before it came to that."""
+
+import contextlib
+import os
+import signal
+import time
+from pathlib import Path
+
+import oracles
+import pytest
+
+SCHEMA = Path(__file__).with_name("numbered.klogger")
+ENDLESS = 1_000_000_000
+EVENT = "NUMBERED"
+
+
+@pytest.fixture
+def held_up(recorder, workloads):
+    """Records a flood on one CPU, and stops the recorder again and again for `ms`, after the rings have had time to
+    grow; the log, and what the recorder said."""
+
+    def record(*options, ms=100, times=3):
+        log = recorder.path()
+        # The last CPU; the recorder's other threads, and this test, have the rest.
+        flood = [workloads / "flood", ENDLESS, os.cpu_count() - 1, 1, "unknown"]
+        process = recorder.start("-s", SCHEMA, *options, "--", *flood, out=log)
+        deadline = time.monotonic() + 60
+        while not (log.exists() and log.stat().st_size >= 20_000_000):
+            assert process.poll() is None and time.monotonic() < deadline, process.communicate()
+            time.sleep(0.01)
+        for _ in range(times):
+            time.sleep(0.3)
+            os.kill(process.pid, signal.SIGSTOP)
+            time.sleep(ms / 1000)
+            os.kill(process.pid, signal.SIGCONT)
+        time.sleep(0.3)
+        process.send_signal(signal.SIGINT)
+        process.wait(timeout=60)
+        # The flood's own child goes on, and has our pipes.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        _, said = process.communicate(timeout=60)
+        return oracles.Log(recorder.klogger, log), said
+
+    return record
+
+
+def check_every_hit(log):
+    """The workload numbers its hits: logged or lost, none is missing."""
+    ((hits, logged),) = log.rows("SELECT max(number) + 1, count(*) FROM numbered")
+    after = log.one("SELECT coalesce(sum(count), 0) FROM lost WHERE serial > (SELECT max(serial) FROM numbered)")
+    assert logged + log.lost(EVENT) - after == hits
+    assert logged == log.one("SELECT count(DISTINCT number) FROM numbered")
+    oracles.check_serials(log)
+
+
+def grown(log):
+    return log.rows("SELECT cpu, severity, from_ns, to_ns, text FROM ledger WHERE key = 'ring_grown'")
+
+
+def test_a_ring_of_a_given_size_stays_so_and_loses(held_up, clean_kernel):
+    log, said = held_up("--buffer-size", "1M")
+    assert log.lost(EVENT) > 0, "the flood was no flood"
+    assert grown(log) == []
+    assert "rings grew" not in said
+    check_every_hit(log)
+
+
+def test_with_no_memory_to_grow_it_loses(held_up):
+    log, said = held_up("--buffer-size", "1M", "--max-memory", "2M")
+    assert log.lost(EVENT) > 0, "the flood was no flood"
+    assert grown(log) == [] and "rings grew" not in said
+    check_every_hit(log)
+
+
+@pytest.mark.parametrize("options", [(), ("--buffer-size", "1M", "--max-memory", "256M")], ids=["default", "asked"])
+def test_a_ring_grows_before_it_loses(held_up, clean_kernel, options, klogger):
+    log, said = held_up(*options)
+    assert log.lost(EVENT) == 0, said
+    entries = grown(log)
+    cpu = os.cpu_count() - 1
+    assert cpu in [row[0] for row in entries]
+    for _, severity, at, to, text in entries:
+        assert severity == "info"
+        assert 0 < at == to
+        assert "KiB to" in text
+    assert f"rings grew from {4096 if not options else 1024} KiB to" in said
+    check_every_hit(log)
+    oracles.check_whole(log)
+    oracles.check_order(klogger, log.path)
+
+
+def test_a_quiet_recording_keeps_its_rings(recorder, workloads):
+    done, path = recorder.run("-s", SCHEMA, "--", workloads / "flood", 997, 0, 1, "unknown")
+    assert done.code == 0, done.err
+    log = oracles.Log(recorder.klogger, path)
+    assert grown(log) == []
+    assert log.count(EVENT) == 997
