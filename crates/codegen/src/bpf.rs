@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The BPF engine's C: one program for each alternative of each probe, around the author's body.
 
-use crate::NamedText;
 use crate::events::events_header;
 use crate::kernel_types::{Error, KernelTypes};
 use crate::text::Text;
+use crate::{NamedText, calibrate};
 use klogger_schema::model::{Probe, ProbeKind, Schema, Target};
 
 /// A program of the object, and the probe that it stands for.
@@ -51,6 +51,7 @@ pub fn source(schema: &Schema, types: &KernelTypes) -> Result<Vec<NamedText>, Er
         let probe = &schema.probes[p.probe];
         program(&mut out, schema, probe, &probe.targets[p.target], &p.name);
     }
+    calibrate::program(&mut out, schema, schema.probes.iter().any(takes_stack));
     Ok(vec![NamedText { name, text: out.finish() }, events, kernel])
 }
 

@@ -4,6 +4,7 @@
 //! **Invariant:** pure functions, model in, named texts out: no files, no compiler, no clock.
 
 pub mod bpf;
+pub mod calibrate;
 pub mod events;
 mod header;
 pub mod kernel;

@@ -5,6 +5,7 @@
 
 pub mod bpf;
 pub mod bundled;
+mod calibrate;
 mod clock;
 pub mod compile;
 pub mod control;

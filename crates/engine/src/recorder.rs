@@ -78,6 +78,8 @@ pub struct Options {
     pub overwrite: bool,
     pub compression: Compression,
     pub duration: Option<Duration>,
+    /// Measure what events cost before recording, for the log.
+    pub calibrate: bool,
     /// Events of which no more than so many are logged in a second. Their names may have `*` and `?` in them.
     pub limits: Vec<RateLimit>,
     /// Events that are not logged until they are enabled.

@@ -108,6 +108,46 @@ pub fn clock_pair() -> (u64, u64, u64) {
     readings.min_by_key(|r| r.2).unwrap_or_default()
 }
 
+/// CPU time of the calling thread, in ns.
+pub fn thread_cpu_ns() -> u64 {
+    clock_ns(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+/// The calling thread is on one CPU, until this is dropped: then it may run where it could before.
+pub struct Affinity(libc::cpu_set_t);
+
+impl Affinity {
+    pub fn to(cpu: u32) -> io::Result<Affinity> {
+        let before = affinity()?;
+        pin_to_cpu(cpu)?;
+        Ok(Affinity(before))
+    }
+}
+
+/// The CPU with the lowest number of those where the calling thread may run.
+pub fn lowest_cpu() -> io::Result<u32> {
+    let set = affinity()?;
+    // SAFETY: within the set.
+    let lowest = (0..8 * size_of_val(&set)).find(|cpu| unsafe { libc::CPU_ISSET(*cpu, &set) });
+    lowest.map(|cpu| cpu as u32).ok_or_else(|| io::ErrorKind::NotFound.into())
+}
+
+fn affinity() -> io::Result<libc::cpu_set_t> {
+    // SAFETY: zeros are a valid set, and the kernel writes no more than its size.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        check(libc::sched_getaffinity(0, size_of_val(&set), &mut set))?;
+        Ok(set)
+    }
+}
+
+impl Drop for Affinity {
+    fn drop(&mut self) {
+        // SAFETY: the set is valid. If it is refused, the thread stays where it is.
+        unsafe { libc::sched_setaffinity(0, size_of_val(&self.0), &self.0) };
+    }
+}
+
 /// Binds the calling thread to one CPU.
 pub fn pin_to_cpu(cpu: u32) -> io::Result<()> {
     // SAFETY: set is valid, and CPU_SET stays within it.

@@ -26,6 +26,9 @@ pub struct Preamble {
     pub events: Vec<EventLayout>,
     pub decodings: Vec<Decoding>,
     pub probes: Vec<ProbeState>,
+    /// What logging takes on this machine, if that was measured before the recording.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub costs: Option<Costs>,
 }
 
 impl Preamble {
@@ -147,4 +150,39 @@ pub struct ProbeState {
     pub note: String,
     /// The events that it logs.
     pub events: Vec<String>,
+}
+
+/// What logging adds to what is logged, in CPU time. A hit of a probe takes [`Costs::hit`] until the time of its events
+/// is read; the rest of an event's [`EventCost::cost`] comes after that.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Costs {
+    /// The tracepoint that was hit.
+    pub place: String,
+    /// Hits of each kind.
+    pub hits: u64,
+    /// A probe that logs nothing. This and the next: `None` if the measurements disagreed too much.
+    pub probe: Option<Cost>,
+    /// A probe up to the reading of the clock.
+    pub hit: Option<Cost>,
+    pub events: Vec<EventCost>,
+    /// Why something could not be measured; or empty.
+    pub why: String,
+}
+
+/// Of an event that is the only one of its hit, with constant fields and texts of 7 letters.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct EventCost {
+    pub event: String,
+    pub cost: Option<Cost>,
+}
+
+/// Nanoseconds: the median of some measurements, and their quartiles.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Cost {
+    pub ns: f64,
+    pub low: f64,
+    pub high: f64,
 }

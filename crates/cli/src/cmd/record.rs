@@ -92,6 +92,9 @@ pub struct Args {
     /// Do not log these events until 'klogger enable' says so
     #[arg(long, value_name = "EVENT", value_delimiter = ',')]
     disable: Vec<String>,
+    /// Do not measure what events cost, which takes some hundredths of a second before the recording
+    #[arg(long)]
+    no_calibrate: bool,
     /// No progress, no summary
     #[arg(short, long)]
     quiet: bool,
@@ -161,6 +164,7 @@ pub fn run(args: Args) -> Outcome {
         overwrite: args.overwrite,
         compression: if args.compress { Compression::Zstd(1) } else { Compression::None },
         duration: args.duration,
+        calibrate: !args.no_calibrate,
         limits: args.rate_limit.clone(),
         disabled: args.disable.clone(),
         command_line: std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect(),
@@ -398,7 +402,10 @@ mod tests {
         assert_eq!(rate("FORK=100/s"), limit("FORK", 100));
         assert_eq!(rate("PAGE_*=10K/s"), limit("PAGE_*", 10_000));
         assert_eq!(rate("*=1m/s"), limit("*", 1_000_000));
-        for bad in ["", "FORK", "FORK=", "FORK=100", "=1/s", "F=0/s", "F=/s", "F=K/s", "F=-1/s", "F=+1/s", "F=1.5/s", "F=101M/s"] {
+        for bad in [
+            "", "FORK", "FORK=", "FORK=100", "=1/s", "F=0/s", "F=/s", "F=K/s", "F=-1/s", "F=+1/s", "F=1.5/s",
+            "F=101M/s",
+        ] {
             assert!(rate(bad).is_err(), "{bad}");
         }
     }

@@ -4,6 +4,7 @@
 use super::checks::{check_buffers, check_plan};
 use super::{BUFFER_MAX, Engine, FIRST_ID, Options, Target};
 use crate::bpf::{self, BpfEngine};
+use crate::calibrate::Prepared;
 use crate::error::Error;
 use crate::module::{self, KernelEngine};
 use crate::probing::Probing;
@@ -11,7 +12,7 @@ use crate::ring::Rings;
 use crate::unit::{Unit, plan};
 use crate::workload::{Held, Running};
 use crate::{host, kernel, processes, sys};
-use klogger_log::preamble::RateLimit;
+use klogger_log::preamble::{Costs, RateLimit};
 use klogger_schema::layout::EventLayout;
 use std::os::fd::{AsFd, OwnedFd};
 use std::thread;
@@ -28,6 +29,7 @@ pub struct Probes {
     pub engine: Box<dyn Probing>,
     /// CPUs that have a ring: numbers below this.
     pub rings: usize,
+    pub costs: Option<Costs>,
 }
 
 /// The built-in unit and those that have probes, each with the id of its first event.
@@ -41,7 +43,12 @@ fn probed<'a>(options: &'a Options, builtin: &'a Unit) -> Vec<(&'a Unit, u16)> {
     all.filter(|(unit, _)| options.is_probed(unit)).collect()
 }
 
-fn load_bpf(options: &Options, units: &[(&Unit, u16)], rings: usize) -> Result<BpfEngine, Error> {
+/// The engine, and what its events cost, if that is wanted. Those of the built-in schema are rare.
+fn load_bpf(
+    options: &Options,
+    units: &[(&Unit, u16)],
+    rings: usize,
+) -> Result<(Box<dyn Probing>, Option<Costs>), Error> {
     let types = kernel::types()?;
     let mut plans = Vec::new();
     for (unit, _) in units {
@@ -49,7 +56,8 @@ fn load_bpf(options: &Options, units: &[(&Unit, u16)], rings: usize) -> Result<B
         check_plan(unit, &plan)?;
         plans.push(plan);
     }
-    let larger_memory = options.ring_memory.saturating_sub((rings * Rings::stride(options.buffer_size as usize)) as u64);
+    let larger_memory =
+        options.ring_memory.saturating_sub((rings * Rings::stride(options.buffer_size as usize)) as u64);
     let config = bpf::Config {
         rings,
         ring_size: options.buffer_size as usize,
@@ -59,7 +67,13 @@ fn load_bpf(options: &Options, units: &[(&Unit, u16)], rings: usize) -> Result<B
         overwrite: options.overwrite,
         lowwater: options.lowwater,
     };
-    BpfEngine::load(units, plans, &config)
+    let named: Vec<_> = units.iter().skip(1).map(|(unit, _)| *unit).collect();
+    let (engine, prepared) = thread::scope(|scope| {
+        let prepared = options.calibrate.then(|| scope.spawn(|| Prepared::load(&named, &types, &config)));
+        (BpfEngine::load(units, plans, &config), prepared.and_then(|p| p.join().ok()))
+    });
+    let (engine, costs) = (engine?, prepared.map(Prepared::measure));
+    Ok((Box::new(engine), costs))
 }
 
 /// Bytes of a ring that takes the place of one of `size` bytes: enough for what is much more than was expected, as far as
@@ -94,11 +108,11 @@ impl Probes {
         let rings = cpus.iter().max().map_or(1, |c| *c as usize + 1);
         check_buffers(options, rings)?;
         let units = probed(options, builtin);
-        let engine: Box<dyn Probing> = match options.engine {
-            Engine::Kernel => Box::new(load_module(options, &units)?),
-            Engine::Auto | Engine::Bpf | Engine::User => Box::new(load_bpf(options, &units, rings)?),
+        let (engine, costs): (Box<dyn Probing>, _) = match options.engine {
+            Engine::Kernel => (Box::new(load_module(options, &units)?), None),
+            Engine::Auto | Engine::Bpf | Engine::User => load_bpf(options, &units, rings)?,
         };
-        Ok(Probes { engine, rings })
+        Ok(Probes { engine, rings, costs })
     }
 
     pub fn limit(&mut self, limits: &[RateLimit], layouts: &[EventLayout]) -> Result<(), Error> {

@@ -252,6 +252,7 @@ impl Session {
             events: self.layouts.clone(),
             decodings: all.iter().flat_map(|(unit, _)| unit.schema.decodings.iter().cloned()).collect(),
             probes: self.probes.as_ref().map(|p| p.engine.probes().to_vec()).unwrap_or_default(),
+            costs: self.probes.as_ref().and_then(|p| p.costs.clone()),
         })
     }
 

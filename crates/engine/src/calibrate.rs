@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! What each event costs on this machine, now. The recorder measures it before it records, and writes it into the log.
+//!
+//! A program that has all events of a schema ([`klogger_codegen::calibrate`]) is attached to a tracepoint which a system call
+//! hits, with a small ring of its own. This thread hits it in short blocks that take turns: with a probe that does
+//! nothing, one that only reads the clock, one that logs an event. What differs between two blocks that stand side by side
+//! is what the event takes; a block that an interrupt hit is one of many. Attaching takes longer, and a machine's speed
+//! changes: so what the empty probe adds is measured against a system call without a tracepoint, beside it each time.
+
+use crate::bpf::{self, Config};
+use crate::error::Error;
+use crate::ring::{LOST, Rings};
+use crate::scope::{SCOPE_BYTES, Scope};
+use crate::sys::{self, Affinity, Mapping, thread_cpu_ns};
+use crate::unit::Unit;
+use klogger_codegen::calibrate::{EMPTY, FIRST_EVENT, MEMORY, PLACES, PROGRAM};
+use klogger_codegen::kernel_types::KernelTypes;
+use klogger_log::preamble::{Cost, Costs, EventCost};
+use klogger_schema::layout::RECORD_MAX;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Hits of a block: long against the reading of the clock, short against what disturbs.
+const BLOCK: usize = 100;
+/// Each gives one cost; their spread says what that is worth.
+const PASSES: usize = 9;
+/// Rounds of a pass: in each, every kind has a block. Fewer if there are many kinds.
+const ROUNDS: std::ops::RangeInclusive<usize> = 3..=12;
+/// Blocks that a pass may have, some 20 us each.
+const BLOCKS: usize = 250;
+/// Larger than the caches nearest to the CPU, as a ring that is recorded to is.
+const RING: usize = 1 << 20;
+/// Quartiles further apart than this share of the median, and than [`LEAST_NS`], are no measurement.
+const WIDE: f64 = 0.25;
+const LEAST_NS: f64 = 4.0;
+
+/// What is hit: by a system call that does little else.
+#[derive(Clone, Copy)]
+enum Place {
+    Prctl,
+    Itimer,
+}
+
+impl Place {
+    fn of(types: &KernelTypes) -> Option<(Place, &'static str)> {
+        let known = |name: &str| types.tracepoint(name).is_ok_and(|t| t.is_some());
+        [(Place::Prctl, PLACES[0]), (Place::Itimer, PLACES[1])].into_iter().find(|(_, name)| known(name))
+    }
+
+    fn hit(self) {
+        /// No kernel knows it.
+        const OPTION: libc::c_int = 0x4b4c4701;
+        // SAFETY: an option that is refused, and a timer that is read and set to nothing.
+        unsafe {
+            match self {
+                Place::Prctl => _ = libc::prctl(OPTION, 0, 0, 0, 0),
+                Place::Itimer => {
+                    _ = libc::setitimer(libc::ITIMER_VIRTUAL, &std::mem::zeroed(), std::ptr::null_mut());
+                }
+            }
+        }
+    }
+
+    /// As much of the way as there is without the tracepoint.
+    fn miss(self) {
+        // SAFETY: both only read.
+        unsafe {
+            match self {
+                Place::Prctl => _ = libc::prctl(libc::PR_GET_DUMPABLE, 0, 0, 0, 0),
+                Place::Itimer => _ = libc::getitimer(libc::ITIMER_VIRTUAL, &mut std::mem::zeroed()),
+            }
+        }
+    }
+}
+
+/// A block: ns a call, of this thread's CPU time.
+fn timed(call: impl Fn()) -> f64 {
+    let start = thread_cpu_ns();
+    (0..BLOCK).for_each(|_| call());
+    (thread_cpu_ns() - start) as f64 / BLOCK as f64
+}
+
+/// Programs that are loaded, but hit nothing yet.
+pub struct Prepared {
+    place: Option<(Place, &'static str)>,
+    pinned_to: u32,
+    schemata: Vec<(Vec<String>, Result<Arms, Error>)>,
+}
+
+impl Prepared {
+    /// Takes some hundredths of a second, in which other things can be done.
+    pub fn load(units: &[&Unit], types: &KernelTypes, config: &Config) -> Prepared {
+        let place = Place::of(types);
+        let pinned_to = sys::lowest_cpu().unwrap_or_default();
+        let arms = |unit: &&Unit| {
+            let names = unit.schema.events.iter().map(|e| e.name.clone()).collect();
+            let (_, name) = place?;
+            Some((names, Arms::load(unit, name, pinned_to, config)))
+        };
+        Prepared { place, pinned_to, schemata: units.iter().filter_map(arms).collect() }
+    }
+
+    /// `why` of the result says what could not be measured.
+    pub fn measure(self) -> Costs {
+        let mut costs = Costs::default();
+        let Some((place, name)) = self.place else {
+            costs.why = format!("this kernel has none of the tracepoints {}", PLACES.join(", "));
+            return costs;
+        };
+        costs.place = name.into();
+        let pinned = Affinity::to(self.pinned_to);
+        for (names, arms) in &self.schemata {
+            let measured = match (&pinned, arms) {
+                (Ok(_), Ok(arms)) => arms.measure(place, name).map_err(|e| e.message),
+                (Err(e), _) => Err(format!("cannot stay on one CPU: {e}")),
+                (_, Err(e)) => Err(e.message.clone()),
+            };
+            match measured {
+                Ok(measured) => add(&mut costs, names, &measured),
+                Err(why) => costs.why = why,
+            }
+        }
+        // The kernel takes its time to free what a program has used.
+        std::thread::spawn(move || drop(self));
+        costs
+    }
+}
+
+/// What was measured of a schema: by pass, the empty probe, that with a clock, and the events.
+struct Measured {
+    arms: Vec<Vec<f64>>,
+    hits: u64,
+}
+
+fn add(costs: &mut Costs, names: &[String], measured: &Measured) {
+    let mut judged = measured.arms.iter().map(|values| judge(values));
+    let (probe, hit) = (judged.next().flatten(), judged.next().flatten());
+    costs.hits = measured.hits;
+    costs.probe = costs.probe.or(probe);
+    costs.hit = costs.hit.or(hit);
+    costs.events.extend(names.iter().cloned().zip(judged).map(|(event, cost)| EventCost { event, cost }));
+    if costs.probe.is_none() || costs.hit.is_none() || costs.events.iter().any(|e| e.cost.is_none()) {
+        costs.why = "measurements of the same were too far apart: the machine is busy".into();
+    }
+}
+
+/// `None` if the values disagree.
+fn judge(values: &[f64]) -> Option<Cost> {
+    let cost = Cost { ns: quantile(values, 0.5), low: quantile(values, 0.25), high: quantile(values, 0.75) };
+    (cost.high - cost.low <= (WIDE * cost.ns).max(LEAST_NS)).then_some(cost)
+}
+
+/// Between the two values that are nearest to that place.
+fn quantile(values: &[f64], part: f64) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let at = part * (sorted.len().max(1) - 1) as f64;
+    let value = |n: usize| sorted.get(n).copied().unwrap_or_default();
+    let (low, high) = (value(at as usize), value(at.ceil() as usize));
+    low + (high - low) * at.fract()
+}
+
+fn median_of_differences(a: &[f64], b: &[f64]) -> f64 {
+    quantile(&a.iter().zip(b).map(|(a, b)| a - b).collect::<Vec<_>>(), 0.5)
+}
+
+/// A schema's program, loaded, and its memory.
+struct Arms {
+    object: libbpf_rs::Object,
+    memory: Mapping,
+    rings: Mapping,
+    ring: usize,
+    overwrite: bool,
+    events: usize,
+}
+
+impl Arms {
+    fn load(unit: &Unit, place: &str, cpu: u32, config: &Config) -> Result<Arms, Error> {
+        let cpus = cpu as usize + 1;
+        let config = Config { rings: cpus, ring_size: RING, larger: config.larger.min(2 * RING), ..*config };
+        let object = bpf::load_alone(unit, PROGRAM, place, &config)?;
+        let map = |name, length| bpf::map_memory(&bpf::map_fd(&object, name)?, length);
+        let memory = map(MEMORY, 8)?;
+        let rings = map(bpf::RINGS, cpus * Rings::stride(RING))?;
+        let tid = std::process::id();
+        Scope::new(map(bpf::SCOPE, SCOPE_BYTES)?).add(tid);
+        let ring = cpu as usize * Rings::stride(RING);
+        let arms = Arms { memory, rings, ring, overwrite: config.overwrite, events: unit.schema.events.len(), object };
+        arms.word(4).store(tid, Ordering::Relaxed);
+        Ok(arms)
+    }
+
+    fn word(&self, at: usize) -> &AtomicU32 {
+        // SAFETY: within the mapping, aligned; the program reads it with single loads.
+        unsafe { AtomicU32::from_ptr(self.memory.at(at, 4).cast()) }
+    }
+
+    /// No writer is at work: the ring is empty again when it has no room for another block.
+    fn make_room(&self) {
+        let (head, limit, hard) =
+            (self.rings.word(self.ring), self.rings.word(self.ring + 8), self.rings.word(self.ring + 32));
+        let end = if self.overwrite { u64::MAX } else { RING as u64 };
+        if limit.load(Ordering::Relaxed) != end
+            || head.load(Ordering::Relaxed) as usize + BLOCK * RECORD_MAX as usize > RING
+        {
+            head.store(0, Ordering::Relaxed);
+            limit.store(end, Ordering::Relaxed);
+            hard.store(end, Ordering::Relaxed);
+        }
+    }
+
+    fn block(&self, arm: u32, place: Place) -> f64 {
+        self.make_room();
+        self.word(0).store(arm, Ordering::Relaxed);
+        timed(|| place.hit())
+    }
+
+    fn lost(&self) -> bool {
+        (0..self.events).any(|id| self.rings.word(self.ring + LOST + 8 * id).load(Ordering::Relaxed) > 0)
+    }
+
+    fn measure(&self, place: Place, name: &str) -> Result<Measured, Error> {
+        let kinds = FIRST_EVENT as usize + self.events;
+        let rounds = (BLOCKS / kinds).clamp(*ROUNDS.start(), *ROUNDS.end());
+        let mut arms = vec![Vec::new(); kinds];
+        let before = bare(place, rounds * PASSES);
+        let link = bpf::attach_program(&self.object, PROGRAM, name)?;
+        // What comes first finds nothing in the caches.
+        (0..kinds as u32).for_each(|arm| _ = self.block(arm, place));
+        let mut steps = Vec::new();
+        for _ in 0..PASSES {
+            let pass = self.pass(place, rounds);
+            steps.push(median_of_differences(&pass[EMPTY as usize], &pass[kinds]));
+            for (arm, values) in arms.iter_mut().enumerate() {
+                values.push(median_of_differences(&pass[arm], &pass[EMPTY as usize]));
+            }
+        }
+        drop(link);
+        let after = bare(place, rounds * PASSES);
+        if self.lost() {
+            return Err(Error::new("the ring that the events are measured with was too small"));
+        }
+        for (values, step) in arms.iter_mut().flat_map(|values| values.iter_mut().zip(&steps)) {
+            *values += step - (before + after) / 2.0;
+        }
+        Ok(Measured { arms, hits: (PASSES * rounds * BLOCK) as u64 })
+    }
+
+    /// Blocks of all kinds, and, last, of the way without the tracepoint. Each round begins with another kind.
+    fn pass(&self, place: Place, rounds: usize) -> Vec<Vec<f64>> {
+        let kinds = FIRST_EVENT as usize + self.events + 1;
+        let mut blocks = vec![vec![0.0; rounds]; kinds];
+        for round in 0..rounds {
+            for n in 0..kinds {
+                let kind = (round + n) % kinds;
+                let is_arm = kind + 1 < kinds;
+                blocks[kind][round] = if is_arm { self.block(kind as u32, place) } else { timed(|| place.miss()) };
+            }
+        }
+        blocks
+    }
+}
+
+/// What a hit takes more than the way without the tracepoint, when no probe is attached.
+fn bare(place: Place, rounds: usize) -> f64 {
+    let pairs = (0..rounds).map(|_| timed(|| place.hit()) - timed(|| place.miss()));
+    quantile(&pairs.collect::<Vec<_>>(), 0.5)
+}

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""What `klogger record` says that its events cost on this kernel: an order that must be, and that nothing of the measuring
+is in the log."""
+
+import json
+import subprocess
+
+import pytest
+
+SHAPES = """\
+schema shapes "Events that must cost differently"
+
+event ONE { int a }
+event TEXT { string[64] a }
+event WITH_STACK { uint s as stack }
+
+probe tracepoint sched_process_fork(struct task_struct *parent, struct task_struct *child) {
+    klogger(ONE, parent->pid);
+    klogger(TEXT, parent->comm);
+    klogger(WITH_STACK, klogger_stack());
+}
+"""
+
+
+@pytest.fixture
+def record(klogger, clean_dir):
+    def run(*options):
+        (clean_dir / "shapes.klogger").write_text(SHAPES)
+        log = clean_dir / "shapes.klog"
+        words = [klogger, "record", "-q", "-s", clean_dir / "shapes.klogger", "-o", log, *options, "--", "true"]
+        subprocess.run(list(map(str, words)), check=True)
+        return json.loads(subprocess.check_output([klogger, "info", "--format", "json", log]))
+
+    return run
+
+
+def measured(record):
+    """On a machine that is busy with other things it may say that it could not; then again."""
+    for _ in range(5):
+        found = record()["preamble"]["costs"]
+        if not found["why"]:
+            break
+    return found
+
+
+def test_costs_have_an_order(record):
+    found = measured(record)
+    assert found["why"] == ""
+    cost = {e["event"]: e["cost"]["ns"] for e in found["events"]}
+    assert 0 < found["probe"]["ns"] < found["hit"]["ns"] < cost["ONE"] < cost["WITH_STACK"]
+    assert found["hit"]["ns"] < cost["TEXT"] < cost["WITH_STACK"]
+    # A stack is walked and hashed, a number is one store.
+    assert cost["WITH_STACK"] > 2 * cost["ONE"]
+    for event in found["events"]:
+        assert event["cost"]["low"] <= event["cost"]["ns"] <= event["cost"]["high"]
+
+
+def test_nothing_of_it_is_in_the_log(record):
+    """The recorder has hit its events ten thousand times by then; `true` makes no process."""
+    found = record()
+    logged = {e["name"]: (e["logged"], e["lost"]) for e in found["events"]}
+    assert found["preamble"]["costs"]["hits"] > 1000
+    assert [logged[name] for name in ("ONE", "TEXT", "WITH_STACK")] == [(0, 0)] * 3
+    assert found["ledger"] == []
+
+
+def test_in_overwrite_mode(record):
+    assert record("--overwrite")["preamble"]["costs"]["hits"] > 1000
+
+
+def test_it_can_be_left_out(record):
+    assert "costs" not in record("--no-calibrate")["preamble"]
