@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """The page of all sections, of which some may have been measured now and others stay as they were."""
 
+import itertools
 import re
 import shutil
 import subprocess
+import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 
 from measure import machine
 
+WIDTH = 116
 MARK = "<!-- section {} -->"
 MARKS = re.compile(r"^<!-- section ([\w-]+) -->\n", re.M)
 # What says which version it is of, by name.
@@ -38,6 +41,16 @@ def page(head: Iterable[str], sections: dict[str, str], order: Iterable[str]) ->
     return "\n\n".join(["\n".join(head).strip(), *blocks]) + "\n"
 
 
+def wrapped(lines: Iterable[str]) -> list[str]:
+    """Paragraphs in lines of equal length; tables, lists and headings stay as they are."""
+    found: list[str] = []
+    for plain, group in itertools.groupby(lines, lambda line: line[:1].isalnum() or line[:1] == "`"):
+        some = list(group)
+        text = textwrap.wrap(" ".join(some), WIDTH, break_long_words=False, break_on_hyphens=False)
+        found += text if plain else some
+    return found
+
+
 def version_of(said: str) -> str:
     """The first word of what a program has said that looks like a version."""
     found = re.search(r"\bv?(\d+(?:\.\d+)+[\w.+:~-]*)", said)
@@ -58,7 +71,7 @@ def versions(tools) -> str:
 
 def head(tools, picture: Path | None) -> list[str]:
     shown = f"![What a hit costs that logs two ints, by tool, on a logarithmic scale]({picture.name})"
-    return [
+    lines = [
         "# Benchmarks",
         "",
         "Written by `make bench`, which installs the others from Debian. Each number is the median of several",
@@ -73,3 +86,4 @@ def head(tools, picture: Path | None) -> list[str]:
         "",
         *([shown] if picture and picture.exists() else []),
     ]
+    return wrapped(lines)

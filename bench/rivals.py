@@ -123,25 +123,37 @@ def buffered(instance: Path) -> int:
 
 
 @contextmanager
+def instance_of_trace_cmd(tools) -> Iterator[Path]:
+    """The folder of its instance, which it leaves behind; as it leaves all tracing switched off."""
+    instance, switch = tools.tracing / "instances" / INSTANCE, tools.tracing / "tracing_on"
+    before = switch.read_text()
+    try:
+        yield instance
+    finally:
+        switch.write_text(before)
+        if instance.exists():
+            (instance / "events/enable").write_text("0")
+            instance.rmdir()
+
+
+@contextmanager
 def trace_cmd(tools, pids, kb):
     """Its own instance, whose full buffers overwrite the oldest, as ftrace does; its readers splice pages to files."""
-    out, instance = tools.folder / "trace.dat", tools.tracing / "instances" / INSTANCE
-    enabled = instance / "events/task" / tools.place / "enable"
-    words = [*aside(tools, pids), *TRACE_CMD, "-b", kb, "-e", f"task:{tools.place}"]
-    kept = Kept()
+    out, kept = tools.folder / "trace.dat", Kept()
+    words = [*aside(tools, pids), *TRACE_CMD, "-b", kb, "-e", f"task:{tools.place}", "-o", out]
     try:
-        # It runs as long as its command does.
-        with running([*words, "-o", out, "cat"], cwd=tools.folder, stdin=subprocess.PIPE) as process:
-            until(lambda: enabled.exists() and enabled.read_text().strip() == "1", process, "trace-cmd record")
-            # The readers start after the events.
-            time.sleep(0.2)
-            yield kept
-            enabled.write_text("0")
-            kept.events = buffered(instance)
-        kept.bytes = out.stat().st_size
+        with instance_of_trace_cmd(tools) as instance:
+            enabled = instance / "events/task" / tools.place / "enable"
+            # It runs as long as its command does.
+            with running([*words, "cat"], cwd=tools.folder, stdin=subprocess.PIPE) as process:
+                until(lambda: enabled.exists() and enabled.read_text().strip() == "1", process, "trace-cmd record")
+                # The readers start after the events.
+                time.sleep(0.2)
+                yield kept
+                enabled.write_text("0")
+                kept.events = buffered(instance)
+            kept.bytes = out.stat().st_size
     finally:
-        if instance.exists():
-            instance.rmdir()
         for left in tools.folder.glob("trace.dat*"):
             left.unlink()
 

@@ -146,6 +146,12 @@ def test_sections_that_are_not_measured_again_stay() -> None:
     assert page.page(["# Benchmarks", ""], kept, ["a", "b", "c"]) == text
 
 
+def test_only_paragraphs_are_wrapped() -> None:
+    text = ["## A", "", "a few words", "and `more`,", "and more", "", "| a | b |", "|---|---|", "- a goal", "  and why"]
+    assert page.wrapped(text) == ["## A", "", "a few words and `more`, and more", *text[5:]]
+    assert all(len(line) <= page.WIDTH for line in page.wrapped(["word"] * 100))
+
+
 def test_a_page_of_old_has_no_sections() -> None:
     assert page.sections_of("# Benchmarks\n\n## A\n\n1\n") == {}
 
