@@ -184,7 +184,7 @@ def decode(tools) -> list[str]:
         "",
         least("klogger cat / perf script", rates.get("klogger cat"), rates.get("perf script")),
         least("klogger export / babeltrace2's decoding", rates.get("klogger export, to columns"), rates.get(decoding)),
-        "  What bounds it: klogger writes Parquet files, babeltrace2 throws away what it has decoded. Text against text:",
+        "  What bounds it: klogger writes Parquet files, babeltrace2 throws its events away. Text against text:",
         least("klogger cat / babeltrace2's text", rates.get("klogger cat"), rates.get(text)),
     ]  # fmt: skip
 
