@@ -188,9 +188,12 @@ def test_a_load_in_shares_of_all_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loads.os, "cpu_count", lambda: 2)
     plain = {"wall": 2.0, "cpu": 1.0}
     recorded = {"wall": 2.0, "cpu": 1.04, "recorder": 0.2, "logged": 200_000, "lost": 0, "bytes": 4 << 20}
-    assert loads.row("x", [(plain, recorded)] * 2, 100.0) == (
-        "| x | 25.0 | 1.00 (1.00 to 1.00) | 0.50 | 5.00 | 2.00 | 100,000 | 0 |"
+    found = loads.shares_of([(plain, recorded)] * 2, 100.0)
+    assert found.row("x") == "| x | 25.0 | 1.00 (1.00 to 1.00) | 0.50 | 5.00 | 2.00 | 100,000 | 0 |"
+    assert found.verdict("x", 50_000) == (
+        "- x: 5.50 %, with 2.0 times the events a second of 2006, to be at most 2.3 without a loss: no"
     )
+    assert "not measurable here" in loads.shares_of([(plain, recorded)], None).verdict("x", 50_000)
 
 
 def test_a_goal_that_is_missed_has_its_bound() -> None:
