@@ -98,3 +98,38 @@ def test_a_quiet_recording_keeps_its_rings(recorder, workloads):
     log = oracles.Log(recorder.klogger, path)
     assert grown(log) == []
     assert log.count(EVENT) == 997
+
+
+def test_what_a_grown_ring_holds_is_rescued(recorder, workloads, clean_kernel):
+    """A recorder that is killed after its rings have grown: each hit is in the log, or counted."""
+    path = recorder.path()
+    flood = [workloads / "flood", ENDLESS, 0, 1, "unknown"]
+    options = ("--buffer-size", "1M", "--max-memory", "256M")
+    process = recorder.start("-s", SCHEMA, *options, "--", *flood, out=path)
+    deadline = time.monotonic() + 60
+    while not (path.exists() and path.stat().st_size >= 40_000_000):
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.01)
+    assert Path(f"/sys/fs/bpf/klogger/{process.pid}-{started(process.pid)}/larger-0").exists(), "it did not grow"
+    # While it stands, only its ring takes events.
+    os.kill(process.pid, signal.SIGSTOP)
+    time.sleep(0.05)
+    process.kill()
+    process.wait()
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    out = recorder.path()
+    done = recorder.command("rescue", process.pid, "-o", out)
+    assert done.code == 0, done.err
+    log = oracles.Log(recorder.klogger, out)
+    before = oracles.Log(recorder.klogger, path)
+    ((hits, logged),) = log.rows("SELECT max(number) + 1, count(*) FROM numbered")
+    assert logged > before.count(EVENT)
+    missing = log.one("SELECT coalesce(sum(count), 0) FROM ledger WHERE severity = 'loss'")
+    assert hits - logged == missing, log.rows("SELECT key, cpu, count FROM ledger")
+    oracles.check_serials(log)
+
+
+def started(pid: int) -> str:
+    """When the kernel began it, as its folder of maps has it."""
+    return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[19]

@@ -18,7 +18,7 @@ use libbpf_rs::{
 };
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
@@ -80,7 +80,7 @@ pub struct BpfEngine {
     probes: Vec<ProbeState>,
     shared: Shared,
     /// What would outlive this process if it were killed.
-    pins: Option<Pins>,
+    pins: Arc<Mutex<Option<Pins>>>,
     /// What says where the rings are in the kernel's memory, should it crash.
     anchor: Option<Anchor>,
 }
@@ -214,7 +214,7 @@ impl BpfEngine {
             stacks,
             probes: Vec::new(),
             shared,
-            pins: None,
+            pins: Arc::default(),
             anchor: None,
         })
     }
@@ -302,7 +302,7 @@ impl Probing for BpfEngine {
         let Config { larger: size, larger_memory: left, overwrite, .. } = self.config;
         let all = self.objects.first()?.object.maps().find(|m| m.name() == LARGER)?;
         let all = MapHandle::try_from(&all).ok().filter(|_| size > 0 && !overwrite)?;
-        Some(Box::new(LargerRings { all, size, left }))
+        Some(Box::new(LargerRings { all, size, left, pins: self.pins.clone() }))
     }
 
     fn times(&self) -> Times {
@@ -315,7 +315,7 @@ impl Probing for BpfEngine {
         self.anchor = Some(self.drop_anchor(about, &pins)?);
         // Last: who finds it finds all.
         pins.about(about)?;
-        self.pins = Some(pins);
+        *self.pins.lock().unwrap_or_else(PoisonError::into_inner) = Some(pins);
         Ok(())
     }
 
@@ -619,6 +619,7 @@ struct LargerRings {
     all: MapHandle,
     size: usize,
     left: u64,
+    pins: Arc<Mutex<Option<Pins>>>,
 }
 
 impl Growth for LargerRings {
@@ -631,6 +632,9 @@ impl Growth for LargerRings {
         // Half of it is room for whatever holds up its reader.
         let reader = Rings::new(map_memory(&fd, bytes)?, self.size, 1, 50).reader(0);
         reader.open(false);
+        if let Some(pins) = self.pins.lock().unwrap_or_else(PoisonError::into_inner).as_ref() {
+            pins.map(&pins::larger(cpu), fd.as_fd())?;
+        }
         let (key, value) = (u32::from(cpu).to_ne_bytes(), fd.as_raw_fd().to_ne_bytes());
         self.all.update(&key, &value, MapFlags::ANY).map_err(|e| cannot(e.to_string()))?;
         self.left = left;

@@ -109,7 +109,9 @@ impl CpuReader {
 
     /// Goes on with the larger main ring; returns the one before, which must be empty.
     pub fn go_on_with(&mut self, larger: RingReader) -> RingReader {
-        std::mem::replace(&mut self.main, larger)
+        let before = std::mem::replace(&mut self.main, larger);
+        self.main.leave(self.here());
+        before
     }
 
     /// From now on every attempt is counted as lost.

@@ -20,6 +20,11 @@ pub const RINGLESS: &str = "ringless";
 pub const STACKS: &str = "stacks";
 pub const STACKLESS: &str = "stackless";
 pub const ANCHOR: &str = "anchor";
+/// The ring that has taken the place of a CPU's own.
+pub fn larger(cpu: u16) -> String {
+    format!("larger-{cpu}")
+}
+
 const ABOUT: &str = "about";
 const PROGRAMS: &str = "programs";
 

@@ -352,6 +352,11 @@ impl RingReader {
         }
     }
 
+    /// Whether writers were ever let in.
+    pub fn is_open(&self) -> bool {
+        self.word(HARD).load(Ordering::Acquire) > 0
+    }
+
     /// Bytes that are free when a writer calls its reader.
     pub fn reserve(&self) -> u64 {
         let mark = match self.mark {

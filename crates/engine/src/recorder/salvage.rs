@@ -119,6 +119,8 @@ pub fn is_of(log: &Reader, preamble: &Preamble) -> bool {
 /// The rings as the recorder left them.
 struct KeptRings {
     main: Rings,
+    /// By CPU: the ring that took the place of its own.
+    larger: Vec<Option<Rings>>,
     nested: Rings,
     count: usize,
     ringless: Mapping,
@@ -134,6 +136,7 @@ impl KeptRings {
         };
         Ok(KeptRings {
             main: rings(&left.map(pins::RINGS)?, size, about.rings)?,
+            larger: (0..about.rings).map(|cpu| larger(left, cpu as u16)).collect::<Result<_, _>>()?,
             nested: rings(&left.map(pins::NESTED)?, NESTED, about.rings)?,
             count: about.rings,
             ringless: map_memory(&fd(&left.map(pins::RINGLESS)?)?, 8 * EVENTS_MAX)?,
@@ -141,22 +144,35 @@ impl KeptRings {
         })
     }
 
-    fn reader(&self, cpu: usize) -> CpuReader {
-        CpuReader::new(self.main.reader(cpu), Some(self.nested.reader(cpu)))
+    /// In the order in which they were in use.
+    fn readers(&self, cpu: usize) -> Vec<CpuReader> {
+        let nested = Some(self.nested.reader(cpu));
+        match self.larger.get(cpu).and_then(Option::as_ref) {
+            None => vec![CpuReader::new(self.main.reader(cpu), nested)],
+            Some(larger) => {
+                vec![CpuReader::new(self.main.reader(cpu), None), CpuReader::new(larger.reader(0), nested)]
+            }
+        }
     }
 
     fn bytes(&self) -> u64 {
-        let fill = |cpu| {
-            let mut reader = self.reader(cpu);
+        let fill = |mut reader: CpuReader| {
             reader.resume();
             reader.fill()
         };
-        (0..self.count).map(fill).sum()
+        (0..self.count).flat_map(|cpu| self.readers(cpu)).map(fill).sum()
     }
 }
 
 fn fd(map: &MapHandle) -> Result<OwnedFd, Error> {
     map.as_fd().try_clone_to_owned().map_err(|e| Error::new(format!("cannot use what the recorder left: {e}")))
+}
+
+/// Of one CPU, if it has one that writers had got to.
+fn larger(left: &Left, cpu: u16) -> Result<Option<Rings>, Error> {
+    let Ok(map) = left.map(&pins::larger(cpu)) else { return Ok(None) };
+    let size = (map.value_size() as usize).saturating_sub(Rings::stride(0));
+    Ok(Some(rings(&map, size, 1)?).filter(|r| r.reader(0).is_open()))
 }
 
 fn rings(map: &MapHandle, size: usize, count: usize) -> Result<Rings, Error> {
@@ -239,12 +255,28 @@ impl<'a> Salvage<'a> {
     }
 
     fn rings(&mut self, rings: &KeptRings) -> std::io::Result<()> {
-        (0..rings.count).try_for_each(|cpu| self.ring(cpu as u16, rings.reader(cpu)))
+        let of = |cpu: usize| {
+            let readers = rings.readers(cpu);
+            let last = readers.len() - 1;
+            readers.into_iter().enumerate().map(move |(n, reader)| (cpu, n == last, reader))
+        };
+        let all: Vec<_> = (0..rings.count).flat_map(of).collect();
+        for (cpu, is_last, reader) in all {
+            // What stood in a ring that has ended is in the log, with what came after it.
+            if is_last || !reader.has_ended() {
+                self.ring(cpu as u16, reader)?;
+            } else {
+                let mut end = finished(cpu as u16);
+                reader.count(&mut end.counters);
+                self.ends.push(end);
+            }
+        }
+        Ok(())
     }
 
     /// What the rings of a CPU hold.
     pub fn ring(&mut self, cpu: u16, mut reader: CpuReader) -> std::io::Result<()> {
-        let mut end = Finished { counters: Counters::default(), cpu, entries: Vec::new(), lost_between: None };
+        let mut end = finished(cpu);
         reader.count(&mut end.counters);
         let mut records = Vec::new();
         let (missed, mut since) = reader.missed();
@@ -360,6 +392,10 @@ impl<'a> Salvage<'a> {
         let summary = self.writer.finish(&ledger)?;
         Ok((summary, ledger))
     }
+}
+
+fn finished(cpu: u16) -> Finished {
+    Finished { counters: Counters::default(), cpu, entries: Vec::new(), lost_between: None }
 }
 
 fn torn(cpu: u16) -> Entry {
