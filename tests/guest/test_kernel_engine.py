@@ -144,6 +144,19 @@ def test_the_log_says_how_it_came_about(recorded, log, klogger):
     assert "kernel by klogger" in info
 
 
+def test_the_log_says_what_its_events_take(recorded, log):
+    """Each engine measures its own before it records: under emulation perhaps too unevenly, which it then says."""
+    for name in ("spinners", "pingpong-tree"):
+        found = log(name)
+        costs = found.meta["preamble"]["costs"]
+        names = [e["name"] for e in found.meta["preamble"]["events"] if e["schema"] == "scheduler"]
+        assert [e["event"] for e in costs["events"]] == names
+        assert costs["hits"] >= 1000
+        measured = [e["cost"] for e in costs["events"] if e["cost"]]
+        assert all(0 < c["low"] <= c["ns"] <= c["high"] for c in measured)
+        assert (len(measured) == len(names)) == (costs["why"] == "")
+
+
 def test_a_prime_number_of_events(recorded, log):
     flood, said = of_command(recorded, log, "lossless")
     assert len(said["threads"]) == CPUS

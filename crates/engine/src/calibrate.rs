@@ -33,6 +33,9 @@ const RING: usize = 1 << 20;
 const WIDE: f64 = 0.25;
 const LEAST_NS: f64 = 4.0;
 
+/// Why there is no number.
+pub const SPREAD: &str = "measurements of the same were too far apart: the machine is busy";
+
 /// What is hit: by a system call that does little else.
 #[derive(Clone, Copy)]
 enum Place {
@@ -139,12 +142,12 @@ fn add(costs: &mut Costs, names: &[String], measured: &Measured) {
     costs.hit = costs.hit.or(hit);
     costs.events.extend(names.iter().cloned().zip(judged).map(|(event, cost)| EventCost { event, cost }));
     if costs.probe.is_none() || costs.hit.is_none() || costs.events.iter().any(|e| e.cost.is_none()) {
-        costs.why = "measurements of the same were too far apart: the machine is busy".into();
+        costs.why = SPREAD.into();
     }
 }
 
 /// `None` if the values disagree.
-fn judge(values: &[f64]) -> Option<Cost> {
+pub fn judge(values: &[f64]) -> Option<Cost> {
     let cost = Cost { ns: quantile(values, 0.5), low: quantile(values, 0.25), high: quantile(values, 0.75) };
     (cost.high - cost.low <= (WIDE * cost.ns).max(LEAST_NS)).then_some(cost)
 }
@@ -264,4 +267,32 @@ impl Arms {
 fn bare(place: Place, rounds: usize) -> f64 {
     let pairs = (0..rounds).map(|_| timed(|| place.hit()) - timed(|| place.miss()));
     quantile(&pairs.collect::<Vec<_>>(), 0.5)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_lie_between_values() {
+        assert_eq!(quantile(&[], 0.5), 0.0);
+        assert_eq!(quantile(&[7.0], 0.25), 7.0);
+        assert_eq!(quantile(&[4.0, 1.0, 2.0, 3.0], 0.5), 2.5);
+        assert_eq!(quantile(&[5.0, 1.0, 2.0, 3.0, 4.0], 0.25), 2.0);
+    }
+
+    #[test]
+    fn what_something_disturbed_does_not_count() {
+        let (quiet, mut other) = (vec![100.0; 9], vec![140.0; 9]);
+        other[3] = 90_000.0;
+        assert_eq!(median_of_differences(&other, &quiet), 40.0);
+    }
+
+    #[test]
+    fn what_spreads_is_no_number() {
+        assert_eq!(judge(&[50.0, 51.0, 52.0]).map(|c| (c.low, c.ns, c.high)), Some((50.5, 51.0, 51.5)));
+        assert_eq!(judge(&[50.0, 30.0, 80.0, 20.0]), None);
+        // Of little, a little more is as good as the same.
+        assert!(judge(&[2.0, 4.0, 6.0]).is_some());
+    }
 }

@@ -2,6 +2,7 @@
 //! The kernel engine, from the recorder's side: modules whose code logs events, and `/dev/klogger`, by which the core
 //! module lends us its rings.
 
+mod costs;
 mod device;
 mod load;
 mod probes;
@@ -15,16 +16,16 @@ use crate::ring::{EVENTS_MAX, RingReader, Rings};
 use crate::scope::{SCOPE_BYTES, Scope};
 use crate::sys::{self, Mapping};
 use crate::unit::Unit;
-use crate::vmcore::anchor::{Anchor, Place};
+use crate::vmcore::anchor::{Anchors, Place};
 use device::{Device, SchemaAbout, Start, Use};
-use klogger_log::preamble::ProbeState;
+use klogger_log::preamble::{Costs, ProbeState};
 use klogger_schema::model::Schema;
 use load::{Modules, cannot_open, module_of};
 use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 const LISTEN: Duration = Duration::from_millis(100);
@@ -40,6 +41,8 @@ pub struct Config<'a> {
     pub overwrite: bool,
     /// Percent of a ring; when less is free, its drain thread is called.
     pub lowwater: u32,
+    /// Whether to measure what events cost.
+    pub calibrate: bool,
 }
 
 /// Everything that is lent to us. Mappings keep the device open and the device keeps modules loaded, so the fields'
@@ -58,6 +61,7 @@ pub struct KernelEngine {
     ours: Vec<bool>,
     probes: Vec<ProbeState>,
     times: Times,
+    pub costs: Option<Costs>,
     _modules: Modules,
 }
 
@@ -130,6 +134,7 @@ impl KernelEngine {
         let device = modules.open_device()?;
         let about = check_version(&device)?;
         let (schemata, ours) = use_schemata(&device, &mut modules, units)?;
+        let costs = config.calibrate.then(|| costs::measure(units, about.clock == device::CLOCK_COUNTER));
         let mut start = Start {
             ring_size: config.ring_size,
             stride: 0,
@@ -148,6 +153,7 @@ impl KernelEngine {
             _ => Times::Ns,
         };
         Ok(KernelEngine {
+            costs,
             rings: Arc::new(layout.map(&device)?),
             scope: Scope::new(map(device::MAP_SCOPE, SCOPE_BYTES)?),
             ringless: map(device::MAP_RINGLESS, 8 * EVENTS_MAX)?,
@@ -159,7 +165,7 @@ impl KernelEngine {
             schemata,
             ours,
             probes: Vec::new(),
-            anchors: Arc::new(Anchors { times: times.clone(), kept: Mutex::default() }),
+            anchors: Arc::new(Anchors::new(times.clone())),
             times,
             device: Arc::new(device),
             _modules: modules,
@@ -280,7 +286,7 @@ impl Probing for KernelEngine {
 
     /// Nothing outlives the recorder. But if the kernel crashes, an image of its memory has the rings.
     fn keep(&mut self, about: &[u8]) -> Result<(), Error> {
-        self.anchors.add(&self.device, &self.layout, &self.rings, Some(about))
+        add_anchor(&self.anchors, &self.device, &self.layout, &self.rings, Some(about))
     }
 
     fn detach(&mut self) {
@@ -347,36 +353,18 @@ impl KernelEngine {
     }
 }
 
-/// Where the rings are in the machine's memory, for whoever has an image of it.
-struct Anchors {
-    times: Times,
-    kept: Mutex<Kept>,
-}
-
-#[derive(Default)]
-struct Kept {
-    /// What the log needs beside the rings.
-    about: Vec<u8>,
-    /// Of the rings in use, and of those before, from which something may be missing in the log yet.
-    anchors: Vec<Anchor>,
-}
-
-impl Anchors {
-    /// From now on these rings are in use; `about` is what was given before if there is no other.
-    fn add(&self, device: &Device, layout: &Layout, rings: &Mapping, about: Option<&[u8]>) -> Result<(), Error> {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(about) = about {
-            kept.about = about.to_vec();
-        }
-        let ringless = device.map(device::MAP_RINGLESS, 8 * EVENTS_MAX).map_err(failed("share its memory"))?;
-        let places: Vec<Place> = layout.there(rings).map(|cpu| layout.place(rings, cpu)).collect();
-        let room = |bytes: usize| device.map(device::MAP_ANCHOR, bytes).map_err(failed("share memory for an anchor"));
-        let recording = kept.anchors.last().map(Anchor::recording);
-        let anchor = Anchor::new(recording, &kept.about, &self.times, &places, &ringless, &room)?;
-        kept.anchors.iter_mut().for_each(Anchor::stop);
-        kept.anchors.push(anchor);
-        Ok(())
-    }
+/// Says where these rings are in the machine's memory, for whoever has an image of it.
+fn add_anchor(
+    anchors: &Anchors,
+    device: &Device,
+    layout: &Layout,
+    rings: &Mapping,
+    about: Option<&[u8]>,
+) -> Result<(), Error> {
+    let ringless = device.map(device::MAP_RINGLESS, 8 * EVENTS_MAX).map_err(failed("share its memory"))?;
+    let places: Vec<Place> = layout.there(rings).map(|cpu| layout.place(rings, cpu)).collect();
+    let room = |bytes: usize| device.map(device::MAP_ANCHOR, bytes).map_err(failed("share memory for an anchor"));
+    anchors.add(about, &places, &ringless, &room)
 }
 
 /// Calls by way of the device.
@@ -402,7 +390,7 @@ impl DeviceCalls {
         let layout = Layout { ring_size: about.ring_size as usize, stride: about.stride as usize, cpus: self.cpus };
         let rings = Arc::new(layout.map(&self.device)?);
         // A recording goes on that will not survive a crash of the kernel.
-        let _ = self.anchors.add(&self.device, &layout, &rings, None);
+        let _ = add_anchor(&self.anchors, &self.device, &layout, &rings, None);
         Ok(layout.readers(&rings))
     }
 }

@@ -91,6 +91,7 @@ fn load_module(options: &Options, units: &[(&Unit, u16)]) -> Result<KernelEngine
         scoped: options.target.is_scoped(),
         overwrite: options.overwrite,
         lowwater: options.lowwater,
+        calibrate: options.calibrate,
     };
     KernelEngine::load(units, &config)
 }
@@ -109,7 +110,11 @@ impl Probes {
         check_buffers(options, rings)?;
         let units = probed(options, builtin);
         let (engine, costs): (Box<dyn Probing>, _) = match options.engine {
-            Engine::Kernel => (Box::new(load_module(options, &units)?), None),
+            Engine::Kernel => {
+                let engine = load_module(options, &units)?;
+                let costs = engine.costs.clone();
+                (Box::new(engine), costs)
+            }
             Engine::Auto | Engine::Bpf | Engine::User => load_bpf(options, &units, rings)?,
         };
         Ok(Probes { engine, rings, costs })
