@@ -10,7 +10,7 @@ use crate::ring::{EVENTS_MAX, GRID, NESTED, RingReader, Rings};
 use crate::scope::{SCOPE_BYTES, Scope};
 use crate::sys::{self, Mapping};
 use crate::unit::{Plan, Unit, short};
-use crate::vmcore::anchor::{Anchor, Place};
+use crate::vmcore::anchor::{Anchors, Place};
 use klogger_codegen::bpf::programs;
 use klogger_log::preamble::ProbeState;
 use libbpf_rs::{
@@ -18,8 +18,8 @@ use libbpf_rs::{
 };
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 pub const RINGS: &str = "klogger_rings";
@@ -81,8 +81,16 @@ pub struct BpfEngine {
     shared: Shared,
     /// What would outlive this process if it were killed.
     pins: Arc<Mutex<Option<Pins>>>,
-    /// What says where the rings are in the kernel's memory, should it crash.
-    anchor: Option<Anchor>,
+    places: Arc<Places>,
+}
+
+/// Where the rings are in the kernel's memory, should it crash.
+struct Places {
+    anchors: Anchors,
+    nested: Rings,
+    ringless: OwnedFd,
+    /// Larger rings that came before there was an anchor.
+    waiting: Mutex<Vec<(u16, Rings)>>,
 }
 
 struct Loaded {
@@ -198,6 +206,15 @@ impl BpfEngine {
         let rings = Rings::new(map_memory(&shared.rings, length)?, config.ring_size, config.rings, config.lowwater);
         let length = config.rings * Rings::stride(NESTED);
         let nested = Rings::new(map_memory(&shared.nested, length)?, NESTED, config.rings, config.lowwater);
+        let places = Arc::new(Places {
+            anchors: Anchors::new(Times::Ns),
+            nested: nested.clone(),
+            ringless: shared
+                .ringless
+                .try_clone()
+                .map_err(|e| Error::new(format!("cannot use the map of events: {e}")))?,
+            waiting: Mutex::default(),
+        });
         let stacks = match &shared.stacks {
             Some((_, stackless)) => Some(Stacks::new(&objects, stackless)?),
             None => None,
@@ -215,7 +232,7 @@ impl BpfEngine {
             probes: Vec::new(),
             shared,
             pins: Arc::default(),
-            anchor: None,
+            places,
         })
     }
 }
@@ -241,7 +258,7 @@ impl BpfEngine {
 
 impl BpfEngine {
     /// In a map, which outlives this process as the rings do.
-    fn drop_anchor(&self, about: &[u8], pins: &Pins) -> Result<Anchor, Error> {
+    fn drop_anchor(&self, about: &[u8], pins: &Pins) -> Result<(), Error> {
         let place = |cpu| {
             let (main, nested) = (self.rings.place(cpu), self.nested.place(cpu));
             Place { cpu: cpu as u16, size: self.rings.size(), main, nested }
@@ -251,7 +268,42 @@ impl BpfEngine {
             let map = pins.memory(pins::ANCHOR, bytes)?;
             map_memory(&map, bytes)
         };
-        Anchor::new(None, about, &self.times(), &places, &self.ringless, &room)
+        self.places.begin(about, &places, &self.ringless, &room)
+    }
+}
+
+impl Places {
+    fn begin(
+        &self,
+        about: &[u8],
+        places: &[Place],
+        ringless: &Mapping,
+        room: &dyn Fn(usize) -> Result<Mapping, Error>,
+    ) -> Result<(), Error> {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        self.anchors.add(Some(about), places, ringless, room)?;
+        waiting.drain(..).try_for_each(|(cpu, larger)| self.add_larger(cpu, &larger))
+    }
+
+    /// A ring that takes the place of a CPU's own.
+    fn add(&self, cpu: u16, larger: &Rings) -> Result<(), Error> {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.anchors.are_there() {
+            return self.add_larger(cpu, larger);
+        }
+        waiting.push((cpu, larger.clone()));
+        Ok(())
+    }
+
+    fn add_larger(&self, cpu: u16, larger: &Rings) -> Result<(), Error> {
+        let (main, nested) = (larger.place(0), self.nested.place(cpu.into()));
+        let place = Place { cpu, size: larger.size(), main, nested };
+        let room = |bytes: usize| {
+            let map = pins::memory("anchor", bytes).map_err(|e| Error::new(format!("no memory for an anchor: {e}")))?;
+            let fd = map.as_fd().try_clone_to_owned();
+            map_memory(&fd.map_err(|e| Error::new(format!("cannot use memory for an anchor: {e}")))?, bytes)
+        };
+        self.anchors.add(None, &[place], &map_memory(&self.ringless, 8 * EVENTS_MAX)?, &room)
     }
 }
 
@@ -302,7 +354,7 @@ impl Probing for BpfEngine {
         let Config { larger: size, larger_memory: left, overwrite, .. } = self.config;
         let all = self.objects.first()?.object.maps().find(|m| m.name() == LARGER)?;
         let all = MapHandle::try_from(&all).ok().filter(|_| size > 0 && !overwrite)?;
-        Some(Box::new(LargerRings { all, size, left, pins: self.pins.clone() }))
+        Some(Box::new(LargerRings { all, size, left, pins: self.pins.clone(), places: self.places.clone() }))
     }
 
     fn times(&self) -> Times {
@@ -312,7 +364,8 @@ impl Probing for BpfEngine {
     fn keep(&mut self, about: &[u8]) -> Result<(), Error> {
         let pins = Pins::new()?;
         self.pin_all(&pins)?;
-        self.anchor = Some(self.drop_anchor(about, &pins)?);
+        // Where the kernel does not say which pages are ours, an image of its memory will not have them.
+        let _ = self.drop_anchor(about, &pins);
         // Last: who finds it finds all.
         pins.about(about)?;
         *self.pins.lock().unwrap_or_else(PoisonError::into_inner) = Some(pins);
@@ -620,6 +673,7 @@ struct LargerRings {
     size: usize,
     left: u64,
     pins: Arc<Mutex<Option<Pins>>>,
+    places: Arc<Places>,
 }
 
 impl Growth for LargerRings {
@@ -630,8 +684,11 @@ impl Growth for LargerRings {
         let map = larger_ring(self.size).map_err(|e| cannot(e.to_string()))?;
         let fd = map.as_fd().try_clone_to_owned().map_err(|e| cannot(e.to_string()))?;
         // Half of it is room for whatever holds up its reader.
-        let reader = Rings::new(map_memory(&fd, bytes)?, self.size, 1, 50).reader(0);
+        let ring = Rings::new(map_memory(&fd, bytes)?, self.size, 1, 50);
+        let reader = ring.reader(0);
         reader.open(false);
+        // As for those that it began with.
+        let _ = self.places.add(cpu, &ring);
         if let Some(pins) = self.pins.lock().unwrap_or_else(PoisonError::into_inner).as_ref() {
             pins.map(&pins::larger(cpu), fd.as_fd())?;
         }

@@ -53,6 +53,7 @@ impl CpuReader {
     /// Goes on from where another reader of this CPU has ended.
     pub fn follow(&mut self, serials: u64) {
         self.serials = serials;
+        self.main.leave(self.here());
     }
 
     /// Bytes that wait to be taken out.

@@ -190,6 +190,8 @@ impl Worker {
         let (before, after) = (self.reader.size(), larger.size());
         self.reader.retire();
         self.finish(false);
+        // What was lost last of all has a number, too, which the ring does not know.
+        self.reader.follow(self.serial);
         self.reader.go_on_with(larger).count(&mut self.counters);
         let now = sys::monotonic_ns();
         let entry = Entry::new(Key::RingGrown).cpu(self.cpu).between(now, now);

@@ -57,7 +57,7 @@ impl Pins {
     }
 
     pub fn about(&self, about: &[u8]) -> Result<(), Error> {
-        let map = self.array(ABOUT, about.len(), 0)?;
+        let map = array(ABOUT, about.len(), 0).map_err(|e| cannot(&self.folder.join(ABOUT), e))?;
         let cannot = |e| cannot(&self.folder.join(ABOUT), io::Error::other(e));
         map.update(&0u32.to_ne_bytes(), about, MapFlags::ANY).map_err(cannot)?;
         self.map(ABOUT, map.as_fd())
@@ -65,26 +65,30 @@ impl Pins {
 
     /// Memory of the kernel that can be mapped.
     pub fn memory(&self, name: &str, bytes: usize) -> Result<OwnedFd, Error> {
-        let map = self.array(name, bytes, libbpf_sys::BPF_F_MMAPABLE)?;
+        let map = memory(name, bytes).map_err(|e| cannot(&self.folder.join(name), e))?;
         self.map(name, map.as_fd())?;
         map.as_fd().try_clone_to_owned().map_err(|e| cannot(&self.folder.join(name), e))
-    }
-
-    /// A map of one element.
-    fn array(&self, name: &str, bytes: usize, flags: u32) -> Result<MapHandle, Error> {
-        let options = libbpf_sys::bpf_map_create_opts {
-            sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
-            map_flags: flags,
-            ..Default::default()
-        };
-        let kernel_name = format!("klogger_{name}");
-        let map = MapHandle::create(MapType::Array, Some(kernel_name), 4, bytes as u32, 1, &options);
-        map.map_err(|e| cannot(&self.folder.join(name), io::Error::other(e)))
     }
 
     fn pin(&self, path: &Path, object: BorrowedFd) -> Result<(), Error> {
         bpffs::pin(object, path).map_err(|e| cannot(path, e))
     }
+}
+
+/// Memory of the kernel that can be mapped.
+pub fn memory(name: &str, bytes: usize) -> io::Result<MapHandle> {
+    array(name, bytes, libbpf_sys::BPF_F_MMAPABLE)
+}
+
+/// A map of one element.
+fn array(name: &str, bytes: usize, flags: u32) -> io::Result<MapHandle> {
+    let options = libbpf_sys::bpf_map_create_opts {
+        sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
+        map_flags: flags,
+        ..Default::default()
+    };
+    let kernel_name = format!("klogger_{name}");
+    MapHandle::create(MapType::Array, Some(kernel_name), 4, bytes as u32, 1, &options).map_err(io::Error::other)
 }
 
 impl Drop for Pins {

@@ -27,6 +27,7 @@ use klogger_log::ledger::{Entry, Key as LedgerKey, Ledger};
 use klogger_log::preamble::EventClock;
 use klogger_log::reader::Reader;
 use klogger_log::writer::Compression;
+use klogger_schema::model::Decode;
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -292,6 +293,7 @@ impl Recording {
             Error::new("the clock of a recording in this image does not run").help("the image is damaged")
         })?;
         let mut ledger = Ledger { entries: vec![rescued(&self.about, old)], ..Ledger::default() };
+        ledger.entries.extend(unnamed(&self.about));
         ledger.kernel_clock = still.clock.as_ref().map(clock_of_events);
         let (log, _) = file::open(output)?;
         let mut salvage = Salvage::new(&self.about, old, log, compression, still).map_err(cannot)?;
@@ -328,6 +330,19 @@ fn rescued(about: &About, old: Option<&Reader>) -> Entry {
              to {log} before is not in this log, and counts as in_flight"
         ),
     })
+}
+
+/// What a recorder asks the kernel for at the end.
+fn unnamed(about: &About) -> Vec<Entry> {
+    let has = |decode: Decode| about.preamble.events.iter().flat_map(|e| &e.fields).any(|f| f.decode == decode);
+    let mut entries = Vec::new();
+    if has(Decode::Code) {
+        entries.push(Entry::new(LedgerKey::SymbolsHidden).detail("the names are not looked for in an image"));
+    }
+    if has(Decode::Stack) {
+        entries.push(Entry::new(LedgerKey::StackUnknown).detail("stacks are not looked for in an image"));
+    }
+    entries
 }
 
 fn gone(cpu: u16) -> Entry {

@@ -8,8 +8,8 @@ use crate::probing::Times;
 use crate::ring::{EVENTS_MAX, NESTED, Rings, STAMP};
 use crate::sys::{self, Mapping};
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle, Thread};
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ pub struct Place<'a> {
 }
 
 /// While it lives, the rings can be found in an image of the machine's memory.
-pub struct Anchor {
+struct Anchor {
     recording: u64,
     mapping: Arc<Mapping>,
     clock: Option<Ticking>,
@@ -41,7 +41,7 @@ struct Ticking {
 impl Anchor {
     /// `recording`: of which these are other rings, if so. `about`: what the log needs beside the rings. `room`: kernel
     /// memory of so many bytes, for the anchor.
-    pub fn new(
+    fn new(
         recording: Option<u64>,
         about: &[u8],
         times: &Times,
@@ -62,12 +62,8 @@ impl Anchor {
         Ok(Anchor { recording, mapping, clock: Some(clock.map_err(cannot)?) })
     }
 
-    pub fn recording(&self) -> u64 {
-        self.recording
-    }
-
     /// It stays, for what is left in the rings, which are used no more.
-    pub fn stop(&mut self) {
+    fn stop(&mut self) {
         if let Some(clock) = self.clock.take() {
             clock.stop();
         }
@@ -78,6 +74,54 @@ impl Drop for Anchor {
     fn drop(&mut self) {
         self.stop();
         format::wipe(&self.mapping);
+    }
+}
+
+/// Those of a recording: of the rings that it began with, and of others that took their places.
+pub struct Anchors {
+    times: Times,
+    kept: Mutex<Kept>,
+}
+
+#[derive(Default)]
+struct Kept {
+    /// What the log needs beside the rings; nothing until it is known.
+    about: Vec<u8>,
+    /// The last one of a CPU says which rings are in use. Of those before something may be missing in the log yet.
+    anchors: Vec<Anchor>,
+}
+
+impl Anchors {
+    pub fn new(times: Times) -> Anchors {
+        Anchors { times, kept: Mutex::default() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether there is one.
+    pub fn are_there(&self) -> bool {
+        !self.lock().anchors.is_empty()
+    }
+
+    /// From now on these rings are in use. `about` is what was given before, if there is no other.
+    pub fn add(
+        &self,
+        about: Option<&[u8]>,
+        places: &[Place],
+        ringless: &Mapping,
+        room: &dyn Fn(usize) -> Result<Mapping, Error>,
+    ) -> Result<(), Error> {
+        let mut kept = self.lock();
+        if let Some(about) = about {
+            kept.about = about.to_vec();
+        }
+        let recording = kept.anchors.last().map(|a| a.recording);
+        let anchor = Anchor::new(recording, &kept.about, &self.times, places, ringless, room)?;
+        kept.anchors.iter_mut().for_each(Anchor::stop);
+        kept.anchors.push(anchor);
+        Ok(())
     }
 }
 

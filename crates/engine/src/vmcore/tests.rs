@@ -42,6 +42,8 @@ struct Machine {
     /// Its first frame, and when its anchor was made.
     at: u64,
     made: u64,
+    /// The first frame of the machine that has its nested ring.
+    nested_at: u64,
 }
 
 /// Pages of a machine by their frames.
@@ -62,6 +64,7 @@ impl Machine {
             newest: moment(START_NS + 1_000_000),
             at: 100,
             made: 1,
+            nested_at: 100,
         };
         for (nested, at) in [0, main].into_iter().enumerate() {
             machine.set(at + STAMP, RECORDING);
@@ -70,9 +73,16 @@ impl Machine {
         machine
     }
 
+    /// The same one, with other rings.
+    fn another() -> Machine {
+        Machine { at: 1000, made: 2, nested_at: 1000, ..Machine::new(false, false) }
+    }
+
     /// Memory that is anything but in order.
     fn frame(&self, n: usize) -> u64 {
-        self.at + (n as u64 * 37) % 128
+        let nested = Rings::stride(SIZE) / PAGE..self.rings.length() / PAGE;
+        let at = if nested.contains(&n) { self.nested_at } else { self.at };
+        at + (n as u64 * 37) % 128
     }
 
     fn set(&self, at: usize, word: u64) {
@@ -85,13 +95,19 @@ impl Machine {
 
     /// Events with these numbers, 100 ns apart.
     fn log(&self, numbers: std::ops::Range<u64>) {
+        self.log_in(0, SIZE, numbers);
+    }
+
+    /// In one of the rings.
+    fn log_in(&self, ring: usize, size: usize, numbers: std::ops::Range<u64>) {
         let builtin = Builtin(Arc::new(self.about.preamble.events.clone()));
         for n in numbers {
             let (mut bytes, ns) = (Vec::new(), START_NS + 100 * n);
             let time = if self.index.counter { 2 * (ns - START_NS) + 5 } else { ns };
             builtin.event("DUMP_BEGIN").int("of_cpu", 0).int("index", n as i64).finish(time, &mut bytes);
             assert_eq!(bytes.len(), RECORD);
-            let at = CONTROL + self.head().fetch_add(RECORD as u64, Ordering::Relaxed) as usize % SIZE;
+            let head = self.rings.word(ring).fetch_add(RECORD as u64, Ordering::Relaxed);
+            let at = ring + CONTROL + head as usize % size;
             let (words, _) = bytes.as_chunks();
             words.iter().enumerate().for_each(|(i, w)| self.set(at + 8 * i, u64::from_le_bytes(*w)));
         }
@@ -236,7 +252,7 @@ fn a_flight_recorder_has_its_newest_events() {
 /// They were exchanged for others right before the crash.
 #[test]
 fn rings_before_those_in_use_are_read_first() {
-    let (before, after) = (Machine::new(false, false), Machine { at: 1000, made: 2, ..Machine::new(false, false) });
+    let (before, after) = (Machine::new(false, false), Machine::another());
     before.log(0..300);
     let notes = 64 + 8 * crate::ring::GRID + 8;
     let rescued = |taken: u64| {
@@ -255,6 +271,27 @@ fn rings_before_those_in_use_are_read_first() {
     // In most images nothing is left in them.
     let (saved, _) = rescued(300);
     assert_eq!((saved.rescued, saved.summary.lost), (200, 300));
+}
+
+/// A larger main ring has come in the place of one, and the nested ring has stayed.
+#[test]
+fn a_nested_ring_is_read_once() {
+    let (before, after) = (Machine::new(false, false), Machine { nested_at: 100, ..Machine::another() });
+    before.log(0..300);
+    after.log(300..500);
+    after.log_in(Rings::stride(SIZE), NESTED, 500..507);
+    let notes = 64 + 8 * crate::ring::GRID + 8;
+    after.set(notes + 16, 300);
+    for (taken, rescued) in [(100, 200 + 207), (300, 207)] {
+        before.set(notes, taken * RECORD as u64);
+        before.set(notes + 16, taken);
+        let mut pages = Pages::new();
+        before.put_in(&mut pages, &before.text());
+        after.put_in(&mut pages, &after.text());
+        let (saved, log) = one(save_bytes(&elf(&pages)));
+        assert_eq!((saved.rescued, saved.summary.lost), (rescued, taken));
+        assert_eq!(log.times().unwrap().1, START_NS + 50_600);
+    }
 }
 
 #[test]
