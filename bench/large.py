@@ -29,15 +29,15 @@ def large_log(tools) -> list[str]:
     lines = [
         "## A log of 10 million events",
         "",
-        f"Synthetic, {log.stat().st_size / 2**20:.0f} MiB.",
+        f"Synthetic, {log.stat().st_size / 2**20:.0f} MiB. One core: seconds of CPU time; reports: of the clock.",
         "",
         "| | s | million events/s | peak MiB | to be at least |",
         "|---|---|---|---|---|",
     ]
     for name, used, bound in rows:
-        wall = spread([u.wall_s for u in used])
+        cpu = spread([u.cpu_s for u in used])
         peak = max(u.peak_mib for u in used)
-        lines.append(f"| {name} | {wall:.2f} | {LARGE / wall.median / 1e6:.2f} | {peak:.0f} | {bound} |")
+        lines.append(f"| {name} | {cpu:.2f} | {LARGE / cpu.median / 1e6:.2f} | {peak:.0f} | {bound} |")
     for name, used in zip(("report with export and HTML", "report again"), report, strict=True):
         lines.append(f"| {name} | {used.wall_s:.2f} | {LARGE / used.wall_s / 1e6:.2f} | {used.peak_mib:.0f} | |")
     return [*lines, "", "The report to be under 10 s and 1024 MiB. The peak is that of the largest process."]
