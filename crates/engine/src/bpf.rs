@@ -3,7 +3,6 @@
 
 use crate::cpu::CpuReader;
 use crate::error::Error;
-use crate::host;
 use crate::pins::{self, Pins};
 use crate::probing::{Call, Calls, Growth, LeftOut, MissedHits, Probing, Times, events_of};
 use crate::ring::{EVENTS_MAX, GRID, NESTED, RingReader, Rings};
@@ -339,7 +338,8 @@ impl Probing for BpfEngine {
 
     fn readers(&self) -> Result<Vec<(u16, CpuReader)>, Error> {
         let reader = |cpu| CpuReader::new(self.rings.reader(cpu), Some(self.nested.reader(cpu)));
-        Ok(host::online_cpus()?.into_iter().map(|cpu| (cpu as u16, reader(cpu as usize))).collect())
+        // One that is offline may come back.
+        Ok((0..self.config.rings).map(|cpu| (cpu as u16, reader(cpu))).collect())
     }
 
     fn calls(&self) -> Result<Box<dyn Calls>, Error> {

@@ -7,7 +7,7 @@
 use crate::cpu::CpuReader;
 use crate::probing::Times;
 use crate::ring::{Counters, RecordKinds, RingReader, Taken};
-use crate::sys;
+use crate::{host, sys};
 use crate::writer::{Block, Builtin, Pool, Status, ToWriter};
 use klogger_log::ledger::{Entry, Key};
 use klogger_log::origin::Origin;
@@ -74,7 +74,9 @@ impl Drain {
         let thread = thread::Builder::new().name(format!("klogger/{cpu}")).spawn(move || {
             let mut notes = Vec::new();
             let bound = sys::pin_to_cpu(u32::from(cpu));
-            if let Err(e) = &bound {
+            // One that is offline may come; until then there is nothing to do for its thread.
+            let online = host::online_cpus().is_ok_and(|cpus| cpus.contains(&u32::from(cpu)));
+            if let (Err(e), true) = (&bound, online) {
                 notes.push(format!("the drain thread of CPU {cpu} is not bound to it: {e}"));
             }
             if let Err(e) = sys::become_fifo() {
@@ -122,6 +124,8 @@ struct Worker {
     cpu: u16,
     reader: CpuReader,
     replacements: Receiver<Next>,
+    /// This thread is on its writers' CPU.
+    bound: bool,
     /// May still ask for a larger ring.
     may_grow: bool,
     /// Of rings that have been replaced.
@@ -144,6 +148,7 @@ impl Worker {
             cpu,
             reader,
             replacements,
+            bound,
             may_grow,
             counters,
             shared,
@@ -159,6 +164,9 @@ impl Worker {
         while !self.shared.stop.load(Ordering::Acquire) {
             // A call that comes while the thread is awake makes this return at once.
             thread::park_timeout(LONGEST_WAIT);
+            if !self.bound {
+                self.bound = sys::pin_to_cpu(u32::from(self.cpu)).is_ok();
+            }
             self.replace();
             self.empty();
         }

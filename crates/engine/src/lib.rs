@@ -29,6 +29,7 @@ pub mod unit;
 pub mod user;
 pub mod vmcore;
 mod workload;
+mod watch;
 mod writer;
 
 pub use error::Error;

@@ -2,6 +2,7 @@
 //! System calls that the standard library does not have, each behind a safe function.
 
 pub mod bpffs;
+pub mod clocks;
 pub mod files;
 pub mod futex;
 pub mod inotify;

@@ -66,6 +66,8 @@ pub enum Key {
     Overwritten,
     DrainLate,
     CpuOffline,
+    CpuWent,
+    ClockStep,
     DiskFull,
     RecorderKilled,
     Rescued,
@@ -90,7 +92,7 @@ pub struct About {
 }
 
 impl Key {
-    pub const ALL: [Key; 24] = [
+    pub const ALL: [Key; 26] = [
         Key::RingFull,
         Key::ProbeNotAttached,
         Key::ProbeMissed,
@@ -103,6 +105,8 @@ impl Key {
         Key::Overwritten,
         Key::DrainLate,
         Key::CpuOffline,
+        Key::CpuWent,
+        Key::ClockStep,
         Key::DiskFull,
         Key::RecorderKilled,
         Key::Rescued,
@@ -192,6 +196,19 @@ impl Key {
                 "events happened on a CPU that has no ring, because it came online after recording had begun",
                 "bring all CPUs online before you record; the kernel engine gives it a ring when something is written to \
                  /proc/sys/klogger/buffer_size",
+            ),
+            Key::CpuWent => (
+                "cpu_went",
+                Notice,
+                "a CPU was offline for a part of the recording, so it has no events there",
+                "leave that time of this CPU out when you compute rates; keep CPUs online while you record",
+            ),
+            Key::ClockStep => (
+                "clock_step",
+                Notice,
+                "times of events go on evenly, but wall times that follow from them are wrong from there on",
+                "trust differences of times, and not wall times after the step; stop what sets the clock (chronyd, ntpd), and \
+                 do not let the machine sleep, while you record",
             ),
             Key::DiskFull => (
                 "disk_full",

@@ -11,11 +11,13 @@ use crate::probing::{Call, Calls, Growth};
 use crate::ring::{RecordKinds, RingReader};
 use crate::sys;
 use crate::user::Output;
+use crate::watch::Watch;
 use crate::writer::{Builtin, LogWriter, Names, Pool, Status, ToWriter};
 use klogger_log::builder::RecordBuilder;
-use klogger_log::ledger::Ledger;
+use klogger_log::ledger::{Entry, Ledger};
 use klogger_log::writer::{Summary, Writer};
 use klogger_schema::layout::EventLayout;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -35,6 +37,7 @@ pub struct Flow {
     flight: Option<FlightRecorder>,
     caller: Option<Caller>,
     grower: Option<Grower>,
+    watch: Watch,
     writer: Option<JoinHandle<LogWriter>>,
     pub notes: Vec<String>,
 }
@@ -162,6 +165,10 @@ pub struct Ended {
     pub deaf: Option<String>,
     /// For people.
     pub notes: Vec<String>,
+    /// What happened to clocks and CPUs.
+    pub seen: Vec<Entry>,
+    /// CPUs that were not there at the beginning, and the last time that they were not.
+    pub came: BTreeMap<u32, u64>,
 }
 
 impl Flow {
@@ -178,6 +185,7 @@ impl Flow {
             flight: None,
             caller: None,
             grower: None,
+            watch: Watch::start(),
             writer: None,
             notes: Vec::new(),
         }
@@ -245,6 +253,11 @@ impl Flow {
         }
     }
 
+    /// Whether the machine's clocks and CPUs are what they were.
+    pub fn look(&mut self) {
+        self.watch.look();
+    }
+
     pub fn progress(&self, elapsed: Duration) -> Progress {
         let s = &self.status;
         let get = |n: &AtomicU64| n.load(Ordering::Relaxed);
@@ -261,9 +274,11 @@ impl Flow {
         let notes = self.grower.take().map(Grower::stop).unwrap_or_default();
         let mut ends = self.drains.take().map(|drains| drains.stop()).unwrap_or_default();
         ends.extend(self.flight.into_iter().flat_map(FlightRecorder::finish));
+        self.watch.look();
+        let (seen, came) = self.watch.finish(sys::monotonic_ns());
         drop(self.to_writer);
         let writer = self.writer.and_then(|w| w.join().ok());
-        (ends, Ended { writer, status: self.status, deaf, notes })
+        (ends, Ended { writer, status: self.status, deaf, notes, seen, came })
     }
 }
 

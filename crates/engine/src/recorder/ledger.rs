@@ -7,6 +7,7 @@ use klogger_log::ledger::{Entry, Key};
 use klogger_log::preamble::ProbeState;
 use klogger_schema::layout::EventLayout;
 use klogger_schema::model::Decode;
+use std::collections::BTreeMap;
 
 /// What the kernel's probes have lost, and how.
 pub fn of_probes(engine: &dyn Probing, events: &[EventLayout], ends: &[Finished], span: (u64, u64)) -> Vec<Entry> {
@@ -42,6 +43,16 @@ pub fn of_rings(
         }
     }
     entries
+}
+
+/// Events without a ring came from CPUs that came, which were not there before: `came`, by CPU, since when.
+pub fn place_ringless(entries: &mut [Entry], came: &BTreeMap<u32, u64>) {
+    let Some(since) = came.values().min() else { return };
+    let only = came.keys().next().filter(|_| came.len() == 1).and_then(|cpu| u16::try_from(*cpu).ok());
+    for entry in entries.iter_mut().filter(|e| e.key == Key::CpuOffline.about().name) {
+        entry.from_ns = entry.from_ns.map(|from| from.max(*since));
+        entry.cpu = only;
+    }
 }
 
 /// Hits of probes that the kernel skipped.

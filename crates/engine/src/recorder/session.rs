@@ -346,6 +346,8 @@ impl Session {
             ledger.kernel_clock = probes.engine.times().about();
             ledger.entries = ledger::of_probes(&*probes.engine, &self.layouts, ends, span);
         }
+        ledger::place_ringless(&mut ledger.entries, &writer.came);
+        ledger.entries.extend(writer.seen.iter().cloned());
         if let Some(recorded) = recorded {
             ledger.entries.extend(recorded.entries);
             ledger.user_clock = Some(recorded.clock);
@@ -405,6 +407,7 @@ impl Session {
             if let (Some(listener), Some(true)) = (listener, ready.get(1)) {
                 listener.serve(|request| self.obey(flow, request));
             }
+            flow.look();
             progress(&flow.progress(started.elapsed()));
         }
     }
