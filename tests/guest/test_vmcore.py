@@ -39,7 +39,8 @@ dd if=/tmp/crash.klog of=/dev/vda bs=65536 conv=sync
 sync
 LAST
 """
-KDUMP = "/load /vmlinuz /capture.cpio 'console=ttyS0 quiet loglevel=3 nr_cpus=1 irqpoll reset_devices' || exit 1\n"
+CAPTURE_LINE = "console=ttyS0 quiet loglevel=3 nr_cpus=1 irqpoll reset_devices"
+KDUMP = f"/load /capture/vmlinuz /capture/initramfs '{CAPTURE_LINE}' || exit 1\n"
 PARAMETERS = "/sys/module/crash/parameters"
 # A thread's hits go on until the panic stops it.
 FLOOD = f"echo 1000000000 >{PARAMETERS}/flood\nsleep 0.5\n"
@@ -100,18 +101,20 @@ def cache() -> Path:
 
 
 def capture(folder: Path) -> Path:
-    """The files of the kernel that is booted after a crash."""
-    tree = folder / "capture"
+    """The kernel that is booted after a crash, and its files. In a folder, for scripts/guest strips files."""
+    tree = folder / "tree"
     for name in ("bin", "proc", "dev"):
         (tree / name).mkdir(parents=True)
     shutil.copy("/bin/busybox", tree / "bin")
     shutil.copytree(cache() / "guest/modules", tree / "modules")
     shutil.copy(HERE / "capture", tree / "init")
-    archive = folder / "capture.cpio"
+    made = folder / "capture"
+    made.mkdir()
+    shutil.copy(cache() / "guest/vmlinuz", made)
     names = "\n".join(str(path.relative_to(tree)) for path in [tree, *sorted(tree.rglob("*"))])
-    with archive.open("wb") as out:
+    with (made / "initramfs").open("wb") as out:
         subprocess.run(["cpio", "-o", "-H", "newc", "--quiet"], input=names.encode(), stdout=out, cwd=tree, check=True)
-    return archive
+    return made
 
 
 @pytest.fixture
@@ -122,8 +125,7 @@ def crash(klogger, modules, tmp_path):
         path = tmp_path / "qmp"
         files = [(modules, "/modules-under-test"), (HERE / "crash.klogger", "/crash.klogger")]
         if kdump:
-            files += [(cache() / "guest/vmlinuz", "/vmlinuz"), (capture(tmp_path), "/capture.cpio")]
-            files += [(modules / "load", "/load")]
+            files += [(capture(tmp_path), "/capture"), (modules / "load", "/load")]
         files += [(modules / name, f"/{name}") for name in ("crash.ko", "renames")]
         added = [word for path, at in files for word in ("--add", f"{path}={at}")]
         script = SCRIPT.replace("OPTIONS", f"{engine.options} {options}")
