@@ -61,7 +61,10 @@ pub fn save(vmcore: &Path, log: Option<&Path>, output: &Path, compression: Compr
     for (recording, old) in found.iter().zip(&logs) {
         let pid = recording.about.preamble.recorder.pid;
         let output = if several { numbered(output, pid) } else { output.to_path_buf() };
-        let salvaged = recording.save(&dump, old.as_ref(), &output, compression)?;
+        let mut salvaged = recording.save(&dump, old.as_ref(), &output, compression)?;
+        if let (Some(log), Some(_)) = (log, old) {
+            salvaged.log = log.to_path_buf();
+        }
         rescued.push(Rescued { output, pid, has_log: old.is_some(), salvaged });
     }
     Ok(rescued)

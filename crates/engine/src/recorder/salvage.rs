@@ -349,7 +349,7 @@ impl<'a> Salvage<'a> {
         let blocks = self.old.map(|old| old.blocks_of(Origin::Cpu(cpu))).unwrap_or_default();
         let last = blocks.iter().map(|b| b.header.last_time).max();
         // With nothing written, 48 bits of time reach back so far from now.
-        let reach = self.still.now_ns.saturating_sub(TIME_REACH_NS).saturating_add(CLOCK_MARGIN_NS);
+        let reach = self.still.now_ns.checked_sub(TIME_REACH_NS).map_or(0, |t| t + CLOCK_MARGIN_NS);
         let time = last.unwrap_or(self.preamble.clock.start_ns.max(reach));
         (blocks.last().map_or(0, |b| b.header.next_serial()), time)
     }

@@ -13,7 +13,8 @@ use std::fs;
 
 const SIZE: usize = 16 << 10;
 const RECORDING: u64 = 77;
-const START_NS: u64 = 1 << 50;
+/// The machine had just been booted.
+const START_NS: u64 = 5_000_000_000;
 /// Bytes of a DUMP_BEGIN record.
 const RECORD: usize = 16;
 
@@ -211,9 +212,9 @@ fn what_was_taken_out_before_is_counted() {
     let notes = 64 + 8 * crate::ring::GRID + 8;
     machine.set(notes, 300 * RECORD as u64);
     machine.set(notes + 16, 300);
-    let (saved, _) = one(machine.rescued());
+    let (saved, log) = one(machine.rescued());
     assert_eq!((saved.rescued, keys(&saved)), (200, vec!["rescued", "in_flight"]));
-    assert_eq!(saved.summary.lost, 300);
+    assert_eq!((saved.summary.lost, log.times()), (300, Some((START_NS, START_NS + 49_900))));
     assert_eq!(saved.ledger.entries[1].count, 300);
 }
 
