@@ -40,6 +40,18 @@ record_all() {
     wait $recorder
 }
 
+by_ring() {
+    ring /klogger-ring.o 8388608 /dev/null &
+    reader=$!
+    until grep -q ready /out/ring.said; do
+        kill -0 $reader || return
+        sleep 0.1
+    done
+    hit ring tracepoint
+    kill -INT $reader
+    wait $reader
+}
+
 by_ftrace() {
     echo 16384 >$tracing/buffer_size_kb &&
         echo 1 >$tracing/events/power/cpu_frequency/enable &&
@@ -73,6 +85,7 @@ arm() {
         kernel) record_all kernel tracepoint $in_kernel -s /klogger/frequency.klogger ;;
         scoped) record scoped tracepoint $in_kernel -s /klogger/frequency.klogger ;;
         bpf) record_all bpf tracepoint --engine bpf -s /klogger/frequency.klogger ;;
+        ring) by_ring ;;
         ftrace) by_ftrace ;;
         lttng_overwrite) by_lttng lttng_overwrite overwrite --snapshot ;;
         lttng_discard) by_lttng lttng_discard discard ;;
