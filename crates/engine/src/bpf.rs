@@ -79,8 +79,30 @@ pub struct BpfEngine {
     probes: Vec<ProbeState>,
     shared: Shared,
     /// What would outlive this process if it were killed.
-    pins: Arc<Mutex<Option<Pins>>>,
+    kept: Arc<Mutex<Kept>>,
     places: Arc<Places>,
+}
+
+/// What would outlive this process if it were killed, as soon as there is a log that it belongs to.
+#[derive(Default)]
+struct Kept {
+    pins: Option<Pins>,
+    /// Larger rings that came before.
+    waiting: Vec<(u16, MapHandle)>,
+}
+
+impl Kept {
+    fn keep(&mut self, cpu: u16, ring: &MapHandle) -> Result<(), Error> {
+        match &self.pins {
+            Some(pins) => pins.map(&pins::larger(cpu), ring.as_fd()),
+            None => {
+                let again = MapHandle::try_from(ring);
+                let again = again.map_err(|e| Error::new(format!("cannot keep the larger ring of CPU {cpu}: {e}")))?;
+                self.waiting.push((cpu, again));
+                Ok(())
+            }
+        }
+    }
 }
 
 /// Where the rings are in the kernel's memory, should it crash.
@@ -230,7 +252,7 @@ impl BpfEngine {
             stacks,
             probes: Vec::new(),
             shared,
-            pins: Arc::default(),
+            kept: Arc::default(),
             places,
         })
     }
@@ -354,7 +376,7 @@ impl Probing for BpfEngine {
         let Config { larger: size, larger_memory: left, overwrite, .. } = self.config;
         let all = self.objects.first()?.object.maps().find(|m| m.name() == LARGER)?;
         let all = MapHandle::try_from(&all).ok().filter(|_| size > 0 && !overwrite)?;
-        Some(Box::new(LargerRings { all, size, left, pins: self.pins.clone(), places: self.places.clone() }))
+        Some(Box::new(LargerRings { all, size, left, kept: self.kept.clone(), places: self.places.clone() }))
     }
 
     fn times(&self) -> Times {
@@ -368,7 +390,11 @@ impl Probing for BpfEngine {
         let _ = self.drop_anchor(about, &pins);
         // Last: who finds it finds all.
         pins.about(about)?;
-        *self.pins.lock().unwrap_or_else(PoisonError::into_inner) = Some(pins);
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiting = std::mem::take(&mut kept.waiting);
+        let pinned = waiting.iter().try_for_each(|(cpu, ring)| pins.map(&pins::larger(*cpu), ring.as_fd()));
+        kept.pins = Some(pins);
+        pinned?;
         Ok(())
     }
 
@@ -672,7 +698,7 @@ struct LargerRings {
     all: MapHandle,
     size: usize,
     left: u64,
-    pins: Arc<Mutex<Option<Pins>>>,
+    kept: Arc<Mutex<Kept>>,
     places: Arc<Places>,
 }
 
@@ -689,9 +715,7 @@ impl Growth for LargerRings {
         reader.open(false);
         // As for those that it began with.
         let _ = self.places.add(cpu, &ring);
-        if let Some(pins) = self.pins.lock().unwrap_or_else(PoisonError::into_inner).as_ref() {
-            pins.map(&pins::larger(cpu), fd.as_fd())?;
-        }
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).keep(cpu, &map)?;
         let (key, value) = (u32::from(cpu).to_ne_bytes(), fd.as_raw_fd().to_ne_bytes());
         self.all.update(&key, &value, MapFlags::ANY).map_err(|e| cannot(e.to_string()))?;
         self.left = left;

@@ -7,8 +7,8 @@
 use crate::cpu::CpuReader;
 use crate::probing::Times;
 use crate::ring::{Counters, RecordKinds, RingReader, Taken};
-use crate::{host, sys};
 use crate::writer::{Block, Builtin, Pool, Status, ToWriter};
+use crate::{host, sys};
 use klogger_log::ledger::{Entry, Key};
 use klogger_log::origin::Origin;
 use std::sync::Arc;

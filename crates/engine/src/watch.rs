@@ -158,11 +158,11 @@ mod tests {
 
     const S: u64 = 1_000_000_000;
 
-    /// A quiet machine at this second: a counter of 2 ticks in a ns, and a wall clock that began 1000 s earlier.
+    /// A quiet machine at this second: a counter of 2 ticks in a ns, and a wall clock that began 10,000 s earlier.
     fn at(second: u64) -> Look {
         let ns = second * S;
         Look {
-            clocks: Clocks { monotonic: ns, wall: ns + 1_000 * S, boot: ns + 5 * S, within: 300 },
+            clocks: Clocks { monotonic: ns, wall: ns + 10_000 * S, boot: ns + 5 * S, within: 300 },
             counter: Some((2 * ns, ns, 40)),
             source: "tsc".into(),
             online: BTreeSet::from([0, 1]),

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! From the rings to the file: who runs while it is recorded, and how they come to an end.
 
-use super::Progress;
 use super::dump::FlightRecorder;
 use super::probes::Probes;
+use super::{Progress, ledger};
 use crate::cpu::CpuReader;
 use crate::drain::{Drain, Finished, Shared};
 use crate::error::Error;
@@ -38,6 +38,8 @@ pub struct Flow {
     caller: Option<Caller>,
     grower: Option<Grower>,
     watch: Watch,
+    /// What was switched on or off, and when.
+    switched: Mutex<Vec<(String, bool, u64)>>,
     writer: Option<JoinHandle<LogWriter>>,
     pub notes: Vec<String>,
 }
@@ -186,6 +188,7 @@ impl Flow {
             caller: None,
             grower: None,
             watch: Watch::start(),
+            switched: Mutex::default(),
             writer: None,
             notes: Vec::new(),
         }
@@ -244,6 +247,8 @@ impl Flow {
     }
 
     pub fn event_state(&self, layout: &EventLayout, on: bool, time_ns: u64) {
+        let mut switched = self.switched.lock().unwrap_or_else(PoisonError::into_inner);
+        switched.push((layout.name.clone(), on, time_ns));
         self.own(self.builtin.state(layout, on), time_ns);
     }
 
@@ -275,7 +280,9 @@ impl Flow {
         let mut ends = self.drains.take().map(|drains| drains.stop()).unwrap_or_default();
         ends.extend(self.flight.into_iter().flat_map(FlightRecorder::finish));
         self.watch.look();
-        let (seen, came) = self.watch.finish(sys::monotonic_ns());
+        let end_ns = sys::monotonic_ns();
+        let (mut seen, came) = self.watch.finish(end_ns);
+        seen.extend(ledger::disabled(&self.switched.into_inner().unwrap_or_else(PoisonError::into_inner), end_ns));
         drop(self.to_writer);
         let writer = self.writer.and_then(|w| w.join().ok());
         (ends, Ended { writer, status: self.status, deaf, notes, seen, came })

@@ -55,6 +55,22 @@ pub fn place_ringless(entries: &mut [Entry], came: &BTreeMap<u32, u64>) {
     }
 }
 
+/// The times for which events were off. `switched`: (event, on, when), in order; all are on before.
+pub fn disabled(switched: &[(String, bool, u64)], end_ns: u64) -> Vec<Entry> {
+    let mut off: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut entries = Vec::new();
+    let entry = |name: &str, from: u64, to: u64| Entry::new(Key::EventsDisabled).event(name).between(from, to);
+    for (name, on, at) in switched {
+        if !on {
+            off.entry(name).or_insert(*at);
+        } else if let Some(from) = off.remove(name.as_str()) {
+            entries.push(entry(name, from, *at));
+        }
+    }
+    entries.extend(off.into_iter().map(|(name, from)| entry(name, from, end_ns.max(from))));
+    entries
+}
+
 /// Hits of probes that the kernel skipped.
 pub fn of_hits(missed: impl IntoIterator<Item = MissedHits>, span: (u64, u64)) -> Vec<Entry> {
     let entry = |MissedHits { schema, place, count }| {
@@ -135,4 +151,25 @@ pub fn overwritten(
         }
     }
     entries
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_off_from_the_first_time_to_the_next_that_they_are_on() {
+        let at = |name: &str, on: bool, ns: u64| (name.to_string(), on, ns);
+        let switched = [
+            at("A", true, 1),
+            at("B", false, 1),
+            at("A", false, 5),
+            at("A", false, 6),
+            at("A", true, 9),
+            at("A", true, 10),
+        ];
+        let spans = |e: Entry| (e.event.unwrap(), e.from_ns.unwrap(), e.to_ns.unwrap());
+        let found: Vec<_> = disabled(&switched, 20).into_iter().map(spans).collect();
+        assert_eq!(found, [("A".into(), 5, 9), ("B".into(), 1, 20)]);
+    }
 }
