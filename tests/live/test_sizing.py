@@ -127,6 +127,9 @@ def test_what_a_grown_ring_holds_is_rescued(recorder, workloads, clean_kernel):
     assert logged > before.count(EVENT)
     missing = log.one("SELECT coalesce(sum(count), 0) FROM ledger WHERE severity = 'loss'")
     assert hits - logged == missing, log.rows("SELECT key, cpu, count FROM ledger")
+    # What was on its way is missing right behind what the file had of that CPU.
+    for cpu, first, last in log.rows("SELECT cpu, from_ns, to_ns FROM ledger WHERE key = 'in_flight'"):
+        assert first == last == before.one(f"SELECT max(time) FROM numbered WHERE cpu = {cpu}")
     oracles.check_serials(log)
 
 
