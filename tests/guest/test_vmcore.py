@@ -2,6 +2,7 @@
 """A kernel that panics while it is recorded: the events until then are found in an image of the guest's memory."""
 
 import contextlib
+import dataclasses
 import json
 import os
 import re
@@ -27,7 +28,7 @@ LATE_NS = 10_000
 # The recorder's log is in the guest's memory. What has been written of it goes onto the disk, which outlives the guest.
 SCRIPT = """
 insmod /crash.ko
-klogger record -a -o /tmp/crash.klog --buffer-size 1M OPTIONS 2>/tmp/said &
+klogger record -a -o /tmp/crash.klog OPTIONS 2>/tmp/said &
 until [ -s /tmp/crash.klog ]; do
     sleep 0.1
     kill -0 $! || { cat /tmp/said; exit 1; }
@@ -57,17 +58,23 @@ class Engine:
 
 
 KERNEL = Engine(
-    "-s /crash.klogger --engine kernel --modules /modules-under-test",
+    "-s /crash.klogger --engine kernel --modules /modules-under-test --buffer-size 1M",
     f"echo {BEFORE} >{PARAMETERS}/hits",
     f"echo {LAST} >{PARAMETERS}/last",
     "SELECT number, pid, time FROM numbered",
 )
 # A bundled schema, for there is no compiler in the guest.
 BPF = Engine(
-    "-s scheduler",
+    "-s scheduler --buffer-size 1M",
     f"/renames {BEFORE}",
     f"/renames {LAST} {PARAMETERS}/last",
     "SELECT CAST(comm AS INTEGER) AS number, pid, time FROM process_rename WHERE regexp_matches(comm, '^[0-9]+$')",
+)
+# A ring that is too small, in whose place a larger one comes.
+GROWN = dataclasses.replace(
+    BPF,
+    options="-s scheduler --buffer-size 64K --max-memory 64M",
+    before=f"{BPF.before}; ls /sys/fs/bpf/klogger/*",
 )
 
 
@@ -252,6 +259,14 @@ def test_the_last_events_before_a_panic(klogger, crash, name):
     # What was not on the disk, and not in the rings any more, was drained between: it is counted.
     numbers = f"SELECT count(DISTINCT number) FROM ({engine.hits}) WHERE number <= {BEFORE}"
     assert whole.one(numbers) == BEFORE
+
+
+def test_a_ring_that_has_grown(klogger, crash):
+    crashed = crash(GROWN, "--icount")
+    assert "larger-0" in crashed.console, "it has not grown"
+    log, _ = rescue(klogger, crashed)
+    check_end(log, crashed, GROWN)
+    oracles.check_serials(log)
 
 
 @pytest.mark.skipif(not SLOW, reason="set KLOGGER_SLOW=1")
