@@ -23,7 +23,7 @@ KLOGGERS = {
     "klogger, empty probe": EMPTY,
     "klogger, disabled": events.OFF,
     CLOCK_READ: events.CLOCK,
-    "klogger, clock read and 16 bytes stored": events.STORE,
+    "klogger, clock read and store": events.STORE,
     KLOGGER: TWO_INTS.name,
 }
 # The event's cost as a multiple of another's, at most.
