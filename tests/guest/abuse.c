@@ -334,8 +334,12 @@ static void refuse_mappings(int file, size_t all)
 	refuse_map("stacks that nobody wants", file, sizeof(struct klogger_stacks), rw, MAP_SHARED, KLOGGER_MAP_STACKS,
 		   ENODATA);
 	refuse_map("an anchor, too large", file, KLOGGER_ANCHOR_MAX + PAGE, rw, MAP_SHARED, KLOGGER_MAP_ANCHOR, ENOSPC);
-	for (int i = 0; i < KLOGGER_ANCHORS_MAX; i++)
-		map(file, PAGE, KLOGGER_MAP_ANCHOR)[PAGE - 1] = 1;
+	for (int i = 0; i < KLOGGER_ANCHORS_MAX; i++) {
+		char *anchor = map(file, PAGE, KLOGGER_MAP_ANCHOR);
+
+		anchor[PAGE - 1] = 1;
+		munmap(anchor, PAGE);
+	}
 	refuse_map("an anchor too many", file, PAGE, rw, MAP_SHARED, KLOGGER_MAP_ANCHOR, ENOSPC);
 	for (size_t i = 0; i < sizeof(offsets) / sizeof(offsets[0]); i++)
 		refuse_map("of nothing", file, all, rw, MAP_SHARED, offsets[i], EINVAL);
