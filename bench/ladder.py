@@ -106,9 +106,7 @@ def ladder(tools) -> list[str]:
     return [
         *lines,
         goal("2 ints, all CPUs / one CPU", *of_two, ALL_GOAL, paired=True),
-        f"- the same of a probe that only reads the clock: {f'{clock:.2f}' if clock else NOT_HERE}. What all CPUs",
-        "share",
-        "  there is the machine, not klogger.",
+        f"- the same of a probe that only reads the clock: {f'{clock:.2f}' if clock else NOT_HERE}.",
     ]
 
 
