@@ -28,8 +28,8 @@ pub mod tree;
 pub mod unit;
 pub mod user;
 pub mod vmcore;
-mod workload;
 mod watch;
+mod workload;
 mod writer;
 
 pub use error::Error;

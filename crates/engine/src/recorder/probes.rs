@@ -79,7 +79,7 @@ fn load_bpf(
 /// Bytes of a ring that takes the place of one of `size` bytes: enough for what is much more than was expected, as far as
 /// `memory` goes; 0: no ring grows.
 fn larger_ring(size: u64, memory: u64) -> usize {
-    let most = (16 * size).max(LARGER_MIN).min(BUFFER_MAX);
+    let most = (16 * size).clamp(LARGER_MIN, BUFFER_MAX);
     let sizes = std::iter::successors(Some(most), |s| Some(s / 2)).take_while(|s| *s >= 2 * size);
     sizes.into_iter().find(|s| Rings::stride(*s as usize) as u64 <= memory).unwrap_or(0) as usize
 }
