@@ -129,8 +129,8 @@ impl Key {
                 "ring_full",
                 Loss,
                 "events found no space in their ring",
-                "record with a larger --buffer-size (programs: --user-buffer) or a higher --lowwater, or disable events that are \
-                 not needed",
+                "record with a larger --max-memory or --buffer-size (programs: --user-buffer), limit the rate of events that come \
+                 too often (--rate-limit), or disable those that are not needed",
             ),
             Key::ProbeNotAttached => (
                 "probe_not_attached",
