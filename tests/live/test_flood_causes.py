@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Each cause of a loss under a flood: its count is exact, and its span is where events are missing."""
 
+import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -81,6 +83,9 @@ def test_events_that_were_off(recorder, workloads):
         assert done.code == 0, done.err
         time.sleep(0.3)
     process.wait(timeout=60)
+    # The flood's own child goes on.
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
     log = oracles.Log(recorder.klogger, log)
     ((first, off, on),) = [row[0:1] + row[3:] for row in spans(log, "events_disabled") if row[0] == "FLOOD"]
     assert first == "FLOOD"
