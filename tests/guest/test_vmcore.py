@@ -283,7 +283,8 @@ def test_all_cpus_and_a_flight_recorder(klogger, crash):
     """The newest events of both CPUs, of which one was stopped in the middle of something."""
     crashed = crash(KERNEL, "--single", meanwhile=FLOOD, options="--overwrite")
     log, _ = rescue(klogger, crashed)
-    assert log.one(f"SELECT max(number) FROM numbered WHERE pid = {crashed.thread}") == LAST
+    newest = log.rows(f"SELECT number FROM numbered WHERE pid = {crashed.thread} ORDER BY time DESC LIMIT {LAST}")
+    assert [number for (number,) in newest] == list(range(LAST, 0, -1))
     ((other, first, last, count),) = log.rows(
         "SELECT pid, min(number), max(number), count(DISTINCT number) FROM numbered "
         f"WHERE pid != {crashed.thread} GROUP BY pid ORDER BY count(*) DESC LIMIT 1"
