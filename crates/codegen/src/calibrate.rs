@@ -34,9 +34,8 @@ pub(crate) fn program(out: &mut Text, schema: &Schema, stacks: bool) {
     if all().any(|f| matches!(f.shape, Shape::Text(_) | Shape::Tail)) {
         out.push(format_args!("static const char klogger_any_text[256] = \"{TEXT}\";\n"));
     }
-    let longest = all()
-        .filter_map(|f| matches!(f.shape, Shape::Array(_)).then(|| f.shape.align_and_size(f.scalar).1.div_ceil(8)))
-        .max();
+    let arrays = all().filter(|f| matches!(f.shape, Shape::Array(_)));
+    let longest = arrays.map(|f| f.shape.align_and_size(f.scalar).1.div_ceil(8)).max();
     if let Some(words) = longest {
         out.push(format_args!("static const unsigned long long klogger_any_numbers[{words}] = {{ 1 }};\n"));
     }

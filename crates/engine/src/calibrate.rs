@@ -251,13 +251,10 @@ impl Arms {
     /// Blocks of all kinds, and, last, of the way without the tracepoint. Each round begins with another kind.
     fn pass(&self, place: Place, rounds: usize) -> Vec<Vec<f64>> {
         let kinds = FIRST_EVENT as usize + self.events + 1;
-        let mut blocks = vec![vec![0.0; rounds]; kinds];
-        for round in 0..rounds {
-            for n in 0..kinds {
-                let kind = (round + n) % kinds;
-                let is_arm = kind + 1 < kinds;
-                blocks[kind][round] = if is_arm { self.block(kind as u32, place) } else { timed(|| place.miss()) };
-            }
+        let mut blocks = vec![Vec::with_capacity(rounds); kinds];
+        for kind in (0..rounds).flat_map(|round| (0..kinds).map(move |n| (round + n) % kinds)) {
+            let is_arm = kind + 1 < kinds;
+            blocks[kind].push(if is_arm { self.block(kind as u32, place) } else { timed(|| place.miss()) });
         }
         blocks
     }
