@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""What `klogger record` says that its events cost on this kernel: an order that must be, and that nothing of the measuring
-is in the log."""
+"""What `klogger record` says that its events cost on this kernel: an order that must be, and that nothing of the
+measuring is in the log."""
 
 import json
 import subprocess
