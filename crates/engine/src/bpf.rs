@@ -1,69 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The bpf engine: loads compiled schemata, shares one set of rings between them, attaches their programs.
 
+pub mod load;
+
 use crate::cpu::CpuReader;
 use crate::error::Error;
 use crate::pins::{self, Pins};
 use crate::probing::{Call, Calls, Growth, LeftOut, MissedHits, Probing, Times, events_of};
-use crate::ring::{EVENTS_MAX, GRID, NESTED, RingReader, Rings};
+use crate::ring::{EVENTS_MAX, NESTED, RingReader, Rings};
 use crate::scope::{SCOPE_BYTES, Scope};
 use crate::sys::{self, Mapping};
 use crate::unit::{Plan, Unit, short};
 use crate::vmcore::anchor::{Anchors, Place};
 use klogger_codegen::bpf::programs;
 use klogger_log::preamble::ProbeState;
-use libbpf_rs::{
-    Link, MapCore, MapFlags, MapHandle, MapType, Object, ObjectBuilder, OpenObject, PrintLevel, RingBufferBuilder,
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, RingBufferBuilder};
+use load::{
+    CALLS, Config, ENABLED, LARGER, STACKLESS, STACKS, Shared, attach_program, larger_ring, load_object, map_fd,
+    map_memory,
 };
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-
-pub const RINGS: &str = "klogger_rings";
-const LARGER: &str = "klogger_larger";
-const NESTED_RINGS: &str = "klogger_nested";
-pub const SCOPE: &str = ".bss.klogger_s";
-const ENABLED: &str = ".data.klogger_e";
-const RINGLESS: &str = ".bss.klogger_r";
-const CONFIG: &str = ".rodata.klogger";
-const CALLS: &str = "klogger_calls";
-/// Rates of events, and what was left out because of them.
-const RATES: &str = ".bss.klogger_l";
-const LEFT: &str = "klogger_left";
-/// These two are in objects of schemata that ask for stacks.
-const STACKS: &str = "klogger_stacks";
-const STACKLESS: &str = ".bss.klogger_k";
-
-/// What the recorder decides before loading; `struct klogger_config` of the BPF runtime.
-#[derive(Clone, Copy, Debug)]
-pub struct Config {
-    /// CPUs that get a ring: numbers below this.
-    pub rings: usize,
-    /// Bytes of a ring, a power of two.
-    pub ring_size: usize,
-    /// Bytes of a ring that takes the place of one which is too small, a power of two; 0: none does.
-    pub larger: usize,
-    /// Bytes that all of these together may have.
-    pub larger_memory: u64,
-    /// Only threads whose bit is set are logged.
-    pub scoped: bool,
-    pub overwrite: bool,
-    /// Percent of a ring; when less is free, its drain thread is called.
-    pub lowwater: u32,
-}
-
-impl Config {
-    fn bytes(&self, base: u16) -> Vec<u8> {
-        let grid_shift = (self.ring_size / GRID).trailing_zeros();
-        let words = [self.rings as u32, self.ring_size as u32 - 1, u32::from(base), grid_shift];
-        let mut bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
-        bytes.extend([u8::from(self.scoped), u8::from(self.overwrite), 0, 0]);
-        bytes.extend((self.larger as u32).saturating_sub(1).to_le_bytes());
-        bytes
-    }
-}
 
 /// Loaded programs, and the memory that they share with us.
 pub struct BpfEngine {
@@ -123,20 +83,6 @@ struct Loaded {
     enabled: Mapping,
 }
 
-/// The maps that the first object makes and the others take over.
-struct Shared {
-    rings: OwnedFd,
-    larger: OwnedFd,
-    nested: OwnedFd,
-    scope: OwnedFd,
-    ringless: OwnedFd,
-    rates: OwnedFd,
-    left: OwnedFd,
-    calls: OwnedFd,
-    /// Of the first object that has them: stacks, and those that found no place.
-    stacks: Option<(OwnedFd, OwnedFd)>,
-}
-
 /// Events that may come so often and no oftener; `struct klogger_rate` and `struct klogger_left_out` of the BPF runtime.
 struct Limits {
     rates: Mapping,
@@ -183,35 +129,22 @@ pub struct Stacks {
     stackless: Mapping,
 }
 
-/// Messages of libbpf and the verifier, kept for when loading fails.
-static MESSAGES: Mutex<Vec<String>> = Mutex::new(Vec::new());
-
-fn keep_message(_: PrintLevel, text: String) {
-    if let Ok(mut messages) = MESSAGES.lock() {
-        messages.push(text.trim_end().to_string());
-    }
-}
-
 impl BpfEngine {
-    /// Loads all units. Nothing is attached yet. `units`: each with the id of its first event; `plans`: of each.
-    pub fn load(units: &[(&Unit, u16)], plans: Vec<Vec<Plan>>, config: &Config) -> Result<BpfEngine, Error> {
-        libbpf_rs::set_print(Some((PrintLevel::Warn, keep_message)));
+    /// Loads all units. Nothing is attached yet. `units`: each with the id of its first event; `plans`: of each;
+    /// `example`: as [`load::example`] makes it.
+    pub fn load(
+        units: &[(&Unit, u16)],
+        plans: Vec<Vec<Plan>>,
+        config: &Config,
+        example: Option<&MapHandle>,
+    ) -> Result<BpfEngine, Error> {
+        load::keep_messages();
         let mut objects: Vec<Loaded> = Vec::new();
         let mut shared: Option<Shared> = None;
         for ((unit, base), plan) in units.iter().zip(plans) {
-            let object = load_object(unit, &plan, *base, config, shared.as_ref())?;
+            let object = load_object(unit, &plan, *base, config, shared.as_ref(), example)?;
             if shared.is_none() {
-                shared = Some(Shared {
-                    rings: map_fd(&object, RINGS)?,
-                    larger: map_fd(&object, LARGER)?,
-                    nested: map_fd(&object, NESTED_RINGS)?,
-                    scope: map_fd(&object, SCOPE)?,
-                    ringless: map_fd(&object, RINGLESS)?,
-                    rates: map_fd(&object, RATES)?,
-                    left: map_fd(&object, LEFT)?,
-                    calls: map_fd(&object, CALLS)?,
-                    stacks: None,
-                });
+                shared = Some(Shared::of(&object)?);
             }
             if let Some(shared) = shared.as_mut().filter(|s| s.stacks.is_none())
                 && object.maps().any(|m| m.name() == STACKS)
@@ -537,162 +470,6 @@ fn recursion_misses(program: BorrowedFd) -> u64 {
     }
 }
 
-fn load_object(
-    unit: &Unit,
-    plan: &[Plan],
-    base: u16,
-    config: &Config,
-    shared: Option<&Shared>,
-) -> Result<Object, Error> {
-    let (mut open, _example) = open_object(unit, base, config, shared)?;
-    let wanted: Vec<String> =
-        programs(&unit.schema).into_iter().filter(|f| plan[f.probe].target == Some(f.target)).map(|f| f.name).collect();
-    for mut program in open.progs_mut() {
-        let load = wanted.iter().any(|w| program.name() == w.as_str());
-        program.set_autoload(load);
-    }
-    load_opened(open, &unit.schema.name)
-}
-
-/// One program of a schema, whichever place it was compiled for, with maps of its own.
-pub fn load_alone(unit: &Unit, program: &str, place: &str, config: &Config) -> Result<Object, Error> {
-    let (mut open, _) = open_object(unit, 0, &Config { larger: 0, ..*config }, None)?;
-    for mut other in open.progs_mut() {
-        let wanted = other.name() == program;
-        other.set_autoload(wanted);
-        if wanted {
-            let cannot = |e| Error::new(format!("cannot load a program for tracepoint {place}: {e}"));
-            other.set_attach_target(0, Some(place.into())).map_err(cannot)?;
-        }
-    }
-    load_opened(open, &unit.schema.name)
-}
-
-/// The map has to be there until the object is loaded.
-fn open_object(
-    unit: &Unit,
-    base: u16,
-    config: &Config,
-    shared: Option<&Shared>,
-) -> Result<(OpenObject, Option<MapHandle>), Error> {
-    let name = &unit.schema.name;
-    let mut builder = ObjectBuilder::default();
-    let named = builder.name("klogger").and_then(|b| b.open_memory(unit.object.as_deref().unwrap_or_default()));
-    let mut open = named.map_err(|e| Error::new(format!("the compiled schema '{name}' is damaged: {e}")))?;
-    let example = set_maps(&mut open, unit, base, config, shared)
-        .map_err(|e| Error::new(format!("cannot set up the maps of schema '{name}': {e}")))?;
-    Ok((open, example))
-}
-
-fn load_opened(open: OpenObject, name: &str) -> Result<Object, Error> {
-    if let Ok(mut messages) = MESSAGES.lock() {
-        messages.clear();
-    }
-    open.load().map_err(|e| {
-        // The verifier can say a million lines. What it stumbled over comes last.
-        let messages = MESSAGES.lock().map(|m| last_lines(&m.join("\n"), 16)).unwrap_or_default();
-        Error::new(format!("the kernel refused the programs of schema '{name}': {e}")).help(if messages.is_empty() {
-            "no more is known".into()
-        } else {
-            format!("the kernel says:\n{messages}")
-        })
-    })
-}
-
-fn last_lines(text: &str, count: usize) -> String {
-    let lines: Vec<&str> = text.lines().collect();
-    lines[lines.len().saturating_sub(count)..].join("\n")
-}
-
-/// Returns the example of a larger ring, if there is one.
-fn set_maps(
-    open: &mut OpenObject,
-    unit: &Unit,
-    base: u16,
-    config: &Config,
-    shared: Option<&Shared>,
-) -> libbpf_rs::Result<Option<MapHandle>> {
-    let mut example = None;
-    for mut map in open.maps_mut() {
-        let name = map.name().to_string_lossy().into_owned();
-        match name.as_str() {
-            CONFIG => map.set_initial_value(&config.bytes(base))?,
-            ENABLED => {
-                if let Some(bytes) = map.initial_value_mut() {
-                    bytes[..unit.schema.events.len()].fill(1);
-                }
-            }
-            NESTED_RINGS => match shared {
-                Some(s) => map.reuse_fd(s.nested.as_fd())?,
-                None => map.set_max_entries(config.rings as u32)?,
-            },
-            RINGS => match shared {
-                Some(s) => map.reuse_fd(s.rings.as_fd())?,
-                None => {
-                    map.set_value_size(Rings::stride(config.ring_size) as u32)?;
-                    map.set_max_entries(config.rings as u32)?;
-                }
-            },
-            LARGER => match shared {
-                Some(s) => map.reuse_fd(s.larger.as_fd())?,
-                None => {
-                    map.set_max_entries(config.rings as u32)?;
-                    if config.larger > 0 {
-                        // The kernel wants to see one when it makes the map of them; it keeps its properties only.
-                        map.set_inner_map_fd(example.insert(larger_ring(config.larger)?).as_fd())?;
-                    }
-                }
-            },
-            SCOPE => {
-                if let Some(s) = shared {
-                    map.reuse_fd(s.scope.as_fd())?;
-                }
-            }
-            RINGLESS => {
-                if let Some(s) = shared {
-                    map.reuse_fd(s.ringless.as_fd())?;
-                }
-            }
-            RATES => {
-                if let Some(s) = shared {
-                    map.reuse_fd(s.rates.as_fd())?;
-                }
-            }
-            LEFT => match shared {
-                Some(s) => map.reuse_fd(s.left.as_fd())?,
-                None => map.set_max_entries(config.rings as u32)?,
-            },
-            CALLS => {
-                if let Some(s) = shared {
-                    map.reuse_fd(s.calls.as_fd())?;
-                }
-            }
-            STACKS => {
-                if let Some((stacks, _)) = shared.and_then(|s| s.stacks.as_ref()) {
-                    map.reuse_fd(stacks.as_fd())?;
-                }
-            }
-            STACKLESS => {
-                if let Some((_, stackless)) = shared.and_then(|s| s.stacks.as_ref()) {
-                    map.reuse_fd(stackless.as_fd())?;
-                }
-            }
-            _ => {}
-        }
-    }
-    Ok(example)
-}
-
-/// A map of one element, the ring. `BPF_F_MMAPABLE` is 1024.
-fn larger_ring(size: usize) -> libbpf_rs::Result<MapHandle> {
-    let options = libbpf_sys::bpf_map_create_opts {
-        sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
-        map_flags: 1024,
-        ..Default::default()
-    };
-    MapHandle::create(MapType::Array, Some("klogger_larger"), 4, Rings::stride(size) as u32, 1, &options)
-}
-
 /// Larger rings, until they take more memory than they may.
 struct LargerRings {
     all: MapHandle,
@@ -721,25 +498,4 @@ impl Growth for LargerRings {
         self.left = left;
         Ok(Some(reader))
     }
-}
-
-pub fn map_fd(object: &Object, name: &str) -> Result<OwnedFd, Error> {
-    let map = object.maps().find(|m| m.name() == name);
-    let map = map.ok_or_else(|| Error::new(format!("the compiled schema has no map '{name}'")))?;
-    map.as_fd().try_clone_to_owned().map_err(|e| Error::new(format!("cannot use the map '{name}': {e}")))
-}
-
-pub fn map_memory(fd: &OwnedFd, length: usize) -> Result<Mapping, Error> {
-    let page = 4096;
-    Mapping::new(fd.as_fd(), length.next_multiple_of(page))
-        .map_err(|e| Error::new(format!("cannot map {length} bytes shared with the kernel: {e}")))
-}
-
-pub fn attach_program(object: &Object, name: &str, target: &str) -> Result<Link, Error> {
-    let program = object.progs_mut().find(|p| p.name() == name);
-    let program = program.ok_or_else(|| Error::new(format!("the compiled schema has no program '{name}'")))?;
-    program.attach_trace().map_err(|e| {
-        Error::new(format!("cannot attach to {target}: {e}"))
-            .help("if other tracers are running, they may have used up what the kernel allows on one tracepoint")
-    })
 }

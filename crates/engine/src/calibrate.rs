@@ -7,7 +7,7 @@
 //! is what the event takes; a block that an interrupt hit is one of many. Attaching takes longer, and a machine's speed
 //! changes: so what the empty probe adds is measured against a system call without a tracepoint, beside it each time.
 
-use crate::bpf::{self, Config};
+use crate::bpf::load::{self, Config};
 use crate::error::Error;
 use crate::ring::{LOST, Rings};
 use crate::scope::{SCOPE_BYTES, Scope};
@@ -92,6 +92,7 @@ pub struct Prepared {
 impl Prepared {
     /// Takes some hundredths of a second, in which other things can be done.
     pub fn load(units: &[&Unit], types: &KernelTypes, config: &Config) -> Prepared {
+        load::keep_messages();
         let place = Place::of(types);
         let pinned_to = sys::lowest_cpu().unwrap_or_default();
         let arms = |unit: &&Unit| {
@@ -180,12 +181,12 @@ impl Arms {
     fn load(unit: &Unit, place: &str, cpu: u32, config: &Config) -> Result<Arms, Error> {
         let cpus = cpu as usize + 1;
         let config = Config { rings: cpus, ring_size: RING, larger: config.larger.min(2 * RING), ..*config };
-        let object = bpf::load_alone(unit, PROGRAM, place, &config)?;
-        let map = |name, length| bpf::map_memory(&bpf::map_fd(&object, name)?, length);
+        let object = load::load_alone(unit, PROGRAM, place, &config)?;
+        let map = |name, length| load::map_memory(&load::map_fd(&object, name)?, length);
         let memory = map(MEMORY, 8)?;
-        let rings = map(bpf::RINGS, cpus * Rings::stride(RING))?;
+        let rings = map(load::RINGS, cpus * Rings::stride(RING))?;
         let tid = std::process::id();
-        Scope::new(map(bpf::SCOPE, SCOPE_BYTES)?).add(tid);
+        Scope::new(map(load::SCOPE, SCOPE_BYTES)?).add(tid);
         let ring = cpu as usize * Rings::stride(RING);
         let arms = Arms { memory, rings, ring, overwrite: config.overwrite, events: unit.schema.events.len(), object };
         arms.word(4).store(tid, Ordering::Relaxed);
@@ -226,7 +227,7 @@ impl Arms {
         let rounds = (BLOCKS / kinds).clamp(*ROUNDS.start(), *ROUNDS.end());
         let mut arms = vec![Vec::new(); kinds];
         let before = bare(place, rounds * PASSES);
-        let link = bpf::attach_program(&self.object, PROGRAM, name)?;
+        let link = load::attach_program(&self.object, PROGRAM, name)?;
         // What comes first finds nothing in the caches.
         (0..kinds as u32).for_each(|arm| _ = self.block(arm, place));
         let mut steps = Vec::new();

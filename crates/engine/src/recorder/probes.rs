@@ -3,7 +3,7 @@
 
 use super::checks::{check_buffers, check_plan};
 use super::{BUFFER_MAX, Engine, FIRST_ID, Options, Target};
-use crate::bpf::{self, BpfEngine};
+use crate::bpf::{BpfEngine, load};
 use crate::calibrate::Prepared;
 use crate::error::Error;
 use crate::module::{self, KernelEngine};
@@ -49,16 +49,9 @@ fn load_bpf(
     units: &[(&Unit, u16)],
     rings: usize,
 ) -> Result<(Box<dyn Probing>, Option<Costs>), Error> {
-    let types = kernel::types()?;
-    let mut plans = Vec::new();
-    for (unit, _) in units {
-        let plan = plan(&unit.schema, &types)?;
-        check_plan(unit, &plan)?;
-        plans.push(plan);
-    }
     let larger_memory =
         options.ring_memory.saturating_sub((rings * Rings::stride(options.buffer_size as usize)) as u64);
-    let config = bpf::Config {
+    let config = load::Config {
         rings,
         ring_size: options.buffer_size as usize,
         larger: larger_ring(options.buffer_size, larger_memory),
@@ -67,10 +60,21 @@ fn load_bpf(
         overwrite: options.overwrite,
         lowwater: options.lowwater,
     };
+    // Beside what takes longer.
+    let example = thread::spawn(move || load::example(&config));
+    let types = kernel::types()?;
+    let mut plans = Vec::new();
+    for (unit, _) in units {
+        let plan = plan(&unit.schema, &types)?;
+        check_plan(unit, &plan)?;
+        plans.push(plan);
+    }
     let named: Vec<_> = units.iter().skip(1).map(|(unit, _)| *unit).collect();
     let (engine, prepared) = thread::scope(|scope| {
         let prepared = options.calibrate.then(|| scope.spawn(|| Prepared::load(&named, &types, &config)));
-        (BpfEngine::load(units, plans, &config), prepared.and_then(|p| p.join().ok()))
+        let example = example.join().unwrap_or(Ok(None));
+        let engine = example.and_then(|example| BpfEngine::load(units, plans, &config, example.as_ref()));
+        (engine, prepared.and_then(|p| p.join().ok()))
     });
     let (engine, costs) = (engine?, prepared.map(Prepared::measure));
     Ok((Box::new(engine), costs))

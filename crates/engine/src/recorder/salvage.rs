@@ -3,7 +3,8 @@
 
 use super::dump::TIME_REACH_NS;
 use super::{file, ledger};
-use crate::bpf::{Stacks, map_memory, missed_by};
+use crate::bpf::load::map_memory;
+use crate::bpf::{Stacks, missed_by};
 use crate::clock::{Clock, Converter};
 use crate::cpu::{CpuReader, last_in_order, last_time};
 use crate::drain::{CLOCK_MARGIN_NS, Finished};

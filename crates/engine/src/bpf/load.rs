@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! From a compiled schema to programs and maps in the kernel.
+
+use crate::error::Error;
+use crate::ring::{GRID, Rings};
+use crate::sys::Mapping;
+use crate::unit::{Plan, Unit};
+use klogger_codegen::bpf::programs;
+use libbpf_rs::{Link, MapCore, MapHandle, MapType, Object, ObjectBuilder, OpenObject, PrintLevel};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Mutex;
+
+pub const RINGS: &str = "klogger_rings";
+pub const LARGER: &str = "klogger_larger";
+pub const NESTED_RINGS: &str = "klogger_nested";
+pub const SCOPE: &str = ".bss.klogger_s";
+pub const ENABLED: &str = ".data.klogger_e";
+pub const RINGLESS: &str = ".bss.klogger_r";
+pub const CONFIG: &str = ".rodata.klogger";
+pub const CALLS: &str = "klogger_calls";
+/// Rates of events, and what was left out because of them.
+pub const RATES: &str = ".bss.klogger_l";
+pub const LEFT: &str = "klogger_left";
+/// These two are in objects of schemata that ask for stacks.
+pub const STACKS: &str = "klogger_stacks";
+pub const STACKLESS: &str = ".bss.klogger_k";
+
+/// What the recorder decides before loading; `struct klogger_config` of the BPF runtime.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// CPUs that get a ring: numbers below this.
+    pub rings: usize,
+    /// Bytes of a ring, a power of two.
+    pub ring_size: usize,
+    /// Bytes of a ring that takes the place of one which is too small, a power of two; 0: none does.
+    pub larger: usize,
+    /// Bytes that all of these together may have.
+    pub larger_memory: u64,
+    /// Only threads whose bit is set are logged.
+    pub scoped: bool,
+    pub overwrite: bool,
+    /// Percent of a ring; when less is free, its drain thread is called.
+    pub lowwater: u32,
+}
+
+impl Config {
+    fn bytes(&self, base: u16) -> Vec<u8> {
+        let grid_shift = (self.ring_size / GRID).trailing_zeros();
+        let words = [self.rings as u32, self.ring_size as u32 - 1, u32::from(base), grid_shift];
+        let mut bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+        bytes.extend([u8::from(self.scoped), u8::from(self.overwrite), 0, 0]);
+        bytes.extend((self.larger as u32).saturating_sub(1).to_le_bytes());
+        bytes
+    }
+}
+
+/// The maps that the first object makes and the others take over.
+pub struct Shared {
+    pub rings: OwnedFd,
+    pub larger: OwnedFd,
+    pub nested: OwnedFd,
+    pub scope: OwnedFd,
+    pub ringless: OwnedFd,
+    pub rates: OwnedFd,
+    pub left: OwnedFd,
+    pub calls: OwnedFd,
+    /// Of the first object that has them: stacks, and those that found no place.
+    pub stacks: Option<(OwnedFd, OwnedFd)>,
+}
+
+impl Shared {
+    pub fn of(object: &Object) -> Result<Shared, Error> {
+        Ok(Shared {
+            rings: map_fd(object, RINGS)?,
+            larger: map_fd(object, LARGER)?,
+            nested: map_fd(object, NESTED_RINGS)?,
+            scope: map_fd(object, SCOPE)?,
+            ringless: map_fd(object, RINGLESS)?,
+            rates: map_fd(object, RATES)?,
+            left: map_fd(object, LEFT)?,
+            calls: map_fd(object, CALLS)?,
+            stacks: None,
+        })
+    }
+
+    fn map(&self, name: &str) -> Option<&OwnedFd> {
+        match name {
+            RINGS => Some(&self.rings),
+            LARGER => Some(&self.larger),
+            NESTED_RINGS => Some(&self.nested),
+            SCOPE => Some(&self.scope),
+            RINGLESS => Some(&self.ringless),
+            RATES => Some(&self.rates),
+            LEFT => Some(&self.left),
+            CALLS => Some(&self.calls),
+            STACKS => self.stacks.as_ref().map(|(stacks, _)| stacks),
+            STACKLESS => self.stacks.as_ref().map(|(_, stackless)| stackless),
+            _ => None,
+        }
+    }
+}
+
+/// Messages of libbpf and the verifier, kept for when loading fails.
+static MESSAGES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+fn keep_message(_: PrintLevel, text: String) {
+    if let Ok(mut messages) = MESSAGES.lock() {
+        messages.push(text.trim_end().to_string());
+    }
+}
+
+/// What libbpf and the verifier say is kept.
+pub fn keep_messages() {
+    libbpf_rs::set_print(Some((PrintLevel::Warn, keep_message)));
+}
+
+/// `example`: as [`example`] makes it.
+pub fn load_object(
+    unit: &Unit,
+    plan: &[Plan],
+    base: u16,
+    config: &Config,
+    shared: Option<&Shared>,
+    example: Option<&MapHandle>,
+) -> Result<Object, Error> {
+    let mut open = open_object(unit, base, config, shared, example)?;
+    let wanted: Vec<String> =
+        programs(&unit.schema).into_iter().filter(|f| plan[f.probe].target == Some(f.target)).map(|f| f.name).collect();
+    for mut program in open.progs_mut() {
+        let load = wanted.iter().any(|w| program.name() == w.as_str());
+        program.set_autoload(load);
+    }
+    load_opened(open, &unit.schema.name)
+}
+
+/// One program of a schema, whichever place it was compiled for, with maps of its own.
+pub fn load_alone(unit: &Unit, program: &str, place: &str, config: &Config) -> Result<Object, Error> {
+    let mut open = open_object(unit, 0, &Config { larger: 0, ..*config }, None, None)?;
+    for mut other in open.progs_mut() {
+        let wanted = other.name() == program;
+        other.set_autoload(wanted);
+        if wanted {
+            let cannot = |e| Error::new(format!("cannot load a program for tracepoint {place}: {e}"));
+            other.set_attach_target(0, Some(place.into())).map_err(cannot)?;
+        }
+    }
+    load_opened(open, &unit.schema.name)
+}
+
+fn open_object(
+    unit: &Unit,
+    base: u16,
+    config: &Config,
+    shared: Option<&Shared>,
+    example: Option<&MapHandle>,
+) -> Result<OpenObject, Error> {
+    let name = &unit.schema.name;
+    let mut builder = ObjectBuilder::default();
+    let named = builder.name("klogger").and_then(|b| b.open_memory(unit.object.as_deref().unwrap_or_default()));
+    let mut open = named.map_err(|e| Error::new(format!("the compiled schema '{name}' is damaged: {e}")))?;
+    set_maps(&mut open, unit, base, config, shared, example)
+        .map_err(|e| Error::new(format!("cannot set up the maps of schema '{name}': {e}")))?;
+    Ok(open)
+}
+
+fn load_opened(open: OpenObject, name: &str) -> Result<Object, Error> {
+    if let Ok(mut messages) = MESSAGES.lock() {
+        messages.clear();
+    }
+    open.load().map_err(|e| {
+        // The verifier can say a million lines. What it stumbled over comes last.
+        let messages = MESSAGES.lock().map(|m| last_lines(&m.join("\n"), 16)).unwrap_or_default();
+        Error::new(format!("the kernel refused the programs of schema '{name}': {e}")).help(if messages.is_empty() {
+            "no more is known".into()
+        } else {
+            format!("the kernel says:\n{messages}")
+        })
+    })
+}
+
+fn last_lines(text: &str, count: usize) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(count)..].join("\n")
+}
+
+fn set_maps(
+    open: &mut OpenObject,
+    unit: &Unit,
+    base: u16,
+    config: &Config,
+    shared: Option<&Shared>,
+    example: Option<&MapHandle>,
+) -> libbpf_rs::Result<()> {
+    for mut map in open.maps_mut() {
+        let name = map.name().to_string_lossy().into_owned();
+        if let Some(fd) = shared.and_then(|s| s.map(&name)) {
+            map.reuse_fd(fd.as_fd())?;
+            continue;
+        }
+        match name.as_str() {
+            CONFIG => map.set_initial_value(&config.bytes(base))?,
+            ENABLED => {
+                if let Some(bytes) = map.initial_value_mut() {
+                    bytes[..unit.schema.events.len()].fill(1);
+                }
+            }
+            NESTED_RINGS | LEFT => map.set_max_entries(config.rings as u32)?,
+            RINGS => {
+                map.set_value_size(Rings::stride(config.ring_size) as u32)?;
+                map.set_max_entries(config.rings as u32)?;
+            }
+            LARGER => {
+                map.set_max_entries(config.rings as u32)?;
+                if let Some(example) = example {
+                    map.set_inner_map_fd(example.as_fd())?;
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// A map of one element, the ring. `BPF_F_MMAPABLE` is 1024.
+pub fn larger_ring(size: usize) -> libbpf_rs::Result<MapHandle> {
+    let options = libbpf_sys::bpf_map_create_opts {
+        sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
+        map_flags: 1024,
+        ..Default::default()
+    };
+    MapHandle::create(MapType::Array, Some("klogger_larger"), 4, Rings::stride(size) as u32, 1, &options)
+}
+
+/// The kernel wants to see a larger ring when it makes the map of them, and keeps its properties only. It takes some
+/// hundredths of a second to make one. None is needed if rings do not grow.
+pub fn example(config: &Config) -> Result<Option<MapHandle>, Error> {
+    let cannot = |e| {
+        Error::new(format!(
+            "cannot make a ring of {} bytes, as one that is too small would be exchanged for: {e}",
+            config.larger
+        ))
+        .help("give rings less memory with --max-memory, or fix their size with --buffer-size")
+    };
+    (config.larger > 0).then(|| larger_ring(config.larger).map_err(cannot)).transpose()
+}
+
+pub fn map_fd(object: &Object, name: &str) -> Result<OwnedFd, Error> {
+    let map = object.maps().find(|m| m.name() == name);
+    let map = map.ok_or_else(|| Error::new(format!("the compiled schema has no map '{name}'")))?;
+    map.as_fd().try_clone_to_owned().map_err(|e| Error::new(format!("cannot use the map '{name}': {e}")))
+}
+
+pub fn map_memory(fd: &OwnedFd, length: usize) -> Result<Mapping, Error> {
+    let page = 4096;
+    Mapping::new(fd.as_fd(), length.next_multiple_of(page))
+        .map_err(|e| Error::new(format!("cannot map {length} bytes shared with the kernel: {e}")))
+}
+
+pub fn attach_program(object: &Object, name: &str, target: &str) -> Result<Link, Error> {
+    let program = object.progs_mut().find(|p| p.name() == name);
+    let program = program.ok_or_else(|| Error::new(format!("the compiled schema has no program '{name}'")))?;
+    program.attach_trace().map_err(|e| {
+        Error::new(format!("cannot attach to {target}: {e}"))
+            .help("if other tracers are running, they may have used up what the kernel allows on one tracepoint")
+    })
+}
