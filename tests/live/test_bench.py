@@ -60,7 +60,9 @@ def measurable(bench, *words):
     """On a machine that is busy with other things it may say that it cannot; then once more."""
     for _ in range(3):
         found = answer_of(bench(*words, "--passes", PASSES, "--format", "json"))
-        if found["measurable"]:
+        # Beside the empty probe an event may spread too wide all the same; in a program there is none.
+        over = [event["over_empty_ns"] for event in found["events"]]
+        if found["measurable"] and (all(over) or not any(over)):
             return found
     pytest.skip(f"not measurable here: {[row['not_measurable'] for row in found['floor'] + found['events']]}")
 
