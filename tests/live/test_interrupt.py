@@ -198,8 +198,8 @@ def test_what_begins_ends(kept):
 
 
 def test_self_times_add_up_to_the_union(kept):
-    """The time of all handlers without what interrupted them is the time in which there was one, but for what logging took:
-    of each its first event, and of one that interrupted another also its last."""
+    """The time of all handlers without what interrupted them is the time in which there was one, but for what logging
+    took: of each its first event, and of one that interrupted another also its last."""
     answer = report(kept.path, "direct")
     assert answer["status"] == "answer"
     own = sum(row["time"] for row in answer["table"])
