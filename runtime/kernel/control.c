@@ -232,6 +232,9 @@ static int klogger_bench(struct klogger_unit *unit, u32 index, u32 iterations, u
 	u32 left, count;
 	u64 sum = 0;
 
+	/* Only what klogger generates from a schema's probes has one; own code that defines events has not. */
+	if (!unit->bench)
+		return -EOPNOTSUPP;
 	/* Interrupts that log while a benchmark runs would log into nowhere. */
 	if (klogger_current_rings())
 		return -EBUSY;
