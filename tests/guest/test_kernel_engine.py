@@ -152,9 +152,12 @@ def test_the_log_says_what_its_events_take(recorded, log):
         names = [e["name"] for e in found.meta["preamble"]["events"] if e["schema"] == "scheduler"]
         assert [e["event"] for e in costs["events"]] == names
         assert costs["hits"] >= 1000
-        measured = [e["cost"] for e in costs["events"] if e["cost"]]
+        # The bpf engine also measures its empty probe and its clock; what of all that was too uneven is left out, and said.
+        bases = [costs[base] for base in ("probe", "hit") if found.meta["preamble"]["engine"] == "bpf"]
+        wanted = bases + [e["cost"] for e in costs["events"]]
+        measured = [cost for cost in wanted if cost]
         assert all(0 < c["low"] <= c["ns"] <= c["high"] for c in measured)
-        assert (len(measured) == len(names)) == (costs["why"] == "")
+        assert (len(measured) == len(wanted)) == (costs["why"] == "")
 
 
 def test_a_prime_number_of_events(recorded, log):
