@@ -152,7 +152,7 @@ def test_the_log_says_what_its_events_take(recorded, log):
         names = [e["name"] for e in found.meta["preamble"]["events"] if e["schema"] == "scheduler"]
         assert [e["event"] for e in costs["events"]] == names
         assert costs["hits"] >= 1000
-        # The bpf engine also measures its empty probe and its clock; what of all that was too uneven is left out, and said.
+        # The bpf engine measures its empty probe and its clock too. What was too uneven is left out, and said.
         bases = [costs[base] for base in ("probe", "hit") if found.meta["preamble"]["engine"] == "bpf"]
         wanted = bases + [e["cost"] for e in costs["events"]]
         measured = [cost for cost in wanted if cost]
