@@ -20,25 +20,28 @@ SELECT pid, format('{}[{}]', arg_max(program, to_ns), pid) AS thread, min(from_n
 FROM quantum GROUP BY pid QUALIFY rank <= 8;
 -- A thread sits on a CPU from when it first runs there until it runs on another one.
 CREATE TEMP TABLE placement_seat AS
-SELECT pid, rank, cpu, from_ns, lead(from_ns, 1, until) OVER (PARTITION BY pid ORDER BY from_ns) AS to_ns
-FROM (
-    SELECT q.pid, t.rank, q.cpu, q.from_ns, t.to_ns AS until FROM quantum AS q JOIN placement_thread AS t USING (pid)
-    QUALIFY q.cpu IS DISTINCT FROM lag(q.cpu) OVER (PARTITION BY q.pid ORDER BY q.from_ns)
-);
+SELECT pid, cpu, from_ns FROM quantum SEMI JOIN placement_thread USING (pid)
+QUALIFY cpu IS DISTINCT FROM lag(cpu) OVER (PARTITION BY pid ORDER BY from_ns);
 CREATE TEMP TABLE placement_pair AS
 WITH pair AS (
     SELECT a.pid AS pid, b.pid AS other_pid, a.thread, b.thread AS other, a.rank, b.rank AS other_rank,
-           greatest(least(a.to_ns, b.to_ns) - greatest(a.from_ns, b.from_ns), 0) AS known
+           least(a.to_ns, b.to_ns) AS until, greatest(until - greatest(a.from_ns, b.from_ns), 0) AS known
     FROM placement_thread AS a JOIN placement_thread AS b ON a.rank < b.rank
+), walk AS (
+    -- Each change of either in the order of time, and where both sit from then on: a join of seats would be quadratic.
+    SELECT p.pid, p.other_pid, s.from_ns, lead(s.from_ns, 1, until) OVER times AS to_ns, until,
+           last_value(CASE s.pid WHEN p.pid THEN s.cpu END IGNORE NULLS) OVER times AS cpu,
+           last_value(CASE s.pid WHEN p.other_pid THEN s.cpu END IGNORE NULLS) OVER times AS other_cpu
+    FROM pair AS p JOIN placement_seat AS s ON s.pid IN (p.pid, p.other_pid)
+    WINDOW times AS (PARTITION BY p.pid, p.other_pid ORDER BY s.from_ns)
 ), seated AS (
-    SELECT a.pid, b.pid AS other_pid, sum(least(a.to_ns, b.to_ns) - greatest(a.from_ns, b.from_ns)) AS ns
-    FROM placement_seat AS a JOIN placement_seat AS b
-        ON a.cpu = b.cpu AND a.rank < b.rank AND a.from_ns < b.to_ns AND b.from_ns < a.to_ns GROUP BY ALL
+    SELECT pid, other_pid, sum(least(to_ns, until) - from_ns) AS ns
+    FROM walk WHERE cpu = other_cpu AND from_ns < until GROUP BY ALL
 ), swapped AS (
     SELECT least(pid, next) AS low, greatest(pid, next) AS high, count(*) AS swaps
     FROM quantum SEMI JOIN placement_thread USING (pid) WHERE next IN (SELECT pid FROM placement_thread) GROUP BY ALL
 )
-SELECT p.*, coalesce(s.ns, 0) AS ns, coalesce(w.swaps, 0) AS swaps
+SELECT p.* EXCLUDE (until), coalesce(s.ns, 0) AS ns, coalesce(w.swaps, 0) AS swaps
 FROM pair AS p LEFT JOIN seated AS s USING (pid, other_pid)
 LEFT JOIN swapped AS w ON w.low = least(p.pid, p.other_pid) AND w.high = greatest(p.pid, p.other_pid);
 
