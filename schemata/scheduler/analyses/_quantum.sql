@@ -11,12 +11,6 @@
 -- between. Else the quantum is left out, and counted in quantum_left_out. Not the latest SCHEDIN: some kernels switch now
 -- and then without a tracepoint, and then one SCHEDIN would begin two quanta.
 
--- Places and times as one number, which makes "the latest before, on the same CPU" a join on one column.
-SET VARIABLE quantum_span = (SELECT to_ns + 2 FROM klogger.recording);
--- At one time a SCHEDOUT (0) comes before a SCHEDIN (1), and a break (2) after both.
-CREATE TEMP MACRO quantum_key(cpu, t, kind) AS
-    3 * (cpu::BIGINT * getvariable('quantum_span')::BIGINT + greatest(t, 0)) + kind;
-
 -- Where the replay of a CPU must start anew. A LOST record has the time of the event that it stands before, but is not
 -- a part of it: hence the 1 ns.
 CREATE TEMP TABLE quantum_break AS
@@ -33,21 +27,19 @@ SELECT cpu, from_ns AS time FROM placed UNION SELECT cpu, to_ns - 1 FROM placed;
 
 -- Threads that had a CPU when the log began have no SCHEDIN; then the log's start, or the start of the thread if it is
 -- later, stands for it. In a flight recording the beginning was overwritten: nothing is known of it.
+-- At one time a SCHEDOUT (0) comes before a SCHEDIN (1), and a break (2) after both.
 CREATE TEMP TABLE quantum_pair AS
-WITH ended AS (
-    SELECT quantum_key(cpu, time, 0) AS key, cpu, pid, time, state, next FROM SCHEDOUT
-), begun AS (
-    SELECT quantum_key(cpu, time, 1) AS key, pid, time FROM SCHEDIN
+WITH step AS (
+    SELECT cpu, time, 0 AS kind, pid, state, next FROM SCHEDOUT
     UNION ALL
-    SELECT key, NULL, time FROM ended
+    SELECT cpu, time, 1, pid, NULL, NULL FROM SCHEDIN
     UNION ALL
-    SELECT quantum_key(cpu, time, 2), NULL, time FROM quantum_break
+    SELECT cpu, time, 2, NULL, NULL, NULL FROM quantum_break
 )
-SELECT e.cpu, e.pid, e.time, e.state, e.next,
-       CASE WHEN b.key >= quantum_key(e.cpu, 0, 0) THEN b.time END AS from_ns,
-       b.key >= quantum_key(e.cpu, 0, 0) AND b.pid IS DISTINCT FROM e.pid AS broken
-FROM ended AS e ASOF LEFT JOIN begun AS b ON e.key > b.key
-WHERE e.pid <> 0;
+SELECT cpu, pid, time, state, next, lag(time) OVER steps AS from_ns,
+       from_ns IS NOT NULL AND lag(CASE kind WHEN 1 THEN pid END) OVER steps IS DISTINCT FROM pid AS broken
+FROM step WINDOW steps AS (PARTITION BY cpu ORDER BY time, kind)
+QUALIFY kind = 0 AND pid <> 0;
 
 CREATE TEMP VIEW quantum_first AS
 SELECT p.cpu, p.pid, p.time, p.state, p.next, greatest(coalesce(t.from_ns, 0), 0) AS from_ns
@@ -81,7 +73,7 @@ SELECT greatest((SELECT count(*) FROM SCHEDOUT WHERE pid <> 0) - count(*) FILTER
                 (SELECT count(*) FROM SCHEDIN WHERE pid <> 0) - count(*) FILTER (whole OR state IS NULL)) AS count
 FROM quantum;
 
-CREATE TEMP VIEW quantum_warning AS
+CREATE TEMP TABLE quantum_warning AS
 SELECT format('Left out, because the beginning or the end is not in the log: {:,} {}.', count,
               CASE count WHEN 1 THEN 'quantum' ELSE 'quanta' END) AS warning
 FROM quantum_left_out WHERE count > 0
