@@ -372,17 +372,6 @@ static __always_inline __s64 klogger_reserve_slow(struct klogger_ring *ring, enu
 	return at;
 }
 
-/* Out of line, to keep the common path short. */
-static __noinline __s64 klogger_reserve_main(struct klogger_ring *ring, __u64 time, __u32 id, __u32 size)
-{
-	return ring ? klogger_reserve_slow(ring, KLOGGER_MAIN, time, id, size) : -1;
-}
-
-static __noinline __s64 klogger_reserve_nested(struct klogger_ring *ring, __u64 time, __u32 id, __u32 size)
-{
-	return ring ? klogger_reserve_slow(ring, KLOGGER_INNER, time, id, size) : -1;
-}
-
 /* Main rings have one writer at a time, and so has this one, which stands for one of them. */
 static __always_inline __s64 klogger_claim_larger(struct klogger_ring *ring, __u64 time, __u32 id, __u32 size)
 {
@@ -394,7 +383,7 @@ static __always_inline __s64 klogger_claim_larger(struct klogger_ring *ring, __u
 	return head;
 }
 
-static __noinline void *klogger_reserve_larger(__u64 time, __u32 id, __u32 size)
+static __always_inline void *klogger_reserve_larger(__u64 time, __u32 id, __u32 size)
 {
 	__u32 cpu = bpf_get_smp_processor_id(), first = 0;
 	void *map = bpf_map_lookup_elem(&klogger_larger, &cpu);
@@ -439,7 +428,7 @@ static __always_inline void klogger_leave(struct klogger_hit *hit)
 }
 
 /* For a hit that interrupted another one. */
-static __always_inline void *klogger_take_nested(struct klogger_hit *hit, __u32 id, __u32 size)
+static __always_inline void *klogger_reserve_nested(__u64 time, __u32 id, __u32 size)
 {
 	struct klogger_ring *ring = klogger_this_nested();
 	__s64 at;
@@ -447,8 +436,30 @@ static __always_inline void *klogger_take_nested(struct klogger_hit *hit, __u32 
 	if (!ring)
 		return NULL;
 	klogger_count_attempt(ring, id);
-	at = klogger_reserve_nested(ring, hit->time, id, size);
+	at = klogger_reserve_slow(ring, KLOGGER_INNER, time, id, size);
 	return at < 0 ? NULL : klogger_data(ring, KLOGGER_INNER, at);
+}
+
+/*
+ * All that is rare: there is no ring, or a larger one in its place, or a hit is nested, or the ring has passed its
+ * low-water mark. One function out of line, which finds the ring anew, so that the common path keeps its registers.
+ */
+static __noinline void *klogger_reserve_otherwise(__u64 time, __u64 nest, __u32 id, __u32 size)
+{
+	struct klogger_ring *ring = klogger_this_ring();
+	__s64 at;
+
+	if (!ring) {
+		__sync_fetch_and_add(&klogger_ringless[id & (KLOGGER_EVENTS_MAX - 1)], 1);
+		return NULL;
+	}
+	if (nest)
+		return klogger_reserve_nested(time, id, size);
+	klogger_count_attempt(ring, id);
+	if (klogger_config.larger_mask && !READ_ONCE(ring->limit) && READ_ONCE(ring->mask))
+		return klogger_reserve_larger(time, id, size);
+	at = klogger_reserve_slow(ring, KLOGGER_MAIN, time, id, size);
+	return at < 0 ? NULL : klogger_data(ring, KLOGGER_MAIN, at);
 }
 
 /*
@@ -460,31 +471,30 @@ static __always_inline void *klogger_reserve(struct klogger_hit *hit, __u32 inde
 {
 	struct klogger_ring *ring;
 	__u64 head, end;
+	void *data;
 
 	if (!hit->time)
 		klogger_enter(hit);
 	ring = hit->ring;
-	if (unlikely(!ring)) {
-		__sync_fetch_and_add(&klogger_ringless[(hit->base + index) & (KLOGGER_EVENTS_MAX - 1)], 1);
-		return NULL;
-	}
-	if (unlikely(hit->nest))
-		return klogger_take_nested(hit, hit->base + index, size);
-	klogger_count_attempt(ring, hit->base + index);
+	if (unlikely(!ring || hit->nest))
+		goto otherwise;
 	head = READ_ONCE(ring->head);
 	end = head + size;
-	if (unlikely(READ_ONCE(ring->missed) || end > READ_ONCE(ring->limit))) {
-		if (klogger_config.larger_mask && !READ_ONCE(ring->limit) && READ_ONCE(ring->mask))
-			return klogger_reserve_larger(hit->time, hit->base + index, size);
-		head = klogger_reserve_main(ring, hit->time, hit->base + index, size);
-		if ((__s64)head < 0)
-			return NULL;
-	} else {
-		WRITE_ONCE(ring->head, end);
-		if (klogger_config.overwrite)
-			klogger_mark_grid(ring, KLOGGER_MAIN, head, end);
+	if (unlikely(READ_ONCE(ring->missed) || end > READ_ONCE(ring->limit)))
+		goto otherwise;
+	/*
+	 * In this order: `head` and `klogger_config.mask` have the same place in their pages, and a CPU that sees a load
+	 * after a store with the same lowest 12 bits of the address takes its time to find out that they are not the same.
+	 */
+	data = klogger_data(ring, KLOGGER_MAIN, head);
+	WRITE_ONCE(ring->head, end);
+	if (klogger_config.overwrite) {
+		klogger_count_attempt(ring, hit->base + index);
+		klogger_mark_grid(ring, KLOGGER_MAIN, head, end);
 	}
-	return klogger_data(ring, KLOGGER_MAIN, head);
+	return data;
+otherwise:
+	return klogger_reserve_otherwise(hit->time, hit->nest, hit->base + index, size);
 }
 
 static __always_inline void klogger_commit(struct klogger_hit *hit, void *record, __u32 index)

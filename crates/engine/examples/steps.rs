@@ -12,10 +12,13 @@ use std::ptr::{read_volatile, write_volatile};
 
 const BLOCK: usize = 100;
 const ROUNDS: usize = 120;
-/// `struct ring` of the program.
+/// Bytes of data, of what stands before it, and behind it; words of `struct klogger_ring`.
 const RING: u64 = 1 << 20;
+const FIRST: usize = 5 * 4096;
+const SLACK: usize = 4096;
 const HEAD: usize = 0;
 const LIMIT: usize = 8;
+const HARD: usize = 32;
 
 fn cpu_ns() -> u64 {
     let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -32,6 +35,22 @@ fn mapped(object: &Object, name: &str) -> Result<*mut u8, Box<dyn Error>> {
     // SAFETY: a new mapping.
     let at = unsafe { libc::mmap(std::ptr::null_mut(), length, prot, libc::MAP_SHARED, fd, 0) };
     if at == libc::MAP_FAILED { Err(std::io::Error::last_os_error().into()) } else { Ok(at.cast()) }
+}
+
+/// One ring, for CPU 0; only threads in scope are logged.
+fn load(file: &str) -> Result<Object, Box<dyn Error>> {
+    let mut open = ObjectBuilder::default().open_file(file)?;
+    for mut map in open.maps_mut() {
+        match map.name().to_str().unwrap_or_default() {
+            ".rodata.klogger" => {
+                let words = [1, RING as u32 - 1, 5, 0, 1, 0];
+                map.set_initial_value(&words.iter().flat_map(|w: &u32| w.to_le_bytes()).collect::<Vec<_>>())?;
+            }
+            "klogger_rings" => map.set_value_size((FIRST + RING as usize + SLACK) as u32)?,
+            _ => {}
+        }
+    }
+    Ok(open.load()?)
 }
 
 /// Where libbpf has mapped the arena, if the program has one.
@@ -58,6 +77,7 @@ impl Steps {
                 if read_volatile(limit) == 0 || read_volatile(head) + 64 * BLOCK as u64 > RING {
                     write_volatile(head, 0);
                     write_volatile(limit, RING);
+                    write_volatile(ring.add(HARD).cast(), RING);
                 }
             }
             write_volatile(self.control.cast(), arm);
@@ -127,17 +147,17 @@ fn main() -> Result<(), Box<dyn Error>> {
     let [_, file, arms, rest @ ..] = &words[..] else { return Err("usage: steps OBJECT ARMS [PASSES]".into()) };
     let (arms, passes): (usize, usize) = (arms.parse()?, rest.first().map_or(Ok(9), |p| p.parse())?);
     let tid = pin()?;
-    let object = ObjectBuilder::default().open_file(file)?.load()?;
-    let mut steps = Steps { control: mapped(&object, ".bss.where_c")?, rings: vec![mapped(&object, "rings")?] };
-    let scope = mapped(&object, ".bss.where_s")?;
+    let object = load(file)?;
+    let mut steps = Steps { control: mapped(&object, ".bss.where_c")?, rings: vec![mapped(&object, "klogger_rings")?] };
+    let (enabled, scope) = (mapped(&object, ".data.klogger_e")?, mapped(&object, ".bss.klogger_s")?);
     // SAFETY: within the maps.
     unsafe {
-        write_volatile(steps.control.add(4).cast(), 1u32);
-        let word = scope.add(tid as usize / 64 % (1 << 16) * 8).cast::<u64>();
+        write_volatile(enabled, 1);
+        let word = scope.add(tid as usize / 64 * 8).cast::<u64>();
         write_volatile(word, 1 << (tid & 63));
         if let Some(ring) = arena(&object) {
             // Pages of an arena come when they are touched.
-            (0..RING as usize + 8192).step_by(4096).for_each(|at| write_volatile(ring.add(at), 0));
+            (0..FIRST + RING as usize + SLACK).step_by(4096).for_each(|at| write_volatile(ring.add(at), 0));
             write_volatile(mapped(&object, ".bss.where_p")?.cast(), ring as u64);
             steps.rings.push(ring);
         }
