@@ -86,6 +86,9 @@ FROM (
     FROM quantum GROUP BY program HAVING cut > 0.05 * quanta ORDER BY cut DESC, program LIMIT 5
 ) HAVING count(*) > 0;
 
+-- Threads of which quanta may be left out between two that are there.
+CREATE TEMP TABLE quantum_gap AS SELECT DISTINCT pid FROM quantum_pair WHERE broken OR from_ns IS NULL;
+
 DROP VIEW quantum_all;
 DROP VIEW quantum_first;
 DROP TABLE quantum_pair;

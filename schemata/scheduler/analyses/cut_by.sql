@@ -24,7 +24,8 @@ CREATE TEMP TABLE cut AS
 WITH again AS (
     SELECT *, lead(from_ns) OVER (PARTITION BY pid ORDER BY from_ns, to_ns) AS again FROM quantum
 ), left_again AS (
-    SELECT pid, time, lead(time) OVER (PARTITION BY pid ORDER BY time) AS left_ns FROM SCHEDOUT WHERE pid <> 0
+    SELECT pid, time, lead(time) OVER (PARTITION BY pid ORDER BY time) AS left_ns
+    FROM SCHEDOUT SEMI JOIN quantum_gap USING (pid)
 )
 SELECT a.next AS pid, a.to_ns AS time, a.program AS cut, a.from_ns,
        CASE WHEN a.again >= a.to_ns AND coalesce(l.left_ns > a.again, true) THEN a.again - a.to_ns END AS kept_off
