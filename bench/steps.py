@@ -98,8 +98,8 @@ def share(found: list[list[float]]) -> list[str]:
     over = [event - clock for event, clock in zip(found[PLAIN], found[CLOCK], strict=True)]
     part = statistics.median(clock / event for event, clock in zip(found[PLAIN], found[CLOCK], strict=True))
     return [
-        f"Of what an event takes more than an empty probe, the clock is {part:.0%}; to ask whether it is on and its thread",
-        f"in scope, find the ring, take space, store and publish takes {statistics.median(over):.1f} ns.",
+        f"Of what an event takes more than an empty probe, the clock is {part:.0%}. Is it on, and its thread in scope;",
+        f"finding the ring, taking space, storing, publishing: together {statistics.median(over):.1f} ns.",
     ]
 
 
