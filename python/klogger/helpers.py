@@ -223,7 +223,7 @@ def create_derived(
     gaps = [
         "SELECT cpu, event, from_ns, coalesce(to_ns, (SELECT to_ns FROM klogger.recording)) AS to_ns, count, key"
         f" FROM klogger.ledger WHERE from_ns IS NOT NULL AND key NOT IN {PLACED} AND NOT {OF_PROGRAMS}"
-        " AND (severity IN ('loss', 'error') OR key IN ('paused', 'overwritten', 'events_disabled', 'rate_limited'))"
+        " AND (severity IN ('loss', 'error') OR key IN ('overwritten', 'events_disabled', 'rate_limited'))"
     ]
     thread_gaps = [THREAD_GAP]
     if "LOST" in events:

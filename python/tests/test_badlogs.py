@@ -54,7 +54,7 @@ class Case:
 LOST = (
     {"key": "ring_full", "count": 5, "cpu": 0, "from_ns": 5 * MS, "to_ns": 6 * MS},
     {"key": "block_damaged", "severity": "error", "count": None, "from_ns": 0, "to_ns": None},
-    {"key": "paused", "severity": "notice", "count": 2**62, "cpu": 1, "from_ns": 30 * MS, "to_ns": 10 * MS},
+    {"key": "events_disabled", "severity": "notice", "count": 2**62, "cpu": 1, "from_ns": 30 * MS, "to_ns": 10 * MS},
 )
 CASES = {
     "good": Case(),

@@ -62,7 +62,6 @@ pub enum Key {
     StackUnknown,
     SymbolsHidden,
     EventsDisabled,
-    Paused,
     Overwritten,
     DrainLate,
     CpuOffline,
@@ -92,7 +91,7 @@ pub struct About {
 }
 
 impl Key {
-    pub const ALL: [Key; 26] = [
+    pub const ALL: [Key; 25] = [
         Key::RingFull,
         Key::ProbeNotAttached,
         Key::ProbeMissed,
@@ -101,7 +100,6 @@ impl Key {
         Key::StackUnknown,
         Key::SymbolsHidden,
         Key::EventsDisabled,
-        Key::Paused,
         Key::Overwritten,
         Key::DrainLate,
         Key::CpuOffline,
@@ -175,9 +173,6 @@ impl Key {
                 "events were switched off for a part of the recording",
                 "none needed; 'klogger enable EVENT' switches them on again",
             ),
-            Key::Paused => {
-                ("paused", Info, "recording was paused", "none needed; leave the pause out when you compute rates")
-            }
             Key::Overwritten => (
                 "overwritten",
                 Info,

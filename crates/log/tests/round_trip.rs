@@ -224,7 +224,7 @@ fn write(layouts: &[EventLayout], streams: &[Vec<Draft>], plan: &Plan) -> (Vec<u
         let block = EventBlock { origin: *origin, time_base: plan.start, first_serial, records: &records };
         writer.block(&block).unwrap();
     }
-    writer.finish(&Ledger { entries: vec![Entry::new(Key::Paused)], ..Ledger::default() }).unwrap();
+    writer.finish(&Ledger { entries: vec![Entry::new(Key::EventsDisabled)], ..Ledger::default() }).unwrap();
     expected.sort_by_key(|e| (e.time, e.origin, e.serial));
     (bytes, expected)
 }
@@ -249,7 +249,7 @@ proptest! {
         let (bytes, expected) = write(&layouts, &streams, &Plan { start, pack, late, order });
         let reader = Reader::from_bytes(bytes).unwrap();
         prop_assert_eq!(reader.damage(), &[]);
-        prop_assert_eq!(reader.ledger(&[]).entries, vec![Entry::new(Key::Paused)]);
+        prop_assert_eq!(reader.ledger(&[]).entries, vec![Entry::new(Key::EventsDisabled)]);
         let mut merge = reader.merge(&Selection::default());
         let mut found = Vec::new();
         while let Some(e) = merge.next() {
