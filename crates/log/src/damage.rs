@@ -22,6 +22,9 @@ pub struct Damage {
     pub what: String,
     /// Events that are missing, if that is known.
     pub events: u64,
+    /// Serial numbers that they took, and what `LOST` records among them counted.
+    #[serde(skip)]
+    pub serials: u64,
     pub cpu: Option<u16>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thread: Option<Thread>,
@@ -31,7 +34,7 @@ pub struct Damage {
 
 impl Damage {
     pub fn new(key: Key, from: u64, to: u64, what: impl Into<String>) -> Damage {
-        Damage { key, from, to, what: what.into(), events: 0, cpu: None, thread: None, times: None }
+        Damage { key, from, to, what: what.into(), events: 0, serials: 0, cpu: None, thread: None, times: None }
     }
 
     /// Whose events they are.
@@ -46,6 +49,7 @@ impl Damage {
             Kind::Events => Damage {
                 what: format!("{} events of {}: {why}", header.events, header.origin),
                 events: u64::from(header.events),
+                serials: u64::from(header.events).saturating_add(header.lost),
                 times: Some((header.first_time, header.last_time)),
                 ..damage.of(header.origin)
             },

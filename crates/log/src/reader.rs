@@ -232,8 +232,10 @@ impl Reader {
         let mut expected = BTreeMap::new();
         for block in self.blocks.iter().filter(|b| b.header.kind == Kind::Events) {
             let header = block.header;
-            let before = expected.insert(header.origin, (header.next_serial(), header.last_time));
-            let Some((serial, since)) = before.filter(|(serial, _)| *serial != header.first_serial) else { continue };
+            let before = expected.insert(header.origin, (header.next_serial(), header.last_time, block.end()));
+            let Some((serial, since, end)) = before.filter(|(serial, ..)| *serial != header.first_serial) else {
+                continue;
+            };
             let missing = header.first_serial.wrapping_sub(serial);
             let key = if self.preamble.recorder.overwrite { Key::Overwritten } else { Key::SerialGap };
             let mut damage = Damage::new(key, block.offset, block.offset, "");
@@ -241,8 +243,16 @@ impl Reader {
                 damage.what = format!("serial numbers of {} go back", header.origin);
             } else {
                 damage.what = format!("{missing} serial numbers of {} are missing", header.origin);
-                // Where a block is damaged, its events have been counted with it.
-                damage.events = if self.damage.iter().any(|d| d.events > 0) { 0 } else { missing };
+                // The events of its damaged blocks have been counted with them.
+                let is_here = |d: &&Damage| {
+                    let here = end <= d.from && d.to <= block.offset;
+                    here && (d.cpu, d.thread) == (header.origin.cpu(), header.origin.thread())
+                };
+                let counted = self.damage.iter().filter(is_here).fold(0, |sum: u64, d| sum.saturating_add(d.serials));
+                damage.events = missing.saturating_sub(counted);
+                if damage.events == 0 {
+                    continue;
+                }
             }
             damage.times = Some((since.min(header.first_time), since.max(header.first_time)));
             note(&mut self.damage, damage.of(header.origin));

@@ -305,11 +305,12 @@ impl<S: Sink> Writer<S> {
     fn give_up(&mut self, offset: u64, header: &BlockHeader, ledger: &mut Ledger) {
         self.rewind(offset);
         if header.kind == Kind::Events {
+            // What its LOST records count stands in the ledger already.
             self.events -= u64::from(header.events);
             self.losses -= header.lost.min(self.losses);
             let entry = Entry::new(Key::DiskFull)
                 .of(header.origin)
-                .count(u64::from(header.events).saturating_add(header.lost))
+                .count(u64::from(header.events))
                 .between(header.first_time, header.last_time)
                 .detail("the last block gave way to this ledger");
             ledger.entries.push(entry);

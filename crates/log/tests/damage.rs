@@ -6,8 +6,8 @@ mod common;
 use common::{Dice, START, cpu, events, log_of, preamble, record, ticks};
 use klogger_log::decode::Decoder;
 use klogger_log::error::Error;
-use klogger_log::format::{Kind, VERSION};
-use klogger_log::ledger::{Key, Ledger};
+use klogger_log::format::{BlockHeader, Kind, VERSION};
+use klogger_log::ledger::{Entry, Key, Ledger};
 use klogger_log::merge::Selection;
 use klogger_log::origin::Origin;
 use klogger_log::process::Processes;
@@ -144,6 +144,117 @@ fn a_block_in_the_middle_that_is_gone_is_found() {
     assert_eq!((gap.events, gap.cpu), (30, Some(0)));
 }
 
+/// A flood in rings that were too small: on each of two CPUs, blocks of 20 events and a LOST record that counts 7.
+fn flood(blocks: u16) -> Vec<u8> {
+    let preamble = preamble();
+    let block = |block: u16| {
+        let mut records = Vec::new();
+        for i in 0..20u32 {
+            let n = u32::from(block) * 20 + i;
+            let time = START + u64::from(n) * 10;
+            if i == 10 {
+                record(&preamble, "LOST").int("count", 7).int("since", time as i64).finish(time, &mut records);
+            }
+            record(&preamble, "TICK").int("n", n.into()).finish(time, &mut records);
+        }
+        (cpu(block % 2), records)
+    };
+    log_of(&preamble, &(0..blocks).map(block).collect::<Vec<_>>())
+}
+
+/// (key, CPU, events) of all that a reader finds to be missing.
+fn missing(bytes: Vec<u8>) -> Vec<(String, Option<u16>, u64)> {
+    let reader = Reader::from_bytes(bytes).unwrap();
+    let mut merge = reader.merge(&Selection::default());
+    while merge.next().is_some() {}
+    let found = reader.ledger(merge.damage()).entries;
+    found.into_iter().map(|e| (e.key, e.cpu, e.count)).collect()
+}
+
+#[test]
+fn numbers_that_are_gone_are_counted_to_the_last_one() {
+    let bytes = flood(12);
+    assert_eq!(missing(bytes.clone()), []);
+    let blocks = Reader::from_bytes(bytes.clone()).unwrap().blocks().to_vec();
+    // Three blocks in a row: two of CPU 0, and one of CPU 1, each with 20 events and 7 that were lost before.
+    let mut shorter = bytes.clone();
+    shorter.drain(blocks[4].offset as usize..blocks[6].end() as usize);
+    let gap = |cpu: u16, count: u64| ("serial_gap".to_string(), Some(cpu), count);
+    let mut found = missing(shorter);
+    found.sort();
+    assert_eq!(found, [gap(0, 54), gap(1, 27)]);
+    // A block of the same gap that is damaged is counted for itself.
+    let mut damaged = bytes.clone();
+    damaged[blocks[8].offset as usize + 100] ^= 1;
+    damaged.drain(blocks[4].offset as usize..blocks[6].end() as usize);
+    let mut found = missing(damaged);
+    found.sort();
+    assert_eq!(found, [("block_corrupt".to_string(), Some(0), 20), gap(0, 54), gap(1, 27)]);
+}
+
+#[test]
+fn numbers_that_go_back_are_no_count() {
+    let preamble = preamble();
+    let mut bytes = Vec::new();
+    let mut writer = Writer::new(&mut bytes, &preamble, Compression::None).unwrap();
+    for (block, first_serial) in (0..3u64).zip([0, 5, 2]) {
+        let mut records = Vec::new();
+        (0..5u64).for_each(|n| {
+            let time = START + block * 100 + n;
+            record(&preamble, "TICK").int("n", n as i64).finish(time, &mut records);
+        });
+        writer.block(&EventBlock { origin: cpu(1), time_base: START, first_serial, records: &records }).unwrap();
+    }
+    writer.finish(&Ledger::default()).unwrap();
+    assert_eq!(missing(bytes.clone()), [("serial_gap".to_string(), Some(1), 0)]);
+    let reader = Reader::from_bytes(bytes).unwrap();
+    assert!(reader.damage()[0].what.contains("go back"), "{}", reader.damage()[0].what);
+}
+
+#[test]
+fn a_corrupt_block_costs_its_events_and_they_are_counted() {
+    let bytes = flood(6);
+    let blocks = Reader::from_bytes(bytes.clone()).unwrap().blocks().to_vec();
+    let mut damaged = bytes;
+    [1, 3, 4].iter().for_each(|i: &usize| damaged[blocks[*i].offset as usize + 90] ^= 4);
+    let corrupt = |cpu: u16| ("block_corrupt".to_string(), Some(cpu), 20);
+    let found: Vec<_> = missing(damaged.clone()).into_iter().filter(|(.., count)| *count > 0).collect();
+    assert_eq!(found.len(), 3);
+    assert_eq!(found.iter().filter(|f| **f == corrupt(1)).count(), 2);
+    assert_eq!(found.iter().filter(|f| **f == corrupt(0)).count(), 1);
+    assert_eq!(events(&Reader::from_bytes(damaged).unwrap()).len(), 3 * 20 + 3);
+}
+
+/// What a later version may put into a log.
+#[test]
+fn keys_and_blocks_of_another_version_are_shown() {
+    let preamble = preamble();
+    let mut bytes = Vec::new();
+    let mut writer = Writer::new(&mut bytes, &preamble, Compression::None).unwrap();
+    let mut records = Vec::new();
+    record(&preamble, "TICK").int("n", 1).finish(START, &mut records);
+    writer.block(&EventBlock { origin: cpu(0), time_base: START, first_serial: 0, records: &records }).unwrap();
+    let unknown = Entry { key: "moon_was_full".into(), ..Entry::new(Key::RingFull).event("TICK").count(3) };
+    writer.finish(&Ledger { entries: vec![unknown.clone()], ..Ledger::default() }).unwrap();
+    let reader = Reader::from_bytes(bytes.clone()).unwrap();
+    assert_eq!((reader.ledger(&[]).entries, reader.ledger(&[]).lost()), (vec![unknown], 3));
+    // Two blocks of a kind that nobody knows, behind the first.
+    let after = reader.blocks()[0].end() as usize;
+    let stored = [7u8; 16];
+    let header = BlockHeader { raw: 16, stored: 16, ..BlockHeader::plain(Kind::Other(99)) };
+    let mut longer = bytes[..after].to_vec();
+    for _ in 0..2 {
+        longer.extend_from_slice(&header.encode(&stored));
+        longer.extend_from_slice(&stored);
+    }
+    longer.extend_from_slice(&bytes[after..]);
+    let reader = Reader::from_bytes(longer).unwrap();
+    let unknown: Vec<_> = reader.damage().iter().filter(|d| d.key == Key::UnknownBlock).collect();
+    assert_eq!(unknown.len(), 1);
+    assert!(unknown[0].what.starts_with("2 blocks"), "{}", unknown[0].what);
+    assert_eq!((unknown[0].events, events(&reader).len()), (0, 1));
+}
+
 #[test]
 fn files_that_are_not_logs() {
     let error = |bytes: &[u8]| Reader::from_bytes(bytes.to_vec()).err().expect("an error").to_string();
@@ -222,6 +333,28 @@ fn events_far_out_of_order_are_left_out_and_counted() {
     let reader = Reader::from_bytes(log_of(&preamble, &blocks)).unwrap();
     let stats = Stats::new(&reader);
     assert_eq!((stats.total().events, stats.damage[0].key, stats.damage[0].events), (50, Key::TimeDisorder, 1));
+}
+
+/// A clock that runs backwards in the middle of a flood: what is left out, and what is there, are all.
+#[test]
+fn what_a_clock_that_ran_backwards_costs_is_counted() {
+    let preamble = preamble();
+    let block = |i: u64| {
+        let mut records = Vec::new();
+        for n in 0..30 {
+            // From the 40th block on a second back.
+            let time = 3_000_000_000 + i * 1000 + n - if i < 40 { 0 } else { 1_000_000_000 };
+            record(&preamble, "TICK").int("n", n as i64).finish(time, &mut records);
+        }
+        (cpu(0), records)
+    };
+    let bytes = log_of(&preamble, &(0..60).map(block).collect::<Vec<_>>());
+    let there = events(&Reader::from_bytes(bytes.clone()).unwrap()).len() as u64;
+    let found = missing(bytes);
+    assert!(found.iter().all(|(key, cpu, _)| (key.as_str(), *cpu) == ("time_disorder", Some(0))), "{found:?}");
+    let left_out: u64 = found.iter().map(|f| f.2).sum();
+    assert_eq!(there + left_out, 60 * 30);
+    assert!(left_out > 0 && there >= 40 * 30 - 8 * 30);
 }
 
 #[test]
