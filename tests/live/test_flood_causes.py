@@ -2,6 +2,7 @@
 """Each cause of a loss under a flood: its count is exact, and its span is where events are missing."""
 
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -10,6 +11,7 @@ import time
 from pathlib import Path
 
 import oracles
+import pytest
 
 NUMBERED = Path(__file__).with_name("numbered.klogger")
 FLOOD = Path(__file__).with_name("flood.klogger")
@@ -45,26 +47,124 @@ def test_full_rings_by_event_and_cpu_and_when(recorder, workloads, clean_kernel)
     assert log.count("FLOOD") + log.lost("FLOOD") == log.count("FLOOD_WIDE") + log.lost("FLOOD_WIDE")
 
 
-def test_a_full_disk(recorder, workloads, clean_kernel, tmp_path):
-    """What was taken from the rings and found no space is counted: the numbers of the hits tell how many there were."""
+def wait_for(what, process):
+    deadline = time.monotonic() + 60
+    while not what():
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def is_stopped(pid):
+    """Each of its threads."""
+    stats = [stat.read_text().rsplit(")", 1)[1].split() for stat in Path(f"/proc/{pid}/task").glob("*/stat")]
+    return all(fields[0] == "T" for fields in stats)
+
+
+def flood_while_stopped(recorder, workloads, n, *options, out, seconds=0.0):
+    """Records `n` numbered hits on CPU 0, all while the recorder is stopped, for so many seconds at least.
+    Returns what it said, and between which times it was stopped."""
+    go = recorder.dir / "go"
+    wait = 'echo ready; while [ ! -e "$0" ]; do sleep 0.02; done; exec "$@"'
+    flood = ["sh", "-c", wait, go, workloads / "flood", n, 0, 1, "unknown"]
+    process = recorder.start("-s", NUMBERED, *options, "--", *flood, out=out)
+    assert process.stdout.readline() == "ready\n"
+    os.kill(process.pid, signal.SIGSTOP)
+    try:
+        wait_for(lambda: is_stopped(process.pid), process)
+        stopped = time.monotonic_ns()
+        go.touch()
+        text = ""
+        while not text.endswith("]}\n"):
+            text += process.stdout.readline()
+        assert json.loads(text)["threads"][0]["count"] == n
+        time.sleep(max(0.0, seconds - (time.monotonic_ns() - stopped) / 1e9))
+        until = time.monotonic_ns()
+    finally:
+        os.kill(process.pid, signal.SIGCONT)
+    _, said = process.communicate(timeout=60)
+    return said, stopped, until
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """8 MiB."""
     small = tmp_path / "small"
     small.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", small], check=True)
-    try:
-        flood = [workloads / "flood", 2_000_003, 0, 1, "unknown"]
-        done, out = recorder.run("-s", NUMBERED, "--buffer-size", "4M", "--", *flood, out=small / "a.klog")
-        assert "is not complete" in done.err, done
-        log = oracles.Log(recorder.klogger, Path(shutil.copy(out, recorder.path())))
-        ((_, _, count, first, last),) = spans(log, "disk_full")
-        ((logged, greatest),) = log.rows("SELECT count(*), max(number) FROM numbered")
-        # Until the disk was full none was lost, so that the log has a beginning without a gap.
-        assert logged == greatest + 1
-        assert 0 < count <= 2_000_003 - logged + log.one("SELECT coalesce(sum(logged), 0) FROM event")
-        assert 0 <= first < last
-        # The end of the log says so, on the full disk.
-        assert log.one("SELECT count(*) FROM ledger WHERE key IN ('recorder_killed', 'file_cut')") == 0
-    finally:
-        subprocess.run(["umount", small], check=True)
+    yield small
+    subprocess.run(["umount", small], check=True)
+
+
+def check_end(log, said):
+    """The log says that it has no more, on the full disk."""
+    assert "is not complete" in said
+    assert log.one("SELECT count(*) FROM ledger WHERE key IN ('recorder_killed', 'file_cut')") == 0
+    ((logged, greatest),) = log.rows("SELECT count(*), max(number) FROM numbered")
+    assert 0 < logged == greatest + 1
+    return logged
+
+
+def test_a_full_disk(recorder, workloads, clean_kernel, small_disk):
+    """What was taken from the rings and found no space is counted: those hits whose numbers are not in the log."""
+    n, out = 500_003, small_disk / "a.klog"
+    said, _, _ = flood_while_stopped(recorder, workloads, n, "--buffer-size", "64M", out=out)
+    log = oracles.Log(recorder.klogger, Path(shutil.copy(out, recorder.path())))
+    logged = check_end(log, said)
+    assert spans(log, "ring_full") == []
+    assert log.lost("NUMBERED") == n - logged
+    entries = [row for row in spans(log, "disk_full") if row[0] == "NUMBERED"]
+    assert [(cpu, count) for _, cpu, count, _, _ in entries] == [(0, n - logged)]
+    ((_, _, _, first, last),) = entries
+    assert log.one("SELECT max(time) FROM numbered") <= first < last <= log.one("SELECT max(time) FROM klogger_finish")
+
+
+def test_a_disk_that_fills_up_meanwhile(recorder, workloads, clean_kernel, small_disk):
+    """The same until the recorder notices; from then on nothing is recorded, and the ledger says when that was."""
+    n, out = 4_000_003, small_disk / "a.klog"
+    flood = [workloads / "flood", n, 0, 1, "unknown"]
+    done, out = recorder.run("-s", NUMBERED, "--buffer-size", "64M", "--", *flood, out=out)
+    log = oracles.Log(recorder.klogger, Path(shutil.copy(out, recorder.path())))
+    logged = check_end(log, done.err)
+    entries = [row for row in spans(log, "disk_full") if row[0] == "NUMBERED"]
+    # Those for which the ring was too small as well.
+    counted = log.lost("NUMBERED")
+    assert sum(row[2] for row in entries + spans(log, "ring_full") if row[0] == "NUMBERED") == counted
+    end = [row for row in spans(log, "disk_full") if row[0] is None and row[2] == 0]
+    if "the command ran on" in done.err:
+        ((_, cpu, _, since, until),) = end
+        assert cpu is None
+        # Nothing that was counted is later, but what was on its way when the recorder gave up.
+        assert max(row[4] for row in entries) <= since < until
+        assert logged < logged + counted <= n
+    else:
+        assert end == []
+        assert logged + counted == n
+
+
+@pytest.mark.parametrize("buffer", ["64M", "256K"])
+def test_a_ring_that_nobody_empties(recorder, workloads, clean_kernel, buffer):
+    """The recorder is stopped while the flood runs: on which CPU, and when, is in the ledger, whatever was lost."""
+    n, out = 300_007, recorder.path()
+    said, stopped, until = flood_while_stopped(recorder, workloads, n, "--buffer-size", buffer, out=out, seconds=2.0)
+    log = oracles.Log(recorder.klogger, out)
+    late = [row for row in spans(log, "drain_late") if row[1] == 0]
+    assert len(late) == 1, said
+    ((event, _, count, first, last),) = late
+    assert (event, count) == (None, 0)
+    assert first <= stopped - log.start_ns
+    assert last >= until - log.start_ns
+    full = [row for row in spans(log, "ring_full") if row[0] == "NUMBERED"]
+    ((logged, distinct, greatest),) = log.rows("SELECT count(*), count(DISTINCT number), max(number) FROM numbered")
+    assert (logged, greatest) == (distinct, distinct - 1), "the first of them fill the ring, and no more"
+    if buffer == "64M":
+        assert (logged, full) == (n, [])
+        oracles.check_whole(log)
+    else:
+        assert [(cpu, count) for _, cpu, count, _, _ in full] == [(0, n - logged)]
+        assert full[0][3] >= stopped - log.start_ns
+        assert full[0][4] <= last + 1_000_000_000
+    oracles.check_serials(log)
+    oracles.check_lost_sums(log)
 
 
 def test_events_that_were_off(recorder, workloads):
@@ -74,10 +174,7 @@ def test_events_that_were_off(recorder, workloads):
     process = recorder.start(
         "-s", FLOOD, "--buffer-size", "16M", "--disable", "FLOOD_WIDE", "--for", "3s", "--", *flood, out=log
     )
-    deadline = time.monotonic() + 60
-    while not (log.exists() and log.stat().st_size >= 1_000_000):
-        assert process.poll() is None and time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_for(lambda: log.exists() and log.stat().st_size >= 1_000_000, process)
     for word in ("disable", "enable"):
         done = recorder.command(word, "FLOOD", "--recorder", process.pid)
         assert done.code == 0, done.err

@@ -25,6 +25,10 @@ const BUFFER_WAIT: Duration = Duration::from_millis(2);
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 /// A reader may be held up for so long, by interrupts or a hypervisor, say.
 const HELD_UP_NS: u64 = 50_000_000;
+/// A ring is emptied late when it was full for so long, or so long after [`LONGEST_WAIT`].
+const LATE_NS: u64 = 250_000_000;
+/// So many times of a ring are told apart.
+const LATE_MAX: usize = 16;
 /// Clocks are read before space is reserved, so a record can be a little older than the last look at the ring.
 pub const CLOCK_MARGIN_NS: u64 = 60_000_000_000;
 
@@ -48,6 +52,33 @@ enum Next {
     Rings(CpuReader),
     /// A larger main ring, which is open. Writers are to be sent there.
     Larger(RingReader),
+}
+
+/// A time for which nobody emptied a ring.
+#[derive(Debug, PartialEq, Eq)]
+struct Late {
+    from: u64,
+    to: u64,
+    /// No buffer was free.
+    starved: bool,
+}
+
+impl Late {
+    /// If it is late. `looked_ns` is when the ring was emptied last, `full_ns` since when it loses events.
+    fn of(looked_ns: u64, full_ns: Option<u64>, now: u64, starved: bool) -> Option<Late> {
+        let is_over = now.saturating_sub(looked_ns) > LONGEST_WAIT.as_nanos() as u64 + LATE_NS;
+        // What was lost before was lost when the ring was emptied.
+        let full_ns = full_ns.filter(|full| *full > looked_ns);
+        let is_late = is_over || full_ns.is_some_and(|full| now.saturating_sub(full) > LATE_NS);
+        is_late.then_some(Late { from: looked_ns, to: now, starved })
+    }
+
+    fn entry(&self, cpu: u16) -> Entry {
+        let ms = (self.to - self.from) / 1_000_000;
+        let why = if self.starved { "for no buffer was free" } else { "for its thread did not run" };
+        let entry = Entry::new(Key::DrainLate).cpu(cpu).between(self.from, self.to);
+        entry.detail(&format!("nobody emptied it for {ms} ms, {why}"))
+    }
 }
 
 /// A running drain thread.
@@ -134,6 +165,9 @@ struct Worker {
     serial: u64,
     dumps: u32,
     emptied_ns: u64,
+    /// When the ring was looked at last.
+    looked_ns: u64,
+    late: Vec<Late>,
     entries: Vec<Entry>,
     lost_between: Option<(u64, u64)>,
 }
@@ -155,6 +189,8 @@ impl Worker {
             serial: 0,
             dumps: 0,
             emptied_ns,
+            looked_ns: emptied_ns,
+            late: Vec::new(),
             entries,
             lost_between: None,
         }
@@ -173,6 +209,7 @@ impl Worker {
         self.replace();
         self.finish(true);
         self.reader.count(&mut self.counters);
+        self.entries.extend(self.late.iter().map(|late| late.entry(self.cpu)));
         Finished { counters: self.counters, cpu: self.cpu, entries: self.entries, lost_between: self.lost_between }
     }
 
@@ -224,21 +261,41 @@ impl Worker {
     /// that find the ring full in the meantime are lost, and counted.
     fn empty(&mut self) {
         self.ask_for_more(self.reader.fill(), false);
+        let mut starved = false;
         while self.reader.fill() > 0 && !self.shared.stop.load(Ordering::Acquire) {
             let Some(mut records) = self.shared.pool.get() else {
-                self.shared.status.late.fetch_add(1, Ordering::Relaxed);
+                starved = true;
                 self.ask_for_more(0, true);
                 thread::park_timeout(BUFFER_WAIT);
                 continue;
             };
+            self.note_late(starved);
+            starved = false;
             let begin_ns = sys::monotonic_ns();
             let taken = self.take(&mut records);
+            self.looked_ns = sys::monotonic_ns();
             let done = (taken.bytes as usize) < BLOCK;
             self.send(records, taken, begin_ns);
             if done {
                 self.emptied_ns = begin_ns;
                 break;
             }
+        }
+        self.looked_ns = sys::monotonic_ns();
+    }
+
+    /// Before the ring is emptied: whether it waited for too long.
+    fn note_late(&mut self, starved: bool) {
+        if self.reader.fill() == 0 {
+            return;
+        }
+        let (missed, since) = self.reader.missed();
+        let full_ns = (missed > 0).then(|| self.shared.times.ns(since));
+        let Some(late) = Late::of(self.looked_ns, full_ns, sys::monotonic_ns(), starved) else { return };
+        if self.late.len() < LATE_MAX {
+            self.late.push(late);
+        } else if let Some(last) = self.late.last_mut() {
+            last.to = late.to;
         }
     }
 
@@ -286,6 +343,7 @@ impl Worker {
     /// When no writer is left: everything that is in the rings, and what was lost last of all. If these are not the last
     /// rings, that loss is dated before all that the next ones hold.
     fn finish(&mut self, last: bool) {
+        self.note_late(false);
         loop {
             let begin_ns = sys::monotonic_ns();
             let mut records = self.shared.pool.get_anyway();
@@ -317,6 +375,18 @@ impl Worker {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_ring_is_late_if_it_was_full_or_waited_for_too_long() {
+        const MS: u64 = 1_000_000;
+        let late = |full: Option<u64>, now: u64| Late::of(1000 * MS, full.map(|ms| ms * MS), now * MS, false);
+        let from_to = |from: u64, to: u64| Some(Late { from: from * MS, to: to * MS, starved: false });
+        assert_eq!(late(None, 2250), None);
+        assert_eq!(late(None, 2251), from_to(1000, 2251));
+        assert_eq!(late(Some(1100), 1300), None);
+        assert_eq!(late(Some(1100), 1351), from_to(1000, 1351));
+        assert_eq!(late(Some(900), 1351), None, "what was lost before it was emptied");
+    }
 
     #[test]
     fn how_long_the_room_in_a_ring_suffices() {

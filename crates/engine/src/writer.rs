@@ -9,10 +9,12 @@ use klogger_log::builder::RecordBuilder;
 use klogger_log::ledger::{Entry, Key, Ledger};
 use klogger_log::origin::Origin;
 use klogger_log::preamble::Addition;
+use klogger_log::record::{Header, SizeTable, full_time};
 use klogger_log::symbols::Symbols;
 use klogger_log::writer::{EventBlock, Summary, Writer};
 use klogger_schema::layout::EventLayout;
 use klogger_schema::model::Decode;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -158,6 +160,63 @@ impl Builtin {
     }
 }
 
+/// Events that came after writing had failed, by event and CPU; those of all threads of programs together.
+struct Discarded {
+    sizes: SizeTable,
+    names: BTreeMap<u16, String>,
+    found: BTreeMap<(u16, Option<u16>), Missing>,
+}
+
+/// How many, and between which times.
+struct Missing {
+    count: u64,
+    from: u64,
+    to: u64,
+}
+
+impl Discarded {
+    fn new(events: &[EventLayout]) -> Discarded {
+        let mut discarded = Discarded { sizes: SizeTable::default(), names: BTreeMap::new(), found: BTreeMap::new() };
+        discarded.learn(events);
+        discarded
+    }
+
+    fn learn(&mut self, events: &[EventLayout]) {
+        self.sizes.add(events);
+        self.names.extend(events.iter().map(|e| (e.id, e.name.clone())));
+    }
+
+    /// Counts the events of a block but for the first ones, which were written. LOST records are none: what they count
+    /// stands in the ledger already.
+    fn add(&mut self, block: &EventBlock, mut written: u64) {
+        let mut rest = block.records;
+        while let (Some(header), Some(size)) = (Header::read(rest), self.sizes.size(rest)) {
+            rest = &rest[size..];
+            let is_event = self.names.get(&header.id()).is_some_and(|name| name != "LOST");
+            if !is_event {
+                continue;
+            }
+            if written > 0 {
+                written -= 1;
+                continue;
+            }
+            let time = full_time(block.time_base, header.time48());
+            let place = (header.id(), block.origin.cpu());
+            let missing = self.found.entry(place).or_insert(Missing { count: 0, from: time, to: time });
+            missing.count += 1;
+            (missing.from, missing.to) = (missing.from.min(time), missing.to.max(time));
+        }
+    }
+
+    fn entries(&self, why: &str) -> Vec<Entry> {
+        let entry = |((id, cpu), missing): (&(u16, Option<u16>), &Missing)| {
+            let entry = Entry::new(Key::DiskFull).count(missing.count).between(missing.from, missing.to).detail(why);
+            Entry { event: self.names.get(id).cloned(), cpu: *cpu, ..entry }
+        };
+        self.found.iter().map(entry).collect()
+    }
+}
+
 pub struct LogWriter {
     writer: Writer<File>,
     builtin: Builtin,
@@ -168,8 +227,7 @@ pub struct LogWriter {
     own_serial: u64,
     /// Not later than any record of the recorder.
     own_base: u64,
-    /// Events that came after writing had failed.
-    discarded: u64,
+    discarded: Discarded,
 }
 
 impl LogWriter {
@@ -180,8 +238,8 @@ impl LogWriter {
         pool: Arc<Pool>,
         own_base: u64,
     ) -> LogWriter {
-        let (own, flushed) = (Vec::new(), Instant::now());
-        LogWriter { writer, builtin, status, pool, own, flushed, own_serial: 0, own_base, discarded: 0 }
+        let (own, flushed, discarded) = (Vec::new(), Instant::now(), Discarded::new(&builtin.0));
+        LogWriter { writer, builtin, status, pool, own, flushed, own_serial: 0, own_base, discarded }
     }
 
     /// Until all senders are gone.
@@ -207,18 +265,18 @@ impl LogWriter {
     }
 
     fn block(&mut self, block: Block) -> io::Result<()> {
-        let Block { origin, first_serial, time_base, dump, events, records } = block;
+        let Block { origin, first_serial, time_base, dump, records, .. } = block;
+        let block = EventBlock { origin, time_base, first_serial, records: &records };
         let failed = self.status.has_failed();
         let before = self.writer.summary().events;
         let mut result = Ok(());
         if !failed {
-            result = self.write(&EventBlock { origin, time_base, first_serial, records: &records });
+            result = self.write(&block);
         }
         if failed || result.is_err() {
             // The first part of a large block may have found room.
-            self.discarded += events.saturating_sub(self.writer.summary().events - before);
-        }
-        if let (Some((index, begin_ns)), Some(cpu), Ok(())) = (dump, origin.cpu(), &result) {
+            self.discarded.add(&block, self.writer.summary().events - before);
+        } else if let (Some((index, begin_ns)), Some(cpu)) = (dump, origin.cpu()) {
             let bytes = records.len() as i64;
             let mark = |name| self.builtin.event(name).int("of_cpu", cpu.into()).int("index", index.into());
             let mut own = Vec::new();
@@ -238,6 +296,7 @@ impl LogWriter {
     }
 
     fn add(&mut self, addition: &Addition) -> io::Result<()> {
+        self.discarded.learn(&addition.events);
         if self.status.has_failed() { Ok(()) } else { self.writer.add(addition) }
     }
 
@@ -251,7 +310,7 @@ impl LogWriter {
         if due { self.flush() } else { Ok(()) }
     }
 
-    /// Writes the recorder's own events that have gathered.
+    /// Writes the recorder's own events that have gathered. If that fails, they stay: there may be room at the end.
     fn flush(&mut self) -> io::Result<()> {
         self.flushed = Instant::now();
         if self.own.is_empty() || self.status.has_failed() {
@@ -264,8 +323,11 @@ impl LogWriter {
             first_serial: self.own_serial,
             records: &records,
         };
-        let next = self.writer.block(&block)?;
-        self.own_serial = next;
+        let written = self.writer.block(&block);
+        if written.is_err() {
+            self.own = records;
+        }
+        self.own_serial = written?;
         self.status.bytes.store(self.writer.summary().bytes, Ordering::Relaxed);
         Ok(())
     }
@@ -277,15 +339,27 @@ impl LogWriter {
         self.own.extend_from_slice(&own);
         // On a full disk these may fail; the ledger then makes room for itself, and says what is missing.
         let flushed = self.flush();
+        let mut ledger = ledger.clone();
+        if let Err(e) = &flushed {
+            ledger.entries.extend(self.own_discarded(&e.to_string()));
+        }
         let stacks = self.writer.stacks(&names.stacks);
         let symbols = self.writer.symbols(&names.symbols);
-        let summary = self.writer.finish(ledger)?;
+        let summary = self.writer.finish(&ledger)?;
         flushed.and(stacks).and(symbols).map(|()| summary)
     }
 
+    /// The recorder's own events that find no room at the end either.
+    fn own_discarded(&self, why: &str) -> Vec<Entry> {
+        let mut own = Discarded::new(&self.builtin.0);
+        let (origin, time_base, first_serial) = (Origin::Recorder, self.own_base, self.own_serial);
+        own.add(&EventBlock { origin, time_base, first_serial, records: &self.own }, 0);
+        own.entries(why)
+    }
+
     /// Events that were taken from the rings, but could not be written.
-    pub fn discarded(&self) -> u64 {
-        self.discarded
+    pub fn discarded(&self, why: &str) -> Vec<Entry> {
+        self.discarded.entries(why)
     }
 
     pub fn summary(&self) -> Summary {

@@ -294,8 +294,9 @@ impl Ended {
         self.writer.as_ref().map(LogWriter::summary).unwrap_or_default()
     }
 
-    pub fn discarded(&self) -> u64 {
-        self.writer.as_ref().map_or(0, LogWriter::discarded)
+    /// What could not be written, for the ledger.
+    pub fn discarded(&self, why: &str) -> Vec<Entry> {
+        self.writer.as_ref().map(|w| w.discarded(why)).unwrap_or_default()
     }
 
     /// Why writing failed, if it did.

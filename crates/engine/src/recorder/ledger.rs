@@ -99,11 +99,24 @@ pub fn stackless((taken, failed): (u64, u64), span: (u64, u64)) -> Vec<Entry> {
     why.into_iter().filter(|(count, _)| *count > 0).map(entry).collect()
 }
 
-/// Rings that were full because the writer was behind.
+/// What came after the disk was full: `discarded` is what the rings still gave; when the recorder had `given up`, they
+/// gave nothing more.
+pub fn unwritten(discarded: Vec<Entry>, why: &str, given_up: Option<u64>, span: (u64, u64)) -> Vec<Entry> {
+    let mut entries = discarded;
+    let entry = |from: u64| Entry::new(Key::DiskFull).between(from, span.1.max(from));
+    if let Some(from) = given_up {
+        entries.push(entry(from).detail(&format!("{why}; from then on nothing was recorded")));
+    } else if entries.is_empty() {
+        entries.push(entry(span.0).detail(why));
+    }
+    entries
+}
+
+/// Rings of programs that were full because the writer was behind. Drain threads speak for themselves.
 pub fn late(entries: &[Entry], late: u64, span: (u64, u64)) -> Option<Entry> {
     let lost = late > 0 && entries.iter().any(|e| e.key == Key::RingFull.about().name);
     let entry = || Entry::new(Key::DrainLate).between(span.0, span.1);
-    lost.then(|| entry().detail(&format!("{late} times a drain thread found no free buffer")))
+    lost.then(|| entry().detail(&format!("{late} times no buffer was free for rings of programs")))
 }
 
 /// `rings grew on CPU 0, 1 (from 4096 KiB to 65536 KiB): ...`, for people.

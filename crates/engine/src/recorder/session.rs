@@ -52,6 +52,8 @@ pub struct Session {
     limits: Vec<RateLimit>,
     signals: Signals,
     began: Instant,
+    /// When recording ended before the command did, because no more could be written.
+    gave_up_ns: Option<u64>,
     notes: Vec<String>,
 }
 
@@ -73,7 +75,18 @@ impl Session {
             probes.limit(&limits, &layouts)?;
         }
         let (programs, notes) = (None, killed_recorders());
-        Ok(Session { options, builtin_unit, layouts, probes, programs, limits, signals, began, notes })
+        Ok(Session {
+            options,
+            builtin_unit,
+            layouts,
+            probes,
+            programs,
+            limits,
+            signals,
+            began,
+            gave_up_ns: None,
+            notes,
+        })
     }
 
     /// Attaches, records, detaches, and closes the log.
@@ -299,6 +312,7 @@ impl Session {
             // No more can be written. That is no reason to end the user's work.
             self.detach();
             if running.is_some() {
+                self.gave_up_ns = Some(sys::monotonic_ns());
                 self.notes.push("recording ended early; the command ran on to its end".into());
             }
             let ends = running.iter().map(|r| r.ended.as_fd()).collect();
@@ -363,8 +377,7 @@ impl Session {
             ledger.entries.push(entry.detail(why));
         }
         if let Some(why) = writer.why_failed() {
-            let entry = Entry::new(Key::DiskFull).count(writer.discarded()).between(span.0, span.1);
-            ledger.entries.push(entry.detail(&why));
+            ledger.entries.extend(ledger::unwritten(writer.discarded(&why), &why, self.gave_up_ns, span));
         }
         ledger
     }
