@@ -469,9 +469,11 @@ KLOGGER_SLOW struct klogger_ring *klogger_open_slot(__u32 number)
 {
 	const struct klogger_control *control = klogger_module.control;
 	struct klogger_ring *ring = (struct klogger_ring *)(klogger_module.slots + number * control->slot_stride);
-	__u64 size = klogger_module.mask + 1;
+	__u64 size = klogger_module.mask + 1, *lost = klogger_module.rest->lost;
 
-	if (klogger_reach_slot(number) || klogger_populate(ring, KLOGGER_RING_BYTES(size)))
+	/* Counters first: when the ring takes the last of a full /dev/shm, its loss is still counted. */
+	if (klogger_reach_slot(number) || klogger_populate(lost, KLOGGER_EVENTS_MAX * sizeof(*lost)) ||
+	    klogger_populate(ring, KLOGGER_RING_BYTES(size)))
 		return NULL;
 	klogger_open_ring(ring, control->flight ? ~0ull : size, control->flight ? size >> KLOGGER_GRID_SHIFT : size / 2);
 	KLOGGER_VOLATILE(ring->nest) = 0;
