@@ -60,6 +60,48 @@ by_ftrace() {
     cat $tracing/per_cpu/cpu0/stats
 }
 
+by_perf() {
+    perf record -q -B -N -m 16M -a -e power:cpu_frequency -o /out/perf.data &
+    reader=$!
+    until [ -s /out/perf.data ]; do
+        kill -0 $reader || return
+        sleep 0.1
+    done
+    # It writes the file's head before it opens the events.
+    sleep 2
+    hit perf tracepoint
+    kill -INT $reader
+    wait $reader
+}
+
+by_bpftrace() {
+    export BPFTRACE_PERF_RB_PAGES=4096
+    bpftrace -B line -o /out/bpftrace.out -e \
+        'BEGIN { printf("ready\n") } tracepoint:power:cpu_frequency { printf("%llu %d %d\n", nsecs, args->state, args->cpu_id) }' &
+    reader=$!
+    seconds=100
+    until grep -q ready /out/bpftrace.out || ! waited; do :; done
+    hit bpftrace tracepoint
+    # It leaves in its buffers what it has not read when it is asked to end.
+    size=
+    until [ "$size" = "$(wc -c </out/bpftrace.out)" ]; do
+        size=$(wc -c </out/bpftrace.out)
+        sleep 2
+    done
+    kill -INT $reader
+    seconds=100
+    while waited; do :; done
+    kill -KILL $reader 2>/dev/null
+    wait $reader
+}
+
+# A second, while the reader lives, and there are some left.
+waited() {
+    kill -0 $reader 2>/dev/null && [ $seconds -gt 0 ] || return
+    sleep 1
+    seconds=$((seconds - 1))
+}
+
 # by_lttng ARM MODE OPTION...: the trace goes to /out/ARM.
 by_lttng() {
     arm=$1 mode=$2
@@ -87,6 +129,8 @@ arm() {
         bpf) record_all bpf tracepoint --engine bpf -s /klogger/frequency.klogger ;;
         ring) by_ring ;;
         ftrace) by_ftrace ;;
+        perf) by_perf ;;
+        bpftrace) by_bpftrace ;;
         lttng_overwrite) by_lttng lttng_overwrite overwrite --snapshot ;;
         lttng_discard) by_lttng lttng_discard discard ;;
         printk) hit printk printk && dmesg | grep -c 'frequency=' ;;
