@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """`klogger guest`, with Debian's kernel. python/tests/test_guest.py has what needs no boot."""
 
+import json
 import os
 import signal
 import subprocess
@@ -12,6 +13,7 @@ from pathlib import Path
 import oracles
 import pytest
 from oracles import Log, workload_json
+from test_kernel_engine import headers
 
 # For a boot by plain emulation, on a machine that has other things to do as well.
 PATIENCE = 600
@@ -163,3 +165,25 @@ def test_a_guest_ends_with_its_command_line(command, number, code):
     finally:
         process.kill()
         process.communicate()
+
+
+def test_what_events_of_the_kernel_engine_cost(command):
+    """`klogger bench` in a guest: for each event a number, or why there is none. An emulator may have no good clock."""
+    schema = Path(__file__).resolve().parents[2] / "bench/kernel/hits/calls.klogger"
+    build = [command.klogger, "build", "--kernel", headers(), "-s", schema, "-o", "modules"]
+    subprocess.run(build, cwd=command.folder, check=True, capture_output=True)
+    bench = '"$0" -m klogger.cli.bench --engine kernel -s "$1" --event TWO --modules modules --passes 3 --format json'
+    script = f"{bench}; echo $?; cat /proc/modules"
+    done = command.run("--", "sh", "-c", script, sys.executable, str(schema))
+    assert "}\n" in done.stdout, done.stdout + done.stderr
+    text, after = done.stdout.rsplit("}\n", 1)
+    found = json.loads(text + "}")
+    assert (found["engine"], found["schema"]) == ("kernel", "calls"), done.stderr
+    assert [(e["name"], e["bytes_least"]) for e in found["events"]] == [("TWO", 16)]
+    for event in found["events"]:
+        assert (event["added_ns"] is None) == bool(event.get("not_measurable"))
+        assert event["added_ns"] is None or event["added_ns"]["median"] > 0
+    code, *modules = after.splitlines()
+    assert code == str(int(not found["measurable"]))
+    # What it has loaded, it has taken out again.
+    assert not any(line.startswith("klogger") for line in modules)
