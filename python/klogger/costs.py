@@ -24,7 +24,8 @@ def create(connection: duckdb.DuckDBPyConnection, preamble: Mapping[str, Any]) -
         connection.executemany("INSERT INTO klogger.cost VALUES (?, ?, ?, ?)", rows)
     # Of a log that does not say, nothing can be subtracted.
     connection.execute(
-        "CREATE MACRO klogger.cost_of(e) AS coalesce((SELECT any_value(ns) FROM klogger.cost WHERE event = e), 0)::BIGINT"
+        "CREATE MACRO klogger.cost_of(e) AS"
+        " coalesce((SELECT any_value(ns) FROM klogger.cost WHERE event = e), 0)::BIGINT"
     )
 
 
