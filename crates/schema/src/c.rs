@@ -2,6 +2,8 @@
 //! As much of C as is needed to find where a text in C ends, which `klogger()` calls it makes, and what a parameter is
 //! called: C's tokens, and nothing of its grammar.
 
+pub mod reach;
+
 use crate::lexer::quoted_length;
 use crate::model::{Call, Span};
 use logos::{Filter, Lexer, Logos};
@@ -206,53 +208,9 @@ impl Finder {
     }
 }
 
-/// Directives of the preprocessor that only look at the text itself.
-const DIRECTIVES: &[&str] =
-    &["define", "undef", "if", "ifdef", "ifndef", "elif", "elifdef", "elifndef", "else", "endif", "error", "warning"];
-
-/// Words with which C reaches beyond its own text: to files, to the assembler, to the compiler's settings.
-const BEYOND: &[&str] = &["asm", "__asm", "__asm__", "_Pragma", "__has_include", "__has_include_next", "__has_embed"];
-
-/// Places in `text[range]` where C would do more than describe a probe: a schema is anybody's, and root compiles it.
-pub fn beyond(text: &str, range: Span) -> Vec<Span> {
-    let mut found = Vec::new();
-    let (mut before, mut percent, mut directive): (usize, Option<Span>, Option<Span>) = (range.start, None, None);
-    for (token, span) in tokens(text, range) {
-        let word = &text[span.start..span.end];
-        if let Some(hash) = directive.take()
-            && !(token == Token::Word && DIRECTIVES.contains(&word))
-        {
-            found.push(Span { start: hash.start, end: span.end });
-        } else if token == Token::Word && BEYOND.contains(&word) {
-            found.push(span);
-        }
-        // `%:` is another spelling of `#`. Elsewhere in a line `#` belongs to a macro.
-        let first = before == range.start || text[before..span.start].contains('\n');
-        directive = if word == ":" { percent } else { (first && word == "#").then_some(span) };
-        percent = (first && word == "%").then_some(span);
-        before = span.end;
-    }
-    found
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn beyond_words(text: &str) -> Vec<&str> {
-        let found = beyond(text, Span { start: 0, end: text.len() });
-        found.into_iter().map(|s| &text[s.start..s.end]).collect()
-    }
-
-    #[test]
-    fn c_may_not_reach_beyond_its_own_text() {
-        assert_eq!(beyond_words("\n #include \"/etc/passwd\"\n"), ["#include"]);
-        assert_eq!(beyond_words("# include <x>"), ["# include"]);
-        assert_eq!(beyond_words("x;\n%:embed <x>"), ["%:embed"]);
-        assert_eq!(beyond_words("/* */ #inc\\\nlude <x>"), ["#inc"]);
-        assert_eq!(beyond_words("asm(\".incbin \\\"x\\\"\");"), ["asm"]);
-        assert_eq!(beyond_words("#define s(x) #x\n#if 1\na % b; // #include\n#endif\n\"#include\""), [""; 0]);
-    }
 
     fn end_of_body(text: &str) -> Result<usize, Unclosed> {
         group_end(text, 0, Token::OpenBrace, Token::CloseBrace)

@@ -3,13 +3,14 @@
 //! records are not too long. Also puts the fields of `context` at the end of the events.
 
 use crate::Options;
-use crate::c::beyond;
+use crate::c::reach::{BEYOND_HELP, beyond, beyond_message};
 use crate::diagnostic::Diagnostic;
 use crate::layout::{EventLayout, HEADER_SIZE, RECORD_MAX, STRING_MAX};
 use crate::model::{Context, Decode, Event, Field, Probe, Scalar, Scope, Shape, Span};
 use crate::names::shorten;
 use crate::nearest::{alternatives, did_you_mean};
 use crate::parse::{Draft, ERRORS_MAX, EventDraft};
+use crate::roles;
 use crate::words::{CONTEXTS, DECODES};
 use std::collections::{HashMap, HashSet};
 
@@ -29,6 +30,7 @@ pub fn check(draft: &mut Draft, options: &Options) -> Vec<Diagnostic> {
         add_contexts(event, &draft.contexts, &mut found);
     }
     unique_names(draft, &mut found);
+    roles::check(draft, &mut found);
     for event in &draft.events {
         check_event(event, draft, &mut found);
     }
@@ -39,6 +41,7 @@ pub fn check(draft: &mut Draft, options: &Options) -> Vec<Diagnostic> {
     unique_targets(&draft.probes, &mut found);
     if !options.builtin {
         never_logged(draft, &mut found);
+        counts_nothing(draft, &mut found);
     }
     found
 }
@@ -48,7 +51,8 @@ fn too_many(draft: &Draft, found: &mut Vec<Diagnostic>) {
     let event = draft.events.get(EVENTS_MAX).map(|e| (e.event.span, EVENTS_MAX, "events"));
     let table = draft.tables.get(OTHERS_MAX).map(|(_, span)| (*span, OTHERS_MAX, "enums and flags"));
     let probe = draft.probes.get(OTHERS_MAX).map(|p| (p.span, OTHERS_MAX, "probes"));
-    for (span, most, what) in [event, table, probe].into_iter().flatten() {
+    let slice = draft.slices.get(OTHERS_MAX).map(|s| (s.span, OTHERS_MAX, "slices"));
+    for (span, most, what) in [event, table, probe, slice].into_iter().flatten() {
         let message = format!("more than {most} {what}");
         found.push(Diagnostic::error(span, message).label("one too many").help("make several schemata of this one"));
     }
@@ -106,6 +110,7 @@ fn unique<'a>(what: &str, names: impl Iterator<Item = (&'a str, Span)>, found: &
 fn unique_names(draft: &Draft, found: &mut Vec<Diagnostic>) {
     unique("an event", draft.events.iter().map(|e| (e.event.name.as_str(), e.event.span)), found);
     unique("an enum or flags", draft.tables.iter().map(|(t, span)| (t.name.as_str(), *span)), found);
+    unique("a slice", draft.slices.iter().map(|s| (s.slice.name.as_str(), s.span)), found);
     unique("an arch", draft.arch.iter().map(|(a, span)| (a.name.as_str(), *span)), found);
     for event in &draft.events {
         let own = event.event.fields.iter().filter(|f| f.context.is_none());
@@ -302,11 +307,10 @@ fn describe(field: &Field) -> String {
 /// Root compiles the C in a schema that may come from anybody.
 fn check_c(draft: &Draft, found: &mut Vec<Diagnostic>) {
     for block in draft.code.iter().chain(draft.probes.iter().map(|p| &p.body)) {
-        for at in beyond(&block.text, Span { start: 0, end: block.text.len() }) {
-            let message = format!("`{}` reaches beyond the schema", &block.text[at.start..at.end]);
+        for at in beyond(&block.text) {
+            let message = beyond_message(&block.text[at.start..at.end]);
             let span = Span { start: block.span.start + at.start, end: block.span.start + at.end };
-            let help = "C here may not read files, use the assembler or change the compiler's settings; types of the kernel are known without #include";
-            found.push(Diagnostic::error(span, message).label("not in a schema").help(help));
+            found.push(Diagnostic::error(span, message).label("not in a schema").help(BEYOND_HELP));
         }
     }
 }
@@ -379,5 +383,14 @@ fn never_logged(draft: &Draft, found: &mut Vec<Diagnostic>) {
         let message = format!("no probe logs event {}", event.name);
         let help = format!("call `klogger({}, ...)` in a probe, or remove the event", event.name);
         found.push(Diagnostic::warning(event.span, message).label("never logged").help(help));
+    }
+}
+
+/// The original's counters of the hardware are part of the language, but no engine reads them.
+fn counts_nothing(draft: &Draft, found: &mut Vec<Diagnostic>) {
+    for (arch, span) in &draft.arch {
+        let message = format!("no engine reads the hardware counters of arch {}", arch.name);
+        let help = "log what you count yourself in a field, or leave `arch` out: it has no effect";
+        found.push(Diagnostic::warning(*span, message).label("records nothing").help(help));
     }
 }

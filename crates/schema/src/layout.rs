@@ -6,7 +6,7 @@
 //! declaration, each aligned to its own size as a C compiler would, padded at the end to a multiple of 8 bytes. A
 //! `string` field is a u16 length in its place; its bytes (no NUL) follow the last fixed field, then the padding.
 
-use crate::model::{Context, Decode, Event, Scalar, Scope, Shape};
+use crate::model::{Context, Decode, Event, Role, Scalar, Scope, Shape, Slice};
 use serde::{Deserialize, Serialize};
 
 /// Bytes of the header word.
@@ -30,6 +30,13 @@ pub struct EventLayout {
     /// Thread-id fields that decide whose event it is; empty: the running thread's.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub about: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<Role>,
+    /// The slices that begin with it, and those that end.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub begins: Vec<Slice>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ends: Vec<Slice>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -96,6 +103,9 @@ impl EventLayout {
             fixed: end,
             fields,
             about,
+            role: event.role,
+            begins: event.begins.clone(),
+            ends: event.ends.clone(),
         }
     }
 

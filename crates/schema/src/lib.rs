@@ -7,17 +7,18 @@
 //! A schema comes from anybody, so nothing in it may make this crate panic, loop, or take more memory than the text
 //! justifies.
 
+pub mod c;
 pub mod diagnostic;
 pub mod layout;
 pub mod model;
 pub mod nearest;
 pub mod words;
 
-mod c;
 mod check;
 mod lexer;
 mod names;
 mod parse;
+mod roles;
 
 pub use diagnostic::{Diagnostic, Severity};
 pub use names::from_file as name_from_file;

@@ -38,6 +38,10 @@ pub struct Event {
     pub doc: Option<String>,
     pub fields: Vec<Field>,
     pub scope: Scope,
+    pub role: Option<Role>,
+    /// The slices that begin with it, and those that end.
+    pub begins: Vec<Slice>,
+    pub ends: Vec<Slice>,
     /// Of the name.
     pub span: Span,
 }
@@ -52,6 +56,45 @@ pub enum Scope {
     Fields(Vec<String>),
     /// Nobody's in particular: `event TICK scope all { ... }` is always logged.
     All,
+}
+
+/// What an event says of the scheduler, for programs that draw who ran where. Its field `pid` is the thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// A thread leaves its CPU: `pid`, and if there are such fields `prio`, `state`, `next`.
+    SwitchOut,
+    /// It gets a CPU: `pid`, `prio`.
+    SwitchIn,
+    /// It leaves its run queue: `pid`, `state`. Nothing new beside a `switch_out` that says the same.
+    Dequeue,
+    /// It is being woken: `pid`, `prio`, `target_cpu`, `waker`.
+    Waking,
+    /// It was put on a run queue: `pid`, `prio`, `runq`, `is_new`.
+    Wakeup,
+}
+
+/// `slice NAME from EVENT to EVENT by FIELD, FIELD on PLACE`: time that has a beginning and an end. Both events have it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Slice {
+    pub name: String,
+    /// Fields of both events which are equal where an end belongs to a beginning.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub by: Vec<String>,
+    #[serde(default)]
+    pub on: Place,
+}
+
+/// What must also be the same for an end to belong to a beginning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Place {
+    /// The thread: that which logged the event, or whose event it is.
+    #[default]
+    Thread,
+    Cpu,
+    /// Nothing.
+    Any,
 }
 
 #[derive(Clone, Debug)]

@@ -18,6 +18,7 @@ pub enum Kind {
     Field,
     Table,
     Arch,
+    Slice,
 }
 
 impl Kind {
@@ -28,6 +29,7 @@ impl Kind {
             Kind::Field => "field",
             Kind::Table => "table",
             Kind::Arch => "architecture",
+            Kind::Slice => "slice",
         }
     }
 }
@@ -69,7 +71,7 @@ fn reserved(kind: Kind, name: &str, builtin: bool) -> Option<(String, Option<Str
         ));
     }
     match kind {
-        Kind::Arch => return None,
+        Kind::Arch | Kind::Slice => return None,
         Kind::Table => {
             return DECODES
                 .iter()
@@ -103,7 +105,7 @@ fn reserved(kind: Kind, name: &str, builtin: bool) -> Option<(String, Option<Str
 fn article(kind: Kind) -> &'static str {
     match kind {
         Kind::Event | Kind::Arch => "an",
-        Kind::Schema | Kind::Field | Kind::Table => "a",
+        Kind::Schema | Kind::Field | Kind::Table | Kind::Slice => "a",
     }
 }
 

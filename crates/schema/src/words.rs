@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The vocabulary of the language: types, units, decodings, probe kinds, and the words that are taken.
 
-use crate::model::{Context, Decode, ProbeKind, Scalar};
+use crate::model::{Context, Decode, Place, ProbeKind, Role, Scalar};
 
 /// Words that begin a declaration.
-pub const DECLARATIONS: [&str; 8] = ["schema", "event", "probe", "enum", "flags", "arch", "code", "context"];
+pub const DECLARATIONS: [&str; 9] = ["schema", "event", "probe", "enum", "flags", "arch", "code", "context", "slice"];
 
 /// Types that have one machine type. `string` is the other one.
 pub const TYPES: [(&str, Scalar); 27] = [
@@ -186,6 +186,18 @@ pub const CONTEXTS: [(&str, Context, &str, Scalar, Decode); 4] = [
     ("prio", Context::Prio, "int", Scalar::I32, Decode::Plain),
     ("cgroup", Context::Cgroup, "u64", Scalar::U64, Decode::Plain),
 ];
+
+/// What an event can be to programs that draw it.
+pub const ROLES: [(&str, Role); 5] = [
+    ("switch_out", Role::SwitchOut),
+    ("switch_in", Role::SwitchIn),
+    ("dequeue", Role::Dequeue),
+    ("waking", Role::Waking),
+    ("wakeup", Role::Wakeup),
+];
+
+/// On what a slice is: the word behind `on`.
+pub const PLACES: [(&str, Place); 3] = [("thread", Place::Thread), ("cpu", Place::Cpu), ("any", Place::Any)];
 
 /// What other tools call the kinds of probes.
 pub const PROBE_REMEDIES: [(&str, ProbeKind); 15] = [

@@ -6,6 +6,8 @@ use crate::diagnostic::Diagnostic;
 use crate::lexer::Token;
 use crate::model::{Arch, Event, Scope, Span};
 use crate::names::{Kind, is_type};
+use crate::nearest::alternatives;
+use crate::words::ROLES;
 
 /// Far more than any processor has.
 const COUNTERS_MAX: u32 = 64;
@@ -23,11 +25,15 @@ impl Parser<'_> {
                 doc: None,
                 fields: Vec::new(),
                 scope: Scope::Current,
+                role: None,
+                begins: Vec::new(),
+                ends: Vec::new(),
                 span: name.span,
             },
             scope_spans: Vec::new(),
             decode_spans: Vec::new(),
             contexts: Vec::new(),
+            role_span: Span::default(),
             incomplete: false,
         };
         self.event_head(&mut draft)?;
@@ -37,7 +43,7 @@ impl Parser<'_> {
         closed
     }
 
-    /// Doc and scope, in any order.
+    /// Doc, scope and role, in any order.
     fn event_head(&mut self, draft: &mut EventDraft) -> Parse<()> {
         let mut scope_at: Option<Span> = None;
         loop {
@@ -53,10 +59,28 @@ impl Parser<'_> {
                     );
                 }
                 self.scope(draft)?;
+            } else if self.cursor.eat_word("role").is_some() {
+                self.role(draft)?;
             } else {
                 return Ok(());
             }
         }
+    }
+
+    /// Without the word `role`.
+    fn role(&mut self, draft: &mut EventDraft) -> Parse<()> {
+        let known = ROLES.map(|(word, _)| word);
+        let next = self.cursor.next();
+        let found = self.word_of(next).and_then(|word| ROLES.iter().find(|(name, _)| *name == word));
+        let Some((_, role)) = found else {
+            let help = format!("roles are {}", alternatives(&known, "and"));
+            return Err(self.unexpected(next, "a role", &help));
+        };
+        draft.role_span = next.span;
+        if draft.event.role.replace(*role).is_some() {
+            self.report(Diagnostic::error(next.span, "an event has one role").label("a second one").help("remove it"));
+        }
+        Ok(())
     }
 
     /// `all`, `current`, or names of fields.

@@ -7,12 +7,13 @@
 mod event;
 mod field;
 mod probe;
+mod slice;
 mod table;
 
 use crate::Options;
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::lexer::{Cursor, Lexeme, Lines, Token};
-use crate::model::{Arch, CBlock, Context, Decoding, Event, Probe, Span};
+use crate::model::{Arch, CBlock, Context, Decoding, Event, Probe, Slice, Span};
 use crate::names::{self, Kind, shorten};
 use crate::nearest::did_you_mean;
 use crate::words::{CONTEXTS, DECLARATIONS};
@@ -40,6 +41,7 @@ pub struct Draft {
     pub probes: Vec<Probe>,
     pub code: Vec<CBlock>,
     pub arch: Vec<(Arch, Span)>,
+    pub slices: Vec<SliceDraft>,
     /// For all events.
     pub contexts: Vec<(Context, Span)>,
     /// Something was left out, so that nothing can be said about what is missing.
@@ -52,8 +54,19 @@ pub struct EventDraft {
     /// For each field of its own: where its decoding stands.
     pub decode_spans: Vec<Option<Span>>,
     pub contexts: Vec<(Context, Span)>,
+    /// Of the word behind `role`.
+    pub role_span: Span,
     /// A field was left out.
     pub incomplete: bool,
+}
+
+pub struct SliceDraft {
+    pub slice: Slice,
+    pub span: Span,
+    pub from: Name,
+    pub to: Name,
+    /// One for each field of `by`.
+    pub by_spans: Vec<Span>,
 }
 
 pub struct Parser<'a> {
@@ -105,6 +118,7 @@ impl<'a> Parser<'a> {
             Some("flags") => self.table(true),
             Some("arch") => self.arch(),
             Some("code") => self.code(),
+            Some("slice") => self.slice(),
             Some("context") => {
                 let found = self.contexts(false)?;
                 self.draft.contexts.extend(found);
@@ -344,5 +358,5 @@ fn next_line(text: &str, from: usize) -> usize {
 }
 
 fn declarations_help() -> &'static str {
-    "a declaration begins with `schema`, `event`, `probe`, `enum`, `flags`, `context`, `code` or `arch`"
+    "a declaration begins with `schema`, `event`, `probe`, `enum`, `flags`, `context`, `slice`, `code` or `arch`"
 }

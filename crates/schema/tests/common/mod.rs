@@ -5,7 +5,7 @@
 
 use klogger_schema::layout::EventLayout;
 use klogger_schema::model::{Decode, Decoding, Event, Field, Probe, Schema, Scope, Shape};
-use klogger_schema::words::DECODES;
+use klogger_schema::words::{DECODES, PLACES, ROLES};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
@@ -82,6 +82,13 @@ fn dump_event(out: &mut String, schema: &Schema, event: &Event) {
     let _ = writeln!(out, "\nevent {}{}", event.name, doc(&event.doc));
     let _ =
         writeln!(out, "    scope {:?}, {} bytes, at most {}", event.scope, layout.record_size(0), layout.max_size());
+    let slices = [("begins", &layout.begins), ("ends", &layout.ends)];
+    for (does, slice) in slices.into_iter().flat_map(|(does, all)| all.iter().map(move |slice| (does, slice))) {
+        let _ = writeln!(out, "    {does} {} by {:?} on {:?}", slice.name, slice.by, slice.on);
+    }
+    if let Some(role) = layout.role {
+        let _ = writeln!(out, "    role {role:?}");
+    }
     for (field, at) in event.fields.iter().zip(&layout.fields) {
         let _ = write!(
             out,
@@ -121,6 +128,12 @@ pub fn print(schema: &Schema) -> String {
         out.push_str(" }\n");
     }
     schema.events.iter().for_each(|e| print_event(&mut out, e));
+    for (from, slice) in schema.events.iter().flat_map(|e| e.begins.iter().map(move |slice| (e, slice))) {
+        let to = schema.events.iter().find(|e| e.ends.contains(slice)).unwrap();
+        let by = if slice.by.is_empty() { String::new() } else { format!(" by {}", slice.by.join(", ")) };
+        let on = PLACES.iter().find(|(_, place)| *place == slice.on).unwrap().0;
+        let _ = writeln!(out, "slice {} from {} to {}{by} on {on}", slice.name, from.name, to.name);
+    }
     for c in &schema.code {
         let _ = writeln!(out, "code {{{}}}", c.text);
     }
@@ -138,7 +151,10 @@ fn print_event(out: &mut String, event: &Event) {
         Scope::All => " scope all".into(),
         Scope::Fields(names) => format!(" scope {}", names.join(", ")),
     };
-    let _ = writeln!(out, "event {}{}{scope} {{", event.name, doc(&event.doc));
+    let role = event
+        .role
+        .map_or(String::new(), |role| format!(" role {}", ROLES.iter().find(|(_, known)| *known == role).unwrap().0));
+    let _ = writeln!(out, "event {}{}{scope}{role} {{", event.name, doc(&event.doc));
     for field in &event.fields {
         match field.context {
             Some(_) => {
