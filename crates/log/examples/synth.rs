@@ -38,7 +38,18 @@ fn layout(id: u16, schema: &str, name: &str, fields: &[(&str, Scalar, Shape, Dec
         }
     });
     let fields = fields.collect();
-    EventLayout { id, schema: schema.into(), name: name.into(), doc: None, fixed: end, fields, about: vec![] }
+    EventLayout {
+        id,
+        schema: schema.into(),
+        name: name.into(),
+        doc: None,
+        fixed: end,
+        fields,
+        about: vec![],
+        role: None,
+        begins: vec![],
+        ends: vec![],
+    }
 }
 
 fn layouts() -> Vec<EventLayout> {
@@ -194,6 +205,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             lowwater: 10,
             overwrite: false,
             limits: Vec::new(),
+            names: Vec::new(),
         },
         events: synth.events.clone(),
         decodings: vec![Decoding {

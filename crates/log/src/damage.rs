@@ -58,8 +58,19 @@ impl Damage {
             Kind::Ledger => Damage { what: format!("the ledger: {why}"), ..damage },
             Kind::Index => Damage { what: format!("the index: {why}"), ..damage },
             Kind::Schemata => Damage { what: format!("the schema of a program: {why}"), ..damage },
+            Kind::Preamble => Damage { what: format!("the copy of the preamble: {why}"), ..damage },
             Kind::Other(_) => Damage { what: format!("a block of unknown kind: {why}"), ..damage },
         }
+    }
+
+    /// A damaged block of events of which some could be read, and `missing` could not.
+    pub fn partial(from: u64, to: u64, header: &BlockHeader, missing: u32, why: &str) -> Damage {
+        let read = header.events - missing;
+        if missing == 0 {
+            return Damage::new(Key::Mended, from, to, format!("a block of {}: {why}", header.origin));
+        }
+        let what = format!("{missing} events of {}: {why}; {read} others of the same block were read", header.origin);
+        Damage { what, events: missing.into(), ..Damage::block(Key::BlockCorrupt, from, to, header, why) }
     }
 
     /// As it stands in the ledger.

@@ -5,42 +5,45 @@
 //! stands in the file is checked before it is believed: a block counts only if its checksum is right.
 //!
 //! ```text
-//! preamble | block | block | ... | block (stacks) | block (symbols) | block (ledger) | block (index) | trailer
+//! preamble | block | block | ... | (stacks) | (symbols) | (preamble) | (ledger) | block (index) | trailer
 //! ```
 //!
 //! The blocks are written in the order in which rings are drained. Whatever ends a recording early (a crash, a full
-//! disk, `kill -9`) costs at most the block that was being written, and what stands after the events.
+//! disk, `kill -9`) costs at most the block that was being written, and what stands after the events. While a recorder
+//! writes a log it holds a write lock on the file (`F_OFD_SETLK`, the whole file): without an end, and locked, a log is
+//! still being written.
 //!
 //! ## Preamble
 //!
 //! | byte | size | what |
 //! |---|---|---|
 //! | 0 | 7 | `klogger` |
-//! | 7 | 1 | version of the format: 2. A reader refuses a higher one |
+//! | 7 | 1 | version of the format: 3. A reader refuses a higher one |
 //! | 8 | 4 | bytes of JSON, at most 16 MiB |
 //! | 12 | 4 | CRC32C of bytes 0 to 11 and of the JSON |
 //! | 16 | | JSON: `Preamble` in `preamble.rs`. Members that a reader does not know are skipped |
 //! | | | zeros up to a multiple of 8 |
 //!
-//! The JSON holds the layout of every event (id, fixed size, fields with offset, type, shape and decoding), so that a
-//! log is read without the schema that it was made with. An event that the recorder learned of later is described by a
-//! block of schemata instead.
+//! The JSON holds the layout of every event (id, fixed size, fields with offset, type, shape and decoding; its role and
+//! slices, if it has any), so that a log is read without the schema that it was made with. An event that the recorder
+//! learned of later is described by a block of schemata instead.
 //!
-//! Version 1 has no streams of threads and no blocks of schemata, and is the same otherwise.
+//! Version 2 has no blocks of several parts, and no copy of the preamble. Version 1 has no streams of threads and no
+//! blocks of schemata either. They are the same otherwise.
 //!
 //! ## Block
 //!
 //! | byte | size | what |
 //! |---|---|---|
 //! | 0 | 4 | `b5 4b 4c 42` |
-//! | 4 | 4 | CRC32C of everything from byte 8 to the end of the payload |
-//! | 8 | 2 | bytes of this header: 72. A later writer may make it longer; a reader skips what it does not know |
-//! | 10 | 1 | kind: 1 events, 2 symbols, 3 ledger, 4 index, 5 schemata, 6 stacks. A reader skips other kinds |
-//! | 11 | 1 | compression of the payload: 0 none, 1 zstd (one frame) |
+//! | 4 | 4 | CRC32C of everything from byte 8 to the end of the payload; if there are parts, to the end of the header |
+//! | 8 | 2 | bytes of this header: 72, and 16 for each part. A reader skips what it does not know at its end |
+//! | 10 | 1 | kind: 1 events, 2 symbols, 3 ledger, 4 index, 5 schemata, 6 stacks, 7 preamble. A reader skips other kinds |
+//! | 11 | 1 | compression of the payload: 0 none, 1 zstd (one frame, or one for each part) |
 //! | 12 | 4 | bytes of the payload as it stands in the file |
 //! | 16 | 4 | bytes of the payload unpacked, at most 16 MiB |
 //! | 20 | 2 | CPU; 65535: the recorder's own stream; 65534: a thread of a program, its CPU is not known |
-//! | 22 | 2 | 0 |
+//! | 22 | 2 | parts of the payload, of a block of events; 0: the payload is one |
 //! | 24 | 8 | time of the earliest record, ns of the log's clock |
 //! | 32 | 8 | time of the latest record |
 //! | 40 | 8 | serial number of the first record |
@@ -51,6 +54,17 @@
 //! | 68 | 4 | number of that thread's stream, from 1; otherwise 0 |
 //!
 //! The payload follows the header, then zeros up to a multiple of 8. Fields that a kind has no use for are 0.
+//!
+//! **Parts.** Of a long payload each few kB have a checksum of their own, so that a changed byte costs the events around
+//! it and not the whole block. A part holds whole records; parts follow each other without gaps. Of each the header has,
+//! from byte 72 on:
+//!
+//! | byte | size | what |
+//! |---|---|---|
+//! | 0 | 4 | where it begins in the payload as it stands in the file |
+//! | 4 | 4 | where it ends |
+//! | 8 | 4 | serial number of its first record, less that of the block |
+//! | 12 | 4 | CRC32C of bytes 0 to 11 and of the part |
 //!
 //! **Events.** The payload is a sequence of records as in `record.rs`: a word `time << 16 | id`, then the fields. The
 //! full time of a record is the first one that is not before the block's earliest time and has the record's low 48
@@ -68,14 +82,19 @@
 //! stands before the first block that holds such an event. Ids and names of events and names of schemata are new; a
 //! decoding may be repeated. All blocks of schemata together are at most 16 MiB unpacked.
 //!
-//! **Symbols.** Text, a line for each symbol in ascending order: address in hexadecimal, a space, name. Long tables
-//! are several blocks, each of whole lines.
+//! **Symbols.** Text, a line for each symbol in ascending order: address in hexadecimal, a space, name. Those that no
+//! address in the log's events is in may be missing. Long tables are several blocks, each of whole lines.
 //!
 //! **Stacks.** Text, a line for each kernel stack: its number, which events have in a field `as stack`, and its frames
 //! from the innermost on, with a space before each: `FUNCTION+0xOFFSET`, or an address if no symbol is known.
 //! A number has one line at most.
 //!
-//! **Ledger.** JSON: `Ledger` in `ledger.rs`.
+//! **Ledger.** JSON: `Ledger` in `ledger.rs`. A recording lasts from `clock.start_ns` of the preamble to `end_ns` of the
+//! ledger (or, if there is none, to the last event): that is the length that `record`, `info` and `report` say. Events that
+//! the recorder makes while it empties the rings, after that, are no part of it.
+//!
+//! **Preamble.** The file's bytes from 0 to the end of the JSON once more, for a reader who finds them changed. Between
+//! this block and the trailer there are only ledger and index.
 //!
 //! **Index.** For every block before it: its offset in the file (8 bytes), then bytes 8 to 71 of its header.
 //!
@@ -109,7 +128,7 @@ use crate::origin::{Origin, Thread};
 use crc32c::{crc32c, crc32c_append};
 
 /// Version of the format that is written, and the newest that is read.
-pub const VERSION: u8 = 2;
+pub const VERSION: u8 = 3;
 pub const FILE_MAGIC: &[u8; 7] = b"klogger";
 /// Bytes before the preamble's JSON.
 pub const FILE_HEADER_SIZE: usize = 16;
@@ -123,6 +142,11 @@ pub const BLOCK_MAGIC: [u8; 4] = [0xb5, b'K', b'L', b'B'];
 pub const BLOCK_HEADER_SIZE: usize = 72;
 /// Bytes of an unpacked payload at most, so that a reader knows what it may be asked to allocate.
 pub const BLOCK_RAW_MAX: usize = 16 << 20;
+/// Bytes of a part of a block as this version writes it, unpacked; packed ones are longer, or they would not shrink.
+pub const PART_TARGET: usize = 4 << 10;
+pub const PACKED_PART_TARGET: usize = 128 << 10;
+/// Bytes of a part in the header.
+pub const PART_SIZE: usize = 16;
 /// The writer cuts longer runs of records into blocks of about this size, so that a merge of many CPUs stays small.
 pub const BLOCK_TARGET: usize = 1 << 20;
 
@@ -145,6 +169,7 @@ pub enum Kind {
     Index,
     Schemata,
     Stacks,
+    Preamble,
     /// Written by a later version; skipped.
     Other(u8),
 }
@@ -158,6 +183,7 @@ impl Kind {
             Kind::Index => 4,
             Kind::Schemata => 5,
             Kind::Stacks => 6,
+            Kind::Preamble => 7,
             Kind::Other(n) => n,
         }
     }
@@ -170,6 +196,7 @@ impl Kind {
             4 => Kind::Index,
             5 => Kind::Schemata,
             6 => Kind::Stacks,
+            7 => Kind::Preamble,
             n => Kind::Other(n),
         }
     }
@@ -195,6 +222,8 @@ pub struct BlockHeader {
     pub raw: u32,
     /// Of the events; CPU 0 for other kinds.
     pub origin: Origin,
+    /// Parts with a checksum of their own; 0 if there is one for all.
+    pub parts: u16,
     pub first_time: u64,
     pub last_time: u64,
     pub first_serial: u64,
@@ -212,6 +241,7 @@ impl BlockHeader {
             stored: 0,
             raw: 0,
             origin: Origin::Cpu(0),
+            parts: 0,
             first_time: 0,
             last_time: 0,
             first_serial: 0,
@@ -220,11 +250,11 @@ impl BlockHeader {
         }
     }
 
-    /// The header with its checksum, for `payload` as it will stand in the file.
-    pub fn encode(&self, payload: &[u8]) -> [u8; BLOCK_HEADER_SIZE] {
+    /// The header with its checksum, for `rest` as it will stand in the file: the payload, or the table of its parts.
+    pub fn encode(&self, rest: &[u8]) -> [u8; BLOCK_HEADER_SIZE] {
         let mut b = [0; BLOCK_HEADER_SIZE];
         b[0..4].copy_from_slice(&BLOCK_MAGIC);
-        b[8..10].copy_from_slice(&(BLOCK_HEADER_SIZE as u16).to_le_bytes());
+        b[8..10].copy_from_slice(&self.size.to_le_bytes());
         b[10] = self.kind.number();
         b[11] = match self.packing {
             Packing::None => 0,
@@ -234,6 +264,7 @@ impl BlockHeader {
         b[16..20].copy_from_slice(&self.raw.to_le_bytes());
         let (cpu, tid, tgid, stream) = origin_fields(self.origin);
         b[20..22].copy_from_slice(&cpu.to_le_bytes());
+        b[22..24].copy_from_slice(&self.parts.to_le_bytes());
         b[24..32].copy_from_slice(&self.first_time.to_le_bytes());
         b[32..40].copy_from_slice(&self.last_time.to_le_bytes());
         b[40..48].copy_from_slice(&self.first_serial.to_le_bytes());
@@ -242,7 +273,7 @@ impl BlockHeader {
         b[60..64].copy_from_slice(&tid.to_le_bytes());
         b[64..68].copy_from_slice(&tgid.to_le_bytes());
         b[68..72].copy_from_slice(&stream.to_le_bytes());
-        let crc = crc32c_append(crc32c(&b[8..]), payload);
+        let crc = crc32c_append(crc32c(&b[8..]), rest);
         b[4..8].copy_from_slice(&crc.to_le_bytes());
         b
     }
@@ -267,6 +298,7 @@ impl BlockHeader {
                 Kind::Events => read_origin(u16_at(12), u32_at(52), u32_at(56), u32_at(60))?,
                 _ => Origin::Cpu(0),
             },
+            parts: u16_at(14),
             first_time: u64_at(16),
             last_time: u64_at(24),
             first_serial: u64_at(32),
@@ -282,8 +314,25 @@ impl BlockHeader {
             && self.raw as usize <= BLOCK_RAW_MAX
             && self.stored as usize <= BLOCK_RAW_MAX
             && (self.packing != Packing::None || self.raw == self.stored);
+        let parts = self.parts == 0
+            || (self.kind == Kind::Events
+                && usize::from(self.size) >= BLOCK_HEADER_SIZE + PART_SIZE * usize::from(self.parts));
         let events = self.kind != Kind::Events || (self.first_time <= self.last_time && self.events <= self.raw / 8);
-        sizes && events
+        sizes && parts && events
+    }
+
+    /// Of the block's first `bytes`, which begin with this header: whether they are what its checksum is of.
+    pub(crate) fn agrees(&self, bytes: &[u8]) -> bool {
+        let end = if self.parts > 0 { usize::from(self.size) } else { usize::from(self.size) + self.stored as usize };
+        let (Some(crc), Some(rest)) = (bytes.get(4..).and_then(|b| b.first_chunk()), bytes.get(8..end)) else {
+            return false;
+        };
+        bytes.starts_with(&BLOCK_MAGIC) && crc_agrees(u32::from_le_bytes(*crc), crc32c(rest))
+    }
+
+    /// Bytes that [`BlockHeader::agrees`] wants to see.
+    pub(crate) fn checked(&self) -> u64 {
+        u64::from(self.size) + if self.parts > 0 { 0 } else { u64::from(self.stored) }
     }
 
     /// Bytes from this block to the next.
@@ -316,9 +365,40 @@ fn read_origin(cpu: u16, tid: u32, tgid: u32, stream: u32) -> Option<Origin> {
     }
 }
 
-/// The checksum of a block: of its header from byte 8 on, and its payload.
-pub fn block_crc(header_from_8: &[u8], payload: &[u8]) -> u32 {
-    crc32c_append(crc32c(header_from_8), payload)
+/// A part of a payload: which of its bytes in the file, and the serial number of its first record, less the block's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Part {
+    pub start: u32,
+    pub end: u32,
+    pub serial: u32,
+}
+
+impl Part {
+    fn head(self) -> [u8; PART_SIZE - 4] {
+        let mut b = [0; PART_SIZE - 4];
+        b[0..4].copy_from_slice(&self.start.to_le_bytes());
+        b[4..8].copy_from_slice(&self.end.to_le_bytes());
+        b[8..12].copy_from_slice(&self.serial.to_le_bytes());
+        b
+    }
+
+    /// As it stands in the header; `bytes` are those of the part.
+    pub fn encode(self, bytes: &[u8]) -> [u8; PART_SIZE] {
+        let mut b = [0; PART_SIZE];
+        b[0..12].copy_from_slice(&self.head());
+        b[12..16].copy_from_slice(&crc32c_append(crc32c(&self.head()), bytes).to_le_bytes());
+        b
+    }
+
+    /// Reads a part, and its checksum, for [`Part::agrees`].
+    pub fn decode(b: &[u8; PART_SIZE]) -> (Part, u32) {
+        let u32_at = |i: usize| u32::from_le_bytes([b[i], b[i + 1], b[i + 2], b[i + 3]]);
+        (Part { start: u32_at(0), end: u32_at(4), serial: u32_at(8) }, u32_at(12))
+    }
+
+    pub fn agrees(self, crc: u32, bytes: &[u8]) -> bool {
+        crc_agrees(crc, crc32c_append(crc32c(&self.head()), bytes))
+    }
 }
 
 /// Whether a checksum read is the one computed. A fuzzer could never guess it, so there any will do.

@@ -60,6 +60,7 @@ pub enum Key {
     RateLimited,
     RingGrown,
     StackUnknown,
+    TextUnread,
     SymbolsHidden,
     EventsDisabled,
     Overwritten,
@@ -76,6 +77,8 @@ pub enum Key {
     SerialGap,
     TimeDisorder,
     UnknownBlock,
+    BeingWritten,
+    Mended,
     UserRefused,
     UserMemory,
     UserHostile,
@@ -91,13 +94,14 @@ pub struct About {
 }
 
 impl Key {
-    pub const ALL: [Key; 25] = [
+    pub const ALL: [Key; 28] = [
         Key::RingFull,
         Key::ProbeNotAttached,
         Key::ProbeMissed,
         Key::RateLimited,
         Key::RingGrown,
         Key::StackUnknown,
+        Key::TextUnread,
         Key::SymbolsHidden,
         Key::EventsDisabled,
         Key::Overwritten,
@@ -114,6 +118,8 @@ impl Key {
         Key::SerialGap,
         Key::TimeDisorder,
         Key::UnknownBlock,
+        Key::BeingWritten,
+        Key::Mended,
         Key::UserRefused,
         Key::UserMemory,
         Key::UserHostile,
@@ -139,8 +145,9 @@ impl Key {
             Key::ProbeMissed => (
                 "probe_missed",
                 Loss,
-                "the kernel skipped hits of a probe, because the probe was already running on that CPU",
-                "probe a place that is hit less often, or that the probe itself does not reach",
+                "the kernel skipped hits of a probe, because it had not returned yet from another one on that CPU",
+                "record with --engine kernel, whose probes are not preempted, or probe a place that is hit less often, or that \
+                 the probe itself does not reach",
             ),
             Key::RateLimited => (
                 "rate_limited",
@@ -160,6 +167,13 @@ impl Key {
                 "the kernel stacks of events were not kept, because others had their places in the table of stacks; \
                  their number is 0",
                 "record less at a time: fewer threads, or for a shorter time",
+            ),
+            Key::TextUnread => (
+                "text_unread",
+                Notice,
+                "texts or arrays of events could not be read, so they are empty or zeros in the log",
+                "a program's memory can be read only while it is there: log it at the end of a system call that has read it, \
+                 or let the program touch it before; otherwise the pointer is wrong",
             ),
             Key::SymbolsHidden => (
                 "symbols_hidden",
@@ -262,6 +276,18 @@ impl Key {
                 "the log holds parts that this klogger does not know",
                 "read it with the klogger that wrote it, or a newer one",
             ),
+            Key::BeingWritten => (
+                "being_written",
+                Notice,
+                "the log has no end yet: a recorder still writes it, and what is not in it may be yet to come",
+                "read it again when the recording has ended; what is there is whole",
+            ),
+            Key::Mended => (
+                "mended",
+                Notice,
+                "bytes of the file are not what was written, but what they said stands in it a second time",
+                "nothing is missing; if this is a copy, copy it again, otherwise check the disk",
+            ),
             Key::UserRefused => (
                 "user_refused",
                 Loss,
@@ -297,6 +323,9 @@ pub struct Ledger {
     /// The counter that the kernel engine reads, as it was measured over the whole recording.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel_clock: Option<EventClock>,
+    /// When recording ended, full ns of the log's clock. What was written after it took its time is no part of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub end_ns: Option<u64>,
 }
 
 /// Something that happened. Times are full ns of the log's clock.

@@ -4,6 +4,7 @@
 //! **Invariant:** no other crate knows the bytes of a log or of a record.
 
 pub mod builder;
+mod codes;
 pub mod damage;
 pub mod decode;
 pub mod error;
@@ -11,8 +12,10 @@ pub mod event;
 pub mod filter;
 pub mod format;
 pub mod ledger;
+pub mod lock;
 pub mod merge;
 pub mod origin;
+mod parts;
 pub mod preamble;
 pub mod process;
 pub mod reader;

@@ -14,8 +14,12 @@ use klogger_schema::layout::EventLayout;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-/// Bytes of blocks in memory at most, over all streams. A real log needs a few MiB.
-const MEMORY_MAX: usize = 2 << 30;
+/// Bytes of memory for blocks and their lists of records at most, over all streams. A real log needs a few MiB for each
+/// stream.
+const MEMORY_MAX: u64 = 2 << 30;
+/// And no more than this, and so much for each byte of the file: a forged log of a few kB may unpack to many GiB.
+const MEMORY_MIN: u64 = 256 << 20;
+const MEMORY_PER_BYTE: u64 = 64;
 
 /// Which events a merge goes through. Times are full ns of the log's clock.
 #[derive(Clone, Debug, Default)]
@@ -46,6 +50,11 @@ pub struct Merge<'r> {
     total: u64,
 }
 
+/// Bytes of memory that a log of so many bytes may take.
+fn room(length: u64) -> usize {
+    MEMORY_MAX.min(MEMORY_MIN.saturating_add(length.saturating_mul(MEMORY_PER_BYTE))) as usize
+}
+
 impl<'r> Merge<'r> {
     pub(crate) fn new(reader: &'r Reader, selection: &Selection) -> Merge<'r> {
         let (from_ns, to_ns) = (selection.from_ns.unwrap_or(0), selection.to_ns.unwrap_or(u64::MAX));
@@ -71,7 +80,8 @@ impl<'r> Merge<'r> {
             lost: LostRecord::of(layouts),
             damage: Vec::new(),
             scratch: Vec::new(),
-            room: MEMORY_MAX,
+            reached: 0,
+            room: room(reader.length()),
         };
         let waiting = streams.iter().enumerate().map(|(i, s)| Reverse((s.bound(), i))).collect();
         // No stream is current yet: the first call of `next` takes one from those that wait.
@@ -121,6 +131,8 @@ impl<'r> Merge<'r> {
 
     /// Makes the stream with the earliest event the current one; `None` if there are no more events.
     fn choose(&mut self) -> Option<()> {
+        let last = self.streams.get(self.current).and_then(Stream::last);
+        self.shared.reached = self.shared.reached.max(last.unwrap_or(0));
         if let Some(stream) = self.streams.get_mut(self.current)
             && stream.refill(&mut self.shared)
         {

@@ -94,6 +94,9 @@ pub struct Recorder {
     pub pid: u32,
     /// All threads of the recorder, for analyses that leave it out.
     pub tids: Vec<u32>,
+    /// Their names, in the same order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub names: Vec<String>,
     /// Bytes of one CPU's ring.
     pub buffer_size: u64,
     /// Percent.

@@ -8,9 +8,9 @@
 use crate::event::{EventRef, Value};
 use crate::merge::Selection;
 use crate::origin::Origin;
-use crate::preamble::Preamble;
+use crate::preamble::{self, Preamble};
 use crate::reader::Reader;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 /// One name of one thread. Times are full ns of the log's clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,7 +58,8 @@ pub struct Processes {
     /// By index into `preamble.events`.
     what: Vec<What>,
     live: HashMap<i64, Live>,
-    recorder: HashSet<i64>,
+    /// Names of the recorder's threads. It is in no process table of a log of a workload, but may have run next.
+    recorder: HashMap<i64, Vec<u8>>,
     recorder_pid: i64,
     start_ns: u64,
     /// Rows that have ended, if they are kept.
@@ -72,7 +73,7 @@ impl Processes {
         let mut table = Processes {
             what: preamble.events.iter().map(|e| what(&e.name)).collect(),
             live: HashMap::new(),
-            recorder: preamble.recorder.tids.iter().map(|t| i64::from(*t)).collect(),
+            recorder: recorder(&preamble.recorder),
             recorder_pid: i64::from(preamble.recorder.pid),
             start_ns: start_of(preamble, reader.times()),
             past: None,
@@ -107,7 +108,8 @@ impl Processes {
 
     /// The present, or last, name of a thread.
     pub fn name(&self, pid: i64) -> Option<&[u8]> {
-        self.live.get(&pid).map(|l| l.row.comm.as_slice()).filter(|n| !n.is_empty())
+        let live = self.live.get(&pid).map(|l| &l.row.comm).filter(|n| !n.is_empty());
+        live.or_else(|| self.recorder.get(&pid)).map(Vec::as_slice)
     }
 
     /// What is known of a thread at present.
@@ -124,7 +126,7 @@ impl Processes {
     }
 
     fn add(&mut self, pid: i64, tgid: i64, parent: i64, comm: Vec<u8>, command: Vec<u8>, from_ns: u64) {
-        let recorder = self.recorder.contains(&pid) || (tgid > 0 && tgid == self.recorder_pid);
+        let recorder = self.recorder.contains_key(&pid) || (tgid > 0 && tgid == self.recorder_pid);
         let row = Row { pid, tgid, parent, comm, command, from_ns, to_ns: from_ns, exit_ns: None, recorder };
         if let Some(old) = self.live.insert(pid, Live { row, existed: None, renamed: false }) {
             self.end(old, from_ns);
@@ -207,6 +209,13 @@ impl Processes {
         live.existed = None;
         self.end(Live { row: old, existed: None, renamed: false }, at);
     }
+}
+
+/// A log from before it had their names calls them what the analyses do.
+fn recorder(recorder: &preamble::Recorder) -> HashMap<i64, Vec<u8>> {
+    let named = recorder.names.iter().map(Some).chain(std::iter::repeat(None));
+    let name = |name: Option<&String>| name.map_or("(recorder)", String::as_str).as_bytes().to_vec();
+    recorder.tids.iter().zip(named).map(|(tid, known)| (i64::from(*tid), name(known))).collect()
 }
 
 /// The zero of the times shown to people.

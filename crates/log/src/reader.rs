@@ -5,9 +5,12 @@ use crate::damage::{Damage, note};
 use crate::error::Error;
 use crate::format::{self, BlockHeader, FILE_HEADER_SIZE, FILE_MAGIC, Kind};
 use crate::ledger::{Entry, Key, Ledger};
+use crate::lock::Writing;
 use crate::merge::{Merge, Selection};
 use crate::origin::Origin;
+use crate::parts::{self, Piece};
 use crate::preamble::{Addition, Preamble};
+use crate::process::start_of;
 use crate::scan::{self, Block};
 use crate::source::Source;
 use crate::stacks::Stacks;
@@ -44,11 +47,17 @@ impl Reader {
     }
 
     fn from_source(source: Source) -> Result<Reader, Error> {
-        let (preamble, preamble_crc, start) = read_preamble(&source)?;
-        let known = Known::new(&preamble).map_err(Error::PreambleCorrupt)?;
-        let found = scan::find(&source, start);
-        let mut reader =
-            Reader { source, preamble, preamble_crc, blocks: found.blocks, damage: found.damage, recorded: None };
+        let (head, found) = match read_head(&source) {
+            Ok(head) => {
+                let found = scan::find(&source, head.end);
+                (head, found)
+            }
+            Err(error) => read_copy(&source, &error).ok_or(error)?,
+        };
+        let known = Known::new(&head.preamble).map_err(Error::PreambleCorrupt)?;
+        let (blocks, damage) = (found.blocks, found.damage);
+        let Head { preamble, crc: preamble_crc, .. } = head;
+        let mut reader = Reader { source, preamble, preamble_crc, blocks, damage, recorded: None };
         reader.read_additions(known);
         reader.read_ledger();
         reader.check_serials();
@@ -98,10 +107,23 @@ impl Reader {
         self.recorded.is_some()
     }
 
+    /// Whether a recorder was writing the log when it was opened.
+    pub fn is_being_written(&self) -> bool {
+        !self.is_complete() && self.source.writing() == Writing::Yes
+    }
+
     /// Earliest and latest time of the events, by the blocks' headers; `None` if there are no events.
     pub fn times(&self) -> Option<(u64, u64)> {
         let events = || self.blocks.iter().filter(|b| b.header.kind == Kind::Events);
         Some((events().map(|b| b.header.first_time).min()?, events().map(|b| b.header.last_time).max()?))
+    }
+
+    /// When recording began and ended: from the preamble's start to the end that the ledger has; in a log without either,
+    /// the first and the last event.
+    pub fn span(&self) -> (u64, u64) {
+        let start = start_of(&self.preamble, self.times());
+        let end = self.recorded.as_ref().and_then(|ledger| ledger.end_ns).or(self.times().map(|t| t.1));
+        (start, end.unwrap_or(start).max(start))
     }
 
     /// Events by the blocks' headers, `LOST` records not counted: (events, losses).
@@ -116,15 +138,21 @@ impl Reader {
         self.blocks.iter().filter(is_one).copied().collect()
     }
 
-    /// Writes all events to another log, of the same preamble, which may go on with more. Blocks that cannot be read are
+    /// Writes all events to another log, of the same preamble, which may go on with more. Those that cannot be read are
     /// left out; the serial numbers then say what is missing.
     pub fn copy_to<S: Sink>(&self, writer: &mut Writer<S>) -> io::Result<()> {
         let (mut scratch, mut bytes) = (Vec::new(), Vec::new());
         for block in &self.blocks {
             bytes.clear();
-            let Ok(payload) = scan::load(&self.source, block, &mut scratch, &mut bytes) else { continue };
-            let records = &bytes[payload];
             let BlockHeader { kind, origin, first_time: time_base, first_serial, .. } = block.header;
+            let Ok(payload) = scan::load(&self.source, block, &mut scratch, &mut bytes) else {
+                bytes.clear();
+                for Piece { records, first_serial } in parts::salvage(&self.source, block, &mut bytes) {
+                    writer.block(&EventBlock { origin, time_base, first_serial, records: &bytes[records] })?;
+                }
+                continue;
+            };
+            let records = &bytes[payload];
             match kind {
                 Kind::Events => {
                     writer.block(&EventBlock { origin, time_base, first_serial, records })?;
@@ -134,7 +162,7 @@ impl Reader {
                         writer.add(&addition)?;
                     }
                 }
-                Kind::Symbols | Kind::Ledger | Kind::Index | Kind::Stacks | Kind::Other(_) => {}
+                Kind::Symbols | Kind::Ledger | Kind::Index | Kind::Stacks | Kind::Preamble | Kind::Other(_) => {}
             }
         }
         Ok(())
@@ -291,8 +319,15 @@ fn read_addition(source: &Source, block: &Block, room: &mut usize) -> Result<Add
     serde_json::from_slice(&bytes[json]).map_err(|e| e.to_string())
 }
 
-/// The preamble, its checksum, and the offset of the first block.
-fn read_preamble(source: &Source) -> Result<(Preamble, u32, u64), Error> {
+/// What a log begins with.
+struct Head {
+    preamble: Preamble,
+    crc: u32,
+    /// Offset of the first block.
+    end: u64,
+}
+
+fn read_head(source: &Source) -> Result<Head, Error> {
     let length = source.length();
     if length == 0 {
         return Err(Error::Empty);
@@ -324,5 +359,23 @@ fn read_preamble(source: &Source) -> Result<(Preamble, u32, u64), Error> {
         return Err(Error::PreambleCorrupt("its checksum is wrong".into()));
     }
     let preamble = serde_json::from_slice(&json).map_err(|e| Error::PreambleCorrupt(e.to_string()))?;
-    Ok((preamble, crc, end.next_multiple_of(8)))
+    Ok(Head { preamble, crc, end: end.next_multiple_of(8) })
+}
+
+/// The head as it stands in the log a second time, and the blocks; for a log whose first one cannot be read.
+fn read_copy(source: &Source, error: &Error) -> Option<(Head, scan::Blocks)> {
+    // A file that does not begin as a log does is searched only if it has an index.
+    let may_be_log = !matches!(error, Error::NotALog);
+    if matches!(error, Error::Io(_) | Error::Empty) {
+        return None;
+    }
+    let mut found = scan::find_without_start(source, may_be_log)?;
+    let copy = found.blocks.iter().rev().find(|b| b.header.kind == Kind::Preamble)?;
+    let mut bytes = Vec::new();
+    let payload = scan::load(source, copy, &mut Vec::new(), &mut bytes).ok()?;
+    let head = read_head(&Source::Memory(bytes[payload].to_vec())).ok()?;
+    let first = found.blocks.first()?.offset;
+    let what = format!("{error}; its copy at the end of the log was read");
+    found.damage.insert(0, Damage::new(Key::Mended, 0, first, what));
+    Some((head, found))
 }

@@ -4,6 +4,8 @@
 use crate::damage::{Damage, note};
 use crate::format::{self, BLOCK_HEADER_SIZE, BLOCK_MAGIC, BlockHeader, Kind, Packing, TRAILER_SIZE};
 use crate::ledger::Key;
+use crate::lock::Writing;
+use crate::parts;
 use crate::source::Source;
 use std::ops::Range;
 
@@ -34,14 +36,24 @@ pub(crate) struct Blocks {
 
 /// Finds all blocks from `start` (the end of the preamble) on.
 pub(crate) fn find(source: &Source, start: u64) -> Blocks {
-    match by_index(source, start) {
+    match by_index(source, Some(start)) {
         Some(blocks) => Blocks { blocks, damage: Vec::new() },
         None => Scan { source, waste: 0, buffer: Vec::new() }.run(start),
     }
 }
 
-/// `None` if there is no index, or if it does not account for every byte of the file.
-fn by_index(source: &Source, start: u64) -> Option<Vec<Block>> {
+/// Finds all blocks of a log whose preamble says nothing; those of a file that is no log only if it has an index.
+pub(crate) fn find_without_start(source: &Source, may_be_log: bool) -> Option<Blocks> {
+    if let Some(blocks) = by_index(source, None) {
+        return Some(Blocks { blocks, damage: Vec::new() });
+    }
+    let mut scan = Scan { source, waste: 0, buffer: Vec::new() };
+    let start = if may_be_log { scan.next_sound(0)? } else { return None };
+    Some(scan.run(start))
+}
+
+/// `None` if there is no index, or if it does not account for every byte of the file, from `start` on if that is known.
+fn by_index(source: &Source, start: Option<u64>) -> Option<Vec<Block>> {
     let trailer_at = source.length().checked_sub(TRAILER_SIZE as u64)?;
     let mut trailer = [0; TRAILER_SIZE];
     source.read(trailer_at, &mut trailer).ok()?;
@@ -58,14 +70,14 @@ fn by_index(source: &Source, start: u64) -> Option<Vec<Block>> {
         let (offset, header) = entry.split_first_chunk::<8>()?;
         let block =
             Block { offset: u64::from_le_bytes(*offset), header: BlockHeader::decode(header.try_into().ok()?)? };
-        if block.offset != end {
+        if end.is_some_and(|end| block.offset != end) {
             return None;
         }
-        end = block.end();
+        end = Some(block.end());
         blocks.push(block);
     }
     blocks.push(index);
-    (end == offset).then_some(blocks)
+    end.is_none_or(|end| end == offset).then_some(blocks)
 }
 
 /// The header at `offset`, if bytes that could be one stand there.
@@ -97,9 +109,7 @@ pub(crate) fn load(
     buffer.resize(begin + size + stored, 0);
     let bytes = &mut buffer[begin..];
     source.read(block.offset, bytes).map_err(|_| "it could not be read")?;
-    let crc = u32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
-    if !bytes.starts_with(&BLOCK_MAGIC) || !format::crc_agrees(crc, format::block_crc(&bytes[8..size], &bytes[size..]))
-    {
+    if !header.agrees(bytes) || !parts::all_agree(&header, bytes) {
         return Err("its checksum is wrong");
     }
     if bytes[8..].first_chunk().and_then(BlockHeader::decode) != Some(header) {
@@ -141,12 +151,14 @@ impl Scan<'_> {
                 ended = true;
             } else {
                 let next = self.next_sound(at + 1);
-                note(&mut found.damage, self.describe(at, next.unwrap_or(length), next.is_none()));
+                if next.is_some() || !self.is_begun(at) {
+                    note(&mut found.damage, self.describe(at, next.unwrap_or(length), next.is_none()));
+                }
                 at = next.unwrap_or(length);
             }
         }
         if !ended {
-            note(&mut found.damage, Damage::new(Key::RecorderKilled, length, length, "ledger and index are missing"));
+            note(&mut found.damage, self.no_end(length));
         }
         found
     }
@@ -154,19 +166,38 @@ impl Scan<'_> {
     /// The block at `at`, if its checksum is right.
     fn sound(&mut self, at: u64) -> Option<Block> {
         let block = Block { offset: at, header: header_at(self.source, at)? };
-        let bytes = u64::from(block.header.size) + u64::from(block.header.stored);
-        if bytes > self.source.length() - at || self.waste > self.source.length().saturating_mul(WASTE_PER_BYTE) {
+        let header = block.header;
+        let bytes = header.checked();
+        let whole = u64::from(header.size) + u64::from(header.stored);
+        if whole > self.source.length() - at || self.waste > self.source.length().saturating_mul(WASTE_PER_BYTE) {
             return None;
         }
         self.buffer.resize(bytes as usize, 0);
         self.source.read(at, &mut self.buffer).ok()?;
-        let (head, rest) = self.buffer.split_at(8);
-        let crc = u32::from_le_bytes([head[4], head[5], head[6], head[7]]);
-        if !format::crc_agrees(crc, format::block_crc(rest, &[])) {
+        if !header.agrees(&self.buffer) {
             self.waste += bytes;
             return None;
         }
         Some(block)
+    }
+
+    /// Whether what stands at the end, from `at` on, may be a block that the recorder has begun to write.
+    fn is_begun(&self, at: u64) -> bool {
+        let is_short = self.source.length() - at < BLOCK_HEADER_SIZE as u64;
+        let is_longer = |header: BlockHeader| at.saturating_add(header.span()) > self.source.length();
+        self.source.writing() == Writing::Yes && (is_short || header_at(self.source, at).is_some_and(is_longer))
+    }
+
+    fn no_end(&self, length: u64) -> Damage {
+        let (key, what) = match self.source.writing() {
+            Writing::Yes => (Key::BeingWritten, "ledger and index are still to come"),
+            Writing::No => (Key::RecorderKilled, "ledger and index are missing"),
+            Writing::Unknown => (
+                Key::RecorderKilled,
+                "ledger and index are missing; if another machine writes this file, they may be still to come",
+            ),
+        };
+        Damage::new(key, length, length, what)
     }
 
     fn is_trailer(&self, at: u64) -> bool {

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Where a log is read from: a file, or memory.
 
+use crate::lock::{self, Writing};
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
 
 pub(crate) enum Source {
-    File(File, u64),
+    /// With its length, and whether somebody wrote it, as of when it was opened.
+    File(File, u64, Writing),
     Memory(Vec<u8>),
 }
 
@@ -19,22 +21,32 @@ impl Source {
         if !meta.is_file() {
             return Err(io::Error::other("a log is read in any order, so it must be a regular file"));
         }
-        let length = meta.len();
-        Ok(Source::File(file, length))
+        // The lock is looked at first: what was not locked then has no more to come.
+        let writing = lock::writing(&file);
+        let length = file.metadata()?.len();
+        Ok(Source::File(file, length, writing))
     }
 
     /// Bytes, as of when it was opened.
     pub fn length(&self) -> u64 {
         match self {
-            Source::File(_, length) => *length,
+            Source::File(_, length, _) => *length,
             Source::Memory(bytes) => bytes.len() as u64,
+        }
+    }
+
+    /// Whether somebody wrote it when it was opened.
+    pub fn writing(&self) -> Writing {
+        match self {
+            Source::File(_, _, writing) => *writing,
+            Source::Memory(_) => Writing::No,
         }
     }
 
     /// Fills `out` from `offset` on, or fails if the source ends before.
     pub fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         match self {
-            Source::File(file, _) => file.read_exact_at(out, offset),
+            Source::File(file, ..) => file.read_exact_at(out, offset),
             Source::Memory(bytes) => {
                 let from = usize::try_from(offset).ok().and_then(|at| bytes.get(at..)?.get(..out.len()));
                 out.copy_from_slice(from.ok_or(ErrorKind::UnexpectedEof)?);

@@ -3,18 +3,26 @@
 //!
 //! An event is held back until no later block can bring an earlier one. Blocks say the time of their earliest record,
 //! so this is exact, for as far as the stream looks ahead ([`LOOKAHEAD`] blocks, which is far more than an interrupt
-//! can last). An event that would come later than that is left out, and counted.
+//! can last). An event that would come later than that is left out, and counted. No more events are held back than so
+//! many blocks have, whatever the headers of a forged log say: so a stream takes time in proportion to its bytes, and
+//! the memory of a few blocks.
 
 use crate::damage::{Damage, note};
 use crate::ledger::Key;
 use crate::origin::Origin;
+use crate::parts::{self, Piece};
 use crate::record::{Header, SizeTable, full_time};
 use crate::scan::{self, Block};
 use crate::source::Source;
 use crate::writer::LostRecord;
+use klogger_schema::layout::HEADER_SIZE;
+use std::collections::VecDeque;
 
 /// Blocks that a stream looks ahead for an earlier time. Also the bound of its memory.
 const LOOKAHEAD: usize = 8;
+/// Bytes of memory for each byte of a block at most: the byte itself, and an [`Item`] for each record, in a `Vec` that
+/// may have grown to twice its size.
+const MEMORY_PER_BYTE: usize = 1 + 2 * size_of::<Item>() / HEADER_SIZE as usize;
 
 /// One record of [`Stream::bytes`].
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +41,9 @@ pub(crate) struct Shared<'r> {
     pub lost: LostRecord,
     pub damage: Vec<Damage>,
     pub scratch: Vec<u8>,
-    /// Bytes that may still be loaded.
+    /// Time of the last event that was handed out, of all streams, when one of them was left for another.
+    pub reached: u64,
+    /// Bytes of memory that streams may still take.
     pub room: usize,
 }
 
@@ -50,11 +60,16 @@ pub(crate) struct Stream {
     ready: usize,
     /// Time of the last item handed out or ready to be.
     reached: u64,
+    /// How many items the last [`LOOKAHEAD`] blocks had.
+    latest: VecDeque<usize>,
+    /// Bytes of memory taken from [`Shared::room`].
+    charged: usize,
 }
 
 impl Stream {
     pub fn new(origin: Origin, blocks: Vec<Block>) -> Stream {
-        Stream { origin, blocks, next: 0, bytes: Vec::new(), items: Vec::new(), done: 0, ready: 0, reached: 0 }
+        let (bytes, items, latest) = (Vec::new(), Vec::new(), VecDeque::new());
+        Stream { origin, blocks, next: 0, bytes, items, done: 0, ready: 0, reached: 0, latest, charged: 0 }
     }
 
     /// The next event, if it has been loaded.
@@ -69,6 +84,11 @@ impl Stream {
         self.done += 1;
     }
 
+    /// Time of the last event that was stepped over, since blocks were loaded last.
+    pub fn last(&self) -> Option<u64> {
+        self.done.checked_sub(1).map(|last| self.items[last].time)
+    }
+
     /// No event still to come from blocks that are not loaded is earlier.
     pub fn bound(&self) -> u64 {
         let ahead = self.blocks[self.next..].iter().take(LOOKAHEAD);
@@ -79,22 +99,34 @@ impl Stream {
     pub fn refill(&mut self, shared: &mut Shared) -> bool {
         while self.done == self.ready {
             if self.next == self.blocks.len() && self.done == self.items.len() {
-                shared.room += self.bytes.capacity();
                 (self.bytes, self.items) = (Vec::new(), Vec::new());
                 (self.done, self.ready) = (0, 0);
+                self.charge(shared);
                 return false;
             }
             self.carry();
             if self.next < self.blocks.len() {
-                let before = self.bytes.capacity();
+                let before = self.items.len();
                 self.load(shared);
-                shared.room = shared.room.saturating_sub(self.bytes.capacity() - before);
+                self.charge(shared);
+                self.latest.push_back(self.items.len().saturating_sub(before));
+                if self.latest.len() > LOOKAHEAD {
+                    self.latest.pop_front();
+                }
             }
             let bound = self.bound();
-            self.ready = self.items.partition_point(|i| i.time <= bound);
+            let surplus = self.items.len().saturating_sub(self.latest.iter().sum());
+            self.ready = self.items.partition_point(|i| i.time <= bound).max(surplus);
             self.reached = self.ready.checked_sub(1).map_or(self.reached, |last| self.items[last].time);
         }
         true
+    }
+
+    /// Takes the memory that the stream has now from the room of all, instead of what it had before.
+    fn charge(&mut self, shared: &mut Shared) {
+        let taken = self.bytes.capacity() + self.items.capacity() * size_of::<Item>();
+        shared.room = (shared.room + self.charged).saturating_sub(taken);
+        self.charged = taken;
     }
 
     /// Moves what was held back to the front.
@@ -121,30 +153,54 @@ impl Stream {
     fn load(&mut self, shared: &mut Shared) {
         let block = self.blocks[self.next];
         self.next += 1;
-        let loaded = if block.header.raw as usize > shared.room {
+        let loaded = if block.header.raw as usize * MEMORY_PER_BYTE > shared.room {
             Err("too many blocks would have to be in memory at once")
         } else {
             scan::load(shared.source, &block, &mut shared.scratch, &mut self.bytes)
         };
-        let payload = match loaded {
-            Ok(payload) => payload,
-            Err(why) => {
-                let damage = Damage::block(Key::BlockCorrupt, block.offset, block.end(), &block.header, why);
-                return note(&mut shared.damage, damage);
+        let sorted = match loaded {
+            Ok(payload) => {
+                self.walk(&block, &Piece { records: payload, first_serial: block.header.first_serial }, shared)
             }
+            Err(why) => self.salvage(&block, why, shared),
         };
-        let sorted = self.walk(&block, payload.start, payload.end, shared);
         if !sorted {
             self.items.sort_by_key(|i| (i.time, i.serial));
         }
         self.drop_late(&block, shared);
     }
 
+    /// Adds what can be read of a damaged block, and notes what cannot; returns whether all items are in order.
+    fn salvage(&mut self, block: &Block, why: &str, shared: &mut Shared) -> bool {
+        let (events, noted) = (self.events(shared), shared.damage.len());
+        let fits = block.header.raw as usize * MEMORY_PER_BYTE <= shared.room;
+        let pieces = if fits { parts::salvage(shared.source, block, &mut self.bytes) } else { Vec::new() };
+        if pieces.is_empty() {
+            let damage = Damage::block(Key::BlockCorrupt, block.offset, block.end(), &block.header, why);
+            note(&mut shared.damage, damage);
+            return true;
+        }
+        let mut sorted = true;
+        for piece in &pieces {
+            sorted &= self.walk(block, piece, shared);
+        }
+        shared.damage.truncate(noted);
+        let missing = block.header.events.saturating_sub(self.events(shared).saturating_sub(events) as u32);
+        note(&mut shared.damage, Damage::partial(block.offset, block.end(), &block.header, missing, why));
+        sorted
+    }
+
+    /// Events among the items.
+    fn events(&self, shared: &Shared) -> usize {
+        self.items.iter().filter(|i| i.id != shared.lost.id).count()
+    }
+
     /// Adds an item for each record; returns whether all items are in order.
-    fn walk(&mut self, block: &Block, mut at: usize, end: usize, shared: &mut Shared) -> bool {
+    fn walk(&mut self, block: &Block, piece: &Piece, shared: &mut Shared) -> bool {
         let base = block.header.first_time;
-        let mut serial = block.header.first_serial;
+        let mut serial = piece.first_serial;
         let mut last = self.items.last().map_or(0, |i| i.time);
+        let (mut at, end) = (piece.records.start, piece.records.end);
         let (start, mut walked) = (at, 0);
         let mut sorted = true;
         while at < end {
@@ -181,12 +237,13 @@ impl Stream {
 
     /// Leaves out what is earlier than what has been handed out, so that time never runs backwards.
     fn drop_late(&mut self, block: &Block, shared: &mut Shared) {
-        let late = self.items.partition_point(|i| i.time < self.reached);
+        let reached = self.reached.max(shared.reached);
+        let late = self.items.partition_point(|i| i.time < reached);
         if late > 0 {
             let what = format!("{late} events are earlier than events long before them");
             let damage = Damage {
                 events: late as u64,
-                times: Some((self.items[0].time, self.reached)),
+                times: Some((self.items[0].time, reached)),
                 ..Damage::new(Key::TimeDisorder, block.offset, block.end(), what).of(self.origin)
             };
             note(&mut shared.damage, damage);

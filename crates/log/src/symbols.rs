@@ -10,7 +10,9 @@ pub struct Symbols {
 }
 
 /// An address farther than this from the symbol before it does not belong to it.
-const SYMBOL_SIZE_MAX: u64 = 1 << 20;
+pub(crate) const SYMBOL_SIZE_MAX: u64 = 1 << 20;
+/// Symbols at most: a forged table has lines of three bytes.
+const SYMBOLS_MAX: usize = 4 << 20;
 
 impl Symbols {
     /// Reads lines `ADDRESS NAME`; a line of another form is skipped.
@@ -21,7 +23,9 @@ impl Symbols {
             let end = at + line.len();
             let space = line.iter().position(|b| *b == b' ');
             let address = space.and_then(|s| u64::from_str_radix(std::str::from_utf8(&line[..s]).ok()?, 16).ok());
-            if let (Some(space), Some(address)) = (space, address) {
+            if let (Some(space), Some(address)) = (space, address)
+                && entries.len() < SYMBOLS_MAX
+            {
                 entries.push((address, (at + space + 1) as u32, end as u32));
             }
             at = end + 1;

@@ -55,13 +55,56 @@ pub fn push_word(out: &mut Vec<u8>, text: &[u8]) {
                 '"' | '\\' => out.extend_from_slice(&[b'\\', c as u8]),
                 '\n' => out.extend_from_slice(b"\\n"),
                 '\t' => out.extend_from_slice(b"\\t"),
-                c if c.is_control() => push_escapes(out, c.encode_utf8(&mut [0; 4]).as_bytes()),
+                c if acts(c) => push_escapes(out, c.encode_utf8(&mut [0; 4]).as_bytes()),
                 c => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
             }
         }
         push_escapes(out, chunk.invalid());
     }
     out.push(b'"');
+}
+
+/// Whether a terminal does something else with it than to show it: control characters, and those that turn the
+/// direction of a text, so that it reads differently from what it says.
+fn acts(c: char) -> bool {
+    let turns = matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    turns || c.is_control()
+}
+
+/// Makes what stands in `out` from `from` on a text of one line that cannot act on a terminal: what could, and what is
+/// no UTF-8, becomes `\xNN`.
+#[inline]
+pub fn escape_from(out: &mut Vec<u8>, from: usize) {
+    // No early end: so it is done for many bytes at once.
+    let odd = out[from..].iter().fold(false, |odd, b| odd | !(b' '..=b'~').contains(b));
+    if odd {
+        let text = out.split_off(from);
+        push_escaped(out, &text);
+    }
+}
+
+#[cold]
+fn push_escaped(out: &mut Vec<u8>, text: &[u8]) {
+    for chunk in text.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            let mut bytes = [0; 4];
+            let bytes = c.encode_utf8(&mut bytes).as_bytes();
+            if acts(c) { push_escapes(out, bytes) } else { out.extend_from_slice(bytes) }
+        }
+        push_escapes(out, chunk.invalid());
+    }
+}
+
+/// One line that cannot act on a terminal.
+pub fn escaped(text: &str) -> String {
+    let mut out = Vec::with_capacity(text.len());
+    push_escaped(&mut out, text.as_bytes());
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+/// The same for a text of several lines.
+pub fn escaped_lines(text: &str) -> String {
+    text.split('\n').map(escaped).collect::<Vec<_>>().join("\n")
 }
 
 fn push_escapes(out: &mut Vec<u8>, bytes: &[u8]) {
@@ -73,6 +116,12 @@ fn push_escapes(out: &mut Vec<u8>, bytes: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_of_strangers_cannot_move_the_cursor() {
+        assert_eq!(escaped("no event 'a\x1b[2J\n\u{9b}1m'"), "no event 'a\\x1b[2J\\x0a\\xc2\\x9b1m'");
+        assert_eq!(escaped("plain \"words\" \u{e4}"), "plain \"words\" \u{e4}");
+    }
 
     fn with(f: impl Fn(&mut Vec<u8>)) -> String {
         let mut out = Vec::new();
@@ -96,5 +145,20 @@ mod tests {
         assert_eq!(with(|o| push_word(o, b"")), "\"\"");
         assert_eq!(with(|o| push_word(o, b"a b\n\"\x1b[1m\xff")), r#""a b\n\"\x1b[1m\xff""#);
         assert_eq!(with(|o| push_word(o, "größe".as_bytes())), "\"größe\"");
+        assert_eq!(with(|o| push_word(o, "\u{202e}x".as_bytes())), "\"\\xe2\\x80\\xaex\"");
+    }
+
+    #[test]
+    fn nothing_acts_on_a_terminal() {
+        let escaped_from = |text: &[u8], from| {
+            with(|o| {
+                o.extend_from_slice(text);
+                escape_from(o, from);
+            })
+        };
+        assert_eq!(escaped_from(b"\x1b[1mplain \"text\"", 4), "\x1b[1mplain \"text\"");
+        assert_eq!(escaped_from(b"a\x1b]0;x\x07\n\xc2\x9b\xffz", 1), r"a\x1b]0;x\x07\x0a\xc2\x9b\xffz");
+        assert_eq!(escaped("größe\u{2028}\t"), r"größe\xe2\x80\xa8\x09");
+        assert_eq!(escaped_lines("a\r\nb"), "a\\x0d\nb");
     }
 }

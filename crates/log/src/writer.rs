@@ -3,8 +3,10 @@
 //!
 //! Every block is whole in the sink before the next begins, so that a log can be read however its recording ends.
 
+use crate::codes::Codes;
 use crate::format::{
-    self, ADDITIONS_MAX, BLOCK_HEADER_SIZE, BLOCK_RAW_MAX, BLOCK_TARGET, BlockHeader, CPU_MAX, Kind, Packing,
+    self, ADDITIONS_MAX, BLOCK_HEADER_SIZE, BLOCK_RAW_MAX, BLOCK_TARGET, BlockHeader, CPU_MAX, FILE_HEADER_SIZE, Kind,
+    PACKED_PART_TARGET, PART_SIZE, PART_TARGET, Packing, Part,
 };
 use crate::ledger::{Entry, Key, Ledger};
 use crate::origin::Origin;
@@ -82,6 +84,8 @@ pub struct Summary {
 /// Writes one log.
 pub struct Writer<S: Sink> {
     sink: S,
+    /// What the log begins with, for its copy at the end.
+    head: Vec<u8>,
     /// Bytes in the sink; always the end of a whole block.
     offset: u64,
     known: Known,
@@ -89,7 +93,10 @@ pub struct Writer<S: Sink> {
     added: usize,
     sizes: SizeTable,
     lost: LostRecord,
+    codes: Codes,
     packer: Option<zstd::bulk::Compressor<'static>>,
+    /// Where the parts of the block that is being written end, unpacked, and the serial number of each.
+    parts: Vec<(usize, u32)>,
     index: Vec<(u64, BlockHeader)>,
     events: u64,
     losses: u64,
@@ -140,26 +147,33 @@ impl<S: Sink> Writer<S> {
             Compression::Zstd(level) => Some(zstd::bulk::Compressor::new(level)?),
         };
         let known = Known::new(preamble).map_err(|why| invalid(&why))?;
+        let json = serde_json::to_vec(preamble)?;
+        if json.len() > format::PREAMBLE_MAX {
+            return Err(invalid("the schemata of this log are larger than 16 MiB"));
+        }
+        let mut head = Vec::with_capacity(FILE_HEADER_SIZE + json.len());
+        head.extend_from_slice(&format::encode_file_header(&json));
+        head.extend_from_slice(&json);
         let mut writer = Writer {
             sink,
+            head: Vec::new(),
             offset: 0,
             known,
             added: 0,
             sizes: SizeTable::new(&preamble.events),
             lost: LostRecord::of(&preamble.events),
+            codes: Codes::default(),
             packer,
+            parts: Vec::new(),
             index: Vec::new(),
             events: 0,
             losses: 0,
             counts: vec![0; ids(&preamble.events)],
             torn: false,
         };
-        let json = serde_json::to_vec(preamble)?;
-        if json.len() > format::PREAMBLE_MAX {
-            return Err(invalid("the schemata of this log are larger than 16 MiB"));
-        }
-        let padding = json.len().next_multiple_of(8) - json.len();
-        writer.put(&[&format::encode_file_header(&json), &json, &[0; 8][..padding]])?;
+        writer.put(&[&head, padding(head.len())])?;
+        writer.head = head;
+        writer.codes.learn(&preamble.events);
         Ok(writer)
     }
 
@@ -176,6 +190,7 @@ impl<S: Sink> Writer<S> {
         self.known.extend(new);
         self.added += json.len();
         self.sizes.add(&addition.events);
+        self.codes.learn(&addition.events);
         self.counts.resize(self.counts.len().max(ids(&addition.events)), 0);
         if self.lost.id == 0 {
             self.lost = LostRecord::of(&addition.events);
@@ -211,12 +226,12 @@ impl<S: Sink> Writer<S> {
                 events: chunk.events,
                 ..BlockHeader::plain(Kind::Events)
             };
-            let pack = self.packer.is_some();
             let (records, later) = rest.split_at(chunk.bytes);
-            if let Err(error) = self.append(header, records, pack) {
+            if let Err(error) = self.append_events(header, records) {
                 self.uncount(records);
                 return Err(error);
             }
+            self.codes.note(records, &self.sizes);
             self.events += u64::from(chunk.events);
             self.losses = self.losses.saturating_add(chunk.lost);
             serial = header.next_serial();
@@ -225,9 +240,11 @@ impl<S: Sink> Writer<S> {
         Ok(serial)
     }
 
-    /// Appends the addresses of the kernel's code: a line `ADDRESS NAME` for each symbol, ascending.
-    pub fn symbols(&mut self, text: &str) -> io::Result<()> {
-        self.lines(Kind::Symbols, text)
+    /// Appends those symbols that the addresses of code in the log's events are in, of all of the kernel's: a line
+    /// `ADDRESS NAME` for each, ascending.
+    pub fn symbols(&mut self, all: &str) -> io::Result<()> {
+        let needed = self.codes.needed(all);
+        self.lines(Kind::Symbols, &needed)
     }
 
     /// Appends the stacks that events have the numbers of: a line `NUMBER FRAME FRAME ...` for each.
@@ -237,9 +254,7 @@ impl<S: Sink> Writer<S> {
 
     fn lines(&mut self, kind: Kind, text: &str) -> io::Result<()> {
         let mut rest = text.as_bytes();
-        if self.packer.is_none() {
-            self.packer = Some(zstd::bulk::Compressor::new(1)?);
-        }
+        self.need_packer()?;
         while !rest.is_empty() {
             let room = &rest[..rest.len().min(BLOCK_RAW_MAX)];
             let whole = room.iter().rposition(|&b| b == b'\n').map_or(room.len(), |at| at + 1);
@@ -267,12 +282,16 @@ impl<S: Sink> Writer<S> {
     /// them are taken from the summary's total, but not from its counts.
     pub fn finish(mut self, ledger: &Ledger) -> io::Result<Summary> {
         let mut ledger = ledger.clone();
+        // If there is no room for the copy, the log is whole without it.
+        let _ = self.copy_head();
         loop {
             let (end, blocks) = (self.offset, self.index.len());
             let Err(error) = self.close(&ledger) else { break };
             self.index.truncate(blocks);
             self.rewind(end);
-            let full = matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded);
+            // FileTooLarge: RLIMIT_FSIZE, or the file system's own limit.
+            let full =
+                matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge);
             match self.index.pop() {
                 Some((offset, header)) if full => self.give_up(offset, &header, &mut ledger),
                 _ => return Err(error),
@@ -280,6 +299,23 @@ impl<S: Sink> Writer<S> {
         }
         self.sink.flush()?;
         Ok(self.summary())
+    }
+
+    /// Appends what the log begins with a second time.
+    fn copy_head(&mut self) -> io::Result<()> {
+        let head = std::mem::take(&mut self.head);
+        if head.len() > BLOCK_RAW_MAX {
+            return Ok(());
+        }
+        self.need_packer()?;
+        self.append(BlockHeader::plain(Kind::Preamble), &head, true)
+    }
+
+    fn need_packer(&mut self) -> io::Result<()> {
+        if self.packer.is_none() {
+            self.packer = Some(zstd::bulk::Compressor::new(1)?);
+        }
+        Ok(())
     }
 
     fn close(&mut self, ledger: &Ledger) -> io::Result<()> {
@@ -317,12 +353,31 @@ impl<S: Sink> Writer<S> {
         }
     }
 
-    /// Goes over records up to the first malformed one, or to about [`BLOCK_TARGET`].
+    /// Goes over records up to the first malformed one, or to about [`BLOCK_TARGET`], and finds the parts.
     fn walk(&mut self, records: &[u8], base: u64) -> Chunk {
+        let part = if self.packer.is_some() { PACKED_PART_TARGET } else { PART_TARGET };
         let mut chunk = Chunk { bytes: 0, first_time: u64::MAX, last_time: 0, events: 0, lost: 0 };
+        self.parts.clear();
         while chunk.bytes < BLOCK_TARGET {
+            let begin = chunk.bytes;
+            // More than 4 thousand million losses end a block, so that the number of a part has room in its header.
+            let Ok(serial) = u32::try_from(chunk.lost.saturating_add(chunk.events.into())) else { break };
+            let whole = self.walk_part(records, base, begin + part, &mut chunk);
+            if chunk.bytes > begin {
+                self.parts.push((chunk.bytes, serial));
+            }
+            if !whole {
+                break;
+            }
+        }
+        chunk
+    }
+
+    /// Goes on to `end` or a bit farther; false at the first malformed record.
+    fn walk_part(&mut self, records: &[u8], base: u64, end: usize, chunk: &mut Chunk) -> bool {
+        while chunk.bytes < end {
             let rest = &records[chunk.bytes..];
-            let (Some(header), Some(size)) = (Header::read(rest), self.sizes.size(rest)) else { break };
+            let (Some(header), Some(size)) = (Header::read(rest), self.sizes.size(rest)) else { return false };
             let time = full_time(base, header.time48());
             chunk.first_time = chunk.first_time.min(time);
             chunk.last_time = chunk.last_time.max(time);
@@ -334,7 +389,7 @@ impl<S: Sink> Writer<S> {
             self.counts[usize::from(header.id())] += 1;
             chunk.bytes += size;
         }
-        chunk
+        true
     }
 
     /// Takes back what [`Writer::walk`] counted.
@@ -345,7 +400,7 @@ impl<S: Sink> Writer<S> {
         }
     }
 
-    fn append(&mut self, mut header: BlockHeader, raw: &[u8], pack: bool) -> io::Result<()> {
+    fn append(&mut self, header: BlockHeader, raw: &[u8], pack: bool) -> io::Result<()> {
         let packed = match &mut self.packer {
             Some(packer) if pack => Some(packer.compress(raw)?).filter(|p| p.len() < raw.len()),
             Some(_) | None => None,
@@ -354,12 +409,52 @@ impl<S: Sink> Writer<S> {
             Some(packed) => (Packing::Zstd, packed.as_slice()),
             None => (Packing::None, raw),
         };
-        header.packing = packing;
-        header.raw = raw.len() as u32;
-        header.stored = stored.len() as u32;
-        let padding = stored.len().next_multiple_of(8) - stored.len();
+        let header = BlockHeader { packing, raw: raw.len() as u32, stored: stored.len() as u32, ..header };
+        self.put_block(header, &[], stored)
+    }
+
+    /// Appends a block of the parts that [`Writer::walk`] has found.
+    fn append_events(&mut self, header: BlockHeader, raw: &[u8]) -> io::Result<()> {
+        if self.parts.len() < 2 {
+            return self.append(header, raw, self.packer.is_some());
+        }
+        let (packing, packed, ends) = self.pack(raw)?;
+        let stored = if packing == Packing::Zstd { packed.as_slice() } else { raw };
+        let mut table = Vec::with_capacity(ends.len() * PART_SIZE);
+        let mut start = 0;
+        for (end, (_, serial)) in ends.iter().zip(&self.parts) {
+            let part = Part { start: start as u32, end: *end as u32, serial: *serial };
+            table.extend_from_slice(&part.encode(&stored[start..*end]));
+            start = *end;
+        }
+        let (raw, stored_bytes) = (raw.len() as u32, stored.len() as u32);
+        let size = (BLOCK_HEADER_SIZE + table.len()) as u16;
+        let parts = ends.len() as u16;
+        self.put_block(BlockHeader { size, packing, raw, stored: stored_bytes, parts, ..header }, &table, stored)
+    }
+
+    /// How the parts are stored, their bytes if they are packed, and where each of them ends.
+    fn pack(&mut self, raw: &[u8]) -> io::Result<(Packing, Vec<u8>, Vec<usize>)> {
+        let mut packed = Vec::new();
+        if let Some(packer) = &mut self.packer {
+            let (mut ends, mut start) = (Vec::new(), 0);
+            for (end, _) in &self.parts {
+                packed.extend_from_slice(&packer.compress(&raw[start..*end])?);
+                ends.push(packed.len());
+                start = *end;
+            }
+            if packed.len() < raw.len() {
+                return Ok((Packing::Zstd, packed, ends));
+            }
+        }
+        Ok((Packing::None, Vec::new(), self.parts.iter().map(|(end, _)| *end).collect()))
+    }
+
+    /// `table` is that of the parts, if there are any.
+    fn put_block(&mut self, header: BlockHeader, table: &[u8], stored: &[u8]) -> io::Result<()> {
         let offset = self.offset;
-        self.put(&[&header.encode(stored), stored, &[0; 8][..padding]])?;
+        let head = header.encode(if table.is_empty() { stored } else { table });
+        self.put(&[&head, table, stored, padding(stored.len())])?;
         self.index.push((offset, header));
         Ok(())
     }
@@ -386,6 +481,11 @@ impl<S: Sink> Writer<S> {
             Err(_) => self.torn = true,
         }
     }
+}
+
+/// Zeros up to a multiple of 8.
+fn padding(length: usize) -> &'static [u8] {
+    &[0; 8][..length.next_multiple_of(8) - length]
 }
 
 /// The highest id, and one.

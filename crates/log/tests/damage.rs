@@ -255,6 +255,125 @@ fn keys_and_blocks_of_another_version_are_shown() {
     assert_eq!((unknown[0].events, events(&reader).len()), (0, 1));
 }
 
+/// A log up to its last block of events.
+fn without_end(mut bytes: Vec<u8>) -> Vec<u8> {
+    let reader = Reader::from_bytes(bytes.clone()).unwrap();
+    let end = reader.blocks().iter().rfind(|b| b.header.kind == Kind::Events).unwrap().end();
+    bytes.truncate(end as usize);
+    bytes
+}
+
+#[test]
+fn a_changed_bit_in_the_preamble_costs_nothing() {
+    let bytes = ticks(4, 20, Compression::None);
+    let whole = Reader::from_bytes(bytes.clone()).unwrap();
+    let all = events(&whole);
+    let head = whole.blocks()[0].offset as usize;
+    for bit in (0..head * 8).filter(|bit| *bit < 16 * 8 || bit % 13 == 0) {
+        let mut changed = bytes.clone();
+        changed[bit / 8] ^= 1 << (bit % 8);
+        // With its index and without.
+        let no_trailer = changed[..changed.len() - 1].to_vec();
+        for (place, changed) in [changed, no_trailer].into_iter().enumerate() {
+            let is_log = place == 0 || bit >= 7 * 8;
+            let reader = match Reader::from_bytes(changed) {
+                Ok(reader) => reader,
+                Err(error) => {
+                    assert!(!is_log, "bit {bit}: {error}");
+                    continue;
+                }
+            };
+            assert_eq!((reader.preamble(), reader.preamble_crc()), (whole.preamble(), whole.preamble_crc()));
+            assert_eq!(events(&reader), all);
+            // The zeros after it have no checksum, and need none.
+            assert!(reader.damage().iter().any(|d| d.key == Key::Mended) || bit / 8 + 8 >= head, "bit {bit}");
+            assert_eq!(reader.ledger(&[]).lost(), 0);
+        }
+    }
+}
+
+#[test]
+fn a_changed_byte_costs_only_its_part_of_a_block() {
+    for (compression, part) in [(Compression::None, 4 << 10), (Compression::Zstd(1), 128 << 10)] {
+        let bytes = ticks(2, 30_000, compression);
+        let whole = Reader::from_bytes(bytes.clone()).unwrap();
+        let block = whole.blocks()[1];
+        assert!(block.header.parts > 1);
+        let all = events(&whole);
+        let mut dice = Dice(5);
+        for _ in 0..20 {
+            let at = block.offset + dice.roll(block.header.span());
+            let mut changed = bytes.clone();
+            changed[at as usize] ^= 1 << dice.roll(8);
+            // With its index and without; without, the header of the block must be sound.
+            let no_trailer = changed[..changed.len() - 1].to_vec();
+            let in_header = at - block.offset < u64::from(block.header.size);
+            let logs = if in_header { vec![changed] } else { vec![changed, no_trailer] };
+            for changed in logs {
+                let reader = Reader::from_bytes(changed).unwrap();
+                let mut merge = reader.merge(&Selection::default());
+                let mut found = 0;
+                while let Some(event) = merge.next() {
+                    let n = event.get("n").and_then(|v| v.int()).unwrap();
+                    // Its number, time and serial number are what they were.
+                    let (time, origin, serial, _, expected) = &all[n as usize];
+                    assert_eq!((event.time_ns, event.origin, event.serial, n), (*time, *origin, *serial, *expected));
+                    found += 1;
+                }
+                let missing: u64 = merge.damage().iter().map(|d| d.events).sum();
+                assert_eq!(found + missing, all.len() as u64, "a change at {at}");
+                assert!(missing * 16 <= part + 16, "{missing} events are gone, after a change at {at}");
+                let is_padding = at + 8 >= block.end();
+                assert!(!merge.damage().is_empty() || is_padding, "nothing is said of a change at {at}");
+            }
+        }
+    }
+}
+
+/// What is copied to another log, as `klogger rescue` does, is what can be read.
+#[test]
+fn a_damaged_block_is_copied_but_for_its_damaged_part() {
+    let bytes = ticks(1, 3000, Compression::None);
+    let block = Reader::from_bytes(bytes.clone()).unwrap().blocks()[0];
+    let mut changed = bytes;
+    changed[block.offset as usize + 20_000] ^= 1;
+    let reader = Reader::from_bytes(changed).unwrap();
+    let read = events(&reader);
+    assert!(read.len() < 3000 && read.len() > 2700);
+    let mut copy = Vec::new();
+    let mut writer = Writer::new(&mut copy, reader.preamble(), Compression::None).unwrap();
+    reader.copy_to(&mut writer).unwrap();
+    writer.finish(&Ledger::default()).unwrap();
+    let copy = Reader::from_bytes(copy).unwrap();
+    assert_eq!(events(&copy), read);
+    let gap = copy.damage().iter().find(|d| d.key == Key::SerialGap).expect("a gap");
+    assert_eq!(gap.events as usize, 3000 - read.len());
+}
+
+#[test]
+fn a_log_that_is_being_written_is_not_called_damaged() {
+    let bytes = without_end(ticks(3, 20, Compression::None));
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("a.klog");
+    let written = std::fs::File::create(&path).unwrap();
+    let keys = |length: usize| {
+        std::fs::write(&path, &bytes[..length]).unwrap();
+        let reader = Reader::open(&path).unwrap();
+        let keys: Vec<Key> = reader.damage().iter().map(|d| d.key).collect();
+        (events(&reader).len(), keys, reader.is_being_written())
+    };
+    klogger_log::lock::lock(&written).unwrap();
+    assert_eq!(keys(bytes.len()), (60, vec![Key::BeingWritten], true));
+    // The last block is not there wholly yet, or not even its header.
+    assert_eq!(keys(bytes.len() - 8), (40, vec![Key::BeingWritten], true));
+    let last = Reader::from_bytes(bytes.clone()).unwrap().blocks()[2].offset as usize;
+    assert_eq!(keys(last + 10), (40, vec![Key::BeingWritten], true));
+    // A block that is not the last one is whole, or damaged.
+    drop(written);
+    assert_eq!(keys(bytes.len()), (60, vec![Key::RecorderKilled], false));
+    assert_eq!(keys(bytes.len() - 8), (40, vec![Key::FileCut, Key::RecorderKilled], false));
+}
+
 #[test]
 fn files_that_are_not_logs() {
     let error = |bytes: &[u8]| Reader::from_bytes(bytes.to_vec()).err().expect("an error").to_string();
@@ -262,11 +381,12 @@ fn files_that_are_not_logs() {
     assert_eq!(error(b"#!/bin/sh\necho this is a script\n"), "this is not a klogger log");
     assert_eq!(error(b"k2"), "this is not a klogger log");
     assert_eq!(error(b"klogg"), "the log is cut off in its preamble (5 bytes; the preamble alone has 16)");
-    let mut newer = ticks(1, 1, Compression::None);
+    // Without what stands after the events, there is no second preamble.
+    let mut newer = without_end(ticks(1, 1, Compression::None));
     newer[7] = VERSION + 1;
-    let expected = "the log was written by a newer klogger (format 3; this one reads up to 2)";
+    let expected = "the log was written by a newer klogger (format 4; this one reads up to 3)";
     assert_eq!(error(&newer), expected);
-    let mut corrupt = ticks(1, 1, Compression::None);
+    let mut corrupt = without_end(ticks(1, 1, Compression::None));
     corrupt[20] ^= 1;
     assert_eq!(error(&corrupt), "the log's preamble is damaged: its checksum is wrong");
 }
@@ -333,6 +453,23 @@ fn events_far_out_of_order_are_left_out_and_counted() {
     let reader = Reader::from_bytes(log_of(&preamble, &blocks)).unwrap();
     let stats = Stats::new(&reader);
     assert_eq!((stats.total().events, stats.damage[0].key, stats.damage[0].events), (50, Key::TimeDisorder, 1));
+}
+
+/// No stream can know it, but another one has gone past that time.
+#[test]
+fn events_far_out_of_order_are_not_handed_out_after_later_ones_of_another_cpu() {
+    let preamble = preamble();
+    let block = |number: u16, time: u64| {
+        let mut records = Vec::new();
+        record(&preamble, "TICK").int("n", 1).finish(time, &mut records);
+        (cpu(number), records)
+    };
+    let mut blocks = vec![block(0, START + 500)];
+    blocks.extend((0..9).map(|i| block(1, START + 1000 + i * 10)));
+    blocks.push(block(1, START + 5));
+    let bytes = log_of(&preamble, &blocks);
+    assert_eq!(read_all(&bytes).unwrap().0.len(), 10);
+    assert_eq!(missing(bytes), [("time_disorder".to_string(), Some(1), 1)]);
 }
 
 /// A clock that runs backwards in the middle of a flood: what is left out, and what is there, are all.

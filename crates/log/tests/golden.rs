@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The logs that stand for the versions of the format: `tests/logs/v1.klog`, `v2.klog`.
+//! The logs that stand for the versions of the format: `tests/logs/v1.klog`, `v2.klog`, `v3.klog`.
 //!
 //! Each was made once, by [`make`] as it was then, and must be readable for ever: if the format changes, these files
 //! stay as they are, and the new version gets one of its own. `KLOGGER_BLESS=1 cargo test -p klogger-log --test golden`
@@ -10,6 +10,7 @@ mod common;
 
 use common::{RECORDER, START, comm, cpu, int, lost, string, thread};
 use klogger_log::builder::RecordBuilder;
+use klogger_log::format::Kind;
 use klogger_log::ledger::{Entry, Key, Ledger};
 use klogger_log::merge::Selection;
 use klogger_log::origin::{Origin, Thread};
@@ -73,6 +74,7 @@ fn preamble() -> Preamble {
             lowwater: 10,
             overwrite: false,
             limits: Vec::new(),
+            names: Vec::new(),
         },
         schemas: vec![SchemaText { name: "test".into(), ..SchemaText::default() }],
         events,
@@ -164,6 +166,11 @@ fn make() -> Vec<u8> {
     record("LOST").int("count", 3).int("since", START as i64 + 500).finish(START + 1_000_000_000, &mut second);
     record("SCHEDOUT").int("pid", 20).int("state", 0).finish(START + 1_000_000_000, &mut second);
     record("SCHEDIN").int("pid", 0).finish(START + 2_000_000_000, &mut late);
+    // Long enough for two parts.
+    for n in 0..18 {
+        let call = record("CALL").int("from", 0xffff_2004 + i64::from(n));
+        call.text("note", &[b'a' + n; 250]).finish(START + 2_000_000_001 + u64::from(n), &mut late);
+    }
     record("KLOGGER_FINISH").finish(START + 2_500_000_000, &mut end);
     let mut bytes = Vec::new();
     let mut writer = Writer::new(&mut bytes, &preamble, Compression::None).unwrap();
@@ -185,7 +192,8 @@ fn make() -> Vec<u8> {
     let thread = Entry { text: "no space in the ring".into(), ..thread.between(START + 700, START + 900) };
     let refused = Entry { text: "shop was built with another pool".into(), ..Entry::new(Key::UserRefused) };
     let user_clock = Some(EventClock { source: "tsc".into(), khz: 2_100_000, error_ns: 42 });
-    writer.finish(&Ledger { entries: vec![entry, thread, refused], user_clock, ..Ledger::default() }).unwrap();
+    let entries = vec![entry, thread, refused];
+    writer.finish(&Ledger { entries, user_clock, end_ns: Some(START + 2_500_000_000), ..Ledger::default() }).unwrap();
     bytes
 }
 
@@ -229,13 +237,8 @@ fn version_1_is_readable() {
     assert_eq!(events(&reader), of_the_kernel());
 }
 
-#[test]
-fn version_2_is_readable() {
-    let path = path("v2.klog");
-    if std::env::var_os("KLOGGER_BLESS").is_some() && !path.exists() {
-        fs::write(&path, make()).unwrap();
-    }
-    let reader = Reader::open(path).unwrap();
+/// Checks all but the events of version 2 and later, and returns those.
+fn check_of_programs(reader: &Reader) -> Vec<Found> {
     let mut preamble = user_preamble();
     preamble.schemas.extend(addition().schemas);
     preamble.events.extend(addition().events);
@@ -255,6 +258,29 @@ fn version_2_is_readable() {
         event(900, thread(2, SERVER), 4, "REQUEST"),
         event(1_500_000_000, thread(3, WORKER), 0, "TASK"),
     ]);
+    expected
+}
+
+#[test]
+fn version_2_is_readable() {
+    let reader = Reader::open(path("v2.klog")).unwrap();
+    let mut expected = check_of_programs(&reader);
     expected.sort_by_key(|e| (e.0, e.1, e.2));
     assert_eq!(events(&reader), expected);
+}
+
+#[test]
+fn version_3_is_readable() {
+    let path = path("v3.klog");
+    if std::env::var_os("KLOGGER_BLESS").is_some() && !path.exists() {
+        fs::write(&path, make()).unwrap();
+    }
+    let reader = Reader::open(path).unwrap();
+    let mut expected = check_of_programs(&reader);
+    expected.extend((0..18).map(|n| event(2_000_000_001 + n, cpu(0), 5 + n, "CALL")));
+    expected.sort_by_key(|e| (e.0, e.1, e.2));
+    assert_eq!(events(&reader), expected);
+    assert_eq!(reader.span(), (START, START + 2_500_000_000));
+    assert!(reader.blocks().iter().any(|b| b.header.parts == 2));
+    assert_eq!(reader.blocks().iter().filter(|b| b.header.kind == Kind::Preamble).count(), 1);
 }

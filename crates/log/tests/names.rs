@@ -50,6 +50,25 @@ fn story() -> Reader {
     Reader::from_bytes(log_of(&preamble, &[(cpu(0), first), (RECORDER, recorder)])).unwrap()
 }
 
+#[test]
+fn the_recorders_threads_have_names() {
+    let named = |names: &[&str], pid: i64| {
+        let mut preamble = preamble();
+        preamble.recorder.tids = vec![7, 8];
+        preamble.recorder.names = names.iter().map(|n| n.to_string()).collect();
+        let mut records = Vec::new();
+        let exists = record(&preamble, "PROCESS_EXISTS").int("pid", 8).int("tgid", 8).int("ppid", 1);
+        exists.text("comm", b"other").text("command", b"").finish(START + 5, &mut records);
+        let reader = Reader::from_bytes(log_of(&preamble, &[(RECORDER, records)])).unwrap();
+        Processes::new(&reader).name(pid).map(|name| String::from_utf8_lossy(name).into_owned())
+    };
+    assert_eq!(named(&["klogger", "klogger/0"], 7).as_deref(), Some("klogger"));
+    // An older log.
+    assert_eq!(named(&[], 7).as_deref(), Some("(recorder)"));
+    // Where the log says it, that counts.
+    assert_eq!((named(&[], 8).as_deref(), named(&[], 9)), (Some("other"), None));
+}
+
 /// The fields of the events for which a filter holds, as text.
 fn chosen(reader: &Reader, filter: &str) -> Vec<String> {
     let filter = Filter::new(filter, reader.preamble(), START).unwrap();

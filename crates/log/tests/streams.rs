@@ -6,7 +6,7 @@ mod common;
 use common::{Dice, START, addition, cpu, events, int, layout, log_of, preamble, record, user};
 use klogger_log::builder::RecordBuilder;
 use klogger_log::filter::Filter;
-use klogger_log::format::{BlockHeader, Kind, block_crc};
+use klogger_log::format::{BlockHeader, Kind};
 use klogger_log::ledger::{Key, Ledger};
 use klogger_log::merge::Selection;
 use klogger_log::origin::Origin;
@@ -122,7 +122,7 @@ fn forge(bytes: &mut [u8], block: &Block, dice: &mut Dice) {
         let room = if dice.roll(3) > 0 { size - 8 } else { size - 8 + stored };
         bytes[from + 8 + dice.roll(room as u64) as usize] = dice.roll(256) as u8;
     }
-    let crc = block_crc(&bytes[from + 8..from + size], &bytes[from + size..from + size + stored]);
+    let crc = crc32c::crc32c(&bytes[from + 8..from + size + stored]);
     bytes[from + 4..from + 8].copy_from_slice(&crc.to_le_bytes());
 }
 

@@ -35,7 +35,18 @@ pub fn layout(id: u16, name: &str, fields: &[FieldSpec]) -> EventLayout {
             context: None,
         });
     }
-    EventLayout { id, schema: "test".into(), name: name.into(), doc: None, fixed: end, fields: out, about: vec![] }
+    EventLayout {
+        id,
+        schema: "test".into(),
+        name: name.into(),
+        doc: None,
+        fixed: end,
+        fields: out,
+        about: vec![],
+        role: None,
+        begins: vec![],
+        ends: vec![],
+    }
 }
 
 pub fn int(name: &str) -> FieldSpec<'_> {
