@@ -34,10 +34,15 @@ static __u64 (*const bpf_get_current_pid_tgid)(void) = (void *)14;
 static long (*const bpf_get_stackid)(void *context, void *map, __u64 flags) = (void *)27;
 static __u64 (*const bpf_get_current_cgroup_id)(void) = (void *)80;
 static long (*const bpf_probe_read_user)(void *dst, __u32 size, const void *src) = (void *)112;
+static long (*const bpf_probe_read_user_str)(void *dst, __u32 size, const void *src) = (void *)114;
 static long (*const bpf_probe_read_kernel)(void *dst, __u32 size, const void *src) = (void *)113;
 static long (*const bpf_probe_read_kernel_str)(void *dst, __u32 size, const void *src) = (void *)115;
 static long (*const bpf_ringbuf_output)(void *ringbuf, void *data, __u64 size, __u64 flags) = (void *)130;
 static struct task_struct *(*const bpf_get_current_task_btf)(void) = (void *)158;
+
+/* Functions of the kernel since 6.11; called only where there are threads to hold off: see klogger_begin(). */
+extern void bpf_preempt_disable(void) __attribute__((weak, section(".ksyms")));
+extern void bpf_preempt_enable(void) __attribute__((weak, section(".ksyms")));
 
 #include "kernel.h"
 
@@ -54,8 +59,10 @@ struct klogger_config {
 	__u32 grid_shift;	/* log2 of a grid part's bytes; only in overwrite mode */
 	__u8 scoped;		/* only threads in scope are logged */
 	__u8 overwrite;
-	__u8 unused[2];
+	__u8 preempt;		/* the kernel lets threads preempt each other in programs */
+	__u8 copy;		/* 0: the first program at its place; others log what those before them were kept from */
 	__u32 larger_mask;	/* size of a larger ring - 1; 0: rings do not grow */
+	__u32 probes;		/* added to the numbers of this object's probes */
 };
 const volatile struct klogger_config klogger_config SEC(".rodata.klogger");
 
@@ -69,6 +76,9 @@ __u64 klogger_scope[KLOGGER_TIDS / 64] SEC(".bss.klogger_s");
 
 /* Events on CPUs that came after the start have no ring. By event, all CPUs together; shared by all objects. */
 __u64 klogger_ringless[KLOGGER_EVENTS_MAX] SEC(".bss.klogger_r");
+
+/* Texts and arrays of events that could not be read. By event, all CPUs together; shared by all objects. */
+__u64 klogger_unread[KLOGGER_EVENTS_MAX] SEC(".bss.klogger_u");
 
 /*
  * The rate of an event whose rate is limited, all CPUs together; shared by all objects. Times are in sixteenths of a ns.
@@ -343,22 +353,25 @@ static __always_inline int klogger_put_lost(struct klogger_ring *ring, enum klog
  * Past the low-water mark: calls the drain thread, once. A call that finds no space is not needed, for the thread has
  * not answered earlier ones yet.
  */
-static __always_inline void klogger_call_reader(struct klogger_ring *ring)
+static __always_inline void klogger_call_reader(struct klogger_ring *ring, __u64 limit, __u64 hard)
 {
 	__u32 cpu = bpf_get_smp_processor_id();
 
-	WRITE_ONCE(ring->limit, READ_ONCE(ring->hard));
-	bpf_ringbuf_output(&klogger_calls, &cpu, sizeof(cpu), 2 /* BPF_RB_FORCE_WAKEUP */);
+	/* By exchange, so that what the reader has set since, lower or higher, stays: it may have retired the ring. */
+	if (__sync_val_compare_and_swap(&ring->limit, limit, hard) == limit)
+		bpf_ringbuf_output(&klogger_calls, &cpu, sizeof(cpu), 2 /* BPF_RB_FORCE_WAKEUP */);
 }
 
 /* The ring has passed its low-water mark, or is full, or has just been; or it is the nested one. */
 static __always_inline __s64 klogger_reserve_slow(struct klogger_ring *ring, enum klogger_kind kind, __u64 time, __u32 id,
 						   __u32 size)
 {
+	__u64 limit = READ_ONCE(ring->limit), hard = READ_ONCE(ring->hard);
 	__s64 at;
 
-	if (READ_ONCE(ring->limit) < READ_ONCE(ring->hard) && READ_ONCE(ring->head) + size > READ_ONCE(ring->limit))
-		klogger_call_reader(ring);
+	/* `limit` is 0 when a larger ring has taken the place of this one. */
+	if (limit && limit < hard && READ_ONCE(ring->head) + size > limit)
+		klogger_call_reader(ring, limit, hard);
 	/* Room for both, or else a ring that is nearly full would hold little but LOST records. */
 	if (READ_ONCE(ring->missed) &&
 	    (READ_ONCE(ring->head) + sizeof(struct klogger_lost) + size > READ_ONCE(ring->hard) ||
@@ -419,12 +432,39 @@ static __always_inline void klogger_enter(struct klogger_hit *hit)
 	hit->base = klogger_config.base;
 }
 
-/* At the end of every probe hit. */
+/* When a hit has logged all that it had to. */
 static __always_inline void klogger_leave(struct klogger_hit *hit)
 {
 	barrier();
 	if (hit->ring)
 		WRITE_ONCE(hit->ring->nest, hit->nest);
+}
+
+#include "copies.h"
+
+/*
+ * The beginning of every program: 0 if there is nothing left to do. Since Linux 7 a tracepoint's programs can be preempted,
+ * by threads that hit probes on this CPU as well; but whoever interrupts a hit must return before it goes on (see ring.h),
+ * and schemata keep state by CPU. So threads wait until the end.
+ */
+static __always_inline int klogger_begin(void *arguments, __u32 probe)
+{
+	if (!klogger_config.preempt)
+		return 1;
+	if (klogger_config.copy && klogger_was_served(arguments, klogger_config.probes + probe))
+		return 0;
+	bpf_preempt_disable();
+	return 1;
+}
+
+/* The end. The kernel lets no program run on a CPU where the same one has not returned yet, so this is the last thing. */
+static __always_inline void klogger_end(struct klogger_hit *hit, void *arguments, __u32 probe)
+{
+	klogger_leave(hit);
+	if (!klogger_config.preempt)
+		return;
+	klogger_served(arguments, klogger_config.probes + probe);
+	bpf_preempt_enable();
 }
 
 /* For a hit that interrupted another one. */
@@ -502,11 +542,43 @@ static __always_inline void klogger_commit(struct klogger_hit *hit, void *record
 	klogger_publish(record, KLOGGER_HEADER(hit->time, hit->base + index));
 }
 
-#define klogger_copy(dst, src, size) bpf_probe_read_kernel(dst, size, src)
-#define klogger_copy_text(dst, src, size) bpf_probe_read_kernel_str(dst, size, src)
+/* What is not the kernel's memory may be that of the program which runs. If it is not there now, it reads as zeros. */
+static __always_inline long klogger_read_any(void *dst, __u32 size, const void *src)
+{
+	long error = bpf_probe_read_kernel(dst, size, src);
+
+	return unlikely(error) ? bpf_probe_read_user(dst, size, src) : 0;
+}
+
+static __always_inline long klogger_read_text(void *dst, __u32 size, const void *src)
+{
+	long n = bpf_probe_read_kernel_str(dst, size, src);
+
+	return unlikely(n < 0) ? bpf_probe_read_user_str(dst, size, src) : n;
+}
+
+/* Whoever logs NULL has nothing to be read. */
+static __noinline int klogger_count_unread(__u32 index, const void *src)
+{
+	if (src)
+		__sync_fetch_and_add(&klogger_unread[(klogger_config.base + index) & (KLOGGER_EVENTS_MAX - 1)], 1);
+	return 0;
+}
+
+static __always_inline void klogger_copy(__u32 index, void *dst, const void *src, __u32 size)
+{
+	if (unlikely(klogger_read_any(dst, size, src)))
+		klogger_count_unread(index, src);
+}
+
+static __always_inline void klogger_copy_text(__u32 index, char *dst, const char *src, __u32 size)
+{
+	if (unlikely(klogger_read_text(dst, size, src) < 0))
+		klogger_count_unread(index, src);
+}
 
 /* The same name in a body for every engine: reads memory that may be bad, and the number of this CPU. */
-#define klogger_read(to, from, size) klogger_copy(to, from, size)
+#define klogger_read(to, from, size) klogger_read_any(to, size, from)
 #define klogger_cpu() bpf_get_smp_processor_id()
 
 /* A `string` on its way: it must be measured before space for it can be reserved. */
@@ -515,10 +587,12 @@ struct klogger_text {
 	char bytes[256];
 };
 
-static __always_inline void klogger_text_read(struct klogger_text *text, const char *src)
+static __always_inline void klogger_text_read(__u32 index, struct klogger_text *text, const char *src)
 {
-	long n = bpf_probe_read_kernel_str(text->bytes, sizeof(text->bytes), src);
+	long n = klogger_read_text(text->bytes, sizeof(text->bytes), src);
 
+	if (unlikely(n < 0))
+		klogger_count_unread(index, src);
 	/* n counts the NUL; an unreadable string is logged as an empty one */
 	text->length = n > 0 ? (n - 1) & 255 : 0;
 }

@@ -170,6 +170,7 @@ int klogger_begin(struct klogger_start *start)
 		return -EBUSY;
 	if (size < KLOGGER_BUFFER_MIN || size > KLOGGER_BUFFER_MAX || !is_power_of_2(size) || lowwater > 90)
 		return -EINVAL;
+	klogger_choose_clock();
 	klogger_overwrite_mode = start->overwrite;
 	klogger_used_lowwater = lowwater;
 	rings = klogger_new_rings(size);

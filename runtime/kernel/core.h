@@ -29,6 +29,7 @@ struct klogger_rings {
 /* ring.c */
 extern u64 *klogger_ringless;	/* by event id */
 int klogger_rings_begin(void);
+void klogger_choose_clock(void);
 void klogger_rings_end(void);
 struct klogger_rings *klogger_rings_make(u64 size, u32 lowwater, bool overwrite);
 void klogger_rings_put(struct klogger_rings *rings);

@@ -229,10 +229,14 @@ static __always_inline void *klogger_reserve_in(struct klogger_hit *hit, const u
 #define klogger_commit(hit, record, index)                                                                             \
 	smp_store_release((u64 *)(record), ((hit)->time << 16) + KLOGGER_UNIT.base + (index))
 
-/* From memory that may be bad; then zeros. */
-void klogger_copy(void *to, const void *from, size_t size);
+/* From memory that may be bad; then zeros, and not 0 is returned. For events, and for bodies. */
+int klogger_read(void *to, const void *from, size_t size);
 /* A C string, cut to size - 1 bytes; the rest becomes zeros. Returns its length. */
-u32 klogger_copy_text(char *to, const char *from, size_t size);
+u32 klogger_read_text(char *to, const char *from, size_t size);
+
+/* This engine does not count what it could not read. */
+#define klogger_copy(index, to, from, size) klogger_read(to, from, size)
+#define klogger_copy_text(index, to, from, size) klogger_read_text(to, from, size)
 
 /* A `string` on its way: it must be measured before space for it can be reserved. */
 struct klogger_text {
@@ -240,9 +244,9 @@ struct klogger_text {
 	char bytes[256];
 };
 
-static __always_inline void klogger_text_read(struct klogger_text *text, const char *from)
+static __always_inline void klogger_text_read(u32 index, struct klogger_text *text, const char *from)
 {
-	text->length = klogger_copy_text(text->bytes, from, sizeof(text->bytes));
+	text->length = klogger_read_text(text->bytes, from, sizeof(text->bytes));
 }
 
 static __always_inline void klogger_text_store(char *to, const struct klogger_text *text)
@@ -270,8 +274,7 @@ u64 klogger_context_cgroup(void);
 /* The number of the running thread's kernel stack, from the place of the probe on; 0: it has none. */
 u32 klogger_stack(void);
 
-/* The same name in a body for every engine: reads memory that may be bad, and the number of this CPU. */
-#define klogger_read(to, from, size) klogger_copy(to, from, size)
+/* The same name in a body for every engine: the number of this CPU. */
 #define klogger_cpu() raw_smp_processor_id()
 
 #endif

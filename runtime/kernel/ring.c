@@ -76,8 +76,7 @@ static void klogger_note_first(struct klogger_ring *ring, u64 begin, u64 end)
 
 /*
  * By compare-and-swap, for hits that interrupt each other share a nested ring. Each failure is another writer's success, so
- * nobody waits here. The load of `hard` pairs with the drain's release store after zeroing; in overwrite mode it is 0 while
- * the recorder reads.
+ * nobody waits here. The load of `hard` pairs with the drain's release store after zeroing.
  */
 static void *klogger_claim(struct klogger_ring *ring, u32 size)
 {
@@ -182,15 +181,18 @@ KLOGGER_THUNK(klogger_reserve_thunk, klogger_reserve_slow);
 KLOGGER_THUNK(klogger_clock_thunk, klogger_read_slow_clock);
 #endif
 
-void klogger_copy(void *to, const void *from, size_t size)
+int klogger_read(void *to, const void *from, size_t size)
 {
-	if (copy_from_kernel_nofault(to, from, size))
+	int error = copy_from_kernel_nofault(to, from, size);
+
+	if (error)
 		memset(to, 0, size);
+	return error;
 }
-EXPORT_SYMBOL_GPL(klogger_copy);
+EXPORT_SYMBOL_GPL(klogger_read);
 
 /* Page by page, for the text may end before memory that is not there. */
-u32 klogger_copy_text(char *to, const char *from, size_t size)
+u32 klogger_read_text(char *to, const char *from, size_t size)
 {
 	size_t done = 0, part, length;
 
@@ -206,7 +208,7 @@ u32 klogger_copy_text(char *to, const char *from, size_t size)
 	memset(to + done, 0, size - done);
 	return done;
 }
-EXPORT_SYMBOL_GPL(klogger_copy_text);
+EXPORT_SYMBOL_GPL(klogger_read_text);
 
 u64 klogger_context_cgroup(void)
 {
@@ -349,6 +351,15 @@ bool klogger_has_room(void)
 	return !ring->mask || READ_ONCE(ring->head) + 2 * KLOGGER_RECORD_MAX <= READ_ONCE(ring->hard);
 }
 
+/* While nobody records. The kernel may have found out only lately that the counter is not what it seemed to be. */
+void klogger_choose_clock(void)
+{
+	if (klogger_counter_is_steady())
+		static_branch_disable(&klogger_slow_clock);
+	else
+		static_branch_enable(&klogger_slow_clock);
+}
+
 int klogger_rings_begin(void)
 {
 	u32 cpu;
@@ -365,8 +376,7 @@ int klogger_rings_begin(void)
 	for_each_possible_cpu(cpu)
 		init_irq_work(per_cpu_ptr(&klogger_calling, cpu), klogger_on_call);
 	klogger_rings_use(NULL);
-	if (!klogger_counter_is_steady())
-		static_branch_enable(&klogger_slow_clock);
+	klogger_choose_clock();
 	return 0;
 }
 

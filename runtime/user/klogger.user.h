@@ -259,10 +259,13 @@ static __always_inline void klogger_commit(struct klogger_hit *hit, void *record
 	klogger_publish((__u64 *)record, KLOGGER_HEADER(hit->time, (__u64)(hit->base + index)));
 }
 
-#define klogger_copy(dst, src, size) memcpy(dst, src, size)
+/* A program reads its own memory, which is there, or else it crashes. */
+#define klogger_copy(index, dst, src, size) memcpy(dst, src, size)
+#define klogger_copy_text(index, dst, src, size) klogger_copy_string(dst, src, size)
+#define klogger_text_read(index, text, src) klogger_text_measure(text, src)
 
 /* Fills up with zeros, which in a flight recorder's ring are not there already. */
-static __always_inline void klogger_copy_text(char *dst, const char *src, size_t size)
+static __always_inline void klogger_copy_string(char *dst, const char *src, size_t size)
 {
 	size_t i = 0;
 
@@ -277,7 +280,7 @@ struct klogger_text {
 	__u32 length;
 };
 
-static __always_inline void klogger_text_read(struct klogger_text *text, const char *src)
+static __always_inline void klogger_text_measure(struct klogger_text *text, const char *src)
 {
 	__u32 n = 0;
 
@@ -315,8 +318,24 @@ KLOGGER_SLOW void klogger_call_reader(struct klogger_ring *ring)
 	syscall(SYS_futex, call, KLOGGER_FUTEX_WAKE, 1, NULL, NULL, 0);
 }
 
+/*
+ * After an event was lost. If the recorder is dead, nobody will make room: all events go off, which costs nothing any
+ * more, and whoever comes next turns them on again. Pairs with the next recorder's exchange of `abandoned`.
+ */
+KLOGGER_SLOW void klogger_give_up(struct klogger_control *control, __u64 time)
+{
+	__u32 died = KLOGGER_KEEPER_DIED;
+
+	if (!__atomic_compare_exchange_n(&control->keeper, &died, 0, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+		return;
+	memset(control->on, 0, sizeof(control->on));
+	__atomic_store_n(&control->abandoned, time, __ATOMIC_RELEASE);
+}
+
 KLOGGER_SLOW void klogger_count_lost(struct klogger_ring *ring, __u64 time, __u32 id)
 {
+	if (klogger_unlikely(KLOGGER_VOLATILE(klogger_module.control->keeper) & KLOGGER_KEEPER_DIED))
+		klogger_give_up(klogger_module.control, time);
 	if (!KLOGGER_VOLATILE(ring->missed))
 		KLOGGER_VOLATILE(ring->missed_since) = time;
 	__atomic_add_fetch(&ring->missed, 1, __ATOMIC_RELAXED);
@@ -876,7 +895,9 @@ KLOGGER_SLOW int klogger_write_texts(int fd, const struct klogger_control *contr
  */
 KLOGGER_SLOW void *klogger_map(int fd, const struct klogger_control *control, void *at)
 {
-	long flags = MAP_SHARED | MAP_NORESERVE, before = (long)control->slots_at;
+	/* In whole pages: with pages of 16 or 64 KiB the first slot begins within one. */
+	long flags = MAP_SHARED | MAP_NORESERVE, page = (long)klogger_module.page;
+	long before = ((long)control->slots_at + page - 1) & ~(page - 1);
 	char *map = (char *)at;
 
 	if (!at) {
@@ -1030,6 +1051,9 @@ KLOGGER_SLOW void klogger_forked(int mute)
 	control.image = klogger_monotonic();
 	control.pid_ns = klogger_pid_ns();
 	control.failed = control.call = 0;
+	/* This recorder does not know the child yet, and its death would not be noted here. */
+	control.keeper = 0;
+	control.abandoned = 0;
 	if (mute || (control.armed && klogger_is_dead(&control, control.armed)))
 		memset(control.on, 0, sizeof(control.on));
 	folder = klogger_find_folder(dir, sizeof(dir));

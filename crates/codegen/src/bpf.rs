@@ -2,7 +2,7 @@
 //! The BPF engine's C: one program for each alternative of each probe, around the author's body.
 
 use crate::events::events_header;
-use crate::kernel_types::{Error, KernelTypes};
+use crate::kernel_types::{Error, KernelTypes, Runs};
 use crate::text::Text;
 use crate::{NamedText, calibrate};
 use klogger_schema::model::{Probe, ProbeKind, Schema, Target};
@@ -30,10 +30,10 @@ pub fn supports(kind: ProbeKind) -> bool {
     }
 }
 
-/// The C of a schema, for `clang -target bpf`: the first text is the one to compile. `types` is the kernel from which the types are taken; CO-RE lets the object run on others.
-pub fn source(schema: &Schema, types: &KernelTypes) -> Result<Vec<NamedText>, Error> {
+/// The C of a schema, for `clang -target bpf`: the first text is the one to compile.
+pub fn source(schema: &Schema, types: &KernelTypes, runs: Runs) -> Result<Vec<NamedText>, Error> {
     let events = events_header(schema);
-    let kernel = NamedText { name: format!("{}.types.h", schema.name), text: types.header(schema)? };
+    let kernel = NamedText { name: format!("{}.types.h", schema.name), text: types.header(schema, runs)? };
     let name = format!("{}.bpf.c", schema.name);
     let mut out = Text::new(&name);
     out.push(format_args!(
@@ -49,7 +49,7 @@ pub fn source(schema: &Schema, types: &KernelTypes) -> Result<Vec<NamedText>, Er
     }
     for p in programs(schema) {
         let probe = &schema.probes[p.probe];
-        program(&mut out, schema, probe, &probe.targets[p.target], &p.name);
+        program(&mut out, schema, probe, &probe.targets[p.target], &p.name, p.probe);
     }
     calibrate::program(&mut out, schema, schema.probes.iter().any(takes_stack));
     Ok(vec![NamedText { name, text: out.finish() }, events, kernel])
@@ -72,7 +72,7 @@ fn takes_stack(probe: &Probe) -> bool {
 }
 
 /// The body is a function of its own, so that `return;` means what it does in the kernel.
-fn program(out: &mut Text, schema: &Schema, probe: &Probe, target: &Target, function: &str) {
+fn program(out: &mut Text, schema: &Schema, probe: &Probe, target: &Target, function: &str, number: usize) {
     let declared = target.params.iter().map(|p| format!(", __attribute__((unused)) {}", p.declare()));
     let (context, passed) = match takes_stack(probe) {
         true => (", void *klogger_context", ", klogger_arguments"),
@@ -85,7 +85,7 @@ fn program(out: &mut Text, schema: &Schema, probe: &Probe, target: &Target, func
     ));
     out.push_c(schema, &probe.body);
     out.push(format_args!(
-        "}}\n\nSEC(\"tp_btf/{}\")\nint {function}(__attribute__((unused)) unsigned long long *klogger_arguments)\n{{\n\tstruct klogger_hit klogger_hit = {{}};\n\n\tbody_of_{function}(&klogger_hit{passed}{});\n\tklogger_leave(&klogger_hit);\n\treturn 0;\n}}\n",
+        "}}\n\nSEC(\"tp_btf/{}\")\nint {function}(__attribute__((unused)) unsigned long long *klogger_arguments)\n{{\n\tstruct klogger_hit klogger_hit = {{}};\n\n\tif (!klogger_begin(klogger_arguments, {number}))\n\t\treturn 0;\n\tbody_of_{function}(&klogger_hit{passed}{});\n\tklogger_end(&klogger_hit, klogger_arguments, {number});\n\treturn 0;\n}}\n",
         target.name,
         arguments.collect::<String>()
     ));

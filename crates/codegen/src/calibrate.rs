@@ -42,7 +42,8 @@ pub(crate) fn program(out: &mut Text, schema: &Schema, stacks: bool) {
     let place = PLACES[PLACES.len() - 1];
     out.push(format_args!(
         "\nSEC(\"?tp_btf/{place}\")\nint {PROGRAM}(__attribute__((unused)) unsigned long long *klogger_arguments)\n{{\n\
-         \tstruct klogger_hit klogger_hit = {{}};\n\t__u32 klogger_tid = READ_ONCE(klogger_calibration.tid);\n\n\
+         \tstruct klogger_hit klogger_hit = {{}};\n\t__attribute__((unused)) __u32 klogger_tid = READ_ONCE(klogger_calibration.tid);\n\n\
+         \tif (!klogger_begin(klogger_arguments, 0))\n\t\treturn 0;\n\
          \tswitch (READ_ONCE(klogger_calibration.arm)) {{\n\tcase {EMPTY}:\n\t\tbreak;\n\
          \tcase {ENTER}:\n\t\tklogger_enter(&klogger_hit);\n\t\tbreak;\n"
     ));
@@ -51,7 +52,7 @@ pub(crate) fn program(out: &mut Text, schema: &Schema, stacks: bool) {
         let name = &event.name;
         out.push(format_args!("\tcase {case}:\n\t\tklogger_event_{name}(&klogger_hit{values});\n\t\tbreak;\n"));
     }
-    out.push("\t}\n\tklogger_leave(&klogger_hit);\n\treturn 0;\n}\n");
+    out.push("\t}\n\tklogger_end(&klogger_hit, klogger_arguments, 0);\n\treturn 0;\n}\n");
 }
 
 /// A number is the recorder's thread, which is in scope.

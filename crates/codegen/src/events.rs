@@ -70,7 +70,7 @@ fn function(out: &mut Text, event: &Event, layout: &EventLayout, index: usize) {
             "\tstruct klogger_text klogger_text;\n\tunsigned int klogger_size;\n\n{}",
             guard(event, index)
         ));
-        out.push(format_args!("\tklogger_text_read(&klogger_text, {});\n", tail.name));
+        out.push(format_args!("\tklogger_text_read({index}, &klogger_text, {});\n", tail.name));
         out.push(format_args!("\tklogger_size = KLOGGER_PAD8({} + klogger_text.length);\n", layout.fixed));
         out.push(format_args!(
             "\tklogger_record = (struct klogger_record_{name} *)klogger_reserve(klogger_hit, {index}, klogger_size);\n"
@@ -84,7 +84,7 @@ fn function(out: &mut Text, event: &Event, layout: &EventLayout, index: usize) {
     }
     out.push("\tif (!klogger_record)\n\t\treturn;\n");
     for f in &layout.fields {
-        out.push(format_args!("\t{};\n", store(f)));
+        out.push(format_args!("\t{};\n", store(f, index)));
     }
     if layout.tail().is_some() {
         out.push(format_args!("\tklogger_text_store((char *)klogger_record + {}, &klogger_text);\n", layout.fixed));
@@ -123,15 +123,16 @@ pub(crate) fn declaration(f: &FieldLayout) -> String {
     }
 }
 
-fn store(f: &FieldLayout) -> String {
+fn store(f: &FieldLayout, index: usize) -> String {
     let name = &f.name;
+    let copied = |how: &str| format!("{how}({index}, klogger_record->{name}, {name}, sizeof(klogger_record->{name}))");
     if let Some(context) = f.context {
         return format!("klogger_store(klogger_record->{name}, klogger_context_{}())", context_word(context));
     }
     match f.shape {
         Shape::One => format!("klogger_store(klogger_record->{name}, {name})"),
-        Shape::Array(_) => format!("klogger_copy(klogger_record->{name}, {name}, sizeof(klogger_record->{name}))"),
-        Shape::Text(_) => format!("klogger_copy_text(klogger_record->{name}, {name}, sizeof(klogger_record->{name}))"),
+        Shape::Array(_) => copied("klogger_copy"),
+        Shape::Text(_) => copied("klogger_copy_text"),
         Shape::Tail => format!("klogger_store(klogger_record->{name}, klogger_text.length)"),
     }
 }

@@ -13,7 +13,7 @@ pub mod rust;
 mod text;
 pub mod user;
 
-pub use kernel_types::KernelTypes;
+pub use kernel_types::{KernelTypes, Runs};
 pub use text::printable;
 
 /// A generated file.
@@ -31,6 +31,7 @@ pub const RUNTIME: &[(&str, &str)] = &[
     ("klogger/control.h", include_str!("../../../runtime/include/klogger/control.h")),
     ("klogger.user.h", include_str!("../../../runtime/user/klogger.user.h")),
     ("klogger.bpf.h", include_str!("../../../runtime/bpf/klogger.bpf.h")),
+    ("copies.h", include_str!("../../../runtime/bpf/copies.h")),
     ("kernel.h", include_str!("../../../runtime/bpf/kernel.h")),
 ];
 

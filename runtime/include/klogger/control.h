@@ -13,8 +13,8 @@
  * Who owns what. A recorder believes nothing that stands here without checking it, and a program nothing that would
  * make it do more than log or not log.
  *
- *   control page    magic to modules' names: the program, before the rename. `on`, `armed` and what follows it: the
- *                   recorder; the program itself at registration (KLOGGER_RECORD) and in a forked child
+ *   control page    magic to modules' names: the program, before the rename. `token`, `on`, `armed` and what follows
+ *                   it: the recorder; the program itself at registration (KLOGGER_RECORD) and in a forked child
  *   schema texts    the program, before the rename; a shared library's headers are all known by then
  *   lost[]          the program: events of threads that have no ring, by local id (atomic)
  *   slots           see below
@@ -27,6 +27,10 @@
  * (compare-and-swap), when its thread ends adds one again; the recorder has then to empty the slot, and to set
  * `emptied` to `use`: a free slot whose `emptied` is not `use` still holds what the last thread logged, and is not
  * taken while a recorder is at work (`armed`). Positions run on from one use to the next, as the reader's do.
+ *
+ * A recorder that is killed leaves its programs armed. The kernel then notes in `keeper` that it has died, by the list of
+ * robust futexes of the recorder's thread: programs need no system call to know it, whatever they may see of other
+ * processes. They look when a ring is full, and turn their events off; what the rings hold waits for `klogger rescue`.
  *
  * Time in header words and in LOST is, by `clock`, the low 48 bits of the TSC, or of CLOCK_MONOTONIC (ns);
  * klogger_lost.since has all 64 bits.
@@ -46,6 +50,8 @@
 #define KLOGGER_USER_RING_MIN (1u << 14)
 #define KLOGGER_USER_RING_MAX (1u << 26)
 
+#define KLOGGER_KEEPER_DIED 0x40000000u	/* FUTEX_OWNER_DIED */
+
 enum klogger_clock { KLOGGER_CLOCK_MONOTONIC, KLOGGER_CLOCK_TSC };
 
 struct klogger_module_schema {
@@ -61,7 +67,7 @@ struct klogger_control {
 	__u32 version;
 	__u32 pid;		/* as the program sees itself: another number in another pid namespace */
 	__u64 image;		/* the IMAGE of the file's name */
-	__u64 token;		/* of the recording whose command the program is, by KLOGGER_RECORD; or 0 */
+	__u64 token;		/* of the recording, by KLOGGER_RECORD or from the recorder that armed it; or 0 */
 	__u64 size;		/* of the file */
 	__u32 slots;		/* in the file */
 	__u32 ring_size;	/* bytes of each main ring; a power of two */
@@ -78,7 +84,12 @@ struct klogger_control {
 	__u32 flight;		/* 1: rings overwrite what is old; set at registration (KLOGGER_FLIGHT), never changed */
 	__u32 call;		/* futex: the program adds one and wakes it when a ring has passed its low-water mark */
 	__u64 pid_ns;		/* the program's: inode number of its pid namespace, which gives `pid` its meaning; or 0 */
-	__u64 reserved[17];
+
+	/* Written by the recorder, and by the kernel when the recorder's thread has died without a word. */
+	__u32 keeper;		/* robust futex: 0, the id of that thread, or KLOGGER_KEEPER_DIED */
+	__u32 unused;
+	__u64 abandoned;	/* when a thread found a full ring and a dead keeper, and turned all events off; or 0 */
+	__u64 reserved[15];
 
 	struct klogger_module_schema schema[KLOGGER_SCHEMATA_MAX];
 	__u8 on[KLOGGER_EVENTS_MAX];	/* by local id; 1: logged */

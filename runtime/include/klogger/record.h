@@ -8,8 +8,9 @@
  *   klogger_in_scope(tid)         is this thread being recorded?
  *   klogger_reserve(hit, id, n)   n bytes in the ring, or NULL if the event is lost (and has been counted)
  *   klogger_commit(hit, rec, id)  store the header word: the record is complete
- *   klogger_copy(dst, src, n)     n bytes from kernel memory that may be bad
- *   klogger_copy_text(dst, src, n)   a C string, cut to n - 1 bytes
+ *   klogger_copy(id, dst, src, n)    n bytes from memory that may be bad; zeros if it is
+ *   klogger_copy_text(id, dst, src, n)   a C string, cut to n - 1 bytes; empty if it cannot be read
+ *   klogger_text_read(id, text, src)     the same for a `string`, which klogger_text_store(dst, text) puts in its place
  */
 #ifndef KLOGGER_RECORD_H
 #define KLOGGER_RECORD_H

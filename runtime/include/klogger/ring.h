@@ -12,19 +12,23 @@
  * which is small, for this is rare. So in the main ring no writer is ever interrupted by another, and plain loads and
  * stores do, where a locked instruction would cost more than the rest of an event. In the nested ring, where interrupts
  * can interrupt interrupts, space is taken by compare-and-swap. `nest` itself needs no lock either: whoever interrupts
- * between its load and its store has put it back before he returns. The reader merges the two by time.
+ * between its load and its store has put it back before he returns. The reader merges the two by time. Threads do not
+ * return like that: a writer must run with preemption off, or turn it off (klogger_begin() in klogger.bpf.h).
  *
  * A record is contiguous: one that begins near the end of `data` runs over it by up to KLOGGER_SLACK bytes. Records
  * begin at multiples of 8. A writer fills in the fields first and stores the header word last, with release order; the
  * reader, which loads header words with acquire order, stops at the first that is zero. It zeroes what it has taken out
  * before it raises `hard` and `limit` (release), which a writer reads before it reserves: so a writer always finds
- * zeros. A writer that moves `limit` to a `hard` which has just been raised sets it too low at worst.
+ * zeros. A writer that moves `limit` to a `hard` which has just been raised sets it too low at worst. In the bpf engine it
+ * does so by compare-and-swap, for there a larger ring may have taken the place of this one, which would be open again.
  * What is lost last of all has no later record that could tell of it: when no writer is left, the reader takes `missed`
  * out by an exchange.
  *
  * In overwrite mode both are ~0 and nobody zeroes. (In the kernel engine `limit` is 0 then: what this mode costs more is
  * off the straight path.) `first[n]` then holds the position of the first record that begins
- * in the n-th of KLOGGER_GRID equal parts of the ring, where a reader can begin after writers have been stopped.
+ * in the n-th of KLOGGER_GRID equal parts of the ring, where a reader can begin. It copies the ring up to the `head` of a
+ * moment at which no hit is at work (`nest` is 0), and then looks at `head` again: what writers have claimed since has
+ * overwritten as much at the copy's beginning, which is left out. So writers must move `head` before they store.
  */
 #ifndef KLOGGER_RING_H
 #define KLOGGER_RING_H

@@ -165,10 +165,10 @@ static __always_inline void klogger_event_SHAPES(struct klogger_hit *klogger_hit
 	klogger_record = (struct klogger_record_SHAPES *)klogger_reserve(klogger_hit, 4, 56);
 	if (!klogger_record)
 		return;
-	klogger_copy(klogger_record->triple, triple, sizeof(klogger_record->triple));
-	klogger_copy(klogger_record->pair, pair, sizeof(klogger_record->pair));
-	klogger_copy_text(klogger_record->five, five, sizeof(klogger_record->five));
-	klogger_copy_text(klogger_record->name, name, sizeof(klogger_record->name));
+	klogger_copy(4, klogger_record->triple, triple, sizeof(klogger_record->triple));
+	klogger_copy(4, klogger_record->pair, pair, sizeof(klogger_record->pair));
+	klogger_copy_text(4, klogger_record->five, five, sizeof(klogger_record->five));
+	klogger_copy_text(4, klogger_record->name, name, sizeof(klogger_record->name));
 	klogger_commit(klogger_hit, klogger_record, 4);
 }
 
@@ -191,7 +191,7 @@ static __always_inline void klogger_event_TEXT(struct klogger_hit *klogger_hit, 
 
 	if (!klogger_may(5, klogger_in_scope_current()))
 		return;
-	klogger_text_read(&klogger_text, text);
+	klogger_text_read(5, &klogger_text, text);
 	klogger_size = KLOGGER_PAD8(24 + klogger_text.length);
 	klogger_record = (struct klogger_record_TEXT *)klogger_reserve(klogger_hit, 5, klogger_size);
 	if (!klogger_record)

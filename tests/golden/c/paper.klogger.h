@@ -57,7 +57,7 @@ static __always_inline void klogger_event_MARK(struct klogger_hit *klogger_hit, 
 
 	if (!klogger_may(6, klogger_in_scope_current()))
 		return;
-	klogger_text_read(&klogger_text, text);
+	klogger_text_read(6, &klogger_text, text);
 	klogger_size = KLOGGER_PAD8(18 + klogger_text.length);
 	klogger_record = (struct klogger_record_MARK *)klogger_reserve(klogger_hit, 6, klogger_size);
 	if (!klogger_record)

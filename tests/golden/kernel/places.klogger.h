@@ -103,7 +103,7 @@ static __always_inline void klogger_event_OPENED(struct klogger_hit *klogger_hit
 
 	if (!klogger_may(1, klogger_in_scope_current()))
 		return;
-	klogger_text_read(&klogger_text, path);
+	klogger_text_read(1, &klogger_text, path);
 	klogger_size = KLOGGER_PAD8(40 + klogger_text.length);
 	klogger_record = (struct klogger_record_OPENED *)klogger_reserve(klogger_hit, 1, klogger_size);
 	if (!klogger_record)
@@ -148,9 +148,9 @@ static __always_inline void klogger_event_NUMBERS(struct klogger_hit *klogger_hi
 	klogger_record = (struct klogger_record_NUMBERS *)klogger_reserve(klogger_hit, 2, 56);
 	if (!klogger_record)
 		return;
-	klogger_copy(klogger_record->list, list, sizeof(klogger_record->list));
+	klogger_copy(2, klogger_record->list, list, sizeof(klogger_record->list));
 	klogger_store(klogger_record->one, one);
-	klogger_copy_text(klogger_record->name, name, sizeof(klogger_record->name));
+	klogger_copy_text(2, klogger_record->name, name, sizeof(klogger_record->name));
 	klogger_commit(klogger_hit, klogger_record, 2);
 }
 

@@ -1,0 +1,393 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Declarations of the kernel's types for the C in a schema: only the structures that it reaches, and of these only the
+//! members whose names it mentions, so that compiling takes milliseconds instead of the second that a whole `vmlinux.h`
+//! takes. In the place of what is left out is a gap of its size: sizes, offsets, and with them pointers that are counted
+//! on, are those of the kernel that the types are from. On others, CO-RE finds members by name when the object is loaded,
+//! and nothing else is right.
+//!
+//! Of a bit field CO-RE finds the bytes, but the compiler need not have read those: so a structure with bit fields that a
+//! schema mentions is without CO-RE, and in an object for several kernels it does not have them.
+
+use super::{DEPTH_MAX, Error, KernelTypes, Result, Runs, is_modifier};
+use btf_rs::{Array, BtfType, Struct, Type};
+use klogger_schema::model::{Param, Schema};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+
+pub fn header(types: &KernelTypes, schema: &Schema, runs: Runs) -> Result<String> {
+    let mut words = Words::of(schema);
+    let mut out = Declarations {
+        types,
+        runs,
+        words: &mut words,
+        enumerators: BTreeSet::new(),
+        aligned: BTreeMap::new(),
+        gaps: 0,
+        text: String::new(),
+    };
+    out.run()?;
+    Ok(format!("{HEAD}{}", out.text))
+}
+
+/// The names that a schema's C mentions.
+struct Words {
+    all: BTreeSet<String>,
+    /// Those behind `struct` or `union`.
+    tags: Vec<String>,
+    /// Those behind `enum`.
+    enums: BTreeSet<String>,
+}
+
+impl Words {
+    fn of(schema: &Schema) -> Words {
+        let mut words = Words { all: BTreeSet::new(), tags: Vec::new(), enums: BTreeSet::new() };
+        let params = schema.probes.iter().flat_map(|p| &p.targets).flat_map(|t| &t.params);
+        for Param { ty, .. } in params {
+            words.add(ty);
+        }
+        for block in schema.code.iter().chain(schema.probes.iter().map(|p| &p.body)) {
+            words.add(&block.text);
+        }
+        words
+    }
+
+    fn add(&mut self, c: &str) {
+        let mut before = "";
+        for word in c.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|w| !w.is_empty()) {
+            if matches!(before, "struct" | "union") {
+                self.tags.push(word.to_string());
+            }
+            if before == "enum" {
+                self.enums.insert(word.to_string());
+            }
+            self.all.insert(word.to_string());
+            before = word;
+        }
+    }
+}
+
+struct Declarations<'a> {
+    types: &'a KernelTypes,
+    runs: Runs,
+    words: &'a mut Words,
+    enumerators: BTreeSet<String>,
+    /// Structures that are declared, or about to be, and how they are aligned.
+    aligned: BTreeMap<String, usize>,
+    /// How many there are, for their names.
+    gaps: usize,
+    text: String,
+}
+
+/// A C declaration, and the alignment that its type has by nature.
+struct Declared {
+    text: String,
+    align: usize,
+    /// It has no name, but bit fields.
+    bits: bool,
+}
+
+fn declared(text: String, align: usize) -> Result<Declared> {
+    Ok(Declared { text, align, bits: false })
+}
+
+/// What stands between the braces of a structure.
+struct Body {
+    text: String,
+    /// The first bit that nothing stands in yet.
+    end: usize,
+    align: usize,
+    bits: bool,
+    /// A member stands where its type would not be put.
+    packed: bool,
+}
+
+/// Bytes of a pointer.
+const POINTER: usize = 8;
+const HEAD: &str = "\
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Types of the kernel that the schema uses; in the place of members that it does not use are gaps. */
+";
+const CORE: &str = " __attribute__((preserve_access_index))";
+
+/// Names that the runtime or the compiler defines.
+const OWN: &[&str] =
+    &["bool", "true", "false", "NULL", "size_t", "int", "char", "long", "short", "unsigned", "signed", "void"];
+
+impl Declarations<'_> {
+    fn run(&mut self) -> Result<()> {
+        // size_t and bool are always at hand, as in the kernel.
+        self.text += "typedef _Bool bool;\ntypedef unsigned long size_t;\n";
+        for tag in std::mem::take(&mut self.words.enums) {
+            self.enum_type(&tag)?;
+        }
+        self.enumerators()?;
+        let words: Vec<String> = self.words.all.iter().cloned().collect();
+        for word in words.iter().filter(|w| !OWN.contains(&w.as_str()) && !w.starts_with("__")) {
+            self.typedef(word)?;
+        }
+        while let Some(tag) = self.words.tags.pop() {
+            self.aggregate_by_name(&tag)?;
+        }
+        Ok(())
+    }
+
+    /// The type alone; of its constants only those that the schema mentions are declared. These here make it as wide as it
+    /// is, and signed if it is.
+    fn enum_type(&mut self, tag: &str) -> Result<()> {
+        let (size, signed) = match self.types.named(tag, |t| matches!(t, Type::Enum(_) | Type::Enum64(_)))? {
+            Some(Type::Enum(e)) => (e.size(), e.is_signed()),
+            Some(Type::Enum64(e)) => (e.size(), e.is_signed()),
+            _ => (4, false),
+        };
+        let least = if signed { "-1" } else { "0" };
+        let most = if size > 4 { format!(", klogger_most_{tag} = 1ll << 40") } else { String::new() };
+        let packed = if size < 4 { " __attribute__((packed))" } else { "" };
+        let _ = writeln!(self.text, "enum{packed} {tag} {{ klogger_enum_{tag} = {least}{most} }};");
+        Ok(())
+    }
+
+    /// `typedef` for names like pid_t, sector_t, atomic_t.
+    fn typedef(&mut self, name: &str) -> Result<()> {
+        let Some(found) = self.types.named(name, |t| matches!(t, Type::Typedef(_)))? else { return Ok(()) };
+        let target = self.types.target_of(&found)?;
+        let Declared { text, bits, .. } = self.declare(target, name, 0)?;
+        // One of a structure without a name is its only name.
+        let text = match text.strip_suffix(&format!("}} {name}")) {
+            Some(before) if !bits => format!("{before}}}{CORE} {name}"),
+            _ => text,
+        };
+        let _ = writeln!(self.text, "typedef {text};");
+        Ok(())
+    }
+
+    /// Constants of the kernel's enums, by the value that they have where the object is loaded.
+    fn enumerators(&mut self) -> Result<()> {
+        let looks = |w: &&String| w.chars().any(|c| c.is_ascii_uppercase()) && !OWN.contains(&w.as_str());
+        let wanted: BTreeSet<String> = self.words.all.iter().filter(looks).cloned().collect();
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        for ty in self.types.all() {
+            let Type::Enum(e) = &ty else { continue };
+            let tag = self.types.name(&ty);
+            for member in &e.members {
+                let Ok(name) = self.types.btf.resolve_name(member) else { continue };
+                if !wanted.contains(&name) || !self.enumerators.insert(name.clone()) {
+                    continue;
+                }
+                let value = if e.is_signed() { (member.val() as i32).to_string() } else { member.val().to_string() };
+                if tag.is_empty() {
+                    let _ = writeln!(self.text, "enum {{ {name} = {value} }};");
+                } else {
+                    let _ = writeln!(
+                        self.text,
+                        "enum {tag}___{name} {{ {name} = {value} }};\n#define {name} __builtin_preserve_enum_value(*(enum {tag}___{name} *){name}, 1)"
+                    );
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn aggregate_by_name(&mut self, tag: &str) -> Result<()> {
+        if let Some(found) = self.types.named(tag, |t| matches!(t, Type::Struct(_) | Type::Union(_)))? {
+            self.aggregate(&found, tag, 0)?;
+        }
+        Ok(())
+    }
+
+    /// Defines a named structure, after all that it holds by value.
+    fn aggregate(&mut self, ty: &Type, tag: &str, depth: u32) -> Result<usize> {
+        if let Some(align) = self.aligned.get(tag) {
+            return Ok(*align);
+        }
+        if depth > DEPTH_MAX {
+            return Err(Error(format!("the type of {tag} in the kernel's type information has no end")));
+        }
+        self.aligned.insert(tag.to_string(), 1);
+        let Declared { text, align, bits } = self.structure(ty, tag, depth)?;
+        let (size, word) = (self.size(ty, 0)?, keyword(ty));
+        let core = if bits { "" } else { CORE };
+        let _ = writeln!(self.text, "{text}{core};\n_Static_assert(sizeof({word} {tag}) == {size}, \"its size\");");
+        self.aligned.insert(tag.to_string(), align);
+        Ok(align)
+    }
+
+    /// `struct TAG { ... }`, of the size that it has in the kernel.
+    fn structure(&mut self, ty: &Type, tag: &str, depth: u32) -> Result<Declared> {
+        let mut body = Body { text: String::new(), end: 0, align: 1, bits: false, packed: false };
+        if let Type::Struct(s) | Type::Union(s) = ty {
+            self.members(s, matches!(ty, Type::Union(_)), &mut body, depth)?;
+            if matches!(ty, Type::Union(_)) {
+                body.end = 0;
+            }
+            self.gap(&mut body, 8 * s.size());
+            body.packed |= s.size() % body.align != 0;
+        }
+        if body.packed {
+            // As aligned as its size lets it be, or else its members would be read byte by byte.
+            body.align = 1 << (body.end / 8).trailing_zeros().min(3);
+        }
+        let packed =
+            if body.packed { format!(" __attribute__((packed, aligned({})))", body.align) } else { String::new() };
+        let space = if tag.is_empty() { "" } else { " " };
+        let text = format!("{}{packed}{space}{tag} {{\n{}}}", keyword(ty), body.text);
+        Ok(Declared { text, align: body.align, bits: body.bits })
+    }
+
+    /// Those that the schema mentions; of anonymous ones, what is left of them.
+    fn members(&mut self, of: &Struct, union: bool, body: &mut Body, depth: u32) -> Result<()> {
+        for member in &of.members {
+            let name = self.types.btf.resolve_name(member).unwrap_or_default();
+            let ty = self.types.by_id(member.get_type_id())?;
+            let wanted = if name.is_empty() { self.mentions(&ty, depth)? } else { self.words.all.contains(&name) };
+            let bits = member.bitfield_size().filter(|bits| *bits > 0);
+            if !wanted || bits.is_some() && self.runs == Runs::Anywhere {
+                continue;
+            }
+            let Declared { mut text, align, bits: inner } = self.declare(ty.clone(), &name, depth + 1)?;
+            if let Some(bits) = bits {
+                let _ = write!(text, " : {bits}");
+            }
+            let at = member.bit_offset() as usize;
+            if !union {
+                self.gap(body, at);
+            }
+            let _ = writeln!(body.text, "\t{text};");
+            body.end = at + bits.map_or(8 * self.size(&ty, 0)?, |bits| bits as usize);
+            body.align = body.align.max(align);
+            body.bits |= inner || bits.is_some();
+            body.packed |=
+                bits.is_none() && !at.is_multiple_of(8 * align) || bits.is_some_and(|bits| crosses(at, bits, align));
+        }
+        Ok(())
+    }
+
+    /// Whether an anonymous structure has members that the schema mentions.
+    fn mentions(&self, ty: &Type, depth: u32) -> Result<bool> {
+        let (Type::Struct(s) | Type::Union(s)) = self.types.skip(ty.clone(), is_modifier)? else { return Ok(false) };
+        for member in s.members.iter().filter(|_| depth <= DEPTH_MAX) {
+            let name = self.types.btf.resolve_name(member).unwrap_or_default();
+            let found = match name.is_empty() {
+                true => self.mentions(&self.types.by_id(member.get_type_id())?, depth + 1)?,
+                false => self.words.all.contains(&name),
+            };
+            if found {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// What is left out, up to the bit `to`.
+    fn gap(&mut self, body: &mut Body, to: usize) {
+        if to <= body.end {
+            return;
+        }
+        let (bytes, bits) = ((to / 8).saturating_sub(body.end.div_ceil(8)), to % 8);
+        if bytes > 0 {
+            self.gaps += 1;
+            let _ = writeln!(body.text, "\tchar klogger_gap{}[{bytes}];", self.gaps);
+        } else if to / 8 > body.end / 8 && !body.end.is_multiple_of(8) {
+            let _ = writeln!(body.text, "\tunsigned char : 0;");
+        }
+        let begun = if to / 8 == body.end / 8 { body.end % 8 } else { 0 };
+        if bits > begun {
+            let _ = writeln!(body.text, "\tunsigned char : {};", bits - begun);
+        }
+        body.end = to;
+    }
+
+    /// Bytes of a type.
+    fn size(&self, ty: &Type, depth: u32) -> Result<usize> {
+        let ty = self.types.skip(ty.clone(), |t| is_modifier(t) || matches!(t, Type::Typedef(_)))?;
+        Ok(match &ty {
+            Type::Int(i) => i.size(),
+            Type::Enum(e) => e.size(),
+            Type::Enum64(e) => e.size(),
+            Type::Struct(s) | Type::Union(s) => s.size(),
+            Type::Array(a) if depth <= DEPTH_MAX => a.len() * self.size(&self.types.target_of(&ty)?, depth + 1)?,
+            _ => POINTER,
+        })
+    }
+
+    /// A C declaration of `name` with this type.
+    fn declare(&mut self, ty: Type, name: &str, depth: u32) -> Result<Declared> {
+        if depth > DEPTH_MAX {
+            return Err(Error(format!("the type of {name} in the kernel's type information has no end")));
+        }
+        let ty = self.types.skip(ty, |t| is_modifier(t) || matches!(t, Type::Typedef(_)))?;
+        let tag = self.types.name(&ty);
+        match &ty {
+            Type::Int(i) if i.is_bool() => declared(format!("_Bool {name}"), i.size()),
+            // The kernel's plain char is unsigned; C here wants the plain one all the same.
+            Type::Int(_) if tag == "char" => declared(format!("char {name}"), 1),
+            Type::Int(i) => number(i.size(), i.is_signed(), name),
+            Type::Enum(e) => number(e.size(), e.is_signed(), name),
+            Type::Enum64(e) => number(e.size(), e.is_signed(), name),
+            Type::Ptr(_) => {
+                let target = self.types.target_of(&ty)?;
+                declared(self.pointer(target, &format!("*{name}"), depth + 1)?, POINTER)
+            }
+            Type::Array(a) => self.array(&ty, a, name, depth),
+            Type::Struct(_) | Type::Union(_) if tag.is_empty() => {
+                let Declared { text, align, bits } = self.structure(&ty, "", depth + 1)?;
+                Ok(Declared { text: format!("{text} {name}"), align, bits })
+            }
+            Type::Struct(_) | Type::Union(_) => {
+                let align = self.aggregate(&ty, &tag, depth + 1)?;
+                declared(format!("{} {tag} {name}", keyword(&ty)), align)
+            }
+            _ => declared(format!("void *{name}"), POINTER),
+        }
+    }
+
+    fn array(&mut self, ty: &Type, array: &Array, name: &str, depth: u32) -> Result<Declared> {
+        let element = self.types.target_of(ty)?;
+        self.declare(element, &format!("{name}[{}]", array.len()), depth + 1)
+    }
+
+    /// Behind a pointer a structure need not be complete yet; it is put on the list.
+    fn pointer(&mut self, target: Type, name: &str, depth: u32) -> Result<String> {
+        let target = self.types.skip(target, |t| is_modifier(t) || matches!(t, Type::Typedef(_)))?;
+        let tag = self.types.name(&target);
+        Ok(match &target {
+            Type::Struct(_) | Type::Union(_) if !tag.is_empty() => {
+                self.words.tags.push(tag.clone());
+                format!("{} {tag} {name}", keyword(&target))
+            }
+            Type::Fwd(f) => format!("{} {tag} {name}", if f.is_struct() { "struct" } else { "union" }),
+            Type::Void | Type::FuncProto(_) => format!("void {name}"),
+            Type::Array(_) => self.declare(target, &format!("({name})"), depth)?.text,
+            _ => self.declare(target, name, depth)?.text,
+        })
+    }
+}
+
+fn keyword(ty: &Type) -> &'static str {
+    if matches!(ty, Type::Union(_)) { "union" } else { "struct" }
+}
+
+/// A field of `bits` that does not stand in one unit of its type, as only in packed structures.
+fn crosses(at: usize, bits: u32, align: usize) -> bool {
+    at / (8 * align) != (at + bits as usize - 1) / (8 * align)
+}
+
+/// BPF has no number of 16 bytes.
+fn number(size: usize, signed: bool, name: &str) -> Result<Declared> {
+    let name = if size > 8 { format!("{name}[{}]", size / 8) } else { name.to_string() };
+    declared(format!("{} {name}", int_type(size, signed)), size.clamp(1, 8))
+}
+
+fn int_type(size: usize, signed: bool) -> &'static str {
+    match (size, signed) {
+        (1, true) => "signed char",
+        (1, false) => "unsigned char",
+        (2, true) => "short",
+        (2, false) => "unsigned short",
+        (4, true) => "int",
+        (4, false) => "unsigned int",
+        (_, true) => "long long",
+        (_, false) => "unsigned long long",
+    }
+}
