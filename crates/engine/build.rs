@@ -2,7 +2,7 @@
 //! Compiles the built-in schema and every `schemata/*/*.klogger` for BPF, so that recording with them needs no clang.
 //! Types come from the BTF in $KLOGGER_BTF, or of the kernel that runs the build; CO-RE fits them to others.
 
-use klogger_codegen::{BUILTIN_SCHEMA, KernelTypes, RUNTIME, bpf};
+use klogger_codegen::{BUILTIN_SCHEMA, KernelTypes, RUNTIME, Runs, bpf};
 use klogger_schema::{Options, parse};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -54,7 +54,7 @@ fn entry(out: &Path, types: &KernelTypes, name: &str, file: &str, text: &str, bu
     for (header, text) in RUNTIME {
         fs::write(folder.join(header), text).unwrap();
     }
-    let texts = bpf::source(&schema, types).unwrap();
+    let texts = bpf::source(&schema, types, Runs::Anywhere).unwrap();
     for t in &texts {
         fs::write(folder.join(&t.name), &t.text).unwrap();
     }

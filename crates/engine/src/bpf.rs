@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The bpf engine: loads compiled schemata, shares one set of rings between them, attaches their programs.
 
+pub mod grace;
+pub mod hits;
 pub mod load;
 
 use crate::cpu::CpuReader;
@@ -9,18 +11,19 @@ use crate::pins::{self, Pins};
 use crate::probing::{Call, Calls, Growth, LeftOut, MissedHits, Probing, Times, events_of};
 use crate::ring::{EVENTS_MAX, NESTED, RingReader, Rings};
 use crate::scope::{SCOPE_BYTES, Scope};
-use crate::sys::{self, Mapping};
+use crate::sys::Mapping;
 use crate::unit::{Plan, Unit, short};
 use crate::vmcore::anchor::{Anchors, Place};
+use hits::Hits;
 use klogger_codegen::bpf::programs;
 use klogger_log::preamble::ProbeState;
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, RingBufferBuilder};
 use load::{
-    CALLS, Config, ENABLED, LARGER, STACKLESS, STACKS, Shared, attach_program, larger_ring, load_object, map_fd,
+    CALLS, Config, ENABLED, LARGER, Part, STACKLESS, STACKS, Shared, attach_program, larger_ring, load_object, map_fd,
     map_memory,
 };
 use std::collections::BTreeSet;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -34,6 +37,7 @@ pub struct BpfEngine {
     nested: Rings,
     scope: Scope,
     ringless: Mapping,
+    unread: Mapping,
     limits: Limits,
     stacks: Option<Stacks>,
     probes: Vec<ProbeState>,
@@ -41,6 +45,7 @@ pub struct BpfEngine {
     /// What would outlive this process if it were killed.
     kept: Arc<Mutex<Kept>>,
     places: Arc<Places>,
+    hits: Mutex<Hits>,
 }
 
 /// What would outlive this process if it were killed, as soon as there is a log that it belongs to.
@@ -81,6 +86,8 @@ struct Loaded {
     base: u16,
     events: usize,
     enabled: Mapping,
+    /// If copies of its programs may be wanted.
+    unit: Option<Unit>,
 }
 
 /// Events that may come so often and no oftener; `struct klogger_rate` and `struct klogger_left_out` of the BPF runtime.
@@ -142,7 +149,9 @@ impl BpfEngine {
         let mut objects: Vec<Loaded> = Vec::new();
         let mut shared: Option<Shared> = None;
         for ((unit, base), plan) in units.iter().zip(plans) {
-            let object = load_object(unit, &plan, *base, config, shared.as_ref(), example)?;
+            let probes = objects.iter().map(|o| o.plan.len() as u32).sum();
+            let part = Part { base: *base, probes, copy: 0 };
+            let object = load_object(unit, &plan, part, config, shared.as_ref(), example)?;
             if shared.is_none() {
                 shared = Some(Shared::of(&object)?);
             }
@@ -153,7 +162,7 @@ impl BpfEngine {
             }
             let enabled = map_memory(&map_fd(&object, ENABLED)?, EVENTS_MAX)?;
             let (schema, events) = (unit.schema.name.clone(), unit.schema.events.len());
-            objects.push(Loaded { object, plan, schema, base: *base, events, enabled });
+            objects.push(Loaded { object, plan, schema, base: *base, events, enabled, unit: hits::keep(unit, config) });
         }
         let shared = shared.ok_or_else(|| Error::new("nothing to load"))?;
         let length = config.rings * Rings::stride(config.ring_size);
@@ -181,7 +190,9 @@ impl BpfEngine {
             nested,
             scope: Scope::new(map_memory(&shared.scope, SCOPE_BYTES)?),
             ringless: map_memory(&shared.ringless, 8 * EVENTS_MAX)?,
+            unread: map_memory(&shared.unread, 8 * EVENTS_MAX)?,
             limits: Limits::new(&shared, config.rings)?,
+            hits: Mutex::new(Hits::new(config, &shared)?),
             stacks,
             probes: Vec::new(),
             shared,
@@ -197,6 +208,8 @@ impl BpfEngine {
         pins.map(pins::RINGS, shared.rings.as_fd())?;
         pins.map(pins::NESTED, shared.nested.as_fd())?;
         pins.map(pins::RINGLESS, shared.ringless.as_fd())?;
+        pins.map(pins::UNREAD, shared.unread.as_fd())?;
+        pins.map(pins::CAUGHT, shared.caught.as_fd())?;
         if let Some((stacks, stackless)) = &shared.stacks {
             pins.map(pins::STACKS, stacks.as_fd())?;
             pins.map(pins::STACKLESS, stackless.as_fd())?;
@@ -267,8 +280,10 @@ impl Probing for BpfEngine {
     }
 
     fn attach(&mut self, units: &[(&Unit, u16)]) -> Result<(), Error> {
-        for (loaded, (unit, _)) in self.objects.iter().zip(units) {
+        let mut hits = self.hits.lock().unwrap_or_else(PoisonError::into_inner);
+        for (n, (loaded, (unit, base))) in self.objects.iter().zip(units).enumerate() {
             let schema = &unit.schema;
+            let part = Part { base: *base, probes: self.probes.len() as u32, copy: 0 };
             for (i, p) in loaded.plan.iter().enumerate() {
                 let mut state = ProbeState { schema: schema.name.clone(), ..ProbeState::default() };
                 state.events = events_of(&schema.probes[i]);
@@ -280,6 +295,7 @@ impl Probing for BpfEngine {
                     let function = function.ok_or_else(|| Error::new("a planned program was not generated"))?;
                     self.links.push(attach_program(&loaded.object, &function.name, &state.target)?);
                     state.attached = true;
+                    hits.add(n, part, i, &function.name, &state.target);
                 }
                 self.probes.push(state);
             }
@@ -333,7 +349,8 @@ impl Probing for BpfEngine {
 
     fn detach(&mut self) {
         self.links.clear();
-        sys::wait_for_running_programs();
+        self.hits.lock().unwrap_or_else(PoisonError::into_inner).detach();
+        grace::wait();
     }
 
     fn forget(&self) -> Result<(), Error> {
@@ -344,6 +361,7 @@ impl Probing for BpfEngine {
             let cannot = |e| Error::new(format!("cannot clear the variables of a schema: {e}"));
             map.update(&0u32.to_ne_bytes(), &zeros, MapFlags::ANY).map_err(cannot)?;
         }
+        self.hits.lock().unwrap_or_else(PoisonError::into_inner).begin(&self.objects);
         Ok(())
     }
 
@@ -374,14 +392,18 @@ impl Probing for BpfEngine {
         self.ringless.word(8 * usize::from(id)).load(Ordering::Relaxed)
     }
 
+    fn unread(&self, id: u16) -> u64 {
+        self.unread.word(8 * usize::from(id)).load(Ordering::Relaxed)
+    }
+
+    fn look(&self) {
+        self.hits.lock().unwrap_or_else(PoisonError::into_inner).look(&self.objects, true);
+    }
+
     fn missed_hits(&self) -> Vec<MissedHits> {
-        let mut missed = Vec::new();
-        for o in &self.objects {
-            for p in o.object.progs_mut().filter(|p| p.as_fd().as_raw_fd() >= 0) {
-                missed.extend(missed_by(p.as_fd(), &o.schema, &p.name().to_string_lossy()));
-            }
-        }
-        missed
+        let mut hits = self.hits.lock().unwrap_or_else(PoisonError::into_inner);
+        hits.look(&self.objects, false);
+        hits.missed(&self.objects)
     }
 
     fn has_stacks(&self) -> bool {
@@ -450,23 +472,6 @@ impl Calls for CallMap {
             }
         }
         Ok(())
-    }
-}
-
-/// What the kernel skipped of a program, whose name is `klogger_N_N_PLACE`; `None` if that is nothing.
-pub fn missed_by(program: BorrowedFd, schema: &str, name: &str) -> Option<MissedHits> {
-    let place = name.splitn(4, '_').nth(3).unwrap_or(name).to_string();
-    let count = recursion_misses(program);
-    (count > 0).then(|| MissedHits { schema: schema.into(), place, count })
-}
-
-fn recursion_misses(program: BorrowedFd) -> u64 {
-    // SAFETY: zeros are a valid value; the size is the one said, and the kernel writes no more.
-    unsafe {
-        let mut info: libbpf_sys::bpf_prog_info = std::mem::zeroed();
-        let mut size = size_of_val(&info) as u32;
-        let result = libbpf_sys::bpf_prog_get_info_by_fd(program.as_raw_fd(), &mut info, &mut size);
-        if result == 0 { info.recursion_misses } else { 0 }
     }
 }
 

@@ -4,6 +4,10 @@
 //! these pairs.
 //!
 //! The lines are joined, and rise: so no two events change places, as long as they are converted by lines of one clock.
+//!
+//! A counter may step: back to zero when a machine was asleep, anywhere, and on at another speed, when a virtual one was
+//! moved. Then a new stretch of lines begins, at the time at which the last one was looked at. Times between the two looks
+//! are uncertain by what lies between them; no others are.
 
 use crate::ring::RecordKinds;
 use crate::{host, sys};
@@ -19,6 +23,11 @@ const PAIRS: usize = 1 << 16;
 const AHEAD: u64 = 1 << 20;
 /// The same, in an image of a machine that has crashed: nobody may have looked at the clock for so long.
 const AHEAD_OF_CRASH: u64 = 1 << 44;
+/// Stretches that are kept.
+const STRETCHES: usize = 16;
+/// A step is what leads further away from a line than noise, and than the kernel may let its clock run faster or slower.
+pub const STEP_NS: u64 = 10_000;
+pub const SLEW_PPM: u64 = 1_000;
 /// A line that is shorter says little about the counter's speed.
 const LONG_NS: u64 = 10_000_000;
 
@@ -47,10 +56,17 @@ impl Pair {
 }
 
 /// The counter's way beside the kernel's clock.
+#[derive(Clone)]
 pub struct Clock {
     first: Pair,
+    /// Since a step; `first` was not read then, but follows from the speed before.
+    guessed: bool,
     pairs: VecDeque<Pair>,
     error_ns: u64,
+    /// Where the stretch ends. Times that it leads further than that are the next one's beginning.
+    until_ns: u64,
+    /// Stretches before the last steps.
+    past: Vec<Arc<Clock>>,
 }
 
 /// What programs should read on this machine.
@@ -68,7 +84,8 @@ impl Clock {
     }
 
     fn from(first: Pair) -> Clock {
-        Clock { first, pairs: VecDeque::from([first]), error_ns: first.within }
+        let (pairs, error_ns) = (VecDeque::from([first]), first.within);
+        Clock { first, guessed: false, pairs, error_ns, until_ns: u64::MAX, past: Vec::new() }
     }
 
     /// Reads both clocks.
@@ -81,7 +98,7 @@ impl Clock {
         let rises = first.0 < newest.0 && first.1 < newest.1 && newest.0.max(newest.1) < 1 << 62;
         let pair = |(ticks, ns): (u64, u64)| Pair { ticks, ns, within: 0 };
         let (first, newest) = (pair(first), pair(newest));
-        rises.then(|| Clock { first, pairs: VecDeque::from([first, newest]), error_ns: 0 })
+        rises.then(|| Clock { pairs: VecDeque::from([first, newest]), ..Clock::from(first) })
     }
 
     fn newest(&self) -> Pair {
@@ -90,32 +107,60 @@ impl Clock {
 
     fn add(&mut self, pair: Pair) {
         let newest = self.newest();
-        // Lines must rise. A pair that does not fit in is one too many.
-        if pair.ticks <= newest.ticks || pair.ns <= newest.ns {
+        if pair.ns <= newest.ns {
             return;
         }
-        self.error_ns = self.error_ns.max(pair.within + self.deviation(pair));
+        let (off, noise) = self.deviation(pair);
+        if off > noise || pair.ticks.saturating_add(AHEAD) < newest.ticks {
+            return self.begin_anew(pair);
+        }
+        // Lines must rise. A pair that does not fit in is one too many: CPUs' counters differ a little.
+        if pair.ticks <= newest.ticks {
+            return;
+        }
+        self.error_ns = self.error_ns.max(pair.within + off);
         if self.pairs.len() == PAIRS {
             self.pairs.pop_front();
         }
         self.pairs.push_back(pair);
     }
 
-    /// How far a new pair is from where the line before it leads: a line that is as long as the way to it, or else the
-    /// noise of two readings would be taken for a change of speed. None of that length: not known.
-    fn deviation(&self, pair: Pair) -> u64 {
+    /// How far a new pair is from where the line before it leads, and how far it may be: a line that is as long as the
+    /// way to it, or else the noise of two readings would be taken for a change of speed. None of that length: not known.
+    fn deviation(&self, pair: Pair) -> (u64, u64) {
         let newest = self.newest();
-        let long = LONG_NS.max(pair.ns - newest.ns);
-        let from = newest.ns.checked_sub(long);
-        let Some(base) = from.and_then(|from| self.at_or_before(from)) else { return 0 };
-        line(base, newest, pair.ticks).abs_diff(pair.ns)
+        let way = pair.ns - newest.ns;
+        let from = newest.ns.checked_sub(LONG_NS.max(way));
+        let Some(base) = from.and_then(|from| self.at_or_before(from)) else { return (0, 0) };
+        let noise = base.within + 2 * newest.within + pair.within + STEP_NS + way.saturating_mul(SLEW_PPM) / 1_000_000;
+        (line(base, newest, pair.ticks).abs_diff(pair.ns), noise)
+    }
+
+    /// The counter has stepped since the last look. As if that had been just after it: `first` is where the counter was
+    /// then, if it has gone on as fast as before.
+    fn begin_anew(&mut self, pair: Pair) {
+        let newest = self.newest();
+        let (ticks, ns) = (newest.ticks - self.first.ticks, newest.ns - self.first.ns);
+        let scaled = |n: u64, by: u64, to: u64| (u128::from(n) * u128::from(by)).checked_div(to.into()).unwrap_or(0);
+        let since = scaled(pair.ns - newest.ns, ticks, ns).min(pair.ticks.into()) as u64;
+        let began = pair.ns - scaled(since, ns, ticks).min((pair.ns - newest.ns).into()) as u64;
+        let first = Pair { ticks: pair.ticks - since, ns: began, ..pair };
+        let mut past = std::mem::take(&mut self.past);
+        if past.len() == STRETCHES {
+            past.remove(0);
+        }
+        let next =
+            Clock { guessed: true, pairs: VecDeque::from([pair]), error_ns: self.error_ns, ..Clock::from(first) };
+        let ended = Clock { until_ns: pair.ns, ..std::mem::replace(self, next) };
+        past.push(Arc::new(ended));
+        self.past = past;
     }
 
     fn at_or_before(&self, ns: u64) -> Option<Pair> {
         let later = self.pairs.partition_point(|p| p.ns <= ns);
         match later.checked_sub(1) {
             Some(at) => self.pairs.get(at).copied(),
-            None => Some(self.first).filter(|p| p.ns <= ns),
+            None => Some(self.first).filter(|p| p.ns <= ns && !self.guessed),
         }
     }
 
@@ -139,7 +184,27 @@ impl Clock {
     fn part(&self, since: u64) -> Clock {
         let from = self.pairs.partition_point(|p| p.ticks <= since).saturating_sub(1);
         let from = from.min(self.pairs.len().saturating_sub(2));
-        Clock { first: self.first, pairs: self.pairs.range(from..).copied().collect(), error_ns: self.error_ns }
+        // One that is ahead of all is of a stretch before this one.
+        let from = if since > self.newest().ticks { 0 } else { from };
+        let pairs = self.pairs.range(from..).copied().collect();
+        let (first, guessed, error_ns, until_ns) = (self.first, self.guessed, self.error_ns, self.until_ns);
+        Clock { first, guessed, pairs, error_ns, until_ns, past: self.past.clone() }
+    }
+
+    /// Whether a time lies in this stretch, and if not, or if it lies in others as well, how far it is from the end:
+    /// what is in hand is seldom old. Less is more likely.
+    fn unlikeness(&self, ticks: u64) -> (bool, u64) {
+        let newest = self.newest().ticks;
+        let within = (self.first.ticks..=newest.saturating_add(AHEAD)).contains(&ticks);
+        (!within, newest.abs_diff(ticks))
+    }
+
+    /// The time of these 48 bits if it belongs to a stretch before the last step.
+    fn before_step(&self, ticks: u64, time48: u64) -> Option<u64> {
+        let times = self.past.iter().map(|c| (c, full_time(base(c.newest().ticks), time48)));
+        let (clock, time) = times.min_by_key(|(c, time)| c.unlikeness(*time))?;
+        let (a, b) = clock.around(time);
+        (clock.unlikeness(time) < self.unlikeness(ticks)).then(|| line(a, b, time).min(clock.until_ns))
     }
 
     /// For the log: `source` is what most programs read.
@@ -151,20 +216,21 @@ impl Clock {
     }
 
     fn khz(&self) -> u64 {
-        let newest = self.newest();
-        let (ticks, ns) = (newest.ticks - self.first.ticks, newest.ns - self.first.ns);
+        let (newest, first) = (self.newest(), if self.guessed { self.pairs[0] } else { self.first });
+        let (ticks, ns) = (newest.ticks - first.ticks, newest.ns - first.ns);
         if ns == 0 { 0 } else { ((u128::from(ticks) * 1_000_000 + u128::from(ns) / 2) / u128::from(ns)) as u64 }
     }
 
     /// How far from the truth a time before the first pair may be: the counter's speed is known no better than the two
     /// readings that it follows from.
     pub fn extend_error(&mut self, ns: u64) {
-        let newest = self.newest();
-        let (before, known) = (self.first.ns.saturating_sub(ns), newest.ns - self.first.ns);
+        let newest = self.past.first().map_or(self.newest(), |past| past.newest());
+        let first = self.past.first().map_or(self.first, |past| past.first);
+        let (before, known) = (first.ns.saturating_sub(ns), newest.ns - first.ns);
         if before > 0 && known > 0 {
-            let noise = u128::from(self.first.within + newest.within);
+            let noise = u128::from(first.within + newest.within);
             let error = noise * u128::from(before) / u128::from(known);
-            self.error_ns = self.error_ns.max(self.first.within + error.min(u64::MAX as u128 / 2) as u64);
+            self.error_ns = self.error_ns.max(first.within + error.min(u64::MAX as u128 / 2) as u64);
         }
     }
 }
@@ -177,6 +243,13 @@ fn line(a: Pair, b: Pair, ticks: u64) -> u64 {
         _ => i128::from(a.ns) + (i128::from(ticks) - i128::from(a.ticks)) * dn / dt,
     };
     ns.clamp(0, i128::from(u64::MAX)) as u64
+}
+
+fn set_time(record: &mut [u8], ns: u64) {
+    if let Some(word) = record.first_chunk_mut() {
+        let id = Header(u64::from_le_bytes(*word)).id();
+        *word = Header::new(ns, id).0.to_le_bytes();
+    }
 }
 
 /// One clock of the threads that empty the rings of CPUs.
@@ -192,12 +265,24 @@ impl SharedClock {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// So that times which will be converted much later lie between pairs that are not far apart.
+    pub fn look(&self) {
+        self.lock().look();
+    }
+
     /// What is needed to convert times that are in hand already, of which the first has these low 48 bits. A copy: long
     /// conversions of one thread hold up no other.
     pub fn part(&self, first48: u64) -> Clock {
         let mut clock = self.lock();
         clock.look();
         clock.part(full_time(base(clock.newest().ticks), first48))
+    }
+
+    /// How far back a time can be told by its low 48 bits, ns.
+    pub fn reach_ns(&self) -> u64 {
+        let ticks = u128::from(TIME_MASK - AHEAD);
+        let ns = (ticks * 1_000_000).checked_div(self.lock().khz().into());
+        ns.and_then(|ns| ns.try_into().ok()).unwrap_or(u64::MAX)
     }
 
     /// For the log.
@@ -290,10 +375,15 @@ impl<'a> Converter<'a> {
         match self.source {
             Source::Monotonic => time,
             Source::Tsc => {
+                if let Some(ns) = self.clock.before_step(time, time48) {
+                    return ns;
+                }
                 if !self.segment.holds(time) {
                     self.segment = Segment::new(self.clock.around(time));
                 }
-                self.segment.at(time)
+                let ns = self.segment.at(time);
+                // Before a step is another stretch.
+                if self.clock.guessed { ns.max(self.clock.first.ns) } else { ns }
             }
         }
     }
@@ -314,12 +404,16 @@ impl<'a> Converter<'a> {
         Some(ns)
     }
 
-    /// The same for all times of some records.
+    /// The same for all times of some records. Those of a ring are in order, steps or not.
     pub fn records(&mut self, kinds: &RecordKinds, bytes: &mut [u8]) {
-        let mut rest = bytes;
+        let (mut rest, mut last) = (bytes, 0);
         while let (Some(header), Some(size)) = (Header::read(rest), kinds.sizes.size(rest)) {
             let (record, after) = rest.split_at_mut(size);
-            self.header(record, header.id());
+            let ns = self.header(record, header.id()).unwrap_or_default();
+            if ns < last && !self.clock.past.is_empty() {
+                set_time(record, last);
+            }
+            last = last.max(ns);
             if header.id() == kinds.lost_id {
                 self.field(record, kinds.lost_since_offset);
             }
@@ -329,131 +423,6 @@ impl<'a> Converter<'a> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn pair(ticks: u64, ns: u64) -> Pair {
-        Pair { ticks, ns, within: 20 }
-    }
-
-    /// A counter of 2 ticks in a ns which began at `ticks`.
-    fn clock(ticks: u64, ns: impl IntoIterator<Item = u64>) -> Clock {
-        let mut clock = Clock::from(pair(ticks, 1_000_000));
-        ns.into_iter().for_each(|n| clock.add(pair(ticks + 2 * n, 1_000_000 + n)));
-        clock
-    }
-
-    fn on(clock: &Clock, ticks: u64) -> u64 {
-        Segment::new(clock.around(ticks)).at(ticks)
-    }
-
-    #[test]
-    fn a_steady_counter_is_followed_exactly() {
-        let c = clock(5_000, (1..20_000).map(|n| n * 100_000));
-        for n in [0, 1, 77, 99_999, 100_000, 123_456_789, 1_999_900_000] {
-            assert_eq!(on(&c, 5_000 + 2 * n), 1_000_000 + n, "{n}");
-        }
-        assert_eq!(on(&c, 4_000), 999_500);
-        assert_eq!((c.khz(), c.error_ns()), (2_000_000, 20));
-    }
-
-    #[test]
-    fn a_change_of_speed_is_followed_and_measured() {
-        let mut c = clock(0, (1..=100).map(|n| n * 1_000_000));
-        // From here on 500 ppm slower, as the kernel may let its clock run to set it.
-        let (ticks, ns) = (200_000_000, 101_000_000);
-        (1..=100u64).for_each(|n| c.add(pair(ticks + n * 2_000_000, ns + n * 999_500)));
-        assert!(on(&c, ticks + 50 * 2_000_000 + 1_000_000).abs_diff(ns + 50 * 999_500 + 499_750) <= 1);
-        // Each new pair was up to 500 ns from where the line of old speed would have led.
-        assert!((500..=540).contains(&c.error_ns()), "{}", c.error_ns());
-    }
-
-    #[test]
-    fn noise_of_readings_is_not_taken_for_a_change_of_speed() {
-        let noisy = (1..5_000u64).map(|n| (n * 100_000, n * 100_000 + (n * 7919) % 31));
-        let mut c = Clock::from(pair(0, 0));
-        noisy.for_each(|(ticks, ns)| c.add(pair(ticks, ns)));
-        assert!(c.error_ns() <= 20 + 62, "{}", c.error_ns());
-    }
-
-    #[test]
-    fn pairs_that_run_backwards_are_left_out() {
-        let mut c = clock(0, [1_000, 2_000]);
-        c.add(pair(3_999, 1_003_000));
-        c.add(pair(5_000, 1_001_000));
-        assert_eq!(c.newest(), pair(4_000, 1_002_000));
-    }
-
-    #[test]
-    fn the_far_past_is_as_uncertain_as_the_speed() {
-        let mut c = clock(0, [200_000_000]);
-        c.extend_error(1_000_000);
-        assert_eq!(c.error_ns(), 20);
-        let mut c = Clock::from(pair(0, 3_600_000_000_000));
-        c.add(pair(400_000_000, 3_600_200_000_000));
-        c.extend_error(0);
-        assert_eq!(c.error_ns(), 20 + 40 * 3_600_000_000_000 / 200_000_000);
-    }
-
-    #[test]
-    fn a_part_of_a_clock_gives_the_same_times() {
-        // Unequal steps, so that each line has a slope of its own.
-        let mut c = Clock::from(pair(1_000, 1_000_000));
-        (1..500u64).for_each(|n| c.add(pair(1_000 + n * 2_000, 1_000_000 + n * 1_000 + n % 7 * 20)));
-        for since in [0, 1_000, 1_001, 3_000, 77_777, 998_999, 999_000] {
-            let part = c.part(since);
-            let times = (since.max(1_000)..1_010_000).step_by(611);
-            times.for_each(|t| assert_eq!(on(&part, t), on(&c, t), "{t} since {since}"));
-            assert!(part.pairs.len() <= 2 + (999_000 - since) as usize / 2_000, "{since}");
-        }
-    }
-
-    #[test]
-    fn times_of_48_bits_are_full_again() {
-        let mut c = Clock::start();
-        std::thread::sleep(std::time::Duration::from_millis(2));
-        c.look();
-        let now = c.newest().ticks;
-        let mut convert = Converter::new(&mut c, Source::Tsc);
-        let ns = convert.ns(now & TIME_MASK);
-        let earlier = convert.ns(now.wrapping_sub(1 << 20) & TIME_MASK);
-        assert!(earlier < ns, "{earlier} {ns}");
-        assert!(sys::monotonic_ns().abs_diff(ns) < 10_000_000_000, "{ns}");
-        let mut convert = Converter::new(&mut c, Source::Monotonic);
-        let now = sys::monotonic_ns();
-        assert_eq!(convert.ns(now & TIME_MASK), now);
-    }
-
-    #[test]
-    fn all_times_of_records_are_converted() {
-        let (mut c, kinds) = (clock(5_000, [1_000, 2_000, 3_000]), crate::ring::tests::kinds());
-        let record = |ticks: u64, id: u16| Header::new(ticks, id).0.to_le_bytes();
-        let mut lost = record(9_000, kinds.lost_id).to_vec();
-        lost.extend(7u64.to_le_bytes());
-        lost.extend(8_500u64.to_le_bytes());
-        let mut bytes = [&record(5_400, 9)[..], &lost, &record(10_000, 9)].concat();
-        let (newest, segment) = (c.newest().ticks, Segment::new(c.around(0)));
-        let mut convert = Converter { clock: &mut c, source: Source::Tsc, base: base(newest), segment };
-        convert.records(&kinds, &mut bytes);
-        let words: Vec<u64> = bytes.as_chunks().0.iter().map(|b| u64::from_le_bytes(*b)).collect();
-        let at = |n: usize| Header(words[n]).time48();
-        assert_eq!([at(0), at(1), words[2], words[3], at(4)], [1_000_200, 1_002_000, 7, 1_001_750, 1_002_500]);
-        assert_eq!(Header(words[1]).id(), kinds.lost_id);
-    }
-
-    proptest! {
-        #[test]
-        fn order_is_kept(steps in proptest::collection::vec((1u64..1_000_000, 1u64..1_000_000), 2..50),
-                         mut times in proptest::collection::vec(0u64..60_000_000, 2..100)) {
-            let mut c = Clock::from(pair(1_000, 1_000_000_000));
-            for (ticks, ns) in steps {
-                let n = c.newest();
-                c.add(pair(n.ticks + ticks, n.ns + ns));
-            }
-            times.sort_unstable();
-            let ns: Vec<u64> = times.iter().map(|t| on(&c, *t)).collect();
-            prop_assert!(ns.is_sorted());
-        }
-    }
-}
+mod steps;
+#[cfg(test)]
+mod tests;

@@ -2,14 +2,21 @@
 //! From a schema to a BPF object by way of clang. Bundled schemata were compiled when klogger was built; this is for the
 //! user's own.
 
+mod expanded;
+#[cfg(test)]
+mod sizes;
+
 use crate::error::Error;
 use crate::sys::Uninterrupted;
-use klogger_codegen::{KernelTypes, NamedText, RUNTIME, bpf, printable};
+use crate::sys::confine::{self, Limits, Permits};
+use klogger_codegen::{KernelTypes, NamedText, RUNTIME, Runs, bpf, printable};
+use klogger_schema::c::reach::BEYOND_HELP;
 use klogger_schema::model::{Schema, Span};
 use klogger_schema::{Diagnostic, Severity};
 use std::fs;
-use std::path::Path;
-use std::process::Command;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
 
 /// Best first. Others that call themselves `clang` may do as well.
 const COMPILERS: &[&str] = &["clang-22", "clang-21", "clang-20", "clang-19", "clang"];
@@ -41,16 +48,20 @@ pub(crate) struct Complaint {
 
 /// Compiles the probes of a schema.
 pub fn compile(schema: &Schema, types: &KernelTypes) -> Result<(Vec<u8>, Vec<Diagnostic>), CompileError> {
-    let texts = bpf::source(schema, types).map_err(Error::new)?;
+    let texts = bpf::source(schema, types, Runs::Here).map_err(Error::new)?;
     // Until the folder is gone again.
     let _uninterrupted = Uninterrupted::begin();
     let folder = tempfile::Builder::new().prefix("klogger-").tempdir();
     let folder = folder.map_err(|e| Error::new(format!("cannot make a temporary folder: {e}")))?;
     write_texts(folder.path(), &texts)?;
-    let object = folder.path().join("schema.o");
-    let warnings = run(schema, folder.path(), &texts[0].name, &object)?;
-    let bytes = fs::read(&object).map_err(|e| Error::new(format!("cannot read what the compiler wrote: {e}")))?;
-    Ok((bytes, warnings))
+    let compiler = Compiler::find(folder.path())?;
+    let expanded = compiler.run(schema, &["-E", &texts[0].name])?.0;
+    let ours: Vec<&str> = texts.iter().map(|t| t.name.as_str()).chain(RUNTIME.iter().map(|(name, _)| *name)).collect();
+    let found = expanded::complaints(&printable(&schema.file), &ours, &String::from_utf8_lossy(&expanded));
+    if !found.is_empty() {
+        return Err(CompileError::Rejected(found.iter().map(|c| (0, diagnostic(schema, c))).collect()));
+    }
+    compiler.run(schema, &["-c", &texts[0].name])
 }
 
 fn write_texts(folder: &Path, texts: &[NamedText]) -> Result<(), Error> {
@@ -62,34 +73,91 @@ fn write_texts(folder: &Path, texts: &[NamedText]) -> Result<(), Error> {
     for t in texts {
         fs::write(folder.join(&t.name), &t.text).map_err(cannot)?;
     }
-    Ok(())
+    confine::lend(folder).map_err(cannot)
 }
 
 /// Arguments for clang, but for the file names; shared with build.rs, which compiles the bundled schemata. Debug
 /// information is what libbpf makes BTF and CO-RE of.
 const FLAGS: &[&str] = &include!("flags.in");
 
-fn run(schema: &Schema, folder: &Path, source: &str, object: &Path) -> Result<Vec<Diagnostic>, CompileError> {
-    for compiler in COMPILERS {
-        let output =
-            match Command::new(compiler).current_dir(folder).args(FLAGS).arg(source).arg("-o").arg(object).output() {
-                Err(e) if e.kind() == std::io::ErrorKind::NotFound => continue,
-                Err(e) => return Err(Error::new(format!("cannot run {compiler}: {e}")).into()),
-                Ok(output) => output,
-            };
-        let text = String::from_utf8_lossy(&output.stderr);
+/// A schema is anybody's: what reads it reads nothing else, writes no file, and is not root.
+struct Compiler<'a> {
+    program: PathBuf,
+    folder: &'a Path,
+}
+
+/// What clang needs for the largest schemata, many times over.
+const LIMITS: Limits = Limits { cpu_seconds: 120, memory: 4 << 30, file_size: 0 };
+/// Bytes of what it may write.
+const OUTPUT_MAX: u64 = 64 << 20;
+
+/// By these the preprocessor says which files there are.
+const NO_QUESTIONS: &[&str] =
+    &["-U__has_include", "-U__has_include_next", "-U__has_embed", "-Wno-builtin-macro-redefined"];
+
+impl Compiler<'_> {
+    fn find(folder: &Path) -> Result<Compiler<'_>, Error> {
+        let program = COMPILERS.iter().find_map(|name| confine::find_program(name)).ok_or_else(|| {
+            Error::new("a schema of your own is compiled by clang, and none is installed")
+                .help("apt-get install clang-19 (or newer); bundled schemata need none: see 'klogger list'")
+        })?;
+        Ok(Compiler { program, folder })
+    }
+
+    /// What it writes, and its warnings.
+    fn run(&self, schema: &Schema, words: &[&str]) -> Result<(Vec<u8>, Vec<Diagnostic>), CompileError> {
+        let mut command = Command::new(&self.program);
+        command
+            .current_dir(self.folder)
+            .args(FLAGS)
+            .args(NO_QUESTIONS)
+            .args(words)
+            .args(["-o", "-"])
+            .env("LC_ALL", "C");
+        let home = confine::home_of(&self.program);
+        let permits = Permits { read: &[self.folder, home.as_path()], write: &[], nobody: true, limits: LIMITS };
+        confine::confine(&mut command, &permits);
+        let (status, written, said) = output(command).map_err(|e| self.cannot_run(&e))?;
+        let text = String::from_utf8_lossy(&said);
         let found: Vec<_> = text.lines().filter_map(parse_complaint).map(|c| diagnostic(schema, &c)).collect();
-        if output.status.success() {
-            return Ok(found);
+        if status.success() {
+            return Ok((written, found));
         }
         if found.iter().any(|d| d.severity == Severity::Error) {
             return Err(CompileError::Rejected(found.into_iter().map(|d| (0, d)).collect()));
         }
-        return Err(Error::new(format!("{compiler} failed: {}", text.trim())).into());
+        let why = if text.trim().is_empty() { status.to_string() } else { text.trim().to_string() };
+        Err(Error::new(format!("{} failed: {why}", self.program.display())).into())
     }
-    Err(Error::new("a schema of your own is compiled by clang, and none is installed")
-        .help("apt-get install clang-19 (or newer); bundled schemata need none: see 'klogger list'")
-        .into())
+
+    fn cannot_run(&self, error: &io::Error) -> Error {
+        let program = self.program.display();
+        match error.kind() {
+            io::ErrorKind::PermissionDenied => {
+                Error::new(format!("not everybody may run {program}, and klogger does not compile as root"))
+                    .help("let clang be where everybody may run it: apt-get install clang-19 (or newer)")
+            }
+            _ => Error::new(format!("cannot run {program}: {error}")),
+        }
+    }
+}
+
+/// Runs a program. One that writes more than [`OUTPUT_MAX`] is ended, which is its failure.
+fn output(mut command: Command) -> io::Result<(ExitStatus, Vec<u8>, Vec<u8>)> {
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let messages = std::thread::spawn(move || at_most(stderr));
+    // Whoever reads no more lets the writer end by SIGPIPE.
+    let written = at_most(stdout);
+    let said = messages.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()));
+    let status = child.wait()?;
+    Ok((status, written?, said?))
+}
+
+fn at_most(from: Option<impl Read>) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    from.map_or(Ok(0), |f| f.take(OUTPUT_MAX).read_to_end(&mut bytes))?;
+    Ok(bytes)
 }
 
 /// `FILE:LINE:COLUMN: error: MESSAGE`
@@ -130,6 +198,8 @@ fn help(message: &str) -> Option<&'static str> {
             "call to undeclared function",
             "the kernel's functions and macros cannot be called from a probe; read its structures",
         ),
+        ("reaches beyond the schema", BEYOND_HELP),
+        ("names another file", BEYOND_HELP),
         ("no member named", "see the kernel's own definition: bpftool btf dump file /sys/kernel/btf/vmlinux format c"),
         ("incomplete definition of type", "the running kernel has no such type; check the spelling"),
         ("use of undeclared identifier 'klogger_hit'", "call klogger() in a probe's body, not in 'code'"),

@@ -4,6 +4,7 @@
 
 use crate::error::Error;
 use crate::sys;
+use klogger_log::text::escaped;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -37,12 +38,28 @@ impl Answer {
     }
 }
 
+/// Root, and our own user.
+fn is_trusted(uid: u32) -> bool {
+    uid == 0 || uid == sys::files::effective_uid()
+}
+
+fn stranger(uid: u32) -> Answer {
+    let help = "only they may mark it, or switch its events; for root's recording: sudo klogger ...";
+    let own = sys::files::effective_uid();
+    Answer::refuse(
+        format!(
+            "permission denied: it is a recording of user {own}, which takes orders of user {own} and of root, not of user {uid}"
+        ),
+        Some(help.into()),
+    )
+}
+
 /// The recorder's end.
 pub struct Listener(UnixListener);
 
 impl Listener {
     pub fn new() -> io::Result<Listener> {
-        let listener = UnixListener::bind_addr(&address(std::process::id())?)?;
+        let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(name(std::process::id()))?)?;
         listener.set_nonblocking(true)?;
         Ok(Listener(listener))
     }
@@ -50,11 +67,12 @@ impl Listener {
     /// Answers one peer that is waiting. A peer that is slow, foreign or talks nonsense is dropped.
     pub fn serve(&self, answer: impl FnOnce(Request) -> Answer) {
         let Ok((stream, _)) = self.0.accept() else { return };
-        if !sys::peer_may_command(stream.as_fd()) {
-            return;
-        }
+        let Ok(uid) = sys::peer_uid(stream.as_fd()) else { return };
         // A peer that goes away has no use for an error.
-        let _ = talk(stream, answer);
+        let _ = match is_trusted(uid) {
+            true => talk(stream, answer),
+            false => say(stream, &stranger(uid)),
+        };
     }
 }
 
@@ -64,15 +82,20 @@ impl AsFd for Listener {
     }
 }
 
-fn talk(mut stream: UnixStream, answer: impl FnOnce(Request) -> Answer) -> io::Result<()> {
+fn talk(stream: UnixStream, answer: impl FnOnce(Request) -> Answer) -> io::Result<()> {
     stream.set_nonblocking(false)?;
-    stream.set_write_timeout(Some(PATIENCE))?;
     let line = hear(&stream)?;
     let answer = match serde_json::from_str(&line) {
         Ok(request) => answer(request),
         Err(e) => Answer::refuse(format!("not a request that this recorder knows: {e}"), None),
     };
-    let text = serde_json::to_string(&answer)?;
+    say(stream, &answer)
+}
+
+fn say(mut stream: UnixStream, answer: &Answer) -> io::Result<()> {
+    stream.set_nonblocking(false)?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let text = serde_json::to_string(answer)?;
     writeln!(stream, "{text}")
 }
 
@@ -95,11 +118,11 @@ fn hear(mut stream: &UnixStream) -> io::Result<String> {
     String::from_utf8(line).map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
-fn address(pid: u32) -> io::Result<SocketAddr> {
-    SocketAddr::from_abstract_name(format!("{PREFIX}{pid}"))
+fn name(pid: u32) -> String {
+    format!("{PREFIX}{pid}")
 }
 
-/// Process ids of the recorders that run on this machine.
+/// Process ids of the recorders that run on this machine, or of what says that it is one: anybody can take such a name.
 pub fn recordings() -> Vec<u32> {
     let text = fs::read_to_string("/proc/net/unix").unwrap_or_default();
     let names = text.lines().filter_map(|l| l.split_once('@')?.1.strip_prefix(PREFIX)?.trim().parse().ok());
@@ -111,33 +134,56 @@ pub fn recordings() -> Vec<u32> {
 
 /// Sends a request to the recording of process `pid`, or to the only one there is.
 pub fn send(pid: Option<u32>, request: &Request) -> Result<(), Error> {
-    let pid = match (pid, recordings().as_slice()) {
-        (Some(pid), _) => pid,
-        (None, [one]) => *one,
-        (None, []) => return Err(Error::new("no recording is running").help("start one with 'klogger record'")),
-        (None, many) => {
-            let list: Vec<_> = many.iter().map(u32::to_string).collect();
-            return Err(Error::new("several recordings are running")
-                .help(format!("choose one by its process id: --recorder {}", list.join(" or "))));
-        }
+    let (pid, stream) = match pid {
+        Some(pid) => (pid, connect(pid)?),
+        None => find()?,
     };
-    let cannot = |e: io::Error| Error::new(format!("no answer from the recording of process {pid}: {e}"));
-    let stream = address(pid).and_then(|a| UnixStream::connect_addr(&a)).map_err(cannot)?;
-    let answer = ask(stream, request).map_err(cannot)?;
+    let answer = ask(stream, request).map_err(|e| no_answer(pid, &e))?;
     match answer.error {
         None => Ok(()),
-        Some(message) => Err(Error { message, help: answer.help }),
+        Some(message) => Err(Error { message: escaped(&message), help: answer.help.map(|h| escaped(&h)) }),
+    }
+}
+
+fn no_answer(pid: u32, error: &io::Error) -> Error {
+    Error::new(format!("no answer from the recording of process {pid}: {error}"))
+}
+
+/// A recording of ours or of root's. What another user's program would do with our words, and answer, nobody knows.
+fn connect(pid: u32) -> Result<UnixStream, Error> {
+    let stream = sys::connect_abstract(&name(pid)).map_err(|e| no_answer(pid, &e))?;
+    match sys::peer_uid(stream.as_fd()).map_err(|e| no_answer(pid, &e))? {
+        uid if is_trusted(uid) => Ok(stream),
+        uid => Err(Error::new(format!("what listens as the recording of process {pid} is of user {uid}, not trusted"))
+            .help(format!("if it is a recording, run this as user {uid}"))),
+    }
+}
+
+/// The only recording there is; names that others have taken do not count.
+fn find() -> Result<(u32, UnixStream), Error> {
+    let connected = recordings().into_iter().filter_map(|pid| Some((pid, connect(pid).ok()?)));
+    let mut found: Vec<(u32, UnixStream)> = connected.collect();
+    match found.len() {
+        0 => Err(Error::new("no recording is running").help("start one with 'klogger record'")),
+        1 => Ok(found.remove(0)),
+        _ => {
+            let list: Vec<_> = found.iter().map(|(pid, _)| pid.to_string()).collect();
+            Err(Error::new("several recordings are running")
+                .help(format!("choose one by its process id: --recorder {}", list.join(" or "))))
+        }
     }
 }
 
 fn ask(mut stream: UnixStream, request: &Request) -> io::Result<Answer> {
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;
     let text = serde_json::to_string(request)?;
-    writeln!(stream, "{text}")?;
+    // Whoever refuses us does not listen first; what it has said is there all the same.
+    let asked = writeln!(stream, "{text}");
     let mut line = String::new();
     BufReader::new(stream.take(LINE_MAX)).read_line(&mut line)?;
     if line.is_empty() {
-        return Err(io::Error::other("it hung up; another user's recording takes no orders"));
+        asked?;
+        return Err(io::Error::other("it hung up"));
     }
-    Ok(serde_json::from_str(&line)?)
+    serde_json::from_str(&line).map_err(|_| io::Error::other("what it says is no answer of a recorder"))
 }

@@ -6,10 +6,28 @@
 
 use crate::ring::{Counters, NESTED, Note, RecordKinds, RingReader, Taken};
 use klogger_log::record::Header;
+use std::io;
+use std::sync::atomic::{Ordering, fence};
 
 /// Bytes of nested records that may wait for the main ring to catch up, or as many as that ring has: if the disk is slow,
 /// all that it holds may be older. Only a writer that lies about times needs more.
 const WAITING_MAX: usize = 4 * NESTED;
+
+/// So often is looked for a moment at which no hit is at work.
+const LOOKS: usize = 1 << 16;
+
+/// Both rings of a CPU while no hit is at work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Still {
+    /// Where their writers are.
+    main: u64,
+    nested: u64,
+    /// To log, ever.
+    pub attempts: u64,
+    /// Lost, since the last LOST record; since when (as events have it).
+    pub missed: u64,
+    pub since: u64,
+}
 
 pub struct CpuReader {
     main: RingReader,
@@ -87,6 +105,18 @@ impl CpuReader {
         self.nested.iter().for_each(|n| n.count(counters));
     }
 
+    /// Where the writers of both rings are.
+    pub fn heads(&self) -> (u64, u64) {
+        (self.main.head(), self.nested.as_ref().map_or(0, RingReader::head))
+    }
+
+    /// What stands before these positions, which the writers once had, is not to be read any more.
+    pub fn skip_to(&mut self, (main, nested): (u64, u64)) {
+        self.main.skip_to(main);
+        self.nested.iter_mut().for_each(|n| n.skip_to(nested));
+        self.main.leave(self.here());
+    }
+
     /// Lets writers in, in overwrite mode without end.
     pub fn open(&self, overwrite: bool) {
         self.nested.iter().for_each(|n| n.open(overwrite));
@@ -115,12 +145,6 @@ impl CpuReader {
         before
     }
 
-    /// From now on every attempt is counted as lost.
-    pub fn close(&self) {
-        self.main.close();
-        self.nested.iter().for_each(RingReader::close);
-    }
-
     /// Appends whole records to `out`, about `max` bytes, and gives their space back.
     pub fn take(&mut self, kinds: &RecordKinds, out: &mut Vec<u8>, max: usize) -> Taken {
         // First, so that what is nested in a main record which is taken now is at hand.
@@ -147,6 +171,46 @@ impl CpuReader {
         let taken = self.both_rings(kinds, out, |ring, out| ring.take_overwritten(kinds, out));
         self.main.leave(self.here());
         taken
+    }
+
+    /// The same while writers go on. Returns also how many attempts to log there were until then, lost ones included.
+    /// `ids`: those that count attempts.
+    pub fn take_running(&mut self, kinds: &RecordKinds, ids: &[u16], out: &mut Vec<u8>) -> io::Result<(Taken, Still)> {
+        let still = self.still(ids);
+        let (mut part, start) = (Vec::new(), out.len());
+        let nested = match &mut self.nested {
+            Some(nested) => nested.take_running(kinds, &mut part, still.nested)?,
+            None => Taken::default(),
+        };
+        let mut taken = self.main.take_running(kinds, out, still.main)?;
+        taken.torn |= nested.torn;
+        put_in(kinds, out, start, &part, &mut taken);
+        self.main.leave(self.here());
+        Ok((taken, still))
+    }
+
+    /// A moment at which no hit was at work. Most hits take less time than a look; on the writers' own CPU, which only
+    /// interrupts take from the caller, the first look is nearly always good.
+    fn still(&self, ids: &[u16]) -> Still {
+        let look = || {
+            let nested = self.nested.as_ref().map_or(0, RingReader::head);
+            let (main, (missed, since)) = (self.main.head(), self.missed());
+            let attempts = ids.iter().map(|id| self.attempts(*id)).sum();
+            Still { main, nested, attempts, missed, since }
+        };
+        let mut before = look();
+        for _ in 0..LOOKS {
+            // Whoever began after the first look shows in the second one, or is still at work.
+            fence(Ordering::Acquire);
+            let busy = self.is_busy();
+            fence(Ordering::Acquire);
+            let now = look();
+            if now == before && !busy {
+                break;
+            }
+            before = now;
+        }
+        before
     }
 
     /// Appends what `take` finds in either ring, as one sequence.
@@ -269,6 +333,8 @@ fn put_in(kinds: &RecordKinds, out: &mut Vec<u8>, start: usize, part: &[u8], tak
     taken.bytes += part.len() as u64;
 }
 
+#[cfg(test)]
+mod running;
 #[cfg(test)]
 mod tests {
     use super::*;

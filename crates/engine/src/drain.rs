@@ -50,7 +50,9 @@ pub struct Shared {
 enum Next {
     /// Other rings, which no writer of those before uses any more.
     Rings(CpuReader),
-    /// A larger main ring, which is open. Writers are to be sent there.
+    /// Writers are to be sent to a larger main ring, which is open. The answer is that this has been done.
+    Retire(Sender<()>),
+    /// That ring. No writer uses the one before any more.
     Larger(RingReader),
 }
 
@@ -115,7 +117,7 @@ impl Drain {
             }
             // The other end is waiting for this.
             let _ = hello.send(notes);
-            Worker::new(cpu, reader, replacements, shared, bound.is_ok()).run()
+            Worker::new(cpu, reader, replacements, shared).run()
         });
         let thread = thread.expect("a thread can be made");
         let notes = hear.recv().unwrap_or_default();
@@ -134,7 +136,15 @@ impl Drain {
         self.wake();
     }
 
-    /// Writers are to use this main ring.
+    /// Sends writers to a larger main ring. From the answer on, writers that come find it; others may still be at work.
+    pub fn retire(&self) -> Receiver<()> {
+        let (done, hear) = channel();
+        let _ = self.next.send(Next::Retire(done));
+        self.wake();
+        hear
+    }
+
+    /// The larger main ring: no writer is left in the one before.
     pub fn grow(&self, larger: RingReader) {
         let _ = self.next.send(Next::Larger(larger));
         self.wake();
@@ -155,8 +165,6 @@ struct Worker {
     cpu: u16,
     reader: CpuReader,
     replacements: Receiver<Next>,
-    /// This thread is on its writers' CPU.
-    bound: bool,
     /// May still ask for a larger ring.
     may_grow: bool,
     /// Of rings that have been replaced.
@@ -173,16 +181,14 @@ struct Worker {
 }
 
 impl Worker {
-    fn new(cpu: u16, reader: CpuReader, replacements: Receiver<Next>, shared: Shared, bound: bool) -> Worker {
-        // Rings can be exchanged only from where their writers are.
-        let may_grow = bound && shared.grow.is_some();
+    fn new(cpu: u16, reader: CpuReader, replacements: Receiver<Next>, shared: Shared) -> Worker {
+        let may_grow = shared.grow.is_some();
         let (counters, entries) = (Counters::default(), Vec::new());
         let emptied_ns = sys::monotonic_ns();
         Worker {
             cpu,
             reader,
             replacements,
-            bound,
             may_grow,
             counters,
             shared,
@@ -200,9 +206,7 @@ impl Worker {
         while !self.shared.stop.load(Ordering::Acquire) {
             // A call that comes while the thread is awake makes this return at once.
             thread::park_timeout(LONGEST_WAIT);
-            if !self.bound {
-                self.bound = sys::pin_to_cpu(u32::from(self.cpu)).is_ok();
-            }
+            self.go_home();
             self.replace();
             self.empty();
         }
@@ -213,11 +217,24 @@ impl Worker {
         Finished { counters: self.counters, cpu: self.cpu, entries: self.entries, lost_between: self.lost_between }
     }
 
+    /// Back to its own CPU: when that went, the kernel put the thread onto another one, for good. As long as it is gone,
+    /// there is nothing to be done.
+    fn go_home(&self) {
+        if sys::this_cpu() != Some(u32::from(self.cpu)) {
+            let _ = sys::pin_to_cpu(u32::from(self.cpu));
+        }
+    }
+
     /// Goes on with new rings if there are some. What the old ones hold comes before.
     fn replace(&mut self) {
         while let Ok(next) = self.replacements.try_recv() {
             match next {
                 Next::Rings(new) => self.exchange(new),
+                Next::Retire(done) => {
+                    self.reader.retire();
+                    // Fails only if nobody waits any more.
+                    let _ = done.send(());
+                }
                 Next::Larger(larger) => self.grow(larger),
             }
         }
@@ -230,10 +247,9 @@ impl Worker {
         old.count(&mut self.counters);
     }
 
-    /// This thread is on its writers' CPU, so none of them is at work now, and the next one finds the larger ring.
+    /// Goes on with the larger ring. No writer is left in the one before, which has been retired.
     fn grow(&mut self, larger: RingReader) {
         let (before, after) = (self.reader.size(), larger.size());
-        self.reader.retire();
         self.finish(false);
         // What was lost last of all has a number, too, which the ring does not know.
         self.reader.follow(self.serial);
@@ -361,7 +377,8 @@ impl Worker {
                 self.reader.fill()
             )));
         }
-        let (missed, since) = self.reader.missed();
+        // Taken, for the nested ring may go on with others, and would tell of it once more.
+        let (missed, since) = self.reader.take_missed();
         if missed > 0 {
             let (since, now) = (self.shared.times.ns(since), sys::monotonic_ns());
             let records = self.shared.builtin.lost(missed, since, if last { now } else { since });
@@ -375,6 +392,9 @@ impl Worker {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bundled;
+    use crate::ring::{MISSED, NESTED, Rings};
+    use std::sync::mpsc::sync_channel;
 
     #[test]
     fn a_ring_is_late_if_it_was_full_or_waited_for_too_long() {
@@ -386,6 +406,36 @@ mod tests {
         assert_eq!(late(Some(1100), 1300), None);
         assert_eq!(late(Some(1100), 1351), from_to(1000, 1351));
         assert_eq!(late(Some(900), 1351), None, "what was lost before it was emptied");
+    }
+
+    /// The nested ring stays when the main one grows.
+    #[test]
+    fn what_a_nested_ring_has_lost_is_told_once() {
+        let (size, nested_at) = (NESTED, 2 * Rings::stride(NESTED));
+        let memory = Arc::new(sys::memory::zeros(3 * Rings::stride(size)).unwrap());
+        let ring = |n: usize| RingReader::of_kernel(memory.clone(), n * Rings::stride(size), size);
+        let layouts = bundled::builtin().unwrap().layouts(1);
+        let (to_writer, blocks) = sync_channel(16);
+        let shared = Shared {
+            kinds: Arc::new(RecordKinds::new(&layouts)),
+            times: Times::Ns,
+            to_writer,
+            pool: Arc::default(),
+            status: Arc::default(),
+            builtin: Builtin(Arc::new(layouts)),
+            grow: None,
+            stop: Arc::default(),
+        };
+        let mut worker = Worker::new(0, CpuReader::new(ring(0), Some(ring(2))), channel().1, shared);
+        memory.word(MISSED).store(5, Ordering::Relaxed);
+        memory.word(nested_at + MISSED).store(3, Ordering::Relaxed);
+        worker.reader.retire();
+        worker.grow(ring(1));
+        memory.word(nested_at + MISSED).fetch_add(1, Ordering::Relaxed);
+        worker.finish(true);
+        assert_eq!(worker.serial, 5 + 3 + 1);
+        drop(worker);
+        assert_eq!(blocks.iter().count(), 2);
     }
 
     #[test]

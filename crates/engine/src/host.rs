@@ -5,6 +5,17 @@ use crate::error::Error;
 use crate::sys;
 use klogger_log::preamble::{Clock, Host};
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+/// What this process writes from now on, nobody may read who may not read `file`.
+pub fn write_as_private_as(file: &Path) {
+    if let Ok(found) = file.metadata() {
+        let mode = found.permissions().mode();
+        let hidden = |read, all| if mode & read == 0 { all } else { 0 };
+        sys::files::withhold(hidden(0o040, 0o070) | hidden(0o004, 0o007));
+    }
+}
 
 fn line(path: &str) -> String {
     fs::read_to_string(path).map(|t| t.trim().to_string()).unwrap_or_default()

@@ -5,6 +5,7 @@
 //! names an alternative. Types of parameters are compared by the compiler; if it complains of them, the alternative is left
 //! out as well, and the rest is built again.
 
+mod cache;
 mod headers;
 mod tree;
 
@@ -18,9 +19,10 @@ use klogger_codegen::kernel::{Place, Tracepoints, core, module, prototype_compla
 use klogger_codegen::{NamedText, printable};
 use klogger_schema::Diagnostic;
 use klogger_schema::model::{Schema, Span};
+use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::{env, fs};
 use tree::Tree;
 
 /// What was built.
@@ -65,15 +67,18 @@ pub fn build(schemas: &[&Schema], builtin: &Schema, kernel: &Path, out: &Path) -
 /// The same for the running kernel, once: then they are taken from the user's cache.
 pub fn cached(schemas: &[&Schema], builtin: &Schema) -> Result<Built, CompileError> {
     let tree = Tree::open(&kernel_dir(None)?)?;
-    let folder = cache()?.join(&tree.release).join(digest(&tree, schemas, builtin)?);
+    let release = cache::folder()?.join(&tree.release);
+    cache::make(&release)?;
+    let folder = release.join(digest(&tree, schemas, builtin)?);
     let built = Built::in_folder(&tree.release, &folder, schemas);
-    if built.files().all(|f| f.exists()) {
+    if cache::is_sound(&folder, built.files()) {
         return Ok(built);
     }
     // Under another name until it is complete, for others may be doing the same.
     let making = folder.with_extension(format!("{}", std::process::id()));
     let made = build_in(&tree, schemas, builtin, &making);
     if made.is_ok() {
+        cache::seal(&making, Built::in_folder(&tree.release, &making, schemas).files())?;
         let _ = fs::remove_dir_all(&folder);
         let moved = fs::rename(&making, &folder);
         moved.map_err(|e| Error::new(format!("cannot keep the modules in {}: {e}", folder.display())))?;
@@ -99,19 +104,9 @@ fn installed_in(modules: &Path, schemas: &[&Schema], builtin: &Schema) -> Option
     ["updates/dkms", "updates", "extra"].map(|folder| modules.join(folder)).into_iter().find(has_all)
 }
 
-fn cache() -> Result<PathBuf, Error> {
-    let set = |name: &str| env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-    let base = set("XDG_CACHE_HOME").or_else(|| set("HOME").map(|home| home.join(".cache")));
-    let base = base.ok_or_else(|| {
-        Error::new("there is no folder in which to keep modules")
-            .help("set HOME, or XDG_CACHE_HOME; or use 'klogger build -o DIR'")
-    })?;
-    Ok(base.join("klogger/modules"))
-}
-
 /// Changes with all that the modules depend on: klogger, the schemata, the kernel.
 fn digest(tree: &Tree, schemas: &[&Schema], builtin: &Schema) -> Result<String, Error> {
-    let mut hash = Fnv::default();
+    let mut hash = Sha256::new();
     let anywhere = |s: &Schema| -> Vec<Place> {
         let probes = s.probes.iter().enumerate();
         let all = probes
@@ -119,27 +114,12 @@ fn digest(tree: &Tree, schemas: &[&Schema], builtin: &Schema) -> Result<String, 
         all.collect()
     };
     let texts = core(builtin, &anywhere(builtin), schemas).into_iter();
-    texts.chain(schemas.iter().flat_map(|s| module(s, &anywhere(s)))).for_each(|t| hash.add(t.text.as_bytes()));
+    texts.chain(schemas.iter().flat_map(|s| module(s, &anywhere(s)))).for_each(|t| hash.update(t.text.as_bytes()));
     for file in ["Module.symvers", "include/config/auto.conf"] {
         let path = tree.dir.join(file);
-        hash.add(&fs::read(&path).map_err(|e| Error::new(format!("cannot read {}: {e}", path.display())))?);
+        hash.update(fs::read(&path).map_err(|e| Error::new(format!("cannot read {}: {e}", path.display())))?);
     }
-    Ok(format!("{:016x}", hash.0))
-}
-
-/// FNV-1a
-struct Fnv(u64);
-
-impl Default for Fnv {
-    fn default() -> Fnv {
-        Fnv(0xcbf2_9ce4_8422_2325)
-    }
-}
-
-impl Fnv {
-    fn add(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|b| self.0 = (self.0 ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3));
-    }
+    Ok(cache::hex(hash)[..32].into())
 }
 
 fn build_in(tree: &Tree, schemas: &[&Schema], builtin: &Schema, out: &Path) -> Result<Built, CompileError> {

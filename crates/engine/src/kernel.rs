@@ -1,10 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What the running kernel offers: its types, its tracepoints, and whether we may use them.
+//! What a kernel offers: its types, its tracepoints; and whether we may use those of the running one.
+
+mod image;
+
+pub use image::types_of;
 
 use crate::error::Error;
+use crate::sys::tracefs::TraceFs;
 use klogger_codegen::KernelTypes;
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::ErrorKind;
+use std::path::Path;
 
 const BTF: &str = "/sys/kernel/btf/vmlinux";
 
@@ -16,6 +23,37 @@ pub fn types() -> Result<KernelTypes, Error> {
         _ => Error::new(format!("cannot read {BTF}: {e}")),
     })?;
     KernelTypes::new(&bytes).map_err(Error::new)
+}
+
+/// The group of each tracepoint, by its name; empty where tracefs is not for us to read.
+pub fn groups() -> BTreeMap<String, String> {
+    let Ok(tracefs) = TraceFs::find() else { return BTreeMap::new() };
+    let events = tracefs.root().join("events");
+    let of_group = |group: String| {
+        let named = names_in(&events.join(&group));
+        named.into_iter().map(move |event| (event, group.clone())).collect::<Vec<_>>()
+    };
+    names_in(&events).into_iter().flat_map(of_group).collect()
+}
+
+fn names_in(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|e| e.file_name().to_string_lossy().into_owned()).collect()
+}
+
+/// Whether a thread can be preempted while it runs a tracepoint's program. Since Linux 7 such programs run under a kind of
+/// SRCU that older kernels do not have, for tracepoints, with preemption on; if the kernel knows preemption at all, which
+/// the version it calls itself by says: a mode may be chosen while it runs. To say yes where it is no costs some
+/// nanoseconds.
+pub fn preempts_programs(types: &KernelTypes, release: &str, version: &str) -> bool {
+    let major = release.split('.').next().and_then(|n| n.parse::<u32>().ok());
+    let since_7 = major.is_some_and(|n| n >= 7) || has_fast_srcu(types);
+    since_7 && version.contains("PREEMPT") && types.has_function("bpf_preempt_disable")
+}
+
+/// Whether tracepoints' programs run under the kind of SRCU that Linux has for them since 7.
+pub fn has_fast_srcu(types: &KernelTypes) -> bool {
+    types.has_variable("tracepoint_srcu_srcu_data") && types.has_function("init_srcu_struct_fast")
 }
 
 const CAPABILITIES: &[(u32, &str)] = &[(38, "CAP_PERFMON"), (39, "CAP_BPF")];

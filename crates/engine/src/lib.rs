@@ -33,3 +33,4 @@ mod workload;
 mod writer;
 
 pub use error::Error;
+pub use sys::survive_file_limits;

@@ -148,7 +148,8 @@ impl KernelEngine {
         let layout =
             Layout { ring_size: start.ring_size as usize, stride: start.stride as usize, cpus: about.cpus as usize };
         let map = |offset, length| device.map(offset, length).map_err(failed("share its memory"));
-        let times = match about.clock {
+        // Chosen when the recording began.
+        let times = match check_version(&device)?.clock {
             device::CLOCK_COUNTER => Times::Counter(SharedClock::start()),
             _ => Times::Ns,
         };
@@ -317,7 +318,8 @@ impl Probing for KernelEngine {
         let mut missed = Vec::new();
         for about in &self.schemata {
             for place in self.places(about).unwrap_or_default().iter().filter(|p| p.missed > 0) {
-                missed.push(MissedHits { schema: about.name(), place: place.name(), count: place.missed });
+                let (schema, place, count) = (about.name(), place.name(), place.missed);
+                missed.push(MissedHits { schema, place, count, spans: Vec::new(), why: String::new() });
             }
         }
         missed

@@ -7,16 +7,21 @@
 
 use crate::error::Error;
 use crate::processes;
-use crate::sys::bpffs;
+use crate::sys::{bpffs, files};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
-use std::fs;
+use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 pub const RINGS: &str = "rings";
 pub const NESTED: &str = "nested";
 pub const RINGLESS: &str = "ringless";
+/// Texts and arrays that could not be read, by event.
+pub const UNREAD: &str = "unread";
+/// Hits that copies of programs have logged, by number of the probe.
+pub const CAUGHT: &str = "caught";
 pub const STACKS: &str = "stacks";
 pub const STACKLESS: &str = "stackless";
 pub const ANCHOR: &str = "anchor";
@@ -42,6 +47,9 @@ impl Pins {
         let pid = std::process::id();
         bpffs::mount().map_err(|e| cannot(Path::new(bpffs::ROOT), e))?;
         let folder = root().join(format!("{pid}-{}", processes::started(pid).unwrap_or_default()));
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(root());
+        made.map_err(|e| cannot(&folder, e))?;
+        check_owner(&root())?;
         fs::create_dir_all(folder.join(PROGRAMS)).map_err(|e| cannot(&folder, e))?;
         Ok(Pins { folder })
     }
@@ -103,6 +111,21 @@ fn remove(folder: &Path) {
     let _ = fs::remove_dir(root());
 }
 
+/// Some systems let everybody write where BPF objects have names, so that a stranger may have been there first.
+fn check_owner(folder: &Path) -> Result<(), Error> {
+    let found = folder.symlink_metadata().map_err(|e| cannot(folder, e))?;
+    let us = files::effective_uid();
+    let shown = folder.display();
+    let wrong = match (found.is_dir(), found.uid(), found.mode() & 0o022) {
+        (false, ..) => "it is no folder".to_string(),
+        (true, owner, _) if owner != us => format!("it belongs to user {owner}, not to user {us}"),
+        (true, _, writable) if writable != 0 => "others may write to it".to_string(),
+        _ => return Ok(()),
+    };
+    Err(Error::new(format!("cannot keep the rings in {shown}: {wrong}"))
+        .help(format!("see who made it, and remove it: rm -r {shown}")))
+}
+
 fn cannot(path: &Path, error: io::Error) -> Error {
     Error::new(format!("cannot keep the rings in {}: {error}", path.display()))
 }
@@ -116,7 +139,9 @@ pub struct Left {
 
 /// Of all recorders.
 pub fn left() -> Vec<Left> {
-    let Ok(entries) = fs::read_dir(root()) else { return Vec::new() };
+    let Ok(entries) = check_owner(&root()).map_err(io::Error::other).and_then(|()| fs::read_dir(root())) else {
+        return Vec::new();
+    };
     let mut all: Vec<Left> = entries.flatten().filter_map(|e| Left::new(e.path())).collect();
     all.sort_by_key(|l| l.pid);
     all
@@ -157,5 +182,29 @@ impl Left {
     /// What it holds is freed.
     pub fn remove(self) {
         remove(&self.folder);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, chown, symlink};
+
+    #[test]
+    fn a_folder_that_a_stranger_made_is_not_used() {
+        let all = tempfile::tempdir().unwrap();
+        let folder = all.path().join("klogger");
+        fs::create_dir(&folder).unwrap();
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
+        assert!(check_owner(&folder).is_ok());
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o1777)).unwrap();
+        assert!(check_owner(&folder).unwrap_err().message.ends_with("others may write to it"));
+        let link = all.path().join("link");
+        symlink(&folder, &link).unwrap();
+        assert!(check_owner(&link).unwrap_err().message.ends_with("it is no folder"));
+        if files::effective_uid() == 0 {
+            chown(&folder, Some(65534), None).unwrap();
+            assert!(check_owner(&folder).unwrap_err().message.contains("it belongs to user 65534"));
+        }
     }
 }

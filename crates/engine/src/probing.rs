@@ -68,6 +68,14 @@ pub trait Probing {
     /// Events on CPUs without a ring, by id.
     fn ringless(&self, id: u16) -> u64;
 
+    /// Texts and arrays of an event that could not be read, as far as they are counted.
+    fn unread(&self, _id: u16) -> u64 {
+        0
+    }
+
+    /// Several times in a second, while events are on: whether hits are skipped, and what can be done about it.
+    fn look(&self) {}
+
     /// Hits of probes that the kernel skipped.
     fn missed_hits(&self) -> Vec<MissedHits>;
 
@@ -93,6 +101,18 @@ pub fn events_of(probe: &Probe) -> Vec<String> {
 pub struct MissedHits {
     pub schema: String,
     pub place: String,
+    pub count: u64,
+    /// When they were, if that is known.
+    pub spans: Vec<Span>,
+    /// The likely reason, if one is known.
+    pub why: String,
+}
+
+/// Of so many hits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    pub from: u64,
+    pub to: u64,
     pub count: u64,
 }
 
@@ -141,6 +161,21 @@ impl Times {
         match self {
             Times::Ns => None,
             Times::Counter(clock) => Some(clock.about()),
+        }
+    }
+
+    /// To be called several times in a second where rings are emptied seldom.
+    pub fn look(&self) {
+        if let Times::Counter(clock) = self {
+            clock.look();
+        }
+    }
+
+    /// How far back a time can be told by its low 48 bits, ns.
+    pub fn reach_ns(&self) -> u64 {
+        match self {
+            Times::Ns => TIME_MASK,
+            Times::Counter(clock) => clock.reach_ns().min(TIME_MASK),
         }
     }
 

@@ -25,6 +25,11 @@ pub fn threads_of(pid: u32) -> Vec<u32> {
     numbers(&format!("/proc/{pid}/task"))
 }
 
+/// The name of one of this process' threads; empty if it is gone.
+pub fn own_name(tid: u32) -> String {
+    fs::read_to_string(format!("/proc/self/task/{tid}/comm")).unwrap_or_default().trim_end_matches('\n').into()
+}
+
 fn numbers(folder: &str) -> Vec<u32> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     let mut list: Vec<u32> = entries.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()).collect();
@@ -86,6 +91,7 @@ mod tests {
     fn this_thread_exists() {
         let me = std::process::id();
         assert!(threads_of(me).contains(&me));
+        assert!(!own_name(me).is_empty() && !own_name(me).contains('\n'));
         assert_eq!(thread(me, me).unwrap().tgid, me);
         assert!(started(me) >= started(1));
         assert_eq!(started(u32::MAX / 2), None);

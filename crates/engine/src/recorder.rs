@@ -65,6 +65,8 @@ pub struct Options {
     pub programs: bool,
     pub target: Target,
     pub output: PathBuf,
+    /// Of the log's file.
+    pub mode: u32,
     /// Bytes of one CPU's ring; a power of two.
     pub buffer_size: u64,
     /// Bytes of the ring of one thread of a program; a power of two.
@@ -122,12 +124,14 @@ impl Options {
 }
 
 /// How it goes, several times a second.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Progress {
     pub elapsed: Duration,
     pub events: u64,
     pub lost: u64,
     pub bytes: u64,
+    /// Something that people should know at once.
+    pub note: Option<String>,
 }
 
 /// What came of it.

@@ -4,8 +4,9 @@
 use crate::sys::Mapping;
 use klogger_log::record::{Header, SizeTable};
 use klogger_schema::layout::EventLayout;
+use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 pub const EVENTS_MAX: usize = 1024;
 pub const SLACK: usize = 4096;
@@ -312,12 +313,6 @@ impl RingReader {
         self.word(LIMIT).store(limit, Ordering::Release);
     }
 
-    /// From now on every attempt is counted as lost.
-    pub fn close(&self) {
-        self.word(HARD).store(0, Ordering::Release);
-        self.word(LIMIT).store(0, Ordering::Release);
-    }
-
     /// Appends whole records to `out` until `max` bytes or the first record that is not complete. They stay in the ring
     /// until [`RingReader::release`].
     pub fn copy(&mut self, kinds: &RecordKinds, out: &mut Vec<u8>, max: usize) -> Taken {
@@ -366,8 +361,8 @@ impl RingReader {
         self.size().saturating_sub(mark)
     }
 
-    /// Sends writers to the larger ring of this CPU, which is open. No writer may be at work meanwhile: the caller is a
-    /// thread on their own CPU.
+    /// Sends writers to the larger ring of this CPU, which is open. Those that are at work may go on here: their records
+    /// are to be taken out when none of them is left.
     pub fn retire(&mut self) {
         self.retired = true;
         self.word(GROWN).store(1, Ordering::Relaxed);
@@ -396,6 +391,11 @@ impl RingReader {
         Note { main: word(0), nested: word(1), serials: word(2) }
     }
 
+    /// What stands before this position, at which a record begins, is not to be read any more.
+    pub fn skip_to(&mut self, position: u64) {
+        self.tail = self.tail.max(position);
+    }
+
     /// Goes on where the last reader stopped.
     pub fn resume_at(&mut self, tail: u64) {
         self.tail = tail;
@@ -405,7 +405,47 @@ impl RingReader {
     /// what was found. `tail` moves to the writers' position.
     pub fn take_overwritten(&mut self, kinds: &RecordKinds, out: &mut Vec<u8>) -> Taken {
         let head = self.head();
-        let oldest = head.saturating_sub(self.size());
+        self.take_round(kinds, out, head.saturating_sub(self.size()), head)
+    }
+
+    /// The same while writers go on: up to `head`, behind which no record is being written. What they overwrite in the
+    /// meantime is left out.
+    pub fn take_running(&mut self, kinds: &RecordKinds, out: &mut Vec<u8>, head: u64) -> io::Result<Taken> {
+        let mut image = self.image(head)?;
+        // Pairs with the writers, who move `head` before they store: whose bytes are in the copy, his head is seen here.
+        fence(Ordering::Acquire);
+        let oldest = self.head().saturating_sub(self.size());
+        let taken = image.take_round(kinds, out, oldest, head);
+        self.tail = head;
+        Ok(taken)
+    }
+
+    /// A copy of what the ring holds up to `head`, and of where records begin, the oldest first.
+    fn image(&self, head: u64) -> io::Result<RingReader> {
+        let mapping = Arc::new(Mapping::own(Rings::stride(self.size))?);
+        let image = RingReader { tail: self.tail, ..RingReader::new(mapping, 0, self.size, self.mark) };
+        let from = self.tail.max(head.saturating_sub(self.size()));
+        let (start, length) = (from as usize & (self.size - 1), (head - from) as usize);
+        if start + length <= self.size {
+            image.put(start, self.bytes(start, length));
+        } else {
+            image.put(start, self.bytes(start, self.size + SLACK - start));
+            image.put(0, self.bytes(0, start + length - self.size));
+        }
+        for n in (0..GRID).map(|n| FIRST + 8 * n) {
+            image.word(n).store(self.word(n).load(Ordering::Acquire), Ordering::Relaxed);
+        }
+        Ok(image)
+    }
+
+    fn put(&self, offset: usize, bytes: &[u8]) {
+        let at = self.mapping.at(self.base + CONTROL + offset, bytes.len());
+        // SAFETY: within the mapping, which is nobody else's yet.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), at, bytes.len()) };
+    }
+
+    /// What stands in a ring between `oldest` and `head`, which nobody changes.
+    fn take_round(&mut self, kinds: &RecordKinds, out: &mut Vec<u8>, oldest: u64, head: u64) -> Taken {
         if self.tail < oldest {
             let firsts = (0..GRID).map(|n| self.word(FIRST + 8 * n).load(Ordering::Acquire));
             self.tail = firsts.filter(|p| (oldest..=head).contains(p) && p.is_multiple_of(8)).min().unwrap_or(head);

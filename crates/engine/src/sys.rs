@@ -3,15 +3,19 @@
 
 pub mod bpffs;
 pub mod clocks;
+pub mod confine;
 pub mod files;
 pub mod futex;
 pub mod inotify;
 pub mod memory;
 pub mod modules;
+pub mod robust;
+pub mod tracefs;
 pub mod tsc;
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -24,6 +28,8 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
 pub struct Mapping {
     address: NonNull<u8>,
     length: usize,
+    /// Bytes of memory of our own in front of it.
+    front: usize,
 }
 
 // SAFETY: it is plain memory; who reads and writes what is settled by the ring's protocol.
@@ -36,27 +42,59 @@ impl Mapping {
         Mapping::with_flags(fd, 0, length, 0)
     }
 
+    /// New memory of our own: zeros.
+    pub fn own(length: usize) -> io::Result<Mapping> {
+        Mapping::made(-1, 0, length, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS)
+    }
+
     /// The same, from an offset on.
     pub fn part(fd: BorrowedFd, offset: u64, length: usize) -> io::Result<Mapping> {
         Mapping::with_flags(fd, offset, length, 0)
     }
 
-    /// The same, for a file of which most will never be touched.
+    /// Bytes of the front: whole pages, whatever their size.
+    pub const FRONT: usize = 64 << 10;
+
+    /// The same, for a file of which most will never be touched, behind memory that nobody shares.
     pub fn sparse(fd: BorrowedFd, length: usize) -> io::Result<Mapping> {
-        Mapping::with_flags(fd, 0, length, libc::MAP_NORESERVE)
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let anonymous = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        let shared = libc::MAP_SHARED | libc::MAP_NORESERVE | libc::MAP_FIXED;
+        let whole = Mapping::FRONT.checked_add(length).ok_or(io::ErrorKind::InvalidInput)?;
+        // SAFETY: a new mapping at an address of the kernel's choice, and the file in the place of a part of it.
+        let start = unsafe { libc::mmap64(ptr::null_mut(), whole, protection, anonymous, -1, 0) };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let address = NonNull::new(start.cast::<u8>().wrapping_add(Mapping::FRONT))
+            .ok_or_else(|| io::Error::other("mmap returned address 0"))?;
+        // From here on it is unmapped by drop().
+        let mapping = Mapping { address, length, front: Mapping::FRONT };
+        // SAFETY: as above.
+        match unsafe { libc::mmap64(address.as_ptr().cast(), length, protection, shared, fd.as_raw_fd(), 0) } {
+            libc::MAP_FAILED => Err(io::Error::last_os_error()),
+            _ => Ok(mapping),
+        }
+    }
+
+    /// Memory in front of what is shared, if there is any.
+    pub fn front(&self) -> Option<*mut u8> {
+        (self.front != 0).then(|| self.address.as_ptr().wrapping_sub(self.front))
     }
 
     fn with_flags(fd: BorrowedFd, offset: u64, length: usize, flags: libc::c_int) -> io::Result<Mapping> {
-        let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | flags);
+        Mapping::made(fd.as_raw_fd(), offset, length, libc::MAP_SHARED | flags)
+    }
+
+    fn made(fd: RawFd, offset: u64, length: usize, flags: libc::c_int) -> io::Result<Mapping> {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new mapping at an address of the kernel's choice.
-        let address = unsafe {
-            libc::mmap64(ptr::null_mut(), length, protection, flags, fd.as_raw_fd(), offset as libc::off64_t)
-        };
+        let address = unsafe { libc::mmap64(ptr::null_mut(), length, protection, flags, fd, offset as libc::off64_t) };
         if address == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
         let address = NonNull::new(address.cast()).ok_or_else(|| io::Error::other("mmap returned address 0"))?;
-        Ok(Mapping { address, length })
+        Ok(Mapping { address, length, front: 0 })
     }
 
     pub fn length(&self) -> usize {
@@ -82,7 +120,7 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: mapped by new(), and not used afterwards.
-        unsafe { libc::munmap(self.address.as_ptr().cast(), self.length) };
+        unsafe { libc::munmap(self.address.as_ptr().wrapping_sub(self.front).cast(), self.front + self.length) };
     }
 }
 
@@ -149,6 +187,12 @@ impl Drop for Affinity {
     }
 }
 
+/// Where the calling thread runs.
+pub fn this_cpu() -> Option<u32> {
+    // SAFETY: no arguments.
+    u32::try_from(unsafe { libc::sched_getcpu() }).ok()
+}
+
 /// Binds the calling thread to one CPU.
 pub fn pin_to_cpu(cpu: u32) -> io::Result<()> {
     // SAFETY: set is valid, and CPU_SET stays within it.
@@ -176,9 +220,9 @@ pub fn become_important() -> io::Result<()> {
     check(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) }).map(drop)
 }
 
-/// Returns after every BPF program that was running when it was called has finished: such programs run with preemption
-/// off, and this system call waits for all CPUs to have passed through the scheduler.
-pub fn wait_for_running_programs() {
+/// Returns after everything that was running with preemption off when it was called has finished: this system call waits
+/// for all CPUs to have passed through the scheduler. BPF programs are another matter: see `bpf::grace`.
+pub fn wait_for_all_cpus() {
     const MEMBARRIER_CMD_GLOBAL: libc::c_int = 1;
     // SAFETY: no pointers.
     let result = unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) };
@@ -285,6 +329,13 @@ extern "C" fn note_signal(signal: libc::c_int, info: *mut libc::siginfo_t, _: *m
     }
 }
 
+/// A log that may not grow any more (RLIMIT_FSIZE) is as one on a full disk: an error that is reported, not a signal that
+/// ends us. The command that is recorded has the signal as usual ([`become_ordinary`]).
+pub fn survive_file_limits() {
+    // SAFETY: no pointers but the action that is ignored.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+}
+
 /// In a child between fork and exec: signals do what they do to an ordinary program, and `fd` is closed.
 pub fn become_ordinary(signals: &[libc::c_int], fd: RawFd) {
     // SAFETY: the calls are async-signal-safe; the descriptor is this child's copy, which nothing uses.
@@ -296,6 +347,7 @@ pub fn become_ordinary(signals: &[libc::c_int], fd: RawFd) {
                 libc::signal(*s, libc::SIG_DFL);
             }
         }
+        libc::signal(libc::SIGXFSZ, libc::SIG_DFL);
         libc::close(fd);
     }
 }
@@ -347,19 +399,38 @@ pub fn uname() -> (String, String, String, String) {
     (text(&names.release), text(&names.version), text(&names.machine), text(&names.nodename))
 }
 
-/// True if the peer of a socket belongs to root or to our own user.
-pub fn peer_may_command(socket: BorrowedFd) -> bool {
+/// The user at the other end of a socket: who connected or, seen from there, who began to listen.
+pub fn peer_uid(socket: BorrowedFd) -> io::Result<u32> {
     // SAFETY: credentials and length are valid and of the sizes said.
     unsafe {
         let mut credentials: libc::ucred = std::mem::zeroed();
         let mut length = size_of_val(&credentials) as libc::socklen_t;
-        let result = libc::getsockopt(
+        check(libc::getsockopt(
             socket.as_raw_fd(),
             libc::SOL_SOCKET,
             libc::SO_PEERCRED,
             (&raw mut credentials).cast(),
             &mut length,
-        );
-        result == 0 && (credentials.uid == 0 || credentials.uid == libc::geteuid())
+        ))?;
+        Ok(credentials.uid)
+    }
+}
+
+/// Connects to an abstract name, at once or not at all: whoever listens there may never accept.
+pub fn connect_abstract(name: &str) -> io::Result<UnixStream> {
+    // SAFETY: zeros are a valid address; the descriptor is new and ours.
+    unsafe {
+        let mut address: libc::sockaddr_un = std::mem::zeroed();
+        address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+        // An abstract name begins behind a NUL.
+        let place = address.sun_path.get_mut(1..=name.len()).ok_or(io::ErrorKind::InvalidInput)?;
+        place.iter_mut().zip(name.bytes()).for_each(|(to, from)| *to = from as libc::c_char);
+        let length = std::mem::offset_of!(libc::sockaddr_un, sun_path) + 1 + name.len();
+        let flags = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+        let socket = OwnedFd::from_raw_fd(check(libc::socket(libc::AF_UNIX, flags, 0))?);
+        check(libc::connect(socket.as_raw_fd(), (&raw const address).cast(), length as libc::socklen_t))?;
+        let stream = UnixStream::from(socket);
+        stream.set_nonblocking(false)?;
+        Ok(stream)
     }
 }

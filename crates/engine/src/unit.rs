@@ -2,6 +2,7 @@
 //! A schema with its compiled object, and the plan of what can be attached to this kernel.
 
 use crate::error::Error;
+use crate::kernel::has_fast_srcu;
 use klogger_codegen::kernel::{self, Place, Tracepoint, Tracepoints};
 use klogger_codegen::{KernelTypes, bpf};
 use klogger_schema::Diagnostic;
@@ -10,6 +11,7 @@ use klogger_schema::model::{Probe, ProbeKind, Schema, Target};
 use klogger_schema::nearest::nearest;
 
 /// A schema, compiled.
+#[derive(Clone)]
 pub struct Unit {
     pub schema: Schema,
     /// An ELF object for BPF; none if there are no probes, or nobody wants them.
@@ -58,6 +60,10 @@ fn plan_probe(probe: &Probe, kernel: &KernelTypes) -> Result<Plan, Error> {
     Ok(Plan { target: None, refusals })
 }
 
+/// The kernel calls a program inside an RCU read section. Its end can set need-resched, and this tracepoint fires before
+/// the flag is set: so the kernel calls itself until its stack is full. Linux 7.2 with PREEMPT_RT panics of it.
+const NEED_RESCHED: &str = "sched_set_need_resched_tp";
+
 fn refuse(index: usize, target: &Target, kernel: &KernelTypes) -> Result<Option<Refusal>, Error> {
     let refusal = |message, help, wrong| Ok(Some(Refusal { target: index, message, help, wrong }));
     if !bpf::supports(target.kind) {
@@ -70,6 +76,10 @@ fn refuse(index: usize, target: &Target, kernel: &KernelTypes) -> Result<Option<
         let help = if near.is_empty() { None } else { Some(format!("did you mean {}?", near.join(", "))) };
         return refusal(format!("this kernel has no tracepoint '{}'", target.name), help, false);
     };
+    if target.name == NEED_RESCHED && has_fast_srcu(kernel) {
+        let message = format!("on this kernel programs of '{NEED_RESCHED}' can hit themselves until the stack is full");
+        return refusal(message, Some("leave the event out: 'klogger show' says which others there are".into()), false);
+    }
     match kernel.mismatch(target, &prototype).map_err(Error::new)? {
         None => Ok(None),
         Some(theirs) => {

@@ -12,6 +12,7 @@ mod layout;
 mod map;
 mod output;
 mod program;
+mod shares;
 mod slot;
 mod translate;
 mod who;
@@ -19,6 +20,8 @@ mod worker;
 
 #[cfg(test)]
 mod tests;
+#[cfg(any(test, fuzzing))]
+pub mod trial;
 
 pub use catalogue::{Catalogue, schema_text};
 pub use file::{ProgramFile, Unusable};

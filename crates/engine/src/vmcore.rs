@@ -298,7 +298,7 @@ impl Recording {
         let mut ledger = Ledger { entries: vec![rescued(&self.about, old)], ..Ledger::default() };
         ledger.entries.extend(unnamed(&self.about));
         ledger.kernel_clock = still.clock.as_ref().map(clock_of_events);
-        let (log, _) = file::open(output)?;
+        let (log, _) = file::open(output, file::PRIVATE)?;
         let mut salvage = Salvage::new(&self.about, old, log, compression, still).map_err(cannot)?;
         let written = salvage.events();
         for (n, anchor) in self.anchors.iter().enumerate() {

@@ -5,16 +5,11 @@
 //! Events carry CLOCK_MONOTONIC. It is slewed together with the wall clock, so that the distance of the two changes only
 //! when the wall clock is set, or when the machine sleeps, which CLOCK_BOOTTIME counts as well.
 
-use crate::clock::{Source, best_source};
+use crate::clock::{SLEW_PPM, STEP_NS, Source, best_source};
 use crate::sys::clocks::{self, Clocks};
 use crate::{host, sys};
 use klogger_log::ledger::{Entry, Key};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// Beyond the noise of two readings; less is no step that anybody would see.
-const STEP_NS: u64 = 10_000;
-/// By how much the kernel may let its clock run faster or slower than the counter.
-const SLEW_PPM: u64 = 1_000;
 
 /// One look.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -100,24 +95,42 @@ impl Watch {
         }
     }
 
-    /// The counter against the kernel's clock.
+    /// The counter against the kernel's clock. After a step it is watched anew, so that each is told once.
     fn see_counter(&mut self, now: (u64, u64, u64), clocks: &Clocks) {
         let Some(last) = self.last.counter else { return };
-        let (Some(ticks), Some(ns)) = (now.0.checked_sub(last.0), now.1.checked_sub(last.1)) else {
-            return self.step(clocks, "the time-stamp counter ran backwards");
-        };
+        let ns = now.1.saturating_sub(last.1);
+        if now.0 < last.0 {
+            return self.counter_step(now, clocks, "went back");
+        }
         if let Some(speed) = self.speed {
-            let led = (u128::from(ticks) * u128::from(speed)) >> 32;
+            let led = (u128::from(now.0 - last.0) * u128::from(speed)) >> 32;
             let off = led.abs_diff(u128::from(ns));
             let noise = u128::from(now.2 + last.2 + STEP_NS) + u128::from(ns) * u128::from(SLEW_PPM) / 1_000_000;
             if off > noise {
-                let text = format!("the time-stamp counter is {} off the kernel's clock", seconds(off as i128));
-                self.step(clocks, &text);
+                let way = if led > ns.into() { "ahead of" } else { "behind" };
+                self.counter_step(
+                    now,
+                    clocks,
+                    &format!("came to be {} {way} the kernel's clock", seconds(off as i128)),
+                );
             }
         } else if let Some(first) = self.first.filter(|f| now.1.saturating_sub(f.1) >= 1_000_000_000) {
             let (ticks, ns) = (u128::from(now.0.saturating_sub(first.0)), u128::from(now.1 - first.1));
             self.speed = (ns << 32).checked_div(ticks).and_then(|s| u64::try_from(s).ok());
         }
+    }
+
+    /// Whoever converts the counter's times sees it as well, and begins anew.
+    fn counter_step(&mut self, now: (u64, u64, u64), clocks: &Clocks, what: &str) {
+        let (from, to) = (self.last.clocks.monotonic, clocks.monotonic);
+        let mut entry = Entry::new(Key::ClockStep).between(from, to);
+        entry.text = format!(
+            "the time-stamp counter {what}: times between these two looks that were read from it (programs, the kernel \
+             engine) may be wrong by up to {}; those before and after are right",
+            seconds(i128::from(to.saturating_sub(from)))
+        );
+        self.entries.push(entry);
+        (self.first, self.speed) = (Some(now), None);
     }
 
     fn see_cpus(&mut self, now: &Look) {
@@ -242,11 +255,21 @@ mod tests {
             look.counter = look.counter.map(|(ticks, ns, w)| (ticks + 2 * S, ns, w));
             look
         };
-        let jump = step(4, 5, "the time-stamp counter is 1.000000 s off the kernel's clock");
+        let jump = step(4, 5, "the time-stamp counter came to be 1.000000 s ahead of the kernel's clock");
         assert_eq!(seen((1..5).map(at).chain((5..9).map(ahead))), [jump]);
-        let back = step(8, 9, "the time-stamp counter ran backwards");
+        let back = step(8, 9, "the time-stamp counter went back");
         let slow = |n| Look { counter: at(n - 5).counter.map(|(ticks, _, w)| (ticks, n * S, w)), ..at(n) };
         assert_eq!(seen((1..9).map(at).chain((9..10).map(slow))), [back]);
+    }
+
+    #[test]
+    fn each_step_of_a_counter_is_told_once() {
+        // From the fifth second on half as fast; from the ninth on anew from 0.
+        let moved = |n| Look { counter: at(n).counter.map(|(_, ns, w)| (10 * S + (n - 5) * S, ns, w)), ..at(n) };
+        let anew = |n| Look { counter: at(n).counter.map(|(_, ns, w)| ((n - 9) * S, ns, w)), ..at(n) };
+        let slow = step(5, 6, "the time-stamp counter came to be 0.500000 s behind the kernel's clock");
+        let back = step(8, 9, "the time-stamp counter went back");
+        assert_eq!(seen((1..6).map(at).chain((6..9).map(moved)).chain((9..20).map(anew))), [slow, back]);
     }
 
     #[test]

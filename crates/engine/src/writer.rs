@@ -339,7 +339,7 @@ impl LogWriter {
         self.own.extend_from_slice(&own);
         // On a full disk these may fail; the ledger then makes room for itself, and says what is missing.
         let flushed = self.flush();
-        let mut ledger = ledger.clone();
+        let mut ledger = Ledger { end_ns: Some(end_ns), ..ledger.clone() };
         if let Err(e) = &flushed {
             ledger.entries.extend(self.own_discarded(&e.to_string()));
         }

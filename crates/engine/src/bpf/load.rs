@@ -16,11 +16,19 @@ pub const NESTED_RINGS: &str = "klogger_nested";
 pub const SCOPE: &str = ".bss.klogger_s";
 pub const ENABLED: &str = ".data.klogger_e";
 pub const RINGLESS: &str = ".bss.klogger_r";
+pub const UNREAD: &str = ".bss.klogger_u";
 pub const CONFIG: &str = ".rodata.klogger";
 pub const CALLS: &str = "klogger_calls";
 /// Rates of events, and what was left out because of them.
 pub const RATES: &str = ".bss.klogger_l";
 pub const LEFT: &str = "klogger_left";
+/// How many programs there are at the place of each probe, what those after the first have logged, and which hits have
+/// been: see `copies.h` of the BPF runtime.
+pub const COPIES: &str = ".bss.klogger_n";
+pub const CAUGHT: &str = ".bss.klogger_a";
+pub const MARKS: &str = "klogger_marks";
+pub const PROBES_MAX: usize = 1024;
+const MARKS_MAX: u32 = 65536;
 /// These two are in objects of schemata that ask for stacks.
 pub const STACKS: &str = "klogger_stacks";
 pub const STACKLESS: &str = ".bss.klogger_k";
@@ -41,15 +49,28 @@ pub struct Config {
     pub overwrite: bool,
     /// Percent of a ring; when less is free, its drain thread is called.
     pub lowwater: u32,
+    /// This kernel's programs can be preempted.
+    pub preempt: bool,
+}
+
+/// Which of the programs that a schema has they are.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Part {
+    /// The id of the schema's first event, and the number of its first probe.
+    pub base: u16,
+    pub probes: u32,
+    /// 0: those that are attached first.
+    pub copy: u8,
 }
 
 impl Config {
-    fn bytes(&self, base: u16) -> Vec<u8> {
+    fn bytes(&self, part: Part) -> Vec<u8> {
         let grid_shift = (self.ring_size / GRID).trailing_zeros();
-        let words = [self.rings as u32, self.ring_size as u32 - 1, u32::from(base), grid_shift];
+        let words = [self.rings as u32, self.ring_size as u32 - 1, u32::from(part.base), grid_shift];
         let mut bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
-        bytes.extend([u8::from(self.scoped), u8::from(self.overwrite), 0, 0]);
+        bytes.extend([u8::from(self.scoped), u8::from(self.overwrite), u8::from(self.preempt), part.copy]);
         bytes.extend((self.larger as u32).saturating_sub(1).to_le_bytes());
+        bytes.extend(part.probes.to_le_bytes());
         bytes
     }
 }
@@ -61,9 +82,13 @@ pub struct Shared {
     pub nested: OwnedFd,
     pub scope: OwnedFd,
     pub ringless: OwnedFd,
+    pub unread: OwnedFd,
     pub rates: OwnedFd,
     pub left: OwnedFd,
     pub calls: OwnedFd,
+    pub copies: OwnedFd,
+    pub caught: OwnedFd,
+    pub marks: OwnedFd,
     /// Of the first object that has them: stacks, and those that found no place.
     pub stacks: Option<(OwnedFd, OwnedFd)>,
 }
@@ -76,9 +101,13 @@ impl Shared {
             nested: map_fd(object, NESTED_RINGS)?,
             scope: map_fd(object, SCOPE)?,
             ringless: map_fd(object, RINGLESS)?,
+            unread: map_fd(object, UNREAD)?,
             rates: map_fd(object, RATES)?,
             left: map_fd(object, LEFT)?,
             calls: map_fd(object, CALLS)?,
+            copies: map_fd(object, COPIES)?,
+            caught: map_fd(object, CAUGHT)?,
+            marks: map_fd(object, MARKS)?,
             stacks: None,
         })
     }
@@ -90,9 +119,13 @@ impl Shared {
             NESTED_RINGS => Some(&self.nested),
             SCOPE => Some(&self.scope),
             RINGLESS => Some(&self.ringless),
+            UNREAD => Some(&self.unread),
             RATES => Some(&self.rates),
             LEFT => Some(&self.left),
             CALLS => Some(&self.calls),
+            COPIES => Some(&self.copies),
+            CAUGHT => Some(&self.caught),
+            MARKS => Some(&self.marks),
             STACKS => self.stacks.as_ref().map(|(stacks, _)| stacks),
             STACKLESS => self.stacks.as_ref().map(|(_, stackless)| stackless),
             _ => None,
@@ -118,12 +151,12 @@ pub fn keep_messages() {
 pub fn load_object(
     unit: &Unit,
     plan: &[Plan],
-    base: u16,
+    part: Part,
     config: &Config,
     shared: Option<&Shared>,
     example: Option<&MapHandle>,
 ) -> Result<Object, Error> {
-    let mut open = open_object(unit, base, config, shared, example)?;
+    let mut open = open_object(unit, part, config, shared, example)?;
     let wanted: Vec<String> =
         programs(&unit.schema).into_iter().filter(|f| plan[f.probe].target == Some(f.target)).map(|f| f.name).collect();
     for mut program in open.progs_mut() {
@@ -135,7 +168,7 @@ pub fn load_object(
 
 /// One program of a schema, whichever place it was compiled for, with maps of its own.
 pub fn load_alone(unit: &Unit, program: &str, place: &str, config: &Config) -> Result<Object, Error> {
-    let mut open = open_object(unit, 0, &Config { larger: 0, ..*config }, None, None)?;
+    let mut open = open_object(unit, Part::default(), &Config { larger: 0, ..*config }, None, None)?;
     for mut other in open.progs_mut() {
         let wanted = other.name() == program;
         other.set_autoload(wanted);
@@ -147,18 +180,50 @@ pub fn load_alone(unit: &Unit, program: &str, place: &str, config: &Config) -> R
     load_opened(open, &unit.schema.name)
 }
 
+/// Programs of a schema once more, with all the maps of the `first` ones.
+pub fn load_copies(
+    unit: &Unit,
+    programs: &[&str],
+    part: Part,
+    config: &Config,
+    first: &Object,
+) -> Result<Object, Error> {
+    let name = &unit.schema.name;
+    let mut open = open_object_alone(unit)?;
+    for mut map in open.maps_mut() {
+        let map_name = map.name().to_string_lossy().into_owned();
+        let set = match map_name.as_str() {
+            CONFIG => map.set_initial_value(&config.bytes(part)),
+            other => match first.maps().find(|m| m.name() == other) {
+                Some(theirs) if !other.starts_with(".rodata") => map.reuse_fd(theirs.as_fd()),
+                _ => Ok(()),
+            },
+        };
+        set.map_err(|e| Error::new(format!("cannot set up the maps of schema '{name}': {e}")))?;
+    }
+    for mut other in open.progs_mut() {
+        let wanted = programs.iter().any(|p| other.name() == *p);
+        other.set_autoload(wanted);
+    }
+    load_opened(open, name)
+}
+
+fn open_object_alone(unit: &Unit) -> Result<OpenObject, Error> {
+    let mut builder = ObjectBuilder::default();
+    let named = builder.name("klogger").and_then(|b| b.open_memory(unit.object.as_deref().unwrap_or_default()));
+    named.map_err(|e| Error::new(format!("the compiled schema '{}' is damaged: {e}", unit.schema.name)))
+}
+
 fn open_object(
     unit: &Unit,
-    base: u16,
+    part: Part,
     config: &Config,
     shared: Option<&Shared>,
     example: Option<&MapHandle>,
 ) -> Result<OpenObject, Error> {
     let name = &unit.schema.name;
-    let mut builder = ObjectBuilder::default();
-    let named = builder.name("klogger").and_then(|b| b.open_memory(unit.object.as_deref().unwrap_or_default()));
-    let mut open = named.map_err(|e| Error::new(format!("the compiled schema '{name}' is damaged: {e}")))?;
-    set_maps(&mut open, unit, base, config, shared, example)
+    let mut open = open_object_alone(unit)?;
+    set_maps(&mut open, unit, part, config, shared, example)
         .map_err(|e| Error::new(format!("cannot set up the maps of schema '{name}': {e}")))?;
     Ok(open)
 }
@@ -186,7 +251,7 @@ fn last_lines(text: &str, count: usize) -> String {
 fn set_maps(
     open: &mut OpenObject,
     unit: &Unit,
-    base: u16,
+    part: Part,
     config: &Config,
     shared: Option<&Shared>,
     example: Option<&MapHandle>,
@@ -198,12 +263,13 @@ fn set_maps(
             continue;
         }
         match name.as_str() {
-            CONFIG => map.set_initial_value(&config.bytes(base))?,
+            CONFIG => map.set_initial_value(&config.bytes(part))?,
             ENABLED => {
                 if let Some(bytes) = map.initial_value_mut() {
                     bytes[..unit.schema.events.len()].fill(1);
                 }
             }
+            MARKS if config.preempt => map.set_max_entries(MARKS_MAX)?,
             NESTED_RINGS | LEFT => map.set_max_entries(config.rings as u32)?,
             RINGS => {
                 map.set_value_size(Rings::stride(config.ring_size) as u32)?;

@@ -3,6 +3,7 @@
 //! compiler does it want?
 
 use crate::error::Error;
+use crate::sys::confine::{self, Limits, Permits};
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -97,6 +98,7 @@ impl Tree {
         ["MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES"].iter().for_each(|name| {
             command.env_remove(name);
         });
+        self.confine(&mut command, folder);
         command.output().map_err(|e| match e.kind() {
             ErrorKind::NotFound => {
                 Error::new("modules are built by make, which is not installed").help("apt-get install make")
@@ -105,6 +107,26 @@ impl Tree {
         })
     }
 }
+
+impl Tree {
+    /// A schema is anybody's: what compiles it sees the kernel's headers and compilers, and writes to this folder only.
+    fn confine(&self, command: &mut Command, folder: &Path) {
+        let compilers = self.variables.iter().filter_map(|v| match v.split_once('=')? {
+            ("CC", name) => confine::find_program(name),
+            ("LLVM", suffix) => confine::find_program(&format!("clang{}", suffix.trim_start_matches('1'))),
+            _ => None,
+        });
+        let homes: Vec<PathBuf> = compilers.map(|c| confine::home_of(&c)).collect();
+        let mut read: Vec<&Path> = ["/proc", "/sys", "/dev/full"].map(Path::new).into();
+        read.extend([self.dir.as_path(), &self.source].into_iter().chain(homes.iter().map(PathBuf::as_path)));
+        // Their temporary files, and no cache of compilers elsewhere.
+        command.env("TMPDIR", folder).env("CCACHE_DISABLE", "1");
+        confine::confine(command, &Permits { read: &read, write: &[folder], nobody: false, limits: LIMITS });
+    }
+}
+
+/// For each process of a build: more than any needs.
+const LIMITS: Limits = Limits { cpu_seconds: 3600, memory: u64::MAX, file_size: 4 << 30 };
 
 /// A tree that was configured elsewhere has a Makefile that includes the real one.
 fn source_of(dir: &Path, makefile: &str) -> PathBuf {

@@ -3,31 +3,63 @@
 
 use crate::error::Error;
 use std::ffi::OsString;
-use std::fs::File;
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
-/// Makes the log file; true if one that existed is kept as NAME.old.
-pub fn open(path: &Path) -> Result<(File, bool), Error> {
-    let before = path.metadata();
-    // Opening a pipe would wait for a reader, and a log that cannot be cut could not survive a full disk.
-    if before.as_ref().is_ok_and(|m| m.file_type().is_fifo() || m.file_type().is_socket()) {
-        return Err(cannot_write(path, io::Error::other("it is a pipe or a socket, and a log must be a file")));
+/// The mode of a log for which none is asked: it tells what others do.
+pub const PRIVATE: u32 = 0o600;
+
+/// Makes the log file; true if one that existed is kept as NAME.old. Nothing that stood there is written to but a device,
+/// for in a folder that is everybody's, somebody else may have put it there.
+pub fn open(path: &Path, mode: u32) -> Result<(File, bool), Error> {
+    let before = path.symlink_metadata().ok();
+    if let Some(kind) = before.as_ref().map(fs::Metadata::file_type) {
+        refuse(path, kind)?;
+        if kind.is_char_device() {
+            let file = OpenOptions::new().write(true).custom_flags(libc::O_NOFOLLOW).open(path);
+            return Ok((file.map_err(|e| cannot_write(path, e))?, false));
+        }
     }
-    let keep_old = before.is_ok_and(|m| m.is_file() && m.len() > 0);
-    if keep_old {
-        std::fs::rename(path, old_name(path)).map_err(|e| cannot_write(path, e))?;
-    }
-    Ok((File::create(path).map_err(|e| cannot_write(path, e))?, keep_old))
+    let keep_old = before.as_ref().is_some_and(|m| m.len() > 0);
+    let cleared = match before {
+        Some(_) if keep_old => fs::rename(path, old_name(path)),
+        Some(_) => fs::remove_file(path),
+        None => Ok(()),
+    };
+    let file = cleared.and_then(|()| OpenOptions::new().write(true).create_new(true).mode(mode).open(path));
+    let file = file.map_err(|e| cannot_write(path, e))?;
+    // As it was asked for, whatever the umask.
+    file.set_permissions(Permissions::from_mode(mode)).map_err(|e| cannot_write(path, e))?;
+    // Where files cannot be locked, readers cannot tell this log from one whose recorder was killed.
+    let _ = klogger_log::lock::lock(&file);
+    Ok((file, keep_old))
+}
+
+/// A log must be a file. Opening a pipe would wait for a reader, and a log that cannot be cut could not survive a full
+/// disk.
+fn refuse(path: &Path, kind: fs::FileType) -> Result<(), Error> {
+    let (what, help) = if kind.is_dir() {
+        ("a directory", format!("name a file in it: -o {}", path.join("x.klog").display()))
+    } else if kind.is_symlink() {
+        ("a symbolic link, which is not followed", "name with -o the file that is meant".into())
+    } else if kind.is_fifo() || kind.is_socket() {
+        ("a pipe or a socket, and a log must be a file", "choose another file with -o FILE".into())
+    } else if kind.is_block_device() {
+        ("a disk", "choose a file with -o FILE".into())
+    } else {
+        return Ok(());
+    };
+    Err(Error::new(format!("cannot write {}: it is {what}", path.display())).help(help))
 }
 
 /// After a recording that did not come about: as if open() had never been called. A device stays, of course.
 pub fn discard(path: &Path, kept_old: bool) {
-    if path.metadata().is_ok_and(|m| m.is_file()) {
+    if path.symlink_metadata().is_ok_and(|m| m.is_file()) {
         let _ = match kept_old {
-            true => std::fs::rename(old_name(path), path),
-            false => std::fs::remove_file(path),
+            true => fs::rename(old_name(path), path),
+            false => fs::remove_file(path),
         };
     }
 }
@@ -41,4 +73,43 @@ fn old_name(path: &Path) -> OsString {
 /// The error of a log that cannot be written.
 pub fn cannot_write(path: &Path, error: io::Error) -> Error {
     Error::new(format!("cannot write {}: {error}", path.display())).help("choose another file with -o FILE")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    fn mode_of(path: &Path) -> u32 {
+        path.metadata().unwrap().permissions().mode() & 0o7777
+    }
+
+    #[test]
+    fn nothing_that_was_there_is_written_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let (log, victim) = (folder.path().join("x.klog"), folder.path().join("victim"));
+        for text in ["", "precious"] {
+            fs::write(&victim, text).unwrap();
+            symlink(&victim, &log).unwrap();
+            assert!(open(&log, PRIVATE).unwrap_err().message.contains("symbolic link"));
+            fs::remove_file(&log).unwrap();
+            // Another name of the same file.
+            fs::hard_link(&victim, &log).unwrap();
+            let (file, kept_old) = open(&log, PRIVATE).unwrap();
+            file.set_len(10).unwrap();
+            assert_eq!((fs::read_to_string(&victim).unwrap().as_str(), kept_old), (text, !text.is_empty()));
+            fs::remove_file(&log).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_log_has_the_mode_that_was_asked_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("x.klog");
+        for mode in [PRIVATE, 0o666] {
+            open(&log, mode).unwrap();
+            assert_eq!(mode_of(&log), mode);
+        }
+        assert!(open(folder.path(), PRIVATE).unwrap_err().message.ends_with("it is a directory"));
+    }
 }

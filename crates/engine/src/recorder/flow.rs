@@ -4,6 +4,7 @@
 use super::dump::FlightRecorder;
 use super::probes::Probes;
 use super::{Progress, ledger};
+use crate::bpf::grace;
 use crate::cpu::CpuReader;
 use crate::drain::{Drain, Finished, Shared};
 use crate::error::Error;
@@ -71,8 +72,14 @@ impl Drains {
         }
     }
 
+    /// Goes on with a larger ring as soon as no writer is left in the one before.
     fn grow(&self, cpu: u16, larger: RingReader) {
-        // Kept where it is: one drain thread has a CPU.
+        // One drain thread has a CPU, and it stays. Others are to be called meanwhile.
+        let retired = self.lock().iter().find(|d| d.cpu == cpu).map(Drain::retire);
+        if retired.is_none_or(|answer| answer.recv().is_err()) {
+            return;
+        }
+        grace::wait();
         if let Some(drain) = self.lock().iter().find(|d| d.cpu == cpu) {
             drain.grow(larger);
         }
@@ -235,7 +242,8 @@ impl Flow {
     pub fn write(&mut self, writer: Writer<File>, start_ns: u64) {
         let Some(messages) = self.messages.take() else { return };
         let log = LogWriter::new(writer, self.builtin.clone(), self.status.clone(), self.pool.clone(), start_ns);
-        self.writer = Some(thread::spawn(move || log.run(messages)));
+        let thread = thread::Builder::new().name("klogger/log".into());
+        self.writer = Some(thread.spawn(move || log.run(messages)).expect("a thread can be made"));
     }
 
     /// Logs an event of the recorder's own.
@@ -252,31 +260,37 @@ impl Flow {
         self.own(self.builtin.state(layout, on), time_ns);
     }
 
-    pub fn dump(&mut self, resume: bool) {
-        if let Some(flight) = &mut self.flight {
-            flight.dump(resume, &self.status, &self.to_writer);
+    /// What a flight recorder holds, while it goes on; why not, if this is none. `last`: nobody logs any more.
+    pub fn dump(&mut self, last: bool) -> Result<(), Error> {
+        match &mut self.flight {
+            Some(flight) => flight.dump(last, &self.status, &self.to_writer),
+            None => Err(Error::new("SIGUSR1 asks a flight recorder for a dump; this recording is none (--overwrite)")),
         }
     }
 
     /// Whether the machine's clocks and CPUs are what they were.
     pub fn look(&mut self) {
         self.watch.look();
+        self.flight.iter_mut().for_each(FlightRecorder::look);
     }
 
     pub fn progress(&self, elapsed: Duration) -> Progress {
         let s = &self.status;
         let get = |n: &AtomicU64| n.load(Ordering::Relaxed);
-        Progress { elapsed, events: get(&s.events), lost: get(&s.lost), bytes: get(&s.bytes) }
+        Progress { elapsed, events: get(&s.events), lost: get(&s.lost), bytes: get(&s.bytes), note: None }
     }
 
     /// After the programs are detached: the rest of the rings, and then the writer's end.
     pub fn stop(mut self) -> (Vec<Finished>, Ended) {
         // If there is no writer, nobody waits for one.
         self.messages = None;
-        self.dump(false);
+        let mut notes = Vec::new();
+        if self.flight.is_some() {
+            notes.extend(self.dump(true).err().map(|e| e.message));
+        }
         // The last call may bring new rings, which the drain threads empty as well.
         let deaf = self.caller.take().and_then(Caller::stop).map(|e| e.message);
-        let notes = self.grower.take().map(Grower::stop).unwrap_or_default();
+        notes.extend(self.grower.take().map(Grower::stop).unwrap_or_default());
         let mut ends = self.drains.take().map(|drains| drains.stop()).unwrap_or_default();
         ends.extend(self.flight.into_iter().flat_map(FlightRecorder::finish));
         self.watch.look();

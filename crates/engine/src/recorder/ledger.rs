@@ -2,7 +2,7 @@
 //! The ledger at the end of a recording: every loss, from the counters in the rings and from the kernel.
 
 use crate::drain::Finished;
-use crate::probing::{LeftOut, MissedHits, Probing};
+use crate::probing::{LeftOut, MissedHits, Probing, Span};
 use klogger_log::ledger::{Entry, Key};
 use klogger_log::preamble::ProbeState;
 use klogger_schema::layout::EventLayout;
@@ -16,6 +16,7 @@ pub fn of_probes(engine: &dyn Probing, events: &[EventLayout], ends: &[Finished]
     entries.extend(rate_limited(engine.left_out(), events));
     entries.extend(not_attached(engine.probes()));
     entries.extend(stackless(engine.stackless(), span));
+    entries.extend(unread(&|id| engine.unread(id), events, span));
     let asks = |e: &&EventLayout| !engine.has_stacks() && e.fields.iter().any(|f| f.decode == Decode::Stack);
     for e in events.iter().filter(asks) {
         let entry = Entry::new(Key::StackUnknown).event(&e.name);
@@ -73,11 +74,21 @@ pub fn disabled(switched: &[(String, bool, u64)], end_ns: u64) -> Vec<Entry> {
 
 /// Hits of probes that the kernel skipped.
 pub fn of_hits(missed: impl IntoIterator<Item = MissedHits>, span: (u64, u64)) -> Vec<Entry> {
-    let entry = |MissedHits { schema, place, count }| {
-        let entry = Entry::new(Key::ProbeMissed).count(count).between(span.0, span.1);
-        entry.detail(&format!("{count} hits of {place} (schema {schema})"))
+    missed.into_iter().flat_map(|missed| of_probe(missed, span)).collect()
+}
+
+fn of_probe(missed: MissedHits, span: (u64, u64)) -> Vec<Entry> {
+    let MissedHits { schema, place, count, mut spans, why } = missed;
+    if spans.is_empty() {
+        spans.push(Span { from: span.0, to: span.1, count });
+    }
+    let why = if why.is_empty() { why } else { format!(", because {why}") };
+    let entry = |s: Span| {
+        let from = s.from.clamp(span.0, span.1);
+        let entry = Entry::new(Key::ProbeMissed).count(s.count).between(from, s.to.clamp(from, span.1));
+        entry.detail(&format!("{} hits of {place} (schema {schema}){why}", s.count))
     };
-    missed.into_iter().map(entry).collect()
+    spans.into_iter().map(entry).collect()
 }
 
 /// Events that came more often than they may.
@@ -97,6 +108,12 @@ pub fn stackless((taken, failed): (u64, u64), span: (u64, u64)) -> Vec<Entry> {
         entry.detail(&format!("{count} stacks have no number: {why}"))
     };
     why.into_iter().filter(|(count, _)| *count > 0).map(entry).collect()
+}
+
+/// Texts and arrays that could not be read. `count`: how many, of an event.
+pub fn unread(count: &dyn Fn(u16) -> u64, events: &[EventLayout], span: (u64, u64)) -> Vec<Entry> {
+    let entry = |e: &EventLayout| Entry::new(Key::TextUnread).event(&e.name).count(count(e.id)).between(span.0, span.1);
+    events.iter().map(entry).filter(|e| e.count > 0).collect()
 }
 
 /// What came after the disk was full: `discarded` is what the rings still gave; when the recorder had `given up`, they
@@ -155,12 +172,16 @@ pub fn overwritten(
     span: (u64, u64),
 ) -> Vec<Entry> {
     let mut entries = Vec::new();
+    let gaps = || ends.iter().filter_map(|end| end.lost_between);
+    // Rings are open before the log begins.
+    let from = gaps().map(|gap| gap.0).min().map_or(span.0, |from| from.max(span.0));
+    let to = gaps().map(|gap| gap.1).max().unwrap_or(span.1);
     for e in events {
         let sum = |f: &dyn Fn(&Finished) -> u64| ends.iter().map(f).sum::<u64>();
         let attempts = sum(&|end| end.counters.attempts(e.id));
         let kept = sum(&|end| end.counters.lost(e.id)) + logged(e.id);
         if attempts > kept {
-            entries.push(Entry::new(Key::Overwritten).event(&e.name).count(attempts - kept).between(span.0, span.1));
+            entries.push(Entry::new(Key::Overwritten).event(&e.name).count(attempts - kept).between(from, to));
         }
     }
     entries

@@ -59,10 +59,13 @@ fn load_bpf(
         scoped: options.target.is_scoped(),
         overwrite: options.overwrite,
         lowwater: options.lowwater,
+        preempt: false,
     };
     // Beside what takes longer.
     let example = thread::spawn(move || load::example(&config));
     let types = kernel::types()?;
+    let (release, version, ..) = sys::uname();
+    let config = load::Config { preempt: kernel::preempts_programs(&types, &release, &version), ..config };
     let mut plans = Vec::new();
     for (unit, _) in units {
         let plan = plan(&unit.schema, &types)?;

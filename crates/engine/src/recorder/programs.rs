@@ -64,7 +64,7 @@ impl Plan {
         let scope = match (&options.target, command) {
             (Target::All, _) => Scope::All,
             (Target::Processes(pids), _) => Scope::Processes(pids.clone()),
-            (Target::Command(_), pid) => Scope::Command { token: self.token, pid: pid.unwrap_or_default() },
+            (Target::Command(_), pid) => Scope::Command { pid: pid.unwrap_or_default() },
         };
         let units = options.units.iter().map(|u| (u, options.is_user(u)));
         let units = std::iter::once((builtin, false)).chain(units);

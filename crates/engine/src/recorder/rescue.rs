@@ -4,15 +4,16 @@
 
 use super::file;
 use super::flow::Flow;
-use crate::clock::Source;
+use crate::clock::{Converter, Source};
 use crate::error::Error;
 use crate::user::{
     Catalogue, Folder, Output, Owner, Places, Program, ProgramFile, Unusable, is_recorder, owner, schema_text, title,
 };
 use crate::writer::Names;
 use crate::{bundled, host, sys};
-use klogger_log::ledger::{Key, Ledger};
+use klogger_log::ledger::{Entry, Key, Ledger};
 use klogger_log::preamble::{Preamble, Recorder};
+use klogger_log::record::TIME_MASK;
 use klogger_log::writer::{Compression, Summary, Writer};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -35,6 +36,8 @@ pub struct Remains {
     pub alive: bool,
     /// The process that records it just now.
     pub recorder: Option<u32>,
+    /// Its recorder was killed.
+    pub orphan: bool,
     /// It keeps its newest events for whoever asks.
     pub flight: bool,
     pub schemata: Vec<String>,
@@ -62,7 +65,7 @@ pub fn list() -> Vec<Remains> {
 
 fn remains(folder: &Arc<Folder>, name: &OsString) -> Result<Remains, Unusable> {
     let file = ProgramFile::open(folder, name)?;
-    let owner = owner(file.facts.pid, file.inode, &name.to_string_lossy());
+    let owner = owner(file.facts.pid, file.id.inode, &name.to_string_lossy());
     let (pid, alive) = match owner {
         Owner::Process(pid) => (pid, true),
         Owner::Unknown => (file.facts.pid, true),
@@ -74,6 +77,7 @@ fn remains(folder: &Arc<Folder>, name: &OsString) -> Result<Remains, Unusable> {
         path: folder.path.join(name),
         alive,
         recorder: (armed != 0 && is_recorder(armed)).then_some(armed),
+        orphan: file.is_orphaned() || file.abandoned().is_some(),
         flight: file.facts.flight,
         schemata: file.facts.schemata.iter().map(|s| s.name.clone()).collect(),
         events_on: (1..crate::ring::EVENTS_MAX as u16).filter(|id| file.is_on(*id)).count(),
@@ -160,7 +164,7 @@ pub fn save(
         ..Preamble::default()
     };
     let start_ns = preamble.clock.start_ns;
-    let (log, _) = file::open(output)?;
+    let (log, _) = file::open(output, file::PRIVATE)?;
     let mut flow = Flow::new(&layouts);
     flow.write(Writer::new(log, &preamble, compression).map_err(|e| file::cannot_write(output, e))?, start_ns);
     let catalogue = Catalogue::new([(&builtin, false)], true, &[]);
@@ -188,6 +192,7 @@ impl Rescue {
                 return self.out.complaints.say(Key::UserRefused, &title, &why);
             }
         };
+        let abandoned = program.file.abandoned();
         let was_on: Vec<u16> = (1..crate::ring::EVENTS_MAX as u16).filter(|id| program.file.is_on(*id)).collect();
         if alive {
             // Rings that run round and round can be read only while they stand.
@@ -200,6 +205,12 @@ impl Rescue {
             return;
         }
         program.account(&mut self.out, &self.catalogue);
+        if let Some(time) = abandoned {
+            let from = Converter::new(&mut self.out.clock, program.file.facts.clock).ns(time & TIME_MASK);
+            let entry = Entry::new(Key::EventsDisabled).between(from, sys::monotonic_ns());
+            let why = "its recorder was killed; when a ring was full, the program turned all of its events off";
+            self.out.complaints.add(Key::EventsDisabled, entry.detail(&format!("{title}: {why}")));
+        }
         if alive && flight {
             was_on.iter().for_each(|id| program.file.set_on(*id, true));
         }

@@ -3,19 +3,20 @@
 
 use super::dump::TIME_REACH_NS;
 use super::{file, ledger};
-use crate::bpf::load::map_memory;
-use crate::bpf::{Stacks, missed_by};
+use crate::bpf::Stacks;
+use crate::bpf::hits::left_by;
+use crate::bpf::load::{PROBES_MAX, map_memory};
 use crate::clock::{Clock, Converter};
 use crate::cpu::{CpuReader, last_in_order, last_time};
 use crate::drain::{CLOCK_MARGIN_NS, Finished};
 use crate::error::Error;
 use crate::pins::{self, Left};
-use crate::ring::{Counters, EVENTS_MAX, NESTED, RecordKinds, Rings, Taken};
+use crate::ring::{Counters, EVENTS_MAX, NESTED, Note, RecordKinds, Rings, Taken};
 use crate::sys::{self, Mapping};
 use crate::writer::{Builtin, Names};
 use klogger_log::ledger::{Entry, Key, Ledger};
 use klogger_log::origin::Origin;
-use klogger_log::preamble::Preamble;
+use klogger_log::preamble::{Preamble, ProbeState};
 use klogger_log::reader::Reader;
 use klogger_log::record::{TIME_MASK, full_time};
 use klogger_log::writer::{Compression, EventBlock, Summary, Writer};
@@ -100,7 +101,7 @@ pub fn save(remnant: Remnant, output: &Path, compression: Compression) -> Result
         return Err(Error::new(format!("{} is whole: the recorder was killed after it", about.log.display()))
             .help("there is nothing to save; what it had in the kernel has been freed"));
     }
-    let (log, _) = file::open(output)?;
+    let (log, _) = file::open(output, file::PRIVATE)?;
     let mut salvage = Salvage::new(&about, old.as_ref(), log, compression, Still::here())
         .map_err(|e| file::cannot_write(output, e))?;
     let written = salvage.events();
@@ -125,6 +126,9 @@ struct KeptRings {
     nested: Rings,
     count: usize,
     ringless: Mapping,
+    /// An older recorder left none of these.
+    unread: Option<Mapping>,
+    caught: Option<Mapping>,
     stacks: Option<Stacks>,
 }
 
@@ -141,8 +145,19 @@ impl KeptRings {
             nested: rings(&left.map(pins::NESTED)?, NESTED, about.rings)?,
             count: about.rings,
             ringless: map_memory(&fd(&left.map(pins::RINGLESS)?)?, 8 * EVENTS_MAX)?,
+            unread: words(left, pins::UNREAD, EVENTS_MAX)?,
+            caught: words(left, pins::CAUGHT, PROBES_MAX)?,
             stacks,
         })
+    }
+
+    /// Hits that copies of a program have logged. Its name has the number of its probe in its schema.
+    fn caught(&self, probes: &[ProbeState], schema: &str, program: &str) -> u64 {
+        let first = probes.iter().position(|p| p.schema == schema);
+        let index = program.split('_').nth(1).and_then(|n| n.parse::<usize>().ok());
+        let (Some(caught), Some(first), Some(index)) = (&self.caught, first, index) else { return 0 };
+        let number = first.saturating_add(index);
+        if number < PROBES_MAX { caught.word(8 * number).load(Ordering::Relaxed) } else { 0 }
     }
 
     /// In the order in which they were in use.
@@ -151,7 +166,10 @@ impl KeptRings {
         match self.larger.get(cpu).and_then(Option::as_ref) {
             None => vec![CpuReader::new(self.main.reader(cpu), nested)],
             Some(larger) => {
-                vec![CpuReader::new(self.main.reader(cpu), None), CpuReader::new(larger.reader(0), nested)]
+                let (before, after) = (self.main.reader(cpu), larger.reader(0));
+                // Which of them the reader goes with that had the nested ring last.
+                let (first, second) = if after.note() == Note::default() { (nested, None) } else { (None, nested) };
+                vec![CpuReader::new(before, first), CpuReader::new(after, second)]
             }
         }
     }
@@ -163,6 +181,11 @@ impl KeptRings {
         };
         (0..self.count).flat_map(|cpu| self.readers(cpu)).map(fill).sum()
     }
+}
+
+/// `None`: the recorder that was killed had no such counters.
+fn words(left: &Left, name: &str, count: usize) -> Result<Option<Mapping>, Error> {
+    left.map(name).ok().map(|map| map_memory(&fd(&map)?, 8 * count)).transpose()
 }
 
 fn fd(map: &MapHandle) -> Result<OwnedFd, Error> {
@@ -296,7 +319,8 @@ impl<'a> Salvage<'a> {
                 records.splice(0..0, self.builtin.lost(gap, last_ns, last_ns));
                 end.entries.push(Entry::new(Key::InFlight).cpu(cpu).count(gap).between(last_ns, last_ns));
             }
-            first.min(next_serial)
+            // A ring that its reader had not begun with does not say. The numbers before have been given all the same.
+            next_serial
         };
         if missed > 0 {
             records.extend(self.builtin.lost(missed, since, since));
@@ -359,11 +383,17 @@ impl<'a> Salvage<'a> {
         let span = self.span();
         let ringless = |id: u16| rings.ringless.word(8 * usize::from(id)).load(Ordering::Relaxed);
         let programs = left.programs();
-        let missed = programs.iter().filter_map(|(schema, name, program)| missed_by(program.as_fd(), schema, name));
+        let missed = programs.iter().filter_map(|(schema, name, program)| {
+            left_by(program.as_fd(), schema, name, rings.caught(&self.preamble.probes, schema, name))
+        });
         let mut ledger = Ledger { entries: vec![Entry::new(Key::Rescued)], ..Ledger::default() };
         ledger.entries.extend(ledger::of_hits(missed, span));
         if let Some(stacks) = &rings.stacks {
             ledger.entries.extend(ledger::stackless(stacks.without_number(), span));
+        }
+        if let Some(counts) = &rings.unread {
+            let unread = |id: u16| counts.word(8 * usize::from(id)).load(Ordering::Relaxed);
+            ledger.entries.extend(ledger::unread(&unread, &self.preamble.events, span));
         }
         let names = Names::of(&self.preamble.events, rings.stacks.as_ref().map(Stacks::read), &mut ledger);
         self.finish(ledger, &ringless, &names)

@@ -41,6 +41,13 @@ fn killed_recorders() -> Vec<String> {
     }
 }
 
+/// Somebody has asked for it, and is told if it cannot be.
+fn dump(flow: &mut Flow, started: Instant, progress: &mut dyn FnMut(&Progress)) {
+    if let Err(e) = flow.dump(false) {
+        progress(&Progress { note: Some(e.message), ..flow.progress(started.elapsed()) });
+    }
+}
+
 /// Everything loaded and checked, nothing attached yet. Either part may be missing, not both.
 pub struct Session {
     options: Options,
@@ -52,6 +59,8 @@ pub struct Session {
     limits: Vec<RateLimit>,
     signals: Signals,
     began: Instant,
+    /// A dump was asked for before there was anything to dump.
+    asked: bool,
     /// When recording ended before the command did, because no more could be written.
     gave_up_ns: Option<u64>,
     notes: Vec<String>,
@@ -84,6 +93,7 @@ impl Session {
             limits,
             signals,
             began,
+            asked: false,
             gave_up_ns: None,
             notes,
         })
@@ -125,7 +135,7 @@ impl Session {
         let probes = self.probes.as_ref();
         let scope = probes.map(|p| p.put_in_scope(&self.options.target, held.as_ref())).unwrap_or_default();
         let preamble = self.preamble(clock, plan.is_some())?;
-        let (log, kept_old) = file::open(&self.options.output)?;
+        let (log, kept_old) = file::open(&self.options.output, self.options.mode)?;
         let start_ns = preamble.clock.start_ns;
         let started = Writer::new(log, &preamble, self.options.compression).map_err(|e| {
             file::discard(&self.options.output, kept_old);
@@ -218,8 +228,9 @@ impl Session {
     }
 
     /// Not if a signal has come while everything was made ready: nobody waits for the command any more.
-    fn start_command(&self, held: Held) -> Result<Running, Error> {
+    fn start_command(&mut self, held: Held) -> Result<Running, Error> {
         while let Some(signal) = self.signals.next() {
+            self.asked |= signal.number == libc::SIGUSR1;
             if signal.number != libc::SIGUSR1 {
                 return Err(Error::new("a signal ended the recording before the command was started")
                     .help("start it again; nothing has been run"));
@@ -238,6 +249,7 @@ impl Session {
         let all: Vec<_> = std::iter::once((&self.builtin_unit, false)).chain(units).collect();
         let schemas = all.iter().map(|(unit, user)| schema_text(&unit.schema, *user));
         let pid = std::process::id();
+        let tids = processes::threads_of(pid);
         Ok(Preamble {
             klogger: env!("CARGO_PKG_VERSION").into(),
             engine: match (&self.probes, programs) {
@@ -255,7 +267,8 @@ impl Session {
             scope: if matches!(self.options.target, Target::All) { "all" } else { "processes" }.into(),
             recorder: Recorder {
                 pid,
-                tids: processes::threads_of(pid),
+                names: tids.iter().map(|tid| processes::own_name(*tid)).collect(),
+                tids,
                 buffer_size: self.buffer_size(),
                 lowwater: self.options.lowwater,
                 overwrite: self.options.overwrite,
@@ -306,6 +319,9 @@ impl Session {
             self.notes.push(format!("mark, enable and disable will not reach this recording: {e}"));
         }
         let started = Instant::now();
+        if self.asked {
+            dump(&mut flow, started, progress);
+        }
         let ends = followed.iter().chain(running.as_ref().map(|r| &r.ended)).map(AsFd::as_fd).collect();
         let mut interrupted = self.wait(&mut flow, ends, listener.as_ref().ok(), started, progress, true);
         if flow.status.has_failed() {
@@ -322,10 +338,10 @@ impl Session {
         if let Some(probes) = &self.probes {
             probes.wait_for_last_events(&self.options.target, running.as_ref(), &followed);
         }
-        let elapsed = started.elapsed();
         self.disable();
         // What follows takes its time, and is no part of the recording.
         let end_ns = sys::monotonic_ns();
+        let elapsed = Duration::from_nanos(end_ns.saturating_sub(start_ns));
         self.detach();
         let recorded = self.programs.take().map(|part| part.stop(&self.options)).map(|(recorded, notes)| {
             self.notes.extend(notes);
@@ -410,7 +426,7 @@ impl Session {
                 if signal.number != libc::SIGUSR1 {
                     return Some(signal);
                 }
-                flow.dump(true);
+                dump(flow, started, progress);
             }
             let mut ended = ready.iter().skip(first_end);
             ends.retain(|_| ended.next() != Some(&true));
@@ -421,6 +437,9 @@ impl Session {
                 listener.serve(|request| self.obey(flow, request));
             }
             flow.look();
+            if let (Some(probes), true) = (&self.probes, recording) {
+                probes.engine.look();
+            }
             progress(&flow.progress(started.elapsed()));
         }
     }

@@ -29,8 +29,42 @@ pub struct Catalogue {
     off: HashSet<String>,
     /// What became of each (name, text) that a program brought.
     texts: HashMap<(String, String), Result<Admitted, Refusal>>,
+    /// What the programs of each user have brought.
+    brought: HashMap<u32, Brought>,
+    /// Who may bring as much as there is room for; `None`: everybody. Of others each gets a quarter, as in
+    /// [`super::shares`].
+    own: Option<u32>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Brought {
+    texts: usize,
     text_bytes: usize,
+    events: usize,
     addition_bytes: usize,
+}
+
+/// Of all users together.
+const ROOM: Brought =
+    Brought { texts: TEXT_COUNT_MAX, text_bytes: TEXTS_MAX, events: IDS_MAX, addition_bytes: ADDITIONS_MAX };
+
+impl Brought {
+    fn and(self, other: Brought) -> Brought {
+        Brought {
+            texts: self.texts + other.texts,
+            text_bytes: self.text_bytes + other.text_bytes,
+            events: self.events + other.events,
+            addition_bytes: self.addition_bytes.saturating_add(other.addition_bytes),
+        }
+    }
+
+    /// Whether it is no more than one part of all the room.
+    fn fits(self, parts: usize) -> bool {
+        self.texts <= ROOM.texts / parts
+            && self.text_bytes <= ROOM.text_bytes / parts
+            && self.events <= ROOM.events / parts
+            && self.addition_bytes <= ROOM.addition_bytes / parts
+    }
 }
 
 struct Known {
@@ -77,13 +111,28 @@ impl Catalogue {
             all,
             off: off.iter().cloned().collect(),
             texts: HashMap::new(),
-            text_bytes: 0,
-            addition_bytes: 0,
+            brought: HashMap::new(),
+            own: None,
         };
         for (unit, user) in units {
             catalogue.add(&unit.schema, user);
         }
         catalogue
+    }
+
+    /// Programs of other users than this one get a part of the room only.
+    pub fn restrict_others_than(&mut self, own: Option<u32>) {
+        self.own = own;
+    }
+
+    /// Whether programs of a user may bring more.
+    fn has_room(&self, uid: u32, more: Brought) -> bool {
+        let is_stranger = |uid: u32| self.own.is_some_and(|own| own != uid);
+        let sum = |whose: &dyn Fn(u32) -> bool| {
+            self.brought.iter().filter(|(uid, _)| whose(**uid)).fold(more, |sum, (_, b)| sum.and(*b))
+        };
+        let alone = is_stranger(uid);
+        sum(&|_| true).fits(1) && (!alone || sum(&is_stranger).fits(2) && sum(&|other| other == uid).fits(4))
     }
 
     fn add(&mut self, schema: &Schema, user: bool) -> Admitted {
@@ -122,27 +171,29 @@ impl Catalogue {
         Some(layout)
     }
 
-    /// Takes in a schema that a program brings. If it is new, the second says what the log must be told. The error says
-    /// why its events cannot be recorded.
-    pub fn admit(&mut self, name: &str, text: &str) -> Result<(Admitted, Option<Addition>), Refusal> {
+    /// Takes in a schema that a program of user `uid` brings. If it is new, the second says what the log must be told. The
+    /// error says why its events cannot be recorded.
+    pub fn admit(&mut self, uid: u32, name: &str, text: &str) -> Result<(Admitted, Option<Addition>), Refusal> {
         let key = (name.to_string(), text.to_string());
         if let Some(before) = self.texts.get(&key) {
             return before.clone().map(|admitted| (admitted, None));
         }
-        if self.text_bytes + text.len() > TEXTS_MAX {
-            let why = format!("all schemata of programs together have more than {} MiB", TEXTS_MAX >> 20);
-            return Err(Refusal::new(why));
+        let more = Brought { texts: 1, text_bytes: text.len(), ..Brought::default() };
+        if !self.has_room(uid, more) {
+            return Err(Refusal::new(no_room(uid)));
         }
-        if self.texts.len() >= TEXT_COUNT_MAX {
-            return Err(Refusal::new(format!("programs have brought more than {TEXT_COUNT_MAX} schemata")));
-        }
-        self.text_bytes += text.len();
-        let result = self.judge(name, text);
+        self.bring(uid, more);
+        let result = self.judge(uid, name, text);
         self.texts.insert(key, result.clone().map(|(admitted, _)| admitted));
         result
     }
 
-    fn judge(&mut self, name: &str, text: &str) -> Result<(Admitted, Option<Addition>), Refusal> {
+    fn bring(&mut self, uid: u32, more: Brought) {
+        let brought = self.brought.entry(uid).or_default();
+        *brought = brought.and(more);
+    }
+
+    fn judge(&mut self, uid: u32, name: &str, text: &str) -> Result<(Admitted, Option<Addition>), Refusal> {
         let options = Options { default_name: Some(name.into()), ..Options::default() };
         let parsed = parse(&format!("{name}.klogger"), text, &options);
         let schema = match parsed {
@@ -152,14 +203,17 @@ impl Catalogue {
         };
         let judged = match self.schemata.get(name) {
             Some(known) => agree(known, &schema).map(|admitted| (admitted, None)),
-            None => self.admit_new(&schema).map(|(admitted, addition)| (admitted, Some(addition))),
+            None => self.admit_new(uid, &schema).map(|(admitted, addition)| (admitted, Some(addition))),
         };
         judged.map_err(|why| Refusal { why, layouts: Some(layouts(&schema, 1)) })
     }
 
-    fn admit_new(&mut self, schema: &Schema) -> Result<(Admitted, Addition), String> {
+    fn admit_new(&mut self, uid: u32, schema: &Schema) -> Result<(Admitted, Addition), String> {
         if self.events.len() + schema.events.len() > IDS_MAX {
             return Err(format!("all schemata together have more than {IDS_MAX} events"));
+        }
+        if !self.has_room(uid, Brought { events: schema.events.len(), ..Brought::default() }) {
+            return Err(no_room(uid));
         }
         for new in &schema.events {
             if let Some(old) = self.events.iter().find(|e| e.name.eq_ignore_ascii_case(&new.name)) {
@@ -176,12 +230,17 @@ impl Catalogue {
             decodings: schema.decodings.clone(),
         };
         let bytes = serde_json::to_vec(&addition).map_or(usize::MAX, |json| json.len());
-        if bytes > ADDITIONS_MAX - self.addition_bytes {
-            return Err(format!("all schemata of programs together are more than {} MiB", ADDITIONS_MAX >> 20));
+        let more = Brought { events: schema.events.len(), addition_bytes: bytes, ..Brought::default() };
+        if !self.has_room(uid, more) {
+            return Err(no_room(uid));
         }
-        self.addition_bytes += bytes;
+        self.bring(uid, more);
         Ok((self.add(schema, true), addition))
     }
+}
+
+fn no_room(uid: u32) -> String {
+    format!("programs of user {uid} have brought as many schemata as there is room for")
 }
 
 fn layouts(schema: &Schema, base: u16) -> Vec<EventLayout> {
@@ -242,10 +301,10 @@ mod tests {
     fn a_known_schema_must_be_the_same_but_for_its_words() {
         let mut c = catalogue(false);
         let said = "schema my \"other words\"\nevent A \"doc\" { int x \"doc\"  string s }\nevent B { u64 y in ns }\n";
-        let (admitted, addition) = c.admit("my", said).unwrap();
+        let (admitted, addition) = c.admit(0, "my", said).unwrap();
         assert_eq!((admitted.base, admitted.layouts.len(), addition), (2, 2, None));
         for other in ["event A { int x }\nevent B { u64 y }", "event A { int x  string s }", "event B { u64 y }"] {
-            let error = c.admit("my", &format!("schema my \"x\"\n{other}\n")).unwrap_err().why;
+            let error = c.admit(0, "my", &format!("schema my \"x\"\n{other}\n")).unwrap_err().why;
             assert_eq!(error, "schema 'my' is another version than my.klogger; rebuild the program", "{other}");
         }
         assert!(c.wants("my") && !c.wants("other"));
@@ -255,19 +314,19 @@ mod tests {
     fn a_new_schema_gets_ids_of_its_own() {
         let mut c = catalogue(true);
         let text = "schema new \"x\"\nenum kind { 1 \"one\" }\nevent N { int k as kind }\n";
-        let (admitted, addition) = c.admit("new", text).unwrap();
+        let (admitted, addition) = c.admit(0, "new", text).unwrap();
         let addition = addition.unwrap();
         assert_eq!((admitted.base, addition.events[0].id, addition.events[0].name.as_str()), (4, 4, "N"));
         assert_eq!((addition.schemas[0].user, addition.decodings.len()), (true, 1));
-        assert_eq!(c.admit("new", text).unwrap(), (admitted, None));
-        let other = c.admit("new", "schema new \"x\"\nevent N { int l }\n").unwrap_err().why;
+        assert_eq!(c.admit(0, "new", text).unwrap(), (admitted, None));
+        let other = c.admit(0, "new", "schema new \"x\"\nevent N { int l }\n").unwrap_err().why;
         assert_eq!(other, "schema 'new' is another version than new.klogger; rebuild the program");
     }
 
     #[test]
     fn what_contradicts_the_rest_is_refused() {
         let mut c = catalogue(true);
-        let mut refuse = |name: &str, text: &str| c.admit(name, text).unwrap_err().why;
+        let mut refuse = |name: &str, text: &str| c.admit(0, name, text).unwrap_err().why;
         assert_eq!(
             refuse("clash", "schema clash \"x\"\nevent a { int x }"),
             "two schemata have an event 'a': my and clash"
@@ -282,7 +341,19 @@ mod tests {
         let mut c = catalogue(true);
         let filler = format!("// {}\n", "x".repeat(200_000));
         let fill = |n: u32| format!("{filler}schema s{n} \"x\"\nevent E{n} {{ int x }}\n");
-        let refused = (0..).find(|n| c.admit(&format!("s{n}"), &fill(*n)).is_err()).unwrap();
+        let refused = (0..).find(|n| c.admit(0, &format!("s{n}"), &fill(*n)).is_err()).unwrap();
         assert_eq!(refused as usize, TEXTS_MAX / 200_000);
+    }
+
+    #[test]
+    fn strangers_leave_room_for_texts() {
+        let mut c = catalogue(true);
+        c.restrict_others_than(Some(0));
+        let mut fill = |uid: u32| {
+            let text = |n: u32| format!("schema s{uid}_{n} \"x\"\nevent E{uid}_{n} {{ int x }}\n");
+            (0..).find(|n| c.admit(uid, &format!("s{uid}_{n}"), &text(*n)).is_err()).unwrap() as usize
+        };
+        let quarter = TEXT_COUNT_MAX / 4;
+        assert_eq!((fill(7), fill(8), fill(9), fill(0)), (quarter, quarter, 0, TEXT_COUNT_MAX / 2));
     }
 }

@@ -5,12 +5,13 @@
 //! a touch of memory that nobody has used would make that memory. Rings are touched only when the program has opened
 //! them.
 
-use super::folder::Folder;
+use super::folder::{FileId, Folder};
 use super::layout::*;
 use super::map::SharedFile;
 use crate::clock::Source;
 use crate::ring::{EVENTS_MAX, LOST, NESTED, RingReader, Rings};
 use crate::sys;
+use crate::sys::robust::{Kept, Robust};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
@@ -35,7 +36,6 @@ pub struct Facts {
     /// As the program sees itself.
     pub pid: u32,
     pub token: u64,
-    pub parent: u32,
     pub size: usize,
     pub slots: usize,
     pub ring_size: usize,
@@ -64,7 +64,7 @@ pub struct ProgramFile {
     file: File,
     pub folder: Arc<Folder>,
     pub name: OsString,
-    pub inode: u64,
+    pub id: FileId,
     pub facts: Facts,
     map: SharedFile,
 }
@@ -74,11 +74,12 @@ impl ProgramFile {
         if !is_name(&name.to_string_lossy()) {
             return Err(Unusable::Foreign);
         }
-        let file = sys::files::open_in(&folder.file, name).map_err(|e| match e.kind() {
+        let cannot = |e: io::Error| match e.kind() {
             io::ErrorKind::NotFound => Unusable::Foreign,
             _ => Unusable::Refused(format!("it cannot be opened: {e}")),
-        })?;
-        let about = file.metadata().map_err(|e| Unusable::Refused(format!("nothing is known of it: {e}")))?;
+        };
+        let seen = sys::files::look_in(&folder.file, name).map_err(cannot)?;
+        let about = seen.metadata().map_err(|e| Unusable::Refused(format!("nothing is known of it: {e}")))?;
         let hostile = |why: &str| Err(Unusable::Hostile(why.into()));
         if !about.is_file() || about.nlink() > 1 {
             return hostile("it is not a file of that folder alone");
@@ -89,15 +90,49 @@ impl ProgramFile {
         if about.mode() & 0o077 != 0 {
             return Err(Unusable::Refused("others than its owner may open it".into()));
         }
+        // Only what is known to be a file is opened: a device would take it for an order.
+        let file = sys::files::open_seen(&seen).map_err(cannot)?;
         let facts = read_facts(&file, about.len())?;
         let map =
             SharedFile::new(&file, facts.size).map_err(|e| Unusable::Refused(format!("no memory for it: {e}")))?;
-        Ok(ProgramFile { file, folder: folder.clone(), name: name.clone(), inode: about.ino(), facts, map })
+        Ok(ProgramFile { file, folder: folder.clone(), name: name.clone(), id: FileId::of(&about), facts, map })
     }
 
     /// A part of it has been cut off.
     pub fn is_broken(&self) -> bool {
         self.map.is_broken()
+    }
+
+    /// By this the recorder knows the program's children again: they have a copy of it, which nobody else can read.
+    pub fn set_token(&self, token: u64) {
+        self.map.long(AT_TOKEN).store(token, Ordering::Relaxed);
+    }
+
+    /// From now on the program can see when this thread has died.
+    pub fn keep(&self, list: &Robust) -> Option<Kept> {
+        self.map.long(AT_ABANDONED).store(0, Ordering::Relaxed);
+        list.keep(&self.map.mapping, self.map.word(AT_KEEPER))
+    }
+
+    /// Its recorder was killed, and it has not noticed yet, for its rings have room.
+    pub fn is_orphaned(&self) -> bool {
+        self.map.word(AT_KEEPER).load(Ordering::Acquire) & KEEPER_DIED != 0
+    }
+
+    /// When it has noticed, by its clock, and turned its events off.
+    pub fn abandoned(&self) -> Option<u64> {
+        Some(self.map.long(AT_ABANDONED).load(Ordering::Acquire)).filter(|time| *time != 0)
+    }
+
+    /// Whether it has turned its events off in the moment in which a recorder turned them on: that must do so again.
+    /// Pairs with klogger_give_up().
+    pub fn gave_up_too_late(&self) -> bool {
+        self.map.long(AT_ABANDONED).swap(0, Ordering::AcqRel) != 0
+    }
+
+    /// Turns the events of an orphan off. What it has logged stays for `klogger rescue`.
+    pub fn silence(&self) {
+        (1..EVENTS_MAX as u16).for_each(|id| self.set_on(id, false));
     }
 
     pub fn pid_armed(&self) -> u32 {
@@ -139,7 +174,8 @@ impl ProgramFile {
 
     /// Nothing is logged any more, but for what has been begun.
     pub fn disarm(&self) {
-        (1..EVENTS_MAX as u16).for_each(|id| self.set_on(id, false));
+        self.silence();
+        self.map.word(AT_KEEPER).store(0, Ordering::Relaxed);
         self.map.word(AT_ARMED).store(0, Ordering::Release);
     }
 
@@ -235,10 +271,14 @@ impl ProgramFile {
         Ok(bytes.chunks_exact(8).map(|b| u64_at(b, 0)).collect())
     }
 
-    /// Removes the file, if it is still the one under this name.
+    /// Removes the file, if it is still the one under this name. One that is not ours to remove is left to programs that
+    /// start later, which remove what nobody records.
     pub fn remove(&self) {
-        let there = sys::files::open_in(&self.folder.file, &self.name).and_then(|f| f.metadata());
-        if there.is_ok_and(|m| m.ino() == self.inode) {
+        if self.folder.lent {
+            return self.disarm();
+        }
+        let there = sys::files::look_in(&self.folder.file, &self.name).and_then(|f| f.metadata());
+        if there.is_ok_and(|m| FileId::of(&m) == self.id) {
             let _ = sys::files::remove_in(&self.folder.file, &self.name);
         }
     }
@@ -287,7 +327,6 @@ fn read_facts(file: &File, length: u64) -> Result<Facts, Unusable> {
     Ok(Facts {
         pid: u32_at(&page, AT_PID),
         token: u64_at(&page, AT_TOKEN),
-        parent: u32_at(&page, AT_PARENT),
         size,
         slots,
         ring_size,

@@ -7,7 +7,7 @@ use crate::sys;
 use crate::sys::inotify::Inotify;
 use std::collections::HashMap;
 use std::ffi::OsString;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStringExt;
@@ -27,6 +27,8 @@ pub struct Folder {
     pub path: PathBuf,
     pub file: File,
     pub uid: u32,
+    /// It was found by way of a process that is recorded, whose names may mean anything: nothing is removed from it.
+    pub lent: bool,
 }
 
 impl Folder {
@@ -34,11 +36,19 @@ impl Folder {
     pub fn open(path: &Path, owner: Option<u32>) -> io::Result<Folder> {
         let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;
         let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
-        let about = file.metadata()?;
-        if about.mode() & 0o022 != 0 || owner.is_some_and(|uid| uid != about.uid()) {
-            return Err(io::Error::other("it is not one user's alone"));
+        let uid = one_users_alone(&file)?;
+        if owner.is_some_and(|owner| owner != uid) {
+            return Err(not_alone());
         }
-        Ok(Folder { path: path.into(), file, uid: about.uid() })
+        Ok(Folder { path: path.into(), file, uid, lent: false })
+    }
+
+    /// A folder as process `pid` sees it, whose root is `root`.
+    pub fn of_process(pid: u32, root: &File, path: &Path) -> io::Result<Folder> {
+        let file = sys::files::open_folder_below(root, path)?;
+        let uid = one_users_alone(&file)?;
+        let shown = PathBuf::from(format!("/proc/{pid}/root")).join(path.strip_prefix("/").unwrap_or(path));
+        Ok(Folder { path: shown, file, uid, lent: true })
     }
 
     /// The folder by way of our descriptor, which stays the same whatever happens to its name.
@@ -65,6 +75,16 @@ impl Folder {
             }
         }
     }
+}
+
+/// The owner of a folder in which nobody else may write.
+fn one_users_alone(folder: &File) -> io::Result<u32> {
+    let about = folder.metadata()?;
+    if about.mode() & 0o022 == 0 { Ok(about.uid()) } else { Err(not_alone()) }
+}
+
+fn not_alone() -> io::Error {
+    io::Error::other("it is not one user's alone")
 }
 
 /// The folders of one user, or of all.
@@ -150,9 +170,25 @@ fn make(path: &Path) -> io::Result<()> {
 }
 
 /// A file that is there; whether it is a program's is not yet known.
+#[derive(Clone)]
 pub struct Found {
     pub folder: Arc<Folder>,
     pub name: OsString,
+    /// What it must be, if that is known.
+    pub only: Option<FileId>,
+}
+
+/// A file, whatever its name: device and inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FileId {
+    pub device: u64,
+    pub inode: u64,
+}
+
+impl FileId {
+    pub fn of(about: &Metadata) -> FileId {
+        FileId { device: about.dev(), inode: about.ino() }
+    }
 }
 
 /// Sees all files that come to be in the folders, each of them at least once.
@@ -189,7 +225,7 @@ impl Watch {
             None => {}
         }
         folder.sweep();
-        found.extend(folder.names().into_iter().map(|name| Found { folder: folder.clone(), name }));
+        found.extend(folder.names().into_iter().map(|name| Found { folder: folder.clone(), name, only: None }));
     }
 
     /// Waits until something may be new, or the time has passed.
@@ -212,7 +248,7 @@ impl Watch {
                     self.add(folder, &mut found, &mut Vec::new());
                 }
             } else if let Some(folder) = self.folders.get(&event.watch).filter(|_| is_name(&name.to_string_lossy())) {
-                found.push(Found { folder: folder.clone(), name });
+                found.push(Found { folder: folder.clone(), name, only: None });
             }
         }
         found

@@ -11,6 +11,8 @@ pub const TEXT_MAX: usize = 1 << 18;
 pub const LOCAL_BASE: u32 = 16;
 pub const MARK_ID: u16 = 7;
 pub const SLOTS_MAX: usize = 4096;
+/// The kernel's note in `keeper` (FUTEX_OWNER_DIED).
+pub const KEEPER_DIED: u32 = 0x4000_0000;
 pub const RING_MIN: u64 = 1 << 14;
 pub const RING_MAX: u64 = 1 << 26;
 
@@ -27,12 +29,13 @@ pub const AT_SLOTS_AT: usize = 48;
 pub const AT_SLOT_STRIDE: usize = 56;
 pub const AT_CLOCK: usize = 64;
 pub const AT_SCHEMATA: usize = 68;
-pub const AT_PARENT: usize = 72;
 pub const AT_FAILED: usize = 76;
 pub const AT_ARMED: usize = 80;
 pub const AT_SLOTS_ALLOWED: usize = 84;
 pub const AT_FLIGHT: usize = 88;
 pub const AT_CALL: usize = 92;
+pub const AT_KEEPER: usize = 104;
+pub const AT_ABANDONED: usize = 112;
 pub const AT_SCHEMA: usize = 240;
 pub const AT_ON: usize = AT_SCHEMA + SCHEMATA_MAX * SCHEMA;
 pub const AT_FIRST_TEXTS: usize = AT_ON + EVENTS_MAX;
@@ -86,12 +89,13 @@ mod tests {
             ("slot_stride", AT_SLOT_STRIDE),
             ("clock", AT_CLOCK),
             ("schemata", AT_SCHEMATA),
-            ("parent", AT_PARENT),
             ("failed", AT_FAILED),
             ("armed", AT_ARMED),
             ("slots_allowed", AT_SLOTS_ALLOWED),
             ("flight", AT_FLIGHT),
             ("call", AT_CALL),
+            ("keeper", AT_KEEPER),
+            ("abandoned", AT_ABANDONED),
             ("schema", AT_SCHEMA),
             ("on", AT_ON),
             ("first_texts", AT_FIRST_TEXTS),
@@ -129,6 +133,7 @@ mod tests {
             ("LOCAL_BASE", LOCAL_BASE as usize),
             ("MARK_ID", MARK_ID.into()),
             ("SLOTS_MAX", SLOTS_MAX),
+            ("KEEPER_DIED", KEEPER_DIED as usize),
             ("USER_RING_MIN", RING_MIN as usize),
             ("USER_RING_MAX", RING_MAX as usize),
         ] {

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Once};
 
 /// As many files can be mapped at a time.
@@ -115,6 +115,10 @@ impl SharedFile {
     /// A part of the file was gone when it was touched.
     pub fn is_broken(&self) -> bool {
         RANGES[self.guard.0].broken.load(Ordering::Acquire)
+    }
+
+    pub fn long(&self, offset: usize) -> &AtomicU64 {
+        self.mapping.word(offset)
     }
 
     pub fn word(&self, offset: usize) -> &AtomicU32 {

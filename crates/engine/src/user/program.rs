@@ -8,6 +8,7 @@ use super::output::Output;
 use super::slot::{Fault, SlotReader};
 use super::translate::{Ids, LOST_MAX, Place};
 use super::who::{self, Owner};
+use crate::sys::robust::{Kept, Robust};
 use crate::{processes, sys};
 use klogger_log::ledger::{Entry, Key};
 use klogger_log::origin::Thread;
@@ -39,6 +40,8 @@ pub struct Program {
     ringless_before: Vec<u64>,
     failed_before: i32,
     refused: u64,
+    /// By which it can see that we are dead.
+    kept: Option<Kept>,
 }
 
 /// What was lost of one event.
@@ -111,7 +114,12 @@ impl Program {
             ringless_before: Vec::new(),
             failed_before: 0,
             refused: 0,
+            kept: None,
         })
+    }
+
+    pub fn notify_of_death(&mut self, list: Option<&Robust>) {
+        self.kept = list.and_then(|list| self.file.keep(list));
     }
 
     /// Bytes of memory that the slots take which are, or were, in use.
@@ -174,7 +182,7 @@ impl Program {
 
     /// Whether the process has called exec, or unloaded the library: then nobody writes to the file any more.
     pub fn has_let_go(&self) -> bool {
-        self.owned && who::maps(self.pid, self.file.inode, &self.file.name.to_string_lossy()) == Some(false)
+        self.owned && who::maps(self.pid, self.file.id.inode, &self.file.name.to_string_lossy()) == Some(false)
     }
 
     /// Moves what is in the rings to the log, a part of it if it is much. `last`: nobody writes any more, so all of it,
@@ -363,7 +371,7 @@ fn places(
         if !catalogue.wants(&schema.name) {
             continue;
         }
-        match catalogue.admit(&schema.name, &schema.text) {
+        match catalogue.admit(file.folder.uid, &schema.name, &schema.text) {
             Ok((admitted, _)) if admitted.layouts.len() != usize::from(schema.events) => {
                 return Err(format!("schema '{}' has other events than it says", schema.name));
             }

@@ -50,27 +50,8 @@ impl Double {
         let hidden = folder.join(format!(".{pid}.{image:x}"));
         let file = File::options().read(true).write(true).create_new(true).mode(0o600).open(&hidden).unwrap();
         file.set_len(size as u64).unwrap();
-        let mut page = vec![0; CONTROL];
+        let mut page = trial::page(pid, SLOTS, RING, text);
         let mut put = |at: usize, bytes: &[u8]| page[at..at + bytes.len()].copy_from_slice(bytes);
-        put(AT_MAGIC, &MAGIC.to_le_bytes());
-        put(AT_SIZE, &(size as u64).to_le_bytes());
-        put(AT_SLOTS_AT, &(SLOTS_AT as u64).to_le_bytes());
-        put(AT_SLOT_STRIDE, &(slot_bytes(RING) as u64).to_le_bytes());
-        for (at, value) in [
-            (AT_VERSION, VERSION),
-            (AT_PID, pid),
-            (AT_SLOTS, SLOTS as u32),
-            (AT_RING_SIZE, RING as u32),
-            (AT_SCHEMATA, 1),
-            (AT_SCHEMA + SCHEMA_BASE, LOCAL_BASE),
-            (AT_SCHEMA + SCHEMA_EVENTS, 2),
-            (AT_SCHEMA + SCHEMA_TEXT_AT, AT_FIRST_TEXTS as u32),
-            (AT_SCHEMA + SCHEMA_LENGTH, text.len() as u32),
-        ] {
-            put(at, &value.to_le_bytes());
-        }
-        put(AT_SCHEMA + SCHEMA_NAME, b"my");
-        put(AT_FIRST_TEXTS, text.as_bytes());
         if armed {
             put(AT_TOKEN, &TOKEN.to_le_bytes());
             put(AT_ARMED, &std::process::id().to_le_bytes());
@@ -329,7 +310,7 @@ fn what_the_dead_have_left_is_saved_and_their_files_are_removed() {
     program.begin_thread(3, pid);
     let logged = (0..5_000).filter(|n| program.log(3, TICK, *n)).count() as u64;
     drop(program.map);
-    let recording = Recording::start(&folder, Scope::Command { token: TOKEN, pid: 1 }, &[SCHEMA_TEXT], 64 << 20);
+    let recording = Recording::start(&folder, Scope::Command { pid: 1 << 30 }, &[SCHEMA_TEXT], 64 << 20);
     until(|| !program.path.exists());
     let (recorded, seen) = recording.stop();
     assert_eq!(logged, RING as u64 / 16);

@@ -2,12 +2,12 @@
 //! Whose file it is, and whether it concerns the recording.
 
 use super::file::is_name;
-use super::folder::{Folder, Found};
+use super::folder::{FileId, Folder, Found};
 use crate::{processes, sys};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fs;
 use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,39 +19,53 @@ pub enum Scope {
     All,
     /// Programs that carry the token of this recording, and all descendants of its command.
     Command {
-        token: u64,
         pid: u32,
     },
     Processes(Vec<u32>),
 }
 
-/// What decides whether a file concerns us.
+/// What decides whether a file concerns us. What stands in the file alone is no reason: anybody may write anything there.
 pub struct Claim {
-    /// As this process sees it.
-    pub pid: u32,
-    /// As the program saw it.
-    pub parent: u32,
-    pub token: u64,
+    /// The process whose file it is, as the kernel says; `None` if there is none (any more).
+    pub pid: Option<u32>,
+    /// It has the token of this recording, which nobody can guess: from the recorder's command, or in the copy that a
+    /// forked child has of its parent's file.
+    pub has_token: bool,
 }
 
 impl Scope {
     /// `known` are processes that are recorded already; `in_kernel_scope` asks the kernel's probes, if there are any.
-    pub fn concerns(&self, claim: &Claim, known: &HashSet<u32>, in_kernel_scope: &dyn Fn(u32) -> bool) -> bool {
-        let child = known.contains(&claim.pid) || (claim.parent != 0 && known.contains(&claim.parent));
+    pub fn concerns(&self, claim: &Claim, known: &Known, in_kernel_scope: &dyn Fn(u32) -> bool) -> bool {
+        let Some(pid) = claim.pid.filter(|_| !claim.has_token) else { return claim.has_token };
+        let descends = |pids: &[u32]| ancestry(pid).any(|p| pids.contains(&p) || known.contains(p));
         match self {
             Scope::All => true,
-            Scope::Command { token, pid } => {
-                claim.token == *token || child || in_kernel_scope(claim.pid) || descends(claim.pid, &[*pid])
-            }
-            Scope::Processes(pids) => child || in_kernel_scope(claim.pid) || descends(claim.pid, pids),
+            Scope::Command { pid: command } => in_kernel_scope(pid) || descends(&[*command]),
+            Scope::Processes(pids) => in_kernel_scope(pid) || descends(pids),
         }
     }
 }
 
-/// Whether a process, or one of its ancestors, is one of `pids`.
-fn descends(pid: u32, pids: &[u32]) -> bool {
+/// Processes that are recorded, or have been, each with its start: a number is given again.
+#[derive(Default)]
+pub struct Known(HashMap<u32, u64>);
+
+impl Known {
+    pub fn add(&mut self, pid: u32) {
+        if let Some(started) = processes::started(pid) {
+            self.0.insert(pid, started);
+        }
+    }
+
+    fn contains(&self, pid: u32) -> bool {
+        self.0.get(&pid).is_some_and(|started| processes::started(pid) == Some(*started))
+    }
+}
+
+/// A process and its ancestors.
+fn ancestry(pid: u32) -> impl Iterator<Item = u32> {
     let parent = |pid: &u32| Some(processes::thread(*pid, *pid)?.ppid).filter(|p| *p != 0);
-    std::iter::successors(Some(pid), parent).take(GENERATIONS).any(|p| pids.contains(&p))
+    std::iter::successors(Some(pid), parent).take(GENERATIONS)
 }
 
 /// Who has a file mapped.
@@ -100,13 +114,21 @@ impl Elsewhere {
     }
 }
 
-/// Whether a process has a file mapped; `None` if it cannot be found out.
+/// Whether a process has a file mapped, and may write to it; `None` if it cannot be found out.
 pub fn maps(pid: u32, inode: u64, name: &str) -> Option<bool> {
-    let is_it = |line: &str| mapped_file(line).is_some_and(|(i, path)| i == inode && path.ends_with(name));
+    let is_it = |line: &str| Mapped::read(line).is_some_and(|m| m.shared && m.file.inode == inode && m.has_name(name));
     match mappings(pid) {
         Some(text) => Some(text.lines().any(is_it)),
         None => (has_ended(pid) || is_kernel_thread(pid)).then_some(false),
     }
+}
+
+/// Whether a process that cannot be looked into runs as this user.
+pub fn runs_as(pid: u32, uid: u32) -> bool {
+    let text = fs::read(format!("/proc/{pid}/status")).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    let uids = text.lines().find_map(|l| l.strip_prefix("Uid:"));
+    uids.is_some_and(|uids| uids.split_ascii_whitespace().any(|u| u.parse() == Ok(uid)))
 }
 
 /// What /proc/PID/maps says. If the first thread of a process has ended before the others, only theirs say anything.
@@ -138,11 +160,31 @@ fn is_kernel_thread(pid: u32) -> bool {
     flags.is_some_and(|flags| flags & PF_KTHREAD != 0)
 }
 
-/// Inode and path of a line of /proc/PID/maps: `RANGE MODE OFFSET DEVICE INODE   PATH`.
-fn mapped_file(line: &str) -> Option<(u64, &str)> {
-    let inode = line.split_ascii_whitespace().nth(4)?.parse().ok()?;
-    let path = line.find('/').map(|at| &line[at..])?;
-    Some((inode, path.strip_suffix(" (deleted)").unwrap_or(path)))
+/// A line of /proc/PID/maps: `RANGE MODE OFFSET DEVICE INODE   PATH`.
+#[derive(Debug, PartialEq, Eq)]
+struct Mapped<'a> {
+    file: FileId,
+    path: &'a Path,
+    /// Stores reach the file. The kernel has seen that the process may write to it.
+    shared: bool,
+}
+
+impl Mapped<'_> {
+    fn read(line: &str) -> Option<Mapped<'_>> {
+        let mut words = line.split_ascii_whitespace().skip(1);
+        let (mode, _, device, inode) = (words.next()?, words.next()?, words.next()?, words.next()?.parse().ok()?);
+        let (major, minor) = device.split_once(':')?;
+        let number = |text| u32::from_str_radix(text, 16).ok();
+        let device = libc::makedev(number(major)?, number(minor)?);
+        let path = line.find('/').map(|at| &line[at..])?;
+        let path = Path::new(path.strip_suffix(" (deleted)").unwrap_or(path));
+        let shared = mode.starts_with("rw") && mode.ends_with('s');
+        Some(Mapped { file: FileId { device, inode }, path, shared })
+    }
+
+    fn has_name(&self, name: &str) -> bool {
+        self.path.file_name().is_some_and(|n| n == name)
+    }
 }
 
 /// The number that a process has in its own pid namespace.
@@ -168,16 +210,17 @@ pub fn thread_exists(pid: u32, tid: u32) -> bool {
     Path::new(&format!("/proc/{pid}/task/{tid}")).exists()
 }
 
-/// Files that a process has mapped and that may be ones of klogger, seen from where the process sees them.
+/// Files that a process has mapped and that may be ones of klogger, seen from where the process sees them. In its mount
+/// namespace a path may lead anywhere by the time that it is opened, so each must still be the file that is mapped.
 pub fn files_of(pid: u32) -> Vec<Found> {
+    let Ok(root) = sys::files::root_of(pid) else { return Vec::new() };
     let text = mappings(pid).unwrap_or_default();
-    let mut paths: Vec<&Path> = text.lines().filter_map(|l| Some(Path::new(mapped_file(l)?.1))).collect();
-    paths.dedup();
-    let named = paths.into_iter().filter(|p| p.file_name().is_some_and(|n| is_name(&n.to_string_lossy())));
-    let found = named.filter_map(|path| {
-        let parent = path.parent()?.strip_prefix("/").ok()?;
-        let folder = Folder::open(&PathBuf::from(format!("/proc/{pid}/root")).join(parent), None).ok()?;
-        Some(Found { folder: Arc::new(folder), name: path.file_name()?.to_owned() })
+    let is_ours = |m: &Mapped| m.shared && m.path.file_name().is_some_and(|n| is_name(&n.to_string_lossy()));
+    let mut files: Vec<Mapped> = text.lines().filter_map(Mapped::read).filter(is_ours).collect();
+    files.dedup();
+    let found = files.into_iter().filter_map(|m| {
+        let folder = Folder::of_process(pid, &root, m.path.parent()?).ok()?;
+        Some(Found { folder: Arc::new(folder), name: m.path.file_name()?.to_owned(), only: Some(m.file) })
     });
     found.collect()
 }
@@ -189,36 +232,85 @@ mod tests {
     #[test]
     fn lines_of_maps() {
         let line = "7f00-7f01 rw-s 00000000 00:1a 4711                       /dev/shm/klogger-0/12.ab (deleted)";
-        assert_eq!(mapped_file(line), Some((4711, "/dev/shm/klogger-0/12.ab")));
-        assert_eq!(mapped_file("7f00-7f01 rw-p 00000000 00:00 0"), None);
-        assert_eq!(mapped_file("7f00-7f01 rw-p 00000000 00:00 0                          [heap]"), None);
+        let mapped = Mapped::read(line).unwrap();
+        let file = FileId { device: libc::makedev(0, 0x1a), inode: 4711 };
+        assert_eq!(mapped, Mapped { file, path: Path::new("/dev/shm/klogger-0/12.ab"), shared: true });
+        assert!(mapped.has_name("12.ab") && !mapped.has_name("2.ab"));
+        // Whoever may only read a file has not shown that it is his.
+        for mode in ["r--s", "rw-p", "---s"] {
+            assert!(!Mapped::read(&line.replace("rw-s", mode)).unwrap().shared);
+        }
+        assert_eq!(Mapped::read("7f00-7f01 rw-p 00000000 00:00 0"), None);
+        assert_eq!(Mapped::read("7f00-7f01 rw-p 00000000 00:00 0                          [heap]"), None);
     }
 
     #[test]
     fn processes_and_their_ancestors() {
         let me = std::process::id();
-        let none = |_| false;
-        let claim = |parent, token| Claim { pid: me, parent, token };
+        let claim = |pid, has_token| Claim { pid, has_token };
+        let (none, nobody) = (|_| false, Known::default());
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-        assert!(descends(child.id(), &[me]) && !descends(me, &[child.id()]));
-        assert!(Scope::Processes(vec![me]).concerns(&claim(0, 0), &HashSet::new(), &none));
-        let scope = Scope::Command { token: 7, pid: child.id() };
+        let id = child.id();
+        assert!(ancestry(id).any(|p| p == me) && !ancestry(me).any(|p| p == id));
+        assert!(Scope::Processes(vec![me]).concerns(&claim(Some(id), false), &nobody, &none));
+        let scope = Scope::Command { pid: id };
+        assert!(!scope.concerns(&claim(Some(me), false), &nobody, &none));
+        assert!(scope.concerns(&claim(Some(me), false), &nobody, &|_| true));
+        assert!(scope.concerns(&claim(Some(me), true), &nobody, &none));
+        // Of the dead only the token tells.
+        assert!(scope.concerns(&claim(None, true), &nobody, &none));
+        assert!(!Scope::All.concerns(&claim(None, false), &nobody, &|_| true));
+        // The child of one that is recorded; but not of one that has had its number.
+        let mut known = Known::default();
+        known.add(me);
+        assert!(Scope::Processes(vec![]).concerns(&claim(Some(id), false), &known, &none));
+        known.0.insert(me, 0);
+        assert!(!Scope::Processes(vec![]).concerns(&claim(Some(id), false), &known, &none));
         child.kill().unwrap();
         child.wait().unwrap();
-        assert!(scope.concerns(&claim(0, 7), &HashSet::new(), &none));
-        assert!(!scope.concerns(&claim(0, 0), &HashSet::new(), &none));
-        assert!(scope.concerns(&claim(0, 0), &HashSet::new(), &|_| true));
-        assert!(scope.concerns(&claim(99, 0), &HashSet::from([99]), &none));
     }
 
     #[test]
-    fn our_own_binary_is_mapped_by_us() {
+    fn a_file_is_found_by_its_process_and_no_other_in_its_place() {
+        use std::fs::{File, Permissions};
+        use std::os::unix::fs::{PermissionsExt, symlink};
+        let outer = tempfile::tempdir().unwrap();
+        let folder = outer.path().join("k");
+        fs::create_dir(&folder).unwrap();
+        fs::set_permissions(&folder, Permissions::from_mode(0o700)).unwrap();
+        let path = folder.join("1.abcdef");
+        let file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
+        file.set_len(4096).unwrap();
+        let _map = sys::Mapping::new(file.as_fd(), 4096).unwrap();
+        let find = || files_of(std::process::id()).into_iter().filter(|f| f.name == "1.abcdef").collect::<Vec<_>>();
+        let found = find();
+        assert_eq!(found.len(), 1);
+        assert!(found[0].folder.lent && found[0].only == Some(FileId::of(&file.metadata().unwrap())));
+        // The folder is a link by now: nobody follows it.
+        fs::rename(&folder, outer.path().join("moved")).unwrap();
+        symlink("moved", &folder).unwrap();
+        assert!(find().iter().all(|f| f.folder.path.ends_with("moved")));
+        let root = sys::files::root_of(std::process::id()).unwrap();
+        assert!(Folder::of_process(1, &root, &folder).is_err());
+    }
+
+    #[test]
+    fn a_file_of_ours_is_mapped_by_us() {
         use std::os::unix::fs::MetadataExt;
-        let exe = std::env::current_exe().unwrap();
-        let (inode, name) =
-            (fs::metadata(&exe).unwrap().ino(), exe.file_name().unwrap().to_string_lossy().into_owned());
-        assert_eq!(owner(std::process::id(), inode, &name), Owner::Process(std::process::id()));
-        assert_eq!(owner(u32::MAX / 2, inode, &name), Owner::Nobody);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("1.ab");
+        let file = fs::File::options().read(true).write(true).create_new(true).open(&path).unwrap();
+        file.set_len(4096).unwrap();
+        let _map = sys::Mapping::new(file.as_fd(), 4096).unwrap();
+        let (inode, name) = (file.metadata().unwrap().ino(), "1.ab");
+        assert_eq!(owner(std::process::id(), inode, name), Owner::Process(std::process::id()));
+        let exe = fs::metadata(std::env::current_exe().unwrap()).unwrap();
+        let text = std::env::current_exe().unwrap();
+        // Mapped, but not for writing.
+        let exe_name = text.file_name().unwrap().to_string_lossy();
+        assert_eq!(maps(std::process::id(), exe.ino(), &exe_name), Some(false));
+        assert!(runs_as(std::process::id(), sys::files::effective_uid()) && !runs_as(u32::MAX / 2, 0));
+        assert_eq!(owner(u32::MAX / 2, inode, name), Owner::Nobody);
         assert_eq!(own_number(std::process::id()), Some(std::process::id()));
     }
 }

@@ -7,11 +7,14 @@
 
 use super::catalogue::Catalogue;
 use super::file::{ProgramFile, Unusable};
-use super::folder::Found;
+use super::folder::{FileId, Folder, Found};
+use super::layout::AT_KEEPER;
 use super::output::Output;
 use super::program::{Program, Round, broken, title};
-use super::who::{self, Claim, Elsewhere, Owner, Scope};
+use super::shares::{AllTaken, Shares};
+use super::who::{self, Claim, Elsewhere, Known, Owner, Scope};
 use crate::clock::Source;
+use crate::sys::robust::Robust;
 use crate::sys::{self, futex};
 use klogger_log::ledger::Key;
 use std::collections::HashSet;
@@ -37,8 +40,8 @@ const MAPPED_WITHIN: Duration = Duration::from_millis(300);
 const MAPPED_SOON: Duration = Duration::from_millis(10);
 /// How long an event may take that was begun when its program was disarmed.
 const LAST_EVENTS: Duration = Duration::from_millis(2);
-/// Programs of one user at a time.
-const PROGRAMS_MAX: usize = 2048;
+/// Files of one user that may wait to be mapped; of more it is decided at once.
+const WAITING_MAX: usize = 4096;
 
 /// Files that were refused, and are remembered so that it is said once.
 const SEEN_MAX: usize = 64 << 10;
@@ -87,17 +90,24 @@ pub struct Worker {
     programs: Vec<Program>,
     waiting: Vec<Candidate>,
     condemned: Vec<Found>,
-    /// Inodes and names of the files that are used, or refused.
-    seen: HashSet<(u64, OsString)>,
-    /// Processes that are recorded, or have been.
-    known: HashSet<u32>,
+    /// Files that are used, or refused, and their names.
+    seen: HashSet<(FileId, OsString)>,
+    known: Known,
     /// Programs that were recorded.
     pub recorded: u64,
-    memory: u64,
+    shares: Shares,
+    taken: AllTaken,
+    /// By it programs see that this thread has died. `None`: this kernel has no such lists.
+    robust: Option<Robust>,
 }
 
 impl Worker {
     pub fn new(settings: Settings, shared: Arc<Shared>, found: Receiver<Found>, out: Output) -> Worker {
+        let own = matches!(settings.scope, Scope::All).then(sys::files::effective_uid);
+        let shares = Shares::new(own, settings.max_memory);
+        if let Ok(mut catalogue) = shared.catalogue.lock() {
+            catalogue.restrict_others_than(own);
+        }
         Worker {
             settings,
             shared,
@@ -107,13 +117,16 @@ impl Worker {
             waiting: Vec::new(),
             condemned: Vec::new(),
             seen: HashSet::new(),
-            known: HashSet::new(),
+            known: Known::default(),
             recorded: 0,
-            memory: 0,
+            shares,
+            taken: AllTaken::new(),
+            robust: None,
         }
     }
 
     pub fn run(mut self) -> Worker {
+        self.robust = Robust::new(AT_KEEPER).ok();
         let mut cared = Instant::now();
         while !self.shared.stop.load(Ordering::Acquire) {
             let begin = Instant::now();
@@ -172,57 +185,83 @@ impl Worker {
     }
 
     fn look_at(&mut self, candidate: Candidate, now: Instant, elsewhere: &mut Option<Elsewhere>) {
-        let Candidate { found: Found { folder, name }, since } = candidate;
+        let Candidate { found, since } = candidate;
+        let Found { folder, name, only } = found.clone();
         let place = format!("{}/{}", folder.path.display(), name.to_string_lossy());
         let file = match ProgramFile::open(&folder, &name) {
-            Ok(file) => file,
+            Ok(file) if only.is_none_or(|only| only == file.id) => file,
+            Ok(_) => {
+                let why = "it is not the file that the process has mapped";
+                return self.out.complaints.say(Key::UserHostile, &place, why);
+            }
             Err(Unusable::Foreign) => return,
             Err(Unusable::Refused(why)) => return self.out.complaints.say(Key::UserRefused, &place, &why),
             Err(Unusable::Hostile(why)) => {
-                self.condemned.push(Found { folder, name });
+                self.condemn(found);
                 return self.out.complaints.say(Key::UserHostile, &place, &why);
             }
         };
-        if self.seen.contains(&(file.inode, name.clone())) {
+        if self.seen.contains(&(file.id, name.clone())) {
             return;
         }
         let (pid, text) = (file.facts.pid, name.to_string_lossy().into_owned());
-        let mut owner = who::owner_by_number(pid, file.inode, &text);
+        let mut owner = who::owner_by_number(pid, file.id.inode, &text);
         let soon = owner == Owner::Nobody && now - since < MAPPED_SOON;
         if !soon && !matches!(owner, Owner::Process(_)) {
-            let found = elsewhere.get_or_insert_with(Elsewhere::look).owner(pid, file.inode, &text);
+            let found = elsewhere.get_or_insert_with(Elsewhere::look).owner(pid, file.id.inode, &text);
             owner = found.map_or(owner, Owner::Process);
         }
         let late = now - since >= MAPPED_WITHIN || !who::thread_exists(pid, pid);
-        if owner == Owner::Nobody && (soon || !late) {
-            return self.waiting.push(Candidate { found: Found { folder, name }, since });
+        if owner == Owner::Nobody && (soon || !late) && !self.waits_for_too_many(&folder) {
+            return self.waiting.push(Candidate { found, since });
         }
         if self.concerns(&file, owner) {
             self.forget_refused();
-            self.seen.insert((file.inode, name));
+            self.seen.insert((file.id, name));
             self.begin(file, owner);
+        } else if file.is_orphaned() {
+            file.silence();
+        }
+    }
+
+    fn waits_for_too_many(&self, folder: &Folder) -> bool {
+        self.waiting.len() >= WAITING_MAX
+            && self.waiting.iter().filter(|c| c.found.folder.uid == folder.uid).count() >= WAITING_MAX
+    }
+
+    /// It is removed when the process of its number has ended.
+    fn condemn(&mut self, found: Found) {
+        let is_it = |other: &Found| other.name == found.name && Arc::ptr_eq(&other.folder, &found.folder);
+        if !found.folder.lent && self.condemned.len() < SEEN_MAX && !self.condemned.iter().any(is_it) {
+            self.condemned.push(found);
         }
     }
 
     /// Nobody can make us remember files without end.
     fn forget_refused(&mut self) {
         if self.seen.len() >= SEEN_MAX {
-            self.seen = self.programs.iter().map(|p| (p.file.inode, p.file.name.clone())).collect();
+            self.seen = self.programs.iter().map(|p| (p.file.id, p.file.name.clone())).collect();
         }
     }
 
     fn concerns(&self, file: &ProgramFile, owner: Owner) -> bool {
-        let pid = if let Owner::Process(pid) = owner { pid } else { file.facts.pid };
-        let claim = Claim { pid, parent: file.facts.parent, token: file.facts.token };
-        // The dead can have logged for us only if they were ours from the beginning.
-        (owner != Owner::Nobody || claim.token == self.settings.token || self.is_ours(file, file.pid_armed()))
-            && self.settings.scope.concerns(&claim, &self.known, &*self.settings.in_kernel_scope)
+        let pid = match owner {
+            Owner::Process(pid) => Some(pid),
+            Owner::Unknown => Some(file.facts.pid).filter(|pid| who::runs_as(*pid, file.folder.uid)),
+            // The dead can have logged for us only if they were ours from the beginning.
+            Owner::Nobody => None,
+        };
+        let claim = Claim { pid, has_token: self.has_token(file) };
+        self.settings.scope.concerns(&claim, &self.known, &*self.settings.in_kernel_scope)
+    }
+
+    fn has_token(&self, file: &ProgramFile) -> bool {
+        file.facts.token == self.settings.token
     }
 
     /// Whether the program has armed itself for this recording, or is a child that was armed as its parent is.
     fn is_ours(&self, file: &ProgramFile, armed: u32) -> bool {
-        let facts = &file.facts;
-        armed == std::process::id() && (facts.token == self.settings.token || self.known.contains(&facts.parent))
+        armed == std::process::id() && self.has_token(file)
     }
 
     fn begin(&mut self, file: ProgramFile, owner: Owner) {
@@ -244,13 +283,19 @@ impl Worker {
                 return;
             }
         };
-        let allowed = self.settings.max_memory.saturating_sub(self.memory) / program.slot_bytes();
+        let uid = program.file.folder.uid;
+        let allowed = self.shares.left(uid, &self.taken) / program.slot_bytes();
+        if ours {
+            program.notify_of_death(self.robust.as_ref());
+        }
         match ours {
             true => program.switch(&catalogue),
             false => {
                 if let Err(other) = program.file.claim(armed, std::process::id()) {
                     return self.out.complaints.say(Key::UserRefused, &program.title, &recorded_by(other));
                 }
+                program.file.set_token(self.settings.token);
+                program.notify_of_death(self.robust.as_ref());
                 if program.forget_past().is_err() || program.file.is_broken() {
                     return self.out.complaints.say(Key::UserHostile, &program.title, &broken().to_string());
                 }
@@ -258,7 +303,7 @@ impl Worker {
             }
         }
         self.out.tell_of(program.pid, program.pid);
-        self.known.insert(program.pid);
+        self.known.add(program.pid);
         self.recorded += 1;
         self.programs.push(program);
     }
@@ -271,7 +316,6 @@ impl Worker {
     }
 
     fn reason_against(&self, file: &ProgramFile, armed: u32) -> Option<String> {
-        let folder = self.programs.iter().filter(|p| p.file.folder.uid == file.folder.uid);
         if file.facts.flight {
             return Some("it is a flight recorder; see what it holds with 'klogger rescue'".into());
         }
@@ -281,7 +325,7 @@ impl Worker {
         if file.facts.clock == Source::Tsc && self.settings.source != Source::Tsc {
             return Some("it reads the CPU's time-stamp counter, which this kernel does not trust".into());
         }
-        (folder.count() >= PROGRAMS_MAX).then(|| format!("{PROGRAMS_MAX} programs of its user are recorded already"))
+        self.shares.reason_against(file.folder.uid, file.facts.size as u64, &self.take_stock())
     }
 
     fn switch(&self) {
@@ -332,7 +376,7 @@ impl Worker {
             self.out.process_has_ended(program.pid);
         }
         program.file.remove();
-        self.seen.remove(&(program.file.inode, program.file.name.clone()));
+        self.seen.remove(&(program.file.id, program.file.name.clone()));
     }
 
     /// Programs that have become others, and threads that ended without a word.
@@ -343,6 +387,9 @@ impl Worker {
             } else if self.programs[at].free_slots_of_the_dead().is_err() {
                 self.drop_broken(at);
             }
+        }
+        if self.programs.iter().any(|p| p.file.gave_up_too_late()) {
+            self.switch();
         }
         self.remove_condemned();
     }
@@ -359,15 +406,26 @@ impl Worker {
         });
     }
 
-    /// Keeps the memory of all rings together within its bounds: each program may use what is left.
+    fn take_stock(&self) -> AllTaken {
+        let mut all = AllTaken::new();
+        for p in &self.programs {
+            let taken = all.entry(p.file.folder.uid).or_default();
+            taken.programs += 1;
+            taken.memory += p.memory();
+            taken.addresses += p.file.facts.size as u64;
+        }
+        all
+    }
+
+    /// Keeps the memory of all rings together within its bounds: each program may use what is left for its user.
     fn share_memory(&mut self) {
-        let memory = self.programs.iter().map(Program::memory).sum();
-        if memory == self.memory {
+        let taken = self.take_stock();
+        if taken == self.taken {
             return;
         }
-        self.memory = memory;
-        let left = self.settings.max_memory.saturating_sub(memory);
+        self.taken = taken;
         for p in &self.programs {
+            let left = self.shares.left(p.file.folder.uid, &self.taken);
             let more = (left / p.slot_bytes()).min(u32::MAX.into()) as u32;
             p.file.allow_slots((p.slots_used as u32).saturating_add(more));
         }

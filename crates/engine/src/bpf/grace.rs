@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Waiting for programs that run.
+//!
+//! Programs are readers of RCU, on kernels that let them be preempted as well. There a system call that waits for all CPUs
+//! is not enough, and on a machine with one CPU it waits for nothing. What waits for all readers is an update of a map of
+//! maps: the kernel promises that no program uses the map before when it returns.
+
+use crate::sys;
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
+use std::os::fd::{AsFd, AsRawFd};
+
+/// Returns after every program that was running when it was called has finished.
+pub fn wait() {
+    if update().is_err() {
+        // Without the right to make maps there are no programs of ours.
+        sys::wait_for_all_cpus();
+    }
+}
+
+fn update() -> libbpf_rs::Result<()> {
+    let options = |inner: Option<&MapHandle>| libbpf_sys::bpf_map_create_opts {
+        sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
+        inner_map_fd: inner.map_or(0, |map| map.as_fd().as_raw_fd() as u32),
+        ..Default::default()
+    };
+    let inner = MapHandle::create(MapType::Array, Some("klogger_inner"), 4, 8, 1, &options(None))?;
+    let outer = MapHandle::create(MapType::ArrayOfMaps, Some("klogger_outer"), 4, 4, 1, &options(Some(&inner)))?;
+    outer.update(&0u32.to_ne_bytes(), &inner.as_fd().as_raw_fd().to_ne_bytes(), MapFlags::ANY)
+}

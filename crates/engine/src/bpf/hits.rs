@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Hits that the kernel skipped: how many, and when; and where programs can be preempted, what is done about it.
+//!
+//! `copies.h` of the BPF runtime says how copies of a program tell which hits it was kept from.
+
+use super::Loaded;
+use super::load::{self, Config, Part, map_memory};
+use crate::error::Error;
+use crate::probing::{MissedHits, Span};
+use crate::sys::{self, Mapping};
+use crate::unit::Unit;
+use libbpf_rs::{Link, Object};
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// Programs that may be attached for one probe. Each thread that is preempted in one takes it from the others of its CPU.
+/// The next one's number must fit into a mark.
+const COPIES_MAX: u8 = 6;
+/// Times of one probe that are told apart.
+const SPANS_MAX: usize = 64;
+
+/// The hits of all probes.
+pub struct Hits {
+    config: Config,
+    probes: Vec<Probe>,
+    /// By number of the probe: programs, and hits that copies have logged.
+    copies: Mapping,
+    caught: Mapping,
+    attached: Vec<(Vec<Link>, Object)>,
+    looked_ns: u64,
+    /// Why no more can be done, once it is known.
+    cannot: Option<String>,
+}
+
+struct Probe {
+    /// Of which object, and the number of its probe there.
+    object: usize,
+    part: Part,
+    number: usize,
+    program: String,
+    place: String,
+    copies: u8,
+    /// Skipped before events were on.
+    before: u64,
+    lost: u64,
+    spans: Vec<Span>,
+}
+
+impl Hits {
+    pub fn new(config: &Config, shared: &load::Shared) -> Result<Hits, Error> {
+        Ok(Hits {
+            config: *config,
+            probes: Vec::new(),
+            copies: map_memory(&shared.copies, load::PROBES_MAX)?,
+            caught: map_memory(&shared.caught, 8 * load::PROBES_MAX)?,
+            attached: Vec::new(),
+            looked_ns: sys::monotonic_ns(),
+            cannot: None,
+        })
+    }
+
+    /// A program has been attached: that of the probe `index` of an object.
+    pub fn add(&mut self, object: usize, part: Part, index: usize, program: &str, place: &str) {
+        let number = part.probes as usize + index;
+        let (program, place) = (program.into(), place.into());
+        self.probes.push(Probe {
+            object,
+            part,
+            number,
+            program,
+            place,
+            copies: 1,
+            before: 0,
+            lost: 0,
+            spans: Vec::new(),
+        });
+    }
+
+    /// From now on hits count.
+    pub(super) fn begin(&mut self, objects: &[Loaded]) {
+        for probe in &mut self.probes {
+            probe.before = skipped(probe, objects).saturating_sub(caught(&self.caught, probe.number));
+        }
+        self.looked_ns = sys::monotonic_ns();
+    }
+
+    /// Notes what has been skipped since the last time, and, if `mend`, attaches a copy where something was.
+    pub(super) fn look(&mut self, objects: &[Loaded], mend: bool) {
+        let now = sys::monotonic_ns();
+        let mut wanted: BTreeMap<(usize, u8), Vec<usize>> = BTreeMap::new();
+        for n in 0..self.probes.len() {
+            let probe = &mut self.probes[n];
+            // In this order: what is caught meanwhile is not yet lost, and told the next time if it is.
+            let skipped = skipped(probe, objects);
+            let caught = caught(&self.caught, probe.number);
+            let lost = skipped.saturating_sub(caught + probe.before);
+            let more = lost > probe.lost;
+            probe.note(lost, self.looked_ns, now);
+            if more && mend && self.may_copy(n) {
+                wanted.entry((self.probes[n].object, self.probes[n].copies)).or_default().push(n);
+            }
+        }
+        self.looked_ns = now;
+        for ((object, copy), probes) in wanted {
+            if let Err(e) = self.copy(&probes, copy, &objects[object]) {
+                self.cannot = Some(e.message);
+            }
+        }
+    }
+
+    fn may_copy(&self, n: usize) -> bool {
+        let probe = &self.probes[n];
+        let is_numbered = probe.number < load::PROBES_MAX;
+        self.config.preempt && self.cannot.is_none() && probe.copies < COPIES_MAX && is_numbered
+    }
+
+    /// Attaches programs of an object once more, which have so many copies. Loading takes its time, so all at once.
+    fn copy(&mut self, probes: &[usize], copy: u8, first: &Loaded) -> Result<(), Error> {
+        let (Some(unit), Some(n)) = (&first.unit, probes.first()) else { return Ok(()) };
+        let part = Part { copy, ..self.probes[*n].part };
+        let names: Vec<&str> = probes.iter().map(|n| self.probes[*n].program.as_str()).collect();
+        let object = load::load_copies(unit, &names, part, &self.config, &first.object)?;
+        let mut links = Vec::new();
+        for n in probes {
+            let probe = &mut self.probes[*n];
+            probe.copies = copy + 1;
+            // First: a hit that finds the copy must find the marks of those before it, and so have begun after this.
+            // SAFETY: within the mapping; programs read the byte with single loads.
+            unsafe { AtomicU8::from_ptr(self.copies.at(probe.number, 1)) }.store(probe.copies, Ordering::SeqCst);
+            links.push(load::attach_program(&object, &probe.program, &probe.place)?);
+        }
+        self.attached.push((links, object));
+        Ok(())
+    }
+
+    /// Detaches the copies.
+    pub fn detach(&mut self) {
+        self.attached.clear();
+    }
+
+    fn why(&self) -> String {
+        match (&self.cannot, self.config.preempt) {
+            (Some(e), _) => format!("a thread that was preempted stood in its program, and {e}"),
+            (None, true) => "a thread that was preempted stood in its program, or it hit itself".into(),
+            (None, false) => "it hit itself".into(),
+        }
+    }
+
+    /// What was lost.
+    pub(super) fn missed(&self, objects: &[Loaded]) -> Vec<MissedHits> {
+        let missed = |p: &Probe| MissedHits {
+            schema: objects.get(p.object).map(|o| o.schema.clone()).unwrap_or_default(),
+            place: place_of(&p.program),
+            count: p.lost,
+            spans: p.spans.clone(),
+            why: self.why(),
+        };
+        self.probes.iter().filter(|p| p.lost > 0).map(missed).collect()
+    }
+}
+
+impl Probe {
+    /// So many have been lost by now.
+    fn note(&mut self, lost: u64, from: u64, to: u64) {
+        if lost > self.lost {
+            let count = lost - self.lost;
+            let full = self.spans.len() >= SPANS_MAX;
+            match self.spans.last_mut().filter(|last| full || last.to == from) {
+                Some(last) => (last.to, last.count) = (to, last.count + count),
+                None => self.spans.push(Span { from, to, count }),
+            }
+        }
+        // Copies have logged what was on its way the last time.
+        let mut less = self.lost.saturating_sub(lost);
+        while less > 0
+            && let Some(last) = self.spans.last_mut()
+        {
+            let part = less.min(last.count);
+            (last.count, less) = (last.count - part, less - part);
+            if last.count == 0 {
+                self.spans.pop();
+            }
+        }
+        self.lost = lost;
+    }
+}
+
+fn caught(words: &Mapping, number: usize) -> u64 {
+    if number < load::PROBES_MAX { words.word(8 * number).load(Ordering::Relaxed) } else { 0 }
+}
+
+fn skipped(probe: &Probe, objects: &[Loaded]) -> u64 {
+    let Some(first) = objects.get(probe.object) else { return 0 };
+    let program = first.object.progs_mut().find(|p| p.name() == probe.program.as_str());
+    program.map_or(0, |p| recursion_misses(p.as_fd()))
+}
+
+/// Programs are called `klogger_N_N_PLACE`.
+fn place_of(program: &str) -> String {
+    program.splitn(4, '_').nth(3).unwrap_or(program).to_string()
+}
+
+/// Hits of a program that a killed recorder has left; `caught`: those of them that copies have logged. `None` if nothing
+/// is missing.
+pub fn left_by(program: BorrowedFd, schema: &str, name: &str, caught: u64) -> Option<MissedHits> {
+    let count = recursion_misses(program).saturating_sub(caught);
+    let (schema, place) = (schema.into(), place_of(name));
+    (count > 0).then_some(MissedHits { schema, place, count, spans: Vec::new(), why: String::new() })
+}
+
+fn recursion_misses(program: BorrowedFd) -> u64 {
+    // SAFETY: zeros are a valid value; the size is the one said, and the kernel writes no more.
+    unsafe {
+        let mut info: libbpf_sys::bpf_prog_info = std::mem::zeroed();
+        let mut size = size_of_val(&info) as u32;
+        let result = libbpf_sys::bpf_prog_get_info_by_fd(program.as_raw_fd(), &mut info, &mut size);
+        if result == 0 { info.recursion_misses } else { 0 }
+    }
+}
+
+/// Of a unit of which copies may be wanted.
+pub fn keep(unit: &Unit, config: &Config) -> Option<Unit> {
+    config.preempt.then(|| unit.clone())
+}
+
+#[cfg(test)]
+mod model;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn probe() -> Probe {
+        let (program, place) = (String::new(), String::new());
+        Probe {
+            object: 0,
+            part: Part::default(),
+            number: 0,
+            program,
+            place,
+            copies: 1,
+            before: 0,
+            lost: 0,
+            spans: vec![],
+        }
+    }
+
+    fn spans(probe: &Probe) -> Vec<(u64, u64, u64)> {
+        probe.spans.iter().map(|s| (s.from, s.to, s.count)).collect()
+    }
+
+    #[test]
+    fn what_is_lost_is_placed_between_two_looks() {
+        let mut p = probe();
+        p.note(0, 0, 10);
+        p.note(3, 10, 20);
+        p.note(5, 20, 30);
+        p.note(5, 30, 40);
+        p.note(6, 40, 50);
+        assert_eq!(spans(&p), [(10, 30, 5), (40, 50, 1)]);
+    }
+
+    #[test]
+    fn what_a_copy_logs_after_a_look_is_not_lost() {
+        let mut p = probe();
+        p.note(2, 0, 10);
+        p.note(5, 20, 30);
+        p.note(1, 30, 40);
+        assert_eq!((spans(&p), p.lost), (vec![(0, 10, 1)], 1));
+        p.note(0, 40, 50);
+        assert_eq!((spans(&p), p.lost), (vec![], 0));
+    }
+
+    #[test]
+    fn of_many_times_the_last_grows() {
+        let mut p = probe();
+        (0..100u64).for_each(|n| p.note(n + 1, 10 * n, 10 * n + 5));
+        assert_eq!(p.spans.len(), SPANS_MAX);
+        assert_eq!(p.spans.iter().map(|s| s.count).sum::<u64>(), 100);
+        assert_eq!(p.spans.last().map(|s| s.to), Some(995));
+    }
+}

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Modules that are kept for the next recording. Root loads them into its kernel, so nobody else may be able to change
+//! them, and they are as they were made.
+
+use crate::error::Error;
+use crate::sys::files;
+use sha2::{Digest, Sha256};
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::{env, io};
+
+/// In each folder of modules: their digests, as sha256sum writes them.
+const DIGESTS: &str = "SHA256SUMS";
+const STICKY: u32 = 0o1000;
+
+pub(super) fn folder() -> Result<PathBuf, Error> {
+    let set = |name: &str| env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    let base = set("XDG_CACHE_HOME").or_else(|| set("HOME").map(|home| home.join(".cache")));
+    let base = base.ok_or_else(|| {
+        Error::new("there is no folder in which to keep modules")
+            .help("set HOME, or XDG_CACHE_HOME; or use 'klogger build -o DIR'")
+    })?;
+    Ok(base.join("klogger/modules"))
+}
+
+/// Makes the folder, and fails if anybody but us and root could put something else into it.
+pub(super) fn make(folder: &Path) -> Result<(), Error> {
+    let cannot = |e: io::Error| Error::new(format!("cannot keep modules in {}: {e}", folder.display()));
+    // Whose folder it will be in, before anything is made there.
+    let there = folder.ancestors().find(|f| f.exists()).unwrap_or(Path::new("/"));
+    check(&there.canonicalize().map_err(cannot)?)?;
+    DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(cannot)?;
+    check(&folder.canonicalize().map_err(cannot)?)
+}
+
+/// The path has no links. In a folder with the sticky bit, such as /tmp, others cannot replace what is ours.
+fn check(path: &Path) -> Result<(), Error> {
+    let us = files::effective_uid();
+    for folder in path.ancestors() {
+        let found = folder.symlink_metadata();
+        let found = found.map_err(|e| Error::new(format!("cannot look at {}: {e}", folder.display())))?;
+        let wrong = match (found.uid(), found.mode() & 0o022, found.mode() & STICKY) {
+            (owner, ..) if owner != us && owner != 0 => format!("belongs to user {owner}"),
+            (_, 0, _) => continue,
+            (_, _, STICKY) if folder != path => continue,
+            _ => "can be written to by others".into(),
+        };
+        return Err(Error::new(format!(
+            "modules are not loaded from {}: {} {wrong}",
+            path.display(),
+            folder.display()
+        ))
+        .help("set XDG_CACHE_HOME to a folder of your own; or use 'klogger build -o DIR', and --modules DIR"));
+    }
+    Ok(())
+}
+
+/// Whether all files are there, and are those that were [`seal`]ed.
+pub(super) fn is_sound<'a>(folder: &Path, files: impl Iterator<Item = &'a PathBuf>) -> bool {
+    match (fs::read_to_string(folder.join(DIGESTS)), digests(files)) {
+        (Ok(kept), Ok(found)) => check(folder).is_ok() && kept == found,
+        _ => false,
+    }
+}
+
+pub(super) fn seal<'a>(folder: &Path, files: impl Iterator<Item = &'a PathBuf>) -> Result<(), Error> {
+    let written = digests(files).and_then(|text| fs::write(folder.join(DIGESTS), text));
+    written.map_err(|e| Error::new(format!("cannot keep modules in {}: {e}", folder.display())))
+}
+
+fn digests<'a>(files: impl Iterator<Item = &'a PathBuf>) -> io::Result<String> {
+    let line = |file: &PathBuf| {
+        let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        Ok(format!("{}  {name}\n", hex(Sha256::new_with_prefix(fs::read(file)?))))
+    };
+    files.map(line).collect()
+}
+
+pub(super) fn hex(hash: Sha256) -> String {
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, chown};
+
+    fn mode(path: &Path, mode: u32) {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn a_folder_that_others_can_change_is_not_used() {
+        let base = tempfile::tempdir().unwrap();
+        let folder = base.path().join("cache/modules");
+        assert!(make(&folder).is_ok());
+        for (which, bits, wrong) in [(base.path(), 0o777, true), (base.path(), 0o1777, false), (&folder, 0o1777, true)]
+        {
+            mode(which, bits);
+            assert_eq!(make(&folder).is_err(), wrong, "{} {bits:o}", which.display());
+        }
+        mode(&folder, 0o700);
+        if files::effective_uid() == 0 {
+            chown(folder.parent().unwrap(), Some(65534), None).unwrap();
+            let error = make(&folder).unwrap_err();
+            assert!(error.message.ends_with("cache belongs to user 65534"), "{error}");
+        }
+    }
+
+    #[test]
+    fn modules_that_were_changed_are_made_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = ["a.ko", "b.ko"].map(|name| folder.path().join(name));
+        files.iter().for_each(|f| fs::write(f, "ELF").unwrap());
+        assert!(!is_sound(folder.path(), files.iter()));
+        seal(folder.path(), files.iter()).unwrap();
+        assert!(is_sound(folder.path(), files.iter()));
+        fs::write(&files[1], "ELF, but another").unwrap();
+        assert!(!is_sound(folder.path(), files.iter()));
+    }
+}

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Programs that read what strangers wrote: compilers. They see their own files and those that they are given, reach no
+//! network, and get no privilege back; one that root starts may be nobody's.
+
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetCreatedAttr, Scope,
+    path_beneath_rules,
+};
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Nobody's user and group.
+pub const NOBODY: u32 = 65534;
+
+/// Where compilers, their libraries and what they start are. Of `/etc`, what the loader of programs reads.
+const PROGRAMS: &[&str] = &[
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/opt",
+    "/nix/store",
+    "/gnu/store",
+    "/etc/ld.so.cache",
+    "/etc/ld.so.preload",
+    "/etc/alternatives",
+    "/dev/urandom",
+    "/dev/zero",
+];
+
+/// What a program may use at most, each of its processes.
+#[derive(Clone, Copy)]
+pub struct Limits {
+    pub cpu_seconds: u64,
+    pub memory: u64,
+    pub file_size: u64,
+}
+
+/// What a program may do beyond [`PROGRAMS`].
+pub struct Permits<'a> {
+    pub read: &'a [&'a Path],
+    pub write: &'a [&'a Path],
+    /// If root starts it, it gives up being root.
+    pub nobody: bool,
+    pub limits: Limits,
+}
+
+/// Takes effect when the program is started. Without Landlock (Linux 5.13, and it can be left out) files are kept from it
+/// only by its being nobody, or not at all.
+pub fn confine(command: &mut Command, permits: &Permits) {
+    let rules = ruleset(permits.read, permits.write);
+    let nobody = permits.nobody && super::files::effective_uid() == 0;
+    let limits = permits.limits;
+    // SAFETY: between fork and exec it makes system calls, and nothing else.
+    unsafe { command.pre_exec(move || enter(rules.as_ref(), nobody, limits)) };
+}
+
+/// `None`: this kernel has no Landlock.
+fn ruleset(read: &[&Path], write: &[&Path]) -> Option<OwnedFd> {
+    // What an older kernel does not know is left out.
+    let abi = ABI::V6;
+    let all = Ruleset::default()
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(AccessFs::from_all(abi))
+        .and_then(|r| r.handle_access(AccessNet::from_all(abi)))
+        .and_then(|r| r.scope(Scope::from_all(abi)))
+        .and_then(Ruleset::create);
+    let programs = PROGRAMS.iter().map(Path::new).chain(read.iter().copied());
+    let null = AccessFs::ReadFile | AccessFs::WriteFile;
+    let rules = all
+        .and_then(|r| r.add_rules(path_beneath_rules(programs, AccessFs::from_read(abi))))
+        .and_then(|r| r.add_rules(path_beneath_rules(write, AccessFs::from_all(abi))))
+        .and_then(|r| r.add_rules(path_beneath_rules(["/dev/null"], null)));
+    rules.ok()?.into()
+}
+
+fn enter(rules: Option<&OwnedFd>, nobody: bool, limits: Limits) -> io::Result<()> {
+    let limit = |which, most: u64| {
+        let mut limit = libc::rlimit { rlim_cur: most, rlim_max: most };
+        // SAFETY: the structure is valid. A limit that is lower already stays.
+        unsafe {
+            libc::getrlimit(which, &mut limit);
+            let most = most.min(limit.rlim_max);
+            libc::setrlimit(which, &libc::rlimit { rlim_cur: most, rlim_max: most });
+        }
+    };
+    limit(libc::RLIMIT_CPU, limits.cpu_seconds);
+    limit(libc::RLIMIT_AS, limits.memory);
+    limit(libc::RLIMIT_FSIZE, limits.file_size);
+    limit(libc::RLIMIT_CORE, 0);
+    // SAFETY: these take numbers, and a list of no groups.
+    unsafe {
+        let changed = !nobody
+            || libc::setgroups(0, std::ptr::null()) == 0
+                && libc::setresgid(NOBODY, NOBODY, NOBODY) == 0
+                && libc::setresuid(NOBODY, NOBODY, NOBODY) == 0;
+        // A container's root may be all the users that there are. Then Landlock must do.
+        if !changed && rules.is_none() {
+            return Err(io::Error::last_os_error());
+        }
+        super::check(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))?;
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        if let Some(rules) = rules {
+            super::check(libc::syscall(libc::SYS_landlock_restrict_self, rules.as_raw_fd(), 0) as libc::c_int)?;
+        }
+    }
+    Ok(())
+}
+
+/// The program of that name on the PATH.
+pub fn find_program(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_else(|| OsString::from("/usr/bin:/bin"));
+    let is_program = |p: &PathBuf| p.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0);
+    std::env::split_paths(&path).map(|folder| folder.join(name)).find(is_program)
+}
+
+/// The folder in which a program has its own files: `/opt/llvm` of `/opt/llvm/bin/clang`.
+pub fn home_of(program: &Path) -> PathBuf {
+    let program = program.canonicalize().unwrap_or_else(|_| program.into());
+    let folder = program.parent().unwrap_or(Path::new("/"));
+    match folder.file_name() == Some(OsStr::new("bin")) {
+        true => folder.parent().unwrap_or(folder).into(),
+        false => folder.into(),
+    }
+}
+
+/// Lets nobody read a folder and all that is in it, if root is to give this up.
+pub fn lend(folder: &Path) -> io::Result<()> {
+    if super::files::effective_uid() != 0 {
+        return Ok(());
+    }
+    let give = |path: &Path, mode| {
+        std::os::unix::fs::chown(path, None, Some(NOBODY))?;
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
+    };
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        match entry.file_type()?.is_dir() {
+            true => lend(&entry.path())?,
+            false => give(&entry.path(), 0o640)?,
+        }
+    }
+    give(folder, 0o750)
+}
