@@ -3,7 +3,7 @@
 
 use crate::table::write_small;
 use arrow_array::builder::{BooleanBuilder, Int16Builder, Int32Builder, Int64Builder, ListBuilder, StringBuilder};
-use arrow_array::{ArrayRef, BooleanArray, Int64Array, StringArray};
+use arrow_array::{ArrayRef, BooleanArray, Int32Array, Int64Array, StringArray};
 use klogger_log::ledger::{Ledger, Severity};
 use klogger_log::origin::Origin;
 use klogger_log::preamble::Preamble;
@@ -30,6 +30,11 @@ fn maybe_numbers(values: impl Iterator<Item = Option<i64>>) -> ArrayRef {
     Arc::new(Int64Array::from_iter(values))
 }
 
+/// Ids of threads have 32 bits in all tables.
+fn thread_ids(values: impl Iterator<Item = Option<i64>>) -> ArrayRef {
+    Arc::new(Int32Array::from_iter(values.map(|id| id.map(|n| n as i32))))
+}
+
 pub fn write_processes(dir: &Path, rows: &[Row], start_ns: u64) -> Result<(), ParquetError> {
     let lossy = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let known = |id: i64| (id >= 0).then_some(id);
@@ -42,9 +47,9 @@ pub fn write_processes(dir: &Path, rows: &[Row], start_ns: u64) -> Result<(), Pa
         recorder.append_value(row.recorder);
     }
     let columns: Vec<(&str, ArrayRef)> = vec![
-        ("pid", numbers(rows.iter().map(|r| r.pid))),
-        ("tgid", maybe_numbers(rows.iter().map(|r| known(r.tgid)))),
-        ("parent", maybe_numbers(rows.iter().map(|r| known(r.parent)))),
+        ("pid", thread_ids(rows.iter().map(|r| Some(r.pid)))),
+        ("tgid", thread_ids(rows.iter().map(|r| known(r.tgid)))),
+        ("parent", thread_ids(rows.iter().map(|r| known(r.parent)))),
         ("comm", Arc::new(comm.finish())),
         ("command", Arc::new(command.finish())),
         ("from_ns", numbers(rows.iter().map(|r| since(start_ns, r.from_ns)))),

@@ -7,10 +7,13 @@ use crate::table::EventTable;
 use klogger_log::damage::Damage;
 use klogger_log::decode::Decoder;
 use klogger_log::merge::Selection;
-use klogger_log::process::{Processes, start_of};
+use klogger_log::preamble::Preamble;
+use klogger_log::process::Processes;
 use klogger_log::reader::Reader;
+use klogger_schema::layout::EventLayout;
 use parquet::errors::ParquetError;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -232,11 +235,11 @@ fn fill(
 ) -> Result<(u64, Vec<Damage>), Error> {
     let failed = |e| Error::Table(dir.to_path_buf(), e);
     let preamble = reader.preamble();
-    let start_ns = start_of(preamble, reader.times());
-    let end_ns = reader.times().map_or(start_ns, |t| t.1);
+    let (start_ns, end_ns) = reader.span();
+    let last_ns = reader.times().map_or(start_ns, |t| t.1);
     let path = |name: &str| dir.join(format!("{}.parquet", file_stem(name)));
     let events = preamble.events.iter().zip(preamble.user_events());
-    let tables = events.map(|(e, user)| EventTable::create(&path(&e.name), e, user));
+    let tables = events.map(|(e, user)| EventTable::create(&path(&e.name), e, user, about_log(preamble, e, start_ns)));
     let mut tables = tables.collect::<Result<Vec<_>, _>>().map_err(failed)?;
     let decoder = Decoder::new(reader);
     let mut processes = Processes::with_history(reader);
@@ -258,7 +261,8 @@ fn fill(
     let mut later = merge.damage().to_vec();
     later.extend(reader.check_rest());
     let ledger = reader.ledger(&later);
-    about::write_processes(dir, &processes.into_rows(end_ns.saturating_add(1)), start_ns).map_err(failed)?;
+    about::write_processes(dir, &processes.into_rows(last_ns.max(end_ns).saturating_add(1)), start_ns)
+        .map_err(failed)?;
     about::write_ledger(dir, &ledger, start_ns).map_err(failed)?;
     about::write_events(dir, preamble, &logged, &ledger).map_err(failed)?;
     about::write_decodings(dir, preamble).map_err(failed)?;
@@ -270,6 +274,28 @@ fn fill(
     let json = serde_json::to_vec(&meta).map_err(|e| failed(ParquetError::External(Box::new(e))))?;
     fs::write(dir.join("meta.json"), json).map_err(|e| Error::Unwritable(dir.to_path_buf(), e))?;
     Ok((rows, damage))
+}
+
+/// What a table says of itself and where it comes from.
+fn about_log(preamble: &Preamble, event: &EventLayout, start_ns: u64) -> BTreeMap<String, String> {
+    let (host, clock) = (&preamble.host, &preamble.clock);
+    let text = preamble.schemas.iter().find(|s| s.name == event.schema).map(|s| crc32c::crc32c(s.text.as_bytes()));
+    let known = [
+        ("event", event.name.clone()),
+        ("doc", event.doc.clone().unwrap_or_default()),
+        ("schema", event.schema.clone()),
+        ("schema_crc32c", text.map_or(String::new(), |crc| format!("{crc:08x}"))),
+        ("klogger", preamble.klogger.clone()),
+        ("host", host.name.clone()),
+        ("kernel", host.kernel.clone()),
+        ("machine", host.machine.clone()),
+        ("clock", clock.name.clone()),
+        ("clock_source", clock.source.clone()),
+        ("start_ns", start_ns.to_string()),
+        ("start_realtime_ns", clock.start_realtime_ns.to_string()),
+    ];
+    let known = known.into_iter().filter(|(_, text)| !text.is_empty());
+    known.map(|(name, text)| (format!("klogger.{name}"), text)).collect()
 }
 
 /// The file of an event; those of the tables about the log are taken.

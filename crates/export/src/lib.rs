@@ -8,13 +8,17 @@
 //! | file | what |
 //! |---|---|
 //! | `EVENT.parquet` | `time` (ns since the log's start), `cpu` (-1: the recorder), `serial`, then the event's fields |
-//! | | events that programs may log: `tid` and `tgid` after `serial`; null for a CPU's, and `cpu` null for a thread's |
+//! | | events that programs may log, and `MARK` and `LOST`: `tid` and `tgid` after `serial`; null for a CPU's, and `cpu` |
+//! | | null for a thread's |
 //! | `process.parquet` | which thread had which name when |
 //! | `ledger.parquet` | every way in which data was lost |
 //! | `event.parquet` | the events of the log, with counts |
 //! | `decoding.parquet` | texts for values |
 //! | `stack.parquet` | kernel stacks: the number that events have, the functions, and the whole text |
 //! | `meta.json` | what the tables were made from, and the log's preamble; written last |
+//!
+//! The tables of events are sorted by `time`. Each says in its metadata what the event is and where it was recorded, and
+//! each column its unit and meaning. Ids of threads have 32 bits in all tables.
 //!
 //! Events without rows have their table too. A field `NAME` which is an address in code has a second column,
 //! `NAME_symbol`.
@@ -24,10 +28,12 @@ mod cache;
 mod column;
 pub mod ctf;
 pub mod perfetto;
+mod roles;
+mod switches;
 mod table;
 pub mod trace;
 
 pub use cache::{Error, Export, export};
 
 /// Changes when the tables do, so that older ones are made again.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;

@@ -11,8 +11,10 @@ use klogger_schema::model::{Decode, Shape};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
 use parquet::errors::ParquetError;
-use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use parquet::file::metadata::{KeyValue, SortingColumn};
+use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder};
 use parquet::schema::types::ColumnPath;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
@@ -55,13 +57,20 @@ pub struct EventTable {
 }
 
 impl EventTable {
-    /// `user` if threads of programs may log the event.
-    pub fn create(path: &Path, layout: &EventLayout, user: bool) -> Result<EventTable, ParquetError> {
+    /// `user` if threads of programs may log the event; `about` is the file's metadata.
+    pub fn create(
+        path: &Path,
+        layout: &EventLayout,
+        user: bool,
+        about: BTreeMap<String, String>,
+    ) -> Result<EventTable, ParquetError> {
+        // These two have the columns in each log, so that one question fits all.
+        let user = user || matches!(layout.name.as_str(), "LOST" | "MARK");
         let fields: Vec<_> = layout.fields.iter().map(|f| Column::new(f.scalar, f.shape)).collect();
         let code = layout.fields.iter().enumerate().filter(|(_, f)| f.decode == Decode::Code && f.shape == Shape::One);
         let symbols: Vec<_> = code.map(|(i, _)| (i, Column::text())).collect();
         let mut columns = vec![
-            Field::new("time", DataType::Int64, false),
+            described("time", DataType::Int64, [("unit", Some("ns")), ("doc", Some("since the log's start"))]),
             Field::new("cpu", DataType::Int16, user),
             Field::new("serial", DataType::Int64, false),
         ];
@@ -69,14 +78,19 @@ impl EventTable {
             columns.extend(THREAD.map(|name| Field::new(name, DataType::Int32, true)));
         }
         for (field, column) in layout.fields.iter().zip(&fields) {
-            columns.push(Field::new(free_name(&field.name, &columns), column.data_type(), false));
+            let about = [("unit", field.unit.as_deref()), ("doc", field.doc.as_deref())];
+            columns.push(described(&free_name(&field.name, &columns), column.data_type(), about));
         }
         for (index, column) in &symbols {
             let name = format!("{}_symbol", layout.fields[*index].name);
             columns.push(Field::new(free_name(&name, &columns), column.data_type(), true));
         }
         let schema = Arc::new(Schema::new(columns));
-        let writer = ArrowWriter::try_new(File::create(path)?, schema.clone(), Some(properties(&schema)))?;
+        let by_time = SortingColumn { column_idx: 0, descending: false, nulls_first: false };
+        let about = about.into_iter().map(|(name, text)| KeyValue::new(name, text)).collect();
+        let sorted = properties(&schema).set_sorting_columns(Some(vec![by_time])).set_key_value_metadata(Some(about));
+        let sorted = sorted.build();
+        let writer = ArrowWriter::try_new(File::create(path)?, schema.clone(), Some(sorted))?;
         let (time, cpu, serial) = (Vec::new(), Vec::new(), Vec::new());
         let threads = user.then(Threads::default);
         Ok(EventTable { schema, time, cpu, serial, threads, fields, symbols, writer, rows: 0 })
@@ -140,6 +154,12 @@ impl EventTable {
     }
 }
 
+/// A column, and what is known of it.
+fn described(name: &str, ty: DataType, about: [(&str, Option<&str>); 2]) -> Field {
+    let known = about.into_iter().filter_map(|(what, text)| Some((what.to_string(), text?.to_string())));
+    Field::new(name, ty, false).with_metadata(known.collect::<HashMap<_, _>>())
+}
+
 fn free_name(name: &str, taken: &[Field]) -> String {
     let mut name = name.to_string();
     while taken.iter().map(|f| f.name().as_str()).chain(GENERAL).any(|t| t.eq_ignore_ascii_case(&name)) {
@@ -149,7 +169,7 @@ fn free_name(name: &str, taken: &[Field]) -> String {
 }
 
 /// Numbers are stored plainly, which is the fastest to write and to read; texts repeat, so they get a dictionary.
-fn properties(schema: &Schema) -> WriterProperties {
+fn properties(schema: &Schema) -> WriterPropertiesBuilder {
     let mut builder = WriterProperties::builder()
         .set_compression(Compression::LZ4_RAW)
         .set_dictionary_enabled(false)
@@ -158,7 +178,7 @@ fn properties(schema: &Schema) -> WriterProperties {
     for field in schema.fields().iter().filter(|f| *f.data_type() == DataType::Utf8) {
         builder = builder.set_column_dictionary_enabled(ColumnPath::from(field.name().as_str()), true);
     }
-    builder.build()
+    builder
 }
 
 /// Writes a table whose columns are there already: (name, values). Nulls are allowed in all.
@@ -167,7 +187,7 @@ pub fn write_small(path: &Path, columns: Vec<(&str, ArrayRef)>) -> Result<(), Pa
     let schema = Arc::new(Schema::new(fields));
     let arrays = columns.into_iter().map(|(_, c)| c).collect();
     let batch = RecordBatch::try_new(schema.clone(), arrays).map_err(|e: ArrowError| ParquetError::from(e))?;
-    let mut writer = ArrowWriter::try_new(File::create(path)?, schema.clone(), Some(properties(&schema)))?;
+    let mut writer = ArrowWriter::try_new(File::create(path)?, schema.clone(), Some(properties(&schema).build()))?;
     writer.write(&batch)?;
     writer.close().map(|_| ())
 }

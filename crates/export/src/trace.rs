@@ -35,10 +35,11 @@ pub fn export(
     Ok(Export { dir, fresh: false, rows, damage })
 }
 
-/// Whether klogger made it: a trace says by which tracer it was made.
+/// Whether klogger made it: a trace says by which tracer it was made, or by which program if that is LTTng's.
 fn is_trace(dir: &Path) -> bool {
-    let tracer = |text: Vec<u8>| {
-        String::from_utf8_lossy(&text).lines().any(|l| l.contains("tracer_name") && l.contains("\"klogger\""))
+    let ours = |line: &str| {
+        line.contains("\"klogger\"") && ["tracer_name", "converted_by"].iter().any(|name| line.contains(name))
     };
-    fs::read(dir.join("metadata")).is_ok_and(tracer)
+    let made = |text: Vec<u8>| String::from_utf8_lossy(&text).lines().any(ours);
+    ["metadata", "kernel/metadata"].iter().any(|file| fs::read(dir.join(file)).is_ok_and(made))
 }

@@ -15,7 +15,7 @@ pub fn text(metadata: &Metadata) -> String {
         vec![json!({ "type": "preamble", "version": 2, "uuid": metadata.uuid }), trace(metadata), clock(metadata)];
     for class in &metadata.classes {
         fragments.push(stream(*class));
-        fragments.extend(metadata.preamble.events.iter().map(|e| event(e, *class, metadata)));
+        fragments.extend(metadata.events.iter().map(|e| event(e, *class, metadata)));
     }
     fragments.iter().map(|fragment| format!("\u{1e}{fragment}\n")).collect()
 }

@@ -3,8 +3,10 @@
 
 use super::stream::Class;
 use klogger_log::ledger::{Ledger, Severity};
-use klogger_log::preamble::Preamble;
+use klogger_log::preamble::{Preamble, Recorder};
 use klogger_log::reader::Reader;
+use klogger_schema::layout::EventLayout;
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 /// The name of the clock: a word that both languages know as a name.
@@ -32,6 +34,7 @@ pub struct Clock {
 
 pub struct Metadata<'r> {
     pub preamble: &'r Preamble,
+    pub events: Cow<'r, [EventLayout]>,
     pub uuid: [u8; 16],
     pub clock: Clock,
     pub environment: Environment,
@@ -44,6 +47,7 @@ impl<'r> Metadata<'r> {
         let preamble = reader.preamble();
         Metadata {
             preamble,
+            events: Cow::Borrowed(&preamble.events),
             uuid: uuid(reader),
             clock: clock(preamble),
             environment: environment(reader, ledger),
@@ -91,6 +95,12 @@ fn printable(text: &str) -> Setting {
     Setting::Text(text.replace(char::is_control, " "))
 }
 
+/// Those of which events may tell; the process events of a log of a workload do not.
+fn recorder_threads(recorder: &Recorder) -> String {
+    let named = recorder.tids.iter().zip(&recorder.names);
+    named.map(|(tid, name)| format!("{tid} {name}")).collect::<Vec<_>>().join(", ")
+}
+
 fn environment(reader: &Reader, ledger: &Ledger) -> Environment {
     let (preamble, host) = (reader.preamble(), &reader.preamble().host);
     let texts = [
@@ -105,6 +115,7 @@ fn environment(reader: &Reader, ledger: &Ledger) -> Environment {
         ("scope", preamble.scope.clone()),
         ("command_line", preamble.command_line.join(" ")),
         ("workload", preamble.workload.join(" ")),
+        ("recorder_threads", recorder_threads(&preamble.recorder)),
     ];
     let mut all: Environment =
         texts.into_iter().filter(|(_, t)| !t.is_empty()).map(|(n, t)| (n.to_string(), printable(&t))).collect();

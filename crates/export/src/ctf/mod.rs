@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! `--to ctf` and `--to ctf2`: a trace in the Common Trace Format, for babeltrace2, Trace Compass and others.
+//! `--to ctf`, `--to ctf2` and `--to lttng`: a trace in the Common Trace Format, for babeltrace2, Trace Compass and
+//! others.
 //!
 //! Both versions have the same files of events ([`stream`]), and a file `metadata` that says how to read them: in a
-//! language of its own ([`tsdl`]) or as JSON ([`json`]).
+//! language of its own ([`tsdl`]) or as JSON ([`json`]). With the names of LTTng's events it is version 1.8; see
+//! [`lttng`].
 
 mod json;
+mod lttng;
 mod metadata;
 mod stream;
 mod tsdl;
@@ -16,7 +19,7 @@ use klogger_log::merge::Selection;
 use klogger_log::origin::Origin;
 use klogger_log::reader::Reader;
 use metadata::Metadata;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -33,6 +36,8 @@ pub enum Version {
     One,
     /// 2
     Two,
+    /// 1.8, with the events of LTTng's kernel tracer.
+    Lttng,
 }
 
 impl Version {
@@ -41,6 +46,7 @@ impl Version {
         match self {
             Version::One => "ctf",
             Version::Two => "ctf2",
+            Version::Lttng => "lttng",
         }
     }
 }
@@ -53,27 +59,40 @@ pub fn write(
     version: Version,
     progress: &mut dyn FnMut(u64, u64),
 ) -> io::Result<(u64, Vec<Damage>)> {
-    let mut streams = Streams { streams: BTreeMap::new(), dir, uuid: metadata::uuid(reader), lost: lost_event(reader) };
+    if version == Version::Lttng {
+        return lttng::write(reader, dir, progress);
+    }
+    let mut streams = Streams::new(reader, dir);
+    let (done, damage) = each(reader, &mut streams, progress, |event, streams| streams.push(event, event.layout.id))?;
+    streams.flush()?;
+    let metadata = Metadata::new(reader, &reader.ledger(&damage), streams.classes());
+    let text = match version {
+        Version::One | Version::Lttng => tsdl::text(&metadata),
+        Version::Two => json::text(&metadata),
+    };
+    fs::write(dir.join("metadata"), text)?;
+    Ok((done, damage))
+}
+
+/// Calls `push` with each event of the log.
+fn each(
+    reader: &Reader,
+    streams: &mut Streams,
+    progress: &mut dyn FnMut(u64, u64),
+    mut push: impl FnMut(&EventRef, &mut Streams) -> io::Result<()>,
+) -> io::Result<(u64, Vec<Damage>)> {
     let mut merge = reader.merge(&Selection::default());
     let (mut done, total) = (0, reader.totals().0);
     while let Some(event) = merge.next() {
-        streams.push(&event)?;
+        push(&event, streams)?;
         done += 1;
         if done % REPORT_EVERY == 0 {
             progress(done, total);
             streams.limit()?;
         }
     }
-    streams.flush()?;
     let mut damage = merge.damage().to_vec();
     damage.extend(reader.check_rest());
-    let classes = streams.streams.keys().map(|origin| Class::of(*origin)).collect();
-    let metadata = Metadata::new(reader, &reader.ledger(&damage), classes);
-    let text = match version {
-        Version::One => tsdl::text(&metadata),
-        Version::Two => json::text(&metadata),
-    };
-    fs::write(dir.join("metadata"), text)?;
     Ok((done, damage))
 }
 
@@ -87,23 +106,43 @@ struct Streams<'d> {
     dir: &'d Path,
     uuid: [u8; 16],
     lost: Option<usize>,
+    /// When all streams begin, if not with their first events.
+    begin_ns: Option<u64>,
 }
 
 impl Streams<'_> {
-    fn push(&mut self, event: &EventRef) -> io::Result<()> {
-        let instance = self.streams.len() as u64;
-        let (dir, uuid) = (self.dir, self.uuid);
-        let stream = self.streams.entry(event.origin).or_insert_with(|| Stream::new(dir, event.origin, uuid, instance));
-        if self.lost != Some(event.index) {
-            return stream.push(event);
+    fn new<'d>(reader: &Reader, dir: &'d Path) -> Streams<'d> {
+        let (uuid, lost) = (metadata::uuid(reader), lost_event(reader));
+        Streams { streams: BTreeMap::new(), dir, uuid, lost, begin_ns: None }
+    }
+
+    fn of(&mut self, origin: Origin) -> &mut Stream {
+        let (dir, uuid, instance, begin_ns) = (self.dir, self.uuid, self.streams.len() as u64, self.begin_ns);
+        self.streams.entry(origin).or_insert_with(|| Stream::new(dir, origin, uuid, instance, begin_ns))
+    }
+
+    /// An event as it was logged, but for the number of its kind.
+    fn push(&mut self, event: &EventRef, id: u16) -> io::Result<()> {
+        let lost = self.lost == Some(event.index);
+        let stream = self.of(event.origin);
+        if !lost {
+            return stream.push(event, id);
         }
         let number = |field| event.get(field).and_then(Value::bits).unwrap_or_default();
-        stream.push_lost(event, number("count"), number("since"))
+        stream.push_lost(event, id, number("count"), number("since"))
+    }
+
+    fn classes(&self) -> BTreeSet<Class> {
+        self.streams.keys().map(|origin| Class::of(*origin)).collect()
     }
 
     /// Keeps memory within bounds.
     fn limit(&mut self) -> io::Result<()> {
         if self.streams.values().map(Stream::waiting).sum::<usize>() > WAITING_MAX { self.flush() } else { Ok(()) }
+    }
+
+    fn close(&mut self, end_ns: u64) -> io::Result<()> {
+        self.streams.values_mut().try_for_each(|stream| stream.close(end_ns))
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -113,6 +113,8 @@ pub struct Stream {
     uuid: [u8; 16],
     instance: u64,
     events: Vec<u8>,
+    /// When the first packet begins, if not with its first event.
+    begin_ns: Option<u64>,
     first_ns: u64,
     last_ns: u64,
     packets: u64,
@@ -120,7 +122,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    pub fn new(dir: &Path, origin: Origin, uuid: [u8; 16], instance: u64) -> Stream {
+    pub fn new(dir: &Path, origin: Origin, uuid: [u8; 16], instance: u64, begin_ns: Option<u64>) -> Stream {
         let name = match origin {
             Origin::Cpu(cpu) => format!("cpu_{cpu}"),
             Origin::Recorder => "recorder".into(),
@@ -132,6 +134,7 @@ impl Stream {
             uuid,
             instance,
             events: Vec::new(),
+            begin_ns,
             first_ns: 0,
             last_ns: 0,
             packets: 0,
@@ -144,37 +147,61 @@ impl Stream {
         self.events.len()
     }
 
-    pub fn push(&mut self, event: &EventRef) -> io::Result<()> {
+    /// An event, as the one of this id.
+    pub fn push(&mut self, event: &EventRef, id: u16) -> io::Result<()> {
+        self.record(id, event.time_ns, event.serial, |out| {
+            for field in &event.layout.fields {
+                push_value(event.value(field), field.scalar, out);
+            }
+        })
+    }
+
+    /// Any event: `fields` adds the bytes of its fields. Readers go by the order of the events, so none may be earlier
+    /// than the one before it.
+    pub fn record(&mut self, id: u16, time_ns: u64, serial: u64, fields: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
+        let time_ns = time_ns.max(self.last_ns);
         if self.events.is_empty() {
-            self.first_ns = event.time_ns;
+            self.first_ns = self.opened(time_ns);
         }
-        self.last_ns = event.time_ns;
-        self.events.extend_from_slice(&event.layout.id.to_le_bytes());
-        self.events.extend_from_slice(&event.time_ns.to_le_bytes());
-        self.events.extend_from_slice(&event.serial.to_le_bytes());
-        for field in &event.layout.fields {
-            push_value(event.value(field), field.scalar, &mut self.events);
-        }
+        self.last_ns = time_ns;
+        self.events.extend_from_slice(&id.to_le_bytes());
+        self.events.extend_from_slice(&time_ns.to_le_bytes());
+        self.events.extend_from_slice(&serial.to_le_bytes());
+        fields(&mut self.events);
         if self.events.len() >= PACKET { self.flush() } else { Ok(()) }
     }
 
     /// A `LOST` record: it gets a packet of its own, so that readers see the loss between the event before it and it.
-    pub fn push_lost(&mut self, event: &EventRef, count: u64, since_ns: u64) -> io::Result<()> {
+    pub fn push_lost(&mut self, event: &EventRef, id: u16, count: u64, since_ns: u64) -> io::Result<()> {
         if self.packets == 0 && self.events.is_empty() {
             // Readers count from the packet before.
-            self.first_ns = since_ns.min(event.time_ns);
-            self.last_ns = self.first_ns;
+            self.last_ns = since_ns.min(event.time_ns);
+            self.first_ns = self.opened(self.last_ns);
             self.write_packet()?;
         }
         self.flush()?;
         self.discarded = self.discarded.saturating_add(count);
-        self.push(event)?;
+        self.push(event, id)?;
         self.flush()
     }
 
     /// Writes the packet down, if there is anything in it.
     pub fn flush(&mut self) -> io::Result<()> {
         if self.events.is_empty() { Ok(()) } else { self.write_packet() }
+    }
+
+    /// Writes the last packet, which ends at a moment after all events.
+    pub fn close(&mut self, end_ns: u64) -> io::Result<()> {
+        if self.events.is_empty() {
+            self.first_ns = self.last_ns;
+        }
+        self.last_ns = self.last_ns.max(end_ns);
+        self.write_packet()
+    }
+
+    /// When a packet begins whose first event is of this time.
+    fn opened(&self, time_ns: u64) -> u64 {
+        self.begin_ns.filter(|_| self.packets == 0).map_or(time_ns, |begin| begin.min(time_ns))
     }
 
     fn write_packet(&mut self) -> io::Result<()> {
@@ -228,7 +255,7 @@ fn push_bits(value: Value, scalar: Scalar, out: &mut Vec<u8>) {
 }
 
 /// What is not UTF-8, or would end the text, becomes U+FFFD.
-fn push_text(text: &[u8], out: &mut Vec<u8>) {
+pub fn push_text(text: &[u8], out: &mut Vec<u8>) {
     if text.iter().all(|b| (1..0x80).contains(b)) {
         out.extend_from_slice(text);
     } else {

@@ -18,7 +18,7 @@ pub fn text(metadata: &Metadata) -> String {
     clock(metadata, &mut out);
     for class in &metadata.classes {
         stream(*class, metadata, &mut out);
-        for event in &metadata.preamble.events {
+        for event in metadata.events.iter() {
             self::event(event, *class, metadata, &mut out);
         }
     }

@@ -66,5 +66,9 @@ fn labels(decoding: &Decoding, bits: u32, signed: bool) -> Vec<(i128, String)> {
             labels.push((value, name));
         }
     }
+    // None of the bits: a reader would not know the value otherwise.
+    if decoding.flags && values.insert(0) {
+        labels.push((0, "0".into()));
+    }
     labels
 }

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Events that Perfetto has no type for: instants on tracks, with the fields as their arguments.
+//! Events that Perfetto has no type for: instants on tracks, with the fields as their arguments; and slices, see
+//! [`super::slices`].
 
 use super::proto::{
     Annotated, Data, DebugAnnotation, INCREMENTAL_STATE_CLEARED, Interned, InternedData, NEEDS_INCREMENTAL_STATE,
     ThreadDescriptor, TracePacket, TrackDescriptor, TrackEvent, TrackEventType,
 };
-use super::roles::owner;
+use super::slices::{Lane, Part, Slices, Whose, Written};
+use crate::roles::owner;
 use klogger_log::decode::Decoder;
 use klogger_log::event::{EventRef, Value};
 use klogger_log::ledger::Entry;
@@ -13,7 +15,7 @@ use klogger_log::origin::Origin;
 use klogger_log::preamble::Preamble;
 use klogger_log::process::Processes;
 use klogger_schema::layout::{EventLayout, FieldLayout};
-use klogger_schema::model::{Decode, Shape};
+use klogger_schema::model::{Decode, Place, Shape};
 use std::collections::{HashMap, HashSet};
 
 /// All instants are one sequence, which shares its interned names.
@@ -47,8 +49,20 @@ pub struct Instants {
     threads: HashMap<i64, (u64, i64)>,
     /// CPUs whose tracks are declared.
     cpus: HashSet<u16>,
+    /// Tracks below others.
+    lanes: HashMap<Lane, u64>,
     next_track: u64,
     text: Vec<u8>,
+    slices: Slices,
+    /// Names of arguments: what they are called at the end of a slice whose beginning has another value.
+    at_end: HashMap<u64, u64>,
+    written: Vec<Written>,
+}
+
+/// What is known of threads at the moment, and how values are shown.
+pub struct Known<'a> {
+    pub decoder: &'a Decoder,
+    pub processes: &'a Processes,
 }
 
 /// Numbers for names, from 1.
@@ -92,7 +106,8 @@ impl Instants {
             names.number(name);
         }
         let categories = preamble.events.iter().map(|e| schemas.number(&e.schema)).collect();
-        let arguments = preamble.events.iter().map(|e| arguments(e, &mut names)).collect();
+        let arguments: Vec<_> = preamble.events.iter().map(|e| arguments(e, &mut names)).collect();
+        let at_end = names_at_end(preamble, &arguments, &mut names);
         for event in &preamble.events {
             // Two schemata may have the same name for an event, so this is not a table of names.
             let iid = Some(events.interned.len() as u64 + 1);
@@ -117,8 +132,12 @@ impl Instants {
             owners: preamble.events.iter().map(owner).collect(),
             threads: HashMap::new(),
             cpus: HashSet::new(),
+            lanes: HashMap::new(),
             next_track: THREADS,
             text: Vec::new(),
+            slices: Slices::new(&preamble.events),
+            at_end,
+            written: Vec::new(),
         }
     }
 
@@ -127,16 +146,25 @@ impl Instants {
         self.threads.remove(&tid);
     }
 
-    /// An event as an instant; `name` if not its own.
-    pub fn push(
-        &mut self,
-        event: &EventRef,
-        name: Option<String>,
-        decoder: &Decoder,
-        processes: &Processes,
-        out: &mut Vec<TracePacket>,
-    ) {
-        let track = self.track(event, processes, out);
+    /// An event as an instant, or as an end of slices; `name` if not its own.
+    pub fn push(&mut self, event: &EventRef, name: Option<String>, known: &Known, out: &mut Vec<TracePacket>) {
+        let (track, thread) = self.track(event, known.processes, out);
+        let made = TrackEvent {
+            r#type: Some(TrackEventType::Instant.into()),
+            name_iid: if name.is_some() { None } else { Some(event.index as u64 + 1) },
+            name,
+            category_iids: vec![self.categories[event.index]],
+            track_uuid: Some(track),
+            debug_annotations: self.annotations(event, known),
+        };
+        if !self.slice(event, &made, thread, known, out) {
+            out.push(sequenced(Some(event.time_ns), Data::TrackEvent(made)));
+        }
+        self.write_slices(out);
+    }
+
+    /// The fields, and beside them what their values mean.
+    fn annotations(&mut self, event: &EventRef, known: &Known) -> Vec<DebugAnnotation> {
         let mut annotations = Vec::with_capacity(2 * event.layout.fields.len());
         for (index, field) in event.layout.fields.iter().enumerate() {
             let argument = &self.arguments[event.index][index];
@@ -144,24 +172,100 @@ impl Instants {
             let Some(name_iid) = argument.text else { continue };
             self.text.clear();
             let found = if argument.whole {
-                decoder.show(event, index, processes, &mut self.text);
+                known.decoder.show(event, index, known.processes, &mut self.text);
                 true
             } else {
-                decoder.name(event, index, processes, &mut self.text)
+                known.decoder.name(event, index, known.processes, &mut self.text)
             };
             if found {
                 annotations.push(labelled(name_iid, text(&self.text)));
             }
         }
-        let track_event = TrackEvent {
-            r#type: Some(TrackEventType::Instant.into()),
-            name_iid: if name.is_some() { None } else { Some(event.index as u64 + 1) },
-            name,
-            category_iids: vec![self.categories[event.index]],
-            track_uuid: Some(track),
-            debug_annotations: annotations,
-        };
-        out.push(sequenced(Some(event.time_ns), Data::TrackEvent(track_event)));
+        annotations
+    }
+
+    /// Ends and begins the slices of an event; says whether there was one.
+    fn slice(
+        &mut self,
+        event: &EventRef,
+        made: &TrackEvent,
+        thread: Option<i64>,
+        known: &Known,
+        out: &mut Vec<TracePacket>,
+    ) -> bool {
+        let (begins, ends) = self.slices.of(event.index);
+        let mut written = std::mem::take(&mut self.written);
+        let mut found = false;
+        for part in ends.iter() {
+            let end = |begin: &TrackEvent| added_at_end(begin, made, &self.at_end);
+            let whose = whose(event, part.on, thread);
+            found |= self.slices.end(part, event, whose, end, &mut written);
+        }
+        for part in begins.iter() {
+            if self.slices.full() {
+                break;
+            }
+            let begin = TrackEvent {
+                name: Some(self.slice_name(part, event, known)),
+                track_uuid: self.slice_track(part.on, &part.name, event, made, out),
+                ..made.clone()
+            };
+            self.slices.begin(part, event, whose(event, part.on, thread), begin, &mut written);
+            found = true;
+        }
+        self.written = written;
+        found
+    }
+
+    fn slice_name(&mut self, part: &Part, event: &EventRef, known: &Known) -> String {
+        self.text.clear();
+        match part.label.filter(|i| known.decoder.name(event, *i, known.processes, &mut self.text)) {
+            Some(_) => format!("{} {}", part.name, String::from_utf8_lossy(&self.text)),
+            None => part.name.clone(),
+        }
+    }
+
+    fn slice_track(
+        &mut self,
+        on: Place,
+        name: &str,
+        event: &EventRef,
+        made: &TrackEvent,
+        out: &mut Vec<TracePacket>,
+    ) -> Option<u64> {
+        match (on, event.origin) {
+            (Place::Any, _) => Some(self.lane(Lane { track: GLOBAL, number: 0, name: name.into() }, out)),
+            (Place::Cpu, Origin::Cpu(cpu)) => Some(self.cpu(cpu, out)),
+            (Place::Cpu | Place::Thread, _) => made.track_uuid,
+        }
+    }
+
+    fn write_slices(&mut self, out: &mut Vec<TracePacket>) {
+        for mut written in std::mem::take(&mut self.written) {
+            if let Some(lane) = written.lane {
+                let track = if lane.number == 0 { lane.track } else { self.lane(lane, out) };
+                written.event.track_uuid = Some(track);
+            }
+            out.push(sequenced(Some(written.time_ns), Data::TrackEvent(written.event)));
+        }
+    }
+
+    /// A thread has exited.
+    pub fn exit(&mut self, tid: i64, time_ns: u64, out: &mut Vec<TracePacket>) {
+        self.slices.exit(tid, time_ns, &mut self.written);
+        self.write_slices(out);
+    }
+
+    /// Events of `origin` are missing.
+    pub fn lost(&mut self, origin: Origin, out: &mut Vec<TracePacket>) {
+        self.slices.lost(origin, &mut self.written);
+        self.write_slices(out);
+    }
+
+    /// There are no more events.
+    pub fn finish(&mut self, out: &mut Vec<TracePacket>) {
+        self.slices.finish(&mut self.written);
+        self.write_slices(out);
     }
 
     /// What an entry of the ledger says is missing.
@@ -184,19 +288,19 @@ impl Instants {
         out.push(sequenced(Some(time_ns), Data::TrackEvent(track_event)));
     }
 
-    /// The track of the thread that logged it, or that it is about; else that of its CPU.
-    fn track(&mut self, event: &EventRef, processes: &Processes, out: &mut Vec<TracePacket>) -> u64 {
+    /// The track of the thread that logged it, or that it is about, and the thread; else that of its CPU.
+    fn track(&mut self, event: &EventRef, processes: &Processes, out: &mut Vec<TracePacket>) -> (u64, Option<i64>) {
         let cpu = match event.origin {
-            Origin::Thread { thread, .. } => return self.thread(thread.tid.into(), thread.tgid.into(), out),
-            Origin::Recorder => return GLOBAL,
+            Origin::Thread { thread, .. } => return (self.thread(thread.tid.into(), thread.tgid.into(), out), None),
+            Origin::Recorder => return (GLOBAL, None),
             Origin::Cpu(cpu) => cpu,
         };
         // The idle threads of all CPUs have the id 0.
         let tid = self.owners[event.index].and_then(|i| event.value(&event.layout.fields[i]).int()).filter(|t| *t > 0);
         let process = |tid: i64| processes.row(tid).map(|row| row.tgid).filter(|tgid| *tgid > 0);
         match tid.and_then(|tid| Some((tid, process(tid)?))) {
-            Some((tid, tgid)) => self.thread(tid, tgid, out),
-            None => self.cpu(cpu, out),
+            Some((tid, tgid)) => (self.thread(tid, tgid, out), Some(tid)),
+            None => (self.cpu(cpu, out), tid),
         }
     }
 
@@ -213,6 +317,19 @@ impl Instants {
         track
     }
 
+    /// A track below another one.
+    fn lane(&mut self, lane: Lane, out: &mut Vec<TracePacket>) -> u64 {
+        let next = self.next_track;
+        let track = *self.lanes.entry(lane.clone()).or_insert(next);
+        if track == next {
+            self.next_track += 1;
+            let (name, parent_uuid) = (Some(lane.name), Some(lane.track));
+            let descriptor = TrackDescriptor { uuid: Some(track), name, parent_uuid, ..TrackDescriptor::default() };
+            out.push(sequenced(None, Data::TrackDescriptor(descriptor)));
+        }
+        track
+    }
+
     fn cpu(&mut self, cpu: u16, out: &mut Vec<TracePacket>) -> u64 {
         let track = CPU + u64::from(cpu);
         if self.cpus.insert(cpu) {
@@ -223,6 +340,42 @@ impl Instants {
         }
         track
     }
+}
+
+fn whose(event: &EventRef, on: Place, thread: Option<i64>) -> Whose {
+    match (on, event.origin, thread) {
+        (Place::Any, ..) | (_, Origin::Recorder, _) => Whose::Any,
+        (_, Origin::Thread { stream, .. }, _) => Whose::User(stream),
+        (Place::Thread, Origin::Cpu(_), Some(tid)) => Whose::Thread(tid),
+        (Place::Thread | Place::Cpu, Origin::Cpu(cpu), _) => Whose::Cpu(cpu),
+    }
+}
+
+/// What an end adds to its beginning: one name must not stand for two values.
+fn added_at_end(begin: &TrackEvent, end: &TrackEvent, names: &HashMap<u64, u64>) -> TrackEvent {
+    let before = |a: &DebugAnnotation| begin.debug_annotations.iter().find(|b| b.name_iid == a.name_iid);
+    let renamed = |a: &DebugAnnotation| match before(a) {
+        Some(same) if same == a => None,
+        Some(_) => Some(DebugAnnotation { name_iid: names.get(&a.name_iid?).copied(), ..a.clone() }),
+        None => Some(a.clone()),
+    };
+    let debug_annotations = end.debug_annotations.iter().filter_map(renamed).collect();
+    TrackEvent { debug_annotations, ..TrackEvent::default() }
+}
+
+/// A second name for each argument of an event that ends a slice: `end_NAME`.
+fn names_at_end(preamble: &Preamble, arguments: &[Vec<Argument>], names: &mut Names) -> HashMap<u64, u64> {
+    let mut found = HashMap::new();
+    for (event, arguments) in preamble.events.iter().zip(arguments).filter(|(e, _)| !e.ends.is_empty()) {
+        for (field, argument) in event.fields.iter().zip(arguments) {
+            let name = format!("end_{}", field.name);
+            found.insert(argument.name, names.number(&name));
+            if let Some(text) = argument.text {
+                found.insert(text, names.number(&format!("{name}_text")));
+            }
+        }
+    }
+    found
 }
 
 /// A decoded text stands beside the value, as `NAME_text`; an underscore more if the event has such a field.

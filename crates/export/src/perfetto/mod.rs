@@ -2,14 +2,16 @@
 //! `--to perfetto`: a trace for ui.perfetto.dev and trace_processor.
 //!
 //! What the scheduler did is written in Perfetto's own types, so that its tables `sched`, `thread_state`, `thread` and
-//! `process` are filled; see [`roles`]. All other events are instants; see [`instants`].
+//! `process` are filled; see [`crate::roles`]. Of the other events some begin and end slices; see [`slices`]. The rest are
+//! instants; see [`instants`].
 
 mod instants;
 mod proto;
-mod roles;
-mod switches;
+mod slices;
 
-use instants::Instants;
+use crate::roles::{Role, int, int_of, text_of};
+use crate::switches::{Cpu, Switch, is_recorded, not_recorded, reported_state};
+use instants::{Instants, Known};
 use klogger_log::damage::Damage;
 use klogger_log::decode::Decoder;
 use klogger_log::event::EventRef;
@@ -17,18 +19,15 @@ use klogger_log::ledger::{Entry, Key, Severity};
 use klogger_log::merge::Selection;
 use klogger_log::origin::Origin;
 use klogger_log::preamble::Preamble;
-use klogger_log::process::{Processes, start_of};
+use klogger_log::process::Processes;
 use klogger_log::reader::Reader;
 use prost::Message;
 use proto::{
     Clock, ClockSnapshot, Data, FtraceEvent, FtraceEventBundle, Kernel, Process, ProcessTree, SchedProcessExec,
-    SchedProcessExit, SchedProcessFree, SchedSwitch, SystemInfo, TaskNewtask, TaskRename, Thread, Trace, TracePacket,
-    Utsname, Wake,
+    SchedProcessExit, SchedSwitch, SystemInfo, TaskNewtask, TaskRename, Thread, Trace, TracePacket, Utsname, Wake,
 };
-use roles::{Role, int, int_of, text_of};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
-use switches::{Cpu, NOT_RECORDED, Out, Switch, is_dead, reported_state};
 
 /// Packets that are collected before they are written.
 const PACKETS: usize = 1 << 11;
@@ -94,10 +93,10 @@ struct Perfetto {
 impl Perfetto {
     fn new(reader: &Reader) -> Perfetto {
         let preamble = reader.preamble();
-        let start_ns = start_of(preamble, reader.times());
+        let start_ns = reader.span().0;
         let mut packets = vec![clocks(preamble, start_ns), system(preamble)];
         Perfetto {
-            roles: preamble.events.iter().map(Role::of).collect(),
+            roles: Role::all(&preamble.events),
             instants: Instants::new(preamble, &mut packets),
             decoder: Decoder::new(reader),
             processes: Processes::new(reader),
@@ -118,6 +117,10 @@ impl Perfetto {
             _ => {}
         }
         self.processes.see(event);
+        if let Role::Exit = role {
+            self.instants.exit(int_of(event, "pid").unwrap_or(-1), event.time_ns, &mut self.packets);
+        }
+        self.gap(event, role);
         match (role, event.origin) {
             (Role::Lost, origin) => self.lost(event, origin),
             (Role::Mark, _) => self.instant(event, Some(mark(event))),
@@ -128,38 +131,50 @@ impl Perfetto {
     }
 
     fn instant(&mut self, event: &EventRef, name: Option<String>) {
-        self.instants.push(event, name, &self.decoder, &self.processes, &mut self.packets);
+        let known = Known { decoder: &self.decoder, processes: &self.processes };
+        self.instants.push(event, name, &known, &mut self.packets);
+    }
+
+    /// What is not in the log: the serial numbers say it, or a `LOST` event.
+    fn gap(&mut self, event: &EventRef, role: Role) {
+        let Origin::Cpu(number) = event.origin else { return };
+        if let Some(since_ns) = self.line(number).cpu.missing(event, role) {
+            self.missing(number, since_ns);
+        }
+    }
+
+    /// Events of a CPU are missing from a moment on.
+    fn missing(&mut self, number: u16, since_ns: u64) {
+        self.instants.lost(Origin::Cpu(number), &mut self.packets);
+        let mut switches = std::mem::take(&mut self.switches);
+        self.line(number).cpu.lost(since_ns, &mut switches);
+        self.switches = switches;
+        self.push_switches(number);
+        self.bundle(number);
+        self.line(number).lost = true;
+    }
+
+    fn line(&mut self, number: u16) -> &mut Line {
+        let complete = self.complete;
+        self.lines.entry(number).or_insert_with(|| Line::new(number, complete))
     }
 
     fn of_cpu(&mut self, event: &EventRef, role: Role, number: u16) {
-        let time_ns = event.time_ns;
-        let complete = self.complete;
-        let line = self.lines.entry(number).or_insert_with(|| Line::new(complete));
-        match role {
-            Role::Out { pid, prio, state, next } => {
-                let pid = int(event, Some(pid)).unwrap_or_default();
-                let [prio, state, next] = [prio, state, next].map(|place| int(event, place));
-                line.cpu.schedout(Out { time_ns, pid, prio, state, next }, &mut self.switches);
-            }
-            Role::In { pid, prio } => {
-                let pid = int(event, Some(pid)).unwrap_or_default();
-                line.cpu.schedin(time_ns, pid, int(event, prio), &mut self.switches);
-            }
-            Role::Left { pid, state }
-                if line.cpu.knows(time_ns, int(event, Some(pid)).unwrap_or_default(), int(event, state)) => {}
-            _ => {
-                line.cpu.settle(&mut self.switches);
-                self.push_switches(number);
-                return self.single(event, role, number);
-            }
-        }
+        let mut switches = std::mem::take(&mut self.switches);
+        let told = self.line(number).cpu.see(event, role, &mut switches);
+        self.switches = switches;
         self.push_switches(number);
+        if !told {
+            self.single(event, role, number);
+        }
     }
 
     /// An event that is written by itself.
     fn single(&mut self, event: &EventRef, role: Role, number: u16) {
-        let running = self.lines.get(&number).map_or(NOT_RECORDED, |l| l.cpu.running());
+        let running = self.lines.get(&number).map_or(not_recorded(number), |l| l.cpu.running());
         let (by, kernel) = match role {
+            // Of a thread that is not recorded nothing else will be known: it would be ready to run for ever.
+            Role::Waking { pid, .. } if !self.in_scope(int(event, Some(pid))) => return self.instant(event, None),
             Role::Waking { pid, prio, cpu, waker } => {
                 (int(event, waker).unwrap_or(running), Kernel::SchedWaking(self.wake(event, pid, prio, cpu)))
             }
@@ -182,6 +197,10 @@ impl Perfetto {
             | Role::Mark => return self.instant(event, None),
         };
         self.push_kernel(number, event.time_ns, by, kernel);
+    }
+
+    fn in_scope(&self, pid: Option<i64>) -> bool {
+        self.complete || pid.is_some_and(|pid| self.processes.row(pid).is_some())
     }
 
     fn wake(&self, event: &EventRef, pid: usize, prio: Option<usize>, cpu: Option<usize>) -> Wake {
@@ -209,6 +228,11 @@ impl Perfetto {
         let pid = int_of(event, "pid").unwrap_or_default();
         let rename = TaskRename { pid: Some(pid as i32), oldcomm: self.comm(pid), newcomm: text_of(event, "comm") };
         self.push_kernel(cpu, event.time_ns, pid, Kernel::TaskRename(rename));
+        // What a process tree calls a thread counts for more.
+        let tgid = self.processes.row(pid).map(|row| row.tgid).filter(|tgid| *tgid > 0);
+        let thread = Thread { tid: Some(pid as i32), name: text_of(event, "comm"), tgid: tgid.map(|n| n as i32) };
+        let tree = ProcessTree { threads: vec![thread], ..ProcessTree::default() };
+        self.packet(Some(event.time_ns), Data::ProcessTree(tree));
     }
 
     fn exists(&mut self, event: &EventRef) {
@@ -228,22 +252,14 @@ impl Perfetto {
 
     fn lost(&mut self, event: &EventRef, origin: Origin) {
         let count = int_of(event, "count").unwrap_or_default();
-        if let Origin::Cpu(number) = origin {
-            let complete = self.complete;
-            let line = self.lines.entry(number).or_insert_with(|| Line::new(complete));
-            line.cpu.lost(int_of(event, "since").unwrap_or(0) as u64, &mut self.switches);
-            self.push_switches(number);
-            self.bundle(number);
-            if let Some(line) = self.lines.get_mut(&number) {
-                line.lost = true;
-            }
+        if !matches!(origin, Origin::Cpu(_)) {
+            self.instants.lost(origin, &mut self.packets);
         }
         self.instant(event, Some(format!("LOST {count}")));
     }
 
     fn push_switches(&mut self, cpu: u16) {
         for switch in std::mem::take(&mut self.switches) {
-            let state = switch.prev_state.unwrap_or(0);
             let kernel = SchedSwitch {
                 prev_comm: self.comm(switch.prev),
                 prev_pid: Some(switch.prev as i32),
@@ -254,16 +270,11 @@ impl Perfetto {
                 next_prio: switch.next_prio.map(|n| n as i32),
             };
             self.push_kernel(cpu, switch.time_ns, switch.prev, Kernel::SchedSwitch(kernel));
-            if is_dead(state) {
-                let free = SchedProcessFree { comm: self.comm(switch.prev), pid: Some(switch.prev as i32) };
-                self.push_kernel(cpu, switch.time_ns, switch.next, Kernel::SchedProcessFree(free));
-            }
         }
     }
 
     fn push_kernel(&mut self, cpu: u16, time_ns: u64, by: i64, event: Kernel) {
-        let complete = self.complete;
-        let line = self.lines.entry(cpu).or_insert_with(|| Line::new(complete));
+        let line = self.line(cpu);
         line.events.push(FtraceEvent { timestamp: Some(time_ns), pid: Some(by as u32), event: Some(event) });
         if line.events.len() >= BUNDLE {
             self.bundle(cpu);
@@ -284,7 +295,7 @@ impl Perfetto {
     }
 
     fn comm(&self, pid: i64) -> Option<String> {
-        let name = if pid == NOT_RECORDED { Some(&b"not recorded"[..]) } else { self.processes.name(pid) };
+        let name = if is_recorded(pid) { self.processes.name(pid) } else { Some(&b"not recorded"[..]) };
         name.map(|n| String::from_utf8_lossy(n).into_owned())
     }
 
@@ -298,6 +309,7 @@ impl Perfetto {
             self.bundle(cpu);
         }
         let told = |e: &Entry| e.key == Key::RingFull.about().name;
+        self.instants.finish(&mut self.packets);
         let ledger = reader.ledger(damage);
         for entry in ledger.entries.iter().filter(|e| e.severity >= Severity::Loss && !told(e)) {
             self.instants.push_loss(entry, entry.from_ns.unwrap_or(self.start_ns), &mut self.packets);
@@ -313,8 +325,8 @@ impl Perfetto {
 }
 
 impl Line {
-    fn new(complete: bool) -> Line {
-        Line { cpu: Cpu::new(complete), events: Vec::new(), lost: false }
+    fn new(number: u16, complete: bool) -> Line {
+        Line { cpu: Cpu::new(number, complete), events: Vec::new(), lost: false }
     }
 }
 

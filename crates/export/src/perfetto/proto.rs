@@ -126,7 +126,7 @@ pub struct FtraceEvent {
     /// The thread that was running.
     #[prost(uint32, optional, tag = "2")]
     pub pid: Option<u32>,
-    #[prost(oneof = "Kernel", tags = "4, 17, 20, 114, 235, 236, 237, 238, 240")]
+    #[prost(oneof = "Kernel", tags = "4, 17, 20, 114, 235, 236, 237, 238")]
     pub event: Option<Kernel>,
 }
 
@@ -148,8 +148,6 @@ pub enum Kernel {
     SchedProcessExec(SchedProcessExec),
     #[prost(message, tag = "238")]
     SchedProcessExit(SchedProcessExit),
-    #[prost(message, tag = "240")]
-    SchedProcessFree(SchedProcessFree),
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -224,14 +222,6 @@ pub struct SchedProcessExit {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub struct SchedProcessFree {
-    #[prost(string, optional, tag = "1")]
-    pub comm: Option<String>,
-    #[prost(int32, optional, tag = "2")]
-    pub pid: Option<i32>,
-}
-
-#[derive(Clone, PartialEq, Message)]
 pub struct TrackDescriptor {
     #[prost(uint64, optional, tag = "1")]
     pub uuid: Option<u64>,
@@ -253,7 +243,8 @@ pub struct ThreadDescriptor {
 
 #[derive(Clone, PartialEq, Message)]
 pub struct TrackEvent {
-    #[prost(uint64, repeated, tag = "3")]
+    /// Not packed: Perfetto's reader takes one number of each field.
+    #[prost(uint64, repeated, packed = "false", tag = "3")]
     pub category_iids: Vec<u64>,
     #[prost(message, repeated, tag = "4")]
     pub debug_annotations: Vec<DebugAnnotation>,
@@ -271,6 +262,8 @@ pub struct TrackEvent {
 #[repr(i32)]
 pub enum TrackEventType {
     Unspecified = 0,
+    SliceBegin = 1,
+    SliceEnd = 2,
     Instant = 3,
 }
 

@@ -1,12 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! From `SCHEDOUT` and `SCHEDIN` to context switches, CPU by CPU.
+//! From the two halves of context switches (`switch_out`, `switch_in`) to whole ones, CPU by CPU.
 //!
-//! A reader of Perfetto's format takes the thread of a switch's `next` to run until the next switch, whose `prev` it
-//! must be. Where a log does not say who ran (before its first event, outside its scope, where events were lost),
-//! [`NOT_RECORDED`] does, and a switch is put in where two that were logged do not fit together.
+//! A reader of Perfetto's format, or of LTTng's events, takes the thread of a switch's `next` to run until the next switch, whose `prev` it
+//! must be. Where a log does not say who ran (before its first event, outside its scope, where events were lost), a
+//! thread does that does not exist ([`not_recorded`]), and a switch is put in where two that were logged do not fit
+//! together.
 
-/// A thread id that no thread has: Linux' own end at 2^22 - 1.
-pub const NOT_RECORDED: i64 = 1 << 22;
+use crate::roles::{Role, int};
+use klogger_log::event::{EventRef, Value};
+
+/// From here on there are no thread ids: Linux' own end at 2^22 - 1.
+const NOT_RECORDED: i64 = 1 << 22;
+
+/// Who runs on a CPU where nobody knows. One for each CPU, for a thread runs on one at a time.
+pub fn not_recorded(cpu: u16) -> i64 {
+    NOT_RECORDED + i64::from(cpu)
+}
+
+pub fn is_recorded(pid: i64) -> bool {
+    pid < NOT_RECORDED
+}
+
+/// The state in which a thread is left whose state is not known: parked, as no thread is that works. Without a state it
+/// would be ready to run, and its time until it runs again would be a wait for a CPU.
+pub const UNKNOWN_STATE: i64 = 0x40;
 
 /// One context switch. What the log does not say is `None`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,60 +37,116 @@ pub struct Switch {
     pub next_prio: Option<i64>,
 }
 
-/// A `SCHEDOUT`.
+/// A `switch_out`.
 #[derive(Clone, Copy, Debug)]
-pub struct Out {
-    pub time_ns: u64,
-    pub pid: i64,
-    pub prio: Option<i64>,
-    pub state: Option<i64>,
-    pub next: Option<i64>,
+struct Out {
+    time_ns: u64,
+    pid: i64,
+    prio: Option<i64>,
+    state: Option<i64>,
+    next: Option<i64>,
 }
 
 /// One CPU, as of the last event that it has seen.
-#[derive(Default)]
 pub struct Cpu {
+    /// Runs where nobody knows.
+    nobody: i64,
     /// `None`: there was no switch yet.
     running: Option<i64>,
-    /// Waits for the `SCHEDIN` of the same switch.
+    /// Waits for the `switch_in` of the same switch.
     pending: Option<Out>,
+    /// Of the latest switch: until then it is known who ran.
     last_ns: u64,
-    /// Every thread is recorded, so a `SCHEDOUT` alone says who runs next.
+    /// Every thread is recorded, so a `switch_out` alone says who runs next.
     complete: bool,
+    /// Of the event that comes next if none is missing.
+    serial: u64,
+    /// Of the latest event.
+    seen_ns: Option<u64>,
 }
 
 impl Cpu {
-    pub fn new(complete: bool) -> Cpu {
-        Cpu { complete, ..Cpu::default() }
+    pub fn new(number: u16, complete: bool) -> Cpu {
+        Cpu {
+            nobody: not_recorded(number),
+            running: None,
+            pending: None,
+            last_ns: 0,
+            complete,
+            serial: 0,
+            seen_ns: None,
+        }
+    }
+
+    /// From when on events of this CPU are missing before this one: by its serial number (they were overwritten, or are
+    /// damaged), or because it says so.
+    pub fn missing(&mut self, event: &EventRef, role: Role) -> Option<u64> {
+        let since = self.seen_ns.replace(event.time_ns);
+        let gap = event.serial > self.serial;
+        if let Role::Lost = role {
+            // It has the number of the event that comes next.
+            self.serial = event.serial;
+            return Some(event.get("since").and_then(Value::bits).unwrap_or_default());
+        }
+        self.serial = event.serial + 1;
+        since.filter(|_| gap)
+    }
+
+    /// The serial number of the event that comes next.
+    pub fn next_serial(&self) -> u64 {
+        self.serial
+    }
+
+    /// Takes note of an event. Returns whether the switches say all of it; of any other event, what was before is in
+    /// `switches`.
+    pub fn see(&mut self, event: &EventRef, role: Role, switches: &mut Vec<Switch>) -> bool {
+        let number = |place| int(event, place);
+        let time_ns = event.time_ns;
+        match role {
+            Role::Out { pid, prio, state, next } => {
+                let pid = number(Some(pid)).unwrap_or_default();
+                let [prio, state, next] = [prio, state, next].map(number);
+                self.schedout(Out { time_ns, pid, prio, state, next }, switches);
+            }
+            Role::In { pid, prio } => {
+                self.schedin(time_ns, number(Some(pid)).unwrap_or_default(), number(prio), switches);
+            }
+            Role::Left { pid, state } if self.knows(time_ns, number(Some(pid)).unwrap_or_default(), number(state)) => {}
+            _ => {
+                self.settle(switches);
+                return false;
+            }
+        }
+        true
     }
 
     /// Who runs, as far as is known.
     pub fn running(&self) -> i64 {
-        self.pending.and_then(|o| o.next).or(self.running).unwrap_or(NOT_RECORDED)
+        self.pending.and_then(|o| o.next).or(self.running).unwrap_or(self.nobody)
     }
 
-    pub fn schedout(&mut self, out: Out, switches: &mut Vec<Switch>) {
+    fn schedout(&mut self, out: Out, switches: &mut Vec<Switch>) {
         self.settle(switches);
         if self.running.is_some_and(|r| r != out.pid) {
-            self.put_in(out.time_ns, NOT_RECORDED, switches);
+            self.put_in(self.last_ns, self.nobody, switches);
             self.put_in(out.time_ns, out.pid, switches);
         }
         self.pending = Some(out);
     }
 
-    pub fn schedin(&mut self, time_ns: u64, pid: i64, prio: Option<i64>, switches: &mut Vec<Switch>) {
+    fn schedin(&mut self, time_ns: u64, pid: i64, prio: Option<i64>, switches: &mut Vec<Switch>) {
         let same = |o: &Out| o.next.map_or(o.time_ns == time_ns, |next| next == pid);
         if let Some(out) = self.pending.take_if(|o| same(o)) {
             return self.push(out, pid, prio, switches);
         }
         self.settle(switches);
-        self.put_in(time_ns, NOT_RECORDED, switches);
-        let from = Out { time_ns, pid: NOT_RECORDED, prio: None, state: None, next: None };
+        self.put_in(self.last_ns, self.nobody, switches);
+        let from = Out { time_ns, pid: self.nobody, prio: None, state: Some(UNKNOWN_STATE), next: None };
         self.push(from, pid, prio, switches);
     }
 
-    /// Whether a `REMOVE_FROM_RUNQ` says nothing that the `SCHEDOUT` before it did not say.
-    pub fn knows(&self, time_ns: u64, pid: i64, state: Option<i64>) -> bool {
+    /// Whether a `dequeue` says nothing that the `switch_out` before it did not say.
+    fn knows(&self, time_ns: u64, pid: i64, state: Option<i64>) -> bool {
         self.pending.is_some_and(|o| (o.time_ns, o.pid, o.state) == (time_ns, pid, state))
     }
 
@@ -81,14 +154,14 @@ impl Cpu {
     pub fn lost(&mut self, since_ns: u64, switches: &mut Vec<Switch>) {
         self.settle(switches);
         if self.running.is_some() {
-            self.put_in(since_ns.max(self.last_ns), NOT_RECORDED, switches);
+            self.put_in(since_ns.max(self.last_ns), self.nobody, switches);
         }
     }
 
-    /// Another event came, or none will: if a `SCHEDOUT` waits, it waits in vain.
+    /// Another event came, or none will: if a `switch_out` waits, it waits in vain.
     pub fn settle(&mut self, switches: &mut Vec<Switch>) {
         if let Some(out) = self.pending.take() {
-            let next = out.next.filter(|_| self.complete).unwrap_or(NOT_RECORDED);
+            let next = out.next.filter(|_| self.complete).unwrap_or(self.nobody);
             self.push(out, next, None, switches);
         }
     }
@@ -103,7 +176,8 @@ impl Cpu {
     /// A switch that was not logged, if one is needed for `next` to run.
     fn put_in(&mut self, time_ns: u64, next: i64, switches: &mut Vec<Switch>) {
         if let Some(pid) = self.running.filter(|r| *r != next) {
-            self.push(Out { time_ns, pid, prio: None, state: None, next: None }, next, None, switches);
+            let out = Out { time_ns, pid, prio: None, state: Some(UNKNOWN_STATE), next: None };
+            self.push(out, next, None, switches);
         }
     }
 }
@@ -129,7 +203,7 @@ pub fn reported_state(state: i64) -> i64 {
 }
 
 /// `TASK_DEAD`, or one of the states of a thread that has exited.
-pub fn is_dead(state: i64) -> bool {
+fn is_dead(state: i64) -> bool {
     state & 0xb0 != 0
 }
 
@@ -148,7 +222,7 @@ mod tests {
 
     #[test]
     fn out_and_in_are_one_switch() {
-        let (mut cpu, mut made) = (Cpu::new(false), Vec::new());
+        let (mut cpu, mut made) = (Cpu::new(0, false), Vec::new());
         cpu.schedout(out(10, 1, Some(2)), &mut made);
         assert!(made.is_empty() && cpu.knows(10, 1, Some(1)) && cpu.running() == 2);
         cpu.schedin(10, 2, Some(99), &mut made);
@@ -159,7 +233,7 @@ mod tests {
 
     #[test]
     fn who_is_not_recorded_runs_in_between() {
-        let (mut cpu, mut made) = (Cpu::new(false), Vec::new());
+        let (mut cpu, mut made) = (Cpu::new(0, false), Vec::new());
         cpu.schedin(5, 1, None, &mut made);
         cpu.schedout(out(10, 1, Some(7)), &mut made);
         cpu.schedin(20, 1, None, &mut made);
@@ -168,7 +242,7 @@ mod tests {
 
     #[test]
     fn where_all_are_recorded_a_schedout_alone_says_who_is_next() {
-        let (mut cpu, mut made) = (Cpu::new(true), Vec::new());
+        let (mut cpu, mut made) = (Cpu::new(0, true), Vec::new());
         cpu.schedout(out(10, 1, Some(7)), &mut made);
         cpu.schedout(out(20, 7, Some(1)), &mut made);
         cpu.settle(&mut made);
@@ -177,17 +251,19 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_goes_by_way_of_nobody() {
-        let (mut cpu, mut made) = (Cpu::new(true), Vec::new());
+        let (mut cpu, mut made) = (Cpu::new(0, true), Vec::new());
         cpu.schedin(5, 1, None, &mut made);
         cpu.schedout(out(10, 2, Some(3)), &mut made);
         cpu.settle(&mut made);
-        assert_eq!(short(&made), [(5, NOT_RECORDED, 1), (10, 1, NOT_RECORDED), (10, NOT_RECORDED, 2), (10, 2, 3)]);
+        // Thread 1 is only known to have begun.
+        assert_eq!(short(&made), [(5, NOT_RECORDED, 1), (5, 1, NOT_RECORDED), (10, NOT_RECORDED, 2), (10, 2, 3)]);
         assert!(made[1].prev_prio.is_none() && made[2].next_prio.is_none());
+        assert!(made[..3].iter().all(|s| s.prev_state == Some(UNKNOWN_STATE)));
     }
 
     #[test]
     fn nobody_is_known_to_run_where_events_were_lost() {
-        let (mut cpu, mut made) = (Cpu::new(true), Vec::new());
+        let (mut cpu, mut made) = (Cpu::new(0, true), Vec::new());
         cpu.lost(3, &mut made);
         cpu.schedin(5, 1, None, &mut made);
         cpu.lost(8, &mut made);

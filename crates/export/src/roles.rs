@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Which events have a type of their own in Perfetto, and in LTTng: those whose schema gives them a role, and klogger's
+//! own.
+
+use klogger_log::event::{EventRef, Value};
+use klogger_schema::layout::EventLayout;
+use klogger_schema::model::{self, Context, Decode, Shape};
+
+/// A field by its place in the event; `None` if the event does not have it.
+pub type Place = Option<usize>;
+
+/// What an event becomes.
+#[derive(Clone, Copy)]
+pub enum Role {
+    /// An instant, or one end of a slice.
+    Other,
+    /// `switch_out`: the first half of a switch.
+    Out {
+        pid: usize,
+        prio: Place,
+        state: Place,
+        next: Place,
+    },
+    /// `switch_in`: the second half.
+    In {
+        pid: usize,
+        prio: Place,
+    },
+    /// `dequeue`: in most cases a `switch_out` says it already.
+    Left {
+        pid: usize,
+        state: Place,
+    },
+    /// `waking`
+    Waking {
+        pid: usize,
+        prio: Place,
+        cpu: Place,
+        waker: Place,
+    },
+    /// `wakeup`
+    Wakeup {
+        pid: usize,
+        prio: Place,
+        cpu: Place,
+        new: Place,
+    },
+    Exists,
+    Fork,
+    Exec,
+    Rename,
+    Exit,
+    Lost,
+    Mark,
+}
+
+impl Role {
+    /// By event.
+    pub fn all(events: &[EventLayout]) -> Vec<Role> {
+        let declared = events.iter().any(|e| e.role.is_some());
+        let of = |e: &EventLayout| if declared { e.role } else { before_roles(e) };
+        events
+            .iter()
+            .map(|e| of(e).and_then(|role| Role::declared(e, role)).unwrap_or_else(|| Role::builtin(e)))
+            .collect()
+    }
+
+    /// The fields are those that docs/schema-language.md names.
+    fn declared(layout: &EventLayout, role: model::Role) -> Option<Role> {
+        let at = |name: &str| number(layout, name);
+        let pid = at("pid")?;
+        Some(match role {
+            model::Role::SwitchOut => Role::Out { pid, prio: at("prio"), state: at("state"), next: at("next") },
+            model::Role::SwitchIn => Role::In { pid, prio: at("prio") },
+            model::Role::Dequeue => Role::Left { pid, state: at("state") },
+            model::Role::Waking => Role::Waking { pid, prio: at("prio"), cpu: at("target_cpu"), waker: at("waker") },
+            model::Role::Wakeup => Role::Wakeup { pid, prio: at("prio"), cpu: at("runq"), new: at("is_new") },
+        })
+    }
+
+    /// Events of klogger's own schema, whose names no other event can have.
+    fn builtin(layout: &EventLayout) -> Role {
+        match layout.name.as_str() {
+            "PROCESS_EXISTS" => Role::Exists,
+            "PROCESS_FORK" => Role::Fork,
+            "PROCESS_EXEC" => Role::Exec,
+            "PROCESS_RENAME" => Role::Rename,
+            "PROCESS_EXIT" => Role::Exit,
+            "LOST" => Role::Lost,
+            "MARK" => Role::Mark,
+            _ => Role::Other,
+        }
+    }
+}
+
+/// Logs from before schemata had roles: the bundled scheduler schema of then.
+fn before_roles(layout: &EventLayout) -> Option<model::Role> {
+    match layout.name.as_str() {
+        "SCHEDOUT" => Some(model::Role::SwitchOut),
+        "SCHEDIN" => Some(model::Role::SwitchIn),
+        "REMOVE_FROM_RUNQ" => Some(model::Role::Dequeue),
+        "TRY_TO_WAKEUP" => Some(model::Role::Waking),
+        "ADD_TO_RUNQ" => Some(model::Role::Wakeup),
+        _ => None,
+    }
+}
+
+/// A number of 32 bits at most: the fields of others hold no more.
+pub fn number(layout: &EventLayout, name: &str) -> Place {
+    layout.fields.iter().position(|f| f.name == name && f.shape == Shape::One && f.scalar.size() <= 4)
+}
+
+/// The field that says whose event it is: the thread that ran, or else the one that the event is about; or the only
+/// thread that it names.
+pub fn owner(layout: &EventLayout) -> Place {
+    let running = layout.fields.iter().position(|f| f.context == Some(Context::Tid));
+    let about = || layout.about.first().and_then(|name| number(layout, name));
+    let mut threads = layout.fields.iter().filter(|f| f.decode == Decode::Thread);
+    let only = || threads.next().filter(|_| threads.next().is_none()).and_then(|f| number(layout, &f.name));
+    running.or_else(about).or_else(only)
+}
+
+pub fn int(event: &EventRef, place: Place) -> Option<i64> {
+    event.value(&event.layout.fields[place?]).int()
+}
+
+pub fn int_of(event: &EventRef, field: &str) -> Option<i64> {
+    event.get(field).and_then(Value::int)
+}
+
+/// A text as Perfetto's strings must be: UTF-8.
+pub fn text_of(event: &EventRef, field: &str) -> Option<String> {
+    event.get(field).and_then(Value::text).map(|t| String::from_utf8_lossy(t).into_owned())
+}
