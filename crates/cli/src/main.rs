@@ -24,11 +24,12 @@ pub struct Cli {
 fn main() -> ExitCode {
     // As other Unix filters do: `klogger cat x.klog | head` ends without a word.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+    klogger_engine::survive_file_limits();
     match Cli::parse().command.run() {
         Ok(code) => code,
         Err(failure) => {
             if !failure.silent {
-                eprintln!("klogger: {failure}");
+                eprintln!("klogger: {}", klogger_log::text::escaped_lines(&failure.to_string()));
             }
             ExitCode::from(2)
         }

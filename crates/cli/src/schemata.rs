@@ -3,21 +3,23 @@
 
 use crate::diagnostics;
 use crate::failure::Failure;
+use klogger_codegen::KernelTypes;
+use klogger_engine::Error;
 use klogger_engine::bundled;
 use klogger_engine::compile::{self, CompileError};
 use klogger_engine::kernel;
-use klogger_engine::unit::{Unit, faults, plan};
+use klogger_engine::unit::{Plan, Unit, faults, plan};
 use klogger_schema::model::Schema;
 use klogger_schema::nearest::did_you_mean;
-use klogger_schema::{Diagnostic, Options};
+use klogger_schema::{Diagnostic, Options, Severity};
 use std::path::Path;
 
 /// A name without a slash or an ending is a bundled schema; everything else is a file.
-fn is_file(word: &str) -> bool {
+pub fn is_file(word: &str) -> bool {
     word.contains('/') || word.contains('.')
 }
 
-fn unknown(name: &str) -> Failure {
+pub fn unknown(name: &str) -> Failure {
     let failure = Failure::new(format!("there is no bundled schema '{name}'"));
     let names = bundled::all().iter().map(|b| b.name);
     match did_you_mean(name, names) {
@@ -70,25 +72,41 @@ fn compiled(schema: Schema) -> Result<Unit, Failure> {
     }
 }
 
-/// What the compiler and this kernel say of a schema that parses; warnings among it. The second: why they could not be
-/// asked, if so.
-pub fn second_opinion(schema: &Schema) -> (Vec<Diagnostic>, Option<String>) {
-    if schema.probes.is_empty() {
-        return (Vec::new(), None);
+/// What a kernel and the compiler say of a schema that parses.
+#[derive(Default)]
+pub struct Opinion {
+    /// Warnings among them.
+    pub found: Vec<Diagnostic>,
+    /// What becomes of each probe, if there are types of a kernel to compare with.
+    pub plans: Option<Vec<Plan>>,
+    /// Why there are none, or why the C could not be compiled.
+    pub unchecked: Option<String>,
+}
+
+impl Opinion {
+    /// `kernel`: its types; those of the running one, or of another.
+    pub fn of(schema: &Schema, kernel: &Result<KernelTypes, Error>) -> Opinion {
+        let mut opinion = Opinion::of_plans(schema, kernel);
+        let (Ok(types), false) = (kernel, schema.probes.is_empty()) else { return opinion };
+        match compile::compile(schema, types) {
+            Ok((_, warnings)) => opinion.found.extend(warnings),
+            Err(CompileError::Rejected(errors)) => opinion.found.extend(errors.into_iter().map(|(_, d)| d)),
+            Err(CompileError::Failed(error)) => opinion.unchecked = Some(error.message),
+        }
+        opinion
     }
-    let asked = kernel::types().and_then(|types| Ok((plan(schema, &types)?, types)));
-    let (plans, types) = match asked {
-        Ok(both) => both,
-        Err(error) => return (Vec::new(), Some(error.message)),
-    };
-    let mut found = faults(schema, &plans);
-    let compiled = compile::compile(schema, &types);
-    match compiled {
-        Ok((_, warnings)) => found.extend(warnings),
-        Err(CompileError::Rejected(errors)) => found.extend(errors.into_iter().map(|(_, d)| d)),
-        Err(CompileError::Failed(error)) => return (found, Some(error.message)),
+
+    /// Only of its probes, not of its C.
+    pub fn of_plans(schema: &Schema, kernel: &Result<KernelTypes, Error>) -> Opinion {
+        match kernel.as_ref().map_err(Error::clone).and_then(|types| plan(schema, types)) {
+            Ok(plans) => Opinion { found: faults(schema, &plans), plans: Some(plans), unchecked: None },
+            Err(error) => Opinion { unchecked: Some(error.message), ..Opinion::default() },
+        }
     }
-    (found, None)
+
+    pub fn is_refused(&self) -> bool {
+        self.found.iter().any(|d| d.severity == Severity::Error)
+    }
 }
 
 /// What was found in several schemata, each time with the schema's index.
@@ -99,6 +117,6 @@ pub fn show_each(schemas: &[&Schema], found: &[(usize, Diagnostic)]) {
     }
 }
 
-fn show(schema: &Schema, found: &[Diagnostic]) {
+pub fn show(schema: &Schema, found: &[Diagnostic]) {
     eprint!("{}", diagnostics::render(&schema.file, &schema.text, found));
 }

@@ -34,8 +34,11 @@ fn bad_schemata_are_refused_in_the_expected_words() {
 fn good_schemata_get_a_line_each() {
     let output = check(&root().join("tests/golden/schema"), &["paper.klogger", "types.klogger"]);
     assert_eq!(output.status.code(), Some(0));
-    assert_eq!(text(&output.stdout), "paper.klogger: ok, 1 event, 0 probes\ntypes.klogger: ok, 3 events, 0 probes\n");
-    assert!(output.stderr.is_empty());
+    assert_eq!(
+        text(&output.stdout),
+        "paper.klogger: ok, 1 event, 0 probes, 1 warning\ntypes.klogger: ok, 3 events, 0 probes\n"
+    );
+    assert!(text(&output.stderr).contains("no engine reads the hardware counters of arch PentiumIV"));
 }
 
 #[test]
@@ -53,7 +56,7 @@ fn one_bad_file_does_not_hide_the_others() {
     let folder = root().join("tests/golden/schema");
     let output = check(&folder, &["missing.klogger", "paper.klogger"]);
     assert_eq!(output.status.code(), Some(2));
-    assert_eq!(text(&output.stdout), "paper.klogger: ok, 1 event, 0 probes\n");
+    assert_eq!(text(&output.stdout), "paper.klogger: ok, 1 event, 0 probes, 1 warning\n");
     assert!(text(&output.stderr).starts_with("klogger: missing.klogger: there is no such file\n  help: "));
 }
 
@@ -86,4 +89,77 @@ fn programs_get_json() {
     assert_eq!((&first["line"], &first["column"], &first["end_column"]), (&3.into(), &20.into(), &24.into()));
     assert_eq!(first["message"], "unknown type `ulon`");
     assert_eq!(value[1]["diagnostics"][0]["message"], "missing.klogger: there is no such file");
+}
+
+/// The types of the kernel that runs, as if it were another one.
+const BTF: &str = "/sys/kernel/btf/vmlinux";
+
+#[test]
+fn each_probe_is_compared_with_the_kernel_that_was_named() {
+    if !Path::new(BTF).exists() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let probe = |place: &str| format!("probe tracepoint {place} {{ klogger(E); }}\n");
+    let fits = probe("sched_process_exit(struct task_struct *p)");
+    let other = format!("event E {{ }}\n{fits}{}", probe("sched_switch(int preempt)"));
+    let absent = format!("event E {{ }}\n{fits}{}", probe("no_such_place()"));
+    for (name, schema) in [("fits", format!("event E {{ }}\n{fits}")), ("other", other), ("absent", absent)] {
+        std::fs::write(folder.path().join(format!("{name}.klogger")), schema).unwrap();
+    }
+    let run = |name: &str| {
+        let output = check(folder.path(), &["--kernel", BTF, name]);
+        (output.status.code(), text(&output.stdout).to_string())
+    };
+    let (code, said) = run("fits.klogger");
+    assert_eq!(
+        (code, said.as_str()),
+        (Some(0), "fits.klogger: ok, 1 event, 1 probe\n  yes  tracepoint sched_process_exit: E\n")
+    );
+    let (code, said) = run("other.klogger");
+    assert_eq!(code, Some(2));
+    assert!(said.starts_with("  yes  tracepoint sched_process_exit: E\n  no   tracepoint sched_switch: E\n"), "{said}");
+    assert!(said.contains("kernel: tracepoint sched_switch(bool, struct task_struct *"), "{said}");
+    let (code, said) = run("absent.klogger");
+    assert_eq!(code, Some(2));
+    assert!(said.contains("  no   tracepoint no_such_place: E\n"), "{said}");
+    // A bundled schema by its name.
+    assert_eq!(run("scheduler").0, Some(0));
+}
+
+#[test]
+fn what_is_no_kernel_is_said_once() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("image"), "no kernel").unwrap();
+    std::fs::write(folder.path().join("a.klogger"), "event A { int a }").unwrap();
+    let output = check(folder.path(), &["--kernel", "image", "a.klogger", "a.klogger"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(output.stdout.is_empty());
+    let said = text(&output.stderr);
+    assert!(
+        said.starts_with("klogger: image: neither a kernel nor its type information\n  help: name a vmlinux"),
+        "{said}"
+    );
+}
+
+#[test]
+fn c_that_does_not_compile_attaches_nowhere() {
+    if !Path::new(BTF).exists() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let schema = "event E { int a }\nprobe tracepoint sched_switch(bool preempt) { klogger(E, no_such_name); }\n";
+    std::fs::write(folder.path().join("c.klogger"), schema).unwrap();
+    let show = |words: &[&str]| {
+        let klogger = env!("CARGO_BIN_EXE_klogger");
+        Command::new(klogger).arg("show").args(words).current_dir(folder.path()).output().unwrap()
+    };
+    let output = show(&["c.klogger"]);
+    assert!(text(&output.stdout).contains("probes on this kernel\n  none: a recording with this schema is refused"));
+    assert!(!text(&output.stdout).contains("  yes  "));
+    assert!(text(&output.stderr).contains("use of undeclared identifier 'no_such_name'"));
+    let json = show(&["c.klogger", "--format", "json"]);
+    let value: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(value["refused"], "C: use of undeclared identifier 'no_such_name'");
+    assert_eq!(value["probes"][0]["attaches"], false);
 }

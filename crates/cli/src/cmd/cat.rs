@@ -3,8 +3,9 @@
 
 use super::Outcome;
 use crate::text::select::SelectArgs;
-use crate::text::{self, Kind, open};
+use crate::text::{self, Harmless, Kind, open};
 use indicatif::ProgressBar;
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -32,6 +33,11 @@ Examples:
 pub fn run(args: Args) -> Outcome {
     let reader = open::open(&args.file)?;
     let choice = args.select.resolve(&reader)?;
-    text::write(&choice, args.format, &mut std::io::stdout().lock(), &ProgressBar::hidden())?;
+    let mut stdout = std::io::stdout().lock();
+    // In a pipe, a program gets texts as they are.
+    match stdout.is_terminal() {
+        true => text::write(&choice, args.format, &mut Harmless(stdout), &ProgressBar::hidden())?,
+        false => text::write(&choice, args.format, &mut stdout, &ProgressBar::hidden())?,
+    }
     Ok(ExitCode::SUCCESS)
 }

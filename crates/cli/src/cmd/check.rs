@@ -1,87 +1,117 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! `klogger check`
 
+use super::show::{print_probe, probes_json};
 use super::{Format, Outcome};
 use crate::diagnostics::{count, read, render, tally};
 use crate::failure::Failure;
-use crate::schemata;
-use klogger_schema::model::Span;
+use crate::schemata::{self, Opinion};
+use klogger_codegen::KernelTypes;
+use klogger_engine::unit::Plan;
+use klogger_engine::{Error, bundled, kernel};
+use klogger_log::text::escaped_lines;
+use klogger_schema::model::{Schema, Span};
 use klogger_schema::{Diagnostic, Options, Parsed, Severity, parse};
 use serde_json::{Value, json};
+use std::cell::LazyCell;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+const EXAMPLES: &str = "\
+Examples:
+  klogger check my.klogger
+  klogger check --kernel /boot/vmlinuz-6.12.9-amd64 my.klogger     would it run there?
+  klogger check --kernel linux-image-6.12.9-amd64_6.12.9-1_amd64.deb scheduler causes";
+
 /// Check schema files: says all that is wrong with them, and exits with 2 if anything is
 #[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Schema files
+    /// Schema files, or names of bundled schemata
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
+    /// Compare with this kernel, not with the one that runs, and say of each probe whether it fits: a vmlinux, a
+    /// bzImage, a Debian package with one, or a file of raw BTF
+    #[arg(long, value_name = "KERNEL")]
+    kernel: Option<PathBuf>,
     /// `text` for people, `json` for programs
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 }
 
 /// What was found in one file.
+#[derive(Default)]
 struct Checked {
     file: String,
     text: String,
     /// "9 events, 5 probes", if there is no error.
     summary: Option<String>,
     diagnostics: Vec<Diagnostic>,
+    /// What becomes of its probes, if it parses and there is a kernel to compare with.
+    probes: Option<(Schema, Vec<Plan>)>,
     /// The file could not be read.
     failure: Option<Failure>,
 }
 
 pub fn run(args: Args) -> Outcome {
-    let checked: Vec<Checked> = args.files.iter().map(|path| check(path)).collect();
+    let other = args.kernel.as_deref().map(kernel::types_of).transpose()?;
+    // Not asked for by a schema without probes.
+    let kernel = LazyCell::new(|| other.map_or_else(kernel::types, Ok));
+    let checked: Vec<Checked> = args.files.iter().map(|path| check(path, &kernel)).collect();
     match args.format {
-        Format::Text => checked.iter().for_each(print_text),
+        Format::Text => checked.iter().for_each(|c| print_text(c, args.kernel.is_some())),
         Format::Json => println!("{:#}", Value::from(checked.iter().map(to_json).collect::<Vec<_>>())),
     }
     Ok(ExitCode::from(if checked.iter().all(|c| c.summary.is_some()) { 0 } else { 2 }))
 }
 
-fn check(path: &Path) -> Checked {
-    let file = path.to_string_lossy().into_owned();
-    let text = match read(path) {
-        Ok(text) => text,
+fn check(path: &Path, kernel: &dyn Deref<Target = Result<KernelTypes, Error>>) -> Checked {
+    let (file, text) = match read_or_find(path) {
+        Ok(found) => found,
         Err(failure) => {
-            return Checked {
-                file,
-                text: String::new(),
-                summary: None,
-                diagnostics: Vec::new(),
-                failure: Some(failure),
-            };
+            return Checked { file: path.to_string_lossy().into(), failure: Some(failure), ..Checked::default() };
         }
     };
-    let (summary, diagnostics) = match parse(&file, &text, &Options::default()) {
-        Ok(parsed) => second_opinion(parsed),
-        Err(diagnostics) => (None, diagnostics),
-    };
-    Checked { file, text, summary, diagnostics, failure: None }
+    match parse(&file, &text, &Options::default()) {
+        Ok(parsed) => second_opinion(file, text, parsed, kernel),
+        Err(diagnostics) => Checked { file, text, diagnostics, ..Checked::default() },
+    }
 }
 
-/// A schema that parses may still be wrong C, or wrong about this kernel.
-fn second_opinion(parsed: Parsed) -> (Option<String>, Vec<Diagnostic>) {
-    let Parsed { schema, warnings: mut diagnostics } = parsed;
-    let (found, unchecked) = schemata::second_opinion(&schema);
-    diagnostics.extend(found);
-    if diagnostics.iter().any(|d| d.severity == Severity::Error) {
-        return (None, diagnostics);
+/// The name and the text of a schema file, or of a bundled schema.
+fn read_or_find(path: &Path) -> Result<(String, String), Failure> {
+    let word = path.to_string_lossy();
+    match bundled::find(&word).filter(|_| !schemata::is_file(&word) && !path.exists()) {
+        Some(bundled) => Ok((bundled.file.to_string(), bundled.text.to_string())),
+        None => Ok((word.into_owned(), read(path)?)),
     }
+}
+
+/// A schema that parses may still be wrong C, or wrong about a kernel.
+fn second_opinion(
+    file: String,
+    text: String,
+    parsed: Parsed,
+    kernel: &dyn Deref<Target = Result<KernelTypes, Error>>,
+) -> Checked {
+    let Parsed { schema, warnings: mut diagnostics } = parsed;
+    let opinion = if schema.probes.is_empty() { Opinion::default() } else { Opinion::of(&schema, kernel) };
     let mut summary = format!("{}, {}", count(schema.events.len(), "event"), count(schema.probes.len(), "probe"));
-    if let Some(why) = unchecked {
+    if let Some(why) = &opinion.unchecked {
         summary += &format!(" (the C in it was not checked: {why})");
     }
-    (Some(summary), diagnostics)
+    let summary = Some(summary).filter(|_| !opinion.is_refused());
+    diagnostics.extend(opinion.found);
+    let probes = opinion.plans.map(|plans| (schema, plans));
+    Checked { file, text, summary, diagnostics, probes, failure: None }
 }
 
-fn print_text(checked: &Checked) {
-    let Checked { file, text, summary, diagnostics, failure } = checked;
+/// `probes`: say of each what becomes of it.
+fn print_text(checked: &Checked, probes: bool) {
+    let Checked { file, text, summary, diagnostics, failure, .. } = checked;
     if let Some(failure) = failure {
-        eprintln!("klogger: {failure}");
+        eprintln!("klogger: {}", escaped_lines(&failure.to_string()));
         return;
     }
     eprint!("{}", render(file, text, diagnostics));
@@ -91,6 +121,9 @@ fn print_text(checked: &Checked) {
         Some(summary) => println!("{file}: ok, {summary}, {tally}"),
         None => eprintln!("{file}: {tally}"),
     }
+    if let Some((schema, plans)) = checked.probes.as_ref().filter(|_| probes) {
+        schema.probes.iter().zip(plans).for_each(|(probe, plan)| print_probe(probe, plan));
+    }
 }
 
 fn to_json(checked: &Checked) -> Value {
@@ -98,7 +131,8 @@ fn to_json(checked: &Checked) -> Value {
     if let Some(failure) = &checked.failure {
         diagnostics.push(json!({ "severity": "error", "message": failure.message, "help": failure.help }));
     }
-    json!({ "file": checked.file, "ok": checked.summary.is_some(), "diagnostics": diagnostics })
+    let probes = checked.probes.as_ref().map(|(schema, plans)| probes_json(schema, Some(plans)));
+    json!({ "file": checked.file, "ok": checked.summary.is_some(), "diagnostics": diagnostics, "probes": probes })
 }
 
 fn diagnostic_json(diagnostic: &Diagnostic, text: &str) -> Value {

@@ -5,6 +5,7 @@ use super::Outcome;
 use crate::failure::Failure;
 use crate::text::select::SelectArgs;
 use crate::text::{self, open, progress_bar};
+use klogger_engine::host;
 use klogger_export::ctf::Version;
 use klogger_export::{perfetto, trace};
 use klogger_log::reader::Reader;
@@ -42,6 +43,8 @@ enum Target {
     Ctf,
     /// The same in version 2
     Ctf2,
+    /// CTF with the events of LTTng's kernel tracer, for the LTTng analyses and Trace Compass
+    Lttng,
     /// A JSON object for each event and line
     Json,
     /// A table with all events
@@ -51,13 +54,14 @@ enum Target {
 }
 
 const NOTES: &str = "\
-Without -o the result stands beside the log: x.klog-parquet/, x.klog.pftrace, x.klog-ctf/, x.klog-ctf2/, x.klog.json,
-x.klog.csv, x.klog.pl. Parquet tables are made again only if the log has changed since. To choose events, ask in SQL
+Without -o the result stands beside the log: x.klog-parquet/, x.klog.pftrace, x.klog-ctf/, x.klog-ctf2/, x.klog-lttng/,
+x.klog.json, x.klog.csv, x.klog.pl. Parquet tables are made again only if the log has changed since. To choose events, ask in SQL
 ('klogger sql'), or use 'klogger cat', which knows the same text formats.
 
 Examples:
   klogger export boot.klog --to perfetto              then open boot.klog.pftrace at ui.perfetto.dev
   klogger export boot.klog --to ctf -o boot-ctf       then 'babeltrace2 boot-ctf'
+  klogger export boot.klog --to lttng -o boot-lttng   then 'lttng-cputop boot-lttng'
   klogger export boot.klog --to json -o - | jq .pid   for programs
   klogger export boot.klog -o tables                  a directory of Parquet tables
 
@@ -65,11 +69,13 @@ What each format holds, and what it cannot: docs/exports.md";
 
 pub fn run(args: Args) -> Outcome {
     let reader = open::open(&args.file)?;
+    host::write_as_private_as(&args.file);
     match args.to {
         Target::Parquet => parquet(&args, &reader),
         Target::Perfetto => write_perfetto(&args, &reader),
         Target::Ctf => write_ctf(&args, &reader, Version::One),
         Target::Ctf2 => write_ctf(&args, &reader, Version::Two),
+        Target::Lttng => write_ctf(&args, &reader, Version::Lttng),
         Target::Json => write_text(&args, &reader, text::Kind::Json, "json"),
         Target::Csv => write_text(&args, &reader, text::Kind::Csv, "csv"),
         Target::Perl => write_text(&args, &reader, text::Kind::Perl, "pl"),
@@ -155,7 +161,9 @@ fn whole(output: &Path, write: impl FnOnce(&mut dyn Write) -> Result<(), Failure
     let cannot = |e: io::Error| Failure::new(format!("cannot write {}: {e}", output.display()));
     let mut partial = output.to_path_buf().into_os_string();
     partial.push(".part");
-    let mut file = BufWriter::new(fs::File::create(&partial).map_err(cannot)?);
+    // Whatever is there was left by an export that was ended, or by somebody whose file this shall not be.
+    let _ = fs::remove_file(&partial);
+    let mut file = BufWriter::new(fs::OpenOptions::new().write(true).create_new(true).open(&partial).map_err(cannot)?);
     let written = write(&mut file).and_then(|()| file.flush().map_err(unwritten));
     if let Err(failure) = written {
         let _ = fs::remove_file(&partial);

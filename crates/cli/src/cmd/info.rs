@@ -4,6 +4,8 @@
 use super::{Format, Outcome};
 use crate::text::{info_json, info_text, open};
 use klogger_log::stats::Stats;
+use klogger_log::text::escaped;
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -33,7 +35,10 @@ pub fn run(args: Args) -> Outcome {
     let about = info_text::About { file: &args.file, reader: &reader, stats: &stats, ledger: &ledger };
     match args.format {
         Format::Text => print!("{}", info_text::page(&about, args.fields)),
-        Format::Json => println!("{}", info_json::page(&about)),
+        Format::Json => {
+            let text = info_json::page(&about).to_string();
+            println!("{}", if std::io::stdout().is_terminal() { escaped(&text) } else { text });
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -12,6 +12,7 @@ use klogger_engine::recorder::{
 use klogger_engine::unit::Unit;
 use klogger_engine::{bundled, host, kbuild, kernel, module};
 use klogger_log::ledger::Ledger;
+use klogger_log::text::escaped_lines;
 use klogger_log::writer::Compression;
 use klogger_schema::model::Schema;
 use std::ffi::OsString;
@@ -56,6 +57,9 @@ pub struct Args {
     /// The log [default: the first schema's name with .klog]. One that exists becomes FILE.old
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Who may read and write the log, as for chmod: a log tells what others do
+    #[arg(long, value_name = "MODE", default_value = "0600", value_parser = mode)]
+    mode: u32,
     /// Record all processes
     #[arg(short, long, conflicts_with = "pids")]
     all: bool,
@@ -156,6 +160,7 @@ pub fn run(args: Args) -> Outcome {
         programs,
         target,
         output: output.clone(),
+        mode: args.mode,
         buffer_size: args.buffer_size.unwrap_or(BUFFER_DEFAULT),
         user_buffer: args.user_buffer,
         max_memory: args.max_memory.unwrap_or(USER_MEMORY_DEFAULT),
@@ -172,12 +177,15 @@ pub fn run(args: Args) -> Outcome {
     let bar = progress_bar(args.quiet);
     let outcome = recorder::record(options, &mut |p| {
         // No thread of indicatif's own: it would be there before signals are blocked, and take them.
+        if let Some(note) = &p.note {
+            bar.suspend(|| eprintln!("klogger: {note}"));
+        }
         bar.set_message(progress_text(p));
         bar.tick();
     })?;
     bar.finish_and_clear();
     if !args.quiet {
-        eprint!("{}", summary(&outcome, &output));
+        eprint!("{}", escaped_lines(&summary(&outcome, &output)));
     }
     if let Some(e) = &outcome.write_error {
         return Err(Failure::new(format!("{} is not complete: {e}", output.display()))
@@ -349,6 +357,12 @@ fn rate(text: &str) -> Result<RateLimit, String> {
     Ok(RateLimit { event: event.into(), per_second })
 }
 
+/// `0640`: octal, as chmod takes it. Whoever writes a log must be able to.
+fn mode(text: &str) -> Result<u32, String> {
+    let mode = u32::from_str_radix(text, 8).ok().filter(|m| *m <= 0o777 && m & 0o600 == 0o600);
+    mode.ok_or_else(|| "write three octal digits, of which the first is 6 or 7: 600, 640, 644".into())
+}
+
 /// A ring of a CPU.
 fn size(text: &str) -> Result<u64, String> {
     ring(text, BUFFER_MIN, BUFFER_MAX)
@@ -393,6 +407,15 @@ mod tests {
         assert_eq!(size("65536"), Ok(65536));
         for bad in ["0", "0M", "1G", "1", "x", "4Q", "99999999999999999999", "17179869184G"] {
             assert!(size(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn modes() {
+        assert_eq!(mode("0600"), Ok(0o600));
+        assert_eq!(mode("644"), Ok(0o644));
+        for bad in ["", "9", "u+r", "0", "444", "4755", "-600"] {
+            assert!(mode(bad).is_err(), "{bad}");
         }
     }
 

@@ -9,6 +9,7 @@ use klogger_engine::recorder::rescue::{self, Remains};
 use klogger_engine::recorder::salvage::{self, Remnant, Salvaged};
 use klogger_engine::vmcore::{self, Rescued};
 use klogger_log::ledger::Ledger;
+use klogger_log::text::escaped;
 use klogger_log::writer::Compression;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -130,7 +131,7 @@ fn print_salvaged(saved: &Salvaged, output: &Path) {
 
 fn print_ledger(ledger: &Ledger) {
     for e in &ledger.entries {
-        eprintln!("  {}: {}", e.key, e.text);
+        eprintln!("  {}", escaped(&format!("{}: {}", e.key, e.text)));
     }
 }
 
@@ -151,9 +152,11 @@ fn print_list(recorders: &[Remnant], all: &[Remains]) {
     for r in all {
         let mut state = vec![if r.alive { "running".to_string() } else { "dead".to_string() }];
         state.extend(r.flight.then(|| "flight recorder".to_string()));
+        state.extend(r.orphan.then(|| "its recorder was killed".to_string()));
         state.extend(r.recorder.map(|pid| format!("recorded by process {pid}")));
         let (title, state, schemata, path) = (&r.title, state.join(", "), r.schemata.join(","), r.path.display());
         let bytes = HumanBytes(r.bytes);
-        println!("{title:24} {state:24} {:4} events on  {bytes:>10} to save  schemata {schemata}  {path}", r.events_on);
+        let rest = format!("{:4} events on  {bytes:>10} to save  schemata {schemata}  {path}", r.events_on);
+        println!("{}", escaped(&format!("{title:24} {state:24} {rest}")));
     }
 }

@@ -2,9 +2,10 @@
 //! `klogger show`: the effective schema, defaults and offsets resolved, and what this kernel makes of its probes.
 
 use super::{Format, Outcome};
-use crate::schemata;
-use klogger_engine::unit::{Plan, plan, spell};
-use klogger_engine::{Error, kernel};
+use crate::schemata::{self, Opinion};
+use klogger_engine::kernel;
+use klogger_engine::unit::{Plan, spell};
+use klogger_schema::Severity;
 use klogger_schema::layout::{EventLayout, FieldLayout};
 use klogger_schema::model::{Decode, Probe, Schema, Shape};
 use serde_json::{Value, json};
@@ -24,17 +25,29 @@ pub struct Args {
 pub fn run(args: Args) -> Outcome {
     let schema = schemata::schema(&args.schema)?;
     let layouts: Vec<EventLayout> = schema.events.iter().map(|e| EventLayout::new(&schema.name, e, 1)).collect();
-    let plans = kernel::types().and_then(|types| plan(&schema, &types));
+    let opinion = opinion(&args.schema, &schema);
+    if opinion.is_refused() {
+        schemata::show(&schema, &opinion.found);
+    }
     match args.format {
         Format::Text => {
             print_head(&schema);
             layouts.iter().for_each(print_event);
             print_decodings(&schema);
-            print_probes(&schema, &plans);
+            print_probes(&schema, &opinion);
         }
-        Format::Json => println!("{:#}", to_json(&schema, &layouts, &plans)),
+        Format::Json => println!("{:#}", to_json(&schema, &layouts, &opinion)),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What becomes of the probes. The C of bundled schemata was compiled when klogger was built.
+fn opinion(word: &str, schema: &Schema) -> Opinion {
+    let types = kernel::types();
+    match schemata::is_file(word) {
+        true => Opinion::of(schema, &types),
+        false => Opinion::of_plans(schema, &types),
+    }
 }
 
 fn print_head(schema: &Schema) {
@@ -105,15 +118,22 @@ fn print_decodings(schema: &Schema) {
     }
 }
 
-fn print_probes(schema: &Schema, plans: &Result<Vec<Plan>, Error>) {
+fn print_probes(schema: &Schema, opinion: &Opinion) {
     println!("\nprobes on this kernel");
-    match plans {
-        Err(e) => println!("  unknown: {e}"),
-        Ok(plans) => schema.probes.iter().zip(plans).for_each(|(probe, plan)| print_probe(probe, plan)),
+    if opinion.is_refused() {
+        println!("  none: a recording with this schema is refused (the reasons are above)");
+    }
+    match (&opinion.plans, &opinion.unchecked) {
+        (Some(plans), None) if !opinion.is_refused() => {
+            schema.probes.iter().zip(plans).for_each(|(probe, plan)| print_probe(probe, plan));
+        }
+        (_, Some(why)) => println!("  unknown: {why}"),
+        _ => {}
     }
 }
 
-fn print_probe(probe: &Probe, plan: &Plan) {
+/// What becomes of one probe on a kernel.
+pub fn print_probe(probe: &Probe, plan: &Plan) {
     let mut events: Vec<&str> = probe.calls.iter().map(|c| c.event.as_str()).collect();
     events.dedup();
     let events = if events.is_empty() { "(logs nothing)".to_string() } else { events.join(", ") };
@@ -127,25 +147,30 @@ fn print_probe(probe: &Probe, plan: &Plan) {
     }
 }
 
-fn to_json(schema: &Schema, layouts: &[EventLayout], plans: &Result<Vec<Plan>, Error>) -> Value {
-    let probes: Vec<Value> = schema
-        .probes
-        .iter()
-        .enumerate()
-        .map(|(i, probe)| {
-            let plan = plans.as_ref().ok().map(|p| &p[i]);
-            json!({
-                "targets": probe.targets.iter().map(spell).collect::<Vec<_>>(),
-                "events": probe.calls.iter().map(|c| c.event.as_str()).collect::<Vec<_>>(),
-                "attaches": plan.map(|p| p.target.is_some()),
-                "refusals": plan.map(|p| p.refusals.iter().map(|r| r.message.as_str()).collect::<Vec<_>>()),
-            })
+/// `plans`: of each probe, if known.
+pub fn probes_json(schema: &Schema, plans: Option<&Vec<Plan>>) -> Vec<Value> {
+    let one = |(i, probe): (usize, &Probe)| {
+        let plan = plans.map(|p| &p[i]);
+        json!({
+            "targets": probe.targets.iter().map(spell).collect::<Vec<_>>(),
+            "events": probe.calls.iter().map(|c| c.event.as_str()).collect::<Vec<_>>(),
+            "attaches": plan.map(|p| p.target.is_some()),
+            "refusals": plan.map(|p| p.refusals.iter().map(|r| r.message.as_str()).collect::<Vec<_>>()),
         })
-        .collect();
+    };
+    schema.probes.iter().enumerate().map(one).collect()
+}
+
+fn to_json(schema: &Schema, layouts: &[EventLayout], opinion: &Opinion) -> Value {
     let sizes: Vec<Value> = layouts
         .iter()
         .map(|e| json!({ "name": e.name, "doc": e.doc, "bytes": e.record_size(0), "bytes_max": e.max_size(), "fields": e.fields }))
         .collect();
+    let mut probes = probes_json(schema, opinion.plans.as_ref());
+    if opinion.is_refused() {
+        probes.iter_mut().for_each(|probe| probe["attaches"] = json!(false));
+    }
+    let refused = opinion.found.iter().find(|d| d.severity == Severity::Error).map(|d| d.message.clone());
     json!({
         "schema": schema.name,
         "doc": schema.doc,
@@ -153,6 +178,7 @@ fn to_json(schema: &Schema, layouts: &[EventLayout], plans: &Result<Vec<Plan>, E
         "events": sizes,
         "decodings": schema.decodings,
         "probes": probes,
-        "kernel_error": plans.as_ref().err().map(|e| e.to_string()),
+        "refused": refused,
+        "kernel_error": opinion.unchecked,
     })
 }

@@ -7,9 +7,6 @@ use klogger_engine::kernel;
 use klogger_schema::model::Param;
 use klogger_schema::nearest::did_you_mean;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
-use std::fs;
-use std::path::Path;
 use std::process::ExitCode;
 
 const EXAMPLES: &str = "\
@@ -21,7 +18,8 @@ Examples:
 
 /// List the tracepoints of this kernel, with their parameters
 ///
-/// Names and types come from the kernel's type information (BTF), groups from tracefs where it can be read. A parameter
+/// Names and types come from the kernel's type information (BTF), groups from tracefs, mounted
+/// or not, which only root can read. A parameter
 /// whose name the kernel does not tell is called arg0, arg1, ...
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -45,7 +43,7 @@ struct Tracepoint {
 
 pub fn run(args: Args) -> Outcome {
     let types = kernel::types()?;
-    let groups = groups();
+    let groups = kernel::groups();
     let names = types.tracepoints();
     let word = args.word.as_deref().unwrap_or("");
     let wanted = |name: &str| match args.exact {
@@ -67,24 +65,6 @@ pub fn run(args: Args) -> Outcome {
         Format::Json => println!("{:#}", found.iter().map(to_json).collect::<Value>()),
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// The group of each event of tracefs; empty where it cannot be read.
-fn groups() -> BTreeMap<String, String> {
-    let mut found = BTreeMap::new();
-    let Ok(folders) = fs::read_dir("/sys/kernel/tracing/events") else { return found };
-    for folder in folders.flatten() {
-        let group = folder.file_name().to_string_lossy().into_owned();
-        for event in names_in(&folder.path()) {
-            found.insert(event, group.clone());
-        }
-    }
-    found
-}
-
-fn names_in(folder: &Path) -> Vec<String> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    entries.map(|e| e.file_name().to_string_lossy().into_owned()).collect()
 }
 
 fn text(t: &Tracepoint) -> String {

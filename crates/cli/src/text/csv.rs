@@ -3,13 +3,13 @@
 //! field name of the chosen events. A field that an event does not have is empty; an array's elements are separated by
 //! spaces.
 //!
-//! If chosen events may come from programs, `tid` and `tgid` come after `event`; then a field of such a name gets a
-//! `_` at its end. So does a field `event`.
+//! If chosen events may come from programs, `tid` and `tgid` come after `event`. There stand the thread that logged it, or
+//! an event's own fields of these names, if programs cannot log it; if they can, such a field gets a `_` at its end. So
+//! does a field `event`.
 
-use super::{Context, Format, free_name};
+use super::{Context, Format, THREAD, free_name};
 use klogger_log::decode::push_number;
 use klogger_log::event::{EventRef, Value};
-use klogger_log::origin::Thread;
 use klogger_log::preamble::Preamble;
 use klogger_log::text::push_int;
 use klogger_schema::layout::{EventLayout, FieldLayout};
@@ -21,20 +21,29 @@ pub struct Csv {
     fields: Vec<Vec<Option<usize>>>,
     /// There are columns for threads.
     threads: bool,
+    /// By event: its own fields that stand in those columns.
+    own: Vec<[Option<usize>; 2]>,
 }
 
 impl Csv {
     pub fn new(preamble: &Preamble, wanted: &[bool]) -> Csv {
         let threads = preamble.user_events().iter().zip(wanted).any(|(user, wanted)| *user && *wanted);
+        let user = preamble.user_events();
+        let is_own = |i: usize, f: &FieldLayout| threads && !user[i] && THREAD.contains(&f.name.as_str());
         let name = |f: &FieldLayout| free_name(&f.name, threads);
         let mut columns: Vec<String> = Vec::new();
         let mut seen = HashSet::new();
-        for (event, _) in preamble.events.iter().zip(wanted).filter(|(_, wanted)| **wanted) {
-            columns.extend(event.fields.iter().map(name).filter(|n| seen.insert(n.clone())));
+        let events = || preamble.events.iter().enumerate();
+        for (i, event) in events().filter(|(i, _)| wanted[*i]) {
+            let others = event.fields.iter().filter(|f| !is_own(i, f));
+            columns.extend(others.map(name).filter(|n| seen.insert(n.clone())));
         }
-        let find = |e: &EventLayout, column: &String| e.fields.iter().position(|f| name(f) == *column);
-        let fields = preamble.events.iter().map(|e| columns.iter().map(|c| find(e, c)).collect()).collect();
-        Csv { columns, fields, threads }
+        let find =
+            |i, e: &EventLayout, column: &String| e.fields.iter().position(|f| !is_own(i, f) && name(f) == *column);
+        let fields = events().map(|(i, e)| columns.iter().map(|c| find(i, e, c)).collect()).collect();
+        let place = |i, e: &EventLayout, word| e.fields.iter().position(|f| is_own(i, f) && f.name == word);
+        let own = events().map(|(i, e)| THREAD.map(|word| place(i, e, word))).collect();
+        Csv { columns, fields, threads, own }
     }
 }
 
@@ -62,7 +71,15 @@ impl Format for Csv {
         out.push(b',');
         out.extend_from_slice(event.layout.name.as_bytes());
         if self.threads {
-            push_thread(event.origin.thread(), out);
+            let thread = event.origin.thread().map(|t| [t.tid, t.tgid]);
+            for (i, place) in self.own[event.index].iter().enumerate() {
+                out.push(b',');
+                match (thread, place) {
+                    (Some(ids), _) => push_int(out, ids[i]),
+                    (None, Some(index)) => push_value(event.value(&event.layout.fields[*index]), out),
+                    (None, None) => {}
+                }
+            }
         }
         for place in &self.fields[event.index] {
             out.push(b',');
@@ -71,17 +88,6 @@ impl Format for Csv {
             }
         }
         out.push(b'\n');
-    }
-}
-
-fn push_thread(thread: Option<Thread>, out: &mut Vec<u8>) {
-    out.push(b',');
-    if let Some(thread) = thread {
-        push_int(out, thread.tid);
-    }
-    out.push(b',');
-    if let Some(thread) = thread {
-        push_int(out, thread.tgid);
     }
 }
 

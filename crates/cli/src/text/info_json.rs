@@ -3,6 +3,7 @@
 
 use super::info_text::About;
 use klogger_log::damage::Damage;
+use klogger_log::ledger::Key;
 use klogger_log::origin::Origin;
 use klogger_log::stats;
 use serde_json::{Value, json};
@@ -33,8 +34,11 @@ pub fn page(about: &About) -> Value {
         "file": file.to_string_lossy(),
         "bytes": reader.length(),
         "complete": reader.is_complete(),
-        "sound": damage.is_empty(),
+        "sound": damage.iter().all(|d| d.key == Key::BeingWritten),
         "blocks": reader.blocks().len(),
+        "being_written": reader.is_being_written(),
+        "start_ns": reader.span().0,
+        "end_ns": reader.span().1,
         "first_ns": stats.times.map(|t| t.0),
         "last_ns": stats.times.map(|t| t.1),
         "logged": total.events,

@@ -2,12 +2,14 @@
 //! `klogger info` for people.
 
 use super::times::{date, duration};
-use klogger_log::ledger::{Entry, Ledger, Severity};
+use klogger_log::damage::Damage;
+use klogger_log::ledger::{Entry, Key, Ledger, Severity};
 use klogger_log::origin::Origin;
 use klogger_log::preamble::{Cost, Costs, EventClock};
 use klogger_log::process::start_of;
 use klogger_log::reader::Reader;
 use klogger_log::stats::{self, Count, Stats};
+use klogger_log::text::{escaped, escaped_lines};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
@@ -35,7 +37,7 @@ pub fn page(about: &About, fields: bool) -> String {
     cpus(about, &mut out);
     programs(about, &mut out);
     ledger(about, &mut out);
-    out
+    escaped_lines(&out)
 }
 
 fn line(out: &mut String, label: &str, text: &str) {
@@ -91,15 +93,20 @@ fn binary_size(bytes: u64) -> String {
 
 /// How long the recording lasted, ns.
 fn span(about: &About) -> u64 {
-    let start = start_of(about.reader.preamble(), about.stats.times);
-    about.stats.times.map_or(0, |(_, last)| last.saturating_sub(start))
+    let (start, end) = about.reader.span();
+    end - start
 }
 
 fn head(about: &About, out: &mut String) {
     let preamble = about.reader.preamble();
     let total = about.stats.total();
-    let state = if about.reader.is_complete() { "complete" } else { "without its end" };
-    let damaged = about.reader.damage().len() + about.stats.damage.len();
+    let state = match (about.reader.is_complete(), about.reader.is_being_written()) {
+        (true, _) => "complete",
+        (false, true) => "being written",
+        (false, false) => "without its end",
+    };
+    let is_damage = |d: &&Damage| d.key != Key::BeingWritten;
+    let damaged = about.reader.damage().iter().chain(&about.stats.damage).filter(is_damage).count();
     let sound = if damaged == 0 { "all checksums right".into() } else { format!("damaged in {damaged} places") };
     let bytes = size(about.reader.length());
     line(
@@ -218,7 +225,8 @@ fn events(about: &About, fields: bool, out: &mut String) {
         for field in layout.fields.iter().filter(|_| fields) {
             let unit = field.unit.as_ref().map(|u| format!(" in {u}")).unwrap_or_default();
             let doc = field.doc.as_deref().map(|d| format!("  {d}")).unwrap_or_default();
-            let _ = writeln!(out, "    {} {}{unit}{doc}", field.type_name, field.name);
+            let line = format!("{} {}{unit}{doc}", field.type_name, field.name);
+            let _ = writeln!(out, "    {}", escaped(&line));
         }
     }
     if !unseen.is_empty() {

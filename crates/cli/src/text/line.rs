@@ -6,7 +6,7 @@ use klogger_log::event::EventRef;
 use klogger_log::format::Kind;
 use klogger_log::origin::Origin;
 use klogger_log::reader::Reader;
-use klogger_log::text::{push_int, push_seconds};
+use klogger_log::text::{escape_from, push_int, push_seconds};
 
 pub struct Line {
     /// Characters of the widest time.
@@ -74,6 +74,7 @@ fn digits(number: u32) -> usize {
 
 impl Format for Line {
     fn event(&mut self, event: &EventRef, context: &Context, out: &mut Vec<u8>) {
+        let start = out.len();
         push_seconds(out, context.time(event), self.time_width);
         out.push(b' ');
         self.push_origin(event.origin, out);
@@ -85,6 +86,8 @@ impl Format for Line {
             out.extend_from_slice(key);
             context.decoder.show(event, index, context.processes, out);
         }
+        // Decodings, units, names of functions: all that the log brings along is anybody's.
+        escape_from(out, start);
         out.push(b'\n');
     }
 }

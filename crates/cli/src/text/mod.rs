@@ -19,6 +19,7 @@ use klogger_log::decode::Decoder;
 use klogger_log::event::EventRef;
 use klogger_log::process::Processes;
 use klogger_log::reader::Reader;
+use klogger_log::text::escape_from;
 use select::Choice;
 use std::io::Write;
 use std::time::Duration;
@@ -76,6 +77,29 @@ const THREAD: [&str; 2] = ["tid", "tgid"];
 /// program.
 fn free_name(name: &str, user: bool) -> String {
     if name == "event" || user && THREAD.contains(&name) { format!("{name}_") } else { name.into() }
+}
+
+/// A terminal, on which nothing that is written has another effect than to be seen.
+pub struct Harmless<W>(pub W);
+
+impl<W: Write> Write for Harmless<W> {
+    /// Whole characters, please.
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let mut out = Vec::with_capacity(bytes.len());
+        for line in bytes.split_inclusive(|b| *b == b'\n') {
+            let (text, end) = line.strip_suffix(b"\n").map_or((line, &b""[..]), |text| (text, b"\n"));
+            let start = out.len();
+            out.extend_from_slice(text);
+            escape_from(&mut out, start);
+            out.extend_from_slice(end);
+        }
+        self.0.write_all(&out)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.0.flush()
+    }
 }
 
 /// Bytes that are collected before they are written.

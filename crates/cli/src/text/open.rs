@@ -5,6 +5,7 @@ use crate::failure::Failure;
 use klogger_log::damage::Damage;
 use klogger_log::ledger::{Key, Severity};
 use klogger_log::reader::Reader;
+use klogger_log::text::escaped;
 use std::path::Path;
 
 pub fn open(path: &Path) -> Result<Reader, Failure> {
@@ -23,7 +24,7 @@ pub fn warn(reader: &Reader, later: &[Damage]) {
 /// The same for damage that has been collected already.
 pub fn warn_of(reader: &Reader, found: &[Damage]) {
     for damage in found.iter().take(WARNINGS_MAX) {
-        eprintln!("klogger: warning: {damage}");
+        eprintln!("klogger: warning: {}", escaped(&damage.to_string()));
     }
     if found.len() > WARNINGS_MAX {
         eprintln!("klogger: warning: and {} more; see 'klogger info'", found.len() - WARNINGS_MAX);

@@ -45,8 +45,15 @@ impl Moment {
         match self {
             Moment::AfterStart(ns) => start.saturating_add(ns),
             Moment::BeforeEnd(ns) => end.saturating_sub(ns),
-            // On the day of the recording's start, or, if that was later in the day, on the next.
-            Moment::WallClock(of_day) => start.saturating_add((of_day + DAY - start_realtime % DAY) % DAY),
+            Moment::WallClock(of_day) => {
+                let after = (of_day + DAY - start_realtime % DAY) % DAY;
+                // On the next day only if the recording lasted until then; otherwise before its start on the same day.
+                if after <= end.saturating_sub(start) || after < DAY / 2 {
+                    start.saturating_add(after)
+                } else {
+                    start.saturating_sub(DAY - after)
+                }
+            }
         }
     }
 }
@@ -96,10 +103,18 @@ mod tests {
     }
 
     #[test]
-    fn a_time_of_day_before_the_start_is_on_the_next_day() {
-        let start_realtime = 10 * DAY + 3600 * SECOND;
-        assert_eq!(Moment::WallClock(3601 * SECOND).resolve(7, 0, start_realtime), 7 + SECOND);
-        assert_eq!(Moment::WallClock(3599 * SECOND).resolve(7, 0, start_realtime), 7 + DAY - SECOND);
+    fn a_time_of_day_is_on_the_next_day_if_the_recording_lasted_until_then() {
+        let (hour, start) = (3600 * SECOND, 100 * DAY);
+        let start_realtime = 10 * DAY + 23 * hour + 410_000_000;
+        let resolve = |of_day, length| Moment::WallClock(of_day).resolve(start, start + length, start_realtime);
+        assert_eq!(resolve(23 * hour + SECOND, SECOND), start + SECOND - 410_000_000);
+        // Past midnight, in the recording and after it.
+        assert_eq!(resolve(hour, 3 * hour), start + 2 * hour - 410_000_000);
+        assert_eq!(resolve(hour, hour), start + 2 * hour - 410_000_000);
+        // The second in which it began, and an hour before.
+        assert_eq!(resolve(23 * hour, SECOND), start - 410_000_000);
+        assert_eq!(resolve(22 * hour, SECOND), start - hour - 410_000_000);
+        assert_eq!(resolve(22 * hour, DAY), start + 23 * hour - 410_000_000);
     }
 
     #[test]
