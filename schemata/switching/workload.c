@@ -55,12 +55,14 @@ int main(int argc, char **argv)
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		if (ring && i == 0 && write(pipes[0][1], &byte, 1) != 1)
 			_exit(1);
-		// The byte goes round once more after the end, so that all see it.
-		for (int last = 0; !last;) {
-			last = now() > until;
+		// The byte says that the time is over to those who read the clock too early, so that nobody waits for it.
+		while (!byte) {
 			if (!ring)
 				sched_yield();
-			else if (read(pipes[i][0], &byte, 1) != 1 || write(pipes[(i + 1) % n][1], &byte, 1) != 1)
+			else if (read(pipes[i][0], &byte, 1) != 1)
+				_exit(1);
+			byte |= now() > until;
+			if (ring && write(pipes[(i + 1) % n][1], &byte, 1) != 1)
 				_exit(1);
 		}
 		_exit(0);

@@ -7,7 +7,7 @@
 -- column kind: soft interrupt
 -- column setter: what asked for it: a thread's own work, or an interrupt
 -- column asked [count, bar]: times that it was asked for
--- column ran [count]: times that it had not been asked for already
+-- column ran [count]: times that this made it run; it had not been asked for already
 -- column p50 [ns]: half of these ran no later after that
 -- column p99 [ns]: 99 of 100 ran no later
 -- column max [ns]: the longest wait
@@ -16,19 +16,22 @@
 -- column part [share]: part of the runs that waited no longer
 -- empty: no soft interrupt was asked for while the log was recorded
 
--- What is asked for a second time before it runs, runs once.
-CREATE TEMP TABLE deferred AS
+-- What is asked for a second time before it runs, runs once: its time is that from the first time on, whoever asked later.
+CREATE TEMP MACRO deferred_key(cpu, kind) AS cpu::BIGINT * 65536 + kind;
+CREATE TEMP VIEW deferred_begin AS
 WITH edge AS (
-    SELECT cpu, kind::BIGINT AS kind, time, setter::BIGINT AS setter FROM SOFT_RAISE
-    UNION ALL SELECT cpu, kind::BIGINT, time, NULL FROM SOFT_IN
-), paired AS (
-    SELECT *, lag(setter) OVER w AS before, lag(time) OVER w AS earlier FROM edge WINDOW w AS (PARTITION BY cpu, kind ORDER BY time, setter)
-), marked AS (
-    SELECT *, setter IS NOT NULL AND (before IS NULL) AS first,
-           max(CASE WHEN setter IS NOT NULL AND before IS NULL THEN time END) OVER (PARTITION BY cpu, kind ORDER BY time, setter) AS since
-    FROM paired
+    SELECT deferred_key(cpu, kind) AS key, time, setter, true AS asks FROM SOFT_RAISE
+    UNION ALL SELECT deferred_key(cpu, kind), time, NULL, false FROM SOFT_IN
 )
-SELECT kind, before AS setter, time - since AS wait FROM marked WHERE setter IS NULL AND before IS NOT NULL;
+SELECT key, 0 AS who, time, setter AS begun FROM edge
+QUALIFY asks AND lag(asks) OVER (PARTITION BY key ORDER BY time, asks) IS NOT true;
+CREATE TEMP VIEW deferred_end AS SELECT deferred_key(cpu, kind) AS key, 0 AS who, time, kind AS ended FROM SOFT_IN;
+CREATE TEMP TABLE deferred_pair AS
+SELECT key // 65536 AS place, ended::BIGINT AS kind, begun::BIGINT AS setter, from_ns, to_ns
+FROM klogger.pairs('deferred_begin', 'deferred_end') WHERE from_ns IS NOT NULL AND to_ns IS NOT NULL;
+CREATE TEMP TABLE deferred_seen AS FROM klogger.broken('deferred_pair', ['SOFT_RAISE', 'SOFT_IN']);
+CREATE TEMP TABLE deferred AS SELECT kind, setter, to_ns - from_ns AS wait FROM deferred_seen WHERE NOT broken;
+DROP TABLE deferred_pair;
 
 -- table
 WITH asked AS (
@@ -55,3 +58,8 @@ SELECT format('Half of the {:,} soft interrupts ran within {} of being asked for
               count(*), duration(quantile_disc(wait, 0.5)), duration(max(wait)), softirq(arg_max(kind, wait))),
        sum(wait) / (greatest(any_value(to_ns), 1) * (SELECT greatest(count(DISTINCT cpu), 1) FROM SOFT_IN)) AS weight
 FROM deferred, klogger.recording HAVING count(*) > 0;
+
+-- warning
+SELECT format('Left out, because events are missing between being asked for and running: {:,} {}.', count(*),
+              CASE count(*) WHEN 1 THEN 'wait' ELSE 'waits' END)
+FROM deferred_seen WHERE broken HAVING count(*) > 0;

@@ -13,25 +13,29 @@
 -- column of_cpu [share]: that cost, as a part of one CPU's time
 -- column late [ns]: half of them ran no later after their time than this
 -- column late_max [ns]: the latest
--- column who: who set the timer, and what it calls
+-- column who: who set it; and what it calls
 -- note: High-resolution timers only. A thread outside the recording has no name in the log, but its number.
--- note: A timer that was set before the log began is "not known". One that sets itself was first set by somebody: the finding
+-- note: A timer that was set before the log began, or while events were lost, is "not known". One that sets itself was first set by somebody: the finding
 --   names the thread, if that was while the log was recorded.
 -- empty: no timer was due while the log was recorded
 
--- Each run of a timer with what set it last; and with the timer interrupt, in which it ran.
+-- Each run of a timer with what set it last, if no other setting may be missing; and with the timer interrupt in which it ran.
+CREATE TEMP TABLE timer_last AS
+SELECT h.cpu, h.time, h.timer, h.fn, h.late, h.fn_symbol, s.pid, s.setter, s.time AS set_ns,
+       NULL AS place, coalesce(s.time, h.time) AS from_ns, h.time AS to_ns
+FROM HRT_IN AS h ASOF LEFT JOIN HRT_SET AS s ON h.timer = s.timer AND h.time > s.time;
+CREATE TEMP VIEW timer_due AS
+SELECT * REPLACE (CASE WHEN NOT broken THEN pid END AS pid, CASE WHEN NOT broken THEN set_ns END AS set_ns)
+FROM klogger.broken('timer_last', ['HRT_SET']);
 CREATE TEMP TABLE timer_use AS
-WITH due AS (
-    SELECT h.cpu, h.time, h.timer, h.fn, h.late, h.fn_symbol, s.pid, s.setter, s.time AS set_ns
-    FROM HRT_IN AS h ASOF LEFT JOIN HRT_SET AS s ON h.timer = s.timer AND h.time > s.time
-), placed AS (
-    SELECT d.*, i.from_ns AS interrupt, i.to_ns - i.from_ns AS ns
-    FROM due AS d ASOF LEFT JOIN (FROM handler WHERE name = 'local_timer') AS i ON d.cpu = i.cpu AND d.time >= i.from_ns
+WITH placed AS (
+    SELECT d.*, CASE WHEN i.to_ns >= d.time THEN i.from_ns END AS interrupt, i.to_ns - i.from_ns AS ns
+    FROM timer_due AS d ASOF LEFT JOIN (FROM handler WHERE name = 'local_timer') AS i ON d.cpu = i.cpu AND d.time >= i.from_ns
 )
 SELECT pid, time,
        CASE WHEN set_ns IS NULL THEN 'not known' WHEN setter = 0 THEN NULL WHEN setter = 1 THEN 'itself' ELSE 'an interrupt' END AS other,
        coalesce(regexp_replace(fn_symbol, '\+.*', ''), printf('0x%x', fn)) AS calls, late,
-       CASE WHEN interrupt + ns >= time THEN ns / count(*) OVER (PARTITION BY cpu, interrupt) ELSE 0 END AS ns
+       CASE WHEN interrupt IS NULL THEN 0 ELSE ns / count(*) OVER (PARTITION BY cpu, interrupt) END AS ns
 FROM placed;
 CREATE TEMP TABLE timer_who AS
 SELECT coalesce(other, CASE WHEN starts_with(program, 'thread ') THEN program ELSE format('{}[{}]', program, pid) END) AS setter,

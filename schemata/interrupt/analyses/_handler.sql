@@ -8,8 +8,8 @@
 --   self_ns             without what interrupted it
 --   inside              it interrupted another handler: its time is a part of that one's
 --
--- Handlers of one kind do not interrupt each other. So the end of one belongs to its beginning if that is the latest event
--- of this kind on this CPU, and no events are missing in between. Else it is left out, and counted in handler_left_out.
+-- Handlers of one kind do not interrupt each other: they are pairs as klogger.pairs makes them, for each kind and CPU. A run
+-- that may have events missing in it is left out, and counted in handler_left_out.
 
 CREATE TEMP TABLE handler_name AS
 SELECT 1 AS level, 16 + irq::BIGINT AS kind, 'device' AS class, arg_min(name, time) AS name FROM IRQ_NAME GROUP BY irq
@@ -29,50 +29,40 @@ CREATE TEMP MACRO handler_cost_outside(level, kind) AS
     CASE WHEN level = 0 THEN cost_of('SOFT_OUT') WHEN level = 2 THEN cost_of('NMI') WHEN kind < 16 THEN cost_of('VEC_OUT')
          ELSE cost_of('IRQ_OUT') END;
 
-CREATE TEMP TABLE handler_break AS
-WITH missing AS (
-    SELECT * FROM klogger.gap
-    WHERE event IS NULL OR event IN ('IRQ_IN', 'IRQ_OUT', 'VEC_IN', 'VEC_OUT', 'SOFT_IN', 'SOFT_OUT')
-), placed AS (
-    SELECT cpu, from_ns, to_ns FROM missing WHERE cpu IS NOT NULL
-    UNION ALL
-    SELECT c.cpu, m.from_ns, m.to_ns
-    FROM missing AS m, (SELECT DISTINCT cpu FROM VEC_IN UNION SELECT DISTINCT cpu FROM SOFT_IN) AS c WHERE m.cpu IS NULL
-)
--- A LOST record has the time of the event that it stands before, but is not a part of it: hence the 1 ns.
-SELECT cpu, from_ns AS time FROM placed UNION SELECT cpu, to_ns - 1 FROM placed;
-
 -- Device's interrupts and vectors as one kind of numbers: vectors below 16, devices from there on.
+CREATE TEMP MACRO handler_key(cpu, level, kind) AS cpu::BIGINT * 17179869184 + level * 8589934592 + kind + 2147483648;
+CREATE TEMP VIEW handler_begin AS
+SELECT handler_key(cpu, 1, 16 + irq::BIGINT) AS key, 16 + irq::BIGINT AS who, time, NULL AS begun FROM IRQ_IN
+UNION ALL SELECT handler_key(cpu, 1, kind::BIGINT), kind::BIGINT, time, NULL FROM VEC_IN
+UNION ALL SELECT handler_key(cpu, 0, kind::BIGINT), kind::BIGINT, time, NULL FROM SOFT_IN;
 CREATE TEMP VIEW handler_end AS
-SELECT cpu, 1 AS level, 16 + irq::BIGINT AS kind, time FROM IRQ_OUT
-UNION ALL SELECT cpu, 1, kind::BIGINT, time FROM VEC_OUT
-UNION ALL SELECT cpu, 0, kind::BIGINT, time FROM SOFT_OUT;
-CREATE TEMP VIEW handler_edge AS
-SELECT cpu, 1 AS level, 16 + irq::BIGINT AS kind, time, true AS begins FROM IRQ_IN
-UNION ALL SELECT cpu, 1, kind::BIGINT, time, true FROM VEC_IN
-UNION ALL SELECT cpu, 0, kind::BIGINT, time, true FROM SOFT_IN
-UNION ALL SELECT *, false FROM handler_end;
+SELECT handler_key(cpu, 1, 16 + irq::BIGINT) AS key, 16 + irq::BIGINT AS who, time, NULL AS ended FROM IRQ_OUT
+UNION ALL SELECT handler_key(cpu, 1, kind::BIGINT), kind::BIGINT, time, NULL FROM VEC_OUT
+UNION ALL SELECT handler_key(cpu, 0, kind::BIGINT), kind::BIGINT, time, NULL FROM SOFT_OUT;
 CREATE TEMP TABLE handler_pair AS
-WITH latest AS (
-    SELECT e.cpu, e.level, e.kind, e.time, b.time AS from_ns, b.begins
-    FROM handler_end AS e ASOF LEFT JOIN handler_edge AS b
-    ON e.cpu = b.cpu AND e.level = b.level AND e.kind = b.kind AND e.time > b.time
-)
-SELECT l.cpu, l.level, l.kind, l.from_ns, l.time AS to_ns, l.begins,
-       l.begins AND coalesce(g.time < l.from_ns, true) AS whole
-FROM latest AS l ASOF LEFT JOIN handler_break AS g ON l.cpu = g.cpu AND l.time > g.time;
+SELECT (key - level * 8589934592 - kind - 2147483648) // 17179869184 AS place, level, kind, from_ns, to_ns, outside
+FROM (SELECT *, ((key - who - 2147483648) // 8589934592 % 2)::BIGINT AS level, who AS kind
+      FROM klogger.pairs('handler_begin', 'handler_end'));
+CREATE TEMP TABLE handler_seen AS
+SELECT * EXCLUDE (place), place::SMALLINT AS cpu
+FROM klogger.broken('handler_pair', ['IRQ_IN', 'IRQ_OUT', 'VEC_IN', 'VEC_OUT', 'SOFT_IN', 'SOFT_OUT']);
+DROP TABLE handler_pair;
 
 -- Probes are attached, and taken away, one after the other: an end without a beginning is a loss only if it comes after the
--- first beginning of its kind, and before the last one.
+-- first beginning of its kind, and before the last one; and so is a beginning without an end. Both ends of one run may be
+-- there and not be joined: hence the greater of two numbers.
 CREATE TEMP TABLE handler_left_out AS
-SELECT count(*) AS count
-FROM handler_pair JOIN (
-    SELECT level, kind, min(time) AS first, max(time) AS last FROM handler_edge WHERE begins GROUP BY level, kind
-) USING (level, kind)
-WHERE whole IS NOT true AND (coalesce(begins, false) OR to_ns BETWEEN first AND last);
+WITH known AS (
+    SELECT level, kind, min(from_ns) AS first_begin, max(from_ns) AS last_begin, min(to_ns) AS first_end, max(to_ns) AS last_end
+    FROM handler_seen GROUP BY level, kind
+)
+SELECT count(*) FILTER (from_ns IS NOT NULL AND to_ns IS NOT NULL AND broken)
+       + greatest(count(*) FILTER (from_ns IS NULL AND to_ns BETWEEN first_begin AND last_begin),
+                  count(*) FILTER (to_ns IS NULL AND from_ns BETWEEN first_end AND last_end)) AS count
+FROM handler_seen JOIN known USING (level, kind) WHERE broken OR NOT outside;
 
 CREATE TEMP TABLE handler_level AS
-SELECT cpu, level, kind, from_ns, to_ns FROM handler_pair WHERE whole
+SELECT cpu, level, kind, from_ns, to_ns FROM handler_seen WHERE from_ns IS NOT NULL AND to_ns IS NOT NULL AND NOT broken
 UNION ALL
 SELECT cpu, 2, 0, greatest(time - least(took, 4611686018427387904)::BIGINT, 0), time FROM NMI;
 
@@ -101,7 +91,8 @@ WITH placed AS (
 SELECT p.cpu, p.level, CASE p.level WHEN 2 THEN 'NMI' ELSE coalesce(d.class, 'device') END AS class,
        CASE p.level WHEN 2 THEN 'NMI' ELSE coalesce(d.name, 'irq ' || (p.kind - 16)) END AS name,
        p.from_ns, p.to_ns, p.to_ns - p.from_ns - handler_cost(p.level, p.kind) AS ns,
-       p.to_ns - p.from_ns - handler_cost(p.level, p.kind) - coalesce(t.ns, 0) AS self_ns, p.inside
+       -- Where a clock was wrong, two may have one beginning; what interrupted one of them does not outlast the other.
+       p.to_ns - p.from_ns - handler_cost(p.level, p.kind) - least(coalesce(t.ns, 0), p.to_ns - p.from_ns) AS self_ns, p.inside
 FROM placed AS p LEFT JOIN handler_name AS d USING (level, kind)
 LEFT JOIN handler_taken AS t ON p.cpu = t.cpu AND p.level = t.level AND p.from_ns = t.from_ns;
 
@@ -111,7 +102,7 @@ FROM handler_left_out WHERE count > 0
 UNION ALL
 SELECT format('{:,} interrupts began in a soft interrupt and ended after it, which cannot be: their times are not exact.', count(*))
 FROM handler_nested WHERE meets AND NOT inside HAVING count(*) > 0;
-DROP TABLE handler_pair;
+DROP TABLE handler_seen;
 
 -- The nine names that take the most time have a colour of their own in pictures.
 CREATE TEMP TABLE handler_shown AS

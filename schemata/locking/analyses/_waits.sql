@@ -18,10 +18,6 @@
 CREATE TEMP MACRO locking_waiter(tid, cpu) AS CASE WHEN tid = 0 THEN -cpu::BIGINT - 1 ELSE tid::BIGINT END;
 CREATE TEMP MACRO locking_busy(kind) AS kind IN (1, 3, 5);
 
-CREATE TEMP TABLE locking_break AS
-SELECT DISTINCT unnest([from_ns, to_ns]) AS time FROM klogger.gap
-WHERE (event IS NULL OR event IN ('LOCK_BEGIN', 'LOCK_END')) AND key <> 'probe_missed';
-
 CREATE TEMP VIEW locking_step AS
 SELECT locking_waiter(tid, cpu) AS waiter, lock, time, serial, cpu, tid, kind, stack
 FROM LOCK_BEGIN
@@ -51,21 +47,17 @@ WITH wait AS (
            max(number) OVER (PARTITION BY waiter, lock) AS last_number
     FROM locking_phase WHERE number > 0 GROUP BY waiter, lock, number
 )
-SELECT w.lock, w.tid, w.cpu, w.kind, w.stack, w.from_ns,
+SELECT w.lock, w.tid, w.cpu, w.kind, w.stack, NULL AS place, w.from_ns,
        CASE WHEN w.ends > 0 THEN w.end_ns WHEN w.number = w.last_number AND r.finished AND NOT locking_busy(w.kind) THEN r.to_ns END AS to_ns,
        coalesce(w.spin_ns, 0) + CASE WHEN w.open_spin AND w.ends = 0 THEN r.to_ns - w.last_ns ELSE 0 END AS spin_ns,
        w.ends = 0 AS open, w.ends > 1 AS torn
 FROM wait AS w, klogger.recording AS r;
 
 CREATE TEMP TABLE locking_wait AS
-WITH checked AS (
-    SELECT w.*, b.time > w.from_ns AND b.time < w.to_ns AS broken
-    FROM locking_whole AS w ASOF LEFT JOIN locking_break AS b ON w.to_ns > b.time
-)
 SELECT lock, tid, cpu, stack, from_ns, to_ns, spin_ns, open,
        CASE WHEN kind IN (1) THEN 'spin lock' WHEN kind IN (3, 5) THEN 'rwlock' WHEN kind & 32 = 32 THEN 'mutex'
             WHEN kind & 16 = 16 THEN 'percpu rwsem' WHEN kind & 8 = 8 THEN 'rt-mutex' ELSE 'rwsem' END AS kind
-FROM checked WHERE to_ns IS NOT NULL AND NOT coalesce(broken, false) AND NOT torn;
+FROM klogger.broken('locking_whole', ['LOCK_BEGIN', 'LOCK_END']) WHERE to_ns IS NOT NULL AND NOT broken AND NOT torn;
 
 -- Ends whose beginnings are not in the log, beginnings without ends, and waits with a gap in them.
 CREATE TEMP TABLE locking_left_out AS

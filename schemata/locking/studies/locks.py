@@ -223,7 +223,7 @@ def figure3(loads: list[tuple[Run, Spun]]) -> Any:
     columns = [
         column("processes", "count", "processes at once"),
         column(
-            "lock", "", "class of the lock with the most spinning, at all numbers of processes together; and all others"
+            "lock", "", "class of the lock; of that with the most spinning at all numbers of processes, and all others"
         ),
         column("lost", "ns", "time spent spinning in each second of CPU time", bar=True),
         column("paper", "", "what the paper found"),
@@ -307,7 +307,7 @@ def drawn(
     made = result(name, *heading, columns, rows, picture, named, notes=notes)
     # What the picture shows, and the table does not have.
     shown = {c.name: c for c in columns}
-    shown.setdefault("arm", column("arm", "", "load and processes at once"))
+    shown.setdefault("arm", column("arm", "", "load and processes at once" if "load" in shown else columns[0].doc))
     shown.setdefault(colour, column(colour, "", "lock"))
     return replace(made, analysis=replace(made.analysis, columns=shown))
 

@@ -5,8 +5,8 @@
 -- events: LOOP_BEGIN, LOOP, IRQ_IN, IRQ_OUT, VEC_IN, VEC_OUT, SOFT_IN, SOFT_OUT, SCHEDIN, SCHEDOUT
 -- include: ../../interrupt/analyses/_handler
 -- include: _iteration
--- picture: cdf x=length y=part colour=what
--- column what: as it was, without the timer's handlers, or without those of all interrupts
+-- picture: cdf x=extra y=part colour=what zoom=ends
+-- column what: iterations; as they were, without the timer's handlers, or without those of all interrupts
 -- column iterations [count]: how many there are
 -- column min [ns]: the shortest
 -- column p50 [ns]: half of them take no longer
@@ -16,7 +16,7 @@
 -- column over_5 [share]: part that takes over 5 % more
 -- column over_50 [share]: part that takes over 50 % more
 -- column spread: longest divided by shortest
--- column length [ns]: time of an iteration
+-- column extra [ns]: longer than usual in its block; below 0, shorter
 -- column part [share]: part of the iterations that are not longer
 -- note: What is usual in a block is the median of its iterations without handlers. The loop is calibrated before each block, but the
 --   CPU's speed may change after that.
@@ -38,14 +38,18 @@ SELECT what, count(*) AS iterations, min(ns) AS min, quantile_disc(ns, 0.5) AS p
 FROM noise_series GROUP BY what ORDER BY any_value(rank);
 
 -- picture
--- Points where the curve has risen by a five-hundredth, and its ends; what is beyond 1.5 times the nominal time is drawn there.
-WITH placed AS (
-    SELECT rank, what, least(ns, 1.5 * nominal)::BIGINT AS ns, cume_dist() OVER (PARTITION BY what ORDER BY ns) AS part FROM noise_series
+-- Points where the curve has risen by a five-hundredth; more at its ends, by decades. What is usual in a block is 0: on an axis of
+-- whole iterations all curves would be one line, and a block in which the CPU was slower would be another.
+WITH beyond AS (
+    SELECT rank, what, round(ns - usual)::BIGINT AS ns FROM noise_series
+), placed AS (
+    SELECT *, cume_dist() OVER (PARTITION BY what ORDER BY ns) AS part FROM beyond
 ), point AS (
-    SELECT rank, what, max(ns) AS length, max(part) AS part FROM placed GROUP BY rank, what, floor(part * 500)
+    SELECT rank, what, max(ns) AS extra, max(part) AS part FROM placed
+    GROUP BY rank, what, floor(part * 500), floor(50 * log10(least(part, 1 - part + 1e-9)))
 )
-SELECT what, length, part FROM (
-    SELECT rank, what, length, part FROM point
+SELECT what, extra, part FROM (
+    SELECT rank, what, extra, part FROM point
     UNION ALL
     SELECT rank, what, min(ns), 0 FROM placed GROUP BY rank, what
 )

@@ -88,7 +88,7 @@ def unthrottled() -> Iterator[None]:
 
 TIMES = [
     Column("arm", "", False, "what happened besides"),
-    Column("what", "", False, "as it was, without the timer's handlers, or without those of all interrupts"),
+    Column("what", "", False, "iterations; as they were, without the timer's handlers, or without all handlers"),
     Column("min", "ns", False, "the shortest iteration"),
     Column("p50", "ns", False, "half of them take no longer"),
     Column("p99", "ns", False, "99 of 100 take no longer"),
@@ -97,9 +97,9 @@ TIMES = [
     Column("over_50", "share", False, "part that takes over 50 % longer"),
 ]
 POINTS = [
-    Column("length", "ns", False, "time of an iteration"),
+    Column("extra", "ns", False, "longer than usual in its block; below 0, shorter"),
     Column("part", "share", False, "part of the iterations that are not longer"),
-    Column("series", "", False, "series"),
+    Column("series", "", False, "iterations"),
 ]
 COSTS = [
     Column("arm", "", False, "what happened besides"),
@@ -112,6 +112,7 @@ COSTS = [
     Column("seen", "", False, "whether 0 is outside of these"),
 ]
 DRAWN = [Column("shown", "", False, "arm, and what interrupted"), *COSTS]
+ARMS_POINTS = [*POINTS[:2], Column("series", "", False, "what happened besides")]
 ARMS_COLUMNS = [
     Column("arm", "", False, "what happened besides"),
     Column("iterations", "count", False, "in which the loop had its CPU all along"),
@@ -284,26 +285,29 @@ def slopes(costs: list[list[Any]]) -> list[str]:
 
 def figure_8(one: Run, times: list[list[Any]]) -> Result:
     """Table of all arms; the picture is the paper's, so of the first one."""
-    picture = Picture("cdf", {"x": "length", "y": "part", "colour": "series"})
+    picture = Picture("cdf", {"x": "extra", "y": "part", "colour": "series", "zoom": "ends"})
     (cdf,) = [r for r in noise_answers(one) if r.analysis.name == "noise_cdf"]
-    points = Rows([c.name for c in POINTS], [[r["length"], r["part"], r["what"]] for r in cdf.points.records()])
+    points = Rows([c.name for c in POINTS], [[r["extra"], r["part"], r["what"]] for r in cdf.points.records()])
     question = "How long does a computation of 1 ms take, as it was, and without handlers?"
-    note = f"The picture is of the arm '{one.arm.name}'. What takes over 1.5 ms is drawn there."
+    note = (
+        f"The picture is of the arm '{one.arm.name}': 0 is what is usual without handlers in a block of iterations; the"
+        " paper's is of whole iterations."
+    )
     return drawn(
         result("figure_8", "Figure 8", question, [*TIMES, *POINTS], times, picture, notes=[note]), TIMES, points
     )
 
 
 def figure_of_arms(runs: list[Run], general: list[list[Any]]) -> Result:
-    picture = Picture("cdf", {"x": "length", "y": "part", "colour": "series"})
+    picture = Picture("cdf", {"x": "extra", "y": "part", "colour": "series", "zoom": "ends"})
     rows = []
     for one in runs:
         (cdf,) = [r for r in noise_answers(one) if r.analysis.name == "noise_cdf"]
-        rows += [[r["length"], r["part"], one.arm.name] for r in cdf.points.records() if r["what"] == "clean"]
-    points = Rows([c.name for c in POINTS], rows)
+        rows += [[r["extra"], r["part"], one.arm.name] for r in cdf.points.records() if r["what"] == "clean"]
+    points = Rows([c.name for c in ARMS_POINTS], rows)
     question = "How long does it take without handlers, beside what?"
     return drawn(
-        result("arms", "Neighbours", question, [*ARMS_COLUMNS, *POINTS], general, picture), ARMS_COLUMNS, points
+        result("arms", "Neighbours", question, [*ARMS_COLUMNS, *ARMS_POINTS], general, picture), ARMS_COLUMNS, points
     )
 
 

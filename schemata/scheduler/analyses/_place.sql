@@ -8,8 +8,8 @@
 -- needed only where events are missing: nobody knows then where a thread is, until it is seen again.
 
 CREATE TEMP TABLE place_gap AS
-SELECT from_ns, to_ns FROM klogger.gap
-WHERE event IS NULL OR event IN ('SCHEDIN', 'SCHEDOUT', 'ADD_TO_RUNQ', 'REMOVE_FROM_RUNQ', 'MIGRATE');
+SELECT from_ns, until AS to_ns FROM klogger.missing(['SCHEDIN', 'SCHEDOUT', 'ADD_TO_RUNQ', 'REMOVE_FROM_RUNQ', 'MIGRATE'])
+WHERE place = -2;
 SET VARIABLE place_gaps = (SELECT count(*) FROM place_gap);
 CREATE TEMP TABLE place_step AS
 SELECT pid, time, runq::INTEGER AS cpu, 1 AS able FROM ADD_TO_RUNQ
@@ -31,7 +31,7 @@ FROM ended AS e FULL JOIN begun AS b USING (pid) LEFT JOIN stepped AS s USING (p
 WHERE coalesce(least(b.time, e.time) <= s.time, true) AND NOT (SELECT overwrite FROM klogger.recording);
 
 -- A thread that is moved while it sleeps (able 0) is still nowhere. What changes nothing is dropped at once, unless there is
--- a gap in between (another era). Most logs have no gap; they are spared the join.
+-- an end of a gap in between (another era). Most logs have no gap; they are spared the join.
 CREATE TEMP TABLE place AS
 WITH known AS (
     SELECT pid, time, cpu, last_value(able IGNORE NULLS) OVER (PARTITION BY pid ORDER BY time ROWS UNBOUNDED PRECEDING) AS able
@@ -39,8 +39,9 @@ WITH known AS (
 ), placed AS (
     SELECT pid, time, CASE WHEN able = 1 THEN cpu END AS cpu, NULL AS era FROM known WHERE getvariable('place_gaps') = 0
     UNION ALL
-    SELECT k.pid, k.time, CASE WHEN able = 1 THEN cpu END, g.from_ns
-    FROM (FROM known WHERE getvariable('place_gaps') > 0) AS k ASOF LEFT JOIN place_gap AS g ON k.time >= g.from_ns
+    SELECT k.pid, k.time, CASE WHEN able = 1 THEN cpu END, g.time
+    FROM (FROM known WHERE getvariable('place_gaps') > 0) AS k
+    ASOF LEFT JOIN (SELECT from_ns AS time FROM place_gap UNION SELECT to_ns FROM place_gap) AS g ON k.time >= g.time
 ), changed AS (
     SELECT pid, time, cpu FROM placed
     WINDOW w AS (PARTITION BY pid ORDER BY time)
@@ -51,9 +52,10 @@ WITH known AS (
 SELECT pid, cpu, s.from_ns, coalesce(s.to_ns, CASE WHEN r.finished THEN r.to_ns ELSE s.from_ns END) AS to_ns
 FROM stretched AS s, klogger.recording AS r WHERE cpu IS NOT NULL;
 
-UPDATE place SET to_ns = g.from_ns
+-- A gap may have events in it (a rate limit): what they say of a place holds at that moment, and no longer.
+UPDATE place SET to_ns = greatest(g.from_ns, place.from_ns)
 FROM (SELECT p.rowid AS id, min(g.from_ns) AS from_ns FROM place AS p JOIN place_gap AS g
-        ON g.from_ns >= p.from_ns AND g.from_ns < p.to_ns GROUP BY id) AS g
+        ON g.to_ns > p.from_ns AND g.from_ns < p.to_ns GROUP BY id) AS g
 WHERE place.rowid = g.id;
 DELETE FROM place WHERE to_ns <= from_ns;
 CREATE TEMP VIEW place_warning AS

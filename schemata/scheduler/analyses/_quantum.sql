@@ -7,62 +7,33 @@
 --   next                who ran after it; NULL if still running when the log ended
 --   whole               false: began before the log or ended after it
 --
--- A SCHEDOUT belongs to the latest event of its CPU, if that is a SCHEDIN of the same thread and no events are missing in
--- between. Else the quantum is left out, and counted in quantum_left_out. Not the latest SCHEDIN: some kernels switch now
--- and then without a tracepoint, and then one SCHEDIN would begin two quanta.
+-- A SCHEDOUT belongs to the latest event of its CPU, if that is a SCHEDIN of the same thread (klogger.pairs) and no events are
+-- missing in between. Else the quantum is left out, and counted in quantum_left_out. Not the latest SCHEDIN: some kernels
+-- switch now and then without a tracepoint, and then one SCHEDIN would begin two quanta.
 
--- Where the replay of a CPU must start anew. A LOST record has the time of the event that it stands before, but is not
--- a part of it: hence the 1 ns.
-CREATE TEMP TABLE quantum_break AS
-WITH missing AS (
-    SELECT * FROM klogger.gap WHERE event IS NULL OR event IN ('SCHEDIN', 'SCHEDOUT')
-), placed AS (
-    SELECT cpu, from_ns, to_ns FROM missing WHERE cpu IS NOT NULL
-    UNION ALL
-    SELECT c.cpu, m.from_ns, m.to_ns
-    FROM missing AS m, (SELECT DISTINCT cpu FROM SCHEDIN UNION SELECT DISTINCT cpu FROM SCHEDOUT) AS c
-    WHERE m.cpu IS NULL
-)
-SELECT cpu, from_ns AS time FROM placed UNION SELECT cpu, to_ns - 1 FROM placed;
+CREATE TEMP VIEW quantum_begin AS SELECT cpu AS key, pid AS who, time, NULL AS begun FROM SCHEDIN;
+CREATE TEMP VIEW quantum_end AS
+SELECT cpu AS key, pid AS who, time, {'state': state, 'next': next} AS ended FROM SCHEDOUT;
+CREATE TEMP TABLE quantum_pair AS
+SELECT key AS place, who AS pid, from_ns, to_ns, ended, outside FROM klogger.pairs('quantum_begin', 'quantum_end') WHERE who <> 0;
+CREATE TEMP TABLE quantum_seen AS
+SELECT * EXCLUDE (place), place AS cpu FROM klogger.broken('quantum_pair', ['SCHEDIN', 'SCHEDOUT']);
+DROP TABLE quantum_pair;
 
 -- Threads that had a CPU when the log began have no SCHEDIN; then the log's start, or the start of the thread if it is
 -- later, stands for it. In a flight recording the beginning was overwritten: nothing is known of it.
--- At one time a SCHEDOUT (0) comes before a SCHEDIN (1), and a break (2) after both.
-CREATE TEMP TABLE quantum_pair AS
-WITH step AS (
-    SELECT cpu, time, 0 AS kind, pid, state, next FROM SCHEDOUT
-    UNION ALL
-    SELECT cpu, time, 1, pid, NULL, NULL FROM SCHEDIN
-    UNION ALL
-    SELECT cpu, time, 2, NULL, NULL, NULL FROM quantum_break
-)
-SELECT cpu, pid, time, state, next, lag(time) OVER steps AS from_ns,
-       from_ns IS NOT NULL AND lag(CASE kind WHEN 1 THEN pid END) OVER steps IS DISTINCT FROM pid AS broken
-FROM step WINDOW steps AS (PARTITION BY cpu ORDER BY time, kind)
-QUALIFY kind = 0 AND pid <> 0;
-
-CREATE TEMP VIEW quantum_first AS
-SELECT p.cpu, p.pid, p.time, p.state, p.next, greatest(coalesce(t.from_ns, 0), 0) AS from_ns
-FROM quantum_pair AS p LEFT JOIN (SELECT pid, min(from_ns) AS from_ns FROM klogger.process GROUP BY pid) AS t USING (pid)
-WHERE p.from_ns IS NULL AND NOT (SELECT overwrite FROM klogger.recording)
-QUALIFY row_number() OVER (PARTITION BY p.cpu ORDER BY p.time) = 1;
-
--- Threads that had a CPU when the log ended. Their quanta count up to its end, if the log has an end and nothing is
--- missing after they began.
-CREATE TEMP VIEW quantum_last AS
-SELECT i.cpu, i.pid, r.to_ns AS time, i.time AS from_ns
-FROM (SELECT cpu, arg_max(pid, time) AS pid, max(time) AS time FROM SCHEDIN GROUP BY cpu) AS i
-LEFT JOIN (SELECT cpu, max(time) AS time FROM SCHEDOUT GROUP BY cpu) AS o USING (cpu)
-LEFT JOIN (SELECT cpu, max(time) AS time FROM quantum_break GROUP BY cpu) AS b USING (cpu), klogger.recording AS r
-WHERE i.pid <> 0 AND r.finished AND i.time < r.to_ns
-    AND coalesce(o.time <= i.time, true) AND coalesce(b.time < i.time, true);
-
+-- Quanta of threads that had a CPU when the log ended count up to its end, if it has one.
 CREATE TEMP VIEW quantum_all AS
-SELECT cpu, pid, from_ns, time, state, next, true AS whole FROM quantum_pair WHERE from_ns IS NOT NULL AND NOT broken
+SELECT cpu, pid, from_ns, to_ns AS time, ended.state AS state, ended.next AS next, true AS whole
+FROM quantum_seen WHERE from_ns IS NOT NULL AND to_ns IS NOT NULL AND NOT broken
 UNION ALL
-SELECT cpu, pid, from_ns, time, state, next, false FROM quantum_first
+SELECT s.cpu, s.pid, greatest(coalesce(t.from_ns, 0), 0), s.to_ns, s.ended.state, s.ended.next, false
+FROM quantum_seen AS s LEFT JOIN (SELECT pid, min(from_ns) AS from_ns FROM klogger.process GROUP BY pid) AS t USING (pid)
+WHERE s.from_ns IS NULL AND s.outside AND NOT s.broken AND NOT (SELECT overwrite FROM klogger.recording)
 UNION ALL
-SELECT cpu, pid, from_ns, time, NULL, NULL, false FROM quantum_last;
+SELECT s.cpu, s.pid, s.from_ns, r.to_ns, NULL, NULL, false
+FROM quantum_seen AS s, klogger.recording AS r
+WHERE s.to_ns IS NULL AND s.outside AND NOT s.broken AND r.finished AND s.from_ns < r.to_ns;
 
 CREATE TEMP TABLE quantum AS
 SELECT cpu, pid, program, from_ns, time AS to_ns, state, next, whole FROM klogger.with_program('quantum_all');
@@ -87,11 +58,10 @@ FROM (
 ) HAVING count(*) > 0;
 
 -- Threads of which quanta may be left out between two that are there.
-CREATE TEMP TABLE quantum_gap AS SELECT DISTINCT pid FROM quantum_pair WHERE broken OR from_ns IS NULL;
+CREATE TEMP TABLE quantum_gap AS SELECT DISTINCT pid FROM quantum_seen WHERE broken OR from_ns IS NULL OR to_ns IS NULL;
 
 DROP VIEW quantum_all;
-DROP VIEW quantum_first;
-DROP TABLE quantum_pair;
+DROP TABLE quantum_seen;
 
 -- The programs that a picture shows by name: those with the most CPU time or the most quanta. `shown` is the name, or
 -- 'other'.

@@ -22,33 +22,22 @@
 
 -- Whatever comes last before a thread gets a CPU began its wait. If that is a SCHEDOUT in order to sleep (cause NULL), the
 -- wake-up is not in the log, and the wait is not known.
-CREATE TEMP TABLE wait_pair AS
-WITH step AS (
-    SELECT pid, time, CASE WHEN is_new <> 0 THEN 'new' ELSE 'woken' END AS cause FROM ADD_TO_RUNQ
-    UNION ALL
-    SELECT pid, time, CASE WHEN state = 0 THEN 'preempted' END FROM SCHEDOUT
-)
-SELECT i.pid, i.time, s.time AS since, s.cause
-FROM SCHEDIN AS i ASOF JOIN step AS s ON i.pid = s.pid AND i.time > s.time
-WHERE i.pid <> 0;
-
--- Until when events are missing, of all gaps that begin no later. Most logs have no gap; they are spared the join.
-CREATE TEMP TABLE wait_gap AS
-SELECT from_ns, max(to_ns) OVER (ORDER BY from_ns ROWS UNBOUNDED PRECEDING) AS until
-FROM klogger.gap WHERE event IS NULL OR event IN ('SCHEDIN', 'SCHEDOUT', 'ADD_TO_RUNQ');
-SET VARIABLE wait_gaps = (SELECT count(*) FROM wait_gap);
-CREATE TEMP VIEW wait_sure AS
-SELECT pid, time, since, cause FROM wait_pair WHERE cause IS NOT NULL AND getvariable('wait_gaps') = 0
+CREATE TEMP VIEW wait_begin AS
+SELECT pid AS key, 0 AS who, time, CASE WHEN is_new <> 0 THEN 'new' ELSE 'woken' END AS begun FROM ADD_TO_RUNQ WHERE pid <> 0
 UNION ALL
-SELECT w.pid, w.time, w.since, w.cause
-FROM (SELECT * FROM wait_pair WHERE cause IS NOT NULL AND getvariable('wait_gaps') > 0) AS w
-ASOF LEFT JOIN wait_gap AS g ON w.time >= g.from_ns
-WHERE coalesce(g.until < w.since, true);
-CREATE TEMP TABLE wait AS SELECT program, cause, time, time - since AS ns FROM klogger.with_program('wait_sure');
-CREATE TEMP TABLE wait_left_out AS
-SELECT (SELECT count(*) FROM wait_pair) - (SELECT count(*) FROM wait) AS count;
-DROP VIEW wait_sure;
+SELECT pid, 0, time, CASE WHEN state = 0 THEN 'preempted' END FROM SCHEDOUT WHERE pid <> 0;
+CREATE TEMP VIEW wait_end AS SELECT pid AS key, 0 AS who, time, NULL AS ended FROM SCHEDIN WHERE pid <> 0;
+CREATE TEMP TABLE wait_pair AS
+SELECT key AS pid, NULL AS place, from_ns, to_ns, to_ns AS time, begun AS cause, outside
+FROM klogger.pairs('wait_begin', 'wait_end') WHERE to_ns IS NOT NULL;
+CREATE TEMP TABLE wait_seen AS FROM klogger.broken('wait_pair', ['SCHEDIN', 'SCHEDOUT', 'ADD_TO_RUNQ']);
 DROP TABLE wait_pair;
+CREATE TEMP VIEW wait_sure AS SELECT pid, time, from_ns, cause FROM wait_seen WHERE cause IS NOT NULL AND NOT broken;
+CREATE TEMP TABLE wait AS SELECT program, cause, time, time - from_ns AS ns FROM klogger.with_program('wait_sure');
+CREATE TEMP TABLE wait_left_out AS
+SELECT count(*) FILTER ((cause IS NULL OR broken) AND NOT (outside AND NOT broken)) AS count FROM wait_seen;
+DROP VIEW wait_sure;
+DROP TABLE wait_seen;
 
 -- table
 SELECT program, cause, waits, p[1] AS p50, p[2] AS p99, max, over_1ms, octaves(h) AS lengths

@@ -13,7 +13,7 @@ from typing import Any
 import duckdb
 
 from klogger import run as analyses
-from klogger.analysis import Column, Picture, parse
+from klogger.analysis import CHOICES, Column, Picture, parse
 from klogger.log import Log
 from klogger.run import Result, Rows
 from klogger.study import model
@@ -44,7 +44,7 @@ def figure(
 
     `others` are the columns that only the points have.
     """
-    names = [c for p, c in picture.parts.items() if p != "scale"]
+    names = [c for p, c in picture.parts.items() if p not in CHOICES]
     made = model.result(
         name, title, question, [*columns, *others], [], picture, Rows(names, [list(p) for p in points]), (), notes
     )

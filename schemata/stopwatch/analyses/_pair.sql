@@ -77,21 +77,17 @@ SELECT begins, time, cpu, tid, site, key, lead(time) OVER one AS to_ns, lead(cpu
        lead(begins) OVER one AS begins_next
 FROM level WINDOW one AS (PARTITION BY site, whose, born, level ORDER BY place);
 
--- Until when events are missing, of all gaps that begin no later.
-CREATE TEMP TABLE pair_gap AS
-SELECT from_ns, max(to_ns) OVER (ORDER BY from_ns ROWS UNBOUNDED PRECEDING) AS until
-FROM klogger.gap WHERE event IS NULL OR upper(event) IN ('START', 'STOP', 'STOP_ELSEWHERE');
-SET VARIABLE pair_gaps = (SELECT count(*) FROM pair_gap);
-
 -- The logger's own cost: pairs with nothing in between.
-CREATE TEMP TABLE pair_own AS
+CREATE TEMP TABLE pair_bare AS
 WITH row AS (
     SELECT *, lead(time) OVER thread AS next, lead(begins) OVER thread AS begins_next
     FROM pair_empty WINDOW thread AS (PARTITION BY tid ORDER BY time, begins, serial)
 )
-SELECT r.next - r.time AS ns
-FROM row AS r ASOF LEFT JOIN pair_gap AS g ON r.next >= g.from_ns
-WHERE r.begins AND NOT r.begins_next AND coalesce(g.until < r.time, true);
+SELECT NULL AS place, time AS from_ns, next AS to_ns FROM row WHERE begins AND NOT begins_next;
+CREATE TEMP TABLE pair_own AS
+SELECT to_ns - from_ns AS ns FROM klogger.broken('pair_bare', ['START', 'STOP', 'STOP_ELSEWHERE', 'EMPTY_START', 'EMPTY_STOP'])
+WHERE NOT broken;
+DROP TABLE pair_bare;
 
 -- Means are without the worst thousandth, as in the KLogger paper.
 CREATE TEMP TABLE pair_cost AS
@@ -122,22 +118,15 @@ CREATE TEMP TABLE pair_action AS
 SELECT value AS site, text AS action FROM klogger.decoding WHERE decoding = 'action';
 
 SET VARIABLE pair_mean = (SELECT coalesce(mean, 0) FROM pair_cost);
--- Most logs have no gap; they are spared the join by time.
+CREATE TEMP VIEW pair_joined AS
+SELECT site, key, tid, cpu AS from_cpu, time AS from_ns, to_ns, to_cpu, NULL AS place FROM pair_step WHERE begins AND NOT begins_next
+UNION ALL
+SELECT site, key, tid, cpu, time, to_ns, to_cpu, NULL FROM pair_nested WHERE begins AND NOT begins_next;
 CREATE TEMP TABLE pair AS
-WITH joined AS (
-    SELECT site, key, tid, cpu AS from_cpu, time AS from_ns, to_ns, to_cpu FROM pair_step WHERE begins AND NOT begins_next
-    UNION ALL
-    SELECT site, key, tid, cpu, time, to_ns, to_cpu FROM pair_nested WHERE begins AND NOT begins_next
-), sure AS (
-    SELECT *, false AS torn FROM joined WHERE getvariable('pair_gaps') = 0
-    UNION ALL
-    SELECT j.*, coalesce(g.until >= j.from_ns, false)
-    FROM (FROM joined WHERE getvariable('pair_gaps') > 0) AS j ASOF LEFT JOIN pair_gap AS g ON j.to_ns >= g.from_ns
-)
 SELECT j.site, coalesce(a.action, 'action ' || j.site) AS action, j.key, coalesce(k.kind, '') AS kind, j.tid,
        j.from_ns, j.to_ns, j.from_cpu, j.to_cpu, j.to_ns - j.from_ns AS raw,
-       j.to_ns - j.from_ns - getvariable('pair_mean') AS ns, j.torn
-FROM sure AS j LEFT JOIN pair_kind AS k USING (site, key) LEFT JOIN pair_action AS a USING (site);
+       j.to_ns - j.from_ns - getvariable('pair_mean') AS ns, j.broken AS torn
+FROM klogger.broken('pair_joined', ['START', 'STOP', 'STOP_ELSEWHERE']) AS j LEFT JOIN pair_kind AS k USING (site, key) LEFT JOIN pair_action AS a USING (site);
 
 CREATE TEMP TABLE pair_lone AS
 WITH counted AS (
@@ -148,6 +137,7 @@ WITH counted AS (
 SELECT site, coalesce(action, 'action ' || site) AS action, starts, stops, coalesce(pairs, 0) AS pairs,
        starts - coalesce(pairs, 0) AS no_stop, stops - coalesce(pairs, 0) AS no_start
 FROM counted LEFT JOIN paired USING (site) LEFT JOIN pair_action USING (site);
+DROP VIEW pair_joined;
 DROP TABLE pair_step;
 DROP TABLE pair_nested;
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from klogger import tracefs
 from klogger.analysis import Column, Picture
 from klogger.export import find_klogger
 from klogger.failure import Failure
@@ -24,7 +25,6 @@ from klogger.study.build import find_compiler
 from klogger.study.model import Answer, Arm, Check, Plan, Run, Study, result
 
 HERE = Path(__file__).resolve().parent
-TRACING = Path("/sys/kernel/tracing")
 POINT = "task_prctl_unknown"
 BLOCKS = 40
 PAIRS = 1000
@@ -87,7 +87,7 @@ def arms(plan: Plan) -> list[Arm]:
     )
     rounds = [in_program]
     calls: list[str | Path] = [program, str(BLOCKS), "reference", "traced"]
-    if (TRACING / "events/task" / POINT).exists():
+    if no_point() is None:
         rounds += [
             Arm("nothing", [], ARM_SECONDS, around=lambda: alone(lambda: output(calls))),
             Arm("klogger", calls, ARM_SECONDS, record=["--engine", "bpf", "-s", str(HERE / "pending.klogger")]),
@@ -98,6 +98,14 @@ def arms(plan: Plan) -> list[Arm]:
     times = min(max(int(plan.seconds / (len(rounds) * ARM_SECONDS)), 2), ROUNDS_MAX)
     # Each round begins with another one, so that what drifts hits all alike.
     return [arm for n in range(times) for arm in rounds[n % len(rounds) :] + rounds[: n % len(rounds)]]
+
+
+def no_point() -> str | None:
+    """Why loggers of the kernel cannot be measured."""
+    if why := tracefs.why_not():
+        return why
+    here = (tracefs.ROOT / "events/task" / POINT).exists()
+    return None if here else f"this kernel has no tracepoint {POINT} (Linux 6.14)"
 
 
 def build(folder: Path) -> Path:
@@ -131,7 +139,7 @@ def alone(measure: Callable[[], dict[str, Any]]) -> Iterator[dict[str, Any]]:
 @contextmanager
 def instance() -> Iterator[Path]:
     """A buffer of ftrace of our own, which keeps the newest."""
-    folder = TRACING / f"instances/klogger-study-{os.getpid()}"
+    folder = tracefs.ROOT / f"instances/klogger-study-{os.getpid()}"
     folder.mkdir()
     try:
         (folder / "buffer_size_kb").write_text("4096")
@@ -144,7 +152,7 @@ def instance() -> Iterator[Path]:
 @contextmanager
 def marker(program: Path) -> Iterator[dict[str, Any]]:
     """trace_marker, measured before the recording of its arm begins."""
-    if not TRACING.exists():
+    if tracefs.why_not():
         yield {}
         return
     with instance() as folder:
@@ -289,11 +297,8 @@ def spread(cost: float, sd: float) -> str:
 
 def absent(found: Mapping[str, Samples]) -> dict[str, str]:
     """Rivals without a number, and why."""
-    rows = {
-        name: f"this kernel has no tracepoint {POINT} (Linux 6.14)" if arm != "perf" else "perf is not installed"
-        for name, arm in KERNEL.items()
-        if name not in found
-    }
+    missing = [name for name in KERNEL if name not in found]
+    rows = {name: no_point() or "perf is not installed" for name in missing}
     return rows | {
         "printk": "would fill the kernel's log",
         "kprobe (a trap)": "not measured here"

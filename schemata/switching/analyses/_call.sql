@@ -16,49 +16,37 @@
 SET VARIABLE call_span = (SELECT to_ns + 2 FROM klogger.recording);
 CREATE TEMP MACRO call_key(cpu, t) AS cpu::BIGINT * getvariable('call_span')::BIGINT + greatest(t, 0);
 
-CREATE TEMP TABLE call_break AS
-WITH missing AS (
-    SELECT * FROM klogger.gap WHERE event IS NULL OR event IN ('SCHED_ENTER', 'SCHED_LEAVE', 'CPU_SWITCH', 'NR_RUNNING')
-), placed AS (
-    SELECT cpu, from_ns, to_ns FROM missing WHERE cpu IS NOT NULL
-    UNION ALL
-    SELECT c.cpu, m.from_ns, m.to_ns FROM missing AS m, (SELECT DISTINCT cpu FROM SCHED_LEAVE) AS c WHERE m.cpu IS NULL
-)
-SELECT cpu, from_ns AS time FROM placed UNION SELECT cpu, to_ns - 1 FROM placed;
+CREATE TEMP VIEW call_begin AS SELECT cpu AS key, 0 AS who, time, pid AS begun FROM SCHED_ENTER;
+CREATE TEMP VIEW call_end AS SELECT cpu AS key, 0 AS who, time, switched <> 0 AS ended FROM SCHED_LEAVE;
+CREATE TEMP TABLE call_both AS
+SELECT key AS place, key AS cpu, from_ns, to_ns, ended AS switched, begun = 0 AS from_idle
+FROM klogger.pairs('call_begin', 'call_end') WHERE from_ns IS NOT NULL AND to_ns IS NOT NULL;
+CREATE TEMP TABLE call_pair AS
+SELECT *, call_key(cpu, to_ns) AS key, call_key(cpu, from_ns) AS begun
+FROM klogger.broken('call_both', ['SCHED_ENTER', 'SCHED_LEAVE', 'CPU_SWITCH']) WHERE NOT broken;
+DROP TABLE call_both;
 
 -- The length of a queue is logged by whoever changes it, on any CPU. After a gap anywhere it is unknown until it is
 -- logged again.
-CREATE TEMP TABLE call_queue AS
-SELECT call_key(runq, time) AS key, queued::INTEGER AS queued FROM NR_RUNNING
-UNION ALL
-SELECT call_key(c.cpu, b.time), NULL FROM call_break AS b, (SELECT DISTINCT cpu FROM SCHED_LEAVE) AS c;
-
-CREATE TEMP TABLE call_pair AS
-WITH begun AS (
-    SELECT call_key(cpu, time) AS key, time, pid FROM SCHED_ENTER
-    UNION ALL
-    SELECT call_key(cpu, time), NULL, NULL FROM SCHED_LEAVE
-    UNION ALL
-    SELECT call_key(cpu, time), NULL, NULL FROM call_break
-), ended AS (
-    SELECT call_key(cpu, time) AS key, cpu, time, switched <> 0 AS switched FROM SCHED_LEAVE
-)
-SELECT e.key, e.cpu, e.switched, b.key AS begun, b.time AS from_ns, e.time AS to_ns, b.pid = 0 AS from_idle
-FROM ended AS e ASOF JOIN begun AS b ON e.key > b.key
-WHERE b.time IS NOT NULL AND b.key >= call_key(e.cpu, 0);
+CREATE TEMP TABLE call_queue AS SELECT call_key(runq, time) AS key, time, queued::INTEGER AS queued FROM NR_RUNNING;
 
 -- A call that switched has a CPU_SWITCH in it. One without is a switch that the kernel did not report.
-CREATE TEMP TABLE call AS
+CREATE TEMP TABLE call_queued AS
 WITH changed AS (
     SELECT p.*, s.time AS changed
     FROM call_pair AS p ASOF LEFT JOIN (SELECT call_key(cpu, time) AS at, time FROM CPU_SWITCH) AS s ON p.key >= s.at
 )
-SELECT c.cpu, c.from_ns, c.to_ns, c.switched, c.from_idle,
+SELECT c.cpu, c.from_ns AS call_ns, c.to_ns AS left_ns, c.switched, c.from_idle,
        CASE WHEN c.switched THEN c.changed ELSE c.to_ns END - c.from_ns - cost_of('SCHED_ENTER') AS pick,
        CASE WHEN c.switched THEN c.to_ns - c.changed - cost_of('CPU_SWITCH') END AS change,
-       CASE WHEN q.key >= call_key(c.cpu, 0) THEN q.queued END AS queued
+       CASE WHEN q.key >= call_key(c.cpu, 0) THEN q.queued END AS queued,
+       NULL AS place, least(coalesce(q.time, c.from_ns), c.from_ns) AS from_ns, c.from_ns AS to_ns
 FROM changed AS c ASOF LEFT JOIN call_queue AS q ON c.begun >= q.key
 WHERE NOT c.switched OR c.changed BETWEEN c.from_ns AND c.to_ns;
+CREATE TEMP TABLE call AS
+SELECT cpu, call_ns AS from_ns, left_ns AS to_ns, switched, from_idle, pick, change, CASE WHEN NOT broken THEN queued END AS queued
+FROM klogger.broken('call_queued', ['NR_RUNNING']);
+DROP TABLE call_queued;
 
 -- The probes are attached one after another, and the log ends in the middle of a call: what is not between the first and
 -- the last of all three, and one call for each CPU, is not missed.
@@ -75,7 +63,7 @@ FROM call;
 CREATE TEMP VIEW call_warning AS
 SELECT format('Left out, because their beginning, their switch or their end is not in the log: {:,} calls.', count) AS warning
 FROM call_left_out
-WHERE count > CASE WHEN (SELECT count(*) FROM call_break) > 0 THEN 0 ELSE (SELECT count(DISTINCT cpu) FROM SCHED_LEAVE) END;
+WHERE count > CASE WHEN (SELECT count(*) FROM klogger.missing(['SCHED_ENTER', 'SCHED_LEAVE', 'CPU_SWITCH'])) > 0 THEN 0 ELSE (SELECT count(DISTINCT cpu) FROM SCHED_LEAVE) END;
 DROP TABLE call_pair;
 DROP TABLE call_queue;
 

@@ -22,7 +22,7 @@
 
 -- Each SCHED_ENTER, SCHED_LEAVE and gap ends a turn. What counts is the first request of a turn that a SCHED_ENTER of the
 -- same thread ends: requests between SCHED_ENTER and SCHED_LEAVE are answered by the call that is under way.
-CREATE TEMP TABLE resched AS
+CREATE TEMP TABLE resched_asked AS
 WITH step AS (
     SELECT cpu, time, pid, NULL AS asked, true AS ends, preempt FROM SCHED_ENTER
     UNION ALL
@@ -41,8 +41,11 @@ WITH step AS (
     FROM numbered WHERE pid IS NOT NULL GROUP BY cpu, turn, pid
 )
 SELECT CASE WHEN pid = 0 THEN 'idle' WHEN preempt <> 0 THEN 'in the kernel' ELSE 'elsewhere' END AS caller,
-       called - asked AS ns
+       cpu AS place, asked AS from_ns, called AS to_ns
 FROM turned WHERE called IS NOT NULL AND asked IS NOT NULL;
+CREATE TEMP TABLE resched AS
+SELECT caller, to_ns - from_ns AS ns FROM klogger.broken('resched_asked', ['NEED_RESCHED', 'SCHED_ENTER', 'SCHED_LEAVE'])
+WHERE NOT broken;
 
 -- table
 SELECT caller, requests, p[1] AS p50, p[2] AS p99, max, over_1ms, octaves(h) AS lengths

@@ -6,7 +6,7 @@
 -- costs: SCHED_ENTER, CPU_SWITCH
 -- include: _call
 -- picture: stacked x=time y=queued colour=what
--- column queued: threads on the CPU's run queue when the scheduler was called, with the one that called
+-- column queued: threads on the queue; on that of the CPU when the scheduler was called, with the one that called
 -- column calls [count]: calls of the scheduler
 -- column switched [share]: of these calls, those that changed to another thread
 -- column time [ns]: in the scheduler, all CPUs together

@@ -6,7 +6,7 @@
 -- costs: SCHED_ENTER, CPU_SWITCH
 -- include: _call
 -- picture: cdf x=cost y=part colour=what scale=log
--- column what: a call that switched, its two parts, and a call that did not switch
+-- column what: kind of call; one that switched, its two parts, and one that did not switch
 -- column queued: threads on the CPU's run queue when the scheduler was called, with the one that called
 -- column calls [count, bar]: calls of the scheduler
 -- column mean [ns]: average, without the longest 0.1 %
