@@ -24,14 +24,15 @@ SECTIONS = ("table", "picture", "finding", "warning", "samples")
 MARKS = ("bar", "less", "more", "neither")
 # What each kind of picture is drawn from: the parts that it must have, and those that it may have.
 KINDS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
-    "cdf": (frozenset({"x", "y"}), frozenset({"colour", "scale"})),
+    "cdf": (frozenset({"x", "y"}), frozenset({"colour", "scale", "zoom"})),
     "bars": (frozenset({"x", "y"}), frozenset({"scale"})),
     "stacked": (frozenset({"x", "y", "colour"}), frozenset()),
     "histogram": (frozenset({"x", "x2", "y"}), frozenset({"colour", "scale"})),
     "timeline": (frozenset({"x", "x2", "row", "colour"}), frozenset({"y", "y2"})),
     "matrix": (frozenset({"x", "y", "size"}), frozenset({"scale"})),
 }
-SCALES = ("linear", "log")
+# Parts that name no column, and what they may be; the first is what they are if they are not given.
+CHOICES = {"scale": ("linear", "log"), "zoom": ("none", "ends")}
 HEADER_LINE = re.compile(r"--(?: (?P<key>[a-z]+)(?: (?P<name>\w+))?(?: \[(?P<unit>[^\]]*)\])?:)?(?P<text>.*)")
 
 
@@ -197,8 +198,11 @@ def check_picture(picture: Picture | None) -> list[str]:
     must, may = KINDS[picture.kind]
     faults = [f"a {picture.kind} needs {p}=..." for p in sorted(must - set(picture.parts))]
     faults += [f"a {picture.kind} has no part '{p}'" for p in sorted(set(picture.parts) - must - may)]
-    if picture.parts.get("scale", "linear") not in SCALES:
-        faults.append(f"unknown scale '{picture.parts['scale']}'; known: {', '.join(SCALES)}")
+    for part, known in CHOICES.items():
+        if picture.parts.get(part, known[0]) not in known:
+            faults.append(f"unknown {part} '{picture.parts[part]}'; known: {', '.join(known)}")
+    if picture.parts.get("scale") == "log" and picture.parts.get("zoom") == "ends":
+        faults.append("zoom=ends has linear scales")
     return faults
 
 
@@ -208,7 +212,7 @@ def check_columns(analysis: Analysis, section: str, names: Iterable[str]) -> lis
     faults = [f"column {n} of section '{section}' is not documented" for n in names if n not in analysis.columns]
     drawn = "picture" if "picture" in analysis.sections else "table"
     if analysis.picture is not None and section == drawn:
-        used = [c for p, c in analysis.picture.parts.items() if p != "scale"]
+        used = [c for p, c in analysis.picture.parts.items() if p not in CHOICES]
         faults += [
             f"the picture uses column {c}, which section '{section}' does not have" for c in used if c not in names
         ]

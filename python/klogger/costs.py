@@ -25,7 +25,9 @@ def create(connection: duckdb.DuckDBPyConnection, preamble: Mapping[str, Any]) -
     # Of a log that does not say, nothing can be subtracted.
     connection.execute(
         "CREATE MACRO klogger.cost_of(e) AS"
-        " coalesce((SELECT any_value(ns) FROM klogger.cost WHERE event = e), 0)::BIGINT"
+        ' coalesce((SELECT any_value("klogger ns")'
+        ' FROM (SELECT event AS "klogger event", ns AS "klogger ns" FROM klogger.cost) AS "klogger x"'
+        ' WHERE "klogger event" = e), 0)::BIGINT'
     )
 
 

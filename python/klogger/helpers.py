@@ -9,7 +9,7 @@ from typing import Any
 
 import duckdb
 
-from klogger import costs
+from klogger import costs, prelude
 
 # The columns that the exporter promises, for a log in which such a table is missing.
 TABLES = {
@@ -63,42 +63,6 @@ DOCS = {
     "thread_gap": "where events of programs are missing; tid NULL: of threads that are not known",
 }
 
-NAMES = """
-CREATE TABLE klogger.thread AS
-  SELECT pid, max(tgid) AS tgid, arg_max(comm, from_ns) AS comm, count(*) AS names FROM klogger.process GROUP BY pid;
-CREATE TABLE klogger.renamed AS
-  SELECT pid, from_ns, comm FROM klogger.process WHERE pid IN (SELECT pid FROM klogger.thread WHERE names > 1);
-CREATE MACRO klogger.comm(p, t) AS coalesce(
-  (SELECT arg_max(q.comm, q.from_ns) FROM klogger.process AS q WHERE q.pid = p AND q.from_ns <= t),
-  (SELECT any_value(q.comm) FROM klogger.thread AS q WHERE q.pid = p AND q.names = 1), p::VARCHAR);
-CREATE MACRO klogger.three_digits(x) AS
-  CASE WHEN abs(x) >= 99.95 THEN format('{:.0f}', x) WHEN abs(x) >= 9.995 THEN format('{:.1f}', x)
-       ELSE format('{:.2f}', x) END;
-CREATE MACRO klogger.duration(ns) AS
-  CASE WHEN abs(ns) < 999.5 THEN format('{:.0f} ns', ns::DOUBLE)
-       WHEN abs(ns) < 999.5e3 THEN klogger.three_digits(ns / 1e3) || ' µs'
-       WHEN abs(ns) < 999.5e6 THEN klogger.three_digits(ns / 1e6) || ' ms'
-       ELSE klogger.three_digits(ns / 1e9) || ' s' END;
--- Small pictures of how long things take, one bar for each doubling: octaves(histogram(octave(ns))).
-CREATE MACRO klogger.octave(ns) AS least(greatest(floor(log2(greatest(ns, 1) / 1000)), 0), 20)::INTEGER;
-CREATE MACRO klogger.octaves(h) AS list_transform(range(21), lambda k: coalesce(h[k::INTEGER], 0));
-CREATE MACRO klogger.label(name, p) AS coalesce(nullif(name, ''), 'thread ' || p);
--- The rows of a table or view, and the column `program`: the name that the thread `pid` had at `time`.
--- Most threads have one name, which is found by hashing; only the others need the costlier join by time.
-CREATE MACRO klogger.with_program(source) AS TABLE
-  SELECT s.*, klogger.label(t.comm, s.pid) AS program
-  FROM query_table(source) AS s LEFT JOIN klogger.thread AS t ON s.pid = t.pid WHERE t.names IS NULL OR t.names = 1
-  UNION ALL
-  SELECT s.*, klogger.label(r.comm, s.pid) AS program
-  FROM (SELECT * FROM query_table(source) SEMI JOIN klogger.renamed USING (pid)) AS s
-  ASOF LEFT JOIN klogger.renamed AS r ON s.pid = r.pid AND s.time >= r.from_ns;
-"""
-
-# The recorder's own threads are not in the process table of a log of a workload, but may have run next.
-RECORDER = """
-INSERT INTO klogger.thread
-SELECT pid, NULL, '(recorder)', 1 FROM klogger.recorder WHERE pid NOT IN (SELECT pid FROM klogger.thread)"""
-
 
 def create(connection: duckdb.DuckDBPyConnection, root: Path, preamble: Mapping[str, Any]) -> None:
     """Tables of the exporter, and the functions that they define."""
@@ -106,11 +70,11 @@ def create(connection: duckdb.DuckDBPyConnection, root: Path, preamble: Mapping[
     for name, columns in TABLES.items():
         if not view(connection, f"klogger.{name}", root / f"{name}.parquet"):
             connection.execute(f"CREATE TABLE klogger.{name} ({columns})")
-    connection.execute(NAMES)
+    connection.execute(prelude.NAMES)
     connection.execute(
         "CREATE TABLE klogger.recorder AS SELECT unnest($1::INTEGER[]) AS pid", [numbers(preamble, "recorder", "tids")]
     )
-    connection.execute(RECORDER)
+    connection.execute(prelude.RECORDER)
     costs.create(connection, preamble)
     for name in decodings(connection):
         connection.execute(name)
@@ -209,13 +173,14 @@ def create_derived(
     """`recording` and `gap`, which stand on event tables."""
     hold_to_start(connection, [e.name for e in events.values()])
     finish = "SELECT max(time) FROM main.KLOGGER_FINISH" if "KLOGGER_FINISH" in events else "SELECT NULL"
-    # The recorder still empties the rings when the recording has ended.
+    # Up to the last event, which may be later than the word of the recorder that it has finished. The
+    # recorder still empties the rings when the recording has ended.
     last = ["SELECT 0 AS t", f"SELECT max(to_ns) FROM klogger.ledger WHERE ({finish}) IS NULL"]
     last += [f"SELECT max(time) FROM main.{identifier(e.name)}" for e in events.values() if e.name not in DUMPS]
     recorder = preamble.get("recorder")
     overwrite = bool(recorder.get("overwrite")) if isinstance(recorder, dict) else False
     connection.execute(
-        f"CREATE TABLE klogger.recording AS SELECT 0::BIGINT AS from_ns, max(t)::BIGINT AS to_ns,"
+        "CREATE TABLE klogger.recording AS SELECT 0::BIGINT AS from_ns, max(t)::BIGINT AS to_ns,"
         f" ({finish}) IS NOT NULL AS finished, {overwrite} AS overwrite, $1::INTEGER[] AS cpus"
         f" FROM ({' UNION ALL '.join(last)})",
         [numbers(preamble, "host", "cpus")],
@@ -235,6 +200,7 @@ def create_derived(
             thread_gaps += [lost(start, "tid, tgid", "tid IS NOT NULL"), THREAD_UNPLACED]
     connection.execute(f"CREATE TABLE klogger.gap AS {' UNION ALL BY NAME '.join(gaps)}")
     connection.execute(f"CREATE TABLE klogger.thread_gap AS {' UNION ALL BY NAME '.join(thread_gaps)}")
+    connection.execute(prelude.PAIRS)
 
 
 def has_threads(connection: duckdb.DuckDBPyConnection) -> bool:

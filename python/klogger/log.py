@@ -158,7 +158,10 @@ class Log:
         return event.schema in schemas or (event.name == "LOST" and bool(schemas))
 
     def seconds(self) -> float:
-        """How long the recording is."""
+        """How long the recording is: up to the end that the recorder wrote down, or to the last event if it did not."""
+        start, end = self.meta.get("start_ns"), self.meta.get("end_ns")
+        if isinstance(start, int) and isinstance(end, int) and end >= start:
+            return (end - start) / 1e9
         return float(self.rows("SELECT to_ns - from_ns FROM klogger.recording")[0][0]) / 1e9
 
     def cursor(self) -> duckdb.DuckDBPyConnection:

@@ -8,122 +8,43 @@ the same picture fits a page that may be light or dark, and a PNG.
 from __future__ import annotations
 
 import json
-import math
-import re
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from typing import Any
 
 import altair as alt
 
-from klogger.analysis import Analysis
+from klogger.drawing import (
+    COLOURS,
+    DATA,
+    NOBODY,
+    TICKS_MIN,
+    Drawing,
+    Palette,
+    Subjects,
+    Theme,
+    axis_of,
+    colour_of,
+    lines_of,
+    log_domain,
+    log_or_linear,
+    log_ticks,
+    names_of,
+    round_ticks,
+    tooltip,
+)  # fmt: skip
+from klogger.ends import ends
 from klogger.run import Result
-from klogger.units import duration, printable, show
+from klogger.units import printable, show
 
 WIDTH = 720
-# Okabe and Ito's colours, which colour-blind people can tell apart, then darker and lighter ones of the same hues. All
-# can be seen on white and on dark grey.
-COLOURS = (
-    "#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#8c6bb1", "#a6761d", "#66a61e", "#b15928",
-    "#17a2b8", "#e7298a",
-)  # fmt: skip
-OTHER = "#999999"
+# Pixels of a name beside its row.
+LABEL_LIMIT = 260
 # A field of a matrix is not wider than this.
 FIELD_WIDTH = 90
 # With more columns than this, a number has no room in its field.
 FIELDS_LABELLED = 18
-# The rows join the specification when it is done: Altair would check each of them.
-DATA = alt.NamedData("rows")
 # Pictures with a scale that the reader can move.
 ZOOMED = ("cdf", "histogram", "timeline")
-# Which ticks of a logarithmic axis have a label: 1, 10, 100, or 1, 2, 5, 10 if the axis is shorter than two decades.
-LOG_LABEL = (
-    "indexof(domain('x')[1] / domain('x')[0] > 100 ? [1] : [1, 2, 5],"
-    " round(datum.value / pow(10, floor(log(datum.value) / LN10 + 1e-9)))) >= 0"
-)
-TICKS_NS = tuple(float(10**k) for k in range(0, 13))
-
-
-@dataclass
-class Palette:
-    """One colour for each name of a kind (program, CPU, ...), the same in all pictures of a report."""
-
-    known: dict[str, dict[str, str]] = field(default_factory=dict)
-
-    def colour(self, kind: str, name: str) -> str:
-        if name == "other":
-            return OTHER
-        known = self.known.setdefault(kind, {})
-        return known.setdefault(name, COLOURS[len(known) % len(COLOURS)])
-
-
-@dataclass(frozen=True)
-class Theme:
-    """Colours of all that is not data. `currentColor` takes the page's own."""
-
-    text: str = "#222222"
-    grid: str = "#dddddd"
-    background: str | None = "#ffffff"
-    heat: tuple[str, str] = ("#dcebf7", "#08519c")
-
-
-ON_PAGE = Theme(text="currentColor", grid="rgba(128, 128, 128, 0.25)", background=None)
-
-
-@dataclass(frozen=True)
-class Subjects:
-    """The names of programs. A thread is PROGRAM[TID]."""
-
-    programs: frozenset[str] = frozenset()
-
-    def fill(self, values: Iterable[Any]) -> bool:
-        """Whether a column holds names of threads or programs, and nothing else."""
-        given = [v for v in values if v is not None and v != "other"]
-        return bool(given) and all(isinstance(v, str) and self.has(v) for v in given)
-
-    def has(self, name: str) -> bool:
-        return name in self.programs or re.sub(r"\[\d+\]$", "", name) in self.programs
-
-
-NOBODY = Subjects()
-
-
-@dataclass
-class Drawing:
-    """What a kind of picture needs to know."""
-
-    analysis: Analysis
-    records: list[dict[str, Any]]
-    parts: dict[str, str]
-    palette: Palette
-    theme: Theme
-    subjects: Subjects = NOBODY
-    live: bool = False
-
-    def column(self, part: str) -> str:
-        return self.parts[part]
-
-    def title(self, part: str) -> str:
-        """The first clause of the column's documentation."""
-        column = self.analysis.columns.get(self.parts[part])
-        text = column.doc if column and column.doc else self.parts[part]
-        for end in (";", ". ", ":"):
-            text = text.split(end)[0]
-        return text
-
-    def unit(self, part: str) -> str:
-        column = self.analysis.columns.get(self.parts[part])
-        return column.unit if column else ""
-
-    def values(self, part: str) -> list[Any]:
-        """The different values of a column, in the order of the rows."""
-        return list(dict.fromkeys(r[self.parts[part]] for r in self.records))
-
-    def is_log(self) -> bool:
-        return self.parts.get("scale") == "log"
-
-    def numbers(self, part: str) -> list[float]:
-        return [float(r[self.parts[part]] or 0) for r in self.records]
 
 
 def draw(
@@ -139,6 +60,7 @@ def draw(
     records = [{k: printable(v) if isinstance(v, str) else v for k, v in r.items()} for r in result.points.records()]
     live = subjects is not None
     drawing = Drawing(result.analysis, records, dict(picture.parts), palette, theme, subjects or NOBODY, live)
+    drawing.spans = picture.kind in ("cdf", "histogram")
     chart = PICTURES[picture.kind](drawing)
     if not drawing.records:
         # Nothing is left: a logarithmic axis has no 0.
@@ -147,7 +69,8 @@ def draw(
     spec["datasets"] = {DATA.name: drawing.records}
     if picture.kind == "matrix" and (narrow := FIELD_WIDTH * len(drawing.values("x"))) < WIDTH:
         width = narrow
-    spec["width"] = width
+    if "hconcat" not in spec:
+        spec["width"] = width
     if live:
         enliven(spec, drawing, picture.kind)
     return spec
@@ -155,14 +78,15 @@ def draw(
 
 def enliven(spec: dict[str, Any], d: Drawing, kind: str) -> None:
     """Zoom, and a signal `klogger_picked`: all marks but those of the thread or program of that name are faint."""
-    params: list[dict[str, Any]] = spec.setdefault("params", [])
-    layers = spec.get("layer", [spec])
+    layers = layers_of(spec)
     if kind in ZOOMED:
         held = "[event.ctrlKey || event.metaKey]"
-        params.append({"name": "klogger_zoom", "bind": "scales", "select": {
-            "type": "interval", "encodings": ["x"], "zoom": f"wheel!{held}"}})  # fmt: skip
+        for number, panel in enumerate(layers if "hconcat" in spec else [spec]):
+            panel.setdefault("params", []).append({"name": f"klogger_zoom{number or ''}", "bind": "scales", "select": {
+                "type": "interval", "encodings": ["x"], "zoom": f"wheel!{held}"}})  # fmt: skip
         for layer in layers:
             layer["mark"]["clip"] = True
+    params: list[dict[str, Any]] = spec.setdefault("params", [])
     named = [d.parts[p] for p in ("colour", "row", "y", "x") if p in d.parts and d.subjects.fill(d.values(p))]
     params.append({"name": "klogger_picked", "value": None})
     spec["usermeta"] = {"names": named}
@@ -170,6 +94,12 @@ def enliven(spec: dict[str, Any], d: Drawing, kind: str) -> None:
         tests = ["klogger_picked === null", *(f"datum[{json.dumps(n)}] === klogger_picked" for n in named)]
         for layer in layers:
             layer["encoding"]["opacity"] = {"condition": {"test": " || ".join(tests), "value": 1}, "value": 0.13}
+
+
+def layers_of(spec: dict[str, Any]) -> list[dict[str, Any]]:
+    """All parts with marks of their own."""
+    inner = [one for key in ("layer", "hconcat", "vconcat") for one in spec.get(key, [])]
+    return [layer for one in inner for layer in layers_of(one)] if inner else [spec]
 
 
 def configure(chart: Any, theme: Theme) -> Any:
@@ -190,110 +120,17 @@ def configure(chart: Any, theme: Theme) -> Any:
     )  # fmt: skip
 
 
-def axis_of(drawing: Drawing, part: str, **more: Any) -> alt.Axis:
-    """Ticks and labels in the column's unit."""
-    unit = drawing.unit(part)
-    if unit in ("ns", "s"):
-        ns = "datum.value" if unit == "ns" else "datum.value * 1e9"
-        more["labelExpr"] = duration_expression(ns)
-        if drawing.live and drawing.is_log():
-            more["labelExpr"] = f"{LOG_LABEL} ? {more['labelExpr']} : ''"
-            more["labelOverlap"] = False
-        elif drawing.live:
-            more["tickCount"] = 7
-        elif drawing.is_log() and unit == "ns":
-            more["values"] = decades(drawing.numbers(part))
-        elif unit == "ns":
-            more["values"] = round_ticks(max(drawing.numbers(part), default=0))
-    elif unit == "share":
-        more["format"] = ".0%"
-    elif unit == "count":
-        more["labelExpr"] = "datum.value >= 1e6 ? format(datum.value / 1e6, ',') + ' M' : format(datum.value, ',')"
-        more.setdefault("tickMinStep", 1)
-        more.setdefault("tickCount", 7)
-    return alt.Axis(title=drawing.title(part), **more)
-
-
-def duration_expression(ns: str) -> str:
-    """A Vega expression for a number of ns as `10 µs`."""
-    steps = "".join(
-        f"({ns}) < {limit} ? format(({ns}) / {factor}, '.3~r') + ' {unit}' : "
-        for limit, factor, unit in (("999.5", "1", "ns"), ("999.5e3", "1e3", "µs"), ("999.5e6", "1e6", "ms"))
-    )
-    return f"({ns}) == 0 ? '0' : {steps}format(({ns}) / 1e9, ',.3~r') + ' s'"
-
-
-def decades(numbers: list[float]) -> list[float]:
-    positive = [n for n in numbers if n > 0]
-    low, high = min(positive, default=1), max(positive, default=1)
-    return [t for t in TICKS_NS if low / 10 < t < high * 10]
-
-
-def round_ticks(top: float) -> list[float]:
-    """About six round numbers from 0 to `top`."""
-    if top <= 0:
-        return [0.0]
-    rough = top / 6
-    power = 10.0 ** math.floor(math.log10(rough))
-    step = next(power * m for m in (1, 2, 5, 10) if power * m >= rough)
-    return [step * k for k in range(int(top / step) + 1)]
-
-
-def log_or_linear(drawing: Drawing, part: str) -> alt.Scale:
-    if not drawing.is_log():
-        return alt.Scale(nice=False)
-    positive = [n for n in drawing.numbers(part) if n > 0]
-    return alt.Scale(type="log", nice=False, domain=[min(positive, default=1), max(max(positive, default=1), 10)])
-
-
-def colour_of(drawing: Drawing, part: str = "colour") -> alt.Color:
-    """The palette's colours. Numbers are in their order, names in that of earlier pictures; `other` comes last."""
-    # A scale tells 0 from "0".
-    for record in drawing.records:
-        record[drawing.column(part)] = str(record[drawing.column(part)])
-    names, title = drawing.values(part), drawing.title(part)
-    known = list(drawing.palette.known.get(title, ()))
-    names.sort(key=lambda n: (n == "other", known.index(n) if n in known else len(known)))
-    if all(n.isdigit() for n in names):
-        names.sort(key=int)
-    if len(names) > len(COLOURS):
-        scale = alt.Scale(domain=names, scheme="turbo")
-    else:
-        scale = alt.Scale(domain=names, range=[drawing.palette.colour(title, n) for n in names])
-    legend = alt.Legend(title=title, columns=1 + (len(names) - 1) // 16)
-    return alt.Color(f"{drawing.column(part)}:N", scale=scale, sort=names, legend=legend)
-
-
-def tooltip(drawing: Drawing) -> list[alt.Tooltip]:
-    """All columns of the picture; durations as text, since a tooltip knows no units."""
-    found = []
-    for name in [n for record in drawing.records[:1] for n in record if not n.startswith("klogger_")]:
-        column = drawing.analysis.columns.get(name)
-        unit = column.unit if column else ""
-        if unit in ("ns", "s"):
-            factor = 1 if unit == "ns" else 1e9
-            shown = f"{name} "
-            for record in drawing.records:
-                record[shown] = duration(float(record[name] or 0) * factor)
-            found.append(alt.Tooltip(f"{shown}:N", title=name))
-        elif unit == "share":
-            found.append(alt.Tooltip(f"{name}:Q", title=name, format=".1%"))
-        elif unit == "count":
-            found.append(alt.Tooltip(f"{name}:Q", title=name, format=","))
-        else:
-            found.append(alt.Tooltip(f"{name}:N", title=name))
-    return found
-
-
 def band_height(count: int, *, at_least: int = 120) -> int:
     return max(at_least, 24 * count + 20)
 
 
 def cdf(d: Drawing) -> Any:
     """Steps that rise to 1: which part of the things is not longer than x."""
+    if d.parts.get("zoom") == "ends":
+        return ends(d)
     d.records = [r for r in d.records if not d.is_log() or (r[d.column("x")] or 0) > 0]
     encoding: dict[str, Any] = {
-        "x": alt.X(f"{d.column('x')}:Q", axis=axis_of(d, "x"), scale=log_or_linear(d, "x")),
+        "x": alt.X(f"{d.column('x')}:Q", axis=axis_of(d, "x"), scale=log_or_linear(d)),
         "y": alt.Y(f"{d.column('y')}:Q", axis=axis_of(d, "y", tickCount=5), scale=alt.Scale(domain=[0, 1])),
     }
     if "colour" in d.parts:
@@ -303,25 +140,41 @@ def cdf(d: Drawing) -> Any:
     return line.encode(**encoding, tooltip=tooltip(d))
 
 
+def axis_of_names(d: Drawing, count: int) -> alt.Axis:
+    """Of rows. A long title would make the picture higher than its rows need."""
+    title = lines_of(d.title("y"), band_height(count) + 30)
+    # Else the title stands on names of more than 200 pixels.
+    return alt.Axis(title=title, labelLimit=LABEL_LIMIT, maxExtent=LABEL_LIMIT + 20)
+
+
 def bars(d: Drawing) -> Any:
     """A horizontal bar for each y, in the order of the rows."""
     names = d.values("y")
-    scale = log_or_linear(d, "x")
+    scale, axis = alt.Scale(nice=False, domainMax=top_of(d, "x", max(d.numbers("x")))), axis_of(d, "x")
     more: dict[str, Any] = {}
     if d.is_log():
         # Such a scale has no 0 for bars to begin at.
-        low = min((n for n in d.numbers("x") if n > 0), default=1) / 2
-        scale, more = alt.Scale(type="log", nice=False, domainMin=low), {"x2": alt.datum(low)}
+        low, high = log_domain(d.numbers("x"))
+        low /= 2
+        scale, more = alt.Scale(type="log", nice=False, domain=[low, high]), {"x2": alt.datum(low)}
+        if not d.live:
+            axis = axis_of(d, "x")
+            axis.values = log_ticks(low, high)
     return (
         alt.Chart(DATA, height=band_height(len(names)))
         .mark_bar(color=COLOURS[0])
         .encode(
             **more,
-            x=alt.X(f"{d.column('x')}:Q", axis=axis_of(d, "x"), scale=scale),
-            y=alt.Y(f"{d.column('y')}:N", sort=names, axis=alt.Axis(title=d.title("y"), labelLimit=200)),
+            x=alt.X(f"{d.column('x')}:Q", axis=axis, scale=scale),
+            y=alt.Y(f"{d.column('y')}:N", sort=names, axis=axis_of_names(d, len(names))),
             tooltip=tooltip(d),
         )
     )
+
+
+def top_of(d: Drawing, part: str, top: float) -> float:
+    """Where a linear axis from 0 ends. There are no three whole numbers from 0 to 1."""
+    return max(top, TICKS_MIN - 1) if d.unit(part) == "count" else top or 1.0
 
 
 def stacked(d: Drawing) -> Any:
@@ -331,18 +184,20 @@ def stacked(d: Drawing) -> Any:
     for record in d.records:
         totals[record[d.column("y")]] = totals.get(record[d.column("y")], 0) + float(record[d.column("x")] or 0)
     colour = colour_of(d)
-    order = sorted(d.values("colour"), key=lambda n: (n == "other", n))
+    # As the legend has them.
+    order = names_of(d, "colour")
     for record in d.records:
         record["klogger_order"] = order.index(record[d.column("colour")])
     axis = axis_of(d, "x")
-    if d.unit("x") == "ns":
-        axis = axis_of(d, "x", values=round_ticks(max(totals.values())))
+    top = top_of(d, "x", max(totals.values()))
+    if d.unit("x") == "ns" and not d.live:
+        axis = axis_of(d, "x", values=round_ticks(top))
     return (
         alt.Chart(DATA, height=band_height(len(names)))
         .mark_bar()
         .encode(
-            x=alt.X(f"{d.column('x')}:Q", stack="zero", axis=axis, scale=alt.Scale(nice=False)),
-            y=alt.Y(f"{d.column('y')}:N", sort=names, axis=alt.Axis(title=None, labelLimit=200)),
+            x=alt.X(f"{d.column('x')}:Q", stack="zero", axis=axis, scale=alt.Scale(nice=False, domainMax=top)),
+            y=alt.Y(f"{d.column('y')}:N", sort=names, axis=axis_of_names(d, len(names))),
             color=colour,
             order=alt.Order("klogger_order:Q"),
             tooltip=tooltip(d),
@@ -355,16 +210,19 @@ def histogram(d: Drawing) -> Any:
     columns = [d.column("x"), d.column("x2"), d.column("y")]
     base = alt.Chart(DATA, height=300)
     encoding: dict[str, Any] = {
-        "x": alt.X(f"{columns[0]}:Q", axis=axis_of(d, "x"), scale=log_or_linear(d, "x")),
+        "x": alt.X(f"{columns[0]}:Q", axis=axis_of(d, "x"), scale=log_or_linear(d)),
         "x2": alt.X2(columns[1]),
         "tooltip": tooltip(d),
     }
     if "colour" not in d.parts:
-        y = alt.Y(f"{columns[2]}:Q", axis=axis_of(d, "y"))
+        y = alt.Y(
+            f"{columns[2]}:Q", axis=axis_of(d, "y"), scale=alt.Scale(domainMax=top_of(d, "y", max(d.numbers("y"))))
+        )
         return base.mark_rect(color=COLOURS[0], stroke=None).encode(**encoding, y=y, y2=alt.datum(0))
     stack_by(d, columns[0], columns[2])
     axis = axis_of(d, "y")
-    encoding["y"] = alt.Y("klogger_low:Q", axis=axis, title=d.title("y"))
+    top = top_of(d, "y", max(r["klogger_high"] for r in d.records))
+    encoding["y"] = alt.Y("klogger_low:Q", axis=axis, title=d.title("y"), scale=alt.Scale(domainMax=top))
     return base.mark_rect(stroke=None).encode(**encoding, y2=alt.Y2("klogger_high"), color=colour_of(d))
 
 
@@ -390,9 +248,11 @@ def timeline(d: Drawing) -> Any:
         # The first row is at the top, and what comes first in a row is at its bottom.
         record["klogger_low"] = base + 1 - height * low - (1 - height) / 2
         record["klogger_high"] = base + 1 - height * high - (1 - height) / 2
-    label = " : ".join(f"datum.value == {i + 0.5} ? '{d.title('row')} {v}'" for i, v in enumerate(rows))
+    # Names are data: an expression that was made of them would be evaluated.
+    labels = alt.param(name="klogger_rows", value=[f"{d.title('row')} {v}" for v in rows])
     places = [i + 0.5 for i in range(len(rows))]
-    axis = alt.Axis(title=None, values=places, labelExpr=f"{label} : ''", grid=False, ticks=False, domain=False)
+    label = "klogger_rows[datum.value - 0.5]"
+    axis = alt.Axis(title=None, values=places, labelExpr=label, grid=False, ticks=False, domain=False)
     size = max(16, min(90, 900 // len(rows)))
     end = max(d.numbers("x2"))
     return (
@@ -406,6 +266,7 @@ def timeline(d: Drawing) -> Any:
             color=colour_of(d),
             tooltip=tooltip(d),
         )
+        .add_params(labels)
     )
 
 

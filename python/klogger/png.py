@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import vl_convert
 
-from klogger.pictures import Palette, Theme, draw
+from klogger.drawing import Palette, Theme
+from klogger.pictures import draw
 from klogger.run import Result
 from klogger.units import printable
 

@@ -9,7 +9,15 @@ from typing import Any, TextIO
 
 from rich import box
 from rich.cells import cell_len
-from rich.console import Console, JustifyMethod
+from rich.console import (
+    Console,
+    ConsoleOptions,
+    ConsoleRenderable,
+    JustifyMethod,
+    RenderableType,
+    RenderHook,
+    RenderResult,
+)
 from rich.table import Column as TableColumn
 from rich.table import Table
 from rich.text import Text
@@ -31,13 +39,32 @@ NUMBERS = {"ns", "s", "share", "count", "per_s", "bytes"}
 def console(file: TextIO) -> Console:
     """Without a terminal, tables are as wide as they may be, so that a file looks the same everywhere."""
     found = Console(file=file, highlight=False, soft_wrap=False, markup=False, emoji=False)
-    return Console(
+    out = Console(
         file=file,
         highlight=False,
         markup=False,
         emoji=False,
         width=min(found.width, WIDTH) if found.is_terminal else WIDTH,
     )
+    out.push_render_hook(Harmless())
+    return out
+
+
+class Harmless(RenderHook):
+    """Whatever is shown, nothing of it acts on the terminal but colours of our own."""
+
+    def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
+        return [HarmlessText(r) for r in renderables]
+
+
+class HarmlessText:
+    def __init__(self, shown: RenderableType) -> None:
+        self.shown = shown
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for segment in console.render(self.shown, options):
+            lines = segment.text.split("\n")
+            yield segment if segment.control else segment._replace(text="\n".join(map(printable, lines)))
 
 
 def print_summary(out: Console, summary: Summary) -> None:

@@ -48,7 +48,9 @@ class LogFile:
     streams: dict[Origin, Stream] = field(default_factory=dict)
     ledger: list[dict[str, Any]] = field(default_factory=list)
 
-    def event(self, name: str, *fields: str, schema: str = "klogger", doc: str | None = None, about=()) -> None:
+    def event(
+        self, name: str, *fields: str, schema: str = "klogger", doc: str | None = None, about=(), **more: Any
+    ) -> None:
         """A field is `name:type[:decoding]`; a type is a number's, `TYPE[n]`, `text[n]` or `string`."""
         end, made = 8, []
         for text in fields:
@@ -67,9 +69,9 @@ class LogFile:
                 one["decode"] = decode[0] if decode[0] in known else {"table": decode[0]}
             made.append(one)
         layout = {"id": len(self.events) + 1, "schema": schema, "name": name, "fixed": end, "fields": made}
-        self.events.append(layout | ({"doc": doc} if doc else {}) | ({"about": list(about)} if about else {}))
+        self.events.append(layout | ({"doc": doc} if doc else {}) | ({"about": list(about)} if about else {}) | more)
 
-    def add(self, origin: Origin, time: int, name: str, **values: Any) -> None:
+    def add(self, origin: Origin, time: int, name: str, /, **values: Any) -> None:
         """`time` is ns since the start. What is not said is 0 or empty."""
         layout = next(e for e in self.events if e["name"] == name)
         record, tail = bytearray(layout["fixed"]), b""

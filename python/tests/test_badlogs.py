@@ -19,7 +19,8 @@ import support
 
 import klogger
 from klogger import analysis, html, run, terminal
-from klogger.pictures import NOBODY, ON_PAGE, Palette, draw
+from klogger.drawing import NOBODY, ON_PAGE, Palette
+from klogger.pictures import draw
 from klogger.run import Result
 from klogger.study import figure
 

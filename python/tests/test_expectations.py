@@ -5,12 +5,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import axes
 import expectation
 import pytest
 import support
 
 import klogger
 from klogger import run
+from klogger.drawing import Palette, Theme
+from klogger.pictures import draw
 from klogger.run import Rows
 
 CASES = sorted(support.SCHEMATA.glob("*/expect/*.expect"))
@@ -29,6 +32,9 @@ def test_expectation(path: Path, tmp_path: Path) -> None:
             assert picked(given, case.columns[section]) == case.rows[section]
     if "finding" in case.texts:
         assert result.findings == case.texts["finding"]
+    drawn = draw(result, Palette(), Theme())
+    if drawn is not None and result.analysis.picture.kind != "timeline":
+        assert axes.faults_of(drawn) == []
     warnings = case.texts.get("warning", [])
     assert [w[: len(t)] for w, t in zip(result.warnings, warnings, strict=True)] == warnings
 

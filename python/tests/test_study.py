@@ -156,6 +156,20 @@ def test_answer_as_json_page_and_pictures(capsys: pytest.CaptureFixture[str], pl
     assert (kept / "one" / "01-arm-0.klog-parquet" / "meta.json").exists()
 
 
+@pytest.mark.parametrize("option", ["--png", "--html"])
+def test_the_answer_is_shown_beside_its_files(
+    capsys: pytest.CaptureFixture[str], place: Path, tmp_path: Path, option: str
+) -> None:
+    write(place)
+    to = tmp_path / "out"
+    code, out, err = run(capsys, "one", option, str(to))
+    assert (code, err) == (0, "")
+    assert "  ok switches: 40 and 40" in out and "It was." in out
+    files = sorted(to.iterdir()) if option == "--png" else [to]
+    assert files
+    assert [line for line in out.splitlines() if line.startswith("wrote ")] == [f"wrote {f}" for f in files]
+
+
 def test_a_check_that_failed(capsys: pytest.CaptureFixture[str], place: Path) -> None:
     write(place, expected=41)
     code, out, _ = run(capsys, "one")
@@ -325,6 +339,15 @@ def test_curves_in_characters() -> None:
     assert full[8:] == " " * 34 + "a" + " " * 34 + "b"
     assert lines[-1].split() == ["a", "one", "b", "two"]
     assert "10 ns" in lines[-3] and "100 µs" in lines[-3]
+
+
+def test_the_middle_of_curves_in_characters() -> None:
+    rows: list[list[object]] = [[-5000, 0], *([10 * i, i / 100] for i in range(1, 100)), [10**9, 1.0]]
+    picture = Picture("cdf", {"x": "x", "y": "y", "zoom": "ends"})
+    lines = drawn(picture, ["x", "y"], rows)
+    ticks = next(line for line in lines if "ns" in line)
+    assert ticks.split() == ["100", "ns", "300", "ns", "500", "ns", "700", "ns", "900", "ns"]
+    assert "without the shortest and the longest tenth" in " ".join(" ".join(lines).split())
 
 
 def test_bars_in_characters() -> None:

@@ -12,11 +12,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import axes
 import expectation
 import pytest
 import support
 
 import klogger
+from klogger import pictures
+from klogger.drawing import Palette, Theme
 from klogger.study import discover
 from klogger.study.model import Arm, Machine, Plan, Run
 
@@ -80,6 +83,12 @@ def test_noise_says_what_the_log_has(tmp_path: Path) -> None:
     assert (without["max"], clean["max"]) == (1_060_000, 1_025_000)
     assert paper["max"] == 1_960_000
     assert {r["series"] for r in figure_8.points.records()} == {"raw", "without timer", "clean"}
+    # What is usual without handlers is 1.010 ms.
+    drawn = {(r["series"], round(r["part"], 2)): r["extra"] for r in figure_8.points.records()}
+    assert (drawn["raw", 0.67], drawn["clean", 0.67]) == (20_000, 0)
+    picture = pictures.draw(figure_8, Palette(), Theme())
+    assert picture is not None
+    assert axes.faults_of(picture) == []
     # 4.5 ms in all: two timer interrupts, one IPI and one of the disk; 20 + 75 µs in handlers.
     (row,) = arms.table.records()
     assert (row["iterations"], row["others"], row["steal"]) == (3, 1, 20_000_000)

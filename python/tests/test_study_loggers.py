@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import support
 
+from klogger import tracefs
 from klogger.study import discover
 from klogger.study.model import Answer, Arm, Machine, Plan, Run
 
@@ -86,13 +87,22 @@ def test_a_logger_that_did_not_log_fails_the_check(tmp_path: Path) -> None:
     assert "204,995 logged and 0 lost of 205,000" in found.checks[0].text
 
 
-def test_what_is_missing_is_said_and_has_no_number(tmp_path: Path) -> None:
+def test_what_is_missing_is_said_and_has_no_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracefs, "ROOT", tmp_path)
+    monkeypatch.setattr(tracefs, "why_not", lambda: None)
+    (tmp_path / "events/task/task_prctl_unknown").mkdir(parents=True)
     found = answer(tmp_path, [run for run in runs() if run.arm.name in ("in a program", "klogger", "nothing")])
     rows = {row["logger"]: row for row in found.results[0].table.records()}
     assert (rows["perf record"]["ratio"], rows["perf record"]["misses"]) == (None, "perf is not installed")
     assert rows["ftrace event"]["time"] is None
     assert any(text.startswith("perf record: ") for text in found.cannot)
     assert any("L1 cache misses" in text for text in found.cannot)
+
+
+def test_without_tracefs_it_says_what_to_type(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracefs, "why_not", lambda: "tracefs is not mounted")
+    found = answer(tmp_path, [run for run in runs() if run.arm.name == "in a program"])
+    assert "ftrace event: tracefs is not mounted." in found.cannot
 
 
 def test_few_rounds_have_no_interval(tmp_path: Path) -> None:

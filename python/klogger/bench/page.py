@@ -9,8 +9,8 @@ from typing import Any
 from klogger import vega
 from klogger.bench import answer as answers
 from klogger.bench.answer import Answer
+from klogger.drawing import Palette
 from klogger.html import file_of, in_script, text, warnings
-from klogger.pictures import Palette
 from klogger.study.page import PAGE, result_section
 
 

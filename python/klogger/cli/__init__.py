@@ -6,12 +6,29 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
 import sys
 from collections.abc import Callable
 
 from klogger.export import Printed
 from klogger.failure import Failure
+from klogger.units import printable
+
+
+def complain(what: object) -> None:
+    """A message on the standard error. A log is anybody's, and its names must not act on the terminal."""
+    print("klogger: " + "\n".join(printable(line) for line in str(what).split("\n")), file=sys.stderr)
+
+
+def private_as(*logs: str | os.PathLike[str]) -> None:
+    """What this process writes from now on, nobody may read who may not read these logs."""
+    for log in logs:
+        with contextlib.suppress(OSError):
+            mode = os.stat(log).st_mode
+            hidden = (0o070 if not mode & 0o040 else 0) | (0o007 if not mode & 0o004 else 0)
+            os.umask(os.umask(0o077) | hidden)
 
 
 def guarded(work: Callable[[], int]) -> int:
@@ -23,7 +40,7 @@ def guarded(work: Callable[[], int]) -> int:
     except Printed:
         return 2
     except Failure as failure:
-        print(f"klogger: {failure}", file=sys.stderr)
+        complain(failure)
         return 2
     except KeyboardInterrupt:
         return 130

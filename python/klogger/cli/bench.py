@@ -83,7 +83,7 @@ def passes(word: str) -> int:
 
 
 def main(words: list[str] | None = None) -> int:
-    args = parser().parse_args(words)
+    args = parser().parse_intermixed_args(words)
     return guarded(lambda: interruptible(args))
 
 
@@ -151,7 +151,7 @@ def costs_of(args: argparse.Namespace, found: Answer, folder: Path, status: Call
 
 def say(args: argparse.Namespace, found: Answer) -> None:
     if args.format == "json":
-        print(json.dumps(answers.as_json(found), ensure_ascii=False, indent=1))
+        print(json.dumps(answers.as_json(found), ensure_ascii=sys.stdout.isatty(), indent=1))
         return
     out = terminal.console(sys.stdout)
     terminal.print_summary(out, answers.head(found))

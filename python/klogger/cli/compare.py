@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from klogger import terminal
-from klogger.cli import guarded
+from klogger.cli import complain, guarded, private_as
 from klogger.cli.report import Progress, write
 from klogger.compare import Compared, Metric, compare_logs
 from klogger.failure import Failure
@@ -22,13 +22,17 @@ examples:
   klogger compare old1.klog old2.klog old3.klog --with new1.klog new2.klog new3.klog
   klogger compare old*.klog --with new*.klog --html x.html     with pictures
   klogger compare a.klog b.klog --analysis wakeup_latency      all metrics of this analysis
-  klogger compare a.klog b.klog --metric p99 --fail-on 5%      for CI: exit code 1 if a p99 got worse by more
+  klogger compare a*.klog --with b*.klog --metric p99 --fail-on 5%
+                                                               for CI: exit code 1 if a p99 got worse by more
 
 The fewer metrics are compared, the smaller a difference can be seen. Several runs of each show how much two runs of the
 same thing differ, which one run cannot. docs/compare.md says how it is computed.
 
 exit code: 0; with --fail-on, 1 if a metric is surely worse by more than that; 2 if something could not be done.
 """
+
+# On each side, of those that can fail a pipeline.
+RUNS_MIN = 3
 
 
 def parser() -> argparse.ArgumentParser:
@@ -47,7 +51,10 @@ def parser() -> argparse.ArgumentParser:
         help="only metrics like this: 'p99', 'wakeup_latency/*', 'quanta/make/p50' (repeatable)",
     )  # fmt: skip
     found.add_argument(
-        "--fail-on", metavar="PERCENT", type=percentage, help="exit code 1 if a metric got worse by more than this"
+        "--fail-on",
+        metavar="PERCENT",
+        type=percentage,
+        help="exit code 1 if a metric got worse by more than this; needs three runs on each side",
     )
     found.add_argument("--html", metavar="OUT", type=Path, help="write one file that needs no network")
     found.add_argument("--format", choices=["text", "json"], help="what goes to the terminal (text)")
@@ -62,12 +69,14 @@ def percentage(text: str) -> float:
 
 
 def main(words: list[str] | None = None) -> int:
-    args = parser().parse_args(words)
+    args = parser().parse_intermixed_args(words)
     return guarded(lambda: compare(args))
 
 
 def compare(args: argparse.Namespace) -> int:
     a, b = sides(args.logs, args.others)
+    check_enough(args.fail_on, a, b)
+    private_as(*a, *b)
     with Progress(time.monotonic()) as progress:
         found = compare_logs(a, b, args.analysis, args.metric, quiet=False, progress=progress)
         failing = failing_metrics(found, args.fail_on)
@@ -82,7 +91,7 @@ def compare(args: argparse.Namespace) -> int:
         return 0
     check_judged(args, found)
     for metric in failing:
-        print(f"klogger: worse by more than {100 * args.fail_on:g} %: {metric.name}", file=sys.stderr)
+        complain(f"worse by more than {100 * args.fail_on:g} %: {metric.name}")
     return 1 if failing else 0
 
 
@@ -93,6 +102,16 @@ def sides(logs: list[str], others: list[str] | None) -> tuple[list[str], list[st
         what = "one log" if len(logs) == 1 else f"{len(logs)} logs"
         raise Failure(f"{what}, but nothing to compare with", help="klogger compare A... --with B...")
     return logs[:1], logs[1:]
+
+
+def check_enough(limit: float | None, a: list[str], b: list[str]) -> None:
+    """A pipeline must not be red, or green, by chance."""
+    if limit is not None and min(len(a), len(b)) < RUNS_MIN:
+        raise Failure(
+            f"--fail-on needs {RUNS_MIN} runs on each side, and was given {len(a)} and {len(b)}:"
+            " fewer do not show how much two runs of the same thing differ",
+            help="record the two in turn (A, B, A, B ...), and compare A... --with B...",
+        )
 
 
 def failing_metrics(found: Compared, limit: float | None) -> list[Metric]:
@@ -117,7 +136,7 @@ def show(args: argparse.Namespace, found: Compared, failing: list[Metric]) -> No
     from klogger.compare import text
 
     if args.format == "json":
-        json.dump(text.as_json(found, failing), sys.stdout, ensure_ascii=False, indent=1)
+        json.dump(text.as_json(found, failing), sys.stdout, ensure_ascii=sys.stdout.isatty(), indent=1)
         print()
     elif args.format or not args.html:
         text.write(terminal.console(sys.stdout), found, everything=bool(args.analysis or args.metric))

@@ -66,8 +66,9 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = found.add_argument
-    add("--kernel", metavar="KERNEL", help="a bzImage, a linux-image .deb, or a folder in which a kernel was built"
-        " (what 'scripts/setup guest' fetched, else the one that runs here)")  # fmt: skip
+    add("--kernel", metavar="KERNEL", action="append", default=[], help="a bzImage, a linux-image .deb, or a folder in"
+        " which a kernel was built (what 'scripts/setup guest' fetched, else the one that runs here); of a kernel that"
+        " comes in several packages, each")  # fmt: skip
     add("-s", "--schema", metavar="SCHEMA", action="append", default=[], help="record with it; may be repeated")
     add("--engine", metavar="ENGINE", help="what logs: auto, bpf, kernel (auto)")
     add("-o", "--output", metavar="FILE", type=Path, help="the log (SCHEMA.klog); one that exists becomes FILE.old")
@@ -115,7 +116,7 @@ def guest(args: argparse.Namespace, unknown: list[str], command: list[str]) -> i
     check(args, command)
     for schema in args.schema:
         check_schema(schema)
-    kernel = kernels.choose(args.kernel)
+    kernel = kernels.choose(*args.kernel)
     output = (args.output or Path(f"{Path(args.schema[0]).stem}.klog")).absolute() if args.schema else None
     if output:
         check_output(output)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import os
 import re
 import sys
 import time
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING
 import klogger
 from klogger import findings, run, terminal
 from klogger.analysis import Analysis
-from klogger.cli import guarded
+from klogger.cli import guarded, private_as
 from klogger.failure import Failure
 from klogger.log import Log
 from klogger.run import Result
@@ -24,7 +25,7 @@ from klogger.summary import Summary, event_counts, summary
 from klogger.units import printable
 
 if TYPE_CHECKING:
-    from klogger.pictures import Subjects
+    from klogger.drawing import Subjects
 
 
 def parser() -> argparse.ArgumentParser:
@@ -49,18 +50,19 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(words: list[str] | None = None) -> int:
-    args = parser().parse_args(words)
+    args = parser().parse_intermixed_args(words)
     return guarded(lambda: report(args))
 
 
 def report(args: argparse.Namespace) -> int:
     begun = time.monotonic()
+    private_as(args.file)
     log = klogger.open(args.file, quiet=False, locked=True)
     try:
         chosen = run.choose(log, args.analysis)
         if args.list:
             for one in chosen:
-                print(f"{one.name:20} {one.question}")
+                print(printable(f"{one.name:20} {one.question}"))
             return 0
         with Progress(begun) as progress, run.Session(log) as session:
             results = [answer(session, one, progress) for one in chosen]
@@ -107,7 +109,7 @@ def write_files(
 
 def subjects(log: Log) -> Subjects:
     """The names of programs, as pictures and tables have them."""
-    from klogger.pictures import Subjects
+    from klogger.drawing import Subjects
 
     rows = log.rows(
         "SELECT DISTINCT klogger.label(comm, pid) FROM klogger.process UNION SELECT '(recorder)' LIMIT 100000"
@@ -133,14 +135,21 @@ def ledger(log: Log) -> list[tuple[object, ...]]:
 def write(path: Path, content: bytes) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        check_link(path)
         path.write_bytes(content)
     except OSError as error:
         raise Failure(f"cannot write {path}: {error.strerror}") from None
 
 
+def check_link(path: Path) -> None:
+    """In a folder that is everybody's, a link may be there that leads to a file of ours."""
+    if path.is_symlink() and path.lstat().st_uid not in (0, os.geteuid()):
+        raise Failure(f"cannot write {path}: it is a link that somebody else made", help="choose another name")
+
+
 def show(args: argparse.Namespace, head: Summary, results: list[Result]) -> None:
     if args.format == "json":
-        json.dump(as_json(head, results), sys.stdout, ensure_ascii=False, indent=1)
+        json.dump(as_json(head, results), sys.stdout, ensure_ascii=sys.stdout.isatty(), indent=1)
         print()
         return
     out = terminal.console(sys.stdout)

@@ -18,7 +18,8 @@ from rich.text import Text
 
 import klogger
 from klogger import catalogue, losses, sqlerror, terminal
-from klogger.cli import guarded
+from klogger.cli import complain, guarded, private_as
+from klogger.cli.report import check_link
 from klogger.failure import Failure
 from klogger.log import Log
 from klogger.units import plain, printable
@@ -51,13 +52,14 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(words: list[str] | None = None) -> int:
-    args = parser().parse_args(words)
+    args = parser().parse_intermixed_args(words)
     return guarded(lambda: sql(args))
 
 
 def sql(args: argparse.Namespace) -> int:
     if args.format == "parquet" and args.output is None:
         raise Failure("Parquet is not for the terminal", help="say where to: -o OUT.parquet")
+    private_as(args.file)
     log = klogger.open(args.file, quiet=False)
     try:
         if args.interactive:
@@ -123,7 +125,7 @@ def answer(log: Log, query: str, args: argparse.Namespace) -> None:
     try:
         ask(log, query, args)
     except Failure as failure:
-        print(f"klogger: {failure}", file=sys.stderr)
+        complain(failure)
 
 
 def ask(log: Log, query: str, args: argparse.Namespace) -> None:
@@ -157,7 +159,7 @@ def warn(log: Log, query: str) -> None:
     """Losses of the events that the query names."""
     names = set(re.findall(r"\w+", query.upper())) & set(log.events)
     for warning in losses.warnings(log, names) if names else []:
-        print(f"klogger: warning: {warning}", file=sys.stderr)
+        complain(f"warning: {warning}")
 
 
 def give(cursor: duckdb.DuckDBPyConnection, args: argparse.Namespace) -> None:
@@ -167,6 +169,7 @@ def give(cursor: duckdb.DuckDBPyConnection, args: argparse.Namespace) -> None:
         write_rows(cursor, args.format or "table", sys.stdout)
         return
     try:
+        check_link(args.output)
         with args.output.open("w", newline="") as file:
             write_rows(cursor, args.format or "table", file)
     except OSError as error:
@@ -179,14 +182,14 @@ def write_rows(cursor: duckdb.DuckDBPyConnection, form: str, file: Any) -> None:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(names)
         for rows in batches(cursor):
-            writer.writerows(rows)
+            writer.writerows([[harmless(v) for v in row] for row in rows] if file.isatty() else rows)
     elif form == "json":
         file.write("[")
         separator = "\n"
         for rows in batches(cursor):
             for row in rows:
                 values = {n: plain(v) for n, v in zip(names, row, strict=True)}
-                file.write(separator + json.dumps(values, ensure_ascii=False))
+                file.write(separator + json.dumps(values, ensure_ascii=file.isatty()))
                 separator = ",\n"
         file.write("\n]\n")
     else:
@@ -196,6 +199,11 @@ def write_rows(cursor: duckdb.DuckDBPyConnection, form: str, file: Any) -> None:
         terminal.print_rows(out, names, shown, numeric)
         if cursor.fetchone() is not None:
             out.print(f"only the first {ROWS_SHOWN:,} rows are shown; --format csv gives all")
+
+
+def harmless(value: Any) -> Any:
+    """As a terminal may have it."""
+    return printable(value) if isinstance(value, str) else value
 
 
 def batches(cursor: duckdb.DuckDBPyConnection) -> Iterable[list[Any]]:

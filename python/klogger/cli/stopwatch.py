@@ -14,11 +14,11 @@ from pathlib import Path
 
 import klogger
 from klogger import run
-from klogger.cli import guarded, report
+from klogger.cli import complain, guarded, report
 from klogger.failure import Failure
 from klogger.stopwatch import Stopwatch, answer, live, measure, places
 from klogger.stopwatch.answer import Answer
-from klogger.units import duration, plain
+from klogger.units import duration, plain, printable
 
 USAGE = """\
 klogger stopwatch [OPTIONS] BEGIN END -- COMMAND...
@@ -106,7 +106,7 @@ def main(words: list[str] | None = None) -> int:
     given = sys.argv[1:] if words is None else words
     # What comes after `--` is the command's, whatever it looks like.
     at = given.index("--") if "--" in given else len(given)
-    args = parser().parse_args(given[:at])
+    args = parser().parse_intermixed_args(given[:at])
     return guarded(lambda: stopwatch(args, given[at + 1 :]))
 
 
@@ -193,9 +193,9 @@ def say(args: argparse.Namespace, found: Stopwatch | Answer, lines: Sequence[str
         values = {n: plain(v) for n, v in dataclasses.asdict(found).items()}
         print(json.dumps(values, indent=2))
     else:
-        print("\n".join(lines))
+        print("\n".join(printable(line) for line in lines))
     for warning in warnings:
-        print(f"klogger: warning: {warning}", file=sys.stderr)
+        complain(f"warning: {warning}")
 
 
 def text(found: Stopwatch) -> list[str]:

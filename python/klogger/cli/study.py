@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 from klogger import terminal
-from klogger.cli import guarded
+from klogger.cli import complain, guarded
 from klogger.cli.report import write
 from klogger.failure import Failure
 from klogger.study import abilities, discover, runner, text
@@ -62,7 +62,7 @@ def seconds(word: str) -> float:
 
 
 def main(words: list[str] | None = None) -> int:
-    args = parser().parse_args(words)
+    args = parser().parse_intermixed_args(words)
     return guarded(lambda: interruptible(args))
 
 
@@ -83,7 +83,7 @@ def study(args: argparse.Namespace) -> int:
     runner.root()
     here = machine()
     # An answer is shown as soon as it is there: the next one may take minutes.
-    out = terminal.console(sys.stdout) if args.format == "text" or not (args.format or args.html or args.png) else None
+    out = terminal.console(sys.stdout) if args.format != "json" else None
     all_done = []
     for found, budget in zip(chosen, budgets, strict=True):
         done = run_one(args, found, here, budget, alone=args.name != "all")
@@ -91,18 +91,14 @@ def study(args: argparse.Namespace) -> int:
         if out is not None:
             text.print_done(out, done, here)
             sys.stdout.flush()
-    try:
-        write_files(args, all_done, here)
-    except Failure:
-        # The answer must not be lost with the file.
-        if out is None and args.format != "json":
-            for done in all_done:
-                text.print_done(terminal.console(sys.stdout), done, here)
-        raise
+    written = write_files(args, all_done, here)
     if args.format == "json":
         from klogger.study import page
 
-        print(json.dumps(page.as_json(all_done, here), ensure_ascii=False, indent=1))
+        print(json.dumps(page.as_json(all_done, here), ensure_ascii=sys.stdout.isatty(), indent=1))
+    else:
+        for path in written:
+            print(f"wrote {path}")
     return exit_code(all_done, broken)
 
 
@@ -128,11 +124,14 @@ def check_writable(args: argparse.Namespace) -> None:
             raise Failure(f"cannot write to {folder}: {error.strerror}") from None
 
 
-def write_files(args: argparse.Namespace, all_done: list[Done], here: Machine) -> None:
+def write_files(args: argparse.Namespace, all_done: list[Done], here: Machine) -> list[Path]:
+    """What was written."""
+    written = []
     if args.html and all_done:
         from klogger.study import page
 
         write(args.html, page.page(all_done, here).encode())
+        written.append(args.html)
     if args.png:
         from klogger import png
 
@@ -140,7 +139,9 @@ def write_files(args: argparse.Namespace, all_done: list[Done], here: Machine) -
             for result in done.answer.results:
                 picture = png.render(result)
                 if picture is not None:
-                    write(args.png / f"{done.found.study.name}-{result.analysis.name}.png", picture)
+                    written.append(args.png / f"{done.found.study.name}-{result.analysis.name}.png")
+                    write(written[-1], picture)
+    return written
 
 
 def exit_code(all_done: list[Done], broken: int) -> int:
@@ -157,7 +158,7 @@ def choose(name: str) -> tuple[list[Found], int]:
     if not chosen and not broken:
         raise Failure("no schema brings any studies")
     for failure in broken:
-        print(f"klogger: {failure}", file=sys.stderr)
+        complain(failure)
     return chosen, len(broken)
 
 
@@ -176,11 +177,15 @@ def list_studies(form: str | None) -> int:
     here = machine()
     able = {found.study.name: abilities.sentences(found) for found in chosen}
     if form == "json":
-        print(json.dumps([as_json(found, able[found.study.name]) for found in chosen], ensure_ascii=False, indent=1))
+        print(
+            json.dumps(
+                [as_json(found, able[found.study.name]) for found in chosen], ensure_ascii=sys.stdout.isatty(), indent=1
+            )
+        )
     else:
         text.print_list(terminal.console(sys.stdout), chosen, able, here)
     for failure in broken:
-        print(f"klogger: {failure}", file=sys.stderr)
+        complain(failure)
     return 2 if broken else 0
 
 

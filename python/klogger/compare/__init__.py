@@ -22,9 +22,10 @@ from dataclasses import dataclass
 import klogger
 from klogger import analysis as analyses
 from klogger.compare.comparison import Comparison, Metric, compare
-from klogger.compare.extract import Measured, measure
+from klogger.compare.extract import RECORDING, Measured, length_of, measure
 from klogger.compare.sides import Side, facts_of, remarks
 from klogger.failure import Failure, did_you_mean
+from klogger.log import Log
 
 __all__ = ["Compared", "Metric", "compare_logs"]
 
@@ -75,4 +76,15 @@ def read(
         found = analyses.find(log.schemas)
         known.update(dict.fromkeys(one.name for one in found))
         side.runs.append(facts_of(log))
-        return measure(log, [one for one in found if not wanted or one.name in wanted], progress)
+        measured = measure(log, [one for one in found if not wanted or one.name in wanted], progress)
+        if of_command(log):
+            known[RECORDING.name] = None
+            if not wanted or RECORDING.name in wanted:
+                measured[RECORDING.name] = length_of(log)
+        return measured
+
+
+def of_command(log: Log) -> bool:
+    """Whether the log is as long as a command took. Others are as long as they were told to be, or were cut off."""
+    workload, overwrite = log.preamble.get("workload"), "SELECT overwrite OR NOT finished FROM klogger.recording"
+    return bool(workload) and isinstance(workload, list) and not log.rows(overwrite)[0][0]

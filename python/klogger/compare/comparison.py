@@ -67,6 +67,7 @@ VERDICTS = {
     "better": "better",
     "differs": "differs; neither way is better",
     "same": "no difference seen",
+    "alone": "not known: more than each run varies within itself, but two runs of one thing may differ by as much",
     "unknown": "one value on each side, or values that do not vary: nothing can be said",
 }
 
@@ -108,6 +109,11 @@ class Comparison:
     # Intervals that hold at once.
     tested: int = 0
 
+    @property
+    def alone(self) -> bool:
+        """One run on each side: how much two runs of one thing differ is not known."""
+        return self.runs == (1, 1)
+
     def metrics(self, *verdicts: str) -> list[Metric]:
         """Those with one of these verdicts, the greatest change first."""
         found = [m for c in self.analyses for m in c.metrics if not verdicts or m.verdict in verdicts]
@@ -131,7 +137,7 @@ def compare(
     alpha = (1 - CONFIDENCE) / max(found.tested, 1)
     for metric in metrics:
         metric.difference = stats.difference(metric.contrast, alpha)
-        metric.verdict = verdict_of(metric)
+        metric.verdict = verdict_of(metric, alone=found.alone)
     return found
 
 
@@ -155,12 +161,15 @@ def matches(pattern: str, name: str, statistic: str) -> bool:
     return fnmatchcase(name, pattern) or fnmatchcase(statistic, pattern)
 
 
-def verdict_of(metric: Metric) -> str:
+def verdict_of(metric: Metric, *, alone: bool = False) -> str:
+    """`alone`: the interval has only what varies within a run. What varies from run to run makes it wider."""
     difference = metric.difference
     if difference is None or difference.low is None:
         return "unknown"
     if not difference.seen:
         return "same"
+    if alone:
+        return "alone"
     if metric.better == "neither":
         return "differs"
     return "worse" if (difference.change > 0) == (metric.better == "less") else "better"

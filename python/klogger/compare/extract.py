@@ -33,6 +33,11 @@ THREAD_IDS = frozenset({"pid", "tid", "tgid", "ppid", "parent"})
 NUMBER_OF_THREAD = re.compile(r"\[\d+\]|(?<=\bthread) \d+")
 
 What = tuple[str, ...]
+# What every log of a command that has ended tells, without an analysis.
+RECORDING = Analysis(
+    "recording", Path(), "klogger", title="The command", question="How long did it take?",
+    columns={"took": Column("took", "s", False, "from the recording's start to its end", "less")},
+)  # fmt: skip
 
 # Names are normalised where there are few of them, not in each sample.
 SAMPLE = """
@@ -94,6 +99,14 @@ def measure(log: Log, chosen: Iterable[Analysis], progress: Callable[[str], None
     finally:
         for cursor, _ in cursors.values():
             cursor.close()
+    return found
+
+
+def length_of(log: Log) -> Measured:
+    """How long the command took, as a table of one number."""
+    found = Measured(RECORDING)
+    found.rows.append(("command",))
+    found.numbers[("command",), "took"] = log.seconds()
     return found
 
 

@@ -14,7 +14,7 @@ from importlib import resources
 
 from klogger.compare import Compared
 from klogger.compare.comparison import SIDES, ComparedAnalysis, Curve, Metric
-from klogger.compare.text import LABELS, cells, conclusion
+from klogger.compare.text import CHANGED, LABELS, cells, conclusion
 from klogger.units import printable, show
 
 DIFFERENCES = 40
@@ -122,7 +122,7 @@ def chosen_curves(one: ComparedAnalysis) -> list[Curve]:
     """Of what changed most, if anything did; else of what there is most of."""
     change = {m.what: 0.0 for m in one.metrics}
     for m in one.metrics:
-        if m.verdict in ("worse", "better", "differs") and m.contrast.is_ratio:
+        if m.verdict in CHANGED and m.contrast.is_ratio:
             change[m.what] = max(change[m.what], abs(m.contrast.change))
     return sorted((c for c in one.curves if c.what in change), key=lambda c: -change[c.what])[:CURVES]
 

@@ -106,7 +106,7 @@ def repeated(a: int, b: int) -> list[str]:
     if a == b == 1:
         return [
             "One run each: the intervals cover only how much each run varies within itself, not how much two runs of "
-            "the same thing differ. Record several of each for that."
+            "the same thing differ. Record three of each, or more, for that."
         ]
     if 1 in (a, b):
         single, many = SINGLE[a == 1]

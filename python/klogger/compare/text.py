@@ -18,12 +18,21 @@ from klogger.terminal import WIDTH, print_warnings
 from klogger.units import plain, printable, show
 
 DIFFERENCES = 20
+# Verdicts on what has changed by more than what is known to be chance.
+CHANGED = ("worse", "better", "differs", "alone")
 # If only greater changes than this are seen in half of the metrics, there is something to be done about it.
 COARSE = 0.2
 # Of each analysis, where all of them are shown.
 ROWS = 5
-COLOURS = {"worse": "red", "better": "green", "differs": "cyan", "same": "dim", "unknown": "dim"}
-LABELS = {"worse": "worse", "better": "better", "differs": "differs", "same": "same", "unknown": "?"}
+COLOURS = {"worse": "red", "better": "green", "differs": "cyan", "same": "dim", "alone": "yellow", "unknown": "dim"}
+LABELS = {
+    "worse": "worse",
+    "better": "better",
+    "differs": "differs",
+    "same": "same",
+    "alone": "not known",
+    "unknown": "?",
+}
 
 
 def write(out: Console, found: Compared, *, everything: bool) -> None:
@@ -35,7 +44,7 @@ def write(out: Console, found: Compared, *, everything: bool) -> None:
     out.print()
     for line in conclusion(found.comparison):
         out.print(Text(line))
-    differences = found.comparison.metrics("worse", "better", "differs")
+    differences = found.comparison.metrics(*CHANGED)
     lossy = {c.analysis.name for c in found.comparison.analyses if c.warnings}
     if differences:
         out.print()
@@ -70,13 +79,19 @@ def conclusion(found: Comparison) -> list[str]:
         lines.append(
             f"{some} In {100 * (1 - CONFIDENCE):.0f} % of comparisons at most, one of these or more is chance."
         )
+    elif alone := found.metrics("alone"):
+        lines.append(
+            f"Not known: {len(alone):,} of {metrics_of(found.tested)} changed by more than each run varies within"
+            " itself. Whether two runs of the same thing differ by as much, one run on each side cannot say;"
+            " three of each can."
+        )
     elif found.tested:
         lines.append(f"No difference seen in {metrics_of(found.tested)}.")
     else:
         none = "" if found.analyses else " The schemata of these logs bring no analyses."
         lines.append(f"Nothing could be judged.{none}")
     least = sorted(d.least for m in same if (d := m.difference) and d.is_ratio and d.least is not None)
-    if least:
+    if least and not found.alone:
         half, all_of = percent(least[(len(least) - 1) // 2]), percent(least[-1])
         lines.append(
             f"Of {metrics_of(len(least))} without one, a change of {half} would have been seen in half"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""The kernel of a guest: an image, a Debian package, or a tree in which a kernel was built."""
+"""The kernel of a guest: an image, Debian's packages of one, or a tree in which a kernel was built."""
 
 from __future__ import annotations
 
@@ -30,15 +30,18 @@ class Kernel:
     modules: Path | None = None
 
 
-def choose(given: str | None) -> Kernel:
-    if given is None:
+def choose(*given: str) -> Kernel:
+    if not given:
         return default()
-    path = Path(given)
-    if path.is_dir():
-        return of_tree(path.absolute())
-    if not path.exists():
-        raise Failure(f"{given}: no such file", help="--kernel takes a bzImage, a linux-image .deb, or a build tree")
-    return of_package(path) if path.suffix == ".deb" else of_image(path.absolute())
+    paths = [Path(word) for word in given]
+    for path in paths:
+        if not path.exists():
+            raise Failure(f"{path}: no such file", help="--kernel takes a bzImage, a linux-image .deb, or a build tree")
+        if len(paths) > 1 and path.suffix != ".deb":
+            raise Failure(f"{path}: only of packages several can make one kernel", help="name one kernel")
+    if paths[0].is_dir():
+        return of_tree(paths[0].absolute())
+    return of_packages(paths) if paths[0].suffix == ".deb" else of_image(paths[0].absolute())
 
 
 def cache() -> Path:
@@ -49,7 +52,7 @@ def default() -> Kernel:
     """What `scripts/setup guest` fetched, or the kernel that runs here."""
     package = newest(cache().glob("linux-image-*.deb"))
     if package:
-        return of_package(package)
+        return of_packages([package])
     running = Path(f"/boot/vmlinuz-{os.uname().release}")
     if running.exists():
         return of_image(running)
@@ -104,38 +107,47 @@ def of_tree(tree: Path) -> Kernel:
     return Kernel(image, release_of(image), tree, collected if (tree / "modules.order").exists() else None)
 
 
-def of_package(package: Path) -> Kernel:
-    """Unpacked to a folder of the cache with the name of the release; anew only if the package is another one."""
-    try:
-        status = package.stat()
-    except OSError as error:
-        raise Failure(f"{package}: cannot be read: {error.strerror}") from None
-    identity = f"{package.name} {status.st_size} {status.st_mtime_ns}\n"
-    name = package.name.split("_")[0].removeprefix("linux-image-").removeprefix("unsigned-")
+def of_packages(packages: list[Path]) -> Kernel:
+    """Unpacked to a folder of the cache with the name of the release; anew only if the packages are others."""
+    identity = "".join(identity_of(package) for package in packages)
+    name = re.sub(r"^linux-(image|binary|modules)-(unsigned-)?", "", packages[0].name.split("_")[0])
     target = cache() / name.removesuffix("-unsigned")
     stamp = target / "package"
     if not stamp.exists() or stamp.read_text() != identity:
-        unpack(package, target, identity)
-    image = newest((target / "boot").glob("vmlinuz-*"))
+        unpack(packages, target, identity)
+    image = newest(path for place in ("boot/vmlinuz-*", "**/lib/modules/*/vmlinuz") for path in target.glob(place))
     if image is None:
         shutil.rmtree(target)
         raise Failure(
-            f"{package}: there is no boot/vmlinuz in it", help="the kernel's own package is needed, linux-image-..."
+            f"{packages[0]}: there is no vmlinuz in it",
+            help="the kernel's own package is needed, linux-image-...; of newer kernels two:"
+            " --kernel linux-binary-... --kernel linux-modules-...",
         )
     return of_image(image)
 
 
-def unpack(package: Path, target: Path, identity: str) -> None:
+def identity_of(package: Path) -> str:
+    try:
+        status = package.stat()
+    except OSError as error:
+        raise Failure(f"{package}: cannot be read: {error.strerror}") from None
+    return f"{package.name} {status.st_size} {status.st_mtime_ns}\n"
+
+
+def unpack(packages: list[Path], target: Path, identity: str) -> None:
     if shutil.which("dpkg-deb") is None:
-        raise Failure(f"cannot unpack {package}: there is no dpkg-deb", help="install dpkg, or unpack it yourself")
+        raise Failure(f"cannot unpack {packages[0]}: there is no dpkg-deb", help="install dpkg, or unpack it yourself")
     target.parent.mkdir(parents=True, exist_ok=True)
     # Complete, or not there: others may do the same at the same time.
     with tempfile.TemporaryDirectory(prefix=".unpack-", dir=target.parent) as name:
         into = Path(name) / "kernel"
-        done = subprocess.run(["dpkg-deb", "-x", package, into], capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            complaint = done.stderr.strip().removeprefix("dpkg-deb: error: ")
-            raise Failure(f"{package}: cannot be unpacked: {complaint}", help="is it a Debian package, and complete?")
+        for package in packages:
+            done = subprocess.run(["dpkg-deb", "-x", package, into], capture_output=True, text=True, check=False)
+            if done.returncode != 0:
+                complaint = done.stderr.strip().removeprefix("dpkg-deb: error: ")
+                raise Failure(
+                    f"{package}: cannot be unpacked: {complaint}", help="is it a Debian package, and complete?"
+                )
         for folder in into.glob("**/lib/modules/*"):
             for part in NEVER:
                 shutil.rmtree(folder / "kernel" / part, ignore_errors=True)

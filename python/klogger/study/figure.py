@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from klogger.analysis import CHOICES
+from klogger.ends import END, span
 from klogger.run import Result
 from klogger.units import BLOCKS, bar, printable, show
 
@@ -55,7 +57,8 @@ def lines(result: Result) -> list[str]:
 def complete(record: dict[str, Any], parts: Mapping[str, str]) -> bool:
     """Whether it has all that is drawn; on a logarithmic axis, nothing stands at 0."""
     x = record.get(parts["x"])
-    drawn = is_number(x) and all(record.get(column) is not None for part, column in parts.items() if part != "scale")
+    columns = [column for part, column in parts.items() if part not in CHOICES]
+    drawn = is_number(x) and all(record.get(column) is not None for column in columns)
     return drawn and (parts.get("scale") != "log" or float(x or 0) > 0)
 
 
@@ -89,7 +92,10 @@ def cdf(result: Result, parts: dict[str, str], records: list[dict[str, Any]]) ->
     for record in records:
         name = str(record[parts["colour"]]) if "colour" in parts else ""
         curves.setdefault(name, []).append((float(record[parts["x"]]), float(record[parts["y"]] or 0)))
-    x = axis_of(result, parts, "x", [p for points in curves.values() for p, _ in points])
+    x, name = axis_of(result, parts, "x", [p for points in curves.values() for p, _ in points]), ""
+    if parts.get("zoom") == "ends":
+        x = Axis(*span(curves.values(), END, 1 - END), x.unit, log=False)
+        name = "; without the shortest and the longest tenth, which a picture shows (--png, --html)"
     grid = [[" "] * WIDTH for _ in range(HEIGHT)]
     for letter, points in zip(LETTERS, curves.values(), strict=False):
         draw_steps(grid, letter, sorted(points), x)
@@ -97,7 +103,7 @@ def cdf(result: Result, parts: dict[str, str], records: list[dict[str, Any]]) ->
     names = [f"{letter} {printable(name)}" for letter, name in zip(LETTERS, curves, strict=False) if name]
     if len(curves) > len(LETTERS):
         names.append(f"and {len(curves) - len(LETTERS)} more")
-    return [*rows, *below(x, title(result, parts["x"])), *legend(names)]
+    return [*rows, *below(x, title(result, parts["x"]) + name), *legend(names)]
 
 
 def height_label(row: int) -> str:

@@ -8,8 +8,9 @@ import string
 from typing import Any
 
 from klogger import vega
+from klogger.drawing import NOBODY, ON_PAGE, Palette
 from klogger.html import file_of, in_script, section_of, text, warnings
-from klogger.pictures import NOBODY, ON_PAGE, Palette, draw
+from klogger.pictures import draw
 from klogger.run import Result
 from klogger.study.model import Machine
 from klogger.study.runner import Done

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Options stand before, between and behind the other words of each command; and what a command says about a log does
+not act on the terminal."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import duckdb
+import pytest
+import support
+
+from klogger.cli import bench, compare, complain, guest, private_as, report, sql, stopwatch, study
+from klogger.cli.report import write
+from klogger.failure import Failure
+
+LINES: dict[str, tuple[Callable[[], argparse.ArgumentParser], list[str], list[list[str]]]] = {
+    "sql": (sql.parser, ["x.klog", "SELECT 1"], [["--format", "json"], ["-o", "out"]]),
+    "sql from a pipe": (sql.parser, ["x.klog", "-"], [["--format", "csv"]]),
+    "sql tables": (sql.parser, ["x.klog"], [["-i"]]),
+    "report": (report.parser, ["x.klog"], [["--format", "json"], ["--analysis", "quanta"]]),
+    "compare": (compare.parser, ["a.klog", "b.klog"], [["--format", "json"], ["--fail-on", "5%"]]),
+    "stopwatch": (stopwatch.parser, ["x.klog", "A", "B"], [["--format", "json"], ["--key", "id"], ["-a"]]),
+    "study": (study.parser, ["quanta"], [["--budget", "20s"], ["--format", "json"]]),
+    "bench": (bench.parser, [], [["-s", "locking"], ["--rate"]]),
+    "guest": (guest.parser, [], [["-s", "scheduler"], ["-v"]]),
+}
+
+
+def orders(words: list[str], options: list[list[str]]) -> list[list[str]]:
+    """All options together at each place, and one of them at each place."""
+    given = [word for option in options for word in option]
+    found = [words[:at] + given + words[at:] for at in range(len(words) + 1)]
+    rest = [word for option in options[1:] for word in option]
+    return found + [words[:at] + options[0] + words[at:] + rest for at in range(len(words) + 1)]
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_options_stand_anywhere(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    parser, words, options = LINES[name]
+    module = sys.modules[parser.__module__]
+    seen: list[argparse.Namespace] = []
+    # As the command itself takes its words.
+    command = name.split(maxsplit=1)[0]
+    run = {"bench": "interruptible", "study": "interruptible"}.get(command, command)
+    monkeypatch.setattr(module, run, lambda args, *_: seen.append(args) or 0)
+    for line in orders(words, options):
+        module.main(line)
+    assert len(seen) == len(orders(words, options))
+    assert all(one == seen[0] for one in seen)
+
+
+def test_an_answer_comes_whatever_the_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = log(tmp_path)
+    for line in ([path, "SELECT 7 AS n", "--format", "json"], [path, "--format", "json", "SELECT 7 AS n"]):
+        assert sql.main([str(word) for word in line]) == 0
+        assert capsys.readouterr().out == '[\n{"n": 7}\n]\n'
+
+
+def log(folder: Path) -> Path:
+    con = duckdb.connect()
+    support.create_tables(con, support.events_of("scheduler"))
+    con.execute("INSERT INTO SCHEDIN VALUES (5, 0, 1, 10, 120, 10)")
+    names = [(10, "\x1b]0;evil\x07\x9b31m\u202ex", 0, None)]
+    return support.write_log(con, folder / "x.klog-parquet", processes=names, end=1000)
+
+
+@pytest.mark.parametrize("form", ["table", "csv", "json"])
+def test_names_do_not_act_on_a_terminal(tmp_path: Path, form: str) -> None:
+    ours, theirs = pty.openpty()
+    words = [
+        sys.executable,
+        "-m",
+        "klogger.cli.sql",
+        str(log(tmp_path)),
+        "SELECT comm(10, 5) AS name",
+        "--format",
+        form,
+    ]
+    done = subprocess.run(
+        words, stdout=theirs, stdin=subprocess.DEVNULL, env={**os.environ, "TERM": "dumb"}, check=True
+    )
+    os.close(theirs)
+    shown = os.read(ours, 4096).decode()
+    os.close(ours)
+    assert done.returncode == 0 and "evil" in shown
+    assert [c for c in shown if not c.isprintable() and c not in "\r\n"] == []
+
+
+def test_messages_do_not_act_on_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    complain(Failure("no event '\x1b[31m\u202e'", help="see\x07"))
+    assert capsys.readouterr().err == "klogger: no event '\ufffd[31m\ufffd'\n  help: see\ufffd\n"
+
+
+@pytest.mark.parametrize(("mode", "made"), [(0o600, 0o600), (0o640, 0o640), (0o644, 0o644)])
+def test_what_is_made_of_a_log_is_as_private(tmp_path: Path, mode: int, made: int) -> None:
+    source, page = tmp_path / "x.klog", tmp_path / "x.html"
+    source.touch()
+    source.chmod(mode)
+    before = os.umask(0o022)
+    try:
+        private_as(source)
+        write(page, b"")
+    finally:
+        os.umask(before)
+    assert page.stat().st_mode & 0o777 == made
+
+
+def test_a_strangers_link_is_not_followed(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can make a stranger's link")
+    victim, page = tmp_path / "victim", tmp_path / "x.html"
+    victim.write_text("precious")
+    page.symlink_to(victim)
+    os.chown(page, 65534, 65534, follow_symlinks=False)
+    with pytest.raises(Failure, match="a link that somebody else made"):
+        write(page, b"page")
+    assert victim.read_text() == "precious"
+    os.chown(page, 0, 0, follow_symlinks=False)
+    write(page, b"page")
+    assert victim.read_text() == "page"

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""The functions of SQL mean the columns that they are given, whatever these and their tables are called."""
+
+from __future__ import annotations
+
+import duckdb
+import pytest
+import support
+
+import klogger
+from klogger.log import Log
+
+# What the functions' own tables, columns and parameters are, or once were, called.
+NAMES = ["pid", "p", "time", "t", "comm", "from_ns", "q", "x", "k", "h", "ns", "event", "e", "name", "names"]
+ALIASES = ["", "q", "p", "t", "s", "pid", "process", "klogger", "thread"]
+# Each asks for the values of FUNCTION(COLUMN...) in another place of a query.
+PLACES = [
+    "SELECT {f} FROM {source}",
+    "SELECT {f} FROM {source} WHERE {f} IN (SELECT unnest({values}))",
+    "SELECT any_value(v) FROM (SELECT {f} AS v, {first} AS one, {second} AS two FROM {source}) GROUP BY one, two",
+    "SELECT {f} FROM {source} GROUP BY {f}, {first}, {second}",
+    "SELECT w FROM {source} JOIN (SELECT DISTINCT unnest({values}) AS w) AS other ON {f} = w",
+    "SELECT (SELECT {f}) FROM {source}",
+    "SELECT w FROM (SELECT unnest({values}) AS w) AS other WHERE EXISTS (SELECT 1 FROM {source} WHERE {f} = w)",
+]
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Log:
+    con = duckdb.connect()
+    support.create_tables(con, support.events_of("scheduler"))
+    path = tmp_path_factory.mktemp("prelude") / "x.klog-parquet"
+    processes = [(1, "one", 0, 99), (2, "two", 0, 49), (2, "deux", 50, 99), (3, "three", 0, 99)]
+    costs = {"events": [{"event": n, "cost": {"ns": c, "low": c, "high": c}} for n, c in (("A", 7.0), ("B", 9.0))]}
+    return klogger.open(support.write_log(con, path, processes=processes, end=100, meta={"costs": costs}))
+
+
+def asked(
+    log: Log, function: str, rows: str, values: list[str], first: str, second: str, alias: str
+) -> list[list[str]]:
+    """The answers from all places of a query, with the arguments in columns of these names, in a table of this one."""
+    source = f'(SELECT a AS "{first}", b AS "{second}" FROM {rows} AS v(a, b))' + (f' AS "{alias}"' if alias else "")
+    before = f'"{alias}".' if alias else ""
+    columns = f'{before}"{first}"', f'{before}"{second}"'
+    words = {
+        "f": function.format(*columns),
+        "first": columns[0],
+        "second": columns[1],
+        "source": source,
+        "values": values,
+    }
+    return [sorted(v for (v,) in log.rows(place.format(**words))) for place in PLACES]
+
+
+def functions() -> list[tuple[str, str, str, list[str]]]:
+    ms = [0] * 21
+    ms[3] = 5
+    return [
+        ("comm", "comm({0}, {1})", "(VALUES (1, 10), (2, 20), (2, 60), (9, 1))", ["one", "two", "deux", "9"]),
+        ("cost_of", "cost_of({0})::VARCHAR", "(VALUES ('A', 1), ('B', 2), ('C', 3))", ["7", "9", "0"]),
+        ("duration", "duration({0})", "(VALUES (1230, 1), (7, 2))", ["1.23 µs", "7 ns"]),
+        ("octave", "octave({0})::VARCHAR", "(VALUES (9000, 1), (1, 2))", ["3", "0"]),
+        ("octaves", "octaves({0})::VARCHAR", "(VALUES (MAP {3: 5}, 1))", [str(ms)]),
+        ("label", "label({0}, {1})", "(VALUES ('a', 1), ('', 2))", ["a", "thread 2"]),
+        ("task_state", "task_state({0})", "(VALUES (0, 1), (3, 2))", ["0", "S|D"]),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("function", "rows", "values"), [f[1:] for f in functions()], ids=[f[0] for f in functions()])
+def test_no_name_is_captured(log: Log, function: str, rows: str, values: list[str]) -> None:
+    for number, first in enumerate(NAMES):
+        second, alias = NAMES[(number + 1) % len(NAMES)], ALIASES[number % len(ALIASES)]
+        for names in ((first, second, alias), (second, first, "q"), (first, second, "")):
+            for place, found in zip(PLACES, asked(log, function, rows, values, *names), strict=True):
+                assert found == sorted(values), (names, place)
+
+
+def test_all_functions_are_tested(log: Log) -> None:
+    found = log.rows(
+        "SELECT DISTINCT function_name FROM duckdb_functions()"
+        " WHERE schema_name = 'klogger' AND function_type = 'macro' AND function_name <> 'three_digits'"
+    )
+    assert {name for (name,) in found} == {f[0] for f in functions()}
+
+
+@pytest.mark.parametrize("alias", ["s", "t", "r", "klogger", "program"])
+def test_programs_of_a_table_with_any_name(log: Log, alias: str) -> None:
+    rows = "(VALUES (1, 10, 5), (2, 20, 6), (2, 60, 7)) AS v(pid, time, names)"
+    log.connection.execute(f'CREATE OR REPLACE TEMP VIEW "{alias}" AS FROM {rows}')
+    try:
+        found = log.rows(f"SELECT pid, time, names, program FROM klogger.with_program('{alias}') ORDER BY names")
+    finally:
+        log.connection.execute(f'DROP VIEW temp."{alias}"')
+    assert found == [(1, 10, 5, "one"), (2, 20, 6, "two"), (2, 60, 7, "deux")]
