@@ -29,6 +29,27 @@ def kernel(name: str) -> tuple[Path | None, Path]:
     return image, image.parents[3]
 
 
+def debian(name: str) -> tuple[Path | None, str]:
+    """The image of a Debian kernel by its series (6.12, 7.2-rt), for scripts/guest --kernel; or None, and why not.
+
+    What was not fetched before is many megabytes, so it is fetched only for those who have time.
+    """
+    image = cache() / "kernels" / name / "vmlinuz"
+    if not image.exists() and not SLOW:
+        return None, f"no kernel {name}: run 'scripts/debian-kernel {name}', or set KLOGGER_SLOW=1"
+    done = subprocess.run(
+        [ROOT / "scripts/debian-kernel", name], check=False, capture_output=True, text=True, timeout=600
+    )
+    if done.returncode != 0:
+        return None, f"no kernel {name}: {(done.stderr.strip() or done.stdout.strip())[-300:]}"
+    return Path(done.stdout.splitlines()[-1]), ""
+
+
+def cache() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return Path(os.environ.get("KLOGGER_CACHE") or os.path.join(base, "klogger"))
+
+
 def run(command, folder, timeout=600) -> str:
     done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=folder, timeout=timeout)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -200,6 +200,8 @@ def test_a_flight_recorder_is_read_while_it_flies(recorded, log):
     names = {name for (name,) in flown.rows("SELECT DISTINCT name FROM flood_wide WHERE name LIKE 'flood-%'")}
     assert names == {"flood-even", "flood-odd"}
     assert flown.rows("SELECT text FROM ledger WHERE key = 'block_corrupt'") == []
+    # A dump shuts nothing out.
+    assert flown.rows("SELECT event, count FROM ledger WHERE severity = 'loss'") == []
 
 
 def test_events_are_switched(log):

@@ -39,6 +39,29 @@ class Done:
     err: str
 
 
+def wait_for(what, process):
+    deadline = time.monotonic() + 60
+    while not what():
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def is_stopped(pid):
+    """Each of its threads."""
+    stats = [stat.read_text().rsplit(")", 1)[1].split() for stat in Path(f"/proc/{pid}/task").glob("*/stat")]
+    return all(fields[0] == "T" for fields in stats)
+
+
+@dataclass
+class WhileStopped:
+    """What a workload printed, and the recorder said; between which times (ns) the recorder was stopped."""
+
+    report: dict
+    said: str
+    stopped: int
+    until: int
+
+
 @dataclass
 class Recorder:
     """Runs `klogger record`, from a folder of its own."""
@@ -78,6 +101,28 @@ class Recorder:
             done, out = self.run(*arguments, timeout=timeout)
         assert done.code == 0, done.err
         return Log(self.klogger, out), workload_json(done.out) | {"stolen_ns": stolen.ns}
+
+    def while_stopped(self, *arguments, command, out: Path, seconds=0.0) -> WhileStopped:
+        """Records a command that prints a report, which begins when the recorder is stopped, and ends before it goes
+        on, for so many seconds at least: so what its rings do not hold is lost, whatever the machine."""
+        go = self.dir / f"go{self.logs}"
+        wait = 'echo ready; while [ ! -e "$0" ]; do sleep 0.02; done; exec "$@"'
+        process = self.start(*arguments, "--", "sh", "-c", wait, go, *command, out=out)
+        assert process.stdout.readline() == "ready\n", process.stderr.read()
+        os.kill(process.pid, signal.SIGSTOP)
+        try:
+            wait_for(lambda: is_stopped(process.pid), process)
+            stopped = time.monotonic_ns()
+            go.touch()
+            text = ""
+            while not text.endswith("]}\n"):
+                text += process.stdout.readline()
+            time.sleep(max(0.0, seconds - (time.monotonic_ns() - stopped) / 1e9))
+            until = time.monotonic_ns()
+        finally:
+            os.kill(process.pid, signal.SIGCONT)
+        _, said = process.communicate(timeout=60)
+        return WhileStopped(workload_json(text), said, stopped, until)
 
     def checked(self, check, *arguments) -> tuple[Log, dict]:
         """Records a workload and checks the log; again if the kernel, not the recorder, left out a switch."""

@@ -202,7 +202,8 @@ def test_not_a_log(refused, recorder, words, what):
 def test_newer_version(refused, a_log):
     data = bytearray(a_log.read_bytes())
     data[7] += 1
-    a_log.write_bytes(data)
+    # The preamble stands in a log twice, and the copy at the end still says the old version.
+    a_log.write_bytes(data[: len(data) // 2])
     assert one_message(refused("cat", a_log, says=[re.compile("newer|version")]))
 
 

@@ -2,7 +2,6 @@
 """Each cause of a loss under a flood: its count is exact, and its span is where events are missing."""
 
 import contextlib
-import json
 import os
 import shutil
 import signal
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import oracles
 import pytest
+from conftest import wait_for
 
 NUMBERED = Path(__file__).with_name("numbered.klogger")
 FLOOD = Path(__file__).with_name("flood.klogger")
@@ -25,7 +25,9 @@ def spans(log, key):
 
 def test_full_rings_by_event_and_cpu_and_when(recorder, workloads, clean_kernel):
     n = 500_009
-    log, report = recorder.log("-s", FLOOD, "--buffer-size", "16K", "--", workloads / "flood", n, -1)
+    out, flood = recorder.path(), [workloads / "flood", n, -1]
+    report = recorder.while_stopped("-s", FLOOD, "--buffer-size", "16K", command=flood, out=out).report
+    log = oracles.Log(recorder.klogger, out)
     assert len(report["threads"]) == os.cpu_count()
     entries = spans(log, "ring_full")
     assert entries, "the flood was no flood"
@@ -47,42 +49,13 @@ def test_full_rings_by_event_and_cpu_and_when(recorder, workloads, clean_kernel)
     assert log.count("FLOOD") + log.lost("FLOOD") == log.count("FLOOD_WIDE") + log.lost("FLOOD_WIDE")
 
 
-def wait_for(what, process):
-    deadline = time.monotonic() + 60
-    while not what():
-        assert process.poll() is None and time.monotonic() < deadline
-        time.sleep(0.01)
-
-
-def is_stopped(pid):
-    """Each of its threads."""
-    stats = [stat.read_text().rsplit(")", 1)[1].split() for stat in Path(f"/proc/{pid}/task").glob("*/stat")]
-    return all(fields[0] == "T" for fields in stats)
-
-
 def flood_while_stopped(recorder, workloads, n, *options, out, seconds=0.0):
     """Records `n` numbered hits on CPU 0, all while the recorder is stopped, for so many seconds at least.
     Returns what it said, and between which times it was stopped."""
-    go = recorder.dir / "go"
-    wait = 'echo ready; while [ ! -e "$0" ]; do sleep 0.02; done; exec "$@"'
-    flood = ["sh", "-c", wait, go, workloads / "flood", n, 0, 1, "unknown"]
-    process = recorder.start("-s", NUMBERED, *options, "--", *flood, out=out)
-    assert process.stdout.readline() == "ready\n"
-    os.kill(process.pid, signal.SIGSTOP)
-    try:
-        wait_for(lambda: is_stopped(process.pid), process)
-        stopped = time.monotonic_ns()
-        go.touch()
-        text = ""
-        while not text.endswith("]}\n"):
-            text += process.stdout.readline()
-        assert json.loads(text)["threads"][0]["count"] == n
-        time.sleep(max(0.0, seconds - (time.monotonic_ns() - stopped) / 1e9))
-        until = time.monotonic_ns()
-    finally:
-        os.kill(process.pid, signal.SIGCONT)
-    _, said = process.communicate(timeout=60)
-    return said, stopped, until
+    flood = [workloads / "flood", n, 0, 1, "unknown"]
+    run = recorder.while_stopped("-s", NUMBERED, *options, command=flood, out=out, seconds=seconds)
+    assert run.report["threads"][0]["count"] == n
+    return run.said, run.stopped, run.until
 
 
 @pytest.fixture

@@ -6,7 +6,9 @@ import pty
 import signal
 import socket
 import subprocess
+import tempfile
 import time
+from pathlib import Path
 
 import oracles
 import pytest
@@ -48,25 +50,27 @@ def of_recorder(path):
 
 def test_killed_while_the_command_is_held(recorder, clean_kernel):
     """The command waits for a word of the recorder. It must not wait for one that is gone."""
-    held = 0
-    for _ in range(20):
+    held = turns = 0
+    # On a busy machine the command has often ended before it is looked at.
+    while held < 5:
+        turns += 1
+        assert turns < 200, f"the command was met before its start {held} times"
         path = recorder.path()
         process = recorder.start("-q", "-s", "scheduler", "--", "sleep", "0", out=path)
-        if wait_for(lambda path=path: len(of_recorder(path)) > 1, 2):
-            held += 1
+        assert wait_for(lambda path=path, of=process: len(of_recorder(path)) > 1 or of.poll() is not None)
+        held += process.poll() is None
         process.kill()
         process.wait()
         process.stdout.close()
         process.stderr.close()
-        assert wait_for(lambda path=path: not of_recorder(path), 3), "a process waits for ever"
-    assert held >= 5
+        assert wait_for(lambda path=path: not of_recorder(path), 60), "a process waits for ever"
 
 
 def test_an_error_after_the_command_was_made(recorder, clean_kernel):
     path = recorder.dir / "no" / "x.klog"
-    done, _ = recorder.run("-s", "scheduler", "--", "sleep", "0", out=path, timeout=20)
+    done, _ = recorder.run("-s", "scheduler", "--", "sleep", "0", out=path, timeout=60)
     assert done.code == 2
-    assert wait_for(lambda: not of_recorder(path), 3)
+    assert wait_for(lambda: not of_recorder(path), 60)
 
 
 def test_a_signal_before_the_start_starts_nothing(recorder):
@@ -114,32 +118,61 @@ def read_terminal(fd):
 
 
 def test_it_ends_with_the_last_of_its_processes(recorder):
-    sleepers = [subprocess.Popen(["sleep", seconds]) for seconds in ("0.6", "1.2")]
-    start = time.monotonic()
+    sleepers = [subprocess.Popen(["sleep", "600"]) for _ in range(2)]
     process = recorder.start(
-        *("-s", "scheduler", "--for", "60s", "-p", ",".join(str(s.pid) for s in sleepers)), out=recorder.path()
+        *("-s", "scheduler", "--for", "600s", "-p", ",".join(str(s.pid) for s in sleepers)), out=recorder.path()
     )
+    assert started(recorder.dir / f"test{recorder.logs}.klog")
     for sleeper in sleepers:
+        assert process.poll() is None
+        sleeper.kill()
         sleeper.wait()
     code, _, err = finish(process)
     assert code == 0, err
-    assert time.monotonic() - start < 20
     log = Log(recorder.klogger, recorder.dir / f"test{recorder.logs}.klog")
     for sleeper in sleepers:
         assert log.count("EXIT", f"pid = {sleeper.pid}") == 1
 
 
-@pytest.mark.parametrize("kind", ["fifo", "full"])
+# What is made at a path, and what is said of it.
+ODD_OUTPUTS = {
+    "fifo": (os.mkfifo, "it is a pipe"),
+    "folder": (os.mkdir, "it is a directory"),
+    "link": (lambda path: os.symlink("/dev/full", path), "it is a symbolic link"),
+    "link to nothing": (lambda path: os.symlink("nothing", path), "it is a symbolic link"),
+    "full": (lambda path: os.mknod(path, 0o600 | 0o020000, os.makedev(1, 7)), "No space left"),
+}
+
+
+@pytest.mark.parametrize("kind", ODD_OUTPUTS)
 def test_what_cannot_hold_a_log(recorder, kind):
     path = recorder.dir / "x.klog"
-    if kind == "fifo":
-        os.mkfifo(path)
-    else:
-        path.symlink_to("/dev/full")
-    done, _ = recorder.run("-s", "scheduler", "--", "true", out=path, timeout=20)
+    make, said = ODD_OUTPUTS[kind]
+    try:
+        make(path)
+    except PermissionError:
+        pytest.skip("no device nodes here")
+    before = path.lstat()
+    done, _ = recorder.run("-s", "scheduler", "--", "true", out=path, timeout=60)
     assert done.code == 2
-    assert "x.klog" in done.err
-    assert path.is_symlink() or path.is_fifo()
+    assert said in done.err and done.err.startswith(f"klogger: cannot write {path}: "), done.err
+    assert len(done.err.splitlines()) == 2, done.err
+    after = path.lstat()
+    assert (after.st_ino, after.st_mode) == (before.st_ino, before.st_mode)
+    assert list(recorder.dir.iterdir()) == [path]
+
+
+def test_a_log_is_private(recorder):
+    """Whatever the umask; and what stood there before is not written to."""
+    path, victim = recorder.dir / "x.klog", recorder.dir / "victim"
+    victim.touch()
+    os.link(victim, path)
+    os.chmod(victim, 0o666)
+    for mode in ([], ["--mode", "0644"]):
+        done, _ = recorder.run("-q", "-s", "scheduler", *mode, "--", "true", out=path)
+        assert (done.code, done.err) == (0, ""), done.err
+        assert path.stat().st_mode & 0o777 == (0o644 if mode else 0o600)
+    assert victim.read_bytes() == b""
 
 
 def test_a_failed_start_leaves_the_old_log(recorder):
@@ -180,7 +213,6 @@ def test_slow_and_silly_peers(recorder):
         peer.sendall(b"\xff" * 100 + b"\n")
     huge = connect(process.pid)
     huge.sendall(b"x" * 8192)
-    start = time.monotonic()
     try:
         for _ in range(10):
             slow.sendall(b"x")
@@ -188,13 +220,13 @@ def test_slow_and_silly_peers(recorder):
     except OSError:
         pass
     os.killpg(process.pid, signal.SIGINT)
-    finish(process)
-    assert time.monotonic() - start < 25
+    # They are there for as long as this test; so it does not wait for them.
+    finish(process, 60)
     assert Log(recorder.klogger, path).rows("SELECT number FROM mark") == [(1,)]
 
 
 def test_dumps_in_mid_flood(recorder, workloads):
-    """What a dump shuts out, or later events overwrite, is counted; what is there has a number of its own."""
+    """A dump shuts nothing out. What later events overwrite is counted; what is there has a number of its own."""
     path, n = recorder.path(), 300_000
     process = recorder.start(
         *("-s", FLOOD, "--overwrite", "--buffer-size", "64K", "--", workloads / "flood", n, -1), out=path
@@ -211,7 +243,11 @@ def test_dumps_in_mid_flood(recorder, workloads):
     log = Log(recorder.klogger, path)
     assert log.rows("SELECT cpu, serial FROM flood GROUP BY ALL HAVING count(*) > 1") == []
     ledger = log.rows("SELECT key, sum(count) FROM ledger WHERE event = 'FLOOD' GROUP BY key")
-    assert {key for key, _ in ledger} == {"ring_full", "overwritten"}
+    assert {key for key, _ in ledger} == {"overwritten"}
+    assert log.count("LOST") == 0
+    # On each CPU something was overwritten before the oldest event of some dump, and nothing after the newest.
+    (span,) = log.rows("SELECT min(from_ns), max(to_ns) FROM ledger WHERE key = 'overwritten' AND event = 'FLOOD'")
+    assert 0 <= span[0] < span[1] <= log.one("SELECT max(time) FROM flood")
     # The threads' names, and the command's own at its exec, are changes too.
     attempts = log.count("FLOOD") + sum(count for _, count in ledger)
     assert n * os.cpu_count() <= attempts < n * os.cpu_count() + 100
@@ -219,28 +255,31 @@ def test_dumps_in_mid_flood(recorder, workloads):
 
 def test_interrupted_while_it_compiles(recorder):
     """The folder of generated C goes with it."""
-    temporary, file, compiling = (recorder.dir / name for name in ("tmp", "odd.klogger", "compiling"))
+    temporary, file = (recorder.dir / name for name in ("tmp", "odd.klogger"))
     temporary.mkdir()
     file.write_text(SCHEMA)
-    compiler = recorder.dir / "clang-22"
-    compiler.write_text(f"#!/bin/sh\n: > {compiling}\nexec sleep 1\n")
-    compiler.chmod(0o755)
+    # It is nobody who runs it.
+    place = tempfile.TemporaryDirectory(prefix="klogger-test-")
+    compiler = Path(place.name) / "clang-22"
+    compiler.write_text("#!/bin/sh\nsleep 1\n")
+    for path in (compiler, compiler.parent):
+        path.chmod(0o755)
     for _ in range(10):
         process = subprocess.Popen(
             [recorder.klogger, "check", file],
-            env={**os.environ, "TMPDIR": str(temporary), "PATH": f"{recorder.dir}:{os.environ['PATH']}"},
+            env={**os.environ, "TMPDIR": str(temporary), "PATH": f"{place.name}:{os.environ['PATH']}"},
             stderr=subprocess.DEVNULL,
             start_new_session=True,
             # Whoever runs the tests in the background may have left it ignored.
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 (there are no threads)
         )
         recorder.running.append(process)
-        assert wait_for(compiling.exists, 60)
+        assert wait_for(lambda: of_recorder(compiler), 60)
         assert list(temporary.iterdir()) != []
         os.killpg(process.pid, signal.SIGINT)
         assert process.wait(60) == -signal.SIGINT
         assert list(temporary.iterdir()) == []
-        compiling.unlink()
+    place.cleanup()
 
 
 @pytest.mark.parametrize("name", ODD_NAMES, ids=range(len(ODD_NAMES)))

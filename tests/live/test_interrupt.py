@@ -17,6 +17,7 @@ from pathlib import Path
 
 import oracles
 import pytest
+from witness import Ftrace
 
 SCHEMATA = Path(__file__).resolve().parents[2] / "schemata"
 INTERRUPT = SCHEMATA / "interrupt" / "interrupt.klogger"
@@ -48,25 +49,18 @@ def counts(path: str):
     return before, table, after
 
 
-class Strangers:
+class Strangers(Ftrace):
     """Which threads were interrupted, by what, as ftrace has it."""
 
-    INSTANCE = Path(f"/sys/kernel/tracing/instances/klogger-interrupt-{os.getpid()}")
     LINE = re.compile(r"-(\d+)\s+\[(\d+)\] \S+\s+[\d.]+: (\w+): (?:vec|irq|vector)=(\d+)")
 
-    def __enter__(self):
-        self.INSTANCE.mkdir()
-        (self.INSTANCE / "buffer_size_kb").write_text("16384")
-        for name in [name for names in VECTORS.values() for name in names.values()]:
-            (self.INSTANCE / f"events/irq_vectors/{name}_entry/enable").write_text("1")
-        for name in ("softirq_entry", "irq_handler_entry"):
-            (self.INSTANCE / f"events/irq/{name}/enable").write_text("1")
-        return self
+    def __init__(self):
+        vectors = [f"irq_vectors/{name}_entry" for names in VECTORS.values() for name in names.values()]
+        super().__init__(*vectors, "irq/softirq_entry", "irq/irq_handler_entry", kib=16384)
 
-    def __exit__(self, *_):
-        (self.INSTANCE / "events/enable").write_text("0")
-        self.hits = self.LINE.findall((self.INSTANCE / "trace").read_text(errors="replace"))
-        self.INSTANCE.rmdir()
+    def __exit__(self, *reason):
+        super().__exit__(*reason)
+        self.hits = self.LINE.findall(self.text)
 
     def count(self, known: set, cpu: int, event: str, number: int | None = None) -> int:
         """Hits on a CPU that interrupted none of the threads `known`."""

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 from oracles import Log
+from witness import Ftrace
 
 from klogger.findings import LEAST_WEIGHT
 
 SCHEMA = Path(__file__).resolve().parents[2] / "schemata/locking/locking.klogger"
-INSTANCE = Path(f"/sys/kernel/tracing/instances/klogger-locks-{os.getpid()}")
 LINE = re.compile(r"^.*-(\d+) +\[\d+\] .*: contention_(begin|end): ", re.M)
 CPUS = os.cpu_count() or 1
 pytestmark = pytest.mark.skipif(CPUS < 2, reason="on one CPU nobody waits for a lock")
@@ -24,22 +24,14 @@ THREADS = 2 * CPUS
 NS_PER_TICK = 10**9 // os.sysconf("SC_CLK_TCK")
 
 
-class Contention:
+class Contention(Ftrace):
     """Records both tracepoints for as long as it is entered, by ftrace."""
 
-    def __enter__(self):
-        INSTANCE.mkdir()
-        (INSTANCE / "buffer_size_kb").write_text("65536")
-        (INSTANCE / "events/lock/enable").write_text("1")
-        return self
+    def __init__(self):
+        super().__init__("lock")
 
-    def __exit__(self, *_):
-        (INSTANCE / "events/lock/enable").write_text("0")
-        text = (INSTANCE / "trace").read_text(errors="replace")
-        stats = [file.read_text() for file in INSTANCE.glob("per_cpu/cpu*/stats")]
-        INSTANCE.rmdir()
-        self.lost = sum(int(n) for one in stats for n in re.findall(r"(?:overrun|dropped events): (\d+)", one))
-        self.seen = Counter((int(tid), which) for tid, which in LINE.findall(text))
+    def seen(self) -> Counter:
+        return Counter((int(tid), which) for tid, which in LINE.findall(self.text))
 
 
 def kernel_ns() -> int:
@@ -82,13 +74,13 @@ def test_as_many_waits_as_ftrace_has(recorder, workloads, load):
     with Contention() as ftrace:
         path, _ = recorded(recorder, workloads, load, 0.3)
     assert ftrace.lost == 0, "ftrace's buffer was too small"
-    log = Log(recorder.klogger, path)
+    log, seen = Log(recorder.klogger, path), ftrace.seen()
     threads = [tid for (tid,) in log.rows("SELECT DISTINCT pid FROM process WHERE pid > 0 AND comm LIKE 'worker%'")]
     assert len(threads) == THREADS
     missed = skipped(log) + log.lost("LOCK_BEGIN") + log.lost("LOCK_END")
     for event, which in (("LOCK_BEGIN", "begin"), ("LOCK_END", "end")):
         ours = dict(log.rows(f"SELECT tid, count(*) FROM {event} GROUP BY tid"))
-        total = sum(ftrace.seen[tid, which] for tid in threads)
+        total = sum(seen[tid, which] for tid in threads)
         assert total > 0
         # What ftrace has more, the kernel has counted as skipped; the log has nothing that did not happen.
         assert 0 <= total - sum(ours.get(tid, 0) for tid in threads) <= missed, (event, missed)

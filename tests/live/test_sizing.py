@@ -14,6 +14,8 @@ import pytest
 SCHEMA = Path(__file__).with_name("numbered.klogger")
 ENDLESS = 1_000_000_000
 EVENT = "NUMBERED"
+# What a flood needs to fill a ring of 1 MiB twice over on a machine where a hit takes 5 us.
+FULL_MS = 500
 
 
 @pytest.fixture
@@ -21,7 +23,7 @@ def held_up(recorder, workloads):
     """Records a flood on one CPU, and stops the recorder again and again for `ms`, after the rings have had time to
     grow; the log, and what the recorder said."""
 
-    def record(*options, ms=100, times=3):
+    def record(*options, ms=100, times=3, flood_ms=0):
         log = recorder.path()
         # The last CPU; the recorder's other threads, and this test, have the rest.
         flood = [workloads / "flood", ENDLESS, os.cpu_count() - 1, 1, "unknown"]
@@ -34,6 +36,7 @@ def held_up(recorder, workloads):
             time.sleep(0.3)
             os.kill(process.pid, signal.SIGSTOP)
             time.sleep(ms / 1000)
+            let_flood_run(process, flood_ms)
             os.kill(process.pid, signal.SIGCONT)
         time.sleep(0.3)
         process.send_signal(signal.SIGINT)
@@ -45,6 +48,26 @@ def held_up(recorder, workloads):
         return oracles.Log(recorder.klogger, log), said
 
     return record
+
+
+def let_flood_run(process, ms):
+    """Until it has had so much time of its CPU since now, however busy the machine is."""
+
+    def flood_ns():
+        members = [stat for stat in Path("/proc").glob("[0-9]*/stat") if group_of(stat) == process.pid]
+        return max((int(m.with_name("schedstat").read_text().split()[0]) for m in members), default=0)
+
+    before, deadline = flood_ns(), time.monotonic() + 60
+    while ms and flood_ns() < before + ms * 1_000_000:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def group_of(stat):
+    """The process group of a process that may end meanwhile, if it is a flood."""
+    with contextlib.suppress(OSError):
+        name, fields = stat.read_text().rsplit(")", 1)
+        return int(fields.split()[2]) if name.endswith("(flood") else None
 
 
 def check_every_hit(log):
@@ -61,7 +84,7 @@ def grown(log):
 
 
 def test_a_ring_of_a_given_size_stays_so_and_loses(held_up, clean_kernel):
-    log, said = held_up("--buffer-size", "1M")
+    log, said = held_up("--buffer-size", "1M", flood_ms=FULL_MS)
     assert log.lost(EVENT) > 0, "the flood was no flood"
     assert grown(log) == []
     assert "rings grew" not in said
@@ -69,31 +92,37 @@ def test_a_ring_of_a_given_size_stays_so_and_loses(held_up, clean_kernel):
 
 
 def test_with_no_memory_to_grow_it_loses(held_up):
-    log, said = held_up("--buffer-size", "1M", "--max-memory", "2M")
+    log, said = held_up("--buffer-size", "1M", "--max-memory", "2M", flood_ms=FULL_MS)
     assert log.lost(EVENT) > 0, "the flood was no flood"
     assert grown(log) == [] and "rings grew" not in said
     check_every_hit(log)
 
 
 # For how long the recorder stands still: half of the larger ring has room for three times what comes meanwhile.
+ATTEMPTS = 4
 GROWING = [((), 100, 4096), (("--buffer-size", "2M", "--max-memory", "256M"), 50, 2048)]
 
 
 @pytest.mark.parametrize(("options", "ms", "kib"), GROWING, ids=["default", "asked"])
 def test_a_ring_grows_before_it_loses(held_up, clean_kernel, options, ms, kib, klogger):
-    log, said = held_up(*options, ms=ms)
-    assert log.lost(EVENT) == 0, said
-    entries = grown(log)
-    cpu = os.cpu_count() - 1
-    assert cpu in [row[0] for row in entries]
-    for _, severity, at, to, text in entries:
-        assert severity == "info"
-        assert 0 < at == to
-        assert "KiB to" in text
-    assert f"rings grew from {kib} KiB to" in said
-    check_every_hit(log)
-    oracles.check_whole(log)
-    oracles.check_order(klogger, log.path)
+    """Nothing is lost, in one of a few recordings: others can keep the reader from its CPU for longer than the first
+    ring lasts. What a ring says when it grows is right in each."""
+    cpu, said = os.cpu_count() - 1, ""
+    for _ in range(ATTEMPTS):
+        log, said = held_up(*options, ms=ms)
+        entries = grown(log)
+        assert cpu in [row[0] for row in entries]
+        for _, severity, at, to, text in entries:
+            assert severity == "info"
+            assert 0 < at == to
+            assert "KiB to" in text
+        assert f"rings grew from {kib} KiB to" in said
+        check_every_hit(log)
+        oracles.check_whole(log)
+        oracles.check_order(klogger, log.path)
+        if log.lost(EVENT) == 0:
+            return
+    pytest.fail(f"events were lost in each of {ATTEMPTS} recordings: {said}")
 
 
 def test_a_quiet_recording_keeps_its_rings(recorder, workloads):

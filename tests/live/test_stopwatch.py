@@ -6,23 +6,21 @@ import json
 import os
 import statistics
 import subprocess
-from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 
 import oracles
 import pytest
+from witness import Ftrace
 
-TRACING = Path("/sys/kernel/tracing")
+from klogger import tracefs
+
 BEGIN, END = "task:task_prctl_unknown", "timer:itimer_state"
 # The log's clock and the program's are one, read in two ways, which may differ while the kernel corrects it.
 CLOCKS_NS = 1000
 PRIME = 9973
-
-pytestmark = pytest.mark.skipif(
-    not (TRACING / "events/task/task_prctl_unknown").exists(),
-    reason="this kernel has no tracepoint task_prctl_unknown (Linux 6.14)",
-)
+# Starts a program where tracefs is not mounted.
+WITHOUT = ("unshare", "--mount", "sh", "-c", f'umount -l {tracefs.ROOT}; exec "$@"', "sh")
 
 
 @pytest.fixture(autouse=True)
@@ -30,6 +28,8 @@ def has_the_commands(recorder):
     """These are other programs than the recorder, and may be of another build."""
     if recorder.command("tracepoints", "--exact", "sched_switch").code != 0:
         pytest.skip("this klogger has no 'tracepoints'")
+    if recorder.command("tracepoints", "--exact", "task_prctl_unknown").code != 0:
+        pytest.skip("this kernel has no tracepoint task_prctl_unknown (Linux 6.14)")
 
 
 def stopwatch(recorder, begin, end, *words, command=(), code=0):
@@ -89,28 +89,12 @@ def test_own_cost_is_that_of_empty_pairs_and_is_subtracted(recorder, workloads):
     assert answer["trimmed_sd"] <= answer["sd"]
 
 
-@contextmanager
-def ftrace(*events):
-    """An instance that counts; yields a function for the hits of a thread, by event."""
-    instance = TRACING / f"instances/klogger-stopwatch-{os.getpid()}"
-    instance.mkdir()
-    try:
-        (instance / "buffer_size_kb").write_text("32768")
-        for event in events:
-            (instance / "events" / event.replace(":", "/") / "enable").write_text("1")
-        yield lambda pid, event: sum(
-            f"-{pid} " in line and f" {event.split(':')[1]}: " in line
-            for line in (instance / "trace").read_text(errors="replace").splitlines()
-        )
-    finally:
-        (instance / "events/enable").write_text("0")
-        instance.rmdir()
-
-
 def test_counts_are_those_of_the_program_and_of_ftrace(recorder, workloads):
-    with ftrace(BEGIN, END) as seen:
+    with Ftrace(BEGIN.replace(":", "/"), END.replace(":", "/"), kib=32768) as ftrace:
         answer, report, log = planted(recorder, workloads, PRIME, "getppid", 0)
-        assert (seen(report["pid"], BEGIN), seen(report["pid"], END)) == (PRIME, PRIME)
+    mine = [line for line in ftrace.text.splitlines() if f"-{report['pid']} " in line]
+    seen = [sum(f" {event.split(':')[1]}: " in line for line in mine) for event in (BEGIN, END)]
+    assert seen == [PRIME, PRIME]
     check_brackets(log, report)
     assert (answer["starts"], answer["stops"], answer["pairs"]) == (PRIME, PRIME, PRIME)
     assert (answer["no_stop"], answer["no_start"]) == (0, 0)
@@ -228,16 +212,23 @@ def test_schema_says_what_a_call_is_made_of(recorder, workloads):
     assert sum(band["pairs"] * band["off_cpu"] for band in bands) >= 0.9 * row["pairs"] * 1_000_000, bands
 
 
-def test_tracepoints_are_the_kernels(recorder):
-    """Names of parameters as in the kernel's source; of each group what tracefs has in it."""
-    done = recorder.command("tracepoints", "--exact", "sched_switch", "--format", "json")
-    (found,) = json.loads(done.out)
+@pytest.mark.parametrize("prefix", [(), WITHOUT], ids=["mounted", "not mounted"])
+def test_tracepoints_are_the_kernels(recorder, prefix):
+    """Names of parameters as in the kernel's source; of each group what tracefs has in it, mounted or not."""
+    if why := tracefs.why_not():
+        pytest.skip(why)
+
+    def tracepoints(*words):
+        command = [*prefix, recorder.klogger, "tracepoints", *words, "--format", "json"]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+        return json.loads(done.stdout)
+
+    (found,) = tracepoints("--exact", "sched_switch")
     assert found["group"] == "sched"
     assert [p["name"] for p in found["parameters"]] == ["preempt", "prev", "next", "prev_state"]
     assert found["parameters"][1]["type"] == "struct task_struct *"
-    listed = json.loads(recorder.command("tracepoints", "block", "--format", "json").out)
-    mine = {t["name"] for t in listed if t["group"] == "block"}
-    assert mine == {path.parent.name for path in (TRACING / "events/block").glob("*/enable")}
+    mine = {t["name"] for t in tracepoints("block") if t["group"] == "block"}
+    assert mine == {path.parent.name for path in (tracefs.ROOT / "events/block").glob("*/enable")}
 
 
 def test_a_tracepoint_that_is_none_is_refused(recorder):

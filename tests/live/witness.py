@@ -6,16 +6,60 @@ CPU reach only one tracer of several, or none. The kernel's counters know of the
 log has whatever ftrace has.
 """
 
+import itertools
 import os
 import re
 from collections import Counter
-from pathlib import Path
 from typing import NamedTuple
 
-INSTANCE = Path(f"/sys/kernel/tracing/instances/klogger-test-{os.getpid()}")
+import pytest
+
+from klogger import tracefs
+
 LINE = re.compile(
     r"\[(\d+)\] .* (\d+)\.(\d{6}): sched_switch: prev_comm=.* prev_pid=(\d+) .* ==> next_comm=.* next_pid=(\d+) "
 )
+
+
+class Ftrace:
+    """A buffer of ftrace of our own, with all hits of some events (`sched/sched_switch`) while it is entered.
+
+    tracefs is mounted for it, if need be; where that cannot be, the test is skipped.
+    """
+
+    numbers = itertools.count()
+
+    def __init__(self, *events: str, kib: int = 65536, clock: str = "local"):
+        if why := tracefs.why_not():
+            pytest.skip(why)
+        self.events, self.kib, self.clock = events, kib, clock
+        self.folder = tracefs.ROOT / f"instances/klogger-test-{os.getpid()}-{next(self.numbers)}"
+
+    def __enter__(self):
+        self.folder.mkdir()
+        try:
+            (self.folder / "trace_clock").write_text(self.clock)
+            (self.folder / "buffer_size_kb").write_text(str(self.kib))
+            for event in self.events:
+                (self.folder / "events" / event / "enable").write_text("1")
+        except OSError:
+            self.end()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        try:
+            (self.folder / "events/enable").write_text("0")
+            self.text = (self.folder / "trace").read_text(errors="replace")
+            stats = "".join(file.read_text() for file in self.folder.glob("per_cpu/cpu*/stats"))
+        finally:
+            self.end()
+        # What it overwrote or had no space for.
+        self.lost = sum(map(int, re.findall(r"(?:overrun|dropped events): (\d+)", stats)))
+
+    def end(self):
+        (self.folder / "events/enable").write_text("0")
+        self.folder.rmdir()
 
 
 class Switch(NamedTuple):
@@ -27,20 +71,11 @@ class Switch(NamedTuple):
     after: int
 
 
-class Witness:
+class Witness(Ftrace):
     """Records all switches of the machine for as long as it is entered."""
 
-    def __enter__(self):
-        INSTANCE.mkdir()
-        (INSTANCE / "trace_clock").write_text("mono")
-        (INSTANCE / "buffer_size_kb").write_text("65536")
-        (INSTANCE / "events/sched/sched_switch/enable").write_text("1")
-        return self
-
-    def __exit__(self, *_):
-        (INSTANCE / "events/sched/sched_switch/enable").write_text("0")
-        self.text = (INSTANCE / "trace").read_text(errors="replace")
-        INSTANCE.rmdir()
+    def __init__(self):
+        super().__init__("sched/sched_switch", clock="mono")
 
     def switches(self) -> list[Switch]:
         """Those of each CPU in their order."""

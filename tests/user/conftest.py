@@ -177,7 +177,7 @@ class Recorder:
     def started(self, *arguments) -> tuple[subprocess.Popen, Path]:
         """When it records: it can be told to write a mark."""
         process, out = self.start(*arguments)
-        until = time.monotonic() + 20
+        until = time.monotonic() + 60
         while self.do("mark", "--recorder", process.pid, 0, "ready").code != 0:
             assert process.poll() is None, process.communicate()
             assert time.monotonic() < until, "the recorder does not begin"
@@ -197,7 +197,8 @@ class Recorder:
         return self.wait(process, timeout), out
 
     def do(self, *words) -> Done:
-        return self.wait(self.spawn(self.klogger, *words))
+        """As the user whose recorder it is, who alone may speak to it."""
+        return self.wait(self.spawn(self.klogger, *words, prefix=self.prefix))
 
     def log(self, path: Path) -> Log:
         return Log(self.klogger, path)

@@ -26,7 +26,7 @@ def test_a_process_without_its_first_thread_is_recorded_on(recorder, edges):
 def test_children_of_a_process_that_ran_already(recorder, room, edges):
     program = subprocess.Popen([edges, "forks"], env=room.environment(record=False), stdin=subprocess.PIPE)
     try:
-        until = time.monotonic() + 20
+        until = time.monotonic() + 60
         while not room.names():
             assert time.monotonic() < until, "the program makes no file"
             time.sleep(0.01)

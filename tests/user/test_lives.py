@@ -32,6 +32,19 @@ def test_goes_on_logging(build, room, what, quiet):
     assert drainer.counted("COUNT") == 0
 
 
+@pytest.mark.parametrize("page", [4096, 16384, 65536])
+@pytest.mark.parametrize("what", ["fork", "clone", "threads"])
+def test_pages_of_all_sizes(build, room, what, page):
+    """Forked children log on kernels with larger pages as well, where no file can be mapped from within a page."""
+    n = 5
+    shim = build("pages.c", out="pages.so", flags=["-shared", "-fPIC"])
+    done, drainer = room.record(build("lives.c"), what, n, LD_PRELOAD=shim, PAGE=page)
+    assert (done.code, done.err) == (7, "")
+    expected = {"fork": 2 + n + 3 * n, "clone": 2 + 2 * n, "threads": n + 2}
+    assert len(drainer.all("COUNT")) == expected[what]
+    assert drainer.counted("COUNT") == 0
+
+
 @root
 def test_locked_memory_is_not_all_slots(build, room):
     """mlockall() brings in what is mapped; the slots of threads that do not exist are not to be among that."""

@@ -55,7 +55,7 @@ def test_threads_for_which_the_folder_has_no_space(recorder, build, room):
 
 
 def wait_for(what):
-    until = time.monotonic() + 20
+    until = time.monotonic() + 60
     while not what():
         assert time.monotonic() < until, "it does not happen"
         time.sleep(0.01)

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Threads that preempt each other while they log, on kernels that let them: no event is torn, and each hit is logged,
+or counted as one that the kernel skipped.
+
+The kernels are Debian's, unpacked: $KLOGGER_CACHE/kernels/NAME/vmlinuz, and the driver of the guest's disk in modules/.
+"""
+
+import os
+import shutil
+from pathlib import Path
+
+import oracles
+import pytest
+
+HERE = Path(__file__).parent
+# Every kernel has the first one's tracepoint; the other one's is there since 6.14.
+SCHEMATA = ["contended.klogger", "contended_numbers.klogger"]
+HITS = 20_000
+# Kernel, words for its command line, processes.
+MODES = [
+    ("7.2", "preempt=lazy", 3),
+    ("7.2", "preempt=full", 3),
+    ("7.2", "preempt=full", 6),
+    ("7.2-rt", "", 3),
+    ("6.12", "preempt=full", 3),
+    ("6.12-rt", "", 3),
+]
+
+
+def unpacked(name: str) -> Path:
+    cache = os.environ.get("KLOGGER_CACHE") or Path.home() / ".cache/klogger"
+    folder = Path(cache, "kernels", name)
+    if not (folder / "vmlinuz").exists():
+        pytest.skip(f"no kernel {name} in {folder}")
+    return folder
+
+
+def compiler() -> str:
+    names = ["clang-22", "clang-21", "clang-20", "clang-19", "clang"]
+    found = next(filter(None, map(shutil.which, names)), None)
+    return found or pytest.skip("no clang")
+
+
+@pytest.mark.parametrize(("kernel", "words", "processes"), MODES, ids=lambda value: str(value).replace("preempt=", ""))
+def test_every_hit_is_logged_or_counted(guest, klogger, tmp_path, kernel, words, processes):
+    folder = unpacked(kernel)
+    modules = [f"{path}=/modules/{path.name}" for path in sorted((folder / "modules").iterdir())]
+    schemata = SCHEMATA[:1] if kernel.startswith("6.") else SCHEMATA
+    add = [*modules, *(f"{HERE / name}=/{name}" for name in schemata), f"{compiler()}=/bin/clang"]
+    workload = f"contend {processes} {HITS} 1"
+    # Room for all of it, whenever its reader comes.
+    options = " ".join(["--buffer-size 16M", *(f"-s /{name}" for name in schemata)])
+    script = f"klogger record {options} -o /out/log.klog -- {workload} >/out/json 2>/out/err"
+    done = guest(script, tmp_path, add=add, append=words, kernel=folder / "vmlinuz", memory="3G", timeout=500)
+    assert done.returncode == 0, done.stdout + done.stderr + (tmp_path / "err").read_text()
+    check(oracles.Log(klogger, tmp_path / "log.klog"), processes)
+
+
+def check(log, processes):
+    # None comes twice; the workload's own exec gives it a name that is no number.
+    numbers = {
+        "C_NUMBER": ("task_prctl_unknown (schema contended_numbers)", "number", "true"),
+        "C_NAME": ("task_rename (schema contended)", "name", "regexp_full_match(CAST(name AS VARCHAR), '[0-9]+')"),
+    }
+    torn = {"C_NUMBER": "xor(number, inverse) <> 18446744073709551615::UBIGINT", "C_NAME": "tid <> -1 - inverse"}
+    for event in set(numbers) & set(log.events()):
+        place, number, where = numbers[event]
+        assert log.count(event, torn[event]) == 0, "torn"
+        assert log.rows(f"SELECT tid, {number} FROM {event} WHERE {where} GROUP BY ALL HAVING count(*) > 1") == []
+        assert log.lost(event) == 0, "the main ring bears this rate"
+        hits = log.count(event, where) + skipped(log, place)
+        # Others take names meanwhile, and the kernel skips that as well.
+        assert processes * HITS <= hits <= processes * HITS + (0 if event == "C_NUMBER" else 50)
+    oracles.check_serials(log)
+    oracles.check_lost_sums(log)
+    for begin, end, count in log.rows("SELECT from_ns, to_ns, count FROM ledger WHERE key = 'probe_missed'"):
+        assert begin <= end and count > 0
+
+
+def skipped(log, place: str) -> int:
+    query = "SELECT coalesce(sum(count), 0) FROM ledger WHERE key = 'probe_missed' AND text LIKE"
+    return log.one(f"{query} '%{place}%'")
