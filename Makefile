@@ -4,7 +4,7 @@
 
 PREFIX ?= /usr/local
 
-.PHONY: help setup build demo test guest-test lint bench docs install uninstall clean
+.PHONY: help setup build demo test guest-test nightly lint bench docs install uninstall clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,6 +23,9 @@ test: ## run all tests
 
 guest-test: ## run only the tests that boot kernels, with those that build some (many minutes the first time)
 	@KLOGGER_SLOW=1 scripts/test guest
+
+nightly: ## run all tests, those with kernels too, and the fuzzers (HOURS=8)
+	@scripts/nightly $(HOURS)
 
 lint: ## check format, and all that a linter knows
 	@scripts/lint
