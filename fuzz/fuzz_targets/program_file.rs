@@ -4,7 +4,7 @@
 
 #![no_main]
 
-use klogger_engine::user::trial::survive;
+use klogger_engines::user::trial::survive;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|deeds: &[u8]| survive(deeds));

@@ -40,8 +40,8 @@ impl Display for Failure {
 
 impl std::error::Error for Failure {}
 
-impl From<klogger_engine::Error> for Failure {
-    fn from(error: klogger_engine::Error) -> Failure {
+impl From<klogger_os::Error> for Failure {
+    fn from(error: klogger_os::Error) -> Failure {
         Failure { message: error.message, help: error.help, silent: false }
     }
 }

@@ -24,7 +24,7 @@ pub struct Cli {
 fn main() -> ExitCode {
     // As other Unix filters do: `klogger cat x.klog | head` ends without a word.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
-    klogger_engine::survive_file_limits();
+    klogger_os::survive_file_limits();
     match Cli::parse().command.run() {
         Ok(code) => code,
         Err(failure) => {

@@ -4,14 +4,14 @@
 use crate::diagnostics;
 use crate::failure::Failure;
 use klogger_codegen::KernelTypes;
-use klogger_engine::Error;
-use klogger_engine::bundled;
-use klogger_engine::compile::{self, CompileError};
-use klogger_engine::kernel;
-use klogger_engine::unit::{Plan, Unit, faults, plan};
+use klogger_os::Error;
 use klogger_schema::model::Schema;
 use klogger_schema::nearest::did_you_mean;
 use klogger_schema::{Diagnostic, Options, Severity};
+use klogger_toolchain::bundled;
+use klogger_toolchain::clang::{self, CompileError};
+use klogger_toolchain::compiled_schema::{CompiledSchema, Plan, faults, plan};
+use klogger_toolchain::host_kernel;
 use std::path::Path;
 
 /// A name without a slash or an ending is a bundled schema; everything else is a file.
@@ -41,28 +41,28 @@ pub fn schema(word: &str) -> Result<Schema, Failure> {
 
 /// The schema and, if its probes are wanted and it has some, their programs: a schema of the user's own is compiled for
 /// this machine's kernel.
-pub fn unit(word: &str, probes: bool) -> Result<Unit, Failure> {
+pub fn unit(word: &str, probes: bool) -> Result<CompiledSchema, Failure> {
     if !is_file(word) && probes {
         return Ok(bundled::find(word).ok_or_else(|| unknown(word))?.load()?);
     }
     let schema = schema(word)?;
     match probes && !schema.probes.is_empty() {
         true => compiled(schema),
-        false => Ok(Unit { schema, object: None }),
+        false => Ok(CompiledSchema { schema, object: None }),
     }
 }
 
-fn compiled(schema: Schema) -> Result<Unit, Failure> {
-    let types = kernel::types()?;
+fn compiled(schema: Schema) -> Result<CompiledSchema, Failure> {
+    let types = host_kernel::types()?;
     let faults = faults(&schema, &plan(&schema, &types)?);
     show(&schema, &faults);
     if !faults.is_empty() {
         return Err(Failure::printed());
     }
-    match compile::compile(&schema, &types) {
+    match clang::compile(&schema, &types) {
         Ok((object, warnings)) => {
             show(&schema, &warnings);
-            Ok(Unit { schema, object: Some(object) })
+            Ok(CompiledSchema { schema, object: Some(object) })
         }
         Err(CompileError::Failed(error)) => Err(error.into()),
         Err(CompileError::Rejected(found)) => {
@@ -88,7 +88,7 @@ impl Opinion {
     pub fn of(schema: &Schema, kernel: &Result<KernelTypes, Error>) -> Opinion {
         let mut opinion = Opinion::of_plans(schema, kernel);
         let (Ok(types), false) = (kernel, schema.probes.is_empty()) else { return opinion };
-        match compile::compile(schema, types) {
+        match clang::compile(schema, types) {
             Ok((_, warnings)) => opinion.found.extend(warnings),
             Err(CompileError::Rejected(errors)) => opinion.found.extend(errors.into_iter().map(|(_, d)| d)),
             Err(CompileError::Failed(error)) => opinion.unchecked = Some(error.message),

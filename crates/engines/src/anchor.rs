@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The recorder's side of an anchor: written when the rings are in use, wiped when they are empty.
 
-use super::format::{self, Index, Moment, Range, RingsAt};
-use super::frames::PageMap;
-use crate::error::Error;
-use crate::probing::Times;
-use crate::ring::{EVENTS_MAX, NESTED, Rings, STAMP};
-use crate::sys::{self, Mapping};
+pub mod format;
+mod frames;
+
+use crate::engine::Times;
+use format::{Index, Moment, Range, RingsAt};
+use frames::PageMap;
+use klogger_os as os;
+use klogger_os::Error;
+use klogger_os::Mapping;
+use klogger_ring::{EVENTS_MAX, NESTED, Rings, STAMP};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -49,7 +53,7 @@ impl Anchor {
         ringless: &Mapping,
         room: &dyn Fn(usize) -> Result<Mapping, Error>,
     ) -> Result<Anchor, Error> {
-        let (made, wall, _) = sys::clock_pair();
+        let (made, wall, _) = os::clock_pair();
         let recording = recording.unwrap_or(wall ^ u64::from(std::process::id()) << 40);
         let (index, frames) = index(times, places, ringless).map_err(cannot)?;
         let text = format::text(about, &index, &frames);
@@ -170,11 +174,11 @@ pub fn ring_number(cpu: u16, nested: usize) -> u64 {
 fn now(counter: bool) -> Moment {
     match counter {
         true => {
-            let (ticks, ns, _) = sys::tsc::pair();
+            let (ticks, ns, _) = os::tsc::pair();
             Moment { ticks, ns }
         }
         false => {
-            let ns = sys::monotonic_ns();
+            let ns = os::monotonic_ns();
             Moment { ticks: ns, ns }
         }
     }

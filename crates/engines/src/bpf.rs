@@ -4,24 +4,25 @@
 pub mod grace;
 pub mod hits;
 pub mod load;
+pub mod pins;
 
-use crate::cpu::CpuReader;
-use crate::error::Error;
-use crate::pins::{self, Pins};
-use crate::probing::{Call, Calls, Growth, LeftOut, MissedHits, Probing, Times, events_of};
-use crate::ring::{EVENTS_MAX, NESTED, RingReader, Rings};
+use crate::anchor::{Anchors, Place};
+use crate::engine::{Call, Calls, Growth, LeftOut, MissedHits, Probing, Times, events_of};
 use crate::scope::{SCOPE_BYTES, Scope};
-use crate::sys::Mapping;
-use crate::unit::{Plan, Unit, short};
-use crate::vmcore::anchor::{Anchors, Place};
 use hits::Hits;
 use klogger_codegen::bpf::programs;
 use klogger_log::preamble::ProbeState;
+use klogger_os::Error;
+use klogger_os::Mapping;
+use klogger_ring::CpuReader;
+use klogger_ring::{EVENTS_MAX, NESTED, RingReader, Rings};
+use klogger_toolchain::compiled_schema::{CompiledSchema, Plan, short};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, RingBufferBuilder};
 use load::{
     CALLS, Config, ENABLED, LARGER, Part, STACKLESS, STACKS, Shared, attach_program, larger_ring, load_object, map_fd,
     map_memory,
 };
+use pins::Pins;
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -87,7 +88,7 @@ struct Loaded {
     events: usize,
     enabled: Mapping,
     /// If copies of its programs may be wanted.
-    unit: Option<Unit>,
+    unit: Option<CompiledSchema>,
 }
 
 /// Events that may come so often and no oftener; `struct klogger_rate` and `struct klogger_left_out` of the BPF runtime.
@@ -140,7 +141,7 @@ impl BpfEngine {
     /// Loads all units. Nothing is attached yet. `units`: each with the id of its first event; `plans`: of each;
     /// `example`: as [`load::example`] makes it.
     pub fn load(
-        units: &[(&Unit, u16)],
+        units: &[(&CompiledSchema, u16)],
         plans: Vec<Vec<Plan>>,
         config: &Config,
         example: Option<&MapHandle>,
@@ -279,7 +280,7 @@ impl Probing for BpfEngine {
         "bpf"
     }
 
-    fn attach(&mut self, units: &[(&Unit, u16)]) -> Result<(), Error> {
+    fn attach(&mut self, units: &[(&CompiledSchema, u16)]) -> Result<(), Error> {
         let mut hits = self.hits.lock().unwrap_or_else(PoisonError::into_inner);
         for (n, (loaded, (unit, base))) in self.objects.iter().zip(units).enumerate() {
             let schema = &unit.schema;

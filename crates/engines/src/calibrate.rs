@@ -8,15 +8,16 @@
 //! changes: so what the empty probe adds is measured against a system call without a tracepoint, beside it each time.
 
 use crate::bpf::load::{self, Config};
-use crate::error::Error;
-use crate::ring::{LOST, Rings};
 use crate::scope::{SCOPE_BYTES, Scope};
-use crate::sys::{self, Affinity, Mapping, thread_cpu_ns};
-use crate::unit::Unit;
 use klogger_codegen::calibrate::{EMPTY, FIRST_EVENT, MEMORY, PLACES, PROGRAM};
 use klogger_codegen::kernel_types::KernelTypes;
 use klogger_log::preamble::{Cost, Costs, EventCost};
+use klogger_os as os;
+use klogger_os::Error;
+use klogger_os::{Affinity, Mapping, thread_cpu_ns};
+use klogger_ring::{LOST, Rings};
 use klogger_schema::layout::RECORD_MAX;
+use klogger_toolchain::compiled_schema::CompiledSchema;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Hits of a block: long against the reading of the clock, short against what disturbs.
@@ -91,11 +92,11 @@ pub struct Prepared {
 
 impl Prepared {
     /// Takes some hundredths of a second, in which other things can be done.
-    pub fn load(units: &[&Unit], types: &KernelTypes, config: &Config) -> Prepared {
+    pub fn load(units: &[&CompiledSchema], types: &KernelTypes, config: &Config) -> Prepared {
         load::keep_messages();
         let place = Place::of(types);
-        let pinned_to = sys::lowest_cpu().unwrap_or_default();
-        let arms = |unit: &&Unit| {
+        let pinned_to = os::lowest_cpu().unwrap_or_default();
+        let arms = |unit: &&CompiledSchema| {
             let names = unit.schema.events.iter().map(|e| e.name.clone()).collect();
             let (_, name) = place?;
             Some((names, Arms::load(unit, name, pinned_to, config)))
@@ -178,7 +179,7 @@ struct Arms {
 }
 
 impl Arms {
-    fn load(unit: &Unit, place: &str, cpu: u32, config: &Config) -> Result<Arms, Error> {
+    fn load(unit: &CompiledSchema, place: &str, cpu: u32, config: &Config) -> Result<Arms, Error> {
         let cpus = cpu as usize + 1;
         let config = Config { rings: cpus, ring_size: RING, larger: config.larger.min(2 * RING), ..*config };
         let object = load::load_alone(unit, PROGRAM, place, &config)?;

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! What runs probes in the kernel, as the recorder sees it. There are two: the bpf engine and the kernel engine.
 
-use crate::clock::{Converter, SharedClock};
-use crate::cpu::CpuReader;
-use crate::error::Error;
-use crate::ring::{RecordKinds, RingReader, Taken};
 use crate::scope::Scope;
-use crate::unit::Unit;
 use klogger_log::preamble::{EventClock, ProbeState};
 use klogger_log::record::{Header, TIME_MASK};
+use klogger_os::Error;
+use klogger_ring::CpuReader;
+use klogger_ring::clock::{Converter, SharedClock};
+use klogger_ring::{RecordKinds, RingReader, Taken};
 use klogger_schema::model::Probe;
+use klogger_toolchain::compiled_schema::CompiledSchema;
 
 /// Programs or modules that are loaded, and the memory that they share with us.
 pub trait Probing {
@@ -18,7 +18,7 @@ pub trait Probing {
 
     /// Attaches every probe that can be. `units`: each with the id of its first event, the built-in one first, so that
     /// a new thread is in scope before the other units' probes see it.
-    fn attach(&mut self, units: &[(&Unit, u16)]) -> Result<(), Error>;
+    fn attach(&mut self, units: &[(&CompiledSchema, u16)]) -> Result<(), Error>;
 
     /// What became of each probe.
     fn probes(&self) -> &[ProbeState];

@@ -7,19 +7,20 @@ mod device;
 mod load;
 mod probes;
 
-use crate::clock::SharedClock;
-use crate::cpu::CpuReader;
-use crate::error::Error;
-use crate::host;
-use crate::probing::{Call, Calls, MissedHits, Probing, Times};
-use crate::ring::{EVENTS_MAX, RingReader, Rings};
+use crate::anchor::{Anchors, Place};
+use crate::engine::{Call, Calls, MissedHits, Probing, Times};
 use crate::scope::{SCOPE_BYTES, Scope};
-use crate::sys::{self, Mapping};
-use crate::unit::Unit;
-use crate::vmcore::anchor::{Anchors, Place};
 use device::{Device, SchemaAbout, Start, Use};
 use klogger_log::preamble::{Costs, ProbeState};
+use klogger_os as os;
+use klogger_os::Error;
+use klogger_os::Mapping;
+use klogger_os::machine;
+use klogger_ring::CpuReader;
+use klogger_ring::clock::SharedClock;
+use klogger_ring::{EVENTS_MAX, RingReader, Rings};
 use klogger_schema::model::Schema;
+use klogger_toolchain::compiled_schema::CompiledSchema;
 use load::{Modules, cannot_open, module_of};
 use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
@@ -129,7 +130,7 @@ fn failed(what: &str) -> impl Fn(io::Error) -> Error {
 impl KernelEngine {
     /// Loads what is missing, and makes the rings. Nothing is attached yet. `units`: each with the id of its first
     /// event, the built-in one first.
-    pub fn load(units: &[(&Unit, u16)], config: &Config) -> Result<KernelEngine, Error> {
+    pub fn load(units: &[(&CompiledSchema, u16)], config: &Config) -> Result<KernelEngine, Error> {
         let mut modules = Modules::new(config.modules);
         let device = modules.open_device()?;
         let about = check_version(&device)?;
@@ -178,7 +179,7 @@ impl KernelEngine {
 fn use_schemata(
     device: &Device,
     modules: &mut Modules,
-    units: &[(&Unit, u16)],
+    units: &[(&CompiledSchema, u16)],
 ) -> Result<(Vec<SchemaAbout>, Vec<bool>), Error> {
     let there = || device.schemata().map_err(failed("say which schemata it has"));
     let before = there()?;
@@ -207,7 +208,7 @@ fn use_schemata(
 fn cannot_start(error: io::Error, ring_size: u64) -> Error {
     match error.raw_os_error() {
         Some(libc::ENOMEM) => {
-            let cpus = host::online_cpus().map_or(1, |c| c.len());
+            let cpus = machine::online_cpus().map_or(1, |c| c.len());
             let needed = (cpus * Rings::stride(ring_size as usize)) >> 20;
             Error::new(format!("the rings need {needed} MiB of kernel memory, which are not to be had"))
                 .help("choose a smaller --buffer-size")
@@ -245,7 +246,7 @@ impl Layout {
         let nested = main + Rings::stride(self.ring_size);
         CpuReader::new(
             RingReader::of_kernel(rings.clone(), main, self.ring_size),
-            Some(RingReader::of_kernel(rings.clone(), nested, crate::ring::NESTED)),
+            Some(RingReader::of_kernel(rings.clone(), nested, klogger_ring::NESTED)),
         )
     }
 }
@@ -255,7 +256,7 @@ impl Probing for KernelEngine {
         "kernel"
     }
 
-    fn attach(&mut self, units: &[(&Unit, u16)]) -> Result<(), Error> {
+    fn attach(&mut self, units: &[(&CompiledSchema, u16)]) -> Result<(), Error> {
         self.device.attach().map_err(failed("attach its probes"))?;
         for (((unit, _), about), ours) in units.iter().zip(&self.schemata).zip(&self.ours) {
             let places = self.places(about)?;
@@ -402,7 +403,7 @@ impl DeviceCalls {
 impl Calls for DeviceCalls {
     fn listen(&self, go_on: &dyn Fn() -> bool, heard: &dyn Fn(Call)) -> Result<(), Error> {
         while go_on() {
-            sys::poll_readable(&[self.device.as_fd()], LISTEN).map_err(failed("say which rings fill up"))?;
+            os::poll_readable(&[self.device.as_fd()], LISTEN).map_err(failed("say which rings fill up"))?;
             self.pass_on(heard)?;
         }
         // What came while the answer changed.
@@ -446,7 +447,7 @@ mod tests {
     #[test]
     fn rings_stand_side_by_side() {
         let ring_size = 16 << 10;
-        let stride = Rings::stride(ring_size) + Rings::stride(crate::ring::NESTED);
+        let stride = Rings::stride(ring_size) + Rings::stride(klogger_ring::NESTED);
         let layout = Layout { ring_size, stride, cpus: 3 };
         let rings = Arc::new(memory(3 * stride));
         // CPU 2 was offline, and has none.

@@ -6,44 +6,46 @@
 //! cost that program's own events, and nothing else.
 
 mod catalogue;
+mod drain;
 mod file;
 mod folder;
-mod layout;
-mod map;
+pub mod layout;
+pub mod map;
 mod output;
+mod process;
 mod program;
 mod shares;
 mod slot;
 mod translate;
-mod who;
-mod worker;
 
+#[cfg(any(test, feature = "doubles"))]
+pub mod double;
 #[cfg(test)]
 mod tests;
-#[cfg(any(test, fuzzing))]
+#[cfg(any(test, feature = "doubles"))]
 pub mod trial;
 
 pub use catalogue::{Catalogue, schema_text};
+pub use drain::{Settings, is_recorder};
 pub use file::{ProgramFile, Unusable};
 pub use folder::{Folder, Places};
 pub use layout::{RING_MAX, RING_MIN, SLOTS_MAX, slot_memory};
 pub use output::Output;
+pub use process::{Owner, Scope, owner};
 pub use program::{Program, title};
-pub use who::{Owner, Scope, owner};
-pub use worker::{Settings, is_recorder};
 
-use crate::clock::Source;
-use crate::sys;
+use drain::{Shared, Worker};
 use folder::{Found, Watch};
 use klogger_log::ledger::{Entry, Key};
 use klogger_log::preamble::EventClock;
+use klogger_os as os;
+use klogger_ring::clock::Source;
 use klogger_schema::layout::EventLayout;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
-use worker::{Shared, Worker};
 
 /// Files that are found and not yet looked at; more have to wait.
 const FOUND_MAX: usize = 1024;
@@ -72,7 +74,7 @@ impl Programs {
     /// amiss.
     pub fn start(settings: Settings, catalogue: Catalogue, out: Output, places: Places) -> (Programs, Vec<String>) {
         // Each program takes two descriptors.
-        sys::files::raise_limit();
+        os::files::raise_limit();
         let shared = Arc::new(Shared {
             catalogue: Mutex::new(catalogue),
             switched: AtomicBool::new(false),
@@ -83,12 +85,12 @@ impl Programs {
         let (sender, found) = sync_channel(FOUND_MAX);
         let (watch, mut there, notes) = Watch::new(places);
         if let Scope::Processes(pids) = &settings.scope {
-            there.extend(pids.iter().flat_map(|pid| who::files_of(*pid)));
+            there.extend(pids.iter().flat_map(|pid| process::files_of(*pid)));
         }
         let source = settings.source;
         let worker = start_worker(settings, shared.clone(), found, out);
         let watch = start_watch(watch, there, sender, shared.clone());
-        (Programs { shared, worker, watch, source, began_ns: sys::monotonic_ns() }, notes)
+        (Programs { shared, worker, watch, source, began_ns: os::monotonic_ns() }, notes)
     }
 
     /// Switches an event on or off, in programs that come later as well; `None` if there is none of this name.
@@ -111,7 +113,7 @@ impl Programs {
         let _ = self.watch.join();
         self.shared.stop.store(true, Ordering::Release);
         self.shared.ring();
-        let span = (self.began_ns, sys::monotonic_ns());
+        let span = (self.began_ns, os::monotonic_ns());
         match self.worker.join() {
             Ok(worker) => Recorded {
                 programs: worker.recorded,
@@ -131,7 +133,7 @@ fn start_worker(settings: Settings, shared: Arc<Shared>, found: Receiver<Found>,
     let thread = thread::Builder::new().name("klogger/user".into());
     let run = move || {
         // Not SCHED_FIFO: it would let a program that floods us take the CPU from all others. Refused to ordinary users.
-        let _ = sys::become_important();
+        let _ = os::become_important();
         worker.run()
     };
     thread.spawn(run).expect("a thread can be made")

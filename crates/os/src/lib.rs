@@ -4,14 +4,20 @@
 pub mod bpffs;
 pub mod clocks;
 pub mod confine;
+mod error;
 pub mod files;
 pub mod futex;
 pub mod inotify;
+pub mod machine;
 pub mod memory;
 pub mod modules;
+pub mod processes;
+pub mod recorders;
 pub mod robust;
 pub mod tracefs;
 pub mod tsc;
+
+pub use error::Error;
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};

@@ -2,16 +2,16 @@
 //! What can be wrong with a recording before anything is attached.
 
 use super::{BUFFER_MAX, BUFFER_MIN, FIRST_ID, Options};
-use crate::error::Error;
-use crate::host;
-use crate::ring::{EVENTS_MAX, Rings};
-use crate::unit::{Plan, Unit, faults};
 use klogger_log::preamble::RateLimit;
+use klogger_os::Error;
+use klogger_os::machine;
+use klogger_ring::{EVENTS_MAX, Rings};
 use klogger_schema::layout::EventLayout;
 use klogger_schema::nearest::did_you_mean;
+use klogger_toolchain::compiled_schema::{CompiledSchema, Plan, faults};
 
 /// Of all events, built-in ones first.
-pub fn layouts(builtin: &Unit, units: &[Unit]) -> Result<Vec<EventLayout>, Error> {
+pub fn layouts(builtin: &CompiledSchema, units: &[CompiledSchema]) -> Result<Vec<EventLayout>, Error> {
     let mut list: Vec<EventLayout> = Vec::new();
     for unit in std::iter::once(builtin).chain(units) {
         let base = FIRST_ID as usize + list.len();
@@ -42,7 +42,7 @@ pub fn check_buffers(options: &Options, rings: usize) -> Result<(), Error> {
             .help("choose a --buffer-size from 16K to 256M; it is rounded up to a power of two"));
     }
     let needed = (rings * Rings::stride(size as usize)) as u64;
-    match host::memory_available() {
+    match machine::memory_available() {
         Some(available) if needed > available => Err(Error::new(format!(
             "rings of {} MiB for each of {rings} CPUs need {} MiB of memory, and {} MiB are free",
             size >> 20,
@@ -73,7 +73,7 @@ pub fn check_events(names: &[String], layouts: &[EventLayout]) -> Result<(), Err
 pub fn check_limits(options: &Options, layouts: &[EventLayout]) -> Result<Vec<RateLimit>, Error> {
     let probed = |e: &&EventLayout| {
         let unit = options.units.iter().find(|u| u.schema.name == e.schema);
-        let is_called = |u: &&Unit| u.schema.probes.iter().flat_map(|p| &p.calls).any(|c| c.event == e.name);
+        let is_called = |u: &&CompiledSchema| u.schema.probes.iter().flat_map(|p| &p.calls).any(|c| c.event == e.name);
         unit.filter(|u| options.is_probed(u)).filter(is_called).is_some()
     };
     let possible: Vec<&EventLayout> = layouts.iter().filter(probed).collect();
@@ -115,7 +115,7 @@ fn is_like(pattern: &[u8], name: &[u8]) -> bool {
 }
 
 /// A schema that is wrong about this kernel is refused; one that foresees that a place may be missing is not.
-pub fn check_plan(unit: &Unit, plans: &[Plan]) -> Result<(), Error> {
+pub fn check_plan(unit: &CompiledSchema, plans: &[Plan]) -> Result<(), Error> {
     let schema = &unit.schema;
     if let Some(fault) = faults(schema, plans).into_iter().next() {
         let line = schema.text.get(..fault.span.start).map_or(1, |t| t.matches('\n').count() + 1);

@@ -4,13 +4,14 @@
 //! A thread sleeps until a writer passes the ring's low-water mark and calls it, or for a second. So it disturbs the
 //! system only when there is something to do, and what is logged is never in memory alone for much longer than a second.
 
-use crate::cpu::CpuReader;
-use crate::probing::Times;
-use crate::ring::{Counters, RecordKinds, RingReader, Taken};
-use crate::writer::{Block, Builtin, Pool, Status, ToWriter};
-use crate::{host, sys};
+use klogger_engines::engine::Times;
 use klogger_log::ledger::{Entry, Key};
 use klogger_log::origin::Origin;
+use klogger_os as os;
+use klogger_os::machine;
+use klogger_ring::CpuReader;
+use klogger_ring::block::{Block, Builtin, Pool, Status, ToWriter};
+use klogger_ring::{Counters, RecordKinds, RingReader, Taken};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel};
@@ -106,13 +107,13 @@ impl Drain {
         let (next, replacements) = channel();
         let thread = thread::Builder::new().name(format!("klogger/{cpu}")).spawn(move || {
             let mut notes = Vec::new();
-            let bound = sys::pin_to_cpu(u32::from(cpu));
+            let bound = os::pin_to_cpu(u32::from(cpu));
             // One that is offline may come; until then there is nothing to do for its thread.
-            let online = host::online_cpus().is_ok_and(|cpus| cpus.contains(&u32::from(cpu)));
+            let online = machine::online_cpus().is_ok_and(|cpus| cpus.contains(&u32::from(cpu)));
             if let (Err(e), true) = (&bound, online) {
                 notes.push(format!("the drain thread of CPU {cpu} is not bound to it: {e}"));
             }
-            if let Err(e) = sys::become_fifo() {
+            if let Err(e) = os::become_fifo() {
                 notes.push(format!("the drain thread of CPU {cpu} has no real-time priority: {e}"));
             }
             // The other end is waiting for this.
@@ -184,7 +185,7 @@ impl Worker {
     fn new(cpu: u16, reader: CpuReader, replacements: Receiver<Next>, shared: Shared) -> Worker {
         let may_grow = shared.grow.is_some();
         let (counters, entries) = (Counters::default(), Vec::new());
-        let emptied_ns = sys::monotonic_ns();
+        let emptied_ns = os::monotonic_ns();
         Worker {
             cpu,
             reader,
@@ -220,8 +221,8 @@ impl Worker {
     /// Back to its own CPU: when that went, the kernel put the thread onto another one, for good. As long as it is gone,
     /// there is nothing to be done.
     fn go_home(&self) {
-        if sys::this_cpu() != Some(u32::from(self.cpu)) {
-            let _ = sys::pin_to_cpu(u32::from(self.cpu));
+        if os::this_cpu() != Some(u32::from(self.cpu)) {
+            let _ = os::pin_to_cpu(u32::from(self.cpu));
         }
     }
 
@@ -254,7 +255,7 @@ impl Worker {
         // What was lost last of all has a number, too, which the ring does not know.
         self.reader.follow(self.serial);
         self.reader.go_on_with(larger).count(&mut self.counters);
-        let now = sys::monotonic_ns();
+        let now = os::monotonic_ns();
         let entry = Entry::new(Key::RingGrown).cpu(self.cpu).between(now, now);
         self.entries.push(entry.detail(&format!("from {} KiB to {} KiB", before >> 10, after >> 10)));
     }
@@ -262,7 +263,7 @@ impl Worker {
     /// Asks for a larger ring, if this one has room for less time than its reader may be held up. `late`: the writer of
     /// the log is behind, too.
     fn ask_for_more(&mut self, fill: u64, late: bool) {
-        let ns = sys::monotonic_ns().saturating_sub(self.emptied_ns);
+        let ns = os::monotonic_ns().saturating_sub(self.emptied_ns);
         let enough = fill >= self.reader.size() / 8;
         if self.may_grow && (late || (enough && holds_ns(self.reader.reserve(), fill, ns) < HELD_UP_NS)) {
             self.may_grow = false;
@@ -287,9 +288,9 @@ impl Worker {
             };
             self.note_late(starved);
             starved = false;
-            let begin_ns = sys::monotonic_ns();
+            let begin_ns = os::monotonic_ns();
             let taken = self.take(&mut records);
-            self.looked_ns = sys::monotonic_ns();
+            self.looked_ns = os::monotonic_ns();
             let done = (taken.bytes as usize) < BLOCK;
             self.send(records, taken, begin_ns);
             if done {
@@ -297,7 +298,7 @@ impl Worker {
                 break;
             }
         }
-        self.looked_ns = sys::monotonic_ns();
+        self.looked_ns = os::monotonic_ns();
     }
 
     /// Before the ring is emptied: whether it waited for too long.
@@ -307,7 +308,7 @@ impl Worker {
         }
         let (missed, since) = self.reader.missed();
         let full_ns = (missed > 0).then(|| self.shared.times.ns(since));
-        let Some(late) = Late::of(self.looked_ns, full_ns, sys::monotonic_ns(), starved) else { return };
+        let Some(late) = Late::of(self.looked_ns, full_ns, os::monotonic_ns(), starved) else { return };
         if self.late.len() < LATE_MAX {
             self.late.push(late);
         } else if let Some(last) = self.late.last_mut() {
@@ -361,7 +362,7 @@ impl Worker {
     fn finish(&mut self, last: bool) {
         self.note_late(false);
         loop {
-            let begin_ns = sys::monotonic_ns();
+            let begin_ns = os::monotonic_ns();
             let mut records = self.shared.pool.get_anyway();
             let taken = self.take(&mut records);
             let done = (taken.bytes as usize) < BLOCK;
@@ -371,7 +372,7 @@ impl Worker {
             }
         }
         if self.reader.fill() > 0 {
-            let entry = Entry::new(Key::BlockCorrupt).cpu(self.cpu).between(self.emptied_ns, sys::monotonic_ns());
+            let entry = Entry::new(Key::BlockCorrupt).cpu(self.cpu).between(self.emptied_ns, os::monotonic_ns());
             self.entries.push(entry.detail(&format!(
                 "{} bytes of a ring stand behind a record that was never completed",
                 self.reader.fill()
@@ -380,7 +381,7 @@ impl Worker {
         // Taken, for the nested ring may go on with others, and would tell of it once more.
         let (missed, since) = self.reader.take_missed();
         if missed > 0 {
-            let (since, now) = (self.shared.times.ns(since), sys::monotonic_ns());
+            let (since, now) = (self.shared.times.ns(since), os::monotonic_ns());
             let records = self.shared.builtin.lost(missed, since, if last { now } else { since });
             let taken = Taken { serials: missed, lost: missed, lost_since: Some(since), ..Taken::default() };
             self.emptied_ns = self.emptied_ns.min(since);
@@ -392,8 +393,8 @@ impl Worker {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bundled;
-    use crate::ring::{MISSED, NESTED, Rings};
+    use klogger_ring::{MISSED, NESTED, Rings};
+    use klogger_toolchain::bundled;
     use std::sync::mpsc::sync_channel;
 
     #[test]
@@ -412,7 +413,7 @@ mod tests {
     #[test]
     fn what_a_nested_ring_has_lost_is_told_once() {
         let (size, nested_at) = (NESTED, 2 * Rings::stride(NESTED));
-        let memory = Arc::new(sys::memory::zeros(3 * Rings::stride(size)).unwrap());
+        let memory = Arc::new(os::memory::zeros(3 * Rings::stride(size)).unwrap());
         let ring = |n: usize| RingReader::of_kernel(memory.clone(), n * Rings::stride(size), size);
         let layouts = bundled::builtin().unwrap().layouts(1);
         let (to_writer, blocks) = sync_channel(16);

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Overwrite mode: the rings run round and round until somebody wants to see them.
 
-use crate::cpu::{CpuReader, Still};
 use crate::drain::Finished;
-use crate::error::Error;
-use crate::probing::Times;
-use crate::ring::{Counters, RecordKinds, Taken};
-use crate::sys;
-use crate::writer::{Block, Builtin, Status, ToWriter};
+use klogger_engines::engine::Times;
 use klogger_log::origin::Origin;
 use klogger_log::record::{Header, TIME_MASK, full_time};
+use klogger_os as os;
+use klogger_os::Error;
+use klogger_ring::block::{Block, Builtin, Status, ToWriter};
+use klogger_ring::{Counters, RecordKinds, Taken};
+use klogger_ring::{CpuReader, Still};
 use klogger_schema::layout::EventLayout;
 use std::collections::VecDeque;
 use std::io;
@@ -80,7 +80,7 @@ impl FlightRecorder {
         builtin: Builtin,
     ) -> FlightRecorder {
         let ids = events.iter().map(|e| e.id).collect();
-        let started_ns = sys::monotonic_ns();
+        let started_ns = os::monotonic_ns();
         let round = |(cpu, reader)| {
             let marks = Marks::new(started_ns);
             Round { cpu, reader, next_serial: 0, since_ns: started_ns, overwritten: None, marks }
@@ -92,7 +92,7 @@ impl FlightRecorder {
     /// To be called several times in a second, and before a dump.
     pub fn look(&mut self) {
         self.times.look();
-        let (now_ns, reach_ns) = (sys::monotonic_ns(), self.times.reach_ns().saturating_sub(MARGIN_NS));
+        let (now_ns, reach_ns) = (os::monotonic_ns(), self.times.reach_ns().saturating_sub(MARGIN_NS));
         for Round { reader, marks, .. } in &mut self.rounds {
             if let Some(heads) = marks.look(now_ns, reach_ns, reader.heads()) {
                 reader.skip_to(heads);
@@ -105,7 +105,7 @@ impl FlightRecorder {
         self.look();
         let mut result = Ok(());
         for round in &mut self.rounds {
-            let begin_ns = sys::monotonic_ns();
+            let begin_ns = os::monotonic_ns();
             let (mut records, mut taken, still) = match round.take(&self.kinds, &self.ids) {
                 Ok(found) => found,
                 Err(e) => {
@@ -154,8 +154,8 @@ impl Round {
         let (cpu, reader) = (self.cpu, &mut self.reader);
         thread::scope(|scope| {
             let work = scope.spawn(move || {
-                let _ = sys::pin_to_cpu(cpu.into());
-                let _ = sys::become_fifo();
+                let _ = os::pin_to_cpu(cpu.into());
+                let _ = os::become_fifo();
                 let mut records = Vec::new();
                 let (taken, still) = reader.take_running(kinds, ids, &mut records)?;
                 Ok((records, taken, still))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The log's file: made without harm to what was there, and taken back if there is nothing to record.
 
-use crate::error::Error;
+use klogger_os::Error;
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;

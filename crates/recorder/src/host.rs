@@ -1,28 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The machine, for the log's preamble.
 
-use crate::error::Error;
-use crate::sys;
 use klogger_log::preamble::{Clock, Host};
+use klogger_os::Error;
+use klogger_os::{self as os, machine};
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
-
-/// What this process writes from now on, nobody may read who may not read `file`.
-pub fn write_as_private_as(file: &Path) {
-    if let Ok(found) = file.metadata() {
-        let mode = found.permissions().mode();
-        let hidden = |read, all| if mode & read == 0 { all } else { 0 };
-        sys::files::withhold(hidden(0o040, 0o070) | hidden(0o004, 0o007));
-    }
-}
-
-fn line(path: &str) -> String {
-    fs::read_to_string(path).map(|t| t.trim().to_string()).unwrap_or_default()
-}
 
 pub fn host() -> Result<Host, Error> {
-    let (kernel, kernel_version, machine, name) = sys::uname();
+    let (kernel, kernel_version, machine, name) = os::uname();
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpuinfo.lines().find(|l| l.starts_with("model name")).and_then(|l| l.split_once(": "));
     Ok(Host {
@@ -31,7 +16,7 @@ pub fn host() -> Result<Host, Error> {
         kernel_version,
         machine,
         cpu_model: model.map(|(_, m)| m.trim().to_string()).unwrap_or_default(),
-        cpus: online_cpus()?,
+        cpus: machine::online_cpus()?,
         mitigations: mitigations(),
     })
 }
@@ -43,72 +28,13 @@ fn mitigations() -> Vec<(String, String)> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     let mut names: Vec<String> = entries.flatten().filter_map(|e| e.file_name().into_string().ok()).collect();
     names.sort();
-    let all = names.into_iter().map(|n| (line(&format!("{folder}/{n}")), n));
+    let all = names.into_iter().map(|n| (machine::line(&format!("{folder}/{n}")), n));
     all.filter(|(state, _)| state != "Not affected" && !state.is_empty()).map(|(state, name)| (name, state)).collect()
-}
-
-/// Numbers of the CPUs that are online.
-pub fn online_cpus() -> Result<Vec<u32>, Error> {
-    let text = line("/sys/devices/system/cpu/online");
-    parse_cpu_list(&text).ok_or_else(|| Error::new(format!("cannot tell which CPUs are online from '{text}'")))
-}
-
-/// `0-3,5`
-fn parse_cpu_list(text: &str) -> Option<Vec<u32>> {
-    let mut cpus = Vec::new();
-    for part in text.split(',') {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last): (u32, u32) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
-        cpus.extend((first..=last).take(65_535));
-    }
-    Some(cpus)
 }
 
 /// The clock of all records, read now.
 pub fn clock() -> Clock {
-    let (start_ns, start_realtime_ns, uncertainty_ns) = sys::clock_pair();
-    let (name, source) = ("monotonic".into(), clock_source());
+    let (start_ns, start_realtime_ns, uncertainty_ns) = os::clock_pair();
+    let (name, source) = ("monotonic".into(), machine::clock_source());
     Clock { name, source, start_ns, start_realtime_ns, uncertainty_ns, user: None }
-}
-
-/// What the kernel derives its clocks from.
-pub fn clock_source() -> String {
-    line("/sys/devices/system/clocksource/clocksource0/current_clocksource")
-}
-
-/// Bytes of memory that can be had without swapping.
-pub fn memory_available() -> Option<u64> {
-    let text = fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|l| l.strip_prefix("MemAvailable:"))?;
-    let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
-    Some(kib * 1024)
-}
-
-/// The kernel's symbols in ascending order, a line each: address in hexadecimal, a space, name. Empty if the kernel
-/// hides them.
-pub fn symbols() -> String {
-    let text = fs::read_to_string("/proc/kallsyms").unwrap_or_default();
-    let mut symbols: Vec<(u64, &str)> = text
-        .lines()
-        .filter_map(|l| {
-            let mut words = l.split_whitespace();
-            let address = u64::from_str_radix(words.next()?, 16).ok()?;
-            let kind = words.next()?;
-            (matches!(kind, "t" | "T" | "w" | "W") && address != 0).then_some((address, words.next()?))
-        })
-        .collect();
-    symbols.sort_unstable();
-    symbols.iter().map(|(address, name)| format!("{address:x} {name}\n")).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::parse_cpu_list;
-
-    #[test]
-    fn cpu_lists() {
-        assert_eq!(parse_cpu_list("0"), Some(vec![0]));
-        assert_eq!(parse_cpu_list("0-2,5"), Some(vec![0, 1, 2, 5]));
-        assert_eq!(parse_cpu_list(""), None);
-    }
 }

@@ -2,7 +2,7 @@
 //! The ledger at the end of a recording: every loss, from the counters in the rings and from the kernel.
 
 use crate::drain::Finished;
-use crate::probing::{LeftOut, MissedHits, Probing, Span};
+use klogger_engines::engine::{LeftOut, MissedHits, Probing, Span};
 use klogger_log::ledger::{Entry, Key};
 use klogger_log::preamble::ProbeState;
 use klogger_schema::layout::EventLayout;

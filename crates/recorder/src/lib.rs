@@ -2,22 +2,27 @@
 //! A recording, from the first check to the ledger.
 
 mod checks;
+mod drain;
 mod dump;
 pub(crate) mod file;
-mod flow;
+pub mod host;
 mod ledger;
+mod pipeline;
 mod probes;
 mod programs;
 pub mod rescue;
-pub mod salvage;
 mod session;
+pub mod socket;
+mod watch;
+mod workload;
+mod writer;
 
-use crate::error::Error;
-use crate::unit::Unit;
 pub use crate::workload::exit_code;
 use klogger_log::ledger::Ledger;
 pub use klogger_log::preamble::RateLimit;
 use klogger_log::writer::{Compression, Summary};
+use klogger_os::Error;
+use klogger_toolchain::compiled_schema::CompiledSchema;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitStatus;
@@ -56,7 +61,7 @@ pub enum Engine {
 /// What to record, and how.
 pub struct Options {
     pub engine: Engine,
-    pub units: Vec<Unit>,
+    pub units: Vec<CompiledSchema>,
     /// Names of schemata that were in the kernel already, with calls of their own perhaps; only for the kernel engine.
     pub resident: Vec<String>,
     /// The folder with modules of those that were not, and of the core.
@@ -94,7 +99,7 @@ pub struct Options {
 const FIRST_ID: u16 = 1;
 
 /// Smallest and largest ring of a thread of a program.
-pub use crate::user::{RING_MAX as USER_BUFFER_MAX, RING_MIN as USER_BUFFER_MIN};
+pub use klogger_engines::user::{RING_MAX as USER_BUFFER_MAX, RING_MIN as USER_BUFFER_MIN};
 
 /// Smallest and largest ring of one CPU. The verifier follows offsets of less than 512 MiB.
 pub const BUFFER_MIN: u64 = 16 << 10;
@@ -102,7 +107,7 @@ pub const BUFFER_MAX: u64 = 256 << 20;
 
 impl Options {
     /// Whether programs may log the events of a schema: it has some that no probe logs.
-    pub fn is_user(&self, unit: &Unit) -> bool {
+    pub fn is_user(&self, unit: &CompiledSchema) -> bool {
         let schema = &unit.schema;
         let is_called = |name: &str| schema.probes.iter().flat_map(|p| &p.calls).any(|c| c.event == name);
         match self.engine {
@@ -114,7 +119,7 @@ impl Options {
     }
 
     /// Whether the kernel logs events of a schema.
-    pub fn is_probed(&self, unit: &Unit) -> bool {
+    pub fn is_probed(&self, unit: &CompiledSchema) -> bool {
         match self.engine {
             Engine::User => false,
             Engine::Auto | Engine::Bpf => unit.object.is_some(),

@@ -4,19 +4,20 @@
 use super::dump::FlightRecorder;
 use super::probes::Probes;
 use super::{Progress, ledger};
-use crate::bpf::grace;
-use crate::cpu::CpuReader;
 use crate::drain::{Drain, Finished, Shared};
-use crate::error::Error;
-use crate::probing::{Call, Calls, Growth};
-use crate::ring::{RecordKinds, RingReader};
-use crate::sys;
-use crate::user::Output;
 use crate::watch::Watch;
-use crate::writer::{Builtin, LogWriter, Names, Pool, Status, ToWriter};
+use crate::writer::{LogWriter, Names};
+use klogger_engines::bpf::grace;
+use klogger_engines::engine::{Call, Calls, Growth};
+use klogger_engines::user::Output;
 use klogger_log::builder::RecordBuilder;
 use klogger_log::ledger::{Entry, Ledger};
 use klogger_log::writer::{Summary, Writer};
+use klogger_os as os;
+use klogger_os::Error;
+use klogger_ring::CpuReader;
+use klogger_ring::block::{Builtin, Pool, Status, ToWriter};
+use klogger_ring::{RecordKinds, RingReader};
 use klogger_schema::layout::EventLayout;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -114,7 +115,7 @@ impl Caller {
         let seen = stop.clone();
         let listen = move || {
             // Not to be had is not fatal: the drain threads said so already for themselves.
-            let _ = sys::become_fifo();
+            let _ = os::become_fifo();
             calls.listen(&|| !seen.load(Ordering::Acquire), &|call| drains.hear(call))
         };
         let thread = thread::Builder::new().name("klogger/calls".into()).spawn(listen).ok()?;
@@ -144,7 +145,7 @@ impl Grower {
         let grow = move || {
             let mut notes = Vec::new();
             // As for calls.
-            let _ = sys::become_fifo();
+            let _ = os::become_fifo();
             while !seen.load(Ordering::Acquire) {
                 let Ok(cpu) = asked.recv_timeout(LOOK) else { continue };
                 match growth.larger(cpu) {
@@ -294,7 +295,7 @@ impl Flow {
         let mut ends = self.drains.take().map(|drains| drains.stop()).unwrap_or_default();
         ends.extend(self.flight.into_iter().flat_map(FlightRecorder::finish));
         self.watch.look();
-        let end_ns = sys::monotonic_ns();
+        let end_ns = os::monotonic_ns();
         let (mut seen, came) = self.watch.finish(end_ns);
         seen.extend(ledger::disabled(&self.switched.into_inner().unwrap_or_else(PoisonError::into_inner), end_ns));
         drop(self.to_writer);

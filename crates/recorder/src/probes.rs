@@ -3,17 +3,20 @@
 
 use super::checks::{check_buffers, check_plan};
 use super::{BUFFER_MAX, Engine, FIRST_ID, Options, Target};
-use crate::bpf::{BpfEngine, load};
-use crate::calibrate::Prepared;
-use crate::error::Error;
-use crate::module::{self, KernelEngine};
-use crate::probing::Probing;
-use crate::ring::Rings;
-use crate::unit::{Unit, plan};
 use crate::workload::{Held, Running};
-use crate::{host, kernel, processes, sys};
+use klogger_engines::bpf::{BpfEngine, load};
+use klogger_engines::calibrate::Prepared;
+use klogger_engines::engine::Probing;
+use klogger_engines::kernel::{self, KernelEngine};
 use klogger_log::preamble::{Costs, RateLimit};
+use klogger_os as os;
+use klogger_os::Error;
+use klogger_os::machine;
+use klogger_os::processes;
+use klogger_ring::Rings;
 use klogger_schema::layout::EventLayout;
+use klogger_toolchain::compiled_schema::{CompiledSchema, plan};
+use klogger_toolchain::host_kernel;
 use std::os::fd::{AsFd, OwnedFd};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -33,7 +36,7 @@ pub struct Probes {
 }
 
 /// The built-in unit and those that have probes, each with the id of its first event.
-fn probed<'a>(options: &'a Options, builtin: &'a Unit) -> Vec<(&'a Unit, u16)> {
+fn probed<'a>(options: &'a Options, builtin: &'a CompiledSchema) -> Vec<(&'a CompiledSchema, u16)> {
     let mut base = FIRST_ID;
     let all = std::iter::once(builtin).chain(&options.units).map(|unit| {
         let first = base;
@@ -46,7 +49,7 @@ fn probed<'a>(options: &'a Options, builtin: &'a Unit) -> Vec<(&'a Unit, u16)> {
 /// The engine, and what its events cost, if that is wanted. Those of the built-in schema are rare.
 fn load_bpf(
     options: &Options,
-    units: &[(&Unit, u16)],
+    units: &[(&CompiledSchema, u16)],
     rings: usize,
 ) -> Result<(Box<dyn Probing>, Option<Costs>), Error> {
     let larger_memory =
@@ -63,9 +66,9 @@ fn load_bpf(
     };
     // Beside what takes longer.
     let example = thread::spawn(move || load::example(&config));
-    let types = kernel::types()?;
-    let (release, version, ..) = sys::uname();
-    let config = load::Config { preempt: kernel::preempts_programs(&types, &release, &version), ..config };
+    let types = host_kernel::types()?;
+    let (release, version, ..) = os::uname();
+    let config = load::Config { preempt: host_kernel::preempts_programs(&types, &release, &version), ..config };
     let mut plans = Vec::new();
     for (unit, _) in units {
         let plan = plan(&unit.schema, &types)?;
@@ -91,8 +94,8 @@ fn larger_ring(size: u64, memory: u64) -> usize {
     sizes.into_iter().find(|s| Rings::stride(*s as usize) as u64 <= memory).unwrap_or(0) as usize
 }
 
-fn load_module(options: &Options, units: &[(&Unit, u16)]) -> Result<KernelEngine, Error> {
-    let config = module::Config {
+fn load_module(options: &Options, units: &[(&CompiledSchema, u16)]) -> Result<KernelEngine, Error> {
+    let config = kernel::Config {
         modules: options.modules.as_deref(),
         ring_size: options.buffer_size,
         scoped: options.target.is_scoped(),
@@ -104,15 +107,15 @@ fn load_module(options: &Options, units: &[(&Unit, u16)]) -> Result<KernelEngine
 }
 
 impl Probes {
-    pub fn load(options: &Options, builtin: &Unit) -> Result<Probes, Error> {
+    pub fn load(options: &Options, builtin: &CompiledSchema) -> Result<Probes, Error> {
         match options.engine {
-            Engine::Kernel => kernel::check_module_privilege()?,
-            Engine::Auto | Engine::Bpf | Engine::User => kernel::check_privilege()?,
+            Engine::Kernel => host_kernel::check_module_privilege()?,
+            Engine::Auto | Engine::Bpf | Engine::User => host_kernel::check_privilege()?,
         }
         if options.target.is_scoped() {
-            kernel::check_pid_namespace()?;
+            host_kernel::check_pid_namespace()?;
         }
-        let cpus = host::online_cpus()?;
+        let cpus = machine::online_cpus()?;
         let rings = cpus.iter().max().map_or(1, |c| *c as usize + 1);
         check_buffers(options, rings)?;
         let units = probed(options, builtin);
@@ -136,7 +139,7 @@ impl Probes {
         Ok(())
     }
 
-    pub fn attach(&mut self, options: &Options, builtin: &Unit) -> Result<(), Error> {
+    pub fn attach(&mut self, options: &Options, builtin: &CompiledSchema) -> Result<(), Error> {
         self.engine.attach(&probed(options, builtin))
     }
 
@@ -179,7 +182,7 @@ impl Probes {
     /// A thread's last event comes after its process is seen to have ended. None is waited for that still runs.
     pub fn wait_for_last_events(&self, target: &Target, running: Option<&Running>, followed: &[OwnedFd]) {
         let followed: Vec<_> = followed.iter().map(AsFd::as_fd).collect();
-        let ended = sys::poll_readable(&followed, Duration::ZERO).is_ok_and(|r| r.iter().all(|ended| *ended));
+        let ended = os::poll_readable(&followed, Duration::ZERO).is_ok_and(|r| r.iter().all(|ended| *ended));
         let pids: Vec<u32> = match (target, running) {
             (Target::Processes(pids), _) if ended => pids.clone(),
             (Target::All | Target::Processes(_) | Target::Command(_), running) => {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The part of a recording that is in programs: what they are told, and the engine that empties their rings.
 
-use super::flow::Flow;
 use super::{Engine, Options, Target};
-use crate::clock::{Source, best_source};
-use crate::error::Error;
-use crate::scope::Scope as KernelScope;
-use crate::sys;
-use crate::unit::Unit;
-use crate::user::{self, Catalogue, Places, Programs, Recorded, SLOTS_MAX, Scope, Settings};
+use crate::pipeline::Flow;
+use klogger_engines::scope::Scope as KernelScope;
+use klogger_engines::user::{self, Catalogue, Places, Programs, Recorded, SLOTS_MAX, Scope, Settings};
 use klogger_log::ledger::{Entry, Key};
+use klogger_os as os;
+use klogger_os::Error;
+use klogger_ring::clock::{Source, best_source};
 use klogger_schema::layout::EventLayout;
+use klogger_toolchain::compiled_schema::CompiledSchema;
 
 /// Before the recording begins.
 pub struct Plan {
@@ -37,7 +37,7 @@ impl Plan {
             Err(e) => Some(e.message),
             Ok(()) => None,
         };
-        Ok(Plan { token: sys::files::random(), source: best_source(), no_folder })
+        Ok(Plan { token: os::files::random(), source: best_source(), no_folder })
     }
 
     /// What the command's programs are told, so that they log from their first line on:
@@ -56,7 +56,7 @@ impl Plan {
     pub fn start(
         self,
         options: &Options,
-        builtin: &Unit,
+        builtin: &CompiledSchema,
         flow: &Flow,
         command: Option<u32>,
         kernel_scope: Option<KernelScope>,
@@ -126,6 +126,6 @@ pub fn are_wanted(options: &Options) -> bool {
     options.engine != Engine::Bpf && (options.programs || user_units(options).next().is_some())
 }
 
-fn user_units(options: &Options) -> impl Iterator<Item = &Unit> {
+fn user_units(options: &Options) -> impl Iterator<Item = &CompiledSchema> {
     options.units.iter().filter(|u| options.is_user(u))
 }

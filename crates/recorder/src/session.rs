@@ -2,25 +2,28 @@
 //! The steps of a recording, in order.
 
 use super::checks::{check_events, check_limits, layouts};
-use super::flow::{Ended, Flow};
 use super::probes::Probes;
-use super::{Engine, Options, Outcome, Progress, Target, file, ledger, programs, salvage};
-use crate::bundled;
-use crate::control::{Answer, Listener, Request};
+use super::{Engine, Options, Outcome, Progress, Target, file, ledger, programs};
 use crate::drain::Finished;
-use crate::error::Error;
-use crate::pins;
-use crate::sys::{self, Signal, Signals};
-use crate::unit::Unit;
-use crate::user::{Recorded, schema_text};
+use crate::host;
+use crate::pipeline::{Ended, Flow};
+use crate::rescue::rings;
+use crate::socket::{Answer, Listener, Request};
 use crate::workload::{Held, Running, SIGNALS};
 use crate::writer::Names;
-use crate::{host, processes};
+use klogger_engines::bpf::pins;
+use klogger_engines::user::{Recorded, schema_text};
 use klogger_log::ledger::{Entry, Key, Ledger};
 use klogger_log::preamble::{Preamble, RateLimit, Recorder};
 use klogger_log::writer::Writer;
+use klogger_os as os;
+use klogger_os::Error;
+use klogger_os::processes;
+use klogger_os::{Signal, Signals};
 use klogger_schema::layout::EventLayout;
 use klogger_schema::nearest::did_you_mean;
+use klogger_toolchain::bundled;
+use klogger_toolchain::compiled_schema::CompiledSchema;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -51,7 +54,7 @@ fn dump(flow: &mut Flow, started: Instant, progress: &mut dyn FnMut(&Progress)) 
 /// Everything loaded and checked, nothing attached yet. Either part may be missing, not both.
 pub struct Session {
     options: Options,
-    builtin_unit: Unit,
+    builtin_unit: CompiledSchema,
     /// Of all events, built-in ones first.
     layouts: Vec<EventLayout>,
     probes: Option<Probes>,
@@ -180,7 +183,7 @@ impl Session {
     fn keep(&mut self, preamble: &Preamble) {
         let Some(probes) = &mut self.probes else { return };
         let log = std::path::absolute(&self.options.output).unwrap_or_else(|_| self.options.output.clone());
-        let about = salvage::About { log, rings: probes.rings, preamble: preamble.clone() };
+        let about = rings::About { log, rings: probes.rings, preamble: preamble.clone() };
         let about = serde_json::to_vec(&about).map_err(|e| Error::new(e.to_string()));
         if let Err(e) = about.and_then(|about| probes.engine.keep(&about)) {
             self.notes.push(format!("if this recorder is killed, what its rings hold is lost: {}", e.message));
@@ -213,7 +216,7 @@ impl Session {
     fn followed(&self) -> Result<Vec<OwnedFd>, Error> {
         let Target::Processes(pids) = &self.options.target else { return Ok(Vec::new()) };
         let open = |pid: &u32| {
-            sys::pidfd_open(*pid).map_err(|e| match e.raw_os_error() {
+            os::pidfd_open(*pid).map_err(|e| match e.raw_os_error() {
                 Some(libc::ESRCH) => {
                     Error::new(format!("there is no process {pid}")).help("see 'ps -e' for those there are")
                 }
@@ -328,7 +331,7 @@ impl Session {
             // No more can be written. That is no reason to end the user's work.
             self.detach();
             if running.is_some() {
-                self.gave_up_ns = Some(sys::monotonic_ns());
+                self.gave_up_ns = Some(os::monotonic_ns());
                 self.notes.push("recording ended early; the command ran on to its end".into());
             }
             let ends = running.iter().map(|r| r.ended.as_fd()).collect();
@@ -340,7 +343,7 @@ impl Session {
         }
         self.disable();
         // What follows takes its time, and is no part of the recording.
-        let end_ns = sys::monotonic_ns();
+        let end_ns = os::monotonic_ns();
         let elapsed = Duration::from_nanos(end_ns.saturating_sub(start_ns));
         self.detach();
         let recorded = self.programs.take().map(|part| part.stop(&self.options)).map(|(recorded, notes)| {
@@ -420,8 +423,7 @@ impl Session {
             fds.extend(listener.map(AsFd::as_fd));
             let first_end = fds.len();
             fds.extend(&ends);
-            let ready =
-                sys::poll_readable(&fds, left.unwrap_or(PROGRESS_EVERY).min(PROGRESS_EVERY)).unwrap_or_default();
+            let ready = os::poll_readable(&fds, left.unwrap_or(PROGRESS_EVERY).min(PROGRESS_EVERY)).unwrap_or_default();
             while let Some(signal) = self.signals.next() {
                 if signal.number != libc::SIGUSR1 {
                     return Some(signal);
@@ -448,7 +450,7 @@ impl Session {
         match request {
             Request::Mark { number, text } => {
                 let mark = flow.builtin.event("MARK");
-                flow.own(mark.int("number", number).text("text", text.as_bytes()), sys::monotonic_ns());
+                flow.own(mark.int("number", number).text("text", text.as_bytes()), os::monotonic_ns());
                 Answer::default()
             }
             Request::Enable { event, on } => self.switch(flow, &event, on),
@@ -466,7 +468,7 @@ impl Session {
         if let Some(probes) = &self.probes {
             probes.engine.set_enabled(layout.id, on);
         }
-        flow.event_state(&layout, on, sys::monotonic_ns());
+        flow.event_state(&layout, on, os::monotonic_ns());
         Answer::default()
     }
 
@@ -480,17 +482,17 @@ impl Session {
         let mut status = running.status();
         if status.is_none() {
             // Ctrl-C on a terminal reached the command as well, and to many a second one means to drop everything.
-            if !interrupted.is_some_and(|s| s.from_terminal && sys::in_our_group(running.pid())) {
+            if !interrupted.is_some_and(|s| s.from_terminal && os::in_our_group(running.pid())) {
                 running.signal(interrupted.map_or(libc::SIGTERM, |s| s.number));
             }
             let deadline = Instant::now() + GRACE;
             while status.is_none() && Instant::now() < deadline {
-                let _ = sys::poll_readable(&[running.ended.as_fd()], Duration::from_millis(100));
+                let _ = os::poll_readable(&[running.ended.as_fd()], Duration::from_millis(100));
                 status = running.status();
             }
             if status.is_none() {
                 running.signal(libc::SIGKILL);
-                let _ = sys::poll_readable(&[running.ended.as_fd()], GRACE);
+                let _ = os::poll_readable(&[running.ended.as_fd()], GRACE);
                 status = running.status();
             }
         }

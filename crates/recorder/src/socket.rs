@@ -2,18 +2,17 @@
 //! Words to a recording that runs: one JSON line there, one back, over a socket in the abstract namespace, so that a
 //! recorder that is killed leaves no file behind.
 
-use crate::error::Error;
-use crate::sys;
 use klogger_log::text::escaped;
+use klogger_os as os;
+use klogger_os::Error;
+use klogger_os::recorders::{name, recordings};
 use serde::{Deserialize, Serialize};
-use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::time::{Duration, Instant};
 
-const PREFIX: &str = "klogger-recording-";
 /// No peer may hold up the recorder for longer.
 const PATIENCE: Duration = Duration::from_millis(200);
 const LINE_MAX: u64 = 4096;
@@ -40,12 +39,12 @@ impl Answer {
 
 /// Root, and our own user.
 fn is_trusted(uid: u32) -> bool {
-    uid == 0 || uid == sys::files::effective_uid()
+    uid == 0 || uid == os::files::effective_uid()
 }
 
 fn stranger(uid: u32) -> Answer {
     let help = "only they may mark it, or switch its events; for root's recording: sudo klogger ...";
-    let own = sys::files::effective_uid();
+    let own = os::files::effective_uid();
     Answer::refuse(
         format!(
             "permission denied: it is a recording of user {own}, which takes orders of user {own} and of root, not of user {uid}"
@@ -67,7 +66,7 @@ impl Listener {
     /// Answers one peer that is waiting. A peer that is slow, foreign or talks nonsense is dropped.
     pub fn serve(&self, answer: impl FnOnce(Request) -> Answer) {
         let Ok((stream, _)) = self.0.accept() else { return };
-        let Ok(uid) = sys::peer_uid(stream.as_fd()) else { return };
+        let Ok(uid) = os::peer_uid(stream.as_fd()) else { return };
         // A peer that goes away has no use for an error.
         let _ = match is_trusted(uid) {
             true => talk(stream, answer),
@@ -118,20 +117,6 @@ fn hear(mut stream: &UnixStream) -> io::Result<String> {
     String::from_utf8(line).map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
-fn name(pid: u32) -> String {
-    format!("{PREFIX}{pid}")
-}
-
-/// Process ids of the recorders that run on this machine, or of what says that it is one: anybody can take such a name.
-pub fn recordings() -> Vec<u32> {
-    let text = fs::read_to_string("/proc/net/unix").unwrap_or_default();
-    let names = text.lines().filter_map(|l| l.split_once('@')?.1.strip_prefix(PREFIX)?.trim().parse().ok());
-    let mut pids: Vec<u32> = names.collect();
-    pids.sort_unstable();
-    pids.dedup();
-    pids
-}
-
 /// Sends a request to the recording of process `pid`, or to the only one there is.
 pub fn send(pid: Option<u32>, request: &Request) -> Result<(), Error> {
     let (pid, stream) = match pid {
@@ -151,8 +136,8 @@ fn no_answer(pid: u32, error: &io::Error) -> Error {
 
 /// A recording of ours or of root's. What another user's program would do with our words, and answer, nobody knows.
 fn connect(pid: u32) -> Result<UnixStream, Error> {
-    let stream = sys::connect_abstract(&name(pid)).map_err(|e| no_answer(pid, &e))?;
-    match sys::peer_uid(stream.as_fd()).map_err(|e| no_answer(pid, &e))? {
+    let stream = os::connect_abstract(&name(pid)).map_err(|e| no_answer(pid, &e))?;
+    match os::peer_uid(stream.as_fd()).map_err(|e| no_answer(pid, &e))? {
         uid if is_trusted(uid) => Ok(stream),
         uid => Err(Error::new(format!("what listens as the recording of process {pid} is of user {uid}, not trusted"))
             .help(format!("if it is a recording, run this as user {uid}"))),

@@ -5,10 +5,11 @@
 //! Events carry CLOCK_MONOTONIC. It is slewed together with the wall clock, so that the distance of the two changes only
 //! when the wall clock is set, or when the machine sleeps, which CLOCK_BOOTTIME counts as well.
 
-use crate::clock::{SLEW_PPM, STEP_NS, Source, best_source};
-use crate::sys::clocks::{self, Clocks};
-use crate::{host, sys};
 use klogger_log::ledger::{Entry, Key};
+use klogger_os as os;
+use klogger_os::clocks::{self, Clocks};
+use klogger_os::machine;
+use klogger_ring::clock::{SLEW_PPM, STEP_NS, Source, best_source};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// One look.
@@ -25,9 +26,9 @@ impl Look {
     fn now(counter: bool) -> Look {
         Look {
             clocks: clocks::read(),
-            counter: counter.then(sys::tsc::pair),
-            source: host::clock_source(),
-            online: host::online_cpus().unwrap_or_default().into_iter().collect(),
+            counter: counter.then(os::tsc::pair),
+            source: machine::clock_source(),
+            online: machine::online_cpus().unwrap_or_default().into_iter().collect(),
         }
     }
 }

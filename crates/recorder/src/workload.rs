@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The command that is recorded: made, but held back until everything is ready.
 
-use crate::error::Error;
-use crate::sys;
+use klogger_os as os;
+use klogger_os::Error;
 use std::ffi::OsString;
 use std::io::{self, PipeReader, PipeWriter, Read, Write, pipe};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -55,7 +55,7 @@ impl Held {
             _ => Error::new(format!("cannot run '{}': {e}", self.name)),
         };
         // Before it may go on: a command that cannot be run is gone at once.
-        let ended = sys::pidfd_open(self.pid).map_err(cannot)?;
+        let ended = os::pidfd_open(self.pid).map_err(cannot)?;
         self.go.write_all(&[1]).map_err(cannot)?;
         let spawned = self.spawned.join().unwrap_or_else(|_| Err(io::Error::other("its thread panicked")));
         Ok(Running { child: spawned.map_err(cannot)?, ended })
@@ -71,7 +71,7 @@ fn spawn_held(
     our_go: RawFd,
 ) -> JoinHandle<io::Result<Child>> {
     let wait = move || {
-        sys::become_ordinary(&SIGNALS, our_go);
+        os::become_ordinary(&SIGNALS, our_go);
         pid_writer.write_all(&std::process::id().to_ne_bytes())?;
         // The recorder may be gone: then nobody wants the command to run.
         go.read_exact(&mut [0])?;
@@ -93,7 +93,7 @@ impl Running {
     }
 
     pub fn signal(&self, signal: i32) {
-        sys::kill(self.child.id(), signal);
+        os::kill(self.child.id(), signal);
     }
 }
 

@@ -2,28 +2,26 @@
 //! The thread that writes the log. Drain threads only copy; checksums, compression and the disk are its business, at
 //! ordinary priority.
 
-use crate::processes::Thread;
-use crate::ring::Taken;
-use crate::{host, stacks, sys};
-use klogger_log::builder::RecordBuilder;
+use klogger_engines::stacks;
 use klogger_log::ledger::{Entry, Key, Ledger};
 use klogger_log::origin::Origin;
 use klogger_log::preamble::Addition;
 use klogger_log::record::{Header, SizeTable, full_time};
 use klogger_log::symbols::Symbols;
 use klogger_log::writer::{EventBlock, Summary, Writer};
+use klogger_os as os;
+use klogger_os::machine;
+use klogger_ring::block::{Block, Builtin, Pool, Status, ToWriter};
 use klogger_schema::layout::EventLayout;
 use klogger_schema::model::Decode;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// Buffers between drain threads and the writer. If all are in use, the disk is slower than the events.
-const BUFFERS_MAX: u32 = 64;
 /// The recorder's own events wait for this many bytes, or for FLUSH.
 const OWN_BYTES: usize = 16 << 10;
 const FLUSH: Duration = Duration::from_millis(500);
@@ -42,7 +40,7 @@ impl Names {
         if !code && stacks.is_none() {
             return Names::default();
         }
-        let symbols = host::symbols();
+        let symbols = machine::symbols();
         if symbols.is_empty() {
             ledger.entries.push(Entry::new(Key::SymbolsHidden));
         }
@@ -50,113 +48,6 @@ impl Names {
             stacks: stacks::lines(&stacks.unwrap_or_default(), &Symbols::new(symbols.clone().into_bytes())),
             symbols: if code { symbols } else { String::new() },
         }
-    }
-}
-
-/// What is handed to the writer.
-pub enum ToWriter {
-    Block(Block),
-    /// Events that the preamble does not have.
-    Addition(Box<Addition>),
-    /// A record of the recorder's own stream.
-    Own(Vec<u8>),
-}
-
-pub struct Block {
-    pub origin: Origin,
-    pub first_serial: u64,
-    pub time_base: u64,
-    /// The number of the dump on its CPU, and when it began. Rings of threads have none.
-    pub dump: Option<(u32, u64)>,
-    /// Events among the records.
-    pub events: u64,
-    pub records: Vec<u8>,
-}
-
-/// How a recording goes, for progress and for the ledger.
-#[derive(Default)]
-pub struct Status {
-    pub events: AtomicU64,
-    pub lost: AtomicU64,
-    /// Bytes of the log file.
-    pub bytes: AtomicU64,
-    /// How often a drain thread found no free buffer.
-    pub late: AtomicU64,
-    /// Set once, when writing failed.
-    pub failure: Mutex<Option<io::Error>>,
-}
-
-impl Status {
-    pub fn count(&self, taken: &Taken) {
-        self.add(taken.serials - taken.lost, taken.lost);
-    }
-
-    pub fn add(&self, events: u64, lost: u64) {
-        self.events.fetch_add(events, Ordering::Relaxed);
-        self.lost.fetch_add(lost, Ordering::Relaxed);
-    }
-
-    pub fn has_failed(&self) -> bool {
-        self.failure.lock().is_ok_and(|f| f.is_some())
-    }
-}
-
-/// Buffers that go round between drain threads and the writer.
-#[derive(Default)]
-pub struct Pool {
-    free: Mutex<Vec<Vec<u8>>>,
-    made: AtomicU32,
-}
-
-impl Pool {
-    pub fn get(&self) -> Option<Vec<u8>> {
-        let free = self.free.lock().ok()?.pop();
-        free.or_else(|| (self.made.fetch_add(1, Ordering::Relaxed) < BUFFERS_MAX).then(Vec::new))
-    }
-
-    /// For the end of a recording, when nothing may be left behind.
-    pub fn get_anyway(&self) -> Vec<u8> {
-        self.free.lock().ok().and_then(|mut free| free.pop()).unwrap_or_default()
-    }
-
-    pub fn put(&self, mut buffer: Vec<u8>) {
-        buffer.clear();
-        if let Ok(mut free) = self.free.lock() {
-            free.push(buffer);
-        }
-    }
-}
-
-/// Layouts of the built-in events, by name.
-#[derive(Clone)]
-pub struct Builtin(pub Arc<Vec<EventLayout>>);
-
-impl Builtin {
-    /// A builder for a built-in event; its name is one of those in klogger.klogger.
-    pub fn event(&self, name: &str) -> RecordBuilder<'_> {
-        let layout = self.0.iter().find(|e| e.name == name);
-        RecordBuilder::new(layout.expect("klogger.klogger declares it"))
-    }
-
-    /// Whether an event is being logged.
-    pub fn state(&self, layout: &EventLayout, on: bool) -> RecordBuilder<'_> {
-        let state = self.event("LOGGING_EVENT").int("id", layout.id.into()).int("state", on.into());
-        state.text("name", layout.name.as_bytes())
-    }
-
-    /// A thread that is there.
-    pub fn exists(&self, t: &Thread) -> RecordBuilder<'_> {
-        let exists = self.event("PROCESS_EXISTS");
-        let exists = exists.int("pid", t.tid.into()).int("tgid", t.tgid.into()).int("ppid", t.ppid.into());
-        let exists = exists.int("prio", t.prio.into()).int("policy", t.policy.into());
-        exists.text("comm", &t.comm).text("command", &t.command)
-    }
-
-    /// A LOST record: how many events, since when, and its own time, in ns.
-    pub fn lost(&self, count: u64, since: u64, time: u64) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        self.event("LOST").int("count", count as i64).int("since", since as i64).finish(time, &mut bytes);
-        bytes
     }
 }
 
@@ -281,7 +172,7 @@ impl LogWriter {
             let mark = |name| self.builtin.event(name).int("of_cpu", cpu.into()).int("index", index.into());
             let mut own = Vec::new();
             mark("DUMP_BEGIN").finish(begin_ns, &mut own);
-            mark("DUMP_FINISH").int("bytes", bytes).finish(sys::monotonic_ns(), &mut own);
+            mark("DUMP_FINISH").int("bytes", bytes).finish(os::monotonic_ns(), &mut own);
             self.own.extend_from_slice(&own);
         }
         self.pool.put(records);

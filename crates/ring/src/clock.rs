@@ -9,10 +9,11 @@
 //! moved. Then a new stretch of lines begins, at the time at which the last one was looked at. Times between the two looks
 //! are uncertain by what lies between them; no others are.
 
-use crate::ring::RecordKinds;
-use crate::{host, sys};
+use crate::RecordKinds;
 use klogger_log::preamble::EventClock;
 use klogger_log::record::{Header, TIME_MASK, full_time};
+use klogger_os as os;
+use klogger_os::machine;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -50,7 +51,7 @@ pub struct Pair {
 
 impl Pair {
     fn now() -> Pair {
-        let (ticks, ns, within) = sys::tsc::pair();
+        let (ticks, ns, within) = os::tsc::pair();
         Pair { ticks, ns, within }
     }
 }
@@ -72,7 +73,7 @@ pub struct Clock {
 /// What programs should read on this machine.
 pub fn best_source() -> Source {
     let trusted = ["tsc", "kvm-clock", "hyperv_clocksource_tsc_page"];
-    match sys::tsc::is_invariant() && trusted.contains(&host::clock_source().as_str()) {
+    match os::tsc::is_invariant() && trusted.contains(&machine::clock_source().as_str()) {
         true => Source::Tsc,
         false => Source::Monotonic,
     }
@@ -344,7 +345,7 @@ impl<'a> Converter<'a> {
     /// Takes a new pair, which is later than all that is in hand already: so those times are between pairs.
     pub fn new(clock: &'a mut Clock, source: Source) -> Converter<'a> {
         let now = match source {
-            Source::Monotonic => sys::monotonic_ns(),
+            Source::Monotonic => os::monotonic_ns(),
             Source::Tsc => {
                 clock.look();
                 clock.newest().ticks

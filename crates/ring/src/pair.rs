@@ -4,7 +4,7 @@
 //! Either is in the order of time, or nearly so (an interrupt can interrupt an interrupt). Nested records are few; they
 //! are put in among the main ring's by their time, so that whoever reads on sees one sequence.
 
-use crate::ring::{Counters, NESTED, Note, RecordKinds, RingReader, Taken};
+use crate::{Counters, NESTED, Note, RecordKinds, RingReader, Taken};
 use klogger_log::record::Header;
 use std::io;
 use std::sync::atomic::{Ordering, fence};
@@ -338,9 +338,9 @@ mod running;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ring::tests::{kinds, record};
-    use crate::ring::{CONTROL, Rings};
-    use crate::sys::Mapping;
+    use crate::reader::model::{kinds, record};
+    use crate::{CONTROL, Rings};
+    use klogger_os::Mapping;
     use std::ops::Range;
     use std::os::fd::AsFd;
     use std::sync::Arc;

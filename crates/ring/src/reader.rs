@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The reader's side of a ring. The protocol stands in `runtime/include/klogger/ring.h`, whose offsets these are.
 
-use crate::sys::Mapping;
 use klogger_log::record::{Header, SizeTable};
+use klogger_os::Mapping;
 use klogger_schema::layout::EventLayout;
 use std::io;
 use std::sync::Arc;
@@ -507,4 +507,4 @@ impl RingReader {
 }
 
 #[cfg(test)]
-pub mod tests;
+pub mod model;

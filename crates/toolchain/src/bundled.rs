@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The schemata that come with klogger, compiled when it was built.
 
-use crate::error::Error;
-use crate::unit::Unit;
+use crate::compiled_schema::CompiledSchema;
+use klogger_os::Error;
 use klogger_schema::{Options, parse};
 
 /// A schema folder as it was when klogger was built.
@@ -26,20 +26,20 @@ pub fn find(name: &str) -> Option<&'static Bundled> {
 }
 
 /// The events that every log has, and the probes that keep scope and process table.
-pub fn builtin() -> Result<Unit, Error> {
+pub fn builtin() -> Result<CompiledSchema, Error> {
     BUILTIN.unit(true)
 }
 
 impl Bundled {
     /// Parses the text again; the object is taken as it was compiled.
-    fn unit(&self, builtin: bool) -> Result<Unit, Error> {
+    fn unit(&self, builtin: bool) -> Result<CompiledSchema, Error> {
         let options = Options { builtin, ..Options::default() };
         let parsed = parse(self.file, self.text, &options)
             .map_err(|_| Error::new(format!("the bundled schema '{}' does not parse", self.name)))?;
-        Ok(Unit { schema: parsed.schema, object: Some(self.object.to_vec()) })
+        Ok(CompiledSchema { schema: parsed.schema, object: Some(self.object.to_vec()) })
     }
 
-    pub fn load(&self) -> Result<Unit, Error> {
+    pub fn load(&self) -> Result<CompiledSchema, Error> {
         self.unit(false)
     }
 }

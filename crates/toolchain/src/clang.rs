@@ -6,10 +6,10 @@ mod expanded;
 #[cfg(test)]
 mod sizes;
 
-use crate::error::Error;
-use crate::sys::Uninterrupted;
-use crate::sys::confine::{self, Limits, Permits};
 use klogger_codegen::{KernelTypes, NamedText, RUNTIME, Runs, bpf, printable};
+use klogger_os::Error;
+use klogger_os::Uninterrupted;
+use klogger_os::confine::{self, Limits, Permits};
 use klogger_schema::c::reach::BEYOND_HELP;
 use klogger_schema::model::{Schema, Span};
 use klogger_schema::{Diagnostic, Severity};

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! A schema with its compiled object, and the plan of what can be attached to this kernel.
 
-use crate::error::Error;
-use crate::kernel::has_fast_srcu;
+use crate::host_kernel::has_fast_srcu;
 use klogger_codegen::kernel::{self, Place, Tracepoint, Tracepoints};
 use klogger_codegen::{KernelTypes, bpf};
+use klogger_os::Error;
 use klogger_schema::Diagnostic;
 use klogger_schema::layout::EventLayout;
 use klogger_schema::model::{Probe, ProbeKind, Schema, Target};
@@ -12,13 +12,13 @@ use klogger_schema::nearest::nearest;
 
 /// A schema, compiled.
 #[derive(Clone)]
-pub struct Unit {
+pub struct CompiledSchema {
     pub schema: Schema,
     /// An ELF object for BPF; none if there are no probes, or nobody wants them.
     pub object: Option<Vec<u8>>,
 }
 
-impl Unit {
+impl CompiledSchema {
     /// Layouts of the schema's events, with ids from `base` on.
     pub fn layouts(&self, base: u16) -> Vec<EventLayout> {
         let events = self.schema.events.iter().zip(base..);

@@ -5,9 +5,9 @@ mod image;
 
 pub use image::types_of;
 
-use crate::error::Error;
-use crate::sys::tracefs::TraceFs;
 use klogger_codegen::KernelTypes;
+use klogger_os::Error;
+use klogger_os::tracefs::TraceFs;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::ErrorKind;

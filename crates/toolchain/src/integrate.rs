@@ -6,7 +6,7 @@ mod tracepoints;
 
 pub use files::{faults, files};
 
-use crate::error::Error;
+use klogger_os::Error;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::ErrorKind;

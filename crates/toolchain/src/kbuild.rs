@@ -11,12 +11,12 @@ mod tree;
 
 pub use tree::kernel_dir;
 
-use crate::compile::{CompileError, Complaint, diagnostic, parse_complaint};
-use crate::error::Error;
-use crate::sys::Uninterrupted;
-use crate::unit::{ModulePlan, faults, plan_module};
+use crate::clang::{CompileError, Complaint, diagnostic, parse_complaint};
+use crate::compiled_schema::{ModulePlan, faults, plan_module};
 use klogger_codegen::kernel::{Place, Tracepoints, core, module, prototype_complaint};
 use klogger_codegen::{NamedText, printable};
+use klogger_os::Error;
+use klogger_os::Uninterrupted;
 use klogger_schema::Diagnostic;
 use klogger_schema::model::{Schema, Span};
 use sha2::{Digest, Sha256};

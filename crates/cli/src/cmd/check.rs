@@ -7,11 +7,12 @@ use crate::diagnostics::{count, read, render, tally};
 use crate::failure::Failure;
 use crate::schemata::{self, Opinion};
 use klogger_codegen::KernelTypes;
-use klogger_engine::unit::Plan;
-use klogger_engine::{Error, bundled, kernel};
 use klogger_log::text::escaped_lines;
+use klogger_os::Error;
 use klogger_schema::model::{Schema, Span};
 use klogger_schema::{Diagnostic, Options, Parsed, Severity, parse};
+use klogger_toolchain::compiled_schema::Plan;
+use klogger_toolchain::{bundled, host_kernel};
 use serde_json::{Value, json};
 use std::cell::LazyCell;
 use std::ops::Deref;
@@ -55,9 +56,9 @@ struct Checked {
 }
 
 pub fn run(args: Args) -> Outcome {
-    let other = args.kernel.as_deref().map(kernel::types_of).transpose()?;
+    let other = args.kernel.as_deref().map(host_kernel::types_of).transpose()?;
     // Not asked for by a schema without probes.
-    let kernel = LazyCell::new(|| other.map_or_else(kernel::types, Ok));
+    let kernel = LazyCell::new(|| other.map_or_else(host_kernel::types, Ok));
     let checked: Vec<Checked> = args.files.iter().map(|path| check(path, &kernel)).collect();
     match args.format {
         Format::Text => checked.iter().for_each(|c| print_text(c, args.kernel.is_some())),

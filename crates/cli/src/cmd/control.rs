@@ -2,7 +2,7 @@
 //! `klogger mark`, `enable` and `disable`: a word to a recording that is running.
 
 use super::Outcome;
-use klogger_engine::control::{Request, send};
+use klogger_recorder::socket::{Request, send};
 use std::process::ExitCode;
 
 /// Write a MARK event (a number and a text) into a running recording

@@ -5,10 +5,10 @@ use super::Outcome;
 use crate::failure::Failure;
 use crate::text::select::SelectArgs;
 use crate::text::{self, open, progress_bar};
-use klogger_engine::host;
 use klogger_export::ctf::Version;
 use klogger_export::{perfetto, trace};
 use klogger_log::reader::Reader;
+use klogger_os::machine;
 use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -69,7 +69,7 @@ What each format holds, and what it cannot: docs/exports.md";
 
 pub fn run(args: Args) -> Outcome {
     let reader = open::open(&args.file)?;
-    host::write_as_private_as(&args.file);
+    machine::write_as_private_as(&args.file);
     match args.to {
         Target::Parquet => parquet(&args, &reader),
         Target::Perfetto => write_perfetto(&args, &reader),

@@ -4,9 +4,9 @@
 use super::Outcome;
 use crate::diagnostics;
 use crate::failure::Failure;
-use klogger_engine::tree::{self, Change, Tree, What};
 use klogger_schema::Options;
 use klogger_schema::model::Schema;
+use klogger_toolchain::integrate::{self, Change, Tree, What};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -59,7 +59,7 @@ pub fn run(args: Args) -> Outcome {
     let Command::Integrate(args) = args.command;
     let tree = Tree::open(&args.dir)?;
     let schemata = if args.remove { Vec::new() } else { schemata(&tree, &args.dir)? };
-    let changes = if args.remove { tree.plan_removal()? } else { tree.plan(&tree::files(&tree, &schemata)?)? };
+    let changes = if args.remove { tree.plan_removal()? } else { tree.plan(&integrate::files(&tree, &schemata)?)? };
     if !args.dry_run {
         tree.apply(&changes)?;
     }
@@ -76,7 +76,7 @@ fn schemata(tree: &Tree, dir: &Path) -> Result<Vec<Schema>, Failure> {
         Ok(schema)
     };
     let schemata = tree.schemata()?.into_iter().map(load).collect::<Result<Vec<Schema>, Failure>>()?;
-    let faults = tree::faults(tree, &schemata);
+    let faults = integrate::faults(tree, &schemata);
     for (index, found) in &faults {
         eprint!("{}", diagnostics::render(&schemata[*index].file, &schemata[*index].text, found));
     }

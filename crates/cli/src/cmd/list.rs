@@ -2,8 +2,8 @@
 //! `klogger list`
 
 use super::{Format, Outcome};
-use klogger_engine::bundled;
 use klogger_schema::model::Schema;
+use klogger_toolchain::bundled;
 use serde_json::{Value, json};
 use std::process::ExitCode;
 

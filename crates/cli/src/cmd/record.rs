@@ -6,15 +6,17 @@ use super::build::build;
 use crate::failure::Failure;
 use crate::schemata;
 use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
-use klogger_engine::recorder::{
-    self, BUFFER_MAX, BUFFER_MIN, Engine, Options, Progress, RateLimit, Target, USER_BUFFER_MAX, USER_BUFFER_MIN,
-};
-use klogger_engine::unit::Unit;
-use klogger_engine::{bundled, host, kbuild, kernel, module};
+use klogger_engines::kernel;
 use klogger_log::ledger::Ledger;
 use klogger_log::text::escaped_lines;
 use klogger_log::writer::Compression;
+use klogger_os::machine;
+use klogger_recorder::{
+    self, BUFFER_MAX, BUFFER_MIN, Engine, Options, Progress, RateLimit, Target, USER_BUFFER_MAX, USER_BUFFER_MIN,
+};
 use klogger_schema::model::Schema;
+use klogger_toolchain::compiled_schema::CompiledSchema;
+use klogger_toolchain::{bundled, host_kernel, kbuild};
 use std::ffi::OsString;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -127,7 +129,7 @@ fn ring_memory(buffer_size: Option<u64>, max_memory: Option<u64>) -> u64 {
     match (max_memory, buffer_size) {
         (Some(most), _) => most,
         (None, Some(_)) => 0,
-        (None, None) => (host::memory_available().unwrap_or(0) / 16).min(RING_MEMORY_MAX),
+        (None, None) => (machine::memory_available().unwrap_or(0) / 16).min(RING_MEMORY_MAX),
     }
 }
 
@@ -175,7 +177,7 @@ pub fn run(args: Args) -> Outcome {
         command_line: std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect(),
     };
     let bar = progress_bar(args.quiet);
-    let outcome = recorder::record(options, &mut |p| {
+    let outcome = klogger_recorder::record(options, &mut |p| {
         // No thread of indicatif's own: it would be there before signals are blocked, and take them.
         if let Some(note) = &p.note {
             bar.suspend(|| eprintln!("klogger: {note}"));
@@ -194,13 +196,13 @@ pub fn run(args: Args) -> Outcome {
     Ok(match (outcome.status, outcome.interrupted, args.duration) {
         // It was we who ended the command, as asked.
         (Some(_), None, Some(limit)) if outcome.elapsed >= limit => ExitCode::SUCCESS,
-        (Some(status), _, _) => ExitCode::from(recorder::exit_code(status)),
+        (Some(status), _, _) => ExitCode::from(klogger_recorder::exit_code(status)),
         (None, _, _) => ExitCode::SUCCESS,
     })
 }
 
 /// The schemata that were named, and whether those of all programs are meant as well.
-fn schemas(words: &[String], engine: Engine) -> Result<(Vec<Unit>, bool), Failure> {
+fn schemas(words: &[String], engine: Engine) -> Result<(Vec<CompiledSchema>, bool), Failure> {
     let programs = words.iter().any(|w| w == PROGRAMS) || (words.is_empty() && engine == Engine::User);
     match (engine, programs, words.is_empty()) {
         (Engine::Bpf, true, _) => {
@@ -220,17 +222,17 @@ fn schemas(words: &[String], engine: Engine) -> Result<(Vec<Unit>, bool), Failur
 }
 
 /// Which schemata the kernel has already, and where the modules of the others are. Builds them, if need be.
-fn modules(units: &[Unit], folder: Option<&Path>) -> Result<(Vec<String>, Option<PathBuf>), Failure> {
-    kernel::check_module_privilege()?;
+fn modules(units: &[CompiledSchema], folder: Option<&Path>) -> Result<(Vec<String>, Option<PathBuf>), Failure> {
+    host_kernel::check_module_privilege()?;
     let builtin = bundled::builtin()?.schema;
     let schemas: Vec<&Schema> = units.iter().map(|u| &u.schema).collect();
-    let resident = module::resident(&[&[&builtin], &schemas[..]].concat())?;
+    let resident = kernel::resident(&[&[&builtin], &schemas[..]].concat())?;
     let is_missing = |s: &&Schema| !s.probes.is_empty() && !resident.contains(&s.name);
     let missing: Vec<&Schema> = schemas.into_iter().filter(is_missing).collect();
     if missing.is_empty() && resident.contains(&builtin.name) {
         return Ok((resident, None));
     }
-    kernel::check_takes_modules()?;
+    host_kernel::check_takes_modules()?;
     if let Some(folder) = folder {
         return Ok((resident, Some(folder.into())));
     }
@@ -278,7 +280,7 @@ fn progress_text(p: &Progress) -> String {
 }
 
 /// One paragraph.
-fn summary(outcome: &recorder::Outcome, output: &std::path::Path) -> String {
+fn summary(outcome: &klogger_recorder::Outcome, output: &std::path::Path) -> String {
     let s = &outcome.summary;
     let seconds = outcome.elapsed.as_secs_f64();
     let mut text = format!(

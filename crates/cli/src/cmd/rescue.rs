@@ -4,13 +4,13 @@
 use super::Outcome;
 use super::record::losses;
 use indicatif::{HumanBytes, HumanCount};
-use klogger_engine::Error;
-use klogger_engine::recorder::rescue::{self, Remains};
-use klogger_engine::recorder::salvage::{self, Remnant, Salvaged};
-use klogger_engine::vmcore::{self, Rescued};
 use klogger_log::ledger::Ledger;
 use klogger_log::text::escaped;
 use klogger_log::writer::Compression;
+use klogger_os::Error;
+use klogger_recorder::rescue::programs::{self, Remains};
+use klogger_recorder::rescue::rings::{self, Remnant, Salvaged};
+use klogger_recorder::rescue::vmcore::{self, Rescued};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -59,18 +59,18 @@ pub fn run(args: Args) -> Outcome {
         return Ok(ExitCode::SUCCESS);
     }
     if args.programs.is_empty() {
-        print_list(&salvage::list(), &rescue::list());
+        print_list(&rings::list(), &programs::list());
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(recorder) = args.recorder()? {
-        let saved = salvage::save(recorder, &args.output, compression)?;
+        let saved = rings::save(recorder, &args.output, compression)?;
         if !args.quiet {
             print_salvaged(&saved, &args.output);
         }
         return Ok(ExitCode::SUCCESS);
     }
     let command_line = std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect();
-    let saved = rescue::save(&args.programs, &args.output, compression, args.keep, command_line)?;
+    let saved = programs::save(&args.programs, &args.output, compression, args.keep, command_line)?;
     if args.quiet {
         return Ok(ExitCode::SUCCESS);
     }
@@ -91,7 +91,7 @@ pub fn run(args: Args) -> Outcome {
 impl Args {
     /// The recorder that is meant, if it is one; it makes a log of its own.
     fn recorder(&self) -> Result<Option<Remnant>, Error> {
-        let find = |word: &String| salvage::find(word.parse().ok()?);
+        let find = |word: &String| rings::find(word.parse().ok()?);
         match self.programs.iter().find_map(find) {
             Some(recorder) if self.programs.len() > 1 => {
                 Err(Error::new(format!("{} is a recorder, and its log cannot be one with others", recorder.pid))

@@ -3,11 +3,11 @@
 
 use super::{Format, Outcome};
 use crate::schemata::{self, Opinion};
-use klogger_engine::kernel;
-use klogger_engine::unit::{Plan, spell};
 use klogger_schema::Severity;
 use klogger_schema::layout::{EventLayout, FieldLayout};
 use klogger_schema::model::{Decode, Probe, Schema, Shape};
+use klogger_toolchain::compiled_schema::{Plan, spell};
+use klogger_toolchain::host_kernel;
 use serde_json::{Value, json};
 use std::process::ExitCode;
 
@@ -43,7 +43,7 @@ pub fn run(args: Args) -> Outcome {
 
 /// What becomes of the probes. The C of bundled schemata was compiled when klogger was built.
 fn opinion(word: &str, schema: &Schema) -> Opinion {
-    let types = kernel::types();
+    let types = host_kernel::types();
     match schemata::is_file(word) {
         true => Opinion::of(schema, &types),
         false => Opinion::of_plans(schema, &types),

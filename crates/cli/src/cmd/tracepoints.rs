@@ -3,9 +3,9 @@
 
 use super::{Format, Outcome};
 use crate::failure::Failure;
-use klogger_engine::kernel;
 use klogger_schema::model::Param;
 use klogger_schema::nearest::did_you_mean;
+use klogger_toolchain::host_kernel;
 use serde_json::{Value, json};
 use std::process::ExitCode;
 
@@ -42,8 +42,8 @@ struct Tracepoint {
 }
 
 pub fn run(args: Args) -> Outcome {
-    let types = kernel::types()?;
-    let groups = kernel::groups();
+    let types = host_kernel::types()?;
+    let groups = host_kernel::groups();
     let names = types.tracepoints();
     let word = args.word.as_deref().unwrap_or("");
     let wanted = |name: &str| match args.exact {

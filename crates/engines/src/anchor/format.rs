@@ -16,8 +16,8 @@
 //!
 //! Each ring says in its control page (`stamp`, see `ring.h`) that it is the one: memory that was freed may be anything.
 
-use crate::sys::Mapping;
 use crc32c::crc32c;
+use klogger_os::Mapping;
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Where memory that is shared with the kernel lies in the machine: /proc/self/pagemap.
 
-use crate::sys::{Mapping, memory};
+use klogger_os::{Mapping, memory};
 use std::fs::File;
 use std::hint::black_box;
 use std::io::{self, ErrorKind};

@@ -5,7 +5,7 @@
 //! is not enough, and on a machine with one CPU it waits for nothing. What waits for all readers is an update of a map of
 //! maps: the kernel promises that no program uses the map before when it returns.
 
-use crate::sys;
+use klogger_os as os;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, AsRawFd};
 pub fn wait() {
     if update().is_err() {
         // Without the right to make maps there are no programs of ours.
-        sys::wait_for_all_cpus();
+        os::wait_for_all_cpus();
     }
 }
 

@@ -5,10 +5,11 @@
 
 use super::Loaded;
 use super::load::{self, Config, Part, map_memory};
-use crate::error::Error;
-use crate::probing::{MissedHits, Span};
-use crate::sys::{self, Mapping};
-use crate::unit::Unit;
+use crate::engine::{MissedHits, Span};
+use klogger_os as os;
+use klogger_os::Error;
+use klogger_os::Mapping;
+use klogger_toolchain::compiled_schema::CompiledSchema;
 use libbpf_rs::{Link, Object};
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -55,7 +56,7 @@ impl Hits {
             copies: map_memory(&shared.copies, load::PROBES_MAX)?,
             caught: map_memory(&shared.caught, 8 * load::PROBES_MAX)?,
             attached: Vec::new(),
-            looked_ns: sys::monotonic_ns(),
+            looked_ns: os::monotonic_ns(),
             cannot: None,
         })
     }
@@ -82,12 +83,12 @@ impl Hits {
         for probe in &mut self.probes {
             probe.before = skipped(probe, objects).saturating_sub(caught(&self.caught, probe.number));
         }
-        self.looked_ns = sys::monotonic_ns();
+        self.looked_ns = os::monotonic_ns();
     }
 
     /// Notes what has been skipped since the last time, and, if `mend`, attaches a copy where something was.
     pub(super) fn look(&mut self, objects: &[Loaded], mend: bool) {
-        let now = sys::monotonic_ns();
+        let now = os::monotonic_ns();
         let mut wanted: BTreeMap<(usize, u8), Vec<usize>> = BTreeMap::new();
         for n in 0..self.probes.len() {
             let probe = &mut self.probes[n];
@@ -220,7 +221,7 @@ fn recursion_misses(program: BorrowedFd) -> u64 {
 }
 
 /// Of a unit of which copies may be wanted.
-pub fn keep(unit: &Unit, config: &Config) -> Option<Unit> {
+pub fn keep(unit: &CompiledSchema, config: &Config) -> Option<CompiledSchema> {
     config.preempt.then(|| unit.clone())
 }
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! From a compiled schema to programs and maps in the kernel.
 
-use crate::error::Error;
-use crate::ring::{GRID, Rings};
-use crate::sys::Mapping;
-use crate::unit::{Plan, Unit};
 use klogger_codegen::bpf::programs;
+use klogger_os::Error;
+use klogger_os::Mapping;
+use klogger_ring::{GRID, Rings};
+use klogger_toolchain::compiled_schema::{CompiledSchema, Plan};
 use libbpf_rs::{Link, MapCore, MapHandle, MapType, Object, ObjectBuilder, OpenObject, PrintLevel};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Mutex;
@@ -149,7 +149,7 @@ pub fn keep_messages() {
 
 /// `example`: as [`example`] makes it.
 pub fn load_object(
-    unit: &Unit,
+    unit: &CompiledSchema,
     plan: &[Plan],
     part: Part,
     config: &Config,
@@ -167,7 +167,7 @@ pub fn load_object(
 }
 
 /// One program of a schema, whichever place it was compiled for, with maps of its own.
-pub fn load_alone(unit: &Unit, program: &str, place: &str, config: &Config) -> Result<Object, Error> {
+pub fn load_alone(unit: &CompiledSchema, program: &str, place: &str, config: &Config) -> Result<Object, Error> {
     let mut open = open_object(unit, Part::default(), &Config { larger: 0, ..*config }, None, None)?;
     for mut other in open.progs_mut() {
         let wanted = other.name() == program;
@@ -182,7 +182,7 @@ pub fn load_alone(unit: &Unit, program: &str, place: &str, config: &Config) -> R
 
 /// Programs of a schema once more, with all the maps of the `first` ones.
 pub fn load_copies(
-    unit: &Unit,
+    unit: &CompiledSchema,
     programs: &[&str],
     part: Part,
     config: &Config,
@@ -208,14 +208,14 @@ pub fn load_copies(
     load_opened(open, name)
 }
 
-fn open_object_alone(unit: &Unit) -> Result<OpenObject, Error> {
+fn open_object_alone(unit: &CompiledSchema) -> Result<OpenObject, Error> {
     let mut builder = ObjectBuilder::default();
     let named = builder.name("klogger").and_then(|b| b.open_memory(unit.object.as_deref().unwrap_or_default()));
     named.map_err(|e| Error::new(format!("the compiled schema '{}' is damaged: {e}", unit.schema.name)))
 }
 
 fn open_object(
-    unit: &Unit,
+    unit: &CompiledSchema,
     part: Part,
     config: &Config,
     shared: Option<&Shared>,
@@ -250,7 +250,7 @@ fn last_lines(text: &str, count: usize) -> String {
 
 fn set_maps(
     open: &mut OpenObject,
-    unit: &Unit,
+    unit: &CompiledSchema,
     part: Part,
     config: &Config,
     shared: Option<&Shared>,

@@ -5,9 +5,9 @@
 //! `/sys/fs/bpf/klogger/PID-START/`: the maps, `about` (JSON, in a map of one element), and `programs/SCHEMA/NAME`, which
 //! know how many hits the kernel skipped.
 
-use crate::error::Error;
-use crate::processes;
-use crate::sys::{bpffs, files};
+use klogger_os::Error;
+use klogger_os::processes;
+use klogger_os::{bpffs, files};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 use std::fs::{self, DirBuilder};
 use std::io;

@@ -2,9 +2,9 @@
 //! What events cost, as the modules measure it themselves: each has a file which logs it again and again when it is read.
 
 use crate::calibrate::{SPREAD, judge};
-use crate::sys::tsc;
-use crate::unit::Unit;
 use klogger_log::preamble::{Costs, EventCost};
+use klogger_os::tsc;
+use klogger_toolchain::compiled_schema::CompiledSchema;
 use std::fs;
 use std::io::{ErrorKind, Result};
 
@@ -14,7 +14,7 @@ const PASSES: usize = 7;
 
 /// Not while somebody records. The built-in events are rare, and are left out. In it is no tracepoint and no call of a
 /// probe, so that these have no cost of their own. `counter`: the engine's clock is the CPU's counter, and not in ns.
-pub fn measure(units: &[(&Unit, u16)], counter: bool) -> Costs {
+pub fn measure(units: &[(&CompiledSchema, u16)], counter: bool) -> Costs {
     let before = tsc::pair();
     let events = units.iter().skip(1).flat_map(|(unit, _)| &unit.schema.events);
     let ticks = |event: &str| (0..PASSES).map(|_| read(event)).collect::<Result<Vec<f64>>>();

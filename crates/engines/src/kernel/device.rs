@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! /dev/klogger: the structures and numbers of `runtime/include/klogger/device.h`.
 
-use crate::sys::Mapping;
-use crate::sys::modules::{Plain, command, request};
+use klogger_os::Mapping;
+use klogger_os::modules::{Plain, command, request};
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -281,14 +281,14 @@ mod tests {
                     std::mem::offset_of!(ProbeAbout, error),
                     std::mem::offset_of!(ProbeAbout, missed),
                     RING_MASK,
-                    crate::ring::MARK,
-                    crate::ring::CONTROL,
+                    klogger_ring::MARK,
+                    klogger_ring::CONTROL,
                     MAP_STACKS as usize,
                     STACKS_HEAD + STACK_SLOTS * STACK_SLOT,
                     STACKS_HEAD + STACK_SLOT + 8 + 8,
                     std::mem::offset_of!(Start, stacks),
                     MAP_ANCHOR as usize,
-                    crate::ring::STAMP,
+                    klogger_ring::STAMP,
                 ]
                 .map(|n| n as u64),
             )

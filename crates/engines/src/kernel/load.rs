@@ -2,8 +2,8 @@
 //! Loads the modules that a recording lacks, and unloads them when it is over.
 
 use super::device::{Device, PATH};
-use crate::error::Error;
-use crate::sys::modules;
+use klogger_os::Error;
+use klogger_os::modules;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};

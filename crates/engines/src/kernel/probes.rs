@@ -2,11 +2,11 @@
 //! What became of a schema's probes in the kernel, in words.
 
 use super::device::ProbeAbout;
-use crate::error::Error;
-use crate::probing::events_of;
-use crate::unit::short;
+use crate::engine::events_of;
 use klogger_log::preamble::ProbeState;
+use klogger_os::Error;
 use klogger_schema::model::{Probe, ProbeKind, Schema};
+use klogger_toolchain::compiled_schema::short;
 use std::io;
 
 /// One for each probe of the schema. `places`: all that the module has, in the order of probes and alternatives.

@@ -2,11 +2,11 @@
 //! The events of a recording, as programs bring them: which of a program's schemata are wanted, which agree with what is
 //! known, and under which ids they go into the log.
 
-use crate::unit::Unit;
 use klogger_log::preamble::{Addition, SchemaText};
 use klogger_schema::layout::EventLayout;
 use klogger_schema::model::{Decoding, Schema};
 use klogger_schema::{Options, parse};
+use klogger_toolchain::compiled_schema::CompiledSchema;
 use std::collections::{HashMap, HashSet};
 
 /// Events of one recording at most, all programs together, so that nobody can fill up the log with descriptions.
@@ -103,7 +103,11 @@ impl Refusal {
 impl Catalogue {
     /// `units` are what the recording begins with; the built-in one comes first. `user` says of each whether programs
     /// may log its events.
-    pub fn new<'a>(units: impl IntoIterator<Item = (&'a Unit, bool)>, all: bool, off: &[String]) -> Catalogue {
+    pub fn new<'a>(
+        units: impl IntoIterator<Item = (&'a CompiledSchema, bool)>,
+        all: bool,
+        off: &[String],
+    ) -> Catalogue {
         let mut catalogue = Catalogue {
             events: Vec::new(),
             schemata: HashMap::new(),
@@ -285,9 +289,9 @@ fn agree(known: &Known, schema: &Schema) -> Result<Admitted, String> {
 mod tests {
     use super::*;
 
-    fn unit(text: &str, builtin: bool) -> Unit {
+    fn unit(text: &str, builtin: bool) -> CompiledSchema {
         let options = Options { builtin, ..Options::default() };
-        Unit { schema: parse("my.klogger", text, &options).unwrap().schema, object: None }
+        CompiledSchema { schema: parse("my.klogger", text, &options).unwrap().schema, object: None }
     }
 
     const MY: &str = "schema my \"x\"\nevent A { int x  string s }\nevent B { u64 y }\n";

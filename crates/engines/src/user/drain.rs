@@ -10,13 +10,14 @@ use super::file::{ProgramFile, Unusable};
 use super::folder::{FileId, Folder, Found};
 use super::layout::AT_KEEPER;
 use super::output::Output;
+use super::process::{self, Claim, Elsewhere, Known, Owner, Scope};
 use super::program::{Program, Round, broken, title};
 use super::shares::{AllTaken, Shares};
-use super::who::{self, Claim, Elsewhere, Known, Owner, Scope};
-use crate::clock::Source;
-use crate::sys::robust::Robust;
-use crate::sys::{self, futex};
 use klogger_log::ledger::Key;
+use klogger_os as os;
+use klogger_os::futex;
+use klogger_os::robust::Robust;
+use klogger_ring::clock::Source;
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -103,7 +104,7 @@ pub struct Worker {
 
 impl Worker {
     pub fn new(settings: Settings, shared: Arc<Shared>, found: Receiver<Found>, out: Output) -> Worker {
-        let own = matches!(settings.scope, Scope::All).then(sys::files::effective_uid);
+        let own = matches!(settings.scope, Scope::All).then(os::files::effective_uid);
         let shares = Shares::new(own, settings.max_memory);
         if let Ok(mut catalogue) = shared.catalogue.lock() {
             catalogue.restrict_others_than(own);
@@ -205,13 +206,13 @@ impl Worker {
             return;
         }
         let (pid, text) = (file.facts.pid, name.to_string_lossy().into_owned());
-        let mut owner = who::owner_by_number(pid, file.id.inode, &text);
+        let mut owner = process::owner_by_number(pid, file.id.inode, &text);
         let soon = owner == Owner::Nobody && now - since < MAPPED_SOON;
         if !soon && !matches!(owner, Owner::Process(_)) {
             let found = elsewhere.get_or_insert_with(Elsewhere::look).owner(pid, file.id.inode, &text);
             owner = found.map_or(owner, Owner::Process);
         }
-        let late = now - since >= MAPPED_WITHIN || !who::thread_exists(pid, pid);
+        let late = now - since >= MAPPED_WITHIN || !process::thread_exists(pid, pid);
         if owner == Owner::Nobody && (soon || !late) && !self.waits_for_too_many(&folder) {
             return self.waiting.push(Candidate { found, since });
         }
@@ -247,7 +248,7 @@ impl Worker {
     fn concerns(&self, file: &ProgramFile, owner: Owner) -> bool {
         let pid = match owner {
             Owner::Process(pid) => Some(pid),
-            Owner::Unknown => Some(file.facts.pid).filter(|pid| who::runs_as(*pid, file.folder.uid)),
+            Owner::Unknown => Some(file.facts.pid).filter(|pid| process::runs_as(*pid, file.folder.uid)),
             // The dead can have logged for us only if they were ours from the beginning.
             Owner::Nobody => None,
         };
@@ -398,9 +399,9 @@ impl Worker {
     fn remove_condemned(&mut self) {
         self.condemned.retain(|found| {
             let number = found.name.to_string_lossy().split('.').next().and_then(|pid| pid.parse().ok());
-            let alive = number.is_some_and(|pid| who::thread_exists(pid, pid));
+            let alive = number.is_some_and(|pid| process::thread_exists(pid, pid));
             if !alive {
-                let _ = sys::files::remove_in(&found.folder.file, &found.name);
+                let _ = os::files::remove_in(&found.folder.file, &found.name);
             }
             alive
         });
@@ -465,6 +466,6 @@ fn recorded_by(pid: u32) -> String {
 
 /// Whether a process is a klogger that may be recording.
 pub fn is_recorder(pid: u32) -> bool {
-    crate::control::recordings().contains(&pid)
+    os::recorders::recordings().contains(&pid)
         || std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim_end() == "klogger")
 }

@@ -8,10 +8,10 @@
 use super::folder::{FileId, Folder};
 use super::layout::*;
 use super::map::SharedFile;
-use crate::clock::Source;
-use crate::ring::{EVENTS_MAX, LOST, NESTED, RingReader, Rings};
-use crate::sys;
-use crate::sys::robust::{Kept, Robust};
+use klogger_os as os;
+use klogger_os::robust::{Kept, Robust};
+use klogger_ring::clock::Source;
+use klogger_ring::{EVENTS_MAX, LOST, NESTED, RingReader, Rings};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
@@ -78,7 +78,7 @@ impl ProgramFile {
             io::ErrorKind::NotFound => Unusable::Foreign,
             _ => Unusable::Refused(format!("it cannot be opened: {e}")),
         };
-        let seen = sys::files::look_in(&folder.file, name).map_err(cannot)?;
+        let seen = os::files::look_in(&folder.file, name).map_err(cannot)?;
         let about = seen.metadata().map_err(|e| Unusable::Refused(format!("nothing is known of it: {e}")))?;
         let hostile = |why: &str| Err(Unusable::Hostile(why.into()));
         if !about.is_file() || about.nlink() > 1 {
@@ -91,7 +91,7 @@ impl ProgramFile {
             return Err(Unusable::Refused("others than its owner may open it".into()));
         }
         // Only what is known to be a file is opened: a device would take it for an order.
-        let file = sys::files::open_seen(&seen).map_err(cannot)?;
+        let file = os::files::open_seen(&seen).map_err(cannot)?;
         let facts = read_facts(&file, about.len())?;
         let map =
             SharedFile::new(&file, facts.size).map_err(|e| Unusable::Refused(format!("no memory for it: {e}")))?;
@@ -277,9 +277,9 @@ impl ProgramFile {
         if self.folder.lent {
             return self.disarm();
         }
-        let there = sys::files::look_in(&self.folder.file, &self.name).and_then(|f| f.metadata());
+        let there = os::files::look_in(&self.folder.file, &self.name).and_then(|f| f.metadata());
         if there.is_ok_and(|m| FileId::of(&m) == self.id) {
-            let _ = sys::files::remove_in(&self.folder.file, &self.name);
+            let _ = os::files::remove_in(&self.folder.file, &self.name);
         }
     }
 }

@@ -2,9 +2,9 @@
 //! Where programs put their files, and how the recorder hears of new ones.
 
 use super::file::is_name;
-use crate::error::Error;
-use crate::sys;
-use crate::sys::inotify::Inotify;
+use klogger_os as os;
+use klogger_os::Error;
+use klogger_os::inotify::Inotify;
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
@@ -45,7 +45,7 @@ impl Folder {
 
     /// A folder as process `pid` sees it, whose root is `root`.
     pub fn of_process(pid: u32, root: &File, path: &Path) -> io::Result<Folder> {
-        let file = sys::files::open_folder_below(root, path)?;
+        let file = os::files::open_folder_below(root, path)?;
         let uid = one_users_alone(&file)?;
         let shown = PathBuf::from(format!("/proc/{pid}/root")).join(path.strip_prefix("/").unwrap_or(path));
         Ok(Folder { path: shown, file, uid, lent: true })
@@ -71,7 +71,7 @@ impl Folder {
         for entry in entries.filter(|e| is_hidden(&e.file_name())) {
             let age = entry.metadata().and_then(|m| m.modified()).ok().and_then(|made| made.elapsed().ok());
             if age.is_some_and(|age| age > UNFINISHED) {
-                let _ = sys::files::remove_in(&self.file, &entry.file_name());
+                let _ = os::files::remove_in(&self.file, &entry.file_name());
             }
         }
     }
@@ -102,7 +102,7 @@ impl Places {
         Places {
             chosen: variable("KLOGGER_DIR"),
             runtime: variable("XDG_RUNTIME_DIR"),
-            uid: sys::files::effective_uid(),
+            uid: os::files::effective_uid(),
         }
     }
 
@@ -231,7 +231,7 @@ impl Watch {
     /// Waits until something may be new, or the time has passed.
     pub fn wait(&self, timeout: Duration) {
         match &self.inotify {
-            Some(inotify) => drop(sys::poll_readable(&[inotify.as_fd()], timeout)),
+            Some(inotify) => drop(os::poll_readable(&[inotify.as_fd()], timeout)),
             None => std::thread::sleep(timeout),
         }
     }
@@ -273,7 +273,7 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     fn places(path: &Path) -> Places {
-        Places { chosen: Some(path.into()), runtime: None, uid: sys::files::effective_uid() }
+        Places { chosen: Some(path.into()), runtime: None, uid: os::files::effective_uid() }
     }
 
     fn names(found: Vec<Found>) -> Vec<String> {
@@ -325,6 +325,6 @@ mod tests {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
         symlink(&path, outer.path().join("link")).unwrap();
         assert!(places(&outer.path().join("link")).make().is_err());
-        assert!(Folder::open(&path, Some(sys::files::effective_uid() + 1)).is_err());
+        assert!(Folder::open(&path, Some(os::files::effective_uid() + 1)).is_err());
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Where things stand in the file that a program shares: the offsets of `runtime/include/klogger/control.h`.
 
-use crate::ring::{EVENTS_MAX, NESTED, Rings};
+use klogger_ring::{EVENTS_MAX, NESTED, Rings};
 
 pub const MAGIC: u64 = 0x6c72_7463_6767_766b;
 pub const VERSION: u32 = 1;

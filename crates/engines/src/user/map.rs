@@ -2,7 +2,7 @@
 //! A program's file in our memory. The program can cut it off at any time, and then a touch of what is gone is a
 //! SIGBUS; here it finds zeros instead, and the file is known to be broken.
 
-use crate::sys::Mapping;
+use klogger_os::Mapping;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;

@@ -2,14 +2,14 @@
 //! From the drain of programs to the log's writer: blocks of streams, events of the recorder's own, and what went wrong.
 
 use super::translate::Batch;
-use crate::clock::Clock;
-use crate::processes;
-use crate::sys;
-use crate::writer::{Block, Builtin, Pool, Status, ToWriter};
 use klogger_log::builder::RecordBuilder;
 use klogger_log::ledger::{Entry, Key};
 use klogger_log::origin::{Origin, Thread};
 use klogger_log::preamble::Addition;
+use klogger_os as os;
+use klogger_os::processes;
+use klogger_ring::block::{Block, Builtin, Pool, Status, ToWriter};
+use klogger_ring::clock::Clock;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
@@ -100,7 +100,7 @@ impl Output {
 
     /// Says that events have been lost which no record of the program tells.
     pub fn send_lost(&mut self, stream: &mut Stream, count: u64, since: u64) {
-        let now = sys::monotonic_ns();
+        let now = os::monotonic_ns();
         let batch = Batch { serials: count, lost: count, first_ns: now, ..Batch::default() };
         let records = self.builtin.lost(count, since, now);
         self.send(stream, records, &batch);
@@ -117,7 +117,7 @@ impl Output {
 
     fn own(&self, event: RecordBuilder) {
         let mut bytes = Vec::new();
-        event.finish(sys::monotonic_ns(), &mut bytes);
+        event.finish(os::monotonic_ns(), &mut bytes);
         self.write(ToWriter::Own(bytes));
     }
 

@@ -3,7 +3,8 @@
 
 use super::file::is_name;
 use super::folder::{FileId, Folder, Found};
-use crate::{processes, sys};
+use klogger_os as os;
+use klogger_os::processes;
 use std::collections::HashMap;
 use std::fs;
 use std::os::fd::AsFd;
@@ -144,8 +145,8 @@ fn mappings(pid: u32) -> Option<String> {
 
 /// Whether there is no process of that number, or all of its threads have ended.
 fn has_ended(pid: u32) -> bool {
-    match sys::pidfd_open(pid) {
-        Ok(process) => sys::poll_readable(&[process.as_fd()], Duration::ZERO).is_ok_and(|r| r.first() == Some(&true)),
+    match os::pidfd_open(pid) {
+        Ok(process) => os::poll_readable(&[process.as_fd()], Duration::ZERO).is_ok_and(|r| r.first() == Some(&true)),
         Err(e) => e.raw_os_error() == Some(libc::ESRCH),
     }
 }
@@ -213,7 +214,7 @@ pub fn thread_exists(pid: u32, tid: u32) -> bool {
 /// Files that a process has mapped and that may be ones of klogger, seen from where the process sees them. In its mount
 /// namespace a path may lead anywhere by the time that it is opened, so each must still be the file that is mapped.
 pub fn files_of(pid: u32) -> Vec<Found> {
-    let Ok(root) = sys::files::root_of(pid) else { return Vec::new() };
+    let Ok(root) = os::files::root_of(pid) else { return Vec::new() };
     let text = mappings(pid).unwrap_or_default();
     let is_ours = |m: &Mapped| m.shared && m.path.file_name().is_some_and(|n| is_name(&n.to_string_lossy()));
     let mut files: Vec<Mapped> = text.lines().filter_map(Mapped::read).filter(is_ours).collect();
@@ -281,7 +282,7 @@ mod tests {
         let path = folder.join("1.abcdef");
         let file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
         file.set_len(4096).unwrap();
-        let _map = sys::Mapping::new(file.as_fd(), 4096).unwrap();
+        let _map = os::Mapping::new(file.as_fd(), 4096).unwrap();
         let find = || files_of(std::process::id()).into_iter().filter(|f| f.name == "1.abcdef").collect::<Vec<_>>();
         let found = find();
         assert_eq!(found.len(), 1);
@@ -290,7 +291,7 @@ mod tests {
         fs::rename(&folder, outer.path().join("moved")).unwrap();
         symlink("moved", &folder).unwrap();
         assert!(find().iter().all(|f| f.folder.path.ends_with("moved")));
-        let root = sys::files::root_of(std::process::id()).unwrap();
+        let root = os::files::root_of(std::process::id()).unwrap();
         assert!(Folder::of_process(1, &root, &folder).is_err());
     }
 
@@ -301,7 +302,7 @@ mod tests {
         let path = folder.path().join("1.ab");
         let file = fs::File::options().read(true).write(true).create_new(true).open(&path).unwrap();
         file.set_len(4096).unwrap();
-        let _map = sys::Mapping::new(file.as_fd(), 4096).unwrap();
+        let _map = os::Mapping::new(file.as_fd(), 4096).unwrap();
         let (inode, name) = (file.metadata().unwrap().ino(), "1.ab");
         assert_eq!(owner(std::process::id(), inode, name), Owner::Process(std::process::id()));
         let exe = fs::metadata(std::env::current_exe().unwrap()).unwrap();
@@ -309,7 +310,7 @@ mod tests {
         // Mapped, but not for writing.
         let exe_name = text.file_name().unwrap().to_string_lossy();
         assert_eq!(maps(std::process::id(), exe.ino(), &exe_name), Some(false));
-        assert!(runs_as(std::process::id(), sys::files::effective_uid()) && !runs_as(u32::MAX / 2, 0));
+        assert!(runs_as(std::process::id(), os::files::effective_uid()) && !runs_as(u32::MAX / 2, 0));
         assert_eq!(owner(u32::MAX / 2, inode, name), Owner::Nobody);
         assert_eq!(own_number(std::process::id()), Some(std::process::id()));
     }

@@ -5,13 +5,14 @@ use super::catalogue::Catalogue;
 use super::file::{ProgramFile, Slot};
 use super::layout::slot_bytes;
 use super::output::Output;
+use super::process::{self, Owner};
 use super::slot::{Fault, SlotReader};
 use super::translate::{Ids, LOST_MAX, Place};
-use super::who::{self, Owner};
-use crate::sys::robust::{Kept, Robust};
-use crate::{processes, sys};
 use klogger_log::ledger::{Entry, Key};
 use klogger_log::origin::Thread;
+use klogger_os as os;
+use klogger_os::processes;
+use klogger_os::robust::{Kept, Robust};
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -164,7 +165,7 @@ impl Program {
             .events()
             .map(|(local, log)| (local, names.get(&log).is_some_and(|name| catalogue.is_on(name))))
             .collect();
-        for local in 1..crate::ring::EVENTS_MAX as u16 {
+        for local in 1..klogger_ring::EVENTS_MAX as u16 {
             self.file.set_on(local, on.get(&local).copied().unwrap_or(false));
         }
     }
@@ -175,14 +176,14 @@ impl Program {
 
     pub fn has_ended(&self) -> bool {
         let ended = |process: &OwnedFd| {
-            sys::poll_readable(&[process.as_fd()], Duration::ZERO).is_ok_and(|ready| ready.first() == Some(&true))
+            os::poll_readable(&[process.as_fd()], Duration::ZERO).is_ok_and(|ready| ready.first() == Some(&true))
         };
         self.process.as_ref().is_none_or(ended)
     }
 
     /// Whether the process has called exec, or unloaded the library: then nobody writes to the file any more.
     pub fn has_let_go(&self) -> bool {
-        self.owned && who::maps(self.pid, self.file.id.inode, &self.file.name.to_string_lossy()) == Some(false)
+        self.owned && process::maps(self.pid, self.file.id.inode, &self.file.name.to_string_lossy()) == Some(false)
     }
 
     /// Moves what is in the rings to the log, a part of it if it is much. `last`: nobody writes any more, so all of it,
@@ -246,7 +247,7 @@ impl Program {
     /// A thread by the number that it has for itself.
     fn thread(&self, tid: u32) -> Thread {
         let known = self.pid == self.file.facts.pid;
-        let tid = if known { tid } else { who::thread(self.pid, tid).unwrap_or(tid) };
+        let tid = if known { tid } else { process::thread(self.pid, tid).unwrap_or(tid) };
         Thread { tid, tgid: self.pid }
     }
 
@@ -256,7 +257,7 @@ impl Program {
             return Ok(());
         }
         for (number, slot) in (0..).zip(self.file.slots()?) {
-            if slot.used % 2 == 1 && slot.tid != 0 && !who::thread_exists(self.pid, slot.tid) {
+            if slot.used % 2 == 1 && slot.tid != 0 && !process::thread_exists(self.pid, slot.tid) {
                 self.file.free_slot(number, slot.used);
             }
         }
@@ -353,7 +354,7 @@ fn watch_process(pid: u32, owner: Owner) -> io::Result<Option<OwnedFd>> {
     if owner == Owner::Nobody {
         return Ok(None);
     }
-    match sys::pidfd_open(pid) {
+    match os::pidfd_open(pid) {
         Err(e) if e.raw_os_error() == Some(libc::ESRCH) => Ok(None),
         result => result.map(Some),
     }

@@ -1,137 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The engine against a double of a program, which writes a file and rings byte by byte, as a header does, or worse.
+//! The engine against a double of a program.
 
+use super::double::*;
 use super::layout::*;
-use super::map::SharedFile;
 use super::*;
-use crate::bundled;
-use crate::recorder::rescue;
-use crate::ring::{CONTROL as RING_CONTROL, EVENTS_MAX, Rings};
-use crate::unit::Unit;
-use crate::writer::{Block, Builtin, Pool, Status, ToWriter};
-use klogger_log::builder::RecordBuilder;
 use klogger_log::ledger::{Entry, Key};
 use klogger_log::origin::Origin;
-use klogger_log::reader::Reader;
 use klogger_log::record::{Header, SizeTable};
-use klogger_log::stats::Stats;
-use klogger_log::writer::Compression;
+use klogger_ring::block::{Block, Builtin, Pool, Status, ToWriter};
+use klogger_ring::{CONTROL as RING_CONTROL, EVENTS_MAX, Rings};
 use klogger_schema::layout::EventLayout;
 use klogger_schema::{Options, parse};
+use klogger_toolchain::bundled;
+use klogger_toolchain::compiled_schema::CompiledSchema;
 use proptest::prelude::*;
-use std::fs::File;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::os::unix::fs::FileExt;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Instant;
 use tempfile::TempDir;
-
-const RING: usize = 1 << 14;
-const SLOTS: usize = 300;
-const TOKEN: u64 = 0x1234_5678_9abc_def0;
-const SCHEMA_TEXT: &str = "schema my \"x\"\nevent TICK { u64 n }\nevent SAY { u64 n  string text }\n";
-const TICK: u16 = 16;
-const SAY: u16 = 17;
-
-/// A program.
-struct Double {
-    file: File,
-    map: SharedFile,
-    path: PathBuf,
-    layouts: Vec<EventLayout>,
-}
-
-impl Double {
-    /// `armed`: by itself, as a recorder's command does it.
-    fn new(folder: &Path, pid: u32, image: u32, armed: bool, text: &str) -> Double {
-        let size = SLOTS_AT + SLOTS * slot_bytes(RING);
-        let path = folder.join(format!("{pid}.{image:x}"));
-        let hidden = folder.join(format!(".{pid}.{image:x}"));
-        let file = File::options().read(true).write(true).create_new(true).mode(0o600).open(&hidden).unwrap();
-        file.set_len(size as u64).unwrap();
-        let mut page = trial::page(pid, SLOTS, RING, text);
-        let mut put = |at: usize, bytes: &[u8]| page[at..at + bytes.len()].copy_from_slice(bytes);
-        if armed {
-            put(AT_TOKEN, &TOKEN.to_le_bytes());
-            put(AT_ARMED, &std::process::id().to_le_bytes());
-            put(AT_SLOTS_ALLOWED, &(SLOTS as u32).to_le_bytes());
-            put(AT_ON + usize::from(TICK), &[1, 1]);
-        }
-        file.write_all_at(&page, 0).unwrap();
-        let map = SharedFile::new(&file, size).unwrap();
-        std::fs::rename(hidden, &path).unwrap();
-        let schema = parse("my.klogger", SCHEMA_TEXT, &Options::default()).unwrap().schema;
-        let layouts = schema.events.iter().zip(TICK..).map(|(e, id)| EventLayout::new("my", e, id)).collect();
-        Double { file, map, path, layouts }
-    }
-
-    fn u64_at(&self, at: usize) -> u64 {
-        let mut bytes = [0; 8];
-        self.file.read_exact_at(&mut bytes, at as u64).unwrap();
-        u64::from_le_bytes(bytes)
-    }
-
-    fn put(&self, at: usize, value: u64) {
-        self.file.write_all_at(&value.to_le_bytes(), at as u64).unwrap();
-    }
-
-    fn ring(slot: usize) -> usize {
-        SLOTS_AT + slot * slot_bytes(RING)
-    }
-
-    fn is_on(&self, id: u16) -> bool {
-        self.map.byte(AT_ON + usize::from(id)).load(Ordering::Acquire) == 1
-    }
-
-    fn slot_word(&self, slot: usize, at: usize) -> &AtomicU32 {
-        self.map.word(AT_SLOT + slot * SLOT + at)
-    }
-
-    fn begin_thread(&self, slot: usize, tid: u32) {
-        let used = self.slot_word(slot, SLOT_USE);
-        assert!(used.load(Ordering::Acquire).is_multiple_of(2));
-        assert_eq!(used.load(Ordering::Acquire), self.slot_word(slot, SLOT_EMPTIED).load(Ordering::Acquire));
-        used.fetch_add(1, Ordering::AcqRel);
-        self.slot_word(slot, SLOT_TID).store(tid, Ordering::Relaxed);
-        let ring = Double::ring(slot);
-        if self.u64_at(ring + 32) == 0 {
-            self.put(ring + 32, RING as u64);
-            self.put(ring + 8, RING as u64 / 2);
-        }
-    }
-
-    fn end_thread(&self, slot: usize) {
-        self.slot_word(slot, SLOT_USE).fetch_add(1, Ordering::AcqRel);
-    }
-
-    /// The steps of a reservation, without those that make it fast. False if it was lost.
-    fn log(&self, slot: usize, id: u16, n: u64) -> bool {
-        let ring = Double::ring(slot);
-        let mut record = Vec::new();
-        let builder = RecordBuilder::new(&self.layouts[usize::from(id - TICK)]).int("n", n as i64);
-        let builder = if id == SAY { builder.text("text", b"hello") } else { builder };
-        builder.finish(sys::monotonic_ns(), &mut record);
-        let (head, hard, missed) = (self.u64_at(ring), self.u64_at(ring + 32), self.u64_at(ring + 16));
-        if head + record.len() as u64 > hard || missed > 0 {
-            self.put(ring + 24, if missed == 0 { sys::monotonic_ns() } else { self.u64_at(ring + 24) });
-            self.put(ring + 16, missed + 1);
-            let lost = ring + 4096 + 8 * usize::from(id);
-            self.put(lost, self.u64_at(lost) + 1);
-            return false;
-        }
-        self.put(ring, head + record.len() as u64);
-        let at = ring + RING_CONTROL + (head as usize & (RING - 1));
-        self.file.write_all_at(&record[8..], at as u64 + 8).unwrap();
-        self.file.write_all_at(&record[..8], at as u64).unwrap();
-        true
-    }
-
-    fn call(&self) {
-        self.map.word(AT_CALL).fetch_add(1, Ordering::Release);
-        sys::futex::wake(self.map.word(AT_CALL));
-    }
-}
 
 /// A recording without a file.
 struct Recording {
@@ -140,8 +26,8 @@ struct Recording {
     _status: Arc<Status>,
 }
 
-fn my_unit(text: &str) -> Unit {
-    Unit { schema: parse("my.klogger", text, &Options::default()).unwrap().schema, object: None }
+fn my_unit(text: &str) -> CompiledSchema {
+    CompiledSchema { schema: parse("my.klogger", text, &Options::default()).unwrap().schema, object: None }
 }
 
 fn builtin() -> Builtin {
@@ -177,7 +63,7 @@ impl Recording {
 }
 
 fn places(folder: &TempDir) -> Places {
-    Places { chosen: Some(folder.path().into()), runtime: None, uid: sys::files::effective_uid() }
+    Places { chosen: Some(folder.path().into()), runtime: None, uid: os::files::effective_uid() }
 }
 
 /// What came to the writer: blocks of programs, and how many events were added.
@@ -235,12 +121,6 @@ fn until(what: impl Fn() -> bool) {
 }
 
 /// The number of a process that has ended.
-fn dead_pid() -> u32 {
-    let mut child = Command::new("true").spawn().unwrap();
-    child.wait().unwrap();
-    child.id()
-}
-
 #[test]
 fn a_program_is_armed_recorded_and_disarmed() {
     let folder = TempDir::new().unwrap();
@@ -414,44 +294,6 @@ fn programs_that_do_not_concern_us_are_left_alone() {
     assert!(!program.is_on(TICK) && dead.path.exists());
 }
 
-#[test]
-fn what_nobody_records_is_rescued_once() {
-    let folder = TempDir::new().unwrap();
-    let dead = Double::new(folder.path(), dead_pid(), 1, true, SCHEMA_TEXT);
-    // Its recorder is dead as well.
-    dead.map.word(AT_ARMED).store(dead_pid(), Ordering::Relaxed);
-    dead.begin_thread(0, 6);
-    (0..10).for_each(|n| assert!(dead.log(0, SAY, n)));
-    let (log, file) = (folder.path().join("x.klog"), dead.path.to_string_lossy().into_owned());
-    let save = |keep| rescue::save(std::slice::from_ref(&file), &log, Compression::None, keep, vec![]);
-    let saved = save(true).unwrap();
-    assert_eq!((saved.programs, saved.removed, saved.ledger.lost()), (1, 0, 0));
-    let says = |log: &Path| {
-        let reader = Reader::open(log).unwrap();
-        let say = reader.preamble().events.iter().position(|e| e.name == "SAY");
-        Stats::new(&reader).events[say.expect("the log knows the program's schema")].events
-    };
-    assert_eq!(says(&log), 10);
-    assert!(dead.path.exists());
-    // What is saved is no longer there.
-    let saved = save(false).unwrap();
-    assert_eq!((saved.removed, says(&log)), (1, 0));
-    assert!(!dead.path.exists() && save(false).is_err());
-}
-
-#[test]
-fn what_is_being_recorded_is_not_rescued() {
-    let folder = TempDir::new().unwrap();
-    let program = Double::new(folder.path(), std::process::id(), 1, false, SCHEMA_TEXT);
-    // Whoever listens under this name is a recorder.
-    let _listener = crate::control::Listener::new();
-    program.map.word(AT_ARMED).store(std::process::id(), Ordering::Relaxed);
-    let (log, file) = (folder.path().join("x.klog"), program.path.to_string_lossy().into_owned());
-    let error = rescue::save(&[file], &log, Compression::None, false, vec![]).err().unwrap();
-    assert!(error.message.ends_with(&format!("is being recorded by process {}", std::process::id())), "{error}");
-    assert!(!log.exists());
-}
-
 /// Where an enemy writes: the parts of the file that the recorder looks at.
 fn places_to_spoil() -> impl Strategy<Value = usize> {
     let ring = Double::ring(0);
@@ -490,7 +332,7 @@ proptest! {
         for (at, bytes) in late {
             bad.file.write_all_at(&bytes, at as u64).unwrap();
             bad.map.word(AT_CALL).fetch_add(1, Ordering::Release);
-            sys::futex::wake(bad.map.word(AT_CALL));
+            os::futex::wake(bad.map.word(AT_CALL));
         }
         if let Some(cut) = cut {
             bad.file.set_len(cut as u64).unwrap();

@@ -4,9 +4,9 @@
 
 use super::catalogue::Admitted;
 use super::layout::{LOCAL_BASE, MARK_ID};
-use crate::clock::Converter;
-use crate::ring::RecordKinds;
 use klogger_log::record::Header;
+use klogger_ring::RecordKinds;
+use klogger_ring::clock::Converter;
 use klogger_schema::layout::EventLayout;
 
 /// More events than a ring can have lost.

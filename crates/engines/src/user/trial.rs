@@ -4,14 +4,15 @@
 
 use super::layout::*;
 use super::{Catalogue, Folder, Output, Owner, Program, ProgramFile};
-use crate::ring::{CONTROL as RING_CONTROL, EVENTS_MAX, Rings};
-use crate::sys;
-use crate::writer::{Builtin, Pool, Status, ToWriter};
-use crate::{bundled, unit::Unit};
 use klogger_log::builder::RecordBuilder;
 use klogger_log::record::{Header, SizeTable};
+use klogger_os as os;
+use klogger_ring::block::{Builtin, Pool, Status, ToWriter};
+use klogger_ring::{CONTROL as RING_CONTROL, EVENTS_MAX, Rings};
 use klogger_schema::layout::EventLayout;
 use klogger_schema::{Options, parse};
+use klogger_toolchain::bundled;
+use klogger_toolchain::compiled_schema::CompiledSchema;
 use std::ffi::OsString;
 use std::fs::File;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -55,8 +56,8 @@ pub fn page(pid: u32, slots: usize, ring: usize, text: &str) -> Vec<u8> {
     page
 }
 
-fn builtin() -> &'static Unit {
-    static UNIT: OnceLock<Unit> = OnceLock::new();
+fn builtin() -> &'static CompiledSchema {
+    static UNIT: OnceLock<CompiledSchema> = OnceLock::new();
     UNIT.get_or_init(|| bundled::builtin().expect("it is bundled"))
 }
 
@@ -67,8 +68,8 @@ fn records() -> Vec<u8> {
         schema.events.iter().zip(LOCAL_BASE as u16..).map(|(e, id)| EventLayout::new("my", e, id)).collect();
     let mut bytes = Vec::new();
     for n in 0..40 {
-        RecordBuilder::new(&layouts[0]).int("n", n).finish(sys::monotonic_ns(), &mut bytes);
-        RecordBuilder::new(&layouts[1]).int("n", n).text("text", b"hello").finish(sys::monotonic_ns(), &mut bytes);
+        RecordBuilder::new(&layouts[0]).int("n", n).finish(os::monotonic_ns(), &mut bytes);
+        RecordBuilder::new(&layouts[1]).int("n", n).text("text", b"hello").finish(os::monotonic_ns(), &mut bytes);
     }
     bytes
 }
@@ -82,7 +83,7 @@ fn honest(path: &Path) -> File {
     let records = records();
     for slot in 0..2 {
         put(AT_SLOT + slot * SLOT, &[1 + slot as u8, 0, 0, 0, 7]);
-        for (base, size) in [(0, RING), (Rings::stride(RING), crate::ring::NESTED)] {
+        for (base, size) in [(0, RING), (Rings::stride(RING), klogger_ring::NESTED)] {
             let ring = SLOTS_AT + slot * slot_bytes(RING) + base;
             put(ring, &(records.len() as u64).to_le_bytes());
             put(ring + 32, &(size as u64).to_le_bytes());

@@ -2,19 +2,21 @@
 //! What stands in the rings of programs that nobody records (any more): those whose recorder was killed, and flight
 //! recorders.
 
-use super::file;
-use super::flow::Flow;
-use crate::clock::{Converter, Source};
-use crate::error::Error;
-use crate::user::{
+use crate::file;
+use crate::host;
+use crate::pipeline::Flow;
+use crate::writer::Names;
+use klogger_engines::user::{
     Catalogue, Folder, Output, Owner, Places, Program, ProgramFile, Unusable, is_recorder, owner, schema_text, title,
 };
-use crate::writer::Names;
-use crate::{bundled, host, sys};
 use klogger_log::ledger::{Entry, Key, Ledger};
 use klogger_log::preamble::{Preamble, Recorder};
 use klogger_log::record::TIME_MASK;
 use klogger_log::writer::{Compression, Summary, Writer};
+use klogger_os as os;
+use klogger_os::Error;
+use klogger_ring::clock::{Converter, Source};
+use klogger_toolchain::bundled;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -80,7 +82,7 @@ fn remains(folder: &Arc<Folder>, name: &OsString) -> Result<Remains, Unusable> {
         orphan: file.is_orphaned() || file.abandoned().is_some(),
         flight: file.facts.flight,
         schemata: file.facts.schemata.iter().map(|s| s.name.clone()).collect(),
-        events_on: (1..crate::ring::EVENTS_MAX as u16).filter(|id| file.is_on(*id)).count(),
+        events_on: (1..klogger_ring::EVENTS_MAX as u16).filter(|id| file.is_on(*id)).count(),
         bytes: file.waiting().unwrap_or(0),
         owner,
         file,
@@ -147,7 +149,7 @@ pub fn save(
             .help(format!("end that recording: kill -INT {recorder}")));
     }
     let builtin = bundled::builtin()?;
-    let layouts = builtin.layouts(super::FIRST_ID);
+    let layouts = builtin.layouts(crate::FIRST_ID);
     let start = host::clock();
     let buffer_size = found.iter().map(|r| r.file.facts.ring_size as u64).max().unwrap_or(0);
     let preamble = Preamble {
@@ -193,7 +195,7 @@ impl Rescue {
             }
         };
         let abandoned = program.file.abandoned();
-        let was_on: Vec<u16> = (1..crate::ring::EVENTS_MAX as u16).filter(|id| program.file.is_on(*id)).collect();
+        let was_on: Vec<u16> = (1..klogger_ring::EVENTS_MAX as u16).filter(|id| program.file.is_on(*id)).collect();
         if alive {
             // Rings that run round and round can be read only while they stand.
             program.disarm();
@@ -207,7 +209,7 @@ impl Rescue {
         program.account(&mut self.out, &self.catalogue);
         if let Some(time) = abandoned {
             let from = Converter::new(&mut self.out.clock, program.file.facts.clock).ns(time & TIME_MASK);
-            let entry = Entry::new(Key::EventsDisabled).between(from, sys::monotonic_ns());
+            let entry = Entry::new(Key::EventsDisabled).between(from, os::monotonic_ns());
             let why = "its recorder was killed; when a ring was full, the program turned all of its events off";
             self.out.complaints.add(Key::EventsDisabled, entry.detail(&format!("{title}: {why}")));
         }
@@ -228,7 +230,7 @@ impl Rescue {
         let tsc = saved.iter().any(|p| p.file.facts.clock == Source::Tsc);
         let source = if tsc { Source::Tsc } else { Source::Monotonic };
         let user_clock = Some(out.clock.about(source));
-        let entries = out.complaints.finish((start_ns, sys::monotonic_ns()));
+        let entries = out.complaints.finish((start_ns, os::monotonic_ns()));
         // The writer's thread ends when nobody can send to it any more.
         drop(out.to_writer);
         let (_, writer) = flow.stop();
@@ -236,9 +238,11 @@ impl Rescue {
         if let Some(e) = writer.failure() {
             return Err(file::cannot_write(output, e));
         }
-        let summary = writer
-            .finish(&Names::default(), &ledger, sys::monotonic_ns())
-            .map_err(|e| file::cannot_write(output, e))?;
+        let summary =
+            writer.finish(&Names::default(), &ledger, os::monotonic_ns()).map_err(|e| file::cannot_write(output, e))?;
         Ok(Saved { summary, ledger, programs: saved.len(), removed })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,25 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! A recorder that was killed: its log, which has no end, and what its rings still hold, made into a whole log.
 
-use super::dump::TIME_REACH_NS;
-use super::{file, ledger};
-use crate::bpf::Stacks;
-use crate::bpf::hits::left_by;
-use crate::bpf::load::{PROBES_MAX, map_memory};
-use crate::clock::{Clock, Converter};
-use crate::cpu::{CpuReader, last_in_order, last_time};
 use crate::drain::{CLOCK_MARGIN_NS, Finished};
-use crate::error::Error;
-use crate::pins::{self, Left};
-use crate::ring::{Counters, EVENTS_MAX, NESTED, Note, RecordKinds, Rings, Taken};
-use crate::sys::{self, Mapping};
-use crate::writer::{Builtin, Names};
+use crate::dump::TIME_REACH_NS;
+use crate::writer::Names;
+use crate::{file, ledger};
+use klogger_engines::bpf::Stacks;
+use klogger_engines::bpf::hits::left_by;
+use klogger_engines::bpf::load::{PROBES_MAX, map_memory};
+use klogger_engines::bpf::pins::{self, Left};
 use klogger_log::ledger::{Entry, Key, Ledger};
 use klogger_log::origin::Origin;
 use klogger_log::preamble::{Preamble, ProbeState};
 use klogger_log::reader::Reader;
 use klogger_log::record::{TIME_MASK, full_time};
 use klogger_log::writer::{Compression, EventBlock, Summary, Writer};
+use klogger_os as os;
+use klogger_os::Error;
+use klogger_os::Mapping;
+use klogger_ring::block::Builtin;
+use klogger_ring::clock::{Clock, Converter};
+use klogger_ring::{Counters, EVENTS_MAX, NESTED, Note, RecordKinds, Rings, Taken};
+use klogger_ring::{CpuReader, last_in_order, last_time};
 use libbpf_rs::{MapCore, MapHandle};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -219,7 +221,7 @@ pub struct Still {
 
 impl Still {
     fn here() -> Still {
-        Still { now_ns: sys::monotonic_ns(), clock: None, crashed: false }
+        Still { now_ns: os::monotonic_ns(), clock: None, crashed: false }
     }
 
     /// The log's times for records, and for when events were lost first.

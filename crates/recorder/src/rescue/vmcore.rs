@@ -5,28 +5,25 @@
 //! anchors in an image ([`dump`]), puts the rings together, and goes on as for a recorder that was killed. An image is
 //! whatever somebody has sent: nothing in it is believed.
 
-pub(crate) mod anchor;
 mod dump;
-mod format;
-mod frames;
 #[cfg(test)]
 mod tests;
 
-use crate::clock::Clock;
-use crate::cpu::CpuReader;
-use crate::error::Error;
-use crate::recorder::file;
-use crate::recorder::salvage::{self, About, Salvage, Salvaged, Still};
-use crate::ring::{EVENTS_MAX, NESTED, RingReader, Rings, STAMP};
-use crate::sys::{Mapping, memory};
+use crate::file;
+use crate::rescue::rings::{self, About, Salvage, Salvaged, Still};
 use crate::writer::Names;
-use anchor::ring_number;
 use dump::Dump;
-use format::{Index, Key, Moment, PAGE, Range, RingsAt};
+use klogger_engines::anchor::format::{self, Index, Key, Moment, PAGE, Range, RingsAt};
+use klogger_engines::anchor::ring_number;
 use klogger_log::ledger::{Entry, Key as LedgerKey, Ledger};
 use klogger_log::preamble::EventClock;
 use klogger_log::reader::Reader;
 use klogger_log::writer::Compression;
+use klogger_os::Error;
+use klogger_os::{Mapping, memory};
+use klogger_ring::CpuReader;
+use klogger_ring::clock::Clock;
+use klogger_ring::{EVENTS_MAX, NESTED, RingReader, Rings, STAMP};
 use klogger_schema::model::Decode;
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -89,14 +86,14 @@ fn logs(found: &[Recording], given: Option<&Path>) -> Result<Vec<Option<Reader>>
         is_file.then(|| Reader::open(path).ok()).flatten()
     };
     let Some(path) = given else {
-        let is_of = |r: &Recording| open(&r.about.log).filter(|old| salvage::is_of(old, &r.about.preamble));
+        let is_of = |r: &Recording| open(&r.about.log).filter(|old| rings::is_of(old, &r.about.preamble));
         return Ok(found.iter().map(|r| is_of(r).filter(|old| !old.is_complete())).collect());
     };
     let cannot = |e| Error::new(format!("cannot read {}: {e}", path.display()));
     Reader::open(path).map_err(cannot)?;
     let mut logs: Vec<Option<Reader>> = Vec::new();
     for r in found {
-        logs.push(open(path).filter(|old| salvage::is_of(old, &r.about.preamble)));
+        logs.push(open(path).filter(|old| rings::is_of(old, &r.about.preamble)));
     }
     match logs.iter().flatten().next() {
         None => Err(Error::new(format!("{} is not the log of a recording in this image", path.display()))
@@ -188,7 +185,7 @@ impl Anchor {
         let sizes = page.is_power_of_two() && (PAGE as u64..=1 << 16).contains(page);
         let sound = |r: &RingsAt| {
             r.size.is_power_of_two()
-                && (crate::recorder::BUFFER_MIN..=crate::recorder::BUFFER_MAX).contains(&(r.size as u64))
+                && (crate::BUFFER_MIN..=crate::BUFFER_MAX).contains(&(r.size as u64))
                 && self.holds(r.main, Rings::stride(r.size))
                 && self.holds(r.nested, Rings::stride(NESTED))
         };
@@ -273,8 +270,8 @@ impl Anchor {
 
 /// Sums of what counters say must have a meaning.
 fn bound_counters(memory: &Mapping, ring: usize) {
-    let counters = (0..2 * EVENTS_MAX).map(|n| crate::ring::LOST + 8 * n);
-    counters.chain([crate::ring::MISSED]).for_each(|at| bound(memory, ring + at));
+    let counters = (0..2 * EVENTS_MAX).map(|n| klogger_ring::LOST + 8 * n);
+    counters.chain([klogger_ring::MISSED]).for_each(|at| bound(memory, ring + at));
 }
 
 fn bound(memory: &Mapping, at: usize) {
@@ -355,5 +352,5 @@ fn gone(cpu: u16) -> Entry {
 
 /// How exactly, nobody can say any more: the line is as good as the counter is steady.
 fn clock_of_events(clock: &Clock) -> EventClock {
-    clock.about(crate::clock::Source::Tsc)
+    clock.about(klogger_ring::clock::Source::Tsc)
 }

@@ -124,7 +124,7 @@ proptest! {
     ) {
         let mut m = Machine::new(65 << 40, 2_400_000);
         m.run(2_000, every);
-        let kinds = crate::ring::tests::kinds();
+        let kinds = crate::reader::model::kinds();
         for (n, (ticks, khz, ms, after)) in steps.into_iter().enumerate() {
             // Back and forth, and nowhere where it has been: then nobody could tell.
             let ticks = ticks + (((n as u64 * 37 + order) % 64) << 40);

@@ -88,15 +88,15 @@ fn times_of_48_bits_are_full_again() {
     let ns = convert.ns(now & TIME_MASK);
     let earlier = convert.ns(now.wrapping_sub(1 << 20) & TIME_MASK);
     assert!(earlier < ns, "{earlier} {ns}");
-    assert!(sys::monotonic_ns().abs_diff(ns) < 10_000_000_000, "{ns}");
+    assert!(os::monotonic_ns().abs_diff(ns) < 10_000_000_000, "{ns}");
     let mut convert = Converter::new(&mut c, Source::Monotonic);
-    let now = sys::monotonic_ns();
+    let now = os::monotonic_ns();
     assert_eq!(convert.ns(now & TIME_MASK), now);
 }
 
 #[test]
 fn all_times_of_records_are_converted() {
-    let (mut c, kinds) = (clock(5_000, [1_000, 2_000, 3_000]), crate::ring::tests::kinds());
+    let (mut c, kinds) = (clock(5_000, [1_000, 2_000, 3_000]), crate::reader::model::kinds());
     let record = |ticks: u64, id: u16| Header::new(ticks, id).0.to_le_bytes();
     let mut lost = record(9_000, kinds.lost_id).to_vec();
     lost.extend(7u64.to_le_bytes());

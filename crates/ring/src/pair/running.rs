@@ -2,9 +2,9 @@
 //! Rings that are read while a writer goes on: a thread, which is no better than an interrupt on the reader's own CPU.
 
 use super::*;
-use crate::ring::tests::{kinds, record};
-use crate::ring::{CONTROL, EVENTS_MAX, GRID, LOST, Rings};
-use crate::sys::Mapping;
+use crate::reader::model::{kinds, record};
+use crate::{CONTROL, EVENTS_MAX, GRID, LOST, Rings};
+use klogger_os::Mapping;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

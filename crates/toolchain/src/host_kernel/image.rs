@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The types of a kernel that does not run here: out of its image, whichever way it is packed. All of it may be damaged.
 
-use crate::error::Error;
 use elf::ElfBytes;
 use elf::endian::AnyEndian;
 use klogger_codegen::KernelTypes;
+use klogger_os::Error;
 use std::fs::File;
 use std::io::{Read, Seek, Write};
 use std::path::Path;

@@ -3,10 +3,10 @@
 
 use super::{COPIES, Tree, tracepoints};
 use crate::bundled;
-use crate::error::Error;
-use crate::unit::{self, ModulePlan, plan_module};
+use crate::compiled_schema::{self, ModulePlan, plan_module};
 use klogger_codegen::NamedText;
 use klogger_codegen::kernel::{self, Tracepoints};
+use klogger_os::Error;
 use klogger_schema::Diagnostic;
 use klogger_schema::model::Schema;
 use std::collections::BTreeMap;
@@ -73,7 +73,7 @@ fn check_names(schemata: &[Schema]) -> Result<(), Error> {
 /// What this tree does not have of a schema's probes. An alternative that it has not is no fault.
 pub fn faults(tree: &Tree, schemata: &[Schema]) -> Vec<(usize, Vec<Diagnostic>)> {
     let known = tracepoints::of(&tree.dir);
-    let found = schemata.iter().map(|s| unit::faults(s, &plan(tree, s, &known).probes));
+    let found = schemata.iter().map(|s| compiled_schema::faults(s, &plan(tree, s, &known).probes));
     found.enumerate().filter(|(_, diagnostics)| !diagnostics.is_empty()).collect()
 }
 

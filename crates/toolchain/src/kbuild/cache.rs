@@ -2,8 +2,8 @@
 //! Modules that are kept for the next recording. Root loads them into its kernel, so nobody else may be able to change
 //! them, and they are as they were made.
 
-use crate::error::Error;
-use crate::sys::files;
+use klogger_os::Error;
+use klogger_os::files;
 use sha2::{Digest, Sha256};
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};

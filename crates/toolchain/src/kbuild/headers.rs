@@ -2,8 +2,8 @@
 //! Which tracepoints a kernel's headers declare, of those that schemata name.
 
 use super::tree::Tree;
-use crate::error::Error;
 use klogger_codegen::kernel::{Tracepoints, find, question};
+use klogger_os::Error;
 use klogger_schema::model::{ProbeKind, Schema};
 use std::collections::BTreeSet;
 use std::fs;

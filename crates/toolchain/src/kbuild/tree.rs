@@ -2,8 +2,8 @@
 //! A kernel's build tree, or what a distribution's package of headers has of it: is it one, is it complete, and which
 //! compiler does it want?
 
-use crate::error::Error;
-use crate::sys::confine::{self, Limits, Permits};
+use klogger_os::Error;
+use klogger_os::confine::{self, Limits, Permits};
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};

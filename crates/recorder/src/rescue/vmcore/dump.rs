@@ -2,14 +2,14 @@
 //! An image of a machine's memory: an ELF file, as /proc/vmcore is under kdump, and as QEMU's `dump-guest-memory` makes.
 //! It is read in pieces, and what it says of itself is not believed.
 
-use super::format::PAGE;
-use crate::error::Error;
 use elf::abi::PT_LOAD;
 use elf::endian::AnyEndian;
 use elf::file::{Class, FileHeader, parse_ident};
 use elf::parse::{ParseAt, ParseError};
 use elf::section::SectionHeader;
 use elf::segment::{ProgramHeader, SegmentTable};
+use klogger_engines::anchor::format::PAGE;
+use klogger_os::Error;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Images of machines that never were: what is in them is found, and whatever is done to them, nothing else happens.
 
-use super::format::{self, Index, Moment, PAGE, RingsAt};
 use super::*;
-use crate::bundled;
-use crate::ring::CONTROL;
-use crate::writer::Builtin;
+use klogger_engines::anchor::format::{self, Index, Moment, PAGE, RingsAt};
 use klogger_log::preamble::{Clock as LogClock, Preamble, Recorder};
+use klogger_ring::CONTROL;
+use klogger_ring::block::Builtin;
 use klogger_schema::layout::EventLayout;
+use klogger_toolchain::bundled;
 use proptest::prelude::*;
 use std::fs;
 
@@ -209,7 +209,7 @@ fn what_was_taken_out_before_is_counted() {
     let machine = Machine::new(false, false);
     machine.log(0..500);
     // The notes of a reader that had come so far.
-    let notes = 64 + 8 * crate::ring::GRID + 8;
+    let notes = 64 + 8 * klogger_ring::GRID + 8;
     machine.set(notes, 300 * RECORD as u64);
     machine.set(notes + 16, 300);
     let (saved, log) = one(machine.rescued());
@@ -233,12 +233,12 @@ fn a_flight_recorder_has_its_newest_events() {
     machine.log(0..3000);
     let per_ring = (SIZE / RECORD) as u64;
     // Where each part of the grid begins, as writers note it.
-    for n in 0..crate::ring::GRID as u64 {
-        let part = SIZE as u64 / crate::ring::GRID as u64;
+    for n in 0..klogger_ring::GRID as u64 {
+        let part = SIZE as u64 / klogger_ring::GRID as u64;
         let newest = (3000 * RECORD as u64 - 1 - n * part) / part * part + part - part;
-        machine.set(64 + 8 * (newest / part % crate::ring::GRID as u64) as usize, newest);
+        machine.set(64 + 8 * (newest / part % klogger_ring::GRID as u64) as usize, newest);
     }
-    machine.set(crate::ring::LOST + 8 * EVENTS_MAX + 8 * 5, 3000);
+    machine.set(klogger_ring::LOST + 8 * EVENTS_MAX + 8 * 5, 3000);
     let (saved, log) = one(machine.rescued());
     assert!((per_ring - 64..=per_ring).contains(&saved.rescued), "{}", saved.rescued);
     assert_eq!(log.times().unwrap().1, START_NS + 100 * 2999);
@@ -255,7 +255,7 @@ fn a_flight_recorder_has_its_newest_events() {
 fn rings_before_those_in_use_are_read_first() {
     let (before, after) = (Machine::new(false, false), Machine::another());
     before.log(0..300);
-    let notes = 64 + 8 * crate::ring::GRID + 8;
+    let notes = 64 + 8 * klogger_ring::GRID + 8;
     let rescued = |taken: u64| {
         before.set(notes, taken * RECORD as u64);
         before.set(notes + 16, taken);
@@ -281,7 +281,7 @@ fn a_nested_ring_is_read_once() {
     before.log(0..300);
     after.log(300..500);
     after.log_in(Rings::stride(SIZE), NESTED, 500..507);
-    let notes = 64 + 8 * crate::ring::GRID + 8;
+    let notes = 64 + 8 * klogger_ring::GRID + 8;
     after.set(notes + 16, 300);
     for (taken, rescued) in [(100, 200 + 207), (300, 207)] {
         before.set(notes, taken * RECORD as u64);

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Engines: each runs the probes of schemata, or finds programs that log, and shares rings with the recorder.
+
+pub mod anchor;
+pub mod bpf;
+pub mod calibrate;
+pub mod engine;
+pub mod kernel;
+pub mod scope;
+pub mod stacks;
+pub mod user;

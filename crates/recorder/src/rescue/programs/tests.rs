@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Rescue from files that doubles of programs have written.
+
+use crate::rescue::programs as rescue;
+use crate::socket;
+use klogger_engines::user::double::*;
+use klogger_engines::user::layout::*;
+use klogger_log::reader::Reader;
+use klogger_log::stats::Stats;
+use klogger_log::writer::Compression;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use tempfile::TempDir;
+
+#[test]
+fn what_nobody_records_is_rescued_once() {
+    let folder = TempDir::new().unwrap();
+    let dead = Double::new(folder.path(), dead_pid(), 1, true, SCHEMA_TEXT);
+    // Its recorder is dead as well.
+    dead.map.word(AT_ARMED).store(dead_pid(), Ordering::Relaxed);
+    dead.begin_thread(0, 6);
+    (0..10).for_each(|n| assert!(dead.log(0, SAY, n)));
+    let (log, file) = (folder.path().join("x.klog"), dead.path.to_string_lossy().into_owned());
+    let save = |keep| rescue::save(std::slice::from_ref(&file), &log, Compression::None, keep, vec![]);
+    let saved = save(true).unwrap();
+    assert_eq!((saved.programs, saved.removed, saved.ledger.lost()), (1, 0, 0));
+    let says = |log: &Path| {
+        let reader = Reader::open(log).unwrap();
+        let say = reader.preamble().events.iter().position(|e| e.name == "SAY");
+        Stats::new(&reader).events[say.expect("the log knows the program's schema")].events
+    };
+    assert_eq!(says(&log), 10);
+    assert!(dead.path.exists());
+    // What is saved is no longer there.
+    let saved = save(false).unwrap();
+    assert_eq!((saved.removed, says(&log)), (1, 0));
+    assert!(!dead.path.exists() && save(false).is_err());
+}
+
+#[test]
+fn what_is_being_recorded_is_not_rescued() {
+    let folder = TempDir::new().unwrap();
+    let program = Double::new(folder.path(), std::process::id(), 1, false, SCHEMA_TEXT);
+    // Whoever listens under this name is a recorder.
+    let _listener = socket::Listener::new();
+    program.map.word(AT_ARMED).store(std::process::id(), Ordering::Relaxed);
+    let (log, file) = (folder.path().join("x.klog"), program.path.to_string_lossy().into_owned());
+    let error = rescue::save(&[file], &log, Compression::None, false, vec![]).err().unwrap();
+    assert!(error.message.ends_with(&format!("is being recorded by process {}", std::process::id())), "{error}");
+    assert!(!log.exists());
+}

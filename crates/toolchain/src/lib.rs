@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! What runs compilers: clang for BPF, the kernel's build system for modules, and the integration into a kernel's own source.
+
+pub mod bundled;
+pub mod clang;
+pub mod compiled_schema;
+pub mod host_kernel;
+pub mod integrate;
+pub mod kbuild;
