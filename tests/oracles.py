@@ -124,12 +124,18 @@ def check_threads(log: Log, report: dict, slack: Slack = HARDWARE):
         assert replayed.is_near(allowed, slack), replayed
 
 
-def check_switches(log: Log, thread: dict):
-    until = thread["time_ns"] - log.start_ns
-    mine = f"pid = {thread['tid']} AND time <= {until}"
+def check_switched_out(log: Log, thread: dict) -> int:
+    """How often the thread stopped running: exactly as often as the kernel counted, and for the same reasons."""
+    mine = f"pid = {thread['tid']} AND time <= {thread['time_ns'] - log.start_ns}"
     out = log.count("SCHEDOUT", mine)
     preempted = log.count("SCHEDOUT", f"{mine} AND state = 0")
     assert (out, preempted) == (thread["nvcsw"] + thread["nivcsw"], thread["nivcsw"]), thread
+    return out
+
+
+def check_switches(log: Log, thread: dict):
+    mine = f"pid = {thread['tid']} AND time <= {thread['time_ns'] - log.start_ns}"
+    out = check_switched_out(log, thread)
     # The kernel's number of runs was read a moment before the others.
     runs = log.count("SCHEDIN", mine)
     assert thread["schedstat_runs"] <= runs <= thread["schedstat_runs"] + 3, thread

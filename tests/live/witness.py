@@ -74,6 +74,14 @@ class Switch(NamedTuple):
 class Witness(Ftrace):
     """Records all switches of the machine for as long as it is entered."""
 
+    def unreported(self) -> int:
+        """How many switches the kernel did, but did not report: whom a CPU switches to, it must switch from next."""
+        running, count = {}, 0
+        for switch in self.switches():
+            count += running.get(switch.cpu, switch.before) != switch.before
+            running[switch.cpu] = switch.after
+        return count
+
     def __init__(self):
         super().__init__("sched/sched_switch", clock="mono")
 
