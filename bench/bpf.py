@@ -30,7 +30,15 @@ def compiled(name: str, tracepoint: str, clang: str | None, out: Path, *more: st
     """NAME.bpf.c of this folder, for a tracepoint."""
     if clang is None:
         raise RuntimeError("no clang to compile BPF programs: apt-get install clang-19")
-    command = [clang, "-O2", "-g", "-target", "bpf", f"-I/usr/include/{os.uname().machine}-linux-gnu", *more]
+    command = [
+        clang,
+        "-O2",
+        "-g",
+        "-target",
+        "bpf",
+        f"-I/usr/include/{os.uname().machine}-linux-gnu",
+        *more,
+    ]
     command += [f'-DTRACEPOINT="{tracepoint}"', "-c", HERE / f"{name}.bpf.c", "-o", out]
     subprocess.run(command, check=True)
 
@@ -63,7 +71,9 @@ def machine_code(program: int) -> bytes:
         raise OSError(ctypes.get_errno(), f"there is no program {program}")
     code = ctypes.create_string_buffer(1 << 20)
     # The head of struct bpf_prog_info: type, id, tag[8], jited_prog_len, xlated_prog_len, jited_prog_insns.
-    info = ctypes.create_string_buffer(struct.pack("=16xIIQ", len(code), 0, ctypes.addressof(code)), 256)
+    info = ctypes.create_string_buffer(
+        struct.pack("=16xIIQ", len(code), 0, ctypes.addressof(code)), 256
+    )
     size = ctypes.c_uint(len(info))
     failed = bpf.bpf_obj_get_info_by_fd(fd, info, ctypes.byref(size))
     os.close(fd)

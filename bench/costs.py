@@ -28,7 +28,10 @@ def programs(tools) -> list[str]:
     try:
         time.sleep(2)
         mine = [item for number, item in loaded().items() if number not in before]
-        rows = [(p["name"], p["bytes_xlated"] // 8, p["bytes_jited"], jited(tools, p["id"])) for p in mine]
+        rows = [
+            (p["name"], p["bytes_xlated"] // 8, p["bytes_jited"], jited(tools, p["id"]))
+            for p in mine
+        ]
     finally:
         process.send_signal(signal.SIGINT)
         process.wait()
@@ -40,7 +43,9 @@ def programs(tools) -> list[str]:
         "| program | instructions (xlated) | bytes (jited) | instructions (jited) |",
         "|---|---|---|---|",
     ]
-    return lines + [f"| {name} | {xlated} | {size} | {count} |" for name, xlated, size, count in sorted(rows)]
+    return lines + [
+        f"| {name} | {xlated} | {size} | {count} |" for name, xlated, size, count in sorted(rows)
+    ]
 
 
 def jited(tools, program: int) -> int:

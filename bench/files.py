@@ -40,13 +40,18 @@ def by_trace_cmd(tools, command: list, *options) -> tuple[Path, int]:
     out = tools.folder / "trace.dat"
     events = [word for event in tracepoints(tools, "scheduler") for word in ("-e", event)]
     with instance_of_trace_cmd(tools):
-        run([*TRACE_CMD, "-b", LARGE_KB, *events, *options, "-F", "-c", "-o", out, *command], cwd=tools.folder)
+        run(
+            [*TRACE_CMD, "-b", LARGE_KB, *events, *options, "-F", "-c", "-o", out, *command],
+            cwd=tools.folder,
+        )
     return out, lines_of(["trace-cmd", "report", "-i", out], b": sched_")
 
 
 def lines_of(command: list, word: bytes) -> int:
     """How many lines with this word a command prints."""
-    done = subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True)
+    done = subprocess.run(
+        list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True
+    )
     return sum(1 for line in done.stdout.splitlines() if word in line)
 
 
@@ -120,7 +125,10 @@ def readers(tools) -> tuple[dict[str, tuple[list, int]], dict[str, str]]:
     found: dict[str, tuple[list, int]] = {
         "klogger cat": ([tools.klogger, "cat", log], events),
         "klogger export, to columns": ([tools.klogger, "export", log, "-o", columns], events),
-        "babeltrace2, klogger's log as CTF, decoding only": (["babeltrace2", "-o", "dummy", ctf], events),
+        "babeltrace2, klogger's log as CTF, decoding only": (
+            ["babeltrace2", "-o", "dummy", ctf],
+            events,
+        ),
         "babeltrace2, klogger's log as CTF, to text": (["babeltrace2", ctf], events),
     }
     missing = {}
@@ -164,7 +172,9 @@ def decode(tools) -> list[str]:
             used[name] = [timed(found[name][0], core=tools.cpu) for _ in range(turns)]
     except FAULTS as error:
         missing[name] = why(error)
-    decoding, text = (f"babeltrace2, klogger's log as CTF, {what}" for what in ("decoding only", "to text"))
+    decoding, text = (
+        f"babeltrace2, klogger's log as CTF, {what}" for what in ("decoding only", "to text")
+    )
     rates = {n: [found[n][1] / u.cpu_s / 1e6 for u in some] for n, some in used.items()}
     return [
         "## Reading",

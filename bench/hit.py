@@ -27,7 +27,13 @@ KLOGGERS = {
     KLOGGER: TWO_INTS.name,
 }
 # The event's cost as a multiple of another's, at most.
-GOALS = {FLOOR_NAME: 1.15, "ftrace event": 0.55, "perf record": 0.15, "bpftrace": 0.35, "BPF ring buffer": 0.9}
+GOALS = {
+    FLOOR_NAME: 1.15,
+    "ftrace event": 0.55,
+    "perf record": 0.15,
+    "bpftrace": 0.35,
+    "BPF ring buffer": 0.9,
+}
 # Those that are measured on all CPUs at once, too.
 SHARED = ("ftrace event", "BPF ring buffer")
 ARMS = (REFERENCE, EMPTY)
@@ -44,7 +50,10 @@ def others(tools) -> dict[str, Callable]:
     return {
         "empty program": lambda _: of_floor(tools, False),
         FLOOR_NAME: lambda _: of_floor(tools, True),
-        **{n: lambda pids, rival=rival: rival.attach(tools, pids, LARGE_KB) for n, rival in RIVALS.items()},
+        **{
+            n: lambda pids, rival=rival: rival.attach(tools, pids, LARGE_KB)
+            for n, rival in RIVALS.items()
+        },
     }
 
 
@@ -81,11 +90,15 @@ def probe_hit(tools) -> list[str]:
     with Ahead(bench, tools.cpu) as loop:
         arms = {KLOGGER: lambda: klogger_hit(bench, loop, folder / "hit.klog", speed)}
         for name, attach in others(tools).items():
-            arms[name] = lambda name=name, attach=attach: {name: other_hit(bench, [loop], attach, speed)[0]}
+            arms[name] = lambda name=name, attach=attach: {
+                name: other_hit(bench, [loop], attach, speed)[0]
+            }
         results, missing = rounds_of(arms, tools.rounds)
         clocks = [loop.rounds(bench.engine.rounds, [0])]
     results = speed.in_ns(results)
-    fault = health.fault(clocks, bench.engine.block * 100, health.between(before, health.ticks(tools.cpu)))
+    fault = health.fault(
+        clocks, bench.engine.block * 100, health.between(before, health.ticks(tools.cpu))
+    )
     missing = {**missing, "LTTng": why_no_lttng()}
     names = ["empty program", FLOOR_NAME, *KLOGGERS, *RIVALS]
     tools.keep("hit", {name: results[name] for name in names if name in results and not fault})
@@ -101,20 +114,38 @@ def probe_hit(tools) -> list[str]:
         "",
         "| | ns | times the floor |",
         "|---|---|---|",
-        *(row(name, results.get(name), results.get(FLOOR_NAME), fault) for name in names if name not in missing),
+        *(
+            row(name, results.get(name), results.get(FLOOR_NAME), fault)
+            for name in names
+            if name not in missing
+        ),
         *(f"| {name} | {NOT_HERE}: {why} | |" for name, why in missing.items()),
         "",
-        *(goal(f"klogger / {n}", results.get(KLOGGER), results.get(n), most, fault) for n, most in GOALS.items()),
-        *([] if fault else bounds({name: stats.spread(values).median for name, values in results.items()})),
+        *(
+            goal(f"klogger / {n}", results.get(KLOGGER), results.get(n), most, fault)
+            for n, most in GOALS.items()
+        ),
+        *(
+            []
+            if fault
+            else bounds({name: stats.spread(values).median for name, values in results.items()})
+        ),
         "",
-        *(f"- {rival.name}: {rival.how.replace('PLACE', tools.place)}" for rival in RIVALS.values()),
+        *(
+            f"- {rival.name}: {rival.how.replace('PLACE', tools.place)}"
+            for rival in RIVALS.values()
+        ),
     ]
 
 
 def bounds(ns: dict[str, float]) -> list[str]:
     """Why a goal that is missed is missed: what no event with a time can do without."""
     needed = (FLOOR_NAME, KLOGGER, CLOCK_READ)
-    missed = [n for n, most in GOALS.items() if n in ns and n != FLOOR_NAME and ns.get(KLOGGER, 0) > most * ns[n]]
+    missed = [
+        n
+        for n, most in GOALS.items()
+        if n in ns and n != FLOOR_NAME and ns.get(KLOGGER, 0) > most * ns[n]
+    ]
     if any(name not in ns for name in needed):
         return []
     event, floor_ns = ns[KLOGGER] - ns[CLOCK_READ], ns[FLOOR_NAME]
@@ -125,7 +156,8 @@ def bounds(ns: dict[str, float]) -> list[str]:
         f"  the floor has too ({floor_ns:.1f}); {event:.1f} are the event: finding the ring, taking space, storing."
     ]
     lines += [
-        f"  The floor alone is {floor_ns / ns[name]:.2f} of {name}, to be at most {GOALS[name]}." for name in missed
+        f"  The floor alone is {floor_ns / ns[name]:.2f} of {name}, to be at most {GOALS[name]}."
+        for name in missed
     ]
     return lines
 
@@ -145,7 +177,10 @@ def all_cpus(tools) -> list[str]:
     bench, speed = prepare(ENGINES["bpf"], [TWO_INTS], folder), Speed()
     with ExitStack() as stack:
         loops = [stack.enter_context(Ahead(bench, cpu)) for cpu in range(os.cpu_count())]
-        arms = {name: lambda n=name: pair(tools, n, bench, loops, speed) for name in (FLOOR_NAME, *SHARED)}
+        arms = {
+            name: lambda n=name: pair(tools, n, bench, loops, speed)
+            for name in (FLOOR_NAME, *SHARED)
+        }
         results, missing = rounds_of(arms, tools.rounds)
     results = speed.in_ns(results)
     lines = [
@@ -163,7 +198,9 @@ def all_cpus(tools) -> list[str]:
             continue
         one, every = (results[f"{name}, {which}"] for which in ("one", "all"))
         found = quotient(every, one, paired=True)
-        lines.append(f"| {name} | {cell(one)} | {cell(every)} | {f'{found:.2f}' if found else NOT_HERE} |")
+        lines.append(
+            f"| {name} | {cell(one)} | {cell(every)} | {f'{found:.2f}' if found else NOT_HERE} |"
+        )
     return lines
 
 

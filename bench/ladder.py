@@ -51,7 +51,9 @@ def arms_of(all_events: Sequence[Event]) -> dict[str, int]:
     return {name: names.index(name) for name in RUNGS}
 
 
-def over_empty(bench: Bench, loops: Sequence[Loop], arms: dict[str, int], log: Path, speed: Speed) -> dict[str, float]:
+def over_empty(
+    bench: Bench, loops: Sequence[Loop], arms: dict[str, int], log: Path, speed: Speed
+) -> dict[str, float]:
     """What each arm takes more than the empty probe, in references, on all loops at once; the mean of the loops."""
     numbers = {REFERENCE: FLOOR.index(REFERENCE), **arms}
     with recording(bench, [loop.pid for loop in loops], log, []):
@@ -66,7 +68,9 @@ def check_lost(log: Path) -> None:
     lost = {e["name"]: e["lost"] for e in info(log)["events"] if e["lost"]}
     log.unlink()
     if lost:
-        raise RuntimeError(", ".join(f"{count:,} of {name} were lost" for name, count in lost.items()))
+        raise RuntimeError(
+            ", ".join(f"{count:,} of {name} were lost" for name, count in lost.items())
+        )
 
 
 def ladder(tools) -> list[str]:
@@ -79,7 +83,10 @@ def ladder(tools) -> list[str]:
         loops = [stack.enter_context(Ahead(bench, cpu)) for cpu in range(os.cpu_count())]
 
         def of(some: Sequence[Loop], which: str) -> dict[str, float]:
-            return {f"{arm}, {which}": ns for arm, ns in over_empty(bench, some, arms, log, speed).items()}
+            return {
+                f"{arm}, {which}": ns
+                for arm, ns in over_empty(bench, some, arms, log, speed).items()
+            }
 
         both = {"both": lambda: of([loops[tools.cpu]], "one") | of(loops, "all")}
         results, missing = rounds_of(both, tools.rounds)
@@ -101,7 +108,9 @@ def ladder(tools) -> list[str]:
             cells = " | ".join(cell(results[f"{arm}, {which}"]) for which in ("one", "all"))
             lines.append(f"| {words} | {cells} |")
     lines += [f"| an int and a hardware counter | {NOT_HERE}: {no_counters()} | |", ""]
-    of_two, of_clock = ([results[f"{arm}, {which}"] for which in ("all", "one")] for arm in ("TWO_INTS", CLOCK))
+    of_two, of_clock = (
+        [results[f"{arm}, {which}"] for which in ("all", "one")] for arm in ("TWO_INTS", CLOCK)
+    )
     clock = quotient(*of_clock, paired=True)
     return [
         *lines,
@@ -112,7 +121,9 @@ def ladder(tools) -> list[str]:
 
 def no_counters() -> str:
     """Why there is no such rung, and no cache misses."""
-    here = "" if Path("/sys/bus/event_source/devices/cpu").exists() else ", and this machine has none"
+    here = (
+        "" if Path("/sys/bus/event_source/devices/cpu").exists() else ", and this machine has none"
+    )
     return f"klogger reads no hardware counters{here}"
 
 
@@ -163,7 +174,10 @@ def paper(tools) -> list[str]:
         "",
         "| | warm | more | cold | more |",
         "|---|---|---|---|---|",
-        *(paper_row(found, name, words) for name, words in {"bare": "nothing attached", **RUNGS}.items()),
+        *(
+            paper_row(found, name, words)
+            for name, words in {"bare": "nothing attached", **RUNGS}.items()
+        ),
         "",
         f"The empty pair: {trimmed(found['warm']['pair'])[0]:.1f} cycles. Cache misses: {no_counters()}. In print:",
         "KLogger 321 ± 36 cycles for two ints in a kernel of 2007.",

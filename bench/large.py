@@ -18,7 +18,9 @@ def large_log(tools) -> list[str]:
     export, cat, report = [], [], []
     for _ in range(3):
         out = tools.folder / "export"
-        export.append(timed([tools.klogger, "export", "--to", "parquet", log, "-o", out], core=tools.cpu))
+        export.append(
+            timed([tools.klogger, "export", "--to", "parquet", log, "-o", out], core=tools.cpu)
+        )
         shutil.rmtree(out)
         cat.append(timed([tools.klogger, "cat", log], core=tools.cpu))
     report.append(timed([tools.klogger, "report", log, "--html", tools.folder / "report.html"]))
@@ -39,7 +41,9 @@ def large_log(tools) -> list[str]:
     for name, used, bound in rows:
         cpu = spread([u.cpu_s for u in used])
         peak = max(u.peak_mib for u in used)
-        lines.append(f"| {name} | {cpu:.2f} | {LARGE / cpu.median / 1e6:.2f} | {peak:.0f} | {bound} |")
+        lines.append(
+            f"| {name} | {cpu:.2f} | {LARGE / cpu.median / 1e6:.2f} | {peak:.0f} | {bound} |"
+        )
     uses = {
         "report with export and HTML": "10 s, 1,024 MiB",
         "report again": "10 s, 1,024 MiB",
@@ -50,4 +54,8 @@ def large_log(tools) -> list[str]:
             f"| {name} | {used.wall_s:.2f} | {LARGE / used.wall_s / 1e6:.2f} | {used.peak_mib:.0f} | {bound} |"
         )
     size = (tools.folder / "report.html").stat().st_size / 1e6
-    return [*lines, "", f"The report's HTML has {size:.1f} MB. The peak is that of the largest process."]
+    return [
+        *lines,
+        "",
+        f"The report's HTML has {size:.1f} MB. The peak is that of the largest process.",
+    ]

@@ -58,7 +58,9 @@ def one(tools, load: str, recorded: bool) -> dict[str, float]:
     # What a recorder takes to start and to end is no part of the load.
     idle = float(run([sys.executable, "-c", WHOLE, *record, "true"]))
     used = json.loads(said.read_text())
-    counts = {key: sum(event[key] for event in shown["events"]) for key in ("logged", "lost", "bytes")}
+    counts = {
+        key: sum(event[key] for event in shown["events"]) for key in ("logged", "lost", "bytes")
+    }
     return {**used, **counts, "recorder": max(0.0, whole - used["cpu"] - idle)}
 
 
@@ -76,7 +78,9 @@ class Shares:
 
     def row(self, name: str) -> str:
         counted = f"{self.counted:.2f}" if self.counted else ""
-        more = f"{self.recorder:.2f} | {self.bytes / 2**20:.2f} | {self.events:,.0f} | {self.lost:,}"
+        more = (
+            f"{self.recorder:.2f} | {self.bytes / 2**20:.2f} | {self.events:,.0f} | {self.lost:,}"
+        )
         return f"| {name} | {self.cpu:.1f} | {self.measured:.2f} | {counted} | {more} |"
 
     def verdict(self, name: str, events_2006: float) -> str:

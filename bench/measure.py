@@ -31,7 +31,10 @@ LOOK_S = 0.01
 def why(error: BaseException) -> str:
     """For a cell of a table: the line that says what is wrong, or the first."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return next((line for line in lines if line.startswith("klogger: ")), lines[0] if lines else type(error).__name__)
+    return next(
+        (line for line in lines if line.startswith("klogger: ")),
+        lines[0] if lines else type(error).__name__,
+    )
 
 
 def cell(values: list[float], digits: int = 1, least: float = LEAST_NS) -> str:
@@ -49,11 +52,20 @@ def quotient(over: list[float], under: list[float], paired: bool) -> Spread | No
     else:
         unit = statistics.median(under)
         found = spread([a / unit for a in over]) if unit > 0 else Spread(0, 0, 0, 0)
-    return None if found.median <= 0 or found.high - found.low > QUOTIENT_WIDE * found.median else found
+    return (
+        None
+        if found.median <= 0 or found.high - found.low > QUOTIENT_WIDE * found.median
+        else found
+    )
 
 
 def goal(
-    what: str, over: list[float] | None, under: list[float] | None, most: float, fault: str = "", paired: bool = False
+    what: str,
+    over: list[float] | None,
+    under: list[float] | None,
+    most: float,
+    fault: str = "",
+    paired: bool = False,
 ) -> str:
     """One line: what something is as a multiple of another thing, and what it is to be."""
     if fault or not over or not under:
@@ -107,7 +119,9 @@ def added(results: dict[str, list[dict]], arm: str, key: str, base: str = "none"
     return [a[key] - b[key] for a, b in zip(results[arm], results[base], strict=True)]
 
 
-def ratio(results: dict[str, list[dict]], arm: str, over: str, key: str, base: str = "none") -> list[float]:
+def ratio(
+    results: dict[str, list[dict]], arm: str, over: str, key: str, base: str = "none"
+) -> list[float]:
     """What the arm adds to the base, as a multiple of the median of what the other adds."""
     unit = statistics.median(added(results, over, key, base))
     return [value / unit for value in added(results, arm, key, base)]
@@ -115,7 +129,9 @@ def ratio(results: dict[str, list[dict]], arm: str, over: str, key: str, base: s
 
 def run(command: list, **more) -> str:
     command = list(map(str, command))
-    done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, **more)
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, **more
+    )
     if done.returncode != 0:
         raise RuntimeError(f"{' '.join(command)}: exit code {done.returncode}\n{done.stderr}")
     return done.stdout
@@ -150,9 +166,13 @@ def timed(command: list, core: int | None = None, cwd: Path | None = None) -> Us
             pass
     wall = time.monotonic() - start
     if process.returncode != 0:
-        raise RuntimeError(f"{' '.join(words)}: exit code {process.returncode}\n{error.decode(errors='replace')}")
+        raise RuntimeError(
+            f"{' '.join(words)}: exit code {process.returncode}\n{error.decode(errors='replace')}"
+        )
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return Usage(wall, used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime, peak / 1024)
+    return Usage(
+        wall, used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime, peak / 1024
+    )
 
 
 def descendants(pid: int) -> list[int]:
@@ -175,10 +195,18 @@ def peak_kib(pid: int) -> int:
 def machine() -> list[tuple[str, str]]:
     """What the numbers depend on."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
-    model = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "unknown")
-    clock = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource").read_text().strip()
+    model = next(
+        (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")),
+        "unknown",
+    )
+    clock = (
+        Path("/sys/devices/system/clocksource/clocksource0/current_clocksource").read_text().strip()
+    )
     rows = [
-        ("CPU", f"{model}, {os.cpu_count()} CPUs{' (virtual)' if ' hypervisor ' in ' '.join(lines) else ''}"),
+        (
+            "CPU",
+            f"{model}, {os.cpu_count()} CPUs{' (virtual)' if ' hypervisor ' in ' '.join(lines) else ''}",
+        ),
         ("kernel", os.uname().release),
         ("clock source", clock),
     ]

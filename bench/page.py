@@ -44,7 +44,9 @@ def page(head: Iterable[str], sections: dict[str, str], order: Iterable[str]) ->
 def wrapped(lines: Iterable[str]) -> list[str]:
     """Paragraphs in lines of equal length; tables, lists and headings stay as they are."""
     found: list[str] = []
-    for plain, group in itertools.groupby(lines, lambda line: line[:1].isalnum() or line[:1] == "`"):
+    for plain, group in itertools.groupby(
+        lines, lambda line: line[:1].isalnum() or line[:1] == "`"
+    ):
         some = list(group)
         text = textwrap.wrap(" ".join(some), WIDTH, break_long_words=False, break_on_hyphens=False)
         found += text if plain else some
@@ -70,7 +72,9 @@ def versions(tools) -> str:
 
 
 def head(tools, picture: Path | None) -> list[str]:
-    shown = f"![What a hit costs that logs two ints, by tool, on a logarithmic scale]({picture.name})"
+    shown = (
+        f"![What a hit costs that logs two ints, by tool, on a logarithmic scale]({picture.name})"
+    )
     lines = [
         "# Benchmarks",
         "",

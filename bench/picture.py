@@ -14,7 +14,11 @@ NAME = "benchmarks-cost.png"
 def cost_picture(hit: dict[str, list[float]], place: str) -> bytes | None:
     """The medians, the cheapest first; on a scale on which twice as much is as far everywhere."""
     medians = {name: statistics.median(values) for name, values in hit.items()}
-    rows = [[name, round(ns, 1)] for name, ns in sorted(medians.items(), key=lambda item: item[1]) if ns > 0]
+    rows = [
+        [name, round(ns, 1)]
+        for name, ns in sorted(medians.items(), key=lambda item: item[1])
+        if ns > 0
+    ]
     column = Column("ns", "count", False, "nanoseconds of CPU time added to a hit")
     one = Analysis(
         "cost", Path("cost"), "bench", title="What a hit costs that logs two ints",

@@ -26,21 +26,53 @@ KLOGGER = "klogger, scheduler"
 
 def record(tools, schema, *command, options=()) -> list:
     log = tools.folder / "bench.klog"
-    return [tools.klogger, "record", "-s", schema, "--buffer-size", "16M", "-o", log, *options, "--", *command]
+    return [
+        tools.klogger,
+        "record",
+        "-s",
+        schema,
+        "--buffer-size",
+        "16M",
+        "-o",
+        log,
+        *options,
+        "--",
+        *command,
+    ]
 
 
 def perf_record(tools, events: list[str], command: list) -> list:
     out = tools.folder / "perf.data"
-    return ["perf", "record", "-q", "-B", "-N", "-m", "16M", "-e", ",".join(events), "-o", out, "--", *command]
+    return [
+        "perf",
+        "record",
+        "-q",
+        "-B",
+        "-N",
+        "-m",
+        "16M",
+        "-e",
+        ",".join(events),
+        "-o",
+        out,
+        "--",
+        *command,
+    ]
 
 
 def tracepoints(tools, schema: str) -> list[str]:
     """GROUP:NAME of what the schema's probes attach."""
     shown = json.loads(run([tools.klogger, "show", schema, "--format", "json"]))
     names = {re.match(r"tracepoint (\w+)", probe["targets"][0])[1] for probe in shown["probes"]}
-    found = sorted(f"{p.parent.name}:{p.name}" for p in (tools.tracing / "events").glob("*/*") if p.name in names)
+    found = sorted(
+        f"{p.parent.name}:{p.name}"
+        for p in (tools.tracing / "events").glob("*/*")
+        if p.name in names
+    )
     if len(found) != len(names):
-        raise RuntimeError(f"of the tracepoints {', '.join(sorted(names))} ftrace has only {', '.join(found)}")
+        raise RuntimeError(
+            f"of the tracepoints {', '.join(sorted(names))} ftrace has only {', '.join(found)}"
+        )
     return found
 
 
@@ -56,7 +88,10 @@ def prepare(folder: Path) -> Bench:
 def klogger(tools, pids, _events):
     words = [tools.klogger, "record", "-q", "-s", "scheduler", "-o", tools.folder / "pingpong.klog"]
     errors = tools.folder / "pingpong.err"
-    with errors.open("w") as said, running([*words, *(f"-p{pid}" for pid in pids)], stderr=said) as recorder:
+    with (
+        errors.open("w") as said,
+        running([*words, *(f"-p{pid}" for pid in pids)], stderr=said) as recorder,
+    ):
         wait_attached(recorder, errors)
         yield
 
@@ -80,14 +115,19 @@ def blocks(loop: Loop) -> Blocks:
     return dict(zip(ARMS, loop.rounds(ENGINE.rounds, range(len(ARMS)))["blocks"], strict=True))
 
 
-def round_of(tools, loop: Loop, name: str, events: list[str], bare: list[Blocks]) -> dict[str, float]:
+def round_of(
+    tools, loop: Loop, name: str, events: list[str], bare: list[Blocks]
+) -> dict[str, float]:
     """What a tracer adds to a round, in references."""
     (partner,) = Path(f"/proc/{loop.pid}/task/{loop.pid}/children").read_text().split()
     before = blocks(loop)
     with TRACERS[name](tools, [loop.pid, int(partner)], events):
         during = blocks(loop)
     bare += [before, blocks(loop)]
-    return {name: relative(during, EMPTY, REFERENCE) - fmean(relative(b, EMPTY, REFERENCE) for b in bare[-2:])}
+    return {
+        name: relative(during, EMPTY, REFERENCE)
+        - fmean(relative(b, EMPTY, REFERENCE) for b in bare[-2:])
+    }
 
 
 def pingpong(tools) -> list[str]:
@@ -114,7 +154,13 @@ def pingpong(tools) -> list[str]:
         "",
         "| | ns |",
         "|---|---|",
-        *(f"| {n} | {NOT_HERE + ': ' + missing[n] if n in missing else cell(results[n], 0)} |" for n in TRACERS),
+        *(
+            f"| {n} | {NOT_HERE + ': ' + missing[n] if n in missing else cell(results[n], 0)} |"
+            for n in TRACERS
+        ),
         "",
-        *(goal(f"{KLOGGER} / {n}", results.get(KLOGGER), results.get(n), most) for n, most in GOALS.items()),
+        *(
+            goal(f"{KLOGGER} / {n}", results.get(KLOGGER), results.get(n), most)
+            for n, most in GOALS.items()
+        ),
     ]

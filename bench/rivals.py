@@ -61,7 +61,9 @@ def until(done: Callable[[], bool], process: subprocess.Popen, what: str) -> Non
     while not done():
         if process.poll() is not None:
             said = process.stderr.read().strip() if process.stderr else ""
-            raise RuntimeError(f"{what} has ended with exit code {process.returncode}: {said}".rstrip(": "))
+            raise RuntimeError(
+                f"{what} has ended with exit code {process.returncode}: {said}".rstrip(": ")
+            )
         if time.monotonic() > end:
             raise RuntimeError(f"{what} was not ready after {PATIENCE:.0f} s")
         time.sleep(0.02)
@@ -71,7 +73,12 @@ def until(done: Callable[[], bool], process: subprocess.Popen, what: str) -> Non
 def running(words: list, **more) -> Iterator[subprocess.Popen]:
     """A tracer that ends by SIGINT, as Ctrl-C ends it; or, if it reads from us, with its input."""
     words = list(map(str, words))
-    quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
+    quiet = {
+        "stdin": subprocess.DEVNULL,
+        "stdout": subprocess.DEVNULL,
+        "stderr": subprocess.PIPE,
+        "text": True,
+    }
     process = subprocess.Popen(words, **{**quiet, **more}, process_group=0)
     try:
         yield process
@@ -146,7 +153,11 @@ def trace_cmd(tools, pids, kb):
             enabled = instance / "events/task" / tools.place / "enable"
             # It runs as long as its command does.
             with running([*words, "cat"], cwd=tools.folder, stdin=subprocess.PIPE) as process:
-                until(lambda: enabled.exists() and enabled.read_text().strip() == "1", process, "trace-cmd record")
+                until(
+                    lambda: enabled.exists() and enabled.read_text().strip() == "1",
+                    process,
+                    "trace-cmd record",
+                )
                 # The readers start after the events.
                 time.sleep(0.2)
                 yield kept
@@ -165,15 +176,40 @@ def perf(tools, pids, kb):
 @contextmanager
 def perf_events(tools, pids: Sequence[int], events: Sequence[str], kb: int):
     """perf record of processes that run already; its own answer says that it has begun."""
-    out, control, answer = (tools.folder / name for name in ("perf.data", "perf-control", "perf-answer"))
+    out, control, answer = (
+        tools.folder / name for name in ("perf.data", "perf-control", "perf-answer")
+    )
     for fifo in (control, answer):
         fifo.unlink(missing_ok=True)
         os.mkfifo(fifo)
-    words = [*aside(tools, pids), "perf", "record", "-q", "-B", "-N", "-m", f"{kb}K", "-e", ",".join(events)]
-    words += ["-p", ",".join(map(str, pids)), "-D", "-1", "--control", f"fifo:{control},{answer}", "-o", out]
+    words = [
+        *aside(tools, pids),
+        "perf",
+        "record",
+        "-q",
+        "-B",
+        "-N",
+        "-m",
+        f"{kb}K",
+        "-e",
+        ",".join(events),
+    ]
+    words += [
+        "-p",
+        ",".join(map(str, pids)),
+        "-D",
+        "-1",
+        "--control",
+        f"fifo:{control},{answer}",
+        "-o",
+        out,
+    ]
     kept = Kept()
     try:
-        with opened(control, os.O_RDWR) as orders, opened(answer, os.O_RDONLY | os.O_NONBLOCK) as said:
+        with (
+            opened(control, os.O_RDWR) as orders,
+            opened(answer, os.O_RDONLY | os.O_NONBLOCK) as said,
+        ):
             os.write(orders, b"enable\n")
             with running(words) as process:
                 until(lambda: there_is(said), process, "perf record")
@@ -217,7 +253,16 @@ def bpftrace(tools, pids, kb):
     """A printf() for each event, which bpftrace's reader makes a line of. It has no cheaper way to get events out."""
     out = tools.folder / "bpftrace.out"
     env = {**os.environ, "BPFTRACE_PERF_RB_PAGES": str(kb // PAGE_KB)}
-    words = [*aside(tools, pids), "bpftrace", "-B", "full", "-o", out, "-e", BPFTRACE.format(place=tools.place)]
+    words = [
+        *aside(tools, pids),
+        "bpftrace",
+        "-B",
+        "full",
+        "-o",
+        out,
+        "-e",
+        BPFTRACE.format(place=tools.place),
+    ]
     kept = Kept()
     try:
         with running(words, env=env) as process:
@@ -232,7 +277,9 @@ def bpftrace(tools, pids, kb):
 
 def attached(pid: int) -> bool:
     """Whether a process has a program at a tracepoint."""
-    return any(one["pid"] == pid for one in json.loads(run(["bpftool", "-j", "perf", "show"]) or "[]"))
+    return any(
+        one["pid"] == pid for one in json.loads(run(["bpftool", "-j", "perf", "show"]) or "[]")
+    )
 
 
 def ring_programs(tools, times: int = 1) -> tuple[Path, Path]:
@@ -259,7 +306,9 @@ def ring(tools, pids, kb, times: int = 1):
     try:
         with running(words, stdout=subprocess.PIPE) as process:
             if process.stdout.readline() != "ready\n":
-                raise RuntimeError(f"the ring buffer program has not begun: {process.stderr.read().strip()}")
+                raise RuntimeError(
+                    f"the ring buffer program has not begun: {process.stderr.read().strip()}"
+                )
             yield kept
             process.send_signal(signal.SIGINT)
             kept.events = json.loads(process.stdout.readline())["logged"]
@@ -269,8 +318,12 @@ def ring(tools, pids, kb, times: int = 1):
 
 
 RIVALS = {
-    "ftrace event": Rival("ftrace event", "an instance of its own that overwrites the oldest; nobody reads it", ftrace),
-    "trace-cmd record": Rival("trace-cmd record", "`trace-cmd record -d -k -B NAME -e task:PLACE`", trace_cmd),
+    "ftrace event": Rival(
+        "ftrace event", "an instance of its own that overwrites the oldest; nobody reads it", ftrace
+    ),
+    "trace-cmd record": Rival(
+        "trace-cmd record", "`trace-cmd record -d -k -B NAME -e task:PLACE`", trace_cmd
+    ),
     "perf record": Rival("perf record", "`perf record -B -N -e task:PLACE -p PID`", perf),
     "bpftrace": Rival(
         "bpftrace",
@@ -292,5 +345,7 @@ def why_no_lttng() -> str:
         return "this kernel loads no modules, which LTTng's tracer of the kernel is made of"
     if not shutil.which("lttng"):
         return "no lttng: apt-get install lttng-tools lttng-modules-dkms"
-    done = subprocess.run(["modprobe", "-n", "lttng-tracer"], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["modprobe", "-n", "lttng-tracer"], capture_output=True, text=True, check=False
+    )
     return done.stderr.strip() or "its modules can be loaded, but this table has no arm for them"

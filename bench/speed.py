@@ -30,7 +30,9 @@ def relative(blocks: Blocks, arm: str, base: str) -> float:
 
 def added(one: Pass, arm: str) -> float:
     """What an arm adds to a hit with nothing attached, in references; see klogger.bench.stats.added."""
-    bare = statistics.fmean(relative(blocks, EMPTY, REFERENCE) for blocks in (one.before, one.after))
+    bare = statistics.fmean(
+        relative(blocks, EMPTY, REFERENCE) for blocks in (one.before, one.after)
+    )
     return relative(one.during, arm, EMPTY) + relative(one.during, EMPTY, REFERENCE) - bare
 
 
@@ -80,7 +82,9 @@ def share(said: Mapping[str, Any], block: int) -> float:
     return sum(map(sum, said["blocks"])) * block / said["mono_ns"]
 
 
-def at_once(loops: Sequence[Loop], block: int, rounds: int, arms: Mapping[str, int]) -> list[Blocks]:
+def at_once(
+    loops: Sequence[Loop], block: int, rounds: int, arms: Mapping[str, int]
+) -> list[Blocks]:
     """Blocks of all loops at once, by loop; again, if something else had the CPUs meanwhile."""
     found = 0.0
     for _ in range(TRIES):

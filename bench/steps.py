@@ -81,7 +81,21 @@ def measured(tools, arena: bool) -> dict | None:
     options += ["-D__TARGET_ARCH_x86"] if platform.machine() == "x86_64" else []
     arms = ARENA + 1 if arena else ARENA
     try:
-        run([tools.clang, "-O2", "-g", "-target", "bpf", "-mcpu=v3", *options, "-c", HERE / "steps.bpf.c", "-o", out])
+        run(
+            [
+                tools.clang,
+                "-O2",
+                "-g",
+                "-target",
+                "bpf",
+                "-mcpu=v3",
+                *options,
+                "-c",
+                HERE / "steps.bpf.c",
+                "-o",
+                out,
+            ]
+        )
         return json.loads(run([tools.steps, out, str(arms), str(max(tools.rounds, 3))]))
     except (OSError, RuntimeError) as error:
         if arena:
@@ -96,7 +110,9 @@ def row(found: list[list[float]], arm: int, text: str) -> str:
 
 def share(found: list[list[float]]) -> list[str]:
     over = [event - clock for event, clock in zip(found[PLAIN], found[CLOCK], strict=True)]
-    part = statistics.median(clock / event for event, clock in zip(found[PLAIN], found[CLOCK], strict=True))
+    part = statistics.median(
+        clock / event for event, clock in zip(found[PLAIN], found[CLOCK], strict=True)
+    )
     return [
         f"Of what an event takes more than an empty probe, the clock is {part:.0%}. Is it on, and its thread in scope;",
         f"finding the ring, taking space, storing, publishing: together {statistics.median(over):.1f} ns.",

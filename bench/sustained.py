@@ -98,7 +98,10 @@ def arms_of(tools) -> tuple[Bench, dict[str, tuple[Callable, int]]]:
         benches.append(prepare(ENGINES["bpf"], [event], folder))
     return benches[0], {
         "klogger": (partial(klogger, benches[0]), 1),
-        **{n: (RIVALS[n].attach, 1) for n in ("trace-cmd record", "perf record", "bpftrace", "BPF ring buffer")},
+        **{
+            n: (RIVALS[n].attach, 1)
+            for n in ("trace-cmd record", "perf record", "bpftrace", "BPF ring buffer")
+        },
         f"klogger, {MANY} events a hit": (partial(klogger, benches[1]), MANY),
         f"BPF ring buffer, {MANY} events a hit": (partial(ring, times=MANY), MANY),
     }
@@ -138,7 +141,11 @@ def row(name: str, found: Found) -> str:
     best, lossy = found.best, found.lossy
     rate = f"{best.rate:,.0f}" if best else "no step without a loss"
     disk = f"{best.bytes / best.seconds / 2**20:.1f}" if best else ""
-    after = f"{lossy.rate:,.0f} events/s lost {lossy.lost / lossy.made:.1%}" if lossy else "no step lost any"
+    after = (
+        f"{lossy.rate:,.0f} events/s lost {lossy.lost / lossy.made:.1%}"
+        if lossy
+        else "no step lost any"
+    )
     return f"| {name} | {rate} | {disk} | {after} |"
 
 
@@ -149,7 +156,10 @@ def verdicts(rates: dict[str, float], disk: float) -> list[str]:
     if ours is None or not others:
         return [*lines, f"- klogger: {NOT_HERE}"]
     name, best = max(others.items(), key=lambda item: item[1])
-    lines += ["", f"- klogger: {ours:,.0f} events/s, to be at least {GOAL:,}: {'yes' if ours >= GOAL else 'no'}"]
+    lines += [
+        "",
+        f"- klogger: {ours:,.0f} events/s, to be at least {GOAL:,}: {'yes' if ours >= GOAL else 'no'}",
+    ]
     if best > 0:
         said = "yes" if ours / best >= GOAL_TIMES else "no"
         what = f"klogger / the best of the others, {name}"

@@ -29,7 +29,16 @@ class Arms:
         self.shared = self.folder / "shared"
         self.shared.mkdir(parents=True, exist_ok=True)
         self.shared.chmod(0o700)
-        run([tools.klogger, "gen", HERE / "cost.klogger", HERE / "shapes.klogger", "-o", self.folder])
+        run(
+            [
+                tools.klogger,
+                "gen",
+                HERE / "cost.klogger",
+                HERE / "shapes.klogger",
+                "-o",
+                self.folder,
+            ]
+        )
         self.plain = self.build("plain")
         self.klogger = self.build("klogger")
         self.clockless = self.build("klogger", "clockless", "-D__builtin_ia32_rdtsc()=1ull")
@@ -37,13 +46,26 @@ class Arms:
 
     def build(self, arms: str, out: str = "", *more: str) -> Path:
         program = self.folder / (out or arms)
-        command = ["gcc", "-O2", "-pthread", "-I", self.folder, "-I", HERE, HERE / "cost.c", HERE / f"{arms}.c"]
+        command = [
+            "gcc",
+            "-O2",
+            "-pthread",
+            "-I",
+            self.folder,
+            "-I",
+            HERE,
+            HERE / "cost.c",
+            HERE / f"{arms}.c",
+        ]
         run([*command, "-o", program, *more])
         return program
 
     def environment(self, more: dict) -> dict:
         others = {k: v for k, v in os.environ.items() if not k.startswith("KLOGGER_")}
-        own = {"KLOGGER_DIR": str(self.shared), "TRACE_MARKER": str(self.tools.tracing / "trace_marker")}
+        own = {
+            "KLOGGER_DIR": str(self.shared),
+            "TRACE_MARKER": str(self.tools.tracing / "trace_marker"),
+        }
         return {**others, **own, **more}
 
     def run(self, command: list, **more: str) -> str:
@@ -54,15 +76,35 @@ class Arms:
             for left in self.shared.iterdir():
                 left.unlink()
 
-    def loop(self, program: Path, arm: str, threads: int = 1, prefix=(), events: int = EVENTS, **more: str) -> dict:
+    def loop(
+        self,
+        program: Path,
+        arm: str,
+        threads: int = 1,
+        prefix=(),
+        events: int = EVENTS,
+        **more: str,
+    ) -> dict:
         """Median nanoseconds of CPU time an event."""
-        batches = report_of(self.run([*prefix, program, arm, events, threads, "loop"], **more))["batches"]
+        batches = report_of(self.run([*prefix, program, arm, events, threads, "loop"], **more))[
+            "batches"
+        ]
         return {"ns": statistics.median(batches)}
 
     def recorded(self, arm: str, threads: int) -> dict:
         """With a recorder that empties the rings meanwhile."""
         log = self.folder / "user.klog"
-        prefix = [self.tools.klogger, "record", "--engine", "user", "--user-buffer", "16M", "-o", log, "--"]
+        prefix = [
+            self.tools.klogger,
+            "record",
+            "--engine",
+            "user",
+            "--user-buffer",
+            "16M",
+            "-o",
+            log,
+            "--",
+        ]
         result = self.loop(self.klogger, arm, threads, prefix)
         summary = run([self.tools.klogger, "info", log])
         logged = re.search(r"^events +([\d,]+)", summary, re.M)
@@ -97,8 +139,12 @@ def lttng(folder: Path):
 def table(results: dict, names: list[str], floor: str, key: str = "ns") -> list[str]:
     lines = ["| | ns | times the floor |", "|---|---|---|"]
     for name in names:
-        cost = spread([a[key] - b[key] for a, b in zip(results[name], results["empty"], strict=True)])
-        lines.append(f"| {name} | {cost:.1f} | {spread(ratio(results, name, floor, key, 'empty')):.2f} |")
+        cost = spread(
+            [a[key] - b[key] for a, b in zip(results[name], results["empty"], strict=True)]
+        )
+        lines.append(
+            f"| {name} | {cost:.1f} | {spread(ratio(results, name, floor, key, 'empty')):.2f} |"
+        )
     return lines
 
 
@@ -114,7 +160,9 @@ def cost(tools) -> list[str]:
             "klogger, eight ints": lambda: arms.loop(arms.klogger, "eight_ints", **FLIGHT),
             "klogger, text of 16 bytes": lambda: arms.loop(arms.klogger, "string_16", **FLIGHT),
             "klogger, two ints, being recorded": lambda: arms.recorded("two_ints", 1),
-            "klogger, two ints, without its clock": lambda: arms.loop(arms.clockless, "two_ints", **FLIGHT),
+            "klogger, two ints, without its clock": lambda: arms.loop(
+                arms.clockless, "two_ints", **FLIGHT
+            ),
             "klogger, off": lambda: arms.loop(arms.klogger, "two_ints"),
             "LTTng-UST, two ints": lambda: arms.loop(arms.lttng, "two_ints", **home),
             "write() to trace_marker": lambda: arms.loop(arms.plain, "trace_marker", events=10_000),
@@ -130,7 +178,11 @@ def cost(tools) -> list[str]:
         *table(results, list(programs)[1:], "one rdtsc, unordered"),
         "",
     ]
-    targets = {"one rdtsc, unordered": 1.3, "LTTng-UST, two ints": 0.15, "clock_gettime and three stores": 0.5}
+    targets = {
+        "one rdtsc, unordered": 1.3,
+        "LTTng-UST, two ints": 0.15,
+        "clock_gettime and three stores": 0.5,
+    }
     for other, bound in targets.items():
         times = spread(ratio(results, "klogger, two ints", other, "ns", "empty"))
         lines.append(f"- klogger, two ints / {other}: {times:.2f}, to be at most {bound}")
@@ -159,8 +211,15 @@ def threads(tools) -> list[str]:
     ]
     for n in counts:
         names = [f"{kind} {n}" for kind in ("klogger", "recorded", "LTTng-UST", "clock")]
-        lines.append(f"| {n} | " + " | ".join(f"{spread([r['ns'] for r in results[a]]):.1f}" for a in names) + " |")
-    lost = [f"{statistics.median(r['lost'] for r in results[f'recorded {n}']):.0%} of {n}" for n in counts]
+        lines.append(
+            f"| {n} | "
+            + " | ".join(f"{spread([r['ns'] for r in results[a]]):.1f}" for a in names)
+            + " |"
+        )
+    lost = [
+        f"{statistics.median(r['lost'] for r in results[f'recorded {n}']):.0%} of {n}"
+        for n in counts
+    ]
     return [
         *lines,
         "",
@@ -174,7 +233,16 @@ def instructions_of(arms: Arms, program: Path, arm: str, **more: str) -> float:
     counts = []
     for events in (20_000, 40_000):
         out = arms.folder / "callgrind"
-        command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", program, arm, events, 1, "count"]
+        command = [
+            "valgrind",
+            "--tool=callgrind",
+            f"--callgrind-out-file={out}",
+            program,
+            arm,
+            events,
+            1,
+            "count",
+        ]
         arms.run(command, **more)
         counts.append(int(re.search(r"^(?:summary|totals): (\d+)", out.read_text(), re.M)[1]))
     return (counts[1] - counts[0]) / 20_000
@@ -215,7 +283,9 @@ def pairs(tools) -> list[str]:
         programs = {
             "empty": lambda: {"cycles": cycles(arms, arms.klogger, "empty")},
             "klogger, off": lambda: {"cycles": cycles(arms, arms.klogger, "two_ints")},
-            "klogger, two ints": lambda: {"cycles": cycles(arms, arms.klogger, "two_ints", **FLIGHT)},
+            "klogger, two ints": lambda: {
+                "cycles": cycles(arms, arms.klogger, "two_ints", **FLIGHT)
+            },
             "LTTng-UST, two ints": lambda: {"cycles": cycles(arms, arms.lttng, "two_ints", **home)},
             "write() to trace_marker": lambda: {"cycles": cycles(arms, arms.plain, "trace_marker")},
         }
@@ -234,9 +304,16 @@ def pairs(tools) -> list[str]:
     for name in list(programs)[1:]:
         ordered = sorted(values[name])
         mean, sd = trimmed(ordered)
-        marks = [ordered[0], statistics.median(ordered), ordered[len(ordered) * 999 // 1000], ordered[-1]]
+        marks = [
+            ordered[0],
+            statistics.median(ordered),
+            ordered[len(ordered) * 999 // 1000],
+            ordered[-1],
+        ]
         least, middle, high, most = (f"{max(0, mark - empty):.0f}" for mark in marks)
-        lines.append(f"| {name} | {least} | {middle} | {mean - empty:.1f} | {sd:.1f} | {high} | {most} |")
+        lines.append(
+            f"| {name} | {least} | {middle} | {mean - empty:.1f} | {sd:.1f} | {high} | {most} |"
+        )
     return [
         *lines,
         "",
@@ -284,7 +361,9 @@ def functions(tools) -> list[str]:
 
     programs = {
         "plain": lambda: seconds([arms.folder / "words", PAGES]),
-        "gprof": lambda: seconds([arms.folder / "words-gprof", PAGES], GMON_OUT_PREFIX=str(arms.folder / "gmon")),
+        "gprof": lambda: seconds(
+            [arms.folder / "words-gprof", PAGES], GMON_OUT_PREFIX=str(arms.folder / "gmon")
+        ),
         "logged, events off": lambda: seconds([arms.folder / "words-logged", PAGES]),
         "logged, flight recorder": lambda: seconds([arms.folder / "words-logged", PAGES], **FLIGHT),
         "logged, being recorded": recorded,
@@ -320,7 +399,19 @@ def code_bytes(tools) -> list[str]:
 
     def size(call: str, *more: str) -> int:
         out = arms.folder / "shape.o"
-        run(["gcc", "-O2", f"-I{arms.folder}", f"-DCALL={call}", *more, "-c", HERE / "shapes.c", "-o", out])
+        run(
+            [
+                "gcc",
+                "-O2",
+                f"-I{arms.folder}",
+                f"-DCALL={call}",
+                *more,
+                "-c",
+                HERE / "shapes.c",
+                "-o",
+                out,
+            ]
+        )
         run(["strip", "--strip-unneeded", out])
         text, data, bss = map(int, run(["size", out]).splitlines()[1].split()[:3])
         return text + data + bss

@@ -16,7 +16,9 @@ def klogger() -> Path:
     """The program under test: $KLOGGER, or the one on the PATH."""
     found = os.environ.get("KLOGGER") or shutil.which("klogger")
     if not found:
-        pytest.skip("there is no klogger to test: build it with 'make build', or name it in KLOGGER")
+        pytest.skip(
+            "there is no klogger to test: build it with 'make build', or name it in KLOGGER"
+        )
     return Path(found).resolve()
 
 

@@ -148,11 +148,17 @@ def check_charged(log: Log, thread: dict, slack: Slack):
     until = thread["time_ns"] - log.start_ns
     ((charged, ended),) = log.rows(f"""
         SELECT arg_max(charged, time), max(time) FROM schedout WHERE pid = {thread["tid"]} AND time <= {until}""")
-    began = log.one(f"SELECT max(time) FROM schedin WHERE pid = {thread['tid']} AND time <= {until}")
+    began = log.one(
+        f"SELECT max(time) FROM schedin WHERE pid = {thread['tid']} AND time <= {until}"
+    )
     assert ended <= began
     if thread["cpu_ns"] >= slack.least_ns:
         difference = abs(charged + until - began - thread["cpu_ns"] % (1 << 32))
-        assert min(difference, (1 << 32) - difference) <= slack.share * thread["cpu_ns"], (charged, began, thread)
+        assert min(difference, (1 << 32) - difference) <= slack.share * thread["cpu_ns"], (
+            charged,
+            began,
+            thread,
+        )
 
 
 @dataclass(frozen=True)
@@ -178,7 +184,9 @@ class Replay:
 
     def is_near(self, allowed: float, slack: Slack) -> bool:
         difference = self.ns - self.charged_ns
-        return -allowed - self.woken_ns <= difference <= allowed + self.to_idle * slack.ns_before_idle
+        return (
+            -allowed - self.woken_ns <= difference <= allowed + self.to_idle * slack.ns_before_idle
+        )
 
 
 def woken_to_idle(log: Log, tid: int, until: int) -> int:
@@ -209,7 +217,9 @@ def replay_quanta(log: Log, tid: int, until: int, slack: Slack) -> Replay:
                coalesce(sum(abs(ns - charged)) FILTER (NOT {undisturbed}), 0)::BIGINT
         FROM quantum WHERE is_quantum AND charged IS NOT NULL""")
     to_idle = log.count("SCHEDOUT", f"pid = {tid} AND next = 0 AND time <= {until}")
-    return Replay(ns, charged, quanta, disturbed, disturbed_ns, woken_to_idle(log, tid, until), to_idle)
+    return Replay(
+        ns, charged, quanta, disturbed, disturbed_ns, woken_to_idle(log, tid, until), to_idle
+    )
 
 
 def check_cpu_time(log: Log, thread: dict, slack: Slack, stolen_ns: int) -> Replay:
@@ -220,7 +230,11 @@ def check_cpu_time(log: Log, thread: dict, slack: Slack, stolen_ns: int) -> Repl
         allowed = slack.share * replay.charged_ns + slack.ns_per_switch * replay.quanta
         assert replay.is_near(allowed, slack), (replay, thread)
         few = max(DISTURBED_SHARE * replay.quanta, 5)
-        assert replay.disturbed <= few or replay.disturbed_ns <= stolen_ns, (replay, thread, stolen_ns)
+        assert replay.disturbed <= few or replay.disturbed_ns <= stolen_ns, (
+            replay,
+            thread,
+            stolen_ns,
+        )
     return replay
 
 
@@ -249,9 +263,13 @@ def check_forks(log: Log, report: dict, n: int):
 def check_serials(log: Log, allow_trailing: bool = True):
     """On each CPU: a number that no event has is one that a LOST record counts, where it stands."""
     names = [name for name in log.events() if name != "LOST"]
-    union = " UNION ALL ".join(f'SELECT cpu, serial, time FROM "{n.lower()}" WHERE cpu >= 0' for n in names)
+    union = " UNION ALL ".join(
+        f'SELECT cpu, serial, time FROM "{n.lower()}" WHERE cpu >= 0' for n in names
+    )
     log.db.execute(f"CREATE OR REPLACE TEMP TABLE attempt AS {union}")
-    twice = log.rows("SELECT cpu, serial, count(*) FROM attempt GROUP BY ALL HAVING count(*) > 1 LIMIT 5")
+    twice = log.rows(
+        "SELECT cpu, serial, count(*) FROM attempt GROUP BY ALL HAVING count(*) > 1 LIMIT 5"
+    )
     assert twice == [], "the same serial number twice"
     gaps = log.rows("""
         SELECT cpu, serial + 1, following - serial - 1 FROM (
@@ -289,7 +307,9 @@ def check_order(klogger: Path, path: Path):
     """The merged text is in the order of time, on each CPU and over all of them."""
     times = {}
     last = None
-    process = subprocess.Popen([klogger, "cat", "--format", "json", path], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [klogger, "cat", "--format", "json", path], stdout=subprocess.PIPE, text=True
+    )
     lines = 0
     for line in process.stdout:
         row = json.loads(line)

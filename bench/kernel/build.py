@@ -23,7 +23,9 @@ class Unavailable(RuntimeError):
 
 
 def run(*command, **more) -> str:
-    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, check=False, **more)
+    done = subprocess.run(
+        [str(c) for c in command], capture_output=True, text=True, check=False, **more
+    )
     if done.returncode != 0:
         last = (done.stderr.strip() or done.stdout.strip()).splitlines()[-3:]
         raise Unavailable(f"{Path(str(command[0])).name} failed: {' / '.join(last)}")
@@ -50,7 +52,14 @@ def hits(klogger: str, kernel: Path, out: Path) -> Path:
     shutil.copytree(HITS, work)
     run(klogger, "build", "--kernel", kernel, "-s", HITS / "frequency.klogger", "-o", modules)
     run(klogger, "gen", "--engine", "kernel", HITS / "calls.klogger", "-o", work)
-    run("make", "-C", kernel, f"M={work}", f"KBUILD_EXTRA_SYMBOLS={modules / 'Module.symvers'}", "modules")
+    run(
+        "make",
+        "-C",
+        kernel,
+        f"M={work}",
+        f"KBUILD_EXTRA_SYMBOLS={modules / 'Module.symvers'}",
+        "modules",
+    )
     shutil.copy(work / "hits.ko", modules)
     for schema in HITS.glob("*.klogger"):
         shutil.copy(schema, modules)
@@ -124,7 +133,12 @@ def stap(kernel: Path, folder: Path) -> None:
     command = ["stap", "-r", tree, "-p4", "-m", "klogger_stap", "-e", STAP_SCRIPT]
     try:
         done = subprocess.run(
-            list(map(str, command)), cwd=folder, capture_output=True, text=True, check=False, timeout=STAP_SECONDS
+            list(map(str, command)),
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=STAP_SECONDS,
         )
     except subprocess.TimeoutExpired:
         raise Unavailable(f"stap has not compiled its module after {STAP_SECONDS} s") from None
@@ -132,6 +146,8 @@ def stap(kernel: Path, folder: Path) -> None:
     name = re.search(r"version (\S+)/", " ".join(version))
     what = f"SystemTap {name[1] if name else ''}".strip()
     if done.returncode == 0:
-        raise Unavailable(f"{what} compiles its module here, and nothing takes it into the guest yet")
+        raise Unavailable(
+            f"{what} compiles its module here, and nothing takes it into the guest yet"
+        )
     why = next((line for line in done.stderr.splitlines() if " error: " in line), "no reason given")
     raise Unavailable(f"{what} does not compile its module for this kernel: {why.split('/')[-1]}")

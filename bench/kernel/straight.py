@@ -29,7 +29,9 @@ def objdump(module: Path, *options: str) -> str:
 def static_branches(module: Path) -> dict[int, tuple[int, str]]:
     """Address of each static branch: where it goes when it is on, and the key that decides, as symbol+offset."""
     sites = {}
-    lines = re.findall(r"^[0-9a-f]{16} R_X86_64_PC\d+ +(\S+)", objdump(module, "-r", "-j", "__jump_table"), re.M)
+    lines = re.findall(
+        r"^[0-9a-f]{16} R_X86_64_PC\d+ +(\S+)", objdump(module, "-r", "-j", "__jump_table"), re.M
+    )
     for site, target, key in zip(lines[0::3], lines[1::3], lines[2::3], strict=True):
         if all(at.startswith(".text+0x") for at in (site, target)):
             sites[int(site[8:], 16)] = (int(target[8:], 16), key)
@@ -56,7 +58,9 @@ class Function:
         for line in objdump(module, "-dr", "--no-show-raw-insn", "-j", ".text").splitlines():
             if line.endswith(">:"):
                 inside = line.endswith(f"<{self.name}>:")
-            elif inside and (symbol := re.match(r"\s+[0-9a-f]+: R_X86_64_P\w+\s+([A-Za-z_]\w*)-0x4", line)):
+            elif inside and (
+                symbol := re.match(r"\s+[0-9a-f]+: R_X86_64_P\w+\s+([A-Za-z_]\w*)-0x4", line)
+            ):
                 last = max(code)
                 if code[last].startswith(("call", "jmp")):
                     code[last] = f"{code[last].split()[0]} {symbol[1]}"

@@ -31,8 +31,10 @@ fn main() {
 
 /// (name, path from the root, text) of each bundled schema, in order.
 fn schemata(folder: &Path) -> Vec<(String, String, String)> {
-    let mut names: Vec<String> =
-        fs::read_dir(folder).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    let mut names: Vec<String> = fs::read_dir(folder)
+        .unwrap()
+        .map(|e| e.unwrap().file_name().into_string().unwrap())
+        .collect();
     names.sort();
     let mut list = Vec::new();
     for name in names {
@@ -46,7 +48,14 @@ fn schemata(folder: &Path) -> Vec<(String, String, String)> {
 }
 
 /// Compiles one schema and returns the Rust that describes it.
-fn entry(out: &Path, types: &KernelTypes, name: &str, file: &str, text: &str, builtin: bool) -> String {
+fn entry(
+    out: &Path,
+    types: &KernelTypes,
+    name: &str,
+    file: &str,
+    text: &str,
+    builtin: bool,
+) -> String {
     let parsed = parse(file, text, &Options { builtin, ..Options::default() });
     let schema = parsed.unwrap_or_else(|errors| panic!("{file} does not parse: {errors:?}")).schema;
     let folder = out.join(name);
@@ -60,13 +69,21 @@ fn entry(out: &Path, types: &KernelTypes, name: &str, file: &str, text: &str, bu
     }
     let object = folder.join(format!("{name}.o"));
     clang(&folder, &texts[0].name, &object);
-    format!("Bundled {{ name: {name:?}, file: {file:?}, text: {text:?}, object: include_bytes!({object:?}) }}")
+    format!(
+        "Bundled {{ name: {name:?}, file: {file:?}, text: {text:?}, object: include_bytes!({object:?}) }}"
+    )
 }
 
 fn clang(folder: &Path, source: &str, object: &Path) {
     for compiler in ["clang-22", "clang-21", "clang-20", "clang-19", "clang"] {
         let mut command = Command::new(compiler);
-        command.current_dir(folder).args(include!("src/flags.in")).arg("-Werror").arg(source).arg("-o").arg(object);
+        command
+            .current_dir(folder)
+            .args(include!("src/flags.in"))
+            .arg("-Werror")
+            .arg(source)
+            .arg("-o")
+            .arg(object);
         match command.status() {
             Ok(status) if status.success() => return,
             Ok(status) => panic!("{compiler} failed on {source}: {status}"),

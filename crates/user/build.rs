@@ -27,11 +27,18 @@ fn main() {
     }
     let mut c = cc::Build::new();
     c.define("KLOGGER_RUNTIME", format!("{number:#018x}ull").as_str());
-    c.file(source).include(runtime.join("include")).opt_level(2).warnings(true).compile("klogger_user");
+    c.file(source)
+        .include(runtime.join("include"))
+        .opt_level(2)
+        .warnings(true)
+        .compile("klogger_user");
 }
 
 /// What klogger_codegen::user::runtime_number() says: FNV-1a of the headers.
 fn number(runtime: &Path) -> u64 {
-    let texts = HEADERS.iter().flat_map(|header| fs::read(runtime.join(header)).expect("a header of the runtime"));
-    texts.fold(0xcbf2_9ce4_8422_2325, |hash, b| (hash ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3))
+    let texts = HEADERS
+        .iter()
+        .flat_map(|header| fs::read(runtime.join(header)).expect("a header of the runtime"));
+    texts
+        .fold(0xcbf2_9ce4_8422_2325, |hash, b| (hash ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3))
 }

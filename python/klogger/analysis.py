@@ -33,7 +33,9 @@ KINDS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
 }
 # Parts that name no column, and what they may be; the first is what they are if they are not given.
 CHOICES = {"scale": ("linear", "log"), "zoom": ("none", "ends")}
-HEADER_LINE = re.compile(r"--(?: (?P<key>[a-z]+)(?: (?P<name>\w+))?(?: \[(?P<unit>[^\]]*)\])?:)?(?P<text>.*)")
+HEADER_LINE = re.compile(
+    r"--(?: (?P<key>[a-z]+)(?: (?P<name>\w+))?(?: \[(?P<unit>[^\]]*)\])?:)?(?P<text>.*)"
+)
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,9 @@ def parse(path: Path, schema: str) -> Analysis:
         try:
             set_entry(analysis, key, name, unit, value)
         except ValueError as error:
-            raise Failure(f"{path}:{number}: {error}", help="docs/analyses.md describes the header") from None
+            raise Failure(
+                f"{path}:{number}: {error}", help="docs/analyses.md describes the header"
+            ) from None
     split_sections(analysis, lines[end:], end + 1)
     return analysis
 
@@ -110,7 +114,15 @@ def header_entries(lines: list[str]) -> list[tuple[int, str, str, str, str]]:
         if match is None or (match["key"] is None and not match["text"].strip()) or "SPDX" in line:
             continue
         if match["key"] is not None:
-            entries.append((number, match["key"], match["name"] or "", match["unit"] or "", match["text"].strip()))
+            entries.append(
+                (
+                    number,
+                    match["key"],
+                    match["name"] or "",
+                    match["unit"] or "",
+                    match["text"].strip(),
+                )
+            )
         elif entries:
             at, key, name, unit, text = entries[-1]
             entries[-1] = (at, key, name, unit, f"{text} {match['text'].strip()}".strip())
@@ -174,14 +186,22 @@ def split_sections(analysis: Analysis, lines: list[str], first: int) -> None:
 def check(analysis: Analysis, events: Iterable[str]) -> list[str]:
     """The faults of an analysis that can be seen without running it; `events` are those of its schema."""
     known = {e.upper() for e in events}
-    faults = [f"no {key}" for key in ("title", "question", "events", "columns") if not getattr(analysis, key)]
+    faults = [
+        f"no {key}"
+        for key in ("title", "question", "events", "columns")
+        if not getattr(analysis, key)
+    ]
     if "table" not in analysis.sections:
         faults.append("no section 'table'")
     named = [*analysis.events, *analysis.costs]
-    faults += [f"the schema has no event {e}" for e in dict.fromkeys(named) if e.upper() not in known]
+    faults += [
+        f"the schema has no event {e}" for e in dict.fromkeys(named) if e.upper() not in known
+    ]
     for column in analysis.columns.values():
         if column.unit not in UNITS:
-            faults.append(f"column {column.name}: unknown unit '{column.unit}'; known: {', '.join(sorted(UNITS))}")
+            faults.append(
+                f"column {column.name}: unknown unit '{column.unit}'; known: {', '.join(sorted(UNITS))}"
+            )
         if not column.doc:
             faults.append(f"column {column.name} is not documented")
     for name in analysis.includes:
@@ -197,7 +217,9 @@ def check_picture(picture: Picture | None) -> list[str]:
         return [f"unknown kind of picture '{picture.kind}'; known: {', '.join(KINDS)}"]
     must, may = KINDS[picture.kind]
     faults = [f"a {picture.kind} needs {p}=..." for p in sorted(must - set(picture.parts))]
-    faults += [f"a {picture.kind} has no part '{p}'" for p in sorted(set(picture.parts) - must - may)]
+    faults += [
+        f"a {picture.kind} has no part '{p}'" for p in sorted(set(picture.parts) - must - may)
+    ]
     for part, known in CHOICES.items():
         if picture.parts.get(part, known[0]) not in known:
             faults.append(f"unknown {part} '{picture.parts[part]}'; known: {', '.join(known)}")
@@ -209,12 +231,18 @@ def check_picture(picture: Picture | None) -> list[str]:
 def check_columns(analysis: Analysis, section: str, names: Iterable[str]) -> list[str]:
     """Faults in the columns that a section gave."""
     names = list(names)
-    faults = [f"column {n} of section '{section}' is not documented" for n in names if n not in analysis.columns]
+    faults = [
+        f"column {n} of section '{section}' is not documented"
+        for n in names
+        if n not in analysis.columns
+    ]
     drawn = "picture" if "picture" in analysis.sections else "table"
     if analysis.picture is not None and section == drawn:
         used = [c for p, c in analysis.picture.parts.items() if p not in CHOICES]
         faults += [
-            f"the picture uses column {c}, which section '{section}' does not have" for c in used if c not in names
+            f"the picture uses column {c}, which section '{section}' does not have"
+            for c in used
+            if c not in names
         ]
     return faults
 

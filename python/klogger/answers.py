@@ -60,7 +60,11 @@ class Answer:
     @property
     def units(self) -> dict[str, str]:
         """The unit of each column of the table that has one; times are in ns, shares are parts of 1."""
-        return {n: c.unit for n, c in self.result.analysis.columns.items() if n in self.result.table.names and c.unit}
+        return {
+            n: c.unit
+            for n, c in self.result.analysis.columns.items()
+            if n in self.result.table.names and c.unit
+        }
 
     def df(self) -> pd.DataFrame:
         """The table of the answer. It has no rows if there is no answer."""
@@ -95,7 +99,11 @@ class Report:
 
     def __getitem__(self, name: str) -> Answer:
         if name not in self.answers:
-            listed = f"there are: {', '.join(self.answers)}" if self.answers else "the log's schemata bring none"
+            listed = (
+                f"there are: {', '.join(self.answers)}"
+                if self.answers
+                else "the log's schemata bring none"
+            )
             raise Failure(f"no analysis '{name}'", help=did_you_mean(name, self.answers) or listed)
         return self.answers[name]
 
@@ -119,7 +127,9 @@ class Report:
         report.report(report.parser().parse_args(words))
 
     def __repr__(self) -> str:
-        return "\n".join([self.summary.title, *(f"  {line}" for line in self.summary.lines), *map(repr, self)])
+        return "\n".join(
+            [self.summary.title, *(f"  {line}" for line in self.summary.lines), *map(repr, self)]
+        )
 
     def _repr_html_(self) -> str:
         palette = Palette()
@@ -142,7 +152,9 @@ def section(answer: Answer, palette: Palette) -> str:
 
 def table(result: Result) -> str:
     columns = [result.analysis.columns.get(n, Column(n, "", False, "")) for n in result.table.names]
-    head = "".join(f'<th title="{text(c.doc)}">{text(c.name.replace("_", " "))}</th>' for c in columns)
+    head = "".join(
+        f'<th title="{text(c.doc)}">{text(c.name.replace("_", " "))}</th>' for c in columns
+    )
     rows = []
     for row in result.table.rows[:ROWS]:
         cells = (

@@ -48,10 +48,14 @@ def tables(log: Log) -> list[Table]:
     )
     for schema, table, column, kind in log.rows(query):
         types.setdefault((schema, table), []).append((column, kind))
-    found = [event_table(log, name, types.get(("main", event.name), [])) for name, event in log.events.items()]
+    found = [
+        event_table(log, name, types.get(("main", event.name), []))
+        for name, event in log.events.items()
+    ]
     for name, doc in helpers.DOCS.items():
         columns = tuple(
-            Column(c, t, "ns" if c.endswith("_ns") else "", "") for c, t in types.get(("klogger", name), [])
+            Column(c, t, "ns" if c.endswith("_ns") else "", "")
+            for c, t in types.get(("klogger", name), [])
         )
         found.append(Table(name, doc, columns))
     return found
@@ -77,7 +81,10 @@ def functions(log: Log) -> list[tuple[str, str]]:
     found = [
         ("comm(pid, time)", "name of a thread at a time"),
         ("duration(ns)", "as text: 1.23 ms"),
-        ("with_program('TABLE')", "the rows of a table, and the name of the thread `pid` as `program`"),
+        (
+            "with_program('TABLE')",
+            "the rows of a table, and the name of the thread `pid` as `program`",
+        ),
     ]
     rows = log.rows("SELECT DISTINCT decoding FROM klogger.decoding ORDER BY 1")
     return found + [(f"{name}(x)", "text of a value") for (name,) in rows]

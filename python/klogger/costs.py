@@ -18,7 +18,9 @@ COUNT_MAX = 2048
 
 def create(connection: duckdb.DuckDBPyConnection, preamble: Mapping[str, Any]) -> None:
     """The table `cost` and the function `cost_of`. In the preamble there may be anything."""
-    connection.execute("CREATE TABLE klogger.cost (event VARCHAR, ns DOUBLE, low_ns DOUBLE, high_ns DOUBLE)")
+    connection.execute(
+        "CREATE TABLE klogger.cost (event VARCHAR, ns DOUBLE, low_ns DOUBLE, high_ns DOUBLE)"
+    )
     rows = [[name, *cost] for name, cost in of_events(preamble) if cost is not None]
     if rows:
         connection.executemany("INSERT INTO klogger.cost VALUES (?, ?, ?, ?)", rows)
@@ -31,7 +33,9 @@ def create(connection: duckdb.DuckDBPyConnection, preamble: Mapping[str, Any]) -
     )
 
 
-def of_events(preamble: Mapping[str, Any]) -> Iterable[tuple[str, tuple[float, float, float] | None]]:
+def of_events(
+    preamble: Mapping[str, Any],
+) -> Iterable[tuple[str, tuple[float, float, float] | None]]:
     costs = preamble.get("costs")
     events = costs.get("events") if isinstance(costs, dict) else None
     for event in events[:COUNT_MAX] if isinstance(events, list) else []:
@@ -42,7 +46,9 @@ def of_events(preamble: Mapping[str, Any]) -> Iterable[tuple[str, tuple[float, f
 def three(cost: Any) -> tuple[float, float, float] | None:
     """Median and quartiles, or nothing if that is not what they are."""
     values = [cost.get(name) for name in ("ns", "low", "high")] if isinstance(cost, dict) else []
-    numbers = [v for v in values if isinstance(v, int | float) and math.isfinite(v) and 0 <= v < NS_MAX]
+    numbers = [
+        v for v in values if isinstance(v, int | float) and math.isfinite(v) and 0 <= v < NS_MAX
+    ]
     return (numbers[0], numbers[1], numbers[2]) if len(numbers) == 3 else None
 
 
@@ -54,5 +60,7 @@ def note(preamble: Mapping[str, Any], events: Iterable[str]) -> str:
     missing = [e for e in wanted if e not in known]
     loop = "Subtracted is what logging took in a loop, just before the recording"
     said = [f"{loop}: {', '.join(found)}. Cold caches add to that."]
-    left = [f"What logging took is in all times, for the log does not say how much: {', '.join(missing)}."]
+    left = [
+        f"What logging took is in all times, for the log does not say how much: {', '.join(missing)}."
+    ]
     return " ".join((said if found else []) + (left if missing else []))

@@ -140,14 +140,20 @@ def axis_of(drawing: Drawing, part: str, **more: Any) -> alt.Axis:
     elif unit == "share":
         more["format"] = ".3~%"
     elif unit == "count":
-        more["labelExpr"] = "datum.value >= 1e6 ? format(datum.value / 1e6, ',') + ' M' : format(datum.value, ',')"
+        more["labelExpr"] = (
+            "datum.value >= 1e6 ? format(datum.value / 1e6, ',') + ' M' : format(datum.value, ',')"
+        )
         if not (part == "x" and drawing.is_log()):
             more.setdefault("tickMinStep", 1)
     if unit != "ns":
         more.setdefault("tickCount", 7)
     if part == "x" and not drawing.live and (drawing.is_log() or drawing.spans):
         low, high = domain_of(drawing)
-        more["values"] = log_ticks(low, high) if drawing.is_log() else linear_ticks(low, high, whole=unit == "count")
+        more["values"] = (
+            log_ticks(low, high)
+            if drawing.is_log()
+            else linear_ticks(low, high, whole=unit == "count")
+        )
         more["labelOverlap"] = False
     return alt.Axis(title=drawing.title(part), **more)
 
@@ -161,7 +167,11 @@ def duration_expression(ns: str) -> str:
     """A Vega expression for a number of ns as `10 µs`."""
     steps = "".join(
         f"abs({ns}) < {limit} ? format(({ns}) / {factor}, '.5~r') + ' {unit}' : "
-        for limit, factor, unit in (("999.5", "1", "ns"), ("999.5e3", "1e3", "µs"), ("999.5e6", "1e6", "ms"))
+        for limit, factor, unit in (
+            ("999.5", "1", "ns"),
+            ("999.5e3", "1e3", "µs"),
+            ("999.5e6", "1e6", "ms"),
+        )
     )
     return f"({ns}) == 0 ? '0' : {steps}format(({ns}) / 1e9, ',.5~r') + ' s'"
 
@@ -172,7 +182,11 @@ def domain_of(drawing: Drawing) -> tuple[float, float]:
     if drawing.is_log():
         return log_domain(numbers)
     low, high = apart(min(numbers), max(numbers))
-    return (low, low + TICKS_MIN - 1) if drawing.unit("x") == "count" and high - low < TICKS_MIN - 1 else (low, high)
+    return (
+        (low, low + TICKS_MIN - 1)
+        if drawing.unit("x") == "count" and high - low < TICKS_MIN - 1
+        else (low, high)
+    )
 
 
 def apart(low: float, high: float) -> tuple[float, float]:
@@ -187,7 +201,10 @@ def linear_ticks(low: float, high: float, *, whole: bool = False) -> list[float]
     for step in (power * m for m in (0.5, 0.2, 0.1, 0.05, 0.02, 0.01)):
         if whole and step < 1:
             break
-        found = [step * k for k in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
+        found = [
+            step * k
+            for k in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)
+        ]
         if len(found) > TICKS_MIN:
             break
     return found
@@ -250,7 +267,9 @@ def names_of(drawing: Drawing, part: str) -> list[str]:
 def tooltip(drawing: Drawing) -> list[alt.Tooltip]:
     """All columns of the picture; durations as text, since a tooltip knows no units."""
     found = []
-    for name in [n for record in drawing.records[:1] for n in record if not n.startswith("klogger_")]:
+    for name in [
+        n for record in drawing.records[:1] for n in record if not n.startswith("klogger_")
+    ]:
         column = drawing.analysis.columns.get(name)
         unit = column.unit if column else ""
         if unit in ("ns", "s"):

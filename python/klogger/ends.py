@@ -49,8 +49,12 @@ def ends(d: Drawing) -> Any:
         shared["color"] = colour_of(d)
         if len(names := names_of(d, "colour")) <= len(STROKES):
             widths = alt.Scale(domain=names, range=list(STROKES[: len(names)]))
-            shared["strokeWidth"] = alt.StrokeWidth(f"{d.column('colour')}:N", scale=widths, sort=names, legend=None)
-    middle = alt.Y(f"{d.column('y')}:Q", axis=axis_of(d, "y", tickCount=5), scale=alt.Scale(domain=[0, 1]))
+            shared["strokeWidth"] = alt.StrokeWidth(
+                f"{d.column('colour')}:N", scale=widths, sort=names, legend=None
+            )
+    middle = alt.Y(
+        f"{d.column('y')}:Q", axis=axis_of(d, "y", tickCount=5), scale=alt.Scale(domain=[0, 1])
+    )
     head = end_axis(d, "klogger_head", least, "datum.value", reverse=False)
     tail = end_axis(d, "klogger_tail", least, "1 - datum.value", reverse=True)
     return alt.hconcat(
@@ -65,7 +69,10 @@ def ends(d: Drawing) -> Any:
 def least_step(d: Drawing) -> float:
     """Where a logarithmic axis of parts ends, which has no 0: half as much as the first and the last step."""
     parts = [float(r[d.column("y")] or 0) for r in d.records]
-    return min([p for part in parts for p in (part, 1 - part) if 1e-12 < p < END], default=END / 50) / 2
+    return (
+        min([p for part in parts for p in (part, 1 - part) if 1e-12 < p < END], default=END / 50)
+        / 2
+    )
 
 
 def end_axis(d: Drawing, field: str, least: float, shown: str, *, reverse: bool) -> alt.Y:
@@ -73,11 +80,18 @@ def end_axis(d: Drawing, field: str, least: float, shown: str, *, reverse: bool)
         title=lines_of(d.title("y"), SIDE[1] + 20), values=log_ticks(least, END), labelOverlap=False,
         labelExpr=f"format({shown}, '{PERCENT}')",
     )  # fmt: skip
-    return alt.Y(f"{field}:Q", axis=axis, scale=alt.Scale(type="log", domain=[least, END], reverse=reverse))
+    return alt.Y(
+        f"{field}:Q", axis=axis, scale=alt.Scale(type="log", domain=[least, END], reverse=reverse)
+    )
 
 
 def panel(
-    d: Drawing, title: str, size: tuple[int, int], parts: tuple[float, float], y: alt.Y, shared: dict[str, Any]
+    d: Drawing,
+    title: str,
+    size: tuple[int, int],
+    parts: tuple[float, float],
+    y: alt.Y,
+    shared: dict[str, Any],
 ) -> Any:
     """The curves between two heights."""
     width, height = size
@@ -86,7 +100,9 @@ def panel(
     if not d.live:
         ticks = linear_ticks(low, high)
         axis.values = ticks if len(ticks) <= width // LABEL_WIDTH else ticks[::2]
-    x = alt.X(f"{d.column('x')}:Q", axis=axis, scale=alt.Scale(domain=[low, high], nice=False, zero=False))
+    x = alt.X(
+        f"{d.column('x')}:Q", axis=axis, scale=alt.Scale(domain=[low, high], nice=False, zero=False)
+    )
     heading = alt.Title(title, anchor="start", fontSize=12, fontWeight="normal", color=d.theme.text)
     line = alt.Chart(DATA, width=width, height=height, title=heading)
     return line.mark_line(interpolate="step-after", clip=True).encode(x=x, y=y, **shared)
@@ -96,7 +112,9 @@ def curves_of(d: Drawing) -> Iterable[Curve]:
     curves: dict[Any, Curve] = {}
     for record in d.records:
         name = record[d.parts["colour"]] if "colour" in d.parts else ""
-        curves.setdefault(name, []).append((float(record[d.column("x")] or 0), float(record[d.column("y")] or 0)))
+        curves.setdefault(name, []).append(
+            (float(record[d.column("x")] or 0), float(record[d.column("y")] or 0))
+        )
     return curves.values()
 
 

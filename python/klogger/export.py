@@ -23,7 +23,9 @@ def tables_of(path: str | os.PathLike[str], *, quiet: bool = True) -> Path:
     log = Path(path)
     if log.is_dir():
         if not (log / "meta.json").is_file():
-            raise Failure(f"{log}: a directory, but not one that 'klogger export --to parquet' made")
+            raise Failure(
+                f"{log}: a directory, but not one that 'klogger export --to parquet' made"
+            )
         return log
     if not log.exists():
         raise Failure(f"{log}: no such file", help="'klogger record' makes logs")
@@ -36,7 +38,10 @@ def tables_of(path: str | os.PathLike[str], *, quiet: bool = True) -> Path:
             raise failure
     elsewhere = cache_directory(log)
     if not quiet:
-        print(f"klogger: {log.parent}: cannot write there; its tables are kept in {elsewhere}", file=sys.stderr)
+        print(
+            f"klogger: {log.parent}: cannot write there; its tables are kept in {elsewhere}",
+            file=sys.stderr,
+        )
     failure = export(log, elsewhere, quiet=quiet)
     if failure is not None:
         raise failure
@@ -45,15 +50,28 @@ def tables_of(path: str | os.PathLike[str], *, quiet: bool = True) -> Path:
 
 def export(log: Path, out: Path | None, *, quiet: bool) -> Failure | None:
     """Runs `klogger export --to parquet`. A progress bar of it passes through to the terminal."""
-    command: list[str | os.PathLike[str]] = [find_klogger(), "export", "--to", "parquet", log.absolute()]
+    command: list[str | os.PathLike[str]] = [
+        find_klogger(),
+        "export",
+        "--to",
+        "parquet",
+        log.absolute(),
+    ]
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
         command += ["-o", out]
     show = not quiet and sys.stderr.isatty()
     try:
-        done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=None if show else subprocess.PIPE, check=False)
+        done = subprocess.run(
+            command,
+            stdout=subprocess.DEVNULL,
+            stderr=None if show else subprocess.PIPE,
+            check=False,
+        )
     except OSError as error:
-        return Failure(f"cannot run {command[0]}: {error.strerror}", help="set KLOGGER to the klogger program")
+        return Failure(
+            f"cannot run {command[0]}: {error.strerror}", help="set KLOGGER to the klogger program"
+        )
     if done.returncode == 0:
         # What of the log could not be read, for instance.
         if done.stderr and not quiet:
@@ -63,7 +81,9 @@ def export(log: Path, out: Path | None, *, quiet: bool) -> Failure | None:
         return Printed()
     text = (done.stderr or b"").decode(errors="replace").strip().removeprefix("klogger: ")
     message, _, remedy = text.partition("\n  help: ")
-    return Failure(message or f"'klogger export' failed with exit code {done.returncode}", help=remedy or None)
+    return Failure(
+        message or f"'klogger export' failed with exit code {done.returncode}", help=remedy or None
+    )
 
 
 class Printed(Failure):
@@ -84,7 +104,8 @@ def find_klogger() -> str:
     found = shutil.which("klogger")
     if found is None:
         raise Failure(
-            "cannot find the klogger program, which reads logs", help="put it on the PATH, or set KLOGGER to it"
+            "cannot find the klogger program, which reads logs",
+            help="put it on the PATH, or set KLOGGER to it",
         )
     return found
 

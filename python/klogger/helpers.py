@@ -72,7 +72,8 @@ def create(connection: duckdb.DuckDBPyConnection, root: Path, preamble: Mapping[
             connection.execute(f"CREATE TABLE klogger.{name} ({columns})")
     connection.execute(prelude.NAMES)
     connection.execute(
-        "CREATE TABLE klogger.recorder AS SELECT unnest($1::INTEGER[]) AS pid", [numbers(preamble, "recorder", "tids")]
+        "CREATE TABLE klogger.recorder AS SELECT unnest($1::INTEGER[]) AS pid",
+        [numbers(preamble, "recorder", "tids")],
     )
     connection.execute(prelude.RECORDER)
     costs.create(connection, preamble)
@@ -84,7 +85,11 @@ def numbers(preamble: Mapping[str, Any], section: str, name: str) -> list[int]:
     """A list of ids in the preamble, which may hold anything."""
     found = preamble.get(section)
     ids = found.get(name) if isinstance(found, dict) else None
-    return [i for i in ids[:4096] if isinstance(i, int) and 0 <= i < 2**31] if isinstance(ids, list) else []
+    return (
+        [i for i in ids[:4096] if isinstance(i, int) and 0 <= i < 2**31]
+        if isinstance(ids, list)
+        else []
+    )
 
 
 def view(connection: duckdb.DuckDBPyConnection, name: str, file: Path) -> bool:
@@ -98,7 +103,9 @@ def view(connection: duckdb.DuckDBPyConnection, name: str, file: Path) -> bool:
 
 def empty_event(name: str, fields: Iterable[str]) -> str:
     columns = "".join(f", {identifier(f)} BIGINT" for f in fields)
-    return f"CREATE TABLE main.{identifier(name)} (time BIGINT, cpu SMALLINT, serial BIGINT{columns})"
+    return (
+        f"CREATE TABLE main.{identifier(name)} (time BIGINT, cpu SMALLINT, serial BIGINT{columns})"
+    )
 
 
 def decodings(connection: duckdb.DuckDBPyConnection) -> Iterable[str]:
@@ -115,7 +122,9 @@ def decodings(connection: duckdb.DuckDBPyConnection) -> Iterable[str]:
 def enum_body(values: list[int], texts: list[str]) -> str:
     cases = " ".join(f"WHEN {v} THEN {literal(t)}" for v, t in zip(values, texts, strict=True))
     # The table holds 64 bits as a signed number; a field may hold them as an unsigned one.
-    cases += "".join(f" WHEN {v + 2**64} THEN {literal(t)}" for v, t in zip(values, texts, strict=True) if v < 0)
+    cases += "".join(
+        f" WHEN {v + 2**64} THEN {literal(t)}" for v, t in zip(values, texts, strict=True) if v < 0
+    )
     return f"CASE x {cases} ELSE x::VARCHAR END"
 
 
@@ -130,7 +139,9 @@ def flags_body(values: list[int], texts: list[str]) -> str:
             zero = literal(text)
             continue
         known |= value
-        parts.append(f"CASE WHEN x::UBIGINT & {value}::UBIGINT = {value}::UBIGINT THEN {literal(text)} END")
+        parts.append(
+            f"CASE WHEN x::UBIGINT & {value}::UBIGINT = {value}::UBIGINT THEN {literal(text)} END"
+        )
     rest = f"(x::UBIGINT & {~known & (2**64 - 1)}::UBIGINT)"
     parts.append(f"CASE WHEN {rest} <> 0 THEN printf('0x%x', {rest}) END")
     return f"CASE WHEN x = 0 THEN {zero} ELSE concat_ws('|', {', '.join(parts)}) END"
@@ -150,14 +161,23 @@ def hold_to_start(connection: duckdb.DuckDBPyConnection, events: Iterable[str]) 
     To look for them costs next to nothing: Parquet files know the least time of each of their parts.
     """
     counts = [
-        f"SELECT {literal(e)}, count(*) FROM main.{identifier(e)} WHERE time < 0 HAVING count(*) > 0" for e in events
+        f"SELECT {literal(e)}, count(*) FROM main.{identifier(e)} WHERE time < 0 HAVING count(*) > 0"
+        for e in events
     ]
     for event, count in connection.execute(" UNION ALL ".join(counts)).fetchall() if counts else []:
         redefine(connection, "main", event, "* REPLACE (greatest(time, 0) AS time)", "")
-        redefine(connection, "klogger", "ledger", "*", f" UNION ALL BY NAME {EARLY.format(event=event, count=count)}")
+        redefine(
+            connection,
+            "klogger",
+            "ledger",
+            "*",
+            f" UNION ALL BY NAME {EARLY.format(event=event, count=count)}",
+        )
 
 
-def redefine(connection: duckdb.DuckDBPyConnection, schema: str, name: str, columns: str, more: str) -> None:
+def redefine(
+    connection: duckdb.DuckDBPyConnection, schema: str, name: str, columns: str, more: str
+) -> None:
     """A view anew: with other columns than all of its file, and more rows behind it. What is a table is empty."""
     found = connection.execute(
         "SELECT sql FROM duckdb_views() WHERE schema_name = $1 AND view_name = $2", [schema, name]
@@ -172,11 +192,17 @@ def create_derived(
 ) -> None:
     """`recording` and `gap`, which stand on event tables."""
     hold_to_start(connection, [e.name for e in events.values()])
-    finish = "SELECT max(time) FROM main.KLOGGER_FINISH" if "KLOGGER_FINISH" in events else "SELECT NULL"
+    finish = (
+        "SELECT max(time) FROM main.KLOGGER_FINISH" if "KLOGGER_FINISH" in events else "SELECT NULL"
+    )
     # Up to the last event, which may be later than the word of the recorder that it has finished. The
     # recorder still empties the rings when the recording has ended.
     last = ["SELECT 0 AS t", f"SELECT max(to_ns) FROM klogger.ledger WHERE ({finish}) IS NULL"]
-    last += [f"SELECT max(time) FROM main.{identifier(e.name)}" for e in events.values() if e.name not in DUMPS]
+    last += [
+        f"SELECT max(time) FROM main.{identifier(e.name)}"
+        for e in events.values()
+        if e.name not in DUMPS
+    ]
     recorder = preamble.get("recorder")
     overwrite = bool(recorder.get("overwrite")) if isinstance(recorder, dict) else False
     connection.execute(
@@ -199,7 +225,9 @@ def create_derived(
         if has_threads(connection):
             thread_gaps += [lost(start, "tid, tgid", "tid IS NOT NULL"), THREAD_UNPLACED]
     connection.execute(f"CREATE TABLE klogger.gap AS {' UNION ALL BY NAME '.join(gaps)}")
-    connection.execute(f"CREATE TABLE klogger.thread_gap AS {' UNION ALL BY NAME '.join(thread_gaps)}")
+    connection.execute(
+        f"CREATE TABLE klogger.thread_gap AS {' UNION ALL BY NAME '.join(thread_gaps)}"
+    )
     connection.execute(prelude.PAIRS)
 
 

@@ -46,7 +46,9 @@ def page(
     sections = []
     for result in results:
         spec = (
-            None if has_tracks(result, tracks) else draw(result, palette, ON_PAGE, width="container", subjects=subjects)
+            None
+            if has_tracks(result, tracks)
+            else draw(result, palette, ON_PAGE, width="container", subjects=subjects)
         )
         if spec is not None:
             specs[result.analysis.name] = spec
@@ -58,7 +60,9 @@ def page(
         style=file_of("style.css"),
         head="".join(f"<p>{text(line)}</p>" for line in summary.lines) + warnings(summary.warnings),
         findings=findings_list(results),
-        contents="".join(f'<a href="#{text(r.analysis.name)}">{text(r.analysis.title)}</a>' for r in results),
+        contents="".join(
+            f'<a href="#{text(r.analysis.name)}">{text(r.analysis.title)}</a>' for r in results
+        ),
         sections="".join(sections),
         events=event_table(events),
         ledger=ledger_table(ledger),
@@ -75,7 +79,11 @@ def file_of(name: str) -> str:
 
 def has_tracks(result: Result, tracks: Timeline | None) -> bool:
     one = result.analysis
-    return tracks is not None and (one.schema, one.name) == timeline.ANALYSIS and result.status == "answer"
+    return (
+        tracks is not None
+        and (one.schema, one.name) == timeline.ANALYSIS
+        and result.status == "answer"
+    )
 
 
 def timeline_data(tracks: Timeline | None, palette: Palette) -> str:
@@ -105,7 +113,8 @@ def warnings(found: Iterable[str]) -> str:
 
 def findings_list(results: Iterable[Result]) -> str:
     items = [
-        f'<li>{text(f.text)} <a href="#{text(f.analysis)}">{text(f.analysis)}</a></li>' for f in findings.first(results)
+        f'<li>{text(f.text)} <a href="#{text(f.analysis)}">{text(f.analysis)}</a></li>'
+        for f in findings.first(results)
     ]
     return f'<ol class="findings">{"".join(items)}</ol>' if items else ""
 
@@ -125,12 +134,16 @@ def section_of(result: Result, figure: str, subjects: Subjects) -> str:
         if figure == "threads":
             parts.append('<figure><div id="threads"></div></figure>')
         elif figure:
-            parts.append(f'<figure><div class="picture" data-picture="{text(figure)}"></div></figure>')
+            parts.append(
+                f'<figure><div class="picture" data-picture="{text(figure)}"></div></figure>'
+            )
         parts += [f'<p class="note">{text(n)}</p>' for n in one.notes]
         parts.append(table_of(result, subjects))
     # What a study has computed need not have any.
     if one.setup or one.sections:
-        parts.append(f"<details><summary>The SQL behind it</summary><pre>{sql_of(result)}</pre></details>")
+        parts.append(
+            f"<details><summary>The SQL behind it</summary><pre>{sql_of(result)}</pre></details>"
+        )
     return "".join([*parts, "</section>"])
 
 
@@ -161,13 +174,21 @@ def table_of(result: Result, subjects: Subjects) -> str:
     folded = len(body) > 15
     count = f"{len(body)} rows{f' of {len(body) + rest:,}' if rest else ''}"
     more = f'<p class="note">{count}</p>' if rest or folded else ""
-    names = [place_of(columns, i) for i, c in enumerate(columns) if subjects.fill(row[i] for row in result.table.rows)]
+    names = [
+        place_of(columns, i)
+        for i, c in enumerate(columns)
+        if subjects.fill(row[i] for row in result.table.rows)
+    ]
     marks = f' data-names="{" ".join(map(str, names))}"' if names else ""
     head = f"<thead><tr>{head}</tr></thead>"
     table = f'<table class="answer"{marks}>{head}<tbody>{"".join(body)}</tbody></table>'
-    docs = "".join(f"<dt>{text(c.name.replace('_', ' '))}</dt><dd>{text(c.doc)}</dd>" for c in columns if c.doc)
+    docs = "".join(
+        f"<dt>{text(c.name.replace('_', ' '))}</dt><dd>{text(c.doc)}</dd>" for c in columns if c.doc
+    )
     scroll = f'<div class="{"scroll tall" if folded else "scroll"}" tabindex="0">{table}</div>'
-    return f"{scroll}{more}<details><summary>What the columns mean</summary><dl>{docs}</dl></details>"
+    return (
+        f"{scroll}{more}<details><summary>What the columns mean</summary><dl>{docs}</dl></details>"
+    )
 
 
 def place_of(columns: list[Column], index: int) -> int:
@@ -176,7 +197,13 @@ def place_of(columns: list[Column], index: int) -> int:
 
 
 def number_class(column: Column) -> str:
-    return ' class="number"' if column.unit in NUMBERS else ' class="spark"' if column.unit == "spark" else ""
+    return (
+        ' class="number"'
+        if column.unit in NUMBERS
+        else ' class="spark"'
+        if column.unit == "spark"
+        else ""
+    )
 
 
 def cell(value: Any, column: Column, top: float) -> str:
@@ -196,14 +223,18 @@ def event_table(events: Iterable[tuple[str, str, int, int]]) -> str:
         f"<td>{text(doc)}</td></tr>"
         for name, doc, logged, lost in events
     )
-    head = '<tr><th>event</th><th class="number">logged</th><th class="number">lost</th><th></th></tr>'
+    head = (
+        '<tr><th>event</th><th class="number">logged</th><th class="number">lost</th><th></th></tr>'
+    )
     return f'<div class="scroll"><table><thead>{head}</thead><tbody>{rows}</tbody></table></div>'
 
 
 def ledger_table(ledger: Iterable[tuple[Any, ...]]) -> str:
     rows = []
     for severity, key, event, cpu, tid, count, start, end, words in ledger:
-        when = f"{duration(start)} to {duration(end)}" if start is not None and end is not None else ""
+        when = (
+            f"{duration(start)} to {duration(end)}" if start is not None and end is not None else ""
+        )
         place = f"CPU {cpu}" if cpu is not None else f"thread {tid}" if tid is not None else ""
         cells = "".join(f"<td>{text(c)}</td>" for c in (key, event or "", place, when))
         rows.append(

@@ -72,7 +72,8 @@ class Events(dict[str, Event]):
         if event is None:
             names = [e.name for e in self.values()]
             raise Failure(
-                f"the log has no event '{name}'", help=did_you_mean(name, names) or f"it has: {listed(names)}"
+                f"the log has no event '{name}'",
+                help=did_you_mean(name, names) or f"it has: {listed(names)}",
             )
         table = f'main."{event.name}"'
         replaced = "" if raw else self.decoded(event, table)
@@ -112,7 +113,9 @@ class Log:
 
     def names(self) -> list[str]:
         """What a query may mean: tables, and columns."""
-        found = self.rows("SELECT DISTINCT unnest([table_name, column_name]) FROM duckdb_columns() WHERE NOT internal")
+        found = self.rows(
+            "SELECT DISTINCT unnest([table_name, column_name]) FROM duckdb_columns() WHERE NOT internal"
+        )
         return [name for (name,) in found]
 
     @property
@@ -135,7 +138,9 @@ class Log:
         with open(self.directory, locked=True) as log:
             log.path = self.path
             results = run.run_all(log, run.choose(log, names))
-            return Report(self.path, summary.summary(log), {r.analysis.name: Answer(r) for r in results})
+            return Report(
+                self.path, summary.summary(log), {r.analysis.name: Answer(r) for r in results}
+            )
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
         return self.connection.execute(query).fetchall()
@@ -150,7 +155,11 @@ class Log:
         found = self.preamble.get("schemas")
         schemas = [s for s in found if isinstance(s, dict)] if isinstance(found, list) else []
         named = {s.get("name") for s in schemas}
-        return schemas + [{"name": n} for n in dict.fromkeys(e.schema for e in self.events.values()) if n not in named]
+        return schemas + [
+            {"name": n}
+            for n in dict.fromkeys(e.schema for e in self.events.values())
+            if n not in named
+        ]
 
     def is_of_programs(self, event: Event) -> bool:
         """Whether threads of programs may have logged it: its table then says which."""
@@ -191,7 +200,9 @@ def open(path: str | os.PathLike[str], *, quiet: bool = True, locked: bool = Fal
     try:
         meta = json.loads((directory / "meta.json").read_text(errors="replace"))
     except (OSError, ValueError) as error:
-        raise Failure(f"{directory}/meta.json: {error}", help=f"remove {directory}, and it will be made anew") from None
+        raise Failure(
+            f"{directory}/meta.json: {error}", help=f"remove {directory}, and it will be made anew"
+        ) from None
     link = without_glob_characters(directory)
     root = Path(link.name) / "tables" if link else directory.absolute()
     connection = connect()
@@ -208,7 +219,9 @@ def open(path: str | os.PathLike[str], *, quiet: bool = True, locked: bool = Fal
         connection.execute(SEARCH_PATH)
     except duckdb.Error as error:
         message = str(error).splitlines()[0]
-        raise Failure(f"{directory}: {message}", help=f"remove {directory}, and it will be made anew") from None
+        raise Failure(
+            f"{directory}: {message}", help=f"remove {directory}, and it will be made anew"
+        ) from None
     if locked:
         lock(connection, root)
     return log
@@ -251,11 +264,18 @@ def lock(connection: duckdb.DuckDBPyConnection, root: Path) -> None:
 def events_of(connection: duckdb.DuckDBPyConnection) -> Events:
     """By name in upper case. Names come from the log: one that is no identifier is left out."""
     events = Events()
-    decodings = {name for (name,) in connection.execute("SELECT DISTINCT decoding FROM klogger.decoding").fetchall()}
+    decodings = {
+        name
+        for (name,) in connection.execute(
+            "SELECT DISTINCT decoding FROM klogger.decoding"
+        ).fetchall()
+    }
     query = "SELECT name, schema, coalesce(doc, ''), logged, lost, fields FROM klogger.event ORDER BY id"
     for name, schema, doc, logged, lost, fields in connection.execute(query).fetchall():
         if IDENTIFIER.fullmatch(name):
-            events[name.upper()] = Event(name, schema, doc, logged or 0, lost or 0, fields_of(fields, decodings))
+            events[name.upper()] = Event(
+                name, schema, doc, logged or 0, lost or 0, fields_of(fields, decodings)
+            )
     return events
 
 
@@ -265,7 +285,13 @@ def fields_of(text: str, decodings: set[str]) -> tuple[Field, ...]:
     except ValueError:
         return ()
     return tuple(
-        Field(f["name"], str(f.get("type", "")), f.get("unit"), f.get("doc"), decoding_of(f, decodings))
+        Field(
+            f["name"],
+            str(f.get("type", "")),
+            f.get("unit"),
+            f.get("doc"),
+            decoding_of(f, decodings),
+        )
         for f in found
         if "name" in f
     )

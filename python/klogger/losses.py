@@ -28,7 +28,9 @@ def warnings(log: Log, events: Iterable[str]) -> list[str]:
         " GROUP BY key ORDER BY 2 DESC, key LIMIT $3",
         [names, of_programs, KINDS_MAX],
     )
-    found = [sentence(key, count, text, places(*rest)) for key, count, text, *rest in rows.fetchall()]
+    found = [
+        sentence(key, count, text, places(*rest)) for key, count, text, *rest in rows.fetchall()
+    ]
     return found + samples(log, names)
 
 
@@ -46,11 +48,17 @@ def samples(log: Log, names: Iterable[str] | None = None) -> list[str]:
 def sampled(event: str, logged: int, left_out: int) -> str:
     """`FORK is sampled (--rate-limit): 1,000 of 2,500 are in the log, so counts and sums of it are too low`"""
     share = f"{logged:,} of {logged + left_out:,} are in the log"
-    return printable(f"{event} is sampled (--rate-limit): {share}, so counts and sums of it are too low")
+    return printable(
+        f"{event} is sampled (--rate-limit): {share}, so counts and sums of it are too low"
+    )
 
 
 def places(
-    events: list[str] | None, cpus: list[int] | None, threads: list[int] | None, start: int | None, end: int | None
+    events: list[str] | None,
+    cpus: list[int] | None,
+    threads: list[int] | None,
+    start: int | None,
+    end: int | None,
 ) -> list[str]:
     """Which events, where, and when."""
     found = []
@@ -58,10 +66,16 @@ def places(
         found.append(", ".join(events))
     for what, numbers in (("CPU", cpus), ("thread", threads)):
         if numbers:
-            shown = [str(n) for n in numbers[:NUMBERS_MAX]] + (["..."] if len(numbers) > NUMBERS_MAX else [])
+            shown = [str(n) for n in numbers[:NUMBERS_MAX]] + (
+                ["..."] if len(numbers) > NUMBERS_MAX else []
+            )
             found.append(f"{what} {', '.join(shown)}")
     if start is not None:
-        found.append(f"{duration(start)} to {duration(end)}" if end is not None else f"from {duration(start)}")
+        found.append(
+            f"{duration(start)} to {duration(end)}"
+            if end is not None
+            else f"from {duration(start)}"
+        )
     return found
 
 

@@ -48,7 +48,11 @@ ZOOMED = ("cdf", "histogram", "timeline")
 
 
 def draw(
-    result: Result, palette: Palette, theme: Theme, width: int | str = WIDTH, subjects: Subjects | None = None
+    result: Result,
+    palette: Palette,
+    theme: Theme,
+    width: int | str = WIDTH,
+    subjects: Subjects | None = None,
 ) -> dict[str, Any] | None:
     """The specification of an answer's picture, or None if it has none.
 
@@ -57,9 +61,14 @@ def draw(
     picture = result.analysis.picture
     if picture is None or result.status != "answer" or not result.points.rows:
         return None
-    records = [{k: printable(v) if isinstance(v, str) else v for k, v in r.items()} for r in result.points.records()]
+    records = [
+        {k: printable(v) if isinstance(v, str) else v for k, v in r.items()}
+        for r in result.points.records()
+    ]
     live = subjects is not None
-    drawing = Drawing(result.analysis, records, dict(picture.parts), palette, theme, subjects or NOBODY, live)
+    drawing = Drawing(
+        result.analysis, records, dict(picture.parts), palette, theme, subjects or NOBODY, live
+    )
     drawing.spans = picture.kind in ("cdf", "histogram")
     chart = PICTURES[picture.kind](drawing)
     if not drawing.records:
@@ -87,13 +96,23 @@ def enliven(spec: dict[str, Any], d: Drawing, kind: str) -> None:
         for layer in layers:
             layer["mark"]["clip"] = True
     params: list[dict[str, Any]] = spec.setdefault("params", [])
-    named = [d.parts[p] for p in ("colour", "row", "y", "x") if p in d.parts and d.subjects.fill(d.values(p))]
+    named = [
+        d.parts[p]
+        for p in ("colour", "row", "y", "x")
+        if p in d.parts and d.subjects.fill(d.values(p))
+    ]
     params.append({"name": "klogger_picked", "value": None})
     spec["usermeta"] = {"names": named}
     if named:
-        tests = ["klogger_picked === null", *(f"datum[{json.dumps(n)}] === klogger_picked" for n in named)]
+        tests = [
+            "klogger_picked === null",
+            *(f"datum[{json.dumps(n)}] === klogger_picked" for n in named),
+        ]
         for layer in layers:
-            layer["encoding"]["opacity"] = {"condition": {"test": " || ".join(tests), "value": 1}, "value": 0.13}
+            layer["encoding"]["opacity"] = {
+                "condition": {"test": " || ".join(tests), "value": 1},
+                "value": 0.13,
+            }
 
 
 def layers_of(spec: dict[str, Any]) -> list[dict[str, Any]]:
@@ -131,12 +150,16 @@ def cdf(d: Drawing) -> Any:
     d.records = [r for r in d.records if not d.is_log() or (r[d.column("x")] or 0) > 0]
     encoding: dict[str, Any] = {
         "x": alt.X(f"{d.column('x')}:Q", axis=axis_of(d, "x"), scale=log_or_linear(d)),
-        "y": alt.Y(f"{d.column('y')}:Q", axis=axis_of(d, "y", tickCount=5), scale=alt.Scale(domain=[0, 1])),
+        "y": alt.Y(
+            f"{d.column('y')}:Q", axis=axis_of(d, "y", tickCount=5), scale=alt.Scale(domain=[0, 1])
+        ),
     }
     if "colour" in d.parts:
         encoding["color"] = colour_of(d)
         encoding["order"] = alt.Order(f"{d.column('y')}:Q")
-    line = alt.Chart(DATA, height=360).mark_line(interpolate="step-after", strokeWidth=2.2, clip=True)
+    line = alt.Chart(DATA, height=360).mark_line(
+        interpolate="step-after", strokeWidth=2.2, clip=True
+    )
     return line.encode(**encoding, tooltip=tooltip(d))
 
 
@@ -150,7 +173,10 @@ def axis_of_names(d: Drawing, count: int) -> alt.Axis:
 def bars(d: Drawing) -> Any:
     """A horizontal bar for each y, in the order of the rows."""
     names = d.values("y")
-    scale, axis = alt.Scale(nice=False, domainMax=top_of(d, "x", max(d.numbers("x")))), axis_of(d, "x")
+    scale, axis = (
+        alt.Scale(nice=False, domainMax=top_of(d, "x", max(d.numbers("x")))),
+        axis_of(d, "x"),
+    )
     more: dict[str, Any] = {}
     if d.is_log():
         # Such a scale has no 0 for bars to begin at.
@@ -182,7 +208,9 @@ def stacked(d: Drawing) -> Any:
     names = d.values("y")
     totals: dict[Any, float] = {}
     for record in d.records:
-        totals[record[d.column("y")]] = totals.get(record[d.column("y")], 0) + float(record[d.column("x")] or 0)
+        totals[record[d.column("y")]] = totals.get(record[d.column("y")], 0) + float(
+            record[d.column("x")] or 0
+        )
     colour = colour_of(d)
     # As the legend has them.
     order = names_of(d, "colour")
@@ -196,7 +224,12 @@ def stacked(d: Drawing) -> Any:
         alt.Chart(DATA, height=band_height(len(names)))
         .mark_bar()
         .encode(
-            x=alt.X(f"{d.column('x')}:Q", stack="zero", axis=axis, scale=alt.Scale(nice=False, domainMax=top)),
+            x=alt.X(
+                f"{d.column('x')}:Q",
+                stack="zero",
+                axis=axis,
+                scale=alt.Scale(nice=False, domainMax=top),
+            ),
             y=alt.Y(f"{d.column('y')}:N", sort=names, axis=axis_of_names(d, len(names))),
             color=colour,
             order=alt.Order("klogger_order:Q"),
@@ -216,14 +249,22 @@ def histogram(d: Drawing) -> Any:
     }
     if "colour" not in d.parts:
         y = alt.Y(
-            f"{columns[2]}:Q", axis=axis_of(d, "y"), scale=alt.Scale(domainMax=top_of(d, "y", max(d.numbers("y"))))
+            f"{columns[2]}:Q",
+            axis=axis_of(d, "y"),
+            scale=alt.Scale(domainMax=top_of(d, "y", max(d.numbers("y")))),
         )
-        return base.mark_rect(color=COLOURS[0], stroke=None).encode(**encoding, y=y, y2=alt.datum(0))
+        return base.mark_rect(color=COLOURS[0], stroke=None).encode(
+            **encoding, y=y, y2=alt.datum(0)
+        )
     stack_by(d, columns[0], columns[2])
     axis = axis_of(d, "y")
     top = top_of(d, "y", max(r["klogger_high"] for r in d.records))
-    encoding["y"] = alt.Y("klogger_low:Q", axis=axis, title=d.title("y"), scale=alt.Scale(domainMax=top))
-    return base.mark_rect(stroke=None).encode(**encoding, y2=alt.Y2("klogger_high"), color=colour_of(d))
+    encoding["y"] = alt.Y(
+        "klogger_low:Q", axis=axis, title=d.title("y"), scale=alt.Scale(domainMax=top)
+    )
+    return base.mark_rect(stroke=None).encode(
+        **encoding, y2=alt.Y2("klogger_high"), color=colour_of(d)
+    )
 
 
 def stack_by(d: Drawing, x: str, y: str) -> None:
@@ -252,14 +293,20 @@ def timeline(d: Drawing) -> Any:
     labels = alt.param(name="klogger_rows", value=[f"{d.title('row')} {v}" for v in rows])
     places = [i + 0.5 for i in range(len(rows))]
     label = "klogger_rows[datum.value - 0.5]"
-    axis = alt.Axis(title=None, values=places, labelExpr=label, grid=False, ticks=False, domain=False)
+    axis = alt.Axis(
+        title=None, values=places, labelExpr=label, grid=False, ticks=False, domain=False
+    )
     size = max(16, min(90, 900 // len(rows)))
     end = max(d.numbers("x2"))
     return (
         alt.Chart(DATA, height=max(90, size * len(rows)))
         .mark_rect(stroke=None)
         .encode(
-            x=alt.X(f"{d.column('x')}:Q", axis=axis_of(d, "x"), scale=alt.Scale(domain=[0, end], nice=False)),
+            x=alt.X(
+                f"{d.column('x')}:Q",
+                axis=axis_of(d, "x"),
+                scale=alt.Scale(domain=[0, end], nice=False),
+            ),
             x2=alt.X2(d.column("x2")),
             y=alt.Y("klogger_low:Q", axis=axis, scale=alt.Scale(domain=[len(rows), 0], nice=False)),
             y2=alt.Y2("klogger_high"),
@@ -293,8 +340,14 @@ def matrix(d: Drawing) -> Any:
         tooltip=tooltip(d),
     )  # fmt: skip
     labelled = len(xs) <= FIELDS_LABELLED
-    legend = None if labelled else alt.Legend(title=d.title("size"), gradientLength=110, format=",~g", tickMinStep=1)
-    rects = base.mark_rect(cornerRadius=2).encode(color=alt.Color(f"{d.column('size')}:Q", scale=scale, legend=legend))
+    legend = (
+        None
+        if labelled
+        else alt.Legend(title=d.title("size"), gradientLength=110, format=",~g", tickMinStep=1)
+    )
+    rects = base.mark_rect(cornerRadius=2).encode(
+        color=alt.Color(f"{d.column('size')}:Q", scale=scale, legend=legend)
+    )
     if not labelled:
         return rects
     dark = alt.condition("datum.klogger_dark", alt.value("#ffffff"), alt.value("#222222"))

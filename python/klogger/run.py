@@ -70,7 +70,11 @@ def choose(log: Log, names: Iterable[str] = ()) -> list[Analysis]:
     for name in wanted:
         if name not in by_name:
             close = did_you_mean(name, by_name)
-            listed = f"there are: {', '.join(by_name)}" if by_name else "this log's schemata bring no analyses"
+            listed = (
+                f"there are: {', '.join(by_name)}"
+                if by_name
+                else "this log's schemata bring no analyses"
+            )
             raise Failure(f"no analysis '{name}'", help=close or listed)
     return [by_name[n] for n in dict.fromkeys(wanted)]
 
@@ -110,7 +114,9 @@ class Session:
         return cursor
 
 
-def run_all(log: Log, chosen: Iterable[Analysis], progress: Callable[[str], None] | None = None) -> Iterator[Result]:
+def run_all(
+    log: Log, chosen: Iterable[Analysis], progress: Callable[[str], None] | None = None
+) -> Iterator[Result]:
     """Runs analyses in turn."""
     with Session(log) as session:
         for one in chosen:
@@ -151,7 +157,9 @@ def not_recorded(result: Result, missing: list[str]) -> Result:
     schemata = dict.fromkeys(analyses.declaring(event, one.schema) for event in missing)
     listed = " and ".join([", ".join(missing[:-1]), missing[-1]] if len(missing) > 1 else missing)
     result.status = "not_recorded"
-    result.reason = f"{listed} not recorded: record with {' '.join(f'-s {name}' for name in schemata)}"
+    result.reason = (
+        f"{listed} not recorded: record with {' '.join(f'-s {name}' for name in schemata)}"
+    )
     return result
 
 
@@ -183,7 +191,11 @@ def fill(result: Result, cursor: duckdb.DuckDBPyConnection) -> None:
             case "picture":
                 result.points = section_rows(one, cursor, section)
             case "finding":
-                said = [row for row in section_rows(one, cursor, section).rows if row and row[0] is not None]
+                said = [
+                    row
+                    for row in section_rows(one, cursor, section).rows
+                    if row and row[0] is not None
+                ]
                 result.findings = [str(row[0]) for row in said]
                 result.weights = [weight_of(row) for row in said]
     result.warnings += own_warnings(one, cursor)
@@ -200,7 +212,11 @@ def own_warnings(one: Analysis, cursor: duckdb.DuckDBPyConnection) -> list[str]:
     """Sorted: they are a set, and SQL gives the rows of a UNION ALL in no order of its own."""
     if "warning" not in one.sections:
         return []
-    return sorted(str(row[0]) for row in section_rows(one, cursor, "warning").rows if row and row[0] is not None)
+    return sorted(
+        str(row[0])
+        for row in section_rows(one, cursor, "warning").rows
+        if row and row[0] is not None
+    )
 
 
 def weight_of(row: list[Any]) -> float:

@@ -25,11 +25,13 @@ def summary(log: Log) -> Summary:
     head = Summary(f"{log.path.name}: {command(preamble)}")
     logged = sum(e.logged for e in log.events.values())
     # Events of a block that is damaged are missing too, but nobody knows of which types they were.
-    lost = log.rows("SELECT coalesce(sum(count), 0)::BIGINT FROM klogger.ledger WHERE severity IN ('loss', 'error')")[
-        0
-    ][0]
+    lost = log.rows(
+        "SELECT coalesce(sum(count), 0)::BIGINT FROM klogger.ledger WHERE severity IN ('loss', 'error')"
+    )[0][0]
     types = sum(1 for e in log.events.values() if e.logged)
-    head.lines.append(f"{duration(log.seconds() * 1e9)}, {logged:,} events of {types} types, {missing(log, lost)}")
+    head.lines.append(
+        f"{duration(log.seconds() * 1e9)}, {logged:,} events of {types} types, {missing(log, lost)}"
+    )
     host = section(preamble, "host")
     cpus = host.get("cpus")
     place = [f"Linux {host['kernel']}"] if host.get("kernel") else []
@@ -38,9 +40,13 @@ def summary(log: Log) -> Summary:
     if host.get("cpu_model"):
         place.append(str(host["cpu_model"]))
     head.lines.append(printable(", ".join([*when(preamble), *place])))
-    scope = {"all": "all threads", "processes": "the workload's threads only"}.get(str(preamble.get("scope")), "")
+    scope = {"all": "all threads", "processes": "the workload's threads only"}.get(
+        str(preamble.get("scope")), ""
+    )
     schemas = ", ".join(str(s.get("name")) for s in log.schemas)
-    head.lines.append(printable(f"schemata: {schemas or 'none'}{f'; scope: {scope}' if scope else ''}"))
+    head.lines.append(
+        printable(f"schemata: {schemas or 'none'}{f'; scope: {scope}' if scope else ''}")
+    )
     head.warnings = ledger_lines(log) + losses.samples(log)
     if not logged:
         head.warnings.append("the log has no events")
@@ -66,7 +72,9 @@ def when(preamble: dict[str, Any]) -> list[str]:
     ns = section(preamble, "clock").get("start_realtime_ns")
     if not isinstance(ns, int) or not 0 < ns < 4e18:
         return []
-    return [datetime.datetime.fromtimestamp(ns // 10**9, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")]
+    return [
+        datetime.datetime.fromtimestamp(ns // 10**9, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    ]
 
 
 def ledger_lines(log: Log) -> list[str]:
@@ -75,7 +83,10 @@ def ledger_lines(log: Log) -> list[str]:
         "SELECT key, sum(count)::BIGINT, any_value(text) FROM klogger.ledger WHERE severity IN ('loss', 'error')"
         " GROUP BY key ORDER BY 2 DESC, key LIMIT 10"
     )
-    return [printable(f"{key}{f' ({count:,})' if count else ''}: {text or ''}") for key, count, text in rows]
+    return [
+        printable(f"{key}{f' ({count:,})' if count else ''}: {text or ''}")
+        for key, count, text in rows
+    ]
 
 
 def event_counts(log: Log) -> list[tuple[str, str, int, int]]:

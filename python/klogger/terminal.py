@@ -64,7 +64,11 @@ class HarmlessText:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         for segment in console.render(self.shown, options):
             lines = segment.text.split("\n")
-            yield segment if segment.control else segment._replace(text="\n".join(map(printable, lines)))
+            yield (
+                segment
+                if segment.control
+                else segment._replace(text="\n".join(map(printable, lines)))
+            )
 
 
 def print_summary(out: Console, summary: Summary) -> None:
@@ -100,8 +104,15 @@ def print_result(out: Console, result: Result, rows: int | None = ROWS) -> None:
     title.append(f"  [{result.analysis.name}]", style="not bold dim")
     out.print(title)
     if result.status != "answer":
-        label = {"empty": "nothing to show", "not_recorded": "no answer", "failed": "failed"}[result.status]
-        out.print(Text(f"  {label}: {result.reason}", style="red" if result.status == "failed" else "yellow"))
+        label = {"empty": "nothing to show", "not_recorded": "no answer", "failed": "failed"}[
+            result.status
+        ]
+        out.print(
+            Text(
+                f"  {label}: {result.reason}",
+                style="red" if result.status == "failed" else "yellow",
+            )
+        )
     print_warnings(out, result.warnings)
     if result.status == "answer":
         print_texts(out, [(f.text, "") for f in findings.of(result)])
@@ -124,7 +135,11 @@ def print_table(out: Console, result: Result, limit: int | None) -> None:
         out.print(Text(f"  no room for: {names}; --html and --format json have them", style="dim"))
     rest = len(result.table.rows) - len(shown) + result.table.left_out
     if rest:
-        hint = "" if limit is None else f": 'klogger report --analysis {result.analysis.name}' shows all"
+        hint = (
+            ""
+            if limit is None
+            else f": 'klogger report --analysis {result.analysis.name}' shows all"
+        )
         out.print(Text(f"  and {rest:,} more{hint}", style="dim"))
 
 
@@ -147,7 +162,10 @@ def fitting(out: Console, result: Result, shown: list[list[Any]]) -> tuple[Table
 
 def least_wanted(result: Result, columns: list[int]) -> int:
     """Where the last column is that is neither the first nor has bars."""
-    return max((at for at, i in enumerate(columns) if at and not column_of(result, i).bar), default=len(columns) - 1)
+    return max(
+        (at for at, i in enumerate(columns) if at and not column_of(result, i).bar),
+        default=len(columns) - 1,
+    )
 
 
 def give_way(table: Table, texts: list[int], missing: int) -> bool:
@@ -174,7 +192,9 @@ def column_of(result: Result, index: int) -> Column:
 
 def table_of(result: Result, shown: list[list[Any]], indices: list[int], *, bars: bool) -> Table:
     """The columns `indices`, each as wide as what is in it."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False, header_style="dim")
+    table = Table(
+        box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False, header_style="dim"
+    )
     cells = []
     for index in indices:
         column = column_of(result, index)
@@ -186,7 +206,9 @@ def table_of(result: Result, shown: list[list[Any]], indices: list[int], *, bars
         if column.bar and bars:
             top = column_top(result.table, index)
             table.add_column("", no_wrap=True)
-            cells.append([Text(bar(float(row[index] or 0), top, BAR_WIDTH), style="cyan") for row in shown])
+            cells.append(
+                [Text(bar(float(row[index] or 0), top, BAR_WIDTH), style="cyan") for row in shown]
+            )
     for row in zip(*cells, strict=True):
         table.add_row(*row)
     return table
@@ -199,14 +221,22 @@ def folded(name: str, width: int) -> str:
 
 
 def column_top(table: Rows, index: int) -> float:
-    return max((float(r[index]) for r in table.rows if isinstance(r[index], (int, float))), default=0.0)
+    return max(
+        (float(r[index]) for r in table.rows if isinstance(r[index], (int, float))), default=0.0
+    )
 
 
-def print_rows(out: Console, names: list[str], rows: Iterable[Iterable[Any]], numeric: list[bool]) -> None:
+def print_rows(
+    out: Console, names: list[str], rows: Iterable[Iterable[Any]], numeric: list[bool]
+) -> None:
     """The answer to a query."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False, header_style="bold")
+    table = Table(
+        box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False, header_style="bold"
+    )
     for name, is_number in zip(names, numeric, strict=True):
-        table.add_column(Text(printable(name)), justify="right" if is_number else "left", overflow="fold")
+        table.add_column(
+            Text(printable(name)), justify="right" if is_number else "left", overflow="fold"
+        )
     for row in rows:
         table.add_row(*(Text("" if v is None else printable(str(v))) for v in row))
     out.print(table)

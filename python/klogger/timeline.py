@@ -70,7 +70,9 @@ SELECT from_ns, to_ns, cpu, pid, id, {HOW} AS how, coalesce(lag(from_ns) OVER th
        coalesce(lag(state) OVER thread, 1) <> 0 AS slept
 FROM quantum JOIN track_thread USING (pid) WHERE from_ns < {{until}} AND to_ns > {{since}}
 WINDOW thread AS (PARTITION BY pid ORDER BY from_ns)"""
-NOT_WOKEN = f"SELECT from_ns, to_ns, cpu, id, how, 0 AS waited, -1 AS waker_cpu, 0 AS waker FROM ({QUANTA})"
+NOT_WOKEN = (
+    f"SELECT from_ns, to_ns, cpu, id, how, 0 AS waited, -1 AS waker_cpu, 0 AS waker FROM ({QUANTA})"
+)
 # The wake-up before a quantum: the latest, if it is later than the quantum before, and if that ended with a sleep.
 WOKEN = f"""
 SELECT from_ns, to_ns, cpu, id, how, CASE WHEN fresh THEN from_ns - woken_ns ELSE 0 END AS waited,
@@ -117,12 +119,16 @@ def read(session: Session, at: Iterable[int] = ()) -> Timeline | None:
     if cursor is None:
         return None
     total, end = one_row(
-        cursor, "SELECT count(*), greatest(max(to_ns), (SELECT to_ns FROM klogger.recording)) FROM quantum"
+        cursor,
+        "SELECT count(*), greatest(max(to_ns), (SELECT to_ns FROM klogger.recording)) FROM quantum",
     )
     if not total:
         return None
     cursor.execute(THREADS)
-    cpus = [int(c) for (c,) in cursor.execute("SELECT DISTINCT cpu FROM quantum ORDER BY cpu").fetchall()]
+    cpus = [
+        int(c)
+        for (c,) in cursor.execute("SELECT DISTINCT cpu FROM quantum ORDER BY cpu").fetchall()
+    ]
     width, bins = binned(cursor, int(end), cpus)
     windows = choose_windows(cursor, int(total), int(end), list(at))
     wakeups = "TRY_TO_WAKEUP" in session.log.events
@@ -148,22 +154,31 @@ def one_row(cursor: duckdb.DuckDBPyConnection, query: str) -> tuple[Any, ...]:
     return tuple(row)
 
 
-def binned(cursor: duckdb.DuckDBPyConnection, end: int, cpus: list[int]) -> tuple[int, dict[str, Numbers]]:
+def binned(
+    cursor: duckdb.DuckDBPyConnection, end: int, cpus: list[int]
+) -> tuple[int, dict[str, Numbers]]:
     """The width of the bins in ns, and what is in them: as many as there is room for."""
     count = max(BINS_MAX // len(cpus), BINS_MIN)
     width = end // count + 1
     cursor.execute(BINS.format(width=width))
-    while one_row(cursor, "SELECT count(*), max(bin) FROM track_bin") > (PARTS_MAX, 0) and width * BINS_MIN < end:
+    while (
+        one_row(cursor, "SELECT count(*), max(bin) FROM track_bin") > (PARTS_MAX, 0)
+        and width * BINS_MIN < end
+    ):
         cursor.execute(COARSER)
         width *= 2
-    found = cursor.execute("SELECT bin, cpu, id, ns FROM track_bin ORDER BY bin, cpu, id").fetchnumpy()
+    found = cursor.execute(
+        "SELECT bin, cpu, id, ns FROM track_bin ORDER BY bin, cpu, id"
+    ).fetchnumpy()
     columns = {name: whole(found[name]) for name in ("bin", "cpu", "id")}
     columns["cpu"] = np.searchsorted(np.array(cpus), columns["cpu"])
     columns["share"] = np.rint(whole(found["ns"]) * (SHARE_MAX / width)).astype(np.int64)
     return width, columns
 
 
-def choose_windows(cursor: duckdb.DuckDBPyConnection, total: int, end: int, at: list[int]) -> list[Window]:
+def choose_windows(
+    cursor: duckdb.DuckDBPyConnection, total: int, end: int, at: list[int]
+) -> list[Window]:
     """All of a small log; of a big one what was asked for, else its beginning and its busiest part."""
     if total <= QUANTA_MAX:
         return [Window("all", 0, end)]
@@ -172,7 +187,11 @@ def choose_windows(cursor: duckdb.DuckDBPyConnection, total: int, end: int, at: 
     counts = np.zeros(SLICES + 1, dtype=np.int64)
     for number, count in rows:
         counts[min(int(number), SLICES)] += count
-    wanted = [(f"around {time / 1e9:.6g} s", min(time // width, SLICES)) for time in at if 0 <= time <= end]
+    wanted = [
+        (f"around {time / 1e9:.6g} s", min(time // width, SLICES))
+        for time in at
+        if 0 <= time <= end
+    ]
     wanted = wanted or [("the beginning", 0), ("the busiest part", int(np.argmax(counts)))]
     room = QUANTA_MAX // len(wanted)
     found: list[Window] = []
@@ -182,7 +201,9 @@ def choose_windows(cursor: duckdb.DuckDBPyConnection, total: int, end: int, at: 
         window = Window(name, low * width, min(high * width, end))
         if exact_middle:
             # Even one slice has too many.
-            window = Window(name, window.from_ns, window.from_ns + max(1, int(width * room / counts[middle])))
+            window = Window(
+                name, window.from_ns, window.from_ns + max(1, int(width * room / counts[middle]))
+            )
         if not any(window.from_ns < w.to_ns and w.from_ns < window.to_ns for w in found):
             found.append(window)
     return sorted(found, key=lambda w: w.from_ns)
@@ -194,7 +215,11 @@ def grow(counts: Numbers, middle: int, room: int) -> tuple[int, int]:
     while True:
         left = int(counts[low - 1]) if low > 0 else None
         right = int(counts[high]) if high < len(counts) else None
-        if left is not None and used + left <= room and (right is None or middle - low <= high - middle):
+        if (
+            left is not None
+            and used + left <= room
+            and (right is None or middle - low <= high - middle)
+        ):
             low, used = low - 1, used + left
         elif right is not None and used + right <= room:
             high, used = high + 1, used + right
@@ -204,7 +229,9 @@ def grow(counts: Numbers, middle: int, room: int) -> tuple[int, int]:
             return low, high
 
 
-def exact(cursor: duckdb.DuckDBPyConnection, window: Window, cpus: list[int], *, wakeups: bool) -> dict[str, Numbers]:
+def exact(
+    cursor: duckdb.DuckDBPyConnection, window: Window, cpus: list[int], *, wakeups: bool
+) -> dict[str, Numbers]:
     """The quanta of a window, by their beginning."""
     query = (WOKEN if wakeups else NOT_WOKEN).format(since=window.from_ns, until=window.to_ns)
     found = cursor.execute(f"{query} ORDER BY from_ns, cpu").fetchnumpy()
@@ -240,12 +267,25 @@ def whole(column: Any) -> Numbers:
 def named_threads(cursor: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
     """In the order of their numbers; the first is all that have none of their own."""
     rest, ns, quanta = one_row(
-        cursor, "SELECT count(*), coalesce(sum(ns), 0), coalesce(sum(quanta), 0) FROM track_thread WHERE id = 0"
+        cursor,
+        "SELECT count(*), coalesce(sum(ns), 0), coalesce(sum(quanta), 0) FROM track_thread WHERE id = 0",
     )
-    others = {"name": f"{rest:,} other threads", "program": "other", "pid": -1, "ns": int(ns), "quanta": int(quanta)}
+    others = {
+        "name": f"{rest:,} other threads",
+        "program": "other",
+        "pid": -1,
+        "ns": int(ns),
+        "quanta": int(quanta),
+    }
     query = "SELECT pid, program, ns, quanta FROM track_thread WHERE id > 0 ORDER BY id"
     return [others] + [
-        {"name": printable(f"{program}[{pid}]"), "program": printable(program), "pid": pid, "ns": ns, "quanta": quanta}
+        {
+            "name": printable(f"{program}[{pid}]"),
+            "program": printable(program),
+            "pid": pid,
+            "ns": ns,
+            "quanta": quanta,
+        }
         for pid, program, ns, quanta in cursor.execute(query).fetchall()
     ]
 

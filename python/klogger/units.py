@@ -46,7 +46,11 @@ def show_number(value: Any, number: float, unit: str) -> str:
         case "share":
             return f"{100 * number:.1f} %" if number == 0 or abs(number) >= 0.0005 else "<0.1 %"
         case "count":
-            return f"{round(number):,}" if number.is_integer() or abs(number) >= 100 else average(number)
+            return (
+                f"{round(number):,}"
+                if number.is_integer() or abs(number) >= 100
+                else average(number)
+            )
         case "per_s":
             return f"{number:,.1f}/s" if number < 100 else f"{round(number):,}/s"
         case "bytes":

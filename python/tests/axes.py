@@ -34,7 +34,9 @@ def axes_in(svg: str) -> list[Axis]:
     for place, after in zip(places, [*places[1:], None], strict=True):
         text = svg[place.end() : after.start() if after else len(svg)]
         labels = re.search(r"role-axis-label(.*?)</g>", text, re.S)
-        shown = re.findall(r"<text[^>]*?(opacity=\"0\")?[^>]*>([^<]*)</text>", labels[1] if labels else "")
+        shown = re.findall(
+            r"<text[^>]*?(opacity=\"0\")?[^>]*>([^<]*)</text>", labels[1] if labels else ""
+        )
         words = [html.unescape(word) for hidden, word in shown if word.strip() and not hidden]
         found.append(Axis(place[1], html.unescape(place[2] or ""), place[3], words))
     return found

@@ -17,9 +17,7 @@ from pathlib import Path
 from typing import Any
 
 # Chromium reads commands from descriptor 3 and answers on 4.
-LAUNCH = (
-    "import os, sys; os.dup2(int(sys.argv[1]), 3); os.dup2(int(sys.argv[2]), 4); os.execvp(sys.argv[3], sys.argv[3:])"
-)
+LAUNCH = "import os, sys; os.dup2(int(sys.argv[1]), 3); os.dup2(int(sys.argv[2]), 4); os.execvp(sys.argv[3], sys.argv[3:])"
 OPTIONS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--remote-debugging-pipe", "--no-first-run",
     "--disable-background-networking", "--disable-component-update",
@@ -29,7 +27,11 @@ PATIENCE_S = 240
 
 
 def program() -> str | None:
-    return shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    return (
+        shutil.which("chromium")
+        or shutil.which("chromium-browser")
+        or shutil.which("google-chrome")
+    )
 
 
 class Browser:
@@ -53,7 +55,9 @@ class Browser:
         self.session: str | None = None
         self.complaints: list[str] = []
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
-        self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        self.session = self.call("Target.attachToTarget", targetId=target, flatten=True)[
+            "sessionId"
+        ]
         for domain in ("Runtime", "Log", "Page"):
             self.call(f"{domain}.enable")
 
@@ -97,33 +101,49 @@ class Browser:
         match event.get("method"):
             case "Runtime.exceptionThrown":
                 details = found["exceptionDetails"]
-                self.complaints.append(details.get("exception", {}).get("description", details["text"]))
+                self.complaints.append(
+                    details.get("exception", {}).get("description", details["text"])
+                )
             case "Runtime.consoleAPICalled" if found["type"] in ("error", "warning", "assert"):
-                self.complaints.append(" ".join(str(a.get("value", a.get("description"))) for a in found["args"]))
+                self.complaints.append(
+                    " ".join(str(a.get("value", a.get("description"))) for a in found["args"])
+                )
             case "Log.entryAdded" if found["entry"]["level"] in ("error", "warning"):
                 self.complaints.append(found["entry"]["text"])
 
     def ask(self, expression: str) -> Any:
         """The value of an expression; of a promise, what it promised."""
-        answer = self.call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
+        answer = self.call(
+            "Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True
+        )
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
     def wait(self, expression: str) -> None:
         end = time.monotonic() + PATIENCE_S
         while not self.ask(f"Boolean({expression})"):
-            assert time.monotonic() < end, f"never came true: {expression}; complaints: {self.complaints}"
+            assert time.monotonic() < end, (
+                f"never came true: {expression}; complaints: {self.complaints}"
+            )
             time.sleep(0.05)
 
     def open(self, page: Path, width: int = 1100, height: int = 900) -> None:
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+        self.call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=False,
+        )
         self.call("Page.navigate", url=page.absolute().as_uri())
         self.wait("window.klogger !== undefined")
         self.settle()
 
     def settle(self) -> None:
         """Until what was asked for is on the screen."""
-        self.ask("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 0))))")
+        self.ask(
+            "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 0))))"
+        )
 
     def mouse(self, kind: str, x: float, y: float, **more: Any) -> None:
         self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, **more)
@@ -140,7 +160,9 @@ class Browser:
         self.settle()
 
     def scheme(self, name: str) -> None:
-        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": name}])
+        self.call(
+            "Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": name}]
+        )
         self.settle()
 
     def picture(self, to: Path, *, whole: bool = False) -> None:
@@ -148,7 +170,9 @@ class Browser:
         to.write_bytes(base64.b64decode(shot["data"]))
 
     def pdf(self, to: Path) -> None:
-        to.write_bytes(base64.b64decode(self.call("Page.printToPDF", printBackground=False)["data"]))
+        to.write_bytes(
+            base64.b64decode(self.call("Page.printToPDF", printBackground=False)["data"])
+        )
 
 
 def high_pipe() -> tuple[int, int]:

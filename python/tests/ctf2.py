@@ -45,7 +45,10 @@ def read_plain(cls: Json, bits: Bits, roles: Json) -> Any:
         case "structure":
             names = [m["name"] for m in cls.get("member-classes", [])]
             assert len(names) == len(set(names)), "two members have the same name"
-            return {m["name"]: read(m["field-class"], bits, roles) for m in cls.get("member-classes", [])}
+            return {
+                m["name"]: read(m["field-class"], bits, roles)
+                for m in cls.get("member-classes", [])
+            }
         case "static-length-array":
             return [read(cls["element-field-class"], bits, roles) for _ in range(cls["length"])]
         case "static-length-blob":
@@ -77,8 +80,16 @@ def label(cls: Json, value: int) -> list[str]:
     """The names of a value: by mappings, or by flags."""
     if cls["type"] == "fixed-length-bit-map":
         flags = cls["flags"].items()
-        return [name for name, ranges in flags if any(value >> bit & 1 for a, b in ranges for bit in range(a, b + 1))]
-    return [name for name, ranges in cls.get("mappings", {}).items() if any(a <= value <= b for a, b in ranges)]
+        return [
+            name
+            for name, ranges in flags
+            if any(value >> bit & 1 for a, b in ranges for bit in range(a, b + 1))
+        ]
+    return [
+        name
+        for name, ranges in cls.get("mappings", {}).items()
+        if any(a <= value <= b for a, b in ranges)
+    ]
 
 
 class Trace:
@@ -124,7 +135,12 @@ class Trace:
             cls = self.events[stream["id"], roles["event-record-class-id"]]
             common = read(stream["event-record-common-context-field-class"], bits, roles)
             payload = read(cls["payload-field-class"], bits, roles)
-            yield {"class": cls, "time": roles["default-clock-timestamp"], "common": common, "payload": payload}
+            yield {
+                "class": cls,
+                "time": roles["default-clock-timestamp"],
+                "common": common,
+                "payload": payload,
+            }
 
 
 __all__ = ["Trace", "label"]

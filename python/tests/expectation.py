@@ -91,7 +91,11 @@ def meta_of(words: list[str]) -> dict[str, Any]:
     if words[0] == "overwrite":
         return {"recorder": {"overwrite": True}}
     given = ((k, float(v)) for k, _, v in (w.partition("=") for w in words[1:]))
-    return {"costs": {"events": [{"event": k, "cost": {"ns": v, "low": v, "high": v}} for k, v in given]}}
+    return {
+        "costs": {
+            "events": [{"event": k, "cost": {"ns": v, "low": v, "high": v}} for k, v in given]
+        }
+    }
 
 
 def make(expectation: Expectation, out: Path) -> Path:
@@ -109,11 +113,20 @@ def make(expectation: Expectation, out: Path) -> Path:
         words = shlex.split(line)
         if words[0] == "process":
             times = [time_of(w) for w in words[3:]]
-            processes.append((int(words[1]), words[2], times[0] if times else 0, times[1] if len(times) > 1 else None))
+            processes.append(
+                (
+                    int(words[1]),
+                    words[2],
+                    times[0] if times else 0,
+                    times[1] if len(times) > 1 else None,
+                )
+            )
         elif words[0] == "stack":
             stacks.append((int(words[1]), words[2:]))
         elif words[0] == "ledger":
-            ledger.append(dict((k, value_of(v)) for k, _, v in (w.partition("=") for w in words[1:])))
+            ledger.append(
+                dict((k, value_of(v)) for k, _, v in (w.partition("=") for w in words[1:]))
+            )
         elif words[0] == "end":
             end = time_of(words[1])
         elif words[0] == "killed":
@@ -131,14 +144,21 @@ def make(expectation: Expectation, out: Path) -> Path:
             if given:
                 raise ValueError(f"{expectation.path}: {event} has no {', '.join(given)}")
             names = ", ".join(f'"{n}"' for n in row)
-            con.execute(f"INSERT INTO {event} ({names}) VALUES ({', '.join('?' * len(row))})", list(row.values()))
+            con.execute(
+                f"INSERT INTO {event} ({names}) VALUES ({', '.join('?' * len(row))})",
+                list(row.values()),
+            )
     if stacks:
         out.mkdir(parents=True, exist_ok=True)
         con.execute("CREATE TABLE klogger_stack (id BIGINT, frames VARCHAR[], text VARCHAR)")
-        con.executemany("INSERT INTO klogger_stack VALUES (?, ?, ?)", [(n, f, "<".join(f)) for n, f in stacks])
+        con.executemany(
+            "INSERT INTO klogger_stack VALUES (?, ?, ?)", [(n, f, "<".join(f)) for n, f in stacks]
+        )
         con.execute(f"COPY klogger_stack TO '{out}/stack.parquet'")
     schemata = (expectation.schema, *expectation.others)
-    return support.write_log(con, out, schema=schemata, processes=processes, ledger=ledger, end=end, meta=meta)
+    return support.write_log(
+        con, out, schema=schemata, processes=processes, ledger=ledger, end=end, meta=meta
+    )
 
 
 def shown(value: Any) -> str:

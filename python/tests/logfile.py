@@ -49,7 +49,13 @@ class LogFile:
     ledger: list[dict[str, Any]] = field(default_factory=list)
 
     def event(
-        self, name: str, *fields: str, schema: str = "klogger", doc: str | None = None, about=(), **more: Any
+        self,
+        name: str,
+        *fields: str,
+        schema: str = "klogger",
+        doc: str | None = None,
+        about=(),
+        **more: Any,
     ) -> None:
         """A field is `name:type[:decoding]`; a type is a number's, `TYPE[n]`, `text[n]` or `string`."""
         end, made = 8, []
@@ -68,8 +74,19 @@ class LogFile:
                 known = ("hex", "thread", "code", "device", "ip", "errno")
                 one["decode"] = decode[0] if decode[0] in known else {"table": decode[0]}
             made.append(one)
-        layout = {"id": len(self.events) + 1, "schema": schema, "name": name, "fixed": end, "fields": made}
-        self.events.append(layout | ({"doc": doc} if doc else {}) | ({"about": list(about)} if about else {}) | more)
+        layout = {
+            "id": len(self.events) + 1,
+            "schema": schema,
+            "name": name,
+            "fixed": end,
+            "fields": made,
+        }
+        self.events.append(
+            layout
+            | ({"doc": doc} if doc else {})
+            | ({"about": list(about)} if about else {})
+            | more
+        )
 
     def add(self, origin: Origin, time: int, name: str, /, **values: Any) -> None:
         """`time` is ns since the start. What is not said is 0 or empty."""
@@ -123,7 +140,9 @@ class LogFile:
         path.write_bytes(out)
         return path
 
-    def _block(self, kind: int, payload: bytes, origin: Origin = 0, stream: Stream | None = None) -> bytes:
+    def _block(
+        self, kind: int, payload: bytes, origin: Origin = 0, stream: Stream | None = None
+    ) -> bytes:
         stream = stream or Stream()
         cpu, thread = (THREAD, origin) if isinstance(origin, tuple) else (origin, (0, 0, 0))
         times = (min(stream.times, default=0), max(stream.times, default=0))

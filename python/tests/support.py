@@ -50,11 +50,17 @@ def events_of(*schemata: str) -> list[Event]:
         for match in re.finditer(r'^event (\w+)(?: "([^"]*)")?[^{\n]*\{(.*?)\}', text, re.M | re.S):
             event = Event(match[1], name, doc=match[2] or "")
             for one in re.finditer(
-                r'(\w+)(?:\[\d+\])?\s+(\w+)((?:[ \t]+(?:as|in)[ \t]+\w+)*)[ \t]*("[^"]*")?', match[3]
+                r'(\w+)(?:\[\d+\])?\s+(\w+)((?:[ \t]+(?:as|in)[ \t]+\w+)*)[ \t]*("[^"]*")?',
+                match[3],
             ):
                 unit = re.search(r"\bin\s+(\w+)", one[3])
                 decoding = re.search(r"\bas\s+(\w+)", one[3])
-                found = {"name": one[2], "type": one[1], "unit": unit and unit[1], "decoding": decoding and decoding[1]}
+                found = {
+                    "name": one[2],
+                    "type": one[1],
+                    "unit": unit and unit[1],
+                    "decoding": decoding and decoding[1],
+                }
                 event.fields.append({**found, "doc": (one[4] or "").strip('"') or None})
             events.setdefault(event.name, event)
     return list(events.values())
@@ -62,7 +68,9 @@ def events_of(*schemata: str) -> list[Event]:
 
 def decodings_of(schema: str) -> list[tuple[str, bool, int, str]]:
     rows = []
-    for match in re.finditer(r"^(flags|enum)\s+(\w+)\s*\{(.*?)\}", schema_file(schema).read_text(), re.M | re.S):
+    for match in re.finditer(
+        r"^(flags|enum)\s+(\w+)\s*\{(.*?)\}", schema_file(schema).read_text(), re.M | re.S
+    ):
         for value, text in re.findall(r'(\w+)\s+"([^"]*)"', match[3]):
             rows.append((match[2], match[1] == "flags", int(value, 0), text))
     return rows
@@ -72,8 +80,12 @@ def create_tables(con: duckdb.DuckDBPyConnection, events: list[Event]) -> None:
     for event in events:
         columns = "".join(f', "{f["name"]}" {TYPES[f["type"]]}' for f in event.fields)
         # The function of an address in code, as the exporter gives it.
-        columns += "".join(f", {f['name']}_symbol VARCHAR" for f in event.fields if f["decoding"] == "code")
-        con.execute(f"CREATE TABLE {event.name} (time BIGINT, cpu SMALLINT, serial BIGINT{columns})")
+        columns += "".join(
+            f", {f['name']}_symbol VARCHAR" for f in event.fields if f["decoding"] == "code"
+        )
+        con.execute(
+            f"CREATE TABLE {event.name} (time BIGINT, cpu SMALLINT, serial BIGINT{columns})"
+        )
 
 
 def write_log(
@@ -96,9 +108,13 @@ def write_log(
     out.mkdir(parents=True, exist_ok=True)
     schemata = (schema,) if isinstance(schema, str) else schema
     events = [e for e in events_of(*schemata) if e.name not in without]
-    con.execute("INSERT INTO KLOGGER_START BY NAME SELECT 0 AS time, -1 AS cpu, 0 AS serial, 65536 AS buffer_size")
+    con.execute(
+        "INSERT INTO KLOGGER_START BY NAME SELECT 0 AS time, -1 AS cpu, 0 AS serial, 65536 AS buffer_size"
+    )
     if end is not None:
-        con.execute(f"INSERT INTO KLOGGER_FINISH BY NAME SELECT {end} AS time, -1 AS cpu, 1 AS serial")
+        con.execute(
+            f"INSERT INTO KLOGGER_FINISH BY NAME SELECT {end} AS time, -1 AS cpu, 1 AS serial"
+        )
     for e in events:
         con.execute(f"COPY {e.name} TO '{out}/{e.name}.parquet'")
     write_catalogue(con, out, events, schemata, ledger or [])
@@ -107,7 +123,8 @@ def write_log(
         " from_ns BIGINT, to_ns BIGINT, recorder BOOLEAN)"
     )
     rows = [
-        (pid, pid, 1, comm, comm, start, stop, False) for pid, comm, start, stop in [(0, "idle", 0, None), *processes]
+        (pid, pid, 1, comm, comm, start, stop, False)
+        for pid, comm, start, stop in [(0, "idle", 0, None), *processes]
     ]
     con.executemany("INSERT INTO klogger_process VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
     con.execute(f"UPDATE klogger_process SET to_ns = {end or 0} WHERE to_ns IS NULL")
@@ -148,7 +165,9 @@ def write_catalogue(
         row = [e.name, e.schema, number, e.doc, logged and logged[0], lost, json.dumps(e.fields)]
         con.execute("INSERT INTO klogger_event VALUES (?, ?, ?, ?, ?, ?, ?)", row)
     con.execute(f"COPY klogger_event TO '{out}/event.parquet'")
-    con.execute("CREATE TABLE klogger_decoding (decoding VARCHAR, flags BOOLEAN, value UBIGINT, text VARCHAR)")
+    con.execute(
+        "CREATE TABLE klogger_decoding (decoding VARCHAR, flags BOOLEAN, value UBIGINT, text VARCHAR)"
+    )
     for row in dict.fromkeys(row for schema in schemata for row in decodings_of(schema)):
         con.execute("INSERT INTO klogger_decoding VALUES (?, ?, ?, ?)", row)
     con.execute(f"COPY klogger_decoding TO '{out}/decoding.parquet'")

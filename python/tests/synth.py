@@ -86,7 +86,9 @@ def write(out: Path, events: int, cpus: int) -> None:
         con.execute(table(event, select))
     end = con.execute("SELECT max(to_ns) FROM quantum").fetchone()[0]
     processes = [
-        (1000 + cpu * 100 + k + 1, name, 0, None) for cpu in range(cpus) for k, (name, *_) in enumerate(PROGRAMS)
+        (1000 + cpu * 100 + k + 1, name, 0, None)
+        for cpu in range(cpus)
+        for k, (name, *_) in enumerate(PROGRAMS)
     ]
     support.write_log(con, out, processes=processes, end=end, cpus=cpus)
 

@@ -13,7 +13,9 @@ import klogger
 from klogger import analysis, pictures, run
 from klogger.failure import Failure
 
-ANALYSES = sorted(p for p in support.SCHEMATA.glob("*/analyses/*.sql") if not p.name.startswith("_"))
+ANALYSES = sorted(
+    p for p in support.SCHEMATA.glob("*/analyses/*.sql") if not p.name.startswith("_")
+)
 GOOD = """-- title: T
 -- question: Q?
 -- events: SCHEDIN
@@ -41,7 +43,12 @@ def test_analysis_keeps_the_rules(path: Path, small_log: Path, tmp_path: Path) -
     (result,) = run.run_all(log, [one])
     assert result.status in ("answer", "empty"), result.reason
     assert analysis.check_columns(one, "table", result.table.names) == []
-    assert analysis.check_columns(one, "picture" if "picture" in one.sections else "table", result.points.names) == []
+    assert (
+        analysis.check_columns(
+            one, "picture" if "picture" in one.sections else "table", result.points.names
+        )
+        == []
+    )
 
 
 def a_case_of(path: Path) -> expectation.Expectation:

@@ -23,7 +23,9 @@ def with_decodings(out: Path) -> Path:
     """A log whose events say which fields have texts, as the exporter writes it."""
     con = duckdb.connect()
     support.create_tables(con, support.events_of("scheduler"))
-    con.execute("INSERT INTO SCHEDOUT VALUES (20, 0, 1, 7, 120, 1, 0, 0), (10, 1, 2, 7, 120, 0, 0, 0)")
+    con.execute(
+        "INSERT INTO SCHEDOUT VALUES (20, 0, 1, 7, 120, 1, 0, 0), (10, 1, 2, 7, 120, 0, 0, 0)"
+    )
     support.write_log(con, out, processes=[(7, "sh", 0, None)])
     con.execute(f"CREATE TABLE e AS FROM '{out}/event.parquet'")
     ((fields,),) = con.execute("SELECT fields FROM e WHERE name = 'SCHEDOUT'").fetchall()
@@ -100,7 +102,10 @@ def test_ledger(log: klogger.Log, tmp_path: Path) -> None:
 
 
 def test_analyses(log: klogger.Log) -> None:
-    assert log.analyses()["quanta"] == "How long does a program run before its CPU is given to another?"
+    assert (
+        log.analyses()["quanta"]
+        == "How long does a program run before its CPU is given to another?"
+    )
 
 
 def test_report(log: klogger.Log) -> None:
@@ -136,19 +141,25 @@ def test_notebook_sees_pictures_and_no_markup_of_the_log(tmp_path: Path) -> None
     support.create_tables(con, support.events_of("scheduler"))
     con.execute("INSERT INTO SCHEDIN VALUES (1000, 0, 1, 7, 120, 7)")
     con.execute("INSERT INTO SCHEDOUT VALUES (9000, 0, 2, 7, 120, 1, 0, 0)")
-    out = support.write_log(con, tmp_path / "x.klog-parquet", processes=[(7, "<b>\x1b[1m", 0, None)], end=10_000)
+    out = support.write_log(
+        con, tmp_path / "x.klog-parquet", processes=[(7, "<b>\x1b[1m", 0, None)], end=10_000
+    )
     with klogger.open(out) as log:
         text = log.report("quanta")._repr_html_()
     assert "<b>" not in text and "\x1b" not in text
     assert text.count("<svg") == 1 and "<script" not in text
 
 
-def test_report_is_saved_as_a_page(small_log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_report_is_saved_as_a_page(
+    small_log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with klogger.open(small_log) as log:
         report = log.report("quanta")
     report.save(tmp_path / "x.html")
     text = (tmp_path / "x.html").read_text()
-    assert text.startswith("<!doctype html>") and 'id="quanta"' in text and 'id="switches"' not in text
+    assert (
+        text.startswith("<!doctype html>") and 'id="quanta"' in text and 'id="switches"' not in text
+    )
     assert capsys.readouterr().out == ""
     with pytest.raises(klogger.Failure, match="cannot write"):
         report.save(tmp_path / "x.html" / "y.html")

@@ -27,7 +27,16 @@ from klogger.study import figure
 SCHEMAS = sorted({p.parents[1].name for p in support.SCHEMATA.glob("*/analyses/*.sql")})
 MS = 10**6
 # Names that a program may give itself, as the exporter hands them on: what is no UTF-8 has become U+FFFD.
-NAMES = ["\ufffd\ufffd\x1b[31m", "", " ", "a'b\"c;--", "{} {0} %s", "</script><b>", "x" * 15, "\u202eevil"]
+NAMES = [
+    "\ufffd\ufffd\x1b[31m",
+    "",
+    " ",
+    "a'b\"c;--",
+    "{} {0} %s",
+    "</script><b>",
+    "x" * 15,
+    "\u202eevil",
+]
 # The smallest and the largest value of each type.
 LIMITS = {
     "TINYINT": (-(2**7), 2**7 - 1), "UTINYINT": (0, 2**8 - 1), "SMALLINT": (-(2**15), 2**15 - 1),
@@ -45,7 +54,9 @@ class Case:
 
     rows: int = 100
     cpus: tuple[int, ...] = (0, 1)
-    when: Callable[[random.Random, int, int], int] = lambda lot, cpu, i: i * MS // 10 + lot.randrange(50_000)
+    when: Callable[[random.Random, int, int], int] = lambda lot, cpu, i: (
+        i * MS // 10 + lot.randrange(50_000)
+    )
     extreme: float = 0.0
     end: int | None = 20 * MS
     ledger: tuple[dict[str, Any], ...] = ()
@@ -55,7 +66,14 @@ class Case:
 LOST = (
     {"key": "ring_full", "count": 5, "cpu": 0, "from_ns": 5 * MS, "to_ns": 6 * MS},
     {"key": "block_damaged", "severity": "error", "count": None, "from_ns": 0, "to_ns": None},
-    {"key": "events_disabled", "severity": "notice", "count": 2**62, "cpu": 1, "from_ns": 30 * MS, "to_ns": 10 * MS},
+    {
+        "key": "events_disabled",
+        "severity": "notice",
+        "count": 2**62,
+        "cpu": 1,
+        "from_ns": 30 * MS,
+        "to_ns": 10 * MS,
+    },
 )
 CASES = {
     "good": Case(),
@@ -105,7 +123,9 @@ def test_times_that_no_clock_has(schema: str, tmp_path: Path) -> None:
 def test_events_that_were_not_recorded(schema: str, tmp_path: Path) -> None:
     """Without any one of its events, an analysis says which, and how to record it; the others answer."""
     path = make(schema, Case(rows=20), tmp_path / "x.klog-parquet")
-    for missing in sorted({e for p in support.SCHEMATA.glob(f"{schema}/analyses/*.sql") for e in events_named(p)}):
+    for missing in sorted(
+        {e for p in support.SCHEMATA.glob(f"{schema}/analyses/*.sql") for e in events_named(p)}
+    ):
         log = klogger.open(path)
         log.connection.execute(f"DROP VIEW main.{log.events.pop(missing).name}")
         for result in run.run_all(log, chosen(log, schema)):
@@ -129,7 +149,9 @@ def events_named(path: Path) -> list[str]:
 def needed(schema: str) -> tuple[str, ...]:
     """The schema, and those whose events its analyses ask for."""
     wanted = {e for p in support.SCHEMATA.glob(f"{schema}/analyses/*.sql") for e in events_named(p)}
-    return tuple(dict.fromkeys([schema, *sorted(analysis.declaring(event, schema) for event in wanted)]))
+    return tuple(
+        dict.fromkeys([schema, *sorted(analysis.declaring(event, schema) for event in wanted)])
+    )
 
 
 def make(schema: str, case: Case, out: Path) -> Path:
@@ -141,7 +163,9 @@ def make(schema: str, case: Case, out: Path) -> Path:
     support.create_tables(con, events)
     serials = dict.fromkeys(case.cpus, 0)
     for event in [e for e in events if e.schema != "klogger"]:
-        described = con.execute(f"SELECT column_name, column_type FROM (DESCRIBE {event.name})").fetchall()
+        described = con.execute(
+            f"SELECT column_name, column_type FROM (DESCRIBE {event.name})"
+        ).fetchall()
         rows = []
         for i in range(case.rows):
             cpu = lot.choice(case.cpus)
@@ -229,11 +253,15 @@ def shown(result: Result, drawn: bool) -> list[str]:
     spec = draw(result, Palette(), ON_PAGE, subjects=NOBODY) if drawn else None
     section = html.section_of(result, "picture" if spec else "", NOBODY)
     found = [f"a line has {len(line)} columns" for line in lines if len(line) > 100]
-    found += ["a control character on the terminal"] if any("\x1b" in line for line in lines) else []
+    found += (
+        ["a control character on the terminal"] if any("\x1b" in line for line in lines) else []
+    )
     return found + (["markup that is not ours"] if "<b>" in section else [])
 
 
-def test_the_checks_of_this_file_find_something(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_checks_of_this_file_find_something(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An analysis that divides by zero and subtracts the wrong way round."""
     folder = tmp_path / "mine" / "analyses"
     folder.mkdir(parents=True)
@@ -244,7 +272,9 @@ def test_the_checks_of_this_file_find_something(tmp_path: Path, monkeypatch: pyt
     meta = {"schemas": [{"name": "mine", "file": str(tmp_path / "mine" / "mine.klogger")}]}
     con = duckdb.connect()
     support.create_tables(con, support.events_of("scheduler"))
-    log = klogger.open(support.write_log(con, tmp_path / "x.klog-parquet", processes=[], end=1000, meta=meta))
+    log = klogger.open(
+        support.write_log(con, tmp_path / "x.klog-parquet", processes=[], end=1000, meta=meta)
+    )
     odd = watch_numbers(monkeypatch)
     (result,) = [r for r in run.run_all(log, run.choose(log)) if r.analysis.name == "bad"]
     assert faults_of(result) == ["a is -5", "says: It took -5 ns."]
@@ -267,11 +297,15 @@ def test_wrong_sql_is_said_with_file_and_line(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     head = "-- title: T\n-- question: Q?\n-- events: SCHEDIN\n-- column a: a\n\n"
     (folder / "one.sql").write_text(f"{head}-- table\nSELECT 1 AS a,\n  pidd AS b\nFROM SCHEDIN;\n")
-    (folder / "two.sql").write_text(f"{head}CREATE TEMP TABLE t AS\n  SELEC 1;\n\n-- table\nSELECT 1 AS a;\n")
+    (folder / "two.sql").write_text(
+        f"{head}CREATE TEMP TABLE t AS\n  SELEC 1;\n\n-- table\nSELECT 1 AS a;\n"
+    )
     meta = {"schemas": [{"name": "mine", "file": str(tmp_path / "mine" / "mine.klogger")}]}
     con = duckdb.connect()
     support.create_tables(con, support.events_of("scheduler"))
-    log = klogger.open(support.write_log(con, tmp_path / "x.klog-parquet", processes=[], end=1000, meta=meta))
+    log = klogger.open(
+        support.write_log(con, tmp_path / "x.klog-parquet", processes=[], end=1000, meta=meta)
+    )
     one, two = [r for r in run.run_all(log, run.choose(log)) if r.analysis.schema == "mine"]
     assert one.status == two.status == "failed"
     assert one.reason.startswith(f"{folder}/one.sql, section 'table': ")

@@ -71,7 +71,9 @@ def test_what_spreads_too_wide_is_no_number(values: list[float], measurable: boo
     assert ("spread too wide" in found.why) != measurable
 
 
-def blocks(true: Mapping[str, float], rounds: int = ROUNDS, noise: float = 0.0, disturbed: float = 0.0) -> stats.Blocks:
+def blocks(
+    true: Mapping[str, float], rounds: int = ROUNDS, noise: float = 0.0, disturbed: float = 0.0
+) -> stats.Blocks:
     """Blocks with noise that all arms of a round share, noise of their own, and some that are disturbed."""
     draw = random.Random(7)
     rows: dict[str, list[float]] = {arm: [] for arm in true}
@@ -86,7 +88,8 @@ def blocks(true: Mapping[str, float], rounds: int = ROUNDS, noise: float = 0.0, 
 def one_pass(speed: tuple[float, float, float] = (0, 0, 0), **more: float) -> Pass:
     """Before, during and after the recording everything takes so many ns more."""
     slower = [
-        {arm: ns + more_ns for arm, ns in true.items()} for true, more_ns in zip((BARE, TRUE, BARE), speed, strict=True)
+        {arm: ns + more_ns for arm, ns in true.items()}
+        for true, more_ns in zip((BARE, TRUE, BARE), speed, strict=True)
     ]
     return Pass(blocks(slower[1], **more), blocks(slower[0], **more), blocks(slower[2], **more))
 
@@ -153,8 +156,20 @@ def taken(count: Count, clocks: Mapping[str, Any] = CLOCKS, **more: float) -> Ta
     return Taken(one_pass(**more), [clocks], {"ONE": count})
 
 
-def machine(passes: list[Taken], stolen: Stolen = Stolen(0, 100), place: str = "itimer_state") -> Costs:  # noqa: B008
-    found = Costs("bpf" if place else "user", place, passes=len(passes), rounds=ROUNDS, block=211, stolen=stolen)
+NOTHING_STOLEN = Stolen(0, 100)
+
+
+def machine(
+    passes: list[Taken], stolen: Stolen = NOTHING_STOLEN, place: str = "itimer_state"
+) -> Costs:
+    found = Costs(
+        "bpf" if place else "user",
+        place,
+        passes=len(passes),
+        rounds=ROUNDS,
+        block=211,
+        stolen=stolen,
+    )
     cost.settle(found, passes)
     return found
 
@@ -196,10 +211,19 @@ def test_a_program_has_no_empty_probe() -> None:
 @pytest.mark.parametrize(
     ("costs", "reason"),
     [
-        (machine([taken(GOOD)] * 3, Stolen(40, 100)), "the hypervisor took 40% of the CPU meanwhile"),
+        (
+            machine([taken(GOOD)] * 3, Stolen(40, 100)),
+            "the hypervisor took 40% of the CPU meanwhile",
+        ),
         (machine([taken(GOOD, {**CLOCKS, "backwards": 1})] * 3), "its clock is unstable"),
-        (machine([taken(Count(1000, 900, 100, 14400))] * 3), "10% of its events were lost; try a larger"),
-        (machine([taken(Count(1000, 900, 99, 14400))] * 3), "of 3,000 hits the log has 2,700, and 297 as lost"),
+        (
+            machine([taken(Count(1000, 900, 100, 14400))] * 3),
+            "10% of its events were lost; try a larger",
+        ),
+        (
+            machine([taken(Count(1000, 900, 99, 14400))] * 3),
+            "of 3,000 hits the log has 2,700, and 297 as lost",
+        ),
     ],
     ids=["stolen", "clock", "lost", "miscounted"],
 )
@@ -227,7 +251,9 @@ def test_passes_that_are_far_apart_are_not_measurable() -> None:
     passes = []
     for more in (0.0, 50.0, 100.0, 150.0):
         true = {**TRUE, "ONE": TRUE["ONE"] + more}
-        passes.append(Taken(Pass(blocks(true), blocks(BARE), blocks(BARE)), [CLOCKS], {"ONE": GOOD}))
+        passes.append(
+            Taken(Pass(blocks(true), blocks(BARE), blocks(BARE)), [CLOCKS], {"ONE": GOOD})
+        )
     costs = machine(passes)
     assert costs.added["ONE"].ns is None
     assert "127.5 to 202.5 ns between the quartiles" in costs.added["ONE"].why
@@ -270,7 +296,10 @@ SHOWN = {
 
 def test_events_of_each_shape() -> None:
     off, every = events.of_schema(SHOWN)
-    assert every.declaration() == "event ALL { int a  ulong b[4]  string[16] c  string d  context tid cgroup }"
+    assert (
+        every.declaration()
+        == "event ALL { int a  ulong b[4]  string[16] c  string d  context tid cgroup }"
+    )
     assert every.call() == "klogger(ALL, number, bench_numbers, bench_text, bench_text)"
     assert (off.declaration(), off.call()) == ("event IS_OFF {  }", "klogger(IS_OFF)")
     assert every.of_text()
@@ -335,7 +364,9 @@ def test_the_loop_makes_the_hits_that_it_says(tmp_path: Path) -> None:
     subprocess.run(["cc", "-O2", "-Wall", "-Wextra", "-Werror", "-o", program, source], check=True)
     orders = "rounds 7 0 2\nflood 1 3000000 5\nflood 1 1000000 0\nticks 1\n"
     cpu = str(min(os.sched_getaffinity(0)))
-    done = subprocess.run([program, cpu, "13", "1000"], input=orders, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [program, cpu, "13", "1000"], input=orders, capture_output=True, text=True, check=True
+    )
     rounds, slow, fast, ticks = map(json.loads, done.stdout.splitlines())
     assert [len(row) for row in rounds["blocks"]] == [7, 7]
     assert rounds["backwards"] == 0
@@ -350,10 +381,18 @@ def test_the_loop_makes_the_hits_that_it_says(tmp_path: Path) -> None:
 def test_the_loop_refuses_what_it_does_not_know(order: str, tmp_path: Path) -> None:
     source = tmp_path / "loop.c"
     source.write_text(resources.files("klogger").joinpath("bench", "loop.c").read_text())
-    (tmp_path / "arms.h").write_text("static void hit(unsigned arm, unsigned n) { (void)arm; (void)n; }\n")
+    (tmp_path / "arms.h").write_text(
+        "static void hit(unsigned arm, unsigned n) { (void)arm; (void)n; }\n"
+    )
     subprocess.run(["cc", "-o", tmp_path / "loop", source], check=True)
     cpu = str(min(os.sched_getaffinity(0)))
-    done = subprocess.run([tmp_path / "loop", cpu, "13", "0"], input=order, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [tmp_path / "loop", cpu, "13", "0"],
+        input=order,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 2
 
 
@@ -368,10 +407,16 @@ class Seen(rate.Watch):
 def step(watch: rate.Watch, made: int, logged: int, lost: int) -> Step:
     said = {
         "events": [{"name": "TWO_INTS", "logged": logged, "lost": lost, "bytes": 16 * logged}],
-        "ledger": [{"event": "TWO_INTS", "from_ns": 3_500_000_000 + at} for at in (5, 0)] if lost else [],
+        "ledger": [{"event": "TWO_INTS", "from_ns": 3_500_000_000 + at} for at in (5, 0)]
+        if lost
+        else [],
     }
     loops = [
-        {"hits": made // 2 // rate.EVENTS_A_HIT, "start_ns": 3_000_000_000 + at, "ns": 2_000_000_000 - at}
+        {
+            "hits": made // 2 // rate.EVENTS_A_HIT,
+            "start_ns": 3_000_000_000 + at,
+            "ns": 2_000_000_000 - at,
+        }
         for at in (0, 7)
     ]
     return rate.step_of("4M", said, 1_000_000, loops, watch)
@@ -398,13 +443,19 @@ def test_what_holds_a_recorder_up() -> None:
 
 def test_rates_in_words(capsys: pytest.CaptureFixture[str]) -> None:
     found = answer_of(machine([taken(GOOD)] * 3))
-    found.rates = [step(Seen(), 2_000_000, 2_000_000, 0), step(Seen("DDD"), 4_000_000, 3_600_000, 400_000)]
+    found.rates = [
+        step(Seen(), 2_000_000, 2_000_000, 0),
+        step(Seen("DDD"), 4_000_000, 3_600_000, 400_000),
+    ]
     found.disk = 100 * 2**20
     command.say(command.parser().parse_args([]), found)
     out = " ".join(capsys.readouterr().out.split())
     assert "rings of 4MiB: 1,000,000 events a second for 2 s, none lost" in out
     assert "2,000,000 a second lost 10.0%, the first after 500 ms: the disk" in out
-    assert "16 bytes each, 5 in a hit. The disk took 64.0 MiB at 100 MiB a second, which is 6,553,600 events" in out
+    assert (
+        "16 bytes each, 5 in a hit. The disk took 64.0 MiB at 100 MiB a second, which is 6,553,600 events"
+        in out
+    )
     assert answers.as_json(found)["rates"][1]["lost"] == 400_000
 
 
@@ -427,14 +478,19 @@ def test_ticks_of_the_kernel_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     ],
 )
 def test_what_cannot_be_measured(
-    words: list[str], message: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    words: list[str],
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     assert command.main(words) == 2
     assert message in capsys.readouterr().err
 
 
-def test_the_kernel_is_roots(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_kernel_is_roots(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert command.main([]) == 2
     assert "not root" in capsys.readouterr().err
@@ -450,7 +506,11 @@ def test_quartiles_need_passes(word: str, capsys: pytest.CaptureFixture[str]) ->
 
 @pytest.mark.parametrize(("stolen", "code"), [(Stolen(0, 100), 0), (Stolen(40, 100), 1)])
 def test_exit_code(
-    stolen: Stolen, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    stolen: Stolen,
+    code: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     costs = machine([taken(GOOD)] * 3, stolen)
     shown = {"schema": "x", "events": [{"name": "ONE", "bytes": 16, "bytes_max": 16, "fields": []}]}
@@ -462,7 +522,9 @@ def test_exit_code(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_help_fits_and_names_each_option(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_help_fits_and_names_each_option(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLUMNS", "100")
     with pytest.raises(SystemExit):
         command.main(["--help"])

@@ -37,7 +37,9 @@ def test_what_cannot_be_told_apart_need_not_be() -> None:
     assert measure.cell([0.4, 0.5, 1.4], 2, 0.1).startswith("not measurable here")
 
 
-@pytest.mark.parametrize(("over", "words"), [([50.0, 51.0], "0.51 (0.50 to 0.51)"), ([56.0, 57.0], "0.56 (")])
+@pytest.mark.parametrize(
+    ("over", "words"), [([50.0, 51.0], "0.51 (0.50 to 0.51)"), ([56.0, 57.0], "0.56 (")]
+)
 def test_a_goal_is_reached_or_not(over: list[float], words: str) -> None:
     line = measure.goal("a / b", over, [100.0, 100.0], 0.55)
     assert line.startswith(f"- a / b: {words}")
@@ -45,8 +47,12 @@ def test_a_goal_is_reached_or_not(over: list[float], words: str) -> None:
 
 
 def test_a_goal_without_numbers_is_not_reached() -> None:
-    assert measure.goal("a / b", None, [1.0], 0.5) == "- a / b: not measurable here, to be at most 0.5"
-    assert measure.goal("a / b", [1.0], [1.0], 0.5, "its clock is unstable").startswith("- a / b: not measurable here")
+    assert (
+        measure.goal("a / b", None, [1.0], 0.5) == "- a / b: not measurable here, to be at most 0.5"
+    )
+    assert measure.goal("a / b", [1.0], [1.0], 0.5, "its clock is unstable").startswith(
+        "- a / b: not measurable here"
+    )
     wide = measure.goal("a / b", [10.0, 100.0], [100.0, 100.0], 0.5)
     assert wide == "- a / b: not measurable here (the runs spread too wide), to be at most 0.5"
 
@@ -64,9 +70,9 @@ def test_the_worst_thousandth_is_left_out() -> None:
 
 
 def test_a_reason_is_one_line() -> None:
-    assert measure.why(Failure("⚠ C: unused\n  7 │ x\nklogger: the kernel refused it", help="this")) == (
-        "klogger: the kernel refused it"
-    )
+    assert measure.why(
+        Failure("⚠ C: unused\n  7 │ x\nklogger: the kernel refused it", help="this")
+    ) == ("klogger: the kernel refused it")
     assert measure.why(RuntimeError("one\n\ntwo")) == "one"
     assert measure.why(RuntimeError("")) == "RuntimeError"
 
@@ -135,7 +141,10 @@ def test_the_best_of_the_others_is_compared() -> None:
     lines = sustained.verdicts(
         {"klogger": 4e6, "perf record": 1e6, "BPF ring buffer": 2e6, "x, 5 events a hit": 9e6}, 1e9
     )
-    assert lines[-1] == "- klogger / the best of the others, BPF ring buffer: 2.00, to be at least 1.5: yes"
+    assert (
+        lines[-1]
+        == "- klogger / the best of the others, BPF ring buffer: 2.00, to be at least 1.5: yes"
+    )
 
 
 def test_sections_that_are_not_measured_again_stay() -> None:
@@ -147,7 +156,18 @@ def test_sections_that_are_not_measured_again_stay() -> None:
 
 
 def test_only_paragraphs_are_wrapped() -> None:
-    text = ["## A", "", "a few words", "and `more`,", "and more", "", "| a | b |", "|---|---|", "- a goal", "  and why"]
+    text = [
+        "## A",
+        "",
+        "a few words",
+        "and `more`,",
+        "and more",
+        "",
+        "| a | b |",
+        "|---|---|",
+        "- a goal",
+        "  and why",
+    ]
     assert page.wrapped(text) == ["## A", "", "a few words and `more`, and more", *text[5:]]
     assert all(len(line) <= page.WIDTH for line in page.wrapped(["word"] * 100))
 
@@ -174,20 +194,32 @@ def test_events_in_an_ftrace_buffer(tmp_path: Path) -> None:
     for cpu, (entries, overrun, read) in enumerate([(10, 5, 100), (0, 0, 7)]):
         folder = tmp_path / f"per_cpu/cpu{cpu}"
         folder.mkdir(parents=True)
-        (folder / "stats").write_text(f"entries: {entries}\noverrun: {overrun}\nnow ts: 1.5\nread events: {read}\n")
+        (folder / "stats").write_text(
+            f"entries: {entries}\noverrun: {overrun}\nnow ts: 1.5\nread events: {read}\n"
+        )
     assert rivals.buffered(tmp_path) == 117
 
 
 def test_a_tracer_that_ends_early_says_why() -> None:
     words = ["sh", "-c", "echo no such event >&2; exit 3"]
-    with rivals.running(words) as process, pytest.raises(RuntimeError, match="exit code 3: no such event"):
+    with (
+        rivals.running(words) as process,
+        pytest.raises(RuntimeError, match="exit code 3: no such event"),
+    ):
         rivals.until(lambda: False, process, "it")
 
 
 def test_a_load_in_shares_of_all_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loads.os, "cpu_count", lambda: 2)
     plain = {"wall": 2.0, "cpu": 1.0}
-    recorded = {"wall": 2.0, "cpu": 1.04, "recorder": 0.2, "logged": 200_000, "lost": 0, "bytes": 4 << 20}
+    recorded = {
+        "wall": 2.0,
+        "cpu": 1.04,
+        "recorder": 0.2,
+        "logged": 200_000,
+        "lost": 0,
+        "bytes": 4 << 20,
+    }
     found = loads.shares_of([(plain, recorded)] * 2, 100.0)
     assert found.row("x") == "| x | 25.0 | 1.00 (1.00 to 1.00) | 0.50 | 5.00 | 2.00 | 100,000 | 0 |"
     assert found.verdict("x", 50_000) == (
@@ -197,7 +229,13 @@ def test_a_load_in_shares_of_all_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_goal_that_is_missed_has_its_bound() -> None:
-    ns = {hit.FLOOR_NAME: 50.0, hit.CLOCK_READ: 51.0, hit.KLOGGER: 62.0, "ftrace event": 100.0, "bpftrace": 1000.0}
+    ns = {
+        hit.FLOOR_NAME: 50.0,
+        hit.CLOCK_READ: 51.0,
+        hit.KLOGGER: 62.0,
+        "ftrace event": 100.0,
+        "bpftrace": 1000.0,
+    }
     said = "\n".join(hit.bounds(ns))
     assert "11.0 are the event" in said
     assert "The floor alone is 0.50 of ftrace event, to be at most 0.55." in said

@@ -26,7 +26,11 @@ LINES: dict[str, tuple[Callable[[], argparse.ArgumentParser], list[str], list[li
     "sql tables": (sql.parser, ["x.klog"], [["-i"]]),
     "report": (report.parser, ["x.klog"], [["--format", "json"], ["--analysis", "quanta"]]),
     "compare": (compare.parser, ["a.klog", "b.klog"], [["--format", "json"], ["--fail-on", "5%"]]),
-    "stopwatch": (stopwatch.parser, ["x.klog", "A", "B"], [["--format", "json"], ["--key", "id"], ["-a"]]),
+    "stopwatch": (
+        stopwatch.parser,
+        ["x.klog", "A", "B"],
+        [["--format", "json"], ["--key", "id"], ["-a"]],
+    ),
     "study": (study.parser, ["quanta"], [["--budget", "20s"], ["--format", "json"]]),
     "bench": (bench.parser, [], [["-s", "locking"], ["--rate"]]),
     "guest": (guest.parser, [], [["-s", "scheduler"], ["-v"]]),
@@ -56,9 +60,14 @@ def test_options_stand_anywhere(name: str, monkeypatch: pytest.MonkeyPatch) -> N
     assert all(one == seen[0] for one in seen)
 
 
-def test_an_answer_comes_whatever_the_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_answer_comes_whatever_the_order(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = log(tmp_path)
-    for line in ([path, "SELECT 7 AS n", "--format", "json"], [path, "--format", "json", "SELECT 7 AS n"]):
+    for line in (
+        [path, "SELECT 7 AS n", "--format", "json"],
+        [path, "--format", "json", "SELECT 7 AS n"],
+    ):
         assert sql.main([str(word) for word in line]) == 0
         assert capsys.readouterr().out == '[\n{"n": 7}\n]\n'
 
@@ -84,7 +93,11 @@ def test_names_do_not_act_on_a_terminal(tmp_path: Path, form: str) -> None:
         form,
     ]
     done = subprocess.run(
-        words, stdout=theirs, stdin=subprocess.DEVNULL, env={**os.environ, "TERM": "dumb"}, check=True
+        words,
+        stdout=theirs,
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, "TERM": "dumb"},
+        check=True,
     )
     os.close(theirs)
     shown = os.read(ours, 4096).decode()

@@ -22,7 +22,11 @@ from klogger.compare.extract import Measured
 from klogger.compare.stats import Histogram
 
 SAMPLED = Analysis(
-    "waits", Path("waits.sql"), "test", samples="SELECT 1", columns={"wait": Column("wait", "ns", False, "how long")}
+    "waits",
+    Path("waits.sql"),
+    "test",
+    samples="SELECT 1",
+    columns={"wait": Column("wait", "ns", False, "how long")},
 )
 TABLE = Analysis(
     "counts",
@@ -34,7 +38,11 @@ TABLE = Analysis(
     },
 )
 PROGRAMS = ("make", "cc1", "as")
-WITH_SAMPLES = [p for p in sorted(support.SCHEMATA.glob("*/analyses/[!_]*.sql")) if "\n-- samples\n" in p.read_text()]
+WITH_SAMPLES = [
+    p
+    for p in sorted(support.SCHEMATA.glob("*/analyses/[!_]*.sql"))
+    if "\n-- samples\n" in p.read_text()
+]
 
 
 def histogram(values: np.ndarray) -> Histogram:
@@ -44,10 +52,14 @@ def histogram(values: np.ndarray) -> Histogram:
     order = np.lexsort((bins, slices))
     frame = pd.DataFrame({"slice": slices[order], "bin": bins[order], "value": values[order]})
     cells = frame.groupby(["slice", "bin"])["value"].agg(["size", "sum"]).reset_index()
-    return extract.histogram(cells["slice"].to_numpy(), cells["bin"].to_numpy(), cells["size"], cells["sum"])
+    return extract.histogram(
+        cells["slice"].to_numpy(), cells["bin"].to_numpy(), cells["size"], cells["sum"]
+    )
 
 
-def sampled(rng: np.random.Generator, n: int, scale: dict[str, float] | None = None, spread: float = 0.0) -> Measured:
+def sampled(
+    rng: np.random.Generator, n: int, scale: dict[str, float] | None = None, spread: float = 0.0
+) -> Measured:
     """A run with heavy tails, bursts of 20 values that resemble each other, and an own speed of the run."""
     found = Measured(SAMPLED, value="wait")
     speed = math.exp(spread * rng.normal())
@@ -64,12 +76,18 @@ def counted(rng: np.random.Generator, cost: float = 1.0) -> Measured:
     for program in PROGRAMS:
         found.rows.append((program,))
         found.numbers[(program,), "times"] = float(rng.poisson(40))
-        found.numbers[(program,), "cost"] = 1e6 * math.exp(0.05 * rng.normal()) * (cost if program == "as" else 1.0)
+        found.numbers[(program,), "cost"] = (
+            1e6 * math.exp(0.05 * rng.normal()) * (cost if program == "as" else 1.0)
+        )
     return found
 
 
-def compared(a: list[Measured], b: list[Measured], patterns: tuple[str, ...] = ()) -> comparison.Comparison:
-    return comparison.compare([{m.analysis.name: m} for m in a], [{m.analysis.name: m} for m in b], patterns)
+def compared(
+    a: list[Measured], b: list[Measured], patterns: tuple[str, ...] = ()
+) -> comparison.Comparison:
+    return comparison.compare(
+        [{m.analysis.name: m} for m in a], [{m.analysis.name: m} for m in b], patterns
+    )
 
 
 @pytest.mark.parametrize(
@@ -94,7 +112,10 @@ def test_statistics_are_those_of_the_values() -> None:
 def test_bins_keep_the_order_of_all_numbers() -> None:
     values = [-1e9, -3.0, -1.0, 0.0, 0.5, 1.0, 7.0, 1e12]
     con = duckdb.connect()
-    con.execute("CREATE TABLE klogger_sample AS SELECT 'x' AS name, 5 AS time, unnest($1::DOUBLE[]) AS value", [values])
+    con.execute(
+        "CREATE TABLE klogger_sample AS SELECT 'x' AS name, 5 AS time, unnest($1::DOUBLE[]) AS value",
+        [values],
+    )
     con.execute(extract.KIND)
     cells = con.execute(extract.BIN).fetchnumpy()
     h = extract.histogram(cells["slice"], cells["bin"], cells["n"], cells["total"])
@@ -178,7 +199,9 @@ def test_what_could_have_been_seen_is_seen_as_often_as_said() -> None:
         a, b = list(np.exp(0.05 * rng.normal(size=6))), list(np.exp(0.05 * rng.normal(size=6)))
         error = 0.05 * math.sqrt(2 / 6)
         planted = (stats.student(0.975, 10) + stats.student(stats.POWER, 10)) * error
-        seen.append(stats.difference(stats.of_runs(a, [x * math.exp(planted) for x in b]), 0.05).seen)
+        seen.append(
+            stats.difference(stats.of_runs(a, [x * math.exp(planted) for x in b]), 0.05).seen
+        )
     assert 0.74 < np.mean(seen) < 0.86
 
 
@@ -213,7 +236,9 @@ def test_from_nothing_to_something() -> None:
 def test_which_way_is_worse() -> None:
     def verdict(better: str, b: float) -> tuple[str, bool]:
         contrast = stats.of_runs([100, 101, 99, 100], [b, b + 1, b - 1, b])
-        metric = comparison.Metric("x", (), "y", "per_s", better, contrast, stats.difference(contrast, 0.01))
+        metric = comparison.Metric(
+            "x", (), "y", "per_s", better, contrast, stats.difference(contrast, 0.01)
+        )
         worsened = metric.worsened()
         return comparison.verdict_of(metric), worsened is not None and worsened > 0.05
 
@@ -228,7 +253,10 @@ def test_which_way_is_worse() -> None:
 def test_the_same_answer_each_time() -> None:
     def once() -> list[object]:
         rng = np.random.default_rng(5)
-        return [(m.name, m.difference) for m in compared([sampled(rng, 3000)], [sampled(rng, 3000)]).metrics()]
+        return [
+            (m.name, m.difference)
+            for m in compared([sampled(rng, 3000)], [sampled(rng, 3000)]).metrics()
+        ]
 
     assert once() == once()
 
@@ -262,9 +290,13 @@ def log_of(out: Path, seed: int, slow: float = 1.0, **more: object) -> Path:
     ends = np.cumsum((median * np.exp(rng.normal(size=n))).astype(int) + 1000)
     con = duckdb.connect()
     support.create_tables(con, support.events_of("scheduler"))
-    frame = pd.DataFrame({"i": np.arange(n), "pid": 10 + np.arange(n) % 2, "start": [0, *ends[:-1]], "stop": ends})
+    frame = pd.DataFrame(
+        {"i": np.arange(n), "pid": 10 + np.arange(n) % 2, "start": [0, *ends[:-1]], "stop": ends}
+    )
     con.register("quantum", frame)
-    con.execute("INSERT INTO SCHEDIN BY NAME SELECT start AS time, 0 AS cpu, 2 * i AS serial, pid FROM quantum")
+    con.execute(
+        "INSERT INTO SCHEDIN BY NAME SELECT start AS time, 0 AS cpu, 2 * i AS serial, pid FROM quantum"
+    )
     con.execute(
         "INSERT INTO SCHEDOUT BY NAME SELECT stop AS time, 0 AS cpu, 2 * i + 1 AS serial, pid, 1 AS state,"
         " 21 - pid AS next FROM quantum"
@@ -290,7 +322,9 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return found | {f"b{i}": log_of(folder / f"b{i}.klog-parquet", 50 + i, 1.5) for i in range(4)}
 
 
-def test_difference_in_the_terminal(capsys: pytest.CaptureFixture[str], logs: dict[str, Path]) -> None:
+def test_difference_in_the_terminal(
+    capsys: pytest.CaptureFixture[str], logs: dict[str, Path]
+) -> None:
     code, out, err = called(capsys, logs["a0"], logs["b0"])
     assert (code, err) == (0, "")
     assert "\x1b" not in out
@@ -302,7 +336,9 @@ def test_difference_in_the_terminal(capsys: pytest.CaptureFixture[str], logs: di
     assert "Different length" in out
 
 
-def test_no_difference_is_said_as_such(capsys: pytest.CaptureFixture[str], logs: dict[str, Path]) -> None:
+def test_no_difference_is_said_as_such(
+    capsys: pytest.CaptureFixture[str], logs: dict[str, Path]
+) -> None:
     code, out, _ = called(capsys, logs["a0"], logs["a1"], "--metric", "p50")
     assert code == 0
     assert "No difference seen in " in out
@@ -329,7 +365,9 @@ def test_several_runs(capsys: pytest.CaptureFixture[str], logs: dict[str, Path])
     assert one["curves"][1]["b_is_greater"] == pytest.approx(0.613, abs=0.02)
 
 
-def test_exit_codes(capsys: pytest.CaptureFixture[str], logs: dict[str, Path], tmp_path: Path) -> None:
+def test_exit_codes(
+    capsys: pytest.CaptureFixture[str], logs: dict[str, Path], tmp_path: Path
+) -> None:
     folder = tmp_path / "mine" / "analyses"
     folder.mkdir(parents=True)
     (folder / "turns.sql").write_text(
@@ -349,7 +387,10 @@ def test_exit_codes(capsys: pytest.CaptureFixture[str], logs: dict[str, Path], t
     assert code == 1
     assert "klogger: worse by more than 5 %: turns/11/p50\n" in err
     assert "turns/10/" not in err
-    assert called(capsys, *old, "--with", *slow, *only, "--fail-on", "5%", "--metric", "turns/10/*")[0] == 0
+    assert (
+        called(capsys, *old, "--with", *slow, *only, "--fail-on", "5%", "--metric", "turns/10/*")[0]
+        == 0
+    )
     assert called(capsys, *old, "--with", *slow, *only, "--fail-on", "90%")[0] == 0
     assert called(capsys, *slow, "--with", *old, *only, "--fail-on", "5%")[0] == 0
     assert called(capsys, old[0], slow[0], *only)[0] == 0
@@ -363,11 +404,19 @@ def test_how_long_the_command_took_is_compared(
     capsys: pytest.CaptureFixture[str], logs: dict[str, Path], tmp_path: Path
 ) -> None:
     words = [*(logs[f"a{i}"] for i in range(4)), "--with", *(logs[f"b{i}"] for i in range(4))]
-    code, out, _ = called(capsys, *words, "--analysis", "recording", "--fail-on", "5%", "--format", "json")
+    code, out, _ = called(
+        capsys, *words, "--analysis", "recording", "--fail-on", "5%", "--format", "json"
+    )
     (metric,) = json.loads(out)["metrics"]
-    assert (metric["name"], metric["unit"], metric["verdict"]) == ("recording/command/took", "s", "worse")
+    assert (metric["name"], metric["unit"], metric["verdict"]) == (
+        "recording/command/took",
+        "s",
+        "worse",
+    )
     seconds = [[klogger.open(logs[f"{side}{i}"]).seconds() for i in range(4)] for side in "ab"]
-    assert metric["b"] / metric["a"] == pytest.approx(math.prod(seconds[1]) ** 0.25 / math.prod(seconds[0]) ** 0.25)
+    assert metric["b"] / metric["a"] == pytest.approx(
+        math.prod(seconds[1]) ** 0.25 / math.prod(seconds[0]) ** 0.25
+    )
     assert code == 1
     # A log that was told how long to be says nothing of a command.
     timed = log_of(tmp_path / "x.klog-parquet", 1, meta={"workload": []})
@@ -375,8 +424,16 @@ def test_how_long_the_command_took_is_compared(
     assert (code, err.splitlines()[0]) == (2, "klogger: no analysis 'recording'")
 
 
-def test_nothing_to_judge_is_no_success(capsys: pytest.CaptureFixture[str], logs: dict[str, Path]) -> None:
-    words = [*(logs[f"a{i}"] for i in range(3)), "--with", *(logs[f"b{i}"] for i in range(3)), "--fail-on", "5%"]
+def test_nothing_to_judge_is_no_success(
+    capsys: pytest.CaptureFixture[str], logs: dict[str, Path]
+) -> None:
+    words = [
+        *(logs[f"a{i}"] for i in range(3)),
+        "--with",
+        *(logs[f"b{i}"] for i in range(3)),
+        "--fail-on",
+        "5%",
+    ]
     code, _, err = called(capsys, *words, "--analysis", "quanta")
     assert code == 2
     assert err.startswith("klogger: --fail-on: none of the metrics can be judged\n  help: ")
@@ -391,10 +448,15 @@ def test_nothing_to_judge_is_no_success(capsys: pytest.CaptureFixture[str], logs
         (["a0"], "one log, but nothing to compare with\n  help: klogger compare A... --with B..."),
         (["a0", "a1", "a2"], "3 logs, but nothing to compare with"),
         (["a0", "a1", "--analysis", "quant"], "no analysis 'quant'\n  help: did you mean quanta?"),
-        (["a0", "a1", "--metric", "p98"], "no metric 'p98' that both sides have\n  help: did you mean p99"),
+        (
+            ["a0", "a1", "--metric", "p98"],
+            "no metric 'p98' that both sides have\n  help: did you mean p99",
+        ),
     ],
 )
-def test_mistakes(capsys: pytest.CaptureFixture[str], logs: dict[str, Path], words: list[str], message: str) -> None:
+def test_mistakes(
+    capsys: pytest.CaptureFixture[str], logs: dict[str, Path], words: list[str], message: str
+) -> None:
     code, out, err = called(capsys, *(logs.get(w, w) for w in words))
     assert (code, out) == (2, "")
     assert err.startswith(f"klogger: {message}")
@@ -407,7 +469,9 @@ def test_percentage_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
     assert "'much' is not a percentage such as 5%" in capsys.readouterr().err
 
 
-def test_what_else_differs_is_said(capsys: pytest.CaptureFixture[str], logs: dict[str, Path], tmp_path: Path) -> None:
+def test_what_else_differs_is_said(
+    capsys: pytest.CaptureFixture[str], logs: dict[str, Path], tmp_path: Path
+) -> None:
     host = {"name": "example", "kernel": "6.18.0", "cpus": [0, 1, 2, 3]}
     other = log_of(
         tmp_path / "x.klog-parquet", 9, meta={"host": host}, without=("MIGRATE",),
@@ -418,7 +482,10 @@ def test_what_else_differs_is_said(capsys: pytest.CaptureFixture[str], logs: dic
     assert "Different kernel: A has 6.1.0, B has 6.18.0." in out
     assert "Different number of CPUs: A has 2, B has 4." in out
     assert "B: 3 events are missing (SCHEDIN; CPU 0): no space" in out
-    assert "not compared: A: no thread in scope was moved to another CPU; B: MIGRATE not recorded" in out
+    assert (
+        "not compared: A: no thread in scope was moved to another CPU; B: MIGRATE not recorded"
+        in out
+    )
 
 
 def test_differences_in_lossy_logs_are_marked(
@@ -431,8 +498,12 @@ def test_differences_in_lossy_logs_are_marked(
     assert "!: events are missing, or were left out" in out
 
 
-def test_empty_logs(capsys: pytest.CaptureFixture[str], empty_log: Path, logs: dict[str, Path], tmp_path: Path) -> None:
-    code, out, _ = called(capsys, empty_log, logs["a0"], "--html", tmp_path / "x.html", "--format", "text")
+def test_empty_logs(
+    capsys: pytest.CaptureFixture[str], empty_log: Path, logs: dict[str, Path], tmp_path: Path
+) -> None:
+    code, out, _ = called(
+        capsys, empty_log, logs["a0"], "--html", tmp_path / "x.html", "--format", "text"
+    )
     assert code == 0
     assert "Nothing could be judged." in out
     assert "not compared: A: no thread in scope" in out
@@ -455,7 +526,9 @@ def test_hostile_names(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> No
     logs = [log_of(tmp_path / f"{i}.klog-parquet", i) for i in range(2)]
     for log in logs:
         con = duckdb.connect()
-        con.execute(f"CREATE TABLE p AS SELECT * REPLACE (comm || '<b>\x1b[31m' AS comm) FROM '{log}/process.parquet'")
+        con.execute(
+            f"CREATE TABLE p AS SELECT * REPLACE (comm || '<b>\x1b[31m' AS comm) FROM '{log}/process.parquet'"
+        )
         con.execute(f"COPY p TO '{log}/process.parquet'")
     page = tmp_path / "x.html"
     code, out, _ = called(capsys, *logs, "--html", page, "--format", "text")

@@ -46,7 +46,13 @@ def test_costs_are_a_table_and_a_function() -> None:
         {"costs": []},
         {"costs": {"events": {}}},
         preamble(None, 7, "A", {"event": 5}, {"event": "A"}, {"event": "A", "cost": []}),
-        preamble(cost("A", "84"), cost("A", -1), cost("A", 1e12), cost("A", float("nan")), cost("A", 5, low=None)),
+        preamble(
+            cost("A", "84"),
+            cost("A", -1),
+            cost("A", 1e12),
+            cost("A", float("nan")),
+            cost("A", 5, low=None),
+        ),
     ],
 )
 def test_nonsense_costs_nothing(nonsense: dict[str, Any]) -> None:
@@ -56,9 +62,15 @@ def test_nonsense_costs_nothing(nonsense: dict[str, Any]) -> None:
 def answer_of(path: Path, meta: dict[str, Any]) -> Any:
     con = duckdb.connect()
     support.create_tables(con, support.events_of("traps"))
-    con.execute("INSERT INTO SYS_IN BY NAME SELECT 10000 AS time, 0 AS cpu, 1 AS serial, 10 AS pid, 1 AS id")
-    con.execute("INSERT INTO SYS_OUT BY NAME SELECT 12000 AS time, 0 AS cpu, 2 AS serial, 10 AS pid, 1 AS id, 0 AS ret")
-    support.write_log(con, path, schema="traps", processes=[(10, "prog", 0, None)], end=100_000, cpus=1, meta=meta)
+    con.execute(
+        "INSERT INTO SYS_IN BY NAME SELECT 10000 AS time, 0 AS cpu, 1 AS serial, 10 AS pid, 1 AS id"
+    )
+    con.execute(
+        "INSERT INTO SYS_OUT BY NAME SELECT 12000 AS time, 0 AS cpu, 2 AS serial, 10 AS pid, 1 AS id, 0 AS ret"
+    )
+    support.write_log(
+        con, path, schema="traps", processes=[(10, "prog", 0, None)], end=100_000, cpus=1, meta=meta
+    )
     with klogger.open(path) as log:
         (result,) = run.run_all(log, run.choose(log, ["calls"]))
         return result

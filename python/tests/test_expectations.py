@@ -45,7 +45,9 @@ def picked(given: Rows, columns: list[str]) -> list[list[str]]:
 
 def test_each_analysis_has_an_expectation() -> None:
     analyses = {
-        (p.parents[1].name, p.stem) for p in support.SCHEMATA.glob("*/analyses/*.sql") if not p.name.startswith("_")
+        (p.parents[1].name, p.stem)
+        for p in support.SCHEMATA.glob("*/analyses/*.sql")
+        if not p.name.startswith("_")
     }
     expected = {(p.parents[1].name, expectation.read(p).analysis) for p in CASES}
     assert analyses - expected == set()

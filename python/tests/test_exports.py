@@ -49,7 +49,14 @@ def export(log: Path, to: str, out: Path) -> Path:
 
 def declare(log: LogFile) -> None:
     log.event("KLOGGER_START", "buffer_size:u64", "kernel:string")
-    log.event("PROCESS_EXISTS", "pid:i32:thread", "tgid:i32", "ppid:i32", "comm:text[16]", "command:string")
+    log.event(
+        "PROCESS_EXISTS",
+        "pid:i32:thread",
+        "tgid:i32",
+        "ppid:i32",
+        "comm:text[16]",
+        "command:string",
+    )
     log.event("LOST", "count:u64", "since:u64")
     log.event("MARK", "number:i64", "text:string")
     log.event("PROCESS_FORK", "parent:i32:thread", "pid:i32:thread", "tgid:i32", "comm:text[16]")
@@ -58,16 +65,31 @@ def declare(log: LogFile) -> None:
     log.event("PROCESS_EXIT", "pid:i32:thread")
     wake = ("pid:i32:thread", "prio:i32", "target_cpu:i32", "waker:i32:thread")
     log.event("TRY_TO_WAKEUP", *wake, schema="scheduler", about=["pid", "waker"])
-    log.event("ADD_TO_RUNQ", "pid:i32:thread", "prio:i16", "runq:u16", "is_new:u32", schema="scheduler")
-    log.event("REMOVE_FROM_RUNQ", "pid:i32:thread", "state:u32:state", schema="scheduler", about=["pid"])
+    log.event(
+        "ADD_TO_RUNQ", "pid:i32:thread", "prio:i16", "runq:u16", "is_new:u32", schema="scheduler"
+    )
+    log.event(
+        "REMOVE_FROM_RUNQ", "pid:i32:thread", "state:u32:state", schema="scheduler", about=["pid"]
+    )
     out = ("pid:i32:thread", "prio:i16", "state:u16:state", "next:i32:thread", "charged:u32")
     log.event("SCHEDOUT", *out, schema="scheduler", about=["pid"])
-    log.event("SCHEDIN", "pid:i32:thread", "prio:i32", "tgid:i32", schema="scheduler", about=["pid"])
-    log.event("MIGRATE", "pid:i32:thread", "from_cpu:u16", "to_cpu:u16", schema="scheduler", about=["pid"])
+    log.event(
+        "SCHEDIN", "pid:i32:thread", "prio:i32", "tgid:i32", schema="scheduler", about=["pid"]
+    )
+    log.event(
+        "MIGRATE", "pid:i32:thread", "from_cpu:u16", "to_cpu:u16", schema="scheduler", about=["pid"]
+    )
     numbers = [f"n_{t}:{t}" for t in ("i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "bool")]
     log.event("NUMBERS", *numbers, "many:i64[3]", "hex:u64:hex", schema="odd")
     # Words of TSDL, and names that readers might take something off.
-    words = ("event:string", "string:text[8]", "stream:u8:colour", "_x:i16:colour", "align:u32:state", "clock:u64:wide")
+    words = (
+        "event:string",
+        "string:text[8]",
+        "stream:u8:colour",
+        "_x:i16:colour",
+        "align:u32:state",
+        "clock:u64:wide",
+    )
     log.event("trace", *words, schema="odd", doc="a comment ends here */ } ; struct {")
     log.event("OF_THREAD", "n:u64", "text:string", schema="web")
 
@@ -76,7 +98,16 @@ def fill(log: LogFile) -> None:
     """Two CPUs, two threads of programs, a loss on each kind of stream."""
     declare(log)
     log.add(RECORDER, 0, "KLOGGER_START", buffer_size=1 << 22, kernel=b"6.1.0")
-    log.add(RECORDER, 1, "PROCESS_EXISTS", pid=10, tgid=10, ppid=1, comm=b'a "shell"', command=b"sh -c $HOME @\n\xff")
+    log.add(
+        RECORDER,
+        1,
+        "PROCESS_EXISTS",
+        pid=10,
+        tgid=10,
+        ppid=1,
+        comm=b'a "shell"',
+        command=b"sh -c $HOME @\n\xff",
+    )
     log.add(RECORDER, 2, "PROCESS_EXISTS", pid=11, tgid=10, ppid=1, comm=b"second", command=b"")
     log.add(RECORDER, 3, "PROCESS_EXISTS", pid=2, tgid=2, ppid=0, comm=b"kthreadd", command=b"")
     log.add(0, 100, "SCHEDIN", pid=10, prio=120, tgid=10)
@@ -94,7 +125,17 @@ def fill(log: LogFile) -> None:
     log.add(0, 320, "NUMBERS", n_i8=-128, n_u8=255, n_i16=-(1 << 15), n_u16=65535, n_i32=-(1 << 31),
             n_u32=(1 << 32) - 1, n_i64=-(1 << 63), n_u64=(1 << 64) - 1, n_bool=1,
             many=[-(1 << 63), 0, (1 << 63) - 1], hex=(1 << 64) - 1)  # fmt: skip
-    log.add(1, 330, "trace", event=ODD, string=b"12345678", stream=2, _x=-1, align=0x2001, clock=(1 << 64) - 1)
+    log.add(
+        1,
+        330,
+        "trace",
+        event=ODD,
+        string=b"12345678",
+        stream=2,
+        _x=-1,
+        align=0x2001,
+        clock=(1 << 64) - 1,
+    )
     log.add(1, 331, "trace", event=b"", string=b"", stream=77, _x=3, align=0, clock=0)
     log.add(1, 340, "MIGRATE", pid=10, from_cpu=0, to_cpu=1)
     log.add(0, 400, "PROCESS_EXIT", pid=20)
@@ -194,11 +235,18 @@ class Perfetto:
         trace = Trace()
         trace.ParseFromString(path.read_bytes())
         self.packets = list(trace.packet)
-        self.unknown = [p for p in self.packets if not p.WhichOneof("data") and not p.HasField("interned_data")]
-        self.kernel = [
-            (e, p.ftrace_events.cpu) for p in self.packets if p.HasField("ftrace_events") for e in p.ftrace_events.event
+        self.unknown = [
+            p for p in self.packets if not p.WhichOneof("data") and not p.HasField("interned_data")
         ]
-        self.interned = {kind: {} for kind in ("event_categories", "event_names", "debug_annotation_names")}
+        self.kernel = [
+            (e, p.ftrace_events.cpu)
+            for p in self.packets
+            if p.HasField("ftrace_events")
+            for e in p.ftrace_events.event
+        ]
+        self.interned = {
+            kind: {} for kind in ("event_categories", "event_names", "debug_annotation_names")
+        }
         self.tracks = {}
         for packet in self.packets:
             for kind, names in self.interned.items():
@@ -245,29 +293,46 @@ def perfetto(log: Path, tmp_path: Path) -> Perfetto:
 def test_perfetto_switches(log: Path, perfetto: Perfetto) -> None:
     rows, start = rows_of(log), start_of(log)[0]
     switches = [(e.timestamp - start, cpu, e) for e, cpu in perfetto.of("sched_switch")]
-    left = [(t, cpu, e.sched_switch) for t, cpu, e in switches if e.sched_switch.HasField("prev_prio")]
+    left = [
+        (t, cpu, e.sched_switch) for t, cpu, e in switches if e.sched_switch.HasField("prev_prio")
+    ]
     found = [(t, cpu, s.prev_pid, s.prev_prio, s.prev_state) for t, cpu, s in left]
     outs = [r for r in rows if r["event"] == "SCHEDOUT"]
-    assert Counter(found) == Counter((r["time"], r["cpu"], r["pid"], r["prio"], REPORTED[r["state"]]) for r in outs)
-    came = [(t, cpu, e.sched_switch) for t, cpu, e in switches if e.sched_switch.HasField("next_prio")]
+    assert Counter(found) == Counter(
+        (r["time"], r["cpu"], r["pid"], r["prio"], REPORTED[r["state"]]) for r in outs
+    )
+    came = [
+        (t, cpu, e.sched_switch) for t, cpu, e in switches if e.sched_switch.HasField("next_prio")
+    ]
     found_in = [(t, cpu, s.next_pid, s.next_prio) for t, cpu, s in came]
     ins = [r for r in rows if r["event"] == "SCHEDIN"]
     assert Counter(found_in) == Counter((r["time"], r["cpu"], r["pid"], r["prio"]) for r in ins)
     running: dict[int, int] = {}
     for time, cpu, event in switches:
         assert event.pid == event.sched_switch.prev_pid
-        assert running.get(cpu, event.sched_switch.prev_pid) == event.sched_switch.prev_pid, f"at {time}"
+        assert running.get(cpu, event.sched_switch.prev_pid) == event.sched_switch.prev_pid, (
+            f"at {time}"
+        )
         running[cpu] = event.sched_switch.next_pid
 
 
 def test_perfetto_wakeups(log: Path, perfetto: Perfetto) -> None:
     rows, start = rows_of(log), start_of(log)[0]
     found = [
-        (e.timestamp - start, cpu, e.pid, e.sched_waking.pid, e.sched_waking.prio, e.sched_waking.target_cpu)
+        (
+            e.timestamp - start,
+            cpu,
+            e.pid,
+            e.sched_waking.pid,
+            e.sched_waking.prio,
+            e.sched_waking.target_cpu,
+        )
         for e, cpu in perfetto.of("sched_waking")
     ]
     wakings = [r for r in rows if r["event"] == "TRY_TO_WAKEUP"]
-    expected = [(r["time"], r["cpu"], r["waker"], r["pid"], r["prio"], r["target_cpu"]) for r in wakings]
+    expected = [
+        (r["time"], r["cpu"], r["waker"], r["pid"], r["prio"], r["target_cpu"]) for r in wakings
+    ]
     assert Counter(found) == Counter(expected)
     for kind, is_new in (("sched_wakeup", 0), ("sched_wakeup_new", 1)):
         made = [(e.timestamp - start, cpu, getattr(e, kind)) for e, cpu in perfetto.of(kind)]
@@ -283,22 +348,37 @@ def test_perfetto_processes(log: Path, perfetto: Perfetto) -> None:
     trees = [p.process_tree for p in perfetto.packets if p.HasField("process_tree")]
     threads = [(t.tid, t.tgid, t.name) for tree in trees for t in tree.threads]
     named = [(t.tid, t.name) for tree in trees if not tree.processes for t in tree.threads]
-    assert Counter(threads) >= Counter([(r["pid"], r["tgid"], r["comm"]) for r in of("PROCESS_EXISTS")])
+    assert Counter(threads) >= Counter(
+        [(r["pid"], r["tgid"], r["comm"]) for r in of("PROCESS_EXISTS")]
+    )
     assert Counter(named) >= Counter([(r["pid"], r["comm"]) for r in of("PROCESS_RENAME")])
     processes = [(p.pid, p.ppid, " ".join(p.cmdline)) for tree in trees for p in tree.processes]
     first = [r for r in of("PROCESS_EXISTS") if r["pid"] == r["tgid"]]
-    assert Counter(processes) == Counter([(r["pid"], r["ppid"], r["command"] or r["comm"]) for r in first])
+    assert Counter(processes) == Counter(
+        [(r["pid"], r["ppid"], r["command"] or r["comm"]) for r in first]
+    )
     forks = [(e.timestamp - start, e.pid, e.task_newtask.pid, e.task_newtask.comm, e.task_newtask.clone_flags)
              for e, _ in perfetto.of("task_newtask")]  # fmt: skip
     thread = lambda r: 0 if r["pid"] == r["tgid"] else 0x10000  # noqa: E731
     assert Counter(forks) == Counter(
         [(r["time"], r["parent"], r["pid"], r["comm"], thread(r)) for r in of("PROCESS_FORK")]
     )
-    execs = [(e.sched_process_exec.pid, e.sched_process_exec.filename) for e, _ in perfetto.of("sched_process_exec")]
+    execs = [
+        (e.sched_process_exec.pid, e.sched_process_exec.filename)
+        for e, _ in perfetto.of("sched_process_exec")
+    ]
     assert Counter(execs) == Counter([(r["pid"], r["filename"]) for r in of("PROCESS_EXEC")])
-    renames = [(e.timestamp - start, e.task_rename.pid, e.task_rename.newcomm) for e, _ in perfetto.of("task_rename")]
-    assert Counter(renames) == Counter([(r["time"], r["pid"], r["comm"]) for r in of("PROCESS_RENAME")])
-    exits = [(e.timestamp - start, e.sched_process_exit.pid) for e, _ in perfetto.of("sched_process_exit")]
+    renames = [
+        (e.timestamp - start, e.task_rename.pid, e.task_rename.newcomm)
+        for e, _ in perfetto.of("task_rename")
+    ]
+    assert Counter(renames) == Counter(
+        [(r["time"], r["pid"], r["comm"]) for r in of("PROCESS_RENAME")]
+    )
+    exits = [
+        (e.timestamp - start, e.sched_process_exit.pid)
+        for e, _ in perfetto.of("sched_process_exit")
+    ]
     assert Counter(exits) == Counter([(r["time"], r["pid"]) for r in of("PROCESS_EXIT")])
     assert not perfetto.of("sched_process_free")
 
@@ -317,7 +397,12 @@ def test_perfetto_instants(log: Path, perfetto: Perfetto) -> None:
             name = f"MARK {row['number']}" + (f": {row['text']}" if row["text"] else "")
         if not said and (row["event"] not in TYPED or cpu is None):
             expected.append(
-                {"time": row["time"], "name": name, "args": own(row), "thread": row.get("tid") if cpu is None else None}
+                {
+                    "time": row["time"],
+                    "name": name,
+                    "args": own(row),
+                    "thread": row.get("tid") if cpu is None else None,
+                }
             )
     found = []
     for time, name, args, track in perfetto.instants():
@@ -346,18 +431,29 @@ def test_perfetto_texts_tracks_and_losses(odd: Path, tmp_path: Path) -> None:
     assert by_name["MARK 5: half \ufffd"][1].name == "klogger"
     # Without a LOST record there is only the ledger; with one, the ledger repeats it.
     refused = {n: a for n, (a, _) in by_name.items() if "key" in a}
-    assert list(refused) == ["user_refused: 2 events"] and refused["user_refused: 2 events"]["text"] == HOSTILE
+    assert (
+        list(refused) == ["user_refused: 2 events"]
+        and refused["user_refused: 2 events"]["text"] == HOSTILE
+    )
     bundles = [p.ftrace_events for p in trace.packets if p.HasField("ftrace_events")]
     after = [b for b in bundles if b.lost_events]
     assert [(b.cpu, b.event[0].timestamp - START) for b in after] == [(1, 600)]
     (snapshot,) = [p.clock_snapshot for p in trace.packets if p.HasField("clock_snapshot")]
-    assert {c.clock_id: c.timestamp for c in snapshot.clocks} == {1: START_REALTIME, 3: START, 6: START}
+    assert {c.clock_id: c.timestamp for c in snapshot.clocks} == {
+        1: START_REALTIME,
+        3: START,
+        6: START,
+    }
 
 
 def test_perfetto_where_nobody_is_known_to_run(odd: Path, tmp_path: Path) -> None:
     trace = Perfetto(export(odd, "perfetto", tmp_path / "x.pftrace"))
     switches = [(e.timestamp - START, cpu, e.sched_switch) for e, cpu in trace.of("sched_switch")]
-    short = [(t, cpu, s.prev_pid, s.next_pid) for t, cpu, s in switches if max(s.prev_pid, s.next_pid) >= NOT_RECORDED]
+    short = [
+        (t, cpu, s.prev_pid, s.next_pid)
+        for t, cpu, s in switches
+        if max(s.prev_pid, s.next_pid) >= NOT_RECORDED
+    ]
     first, second = NOT_RECORDED, NOT_RECORDED + 1
     assert sorted(short) == [
         (100, 0, first, 10), (410, 0, 0, first), (450, 1, 11, second), (600, 1, second, 11), (700, 0, first, 11),
@@ -372,11 +468,19 @@ def test_perfetto_where_nobody_is_known_to_run(odd: Path, tmp_path: Path) -> Non
 def ctf_row(row: Row, log_start: int) -> Row:
     """An event as both readers of CTF give it: no process of CPUs, and a text has no NUL in it."""
     fields = {k: without_nul(v) for k, v in own(row).items()}
-    origin = {"tid": row["tid"], "tgid": row["tgid"]} if row["cpu"] is None else {"cpu_id": row["cpu"]}
+    origin = (
+        {"tid": row["tid"], "tgid": row["tgid"]} if row["cpu"] is None else {"cpu_id": row["cpu"]}
+    )
     if row["cpu"] == -1:
         origin = {}
     time = row["time"] + log_start
-    return {"time": time, "event": row["event"], "origin": origin, "serial": row["serial"], "fields": fields}
+    return {
+        "time": time,
+        "event": row["event"],
+        "origin": origin,
+        "serial": row["serial"],
+        "fields": fields,
+    }
 
 
 TOKEN = re.compile(r'\s*(?:"((?:[^"\\]|\\.)*)"|([\w<>?-]+)|([{}\[\],=():]))', re.S)
@@ -448,7 +552,11 @@ def babeltrace(path: Path) -> tuple[list[Row], str]:
         assert match, line
         *origin, context, fields = Pretty(match[3]).all()
         origin_row = origin[0] if origin else {}
-        rows.append({"time": int(match[1]), "event": match[2], "origin": origin_row} | context | {"fields": fields})
+        rows.append(
+            {"time": int(match[1]), "event": match[2], "origin": origin_row}
+            | context
+            | {"fields": fields}
+        )
     return rows, done.stderr.decode()
 
 
@@ -477,13 +585,17 @@ def test_ctf_losses_and_the_time_of_day(odd: Path, tmp_path: Path) -> None:
     out = export(odd, "ctf", tmp_path / "x-ctf")
     _, warnings = babeltrace(out)
     lost = re.findall(
-        r"discarded (\d+) events between \[[^]]*?\.(\d+)\] and \[[^]]*?\.(\d+)\].*?/(\w+)\"", warnings, re.S
+        r"discarded (\d+) events between \[[^]]*?\.(\d+)\] and \[[^]]*?\.(\d+)\].*?/(\w+)\"",
+        warnings,
+        re.S,
     )
     assert sorted(lost) == [
         (str((1 << 40) + 3), "000000050", "000000200", "thread_31_1"),
         ("7", "000000340", "000000600", "cpu_1"),
     ]
-    done = subprocess.run(["babeltrace2", "--clock-seconds", out], capture_output=True, check=False, timeout=60)
+    done = subprocess.run(
+        ["babeltrace2", "--clock-seconds", out], capture_output=True, check=False, timeout=60
+    )
     assert done.stdout.decode().startswith(f"[{START_REALTIME // 10**9}.000000000]")
 
 
@@ -513,11 +625,18 @@ def test_ctf2(log: Path, tmp_path: Path) -> None:
 def test_ctf2_names_and_losses(odd: Path, tmp_path: Path) -> None:
     trace = ctf2.Trace(export(odd, "ctf2", tmp_path / "x-ctf2"))
     event = next(e for e in trace.events.values() if e["name"] == "trace")
-    assert event["attributes"]["klogger"] == {"schema": "odd", "doc": "a comment ends here */ } ; struct {"}
+    assert event["attributes"]["klogger"] == {
+        "schema": "odd",
+        "doc": "a comment ends here */ } ; struct {",
+    }
     classes = {m["name"]: m["field-class"] for m in event["payload-field-class"]["member-classes"]}
     assert ctf2.label(classes["align"], 0x2001) == ["S", "freezable"]
-    assert ctf2.label(classes["stream"], 2) == ["red"] and ctf2.label(classes["_x"], -1) == ["least"]
-    assert ctf2.label(classes["clock"], (1 << 64) - 1) == ["most"] and ctf2.label(classes["clock"], 0) == [HOSTILE]
+    assert ctf2.label(classes["stream"], 2) == ["red"] and ctf2.label(classes["_x"], -1) == [
+        "least"
+    ]
+    assert ctf2.label(classes["clock"], (1 << 64) - 1) == ["most"] and ctf2.label(
+        classes["clock"], 0
+    ) == [HOSTILE]
     discarded: dict[str, list[int]] = {}
     for roles, _, context, _ in trace.packets():
         key = f"{context.get('cpu_id')} {context.get('tid')}"
@@ -549,7 +668,9 @@ def test_many_packets(tmp_path: Path) -> None:
     made = LogFile()
     declare(made)
     for i in range(9000):
-        made.add(i % 2, i, "SCHEDOUT", pid=1 + i % 5, prio=i % 140, state=i % 2, next=1 + (i + 2) % 5)
+        made.add(
+            i % 2, i, "SCHEDOUT", pid=1 + i % 5, prio=i % 140, state=i % 2, next=1 + (i + 2) % 5
+        )
         made.add(i % 2, i, "SCHEDIN", pid=1 + (i + 2) % 5, prio=i % 140, tgid=1)
     log = made.write(tmp_path / "x.klog")
     expected = plain([ctf_row(row, START) for row in rows_of(log)])
@@ -577,14 +698,19 @@ def test_json_is_what_cat_prints(log: Path, tmp_path: Path) -> None:
 
 def test_csv(log: Path, tmp_path: Path) -> None:
     with export(log, "csv", tmp_path / "x.csv").open(newline="") as file:
-        found = [{k: v for k, v in row.items() if v != ""} for row in csv.DictReader(file, strict=True)]
+        found = [
+            {k: v for k, v in row.items() if v != ""} for row in csv.DictReader(file, strict=True)
+        ]
 
     def text(value: Any) -> str:
         if isinstance(value, list):
             return " ".join(map(str, value))
         return str(int(value)) if isinstance(value, bool) else str(value)
 
-    rows = [{k: text(v) for k, v in row.items() if v is not None and text(v) != ""} for row in rows_of(log)]
+    rows = [
+        {k: text(v) for k, v in row.items() if v is not None and text(v) != ""}
+        for row in rows_of(log)
+    ]
     assert found == rows
 
 
@@ -593,8 +719,14 @@ def test_csv_leaves_the_kernels_names(odd: Path, tmp_path: Path) -> None:
     with export(odd, "csv", tmp_path / "x.csv").open(newline="") as file:
         found = list(csv.DictReader(file, strict=True))
     assert found and "tgid_" not in found[0] and "tid" in found[0]
-    assert {(r["tid"], r["tgid"]) for r in found if r["event"] == "SCHEDIN"} >= {("", "10"), ("", "20")}
-    assert {(r["tid"], r["tgid"]) for r in found if r["event"] == "OF_THREAD"} == {("31", "31"), ("1201", "1200")}
+    assert {(r["tid"], r["tgid"]) for r in found if r["event"] == "SCHEDIN"} >= {
+        ("", "10"),
+        ("", "20"),
+    }
+    assert {(r["tid"], r["tgid"]) for r in found if r["event"] == "OF_THREAD"} == {
+        ("31", "31"),
+        ("1201", "1200"),
+    }
 
 
 def as_text(value: Any) -> Any:
@@ -608,8 +740,12 @@ def test_perl(log: Path, tmp_path: Path) -> None:
     if shutil.which("perl") is None:
         pytest.skip("perl is not installed")
     out = export(log, "perl", tmp_path / "x.pl")
-    script = "use JSON::PP; my $l = do $ARGV[0]; die $@ if $@; print JSON::PP->new->ascii->encode($l)"
-    done = subprocess.run(["perl", "-we", script, str(out)], capture_output=True, text=True, check=False, timeout=60)
+    script = (
+        "use JSON::PP; my $l = do $ARGV[0]; die $@ if $@; print JSON::PP->new->ascii->encode($l)"
+    )
+    done = subprocess.run(
+        ["perl", "-we", script, str(out)], capture_output=True, text=True, check=False, timeout=60
+    )
     assert done.returncode == 0 and not done.stderr, done.stderr
     start = start_of(log)[0]
 
@@ -619,11 +755,19 @@ def test_perl(log: Path, tmp_path: Path) -> None:
             return [text(v) for v in value]
         return value.encode("latin-1").decode("utf-8", "replace")
 
-    found = [{k: v if k == "header" else text(v) for k, v in row.items()} for row in json.loads(done.stdout)]
+    found = [
+        {k: v if k == "header" else text(v) for k, v in row.items()}
+        for row in json.loads(done.stdout)
+    ]
     expected = []
     for row in rows_of(log):
         thread = row["cpu"] is None
-        head = {"type": row["event"], "serial": row["serial"], "timestamp": row["time"] + start, "cpu": row["cpu"]}
+        head = {
+            "type": row["event"],
+            "serial": row["serial"],
+            "timestamp": row["time"] + start,
+            "cpu": row["cpu"],
+        }
         head |= {k: row[k] for k in ("tid", "tgid") if thread}
         expected.append({k: as_text(v) for k, v in own(row).items()}
                         | {"header": {k: None if v is None else str(v) for k, v in head.items()}})  # fmt: skip
@@ -633,7 +777,11 @@ def test_perl(log: Path, tmp_path: Path) -> None:
 def test_parquet(log: Path, tmp_path: Path) -> None:
     out = export(log, "parquet", tmp_path / "tables")
     rows = rows_of(log)
-    about = [p.stem for p in out.glob("*.parquet") if p.stem in ("process", "ledger", "event", "decoding", "stack")]
+    about = [
+        p.stem
+        for p in out.glob("*.parquet")
+        if p.stem in ("process", "ledger", "event", "decoding", "stack")
+    ]
     assert len(about) >= 4
     events = {p.stem for p in out.glob("*.parquet")} - set(about)
     assert {r["event"] for r in rows} <= events
@@ -652,9 +800,14 @@ def test_parquet(log: Path, tmp_path: Path) -> None:
 def test_parquet_explains_itself(odd: Path, tmp_path: Path) -> None:
     out = export(odd, "parquet", tmp_path / "tables")
     con = duckdb.connect()
-    pairs = con.execute(f"SELECT key, value FROM parquet_kv_metadata('{out}/trace.parquet')").fetchall()
+    pairs = con.execute(
+        f"SELECT key, value FROM parquet_kv_metadata('{out}/trace.parquet')"
+    ).fetchall()
     about = {bytes(k).decode(): bytes(v).decode() for k, v in pairs}
-    assert about["klogger.doc"] == "a comment ends here */ } ; struct {" and about["klogger.schema"] == "odd"
+    assert (
+        about["klogger.doc"] == "a comment ends here */ } ; struct {"
+        and about["klogger.schema"] == "odd"
+    )
     assert (about["klogger.host"], about["klogger.kernel"]) == (HOSTILE, "6.1.0")
     assert (about["klogger.clock"], about["klogger.start_ns"]) == ("monotonic", str(START))
     types: dict[str, set[str]] = {}
@@ -691,7 +844,9 @@ def test_what_is_there_stays(odd: Path, tmp_path: Path, to: str) -> None:
     contents = lambda: {p: p.read_bytes() for p in [out, *out.rglob("*")] if p.is_file()}  # noqa: E731
     before = contents()
     done = klogger("export", odd, "--to", to, "-o", out)
-    assert done.returncode == 2 and "exists" in done.stderr and "--force" in done.stderr, done.stderr
+    assert done.returncode == 2 and "exists" in done.stderr and "--force" in done.stderr, (
+        done.stderr
+    )
     assert contents() == before
     done = klogger("export", odd, "--to", to, "-o", out, "--force")
     assert done.returncode == 0 and contents() == before, done.stderr
@@ -731,7 +886,9 @@ def test_a_full_disk(odd: Path, tmp_path: Path, to: str) -> None:
 def test_devices_and_pipes(odd: Path, tmp_path: Path, to: str) -> None:
     done = klogger("export", odd, "--to", to, "-o", "/dev/full")
     assert done.returncode == 2 and "No space left" in done.stderr
-    piped = subprocess.run([find_klogger(), "export", str(odd), "--to", to, "-o", "-"], capture_output=True, check=True)
+    piped = subprocess.run(
+        [find_klogger(), "export", str(odd), "--to", to, "-o", "-"], capture_output=True, check=True
+    )
     out = export(odd, to, tmp_path / "out")
     assert piped.stdout == out.read_bytes() and piped.stdout
 

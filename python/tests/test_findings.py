@@ -17,7 +17,9 @@ from klogger.run import LOW_WEIGHT, Result, weight_of
 
 def result(name: str, *weights: float, status: str = "answer") -> Result:
     texts = [f"{name} {number}" for number in range(len(weights))]
-    return Result(Analysis(name, Path(f"{name}.sql"), "s"), status, findings=texts, weights=list(weights))
+    return Result(
+        Analysis(name, Path(f"{name}.sql"), "s"), status, findings=texts, weights=list(weights)
+    )
 
 
 def first(*results: Result) -> list[str]:
@@ -25,7 +27,9 @@ def first(*results: Result) -> list[str]:
 
 
 def test_the_heaviest_of_each_analysis_comes_first() -> None:
-    assert first(result("a", 0.1), result("b", 0.2, 0.9, 0.8), result("c", 0.3), result("d", 0.2)) == [
+    assert first(
+        result("a", 0.1), result("b", 0.2, 0.9, 0.8), result("c", 0.3), result("d", 0.2)
+    ) == [
         "b 1",
         "c 0",
         "d 0",
@@ -39,7 +43,10 @@ def test_few_analyses_say_more_each() -> None:
 
 
 def test_what_explains_next_to_nothing_is_left_out() -> None:
-    assert first(result("a", 0.004, 0.0), result("b", 0.0099), result("c", 0.5, 0.005)) == ["c 0", "a 1"]
+    assert first(result("a", 0.004, 0.0), result("b", 0.0099), result("c", 0.5, 0.005)) == [
+        "c 0",
+        "a 1",
+    ]
 
 
 def test_equals_keep_the_order_of_the_analyses() -> None:
@@ -80,7 +87,10 @@ def schema_with(tmp_path: Path, **queries: str) -> str:
 
 
 def test_every_output_begins_with_them(
-    capsys: pytest.CaptureFixture[str], small_log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str],
+    small_log: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     file = schema_with(
         tmp_path,
@@ -105,7 +115,11 @@ def test_every_output_begins_with_them(
     assert report.main([str(log)]) == 0
     lines = capsys.readouterr().out.splitlines()
     bullets = [line.rstrip() for line in lines if line.startswith(" •")]
-    assert bullets[:3] == [" • Most of all.  [most]", " • Something heavy.  [heavy]", " • Something light.  [light]"]
+    assert bullets[:3] == [
+        " • Most of all.  [most]",
+        " • Something heavy.  [heavy]",
+        " • Something light.  [light]",
+    ]
     items = page.read_text().split('<ol class="findings">')[1].split("</ol>")[0]
     assert [item.split(" <a")[0] for item in items.split("<li>")[1:]] == [
         "Most of all.",

@@ -94,7 +94,9 @@ def test_a_package_is_unpacked_once(tmp_path: Path, cache: Path) -> None:
     assert (found.modules / "mine").exists(), "unpacked again"
 
 
-def test_a_package_built_anew_with_the_same_release_replaces_it(tmp_path: Path, cache: Path) -> None:
+def test_a_package_built_anew_with_the_same_release_replaces_it(
+    tmp_path: Path, cache: Path
+) -> None:
     kernels.choose(str(package(tmp_path)))
     kernels.choose(str(package(tmp_path, version=2)))
     assert (cache / RELEASE / "lib/modules" / RELEASE / "kernel/v2.ko").exists()
@@ -112,7 +114,9 @@ def split(folder: Path) -> list[str]:
             f"Package: linux-{part}-{RELEASE}\nVersion: 1\nArchitecture: all\nMaintainer: x\nDescription: x\n"
         )
         made.append(str(folder / f"linux-{part}-{RELEASE}_1_all.deb"))
-        subprocess.run(["dpkg-deb", "-Znone", "-b", tree, made[-1]], check=True, capture_output=True)
+        subprocess.run(
+            ["dpkg-deb", "-Znone", "-b", tree, made[-1]], check=True, capture_output=True
+        )
     return made
 
 
@@ -127,11 +131,17 @@ def test_a_kernel_in_two_packages(tmp_path: Path, cache: Path) -> None:
         kernels.choose(made[0], str(image(tmp_path / "vmlinuz")))
 
 
-def test_the_default_is_what_set_up_fetched_not_what_somebody_tried(tmp_path: Path, cache: Path) -> None:
+def test_the_default_is_what_set_up_fetched_not_what_somebody_tried(
+    tmp_path: Path, cache: Path
+) -> None:
     kernels.choose(str(package(tmp_path, "7.0.0-tried")))
     cache.mkdir(exist_ok=True)
-    package(tmp_path / "old", "6.1.0-9-amd64").rename(cache / "linux-image-6.1.0-9-amd64_6.1.67-1_amd64.deb")
-    package(tmp_path / "new", "6.1.0-10-amd64").rename(cache / "linux-image-6.1.0-10-amd64_6.1.90-1_amd64.deb")
+    package(tmp_path / "old", "6.1.0-9-amd64").rename(
+        cache / "linux-image-6.1.0-9-amd64_6.1.67-1_amd64.deb"
+    )
+    package(tmp_path / "new", "6.1.0-10-amd64").rename(
+        cache / "linux-image-6.1.0-10-amd64_6.1.90-1_amd64.deb"
+    )
     assert kernels.choose().release == "6.1.0-10-amd64"
 
 
@@ -153,14 +163,25 @@ def refused(capfd: pytest.CaptureFixture[str], *words: str) -> str:
         (["--kernel", "none", "--", "true"], "none: no such file"),
         (["--kernel", "junk", "--", "true"], "junk: not a bzImage"),
         (["--kernel", "junk.deb", "--", "true"], "junk.deb: cannot be unpacked: "),
-        (["--kernel", "folder", "--", "true"], "folder: no kernel was built there: it has no arch/x86/boot/bzImage"),
+        (
+            ["--kernel", "folder", "--", "true"],
+            "folder: no kernel was built there: it has no arch/x86/boot/bzImage",
+        ),
         (["-s", "./none.klogger", "--", "true"], "./none.klogger: no such file"),
         (["-s", "shceduler", "--", "true"], "there is no bundled schema 'shceduler'"),
-        (["--kernel", "image", "-s", "scheduler", "-o", "none/x.klog", "--", "true"], "none: no folder to write a log"),
-        (["--kernel", "image", "-s", "scheduler", "-o", "folder", "--", "true"], "folder: a folder"),
+        (
+            ["--kernel", "image", "-s", "scheduler", "-o", "none/x.klog", "--", "true"],
+            "none: no folder to write a log",
+        ),
+        (
+            ["--kernel", "image", "-s", "scheduler", "-o", "folder", "--", "true"],
+            "folder: a folder",
+        ),
     ],
 )
-def test_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str], words: list[str], message: str) -> None:
+def test_refused(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], words: list[str], message: str
+) -> None:
     (tmp_path / "junk").write_bytes(b"\0" * 5000)
     (tmp_path / "junk.deb").write_text("junk")
     (tmp_path / "folder").mkdir()
@@ -168,24 +189,39 @@ def test_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str], words: list[
     assert message in refused(capfd, *words)
 
 
-def test_a_package_without_a_kernel_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_package_without_a_kernel_is_refused(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     found = package(tmp_path, path="elsewhere")
     assert "there is no vmlinuz in it" in refused(capfd, "--kernel", str(found), "--", "true")
 
 
 @pytest.mark.parametrize(
-    "words", [["--smp", "0"], ["--smp", "many"], ["--memory", "12"], ["--timeout", "0"], ["--timeout", "inf"]]
+    "words",
+    [
+        ["--smp", "0"],
+        ["--smp", "many"],
+        ["--memory", "12"],
+        ["--timeout", "0"],
+        ["--timeout", "inf"],
+    ],
 )
-def test_numbers_that_are_none_are_refused(capfd: pytest.CaptureFixture[str], words: list[str]) -> None:
+def test_numbers_that_are_none_are_refused(
+    capfd: pytest.CaptureFixture[str], words: list[str]
+) -> None:
     with pytest.raises(SystemExit) as ended:
         command.main([*words, "--", "true"])
     assert ended.value.code == 2
     assert f"argument {words[0]}: '{words[1]}' is not a" in capfd.readouterr().err
 
 
-def test_no_kernel_at_all(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+def test_no_kernel_at_all(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     names = os.uname()
-    strange = os.uname_result([names.sysname, names.nodename, "0.0-strange", names.version, names.machine])
+    strange = os.uname_result(
+        [names.sysname, names.nodename, "0.0-strange", names.version, names.machine]
+    )
     monkeypatch.setattr(kernels.os, "uname", lambda: strange)
     assert "there is no kernel for the guest" in refused(capfd, "--", "true")
 
@@ -219,7 +255,9 @@ def device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(accel, "DEVICE", tmp_path / "kvm")
 
 
-@pytest.mark.parametrize(("qemu", "works"), [("exit 0", True), ("exit 1", False), ("exec sleep 60", False)])
+@pytest.mark.parametrize(
+    ("qemu", "works"), [("exit 0", True), ("exit 1", False), ("exec sleep 60", False)]
+)
 @pytest.mark.usefixtures("device")
 def test_kvm_is_believed_in_when_a_kernel_has_booted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, qemu: str, works: bool
@@ -235,12 +273,18 @@ def test_kvm_is_believed_in_when_a_kernel_has_booted(
 def test_kvm_is_tried_again_after_a_boot_of_this_machine(tmp_path: Path, cache: Path) -> None:
     cache.mkdir(parents=True)
     (cache / "kvm").write_text("another-boot no\n")
-    assert accel.kvm_works(Kernel(tmp_path / "image", RELEASE), program(tmp_path / "qemu", "exit 0"))
+    assert accel.kvm_works(
+        Kernel(tmp_path / "image", RELEASE), program(tmp_path / "qemu", "exit 0")
+    )
 
 
-def test_without_the_device_there_is_no_kvm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_device_there_is_no_kvm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(accel, "DEVICE", tmp_path / "none")
-    assert not accel.kvm_works(Kernel(tmp_path / "image", RELEASE), program(tmp_path / "qemu", "exit 0"))
+    assert not accel.kvm_works(
+        Kernel(tmp_path / "image", RELEASE), program(tmp_path / "qemu", "exit 0")
+    )
     assert not (tmp_path / "qemu.log").exists()
 
 
@@ -248,7 +292,9 @@ def arguments(*words: str) -> argparse.Namespace:
     return command.parser().parse_args(list(words))
 
 
-def test_the_guests_script_keeps_words_folder_and_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_guests_script_keeps_words_folder_and_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     strange = tmp_path / "a 'strange' $folder"
     strange.mkdir()
     monkeypatch.chdir(strange)
@@ -282,7 +328,9 @@ def recorder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_recording_of_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recorder(tmp_path, monkeypatch)
-    args = arguments("-s", "scheduler", "-s", "./x.klogger", "--engine", "kernel", "--record=--compress")
+    args = arguments(
+        "-s", "scheduler", "-s", "./x.klogger", "--engine", "kernel", "--record=--compress"
+    )
     (tmp_path / "script").write_text(command.script(args, ["false"], tmp_path / "log"))
     assert subprocess.run(["sh", tmp_path / "script"], check=False).returncode == 1
     asked = f"record -o {tmp_path}/log --compress --engine=kernel -s scheduler -s ./x.klogger -- false\n"
@@ -304,11 +352,15 @@ def test_recording_of_everything_waits_for_the_recorder_and_ends_it(
 def test_the_machine_that_virtme_is_asked_for(tmp_path: Path) -> None:
     kernel = Kernel(tmp_path / "image", RELEASE)
     emulated = machine.words(Machine(kernel, False, 3, "512M", "threadirqs"), tmp_path)
-    assert {"--disable-kvm", "--cpus=3", "--memory=512M", f"--kimg={tmp_path}/image"} <= set(emulated)
+    assert {"--disable-kvm", "--cpus=3", "--memory=512M", f"--kimg={tmp_path}/image"} <= set(
+        emulated
+    )
     line = next(word for word in emulated if "console=" in word)
     assert "threadirqs" in line and line.endswith(f" init={tmp_path}/init")
     assert "--disable-kvm" not in machine.words(Machine(kernel, True), tmp_path)
-    assert f"--kdir={tmp_path}" in machine.words(Machine(Kernel(kernel.image, RELEASE, tmp_path), True), tmp_path)
+    assert f"--kdir={tmp_path}" in machine.words(
+        Machine(Kernel(kernel.image, RELEASE, tmp_path), True), tmp_path
+    )
 
 
 def test_relay_translates_names_that_are_written_in_pieces(tmp_path: Path) -> None:
@@ -340,7 +392,9 @@ def test_a_line_that_stands_still_is_shown(tmp_path: Path) -> None:
 def slow_virtme(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is started in place of virtme-ng: a console that says two lines, and then nothing."""
     monkeypatch.setattr(
-        machine, "VIRTME", r"print('Linux \x1b[1mversion', '\r\nreached 1', flush=True); import time; time.sleep(600)"
+        machine,
+        "VIRTME",
+        r"print('Linux \x1b[1mversion', '\r\nreached 1', flush=True); import time; time.sleep(600)",
     )
 
 
@@ -357,23 +411,39 @@ def test_a_kernel_that_does_not_boot(tmp_path: Path, monkeypatch: pytest.MonkeyP
 @pytest.mark.usefixtures("slow_virtme")
 def test_a_command_that_takes_too_long(tmp_path: Path) -> None:
     (tmp_path / "started").touch()
-    with pytest.raises(Failure, match="the command was still running after 1 s, and the guest was ended"):
-        machine.run(Machine(Kernel(tmp_path / "image", RELEASE), False, timeout=1), tmp_path, [], lambda _: None)
+    with pytest.raises(
+        Failure, match="the command was still running after 1 s, and the guest was ended"
+    ):
+        machine.run(
+            Machine(Kernel(tmp_path / "image", RELEASE), False, timeout=1),
+            tmp_path,
+            [],
+            lambda _: None,
+        )
 
 
 @pytest.mark.parametrize(
     ("says", "message"),
     [
-        ("Kernel panic - not syncing: VFS: no root", "the guest's kernel (6.1.0-99-test) panicked: VFS: no root"),
+        (
+            "Kernel panic - not syncing: VFS: no root",
+            "the guest's kernel (6.1.0-99-test) panicked: VFS: no root",
+        ),
         ("Failed to mount real root.  We are stuck.", "it has no driver for 9p over virtio"),
         ("klogger guest: it has no tmpfs", "the guest's kernel does not suffice: it has no tmpfs"),
         ("", "the guest did not start: qemu: nonsense"),
     ],
 )
-def test_a_guest_that_ends_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, says: str, message: str) -> None:
-    monkeypatch.setattr(machine, "VIRTME", f"import sys; print({says!r}); sys.stderr.write('qemu: nonsense')")
+def test_a_guest_that_ends_early(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, says: str, message: str
+) -> None:
+    monkeypatch.setattr(
+        machine, "VIRTME", f"import sys; print({says!r}); sys.stderr.write('qemu: nonsense')"
+    )
     with pytest.raises(Failure) as failed:
-        machine.run(Machine(Kernel(tmp_path / "image", RELEASE), False), tmp_path, [], lambda _: None)
+        machine.run(
+            Machine(Kernel(tmp_path / "image", RELEASE), False), tmp_path, [], lambda _: None
+        )
     assert message in failed.value.message
     assert failed.value.help
 

@@ -30,8 +30,23 @@ FORMS = {
 
 def log(path: Path) -> Path:
     made = LogFile()
-    made.event("PROCESS_EXISTS", "pid:i32:thread", "tgid:i32", "ppid:i32", "comm:text[16]", "command:string")
-    made.event("A", "pid:i32:thread", "state:u32:states", "flags:u32:flags", "at:u64:code", "text:string", doc=EVIL)
+    made.event(
+        "PROCESS_EXISTS",
+        "pid:i32:thread",
+        "tgid:i32",
+        "ppid:i32",
+        "comm:text[16]",
+        "command:string",
+    )
+    made.event(
+        "A",
+        "pid:i32:thread",
+        "state:u32:states",
+        "flags:u32:flags",
+        "at:u64:code",
+        "text:string",
+        doc=EVIL,
+    )
     for one in made.events[1]["fields"]:
         one |= {"unit": EVIL, "doc": EVIL, "type": EVIL}
     made.preamble = {
@@ -65,7 +80,9 @@ def test_nothing_acts_on_the_terminal(tmp_path: Path, form: str) -> None:
     assert "evil" in text
     assert [c for c in text if not c.isprintable() and c not in "\r\n"] == []
     # A table's texts may have lines, in quotes.
-    assert form == "cat csv" or not [line for line in text.splitlines() if line.startswith(" 0.000000000 0 FORGED")]
+    assert form == "cat csv" or not [
+        line for line in text.splitlines() if line.startswith(" 0.000000000 0 FORGED")
+    ]
 
 
 def read(terminal: int) -> bytes:
@@ -80,6 +97,10 @@ def read(terminal: int) -> bytes:
 def test_an_export_is_as_private_as_its_log(tmp_path: Path, target: str) -> None:
     source, out = log(tmp_path / "x.klog"), tmp_path / "out"
     source.chmod(0o600)
-    subprocess.run([find_klogger(), "export", "--to", target, "-o", out, source], check=True, capture_output=True)
+    subprocess.run(
+        [find_klogger(), "export", "--to", target, "-o", out, source],
+        check=True,
+        capture_output=True,
+    )
     for path in [out, *out.rglob("*")]:
         assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path

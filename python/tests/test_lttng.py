@@ -22,7 +22,9 @@ END = 1000 * MS
 def tool(name: str, *words: str | Path) -> subprocess.CompletedProcess[str]:
     if shutil.which(name) is None:
         pytest.skip(f"{name} is not installed")
-    done = subprocess.run([name, *map(str, words)], capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(
+        [name, *map(str, words)], capture_output=True, text=True, check=False, timeout=120
+    )
     assert done.returncode == 0, done.stderr + done.stdout
     return done
 
@@ -38,18 +40,44 @@ def table(command: str, trace: Path, kind: str) -> list[list[Any]]:
 
 def declare(log: LogFile) -> None:
     """Names that no bundled schema has: it goes by roles and slices."""
-    log.event("PROCESS_EXISTS", "pid:i32:thread", "tgid:i32", "ppid:i32", "comm:text[16]", "command:string")
+    log.event(
+        "PROCESS_EXISTS",
+        "pid:i32:thread",
+        "tgid:i32",
+        "ppid:i32",
+        "comm:text[16]",
+        "command:string",
+    )
     log.event("LOST", "count:u64", "since:u64")
     log.event("MARK", "number:i64", "text:string")
     log.event("PROCESS_FORK", "parent:i32:thread", "pid:i32:thread", "tgid:i32", "comm:text[16]")
     log.event("PROCESS_EXEC", "pid:i32:thread", "old_pid:i32", "filename:string")
     log.event("PROCESS_EXIT", "pid:i32:thread")
     own: dict[str, Any] = {"schema": "own", "about": ["pid"]}
-    log.event("LEAVE", "pid:i32:thread", "prio:i16", "state:u16", "next:i32:thread", role="switch_out", **own)
+    log.event(
+        "LEAVE",
+        "pid:i32:thread",
+        "prio:i16",
+        "state:u16",
+        "next:i32:thread",
+        role="switch_out",
+        **own,
+    )
     log.event("COME", "pid:i32:thread", "prio:i32", role="switch_in", **own)
-    log.event("RING", "pid:i32:thread", "prio:i32", "target_cpu:i32", "waker:i32:thread", role="waking", **own)
+    log.event(
+        "RING",
+        "pid:i32:thread",
+        "prio:i32",
+        "target_cpu:i32",
+        "waker:i32:thread",
+        role="waking",
+        **own,
+    )
     log.event("RISE", "pid:i32:thread", "prio:i32", "runq:u16", "is_new:u32", role="wakeup", **own)
-    irq, soft = {"name": "irq", "by": ["n"], "on": "cpu"}, {"name": "softirq", "by": ["kind"], "on": "cpu"}
+    irq, soft = (
+        {"name": "irq", "by": ["n"], "on": "cpu"},
+        {"name": "softirq", "by": ["kind"], "on": "cpu"},
+    )
     log.event("CALLED", "irq:i32", "name:string", schema="own")
     log.event("IN", "n:i32", schema="own", begins=[irq])
     log.event("OUT", "n:i32", "handled:i32", schema="own", ends=[irq])
@@ -70,9 +98,13 @@ def second(tmp_path: Path) -> Path:
     """One second of two CPUs: on 0 thread 10 runs for 250 ms and 11 for 125, on 1 thread 20 for 500; else they idle."""
     log = LogFile()
     declare(log)
-    log.preamble["decodings"] = [{"name": "kinds", "flags": True, "values": [[1, "one"], [2, "two"]]}]
+    log.preamble["decodings"] = [
+        {"name": "kinds", "flags": True, "values": [[1, "one"], [2, "two"]]}
+    ]
     log.add(RECORDER, 0, "PROCESS_EXISTS", pid=10, tgid=10, ppid=1, comm=b"first", command=b"first")
-    log.add(RECORDER, 0, "PROCESS_EXISTS", pid=11, tgid=10, ppid=1, comm=b"second", command=b"first")
+    log.add(
+        RECORDER, 0, "PROCESS_EXISTS", pid=11, tgid=10, ppid=1, comm=b"second", command=b"first"
+    )
     log.add(RECORDER, 0, "PROCESS_EXISTS", pid=2, tgid=2, ppid=0, comm=b"kthreadd", command=b"")
     log.add(RECORDER, END, "MARK", number=1, text=b"end")
     for cpu in (0, 1):
@@ -104,10 +136,13 @@ def second(tmp_path: Path) -> Path:
 
 def test_cputop_says_who_ran_for_how_long(tmp_path: Path) -> None:
     trace = second(tmp_path)
-    shares = {row[0]["tid"]: (row[0]["name"], row[3]["value"]) for row in table("lttng-cputop", trace, "per-process")}
-    assert {tid: share for tid, (_, share) in shares.items() if share and tid != 0} == pytest.approx(
-        {10: 0.250, 11: 0.125, 20: 0.500}
-    )
+    shares = {
+        row[0]["tid"]: (row[0]["name"], row[3]["value"])
+        for row in table("lttng-cputop", trace, "per-process")
+    }
+    assert {
+        tid: share for tid, (_, share) in shares.items() if share and tid != 0
+    } == pytest.approx({10: 0.250, 11: 0.125, 20: 0.500})
     assert {tid: name for tid, (name, _) in shares.items()} | {0: "swapper"} == {
         0: "swapper", 10: "first", 11: "second", 20: "first", 4194304: "not recorded", 4194305: "not recorded",
     }  # fmt: skip
@@ -117,16 +152,24 @@ def test_cputop_says_who_ran_for_how_long(tmp_path: Path) -> None:
 
 def test_irqstats_counts_interrupts(tmp_path: Path) -> None:
     trace = second(tmp_path)
-    hard = [(row[0]["nr"], row[0]["name"], row[1]["value"]) for row in table("lttng-irqstats", trace, "hard-stats")]
+    hard = [
+        (row[0]["nr"], row[0]["name"], row[1]["value"])
+        for row in table("lttng-irqstats", trace, "hard-stats")
+    ]
     soft = [(row[0]["nr"], row[1]["value"]) for row in table("lttng-irqstats", trace, "soft-stats")]
     assert (hard, soft) == ([(31, "disk", 5)], [(3, 7)])
-    times = [row[i]["value"] for row in table("lttng-irqstats", trace, "soft-stats") for i in (2, 4)]
+    times = [
+        row[i]["value"] for row in table("lttng-irqstats", trace, "soft-stats") for i in (2, 4)
+    ]
     assert times == [MS, MS]
 
 
 def test_the_other_analyses_find_what_they_look_for(tmp_path: Path) -> None:
     trace = second(tmp_path)
-    waits = [(row[5]["tid"], row[2]["value"], row[3]["value"]) for row in table("lttng-schedlog", trace, "log")]
+    waits = [
+        (row[5]["tid"], row[2]["value"], row[3]["value"])
+        for row in table("lttng-schedlog", trace, "log")
+    ]
     assert waits == [(10, 50 * MS, 20), (20, 90 * MS, 20)]
     calls = tool("lttng-syscallstats", "--no-progress", trace).stdout
     assert re.search(r"- getpid +1 +10000.0", calls), calls
@@ -135,7 +178,10 @@ def test_the_other_analyses_find_what_they_look_for(tmp_path: Path) -> None:
 def events(trace: Path) -> tuple[list[tuple[int, str, str]], str]:
     """(time, name, the rest) as babeltrace 1.5 reads them, and its warnings."""
     done = tool("babeltrace", "--clock-cycles", trace)
-    lines = (re.fullmatch(r"\[(\d+)\] \([^)]*\) (?:.*? )?([\w:]+): (\{ .*)", line) for line in done.stdout.splitlines())
+    lines = (
+        re.fullmatch(r"\[(\d+)\] \([^)]*\) (?:.*? )?([\w:]+): (\{ .*)", line)
+        for line in done.stdout.splitlines()
+    )
     return [(int(m[1]), m[2], m[3]) for m in lines if m], done.stderr
 
 
@@ -167,8 +213,18 @@ def test_babeltrace_reads_names_and_values(tmp_path: Path) -> None:
 
 def test_metadata_says_what_it_is(tmp_path: Path) -> None:
     text = (second(tmp_path) / "kernel" / "metadata").read_text()
-    lines = ['domain = "kernel"', 'tracer_name = "lttng-modules"', 'converted_by = "klogger"', 'hostname = "test"']
-    lines += ["tracer_major = 2", "tracer_minor = 6", "tracer_patchlevel = 0", 'kernel_release = "6.1.0"']
+    lines = [
+        'domain = "kernel"',
+        'tracer_name = "lttng-modules"',
+        'converted_by = "klogger"',
+        'hostname = "test"',
+    ]
+    lines += [
+        "tracer_major = 2",
+        "tracer_minor = 6",
+        "tracer_patchlevel = 0",
+        'kernel_release = "6.1.0"',
+    ]
     for line in lines:
         assert f"\t{line};\n" in text, line
 
@@ -204,7 +260,9 @@ def test_a_cpu_has_one_thread_at_a_time(tmp_path: Path) -> None:
     running: dict[str, str] = {}
     for _, name, rest in events(trace)[0]:
         if name == "sched_switch":
-            cpu, prev, nxt = (re.search(rf"{field} = (\d+)", rest) for field in ("cpu_id", "prev_tid", "next_tid"))
+            cpu, prev, nxt = (
+                re.search(rf"{field} = (\d+)", rest) for field in ("cpu_id", "prev_tid", "next_tid")
+            )
             assert cpu and prev and nxt
             assert running.get(cpu[1], prev[1]) == prev[1], rest
             running[cpu[1]] = nxt[1]

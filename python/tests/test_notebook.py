@@ -26,7 +26,11 @@ def test_notebook_runs(small_log: Path, tmp_path: Path, monkeypatch: pytest.Monk
     for name in ("IPYTHONDIR", "JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR"):
         monkeypatch.setenv(name, str(tmp_path / name))
     client = nbclient.NotebookClient(
-        book, kernel_name="python3", timeout=CELL, startup_timeout=STARTUP, resources={"metadata": {"path": tmp_path}}
+        book,
+        kernel_name="python3",
+        timeout=CELL,
+        startup_timeout=STARTUP,
+        resources={"metadata": {"path": tmp_path}},
     )
     client.execute()
     shown = {i: o for i, c in enumerate(cells) for o in c.outputs}
@@ -41,4 +45,6 @@ def test_notebook_runs(small_log: Path, tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_notebook_is_kept_without_outputs() -> None:
     book = nbformat.read(NOTEBOOK, as_version=4)
-    assert all(c.outputs == [] and c.execution_count is None for c in book.cells if c.cell_type == "code")
+    assert all(
+        c.outputs == [] and c.execution_count is None for c in book.cells if c.cell_type == "code"
+    )

@@ -54,12 +54,18 @@ def test_tables_elsewhere_if_the_place_cannot_be_written(
     klogger.open(log, quiet=False)
     where = export.cache_directory(log)
     assert where.is_relative_to(tmp_path / "cache" / "klogger")
-    assert capsys.readouterr().err == f"klogger: {tmp_path}: cannot write there; its tables are kept in {where}\n"
+    assert (
+        capsys.readouterr().err
+        == f"klogger: {tmp_path}: cannot write there; its tables are kept in {where}\n"
+    )
     assert not (tmp_path / "x.klog-parquet").exists()
 
 
 def test_what_the_exporter_says_is_said_once(
-    tmp_path: Path, small_log: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    small_log: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     make_fake(tmp_path, small_log, monkeypatch, "klogger: x.klog: not a log")
     log = tmp_path / "x.klog"
@@ -71,7 +77,8 @@ def test_what_the_exporter_says_is_said_once(
 def test_missing_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert report.main([str(tmp_path / "no.klog")]) == 2
     assert (
-        capsys.readouterr().err == f"klogger: {tmp_path}/no.klog: no such file\n  help: 'klogger record' makes logs\n"
+        capsys.readouterr().err
+        == f"klogger: {tmp_path}/no.klog: no such file\n  help: 'klogger record' makes logs\n"
     )
 
 
@@ -80,7 +87,9 @@ def test_directory_of_something_else(capsys: pytest.CaptureFixture[str], tmp_pat
     assert "not one that 'klogger export --to parquet' made" in capsys.readouterr().err
 
 
-def test_no_exporter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_exporter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     log = tmp_path / "x.klog"
     log.write_text("")
     monkeypatch.setenv("KLOGGER", str(tmp_path / "none"))

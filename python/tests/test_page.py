@@ -80,7 +80,9 @@ def test_what_is_drawn_is_what_was_recorded(page: browser.Browser, log: Path) ->
     opened = klogger.open(log)
     ((busy,),) = opened.rows("SELECT sum(o.time) - sum(i.time) FROM (SELECT sum(time) AS time FROM SCHEDOUT) AS o,"
                              " (SELECT sum(time) AS time FROM SCHEDIN) AS i")  # fmt: skip
-    levels = page.ask("klogger.timeline.levels.map((l) => l.width * l.share.reduce((a, b) => a + b, 0))")
+    levels = page.ask(
+        "klogger.timeline.levels.map((l) => l.width * l.share.reduce((a, b) => a + b, 0))"
+    )
     assert len(levels) >= 3
     for ns in levels:
         assert abs(ns / busy - 1) < 0.001
@@ -97,7 +99,9 @@ def test_the_wheel_zooms_where_the_pointer_is(page: browser.Browser) -> None:
     page.settle()
     after = view(page)
     assert after[1] - after[0] == pytest.approx((high - low) / 2, rel=0.01)
-    assert after[0] + 0.25 * (after[1] - after[0]) == pytest.approx(low + 0.25 * (high - low), rel=0.02)
+    assert after[0] + 0.25 * (after[1] - after[0]) == pytest.approx(
+        low + 0.25 * (high - low), rel=0.02
+    )
     # Without the key the wheel is the page's.
     page.mouse("mouseWheel", x, y, deltaX=0, deltaY=-120)
     page.settle()
@@ -131,7 +135,9 @@ def test_a_selected_thread_is_seen_everywhere(page: browser.Browser) -> None:
     assert page.ask("klogger.timeline.isPicked.reduce((a, b) => a + b)") == 1
     assert page.ask("document.getElementById('picked').textContent").startswith(f"selected: {name}")
     page.wait("document.querySelectorAll('#quanta svg.marks path[opacity=\"0.13\"]').length > 0")
-    picked = page.ask("[...document.querySelectorAll('#quanta tr.picked')].map((r) => r.cells[0].textContent)")
+    picked = page.ask(
+        "[...document.querySelectorAll('#quanta tr.picked')].map((r) => r.cells[0].textContent)"
+    )
     assert picked == [program]
     page.key("Escape")
     page.ask("klogger.timeline.canvas.focus()")
@@ -160,7 +166,9 @@ def test_near_by_there_are_quanta_and_arrows_and_beyond_them_a_way(page: browser
     end = page.ask("klogger.timeline.data.windows[0].to")
     page.ask(f"klogger.timeline.show({end} + 1e6, {end} + 1.02e6)")
     page.settle()
-    assert "klogger export --to perfetto big.klog" in page.ask("klogger.timeline.status.textContent")
+    assert "klogger export --to perfetto big.klog" in page.ask(
+        "klogger.timeline.status.textContent"
+    )
 
 
 def test_a_tip_says_what_is_under_the_pointer(page: browser.Browser) -> None:
@@ -184,10 +192,22 @@ def test_light_dark_and_paper(page: browser.Browser, tmp_path: Path) -> None:
 
 
 def test_a_narrow_screen(page: browser.Browser) -> None:
-    page.call("Emulation.setDeviceMetricsOverride", width=390, height=800, deviceScaleFactor=2, mobile=True)
+    page.call(
+        "Emulation.setDeviceMetricsOverride",
+        width=390,
+        height=800,
+        deviceScaleFactor=2,
+        mobile=True,
+    )
     page.wait("klogger.timeline.width < 390")
     page.settle()
     assert page.ask("document.documentElement.scrollWidth") <= 390
-    page.call("Emulation.setDeviceMetricsOverride", width=1100, height=1400, deviceScaleFactor=1, mobile=False)
+    page.call(
+        "Emulation.setDeviceMetricsOverride",
+        width=1100,
+        height=1400,
+        deviceScaleFactor=1,
+        mobile=False,
+    )
     page.wait("klogger.timeline.width > 600")
     assert page.complaints == []

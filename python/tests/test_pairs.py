@@ -52,7 +52,9 @@ def matters(case: Case, key: int) -> list[tuple[int, int]]:
     return [
         (min(start, end - 1), end)
         for cpu, event, start, end, why in case.gaps
-        if event in (None, "BEGIN", "END") and why != "probe_missed" and (not case.by_cpu or cpu in (None, key))
+        if event in (None, "BEGIN", "END")
+        and why != "probe_missed"
+        and (not case.by_cpu or cpu in (None, key))
     ]
 
 
@@ -77,7 +79,9 @@ def by_hand(case: Case) -> set[tuple[int | None, int | None, bool, bool]]:
             if begins and i not in taken:
                 rows.append((number, None, i == len(events) - 1, time, float("inf")))
         for begin, end, outside, start, stop in rows:
-            broken = any(start < gap_end and stop > gap_start for gap_start, gap_end in matters(case, key))
+            broken = any(
+                start < gap_end and stop > gap_start for gap_start, gap_end in matters(case, key)
+            )
             found.add((begin, end, outside, broken))
     return found
 
@@ -98,12 +102,16 @@ def by_sql(case: Case) -> list[tuple[int | None, int | None, bool, bool]]:
             con.executemany(f"INSERT INTO {name} VALUES (?, ?, ?, ?)", events)
     place = "key" if case.by_cpu else "NULL"
     con.execute(f"CREATE TABLE p AS SELECT *, {place} AS place FROM klogger.pairs('b', 'e')")
-    return con.execute("SELECT begun, ended, outside, broken FROM klogger.broken('p', ['BEGIN', 'END'])").fetchall()
+    return con.execute(
+        "SELECT begun, ended, outside, broken FROM klogger.broken('p', ['BEGIN', 'END'])"
+    ).fetchall()
 
 
 def is_plain(case: Case) -> bool:
     """No two events of one kind and key at one time: which comes first is not defined then."""
-    return all(len({(k, t) for k, _, t, _ in events}) == len(events) for events in (case.begins, case.ends))
+    return all(
+        len({(k, t) for k, _, t, _ in events}) == len(events) for events in (case.begins, case.ends)
+    )
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -26,16 +26,39 @@ LEFT JOIN thread AS t USING (utid) WHERE s.dur <> 0 ORDER BY s.ts, s.dur DESC
 
 def declare(log: LogFile) -> None:
     """Names that no bundled schema has: it goes by the roles."""
-    log.event("PROCESS_EXISTS", "pid:i32:thread", "tgid:i32", "ppid:i32", "comm:text[16]", "command:string")
+    log.event(
+        "PROCESS_EXISTS",
+        "pid:i32:thread",
+        "tgid:i32",
+        "ppid:i32",
+        "comm:text[16]",
+        "command:string",
+    )
     log.event("LOST", "count:u64", "since:u64")
     log.event("PROCESS_FORK", "parent:i32:thread", "pid:i32:thread", "tgid:i32", "comm:text[16]")
     log.event("PROCESS_EXEC", "pid:i32:thread", "old_pid:i32", "filename:string")
     log.event("PROCESS_RENAME", "pid:i32:thread", "comm:text[16]")
     log.event("PROCESS_EXIT", "pid:i32:thread")
     own: dict[str, Any] = {"schema": "own", "about": ["pid"]}
-    log.event("LEAVE", "pid:i32:thread", "prio:i16", "state:u16", "next:i32:thread", role="switch_out", **own)
+    log.event(
+        "LEAVE",
+        "pid:i32:thread",
+        "prio:i16",
+        "state:u16",
+        "next:i32:thread",
+        role="switch_out",
+        **own,
+    )
     log.event("COME", "pid:i32:thread", "prio:i32", role="switch_in", **own)
-    log.event("RING", "pid:i32:thread", "prio:i32", "target_cpu:i32", "waker:i32:thread", role="waking", **own)
+    log.event(
+        "RING",
+        "pid:i32:thread",
+        "prio:i32",
+        "target_cpu:i32",
+        "waker:i32:thread",
+        role="waking",
+        **own,
+    )
     irq, call = {"name": "irq", "by": ["n"], "on": "cpu"}, {"name": "call"}
     ask = {"name": "ask", "by": ["id"], "on": "any"}
     log.event("IRQ_IN", "n:u32:vector", schema="own", begins=[irq])
@@ -49,7 +72,16 @@ def declare(log: LogFile) -> None:
         "scope": "processes", "schemas": [{"name": "web", "user": True}],
         "decodings": [{"name": "vector", "flags": False, "values": [[3, "disk"]]}],
     }  # fmt: skip
-    log.add(RECORDER, 0, "PROCESS_EXISTS", pid=10, tgid=10, ppid=1, comm=b"klogger", command=b"klogger record")
+    log.add(
+        RECORDER,
+        0,
+        "PROCESS_EXISTS",
+        pid=10,
+        tgid=10,
+        ppid=1,
+        comm=b"klogger",
+        command=b"klogger record",
+    )
     log.add(RECORDER, 1, "PROCESS_EXISTS", pid=11, tgid=10, ppid=1, comm=b"second", command=b"")
 
 
@@ -62,7 +94,9 @@ def switch(log: LogFile, cpu: int, time: int, prev: int, state: int, next_: int)
 
 
 def read(log: LogFile, tmp_path: Path) -> TraceProcessor:
-    return TraceProcessor(export(log.write(tmp_path / "x.klog"), "perfetto", tmp_path / "x.pftrace"))
+    return TraceProcessor(
+        export(log.write(tmp_path / "x.klog"), "perfetto", tmp_path / "x.pftrace")
+    )
 
 
 @pytest.mark.parametrize("name", ["v1", "v2", "odd"])
@@ -101,7 +135,9 @@ def test_states_and_waits(tmp_path: Path) -> None:
         waits = trace.rows(
             "INCLUDE PERFETTO MODULE sched.latency; SELECT latency_dur FROM sched_latency_for_running_interval"
         )
-        ran = trace.rows("SELECT tid, sum(dur) FROM sched JOIN thread USING (utid) GROUP BY tid ORDER BY tid")
+        ran = trace.rows(
+            "SELECT tid, sum(dur) FROM sched JOIN thread USING (utid) GROUP BY tid ORDER BY tid"
+        )
     assert states == [
         (10, "Running", 100, 100), (10, "S", 200, 50), (10, "R", 250, 50), (10, "Running", 300, 100),
         (10, "R", 400, 50), (10, "Running", 450, 0), (10, "P", 450, -1), (11, "Running", 600, 100), (11, "S", 700, -1),
@@ -186,7 +222,9 @@ def test_losses_cut_what_they_may_have_ended(tmp_path: Path) -> None:
     with read(log, tmp_path) as trace:
         assert trace.errors() == []
         slices = [(ts - START, dur, name) for ts, dur, name, *_ in trace.rows(SLICES)]
-        instants = trace.rows("SELECT name FROM slice WHERE dur = 0 AND category = 'own' ORDER BY ts")
+        instants = trace.rows(
+            "SELECT name FROM slice WHERE dur = 0 AND category = 'own' ORDER BY ts"
+        )
         sched = [(tid, ts - START, dur) for tid, ts, dur in trace.rows(
             "SELECT tid, ts, dur FROM sched JOIN thread USING (utid) ORDER BY ts")]  # fmt: skip
     assert slices == [(12, 87, "irq 2"), (90, 5, "irq 1")]

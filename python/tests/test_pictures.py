@@ -34,8 +34,13 @@ PARTS = {
 
 
 def result(kind: str, parts: dict[str, str], rows: Rows = ROWS) -> Result:
-    columns = {n: Column(n, u, False, f"column {n}") for n, u in zip("abcd", ["", "ns", "ns", "share"], strict=True)}
-    one = Analysis("x", Path("x.sql"), "s", title="Title", picture=Picture(kind, parts), columns=columns)
+    columns = {
+        n: Column(n, u, False, f"column {n}")
+        for n, u in zip("abcd", ["", "ns", "ns", "share"], strict=True)
+    }
+    one = Analysis(
+        "x", Path("x.sql"), "s", title="Title", picture=Picture(kind, parts), columns=columns
+    )
     return Result(one, table=rows, points=rows)
 
 
@@ -67,7 +72,12 @@ def test_axes_can_be_read(kind: str, scale: str, unit: str, span: tuple[float, f
         parts["scale"] = scale
     low, high = span
     rows = Rows(
-        ROWS.names, [["x", low, (low + high) / 2, 0.1], ["y", (low + high) / 2, high, 0.7], ["z", high, high * 1.5, 1]]
+        ROWS.names,
+        [
+            ["x", low, (low + high) / 2, 0.1],
+            ["y", (low + high) / 2, high, 0.7],
+            ["z", high, high * 1.5, 1],
+        ],
     )
     made = result(kind, parts, rows)
     made.analysis.columns |= {n: Column(n, unit, False, f"column {n}") for n in "bc"}
@@ -80,7 +90,9 @@ def test_axes_can_be_read(kind: str, scale: str, unit: str, span: tuple[float, f
 def test_a_long_name_of_an_axis_or_a_legend_is_not_cut_off(kind: str) -> None:
     parts = {"x": "b", "y": "a"} | ({"colour": "a"} if kind == "stacked" else {})
     one = result(kind, parts, Rows(ROWS.names, [["x", 10, 0, 1]]))
-    one.analysis.columns["a"] = Column("a", "", False, "the class of the lock that most of the threads waited for")
+    one.analysis.columns["a"] = Column(
+        "a", "", False, "the class of the lock that most of the threads waited for"
+    )
     spec = draw(one, Palette(), Theme())
     assert spec is not None
     assert axes.faults_of(spec) == []
@@ -88,11 +100,15 @@ def test_a_long_name_of_an_axis_or_a_legend_is_not_cut_off(kind: str) -> None:
 
 def test_a_title_does_not_stand_on_long_names() -> None:
     name = "thread 1755 of recorders: hrtimer_wakeup"
-    spec = draw(result("bars", PARTS["bars"], Rows(ROWS.names, [[name, 10, 0, 1]])), Palette(), Theme())
+    spec = draw(
+        result("bars", PARTS["bars"], Rows(ROWS.names, [[name, 10, 0, 1]])), Palette(), Theme()
+    )
     assert spec is not None
     svg = vl_convert.vegalite_to_svg(spec)
     # Left of the axis: the title's middle, and the names' right end.
-    places = re.findall(r'text-anchor="(middle|end)" transform="translate\((-?[\d.]+),[^"]*"[^>]*>([^<]*)<', svg)
+    places = re.findall(
+        r'text-anchor="(middle|end)" transform="translate\((-?[\d.]+),[^"]*"[^>]*>([^<]*)<', svg
+    )
     (title,) = [float(x) for _, x, text in places if text == "column a"]
     (label,) = [float(x) for _, x, text in places if text == name]
     assert title < label - 6 * len(name)
@@ -110,7 +126,9 @@ def curves() -> Rows:
 @pytest.mark.parametrize("theme", [Theme(), ON_PAGE], ids=["png", "page"])
 def test_ends_have_axes_of_their_own(theme: Theme) -> None:
     one = result("cdf", {"x": "b", "y": "d", "colour": "a", "zoom": "ends"}, curves())
-    spec = draw(one, Palette(), theme, width="container", subjects=NOBODY if theme is ON_PAGE else None)
+    spec = draw(
+        one, Palette(), theme, width="container", subjects=NOBODY if theme is ON_PAGE else None
+    )
     assert spec is not None
     middle, longest, shortest = layers_of(spec)
     domains = [panel["encoding"]["x"]["scale"]["domain"] for panel in (middle, longest, shortest)]
@@ -118,7 +136,11 @@ def test_ends_have_axes_of_their_own(theme: Theme) -> None:
     assert domains == [[960_000, 1_050_000], [1_040_000, 1_000_010_000], [950_000, 970_000]]
     # 10 µs, which would be a hundredth of a pixel from 0 to a second, are a ninth of the middle.
     assert 10_000 / (domains[0][1] - domains[0][0]) * middle["width"] > 30
-    assert [p["encoding"]["y"]["scale"].get("type") for p in (middle, longest, shortest)] == [None, "log", "log"]
+    assert [p["encoding"]["y"]["scale"].get("type") for p in (middle, longest, shortest)] == [
+        None,
+        "log",
+        "log",
+    ]
     tail = [r["klogger_tail"] for r in spec["datasets"]["rows"] if r["a"] == "short"]
     assert (tail[0], tail[500], tail[-2]) == (1, 0.5, pytest.approx(0.002))
     assert axes.faults_of(spec) == []
@@ -134,7 +156,9 @@ def test_a_picture_has_the_order_of_its_legend() -> None:
     assert spec is not None
     legend = spec["encoding"]["color"]["scale"]["domain"]
     assert legend == ["spin", "mutex", "all others"]
-    assert {r["a"]: r["klogger_order"] for r in spec["datasets"]["rows"]} == {name: i for i, name in enumerate(legend)}
+    assert {r["a"]: r["klogger_order"] for r in spec["datasets"]["rows"]} == {
+        name: i for i, name in enumerate(legend)
+    }
 
 
 def test_one_name_has_one_colour() -> None:
@@ -185,7 +209,10 @@ def test_names_are_shown_and_never_evaluated(kind: str, theme: Theme) -> None:
     one = hostile(kind)
     spec = draw(one, Palette(), theme, subjects=NOBODY if theme is ON_PAGE else None)
     assert spec is not None
-    shown = {html.unescape(t) for t in re.findall(r"<text[^>]*>([^<]*)<", vl_convert.vegalite_to_svg(spec))}
+    shown = {
+        html.unescape(t)
+        for t in re.findall(r"<text[^>]*>([^<]*)<", vl_convert.vegalite_to_svg(spec))
+    }
     head = "column a " if kind == "timeline" else ""
     assert {head + printable(name) for name in HOSTILE} <= shown
     assert render(one)

@@ -11,7 +11,23 @@ import klogger
 from klogger.log import Log
 
 # What the functions' own tables, columns and parameters are, or once were, called.
-NAMES = ["pid", "p", "time", "t", "comm", "from_ns", "q", "x", "k", "h", "ns", "event", "e", "name", "names"]
+NAMES = [
+    "pid",
+    "p",
+    "time",
+    "t",
+    "comm",
+    "from_ns",
+    "q",
+    "x",
+    "k",
+    "h",
+    "ns",
+    "event",
+    "e",
+    "name",
+    "names",
+]
 ALIASES = ["", "q", "p", "t", "s", "pid", "process", "klogger", "thread"]
 # Each asks for the values of FUNCTION(COLUMN...) in another place of a query.
 PLACES = [
@@ -31,15 +47,24 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Log:
     support.create_tables(con, support.events_of("scheduler"))
     path = tmp_path_factory.mktemp("prelude") / "x.klog-parquet"
     processes = [(1, "one", 0, 99), (2, "two", 0, 49), (2, "deux", 50, 99), (3, "three", 0, 99)]
-    costs = {"events": [{"event": n, "cost": {"ns": c, "low": c, "high": c}} for n, c in (("A", 7.0), ("B", 9.0))]}
-    return klogger.open(support.write_log(con, path, processes=processes, end=100, meta={"costs": costs}))
+    costs = {
+        "events": [
+            {"event": n, "cost": {"ns": c, "low": c, "high": c}}
+            for n, c in (("A", 7.0), ("B", 9.0))
+        ]
+    }
+    return klogger.open(
+        support.write_log(con, path, processes=processes, end=100, meta={"costs": costs})
+    )
 
 
 def asked(
     log: Log, function: str, rows: str, values: list[str], first: str, second: str, alias: str
 ) -> list[list[str]]:
     """The answers from all places of a query, with the arguments in columns of these names, in a table of this one."""
-    source = f'(SELECT a AS "{first}", b AS "{second}" FROM {rows} AS v(a, b))' + (f' AS "{alias}"' if alias else "")
+    source = f'(SELECT a AS "{first}", b AS "{second}" FROM {rows} AS v(a, b))' + (
+        f' AS "{alias}"' if alias else ""
+    )
     before = f'"{alias}".' if alias else ""
     columns = f'{before}"{first}"', f'{before}"{second}"'
     words = {
@@ -66,12 +91,16 @@ def functions() -> list[tuple[str, str, str, list[str]]]:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("function", "rows", "values"), [f[1:] for f in functions()], ids=[f[0] for f in functions()])
+@pytest.mark.parametrize(
+    ("function", "rows", "values"), [f[1:] for f in functions()], ids=[f[0] for f in functions()]
+)
 def test_no_name_is_captured(log: Log, function: str, rows: str, values: list[str]) -> None:
     for number, first in enumerate(NAMES):
         second, alias = NAMES[(number + 1) % len(NAMES)], ALIASES[number % len(ALIASES)]
         for names in ((first, second, alias), (second, first, "q"), (first, second, "")):
-            for place, found in zip(PLACES, asked(log, function, rows, values, *names), strict=True):
+            for place, found in zip(
+                PLACES, asked(log, function, rows, values, *names), strict=True
+            ):
                 assert found == sorted(values), (names, place)
 
 
@@ -88,7 +117,9 @@ def test_programs_of_a_table_with_any_name(log: Log, alias: str) -> None:
     rows = "(VALUES (1, 10, 5), (2, 20, 6), (2, 60, 7)) AS v(pid, time, names)"
     log.connection.execute(f'CREATE OR REPLACE TEMP VIEW "{alias}" AS FROM {rows}')
     try:
-        found = log.rows(f"SELECT pid, time, names, program FROM klogger.with_program('{alias}') ORDER BY names")
+        found = log.rows(
+            f"SELECT pid, time, names, program FROM klogger.with_program('{alias}') ORDER BY names"
+        )
     finally:
         log.connection.execute(f'DROP VIEW temp."{alias}"')
     assert found == [(1, 10, 5, "one"), (2, 20, 6, "two"), (2, 60, 7, "deux")]

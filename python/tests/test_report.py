@@ -16,7 +16,11 @@ import klogger
 from klogger.cli import report
 from klogger.run import choose, run_all
 
-PATHS = [p for p in (support.SCHEMATA / "scheduler" / "analyses").glob("*.sql") if not p.name.startswith("_")]
+PATHS = [
+    p
+    for p in (support.SCHEMATA / "scheduler" / "analyses").glob("*.sql")
+    if not p.name.startswith("_")
+]
 ANALYSES = len(PATHS)
 
 
@@ -39,17 +43,31 @@ def drawn(path: Path) -> list[str]:
     """The analyses of a log whose answers have pictures."""
     log = klogger.open(path, locked=True)
     results = list(run_all(log, choose(log)))
-    return [r.analysis.name for r in results if r.status == "answer" and r.analysis.picture and r.points.rows]
+    return [
+        r.analysis.name
+        for r in results
+        if r.status == "answer" and r.analysis.picture and r.points.rows
+    ]
 
 
-def test_summary_fits_and_has_no_colours(capsys: pytest.CaptureFixture[str], small_log: Path) -> None:
+def test_summary_fits_and_has_no_colours(
+    capsys: pytest.CaptureFixture[str], small_log: Path
+) -> None:
     code, out, err = run(capsys, small_log)
     assert (code, err) == (0, "")
     assert "\x1b" not in out
     assert max(len(line) for line in out.splitlines()) <= 100
     # 40 times four events, a migration, KLOGGER_START and KLOGGER_FINISH
     assert "3.40 ms, 163 events of 7 types, none missing" in out
-    for name in ("quanta", "cut_by", "cpu_time", "wakeup_latency", "switches", "migrations", "timeline"):
+    for name in (
+        "quanta",
+        "cut_by",
+        "cpu_time",
+        "wakeup_latency",
+        "switches",
+        "migrations",
+        "timeline",
+    ):
         assert f"[{name}]" in out
 
 
@@ -59,7 +77,10 @@ def test_json_has_all_answers(capsys: pytest.CaptureFixture[str], small_log: Pat
     assert code == 0
     # No process is made in it.
     assert {name for name, a in answers.items() if a["status"] != "answer"} == {"processes"}
-    assert answers["quanta"]["columns"]["p50"] == {"unit": "ns", "doc": "half of the quanta are shorter"}
+    assert answers["quanta"]["columns"]["p50"] == {
+        "unit": "ns",
+        "doc": "half of the quanta are shorter",
+    }
     assert sum(row["quanta"] for row in answers["quanta"]["table"]) == 40
 
 
@@ -92,14 +113,20 @@ def test_empty_log(capsys: pytest.CaptureFixture[str], empty_log: Path, tmp_path
 
 
 def test_events_that_were_not_recorded(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    log = scheduler_log(tmp_path / "x.klog-parquet", {}, without=("MIGRATE", "LOST", "KLOGGER_FINISH"))
+    log = scheduler_log(
+        tmp_path / "x.klog-parquet", {}, without=("MIGRATE", "LOST", "KLOGGER_FINISH")
+    )
     code, out, _ = run(capsys, log, "--analysis", "migrations")
     assert code == 0
     assert "no answer: MIGRATE not recorded: record with -s scheduler" in out
 
 
 def test_schema_without_analyses(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    log = scheduler_log(tmp_path / "x.klog-parquet", {}, meta={"schemas": [{"name": "mine", "file": "mine.klogger"}]})
+    log = scheduler_log(
+        tmp_path / "x.klog-parquet",
+        {},
+        meta={"schemas": [{"name": "mine", "file": "mine.klogger"}]},
+    )
     con = duckdb.connect()
     con.execute(f"CREATE TABLE e AS SELECT * REPLACE ('mine' AS schema) FROM '{log}/event.parquet'")
     con.execute(f"COPY e TO '{log}/event.parquet'")
@@ -108,7 +135,9 @@ def test_schema_without_analyses(capsys: pytest.CaptureFixture[str], tmp_path: P
     assert "no analyses" in out
 
 
-def test_analyses_beside_the_users_own_schema(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_analyses_beside_the_users_own_schema(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     folder = tmp_path / "mine" / "analyses"
     folder.mkdir(parents=True)
     (folder / "threads.sql").write_text(
@@ -117,13 +146,17 @@ def test_analyses_beside_the_users_own_schema(capsys: pytest.CaptureFixture[str]
     )
     file = str(tmp_path / "mine" / "mine.klogger")
     rows = {"SCHEDIN": ["(1, 0, 1, 77, 120, 77)"]}
-    log = scheduler_log(tmp_path / "x.klog-parquet", rows, meta={"schemas": [{"name": "mine", "file": file}]})
+    log = scheduler_log(
+        tmp_path / "x.klog-parquet", rows, meta={"schemas": [{"name": "mine", "file": file}]}
+    )
     _, out, _ = run(capsys, log, "--format", "json")
     answers = {a["name"]: a for a in json.loads(out)["analyses"] if a["schema"] == "mine"}
     assert {name: a["table"] for name, a in answers.items()} == {"threads": [{"pid": 77}]}
 
 
-def test_an_analysis_can_reach_no_other_files(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_an_analysis_can_reach_no_other_files(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     folder = tmp_path / "mine" / "analyses"
     folder.mkdir(parents=True)
     secret = tmp_path / "secret.csv"
@@ -133,7 +166,9 @@ def test_an_analysis_can_reach_no_other_files(capsys: pytest.CaptureFixture[str]
     (folder / "write.sql").write_text(f"{head}COPY (SELECT 1 AS a) TO '{tmp_path}/written.csv';\n")
     (folder / "unlock.sql").write_text(f"{head}SET enable_external_access = true;\n")
     file = str(tmp_path / "mine" / "mine.klogger")
-    log = scheduler_log(tmp_path / "x.klog-parquet", {}, meta={"schemas": [{"name": "mine", "file": file}]})
+    log = scheduler_log(
+        tmp_path / "x.klog-parquet", {}, meta={"schemas": [{"name": "mine", "file": file}]}
+    )
     code, out, _ = run(capsys, log, "--format", "json")
     assert code == 2
     answers = [a for a in json.loads(out)["analyses"] if a["schema"] == "mine"]
@@ -150,7 +185,9 @@ def test_odd_names_and_numbers(capsys: pytest.CaptureFixture[str], tmp_path: Pat
     processes = [(pid, "a\ufffd</script><b>\x1b[31m", 0, None), (7, "", 0, None)]
     log = scheduler_log(tmp_path / "x.klog-parquet", rows, processes=processes, cpus=1)
     page = tmp_path / "x.html"
-    code, out, _ = run(capsys, log, "--format", "text", "--html", str(page), "--png", str(tmp_path / "png"))
+    code, out, _ = run(
+        capsys, log, "--format", "text", "--html", str(page), "--png", str(tmp_path / "png")
+    )
     assert code == 0
     assert "\x1b" not in out and f"[{pid}]" in out and "thread 7" in out
     assert "<b>" not in page.read_text()
@@ -158,7 +195,9 @@ def test_odd_names_and_numbers(capsys: pytest.CaptureFixture[str], tmp_path: Pat
     assert page.read_text().count("</script>") == 3
 
 
-def test_table_that_is_damaged(capsys: pytest.CaptureFixture[str], small_log: Path, tmp_path: Path) -> None:
+def test_table_that_is_damaged(
+    capsys: pytest.CaptureFixture[str], small_log: Path, tmp_path: Path
+) -> None:
     log = tmp_path / "x.klog-parquet"
     shutil.copytree(small_log, log)
     (log / "SCHEDIN.parquet").write_bytes(b"PAR1 not really")
@@ -167,7 +206,9 @@ def test_table_that_is_damaged(capsys: pytest.CaptureFixture[str], small_log: Pa
     assert f"help: remove {log}, and it will be made anew" in err
 
 
-def test_brackets_in_the_path(capsys: pytest.CaptureFixture[str], small_log: Path, tmp_path: Path) -> None:
+def test_brackets_in_the_path(
+    capsys: pytest.CaptureFixture[str], small_log: Path, tmp_path: Path
+) -> None:
     log = tmp_path / "a[1]*.klog-parquet"
     shutil.copytree(small_log, log)
     code, out, _ = run(capsys, log, "--analysis", "quanta")
@@ -175,7 +216,9 @@ def test_brackets_in_the_path(capsys: pytest.CaptureFixture[str], small_log: Pat
     assert "[quanta]" in out
 
 
-def test_output_that_cannot_be_written(capsys: pytest.CaptureFixture[str], small_log: Path, tmp_path: Path) -> None:
+def test_output_that_cannot_be_written(
+    capsys: pytest.CaptureFixture[str], small_log: Path, tmp_path: Path
+) -> None:
     (tmp_path / "file").write_text("")
     code, _, err = run(capsys, small_log, "--html", str(tmp_path / "file" / "x.html"))
     assert code == 2

@@ -14,8 +14,24 @@ from klogger import losses
 from klogger.summary import summary
 
 LEDGER = [
-    {"key": "rate_limited", "severity": "info", "count": 90, "event": "SCHEDIN", "cpu": 0, "from_ns": 5, "to_ns": 700},
-    {"key": "rate_limited", "severity": "info", "count": 10, "event": "SCHEDIN", "cpu": 1, "from_ns": 9, "to_ns": 800},
+    {
+        "key": "rate_limited",
+        "severity": "info",
+        "count": 90,
+        "event": "SCHEDIN",
+        "cpu": 0,
+        "from_ns": 5,
+        "to_ns": 700,
+    },
+    {
+        "key": "rate_limited",
+        "severity": "info",
+        "count": 10,
+        "event": "SCHEDIN",
+        "cpu": 1,
+        "from_ns": 9,
+        "to_ns": 800,
+    },
     {"key": "ring_grown", "severity": "info", "count": 0, "text": "more memory"},
 ]
 

@@ -22,7 +22,9 @@ def ask(capsys: pytest.CaptureFixture[str], log: Path, *words: str) -> tuple[int
     return code, captured.out, captured.err
 
 
-def test_answer_in_each_form(capsys: pytest.CaptureFixture[str], small_log: Path, tmp_path: Path) -> None:
+def test_answer_in_each_form(
+    capsys: pytest.CaptureFixture[str], small_log: Path, tmp_path: Path
+) -> None:
     query = "SELECT comm(pid, time) AS program, count(*) AS n FROM schedin GROUP BY 1 ORDER BY 1"
     code, out, err = ask(capsys, small_log, query)
     assert (code, err) == (0, "")
@@ -39,21 +41,26 @@ def test_answer_in_each_form(capsys: pytest.CaptureFixture[str], small_log: Path
 
 def test_functions_of_the_schema(small_log: Path) -> None:
     log = klogger.open(small_log)
-    assert log.sql("SELECT task_state(0), task_state(3), task_state(65537), task_state(128)").fetchall() == [
-        ("0", "S|D", "S|0x10000", "dead")
+    assert log.sql(
+        "SELECT task_state(0), task_state(3), task_state(65537), task_state(128)"
+    ).fetchall() == [("0", "S|D", "S|0x10000", "dead")]
+    assert log.sql("SELECT comm(10, 5), comm(999, 5), comm(0, 5)").fetchall() == [
+        ("hog", "999", "idle")
     ]
-    assert log.sql("SELECT comm(10, 5), comm(999, 5), comm(0, 5)").fetchall() == [("hog", "999", "idle")]
-    assert log.sql("SELECT duration(999), duration(1230), duration(12345678), duration(5e9)").fetchall() == [
-        ("999 ns", "1.23 µs", "12.3 ms", "5.00 s")
-    ]
+    assert log.sql(
+        "SELECT duration(999), duration(1230), duration(12345678), duration(5e9)"
+    ).fetchall() == [("999 ns", "1.23 µs", "12.3 ms", "5.00 s")]
 
 
-def test_tables_are_listed_with_units_and_docs(capsys: pytest.CaptureFixture[str], small_log: Path) -> None:
+def test_tables_are_listed_with_units_and_docs(
+    capsys: pytest.CaptureFixture[str], small_log: Path
+) -> None:
     code, out, _ = ask(capsys, small_log)
     assert code == 0
     assert "SCHEDOUT  the running thread left its CPU (40 logged)" in out
     assert any(
-        line.split() == ["buffer_size", "UBIGINT", "[bytes]", "one", "CPU's", "ring"] for line in out.splitlines()
+        line.split() == ["buffer_size", "UBIGINT", "[bytes]", "one", "CPU's", "ring"]
+        for line in out.splitlines()
     )
     assert "task_state(x)" in out
     assert all(len(line) <= 100 for line in out.splitlines())
@@ -71,7 +78,9 @@ def test_tables_are_listed_with_units_and_docs(capsys: pytest.CaptureFixture[str
         (" ;", "klogger: the query is empty\n"),
     ],
 )  # fmt: skip
-def test_bad_query(capsys: pytest.CaptureFixture[str], small_log: Path, query: str, message: str) -> None:
+def test_bad_query(
+    capsys: pytest.CaptureFixture[str], small_log: Path, query: str, message: str
+) -> None:
     assert ask(capsys, small_log, query) == (2, "", message)
 
 
@@ -83,7 +92,9 @@ def test_parquet_needs_a_file(capsys: pytest.CaptureFixture[str], small_log: Pat
 def test_query_from_standard_input(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, small_log: Path
 ) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO("CREATE TEMP TABLE x AS SELECT 7 AS a; SELECT a FROM x;"))
+    monkeypatch.setattr(
+        "sys.stdin", io.StringIO("CREATE TEMP TABLE x AS SELECT 7 AS a; SELECT a FROM x;")
+    )
     assert ask(capsys, small_log, "-", "--format", "csv") == (0, "a\n7\n", "")
 
 
@@ -114,7 +125,9 @@ def test_many_rows_are_cut_with_a_word(capsys: pytest.CaptureFixture[str], small
     assert "only" not in out
 
 
-def test_text_of_a_log_cannot_act_on_the_terminal(capsys: pytest.CaptureFixture[str], small_log: Path) -> None:
+def test_text_of_a_log_cannot_act_on_the_terminal(
+    capsys: pytest.CaptureFixture[str], small_log: Path
+) -> None:
     _, out, _ = ask(capsys, small_log, "SELECT '\x1b[31m[bold]x' AS a")
     assert "\x1b" not in out
     assert "[31m[bold]x" in out

@@ -19,13 +19,17 @@ IN = "INSERT INTO SCHEDIN VALUES ({}, {}, {}, {}, 120, 1)"
 OUT = "INSERT INTO SCHEDOUT VALUES ({}, {}, {}, {}, 120, 0, 0, 0)"
 
 
-def scheduler(path: Path, rows: list[tuple[str, int, int, int]], ledger: list[dict[str, object]] | None = None) -> Path:
+def scheduler(
+    path: Path, rows: list[tuple[str, int, int, int]], ledger: list[dict[str, object]] | None = None
+) -> Path:
     """A log of (statement, time, CPU, pid)."""
     con = duckdb.connect()
     support.create_tables(con, support.events_of("scheduler"))
     for serial, (statement, time, cpu, pid) in enumerate(rows):
         con.execute(statement.format(time, cpu, serial, pid))
-    return support.write_log(con, path / "x.klog-parquet", processes=[], ledger=ledger or [], end=10**9)
+    return support.write_log(
+        con, path / "x.klog-parquet", processes=[], ledger=ledger or [], end=10**9
+    )
 
 
 def test_pairs_are_of_one_thread_and_the_inner_ones(tmp_path: Path) -> None:
@@ -53,7 +57,9 @@ def test_the_worst_of_a_thousand_is_left_out_of_the_trimmed_mean(tmp_path: Path)
 
 
 def test_an_interval_with_a_loss_in_it_is_no_interval(tmp_path: Path) -> None:
-    ledger = [{"key": "disk_full", "count": 2, "event": "SCHEDIN", "cpu": 0, "from_ns": 105, "to_ns": 106}]
+    ledger = [
+        {"key": "disk_full", "count": 2, "event": "SCHEDIN", "cpu": 0, "from_ns": 105, "to_ns": 106}
+    ]
     rows = [(IN, 100, 0, 7), (OUT, 110, 0, 7), (IN, 120, 0, 7), (OUT, 140, 0, 7)]
     found = measure(klogger.open(scheduler(tmp_path, rows, ledger)), "SCHEDIN", "SCHEDOUT")
     assert (found.intervals, found.torn, found.mean) == (1, 1, 20)
@@ -76,14 +82,22 @@ def test_what_cannot_be_paired_is_said(tmp_path: Path, capsys: pytest.CaptureFix
     with pytest.raises(Failure, match="do not say in one way which thread"):
         measure(log, "FORK", "SCHEDOUT")
     assert command.main([str(path), "SCHEDIN", "SCHEDOUT"]) == 0
-    assert "0 intervals of 1 SCHEDIN and 1 SCHEDOUT\n  no two of them follow" in capsys.readouterr().out
+    assert (
+        "0 intervals of 1 SCHEDIN and 1 SCHEDOUT\n  no two of them follow"
+        in capsys.readouterr().out
+    )
 
 
 def test_output(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = scheduler(tmp_path, [(IN, 100, 0, 7), (OUT, 1600, 0, 7), (IN, 2000, 0, 7), (OUT, 4500, 0, 7)])
+    path = scheduler(
+        tmp_path, [(IN, 100, 0, 7), (OUT, 1600, 0, 7), (IN, 2000, 0, 7), (OUT, 4500, 0, 7)]
+    )
     assert command.main([str(path), "SCHEDIN", "SCHEDOUT"]) == 0
     out = capsys.readouterr().out
-    assert out.splitlines()[0] == "SCHEDIN to SCHEDOUT, by pid: 2 intervals of 2 SCHEDIN and 2 SCHEDOUT"
+    assert (
+        out.splitlines()[0]
+        == "SCHEDIN to SCHEDOUT, by pid: 2 intervals of 2 SCHEDIN and 2 SCHEDOUT"
+    )
     assert all(len(line) <= 100 for line in out.splitlines())
     assert "mean        2.00 µs" in out or "2.00 us" in out
     assert command.main([str(path), "SCHEDIN", "SCHEDOUT", "--format", "json"]) == 0

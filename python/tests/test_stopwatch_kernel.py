@@ -18,9 +18,13 @@ from klogger.stopwatch import answer, live, places
 from klogger.stopwatch.places import OF_CPU, OF_KEY, OF_THREAD, Key, Place
 
 ISSUE = Place("block_rq_issue", (("struct request *", "rq"),))
-COMPLETE = Place("block_rq_complete", (("struct request *", "rq"), ("blk_status_t", "error"), ("unsigned int", "n")))
+COMPLETE = Place(
+    "block_rq_complete",
+    (("struct request *", "rq"), ("blk_status_t", "error"), ("unsigned int", "n")),
+)
 SWITCH = Place(
-    "sched_switch", (("bool", "preempt"), ("struct task_struct *", "prev"), ("struct task_struct *", "next"))
+    "sched_switch",
+    (("bool", "preempt"), ("struct task_struct *", "prev"), ("struct task_struct *", "next")),
 )
 
 
@@ -30,7 +34,13 @@ def look_up(*words: str) -> list[Place]:
 
 
 @pytest.mark.parametrize(
-    "words", ["tracepoint block_rq_issue", "tracepoint block:block_rq_issue", "block:block_rq_issue", "block_rq_issue"]
+    "words",
+    [
+        "tracepoint block_rq_issue",
+        "tracepoint block:block_rq_issue",
+        "block:block_rq_issue",
+        "block_rq_issue",
+    ],
 )
 def test_words_that_name_a_tracepoint(words: str) -> None:
     assert places.place(words, look_up).name == "block_rq_issue"
@@ -48,7 +58,10 @@ def test_words_that_name_a_tracepoint(words: str) -> None:
         ("tracepoint a;b", "names no point of the kernel"),
         ("a:b:c", "names no point of the kernel"),
         ("", "'' names no point of the kernel"),
-        ("tracepoint syscalls:sys_enter_openat", "'sys_enter_openat' is an event of ftrace, but no tracepoint"),
+        (
+            "tracepoint syscalls:sys_enter_openat",
+            "'sys_enter_openat' is an event of ftrace, but no tracepoint",
+        ),
     ],
 )
 def test_words_that_name_none(words: str, message: str) -> None:
@@ -73,7 +86,12 @@ def test_keys() -> None:
     ("word", "stop", "only", "message"),
     [
         ("bio", None, None, "--key 'bio' names no parameter of block_rq_issue, which has rq"),
-        ("rq", None, None, "--stop-key 'rq' names no parameter of sched_switch, which has preempt, prev, next"),
+        (
+            "rq",
+            None,
+            None,
+            "--stop-key 'rq' names no parameter of sched_switch, which has preempt, prev, next",
+        ),
         ("rq); bad(", "next", None, "is not an expression"),
         ("rq", "next}", None, "is not an expression"),
         ("thread", "rq", None, "--stop-key goes with a --key of the parameters"),
@@ -88,9 +106,13 @@ def test_keys_that_cannot_be(word: str, stop: str | None, only: str | None, mess
 
 def test_schema_has_only_the_parameters_that_it_needs() -> None:
     text = places.schema(ISSUE, SWITCH, Key(OF_KEY, "rq->tag", "prev->pid", "rq->q"))
-    assert "probe tracepoint block_rq_issue(struct request *rq) {\n    if (rq->q)\n        klogger(START, " in text
     assert (
-        "probe tracepoint sched_switch(bool preempt, struct task_struct *prev) {\n    klogger(STOP_ELSEWHERE," in text
+        "probe tracepoint block_rq_issue(struct request *rq) {\n    if (rq->q)\n        klogger(START, "
+        in text
+    )
+    assert (
+        "probe tracepoint sched_switch(bool preempt, struct task_struct *prev) {\n    klogger(STOP_ELSEWHERE,"
+        in text
     )
     assert "(unsigned long long)(prev->pid)" in text
     thread = places.schema(ISSUE, COMPLETE, Key(OF_THREAD))
@@ -118,12 +140,18 @@ def log_of(
             " 1 AS site, 39 AS key"
         )
     if mark is not None:
-        con.execute(f"INSERT INTO MARK BY NAME SELECT {mark} AS time, 77 AS number, 'klogger stopwatch' AS text")
+        con.execute(
+            f"INSERT INTO MARK BY NAME SELECT {mark} AS time, 77 AS number, 'klogger stopwatch' AS text"
+        )
         con.execute(f"INSERT INTO PROCESS_EXEC BY NAME SELECT {mark + 1000} AS time, 77 AS pid")
-    out = support.write_log(con, path / "x.klog-parquet", schema="stopwatch", processes=[], end=10**9)
+    out = support.write_log(
+        con, path / "x.klog-parquet", schema="stopwatch", processes=[], end=10**9
+    )
     for at, name in enumerate(("EMPTY_START", "EMPTY_STOP")):
         con.execute(EMPTY.format(name))
-        con.execute(f"INSERT INTO {name} SELECT unnest(?), 0, 0, 99, 0, 0", [[pair[at] for pair in empty]])
+        con.execute(
+            f"INSERT INTO {name} SELECT unnest(?), 0, 0, 99, 0, 0", [[pair[at] for pair in empty]]
+        )
         con.execute(f"COPY {name} TO '{out}/{name}.parquet'")
         fields = json.dumps([{"name": n} for n in ("tid", "site", "key")])
         con.execute(
@@ -142,16 +170,29 @@ def answered(log: klogger.log.Log) -> answer.Answer:
 
 def test_own_cost_is_subtracted(tmp_path: Path) -> None:
     """Empty pairs of 40, 50 and 60 ns: 50, deviation 10. Calls of 1050, 2050 and 45 ns: 1000, 2000 and -5."""
-    rows = [("START", 5000, 7), ("STOP", 6050, 7), ("START", 7000, 7), ("STOP", 9050, 7), ("START", 9100, 8)]
+    rows = [
+        ("START", 5000, 7),
+        ("STOP", 6050, 7),
+        ("START", 7000, 7),
+        ("STOP", 9050, 7),
+        ("START", 9100, 8),
+    ]
     rows.append(("STOP", 9145, 8))
     found = answered(log_of(tmp_path, rows, [(100, 140), (200, 250), (300, 360)], None))
     assert found.own == answer.OwnCost(3, 50, 10)
     assert (found.pairs, found.min, found.p50, found.max, found.negative) == (3, -5, 1000, 2000, 1)
     assert found.mean == pytest.approx(2995 / 3)
-    assert found.with_own == pytest.approx((found.trimmed_sd**2 + 100) ** 0.5) if found.trimmed_sd else False
+    assert (
+        found.with_own == pytest.approx((found.trimmed_sd**2 + 100) ** 0.5)
+        if found.trimmed_sd
+        else False
+    )
     assert found.warnings == ()
     text = "\n".join(command.kernel_text(found))
-    assert "Subtracted: 50 ns, what the stopwatch itself takes (standard deviation 10 ns,\n  3 empty pairs)" in text
+    assert (
+        "Subtracted: 50 ns, what the stopwatch itself takes (standard deviation 10 ns,\n  3 empty pairs)"
+        in text
+    )
     assert "1 pairs took less than what is subtracted" in text
     assert "99.9 %" not in text
     assert all(len(line) <= 100 for line in text.splitlines())
@@ -168,7 +209,13 @@ def test_a_longest_thousandth_of_the_empty_pairs_is_left_out(tmp_path: Path) -> 
 
 def test_what_a_held_command_does_before_its_exec_does_not_count(tmp_path: Path) -> None:
     """The mark is at 1000, and the exec at 2000."""
-    rows = [("START", 500, 77), ("STOP", 600, 77), ("STOP", 1500, 77), ("START", 1800, 77), ("STOP", 2100, 77)]
+    rows = [
+        ("START", 500, 77),
+        ("STOP", 600, 77),
+        ("STOP", 1500, 77),
+        ("START", 1800, 77),
+        ("STOP", 2100, 77),
+    ]
     rows += [("START", 3000, 77), ("STOP", 3350, 77)]
     found = answered(log_of(tmp_path, rows, [(100, 150), (200, 250)], 1000))
     assert (found.starts, found.stops, found.pairs, found.mean, found.no_start) == (1, 2, 1, 300, 1)
@@ -190,7 +237,9 @@ def test_no_pair_at_all(tmp_path: Path) -> None:
         (["syscall read", "a", "-a"], "probes of the kind 'syscall' are not on this engine yet"),
     ],
 )
-def test_what_cannot_be_done_is_said(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_done_is_said(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert command.main(words) == 2
     said = capsys.readouterr().err
     assert said.startswith("klogger: ") and message in said and "\n  help: " in said

@@ -112,11 +112,20 @@ def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]
     return code, out, err
 
 
-def test_a_study_from_its_arms_to_its_answer(capsys: pytest.CaptureFixture[str], place: Path, tmp_path: Path) -> None:
+def test_a_study_from_its_arms_to_its_answer(
+    capsys: pytest.CaptureFixture[str], place: Path, tmp_path: Path
+) -> None:
     write(place)
     code, out, err = run(capsys, "one", "--budget", "3s")
     assert (code, err) == (0, "")
-    for text in ("one: Title", "Figure 0", "Is it?", "found: It was.", "Two were run.", "No kprobes."):
+    for text in (
+        "one: Title",
+        "Figure 0",
+        "Is it?",
+        "found: It was.",
+        "Two were run.",
+        "No kprobes.",
+    ):
         assert text in out
     assert "  ok switches: 40 and 40" in out
     assert [line.split() for line in out.splitlines() if line.startswith("arm ")][1:] == [
@@ -140,17 +149,36 @@ def test_the_example_of_the_documentation(capsys: pytest.CaptureFixture[str], pl
     assert "  ok runs at 100 Hz: 0 logged, 0 by itself" in out
 
 
-def test_answer_as_json_page_and_pictures(capsys: pytest.CaptureFixture[str], place: Path, tmp_path: Path) -> None:
+def test_answer_as_json_page_and_pictures(
+    capsys: pytest.CaptureFixture[str], place: Path, tmp_path: Path
+) -> None:
     write(place)
     page, pictures, kept = tmp_path / "x.html", tmp_path / "png", tmp_path / "kept"
     code, out, _ = run(
-        capsys, "one", "--format", "json", "--html", str(page), "--png", str(pictures), "--keep", str(kept)
+        capsys,
+        "one",
+        "--format",
+        "json",
+        "--html",
+        str(page),
+        "--png",
+        str(pictures),
+        "--keep",
+        str(kept),
     )
     assert code == 0
     (study,) = json.loads(out)["studies"]
-    assert study["results"][0]["table"][1] == {"arm": "arm 1", "got": 11, "paper": 100, "oracle": "counted"}
+    assert study["results"][0]["table"][1] == {
+        "arm": "arm 1",
+        "got": 11,
+        "paper": 100,
+        "oracle": "counted",
+    }
     assert study["checks"] == [{"name": "switches", "ok": True, "text": "40 and 40"}]
-    assert [(arm["name"], arm["events"]) for arm in study["arms"]] == [("arm 0", 163), ("arm 1", 163)]
+    assert [(arm["name"], arm["events"]) for arm in study["arms"]] == [
+        ("arm 0", 163),
+        ("arm 1", 163),
+    ]
     assert 'data-picture="one-first"' in page.read_text() and "It was." in page.read_text()
     assert (pictures / "one-first.png").read_bytes().startswith(b"\x89PNG")
     assert (kept / "one" / "01-arm-0.klog-parquet" / "meta.json").exists()
@@ -167,7 +195,9 @@ def test_the_answer_is_shown_beside_its_files(
     assert "  ok switches: 40 and 40" in out and "It was." in out
     files = sorted(to.iterdir()) if option == "--png" else [to]
     assert files
-    assert [line for line in out.splitlines() if line.startswith("wrote ")] == [f"wrote {f}" for f in files]
+    assert [line for line in out.splitlines() if line.startswith("wrote ")] == [
+        f"wrote {f}" for f in files
+    ]
 
 
 def test_a_check_that_failed(capsys: pytest.CaptureFixture[str], place: Path) -> None:
@@ -180,15 +210,34 @@ def test_a_check_that_failed(capsys: pytest.CaptureFixture[str], place: Path) ->
 @pytest.mark.parametrize(
     ("parts", "message"),
     [
-        ({"analyse": "1 / 0"}, "klogger: study 'one', analyse: one.py, line 18: ZeroDivisionError: division by zero\n"),
-        ({"before": "open('/none')"}, "klogger: study 'one', arm 'arm 0': one.py, line 8: FileNotFoundError: "),
-        ({"command": '["refuse"]'}, "klogger: arm 'arm 0' failed: no such probe\n  help: newer kernel\n"),
-        ({"command": '["false"]'}, "klogger: arm 'arm 0' failed: its command ended with exit code 1 and no message\n"),
-        ({"command": '[plan.build("no.c")]'}, "no.c: no such file, and the study needs the program\n"),
+        (
+            {"analyse": "1 / 0"},
+            "klogger: study 'one', analyse: one.py, line 18: ZeroDivisionError: division by zero\n",
+        ),
+        (
+            {"before": "open('/none')"},
+            "klogger: study 'one', arm 'arm 0': one.py, line 8: FileNotFoundError: ",
+        ),
+        (
+            {"command": '["refuse"]'},
+            "klogger: arm 'arm 0' failed: no such probe\n  help: newer kernel\n",
+        ),
+        (
+            {"command": '["false"]'},
+            "klogger: arm 'arm 0' failed: its command ended with exit code 1 and no message\n",
+        ),
+        (
+            {"command": '[plan.build("no.c")]'},
+            "no.c: no such file, and the study needs the program\n",
+        ),
     ],
 )
 def test_what_fails_is_one_message(
-    capsys: pytest.CaptureFixture[str], place: Path, tmp_path: Path, parts: dict[str, object], message: str
+    capsys: pytest.CaptureFixture[str],
+    place: Path,
+    tmp_path: Path,
+    parts: dict[str, object],
+    message: str,
 ) -> None:
     write(place, **parts)
     code, out, err = run(capsys, "one")
@@ -201,12 +250,17 @@ def test_what_fails_is_one_message(
     ("text", "message"),
     [
         ("STUDY = 1", "one.py: sets no STUDY"),
-        ("import nonesuch", "one.py: one.py, line 1: ModuleNotFoundError: No module named 'nonesuch'"),
+        (
+            "import nonesuch",
+            "one.py: one.py, line 1: ModuleNotFoundError: No module named 'nonesuch'",
+        ),
         ("def f(:", "one.py: line 1: "),
         ("from . import _other", "_other.py, line 2: NameError: name 'b' is not defined"),
     ],
 )
-def test_file_that_is_broken(capsys: pytest.CaptureFixture[str], place: Path, text: str, message: str) -> None:
+def test_file_that_is_broken(
+    capsys: pytest.CaptureFixture[str], place: Path, text: str, message: str
+) -> None:
     (place / "one.py").write_text(text)
     (place / "_other.py").write_text("a = 1\nb\n")
     write(place, "two")
@@ -236,7 +290,10 @@ def test_unknown_name(capsys: pytest.CaptureFixture[str], place: Path) -> None:
 def test_budget_that_is_too_short(capsys: pytest.CaptureFixture[str], place: Path) -> None:
     write(place)
     code, _, err = run(capsys, "one", "--budget", "1s")
-    assert (code, err) == (2, "klogger: 'one' needs at least 2 s, and the budget is 1 s\n  help: --budget 2s\n")
+    assert (code, err) == (
+        2,
+        "klogger: 'one' needs at least 2 s, and the budget is 1 s\n  help: --budget 2s\n",
+    )
 
 
 def test_budget_is_shared_by_what_each_takes(place: Path) -> None:
@@ -256,7 +313,9 @@ def test_without_root(
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     code, _, err = run(capsys, "one")
     assert code == 2
-    assert err.startswith("klogger: a study records the kernel's events, which needs root\n  help: sudo klogger study")
+    assert err.startswith(
+        "klogger: a study records the kernel's events, which needs root\n  help: sudo klogger study"
+    )
     assert not (tmp_path / "record").exists()
 
 
@@ -270,7 +329,9 @@ def test_list_says_what_the_kernel_can_do(capsys: pytest.CaptureFixture[str], pl
     assert abilities.sentence("x", {"probes": []}) == "x: logged by programs"
 
 
-def test_stopped_study_is_unwound(capsys: pytest.CaptureFixture[str], place: Path, tmp_path: Path) -> None:
+def test_stopped_study_is_unwound(
+    capsys: pytest.CaptureFixture[str], place: Path, tmp_path: Path
+) -> None:
     """SIGTERM, as Ctrl-C: the command ends, also what it started; `around` is left; no file remains."""
     pid = tmp_path / "pid"
     write(place, command=f'["sh", "-c", "sleep 100 & echo $! > {pid}; setsid sleep 100 & wait"]')
@@ -293,14 +354,20 @@ def test_stopped_study_is_unwound(capsys: pytest.CaptureFixture[str], place: Pat
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
-def test_arm_that_does_not_end(tmp_path: Path, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arm_that_does_not_end(
+    tmp_path: Path, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(recording, "GRACE", 1.0)
     arm = Arm("slow", ["sleep", "100"], 0.01)
-    with pytest.raises(Failure, match="arm 'slow' has not ended after 1 s; it should have taken 0 s"):
+    with pytest.raises(
+        Failure, match="arm 'slow' has not ended after 1 s; it should have taken 0 s"
+    ):
         recording.record(arm, ["scheduler"], tmp_path / "x.klog", tmp_path, lambda: None)
 
 
-def test_programs_are_compiled_once(tmp_path: Path, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_programs_are_compiled_once(
+    tmp_path: Path, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (place / "p.c").write_text("int main(void) { return VALUE; }\n")
     with pytest.raises(Failure, match=r"p\.c: cannot be compiled\n(.|\n)*'VALUE' undeclared"):
         build.build(place, "p.c")
@@ -325,14 +392,24 @@ def test_machine_of_this_test() -> None:
     assert (machine.size("48K"), machine.size("2M"), machine.size("?")) == (48 << 10, 2 << 20, 0)
 
 
-def drawn(picture: Picture, names: list[str], rows: list[list[object]], unit: str = "ns") -> list[str]:
+def drawn(
+    picture: Picture, names: list[str], rows: list[list[object]], unit: str = "ns"
+) -> list[str]:
     columns = [Column(n, unit if n == "x" else "", False, f"the {n}") for n in names]
     return figure.lines(result("r", "T", "Q?", columns, rows, picture, Rows(names, rows)))
 
 
 def test_curves_in_characters() -> None:
-    rows = [["one", 10, 0.5], ["one", 1000, 1.0], ["two", 1000, 0.5], ["two", 100_000, 1.0], ["two", 0, 0.1]]
-    lines = drawn(Picture("cdf", {"x": "x", "y": "y", "colour": "c", "scale": "log"}), ["c", "x", "y"], rows)
+    rows = [
+        ["one", 10, 0.5],
+        ["one", 1000, 1.0],
+        ["two", 1000, 0.5],
+        ["two", 100_000, 1.0],
+        ["two", 0, 0.1],
+    ]
+    lines = drawn(
+        Picture("cdf", {"x": "x", "y": "y", "colour": "c", "scale": "log"}), ["c", "x", "y"], rows
+    )
     full, half = (line for line in lines if line.startswith(("   50%", "  100%")))
     # From 10 to 1000 the first one is at a half; from there on at 1, and the second at a half.
     assert half[8:] == "a" * 34 + "b" * 35
@@ -342,7 +419,11 @@ def test_curves_in_characters() -> None:
 
 
 def test_the_middle_of_curves_in_characters() -> None:
-    rows: list[list[object]] = [[-5000, 0], *([10 * i, i / 100] for i in range(1, 100)), [10**9, 1.0]]
+    rows: list[list[object]] = [
+        [-5000, 0],
+        *([10 * i, i / 100] for i in range(1, 100)),
+        [10**9, 1.0],
+    ]
     picture = Picture("cdf", {"x": "x", "y": "y", "zoom": "ends"})
     lines = drawn(picture, ["x", "y"], rows)
     ticks = next(line for line in lines if "ns" in line)
@@ -351,11 +432,21 @@ def test_the_middle_of_curves_in_characters() -> None:
 
 
 def test_bars_in_characters() -> None:
-    rows: list[list[object]] = [["one", 1000, "a"], ["one", 1000, "b"], ["two", 1000, "b"], ["three", 0, "a"]]
+    rows: list[list[object]] = [
+        ["one", 1000, "a"],
+        ["one", 1000, "b"],
+        ["two", 1000, "b"],
+        ["three", 0, "a"],
+    ]
     lines = drawn(Picture("stacked", {"x": "x", "y": "y", "colour": "c"}), ["y", "x", "c"], rows)
     assert lines[0].split() == ["one", "2.00", "µs", "█" * 27 + "▒" * 27]
     assert lines[1].split()[-1] == "▒" * 27 and lines[2].split() == ["three", "0", "ns"]
-    lines = drawn(Picture("bars", {"x": "x", "y": "y"}), ["y", "x"], [["one", 4], ["two", 2], ["none", None]], "")
+    lines = drawn(
+        Picture("bars", {"x": "x", "y": "y"}),
+        ["y", "x"],
+        [["one", 4], ["two", 2], ["none", None]],
+        "",
+    )
     assert [line.count("█") for line in lines] == [42, 21, 0]
 
 
@@ -373,7 +464,9 @@ def test_figures_of_nothing(kind: str) -> None:
         assert all(len(line) <= 100 for line in drawn(Picture(kind, parts), names, rows))
 
 
-@pytest.mark.parametrize("path", sorted(support.SCHEMATA.glob("*/studies/[a-z]*.py")), ids=lambda p: p.stem)
+@pytest.mark.parametrize(
+    "path", sorted(support.SCHEMATA.glob("*/studies/[a-z]*.py")), ids=lambda p: p.stem
+)
 def test_each_study_can_be_loaded(path: Path) -> None:
     study = discover.load(path).study
     assert study.title and study.question.endswith("?") and study.paper and study.found

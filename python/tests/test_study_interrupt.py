@@ -53,7 +53,9 @@ def plan_of(tmp_path: Path, seconds: float = 60, cpus: int = 2) -> Plan:
     return Plan(replace(MACHINE, cpus=cpus), seconds, tmp_path, lambda name: tmp_path / name)
 
 
-def run_of(case: expectation.Expectation, tmp_path: Path, arm: Arm, output: dict[str, Any], oracle: Any) -> Run:
+def run_of(
+    case: expectation.Expectation, tmp_path: Path, arm: Arm, output: dict[str, Any], oracle: Any
+) -> Run:
     log = klogger.open(expectation.make(case, tmp_path / f"{arm.name}.klog-parquet"))
     return Run(arm, log, json.dumps(output), oracle)
 
@@ -106,7 +108,9 @@ def test_noise_says_whether_its_loop_was_of_1_ms(tmp_path: Path) -> None:
     calibrated = analyse.__globals__["calibrated"]
     short = noise_run(tmp_path)
     short.output = json.dumps({"iterations": 4, "blocks": 5, "uncalibrated": 2})
-    assert calibrated(short) == ["nothing else: in 2 of 5 blocks the loop could not be calibrated within 1 %."]
+    assert calibrated(short) == [
+        "nothing else: in 2 of 5 blocks the loop could not be calibrated within 1 %."
+    ]
     path = tmp_path / "noise" / "expect" / "noise_cdf.expect"
     path.write_text(path.read_text().replace("nominal=1000000", "nominal=900000"))
     slow = run_of(expectation.read(path), tmp_path, Arm("slow", ["loop"], 1), {}, None)
@@ -115,7 +119,9 @@ def test_noise_says_whether_its_loop_was_of_1_ms(tmp_path: Path) -> None:
 
 
 def test_noise_finds_what_does_not_agree(tmp_path: Path) -> None:
-    answer = study("noise", "noise").analyse(plan_of(tmp_path), [noise_run(tmp_path, iterations=5, timer=6)])
+    answer = study("noise", "noise").analyse(
+        plan_of(tmp_path), [noise_run(tmp_path, iterations=5, timer=6)]
+    )
     failed = {check.name for check in answer.checks if not check.ok}
     assert failed == {"nothing else: iterations", "nothing else: timer interrupts of CPU 0"}
 
@@ -153,12 +159,18 @@ def test_timer_counts_ticks_only(tmp_path: Path) -> None:
     assert (row["library"], row["kernel"], row["enters"]) == (50.0, 250.0, 0.0)
     assert row["of_cpu"] == pytest.approx(50 / 12_020)
     assert all(check.ok for check in answer.checks), answer.checks
-    assert "A tick costs what 75 calls save by being answered without the kernel." in answer.sentences
+    assert (
+        "A tick costs what 75 calls save by being answered without the kernel." in answer.sentences
+    )
 
 
 def test_timer_finds_what_does_not_agree(tmp_path: Path) -> None:
-    answer = study("interrupt", "timer").analyse(plan_of(tmp_path), [timer_run(tmp_path, counted=8)])
-    assert [check.name for check in answer.checks if not check.ok] == ["tsc, first: timer interrupts of CPU 0"]
+    answer = study("interrupt", "timer").analyse(
+        plan_of(tmp_path), [timer_run(tmp_path, counted=8)]
+    )
+    assert [check.name for check in answer.checks if not check.ok] == [
+        "tsc, first: timer interrupts of CPU 0"
+    ]
 
 
 def test_a_difference_between_clocks_must_be_greater_than_between_runs(tmp_path: Path) -> None:

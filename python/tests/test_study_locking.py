@@ -62,7 +62,9 @@ def test_classes_of_the_network_server(tmp_path: Path) -> None:
         "run queue": pytest.approx(2 / 27),
     }
     (leagues,) = [r for r in answer.results if r.analysis.name == "leagues"]
-    assert leagues.table.rows == [["round robin 100:200", 8, "mmap lock (rwsem)", "futex 1.0 x run queue"]]
+    assert leagues.table.rows == [
+        ["round robin 100:200", 8, "mmap lock (rwsem)", "futex 1.0 x run queue"]
+    ]
 
 
 def test_more_spinning_than_time_in_the_kernel_fails(tmp_path: Path) -> None:
@@ -76,7 +78,9 @@ def test_more_spinning_than_time_in_the_kernel_fails(tmp_path: Path) -> None:
 
 def test_the_planted_lock_must_be_the_one_that_is_waited_for(tmp_path: Path) -> None:
     checks = FOUND.study.analyse(plan(tmp_path, 60), [one(tmp_path, "planted", 4)]).checks
-    assert [(c.name, c.ok) for c in checks if "planted" in c.name] == [("the planted lock is found", True)]
+    assert [(c.name, c.ok) for c in checks if "planted" in c.name] == [
+        ("the planted lock is found", True)
+    ]
 
 
 @pytest.mark.parametrize("seconds", [9, 45, 90, 300])
@@ -85,4 +89,8 @@ def test_arms_fit_the_time(tmp_path: Path, seconds: float) -> None:
     assert len({arm.name for arm in arms}) == len(arms)
     # What a recorder takes to begin and end is not in the arms' own seconds.
     assert sum(arm.seconds + 1.2 for arm in arms) <= seconds * 1.05
-    assert {arm.parameters["load"] for arm in arms} >= {"planted", "compile on disk", "round robin 100:200"}
+    assert {arm.parameters["load"] for arm in arms} >= {
+        "planted",
+        "compile on disk",
+        "round robin 100:200",
+    }

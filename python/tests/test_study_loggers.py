@@ -24,11 +24,15 @@ EVENTS = 41_000
 def said(**means: list[float]) -> dict[str, Any]:
     """What the program prints: for each kind the means of its blocks, each with a deviation of 3 or 4 cycles."""
     sds = {"reference": 3.0, "empty": 3.0}
-    blocks = {kind: [[m, sds.get(kind, 4.0), m, 9.0] for m in values] for kind, values in means.items()}
+    blocks = {
+        kind: [[m, sds.get(kind, 4.0), m, 9.0] for m in values] for kind, values in means.items()
+    }
     return {"hz": 2e9, "pairs": 1000, "blocks": blocks}
 
 
-def recorded(name: str, printed: dict[str, Any], event: str, logged: int, lost: int = 0, oracle: Any = None) -> Run:
+def recorded(
+    name: str, printed: dict[str, Any], event: str, logged: int, lost: int = 0, oracle: Any = None
+) -> Run:
     log: Any = SimpleNamespace(events={event: SimpleNamespace(logged=logged, lost=lost)})
     return Run(Arm(name, ["x"], 1), log, f"some other words\n{json.dumps(printed)}", oracle)
 
@@ -48,9 +52,16 @@ def runs(pending: int = EVENTS, rounds: int = 5) -> list[Run]:
         found += [
             recorded("in a program", printed, "PENDING_USER", EVENTS - 5, 5, beside),
             measured("nothing", said(reference=[100, 100], traced=[110, 110])),
-            recorded("klogger", said(reference=[100, 200, 100], traced=[310, 620, 310]), "PENDING", pending),
+            recorded(
+                "klogger",
+                said(reference=[100, 200, 100], traced=[310, 620, 310]),
+                "PENDING",
+                pending,
+            ),
             measured("ftrace", said(reference=[100, 100], traced=[410, 410]), events=EVENTS),
-            measured("perf", said(reference=[100, 100], traced=[1110, 1110]), events=EVENTS, lost=False),
+            measured(
+                "perf", said(reference=[100, 100], traced=[1110, 1110]), events=EVENTS, lost=False
+            ),
         ]
     return found
 
@@ -87,19 +98,28 @@ def test_a_logger_that_did_not_log_fails_the_check(tmp_path: Path) -> None:
     assert "204,995 logged and 0 lost of 205,000" in found.checks[0].text
 
 
-def test_what_is_missing_is_said_and_has_no_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_missing_is_said_and_has_no_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tracefs, "ROOT", tmp_path)
     monkeypatch.setattr(tracefs, "why_not", lambda: None)
     (tmp_path / "events/task/task_prctl_unknown").mkdir(parents=True)
-    found = answer(tmp_path, [run for run in runs() if run.arm.name in ("in a program", "klogger", "nothing")])
+    found = answer(
+        tmp_path, [run for run in runs() if run.arm.name in ("in a program", "klogger", "nothing")]
+    )
     rows = {row["logger"]: row for row in found.results[0].table.records()}
-    assert (rows["perf record"]["ratio"], rows["perf record"]["misses"]) == (None, "perf is not installed")
+    assert (rows["perf record"]["ratio"], rows["perf record"]["misses"]) == (
+        None,
+        "perf is not installed",
+    )
     assert rows["ftrace event"]["time"] is None
     assert any(text.startswith("perf record: ") for text in found.cannot)
     assert any("L1 cache misses" in text for text in found.cannot)
 
 
-def test_without_tracefs_it_says_what_to_type(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_tracefs_it_says_what_to_type(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tracefs, "why_not", lambda: "tracefs is not mounted")
     found = answer(tmp_path, [run for run in runs() if run.arm.name == "in a program"])
     assert "ftrace event: tracefs is not mounted." in found.cannot
@@ -108,4 +128,7 @@ def test_without_tracefs_it_says_what_to_type(tmp_path: Path, monkeypatch: pytes
 def test_few_rounds_have_no_interval(tmp_path: Path) -> None:
     found = answer(tmp_path, runs(rounds=2))
     rows = {row["logger"]: row for row in found.results[0].table.records()}
-    assert (rows["ftrace event"]["ratio"], rows["ftrace event"]["interval"]) == (1.5, "too few rounds")
+    assert (rows["ftrace event"]["ratio"], rows["ftrace event"]["interval"]) == (
+        1.5,
+        "too few rounds",
+    )

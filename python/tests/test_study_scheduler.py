@@ -43,9 +43,17 @@ def make_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakeRun:
         made.append(arm)
         path = tmp_path / f"{len(made)}" / "scheduler" / "expect" / "x.expect"
         path.parent.mkdir(parents=True)
-        path.write_text("log:\n" + "".join(f"  {line.strip()}\n" for line in log.strip().splitlines()) + "finding:\n")
-        opened = klogger.open(expectation.make(expectation.read(path), tmp_path / f"{len(made)}" / "x.klog-parquet"))
-        return Run(Arm(arm, [], 1, parameters), opened, "".join(json.dumps(one) + "\n" for one in said))
+        path.write_text(
+            "log:\n"
+            + "".join(f"  {line.strip()}\n" for line in log.strip().splitlines())
+            + "finding:\n"
+        )
+        opened = klogger.open(
+            expectation.make(expectation.read(path), tmp_path / f"{len(made)}" / "x.klog-parquet")
+        )
+        return Run(
+            Arm(arm, [], 1, parameters), opened, "".join(json.dumps(one) + "\n" for one in said)
+        )
 
     return make
 
@@ -100,7 +108,10 @@ def test_quanta(make_run: MakeRun, tmp_path: Path) -> None:
     answer = analyse("quanta", tmp_path, make_run("two loops", LOOPS, *said))
     (row,) = answer.results[0].table.records()
     assert (row["quanta"], row["p50"], row["max"]) == (3, 100_000_000, 100_000_000)
-    assert answer.results[0].points.rows == [[50_000_000, 1 / 3, "two loops"], [100_000_000, 1.0, "two loops"]]
+    assert answer.results[0].points.rows == [
+        [50_000_000, 1 / 3, "two loops"],
+        [100_000_000, 1.0, "two loops"],
+    ]
     assert [c.ok for c in answer.checks] == [True] * 3
 
 
@@ -138,7 +149,10 @@ def test_a_planted_daemon(make_run: MakeRun, tmp_path: Path) -> None:
     answer = analyse("quanta", tmp_path, make_run("loop and daemon", log, *said))
     found = check(answer, "planted daemon")
     assert found.ok
-    assert found.text == "woke 1 times by its own count; ran 1 times and cut 1 quanta of the loop by the log"
+    assert (
+        found.text
+        == "woke 1 times by its own count; ran 1 times and cut 1 quanta of the loop by the log"
+    )
     assert any("cut most often by daemon (1 times)" in s for s in answer.sentences)
 
 
@@ -179,11 +193,15 @@ def test_migration(make_run: MakeRun, tmp_path: Path) -> None:
     ]  # fmt: skip
     answer = analyse("migration", tmp_path, make_run("0 hogs", PLAYER, *said, hogs=0, frames=4))
     (row,) = answer.results[0].table.records()
-    shares = [row[name] for name in ("decoder", "display", "hogs", "others", "idle", "together", "moves")]
+    shares = [
+        row[name] for name in ("decoder", "display", "hogs", "others", "idle", "together", "moves")
+    ]
     assert shares == pytest.approx([0.3, 0.1, 0.3, 0.05, 0.25, 40 / 60, 10])
     assert answer.results[1].table.rows == [[0, 4, 1, 0.25]]
     assert [c.ok for c in answer.checks] == [True] * 4
-    assert check(answer, "busy time, 0 hogs").text.startswith("all threads by the log: 0.150 s; 2 CPUs without idle")
+    assert check(answer, "busy time, 0 hogs").text.startswith(
+        "all threads by the log: 0.150 s; 2 CPUs without idle"
+    )
 
 
 def test_migration_says_when_others_had_the_machine(make_run: MakeRun, tmp_path: Path) -> None:
@@ -192,7 +210,9 @@ def test_migration_says_when_others_had_the_machine(make_run: MakeRun, tmp_path:
         {"role": "machine", "time_ns": 100_000_000 + START, "idle_ns": 150_000_000},
     ]  # fmt: skip
     answer = analyse("migration", tmp_path, make_run("0 hogs", PLAYER, *said, hogs=0, frames=4))
-    assert any("Other programs of this machine had up to 45 % of its CPUs" in s for s in answer.sentences)
+    assert any(
+        "Other programs of this machine had up to 45 % of its CPUs" in s for s in answer.sentences
+    )
     assert not check(answer, "busy time, 0 hogs").ok
     assert not check(answer, "work of the decoder").ok
 
@@ -226,15 +246,27 @@ def test_switch_cost(make_run: MakeRun, tmp_path: Path) -> None:
     assert row["per_cpu_s"] == pytest.approx(40 / 0.0008)
     assert row["scheduler"] == pytest.approx(10_000 / 0.001)
     costs = {r["what"]: (r["calls"], r["mean"]) for r in answer.results[1].table.records()}
-    assert costs == {"switch": (2, 4500), "choosing": (2, 3000), "changing": (2, 1500), "no switch": (1, 1000)}
+    assert costs == {
+        "switch": (2, 4500),
+        "choosing": (2, 3000),
+        "changing": (2, 1500),
+        "no switch": (1, 1000),
+    }
     assert check(answer, "calls").ok
     # One of the two switches has no SCHEDOUT of the scheduler schema.
-    assert check(answer, "two schemata").text == "sorters left the CPU 1 times by scheduler, 2 by switching"
+    assert (
+        check(answer, "two schemata").text
+        == "sorters left the CPU 1 times by scheduler, 2 by switching"
+    )
     assert not check(answer, "two schemata").ok
 
 
 def test_switch_cost_on_a_kernel_without_its_tracepoints(make_run: MakeRun, tmp_path: Path) -> None:
-    answer = analyse("switch-cost", tmp_path, make_run("1 copies", LOOPS, report("spin", 10, 1, 1), copies=1, cpu=0))
+    answer = analyse(
+        "switch-cost",
+        tmp_path,
+        make_run("1 copies", LOOPS, report("spin", 10, 1, 1), copies=1, cpu=0),
+    )
     assert not answer.results
     assert "no tracepoint" in answer.cannot[0]
 
@@ -243,7 +275,9 @@ def test_yield(make_run: MakeRun, tmp_path: Path) -> None:
     said = [
         report("yielder", 10, 8, 300_000_001, nvcsw=1, nivcsw=1), report("yielder", 11, 4, 300_000_001, nivcsw=1)
     ]  # fmt: skip
-    answer = analyse("yield", tmp_path, make_run("two on one CPU", LOOPS, *said, processes=2, seconds=0.5))
+    answer = analyse(
+        "yield", tmp_path, make_run("two on one CPU", LOOPS, *said, processes=2, seconds=0.5)
+    )
     (row,) = answer.results[0].table.records()
     assert (row["yields"], row["switches"], row["changed"], row["per_second"]) == (12, 3, 0.25, 6)
     assert [c.ok for c in answer.checks] == [True] * 3
@@ -268,9 +302,18 @@ BIRTHS = """
 @pytest.mark.parametrize("made", [2, 3])
 def test_processes(make_run: MakeRun, tmp_path: Path, made: int) -> None:
     born = {"role": "births", "births": made, "took_ns": 900_000}
-    answer = analyse("processes", tmp_path, make_run("fork + exec", BIRTHS, born, report("parent", 10, made, 950_000)))
+    answer = analyse(
+        "processes",
+        tmp_path,
+        make_run("fork + exec", BIRTHS, born, report("parent", 10, made, 950_000)),
+    )
     (row,) = answer.results[0].table.records()
-    assert (row["first_run"], row["to_exec"], row["to_exit"], row["same_cpu"]) == (10_000, 50_000, 200_000, 0.5)
+    assert (row["first_run"], row["to_exec"], row["to_exit"], row["same_cpu"]) == (
+        10_000,
+        50_000,
+        200_000,
+        0.5,
+    )
     assert row["each"] == 900_000 / made
     assert check(answer, "births").ok == (made == 2)
 
@@ -307,7 +350,9 @@ def test_ring(make_run: MakeRun, tmp_path: Path) -> None:
         report("member", 10, 2, 300_000_000, cpu_ns=170, nvcsw=1, nivcsw=1),
         report("member", 11, 1, 300_000_000, cpu_ns=100, nivcsw=1),
     ]  # fmt: skip
-    answer = analyse("ring", tmp_path, make_run("2 processes, 0 KiB", LOOPS, *said, n=2, kind="processes", kib=0))
+    answer = analyse(
+        "ring", tmp_path, make_run("2 processes, 0 KiB", LOOPS, *said, n=2, kind="processes", kib=0)
+    )
     (row,) = answer.results[0].table.records()
     assert (row["passes"], row["cpu_ns"], row["switch"]) == (3, 90, 50)
     assert check(answer, "passes").ok
@@ -316,18 +361,30 @@ def test_ring(make_run: MakeRun, tmp_path: Path) -> None:
 def test_several_copies_beside_one() -> None:
     against_one = discover.find("switch-cost").study.analyse.__globals__["against_one"]
     seen = [
-        {"copies": n, "compared": compared, "cpu_s": 1.0, "seconds": 2.0, "parts": {"choosing": {"total": total}}}
+        {
+            "copies": n,
+            "compared": compared,
+            "cpu_s": 1.0,
+            "seconds": 2.0,
+            "parts": {"choosing": {"total": total}},
+        }
         for n, compared, total in ((1, 1000, 8e6), (2, 900, 10e6), (8, 950, 6e6))
     ]
     sorting, scheduler = against_one(seen)
-    assert "2 and 8 copies sort between 10.0 % less and 5.0 % less than one; one copy sorts most" in sorting
+    assert (
+        "2 and 8 copies sort between 10.0 % less and 5.0 % less than one; one copy sorts most"
+        in sorting
+    )
     assert "4.00 ms of each second with one copy, and 3.00 to 5.00 ms with 2 and 8" in scheduler
 
 
-@pytest.mark.parametrize(("many", "verdict"), [(190, "grows with"), (130, "grows, by less"), (90, "does not grow")])
+@pytest.mark.parametrize(
+    ("many", "verdict"), [(190, "grows with"), (130, "grows, by less"), (90, "does not grow")]
+)
 def test_whether_the_rate_of_yields_grows(many: int, verdict: str) -> None:
     growth = discover.find("yield").study.analyse.__globals__["growth"]
     (sentence,) = growth({"unlogged": 100.0}, {"unlogged": float(many), "cpus": 2})
     assert (
-        f"2 CPUs together make {many} switches a second without logging, one makes 100: the rate {verdict}" in sentence
+        f"2 CPUs together make {many} switches a second without logging, one makes 100: the rate {verdict}"
+        in sentence
     )

@@ -16,7 +16,9 @@ from klogger.units import show
 def printed(columns: list[Column], row: list[Any]) -> str:
     one = Analysis("some", Path("some.sql"), "s", columns={c.name: c for c in columns})
     out = io.StringIO()
-    terminal.print_table(terminal.console(out), Result(one, table=Rows([c.name for c in columns], [row])), 10)
+    terminal.print_table(
+        terminal.console(out), Result(one, table=Rows([c.name for c in columns], [row])), 10
+    )
     assert max(len(line.rstrip()) for line in out.getvalue().splitlines()) <= 100
     return out.getvalue()
 
@@ -34,7 +36,8 @@ def test_names_give_way_to_numbers() -> None:
 
 def test_columns_without_room_are_named() -> None:
     text = printed(
-        [Column("thread", "", False, ""), Column("all", "ns", True, ""), *times(15)], ["make", *[123_456] * 16]
+        [Column("thread", "", False, ""), Column("all", "ns", True, ""), *times(15)],
+        ["make", *[123_456] * 16],
     )
     shown = text.count("123 µs")
     left = [f"time {i}" for i in range(shown - 1, 15)]
@@ -44,7 +47,10 @@ def test_columns_without_room_are_named() -> None:
 
 
 def test_a_long_head_has_lines() -> None:
-    text = printed([Column("thread", "", False, ""), Column("until_it_was_runnable", "count", False, "")], ["a", 7])
+    text = printed(
+        [Column("thread", "", False, ""), Column("until_it_was_runnable", "count", False, "")],
+        ["a", 7],
+    )
     heads = [line.removeprefix("thread").strip() for line in text.splitlines()[:4]]
     assert heads[:3] == ["until it", "was", "runnable"]
 

@@ -17,7 +17,15 @@ from klogger.stopwatch import measure
 THREADS = "time BIGINT, cpu SMALLINT, serial BIGINT, tid INTEGER, tgid INTEGER"
 LEDGER = [
     {"key": "ring_full", "count": 4, "event": "SCHEDIN", "cpu": 0, "from_ns": 50, "to_ns": 100},
-    {"key": "ring_full", "count": 7, "event": "REQUEST", "tid": 31, "tgid": 30, "from_ns": 150, "to_ns": 400},
+    {
+        "key": "ring_full",
+        "count": 7,
+        "event": "REQUEST",
+        "tid": 31,
+        "tgid": 30,
+        "from_ns": 150,
+        "to_ns": 400,
+    },
     {"key": "user_memory", "count": 9, "from_ns": 10, "to_ns": 20, "text": "no ring"},
 ]
 
@@ -29,7 +37,9 @@ def log(tmp_path: Path) -> klogger.Log:
     events = support.events_of("scheduler")
     support.create_tables(con, [e for e in events if e.name != "LOST"])
     con.execute(f"CREATE TABLE LOST ({THREADS}, count UBIGINT, since UBIGINT)")
-    con.execute("INSERT INTO LOST VALUES (100, 0, 1, NULL, NULL, 4, 5_000_050), (200, NULL, 2, 31, 30, 5, 5_000_150)")
+    con.execute(
+        "INSERT INTO LOST VALUES (100, 0, 1, NULL, NULL, 4, 5_000_050), (200, NULL, 2, 31, 30, 5, 5_000_150)"
+    )
     con.execute(f"CREATE TABLE REQUEST ({THREADS}, tid_ INTEGER)")
     con.execute(
         "INSERT INTO REQUEST VALUES (90, NULL, 1, 31, 30, 5), (95, 1, 0, NULL, NULL, 6), (210, NULL, 7, 31, 30, 7)"
@@ -39,16 +49,24 @@ def log(tmp_path: Path) -> klogger.Log:
         ledger=LEDGER, end=1000,
         meta={"schemas": [{"name": "scheduler"}, {"name": "web", "user": True}]},
     )  # fmt: skip
-    field = json.dumps([{"name": "tid", "type": "int", "unit": "us", "doc": "a number of the program's own"}])
-    con.execute("INSERT INTO klogger_event VALUES ('REQUEST', 'web', 100, 'a request', 3, 7, $1)", [field])
+    field = json.dumps(
+        [{"name": "tid", "type": "int", "unit": "us", "doc": "a number of the program's own"}]
+    )
+    con.execute(
+        "INSERT INTO klogger_event VALUES ('REQUEST', 'web', 100, 'a request', 3, 7, $1)", [field]
+    )
     con.execute(f"COPY klogger_event TO '{out}/event.parquet'")
     con.execute(f"COPY REQUEST TO '{out}/REQUEST.parquet'")
     return klogger.open(out)
 
 
 def test_gaps_of_threads_are_not_those_of_cpus(log: klogger.Log) -> None:
-    assert log.rows("SELECT cpu, from_ns, to_ns, count, key FROM klogger.gap") == [(0, 50, 100, 4, "ring_full")]
-    found = log.rows("SELECT tid, tgid, from_ns, to_ns, count, key FROM klogger.thread_gap ORDER BY from_ns")
+    assert log.rows("SELECT cpu, from_ns, to_ns, count, key FROM klogger.gap") == [
+        (0, 50, 100, 4, "ring_full")
+    ]
+    found = log.rows(
+        "SELECT tid, tgid, from_ns, to_ns, count, key FROM klogger.thread_gap ORDER BY from_ns"
+    )
     assert found == [
         (None, None, 10, 20, 9, "user_memory"),
         (31, 30, 150, 200, 5, "ring_full"),
@@ -61,7 +79,9 @@ def test_a_kernel_log_has_no_gaps_of_threads(small_log: Path) -> None:
 
 
 def test_losses_of_threads_are_told_where_they_matter(log: klogger.Log) -> None:
-    assert losses.warnings(log, ["SCHEDIN"]) == ["4 events are missing (SCHEDIN; CPU 0; 50 ns to 100 ns): ring_full"]
+    assert losses.warnings(log, ["SCHEDIN"]) == [
+        "4 events are missing (SCHEDIN; CPU 0; 50 ns to 100 ns): ring_full"
+    ]
     assert losses.warnings(log, ["REQUEST"]) == [
         "9 events are missing (10 ns to 20 ns): no ring",
         "7 events are missing (REQUEST; thread 31; 150 ns to 400 ns): ring_full",

@@ -70,11 +70,17 @@ def test_bins_hold_all_of_the_time(tmp_path: Path) -> None:
     found = read(make(tmp_path / "x.klog-parquet", ROWS))
     assert found is not None
     assert found.width_ns == 1
-    by_thread = np.bincount(found.bins["id"], weights=found.bins["share"]) * found.width_ns / timeline.SHARE_MAX
+    by_thread = (
+        np.bincount(found.bins["id"], weights=found.bins["share"])
+        * found.width_ns
+        / timeline.SHARE_MAX
+    )
     assert by_thread.tolist() == [0, 3200, 2000]
 
 
-def test_bins_of_many_quanta_are_made_coarser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bins_of_many_quanta_are_made_coarser(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(timeline, "PARTS_MAX", 600)
     found = read(make(tmp_path / "x.klog-parquet", ROWS))
     assert found is not None
@@ -149,7 +155,9 @@ def test_pack() -> None:
         "small": np.array([0, 255, 1, 2]),
         "big": np.array([256, 0, 2**32, 2**53 - 1]),
     }
-    assert unpack(timeline.pack(columns, "start")) == {name: c.tolist() for name, c in columns.items()}
+    assert unpack(timeline.pack(columns, "start")) == {
+        name: c.tolist() for name, c in columns.items()
+    }
     assert unpack(timeline.pack({"start": np.array([], dtype=np.int64)}, "start")) == {"start": []}
 
 
@@ -172,7 +180,12 @@ def test_join_drops_only_what_is_the_same() -> None:
 
     def part(*rows: tuple[int, int, int]) -> dict[str, Any]:
         start, length, number = np.array(rows, dtype=np.int64).T
-        return {"start": start, "length": length, "cpu": np.zeros(len(rows), dtype=np.int64), "id": number}
+        return {
+            "start": start,
+            "length": length,
+            "cpu": np.zeros(len(rows), dtype=np.int64),
+            "id": number,
+        }
 
     joined = timeline.join([part((10, 5, 1), (20, 5, 2)), part((20, 5, 2), (20, 9, 3))])
     assert joined["start"].tolist() == [10, 20, 20]

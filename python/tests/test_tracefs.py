@@ -23,7 +23,9 @@ print(tracefs.is_mounted(), subprocess.run(["test", "-e", "{tracefs.ROOT}/events
 
 def without(*command: str) -> str:
     """What a program prints that is started where neither tracefs nor debugfs is mounted."""
-    umount = "".join(f"umount -l {folder} 2>/dev/null; " for folder in (tracefs.ROOT, "/sys/kernel/debug"))
+    umount = "".join(
+        f"umount -l {folder} 2>/dev/null; " for folder in (tracefs.ROOT, "/sys/kernel/debug")
+    )
     words = ["unshare", "--mount", "sh", "-c", f'{umount}exec "$@"', "sh", *command]
     return subprocess.run(words, capture_output=True, text=True, check=True, timeout=60).stdout
 
@@ -43,4 +45,6 @@ def test_who_may_not_mount_is_told_what_to_type(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(tracefs, "ROOT", Path("/nowhere"))
     monkeypatch.setattr(tracefs, "mount_privately", refused)
     said = tracefs.why_not.__wrapped__()
-    assert said == "tracefs is not mounted, and cannot be (Operation not permitted); " + tracefs.REMEDY
+    assert (
+        said == "tracefs is not mounted, and cannot be (Operation not permitted); " + tracefs.REMEDY
+    )

@@ -43,7 +43,12 @@ class TraceProcessor:
     def __enter__(self) -> TraceProcessor:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
         self.node.kill()
         self.node.communicate()
 
@@ -83,11 +88,17 @@ class TraceProcessor:
             names = names or list(message.query_result.column_names)
             for batch in message.query_result.batch:
                 texts = iter(batch.string_cells.split("\0"))
-                of = {INTEGER: iter(batch.varint_cells), FLOAT: iter(batch.float64_cells), TEXT: texts}
+                of = {
+                    INTEGER: iter(batch.varint_cells),
+                    FLOAT: iter(batch.float64_cells),
+                    TEXT: texts,
+                }
                 values += [None if cell == NULL else next(of[cell]) for cell in batch.cells]
         width = max(len(names), 1)
         return [tuple(values[at : at + width]) for at in range(0, len(values), width)]
 
     def errors(self) -> list[tuple[Any, ...]]:
         """What it could not read, or found contradictory. That data are missing is no error of the export."""
-        return self.rows("SELECT name, idx, value FROM stats WHERE severity = 'error' AND value <> 0")
+        return self.rows(
+            "SELECT name, idx, value FROM stats WHERE severity = 'error' AND value <> 0"
+        )

@@ -19,11 +19,31 @@ def guest(klogger, workloads):
     if not Path(cache, "guest/complete").exists():
         pytest.skip("no kernel for a guest: run 'scripts/setup guest'")
 
-    def run(script: str, out: Path, *, timeout: int = 300, add=(), append="", memory="1G", single=False, kernel=None):
+    def run(
+        script: str,
+        out: Path,
+        *,
+        timeout: int = 300,
+        add=(),
+        append="",
+        memory="1G",
+        single=False,
+        kernel=None,
+    ):
         added = []
         for path in [*sorted(workloads.iterdir()), *add]:
             added += ["--add", str(path)]
-        options = ["--timeout", str(timeout), "--memory", memory, "--append", append, "--out", out, *added]
+        options = [
+            "--timeout",
+            str(timeout),
+            "--memory",
+            memory,
+            "--append",
+            append,
+            "--out",
+            out,
+            *added,
+        ]
         options += ["--single"] if single else []
         options += ["--kernel", kernel] if kernel else []
         return subprocess.run(

@@ -11,8 +11,19 @@ from test_kernel_engine import headers
 ROOT = Path(__file__).resolve().parent.parent.parent
 SLOW = bool(os.environ.get("KLOGGER_SLOW"))
 # The second one looks for mistakes in its own code, and in that of modules.
-KERNELS = ["debian", pytest.param("debug", marks=pytest.mark.skipif(not SLOW, reason="set KLOGGER_SLOW=1"))]
-COMPLAINTS = ("WARN", "BUG", "Oops", "Call Trace", "general protection", "scheduling while atomic", "self-detected")
+KERNELS = [
+    "debian",
+    pytest.param("debug", marks=pytest.mark.skipif(not SLOW, reason="set KLOGGER_SLOW=1")),
+]
+COMPLAINTS = (
+    "WARN",
+    "BUG",
+    "Oops",
+    "Call Trace",
+    "general protection",
+    "scheduling while atomic",
+    "self-detected",
+)
 # Scanned twice, for what is just being freed may look like a leak.
 KMEMLEAK = """
 mountpoint -q /sys/kernel/debug || mount -t debugfs debug /sys/kernel/debug
@@ -38,7 +49,11 @@ def debian(name: str) -> tuple[Path | None, str]:
     if not image.exists() and not SLOW:
         return None, f"no kernel {name}: run 'scripts/debian-kernel {name}', or set KLOGGER_SLOW=1"
     done = subprocess.run(
-        [ROOT / "scripts/debian-kernel", name], check=False, capture_output=True, text=True, timeout=600
+        [ROOT / "scripts/debian-kernel", name],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=600,
     )
     if done.returncode != 0:
         return None, f"no kernel {name}: {(done.stderr.strip() or done.stdout.strip())[-300:]}"
@@ -51,7 +66,9 @@ def cache() -> Path:
 
 
 def run(command, folder, timeout=600) -> str:
-    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=folder, timeout=timeout)
+    done = subprocess.run(
+        command, check=False, capture_output=True, text=True, cwd=folder, timeout=timeout
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

@@ -42,7 +42,11 @@ def recorded(guest, tmp_path_factory):
 @pytest.fixture
 def log(recorded, klogger):
     def read(name):
-        said = [path.read_text() for path in recorded.glob(f"{name}.*") if path.suffix in (".err", ".out")]
+        said = [
+            path.read_text()
+            for path in recorded.glob(f"{name}.*")
+            if path.suffix in (".err", ".out")
+        ]
         assert (recorded / f"{name}.klog").exists(), said
         return Log(klogger, recorded / f"{name}.klog")
 
@@ -67,7 +71,9 @@ def test_the_wall_clock_is_set(log):
 
 def test_a_cpu_goes_and_comes_back(log):
     moved = log("moved")
-    ((cpu, count, first, last),) = moved.rows("SELECT cpu, count, from_ns, to_ns FROM ledger WHERE key = 'cpu_went'")
+    ((cpu, count, first, last),) = moved.rows(
+        "SELECT cpu, count, from_ns, to_ns FROM ledger WHERE key = 'cpu_went'"
+    )
     assert (cpu, count) == (1, 0)
     assert 1e9 < last - first < 30e9
     # The ring that it had before takes its events again.
@@ -108,7 +114,9 @@ def test_rates_are_limited_on_an_old_kernel(recorded, log):
     said = workload_json((recorded / "limited.json").read_text())
     seconds = limited.one("SELECT max(time) / 1e9 FROM klogger_finish")
     for event in ("SCHEDOUT", "SCHEDIN"):
-        left = limited.one(f"SELECT sum(count) FROM ledger WHERE key = 'rate_limited' AND event = '{event}'")
+        left = limited.one(
+            f"SELECT sum(count) FROM ledger WHERE key = 'rate_limited' AND event = '{event}'"
+        )
         logged = limited.count(event)
         assert 0 < logged <= 50 * seconds + 6
         assert logged + left >= sum(thread["nvcsw"] for thread in said["threads"])

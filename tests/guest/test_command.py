@@ -35,7 +35,12 @@ class Guest:
         return subprocess.Popen(
             [sys.executable, "-m", "klogger.cli.guest", *words],
             cwd=self.folder,
-            env={**os.environ, "KLOGGER": str(self.klogger), "KLOGGER_CACHE": str(cache()), "GREETING": "it's me"},
+            env={
+                **os.environ,
+                "KLOGGER": str(self.klogger),
+                "KLOGGER_CACHE": str(cache()),
+                "GREETING": "it's me",
+            },
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -95,7 +100,18 @@ def test_a_command_is_run_and_recorded(command, workloads):
 
 def test_the_whole_guest_is_recorded(command):
     (command.folder / "scheduler.klog").write_text("older")
-    done = command.run("-s", "scheduler", "-a", "--record=--compress", "--smp", "1", "--", "sh", "-c", "nproc; exit 3")
+    done = command.run(
+        "-s",
+        "scheduler",
+        "-a",
+        "--record=--compress",
+        "--smp",
+        "1",
+        "--",
+        "sh",
+        "-c",
+        "nproc; exit 3",
+    )
     assert (done.returncode, done.stdout) == (3, "1\n"), done.stderr
     assert (command.folder / "scheduler.klog.old").read_text() == "older"
     log = Log(command.klogger, command.folder / "scheduler.klog")
@@ -107,23 +123,31 @@ def test_the_whole_guest_is_recorded(command):
 
 def test_a_panic_is_told_and_the_log_up_to_it_is_kept(command):
     """A recorder writes what it has once a second."""
-    script = (
-        'while [ $(stat -c %s "$0") -lt 9999 ]; do /bin/true; done; sleep 3; echo c >/proc/sysrq-trigger; sleep 1000'
-    )
+    script = 'while [ $(stat -c %s "$0") -lt 9999 ]; do /bin/true; done; sleep 3; echo c >/proc/sysrq-trigger; sleep 1000'
     done = command.run(
-        "-s", "scheduler", "--", "sh", "-c", script.replace('"$0"', "/tmp/klogger-guest-*/scheduler.klog")
+        "-s",
+        "scheduler",
+        "--",
+        "sh",
+        "-c",
+        script.replace('"$0"', "/tmp/klogger-guest-*/scheduler.klog"),
     )
     assert done.returncode == 2
     assert "panicked: sysrq triggered crash\n  its console said:\n" in done.stderr
     assert "what was recorded until then is in " in done.stderr
     text = subprocess.run(
-        [command.klogger, "cat", command.folder / "scheduler.klog"], capture_output=True, text=True, check=False
+        [command.klogger, "cat", command.folder / "scheduler.klog"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert text.stdout.count("SCHEDOUT") > 23, text.stderr
 
 
 def test_a_command_that_does_not_end_is_ended(command):
-    done = command.run("--timeout", "2", "-v", "--append", "loglevel=7", "--", "sh", "-c", "echo begun; sleep 1000")
+    done = command.run(
+        "--timeout", "2", "-v", "--append", "loglevel=7", "--", "sh", "-c", "echo begun; sleep 1000"
+    )
     assert (done.returncode, done.stdout) == (2, "begun\n"), done.stderr
     assert "Linux version 6.1." in done.stderr, "-v shows the console"
     assert "klogger: the command was still running after " in done.stderr
@@ -135,7 +159,10 @@ def test_a_kernel_without_drivers_is_refused(command):
     (command.folder / "vmlinuz").write_bytes((cache() / "guest/vmlinuz").read_bytes())
     done = command.run("--kernel", "vmlinuz", "--", "true")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "klogger: the guest's kernel cannot mount this machine's files: it has no driver for 9p" in done.stderr
+    assert (
+        "klogger: the guest's kernel cannot mount this machine's files: it has no driver for 9p"
+        in done.stderr
+    )
     assert "\n  help: it needs CONFIG_VIRTIO_PCI" in done.stderr
 
 
@@ -144,7 +171,10 @@ def emulators(folder: Path) -> list[str]:
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
-            if b"qemu-system" in (process / "cmdline").read_bytes() and (process / "cwd").resolve() == folder:
+            if (
+                b"qemu-system" in (process / "cmdline").read_bytes()
+                and (process / "cwd").resolve() == folder
+            ):
                 found.append(process.name)
         except OSError:
             continue

@@ -41,7 +41,9 @@ def compiler() -> str:
     return found or pytest.skip("no clang")
 
 
-@pytest.mark.parametrize(("kernel", "words", "processes"), MODES, ids=lambda value: str(value).replace("preempt=", ""))
+@pytest.mark.parametrize(
+    ("kernel", "words", "processes"), MODES, ids=lambda value: str(value).replace("preempt=", "")
+)
 def test_every_hit_is_logged_or_counted(guest, klogger, tmp_path, kernel, words, processes):
     folder = unpacked(kernel)
     modules = [f"{path}=/modules/{path.name}" for path in sorted((folder / "modules").iterdir())]
@@ -51,7 +53,9 @@ def test_every_hit_is_logged_or_counted(guest, klogger, tmp_path, kernel, words,
     # Room for all of it, whenever its reader comes.
     options = " ".join(["--buffer-size 16M", *(f"-s /{name}" for name in schemata)])
     script = f"klogger record {options} -o /out/log.klog -- {workload} >/out/json 2>/out/err"
-    done = guest(script, tmp_path, add=add, append=words, kernel=folder / "vmlinuz", memory="3G", timeout=500)
+    done = guest(
+        script, tmp_path, add=add, append=words, kernel=folder / "vmlinuz", memory="3G", timeout=500
+    )
     assert done.returncode == 0, done.stdout + done.stderr + (tmp_path / "err").read_text()
     check(oracles.Log(klogger, tmp_path / "log.klog"), processes)
 
@@ -60,20 +64,34 @@ def check(log, processes):
     # None comes twice; the workload's own exec gives it a name that is no number.
     numbers = {
         "C_NUMBER": ("task_prctl_unknown (schema contended_numbers)", "number", "true"),
-        "C_NAME": ("task_rename (schema contended)", "name", "regexp_full_match(CAST(name AS VARCHAR), '[0-9]+')"),
+        "C_NAME": (
+            "task_rename (schema contended)",
+            "name",
+            "regexp_full_match(CAST(name AS VARCHAR), '[0-9]+')",
+        ),
     }
-    torn = {"C_NUMBER": "xor(number, inverse) <> 18446744073709551615::UBIGINT", "C_NAME": "tid <> -1 - inverse"}
+    torn = {
+        "C_NUMBER": "xor(number, inverse) <> 18446744073709551615::UBIGINT",
+        "C_NAME": "tid <> -1 - inverse",
+    }
     for event in set(numbers) & set(log.events()):
         place, number, where = numbers[event]
         assert log.count(event, torn[event]) == 0, "torn"
-        assert log.rows(f"SELECT tid, {number} FROM {event} WHERE {where} GROUP BY ALL HAVING count(*) > 1") == []
+        assert (
+            log.rows(
+                f"SELECT tid, {number} FROM {event} WHERE {where} GROUP BY ALL HAVING count(*) > 1"
+            )
+            == []
+        )
         assert log.lost(event) == 0, "the main ring bears this rate"
         hits = log.count(event, where) + skipped(log, place)
         # Others take names meanwhile, and the kernel skips that as well.
         assert processes * HITS <= hits <= processes * HITS + (0 if event == "C_NUMBER" else 50)
     oracles.check_serials(log)
     oracles.check_lost_sums(log)
-    for begin, end, count in log.rows("SELECT from_ns, to_ns, count FROM ledger WHERE key = 'probe_missed'"):
+    for begin, end, count in log.rows(
+        "SELECT from_ns, to_ns, count FROM ledger WHERE key = 'probe_missed'"
+    ):
         assert begin <= end and count > 0
 
 

@@ -32,7 +32,9 @@ def recorded(guest, klogger, tmp_path_factory):
 
 def log_of(recorded, klogger, name):
     assert (recorded / f"{name}.code").read_text() == "0\n", (recorded / f"{name}.err").read_text()
-    return Log(klogger, recorded / f"{name}.klog"), workload_json((recorded / f"{name}.json").read_text())
+    return Log(klogger, recorded / f"{name}.klog"), workload_json(
+        (recorded / f"{name}.json").read_text()
+    )
 
 
 def test_it_is_debians_kernel(recorded, klogger):
@@ -58,7 +60,10 @@ def test_forks(recorded, klogger):
 def test_renames(recorded, klogger):
     log, report = log_of(recorded, klogger, "flood")
     for thread in report["threads"]:
-        assert log.count("PROCESS_RENAME", f"pid = {thread['tid']}") + log.lost("PROCESS_RENAME") >= thread["count"]
+        assert (
+            log.count("PROCESS_RENAME", f"pid = {thread['tid']}") + log.lost("PROCESS_RENAME")
+            >= thread["count"]
+        )
     oracles.check_serials(log)
     oracles.check_lost_sums(log)
 

@@ -23,9 +23,7 @@ done
 @pytest.fixture(scope="module")
 def recorded(guest, tmp_path_factory):
     out = tmp_path_factory.mktemp("hotplug")
-    command = (
-        "klogger record -s scheduler --buffer-size 64K --max-memory 128M -o /out/log.klog -- sh /flood.sh 2>/out/err"
-    )
+    command = "klogger record -s scheduler --buffer-size 64K --max-memory 128M -o /out/log.klog -- sh /flood.sh 2>/out/err"
     script = out / "flood.sh"
     script.write_text(SCRIPT)
     done = guest(command, out, add=[f"{script}=/flood.sh"], timeout=400, memory="2G")
@@ -38,7 +36,10 @@ def test_the_thread_of_a_cpu_returns_with_it(recorded):
 
 
 def test_each_hit_is_logged_or_counted(recorded, klogger):
-    log, report = Log(klogger, recorded / "log.klog"), workload_json((recorded / "json").read_text())
+    log, report = (
+        Log(klogger, recorded / "log.klog"),
+        workload_json((recorded / "json").read_text()),
+    )
     assert (recorded / "flood").read_text() == "0\n"
     assert len(report["threads"]) == 2
     assert log.rows("SELECT DISTINCT cpu FROM ledger WHERE key = 'cpu_went'") == [(1,)]

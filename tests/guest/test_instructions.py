@@ -24,7 +24,15 @@ def counted(klogger, tmp_path_factory):
         pytest.skip("no kernel for a guest: run 'scripts/setup guest'")
     report = tmp_path_factory.mktemp("instructions") / "report.json"
     done = subprocess.run(
-        [ROOT / "bench/kernel/run", "--rounds", "3", "--only", "two,eight,two_off,eight_off", "--json", report],
+        [
+            ROOT / "bench/kernel/run",
+            "--rounds",
+            "3",
+            "--only",
+            "two,eight,two_off,eight_off",
+            "--json",
+            report,
+        ],
         check=False,
         capture_output=True,
         text=True,

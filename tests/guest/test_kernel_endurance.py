@@ -37,14 +37,30 @@ def built(request, klogger, tmp_path_factory) -> tuple[Path, Path | None]:
     """Modules, and the program that misuses them; for which kernel."""
     image, tree = kernel(request.param)
     made = tmp_path_factory.mktemp("built")
-    run([klogger, "build", "-s", FLOOD, "-s", REMEMBER, "--kernel", tree, "-o", made / "modules"], made)
+    run(
+        [klogger, "build", "-s", FLOOD, "-s", REMEMBER, "--kernel", tree, "-o", made / "modules"],
+        made,
+    )
     hammer = made / "hammer"
     shutil.copytree(HERE / "hammer", hammer)
     run([klogger, "gen", "--engine", "kernel", "hammer.klogger", "-o", "."], hammer)
     symbols = f"KBUILD_EXTRA_SYMBOLS={made}/modules/Module.symvers"
     run(["make", "-C", tree, f"M={hammer}", symbols, "modules"], hammer)
     include = f"-I{ROOT / 'runtime/include'}"
-    run(["cc", "-O1", "-Wall", "-static", "-pthread", include, HERE / "abuse.c", "-o", made / "abuse"], made)
+    run(
+        [
+            "cc",
+            "-O1",
+            "-Wall",
+            "-static",
+            "-pthread",
+            include,
+            HERE / "abuse.c",
+            "-o",
+            made / "abuse",
+        ],
+        made,
+    )
     return made, image
 
 
@@ -97,7 +113,10 @@ def test_every_attempt_is_accounted_for(endured, log, name):
         assert n > 0
         logged, lost = hammered.count(event), hammered.lost(event)
         assert logged + lost == n, (event, logged, lost, n)
-        assert hammered.rows(f"SELECT thread, n FROM {event} GROUP BY ALL HAVING count(*) > 1 LIMIT 5") == []
+        assert (
+            hammered.rows(f"SELECT thread, n FROM {event} GROUP BY ALL HAVING count(*) > 1 LIMIT 5")
+            == []
+        )
     assert hammered.rows("SELECT text FROM ledger WHERE key = 'block_corrupt'") == []
 
 
@@ -112,7 +131,9 @@ def test_marks_are_in_the_log_and_events_are_switched(endured, log):
 
 def without_ring(log: Log, event: str) -> int:
     """Events of a CPU that was offline when rings were made."""
-    return log.one(f"SELECT coalesce(sum(count), 0) FROM ledger WHERE key = 'cpu_offline' AND event = '{event}'")
+    return log.one(
+        f"SELECT coalesce(sum(count), 0) FROM ledger WHERE key = 'cpu_offline' AND event = '{event}'"
+    )
 
 
 def test_a_cpu_that_comes_late_is_in_the_ledger(log):
@@ -162,7 +183,10 @@ def test_loading_again_and_again_leaves_nothing(endured, log):
         tid = workload_json(read(endured, f"load-{n}.json"))["threads"][0]["tid"]
         assert log(f"load-{n}").count("FLOOD", f"pid = {tid}") == 101
     assert read(endured, "vmallocinfo") == ""
-    before, after = (dict(line.split(": ") for line in read(endured, f"memory.{when}").splitlines()) for when in WHEN)
+    before, after = (
+        dict(line.split(": ") for line in read(endured, f"memory.{when}").splitlines())
+        for when in WHEN
+    )
     grown = {name: int(after[name]) - int(before[name]) for name in after}
     assert grown.pop("areas") < loads, (before, after)
     # A leak of a page in each round would be more. A debug kernel takes notes of its own, and has other means.

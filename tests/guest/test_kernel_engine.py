@@ -17,7 +17,11 @@ FLOOD = HERE.parent / "live/flood.klogger"
 FLOOD_EVENTS = ("FLOOD", "FLOOD_WIDE")
 CPUS = 2
 # Recordings of one workload by both engines, which is each time what the command does and nothing else.
-TWICE = {"pingpong": "pingpong 997 processes 0", "threads": "pingpong 499 threads", "forks": "forks 23"}
+TWICE = {
+    "pingpong": "pingpong 997 processes 0",
+    "threads": "pingpong 499 threads",
+    "forks": "forks 23",
+}
 SCRIPT = f"""
 . /kernel_engine.sh
 both pingpong {TWICE["pingpong"]}
@@ -79,7 +83,9 @@ def recorded(guest, modules, tmp_path_factory) -> Path:
 def log(recorded, klogger):
     def read(name: str) -> Log:
         said = recorded / f"{name}.err"
-        assert (recorded / f"{name}.klog").exists(), said.read_text() if said.exists() else "no such recording"
+        assert (recorded / f"{name}.klog").exists(), (
+            said.read_text() if said.exists() else "no such recording"
+        )
         return Log(klogger, recorded / f"{name}.klog")
 
     return read
@@ -102,7 +108,13 @@ def fields(log: Log, event: str) -> list[str]:
 def story(log: Log, tid: int) -> list:
     """What the log has of one thread, in order: each event, and all its fields."""
     told = []
-    for event, who in (("SCHEDOUT", "pid"), ("SCHEDIN", "pid"), ("FORK", "parent"), ("EXIT", "pid"), ("EXEC", "pid")):
+    for event, who in (
+        ("SCHEDOUT", "pid"),
+        ("SCHEDIN", "pid"),
+        ("FORK", "parent"),
+        ("EXIT", "pid"),
+        ("EXEC", "pid"),
+    ):
         names = ", ".join(f'"{name}"' for name in fields(log, event))
         rows = log.rows(f'SELECT time, {names} FROM "{event.lower()}" WHERE "{who}" = {tid}')
         told += [(row[0], event, row[1:]) for row in rows]
@@ -140,7 +152,9 @@ def test_the_log_says_how_it_came_about(recorded, log, klogger):
     assert preamble["engine"] == "kernel"
     probes = {probe["target"]: probe["attached"] for probe in preamble["probes"]}
     assert probes["tracepoint sched_switch"] is True
-    info = subprocess.run([klogger, "info", spun.path], check=True, capture_output=True, text=True).stdout
+    info = subprocess.run(
+        [klogger, "info", spun.path], check=True, capture_output=True, text=True
+    ).stdout
     assert "kernel by klogger" in info
 
 
@@ -153,7 +167,9 @@ def test_the_log_says_what_its_events_take(recorded, log):
         assert [e["event"] for e in costs["events"]] == names
         assert costs["hits"] >= 1000
         # The bpf engine measures its empty probe and its clock too. What was too uneven is left out, and said.
-        bases = [costs[base] for base in ("probe", "hit") if found.meta["preamble"]["engine"] == "bpf"]
+        bases = [
+            costs[base] for base in ("probe", "hit") if found.meta["preamble"]["engine"] == "bpf"
+        ]
         wanted = bases + [e["cost"] for e in costs["events"]]
         measured = [cost for cost in wanted if cost]
         assert all(0 < c["low"] <= c["ns"] <= c["high"] for c in measured)
@@ -185,7 +201,9 @@ def test_losses_are_exact(recorded, log, klogger):
 def test_overwrite_keeps_the_newest(recorded, log):
     flood, said = of_command(recorded, log, "newest")
     tid = said["threads"][0]["tid"]
-    ((first, last, kept),) = flood.rows(f"SELECT min(serial), max(serial), count(*) FROM flood WHERE pid = {tid}")
+    ((first, last, kept),) = flood.rows(
+        f"SELECT min(serial), max(serial), count(*) FROM flood WHERE pid = {tid}"
+    )
     assert 100 < kept < 50021
     assert last >= 3 * 50021 - 3
     assert last - first == 3 * (kept - 1)
@@ -195,9 +213,14 @@ def test_a_flight_recorder_is_read_while_it_flies(recorded, log):
     flown = log("dumped")
     assert flown.one("SELECT max(index) FROM dump_begin") >= 3
     # Between dumps events have given way to newer ones, but none is there twice.
-    union = " UNION ALL ".join(f"SELECT cpu, serial FROM {event}" for event in (*FLOOD_EVENTS, "PROCESS_RENAME"))
+    union = " UNION ALL ".join(
+        f"SELECT cpu, serial FROM {event}" for event in (*FLOOD_EVENTS, "PROCESS_RENAME")
+    )
     assert flown.rows(f"SELECT cpu, serial FROM ({union}) GROUP BY ALL HAVING count(*) > 1") == []
-    names = {name for (name,) in flown.rows("SELECT DISTINCT name FROM flood_wide WHERE name LIKE 'flood-%'")}
+    names = {
+        name
+        for (name,) in flown.rows("SELECT DISTINCT name FROM flood_wide WHERE name LIKE 'flood-%'")
+    }
     assert names == {"flood-even", "flood-odd"}
     assert flown.rows("SELECT text FROM ledger WHERE key = 'block_corrupt'") == []
     # A dump shuts nothing out.
@@ -253,7 +276,11 @@ def test_what_was_loaded_before_stays(recorded, log):
 
 REFUSED = {
     "no-modules": ["cannot open the module /tmp/empty/klogger.ko", "klogger build"],
-    "other-kernel": ["/tmp/foreign/klogger.ko", "made for another kernel than 6.1.", "klogger build"],
+    "other-kernel": [
+        "/tmp/foreign/klogger.ko",
+        "made for another kernel than 6.1.",
+        "klogger build",
+    ],
     "no-headers": ["help:"],
     "memory": ["MiB", "--buffer-size"],
     "modules-for-bpf": ["--modules is for the kernel engine", "--engine kernel"],
@@ -290,7 +317,9 @@ def test_unsigned_modules_are_refused(guest, modules, tmp_path):
     cat /sys/module/module/parameters/sig_enforce >/out/enforced
     klogger record --engine kernel --modules /modules-under-test -s scheduler -- true 2>/out/err
     echo $? >/out/code"""
-    done = guest(script, tmp_path, add=[f"{modules}=/modules-under-test"], append="module.sig_enforce=1")
+    done = guest(
+        script, tmp_path, add=[f"{modules}=/modules-under-test"], append="module.sig_enforce=1"
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert (tmp_path / "enforced").read_text() == "Y\n"
     said = (tmp_path / "err").read_text()

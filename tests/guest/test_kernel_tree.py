@@ -28,7 +28,9 @@ LOOKED_AT = {
 
 
 def run(*command, timeout=1800, **more):
-    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False, **more)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=timeout, check=False, **more
+    )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return done.stdout
 
@@ -94,12 +96,16 @@ def uml(tree, build, klogger, workloads):
     def uml(script, out, timeout=120):
         path = f"{klogger.parent}:{workloads}:{os.environ['PATH']}"
         words = [ROOT / "scripts/uml", "--kernel", kernel, "--timeout", str(timeout), "--out", out]
-        return run(*words, "--", "sh", "-c", script, env={**os.environ, "PATH": path}, timeout=timeout + 60)
+        return run(
+            *words, "--", "sh", "-c", script, env={**os.environ, "PATH": path}, timeout=timeout + 60
+        )
 
     return uml
 
 
-@pytest.mark.parametrize("workload", ["pingpong 3000 processes 0", "sleepers 3 53 2000", "spinners 3 700 0"])
+@pytest.mark.parametrize(
+    "workload", ["pingpong 3000 processes 0", "sleepers 3 53 2000", "spinners 3 700 0"]
+)
 def test_calls_in_the_scheduler(uml, tree, klogger, tmp_path, workload):
     """Each thread's switches are those that the kernel has counted."""
     uml(
@@ -121,9 +127,14 @@ def test_calls_in_the_scheduler(uml, tree, klogger, tmp_path, workload):
 
 def test_control_tree(uml, tmp_path):
     """The schema at the tree's top is there from the start, each event with its file and its benchmark."""
-    uml("cd /proc/sys/klogger && ls . benchmarks >/out/ls && cat enable benchmarks/SWITCH_IN >/out/cat", tmp_path)
+    uml(
+        "cd /proc/sys/klogger && ls . benchmarks >/out/ls && cat enable benchmarks/SWITCH_IN >/out/cat",
+        tmp_path,
+    )
     names = (tmp_path / "ls").read_text().split()
-    assert all(names.count(event) == 2 for event in ("SWITCH_OUT", "SWITCH_IN", "WAKING", "MARK")), names
+    assert all(
+        names.count(event) == 2 for event in ("SWITCH_OUT", "SWITCH_IN", "WAKING", "MARK")
+    ), names
     enable, ticks = (tmp_path / "cat").read_text().split()
     assert enable == "1" and int(ticks) > 0
 
@@ -133,7 +144,12 @@ def pieces(core, folder):
     listing = run("objdump", "--section-headers", core)
     names = re.findall(r"^ *\d+ (\S+) .*\n.*CONTENTS, ALLOC", listing, re.M)
     dumps = {name: folder / str(number) for number, name in enumerate(names)}
-    run("objcopy", *[f"--dump-section={name}={file}" for name, file in dumps.items()], core, folder / "copy")
+    run(
+        "objcopy",
+        *[f"--dump-section={name}={file}" for name, file in dumps.items()],
+        core,
+        folder / "copy",
+    )
     found = {name: bytearray(file.read_bytes()) for name, file in dumps.items()}
     assert {".text", ".sched.text", "__bug_table"} <= found.keys()
     # Of each BUG() and WARN(), 12 bytes: where it is, its file, its line, flags. Lines of the source have moved.
@@ -175,7 +191,9 @@ def scratch(plain, klogger, tmp_path):
 
 def update(tree, path):
     script = tree / "kernel/klogger/update.sh"
-    return subprocess.run(["sh", script, tree], capture_output=True, text=True, check=False, env={"PATH": path})
+    return subprocess.run(
+        ["sh", script, tree], capture_output=True, text=True, check=False, env={"PATH": path}
+    )
 
 
 def test_a_changed_schema_is_generated_anew(scratch, klogger):
@@ -183,7 +201,10 @@ def test_a_changed_schema_is_generated_anew(scratch, klogger):
     (scratch / "mm.klogger").write_text("event PAGE { ulong address }\n")
     without = update(scratch, "/usr/bin:/bin")
     assert (without.returncode, without.stdout) == (1, "")
-    assert f"changed since the files of kernel/klogger were made: {SCHEMA} mm.klogger" in without.stderr
+    assert (
+        f"changed since the files of kernel/klogger were made: {SCHEMA} mm.klogger"
+        in without.stderr
+    )
     assert "EXTRA" not in (scratch / HEADER).read_text()
 
     path = f"{klogger.parent}:/usr/bin:/bin"
@@ -219,7 +240,11 @@ def test_few_lines_of_others_are_changed(scratch, plain):
 def test_removed_without_a_trace(scratch, plain, klogger):
     run(klogger, "kernel", "integrate", "--remove", scratch)
     (scratch / SCHEMA).unlink()
-    assert {str(path.relative_to(scratch)): path.read_text() for path in scratch.rglob("*") if path.is_file()} == plain
+    assert {
+        str(path.relative_to(scratch)): path.read_text()
+        for path in scratch.rglob("*")
+        if path.is_file()
+    } == plain
     assert not list(scratch.rglob("klogger"))
 
 
@@ -229,14 +254,21 @@ def test_removed_without_a_trace(scratch, plain, klogger):
         ("event A { int x }\nevent A { int x }\n", "A"),
         ("event SWITCH_IN { int x }\n", "both have an event SWITCH_IN"),
         ("schema sched\nevent B { int x }\n", "are both the schema 'sched'"),
-        ("event B { int x }\nprobe tracepoint no_such_thing() { klogger(B, 1); }\n", "no_such_thing"),
+        (
+            "event B { int x }\nprobe tracepoint no_such_thing() { klogger(B, 1); }\n",
+            "no_such_thing",
+        ),
         ("event B { int x }\nprobe timer 10 hz { klogger(B, 1); }\n", "timer"),
     ],
 )
 def test_bad_schemata_change_nothing(scratch, klogger, text, message):
     (scratch / "bad.klogger").write_text(text)
     before = (scratch / HEADER).read_text()
-    done = subprocess.run([klogger, "kernel", "integrate", scratch], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [klogger, "kernel", "integrate", scratch], capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stdout) == (2, "")
     assert message in done.stderr
-    assert (scratch / HEADER).read_text() == before and not (scratch / "include/klogger/bad.klogger.h").exists()
+    assert (scratch / HEADER).read_text() == before and not (
+        scratch / "include/klogger/bad.klogger.h"
+    ).exists()

@@ -24,7 +24,9 @@ done
 
 def names() -> list[str]:
     if SLOW:
-        listed = subprocess.run([ROOT / "scripts/debian-kernel", "list"], check=False, capture_output=True, text=True)
+        listed = subprocess.run(
+            [ROOT / "scripts/debian-kernel", "list"], check=False, capture_output=True, text=True
+        )
         return [line.split()[0] for line in listed.stdout.splitlines() if not line.startswith(" ")]
     return sorted(path.parent.name for path in (cache() / "kernels").glob("[0-9]*/vmlinuz"))
 
@@ -43,7 +45,9 @@ def said_absent(klogger, image) -> dict[str, set[str]]:
 
 @pytest.mark.parametrize("name", names() or ["none"])
 def test_all_schemata_attach(guest, klogger, tmp_path, name):
-    image, reason = debian(name) if name != "none" else (None, "no kernel: see scripts/debian-kernel")
+    image, reason = (
+        debian(name) if name != "none" else (None, "no kernel: see scripts/debian-kernel")
+    )
     if image is None:
         pytest.skip(reason)
     absent = said_absent(klogger, image)
@@ -53,7 +57,9 @@ def test_all_schemata_attach(guest, klogger, tmp_path, name):
     assert done.returncode == 0, done.stdout + done.stderr
     assert (tmp_path / "kernel").read_text().startswith(name.removesuffix("-rt") + ".")
     for schema in SCHEMATA:
-        assert (tmp_path / f"{schema}.code").read_text() == "0\n", (tmp_path / f"{schema}.err").read_text()
+        assert (tmp_path / f"{schema}.code").read_text() == "0\n", (
+            tmp_path / f"{schema}.err"
+        ).read_text()
         log = Log(klogger, tmp_path / f"{schema}.klog")
         missing = log.rows("SELECT DISTINCT event FROM ledger WHERE key = 'probe_not_attached'")
         assert {event for (event,) in missing} == absent[schema], schema

@@ -37,7 +37,14 @@ def modules(klogger, headers, tmp_path_factory):
     made = run(klogger, "gen", "--engine", "kernel", "my.klogger", "-o", ".", cwd=own)
     assert made.returncode == 0, made.stderr
     made = run(
-        "make", "-C", headers, f"M={own}", f"KBUILD_EXTRA_SYMBOLS={out}/Module.symvers", "W=1", "modules", cwd=own
+        "make",
+        "-C",
+        headers,
+        f"M={own}",
+        f"KBUILD_EXTRA_SYMBOLS={out}/Module.symvers",
+        "W=1",
+        "modules",
+        cwd=own,
     )
     assert made.returncode == 0, made.stdout + made.stderr
     assert "warning" not in made.stderr, made.stderr
@@ -49,7 +56,11 @@ def modules(klogger, headers, tmp_path_factory):
 
 def test_a_module_for_each_schema(modules):
     names = {path.name for path in modules.glob("*.ko")}
-    assert names == {"klogger.ko", "my.ko", *(f"klogger_{name}.ko" for name in [*BUNDLED, "places"])}
+    assert names == {
+        "klogger.ko",
+        "my.ko",
+        *(f"klogger_{name}.ko" for name in [*BUNDLED, "places"]),
+    }
 
 
 def test_they_load_and_a_module_of_ones_own_logs(guest, klogger, modules, tmp_path):
@@ -127,7 +138,10 @@ def test_what_is_wrong_is_said_of_the_schema(klogger, headers, tmp_path, body, w
 
 
 def test_what_is_no_kernel_is_refused(klogger, tmp_path):
-    for folder, message in [(tmp_path, "is no kernel build tree"), (tmp_path / "none", "there is no folder")]:
+    for folder, message in [
+        (tmp_path, "is no kernel build tree"),
+        (tmp_path / "none", "there is no folder"),
+    ]:
         done = run(klogger, "build", "--kernel", folder, "-o", tmp_path / "out")
         assert done.returncode == 2
         assert message in done.stderr and "help:" in done.stderr, done.stderr
@@ -142,7 +156,9 @@ def test_no_make_no_modules(klogger, headers, tmp_path):
         check=False, capture_output=True, text=True, env={"PATH": str(tmp_path / "bin"), "HOME": str(tmp_path)},
     )  # fmt: skip
     assert done.returncode == 2
-    assert "make, which is not installed" in done.stderr and "apt-get install make" in done.stderr, done.stderr
+    assert (
+        "make, which is not installed" in done.stderr and "apt-get install make" in done.stderr
+    ), done.stderr
 
 
 def test_without_the_compiler_of_the_kernel(klogger, headers, tmp_path):
@@ -151,4 +167,6 @@ def test_without_the_compiler_of_the_kernel(klogger, headers, tmp_path):
         check=False, capture_output=True, text=True, env={"PATH": str(tmp_path), "HOME": str(tmp_path)},
     )  # fmt: skip
     assert done.returncode == 2
-    assert "was compiled by gcc" in done.stderr and "apt-get install gcc-" in done.stderr, done.stderr
+    assert "was compiled by gcc" in done.stderr and "apt-get install gcc-" in done.stderr, (
+        done.stderr
+    )

@@ -22,7 +22,9 @@ probe tracepoint task_rename(struct task_struct *task, const char *comm) { klogg
 
 
 def run(*words, timeout=900, **more):
-    done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=timeout, **more)
+    done = subprocess.run(
+        words, check=False, capture_output=True, text=True, timeout=timeout, **more
+    )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return done.stdout
 
@@ -56,8 +58,12 @@ def on_path(prefix):
 
 def test_everything_has_its_place(prefix):
     found = files(prefix)
-    commands = set(re.findall(r"^  (\w+) +[A-Z]", run("klogger", "--help", env=on_path(prefix)), re.M)) - {"help"}
-    programs = set(re.findall(r"^klogger-(\w+) = ", (ROOT / "python/pyproject.toml").read_text(), re.M)) | {"dkms"}
+    commands = set(
+        re.findall(r"^  (\w+) +[A-Z]", run("klogger", "--help", env=on_path(prefix)), re.M)
+    ) - {"help"}
+    programs = set(
+        re.findall(r"^klogger-(\w+) = ", (ROOT / "python/pyproject.toml").read_text(), re.M)
+    ) | {"dkms"}
     assert commands - programs
     expected = {"bin/klogger", *(f"bin/klogger-{name}" for name in programs)}
     expected |= {f"share/man/man1/klogger-{name}.1" for name in commands - programs}
@@ -66,10 +72,14 @@ def test_everything_has_its_place(prefix):
     expected |= {"share/fish/vendor_completions.d/klogger.fish"}
     expected |= {f"src/klogger-{VERSION}/{name}" for name in ("dkms.conf", "Makefile")}
     expected |= {f"src/klogger-{VERSION}/{name}.klogger" for name in KERNEL_SCHEMATA}
-    expected |= {f"share/klogger/{path.relative_to(ROOT)}" for path in ROOT.glob("schemata/*/analyses/*.sql")}
+    expected |= {
+        f"share/klogger/{path.relative_to(ROOT)}" for path in ROOT.glob("schemata/*/analyses/*.sql")
+    }
     assert expected <= found, expected - found
     others = {
-        name for name in found - expected if not name.startswith(("lib/klogger/python/", "share/klogger/schemata/"))
+        name
+        for name in found - expected
+        if not name.startswith(("lib/klogger/python/", "share/klogger/schemata/"))
     }
     assert all(re.fullmatch(r"share/man/man1/klogger-\w+-\w+\.1", name) for name in others), others
 
@@ -77,10 +87,19 @@ def test_everything_has_its_place(prefix):
 def test_it_asks_a_log_from_where_it_is(prefix, tmp_path):
     """No part of it looks for the checkout, or for what its builder has in a cache."""
     shutil.copy(ROOT / "tests/logs/v2.klog", tmp_path)
-    answer = run("klogger", "sql", "v2.klog", "SELECT count(*) AS n FROM event", env=on_path(prefix), cwd=tmp_path)
+    answer = run(
+        "klogger",
+        "sql",
+        "v2.klog",
+        "SELECT count(*) AS n FROM event",
+        env=on_path(prefix),
+        cwd=tmp_path,
+    )
     assert re.search(r"\b10\b", answer), answer
     env = {**on_path(prefix), "PKG_CONFIG_PATH": f"{prefix}/share/pkgconfig"}
-    assert run("pkg-config", "--variable=generator", "klogger", env=env) == f"{prefix}/bin/klogger\n"
+    assert (
+        run("pkg-config", "--variable=generator", "klogger", env=env) == f"{prefix}/bin/klogger\n"
+    )
 
 
 def test_uninstall_leaves_nothing(prefix, tmp_path):
@@ -109,7 +128,10 @@ class Dkms:
         return self.folder / "modules" / self.release / "updates/dkms"
 
     def __call__(self, action, package, *more):
-        key = {"mok_signing_key": f"{self.folder}/mok.key", "mok_certificate": f"{self.folder}/mok.pub"}
+        key = {
+            "mok_signing_key": f"{self.folder}/mok.key",
+            "mok_certificate": f"{self.folder}/mok.pub",
+        }
         folders = ["--sourcetree", self.sources, "--dkmstree", self.folder / "state"]
         folders += ["--installtree", self.folder / "modules", "--no-depmod"]
         return run("dkms", action, package, *more, *folders, env={**os.environ, **key})
@@ -144,7 +166,9 @@ def own(prefix, dkms, tmp_path_factory):
     folder = tmp_path_factory.mktemp("own")
     schema = folder / "my-own-file.klogger"
     schema.write_text(OWN)
-    made = run("klogger", "dkms", "-o", prefix / "src", "renames", "1.0~rc1", schema, env=on_path(prefix))
+    made = run(
+        "klogger", "dkms", "-o", prefix / "src", "renames", "1.0~rc1", schema, env=on_path(prefix)
+    )
     assert made == f"{prefix}/src/renames-1.0~rc1\n"
     dkms("install", "renames/1.0~rc1", "-k", dkms.release)
     return schema
@@ -153,7 +177,8 @@ def own(prefix, dkms, tmp_path_factory):
 def test_a_signed_module_for_each_schema(dkms, own):
     built = {path.name for path in dkms.modules.iterdir()}
     assert built == {
-        f"{name}.ko" for name in ("klogger", "klogger_renames", *(f"klogger_{n}" for n in KERNEL_SCHEMATA))
+        f"{name}.ko"
+        for name in ("klogger", "klogger_renames", *(f"klogger_{n}" for n in KERNEL_SCHEMATA))
     }
     for path in dkms.modules.iterdir():
         assert run("modinfo", "-F", "signer", path) == "DKMS module signing key\n"
@@ -182,7 +207,9 @@ def recorded(dkms, own, guest, tmp_path_factory):
 
 
 def test_a_kernel_loads_them_and_records(recorded, klogger):
-    assert {"klogger", "klogger_scheduler", "klogger_renames"} <= set((recorded / "stay").read_text().split())
+    assert {"klogger", "klogger_scheduler", "klogger_renames"} <= set(
+        (recorded / "stay").read_text().split()
+    )
     assert (recorded / "left").read_text() == "" and (recorded / "dmesg").read_text() == ""
     assert Log(klogger, recorded / "loaded.klog").count("SCHEDOUT") > 997
     assert Log(klogger, recorded / "own.klog").count("RENAMED") >= 3
@@ -221,14 +248,23 @@ def test_bad_packages_are_not_made(klogger, tmp_path, words, message):
     (tmp_path / "bad.klogger").write_text("event A { float x }\n")
     program = [ROOT / "packaging/klogger-dkms", "-o", "out", *words]
     env = {**os.environ, "KLOGGER": str(klogger)}
-    done = subprocess.run(program, check=False, capture_output=True, text=True, cwd=tmp_path, env=env)
+    done = subprocess.run(
+        program, check=False, capture_output=True, text=True, cwd=tmp_path, env=env
+    )
     assert done.returncode == 2 and message in done.stderr, done.stderr
     assert not (tmp_path / "out").exists()
 
 
 def test_a_package_is_not_overwritten(klogger, tmp_path):
     (tmp_path / "good.klogger").write_text("event A { int x }\n")
-    program = [ROOT / "packaging/klogger-dkms", "-o", tmp_path, "my", "1.0", tmp_path / "good.klogger"]
+    program = [
+        ROOT / "packaging/klogger-dkms",
+        "-o",
+        tmp_path,
+        "my",
+        "1.0",
+        tmp_path / "good.klogger",
+    ]
     env = {**os.environ, "KLOGGER": str(klogger)}
     run(*program, env=env)
     before = (tmp_path / "my-1.0/dkms.conf").read_text()

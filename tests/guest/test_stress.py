@@ -42,9 +42,21 @@ def stressed(request, guest, klogger, tmp_path_factory) -> tuple[Path, dict]:
     out = tmp_path_factory.mktemp("stress")
     rounds = MANY if SLOW and not image else ROUNDS
     script = [SCRIPT, *(f"round {name} {size} {events}" for name, (size, events) in rounds.items())]
-    script += ["rmmod stress && rmmod klogger || exit 5", KMEMLEAK if image else "", "dmesg >/out/dmesg"]
+    script += [
+        "rmmod stress && rmmod klogger || exit 5",
+        KMEMLEAK if image else "",
+        "dmesg >/out/dmesg",
+    ]
     memory, timeout = ("10G", 6000) if SLOW else ("1G", 500)
-    done = guest("\n".join(script), out, timeout=timeout, add=[f"{made}=/m"], memory=memory, single=True, kernel=image)
+    done = guest(
+        "\n".join(script),
+        out,
+        timeout=timeout,
+        add=[f"{made}=/m"],
+        memory=memory,
+        single=True,
+        kernel=image,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return out, rounds
 

@@ -120,7 +120,13 @@ def capture(folder: Path) -> Path:
     shutil.copy(cache() / "guest/vmlinuz", made)
     names = "\n".join(str(path.relative_to(tree)) for path in [tree, *sorted(tree.rglob("*"))])
     with (made / "initramfs").open("wb") as out:
-        subprocess.run(["cpio", "-o", "-H", "newc", "--quiet"], input=names.encode(), stdout=out, cwd=tree, check=True)
+        subprocess.run(
+            ["cpio", "-o", "-H", "newc", "--quiet"],
+            input=names.encode(),
+            stdout=out,
+            cwd=tree,
+            check=True,
+        )
     return made
 
 
@@ -166,7 +172,9 @@ def crash(klogger, modules, tmp_path):
             with Monitor(path) as monitor:
                 monitor.do("stop")
                 if not kdump:
-                    monitor.do("dump-guest-memory", paging=False, protocol=f"file:{tmp_path / 'vmcore'}")
+                    monitor.do(
+                        "dump-guest-memory", paging=False, protocol=f"file:{tmp_path / 'vmcore'}"
+                    )
                 subprocess.run(["cp", "--sparse=always", disk, copied], check=True)
                 monitor.do("quit")
         finally:
@@ -174,7 +182,9 @@ def crash(klogger, modules, tmp_path):
                 guest.wait(20)
             guest.terminate()
             guest.wait()
-        return Crash(copied if kdump else tmp_path / "vmcore", copied, console.read_text(errors="replace"))
+        return Crash(
+            copied if kdump else tmp_path / "vmcore", copied, console.read_text(errors="replace")
+        )
 
     yield boot
     shutil.rmtree(tmp_path, ignore_errors=True)
@@ -229,7 +239,9 @@ def rescue(klogger, crash: Crash, *options):
 
 def check_end(log, crash: Crash, engine: Engine):
     """The last hits before the panic are there."""
-    newest = log.rows(f"SELECT number, time FROM ({engine.hits}) WHERE pid = {crash.thread} ORDER BY time")
+    newest = log.rows(
+        f"SELECT number, time FROM ({engine.hits}) WHERE pid = {crash.thread} ORDER BY time"
+    )
     assert [number for number, _ in newest[-LAST:]] == list(range(1, LAST + 1))
     since_ns = crash.until_ns - log.start_ns
     assert 0 <= since_ns - newest[-1][1] <= LATE_NS
@@ -249,7 +261,9 @@ def test_the_last_events_before_a_panic(klogger, crash, name):
     # What had left the rings was written down before, and is counted.
     oracles.check_serials(log)
     if engine is KERNEL:
-        panic = "SELECT count(*) FROM printed WHERE text LIKE 'Kernel panic - not syncing: hits of%'"
+        panic = (
+            "SELECT count(*) FROM printed WHERE text LIKE 'Kernel panic - not syncing: hits of%'"
+        )
         assert log.one(panic) == 1, "what the panic itself has printed is an event, too"
 
     whole, said = rescue(klogger, crashed, "--log", crashed.disk)
@@ -283,7 +297,9 @@ def test_all_cpus_and_a_flight_recorder(klogger, crash):
     """The newest events of both CPUs, of which one was stopped in the middle of something."""
     crashed = crash(KERNEL, "--single", meanwhile=FLOOD, options="--overwrite")
     log, _ = rescue(klogger, crashed)
-    newest = log.rows(f"SELECT number FROM numbered WHERE pid = {crashed.thread} ORDER BY time DESC LIMIT {LAST}")
+    newest = log.rows(
+        f"SELECT number FROM numbered WHERE pid = {crashed.thread} ORDER BY time DESC LIMIT {LAST}"
+    )
     assert [number for (number,) in newest] == list(range(LAST, 0, -1))
     ((other, first, last, count),) = log.rows(
         "SELECT pid, min(number), max(number), count(DISTINCT number) FROM numbered "

@@ -31,7 +31,9 @@ def pytest_collection_modifyitems(items):
     reason = why_not()
     for item in items:
         if reason and HERE in Path(item.path).parents:
-            item.add_marker(pytest.mark.skip(reason=f"the live kernel cannot be recorded: {reason}"))
+            item.add_marker(
+                pytest.mark.skip(reason=f"the live kernel cannot be recorded: {reason}")
+            )
 
 
 @dataclass
@@ -50,7 +52,10 @@ def wait_for(what, process):
 
 def is_stopped(pid):
     """Each of its threads."""
-    stats = [stat.read_text().rsplit(")", 1)[1].split() for stat in Path(f"/proc/{pid}/task").glob("*/stat")]
+    stats = [
+        stat.read_text().rsplit(")", 1)[1].split()
+        for stat in Path(f"/proc/{pid}/task").glob("*/stat")
+    ]
     return all(fields[0] == "T" for fields in stats)
 
 
@@ -145,11 +150,21 @@ class Recorder:
                 last = error
             else:
                 return log, report
-        disturbed(f"the kernel did {ftrace.unreported()} switches that ftrace has not seen either: {last}")
+        disturbed(
+            f"the kernel did {ftrace.unreported()} switches that ftrace has not seen either: {last}"
+        )
 
     def command(self, *words, timeout=120, **more) -> Done:
         words = [self.klogger, *map(str, words)]
-        done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=self.dir, timeout=timeout, **more)
+        done = subprocess.run(
+            words,
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=self.dir,
+            timeout=timeout,
+            **more,
+        )
         return Done(done.returncode, done.stdout, done.stderr)
 
     def end(self):
@@ -170,7 +185,9 @@ def bpf_objects() -> set:
     """(kind, id, name) of each BPF program and map of klogger."""
     found = set()
     for kind in ("prog", "map"):
-        listed = subprocess.run(["bpftool", "-j", kind, "show"], capture_output=True, text=True, check=True).stdout
+        listed = subprocess.run(
+            ["bpftool", "-j", kind, "show"], capture_output=True, text=True, check=True
+        ).stdout
         for item in json.loads(listed or "[]"):
             if "klogger" in item.get("name", ""):
                 found.add((kind, item["id"], item["name"]))

@@ -21,7 +21,10 @@ BAD = {
     "wrong_prototype": (
         "event A { int pid }\nprobe tracepoint sched_switch(struct task_struct *prev, int next) "
         "{ klogger(A, prev->pid); }",
-        ["sched_switch(struct task_struct *, int)", "sched_switch(bool, struct task_struct *, struct task_struct *"],
+        [
+            "sched_switch(struct task_struct *, int)",
+            "sched_switch(bool, struct task_struct *, struct task_struct *",
+        ],
     ),
     "duplicate_event": ("event A { int pid }\nevent A { int tgid }", ["A"]),
     "reserved_in_c": ("event A { int while }", ["while"]),
@@ -69,7 +72,9 @@ def refused(recorder, clean_kernel):
         assert "panicked" not in stderr
         assert stderr.strip()
         for word in says:
-            assert re.search(word if isinstance(word, re.Pattern) else re.escape(word), stderr), stderr
+            assert re.search(word if isinstance(word, re.Pattern) else re.escape(word), stderr), (
+                stderr
+            )
         assert set(recorder.dir.iterdir()) == before, "something was left behind"
         assert list(temporary.iterdir()) == []
         return stderr
@@ -91,12 +96,16 @@ def test_bad_schema(refused, recorder, name):
 
 
 def test_unknown_schema(refused):
-    error = refused("record", "-s", "schedular", "-o", "x.klog", "--", "true", says=["schedular", "scheduler"])
+    error = refused(
+        "record", "-s", "schedular", "-o", "x.klog", "--", "true", says=["schedular", "scheduler"]
+    )
     assert one_message(error)
 
 
 def test_no_schema_file(refused):
-    refused("record", "-s", "./no/such.klogger", "-o", "x.klog", "--", "true", says=["no/such.klogger"])
+    refused(
+        "record", "-s", "./no/such.klogger", "-o", "x.klog", "--", "true", says=["no/such.klogger"]
+    )
 
 
 def test_unknown_option_is_refused(refused):
@@ -105,11 +114,30 @@ def test_unknown_option_is_refused(refused):
 
 @pytest.mark.parametrize("size", ["0", "1000T", "-1", "many"])
 def test_buffer_size(refused, size):
-    refused("record", "-s", "scheduler", f"--buffer-size={size}", "-o", "x.klog", "--", "true", says=["buffer-size"])
+    refused(
+        "record",
+        "-s",
+        "scheduler",
+        f"--buffer-size={size}",
+        "-o",
+        "x.klog",
+        "--",
+        "true",
+        says=["buffer-size"],
+    )
 
 
 def test_command_not_found(refused):
-    refused("record", "-s", "scheduler", "-o", "x.klog", "--", "/no/such/program", says=["/no/such/program"])
+    refused(
+        "record",
+        "-s",
+        "scheduler",
+        "-o",
+        "x.klog",
+        "--",
+        "/no/such/program",
+        says=["/no/such/program"],
+    )
 
 
 def test_no_such_process(refused):
@@ -235,7 +263,19 @@ def test_unwritable_cache(recorder, a_log):
     """Where the tables cannot stand beside the log, the message says what to do."""
     script = f'mount --bind -o ro {recorder.dir} {recorder.dir} && exec "$@"'
     done = subprocess.run(
-        ["unshare", "-m", "sh", "-c", script, "sh", recorder.klogger, "export", "--to", "parquet", a_log],
+        [
+            "unshare",
+            "-m",
+            "sh",
+            "-c",
+            script,
+            "sh",
+            recorder.klogger,
+            "export",
+            "--to",
+            "parquet",
+            a_log,
+        ],
         capture_output=True,
         check=False,
         text=True,

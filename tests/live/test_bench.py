@@ -30,7 +30,15 @@ event TEXT { int a  string b }
 event CONTEXT { int a  context tid cgroup }
 """
 # Header, fields, and the rest up to 8 bytes.
-BYTES = {"NOTHING": 8, "ONE": 16, "EIGHT": 40, "NUMBERS": 136, "FIXED": 40, "TEXT": 24, "CONTEXT": 24}
+BYTES = {
+    "NOTHING": 8,
+    "ONE": 16,
+    "EIGHT": 40,
+    "NUMBERS": 136,
+    "FIXED": 40,
+    "TEXT": 24,
+    "CONTEXT": 24,
+}
 
 
 @pytest.fixture
@@ -41,7 +49,13 @@ def bench(klogger, clean_dir):
         command = [sys.executable, "-m", "klogger.cli.bench", *map(str, words)]
         environment = {**os.environ, "KLOGGER": str(klogger)}
         return subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=clean_dir, env=environment, **more
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=clean_dir,
+            env=environment,
+            **more,
         )
 
     return start
@@ -66,7 +80,9 @@ def measurable(bench, *words):
         over = [event["over_empty_ns"] for event in found["events"]]
         if found["measurable"] and (all(over) or not any(over)):
             return found
-    pytest.skip(f"not measurable here: {[row['not_measurable'] for row in found['floor'] + found['events']]}")
+    pytest.skip(
+        f"not measurable here: {[row['not_measurable'] for row in found['floor'] + found['events']]}"
+    )
 
 
 def left_behind(folder):
@@ -102,7 +118,9 @@ def test_counts_and_bytes_are_those_of_log_and_schema(bench, klogger, clean_dir)
     schema = clean_dir / "shapes.klogger"
     schema.write_text(SHAPES)
     found = answer_of(bench("-s", schema, "--passes", PASSES, "--format", "json"))
-    shown = json.loads(subprocess.check_output([klogger, "show", schema, "--format", "json"], text=True))
+    shown = json.loads(
+        subprocess.check_output([klogger, "show", schema, "--format", "json"], text=True)
+    )
     declared = {e["name"]: (e["bytes"], e["bytes_max"]) for e in shown["events"]}
     assert [event["name"] for event in found["events"]] == list(BYTES)
     for event in found["events"]:
@@ -117,7 +135,17 @@ def test_the_kernel_counts_as_many_hits(bench, klogger, clean_dir):
     if why := tracefs.why_not():
         pytest.skip(why)
     counts = clean_dir / "counts"
-    command = [sys.executable, "-m", "klogger.cli.bench", "--event", "SCHEDIN", "--event", "EXEC", "--format", "json"]
+    command = [
+        sys.executable,
+        "-m",
+        "klogger.cli.bench",
+        "--event",
+        "SCHEDIN",
+        "--event",
+        "EXEC",
+        "--format",
+        "json",
+    ]
     perf = ["perf", "stat", "-x,", "-e", "task:task_prctl_unknown", "-o", counts, "--"]
     done = subprocess.run(
         [*perf, *command, f"--passes={PASSES}"],
@@ -134,12 +162,19 @@ def test_the_kernel_counts_as_many_hits(bench, klogger, clean_dir):
 
 def test_where_kernels_before_6_14_are_hit(klogger, clean_kernel, clean_dir):
     code = "from klogger.bench import events; events.PLACES = events.PLACES[1:]; from klogger.cli.bench import main\n"
-    code += f"raise SystemExit(main(['--event', 'EXEC', '--passes', '{PASSES}', '--format', 'json']))"
+    code += (
+        f"raise SystemExit(main(['--event', 'EXEC', '--passes', '{PASSES}', '--format', 'json']))"
+    )
     command = [sys.executable, "-c", code]
     environment = {**os.environ, "KLOGGER": str(klogger)}
     found = answer_of(
         subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=clean_dir, env=environment
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=clean_dir,
+            env=environment,
         )
     )
     (event,) = found["events"]
@@ -151,7 +186,9 @@ def test_an_event_of_a_program(bench, clean_dir):
     schema = clean_dir / "shapes.klogger"
     # Programs know no control groups.
     schema.write_text(SHAPES.replace("context tid cgroup", "context tid tgid"))
-    found = answer_of(bench("-s", schema, "--engine", "user", "--passes", PASSES, "--format", "json"))
+    found = answer_of(
+        bench("-s", schema, "--engine", "user", "--passes", PASSES, "--format", "json")
+    )
     assert [row["name"] for row in found["floor"]] == ["clock read", "clock, store", "event off"]
     for event in found["events"]:
         assert event["hits"] == event["logged"] + event["lost"] == PASSES * 300 * 1009
@@ -161,7 +198,17 @@ def test_an_event_of_a_program(bench, clean_dir):
 
 def test_rate(bench, clean_kernel, clean_dir):
     """Small rings that lose some, or none: either way each hit is accounted for."""
-    words = ["--event", "SCHEDIN", "--passes", PASSES, "--rate", "--rate-for", "500ms", "--buffer-size", "64K"]
+    words = [
+        "--event",
+        "SCHEDIN",
+        "--passes",
+        PASSES,
+        "--rate",
+        "--rate-for",
+        "500ms",
+        "--buffer-size",
+        "64K",
+    ]
     found = answer_of(bench(*words, "--format", "json"))
     assert found["rates"][0]["asked"] > 0
     assert found["rates"][-1]["asked"] == 0
@@ -172,17 +219,24 @@ def test_rate(bench, clean_kernel, clean_dir):
         assert step["seconds"] >= 0.5
         if step["asked"]:
             # Each loop may have begun one more millisecond.
-            assert step["made"] <= step["asked"] * (step["seconds"] + 0.001 * (os.cpu_count() or 1)) * 1.01
+            assert (
+                step["made"]
+                <= step["asked"] * (step["seconds"] + 0.001 * (os.cpu_count() or 1)) * 1.01
+            )
         if step["lost"]:
             assert 0 <= step["lossless_s"] <= step["seconds"]
     assert found["disk_bytes_per_s"] > 0
     assert left_behind(clean_dir) == ([], [])
 
 
-@pytest.mark.parametrize(("number", "log"), [(signal.SIGINT, "bench.klog"), (signal.SIGTERM, "rate.klog")])
+@pytest.mark.parametrize(
+    ("number", "log"), [(signal.SIGINT, "bench.klog"), (signal.SIGTERM, "rate.klog")]
+)
 def test_interrupted_it_leaves_nothing(number, log, bench, clean_kernel, clean_dir):
     """In the middle of a pass; in the middle of a flood."""
-    process = bench("--event", "SCHEDIN", "--passes", PASSES, "--rate", "--rate-for", "60s", process_group=0)
+    process = bench(
+        "--event", "SCHEDIN", "--passes", PASSES, "--rate", "--rate-for", "60s", process_group=0
+    )
     until = time.monotonic() + 120
     while not list(clean_dir.glob(f"klogger-bench-*/{log}")):
         assert process.poll() is None

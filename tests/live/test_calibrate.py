@@ -27,7 +27,18 @@ def record(klogger, clean_dir):
     def run(*options):
         (clean_dir / "shapes.klogger").write_text(SHAPES)
         log = clean_dir / "shapes.klog"
-        words = [klogger, "record", "-q", "-s", clean_dir / "shapes.klogger", "-o", log, *options, "--", "true"]
+        words = [
+            klogger,
+            "record",
+            "-q",
+            "-s",
+            clean_dir / "shapes.klogger",
+            "-o",
+            log,
+            *options,
+            "--",
+            "true",
+        ]
         subprocess.run(list(map(str, words)), check=True)
         return json.loads(subprocess.check_output([klogger, "info", "--format", "json", log]))
 

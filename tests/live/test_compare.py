@@ -15,7 +15,9 @@ RUNS = 5
 @pytest.fixture
 def turns(recorder, workloads):
     """Records a run of so many microseconds a turn; the log, and what the program says."""
-    if not (recorder.klogger.parent / "klogger-compare").exists() and not shutil.which("klogger-compare"):
+    if not (recorder.klogger.parent / "klogger-compare").exists() and not shutil.which(
+        "klogger-compare"
+    ):
         pytest.skip("klogger-compare is not installed here")
 
     def record(us: int):

@@ -55,12 +55,16 @@ def test_nothing_is_lost_in_a_large_ring(recorder, workloads):
 
 
 def test_order_under_loss(recorder, workloads, klogger):
-    done, path = recorder.run("-s", SCHEMA, "--buffer-size", "64K", "--", workloads / "flood", 300_000, -1)
+    done, path = recorder.run(
+        "-s", SCHEMA, "--buffer-size", "64K", "--", workloads / "flood", 300_000, -1
+    )
     assert done.code == 0, done.err
     oracles.check_order(klogger, path)
 
 
 def test_values_survive(recorder, workloads):
     log, pids = recorded(recorder, workloads, 100_000, "--buffer-size", "64K")
-    names = {name for (name,) in log.rows(f"SELECT DISTINCT name FROM flood_wide WHERE pid IN ({pids})")}
+    names = {
+        name for (name,) in log.rows(f"SELECT DISTINCT name FROM flood_wide WHERE pid IN ({pids})")
+    }
     assert names == {"flood-even", "flood-odd"}

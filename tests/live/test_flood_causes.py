@@ -20,13 +20,17 @@ ENDLESS = 1_000_000_000
 
 def spans(log, key):
     """(event, cpu, count, from_ns, to_ns)"""
-    return log.rows(f"SELECT event, cpu, count, from_ns, to_ns FROM ledger WHERE key = '{key}' ORDER BY ALL")
+    return log.rows(
+        f"SELECT event, cpu, count, from_ns, to_ns FROM ledger WHERE key = '{key}' ORDER BY ALL"
+    )
 
 
 def test_full_rings_by_event_and_cpu_and_when(recorder, workloads, clean_kernel):
     n = 500_009
     out, flood = recorder.path(), [workloads / "flood", n, -1]
-    report = recorder.while_stopped("-s", FLOOD, "--buffer-size", "16K", command=flood, out=out).report
+    report = recorder.while_stopped(
+        "-s", FLOOD, "--buffer-size", "16K", command=flood, out=out
+    ).report
     log = oracles.Log(recorder.klogger, out)
     assert len(report["threads"]) == os.cpu_count()
     entries = spans(log, "ring_full")
@@ -46,7 +50,9 @@ def test_full_rings_by_event_and_cpu_and_when(recorder, workloads, clean_kernel)
         of_event = sum(row[2] for row in entries if row[0] == event)
         assert of_event == log.lost(event)
     # Both are logged at each hit.
-    assert log.count("FLOOD") + log.lost("FLOOD") == log.count("FLOOD_WIDE") + log.lost("FLOOD_WIDE")
+    assert log.count("FLOOD") + log.lost("FLOOD") == log.count("FLOOD_WIDE") + log.lost(
+        "FLOOD_WIDE"
+    )
 
 
 def flood_while_stopped(recorder, workloads, n, *options, out, seconds=0.0):
@@ -88,7 +94,12 @@ def test_a_full_disk(recorder, workloads, clean_kernel, small_disk):
     entries = [row for row in spans(log, "disk_full") if row[0] == "NUMBERED"]
     assert [(cpu, count) for _, cpu, count, _, _ in entries] == [(0, n - logged)]
     ((_, _, _, first, last),) = entries
-    assert log.one("SELECT max(time) FROM numbered") <= first < last <= log.one("SELECT max(time) FROM klogger_finish")
+    assert (
+        log.one("SELECT max(time) FROM numbered")
+        <= first
+        < last
+        <= log.one("SELECT max(time) FROM klogger_finish")
+    )
 
 
 def test_a_disk_that_fills_up_meanwhile(recorder, workloads, clean_kernel, small_disk):
@@ -101,7 +112,9 @@ def test_a_disk_that_fills_up_meanwhile(recorder, workloads, clean_kernel, small
     entries = [row for row in spans(log, "disk_full") if row[0] == "NUMBERED"]
     # Those for which the ring was too small as well.
     counted = log.lost("NUMBERED")
-    assert sum(row[2] for row in entries + spans(log, "ring_full") if row[0] == "NUMBERED") == counted
+    assert (
+        sum(row[2] for row in entries + spans(log, "ring_full") if row[0] == "NUMBERED") == counted
+    )
     end = [row for row in spans(log, "disk_full") if row[0] is None and row[2] == 0]
     if "the command ran on" in done.err:
         ((_, cpu, _, since, until),) = end
@@ -118,7 +131,9 @@ def test_a_disk_that_fills_up_meanwhile(recorder, workloads, clean_kernel, small
 def test_a_ring_that_nobody_empties(recorder, workloads, clean_kernel, buffer):
     """The recorder is stopped while the flood runs: on which CPU, and when, is in the ledger, whatever was lost."""
     n, out = 300_007, recorder.path()
-    said, stopped, until = flood_while_stopped(recorder, workloads, n, "--buffer-size", buffer, out=out, seconds=2.0)
+    said, stopped, until = flood_while_stopped(
+        recorder, workloads, n, "--buffer-size", buffer, out=out, seconds=2.0
+    )
     log = oracles.Log(recorder.klogger, out)
     late = [row for row in spans(log, "drain_late") if row[1] == 0]
     assert len(late) == 1, said
@@ -127,8 +142,12 @@ def test_a_ring_that_nobody_empties(recorder, workloads, clean_kernel, buffer):
     assert first <= stopped - log.start_ns
     assert last >= until - log.start_ns
     full = [row for row in spans(log, "ring_full") if row[0] == "NUMBERED"]
-    ((logged, distinct, greatest),) = log.rows("SELECT count(*), count(DISTINCT number), max(number) FROM numbered")
-    assert (logged, greatest) == (distinct, distinct - 1), "the first of them fill the ring, and no more"
+    ((logged, distinct, greatest),) = log.rows(
+        "SELECT count(*), count(DISTINCT number), max(number) FROM numbered"
+    )
+    assert (logged, greatest) == (distinct, distinct - 1), (
+        "the first of them fill the ring, and no more"
+    )
     if buffer == "64M":
         assert (logged, full) == (n, [])
         oracles.check_whole(log)
@@ -145,7 +164,17 @@ def test_events_that_were_off(recorder, workloads):
     log = recorder.path()
     flood = [workloads / "flood", ENDLESS, 0]
     process = recorder.start(
-        "-s", FLOOD, "--buffer-size", "16M", "--disable", "FLOOD_WIDE", "--for", "3s", "--", *flood, out=log
+        "-s",
+        FLOOD,
+        "--buffer-size",
+        "16M",
+        "--disable",
+        "FLOOD_WIDE",
+        "--for",
+        "3s",
+        "--",
+        *flood,
+        out=log,
     )
     wait_for(lambda: log.exists() and log.stat().st_size >= 1_000_000, process)
     for word in ("disable", "enable"):
@@ -157,7 +186,9 @@ def test_events_that_were_off(recorder, workloads):
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     log = oracles.Log(recorder.klogger, log)
-    ((first, off, on),) = [row[0:1] + row[3:] for row in spans(log, "events_disabled") if row[0] == "FLOOD"]
+    ((first, off, on),) = [
+        row[0:1] + row[3:] for row in spans(log, "events_disabled") if row[0] == "FLOOD"
+    ]
     assert first == "FLOOD"
     # The switch itself takes a moment on either side of the time that the log gives it.
     moment = 100_000_000
@@ -169,7 +200,10 @@ def test_events_that_were_off(recorder, workloads):
     assert (begin, log.count("FLOOD_WIDE")) == (0, 0)
     assert end >= log.one("SELECT max(time) FROM process_rename")
     assert log.count("PROCESS_RENAME", f"time BETWEEN {off} AND {on}") > 0
-    assert log.one("SELECT count(*) FROM ledger WHERE key = 'events_disabled' AND severity <> 'info'") == 0
+    assert (
+        log.one("SELECT count(*) FROM ledger WHERE key = 'events_disabled' AND severity <> 'info'")
+        == 0
+    )
 
 
 def test_a_quiet_recording_has_none_of_it(recorder):

@@ -32,7 +32,9 @@ print(json.dumps({"failed": failed, "skipped": [p.get("recursion_misses", 0) for
 @pytest.mark.parametrize("buffer", ["16M", "16K"])
 def test_hits_that_the_kernel_skipped(recorder, clean_kernel, buffer):
     n = 60_000
-    log, report = recorder.log("-s", SCHEMA, "--buffer-size", buffer, "--", sys.executable, "-c", FAULTS, n)
+    log, report = recorder.log(
+        "-s", SCHEMA, "--buffer-size", buffer, "--", sys.executable, "-c", FAULTS, n
+    )
     assert report["failed"] == n
     # One entry, or several if the recorder looked when there was no hit for a while.
     entries = log.rows(
@@ -42,14 +44,19 @@ def test_hits_that_the_kernel_skipped(recorder, clean_kernel, buffer):
     assert report["skipped"] == [n]
     for count, severity, _, _, text in entries:
         assert severity == "loss"
-        assert text.startswith(f"{count} hits of page_fault_kernel (schema fault), because it hit itself")
+        assert text.startswith(
+            f"{count} hits of page_fault_kernel (schema fault), because it hit itself"
+        )
     assert entries[0][2] <= log.one("SELECT min(time) FROM fault")
     assert entries[-1][3] >= log.one("SELECT max(time) FROM fault")
     assert all(before[3] <= after[2] for before, after in itertools.pairwise(entries))
     # Those that it did not skip.
     assert log.count("FAULT") + log.lost("FAULT") == n
     if buffer == "16M":
-        assert log.rows("SELECT DISTINCT count(*) FROM fault GROUP BY address") in ([(7,), (8,)], [(8,), (7,)])
+        assert log.rows("SELECT DISTINCT count(*) FROM fault GROUP BY address") in (
+            [(7,), (8,)],
+            [(8,), (7,)],
+        )
         assert log.lost("FAULT") == 0
     oracles.check_serials(log)
     oracles.check_lost_sums(log)

@@ -15,22 +15,40 @@ SECRET = "the-secret-of-root"
 JOINED = "#define J(a, b) a##b\n#define X(a, b) J(a, b)\n"
 # What stands in `code`, `{file}` being one that only root may read; and what the message must say.
 HOSTILE = {
-    "pasted asm": (JOINED + 'static void f(void) {{ J(as, m)(".incbin \\"{file}\\""); }}', "`asm` reaches beyond"),
-    "pasted twice": (JOINED + 'static void f(void) {{ X(__as, m__)(".incbin \\"{file}\\""); }}', "`__asm__` reaches"),
-    "asm in two lines": ('static void f(void) {{ as\\\nm(".incbin \\"{file}\\""); }}', "`asm` reaches beyond"),
+    "pasted asm": (
+        JOINED + 'static void f(void) {{ J(as, m)(".incbin \\"{file}\\""); }}',
+        "`asm` reaches beyond",
+    ),
+    "pasted twice": (
+        JOINED + 'static void f(void) {{ X(__as, m__)(".incbin \\"{file}\\""); }}',
+        "`__asm__` reaches",
+    ),
+    "asm in two lines": (
+        'static void f(void) {{ as\\\nm(".incbin \\"{file}\\""); }}',
+        "`asm` reaches beyond",
+    ),
     "include in two lines": ('#inc\\\nlude "{file}"', "`#include` reaches beyond"),
     "hash in two lines": ('#\\\n include "{file}"', "`# include` reaches beyond"),
     "a carriage return": ('// x\r#include "{file}"\n', "a carriage return"),
-    "a blank behind a backslash": ('// \\ \n/*\n#include "{file}"\n// */', "blanks between a backslash"),
+    "a blank behind a backslash": (
+        '// \\ \n/*\n#include "{file}"\n// */',
+        "blanks between a backslash",
+    ),
     "an old number": ("int a = 1'x/* ';\n#include \"{file}\"\n//*/", "reaches beyond"),
     "digraph": ('%:include "{file}"', "reaches beyond"),
     "embed": ('const char a[] = {{\n#embed "{file}"\n}};', "reaches beyond"),
     "line": ('#line 1 "klogger.bpf.h"', "reaches beyond"),
     "marker": ('# 1 "klogger.bpf.h"', "reaches beyond"),
-    "is it there": (JOINED + '#if J(__has_, include)("{file}")\n#endif', "'__has_include' is not defined"),
+    "is it there": (
+        JOINED + '#if J(__has_, include)("{file}")\n#endif',
+        "'__has_include' is not defined",
+    ),
     "pragma": (JOINED + 'J(_Prag, ma)("clang section bss=\\"license\\"")', "`#` reaches beyond"),
     "license": ('char mine[] SEC("license") = "GPL";', "`__attribute__` reaches beyond"),
-    "pasted section": (JOINED + 'int a __attribute__((J(sec, tion)("maps")));', "`__attribute__` reaches beyond"),
+    "pasted section": (
+        JOINED + 'int a __attribute__((J(sec, tion)("maps")));',
+        "`__attribute__` reaches beyond",
+    ),
     "section of C23": (JOINED + 'J([, [) gnu::section("maps") J(], ]) int a;', "C"),
 }
 
@@ -70,7 +88,10 @@ def test_c_reaches_nothing(recorder, place, name):
 
 
 def test_what_is_allowed(recorder, place):
-    code = JOINED + "#define MAX 3\nstatic __always_inline int f(int a) { barrier(); return a < MAX ? J(a,) : 1; }"
+    code = (
+        JOINED
+        + "#define MAX 3\nstatic __always_inline int f(int a) { barrier(); return a < MAX ? J(a,) : 1; }"
+    )
     done = check(recorder, place, code)
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
 
@@ -99,7 +120,9 @@ def test_the_compiler_sees_nothing(recorder, place):
     tools = place / "tools"
     tools.mkdir()
     compiler = tools / "clang-22"
-    compiler.write_text(CURIOUS.replace("SECRET", str(secret / "secret")).replace("PLACE", str(place)))
+    compiler.write_text(
+        CURIOUS.replace("SECRET", str(secret / "secret")).replace("PLACE", str(place))
+    )
     for path in (secret, tools, compiler):
         path.chmod(0o755)
     (secret / "secret").chmod(0o644)
@@ -142,7 +165,9 @@ def test_endless_output(recorder, place):
 HEADERS = sorted(Path("/usr/src").glob("linux-headers-*-amd64"))
 
 
-@pytest.mark.parametrize(("code", "reads"), [("", False), ('__PASTE(as, m)(".incbin \\"{file}\\"");', True)])
+@pytest.mark.parametrize(
+    ("code", "reads"), [("", False), ('__PASTE(as, m)(".incbin \\"{file}\\"");', True)]
+)
 def test_modules_are_built_of_headers_and_nothing_else(recorder, place, code, reads):
     """The kernel's own macros put words together too, and use the assembler: only where it is built is it kept in."""
     if not HEADERS:

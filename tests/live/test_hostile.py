@@ -57,7 +57,9 @@ def test_killed_while_the_command_is_held(recorder, clean_kernel):
         assert turns < 200, f"the command was met before its start {held} times"
         path = recorder.path()
         process = recorder.start("-q", "-s", "scheduler", "--", "sleep", "0", out=path)
-        assert wait_for(lambda path=path, of=process: len(of_recorder(path)) > 1 or of.poll() is not None)
+        assert wait_for(
+            lambda path=path, of=process: len(of_recorder(path)) > 1 or of.poll() is not None
+        )
         held += process.poll() is None
         process.kill()
         process.wait()
@@ -91,7 +93,18 @@ def test_control_c_on_a_terminal(recorder):
     """Once to the command, although the recorder hears it as well; the recording ends as it should."""
     path, heard = recorder.path(), recorder.dir / "heard"
     script = f"trap 'echo x >> {heard}; sleep 0.5; exit 5' INT; while :; do sleep 0.05; done"
-    words = [str(recorder.klogger), "record", "-s", "scheduler", "-o", str(path), "--", "sh", "-c", script]
+    words = [
+        str(recorder.klogger),
+        "record",
+        "-s",
+        "scheduler",
+        "-o",
+        str(path),
+        "--",
+        "sh",
+        "-c",
+        script,
+    ]
     pid, terminal = pty.fork()
     if pid == 0:
         os.execv(words[0], words)
@@ -120,7 +133,8 @@ def read_terminal(fd):
 def test_it_ends_with_the_last_of_its_processes(recorder):
     sleepers = [subprocess.Popen(["sleep", "600"]) for _ in range(2)]
     process = recorder.start(
-        *("-s", "scheduler", "--for", "600s", "-p", ",".join(str(s.pid) for s in sleepers)), out=recorder.path()
+        *("-s", "scheduler", "--for", "600s", "-p", ",".join(str(s.pid) for s in sleepers)),
+        out=recorder.path(),
     )
     assert started(recorder.dir / f"test{recorder.logs}.klog")
     for sleeper in sleepers:
@@ -207,7 +221,9 @@ def test_slow_and_silly_peers(recorder):
     path = recorder.path()
     process = recorder.start("-s", "scheduler", "--", "sleep", "60", out=path)
     assert started(path)
-    assert wait_for(lambda: recorder.command("mark", 1, "here", "--recorder", process.pid).code == 0)
+    assert wait_for(
+        lambda: recorder.command("mark", 1, "here", "--recorder", process.pid).code == 0
+    )
     slow = connect(process.pid)
     for peer in (connect(process.pid) for _ in range(3)):
         peer.sendall(b"\xff" * 100 + b"\n")
@@ -229,7 +245,8 @@ def test_dumps_in_mid_flood(recorder, workloads):
     """A dump shuts nothing out. What later events overwrite is counted; what is there has a number of its own."""
     path, n = recorder.path(), 300_000
     process = recorder.start(
-        *("-s", FLOOD, "--overwrite", "--buffer-size", "64K", "--", workloads / "flood", n, -1), out=path
+        *("-s", FLOOD, "--overwrite", "--buffer-size", "64K", "--", workloads / "flood", n, -1),
+        out=path,
     )
     assert started(path)
     while process.poll() is None:
@@ -246,7 +263,9 @@ def test_dumps_in_mid_flood(recorder, workloads):
     assert {key for key, _ in ledger} == {"overwritten"}
     assert log.count("LOST") == 0
     # On each CPU something was overwritten before the oldest event of some dump, and nothing after the newest.
-    (span,) = log.rows("SELECT min(from_ns), max(to_ns) FROM ledger WHERE key = 'overwritten' AND event = 'FLOOD'")
+    (span,) = log.rows(
+        "SELECT min(from_ns), max(to_ns) FROM ledger WHERE key = 'overwritten' AND event = 'FLOOD'"
+    )
     assert 0 <= span[0] < span[1] <= log.one("SELECT max(time) FROM flood")
     # The threads' names, and the command's own at its exec, are changes too.
     attempts = log.count("FLOOD") + sum(count for _, count in ledger)
@@ -267,7 +286,11 @@ def test_interrupted_while_it_compiles(recorder):
     for _ in range(10):
         process = subprocess.Popen(
             [recorder.klogger, "check", file],
-            env={**os.environ, "TMPDIR": str(temporary), "PATH": f"{place.name}:{os.environ['PATH']}"},
+            env={
+                **os.environ,
+                "TMPDIR": str(temporary),
+                "PATH": f"{place.name}:{os.environ['PATH']}",
+            },
             stderr=subprocess.DEVNULL,
             start_new_session=True,
             # Whoever runs the tests in the background may have left it ignored.

@@ -32,7 +32,18 @@ VECTORS = {
     "CAL": {2: "call_function", 3: "call_function_single"},
     "IWI": {4: "irq_work"},
 }
-SOFTIRQS = ("HI", "TIMER", "NET_TX", "NET_RX", "BLOCK", "IRQ_POLL", "TASKLET", "SCHED", "HRTIMER", "RCU")
+SOFTIRQS = (
+    "HI",
+    "TIMER",
+    "NET_TX",
+    "NET_RX",
+    "BLOCK",
+    "IRQ_POLL",
+    "TASKLET",
+    "SCHED",
+    "HRTIMER",
+    "RCU",
+)
 
 
 def counts(path: str):
@@ -45,7 +56,9 @@ def counts(path: str):
     for line in lines[1:]:
         name, *numbers = line.split()
         if len(numbers) >= len(cpus) and all(n.isdigit() for n in numbers[: len(cpus)]):
-            table.update({(name.rstrip(":"), cpu): int(n) for cpu, n in zip(cpus, numbers, strict=False)})
+            table.update(
+                {(name.rstrip(":"), cpu): int(n) for cpu, n in zip(cpus, numbers, strict=False)}
+            )
     return before, table, after
 
 
@@ -55,7 +68,9 @@ class Strangers(Ftrace):
     LINE = re.compile(r"-(\d+)\s+\[(\d+)\] \S+\s+[\d.]+: (\w+): (?:vec|irq|vector)=(\d+)")
 
     def __init__(self):
-        vectors = [f"irq_vectors/{name}_entry" for names in VECTORS.values() for name in names.values()]
+        vectors = [
+            f"irq_vectors/{name}_entry" for names in VECTORS.values() for name in names.values()
+        ]
         super().__init__(*vectors, "irq/softirq_entry", "irq/irq_handler_entry", kib=16384)
 
     def __exit__(self, *reason):
@@ -67,7 +82,10 @@ class Strangers(Ftrace):
         return sum(
             1
             for pid, where, name, value in self.hits
-            if name == event and int(where) == cpu and number in (None, int(value)) and int(pid) not in known
+            if name == event
+            and int(where) == cpu
+            and number in (None, int(value))
+            and int(pid) not in known
         )
 
 
@@ -77,7 +95,9 @@ class Counted:
     def __init__(self, recorder, workloads):
         self.path = recorder.path()
         with Strangers() as self.strangers:
-            process = recorder.start("-s", INTERRUPT, "--", workloads / "mixture", 1500, out=self.path)
+            process = recorder.start(
+                "-s", INTERRUPT, "--", workloads / "mixture", 1500, out=self.path
+            )
             self.began, self.ended = {}, {}
             # The recorder has attached its probes when its workload says that it began.
             self.look(process, "began", self.began)
@@ -110,7 +130,9 @@ class Counted:
         hidden = sum(self.strangers.count(self.known, cpu, event, number) for event in events)
         # A CPU counts an interrupt some instructions before it is logged, or after that.
         least, most = logged(b1, e0) - 1, logged(b0, e1) + 1 + hidden
-        assert least <= counted <= most, f"{line} of CPU {cpu}: counted {counted}, logged {least} to {most}"
+        assert least <= counted <= most, (
+            f"{line} of CPU {cpu}: counted {counted}, logged {least} to {most}"
+        )
         return counted
 
 
@@ -130,7 +152,9 @@ def test_vectors_are_those_of_proc(kept, line):
     kinds, total = ", ".join(map(str, VECTORS[line])), 0
     for cpu in range(os.cpu_count()):
         select = f"SELECT time FROM vec_in WHERE cpu = {cpu} AND kind IN ({kinds})"
-        total += kept.agree("interrupts", line, cpu, select, [f"{name}_entry" for name in VECTORS[line].values()])
+        total += kept.agree(
+            "interrupts", line, cpu, select, [f"{name}_entry" for name in VECTORS[line].values()]
+        )
     assert total > 0 or line == "IWI", f"there were no {line} interrupts: the workload made none"
 
 
@@ -146,12 +170,21 @@ def test_device_interrupts_are_those_of_proc(kept):
 
 
 def test_devices_have_their_names(kept):
-    lines = dict(line.split(":", 1) for line in Path("/proc/interrupts").read_text().splitlines()[1:])
+    lines = dict(
+        line.split(":", 1) for line in Path("/proc/interrupts").read_text().splitlines()[1:]
+    )
     named = kept.log.rows("SELECT DISTINCT irq, name FROM irq_name")
     assert named
     for irq, name in named:
-        assert name in [word for (k, words) in lines.items() if k.strip() == str(irq) for word in words.split()]
-    assert kept.log.one("SELECT count(DISTINCT irq) FROM irq_in WHERE irq NOT IN (SELECT irq FROM irq_name)") == 0
+        assert name in [
+            word for (k, words) in lines.items() if k.strip() == str(irq) for word in words.split()
+        ]
+    assert (
+        kept.log.one(
+            "SELECT count(DISTINCT irq) FROM irq_in WHERE irq NOT IN (SELECT irq FROM irq_name)"
+        )
+        == 0
+    )
 
 
 def test_soft_interrupts_are_those_of_proc(kept):
@@ -165,7 +198,10 @@ def test_soft_interrupts_are_those_of_proc(kept):
 
 def test_what_begins_ends(kept):
     """On each CPU, in the order in which they were logged: an end follows its beginning, and nothing is crossed."""
-    since, until = kept.began["interrupts"][2] - kept.log.start_ns, kept.ended["interrupts"][0] - kept.log.start_ns
+    since, until = (
+        kept.began["interrupts"][2] - kept.log.start_ns,
+        kept.ended["interrupts"][0] - kept.log.start_ns,
+    )
     rows = kept.log.rows(f"""
         SELECT cpu, serial, time, begins, level, kind FROM (
             SELECT cpu, serial, time, true AS begins, 2 AS level, kind::INTEGER AS kind FROM vec_in
@@ -207,7 +243,10 @@ def test_self_times_add_up_to_the_union(kept):
             UNION ALL SELECT cpu, 0, time, serial, false, 'SOFT_OUT' FROM soft_out)
         ORDER BY cpu, level, time, serial""")
     pairs = [(a, b) for a, b in itertools.pairwise(edges) if a[3] and not b[3] and a[:2] == b[:2]]
-    costs = {e["event"]: (e["cost"] or {"ns": 0})["ns"] for e in kept.log.meta["preamble"]["costs"]["events"]}
+    costs = {
+        e["event"]: (e["cost"] or {"ns": 0})["ns"]
+        for e in kept.log.meta["preamble"]["costs"]["events"]
+    }
     union, logging, reached = 0, 0, (-1, 0)
     for cpu, begins, ends, first, last in sorted((a[0], a[2], b[2], a[4], b[4]) for a, b in pairs):
         inside = cpu == reached[0] and ends <= reached[1]
@@ -223,7 +262,16 @@ def test_a_timer_of_1_khz_adds_its_interrupts(recorder, workloads):
     ticks = {}
     for name, period_us in (("none", 1_000_000), ("planted", 1000)):
         log, said = recorder.log(
-            "-s", INTERRUPT, "-s", CAUSES, "--", workloads / "timerstorm", 2000, period_us, CPU, "kernel"
+            "-s",
+            INTERRUPT,
+            "-s",
+            CAUSES,
+            "--",
+            workloads / "timerstorm",
+            2000,
+            period_us,
+            CPU,
+            "kernel",
         )
         since, until = said["began_ns"] - log.start_ns, said["ended_ns"] - log.start_ns
         window = f"cpu = {CPU} AND time BETWEEN {since} AND {until}"
@@ -236,9 +284,13 @@ def test_a_timer_of_1_khz_adds_its_interrupts(recorder, workloads):
     assert ticks["planted"] - ticks["none"] >= 0.5 * runs, (ticks, runs)
 
 
-@pytest.mark.parametrize(("how", "says"), [((), "Timer storm: timerstorm["), (("kernel",), "perf_swevent_hrtimer")])
+@pytest.mark.parametrize(
+    ("how", "says"), [((), "Timer storm: timerstorm["), (("kernel",), "perf_swevent_hrtimer")]
+)
 def test_a_timer_storm_is_the_first_finding(recorder, workloads, how, says):
-    done, path = recorder.run("-s", INTERRUPT, "-s", CAUSES, "--", workloads / "timerstorm", 2000, 50, CPU, *how)
+    done, path = recorder.run(
+        "-s", INTERRUPT, "-s", CAUSES, "--", workloads / "timerstorm", 2000, 50, CPU, *how
+    )
     assert done.code == 0, done.err
     first = report(path)["findings"][0]
     text = first["text"] if isinstance(first, dict) else first
@@ -248,7 +300,9 @@ def test_a_timer_storm_is_the_first_finding(recorder, workloads, how, says):
 
 
 def test_a_storm_is_found_without_its_cause(recorder, workloads):
-    done, path = recorder.run("-s", INTERRUPT, "--", workloads / "timerstorm", 2000, 50, CPU, "kernel")
+    done, path = recorder.run(
+        "-s", INTERRUPT, "--", workloads / "timerstorm", 2000, 50, CPU, "kernel"
+    )
     assert done.code == 0, done.err
     finding = report(path, "rates")["findings"][0]
     assert finding.startswith(f"Timer storm: local_timer interrupted CPU {CPU} "), finding
@@ -258,21 +312,29 @@ def test_stolen_time_is_that_of_proc_stat(recorder, workloads):
     """What STEAL adds up to, against the eighth number of each CPU's line; both are as of some tick."""
 
     def stolen():
-        lines = [line.split() for line in Path("/proc/stat").read_text().splitlines() if line.startswith("cpu")]
+        lines = [
+            line.split()
+            for line in Path("/proc/stat").read_text().splitlines()
+            if line.startswith("cpu")
+        ]
         return {int(words[0][3:]): int(words[8]) for words in lines[1:]}
 
     before = stolen()
     log, _ = recorder.log("-s", INTERRUPT, "--", workloads / "spinners", os.cpu_count(), 1500)
     after = stolen()
     for cpu, last in after.items():
-        logged = log.one(f"SELECT coalesce(max(total) - min(total), 0) FROM steal WHERE cpu = {cpu}")
+        logged = log.one(
+            f"SELECT coalesce(max(total) - min(total), 0) FROM steal WHERE cpu = {cpu}"
+        )
         # In hundredths of a second. The log's first STEAL is what was stolen before it; the readings are outside of it.
         assert logged / 1e7 <= last - before[cpu] + 3, (cpu, logged, before, after)
 
 
 def test_calls_of_a_program_are_counted(recorder, workloads):
     """Each hit of the flood is one prctl, and nothing of other programs is logged."""
-    log, said = recorder.log("-s", TRAPS, "--buffer-size", "16M", "--", workloads / "flood", 20_000, 0)
+    log, said = recorder.log(
+        "-s", TRAPS, "--buffer-size", "16M", "--", workloads / "flood", 20_000, 0
+    )
     oracles.check_whole(log)
     tids = ", ".join(str(thread["tid"]) for thread in said["threads"])
     assert log.count("SYS_IN", f"pid IN ({tids}) AND id = 157") == 20_000

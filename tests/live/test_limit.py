@@ -15,7 +15,9 @@ EVENTS = ("FLOOD", "FLOOD_WIDE")
 
 
 def left_out(log, event):
-    return log.one(f"SELECT coalesce(sum(count), 0) FROM ledger WHERE key = 'rate_limited' AND event = '{event}'")
+    return log.one(
+        f"SELECT coalesce(sum(count), 0) FROM ledger WHERE key = 'rate_limited' AND event = '{event}'"
+    )
 
 
 def recorded(recorder, workloads, *options, n=PRIME, cpu=-1):
@@ -59,12 +61,18 @@ def test_it_is_the_rate_of_all_cpus_together(recorder, workloads):
 
 
 def test_by_cpu_and_when(recorder, workloads):
-    log, _ = recorded(recorder, workloads, "--rate-limit", "FLOOD=1/s", "--buffer-size", "16M", n=50_021)
-    rows = log.rows("SELECT cpu, count, from_ns, to_ns, severity FROM ledger WHERE key = 'rate_limited' ORDER BY cpu")
+    log, _ = recorded(
+        recorder, workloads, "--rate-limit", "FLOOD=1/s", "--buffer-size", "16M", n=50_021
+    )
+    rows = log.rows(
+        "SELECT cpu, count, from_ns, to_ns, severity FROM ledger WHERE key = 'rate_limited' ORDER BY cpu"
+    )
     assert [row[0] for row in rows] == list(range(os.cpu_count()))
     for cpu, count, first, last, severity in rows:
         # FLOOD_WIDE of the same hit is logged, so that each CPU's hits are known.
-        seen, begin, end = log.rows(f"SELECT count(*), min(time), max(time) FROM flood_wide WHERE cpu = {cpu}")[0]
+        seen, begin, end = log.rows(
+            f"SELECT count(*), min(time), max(time) FROM flood_wide WHERE cpu = {cpu}"
+        )[0]
         assert count + log.count("FLOOD", f"cpu = {cpu}") == seen
         # The limit reads the clock a moment before the event does.
         assert begin - 1_000_000 <= first <= last <= end
@@ -72,7 +80,9 @@ def test_by_cpu_and_when(recorder, workloads):
 
 
 def test_a_limit_that_is_not_reached_leaves_all(recorder, workloads):
-    log, hits = recorded(recorder, workloads, "--rate-limit", "*=100M/s", "--buffer-size", "16M", n=10_007)
+    log, hits = recorded(
+        recorder, workloads, "--rate-limit", "*=100M/s", "--buffer-size", "16M", n=10_007
+    )
     for event in EVENTS:
         assert log.count(event) == renames(log) >= hits
     assert log.rows("SELECT 1 FROM ledger WHERE key = 'rate_limited'") == []
@@ -82,17 +92,25 @@ def test_a_limit_that_is_not_reached_leaves_all(recorder, workloads):
 
 
 def test_one_that_is_off_is_not_counted(recorder, workloads):
-    log, _ = recorded(recorder, workloads, "--rate-limit", "FLOOD=1/s", "--disable", "FLOOD", n=10_007)
+    log, _ = recorded(
+        recorder, workloads, "--rate-limit", "FLOOD=1/s", "--disable", "FLOOD", n=10_007
+    )
     assert log.count("FLOOD") == left_out(log, "FLOOD") == 0
 
 
 def test_the_newest_are_kept_of_those_that_are_logged(recorder, workloads):
     """Overwrite mode: limits come first."""
     limit = ("--rate-limit", "FLOOD=100K/s")
-    log, _ = recorded(recorder, workloads, *limit, "--overwrite", "--buffer-size", "64K", n=200_003, cpu=0)
-    given_up = log.one("SELECT sum(count) FROM ledger WHERE key = 'overwritten' AND event = 'FLOOD_WIDE'")
+    log, _ = recorded(
+        recorder, workloads, *limit, "--overwrite", "--buffer-size", "64K", n=200_003, cpu=0
+    )
+    given_up = log.one(
+        "SELECT sum(count) FROM ledger WHERE key = 'overwritten' AND event = 'FLOOD_WIDE'"
+    )
     hits = log.count("FLOOD_WIDE") + given_up + log.lost("FLOOD_WIDE")
-    gone = log.one("SELECT coalesce(sum(count), 0) FROM ledger WHERE key = 'overwritten' AND event = 'FLOOD'")
+    gone = log.one(
+        "SELECT coalesce(sum(count), 0) FROM ledger WHERE key = 'overwritten' AND event = 'FLOOD'"
+    )
     assert log.count("FLOOD") + gone + log.lost("FLOOD") + left_out(log, "FLOOD") == hits >= 200_003
 
 
@@ -104,7 +122,11 @@ def test_who_reads_the_log_is_told(recorder, workloads):
     report = recorder.command("report", log.path)
     assert "sampled" in report.out, report
     sql = recorder.command(
-        "sql", log.path, "SELECT sum(count)::BIGINT AS n FROM ledger WHERE key = 'rate_limited'", "--format", "json"
+        "sql",
+        log.path,
+        "SELECT sum(count)::BIGINT AS n FROM ledger WHERE key = 'rate_limited'",
+        "--format",
+        "json",
     )
     assert json.loads(sql.out) == [{"n": left_out(log, "FLOOD")}]
 
@@ -125,7 +147,9 @@ def test_events_that_cannot_be_limited(recorder, limit, said):
     assert not path.exists()
 
 
-@pytest.mark.parametrize("limit", ["FLOOD", "FLOOD=", "FLOOD=1", "FLOOD=0/s", "=1/s", "FLOOD=1e3/s", "FLOOD=-1/s"])
+@pytest.mark.parametrize(
+    "limit", ["FLOOD", "FLOOD=", "FLOOD=1", "FLOOD=0/s", "=1/s", "FLOOD=1e3/s", "FLOOD=-1/s"]
+)
 def test_rates_that_are_none(recorder, limit):
     done, _ = recorder.run("-s", FLOOD, "--rate-limit", limit, "--", "true")
     assert done.code == 2

@@ -42,7 +42,11 @@ def kernel_ns() -> int:
 
 def report(recorder, path) -> dict:
     words = [sys.executable, "-m", "klogger.cli.report", path, "--format", "json"]
-    env = {**os.environ, "KLOGGER": str(recorder.klogger), "KLOGGER_SCHEMATA": str(SCHEMA.parents[1])}
+    env = {
+        **os.environ,
+        "KLOGGER": str(recorder.klogger),
+        "KLOGGER_SCHEMATA": str(SCHEMA.parents[1]),
+    }
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=300, env=env)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -75,7 +79,12 @@ def test_as_many_waits_as_ftrace_has(recorder, workloads, load):
         path, _ = recorded(recorder, workloads, load, 0.3)
     assert ftrace.lost == 0, "ftrace's buffer was too small"
     log, seen = Log(recorder.klogger, path), ftrace.seen()
-    threads = [tid for (tid,) in log.rows("SELECT DISTINCT pid FROM process WHERE pid > 0 AND comm LIKE 'worker%'")]
+    threads = [
+        tid
+        for (tid,) in log.rows(
+            "SELECT DISTINCT pid FROM process WHERE pid > 0 AND comm LIKE 'worker%'"
+        )
+    ]
     assert len(threads) == THREADS
     missed = skipped(log) + log.lost("LOCK_BEGIN") + log.lost("LOCK_END")
     for event, which in (("LOCK_BEGIN", "begin"), ("LOCK_END", "end")):
@@ -110,7 +119,12 @@ def test_each_wait_has_its_stack(recorder, workloads):
 
 @pytest.mark.parametrize(
     ("load", "lock"),
-    [("futex", "futex"), ("pipe", "pipe (mutex)"), ("mmap", "mmap lock"), ("held", "mmap lock (rwsem)")],
+    [
+        ("futex", "futex"),
+        ("pipe", "pipe (mutex)"),
+        ("mmap", "mmap lock"),
+        ("held", "mmap lock (rwsem)"),
+    ],
 )
 def test_a_planted_lock_is_the_first_finding(recorder, workloads, load, lock):
     path, in_kernel = recorded(recorder, workloads, load)

@@ -28,7 +28,10 @@ WORK = "import os; a, b = os.openpty(); os.write(a, b'x\\n'); os.read(b, 1)"
 
 def info(recorder, path, *prefix):
     done = subprocess.run(
-        [*prefix, recorder.klogger, "info", path, "--format", "json"], capture_output=True, check=False, text=True
+        [*prefix, recorder.klogger, "info", path, "--format", "json"],
+        capture_output=True,
+        check=False,
+        text=True,
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

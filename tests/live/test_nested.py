@@ -24,7 +24,9 @@ def check_not_torn(log):
 @pytest.mark.parametrize("buffer", ["64K", "8M"])
 def test_nothing_is_torn(recorder, workloads, clean_kernel, buffer):
     # All CPUs, for otherwise an interrupt's event is only logged if it interrupts the workload.
-    log, report = recorder.log("-s", SCHEMA, "--buffer-size", buffer, "--", workloads / "nested", 5000, timeout=300)
+    log, report = recorder.log(
+        "-s", SCHEMA, "--buffer-size", buffer, "--", workloads / "nested", 5000, timeout=300
+    )
     for event in EVENTS:
         assert log.count(event) > 0, f"no {event} at all"
     cpus = {cpu for (cpu,) in log.rows("SELECT DISTINCT cpu FROM n_rename")}
@@ -35,18 +37,24 @@ def test_nothing_is_torn(recorder, workloads, clean_kernel, buffer):
     oracles.check_lost_sums(log)
     attempts = sum(thread["count"] for thread in report["threads"] if thread["role"] == "flood")
     tids = ", ".join(str(thread["tid"]) for thread in report["threads"])
-    seen = log.count("N_RENAME", f"pid IN ({tids})") + log.lost("N_RENAME") + missed(log, "N_RENAME")
+    seen = (
+        log.count("N_RENAME", f"pid IN ({tids})") + log.lost("N_RENAME") + missed(log, "N_RENAME")
+    )
     # Others, on the same machine, may rename themselves meanwhile, and lose.
     assert attempts <= seen <= attempts + 1000
 
 
 def missed(log, event):
     """Hits that the kernel skipped, as the ledger has them."""
-    return log.one(f"SELECT coalesce(sum(count), 0) FROM ledger WHERE key = 'probe_missed' AND event = '{event}'")
+    return log.one(
+        f"SELECT coalesce(sum(count), 0) FROM ledger WHERE key = 'probe_missed' AND event = '{event}'"
+    )
 
 
 def test_every_block_is_sound(recorder, workloads):
-    done, path = recorder.run("-s", SCHEMA, "--buffer-size", "256K", "--", workloads / "nested", 2000)
+    done, path = recorder.run(
+        "-s", SCHEMA, "--buffer-size", "256K", "--", workloads / "nested", 2000
+    )
     assert done.code == 0, done.err
     info = recorder.command("info", "--format", "json", path)
     assert info.code == 0, info.err

@@ -25,7 +25,9 @@ def recorded(recorder, *command):
     assert done.code == 0, done.err
     words = [sys.executable, "-m", "klogger.cli.report", path, "--format", "json"]
     env = {**os.environ, "KLOGGER": str(recorder.klogger)}
-    reported = subprocess.run(words, capture_output=True, text=True, check=False, timeout=300, env=env)
+    reported = subprocess.run(
+        words, capture_output=True, text=True, check=False, timeout=300, env=env
+    )
     assert reported.returncode == 0, reported.stderr
     return json.loads(reported.stdout), path, workload_json(done.out)
 
@@ -48,7 +50,9 @@ def cutters(log, tid):
 
     begins = [t for (t,) in log.rows(f"SELECT time FROM schedin WHERE pid = {tid} ORDER BY time")]
     times, kept = Counter(), Counter()
-    cuts = log.rows(f"SELECT time, next FROM schedout WHERE pid = {tid} AND state = 0 ORDER BY time")
+    cuts = log.rows(
+        f"SELECT time, next FROM schedout WHERE pid = {tid} AND state = 0 ORDER BY time"
+    )
     for time, after in cuts:
         # Until it gives itself this name, it has its parent's.
         if name(tid, time) == "hog":
@@ -71,13 +75,17 @@ def check_cutters(answer, times, kept):
         assert row["kept_off"] <= kept[name], name
     (text,) = answer["findings"]
     named = {name: n for name, n in shown.items() if name != "(recorder)"}
-    words = re.match(r"hog.* lost its CPU (\d+) times, \d+ % of these to (.+) \(([\d.]+) a second\)", text)
+    words = re.match(
+        r"hog.* lost its CPU (\d+) times, \d+ % of these to (.+) \(([\d.]+) a second\)", text
+    )
     assert words, text
     assert int(words[1]) == shown.total()
     assert named[words[2]] == max(named.values()), text
     longest = max(named, key=lambda n: table[n]["kept_off"])
     most = table[longest]["kept_off"]
-    assert most == table[words[2]]["kept_off"] or f"; {longest} kept it waiting longest" in text, text
+    assert most == table[words[2]]["kept_off"] or f"; {longest} kept it waiting longest" in text, (
+        text
+    )
 
 
 def test_a_daemon_that_wakes_five_times_a_second(recorder, workloads):
@@ -86,7 +94,9 @@ def test_a_daemon_that_wakes_five_times_a_second(recorder, workloads):
     comes first.
     """
     for _ in range(ATTEMPTS):
-        report, path, said = recorded(recorder, workloads / "lone_hog", 1000 * SECONDS, HZ, BEACON_US)
+        report, path, said = recorded(
+            recorder, workloads / "lone_hog", 1000 * SECONDS, HZ, BEACON_US
+        )
         hog, wakes = thread(said, "hog"), thread(said, "beacon")["count"]
         times, kept, cuts = cutters(Log(recorder.klogger, path), hog["tid"])
         # It counts for the last time shortly before its end.
@@ -104,7 +114,9 @@ def test_a_daemon_that_wakes_five_times_a_second(recorder, workloads):
             assert first["analysis"] == "cut_by"
             assert " of these to beacon (" in first["text"]
             return
-    pytest.skip(f"in {ATTEMPTS} attempts, others took this CPU as well: all was checked but what comes first")
+    pytest.skip(
+        f"in {ATTEMPTS} attempts, others took this CPU as well: all was checked but what comes first"
+    )
 
 
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="this needs a CPU that stays idle")

@@ -74,7 +74,9 @@ def test_interrupt_ends_it_cleanly(recorder, clean_kernel):
 
 
 def test_for_a_second(recorder, workloads):
-    sleeper = subprocess.Popen([workloads / "sleepers", "1", "20000", "1000"], stdout=subprocess.DEVNULL)
+    sleeper = subprocess.Popen(
+        [workloads / "sleepers", "1", "20000", "1000"], stdout=subprocess.DEVNULL
+    )
     try:
         start = time.monotonic()
         done, path = recorder.run("-s", "scheduler", "--for", "1s", "-p", sleeper.pid)
@@ -86,7 +88,9 @@ def test_for_a_second(recorder, workloads):
     assert took >= 1
     log = Log(recorder.klogger, path)
     oracles.check_whole(log)
-    span = log.one("SELECT (SELECT max(time) FROM klogger_finish) - (SELECT min(time) FROM klogger_start)")
+    span = log.one(
+        "SELECT (SELECT max(time) FROM klogger_finish) - (SELECT min(time) FROM klogger_start)"
+    )
     assert span >= 950_000_000
 
 
@@ -123,8 +127,12 @@ def test_the_whole_system(recorder, workloads):
             SELECT o.pid, i.pid FROM schedout AS o ASOF JOIN schedin AS i ON i.cpu = o.cpu AND i.serial > o.serial
             WHERE o.cpu = {cpu} ORDER BY o.serial"""), "a SCHEDOUT without its SCHEDIN"
         # ftrace began earlier and ended later. Two clocks are read at each switch, not far from one another.
-        first, last = log.rows(f"SELECT min(time) + 1000000, max(time) - 1000000 FROM schedout WHERE cpu = {cpu}")[0]
-        seen = [s for s in ftrace.switches() if s.cpu == cpu and first < s.time_ns - log.start_ns < last]
+        first, last = log.rows(
+            f"SELECT min(time) + 1000000, max(time) - 1000000 FROM schedout WHERE cpu = {cpu}"
+        )[0]
+        seen = [
+            s for s in ftrace.switches() if s.cpu == cpu and first < s.time_ns - log.start_ns < last
+        ]
         assert seen
         # The kernel reports some to one of the two only: see witness.py.
         rest = iter(mine)
@@ -133,7 +141,9 @@ def test_the_whole_system(recorder, workloads):
 
 def test_mark_disable_enable(recorder, workloads):
     path = recorder.path()
-    process = recorder.start("-s", "scheduler", "--", "sh", "-c", "while :; do sleep 0.005; done", out=path)
+    process = recorder.start(
+        "-s", "scheduler", "--", "sh", "-c", "while :; do sleep 0.005; done", out=path
+    )
     assert started(path)
     time.sleep(0.3)
     for words in (["mark", 23, "half way"], ["disable", "SCHEDOUT"], ["mark", 24, "off"]):
@@ -169,7 +179,9 @@ def test_overwrite_keeps_the_newest(recorder, workloads):
         "-s", FLOOD, "--overwrite", "--buffer-size", "256K", "--", workloads / "flood", 500_000, 0
     )
     tid = report["threads"][0]["tid"]
-    first, last, kept = log.rows(f"SELECT min(serial), max(serial), count(*) FROM flood WHERE pid = {tid}")[0]
+    first, last, kept = log.rows(
+        f"SELECT min(serial), max(serial), count(*) FROM flood WHERE pid = {tid}"
+    )[0]
     assert 1000 < kept < 500_000
     # The newest are there: each of the flood's hits is three attempts to log on its CPU, with PROCESS_RENAME.
     assert last >= 3 * 500_000 - 3
@@ -180,7 +192,14 @@ def test_overwrite_keeps_the_newest(recorder, workloads):
 def test_overwrite_dumps_on_request(recorder, workloads):
     path = recorder.path()
     process = recorder.start(
-        "-s", "scheduler", "--overwrite", "--", "sh", "-c", "while :; do sleep 0.005; done", out=path
+        "-s",
+        "scheduler",
+        "--overwrite",
+        "--",
+        "sh",
+        "-c",
+        "while :; do sleep 0.005; done",
+        out=path,
     )
     assert started(path)
     time.sleep(0.5)
@@ -207,7 +226,9 @@ def test_a_dump_asked_for_too_early_comes_as_soon_as_it_can(recorder):
     assert wait_for(lambda: waits_for_signals(process.pid), 60)
     # Everything has to be loaded and attached yet.
     os.kill(process.pid, signal.SIGUSR1)
-    assert wait_for(lambda: recorder.command("mark", 1, "runs", "--recorder", process.pid).code == 0, 60)
+    assert wait_for(
+        lambda: recorder.command("mark", 1, "runs", "--recorder", process.pid).code == 0, 60
+    )
     os.killpg(process.pid, signal.SIGINT)
     finish(process)
     log = Log(recorder.klogger, path)
@@ -221,7 +242,10 @@ def test_a_dump_of_what_is_no_flight_recorder_is_refused_at_once(recorder):
     assert started(path)
     os.kill(process.pid, signal.SIGUSR1)
     line = process.stderr.readline()
-    assert line == "klogger: SIGUSR1 asks a flight recorder for a dump; this recording is none (--overwrite)\n"
+    assert (
+        line
+        == "klogger: SIGUSR1 asks a flight recorder for a dump; this recording is none (--overwrite)\n"
+    )
     os.killpg(process.pid, signal.SIGINT)
     finish(process)
     oracles.check_whole(Log(recorder.klogger, path))
@@ -290,7 +314,9 @@ def test_full_disk(recorder, workloads, clean_kernel):
     small.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", small], check=True)
     try:
-        done, path = recorder.run("-s", FLOOD, "--", workloads / "flood", 1_000_000, 0, out=small / "full.klog")
+        done, path = recorder.run(
+            "-s", FLOOD, "--", workloads / "flood", 1_000_000, 0, out=small / "full.klog"
+        )
         assert re.search("space|full", done.err), done.err
         assert "panicked" not in done.err
         info = recorder.command("info", path)
@@ -304,8 +330,12 @@ def test_full_disk(recorder, workloads, clean_kernel):
 
 def test_two_recordings_at_once(recorder, workloads):
     first, second = recorder.path(), recorder.path()
-    one = recorder.start("-s", "scheduler", "--", workloads / "pingpong", 20000, "processes", 0, out=first)
-    two = recorder.start("-s", "scheduler", "--", workloads / "pingpong", 20000, "processes", 1, out=second)
+    one = recorder.start(
+        "-s", "scheduler", "--", workloads / "pingpong", 20000, "processes", 0, out=first
+    )
+    two = recorder.start(
+        "-s", "scheduler", "--", workloads / "pingpong", 20000, "processes", 1, out=second
+    )
     for process, path in ((one, first), (two, second)):
         code, out, err = finish(process, 60)
         assert code == 0, err

@@ -52,7 +52,9 @@ def keys(log):
     return {key for (key,) in log.rows("SELECT DISTINCT key FROM ledger")}
 
 
-@pytest.mark.parametrize("options", [(), ("--buffer-size", "64K"), ("--compress",)], ids=["roomy", "tight", "packed"])
+@pytest.mark.parametrize(
+    "options", [(), ("--buffer-size", "64K"), ("--compress",)], ids=["roomy", "tight", "packed"]
+)
 def test_every_hit_is_there_or_counted(recorder, killed, clean_kernel, options):
     """Each process numbers its hits: so the greatest number of each says how many there were."""
     pid, _ = killed(*options)
@@ -74,7 +76,9 @@ def test_every_hit_is_there_or_counted(recorder, killed, clean_kernel, options):
         assert hits - logged + after == lost, (hits, logged, lost, after)
     oracles.check_serials(log)
     # Analyses see all of it, once.
-    said = recorder.command("sql", log.path, "SELECT coalesce(sum(count), 0) AS n FROM gap", "--format", "json")
+    said = recorder.command(
+        "sql", log.path, "SELECT coalesce(sum(count), 0) AS n FROM gap", "--format", "json"
+    )
     assert [row["n"] for row in json.loads(said.out)] == [lost], said
     assert "rescued" in keys(log)
     assert "recorder_killed" not in keys(log)
@@ -105,7 +109,10 @@ def test_a_flight_recorder_that_crashes(recorder, killed):
     ((first, last, count),) = log.rows("SELECT min(number), max(number), count(*) FROM numbered")
     assert first > 0, "the ring has not been round once"
     assert count == last + 1 - first
-    assert log.one("SELECT sum(count) FROM ledger WHERE key = 'overwritten' AND event = 'NUMBERED'") == first
+    assert (
+        log.one("SELECT sum(count) FROM ledger WHERE key = 'overwritten' AND event = 'NUMBERED'")
+        == first
+    )
 
 
 def test_without_the_log(recorder, killed):
@@ -126,7 +133,9 @@ def test_who_is_rescued(recorder, killed, workloads, clean_kernel):
     assert refused.code == 2
     assert f"klogger rescue {pid}" in refused.err
     done, _ = recorder.run("-s", SCHEMA, "--", "true")
-    assert re.search("recorders? .* killed, and (its|their) rings are still in memory: klogger rescue", done.err), done
+    assert re.search(
+        "recorders? .* killed, and (its|their) rings are still in memory: klogger rescue", done.err
+    ), done
     rescued(recorder, pid)
     assert f"recorder[{pid}]" not in recorder.command("rescue").out
     again = recorder.command("rescue", pid)

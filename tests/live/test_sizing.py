@@ -54,8 +54,12 @@ def let_flood_run(process, ms):
     """Until it has had so much time of its CPU since now, however busy the machine is."""
 
     def flood_ns():
-        members = [stat for stat in Path("/proc").glob("[0-9]*/stat") if group_of(stat) == process.pid]
-        return max((int(m.with_name("schedstat").read_text().split()[0]) for m in members), default=0)
+        members = [
+            stat for stat in Path("/proc").glob("[0-9]*/stat") if group_of(stat) == process.pid
+        ]
+        return max(
+            (int(m.with_name("schedstat").read_text().split()[0]) for m in members), default=0
+        )
 
     before, deadline = flood_ns(), time.monotonic() + 60
     while ms and flood_ns() < before + ms * 1_000_000:
@@ -73,14 +77,18 @@ def group_of(stat):
 def check_every_hit(log):
     """The workload numbers its hits: logged or lost, none is missing."""
     ((hits, logged),) = log.rows("SELECT max(number) + 1, count(*) FROM numbered")
-    after = log.one("SELECT coalesce(sum(count), 0) FROM lost WHERE serial > (SELECT max(serial) FROM numbered)")
+    after = log.one(
+        "SELECT coalesce(sum(count), 0) FROM lost WHERE serial > (SELECT max(serial) FROM numbered)"
+    )
     assert logged + log.lost(EVENT) - after == hits
     assert logged == log.one("SELECT count(DISTINCT number) FROM numbered")
     oracles.check_serials(log)
 
 
 def grown(log):
-    return log.rows("SELECT cpu, severity, from_ns, to_ns, text FROM ledger WHERE key = 'ring_grown'")
+    return log.rows(
+        "SELECT cpu, severity, from_ns, to_ns, text FROM ledger WHERE key = 'ring_grown'"
+    )
 
 
 def test_a_ring_of_a_given_size_stays_so_and_loses(held_up, clean_kernel):
@@ -143,7 +151,9 @@ def test_what_a_grown_ring_holds_is_rescued(recorder, workloads, clean_kernel):
     while not (path.exists() and path.stat().st_size >= 40_000_000):
         assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.01)
-    assert Path(f"/sys/fs/bpf/klogger/{process.pid}-{started(process.pid)}/larger-0").exists(), "it did not grow"
+    assert Path(f"/sys/fs/bpf/klogger/{process.pid}-{started(process.pid)}/larger-0").exists(), (
+        "it did not grow"
+    )
     # While it stands, only its ring takes events.
     os.kill(process.pid, signal.SIGSTOP)
     time.sleep(0.05)
@@ -161,7 +171,9 @@ def test_what_a_grown_ring_holds_is_rescued(recorder, workloads, clean_kernel):
     missing = log.one("SELECT coalesce(sum(count), 0) FROM ledger WHERE severity = 'loss'")
     assert hits - logged == missing, log.rows("SELECT key, cpu, count FROM ledger")
     # What was on its way is missing right behind what the file had of that CPU.
-    for cpu, first, last in log.rows("SELECT cpu, from_ns, to_ns FROM ledger WHERE key = 'in_flight'"):
+    for cpu, first, last in log.rows(
+        "SELECT cpu, from_ns, to_ns FROM ledger WHERE key = 'in_flight'"
+    ):
         assert first == last == before.one(f"SELECT max(time) FROM numbered WHERE cpu = {cpu}")
     oracles.check_serials(log)
 

@@ -36,7 +36,9 @@ def stopwatch(recorder, begin, end, *words, command=(), code=0):
     """Its answer, what the command printed, and the log."""
     out = recorder.path()
     options = [*words, "--format", "json", "-o", out]
-    done = recorder.command("stopwatch", begin, end, *options, *(["--", *command] if command else []))
+    done = recorder.command(
+        "stopwatch", begin, end, *options, *(["--", *command] if command else [])
+    )
     assert done.code == code, done.err
     # The command's output comes first, the answer last.
     at = done.out.rindex('{\n  "begin"')
@@ -63,13 +65,24 @@ def check_brackets(log, report):
 def test_planted_delay(recorder, workloads, what, ns):
     answer, report, log = planted(recorder, workloads, 211, what, ns)
     check_brackets(log, report)
-    assert (answer["pairs"], answer["no_stop"], answer["no_start"], answer["torn"]) == (211, 0, 0, 0)
+    assert (answer["pairs"], answer["no_stop"], answer["no_start"], answer["torn"]) == (
+        211,
+        0,
+        0,
+        0,
+    )
     own = answer["own"]["mean"]
     # By the program's own clock: the delay is in the interval, and the two calls are not quite.
     inner = sorted(c - b for _, b, c, _ in report["times"])
     outer = sorted(d - a for a, _, _, d in report["times"])
-    for name, of in (("min", lambda x: x[0]), ("p50", statistics.median_low), ("max", lambda x: x[-1])):
-        assert of(inner) - own - 2 * CLOCKS_NS <= answer[name] <= of(outer) - own + 2 * CLOCKS_NS, name
+    for name, of in (
+        ("min", lambda x: x[0]),
+        ("p50", statistics.median_low),
+        ("max", lambda x: x[-1]),
+    ):
+        assert of(inner) - own - 2 * CLOCKS_NS <= answer[name] <= of(outer) - own + 2 * CLOCKS_NS, (
+            name
+        )
     assert answer["min"] >= ns - own - 2 * CLOCKS_NS
 
 
@@ -78,7 +91,12 @@ def test_own_cost_is_that_of_empty_pairs_and_is_subtracted(recorder, workloads):
     answer, _, log = planted(recorder, workloads, PRIME, "getppid", 0)
     assert answer["own"]["pairs"] == 100_000
     assert log.count("EMPTY_START") == log.count("EMPTY_STOP") == 100_000
-    times = [ns for (ns,) in log.rows("SELECT b.time - a.time FROM empty_start AS a POSITIONAL JOIN empty_stop AS b")]
+    times = [
+        ns
+        for (ns,) in log.rows(
+            "SELECT b.time - a.time FROM empty_start AS a POSITIONAL JOIN empty_stop AS b"
+        )
+    ]
     longest = sorted(times)[99_899]
     kept = [ns for ns in times if ns <= longest]
     assert answer["own"]["mean"] == pytest.approx(statistics.fmean(kept))
@@ -103,7 +121,9 @@ def test_counts_are_those_of_the_program_and_of_ftrace(recorder, workloads):
 def test_a_pair_is_in_the_log_or_counted_as_lost(recorder, workloads):
     """In a ring of 64 KiB, with 20,000 pairs."""
     command = [workloads / "delays", 20_000, "getppid", 0]
-    answer, _, log = stopwatch(recorder, BEGIN, END, "--buffer-size", "64K", "--empty-pairs", 0, command=command)
+    answer, _, log = stopwatch(
+        recorder, BEGIN, END, "--buffer-size", "64K", "--empty-pairs", 0, command=command
+    )
     assert answer["own"] is None
     assert log.count("START") + log.lost("START") == log.count("STOP") + log.lost("STOP") == 20_000
     assert answer["pairs"] + answer["torn"] + answer["no_stop"] == log.count("START")
@@ -141,7 +161,9 @@ def test_softirqs_of_each_cpu_nest_as_they_should(recorder, workloads):
 
 
 def losetup(*words):
-    return subprocess.run(["losetup", *map(str, words)], capture_output=True, text=True, check=False)
+    return subprocess.run(
+        ["losetup", *map(str, words)], capture_output=True, text=True, check=False
+    )
 
 
 @pytest.fixture
@@ -165,11 +187,23 @@ def reads_of(disk):
 
 def test_block_requests_are_those_of_diskstats(recorder, disk):
     minor = os.minor(os.stat(disk).st_rdev)
-    mine = f"rq->q->disk->major == 7 && rq->q->disk->first_minor == {minor} && !(rq->cmd_flags & 0xff)"
+    mine = (
+        f"rq->q->disk->major == 7 && rq->q->disk->first_minor == {minor} && !(rq->cmd_flags & 0xff)"
+    )
     before = reads_of(disk)
-    read = ["dd", f"if={disk}", "of=/dev/null", "bs=32k", "count=257", "iflag=direct", "status=none"]
+    read = [
+        "dd",
+        f"if={disk}",
+        "of=/dev/null",
+        "bs=32k",
+        "count=257",
+        "iflag=direct",
+        "status=none",
+    ]
     words = ["--key", "rq", "--if", mine]
-    answer, _, log = stopwatch(recorder, "block:block_rq_issue", "block:block_rq_complete", *words, command=read)
+    answer, _, log = stopwatch(
+        recorder, "block:block_rq_issue", "block:block_rq_complete", *words, command=read
+    )
     after = reads_of(disk)
     assert answer["starts"] == answer["pairs"] == after[0] - before[0] == 257
     oracles.check_whole(log)
@@ -201,7 +235,9 @@ def test_schema_counts_system_calls(recorder, workloads):
 
 def test_schema_says_what_a_call_is_made_of(recorder, workloads):
     """A sleep of 1 ms is a call of at least 1 ms, without a CPU for nearly all of it."""
-    done, out = recorder.run("-s", SCHEMA, "-s", "scheduler", "--", workloads / "delays", 101, "sleep", 1_000_000)
+    done, out = recorder.run(
+        "-s", SCHEMA, "-s", "scheduler", "--", workloads / "delays", 101, "sleep", 1_000_000
+    )
     assert done.code == 0, done.err
     tables = kinds(recorder, out, "kinds", "split")
     (row,) = [r for r in tables["kinds"] if r["kind"] == "clock_nanosleep"]
@@ -209,7 +245,9 @@ def test_schema_says_what_a_call_is_made_of(recorder, workloads):
     assert row["mean"] >= 1_000_000
     bands = [r for r in tables["split"] if r["action"] == row["action"]]
     assert all(band["off_cpu"] <= band["mean"] for band in bands), bands
-    assert sum(band["pairs"] * band["off_cpu"] for band in bands) >= 0.9 * row["pairs"] * 1_000_000, bands
+    assert (
+        sum(band["pairs"] * band["off_cpu"] for band in bands) >= 0.9 * row["pairs"] * 1_000_000
+    ), bands
 
 
 @pytest.mark.parametrize("prefix", [(), WITHOUT], ids=["mounted", "not mounted"])
@@ -234,4 +272,6 @@ def test_tracepoints_are_the_kernels(recorder, prefix):
 def test_a_tracepoint_that_is_none_is_refused(recorder):
     done = recorder.command("stopwatch", "tracepoint shed_switch", "tracepoint sched_switch", "-a")
     assert (done.code, done.out) == (2, "")
-    assert done.err == ("klogger: this kernel has no tracepoint 'shed_switch'\n  help: did you mean `sched_switch`?\n")
+    assert done.err == (
+        "klogger: this kernel has no tracepoint 'shed_switch'\n  help: did you mean `sched_switch`?\n"
+    )

@@ -54,7 +54,9 @@ int main(void)
 def study(klogger: Path, *words, **more) -> subprocess.Popen:
     environment = {**os.environ, "KLOGGER": str(klogger), **more}
     command = [sys.executable, "-m", "klogger.cli.study", *map(str, words)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    )
 
 
 def answer_of(klogger: Path, name: str, folder: Path) -> dict:
@@ -79,7 +81,9 @@ def test_study_in_its_least_time(name, klogger, clean_dir, clean_kernel):
         # An answer, with what it was checked against; or why there is none.
         assert answer["cannot"] or (answer["results"] and answer["sentences"] and answer["checks"])
         assert list(clean_dir.iterdir()) == []
-        failed = [f"{check['name']}: {check['text']}" for check in answer["checks"] if not check["ok"]]
+        failed = [
+            f"{check['name']}: {check['text']}" for check in answer["checks"] if not check["ok"]
+        ]
         if not failed:
             return
     pytest.fail("; ".join(failed))
@@ -92,7 +96,9 @@ def test_stopped_study_leaves_nothing_behind(number, klogger, clean_dir, clean_k
     state, pid, temporary = clean_dir / "state", clean_dir / "pid", clean_dir / "tmp"
     temporary.mkdir()
     (folder / "sleeper.py").write_text(SLEEPER.format(state=str(state), pid=pid))
-    process = study(klogger, "sleeper", KLOGGER_SCHEMATA=str(clean_dir / "schemata"), TMPDIR=str(temporary))
+    process = study(
+        klogger, "sleeper", KLOGGER_SCHEMATA=str(clean_dir / "schemata"), TMPDIR=str(temporary)
+    )
     try:
         wait_for(lambda: pid.exists() and pid.read_text().strip())
         assert state.exists()

@@ -18,7 +18,9 @@ SCHEDULER = ROOT / "schemata/scheduler/scheduler.klogger"
 def calls(recorder):
     """Skips where the kernel cannot report calls of the scheduler."""
     shown = json.loads(recorder.command("show", SWITCHING, "--format", "json").out)
-    able = {event for probe in shown["probes"] if probe.get("attaches") for event in probe["events"]}
+    able = {
+        event for probe in shown["probes"] if probe.get("attaches") for event in probe["events"]
+    }
     if not {"SCHED_ENTER", "SCHED_LEAVE"} <= able:
         pytest.skip("this kernel has no tracepoints at the beginning and the end of the scheduler")
 
@@ -54,14 +56,20 @@ def check_calls(log, report):
     for thread in report["threads"]:
         out = log.count("SCHEDOUT", f"pid = {thread['tid']}")
         assert log.count("CPU_SWITCH", f"prev = {thread['tid']}") == out
-        assert log.count("CPU_SWITCH", f"next = {thread['tid']}") == log.count("SCHEDIN", f"pid = {thread['tid']}")
+        assert log.count("CPU_SWITCH", f"next = {thread['tid']}") == log.count(
+            "SCHEDIN", f"pid = {thread['tid']}"
+        )
         assert out >= thread["nvcsw"] + thread["nivcsw"]
 
 
 def test_the_workload_ends(tmp_path):
     """Whoever of its ring sees first that the time is over must not leave the others waiting for the byte."""
     program = tmp_path / "program"
-    subprocess.run(["cc", "-O1", "-o", program, ROOT / "schemata/switching/workload.c"], check=True, timeout=300)
+    subprocess.run(
+        ["cc", "-O1", "-o", program, ROOT / "schemata/switching/workload.c"],
+        check=True,
+        timeout=300,
+    )
     for _ in range(150):
         subprocess.run([program, "ring", "2", "0.002"], check=True, timeout=120)
 
@@ -78,7 +86,9 @@ def test_calls_and_switches(recorder, workloads, calls):
 
 def test_lengths_of_queues(recorder, workloads):
     """Each change is what the length changes by; four threads on one CPU are four on its queue."""
-    log, report = recorder.log("-s", SWITCHING, "--buffer-size", "16M", "--", workloads / "spinners", 4, 400, 0)
+    log, report = recorder.log(
+        "-s", SWITCHING, "--buffer-size", "16M", "--", workloads / "spinners", 4, 400, 0
+    )
     oracles.check_whole(log)
     wrong = log.one("""
         SELECT count(*) FROM (
@@ -89,7 +99,9 @@ def test_lengths_of_queues(recorder, workloads):
     assert wrong <= 2 + 0.02 * log.count("NR_RUNNING")
     tids = ", ".join(str(thread["tid"]) for thread in report["threads"])
     low, high = log.rows(f"SELECT min(time), max(time) FROM cpu_switch WHERE next IN ({tids})")[0]
-    most = log.one(f"SELECT max(queued) FROM nr_running WHERE runq = 0 AND time BETWEEN {low} AND {high}")
+    most = log.one(
+        f"SELECT max(queued) FROM nr_running WHERE runq = 0 AND time BETWEEN {low} AND {high}"
+    )
     assert most >= 4
 
 
@@ -104,7 +116,11 @@ def test_a_switch_has_a_cost(recorder, workloads, calls):
     """The two parts of a switch are the whole, and a pass of the ping-pong takes longer than its switch."""
     done, path = recorder.run("-s", SWITCHING, "--", workloads / "pingpong", 5000, "threads", 0)
     report = oracles.workload_json(done.out)
-    rows = {row["what"]: row for row in answer(recorder, path, "switch_cost")["table"] if row["queued"] == "any"}
+    rows = {
+        row["what"]: row
+        for row in answer(recorder, path, "switch_cost")["table"]
+        if row["queued"] == "any"
+    }
     assert rows["switch"]["calls"] == rows["choosing"]["calls"] == rows["changing"]["calls"] >= 5000
     assert 0 < rows["switch"]["p50"] < report["round_ns"]
     parts = rows["choosing"]["mean"] + rows["changing"]["mean"]

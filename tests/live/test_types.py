@@ -81,7 +81,9 @@ def logged(recorder):
     def run(event: str, body: str, code: str = "") -> Log:
         schema = recorder.dir / "types.klogger"
         schema.write_text(f"{event}\ncode {{ {code} }}\n{WHERE} {{ {body} }}\n")
-        done, path = recorder.run("-s", schema, "--no-calibrate", "--", "sh", "-c", "sleep 0.1; ls / >/dev/null")
+        done, path = recorder.run(
+            "-s", schema, "--no-calibrate", "--", "sh", "-c", "sleep 0.1; ls / >/dev/null"
+        )
         assert done.code == 0, done.err
         return Log(recorder.klogger, path)
 
@@ -93,7 +95,9 @@ def test_sizes_and_places(logged):
     event = f"event SIZES scope all {{ {' '.join(f'long {name}' for name in fields)} }}"
     log = logged(event, f"{FRAME} klogger(SIZES, {', '.join(SIZES)});", COUNTED)
     found = log.rows(f"SELECT DISTINCT {', '.join(fields)} FROM SIZES")
-    assert [dict(zip(SIZES, row, strict=True)) for row in found] == [{c: right() for c, right in SIZES.items()}]
+    assert [dict(zip(SIZES, row, strict=True)) for row in found] == [
+        {c: right() for c, right in SIZES.items()}
+    ]
 
 
 def test_elements_of_an_array_in_a_structure(logged):
@@ -123,10 +127,21 @@ def test_elements_of_an_array_in_a_structure(logged):
 def test_bit_fields(logged):
     chosen = flags()[:14]
     assert len(chosen) > 5
-    event = "event BITS scope all { " + " ".join(f"uchar {name} uchar raw_{name}" for name, _ in chosen) + " }"
-    read = "".join(f"klogger_read(&raw[{i}], (char *)prev + {bit // 8}, 1);" for i, (_, bit) in enumerate(chosen))
-    values = ", ".join(f"prev->{name}, raw[{i}] >> {bit % 8} & 1" for i, (name, bit) in enumerate(chosen))
-    log = logged(event, f"unsigned char raw[{len(chosen)}] = {{0}}; {read} klogger(BITS, {values});")
+    event = (
+        "event BITS scope all { "
+        + " ".join(f"uchar {name} uchar raw_{name}" for name, _ in chosen)
+        + " }"
+    )
+    read = "".join(
+        f"klogger_read(&raw[{i}], (char *)prev + {bit // 8}, 1);"
+        for i, (_, bit) in enumerate(chosen)
+    )
+    values = ", ".join(
+        f"prev->{name}, raw[{i}] >> {bit % 8} & 1" for i, (name, bit) in enumerate(chosen)
+    )
+    log = logged(
+        event, f"unsigned char raw[{len(chosen)}] = {{0}}; {read} klogger(BITS, {values});"
+    )
     columns = ", ".join(f"{name}, raw_{name}" for name, _ in chosen)
     rows = log.rows(f"SELECT {columns} FROM BITS")
     for at, (name, _) in enumerate(chosen):

@@ -39,7 +39,9 @@ def test_texts_and_numbers_of_a_program(recorder):
     assert done.code == 0, done.err
     log = Log(recorder.klogger, path)
     number = int.from_bytes(bytes(there)[:8], "little")
-    rows = log.rows(f"SELECT fixed, path FROM OPEN WHERE number = {number} AND path LIKE '%to-open'")
+    rows = log.rows(
+        f"SELECT fixed, path FROM OPEN WHERE number = {number} AND path LIKE '%to-open'"
+    )
     assert rows == [(str(there)[:63], str(there))]
 
 
@@ -48,7 +50,9 @@ def test_what_is_nobodys_memory_reads_as_nothing(recorder):
     schema.write_text(SCHEMA)
     done, path = recorder.run("-s", schema, "--no-calibrate", "--", "true")
     assert done.code == 0, done.err
-    assert Log(recorder.klogger, path).rows("SELECT DISTINCT number, fixed, text FROM BAD") == [(0, "", "")]
+    assert Log(recorder.klogger, path).rows("SELECT DISTINCT number, fixed, text FROM BAD") == [
+        (0, "", "")
+    ]
 
 
 # What the program below gives to openat(2), together with a folder that is none: each event once for each call. Pages
@@ -95,7 +99,9 @@ def test_what_could_not_be_read_is_counted_and_null_is_not(recorder):
     counts = sorted([("", unread + NULL), ("/there-is-no-such-file", THERE)])
     assert sorted(log.rows("SELECT path, count(*) FROM ONE GROUP BY path")) == counts
     assert sorted(log.rows("SELECT fixed, count(*) FROM EACH GROUP BY fixed")) == counts
-    said = log.rows("SELECT event, count, severity FROM ledger WHERE key = 'text_unread' ORDER BY event")
+    said = log.rows(
+        "SELECT event, count, severity FROM ledger WHERE key = 'text_unread' ORDER BY event"
+    )
     assert said == [("EACH", 3 * unread, "notice"), ("ONE", unread, "notice")]
 
 

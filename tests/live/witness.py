@@ -88,7 +88,10 @@ class Witness(Ftrace):
     def switches(self) -> list[Switch]:
         """Those of each CPU in their order."""
         found = (map(int, match.groups()) for match in LINE.finditer(self.text))
-        return [Switch(cpu, s * 1_000_000_000 + us * 1000, before, after) for cpu, s, us, before, after in found]
+        return [
+            Switch(cpu, s * 1_000_000_000 + us * 1000, before, after)
+            for cpu, s, us, before, after in found
+        ]
 
     def clears(self, log, report: dict) -> bool:
         """Whether the log has, of each thread that reported, all the switches that ftrace has."""

@@ -51,7 +51,16 @@ class Builder:
         """Compiles programs/SOURCE...; each warning is an error."""
         program = self.folder / (out or Path(sources[0]).stem)
         flags = ["-O2", *flags] if not any(str(f).startswith("-O") for f in flags) else list(flags)
-        command = [cc, *flags, "-Wall", "-Wextra", "-Werror", "-pthread", f"-I{self.headers}", f"-I{PROGRAMS}"]
+        command = [
+            cc,
+            *flags,
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-pthread",
+            f"-I{self.headers}",
+            f"-I{PROGRAMS}",
+        ]
         command += ["-o", program, *(PROGRAMS / s for s in sources)]
         done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{' '.join(map(str, command))}\n{done.stderr}"
@@ -85,11 +94,19 @@ class Room:
 
     path: Path
 
-    def environment(self, record=True, ring=1 << 20, slots=512, clock=1, schemata="*", off="", **more) -> dict:
-        env = {k: v for k, v in os.environ.items() if not k.startswith("KLOGGER_") and k != "XDG_RUNTIME_DIR"}
+    def environment(
+        self, record=True, ring=1 << 20, slots=512, clock=1, schemata="*", off="", **more
+    ) -> dict:
+        env = {
+            k: v
+            for k, v in os.environ.items()
+            if not k.startswith("KLOGGER_") and k != "XDG_RUNTIME_DIR"
+        }
         env["KLOGGER_DIR"] = str(self.path)
         if record:
-            env["KLOGGER_RECORD"] = f"1:1234abcd:{os.getpid()}:{ring}:{slots}:{clock}:{schemata}:{off}"
+            env["KLOGGER_RECORD"] = (
+                f"1:1234abcd:{os.getpid()}:{ring}:{slots}:{clock}:{schemata}:{off}"
+            )
         return {**env, **{k: str(v) for k, v in more.items()}}
 
     def start(self, *command, prefix=(), **env) -> subprocess.Popen:

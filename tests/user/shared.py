@@ -58,7 +58,9 @@ class Layout:
             elif scalar == "string" or (scalar == "char" and count):
                 shape, form = "text", f"{count}s"
             else:
-                shape, form = ("array", f"{count}{TYPES[scalar]}") if count else ("one", TYPES[scalar])
+                shape, form = (
+                    ("array", f"{count}{TYPES[scalar]}") if count else ("one", TYPES[scalar])
+                )
             size = struct.calcsize(form[-1])
             at = (at + size - 1) // size * size
             fields.append(Field(field_name, at, "<" + form, shape))
@@ -89,7 +91,9 @@ OWN = {
 def layouts(text: str) -> list[Layout]:
     """Of the events of a schema that has no units, decodings or probes."""
     text = re.sub(r'//[^\n]*|"[^"\n]*"', "", text)
-    return [Layout.of(name, body) for name, body in re.findall(r"\bevent\s+(\w+)[^{]*\{([^}]*)\}", text)]
+    return [
+        Layout.of(name, body) for name, body in re.findall(r"\bevent\s+(\w+)[^{]*\{([^}]*)\}", text)
+    ]
 
 
 @dataclass(frozen=True)
@@ -198,8 +202,12 @@ class Shared:
         finally:
             os.close(fd)
         self.words = memoryview(self.map).cast("Q")
-        magic, self.version, self.pid, self.image, self.token, size = struct.unpack_from("<QIIQQQ", self.map)
-        self.slots, self.ring_size, self.slots_at, self.stride = struct.unpack_from("<IIQQ", self.map, 40)
+        magic, self.version, self.pid, self.image, self.token, size = struct.unpack_from(
+            "<QIIQQQ", self.map
+        )
+        self.slots, self.ring_size, self.slots_at, self.stride = struct.unpack_from(
+            "<IIQQ", self.map, 40
+        )
         self.clock, schemata, self.parent = struct.unpack_from("<III", self.map, 64)
         assert (magic, size) == (MAGIC, len(self.map)), self.path
         self.texts = dict(self.schema(n) for n in range(schemata))
@@ -217,7 +225,9 @@ class Shared:
         struct.pack_into("<I", self.map, offset, value)
 
     def schema(self, n: int) -> tuple[str, tuple[int, str]]:
-        base, events, text, length, name = struct.unpack_from("<IIII48s", self.map, self.SCHEMATA + 64 * n)
+        base, events, text, length, name = struct.unpack_from(
+            "<IIII48s", self.map, self.SCHEMATA + 64 * n
+        )
         found = self.map[text : text + length].decode()
         assert len(layouts(found)) == events
         return name.split(b"\0")[0].decode(), (base, found)
@@ -232,9 +242,13 @@ class Shared:
     ON = 240 + 64 * 15
 
     def on(self) -> set[str]:
-        return {layout.name for number, layout in self.layouts.items() if self.map[self.ON + number]}
+        return {
+            layout.name for number, layout in self.layouts.items() if self.map[self.ON + number]
+        }
 
-    def arm(self, pid: int = os.getpid(), allowed: int = 512, names: set[str] | None = None) -> None:
+    def arm(
+        self, pid: int = os.getpid(), allowed: int = 512, names: set[str] | None = None
+    ) -> None:
         """As a recorder does it with a program that runs: `names` (or all) of the events."""
         self.put32(self.ALLOWED, allowed)
         self.put32(self.ARMED, pid)
@@ -325,7 +339,11 @@ class Drainer:
         lost = sum(shared.lost().get(event, 0) for shared in self.files.values())
         for shared in self.files.values():
             for slot in shared.used_slots():
-                lost += sum(ring.lost().get(event, 0) for ring in (slot.main, slot.nested) if ring.is_opened())
+                lost += sum(
+                    ring.lost().get(event, 0)
+                    for ring in (slot.main, slot.nested)
+                    if ring.is_opened()
+                )
         return lost
 
     def close(self) -> None:

@@ -59,7 +59,9 @@ def test_another_folder_in_the_place_of_its_own(recorder, how):
     precious = victim / "k" / name
     precious.write_text("precious")
     precious.chmod(0o600)
-    process = recorder.spawn(sys.executable, "-c", SWAP, place, victim, name, how, prefix=("unshare", "-m"))
+    process = recorder.spawn(
+        sys.executable, "-c", SWAP, place, victim, name, how, prefix=("unshare", "-m")
+    )
     assert process.stdout.readline() == "ready\n"
     done, out = recorder.run(*USER, "-p", process.pid, "--for", "500ms")
     assert done.code == 0, done.err
@@ -125,14 +127,20 @@ def test_a_stranger_names_a_parent(recorder, build):
         model = spawn_outside(recorder, *AS_NOBODY, place / "lives", "sleep", 1_000_000)
         folder = Path(f"/dev/shm/klogger-{NOBODY}")
         (path,) = until(lambda: list(folder.glob(f"{model.pid}.*")), model)
-        parent = spawn_outside(recorder, "sh", "-c", f"read word; {lives} sleep 1000000 & read word")
+        parent = spawn_outside(
+            recorder, "sh", "-c", f"read word; {lives} sleep 1000000 & read word"
+        )
         victim = spawn_outside(recorder, lives, "sleep", 1_000_000)
         mine = Path("/dev/shm/klogger-0")
         (recorded,) = until(lambda: list(mine.glob(f"{victim.pid}.*")), victim)
         pids = f"{parent.pid},{victim.pid}"
-        recording = spawn_outside(recorder, recorder.klogger, "record", *USER, "-p", pids, "-o", out)
+        recording = spawn_outside(
+            recorder, recorder.klogger, "record", *USER, "-p", pids, "-o", out
+        )
         until(lambda: "COUNT" in Shared(recorded).on(), recording)
-        forger = spawn_outside(recorder, *AS_NOBODY, sys.executable, "-c", FORGE, path, victim.pid, recording.pid)
+        forger = spawn_outside(
+            recorder, *AS_NOBODY, sys.executable, "-c", FORGE, path, victim.pid, recording.pid
+        )
         ready, name = forger.stdout.readline().split() or ("", forger.communicate())
         assert ready == "ready", name
         forged = folder / name
@@ -140,7 +148,11 @@ def test_a_stranger_names_a_parent(recorder, build):
             parent.stdin.write("go\n")
             parent.stdin.flush()
             armed = lambda path: Shared(path).word32(Shared.ARMED) == recording.pid  # noqa: E731
-            later = lambda: [p for p in mine.glob("[0-9]*.*") if is_child(p, parent.pid) and armed(p)]  # noqa: E731
+
+            def later():
+                found = mine.glob("[0-9]*.*")
+                return [p for p in found if is_child(p, parent.pid) and armed(p)]
+
             child = int(until(later, recording)[0].name.split(".")[0])
             assert Shared(forged).on() == Shared(path).on() == set()
         finally:
@@ -152,12 +164,24 @@ def test_a_stranger_names_a_parent(recorder, build):
         path.unlink(missing_ok=True)
         recorded.unlink(missing_ok=True)
     log = recorder.log(out)
-    assert {victim.pid} <= {tgid for (tgid,) in log.rows("SELECT DISTINCT tgid FROM count")} <= {victim.pid, child}, err
+    assert (
+        {victim.pid}
+        <= {tgid for (tgid,) in log.rows("SELECT DISTINCT tgid FROM count")}
+        <= {victim.pid, child}
+    ), err
 
 
 def is_child(path, parent):
     try:
-        return int(Path(f"/proc/{path.name.split('.')[0]}/stat").read_text().rsplit(")", 1)[1].split()[1]) == parent
+        return (
+            int(
+                Path(f"/proc/{path.name.split('.')[0]}/stat")
+                .read_text()
+                .rsplit(")", 1)[1]
+                .split()[1]
+            )
+            == parent
+        )
     except (OSError, ValueError):
         return False
 
@@ -248,7 +272,9 @@ def test_a_log_that_may_not_grow(recorder, build):
     """RLIMIT_FSIZE is no signal that ends the recorder, but a full disk."""
     calls = 1_000_000
     recorder.prefix = ("prlimit", f"--fsize={4 << 20}")
-    done, out = recorder.run(*USER, "--user-buffer", "1M", "--", build("flood.c"), 1, calls, timeout=120)
+    done, out = recorder.run(
+        *USER, "--user-buffer", "1M", "--", build("flood.c"), 1, calls, timeout=120
+    )
     assert done.code >= 0 and "is not complete" in done.err, done
     log = recorder.log(out)
     assert 0 < log.count("COUNT") < calls

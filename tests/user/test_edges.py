@@ -14,7 +14,9 @@ def edges(build):
 
 def threads(log) -> dict:
     """Events by the number that they carry."""
-    return dict(log.rows("SELECT thread, count(DISTINCT n) FROM count GROUP BY thread ORDER BY thread"))
+    return dict(
+        log.rows("SELECT thread, count(DISTINCT n) FROM count GROUP BY thread ORDER BY thread")
+    )
 
 
 def test_a_process_without_its_first_thread_is_recorded_on(recorder, edges):
@@ -24,7 +26,9 @@ def test_a_process_without_its_first_thread_is_recorded_on(recorder, edges):
 
 
 def test_children_of_a_process_that_ran_already(recorder, room, edges):
-    program = subprocess.Popen([edges, "forks"], env=room.environment(record=False), stdin=subprocess.PIPE)
+    program = subprocess.Popen(
+        [edges, "forks"], env=room.environment(record=False), stdin=subprocess.PIPE
+    )
     try:
         until = time.monotonic() + 60
         while not room.names():

@@ -76,7 +76,9 @@ def test_off_leaves_nothing(build, room, cc, level):
     needs(cc)
     program = build("flood.c", cc=cc, flags=["-DKLOGGER_OFF", level], out=f"off-{cc}{level}")
     if level == "-O0":
-        called = subprocess.run(["objdump", "-d", program], capture_output=True, text=True, check=True).stdout
+        called = subprocess.run(
+            ["objdump", "-d", program], capture_output=True, text=True, check=True
+        ).stdout
         assert not re.search(r"call.*klogger", called)
     else:
         assert "klogger" not in symbols(program)
@@ -99,8 +101,16 @@ def test_an_event_that_is_off_costs_three_instructions(build):
         text=True,
         check=True,
     ).stdout
-    code = [line.split("\t", 1)[1].split()[0] for line in text.splitlines() if re.match(r"\s+[0-9a-f]+:\t", line)]
-    code = [word for word in code if word not in ("endbr64", "nop", "nopw", "nopl", "cs", "data16", "xchg")]
+    code = [
+        line.split("\t", 1)[1].split()[0]
+        for line in text.splitlines()
+        if re.match(r"\s+[0-9a-f]+:\t", line)
+    ]
+    code = [
+        word
+        for word in code
+        if word not in ("endbr64", "nop", "nopw", "nopl", "cs", "data16", "xchg")
+    ]
     path = code[: code.index("ret")]
     assert [word for word in path if word != "mov"] == ["cmpb", "jne"]
     assert len(path) <= 4, path
@@ -112,7 +122,16 @@ def test_two_versions_of_a_schema(klogger, build, room, tmp_path):
     objects = []
     for source, flags in (("first.c", []), ("second.c", ["-DNEWER", f"-I{tmp_path}"])):
         objects.append(tmp_path / (source + ".o"))
-        command = ["gcc", "-O2", *flags, f"-I{build.headers}", "-c", PROGRAMS / source, "-o", objects[-1]]
+        command = [
+            "gcc",
+            "-O2",
+            *flags,
+            f"-I{build.headers}",
+            "-c",
+            PROGRAMS / source,
+            "-o",
+            objects[-1],
+        ]
         subprocess.run(command, check=True)
     program = tmp_path / "both"
     subprocess.run(["gcc", *objects, "-o", program, "-pthread"], check=True)
@@ -132,12 +151,23 @@ def test_headers_of_two_kloggers(build, room, tmp_path):
     header = (build.headers / "other.klogger.h").read_text()
     (number,) = set(re.findall(r"KLOGGER_RUNTIME != (0x[0-9a-f]{16})ull", header))
     (unit,) = set(re.findall(r"klogger_unit_other_[0-9a-f]{16}", header))
-    another = header.replace(number, "0x0123456789abcdef").replace(unit, "klogger_unit_other_0123456789abcdef")
+    another = header.replace(number, "0x0123456789abcdef").replace(
+        unit, "klogger_unit_other_0123456789abcdef"
+    )
     (tmp_path / "other.klogger.h").write_text(another)
     objects = []
     for source, flags in (("first.c", []), ("second.c", [f"-I{tmp_path}"])):
         objects.append(tmp_path / (source + ".o"))
-        command = ["gcc", "-O2", *flags, f"-I{build.headers}", "-c", PROGRAMS / source, "-o", objects[-1]]
+        command = [
+            "gcc",
+            "-O2",
+            *flags,
+            f"-I{build.headers}",
+            "-c",
+            PROGRAMS / source,
+            "-o",
+            objects[-1],
+        ]
         subprocess.run(command, check=True)
     program = tmp_path / "both"
     subprocess.run(["gcc", *objects, "-o", program, "-pthread"], check=True)
@@ -148,7 +178,14 @@ def test_headers_of_two_kloggers(build, room, tmp_path):
     ]
     assert [values["value"] for values in drainer.all("OTHER")] == [2]
     both = subprocess.run(
-        ["gcc", "-fsyntax-only", "-include", build.headers / "count.klogger.h", f"-I{tmp_path}", PROGRAMS / "second.c"],
+        [
+            "gcc",
+            "-fsyntax-only",
+            "-include",
+            build.headers / "count.klogger.h",
+            f"-I{tmp_path}",
+            PROGRAMS / "second.c",
+        ],
         capture_output=True,
         text=True,
         check=False,
@@ -166,7 +203,9 @@ def test_a_library_with_a_schema_of_its_own(build, room):
     assert [values["value"] for values in drainer.all("OTHER")] == [0, 1, 2]
     # One file for the program, and one for each time that the library was opened.
     assert len(drainer.files) == 4
-    assert {shared.pid for shared in drainer.files.values()} == {next(iter(drainer.files.values())).pid}
+    assert {shared.pid for shared in drainer.files.values()} == {
+        next(iter(drainer.files.values())).pid
+    }
 
 
 def test_no_schema_no_file(build, room):
@@ -194,10 +233,24 @@ def test_every_type(build, room):
     assert (done.code, done.err) == (0, "")
     assert drainer.all("NOTHING") == [{}]
     names = ["b", "c", "uc", "s", "us", "i", "ui", "l", "ul", "ll", "ull"]
-    first = [True, low[8], top[8], low[16], top[16], low[32], top[32], low[64], top[64], low[64], top[64]]
+    first = [
+        True,
+        low[8],
+        top[8],
+        low[16],
+        top[16],
+        low[32],
+        top[32],
+        low[64],
+        top[64],
+        low[64],
+        top[64],
+    ]
     second = [False, high[8], 0, high[16], 0, high[32], 0, high[64], 0, high[64], 0]
     assert drainer.all("NUMBERS") == [dict(zip(names, v, strict=True)) for v in (first, second)]
-    assert drainer.all("PADDED") == [{"a": 1, "b": 0x0123456789ABCDEF, "c": 2, "d": 0x89ABCDEF, "e": 3, "f": 0xFEDC}]
+    assert drainer.all("PADDED") == [
+        {"a": 1, "b": 0x0123456789ABCDEF, "c": 2, "d": 0x89ABCDEF, "e": 3, "f": 0xFEDC}
+    ]
     shape = {"triple": [1, 2, 65535], "pair": [low[64], high[64]]}
     assert drainer.all("SHAPES") == [
         {**shape, "five": b"four", "name": b"fifteen letters"},
@@ -227,7 +280,11 @@ def test_drainer_and_program_agree_on_the_clock(build, room):
 def rests(pid: int) -> int:
     """How often the threads of a process have gone to sleep."""
     texts = [status.read_text() for status in Path(f"/proc/{pid}/task").glob("*/status")]
-    return sum(int(n) for text in texts for n in re.findall(r"^voluntary_ctxt_switches:\s+(\d+)", text, re.M))
+    return sum(
+        int(n)
+        for text in texts
+        for n in re.findall(r"^voluntary_ctxt_switches:\s+(\d+)", text, re.M)
+    )
 
 
 def test_armed_while_it_runs(build, room):

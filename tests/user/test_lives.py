@@ -59,7 +59,9 @@ def test_locked_memory_is_not_all_slots(build, room):
 def test_forks(build, room, what, quiet):
     """Each process has a file of its own, names its parent, and logs its own events only."""
     n = scaled(50, 1000)
-    done, drainer = room.record(build("lives.c"), what, n, timeout=600, **({"QUIET": 1} if quiet else {}))
+    done, drainer = room.record(
+        build("lives.c"), what, n, timeout=600, **({"QUIET": 1} if quiet else {})
+    )
     assert (done.code, done.err) == (7, "")
     assert drainer.counted("COUNT") == 0
     assert numbers(drainer) == ([] if quiet else [0]) + [*range(1, n + 1), END]
@@ -154,7 +156,9 @@ def check_goes_on(room, program, **env):
 @contextmanager
 def small_folder(options: str):
     with tempfile.TemporaryDirectory() as folder:
-        subprocess.run(["mount", "-t", "tmpfs", "-o", f"mode=700,{options}", "none", folder], check=True)
+        subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", f"mode=700,{options}", "none", folder], check=True
+        )
         try:
             yield Path(folder)
         finally:
@@ -185,7 +189,15 @@ def test_unwilling_folder(build, options):
 def test_limited_file_size(build, room, blocks):
     """RLIMIT_FSIZE, whose excess is a signal that ends a program; in KiB."""
     for record in (True, False):
-        done = room.run("bash", "-c", f'ulimit -f {blocks}; exec "$@"', "-", build("lives.c"), "nothing", record=record)
+        done = room.run(
+            "bash",
+            "-c",
+            f'ulimit -f {blocks}; exec "$@"',
+            "-",
+            build("lives.c"),
+            "nothing",
+            record=record,
+        )
         assert (done.code, len(done.err.splitlines())) in ((7, 0), (7, 1)), done
 
 

@@ -17,7 +17,9 @@ BUFFER = ("--user-buffer", "1M")
 
 def entries(log, key):
     """(event, tid, count, severity)"""
-    return log.rows(f"SELECT event, tid, count, severity FROM ledger WHERE key = '{key}' ORDER BY ALL")
+    return log.rows(
+        f"SELECT event, tid, count, severity FROM ledger WHERE key = '{key}' ORDER BY ALL"
+    )
 
 
 def check_refused_threads(log, key, report):
@@ -30,7 +32,10 @@ def check_refused_threads(log, key, report):
     assert entries(log, key) == [("COUNT", None, missing, "loss")]
     assert log.lost("COUNT") == missing
     # No ring was full, and nothing else was lost.
-    assert log.rows(f"SELECT key FROM ledger WHERE severity IN ('loss', 'error') AND key <> '{key}'") == []
+    assert (
+        log.rows(f"SELECT key FROM ledger WHERE severity IN ('loss', 'error') AND key <> '{key}'")
+        == []
+    )
 
 
 def test_threads_for_which_there_is_no_memory(recorder, build):
@@ -43,7 +48,9 @@ def test_threads_for_which_there_is_no_memory(recorder, build):
 @pytest.mark.skipif(os.geteuid() != 0, reason="not root")
 def test_threads_for_which_the_folder_has_no_space(recorder, build, room):
     """The folder's file system holds the rings of a few threads."""
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6m,mode=700", "tmpfs", room.path], check=True)
+    subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=6m,mode=700", "tmpfs", room.path], check=True
+    )
     try:
         done, out = recorder.run(*USER, *BUFFER, "--", build("flood.c"), THREADS, CALLS, 1000)
         assert done.code == 0, done.err
@@ -80,9 +87,17 @@ def test_a_stray_write_costs_its_own_thread_and_no_other(recorder, build, room):
     (other,) = {thread["tid"] for thread in report_in(done)["threads"]} - {victim}
     log = recorder.log(out)
     assert entries(log, "user_hostile") == [(None, victim, 0, "loss")]
-    streams = {tid: rest for tid, *rest in log.rows("SELECT tid, count(*), min(n), max(n) FROM count GROUP BY tid")}
+    streams = {
+        tid: rest
+        for tid, *rest in log.rows("SELECT tid, count(*), min(n), max(n) FROM count GROUP BY tid")
+    }
     assert streams[other] == [calls, 0, calls - 1]
     count, first, last = streams[victim]
     assert 0 < count < calls
     assert (first, last) == (0, count - 1)
-    assert log.rows("SELECT key FROM ledger WHERE severity IN ('loss', 'error') AND key <> 'user_hostile'") == []
+    assert (
+        log.rows(
+            "SELECT key FROM ledger WHERE severity IN ('loss', 'error') AND key <> 'user_hostile'"
+        )
+        == []
+    )

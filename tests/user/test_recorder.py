@@ -54,7 +54,9 @@ def test_sixteen_threads(recorder, build):
 
 def check_text_is_in_order(recorder, out):
     last, lines = 0, 0
-    process = subprocess.Popen([recorder.klogger, "cat", "--format", "json", out], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [recorder.klogger, "cat", "--format", "json", out], stdout=subprocess.PIPE, text=True
+    )
     for line in process.stdout:
         now = int(re.search(r'"time":(-?\d+)', line)[1])
         assert now >= last
@@ -103,7 +105,12 @@ def test_lives(recorder, build, what):
     assert log.lost("COUNT") == 0
     processes = log.one("SELECT count(DISTINCT tgid) FROM count")
     if what != "handler":
-        expected = {"fork": 2 + n + 3 * n, "clone": 2 + 2 * n, "vfork": 2 + n + 2 * n, "threads": n + 2}
+        expected = {
+            "fork": 2 + n + 3 * n,
+            "clone": 2 + 2 * n,
+            "vfork": 2 + n + 2 * n,
+            "threads": n + 2,
+        }
         assert log.count("COUNT") == expected[what]
     assert processes == {"fork": 2 * n + 1, "threads": 1}.get(what, n + 1)
     assert recorder.room.names() == []
@@ -161,7 +168,9 @@ def test_a_program_that_comes_later(recorder, build):
 
 
 def test_enable_and_disable(recorder, build):
-    recording, out = recorder.started(*USER, "--disable", "COUNT", "--", build("lives.c"), "sleep", 10_000)
+    recording, out = recorder.started(
+        *USER, "--disable", "COUNT", "--", build("lives.c"), "sleep", 10_000
+    )
     time.sleep(0.5)
     assert recorder.do("enable", "COUNT", "--recorder", recording.pid).code == 0
     time.sleep(0.5)
@@ -205,7 +214,9 @@ def test_an_ordinary_user(klogger, room, build):
 def test_beside_the_scheduler(recorder, build):
     """The kernel's events and the program's in one log, by name of its schema."""
     schema = PROGRAMS / "count.klogger"
-    done, out = recorder.run("-s", "scheduler", "-s", schema, "--", build("flood.c"), 4, 20_000, 500)
+    done, out = recorder.run(
+        "-s", "scheduler", "-s", schema, "--", build("flood.c"), 4, 20_000, 500
+    )
     assert done.code == 0, done.err
     log = recorder.log(out)
     assert log.count("COUNT") == 80_000
@@ -238,18 +249,26 @@ def test_cause_stands_before_effect(recorder, build, cpus):
         FROM before JOIN written USING (n) JOIN after USING (n)""")
     assert log.rows("SELECT * FROM pair WHERE after < before LIMIT 3") == []
     # The kernel wakes the reader inside of the writer's write().
-    woken = f"(FROM try_to_wakeup WHERE pid = {report['reader']} AND waker = {report['writer']}) AS w"
+    woken = (
+        f"(FROM try_to_wakeup WHERE pid = {report['reader']} AND waker = {report['writer']}) AS w"
+    )
     assert log.one(f"SELECT count(*) FROM {woken}") > 0
     assert (
-        log.rows(f"SELECT * FROM {woken} ASOF LEFT JOIN pair ON before <= w.time WHERE w.time < written IS NOT TRUE")
+        log.rows(
+            f"SELECT * FROM {woken} ASOF LEFT JOIN pair ON before <= w.time WHERE w.time < written IS NOT TRUE"
+        )
         == []
     )
     if cpus == (0, 0):
         # On one CPU, the reader was woken and switched to between the two events, but for a few that came while the
         # writer was preempted, and switches that the kernel reports to nobody.
         switches = f"(FROM schedin WHERE pid = {report['reader']}) AS s"
-        without = log.one(f"SELECT count(*) FROM pair ASOF JOIN {switches} ON s.time <= after WHERE s.time < before")
-        late = log.one(f"SELECT count(*) FROM {woken} ASOF JOIN pair ON before <= w.time WHERE after < w.time")
+        without = log.one(
+            f"SELECT count(*) FROM pair ASOF JOIN {switches} ON s.time <= after WHERE s.time < before"
+        )
+        late = log.one(
+            f"SELECT count(*) FROM {woken} ASOF JOIN pair ON before <= w.time WHERE after < w.time"
+        )
         assert max(without, late) <= pairs // 1000
 
 
@@ -276,14 +295,18 @@ def test_too_little_memory(recorder, build):
 
 def cpu_ticks(pid: int) -> list[int]:
     """Clock ticks that each thread has run."""
-    stats = [stat.read_text().rsplit(")", 1)[1].split() for stat in Path(f"/proc/{pid}/task").glob("*/stat")]
+    stats = [
+        stat.read_text().rsplit(")", 1)[1].split()
+        for stat in Path(f"/proc/{pid}/task").glob("*/stat")
+    ]
     return [int(fields[11]) + int(fields[12]) for fields in stats]
 
 
 def test_rescue_after_a_crash(recorder, build):
     """A flight recorder of a program that crashed."""
     process = subprocess.Popen(
-        [build("flood.c"), "2", str(1 << 30)], env=recorder.room.environment(record=False, KLOGGER_FLIGHT=1 << 17)
+        [build("flood.c"), "2", str(1 << 30)],
+        env=recorder.room.environment(record=False, KLOGGER_FLIGHT=1 << 17),
     )
     until = time.monotonic() + 60
     while sorted(cpu_ticks(process.pid))[-2:] < [3, 3]:
@@ -335,7 +358,9 @@ def test_hostile_programs(recorder, build, what):
     assert recorder.wait(hostile, timeout=seconds + 60).code == 0
     report = recorder.wait(honest, timeout=seconds + 60).report
     assert recording.poll() is None, recorder.wait(recording)
-    peak = int(re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{recording.pid}/status").read_text())[1])
+    peak = int(
+        re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{recording.pid}/status").read_text())[1]
+    )
     done = recorder.end(recording)
     assert done.code == 0, done.err
     assert peak < 512 << 10

@@ -135,7 +135,9 @@ def test_forks_in_the_middle_of_an_event(build, room):
     assert len(drainer.files) == n + 1
     for values in drainer.all("COUNT"):
         check_whole(values)
-    (parent,) = [stream for stream in drainer.streams("COUNT").values() if stream[-1]["n"] == 1_000_000]
+    (parent,) = [
+        stream for stream in drainer.streams("COUNT").values() if stream[-1]["n"] == 1_000_000
+    ]
     numbers = [values["n"] for values in parent]
     assert drainer.counted("COUNT") == 0
     assert numbers == [*range(len(numbers) - 1), 1_000_000]

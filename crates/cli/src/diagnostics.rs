@@ -54,8 +54,9 @@ pub fn read(path: &Path) -> Result<String, Failure> {
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         let line = error.as_bytes()[..at].iter().filter(|&&b| b == b'\n').count() + 1;
-        Failure::new(format!("{file}:{line}: byte {at} is not UTF-8 text"))
-            .help("a schema is a text in UTF-8: convert it, or remove that byte; is this a schema file?")
+        Failure::new(format!("{file}:{line}: byte {at} is not UTF-8 text")).help(
+            "a schema is a text in UTF-8: convert it, or remove that byte; is this a schema file?",
+        )
     })
 }
 
@@ -69,7 +70,8 @@ pub fn render(file: &str, text: &str, diagnostics: &[Diagnostic]) -> String {
     for diagnostic in diagnostics {
         let source = NamedSource::new(file, text.to_string());
         let report = Report::new(diagnostic.clone()).with_source_code(source);
-        if !showable(text, diagnostic) || handler.render_report(&mut out, report.as_ref()).is_err() {
+        if !showable(text, diagnostic) || handler.render_report(&mut out, report.as_ref()).is_err()
+        {
             plain(&mut out, file, text, diagnostic);
         }
         out.push('\n');
@@ -79,7 +81,8 @@ pub fn render(file: &str, text: &str, diagnostics: &[Diagnostic]) -> String {
 
 /// Whether the lines around the places of a diagnostic are such that they can be shown.
 fn showable(text: &str, diagnostic: &Diagnostic) -> bool {
-    let starts = std::iter::once(diagnostic.span.start).chain(diagnostic.related.iter().map(|(span, _)| span.start));
+    let starts = std::iter::once(diagnostic.span.start)
+        .chain(diagnostic.related.iter().map(|(span, _)| span.start));
     starts.into_iter().all(|at| {
         let before = text.as_bytes()[..at].rsplit(|&b| b == b'\n').take(2);
         let after = text.as_bytes()[at..].split(|&b| b == b'\n').take(2);
@@ -101,7 +104,8 @@ fn plain(out: &mut String, file: &str, text: &str, diagnostic: &Diagnostic) {
 pub fn tally(diagnostics: &[Diagnostic]) -> String {
     let errors = diagnostics.iter().filter(|d| d.severity == Severity::Error).count();
     let parts = [(errors, "error"), (diagnostics.len() - errors, "warning")];
-    let parts: Vec<String> = parts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| count(*n, what)).collect();
+    let parts: Vec<String> =
+        parts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| count(*n, what)).collect();
     parts.join(", ")
 }
 

@@ -90,7 +90,9 @@ impl Opinion {
         let (Ok(types), false) = (kernel, schema.probes.is_empty()) else { return opinion };
         match clang::compile(schema, types) {
             Ok((_, warnings)) => opinion.found.extend(warnings),
-            Err(CompileError::Rejected(errors)) => opinion.found.extend(errors.into_iter().map(|(_, d)| d)),
+            Err(CompileError::Rejected(errors)) => {
+                opinion.found.extend(errors.into_iter().map(|(_, d)| d))
+            }
             Err(CompileError::Failed(error)) => opinion.unchecked = Some(error.message),
         }
         opinion
@@ -99,7 +101,9 @@ impl Opinion {
     /// Only of its probes, not of its C.
     pub fn of_plans(schema: &Schema, kernel: &Result<KernelTypes, Error>) -> Opinion {
         match kernel.as_ref().map_err(Error::clone).and_then(|types| plan(schema, types)) {
-            Ok(plans) => Opinion { found: faults(schema, &plans), plans: Some(plans), unchecked: None },
+            Ok(plans) => {
+                Opinion { found: faults(schema, &plans), plans: Some(plans), unchecked: None }
+            }
             Err(error) => Opinion { unchecked: Some(error.message), ..Opinion::default() },
         }
     }
@@ -112,7 +116,8 @@ impl Opinion {
 /// What was found in several schemata, each time with the schema's index.
 pub fn show_each(schemas: &[&Schema], found: &[(usize, Diagnostic)]) {
     for (index, schema) in schemas.iter().enumerate() {
-        let own: Vec<Diagnostic> = found.iter().filter(|(i, _)| *i == index).map(|(_, d)| d.clone()).collect();
+        let own: Vec<Diagnostic> =
+            found.iter().filter(|(i, _)| *i == index).map(|(_, d)| d.clone()).collect();
         show(schema, &own);
     }
 }

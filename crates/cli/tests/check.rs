@@ -9,7 +9,12 @@ fn root() -> PathBuf {
 }
 
 fn check(folder: &Path, words: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_klogger")).arg("check").args(words).current_dir(folder).output().unwrap()
+    Command::new(env!("CARGO_BIN_EXE_klogger"))
+        .arg("check")
+        .args(words)
+        .current_dir(folder)
+        .output()
+        .unwrap()
 }
 
 fn text(bytes: &[u8]) -> &str {
@@ -19,11 +24,15 @@ fn text(bytes: &[u8]) -> &str {
 #[test]
 fn bad_schemata_are_refused_in_the_expected_words() {
     let mut cases = 0;
-    for case in std::fs::read_dir(root().join("tests/reject")).unwrap().map(|entry| entry.unwrap()) {
+    for case in std::fs::read_dir(root().join("tests/reject")).unwrap().map(|entry| entry.unwrap())
+    {
         let file = format!("{}.klogger", case.file_name().to_string_lossy());
         let output = check(&case.path(), &[&file]);
         assert_eq!(output.status.code(), Some(2), "{file}");
-        assert_eq!(text(&output.stderr), std::fs::read_to_string(case.path().join("expected.txt")).unwrap());
+        assert_eq!(
+            text(&output.stderr),
+            std::fs::read_to_string(case.path().join("expected.txt")).unwrap()
+        );
         assert!(output.stdout.is_empty(), "{file}");
         cases += 1;
     }
@@ -38,7 +47,9 @@ fn good_schemata_get_a_line_each() {
         text(&output.stdout),
         "paper.klogger: ok, 1 event, 0 probes, 1 warning\ntypes.klogger: ok, 3 events, 0 probes\n"
     );
-    assert!(text(&output.stderr).contains("no engine reads the hardware counters of arch PentiumIV"));
+    assert!(
+        text(&output.stderr).contains("no engine reads the hardware counters of arch PentiumIV")
+    );
 }
 
 #[test]
@@ -57,14 +68,22 @@ fn one_bad_file_does_not_hide_the_others() {
     let output = check(&folder, &["missing.klogger", "paper.klogger"]);
     assert_eq!(output.status.code(), Some(2));
     assert_eq!(text(&output.stdout), "paper.klogger: ok, 1 event, 0 probes, 1 warning\n");
-    assert!(text(&output.stderr).starts_with("klogger: missing.klogger: there is no such file\n  help: "));
+    assert!(
+        text(&output.stderr)
+            .starts_with("klogger: missing.klogger: there is no such file\n  help: ")
+    );
 }
 
 #[test]
 fn files_that_are_no_texts() {
     let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("latin1.klogger"), b"event A {\n  int a \"gr\xf6\xdfe\" }").unwrap();
-    std::fs::write(folder.path().join("long.klogger"), format!("event A {{ {} itn a }}", " ".repeat(100_000))).unwrap();
+    std::fs::write(folder.path().join("latin1.klogger"), b"event A {\n  int a \"gr\xf6\xdfe\" }")
+        .unwrap();
+    std::fs::write(
+        folder.path().join("long.klogger"),
+        format!("event A {{ {} itn a }}", " ".repeat(100_000)),
+    )
+    .unwrap();
     for (file, message) in [
         ("latin1.klogger", "klogger: latin1.klogger:2: byte 21 is not UTF-8 text\n"),
         (".", "klogger: . is a directory\n"),
@@ -86,7 +105,10 @@ fn programs_get_json() {
     let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(value[0]["ok"], false);
     let first = &value[0]["diagnostics"][0];
-    assert_eq!((&first["line"], &first["column"], &first["end_column"]), (&3.into(), &20.into(), &24.into()));
+    assert_eq!(
+        (&first["line"], &first["column"], &first["end_column"]),
+        (&3.into(), &20.into(), &24.into())
+    );
     assert_eq!(first["message"], "unknown type `ulon`");
     assert_eq!(value[1]["diagnostics"][0]["message"], "missing.klogger: there is no such file");
 }
@@ -104,7 +126,9 @@ fn each_probe_is_compared_with_the_kernel_that_was_named() {
     let fits = probe("sched_process_exit(struct task_struct *p)");
     let other = format!("event E {{ }}\n{fits}{}", probe("sched_switch(int preempt)"));
     let absent = format!("event E {{ }}\n{fits}{}", probe("no_such_place()"));
-    for (name, schema) in [("fits", format!("event E {{ }}\n{fits}")), ("other", other), ("absent", absent)] {
+    for (name, schema) in
+        [("fits", format!("event E {{ }}\n{fits}")), ("other", other), ("absent", absent)]
+    {
         std::fs::write(folder.path().join(format!("{name}.klogger")), schema).unwrap();
     }
     let run = |name: &str| {
@@ -118,7 +142,12 @@ fn each_probe_is_compared_with_the_kernel_that_was_named() {
     );
     let (code, said) = run("other.klogger");
     assert_eq!(code, Some(2));
-    assert!(said.starts_with("  yes  tracepoint sched_process_exit: E\n  no   tracepoint sched_switch: E\n"), "{said}");
+    assert!(
+        said.starts_with(
+            "  yes  tracepoint sched_process_exit: E\n  no   tracepoint sched_switch: E\n"
+        ),
+        "{said}"
+    );
     assert!(said.contains("kernel: tracepoint sched_switch(bool, struct task_struct *"), "{said}");
     let (code, said) = run("absent.klogger");
     assert_eq!(code, Some(2));
@@ -137,7 +166,9 @@ fn what_is_no_kernel_is_said_once() {
     assert!(output.stdout.is_empty());
     let said = text(&output.stderr);
     assert!(
-        said.starts_with("klogger: image: neither a kernel nor its type information\n  help: name a vmlinux"),
+        said.starts_with(
+            "klogger: image: neither a kernel nor its type information\n  help: name a vmlinux"
+        ),
         "{said}"
     );
 }
@@ -155,7 +186,10 @@ fn c_that_does_not_compile_attaches_nowhere() {
         Command::new(klogger).arg("show").args(words).current_dir(folder.path()).output().unwrap()
     };
     let output = show(&["c.klogger"]);
-    assert!(text(&output.stdout).contains("probes on this kernel\n  none: a recording with this schema is refused"));
+    assert!(
+        text(&output.stdout)
+            .contains("probes on this kernel\n  none: a recording with this schema is refused")
+    );
     assert!(!text(&output.stdout).contains("  yes  "));
     assert!(text(&output.stderr).contains("use of undeclared identifier 'no_such_name'"));
     let json = show(&["c.klogger", "--format", "json"]);

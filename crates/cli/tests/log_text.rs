@@ -166,16 +166,19 @@ fn exports_stand_where_they_should() {
     let log = dir.path().join("x.klog");
     fs::copy(logs().join("v1.klog"), &log).expect("copied");
     let log = log.to_str().expect("UTF-8");
-    for (kind, file, golden) in
-        [("json", "x.klog.json", "v1.json"), ("csv", "x.klog.csv", "v1.csv"), ("perl", "x.klog.pl", "v1.pl")]
-    {
+    for (kind, file, golden) in [
+        ("json", "x.klog.json", "v1.json"),
+        ("csv", "x.klog.csv", "v1.csv"),
+        ("perl", "x.klog.pl", "v1.pl"),
+    ] {
         out(&["export", log, "--to", kind]);
         let (found, expected) = (fs::read(dir.path().join(file)), fs::read(logs().join(golden)));
         assert_eq!(found.expect(file), expected.expect(golden));
     }
     assert_eq!(out(&["export", log]).trim_end(), format!("{log}-parquet"));
     assert!(dir.path().join("x.klog-parquet/meta.json").exists());
-    let mut names: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+    let mut names: Vec<_> =
+        fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
     names.sort();
     assert_eq!(
         names,
@@ -194,7 +197,9 @@ fn a_cut_log_is_read_with_a_warning() {
     for command in ["cat", "info"] {
         let output = klogger(&[command, log]);
         assert!(output.status.success());
-        let said = String::from_utf8_lossy(if command == "cat" { &output.stderr } else { &output.stdout }).into_owned();
+        let said =
+            String::from_utf8_lossy(if command == "cat" { &output.stderr } else { &output.stdout })
+                .into_owned();
         assert!(said.contains("recorder was killed") || said.contains("recorder_killed"), "{said}");
     }
 }

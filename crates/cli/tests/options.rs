@@ -14,7 +14,11 @@ const LINES: &[(&str, &[&str], &[&str])] = &[
     ("info", &["v2.klog"], &["--format", "json", "--fields"]),
     ("cat", &["v2.klog"], &["--format", "csv", "--cpu", "0"]),
     ("export", &["v2.klog"], &["--to", "json", "-o", "-"]),
-    ("check", &["../golden/schema/paper.klogger", "../golden/schema/types.klogger"], &["--format", "json"]),
+    (
+        "check",
+        &["../golden/schema/paper.klogger", "../golden/schema/types.klogger"],
+        &["--format", "json"],
+    ),
     ("show", &["scheduler"], &["--format", "json"]),
     ("list", &[], &["--format", "json"]),
     ("gen", &["../golden/schema/paper.klogger"], &["--engine", "user"]),
@@ -44,7 +48,8 @@ fn options_stand_anywhere() {
 #[test]
 fn what_follows_two_dashes_is_the_commands() {
     // No such option of klogger's, and no schema of that name: it is not the option that is complained of.
-    let output = klogger(&["record", "-s", "no-such-schema", "--", "prog", "--no-such-option", "-o", "x"]);
+    let output =
+        klogger(&["record", "-s", "no-such-schema", "--", "prog", "--no-such-option", "-o", "x"]);
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(error.contains("there is no bundled schema 'no-such-schema'"), "{error}");
 }

@@ -33,7 +33,8 @@ pub fn supports(kind: ProbeKind) -> bool {
 /// The C of a schema, for `clang -target bpf`: the first text is the one to compile.
 pub fn source(schema: &Schema, types: &KernelTypes, runs: Runs) -> Result<Vec<NamedText>, Error> {
     let events = events_header(schema);
-    let kernel = NamedText { name: format!("{}.types.h", schema.name), text: types.header(schema, runs)? };
+    let kernel =
+        NamedText { name: format!("{}.types.h", schema.name), text: types.header(schema, runs)? };
     let name = format!("{}.bpf.c", schema.name);
     let mut out = Text::new(&name);
     out.push(format_args!(
@@ -60,7 +61,11 @@ pub fn programs(schema: &Schema) -> Vec<Program> {
     let mut list = Vec::new();
     for (p, probe) in schema.probes.iter().enumerate() {
         for (t, target) in probe.targets.iter().enumerate().filter(|(_, t)| supports(t.kind)) {
-            list.push(Program { name: format!("klogger_{p}_{t}_{}", target.name), probe: p, target: t });
+            list.push(Program {
+                name: format!("klogger_{p}_{t}_{}", target.name),
+                probe: p,
+                target: t,
+            });
         }
     }
     list
@@ -72,13 +77,25 @@ fn takes_stack(probe: &Probe) -> bool {
 }
 
 /// The body is a function of its own, so that `return;` means what it does in the kernel.
-fn program(out: &mut Text, schema: &Schema, probe: &Probe, target: &Target, function: &str, number: usize) {
-    let declared = target.params.iter().map(|p| format!(", __attribute__((unused)) {}", p.declare()));
+fn program(
+    out: &mut Text,
+    schema: &Schema,
+    probe: &Probe,
+    target: &Target,
+    function: &str,
+    number: usize,
+) {
+    let declared =
+        target.params.iter().map(|p| format!(", __attribute__((unused)) {}", p.declare()));
     let (context, passed) = match takes_stack(probe) {
         true => (", void *klogger_context", ", klogger_arguments"),
         false => ("", ""),
     };
-    let arguments = target.params.iter().enumerate().map(|(i, p)| format!(", ({})klogger_arguments[{i}]", p.ty));
+    let arguments = target
+        .params
+        .iter()
+        .enumerate()
+        .map(|(i, p)| format!(", ({})klogger_arguments[{i}]", p.ty));
     out.push(format_args!(
         "\nstatic __always_inline void body_of_{function}(__attribute__((unused)) struct klogger_hit *klogger_hit{context}{})\n{{\n",
         declared.collect::<String>()

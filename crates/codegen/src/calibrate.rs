@@ -25,7 +25,8 @@ pub const FIRST_EVENT: u32 = 2;
 
 /// Writes it. `stacks`: whether this object has a table for stacks.
 pub(crate) fn program(out: &mut Text, schema: &Schema, stacks: bool) {
-    let events: Vec<_> = schema.events.iter().map(|e| EventLayout::new(&schema.name, e, 1)).collect();
+    let events: Vec<_> =
+        schema.events.iter().map(|e| EventLayout::new(&schema.name, e, 1)).collect();
     let all = || events.iter().flat_map(arguments);
     out.push(format_args!(
         "\n/* What an event costs: the recorder hits this program before it records. */\n\
@@ -37,7 +38,9 @@ pub(crate) fn program(out: &mut Text, schema: &Schema, stacks: bool) {
     let arrays = all().filter(|f| matches!(f.shape, Shape::Array(_)));
     let longest = arrays.map(|f| f.shape.align_and_size(f.scalar).1.div_ceil(8)).max();
     if let Some(words) = longest {
-        out.push(format_args!("static const unsigned long long klogger_any_numbers[{words}] = {{ 1 }};\n"));
+        out.push(format_args!(
+            "static const unsigned long long klogger_any_numbers[{words}] = {{ 1 }};\n"
+        ));
     }
     let place = PLACES[PLACES.len() - 1];
     out.push(format_args!(
@@ -50,7 +53,9 @@ pub(crate) fn program(out: &mut Text, schema: &Schema, stacks: bool) {
     for (event, case) in events.iter().zip(FIRST_EVENT..) {
         let values: String = arguments(event).map(|f| format!(", {}", value(f, stacks))).collect();
         let name = &event.name;
-        out.push(format_args!("\tcase {case}:\n\t\tklogger_event_{name}(&klogger_hit{values});\n\t\tbreak;\n"));
+        out.push(format_args!(
+            "\tcase {case}:\n\t\tklogger_event_{name}(&klogger_hit{values});\n\t\tbreak;\n"
+        ));
     }
     out.push("\t}\n\tklogger_end(&klogger_hit, klogger_arguments, 0);\n\treturn 0;\n}\n");
 }
@@ -58,7 +63,9 @@ pub(crate) fn program(out: &mut Text, schema: &Schema, stacks: bool) {
 /// A number is the recorder's thread, which is in scope.
 fn value(field: &FieldLayout, stacks: bool) -> String {
     match field.shape {
-        Shape::One if stacks && field.decode == Decode::Stack => "klogger_stack_of(klogger_arguments)".into(),
+        Shape::One if stacks && field.decode == Decode::Stack => {
+            "klogger_stack_of(klogger_arguments)".into()
+        }
         Shape::One => "klogger_tid".into(),
         Shape::Array(_) => "(const void *)klogger_any_numbers".into(),
         Shape::Text(_) | Shape::Tail => "klogger_any_text".into(),

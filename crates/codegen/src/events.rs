@@ -63,7 +63,10 @@ fn assertions(out: &mut Text, layout: &EventLayout) {
 
 fn function(out: &mut Text, event: &Event, layout: &EventLayout, index: usize) {
     let name = &event.name;
-    out.push(format_args!("\nstatic __always_inline void klogger_event_{name}({})\n{{\n", parameters(layout)));
+    out.push(format_args!(
+        "\nstatic __always_inline void klogger_event_{name}({})\n{{\n",
+        parameters(layout)
+    ));
     out.push(format_args!("\tstruct klogger_record_{name} *klogger_record;\n"));
     if let Some(tail) = layout.tail() {
         out.push(format_args!(
@@ -71,7 +74,10 @@ fn function(out: &mut Text, event: &Event, layout: &EventLayout, index: usize) {
             guard(event, index)
         ));
         out.push(format_args!("\tklogger_text_read({index}, &klogger_text, {});\n", tail.name));
-        out.push(format_args!("\tklogger_size = KLOGGER_PAD8({} + klogger_text.length);\n", layout.fixed));
+        out.push(format_args!(
+            "\tklogger_size = KLOGGER_PAD8({} + klogger_text.length);\n",
+            layout.fixed
+        ));
         out.push(format_args!(
             "\tklogger_record = (struct klogger_record_{name} *)klogger_reserve(klogger_hit, {index}, klogger_size);\n"
         ));
@@ -87,7 +93,10 @@ fn function(out: &mut Text, event: &Event, layout: &EventLayout, index: usize) {
         out.push(format_args!("\t{};\n", store(f, index)));
     }
     if layout.tail().is_some() {
-        out.push(format_args!("\tklogger_text_store((char *)klogger_record + {}, &klogger_text);\n", layout.fixed));
+        out.push(format_args!(
+            "\tklogger_text_store((char *)klogger_record + {}, &klogger_text);\n",
+            layout.fixed
+        ));
     }
     out.push(format_args!("\tklogger_commit(klogger_hit, klogger_record, {index});\n}}\n"));
 }
@@ -125,9 +134,14 @@ pub(crate) fn declaration(f: &FieldLayout) -> String {
 
 fn store(f: &FieldLayout, index: usize) -> String {
     let name = &f.name;
-    let copied = |how: &str| format!("{how}({index}, klogger_record->{name}, {name}, sizeof(klogger_record->{name}))");
+    let copied = |how: &str| {
+        format!("{how}({index}, klogger_record->{name}, {name}, sizeof(klogger_record->{name}))")
+    };
     if let Some(context) = f.context {
-        return format!("klogger_store(klogger_record->{name}, klogger_context_{}())", context_word(context));
+        return format!(
+            "klogger_store(klogger_record->{name}, klogger_context_{}())",
+            context_word(context)
+        );
     }
     match f.shape {
         Shape::One => format!("klogger_store(klogger_record->{name}, {name})"),

@@ -17,7 +17,9 @@ pub(crate) fn usage(event: &Event) -> String {
 /// The headers of a runtime, once however many generated headers are included, and only of one version.
 pub(crate) fn embed(out: &mut Text, parts: &[&str]) {
     let number = number_of(parts);
-    out.push(format_args!("#ifndef KLOGGER_RUNTIME\n#define KLOGGER_RUNTIME {number:#018x}ull\n#endif\n"));
+    out.push(format_args!(
+        "#ifndef KLOGGER_RUNTIME\n#define KLOGGER_RUNTIME {number:#018x}ull\n#endif\n"
+    ));
     for text in parts {
         let own = |line: &&str| {
             let include = line.starts_with("#include \"") || line.starts_with("#include <klogger/");
@@ -39,7 +41,11 @@ pub(crate) fn number_of(parts: &[&str]) -> u64 {
 pub(crate) fn off_function(out: &mut Text, schema: &Schema, event: &Event) {
     let layout = EventLayout::new(&schema.name, event, 1);
     let unused: String = arguments(&layout).map(|f| format!(" (void){};", f.name)).collect();
-    out.push(format_args!("static inline void klogger_off_{}({}) {{{unused} }}\n", event.name, parameters(&layout)));
+    out.push(format_args!(
+        "static inline void klogger_off_{}({}) {{{unused} }}\n",
+        event.name,
+        parameters(&layout)
+    ));
 }
 
 /// Of a function that logs one event.
@@ -49,5 +55,7 @@ pub(crate) fn parameters(layout: &EventLayout) -> String {
 }
 
 pub(crate) fn fnv1a(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, b| (hash ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3))
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, b| {
+        (hash ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3)
+    })
 }

@@ -16,7 +16,8 @@ use klogger_schema::layout::EventLayout;
 use klogger_schema::model::{Event, Schema};
 
 /// The headers that event functions are made of, in the order in which they need each other.
-const PARTS: [&str; 5] = ["klogger/types.h", "klogger/ring.h", "klogger/record.h", "kernel.h", "klogger.kernel.h"];
+const PARTS: [&str; 5] =
+    ["klogger/types.h", "klogger/ring.h", "klogger/record.h", "kernel.h", "klogger.kernel.h"];
 
 /// The core module's sources, and the headers that they include.
 pub const SOURCES: &[(&str, &str)] = &[
@@ -45,7 +46,10 @@ pub fn header(schema: &Schema, in_tree: bool) -> NamedText {
         false => "defined(KLOGGER_OFF)",
     };
     head(&mut out, schema, in_tree);
-    out.push(format_args!("#ifndef KLOGGER_SCHEMA_{0}\n#define KLOGGER_SCHEMA_{0}\n\n#if {off}\n", schema.name));
+    out.push(format_args!(
+        "#ifndef KLOGGER_SCHEMA_{0}\n#define KLOGGER_SCHEMA_{0}\n\n#if {off}\n",
+        schema.name
+    ));
     self::off(&mut out, schema);
     out.push("#else\n");
     embed(&mut out, &parts());
@@ -77,7 +81,10 @@ fn head(out: &mut Text, schema: &Schema, in_tree: bool) {
 }
 
 fn parts() -> Vec<&'static str> {
-    PARTS.iter().filter_map(|part| SOURCES.iter().find(|(name, _)| name == part).map(|(_, text)| *text)).collect()
+    PARTS
+        .iter()
+        .filter_map(|part| SOURCES.iter().find(|(name, _)| name == part).map(|(_, text)| *text))
+        .collect()
 }
 
 /// Stands for the version of the runtime in a header.
@@ -138,7 +145,8 @@ fn call(out: &mut Text, schema: &Schema, event: &Event, index: usize) {
 /// The schema as the core knows it; once in a module, or in the kernel. `more` are further members.
 fn unit(out: &mut Text, schema: &Schema, more: &str) {
     let name = &schema.name;
-    let list: String = schema.events.iter().map(|e| format!("\t{{ .name = \"{}\" }},\n", e.name)).collect();
+    let list: String =
+        schema.events.iter().map(|e| format!("\t{{ .name = \"{}\" }},\n", e.name)).collect();
     out.push(format_args!(
         "__read_mostly DEFINE_STATIC_KEY_ARRAY_FALSE(klogger_keys_{name}, {});\n\n\
          static struct klogger_event klogger_events_{name}[{}] = {{\n{list}}};\n\n\

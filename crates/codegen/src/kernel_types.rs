@@ -51,8 +51,12 @@ impl KernelTypes {
     /// The parameters of a tracepoint as the kernel has them, or `None` if it has no such tracepoint.
     pub fn tracepoint(&self, name: &str) -> Result<Option<Vec<String>>> {
         let typedef = format!("btf_trace_{name}");
-        let Some(found) = self.named(&typedef, |t| matches!(t, Type::Typedef(_)))? else { return Ok(None) };
-        let Type::FuncProto(proto) = self.skip(found, |t| matches!(t, Type::Typedef(_) | Type::Ptr(_)))? else {
+        let Some(found) = self.named(&typedef, |t| matches!(t, Type::Typedef(_)))? else {
+            return Ok(None);
+        };
+        let Type::FuncProto(proto) =
+            self.skip(found, |t| matches!(t, Type::Typedef(_) | Type::Ptr(_)))?
+        else {
             return Ok(None);
         };
         // The first is the tracepoint's private `void *`.
@@ -64,17 +68,27 @@ impl KernelTypes {
     pub fn parameters(&self, name: &str) -> Result<Option<Vec<Param>>> {
         let Some(types) = self.tracepoint(name)? else { return Ok(None) };
         let names = self.parameter_names(name)?;
-        let name_of = |i: usize| names.get(i).filter(|n| !n.is_empty()).cloned().unwrap_or_else(|| format!("arg{i}"));
-        Ok(Some(types.into_iter().enumerate().map(|(i, ty)| Param { ty, name: name_of(i) }).collect()))
+        let name_of = |i: usize| {
+            names.get(i).filter(|n| !n.is_empty()).cloned().unwrap_or_else(|| format!("arg{i}"))
+        };
+        Ok(Some(
+            types.into_iter().enumerate().map(|(i, ty)| Param { ty, name: name_of(i) }).collect(),
+        ))
     }
 
     /// The type of a tracepoint has no names of parameters; the function that calls its probes has them.
     fn parameter_names(&self, tracepoint: &str) -> Result<Vec<String>> {
         let is_function = |t: &Type| matches!(t, Type::Func(_));
         for prefix in ["__traceiter_", "__bpf_trace_"] {
-            let Some(function) = self.named(&format!("{prefix}{tracepoint}"), is_function)? else { continue };
+            let Some(function) = self.named(&format!("{prefix}{tracepoint}"), is_function)? else {
+                continue;
+            };
             if let Type::FuncProto(proto) = self.target_of(&function)? {
-                let named = proto.parameters.iter().skip(1).map(|p| self.btf.resolve_name(p).unwrap_or_default());
+                let named = proto
+                    .parameters
+                    .iter()
+                    .skip(1)
+                    .map(|p| self.btf.resolve_name(p).unwrap_or_default());
                 return Ok(named.collect());
             }
         }
@@ -109,8 +123,16 @@ impl KernelTypes {
     /// Else the kernel's prototype as a schema would write it.
     pub fn mismatch(&self, target: &Target, kernel: &[String]) -> Result<Option<String>> {
         let fits = target.params.len() <= kernel.len()
-            && target.params.iter().zip(kernel).all(|(p, k)| self.canonical(&p.ty) == self.canonical(k));
-        Ok(if fits { None } else { Some(format!("tracepoint {}({})", target.name, kernel.join(", "))) })
+            && target
+                .params
+                .iter()
+                .zip(kernel)
+                .all(|(p, k)| self.canonical(&p.ty) == self.canonical(k));
+        Ok(if fits {
+            None
+        } else {
+            Some(format!("tracepoint {}({})", target.name, kernel.join(", ")))
+        })
     }
 
     /// C declarations of every kernel type that the schema's C and its probes' parameters use.
@@ -163,7 +185,9 @@ impl KernelTypes {
 
     fn spell_type(&self, ty: Type, depth: u32) -> Result<String> {
         if depth > DEPTH_MAX {
-            return Err(Error("the kernel's type information (BTF) has a chain of types without end".into()));
+            return Err(Error(
+                "the kernel's type information (BTF) has a chain of types without end".into(),
+            ));
         }
         let inner = |t: &Type| self.spell_type(self.target_of(t)?, depth + 1);
         Ok(match &ty {
@@ -172,7 +196,9 @@ impl KernelTypes {
             Type::Struct(_) => format!("struct {}", self.name(&ty)),
             Type::Union(_) => format!("union {}", self.name(&ty)),
             Type::Enum(_) | Type::Enum64(_) => format!("enum {}", self.name(&ty)),
-            Type::Fwd(f) => format!("{} {}", if f.is_struct() { "struct" } else { "union" }, self.name(&ty)),
+            Type::Fwd(f) => {
+                format!("{} {}", if f.is_struct() { "struct" } else { "union" }, self.name(&ty))
+            }
             Type::Const(_) => {
                 let text = inner(&ty)?;
                 if text.ends_with('*') { format!("{text}const") } else { format!("const {text}") }
@@ -191,10 +217,13 @@ impl KernelTypes {
 
     /// One spelling for types that are the same to the machine: without qualifiers, typedefs of numbers resolved.
     fn canonical(&self, ty: &str) -> String {
-        let words: Vec<&str> =
-            ty.split_whitespace().filter(|w| !matches!(*w, "const" | "volatile" | "restrict")).collect();
+        let words: Vec<&str> = ty
+            .split_whitespace()
+            .filter(|w| !matches!(*w, "const" | "volatile" | "restrict"))
+            .collect();
         let stars = words.iter().map(|w| w.matches('*').count()).sum::<usize>();
-        let base: Vec<&str> = words.iter().map(|w| w.trim_matches('*')).filter(|w| !w.is_empty()).collect();
+        let base: Vec<&str> =
+            words.iter().map(|w| w.trim_matches('*')).filter(|w| !w.is_empty()).collect();
         let base = match base.as_slice() {
             [one] => self.number(one).unwrap_or_else(|| one.to_string()),
             more if !matches!(more[0], "struct" | "union" | "enum") => {
@@ -211,17 +240,23 @@ impl KernelTypes {
             "unsigned" | "unsigned int" => return Some("u32".into()),
             "int" | "signed" | "signed int" => return Some("s32".into()),
             "long" | "long int" | "long long" | "long long int" => return Some("s64".into()),
-            "unsigned long" | "long unsigned int" | "unsigned long long" | "long long unsigned int" => {
+            "unsigned long"
+            | "long unsigned int"
+            | "unsigned long long"
+            | "long long unsigned int" => {
                 return Some("u64".into());
             }
             "short" => "short int",
             "unsigned short" => "short unsigned int",
             other => other,
         };
-        let found = self.named(spelled, |t| matches!(t, Type::Typedef(_) | Type::Int(_))).ok()??;
+        let found =
+            self.named(spelled, |t| matches!(t, Type::Typedef(_) | Type::Int(_))).ok()??;
         match self.skip(found, |t| matches!(t, Type::Typedef(_)) || is_modifier(t)).ok()? {
             Type::Int(i) if i.is_bool() => Some("bool".into()),
-            Type::Int(i) => Some(format!("{}{}", if i.is_signed() { 's' } else { 'u' }, i.size() * 8)),
+            Type::Int(i) => {
+                Some(format!("{}{}", if i.is_signed() { 's' } else { 'u' }, i.size() * 8))
+            }
             _ => None,
         }
     }

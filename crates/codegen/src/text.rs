@@ -26,7 +26,12 @@ impl Text {
     /// the brace that opens it, hence the padding.
     pub fn push_c(&mut self, schema: &Schema, block: &CBlock) {
         let padding = " ".repeat(block.column.saturating_sub(1) as usize);
-        self.push(format_args!("#line {} {}\n{padding}{}\n", block.line, quote(&schema.file), block.text));
+        self.push(format_args!(
+            "#line {} {}\n{padding}{}\n",
+            block.line,
+            quote(&schema.file),
+            block.text
+        ));
         let line = self.lines + 2;
         let name = quote(&self.name);
         self.push(format_args!("#line {line} {name}\n"));

@@ -16,8 +16,13 @@ pub struct Unsupported {
 }
 
 /// The headers that make up the runtime, in the order in which they need each other.
-const PARTS: [&str; 5] =
-    ["klogger/types.h", "klogger/ring.h", "klogger/record.h", "klogger/control.h", "klogger.user.h"];
+const PARTS: [&str; 5] = [
+    "klogger/types.h",
+    "klogger/ring.h",
+    "klogger/record.h",
+    "klogger/control.h",
+    "klogger.user.h",
+];
 /// The built-in event that programs may log.
 pub(crate) const MARK: &str = "MARK";
 
@@ -84,7 +89,10 @@ pub fn runtime_number() -> u64 {
 }
 
 fn parts() -> Vec<&'static str> {
-    PARTS.iter().filter_map(|part| RUNTIME.iter().find(|(name, _)| name == part).map(|(_, text)| *text)).collect()
+    PARTS
+        .iter()
+        .filter_map(|part| RUNTIME.iter().find(|(name, _)| name == part).map(|(_, text)| *text))
+        .collect()
 }
 
 /// The runtime, once however many generated headers are included.
@@ -108,9 +116,15 @@ fn marks(builtin: &Schema) -> impl Iterator<Item = (usize, &Event)> {
 /// The schema as the module's part of the shared file will describe it. Two versions of one schema, or one schema with
 /// two versions of the runtime, are two units, of which the linker cannot make one.
 fn unit(out: &mut Text, schema: &Schema) {
-    let unit = format!("klogger_unit_{}_{:016x}", schema.name, fnv1a(schema.text.as_bytes()) ^ runtime_number());
+    let unit = format!(
+        "klogger_unit_{}_{:016x}",
+        schema.name,
+        fnv1a(schema.text.as_bytes()) ^ runtime_number()
+    );
     let names: String = schema.events.iter().map(|e| format!("\n\t\"{}\\0\"", e.name)).collect();
-    out.push(format_args!("#define KLOGGER_UNIT {unit}\nKLOGGER_SHARED struct klogger_unit {unit} = {{\n"));
+    out.push(format_args!(
+        "#define KLOGGER_UNIT {unit}\nKLOGGER_SHARED struct klogger_unit {unit} = {{\n"
+    ));
     out.push(format_args!(
         "\tklogger_all_off, 0, {}, {},{},\n",
         schema.events.len(),

@@ -26,7 +26,8 @@ fn generated_functions_are_as_expected() {
 
 /// Of a program's header, what is generated: without the runtime, which is the same in all of them.
 fn generated_part(schema: &Schema) -> String {
-    let builtin = parse("klogger.klogger", BUILTIN_SCHEMA, &Options { builtin: true, ..Options::default() });
+    let builtin =
+        parse("klogger.klogger", BUILTIN_SCHEMA, &Options { builtin: true, ..Options::default() });
     let text = user::header(schema, &builtin.unwrap().schema).unwrap().text;
     let (head, rest) = text.split_once("/* Fixed-width types").unwrap();
     let (_, tail) = rest.split_once("#if KLOGGER_RUNTIME").unwrap();
@@ -132,8 +133,12 @@ fn argument(shape: Shape, scalar: Scalar, n: usize) -> String {
     match shape {
         Shape::One => format!("{}ll", value(scalar, n)),
         Shape::Array(count) => {
-            let items: Vec<String> = (0..count as usize).map(|i| format!("{}ll", value(scalar, n + i))).collect();
-            format!("(const void *)(__typeof__(((struct RECORD *)0)->FIELD)){{{}}}", items.join(", "))
+            let items: Vec<String> =
+                (0..count as usize).map(|i| format!("{}ll", value(scalar, n + i))).collect();
+            format!(
+                "(const void *)(__typeof__(((struct RECORD *)0)->FIELD)){{{}}}",
+                items.join(", ")
+            )
         }
         Shape::Text(_) => format!("\"t{n}\""),
         Shape::Tail => format!("\"a longer text, number {n}\""),
@@ -150,7 +155,12 @@ fn program(schema: &Schema) -> String {
         let arguments: String = fields
             .map(|(n, f)| {
                 let record = format!("klogger_record_{}", e.name);
-                format!(", {}", argument(f.shape, f.scalar, n).replace("RECORD", &record).replace("FIELD", &f.name))
+                format!(
+                    ", {}",
+                    argument(f.shape, f.scalar, n)
+                        .replace("RECORD", &record)
+                        .replace("FIELD", &f.name)
+                )
             })
             .collect();
         let _ = writeln!(c, "\tklogger_event_{}(&hit{arguments});", e.name);
@@ -176,10 +186,25 @@ fn what_c_writes_is_what_rust_reads() {
         fs::write(folder.path().join("main.c"), program(&schema)).unwrap();
         let compile = Command::new("cc")
             .current_dir(folder.path())
-            .args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-Wno-pointer-sign", "main.c", "-o", "main"])
+            .args([
+                "-std=gnu11",
+                "-O2",
+                "-Wall",
+                "-Wextra",
+                "-Werror",
+                "-Wno-pointer-sign",
+                "main.c",
+                "-o",
+                "main",
+            ])
             .output()
             .unwrap();
-        assert!(compile.status.success(), "{}: {}", path.display(), String::from_utf8_lossy(&compile.stderr));
+        assert!(
+            compile.status.success(),
+            "{}: {}",
+            path.display(),
+            String::from_utf8_lossy(&compile.stderr)
+        );
         let output = Command::new(folder.path().join("main")).output().unwrap();
         assert!(output.status.success());
         check(&schema, &output.stdout);
@@ -189,15 +214,24 @@ fn what_c_writes_is_what_rust_reads() {
 fn check(schema: &Schema, mut bytes: &[u8]) {
     for (index, e) in schema.events.iter().enumerate() {
         let layout = EventLayout::new(&schema.name, e, index as u16 + 1);
-        assert_eq!(u64::from_le_bytes(bytes[..8].try_into().unwrap()), 7 << 16 | (index as u64 + 1), "{}", e.name);
+        assert_eq!(
+            u64::from_le_bytes(bytes[..8].try_into().unwrap()),
+            7 << 16 | (index as u64 + 1),
+            "{}",
+            e.name
+        );
         let mut tail = 0;
         for (n, f) in layout.fields.iter().enumerate() {
             let at = &bytes[f.offset as usize..];
             let size = f.scalar.size() as usize;
             let what = format!("{}.{}", e.name, f.name);
             match (f.context, f.shape) {
-                (Some(context), _) => assert_eq!(number(&at[..size], f.scalar), 101 + context as i64, "{what}"),
-                (None, Shape::One) => assert_eq!(number(&at[..size], f.scalar), value(f.scalar, n), "{what}"),
+                (Some(context), _) => {
+                    assert_eq!(number(&at[..size], f.scalar), 101 + context as i64, "{what}")
+                }
+                (None, Shape::One) => {
+                    assert_eq!(number(&at[..size], f.scalar), value(f.scalar, n), "{what}")
+                }
                 (None, Shape::Array(count)) => {
                     for i in 0..count as usize {
                         assert_eq!(
@@ -207,7 +241,9 @@ fn check(schema: &Schema, mut bytes: &[u8]) {
                         );
                     }
                 }
-                (None, Shape::Text(_)) => assert!(at.starts_with(format!("t{n}\0").as_bytes()), "{what}"),
+                (None, Shape::Text(_)) => {
+                    assert!(at.starts_with(format!("t{n}\0").as_bytes()), "{what}")
+                }
                 (None, Shape::Tail) => {
                     let expected = format!("a longer text, number {n}");
                     tail = u32::from(u16::from_le_bytes([at[0], at[1]]));

@@ -5,7 +5,9 @@
 
 mod support;
 
-use klogger_codegen::kernel::{Place, Tracepoint, Tracepoints, header, module, prototype_complaint, runtime_number};
+use klogger_codegen::kernel::{
+    Place, Tracepoint, Tracepoints, header, module, prototype_complaint, runtime_number,
+};
 use klogger_schema::model::{ProbeKind, Schema};
 use support::{expect, schemas};
 
@@ -16,7 +18,10 @@ fn tracepoints() -> Tracepoints {
         parameters: parameters.iter().map(|p| p.to_string()).collect(),
     };
     Tracepoints::from([
-        ("sched_waking".into(), of("trace/events/sched.h", &["struct task_struct *p", "void (*call)(int)"])),
+        (
+            "sched_waking".into(),
+            of("trace/events/sched.h", &["struct task_struct *p", "void (*call)(int)"]),
+        ),
         ("sched_process_exit".into(), of("trace/events/sched.h", &["struct task_struct *p"])),
         ("local_timer_entry".into(), of("asm/trace/irq_vectors.h", &["int vector"])),
     ])
@@ -27,7 +32,8 @@ fn places(schema: &Schema) -> Vec<Place> {
     let mut list = Vec::new();
     for (probe, p) in schema.probes.iter().enumerate() {
         for (target, t) in p.targets.iter().enumerate() {
-            let tracepoint = known.get(&t.name).filter(|_| t.kind == ProbeKind::Tracepoint).cloned();
+            let tracepoint =
+                known.get(&t.name).filter(|_| t.kind == ProbeKind::Tracepoint).cloned();
             if tracepoint.as_ref().is_none_or(|k| k.parameters.len() >= t.params.len()) {
                 list.push(Place { probe, target, tracepoint });
             }
@@ -62,7 +68,10 @@ fn in_a_kernel_tree_the_configuration_decides() {
     for (_, schema) in schemas("kernel") {
         let condition = "defined(KLOGGER_OFF) || !IS_REACHABLE(CONFIG_KLOGGER)";
         let text = header(&schema, true).text;
-        assert!(text.contains(&format!("#if {condition}\n")) && text.contains(&format!("&& !({condition})\n")));
+        assert!(
+            text.contains(&format!("#if {condition}\n"))
+                && text.contains(&format!("&& !({condition})\n"))
+        );
         assert!(!header(&schema, false).text.contains("CONFIG_KLOGGER"));
     }
 }

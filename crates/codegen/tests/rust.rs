@@ -24,14 +24,19 @@ fn compare(path: &Path, text: &str) {
         fs::write(path, text).unwrap();
     }
     let wanted = fs::read_to_string(path).unwrap_or_default();
-    assert!(!wanted.is_empty(), "{} is empty or missing; write it with KLOGGER_BLESS=1", path.display());
+    assert!(
+        !wanted.is_empty(),
+        "{} is empty or missing; write it with KLOGGER_BLESS=1",
+        path.display()
+    );
     assert_eq!(text, wanted, "{} differs", path.display());
 }
 
 #[test]
 fn generated_rust_is_as_expected() {
     let folder = root().join("tests/golden/rust");
-    let mut files: Vec<PathBuf> = fs::read_dir(&folder).unwrap().map(|e| e.unwrap().path()).collect();
+    let mut files: Vec<PathBuf> =
+        fs::read_dir(&folder).unwrap().map(|e| e.unwrap().path()).collect();
     files.retain(|p| p.extension().is_some_and(|e| e == "klogger"));
     assert!(!files.is_empty(), "no golden schemata in {}", folder.display());
     for path in files {

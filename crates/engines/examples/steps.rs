@@ -44,7 +44,9 @@ fn load(file: &str) -> Result<Object, Box<dyn Error>> {
         match map.name().to_str().unwrap_or_default() {
             ".rodata.klogger" => {
                 let words = [1, RING as u32 - 1, 5, 0, 1, 0];
-                map.set_initial_value(&words.iter().flat_map(|w: &u32| w.to_le_bytes()).collect::<Vec<_>>())?;
+                map.set_initial_value(
+                    &words.iter().flat_map(|w: &u32| w.to_le_bytes()).collect::<Vec<_>>(),
+                )?;
             }
             "klogger_rings" => map.set_value_size((FIRST + RING as usize + SLACK) as u32)?,
             _ => {}
@@ -58,7 +60,8 @@ fn arena(object: &Object) -> Option<*mut u8> {
     let map = object.maps().find(|m| m.name() == "arena")?;
     let mut size = 0;
     // SAFETY: the map lives as long as the object.
-    let at = unsafe { libbpf_sys::bpf_map__initial_value(map.as_libbpf_object().as_ptr(), &mut size) };
+    let at =
+        unsafe { libbpf_sys::bpf_map__initial_value(map.as_libbpf_object().as_ptr(), &mut size) };
     (!at.is_null()).then_some(at.cast())
 }
 
@@ -144,12 +147,19 @@ fn pin() -> Result<u32, Box<dyn Error>> {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let words: Vec<String> = std::env::args().collect();
-    let [_, file, arms, rest @ ..] = &words[..] else { return Err("usage: steps OBJECT ARMS [PASSES]".into()) };
-    let (arms, passes): (usize, usize) = (arms.parse()?, rest.first().map_or(Ok(9), |p| p.parse())?);
+    let [_, file, arms, rest @ ..] = &words[..] else {
+        return Err("usage: steps OBJECT ARMS [PASSES]".into());
+    };
+    let (arms, passes): (usize, usize) =
+        (arms.parse()?, rest.first().map_or(Ok(9), |p| p.parse())?);
     let tid = pin()?;
     let object = load(file)?;
-    let mut steps = Steps { control: mapped(&object, ".bss.where_c")?, rings: vec![mapped(&object, "klogger_rings")?] };
-    let (enabled, scope) = (mapped(&object, ".data.klogger_e")?, mapped(&object, ".bss.klogger_s")?);
+    let mut steps = Steps {
+        control: mapped(&object, ".bss.where_c")?,
+        rings: vec![mapped(&object, "klogger_rings")?],
+    };
+    let (enabled, scope) =
+        (mapped(&object, ".data.klogger_e")?, mapped(&object, ".bss.klogger_s")?);
     // SAFETY: within the maps.
     unsafe {
         write_volatile(enabled, 1);
@@ -157,7 +167,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         write_volatile(word, 1 << (tid & 63));
         if let Some(ring) = arena(&object) {
             // Pages of an arena come when they are touched.
-            (0..FIRST + RING as usize + SLACK).step_by(4096).for_each(|at| write_volatile(ring.add(at), 0));
+            (0..FIRST + RING as usize + SLACK)
+                .step_by(4096)
+                .for_each(|at| write_volatile(ring.add(at), 0));
             write_volatile(mapped(&object, ".bss.where_p")?.cast(), ring as u64);
             steps.rings.push(ring);
         }
@@ -166,7 +178,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     (0..arms as u32).for_each(|arm| _ = steps.block(arm));
     let found: Vec<Vec<f64>> = (0..passes).map(|_| steps.pass(arms)).collect();
     drop(link);
-    let by_arm: Vec<Vec<f64>> = (0..arms).map(|arm| found.iter().map(|pass| pass[arm]).collect()).collect();
+    let by_arm: Vec<Vec<f64>> =
+        (0..arms).map(|arm| found.iter().map(|pass| pass[arm]).collect()).collect();
     println!("{}", serde_json::json!({ "arms": by_arm, "behind": behind(&object)? }));
     Ok(())
 }

@@ -145,7 +145,12 @@ fn index(times: &Times, places: &[Place], ringless: &Mapping) -> io::Result<(Ind
     let mut rings = Vec::new();
     for p in places {
         let main = range(p.main, Rings::stride(p.size))?;
-        rings.push(RingsAt { cpu: p.cpu, size: p.size, main, nested: range(p.nested, Rings::stride(NESTED))? });
+        rings.push(RingsAt {
+            cpu: p.cpu,
+            size: p.size,
+            main,
+            nested: range(p.nested, Rings::stride(NESTED))?,
+        });
     }
     let ringless = range((ringless, 0), 8 * EVENTS_MAX)?;
     let (counter, first) = match times {

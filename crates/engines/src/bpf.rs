@@ -19,8 +19,8 @@ use klogger_ring::{EVENTS_MAX, NESTED, RingReader, Rings};
 use klogger_toolchain::compiled_schema::{CompiledSchema, Plan, short};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, RingBufferBuilder};
 use load::{
-    CALLS, Config, ENABLED, LARGER, Part, STACKLESS, STACKS, Shared, attach_program, larger_ring, load_object, map_fd,
-    map_memory,
+    CALLS, Config, ENABLED, LARGER, Part, STACKLESS, STACKS, Shared, attach_program, larger_ring,
+    load_object, map_fd, map_memory,
 };
 use pins::Pins;
 use std::collections::BTreeSet;
@@ -63,7 +63,9 @@ impl Kept {
             Some(pins) => pins.map(&pins::larger(cpu), ring.as_fd()),
             None => {
                 let again = MapHandle::try_from(ring);
-                let again = again.map_err(|e| Error::new(format!("cannot keep the larger ring of CPU {cpu}: {e}")))?;
+                let again = again.map_err(|e| {
+                    Error::new(format!("cannot keep the larger ring of CPU {cpu}: {e}"))
+                })?;
                 self.waiting.push((cpu, again));
                 Ok(())
             }
@@ -107,7 +109,12 @@ const LEFT_BYTES: usize = 8 * RATE_WORDS * EVENTS_MAX;
 impl Limits {
     fn new(shared: &Shared, cpus: usize) -> Result<Limits, Error> {
         let rates = map_memory(&shared.rates, LEFT_BYTES)?;
-        Ok(Limits { rates, left: map_memory(&shared.left, cpus * LEFT_BYTES)?, cpus, ids: BTreeSet::new() })
+        Ok(Limits {
+            rates,
+            left: map_memory(&shared.left, cpus * LEFT_BYTES)?,
+            cpus,
+            ids: BTreeSet::new(),
+        })
     }
 
     /// A tenth of a second's worth may come at once, and one event always.
@@ -163,13 +170,27 @@ impl BpfEngine {
             }
             let enabled = map_memory(&map_fd(&object, ENABLED)?, EVENTS_MAX)?;
             let (schema, events) = (unit.schema.name.clone(), unit.schema.events.len());
-            objects.push(Loaded { object, plan, schema, base: *base, events, enabled, unit: hits::keep(unit, config) });
+            objects.push(Loaded {
+                object,
+                plan,
+                schema,
+                base: *base,
+                events,
+                enabled,
+                unit: hits::keep(unit, config),
+            });
         }
         let shared = shared.ok_or_else(|| Error::new("nothing to load"))?;
         let length = config.rings * Rings::stride(config.ring_size);
-        let rings = Rings::new(map_memory(&shared.rings, length)?, config.ring_size, config.rings, config.lowwater);
+        let rings = Rings::new(
+            map_memory(&shared.rings, length)?,
+            config.ring_size,
+            config.rings,
+            config.lowwater,
+        );
         let length = config.rings * Rings::stride(NESTED);
-        let nested = Rings::new(map_memory(&shared.nested, length)?, NESTED, config.rings, config.lowwater);
+        let nested =
+            Rings::new(map_memory(&shared.nested, length)?, NESTED, config.rings, config.lowwater);
         let places = Arc::new(Places {
             anchors: Anchors::new(Times::Ns),
             nested: nested.clone(),
@@ -267,9 +288,13 @@ impl Places {
         let (main, nested) = (larger.place(0), self.nested.place(cpu.into()));
         let place = Place { cpu, size: larger.size(), main, nested };
         let room = |bytes: usize| {
-            let map = pins::memory("anchor", bytes).map_err(|e| Error::new(format!("no memory for an anchor: {e}")))?;
+            let map = pins::memory("anchor", bytes)
+                .map_err(|e| Error::new(format!("no memory for an anchor: {e}")))?;
             let fd = map.as_fd().try_clone_to_owned();
-            map_memory(&fd.map_err(|e| Error::new(format!("cannot use memory for an anchor: {e}")))?, bytes)
+            map_memory(
+                &fd.map_err(|e| Error::new(format!("cannot use memory for an anchor: {e}")))?,
+                bytes,
+            )
         };
         self.anchors.add(None, &[place], &map_memory(&self.ringless, 8 * EVENTS_MAX)?, &room)
     }
@@ -290,10 +315,13 @@ impl Probing for BpfEngine {
                 state.events = events_of(&schema.probes[i]);
                 let shown = &schema.probes[i].targets[p.target.unwrap_or(0)];
                 state.target = short(shown.kind, &shown.name);
-                state.note = p.refusals.iter().map(|r| r.message.as_str()).collect::<Vec<_>>().join("; ");
+                state.note =
+                    p.refusals.iter().map(|r| r.message.as_str()).collect::<Vec<_>>().join("; ");
                 if let Some(target) = p.target {
-                    let function = programs(schema).into_iter().find(|f| f.probe == i && f.target == target);
-                    let function = function.ok_or_else(|| Error::new("a planned program was not generated"))?;
+                    let function =
+                        programs(schema).into_iter().find(|f| f.probe == i && f.target == target);
+                    let function = function
+                        .ok_or_else(|| Error::new("a planned program was not generated"))?;
                     self.links.push(attach_program(&loaded.object, &function.name, &state.target)?);
                     state.attached = true;
                     hits.add(n, part, i, &function.name, &state.target);
@@ -317,8 +345,10 @@ impl Probing for BpfEngine {
     fn calls(&self) -> Result<Box<dyn Calls>, Error> {
         let object = self.objects.first().ok_or_else(|| Error::new("nothing is loaded"))?;
         let map = object.object.maps().find(|m| m.name() == CALLS);
-        let map = map.ok_or_else(|| Error::new(format!("the compiled schema has no map '{CALLS}'")))?;
-        let handle = MapHandle::try_from(&map).map_err(|e| Error::new(format!("cannot use the map '{CALLS}': {e}")))?;
+        let map =
+            map.ok_or_else(|| Error::new(format!("the compiled schema has no map '{CALLS}'")))?;
+        let handle = MapHandle::try_from(&map)
+            .map_err(|e| Error::new(format!("cannot use the map '{CALLS}': {e}")))?;
         Ok(Box::new(CallMap(handle)))
     }
 
@@ -326,7 +356,13 @@ impl Probing for BpfEngine {
         let Config { larger: size, larger_memory: left, overwrite, .. } = self.config;
         let all = self.objects.first()?.object.maps().find(|m| m.name() == LARGER)?;
         let all = MapHandle::try_from(&all).ok().filter(|_| size > 0 && !overwrite)?;
-        Some(Box::new(LargerRings { all, size, left, kept: self.kept.clone(), places: self.places.clone() }))
+        Some(Box::new(LargerRings {
+            all,
+            size,
+            left,
+            kept: self.kept.clone(),
+            places: self.places.clone(),
+        }))
     }
 
     fn times(&self) -> Times {
@@ -342,7 +378,8 @@ impl Probing for BpfEngine {
         pins.about(about)?;
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let waiting = std::mem::take(&mut kept.waiting);
-        let pinned = waiting.iter().try_for_each(|(cpu, ring)| pins.map(&pins::larger(*cpu), ring.as_fd()));
+        let pinned =
+            waiting.iter().try_for_each(|(cpu, ring)| pins.map(&pins::larger(*cpu), ring.as_fd()));
         kept.pins = Some(pins);
         pinned?;
         Ok(())
@@ -355,8 +392,11 @@ impl Probing for BpfEngine {
     }
 
     fn forget(&self) -> Result<(), Error> {
-        for map in
-            self.objects.iter().flat_map(|o| o.object.maps()).filter(|m| m.name().to_string_lossy().ends_with(".bss"))
+        for map in self
+            .objects
+            .iter()
+            .flat_map(|o| o.object.maps())
+            .filter(|m| m.name().to_string_lossy().ends_with(".bss"))
         {
             let zeros = vec![0; map.value_size() as usize];
             let cannot = |e| Error::new(format!("cannot clear the variables of a schema: {e}"));
@@ -367,7 +407,9 @@ impl Probing for BpfEngine {
     }
 
     fn set_enabled(&self, id: u16, enabled: bool) {
-        if let Some(o) = self.objects.iter().find(|o| (o.base..o.base + o.events as u16).contains(&id)) {
+        if let Some(o) =
+            self.objects.iter().find(|o| (o.base..o.base + o.events as u16).contains(&id))
+        {
             let at = o.enabled.at(usize::from(id - o.base), 1);
             // As enum klogger_state has it.
             let state = if enabled { 1 + u8::from(self.limits.ids.contains(&id)) } else { 0 };
@@ -426,7 +468,8 @@ impl Stacks {
     fn new(objects: &[Loaded], stackless: &OwnedFd) -> Result<Stacks, Error> {
         let mut maps = objects.iter().flat_map(|o| o.object.maps());
         let table = maps.find(|m| m.name() == STACKS).map(|m| MapHandle::try_from(&m));
-        let table = table.ok_or_else(|| Error::new(format!("the compiled schema has no map '{STACKS}'")))?;
+        let table = table
+            .ok_or_else(|| Error::new(format!("the compiled schema has no map '{STACKS}'")))?;
         let table = table.map_err(|e| Error::new(format!("cannot use the map '{STACKS}': {e}")))?;
         Stacks::from_maps(table, stackless)
     }
@@ -461,7 +504,10 @@ impl Calls for CallMap {
         let broken = |e| Error::new(format!("cannot listen for rings that fill up: {e}"));
         let mut builder = RingBufferBuilder::new();
         let take = |bytes: &[u8]| {
-            bytes.first_chunk().into_iter().for_each(|b| heard(Call::Filling(u32::from_ne_bytes(*b))));
+            bytes
+                .first_chunk()
+                .into_iter()
+                .for_each(|b| heard(Call::Filling(u32::from_ne_bytes(*b))));
             0
         };
         builder.add(&self.0, take).map_err(broken)?;
@@ -489,7 +535,8 @@ impl Growth for LargerRings {
     fn larger(&mut self, cpu: u16) -> Result<Option<RingReader>, Error> {
         let bytes = Rings::stride(self.size);
         let Some(left) = self.left.checked_sub(bytes as u64) else { return Ok(None) };
-        let cannot = |e: String| Error::new(format!("cannot make a larger ring for CPU {cpu}: {e}"));
+        let cannot =
+            |e: String| Error::new(format!("cannot make a larger ring for CPU {cpu}: {e}"));
         let map = larger_ring(self.size).map_err(|e| cannot(e.to_string()))?;
         let fd = map.as_fd().try_clone_to_owned().map_err(|e| cannot(e.to_string()))?;
         // Half of it is room for whatever holds up its reader.

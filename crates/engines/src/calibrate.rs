@@ -47,7 +47,9 @@ enum Place {
 impl Place {
     fn of(types: &KernelTypes) -> Option<(Place, &'static str)> {
         let known = |name: &str| types.tracepoint(name).is_ok_and(|t| t.is_some());
-        [(Place::Prctl, PLACES[0]), (Place::Itimer, PLACES[1])].into_iter().find(|(_, name)| known(name))
+        [(Place::Prctl, PLACES[0]), (Place::Itimer, PLACES[1])]
+            .into_iter()
+            .find(|(_, name)| known(name))
     }
 
     fn hit(self) {
@@ -58,7 +60,11 @@ impl Place {
             match self {
                 Place::Prctl => _ = libc::prctl(OPTION, 0, 0, 0, 0),
                 Place::Itimer => {
-                    _ = libc::setitimer(libc::ITIMER_VIRTUAL, &std::mem::zeroed(), std::ptr::null_mut());
+                    _ = libc::setitimer(
+                        libc::ITIMER_VIRTUAL,
+                        &std::mem::zeroed(),
+                        std::ptr::null_mut(),
+                    );
                 }
             }
         }
@@ -142,15 +148,22 @@ fn add(costs: &mut Costs, names: &[String], measured: &Measured) {
     costs.hits = measured.hits;
     costs.probe = costs.probe.or(probe);
     costs.hit = costs.hit.or(hit);
-    costs.events.extend(names.iter().cloned().zip(judged).map(|(event, cost)| EventCost { event, cost }));
-    if costs.probe.is_none() || costs.hit.is_none() || costs.events.iter().any(|e| e.cost.is_none()) {
+    costs
+        .events
+        .extend(names.iter().cloned().zip(judged).map(|(event, cost)| EventCost { event, cost }));
+    if costs.probe.is_none() || costs.hit.is_none() || costs.events.iter().any(|e| e.cost.is_none())
+    {
         costs.why = SPREAD.into();
     }
 }
 
 /// `None` if the values disagree.
 pub fn judge(values: &[f64]) -> Option<Cost> {
-    let cost = Cost { ns: quantile(values, 0.5), low: quantile(values, 0.25), high: quantile(values, 0.75) };
+    let cost = Cost {
+        ns: quantile(values, 0.5),
+        low: quantile(values, 0.25),
+        high: quantile(values, 0.75),
+    };
     (cost.high - cost.low <= (WIDE * cost.ns).max(LEAST_NS)).then_some(cost)
 }
 
@@ -181,7 +194,8 @@ struct Arms {
 impl Arms {
     fn load(unit: &CompiledSchema, place: &str, cpu: u32, config: &Config) -> Result<Arms, Error> {
         let cpus = cpu as usize + 1;
-        let config = Config { rings: cpus, ring_size: RING, larger: config.larger.min(2 * RING), ..*config };
+        let config =
+            Config { rings: cpus, ring_size: RING, larger: config.larger.min(2 * RING), ..*config };
         let object = load::load_alone(unit, PROGRAM, place, &config)?;
         let map = |name, length| load::map_memory(&load::map_fd(&object, name)?, length);
         let memory = map(MEMORY, 8)?;
@@ -189,7 +203,14 @@ impl Arms {
         let tid = std::process::id();
         Scope::new(map(load::SCOPE, SCOPE_BYTES)?).add(tid);
         let ring = cpu as usize * Rings::stride(RING);
-        let arms = Arms { memory, rings, ring, overwrite: config.overwrite, events: unit.schema.events.len(), object };
+        let arms = Arms {
+            memory,
+            rings,
+            ring,
+            overwrite: config.overwrite,
+            events: unit.schema.events.len(),
+            object,
+        };
         arms.word(4).store(tid, Ordering::Relaxed);
         Ok(arms)
     }
@@ -201,8 +222,11 @@ impl Arms {
 
     /// No writer is at work: the ring is empty again when it has no room for another block.
     fn make_room(&self) {
-        let (head, limit, hard) =
-            (self.rings.word(self.ring), self.rings.word(self.ring + 8), self.rings.word(self.ring + 32));
+        let (head, limit, hard) = (
+            self.rings.word(self.ring),
+            self.rings.word(self.ring + 8),
+            self.rings.word(self.ring + 32),
+        );
         let end = if self.overwrite { u64::MAX } else { RING as u64 };
         if limit.load(Ordering::Relaxed) != end
             || head.load(Ordering::Relaxed) as usize + BLOCK * RECORD_MAX as usize > RING
@@ -220,7 +244,8 @@ impl Arms {
     }
 
     fn lost(&self) -> bool {
-        (0..self.events).any(|id| self.rings.word(self.ring + LOST + 8 * id).load(Ordering::Relaxed) > 0)
+        (0..self.events)
+            .any(|id| self.rings.word(self.ring + LOST + 8 * id).load(Ordering::Relaxed) > 0)
     }
 
     fn measure(&self, place: Place, name: &str) -> Result<Measured, Error> {
@@ -256,7 +281,11 @@ impl Arms {
         let mut blocks = vec![Vec::with_capacity(rounds); kinds];
         for kind in (0..rounds).flat_map(|round| (0..kinds).map(move |n| (round + n) % kinds)) {
             let is_arm = kind + 1 < kinds;
-            blocks[kind].push(if is_arm { self.block(kind as u32, place) } else { timed(|| place.miss()) });
+            blocks[kind].push(if is_arm {
+                self.block(kind as u32, place)
+            } else {
+                timed(|| place.miss())
+            });
         }
         blocks
     }
@@ -289,7 +318,10 @@ mod tests {
 
     #[test]
     fn what_spreads_is_no_number() {
-        assert_eq!(judge(&[50.0, 51.0, 52.0]).map(|c| (c.low, c.ns, c.high)), Some((50.5, 51.0, 51.5)));
+        assert_eq!(
+            judge(&[50.0, 51.0, 52.0]).map(|c| (c.low, c.ns, c.high)),
+            Some((50.5, 51.0, 51.5))
+        );
         assert_eq!(judge(&[50.0, 30.0, 80.0, 20.0]), None);
         // Of little, a little more is as good as the same.
         assert!(judge(&[2.0, 4.0, 6.0]).is_some());

@@ -182,7 +182,9 @@ impl Times {
     /// Gives records that were taken out of a ring, and what was found among them, the log's times.
     pub fn convert(&self, kinds: &RecordKinds, records: &mut [u8], taken: &mut Taken) {
         let (Times::Counter(clock), Some(first)) = (self, Header::read(records)) else { return };
-        let first = taken.lost_since.map_or(first.time48(), |since| earlier(first.time48(), since & TIME_MASK));
+        let first = taken
+            .lost_since
+            .map_or(first.time48(), |since| earlier(first.time48(), since & TIME_MASK));
         let part = clock.part(first);
         let mut converter = Converter::of_counter(&part);
         converter.records(kinds, records);
@@ -193,7 +195,9 @@ impl Times {
     pub fn ns(&self, time: u64) -> u64 {
         match self {
             Times::Ns => time,
-            Times::Counter(clock) => Converter::of_counter(&clock.part(time & TIME_MASK)).ns(time & TIME_MASK),
+            Times::Counter(clock) => {
+                Converter::of_counter(&clock.part(time & TIME_MASK)).ns(time & TIME_MASK)
+            }
         }
     }
 }

@@ -76,7 +76,8 @@ struct Layout {
 
 /// The digest by which two texts of one schema are told apart.
 fn digest(text: &str) -> u64 {
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, b| (hash ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3))
+    text.bytes()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, b| (hash ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3))
 }
 
 /// The schemata among `wanted` that the kernel has already, with the same text.
@@ -98,12 +99,18 @@ pub fn resident(wanted: &[&Schema]) -> Result<Vec<String>, Error> {
 
 fn find<'a>(there: &'a [SchemaAbout], schema: &Schema) -> Result<Option<&'a SchemaAbout>, Error> {
     let Some(found) = there.iter().find(|s| s.name() == schema.name) else { return Ok(None) };
-    let same = found.text_digest == digest(&schema.text) && found.text_length as usize == schema.text.len();
+    let same = found.text_digest == digest(&schema.text)
+        && found.text_length as usize == schema.text.len();
     match (same, schema.name == load::CORE) {
         (true, _) => Ok(Some(found)),
         (false, true) => Err(other_version()),
-        (false, false) => Err(Error::new(format!("the kernel has another text of schema '{}'", schema.name))
-            .help(format!("unload it: rmmod {}; or record with its own text", module_of(&schema.name)))),
+        (false, false) => {
+            Err(Error::new(format!("the kernel has another text of schema '{}'", schema.name))
+                .help(format!(
+                    "unload it: rmmod {}; or record with its own text",
+                    module_of(&schema.name)
+                )))
+        }
     }
 }
 
@@ -124,7 +131,10 @@ fn check_version(device: &Device) -> Result<device::About, Error> {
 
 /// An error of a request.
 fn failed(what: &str) -> impl Fn(io::Error) -> Error {
-    move |e| Error::new(format!("the kernel engine could not {what}: {e}")).help("the end of 'dmesg' may say why")
+    move |e| {
+        Error::new(format!("the kernel engine could not {what}: {e}"))
+            .help("the end of 'dmesg' may say why")
+    }
 }
 
 impl KernelEngine {
@@ -135,7 +145,8 @@ impl KernelEngine {
         let device = modules.open_device()?;
         let about = check_version(&device)?;
         let (schemata, ours) = use_schemata(&device, &mut modules, units)?;
-        let costs = config.calibrate.then(|| costs::measure(units, about.clock == device::CLOCK_COUNTER));
+        let costs =
+            config.calibrate.then(|| costs::measure(units, about.clock == device::CLOCK_COUNTER));
         let mut start = Start {
             ring_size: config.ring_size,
             stride: 0,
@@ -146,8 +157,11 @@ impl KernelEngine {
             unused: 0,
         };
         device.start(&mut start).map_err(|e| cannot_start(e, config.ring_size))?;
-        let layout =
-            Layout { ring_size: start.ring_size as usize, stride: start.stride as usize, cpus: about.cpus as usize };
+        let layout = Layout {
+            ring_size: start.ring_size as usize,
+            stride: start.stride as usize,
+            cpus: about.cpus as usize,
+        };
         let map = |offset, length| device.map(offset, length).map_err(failed("share its memory"));
         // Chosen when the recording began.
         let times = match check_version(&device)?.clock {
@@ -161,7 +175,10 @@ impl KernelEngine {
             ringless: map(device::MAP_RINGLESS, 8 * EVENTS_MAX)?,
             stacks: match start.stacks {
                 0 => None,
-                _ => Some(map(device::MAP_STACKS, device::STACKS_HEAD + device::STACK_SLOTS * device::STACK_SLOT)?),
+                _ => Some(map(
+                    device::MAP_STACKS,
+                    device::STACKS_HEAD + device::STACK_SLOTS * device::STACK_SLOT,
+                )?),
             },
             layout,
             schemata,
@@ -198,7 +215,8 @@ fn use_schemata(
             Error::new(format!("the module {} does not bring the schema '{name}'", module_of(name)))
                 .help("make it again with 'klogger build'")
         })?;
-        let claim = Use { index: found.index, base: (*base).into(), text_digest: found.text_digest };
+        let claim =
+            Use { index: found.index, base: (*base).into(), text_digest: found.text_digest };
         device.use_schema(claim).map_err(failed(&format!("use schema '{name}'")))?;
         schemata.push(found);
     }
@@ -210,11 +228,15 @@ fn cannot_start(error: io::Error, ring_size: u64) -> Error {
         Some(libc::ENOMEM) => {
             let cpus = machine::online_cpus().map_or(1, |c| c.len());
             let needed = (cpus * Rings::stride(ring_size as usize)) >> 20;
-            Error::new(format!("the rings need {needed} MiB of kernel memory, which are not to be had"))
-                .help("choose a smaller --buffer-size")
+            Error::new(format!(
+                "the rings need {needed} MiB of kernel memory, which are not to be had"
+            ))
+            .help("choose a smaller --buffer-size")
         }
-        Some(libc::EINVAL) => Error::new(format!("the kernel engine cannot make a ring of {ring_size} bytes"))
-            .help("choose another --buffer-size"),
+        Some(libc::EINVAL) => {
+            Error::new(format!("the kernel engine cannot make a ring of {ring_size} bytes"))
+                .help("choose another --buffer-size")
+        }
         _ => failed("make its rings")(error),
     }
 }
@@ -226,7 +248,9 @@ impl Layout {
 
     /// CPUs that have rings. One that was offline has none: its part of the mapping is empty.
     fn there(&self, rings: &Mapping) -> impl Iterator<Item = usize> {
-        let has_ring = |cpu: &usize| rings.word(cpu * self.stride + device::RING_MASK).load(Ordering::Relaxed) != 0;
+        let has_ring = |cpu: &usize| {
+            rings.word(cpu * self.stride + device::RING_MASK).load(Ordering::Relaxed) != 0
+        };
         (0..self.cpus).filter(has_ring)
     }
 
@@ -237,7 +261,12 @@ impl Layout {
     fn place<'a>(&self, rings: &'a Mapping, cpu: usize) -> Place<'a> {
         let main = cpu * self.stride;
         let nested = main + Rings::stride(self.ring_size);
-        Place { cpu: cpu as u16, size: self.ring_size, main: (rings, main), nested: (rings, nested) }
+        Place {
+            cpu: cpu as u16,
+            size: self.ring_size,
+            main: (rings, main),
+            nested: (rings, nested),
+        }
     }
 
     /// The nested ring stands right behind the main one.
@@ -320,7 +349,13 @@ impl Probing for KernelEngine {
         for about in &self.schemata {
             for place in self.places(about).unwrap_or_default().iter().filter(|p| p.missed > 0) {
                 let (schema, place, count) = (about.name(), place.name(), place.missed);
-                missed.push(MissedHits { schema, place, count, spans: Vec::new(), why: String::new() });
+                missed.push(MissedHits {
+                    schema,
+                    place,
+                    count,
+                    spans: Vec::new(),
+                    why: String::new(),
+                });
             }
         }
         missed
@@ -332,7 +367,11 @@ impl Probing for KernelEngine {
 
     fn stacks(&self) -> Option<Vec<(u32, Vec<u64>)>> {
         let table = self.stacks.as_ref()?;
-        Some((0..device::STACK_SLOTS).filter_map(|n| Some((n as u32 + 1, stack(table, n)?))).collect())
+        Some(
+            (0..device::STACK_SLOTS)
+                .filter_map(|n| Some((n as u32 + 1, stack(table, n)?)))
+                .collect(),
+        )
     }
 
     fn stackless(&self) -> (u64, u64) {
@@ -347,13 +386,16 @@ fn stack(table: &Mapping, slot: usize) -> Option<Vec<u64>> {
     let head = table.word(at).load(Ordering::Acquire);
     let (state, frames) = (head as u32, (head >> 32) as usize);
     let frame = |n: usize| table.word(at + 8 + 8 * n).load(Ordering::Relaxed);
-    (state == device::STACK_COMPLETE).then(|| (0..frames.min(device::STACK_DEPTH)).map(frame).collect())
+    (state == device::STACK_COMPLETE)
+        .then(|| (0..frames.min(device::STACK_DEPTH)).map(frame).collect())
 }
 
 impl KernelEngine {
     fn places(&self, about: &SchemaAbout) -> Result<Vec<device::ProbeAbout>, Error> {
         (0..about.probes)
-            .map(|place| self.device.place(about.index, place).map_err(failed("say where its probes are")))
+            .map(|place| {
+                self.device.place(about.index, place).map_err(failed("say where its probes are"))
+            })
             .collect()
     }
 }
@@ -366,9 +408,12 @@ fn add_anchor(
     rings: &Mapping,
     about: Option<&[u8]>,
 ) -> Result<(), Error> {
-    let ringless = device.map(device::MAP_RINGLESS, 8 * EVENTS_MAX).map_err(failed("share its memory"))?;
+    let ringless =
+        device.map(device::MAP_RINGLESS, 8 * EVENTS_MAX).map_err(failed("share its memory"))?;
     let places: Vec<Place> = layout.there(rings).map(|cpu| layout.place(rings, cpu)).collect();
-    let room = |bytes: usize| device.map(device::MAP_ANCHOR, bytes).map_err(failed("share memory for an anchor"));
+    let room = |bytes: usize| {
+        device.map(device::MAP_ANCHOR, bytes).map_err(failed("share memory for an anchor"))
+    };
     anchors.add(about, &places, &ringless, &room)
 }
 
@@ -392,7 +437,11 @@ impl DeviceCalls {
 
     fn new_rings(&self) -> Result<Vec<(u16, CpuReader)>, Error> {
         let about = self.device.rings().map_err(failed("say how large its new rings are"))?;
-        let layout = Layout { ring_size: about.ring_size as usize, stride: about.stride as usize, cpus: self.cpus };
+        let layout = Layout {
+            ring_size: about.ring_size as usize,
+            stride: about.stride as usize,
+            cpus: self.cpus,
+        };
         let rings = Arc::new(layout.map(&self.device)?);
         // A recording goes on that will not survive a crash of the kernel.
         let _ = add_anchor(&self.anchors, &self.device, &layout, &rings, None);
@@ -403,7 +452,8 @@ impl DeviceCalls {
 impl Calls for DeviceCalls {
     fn listen(&self, go_on: &dyn Fn() -> bool, heard: &dyn Fn(Call)) -> Result<(), Error> {
         while go_on() {
-            os::poll_readable(&[self.device.as_fd()], LISTEN).map_err(failed("say which rings fill up"))?;
+            os::poll_readable(&[self.device.as_fd()], LISTEN)
+                .map_err(failed("say which rings fill up"))?;
             self.pass_on(heard)?;
         }
         // What came while the answer changed.
@@ -434,7 +484,10 @@ mod tests {
         let write = |slot: usize, state: u64, frames: &[u64]| {
             let at = device::STACKS_HEAD + slot * device::STACK_SLOT;
             table.word(at).store((frames.len() as u64) << 32 | state, Ordering::Relaxed);
-            frames.iter().enumerate().for_each(|(i, f)| table.word(at + 8 + 8 * i).store(*f, Ordering::Relaxed));
+            frames
+                .iter()
+                .enumerate()
+                .for_each(|(i, f)| table.word(at + 8 + 8 * i).store(*f, Ordering::Relaxed));
         };
         write(0, 2, &[10, 20]);
         write(1, 1, &[30]);
@@ -456,7 +509,8 @@ mod tests {
         // Heads of CPU 1's rings.
         rings.word(stride).store(8, Ordering::Relaxed);
         rings.word(stride + Rings::stride(ring_size)).store(16, Ordering::Relaxed);
-        let fills: Vec<_> = layout.readers(&rings).iter().map(|(cpu, reader)| (*cpu, reader.fill())).collect();
+        let fills: Vec<_> =
+            layout.readers(&rings).iter().map(|(cpu, reader)| (*cpu, reader.fill())).collect();
         assert_eq!(fills, [(0, 0), (1, 24)]);
     }
 }

@@ -5,7 +5,8 @@ use klogger_log::symbols::Symbols;
 use std::fmt::Write;
 
 /// Frames of the tracing itself, between the place that was hit and our code.
-const TRACING: [&[u8]; 5] = [b"bpf_prog_", b"bpf_trace_run", b"__bpf_trace_", b"__traceiter_", b"klogger_"];
+const TRACING: [&[u8]; 5] =
+    [b"bpf_prog_", b"bpf_trace_run", b"__bpf_trace_", b"__traceiter_", b"klogger_"];
 
 /// A line `NUMBER FRAME FRAME ...` for each stack.
 pub fn lines(stacks: &[(u32, Vec<u64>)], symbols: &Symbols) -> String {

@@ -72,7 +72,12 @@ pub struct Recorded {
 impl Programs {
     /// Begins to look for programs. Those there are already are found before this returns. The strings say what is
     /// amiss.
-    pub fn start(settings: Settings, catalogue: Catalogue, out: Output, places: Places) -> (Programs, Vec<String>) {
+    pub fn start(
+        settings: Settings,
+        catalogue: Catalogue,
+        out: Output,
+        places: Places,
+    ) -> (Programs, Vec<String>) {
         // Each program takes two descriptors.
         os::files::raise_limit();
         let shared = Arc::new(Shared {
@@ -121,14 +126,20 @@ impl Programs {
                 entries: worker.out.complaints.finish(span),
             },
             Err(_) => {
-                let entry = Entry::new(Key::UserRefused).detail("the thread that records programs has died");
+                let entry = Entry::new(Key::UserRefused)
+                    .detail("the thread that records programs has died");
                 Recorded { entries: vec![entry], clock: EventClock::default(), programs: 0 }
             }
         }
     }
 }
 
-fn start_worker(settings: Settings, shared: Arc<Shared>, found: Receiver<Found>, out: Output) -> JoinHandle<Worker> {
+fn start_worker(
+    settings: Settings,
+    shared: Arc<Shared>,
+    found: Receiver<Found>,
+    out: Output,
+) -> JoinHandle<Worker> {
     let worker = Worker::new(settings, shared, found, out);
     let thread = thread::Builder::new().name("klogger/user".into());
     let run = move || {
@@ -139,7 +150,12 @@ fn start_worker(settings: Settings, shared: Arc<Shared>, found: Receiver<Found>,
     thread.spawn(run).expect("a thread can be made")
 }
 
-fn start_watch(mut watch: Watch, there: Vec<Found>, sender: SyncSender<Found>, shared: Arc<Shared>) -> JoinHandle<()> {
+fn start_watch(
+    mut watch: Watch,
+    there: Vec<Found>,
+    sender: SyncSender<Found>,
+    shared: Arc<Shared>,
+) -> JoinHandle<()> {
     let run = move || {
         let mut found = there;
         loop {

@@ -2,7 +2,9 @@
 //! The tables about a log: processes, ledger, events, decodings, stacks.
 
 use crate::table::write_small;
-use arrow_array::builder::{BooleanBuilder, Int16Builder, Int32Builder, Int64Builder, ListBuilder, StringBuilder};
+use arrow_array::builder::{
+    BooleanBuilder, Int16Builder, Int32Builder, Int64Builder, ListBuilder, StringBuilder,
+};
 use arrow_array::{ArrayRef, BooleanArray, Int32Array, Int64Array, StringArray};
 use klogger_log::ledger::{Ledger, Severity};
 use klogger_log::origin::Origin;
@@ -92,17 +94,26 @@ pub fn write_ledger(dir: &Path, ledger: &Ledger, start_ns: u64) -> Result<(), Pa
 }
 
 /// `logged` is the number of rows, by event of the preamble.
-pub fn write_events(dir: &Path, preamble: &Preamble, logged: &[u64], ledger: &Ledger) -> Result<(), ParquetError> {
+pub fn write_events(
+    dir: &Path,
+    preamble: &Preamble,
+    logged: &[u64],
+    ledger: &Ledger,
+) -> Result<(), ParquetError> {
     let events = &preamble.events;
     let lost = |name: &str| -> i64 {
-        let losses = ledger.entries.iter().filter(|e| e.severity >= Severity::Loss && e.event.as_deref() == Some(name));
+        let losses = ledger
+            .entries
+            .iter()
+            .filter(|e| e.severity >= Severity::Loss && e.event.as_deref() == Some(name));
         losses.fold(0u64, |sum, e| sum.saturating_add(e.count)) as i64
     };
     let mut doc = StringBuilder::new();
     let mut fields = StringBuilder::new();
     for event in events {
         doc.append_option(event.doc.as_deref());
-        let json = serde_json::to_string(&event.fields).map_err(|e| ParquetError::External(Box::new(e)))?;
+        let json = serde_json::to_string(&event.fields)
+            .map_err(|e| ParquetError::External(Box::new(e)))?;
         fields.append_value(json);
     }
     let columns: Vec<(&str, ArrayRef)> = vec![
@@ -118,7 +129,12 @@ pub fn write_events(dir: &Path, preamble: &Preamble, logged: &[u64], ledger: &Le
 }
 
 pub fn write_decodings(dir: &Path, preamble: &Preamble) -> Result<(), ParquetError> {
-    let rows = || preamble.decodings.iter().flat_map(|d| d.values.iter().map(move |(value, text)| (d, *value, text)));
+    let rows = || {
+        preamble
+            .decodings
+            .iter()
+            .flat_map(|d| d.values.iter().map(move |(value, text)| (d, *value, text)))
+    };
     let flags: Vec<bool> = rows().map(|(d, _, _)| d.flags).collect();
     let columns: Vec<(&str, ArrayRef)> = vec![
         ("decoding", texts(rows().map(|(d, _, _)| d.name.as_str()))),
@@ -133,7 +149,9 @@ pub fn write_stacks(dir: &Path, stacks: &Stacks) -> Result<(), ParquetError> {
     let mut functions = ListBuilder::new(StringBuilder::new());
     let mut text = StringBuilder::new();
     for (_, frames) in stacks.iter() {
-        frames.functions().for_each(|f| functions.values().append_value(String::from_utf8_lossy(f)));
+        frames
+            .functions()
+            .for_each(|f| functions.values().append_value(String::from_utf8_lossy(f)));
         functions.append(true);
         let mut whole = Vec::new();
         frames.push_text(&mut whole);

@@ -69,8 +69,12 @@ impl fmt::Display for Error {
                 write!(f, "cannot write {}: {error}", path.display())
             }
             Error::Exists(path) => write!(f, "{} exists", path.display()),
-            Error::Occupied(path) => write!(f, "{} exists, and was not made by klogger export", path.display()),
-            Error::Table(path, error) => write!(f, "cannot write a table in {}: {error}", path.display()),
+            Error::Occupied(path) => {
+                write!(f, "{} exists, and was not made by klogger export", path.display())
+            }
+            Error::Table(path, error) => {
+                write!(f, "cannot write a table in {}: {error}", path.display())
+            }
             Error::Log(error) => write!(f, "cannot read the log: {error}"),
         }
     }
@@ -121,7 +125,9 @@ pub fn export(
     let dir = dir.map_or_else(|| beside(log, "parquet"), Path::to_path_buf);
     let stamp = stamp(log, reader).map_err(Error::Log)?;
     match old_stamp(&dir) {
-        Some(old) if old == stamp => return Ok(Export { dir, fresh: true, rows: 0, damage: Vec::new() }),
+        Some(old) if old == stamp => {
+            return Ok(Export { dir, fresh: true, rows: 0, damage: Vec::new() });
+        }
         Some(_) => {}
         None if is_empty(&dir) => {}
         None => return Err(Error::Occupied(dir)),
@@ -214,8 +220,13 @@ fn remove_orphans(parent: &Path, prefix: &str) {
     let Ok(entries) = fs::read_dir(parent) else { return };
     for entry in entries.flatten() {
         let name = entry.file_name();
-        let pid = name.to_str().and_then(|n| n.strip_prefix(prefix)).and_then(|rest| rest.split('.').next());
-        let gone = pid.is_some_and(|pid| pid.parse::<u32>().is_ok() && !Path::new("/proc").join(pid).exists());
+        let pid = name
+            .to_str()
+            .and_then(|n| n.strip_prefix(prefix))
+            .and_then(|rest| rest.split('.').next());
+        let gone = pid.is_some_and(|pid| {
+            pid.parse::<u32>().is_ok() && !Path::new("/proc").join(pid).exists()
+        });
         if gone && Path::new("/proc/self").exists() {
             let _ = fs::remove_dir_all(entry.path());
         }
@@ -239,7 +250,9 @@ fn fill(
     let last_ns = reader.times().map_or(start_ns, |t| t.1);
     let path = |name: &str| dir.join(format!("{}.parquet", file_stem(name)));
     let events = preamble.events.iter().zip(preamble.user_events());
-    let tables = events.map(|(e, user)| EventTable::create(&path(&e.name), e, user, about_log(preamble, e, start_ns)));
+    let tables = events.map(|(e, user)| {
+        EventTable::create(&path(&e.name), e, user, about_log(preamble, e, start_ns))
+    });
     let mut tables = tables.collect::<Result<Vec<_>, _>>().map_err(failed)?;
     let decoder = Decoder::new(reader);
     let mut processes = Processes::with_history(reader);
@@ -261,8 +274,12 @@ fn fill(
     let mut later = merge.damage().to_vec();
     later.extend(reader.check_rest());
     let ledger = reader.ledger(&later);
-    about::write_processes(dir, &processes.into_rows(last_ns.max(end_ns).saturating_add(1)), start_ns)
-        .map_err(failed)?;
+    about::write_processes(
+        dir,
+        &processes.into_rows(last_ns.max(end_ns).saturating_add(1)),
+        start_ns,
+    )
+    .map_err(failed)?;
     about::write_ledger(dir, &ledger, start_ns).map_err(failed)?;
     about::write_events(dir, preamble, &logged, &ledger).map_err(failed)?;
     about::write_decodings(dir, preamble).map_err(failed)?;
@@ -270,8 +287,10 @@ fn fill(
     let damage: Vec<Damage> = reader.damage().iter().chain(&later).cloned().collect();
     let name = log.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let complete = reader.is_complete();
-    let meta = Meta { stamp, log: name, start_ns, end_ns, complete, rows, preamble, damage: &damage };
-    let json = serde_json::to_vec(&meta).map_err(|e| failed(ParquetError::External(Box::new(e))))?;
+    let meta =
+        Meta { stamp, log: name, start_ns, end_ns, complete, rows, preamble, damage: &damage };
+    let json =
+        serde_json::to_vec(&meta).map_err(|e| failed(ParquetError::External(Box::new(e))))?;
     fs::write(dir.join("meta.json"), json).map_err(|e| Error::Unwritable(dir.to_path_buf(), e))?;
     Ok((rows, damage))
 }
@@ -279,7 +298,11 @@ fn fill(
 /// What a table says of itself and where it comes from.
 fn about_log(preamble: &Preamble, event: &EventLayout, start_ns: u64) -> BTreeMap<String, String> {
     let (host, clock) = (&preamble.host, &preamble.clock);
-    let text = preamble.schemas.iter().find(|s| s.name == event.schema).map(|s| crc32c::crc32c(s.text.as_bytes()));
+    let text = preamble
+        .schemas
+        .iter()
+        .find(|s| s.name == event.schema)
+        .map(|s| crc32c::crc32c(s.text.as_bytes()));
     let known = [
         ("event", event.name.clone()),
         ("doc", event.doc.clone().unwrap_or_default()),

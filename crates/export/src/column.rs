@@ -2,12 +2,12 @@
 //! The values of one field of many events.
 
 use arrow_array::builder::{
-    BooleanBuilder, Int8Builder, Int16Builder, Int32Builder, Int64Builder, ListBuilder, StringBuilder, UInt8Builder,
-    UInt16Builder, UInt32Builder, UInt64Builder,
+    BooleanBuilder, Int8Builder, Int16Builder, Int32Builder, Int64Builder, ListBuilder,
+    StringBuilder, UInt8Builder, UInt16Builder, UInt32Builder, UInt64Builder,
 };
 use arrow_array::{
-    ArrayRef, BooleanArray, Int8Array, Int16Array, Int32Array, Int64Array, UInt8Array, UInt16Array, UInt32Array,
-    UInt64Array,
+    ArrayRef, BooleanArray, Int8Array, Int16Array, Int32Array, Int64Array, UInt8Array, UInt16Array,
+    UInt32Array, UInt64Array,
 };
 use arrow_schema::{DataType, Field};
 use klogger_log::event::{Elements, Value};
@@ -79,7 +79,9 @@ impl Column {
             Column::I64(_) => DataType::Int64,
             Column::U64(_) => DataType::UInt64,
             Column::Text(_) => DataType::Utf8,
-            Column::List(list) => DataType::List(Arc::new(Field::new_list_field(list.element(), true))),
+            Column::List(list) => {
+                DataType::List(Arc::new(Field::new_list_field(list.element(), true)))
+            }
         }
     }
 
@@ -97,7 +99,9 @@ impl Column {
             Column::U32(v) => v.push(bits as u32),
             Column::I64(v) => v.push(bits as i64),
             Column::U64(v) => v.push(bits),
-            Column::Text(v) => v.append_value(String::from_utf8_lossy(value.text().unwrap_or_default())),
+            Column::Text(v) => {
+                v.append_value(String::from_utf8_lossy(value.text().unwrap_or_default()))
+            }
             Column::List(list) => {
                 if let Value::Array(elements) = value {
                     list.push(elements);

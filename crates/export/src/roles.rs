@@ -61,7 +61,9 @@ impl Role {
         let of = |e: &EventLayout| if declared { e.role } else { before_roles(e) };
         events
             .iter()
-            .map(|e| of(e).and_then(|role| Role::declared(e, role)).unwrap_or_else(|| Role::builtin(e)))
+            .map(|e| {
+                of(e).and_then(|role| Role::declared(e, role)).unwrap_or_else(|| Role::builtin(e))
+            })
             .collect()
     }
 
@@ -70,11 +72,17 @@ impl Role {
         let at = |name: &str| number(layout, name);
         let pid = at("pid")?;
         Some(match role {
-            model::Role::SwitchOut => Role::Out { pid, prio: at("prio"), state: at("state"), next: at("next") },
+            model::Role::SwitchOut => {
+                Role::Out { pid, prio: at("prio"), state: at("state"), next: at("next") }
+            }
             model::Role::SwitchIn => Role::In { pid, prio: at("prio") },
             model::Role::Dequeue => Role::Left { pid, state: at("state") },
-            model::Role::Waking => Role::Waking { pid, prio: at("prio"), cpu: at("target_cpu"), waker: at("waker") },
-            model::Role::Wakeup => Role::Wakeup { pid, prio: at("prio"), cpu: at("runq"), new: at("is_new") },
+            model::Role::Waking => {
+                Role::Waking { pid, prio: at("prio"), cpu: at("target_cpu"), waker: at("waker") }
+            }
+            model::Role::Wakeup => {
+                Role::Wakeup { pid, prio: at("prio"), cpu: at("runq"), new: at("is_new") }
+            }
         })
     }
 
@@ -107,7 +115,10 @@ fn before_roles(layout: &EventLayout) -> Option<model::Role> {
 
 /// A number of 32 bits at most: the fields of others hold no more.
 pub fn number(layout: &EventLayout, name: &str) -> Place {
-    layout.fields.iter().position(|f| f.name == name && f.shape == Shape::One && f.scalar.size() <= 4)
+    layout
+        .fields
+        .iter()
+        .position(|f| f.name == name && f.shape == Shape::One && f.scalar.size() <= 4)
 }
 
 /// The field that says whose event it is: the thread that ran, or else the one that the event is about; or the only
@@ -116,7 +127,9 @@ pub fn owner(layout: &EventLayout) -> Place {
     let running = layout.fields.iter().position(|f| f.context == Some(Context::Tid));
     let about = || layout.about.first().and_then(|name| number(layout, name));
     let mut threads = layout.fields.iter().filter(|f| f.decode == Decode::Thread);
-    let only = || threads.next().filter(|_| threads.next().is_none()).and_then(|f| number(layout, &f.name));
+    let only = || {
+        threads.next().filter(|_| threads.next().is_none()).and_then(|f| number(layout, &f.name))
+    };
     running.or_else(about).or_else(only)
 }
 

@@ -109,9 +109,15 @@ impl Cpu {
                 self.schedout(Out { time_ns, pid, prio, state, next }, switches);
             }
             Role::In { pid, prio } => {
-                self.schedin(time_ns, number(Some(pid)).unwrap_or_default(), number(prio), switches);
+                self.schedin(
+                    time_ns,
+                    number(Some(pid)).unwrap_or_default(),
+                    number(prio),
+                    switches,
+                );
             }
-            Role::Left { pid, state } if self.knows(time_ns, number(Some(pid)).unwrap_or_default(), number(state)) => {}
+            Role::Left { pid, state }
+                if self.knows(time_ns, number(Some(pid)).unwrap_or_default(), number(state)) => {}
             _ => {
                 self.settle(switches);
                 return false;
@@ -141,7 +147,8 @@ impl Cpu {
         }
         self.settle(switches);
         self.put_in(self.last_ns, self.nobody, switches);
-        let from = Out { time_ns, pid: self.nobody, prio: None, state: Some(UNKNOWN_STATE), next: None };
+        let from =
+            Out { time_ns, pid: self.nobody, prio: None, state: Some(UNKNOWN_STATE), next: None };
         self.push(from, pid, prio, switches);
     }
 
@@ -168,7 +175,14 @@ impl Cpu {
 
     fn push(&mut self, out: Out, next: i64, next_prio: Option<i64>, switches: &mut Vec<Switch>) {
         let Out { time_ns, pid, prio, state, .. } = out;
-        switches.push(Switch { time_ns, prev: pid, prev_prio: prio, prev_state: state, next, next_prio });
+        switches.push(Switch {
+            time_ns,
+            prev: pid,
+            prev_prio: prio,
+            prev_state: state,
+            next,
+            next_prio,
+        });
         self.running = Some(next);
         self.last_ns = time_ns;
     }
@@ -226,8 +240,14 @@ mod tests {
         cpu.schedout(out(10, 1, Some(2)), &mut made);
         assert!(made.is_empty() && cpu.knows(10, 1, Some(1)) && cpu.running() == 2);
         cpu.schedin(10, 2, Some(99), &mut made);
-        let expected =
-            Switch { time_ns: 10, prev: 1, prev_prio: Some(120), prev_state: Some(1), next: 2, next_prio: Some(99) };
+        let expected = Switch {
+            time_ns: 10,
+            prev: 1,
+            prev_prio: Some(120),
+            prev_state: Some(1),
+            next: 2,
+            next_prio: Some(99),
+        };
         assert_eq!(made, [expected]);
     }
 
@@ -237,7 +257,10 @@ mod tests {
         cpu.schedin(5, 1, None, &mut made);
         cpu.schedout(out(10, 1, Some(7)), &mut made);
         cpu.schedin(20, 1, None, &mut made);
-        assert_eq!(short(&made), [(5, NOT_RECORDED, 1), (10, 1, NOT_RECORDED), (20, NOT_RECORDED, 1)]);
+        assert_eq!(
+            short(&made),
+            [(5, NOT_RECORDED, 1), (10, 1, NOT_RECORDED), (20, NOT_RECORDED, 1)]
+        );
     }
 
     #[test]
@@ -256,7 +279,10 @@ mod tests {
         cpu.schedout(out(10, 2, Some(3)), &mut made);
         cpu.settle(&mut made);
         // Thread 1 is only known to have begun.
-        assert_eq!(short(&made), [(5, NOT_RECORDED, 1), (5, 1, NOT_RECORDED), (10, NOT_RECORDED, 2), (10, 2, 3)]);
+        assert_eq!(
+            short(&made),
+            [(5, NOT_RECORDED, 1), (5, 1, NOT_RECORDED), (10, NOT_RECORDED, 2), (10, 2, 3)]
+        );
         assert!(made[1].prev_prio.is_none() && made[2].next_prio.is_none());
         assert!(made[..3].iter().all(|s| s.prev_state == Some(UNKNOWN_STATE)));
     }
@@ -268,12 +294,24 @@ mod tests {
         cpu.schedin(5, 1, None, &mut made);
         cpu.lost(8, &mut made);
         cpu.schedin(9, 1, None, &mut made);
-        assert_eq!(short(&made), [(5, NOT_RECORDED, 1), (8, 1, NOT_RECORDED), (9, NOT_RECORDED, 1)]);
+        assert_eq!(
+            short(&made),
+            [(5, NOT_RECORDED, 1), (8, 1, NOT_RECORDED), (9, NOT_RECORDED, 1)]
+        );
     }
 
     #[test]
     fn states() {
-        let pairs = [(0, 0), (1, 1), (0x2001, 1), (0x402, 0x80), (0x1402, 0x80), (0x1000, 2), (0x80, 0x10), (0x102, 2)];
+        let pairs = [
+            (0, 0),
+            (1, 1),
+            (0x2001, 1),
+            (0x402, 0x80),
+            (0x1402, 0x80),
+            (0x1000, 2),
+            (0x80, 0x10),
+            (0x102, 2),
+        ];
         for (kernel, reported) in pairs {
             assert_eq!(reported_state(kernel), reported, "{kernel:#x}");
         }

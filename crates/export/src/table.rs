@@ -67,10 +67,18 @@ impl EventTable {
         // These two have the columns in each log, so that one question fits all.
         let user = user || matches!(layout.name.as_str(), "LOST" | "MARK");
         let fields: Vec<_> = layout.fields.iter().map(|f| Column::new(f.scalar, f.shape)).collect();
-        let code = layout.fields.iter().enumerate().filter(|(_, f)| f.decode == Decode::Code && f.shape == Shape::One);
+        let code = layout
+            .fields
+            .iter()
+            .enumerate()
+            .filter(|(_, f)| f.decode == Decode::Code && f.shape == Shape::One);
         let symbols: Vec<_> = code.map(|(i, _)| (i, Column::text())).collect();
         let mut columns = vec![
-            described("time", DataType::Int64, [("unit", Some("ns")), ("doc", Some("since the log's start"))]),
+            described(
+                "time",
+                DataType::Int64,
+                [("unit", Some("ns")), ("doc", Some("since the log's start"))],
+            ),
             Field::new("cpu", DataType::Int16, user),
             Field::new("serial", DataType::Int64, false),
         ];
@@ -88,7 +96,9 @@ impl EventTable {
         let schema = Arc::new(Schema::new(columns));
         let by_time = SortingColumn { column_idx: 0, descending: false, nulls_first: false };
         let about = about.into_iter().map(|(name, text)| KeyValue::new(name, text)).collect();
-        let sorted = properties(&schema).set_sorting_columns(Some(vec![by_time])).set_key_value_metadata(Some(about));
+        let sorted = properties(&schema)
+            .set_sorting_columns(Some(vec![by_time]))
+            .set_key_value_metadata(Some(about));
         let sorted = sorted.build();
         let writer = ArrowWriter::try_new(File::create(path)?, schema.clone(), Some(sorted))?;
         let (time, cpu, serial) = (Vec::new(), Vec::new(), Vec::new());
@@ -98,7 +108,12 @@ impl EventTable {
 
     /// Appends a row. `start_ns` is the zero of the table's times.
     #[inline]
-    pub fn push(&mut self, event: &EventRef, start_ns: u64, symbols: &Symbols) -> Result<(), ParquetError> {
+    pub fn push(
+        &mut self,
+        event: &EventRef,
+        start_ns: u64,
+        symbols: &Symbols,
+    ) -> Result<(), ParquetError> {
         self.time.push(event.time_ns.wrapping_sub(start_ns) as i64);
         self.cpu.push(event.origin.cpu_column().unwrap_or(CPU_UNKNOWN));
         self.serial.push(event.serial as i64);
@@ -156,13 +171,19 @@ impl EventTable {
 
 /// A column, and what is known of it.
 fn described(name: &str, ty: DataType, about: [(&str, Option<&str>); 2]) -> Field {
-    let known = about.into_iter().filter_map(|(what, text)| Some((what.to_string(), text?.to_string())));
+    let known =
+        about.into_iter().filter_map(|(what, text)| Some((what.to_string(), text?.to_string())));
     Field::new(name, ty, false).with_metadata(known.collect::<HashMap<_, _>>())
 }
 
 fn free_name(name: &str, taken: &[Field]) -> String {
     let mut name = name.to_string();
-    while taken.iter().map(|f| f.name().as_str()).chain(GENERAL).any(|t| t.eq_ignore_ascii_case(&name)) {
+    while taken
+        .iter()
+        .map(|f| f.name().as_str())
+        .chain(GENERAL)
+        .any(|t| t.eq_ignore_ascii_case(&name))
+    {
         name.push('_');
     }
     name
@@ -176,18 +197,25 @@ fn properties(schema: &Schema) -> WriterPropertiesBuilder {
         .set_statistics_enabled(EnabledStatistics::Chunk)
         .set_max_row_group_row_count(Some(GROUP_ROWS));
     for field in schema.fields().iter().filter(|f| *f.data_type() == DataType::Utf8) {
-        builder = builder.set_column_dictionary_enabled(ColumnPath::from(field.name().as_str()), true);
+        builder =
+            builder.set_column_dictionary_enabled(ColumnPath::from(field.name().as_str()), true);
     }
     builder
 }
 
 /// Writes a table whose columns are there already: (name, values). Nulls are allowed in all.
 pub fn write_small(path: &Path, columns: Vec<(&str, ArrayRef)>) -> Result<(), ParquetError> {
-    let fields: Vec<_> = columns.iter().map(|(name, c)| Field::new(*name, c.data_type().clone(), true)).collect();
+    let fields: Vec<_> =
+        columns.iter().map(|(name, c)| Field::new(*name, c.data_type().clone(), true)).collect();
     let schema = Arc::new(Schema::new(fields));
     let arrays = columns.into_iter().map(|(_, c)| c).collect();
-    let batch = RecordBatch::try_new(schema.clone(), arrays).map_err(|e: ArrowError| ParquetError::from(e))?;
-    let mut writer = ArrowWriter::try_new(File::create(path)?, schema.clone(), Some(properties(&schema).build()))?;
+    let batch = RecordBatch::try_new(schema.clone(), arrays)
+        .map_err(|e: ArrowError| ParquetError::from(e))?;
+    let mut writer = ArrowWriter::try_new(
+        File::create(path)?,
+        schema.clone(),
+        Some(properties(&schema).build()),
+    )?;
     writer.write(&batch)?;
     writer.close().map(|_| ())
 }

@@ -38,7 +38,8 @@ pub fn export(
 /// Whether klogger made it: a trace says by which tracer it was made, or by which program if that is LTTng's.
 fn is_trace(dir: &Path) -> bool {
     let ours = |line: &str| {
-        line.contains("\"klogger\"") && ["tracer_name", "converted_by"].iter().any(|name| line.contains(name))
+        line.contains("\"klogger\"")
+            && ["tracer_name", "converted_by"].iter().any(|name| line.contains(name))
     };
     let made = |text: Vec<u8>| String::from_utf8_lossy(&text).lines().any(ours);
     ["metadata", "kernel/metadata"].iter().any(|file| fs::read(dir.join(file)).is_ok_and(made))

@@ -15,7 +15,8 @@ use tempfile::TempDir;
 fn copy_of(name: &str) -> (TempDir, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     let log = dir.path().join("x.klog");
-    fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/logs").join(name), &log).unwrap();
+    fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/logs").join(name), &log)
+        .unwrap();
     (dir, log)
 }
 
@@ -48,7 +49,10 @@ fn text(batch: &RecordBatch, column: &str) -> Vec<Option<String>> {
 fn events_are_rows_in_the_order_of_time() {
     let (_dir, log) = copy();
     let made = make(&log, None).unwrap();
-    assert_eq!((made.rows, made.fresh, made.dir.file_name().unwrap().to_str()), (11, false, Some("x.klog-parquet")));
+    assert_eq!(
+        (made.rows, made.fresh, made.dir.file_name().unwrap().to_str()),
+        (11, false, Some("x.klog-parquet"))
+    );
     let out = table(&made.dir, "SCHEDOUT");
     assert_eq!(columns(&out), ["time", "cpu", "serial", "pid", "prio", "state"]);
     assert_eq!(out["time"].as_primitive::<Int64Type>().values(), &[400, 1_000_000_000]);
@@ -68,7 +72,11 @@ fn code_has_a_symbol_and_an_array_is_a_list() {
     assert_eq!(columns(&call), ["time", "cpu", "serial", "from", "depth", "note", "from_symbol"]);
     assert_eq!(text(&call, "from_symbol"), [Some("do_fork".into())]);
     assert_eq!(
-        call["depth"].as_list::<i32>().value(0).as_primitive::<arrow_array::types::Int16Type>().values(),
+        call["depth"]
+            .as_list::<i32>()
+            .value(0)
+            .as_primitive::<arrow_array::types::Int16Type>()
+            .values(),
         &[-1, 0, 300]
     );
 }
@@ -90,7 +98,8 @@ fn tables_about_the_log() {
     assert_eq!(events["logged"].as_primitive::<Int64Type>().values(), &[1, 1, 1, 1, 1, 2, 3, 1]);
     assert_eq!(events["lost"].as_primitive::<Int64Type>().values(), &[0, 0, 0, 0, 0, 0, 3, 0]);
     assert_eq!(table(&dir, "decoding").num_rows(), 3);
-    let meta: serde_json::Value = serde_json::from_slice(&fs::read(dir.join("meta.json")).unwrap()).unwrap();
+    let meta: serde_json::Value =
+        serde_json::from_slice(&fs::read(dir.join("meta.json")).unwrap()).unwrap();
     assert_eq!((meta["rows"].as_u64(), meta["complete"].as_bool()), (Some(11), Some(true)));
     assert_eq!(meta["preamble"]["host"]["name"], "golden");
 }
@@ -116,9 +125,13 @@ fn events_of_threads_have_no_cpu() {
     assert_eq!(columns(&schedin), ["time", "cpu", "serial", "pid", "prio", "tgid"]);
     assert!(!schedin.schema().field_with_name("cpu").unwrap().is_nullable());
     let ledger = table(&dir, "ledger");
-    assert_eq!(ledger["tid"].as_primitive::<Int32Type>().iter().collect::<Vec<_>>(), [None, Some(1201), None]);
+    assert_eq!(
+        ledger["tid"].as_primitive::<Int32Type>().iter().collect::<Vec<_>>(),
+        [None, Some(1201), None]
+    );
     assert_eq!(table(&dir, "decoding").num_rows(), 5);
-    let meta: serde_json::Value = serde_json::from_slice(&fs::read(dir.join("meta.json")).unwrap()).unwrap();
+    let meta: serde_json::Value =
+        serde_json::from_slice(&fs::read(dir.join("meta.json")).unwrap()).unwrap();
     assert_eq!(meta["preamble"]["schemas"][2]["name"], "web");
 }
 

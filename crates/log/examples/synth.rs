@@ -17,7 +17,12 @@ const START: u64 = 1_000_000_000_000;
 const PROGRAMS: [&str; 8] = ["spin", "make", "cc1", "find", "cp", "player", "daemon", "pingpong"];
 const THREADS: u64 = 40;
 
-fn layout(id: u16, schema: &str, name: &str, fields: &[(&str, Scalar, Shape, Decode)]) -> EventLayout {
+fn layout(
+    id: u16,
+    schema: &str,
+    name: &str,
+    fields: &[(&str, Scalar, Shape, Decode)],
+) -> EventLayout {
     let mut end = HEADER_SIZE;
     let fields = fields.iter().map(|(name, scalar, shape, decode)| {
         let (align, size) = shape.align_and_size(*scalar);
@@ -63,7 +68,10 @@ fn layouts() -> Vec<EventLayout> {
             1,
             "klogger",
             "KLOGGER_START",
-            &[("buffer_size", U64, Shape::One, Decode::Plain), ("kernel", U8, Shape::Tail, Decode::Plain)],
+            &[
+                ("buffer_size", U64, Shape::One, Decode::Plain),
+                ("kernel", U8, Shape::Tail, Decode::Plain),
+            ],
         ),
         layout(2, "klogger", "KLOGGER_FINISH", &[]),
         layout(
@@ -88,14 +96,23 @@ fn layouts() -> Vec<EventLayout> {
         ),
         layout(9, "klogger", "PROCESS_FORK", &[thread("parent"), thread("pid"), int("tgid"), comm]),
         layout(10, "klogger", "PROCESS_EXIT", &[thread("pid")]),
-        layout(20, "scheduler", "TRY_TO_WAKEUP", &[thread("pid"), int("prio"), int("target_cpu"), thread("waker")]),
+        layout(
+            20,
+            "scheduler",
+            "TRY_TO_WAKEUP",
+            &[thread("pid"), int("prio"), int("target_cpu"), thread("waker")],
+        ),
         layout(21, "scheduler", "SCHEDOUT", &[thread("pid"), int("prio"), state, thread("next")]),
         layout(22, "scheduler", "SCHEDIN", &[thread("pid"), int("prio"), int("tgid")]),
         layout(
             23,
             "scheduler",
             "MIGRATE",
-            &[thread("pid"), ("from_cpu", U16, Shape::One, Decode::Plain), ("to_cpu", U16, Shape::One, Decode::Plain)],
+            &[
+                thread("pid"),
+                ("from_cpu", U16, Shape::One, Decode::Plain),
+                ("to_cpu", U16, Shape::One, Decode::Plain),
+            ],
         ),
     ]
 }
@@ -127,7 +144,9 @@ struct Synth {
 
 impl Synth {
     fn event(&self, name: &str) -> RecordBuilder<'_> {
-        RecordBuilder::new(self.events.iter().find(|e| e.name == name).expect("declared in layouts()"))
+        RecordBuilder::new(
+            self.events.iter().find(|e| e.name == name).expect("declared in layouts()"),
+        )
     }
 
     /// One context switch: 2 to 4 events.
@@ -145,14 +164,22 @@ impl Synth {
             logged += 1;
         }
         if self.dice.roll(50) == 0 {
-            let migrate =
-                self.event("MIGRATE").int("pid", next as i64).int("from_cpu", 0).int("to_cpu", cpu.number.into());
+            let migrate = self
+                .event("MIGRATE")
+                .int("pid", next as i64)
+                .int("from_cpu", 0)
+                .int("to_cpu", cpu.number.into());
             migrate.finish(cpu.time + 50, &mut cpu.records);
             logged += 1;
         }
         let state = [0, 1, 1, 2, 0x402][self.dice.roll(5) as usize];
         cpu.time += 100;
-        let out = self.event("SCHEDOUT").int("pid", pid).int("prio", 120).int("state", state).int("next", next as i64);
+        let out = self
+            .event("SCHEDOUT")
+            .int("pid", pid)
+            .int("prio", 120)
+            .int("state", state)
+            .int("next", next as i64);
         out.finish(cpu.time, &mut cpu.records);
         let tgid = next - next % 5;
         self.event("SCHEDIN")
@@ -172,9 +199,16 @@ impl Synth {
             .finish(START, &mut records);
         for i in 0..THREADS {
             let (pid, name) = ((1000 + i) as i64, PROGRAMS[(i / 5) as usize]);
-            let exists =
-                self.event("PROCESS_EXISTS").int("pid", pid).int("tgid", pid - pid % 5).int("ppid", 1).int("prio", 20);
-            exists.text("comm", name.as_bytes()).text("command", name.as_bytes()).finish(START + 1, &mut records);
+            let exists = self
+                .event("PROCESS_EXISTS")
+                .int("pid", pid)
+                .int("tgid", pid - pid % 5)
+                .int("ppid", 1)
+                .int("prio", 20);
+            exists
+                .text("comm", name.as_bytes())
+                .text("command", name.as_bytes())
+                .finish(START + 1, &mut records);
         }
         records
     }
@@ -182,15 +216,22 @@ impl Synth {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let [out, total, rest @ ..] = words.as_slice() else { return Err("usage: synth OUT N [CPUS [ZSTD-LEVEL]]".into()) };
+    let [out, total, rest @ ..] = words.as_slice() else {
+        return Err("usage: synth OUT N [CPUS [ZSTD-LEVEL]]".into());
+    };
     let total: u64 = total.parse()?;
     let cpus: u16 = rest.first().map_or(Ok(2), |w| w.parse())?;
-    let compression = rest.get(1).map_or(Ok(Compression::None), |w| w.parse().map(Compression::Zstd))?;
+    let compression =
+        rest.get(1).map_or(Ok(Compression::None), |w| w.parse().map(Compression::Zstd))?;
     let mut synth = Synth { events: layouts(), dice: Dice(88_172_645_463_325_252) };
     let preamble = Preamble {
         klogger: env!("CARGO_PKG_VERSION").into(),
         engine: "bpf".into(),
-        host: Host { name: "synthetic".into(), cpus: (0..cpus.into()).collect(), ..Host::default() },
+        host: Host {
+            name: "synthetic".into(),
+            cpus: (0..cpus.into()).collect(),
+            ..Host::default()
+        },
         clock: Clock {
             name: "monotonic".into(),
             start_ns: START,
@@ -223,7 +264,13 @@ fn main() -> Result<(), Box<dyn Error>> {
         records: &synth.head(),
     })?;
     let mut rings: Vec<Cpu> = (0..cpus)
-        .map(|number| Cpu { number, running: 0, time: START + 1000, serial: 0, records: Vec::new() })
+        .map(|number| Cpu {
+            number,
+            running: 0,
+            time: START + 1000,
+            serial: 0,
+            records: Vec::new(),
+        })
         .collect();
     let mut logged = 0;
     while logged < total {

@@ -24,7 +24,8 @@ pub(crate) struct Codes {
 impl Codes {
     pub fn learn(&mut self, events: &[EventLayout]) {
         for event in events {
-            let fields: Vec<_> = event.fields.iter().filter(|f| f.decode == Decode::Code).cloned().collect();
+            let fields: Vec<_> =
+                event.fields.iter().filter(|f| f.decode == Decode::Code).cloned().collect();
             if !fields.is_empty() {
                 let id = usize::from(event.id);
                 self.events.resize(self.events.len().max(id + 1), None);
@@ -47,7 +48,10 @@ impl Codes {
                             .iter()
                             .filter_map(Value::bits)
                             .for_each(|address| see(address, &mut self.recent, &mut self.seen)),
-                        one => one.bits().into_iter().for_each(|a| see(a, &mut self.recent, &mut self.seen)),
+                        one => one
+                            .bits()
+                            .into_iter()
+                            .for_each(|a| see(a, &mut self.recent, &mut self.seen)),
                     }
                 }
             }
@@ -64,7 +68,10 @@ impl Codes {
         let mut lines = symbols.lines().filter_map(|l| Some((address(l)?, l))).peekable();
         let mut needed = String::new();
         while let Some((start, line)) = lines.next() {
-            let end = lines.peek().map_or(u64::MAX, |next| next.0).min(start.saturating_add(SYMBOL_SIZE_MAX));
+            let end = lines
+                .peek()
+                .map_or(u64::MAX, |next| next.0)
+                .min(start.saturating_add(SYMBOL_SIZE_MAX));
             if start < end && self.seen.range(start..end).next().is_some() {
                 needed.push_str(line);
                 needed.push('\n');
@@ -91,13 +98,15 @@ mod tests {
 
     #[test]
     fn symbols_that_no_address_needs_are_left_out() {
-        let all = "1000 alpha\n1000 alias\n2000 beta\n2800 gamma [module]\n3000 delta\n900000 far\n";
+        let all =
+            "1000 alpha\n1000 alias\n2000 beta\n2800 gamma [module]\n3000 delta\n900000 far\n";
         let mut codes = Codes { recent: vec![0; RECENT], ..Codes::default() };
         let addresses = [0xfff, 0x1000, 0x27ff, 0x2800, 0x27ff, 0x80_0000, 0x9f_ffff, 0xa0_0001];
         addresses.into_iter().for_each(|a| see(a, &mut codes.recent, &mut codes.seen));
         let needed = codes.needed(all);
         assert_eq!(needed, "1000 alias\n2000 beta\n2800 gamma [module]\n900000 far\n");
-        let (few, many) = (Symbols::new(needed.into_bytes()), Symbols::new(all.as_bytes().to_vec()));
+        let (few, many) =
+            (Symbols::new(needed.into_bytes()), Symbols::new(all.as_bytes().to_vec()));
         // What is between the symbols that are left is not looked up: the log has no such address.
         addresses.into_iter().for_each(|a| assert_eq!(few.find(a), many.find(a), "{a:x}"));
     }

@@ -34,7 +34,17 @@ pub struct Damage {
 
 impl Damage {
     pub fn new(key: Key, from: u64, to: u64, what: impl Into<String>) -> Damage {
-        Damage { key, from, to, what: what.into(), events: 0, serials: 0, cpu: None, thread: None, times: None }
+        Damage {
+            key,
+            from,
+            to,
+            what: what.into(),
+            events: 0,
+            serials: 0,
+            cpu: None,
+            thread: None,
+            times: None,
+        }
     }
 
     /// Whose events they are.
@@ -67,17 +77,32 @@ impl Damage {
     pub fn partial(from: u64, to: u64, header: &BlockHeader, missing: u32, why: &str) -> Damage {
         let read = header.events - missing;
         if missing == 0 {
-            return Damage::new(Key::Mended, from, to, format!("a block of {}: {why}", header.origin));
+            return Damage::new(
+                Key::Mended,
+                from,
+                to,
+                format!("a block of {}: {why}", header.origin),
+            );
         }
-        let what = format!("{missing} events of {}: {why}; {read} others of the same block were read", header.origin);
-        Damage { what, events: missing.into(), ..Damage::block(Key::BlockCorrupt, from, to, header, why) }
+        let what = format!(
+            "{missing} events of {}: {why}; {read} others of the same block were read",
+            header.origin
+        );
+        Damage {
+            what,
+            events: missing.into(),
+            ..Damage::block(Key::BlockCorrupt, from, to, header, why)
+        }
     }
 
     /// As it stands in the ledger.
     pub fn entry(&self) -> Entry {
         let place = format!("bytes {} to {}, {}", self.from, self.to, self.what);
-        let entry =
-            Entry { cpu: self.cpu, thread: self.thread, ..Entry::reading(self.key).count(self.events).detail(&place) };
+        let entry = Entry {
+            cpu: self.cpu,
+            thread: self.thread,
+            ..Entry::reading(self.key).count(self.events).detail(&place)
+        };
         match self.times {
             Some((from, to)) => entry.between(from, to),
             None => entry,

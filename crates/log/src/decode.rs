@@ -44,7 +44,11 @@ impl Decoder {
     pub fn new(reader: &Reader) -> Decoder {
         let preamble = reader.preamble();
         let code = preamble.events.iter().flat_map(|e| &e.fields).any(|f| f.decode == Decode::Code);
-        let fields = preamble.events.iter().map(|e| e.fields.iter().map(|f| show(f, preamble)).collect()).collect();
+        let fields = preamble
+            .events
+            .iter()
+            .map(|e| e.fields.iter().map(|f| show(f, preamble)).collect())
+            .collect();
         let symbols = if code { reader.symbols() } else { Symbols::default() };
         Decoder { fields, symbols, stacks: reader.stacks() }
     }
@@ -63,7 +67,9 @@ impl Decoder {
         let value = event.value(field);
         match value {
             Value::Text(text) => push_word(out, text),
-            Value::Array(elements) => self.show_array(&self.fields[event.index][index], elements, processes, out),
+            Value::Array(elements) => {
+                self.show_array(&self.fields[event.index][index], elements, processes, out)
+            }
             Value::Int(_) | Value::Uint(_) | Value::Bool(_) => {
                 self.show_scalar(&self.fields[event.index][index], value, processes, out);
             }
@@ -74,9 +80,17 @@ impl Decoder {
     }
 
     /// Appends the bare name of a value (a thread's name, a flag's text), and says whether it has one.
-    pub fn name(&self, event: &EventRef, index: usize, processes: &Processes, out: &mut Vec<u8>) -> bool {
+    pub fn name(
+        &self,
+        event: &EventRef,
+        index: usize,
+        processes: &Processes,
+        out: &mut Vec<u8>,
+    ) -> bool {
         let value = event.value(&event.layout.fields[index]);
-        let (Some(bits), Some(show)) = (value.bits(), self.fields[event.index].get(index)) else { return false };
+        let (Some(bits), Some(show)) = (value.bits(), self.fields[event.index].get(index)) else {
+            return false;
+        };
         match show {
             Show::Plain | Show::Hex | Show::Device | Show::Ip => return false,
             Show::Thread => match value.int().and_then(|pid| processes.name(pid)) {
@@ -129,7 +143,9 @@ impl Decoder {
                 push_int(out, bits & 0xf_ffff);
             }
             // Network byte order: the first byte in memory is the first of the address.
-            Show::Ip => out.extend_from_slice(Ipv4Addr::from((bits as u32).to_le_bytes()).to_string().as_bytes()),
+            Show::Ip => out.extend_from_slice(
+                Ipv4Addr::from((bits as u32).to_le_bytes()).to_string().as_bytes(),
+            ),
             Show::Errno => match value.int().and_then(errno) {
                 Some(name) => {
                     out.push(b'-');
@@ -152,7 +168,13 @@ impl Decoder {
         }
     }
 
-    fn show_array(&self, show: &Show, elements: Elements, processes: &Processes, out: &mut Vec<u8>) {
+    fn show_array(
+        &self,
+        show: &Show,
+        elements: Elements,
+        processes: &Processes,
+        out: &mut Vec<u8>,
+    ) {
         if let (Show::Ip, Some(bytes)) = (show, elements.bytes.first_chunk::<16>()) {
             return out.extend_from_slice(Ipv6Addr::from(*bytes).to_string().as_bytes());
         }
@@ -177,9 +199,11 @@ fn show(field: &FieldLayout, preamble: &Preamble) -> Show {
         Decode::Device => Show::Device,
         Decode::Ip => Show::Ip,
         Decode::Errno => Show::Errno,
-        Decode::Table(name) => {
-            preamble.decodings.iter().find(|d| d.name == *name).map_or(Show::Plain, |d| Show::Table(Table::new(d)))
-        }
+        Decode::Table(name) => preamble
+            .decodings
+            .iter()
+            .find(|d| d.name == *name)
+            .map_or(Show::Plain, |d| Show::Table(Table::new(d))),
     }
 }
 

@@ -29,7 +29,9 @@ impl Error {
     pub fn remedy(&self) -> &'static str {
         match self {
             Error::Io(_) => "check the file's name and its permissions",
-            Error::Empty => "the recording failed before it began, or the file was emptied; record again",
+            Error::Empty => {
+                "the recording failed before it began, or the file was emptied; record again"
+            }
             Error::NotALog => "logs are made by 'klogger record', and their names end in .klog",
             Error::NewerVersion { .. } => "install the klogger that wrote it, or a newer one",
             Error::PreambleCut { .. } | Error::PreambleCorrupt(_) => {
@@ -46,10 +48,16 @@ impl fmt::Display for Error {
             Error::Empty => write!(f, "the file is empty"),
             Error::NotALog => write!(f, "this is not a klogger log"),
             Error::NewerVersion { found, known } => {
-                write!(f, "the log was written by a newer klogger (format {found}; this one reads up to {known})")
+                write!(
+                    f,
+                    "the log was written by a newer klogger (format {found}; this one reads up to {known})"
+                )
             }
             Error::PreambleCut { have, need } => {
-                write!(f, "the log is cut off in its preamble ({have} bytes; the preamble alone has {need})")
+                write!(
+                    f,
+                    "the log is cut off in its preamble ({have} bytes; the preamble alone has {need})"
+                )
             }
             Error::PreambleCorrupt(how) => write!(f, "the log's preamble is damaged: {how}"),
         }

@@ -57,7 +57,10 @@ pub fn value<'a>(layout: &EventLayout, field: &FieldLayout, bytes: &'a [u8]) -> 
         Shape::One => scalar(field.scalar, bytes, at),
         Shape::Array(n) => {
             let size = field.scalar.size() as usize * n as usize;
-            Value::Array(Elements { scalar: field.scalar, bytes: bytes.get(at..at + size).unwrap_or_default() })
+            Value::Array(Elements {
+                scalar: field.scalar,
+                bytes: bytes.get(at..at + size).unwrap_or_default(),
+            })
         }
         Shape::Text(n) => {
             let text = bytes.get(at..at + n as usize).unwrap_or_default();

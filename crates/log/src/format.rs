@@ -316,15 +316,23 @@ impl BlockHeader {
             && (self.packing != Packing::None || self.raw == self.stored);
         let parts = self.parts == 0
             || (self.kind == Kind::Events
-                && usize::from(self.size) >= BLOCK_HEADER_SIZE + PART_SIZE * usize::from(self.parts));
-        let events = self.kind != Kind::Events || (self.first_time <= self.last_time && self.events <= self.raw / 8);
+                && usize::from(self.size)
+                    >= BLOCK_HEADER_SIZE + PART_SIZE * usize::from(self.parts));
+        let events = self.kind != Kind::Events
+            || (self.first_time <= self.last_time && self.events <= self.raw / 8);
         sizes && parts && events
     }
 
     /// Of the block's first `bytes`, which begin with this header: whether they are what its checksum is of.
     pub(crate) fn agrees(&self, bytes: &[u8]) -> bool {
-        let end = if self.parts > 0 { usize::from(self.size) } else { usize::from(self.size) + self.stored as usize };
-        let (Some(crc), Some(rest)) = (bytes.get(4..).and_then(|b| b.first_chunk()), bytes.get(8..end)) else {
+        let end = if self.parts > 0 {
+            usize::from(self.size)
+        } else {
+            usize::from(self.size) + self.stored as usize
+        };
+        let (Some(crc), Some(rest)) =
+            (bytes.get(4..).and_then(|b| b.first_chunk()), bytes.get(8..end))
+        else {
             return false;
         };
         bytes.starts_with(&BLOCK_MAGIC) && crc_agrees(u32::from_le_bytes(*crc), crc32c(rest))
@@ -434,5 +442,6 @@ pub fn encode_trailer(index_offset: u64) -> [u8; TRAILER_SIZE] {
 pub fn decode_trailer(b: &[u8; TRAILER_SIZE]) -> Option<u64> {
     let (offset, rest) = b.split_first_chunk::<8>()?;
     let crc = u32::from_le_bytes(*rest.first_chunk()?);
-    (crc_agrees(crc, crc32c(offset)) && b.ends_with(TRAILER_MAGIC)).then(|| u64::from_le_bytes(*offset))
+    (crc_agrees(crc, crc32c(offset)) && b.ends_with(TRAILER_MAGIC))
+        .then(|| u64::from_le_bytes(*offset))
 }

@@ -58,5 +58,6 @@ fn is_remote(file: &File) -> bool {
     let mut about: libc::statfs = unsafe { std::mem::zeroed() };
     // SAFETY: the call writes into `about`, which outlives it.
     let code = unsafe { libc::fstatfs(file.as_raw_fd(), &raw mut about) };
-    code == 0 && [NFS, CIFS, SMB2, PLAN9, CEPH, AFS, FUSE].contains(&(about.f_type as u64 & 0xffff_ffff))
+    code == 0
+        && [NFS, CIFS, SMB2, PLAN9, CEPH, AFS, FUSE].contains(&(about.f_type as u64 & 0xffff_ffff))
 }

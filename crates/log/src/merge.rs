@@ -57,12 +57,14 @@ fn room(length: u64) -> usize {
 
 impl<'r> Merge<'r> {
     pub(crate) fn new(reader: &'r Reader, selection: &Selection) -> Merge<'r> {
-        let (from_ns, to_ns) = (selection.from_ns.unwrap_or(0), selection.to_ns.unwrap_or(u64::MAX));
+        let (from_ns, to_ns) =
+            (selection.from_ns.unwrap_or(0), selection.to_ns.unwrap_or(u64::MAX));
         let mut by_origin: BTreeMap<Origin, Vec<Block>> = BTreeMap::new();
         let mut total = 0;
         for block in reader.blocks().iter().filter(|b| b.header.kind == Kind::Events) {
             let header = block.header;
-            let wanted = selection.origins.as_ref().is_none_or(|origins| origins.contains(&header.origin));
+            let wanted =
+                selection.origins.as_ref().is_none_or(|origins| origins.contains(&header.origin));
             if wanted && header.last_time >= from_ns && header.first_time <= to_ns {
                 by_origin.entry(header.origin).or_default().push(*block);
                 total += header.span();
@@ -73,7 +75,8 @@ impl<'r> Merge<'r> {
         for (index, layout) in layouts.iter().enumerate() {
             by_id[usize::from(layout.id)] = index as u32;
         }
-        let streams: Vec<_> = by_origin.into_iter().map(|(origin, blocks)| Stream::new(origin, blocks)).collect();
+        let streams: Vec<_> =
+            by_origin.into_iter().map(|(origin, blocks)| Stream::new(origin, blocks)).collect();
         let shared = Shared {
             source: &reader.source,
             sizes: SizeTable::new(layouts),
@@ -86,7 +89,18 @@ impl<'r> Merge<'r> {
         let waiting = streams.iter().enumerate().map(|(i, s)| Reverse((s.bound(), i))).collect();
         // No stream is current yet: the first call of `next` takes one from those that wait.
         let current = streams.len();
-        Merge { layouts, by_id, shared, streams, waiting, current, limit: (0, 0), from_ns, to_ns, total }
+        Merge {
+            layouts,
+            by_id,
+            shared,
+            streams,
+            waiting,
+            current,
+            limit: (0, 0),
+            from_ns,
+            to_ns,
+            total,
+        }
     }
 
     /// Bytes of the file that the walk goes through, to measure its progress by.

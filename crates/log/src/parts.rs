@@ -45,10 +45,13 @@ pub(crate) fn salvage(source: &Source, block: &Block, out: &mut Vec<u8>) -> Vec<
     let (mut end, mut looked_at, begin) = (0, 0, out.len());
     let mut pieces = Vec::new();
     for (part, crc) in parts(&header, &bytes) {
-        let Some(stored) = bytes[size..].get(part.start as usize..part.end as usize) else { continue };
+        let Some(stored) = bytes[size..].get(part.start as usize..part.end as usize) else {
+            continue;
+        };
         // Sound parts follow each other; and a forged table must not have the same bytes looked at again and again.
         looked_at += stored.len() as u64;
-        if part.start < end || looked_at > 2 * u64::from(header.stored) || !part.agrees(crc, stored) {
+        if part.start < end || looked_at > 2 * u64::from(header.stored) || !part.agrees(crc, stored)
+        {
             continue;
         }
         end = part.end;

@@ -34,7 +34,8 @@ pub struct Preamble {
 impl Preamble {
     /// By event: whether it may come from a thread of a program. `LOST` and `MARK` may, where any event may.
     pub fn user_events(&self) -> Vec<bool> {
-        let user: HashSet<&str> = self.schemas.iter().filter(|s| s.user).map(|s| s.name.as_str()).collect();
+        let user: HashSet<&str> =
+            self.schemas.iter().filter(|s| s.user).map(|s| s.name.as_str()).collect();
         let own = |e: &EventLayout| matches!(e.name.as_str(), "LOST" | "MARK") && !user.is_empty();
         let is_user = |e: &EventLayout| user.contains(e.schema.as_str()) || own(e);
         self.events.iter().map(is_user).collect()

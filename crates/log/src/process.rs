@@ -79,7 +79,8 @@ impl Processes {
             past: None,
         };
         table.add(0, 0, -1, b"idle".to_vec(), Vec::new(), table.start_ns);
-        let mut merge = reader.merge(&Selection { origins: Some(vec![Origin::Recorder]), ..Selection::default() });
+        let mut merge = reader
+            .merge(&Selection { origins: Some(vec![Origin::Recorder]), ..Selection::default() });
         while let Some(event) = merge.next() {
             if let What::Exists = table.what[event.index] {
                 table.exists(&event);
@@ -120,14 +121,34 @@ impl Processes {
     /// All rows, by thread, then time. `end_ns` is the first moment after the log.
     pub fn into_rows(mut self, end_ns: u64) -> Vec<Row> {
         let mut rows = self.past.take().unwrap_or_default();
-        rows.extend(self.live.into_values().map(|l| Row { to_ns: end_ns.max(l.row.from_ns), ..l.row }));
+        rows.extend(
+            self.live.into_values().map(|l| Row { to_ns: end_ns.max(l.row.from_ns), ..l.row }),
+        );
         rows.sort_by_key(|r| (r.pid, r.from_ns));
         rows
     }
 
-    fn add(&mut self, pid: i64, tgid: i64, parent: i64, comm: Vec<u8>, command: Vec<u8>, from_ns: u64) {
+    fn add(
+        &mut self,
+        pid: i64,
+        tgid: i64,
+        parent: i64,
+        comm: Vec<u8>,
+        command: Vec<u8>,
+        from_ns: u64,
+    ) {
         let recorder = self.recorder.contains_key(&pid) || (tgid > 0 && tgid == self.recorder_pid);
-        let row = Row { pid, tgid, parent, comm, command, from_ns, to_ns: from_ns, exit_ns: None, recorder };
+        let row = Row {
+            pid,
+            tgid,
+            parent,
+            comm,
+            command,
+            from_ns,
+            to_ns: from_ns,
+            exit_ns: None,
+            recorder,
+        };
         if let Some(old) = self.live.insert(pid, Live { row, existed: None, renamed: false }) {
             self.end(old, from_ns);
         }
@@ -164,7 +185,8 @@ impl Processes {
     }
 
     fn exec(&mut self, event: &EventRef) {
-        let (pid, old_pid, file) = (int(event, "pid"), int(event, "old_pid"), text(event, "filename"));
+        let (pid, old_pid, file) =
+            (int(event, "pid"), int(event, "old_pid"), text(event, "filename"));
         if old_pid != pid
             && let Some(old) = self.live.get_mut(&old_pid)
         {
@@ -214,7 +236,8 @@ impl Processes {
 /// A log from before it had their names calls them what the analyses do.
 fn recorder(recorder: &preamble::Recorder) -> HashMap<i64, Vec<u8>> {
     let named = recorder.names.iter().map(Some).chain(std::iter::repeat(None));
-    let name = |name: Option<&String>| name.map_or("(recorder)", String::as_str).as_bytes().to_vec();
+    let name =
+        |name: Option<&String>| name.map_or("(recorder)", String::as_str).as_bytes().to_vec();
     recorder.tids.iter().zip(named).map(|(tid, known)| (i64::from(*tid), name(known))).collect()
 }
 

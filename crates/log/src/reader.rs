@@ -115,21 +115,27 @@ impl Reader {
     /// Earliest and latest time of the events, by the blocks' headers; `None` if there are no events.
     pub fn times(&self) -> Option<(u64, u64)> {
         let events = || self.blocks.iter().filter(|b| b.header.kind == Kind::Events);
-        Some((events().map(|b| b.header.first_time).min()?, events().map(|b| b.header.last_time).max()?))
+        Some((
+            events().map(|b| b.header.first_time).min()?,
+            events().map(|b| b.header.last_time).max()?,
+        ))
     }
 
     /// When recording began and ended: from the preamble's start to the end that the ledger has; in a log without either,
     /// the first and the last event.
     pub fn span(&self) -> (u64, u64) {
         let start = start_of(&self.preamble, self.times());
-        let end = self.recorded.as_ref().and_then(|ledger| ledger.end_ns).or(self.times().map(|t| t.1));
+        let end =
+            self.recorded.as_ref().and_then(|ledger| ledger.end_ns).or(self.times().map(|t| t.1));
         (start, end.unwrap_or(start).max(start))
     }
 
     /// Events by the blocks' headers, `LOST` records not counted: (events, losses).
     pub fn totals(&self) -> (u64, u64) {
         let events = self.blocks.iter().filter(|b| b.header.kind == Kind::Events);
-        events.fold((0, 0), |(n, lost), b| (n + u64::from(b.header.events), b.header.lost.saturating_add(lost)))
+        events.fold((0, 0), |(n, lost), b| {
+            (n + u64::from(b.header.events), b.header.lost.saturating_add(lost))
+        })
     }
 
     /// The blocks of one stream, in the order of the file.
@@ -144,11 +150,19 @@ impl Reader {
         let (mut scratch, mut bytes) = (Vec::new(), Vec::new());
         for block in &self.blocks {
             bytes.clear();
-            let BlockHeader { kind, origin, first_time: time_base, first_serial, .. } = block.header;
+            let BlockHeader { kind, origin, first_time: time_base, first_serial, .. } =
+                block.header;
             let Ok(payload) = scan::load(&self.source, block, &mut scratch, &mut bytes) else {
                 bytes.clear();
-                for Piece { records, first_serial } in parts::salvage(&self.source, block, &mut bytes) {
-                    writer.block(&EventBlock { origin, time_base, first_serial, records: &bytes[records] })?;
+                for Piece { records, first_serial } in
+                    parts::salvage(&self.source, block, &mut bytes)
+                {
+                    writer.block(&EventBlock {
+                        origin,
+                        time_base,
+                        first_serial,
+                        records: &bytes[records],
+                    })?;
                 }
                 continue;
             };
@@ -162,7 +176,12 @@ impl Reader {
                         writer.add(&addition)?;
                     }
                 }
-                Kind::Symbols | Kind::Ledger | Kind::Index | Kind::Stacks | Kind::Preamble | Kind::Other(_) => {}
+                Kind::Symbols
+                | Kind::Ledger
+                | Kind::Index
+                | Kind::Stacks
+                | Kind::Preamble
+                | Kind::Other(_) => {}
             }
         }
         Ok(())
@@ -202,7 +221,8 @@ impl Reader {
         let mut damage = Vec::new();
         for block in self.blocks.iter().filter(|b| b.header.kind != Kind::Events) {
             if let Err(why) = scan::load(&self.source, block, &mut Vec::new(), &mut Vec::new()) {
-                let found = Damage::block(Key::BlockCorrupt, block.offset, block.end(), &block.header, why);
+                let found =
+                    Damage::block(Key::BlockCorrupt, block.offset, block.end(), &block.header, why);
                 // Ledger and schemata were read, and named if need be, when the log was opened.
                 if !matches!(block.header.kind, Kind::Ledger | Kind::Schemata) {
                     note(&mut damage, found);
@@ -220,12 +240,18 @@ impl Reader {
             if block.header.kind != Kind::Schemata {
                 continue;
             }
-            let addition =
-                read_addition(&self.source, &block, &mut room).and_then(|addition| self.add(addition, &mut known));
+            let addition = read_addition(&self.source, &block, &mut room)
+                .and_then(|addition| self.add(addition, &mut known));
             if let Err(why) = addition {
                 note(
                     &mut self.damage,
-                    Damage::block(Key::BlockCorrupt, block.offset, block.end(), &block.header, &why),
+                    Damage::block(
+                        Key::BlockCorrupt,
+                        block.offset,
+                        block.end(),
+                        &block.header,
+                        &why,
+                    ),
                 );
             }
         }
@@ -241,15 +267,19 @@ impl Reader {
     }
 
     fn read_ledger(&mut self) {
-        let Some(block) = self.blocks.iter().rev().find(|b| b.header.kind == Kind::Ledger) else { return };
+        let Some(block) = self.blocks.iter().rev().find(|b| b.header.kind == Kind::Ledger) else {
+            return;
+        };
         let mut bytes = Vec::new();
         let loaded = scan::load(&self.source, block, &mut Vec::new(), &mut bytes);
-        let parsed =
-            loaded.and_then(|at| serde_json::from_slice(&bytes[at]).map_err(|_| "it is not what it should be"));
+        let parsed = loaded.and_then(|at| {
+            serde_json::from_slice(&bytes[at]).map_err(|_| "it is not what it should be")
+        });
         match parsed {
             Ok(ledger) => self.recorded = Some(ledger),
             Err(why) => {
-                let damage = Damage::block(Key::BlockCorrupt, block.offset, block.end(), &block.header, why);
+                let damage =
+                    Damage::block(Key::BlockCorrupt, block.offset, block.end(), &block.header, why);
                 note(&mut self.damage, damage);
             }
         }
@@ -260,12 +290,16 @@ impl Reader {
         let mut expected = BTreeMap::new();
         for block in self.blocks.iter().filter(|b| b.header.kind == Kind::Events) {
             let header = block.header;
-            let before = expected.insert(header.origin, (header.next_serial(), header.last_time, block.end()));
-            let Some((serial, since, end)) = before.filter(|(serial, ..)| *serial != header.first_serial) else {
+            let before = expected
+                .insert(header.origin, (header.next_serial(), header.last_time, block.end()));
+            let Some((serial, since, end)) =
+                before.filter(|(serial, ..)| *serial != header.first_serial)
+            else {
                 continue;
             };
             let missing = header.first_serial.wrapping_sub(serial);
-            let key = if self.preamble.recorder.overwrite { Key::Overwritten } else { Key::SerialGap };
+            let key =
+                if self.preamble.recorder.overwrite { Key::Overwritten } else { Key::SerialGap };
             let mut damage = Damage::new(key, block.offset, block.offset, "");
             if missing > i64::MAX as u64 {
                 damage.what = format!("serial numbers of {} go back", header.origin);
@@ -276,7 +310,11 @@ impl Reader {
                     let here = end <= d.from && d.to <= block.offset;
                     here && (d.cpu, d.thread) == (header.origin.cpu(), header.origin.thread())
                 };
-                let counted = self.damage.iter().filter(is_here).fold(0, |sum: u64, d| sum.saturating_add(d.serials));
+                let counted = self
+                    .damage
+                    .iter()
+                    .filter(is_here)
+                    .fold(0, |sum: u64, d| sum.saturating_add(d.serials));
                 damage.events = missing.saturating_sub(counted);
                 if damage.events == 0 {
                     continue;
@@ -299,13 +337,20 @@ impl Reader {
     /// What `LOST` records say, for a log whose ledger is missing.
     fn losses_by_origin(&self) -> Vec<Entry> {
         let mut losses: BTreeMap<Origin, (u64, u64, u64)> = BTreeMap::new();
-        for block in self.blocks.iter().filter(|b| b.header.kind == Kind::Events && b.header.lost > 0) {
+        for block in
+            self.blocks.iter().filter(|b| b.header.kind == Kind::Events && b.header.lost > 0)
+        {
             let header = block.header;
             let sum = losses.entry(header.origin).or_insert((0, u64::MAX, 0));
-            *sum = (sum.0.saturating_add(header.lost), sum.1.min(header.first_time), sum.2.max(header.last_time));
+            *sum = (
+                sum.0.saturating_add(header.lost),
+                sum.1.min(header.first_time),
+                sum.2.max(header.last_time),
+            );
         }
-        let entry =
-            |(origin, (count, from, to))| Entry::reading(Key::RingFull).of(origin).count(count).between(from, to);
+        let entry = |(origin, (count, from, to))| {
+            Entry::reading(Key::RingFull).of(origin).count(count).between(from, to)
+        };
         losses.into_iter().map(entry).collect()
     }
 }
@@ -347,7 +392,9 @@ fn read_head(source: &Source) -> Result<Head, Error> {
     let json_size = u32::from_le_bytes([l0, l1, l2, l3]);
     let end = FILE_HEADER_SIZE as u64 + u64::from(json_size);
     if json_size as usize > format::PREAMBLE_MAX {
-        return Err(Error::PreambleCorrupt(format!("its length, {json_size} bytes, is more than there can be")));
+        return Err(Error::PreambleCorrupt(format!(
+            "its length, {json_size} bytes, is more than there can be"
+        )));
     }
     if end > length {
         return Err(Error::PreambleCut { have: length, need: end });
@@ -358,7 +405,8 @@ fn read_head(source: &Source) -> Result<Head, Error> {
     if !format::crc_agrees(crc, format::preamble_crc(&head[..12], &json)) {
         return Err(Error::PreambleCorrupt("its checksum is wrong".into()));
     }
-    let preamble = serde_json::from_slice(&json).map_err(|e| Error::PreambleCorrupt(e.to_string()))?;
+    let preamble =
+        serde_json::from_slice(&json).map_err(|e| Error::PreambleCorrupt(e.to_string()))?;
     Ok(Head { preamble, crc, end: end.next_multiple_of(8) })
 }
 

@@ -2,7 +2,9 @@
 //! Finds the blocks of a log: by its index, or if that is missing or wrong, one after the other.
 
 use crate::damage::{Damage, note};
-use crate::format::{self, BLOCK_HEADER_SIZE, BLOCK_MAGIC, BlockHeader, Kind, Packing, TRAILER_SIZE};
+use crate::format::{
+    self, BLOCK_HEADER_SIZE, BLOCK_MAGIC, BlockHeader, Kind, Packing, TRAILER_SIZE,
+};
 use crate::ledger::Key;
 use crate::lock::Writing;
 use crate::parts;
@@ -68,8 +70,10 @@ fn by_index(source: &Source, start: Option<u64>) -> Option<Vec<Block>> {
     let mut end = start;
     for entry in bytes[payload].chunks(BLOCK_HEADER_SIZE) {
         let (offset, header) = entry.split_first_chunk::<8>()?;
-        let block =
-            Block { offset: u64::from_le_bytes(*offset), header: BlockHeader::decode(header.try_into().ok()?)? };
+        let block = Block {
+            offset: u64::from_le_bytes(*offset),
+            header: BlockHeader::decode(header.try_into().ok()?)?,
+        };
         if end.is_some_and(|end| block.offset != end) {
             return None;
         }
@@ -152,7 +156,10 @@ impl Scan<'_> {
             } else {
                 let next = self.next_sound(at + 1);
                 if next.is_some() || !self.is_begun(at) {
-                    note(&mut found.damage, self.describe(at, next.unwrap_or(length), next.is_none()));
+                    note(
+                        &mut found.damage,
+                        self.describe(at, next.unwrap_or(length), next.is_none()),
+                    );
                 }
                 at = next.unwrap_or(length);
             }
@@ -169,7 +176,9 @@ impl Scan<'_> {
         let header = block.header;
         let bytes = header.checked();
         let whole = u64::from(header.size) + u64::from(header.stored);
-        if whole > self.source.length() - at || self.waste > self.source.length().saturating_mul(WASTE_PER_BYTE) {
+        if whole > self.source.length() - at
+            || self.waste > self.source.length().saturating_mul(WASTE_PER_BYTE)
+        {
             return None;
         }
         self.buffer.resize(bytes as usize, 0);
@@ -184,8 +193,10 @@ impl Scan<'_> {
     /// Whether what stands at the end, from `at` on, may be a block that the recorder has begun to write.
     fn is_begun(&self, at: u64) -> bool {
         let is_short = self.source.length() - at < BLOCK_HEADER_SIZE as u64;
-        let is_longer = |header: BlockHeader| at.saturating_add(header.span()) > self.source.length();
-        self.source.writing() == Writing::Yes && (is_short || header_at(self.source, at).is_some_and(is_longer))
+        let is_longer =
+            |header: BlockHeader| at.saturating_add(header.span()) > self.source.length();
+        self.source.writing() == Writing::Yes
+            && (is_short || header_at(self.source, at).is_some_and(is_longer))
     }
 
     fn no_end(&self, length: u64) -> Damage {
@@ -209,7 +220,8 @@ impl Scan<'_> {
     fn next_sound(&mut self, from: u64) -> Option<u64> {
         const WINDOW: u64 = 1 << 20;
         let length = self.source.length();
-        let trailer_at = length.checked_sub(TRAILER_SIZE as u64).filter(|&at| at >= from && self.is_trailer(at));
+        let trailer_at =
+            length.checked_sub(TRAILER_SIZE as u64).filter(|&at| at >= from && self.is_trailer(at));
         let mut window = Vec::new();
         let mut at = from;
         while at < length {
@@ -238,7 +250,12 @@ impl Scan<'_> {
         } else if block.end() == to {
             Damage::block(Key::BlockCorrupt, from, to, &header, "the checksum is wrong")
         } else {
-            Damage::new(Key::BlockCorrupt, from, to, "at least one block that was here cannot be read")
+            Damage::new(
+                Key::BlockCorrupt,
+                from,
+                to,
+                "at least one block that was here cannot be read",
+            )
         }
     }
 }

@@ -19,7 +19,9 @@ impl Source {
             return Err(io::Error::new(ErrorKind::IsADirectory, "it is a directory"));
         }
         if !meta.is_file() {
-            return Err(io::Error::other("a log is read in any order, so it must be a regular file"));
+            return Err(io::Error::other(
+                "a log is read in any order, so it must be a regular file",
+            ));
         }
         // The lock is looked at first: what was not locked then has no more to come.
         let writing = lock::writing(&file);
@@ -48,7 +50,8 @@ impl Source {
         match self {
             Source::File(file, ..) => file.read_exact_at(out, offset),
             Source::Memory(bytes) => {
-                let from = usize::try_from(offset).ok().and_then(|at| bytes.get(at..)?.get(..out.len()));
+                let from =
+                    usize::try_from(offset).ok().and_then(|at| bytes.get(at..)?.get(..out.len()));
                 out.copy_from_slice(from.ok_or(ErrorKind::UnexpectedEof)?);
                 Ok(())
             }

@@ -68,7 +68,9 @@ mod tests {
 
     #[test]
     fn a_line_is_a_stack() {
-        let stacks = Stacks::new(b"7 inner+0x1f outer+0x2 ffffffff81000000\nnonsense\n7 again+0x1\n3 lone+0x0\n");
+        let stacks = Stacks::new(
+            b"7 inner+0x1f outer+0x2 ffffffff81000000\nnonsense\n7 again+0x1\n3 lone+0x0\n",
+        );
         let numbers: Vec<u64> = stacks.iter().map(|s| s.0).collect();
         assert_eq!(numbers, [3, 7]);
         let frames = stacks.find(7).unwrap();

@@ -28,11 +28,16 @@ pub struct Stats {
 
 impl Stats {
     pub fn new(reader: &Reader) -> Stats {
-        let mut stats = Stats { events: vec![Count::default(); reader.preamble().events.len()], ..Stats::default() };
+        let mut stats = Stats {
+            events: vec![Count::default(); reader.preamble().events.len()],
+            ..Stats::default()
+        };
         let mut merge = reader.merge(&Selection::default());
         while let Some(event) = merge.next() {
             let bytes = event.bytes.len() as u64;
-            for count in [&mut stats.events[event.index], stats.origins.entry(event.origin).or_default()] {
+            for count in
+                [&mut stats.events[event.index], stats.origins.entry(event.origin).or_default()]
+            {
                 count.events += 1;
                 count.bytes += bytes;
             }
@@ -44,13 +49,17 @@ impl Stats {
     }
 
     pub fn total(&self) -> Count {
-        let add = |a: Count, b: &Count| Count { events: a.events + b.events, bytes: a.bytes + b.bytes };
+        let add =
+            |a: Count, b: &Count| Count { events: a.events + b.events, bytes: a.bytes + b.bytes };
         self.events.iter().fold(Count::default(), add)
     }
 }
 
 /// Events of this name that the ledger says are lost.
 pub fn lost(ledger: &Ledger, event: &str) -> u64 {
-    let losses = ledger.entries.iter().filter(|e| e.severity >= Severity::Loss && e.event.as_deref() == Some(event));
+    let losses = ledger
+        .entries
+        .iter()
+        .filter(|e| e.severity >= Severity::Loss && e.event.as_deref() == Some(event));
     losses.fold(0, |sum, e| sum.saturating_add(e.count))
 }

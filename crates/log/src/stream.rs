@@ -69,7 +69,18 @@ pub(crate) struct Stream {
 impl Stream {
     pub fn new(origin: Origin, blocks: Vec<Block>) -> Stream {
         let (bytes, items, latest) = (Vec::new(), Vec::new(), VecDeque::new());
-        Stream { origin, blocks, next: 0, bytes, items, done: 0, ready: 0, reached: 0, latest, charged: 0 }
+        Stream {
+            origin,
+            blocks,
+            next: 0,
+            bytes,
+            items,
+            done: 0,
+            ready: 0,
+            reached: 0,
+            latest,
+            charged: 0,
+        }
     }
 
     /// The next event, if it has been loaded.
@@ -117,7 +128,8 @@ impl Stream {
             let bound = self.bound();
             let surplus = self.items.len().saturating_sub(self.latest.iter().sum());
             self.ready = self.items.partition_point(|i| i.time <= bound).max(surplus);
-            self.reached = self.ready.checked_sub(1).map_or(self.reached, |last| self.items[last].time);
+            self.reached =
+                self.ready.checked_sub(1).map_or(self.reached, |last| self.items[last].time);
         }
         true
     }
@@ -159,9 +171,11 @@ impl Stream {
             scan::load(shared.source, &block, &mut shared.scratch, &mut self.bytes)
         };
         let sorted = match loaded {
-            Ok(payload) => {
-                self.walk(&block, &Piece { records: payload, first_serial: block.header.first_serial }, shared)
-            }
+            Ok(payload) => self.walk(
+                &block,
+                &Piece { records: payload, first_serial: block.header.first_serial },
+                shared,
+            ),
             Err(why) => self.salvage(&block, why, shared),
         };
         if !sorted {
@@ -174,9 +188,11 @@ impl Stream {
     fn salvage(&mut self, block: &Block, why: &str, shared: &mut Shared) -> bool {
         let (events, noted) = (self.events(shared), shared.damage.len());
         let fits = block.header.raw as usize * MEMORY_PER_BYTE <= shared.room;
-        let pieces = if fits { parts::salvage(shared.source, block, &mut self.bytes) } else { Vec::new() };
+        let pieces =
+            if fits { parts::salvage(shared.source, block, &mut self.bytes) } else { Vec::new() };
         if pieces.is_empty() {
-            let damage = Damage::block(Key::BlockCorrupt, block.offset, block.end(), &block.header, why);
+            let damage =
+                Damage::block(Key::BlockCorrupt, block.offset, block.end(), &block.header, why);
             note(&mut shared.damage, damage);
             return true;
         }
@@ -185,8 +201,12 @@ impl Stream {
             sorted &= self.walk(block, piece, shared);
         }
         shared.damage.truncate(noted);
-        let missing = block.header.events.saturating_sub(self.events(shared).saturating_sub(events) as u32);
-        note(&mut shared.damage, Damage::partial(block.offset, block.end(), &block.header, missing, why));
+        let missing =
+            block.header.events.saturating_sub(self.events(shared).saturating_sub(events) as u32);
+        note(
+            &mut shared.damage,
+            Damage::partial(block.offset, block.end(), &block.header, missing, why),
+        );
         sorted
     }
 
@@ -210,7 +230,13 @@ impl Stream {
                 break;
             };
             let time = full_time(base, header.time48());
-            self.items.push(Item { time, serial, at: at as u32, size: size as u16, id: header.id() });
+            self.items.push(Item {
+                time,
+                serial,
+                at: at as u32,
+                size: size as u16,
+                id: header.id(),
+            });
             let is_lost = header.id() == shared.lost.id;
             let taken = if is_lost { shared.lost.count(rest) } else { 1 };
             walked += u32::from(!is_lost);
@@ -223,16 +249,28 @@ impl Stream {
     }
 
     /// A record without a size: nobody knows where the next one begins. `walked` events of the block came before it.
-    fn note_malformed(&self, block: &Block, at: usize, header: Option<Header>, walked: u32, shared: &mut Shared) {
+    fn note_malformed(
+        &self,
+        block: &Block,
+        at: usize,
+        header: Option<Header>,
+        walked: u32,
+        shared: &mut Shared,
+    ) {
         let why = match header {
             Some(header) if !shared.sizes.knows(header.id()) => {
                 format!("is of an event that the log does not describe (id {})", header.id())
             }
             Some(_) | None => "is malformed".into(),
         };
-        let what = format!("the record at byte {at} of the block {why}; it and what follows are left out");
-        let damage = Damage::new(Key::BlockCorrupt, block.offset, block.end(), what).of(self.origin);
-        note(&mut shared.damage, Damage { events: u64::from(block.header.events.saturating_sub(walked)), ..damage });
+        let what =
+            format!("the record at byte {at} of the block {why}; it and what follows are left out");
+        let damage =
+            Damage::new(Key::BlockCorrupt, block.offset, block.end(), what).of(self.origin);
+        note(
+            &mut shared.damage,
+            Damage { events: u64::from(block.header.events.saturating_sub(walked)), ..damage },
+        );
     }
 
     /// Leaves out what is earlier than what has been handed out, so that time never runs backwards.

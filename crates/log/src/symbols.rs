@@ -22,7 +22,8 @@ impl Symbols {
         for line in text.split(|b| *b == b'\n') {
             let end = at + line.len();
             let space = line.iter().position(|b| *b == b' ');
-            let address = space.and_then(|s| u64::from_str_radix(std::str::from_utf8(&line[..s]).ok()?, 16).ok());
+            let address = space
+                .and_then(|s| u64::from_str_radix(std::str::from_utf8(&line[..s]).ok()?, 16).ok());
             if let (Some(space), Some(address)) = (space, address)
                 && entries.len() < SYMBOLS_MAX
             {

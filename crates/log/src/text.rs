@@ -67,7 +67,8 @@ pub fn push_word(out: &mut Vec<u8>, text: &[u8]) {
 /// Whether a terminal does something else with it than to show it: control characters, and those that turn the
 /// direction of a text, so that it reads differently from what it says.
 fn acts(c: char) -> bool {
-    let turns = matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let turns =
+        matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     turns || c.is_control()
 }
 
@@ -119,7 +120,10 @@ mod tests {
 
     #[test]
     fn words_of_strangers_cannot_move_the_cursor() {
-        assert_eq!(escaped("no event 'a\x1b[2J\n\u{9b}1m'"), "no event 'a\\x1b[2J\\x0a\\xc2\\x9b1m'");
+        assert_eq!(
+            escaped("no event 'a\x1b[2J\n\u{9b}1m'"),
+            "no event 'a\\x1b[2J\\x0a\\xc2\\x9b1m'"
+        );
         assert_eq!(escaped("plain \"words\" \u{e4}"), "plain \"words\" \u{e4}");
     }
 
@@ -157,7 +161,10 @@ mod tests {
             })
         };
         assert_eq!(escaped_from(b"\x1b[1mplain \"text\"", 4), "\x1b[1mplain \"text\"");
-        assert_eq!(escaped_from(b"a\x1b]0;x\x07\n\xc2\x9b\xffz", 1), r"a\x1b]0;x\x07\x0a\xc2\x9b\xffz");
+        assert_eq!(
+            escaped_from(b"a\x1b]0;x\x07\n\xc2\x9b\xffz", 1),
+            r"a\x1b]0;x\x07\x0a\xc2\x9b\xffz"
+        );
         assert_eq!(escaped("größe\u{2028}\t"), r"größe\xe2\x80\xa8\x09");
         assert_eq!(escaped_lines("a\r\nb"), "a\\x0d\nb");
     }

@@ -37,7 +37,9 @@ impl Known {
         for decoding in &addition.decodings {
             match self.decodings.get(&decoding.name).or(new.decodings.get(&decoding.name)) {
                 Some(old) if old == decoding => {}
-                Some(_) => return Err(format!("two different decodings are called {:?}", decoding.name)),
+                Some(_) => {
+                    return Err(format!("two different decodings are called {:?}", decoding.name));
+                }
                 None => drop(new.decodings.insert(decoding.name.clone(), decoding.clone())),
             }
         }
@@ -56,7 +58,10 @@ impl Known {
         let mut new = Known::default();
         for event in events {
             if event.id == 0 || self.ids.contains(&event.id) || !new.ids.insert(event.id) {
-                return Err(format!("event {} has an id, {}, that it cannot have", event.name, event.id));
+                return Err(format!(
+                    "event {} has an id, {}, that it cannot have",
+                    event.name, event.id
+                ));
             }
             let name = event.name.to_ascii_lowercase();
             if !is_name(&name) || self.names.contains(&name) || !new.names.insert(name) {

@@ -5,8 +5,8 @@
 
 use crate::codes::Codes;
 use crate::format::{
-    self, ADDITIONS_MAX, BLOCK_HEADER_SIZE, BLOCK_RAW_MAX, BLOCK_TARGET, BlockHeader, CPU_MAX, FILE_HEADER_SIZE, Kind,
-    PACKED_PART_TARGET, PART_SIZE, PART_TARGET, Packing, Part,
+    self, ADDITIONS_MAX, BLOCK_HEADER_SIZE, BLOCK_RAW_MAX, BLOCK_TARGET, BlockHeader, CPU_MAX,
+    FILE_HEADER_SIZE, Kind, PACKED_PART_TARGET, PART_SIZE, PART_TARGET, Packing, Part,
 };
 use crate::ledger::{Entry, Key, Ledger};
 use crate::origin::Origin;
@@ -204,8 +204,12 @@ impl<S: Sink> Writer<S> {
     /// After any other error the log ends with its last whole block, and can still be finished.
     pub fn block(&mut self, block: &EventBlock) -> io::Result<u64> {
         match block.origin {
-            Origin::Cpu(cpu) if cpu > CPU_MAX => return Err(invalid(&format!("CPU {cpu} is above {CPU_MAX}"))),
-            Origin::Thread { stream: 0, thread } => return Err(invalid(&format!("{thread} has no stream"))),
+            Origin::Cpu(cpu) if cpu > CPU_MAX => {
+                return Err(invalid(&format!("CPU {cpu} is above {CPU_MAX}")));
+            }
+            Origin::Thread { stream: 0, thread } => {
+                return Err(invalid(&format!("{thread} has no stream")));
+            }
             Origin::Cpu(_) | Origin::Recorder | Origin::Thread { .. } => {}
         }
         let mut serial = block.first_serial;
@@ -215,7 +219,9 @@ impl<S: Sink> Writer<S> {
             if chunk.bytes == 0 {
                 let at = block.records.len() - rest.len();
                 let origin = block.origin;
-                return Err(invalid(&format!("the record at byte {at} of a block of {origin} is malformed")));
+                return Err(invalid(&format!(
+                    "the record at byte {at} of a block of {origin} is malformed"
+                )));
             }
             let header = BlockHeader {
                 origin: block.origin,
@@ -290,8 +296,10 @@ impl<S: Sink> Writer<S> {
             self.index.truncate(blocks);
             self.rewind(end);
             // FileTooLarge: RLIMIT_FSIZE, or the file system's own limit.
-            let full =
-                matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge);
+            let full = matches!(
+                error.kind(),
+                ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge
+            );
             match self.index.pop() {
                 Some((offset, header)) if full => self.give_up(offset, &header, &mut ledger),
                 _ => return Err(error),
@@ -361,7 +369,9 @@ impl<S: Sink> Writer<S> {
         while chunk.bytes < BLOCK_TARGET {
             let begin = chunk.bytes;
             // More than 4 thousand million losses end a block, so that the number of a part has room in its header.
-            let Ok(serial) = u32::try_from(chunk.lost.saturating_add(chunk.events.into())) else { break };
+            let Ok(serial) = u32::try_from(chunk.lost.saturating_add(chunk.events.into())) else {
+                break;
+            };
             let whole = self.walk_part(records, base, begin + part, &mut chunk);
             if chunk.bytes > begin {
                 self.parts.push((chunk.bytes, serial));
@@ -377,7 +387,9 @@ impl<S: Sink> Writer<S> {
     fn walk_part(&mut self, records: &[u8], base: u64, end: usize, chunk: &mut Chunk) -> bool {
         while chunk.bytes < end {
             let rest = &records[chunk.bytes..];
-            let (Some(header), Some(size)) = (Header::read(rest), self.sizes.size(rest)) else { return false };
+            let (Some(header), Some(size)) = (Header::read(rest), self.sizes.size(rest)) else {
+                return false;
+            };
             let time = full_time(base, header.time48());
             chunk.first_time = chunk.first_time.min(time);
             chunk.last_time = chunk.last_time.max(time);
@@ -409,7 +421,8 @@ impl<S: Sink> Writer<S> {
             Some(packed) => (Packing::Zstd, packed.as_slice()),
             None => (Packing::None, raw),
         };
-        let header = BlockHeader { packing, raw: raw.len() as u32, stored: stored.len() as u32, ..header };
+        let header =
+            BlockHeader { packing, raw: raw.len() as u32, stored: stored.len() as u32, ..header };
         self.put_block(header, &[], stored)
     }
 
@@ -430,7 +443,11 @@ impl<S: Sink> Writer<S> {
         let (raw, stored_bytes) = (raw.len() as u32, stored.len() as u32);
         let size = (BLOCK_HEADER_SIZE + table.len()) as u16;
         let parts = ends.len() as u16;
-        self.put_block(BlockHeader { size, packing, raw, stored: stored_bytes, parts, ..header }, &table, stored)
+        self.put_block(
+            BlockHeader { size, packing, raw, stored: stored_bytes, parts, ..header },
+            &table,
+            stored,
+        )
     }
 
     /// How the parts are stored, their bytes if they are packed, and where each of them ends.
@@ -462,7 +479,9 @@ impl<S: Sink> Writer<S> {
     /// Writes all parts, or none of them.
     fn put(&mut self, parts: &[&[u8]]) -> io::Result<()> {
         if self.torn {
-            return Err(io::Error::other("an earlier write failed, and the log cannot be continued"));
+            return Err(io::Error::other(
+                "an earlier write failed, and the log cannot be continued",
+            ));
         }
         for part in parts {
             if let Err(error) = self.sink.write_all(part) {

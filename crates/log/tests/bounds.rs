@@ -52,7 +52,14 @@ fn head() -> Vec<u8> {
 }
 
 /// Appends a block of events whose header says that they begin at time 0.
-fn forge(bytes: &mut Vec<u8>, origin: Origin, first_serial: u64, records: &[u8], events: u32, pack: bool) {
+fn forge(
+    bytes: &mut Vec<u8>,
+    origin: Origin,
+    first_serial: u64,
+    records: &[u8],
+    events: u32,
+    pack: bool,
+) {
     let packed = if pack { zstd::bulk::compress(records, 1).unwrap() } else { records.to_vec() };
     let header = BlockHeader {
         origin,
@@ -130,7 +137,9 @@ fn a_small_file_does_not_take_gigabytes() {
     let mut merge = reader.merge(&Selection::default());
     // The first event of all streams needs a block of each.
     assert!(merge.next().is_some());
-    assert!(merge.damage().iter().any(|d| d.key == Key::BlockCorrupt && d.events == u64::from(events)));
+    assert!(
+        merge.damage().iter().any(|d| d.key == Key::BlockCorrupt && d.events == u64::from(events))
+    );
     let peak = PEAK.load(Ordering::Relaxed) - now;
     assert!(peak < 512 << 20, "{peak} bytes at once, of {}", ALL.load(Ordering::Relaxed) - all);
 }

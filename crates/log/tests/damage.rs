@@ -74,7 +74,8 @@ fn cut_at_every_byte_from_the_last_events_on() {
     for compression in [Compression::None, Compression::Zstd(3)] {
         let bytes = ticks(5, 40, compression);
         let reader = Reader::from_bytes(bytes.clone()).unwrap();
-        let last = reader.blocks().iter().rfind(|b| b.header.kind == Kind::Events).unwrap().offset as usize;
+        let last = reader.blocks().iter().rfind(|b| b.header.kind == Kind::Events).unwrap().offset
+            as usize;
         (last..bytes.len()).for_each(|length| check_cut(&bytes, length));
     }
 }
@@ -111,9 +112,19 @@ fn changed_bytes_cost_only_their_block() {
         let at = dice.roll(bytes.len() as u64) as usize;
         changed[at] ^= 1 << dice.roll(8);
         let Ok((found, named)) = read_all(&changed) else { continue };
-        assert!(found.iter().all(|e| all.contains(e)), "an event that was never written, after a change at {at}");
-        assert!(all.len() - found.len() <= 30, "{} events are gone, after a change at {at}", all.len() - found.len());
-        assert!(found.len() == all.len() || named > 0, "loss without a word, after a change at {at}");
+        assert!(
+            found.iter().all(|e| all.contains(e)),
+            "an event that was never written, after a change at {at}"
+        );
+        assert!(
+            all.len() - found.len() <= 30,
+            "{} events are gone, after a change at {at}",
+            all.len() - found.len()
+        );
+        assert!(
+            found.len() == all.len() || named > 0,
+            "loss without a word, after a change at {at}"
+        );
     }
 }
 
@@ -153,7 +164,10 @@ fn flood(blocks: u16) -> Vec<u8> {
             let n = u32::from(block) * 20 + i;
             let time = START + u64::from(n) * 10;
             if i == 10 {
-                record(&preamble, "LOST").int("count", 7).int("since", time as i64).finish(time, &mut records);
+                record(&preamble, "LOST")
+                    .int("count", 7)
+                    .int("since", time as i64)
+                    .finish(time, &mut records);
             }
             record(&preamble, "TICK").int("n", n.into()).finish(time, &mut records);
         }
@@ -203,7 +217,14 @@ fn numbers_that_go_back_are_no_count() {
             let time = START + block * 100 + n;
             record(&preamble, "TICK").int("n", n as i64).finish(time, &mut records);
         });
-        writer.block(&EventBlock { origin: cpu(1), time_base: START, first_serial, records: &records }).unwrap();
+        writer
+            .block(&EventBlock {
+                origin: cpu(1),
+                time_base: START,
+                first_serial,
+                records: &records,
+            })
+            .unwrap();
     }
     writer.finish(&Ledger::default()).unwrap();
     assert_eq!(missing(bytes.clone()), [("serial_gap".to_string(), Some(1), 0)]);
@@ -218,7 +239,8 @@ fn a_corrupt_block_costs_its_events_and_they_are_counted() {
     let mut damaged = bytes;
     [1, 3, 4].iter().for_each(|i: &usize| damaged[blocks[*i].offset as usize + 90] ^= 4);
     let corrupt = |cpu: u16| ("block_corrupt".to_string(), Some(cpu), 20);
-    let found: Vec<_> = missing(damaged.clone()).into_iter().filter(|(.., count)| *count > 0).collect();
+    let found: Vec<_> =
+        missing(damaged.clone()).into_iter().filter(|(.., count)| *count > 0).collect();
     assert_eq!(found.len(), 3);
     assert_eq!(found.iter().filter(|f| **f == corrupt(1)).count(), 2);
     assert_eq!(found.iter().filter(|f| **f == corrupt(0)).count(), 1);
@@ -233,8 +255,11 @@ fn keys_and_blocks_of_another_version_are_shown() {
     let mut writer = Writer::new(&mut bytes, &preamble, Compression::None).unwrap();
     let mut records = Vec::new();
     record(&preamble, "TICK").int("n", 1).finish(START, &mut records);
-    writer.block(&EventBlock { origin: cpu(0), time_base: START, first_serial: 0, records: &records }).unwrap();
-    let unknown = Entry { key: "moon_was_full".into(), ..Entry::new(Key::RingFull).event("TICK").count(3) };
+    writer
+        .block(&EventBlock { origin: cpu(0), time_base: START, first_serial: 0, records: &records })
+        .unwrap();
+    let unknown =
+        Entry { key: "moon_was_full".into(), ..Entry::new(Key::RingFull).event("TICK").count(3) };
     writer.finish(&Ledger { entries: vec![unknown.clone()], ..Ledger::default() }).unwrap();
     let reader = Reader::from_bytes(bytes.clone()).unwrap();
     assert_eq!((reader.ledger(&[]).entries, reader.ledger(&[]).lost()), (vec![unknown], 3));
@@ -283,10 +308,16 @@ fn a_changed_bit_in_the_preamble_costs_nothing() {
                     continue;
                 }
             };
-            assert_eq!((reader.preamble(), reader.preamble_crc()), (whole.preamble(), whole.preamble_crc()));
+            assert_eq!(
+                (reader.preamble(), reader.preamble_crc()),
+                (whole.preamble(), whole.preamble_crc())
+            );
             assert_eq!(events(&reader), all);
             // The zeros after it have no checksum, and need none.
-            assert!(reader.damage().iter().any(|d| d.key == Key::Mended) || bit / 8 + 8 >= head, "bit {bit}");
+            assert!(
+                reader.damage().iter().any(|d| d.key == Key::Mended) || bit / 8 + 8 >= head,
+                "bit {bit}"
+            );
             assert_eq!(reader.ledger(&[]).lost(), 0);
         }
     }
@@ -317,14 +348,23 @@ fn a_changed_byte_costs_only_its_part_of_a_block() {
                     let n = event.get("n").and_then(|v| v.int()).unwrap();
                     // Its number, time and serial number are what they were.
                     let (time, origin, serial, _, expected) = &all[n as usize];
-                    assert_eq!((event.time_ns, event.origin, event.serial, n), (*time, *origin, *serial, *expected));
+                    assert_eq!(
+                        (event.time_ns, event.origin, event.serial, n),
+                        (*time, *origin, *serial, *expected)
+                    );
                     found += 1;
                 }
                 let missing: u64 = merge.damage().iter().map(|d| d.events).sum();
                 assert_eq!(found + missing, all.len() as u64, "a change at {at}");
-                assert!(missing * 16 <= part + 16, "{missing} events are gone, after a change at {at}");
+                assert!(
+                    missing * 16 <= part + 16,
+                    "{missing} events are gone, after a change at {at}"
+                );
                 let is_padding = at + 8 >= block.end();
-                assert!(!merge.damage().is_empty() || is_padding, "nothing is said of a change at {at}");
+                assert!(
+                    !merge.damage().is_empty() || is_padding,
+                    "nothing is said of a change at {at}"
+                );
             }
         }
     }
@@ -376,11 +416,15 @@ fn a_log_that_is_being_written_is_not_called_damaged() {
 
 #[test]
 fn files_that_are_not_logs() {
-    let error = |bytes: &[u8]| Reader::from_bytes(bytes.to_vec()).err().expect("an error").to_string();
+    let error =
+        |bytes: &[u8]| Reader::from_bytes(bytes.to_vec()).err().expect("an error").to_string();
     assert_eq!(error(b""), "the file is empty");
     assert_eq!(error(b"#!/bin/sh\necho this is a script\n"), "this is not a klogger log");
     assert_eq!(error(b"k2"), "this is not a klogger log");
-    assert_eq!(error(b"klogg"), "the log is cut off in its preamble (5 bytes; the preamble alone has 16)");
+    assert_eq!(
+        error(b"klogg"),
+        "the log is cut off in its preamble (5 bytes; the preamble alone has 16)"
+    );
     // Without what stands after the events, there is no second preamble.
     let mut newer = without_end(ticks(1, 1, Compression::None));
     newer[7] = VERSION + 1;
@@ -452,7 +496,10 @@ fn events_far_out_of_order_are_left_out_and_counted() {
     blocks.push(block(START));
     let reader = Reader::from_bytes(log_of(&preamble, &blocks)).unwrap();
     let stats = Stats::new(&reader);
-    assert_eq!((stats.total().events, stats.damage[0].key, stats.damage[0].events), (50, Key::TimeDisorder, 1));
+    assert_eq!(
+        (stats.total().events, stats.damage[0].key, stats.damage[0].events),
+        (50, Key::TimeDisorder, 1)
+    );
 }
 
 /// No stream can know it, but another one has gone past that time.
@@ -488,7 +535,10 @@ fn what_a_clock_that_ran_backwards_costs_is_counted() {
     let bytes = log_of(&preamble, &(0..60).map(block).collect::<Vec<_>>());
     let there = events(&Reader::from_bytes(bytes.clone()).unwrap()).len() as u64;
     let found = missing(bytes);
-    assert!(found.iter().all(|(key, cpu, _)| (key.as_str(), *cpu) == ("time_disorder", Some(0))), "{found:?}");
+    assert!(
+        found.iter().all(|(key, cpu, _)| (key.as_str(), *cpu) == ("time_disorder", Some(0))),
+        "{found:?}"
+    );
     let left_out: u64 = found.iter().map(|f| f.2).sum();
     assert_eq!(there + left_out, 60 * 30);
     assert!(left_out > 0 && there >= 40 * 30 - 8 * 30);
@@ -502,8 +552,9 @@ fn the_writer_refuses_malformed_records() {
     let mut records = Vec::new();
     record(&preamble, "TICK").int("n", 1).finish(START, &mut records);
     records.extend_from_slice(&[0; 16]);
-    let error =
-        writer.block(&EventBlock { origin: cpu(0), time_base: START, first_serial: 0, records: &records }).unwrap_err();
+    let error = writer
+        .block(&EventBlock { origin: cpu(0), time_base: START, first_serial: 0, records: &records })
+        .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidData);
     assert_eq!(error.to_string(), "the record at byte 16 of a block of CPU 0 is malformed");
     writer.finish(&Ledger::default()).unwrap();
@@ -544,12 +595,16 @@ fn a_full_disk_leaves_a_whole_log_with_a_ledger() {
     let head = log_of(&preamble, &[]).len();
     for room in (head + 2000..head + 12_000).step_by(97) {
         let mut bytes = Vec::new();
-        let mut writer = Writer::new(SmallDisk { bytes: &mut bytes, room }, &preamble, Compression::None).unwrap();
+        let mut writer =
+            Writer::new(SmallDisk { bytes: &mut bytes, room }, &preamble, Compression::None)
+                .unwrap();
         let (mut serial, mut written, mut refused) = (0, 0, 0);
         for block in 0..20u64 {
             let mut records = Vec::new();
             for n in 0..50 {
-                record(&preamble, "TICK").int("n", n).finish(START + block * 100 + n as u64, &mut records);
+                record(&preamble, "TICK")
+                    .int("n", n)
+                    .finish(START + block * 100 + n as u64, &mut records);
             }
             match writer.block(&EventBlock {
                 origin: cpu(0),

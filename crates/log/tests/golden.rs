@@ -14,7 +14,9 @@ use klogger_log::format::Kind;
 use klogger_log::ledger::{Entry, Key, Ledger};
 use klogger_log::merge::Selection;
 use klogger_log::origin::{Origin, Thread};
-use klogger_log::preamble::{Addition, Clock, EventClock, Host, Preamble, ProbeState, Recorder, SchemaText};
+use klogger_log::preamble::{
+    Addition, Clock, EventClock, Host, Preamble, ProbeState, Recorder, SchemaText,
+};
 use klogger_log::reader::Reader;
 use klogger_log::writer::{Compression, EventBlock, Writer};
 use klogger_schema::layout::EventLayout;
@@ -33,7 +35,11 @@ fn preamble() -> Preamble {
     let mut events = vec![
         common::layout(1, "KLOGGER_START", &[word("buffer_size", Decode::Plain), string("kernel")]),
         common::layout(2, "KLOGGER_FINISH", &[]),
-        common::layout(3, "PROCESS_EXISTS", &[thread("pid"), int("tgid"), int("ppid"), comm(), string("command")]),
+        common::layout(
+            3,
+            "PROCESS_EXISTS",
+            &[thread("pid"), int("tgid"), int("ppid"), comm(), string("command")],
+        ),
         lost(8),
         common::layout(9, "PROCESS_FORK", &[thread("parent"), thread("pid"), int("tgid"), comm()]),
         common::layout(20, "SCHEDOUT", &[thread("pid"), int("prio"), state]),
@@ -41,7 +47,11 @@ fn preamble() -> Preamble {
         common::layout(
             22,
             "CALL",
-            &[word("from", Decode::Code), ("depth", Scalar::I16, Shape::Array(3), Decode::Plain), string("note")],
+            &[
+                word("from", Decode::Code),
+                ("depth", Scalar::I16, Shape::Array(3), Decode::Plain),
+                string("note"),
+            ],
         ),
     ];
     events[0].fields[0].unit = Some("bytes".into());
@@ -78,7 +88,11 @@ fn preamble() -> Preamble {
         },
         schemas: vec![SchemaText { name: "test".into(), ..SchemaText::default() }],
         events,
-        decodings: vec![Decoding { name: "task_state".into(), flags: true, values: flags.to_vec() }],
+        decodings: vec![Decoding {
+            name: "task_state".into(),
+            flags: true,
+            values: flags.to_vec(),
+        }],
         probes: vec![ProbeState {
             schema: "test".into(),
             target: "function nowhere".into(),
@@ -94,7 +108,9 @@ fn preamble() -> Preamble {
 fn user_preamble() -> Preamble {
     let mut preamble = preamble();
     preamble.schemas.push(SchemaText { name: "pool".into(), user: true, ..SchemaText::default() });
-    preamble.events.push(EventLayout { schema: "pool".into(), ..common::layout(30, "TASK", &[int("n")]) });
+    preamble
+        .events
+        .push(EventLayout { schema: "pool".into(), ..common::layout(30, "TASK", &[int("n")]) });
     preamble.clock.user = Some(EventClock { source: "tsc".into(), khz: 2_100_000, error_ns: 900 });
     preamble
 }
@@ -126,7 +142,11 @@ fn of_threads(preamble: &Preamble, addition: &Addition) -> Vec<(Origin, u64, Vec
     record("TASK").int("n", 1).finish(START + 200, &mut first);
     record("TASK").int("n", 2).finish(START + 420, &mut first);
     record("TASK").int("n", 3).finish(START + 300, &mut second);
-    record("REQUEST").int("tid", 7).int("verb", 2).text("path", b"/a").finish(START + 600, &mut late);
+    record("REQUEST")
+        .int("tid", 7)
+        .int("verb", 2)
+        .text("path", b"/a")
+        .finish(START + 600, &mut late);
     record("LOST").int("count", 2).int("since", START as i64 + 700).finish(START + 900, &mut late);
     record("REQUEST").int("verb", 1).finish(START + 900, &mut late);
     record("TASK").int("n", 4).finish(START + 1_500_000_000, &mut again);
@@ -142,12 +162,25 @@ fn of_threads(preamble: &Preamble, addition: &Addition) -> Vec<(Origin, u64, Vec
 /// The recipe: each kind of field, of block, of loss, on two CPUs, in the recorder's stream and in those of threads.
 fn make() -> Vec<u8> {
     let (preamble, addition) = (user_preamble(), addition());
-    let record = |name: &str| RecordBuilder::new(preamble.events.iter().find(|e| e.name == name).unwrap());
-    let (mut recorder, mut first, mut second, mut late, mut end) = (vec![], vec![], vec![], vec![], vec![]);
-    record("KLOGGER_START").int("buffer_size", 4 << 20).text("kernel", b"6.1.0").finish(START, &mut recorder);
-    let exists = record("PROCESS_EXISTS").int("pid", 10).int("tgid", 10).int("ppid", 1).text("comm", b"a \"shell\"");
+    let record =
+        |name: &str| RecordBuilder::new(preamble.events.iter().find(|e| e.name == name).unwrap());
+    let (mut recorder, mut first, mut second, mut late, mut end) =
+        (vec![], vec![], vec![], vec![], vec![]);
+    record("KLOGGER_START")
+        .int("buffer_size", 4 << 20)
+        .text("kernel", b"6.1.0")
+        .finish(START, &mut recorder);
+    let exists = record("PROCESS_EXISTS")
+        .int("pid", 10)
+        .int("tgid", 10)
+        .int("ppid", 1)
+        .text("comm", b"a \"shell\"");
     exists.text("command", b"sh -c $HOME @\n\xff").finish(START + 1, &mut recorder);
-    record("SCHEDIN").int("pid", 10).int("prio", 120).int("tgid", 10).finish(START + 100, &mut first);
+    record("SCHEDIN")
+        .int("pid", 10)
+        .int("prio", 120)
+        .int("tgid", 10)
+        .finish(START + 100, &mut first);
     record("PROCESS_FORK")
         .int("parent", 10)
         .int("pid", 20)
@@ -155,15 +188,26 @@ fn make() -> Vec<u8> {
         .text("comm", b"child")
         .finish(START + 300, &mut first);
     // An interrupt: the later event took its place first.
-    record("SCHEDIN").int("pid", 20).int("prio", -5).int("tgid", 20).finish(START + 410, &mut first);
-    record("SCHEDOUT").int("pid", 10).int("prio", 120).int("state", 0x1402).finish(START + 400, &mut first);
+    record("SCHEDIN")
+        .int("pid", 20)
+        .int("prio", -5)
+        .int("tgid", 20)
+        .finish(START + 410, &mut first);
+    record("SCHEDOUT")
+        .int("pid", 10)
+        .int("prio", 120)
+        .int("state", 0x1402)
+        .finish(START + 400, &mut first);
     record("CALL")
         .int("from", 0xffff_1010)
         .element("depth", 0, -1)
         .element("depth", 2, 300)
         .text("note", b"a,b")
         .finish(START + 250, &mut second);
-    record("LOST").int("count", 3).int("since", START as i64 + 500).finish(START + 1_000_000_000, &mut second);
+    record("LOST")
+        .int("count", 3)
+        .int("since", START as i64 + 500)
+        .finish(START + 1_000_000_000, &mut second);
     record("SCHEDOUT").int("pid", 20).int("state", 0).finish(START + 1_000_000_000, &mut second);
     record("SCHEDIN").int("pid", 0).finish(START + 2_000_000_000, &mut late);
     // Long enough for two parts.
@@ -174,26 +218,46 @@ fn make() -> Vec<u8> {
     record("KLOGGER_FINISH").finish(START + 2_500_000_000, &mut end);
     let mut bytes = Vec::new();
     let mut writer = Writer::new(&mut bytes, &preamble, Compression::None).unwrap();
-    let blocks =
-        [(RECORDER, 0, recorder), (cpu(0), 0, first), (cpu(1), 0, second), (cpu(0), 4, late), (RECORDER, 2, end)];
+    let blocks = [
+        (RECORDER, 0, recorder),
+        (cpu(0), 0, first),
+        (cpu(1), 0, second),
+        (cpu(0), 4, late),
+        (RECORDER, 2, end),
+    ];
     let threads = of_threads(&preamble, &addition);
     for (place, (origin, first_serial, records)) in threads.iter().chain(&blocks).enumerate() {
         if place == 2 {
             writer.add(&addition).unwrap();
         }
-        let block = EventBlock { origin: *origin, time_base: START, first_serial: *first_serial, records };
+        let block =
+            EventBlock { origin: *origin, time_base: START, first_serial: *first_serial, records };
         writer.block(&block).unwrap();
     }
     writer.symbols("ffff1000 do_fork\nffff2000 do_exit\n").unwrap();
-    let entry = Entry::new(Key::RingFull).event("SCHEDIN").cpu(1).count(3).between(START + 500, START + 1_000_000_000);
+    let entry = Entry::new(Key::RingFull)
+        .event("SCHEDIN")
+        .cpu(1)
+        .count(3)
+        .between(START + 500, START + 1_000_000_000);
     // The words of the table of keys may change; those of this file do not.
     let entry = Entry { text: "no space in the ring".into(), ..entry };
-    let thread = Entry::new(Key::RingFull).event("REQUEST").thread(SERVER.tid, SERVER.tgid).count(2);
-    let thread = Entry { text: "no space in the ring".into(), ..thread.between(START + 700, START + 900) };
-    let refused = Entry { text: "shop was built with another pool".into(), ..Entry::new(Key::UserRefused) };
+    let thread =
+        Entry::new(Key::RingFull).event("REQUEST").thread(SERVER.tid, SERVER.tgid).count(2);
+    let thread =
+        Entry { text: "no space in the ring".into(), ..thread.between(START + 700, START + 900) };
+    let refused =
+        Entry { text: "shop was built with another pool".into(), ..Entry::new(Key::UserRefused) };
     let user_clock = Some(EventClock { source: "tsc".into(), khz: 2_100_000, error_ns: 42 });
     let entries = vec![entry, thread, refused];
-    writer.finish(&Ledger { entries, user_clock, end_ns: Some(START + 2_500_000_000), ..Ledger::default() }).unwrap();
+    writer
+        .finish(&Ledger {
+            entries,
+            user_clock,
+            end_ns: Some(START + 2_500_000_000),
+            ..Ledger::default()
+        })
+        .unwrap();
     bytes
 }
 
@@ -246,7 +310,10 @@ fn check_of_programs(reader: &Reader) -> Vec<Found> {
     assert_eq!(reader.preamble(), &preamble);
     assert_eq!(reader.damage(), &[]);
     let ledger = reader.ledger(&[]);
-    assert_eq!((ledger.lost(), ledger.entries[1].thread, ledger.user_clock.unwrap().error_ns), (5, Some(SERVER), 42));
+    assert_eq!(
+        (ledger.lost(), ledger.entries[1].thread, ledger.user_clock.unwrap().error_ns),
+        (5, Some(SERVER), 42)
+    );
     let thread = |stream, thread| Origin::Thread { stream, thread };
     let mut expected = of_the_kernel();
     expected.extend([

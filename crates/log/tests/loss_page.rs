@@ -7,14 +7,19 @@ use klogger_log::ledger::Key;
 use std::fs;
 use std::path::Path;
 
-const BEGIN: &str =
-    "<!-- keys: made from crates/log/src/ledger.rs; KLOGGER_BLESS=1 cargo test -p klogger-log --test loss_page -->\n";
+const BEGIN: &str = "<!-- keys: made from crates/log/src/ledger.rs; KLOGGER_BLESS=1 cargo test -p klogger-log --test loss_page -->\n";
 const END: &str = "<!-- end of keys -->\n";
 
 fn table() -> String {
     let row = |key: &Key| {
         let about = key.about();
-        format!("| `{}` | {} | {} | {} |\n", about.name, about.severity.word(), about.explanation, about.remedy)
+        format!(
+            "| `{}` | {} | {} | {} |\n",
+            about.name,
+            about.severity.word(),
+            about.explanation,
+            about.remedy
+        )
     };
     let rows: String = Key::ALL.iter().map(row).collect();
     format!("{BEGIN}| key | severity | what happened | remedy |\n|---|---|---|---|\n{rows}{END}")
@@ -30,5 +35,8 @@ fn the_page_has_every_cause() {
         fs::write(&page, format!("{before}{}{after}", table())).unwrap();
         return;
     }
-    assert!(format!("{BEGIN}{found}{END}") == table(), "docs/loss.md is not up to date: run with KLOGGER_BLESS=1");
+    assert!(
+        format!("{BEGIN}{found}{END}") == table(),
+        "docs/loss.md is not up to date: run with KLOGGER_BLESS=1"
+    );
 }

@@ -29,7 +29,10 @@ fn story() -> Reader {
         .text("comm", b"shell")
         .finish(START + 10, &mut first);
     run(20, START + 11, &mut first);
-    record(&preamble, "PROCESS_RENAME").int("pid", 20).text("comm", b"cc1").finish(START + 20, &mut first);
+    record(&preamble, "PROCESS_RENAME")
+        .int("pid", 20)
+        .text("comm", b"cc1")
+        .finish(START + 20, &mut first);
     record(&preamble, "PROCESS_EXEC")
         .int("pid", 20)
         .int("old_pid", 20)
@@ -57,7 +60,8 @@ fn the_recorders_threads_have_names() {
         preamble.recorder.tids = vec![7, 8];
         preamble.recorder.names = names.iter().map(|n| n.to_string()).collect();
         let mut records = Vec::new();
-        let exists = record(&preamble, "PROCESS_EXISTS").int("pid", 8).int("tgid", 8).int("ppid", 1);
+        let exists =
+            record(&preamble, "PROCESS_EXISTS").int("pid", 8).int("tgid", 8).int("ppid", 1);
         exists.text("comm", b"other").text("command", b"").finish(START + 5, &mut records);
         let reader = Reader::from_bytes(log_of(&preamble, &[(RECORDER, records)])).unwrap();
         Processes::new(&reader).name(pid).map(|name| String::from_utf8_lossy(name).into_owned())
@@ -106,11 +110,19 @@ fn the_table_has_a_row_for_each_name() {
     let found: Vec<_> = rows
         .iter()
         .map(|r| {
-            (r.pid, text(&r.comm), text(&r.command), r.from_ns - START, r.to_ns - START, r.exit_ns.map(|t| t - START))
+            (
+                r.pid,
+                text(&r.comm),
+                text(&r.command),
+                r.from_ns - START,
+                r.to_ns - START,
+                r.exit_ns.map(|t| t - START),
+            )
         })
         .collect();
-    let row =
-        |pid, comm: &str, command: &str, from, to, exit| (pid, comm.to_string(), command.to_string(), from, to, exit);
+    let row = |pid, comm: &str, command: &str, from, to, exit| {
+        (pid, comm.to_string(), command.to_string(), from, to, exit)
+    };
     let expected = [
         row(0, "idle", "", 0, 44, None),
         row(10, "shell", "shell -i", 0, 44, None),
@@ -144,7 +156,10 @@ fn filters_that_make_no_sense_say_so() {
         Ok(_) => panic!("{filter} is accepted"),
         Err(error) => (error.message, error.help),
     };
-    assert_eq!(error("proi == 1"), ("no event of this log has a field 'proi'".into(), "did you mean `prio`?".into()));
+    assert_eq!(
+        error("proi == 1"),
+        ("no event of this log has a field 'proi'".into(), "did you mean `prio`?".into())
+    );
     assert_eq!(error("event == RUNN").0, "this log has no event 'RUNN'");
     assert_eq!(error("prio == 'high'").0, "a number is compared with a text");
     assert_eq!(error("prio == ").0, "the filter cannot be understood from here on: ''");
@@ -181,13 +196,29 @@ fn values_are_decoded() {
     preamble.events[last].fields[14].unit = Some("bytes".into());
     let values = |v: &[(u64, &str)]| v.iter().map(|(n, t)| (*n, t.to_string())).collect();
     preamble.decodings = vec![
-        Decoding { name: "flags".into(), flags: true, values: values(&[(4, "C"), (1, "A"), (2, "B")]) },
+        Decoding {
+            name: "flags".into(),
+            flags: true,
+            values: values(&[(4, "C"), (1, "A"), (2, "B")]),
+        },
         Decoding { name: "choice".into(), flags: false, values: values(&[(7, "seven")]) },
     ];
-    let mut builder =
-        record(&preamble, "ALL").int("plain", -3).int("hex", 0xbeef).int("code", 0x1010).int("nowhere", 5);
-    builder = builder.int("device", 8 << 20 | 1).int("ip", 0x0100_007f).element("ip6", 15, 1).int("error", -2);
-    builder = builder.int("fine", 12).int("flags", 0x15).int("choice", 7).int("other", -7).int("size", 4096);
+    let mut builder = record(&preamble, "ALL")
+        .int("plain", -3)
+        .int("hex", 0xbeef)
+        .int("code", 0x1010)
+        .int("nowhere", 5);
+    builder = builder
+        .int("device", 8 << 20 | 1)
+        .int("ip", 0x0100_007f)
+        .element("ip6", 15, 1)
+        .int("error", -2);
+    builder = builder
+        .int("fine", 12)
+        .int("flags", 0x15)
+        .int("choice", 7)
+        .int("other", -7)
+        .int("size", 4096);
     let mut records = Vec::new();
     builder.element("array", 0, -1).element("array", 1, 2).finish(START, &mut records);
     let mut bytes = Vec::new();
@@ -212,6 +243,7 @@ fn values_are_decoded() {
         decoder.show(&event, index, &processes, &mut text);
         text.push(b' ');
     }
-    let expected = "-3 0xbeef start+0x10 0x5 8:1 127.0.0.1 ::1 -ENOENT 12 A|C|0x10 0 seven -7 [-1,2] 4096B ";
+    let expected =
+        "-3 0xbeef start+0x10 0x5 8:1 127.0.0.1 ::1 -ENOENT 12 A|C|0x10 0 seven -7 [-1,2] 4096B ";
     assert_eq!(String::from_utf8(text).unwrap(), expected);
 }

@@ -43,7 +43,8 @@ fn layouts() -> impl Strategy<Value = Vec<EventLayout>> {
     prop::collection::vec(fields(), 1..5).prop_map(|events| {
         let make = |(i, (fields, tail)): (usize, (Vec<(Scalar, Shape)>, bool))| {
             let names: Vec<String> = (0..fields.len()).map(|f| format!("f{f}")).collect();
-            let spec = |(name, (scalar, shape))| (String::as_str(name), scalar, shape, Decode::Plain);
+            let spec =
+                |(name, (scalar, shape))| (String::as_str(name), scalar, shape, Decode::Plain);
             let mut specs: Vec<_> = names.iter().zip(fields).map(spec).collect();
             if tail {
                 specs.push(string("text"));
@@ -97,7 +98,9 @@ fn fill(layout: &EventLayout, draft: &Draft, time: u64, out: &mut Vec<u8>) -> Ve
                 for (i, element) in elements.clone().enumerate() {
                     builder = builder.element(&field.name, i as u32, element);
                 }
-                values.push(elements.map(|e| number_text(field.scalar, e)).collect::<Vec<_>>().join(" "));
+                values.push(
+                    elements.map(|e| number_text(field.scalar, e)).collect::<Vec<_>>().join(" "),
+                );
             }
             Shape::Text(_) | Shape::Tail => {
                 builder = builder.text(&field.name, &draft.2);
@@ -221,10 +224,13 @@ fn write(layouts: &[EventLayout], streams: &[Vec<Draft>], plan: &Plan) -> (Vec<u
         if needs_addition && !std::mem::replace(&mut added, true) {
             writer.add(&Addition { events: late.to_vec(), ..Addition::default() }).unwrap();
         }
-        let block = EventBlock { origin: *origin, time_base: plan.start, first_serial, records: &records };
+        let block =
+            EventBlock { origin: *origin, time_base: plan.start, first_serial, records: &records };
         writer.block(&block).unwrap();
     }
-    writer.finish(&Ledger { entries: vec![Entry::new(Key::EventsDisabled)], ..Ledger::default() }).unwrap();
+    writer
+        .finish(&Ledger { entries: vec![Entry::new(Key::EventsDisabled)], ..Ledger::default() })
+        .unwrap();
     expected.sort_by_key(|e| (e.time, e.origin, e.serial));
     (bytes, expected)
 }

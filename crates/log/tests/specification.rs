@@ -30,17 +30,28 @@ fn the_page_is_the_head_of_the_module() {
         fs::write(&page, &expected).unwrap();
     }
     let found = fs::read_to_string(&page).unwrap_or_default();
-    assert!(found == expected, "docs/log-format.md is not the head of format.rs; run with KLOGGER_BLESS=1");
+    assert!(
+        found == expected,
+        "docs/log-format.md is not the head of format.rs; run with KLOGGER_BLESS=1"
+    );
 }
 
 #[test]
 fn the_example_is_what_is_written() {
-    let preamble = Preamble { events: vec![layout(1, "TICK", &[common::int("n")])], ..Preamble::default() };
+    let preamble =
+        Preamble { events: vec![layout(1, "TICK", &[common::int("n")])], ..Preamble::default() };
     let mut records = Vec::new();
     RecordBuilder::new(&preamble.events[0]).int("n", 42).finish(4096, &mut records);
     let mut bytes = Vec::new();
     let mut writer = Writer::new(&mut bytes, &preamble, Compression::None).unwrap();
-    writer.block(&EventBlock { origin: common::cpu(1), time_base: 4096, first_serial: 7, records: &records }).unwrap();
+    writer
+        .block(&EventBlock {
+            origin: common::cpu(1),
+            time_base: 4096,
+            first_serial: 7,
+            records: &records,
+        })
+        .unwrap();
     writer.finish(&Ledger::default()).unwrap();
     let block = Reader::from_bytes(bytes.clone()).unwrap().blocks()[0];
     let mut dump = String::new();

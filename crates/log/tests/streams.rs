@@ -25,20 +25,27 @@ fn late(compression: Compression) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut writer = Writer::new(&mut bytes, &preamble, compression).unwrap();
     let write = |writer: &mut Writer<&mut Vec<u8>>, origin, first_serial, records: Vec<u8>| {
-        writer.block(&EventBlock { origin, time_base: START, first_serial, records: &records }).unwrap()
+        writer
+            .block(&EventBlock { origin, time_base: START, first_serial, records: &records })
+            .unwrap()
     };
     let ticks = |from: i64| {
         let mut records = Vec::new();
-        (from..from + 5)
-            .for_each(|n| record(&preamble, "TICK").int("n", n).finish(START + n as u64 * 10, &mut records));
+        (from..from + 5).for_each(|n| {
+            record(&preamble, "TICK").int("n", n).finish(START + n as u64 * 10, &mut records)
+        });
         records
     };
     let requests = |from: i64| {
         let mut records = Vec::new();
         for n in from..from + 5 {
-            RecordBuilder::new(&addition.events[0]).int("n", n).finish(START + n as u64 * 10 + 1, &mut records);
+            RecordBuilder::new(&addition.events[0])
+                .int("n", n)
+                .finish(START + n as u64 * 10 + 1, &mut records);
         }
-        record(&preamble, "LOST").int("count", 3).finish(START + from as u64 * 10 + 60, &mut records);
+        record(&preamble, "LOST")
+            .int("count", 3)
+            .finish(START + from as u64 * 10 + 60, &mut records);
         records
     };
     let serial = write(&mut writer, cpu(0), 0, ticks(0));
@@ -60,9 +67,14 @@ fn a_late_schema_is_like_any_other() {
         let names: Vec<_> = reader.preamble().events.iter().map(|e| e.name.as_str()).collect();
         assert_eq!(names.last(), Some(&"REQUEST"));
         assert!(reader.preamble().schemas[0].user);
-        let user_events: Vec<_> = names.iter().zip(reader.preamble().user_events()).filter(|(_, user)| *user).collect();
-        assert_eq!(user_events.iter().map(|(name, _)| **name).collect::<Vec<_>>(), ["LOST", "REQUEST"]);
-        let of_thread: Vec<_> = events(&reader).into_iter().filter(|e| e.1 == user(1, 50)).map(|e| e.2).collect();
+        let user_events: Vec<_> =
+            names.iter().zip(reader.preamble().user_events()).filter(|(_, user)| *user).collect();
+        assert_eq!(
+            user_events.iter().map(|(name, _)| **name).collect::<Vec<_>>(),
+            ["LOST", "REQUEST"]
+        );
+        let of_thread: Vec<_> =
+            events(&reader).into_iter().filter(|e| e.1 == user(1, 50)).map(|e| e.2).collect();
         assert_eq!(of_thread, [0, 1, 2, 3, 4, 5, 8, 9, 10, 11, 12, 13]);
     }
 }
@@ -78,9 +90,12 @@ fn cut_at_every_byte_it_says_nothing_that_was_not_written() {
             let cut = Reader::from_bytes(bytes[..length].to_vec()).unwrap();
             let found = events(&cut);
             // Of its padding nothing can be missing.
-            let fits = |b: &Block| b.offset + u64::from(b.header.size) + u64::from(b.header.stored) <= length as u64;
+            let fits = |b: &Block| {
+                b.offset + u64::from(b.header.size) + u64::from(b.header.stored) <= length as u64
+            };
             let whole = blocks.iter().filter(|b| b.header.kind == Kind::Events && fits(b));
-            let expected: u64 = whole.map(|b| u64::from(b.header.events) + u64::from(b.header.lost > 0)).sum();
+            let expected: u64 =
+                whole.map(|b| u64::from(b.header.events) + u64::from(b.header.lost > 0)).sum();
             assert_eq!(found.len() as u64, expected, "cut at {length}");
             assert!(found.iter().all(|e| all.contains(e)), "cut at {length}");
             let known = cut.preamble().events.iter().any(|e| e.name == "REQUEST");
@@ -105,7 +120,10 @@ fn changed_bytes_cost_what_they_describe() {
         let mut found = 0;
         while let Some(e) = merge.next() {
             let n = e.get("n").and_then(|v| v.int()).unwrap_or(-1);
-            assert!(all.contains(&(e.time_ns, e.origin, e.serial, e.layout.name.clone(), n)), "a change at {at}");
+            assert!(
+                all.contains(&(e.time_ns, e.origin, e.serial, e.layout.name.clone(), n)),
+                "a change at {at}"
+            );
             found += 1;
         }
         let named = reader.damage().len() + merge.damage().len() + reader.check_rest().len();
@@ -139,7 +157,11 @@ fn forged_blocks_are_read_in_order_and_without_panic() {
         forge(&mut forged, &block, &mut dice);
         let reader = Reader::from_bytes(forged).unwrap();
         let found = events(&reader);
-        assert!(found.is_sorted_by_key(|e| (e.0, e.1)), "a change in the block at {}", block.offset);
+        assert!(
+            found.is_sorted_by_key(|e| (e.0, e.1)),
+            "a change in the block at {}",
+            block.offset
+        );
         let stats = Stats::new(&reader);
         assert_eq!(stats.total().events, found.len() as u64);
         reader.ledger(&stats.damage);
@@ -166,7 +188,8 @@ fn without_its_schema_an_event_is_unknown_and_counted() {
         found += 1;
     }
     assert_eq!(found, 10);
-    let unknown: Vec<_> = merge.damage().iter().map(|d| (d.events, d.thread.map(|t| t.tid), d.cpu)).collect();
+    let unknown: Vec<_> =
+        merge.damage().iter().map(|d| (d.events, d.thread.map(|t| t.tid), d.cpu)).collect();
     assert_eq!(unknown, [(5, Some(50), None), (5, Some(50), None), (5, Some(51), None)]);
     assert!(merge.damage()[0].what.contains("of an event that the log does not describe (id 100)"));
 }
@@ -204,17 +227,25 @@ fn an_addition_that_contradicts_the_log_is_refused() {
     says(&|a| a.events[0].id = 1, "event REQUEST has an id, 1, that it cannot have");
     says(&|a| a.events[0].id = 0, "event REQUEST has an id, 0, that it cannot have");
     says(&|a| a.events[0].name = "tick".into(), "two events, or none, can be called \"tick\"");
-    says(&|a| a.events.push(a.events[0].clone()), "event REQUEST has an id, 100, that it cannot have");
+    says(
+        &|a| a.events.push(a.events[0].clone()),
+        "event REQUEST has an id, 100, that it cannot have",
+    );
     says(&|a| a.schemas.push(a.schemas[0].clone()), "two schemata are called \"web\"");
     says(&|a| a.events[0].fields[0].offset = 4000, "field n lies outside of the record");
-    let verb = |text: &str| Decoding { name: "verb".into(), flags: false, values: vec![(1, text.into())] };
-    says(&|a| a.decodings = vec![verb("GET"), verb("PUT")], "two different decodings are called \"verb\"");
+    let verb =
+        |text: &str| Decoding { name: "verb".into(), flags: false, values: vec![(1, text.into())] };
+    says(
+        &|a| a.decodings = vec![verb("GET"), verb("PUT")],
+        "two different decodings are called \"verb\"",
+    );
 }
 
 #[test]
 fn a_decoding_may_be_repeated_and_is_there_once() {
     let mut preamble = preamble();
-    preamble.decodings = vec![Decoding { name: "verb".into(), flags: false, values: vec![(1, "GET".into())] }];
+    preamble.decodings =
+        vec![Decoding { name: "verb".into(), flags: false, values: vec![(1, "GET".into())] }];
     let mut addition = addition();
     addition.decodings = preamble.decodings.clone();
     let mut bytes = Vec::new();
@@ -233,7 +264,8 @@ fn the_writer_refuses_what_is_not_described_yet() {
     let mut writer = Writer::new(&mut bytes, &preamble, Compression::None).unwrap();
     let mut records = Vec::new();
     RecordBuilder::new(&addition.events[0]).finish(START, &mut records);
-    let block = EventBlock { origin: user(1, 50), time_base: START, first_serial: 0, records: &records };
+    let block =
+        EventBlock { origin: user(1, 50), time_base: START, first_serial: 0, records: &records };
     let error = writer.block(&block).unwrap_err();
     assert_eq!(error.to_string(), "the record at byte 0 of a block of thread 50 is malformed");
     let error = writer.block(&EventBlock { origin: user(0, 50), ..block }).unwrap_err();
@@ -245,7 +277,12 @@ fn the_writer_refuses_what_is_not_described_yet() {
 
 #[test]
 fn a_header_says_whose_events_they_are_or_it_is_none() {
-    let header = BlockHeader { stored: 16, raw: 16, origin: user(7, 1234), ..BlockHeader::plain(Kind::Events) };
+    let header = BlockHeader {
+        stored: 16,
+        raw: 16,
+        origin: user(7, 1234),
+        ..BlockHeader::plain(Kind::Events)
+    };
     let bytes = header.encode(&[0; 16]);
     let decode = |change: &[(usize, u8)]| {
         let mut bytes = bytes;
@@ -288,8 +325,10 @@ fn losses_of_a_thread_without_a_ledger() {
     let reader = Reader::from_bytes(bytes.clone()).unwrap();
     let ledger_at = reader.blocks().iter().find(|b| b.header.kind == Kind::Ledger).unwrap().offset;
     let cut = Reader::from_bytes(bytes[..ledger_at as usize].to_vec()).unwrap();
-    let losses: Vec<_> = cut.ledger(&[]).entries.into_iter().filter(|e| e.key == "ring_full").collect();
-    let found: Vec<_> = losses.iter().map(|e| (e.cpu, e.thread.map(|t| (t.tid, t.tgid)), e.count)).collect();
+    let losses: Vec<_> =
+        cut.ledger(&[]).entries.into_iter().filter(|e| e.key == "ring_full").collect();
+    let found: Vec<_> =
+        losses.iter().map(|e| (e.cpu, e.thread.map(|t| (t.tid, t.tgid)), e.count)).collect();
     assert_eq!(found, [(None, Some((50, 1000)), 6), (None, Some((51, 1000)), 3)]);
 }
 
@@ -301,7 +340,9 @@ fn ten_thousand_threads() {
         .map(|i| {
             let mut records = Vec::new();
             for n in 0..3u64 {
-                record(&preamble, "TICK").int("n", i.into()).finish(START + u64::from(i) * 5 + n * 7, &mut records);
+                record(&preamble, "TICK")
+                    .int("n", i.into())
+                    .finish(START + u64::from(i) * 5 + n * 7, &mut records);
             }
             (user(i + 1, 2 + i % 300), records)
         })
@@ -327,7 +368,9 @@ fn filters_know_threads_unless_a_field_has_the_name() {
     record(&preamble, "TICK").finish(START, &mut of_cpu);
     record(&preamble, "REQUEST").finish(START, &mut of_thread);
     record(&preamble, "SPAWN").int("tid", 77).finish(START, &mut of_thread);
-    let reader = Reader::from_bytes(log_of(&preamble, &[(cpu(0), of_cpu), (user(1, 50), of_thread)])).unwrap();
+    let reader =
+        Reader::from_bytes(log_of(&preamble, &[(cpu(0), of_cpu), (user(1, 50), of_thread)]))
+            .unwrap();
     let count = |text: &str| {
         let filter = Filter::new(text, reader.preamble(), START).unwrap();
         let decoder = klogger_log::decode::Decoder::new(&reader);
@@ -344,5 +387,8 @@ fn filters_know_threads_unless_a_field_has_the_name() {
     assert_eq!(count("tgid == 1000"), 2);
     assert_eq!(count("cpu == 0 || cpu != 0"), 1, "the CPU of a thread is not known");
     assert_eq!(count("!(tgid == 1)"), 2);
-    assert!(Filter::new("tid == 1", &common::preamble(), START).is_err(), "a log without programs has no threads");
+    assert!(
+        Filter::new("tid == 1", &common::preamble(), START).is_err(),
+        "a log without programs has no threads"
+    );
 }

@@ -3,8 +3,8 @@
 //! network, and get no privilege back; one that root starts may be nobody's.
 
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetCreatedAttr, Scope,
-    path_beneath_rules,
+    ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, Ruleset, RulesetAttr,
+    RulesetCreatedAttr, Scope, path_beneath_rules,
 };
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -108,7 +108,8 @@ fn enter(rules: Option<&OwnedFd>, nobody: bool, limits: Limits) -> io::Result<()
         super::check(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))?;
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         if let Some(rules) = rules {
-            super::check(libc::syscall(libc::SYS_landlock_restrict_self, rules.as_raw_fd(), 0) as libc::c_int)?;
+            super::check(libc::syscall(libc::SYS_landlock_restrict_self, rules.as_raw_fd(), 0)
+                as libc::c_int)?;
         }
     }
     Ok(())
@@ -117,7 +118,9 @@ fn enter(rules: Option<&OwnedFd>, nobody: bool, limits: Limits) -> io::Result<()
 /// The program of that name on the PATH.
 pub fn find_program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_else(|| OsString::from("/usr/bin:/bin"));
-    let is_program = |p: &PathBuf| p.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0);
+    let is_program = |p: &PathBuf| {
+        p.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
+    };
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(is_program)
 }
 

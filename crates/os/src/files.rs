@@ -34,9 +34,11 @@ pub fn open_folder_below(root: &File, path: &Path) -> io::Result<File> {
     unsafe {
         let mut how: libc::open_how = std::mem::zeroed();
         how.flags = (libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC) as u64;
-        how.resolve = libc::RESOLVE_IN_ROOT | libc::RESOLVE_NO_SYMLINKS | libc::RESOLVE_NO_MAGICLINKS;
+        how.resolve =
+            libc::RESOLVE_IN_ROOT | libc::RESOLVE_NO_SYMLINKS | libc::RESOLVE_NO_MAGICLINKS;
         let (fd, size) = (root.as_raw_fd(), size_of_val(&how));
-        let fd = check(libc::syscall(libc::SYS_openat2, fd, path.as_ptr(), &how, size) as libc::c_int)?;
+        let fd =
+            check(libc::syscall(libc::SYS_openat2, fd, path.as_ptr(), &how, size) as libc::c_int)?;
         Ok(File::from_raw_fd(fd))
     }
 }

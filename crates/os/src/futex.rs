@@ -34,10 +34,20 @@ pub fn wait(words: &[(&AtomicU32, u32)], timeout: Duration) -> io::Result<()> {
         })
         .collect();
     let end = super::monotonic_ns() + timeout.as_nanos() as u64;
-    let end = libc::timespec { tv_sec: (end / 1_000_000_000) as i64, tv_nsec: (end % 1_000_000_000) as i64 };
+    let end = libc::timespec {
+        tv_sec: (end / 1_000_000_000) as i64,
+        tv_nsec: (end % 1_000_000_000) as i64,
+    };
     // SAFETY: both structures are valid and as long as is said; the kernel checks the addresses in them.
     let result = unsafe {
-        libc::syscall(libc::SYS_futex_waitv, waiters.as_ptr(), waiters.len(), 0, &end, libc::CLOCK_MONOTONIC)
+        libc::syscall(
+            libc::SYS_futex_waitv,
+            waiters.as_ptr(),
+            waiters.len(),
+            0,
+            &end,
+            libc::CLOCK_MONOTONIC,
+        )
     };
     let error = io::Error::last_os_error();
     match error.raw_os_error() {

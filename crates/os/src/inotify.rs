@@ -40,7 +40,8 @@ impl Inotify {
         let mut events = Vec::new();
         loop {
             // SAFETY: the buffer is as long as is said.
-            let n = unsafe { libc::read(self.0.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len()) };
+            let n =
+                unsafe { libc::read(self.0.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len()) };
             if n <= 0 {
                 return events;
             }
@@ -53,11 +54,14 @@ impl Inotify {
 fn parse(mut bytes: &[u8], events: &mut Vec<Event>) {
     const HEAD: usize = 16;
     while bytes.len() >= HEAD {
-        let word = |at: usize| u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        let word = |at: usize| {
+            u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+        };
         let (watch, mask, length) = (word(0) as i32, word(4), word(12) as usize);
         let end = (HEAD + length).min(bytes.len());
         let name = bytes[HEAD..end].iter().copied().take_while(|c| *c != 0).collect();
-        events.push(Event { watch: if mask & libc::IN_Q_OVERFLOW != 0 { -1 } else { watch }, name });
+        events
+            .push(Event { watch: if mask & libc::IN_Q_OVERFLOW != 0 { -1 } else { watch }, name });
         bytes = &bytes[end..];
     }
 }

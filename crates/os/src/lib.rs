@@ -77,7 +77,9 @@ impl Mapping {
         // From here on it is unmapped by drop().
         let mapping = Mapping { address, length, front: Mapping::FRONT };
         // SAFETY: as above.
-        match unsafe { libc::mmap64(address.as_ptr().cast(), length, protection, shared, fd.as_raw_fd(), 0) } {
+        match unsafe {
+            libc::mmap64(address.as_ptr().cast(), length, protection, shared, fd.as_raw_fd(), 0)
+        } {
             libc::MAP_FAILED => Err(io::Error::last_os_error()),
             _ => Ok(mapping),
         }
@@ -88,18 +90,26 @@ impl Mapping {
         (self.front != 0).then(|| self.address.as_ptr().wrapping_sub(self.front))
     }
 
-    fn with_flags(fd: BorrowedFd, offset: u64, length: usize, flags: libc::c_int) -> io::Result<Mapping> {
+    fn with_flags(
+        fd: BorrowedFd,
+        offset: u64,
+        length: usize,
+        flags: libc::c_int,
+    ) -> io::Result<Mapping> {
         Mapping::made(fd.as_raw_fd(), offset, length, libc::MAP_SHARED | flags)
     }
 
     fn made(fd: RawFd, offset: u64, length: usize, flags: libc::c_int) -> io::Result<Mapping> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new mapping at an address of the kernel's choice.
-        let address = unsafe { libc::mmap64(ptr::null_mut(), length, protection, flags, fd, offset as libc::off64_t) };
+        let address = unsafe {
+            libc::mmap64(ptr::null_mut(), length, protection, flags, fd, offset as libc::off64_t)
+        };
         if address == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        let address = NonNull::new(address.cast()).ok_or_else(|| io::Error::other("mmap returned address 0"))?;
+        let address = NonNull::new(address.cast())
+            .ok_or_else(|| io::Error::other("mmap returned address 0"))?;
         Ok(Mapping { address, length, front: 0 })
     }
 
@@ -117,7 +127,10 @@ impl Mapping {
 
     /// The address of the byte at `offset`, of which at least `length` must follow.
     pub fn at(&self, offset: usize, length: usize) -> *mut u8 {
-        assert!(offset.checked_add(length).is_some_and(|end| end <= self.length), "outside the mapping");
+        assert!(
+            offset.checked_add(length).is_some_and(|end| end <= self.length),
+            "outside the mapping"
+        );
         // SAFETY: checked just above.
         unsafe { self.address.as_ptr().add(offset) }
     }
@@ -126,7 +139,12 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: mapped by new(), and not used afterwards.
-        unsafe { libc::munmap(self.address.as_ptr().wrapping_sub(self.front).cast(), self.front + self.length) };
+        unsafe {
+            libc::munmap(
+                self.address.as_ptr().wrapping_sub(self.front).cast(),
+                self.front + self.length,
+            )
+        };
     }
 }
 
@@ -246,7 +264,8 @@ impl Uninterrupted {
     pub fn begin() -> Uninterrupted {
         // SAFETY: both sets are valid.
         unsafe {
-            let (mut set, mut before): (libc::sigset_t, libc::sigset_t) = (std::mem::zeroed(), std::mem::zeroed());
+            let (mut set, mut before): (libc::sigset_t, libc::sigset_t) =
+                (std::mem::zeroed(), std::mem::zeroed());
             libc::sigemptyset(&mut set);
             [libc::SIGINT, libc::SIGTERM, libc::SIGHUP].iter().for_each(|s| {
                 libc::sigaddset(&mut set, *s);
@@ -291,7 +310,8 @@ impl Signals {
             OwnedFd::from_raw_fd(ends[0])
         };
         ARRIVED.store(ends[1], Ordering::Release);
-        let handler = note_signal as extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
+        let handler =
+            note_signal as extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
         for s in signals {
             // SAFETY: both structures are valid; the handler does only what a handler may.
             unsafe {
@@ -313,7 +333,8 @@ impl Signals {
     pub fn next(&self) -> Option<Signal> {
         let mut bytes = [0u8; 2];
         // SAFETY: bytes is as long as is said. The handler writes two at a time, which a pipe does not tear.
-        let n = unsafe { libc::read(self.arrived.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len()) };
+        let n =
+            unsafe { libc::read(self.arrived.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len()) };
         (n == 2).then_some(Signal { number: bytes[0].into(), from_terminal: bytes[1] != 0 })
     }
 }
@@ -366,8 +387,10 @@ pub fn in_our_group(pid: u32) -> bool {
 
 /// Waits until one of `fds` can be read, or the time has passed. The answer has one element for each of them.
 pub fn poll_readable(fds: &[BorrowedFd], timeout: Duration) -> io::Result<Vec<bool>> {
-    let mut list: Vec<libc::pollfd> =
-        fds.iter().map(|fd| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 }).collect();
+    let mut list: Vec<libc::pollfd> = fds
+        .iter()
+        .map(|fd| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 })
+        .collect();
     let millis = timeout.as_millis().min(i32::MAX as u128) as libc::c_int;
     // SAFETY: list is valid and as long as is said.
     match check(unsafe { libc::poll(list.as_mut_ptr(), list.len() as libc::nfds_t, millis) }) {
@@ -434,7 +457,11 @@ pub fn connect_abstract(name: &str) -> io::Result<UnixStream> {
         let length = std::mem::offset_of!(libc::sockaddr_un, sun_path) + 1 + name.len();
         let flags = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         let socket = OwnedFd::from_raw_fd(check(libc::socket(libc::AF_UNIX, flags, 0))?);
-        check(libc::connect(socket.as_raw_fd(), (&raw const address).cast(), length as libc::socklen_t))?;
+        check(libc::connect(
+            socket.as_raw_fd(),
+            (&raw const address).cast(),
+            length as libc::socklen_t,
+        ))?;
         let stream = UnixStream::from(socket);
         stream.set_nonblocking(false)?;
         Ok(stream)

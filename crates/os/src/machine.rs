@@ -23,7 +23,8 @@ pub fn line(path: &str) -> String {
 /// Numbers of the CPUs that are online.
 pub fn online_cpus() -> Result<Vec<u32>, Error> {
     let text = line("/sys/devices/system/cpu/online");
-    parse_cpu_list(&text).ok_or_else(|| Error::new(format!("cannot tell which CPUs are online from '{text}'")))
+    parse_cpu_list(&text)
+        .ok_or_else(|| Error::new(format!("cannot tell which CPUs are online from '{text}'")))
 }
 
 /// `0-3,5`
@@ -60,7 +61,8 @@ pub fn symbols() -> String {
             let mut words = l.split_whitespace();
             let address = u64::from_str_radix(words.next()?, 16).ok()?;
             let kind = words.next()?;
-            (matches!(kind, "t" | "T" | "w" | "W") && address != 0).then_some((address, words.next()?))
+            (matches!(kind, "t" | "T" | "w" | "W") && address != 0)
+                .then_some((address, words.next()?))
         })
         .collect();
     symbols.sort_unstable();

@@ -10,14 +10,18 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 /// Loads a module from its file.
 pub fn load(file: &File) -> io::Result<()> {
     // SAFETY: the parameters are a valid string, an empty one; the descriptor is open.
-    check(unsafe { libc::syscall(libc::SYS_finit_module, file.as_raw_fd(), c"".as_ptr(), 0) } as libc::c_int).map(drop)
+    check(unsafe { libc::syscall(libc::SYS_finit_module, file.as_raw_fd(), c"".as_ptr(), 0) }
+        as libc::c_int)
+    .map(drop)
 }
 
 /// Unloads a module that nobody uses.
 pub fn unload(name: &str) -> io::Result<()> {
     let name = CString::new(name)?;
     // SAFETY: the name is valid and ends with a NUL.
-    check(unsafe { libc::syscall(libc::SYS_delete_module, name.as_ptr(), libc::O_NONBLOCK) } as libc::c_int).map(drop)
+    check(unsafe { libc::syscall(libc::SYS_delete_module, name.as_ptr(), libc::O_NONBLOCK) }
+        as libc::c_int)
+    .map(drop)
 }
 
 /// A structure of a device's requests: plain numbers, for which any bytes are a value.
@@ -29,7 +33,8 @@ pub unsafe trait Plain {}
 /// Makes a request that reads and fills in `argument`.
 pub fn request<T: Plain>(device: BorrowedFd, number: u32, argument: &mut T) -> io::Result<()> {
     // SAFETY: the number says how large the argument is, and it is so large, as Plain promises.
-    check(unsafe { libc::ioctl(device.as_raw_fd(), number as libc::Ioctl, argument as *mut T) }).map(drop)
+    check(unsafe { libc::ioctl(device.as_raw_fd(), number as libc::Ioctl, argument as *mut T) })
+        .map(drop)
 }
 
 /// Makes a request without an argument.

@@ -27,12 +27,16 @@ pub fn threads_of(pid: u32) -> Vec<u32> {
 
 /// The name of one of this process' threads; empty if it is gone.
 pub fn own_name(tid: u32) -> String {
-    fs::read_to_string(format!("/proc/self/task/{tid}/comm")).unwrap_or_default().trim_end_matches('\n').into()
+    fs::read_to_string(format!("/proc/self/task/{tid}/comm"))
+        .unwrap_or_default()
+        .trim_end_matches('\n')
+        .into()
 }
 
 fn numbers(folder: &str) -> Vec<u32> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
-    let mut list: Vec<u32> = entries.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()).collect();
+    let mut list: Vec<u32> =
+        entries.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok()).collect();
     list.sort_unstable();
     list
 }
@@ -52,7 +56,13 @@ pub fn thread(pid: u32, tid: u32) -> Option<Thread> {
 pub fn started(pid: u32) -> Option<u64> {
     let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
     // Behind the name stands the state, which is field 3; the start is field 22.
-    String::from_utf8_lossy(&stat).rsplit_once(')')?.1.split_ascii_whitespace().nth(22 - 3)?.parse().ok()
+    String::from_utf8_lossy(&stat)
+        .rsplit_once(')')?
+        .1
+        .split_ascii_whitespace()
+        .nth(22 - 3)?
+        .parse()
+        .ok()
 }
 
 /// The name stands in parentheses and may hold any byte, also `)`. After it, the fields are numbers.

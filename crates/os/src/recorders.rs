@@ -13,7 +13,8 @@ pub fn name(pid: u32) -> String {
 /// Process ids of the recorders that run on this machine, or of what says that it is one: anybody can take such a name.
 pub fn recordings() -> Vec<u32> {
     let text = fs::read_to_string("/proc/net/unix").unwrap_or_default();
-    let names = text.lines().filter_map(|l| l.split_once('@')?.1.strip_prefix(PREFIX)?.trim().parse().ok());
+    let names =
+        text.lines().filter_map(|l| l.split_once('@')?.1.strip_prefix(PREFIX)?.trim().parse().ok());
     let mut pids: Vec<u32> = names.collect();
     pids.sort_unstable();
     pids.dedup();

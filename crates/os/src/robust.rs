@@ -53,7 +53,11 @@ impl Robust {
     /// stands in each mapping.
     pub fn new(futex: usize) -> io::Result<Robust> {
         let offset = (AT_ENTRY + futex) as libc::c_long;
-        let head = Box::new(Head { first: Entry { next: ptr::null_mut() }, offset, pending: ptr::null_mut() });
+        let head = Box::new(Head {
+            first: Entry { next: ptr::null_mut() },
+            offset,
+            pending: ptr::null_mut(),
+        });
         let head = Box::into_raw(head);
         // SAFETY: the head is valid for ever, and describes an empty list: its first entry is itself.
         unsafe {
@@ -111,15 +115,19 @@ mod tests {
     fn the_kernel_notes_that_a_thread_has_died() {
         let files: Vec<_> = (0..4).map(|_| tempfile::tempfile().unwrap()).collect();
         files.iter().for_each(|f| f.set_len(8192).unwrap());
-        let maps: Vec<_> = files.iter().map(|f| Arc::new(Mapping::sparse(f.as_fd(), 8192).unwrap())).collect();
+        let maps: Vec<_> =
+            files.iter().map(|f| Arc::new(Mapping::sparse(f.as_fd(), 8192).unwrap())).collect();
         // SAFETY: within the mapping, aligned, and shared only through atomics.
-        let word = |map: &Mapping| unsafe { AtomicU32::from_ptr(map.at(AT, 4).cast()) }.load(Ordering::Acquire);
+        let word = |map: &Mapping| {
+            unsafe { AtomicU32::from_ptr(map.at(AT, 4).cast()) }.load(Ordering::Acquire)
+        };
         let mine = maps.clone();
         let run = move || {
             let list = Robust::new(AT).unwrap();
             // SAFETY: as above.
             let futex = |map: &Mapping| unsafe { AtomicU32::from_ptr(map.at(AT, 4).cast()) };
-            let mut kept: Vec<_> = mine[..3].iter().map(|map| list.keep(map, futex(map)).unwrap()).collect();
+            let mut kept: Vec<_> =
+                mine[..3].iter().map(|map| list.keep(map, futex(map)).unwrap()).collect();
             // One from the middle of the list.
             drop(kept.remove(1));
             std::mem::forget(kept);

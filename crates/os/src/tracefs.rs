@@ -34,13 +34,17 @@ impl TraceFs {
 
 fn detached() -> io::Result<OwnedFd> {
     let new = |result: libc::c_long| {
-        let fd = RawFd::try_from(result).ok().filter(|fd| *fd >= 0).ok_or_else(io::Error::last_os_error)?;
+        let fd = RawFd::try_from(result)
+            .ok()
+            .filter(|fd| *fd >= 0)
+            .ok_or_else(io::Error::last_os_error)?;
         // SAFETY: the descriptor is new and ours.
         Ok(unsafe { OwnedFd::from_raw_fd(fd) })
     };
     let close = 1 as libc::c_uint;
     // SAFETY: the name ends with a NUL; the flag is FSOPEN_CLOEXEC.
-    let context: OwnedFd = new(unsafe { libc::syscall(libc::SYS_fsopen, c"tracefs".as_ptr(), close) })?;
+    let context: OwnedFd =
+        new(unsafe { libc::syscall(libc::SYS_fsopen, c"tracefs".as_ptr(), close) })?;
     let (fd, null) = (context.as_raw_fd(), ptr::null::<libc::c_char>());
     // SAFETY: this command takes neither key nor value.
     let made = unsafe { libc::syscall(libc::SYS_fsconfig, fd, FSCONFIG_CMD_CREATE, null, null, 0) };

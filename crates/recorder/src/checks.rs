@@ -11,18 +11,28 @@ use klogger_schema::nearest::did_you_mean;
 use klogger_toolchain::compiled_schema::{CompiledSchema, Plan, faults};
 
 /// Of all events, built-in ones first.
-pub fn layouts(builtin: &CompiledSchema, units: &[CompiledSchema]) -> Result<Vec<EventLayout>, Error> {
+pub fn layouts(
+    builtin: &CompiledSchema,
+    units: &[CompiledSchema],
+) -> Result<Vec<EventLayout>, Error> {
     let mut list: Vec<EventLayout> = Vec::new();
     for unit in std::iter::once(builtin).chain(units) {
         let base = FIRST_ID as usize + list.len();
         if base + unit.schema.events.len() > EVENTS_MAX {
-            return Err(Error::new(format!("more than {} events in one recording", EVENTS_MAX - 1))
-                .help("record with fewer schemata at a time"));
+            return Err(Error::new(format!(
+                "more than {} events in one recording",
+                EVENTS_MAX - 1
+            ))
+            .help("record with fewer schemata at a time"));
         }
         let new = unit.layouts(base as u16);
-        if let Some(twice) = new.iter().find(|n| list.iter().any(|e| e.name.eq_ignore_ascii_case(&n.name))) {
-            let other =
-                list.iter().find(|e| e.name.eq_ignore_ascii_case(&twice.name)).map_or("", |e| e.schema.as_str());
+        if let Some(twice) =
+            new.iter().find(|n| list.iter().any(|e| e.name.eq_ignore_ascii_case(&n.name)))
+        {
+            let other = list
+                .iter()
+                .find(|e| e.name.eq_ignore_ascii_case(&twice.name))
+                .map_or("", |e| e.schema.as_str());
             return Err(Error::new(format!(
                 "two schemata have an event '{}': {other} and {}",
                 twice.name, twice.schema
@@ -73,7 +83,9 @@ pub fn check_events(names: &[String], layouts: &[EventLayout]) -> Result<(), Err
 pub fn check_limits(options: &Options, layouts: &[EventLayout]) -> Result<Vec<RateLimit>, Error> {
     let probed = |e: &&EventLayout| {
         let unit = options.units.iter().find(|u| u.schema.name == e.schema);
-        let is_called = |u: &&CompiledSchema| u.schema.probes.iter().flat_map(|p| &p.calls).any(|c| c.event == e.name);
+        let is_called = |u: &&CompiledSchema| {
+            u.schema.probes.iter().flat_map(|p| &p.calls).any(|c| c.event == e.name)
+        };
         unit.filter(|u| options.is_probed(u)).filter(is_called).is_some()
     };
     let possible: Vec<&EventLayout> = layouts.iter().filter(probed).collect();
@@ -81,7 +93,9 @@ pub fn check_limits(options: &Options, layouts: &[EventLayout]) -> Result<Vec<Ra
     for limit in &options.limits {
         let meant = possible.iter().filter(|e| is_like(limit.event.as_bytes(), e.name.as_bytes()));
         let before = limits.len();
-        limits.extend(meant.map(|e| RateLimit { event: e.name.clone(), per_second: limit.per_second }));
+        limits.extend(
+            meant.map(|e| RateLimit { event: e.name.clone(), per_second: limit.per_second }),
+        );
         if limits.len() == before {
             return Err(no_limit(&limit.event, &possible, layouts));
         }
@@ -94,10 +108,12 @@ pub fn check_limits(options: &Options, layouts: &[EventLayout]) -> Result<Vec<Ra
 
 fn no_limit(name: &str, possible: &[&EventLayout], layouts: &[EventLayout]) -> Error {
     if layouts.iter().any(|e| e.name == name) {
-        return Error::new(format!("--rate-limit: no probe of this recording logs '{name}'"))
-            .help("the rate of klogger's own events, and of events of programs, cannot be limited");
+        return Error::new(format!("--rate-limit: no probe of this recording logs '{name}'")).help(
+            "the rate of klogger's own events, and of events of programs, cannot be limited",
+        );
     }
-    let error = Error::new(format!("--rate-limit: no schema of this recording has an event '{name}'"));
+    let error =
+        Error::new(format!("--rate-limit: no schema of this recording has an event '{name}'"));
     match did_you_mean(name, possible.iter().map(|e| e.name.as_str())) {
         Some(help) => error.help(help),
         None => error.help("see 'klogger show SCHEMA' for its events"),
@@ -108,7 +124,9 @@ fn no_limit(name: &str, possible: &[&EventLayout], layouts: &[EventLayout]) -> E
 fn is_like(pattern: &[u8], name: &[u8]) -> bool {
     match (pattern.split_first(), name.split_first()) {
         (None, None) => true,
-        (Some((b'*', rest)), _) => is_like(rest, name) || name.split_first().is_some_and(|(_, n)| is_like(pattern, n)),
+        (Some((b'*', rest)), _) => {
+            is_like(rest, name) || name.split_first().is_some_and(|(_, n)| is_like(pattern, n))
+        }
         (Some((p, rest)), Some((n, left))) => (*p == b'?' || p == n) && is_like(rest, left),
         (Some(_), None) | (None, Some(_)) => false,
     }

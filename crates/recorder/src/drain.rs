@@ -78,7 +78,8 @@ impl Late {
 
     fn entry(&self, cpu: u16) -> Entry {
         let ms = (self.to - self.from) / 1_000_000;
-        let why = if self.starved { "for no buffer was free" } else { "for its thread did not run" };
+        let why =
+            if self.starved { "for no buffer was free" } else { "for its thread did not run" };
         let entry = Entry::new(Key::DrainLate).cpu(cpu).between(self.from, self.to);
         entry.detail(&format!("nobody emptied it for {ms} ms, {why}"))
     }
@@ -215,7 +216,12 @@ impl Worker {
         self.finish(true);
         self.reader.count(&mut self.counters);
         self.entries.extend(self.late.iter().map(|late| late.entry(self.cpu)));
-        Finished { counters: self.counters, cpu: self.cpu, entries: self.entries, lost_between: self.lost_between }
+        Finished {
+            counters: self.counters,
+            cpu: self.cpu,
+            entries: self.entries,
+            lost_between: self.lost_between,
+        }
     }
 
     /// Back to its own CPU: when that went, the kernel put the thread onto another one, for good. As long as it is gone,
@@ -257,7 +263,11 @@ impl Worker {
         self.reader.go_on_with(larger).count(&mut self.counters);
         let now = os::monotonic_ns();
         let entry = Entry::new(Key::RingGrown).cpu(self.cpu).between(now, now);
-        self.entries.push(entry.detail(&format!("from {} KiB to {} KiB", before >> 10, after >> 10)));
+        self.entries.push(entry.detail(&format!(
+            "from {} KiB to {} KiB",
+            before >> 10,
+            after >> 10
+        )));
     }
 
     /// Asks for a larger ring, if this one has room for less time than its reader may be held up. `late`: the writer of
@@ -265,7 +275,9 @@ impl Worker {
     fn ask_for_more(&mut self, fill: u64, late: bool) {
         let ns = os::monotonic_ns().saturating_sub(self.emptied_ns);
         let enough = fill >= self.reader.size() / 8;
-        if self.may_grow && (late || (enough && holds_ns(self.reader.reserve(), fill, ns) < HELD_UP_NS)) {
+        if self.may_grow
+            && (late || (enough && holds_ns(self.reader.reserve(), fill, ns) < HELD_UP_NS))
+        {
             self.may_grow = false;
             // Fails only if nobody makes any more.
             if let Some(grow) = &self.shared.grow {
@@ -308,7 +320,9 @@ impl Worker {
         }
         let (missed, since) = self.reader.missed();
         let full_ns = (missed > 0).then(|| self.shared.times.ns(since));
-        let Some(late) = Late::of(self.looked_ns, full_ns, os::monotonic_ns(), starved) else { return };
+        let Some(late) = Late::of(self.looked_ns, full_ns, os::monotonic_ns(), starved) else {
+            return;
+        };
         if self.late.len() < LATE_MAX {
             self.late.push(late);
         } else if let Some(last) = self.late.last_mut() {
@@ -325,8 +339,11 @@ impl Worker {
 
     fn send(&mut self, records: Vec<u8>, taken: Taken, begin_ns: u64) {
         if taken.torn {
-            let entry = Entry::new(Key::BlockCorrupt).cpu(self.cpu).between(self.emptied_ns, begin_ns);
-            self.entries.push(entry.detail("a ring held something that is no record; what it held was skipped"));
+            let entry =
+                Entry::new(Key::BlockCorrupt).cpu(self.cpu).between(self.emptied_ns, begin_ns);
+            self.entries.push(
+                entry.detail("a ring held something that is no record; what it held was skipped"),
+            );
         }
         if let Some(since) = taken.lost_since {
             self.note_loss(since, begin_ns);
@@ -372,7 +389,9 @@ impl Worker {
             }
         }
         if self.reader.fill() > 0 {
-            let entry = Entry::new(Key::BlockCorrupt).cpu(self.cpu).between(self.emptied_ns, os::monotonic_ns());
+            let entry = Entry::new(Key::BlockCorrupt)
+                .cpu(self.cpu)
+                .between(self.emptied_ns, os::monotonic_ns());
             self.entries.push(entry.detail(&format!(
                 "{} bytes of a ring stand behind a record that was never completed",
                 self.reader.fill()
@@ -383,7 +402,12 @@ impl Worker {
         if missed > 0 {
             let (since, now) = (self.shared.times.ns(since), os::monotonic_ns());
             let records = self.shared.builtin.lost(missed, since, if last { now } else { since });
-            let taken = Taken { serials: missed, lost: missed, lost_since: Some(since), ..Taken::default() };
+            let taken = Taken {
+                serials: missed,
+                lost: missed,
+                lost_since: Some(since),
+                ..Taken::default()
+            };
             self.emptied_ns = self.emptied_ns.min(since);
             self.send(records, taken, now);
         }
@@ -400,8 +424,11 @@ mod tests {
     #[test]
     fn a_ring_is_late_if_it_was_full_or_waited_for_too_long() {
         const MS: u64 = 1_000_000;
-        let late = |full: Option<u64>, now: u64| Late::of(1000 * MS, full.map(|ms| ms * MS), now * MS, false);
-        let from_to = |from: u64, to: u64| Some(Late { from: from * MS, to: to * MS, starved: false });
+        let late = |full: Option<u64>, now: u64| {
+            Late::of(1000 * MS, full.map(|ms| ms * MS), now * MS, false)
+        };
+        let from_to =
+            |from: u64, to: u64| Some(Late { from: from * MS, to: to * MS, starved: false });
         assert_eq!(late(None, 2250), None);
         assert_eq!(late(None, 2251), from_to(1000, 2251));
         assert_eq!(late(Some(1100), 1300), None);
@@ -427,7 +454,8 @@ mod tests {
             grow: None,
             stop: Arc::default(),
         };
-        let mut worker = Worker::new(0, CpuReader::new(ring(0), Some(ring(2))), channel().1, shared);
+        let mut worker =
+            Worker::new(0, CpuReader::new(ring(0), Some(ring(2))), channel().1, shared);
         memory.word(MISSED).store(5, Ordering::Relaxed);
         memory.word(nested_at + MISSED).store(3, Ordering::Relaxed);
         worker.reader.retire();

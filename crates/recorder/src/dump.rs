@@ -92,7 +92,8 @@ impl FlightRecorder {
     /// To be called several times in a second, and before a dump.
     pub fn look(&mut self) {
         self.times.look();
-        let (now_ns, reach_ns) = (os::monotonic_ns(), self.times.reach_ns().saturating_sub(MARGIN_NS));
+        let (now_ns, reach_ns) =
+            (os::monotonic_ns(), self.times.reach_ns().saturating_sub(MARGIN_NS));
         for Round { reader, marks, .. } in &mut self.rounds {
             if let Some(heads) = marks.look(now_ns, reach_ns, reader.heads()) {
                 reader.skip_to(heads);
@@ -101,7 +102,12 @@ impl FlightRecorder {
     }
 
     /// Takes what the rings hold, while events go on. `last`: nobody logs any more.
-    pub fn dump(&mut self, last: bool, status: &Status, to_writer: &SyncSender<ToWriter>) -> Result<(), Error> {
+    pub fn dump(
+        &mut self,
+        last: bool,
+        status: &Status,
+        to_writer: &SyncSender<ToWriter>,
+    ) -> Result<(), Error> {
         self.look();
         let mut result = Ok(());
         for round in &mut self.rounds {
@@ -109,22 +115,31 @@ impl FlightRecorder {
             let (mut records, mut taken, still) = match round.take(&self.kinds, &self.ids) {
                 Ok(found) => found,
                 Err(e) => {
-                    result = Err(Error::new(format!("a dump lacks CPU {}: no memory for a copy: {e}", round.cpu)));
+                    result = Err(Error::new(format!(
+                        "a dump lacks CPU {}: no memory for a copy: {e}",
+                        round.cpu
+                    )));
                     continue;
                 }
             };
             self.times.convert(&self.kinds, &mut records, &mut taken);
             if last && still.missed > 0 {
                 // What no later event has told.
-                records.extend(self.builtin.lost(still.missed, self.times.ns(still.since), begin_ns));
+                records.extend(self.builtin.lost(
+                    still.missed,
+                    self.times.ns(still.since),
+                    begin_ns,
+                ));
                 taken.serials += still.missed;
                 taken.lost += still.missed;
             }
             // A recorder may fly for weeks, and 48 bits of time hold 78 hours: these are the last ones.
             let time_base = self.started_ns.max(begin_ns.saturating_sub(TIME_REACH_NS));
-            let told = if last { still.attempts } else { still.attempts.saturating_sub(still.missed) };
+            let told =
+                if last { still.attempts } else { still.attempts.saturating_sub(still.missed) };
             let first_serial = told.saturating_sub(taken.serials);
-            let first_ns = Header::read(&records).map_or(begin_ns, |h| full_time(time_base, h.time48()));
+            let first_ns =
+                Header::read(&records).map_or(begin_ns, |h| full_time(time_base, h.time48()));
             round.note(first_serial, first_ns, told, begin_ns);
             status.count(&taken);
             let events = taken.serials - taken.lost;
@@ -141,7 +156,12 @@ impl FlightRecorder {
         let finished = |round: Round| {
             let mut counters = Counters::default();
             round.reader.count(&mut counters);
-            Finished { counters, cpu: round.cpu, entries: Vec::new(), lost_between: round.overwritten }
+            Finished {
+                counters,
+                cpu: round.cpu,
+                entries: Vec::new(),
+                lost_between: round.overwritten,
+            }
         };
         self.rounds.into_iter().map(finished).collect()
     }

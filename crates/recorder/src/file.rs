@@ -28,7 +28,8 @@ pub fn open(path: &Path, mode: u32) -> Result<(File, bool), Error> {
         Some(_) => fs::remove_file(path),
         None => Ok(()),
     };
-    let file = cleared.and_then(|()| OpenOptions::new().write(true).create_new(true).mode(mode).open(path));
+    let file = cleared
+        .and_then(|()| OpenOptions::new().write(true).create_new(true).mode(mode).open(path));
     let file = file.map_err(|e| cannot_write(path, e))?;
     // As it was asked for, whatever the umask.
     file.set_permissions(Permissions::from_mode(mode)).map_err(|e| cannot_write(path, e))?;
@@ -72,7 +73,8 @@ fn old_name(path: &Path) -> OsString {
 
 /// The error of a log that cannot be written.
 pub fn cannot_write(path: &Path, error: io::Error) -> Error {
-    Error::new(format!("cannot write {}: {error}", path.display())).help("choose another file with -o FILE")
+    Error::new(format!("cannot write {}: {error}", path.display()))
+        .help("choose another file with -o FILE")
 }
 
 #[cfg(test)]
@@ -97,7 +99,10 @@ mod tests {
             fs::hard_link(&victim, &log).unwrap();
             let (file, kept_old) = open(&log, PRIVATE).unwrap();
             file.set_len(10).unwrap();
-            assert_eq!((fs::read_to_string(&victim).unwrap().as_str(), kept_old), (text, !text.is_empty()));
+            assert_eq!(
+                (fs::read_to_string(&victim).unwrap().as_str(), kept_old),
+                (text, !text.is_empty())
+            );
             fs::remove_file(&log).unwrap();
         }
     }

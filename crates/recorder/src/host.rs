@@ -9,7 +9,8 @@ use std::fs;
 pub fn host() -> Result<Host, Error> {
     let (kernel, kernel_version, machine, name) = os::uname();
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = cpuinfo.lines().find(|l| l.starts_with("model name")).and_then(|l| l.split_once(": "));
+    let model =
+        cpuinfo.lines().find(|l| l.starts_with("model name")).and_then(|l| l.split_once(": "));
     Ok(Host {
         name,
         kernel,
@@ -26,10 +27,13 @@ pub fn host() -> Result<Host, Error> {
 fn mitigations() -> Vec<(String, String)> {
     let folder = "/sys/devices/system/cpu/vulnerabilities";
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
-    let mut names: Vec<String> = entries.flatten().filter_map(|e| e.file_name().into_string().ok()).collect();
+    let mut names: Vec<String> =
+        entries.flatten().filter_map(|e| e.file_name().into_string().ok()).collect();
     names.sort();
     let all = names.into_iter().map(|n| (machine::line(&format!("{folder}/{n}")), n));
-    all.filter(|(state, _)| state != "Not affected" && !state.is_empty()).map(|(state, name)| (name, state)).collect()
+    all.filter(|(state, _)| state != "Not affected" && !state.is_empty())
+        .map(|(state, name)| (name, state))
+        .collect()
 }
 
 /// The clock of all records, read now.

@@ -10,14 +10,21 @@ use klogger_schema::model::Decode;
 use std::collections::BTreeMap;
 
 /// What the kernel's probes have lost, and how.
-pub fn of_probes(engine: &dyn Probing, events: &[EventLayout], ends: &[Finished], span: (u64, u64)) -> Vec<Entry> {
+pub fn of_probes(
+    engine: &dyn Probing,
+    events: &[EventLayout],
+    ends: &[Finished],
+    span: (u64, u64),
+) -> Vec<Entry> {
     let mut entries = of_rings(ends, &|id| engine.ringless(id), events, span);
     entries.extend(of_hits(engine.missed_hits(), span));
     entries.extend(rate_limited(engine.left_out(), events));
     entries.extend(not_attached(engine.probes()));
     entries.extend(stackless(engine.stackless(), span));
     entries.extend(unread(&|id| engine.unread(id), events, span));
-    let asks = |e: &&EventLayout| !engine.has_stacks() && e.fields.iter().any(|f| f.decode == Decode::Stack);
+    let asks = |e: &&EventLayout| {
+        !engine.has_stacks() && e.fields.iter().any(|f| f.decode == Decode::Stack)
+    };
     for e in events.iter().filter(asks) {
         let entry = Entry::new(Key::StackUnknown).event(&e.name);
         entries.push(entry.detail(&format!("the {} engine keeps no stacks", engine.name())));
@@ -40,7 +47,9 @@ pub fn of_rings(
     for e in events {
         let count = ringless(e.id);
         if count > 0 {
-            entries.push(Entry::new(Key::CpuOffline).event(&e.name).count(count).between(span.0, span.1));
+            entries.push(
+                Entry::new(Key::CpuOffline).event(&e.name).count(count).between(span.0, span.1),
+            );
         }
     }
     entries
@@ -49,7 +58,8 @@ pub fn of_rings(
 /// Events without a ring came from CPUs that came, which were not there before: `came`, by CPU, since when.
 pub fn place_ringless(entries: &mut [Entry], came: &BTreeMap<u32, u64>) {
     let Some(since) = came.values().min() else { return };
-    let only = came.keys().next().filter(|_| came.len() == 1).and_then(|cpu| u16::try_from(*cpu).ok());
+    let only =
+        came.keys().next().filter(|_| came.len() == 1).and_then(|cpu| u16::try_from(*cpu).ok());
     for entry in entries.iter_mut().filter(|e| e.key == Key::CpuOffline.about().name) {
         entry.from_ns = entry.from_ns.map(|from| from.max(*since));
         entry.cpu = only;
@@ -60,7 +70,9 @@ pub fn place_ringless(entries: &mut [Entry], came: &BTreeMap<u32, u64>) {
 pub fn disabled(switched: &[(String, bool, u64)], end_ns: u64) -> Vec<Entry> {
     let mut off: BTreeMap<&str, u64> = BTreeMap::new();
     let mut entries = Vec::new();
-    let entry = |name: &str, from: u64, to: u64| Entry::new(Key::EventsDisabled).event(name).between(from, to);
+    let entry = |name: &str, from: u64, to: u64| {
+        Entry::new(Key::EventsDisabled).event(name).between(from, to)
+    };
     for (name, on, at) in switched {
         if !on {
             off.entry(name).or_insert(*at);
@@ -85,7 +97,8 @@ fn of_probe(missed: MissedHits, span: (u64, u64)) -> Vec<Entry> {
     let why = if why.is_empty() { why } else { format!(", because {why}") };
     let entry = |s: Span| {
         let from = s.from.clamp(span.0, span.1);
-        let entry = Entry::new(Key::ProbeMissed).count(s.count).between(from, s.to.clamp(from, span.1));
+        let entry =
+            Entry::new(Key::ProbeMissed).count(s.count).between(from, s.to.clamp(from, span.1));
         entry.detail(&format!("{} hits of {place} (schema {schema}){why}", s.count))
     };
     spans.into_iter().map(entry).collect()
@@ -95,7 +108,13 @@ fn of_probe(missed: MissedHits, span: (u64, u64)) -> Vec<Entry> {
 fn rate_limited(left: Vec<LeftOut>, events: &[EventLayout]) -> Vec<Entry> {
     let entry = |l: LeftOut| {
         let name = &events.iter().find(|e| e.id == l.id)?.name;
-        Some(Entry::new(Key::RateLimited).event(name).cpu(l.cpu).count(l.count).between(l.first, l.last))
+        Some(
+            Entry::new(Key::RateLimited)
+                .event(name)
+                .cpu(l.cpu)
+                .count(l.count)
+                .between(l.first, l.last),
+        )
     };
     left.into_iter().filter_map(entry).collect()
 }
@@ -112,13 +131,20 @@ pub fn stackless((taken, failed): (u64, u64), span: (u64, u64)) -> Vec<Entry> {
 
 /// Texts and arrays that could not be read. `count`: how many, of an event.
 pub fn unread(count: &dyn Fn(u16) -> u64, events: &[EventLayout], span: (u64, u64)) -> Vec<Entry> {
-    let entry = |e: &EventLayout| Entry::new(Key::TextUnread).event(&e.name).count(count(e.id)).between(span.0, span.1);
+    let entry = |e: &EventLayout| {
+        Entry::new(Key::TextUnread).event(&e.name).count(count(e.id)).between(span.0, span.1)
+    };
     events.iter().map(entry).filter(|e| e.count > 0).collect()
 }
 
 /// What came after the disk was full: `discarded` is what the rings still gave; when the recorder had `given up`, they
 /// gave nothing more.
-pub fn unwritten(discarded: Vec<Entry>, why: &str, given_up: Option<u64>, span: (u64, u64)) -> Vec<Entry> {
+pub fn unwritten(
+    discarded: Vec<Entry>,
+    why: &str,
+    given_up: Option<u64>,
+    span: (u64, u64),
+) -> Vec<Entry> {
     let mut entries = discarded;
     let entry = |from: u64| Entry::new(Key::DiskFull).between(from, span.1.max(from));
     if let Some(from) = given_up {
@@ -142,7 +168,10 @@ pub fn grown(ends: &[Finished]) -> Option<String> {
     let entries: Vec<&Entry> = ends.iter().flat_map(|e| &e.entries).filter(is_grown).collect();
     let cpus: Vec<String> = entries.iter().filter_map(|e| Some(e.cpu?.to_string())).collect();
     let sizes = entries.first()?.text.split_once(':')?.0;
-    Some(format!("rings grew {sizes} on CPU {}, where events came too fast for them", cpus.join(", ")))
+    Some(format!(
+        "rings grew {sizes} on CPU {}, where events came too fast for them",
+        cpus.join(", ")
+    ))
 }
 
 fn ring_full(entries: &mut Vec<Entry>, end: &Finished, events: &[EventLayout], span: (u64, u64)) {
@@ -150,7 +179,13 @@ fn ring_full(entries: &mut Vec<Entry>, end: &Finished, events: &[EventLayout], s
     for e in events {
         let count = end.counters.lost(e.id);
         if count > 0 {
-            entries.push(Entry::new(Key::RingFull).event(&e.name).cpu(end.cpu).count(count).between(from, to));
+            entries.push(
+                Entry::new(Key::RingFull)
+                    .event(&e.name)
+                    .cpu(end.cpu)
+                    .count(count)
+                    .between(from, to),
+            );
         }
     }
 }
@@ -181,7 +216,12 @@ pub fn overwritten(
         let attempts = sum(&|end| end.counters.attempts(e.id));
         let kept = sum(&|end| end.counters.lost(e.id)) + logged(e.id);
         if attempts > kept {
-            entries.push(Entry::new(Key::Overwritten).event(&e.name).count(attempts - kept).between(from, to));
+            entries.push(
+                Entry::new(Key::Overwritten)
+                    .event(&e.name)
+                    .count(attempts - kept)
+                    .between(from, to),
+            );
         }
     }
     entries

@@ -109,7 +109,8 @@ impl Options {
     /// Whether programs may log the events of a schema: it has some that no probe logs.
     pub fn is_user(&self, unit: &CompiledSchema) -> bool {
         let schema = &unit.schema;
-        let is_called = |name: &str| schema.probes.iter().flat_map(|p| &p.calls).any(|c| c.event == name);
+        let is_called =
+            |name: &str| schema.probes.iter().flat_map(|p| &p.calls).any(|c| c.event == name);
         match self.engine {
             Engine::Bpf => false,
             Engine::User => true,
@@ -123,7 +124,9 @@ impl Options {
         match self.engine {
             Engine::User => false,
             Engine::Auto | Engine::Bpf => unit.object.is_some(),
-            Engine::Kernel => !unit.schema.probes.is_empty() || self.resident.contains(&unit.schema.name),
+            Engine::Kernel => {
+                !unit.schema.probes.is_empty() || self.resident.contains(&unit.schema.name)
+            }
         }
     }
 }

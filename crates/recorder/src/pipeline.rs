@@ -54,7 +54,10 @@ struct Drains {
 
 impl Drains {
     fn start(readers: Vec<(u16, CpuReader)>, shared: Shared) -> Drains {
-        let threads = readers.into_iter().map(|(cpu, reader)| Drain::start(cpu, reader, shared.clone())).collect();
+        let threads = readers
+            .into_iter()
+            .map(|(cpu, reader)| Drain::start(cpu, reader, shared.clone()))
+            .collect();
         Drains { threads: Mutex::new(threads), shared }
     }
 
@@ -68,8 +71,12 @@ impl Drains {
 
     fn hear(&self, call: Call) {
         match call {
-            Call::Filling(cpu) => self.lock().iter().filter(|d| u32::from(d.cpu) == cpu).for_each(Drain::wake),
-            Call::NewRings(readers) => readers.into_iter().for_each(|(cpu, reader)| self.replace(cpu, reader)),
+            Call::Filling(cpu) => {
+                self.lock().iter().filter(|d| u32::from(d.cpu) == cpu).for_each(Drain::wake)
+            }
+            Call::NewRings(readers) => {
+                readers.into_iter().for_each(|(cpu, reader)| self.replace(cpu, reader))
+            }
         }
     }
 
@@ -139,7 +146,11 @@ struct Grower {
 const LOOK: Duration = Duration::from_millis(50);
 
 impl Grower {
-    fn start(mut growth: Box<dyn Growth>, asked: Receiver<u16>, drains: Arc<Drains>) -> Option<Grower> {
+    fn start(
+        mut growth: Box<dyn Growth>,
+        asked: Receiver<u16>,
+        drains: Arc<Drains>,
+    ) -> Option<Grower> {
         let stop: Arc<AtomicBool> = Arc::default();
         let seen = stop.clone();
         let grow = move || {
@@ -150,7 +161,9 @@ impl Grower {
                 let Ok(cpu) = asked.recv_timeout(LOOK) else { continue };
                 match growth.larger(cpu) {
                     Ok(Some(ring)) => drains.grow(cpu, ring),
-                    Ok(None) => notes.push(format!("the ring of CPU {cpu} did not grow: --max-memory is used up")),
+                    Ok(None) => notes.push(format!(
+                        "the ring of CPU {cpu} did not grow: --max-memory is used up"
+                    )),
                     Err(e) => notes.push(e.message),
                 }
             }
@@ -203,7 +216,12 @@ impl Flow {
     }
 
     /// Opens the rings of all CPUs, and starts their drain threads.
-    pub fn open_cpus(&mut self, probes: &Probes, overwrite: bool, layouts: &[EventLayout]) -> Result<(), Error> {
+    pub fn open_cpus(
+        &mut self,
+        probes: &Probes,
+        overwrite: bool,
+        layouts: &[EventLayout],
+    ) -> Result<(), Error> {
         let kinds = Arc::new(RecordKinds::new(layouts));
         let times = probes.engine.times();
         let readers = probes.engine.readers()?;
@@ -211,7 +229,8 @@ impl Flow {
             reader.open(overwrite);
         }
         if overwrite {
-            self.flight = Some(FlightRecorder::new(readers, kinds, times, layouts, self.builtin.clone()));
+            self.flight =
+                Some(FlightRecorder::new(readers, kinds, times, layouts, self.builtin.clone()));
             return Ok(());
         }
         let (grow, asked) = channel();
@@ -236,13 +255,20 @@ impl Flow {
 
     /// For events of programs.
     pub fn output(&self, tells_processes: bool) -> Output {
-        let (to_writer, pool, status) = (self.to_writer.clone(), self.pool.clone(), self.status.clone());
+        let (to_writer, pool, status) =
+            (self.to_writer.clone(), self.pool.clone(), self.status.clone());
         Output::new(to_writer, pool, status, self.builtin.clone(), tells_processes)
     }
 
     pub fn write(&mut self, writer: Writer<File>, start_ns: u64) {
         let Some(messages) = self.messages.take() else { return };
-        let log = LogWriter::new(writer, self.builtin.clone(), self.status.clone(), self.pool.clone(), start_ns);
+        let log = LogWriter::new(
+            writer,
+            self.builtin.clone(),
+            self.status.clone(),
+            self.pool.clone(),
+            start_ns,
+        );
         let thread = thread::Builder::new().name("klogger/log".into());
         self.writer = Some(thread.spawn(move || log.run(messages)).expect("a thread can be made"));
     }
@@ -265,7 +291,9 @@ impl Flow {
     pub fn dump(&mut self, last: bool) -> Result<(), Error> {
         match &mut self.flight {
             Some(flight) => flight.dump(last, &self.status, &self.to_writer),
-            None => Err(Error::new("SIGUSR1 asks a flight recorder for a dump; this recording is none (--overwrite)")),
+            None => Err(Error::new(
+                "SIGUSR1 asks a flight recorder for a dump; this recording is none (--overwrite)",
+            )),
         }
     }
 
@@ -278,7 +306,13 @@ impl Flow {
     pub fn progress(&self, elapsed: Duration) -> Progress {
         let s = &self.status;
         let get = |n: &AtomicU64| n.load(Ordering::Relaxed);
-        Progress { elapsed, events: get(&s.events), lost: get(&s.lost), bytes: get(&s.bytes), note: None }
+        Progress {
+            elapsed,
+            events: get(&s.events),
+            lost: get(&s.lost),
+            bytes: get(&s.bytes),
+            note: None,
+        }
     }
 
     /// After the programs are detached: the rest of the rings, and then the writer's end.
@@ -297,7 +331,10 @@ impl Flow {
         self.watch.look();
         let end_ns = os::monotonic_ns();
         let (mut seen, came) = self.watch.finish(end_ns);
-        seen.extend(ledger::disabled(&self.switched.into_inner().unwrap_or_else(PoisonError::into_inner), end_ns));
+        seen.extend(ledger::disabled(
+            &self.switched.into_inner().unwrap_or_else(PoisonError::into_inner),
+            end_ns,
+        ));
         drop(self.to_writer);
         let writer = self.writer.and_then(|w| w.join().ok());
         (ends, Ended { writer, status: self.status, deaf, notes, seen, came })

@@ -52,8 +52,9 @@ fn load_bpf(
     units: &[(&CompiledSchema, u16)],
     rings: usize,
 ) -> Result<(Box<dyn Probing>, Option<Costs>), Error> {
-    let larger_memory =
-        options.ring_memory.saturating_sub((rings * Rings::stride(options.buffer_size as usize)) as u64);
+    let larger_memory = options
+        .ring_memory
+        .saturating_sub((rings * Rings::stride(options.buffer_size as usize)) as u64);
     let config = load::Config {
         rings,
         ring_size: options.buffer_size as usize,
@@ -68,7 +69,10 @@ fn load_bpf(
     let example = thread::spawn(move || load::example(&config));
     let types = host_kernel::types()?;
     let (release, version, ..) = os::uname();
-    let config = load::Config { preempt: host_kernel::preempts_programs(&types, &release, &version), ..config };
+    let config = load::Config {
+        preempt: host_kernel::preempts_programs(&types, &release, &version),
+        ..config
+    };
     let mut plans = Vec::new();
     for (unit, _) in units {
         let plan = plan(&unit.schema, &types)?;
@@ -77,9 +81,11 @@ fn load_bpf(
     }
     let named: Vec<_> = units.iter().skip(1).map(|(unit, _)| *unit).collect();
     let (engine, prepared) = thread::scope(|scope| {
-        let prepared = options.calibrate.then(|| scope.spawn(|| Prepared::load(&named, &types, &config)));
+        let prepared =
+            options.calibrate.then(|| scope.spawn(|| Prepared::load(&named, &types, &config)));
         let example = example.join().unwrap_or(Ok(None));
-        let engine = example.and_then(|example| BpfEngine::load(units, plans, &config, example.as_ref()));
+        let engine =
+            example.and_then(|example| BpfEngine::load(units, plans, &config, example.as_ref()));
         (engine, prepared.and_then(|p| p.join().ok()))
     });
     let (engine, costs) = (engine?, prepared.map(Prepared::measure));
@@ -167,8 +173,10 @@ impl Probes {
     /// are not, all are.
     fn add_threads(&self, pid: u32, found: &mut Vec<(u32, u32)>) {
         loop {
-            let new: Vec<u32> =
-                processes::threads_of(pid).into_iter().filter(|t| !self.engine.scope().contains(*t)).collect();
+            let new: Vec<u32> = processes::threads_of(pid)
+                .into_iter()
+                .filter(|t| !self.engine.scope().contains(*t))
+                .collect();
             if new.is_empty() {
                 break;
             }
@@ -180,9 +188,15 @@ impl Probes {
     }
 
     /// A thread's last event comes after its process is seen to have ended. None is waited for that still runs.
-    pub fn wait_for_last_events(&self, target: &Target, running: Option<&Running>, followed: &[OwnedFd]) {
+    pub fn wait_for_last_events(
+        &self,
+        target: &Target,
+        running: Option<&Running>,
+        followed: &[OwnedFd],
+    ) {
         let followed: Vec<_> = followed.iter().map(AsFd::as_fd).collect();
-        let ended = os::poll_readable(&followed, Duration::ZERO).is_ok_and(|r| r.iter().all(|ended| *ended));
+        let ended = os::poll_readable(&followed, Duration::ZERO)
+            .is_ok_and(|r| r.iter().all(|ended| *ended));
         let pids: Vec<u32> = match (target, running) {
             (Target::Processes(pids), _) if ended => pids.clone(),
             (Target::All | Target::Processes(_) | Target::Command(_), running) => {
@@ -190,7 +204,8 @@ impl Probes {
             }
         };
         let deadline = Instant::now() + LAST_EVENTS;
-        while pids.iter().any(|pid| self.engine.scope().contains(*pid)) && Instant::now() < deadline {
+        while pids.iter().any(|pid| self.engine.scope().contains(*pid)) && Instant::now() < deadline
+        {
             thread::sleep(Duration::from_millis(2));
         }
     }

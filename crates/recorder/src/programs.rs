@@ -4,7 +4,9 @@
 use super::{Engine, Options, Target};
 use crate::pipeline::Flow;
 use klogger_engines::scope::Scope as KernelScope;
-use klogger_engines::user::{self, Catalogue, Places, Programs, Recorded, SLOTS_MAX, Scope, Settings};
+use klogger_engines::user::{
+    self, Catalogue, Places, Programs, Recorded, SLOTS_MAX, Scope, Settings,
+};
 use klogger_log::ledger::{Entry, Key};
 use klogger_os as os;
 use klogger_os::Error;
@@ -43,12 +45,16 @@ impl Plan {
     /// What the command's programs are told, so that they log from their first line on:
     /// `1:TOKEN:PID:RING:SLOTS:CLOCK:SCHEMATA:OFF`, as control.h has it.
     pub fn wish(&self, options: &Options) -> (&'static str, String) {
-        let slots = (options.max_memory / user::slot_memory(options.user_buffer)).clamp(1, SLOTS_MAX as u64);
+        let slots = (options.max_memory / user::slot_memory(options.user_buffer))
+            .clamp(1, SLOTS_MAX as u64);
         let clock = u8::from(self.source == Source::Tsc);
         let names: Vec<&str> = user_units(options).map(|u| u.schema.name.as_str()).collect();
         let schemata = if options.programs { "*".into() } else { names.join(",") };
         let (pid, off) = (std::process::id(), options.disabled.join(","));
-        let text = format!("1:{:x}:{pid}:{}:{slots}:{clock}:{schemata}:{off}", self.token, options.user_buffer);
+        let text = format!(
+            "1:{:x}:{pid}:{}:{slots}:{clock}:{schemata}:{off}",
+            self.token, options.user_buffer
+        );
         (WISH, text)
     }
 
@@ -80,7 +86,8 @@ impl Plan {
             in_kernel_scope: Box::new(in_kernel_scope),
         };
         let out = flow.output(tells_processes);
-        let (programs, notes) = Programs::start(settings, catalogue, out, Places::from_environment());
+        let (programs, notes) =
+            Programs::start(settings, catalogue, out, Places::from_environment());
         (Part { programs, no_folder: self.no_folder }, notes)
     }
 }

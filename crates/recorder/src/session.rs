@@ -37,9 +37,14 @@ fn killed_recorders() -> Vec<String> {
     let killed: Vec<u32> = pins::left().into_iter().filter(|l| !l.alive).map(|l| l.pid).collect();
     match killed[..] {
         [] => Vec::new(),
-        [pid] => vec![format!("recorder {pid} was killed, and its rings are still in memory: klogger rescue {pid}")],
+        [pid] => vec![format!(
+            "recorder {pid} was killed, and its rings are still in memory: klogger rescue {pid}"
+        )],
         _ => {
-            vec![format!("{} recorders were killed, and their rings are still in memory: klogger rescue", killed.len())]
+            vec![format!(
+                "{} recorders were killed, and their rings are still in memory: klogger rescue",
+                killed.len()
+            )]
         }
     }
 }
@@ -109,13 +114,17 @@ impl Session {
             false => None,
         };
         let held = match &self.options.target {
-            Target::Command(words) => Some(Held::new(words, plan.as_ref().map(|p| p.wish(&self.options)))?),
+            Target::Command(words) => {
+                Some(Held::new(words, plan.as_ref().map(|p| p.wish(&self.options)))?)
+            }
             Target::All | Target::Processes(_) => None,
         };
         let mut flow = self.attach()?;
         let attach = self.began.elapsed();
         match self.begin(&mut flow, plan, held) {
-            Ok((running, followed, start_ns)) => self.watch(flow, running, followed, progress, attach, start_ns),
+            Ok((running, followed, start_ns)) => {
+                self.watch(flow, running, followed, progress, attach, start_ns)
+            }
             Err(e) => {
                 self.programs.take().map(|part| part.stop(&self.options));
                 drop(flow.stop());
@@ -136,7 +145,8 @@ impl Session {
         self.enable()?;
         let followed = self.followed()?;
         let probes = self.probes.as_ref();
-        let scope = probes.map(|p| p.put_in_scope(&self.options.target, held.as_ref())).unwrap_or_default();
+        let scope =
+            probes.map(|p| p.put_in_scope(&self.options.target, held.as_ref())).unwrap_or_default();
         let preamble = self.preamble(clock, plan.is_some())?;
         let (log, kept_old) = file::open(&self.options.output, self.options.mode)?;
         let start_ns = preamble.clock.start_ns;
@@ -182,11 +192,15 @@ impl Session {
     /// From here on the rings outlive this process, if they can.
     fn keep(&mut self, preamble: &Preamble) {
         let Some(probes) = &mut self.probes else { return };
-        let log = std::path::absolute(&self.options.output).unwrap_or_else(|_| self.options.output.clone());
+        let log = std::path::absolute(&self.options.output)
+            .unwrap_or_else(|_| self.options.output.clone());
         let about = rings::About { log, rings: probes.rings, preamble: preamble.clone() };
         let about = serde_json::to_vec(&about).map_err(|e| Error::new(e.to_string()));
         if let Err(e) = about.and_then(|about| probes.engine.keep(&about)) {
-            self.notes.push(format!("if this recorder is killed, what its rings hold is lost: {}", e.message));
+            self.notes.push(format!(
+                "if this recorder is killed, what its rings hold is lost: {}",
+                e.message
+            ));
         }
     }
 
@@ -204,10 +218,13 @@ impl Session {
         let Some(plan) = plan else { return };
         self.notes.extend(plan.no_folder.clone());
         if self.options.overwrite {
-            self.notes.push("--overwrite is for events of the kernel; those of programs are kept whole".into());
+            self.notes.push(
+                "--overwrite is for events of the kernel; those of programs are kept whole".into(),
+            );
         }
         let scope = self.probes.as_ref().map(|p| p.engine.scope().clone());
-        let (part, notes) = plan.start(&self.options, &self.builtin_unit, flow, held.map(Held::pid), scope);
+        let (part, notes) =
+            plan.start(&self.options, &self.builtin_unit, flow, held.map(Held::pid), scope);
         self.programs = Some(part);
         self.notes.extend(notes);
     }
@@ -217,9 +234,8 @@ impl Session {
         let Target::Processes(pids) = &self.options.target else { return Ok(Vec::new()) };
         let open = |pid: &u32| {
             os::pidfd_open(*pid).map_err(|e| match e.raw_os_error() {
-                Some(libc::ESRCH) => {
-                    Error::new(format!("there is no process {pid}")).help("see 'ps -e' for those there are")
-                }
+                Some(libc::ESRCH) => Error::new(format!("there is no process {pid}"))
+                    .help("see 'ps -e' for those there are"),
                 Some(libc::EINVAL | libc::ENOENT) => {
                     Error::new(format!("{pid} is not a process, but one of a process's threads"))
                         .help("give the process: 'ps -eL' shows both ids")
@@ -235,8 +251,10 @@ impl Session {
         while let Some(signal) = self.signals.next() {
             self.asked |= signal.number == libc::SIGUSR1;
             if signal.number != libc::SIGUSR1 {
-                return Err(Error::new("a signal ended the recording before the command was started")
-                    .help("start it again; nothing has been run"));
+                return Err(Error::new(
+                    "a signal ended the recording before the command was started",
+                )
+                .help("start it again; nothing has been run"));
             }
         }
         held.start()
@@ -247,7 +265,11 @@ impl Session {
         self.layouts.iter().filter(|e| names.contains(&e.name)).map(|e| e.id).collect()
     }
 
-    fn preamble(&self, clock: klogger_log::preamble::Clock, programs: bool) -> Result<Preamble, Error> {
+    fn preamble(
+        &self,
+        clock: klogger_log::preamble::Clock,
+        programs: bool,
+    ) -> Result<Preamble, Error> {
         let units = self.options.units.iter().map(|u| (u, self.options.is_user(u)));
         let all: Vec<_> = std::iter::once((&self.builtin_unit, false)).chain(units).collect();
         let schemas = all.iter().map(|(unit, user)| schema_text(&unit.schema, *user));
@@ -264,10 +286,13 @@ impl Session {
             clock,
             command_line: self.options.command_line.clone(),
             workload: match &self.options.target {
-                Target::Command(words) => words.iter().map(|w| w.to_string_lossy().into_owned()).collect(),
+                Target::Command(words) => {
+                    words.iter().map(|w| w.to_string_lossy().into_owned()).collect()
+                }
                 Target::All | Target::Processes(_) => Vec::new(),
             },
-            scope: if matches!(self.options.target, Target::All) { "all" } else { "processes" }.into(),
+            scope: if matches!(self.options.target, Target::All) { "all" } else { "processes" }
+                .into(),
             recorder: Recorder {
                 pid,
                 names: tids.iter().map(|tid| processes::own_name(*tid)).collect(),
@@ -279,7 +304,10 @@ impl Session {
             },
             schemas: schemas.collect(),
             events: self.layouts.clone(),
-            decodings: all.iter().flat_map(|(unit, _)| unit.schema.decodings.iter().cloned()).collect(),
+            decodings: all
+                .iter()
+                .flat_map(|(unit, _)| unit.schema.decodings.iter().cloned())
+                .collect(),
             probes: self.probes.as_ref().map(|p| p.engine.probes().to_vec()).unwrap_or_default(),
             costs: self.probes.as_ref().and_then(|p| p.costs.clone()),
         })
@@ -295,7 +323,9 @@ impl Session {
         let now = preamble.clock.start_ns;
         let start = flow.builtin.event("KLOGGER_START");
         flow.own(
-            start.int("buffer_size", self.buffer_size() as i64).text("kernel", preamble.host.kernel.as_bytes()),
+            start
+                .int("buffer_size", self.buffer_size() as i64)
+                .text("kernel", preamble.host.kernel.as_bytes()),
             now,
         );
         let disabled = self.disabled_ids();
@@ -325,8 +355,10 @@ impl Session {
         if self.asked {
             dump(&mut flow, started, progress);
         }
-        let ends = followed.iter().chain(running.as_ref().map(|r| &r.ended)).map(AsFd::as_fd).collect();
-        let mut interrupted = self.wait(&mut flow, ends, listener.as_ref().ok(), started, progress, true);
+        let ends =
+            followed.iter().chain(running.as_ref().map(|r| &r.ended)).map(AsFd::as_fd).collect();
+        let mut interrupted =
+            self.wait(&mut flow, ends, listener.as_ref().ok(), started, progress, true);
         if flow.status.has_failed() {
             // No more can be written. That is no reason to end the user's work.
             self.detach();
@@ -346,10 +378,11 @@ impl Session {
         let end_ns = os::monotonic_ns();
         let elapsed = Duration::from_nanos(end_ns.saturating_sub(start_ns));
         self.detach();
-        let recorded = self.programs.take().map(|part| part.stop(&self.options)).map(|(recorded, notes)| {
-            self.notes.extend(notes);
-            recorded
-        });
+        let recorded =
+            self.programs.take().map(|part| part.stop(&self.options)).map(|(recorded, notes)| {
+                self.notes.extend(notes);
+                recorded
+            });
         let late = flow.status.late.load(Ordering::Relaxed);
         let (ends, mut writer) = flow.stop();
         self.notes.append(&mut writer.notes);
@@ -362,7 +395,16 @@ impl Session {
             Err(e) => (summary, failure.or(Some(e))),
         };
         let interrupted = interrupted.map(|s| s.number);
-        Ok(Outcome { summary, ledger, elapsed, attach, status, interrupted, write_error, notes: self.notes })
+        Ok(Outcome {
+            summary,
+            ledger,
+            elapsed,
+            attach,
+            status,
+            interrupted,
+            write_error,
+            notes: self.notes,
+        })
     }
 
     /// What a whole recording has lost, and how.
@@ -396,7 +438,12 @@ impl Session {
             ledger.entries.push(entry.detail(why));
         }
         if let Some(why) = writer.why_failed() {
-            ledger.entries.extend(ledger::unwritten(writer.discarded(&why), &why, self.gave_up_ns, span));
+            ledger.entries.extend(ledger::unwritten(
+                writer.discarded(&why),
+                &why,
+                self.gave_up_ns,
+                span,
+            ));
         }
         ledger
     }
@@ -423,7 +470,8 @@ impl Session {
             fds.extend(listener.map(AsFd::as_fd));
             let first_end = fds.len();
             fds.extend(&ends);
-            let ready = os::poll_readable(&fds, left.unwrap_or(PROGRESS_EVERY).min(PROGRESS_EVERY)).unwrap_or_default();
+            let ready = os::poll_readable(&fds, left.unwrap_or(PROGRESS_EVERY).min(PROGRESS_EVERY))
+                .unwrap_or_default();
             while let Some(signal) = self.signals.next() {
                 if signal.number != libc::SIGUSR1 {
                     return Some(signal);
@@ -450,7 +498,10 @@ impl Session {
         match request {
             Request::Mark { number, text } => {
                 let mark = flow.builtin.event("MARK");
-                flow.own(mark.int("number", number).text("text", text.as_bytes()), os::monotonic_ns());
+                flow.own(
+                    mark.int("number", number).text("text", text.as_bytes()),
+                    os::monotonic_ns(),
+                );
                 Answer::default()
             }
             Request::Enable { event, on } => self.switch(flow, &event, on),
@@ -460,8 +511,10 @@ impl Session {
     /// Switches an event on or off, wherever it comes from.
     fn switch(&self, flow: &Flow, event: &str, on: bool) -> Answer {
         let late = self.programs.as_ref().and_then(|part| part.switch(event, on));
-        let Some(layout) = late.or_else(|| self.layouts.iter().find(|e| e.name == event).cloned()) else {
-            let events = self.programs.as_ref().map_or_else(|| self.layouts.clone(), programs::Part::events);
+        let Some(layout) = late.or_else(|| self.layouts.iter().find(|e| e.name == event).cloned())
+        else {
+            let events =
+                self.programs.as_ref().map_or_else(|| self.layouts.clone(), programs::Part::events);
             let help = did_you_mean(event, events.iter().map(|e| e.name.as_str()));
             return Answer::refuse(format!("this recording has no event '{event}'"), help);
         };

@@ -43,7 +43,8 @@ fn is_trusted(uid: u32) -> bool {
 }
 
 fn stranger(uid: u32) -> Answer {
-    let help = "only they may mark it, or switch its events; for root's recording: sudo klogger ...";
+    let help =
+        "only they may mark it, or switch its events; for root's recording: sudo klogger ...";
     let own = os::files::effective_uid();
     Answer::refuse(
         format!(
@@ -58,7 +59,8 @@ pub struct Listener(UnixListener);
 
 impl Listener {
     pub fn new() -> io::Result<Listener> {
-        let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(name(std::process::id()))?)?;
+        let listener =
+            UnixListener::bind_addr(&SocketAddr::from_abstract_name(name(std::process::id()))?)?;
         listener.set_nonblocking(true)?;
         Ok(Listener(listener))
     }
@@ -126,7 +128,9 @@ pub fn send(pid: Option<u32>, request: &Request) -> Result<(), Error> {
     let answer = ask(stream, request).map_err(|e| no_answer(pid, &e))?;
     match answer.error {
         None => Ok(()),
-        Some(message) => Err(Error { message: escaped(&message), help: answer.help.map(|h| escaped(&h)) }),
+        Some(message) => {
+            Err(Error { message: escaped(&message), help: answer.help.map(|h| escaped(&h)) })
+        }
     }
 }
 
@@ -139,8 +143,10 @@ fn connect(pid: u32) -> Result<UnixStream, Error> {
     let stream = os::connect_abstract(&name(pid)).map_err(|e| no_answer(pid, &e))?;
     match os::peer_uid(stream.as_fd()).map_err(|e| no_answer(pid, &e))? {
         uid if is_trusted(uid) => Ok(stream),
-        uid => Err(Error::new(format!("what listens as the recording of process {pid} is of user {uid}, not trusted"))
-            .help(format!("if it is a recording, run this as user {uid}"))),
+        uid => Err(Error::new(format!(
+            "what listens as the recording of process {pid} is of user {uid}, not trusted"
+        ))
+        .help(format!("if it is a recording, run this as user {uid}"))),
     }
 }
 
@@ -170,5 +176,6 @@ fn ask(mut stream: UnixStream, request: &Request) -> io::Result<Answer> {
         asked?;
         return Err(io::Error::other("it hung up"));
     }
-    serde_json::from_str(&line).map_err(|_| io::Error::other("what it says is no answer of a recorder"))
+    serde_json::from_str(&line)
+        .map_err(|_| io::Error::other("what it says is no answer of a recorder"))
 }

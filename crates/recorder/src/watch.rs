@@ -55,7 +55,15 @@ impl Watch {
 
     fn from(first: Look, counter: bool) -> Watch {
         let (gone, came) = (BTreeMap::new(), BTreeMap::new());
-        Watch { first: first.counter, last: first, speed: None, counter, gone, came, entries: Vec::new() }
+        Watch {
+            first: first.counter,
+            last: first,
+            speed: None,
+            counter,
+            gone,
+            came,
+            entries: Vec::new(),
+        }
     }
 
     pub fn look(&mut self) {
@@ -65,7 +73,10 @@ impl Watch {
     fn see(&mut self, now: Look) {
         self.see_clocks(&now.clocks);
         if now.source != self.last.source && !now.source.is_empty() {
-            let text = format!("the kernel's clock source changed from {} to {}", self.last.source, now.source);
+            let text = format!(
+                "the kernel's clock source changed from {} to {}",
+                self.last.source, now.source
+            );
             self.step(&now.clocks, &text);
         }
         if let Some(counter) = now.counter {
@@ -82,12 +93,19 @@ impl Watch {
 
     fn see_clocks(&mut self, now: &Clocks) {
         let last = self.last.clocks;
-        let moved =
-            |a: u64, b: u64| i128::from(a) - i128::from(now.monotonic) - (i128::from(b) - i128::from(last.monotonic));
+        let moved = |a: u64, b: u64| {
+            i128::from(a) - i128::from(now.monotonic) - (i128::from(b) - i128::from(last.monotonic))
+        };
         let (wall, slept) = (moved(now.wall, last.wall), moved(now.boot, last.boot));
         let noise = i128::from(now.within + last.within + STEP_NS);
         if slept > noise {
-            self.step(now, &format!("the machine slept for {}, which no time of an event shows", seconds(slept)));
+            self.step(
+                now,
+                &format!(
+                    "the machine slept for {}, which no time of an event shows",
+                    seconds(slept)
+                ),
+            );
         }
         let set = if slept > noise { wall - slept } else { wall };
         if set.abs() > noise {
@@ -106,7 +124,8 @@ impl Watch {
         if let Some(speed) = self.speed {
             let led = (u128::from(now.0 - last.0) * u128::from(speed)) >> 32;
             let off = led.abs_diff(u128::from(ns));
-            let noise = u128::from(now.2 + last.2 + STEP_NS) + u128::from(ns) * u128::from(SLEW_PPM) / 1_000_000;
+            let noise = u128::from(now.2 + last.2 + STEP_NS)
+                + u128::from(ns) * u128::from(SLEW_PPM) / 1_000_000;
             if off > noise {
                 let way = if led > ns.into() { "ahead of" } else { "behind" };
                 self.counter_step(
@@ -115,8 +134,11 @@ impl Watch {
                     &format!("came to be {} {way} the kernel's clock", seconds(off as i128)),
                 );
             }
-        } else if let Some(first) = self.first.filter(|f| now.1.saturating_sub(f.1) >= 1_000_000_000) {
-            let (ticks, ns) = (u128::from(now.0.saturating_sub(first.0)), u128::from(now.1 - first.1));
+        } else if let Some(first) =
+            self.first.filter(|f| now.1.saturating_sub(f.1) >= 1_000_000_000)
+        {
+            let (ticks, ns) =
+                (u128::from(now.0.saturating_sub(first.0)), u128::from(now.1 - first.1));
             self.speed = (ns << 32).checked_div(ticks).and_then(|s| u64::try_from(s).ok());
         }
     }
@@ -149,7 +171,8 @@ impl Watch {
 
     /// Everything that there is to say at the end.
     pub fn finish(mut self, end_ns: u64) -> (Vec<Entry>, BTreeMap<u32, u64>) {
-        self.entries.extend(self.gone.iter().map(|(cpu, from)| went(*cpu, *from, end_ns.max(*from))));
+        self.entries
+            .extend(self.gone.iter().map(|(cpu, from)| went(*cpu, *from, end_ns.max(*from))));
         (self.entries, self.came)
     }
 }
@@ -187,7 +210,13 @@ mod tests {
         let mut watch = Watch::from(at(0), true);
         looks.into_iter().for_each(|l| watch.see(l));
         let row = |e: Entry| {
-            (e.key, e.cpu, e.from_ns.unwrap() / S, e.to_ns.unwrap() / S, e.text.split(": ").next().unwrap().into())
+            (
+                e.key,
+                e.cpu,
+                e.from_ns.unwrap() / S,
+                e.to_ns.unwrap() / S,
+                e.text.split(": ").next().unwrap().into(),
+            )
         };
         watch.finish(100 * S).0.into_iter().map(row).collect()
     }
@@ -210,8 +239,12 @@ mod tests {
             if n > 10 {
                 let slewed = |ns: u64| ns + (n - 10) * 500_000;
                 let c = look.clocks;
-                look.clocks =
-                    Clocks { monotonic: slewed(c.monotonic), wall: slewed(c.wall), boot: slewed(c.boot), ..c };
+                look.clocks = Clocks {
+                    monotonic: slewed(c.monotonic),
+                    wall: slewed(c.wall),
+                    boot: slewed(c.boot),
+                    ..c
+                };
                 look.counter = look.counter.map(|(ticks, ns, w)| (ticks, slewed(ns), w));
             }
             look
@@ -228,7 +261,10 @@ mod tests {
                 look
             }
         };
-        let looks = (1..4).map(at).chain((4..6).map(set(-3_600_500_000_000))).chain((6..8).map(set(20_000)));
+        let looks = (1..4)
+            .map(at)
+            .chain((4..6).map(set(-3_600_500_000_000)))
+            .chain((6..8).map(set(20_000)));
         assert_eq!(
             seen(looks),
             [
@@ -242,7 +278,8 @@ mod tests {
     fn a_machine_that_sleeps() {
         let slept = |n| {
             let mut look = at(n);
-            (look.clocks.wall, look.clocks.boot) = (look.clocks.wall + 90 * S, look.clocks.boot + 90 * S);
+            (look.clocks.wall, look.clocks.boot) =
+                (look.clocks.wall + 90 * S, look.clocks.boot + 90 * S);
             look
         };
         let text = "the machine slept for 90.000000 s, which no time of an event shows";
@@ -256,21 +293,31 @@ mod tests {
             look.counter = look.counter.map(|(ticks, ns, w)| (ticks + 2 * S, ns, w));
             look
         };
-        let jump = step(4, 5, "the time-stamp counter came to be 1.000000 s ahead of the kernel's clock");
+        let jump =
+            step(4, 5, "the time-stamp counter came to be 1.000000 s ahead of the kernel's clock");
         assert_eq!(seen((1..5).map(at).chain((5..9).map(ahead))), [jump]);
         let back = step(8, 9, "the time-stamp counter went back");
-        let slow = |n| Look { counter: at(n - 5).counter.map(|(ticks, _, w)| (ticks, n * S, w)), ..at(n) };
+        let slow =
+            |n| Look { counter: at(n - 5).counter.map(|(ticks, _, w)| (ticks, n * S, w)), ..at(n) };
         assert_eq!(seen((1..9).map(at).chain((9..10).map(slow))), [back]);
     }
 
     #[test]
     fn each_step_of_a_counter_is_told_once() {
         // From the fifth second on half as fast; from the ninth on anew from 0.
-        let moved = |n| Look { counter: at(n).counter.map(|(_, ns, w)| (10 * S + (n - 5) * S, ns, w)), ..at(n) };
-        let anew = |n| Look { counter: at(n).counter.map(|(_, ns, w)| ((n - 9) * S, ns, w)), ..at(n) };
-        let slow = step(5, 6, "the time-stamp counter came to be 0.500000 s behind the kernel's clock");
+        let moved = |n| Look {
+            counter: at(n).counter.map(|(_, ns, w)| (10 * S + (n - 5) * S, ns, w)),
+            ..at(n)
+        };
+        let anew =
+            |n| Look { counter: at(n).counter.map(|(_, ns, w)| ((n - 9) * S, ns, w)), ..at(n) };
+        let slow =
+            step(5, 6, "the time-stamp counter came to be 0.500000 s behind the kernel's clock");
         let back = step(8, 9, "the time-stamp counter went back");
-        assert_eq!(seen((1..6).map(at).chain((6..9).map(moved)).chain((9..20).map(anew))), [slow, back]);
+        assert_eq!(
+            seen((1..6).map(at).chain((6..9).map(moved)).chain((9..20).map(anew))),
+            [slow, back]
+        );
     }
 
     #[test]

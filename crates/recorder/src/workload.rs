@@ -50,14 +50,17 @@ impl Held {
     /// Lets the child go on to exec.
     pub fn start(mut self) -> Result<Running, Error> {
         let cannot = |e: io::Error| match e.kind() {
-            io::ErrorKind::NotFound => Error::new(format!("cannot run '{}': there is no such command", self.name))
-                .help("give its path, or check its spelling and the PATH"),
+            io::ErrorKind::NotFound => {
+                Error::new(format!("cannot run '{}': there is no such command", self.name))
+                    .help("give its path, or check its spelling and the PATH")
+            }
             _ => Error::new(format!("cannot run '{}': {e}", self.name)),
         };
         // Before it may go on: a command that cannot be run is gone at once.
         let ended = os::pidfd_open(self.pid).map_err(cannot)?;
         self.go.write_all(&[1]).map_err(cannot)?;
-        let spawned = self.spawned.join().unwrap_or_else(|_| Err(io::Error::other("its thread panicked")));
+        let spawned =
+            self.spawned.join().unwrap_or_else(|_| Err(io::Error::other("its thread panicked")));
         Ok(Running { child: spawned.map_err(cannot)?, ended })
     }
 }

@@ -35,7 +35,11 @@ pub struct Names {
 
 impl Names {
     /// Those that the fields of `events` and the `stacks` need. If the kernel hides them, the ledger says so.
-    pub fn of(events: &[EventLayout], stacks: Option<Vec<(u32, Vec<u64>)>>, ledger: &mut Ledger) -> Names {
+    pub fn of(
+        events: &[EventLayout],
+        stacks: Option<Vec<(u32, Vec<u64>)>>,
+        ledger: &mut Ledger,
+    ) -> Names {
         let code = events.iter().flat_map(|e| &e.fields).any(|f| f.decode == Decode::Code);
         if !code && stacks.is_none() {
             return Names::default();
@@ -45,7 +49,10 @@ impl Names {
             ledger.entries.push(Entry::new(Key::SymbolsHidden));
         }
         Names {
-            stacks: stacks::lines(&stacks.unwrap_or_default(), &Symbols::new(symbols.clone().into_bytes())),
+            stacks: stacks::lines(
+                &stacks.unwrap_or_default(),
+                &Symbols::new(symbols.clone().into_bytes()),
+            ),
             symbols: if code { symbols } else { String::new() },
         }
     }
@@ -67,7 +74,11 @@ struct Missing {
 
 impl Discarded {
     fn new(events: &[EventLayout]) -> Discarded {
-        let mut discarded = Discarded { sizes: SizeTable::default(), names: BTreeMap::new(), found: BTreeMap::new() };
+        let mut discarded = Discarded {
+            sizes: SizeTable::default(),
+            names: BTreeMap::new(),
+            found: BTreeMap::new(),
+        };
         discarded.learn(events);
         discarded
     }
@@ -93,7 +104,8 @@ impl Discarded {
             }
             let time = full_time(block.time_base, header.time48());
             let place = (header.id(), block.origin.cpu());
-            let missing = self.found.entry(place).or_insert(Missing { count: 0, from: time, to: time });
+            let missing =
+                self.found.entry(place).or_insert(Missing { count: 0, from: time, to: time });
             missing.count += 1;
             (missing.from, missing.to) = (missing.from.min(time), missing.to.max(time));
         }
@@ -101,7 +113,10 @@ impl Discarded {
 
     fn entries(&self, why: &str) -> Vec<Entry> {
         let entry = |((id, cpu), missing): (&(u16, Option<u16>), &Missing)| {
-            let entry = Entry::new(Key::DiskFull).count(missing.count).between(missing.from, missing.to).detail(why);
+            let entry = Entry::new(Key::DiskFull)
+                .count(missing.count)
+                .between(missing.from, missing.to)
+                .detail(why);
             Entry { event: self.names.get(id).cloned(), cpu: *cpu, ..entry }
         };
         self.found.iter().map(entry).collect()
@@ -130,7 +145,17 @@ impl LogWriter {
         own_base: u64,
     ) -> LogWriter {
         let (own, flushed, discarded) = (Vec::new(), Instant::now(), Discarded::new(&builtin.0));
-        LogWriter { writer, builtin, status, pool, own, flushed, own_serial: 0, own_base, discarded }
+        LogWriter {
+            writer,
+            builtin,
+            status,
+            pool,
+            own,
+            flushed,
+            own_serial: 0,
+            own_base,
+            discarded,
+        }
     }
 
     /// Until all senders are gone.
@@ -169,7 +194,9 @@ impl LogWriter {
             self.discarded.add(&block, self.writer.summary().events - before);
         } else if let (Some((index, begin_ns)), Some(cpu)) = (dump, origin.cpu()) {
             let bytes = records.len() as i64;
-            let mark = |name| self.builtin.event(name).int("of_cpu", cpu.into()).int("index", index.into());
+            let mark = |name| {
+                self.builtin.event(name).int("of_cpu", cpu.into()).int("index", index.into())
+            };
             let mut own = Vec::new();
             mark("DUMP_BEGIN").finish(begin_ns, &mut own);
             mark("DUMP_FINISH").int("bytes", bytes).finish(os::monotonic_ns(), &mut own);

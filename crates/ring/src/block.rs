@@ -108,7 +108,8 @@ impl Builtin {
     /// A thread that is there.
     pub fn exists(&self, t: &Thread) -> RecordBuilder<'_> {
         let exists = self.event("PROCESS_EXISTS");
-        let exists = exists.int("pid", t.tid.into()).int("tgid", t.tgid.into()).int("ppid", t.ppid.into());
+        let exists =
+            exists.int("pid", t.tid.into()).int("tgid", t.tgid.into()).int("ppid", t.ppid.into());
         let exists = exists.int("prio", t.prio.into()).int("policy", t.policy.into());
         exists.text("comm", &t.comm).text("command", &t.command)
     }
@@ -116,7 +117,10 @@ impl Builtin {
     /// A LOST record: how many events, since when, and its own time, in ns.
     pub fn lost(&self, count: u64, since: u64, time: u64) -> Vec<u8> {
         let mut bytes = Vec::new();
-        self.event("LOST").int("count", count as i64).int("since", since as i64).finish(time, &mut bytes);
+        self.event("LOST")
+            .int("count", count as i64)
+            .int("since", since as i64)
+            .finish(time, &mut bytes);
         bytes
     }
 }

@@ -133,7 +133,11 @@ impl Clock {
         let way = pair.ns - newest.ns;
         let from = newest.ns.checked_sub(LONG_NS.max(way));
         let Some(base) = from.and_then(|from| self.at_or_before(from)) else { return (0, 0) };
-        let noise = base.within + 2 * newest.within + pair.within + STEP_NS + way.saturating_mul(SLEW_PPM) / 1_000_000;
+        let noise = base.within
+            + 2 * newest.within
+            + pair.within
+            + STEP_NS
+            + way.saturating_mul(SLEW_PPM) / 1_000_000;
         (line(base, newest, pair.ticks).abs_diff(pair.ns), noise)
     }
 
@@ -142,7 +146,9 @@ impl Clock {
     fn begin_anew(&mut self, pair: Pair) {
         let newest = self.newest();
         let (ticks, ns) = (newest.ticks - self.first.ticks, newest.ns - self.first.ns);
-        let scaled = |n: u64, by: u64, to: u64| (u128::from(n) * u128::from(by)).checked_div(to.into()).unwrap_or(0);
+        let scaled = |n: u64, by: u64, to: u64| {
+            (u128::from(n) * u128::from(by)).checked_div(to.into()).unwrap_or(0)
+        };
         let since = scaled(pair.ns - newest.ns, ticks, ns).min(pair.ticks.into()) as u64;
         let began = pair.ns - scaled(since, ns, ticks).min((pair.ns - newest.ns).into()) as u64;
         let first = Pair { ticks: pair.ticks - since, ns: began, ..pair };
@@ -150,8 +156,12 @@ impl Clock {
         if past.len() == STRETCHES {
             past.remove(0);
         }
-        let next =
-            Clock { guessed: true, pairs: VecDeque::from([pair]), error_ns: self.error_ns, ..Clock::from(first) };
+        let next = Clock {
+            guessed: true,
+            pairs: VecDeque::from([pair]),
+            error_ns: self.error_ns,
+            ..Clock::from(first)
+        };
         let ended = Clock { until_ns: pair.ns, ..std::mem::replace(self, next) };
         past.push(Arc::new(ended));
         self.past = past;
@@ -170,7 +180,10 @@ impl Clock {
         let later = self.pairs.partition_point(|p| p.ticks <= ticks);
         let last = self.pairs.len() - 1;
         match later {
-            0 => (self.first, if self.first == self.pairs[0] { self.pairs[last.min(1)] } else { self.pairs[0] }),
+            0 => (
+                self.first,
+                if self.first == self.pairs[0] { self.pairs[last.min(1)] } else { self.pairs[0] },
+            ),
             _ if later <= last => (self.pairs[later - 1], self.pairs[later]),
             _ if last > 0 => (self.pairs[last - 1], self.pairs[last]),
             _ => (self.first, self.pairs[0]),
@@ -188,7 +201,8 @@ impl Clock {
         // One that is ahead of all is of a stretch before this one.
         let from = if since > self.newest().ticks { 0 } else { from };
         let pairs = self.pairs.range(from..).copied().collect();
-        let (first, guessed, error_ns, until_ns) = (self.first, self.guessed, self.error_ns, self.until_ns);
+        let (first, guessed, error_ns, until_ns) =
+            (self.first, self.guessed, self.error_ns, self.until_ns);
         Clock { first, guessed, pairs, error_ns, until_ns, past: self.past.clone() }
     }
 
@@ -205,21 +219,29 @@ impl Clock {
         let times = self.past.iter().map(|c| (c, full_time(base(c.newest().ticks), time48)));
         let (clock, time) = times.min_by_key(|(c, time)| c.unlikeness(*time))?;
         let (a, b) = clock.around(time);
-        (clock.unlikeness(time) < self.unlikeness(ticks)).then(|| line(a, b, time).min(clock.until_ns))
+        (clock.unlikeness(time) < self.unlikeness(ticks))
+            .then(|| line(a, b, time).min(clock.until_ns))
     }
 
     /// For the log: `source` is what most programs read.
     pub fn about(&self, source: Source) -> EventClock {
         match source {
             Source::Monotonic => EventClock { source: "clock_gettime".into(), khz: 0, error_ns: 0 },
-            Source::Tsc => EventClock { source: "tsc".into(), khz: self.khz(), error_ns: self.error_ns },
+            Source::Tsc => {
+                EventClock { source: "tsc".into(), khz: self.khz(), error_ns: self.error_ns }
+            }
         }
     }
 
     fn khz(&self) -> u64 {
-        let (newest, first) = (self.newest(), if self.guessed { self.pairs[0] } else { self.first });
+        let (newest, first) =
+            (self.newest(), if self.guessed { self.pairs[0] } else { self.first });
         let (ticks, ns) = (newest.ticks - first.ticks, newest.ns - first.ns);
-        if ns == 0 { 0 } else { ((u128::from(ticks) * 1_000_000 + u128::from(ns) / 2) / u128::from(ns)) as u64 }
+        if ns == 0 {
+            0
+        } else {
+            ((u128::from(ticks) * 1_000_000 + u128::from(ns) / 2) / u128::from(ns)) as u64
+        }
     }
 
     /// How far from the truth a time before the first pair may be: the counter's speed is known no better than the two
@@ -231,7 +253,8 @@ impl Clock {
         if before > 0 && known > 0 {
             let noise = u128::from(first.within + newest.within);
             let error = noise * u128::from(before) / u128::from(known);
-            self.error_ns = self.error_ns.max(first.within + error.min(u64::MAX as u128 / 2) as u64);
+            self.error_ns =
+                self.error_ns.max(first.within + error.min(u64::MAX as u128 / 2) as u64);
         }
     }
 }
@@ -335,7 +358,10 @@ impl Segment {
     /// A division is as dear as all the rest that is done with a record.
     fn at(&self, ticks: u64) -> u64 {
         match self.slope != 0 && self.holds(ticks) {
-            true => self.a.ns + ((u128::from(ticks - self.a.ticks) * u128::from(self.slope)) >> 32) as u64,
+            true => {
+                self.a.ns
+                    + ((u128::from(ticks - self.a.ticks) * u128::from(self.slope)) >> 32) as u64
+            }
             false => line(self.a, self.b, ticks),
         }
     }

@@ -60,7 +60,8 @@ impl CpuReader {
 
     /// The same, for rings that run round and round.
     pub fn is_plausible_round(&self) -> bool {
-        self.main.is_plausible_round() && self.nested.as_ref().is_none_or(RingReader::is_plausible_round)
+        self.main.is_plausible_round()
+            && self.nested.as_ref().is_none_or(RingReader::is_plausible_round)
     }
 
     /// Whether a hit was being logged, of which a part may be in the main ring.
@@ -76,7 +77,9 @@ impl CpuReader {
 
     /// Bytes that wait to be taken out.
     pub fn fill(&self) -> u64 {
-        self.main.fill() + self.nested.as_ref().map_or(0, RingReader::fill) + self.waiting.len() as u64
+        self.main.fill()
+            + self.nested.as_ref().map_or(0, RingReader::fill)
+            + self.waiting.len() as u64
     }
 
     /// Whether the main ring has been round more than once.
@@ -148,7 +151,11 @@ impl CpuReader {
     /// Appends whole records to `out`, about `max` bytes, and gives their space back.
     pub fn take(&mut self, kinds: &RecordKinds, out: &mut Vec<u8>, max: usize) -> Taken {
         // First, so that what is nested in a main record which is taken now is at hand.
-        let nested = self.nested.as_mut().map(|n| n.copy(kinds, &mut self.waiting, NESTED)).unwrap_or_default();
+        let nested = self
+            .nested
+            .as_mut()
+            .map(|n| n.copy(kinds, &mut self.waiting, NESTED))
+            .unwrap_or_default();
         let start = out.len();
         let mut taken = self.main.copy(kinds, out, max);
         self.serials = self.serials.wrapping_add(nested.serials).wrapping_add(taken.serials);
@@ -175,7 +182,12 @@ impl CpuReader {
 
     /// The same while writers go on. Returns also how many attempts to log there were until then, lost ones included.
     /// `ids`: those that count attempts.
-    pub fn take_running(&mut self, kinds: &RecordKinds, ids: &[u16], out: &mut Vec<u8>) -> io::Result<(Taken, Still)> {
+    pub fn take_running(
+        &mut self,
+        kinds: &RecordKinds,
+        ids: &[u16],
+        out: &mut Vec<u8>,
+    ) -> io::Result<(Taken, Still)> {
         let still = self.still(ids);
         let (mut part, start) = (Vec::new(), out.len());
         let nested = match &mut self.nested {
@@ -246,7 +258,8 @@ impl CpuReader {
     /// Whether a reader that has died had taken out everything.
     pub fn has_ended(&self) -> bool {
         let note = self.main.note();
-        self.main.head() == note.main && self.nested.as_ref().is_none_or(|n| n.head() == note.nested)
+        self.main.head() == note.main
+            && self.nested.as_ref().is_none_or(|n| n.head() == note.nested)
     }
 
     /// Appends all whole records, and leaves them where they are.
@@ -372,7 +385,8 @@ mod tests {
         let memory = tempfile::tempfile().unwrap();
         let nested_at = Rings::stride(size);
         memory.set_len((nested_at + Rings::stride(NESTED)) as u64).unwrap();
-        let shared = Arc::new(Mapping::new(memory.as_fd(), nested_at + Rings::stride(NESTED)).unwrap());
+        let shared =
+            Arc::new(Mapping::new(memory.as_fd(), nested_at + Rings::stride(NESTED)).unwrap());
         let ring = |at: usize, size: usize| RingReader::of_kernel(shared.clone(), at, size);
         let mut reader = CpuReader::new(ring(0, size), Some(ring(nested_at, NESTED)));
         let mut out = Vec::new();

@@ -55,7 +55,11 @@ impl Rings {
 
     /// `size` is a power of two; `lowwater` is the share, in percent, that should stay free.
     pub fn new(mapping: Mapping, size: usize, count: usize, lowwater: u32) -> Rings {
-        assert!(size.is_power_of_two() && mapping.length() >= count * Rings::stride(size) && lowwater < 100);
+        assert!(
+            size.is_power_of_two()
+                && mapping.length() >= count * Rings::stride(size)
+                && lowwater < 100
+        );
         let mark = size / 100 * (100 - lowwater as usize);
         Rings { mapping: Arc::new(mapping), size, count, mark }
     }
@@ -197,7 +201,9 @@ impl Taken {
     pub fn count(&mut self, kinds: &RecordKinds, record: &[u8]) {
         self.records += 1;
         if Header::read(record).is_some_and(|h| h.id() == kinds.lost_id) {
-            let word = |at: usize| record.get(at..).and_then(|b| b.first_chunk()).map_or(0, |b| u64::from_le_bytes(*b));
+            let word = |at: usize| {
+                record.get(at..).and_then(|b| b.first_chunk()).map_or(0, |b| u64::from_le_bytes(*b))
+            };
             let (count, since) = (word(kinds.lost_count_offset), word(kinds.lost_since_offset));
             // A program may say what it likes; whoever believes it counts again.
             self.serials = self.serials.wrapping_add(count);
@@ -213,7 +219,16 @@ impl RingReader {
     /// A new ring at `base` of a mapping; its size is a power of two.
     fn new(mapping: Arc<Mapping>, base: usize, size: usize, mark: Mark) -> RingReader {
         assert!(size.is_power_of_two() && mapping.length() >= base + Rings::stride(size));
-        RingReader { mapping, base, size, mark, retired: false, tail: 0, copied: Vec::new(), trusted: true }
+        RingReader {
+            mapping,
+            base,
+            size,
+            mark,
+            retired: false,
+            tail: 0,
+            copied: Vec::new(),
+            trusted: true,
+        }
     }
 
     /// The same, of the kernel engine.
@@ -253,7 +268,8 @@ impl RingReader {
     /// Whether the writers' position can be one: not before ours, and no more than a ring later.
     pub fn is_plausible(&self) -> bool {
         let fill = self.head().checked_sub(self.tail);
-        fill.is_some_and(|fill| fill <= self.size() && self.tail < 1 << 62) && self.tail.is_multiple_of(8)
+        fill.is_some_and(|fill| fill <= self.size() && self.tail < 1 << 62)
+            && self.tail.is_multiple_of(8)
     }
 
     /// The same, for a ring that runs round and round.
@@ -292,7 +308,9 @@ impl RingReader {
 
     /// Adds up what the ring has counted by event id.
     pub fn count(&self, counters: &mut Counters) {
-        for (id, (lost, attempts)) in counters.lost.iter_mut().zip(&mut counters.attempts).enumerate() {
+        for (id, (lost, attempts)) in
+            counters.lost.iter_mut().zip(&mut counters.attempts).enumerate()
+        {
             *lost = lost.saturating_add(self.lost(id as u16));
             *attempts = attempts.saturating_add(self.attempts(id as u16));
         }
@@ -304,7 +322,9 @@ impl RingReader {
             (true, Mark::At(_)) => (u64::MAX, u64::MAX),
             (true, Mark::InRing) => (u64::MAX, 0),
             (false, Mark::At(mark)) => (self.size(), mark),
-            (false, Mark::InRing) => (self.size(), self.word(MARK).load(Ordering::Relaxed).min(self.size())),
+            (false, Mark::InRing) => {
+                (self.size(), self.word(MARK).load(Ordering::Relaxed).min(self.size()))
+            }
         };
         let from = if overwrite { 0 } else { self.tail };
         let (hard, limit) = (from.wrapping_add(hard), from.wrapping_add(limit));
@@ -410,7 +430,12 @@ impl RingReader {
 
     /// The same while writers go on: up to `head`, behind which no record is being written. What they overwrite in the
     /// meantime is left out.
-    pub fn take_running(&mut self, kinds: &RecordKinds, out: &mut Vec<u8>, head: u64) -> io::Result<Taken> {
+    pub fn take_running(
+        &mut self,
+        kinds: &RecordKinds,
+        out: &mut Vec<u8>,
+        head: u64,
+    ) -> io::Result<Taken> {
         let mut image = self.image(head)?;
         // Pairs with the writers, who move `head` before they store: whose bytes are in the copy, his head is seen here.
         fence(Ordering::Acquire);
@@ -423,7 +448,8 @@ impl RingReader {
     /// A copy of what the ring holds up to `head`, and of where records begin, the oldest first.
     fn image(&self, head: u64) -> io::Result<RingReader> {
         let mapping = Arc::new(Mapping::own(Rings::stride(self.size))?);
-        let image = RingReader { tail: self.tail, ..RingReader::new(mapping, 0, self.size, self.mark) };
+        let image =
+            RingReader { tail: self.tail, ..RingReader::new(mapping, 0, self.size, self.mark) };
         let from = self.tail.max(head.saturating_sub(self.size()));
         let (start, length) = (from as usize & (self.size - 1), (head - from) as usize);
         if start + length <= self.size {
@@ -445,10 +471,19 @@ impl RingReader {
     }
 
     /// What stands in a ring between `oldest` and `head`, which nobody changes.
-    fn take_round(&mut self, kinds: &RecordKinds, out: &mut Vec<u8>, oldest: u64, head: u64) -> Taken {
+    fn take_round(
+        &mut self,
+        kinds: &RecordKinds,
+        out: &mut Vec<u8>,
+        oldest: u64,
+        head: u64,
+    ) -> Taken {
         if self.tail < oldest {
             let firsts = (0..GRID).map(|n| self.word(FIRST + 8 * n).load(Ordering::Acquire));
-            self.tail = firsts.filter(|p| (oldest..=head).contains(p) && p.is_multiple_of(8)).min().unwrap_or(head);
+            self.tail = firsts
+                .filter(|p| (oldest..=head).contains(p) && p.is_multiple_of(8))
+                .min()
+                .unwrap_or(head);
         }
         let mut taken = Taken::default();
         while self.tail < head && !taken.torn {
@@ -481,7 +516,8 @@ impl RingReader {
                 break;
             }
             let left = (head - self.tail) as usize - (at - start);
-            let Some(size) = kinds.sizes.size(self.bytes(at, left.min(self.size + SLACK - at))) else {
+            let Some(size) = kinds.sizes.size(self.bytes(at, left.min(self.size + SLACK - at)))
+            else {
                 taken.torn = true;
                 break;
             };

@@ -78,7 +78,8 @@ fn quoted(lexer: &mut Lexer<'_, Token>, quote: u8, closed: Token, open: Token) -
         taken += length;
         // A backslash at the line's end joins the next line to this one.
         let line = &lexer.remainder()[..taken];
-        let joined = line.strip_suffix('\r').unwrap_or(line).ends_with('\\') && taken < lexer.remainder().len();
+        let joined = line.strip_suffix('\r').unwrap_or(line).ends_with('\\')
+            && taken < lexer.remainder().len();
         if found || !joined {
             lexer.bump(taken);
             return if found { closed } else { open };
@@ -90,7 +91,10 @@ fn quoted(lexer: &mut Lexer<'_, Token>, quote: u8, closed: Token, open: Token) -
 /// The tokens of `text[range]`, with spans in `text`.
 pub fn tokens(text: &str, range: Span) -> impl Iterator<Item = (Token, Span)> {
     Token::lexer(&text[range.start..range.end]).spanned().map(move |(token, at)| {
-        (token.unwrap_or(Token::Other), Span { start: range.start + at.start, end: range.start + at.end })
+        (
+            token.unwrap_or(Token::Other),
+            Span { start: range.start + at.start, end: range.start + at.end },
+        )
     })
 }
 
@@ -109,7 +113,9 @@ pub fn group_end(text: &str, from: usize, open: Token, close: Token) -> Result<u
     let mut depth = 0usize;
     for (token, span) in tokens(text, Span { start: from, end: text.len() }) {
         match token {
-            Token::OpenComment => return Err(Unclosed::Comment(Span { start: span.start, end: span.start + 2 })),
+            Token::OpenComment => {
+                return Err(Unclosed::Comment(Span { start: span.start, end: span.start + 2 }));
+            }
             Token::OpenText => return Err(Unclosed::Text(span)),
             Token::OpenChar => return Err(Unclosed::Char(span)),
             t if t == open => depth += 1,
@@ -130,8 +136,9 @@ pub fn calls(text: &str, range: Span) -> Vec<Result<Call, BadCall>> {
     let mut finder = Finder::default();
     let mut before = (Token::Other, Span::default());
     for (token, span) in tokens(text, range) {
-        let called =
-            token == Token::OpenParen && before.0 == Token::Word && &text[before.1.start..before.1.end] == "klogger";
+        let called = token == Token::OpenParen
+            && before.0 == Token::Word
+            && &text[before.1.start..before.1.end] == "klogger";
         finder.step(token, span, called.then_some(before.1.start));
         before = (token, span);
     }
@@ -184,7 +191,9 @@ impl Finder {
             Token::OpenParen => Token::CloseParen,
             Token::OpenBracket => Token::CloseBracket,
             Token::OpenBrace => Token::CloseBrace,
-            Token::CloseParen | Token::CloseBracket | Token::CloseBrace => return self.close(token, span),
+            Token::CloseParen | Token::CloseBracket | Token::CloseBrace => {
+                return self.close(token, span);
+            }
             _ => return,
         };
         let call = call_from.map(|start| Open {
@@ -253,8 +262,14 @@ mod tests {
     #[test]
     fn arguments_are_counted_at_the_calls_own_level() {
         assert_eq!(found("klogger(A);"), [("A".into(), 0)]);
-        assert_eq!(found("klogger ( A, f(x, y), a[b, c], (struct s){1, 2}, \",\", ',');"), [("A".into(), 5)]);
-        assert_eq!(found("if (x) { klogger(A, 1); } else klogger(B, 1, 2);"), [("A".into(), 1), ("B".into(), 2)]);
+        assert_eq!(
+            found("klogger ( A, f(x, y), a[b, c], (struct s){1, 2}, \",\", ',');"),
+            [("A".into(), 5)]
+        );
+        assert_eq!(
+            found("if (x) { klogger(A, 1); } else klogger(B, 1, 2);"),
+            [("A".into(), 1), ("B".into(), 2)]
+        );
     }
 
     #[test]
@@ -266,7 +281,14 @@ mod tests {
 
     #[test]
     fn an_event_is_one_word() {
-        for bad in ["klogger()", "klogger(1)", "klogger(a b)", "klogger(f(x), 1)", "klogger(A, 1", "klogger(,A)"] {
+        for bad in [
+            "klogger()",
+            "klogger(1)",
+            "klogger(a b)",
+            "klogger(f(x), 1)",
+            "klogger(A, 1",
+            "klogger(,A)",
+        ] {
             assert_eq!(found(bad), [("?".into(), 0)], "{bad}");
         }
     }

@@ -49,12 +49,17 @@ pub fn check(draft: &mut Draft, options: &Options) -> Vec<Diagnostic> {
 /// Also keeps what follows, which compares names with one another, from taking long.
 fn too_many(draft: &Draft, found: &mut Vec<Diagnostic>) {
     let event = draft.events.get(EVENTS_MAX).map(|e| (e.event.span, EVENTS_MAX, "events"));
-    let table = draft.tables.get(OTHERS_MAX).map(|(_, span)| (*span, OTHERS_MAX, "enums and flags"));
+    let table =
+        draft.tables.get(OTHERS_MAX).map(|(_, span)| (*span, OTHERS_MAX, "enums and flags"));
     let probe = draft.probes.get(OTHERS_MAX).map(|p| (p.span, OTHERS_MAX, "probes"));
     let slice = draft.slices.get(OTHERS_MAX).map(|s| (s.span, OTHERS_MAX, "slices"));
     for (span, most, what) in [event, table, probe, slice].into_iter().flatten() {
         let message = format!("more than {most} {what}");
-        found.push(Diagnostic::error(span, message).label("one too many").help("make several schemata of this one"));
+        found.push(
+            Diagnostic::error(span, message)
+                .label("one too many")
+                .help("make several schemata of this one"),
+        );
     }
 }
 
@@ -67,7 +72,10 @@ fn add_contexts(draft: &mut EventDraft, schema: &[(Context, Span)], found: &mut 
     }
     let mut twice = HashSet::new();
     for (context, span) in wanted {
-        let Some((name, _, ty, scalar, decode)) = CONTEXTS.iter().find(|(_, c, ..)| *c == context) else { continue };
+        let Some((name, _, ty, scalar, decode)) = CONTEXTS.iter().find(|(_, c, ..)| *c == context)
+        else {
+            continue;
+        };
         if !twice.insert(*name) {
             continue;
         }
@@ -75,7 +83,10 @@ fn add_contexts(draft: &mut EventDraft, schema: &[(Context, Span)], found: &mut 
             let message = format!("event {} has a field `{name}` already", draft.event.name);
             let help = format!("rename the field, or take `{name}` out of `context`");
             found.push(
-                Diagnostic::error(own.span, message).label("declared here").related(span, "added here").help(help),
+                Diagnostic::error(own.span, message)
+                    .label("declared here")
+                    .related(span, "added here")
+                    .help(help),
             );
             continue;
         }
@@ -94,22 +105,36 @@ fn add_contexts(draft: &mut EventDraft, schema: &[(Context, Span)], found: &mut 
 }
 
 /// Reports names that have been seen before. Case does not count, because it does not count in SQL.
-fn unique<'a>(what: &str, names: impl Iterator<Item = (&'a str, Span)>, found: &mut Vec<Diagnostic>) {
+fn unique<'a>(
+    what: &str,
+    names: impl Iterator<Item = (&'a str, Span)>,
+    found: &mut Vec<Diagnostic>,
+) {
     let mut seen: HashMap<String, (&str, Span)> = HashMap::new();
     for (name, span) in names {
         let Some((first, at)) = seen.insert(name.to_lowercase(), (name, span)) else { continue };
-        let same =
-            if first == name { "choose another name" } else { "choose another name: case does not count, as in SQL" };
+        let same = if first == name {
+            "choose another name"
+        } else {
+            "choose another name: case does not count, as in SQL"
+        };
         let message = format!("there is {what} `{}` already", shorten(name));
         found.push(
-            Diagnostic::error(span, message).label("declared again").related(at, "first declared here").help(same),
+            Diagnostic::error(span, message)
+                .label("declared again")
+                .related(at, "first declared here")
+                .help(same),
         );
     }
 }
 
 fn unique_names(draft: &Draft, found: &mut Vec<Diagnostic>) {
     unique("an event", draft.events.iter().map(|e| (e.event.name.as_str(), e.event.span)), found);
-    unique("an enum or flags", draft.tables.iter().map(|(t, span)| (t.name.as_str(), *span)), found);
+    unique(
+        "an enum or flags",
+        draft.tables.iter().map(|(t, span)| (t.name.as_str(), *span)),
+        found,
+    );
     unique("a slice", draft.slices.iter().map(|s| (s.slice.name.as_str(), s.span)), found);
     unique("an arch", draft.arch.iter().map(|(a, span)| (a.name.as_str(), *span)), found);
     for event in &draft.events {
@@ -140,14 +165,16 @@ fn check_scope(draft: &EventDraft, found: &mut Vec<Diagnostic>) {
         match fields.iter().find(|f| f.name == *name) {
             None if draft.incomplete => {}
             None => {
-                let message = format!("event {} has no field `{}`", draft.event.name, shorten(name));
+                let message =
+                    format!("event {} has no field `{}`", draft.event.name, shorten(name));
                 let help = did_you_mean(name, fields.iter().map(|f| f.name.as_str())).unwrap_or_else(|| {
                     "name a field that holds a thread id, or write `scope all` or `scope current`".into()
                 });
                 found.push(Diagnostic::error(span, message).label("not a field").help(help));
             }
             Some(field) if field.context.is_some() => {
-                let message = format!("`{name}` is the running thread's, as every event's scope is");
+                let message =
+                    format!("`{name}` is the running thread's, as every event's scope is");
                 found.push(
                     Diagnostic::error(span, message)
                         .label("added by `context`")
@@ -177,7 +204,10 @@ fn check_tails(event: &Event, found: &mut Vec<Diagnostic>) {
         let message = format!("event {} has a `string` already", event.name);
         let help = format!("give all but one a length: `string[64] {}`", other.name);
         found.push(
-            Diagnostic::error(other.span, message).label("a second one").related(first.span, "the first").help(help),
+            Diagnostic::error(other.span, message)
+                .label("a second one")
+                .related(first.span, "the first")
+                .help(help),
         );
     }
 }
@@ -192,11 +222,16 @@ fn check_size(event: &Event, found: &mut Vec<Diagnostic>) {
         .fields
         .iter()
         .map(|f| {
-            (f.shape.align_and_size(f.scalar).1 + if f.shape == Shape::Tail { STRING_MAX } else { 0 }, f.name.as_str())
+            (
+                f.shape.align_and_size(f.scalar).1
+                    + if f.shape == Shape::Tail { STRING_MAX } else { 0 },
+                f.name.as_str(),
+            )
         })
         .collect();
     sizes.sort_by_key(|&(size, _)| std::cmp::Reverse(size));
-    let shown: Vec<String> = sizes.iter().take(8).map(|(size, name)| format!("{name} {size}")).collect();
+    let shown: Vec<String> =
+        sizes.iter().take(8).map(|(size, name)| format!("{name} {size}")).collect();
     let rest = if sizes.len() > shown.len() {
         format!(", and {} smaller ones", sizes.len() - shown.len())
     } else {
@@ -207,7 +242,11 @@ fn check_size(event: &Event, found: &mut Vec<Diagnostic>) {
         "shorten or remove fields; in bytes: {}{rest}; header {HEADER_SIZE}; all of it aligned",
         shown.join(", ")
     );
-    found.push(Diagnostic::error(event.span, message).label(format!("a record has at most {RECORD_MAX}")).help(help));
+    found.push(
+        Diagnostic::error(event.span, message)
+            .label(format!("a record has at most {RECORD_MAX}"))
+            .help(help),
+    );
 }
 
 /// A field `as code` gets a second column, `NAME_symbol`, when a log is exported.
@@ -215,7 +254,8 @@ fn check_symbols(event: &Event, found: &mut Vec<Diagnostic>) {
     for code in event.fields.iter().filter(|f| f.decode == Decode::Code) {
         let column = format!("{}_symbol", code.name);
         if let Some(other) = event.fields.iter().find(|f| f.name.eq_ignore_ascii_case(&column)) {
-            let message = format!("`{}` is the column that names the code at `{}`", other.name, code.name);
+            let message =
+                format!("`{}` is the column that names the code at `{}`", other.name, code.name);
             found.push(
                 Diagnostic::error(other.span, message)
                     .label("taken")
@@ -237,7 +277,8 @@ fn check_decode(field: &Field, span: Span, all: &Draft, found: &mut Vec<Diagnost
                 .help(help),
         )
     };
-    let integer = matches!(field.shape, Shape::One | Shape::Array(_)) && field.scalar != Scalar::Bool;
+    let integer =
+        matches!(field.shape, Shape::One | Shape::Array(_)) && field.scalar != Scalar::Bool;
     let bytes = field.scalar.size();
     found.extend(match &field.decode {
         Decode::Plain => None,
@@ -260,7 +301,9 @@ fn check_decode(field: &Field, span: Span, all: &Draft, found: &mut Vec<Diagnost
         Decode::Device if integer && bytes >= 4 => None,
         Decode::Device => wrong("a device number", "write `uint`"),
         Decode::Ip if integer && ip_bytes(field) => None,
-        Decode::Ip => wrong("an IP address", "write `uint`, or `u8 NAME[4]`, or `u8 NAME[16]` for IPv6"),
+        Decode::Ip => {
+            wrong("an IP address", "write `uint`, or `u8 NAME[4]`, or `u8 NAME[16]` for IPv6")
+        }
         Decode::Errno if integer && field.scalar.signed() => None,
         Decode::Errno => wrong("an error number", "errors are negative: write `int` or `long`"),
         Decode::Table(name) => match all.tables.iter().any(|(t, _)| t.name == *name) {
@@ -283,16 +326,20 @@ fn ip_bytes(field: &Field) -> bool {
 fn unknown_decoding(name: &str, span: Span, all: &Draft) -> Option<Diagnostic> {
     let known = DECODES.iter().map(|(word, _)| *word);
     let help =
-        did_you_mean(name, known.clone().chain(all.tables.iter().map(|(t, _)| t.name.as_str()))).unwrap_or_else(|| {
-            format!(
-                "there are {}, and the enums and flags of this schema",
-                alternatives(&known.collect::<Vec<_>>(), "and")
-            )
-        });
+        did_you_mean(name, known.clone().chain(all.tables.iter().map(|(t, _)| t.name.as_str())))
+            .unwrap_or_else(|| {
+                format!(
+                    "there are {}, and the enums and flags of this schema",
+                    alternatives(&known.collect::<Vec<_>>(), "and")
+                )
+            });
     // A table that could not be read may well have that name.
     let certain = !all.incomplete;
-    certain
-        .then(|| Diagnostic::error(span, format!("unknown decoding `{}`", shorten(name))).label("not known").help(help))
+    certain.then(|| {
+        Diagnostic::error(span, format!("unknown decoding `{}`", shorten(name)))
+            .label("not known")
+            .help(help)
+    })
 }
 
 /// The field's type in words.
@@ -322,18 +369,31 @@ fn check_calls(probe: &Probe, all: &Draft, found: &mut Vec<Diagnostic>) {
         }
         let Some(draft) = all.events.iter().find(|e| e.event.name == call.event) else {
             if !all.incomplete {
-                let help = did_you_mean(&call.event, all.events.iter().map(|e| e.event.name.as_str()))
-                    .unwrap_or_else(|| format!("declare it: `event {} {{ ... }}`", shorten(&call.event)));
-                let message = format!("klogger() names an event `{}` that is not declared", shorten(&call.event));
+                let help =
+                    did_you_mean(&call.event, all.events.iter().map(|e| e.event.name.as_str()))
+                        .unwrap_or_else(|| {
+                            format!("declare it: `event {} {{ ... }}`", shorten(&call.event))
+                        });
+                let message = format!(
+                    "klogger() names an event `{}` that is not declared",
+                    shorten(&call.event)
+                );
                 found.push(Diagnostic::error(call.span, message).label("unknown event").help(help));
             }
             continue;
         };
-        let own: Vec<&str> =
-            draft.event.fields.iter().filter(|f| f.context.is_none()).map(|f| f.name.as_str()).collect();
+        let own: Vec<&str> = draft
+            .event
+            .fields
+            .iter()
+            .filter(|f| f.context.is_none())
+            .map(|f| f.name.as_str())
+            .collect();
         if own.len() != call.arguments && !draft.incomplete {
-            let message = format!("event {} takes {}, not {}", call.event, values(own.len()), call.arguments);
-            let names = if own.is_empty() { String::new() } else { format!(", {}", own.join(", ")) };
+            let message =
+                format!("event {} takes {}, not {}", call.event, values(own.len()), call.arguments);
+            let names =
+                if own.is_empty() { String::new() } else { format!(", {}", own.join(", ")) };
             let help = format!("write `klogger({}{names})`", call.event);
             found.push(
                 Diagnostic::error(call.span, message)
@@ -359,7 +419,8 @@ fn unique_targets(probes: &[Probe], found: &mut Vec<Diagnostic>) {
     for (number, probe) in probes.iter().enumerate() {
         for target in &probe.targets {
             let types: Vec<&str> = target.params.iter().map(|p| p.ty.as_str()).collect();
-            let Some((first, span)) = seen.insert((target.kind, target.name.as_str(), types), (number, target.span))
+            let Some((first, span)) =
+                seen.insert((target.kind, target.name.as_str(), types), (number, target.span))
             else {
                 continue;
             };
@@ -368,8 +429,17 @@ fn unique_targets(probes: &[Probe], found: &mut Vec<Diagnostic>) {
             } else {
                 "put both bodies into one probe: it is hit once, and reads the clock once"
             };
-            let message = format!("there is a probe at {} `{}` already", target.kind.word(), shorten(&target.name));
-            found.push(Diagnostic::error(target.span, message).label("again").related(span, "first here").help(help));
+            let message = format!(
+                "there is a probe at {} `{}` already",
+                target.kind.word(),
+                shorten(&target.name)
+            );
+            found.push(
+                Diagnostic::error(target.span, message)
+                    .label("again")
+                    .related(span, "first here")
+                    .help(help),
+            );
         }
     }
 }
@@ -378,8 +448,10 @@ fn never_logged(draft: &Draft, found: &mut Vec<Diagnostic>) {
     if draft.probes.is_empty() || draft.incomplete {
         return;
     }
-    let logged: HashSet<&str> = draft.probes.iter().flat_map(|p| &p.calls).map(|c| c.event.as_str()).collect();
-    for event in draft.events.iter().map(|e| &e.event).filter(|e| !logged.contains(e.name.as_str())) {
+    let logged: HashSet<&str> =
+        draft.probes.iter().flat_map(|p| &p.calls).map(|c| c.event.as_str()).collect();
+    for event in draft.events.iter().map(|e| &e.event).filter(|e| !logged.contains(e.name.as_str()))
+    {
         let message = format!("no probe logs event {}", event.name);
         let help = format!("call `klogger({}, ...)` in a probe, or remove the event", event.name);
         found.push(Diagnostic::warning(event.span, message).label("never logged").help(help));

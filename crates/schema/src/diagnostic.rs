@@ -79,10 +79,9 @@ impl miette::Diagnostic for Diagnostic {
     fn labels(&self) -> Option<Box<dyn Iterator<Item = miette::LabeledSpan> + '_>> {
         let label = (!self.label.is_empty()).then(|| self.label.clone());
         let primary = miette::LabeledSpan::new_primary_with_span(label, range(self.span));
-        let related = self
-            .related
-            .iter()
-            .map(|(span, label)| miette::LabeledSpan::new_with_span(Some(label.clone()), range(*span)));
+        let related = self.related.iter().map(|(span, label)| {
+            miette::LabeledSpan::new_with_span(Some(label.clone()), range(*span))
+        });
         Some(Box::new(std::iter::once(primary).chain(related)))
     }
 }

@@ -89,7 +89,9 @@ pub fn quoted_length(rest: &str, quote: u8) -> (usize, bool) {
     while let Some(&b) = bytes.get(at) {
         match b {
             b'\n' => return (at, false),
-            b'\\' if bytes.get(at + 1).is_some_and(|&next| next != b'\n' && next.is_ascii()) => at += 2,
+            b'\\' if bytes.get(at + 1).is_some_and(|&next| next != b'\n' && next.is_ascii()) => {
+                at += 2
+            }
             _ if b == quote => return (at + 1, true),
             _ => at += 1,
         }
@@ -118,7 +120,10 @@ impl<'a> Cursor<'a> {
         match token {
             Some(Ok(token)) => Lexeme { token, span },
             Some(Err(())) => Lexeme { token: Token::Other, span },
-            None => Lexeme { token: Token::End, span: Span { start: self.text.len(), end: self.text.len() } },
+            None => Lexeme {
+                token: Token::End,
+                span: Span { start: self.text.len(), end: self.text.len() },
+            },
         }
     }
 
@@ -226,6 +231,9 @@ mod tests {
     #[test]
     fn positions() {
         let lines = Lines::new("ab\n\ncd");
-        assert_eq!([0, 2, 3, 4, 6].map(|at| lines.position(at)), [(1, 1), (1, 3), (2, 1), (3, 1), (3, 3)]);
+        assert_eq!(
+            [0, 2, 3, 4, 6].map(|at| lines.position(at)),
+            [(1, 1), (1, 3), (2, 1), (3, 1), (3, 3)]
+        );
     }
 }

@@ -97,12 +97,18 @@ fn unreadable(text: &str) -> Option<Diagnostic> {
     }
     let (at, c) = text.char_indices().find(|&(_, c)| unprintable(c))?;
     let message = format!("character U+{:04X} cannot be in a schema", u32::from(c));
-    let help = "remove it: only tabs and ends of lines may be there beside characters that can be seen";
-    Some(Diagnostic::error(Span { start: at, end: at + c.len_utf8() }, message).label("here").help(help))
+    let help =
+        "remove it: only tabs and ends of lines may be there beside characters that can be seen";
+    Some(
+        Diagnostic::error(Span { start: at, end: at + c.len_utf8() }, message)
+            .label("here")
+            .help(help),
+    )
 }
 
 /// Control characters, and those that turn the direction of text, so that it reads differently from what it says.
 fn unprintable(c: char) -> bool {
-    let turns = matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}');
+    let turns =
+        matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}');
     turns || (c.is_control() && !matches!(c, '\t' | '\n' | '\r' | '\x0c'))
 }

@@ -299,7 +299,11 @@ impl ProbeKind {
 impl Param {
     /// `TYPE NAME`, without a space after a `*`.
     pub fn declare(&self) -> String {
-        if self.ty.ends_with('*') { format!("{}{}", self.ty, self.name) } else { format!("{} {}", self.ty, self.name) }
+        if self.ty.ends_with('*') {
+            format!("{}{}", self.ty, self.name)
+        } else {
+            format!("{} {}", self.ty, self.name)
+        }
     }
 }
 

@@ -4,7 +4,8 @@
 use crate::diagnostic::Diagnostic;
 use crate::model::Span;
 use crate::words::{
-    BUILTIN_EVENTS, BUILTIN_TABLES, C_MACROS, C_RESERVED, DECODES, HEADER_FIELDS, SQL_RESERVED, STRING, TYPES,
+    BUILTIN_EVENTS, BUILTIN_TABLES, C_MACROS, C_RESERVED, DECODES, HEADER_FIELDS, SQL_RESERVED,
+    STRING, TYPES,
 };
 
 /// Bytes of a name at most: what C compilers promise to tell apart, and short enough for a column of output.
@@ -54,9 +55,12 @@ pub fn check(kind: Kind, name: &str, span: Span, builtin: bool) -> Option<Diagno
     let (why, remedy) = reserved(kind, name, builtin)?;
     let example = format!("{}_", name.to_lowercase());
     Some(
-        Diagnostic::error(span, format!("`{name}` cannot be the name of {} {}", article(kind), kind.noun()))
-            .label(why)
-            .help(remedy.unwrap_or_else(|| format!("choose another name, such as `{example}`"))),
+        Diagnostic::error(
+            span,
+            format!("`{name}` cannot be the name of {} {}", article(kind), kind.noun()),
+        )
+        .label(why)
+        .help(remedy.unwrap_or_else(|| format!("choose another name, such as `{example}`"))),
     )
 }
 
@@ -84,7 +88,9 @@ fn reserved(kind: Kind, name: &str, builtin: bool) -> Option<(String, Option<Str
                 Some("choose another name, such as `of_cpu` or `start_ns`".into()),
             ));
         }
-        Kind::Event if taken(&BUILTIN_TABLES) => return Some((format!("every log has a table `{lower}`"), None)),
+        Kind::Event if taken(&BUILTIN_TABLES) => {
+            return Some((format!("every log has a table `{lower}`"), None));
+        }
         Kind::Event if taken(&BUILTIN_EVENTS) && !builtin => {
             return Some(("an event that every log has".into(), None));
         }
@@ -121,7 +127,11 @@ pub fn is_type(word: &str) -> bool {
 /// A text for a message: untrusted, so cut to a length that can be read.
 pub fn shorten(text: &str) -> String {
     const MOST: usize = 80;
-    if text.chars().count() <= MOST { text.into() } else { text.chars().take(MOST - 3).chain("...".chars()).collect() }
+    if text.chars().count() <= MOST {
+        text.into()
+    } else {
+        text.chars().take(MOST - 3).chain("...".chars()).collect()
+    }
 }
 
 /// The name that a file's name gives to a schema which declares none: `scheduler.klogger` and `.klogger.conf.scheduler`
@@ -132,10 +142,16 @@ pub fn from_file(file: &str) -> String {
         Some(rest) => rest.trim_start_matches(['.', '-', '_']),
         None => base.strip_suffix(".klogger").unwrap_or(base),
     };
-    let name: String = stem.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).take(NAME_MAX).collect();
+    let name: String = stem
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
+        .take(NAME_MAX)
+        .collect();
     match name.chars().next() {
         None => "conf".into(),
-        Some(first) if first.is_ascii_digit() => format!("_{name}").chars().take(NAME_MAX).collect(),
+        Some(first) if first.is_ascii_digit() => {
+            format!("_{name}").chars().take(NAME_MAX).collect()
+        }
         Some(_) => name,
     }
 }
@@ -163,9 +179,19 @@ mod tests {
     #[test]
     fn case_counts_in_c_only_where_it_must() {
         let wrong = |kind, name| check(kind, name, Span::default(), false).is_some();
-        assert!(wrong(Kind::Field, "int") && wrong(Kind::Event, "Select") && wrong(Kind::Field, "TIME"));
-        assert!(wrong(Kind::Event, "mark") && wrong(Kind::Event, "Process") && wrong(Kind::Schema, "klogger"));
-        assert!(!wrong(Kind::Field, "process") && !wrong(Kind::Event, "TIMER") && !wrong(Kind::Field, "klogger"));
+        assert!(
+            wrong(Kind::Field, "int") && wrong(Kind::Event, "Select") && wrong(Kind::Field, "TIME")
+        );
+        assert!(
+            wrong(Kind::Event, "mark")
+                && wrong(Kind::Event, "Process")
+                && wrong(Kind::Schema, "klogger")
+        );
+        assert!(
+            !wrong(Kind::Field, "process")
+                && !wrong(Kind::Event, "TIMER")
+                && !wrong(Kind::Field, "klogger")
+        );
         assert!(check(Kind::Event, "MARK", Span::default(), true).is_none());
     }
 }

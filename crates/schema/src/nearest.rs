@@ -23,7 +23,10 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
 }
 
 /// "did you mean `a`, `b` or `c`?", if anything is near.
-pub fn did_you_mean<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<String> {
+pub fn did_you_mean<'a>(
+    word: &str,
+    candidates: impl IntoIterator<Item = &'a str>,
+) -> Option<String> {
     let near = nearest(word, candidates);
     (!near.is_empty()).then(|| format!("did you mean {}?", alternatives(&near, "or")))
 }
@@ -60,7 +63,8 @@ fn distance(word: &str, candidate: &str) -> Option<usize> {
 mod tests {
     use super::*;
 
-    const NAMES: [&str; 6] = ["sched_switch", "sched_waking", "sched_wakeup", "sys_enter", "irq_handler_entry", "us"];
+    const NAMES: [&str; 6] =
+        ["sched_switch", "sched_waking", "sched_wakeup", "sys_enter", "irq_handler_entry", "us"];
 
     #[test]
     fn misspelt() {

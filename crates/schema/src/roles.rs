@@ -62,7 +62,8 @@ fn check_role(draft: &EventDraft, found: &mut Vec<Diagnostic>) {
 }
 
 fn thread_field(event: &Event) -> bool {
-    let is_thread = |f: &&crate::model::Field| f.name == "pid" && f.shape == Shape::One && f.scalar.size() == 4;
+    let is_thread =
+        |f: &&crate::model::Field| f.name == "pid" && f.shape == Shape::One && f.scalar.size() == 4;
     event.fields.iter().any(|f| is_thread(&f))
 }
 
@@ -84,7 +85,12 @@ fn unfit(slice: &SliceDraft, draft: &EventDraft) -> Option<Diagnostic> {
                 return Some(wrong(span, name, "no field", help));
             }
             Some(f) if f.shape != Shape::One || f.scalar == Scalar::Bool => {
-                return Some(wrong(span, name, "no integer", "name fields that hold integers".into()));
+                return Some(wrong(
+                    span,
+                    name,
+                    "no integer",
+                    "name fields that hold integers".into(),
+                ));
             }
             Some(_) => {}
         }

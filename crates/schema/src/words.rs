@@ -4,7 +4,8 @@
 use crate::model::{Context, Decode, Place, ProbeKind, Role, Scalar};
 
 /// Words that begin a declaration.
-pub const DECLARATIONS: [&str; 9] = ["schema", "event", "probe", "enum", "flags", "arch", "code", "context", "slice"];
+pub const DECLARATIONS: [&str; 9] =
+    ["schema", "event", "probe", "enum", "flags", "arch", "code", "context", "slice"];
 
 /// Types that have one machine type. `string` is the other one.
 pub const TYPES: [(&str, Scalar); 27] = [
@@ -96,8 +97,8 @@ pub const TYPE_REMEDIES: [(&str, &str); 50] = [
 
 /// Words of which C makes the names of types with several words, and of pointers.
 pub const C_TYPE_WORDS: [&str; 15] = [
-    "unsigned", "signed", "const", "volatile", "struct", "union", "void", "char", "short", "int", "long", "float",
-    "double", "_Bool", "enum",
+    "unsigned", "signed", "const", "volatile", "struct", "union", "void", "char", "short", "int",
+    "long", "float", "double", "_Bool", "enum",
 ];
 
 /// What a number counts or measures. Case counts: `ms` is not `Ms`.
@@ -197,7 +198,8 @@ pub const ROLES: [(&str, Role); 5] = [
 ];
 
 /// On what a slice is: the word behind `on`.
-pub const PLACES: [(&str, Place); 3] = [("thread", Place::Thread), ("cpu", Place::Cpu), ("any", Place::Any)];
+pub const PLACES: [(&str, Place); 3] =
+    [("thread", Place::Thread), ("cpu", Place::Cpu), ("any", Place::Any)];
 
 /// What other tools call the kinds of probes.
 pub const PROBE_REMEDIES: [(&str, ProbeKind); 15] = [
@@ -312,7 +314,8 @@ pub const C_RESERVED: [&str; 67] = [
 ];
 
 /// Names which are macros where generated C may be compiled: a field of that name would become something else.
-pub const C_MACROS: [&str; 8] = ["NULL", "current", "errno", "linux", "stderr", "stdin", "stdout", "unix"];
+pub const C_MACROS: [&str; 8] =
+    ["NULL", "current", "errno", "linux", "stderr", "stdin", "stdout", "unix"];
 
 /// Words that DuckDB accepts as the name of a table or a column only in quotes: its keywords of the categories
 /// `reserved` and `type_function`.

@@ -34,7 +34,11 @@ fn every_schema() {
         for file in std::fs::read_dir(&folder).unwrap().map(|f| f.unwrap().path()) {
             if file.extension().is_some_and(|e| e == "klogger") {
                 let schema = read(&file, false);
-                assert_eq!(file.file_stem().unwrap().to_str().unwrap(), schema.name, "name and file agree");
+                assert_eq!(
+                    file.file_stem().unwrap().to_str().unwrap(),
+                    schema.name,
+                    "name and file agree"
+                );
                 files += 1;
             }
         }

@@ -17,7 +17,10 @@ fn guide() -> String {
 /// The indented block that begins with this line.
 fn block(first: &str) -> String {
     let guide = guide();
-    let lines = guide.lines().skip_while(|l| l.trim() != first).take_while(|l| l.is_empty() || l.starts_with("    "));
+    let lines = guide
+        .lines()
+        .skip_while(|l| l.trim() != first)
+        .take_while(|l| l.is_empty() || l.starts_with("    "));
     lines.map(|l| l.get(4..).unwrap_or("").to_string() + "\n").collect()
 }
 
@@ -42,10 +45,15 @@ fn the_first_schema_is_right_and_its_misspelling_is_refused_as_shown() {
     let text = block("schema sleepers \"Which threads go to sleep, and in what state\"");
     let parsed = parse("sleepers.klogger", &text, &Options::default()).unwrap();
     assert!(parsed.warnings.is_empty());
-    let errors = parse("sleepers.klogger", &text.replace("uint state", "unit state"), &Options::default()).unwrap_err();
+    let errors =
+        parse("sleepers.klogger", &text.replace("uint state", "unit state"), &Options::default())
+            .unwrap_err();
     let shown = block("$ klogger check sleepers.klogger");
     assert_eq!(errors.len(), 1);
-    assert!(shown.contains(&errors[0].message) && shown.contains(errors[0].help.as_ref().unwrap()), "{shown}");
+    assert!(
+        shown.contains(&errors[0].message) && shown.contains(errors[0].help.as_ref().unwrap()),
+        "{shown}"
+    );
 }
 
 #[test]

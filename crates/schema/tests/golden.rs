@@ -11,7 +11,10 @@ use klogger_schema::{Options, parse};
 fn schemata_mean_what_is_expected() {
     let mut wrong = Vec::new();
     let mut cases = 0;
-    for path in entries("tests/golden/schema").into_iter().filter(|p| p.extension().is_none_or(|e| e != "txt")) {
+    for path in entries("tests/golden/schema")
+        .into_iter()
+        .filter(|p| p.extension().is_none_or(|e| e != "txt"))
+    {
         cases += 1;
         let text = std::fs::read_to_string(&path).unwrap();
         let parsed = match parse(&name(&path), &text, &Options::default()) {
@@ -21,8 +24,10 @@ fn schemata_mean_what_is_expected() {
                 continue;
             }
         };
-        let warnings: String = parsed.warnings.iter().map(|w| format!("\nwarning: {w}\n")).collect();
-        let expected = path.with_file_name(format!("{}.txt", name(&path).trim_end_matches(".klogger")));
+        let warnings: String =
+            parsed.warnings.iter().map(|w| format!("\nwarning: {w}\n")).collect();
+        let expected =
+            path.with_file_name(format!("{}.txt", name(&path).trim_end_matches(".klogger")));
         wrong.extend(compare(&expected, &format!("{}{warnings}", dump(&parsed.schema))));
         wrong.extend(again(&name(&path), &parsed.schema));
     }
@@ -33,10 +38,18 @@ fn schemata_mean_what_is_expected() {
 /// Prints the model, reads that, and compares; positions of bodies do differ.
 fn again(name: &str, schema: &klogger_schema::model::Schema) -> Option<String> {
     let printed = print(schema);
-    let meaning = |s| dump(s).lines().map(|l| l.split(" at ").next().unwrap().to_string() + "\n").collect::<String>();
+    let meaning = |s| {
+        dump(s)
+            .lines()
+            .map(|l| l.split(" at ").next().unwrap().to_string() + "\n")
+            .collect::<String>()
+    };
     match parse(name, &printed, &Options::default()) {
         Ok(second) if meaning(&second.schema) == meaning(schema) => None,
-        Ok(second) => Some(format!("{name} means something else when printed:\n{printed}\n{}", dump(&second.schema))),
+        Ok(second) => Some(format!(
+            "{name} means something else when printed:\n{printed}\n{}",
+            dump(&second.schema)
+        )),
         Err(errors) => Some(format!("{name} cannot be read when printed:\n{printed}\n{errors:#?}")),
     }
 }

@@ -12,7 +12,9 @@ use proptest::prelude::*;
 use std::path::PathBuf;
 
 fn survive(text: &str) {
-    let pointed = |span: Span| text.get(span.start..span.end).unwrap_or_else(|| panic!("{span:?} of {text:?}")).len();
+    let pointed = |span: Span| {
+        text.get(span.start..span.end).unwrap_or_else(|| panic!("{span:?} of {text:?}")).len()
+    };
     match parse("hostile.klogger", text, &Options::default()) {
         Ok(parsed) => {
             for d in &parsed.warnings {
@@ -36,8 +38,9 @@ fn survive(text: &str) {
 fn corpus() -> Vec<String> {
     let folders = entries("tests/reject").into_iter().chain(entries("schemata"));
     let files = folders.flat_map(entries).chain(entries("tests/golden/schema"));
-    let schemata =
-        files.filter(|p: &PathBuf| p.to_string_lossy().contains("klogger") && p.extension().is_none_or(|e| e != "txt"));
+    let schemata = files.filter(|p: &PathBuf| {
+        p.to_string_lossy().contains("klogger") && p.extension().is_none_or(|e| e != "txt")
+    });
     schemata.filter(|p| p.is_file()).filter_map(|p| std::fs::read_to_string(p).ok()).collect()
 }
 
@@ -68,7 +71,12 @@ fn mutations() {
             match random(4) {
                 0 => drop(text.drain(from..from + piece.len())),
                 1 => drop(text.splice(from..from, piece)),
-                2 => drop(text.splice(from..from, [['{', '}', '"', '\'', '\\', '/', '(', '\n'][random(8)]])),
+                2 => {
+                    drop(text.splice(
+                        from..from,
+                        [['{', '}', '"', '\'', '\\', '/', '(', '\n'][random(8)]],
+                    ))
+                }
                 _ => {
                     let to = random(text.len());
                     drop(text.splice(to..to, piece));
@@ -131,8 +139,11 @@ fn write_field((number, (ty, length, unit, hex, doc)): (usize, &Written)) -> Str
     let word = TYPES[*ty].0;
     let length = length.map_or(String::new(), |n| format!("[{n}]"));
     let unit = unit.map_or(String::new(), |u| format!(" in {}", UNITS[u]));
-    let hex = if *hex && takes_hex(word, &(!length.is_empty()).then_some(1)) { " as hex" } else { "" };
-    let doc = doc.as_ref().map_or(String::new(), |d| format!(" \"{}\"", d.replace('\\', "\\\\").replace('"', "\\\"")));
+    let hex =
+        if *hex && takes_hex(word, &(!length.is_empty()).then_some(1)) { " as hex" } else { "" };
+    let doc = doc.as_ref().map_or(String::new(), |d| {
+        format!(" \"{}\"", d.replace('\\', "\\\\").replace('"', "\\\""))
+    });
     let end = ["\n", ";", " ", "; // }\n"][number % 4];
     if number % 2 == 0 {
         format!("{word} f{number}{length}{unit}{hex}{doc}{end}")

@@ -43,8 +43,14 @@ fn a_thousand_events() {
 
 #[test]
 fn a_thousand_tables_and_probes() {
-    assert_eq!(only_error(&repeat(1001, |i| format!("enum e{i} {{ }}"))), "more than 1000 enums and flags");
-    assert_eq!(only_error(&repeat(1001, |i| format!("probe function f{i}() {{ }}"))), "more than 1000 probes");
+    assert_eq!(
+        only_error(&repeat(1001, |i| format!("enum e{i} {{ }}"))),
+        "more than 1000 enums and flags"
+    );
+    assert_eq!(
+        only_error(&repeat(1001, |i| format!("probe function f{i}() {{ }}"))),
+        "more than 1000 probes"
+    );
 }
 
 #[test]

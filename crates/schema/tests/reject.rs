@@ -14,7 +14,8 @@ fn bad_schemata_are_refused_in_the_expected_words() {
     let cases = entries("tests/reject");
     for case in &cases {
         let file = format!("{}.klogger", name(case));
-        let text = std::fs::read_to_string(case.join(&file)).unwrap_or_else(|e| panic!("{}: {e}", case.display()));
+        let text = std::fs::read_to_string(case.join(&file))
+            .unwrap_or_else(|e| panic!("{}: {e}", case.display()));
         let diagnostics = match parse(&file, &text, &Options::default()) {
             Ok(parsed) => parsed.warnings,
             Err(diagnostics) => diagnostics,
@@ -33,11 +34,13 @@ fn bad_schemata_are_refused_in_the_expected_words() {
 
 /// As `klogger check` shows them.
 fn rendered(file: &str, text: &str, diagnostics: &[Diagnostic]) -> String {
-    let handler =
-        GraphicalReportHandler::new_themed(GraphicalTheme::unicode_nocolor()).with_width(100).with_links(false);
+    let handler = GraphicalReportHandler::new_themed(GraphicalTheme::unicode_nocolor())
+        .with_width(100)
+        .with_links(false);
     let mut out = String::new();
     for diagnostic in diagnostics {
-        let report = Report::new(diagnostic.clone()).with_source_code(NamedSource::new(file, text.to_string()));
+        let report = Report::new(diagnostic.clone())
+            .with_source_code(NamedSource::new(file, text.to_string()));
         handler.render_report(&mut out, report.as_ref()).unwrap();
         out.push('\n');
     }

@@ -34,8 +34,9 @@ impl Bundled {
     /// Parses the text again; the object is taken as it was compiled.
     fn unit(&self, builtin: bool) -> Result<CompiledSchema, Error> {
         let options = Options { builtin, ..Options::default() };
-        let parsed = parse(self.file, self.text, &options)
-            .map_err(|_| Error::new(format!("the bundled schema '{}' does not parse", self.name)))?;
+        let parsed = parse(self.file, self.text, &options).map_err(|_| {
+            Error::new(format!("the bundled schema '{}' does not parse", self.name))
+        })?;
         Ok(CompiledSchema { schema: parsed.schema, object: Some(self.object.to_vec()) })
     }
 

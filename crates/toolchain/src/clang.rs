@@ -47,7 +47,10 @@ pub(crate) struct Complaint {
 }
 
 /// Compiles the probes of a schema.
-pub fn compile(schema: &Schema, types: &KernelTypes) -> Result<(Vec<u8>, Vec<Diagnostic>), CompileError> {
+pub fn compile(
+    schema: &Schema,
+    types: &KernelTypes,
+) -> Result<(Vec<u8>, Vec<Diagnostic>), CompileError> {
     let texts = bpf::source(schema, types, Runs::Here).map_err(Error::new)?;
     // Until the folder is gone again.
     let _uninterrupted = Uninterrupted::begin();
@@ -56,10 +59,17 @@ pub fn compile(schema: &Schema, types: &KernelTypes) -> Result<(Vec<u8>, Vec<Dia
     write_texts(folder.path(), &texts)?;
     let compiler = Compiler::find(folder.path())?;
     let expanded = compiler.run(schema, &["-E", &texts[0].name])?.0;
-    let ours: Vec<&str> = texts.iter().map(|t| t.name.as_str()).chain(RUNTIME.iter().map(|(name, _)| *name)).collect();
-    let found = expanded::complaints(&printable(&schema.file), &ours, &String::from_utf8_lossy(&expanded));
+    let ours: Vec<&str> = texts
+        .iter()
+        .map(|t| t.name.as_str())
+        .chain(RUNTIME.iter().map(|(name, _)| *name))
+        .collect();
+    let found =
+        expanded::complaints(&printable(&schema.file), &ours, &String::from_utf8_lossy(&expanded));
     if !found.is_empty() {
-        return Err(CompileError::Rejected(found.iter().map(|c| (0, diagnostic(schema, c))).collect()));
+        return Err(CompileError::Rejected(
+            found.iter().map(|c| (0, diagnostic(schema, c))).collect(),
+        ));
     }
     compiler.run(schema, &["-c", &texts[0].name])
 }
@@ -105,7 +115,11 @@ impl Compiler<'_> {
     }
 
     /// What it writes, and its warnings.
-    fn run(&self, schema: &Schema, words: &[&str]) -> Result<(Vec<u8>, Vec<Diagnostic>), CompileError> {
+    fn run(
+        &self,
+        schema: &Schema,
+        words: &[&str],
+    ) -> Result<(Vec<u8>, Vec<Diagnostic>), CompileError> {
         let mut command = Command::new(&self.program);
         command
             .current_dir(self.folder)
@@ -115,11 +129,17 @@ impl Compiler<'_> {
             .args(["-o", "-"])
             .env("LC_ALL", "C");
         let home = confine::home_of(&self.program);
-        let permits = Permits { read: &[self.folder, home.as_path()], write: &[], nobody: true, limits: LIMITS };
+        let permits = Permits {
+            read: &[self.folder, home.as_path()],
+            write: &[],
+            nobody: true,
+            limits: LIMITS,
+        };
         confine::confine(&mut command, &permits);
         let (status, written, said) = output(command).map_err(|e| self.cannot_run(&e))?;
         let text = String::from_utf8_lossy(&said);
-        let found: Vec<_> = text.lines().filter_map(parse_complaint).map(|c| diagnostic(schema, &c)).collect();
+        let found: Vec<_> =
+            text.lines().filter_map(parse_complaint).map(|c| diagnostic(schema, &c)).collect();
         if status.success() {
             return Ok((written, found));
         }
@@ -133,10 +153,10 @@ impl Compiler<'_> {
     fn cannot_run(&self, error: &io::Error) -> Error {
         let program = self.program.display();
         match error.kind() {
-            io::ErrorKind::PermissionDenied => {
-                Error::new(format!("not everybody may run {program}, and klogger does not compile as root"))
-                    .help("let clang be where everybody may run it: apt-get install clang-19 (or newer)")
-            }
+            io::ErrorKind::PermissionDenied => Error::new(format!(
+                "not everybody may run {program}, and klogger does not compile as root"
+            ))
+            .help("let clang be where everybody may run it: apt-get install clang-19 (or newer)"),
             _ => Error::new(format!("cannot run {program}: {error}")),
         }
     }
@@ -144,7 +164,8 @@ impl Compiler<'_> {
 
 /// Runs a program. One that writes more than [`OUTPUT_MAX`] is ended, which is its failure.
 fn output(mut command: Command) -> io::Result<(ExitStatus, Vec<u8>, Vec<u8>)> {
-    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let mut child =
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     let messages = std::thread::spawn(move || at_most(stderr));
     // Whoever reads no more lets the writer end by SIGPIPE.
@@ -162,23 +183,39 @@ fn at_most(from: Option<impl Read>) -> io::Result<Vec<u8>> {
 
 /// `FILE:LINE:COLUMN: error: MESSAGE`
 pub(crate) fn parse_complaint(line: &str) -> Option<Complaint> {
-    let (place, warning, message) = match line.split_once(": error: ").or_else(|| line.split_once(": fatal error: ")) {
+    let (place, warning, message) = match line
+        .split_once(": error: ")
+        .or_else(|| line.split_once(": fatal error: "))
+    {
         Some((place, message)) => (place, false, message),
         None => line.split_once(": warning: ").map(|(place, message)| (place, true, message))?,
     };
     let mut parts = place.rsplitn(3, ':');
     let column = parts.next()?.parse().ok()?;
     let line = parts.next()?.parse().ok()?;
-    Some(Complaint { file: parts.next()?.to_string(), line, column, warning, message: message.to_string() })
+    Some(Complaint {
+        file: parts.next()?.to_string(),
+        line,
+        column,
+        warning,
+        message: message.to_string(),
+    })
 }
 
 /// A complaint as a diagnostic at its place in the schema. One about generated C points at the schema's first line.
 pub(crate) fn diagnostic(schema: &Schema, complaint: &Complaint) -> Diagnostic {
     let own = complaint.file == printable(&schema.file);
-    let span = if own { word_at(&schema.text, complaint.line, complaint.column) } else { Span { start: 0, end: 0 } };
+    let span = if own {
+        word_at(&schema.text, complaint.line, complaint.column)
+    } else {
+        Span { start: 0, end: 0 }
+    };
     let message = match own {
         true => format!("C: {}", complaint.message),
-        false => format!("C generated from this schema ({}:{}): {}", complaint.file, complaint.line, complaint.message),
+        false => format!(
+            "C generated from this schema ({}:{}): {}",
+            complaint.file, complaint.line, complaint.message
+        ),
     };
     let diagnostic = match complaint.warning {
         true => Diagnostic::warning(span, message),
@@ -193,32 +230,50 @@ pub(crate) fn diagnostic(schema: &Schema, complaint: &Complaint) -> Diagnostic {
 /// What most often is behind a message.
 fn help(message: &str) -> Option<&'static str> {
     let table = [
-        ("call to undeclared function 'klogger_get_", "hardware counters ('arch') are not read by the bpf engine"),
+        (
+            "call to undeclared function 'klogger_get_",
+            "hardware counters ('arch') are not read by the bpf engine",
+        ),
         (
             "call to undeclared function",
             "the kernel's functions and macros cannot be called from a probe; read its structures",
         ),
         ("reaches beyond the schema", BEYOND_HELP),
         ("names another file", BEYOND_HELP),
-        ("no member named", "see the kernel's own definition: bpftool btf dump file /sys/kernel/btf/vmlinux format c"),
-        ("incomplete definition of type", "the running kernel has no such type; check the spelling"),
-        ("use of undeclared identifier 'klogger_hit'", "call klogger() in a probe's body, not in 'code'"),
+        (
+            "no member named",
+            "see the kernel's own definition: bpftool btf dump file /sys/kernel/btf/vmlinux format c",
+        ),
+        (
+            "incomplete definition of type",
+            "the running kernel has no such type; check the spelling",
+        ),
+        (
+            "use of undeclared identifier 'klogger_hit'",
+            "call klogger() in a probe's body, not in 'code'",
+        ),
     ];
     table.iter().find(|(part, _)| message.contains(part)).map(|(_, help)| *help)
 }
 
 /// The word that begins at a line and column, both counted from 1.
 fn word_at(text: &str, line: u32, column: u32) -> Span {
-    let before: usize = text.split_inclusive('\n').take(line.saturating_sub(1) as usize).map(str::len).sum();
+    let before: usize =
+        text.split_inclusive('\n').take(line.saturating_sub(1) as usize).map(str::len).sum();
     let end_of_line = text[before..].find('\n').map_or(text.len(), |n| before + n);
     let mut start = (before + column.saturating_sub(1) as usize).min(end_of_line);
     while !text.is_char_boundary(start) {
         start -= 1;
     }
-    let word = text[start..end_of_line].find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(end_of_line - start);
+    let word = text[start..end_of_line]
+        .find(|c: char| !c.is_alphanumeric() && c != '_')
+        .unwrap_or(end_of_line - start);
     Span {
         start,
-        end: start + word.max(usize::from(start < end_of_line && word == 0 && text.is_char_boundary(start + 1))),
+        end: start
+            + word.max(usize::from(
+                start < end_of_line && word == 0 && text.is_char_boundary(start + 1),
+            )),
     }
 }
 
@@ -228,7 +283,8 @@ mod tests {
 
     #[test]
     fn complaints_are_taken_apart() {
-        let c = parse_complaint("a b.klogger:7:12: error: use of undeclared identifier 'x'").unwrap();
+        let c =
+            parse_complaint("a b.klogger:7:12: error: use of undeclared identifier 'x'").unwrap();
         assert_eq!((c.file.as_str(), c.line, c.column, c.warning), ("a b.klogger", 7, 12, false));
         assert!(parse_complaint("x.klogger:7:12: warning: unused").unwrap().warning);
         assert_eq!(parse_complaint("1 error generated."), None);

@@ -67,18 +67,30 @@ const NEED_RESCHED: &str = "sched_set_need_resched_tp";
 fn refuse(index: usize, target: &Target, kernel: &KernelTypes) -> Result<Option<Refusal>, Error> {
     let refusal = |message, help, wrong| Ok(Some(Refusal { target: index, message, help, wrong }));
     if !bpf::supports(target.kind) {
-        let message = format!("the bpf engine does not attach probes of kind '{}'", target.kind.word());
-        return refusal(message, Some("use 'probe tracepoint', or the kernel engine".into()), false);
+        let message =
+            format!("the bpf engine does not attach probes of kind '{}'", target.kind.word());
+        return refusal(
+            message,
+            Some("use 'probe tracepoint', or the kernel engine".into()),
+            false,
+        );
     }
     let Some(prototype) = kernel.tracepoint(&target.name).map_err(Error::new)? else {
         let known = kernel.tracepoints();
         let near = nearest(&target.name, known.iter().map(String::as_str));
-        let help = if near.is_empty() { None } else { Some(format!("did you mean {}?", near.join(", "))) };
+        let help =
+            if near.is_empty() { None } else { Some(format!("did you mean {}?", near.join(", "))) };
         return refusal(format!("this kernel has no tracepoint '{}'", target.name), help, false);
     };
     if target.name == NEED_RESCHED && has_fast_srcu(kernel) {
-        let message = format!("on this kernel programs of '{NEED_RESCHED}' can hit themselves until the stack is full");
-        return refusal(message, Some("leave the event out: 'klogger show' says which others there are".into()), false);
+        let message = format!(
+            "on this kernel programs of '{NEED_RESCHED}' can hit themselves until the stack is full"
+        );
+        return refusal(
+            message,
+            Some("leave the event out: 'klogger show' says which others there are".into()),
+            false,
+        );
     }
     match kernel.mismatch(target, &prototype).map_err(Error::new)? {
         None => Ok(None),
@@ -111,21 +123,35 @@ pub fn plan_module(
         let mut refusals = Vec::new();
         let before = plan.places.len();
         for (t, target) in probe.targets.iter().enumerate() {
-            let tracepoint = tracepoints.get(&target.name).filter(|_| target.kind == ProbeKind::Tracepoint);
+            let tracepoint =
+                tracepoints.get(&target.name).filter(|_| target.kind == ProbeKind::Tracepoint);
             match refuse_in_module(t, target, tracepoint, differs(p, t)) {
-                None => plan.places.push(Place { probe: p, target: t, tracepoint: tracepoint.cloned() }),
+                None => {
+                    plan.places.push(Place { probe: p, target: t, tracepoint: tracepoint.cloned() })
+                }
                 Some(refusal) => refusals.push(refusal),
             }
         }
-        plan.probes.push(Plan { target: plan.places.get(before).map(|place| place.target), refusals });
+        plan.probes
+            .push(Plan { target: plan.places.get(before).map(|place| place.target), refusals });
     }
     name_alternatives(schema, tracepoints, release, &mut plan);
     plan
 }
 
-fn refuse_in_module(index: usize, target: &Target, tracepoint: Option<&Tracepoint>, differs: bool) -> Option<Refusal> {
+fn refuse_in_module(
+    index: usize,
+    target: &Target,
+    tracepoint: Option<&Tracepoint>,
+    differs: bool,
+) -> Option<Refusal> {
     let refusal = |message: String, help: &str, wrong| {
-        Some(Refusal { target: index, message, help: Some(help.to_string()).filter(|h| !h.is_empty()), wrong })
+        Some(Refusal {
+            target: index,
+            message,
+            help: Some(help.to_string()).filter(|h| !h.is_empty()),
+            wrong,
+        })
     };
     match (target.kind, tracepoint) {
         (kind, _) if !kernel::supports(kind) => refusal(
@@ -134,11 +160,15 @@ fn refuse_in_module(index: usize, target: &Target, tracepoint: Option<&Tracepoin
             false,
         ),
         (ProbeKind::Tracepoint, None) => refusal(String::new(), "", false),
-        (ProbeKind::Tracepoint, Some(theirs)) if differs || target.params.len() > theirs.parameters.len() => refusal(
-            format!("the prototype of '{}' is not the kernel's", target.name),
-            &format!("schema: {}\nkernel: {}", spell(target), theirs.spell(&target.name)),
-            true,
-        ),
+        (ProbeKind::Tracepoint, Some(theirs))
+            if differs || target.params.len() > theirs.parameters.len() =>
+        {
+            refusal(
+                format!("the prototype of '{}' is not the kernel's", target.name),
+                &format!("schema: {}\nkernel: {}", spell(target), theirs.spell(&target.name)),
+                true,
+            )
+        }
         (ProbeKind::Return, _) if target.params.len() > 1 => refusal(
             format!(
                 "a probe of kind 'return' has one parameter, the result, and this one of '{}' has more",
@@ -157,15 +187,25 @@ fn refuse_in_module(index: usize, target: &Target, tracepoint: Option<&Tracepoin
 }
 
 /// What a tracepoint may be called that this kernel does not have.
-fn name_alternatives(schema: &Schema, tracepoints: &Tracepoints, release: &str, plan: &mut ModulePlan) {
-    for (probe, refusal) in
-        plan.probes.iter_mut().enumerate().flat_map(|(p, plan)| plan.refusals.iter_mut().map(move |r| (p, r)))
+fn name_alternatives(
+    schema: &Schema,
+    tracepoints: &Tracepoints,
+    release: &str,
+    plan: &mut ModulePlan,
+) {
+    for (probe, refusal) in plan
+        .probes
+        .iter_mut()
+        .enumerate()
+        .flat_map(|(p, plan)| plan.refusals.iter_mut().map(move |r| (p, r)))
     {
         if refusal.message.is_empty() {
             let name = &schema.probes[probe].targets[refusal.target].name;
             let near = nearest(name, tracepoints.keys().map(String::as_str));
-            refusal.message = format!("the headers of kernel {release} have no tracepoint '{name}'");
-            refusal.help = Some(format!("did you mean {}?", near.join(", "))).filter(|_| !near.is_empty());
+            refusal.message =
+                format!("the headers of kernel {release} have no tracepoint '{name}'");
+            refusal.help =
+                Some(format!("did you mean {}?", near.join(", "))).filter(|_| !near.is_empty());
         }
     }
 }

@@ -81,15 +81,20 @@ pub fn check_takes_modules() -> Result<(), Error> {
 /// `any`: one that stands for all of them.
 fn check_capabilities(needed: &[(u32, &str)], any: Option<u32>) -> Result<(), Error> {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let effective = status.lines().find_map(|l| l.strip_prefix("CapEff:")).map(str::trim).unwrap_or("0");
+    let effective =
+        status.lines().find_map(|l| l.strip_prefix("CapEff:")).map(str::trim).unwrap_or("0");
     let effective = u64::from_str_radix(effective, 16).unwrap_or(0);
     let has = |bit: u32| effective >> bit & 1 == 1;
-    let missing: Vec<_> = needed.iter().filter(|(bit, _)| !has(*bit)).map(|(_, name)| *name).collect();
+    let missing: Vec<_> =
+        needed.iter().filter(|(bit, _)| !has(*bit)).map(|(_, name)| *name).collect();
     if missing.is_empty() || any.is_some_and(has) {
         return Ok(());
     }
-    Err(Error::new(format!("recording needs {}, which this process does not have", missing.join(" and ")))
-        .help("run klogger as root: sudo klogger record ..."))
+    Err(Error::new(format!(
+        "recording needs {}, which this process does not have",
+        missing.join(" and ")
+    ))
+    .help("run klogger as root: sudo klogger record ..."))
 }
 
 /// Thread ids in the kernel's events are those of the first pid namespace; ours must be the same to compare them.

@@ -28,8 +28,16 @@ struct Insertion {
 }
 
 const INSERTIONS: [Insertion; 3] = [
-    Insertion { file: "Kbuild", after: "PHONY += prepare", line: "include $(srctree)/kernel/klogger/Kbuild.prepare" },
-    Insertion { file: "kernel/Makefile", after: "obj-y += sched/", line: "obj-$(CONFIG_KLOGGER) += klogger/" },
+    Insertion {
+        file: "Kbuild",
+        after: "PHONY += prepare",
+        line: "include $(srctree)/kernel/klogger/Kbuild.prepare",
+    },
+    Insertion {
+        file: "kernel/Makefile",
+        after: "obj-y += sched/",
+        line: "obj-$(CONFIG_KLOGGER) += klogger/",
+    },
     Insertion {
         file: "lib/Kconfig.debug",
         after: "source \"kernel/trace/Kconfig\"",
@@ -92,10 +100,13 @@ impl Tree {
 
     /// The schemata at the top of the tree, by file name.
     pub fn schemata(&self) -> Result<Vec<String>, Error> {
-        let entries = fs::read_dir(&self.dir)
-            .map_err(|e| Error::new(format!("cannot read the folder {}: {e}", self.dir.display())))?;
-        let names =
-            entries.flatten().filter(|e| e.path().is_file()).map(|e| e.file_name().to_string_lossy().into_owned());
+        let entries = fs::read_dir(&self.dir).map_err(|e| {
+            Error::new(format!("cannot read the folder {}: {e}", self.dir.display()))
+        })?;
+        let names = entries
+            .flatten()
+            .filter(|e| e.path().is_file())
+            .map(|e| e.file_name().to_string_lossy().into_owned());
         let mut names: Vec<String> = names.filter(|n| is_schema(n)).collect();
         names.sort();
         Ok(names)
@@ -128,7 +139,12 @@ impl Tree {
             self.edit(insertion, Insertion::out_of, &mut changes)?;
         }
         for path in OWN.iter().filter(|p| self.dir.join(p).exists()) {
-            changes.push(Change { what: What::Remove, path: path.to_string(), lines: 0, text: String::new() });
+            changes.push(Change {
+                what: What::Remove,
+                path: path.to_string(),
+                lines: 0,
+                text: String::new(),
+            });
         }
         Ok(changes)
     }
@@ -170,12 +186,18 @@ impl Tree {
             let entries = match fs::read_dir(self.dir.join(folder)) {
                 Ok(entries) => entries,
                 Err(e) if e.kind() == ErrorKind::NotFound => continue,
-                Err(e) => return Err(Error::new(format!("cannot read {}/{folder}: {e}", self.dir.display()))),
+                Err(e) => {
+                    return Err(Error::new(format!(
+                        "cannot read {}/{folder}: {e}",
+                        self.dir.display()
+                    )));
+                }
             };
             let names = entries.flatten().map(|e| e.file_name().to_string_lossy().into_owned());
             // Objects are there too, and NAME.mod.c, if the kernel is built in its source tree.
             let made = names.filter(|n| {
-                folder == COPIES || [".klogger.h", ".klogger.c", ".bench.c"].iter().any(|e| n.ends_with(e))
+                folder == COPIES
+                    || [".klogger.h", ".klogger.c", ".bench.c"].iter().any(|e| n.ends_with(e))
             });
             found.extend(made.map(|n| format!("{folder}/{n}")));
         }
@@ -203,7 +225,9 @@ impl Insertion {
         }
         let behind = text.lines().position(|l| self.is_behind(l));
         let lines = text.split_inclusive('\n').enumerate();
-        lines.map(|(n, l)| if Some(n) == behind { format!("{l}{}\n", self.line) } else { l.into() }).collect()
+        lines
+            .map(|(n, l)| if Some(n) == behind { format!("{l}{}\n", self.line) } else { l.into() })
+            .collect()
     }
 
     fn out_of(&self, text: &str) -> String {
@@ -220,7 +244,8 @@ fn is_schema(name: &str) -> bool {
 /// VERSION, PATCHLEVEL and SUBLEVEL of the top Makefile, as a text and as numbers.
 fn version(makefile: &str) -> Option<(String, (u32, u32))> {
     let value = |name: &str| {
-        let line = makefile.lines().find_map(|l| l.strip_prefix(name)?.trim_start().strip_prefix('='))?;
+        let line =
+            makefile.lines().find_map(|l| l.strip_prefix(name)?.trim_start().strip_prefix('='))?;
         line.trim().parse::<u32>().ok()
     };
     let (major, minor, sub) = (value("VERSION")?, value("PATCHLEVEL")?, value("SUBLEVEL")?);
@@ -250,12 +275,17 @@ mod tests {
     fn linux(version: &str) -> tempfile::TempDir {
         let dir = tempfile::tempdir().unwrap();
         let numbers: Vec<&str> = version.split('.').collect();
-        let makefile =
-            format!("# A comment\nVERSION = {}\nPATCHLEVEL = {}\nSUBLEVEL = {}\n", numbers[0], numbers[1], numbers[2]);
+        let makefile = format!(
+            "# A comment\nVERSION = {}\nPATCHLEVEL = {}\nSUBLEVEL = {}\n",
+            numbers[0], numbers[1], numbers[2]
+        );
         for (path, text) in [
             ("Makefile", makefile.as_str()),
             ("Kbuild", "a := b\n\nPHONY += prepare\nprepare: $(a)\n\t@:\n"),
-            ("kernel/Makefile", "obj-y = fork.o \\\n\t    exit.o\n\nobj-y += sched/\nobj-y += locking/"),
+            (
+                "kernel/Makefile",
+                "obj-y = fork.o \\\n\t    exit.o\n\nobj-y += sched/\nobj-y += locking/",
+            ),
             ("lib/Kconfig.debug", "menu \"x\"\n\nsource \"kernel/trace/Kconfig\"\n\nendmenu\n"),
         ] {
             write(&dir.path().join(path), text).unwrap();
@@ -264,7 +294,8 @@ mod tests {
     }
 
     fn own() -> BTreeMap<String, String> {
-        let files = [("kernel/klogger/core.c", "core"), ("include/klogger/sched.klogger.h", "header")];
+        let files =
+            [("kernel/klogger/core.c", "core"), ("include/klogger/sched.klogger.h", "header")];
         files.into_iter().map(|(path, text)| (path.to_string(), text.to_string())).collect()
     }
 
@@ -280,7 +311,8 @@ mod tests {
                 match entry.path().is_dir() {
                     true => folders.push(entry.path()),
                     false => {
-                        let path = entry.path().strip_prefix(dir).unwrap().to_string_lossy().into_owned();
+                        let path =
+                            entry.path().strip_prefix(dir).unwrap().to_string_lossy().into_owned();
                         found.insert(path, fs::read_to_string(entry.path()).unwrap());
                     }
                 }
@@ -302,8 +334,16 @@ mod tests {
         assert_eq!(changes.iter().map(|c| c.lines).sum::<usize>(), 3);
         tree.apply(&changes).unwrap();
         let after = contents(dir.path());
-        assert_eq!(after["kernel/Makefile"].matches("sched/\nobj-$(CONFIG_KLOGGER) += klogger/\nobj-y").count(), 1);
-        assert!(after["Kbuild"].contains("prepare\ninclude $(srctree)/kernel/klogger/Kbuild.prepare\nprepare:"));
+        assert_eq!(
+            after["kernel/Makefile"]
+                .matches("sched/\nobj-$(CONFIG_KLOGGER) += klogger/\nobj-y")
+                .count(),
+            1
+        );
+        assert!(
+            after["Kbuild"]
+                .contains("prepare\ninclude $(srctree)/kernel/klogger/Kbuild.prepare\nprepare:")
+        );
         assert_eq!(paths(&tree.plan(&own()).unwrap()), []);
 
         tree.apply(&tree.plan_removal().unwrap()).unwrap();
@@ -337,13 +377,23 @@ mod tests {
 
         let other = linux("9.0.0");
         write(&other.path().join("Kbuild"), "nothing\n").unwrap();
-        assert!(message(other.path()).contains("layout of Linux 9.0.0"), "{}", message(other.path()));
+        assert!(
+            message(other.path()).contains("layout of Linux 9.0.0"),
+            "{}",
+            message(other.path())
+        );
     }
 
     #[test]
     fn schemata_at_the_top() {
         let dir = linux("6.1.0");
-        for name in [".klogger.conf", ".klogger.conf.sched", "mm.klogger", ".klogger.conf.sched~", "x.klogger.orig"] {
+        for name in [
+            ".klogger.conf",
+            ".klogger.conf.sched",
+            "mm.klogger",
+            ".klogger.conf.sched~",
+            "x.klogger.orig",
+        ] {
             write(&dir.path().join(name), "").unwrap();
         }
         fs::create_dir(dir.path().join("folder.klogger")).unwrap();

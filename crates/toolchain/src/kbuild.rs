@@ -59,7 +59,12 @@ fn module_file(schema: &Schema) -> String {
 }
 
 /// Builds the core's module and one for each schema against the build tree `kernel`, and copies them to `out`.
-pub fn build(schemas: &[&Schema], builtin: &Schema, kernel: &Path, out: &Path) -> Result<Built, CompileError> {
+pub fn build(
+    schemas: &[&Schema],
+    builtin: &Schema,
+    kernel: &Path,
+    out: &Path,
+) -> Result<Built, CompileError> {
     let tree = Tree::open(kernel)?;
     build_in(&tree, schemas, builtin, out)
 }
@@ -81,7 +86,9 @@ pub fn cached(schemas: &[&Schema], builtin: &Schema) -> Result<Built, CompileErr
         cache::seal(&making, Built::in_folder(&tree.release, &making, schemas).files())?;
         let _ = fs::remove_dir_all(&folder);
         let moved = fs::rename(&making, &folder);
-        moved.map_err(|e| Error::new(format!("cannot keep the modules in {}: {e}", folder.display())))?;
+        moved.map_err(|e| {
+            Error::new(format!("cannot keep the modules in {}: {e}", folder.display()))
+        })?;
     } else {
         let _ = fs::remove_dir_all(&making);
     }
@@ -96,12 +103,19 @@ pub fn installed(schemas: &[&Schema], builtin: &Schema) -> Option<PathBuf> {
 }
 
 fn installed_in(modules: &Path, schemas: &[&Schema], builtin: &Schema) -> Option<PathBuf> {
-    let contains = |bytes: &[u8], text: &str| bytes.windows(text.len()).any(|w| w == text.as_bytes());
-    let has = |file: PathBuf, schema: &Schema| fs::read(file).is_ok_and(|bytes| contains(&bytes, &schema.text));
-    let has_all = |folder: &PathBuf| {
-        has(folder.join("klogger.ko"), builtin) && schemas.iter().all(|s| has(folder.join(module_file(s)), s))
+    let contains =
+        |bytes: &[u8], text: &str| bytes.windows(text.len()).any(|w| w == text.as_bytes());
+    let has = |file: PathBuf, schema: &Schema| {
+        fs::read(file).is_ok_and(|bytes| contains(&bytes, &schema.text))
     };
-    ["updates/dkms", "updates", "extra"].map(|folder| modules.join(folder)).into_iter().find(has_all)
+    let has_all = |folder: &PathBuf| {
+        has(folder.join("klogger.ko"), builtin)
+            && schemas.iter().all(|s| has(folder.join(module_file(s)), s))
+    };
+    ["updates/dkms", "updates", "extra"]
+        .map(|folder| modules.join(folder))
+        .into_iter()
+        .find(has_all)
 }
 
 /// Changes with all that the modules depend on: klogger, the schemata, the kernel.
@@ -109,20 +123,31 @@ fn digest(tree: &Tree, schemas: &[&Schema], builtin: &Schema) -> Result<String, 
     let mut hash = Sha256::new();
     let anywhere = |s: &Schema| -> Vec<Place> {
         let probes = s.probes.iter().enumerate();
-        let all = probes
-            .flat_map(|(probe, p)| (0..p.targets.len()).map(move |target| Place { probe, target, tracepoint: None }));
+        let all = probes.flat_map(|(probe, p)| {
+            (0..p.targets.len()).map(move |target| Place { probe, target, tracepoint: None })
+        });
         all.collect()
     };
     let texts = core(builtin, &anywhere(builtin), schemas).into_iter();
-    texts.chain(schemas.iter().flat_map(|s| module(s, &anywhere(s)))).for_each(|t| hash.update(t.text.as_bytes()));
+    texts
+        .chain(schemas.iter().flat_map(|s| module(s, &anywhere(s))))
+        .for_each(|t| hash.update(t.text.as_bytes()));
     for file in ["Module.symvers", "include/config/auto.conf"] {
         let path = tree.dir.join(file);
-        hash.update(fs::read(&path).map_err(|e| Error::new(format!("cannot read {}: {e}", path.display())))?);
+        hash.update(
+            fs::read(&path)
+                .map_err(|e| Error::new(format!("cannot read {}: {e}", path.display())))?,
+        );
     }
     Ok(cache::hex(hash)[..32].into())
 }
 
-fn build_in(tree: &Tree, schemas: &[&Schema], builtin: &Schema, out: &Path) -> Result<Built, CompileError> {
+fn build_in(
+    tree: &Tree,
+    schemas: &[&Schema],
+    builtin: &Schema,
+    out: &Path,
+) -> Result<Built, CompileError> {
     // Until the folder is gone again.
     let _uninterrupted = Uninterrupted::begin();
     let folder = tempfile::Builder::new().prefix("klogger-").tempdir();
@@ -131,10 +156,11 @@ fn build_in(tree: &Tree, schemas: &[&Schema], builtin: &Schema, out: &Path) -> R
     let warnings = job.run()?;
     let mut built = Built::in_folder(&tree.release, out, schemas);
     for file in built.files() {
-        let copied =
-            fs::create_dir_all(out).and_then(|()| fs::copy(job.work.join(file.file_name().unwrap_or_default()), file));
+        let copied = fs::create_dir_all(out)
+            .and_then(|()| fs::copy(job.work.join(file.file_name().unwrap_or_default()), file));
         copied.map_err(|e| {
-            Error::new(format!("cannot write {}: {e}", file.display())).help("choose another folder with -o DIR")
+            Error::new(format!("cannot write {}: {e}", file.display()))
+                .help("choose another folder with -o DIR")
         })?;
     }
     built.warnings = warnings;
@@ -161,7 +187,14 @@ impl<'a> Job<'a> {
     ) -> Result<Job<'a>, CompileError> {
         let all: Vec<&Schema> = schemas.iter().copied().chain([builtin]).collect();
         let tracepoints = headers::tracepoints(tree, &all, &folder.join("places"))?;
-        Ok(Job { tree, schemas, builtin, work: folder.join("modules"), tracepoints, differ: BTreeSet::new() })
+        Ok(Job {
+            tree,
+            schemas,
+            builtin,
+            work: folder.join("modules"),
+            tracepoints,
+            differ: BTreeSet::new(),
+        })
     }
 
     fn schema(&self, index: usize) -> &'a Schema {
@@ -200,14 +233,18 @@ impl<'a> Job<'a> {
 
     fn faults(&self, plans: &[ModulePlan]) -> Vec<(usize, Diagnostic)> {
         let each = plans.iter().enumerate();
-        each.flat_map(|(i, plan)| faults(self.schema(i), &plan.probes).into_iter().map(move |d| (i, d))).collect()
+        each.flat_map(|(i, plan)| {
+            faults(self.schema(i), &plan.probes).into_iter().map(move |d| (i, d))
+        })
+        .collect()
     }
 
     fn write(&self, plans: &[ModulePlan]) -> Result<(), Error> {
         let mut texts = core(self.builtin, &plans[self.schemas.len()].places, self.schemas);
         texts.extend(self.schemas.iter().zip(plans).flat_map(|(s, plan)| module(s, &plan.places)));
-        write_texts(&self.work, &texts)
-            .map_err(|e| Error::new(format!("cannot write the generated C to a temporary folder: {e}")))
+        write_texts(&self.work, &texts).map_err(|e| {
+            Error::new(format!("cannot write the generated C to a temporary folder: {e}"))
+        })
     }
 
     /// Prototypes that are not the kernel's.
@@ -248,7 +285,9 @@ impl<'a> Job<'a> {
     fn schema_of(&self, file: &str) -> Option<usize> {
         let generated = file.rsplit('/').next().unwrap_or(file).split('.').next().unwrap_or(file);
         let generated = generated.strip_prefix("klogger_").unwrap_or(generated);
-        let is = |i: &usize| file == printable(&self.schema(*i).file) || generated == self.schema(*i).name;
+        let is = |i: &usize| {
+            file == printable(&self.schema(*i).file) || generated == self.schema(*i).name
+        };
         (0..=self.schemas.len()).find(is)
     }
 
@@ -282,13 +321,18 @@ mod tests {
     #[test]
     fn installed_modules_are_those_of_the_same_texts() {
         let options = klogger_schema::Options::default();
-        let schema = |text: &str| klogger_schema::parse("x.klogger", text, &options).unwrap().schema;
-        let (builtin, mine) =
-            (schema("schema b \"B\"\nevent B { int b }"), schema("schema m \"M\"\nevent M { int m }"));
+        let schema =
+            |text: &str| klogger_schema::parse("x.klogger", text, &options).unwrap().schema;
+        let (builtin, mine) = (
+            schema("schema b \"B\"\nevent B { int b }"),
+            schema("schema m \"M\"\nevent M { int m }"),
+        );
         let modules = tempfile::tempdir().unwrap();
         let folder = modules.path().join("extra");
         fs::create_dir(&folder).unwrap();
-        let install = |name: &str, text: &str| fs::write(folder.join(name), format!("\x7fELF {text}\0")).unwrap();
+        let install = |name: &str, text: &str| {
+            fs::write(folder.join(name), format!("\x7fELF {text}\0")).unwrap()
+        };
         install("klogger.ko", &builtin.text);
         let found = || installed_in(modules.path(), &[&mine], &builtin);
         assert_eq!(found(), None);

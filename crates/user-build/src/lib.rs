@@ -30,8 +30,8 @@ pub fn schema(path: impl AsRef<Path>) {
 }
 
 fn write(code: &NamedText) -> Result<(), String> {
-    let folder =
-        env::var_os("OUT_DIR").ok_or("error: klogger_user_build::schema() is for build.rs, which cargo runs")?;
+    let folder = env::var_os("OUT_DIR")
+        .ok_or("error: klogger_user_build::schema() is for build.rs, which cargo runs")?;
     let path = Path::new(&folder).join(&code.name);
     fs::write(&path, &code.text).map_err(|e| format!("error: cannot write {}: {e}", path.display()))
 }
@@ -40,9 +40,12 @@ fn write(code: &NamedText) -> Result<(), String> {
 fn generate(path: &Path) -> Result<(NamedText, Vec<String>), String> {
     let file = path.display().to_string();
     let bytes = fs::read(path).map_err(|e| format!("error: {file}: {e}"))?;
-    let text = String::from_utf8(bytes).map_err(|e| format!("error: {file}: {}", e.utf8_error()))?;
-    let parsed = parse(&file, &text, &Options::default()).map_err(|found| render(&file, &text, &found))?;
-    let code = rust::source(&parsed.schema).map_err(|e| format!("error: {file}: {}\n  help: {}", e.message, e.help))?;
+    let text =
+        String::from_utf8(bytes).map_err(|e| format!("error: {file}: {}", e.utf8_error()))?;
+    let parsed =
+        parse(&file, &text, &Options::default()).map_err(|found| render(&file, &text, &found))?;
+    let code = rust::source(&parsed.schema)
+        .map_err(|e| format!("error: {file}: {}\n  help: {}", e.message, e.help))?;
     let warnings = parsed.warnings.iter().map(|w| {
         let (line, column) = position(&text, w.span.start);
         format!("{file}:{line}:{column}: {}", w.message)
@@ -63,7 +66,11 @@ fn show(file: &str, text: &str, d: &Diagnostic) -> String {
     let marked = text.get(d.span.start..d.span.end).map_or(0, |s| s.chars().count()).clamp(1, room);
     let under = format!("{}{} {}", " ".repeat(column - 1), "^".repeat(marked), d.label);
     let help = d.help.as_ref().map_or(String::new(), |help| format!("  help: {help}\n"));
-    format!("{word}: {}\n --> {file}:{line}:{column}\n  {source}\n  {}\n{help}", d.message, under.trim_end())
+    format!(
+        "{word}: {}\n --> {file}:{line}:{column}\n  {source}\n  {}\n{help}",
+        d.message,
+        under.trim_end()
+    )
 }
 
 /// Line and column (in characters), from 1.

@@ -30,6 +30,8 @@ fn main() {
     let mut numbers = args().skip(1).map(|word| word.parse().expect("a number"));
     let (requests, threads) = (numbers.next().unwrap_or(1000), numbers.next().unwrap_or(2));
     klogger!(MARK, threads as i64, "begin");
-    thread::scope(|scope| (0..threads).for_each(|worker| drop(scope.spawn(move || work(worker, requests)))));
+    thread::scope(|scope| {
+        (0..threads).for_each(|worker| drop(scope.spawn(move || work(worker, requests))))
+    });
     klogger!(MARK, threads as i64, "end");
 }

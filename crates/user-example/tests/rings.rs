@@ -17,12 +17,19 @@ const ALL: &str = "1:*:";
 fn witness(folder: &TempDir, case: &str, selection: &str) -> Command {
     let record = format!("1:abc:{}:{}:64:{selection}", std::process::id(), shared::RING_SIZE);
     let mut command = Command::new(env!("CARGO_BIN_EXE_witness"));
-    command.arg(case).env("KLOGGER_DIR", folder.path()).env_remove("KLOGGER_FLIGHT").env("KLOGGER_RECORD", record);
+    command
+        .arg(case)
+        .env("KLOGGER_DIR", folder.path())
+        .env_remove("KLOGGER_FLIGHT")
+        .env("KLOGGER_RECORD", record);
     command
 }
 
 fn folder() -> TempDir {
-    tempfile::Builder::new().permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700)).tempdir().unwrap()
+    tempfile::Builder::new()
+        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700))
+        .tempdir()
+        .unwrap()
 }
 
 fn run(folder: &TempDir, case: &str) -> Output {
@@ -65,9 +72,21 @@ fn every_type_is_where_its_layout_says() {
         ("NOTHING", vec![]),
         (
             "NUMBERS",
-            [1, -3, 203, -305, 60_000, -70_006, 4_000_000_007, i64::MIN.into(), u64::MAX.into(), -9, 10]
-                .map(one)
-                .to_vec(),
+            [
+                1,
+                -3,
+                203,
+                -305,
+                60_000,
+                -70_006,
+                4_000_000_007,
+                i64::MIN.into(),
+                u64::MAX.into(),
+                -9,
+                10,
+            ]
+            .map(one)
+            .to_vec(),
         ),
         ("PADDED", [1, 2, 3, 4, 5, 6].map(one).to_vec()),
         (
@@ -91,7 +110,8 @@ fn every_type_is_where_its_layout_says() {
     assert_eq!(tid, tgid, "the first thread logged");
     assert_in_order(&events);
     let found: Vec<_> = events.into_iter().map(|e| (e.name, e.fields)).collect();
-    let expected: Vec<_> = expected.into_iter().map(|(name, fields)| (name.to_string(), fields)).collect();
+    let expected: Vec<_> =
+        expected.into_iter().map(|(name, fields)| (name.to_string(), fields)).collect();
     assert_eq!(found, expected);
 }
 
@@ -187,9 +207,12 @@ fn signal_handlers_log_in_the_middle_of_events() {
     let said: Vec<u64> = output.split_whitespace().map(|word| word.parse().unwrap()).collect();
     let file = only(&folder);
     let (main, nested) = (file.events(0), file.nested_events(0));
-    let count = |events: &[Event], name: &str| events.iter().filter(|e| e.name == name).count() as u64;
+    let count =
+        |events: &[Event], name: &str| events.iter().filter(|e| e.name == name).count() as u64;
     // Without a ring: a handler that came while the thread was looking for one.
-    let lost = |name: &str| file.lost(0, false, name) + file.lost(0, true, name) + file.lost_without_ring(name);
+    let lost = |name: &str| {
+        file.lost(0, false, name) + file.lost(0, true, name) + file.lost_without_ring(name)
+    };
     assert_in_order(&main);
     assert_in_order(&nested);
     assert_eq!(count(&main, "REQUEST") + lost("REQUEST"), said[0]);
@@ -214,12 +237,18 @@ fn a_forked_child_has_a_file_of_its_own() {
 #[test]
 fn a_library_is_a_module_of_its_own() {
     let folder = folder();
-    let library = PathBuf::from(env!("CARGO_BIN_EXE_witness")).with_file_name("deps/libklogger_user_example.so");
+    let library = PathBuf::from(env!("CARGO_BIN_EXE_witness"))
+        .with_file_name("deps/libklogger_user_example.so");
     let output = witness(&folder, "opens", ALL).arg(&library).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let mut counts: Vec<_> = all(folder.path()).iter().map(|f| (f.schemata(), f.events(0).len())).collect();
+    let mut counts: Vec<_> =
+        all(folder.path()).iter().map(|f| (f.schemata(), f.events(0).len())).collect();
     counts.sort_unstable();
-    assert_eq!(counts, [(1, 20), (2, 1)], "the library's requests and replies, and the program's request");
+    assert_eq!(
+        counts,
+        [(1, 20), (2, 1)],
+        "the library's requests and replies, and the program's request"
+    );
 }
 
 #[test]

@@ -7,7 +7,11 @@ use std::ffi::CStr;
 pub struct Unit<const EVENTS: usize>;
 
 impl<const EVENTS: usize> Unit<EVENTS> {
-    pub const fn new(_name: &'static CStr, _names: &'static str, _text: &'static str) -> Unit<EVENTS> {
+    pub const fn new(
+        _name: &'static CStr,
+        _names: &'static str,
+        _text: &'static str,
+    ) -> Unit<EVENTS> {
         Unit
     }
 
@@ -24,11 +28,19 @@ pub(crate) fn own() -> &'static Unit<15> {
 pub enum On {}
 
 impl On {
-    pub fn log<const FIXED: usize>(self, _tail: impl TailLength, _fill: impl FnOnce(&mut Record<FIXED>)) -> bool {
+    pub fn log<const FIXED: usize>(
+        self,
+        _tail: impl TailLength,
+        _fill: impl FnOnce(&mut Record<FIXED>),
+    ) -> bool {
         match self {}
     }
 
-    pub fn log_carefully<const FIXED: usize>(self, _tail: impl TailLength, _fill: impl FnOnce(&mut Record<FIXED>)) {
+    pub fn log_carefully<const FIXED: usize>(
+        self,
+        _tail: impl TailLength,
+        _fill: impl FnOnce(&mut Record<FIXED>),
+    ) {
         match self {}
     }
 }

@@ -49,7 +49,11 @@ impl<const FIXED: usize> Record<FIXED> {
 
     #[inline(always)]
     pub fn put_array<const AT: usize, T: Scalar, const N: usize>(&mut self, values: &[T; N]) {
-        const { assert!(AT >= 8 && AT.is_multiple_of(align_of::<T>()) && AT + size_of::<[T; N]>() <= FIXED) }
+        const {
+            assert!(
+                AT >= 8 && AT.is_multiple_of(align_of::<T>()) && AT + size_of::<[T; N]>() <= FIXED
+            )
+        }
         // SAFETY: as in put().
         unsafe { self.at.add(AT).cast::<[T; N]>().write(*values) }
     }

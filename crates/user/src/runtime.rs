@@ -45,7 +45,12 @@ impl Ring {
     #[inline(always)]
     pub fn data(self, position: u64) -> *mut u8 {
         // SAFETY: the ring's data have mask + 1 bytes.
-        unsafe { self.0.as_ptr().cast::<u8>().add(RING_DATA + (position & module().mask.load(Relaxed)) as usize) }
+        unsafe {
+            self.0
+                .as_ptr()
+                .cast::<u8>()
+                .add(RING_DATA + (position & module().mask.load(Relaxed)) as usize)
+        }
     }
 }
 

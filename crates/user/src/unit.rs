@@ -46,7 +46,11 @@ static ALL_OFF: [u8; EVENTS_MAX] = [0; EVENTS_MAX];
 
 impl<const EVENTS: usize> Unit<EVENTS> {
     pub const fn new(name: &'static CStr, names: &'static str, text: &'static str) -> Unit<EVENTS> {
-        assert!(EVENTS <= EVENTS_MAX && text.len() <= u32::MAX as usize && count(names.as_bytes()) == EVENTS);
+        assert!(
+            EVENTS <= EVENTS_MAX
+                && text.len() <= u32::MAX as usize
+                && count(names.as_bytes()) == EVENTS
+        );
         Unit {
             on: AtomicPtr::new((&raw const ALL_OFF).cast_mut().cast()),
             base: AtomicU32::new(0),
@@ -105,7 +109,11 @@ impl On {
     /// clock, half a ring full), this leaves no trace and says false.
     #[inline(always)]
     #[must_use]
-    pub fn log<const FIXED: usize>(self, tail: impl TailLength, fill: impl FnOnce(&mut Record<FIXED>)) -> bool {
+    pub fn log<const FIXED: usize>(
+        self,
+        tail: impl TailLength,
+        fill: impl FnOnce(&mut Record<FIXED>),
+    ) -> bool {
         let Some(ring) = runtime::straight_ring() else { return false };
         if ring.nest.load(Relaxed) != 0 {
             return false;
@@ -123,7 +131,11 @@ impl On {
     }
 
     /// Logs it wherever the thread stands, or counts it as lost.
-    pub fn log_carefully<const FIXED: usize>(self, tail: impl TailLength, fill: impl FnOnce(&mut Record<FIXED>)) {
+    pub fn log_carefully<const FIXED: usize>(
+        self,
+        tail: impl TailLength,
+        fill: impl FnOnce(&mut Record<FIXED>),
+    ) {
         let mut hit = Hit::default();
         let record = runtime::reserve_with_care(&mut hit, self.id, record_size::<FIXED, _>(tail));
         if !record.is_null() {

@@ -7,7 +7,8 @@ use std::process::{Command, Output};
 use std::{env, fs};
 use tempfile::TempDir;
 
-const BEGIN: &str = "#![deny(warnings)]\nuse klogger_user::klogger;\nklogger_user::schema!(\"words\");\n";
+const BEGIN: &str =
+    "#![deny(warnings)]\nuse klogger_user::klogger;\nklogger_user::schema!(\"words\");\n";
 
 fn here() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -52,7 +53,10 @@ fn off_removes_calls_and_evaluates_nothing() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(Command::new(&program).status().unwrap().success());
     let bytes = fs::read(&program).unwrap();
-    assert!(!bytes.windows(17).any(|w| w == b"one of each\" {\n  "), "the schema's text is in the program");
+    assert!(
+        !bytes.windows(17).any(|w| w == b"one of each\" {\n  "),
+        "the schema's text is in the program"
+    );
 }
 
 /// The compiler's message names the field, or the event.
@@ -70,7 +74,11 @@ fn wrong_calls_do_not_compile() {
     assert_refused(&folder, "klogger!(PADDED, 1, 2, 3, 4, 5)", "f: u16");
     assert_refused(&folder, "klogger!(PADDED, 1, 2, 3, 4, 5, 6, 7)", "PADDED");
     assert_refused(&folder, "klogger!(PADDED, 1, 2, 300, 4, 5, 6)", "`u8`");
-    assert_refused(&folder, "klogger!(SHAPES, true, &[1, 2], &[3, 4], \"\", \"\")", "triple: &[u16; 3]");
+    assert_refused(
+        &folder,
+        "klogger!(SHAPES, true, &[1, 2], &[3, 4], \"\", \"\")",
+        "triple: &[u16; 3]",
+    );
     assert_refused(&folder, "klogger!(TEXT, 1, &2, 3)", "cannot be logged as a string");
     assert_refused(&folder, "klogger!(TEXT, 1, 2, 3)", "text: &");
     assert_refused(&folder, "klogger!(PADED, 1, 2, 3, 4, 5, 6)", "PADED");

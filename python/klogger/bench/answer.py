@@ -83,11 +83,15 @@ def head(answer: Answer) -> Summary:
     words = [f"Linux {here.kernel}", f"{here.cpus} CPU{'s' if here.cpus > 1 else ''}", here.model]
     found.lines.append(", ".join([*words, "virtual"] if here.virtual else words))
     stolen = f"; {costs.stolen.share:.1%} of it stolen by the hypervisor" if here.virtual else ""
-    found.lines.append(f"clock {here.clocksource}; on CPU {answer.cpu}{stolen}; took {duration(answer.seconds * 1e9)}")
+    found.lines.append(
+        f"clock {here.clocksource}; on CPU {answer.cpu}{stolen}; took {duration(answer.seconds * 1e9)}"
+    )
     if costs.stolen.share > health.STOLEN_SOME:
         found.warnings.append(f"the hypervisor took {costs.stolen.share:.1%} of the CPU meanwhile")
     if answer.load > health.LOAD_SOME * here.cpus:
-        found.warnings.append(f"others use this machine (load {answer.load:.1f}): an idle one spreads less")
+        found.warnings.append(
+            f"others use this machine (load {answer.load:.1f}): an idle one spreads less"
+        )
     reasons: dict[str, list[str]] = {}
     for arm, cost in costs.added.items():
         if cost.ns is None:
@@ -102,12 +106,19 @@ def results(answer: Answer) -> list[Result]:
 
 
 COSTS = {
-    "added_ns": Column("added_ns", "count", False, "nanoseconds of CPU time that a hit takes more; the median"),
+    "added_ns": Column(
+        "added_ns", "count", False, "nanoseconds of CPU time that a hit takes more; the median"
+    ),
     "from": Column("from", "count", False, "a quarter of the passes were below this"),
     "to": Column("to", "count", False, "a quarter of the passes were above this"),
-    "over_empty": Column("over_empty", "count", False, "nanoseconds more than a probe that does nothing"),
+    "over_empty": Column(
+        "over_empty", "count", False, "nanoseconds more than a probe that does nothing"
+    ),
     "times_floor": Column(
-        "times_floor", "count", False, "added, as a multiple of what reads the clock and stores 16 bytes"
+        "times_floor",
+        "count",
+        False,
+        "added, as a multiple of what reads the clock and stores 16 bytes",
     ),
     "bytes": Column("bytes", "count", False, "bytes of an event in the log, header included"),
     "hits": Column("hits", "count", False, "how often the loop has logged it"),
@@ -124,7 +135,9 @@ def floor_result(answer: Answer) -> Result:
     found = Rows(["what", "added_ns", "from", "to", "over_empty", "it_is"], rows)
     if not costs.over_empty:
         found = without(found, "over_empty")
-    return table("floor", "The floor of this machine", "What is the least that logging can cost here?", found)
+    return table(
+        "floor", "The floor of this machine", "What is the least that logging can cost here?", found
+    )
 
 
 def events_result(answer: Answer) -> Result:
@@ -135,22 +148,42 @@ def events_result(answer: Answer) -> Result:
         each = count.each if costs.counts else float(event.bytes)
         cost = costs.added[event.name]
         over = over_cell(costs, event.name)
-        rows.append([event.name, each, *cells(cost), *over, times(cost, costs), count.hits, count.lost])
-    names = ["event", "bytes", "added_ns", "from", "to", "over_empty", "times_floor", "hits", "lost"]
+        rows.append(
+            [event.name, each, *cells(cost), *over, times(cost, costs), count.hits, count.lost]
+        )
+    names = [
+        "event",
+        "bytes",
+        "added_ns",
+        "from",
+        "to",
+        "over_empty",
+        "times_floor",
+        "hits",
+        "lost",
+    ]
     question = "What does a hit cost that logs this event, and how much does it take?"
     found = table("events", "Events", question, Rows(names, rows))
-    for name in [*([] if costs.over_empty else ["over_empty"]), *([] if costs.counts else ["hits", "lost"])]:
+    for name in [
+        *([] if costs.over_empty else ["over_empty"]),
+        *([] if costs.counts else ["hits", "lost"]),
+    ]:
         found.table = without(found.table, name)
     place, bare = costs.place, f"{costs.bare_ns:.0f} ns"
     found.analysis.notes = [note.format(place=place, bare=bare) for note in NOTES[costs.engine]]
     if any(event.of_text() for event in answer.events):
-        found.analysis.notes.append(f"Texts have {len(TEXT)} letters; longer ones cost and take more.")
+        found.analysis.notes.append(
+            f"Texts have {len(TEXT)} letters; longer ones cost and take more."
+        )
     if costs.block:
         found.analysis.notes.append(
             f"Each pass is a recording with {costs.rounds} blocks of {costs.block} hits of each kind, which take turns;"
             f" median and quartiles are of {costs.passes} passes."
         )
-    found.points, found.analysis.picture = ladder(costs), Picture("bars", {"x": "added_ns", "y": "what"})
+    found.points, found.analysis.picture = (
+        ladder(costs),
+        Picture("bars", {"x": "added_ns", "y": "what"}),
+    )
     return found
 
 
@@ -174,7 +207,9 @@ def cells(cost: Cost) -> list[Any]:
 
 def times(cost: Cost, costs: Costs) -> float | None:
     floor = costs.added[STORE].ns
-    return round(cost.ns.median / floor.median, 2) if cost.ns and floor and floor.median > 0 else None
+    return (
+        round(cost.ns.median / floor.median, 2) if cost.ns and floor and floor.median > 0 else None
+    )
 
 
 def rate_result(answer: Answer) -> Result:
@@ -185,22 +220,44 @@ def rate_result(answer: Answer) -> Result:
         ]
         for step in answer.rates
     ]  # fmt: skip
-    names = ["ring", "asked", "made_a_second", "log_a_second", "lost", "first_loss_after", "recorder_cpus", "bound_by"]
+    names = [
+        "ring",
+        "asked",
+        "made_a_second",
+        "log_a_second",
+        "lost",
+        "first_loss_after",
+        "recorder_cpus",
+        "bound_by",
+    ]
     found = table(
-        "rate", "Rate", "How many events a second can all CPUs log together, so that none is lost?", Rows(names, rows)
+        "rate",
+        "Rate",
+        "How many events a second can all CPUs log together, so that none is lost?",
+        Rows(names, rows),
     )
-    found.findings = [sentence(answer, buffer) for buffer in dict.fromkeys(s.buffer for s in answer.rates)]
+    found.findings = [
+        sentence(answer, buffer) for buffer in dict.fromkeys(s.buffer for s in answer.rates)
+    ]
     found.weights = [1.0] * len(found.findings)
     found.analysis.notes = disk_note(answer)
     return found
 
 
 RATES = {
-    "asked": Column("asked", "count", False, "events a second that the loops were asked for, on all CPUs"),
+    "asked": Column(
+        "asked", "count", False, "events a second that the loops were asked for, on all CPUs"
+    ),
     "made_a_second": Column("made_a_second", "count", False, "events a second that they have made"),
-    "log_a_second": Column("log_a_second", "bytes", False, "bytes that went into the log, a second"),
-    "first_loss_after": Column("first_loss_after", "s", False, "how long it went before the first event was lost"),
-    "recorder_cpus": Column("recorder_cpus", "share", False, "CPU time of the recorder, of one CPU"),
+    "log_a_second": Column(
+        "log_a_second", "bytes", False, "bytes that went into the log, a second"
+    ),
+    "first_loss_after": Column(
+        "first_loss_after", "s", False, "how long it went before the first event was lost"
+    ),
+    "recorder_cpus": Column(
+        "recorder_cpus", "share", False, "CPU time of the recorder, of one CPU"
+    ),
     "bound_by": Column("bound_by", "", False, "what held the recorder up when events were lost"),
 }
 
@@ -212,7 +269,9 @@ def sentence(answer: Answer, buffer: str) -> str:
     lossy = min((s for s in steps if s.lost), key=lambda s: s.offered, default=None)
     words = f"rings of {buffer}iB: "
     words += (
-        f"{kept.offered:,.0f} events a second for {kept.seconds:.0f} s, none lost" if kept else "no rate without loss"
+        f"{kept.offered:,.0f} events a second for {kept.seconds:.0f} s, none lost"
+        if kept
+        else "no rate without loss"
     )
     if lossy is None:
         return f"{words}; faster, these loops could not"
@@ -241,7 +300,9 @@ def table(name: str, title: str, question: str, rows: Rows) -> Result:
 
 def without(rows: Rows, name: str) -> Rows:
     at = rows.names.index(name)
-    return Rows(rows.names[:at] + rows.names[at + 1 :], [row[:at] + row[at + 1 :] for row in rows.rows])
+    return Rows(
+        rows.names[:at] + rows.names[at + 1 :], [row[:at] + row[at + 1 :] for row in rows.rows]
+    )
 
 
 def as_json(answer: Answer) -> dict[str, Any]:
@@ -277,11 +338,20 @@ def cost_json(costs: Costs, arm: str) -> dict[str, Any]:
 def spread_json(found: Spread | None) -> dict[str, Any] | None:
     if found is None:
         return None
-    return {n: round(v, 3) for n, v in (("median", found.median), ("low", found.low), ("high", found.high))}
+    return {
+        n: round(v, 3)
+        for n, v in (("median", found.median), ("low", found.low), ("high", found.high))
+    }
 
 
 def count_json(event: Event, count: Count | None) -> dict[str, Any]:
     declared: Mapping[str, Any] = {"bytes_least": event.bytes, "bytes_most": event.bytes_max}
     if count is None:
         return {**declared, "bytes": None, "hits": None, "logged": None, "lost": None}
-    return {**declared, "bytes": count.each, "hits": count.hits, "logged": count.logged, "lost": count.lost}
+    return {
+        **declared,
+        "bytes": count.each,
+        "hits": count.hits,
+        "logged": count.logged,
+        "lost": count.lost,
+    }

@@ -30,7 +30,10 @@ class Count:
 
     def plus(self, other: Count) -> Count:
         return Count(
-            self.hits + other.hits, self.logged + other.logged, self.lost + other.lost, self.bytes + other.bytes
+            self.hits + other.hits,
+            self.logged + other.logged,
+            self.lost + other.lost,
+            self.bytes + other.bytes,
         )
 
     @property
@@ -86,7 +89,9 @@ def measure(
     return found
 
 
-def one_pass(bench: Bench, events: Sequence[Event], loop: Loop, options: Sequence[str], log: Path) -> Taken:
+def one_pass(
+    bench: Bench, events: Sequence[Event], loop: Loop, options: Sequence[str], log: Path
+) -> Taken:
     names = [*FLOOR, *(e.name for e in events)]
     rounds, bare = bench.engine.rounds, [FLOOR.index(REFERENCE), FLOOR.index(EMPTY)]
     before = loop.rounds(rounds, bare)
@@ -96,9 +101,14 @@ def one_pass(bench: Bench, events: Sequence[Event], loop: Loop, options: Sequenc
     hits = rounds * bench.engine.block
     of = {e["name"]: e for e in info(log)["events"]}
     log.unlink()
-    counts = {e.name: Count(hits, of[e.name]["logged"], of[e.name]["lost"], of[e.name]["bytes"]) for e in events}
+    counts = {
+        e.name: Count(hits, of[e.name]["logged"], of[e.name]["lost"], of[e.name]["bytes"])
+        for e in events
+    }
     said = (during, before, after)
-    return Taken(Pass(*(dict(zip(names, one["blocks"], strict=False)) for one in said)), said, counts)
+    return Taken(
+        Pass(*(dict(zip(names, one["blocks"], strict=False)) for one in said)), said, counts
+    )
 
 
 def settle(found: Costs, taken: Sequence[Taken]) -> None:
@@ -108,14 +118,22 @@ def settle(found: Costs, taken: Sequence[Taken]) -> None:
             found.counts[name] = found.counts.get(name, Count()).plus(count)
     passes = [one.blocks for one in taken]
     found.bare_ns = statistics.median(statistics.median(one.before[EMPTY]) for one in passes)
-    block_ns = found.block * statistics.median(statistics.median(one.during[STORE]) for one in passes)
-    found.fault = health.fault([said for one in taken for said in one.clocks], block_ns, found.stolen)
+    block_ns = found.block * statistics.median(
+        statistics.median(one.during[STORE]) for one in passes
+    )
+    found.fault = health.fault(
+        [said for one in taken for said in one.clocks], block_ns, found.stolen
+    )
     # In a program there are no probes, and the empty one is the reference itself.
     floor = FLOOR[1:] if found.place else FLOOR[2:]
     for arm in [*floor, *found.counts]:
-        found.added[arm] = cost(found, arm, [stats.added(one, arm, EMPTY, REFERENCE) for one in passes])
+        found.added[arm] = cost(
+            found, arm, [stats.added(one, arm, EMPTY, REFERENCE) for one in passes]
+        )
         if found.place:
-            found.over_empty[arm] = cost(found, arm, [stats.over(one.during, arm, EMPTY) for one in passes])
+            found.over_empty[arm] = cost(
+                found, arm, [stats.over(one.during, arm, EMPTY) for one in passes]
+            )
 
 
 def cost(found: Costs, arm: str, values: Sequence[float]) -> Cost:
@@ -123,7 +141,12 @@ def cost(found: Costs, arm: str, values: Sequence[float]) -> Cost:
         return Cost(None, found.fault)
     count = found.counts.get(arm)
     if count is not None and count.logged + count.lost != count.hits:
-        return Cost(None, f"of {count.hits:,} hits the log has {count.logged:,}, and {count.lost:,} as lost")
+        return Cost(
+            None, f"of {count.hits:,} hits the log has {count.logged:,}, and {count.lost:,} as lost"
+        )
     if count is not None and count.lost > LOST_MOST * count.hits:
-        return Cost(None, f"{count.lost / count.hits:.0%} of its events were lost; try a larger --buffer-size")
+        return Cost(
+            None,
+            f"{count.lost / count.hits:.0%} of its events were lost; try a larger --buffer-size",
+        )
     return stats.judge(values)

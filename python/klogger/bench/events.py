@@ -16,7 +16,13 @@ from klogger.failure import Failure, did_you_mean
 # The arms that are no events of the schema, in the order of their numbers. Events have the numbers after them.
 # The reference is as much of the way as there is beside the tracepoint, and never has a probe.
 # With a space in each name, for no event has one.
-REFERENCE, EMPTY, CLOCK, STORE, OFF = "no tracepoint", "empty probe", "clock read", "clock, store", "event off"
+REFERENCE, EMPTY, CLOCK, STORE, OFF = (
+    "no tracepoint",
+    "empty probe",
+    "clock read",
+    "clock, store",
+    "event off",
+)
 FLOOR = (REFERENCE, EMPTY, CLOCK, STORE, OFF)
 # An event that is defined beside the schema's own, and is off.
 OFF_FIELDS = "int a  int b"
@@ -64,11 +70,15 @@ class Event:
 
     def declaration(self) -> str:
         context = " ".join(f.context for f in self.fields if f.context)
-        words = [f.declaration() for f in self.fields if not f.context] + ([f"context {context}"] if context else [])
+        words = [f.declaration() for f in self.fields if not f.context] + (
+            [f"context {context}"] if context else []
+        )
         return f"event {self.name} {{ {'  '.join(words)} }}"
 
     def call(self) -> str:
-        one = f"klogger({', '.join([self.name, *(f.value() for f in self.fields if not f.context)])})"
+        one = (
+            f"klogger({', '.join([self.name, *(f.value() for f in self.fields if not f.context)])})"
+        )
         return "; ".join([one] * self.times)
 
     def of_text(self) -> bool:
@@ -86,7 +96,10 @@ def of_schema(shown: dict[str, Any], names: Sequence[str] = ()) -> list[Event]:
     for name in names:
         if name not in found:
             close = did_you_mean(name, found)
-            raise Failure(f"schema {shown['schema']} has no event '{name}'", help=close or f"it has {', '.join(found)}")
+            raise Failure(
+                f"schema {shown['schema']} has no event '{name}'",
+                help=close or f"it has {', '.join(found)}",
+            )
     return [found[name] for name in dict.fromkeys(names or found)]
 
 
@@ -241,7 +254,9 @@ static void hit(unsigned arm, unsigned n)
 def schema(events: Sequence[Event], place: Place | None) -> str:
     """The text of the schema; without a place, for a program."""
     text = HEAD.format(
-        events="\n".join(e.declaration() for e in events), off=name_of_off(events), off_fields=OFF_FIELDS
+        events="\n".join(e.declaration() for e in events),
+        off=name_of_off(events),
+        off_fields=OFF_FIELDS,
     )
     if place is None:
         return text
@@ -253,7 +268,12 @@ def schema(events: Sequence[Event], place: Place | None) -> str:
 
 def program(events: Sequence[Event]) -> str:
     """arms.h of a program that logs the events itself."""
-    bodies = ["", "", "bench_line[0] = bench_clock()", "bench_line[0] = bench_clock(); bench_line[1] = number"]
+    bodies = [
+        "",
+        "",
+        "bench_line[0] = bench_clock()",
+        "bench_line[0] = bench_clock(); bench_line[1] = number",
+    ]
     bodies += calls(events)
     arms = "".join(f"ARM({at}, {body})\n" for at, body in enumerate(bodies))
     names = ", ".join(f"arm_{at}" for at in range(len(bodies)))

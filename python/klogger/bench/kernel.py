@@ -32,7 +32,10 @@ def modules(schema: str, folder: Path) -> Path:
 
 def needs_modules() -> None:
     if not Path("/proc/modules").exists():
-        raise Failure("this kernel loads no modules, which the kernel engine is made of", help="try --engine bpf")
+        raise Failure(
+            "this kernel loads no modules, which the kernel engine is made of",
+            help="try --engine bpf",
+        )
 
 
 def measure(
@@ -44,7 +47,9 @@ def measure(
     found = Costs("kernel", passes=passes)
     progress("the loop")
     bench = prepare(ENGINES["user"], events, work)
-    values: dict[str, list[float]] = {name: [] for name in (CLOCK, STORE, *(e.name for e in events))}
+    values: dict[str, list[float]] = {
+        name: [] for name in (CLOCK, STORE, *(e.name for e in events))
+    }
     reports = []
     # The thread that reads a file is the one that logs.
     os.sched_setaffinity(0, {cpu})
@@ -58,7 +63,9 @@ def measure(
             for event in events:
                 values[event.name].append(read(event.name) / per_ns)
     found.stolen = health.between(before, health.ticks(cpu))
-    found.fault = health.fault(reports, bench.engine.block * stats.spread(values[STORE]).median, found.stolen)
+    found.fault = health.fault(
+        reports, bench.engine.block * stats.spread(values[STORE]).median, found.stolen
+    )
     for arm, costs in values.items():
         found.added[arm] = stats.Cost(None, found.fault) if found.fault else stats.judge(costs)
     return found

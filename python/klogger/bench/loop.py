@@ -80,7 +80,9 @@ def klogger(*words: str | Path) -> str:
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError as error:
-        raise Failure(f"cannot run {command[0]}: {error.strerror}", help="set KLOGGER to the klogger program") from None
+        raise Failure(
+            f"cannot run {command[0]}: {error.strerror}", help="set KLOGGER to the klogger program"
+        ) from None
     if done.returncode != 0:
         raise failure_of(done.stderr)
     return done.stdout
@@ -109,7 +111,12 @@ class Loop:
     """The program, waiting for orders on one CPU. With several, each is on its own."""
 
     def __init__(self, bench: Bench, cpu: int) -> None:
-        words: list[str | Path] = [bench.program, str(cpu), str(bench.engine.block), str(bench.engine.pause_ns)]
+        words: list[str | Path] = [
+            bench.program,
+            str(cpu),
+            str(bench.engine.block),
+            str(bench.engine.pause_ns),
+        ]
         # Ctrl-C is for us, and we end the loop.
         self.process = subprocess.Popen(
             words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, process_group=0
@@ -147,7 +154,9 @@ class Loop:
         return found
 
     def gone(self) -> Failure:
-        return Failure(f"the loop has ended with exit code {self.process.wait()} in the middle of the measurement")
+        return Failure(
+            f"the loop has ended with exit code {self.process.wait()} in the middle of the measurement"
+        )
 
     def rounds(self, count: int, arms: Sequence[int]) -> dict[str, Any]:
         self.ask("rounds", count, *arms)
@@ -155,7 +164,9 @@ class Loop:
 
 
 @contextlib.contextmanager
-def recording(bench: Bench, pids: Sequence[int], log: Path, options: Sequence[str]) -> Iterator[int]:
+def recording(
+    bench: Bench, pids: Sequence[int], log: Path, options: Sequence[str]
+) -> Iterator[int]:
     """Records the loops while it is entered; what it yields is the recorder's process id."""
     words = [find_klogger(), "record", "-q", "--no-calibrate", "--engine", bench.engine.name]
     words += ["-s", str(bench.schema), "-o", str(log), "--disable", bench.off]

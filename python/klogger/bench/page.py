@@ -24,7 +24,10 @@ def page(answer: Answer) -> str:
         title=text(head.title),
         style=file_of("style.css"),
         machine="</p><p>".join(map(text, head.lines)),
-        contents="".join(f'<a href="#bench-{text(r.analysis.name)}">{text(r.analysis.title)}</a>' for r in results),
+        contents="".join(
+            f'<a href="#bench-{text(r.analysis.name)}">{text(r.analysis.title)}</a>'
+            for r in results
+        ),
         studies="".join([warnings(head.warnings), *sections]),
         specs=in_script(specs),
         vega=vega.script() if specs else "",

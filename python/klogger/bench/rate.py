@@ -66,14 +66,23 @@ def measure(
         loops = [stack.enter_context(Loop(bench, cpu)) for cpu in cpus]
         for size, per_ms in itertools.product(buffers, STEPS):
             asked = per_ms * 1000 * len(loops)
-            progress(f"rings of {size}, {f'{asked:,} events a second' if asked else 'as many as it can'}")
-            found.append(one_step(bench, loops, size, asked, round(seconds * 1e9), folder / "rate.klog"))
+            progress(
+                f"rings of {size}, {f'{asked:,} events a second' if asked else 'as many as it can'}"
+            )
+            found.append(
+                one_step(bench, loops, size, asked, round(seconds * 1e9), folder / "rate.klog")
+            )
     return found
 
 
-def one_step(bench: Bench, loops: Sequence[Loop], size: str, asked: int, ns: int, log: Path) -> Step:
+def one_step(
+    bench: Bench, loops: Sequence[Loop], size: str, asked: int, ns: int, log: Path
+) -> Step:
     pids = [loop.pid for loop in loops]
-    with recording(bench, pids, log, [bench.engine.buffer_option, size]) as recorder, Watch(recorder) as watch:
+    with (
+        recording(bench, pids, log, [bench.engine.buffer_option, size]) as recorder,
+        Watch(recorder) as watch,
+    ):
         for loop in loops:
             loop.ask("flood", len(FLOOR), ns, asked // 1000 // len(loops) // EVENTS_A_HIT)
         answers = [loop.answer() for loop in loops]
@@ -82,13 +91,23 @@ def one_step(bench: Bench, loops: Sequence[Loop], size: str, asked: int, ns: int
     return step_of(size, said, asked, answers, watch)
 
 
-def step_of(size: str, said: Mapping[str, Any], asked: int, answers: Sequence[Mapping[str, Any]], watch: Watch) -> Step:
+def step_of(
+    size: str,
+    said: Mapping[str, Any],
+    asked: int,
+    answers: Sequence[Mapping[str, Any]],
+    watch: Watch,
+) -> Step:
     event = next(e for e in said["events"] if e["name"] == TWO_INTS.name)
     made = sum(one["hits"] for one in answers) * EVENTS_A_HIT
     if event["logged"] + event["lost"] != made:
-        raise Failure(f"of {made:,} events the log has {event['logged']:,}, and {event['lost']:,} as lost")
+        raise Failure(
+            f"of {made:,} events the log has {event['logged']:,}, and {event['lost']:,} as lost"
+        )
     begun = min(one["start_ns"] for one in answers)
-    losses = [e["from_ns"] for e in said["ledger"] if e.get("event") == event["name"] and e.get("from_ns")]
+    losses = [
+        e["from_ns"] for e in said["ledger"] if e.get("event") == event["name"] and e.get("from_ns")
+    ]
     seconds = max(one["ns"] for one in answers) / 1e9
     return Step(
         size, asked, made / seconds, seconds, made, event["logged"], event["lost"], event["bytes"],
@@ -142,7 +161,9 @@ def bound(seen: Collection[Counter[str]]) -> str:
     """By what a recorder that loses events is held up: what its busiest thread does most of the time."""
 
     def most(state: str) -> float:
-        return max((counter[state] / counter.total() for counter in seen if counter.total()), default=0.0)
+        return max(
+            (counter[state] / counter.total() for counter in seen if counter.total()), default=0.0
+        )
 
     if most("D") >= MOSTLY:
         return "the disk"

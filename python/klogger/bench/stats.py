@@ -74,5 +74,8 @@ def judge(values: Sequence[float]) -> Cost:
     """One value from each pass: a cost, unless they are too far apart."""
     found = spread(values)
     if found.high - found.low > max(WIDE * abs(found.median), LEAST_NS):
-        return Cost(None, f"the runs spread too wide: {found.low:.1f} to {found.high:.1f} ns between the quartiles")
+        return Cost(
+            None,
+            f"the runs spread too wide: {found.low:.1f} to {found.high:.1f} ns between the quartiles",
+        )
     return Cost(found)

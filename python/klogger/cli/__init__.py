@@ -19,7 +19,9 @@ from klogger.units import printable
 
 def complain(what: object) -> None:
     """A message on the standard error. A log is anybody's, and its names must not act on the terminal."""
-    print("klogger: " + "\n".join(printable(line) for line in str(what).split("\n")), file=sys.stderr)
+    print(
+        "klogger: " + "\n".join(printable(line) for line in str(what).split("\n")), file=sys.stderr
+    )
 
 
 def private_as(*logs: str | os.PathLike[str]) -> None:

@@ -59,26 +59,53 @@ def parser() -> argparse.ArgumentParser:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    found.add_argument("-s", "--schema", metavar="SCHEMA", default="scheduler", help="a bundled one or a file")
-    found.add_argument("--engine", choices=["bpf", "user", "kernel"], default="bpf", help="what logs (bpf)")
-    found.add_argument("--event", metavar="EVENT", action="append", default=[], help="this one only (repeatable)")
-    found.add_argument("--passes", metavar="N", type=passes, default=PASSES, help=f"recordings to make ({PASSES})")
+    found.add_argument(
+        "-s", "--schema", metavar="SCHEMA", default="scheduler", help="a bundled one or a file"
+    )
+    found.add_argument(
+        "--engine", choices=["bpf", "user", "kernel"], default="bpf", help="what logs (bpf)"
+    )
+    found.add_argument(
+        "--event", metavar="EVENT", action="append", default=[], help="this one only (repeatable)"
+    )
+    found.add_argument(
+        "--passes", metavar="N", type=passes, default=PASSES, help=f"recordings to make ({PASSES})"
+    )
     found.add_argument("--cpu", metavar="CPU", type=int, help="where the loop runs (the last one)")
     found.add_argument("--buffer-size", metavar="SIZE", help="ring of each CPU or thread (4M)")
     found.add_argument(
-        "--modules", metavar="DIR", type=Path, help="for --engine kernel: modules that 'klogger build' made"
+        "--modules",
+        metavar="DIR",
+        type=Path,
+        help="for --engine kernel: modules that 'klogger build' made",
     )
-    found.add_argument("--rate", action="store_true", help="also find the rate without loss, on all CPUs at once")
-    found.add_argument("--rate-for", metavar="TIME", type=seconds, default=2.0, help="how long each rate lasts (2s)")
-    found.add_argument("--dir", metavar="DIR", type=Path, default=Path(), help="where the logs go meanwhile (here)")
-    found.add_argument("--html", metavar="OUT", type=Path, help="write one file that needs no network")
-    found.add_argument("--format", choices=["text", "json"], help="what goes to the terminal (text)")
+    found.add_argument(
+        "--rate", action="store_true", help="also find the rate without loss, on all CPUs at once"
+    )
+    found.add_argument(
+        "--rate-for",
+        metavar="TIME",
+        type=seconds,
+        default=2.0,
+        help="how long each rate lasts (2s)",
+    )
+    found.add_argument(
+        "--dir", metavar="DIR", type=Path, default=Path(), help="where the logs go meanwhile (here)"
+    )
+    found.add_argument(
+        "--html", metavar="OUT", type=Path, help="write one file that needs no network"
+    )
+    found.add_argument(
+        "--format", choices=["text", "json"], help="what goes to the terminal (text)"
+    )
     return found
 
 
 def passes(word: str) -> int:
     if not word.isdigit() or int(word) < LEAST_PASSES:
-        raise argparse.ArgumentTypeError(f"'{word}': quartiles need a number of {LEAST_PASSES} or more")
+        raise argparse.ArgumentTypeError(
+            f"'{word}': quartiles need a number of {LEAST_PASSES} or more"
+        )
     return int(word)
 
 
@@ -101,8 +128,18 @@ def bench(args: argparse.Namespace) -> int:
     check(args)
     shown = show(args.schema)
     chosen = events.of_schema(shown, args.event)
-    found = Answer(shown["schema"], machine(), chosen, Costs(args.engine), cpu=args.cpu, load=os.getloadavg()[0])
-    with Status("bench") as status, tempfile.TemporaryDirectory(dir=args.dir, prefix="klogger-bench-") as folder:
+    found = Answer(
+        shown["schema"],
+        machine(),
+        chosen,
+        Costs(args.engine),
+        cpu=args.cpu,
+        load=os.getloadavg()[0],
+    )
+    with (
+        Status("bench") as status,
+        tempfile.TemporaryDirectory(dir=args.dir, prefix="klogger-bench-") as folder,
+    ):
         found.costs = costs_of(args, found, Path(folder), status)
         if args.rate:
             found.disk = rate.disk_rate(Path(folder))
@@ -123,20 +160,29 @@ def bench(args: argparse.Namespace) -> int:
 def check(args: argparse.Namespace) -> None:
     """Before anything is measured."""
     if args.engine != "user" and os.geteuid() != 0:
-        raise Failure("not root, so nothing can be recorded in the kernel", help="sudo, or --engine user")
+        raise Failure(
+            "not root, so nothing can be recorded in the kernel", help="sudo, or --engine user"
+        )
     if args.engine == "kernel" and args.rate:
-        raise Failure("--rate goes with --engine bpf or user", help="the kernel engine has the same recorder as bpf")
+        raise Failure(
+            "--rate goes with --engine bpf or user",
+            help="the kernel engine has the same recorder as bpf",
+        )
     if args.cpu is None:
         # The first one often serves the devices' interrupts.
         args.cpu = cpus()[-1]
     elif args.cpu not in cpus():
-        raise Failure(f"there is no CPU {args.cpu} to run on", help=f"there are {', '.join(map(str, cpus()))}")
+        raise Failure(
+            f"there is no CPU {args.cpu} to run on", help=f"there are {', '.join(map(str, cpus()))}"
+        )
     if not args.dir.is_dir():
         raise Failure(f"{args.dir}: no such directory")
     check_writable(argparse.Namespace(html=args.html, png=args.dir))
 
 
-def costs_of(args: argparse.Namespace, found: Answer, folder: Path, status: Callable[[str], None]) -> Costs:
+def costs_of(
+    args: argparse.Namespace, found: Answer, folder: Path, status: Callable[[str], None]
+) -> Costs:
     chosen = found.events
     if args.engine == "kernel":
         status("building modules")

@@ -43,9 +43,18 @@ def parser() -> argparse.ArgumentParser:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    found.add_argument("logs", metavar="A", nargs="+", help="logs, or directories that 'klogger export' made of them")
-    found.add_argument("--with", dest="others", metavar="B", nargs="+", help="those that they are compared with")
-    found.add_argument("--analysis", metavar="NAME", action="append", default=[], help="this one only (repeatable)")
+    found.add_argument(
+        "logs",
+        metavar="A",
+        nargs="+",
+        help="logs, or directories that 'klogger export' made of them",
+    )
+    found.add_argument(
+        "--with", dest="others", metavar="B", nargs="+", help="those that they are compared with"
+    )
+    found.add_argument(
+        "--analysis", metavar="NAME", action="append", default=[], help="this one only (repeatable)"
+    )
     found.add_argument(
         "--metric", metavar="PATTERN", action="append", default=[],
         help="only metrics like this: 'p99', 'wakeup_latency/*', 'quanta/make/p50' (repeatable)",
@@ -56,8 +65,12 @@ def parser() -> argparse.ArgumentParser:
         type=percentage,
         help="exit code 1 if a metric got worse by more than this; needs three runs on each side",
     )
-    found.add_argument("--html", metavar="OUT", type=Path, help="write one file that needs no network")
-    found.add_argument("--format", choices=["text", "json"], help="what goes to the terminal (text)")
+    found.add_argument(
+        "--html", metavar="OUT", type=Path, help="write one file that needs no network"
+    )
+    found.add_argument(
+        "--format", choices=["text", "json"], help="what goes to the terminal (text)"
+    )
     return found
 
 
@@ -100,7 +113,9 @@ def sides(logs: list[str], others: list[str] | None) -> tuple[list[str], list[st
         return logs, others
     if len(logs) != 2:
         what = "one log" if len(logs) == 1 else f"{len(logs)} logs"
-        raise Failure(f"{what}, but nothing to compare with", help="klogger compare A... --with B...")
+        raise Failure(
+            f"{what}, but nothing to compare with", help="klogger compare A... --with B..."
+        )
     return logs[:1], logs[1:]
 
 
@@ -117,7 +132,11 @@ def check_enough(limit: float | None, a: list[str], b: list[str]) -> None:
 def failing_metrics(found: Compared, limit: float | None) -> list[Metric]:
     if limit is None:
         return []
-    return [m for m in found.comparison.metrics() if (worsened := m.worsened()) is not None and worsened > limit]
+    return [
+        m
+        for m in found.comparison.metrics()
+        if (worsened := m.worsened()) is not None and worsened > limit
+    ]
 
 
 def check_judged(args: argparse.Namespace, found: Compared) -> None:
@@ -136,10 +155,14 @@ def show(args: argparse.Namespace, found: Compared, failing: list[Metric]) -> No
     from klogger.compare import text
 
     if args.format == "json":
-        json.dump(text.as_json(found, failing), sys.stdout, ensure_ascii=sys.stdout.isatty(), indent=1)
+        json.dump(
+            text.as_json(found, failing), sys.stdout, ensure_ascii=sys.stdout.isatty(), indent=1
+        )
         print()
     elif args.format or not args.html:
-        text.write(terminal.console(sys.stdout), found, everything=bool(args.analysis or args.metric))
+        text.write(
+            terminal.console(sys.stdout), found, everything=bool(args.analysis or args.metric)
+        )
 
 
 if __name__ == "__main__":

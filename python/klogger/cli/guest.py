@@ -26,7 +26,12 @@ from klogger.units import size
 
 QEMU = "qemu-system-x86_64"
 # What virtme-ng and we start, and the Debian packages that bring it.
-PROGRAMS = {QEMU: "qemu-system-x86", "modprobe": "kmod", "file": "file", "busybox": "busybox-static"}
+PROGRAMS = {
+    QEMU: "qemu-system-x86",
+    "modprobe": "kmod",
+    "file": "file",
+    "busybox": "busybox-static",
+}
 
 EPILOG = """\
 examples:
@@ -69,16 +74,40 @@ def parser() -> argparse.ArgumentParser:
     add("--kernel", metavar="KERNEL", action="append", default=[], help="a bzImage, a linux-image .deb, or a folder in"
         " which a kernel was built (what 'scripts/setup guest' fetched, else the one that runs here); of a kernel that"
         " comes in several packages, each")  # fmt: skip
-    add("-s", "--schema", metavar="SCHEMA", action="append", default=[], help="record with it; may be repeated")
+    add(
+        "-s",
+        "--schema",
+        metavar="SCHEMA",
+        action="append",
+        default=[],
+        help="record with it; may be repeated",
+    )
     add("--engine", metavar="ENGINE", help="what logs: auto, bpf, kernel (auto)")
-    add("-o", "--output", metavar="FILE", type=Path, help="the log (SCHEMA.klog); one that exists becomes FILE.old")
+    add(
+        "-o",
+        "--output",
+        metavar="FILE",
+        type=Path,
+        help="the log (SCHEMA.klog); one that exists becomes FILE.old",
+    )
     add("-a", "--all", action="store_true", help="record the whole guest, not only the command")
-    add("--record", metavar="OPTION", action="append", default=[], help="an option for 'klogger record'")
+    add(
+        "--record",
+        metavar="OPTION",
+        action="append",
+        default=[],
+        help="an option for 'klogger record'",
+    )
     add("--smp", metavar="N", type=count, default=2, help="CPUs of the guest (2)")
     add("--memory", metavar="SIZE", type=memory, default="1G", help="its memory (1G)")
     add("--timeout", metavar="S", type=seconds, help="end a command that runs for longer")
     add("--append", metavar="WORDS", default="", help="more words for the kernel's command line")
-    add("--accel", choices=["auto", "kvm", "tcg"], default="auto", help="tcg emulates (auto: kvm if it works)")
+    add(
+        "--accel",
+        choices=["auto", "kvm", "tcg"],
+        default="auto",
+        help="tcg emulates (auto: kvm if it works)",
+    )
     add("-v", "--verbose", action="store_true", help="show the guest's console")
     add("-q", "--quiet", action="store_true", help="no progress, no summary of the recording")
     return found
@@ -112,12 +141,19 @@ def main(words: list[str] | None = None) -> int:
 
 def guest(args: argparse.Namespace, unknown: list[str], command: list[str]) -> int:
     if unknown:
-        raise Failure(f"'{unknown[0]}' is not an option", help="the command goes behind --: klogger guest -- COMMAND")
+        raise Failure(
+            f"'{unknown[0]}' is not an option",
+            help="the command goes behind --: klogger guest -- COMMAND",
+        )
     check(args, command)
     for schema in args.schema:
         check_schema(schema)
     kernel = kernels.choose(*args.kernel)
-    output = (args.output or Path(f"{Path(args.schema[0]).stem}.klog")).absolute() if args.schema else None
+    output = (
+        (args.output or Path(f"{Path(args.schema[0]).stem}.klog")).absolute()
+        if args.schema
+        else None
+    )
     if output:
         check_output(output)
     missing = {program: package for program, package in PROGRAMS.items() if not which(program)}
@@ -127,7 +163,10 @@ def guest(args: argparse.Namespace, unknown: list[str], command: list[str]) -> i
             help=f"as root: apt-get install {' '.join(missing.values())}",
         )
     if importlib.util.find_spec("virtme") is None:
-        raise Failure("the Python library virtme-ng is not here", help="'make' installs it; or: pip install virtme-ng")
+        raise Failure(
+            "the Python library virtme-ng is not here",
+            help="'make' installs it; or: pip install virtme-ng",
+        )
     die_in_order()
     found = Machine(kernel, use_kvm(args, kernel), args.smp, args.memory, args.append, args.timeout)
     with tempfile.TemporaryDirectory(prefix="klogger-guest-") as name:
@@ -147,25 +186,38 @@ def guest(args: argparse.Namespace, unknown: list[str], command: list[str]) -> i
 
 def check(args: argparse.Namespace, command: list[str]) -> None:
     if not command:
-        raise Failure("no command", help="end with -- COMMAND; 'klogger guest -- uname -a' for instance")
+        raise Failure(
+            "no command", help="end with -- COMMAND; 'klogger guest -- uname -a' for instance"
+        )
     extra = {"-o": args.output, "-a": args.all, "--engine": args.engine, "--record": args.record}
     given = [option for option, value in extra.items() if value]
     if given and not args.schema:
-        raise Failure(f"{given[0]} is about a recording, and there is none", help="name a schema: -s scheduler")
+        raise Failure(
+            f"{given[0]} is about a recording, and there is none",
+            help="name a schema: -s scheduler",
+        )
     where = Path.cwd()
     if where.is_relative_to("/run") or where.is_relative_to("/dev"):
-        raise Failure(f"{where}: the guest has a /{where.parts[1]} of its own", help="go to another folder")
+        raise Failure(
+            f"{where}: the guest has a /{where.parts[1]} of its own", help="go to another folder"
+        )
 
 
 def check_schema(schema: str) -> None:
     """Here, because a boot is a long way to a spelling mistake."""
     if "/" in schema or "." in schema:
         if not Path(schema).exists():
-            raise Failure(f"{schema}: no such file", help="'klogger list' shows the schemata that come along")
+            raise Failure(
+                f"{schema}: no such file", help="'klogger list' shows the schemata that come along"
+            )
     elif schema != "programs":
-        done = subprocess.run([find_klogger(), "show", schema], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [find_klogger(), "show", schema], capture_output=True, text=True, check=False
+        )
         if done.returncode != 0:
-            message, _, remedy = done.stderr.strip().removeprefix("klogger: ").partition("\n  help: ")
+            message, _, remedy = (
+                done.stderr.strip().removeprefix("klogger: ").partition("\n  help: ")
+            )
             raise Failure(message, help=remedy or None)
 
 
@@ -177,7 +229,9 @@ def check_output(output: Path) -> None:
 
 
 def which(program: str) -> str | None:
-    return shutil.which(program, path=f"{os.environ.get('PATH', '')}{os.pathsep}/usr/sbin{os.pathsep}/sbin")
+    return shutil.which(
+        program, path=f"{os.environ.get('PATH', '')}{os.pathsep}/usr/sbin{os.pathsep}/sbin"
+    )
 
 
 def die_in_order() -> None:
@@ -240,7 +294,11 @@ def relays(args: argparse.Namespace, work: Path, log: Path, output: Path | None)
     """The recorder's messages name the log where it is in the end."""
 
     def rename(text: bytes) -> bytes:
-        return text.replace(os.fsencode(log), os.fsencode(args.output or output.name)) if output else text
+        return (
+            text.replace(os.fsencode(log), os.fsencode(args.output or output.name))
+            if output
+            else text
+        )
 
     found = [Relay(work / "out", 1), Relay(work / "err", 2, rename)]
     return [*found, Relay(work / "console", 2)] if args.verbose else found
@@ -256,7 +314,9 @@ def progress(args: argparse.Namespace, found: Machine) -> machine.Show:
 
     def show(since: float | None) -> None:
         nonlocal shown
-        text = f"booting {found.kernel.release} ({how}) ... {since:.0f} s" if since is not None else ""
+        text = (
+            f"booting {found.kernel.release} ({how}) ... {since:.0f} s" if since is not None else ""
+        )
         if text != shown:
             print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
         shown = text

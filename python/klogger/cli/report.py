@@ -34,18 +34,34 @@ def parser() -> argparse.ArgumentParser:
         description="The answers to the questions that a log's schemata ask.",
         epilog="Without --html and --png, or with --format, the report goes to the terminal.",
     )
-    found.add_argument("file", metavar="FILE", help="a log, or the directory that 'klogger export --to parquet' made")
-    found.add_argument("--html", metavar="OUT", type=Path, help="write one file that needs no network")
+    found.add_argument(
+        "file",
+        metavar="FILE",
+        help="a log, or the directory that 'klogger export --to parquet' made",
+    )
+    found.add_argument(
+        "--html", metavar="OUT", type=Path, help="write one file that needs no network"
+    )
     found.add_argument(
         "--at", metavar="TIME", type=moment, action="append", default=[],
         help="a page's timeline has each quantum around this time, if the log is too big for all (repeatable)",
     )  # fmt: skip
-    found.add_argument("--png", metavar="DIR", type=Path, help="write one picture for each analysis")
     found.add_argument(
-        "--analysis", metavar="NAME", action="append", default=[], help="this one only, with all rows (repeatable)"
+        "--png", metavar="DIR", type=Path, help="write one picture for each analysis"
     )
-    found.add_argument("--list", action="store_true", help="only list the analyses that this log can answer")
-    found.add_argument("--format", choices=["text", "json"], help="what goes to the terminal (text)")
+    found.add_argument(
+        "--analysis",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="this one only, with all rows (repeatable)",
+    )
+    found.add_argument(
+        "--list", action="store_true", help="only list the analyses that this log can answer"
+    )
+    found.add_argument(
+        "--format", choices=["text", "json"], help="what goes to the terminal (text)"
+    )
     return found
 
 
@@ -93,7 +109,10 @@ def write_files(
 
         progress("page")
         log = session.log
-        drawn = any((r.analysis.schema, r.analysis.name) == timeline.ANALYSIS and r.status == "answer" for r in results)
+        drawn = any(
+            (r.analysis.schema, r.analysis.name) == timeline.ANALYSIS and r.status == "answer"
+            for r in results
+        )
         tracks = timeline.read(session, args.at) if drawn else None
         page = html.page(head, results, event_counts(log), ledger(log), tracks, subjects(log))
         write(args.html, page.encode())
@@ -144,7 +163,9 @@ def write(path: Path, content: bytes) -> None:
 def check_link(path: Path) -> None:
     """In a folder that is everybody's, a link may be there that leads to a file of ours."""
     if path.is_symlink() and path.lstat().st_uid not in (0, os.geteuid()):
-        raise Failure(f"cannot write {path}: it is a link that somebody else made", help="choose another name")
+        raise Failure(
+            f"cannot write {path}: it is a link that somebody else made", help="choose another name"
+        )
 
 
 def show(args: argparse.Namespace, head: Summary, results: list[Result]) -> None:

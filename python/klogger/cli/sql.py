@@ -43,11 +43,26 @@ def parser() -> argparse.ArgumentParser:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    found.add_argument("file", metavar="FILE", help="a log, or the directory that 'klogger export --to parquet' made")
-    found.add_argument("query", metavar="QUERY", nargs="?", help="- reads it from the standard input")
-    found.add_argument("--format", choices=["table", "csv", "json", "parquet"], help="form of the answer (table)")
-    found.add_argument("-o", "--output", metavar="OUT", type=Path, help="where to; needed for parquet")
-    found.add_argument("-i", "--interactive", action="store_true", help="ask for queries until the end of the input")
+    found.add_argument(
+        "file",
+        metavar="FILE",
+        help="a log, or the directory that 'klogger export --to parquet' made",
+    )
+    found.add_argument(
+        "query", metavar="QUERY", nargs="?", help="- reads it from the standard input"
+    )
+    found.add_argument(
+        "--format", choices=["table", "csv", "json", "parquet"], help="form of the answer (table)"
+    )
+    found.add_argument(
+        "-o", "--output", metavar="OUT", type=Path, help="where to; needed for parquet"
+    )
+    found.add_argument(
+        "-i",
+        "--interactive",
+        action="store_true",
+        help="ask for queries until the end of the input",
+    )
     return found
 
 
@@ -77,7 +92,9 @@ def terminal_catalogue(log: Log) -> None:
     out = terminal.console(sys.stdout)
     out.print("every event table has")
     for name, (unit, doc) in catalogue.COMMON.items():
-        print_column(out, catalogue.Column(name, "SMALLINT" if name == "cpu" else "BIGINT", unit, doc))
+        print_column(
+            out, catalogue.Column(name, "SMALLINT" if name == "cpu" else "BIGINT", unit, doc)
+        )
     for table in catalogue.tables(log):
         out.print()
         out.print(Text.assemble((table.name, "bold"), f"  {printable(table.doc)}"))
@@ -140,7 +157,9 @@ def ask(log: Log, query: str, args: argparse.Namespace) -> None:
         for statement in statements[:-1]:
             log.connection.execute(statement)
         if args.format == "parquet":
-            log.connection.sql(statements[-1].query.rstrip().rstrip(";")).write_parquet(str(args.output))
+            log.connection.sql(statements[-1].query.rstrip().rstrip(";")).write_parquet(
+                str(args.output)
+            )
             return
         cursor = log.connection.execute(statements[-1])
         give(cursor, args)
@@ -182,7 +201,9 @@ def write_rows(cursor: duckdb.DuckDBPyConnection, form: str, file: Any) -> None:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(names)
         for rows in batches(cursor):
-            writer.writerows([[harmless(v) for v in row] for row in rows] if file.isatty() else rows)
+            writer.writerows(
+                [[harmless(v) for v in row] for row in rows] if file.isatty() else rows
+            )
     elif form == "json":
         file.write("[")
         separator = "\n"

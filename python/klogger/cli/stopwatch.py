@@ -72,12 +72,16 @@ def parser() -> argparse.ArgumentParser:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    found.add_argument("words", metavar="[FILE] BEGIN END", nargs="+", help="two points; a log before them is read")
+    found.add_argument(
+        "words", metavar="[FILE] BEGIN END", nargs="+", help="two points; a log before them is read"
+    )
     found.add_argument(
         "--key", metavar="KEY", help="what BEGIN and END have in common: thread, cpu, C over the parameters (thread);"
         " in a log, a field (the thread that logged; 'pid' of the kernel's)",
     )  # fmt: skip
-    found.add_argument("--stop-key", metavar="KEY", help="the same for END, if its parameters have other names")
+    found.add_argument(
+        "--stop-key", metavar="KEY", help="the same for END, if its parameters have other names"
+    )
     found.add_argument(
         "--if",
         dest="only",
@@ -85,8 +89,12 @@ def parser() -> argparse.ArgumentParser:
         help="only hits of BEGIN for which this C over its parameters holds",
     )
     found.add_argument("-a", "--all", action="store_true", help="record all processes")
-    found.add_argument("-p", "--pid", metavar="PID", help="record these processes, and those that they start")
-    found.add_argument("--for", dest="time", metavar="TIME", help="end after this time: 500ms, 30s, 5m")
+    found.add_argument(
+        "-p", "--pid", metavar="PID", help="record these processes, and those that they start"
+    )
+    found.add_argument(
+        "--for", dest="time", metavar="TIME", help="end after this time: 500ms, 30s, 5m"
+    )
     found.add_argument("-o", "--output", metavar="LOG", type=Path, help="keep the log")
     found.add_argument("--buffer-size", metavar="SIZE", help="ring of each CPU (4M)")
     found.add_argument(
@@ -96,9 +104,13 @@ def parser() -> argparse.ArgumentParser:
         default=live.EMPTY_PAIRS,
         help="for the own cost (100000)",
     )
-    found.add_argument("--html", metavar="OUT", type=Path, help="write a page with pictures that needs no network")
+    found.add_argument(
+        "--html", metavar="OUT", type=Path, help="write a page with pictures that needs no network"
+    )
     found.add_argument("--png", metavar="DIR", type=Path, help="write the pictures")
-    found.add_argument("--format", choices=["text", "json"], default="text", help="form of the answer (text)")
+    found.add_argument(
+        "--format", choices=["text", "json"], default="text", help="form of the answer (text)"
+    )
     return found
 
 
@@ -133,11 +145,18 @@ def of_log(args: argparse.Namespace, file: str, begin: str, end: str) -> int:
 
 def of_kernel(args: argparse.Namespace, command: list[str]) -> int:
     if Path(args.words[0]).is_file():
-        raise Failure(f"{args.words[0]}: of a log, two events are needed", help="klogger stopwatch FILE BEGIN END")
+        raise Failure(
+            f"{args.words[0]}: of a log, two events are needed",
+            help="klogger stopwatch FILE BEGIN END",
+        )
     if not (command or args.all or args.pid):
-        raise Failure("nothing to record", help="end with -- COMMAND, or say -a or -p PID, and --for TIME")
+        raise Failure(
+            "nothing to record", help="end with -- COMMAND, or say -a or -p PID, and --for TIME"
+        )
     if command and (args.all or args.pid):
-        raise Failure("a command and -a or -p exclude each other", help="start the command yourself")
+        raise Failure(
+            "a command and -a or -p exclude each other", help="start the command yourself"
+        )
     begin, end = places.place(args.words[0]), places.place(args.words[1])
     by = places.key(args.key or "thread", args.stop_key, args.only, begin, end)
     with tempfile.TemporaryDirectory(prefix="klogger-stopwatch-") as name:
@@ -147,7 +166,9 @@ def of_kernel(args: argparse.Namespace, command: list[str]) -> int:
         if args.empty_pairs > 0:
             texts |= places.empty(os.getpid())
         schemata = [write(folder / f"{schema}.klogger", text) for schema, text in texts.items()]
-        code = live.record(live.Recording(schemata, log, options(args), command, args.empty_pairs), folder)
+        code = live.record(
+            live.Recording(schemata, log, options(args), command, args.empty_pairs), folder
+        )
         if not log.exists():
             if code in (0, 130):
                 raise Failure("it was ended before anything was recorded")
@@ -163,7 +184,11 @@ def write(path: Path, content: str) -> Path:
 
 def options(args: argparse.Namespace) -> list[str]:
     found = ["-a"] if args.all else []
-    for option, value in (("-p", args.pid), ("--for", args.time), ("--buffer-size", args.buffer_size)):
+    for option, value in (
+        ("-p", args.pid),
+        ("--for", args.time),
+        ("--buffer-size", args.buffer_size),
+    ):
         found += [option, value] if value else []
     return found
 
@@ -183,12 +208,19 @@ def answer_of(args: argparse.Namespace, path: Path, begin: str, end: str, key: s
 
 
 def pictures(args: argparse.Namespace, log: Path) -> None:
-    words = [f"--{name}={value}" for name, value in (("html", args.html), ("png", args.png)) if value]
+    words = [
+        f"--{name}={value}" for name, value in (("html", args.html), ("png", args.png)) if value
+    ]
     if words:
         report.main([str(log), *words])
 
 
-def say(args: argparse.Namespace, found: Stopwatch | Answer, lines: Sequence[str], warnings: Sequence[str]) -> None:
+def say(
+    args: argparse.Namespace,
+    found: Stopwatch | Answer,
+    lines: Sequence[str],
+    warnings: Sequence[str],
+) -> None:
     if args.format == "json":
         values = {n: plain(v) for n, v in dataclasses.asdict(found).items()}
         print(json.dumps(values, indent=2))
@@ -223,15 +255,23 @@ def times(found: Stopwatch | Answer, trimmed: float | None) -> list[str]:
 def kernel_text(found: Answer) -> list[str]:
     lines = [f"{found.begin} to {found.end}, by {found.key}: {found.pairs:,} pairs"]
     if not found.pairs:
-        lines.append(f"  none of {found.starts:,} {found.begin} and {found.stops:,} {found.end} belong together;")
-        lines.append("  is it the right --key? Of a command, only what its own threads do is recorded; -a records all")
+        lines.append(
+            f"  none of {found.starts:,} {found.begin} and {found.stops:,} {found.end} belong together;"
+        )
+        lines.append(
+            "  is it the right --key? Of a command, only what its own threads do is recorded; -a records all"
+        )
         return lines
     lines += times(found, found.trimmed)
     if found.own:
         lines.append(
             f"  Subtracted: {time(found.own.mean)}, what the stopwatch itself takes (standard deviation"
             f" {time(found.own.sd)},\n  {found.own.pairs:,} empty pairs)."
-            + (f" With it, the trimmed deviation is {time(found.with_own)}." if found.pairs >= MANY else "")
+            + (
+                f" With it, the trimmed deviation is {time(found.with_own)}."
+                if found.pairs >= MANY
+                else ""
+            )
         )
     return lines + doubts(found)
 
@@ -246,7 +286,9 @@ def doubts(found: Answer) -> list[str]:
     if found.torn:
         lines.append(f"  {found.torn:,} more pairs have a loss in them, and are left out")
     if found.negative:
-        lines.append(f"  {found.negative:,} pairs took less than what is subtracted: a negative time is below the")
+        lines.append(
+            f"  {found.negative:,} pairs took less than what is subtracted: a negative time is below the"
+        )
         lines.append("  stopwatch's own cost, and counts as it is")
     if found.crossed:
         error = "it is not known how far the CPUs' clocks are apart"

@@ -43,14 +43,26 @@ def parser() -> argparse.ArgumentParser:
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    found.add_argument("name", metavar="NAME", nargs="?", help="the study, or 'all'; without one, they are listed")
-    found.add_argument("--list", action="store_true", help="only list the studies, and what they need")
-    found.add_argument("--budget", metavar="TIME", type=seconds, help="how long it may take: 30s, 5m, 1h")
-    found.add_argument("--html", metavar="OUT", type=Path, help="write one file that needs no network")
+    found.add_argument(
+        "name", metavar="NAME", nargs="?", help="the study, or 'all'; without one, they are listed"
+    )
+    found.add_argument(
+        "--list", action="store_true", help="only list the studies, and what they need"
+    )
+    found.add_argument(
+        "--budget", metavar="TIME", type=seconds, help="how long it may take: 30s, 5m, 1h"
+    )
+    found.add_argument(
+        "--html", metavar="OUT", type=Path, help="write one file that needs no network"
+    )
     found.add_argument("--png", metavar="DIR", type=Path, help="write one picture for each figure")
-    found.add_argument("--format", choices=["text", "json"], help="what goes to the terminal (text)")
+    found.add_argument(
+        "--format", choices=["text", "json"], help="what goes to the terminal (text)"
+    )
     found.add_argument("--keep", metavar="DIR", type=Path, help="keep the logs there")
-    found.add_argument("--seed", metavar="N", type=int, default=1, help="for what a study draws by lot (1)")
+    found.add_argument(
+        "--seed", metavar="N", type=int, default=1, help="for what a study draws by lot (1)"
+    )
     return found
 
 
@@ -102,7 +114,9 @@ def study(args: argparse.Namespace) -> int:
     return exit_code(all_done, broken)
 
 
-def run_one(args: argparse.Namespace, found: Found, here: Machine, budget: float, *, alone: bool) -> Done:
+def run_one(
+    args: argparse.Namespace, found: Found, here: Machine, budget: float, *, alone: bool
+) -> Done:
     """Of several studies, one that fails does not end the others."""
     with Status(found.study.name) as status:
         try:
@@ -179,7 +193,9 @@ def list_studies(form: str | None) -> int:
     if form == "json":
         print(
             json.dumps(
-                [as_json(found, able[found.study.name]) for found in chosen], ensure_ascii=sys.stdout.isatty(), indent=1
+                [as_json(found, able[found.study.name]) for found in chosen],
+                ensure_ascii=sys.stdout.isatty(),
+                indent=1,
             )
         )
     else:

@@ -60,7 +60,11 @@ def compare_logs(
             measured[-1].append(read(path, side, wanted, known, quiet=quiet, progress=progress))
     for name in wanted:
         if name not in known:
-            listed = f"there are: {', '.join(known)}" if known else "these logs' schemata bring no analyses"
+            listed = (
+                f"there are: {', '.join(known)}"
+                if known
+                else "these logs' schemata bring no analyses"
+            )
             raise Failure(f"no analysis '{name}'", help=did_you_mean(name, known) or listed)
     progress("bootstrap")
     return Compared(sides, remarks(*sides), compare(measured[0], measured[1], metrics))
@@ -76,7 +80,9 @@ def read(
         found = analyses.find(log.schemas)
         known.update(dict.fromkeys(one.name for one in found))
         side.runs.append(facts_of(log))
-        measured = measure(log, [one for one in found if not wanted or one.name in wanted], progress)
+        measured = measure(
+            log, [one for one in found if not wanted or one.name in wanted], progress
+        )
         if of_command(log):
             known[RECORDING.name] = None
             if not wanted or RECORDING.name in wanted:
@@ -86,5 +92,8 @@ def read(
 
 def of_command(log: Log) -> bool:
     """Whether the log is as long as a command took. Others are as long as they were told to be, or were cut off."""
-    workload, overwrite = log.preamble.get("workload"), "SELECT overwrite OR NOT finished FROM klogger.recording"
+    workload, overwrite = (
+        log.preamble.get("workload"),
+        "SELECT overwrite OR NOT finished FROM klogger.recording",
+    )
     return bool(workload) and isinstance(workload, list) and not log.rows(overwrite)[0][0]

@@ -116,7 +116,9 @@ class Comparison:
 
     def metrics(self, *verdicts: str) -> list[Metric]:
         """Those with one of these verdicts, the greatest change first."""
-        found = [m for c in self.analyses for m in c.metrics if not verdicts or m.verdict in verdicts]
+        found = [
+            m for c in self.analyses for m in c.metrics if not verdicts or m.verdict in verdicts
+        ]
         return sorted(found, key=lambda m: (-size(m), m.name))
 
 
@@ -130,7 +132,10 @@ def compare(
 ) -> Comparison:
     """Each side has the analyses of its runs, by name."""
     names = list(dict.fromkeys(n for run in [*a, *b] for n in run))
-    found = Comparison([compare_one(n, [r.get(n) for r in a], [r.get(n) for r in b]) for n in names], (len(a), len(b)))
+    found = Comparison(
+        [compare_one(n, [r.get(n) for r in a], [r.get(n) for r in b]) for n in names],
+        (len(a), len(b)),
+    )
     choose(found, list(patterns))
     metrics = found.metrics()
     found.tested = sum(m.known for m in metrics)
@@ -148,11 +153,14 @@ def choose(found: Comparison, patterns: list[str]) -> None:
         if not any(matches(pattern, *both) for both in names.items()):
             close = did_you_mean(pattern, [*names, *names.values()])
             raise Failure(
-                f"no metric '{pattern}' that both sides have", help=close or "without --metric, all are shown"
+                f"no metric '{pattern}' that both sides have",
+                help=close or "without --metric, all are shown",
             )
     for one in found.analyses:
         if patterns:
-            one.metrics = [m for m in one.metrics if any(matches(p, m.name, m.statistic) for p in patterns)]
+            one.metrics = [
+                m for m in one.metrics if any(matches(p, m.name, m.statistic) for p in patterns)
+            ]
     if patterns:
         found.analyses = [one for one in found.analyses if one.metrics or one.status == "failed"]
 
@@ -197,7 +205,11 @@ def compare_one(name: str, a: list[Measured | None], b: list[Measured | None]) -
 
 def why(found: ComparedAnalysis, label: str, one: Measured | None) -> tuple[str, str]:
     """The status and reasons of an analysis that one more run cannot answer. A failure is the worst."""
-    status, reason = (one.status, one.reason) if one is not None else ("not_recorded", "its schema was not recorded")
+    status, reason = (
+        (one.status, one.reason)
+        if one is not None
+        else ("not_recorded", "its schema was not recorded")
+    )
     before = f"{found.reason}; " if found.reason else ""
     worst = "failed" if "failed" in (status, found.status) else status
     return worst, f"{before}{label}: {reason}"
@@ -221,7 +233,9 @@ def compare_samples(found: ComparedAnalysis, a: list[Measured], b: list[Measured
             found.leave_out("too few values, or all of them at one time", 1)
             continue
         for statistic, contrast in usable.items():
-            metric = Metric(one.name, what, statistic, unit(one, column), better(one, column), contrast)
+            metric = Metric(
+                one.name, what, statistic, unit(one, column), better(one, column), contrast
+            )
             found.metrics.append(metric)
         found.curves.append(curve(what, *(merged(side) for side in sides)))
 
@@ -246,7 +260,9 @@ def shared_kinds(found: ComparedAnalysis, everyone: list[Measured]) -> list[What
 def contrasts_of(name: str, a: list[Histogram], b: list[Histogram]) -> dict[str, Contrast]:
     if len(a) > 1 or len(b) > 1:
         runs = [[stats.point(h) for h in side] for side in (a, b)]
-        return {s: stats.of_runs([r[s] for r in runs[0]], [r[s] for r in runs[1]]) for s in runs[0][0]}
+        return {
+            s: stats.of_runs([r[s] for r in runs[0]], [r[s] for r in runs[1]]) for s in runs[0][0]
+        }
     slices = stats.slices_used(a[0]), stats.slices_used(b[0])
     if min(slices) < stats.SLICES_MIN:
         return {}
@@ -273,7 +289,9 @@ def points(h: Histogram) -> list[tuple[float, float]]:
     """Some points of the distribution, each exactly on it but for the width of its bin."""
     high = stats.edges(h.bins)[1]
     part = h.counts.sum(axis=0).cumsum() / h.n
-    places = np.unique(np.linspace(0, len(high) - 1, min(POINTS_MAX, len(high))).round().astype(int))
+    places = np.unique(
+        np.linspace(0, len(high) - 1, min(POINTS_MAX, len(high))).round().astype(int)
+    )
     return [(float(high[i]), float(part[i])) for i in places]
 
 
@@ -288,7 +306,14 @@ def compare_rows(found: ComparedAnalysis, a: list[Measured], b: list[Measured]) 
             if [len(n) for n in numbers] != [len(v) for v in values]:
                 continue
             whole = all(v.is_integer() for side in numbers for v in side)
-            metric = Metric(one.name, row, column, unit(one, column), better(one, column), one_row(numbers, whole))
+            metric = Metric(
+                one.name,
+                row,
+                column,
+                unit(one, column),
+                better(one, column),
+                one_row(numbers, whole),
+            )
             found.metrics.append(metric)
 
 

@@ -85,7 +85,9 @@ class Measured:
     numbers: dict[tuple[What, str], float] = field(default_factory=dict)
 
 
-def measure(log: Log, chosen: Iterable[Analysis], progress: Callable[[str], None]) -> dict[str, Measured]:
+def measure(
+    log: Log, chosen: Iterable[Analysis], progress: Callable[[str], None]
+) -> dict[str, Measured]:
     """Each analysis, by name. Those of one folder share a connection, as in `run.run_all`."""
     cursors: dict[Path, tuple[duckdb.DuckDBPyConnection, set[str]]] = {}
     found = {}
@@ -110,7 +112,9 @@ def length_of(log: Log) -> Measured:
     return found
 
 
-def measure_one(log: Log, one: Analysis, cursor: duckdb.DuckDBPyConnection, included: set[str]) -> Measured:
+def measure_one(
+    log: Log, one: Analysis, cursor: duckdb.DuckDBPyConnection, included: set[str]
+) -> Measured:
     found = Measured(one)
     missing = [e for e in one.events if e.upper() not in log.events]
     if missing:
@@ -134,15 +138,21 @@ def measure_one(log: Log, one: Analysis, cursor: duckdb.DuckDBPyConnection, incl
 def read_samples(found: Measured, cursor: duckdb.DuckDBPyConnection) -> None:
     one = found.analysis
     where = f"{one.path}, section 'samples'"
-    described = run.execute(cursor, f"SELECT * FROM ({one.samples}) LIMIT 0", where).description or []
+    described = (
+        run.execute(cursor, f"SELECT * FROM ({one.samples}) LIMIT 0", where).description or []
+    )
     columns = [(d[0], str(d[1])) for d in described]
     found.value = value_column(one, [name for name, _ in columns], where)
     texts = [quoted(name) for name, kind in columns if kind in ("STRING", "VARCHAR")]
     name = f"concat_ws(chr({ord(BETWEEN_NAMES)}), {', '.join(texts)})" if texts else "''"
-    sample = SAMPLE.format(name=name, time=quoted("time"), value=quoted(found.value), query=one.samples)
+    sample = SAMPLE.format(
+        name=name, time=quoted("time"), value=quoted(found.value), query=one.samples
+    )
     for query in (sample, KIND):
         run.execute(cursor, query, where)
-    names = cursor.execute("SELECT any_value(what) FROM klogger_kind GROUP BY kind ORDER BY kind").fetchall()
+    names = cursor.execute(
+        "SELECT any_value(what) FROM klogger_kind GROUP BY kind ORDER BY kind"
+    ).fetchall()
     cells = run.execute(cursor, BIN, where).fetchnumpy()
     cursor.execute("DROP TABLE klogger_sample")
     # Sorted by kind: each is a range of the cells.
@@ -168,14 +178,21 @@ def histogram(slices: Any, bins: Any, counts: Any, totals: Any) -> Histogram:
     known, places = np.unique(bins, return_inverse=True)
     cells = np.zeros((SLICES, len(known)))
     cells[slices, places] = counts
-    return Histogram(known, cells, np.bincount(slices, weights=totals, minlength=SLICES).astype(float))
+    return Histogram(
+        known, cells, np.bincount(slices, weights=totals, minlength=SLICES).astype(float)
+    )
 
 
 def read_table(found: Measured, cursor: duckdb.DuckDBPyConnection) -> None:
     one = found.analysis
     where = f"{one.path}, section 'table'"
-    table = run.fetch(run.execute(cursor, one.sections.get("table", "SELECT 1 WHERE false"), where), run.ROWS_MAX)
-    keys, metrics = key_columns(one, table.names), [n for n in table.names if unit(one, n) in NUMBERS]
+    table = run.fetch(
+        run.execute(cursor, one.sections.get("table", "SELECT 1 WHERE false"), where), run.ROWS_MAX
+    )
+    keys, metrics = (
+        key_columns(one, table.names),
+        [n for n in table.names if unit(one, n) in NUMBERS],
+    )
     check_keys(table, keys, where)
     times: dict[What, int] = {}
     for row in table.records():

@@ -87,7 +87,9 @@ def page(found: Compared) -> str:
         + warnings(found.remarks),
         conclusion="".join(f"<p>{text(line)}</p>" for line in conclusion(comparison)),
         differences=table(differences[:DIFFERENCES], whole_names=True) if differences else "",
-        contents="".join(f'<a href="#{text(c.analysis.name)}">{text(title(c))}</a>' for c in comparison.analyses),
+        contents="".join(
+            f'<a href="#{text(c.analysis.name)}">{text(title(c))}</a>' for c in comparison.analyses
+        ),
         sections="".join(section(one) for one in comparison.analyses),
     )
 
@@ -106,7 +108,9 @@ def warnings(found: list[str]) -> str:
 
 def section(one: ComparedAnalysis) -> str:
     name = text(one.analysis.name)
-    parts = [f'<section id="{name}"><h2>{text(title(one))}</h2><p class="question">{text(one.analysis.question)}</p>']
+    parts = [
+        f'<section id="{name}"><h2>{text(title(one))}</h2><p class="question">{text(one.analysis.question)}</p>'
+    ]
     if one.status != "answer":
         parts.append(f'<p class="warning">Not compared: {text(one.reason)}</p>')
     parts.append(warnings(one.warnings))
@@ -124,7 +128,9 @@ def chosen_curves(one: ComparedAnalysis) -> list[Curve]:
     for m in one.metrics:
         if m.verdict in CHANGED and m.contrast.is_ratio:
             change[m.what] = max(change[m.what], abs(m.contrast.change))
-    return sorted((c for c in one.curves if c.what in change), key=lambda c: -change[c.what])[:CURVES]
+    return sorted((c for c in one.curves if c.what in change), key=lambda c: -change[c.what])[
+        :CURVES
+    ]
 
 
 def table(metrics: list[Metric], *, whole_names: bool) -> str:
@@ -213,7 +219,12 @@ def ticks(low: float, high: float) -> list[float]:
     """Powers of ten; with fewer than two of them, also their halves and fifths."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     for steps_of in ((1,), (1, 2, 5), tuple(x / 2 for x in range(2, 20))):
-        found = [m * 10.0**k for k in range(first, last + 1) for m in steps_of if low <= m * 10.0**k <= high]
+        found = [
+            m * 10.0**k
+            for k in range(first, last + 1)
+            for m in steps_of
+            if low <= m * 10.0**k <= high
+        ]
         if len(found) >= 2:
             break
     return found[:: 1 + len(found) // 8]

@@ -43,10 +43,16 @@ class Side:
         names = [run.file for run in self.runs]
         shown = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
         events, lost = sum(run.events for run in self.runs), sum(run.lost for run in self.runs)
-        each = f"{len(names)} runs of {duration(self.seconds() * 1e9)} on average" if len(names) > 1 else ""
+        each = (
+            f"{len(names)} runs of {duration(self.seconds() * 1e9)} on average"
+            if len(names) > 1
+            else ""
+        )
         length = each or duration(self.seconds() * 1e9)
         missing = f"{lost:,}" if lost else "none"
-        return printable(f"{shown}: {self.runs[0].command}; {length}, {events:,} events, {missing} missing")
+        return printable(
+            f"{shown}: {self.runs[0].command}; {length}, {events:,} events, {missing} missing"
+        )
 
 
 def facts_of(log: Log) -> Facts:
@@ -54,7 +60,14 @@ def facts_of(log: Log) -> Facts:
     ((lost,),) = log.rows(
         "SELECT coalesce(sum(count), 0)::BIGINT FROM klogger.ledger WHERE severity IN ('loss', 'error')"
     )
-    return Facts(log.path.name, command(log.preamble), log.seconds(), events, lost, same_of(log.preamble, log.schemas))
+    return Facts(
+        log.path.name,
+        command(log.preamble),
+        log.seconds(),
+        events,
+        lost,
+        same_of(log.preamble, log.schemas),
+    )
 
 
 def same_of(preamble: dict[str, Any], schemas: list[dict[str, Any]]) -> dict[str, str]:
@@ -73,7 +86,9 @@ def same_of(preamble: dict[str, Any], schemas: list[dict[str, Any]]) -> dict[str
     }
     for schema in schemas:
         checksum = zlib.crc32(text(schema.get("text")).encode(errors="replace"))
-        found[f"text of schema {text(schema.get('name'))}"] = f"the one with checksum {checksum:08x}"
+        found[f"text of schema {text(schema.get('name'))}"] = (
+            f"the one with checksum {checksum:08x}"
+        )
     return found
 
 
@@ -85,7 +100,9 @@ def remarks(a: Side, b: Side) -> list[str]:
     """What differs beside the thing under test, and what the intervals do not cover."""
     found = []
     for key in dict.fromkeys(k for side in (a, b) for run in side.runs for k in run.same):
-        values = [sorted({run.same[key] for run in side.runs if key in run.same}) for side in (a, b)]
+        values = [
+            sorted({run.same[key] for run in side.runs if key in run.same}) for side in (a, b)
+        ]
         # That a schema is missing is said as such.
         if all(values) and values[0] != values[1]:
             found.append(f"Different {key}: A has {listed(values[0])}, B has {listed(values[1])}.")
@@ -110,7 +127,9 @@ def repeated(a: int, b: int) -> list[str]:
         ]
     if 1 in (a, b):
         single, many = SINGLE[a == 1]
-        return [f"One run of {single}: it is taken to vary from run to run as much as those of {many} do."]
+        return [
+            f"One run of {single}: it is taken to vary from run to run as much as those of {many} do."
+        ]
     return []
 
 

@@ -130,11 +130,17 @@ def slices_used(histogram: Histogram) -> int:
     return int((histogram.counts.sum(axis=1) > 0).sum())
 
 
-def of_slices(a: tuple[float, Floats], b: tuple[float, Floats], slices: tuple[int, int]) -> Contrast:
+def of_slices(
+    a: tuple[float, Floats], b: tuple[float, Floats], slices: tuple[int, int]
+) -> Contrast:
     """One run on each side: a statistic of both, with its resamples."""
     is_ratio = all(value > 0 and bool((many > 0).all()) for value, many in (a, b))
-    scaled = [(np.log(value), np.log(many)) if is_ratio else (value, many) for value, many in (a, b)]
-    squares = sum(float(np.var(many)) * k / (k - 1) for (_, many), k in zip(scaled, slices, strict=True))
+    scaled = [
+        (np.log(value), np.log(many)) if is_ratio else (value, many) for value, many in (a, b)
+    ]
+    squares = sum(
+        float(np.var(many)) * k / (k - 1) for (_, many), k in zip(scaled, slices, strict=True)
+    )
     change = float(scaled[1][0] - scaled[0][0])
     # Of both together there are more, up to twice as many. But neighbouring slices are not quite independent.
     return Contrast(a[0], b[0], change, math.sqrt(squares), min(slices) - 1, is_ratio)

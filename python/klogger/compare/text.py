@@ -24,7 +24,14 @@ CHANGED = ("worse", "better", "differs", "alone")
 COARSE = 0.2
 # Of each analysis, where all of them are shown.
 ROWS = 5
-COLOURS = {"worse": "red", "better": "green", "differs": "cyan", "same": "dim", "alone": "yellow", "unknown": "dim"}
+COLOURS = {
+    "worse": "red",
+    "better": "green",
+    "differs": "cyan",
+    "same": "dim",
+    "alone": "yellow",
+    "unknown": "dim",
+}
 LABELS = {
     "worse": "worse",
     "better": "better",
@@ -51,17 +58,28 @@ def write(out: Console, found: Compared, *, everything: bool) -> None:
         out.print(table(differences[:DIFFERENCES], lossy, whole_names=True, width=out.width))
         rest = len(differences) - DIFFERENCES
         if rest > 0:
-            out.print(Text(f"  and {rest:,} more: see the analyses below, or --format json", style="dim"))
+            out.print(
+                Text(f"  and {rest:,} more: see the analyses below, or --format json", style="dim")
+            )
         if any(m.analysis in lossy for m in differences):
-            out.print(Text("  !: events are missing, or were left out; the analysis below says which", style="dim"))
-    silent = [] if everything else [one for one in found.comparison.analyses if not says_anything(one)]
+            out.print(
+                Text(
+                    "  !: events are missing, or were left out; the analysis below says which",
+                    style="dim",
+                )
+            )
+    silent = (
+        [] if everything else [one for one in found.comparison.analyses if not says_anything(one)]
+    )
     for one in found.comparison.analyses:
         if one not in silent:
             write_analysis(out, one, everything=everything)
     if silent:
         names = ", ".join(one.analysis.name for one in silent)
         out.print()
-        out.print(Text(f"Not shown, as nothing can be judged there: {printable(names)}.", style="dim"))
+        out.print(
+            Text(f"Not shown, as nothing can be judged there: {printable(names)}.", style="dim")
+        )
         out.print(Text("'--analysis NAME' shows the values of one.", style="dim"))
 
 
@@ -74,8 +92,12 @@ def conclusion(found: Comparison) -> list[str]:
     seen, same = found.metrics("worse", "better", "differs"), found.metrics("same")
     lines = []
     if seen:
-        counts = ", ".join(f"{len(found.metrics(v))} {v}" for v in ("worse", "better") if found.metrics(v))
-        some = f"{len(seen):,} of {found.tested:,} metrics differ{f' ({counts})' if counts else ''}."
+        counts = ", ".join(
+            f"{len(found.metrics(v))} {v}" for v in ("worse", "better") if found.metrics(v)
+        )
+        some = (
+            f"{len(seen):,} of {found.tested:,} metrics differ{f' ({counts})' if counts else ''}."
+        )
         lines.append(
             f"{some} In {100 * (1 - CONFIDENCE):.0f} % of comparisons at most, one of these or more is chance."
         )
@@ -90,7 +112,9 @@ def conclusion(found: Comparison) -> list[str]:
     else:
         none = "" if found.analyses else " The schemata of these logs bring no analyses."
         lines.append(f"Nothing could be judged.{none}")
-    least = sorted(d.least for m in same if (d := m.difference) and d.is_ratio and d.least is not None)
+    least = sorted(
+        d.least for m in same if (d := m.difference) and d.is_ratio and d.least is not None
+    )
     if least and not found.alone:
         half, all_of = percent(least[(len(least) - 1) // 2]), percent(least[-1])
         lines.append(
@@ -98,10 +122,14 @@ def conclusion(found: Comparison) -> list[str]:
             f" (8 times of 10), and one of {all_of} in all."
         )
         if least[(len(least) - 1) // 2] > COARSE:
-            lines.append("More runs of each, or fewer metrics (--analysis, --metric), would show smaller ones.")
+            lines.append(
+                "More runs of each, or fewer metrics (--analysis, --metric), would show smaller ones."
+            )
     unknown = len(found.metrics("unknown"))
     if unknown:
-        lines.append(f"{metrics_of(unknown)} cannot be judged: {VERDICTS['unknown'].split(':')[0]}.")
+        lines.append(
+            f"{metrics_of(unknown)} cannot be judged: {VERDICTS['unknown'].split(':')[0]}."
+        )
     return lines
 
 
@@ -116,7 +144,12 @@ def write_analysis(out: Console, one: ComparedAnalysis, *, everything: bool) -> 
     title.append(f"  [{one.analysis.name}]", style="not bold dim")
     out.print(title)
     if one.status != "answer":
-        out.print(Text(f"  not compared: {printable(one.reason)}", style="red" if one.status == "failed" else "yellow"))
+        out.print(
+            Text(
+                f"  not compared: {printable(one.reason)}",
+                style="red" if one.status == "failed" else "yellow",
+            )
+        )
     print_warnings(out, one.warnings)
     shown = one.metrics if everything else first(one.metrics)
     if shown:
@@ -137,10 +170,18 @@ def first(metrics: list[Metric]) -> list[Metric]:
     return [m for m in judged if m.what in few]
 
 
-def table(metrics: list[Metric], lossy: set[str], *, whole_names: bool, width: int = WIDTH) -> Table:
+def table(
+    metrics: list[Metric], lossy: set[str], *, whole_names: bool, width: int = WIDTH
+) -> Table:
     """`whole_names`: of differences from all analyses; what could have been seen is of no interest then."""
     known = any(m.known for m in metrics)
-    heads = ["A", "B", "change", *(["between"] if known else []), *(["seen from"] if known and not whole_names else [])]
+    heads = [
+        "A",
+        "B",
+        "change",
+        *(["between"] if known else []),
+        *(["seen from"] if known and not whole_names else []),
+    ]
     rows = []
     for metric in metrics:
         what = ", ".join(metric.what)
@@ -149,7 +190,9 @@ def table(metrics: list[Metric], lossy: set[str], *, whole_names: bool, width: i
         shown = [label, name, metric.statistic.replace("_", " "), *cells(metric)[: len(heads)]]
         rows.append([printable(word) for word in shown])
     heads = ["", "metric" if whole_names else "what", "", *heads]
-    found = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False, header_style="dim")
+    found = Table(
+        box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False, header_style="dim"
+    )
     needed = [max(cell_len(row[i]) for row in [heads, *rows]) for i in range(len(heads))]
     # Names give way, numbers do not.
     room = max(width - sum(needed) + needed[1] - 2 * len(heads), 8)
@@ -160,7 +203,9 @@ def table(metrics: list[Metric], lossy: set[str], *, whole_names: bool, width: i
             min_width=min(needed[i], most or needed[i]),
         )  # fmt: skip
     for metric, row in zip(metrics, rows, strict=True):
-        found.add_row(Text(row[0], style=COLOURS[metric.verdict]), *(Text(word) for word in row[1:]))
+        found.add_row(
+            Text(row[0], style=COLOURS[metric.verdict]), *(Text(word) for word in row[1:])
+        )
     return found
 
 

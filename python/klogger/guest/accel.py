@@ -37,8 +37,27 @@ def kvm_works(kernel: Kernel, qemu: str) -> bool:
 
 
 def boots(kernel: Kernel, qemu: str) -> bool:
-    words = [qemu, "-accel", "kvm", "-cpu", "host", "-machine", "q35", "-m", "512", "-nodefaults", "-display", "none"]
-    words += ["-no-reboot", "-kernel", str(kernel.image), "-append", "panic=-1 root=/dev/none rdinit=/none quiet"]
+    words = [
+        qemu,
+        "-accel",
+        "kvm",
+        "-cpu",
+        "host",
+        "-machine",
+        "q35",
+        "-m",
+        "512",
+        "-nodefaults",
+        "-display",
+        "none",
+    ]
+    words += [
+        "-no-reboot",
+        "-kernel",
+        str(kernel.image),
+        "-append",
+        "panic=-1 root=/dev/none rdinit=/none quiet",
+    ]
     try:
         done = subprocess.run(
             words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,

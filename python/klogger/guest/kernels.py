@@ -17,7 +17,14 @@ from klogger.failure import Failure
 
 BZIMAGE = Path("arch/x86/boot/bzImage")
 # What an emulated machine never has is most of a distribution's modules.
-NEVER = ("sound", "drivers/gpu", "drivers/media", "drivers/net/wireless", "drivers/infiniband", "drivers/iio")
+NEVER = (
+    "sound",
+    "drivers/gpu",
+    "drivers/media",
+    "drivers/net/wireless",
+    "drivers/infiniband",
+    "drivers/iio",
+)
 
 
 @dataclass(frozen=True)
@@ -36,9 +43,14 @@ def choose(*given: str) -> Kernel:
     paths = [Path(word) for word in given]
     for path in paths:
         if not path.exists():
-            raise Failure(f"{path}: no such file", help="--kernel takes a bzImage, a linux-image .deb, or a build tree")
+            raise Failure(
+                f"{path}: no such file",
+                help="--kernel takes a bzImage, a linux-image .deb, or a build tree",
+            )
         if len(paths) > 1 and path.suffix != ".deb":
-            raise Failure(f"{path}: only of packages several can make one kernel", help="name one kernel")
+            raise Failure(
+                f"{path}: only of packages several can make one kernel", help="name one kernel"
+            )
     if paths[0].is_dir():
         return of_tree(paths[0].absolute())
     return of_packages(paths) if paths[0].suffix == ".deb" else of_image(paths[0].absolute())
@@ -63,7 +75,11 @@ def default() -> Kernel:
 
 
 def newest(paths: Iterable[Path]) -> Path | None:
-    return max(paths, key=lambda path: [int(digits) for digits in re.findall(r"\d+", path.name)], default=None)
+    return max(
+        paths,
+        key=lambda path: [int(digits) for digits in re.findall(r"\d+", path.name)],
+        default=None,
+    )
 
 
 def of_image(image: Path) -> Kernel:
@@ -77,11 +93,15 @@ def release_of(image: Path) -> str:
         with image.open("rb") as file:
             head = file.read(0x10000)
     except OSError as error:
-        raise Failure(f"{image}: cannot be read: {error.strerror}", help="some systems let only root read it") from None
+        raise Failure(
+            f"{image}: cannot be read: {error.strerror}", help="some systems let only root read it"
+        ) from None
     at = 0x200 + int.from_bytes(head[0x20E:0x210], "little")
     text = head[at : at + 200].split(b"\0")[0].decode("ascii", "replace")
     if head[0x202:0x206] != b"HdrS" or not text:
-        raise Failure(f"{image}: not a bzImage", help="a kernel's build leaves it in arch/x86/boot/bzImage")
+        raise Failure(
+            f"{image}: not a bzImage", help="a kernel's build leaves it in arch/x86/boot/bzImage"
+        )
     return text.split()[0]
 
 
@@ -104,7 +124,9 @@ def of_tree(tree: Path) -> Kernel:
         )
     # virtme-ng collects links to the tree's modules there.
     collected = tree / ".virtme_mods/lib/modules/0.0.0"
-    return Kernel(image, release_of(image), tree, collected if (tree / "modules.order").exists() else None)
+    return Kernel(
+        image, release_of(image), tree, collected if (tree / "modules.order").exists() else None
+    )
 
 
 def of_packages(packages: list[Path]) -> Kernel:
@@ -115,7 +137,11 @@ def of_packages(packages: list[Path]) -> Kernel:
     stamp = target / "package"
     if not stamp.exists() or stamp.read_text() != identity:
         unpack(packages, target, identity)
-    image = newest(path for place in ("boot/vmlinuz-*", "**/lib/modules/*/vmlinuz") for path in target.glob(place))
+    image = newest(
+        path
+        for place in ("boot/vmlinuz-*", "**/lib/modules/*/vmlinuz")
+        for path in target.glob(place)
+    )
     if image is None:
         shutil.rmtree(target)
         raise Failure(
@@ -136,17 +162,23 @@ def identity_of(package: Path) -> str:
 
 def unpack(packages: list[Path], target: Path, identity: str) -> None:
     if shutil.which("dpkg-deb") is None:
-        raise Failure(f"cannot unpack {packages[0]}: there is no dpkg-deb", help="install dpkg, or unpack it yourself")
+        raise Failure(
+            f"cannot unpack {packages[0]}: there is no dpkg-deb",
+            help="install dpkg, or unpack it yourself",
+        )
     target.parent.mkdir(parents=True, exist_ok=True)
     # Complete, or not there: others may do the same at the same time.
     with tempfile.TemporaryDirectory(prefix=".unpack-", dir=target.parent) as name:
         into = Path(name) / "kernel"
         for package in packages:
-            done = subprocess.run(["dpkg-deb", "-x", package, into], capture_output=True, text=True, check=False)
+            done = subprocess.run(
+                ["dpkg-deb", "-x", package, into], capture_output=True, text=True, check=False
+            )
             if done.returncode != 0:
                 complaint = done.stderr.strip().removeprefix("dpkg-deb: error: ")
                 raise Failure(
-                    f"{package}: cannot be unpacked: {complaint}", help="is it a Debian package, and complete?"
+                    f"{package}: cannot be unpacked: {complaint}",
+                    help="is it a Debian package, and complete?",
                 )
         for folder in into.glob("**/lib/modules/*"):
             for part in NEVER:

@@ -45,7 +45,9 @@ Show = Callable[[float | None], None]
 class Relay:
     """Copies what is appended to a file to one of our own outputs."""
 
-    def __init__(self, path: Path, output: int, translate: Callable[[bytes], bytes] = bytes) -> None:
+    def __init__(
+        self, path: Path, output: int, translate: Callable[[bytes], bytes] = bytes
+    ) -> None:
         path.touch()
         self.file = path.open("rb")
         self.output = output
@@ -107,7 +109,10 @@ def watch(machine: Machine, work: Path, since: float, show: Show) -> None:
 
 def prepare(machine: Machine, work: Path) -> None:
     if re.search(r"[\s,\"']", str(work)):
-        raise Failure(f"{work}: the kernel's command line cannot name this folder", help="set TMPDIR to a plainer one")
+        raise Failure(
+            f"{work}: the kernel's command line cannot name this folder",
+            help="set TMPDIR to a plainer one",
+        )
     shutil.copy(INIT, work / "init")
     (work / "init").chmod(0o755)
     (work / "modules").write_text(f"{machine.kernel.modules or ''}\n")
@@ -116,7 +121,9 @@ def prepare(machine: Machine, work: Path) -> None:
 @contextlib.contextmanager
 def started(machine: Machine, work: Path) -> Iterator[subprocess.Popen[bytes]]:
     """In a session of its own: virtme-ng has QEMU as a child, and Ctrl-C is for us."""
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
+    path = os.pathsep.join(
+        [str(Path(sys.executable).parent), os.environ.get("PATH", ""), "/usr/sbin", "/sbin"]
+    )
     with (work / "console").open("wb") as console, (work / "virtme").open("wb") as errors:
         process = subprocess.Popen(
             words(machine, work), stdin=subprocess.DEVNULL, stdout=console, stderr=errors,
@@ -138,7 +145,12 @@ def words(machine: Machine, work: Path) -> list[str]:
     found += [f"--mods={'auto' if kernel.modules else 'none'}"]
     found += [f"--kdir={kernel.tree}" if kernel.tree else f"--kimg={kernel.image}"]
     # Of the overlay, only the module is meant: `init` mounts it.
-    found += ["--disable-monitor", "--overlay-rwdir=/", f"--cpus={machine.smp}", f"--memory={machine.memory}"]
+    found += [
+        "--disable-monitor",
+        "--overlay-rwdir=/",
+        f"--cpus={machine.smp}",
+        f"--memory={machine.memory}",
+    ]
     line = "console=ttyS0 quiet loglevel=4 panic=-1 random.trust_cpu=on"
     qemu = ["-no-reboot"]
     if not machine.kvm:
@@ -147,7 +159,10 @@ def words(machine: Machine, work: Path) -> list[str]:
         line += " tsc=reliable"
         qemu += ["-cpu", "max,la57=off"]
     qemu += ["-append", f"{line} {machine.append} init={work}/init"]
-    qemu += ["-virtfs", "local,path=/,mount_tag=klogger.root,security_model=none,readonly=on,multidevs=remap"]
+    qemu += [
+        "-virtfs",
+        "local,path=/,mount_tag=klogger.root,security_model=none,readonly=on,multidevs=remap",
+    ]
     qemu += ["-virtfs", f"local,path={work},mount_tag=klogger.work,security_model=none"]
     return found + [f"-q={word}" for word in qemu]
 
@@ -163,7 +178,10 @@ def check(work: Path) -> None:
         )
     complaint = re.search(r"^klogger guest: (.*)$", text, re.MULTILINE)
     if complaint:
-        raise Failure(f"the guest's kernel does not suffice: {complaint[1].strip()}", help="build it with that")
+        raise Failure(
+            f"the guest's kernel does not suffice: {complaint[1].strip()}",
+            help="build it with that",
+        )
 
 
 def not_booted(machine: Machine, work: Path, since: float) -> Failure:
@@ -189,9 +207,14 @@ def ended_early(machine: Machine, work: Path) -> Failure:
             help="-v shows what it says, and --append loglevel=7 makes it say more",
         )
     if (work / "started").exists():
-        return Failure(f"the guest ended before the command did\n{tail(work)}", help="did the command shut it down?")
+        return Failure(
+            f"the guest ended before the command did\n{tail(work)}",
+            help="did the command shut it down?",
+        )
     complaint = (work / "virtme").read_text(errors="replace").strip() or "and QEMU said nothing"
-    return Failure(f"the guest did not start: {complaint}", help="are --memory and --smp what QEMU takes?")
+    return Failure(
+        f"the guest did not start: {complaint}", help="are --memory and --smp what QEMU takes?"
+    )
 
 
 def console(work: Path) -> str:
@@ -204,7 +227,9 @@ def tail(work: Path) -> str:
     lines = [line for line in console(work).splitlines() if line.strip()]
     if not lines:
         return "  its console said nothing"
-    first = (at for at, line in enumerate(lines) if re.search(r"\bBUG: |\bOops: |Kernel panic - ", line))
+    first = (
+        at for at, line in enumerate(lines) if re.search(r"\bBUG: |\bOops: |Kernel panic - ", line)
+    )
     start = next(first, max(0, len(lines) - TAIL))
     shown = [f"    {line[:110]}" for line in lines[start : start + TAIL]]
     return "\n".join(["  its console said:", *shown])

@@ -67,9 +67,15 @@ def first(results: Sequence[Result], name: str) -> dict[str, Any]:
 
 def of(results: Sequence[Result], begin: str, end: str, key: str) -> Answer:
     own = first(results, "own_cost")
-    values = {**first(results, "matching"), **first(results, "tails"), **first(results, "stopwatch")}
+    values = {
+        **first(results, "matching"),
+        **first(results, "tails"),
+        **first(results, "stopwatch"),
+    }
     values.pop("action", None)
     values["with_own"] = values.pop("sd_with_own", None)
     cost = OwnCost(own["pairs"], own["trimmed"], own["trimmed_sd"]) if own else None
-    warnings = dict.fromkeys(w for r in results if r.analysis.name in ("stopwatch", "matching") for w in r.warnings)
+    warnings = dict.fromkeys(
+        w for r in results if r.analysis.name in ("stopwatch", "matching") for w in r.warnings
+    )
     return Answer(begin, end, key, **values, own=cost, warnings=tuple(warnings))

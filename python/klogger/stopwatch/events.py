@@ -81,13 +81,16 @@ def measure(log: Log, begin: str, end: str, key: str | None = None) -> Stopwatch
     rows += " UNION ALL " + table_rows(last, column, "TRUE")
     cursor = log.cursor()
     cursor.execute(
-        INTERVALS.format(rows=rows, gaps=gaps, same=same), {"begin": first.name.upper(), "end": last.name.upper()}
+        INTERVALS.format(rows=rows, gaps=gaps, same=same),
+        {"begin": first.name.upper(), "end": last.name.upper()},
     )
     found = cursor.execute(SUMMARY)
     names = [d[0] for d in found.description or []]
     values: dict[str, Any] = dict(zip(names, found.fetchone() or (), strict=True))
     warnings = tuple(losses.warnings(log, {first.name, last.name}))
-    return Stopwatch(first.name, last.name, column, first.logged, last.logged, **values, warnings=warnings)
+    return Stopwatch(
+        first.name, last.name, column, first.logged, last.logged, **values, warnings=warnings
+    )
 
 
 def table_rows(event: Event, column: str, is_end: str) -> str:
@@ -120,4 +123,6 @@ def default_key(log: Log, first: Event, last: Event) -> str:
 
 def check_key(log: Log, event: Event, column: str) -> None:
     if column not in fields(log, event):
-        raise Failure(f"{event.name} has no field '{column}'", help=f"it has {', '.join(fields(log, event))}")
+        raise Failure(
+            f"{event.name} has no field '{column}'", help=f"it has {', '.join(fields(log, event))}"
+        )

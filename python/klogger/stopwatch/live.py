@@ -45,7 +45,16 @@ def record(recording: Recording, folder: Path) -> int:
     command = recording.command
     if command and shutil.which(command[0]) is None:
         raise Failure(f"cannot run '{command[0]}': there is no such program")
-    words = [find_klogger(), "record", "-q", "--engine", "bpf", "-o", str(recording.output), *recording.options]
+    words = [
+        find_klogger(),
+        "record",
+        "-q",
+        "--engine",
+        "bpf",
+        "-o",
+        str(recording.output),
+        *recording.options,
+    ]
     for schema in recording.schemata:
         words += ["-s", str(schema)]
     if command:

@@ -66,7 +66,10 @@ class Place:
         """The tracepoint with its parameters up to the last one that `expression` uses."""
         used = set(WORD.findall(expression))
         last = max((i for i, name in enumerate(self.names()) if name in used), default=0)
-        declared = [f"{ty}{name}" if ty.endswith("*") else f"{ty} {name}" for ty, name in self.parameters[: last + 1]]
+        declared = [
+            f"{ty}{name}" if ty.endswith("*") else f"{ty} {name}"
+            for ty, name in self.parameters[: last + 1]
+        ]
         return f"{self.name}({', '.join(declared)})"
 
 
@@ -94,11 +97,16 @@ def tracepoints(*words: str) -> list[Place]:
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError as error:
-        raise Failure(f"cannot run {command[0]}: {error.strerror}", help="set KLOGGER to the klogger program") from None
+        raise Failure(
+            f"cannot run {command[0]}: {error.strerror}", help="set KLOGGER to the klogger program"
+        ) from None
     if done.returncode != 0:
         message, _, remedy = done.stderr.strip().removeprefix("klogger: ").partition("\n  help: ")
         raise Failure(message, help=remedy or "'klogger tracepoints' lists all")
-    return [Place(t["name"], tuple((p["type"], p["name"]) for p in t["parameters"])) for t in json.loads(done.stdout)]
+    return [
+        Place(t["name"], tuple((p["type"], p["name"]) for p in t["parameters"]))
+        for t in json.loads(done.stdout)
+    ]
 
 
 def place(words: str, look_up: Callable[..., list[Place]] = tracepoints) -> Place:
@@ -108,7 +116,11 @@ def place(words: str, look_up: Callable[..., list[Place]] = tracepoints) -> Plac
         raise Failure(
             f"'{words}': probes of the kind '{kind}' are not on this engine yet",
             help="name a tracepoint; 'klogger tracepoints' lists them"
-            + ("; 'klogger record -s stopwatch' times all system calls" if kind == "syscall" else ""),
+            + (
+                "; 'klogger record -s stopwatch' times all system calls"
+                if kind == "syscall"
+                else ""
+            ),
         )
     named = rest.strip() if kind == "tracepoint" else words.strip()
     group, _, name = named.rpartition(":")
@@ -142,7 +154,10 @@ def key(word: str, stop: str | None, only: str | None, begin: Place, end: Place)
 def check(option: str, expression: str, where: Place) -> None:
     """That it is one expression, and uses what the place has. The rest is for the compiler to say."""
     if re.search(r"[;{}\"\\\n#]", expression) or not expression.strip():
-        raise Failure(f"{option} '{expression}' is not an expression", help="for example: rq, or 'rq->__sector'")
+        raise Failure(
+            f"{option} '{expression}' is not an expression",
+            help="for example: rq, or 'rq->__sector'",
+        )
     if set(WORD.findall(expression)) & set(where.names()):
         return
     has = ", ".join(where.names()) or "nothing"
@@ -161,11 +176,15 @@ def schema(begin: Place, end: Place, by: Key) -> str:
         start = ONLY.format(condition=by.only) + start
     text = SCHEMA.format(begin=begin.name, end=end.name, site=by.site)
     if begin.name == end.name:
-        return text + PROBE.format(place=begin.declaration(f"{by.begin} {by.end} {by.only}"), body=stop + start)
+        return text + PROBE.format(
+            place=begin.declaration(f"{by.begin} {by.end} {by.only}"), body=stop + start
+        )
     text += PROBE.format(place=begin.declaration(f"{by.begin} {by.only}"), body=start)
     return text + PROBE.format(place=end.declaration(by.end), body=stop)
 
 
 def empty(tid: int) -> dict[str, str]:
     """The two schemata of empty pairs, by their names, in the order in which they must be attached."""
-    return {f"empty_{e}": EMPTY.format(event=e, EVENT=e.upper(), tid=tid) for e in ("start", "stop")}
+    return {
+        f"empty_{e}": EMPTY.format(event=e, EVENT=e.upper(), tid=tid) for e in ("start", "stop")
+    }

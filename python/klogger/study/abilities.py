@@ -22,7 +22,9 @@ def shown(word: str) -> dict[str, Any] | str:
     """What `klogger show` says of a schema, or why it says nothing."""
     command = [find_klogger(), "show", word, "--format", "json"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=30, check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=30, check=False
+        )
         if done.returncode != 0:
             said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
             return said[0].strip(" ×").removeprefix("klogger: ")
@@ -39,7 +41,9 @@ def sentence(name: str, answer: dict[str, Any] | str) -> str:
         return printable(f"{name}: cannot be recorded here: {answer['kernel_error']}")
     probes = [p for p in answer.get("probes", []) if isinstance(p, dict)]
     able = {event for p in probes if p.get("attaches") for event in p.get("events", [])}
-    unable = {event for p in probes if not p.get("attaches") for event in p.get("events", [])} - able
+    unable = {
+        event for p in probes if not p.get("attaches") for event in p.get("events", [])
+    } - able
     missing = sum(not p.get("attaches") for p in probes)
     if not probes:
         return f"{name}: logged by programs"

@@ -59,7 +59,9 @@ def compile_to(program: Path, source: Path, compiler: str) -> None:
         program.parent.mkdir(parents=True, exist_ok=True)
         handle, made = tempfile.mkstemp(dir=program.parent)
     except OSError as error:
-        raise Failure(f"cannot write {program.parent}: {error.strerror}", help="set XDG_CACHE_HOME") from None
+        raise Failure(
+            f"cannot write {program.parent}: {error.strerror}", help="set XDG_CACHE_HOME"
+        ) from None
     os.close(handle)
     try:
         done = subprocess.run(

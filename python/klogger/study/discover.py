@@ -54,12 +54,17 @@ def load(path: Path) -> Found:
     except Failure:
         raise
     except Exception as error:
-        raise Failure(f"{path}: {place(error, path.parent)}", help="docs/studies.md says what a study is") from None
+        raise Failure(
+            f"{path}: {place(error, path.parent)}", help="docs/studies.md says what a study is"
+        ) from None
     study = getattr(module, "STUDY", None)
     if not isinstance(study, Study):
         raise Failure(f"{path}: sets no STUDY", help="docs/studies.md says what a study is")
     if study.name != path.stem:
-        raise Failure(f"{path}: the study calls itself '{study.name}'", help=f"name it '{path.stem}', as its file")
+        raise Failure(
+            f"{path}: the study calls itself '{study.name}'",
+            help=f"name it '{path.stem}', as its file",
+        )
     return Found(study, path)
 
 

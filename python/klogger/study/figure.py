@@ -91,7 +91,9 @@ def cdf(result: Result, parts: dict[str, str], records: list[dict[str, Any]]) ->
     curves: dict[str, list[tuple[float, float]]] = {}
     for record in records:
         name = str(record[parts["colour"]]) if "colour" in parts else ""
-        curves.setdefault(name, []).append((float(record[parts["x"]]), float(record[parts["y"]] or 0)))
+        curves.setdefault(name, []).append(
+            (float(record[parts["x"]]), float(record[parts["y"]] or 0))
+        )
     x, name = axis_of(result, parts, "x", [p for points in curves.values() for p, _ in points]), ""
     if parts.get("zoom") == "ends":
         x = Axis(*span(curves.values(), END, 1 - END), x.unit, log=False)
@@ -100,7 +102,9 @@ def cdf(result: Result, parts: dict[str, str], records: list[dict[str, Any]]) ->
     for letter, points in zip(LETTERS, curves.values(), strict=False):
         draw_steps(grid, letter, sorted(points), x)
     rows = [f"{height_label(i):>6} │{''.join(row)}" for i, row in enumerate(grid)]
-    names = [f"{letter} {printable(name)}" for letter, name in zip(LETTERS, curves, strict=False) if name]
+    names = [
+        f"{letter} {printable(name)}" for letter, name in zip(LETTERS, curves, strict=False) if name
+    ]
     if len(curves) > len(LETTERS):
         names.append(f"and {len(curves) - len(LETTERS)} more")
     return [*rows, *below(x, title(result, parts["x"]) + name), *legend(names)]
@@ -111,7 +115,9 @@ def height_label(row: int) -> str:
     return "" if row % 3 else f"{1 - row / (HEIGHT - 1):.0%}"
 
 
-def draw_steps(grid: list[list[str]], letter: str, points: list[tuple[float, float]], x: Axis) -> None:
+def draw_steps(
+    grid: list[list[str]], letter: str, points: list[tuple[float, float]], x: Axis
+) -> None:
     """At each column, the height that the curve has reached there. Where curves meet, the first is seen."""
     at, height = 0, None
     for column in range(WIDTH):
@@ -132,7 +138,9 @@ def below(x: Axis, name: str) -> list[str]:
     ticks = [" "] * (WIDTH + 12)
     for k in range(5):
         label = show(x.value(k / 4), x.unit)
-        start = min(max(round(k / 4 * (WIDTH - 1)) - len(label) // 2 + 8, 0), len(ticks) - len(label))
+        start = min(
+            max(round(k / 4 * (WIDTH - 1)) - len(label) // 2 + 8, 0), len(ticks) - len(label)
+        )
         ticks[start : start + len(label)] = label
     indent = " " * 8
     words = textwrap.wrap(name, COLUMNS, initial_indent=indent, subsequent_indent=indent)
@@ -175,7 +183,9 @@ def stacked(result: Result, parts: dict[str, str], records: list[dict[str, Any]]
     rows: dict[str, dict[str, float]] = {}
     for record in records:
         row = rows.setdefault(str(record[parts["y"]]), {})
-        row[str(record[parts["colour"]])] = row.get(str(record[parts["colour"]]), 0.0) + float(record[parts["x"]])
+        row[str(record[parts["colour"]])] = row.get(str(record[parts["colour"]]), 0.0) + float(
+            record[parts["x"]]
+        )
     top = max(sum(row.values()) for row in rows.values())
     found = []
     for name, row in list(rows.items())[:24]:
@@ -194,7 +204,9 @@ def stack(row: dict[str, float], kinds: Sequence[str], top: float) -> str:
     text, so_far = "", 0.0
     for number, kind in enumerate(kinds):
         so_far += max(row.get(kind, 0.0), 0.0)
-        text += FILLS[min(number, len(FILLS) - 1)] * (round(so_far / top * (WIDTH - LABEL)) - len(text))
+        text += FILLS[min(number, len(FILLS) - 1)] * (
+            round(so_far / top * (WIDTH - LABEL)) - len(text)
+        )
     return text
 
 

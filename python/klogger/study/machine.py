@@ -97,7 +97,11 @@ def has_counters(_: dict[str, str]) -> bool | None:
     if handle >= 0:
         os.close(handle)
         return True
-    return False if ctypes.get_errno() in (errno.ENOENT, errno.EOPNOTSUPP, errno.ENODEV, errno.ENOSYS) else None
+    return (
+        False
+        if ctypes.get_errno() in (errno.ENOENT, errno.EOPNOTSUPP, errno.ENODEV, errno.ENOSYS)
+        else None
+    )
 
 
 # Studies may look for these words in `Machine.lacks`. False: certainly not there; None: not known.

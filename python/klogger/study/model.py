@@ -121,7 +121,14 @@ def result(  # noqa: PLR0917
 ) -> Result:
     """A table, with its picture, that no SQL file has made."""
     analysis = Analysis(
-        name, Path(), "", title, question, picture=picture, columns={c.name: c for c in columns}, notes=list(notes)
+        name,
+        Path(),
+        "",
+        title,
+        question,
+        picture=picture,
+        columns={c.name: c for c in columns},
+        notes=list(notes),
     )
     table = Rows([c.name for c in columns], [list(row) for row in rows])
     return Result(analysis, table=table, points=points or table, findings=list(findings))

@@ -54,12 +54,17 @@ await startPage();
 def page(all_done: list[Done], machine: Machine) -> str:
     palette = Palette()
     specs: dict[str, dict[str, Any]] = {}
-    title = "klogger studies" if len(all_done) > 1 else f"klogger study {all_done[0].found.study.name}"
+    title = (
+        "klogger studies" if len(all_done) > 1 else f"klogger study {all_done[0].found.study.name}"
+    )
     return string.Template(PAGE).substitute(
         title=text(title),
         style=file_of("style.css"),
         machine=text(machine_line(machine)),
-        contents="".join(f'<a href="#{text(d.found.study.name)}">{text(d.found.study.title)}</a>' for d in all_done),
+        contents="".join(
+            f'<a href="#{text(d.found.study.name)}">{text(d.found.study.title)}</a>'
+            for d in all_done
+        ),
         studies="".join(study_section(done, palette, specs) for done in all_done),
         specs=in_script(specs),
         vega=vega.script() if specs else "",
@@ -77,7 +82,9 @@ def study_section(done: Done, palette: Palette, specs: dict[str, dict[str, Any]]
         return "".join([*parts, warnings([f"No answer: {done.failure}"]), "</section>"])
     parts += [f"<p><b>Today:</b> {text(sentence)}</p>" for sentence in done.answer.sentences]
     parts.append(warnings(f"Cannot: {sentence}" for sentence in done.answer.cannot))
-    parts.append(warnings(f"Arm '{arm.arm.name}': {loss}" for arm in done.arms for loss in arm.losses))
+    parts.append(
+        warnings(f"Arm '{arm.arm.name}': {loss}" for arm in done.arms for loss in arm.losses)
+    )
     checks = "".join(
         f"<li{'' if check.ok else ' class=warning'}>{'ok' if check.ok else 'FAILED'}: "
         f"{text(check.name)}: {text(check.text)}</li>"
@@ -85,15 +92,20 @@ def study_section(done: Done, palette: Palette, specs: dict[str, dict[str, Any]]
     )
     parts.append(f"<ul>{checks}</ul>" if checks else "")
     arms = ", ".join(f"{arm.arm.name} {arm.seconds:.1f} s" for arm in done.arms)
-    parts.append(f'<p class="note">Took {done.seconds:.1f} of {done.budget:.0f} s: {text(arms)}.</p></section>')
+    parts.append(
+        f'<p class="note">Took {done.seconds:.1f} of {done.budget:.0f} s: {text(arms)}.</p></section>'
+    )
     parts += [result_section(study.name, result, palette, specs) for result in done.answer.results]
     return "".join(parts)
 
 
-def result_section(study: str, result: Result, palette: Palette, specs: dict[str, dict[str, Any]]) -> str:
+def result_section(
+    study: str, result: Result, palette: Palette, specs: dict[str, dict[str, Any]]
+) -> str:
     """Under a name of its own: two studies may show the same analysis."""
     named = dataclasses.replace(
-        result, analysis=dataclasses.replace(result.analysis, name=f"{study}-{result.analysis.name}")
+        result,
+        analysis=dataclasses.replace(result.analysis, name=f"{study}-{result.analysis.name}"),
     )
     spec = draw(named, palette, ON_PAGE, width="container", subjects=NOBODY)
     if spec is not None:
@@ -102,7 +114,10 @@ def result_section(study: str, result: Result, palette: Palette, specs: dict[str
 
 
 def as_json(all_done: list[Done], machine: Machine) -> dict[str, Any]:
-    return {"machine": plain(dataclasses.asdict(machine)), "studies": [study_json(done) for done in all_done]}
+    return {
+        "machine": plain(dataclasses.asdict(machine)),
+        "studies": [study_json(done) for done in all_done],
+    }
 
 
 def study_json(done: Done) -> dict[str, Any]:

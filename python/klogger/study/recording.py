@@ -24,7 +24,9 @@ GRACE = 60.0
 LAST_WORDS = 20.0
 
 
-def record(arm: Arm, schemata: Sequence[str], log: Path, folder: Path, tick: Callable[[], None]) -> str:
+def record(
+    arm: Arm, schemata: Sequence[str], log: Path, folder: Path, tick: Callable[[], None]
+) -> str:
     """What the arm's command printed. `tick` is called about twice a second while it runs."""
     words = [find_klogger(), "record", "-q"]
     for schema in schemata:
@@ -41,7 +43,9 @@ def record(arm: Arm, schemata: Sequence[str], log: Path, folder: Path, tick: Cal
     return output.read_text(errors="replace")
 
 
-def start(words: Sequence[str], arm: Arm, folder: Path, out: int, err: int) -> subprocess.Popen[bytes]:
+def start(
+    words: Sequence[str], arm: Arm, folder: Path, out: int, err: int
+) -> subprocess.Popen[bytes]:
     """In a process group of its own: Ctrl-C reaches it by way of us, once."""
     try:
         return subprocess.Popen(
@@ -49,7 +53,9 @@ def start(words: Sequence[str], arm: Arm, folder: Path, out: int, err: int) -> s
             env={**os.environ, "TMPDIR": str(folder), **arm.environment}, process_group=0,
         )  # fmt: skip
     except OSError as error:
-        raise Failure(f"cannot run {words[0]}: {error.strerror}", help="set KLOGGER to the klogger program") from None
+        raise Failure(
+            f"cannot run {words[0]}: {error.strerror}", help="set KLOGGER to the klogger program"
+        ) from None
 
 
 def wait(process: subprocess.Popen[bytes], arm: Arm, tick: Callable[[], None]) -> int:
@@ -59,12 +65,16 @@ def wait(process: subprocess.Popen[bytes], arm: Arm, tick: Callable[[], None]) -
         tick()
         with contextlib.suppress(subprocess.TimeoutExpired):
             return process.wait(0.5)
-    raise Failure(f"arm '{arm.name}' has not ended after {limit:.0f} s; it should have taken {arm.seconds:.0f} s")
+    raise Failure(
+        f"arm '{arm.name}' has not ended after {limit:.0f} s; it should have taken {arm.seconds:.0f} s"
+    )
 
 
 def failed(arm: Arm, code: int, said: str) -> str:
     """klogger's own message, or the command's."""
-    text = said.removeprefix("klogger: ") or f"its command ended with exit code {code} and no message"
+    text = (
+        said.removeprefix("klogger: ") or f"its command ended with exit code {code} and no message"
+    )
     return f"arm '{arm.name}' failed: {text}"
 
 
@@ -74,7 +84,11 @@ def ended(process: subprocess.Popen[bytes]) -> Iterator[None]:
     try:
         yield
     finally:
-        for number, patience in ((signal.SIGINT, LAST_WORDS), (signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0)):
+        for number, patience in (
+            (signal.SIGINT, LAST_WORDS),
+            (signal.SIGTERM, 5.0),
+            (signal.SIGKILL, 5.0),
+        ):
             if process.poll() is not None:
                 break
             with contextlib.suppress(ProcessLookupError):

@@ -78,7 +78,9 @@ class Progress:
 
         def tick() -> None:
             left = rest * self.slowness() - (time.monotonic() - begun)
-            self.shown(f"arm {number + 1} of {len(arms)}: {arms[number].name}, {max(left, 0):.0f} s left")
+            self.shown(
+                f"arm {number + 1} of {len(arms)}: {arms[number].name}, {max(left, 0):.0f} s left"
+            )
 
         return tick
 
@@ -92,14 +94,24 @@ class Progress:
 
 
 def run(
-    found: Found, machine: Machine, budget: float, keep: Path | None, seed: int, shown: Callable[[str], None]
+    found: Found,
+    machine: Machine,
+    budget: float,
+    keep: Path | None,
+    seed: int,
+    shown: Callable[[str], None],
 ) -> Done:
     """Raises a Failure if the study cannot be run; nothing that it started or changed is left then."""
     study = found.study
     done = Done(found, budget)
     begun = time.monotonic()
     with stoppable(), places(study.name, keep) as (folder, logs):
-        plan = Plan(machine, max(budget * FOR_ARMS, study.least_seconds), folder, partial(build, found.path.parent))
+        plan = Plan(
+            machine,
+            max(budget * FOR_ARMS, study.least_seconds),
+            folder,
+            partial(build, found.path.parent),
+        )
         random.seed(seed)
         shown("planning")
         arms = calling(found, "arms", lambda: study.arms(plan))
@@ -118,7 +130,13 @@ def run(
 
 
 def record_all(
-    found: Found, arms: Sequence[Arm], folder: Path, logs: Path, done: Done, runs: list[Run], progress: Progress
+    found: Found,
+    arms: Sequence[Arm],
+    folder: Path,
+    logs: Path,
+    done: Done,
+    runs: list[Run],
+    progress: Progress,
 ) -> None:
     schemata = [schema_word(found, name) for name in found.study.schemata]
     for number, arm in enumerate(arms):
@@ -151,7 +169,9 @@ def calling(found: Found, what: str, work: Callable[[], T]) -> T:
 
 
 @contextlib.contextmanager
-def calling_context(found: Found, arm: Arm, around: contextlib.AbstractContextManager[Any]) -> Iterator[Any]:
+def calling_context(
+    found: Found, arm: Arm, around: contextlib.AbstractContextManager[Any]
+) -> Iterator[Any]:
     try:
         with around as oracle:
             yield oracle
@@ -164,7 +184,9 @@ def calling_context(found: Found, arm: Arm, around: contextlib.AbstractContextMa
 def fault(found: Found, what: str, error: Exception) -> Failure:
     if os.environ.get("KLOGGER_DEBUG"):
         traceback.print_exception(error)
-    return Failure(f"study '{found.study.name}', {what}: {discover.place(error, found.path.parent)}")
+    return Failure(
+        f"study '{found.study.name}', {what}: {discover.place(error, found.path.parent)}"
+    )
 
 
 def schema_word(found: Found, name: str) -> str:
@@ -175,7 +197,9 @@ def schema_word(found: Found, name: str) -> str:
     if not file.is_file():
         return name
     installed = file.parents[2].name == "klogger" and file.parents[3].name == "share"
-    if installed or (name in bundled() and file.stat().st_mtime < Path(find_klogger()).stat().st_mtime):
+    if installed or (
+        name in bundled() and file.stat().st_mtime < Path(find_klogger()).stat().st_mtime
+    ):
         return name
     return str(file)
 
@@ -183,7 +207,12 @@ def schema_word(found: Found, name: str) -> str:
 def bundled() -> set[str]:
     """The schemata that are built into klogger."""
     try:
-        done = subprocess.run([find_klogger(), "list", "--format", "json"], capture_output=True, check=True, timeout=20)
+        done = subprocess.run(
+            [find_klogger(), "list", "--format", "json"],
+            capture_output=True,
+            check=True,
+            timeout=20,
+        )
         return {str(one["name"]) for one in json.loads(done.stdout)}
     except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError):
         return set()
@@ -201,7 +230,9 @@ def places(name: str, keep: Path | None) -> Iterator[tuple[Path, Path]]:
     base = os.environ.get("TMPDIR") or ("/var/tmp" if os.access("/var/tmp", os.W_OK) else None)
     with contextlib.ExitStack() as stack:
         try:
-            made = tempfile.TemporaryDirectory(prefix="klogger-study-", dir=base, ignore_cleanup_errors=True)
+            made = tempfile.TemporaryDirectory(
+                prefix="klogger-study-", dir=base, ignore_cleanup_errors=True
+            )
             top = Path(stack.enter_context(made))
             folder, logs = top / "work", keep / name if keep else top / "logs"
             folder.mkdir()
@@ -240,8 +271,15 @@ def shares(studies: Sequence[Found], budget: float | None) -> list[float]:
         return [f.study.seconds for f in studies]
     least = sum(f.study.least_seconds for f in studies)
     if budget < least:
-        what = f"'{studies[0].study.name}' needs" if len(studies) == 1 else f"these {len(studies)} studies need"
-        raise Failure(f"{what} at least {least:g} s, and the budget is {budget:g} s", help=f"--budget {least:g}s")
+        what = (
+            f"'{studies[0].study.name}' needs"
+            if len(studies) == 1
+            else f"these {len(studies)} studies need"
+        )
+        raise Failure(
+            f"{what} at least {least:g} s, and the budget is {budget:g} s",
+            help=f"--budget {least:g}s",
+        )
     rest = sum(f.study.seconds for f in studies) or 1.0
     spare = budget - least
     return [f.study.least_seconds + spare * f.study.seconds / rest for f in studies]
@@ -250,4 +288,7 @@ def shares(studies: Sequence[Found], budget: float | None) -> list[float]:
 def root() -> None:
     if os.geteuid() != 0:
         words = " ".join(sys.argv[1:])
-        raise Failure("a study records the kernel's events, which needs root", help=f"sudo klogger study {words}")
+        raise Failure(
+            "a study records the kernel's events, which needs root",
+            help=f"sudo klogger study {words}",
+        )

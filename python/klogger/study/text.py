@@ -42,7 +42,11 @@ def print_done(out: Console, done: Done, machine: Machine) -> None:
         paragraph(out, "cannot", text, style="yellow")
     print_losses(out, done.arms)
     print_checks(out, done.answer.checks)
-    out.print(Text(f"  took {done.seconds:.1f} of {done.budget:.0f} s, {len(done.arms)} arms", style="dim"))
+    out.print(
+        Text(
+            f"  took {done.seconds:.1f} of {done.budget:.0f} s, {len(done.arms)} arms", style="dim"
+        )
+    )
 
 
 def print_result(out: Console, result: Result) -> None:
@@ -80,7 +84,9 @@ def print_checks(out: Console, checks: Iterable[Check]) -> None:
     out.print(grid)
 
 
-def print_list(out: Console, studies: Iterable[Found], able: Mapping[str, list[str]], machine: Machine) -> None:
+def print_list(
+    out: Console, studies: Iterable[Found], able: Mapping[str, list[str]], machine: Machine
+) -> None:
     """The studies, what they re-make and take, and what this kernel can do of them."""
     out.print(Text(machine_line(machine)))
     if machine.lacks:
@@ -89,7 +95,10 @@ def print_list(out: Console, studies: Iterable[Found], able: Mapping[str, list[s
         one = found.study
         head = Text(f"\n{one.name:12} ", style="bold")
         head.append(
-            printable(f"{one.title}: {one.paper}; {one.seconds:g} s, {one.least_seconds:g} at least"), "not bold"
+            printable(
+                f"{one.title}: {one.paper}; {one.seconds:g} s, {one.least_seconds:g} at least"
+            ),
+            "not bold",
         )
         out.print(head)
         for line in [one.question, *able.get(one.name, [])]:
@@ -98,7 +107,11 @@ def print_list(out: Console, studies: Iterable[Found], able: Mapping[str, list[s
 
 
 def machine_line(machine: Machine) -> str:
-    parts = [f"Linux {machine.kernel}", f"{machine.cpus} CPU{'s' if machine.cpus != 1 else ''}", machine.model]
+    parts = [
+        f"Linux {machine.kernel}",
+        f"{machine.cpus} CPU{'s' if machine.cpus != 1 else ''}",
+        machine.model,
+    ]
     parts += [size(machine.memory)] if machine.memory else []
     parts += [f"{machine.hz} Hz"] if machine.hz else []
     parts += ["virtual"] if machine.virtual else []

@@ -49,7 +49,8 @@ enum Engine {
 
 pub fn run(args: Args) -> Outcome {
     let Engine::Kernel = args.engine;
-    let schemas = args.schemas.iter().map(|word| schemata::schema(word)).collect::<Result<Vec<_>, _>>()?;
+    let schemas =
+        args.schemas.iter().map(|word| schemata::schema(word)).collect::<Result<Vec<_>, _>>()?;
     let schemas: Vec<&Schema> = schemas.iter().collect();
     let kernel = match args.kernel {
         Some(dir) => dir,
@@ -63,11 +64,15 @@ pub fn run(args: Args) -> Outcome {
 }
 
 /// Runs a build, which takes seconds, and shows what the compiler says of the schemata.
-pub fn build(schemas: &[&Schema], run: impl FnOnce(&Schema) -> Result<Built, CompileError>) -> Result<Built, Failure> {
+pub fn build(
+    schemas: &[&Schema],
+    run: impl FnOnce(&Schema) -> Result<Built, CompileError>,
+) -> Result<Built, Failure> {
     let builtin = bundled::builtin()?.schema;
-    let style =
-        ProgressStyle::with_template("{spinner} {msg} {elapsed}").unwrap_or_else(|_| ProgressStyle::default_spinner());
-    let progress = ProgressBar::new_spinner().with_style(style).with_message("building kernel modules");
+    let style = ProgressStyle::with_template("{spinner} {msg} {elapsed}")
+        .unwrap_or_else(|_| ProgressStyle::default_spinner());
+    let progress =
+        ProgressBar::new_spinner().with_style(style).with_message("building kernel modules");
     progress.enable_steady_tick(Duration::from_millis(100));
     let result = run(&builtin);
     progress.finish_and_clear();

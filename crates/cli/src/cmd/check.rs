@@ -62,7 +62,9 @@ pub fn run(args: Args) -> Outcome {
     let checked: Vec<Checked> = args.files.iter().map(|path| check(path, &kernel)).collect();
     match args.format {
         Format::Text => checked.iter().for_each(|c| print_text(c, args.kernel.is_some())),
-        Format::Json => println!("{:#}", Value::from(checked.iter().map(to_json).collect::<Vec<_>>())),
+        Format::Json => {
+            println!("{:#}", Value::from(checked.iter().map(to_json).collect::<Vec<_>>()))
+        }
     }
     Ok(ExitCode::from(if checked.iter().all(|c| c.summary.is_some()) { 0 } else { 2 }))
 }
@@ -71,7 +73,11 @@ fn check(path: &Path, kernel: &dyn Deref<Target = Result<KernelTypes, Error>>) -
     let (file, text) = match read_or_find(path) {
         Ok(found) => found,
         Err(failure) => {
-            return Checked { file: path.to_string_lossy().into(), failure: Some(failure), ..Checked::default() };
+            return Checked {
+                file: path.to_string_lossy().into(),
+                failure: Some(failure),
+                ..Checked::default()
+            };
         }
     };
     match parse(&file, &text, &Options::default()) {
@@ -97,8 +103,10 @@ fn second_opinion(
     kernel: &dyn Deref<Target = Result<KernelTypes, Error>>,
 ) -> Checked {
     let Parsed { schema, warnings: mut diagnostics } = parsed;
-    let opinion = if schema.probes.is_empty() { Opinion::default() } else { Opinion::of(&schema, kernel) };
-    let mut summary = format!("{}, {}", count(schema.events.len(), "event"), count(schema.probes.len(), "probe"));
+    let opinion =
+        if schema.probes.is_empty() { Opinion::default() } else { Opinion::of(&schema, kernel) };
+    let mut summary =
+        format!("{}, {}", count(schema.events.len(), "event"), count(schema.probes.len(), "probe"));
     if let Some(why) = &opinion.unchecked {
         summary += &format!(" (the C in it was not checked: {why})");
     }
@@ -128,9 +136,11 @@ fn print_text(checked: &Checked, probes: bool) {
 }
 
 fn to_json(checked: &Checked) -> Value {
-    let mut diagnostics: Vec<Value> = checked.diagnostics.iter().map(|d| diagnostic_json(d, &checked.text)).collect();
+    let mut diagnostics: Vec<Value> =
+        checked.diagnostics.iter().map(|d| diagnostic_json(d, &checked.text)).collect();
     if let Some(failure) = &checked.failure {
-        diagnostics.push(json!({ "severity": "error", "message": failure.message, "help": failure.help }));
+        diagnostics
+            .push(json!({ "severity": "error", "message": failure.message, "help": failure.help }));
     }
     let probes = checked.probes.as_ref().map(|(schema, plans)| probes_json(schema, Some(plans)));
     json!({ "file": checked.file, "ok": checked.summary.is_some(), "diagnostics": diagnostics, "probes": probes })

@@ -9,7 +9,9 @@ use std::process::ExitCode;
 ///
 /// It stands in the log between the events before and after it, so that phases of a measurement can be told apart.
 #[derive(clap::Args)]
-#[command(after_help = "Examples:\n  klogger mark 1 'caches are warm'\n  klogger mark 2 --recorder 4711")]
+#[command(
+    after_help = "Examples:\n  klogger mark 1 'caches are warm'\n  klogger mark 2 --recorder 4711"
+)]
 pub struct MarkArgs {
     /// Any number
     #[arg(allow_hyphen_values = true)]

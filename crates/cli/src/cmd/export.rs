@@ -98,8 +98,15 @@ fn parquet(args: &Args, reader: &Reader) -> Outcome {
 fn write_ctf(args: &Args, reader: &Reader, version: Version) -> Outcome {
     let bar = progress_bar(reader.totals().0, "exporting");
     let mut progress = |done, _total| bar.set_position(done);
-    let export = trace::export(&args.file, reader, args.output.as_deref(), version, args.force, &mut progress)
-        .map_err(|e| Failure::new(&e).help(e.remedy()))?;
+    let export = trace::export(
+        &args.file,
+        reader,
+        args.output.as_deref(),
+        version,
+        args.force,
+        &mut progress,
+    )
+    .map_err(|e| Failure::new(&e).help(e.remedy()))?;
     bar.finish_and_clear();
     open::warn(reader, &export.damage);
     println!("{}", export.dir.display());
@@ -128,7 +135,11 @@ fn unwritten(error: io::Error) -> Failure {
 }
 
 /// Calls `write` with the file that `args` name, and says where it is.
-fn to_file(args: &Args, extension: &str, write: impl FnOnce(&mut dyn Write) -> Result<(), Failure>) -> Outcome {
+fn to_file(
+    args: &Args,
+    extension: &str,
+    write: impl FnOnce(&mut dyn Write) -> Result<(), Failure>,
+) -> Outcome {
     let output = args.output.clone().unwrap_or_else(|| beside(&args.file, extension));
     if output.as_os_str() == "-" {
         write(&mut io::stdout().lock())?;
@@ -157,13 +168,18 @@ fn to_file(args: &Args, extension: &str, write: impl FnOnce(&mut dyn Write) -> R
 }
 
 /// A file gets its name when it is whole.
-fn whole(output: &Path, write: impl FnOnce(&mut dyn Write) -> Result<(), Failure>) -> Result<(), Failure> {
+fn whole(
+    output: &Path,
+    write: impl FnOnce(&mut dyn Write) -> Result<(), Failure>,
+) -> Result<(), Failure> {
     let cannot = |e: io::Error| Failure::new(format!("cannot write {}: {e}", output.display()));
     let mut partial = output.to_path_buf().into_os_string();
     partial.push(".part");
     // Whatever is there was left by an export that was ended, or by somebody whose file this shall not be.
     let _ = fs::remove_file(&partial);
-    let mut file = BufWriter::new(fs::OpenOptions::new().write(true).create_new(true).open(&partial).map_err(cannot)?);
+    let mut file = BufWriter::new(
+        fs::OpenOptions::new().write(true).create_new(true).open(&partial).map_err(cannot)?,
+    );
     let written = write(&mut file).and_then(|()| file.flush().map_err(unwritten));
     if let Err(failure) = written {
         let _ = fs::remove_file(&partial);

@@ -53,7 +53,8 @@ pub fn run(args: Args) -> Outcome {
     if args.in_tree && args.engine != Engine::Kernel {
         return Err(Failure::new("--in-tree is for kernel code").help("add --engine kernel"));
     }
-    let headers: Result<Vec<_>, Failure> = args.schemas.iter().map(|word| header(word, &args)).collect();
+    let headers: Result<Vec<_>, Failure> =
+        args.schemas.iter().map(|word| header(word, &args)).collect();
     for header in headers? {
         match &args.output {
             Some(dir) => write(dir, &header)?,
@@ -67,12 +68,15 @@ fn header(word: &str, args: &Args) -> Result<NamedText, Failure> {
     let schema = schemata::schema(word)?;
     match args.engine {
         Engine::Kernel => Ok(kernel::header(&schema, args.in_tree)),
-        Engine::User => user::header(&schema, &builtin()?).map_err(|e| Failure::new(e.message).help(e.help)),
+        Engine::User => {
+            user::header(&schema, &builtin()?).map_err(|e| Failure::new(e.message).help(e.help))
+        }
     }
 }
 
 fn builtin() -> Result<Schema, Failure> {
-    let parsed = parse("klogger.klogger", BUILTIN_SCHEMA, &Options { builtin: true, ..Options::default() });
+    let parsed =
+        parse("klogger.klogger", BUILTIN_SCHEMA, &Options { builtin: true, ..Options::default() });
     parsed.map(|p| p.schema).map_err(|_| Failure::new("klogger's own schema is damaged"))
 }
 
@@ -84,6 +88,7 @@ fn write(dir: &Path, header: &NamedText) -> Result<(), Failure> {
     }
     let written = std::fs::create_dir_all(dir).and_then(|()| std::fs::write(&path, &header.text));
     written.map_err(|e| {
-        Failure::new(format!("cannot write {}: {e}", path.display())).help("choose another folder with -o DIR")
+        Failure::new(format!("cannot write {}: {e}", path.display()))
+            .help("choose another folder with -o DIR")
     })
 }

@@ -32,7 +32,8 @@ pub fn run(args: Args) -> Outcome {
     let reader = open::open(&args.file)?;
     let stats = Stats::new(&reader);
     let ledger = reader.ledger(&stats.damage);
-    let about = info_text::About { file: &args.file, reader: &reader, stats: &stats, ledger: &ledger };
+    let about =
+        info_text::About { file: &args.file, reader: &reader, stats: &stats, ledger: &ledger };
     match args.format {
         Format::Text => print!("{}", info_text::page(&about, args.fields)),
         Format::Json => {

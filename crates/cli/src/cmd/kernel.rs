@@ -59,7 +59,11 @@ pub fn run(args: Args) -> Outcome {
     let Command::Integrate(args) = args.command;
     let tree = Tree::open(&args.dir)?;
     let schemata = if args.remove { Vec::new() } else { schemata(&tree, &args.dir)? };
-    let changes = if args.remove { tree.plan_removal()? } else { tree.plan(&integrate::files(&tree, &schemata)?)? };
+    let changes = if args.remove {
+        tree.plan_removal()?
+    } else {
+        tree.plan(&integrate::files(&tree, &schemata)?)?
+    };
     if !args.dry_run {
         tree.apply(&changes)?;
     }
@@ -75,7 +79,8 @@ fn schemata(tree: &Tree, dir: &Path) -> Result<Vec<Schema>, Failure> {
         schema.file = name;
         Ok(schema)
     };
-    let schemata = tree.schemata()?.into_iter().map(load).collect::<Result<Vec<Schema>, Failure>>()?;
+    let schemata =
+        tree.schemata()?.into_iter().map(load).collect::<Result<Vec<Schema>, Failure>>()?;
     let faults = integrate::faults(tree, &schemata);
     for (index, found) in &faults {
         eprint!("{}", diagnostics::render(&schemata[*index].file, &schemata[*index].text, found));
@@ -101,11 +106,13 @@ fn summary(args: &IntegrateArgs, tree: &Tree, schemata: &[Schema], changes: &[Ch
     if changes.is_empty() {
         return format!("{place}: nothing to do");
     }
-    let counts = format!("{place}: {would} {own} of klogger's own files, and {lines} lines of others");
+    let counts =
+        format!("{place}: {would} {own} of klogger's own files, and {lines} lines of others");
     if args.remove {
         return counts;
     }
-    let names: Vec<_> = schemata.iter().map(|s| format!("{} ({} events)", s.name, s.events.len())).collect();
+    let names: Vec<_> =
+        schemata.iter().map(|s| format!("{} ({} events)", s.name, s.events.len())).collect();
     match names.is_empty() {
         true => format!("{counts}\nno schema yet: write .klogger.conf.NAME at the top of the tree"),
         false => format!("{counts}\nschemata: {}", names.join(", ")),

@@ -23,10 +23,13 @@ pub fn run(args: Args) -> Outcome {
             for s in &schemas {
                 println!("{:<14} {}", s.name, s.doc.as_deref().unwrap_or(""));
             }
-            println!("\n'klogger show NAME' shows its events; 'klogger record -s NAME -- COMMAND' records with it.");
+            println!(
+                "\n'klogger show NAME' shows its events; 'klogger record -s NAME -- COMMAND' records with it."
+            );
         }
         Format::Json => {
-            let list: Vec<Value> = schemas.iter().map(|s| json!({ "name": s.name, "doc": s.doc })).collect();
+            let list: Vec<Value> =
+                schemas.iter().map(|s| json!({ "name": s.name, "doc": s.doc })).collect();
             println!("{:#}", Value::from(list));
         }
     }

@@ -17,7 +17,9 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> Outcome {
-    let cannot = |e: std::io::Error| Failure::new(format!("cannot write to {}: {e}", args.directory.display()));
+    let cannot = |e: std::io::Error| {
+        Failure::new(format!("cannot write to {}: {e}", args.directory.display()))
+    };
     write(&args.directory).map_err(cannot)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -12,7 +12,8 @@ use klogger_log::text::escaped_lines;
 use klogger_log::writer::Compression;
 use klogger_os::machine;
 use klogger_recorder::{
-    self, BUFFER_MAX, BUFFER_MIN, Engine, Options, Progress, RateLimit, Target, USER_BUFFER_MAX, USER_BUFFER_MIN,
+    self, BUFFER_MAX, BUFFER_MIN, Engine, Options, Progress, RateLimit, Target, USER_BUFFER_MAX,
+    USER_BUFFER_MIN,
 };
 use klogger_schema::model::Schema;
 use klogger_toolchain::compiled_schema::CompiledSchema;
@@ -148,7 +149,9 @@ pub fn run(args: Args) -> Outcome {
     let (resident, modules) = match engine {
         Engine::Kernel => modules(&units, args.modules.as_deref())?,
         Engine::Auto | Engine::Bpf | Engine::User if args.modules.is_some() => {
-            return Err(Failure::new("--modules is for the kernel engine").help("add --engine kernel"));
+            return Err(
+                Failure::new("--modules is for the kernel engine").help("add --engine kernel")
+            );
         }
         Engine::Auto | Engine::Bpf | Engine::User => (Vec::new(), None),
     };
@@ -190,8 +193,9 @@ pub fn run(args: Args) -> Outcome {
         eprint!("{}", escaped_lines(&summary(&outcome, &output)));
     }
     if let Some(e) = &outcome.write_error {
-        return Err(Failure::new(format!("{} is not complete: {e}", output.display()))
-            .help("everything up to there can be read; make space on the disk, or record with --compress"));
+        return Err(Failure::new(format!("{} is not complete: {e}", output.display())).help(
+            "everything up to there can be read; make space on the disk, or record with --compress",
+        ));
     }
     Ok(match (outcome.status, outcome.interrupted, args.duration) {
         // It was we who ended the command, as asked.
@@ -203,11 +207,14 @@ pub fn run(args: Args) -> Outcome {
 
 /// The schemata that were named, and whether those of all programs are meant as well.
 fn schemas(words: &[String], engine: Engine) -> Result<(Vec<CompiledSchema>, bool), Failure> {
-    let programs = words.iter().any(|w| w == PROGRAMS) || (words.is_empty() && engine == Engine::User);
+    let programs =
+        words.iter().any(|w| w == PROGRAMS) || (words.is_empty() && engine == Engine::User);
     match (engine, programs, words.is_empty()) {
         (Engine::Bpf, true, _) => {
-            return Err(Failure::new("-s programs needs the user engine, and --engine bpf leaves it out")
-                .help("leave --engine away: the kernel's probes and programs are recorded together"));
+            return Err(Failure::new(
+                "-s programs needs the user engine, and --engine bpf leaves it out",
+            )
+            .help("leave --engine away: the kernel's probes and programs are recorded together"));
         }
         (Engine::Bpf | Engine::Kernel | Engine::Auto, false, true) => {
             return Err(Failure::new("no schema to record with")
@@ -222,7 +229,10 @@ fn schemas(words: &[String], engine: Engine) -> Result<(Vec<CompiledSchema>, boo
 }
 
 /// Which schemata the kernel has already, and where the modules of the others are. Builds them, if need be.
-fn modules(units: &[CompiledSchema], folder: Option<&Path>) -> Result<(Vec<String>, Option<PathBuf>), Failure> {
+fn modules(
+    units: &[CompiledSchema],
+    folder: Option<&Path>,
+) -> Result<(Vec<String>, Option<PathBuf>), Failure> {
     host_kernel::check_module_privilege()?;
     let builtin = bundled::builtin()?.schema;
     let schemas: Vec<&Schema> = units.iter().map(|u| &u.schema).collect();
@@ -248,10 +258,13 @@ fn target(args: &Args) -> Result<Target, Failure> {
         (true, true, true) => Ok(Target::All),
         (false, false, true) => Ok(Target::Processes(args.pids.clone())),
         (false, true, false) => Ok(Target::Command(args.command.clone())),
-        (false, true, true) => Err(Failure::new("nothing to record")
-            .help("give a command (-- COMMAND), processes (-p PID,...), or -a for the whole system")),
-        (true, _, false) | (false, false, false) => Err(Failure::new("a command and -a or -p exclude each other")
-            .help("start the command yourself, and record with -a or -p --for TIME")),
+        (false, true, true) => Err(Failure::new("nothing to record").help(
+            "give a command (-- COMMAND), processes (-p PID,...), or -a for the whole system",
+        )),
+        (true, _, false) | (false, false, false) => {
+            Err(Failure::new("a command and -a or -p exclude each other")
+                .help("start the command yourself, and record with -a or -p --for TIME"))
+        }
         (true, false, true) => Err(Failure::new("-a and -p exclude each other")),
     }
 }
@@ -270,7 +283,8 @@ fn progress_bar(quiet: bool) -> ProgressBar {
 fn progress_text(p: &Progress) -> String {
     let seconds = p.elapsed.as_secs_f64();
     let rate = p.events as f64 / seconds.max(0.001);
-    let lost = if p.lost == 0 { "none lost".to_string() } else { format!("{} LOST", HumanCount(p.lost)) };
+    let lost =
+        if p.lost == 0 { "none lost".to_string() } else { format!("{} LOST", HumanCount(p.lost)) };
     format!(
         "{seconds:.1} s  {} events ({} /s)  {:.1} MB  {lost}",
         HumanCount(p.events),
@@ -307,7 +321,11 @@ fn summary(outcome: &klogger_recorder::Outcome, output: &std::path::Path) -> Str
     for note in &outcome.notes {
         let _ = writeln!(text, "  note: {note}");
     }
-    let _ = writeln!(text, "See it with: klogger report {0}   klogger cat {0}   klogger info {0}", output.display());
+    let _ = writeln!(
+        text,
+        "See it with: klogger report {0}   klogger cat {0}   klogger info {0}",
+        output.display()
+    );
     text
 }
 
@@ -332,8 +350,10 @@ fn duration(text: &str) -> Result<Duration, String> {
         "h" => 3600.0,
         _ => return Err("write a number and a unit: 500ms, 30s, 5m, 1h".into()),
     };
-    let seconds =
-        number.parse::<f64>().map_err(|_| "write a number and a unit: 500ms, 30s, 5m, 1h".to_string())? * scale;
+    let seconds = number
+        .parse::<f64>()
+        .map_err(|_| "write a number and a unit: 500ms, 30s, 5m, 1h".to_string())?
+        * scale;
     match Duration::try_from_secs_f64(seconds) {
         Ok(d) if !d.is_zero() => Ok(d),
         _ => Err("the time must be more than 0".into()),
@@ -345,15 +365,22 @@ const RATE_MAX: u64 = 100_000_000;
 
 /// `EVENT=100/s`, `EVENT=10K/s`
 fn rate(text: &str) -> Result<RateLimit, String> {
-    let wrong = || format!("write EVENT=N/s, with N from 1 to {}M: FORK=100/s, 'PAGE_*=10K/s'", RATE_MAX / 1_000_000);
-    let (event, rate) = text.split_once('=').filter(|(event, _)| !event.is_empty()).ok_or_else(wrong)?;
+    let wrong = || {
+        format!(
+            "write EVENT=N/s, with N from 1 to {}M: FORK=100/s, 'PAGE_*=10K/s'",
+            RATE_MAX / 1_000_000
+        )
+    };
+    let (event, rate) =
+        text.split_once('=').filter(|(event, _)| !event.is_empty()).ok_or_else(wrong)?;
     let rate = rate.strip_suffix("/s").ok_or_else(wrong)?;
     let (digits, scale) = match rate.as_bytes().last() {
         Some(b'K' | b'k') => (&rate[..rate.len() - 1], 1_000),
         Some(b'M' | b'm') => (&rate[..rate.len() - 1], 1_000_000),
         _ => (rate, 1),
     };
-    let digits = Some(digits).filter(|d| d.bytes().all(|c| c.is_ascii_digit())).ok_or_else(wrong)?;
+    let digits =
+        Some(digits).filter(|d| d.bytes().all(|c| c.is_ascii_digit())).ok_or_else(wrong)?;
     let number = digits.parse::<u64>().ok().and_then(|n| n.checked_mul(scale));
     let per_second = number.filter(|n| (1..=RATE_MAX).contains(n)).ok_or_else(wrong)?;
     Ok(RateLimit { event: event.into(), per_second })
@@ -362,7 +389,9 @@ fn rate(text: &str) -> Result<RateLimit, String> {
 /// `0640`: octal, as chmod takes it. Whoever writes a log must be able to.
 fn mode(text: &str) -> Result<u32, String> {
     let mode = u32::from_str_radix(text, 8).ok().filter(|m| *m <= 0o777 && m & 0o600 == 0o600);
-    mode.ok_or_else(|| "write three octal digits, of which the first is 6 or 7: 600, 640, 644".into())
+    mode.ok_or_else(|| {
+        "write three octal digits, of which the first is 6 or 7: 600, 640, 644".into()
+    })
 }
 
 /// A ring of a CPU.
@@ -378,7 +407,8 @@ fn user_size(text: &str) -> Result<u64, String> {
 /// Rounded up to a power of two.
 fn ring(text: &str, least: u64, most: u64) -> Result<u64, String> {
     let possible = || format!("choose from {}K to {}M", least >> 10, most >> 20);
-    let bytes = bytes(text).map_err(|e| format!("{e}; {}", possible()))?.checked_next_power_of_two();
+    let bytes =
+        bytes(text).map_err(|e| format!("{e}; {}", possible()))?.checked_next_power_of_two();
     bytes.filter(|b| (least..=most).contains(b)).ok_or_else(possible)
 }
 
@@ -428,8 +458,8 @@ mod tests {
         assert_eq!(rate("PAGE_*=10K/s"), limit("PAGE_*", 10_000));
         assert_eq!(rate("*=1m/s"), limit("*", 1_000_000));
         for bad in [
-            "", "FORK", "FORK=", "FORK=100", "=1/s", "F=0/s", "F=/s", "F=K/s", "F=-1/s", "F=+1/s", "F=1.5/s",
-            "F=101M/s",
+            "", "FORK", "FORK=", "FORK=100", "=1/s", "F=0/s", "F=/s", "F=K/s", "F=-1/s", "F=+1/s",
+            "F=1.5/s", "F=101M/s",
         ] {
             assert!(rate(bad).is_err(), "{bad}");
         }

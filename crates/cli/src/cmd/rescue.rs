@@ -93,10 +93,11 @@ impl Args {
     fn recorder(&self) -> Result<Option<Remnant>, Error> {
         let find = |word: &String| rings::find(word.parse().ok()?);
         match self.programs.iter().find_map(find) {
-            Some(recorder) if self.programs.len() > 1 => {
-                Err(Error::new(format!("{} is a recorder, and its log cannot be one with others", recorder.pid))
-                    .help(format!("rescue it alone: klogger rescue {}", recorder.pid)))
-            }
+            Some(recorder) if self.programs.len() > 1 => Err(Error::new(format!(
+                "{} is a recorder, and its log cannot be one with others",
+                recorder.pid
+            ))
+            .help(format!("rescue it alone: klogger rescue {}", recorder.pid))),
             found => Ok(found),
         }
     }
@@ -146,17 +147,26 @@ fn print_list(recorders: &[Remnant], all: &[Remains]) {
     }
     for r in recorders {
         let state = if r.alive { "recording" } else { "killed" };
-        let log = r.log.as_ref().map_or("it had begun no log".into(), |log| log.display().to_string());
-        println!("{:24} {state:24} {:>25} to save  {log}", format!("recorder[{}]", r.pid), HumanBytes(r.bytes));
+        let log =
+            r.log.as_ref().map_or("it had begun no log".into(), |log| log.display().to_string());
+        println!(
+            "{:24} {state:24} {:>25} to save  {log}",
+            format!("recorder[{}]", r.pid),
+            HumanBytes(r.bytes)
+        );
     }
     for r in all {
         let mut state = vec![if r.alive { "running".to_string() } else { "dead".to_string() }];
         state.extend(r.flight.then(|| "flight recorder".to_string()));
         state.extend(r.orphan.then(|| "its recorder was killed".to_string()));
         state.extend(r.recorder.map(|pid| format!("recorded by process {pid}")));
-        let (title, state, schemata, path) = (&r.title, state.join(", "), r.schemata.join(","), r.path.display());
+        let (title, state, schemata, path) =
+            (&r.title, state.join(", "), r.schemata.join(","), r.path.display());
         let bytes = HumanBytes(r.bytes);
-        let rest = format!("{:4} events on  {bytes:>10} to save  schemata {schemata}  {path}", r.events_on);
+        let rest = format!(
+            "{:4} events on  {bytes:>10} to save  schemata {schemata}  {path}",
+            r.events_on
+        );
         println!("{}", escaped(&format!("{title:24} {state:24} {rest}")));
     }
 }

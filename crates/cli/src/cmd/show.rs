@@ -13,7 +13,9 @@ use std::process::ExitCode;
 
 /// Show a schema as it takes effect here: events with offsets and sizes, and which probes this kernel can attach
 #[derive(clap::Args)]
-#[command(after_help = "Examples:\n  klogger show scheduler\n  klogger show ./my.klogger --format json")]
+#[command(
+    after_help = "Examples:\n  klogger show scheduler\n  klogger show ./my.klogger --format json"
+)]
 pub struct Args {
     /// A bundled schema's name, or a schema file
     schema: String,
@@ -24,7 +26,8 @@ pub struct Args {
 
 pub fn run(args: Args) -> Outcome {
     let schema = schemata::schema(&args.schema)?;
-    let layouts: Vec<EventLayout> = schema.events.iter().map(|e| EventLayout::new(&schema.name, e, 1)).collect();
+    let layouts: Vec<EventLayout> =
+        schema.events.iter().map(|e| EventLayout::new(&schema.name, e, 1)).collect();
     let opinion = opinion(&args.schema, &schema);
     if opinion.is_refused() {
         schemata::show(&schema, &opinion.found);
@@ -52,7 +55,12 @@ fn opinion(word: &str, schema: &Schema) -> Opinion {
 
 fn print_head(schema: &Schema) {
     println!("schema {}: {}", schema.name, schema.doc.as_deref().unwrap_or("(no description)"));
-    println!("{} events, {} probes, from {}", schema.events.len(), schema.probes.len(), schema.file);
+    println!(
+        "{} events, {} probes, from {}",
+        schema.events.len(),
+        schema.probes.len(),
+        schema.file
+    );
 }
 
 fn print_event(e: &EventLayout) {
@@ -65,20 +73,27 @@ fn print_event(e: &EventLayout) {
         println!("    {doc}");
     }
     for f in &e.fields {
-        let line = format!("  {:>6}  {:>5}  {:<10} {}", f.offset, field_size(f), type_text(f), f.name);
+        let line =
+            format!("  {:>6}  {:>5}  {:<10} {}", f.offset, field_size(f), type_text(f), f.name);
         let notes = notes(f);
         println!("{}", if notes.is_empty() { line } else { format!("{line:<44}  {notes}") });
     }
 }
 
 fn whose(e: &EventLayout) -> String {
-    if e.about.is_empty() { String::new() } else { format!("; logged if {} is in scope", e.about.join(" or ")) }
+    if e.about.is_empty() {
+        String::new()
+    } else {
+        format!("; logged if {} is in scope", e.about.join(" or "))
+    }
 }
 
 fn field_size(f: &FieldLayout) -> String {
     match f.shape {
         Shape::Tail => "2+n".into(),
-        Shape::One | Shape::Array(_) | Shape::Text(_) => f.shape.align_and_size(f.scalar).1.to_string(),
+        Shape::One | Shape::Array(_) | Shape::Text(_) => {
+            f.shape.align_and_size(f.scalar).1.to_string()
+        }
     }
 }
 
@@ -138,8 +153,12 @@ pub fn print_probe(probe: &Probe, plan: &Plan) {
     events.dedup();
     let events = if events.is_empty() { "(logs nothing)".to_string() } else { events.join(", ") };
     match plan.target {
-        Some(i) => println!("  yes  {} {}: {events}", probe.targets[i].kind.word(), probe.targets[i].name),
-        None => println!("  no   {} {}: {events}", probe.targets[0].kind.word(), probe.targets[0].name),
+        Some(i) => {
+            println!("  yes  {} {}: {events}", probe.targets[i].kind.word(), probe.targets[i].name)
+        }
+        None => {
+            println!("  no   {} {}: {events}", probe.targets[0].kind.word(), probe.targets[0].name)
+        }
     }
     for r in &plan.refusals {
         println!("         {}: {}", spell(&probe.targets[r.target]), r.message);
@@ -170,7 +189,8 @@ fn to_json(schema: &Schema, layouts: &[EventLayout], opinion: &Opinion) -> Value
     if opinion.is_refused() {
         probes.iter_mut().for_each(|probe| probe["attaches"] = json!(false));
     }
-    let refused = opinion.found.iter().find(|d| d.severity == Severity::Error).map(|d| d.message.clone());
+    let refused =
+        opinion.found.iter().find(|d| d.severity == Severity::Error).map(|d| d.message.clone());
     json!({
         "schema": schema.name,
         "doc": schema.doc,

@@ -52,7 +52,8 @@ pub fn run(args: Args) -> Outcome {
     };
     let mut found = Vec::new();
     for name in names.iter().filter(|name| wanted(name)) {
-        let parameters = types.parameters(name).map_err(|e| Failure::new(e.to_string()))?.unwrap_or_default();
+        let parameters =
+            types.parameters(name).map_err(|e| Failure::new(e.to_string()))?.unwrap_or_default();
         found.push(Tracepoint { name: name.clone(), group: groups.get(name).cloned(), parameters });
     }
     if found.is_empty() {
@@ -74,6 +75,7 @@ fn text(t: &Tracepoint) -> String {
 }
 
 fn to_json(t: &Tracepoint) -> Value {
-    let parameters: Vec<Value> = t.parameters.iter().map(|p| json!({ "type": p.ty, "name": p.name })).collect();
+    let parameters: Vec<Value> =
+        t.parameters.iter().map(|p| json!({ "type": p.ty, "name": p.name })).collect();
     json!({ "name": t.name, "group": t.group, "parameters": parameters })
 }

@@ -27,9 +27,11 @@ pub struct Csv {
 
 impl Csv {
     pub fn new(preamble: &Preamble, wanted: &[bool]) -> Csv {
-        let threads = preamble.user_events().iter().zip(wanted).any(|(user, wanted)| *user && *wanted);
+        let threads =
+            preamble.user_events().iter().zip(wanted).any(|(user, wanted)| *user && *wanted);
         let user = preamble.user_events();
-        let is_own = |i: usize, f: &FieldLayout| threads && !user[i] && THREAD.contains(&f.name.as_str());
+        let is_own =
+            |i: usize, f: &FieldLayout| threads && !user[i] && THREAD.contains(&f.name.as_str());
         let name = |f: &FieldLayout| free_name(&f.name, threads);
         let mut columns: Vec<String> = Vec::new();
         let mut seen = HashSet::new();
@@ -38,10 +40,13 @@ impl Csv {
             let others = event.fields.iter().filter(|f| !is_own(i, f));
             columns.extend(others.map(name).filter(|n| seen.insert(n.clone())));
         }
-        let find =
-            |i, e: &EventLayout, column: &String| e.fields.iter().position(|f| !is_own(i, f) && name(f) == *column);
-        let fields = events().map(|(i, e)| columns.iter().map(|c| find(i, e, c)).collect()).collect();
-        let place = |i, e: &EventLayout, word| e.fields.iter().position(|f| is_own(i, f) && f.name == word);
+        let find = |i, e: &EventLayout, column: &String| {
+            e.fields.iter().position(|f| !is_own(i, f) && name(f) == *column)
+        };
+        let fields =
+            events().map(|(i, e)| columns.iter().map(|c| find(i, e, c)).collect()).collect();
+        let place =
+            |i, e: &EventLayout, word| e.fields.iter().position(|f| is_own(i, f) && f.name == word);
         let own = events().map(|(i, e)| THREAD.map(|word| place(i, e, word))).collect();
         Csv { columns, fields, threads, own }
     }
@@ -76,7 +81,9 @@ impl Format for Csv {
                 out.push(b',');
                 match (thread, place) {
                     (Some(ids), _) => push_int(out, ids[i]),
-                    (None, Some(index)) => push_value(event.value(&event.layout.fields[*index]), out),
+                    (None, Some(index)) => {
+                        push_value(event.value(&event.layout.fields[*index]), out)
+                    }
                     (None, None) => {}
                 }
             }

@@ -52,7 +52,8 @@ fn line(out: &mut String, label: &str, text: &str) {
 /// Words in lines of at most `width` characters; control characters become blanks.
 fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
-    for word in text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|w| !w.is_empty()) {
+    for word in text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|w| !w.is_empty())
+    {
         match lines.last_mut() {
             Some(last) if last.chars().count() + 1 + word.chars().count() <= width => {
                 last.push(' ');
@@ -88,7 +89,11 @@ fn size(bytes: u64) -> String {
 
 /// Buffers are powers of two.
 fn binary_size(bytes: u64) -> String {
-    if bytes.is_multiple_of(1 << 20) { format!("{} MiB", bytes >> 20) } else { format!("{} KiB", bytes >> 10) }
+    if bytes.is_multiple_of(1 << 20) {
+        format!("{} MiB", bytes >> 20)
+    } else {
+        format!("{} KiB", bytes >> 10)
+    }
 }
 
 /// How long the recording lasted, ns.
@@ -107,15 +112,27 @@ fn head(about: &About, out: &mut String) {
     };
     let is_damage = |d: &&Damage| d.key != Key::BeingWritten;
     let damaged = about.reader.damage().iter().chain(&about.stats.damage).filter(is_damage).count();
-    let sound = if damaged == 0 { "all checksums right".into() } else { format!("damaged in {damaged} places") };
+    let sound = if damaged == 0 {
+        "all checksums right".into()
+    } else {
+        format!("damaged in {damaged} places")
+    };
     let bytes = size(about.reader.length());
     line(
         out,
         "log",
-        &format!("{}, {bytes}, {} blocks, {state}, {sound}", about.file.display(), about.reader.blocks().len()),
+        &format!(
+            "{}, {bytes}, {} blocks, {state}, {sound}",
+            about.file.display(),
+            about.reader.blocks().len()
+        ),
     );
     let ns = span(about);
-    line(out, "recorded", &format!("{} for {}", date(preamble.clock.start_realtime_ns), duration(ns)));
+    line(
+        out,
+        "recorded",
+        &format!("{} for {}", date(preamble.clock.start_realtime_ns), duration(ns)),
+    );
     let rate = if ns == 0 {
         String::new()
     } else {
@@ -126,7 +143,11 @@ fn head(about: &About, out: &mut String) {
     } else {
         format!(", {:.1} bytes each", total.bytes as f64 / total.events as f64)
     };
-    line(out, "events", &format!("{}{rate}{each}; {} lost", grouped(total.events), grouped(about.ledger.lost())));
+    line(
+        out,
+        "events",
+        &format!("{}{rate}{each}; {} lost", grouped(total.events), grouped(about.ledger.lost())),
+    );
     line(out, "command", &preamble.command_line.join(" "));
     line(out, "workload", &preamble.workload.join(" "));
     let scope = match preamble.scope.as_str() {
@@ -149,12 +170,24 @@ fn host(about: &About, out: &mut String) {
     line(out, "host", &parts.join(", "));
     line(out, "kernel", &host.kernel_version);
     let bad = |state: &str| !state.starts_with("Not affected");
-    let active =
-        host.mitigations.iter().filter(|(_, state)| bad(state)).map(|(name, state)| format!("{name} ({state})"));
+    let active = host
+        .mitigations
+        .iter()
+        .filter(|(_, state)| bad(state))
+        .map(|(name, state)| format!("{name} ({state})"));
     line(out, "mitigation", &active.collect::<Vec<_>>().join("; "));
     if !clock.name.is_empty() {
-        let source = if clock.source.is_empty() { String::new() } else { format!(" from {}", clock.source) };
-        line(out, "clock", &format!("{}{source}, wall clock known to {}", clock.name, duration(clock.uncertainty_ns)));
+        let source =
+            if clock.source.is_empty() { String::new() } else { format!(" from {}", clock.source) };
+        line(
+            out,
+            "clock",
+            &format!(
+                "{}{source}, wall clock known to {}",
+                clock.name,
+                duration(clock.uncertainty_ns)
+            ),
+        );
     }
     if let Some(user) = about.ledger.user_clock.as_ref().or(clock.user.as_ref()) {
         line(out, "user clock", &event_clock(user));
@@ -175,7 +208,11 @@ fn host(about: &About, out: &mut String) {
 }
 
 fn event_clock(clock: &EventClock) -> String {
-    let rate = if clock.khz == 0 { String::new() } else { format!(" at {:.3} MHz", clock.khz as f64 / 1e3) };
+    let rate = if clock.khz == 0 {
+        String::new()
+    } else {
+        format!(" at {:.3} MHz", clock.khz as f64 / 1e3)
+    };
     format!("{}{rate}, within {} of the kernel's", clock.source, duration(clock.error_ns))
 }
 
@@ -204,7 +241,11 @@ fn probes(about: &About, out: &mut String) {
     for probe in probes.iter().filter(|p| !p.attached || !p.note.is_empty()) {
         let state = if probe.attached { "attached" } else { "not attached" };
         let events = probe.events.join(", ");
-        line(out, "", &format!("{} ({}, for {events}) {state}: {}", probe.target, probe.schema, probe.note));
+        line(
+            out,
+            "",
+            &format!("{} ({}, for {events}) {state}: {}", probe.target, probe.schema, probe.note),
+        );
     }
 }
 
@@ -212,16 +253,25 @@ fn events(about: &About, fields: bool, out: &mut String) {
     let layouts = &about.reader.preamble().events;
     let width = layouts.iter().map(|e| e.name.len()).max().unwrap_or(5).clamp(5, 40);
     let total = about.stats.total().events.max(1);
-    let _ = writeln!(out, "\n{:width$} {:>14} {:>7} {:>14} {:>16}", "event", "logged", "%", "lost", "bytes");
+    let _ = writeln!(
+        out,
+        "\n{:width$} {:>14} {:>7} {:>14} {:>16}",
+        "event", "logged", "%", "lost", "bytes"
+    );
     let mut rows: Vec<_> = layouts.iter().zip(&about.stats.events).collect();
     rows.sort_by(|a, b| b.1.events.cmp(&a.1.events).then(a.0.id.cmp(&b.0.id)));
     let lost = |name: &str| stats::lost(about.ledger, name);
-    let (shown, unseen): (Vec<_>, Vec<_>) = rows.iter().partition(|(e, n)| fields || n.events > 0 || lost(&e.name) > 0);
+    let (shown, unseen): (Vec<_>, Vec<_>) =
+        rows.iter().partition(|(e, n)| fields || n.events > 0 || lost(&e.name) > 0);
     for (layout, count) in shown {
         let share = 100.0 * count.events as f64 / total as f64;
         let (logged, lost) = (grouped(count.events), grouped(lost(&layout.name)));
-        let _ =
-            writeln!(out, "{:width$} {logged:>14} {share:>7.2} {lost:>14} {:>16}", layout.name, grouped(count.bytes));
+        let _ = writeln!(
+            out,
+            "{:width$} {logged:>14} {share:>7.2} {lost:>14} {:>16}",
+            layout.name,
+            grouped(count.bytes)
+        );
         for field in layout.fields.iter().filter(|_| fields) {
             let unit = field.unit.as_ref().map(|u| format!(" in {u}")).unwrap_or_default();
             let doc = field.doc.as_deref().map(|d| format!("  {d}")).unwrap_or_default();
@@ -237,9 +287,12 @@ fn events(about: &About, fields: bool, out: &mut String) {
 
 fn cpus(about: &About, out: &mut String) {
     let _ = writeln!(out, "\n{:12} {:>14} {:>16}", "CPU", "logged", "bytes");
-    for (origin, count) in about.stats.origins.iter().filter(|(origin, _)| origin.thread().is_none()) {
+    for (origin, count) in
+        about.stats.origins.iter().filter(|(origin, _)| origin.thread().is_none())
+    {
         let name = origin.to_string();
-        let _ = writeln!(out, "{name:12} {:>14} {:>16}", grouped(count.events), grouped(count.bytes));
+        let _ =
+            writeln!(out, "{name:12} {:>14} {:>16}", grouped(count.events), grouped(count.bytes));
     }
 }
 
@@ -265,7 +318,12 @@ fn programs(about: &About, out: &mut String) {
     let _ = writeln!(out, "\n{:12} {:>14} {:>16} {:>9}", "program", "logged", "bytes", "threads");
     for (tgid, (streams, count)) in rows.iter().take(PROGRAMS_MAX) {
         let (logged, bytes) = (grouped(count.events), grouped(count.bytes));
-        let _ = writeln!(out, "{:12} {logged:>14} {bytes:>16} {:>9}", format!("process {tgid}"), grouped(*streams));
+        let _ = writeln!(
+            out,
+            "{:12} {logged:>14} {bytes:>16} {:>9}",
+            format!("process {tgid}"),
+            grouped(*streams)
+        );
     }
     if rows.len() > PROGRAMS_MAX {
         let _ = writeln!(out, "and {} more", grouped((rows.len() - PROGRAMS_MAX) as u64));

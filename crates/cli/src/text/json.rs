@@ -26,8 +26,17 @@ impl Json {
             event.fields.iter().map(key).collect()
         };
         Json {
-            names: preamble.events.iter().map(|e| format!(",\"event\":\"{}\"", e.name).into_bytes()).collect(),
-            keys: preamble.events.iter().zip(preamble.user_events()).map(|(e, user)| keys(e, user)).collect(),
+            names: preamble
+                .events
+                .iter()
+                .map(|e| format!(",\"event\":\"{}\"", e.name).into_bytes())
+                .collect(),
+            keys: preamble
+                .events
+                .iter()
+                .zip(preamble.user_events())
+                .map(|(e, user)| keys(e, user))
+                .collect(),
         }
     }
 }
@@ -83,6 +92,8 @@ fn push_string(text: &[u8], out: &mut Vec<u8>) {
         out.extend_from_slice(text);
         out.push(b'"');
     } else {
-        out.extend_from_slice(serde_json::Value::from(String::from_utf8_lossy(text)).to_string().as_bytes());
+        out.extend_from_slice(
+            serde_json::Value::from(String::from_utf8_lossy(text)).to_string().as_bytes(),
+        );
     }
 }

@@ -25,7 +25,8 @@ const NAME_WIDTH_MAX: usize = 24;
 impl Line {
     pub fn new(reader: &Reader, wanted: &[bool], span_ns: u64) -> Line {
         let preamble = reader.preamble();
-        let events = || preamble.events.iter().zip(wanted).filter(|(_, wanted)| **wanted).map(|(e, _)| e);
+        let events =
+            || preamble.events.iter().zip(wanted).filter(|(_, wanted)| **wanted).map(|(e, _)| e);
         let width = events().map(|e| e.name.len()).max().unwrap_or(0).min(NAME_WIDTH_MAX);
         let mut widest = Vec::new();
         push_seconds(&mut widest, span_ns as i64, 0);
@@ -36,7 +37,11 @@ impl Line {
             // One more, for the sign of what was logged before the start.
             time_width: widest.len() + 1,
             origin_width: digits(highest).max(tid.map_or(0, |tid| digits(tid) + 1)),
-            names: preamble.events.iter().map(|e| format!("{:width$}", e.name).into_bytes()).collect(),
+            names: preamble
+                .events
+                .iter()
+                .map(|e| format!("{:width$}", e.name).into_bytes())
+                .collect(),
             keys: preamble
                 .events
                 .iter()
@@ -49,7 +54,8 @@ impl Line {
 impl Line {
     #[inline]
     fn push_origin(&self, origin: Origin, out: &mut Vec<u8>) {
-        let mut pad = |width: usize| out.resize(out.len() + self.origin_width.saturating_sub(width), b' ');
+        let mut pad =
+            |width: usize| out.resize(out.len() + self.origin_width.saturating_sub(width), b' ');
         match origin {
             Origin::Cpu(cpu) => {
                 pad(digits(cpu.into()));

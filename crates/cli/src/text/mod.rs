@@ -87,7 +87,8 @@ impl<W: Write> Write for Harmless<W> {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         let mut out = Vec::with_capacity(bytes.len());
         for line in bytes.split_inclusive(|b| *b == b'\n') {
-            let (text, end) = line.strip_suffix(b"\n").map_or((line, &b""[..]), |text| (text, b"\n"));
+            let (text, end) =
+                line.strip_suffix(b"\n").map_or((line, &b""[..]), |text| (text, b"\n"));
             let start = out.len();
             out.extend_from_slice(text);
             escape_from(&mut out, start);
@@ -106,7 +107,12 @@ impl<W: Write> Write for Harmless<W> {
 const CHUNK: usize = 256 << 10;
 
 /// Writes the chosen events of a log to `sink`.
-pub fn write(choice: &Choice, kind: Kind, sink: &mut dyn Write, progress: &ProgressBar) -> Result<(), Failure> {
+pub fn write(
+    choice: &Choice,
+    kind: Kind,
+    sink: &mut dyn Write,
+    progress: &ProgressBar,
+) -> Result<(), Failure> {
     let reader = choice.reader;
     let decoder = Decoder::new(reader);
     let mut processes = Processes::new(reader);

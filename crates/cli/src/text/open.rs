@@ -9,7 +9,8 @@ use klogger_log::text::escaped;
 use std::path::Path;
 
 pub fn open(path: &Path) -> Result<Reader, Failure> {
-    Reader::open(path).map_err(|e| Failure::new(format!("{}: {e}", path.display())).help(e.remedy()))
+    Reader::open(path)
+        .map_err(|e| Failure::new(format!("{}: {e}", path.display())).help(e.remedy()))
 }
 
 /// Lines of warnings at most; the rest is counted.
@@ -29,11 +30,17 @@ pub fn warn_of(reader: &Reader, found: &[Damage]) {
     if found.len() > WARNINGS_MAX {
         eprintln!("klogger: warning: and {} more; see 'klogger info'", found.len() - WARNINGS_MAX);
     }
-    let read = [Key::BlockCorrupt, Key::FileCut, Key::SerialGap, Key::TimeDisorder].map(|k| k.about().name);
+    let read = [Key::BlockCorrupt, Key::FileCut, Key::SerialGap, Key::TimeDisorder]
+        .map(|k| k.about().name);
     let ledger = reader.ledger(&[]);
-    let losses = ledger.entries.iter().filter(|e| e.severity >= Severity::Loss && !read.contains(&e.key.as_str()));
+    let losses = ledger
+        .entries
+        .iter()
+        .filter(|e| e.severity >= Severity::Loss && !read.contains(&e.key.as_str()));
     let lost: u64 = losses.fold(0, |sum, e| sum.saturating_add(e.count));
     if lost > 0 {
-        eprintln!("klogger: warning: {lost} events were lost while recording; 'klogger info' says which, and why");
+        eprintln!(
+            "klogger: warning: {lost} events were lost while recording; 'klogger info' says which, and why"
+        );
     }
 }

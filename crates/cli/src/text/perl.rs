@@ -50,7 +50,9 @@ fn push_origin(origin: Origin, out: &mut Vec<u8>) {
     let text = match (origin.cpu_column(), origin.thread()) {
         (Some(cpu), _) => format!("\"{cpu}\""),
         (None, Some(Thread { tid, tgid })) => {
-            format!("undef,\n        \"tid\"       => \"{tid}\",\n        \"tgid\"      => \"{tgid}\"")
+            format!(
+                "undef,\n        \"tid\"       => \"{tid}\",\n        \"tgid\"      => \"{tgid}\""
+            )
         }
         (None, None) => "undef".into(),
     };

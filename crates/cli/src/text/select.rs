@@ -46,10 +46,14 @@ fn cpus(text: &str) -> Result<RangeInclusive<u16>, String> {
     let cpu = |word: &str| word.parse().ok().filter(|n| *n <= CPU_MAX);
     let range = match text.split_once('-') {
         Some(("", "")) => Some(RECORDER_CPU..=RECORDER_CPU),
-        Some((from, to)) => cpu(from).zip(cpu(to)).map(|(from, to)| from..=to).filter(|r| !r.is_empty()),
+        Some((from, to)) => {
+            cpu(from).zip(cpu(to)).map(|(from, to)| from..=to).filter(|r| !r.is_empty())
+        }
         None => cpu(text).map(|n| n..=n),
     };
-    range.ok_or_else(|| "write CPU numbers and ranges, such as 0,2-3, or '-' for the recorder".into())
+    range.ok_or_else(|| {
+        "write CPU numbers and ranges, such as 0,2-3, or '-' for the recorder".into()
+    })
 }
 
 /// The options, resolved for one log.

@@ -62,7 +62,12 @@ impl Moment {
 pub fn date(realtime_ns: u64) -> String {
     let (days, second) = (realtime_ns / DAY, realtime_ns % DAY / SECOND);
     let (year, month, day) = civil(days);
-    format!("{year}-{month:02}-{day:02} {:02}:{:02}:{:02} UTC", second / 3600, second / 60 % 60, second % 60)
+    format!(
+        "{year}-{month:02}-{day:02} {:02}:{:02}:{:02} UTC",
+        second / 3600,
+        second / 60 % 60,
+        second % 60
+    )
 }
 
 /// The date of a day, counted from 1970-01-01. Years begin in March here, so that the leap day comes last.
@@ -106,7 +111,9 @@ mod tests {
     fn a_time_of_day_is_on_the_next_day_if_the_recording_lasted_until_then() {
         let (hour, start) = (3600 * SECOND, 100 * DAY);
         let start_realtime = 10 * DAY + 23 * hour + 410_000_000;
-        let resolve = |of_day, length| Moment::WallClock(of_day).resolve(start, start + length, start_realtime);
+        let resolve = |of_day, length| {
+            Moment::WallClock(of_day).resolve(start, start + length, start_realtime)
+        };
         assert_eq!(resolve(23 * hour + SECOND, SECOND), start + SECOND - 410_000_000);
         // Past midnight, in the recording and after it.
         assert_eq!(resolve(hour, 3 * hour), start + 2 * hour - 410_000_000);

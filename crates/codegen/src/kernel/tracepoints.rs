@@ -104,7 +104,9 @@ fn span_of_name(parameter: &str) -> (usize, usize) {
     let pointer = parameter.find("(*").and_then(|at| parameter[at..].find(')').map(|end| at + end));
     let end = pointer.or_else(|| parameter.find('[')).unwrap_or(parameter.len());
     let end = parameter[..end].trim_end().len();
-    let begin = parameter[..end].rfind(|c: char| !c.is_ascii_alphanumeric() && c != '_').map_or(0, |at| at + 1);
+    let begin = parameter[..end]
+        .rfind(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+        .map_or(0, |at| at + 1);
     (begin, end)
 }
 

@@ -53,7 +53,9 @@ impl Words {
 
     fn add(&mut self, c: &str) {
         let mut before = "";
-        for word in c.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|w| !w.is_empty()) {
+        for word in
+            c.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|w| !w.is_empty())
+        {
             if matches!(before, "struct" | "union") {
                 self.tags.push(word.to_string());
             }
@@ -110,8 +112,10 @@ const HEAD: &str = "\
 const CORE: &str = " __attribute__((preserve_access_index))";
 
 /// Names that the runtime or the compiler defines.
-const OWN: &[&str] =
-    &["bool", "true", "false", "NULL", "size_t", "int", "char", "long", "short", "unsigned", "signed", "void"];
+const OWN: &[&str] = &[
+    "bool", "true", "false", "NULL", "size_t", "int", "char", "long", "short", "unsigned",
+    "signed", "void",
+];
 
 impl Declarations<'_> {
     fn run(&mut self) -> Result<()> {
@@ -134,13 +138,15 @@ impl Declarations<'_> {
     /// The type alone; of its constants only those that the schema mentions are declared. These here make it as wide as it
     /// is, and signed if it is.
     fn enum_type(&mut self, tag: &str) -> Result<()> {
-        let (size, signed) = match self.types.named(tag, |t| matches!(t, Type::Enum(_) | Type::Enum64(_)))? {
-            Some(Type::Enum(e)) => (e.size(), e.is_signed()),
-            Some(Type::Enum64(e)) => (e.size(), e.is_signed()),
-            _ => (4, false),
-        };
+        let (size, signed) =
+            match self.types.named(tag, |t| matches!(t, Type::Enum(_) | Type::Enum64(_)))? {
+                Some(Type::Enum(e)) => (e.size(), e.is_signed()),
+                Some(Type::Enum64(e)) => (e.size(), e.is_signed()),
+                _ => (4, false),
+            };
         let least = if signed { "-1" } else { "0" };
-        let most = if size > 4 { format!(", klogger_most_{tag} = 1ll << 40") } else { String::new() };
+        let most =
+            if size > 4 { format!(", klogger_most_{tag} = 1ll << 40") } else { String::new() };
         let packed = if size < 4 { " __attribute__((packed))" } else { "" };
         let _ = writeln!(self.text, "enum{packed} {tag} {{ klogger_enum_{tag} = {least}{most} }};");
         Ok(())
@@ -148,7 +154,9 @@ impl Declarations<'_> {
 
     /// `typedef` for names like pid_t, sector_t, atomic_t.
     fn typedef(&mut self, name: &str) -> Result<()> {
-        let Some(found) = self.types.named(name, |t| matches!(t, Type::Typedef(_)))? else { return Ok(()) };
+        let Some(found) = self.types.named(name, |t| matches!(t, Type::Typedef(_)))? else {
+            return Ok(());
+        };
         let target = self.types.target_of(&found)?;
         let Declared { text, bits, .. } = self.declare(target, name, 0)?;
         // One of a structure without a name is its only name.
@@ -162,7 +170,8 @@ impl Declarations<'_> {
 
     /// Constants of the kernel's enums, by the value that they have where the object is loaded.
     fn enumerators(&mut self) -> Result<()> {
-        let looks = |w: &&String| w.chars().any(|c| c.is_ascii_uppercase()) && !OWN.contains(&w.as_str());
+        let looks =
+            |w: &&String| w.chars().any(|c| c.is_ascii_uppercase()) && !OWN.contains(&w.as_str());
         let wanted: BTreeSet<String> = self.words.all.iter().filter(looks).cloned().collect();
         if wanted.is_empty() {
             return Ok(());
@@ -175,7 +184,11 @@ impl Declarations<'_> {
                 if !wanted.contains(&name) || !self.enumerators.insert(name.clone()) {
                     continue;
                 }
-                let value = if e.is_signed() { (member.val() as i32).to_string() } else { member.val().to_string() };
+                let value = if e.is_signed() {
+                    (member.val() as i32).to_string()
+                } else {
+                    member.val().to_string()
+                };
                 if tag.is_empty() {
                     let _ = writeln!(self.text, "enum {{ {name} = {value} }};");
                 } else {
@@ -190,7 +203,9 @@ impl Declarations<'_> {
     }
 
     fn aggregate_by_name(&mut self, tag: &str) -> Result<()> {
-        if let Some(found) = self.types.named(tag, |t| matches!(t, Type::Struct(_) | Type::Union(_)))? {
+        if let Some(found) =
+            self.types.named(tag, |t| matches!(t, Type::Struct(_) | Type::Union(_)))?
+        {
             self.aggregate(&found, tag, 0)?;
         }
         Ok(())
@@ -202,13 +217,18 @@ impl Declarations<'_> {
             return Ok(*align);
         }
         if depth > DEPTH_MAX {
-            return Err(Error(format!("the type of {tag} in the kernel's type information has no end")));
+            return Err(Error(format!(
+                "the type of {tag} in the kernel's type information has no end"
+            )));
         }
         self.aligned.insert(tag.to_string(), 1);
         let Declared { text, align, bits } = self.structure(ty, tag, depth)?;
         let (size, word) = (self.size(ty, 0)?, keyword(ty));
         let core = if bits { "" } else { CORE };
-        let _ = writeln!(self.text, "{text}{core};\n_Static_assert(sizeof({word} {tag}) == {size}, \"its size\");");
+        let _ = writeln!(
+            self.text,
+            "{text}{core};\n_Static_assert(sizeof({word} {tag}) == {size}, \"its size\");"
+        );
         self.aligned.insert(tag.to_string(), align);
         Ok(align)
     }
@@ -228,8 +248,11 @@ impl Declarations<'_> {
             // As aligned as its size lets it be, or else its members would be read byte by byte.
             body.align = 1 << (body.end / 8).trailing_zeros().min(3);
         }
-        let packed =
-            if body.packed { format!(" __attribute__((packed, aligned({})))", body.align) } else { String::new() };
+        let packed = if body.packed {
+            format!(" __attribute__((packed, aligned({})))", body.align)
+        } else {
+            String::new()
+        };
         let space = if tag.is_empty() { "" } else { " " };
         let text = format!("{}{packed}{space}{tag} {{\n{}}}", keyword(ty), body.text);
         Ok(Declared { text, align: body.align, bits: body.bits })
@@ -240,12 +263,17 @@ impl Declarations<'_> {
         for member in &of.members {
             let name = self.types.btf.resolve_name(member).unwrap_or_default();
             let ty = self.types.by_id(member.get_type_id())?;
-            let wanted = if name.is_empty() { self.mentions(&ty, depth)? } else { self.words.all.contains(&name) };
+            let wanted = if name.is_empty() {
+                self.mentions(&ty, depth)?
+            } else {
+                self.words.all.contains(&name)
+            };
             let bits = member.bitfield_size().filter(|bits| *bits > 0);
             if !wanted || bits.is_some() && self.runs == Runs::Anywhere {
                 continue;
             }
-            let Declared { mut text, align, bits: inner } = self.declare(ty.clone(), &name, depth + 1)?;
+            let Declared { mut text, align, bits: inner } =
+                self.declare(ty.clone(), &name, depth + 1)?;
             if let Some(bits) = bits {
                 let _ = write!(text, " : {bits}");
             }
@@ -257,15 +285,17 @@ impl Declarations<'_> {
             body.end = at + bits.map_or(8 * self.size(&ty, 0)?, |bits| bits as usize);
             body.align = body.align.max(align);
             body.bits |= inner || bits.is_some();
-            body.packed |=
-                bits.is_none() && !at.is_multiple_of(8 * align) || bits.is_some_and(|bits| crosses(at, bits, align));
+            body.packed |= bits.is_none() && !at.is_multiple_of(8 * align)
+                || bits.is_some_and(|bits| crosses(at, bits, align));
         }
         Ok(())
     }
 
     /// Whether an anonymous structure has members that the schema mentions.
     fn mentions(&self, ty: &Type, depth: u32) -> Result<bool> {
-        let (Type::Struct(s) | Type::Union(s)) = self.types.skip(ty.clone(), is_modifier)? else { return Ok(false) };
+        let (Type::Struct(s) | Type::Union(s)) = self.types.skip(ty.clone(), is_modifier)? else {
+            return Ok(false);
+        };
         for member in s.members.iter().filter(|_| depth <= DEPTH_MAX) {
             let name = self.types.btf.resolve_name(member).unwrap_or_default();
             let found = match name.is_empty() {
@@ -300,13 +330,16 @@ impl Declarations<'_> {
 
     /// Bytes of a type.
     fn size(&self, ty: &Type, depth: u32) -> Result<usize> {
-        let ty = self.types.skip(ty.clone(), |t| is_modifier(t) || matches!(t, Type::Typedef(_)))?;
+        let ty =
+            self.types.skip(ty.clone(), |t| is_modifier(t) || matches!(t, Type::Typedef(_)))?;
         Ok(match &ty {
             Type::Int(i) => i.size(),
             Type::Enum(e) => e.size(),
             Type::Enum64(e) => e.size(),
             Type::Struct(s) | Type::Union(s) => s.size(),
-            Type::Array(a) if depth <= DEPTH_MAX => a.len() * self.size(&self.types.target_of(&ty)?, depth + 1)?,
+            Type::Array(a) if depth <= DEPTH_MAX => {
+                a.len() * self.size(&self.types.target_of(&ty)?, depth + 1)?
+            }
             _ => POINTER,
         })
     }
@@ -314,7 +347,9 @@ impl Declarations<'_> {
     /// A C declaration of `name` with this type.
     fn declare(&mut self, ty: Type, name: &str, depth: u32) -> Result<Declared> {
         if depth > DEPTH_MAX {
-            return Err(Error(format!("the type of {name} in the kernel's type information has no end")));
+            return Err(Error(format!(
+                "the type of {name} in the kernel's type information has no end"
+            )));
         }
         let ty = self.types.skip(ty, |t| is_modifier(t) || matches!(t, Type::Typedef(_)))?;
         let tag = self.types.name(&ty);
@@ -349,14 +384,17 @@ impl Declarations<'_> {
 
     /// Behind a pointer a structure need not be complete yet; it is put on the list.
     fn pointer(&mut self, target: Type, name: &str, depth: u32) -> Result<String> {
-        let target = self.types.skip(target, |t| is_modifier(t) || matches!(t, Type::Typedef(_)))?;
+        let target =
+            self.types.skip(target, |t| is_modifier(t) || matches!(t, Type::Typedef(_)))?;
         let tag = self.types.name(&target);
         Ok(match &target {
             Type::Struct(_) | Type::Union(_) if !tag.is_empty() => {
                 self.words.tags.push(tag.clone());
                 format!("{} {tag} {name}", keyword(&target))
             }
-            Type::Fwd(f) => format!("{} {tag} {name}", if f.is_struct() { "struct" } else { "union" }),
+            Type::Fwd(f) => {
+                format!("{} {tag} {name}", if f.is_struct() { "struct" } else { "union" })
+            }
             Type::Void | Type::FuncProto(_) => format!("void {name}"),
             Type::Array(_) => self.declare(target, &format!("({name})"), depth)?.text,
             _ => self.declare(target, name, depth)?.text,

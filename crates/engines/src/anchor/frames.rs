@@ -27,7 +27,10 @@ impl PageMap {
     pub fn frames(&self, mapping: &Mapping, offset: usize, length: usize) -> io::Result<Vec<u64>> {
         let at = mapping.at(offset, length).addr();
         if !at.is_multiple_of(self.page) {
-            return Err(io::Error::other(format!("rings do not begin at pages of {} bytes", self.page)));
+            return Err(io::Error::other(format!(
+                "rings do not begin at pages of {} bytes",
+                self.page
+            )));
         }
         let count = length.div_ceil(self.page);
         // Who has not been touched is not in the table.
@@ -44,7 +47,10 @@ impl PageMap {
 fn frame(entry: u64) -> io::Result<u64> {
     match (entry & PRESENT != 0, entry & NUMBER) {
         (false, _) => Err(io::Error::other("a page has no place in memory")),
-        (true, 0) => Err(io::Error::new(ErrorKind::PermissionDenied, "the kernel does not say where pages are")),
+        (true, 0) => Err(io::Error::new(
+            ErrorKind::PermissionDenied,
+            "the kernel does not say where pages are",
+        )),
         (true, number) => Ok(number),
     }
 }

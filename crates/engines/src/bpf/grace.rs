@@ -24,6 +24,13 @@ fn update() -> libbpf_rs::Result<()> {
         ..Default::default()
     };
     let inner = MapHandle::create(MapType::Array, Some("klogger_inner"), 4, 8, 1, &options(None))?;
-    let outer = MapHandle::create(MapType::ArrayOfMaps, Some("klogger_outer"), 4, 4, 1, &options(Some(&inner)))?;
+    let outer = MapHandle::create(
+        MapType::ArrayOfMaps,
+        Some("klogger_outer"),
+        4,
+        4,
+        1,
+        &options(Some(&inner)),
+    )?;
     outer.update(&0u32.to_ne_bytes(), &inner.as_fd().as_raw_fd().to_ne_bytes(), MapFlags::ANY)
 }

@@ -81,7 +81,8 @@ impl Hits {
     /// From now on hits count.
     pub(super) fn begin(&mut self, objects: &[Loaded]) {
         for probe in &mut self.probes {
-            probe.before = skipped(probe, objects).saturating_sub(caught(&self.caught, probe.number));
+            probe.before =
+                skipped(probe, objects).saturating_sub(caught(&self.caught, probe.number));
         }
         self.looked_ns = os::monotonic_ns();
     }
@@ -128,7 +129,8 @@ impl Hits {
             probe.copies = copy + 1;
             // First: a hit that finds the copy must find the marks of those before it, and so have begun after this.
             // SAFETY: within the mapping; programs read the byte with single loads.
-            unsafe { AtomicU8::from_ptr(self.copies.at(probe.number, 1)) }.store(probe.copies, Ordering::SeqCst);
+            unsafe { AtomicU8::from_ptr(self.copies.at(probe.number, 1)) }
+                .store(probe.copies, Ordering::SeqCst);
             links.push(load::attach_program(&object, &probe.program, &probe.place)?);
         }
         self.attached.push((links, object));
@@ -143,7 +145,9 @@ impl Hits {
     fn why(&self) -> String {
         match (&self.cannot, self.config.preempt) {
             (Some(e), _) => format!("a thread that was preempted stood in its program, and {e}"),
-            (None, true) => "a thread that was preempted stood in its program, or it hit itself".into(),
+            (None, true) => {
+                "a thread that was preempted stood in its program, or it hit itself".into()
+            }
             (None, false) => "it hit itself".into(),
         }
     }
@@ -207,7 +211,13 @@ fn place_of(program: &str) -> String {
 pub fn left_by(program: BorrowedFd, schema: &str, name: &str, caught: u64) -> Option<MissedHits> {
     let count = recursion_misses(program).saturating_sub(caught);
     let (schema, place) = (schema.into(), place_of(name));
-    (count > 0).then_some(MissedHits { schema, place, count, spans: Vec::new(), why: String::new() })
+    (count > 0).then_some(MissedHits {
+        schema,
+        place,
+        count,
+        spans: Vec::new(),
+        why: String::new(),
+    })
 }
 
 fn recursion_misses(program: BorrowedFd) -> u64 {

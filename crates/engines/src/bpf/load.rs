@@ -66,9 +66,15 @@ pub struct Part {
 impl Config {
     fn bytes(&self, part: Part) -> Vec<u8> {
         let grid_shift = (self.ring_size / GRID).trailing_zeros();
-        let words = [self.rings as u32, self.ring_size as u32 - 1, u32::from(part.base), grid_shift];
+        let words =
+            [self.rings as u32, self.ring_size as u32 - 1, u32::from(part.base), grid_shift];
         let mut bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
-        bytes.extend([u8::from(self.scoped), u8::from(self.overwrite), u8::from(self.preempt), part.copy]);
+        bytes.extend([
+            u8::from(self.scoped),
+            u8::from(self.overwrite),
+            u8::from(self.preempt),
+            part.copy,
+        ]);
         bytes.extend((self.larger as u32).saturating_sub(1).to_le_bytes());
         bytes.extend(part.probes.to_le_bytes());
         bytes
@@ -157,8 +163,11 @@ pub fn load_object(
     example: Option<&MapHandle>,
 ) -> Result<Object, Error> {
     let mut open = open_object(unit, part, config, shared, example)?;
-    let wanted: Vec<String> =
-        programs(&unit.schema).into_iter().filter(|f| plan[f.probe].target == Some(f.target)).map(|f| f.name).collect();
+    let wanted: Vec<String> = programs(&unit.schema)
+        .into_iter()
+        .filter(|f| plan[f.probe].target == Some(f.target))
+        .map(|f| f.name)
+        .collect();
     for mut program in open.progs_mut() {
         let load = wanted.iter().any(|w| program.name() == w.as_str());
         program.set_autoload(load);
@@ -167,13 +176,20 @@ pub fn load_object(
 }
 
 /// One program of a schema, whichever place it was compiled for, with maps of its own.
-pub fn load_alone(unit: &CompiledSchema, program: &str, place: &str, config: &Config) -> Result<Object, Error> {
-    let mut open = open_object(unit, Part::default(), &Config { larger: 0, ..*config }, None, None)?;
+pub fn load_alone(
+    unit: &CompiledSchema,
+    program: &str,
+    place: &str,
+    config: &Config,
+) -> Result<Object, Error> {
+    let mut open =
+        open_object(unit, Part::default(), &Config { larger: 0, ..*config }, None, None)?;
     for mut other in open.progs_mut() {
         let wanted = other.name() == program;
         other.set_autoload(wanted);
         if wanted {
-            let cannot = |e| Error::new(format!("cannot load a program for tracepoint {place}: {e}"));
+            let cannot =
+                |e| Error::new(format!("cannot load a program for tracepoint {place}: {e}"));
             other.set_attach_target(0, Some(place.into())).map_err(cannot)?;
         }
     }
@@ -210,8 +226,12 @@ pub fn load_copies(
 
 fn open_object_alone(unit: &CompiledSchema) -> Result<OpenObject, Error> {
     let mut builder = ObjectBuilder::default();
-    let named = builder.name("klogger").and_then(|b| b.open_memory(unit.object.as_deref().unwrap_or_default()));
-    named.map_err(|e| Error::new(format!("the compiled schema '{}' is damaged: {e}", unit.schema.name)))
+    let named = builder
+        .name("klogger")
+        .and_then(|b| b.open_memory(unit.object.as_deref().unwrap_or_default()));
+    named.map_err(|e| {
+        Error::new(format!("the compiled schema '{}' is damaged: {e}", unit.schema.name))
+    })
 }
 
 fn open_object(
@@ -235,11 +255,13 @@ fn load_opened(open: OpenObject, name: &str) -> Result<Object, Error> {
     open.load().map_err(|e| {
         // The verifier can say a million lines. What it stumbled over comes last.
         let messages = MESSAGES.lock().map(|m| last_lines(&m.join("\n"), 16)).unwrap_or_default();
-        Error::new(format!("the kernel refused the programs of schema '{name}': {e}")).help(if messages.is_empty() {
-            "no more is known".into()
-        } else {
-            format!("the kernel says:\n{messages}")
-        })
+        Error::new(format!("the kernel refused the programs of schema '{name}': {e}")).help(
+            if messages.is_empty() {
+                "no more is known".into()
+            } else {
+                format!("the kernel says:\n{messages}")
+            },
+        )
     })
 }
 
@@ -294,7 +316,14 @@ pub fn larger_ring(size: usize) -> libbpf_rs::Result<MapHandle> {
         map_flags: 1024,
         ..Default::default()
     };
-    MapHandle::create(MapType::Array, Some("klogger_larger"), 4, Rings::stride(size) as u32, 1, &options)
+    MapHandle::create(
+        MapType::Array,
+        Some("klogger_larger"),
+        4,
+        Rings::stride(size) as u32,
+        1,
+        &options,
+    )
 }
 
 /// The kernel wants to see a larger ring when it makes the map of them, and keeps its properties only. It takes some
@@ -313,7 +342,9 @@ pub fn example(config: &Config) -> Result<Option<MapHandle>, Error> {
 pub fn map_fd(object: &Object, name: &str) -> Result<OwnedFd, Error> {
     let map = object.maps().find(|m| m.name() == name);
     let map = map.ok_or_else(|| Error::new(format!("the compiled schema has no map '{name}'")))?;
-    map.as_fd().try_clone_to_owned().map_err(|e| Error::new(format!("cannot use the map '{name}': {e}")))
+    map.as_fd()
+        .try_clone_to_owned()
+        .map_err(|e| Error::new(format!("cannot use the map '{name}': {e}")))
 }
 
 pub fn map_memory(fd: &OwnedFd, length: usize) -> Result<Mapping, Error> {
@@ -324,7 +355,8 @@ pub fn map_memory(fd: &OwnedFd, length: usize) -> Result<Mapping, Error> {
 
 pub fn attach_program(object: &Object, name: &str, target: &str) -> Result<Link, Error> {
     let program = object.progs_mut().find(|p| p.name() == name);
-    let program = program.ok_or_else(|| Error::new(format!("the compiled schema has no program '{name}'")))?;
+    let program = program
+        .ok_or_else(|| Error::new(format!("the compiled schema has no program '{name}'")))?;
     program.attach_trace().map_err(|e| {
         Error::new(format!("cannot attach to {target}: {e}"))
             .help("if other tracers are running, they may have used up what the kernel allows on one tracepoint")

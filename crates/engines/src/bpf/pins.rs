@@ -96,7 +96,8 @@ fn array(name: &str, bytes: usize, flags: u32) -> io::Result<MapHandle> {
         ..Default::default()
     };
     let kernel_name = format!("klogger_{name}");
-    MapHandle::create(MapType::Array, Some(kernel_name), 4, bytes as u32, 1, &options).map_err(io::Error::other)
+    MapHandle::create(MapType::Array, Some(kernel_name), 4, bytes as u32, 1, &options)
+        .map_err(io::Error::other)
 }
 
 impl Drop for Pins {
@@ -139,7 +140,9 @@ pub struct Left {
 
 /// Of all recorders.
 pub fn left() -> Vec<Left> {
-    let Ok(entries) = check_owner(&root()).map_err(io::Error::other).and_then(|()| fs::read_dir(root())) else {
+    let Ok(entries) =
+        check_owner(&root()).map_err(io::Error::other).and_then(|()| fs::read_dir(root()))
+    else {
         return Vec::new();
     };
     let mut all: Vec<Left> = entries.flatten().filter_map(|e| Left::new(e.path())).collect();
@@ -161,7 +164,8 @@ impl Left {
 
     pub fn map(&self, name: &str) -> Result<MapHandle, Error> {
         let path = self.folder.join(name);
-        MapHandle::from_pinned_path(&path).map_err(|e| Error::new(format!("cannot open {}: {e}", path.display())))
+        MapHandle::from_pinned_path(&path)
+            .map_err(|e| Error::new(format!("cannot open {}: {e}", path.display())))
     }
 
     /// (schema, name, program)
@@ -174,7 +178,9 @@ impl Left {
         let of_schema = |schema: String| {
             let folder = folder.join(&schema);
             let found = names(&folder).into_iter();
-            found.filter_map(move |name| Some((schema.clone(), name.clone(), bpffs::get(&folder.join(name)).ok()?)))
+            found.filter_map(move |name| {
+                Some((schema.clone(), name.clone(), bpffs::get(&folder.join(name)).ok()?))
+            })
         };
         names(&folder).into_iter().flat_map(of_schema).collect()
     }

@@ -21,13 +21,16 @@ pub fn measure(units: &[(&CompiledSchema, u16)], counter: bool) -> Costs {
     let measured: Vec<_> = events.map(|e| (e.name.clone(), ticks(&e.name))).collect();
     let after = tsc::pair();
     let tick_ns = match counter {
-        true => after.1.saturating_sub(before.1) as f64 / after.0.saturating_sub(before.0).max(1) as f64,
+        true => {
+            after.1.saturating_sub(before.1) as f64 / after.0.saturating_sub(before.0).max(1) as f64
+        }
         false => 1.0,
     };
     let hits = read("iterations").map_or(0, |n| n as u64 * PASSES as u64);
     let mut costs = Costs { place: FILES.into(), hits, ..Costs::default() };
     for (event, passes) in measured {
-        let cost = passes.map(|ticks| judge(&ticks.iter().map(|t| t * tick_ns).collect::<Vec<_>>()));
+        let cost =
+            passes.map(|ticks| judge(&ticks.iter().map(|t| t * tick_ns).collect::<Vec<_>>()));
         match &cost {
             Err(e) => costs.why = format!("cannot read {FILES}/{event}: {e}"),
             Ok(None) => costs.why = SPREAD.into(),

@@ -159,8 +159,14 @@ impl Device {
     pub fn schemata(&self) -> io::Result<Vec<SchemaAbout>> {
         let mut all = Vec::new();
         for index in 0..self.about()?.schemata {
-            let mut about =
-                SchemaAbout { index, events: 0, probes: 0, text_length: 0, text_digest: 0, name: [0; NAME_MAX] };
+            let mut about = SchemaAbout {
+                index,
+                events: 0,
+                probes: 0,
+                text_length: 0,
+                text_digest: 0,
+                name: [0; NAME_MAX],
+            };
             match request(self.as_fd(), SCHEMA, &mut about) {
                 Ok(()) => all.push(about),
                 // A gap: it has gone.
@@ -201,8 +207,16 @@ impl Device {
     }
 
     pub fn place(&self, index: u32, place: u32) -> io::Result<ProbeAbout> {
-        let mut about =
-            ProbeAbout { index, place, probe: 0, target: 0, error: 0, attached: 0, missed: 0, name: [0; NAME_MAX] };
+        let mut about = ProbeAbout {
+            index,
+            place,
+            probe: 0,
+            target: 0,
+            error: 0,
+            attached: 0,
+            missed: 0,
+            name: [0; NAME_MAX],
+        };
         request(self.as_fd(), PROBE, &mut about).map(|()| about)
     }
 
@@ -214,8 +228,12 @@ impl Device {
     pub fn calls(&self) -> io::Result<Vec<u32>> {
         let mut bytes = [0; 4 * CALLS_MAX];
         match (&self.0).read(&mut bytes) {
-            Ok(length) => Ok(bytes[..length].as_chunks().0.iter().map(|b| u32::from_ne_bytes(*b)).collect()),
-            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(Vec::new()),
+            Ok(length) => {
+                Ok(bytes[..length].as_chunks().0.iter().map(|b| u32::from_ne_bytes(*b)).collect())
+            }
+            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+                Ok(Vec::new())
+            }
             Err(e) => Err(e),
         }
     }
@@ -264,35 +282,41 @@ mod tests {
         let (source, binary) = (folder.path().join("numbers.c"), folder.path().join("numbers"));
         std::fs::write(&source, program).unwrap();
         let include = concat!(env!("CARGO_MANIFEST_DIR"), "/../../runtime/include");
-        let made = Command::new("cc").args(["-I", include, "-o"]).arg(&binary).arg(&source).status().unwrap();
+        let made = Command::new("cc")
+            .args(["-I", include, "-o"])
+            .arg(&binary)
+            .arg(&source)
+            .status()
+            .unwrap();
         assert!(made.success());
         let said = String::from_utf8(Command::new(&binary).output().unwrap().stdout).unwrap();
-        let ours: Vec<u64> = [ABOUT, SCHEMA, USE, START, ATTACH, EVENT, DETACH, PROBE, RINGS, FORGET]
-            .into_iter()
-            .chain([VERSION, CALL_RESIZED, CLOCK_COUNTER])
-            .map(u64::from)
-            .chain([MAP_RINGS, MAP_SCOPE, MAP_RINGLESS, crate::scope::SCOPE_BYTES as u64])
-            .chain(
-                [
-                    std::mem::offset_of!(SchemaAbout, text_digest),
-                    std::mem::offset_of!(SchemaAbout, name),
-                    std::mem::offset_of!(Use, text_digest),
-                    std::mem::offset_of!(Start, overwrite),
-                    std::mem::offset_of!(ProbeAbout, error),
-                    std::mem::offset_of!(ProbeAbout, missed),
-                    RING_MASK,
-                    klogger_ring::MARK,
-                    klogger_ring::CONTROL,
-                    MAP_STACKS as usize,
-                    STACKS_HEAD + STACK_SLOTS * STACK_SLOT,
-                    STACKS_HEAD + STACK_SLOT + 8 + 8,
-                    std::mem::offset_of!(Start, stacks),
-                    MAP_ANCHOR as usize,
-                    klogger_ring::STAMP,
-                ]
-                .map(|n| n as u64),
-            )
-            .collect();
+        let ours: Vec<u64> =
+            [ABOUT, SCHEMA, USE, START, ATTACH, EVENT, DETACH, PROBE, RINGS, FORGET]
+                .into_iter()
+                .chain([VERSION, CALL_RESIZED, CLOCK_COUNTER])
+                .map(u64::from)
+                .chain([MAP_RINGS, MAP_SCOPE, MAP_RINGLESS, crate::scope::SCOPE_BYTES as u64])
+                .chain(
+                    [
+                        std::mem::offset_of!(SchemaAbout, text_digest),
+                        std::mem::offset_of!(SchemaAbout, name),
+                        std::mem::offset_of!(Use, text_digest),
+                        std::mem::offset_of!(Start, overwrite),
+                        std::mem::offset_of!(ProbeAbout, error),
+                        std::mem::offset_of!(ProbeAbout, missed),
+                        RING_MASK,
+                        klogger_ring::MARK,
+                        klogger_ring::CONTROL,
+                        MAP_STACKS as usize,
+                        STACKS_HEAD + STACK_SLOTS * STACK_SLOT,
+                        STACKS_HEAD + STACK_SLOT + 8 + 8,
+                        std::mem::offset_of!(Start, stacks),
+                        MAP_ANCHOR as usize,
+                        klogger_ring::STAMP,
+                    ]
+                    .map(|n| n as u64),
+                )
+                .collect();
         let theirs: Vec<u64> = said.split_whitespace().map(|w| w.parse().unwrap()).collect();
         assert_eq!(ours, theirs);
     }

@@ -104,7 +104,8 @@ fn first_word(path: &str) -> String {
 
 /// Why the kernel does not take a module, and what can be done about it.
 fn cannot_load(path: &Path, error: io::Error) -> Error {
-    let refused = |why: &str| Error::new(format!("the kernel refuses the module {}: {why}", path.display()));
+    let refused =
+        |why: &str| Error::new(format!("the kernel refuses the module {}: {why}", path.display()));
     let release = || first_word("/proc/sys/kernel/osrelease");
     match error.raw_os_error() {
         Some(libc::ENOSYS) => Error::new("this kernel cannot load modules").help("use --engine bpf"),
@@ -147,7 +148,14 @@ mod tests {
 
     #[test]
     fn each_refusal_has_its_own_words_and_a_remedy() {
-        let numbers = [libc::ENOSYS, libc::EKEYREJECTED, libc::ENOEXEC, libc::ENOENT, libc::EINVAL, libc::EIO];
+        let numbers = [
+            libc::ENOSYS,
+            libc::EKEYREJECTED,
+            libc::ENOEXEC,
+            libc::ENOENT,
+            libc::EINVAL,
+            libc::EIO,
+        ];
         let mut said: Vec<String> = numbers.iter().map(|n| refusal(*n).message).collect();
         assert!(numbers.iter().all(|n| refusal(*n).help.is_some()));
         said.sort();
@@ -162,6 +170,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let error = Modules::new(Some(folder.path())).load("klogger_x").unwrap_err();
         assert!(error.message.contains("klogger_x.ko"), "{}", error.message);
-        assert!(Modules::new(None).load("klogger_x").unwrap_err().help.unwrap().contains("--modules"));
+        assert!(
+            Modules::new(None).load("klogger_x").unwrap_err().help.unwrap().contains("--modules")
+        );
     }
 }

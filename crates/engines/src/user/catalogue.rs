@@ -45,8 +45,12 @@ struct Brought {
 }
 
 /// Of all users together.
-const ROOM: Brought =
-    Brought { texts: TEXT_COUNT_MAX, text_bytes: TEXTS_MAX, events: IDS_MAX, addition_bytes: ADDITIONS_MAX };
+const ROOM: Brought = Brought {
+    texts: TEXT_COUNT_MAX,
+    text_bytes: TEXTS_MAX,
+    events: IDS_MAX,
+    addition_bytes: ADDITIONS_MAX,
+};
 
 impl Brought {
     fn and(self, other: Brought) -> Brought {
@@ -133,10 +137,14 @@ impl Catalogue {
     fn has_room(&self, uid: u32, more: Brought) -> bool {
         let is_stranger = |uid: u32| self.own.is_some_and(|own| own != uid);
         let sum = |whose: &dyn Fn(u32) -> bool| {
-            self.brought.iter().filter(|(uid, _)| whose(**uid)).fold(more, |sum, (_, b)| sum.and(*b))
+            self.brought
+                .iter()
+                .filter(|(uid, _)| whose(**uid))
+                .fold(more, |sum, (_, b)| sum.and(*b))
         };
         let alone = is_stranger(uid);
-        sum(&|_| true).fits(1) && (!alone || sum(&is_stranger).fits(2) && sum(&|other| other == uid).fits(4))
+        sum(&|_| true).fits(1)
+            && (!alone || sum(&is_stranger).fits(2) && sum(&|other| other == uid).fits(4))
     }
 
     fn add(&mut self, schema: &Schema, user: bool) -> Admitted {
@@ -177,7 +185,12 @@ impl Catalogue {
 
     /// Takes in a schema that a program of user `uid` brings. If it is new, the second says what the log must be told. The
     /// error says why its events cannot be recorded.
-    pub fn admit(&mut self, uid: u32, name: &str, text: &str) -> Result<(Admitted, Option<Addition>), Refusal> {
+    pub fn admit(
+        &mut self,
+        uid: u32,
+        name: &str,
+        text: &str,
+    ) -> Result<(Admitted, Option<Addition>), Refusal> {
         let key = (name.to_string(), text.to_string());
         if let Some(before) = self.texts.get(&key) {
             return before.clone().map(|admitted| (admitted, None));
@@ -197,17 +210,31 @@ impl Catalogue {
         *brought = brought.and(more);
     }
 
-    fn judge(&mut self, uid: u32, name: &str, text: &str) -> Result<(Admitted, Option<Addition>), Refusal> {
+    fn judge(
+        &mut self,
+        uid: u32,
+        name: &str,
+        text: &str,
+    ) -> Result<(Admitted, Option<Addition>), Refusal> {
         let options = Options { default_name: Some(name.into()), ..Options::default() };
         let parsed = parse(&format!("{name}.klogger"), text, &options);
         let schema = match parsed {
             Ok(parsed) if parsed.schema.name == name => parsed.schema,
-            Ok(parsed) => return Err(Refusal::new(format!("schema '{name}' calls itself '{}'", parsed.schema.name))),
-            Err(e) => return Err(Refusal::new(format!("schema '{name}' does not parse: {}", first(&e)))),
+            Ok(parsed) => {
+                return Err(Refusal::new(format!(
+                    "schema '{name}' calls itself '{}'",
+                    parsed.schema.name
+                )));
+            }
+            Err(e) => {
+                return Err(Refusal::new(format!("schema '{name}' does not parse: {}", first(&e))));
+            }
         };
         let judged = match self.schemata.get(name) {
             Some(known) => agree(known, &schema).map(|admitted| (admitted, None)),
-            None => self.admit_new(uid, &schema).map(|(admitted, addition)| (admitted, Some(addition))),
+            None => {
+                self.admit_new(uid, &schema).map(|(admitted, addition)| (admitted, Some(addition)))
+            }
         };
         judged.map_err(|why| Refusal { why, layouts: Some(layouts(&schema, 1)) })
     }
@@ -221,7 +248,10 @@ impl Catalogue {
         }
         for new in &schema.events {
             if let Some(old) = self.events.iter().find(|e| e.name.eq_ignore_ascii_case(&new.name)) {
-                return Err(format!("two schemata have an event '{}': {} and {}", new.name, old.schema, schema.name));
+                return Err(format!(
+                    "two schemata have an event '{}': {} and {}",
+                    new.name, old.schema, schema.name
+                ));
             }
         }
         let clash = |d: &&Decoding| self.decodings.iter().any(|o| o.name == d.name && o != *d);
@@ -234,7 +264,8 @@ impl Catalogue {
             decodings: schema.decodings.clone(),
         };
         let bytes = serde_json::to_vec(&addition).map_or(usize::MAX, |json| json.len());
-        let more = Brought { events: schema.events.len(), addition_bytes: bytes, ..Brought::default() };
+        let more =
+            Brought { events: schema.events.len(), addition_bytes: bytes, ..Brought::default() };
         if !self.has_room(uid, more) {
             return Err(no_room(uid));
         }
@@ -270,10 +301,13 @@ fn first(errors: &[klogger_schema::Diagnostic]) -> &str {
 fn agree(known: &Known, schema: &Schema) -> Result<Admitted, String> {
     if !known.user {
         let name = &schema.name;
-        return Err(format!("schema '{name}' is recorded from the kernel; record programs with --engine user"));
+        return Err(format!(
+            "schema '{name}' is recorded from the kernel; record programs with --engine user"
+        ));
     }
     let shape = |e: &EventLayout| {
-        let fields: Vec<_> = e.fields.iter().map(|f| (f.name.clone(), f.scalar, f.shape, f.offset)).collect();
+        let fields: Vec<_> =
+            e.fields.iter().map(|f| (f.name.clone(), f.scalar, f.shape, f.offset)).collect();
         (e.name.clone(), e.fixed, fields)
     };
     match layouts(schema, known.base).iter().map(shape).eq(known.layouts.iter().map(shape)) {
@@ -297,7 +331,8 @@ mod tests {
     const MY: &str = "schema my \"x\"\nevent A { int x  string s }\nevent B { u64 y }\n";
 
     fn catalogue(all: bool) -> Catalogue {
-        let (builtin, mine) = (unit("schema klogger \"x\"\nevent LOST { u64 count }", true), unit(MY, false));
+        let (builtin, mine) =
+            (unit("schema klogger \"x\"\nevent LOST { u64 count }", true), unit(MY, false));
         Catalogue::new([(&builtin, false), (&mine, true)], all, &[])
     }
 
@@ -307,9 +342,16 @@ mod tests {
         let said = "schema my \"other words\"\nevent A \"doc\" { int x \"doc\"  string s }\nevent B { u64 y in ns }\n";
         let (admitted, addition) = c.admit(0, "my", said).unwrap();
         assert_eq!((admitted.base, admitted.layouts.len(), addition), (2, 2, None));
-        for other in ["event A { int x }\nevent B { u64 y }", "event A { int x  string s }", "event B { u64 y }"] {
+        for other in [
+            "event A { int x }\nevent B { u64 y }",
+            "event A { int x  string s }",
+            "event B { u64 y }",
+        ] {
             let error = c.admit(0, "my", &format!("schema my \"x\"\n{other}\n")).unwrap_err().why;
-            assert_eq!(error, "schema 'my' is another version than my.klogger; rebuild the program", "{other}");
+            assert_eq!(
+                error, "schema 'my' is another version than my.klogger; rebuild the program",
+                "{other}"
+            );
         }
         assert!(c.wants("my") && !c.wants("other"));
     }
@@ -320,7 +362,10 @@ mod tests {
         let text = "schema new \"x\"\nenum kind { 1 \"one\" }\nevent N { int k as kind }\n";
         let (admitted, addition) = c.admit(0, "new", text).unwrap();
         let addition = addition.unwrap();
-        assert_eq!((admitted.base, addition.events[0].id, addition.events[0].name.as_str()), (4, 4, "N"));
+        assert_eq!(
+            (admitted.base, addition.events[0].id, addition.events[0].name.as_str()),
+            (4, 4, "N")
+        );
         assert_eq!((addition.schemas[0].user, addition.decodings.len()), (true, 1));
         assert_eq!(c.admit(0, "new", text).unwrap(), (admitted, None));
         let other = c.admit(0, "new", "schema new \"x\"\nevent N { int l }\n").unwrap_err().why;
@@ -335,7 +380,10 @@ mod tests {
             refuse("clash", "schema clash \"x\"\nevent a { int x }"),
             "two schemata have an event 'a': my and clash"
         );
-        assert_eq!(refuse("me", "schema you \"x\"\nevent Y { int x }"), "schema 'me' calls itself 'you'");
+        assert_eq!(
+            refuse("me", "schema you \"x\"\nevent Y { int x }"),
+            "schema 'me' calls itself 'you'"
+        );
         assert!(refuse("bad", "event {").starts_with("schema 'bad' does not parse: "));
         assert_eq!(refuse("bad", "event {"), refuse("bad", "event {"));
     }
@@ -355,7 +403,8 @@ mod tests {
         c.restrict_others_than(Some(0));
         let mut fill = |uid: u32| {
             let text = |n: u32| format!("schema s{uid}_{n} \"x\"\nevent E{uid}_{n} {{ int x }}\n");
-            (0..).find(|n| c.admit(uid, &format!("s{uid}_{n}"), &text(*n)).is_err()).unwrap() as usize
+            (0..).find(|n| c.admit(uid, &format!("s{uid}_{n}"), &text(*n)).is_err()).unwrap()
+                as usize
         };
         let quarter = TEXT_COUNT_MAX / 4;
         assert_eq!((fill(7), fill(8), fill(9), fill(0)), (quarter, quarter, 0, TEXT_COUNT_MAX / 2));

@@ -18,7 +18,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub const RING: usize = 1 << 14;
 pub const SLOTS: usize = 300;
 pub const TOKEN: u64 = 0x1234_5678_9abc_def0;
-pub const SCHEMA_TEXT: &str = "schema my \"x\"\nevent TICK { u64 n }\nevent SAY { u64 n  string text }\n";
+pub const SCHEMA_TEXT: &str =
+    "schema my \"x\"\nevent TICK { u64 n }\nevent SAY { u64 n  string text }\n";
 pub const TICK: u16 = 16;
 pub const SAY: u16 = 17;
 
@@ -36,7 +37,13 @@ impl Double {
         let size = SLOTS_AT + SLOTS * slot_bytes(RING);
         let path = folder.join(format!("{pid}.{image:x}"));
         let hidden = folder.join(format!(".{pid}.{image:x}"));
-        let file = File::options().read(true).write(true).create_new(true).mode(0o600).open(&hidden).unwrap();
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&hidden)
+            .unwrap();
         file.set_len(size as u64).unwrap();
         let mut page = trial::page(pid, SLOTS, RING, text);
         let mut put = |at: usize, bytes: &[u8]| page[at..at + bytes.len()].copy_from_slice(bytes);
@@ -50,7 +57,8 @@ impl Double {
         let map = SharedFile::new(&file, size).unwrap();
         std::fs::rename(hidden, &path).unwrap();
         let schema = parse("my.klogger", SCHEMA_TEXT, &Options::default()).unwrap().schema;
-        let layouts = schema.events.iter().zip(TICK..).map(|(e, id)| EventLayout::new("my", e, id)).collect();
+        let layouts =
+            schema.events.iter().zip(TICK..).map(|(e, id)| EventLayout::new("my", e, id)).collect();
         Double { file, map, path, layouts }
     }
 
@@ -79,7 +87,10 @@ impl Double {
     pub fn begin_thread(&self, slot: usize, tid: u32) {
         let used = self.slot_word(slot, SLOT_USE);
         assert!(used.load(Ordering::Acquire).is_multiple_of(2));
-        assert_eq!(used.load(Ordering::Acquire), self.slot_word(slot, SLOT_EMPTIED).load(Ordering::Acquire));
+        assert_eq!(
+            used.load(Ordering::Acquire),
+            self.slot_word(slot, SLOT_EMPTIED).load(Ordering::Acquire)
+        );
         used.fetch_add(1, Ordering::AcqRel);
         self.slot_word(slot, SLOT_TID).store(tid, Ordering::Relaxed);
         let ring = Double::ring(slot);
@@ -100,9 +111,13 @@ impl Double {
         let builder = RecordBuilder::new(&self.layouts[usize::from(id - TICK)]).int("n", n as i64);
         let builder = if id == SAY { builder.text("text", b"hello") } else { builder };
         builder.finish(os::monotonic_ns(), &mut record);
-        let (head, hard, missed) = (self.u64_at(ring), self.u64_at(ring + 32), self.u64_at(ring + 16));
+        let (head, hard, missed) =
+            (self.u64_at(ring), self.u64_at(ring + 32), self.u64_at(ring + 16));
         if head + record.len() as u64 > hard || missed > 0 {
-            self.put(ring + 24, if missed == 0 { os::monotonic_ns() } else { self.u64_at(ring + 24) });
+            self.put(
+                ring + 24,
+                if missed == 0 { os::monotonic_ns() } else { self.u64_at(ring + 24) },
+            );
             self.put(ring + 16, missed + 1);
             let lost = ring + 4096 + 8 * usize::from(id);
             self.put(lost, self.u64_at(lost) + 1);

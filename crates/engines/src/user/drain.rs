@@ -103,7 +103,12 @@ pub struct Worker {
 }
 
 impl Worker {
-    pub fn new(settings: Settings, shared: Arc<Shared>, found: Receiver<Found>, out: Output) -> Worker {
+    pub fn new(
+        settings: Settings,
+        shared: Arc<Shared>,
+        found: Receiver<Found>,
+        out: Output,
+    ) -> Worker {
         let own = matches!(settings.scope, Scope::All).then(os::files::effective_uid);
         let shares = Shares::new(own, settings.max_memory);
         if let Ok(mut catalogue) = shared.catalogue.lock() {
@@ -155,11 +160,15 @@ impl Worker {
     /// The state of the bell and of all programs' calls before the round: what changes it later ends the wait.
     fn calls(&self) -> Vec<u32> {
         let calls = self.programs.iter().map(|p| p.file.call());
-        std::iter::once(&self.shared.bell).chain(calls).map(|word| word.load(Ordering::Acquire)).collect()
+        std::iter::once(&self.shared.bell)
+            .chain(calls)
+            .map(|word| word.load(Ordering::Acquire))
+            .collect()
     }
 
     fn wait(&self, calls: &[u32], begin: Instant, starved: bool) {
-        let words = std::iter::once(&self.shared.bell).chain(self.programs.iter().map(|p| p.file.call()));
+        let words =
+            std::iter::once(&self.shared.bell).chain(self.programs.iter().map(|p| p.file.call()));
         let words: Vec<_> = words.zip(calls.iter().copied()).collect();
         // Programs that came in this round have no value from before it, and may have called already.
         let all = self.programs.len() < futex::WAIT_MAX && words.len() == self.programs.len() + 1;
@@ -196,7 +205,9 @@ impl Worker {
                 return self.out.complaints.say(Key::UserHostile, &place, why);
             }
             Err(Unusable::Foreign) => return,
-            Err(Unusable::Refused(why)) => return self.out.complaints.say(Key::UserRefused, &place, &why),
+            Err(Unusable::Refused(why)) => {
+                return self.out.complaints.say(Key::UserRefused, &place, &why);
+            }
             Err(Unusable::Hostile(why)) => {
                 self.condemn(found);
                 return self.out.complaints.say(Key::UserHostile, &place, &why);
@@ -209,7 +220,8 @@ impl Worker {
         let mut owner = process::owner_by_number(pid, file.id.inode, &text);
         let soon = owner == Owner::Nobody && now - since < MAPPED_SOON;
         if !soon && !matches!(owner, Owner::Process(_)) {
-            let found = elsewhere.get_or_insert_with(Elsewhere::look).owner(pid, file.id.inode, &text);
+            let found =
+                elsewhere.get_or_insert_with(Elsewhere::look).owner(pid, file.id.inode, &text);
             owner = found.map_or(owner, Owner::Process);
         }
         let late = now - since >= MAPPED_WITHIN || !process::thread_exists(pid, pid);
@@ -227,13 +239,18 @@ impl Worker {
 
     fn waits_for_too_many(&self, folder: &Folder) -> bool {
         self.waiting.len() >= WAITING_MAX
-            && self.waiting.iter().filter(|c| c.found.folder.uid == folder.uid).count() >= WAITING_MAX
+            && self.waiting.iter().filter(|c| c.found.folder.uid == folder.uid).count()
+                >= WAITING_MAX
     }
 
     /// It is removed when the process of its number has ended.
     fn condemn(&mut self, found: Found) {
-        let is_it = |other: &Found| other.name == found.name && Arc::ptr_eq(&other.folder, &found.folder);
-        if !found.folder.lent && self.condemned.len() < SEEN_MAX && !self.condemned.iter().any(is_it) {
+        let is_it =
+            |other: &Found| other.name == found.name && Arc::ptr_eq(&other.folder, &found.folder);
+        if !found.folder.lent
+            && self.condemned.len() < SEEN_MAX
+            && !self.condemned.iter().any(is_it)
+        {
             self.condemned.push(found);
         }
     }
@@ -248,7 +265,9 @@ impl Worker {
     fn concerns(&self, file: &ProgramFile, owner: Owner) -> bool {
         let pid = match owner {
             Owner::Process(pid) => Some(pid),
-            Owner::Unknown => Some(file.facts.pid).filter(|pid| process::runs_as(*pid, file.folder.uid)),
+            Owner::Unknown => {
+                Some(file.facts.pid).filter(|pid| process::runs_as(*pid, file.folder.uid))
+            }
             // The dead can have logged for us only if they were ours from the beginning.
             Owner::Nobody => None,
         };
@@ -293,12 +312,20 @@ impl Worker {
             true => program.switch(&catalogue),
             false => {
                 if let Err(other) = program.file.claim(armed, std::process::id()) {
-                    return self.out.complaints.say(Key::UserRefused, &program.title, &recorded_by(other));
+                    return self.out.complaints.say(
+                        Key::UserRefused,
+                        &program.title,
+                        &recorded_by(other),
+                    );
                 }
                 program.file.set_token(self.settings.token);
                 program.notify_of_death(self.robust.as_ref());
                 if program.forget_past().is_err() || program.file.is_broken() {
-                    return self.out.complaints.say(Key::UserHostile, &program.title, &broken().to_string());
+                    return self.out.complaints.say(
+                        Key::UserHostile,
+                        &program.title,
+                        &broken().to_string(),
+                    );
                 }
                 program.open(allowed.min(u32::MAX.into()) as u32, &catalogue);
             }
@@ -324,7 +351,9 @@ impl Worker {
             return Some(recorded_by(armed));
         }
         if file.facts.clock == Source::Tsc && self.settings.source != Source::Tsc {
-            return Some("it reads the CPU's time-stamp counter, which this kernel does not trust".into());
+            return Some(
+                "it reads the CPU's time-stamp counter, which this kernel does not trust".into(),
+            );
         }
         self.shares.reason_against(file.folder.uid, file.facts.size as u64, &self.take_stock())
     }
@@ -398,7 +427,8 @@ impl Worker {
     /// Files of which nothing can be believed but the number in their name, when there is no such process any more.
     fn remove_condemned(&mut self) {
         self.condemned.retain(|found| {
-            let number = found.name.to_string_lossy().split('.').next().and_then(|pid| pid.parse().ok());
+            let number =
+                found.name.to_string_lossy().split('.').next().and_then(|pid| pid.parse().ok());
             let alive = number.is_some_and(|pid| process::thread_exists(pid, pid));
             if !alive {
                 let _ = os::files::remove_in(&found.folder.file, &found.name);
@@ -452,7 +482,11 @@ impl Worker {
     fn leave(&mut self, at: usize) {
         let mut program = self.programs.swap_remove(at);
         if program.drain(&mut self.out, true).is_err() || program.file.is_broken() {
-            return self.out.complaints.say(Key::UserHostile, &program.title, &broken().to_string());
+            return self.out.complaints.say(
+                Key::UserHostile,
+                &program.title,
+                &broken().to_string(),
+            );
         }
         if let Ok(catalogue) = self.shared.catalogue.lock() {
             program.account(&mut self.out, &catalogue);
@@ -467,5 +501,6 @@ fn recorded_by(pid: u32) -> String {
 /// Whether a process is a klogger that may be recording.
 pub fn is_recorder(pid: u32) -> bool {
     os::recorders::recordings().contains(&pid)
-        || std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim_end() == "klogger")
+        || std::fs::read_to_string(format!("/proc/{pid}/comm"))
+            .is_ok_and(|comm| comm.trim_end() == "klogger")
 }

@@ -79,7 +79,9 @@ impl ProgramFile {
             _ => Unusable::Refused(format!("it cannot be opened: {e}")),
         };
         let seen = os::files::look_in(&folder.file, name).map_err(cannot)?;
-        let about = seen.metadata().map_err(|e| Unusable::Refused(format!("nothing is known of it: {e}")))?;
+        let about = seen
+            .metadata()
+            .map_err(|e| Unusable::Refused(format!("nothing is known of it: {e}")))?;
         let hostile = |why: &str| Err(Unusable::Hostile(why.into()));
         if !about.is_file() || about.nlink() > 1 {
             return hostile("it is not a file of that folder alone");
@@ -93,9 +95,16 @@ impl ProgramFile {
         // Only what is known to be a file is opened: a device would take it for an order.
         let file = os::files::open_seen(&seen).map_err(cannot)?;
         let facts = read_facts(&file, about.len())?;
-        let map =
-            SharedFile::new(&file, facts.size).map_err(|e| Unusable::Refused(format!("no memory for it: {e}")))?;
-        Ok(ProgramFile { file, folder: folder.clone(), name: name.clone(), id: FileId::of(&about), facts, map })
+        let map = SharedFile::new(&file, facts.size)
+            .map_err(|e| Unusable::Refused(format!("no memory for it: {e}")))?;
+        Ok(ProgramFile {
+            file,
+            folder: folder.clone(),
+            name: name.clone(),
+            id: FileId::of(&about),
+            facts,
+            map,
+        })
     }
 
     /// A part of it has been cut off.
@@ -214,7 +223,12 @@ impl ProgramFile {
     /// Ends the use of a slot whose thread is gone without having done so itself.
     pub fn free_slot(&self, slot: usize, used: u32) {
         let next = used.wrapping_add(1);
-        let _ = self.slot_word(slot, SLOT_USE).compare_exchange(used, next, Ordering::AcqRel, Ordering::Relaxed);
+        let _ = self.slot_word(slot, SLOT_USE).compare_exchange(
+            used,
+            next,
+            Ordering::AcqRel,
+            Ordering::Relaxed,
+        );
     }
 
     /// The reader's end of a slot's main ring; `None` if no thread has opened it yet.
@@ -245,7 +259,10 @@ impl ProgramFile {
         let mut sum = 0u64;
         for number in 0..self.slots()?.len() {
             let mut words = [0; 64];
-            self.file.read_exact_at(&mut words, (SLOTS_AT + number * slot_bytes(self.facts.ring_size)) as u64)?;
+            self.file.read_exact_at(
+                &mut words,
+                (SLOTS_AT + number * slot_bytes(self.facts.ring_size)) as u64,
+            )?;
             let (head, size) = (u64_at(&words, 0), self.facts.ring_size as u64);
             let tail = if self.facts.flight { 0 } else { u64_at(&words, 32).saturating_sub(size) };
             sum += head.saturating_sub(tail).min(size);
@@ -256,7 +273,10 @@ impl ProgramFile {
     /// Events by local id that a slot has lost, both rings together.
     pub fn lost_in(&self, slot: usize) -> io::Result<Vec<u64>> {
         let main = SLOTS_AT + slot * slot_bytes(self.facts.ring_size);
-        let (a, b) = (self.counters(main + LOST)?, self.counters(main + Rings::stride(self.facts.ring_size) + LOST)?);
+        let (a, b) = (
+            self.counters(main + LOST)?,
+            self.counters(main + Rings::stride(self.facts.ring_size) + LOST)?,
+        );
         Ok(a.iter().zip(b).map(|(a, b)| a.saturating_add(b)).collect())
     }
 
@@ -286,7 +306,9 @@ impl ProgramFile {
 
 /// `PID.IMAGE`
 pub fn is_name(name: &str) -> bool {
-    let digits = |text: &str, radix| !text.is_empty() && text.len() <= 20 && text.chars().all(|c| c.is_digit(radix));
+    let digits = |text: &str, radix| {
+        !text.is_empty() && text.len() <= 20 && text.chars().all(|c| c.is_digit(radix))
+    };
     name.split_once('.').is_some_and(|(pid, image)| digits(pid, 10) && digits(image, 16))
 }
 
@@ -307,16 +329,23 @@ fn read_facts(file: &File, length: u64) -> Result<Facts, Unusable> {
     }
     let version = u32_at(&page, AT_VERSION);
     if version != VERSION {
-        let text = format!("its layout has version {version}, and this klogger knows {VERSION}; rebuild the program");
+        let text = format!(
+            "its layout has version {version}, and this klogger knows {VERSION}; rebuild the program"
+        );
         return Err(Unusable::Refused(text));
     }
-    let (slots, ring_size) = (u32_at(&page, AT_SLOTS) as usize, u32_at(&page, AT_RING_SIZE) as usize);
-    if slots > SLOTS_MAX || !ring_size.is_power_of_two() || !(RING_MIN..=RING_MAX).contains(&(ring_size as u64)) {
+    let (slots, ring_size) =
+        (u32_at(&page, AT_SLOTS) as usize, u32_at(&page, AT_RING_SIZE) as usize);
+    if slots > SLOTS_MAX
+        || !ring_size.is_power_of_two()
+        || !(RING_MIN..=RING_MAX).contains(&(ring_size as u64))
+    {
         return hostile("its rings have a size that they cannot have");
     }
     let size = SLOTS_AT + slots * slot_bytes(ring_size);
     let said = [u64_at(&page, AT_SIZE), u64_at(&page, AT_SLOTS_AT), u64_at(&page, AT_SLOT_STRIDE)];
-    if length != size as u64 || said != [size as u64, SLOTS_AT as u64, slot_bytes(ring_size) as u64] {
+    if length != size as u64 || said != [size as u64, SLOTS_AT as u64, slot_bytes(ring_size) as u64]
+    {
         return hostile("its parts are not where they must be");
     }
     let clock = match u32_at(&page, AT_CLOCK) {
@@ -350,15 +379,21 @@ fn read_schemata(file: &File, page: &[u8]) -> Result<Vec<ModuleSchema>, Unusable
             return Err(Unusable::Hostile("the ids of its schemata overlap".into()));
         }
         next = end;
-        let name: Vec<u8> = page[at + SCHEMA_NAME..at + SCHEMA].iter().copied().take_while(|c| *c != 0).collect();
-        let text =
-            read_text(file, u32_at(page, at + SCHEMA_TEXT_AT) as usize, u32_at(page, at + SCHEMA_LENGTH) as usize)?;
+        let name: Vec<u8> =
+            page[at + SCHEMA_NAME..at + SCHEMA].iter().copied().take_while(|c| *c != 0).collect();
+        let text = read_text(
+            file,
+            u32_at(page, at + SCHEMA_TEXT_AT) as usize,
+            u32_at(page, at + SCHEMA_LENGTH) as usize,
+        )?;
         let (Ok(name), Ok(text)) = (String::from_utf8(name), String::from_utf8(text)) else {
             return Err(Unusable::Hostile("a schema of it is not text".into()));
         };
         length += text.len();
         if !is_identifier(&name) || length > TEXT_MAX {
-            return Err(Unusable::Hostile("a schema of it has a name or a length that it cannot have".into()));
+            return Err(Unusable::Hostile(
+                "a schema of it has a name or a length that it cannot have".into(),
+            ));
         }
         list.push(ModuleSchema { base: base as u16, events: events as u16, name, text });
     }
@@ -387,7 +422,9 @@ mod tests {
     #[test]
     fn names_of_files() {
         assert!(is_name("1.0") && is_name("4194304.1f2e3d4c5b6a"));
-        for bad in ["", "1", "1.", ".1", ".1.2", "1.g", "a.1", "1.1.1", "1.1 ", "1.12345678901234567890a"] {
+        for bad in
+            ["", "1", "1.", ".1", ".1.2", "1.g", "a.1", "1.1.1", "1.1 ", "1.12345678901234567890a"]
+        {
             assert!(!is_name(bad), "{bad}");
         }
     }

@@ -47,7 +47,8 @@ impl Folder {
     pub fn of_process(pid: u32, root: &File, path: &Path) -> io::Result<Folder> {
         let file = os::files::open_folder_below(root, path)?;
         let uid = one_users_alone(&file)?;
-        let shown = PathBuf::from(format!("/proc/{pid}/root")).join(path.strip_prefix("/").unwrap_or(path));
+        let shown =
+            PathBuf::from(format!("/proc/{pid}/root")).join(path.strip_prefix("/").unwrap_or(path));
         Ok(Folder { path: shown, file, uid, lent: true })
     }
 
@@ -66,10 +67,15 @@ impl Folder {
     /// Removes files that programs were making when they were killed. That takes a moment; one that is minutes old and
     /// has still the name `.PID.IMAGE` will not become one of [`Folder::names`] any more.
     fn sweep(&self) {
-        let is_hidden = |name: &OsString| name.to_string_lossy().strip_prefix('.').is_some_and(is_name);
+        let is_hidden =
+            |name: &OsString| name.to_string_lossy().strip_prefix('.').is_some_and(is_name);
         let entries = fs::read_dir(self.held()).into_iter().flatten().flatten();
         for entry in entries.filter(|e| is_hidden(&e.file_name())) {
-            let age = entry.metadata().and_then(|m| m.modified()).ok().and_then(|made| made.elapsed().ok());
+            let age = entry
+                .metadata()
+                .and_then(|m| m.modified())
+                .ok()
+                .and_then(|made| made.elapsed().ok());
             if age.is_some_and(|age| age > UNFINISHED) {
                 let _ = os::files::remove_in(&self.file, &entry.file_name());
             }
@@ -112,7 +118,9 @@ impl Places {
             Some(chosen) => vec![chosen.clone()],
             None => {
                 let shared = Path::new(SHARED).join(format!("{PREFIX}{}", self.uid));
-                std::iter::once(shared).chain(self.runtime.as_ref().map(|r| r.join("klogger"))).collect()
+                std::iter::once(shared)
+                    .chain(self.runtime.as_ref().map(|r| r.join("klogger")))
+                    .collect()
             }
         }
     }
@@ -127,15 +135,22 @@ impl Places {
                 Err(e) => error.get_or_insert((path, e)),
             };
         }
-        let (path, e) = error.unwrap_or_else(|| (PathBuf::new(), io::Error::other("there is no place for it")));
-        Err(Error::new(format!("cannot use {} for the files that programs share: {e}", path.display()))
-            .help("set KLOGGER_DIR to a folder in memory (tmpfs) that is yours alone (mode 0700)"))
+        let (path, e) =
+            error.unwrap_or_else(|| (PathBuf::new(), io::Error::other("there is no place for it")));
+        Err(Error::new(format!(
+            "cannot use {} for the files that programs share: {e}",
+            path.display()
+        ))
+        .help("set KLOGGER_DIR to a folder in memory (tmpfs) that is yours alone (mode 0700)"))
     }
 
     /// All that are there now. Root sees those of all users.
     pub fn open(&self) -> Vec<Folder> {
-        let mut folders: Vec<Folder> =
-            self.own().iter().filter_map(|path| Folder::open(path, self.owner_of(path)).ok()).collect();
+        let mut folders: Vec<Folder> = self
+            .own()
+            .iter()
+            .filter_map(|path| Folder::open(path, self.owner_of(path)).ok())
+            .collect();
         if self.sees_all() {
             let others = fs::read_dir(SHARED).into_iter().flatten().flatten();
             folders.extend(others.filter_map(|e| self.open_shared(&e.file_name())));
@@ -204,7 +219,8 @@ impl Watch {
     /// The strings say what is not watched, and why.
     pub fn new(places: Places) -> (Watch, Vec<Found>, Vec<String>) {
         let mut notes = Vec::new();
-        let inotify = Inotify::new().map_err(|e| notes.push(cannot_watch(Path::new("folders"), &e))).ok();
+        let inotify =
+            Inotify::new().map_err(|e| notes.push(cannot_watch(Path::new("folders"), &e))).ok();
         let mut watch = Watch { places, inotify, folders: HashMap::new(), shared: None };
         if watch.places.sees_all() {
             watch.shared = watch.inotify.as_ref().and_then(|i| i.watch(Path::new(SHARED)).ok());
@@ -225,7 +241,11 @@ impl Watch {
             None => {}
         }
         folder.sweep();
-        found.extend(folder.names().into_iter().map(|name| Found { folder: folder.clone(), name, only: None }));
+        found.extend(folder.names().into_iter().map(|name| Found {
+            folder: folder.clone(),
+            name,
+            only: None,
+        }));
     }
 
     /// Waits until something may be new, or the time has passed.
@@ -247,7 +267,9 @@ impl Watch {
                 if let Some(folder) = self.places.open_shared(&name) {
                     self.add(folder, &mut found, &mut Vec::new());
                 }
-            } else if let Some(folder) = self.folders.get(&event.watch).filter(|_| is_name(&name.to_string_lossy())) {
+            } else if let Some(folder) =
+                self.folders.get(&event.watch).filter(|_| is_name(&name.to_string_lossy()))
+            {
                 found.push(Found { folder: folder.clone(), name, only: None });
             }
         }
@@ -264,7 +286,9 @@ impl Watch {
 
 fn cannot_watch(what: &Path, error: &io::Error) -> String {
     let what = what.display();
-    format!("programs that start later may be missed in {what}: {error} (see /proc/sys/fs/inotify/max_user_watches)")
+    format!(
+        "programs that start later may be missed in {what}: {error} (see /proc/sys/fs/inotify/max_user_watches)"
+    )
 }
 
 #[cfg(test)]
@@ -277,7 +301,8 @@ mod tests {
     }
 
     fn names(found: Vec<Found>) -> Vec<String> {
-        let mut names: Vec<_> = found.into_iter().map(|f| f.name.to_string_lossy().into_owned()).collect();
+        let mut names: Vec<_> =
+            found.into_iter().map(|f| f.name.to_string_lossy().into_owned()).collect();
         names.sort();
         names
     }
@@ -303,7 +328,8 @@ mod tests {
         let outer = tempfile::tempdir().unwrap();
         let path = outer.path().join("k");
         places(&path).make().unwrap();
-        for (name, seconds) in [(".13.ab", 1000), (".14.ab", 0), (".other", 1000), ("15.ab", 1000)] {
+        for (name, seconds) in [(".13.ab", 1000), (".14.ab", 0), (".other", 1000), ("15.ab", 1000)]
+        {
             let file = File::create(path.join(name)).unwrap();
             file.set_modified(std::time::SystemTime::now() - Duration::from_secs(seconds)).unwrap();
         }

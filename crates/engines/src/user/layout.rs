@@ -144,7 +144,13 @@ mod tests {
         std::fs::write(&file, c).unwrap();
         let include = concat!(env!("CARGO_MANIFEST_DIR"), "/../../runtime/include");
         let output = Command::new("cc")
-            .args(["-std=c11", "-fsyntax-only", "-DCONTROL=sizeof(struct klogger_control)", "-I", include])
+            .args([
+                "-std=c11",
+                "-fsyntax-only",
+                "-DCONTROL=sizeof(struct klogger_control)",
+                "-I",
+                include,
+            ])
             .arg(&file)
             .output()
             .unwrap();

@@ -38,10 +38,13 @@ pub struct Guard(usize);
 impl Guard {
     fn new() -> io::Result<Guard> {
         HANDLER.call_once(install);
-        let free =
-            |range: &Range| range.taken.compare_exchange(false, true, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        let free = |range: &Range| {
+            range.taken.compare_exchange(false, true, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        };
         let place = RANGES.iter().position(free);
-        place.map(Guard).ok_or_else(|| io::Error::other(format!("{MAPS_MAX} programs are recorded already")))
+        place
+            .map(Guard)
+            .ok_or_else(|| io::Error::other(format!("{MAPS_MAX} programs are recorded already")))
     }
 
     fn cover(&self, start: usize, length: usize) {
@@ -61,7 +64,8 @@ impl Drop for Guard {
 }
 
 fn install() {
-    let handler = on_bus_error as extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
+    let handler =
+        on_bus_error as extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
     // SAFETY: the structure is valid; the handler does only what a handler may.
     unsafe {
         PAGE.store(libc::sysconf(libc::_SC_PAGESIZE).max(4096) as usize, Ordering::Relaxed);
@@ -88,7 +92,8 @@ extern "C" fn on_bus_error(signal: libc::c_int, info: *mut libc::siginfo_t, _: *
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
             let at = (address & !(page - 1)) as *mut libc::c_void;
             range.broken.store(true, Ordering::Release);
-            libc::mmap(at, page, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) != libc::MAP_FAILED
+            libc::mmap(at, page, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
+                != libc::MAP_FAILED
         };
         if !hit.is_some_and(put) {
             libc::signal(signal, libc::SIG_DFL);
@@ -144,7 +149,8 @@ mod tests {
         file.set_len(4 * 65536).unwrap();
         let (whole, cut) = (tempfile::tempfile().unwrap(), file);
         whole.set_len(65536).unwrap();
-        let (whole, map) = (SharedFile::new(&whole, 65536).unwrap(), SharedFile::new(&cut, 4 * 65536).unwrap());
+        let (whole, map) =
+            (SharedFile::new(&whole, 65536).unwrap(), SharedFile::new(&cut, 4 * 65536).unwrap());
         map.word(0).store(7, Ordering::Relaxed);
         map.word(65536 * 3).store(8, Ordering::Relaxed);
         assert!(!map.is_broken());

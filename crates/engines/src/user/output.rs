@@ -70,7 +70,11 @@ impl Output {
     pub fn open_stream(&mut self, thread: Thread) -> Stream {
         self.streams += 1;
         self.tell_of(thread.tgid, thread.tid);
-        Stream { origin: Origin::Thread { stream: self.streams, thread }, serial: 0, has_lost: false }
+        Stream {
+            origin: Origin::Thread { stream: self.streams, thread },
+            serial: 0,
+            has_lost: false,
+        }
     }
 
     /// Hands records to the writer.
@@ -169,7 +173,9 @@ impl Complaints {
     pub fn finish(self, span: (u64, u64)) -> Vec<Entry> {
         let mut entries = self.entries;
         let rest = self.left_out.into_values().map(|(key, times, events)| {
-            Entry::new(key).count(events).detail(&format!("{times} more of the kind that are not listed"))
+            Entry::new(key)
+                .count(events)
+                .detail(&format!("{times} more of the kind that are not listed"))
         });
         entries.extend(rest);
         for e in entries.iter_mut().filter(|e| e.from_ns.is_none()) {

@@ -36,7 +36,12 @@ pub struct Claim {
 
 impl Scope {
     /// `known` are processes that are recorded already; `in_kernel_scope` asks the kernel's probes, if there are any.
-    pub fn concerns(&self, claim: &Claim, known: &Known, in_kernel_scope: &dyn Fn(u32) -> bool) -> bool {
+    pub fn concerns(
+        &self,
+        claim: &Claim,
+        known: &Known,
+        in_kernel_scope: &dyn Fn(u32) -> bool,
+    ) -> bool {
         let Some(pid) = claim.pid.filter(|_| !claim.has_token) else { return claim.has_token };
         let descends = |pids: &[u32]| ancestry(pid).any(|p| pids.contains(&p) || known.contains(p));
         match self {
@@ -117,7 +122,9 @@ impl Elsewhere {
 
 /// Whether a process has a file mapped, and may write to it; `None` if it cannot be found out.
 pub fn maps(pid: u32, inode: u64, name: &str) -> Option<bool> {
-    let is_it = |line: &str| Mapped::read(line).is_some_and(|m| m.shared && m.file.inode == inode && m.has_name(name));
+    let is_it = |line: &str| {
+        Mapped::read(line).is_some_and(|m| m.shared && m.file.inode == inode && m.has_name(name))
+    };
     match mappings(pid) {
         Some(text) => Some(text.lines().any(is_it)),
         None => (has_ended(pid) || is_kernel_thread(pid)).then_some(false),
@@ -146,7 +153,8 @@ fn mappings(pid: u32) -> Option<String> {
 /// Whether there is no process of that number, or all of its threads have ended.
 fn has_ended(pid: u32) -> bool {
     match os::pidfd_open(pid) {
-        Ok(process) => os::poll_readable(&[process.as_fd()], Duration::ZERO).is_ok_and(|r| r.first() == Some(&true)),
+        Ok(process) => os::poll_readable(&[process.as_fd()], Duration::ZERO)
+            .is_ok_and(|r| r.first() == Some(&true)),
         Err(e) => e.raw_os_error() == Some(libc::ESRCH),
     }
 }
@@ -157,7 +165,9 @@ fn is_kernel_thread(pid: u32) -> bool {
     let stat = fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
     let stat = String::from_utf8_lossy(&stat);
     // Behind the name stand the state (field 3) and numbers; the flags are field 9.
-    let flags = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_ascii_whitespace().nth(6)?.parse::<u64>().ok());
+    let flags = stat
+        .rsplit_once(')')
+        .and_then(|(_, rest)| rest.split_ascii_whitespace().nth(6)?.parse::<u64>().ok());
     flags.is_some_and(|flags| flags & PF_KTHREAD != 0)
 }
 
@@ -173,7 +183,8 @@ struct Mapped<'a> {
 impl Mapped<'_> {
     fn read(line: &str) -> Option<Mapped<'_>> {
         let mut words = line.split_ascii_whitespace().skip(1);
-        let (mode, _, device, inode) = (words.next()?, words.next()?, words.next()?, words.next()?.parse().ok()?);
+        let (mode, _, device, inode) =
+            (words.next()?, words.next()?, words.next()?, words.next()?.parse().ok()?);
         let (major, minor) = device.split_once(':')?;
         let number = |text| u32::from_str_radix(text, 16).ok();
         let device = libc::makedev(number(major)?, number(minor)?);
@@ -216,12 +227,17 @@ pub fn thread_exists(pid: u32, tid: u32) -> bool {
 pub fn files_of(pid: u32) -> Vec<Found> {
     let Ok(root) = os::files::root_of(pid) else { return Vec::new() };
     let text = mappings(pid).unwrap_or_default();
-    let is_ours = |m: &Mapped| m.shared && m.path.file_name().is_some_and(|n| is_name(&n.to_string_lossy()));
+    let is_ours =
+        |m: &Mapped| m.shared && m.path.file_name().is_some_and(|n| is_name(&n.to_string_lossy()));
     let mut files: Vec<Mapped> = text.lines().filter_map(Mapped::read).filter(is_ours).collect();
     files.dedup();
     let found = files.into_iter().filter_map(|m| {
         let folder = Folder::of_process(pid, &root, m.path.parent()?).ok()?;
-        Some(Found { folder: Arc::new(folder), name: m.path.file_name()?.to_owned(), only: Some(m.file) })
+        Some(Found {
+            folder: Arc::new(folder),
+            name: m.path.file_name()?.to_owned(),
+            only: Some(m.file),
+        })
     });
     found.collect()
 }
@@ -235,14 +251,20 @@ mod tests {
         let line = "7f00-7f01 rw-s 00000000 00:1a 4711                       /dev/shm/klogger-0/12.ab (deleted)";
         let mapped = Mapped::read(line).unwrap();
         let file = FileId { device: libc::makedev(0, 0x1a), inode: 4711 };
-        assert_eq!(mapped, Mapped { file, path: Path::new("/dev/shm/klogger-0/12.ab"), shared: true });
+        assert_eq!(
+            mapped,
+            Mapped { file, path: Path::new("/dev/shm/klogger-0/12.ab"), shared: true }
+        );
         assert!(mapped.has_name("12.ab") && !mapped.has_name("2.ab"));
         // Whoever may only read a file has not shown that it is his.
         for mode in ["r--s", "rw-p", "---s"] {
             assert!(!Mapped::read(&line.replace("rw-s", mode)).unwrap().shared);
         }
         assert_eq!(Mapped::read("7f00-7f01 rw-p 00000000 00:00 0"), None);
-        assert_eq!(Mapped::read("7f00-7f01 rw-p 00000000 00:00 0                          [heap]"), None);
+        assert_eq!(
+            Mapped::read("7f00-7f01 rw-p 00000000 00:00 0                          [heap]"),
+            None
+        );
     }
 
     #[test]
@@ -283,10 +305,17 @@ mod tests {
         let file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
         file.set_len(4096).unwrap();
         let _map = os::Mapping::new(file.as_fd(), 4096).unwrap();
-        let find = || files_of(std::process::id()).into_iter().filter(|f| f.name == "1.abcdef").collect::<Vec<_>>();
+        let find = || {
+            files_of(std::process::id())
+                .into_iter()
+                .filter(|f| f.name == "1.abcdef")
+                .collect::<Vec<_>>()
+        };
         let found = find();
         assert_eq!(found.len(), 1);
-        assert!(found[0].folder.lent && found[0].only == Some(FileId::of(&file.metadata().unwrap())));
+        assert!(
+            found[0].folder.lent && found[0].only == Some(FileId::of(&file.metadata().unwrap()))
+        );
         // The folder is a link by now: nobody follows it.
         fs::rename(&folder, outer.path().join("moved")).unwrap();
         symlink("moved", &folder).unwrap();
@@ -310,7 +339,9 @@ mod tests {
         // Mapped, but not for writing.
         let exe_name = text.file_name().unwrap().to_string_lossy();
         assert_eq!(maps(std::process::id(), exe.ino(), &exe_name), Some(false));
-        assert!(runs_as(std::process::id(), os::files::effective_uid()) && !runs_as(u32::MAX / 2, 0));
+        assert!(
+            runs_as(std::process::id(), os::files::effective_uid()) && !runs_as(u32::MAX / 2, 0)
+        );
         assert_eq!(owner(u32::MAX / 2, inode, name), Owner::Nobody);
         assert_eq!(own_number(std::process::id()), Some(std::process::id()));
     }

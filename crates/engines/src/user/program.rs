@@ -91,15 +91,23 @@ impl Program {
         let pid = if let Owner::Process(pid) = owner { pid } else { file.facts.pid };
         let title = title(pid);
         let places = match places(&file, &title, catalogue, out) {
-            Ok(places) if places.is_empty() && !ours => return Err(Box::new(Refused { why: None, file })),
+            Ok(places) if places.is_empty() && !ours => {
+                return Err(Box::new(Refused { why: None, file }));
+            }
             Ok(places) => places,
             Err(why) => return Err(Box::new(Refused { why: Some(why), file })),
         };
-        let builtin: Vec<_> = out.builtin.0.iter().filter(|e| e.schema == "klogger").cloned().collect();
+        let builtin: Vec<_> =
+            out.builtin.0.iter().filter(|e| e.schema == "klogger").cloned().collect();
         let ids = Ids::new(&builtin, &places);
         let process = match watch_process(pid, owner) {
             Ok(process) => process,
-            Err(e) => return Err(Box::new(Refused { why: Some(format!("its end cannot be watched: {e}")), file })),
+            Err(e) => {
+                return Err(Box::new(Refused {
+                    why: Some(format!("its end cannot be watched: {e}")),
+                    file,
+                }));
+            }
         };
         Ok(Program {
             file,
@@ -159,7 +167,8 @@ impl Program {
 
     /// Turns events on and off as the recording has them. What does not go into the log is off.
     pub fn switch(&self, catalogue: &Catalogue) {
-        let names: HashMap<u16, &str> = catalogue.events().iter().map(|e| (e.id, e.name.as_str())).collect();
+        let names: HashMap<u16, &str> =
+            catalogue.events().iter().map(|e| (e.id, e.name.as_str())).collect();
         let on: HashMap<u16, bool> = self
             .ids
             .events()
@@ -176,14 +185,17 @@ impl Program {
 
     pub fn has_ended(&self) -> bool {
         let ended = |process: &OwnedFd| {
-            os::poll_readable(&[process.as_fd()], Duration::ZERO).is_ok_and(|ready| ready.first() == Some(&true))
+            os::poll_readable(&[process.as_fd()], Duration::ZERO)
+                .is_ok_and(|ready| ready.first() == Some(&true))
         };
         self.process.as_ref().is_none_or(ended)
     }
 
     /// Whether the process has called exec, or unloaded the library: then nobody writes to the file any more.
     pub fn has_let_go(&self) -> bool {
-        self.owned && process::maps(self.pid, self.file.id.inode, &self.file.name.to_string_lossy()) == Some(false)
+        self.owned
+            && process::maps(self.pid, self.file.id.inode, &self.file.name.to_string_lossy())
+                == Some(false)
     }
 
     /// Moves what is in the rings to the log, a part of it if it is much. `last`: nobody writes any more, so all of it,
@@ -211,7 +223,13 @@ impl Program {
         Ok(round)
     }
 
-    fn drain_slot(&mut self, out: &mut Output, number: usize, slot: &Slot, last: bool) -> io::Result<Round> {
+    fn drain_slot(
+        &mut self,
+        out: &mut Output,
+        number: usize,
+        slot: &Slot,
+        last: bool,
+    ) -> io::Result<Round> {
         if self.readers.get(number).is_none_or(Option::is_none) {
             match SlotReader::open(&self.file, number, slot)? {
                 Some(reader) => self.keep(number, reader),
@@ -227,7 +245,9 @@ impl Program {
                 Fault::Hostile(what) => (Key::UserHostile, what),
                 Fault::Cut(bytes) => (
                     Key::BlockCorrupt,
-                    format!("{bytes} bytes of a ring stand behind an event that was never completed"),
+                    format!(
+                        "{bytes} bytes of a ring stand behind an event that was never completed"
+                    ),
                 ),
             };
             let entry = Entry::new(key).thread(thread.tid, thread.tgid);
@@ -268,7 +288,8 @@ impl Program {
     pub fn account(&self, out: &mut Output, catalogue: &Catalogue) {
         let name = |id: u16| catalogue.events().iter().find(|e| e.id == id).map(|e| e.name.clone());
         let mut losses: BTreeMap<Option<u16>, Loss> = BTreeMap::new();
-        for (number, reader) in (0..).zip(&self.readers).filter_map(|(n, r)| Some((n, r.as_ref()?))) {
+        for (number, reader) in (0..).zip(&self.readers).filter_map(|(n, r)| Some((n, r.as_ref()?)))
+        {
             if reader.lost() == 0 {
                 continue;
             }
@@ -288,8 +309,10 @@ impl Program {
         self.account_ringless(out, &name);
         if self.refused > 0 {
             let entry = Entry::new(Key::UserRefused).count(self.refused);
-            out.complaints
-                .add(Key::UserRefused, entry.detail(&format!("{}: logged before it was refused", self.title)));
+            out.complaints.add(
+                Key::UserRefused,
+                entry.detail(&format!("{}: logged before it was refused", self.title)),
+            );
         }
     }
 
@@ -316,8 +339,12 @@ impl Program {
             let now = now.get(at).copied().unwrap_or(0);
             now.saturating_sub(before.get(at).copied().unwrap_or(0)).min(LOST_MAX)
         };
-        let list: Vec<(u16, u64)> =
-            self.ids.events().map(|(local, log)| (log, count(local))).filter(|(_, n)| *n > 0).collect();
+        let list: Vec<(u16, u64)> = self
+            .ids
+            .events()
+            .map(|(local, log)| (log, count(local)))
+            .filter(|(_, n)| *n > 0)
+            .collect();
         let sum = list.iter().fold(0, |sum: u64, (_, n)| sum.saturating_add(*n));
         (list, sum)
     }
@@ -332,11 +359,18 @@ impl Program {
         }
         let key = if failed == libc::ENOMEM { Key::UserMemory } else { Key::UserRefused };
         let why = match failed {
-            0 => format!("{}: logged by signal handlers while their threads were about to get rings", self.title),
+            0 => format!(
+                "{}: logged by signal handlers while their threads were about to get rings",
+                self.title
+            ),
             libc::ENOMEM => self.title.clone(),
             // What a full tmpfs says.
             libc::EFAULT => format!("{}: a thread got no ring, for its folder is full", self.title),
-            errno => format!("{}: a thread got no ring: {}", self.title, io::Error::from_raw_os_error(errno)),
+            errno => format!(
+                "{}: a thread got no ring: {}",
+                self.title,
+                io::Error::from_raw_os_error(errno)
+            ),
         };
         if sum == 0 {
             let uncounted = format!("{why}; how many events it has lost is not known");
@@ -393,7 +427,9 @@ fn places(
 
 /// `NAME[PID]`
 pub fn title(pid: u32) -> String {
-    let comm = processes::thread(pid, pid).map(|t| t.comm).unwrap_or_else(|| b"a program that has ended".to_vec());
+    let comm = processes::thread(pid, pid)
+        .map(|t| t.comm)
+        .unwrap_or_else(|| b"a program that has ended".to_vec());
     let comm: String = String::from_utf8_lossy(&comm).chars().filter(|c| !c.is_control()).collect();
     format!("{comm}[{pid}]")
 }

@@ -43,7 +43,9 @@ impl Shares {
     /// others do not pay for it.
     pub fn left(&self, uid: u32, taken: &AllTaken) -> u64 {
         let (one, all) = (self.most / 4, self.most / 2);
-        let charged = |uid: &u32, t: &Taken| if self.is_stranger(*uid) { t.memory.min(one) } else { t.memory };
+        let charged = |uid: &u32, t: &Taken| {
+            if self.is_stranger(*uid) { t.memory.min(one) } else { t.memory }
+        };
         let sum = |strangers: bool| {
             let mine = taken.iter().filter(|(uid, _)| self.is_stranger(**uid) == strangers);
             mine.fold(0u64, |sum, (uid, t)| sum.saturating_add(charged(uid, t)))
@@ -69,10 +71,16 @@ impl Shares {
         let (programs, addresses) =
             strangers.fold((0, bytes), |(n, b), t| (n + t.programs, b.saturating_add(t.addresses)));
         if programs >= MAPS_MAX / 2 {
-            return Some(format!("{programs} programs of other users than the recorder's are recorded already"));
+            return Some(format!(
+                "{programs} programs of other users than the recorder's are recorded already"
+            ));
         }
-        (addresses > ADDRESSES_MAX)
-            .then(|| format!("files of other users than the recorder's are more than {} TiB", ADDRESSES_MAX >> 40))
+        (addresses > ADDRESSES_MAX).then(|| {
+            format!(
+                "files of other users than the recorder's are more than {} TiB",
+                ADDRESSES_MAX >> 40
+            )
+        })
     }
 }
 
@@ -84,7 +92,9 @@ mod tests {
 
     fn taken(list: &[(u32, usize, u64)]) -> AllTaken {
         list.iter()
-            .map(|(uid, programs, memory)| (*uid, Taken { programs: *programs, memory: *memory, addresses: 0 }))
+            .map(|(uid, programs, memory)| {
+                (*uid, Taken { programs: *programs, memory: *memory, addresses: 0 })
+            })
             .collect()
     }
 
@@ -106,10 +116,13 @@ mod tests {
     #[test]
     fn programs_of_a_user_are_bounded() {
         let shares = Shares::new(Some(OWN), 800);
-        let refused =
-            |uid, bytes, list: &[(u32, usize, u64)]| shares.reason_against(uid, bytes, &taken(list)).is_some();
+        let refused = |uid, bytes, list: &[(u32, usize, u64)]| {
+            shares.reason_against(uid, bytes, &taken(list)).is_some()
+        };
         assert!(
-            !refused(7, 1, &[(7, 2047, 0)]) && refused(7, 1, &[(7, 2048, 0)]) && refused(OWN, 1, &[(OWN, 2048, 0)])
+            !refused(7, 1, &[(7, 2047, 0)])
+                && refused(7, 1, &[(7, 2048, 0)])
+                && refused(OWN, 1, &[(OWN, 2048, 0)])
         );
         let many = [(7, 2048, 0), (8, 2048, 0)];
         assert!(refused(9, 1, &many) && !refused(OWN, 1, &many));

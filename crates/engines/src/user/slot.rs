@@ -159,7 +159,8 @@ impl SlotReader {
                 return (Round { starved: true, ..round }, None);
             };
             let taken = self.reader.take(&ids.kinds, &mut records, BLOCK);
-            let batch = ids.translate(&mut records, &mut Converter::new(&mut out.clock, file.facts.clock));
+            let batch =
+                ids.translate(&mut records, &mut Converter::new(&mut out.clock, file.facts.clock));
             round.bytes += taken.bytes;
             round.more = taken.bytes >= BLOCK as u64;
             self.refused += batch.refused;
@@ -188,10 +189,14 @@ impl SlotReader {
     ) -> (Round, Option<Fault>) {
         let mut records = out.pool.get_anyway();
         if self.reader.has_overwritten() {
-            out.complaints.add(Key::Overwritten, Entry::new(Key::Overwritten).thread(thread.tid, thread.tgid));
+            out.complaints.add(
+                Key::Overwritten,
+                Entry::new(Key::Overwritten).thread(thread.tid, thread.tgid),
+            );
         }
         let taken = self.reader.take_overwritten(&ids.kinds, &mut records);
-        let batch = ids.translate(&mut records, &mut Converter::new(&mut out.clock, file.facts.clock));
+        let batch =
+            ids.translate(&mut records, &mut Converter::new(&mut out.clock, file.facts.clock));
         let round = Round { bytes: taken.bytes, ..Round::default() };
         if file.is_broken() {
             out.pool.put(records);
@@ -227,7 +232,12 @@ impl SlotReader {
 
     /// What was lost last of all, and what is stuck behind an event that was never completed. The event itself is not
     /// missed: its thread ended in the middle of it.
-    fn end_stream(&mut self, file: &ProgramFile, thread: Thread, out: &mut Output) -> Option<Fault> {
+    fn end_stream(
+        &mut self,
+        file: &ProgramFile,
+        thread: Thread,
+        out: &mut Output,
+    ) -> Option<Fault> {
         let left = self.reader.fill();
         if left > 0 && self.used.is_multiple_of(2) {
             // The slot's next user would be stuck as well.

@@ -27,7 +27,10 @@ struct Recording {
 }
 
 fn my_unit(text: &str) -> CompiledSchema {
-    CompiledSchema { schema: parse("my.klogger", text, &Options::default()).unwrap().schema, object: None }
+    CompiledSchema {
+        schema: parse("my.klogger", text, &Options::default()).unwrap().schema,
+        object: None,
+    }
 }
 
 fn builtin() -> Builtin {
@@ -39,7 +42,8 @@ impl Recording {
         let (sender, messages) = sync_channel(100_000);
         let status = Arc::<Status>::default();
         let out = Output::new(sender, Arc::<Pool>::default(), status.clone(), builtin(), true);
-        let (own, mine) = (bundled::builtin().unwrap(), units.iter().map(|t| my_unit(t)).collect::<Vec<_>>());
+        let (own, mine) =
+            (bundled::builtin().unwrap(), units.iter().map(|t| my_unit(t)).collect::<Vec<_>>());
         let known = std::iter::once((&own, false)).chain(mine.iter().map(|u| (u, true)));
         let catalogue = Catalogue::new(known, true, &[]);
         let settings = Settings {
@@ -174,7 +178,8 @@ fn a_slot_is_emptied_before_the_next_thread_may_have_it() {
     }
     let (recorded, seen) = recording.stop();
     assert_eq!(keys(&recorded.entries), Vec::<&str>::new());
-    let mut streams: Vec<(u32, u32)> = seen.events().iter().map(|(stream, tid, _)| (*stream, *tid)).collect();
+    let mut streams: Vec<(u32, u32)> =
+        seen.events().iter().map(|(stream, tid, _)| (*stream, *tid)).collect();
     assert_eq!(streams.len(), 100);
     streams.dedup();
     streams.sort_unstable();
@@ -190,11 +195,13 @@ fn what_the_dead_have_left_is_saved_and_their_files_are_removed() {
     program.begin_thread(3, pid);
     let logged = (0..5_000).filter(|n| program.log(3, TICK, *n)).count() as u64;
     drop(program.map);
-    let recording = Recording::start(&folder, Scope::Command { pid: 1 << 30 }, &[SCHEMA_TEXT], 64 << 20);
+    let recording =
+        Recording::start(&folder, Scope::Command { pid: 1 << 30 }, &[SCHEMA_TEXT], 64 << 20);
     until(|| !program.path.exists());
     let (recorded, seen) = recording.stop();
     assert_eq!(logged, RING as u64 / 16);
-    let lost: Vec<_> = recorded.entries.iter().map(|e| (e.key.as_str(), e.event.as_deref(), e.count)).collect();
+    let lost: Vec<_> =
+        recorded.entries.iter().map(|e| (e.key.as_str(), e.event.as_deref(), e.count)).collect();
     assert_eq!(lost, [("ring_full", Some("TICK"), 5_000 - logged)]);
     let events = seen.events();
     assert_eq!(events.len() as u64, logged + 1);
@@ -214,7 +221,11 @@ fn another_version_of_a_schema_is_refused_and_switched_off() {
     let (recorded, seen) = recording.stop();
     assert_eq!(seen.events(), []);
     assert_eq!(keys(&recorded.entries), ["user_refused", "user_refused"]);
-    assert!(recorded.entries[0].text.contains("is another version than my.klogger; rebuild the program"));
+    assert!(
+        recorded.entries[0]
+            .text
+            .contains("is another version than my.klogger; rebuild the program")
+    );
     assert_eq!(recorded.entries[1].count, 1);
 }
 
@@ -230,7 +241,10 @@ fn a_file_that_is_cut_off_costs_its_own_events_only() {
         assert!(program.log(0, TICK, 1));
         program.call();
     }
-    until(|| good.u64_at(Double::ring(0) + 32) > RING as u64 && bad.u64_at(Double::ring(0) + 32) > RING as u64);
+    until(|| {
+        good.u64_at(Double::ring(0) + 32) > RING as u64
+            && bad.u64_at(Double::ring(0) + 32) > RING as u64
+    });
     bad.log(0, TICK, 2);
     bad.file.set_len((Double::ring(0) + 4096) as u64).unwrap();
     thread::sleep(Duration::from_millis(150));
@@ -261,7 +275,8 @@ fn memory_is_bounded() {
     other.put(AT_LOST + 8 * usize::from(TICK), 17);
     other.map.word(AT_FAILED).store(libc::ENOMEM as u32, Ordering::Relaxed);
     let (recorded, _) = recording.stop();
-    let entries: Vec<_> = recorded.entries.iter().map(|e| (e.key.as_str(), e.event.as_deref(), e.count)).collect();
+    let entries: Vec<_> =
+        recorded.entries.iter().map(|e| (e.key.as_str(), e.event.as_deref(), e.count)).collect();
     assert_eq!(entries, [(Key::UserMemory.about().name, Some("TICK"), 17)]);
 }
 

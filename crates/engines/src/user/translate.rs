@@ -72,7 +72,9 @@ impl Ids {
 
     /// (local id, id in the log) of all events of the program that go into the log; LOST is not among them.
     pub fn events(&self) -> impl Iterator<Item = (u16, u16)> {
-        let ids = (0..).zip(&self.to_log).filter(|(local, log)| **log != 0 && *local != self.kinds.lost_id);
+        let ids = (0..)
+            .zip(&self.to_log)
+            .filter(|(local, log)| **log != 0 && *local != self.kinds.lost_id);
         ids.map(|(local, log)| (local, *log))
     }
 
@@ -96,7 +98,12 @@ impl Ids {
     }
 
     /// The size of the record that `bytes` begin with, and whether it goes into the log.
-    fn record(&self, bytes: &mut [u8], clock: &mut Converter, batch: &mut Batch) -> Option<(usize, bool)> {
+    fn record(
+        &self,
+        bytes: &mut [u8],
+        clock: &mut Converter,
+        batch: &mut Batch,
+    ) -> Option<(usize, bool)> {
         let header = Header::read(bytes)?;
         let size = self.kinds.sizes.size(bytes)?;
         let Some(id) = self.to_log(header.id()) else {
@@ -114,7 +121,10 @@ impl Ids {
     }
 
     fn lost(&self, bytes: &mut [u8], clock: &mut Converter, batch: &mut Batch) -> Option<()> {
-        let count = bytes.get(self.kinds.lost_count_offset..)?.first_chunk().map(|b| u64::from_le_bytes(*b));
+        let count = bytes
+            .get(self.kinds.lost_count_offset..)?
+            .first_chunk()
+            .map(|b| u64::from_le_bytes(*b));
         let count = count.filter(|count| *count <= LOST_MAX)?;
         let since = clock.field(bytes, self.kinds.lost_since_offset)?;
         batch.serials = batch.serials.wrapping_add(count);

@@ -64,20 +64,34 @@ fn builtin() -> &'static CompiledSchema {
 /// Records of both events, as they stand in a ring.
 fn records() -> Vec<u8> {
     let schema = parse("my.klogger", TEXT, &Options::default()).expect("it is right").schema;
-    let layouts: Vec<_> =
-        schema.events.iter().zip(LOCAL_BASE as u16..).map(|(e, id)| EventLayout::new("my", e, id)).collect();
+    let layouts: Vec<_> = schema
+        .events
+        .iter()
+        .zip(LOCAL_BASE as u16..)
+        .map(|(e, id)| EventLayout::new("my", e, id))
+        .collect();
     let mut bytes = Vec::new();
     for n in 0..40 {
         RecordBuilder::new(&layouts[0]).int("n", n).finish(os::monotonic_ns(), &mut bytes);
-        RecordBuilder::new(&layouts[1]).int("n", n).text("text", b"hello").finish(os::monotonic_ns(), &mut bytes);
+        RecordBuilder::new(&layouts[1])
+            .int("n", n)
+            .text("text", b"hello")
+            .finish(os::monotonic_ns(), &mut bytes);
     }
     bytes
 }
 
 /// An honest program's file, in which two threads have logged.
 fn honest(path: &Path) -> File {
-    let file = File::options().read(true).write(true).create_new(true).mode(0o600).open(path).expect("a new file");
-    let put = |at: usize, bytes: &[u8]| file.write_all_at(bytes, at as u64).expect("there is space");
+    let file = File::options()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)
+        .expect("a new file");
+    let put =
+        |at: usize, bytes: &[u8]| file.write_all_at(bytes, at as u64).expect("there is space");
     file.set_len((SLOTS_AT + SLOTS * slot_bytes(RING)) as u64).expect("there is space");
     put(0, &page(std::process::id(), SLOTS, RING, TEXT));
     let records = records();
@@ -112,7 +126,8 @@ fn places() -> [(usize, usize); 9] {
 /// Writes, or cuts the file.
 fn act(file: &File, deed: &[u8]) {
     let places = places();
-    let (what, offset) = (usize::from(deed[0] & 0x7f), usize::from(u16::from_le_bytes([deed[1], deed[2]])));
+    let (what, offset) =
+        (usize::from(deed[0] & 0x7f), usize::from(u16::from_le_bytes([deed[1], deed[2]])));
     let _ = match places.get(what % (places.len() + 1)) {
         Some((at, length)) => file.write_all_at(&deed[3..DEED], (at + offset % length) as u64),
         None => file.set_len((offset * 8) as u64),
@@ -122,25 +137,37 @@ fn act(file: &File, deed: &[u8]) {
 /// Records such a file as a recorder does, to the end.
 pub fn survive(deeds: &[u8]) {
     let shared = Path::new("/dev/shm");
-    let place = tempfile::tempdir_in(if shared.is_dir() { shared } else { Path::new("/tmp") }).expect("a new folder");
+    let place = tempfile::tempdir_in(if shared.is_dir() { shared } else { Path::new("/tmp") })
+        .expect("a new folder");
     let name = OsString::from("1.ab");
     let file = honest(&place.path().join(&name));
-    let (early, late): (Vec<_>, Vec<_>) = deeds.chunks_exact(DEED).partition(|deed| deed[0] & 0x80 == 0);
+    let (early, late): (Vec<_>, Vec<_>) =
+        deeds.chunks_exact(DEED).partition(|deed| deed[0] & 0x80 == 0);
     early.iter().for_each(|deed| act(&file, deed));
     let folder = Arc::new(Folder::open(place.path(), None).expect("it is ours"));
     let Ok(program) = ProgramFile::open(&folder, &name) else { return };
     let (sender, messages) = sync_channel(100_000);
     let layouts = Builtin(Arc::new(builtin().layouts(1)));
-    let mut out = Output::new(sender, Arc::<Pool>::default(), Arc::<Status>::default(), layouts.clone(), false);
+    let mut out = Output::new(
+        sender,
+        Arc::<Pool>::default(),
+        Arc::<Status>::default(),
+        layouts.clone(),
+        false,
+    );
     let mut catalogue = Catalogue::new([(builtin(), false)], true, &[]);
-    let owner = if early.len() % 2 == 0 { Owner::Process(std::process::id()) } else { Owner::Nobody };
-    let Ok(mut program) = Program::new(program, owner, true, &mut catalogue, &mut out) else { return };
+    let owner =
+        if early.len() % 2 == 0 { Owner::Process(std::process::id()) } else { Owner::Nobody };
+    let Ok(mut program) = Program::new(program, owner, true, &mut catalogue, &mut out) else {
+        return;
+    };
     let mut sound = program.drain(&mut out, false).is_ok();
     for deed in late {
         act(&file, deed);
         sound = sound && program.drain(&mut out, false).is_ok();
     }
-    sound = sound && program.free_slots_of_the_dead().is_ok() && program.drain(&mut out, true).is_ok();
+    sound =
+        sound && program.free_slots_of_the_dead().is_ok() && program.drain(&mut out, true).is_ok();
     if sound {
         program.account(&mut out, &catalogue);
     }
@@ -199,8 +226,8 @@ mod tests {
                 let (place, value) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
                 deeds.extend_from_slice(&place.to_le_bytes()[..3]);
                 // Small numbers, large ones, and one byte that is wrong.
-                let value =
-                    [value, value >> 48, u64::MAX - (value >> 56), 1 << (value & 63)][(place >> 32) as usize % 4];
+                let value = [value, value >> 48, u64::MAX - (value >> 56), 1 << (value & 63)]
+                    [(place >> 32) as usize % 4];
                 deeds.extend_from_slice(&value.to_le_bytes());
             }
             survive(&deeds);

@@ -2,7 +2,9 @@
 //! The metadata of CTF 2: a sequence of JSON objects, each after the control character RS.
 
 use super::metadata::{Metadata, Setting};
-use super::stream::{Class, EVENT_CONTEXT, EVENT_HEADER, Member, PACKET_CONTEXT, PACKET_HEADER, Role};
+use super::stream::{
+    Class, EVENT_CONTEXT, EVENT_HEADER, Member, PACKET_CONTEXT, PACKET_HEADER, Role,
+};
 use super::types::{Integer, Type, of_field};
 use klogger_schema::layout::EventLayout;
 use serde_json::{Map, Value, json};
@@ -11,8 +13,11 @@ use serde_json::{Map, Value, json};
 const NAMESPACE: &str = "klogger";
 
 pub fn text(metadata: &Metadata) -> String {
-    let mut fragments =
-        vec![json!({ "type": "preamble", "version": 2, "uuid": metadata.uuid }), trace(metadata), clock(metadata)];
+    let mut fragments = vec![
+        json!({ "type": "preamble", "version": 2, "uuid": metadata.uuid }),
+        trace(metadata),
+        clock(metadata),
+    ];
     for class in &metadata.classes {
         fragments.push(stream(*class));
         fragments.extend(metadata.events.iter().map(|e| event(e, *class, metadata)));
@@ -104,8 +109,10 @@ fn event(event: &EventLayout, class: Class, metadata: &Metadata) -> Value {
         };
         let mut member = json!({ "name": field.name, "field-class": class });
         let about = [("doc", &field.doc), ("unit", &field.unit)];
-        let known: Map<String, Value> =
-            about.iter().filter_map(|(name, text)| Some((name.to_string(), json!(text.as_ref()?)))).collect();
+        let known: Map<String, Value> = about
+            .iter()
+            .filter_map(|(name, text)| Some((name.to_string(), json!(text.as_ref()?))))
+            .collect();
         if !known.is_empty() {
             member["attributes"] = json!({ NAMESPACE: known });
         }
@@ -122,21 +129,32 @@ fn event(event: &EventLayout, class: Class, metadata: &Metadata) -> Value {
 }
 
 fn integer(integer: &Integer) -> Value {
-    let mut class = json!({ "length": integer.bits, "byte-order": "little-endian", "alignment": 8 });
+    let mut class =
+        json!({ "length": integer.bits, "byte-order": "little-endian", "alignment": 8 });
     let bits = || integer.labels.iter().filter(|(value, _)| *value != 0);
     if integer.boolean {
         class["type"] = json!("fixed-length-boolean");
         return class;
     }
-    if integer.flags && !integer.signed && bits().count() > 0 && bits().all(|(value, _)| value.count_ones() == 1) {
+    if integer.flags
+        && !integer.signed
+        && bits().count() > 0
+        && bits().all(|(value, _)| value.count_ones() == 1)
+    {
         let flags: Map<String, Value> = bits()
-            .map(|(value, name)| (name.clone(), json!([[value.trailing_zeros(), value.trailing_zeros()]])))
+            .map(|(value, name)| {
+                (name.clone(), json!([[value.trailing_zeros(), value.trailing_zeros()]]))
+            })
             .collect();
         class["type"] = json!("fixed-length-bit-map");
         class["flags"] = Value::Object(flags);
         return class;
     }
-    class["type"] = json!(if integer.signed { "fixed-length-signed-integer" } else { "fixed-length-unsigned-integer" });
+    class["type"] = json!(if integer.signed {
+        "fixed-length-signed-integer"
+    } else {
+        "fixed-length-unsigned-integer"
+    });
     if integer.hex {
         class["preferred-display-base"] = json!(16);
     }

@@ -80,7 +80,8 @@ fn clock(preamble: &Preamble) -> Clock {
     const SECOND: u64 = 1_000_000_000;
     let clock = &preamble.clock;
     let offset = clock.start_realtime_ns.saturating_sub(clock.start_ns);
-    let source = if clock.source.is_empty() { String::new() } else { format!(" from {}", clock.source) };
+    let source =
+        if clock.source.is_empty() { String::new() } else { format!(" from {}", clock.source) };
     Clock {
         name: CLOCK,
         description: format!("{}{source}", clock.name),
@@ -117,8 +118,11 @@ fn environment(reader: &Reader, ledger: &Ledger) -> Environment {
         ("workload", preamble.workload.join(" ")),
         ("recorder_threads", recorder_threads(&preamble.recorder)),
     ];
-    let mut all: Environment =
-        texts.into_iter().filter(|(_, t)| !t.is_empty()).map(|(n, t)| (n.to_string(), printable(&t))).collect();
+    let mut all: Environment = texts
+        .into_iter()
+        .filter(|(_, t)| !t.is_empty())
+        .map(|(n, t)| (n.to_string(), printable(&t)))
+        .collect();
     let number = |n: u64| Setting::Number(i64::try_from(n).unwrap_or(i64::MAX));
     all.push(("start_ns".into(), number(preamble.clock.start_ns)));
     all.push(("complete".into(), number(reader.is_complete().into())));

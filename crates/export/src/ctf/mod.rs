@@ -63,7 +63,9 @@ pub fn write(
         return lttng::write(reader, dir, progress);
     }
     let mut streams = Streams::new(reader, dir);
-    let (done, damage) = each(reader, &mut streams, progress, |event, streams| streams.push(event, event.layout.id))?;
+    let (done, damage) = each(reader, &mut streams, progress, |event, streams| {
+        streams.push(event, event.layout.id)
+    })?;
     streams.flush()?;
     let metadata = Metadata::new(reader, &reader.ledger(&damage), streams.classes());
     let text = match version {
@@ -117,8 +119,11 @@ impl Streams<'_> {
     }
 
     fn of(&mut self, origin: Origin) -> &mut Stream {
-        let (dir, uuid, instance, begin_ns) = (self.dir, self.uuid, self.streams.len() as u64, self.begin_ns);
-        self.streams.entry(origin).or_insert_with(|| Stream::new(dir, origin, uuid, instance, begin_ns))
+        let (dir, uuid, instance, begin_ns) =
+            (self.dir, self.uuid, self.streams.len() as u64, self.begin_ns);
+        self.streams
+            .entry(origin)
+            .or_insert_with(|| Stream::new(dir, origin, uuid, instance, begin_ns))
     }
 
     /// An event as it was logged, but for the number of its kind.
@@ -138,7 +143,11 @@ impl Streams<'_> {
 
     /// Keeps memory within bounds.
     fn limit(&mut self) -> io::Result<()> {
-        if self.streams.values().map(Stream::waiting).sum::<usize>() > WAITING_MAX { self.flush() } else { Ok(()) }
+        if self.streams.values().map(Stream::waiting).sum::<usize>() > WAITING_MAX {
+            self.flush()
+        } else {
+            Ok(())
+        }
     }
 
     fn close(&mut self, end_ns: u64) -> io::Result<()> {

@@ -60,7 +60,8 @@ pub const PACKET_CONTEXT: &[Member] = &[
     member("packet_seq_num", 64, Role::PacketNumber),
     member("events_discarded", 64, Role::Discarded),
 ];
-pub const EVENT_HEADER: &[Member] = &[member("id", 16, Role::EventId), member("timestamp", 64, Role::Time)];
+pub const EVENT_HEADER: &[Member] =
+    &[member("id", 16, Role::EventId), member("timestamp", 64, Role::Time)];
 pub const EVENT_CONTEXT: &[Member] = &[member("serial", 64, Role::None)];
 
 /// Streams of a class have the same context.
@@ -101,7 +102,9 @@ impl Class {
         match self {
             Class::Cpu => const { &[member("cpu_id", 16, Role::None)] },
             Class::Recorder => &[],
-            Class::Thread => const { &[member("tid", 32, Role::None), member("tgid", 32, Role::None)] },
+            Class::Thread => {
+                const { &[member("tid", 32, Role::None), member("tgid", 32, Role::None)] }
+            }
         }
     }
 }
@@ -122,7 +125,13 @@ pub struct Stream {
 }
 
 impl Stream {
-    pub fn new(dir: &Path, origin: Origin, uuid: [u8; 16], instance: u64, begin_ns: Option<u64>) -> Stream {
+    pub fn new(
+        dir: &Path,
+        origin: Origin,
+        uuid: [u8; 16],
+        instance: u64,
+        begin_ns: Option<u64>,
+    ) -> Stream {
         let name = match origin {
             Origin::Cpu(cpu) => format!("cpu_{cpu}"),
             Origin::Recorder => "recorder".into(),
@@ -158,7 +167,13 @@ impl Stream {
 
     /// Any event: `fields` adds the bytes of its fields. Readers go by the order of the events, so none may be earlier
     /// than the one before it.
-    pub fn record(&mut self, id: u16, time_ns: u64, serial: u64, fields: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
+    pub fn record(
+        &mut self,
+        id: u16,
+        time_ns: u64,
+        serial: u64,
+        fields: impl FnOnce(&mut Vec<u8>),
+    ) -> io::Result<()> {
         let time_ns = time_ns.max(self.last_ns);
         if self.events.is_empty() {
             self.first_ns = self.opened(time_ns);
@@ -172,7 +187,13 @@ impl Stream {
     }
 
     /// A `LOST` record: it gets a packet of its own, so that readers see the loss between the event before it and it.
-    pub fn push_lost(&mut self, event: &EventRef, id: u16, count: u64, since_ns: u64) -> io::Result<()> {
+    pub fn push_lost(
+        &mut self,
+        event: &EventRef,
+        id: u16,
+        count: u64,
+        since_ns: u64,
+    ) -> io::Result<()> {
         if self.packets == 0 && self.events.is_empty() {
             // Readers count from the packet before.
             self.last_ns = since_ns.min(event.time_ns);

@@ -5,7 +5,9 @@
 //! take away.
 
 use super::metadata::{Environment, Metadata, Setting};
-use super::stream::{Class, EVENT_CONTEXT, EVENT_HEADER, MAGIC, Member, PACKET_CONTEXT, PACKET_HEADER, Role};
+use super::stream::{
+    Class, EVENT_CONTEXT, EVENT_HEADER, MAGIC, Member, PACKET_CONTEXT, PACKET_HEADER, Role,
+};
 use super::types::{Integer, Type, of_field};
 use klogger_schema::layout::EventLayout;
 use std::fmt::Write;
@@ -27,7 +29,8 @@ pub fn text(metadata: &Metadata) -> String {
 
 fn trace(metadata: &Metadata, out: &mut String) {
     let uuid = quoted(&metadata.uuid_text());
-    let _ = writeln!(out, "trace {{\n\tmajor = 1;\n\tminor = 8;\n\tuuid = {uuid};\n\tbyte_order = le;");
+    let _ =
+        writeln!(out, "trace {{\n\tmajor = 1;\n\tminor = 8;\n\tuuid = {uuid};\n\tbyte_order = le;");
     structure("packet.header", PACKET_HEADER, metadata, out);
     out.push_str("};\n\n");
 }
@@ -46,9 +49,15 @@ fn environment(environment: &Environment, out: &mut String) {
 
 fn clock(metadata: &Metadata, out: &mut String) {
     let clock = &metadata.clock;
-    let _ = writeln!(out, "clock {{\n\tname = \"{}\";\n\tdescription = {};", clock.name, quoted(&clock.description));
+    let _ = writeln!(
+        out,
+        "clock {{\n\tname = \"{}\";\n\tdescription = {};",
+        clock.name,
+        quoted(&clock.description)
+    );
     let _ = writeln!(out, "\tfreq = 1000000000;\n\tprecision = {};", clock.precision_ns);
-    let _ = writeln!(out, "\toffset_s = {};\n\toffset = {};\n}};\n", clock.offset_s, clock.offset_ns);
+    let _ =
+        writeln!(out, "\toffset_s = {};\n\toffset = {};\n}};\n", clock.offset_s, clock.offset_ns);
 }
 
 fn stream(class: Class, metadata: &Metadata, out: &mut String) {
@@ -105,13 +114,17 @@ fn labelled(one: &Integer) -> String {
     if one.labels.is_empty() {
         return ty;
     }
-    let labels: Vec<_> = one.labels.iter().map(|(value, name)| format!("{} = {value}", quoted(name))).collect();
+    let labels: Vec<_> =
+        one.labels.iter().map(|(value, name)| format!("{} = {value}", quoted(name))).collect();
     format!("enum : {ty} {{ {} }}", labels.join(", "))
 }
 
 fn integer(integer: &Integer, more: &str) -> String {
     let base = if integer.hex { " base = 16;" } else { "" };
-    format!("integer {{ size = {}; align = 8; signed = {};{base}{more} }}", integer.bits, integer.signed)
+    format!(
+        "integer {{ size = {}; align = 8; signed = {};{base}{more} }}",
+        integer.bits, integer.signed
+    )
 }
 
 /// A text between quotes: what could end it, or is no character to be printed, is escaped.

@@ -27,7 +27,14 @@ pub enum Type {
 
 impl Integer {
     pub fn unsigned(bits: u32) -> Integer {
-        Integer { bits, signed: false, hex: false, boolean: false, labels: Vec::new(), flags: false }
+        Integer {
+            bits,
+            signed: false,
+            hex: false,
+            boolean: false,
+            labels: Vec::new(),
+            flags: false,
+        }
     }
 }
 
@@ -47,7 +54,9 @@ pub fn of_field(field: &FieldLayout, preamble: &Preamble) -> Type {
 
 fn labelled(mut integer: Integer, field: &FieldLayout, preamble: &Preamble) -> Integer {
     let Decode::Table(name) = &field.decode else { return integer };
-    if let Some(decoding) = preamble.decodings.iter().find(|d| d.name == *name).filter(|_| !integer.boolean) {
+    if let Some(decoding) =
+        preamble.decodings.iter().find(|d| d.name == *name).filter(|_| !integer.boolean)
+    {
         integer.labels = labels(decoding, integer.bits, integer.signed);
         integer.flags = decoding.flags;
     }
@@ -55,8 +64,11 @@ fn labelled(mut integer: Integer, field: &FieldLayout, preamble: &Preamble) -> I
 }
 
 fn labels(decoding: &Decoding, bits: u32, signed: bool) -> Vec<(i128, String)> {
-    let (least, most) =
-        if signed { (-(1i128 << (bits - 1)), (1i128 << (bits - 1)) - 1) } else { (0, (1i128 << bits) - 1) };
+    let (least, most) = if signed {
+        (-(1i128 << (bits - 1)), (1i128 << (bits - 1)) - 1)
+    } else {
+        (0, (1i128 << bits) - 1)
+    };
     let (mut values, mut names) = (HashSet::new(), HashSet::new());
     let mut labels = Vec::new();
     for (value, name) in &decoding.values {

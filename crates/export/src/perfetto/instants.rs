@@ -3,8 +3,9 @@
 //! [`super::slices`].
 
 use super::proto::{
-    Annotated, Data, DebugAnnotation, INCREMENTAL_STATE_CLEARED, Interned, InternedData, NEEDS_INCREMENTAL_STATE,
-    ThreadDescriptor, TracePacket, TrackDescriptor, TrackEvent, TrackEventType,
+    Annotated, Data, DebugAnnotation, INCREMENTAL_STATE_CLEARED, Interned, InternedData,
+    NEEDS_INCREMENTAL_STATE, ThreadDescriptor, TracePacket, TrackDescriptor, TrackEvent,
+    TrackEventType,
 };
 use super::slices::{Lane, Part, Slices, Whose, Written};
 use crate::roles::owner;
@@ -100,7 +101,8 @@ fn sequenced(timestamp: Option<u64>, data: Data) -> TracePacket {
 impl Instants {
     /// Declares names and the global track.
     pub fn new(preamble: &Preamble, out: &mut Vec<TracePacket>) -> Instants {
-        let (mut names, mut schemas, mut events) = (Names::default(), Names::default(), Names::default());
+        let (mut names, mut schemas, mut events) =
+            (Names::default(), Names::default(), Names::default());
         // The first ones, so that their numbers are known.
         for name in LOSS {
             names.number(name);
@@ -118,7 +120,11 @@ impl Instants {
             event_names: events.interned,
             debug_annotation_names: names.interned,
         };
-        let global = TrackDescriptor { uuid: Some(GLOBAL), name: Some("klogger".into()), ..TrackDescriptor::default() };
+        let global = TrackDescriptor {
+            uuid: Some(GLOBAL),
+            name: Some("klogger".into()),
+            ..TrackDescriptor::default()
+        };
         out.push(TracePacket {
             timestamp: None,
             trusted_packet_sequence_id: Some(SEQUENCE),
@@ -147,7 +153,13 @@ impl Instants {
     }
 
     /// An event as an instant, or as an end of slices; `name` if not its own.
-    pub fn push(&mut self, event: &EventRef, name: Option<String>, known: &Known, out: &mut Vec<TracePacket>) {
+    pub fn push(
+        &mut self,
+        event: &EventRef,
+        name: Option<String>,
+        known: &Known,
+        out: &mut Vec<TracePacket>,
+    ) {
         let (track, thread) = self.track(event, known.processes, out);
         let made = TrackEvent {
             r#type: Some(TrackEventType::Instant.into()),
@@ -219,7 +231,8 @@ impl Instants {
 
     fn slice_name(&mut self, part: &Part, event: &EventRef, known: &Known) -> String {
         self.text.clear();
-        match part.label.filter(|i| known.decoder.name(event, *i, known.processes, &mut self.text)) {
+        match part.label.filter(|i| known.decoder.name(event, *i, known.processes, &mut self.text))
+        {
             Some(_) => format!("{} {}", part.name, String::from_utf8_lossy(&self.text)),
             None => part.name.clone(),
         }
@@ -234,7 +247,9 @@ impl Instants {
         out: &mut Vec<TracePacket>,
     ) -> Option<u64> {
         match (on, event.origin) {
-            (Place::Any, _) => Some(self.lane(Lane { track: GLOBAL, number: 0, name: name.into() }, out)),
+            (Place::Any, _) => {
+                Some(self.lane(Lane { track: GLOBAL, number: 0, name: name.into() }, out))
+            }
             (Place::Cpu, Origin::Cpu(cpu)) => Some(self.cpu(cpu, out)),
             (Place::Cpu | Place::Thread, _) => made.track_uuid,
         }
@@ -277,7 +292,8 @@ impl Instants {
             Annotated::Uint(entry.count),
             Annotated::Text(entry.text.clone()),
         ];
-        let annotations = values.into_iter().enumerate().map(|(i, value)| labelled(i as u64 + 1, value));
+        let annotations =
+            values.into_iter().enumerate().map(|(i, value)| labelled(i as u64 + 1, value));
         let track_event = TrackEvent {
             r#type: Some(TrackEventType::Instant.into()),
             name: Some(format!("{}: {} events", entry.key, entry.count)),
@@ -289,14 +305,23 @@ impl Instants {
     }
 
     /// The track of the thread that logged it, or that it is about, and the thread; else that of its CPU.
-    fn track(&mut self, event: &EventRef, processes: &Processes, out: &mut Vec<TracePacket>) -> (u64, Option<i64>) {
+    fn track(
+        &mut self,
+        event: &EventRef,
+        processes: &Processes,
+        out: &mut Vec<TracePacket>,
+    ) -> (u64, Option<i64>) {
         let cpu = match event.origin {
-            Origin::Thread { thread, .. } => return (self.thread(thread.tid.into(), thread.tgid.into(), out), None),
+            Origin::Thread { thread, .. } => {
+                return (self.thread(thread.tid.into(), thread.tgid.into(), out), None);
+            }
             Origin::Recorder => return (GLOBAL, None),
             Origin::Cpu(cpu) => cpu,
         };
         // The idle threads of all CPUs have the id 0.
-        let tid = self.owners[event.index].and_then(|i| event.value(&event.layout.fields[i]).int()).filter(|t| *t > 0);
+        let tid = self.owners[event.index]
+            .and_then(|i| event.value(&event.layout.fields[i]).int())
+            .filter(|t| *t > 0);
         let process = |tid: i64| processes.row(tid).map(|row| row.tgid).filter(|tgid| *tgid > 0);
         match tid.and_then(|tid| Some((tid, process(tid)?))) {
             Some((tid, tgid)) => (self.thread(tid, tgid, out), Some(tid)),
@@ -312,7 +337,11 @@ impl Instants {
         self.next_track += 1;
         self.threads.insert(tid, (track, tgid));
         let thread = ThreadDescriptor { pid: Some(tgid as i32), tid: Some(tid) };
-        let descriptor = TrackDescriptor { uuid: Some(track), thread: Some(thread), ..TrackDescriptor::default() };
+        let descriptor = TrackDescriptor {
+            uuid: Some(track),
+            thread: Some(thread),
+            ..TrackDescriptor::default()
+        };
         out.push(sequenced(None, Data::TrackDescriptor(descriptor)));
         track
     }
@@ -324,7 +353,12 @@ impl Instants {
         if track == next {
             self.next_track += 1;
             let (name, parent_uuid) = (Some(lane.name), Some(lane.track));
-            let descriptor = TrackDescriptor { uuid: Some(track), name, parent_uuid, ..TrackDescriptor::default() };
+            let descriptor = TrackDescriptor {
+                uuid: Some(track),
+                name,
+                parent_uuid,
+                ..TrackDescriptor::default()
+            };
             out.push(sequenced(None, Data::TrackDescriptor(descriptor)));
         }
         track
@@ -334,8 +368,12 @@ impl Instants {
         let track = CPU + u64::from(cpu);
         if self.cpus.insert(cpu) {
             let name = Some(format!("events of CPU {cpu}"));
-            let descriptor =
-                TrackDescriptor { uuid: Some(track), name, parent_uuid: Some(GLOBAL), ..TrackDescriptor::default() };
+            let descriptor = TrackDescriptor {
+                uuid: Some(track),
+                name,
+                parent_uuid: Some(GLOBAL),
+                ..TrackDescriptor::default()
+            };
             out.push(sequenced(None, Data::TrackDescriptor(descriptor)));
         }
         track
@@ -353,10 +391,13 @@ fn whose(event: &EventRef, on: Place, thread: Option<i64>) -> Whose {
 
 /// What an end adds to its beginning: one name must not stand for two values.
 fn added_at_end(begin: &TrackEvent, end: &TrackEvent, names: &HashMap<u64, u64>) -> TrackEvent {
-    let before = |a: &DebugAnnotation| begin.debug_annotations.iter().find(|b| b.name_iid == a.name_iid);
+    let before =
+        |a: &DebugAnnotation| begin.debug_annotations.iter().find(|b| b.name_iid == a.name_iid);
     let renamed = |a: &DebugAnnotation| match before(a) {
         Some(same) if same == a => None,
-        Some(_) => Some(DebugAnnotation { name_iid: names.get(&a.name_iid?).copied(), ..a.clone() }),
+        Some(_) => {
+            Some(DebugAnnotation { name_iid: names.get(&a.name_iid?).copied(), ..a.clone() })
+        }
         None => Some(a.clone()),
     };
     let debug_annotations = end.debug_annotations.iter().filter_map(renamed).collect();
@@ -364,9 +405,15 @@ fn added_at_end(begin: &TrackEvent, end: &TrackEvent, names: &HashMap<u64, u64>)
 }
 
 /// A second name for each argument of an event that ends a slice: `end_NAME`.
-fn names_at_end(preamble: &Preamble, arguments: &[Vec<Argument>], names: &mut Names) -> HashMap<u64, u64> {
+fn names_at_end(
+    preamble: &Preamble,
+    arguments: &[Vec<Argument>],
+    names: &mut Names,
+) -> HashMap<u64, u64> {
     let mut found = HashMap::new();
-    for (event, arguments) in preamble.events.iter().zip(arguments).filter(|(e, _)| !e.ends.is_empty()) {
+    for (event, arguments) in
+        preamble.events.iter().zip(arguments).filter(|(e, _)| !e.ends.is_empty())
+    {
         for (field, argument) in event.fields.iter().zip(arguments) {
             let name = format!("end_{}", field.name);
             found.insert(argument.name, names.number(&name));
@@ -411,9 +458,16 @@ fn annotation(argument: &Argument, value: Value) -> DebugAnnotation {
     let Value::Array(elements) = value else {
         return labelled(argument.name, annotated(value, argument.hex));
     };
-    let element =
-        |v| DebugAnnotation { name_iid: None, array_values: Vec::new(), value: Some(annotated(v, argument.hex)) };
-    DebugAnnotation { name_iid: Some(argument.name), value: None, array_values: elements.iter().map(element).collect() }
+    let element = |v| DebugAnnotation {
+        name_iid: None,
+        array_values: Vec::new(),
+        value: Some(annotated(v, argument.hex)),
+    };
+    DebugAnnotation {
+        name_iid: Some(argument.name),
+        value: None,
+        array_values: elements.iter().map(element).collect(),
+    }
 }
 
 /// A pointer is shown as a hexadecimal number.

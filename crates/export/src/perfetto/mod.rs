@@ -23,8 +23,9 @@ use klogger_log::process::Processes;
 use klogger_log::reader::Reader;
 use prost::Message;
 use proto::{
-    Clock, ClockSnapshot, Data, FtraceEvent, FtraceEventBundle, Kernel, Process, ProcessTree, SchedProcessExec,
-    SchedProcessExit, SchedSwitch, SystemInfo, TaskNewtask, TaskRename, Thread, Trace, TracePacket, Utsname, Wake,
+    Clock, ClockSnapshot, Data, FtraceEvent, FtraceEventBundle, Kernel, Process, ProcessTree,
+    SchedProcessExec, SchedProcessExit, SchedSwitch, SystemInfo, TaskNewtask, TaskRename, Thread,
+    Trace, TracePacket, Utsname, Wake,
 };
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -46,7 +47,11 @@ const CLONE_THREAD: u64 = 0x10000;
 /// Writes the whole log to `sink`; returns what of the log could not be read.
 ///
 /// `progress` is told how many of the events (second number, if known) have been read.
-pub fn write(reader: &Reader, sink: &mut dyn Write, progress: &mut dyn FnMut(u64, u64)) -> io::Result<Vec<Damage>> {
+pub fn write(
+    reader: &Reader,
+    sink: &mut dyn Write,
+    progress: &mut dyn FnMut(u64, u64),
+) -> io::Result<Vec<Damage>> {
     let mut perfetto = Perfetto::new(reader);
     let mut merge = reader.merge(&Selection::default());
     let (mut done, total) = (0, reader.totals().0);
@@ -118,7 +123,11 @@ impl Perfetto {
         }
         self.processes.see(event);
         if let Role::Exit = role {
-            self.instants.exit(int_of(event, "pid").unwrap_or(-1), event.time_ns, &mut self.packets);
+            self.instants.exit(
+                int_of(event, "pid").unwrap_or(-1),
+                event.time_ns,
+                &mut self.packets,
+            );
         }
         self.gap(event, role);
         match (role, event.origin) {
@@ -174,18 +183,31 @@ impl Perfetto {
         let running = self.lines.get(&number).map_or(not_recorded(number), |l| l.cpu.running());
         let (by, kernel) = match role {
             // Of a thread that is not recorded nothing else will be known: it would be ready to run for ever.
-            Role::Waking { pid, .. } if !self.in_scope(int(event, Some(pid))) => return self.instant(event, None),
-            Role::Waking { pid, prio, cpu, waker } => {
-                (int(event, waker).unwrap_or(running), Kernel::SchedWaking(self.wake(event, pid, prio, cpu)))
+            Role::Waking { pid, .. } if !self.in_scope(int(event, Some(pid))) => {
+                return self.instant(event, None);
             }
+            Role::Waking { pid, prio, cpu, waker } => (
+                int(event, waker).unwrap_or(running),
+                Kernel::SchedWaking(self.wake(event, pid, prio, cpu)),
+            ),
             Role::Wakeup { pid, prio, cpu, new } => {
                 let wake = self.wake(event, pid, prio, cpu);
                 let is_new = int(event, new).is_some_and(|n| n != 0);
-                (running, if is_new { Kernel::SchedWakeupNew(wake) } else { Kernel::SchedWakeup(wake) })
+                (
+                    running,
+                    if is_new { Kernel::SchedWakeupNew(wake) } else { Kernel::SchedWakeup(wake) },
+                )
             }
-            Role::Fork => (int_of(event, "parent").unwrap_or(running), Kernel::TaskNewtask(fork(event))),
-            Role::Exec => (int_of(event, "pid").unwrap_or(running), Kernel::SchedProcessExec(exec(event))),
-            Role::Exit => (int_of(event, "pid").unwrap_or(running), Kernel::SchedProcessExit(self.exit(event))),
+            Role::Fork => {
+                (int_of(event, "parent").unwrap_or(running), Kernel::TaskNewtask(fork(event)))
+            }
+            Role::Exec => {
+                (int_of(event, "pid").unwrap_or(running), Kernel::SchedProcessExec(exec(event)))
+            }
+            Role::Exit => (
+                int_of(event, "pid").unwrap_or(running),
+                Kernel::SchedProcessExit(self.exit(event)),
+            ),
             // Written before the process table saw it.
             Role::Rename => return,
             Role::Other
@@ -215,7 +237,10 @@ impl Perfetto {
 
     fn exit(&self, event: &EventRef) -> SchedProcessExit {
         let pid = int_of(event, "pid");
-        let tgid = pid.and_then(|pid| self.processes.row(pid)).map(|row| row.tgid).filter(|tgid| *tgid > 0);
+        let tgid = pid
+            .and_then(|pid| self.processes.row(pid))
+            .map(|row| row.tgid)
+            .filter(|tgid| *tgid > 0);
         SchedProcessExit {
             comm: pid.and_then(|pid| self.comm(pid)),
             pid: pid.map(|n| n as i32),
@@ -226,11 +251,19 @@ impl Perfetto {
     fn rename(&mut self, event: &EventRef) {
         let Origin::Cpu(cpu) = event.origin else { return };
         let pid = int_of(event, "pid").unwrap_or_default();
-        let rename = TaskRename { pid: Some(pid as i32), oldcomm: self.comm(pid), newcomm: text_of(event, "comm") };
+        let rename = TaskRename {
+            pid: Some(pid as i32),
+            oldcomm: self.comm(pid),
+            newcomm: text_of(event, "comm"),
+        };
         self.push_kernel(cpu, event.time_ns, pid, Kernel::TaskRename(rename));
         // What a process tree calls a thread counts for more.
         let tgid = self.processes.row(pid).map(|row| row.tgid).filter(|tgid| *tgid > 0);
-        let thread = Thread { tid: Some(pid as i32), name: text_of(event, "comm"), tgid: tgid.map(|n| n as i32) };
+        let thread = Thread {
+            tid: Some(pid as i32),
+            name: text_of(event, "comm"),
+            tgid: tgid.map(|n| n as i32),
+        };
         let tree = ProcessTree { threads: vec![thread], ..ProcessTree::default() };
         self.packet(Some(event.time_ns), Data::ProcessTree(tree));
     }
@@ -242,9 +275,18 @@ impl Perfetto {
         let mut tree = ProcessTree::default();
         if number("pid") == number("tgid") {
             let known = !command.is_empty();
-            let words = if known { command.split(' ').map(String::from).collect() } else { vec![comm.clone()] };
+            let words = if known {
+                command.split(' ').map(String::from).collect()
+            } else {
+                vec![comm.clone()]
+            };
             let (pid, ppid) = (number("pid"), number("ppid"));
-            tree.processes.push(Process { pid, ppid, cmdline: words, cmdline_is_comm: Some(!known) });
+            tree.processes.push(Process {
+                pid,
+                ppid,
+                cmdline: words,
+                cmdline_is_comm: Some(!known),
+            });
         }
         tree.threads.push(Thread { tid: number("pid"), name: Some(comm), tgid: number("tgid") });
         self.packet(Some(event.time_ns), Data::ProcessTree(tree));
@@ -275,7 +317,11 @@ impl Perfetto {
 
     fn push_kernel(&mut self, cpu: u16, time_ns: u64, by: i64, event: Kernel) {
         let line = self.line(cpu);
-        line.events.push(FtraceEvent { timestamp: Some(time_ns), pid: Some(by as u32), event: Some(event) });
+        line.events.push(FtraceEvent {
+            timestamp: Some(time_ns),
+            pid: Some(by as u32),
+            event: Some(event),
+        });
         if line.events.len() >= BUNDLE {
             self.bundle(cpu);
         }
@@ -295,7 +341,8 @@ impl Perfetto {
     }
 
     fn comm(&self, pid: i64) -> Option<String> {
-        let name = if is_recorded(pid) { self.processes.name(pid) } else { Some(&b"not recorded"[..]) };
+        let name =
+            if is_recorded(pid) { self.processes.name(pid) } else { Some(&b"not recorded"[..]) };
         name.map(|n| String::from_utf8_lossy(n).into_owned())
     }
 
@@ -312,7 +359,11 @@ impl Perfetto {
         self.instants.finish(&mut self.packets);
         let ledger = reader.ledger(damage);
         for entry in ledger.entries.iter().filter(|e| e.severity >= Severity::Loss && !told(e)) {
-            self.instants.push_loss(entry, entry.from_ns.unwrap_or(self.start_ns), &mut self.packets);
+            self.instants.push_loss(
+                entry,
+                entry.from_ns.unwrap_or(self.start_ns),
+                &mut self.packets,
+            );
         }
     }
 
@@ -377,5 +428,9 @@ fn fork(event: &EventRef) -> TaskNewtask {
 
 fn exec(event: &EventRef) -> SchedProcessExec {
     let number = |field| int_of(event, field).map(|n| n as i32);
-    SchedProcessExec { filename: text_of(event, "filename"), pid: number("pid"), old_pid: number("old_pid") }
+    SchedProcessExec {
+        filename: text_of(event, "filename"),
+        pid: number("pid"),
+        old_pid: number("old_pid"),
+    }
 }

@@ -90,7 +90,8 @@ impl Slices {
         let mut numbers: HashMap<(&str, &str), usize> = HashMap::new();
         let (mut begins, mut ends) = (Vec::new(), Vec::new());
         for event in events {
-            begins.push(event.begins.iter().map(|slice| part(event, slice, &mut numbers)).collect());
+            begins
+                .push(event.begins.iter().map(|slice| part(event, slice, &mut numbers)).collect());
             ends.push(event.ends.iter().map(|slice| part(event, slice, &mut numbers)).collect());
         }
         Slices { begins, ends, open: HashMap::new(), lanes: HashMap::new() }
@@ -107,10 +108,22 @@ impl Slices {
     }
 
     /// A beginning: `made`, on its track. It ends the same slice if that has begun already.
-    pub fn begin(&mut self, part: &Part, event: &EventRef, whose: Whose, made: TrackEvent, out: &mut Vec<Written>) {
+    pub fn begin(
+        &mut self,
+        part: &Part,
+        event: &EventRef,
+        whose: Whose,
+        made: TrackEvent,
+        out: &mut Vec<Written>,
+    ) {
         self.end(part, event, whose, |_| TrackEvent::default(), out);
         self.lanes.entry(made.track_uuid.unwrap_or_default()).or_default().open += 1;
-        let open = Open { time_ns: event.time_ns, event: made, name: part.name.clone(), origin: event.origin };
+        let open = Open {
+            time_ns: event.time_ns,
+            event: made,
+            name: part.name.clone(),
+            origin: event.origin,
+        };
         self.open.insert(part.key(event, whose), open);
     }
 
@@ -160,7 +173,8 @@ impl Slices {
 
     /// The latest first, so that what is inside of another one is written before it.
     fn take(&mut self, wanted: impl Fn(&Key, &Open) -> bool) -> Vec<Open> {
-        let mut taken: Vec<Open> = self.open.extract_if(|key, open| wanted(key, open)).map(|(_, open)| open).collect();
+        let mut taken: Vec<Open> =
+            self.open.extract_if(|key, open| wanted(key, open)).map(|(_, open)| open).collect();
         taken.sort_by(|a, b| (b.time_ns, &b.name).cmp(&(a.time_ns, &a.name)));
         taken
     }
@@ -184,7 +198,8 @@ impl Slices {
         self.close(&open);
         let Open { time_ns, event, name, .. } = open;
         let lane = Some(Lane { track, number, name });
-        let begin = TrackEvent { r#type: Some(TrackEventType::SliceBegin.into()), name_iid: None, ..event };
+        let begin =
+            TrackEvent { r#type: Some(TrackEventType::SliceBegin.into()), name_iid: None, ..event };
         out.push(Written { time_ns, event: begin, lane: lane.clone() });
         if let Some((_, end)) = end {
             let event = TrackEvent { r#type: Some(TrackEventType::SliceEnd.into()), ..end };
@@ -214,12 +229,18 @@ impl Lanes {
 
 impl Part {
     fn key(&self, event: &EventRef, whose: Whose) -> Key {
-        let value = |i: &usize| event.layout.fields.get(*i).and_then(|f| event.value(f).bits()).unwrap_or_default();
+        let value = |i: &usize| {
+            event.layout.fields.get(*i).and_then(|f| event.value(f).bits()).unwrap_or_default()
+        };
         Key { slice: self.slice, whose, values: self.by.iter().map(value).collect() }
     }
 }
 
-fn part<'e>(event: &'e EventLayout, slice: &'e Slice, numbers: &mut HashMap<(&'e str, &'e str), usize>) -> Part {
+fn part<'e>(
+    event: &'e EventLayout,
+    slice: &'e Slice,
+    numbers: &mut HashMap<(&'e str, &'e str), usize>,
+) -> Part {
     let next = numbers.len();
     let number = *numbers.entry((&event.schema, &slice.name)).or_insert(next);
     let place = |name: &String| event.fields.iter().position(|f| f.name == *name);

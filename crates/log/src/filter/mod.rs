@@ -88,12 +88,14 @@ impl Filter {
 
     /// Whether the event is chosen.
     pub fn matches(&self, event: &EventRef, decoder: &Decoder, processes: &Processes) -> bool {
-        Context { event, decoder, processes, start_ns: self.start_ns }.holds(&self.node) == Some(true)
+        Context { event, decoder, processes, start_ns: self.start_ns }.holds(&self.node)
+            == Some(true)
     }
 }
 
 fn bind(expr: &Expr, preamble: &Preamble) -> Result<Node, FilterError> {
-    let all = |terms: &[Expr]| terms.iter().map(|t| bind(t, preamble)).collect::<Result<Vec<_>, _>>();
+    let all =
+        |terms: &[Expr]| terms.iter().map(|t| bind(t, preamble)).collect::<Result<Vec<_>, _>>();
     Ok(match expr {
         Expr::Any(terms) => Node::Any(all(terms)?),
         Expr::All(terms) => Node::All(all(terms)?),
@@ -101,17 +103,26 @@ fn bind(expr: &Expr, preamble: &Preamble) -> Result<Node, FilterError> {
         Expr::Compare(left, Op::Matches, Operand::Text(pattern)) => {
             let regex = Regex::new(pattern).map_err(|e| FilterError {
                 message: format!("'{pattern}' is not a regular expression: {e}"),
-                help: "put a backslash before . * + ? ( ) [ ] { } | ^ $ to mean the character itself".into(),
+                help:
+                    "put a backslash before . * + ? ( ) [ ] { } | ^ $ to mean the character itself"
+                        .into(),
             })?;
             Node::Matches(source(left, preamble)?, regex)
         }
         Expr::Compare(_, Op::Matches, _) => {
-            return Err(FilterError { message: "=~ needs a text on its right".into(), help: EXAMPLE.into() });
+            return Err(FilterError {
+                message: "=~ needs a text on its right".into(),
+                help: EXAMPLE.into(),
+            });
         }
         Expr::Compare(left, op, right) => {
             let (left, right) = match (left, right) {
-                (Operand::Name(l), Operand::Name(r)) if l == "event" => (Source::Event, event(r, preamble)?),
-                (Operand::Name(l), Operand::Text(r)) if l == "event" => (Source::Event, event(r, preamble)?),
+                (Operand::Name(l), Operand::Name(r)) if l == "event" => {
+                    (Source::Event, event(r, preamble)?)
+                }
+                (Operand::Name(l), Operand::Text(r)) if l == "event" => {
+                    (Source::Event, event(r, preamble)?)
+                }
                 _ => (source(left, preamble)?, source(right, preamble)?),
             };
             check_kinds(&left, &right, preamble)?;
@@ -133,7 +144,8 @@ fn source(operand: &Operand, preamble: &Preamble) -> Result<Source, FilterError>
         "event" => return Ok(Source::Event),
         _ => {}
     }
-    let find = |e: &klogger_schema::layout::EventLayout| e.fields.iter().position(|f| f.name == name);
+    let find =
+        |e: &klogger_schema::layout::EventLayout| e.fields.iter().position(|f| f.name == name);
     let places: Vec<_> = preamble.events.iter().map(find).collect();
     if let Some(number) = thread_number(name)
         && preamble.user_events().contains(&true)
@@ -147,7 +159,9 @@ fn source(operand: &Operand, preamble: &Preamble) -> Result<Source, FilterError>
     let help = did_you_mean(name, fields.chain(GENERAL));
     Err(FilterError {
         message: format!("no event of this log has a field '{name}'"),
-        help: help.unwrap_or_else(|| "'klogger info --fields FILE' lists the events and their fields".into()),
+        help: help.unwrap_or_else(|| {
+            "'klogger info --fields FILE' lists the events and their fields".into()
+        }),
     })
 }
 
@@ -194,7 +208,10 @@ fn check_kinds(left: &Source, right: &Source, preamble: &Preamble) -> Result<(),
     let text = |s: &Source| matches!(s, Source::Text(_) | Source::Event);
     if (text(left) && number_only(right)) || (text(right) && number_only(left)) {
         let help = "leave out the quotes to compare with a number";
-        return Err(FilterError { message: "a number is compared with a text".into(), help: help.into() });
+        return Err(FilterError {
+            message: "a number is compared with a text".into(),
+            help: help.into(),
+        });
     }
     Ok(())
 }
@@ -214,14 +231,18 @@ impl<'a> Context<'a> {
             Node::Any(terms) => fold(terms.iter().map(|t| self.holds(t)), true),
             Node::All(terms) => fold(terms.iter().map(|t| self.holds(t)), false),
             Node::Not(inner) => self.holds(inner).map(|b| !b),
-            Node::Compare(left, op, right) => self.compare(self.side(left)?, *op, self.side(right)?),
+            Node::Compare(left, op, right) => {
+                self.compare(self.side(left)?, *op, self.side(right)?)
+            }
             Node::Matches(source, regex) => Some(regex.is_match(&self.text(self.side(source)?)?)),
         }
     }
 
     fn side(&self, source: &'a Source) -> Option<Side<'a>> {
         Some(match source {
-            Source::Time => Side::Number(i128::from(self.event.time_ns) - i128::from(self.start_ns)),
+            Source::Time => {
+                Side::Number(i128::from(self.event.time_ns) - i128::from(self.start_ns))
+            }
             Source::Cpu => Side::Number(self.event.origin.cpu_column()?.into()),
             Source::Serial => Side::Number(self.event.serial.into()),
             Source::Event => Side::Text(self.event.layout.name.as_bytes().into()),
@@ -268,7 +289,9 @@ impl<'a> Context<'a> {
             Side::Number(_) => None,
             Side::Field(_, index) => {
                 let mut name = Vec::new();
-                self.decoder.name(self.event, index, self.processes, &mut name).then_some(name.into())
+                self.decoder
+                    .name(self.event, index, self.processes, &mut name)
+                    .then_some(name.into())
             }
         }
     }

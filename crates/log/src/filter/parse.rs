@@ -142,9 +142,11 @@ fn literal(input: &mut &str) -> ModalResult<Operand> {
 }
 
 /// A text in quotes; a backslash takes away the meaning of the quote, or of a backslash, that follows.
-fn text<'a>(quote: char) -> impl Parser<&'a str, Operand, winnow::error::ErrMode<winnow::error::ContextError>> {
-    let escaped =
-        preceded('\\', any).map(move |c: char| if c == quote || c == '\\' { c.into() } else { format!("\\{c}") });
+fn text<'a>(
+    quote: char,
+) -> impl Parser<&'a str, Operand, winnow::error::ErrMode<winnow::error::ContextError>> {
+    let escaped = preceded('\\', any)
+        .map(move |c: char| if c == quote || c == '\\' { c.into() } else { format!("\\{c}") });
     let part = alt((escaped, none_of([quote, '\\']).map(String::from)));
     let parts = repeat(0.., part).fold(String::new, |mut all, part: String| {
         all.push_str(&part);
@@ -172,13 +174,18 @@ mod tests {
     #[test]
     fn and_binds_closer_than_or() {
         let is = |n: &str| Expr::Compare(Operand::Name(n.into()), Op::Equal, Operand::Number(1));
-        assert_eq!(parse("a == 1 || b==1&&c = 1"), Ok(Expr::Any(vec![is("a"), Expr::All(vec![is("b"), is("c")])])));
+        assert_eq!(
+            parse("a == 1 || b==1&&c = 1"),
+            Ok(Expr::Any(vec![is("a"), Expr::All(vec![is("b"), is("c")])]))
+        );
         assert_eq!(parse(" ! ( a == 1 ) "), Ok(Expr::Not(Box::new(is("a")))));
     }
 
     #[test]
     fn texts() {
-        let equals = |t: &str| Ok(Expr::Compare(Operand::Name("a".into()), Op::Matches, Operand::Text(t.into())));
+        let equals = |t: &str| {
+            Ok(Expr::Compare(Operand::Name("a".into()), Op::Matches, Operand::Text(t.into())))
+        };
         assert_eq!(parse(r#"a =~ "x\"y\\z\d""#), equals(r#"x"y\z\d"#));
         assert_eq!(parse("a =~ 'it'"), equals("it"));
     }

@@ -75,7 +75,11 @@ pub fn preamble() -> Preamble {
     let events = vec![
         layout(1, "TICK", &[int("n")]),
         lost(2),
-        layout(3, "PROCESS_EXISTS", &[thread("pid"), int("tgid"), int("ppid"), comm(), string("command")]),
+        layout(
+            3,
+            "PROCESS_EXISTS",
+            &[thread("pid"), int("tgid"), int("ppid"), comm(), string("command")],
+        ),
         layout(4, "PROCESS_FORK", &[thread("parent"), thread("pid"), int("tgid"), comm()]),
         layout(5, "PROCESS_EXEC", &[thread("pid"), int("old_pid"), string("filename")]),
         layout(6, "PROCESS_RENAME", &[thread("pid"), comm()]),
@@ -86,7 +90,9 @@ pub fn preamble() -> Preamble {
 }
 
 pub fn record<'a>(preamble: &'a Preamble, name: &str) -> RecordBuilder<'a> {
-    RecordBuilder::new(preamble.events.iter().find(|e| e.name == name).expect("an event of the preamble"))
+    RecordBuilder::new(
+        preamble.events.iter().find(|e| e.name == name).expect("an event of the preamble"),
+    )
 }
 
 /// A log of `TICK` events with the numbers 0, 1, 2 ...: `blocks` blocks of `events` each, on two CPUs by turns.
@@ -100,11 +106,18 @@ pub fn ticks(blocks: u16, events: u32, compression: Compression) -> Vec<u8> {
         let mut records = Vec::new();
         for i in 0..events {
             let n = u32::from(block) * events + i;
-            record(&preamble, "TICK").int("n", n.into()).finish(START + u64::from(n) * 10, &mut records);
+            record(&preamble, "TICK")
+                .int("n", n.into())
+                .finish(START + u64::from(n) * 10, &mut records);
         }
         let serial = &mut serials[usize::from(block % 2)];
         *serial = writer
-            .block(&EventBlock { origin: cpu, time_base: START, first_serial: *serial, records: &records })
+            .block(&EventBlock {
+                origin: cpu,
+                time_base: START,
+                first_serial: *serial,
+                records: &records,
+            })
             .unwrap();
     }
     writer.finish(&Ledger::default()).unwrap();
@@ -129,8 +142,14 @@ pub fn log_of(preamble: &Preamble, blocks: &[(Origin, Vec<u8>)]) -> Vec<u8> {
     let mut serials = std::collections::BTreeMap::new();
     for (origin, records) in blocks {
         let serial = serials.entry(*origin).or_insert(0);
-        *serial =
-            writer.block(&EventBlock { origin: *origin, time_base: START, first_serial: *serial, records }).unwrap();
+        *serial = writer
+            .block(&EventBlock {
+                origin: *origin,
+                time_base: START,
+                first_serial: *serial,
+                records,
+            })
+            .unwrap();
     }
     writer.finish(&Ledger::default()).unwrap();
     bytes

@@ -7,7 +7,8 @@ use crate::host;
 use crate::pipeline::Flow;
 use crate::writer::Names;
 use klogger_engines::user::{
-    Catalogue, Folder, Output, Owner, Places, Program, ProgramFile, Unusable, is_recorder, owner, schema_text, title,
+    Catalogue, Folder, Output, Owner, Places, Program, ProgramFile, Unusable, is_recorder, owner,
+    schema_text, title,
 };
 use klogger_log::ledger::{Entry, Key, Ledger};
 use klogger_log::preamble::{Preamble, Recorder};
@@ -61,7 +62,8 @@ pub struct Saved {
 /// All programs that there are.
 pub fn list() -> Vec<Remains> {
     let folders = Places::from_environment().open().into_iter().map(Arc::new);
-    let files = folders.flat_map(|folder| folder.names().into_iter().map(move |name| (folder.clone(), name)));
+    let files = folders
+        .flat_map(|folder| folder.names().into_iter().map(move |name| (folder.clone(), name)));
     files.filter_map(|(folder, name)| remains(&folder, &name).ok()).collect()
 }
 
@@ -168,9 +170,13 @@ pub fn save(
     let start_ns = preamble.clock.start_ns;
     let (log, _) = file::open(output, file::PRIVATE)?;
     let mut flow = Flow::new(&layouts);
-    flow.write(Writer::new(log, &preamble, compression).map_err(|e| file::cannot_write(output, e))?, start_ns);
+    flow.write(
+        Writer::new(log, &preamble, compression).map_err(|e| file::cannot_write(output, e))?,
+        start_ns,
+    );
     let catalogue = Catalogue::new([(&builtin, false)], true, &[]);
-    let mut rescue = Rescue { out: flow.output(true), catalogue, keep, saved: Vec::new(), removed: 0 };
+    let mut rescue =
+        Rescue { out: flow.output(true), catalogue, keep, saved: Vec::new(), removed: 0 };
     thread::sleep(CLOCK_LOOK);
     found.into_iter().for_each(|r| rescue.program(r));
     rescue.finish(flow, output, start_ns)
@@ -187,7 +193,8 @@ struct Rescue {
 impl Rescue {
     fn program(&mut self, remains: Remains) {
         let Remains { file, owner, title, alive, flight, .. } = remains;
-        let mut program = match Program::new(file, owner, true, &mut self.catalogue, &mut self.out) {
+        let mut program = match Program::new(file, owner, true, &mut self.catalogue, &mut self.out)
+        {
             Ok(program) => program,
             Err(refused) => {
                 let why = refused.why.unwrap_or_default();
@@ -195,7 +202,8 @@ impl Rescue {
             }
         };
         let abandoned = program.file.abandoned();
-        let was_on: Vec<u16> = (1..klogger_ring::EVENTS_MAX as u16).filter(|id| program.file.is_on(*id)).collect();
+        let was_on: Vec<u16> =
+            (1..klogger_ring::EVENTS_MAX as u16).filter(|id| program.file.is_on(*id)).collect();
         if alive {
             // Rings that run round and round can be read only while they stand.
             program.disarm();
@@ -208,7 +216,8 @@ impl Rescue {
         }
         program.account(&mut self.out, &self.catalogue);
         if let Some(time) = abandoned {
-            let from = Converter::new(&mut self.out.clock, program.file.facts.clock).ns(time & TIME_MASK);
+            let from =
+                Converter::new(&mut self.out.clock, program.file.facts.clock).ns(time & TIME_MASK);
             let entry = Entry::new(Key::EventsDisabled).between(from, os::monotonic_ns());
             let why = "its recorder was killed; when a ring was full, the program turned all of its events off";
             self.out.complaints.add(Key::EventsDisabled, entry.detail(&format!("{title}: {why}")));
@@ -238,8 +247,9 @@ impl Rescue {
         if let Some(e) = writer.failure() {
             return Err(file::cannot_write(output, e));
         }
-        let summary =
-            writer.finish(&Names::default(), &ledger, os::monotonic_ns()).map_err(|e| file::cannot_write(output, e))?;
+        let summary = writer
+            .finish(&Names::default(), &ledger, os::monotonic_ns())
+            .map_err(|e| file::cannot_write(output, e))?;
         Ok(Saved { summary, ledger, programs: saved.len(), removed })
     }
 }

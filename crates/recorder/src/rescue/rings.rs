@@ -78,8 +78,11 @@ pub fn find(pid: u32) -> Option<Remnant> {
 }
 
 fn about(left: &Left) -> Result<About, Error> {
-    let text = left.about().ok_or_else(|| Error::new("the recorder was killed before it had begun its log"))?;
-    serde_json::from_slice(&text).map_err(|e| Error::new(format!("what the recorder left cannot be read: {e}")))
+    let text = left
+        .about()
+        .ok_or_else(|| Error::new("the recorder was killed before it had begun its log"))?;
+    serde_json::from_slice(&text)
+        .map_err(|e| Error::new(format!("what the recorder left cannot be read: {e}")))
 }
 
 /// Writes the whole log to `output`, and frees the rings.
@@ -93,15 +96,20 @@ pub fn save(remnant: Remnant, output: &Path, compression: Compression) -> Result
         Ok(about) => about,
         Err(e) => {
             left.remove();
-            return Err(e.help("there is nothing to save; what it had in the kernel has been freed"));
+            return Err(
+                e.help("there is nothing to save; what it had in the kernel has been freed")
+            );
         }
     };
     let rings = KeptRings::open(&left, &about)?;
     let old = Reader::open(&about.log).ok().filter(|old| is_of(old, &about.preamble));
     if old.as_ref().is_some_and(Reader::is_complete) {
         left.remove();
-        return Err(Error::new(format!("{} is whole: the recorder was killed after it", about.log.display()))
-            .help("there is nothing to save; what it had in the kernel has been freed"));
+        return Err(Error::new(format!(
+            "{} is whole: the recorder was killed after it",
+            about.log.display()
+        ))
+        .help("there is nothing to save; what it had in the kernel has been freed"));
     }
     let (log, _) = file::open(output, file::PRIVATE)?;
     let mut salvage = Salvage::new(&about, old.as_ref(), log, compression, Still::here())
@@ -109,7 +117,8 @@ pub fn save(remnant: Remnant, output: &Path, compression: Compression) -> Result
     let written = salvage.events();
     salvage.rings(&rings).map_err(|e| file::cannot_write(output, e))?;
     let rescued = salvage.events() - written;
-    let (summary, ledger) = salvage.finish_here(&rings, &left).map_err(|e| file::cannot_write(output, e))?;
+    let (summary, ledger) =
+        salvage.finish_here(&rings, &left).map_err(|e| file::cannot_write(output, e))?;
     left.remove();
     Ok(Salvaged { summary, ledger, log: about.log, written, rescued })
 }
@@ -143,7 +152,9 @@ impl KeptRings {
         };
         Ok(KeptRings {
             main: rings(&left.map(pins::RINGS)?, size, about.rings)?,
-            larger: (0..about.rings).map(|cpu| larger(left, cpu as u16)).collect::<Result<_, _>>()?,
+            larger: (0..about.rings)
+                .map(|cpu| larger(left, cpu as u16))
+                .collect::<Result<_, _>>()?,
             nested: rings(&left.map(pins::NESTED)?, NESTED, about.rings)?,
             count: about.rings,
             ringless: map_memory(&fd(&left.map(pins::RINGLESS)?)?, 8 * EVENTS_MAX)?,
@@ -157,7 +168,9 @@ impl KeptRings {
     fn caught(&self, probes: &[ProbeState], schema: &str, program: &str) -> u64 {
         let first = probes.iter().position(|p| p.schema == schema);
         let index = program.split('_').nth(1).and_then(|n| n.parse::<usize>().ok());
-        let (Some(caught), Some(first), Some(index)) = (&self.caught, first, index) else { return 0 };
+        let (Some(caught), Some(first), Some(index)) = (&self.caught, first, index) else {
+            return 0;
+        };
         let number = first.saturating_add(index);
         if number < PROBES_MAX { caught.word(8 * number).load(Ordering::Relaxed) } else { 0 }
     }
@@ -170,7 +183,8 @@ impl KeptRings {
             Some(larger) => {
                 let (before, after) = (self.main.reader(cpu), larger.reader(0));
                 // Which of them the reader goes with that had the nested ring last.
-                let (first, second) = if after.note() == Note::default() { (nested, None) } else { (None, nested) };
+                let (first, second) =
+                    if after.note() == Note::default() { (nested, None) } else { (None, nested) };
                 vec![CpuReader::new(before, first), CpuReader::new(after, second)]
             }
         }
@@ -191,7 +205,9 @@ fn words(left: &Left, name: &str, count: usize) -> Result<Option<Mapping>, Error
 }
 
 fn fd(map: &MapHandle) -> Result<OwnedFd, Error> {
-    map.as_fd().try_clone_to_owned().map_err(|e| Error::new(format!("cannot use what the recorder left: {e}")))
+    map.as_fd()
+        .try_clone_to_owned()
+        .map_err(|e| Error::new(format!("cannot use what the recorder left: {e}")))
 }
 
 /// Of one CPU, if it has one that writers had got to.
@@ -319,7 +335,8 @@ impl<'a> Salvage<'a> {
             if gap > 0 {
                 // A LOST record takes the numbers of those that were on their way.
                 records.splice(0..0, self.builtin.lost(gap, last_ns, last_ns));
-                end.entries.push(Entry::new(Key::InFlight).cpu(cpu).count(gap).between(last_ns, last_ns));
+                end.entries
+                    .push(Entry::new(Key::InFlight).cpu(cpu).count(gap).between(last_ns, last_ns));
             }
             // A ring that its reader had not begun with does not say. The numbers before have been given all the same.
             next_serial
@@ -329,9 +346,11 @@ impl<'a> Salvage<'a> {
         }
         self.ends.push(end);
         let time_base = last_ns.saturating_sub(CLOCK_MARGIN_NS);
-        let end_ns = last_time(&self.kinds, &records).map_or(last_ns, |time| full_time(time_base, time));
+        let end_ns =
+            last_time(&self.kinds, &records).map_or(last_ns, |time| full_time(time_base, time));
         self.last_ns = self.last_ns.max(end_ns);
-        let block = EventBlock { origin: Origin::Cpu(cpu), time_base, first_serial, records: &records };
+        let block =
+            EventBlock { origin: Origin::Cpu(cpu), time_base, first_serial, records: &records };
         let next_serial = self.writer.block(&block)?;
         self.ended.insert(cpu, (next_serial, end_ns));
         Ok(())
@@ -344,7 +363,10 @@ impl<'a> Salvage<'a> {
         if !sound || reader.copy_all(&self.kinds, records).torn {
             end.entries.push(torn(end.cpu));
         } else if self.still.crashed && reader.fill() > 0 {
-            end.entries.push(cut(end.cpu, &format!("{} bytes of its rings were being written", reader.fill())));
+            end.entries.push(cut(
+                end.cpu,
+                &format!("{} bytes of its rings were being written", reader.fill()),
+            ));
         }
         first
     }
@@ -386,7 +408,12 @@ impl<'a> Salvage<'a> {
         let ringless = |id: u16| rings.ringless.word(8 * usize::from(id)).load(Ordering::Relaxed);
         let programs = left.programs();
         let missed = programs.iter().filter_map(|(schema, name, program)| {
-            left_by(program.as_fd(), schema, name, rings.caught(&self.preamble.probes, schema, name))
+            left_by(
+                program.as_fd(),
+                schema,
+                name,
+                rings.caught(&self.preamble.probes, schema, name),
+            )
         });
         let mut ledger = Ledger { entries: vec![Entry::new(Key::Rescued)], ..Ledger::default() };
         ledger.entries.extend(ledger::of_hits(missed, span));
@@ -397,7 +424,8 @@ impl<'a> Salvage<'a> {
             let unread = |id: u16| counts.word(8 * usize::from(id)).load(Ordering::Relaxed);
             ledger.entries.extend(ledger::unread(&unread, &self.preamble.events, span));
         }
-        let names = Names::of(&self.preamble.events, rings.stacks.as_ref().map(Stacks::read), &mut ledger);
+        let names =
+            Names::of(&self.preamble.events, rings.stacks.as_ref().map(Stacks::read), &mut ledger);
         self.finish(ledger, &ringless, &names)
     }
 
@@ -438,5 +466,8 @@ fn torn(cpu: u16) -> Entry {
 
 /// Of a CPU that was stopped while it logged.
 fn cut(cpu: u16, why: &str) -> Entry {
-    Entry::new(Key::InFlight).cpu(cpu).count(1).detail(&format!("the last event of CPU {cpu} is not whole: {why}"))
+    Entry::new(Key::InFlight)
+        .cpu(cpu)
+        .count(1)
+        .detail(&format!("the last event of CPU {cpu} is not whole: {why}"))
 }

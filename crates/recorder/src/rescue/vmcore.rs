@@ -49,7 +49,12 @@ pub struct Rescued {
 
 /// Makes a log of each recording that the image `vmcore` holds. `log`: what the recorder had written; if it is not given,
 /// it is looked for where the recorder says. If there are several recordings, each log has the recorder's number in its name.
-pub fn save(vmcore: &Path, log: Option<&Path>, output: &Path, compression: Compression) -> Result<Vec<Rescued>, Error> {
+pub fn save(
+    vmcore: &Path,
+    log: Option<&Path>,
+    output: &Path,
+    compression: Compression,
+) -> Result<Vec<Rescued>, Error> {
     let dump = Dump::open(vmcore)?;
     let found = find(&dump, vmcore)?;
     let logs = logs(&found, log)?;
@@ -86,7 +91,8 @@ fn logs(found: &[Recording], given: Option<&Path>) -> Result<Vec<Option<Reader>>
         is_file.then(|| Reader::open(path).ok()).flatten()
     };
     let Some(path) = given else {
-        let is_of = |r: &Recording| open(&r.about.log).filter(|old| rings::is_of(old, &r.about.preamble));
+        let is_of =
+            |r: &Recording| open(&r.about.log).filter(|old| rings::is_of(old, &r.about.preamble));
         return Ok(found.iter().map(|r| is_of(r).filter(|old| !old.is_complete())).collect());
     };
     let cannot = |e| Error::new(format!("cannot read {}: {e}", path.display()));
@@ -96,8 +102,11 @@ fn logs(found: &[Recording], given: Option<&Path>) -> Result<Vec<Option<Reader>>
         logs.push(open(path).filter(|old| rings::is_of(old, &r.about.preamble)));
     }
     match logs.iter().flatten().next() {
-        None => Err(Error::new(format!("{} is not the log of a recording in this image", path.display()))
-            .help("without --log, the log is looked for where the recorder wrote it")),
+        None => Err(Error::new(format!(
+            "{} is not the log of a recording in this image",
+            path.display()
+        ))
+        .help("without --log, the log is looked for where the recorder wrote it")),
         Some(old) if old.is_complete() => {
             Err(Error::new(format!("{} is whole: its recording had ended before", path.display()))
                 .help("there is nothing to save"))
@@ -136,7 +145,9 @@ fn find(dump: &Dump, path: &Path) -> Result<Vec<Recording>, Error> {
     // In the order in which they were made.
     for (key, pages) in &places {
         let Some((about, anchor)) = read_anchor(dump, key, pages) else { continue };
-        let recording = recordings.entry(key.recording).or_insert_with(|| Recording { about, anchors: Vec::new() });
+        let recording = recordings
+            .entry(key.recording)
+            .or_insert_with(|| Recording { about, anchors: Vec::new() });
         if recording.anchors.len() < ANCHORS_MAX {
             recording.anchors.push(anchor);
         }
@@ -190,7 +201,9 @@ impl Anchor {
                 && self.holds(r.nested, Rings::stride(NESTED))
         };
         let once = self.frames.iter().collect::<HashSet<_>>().len() == self.frames.len();
-        let uses = rings.iter().fold(ringless.count, |sum, r| sum.saturating_add(r.main.count + r.nested.count));
+        let uses = rings
+            .iter()
+            .fold(ringless.count, |sum, r| sum.saturating_add(r.main.count + r.nested.count));
         let cpus = rings.iter().map(|r| r.cpu).collect::<HashSet<_>>().len() == rings.len();
         let times = first.ticks.max(first.ns).max(self.newest.ticks).max(self.newest.ns) < 1 << 62;
         let fits = self.holds(*ringless, 8 * EVENTS_MAX) && rings.iter().all(sound);
@@ -200,7 +213,8 @@ impl Anchor {
     /// Whether a range is in the list, and holds exactly so many bytes.
     fn holds(&self, range: Range, bytes: usize) -> bool {
         let end = range.at.checked_add(range.count);
-        end.is_some_and(|end| end <= self.frames.len()) && range.count == bytes.div_ceil(self.index.page as usize)
+        end.is_some_and(|end| end <= self.frames.len())
+            && range.count == bytes.div_ceil(self.index.page as usize)
     }
 
     /// Copies a range to memory of ours; whether all of it is in the image.
@@ -210,13 +224,16 @@ impl Anchor {
         for (n, frame) in self.frames.iter().skip(range.at).take(range.count).enumerate() {
             let at = n * page;
             let part = page.min(length.saturating_sub(at));
-            let whole = frame.checked_mul(page as u64).is_some_and(|address| dump.read(address, &mut bytes[..part]));
+            let whole = frame
+                .checked_mul(page as u64)
+                .is_some_and(|address| dump.read(address, &mut bytes[..part]));
             all &= whole;
             // What is zero already takes no memory.
             if bytes[..part].iter().any(|b| *b != 0) {
                 let (words, _) = bytes[..part].as_chunks();
                 for (i, word) in words.iter().enumerate() {
-                    to.word(offset + at + 8 * i).store(u64::from_le_bytes(*word), Ordering::Relaxed);
+                    to.word(offset + at + 8 * i)
+                        .store(u64::from_le_bytes(*word), Ordering::Relaxed);
                 }
             }
         }
@@ -232,10 +249,17 @@ impl Anchor {
     }
 
     /// Both rings of a CPU, or the main one; `None`: their pages are used for something else by now.
-    fn reader(&self, dump: &Dump, rings: &RingsAt, with_nested: bool) -> Result<Option<CpuReader>, Error> {
+    fn reader(
+        &self,
+        dump: &Dump,
+        rings: &RingsAt,
+        with_nested: bool,
+    ) -> Result<Option<CpuReader>, Error> {
         let (main, nested) = (Rings::stride(rings.size), Rings::stride(NESTED));
         let memory = memory::zeros(main + nested);
-        let memory = memory.map_err(|e| Error::new(format!("no memory for a ring of {} bytes: {e}", rings.size)))?;
+        let memory = memory.map_err(|e| {
+            Error::new(format!("no memory for a ring of {} bytes: {e}", rings.size))
+        })?;
         self.copy(dump, rings.main, &memory, 0, main);
         self.copy(dump, rings.nested, &memory, main, nested);
         let is = |at: usize, nested: usize| {
@@ -253,7 +277,8 @@ impl Anchor {
     }
 
     fn ringless(&self, dump: &Dump) -> Result<Mapping, Error> {
-        let memory = memory::zeros(8 * EVENTS_MAX).map_err(|e| Error::new(format!("no memory: {e}")))?;
+        let memory =
+            memory::zeros(8 * EVENTS_MAX).map_err(|e| Error::new(format!("no memory: {e}")))?;
         self.copy(dump, self.index.ringless, &memory, 0, 8 * EVENTS_MAX);
         (0..EVENTS_MAX).for_each(|id| bound(&memory, 8 * id));
         Ok(memory)
@@ -263,7 +288,8 @@ impl Anchor {
     fn still(&self) -> Option<Still> {
         let Index { counter, first, .. } = self.index;
         let pair = |m: Moment| (m.ticks, m.ns);
-        let clock = if counter { Some(Clock::on_line(pair(first), pair(self.newest))?) } else { None };
+        let clock =
+            if counter { Some(Clock::on_line(pair(first), pair(self.newest))?) } else { None };
         Some(Still { now_ns: self.newest.ns, clock, crashed: true })
     }
 }
@@ -290,19 +316,23 @@ impl Recording {
         let cannot = |e| file::cannot_write(output, e);
         let last = self.anchors.last().ok_or_else(|| Error::new("a recording has no rings"))?;
         let still = last.still().ok_or_else(|| {
-            Error::new("the clock of a recording in this image does not run").help("the image is damaged")
+            Error::new("the clock of a recording in this image does not run")
+                .help("the image is damaged")
         })?;
         let mut ledger = Ledger { entries: vec![rescued(&self.about, old)], ..Ledger::default() };
         ledger.entries.extend(unnamed(&self.about));
         ledger.kernel_clock = still.clock.as_ref().map(clock_of_events);
         let (log, _) = file::open(output, file::PRIVATE)?;
-        let mut salvage = Salvage::new(&self.about, old, log, compression, still).map_err(cannot)?;
+        let mut salvage =
+            Salvage::new(&self.about, old, log, compression, still).map_err(cannot)?;
         let written = salvage.events();
         for (n, anchor) in self.anchors.iter().enumerate() {
             for rings in &anchor.index.rings {
                 // Those of a CPU that were exchanged later; perhaps the main one alone.
-                let next = self.anchors[n + 1..].iter().find_map(|a| Some((a, a.of_cpu(rings.cpu)?)));
-                let shares = next.is_some_and(|(a, next)| anchor.frames(rings.nested) == a.frames(next.nested));
+                let next =
+                    self.anchors[n + 1..].iter().find_map(|a| Some((a, a.of_cpu(rings.cpu)?)));
+                let shares = next
+                    .is_some_and(|(a, next)| anchor.frames(rings.nested) == a.frames(next.nested));
                 match anchor.reader(dump, rings, !shares)? {
                     // Rings that were exchanged are empty, unless the crash came right after.
                     Some(reader) if next.is_none() || !reader.has_ended() => {
@@ -316,7 +346,8 @@ impl Recording {
         let rescued = salvage.events() - written;
         let ringless = last.ringless(dump)?;
         let ringless = |id: u16| ringless.word(8 * usize::from(id)).load(Ordering::Relaxed);
-        let (summary, ledger) = salvage.finish(ledger, &ringless, &Names::default()).map_err(cannot)?;
+        let (summary, ledger) =
+            salvage.finish(ledger, &ringless, &Names::default()).map_err(cannot)?;
         Ok(Salvaged { summary, ledger, log: self.about.log.clone(), written, rescued })
     }
 }
@@ -334,20 +365,28 @@ fn rescued(about: &About, old: Option<&Reader>) -> Entry {
 
 /// What a recorder asks the kernel for at the end.
 fn unnamed(about: &About) -> Vec<Entry> {
-    let has = |decode: Decode| about.preamble.events.iter().flat_map(|e| &e.fields).any(|f| f.decode == decode);
+    let has = |decode: Decode| {
+        about.preamble.events.iter().flat_map(|e| &e.fields).any(|f| f.decode == decode)
+    };
     let mut entries = Vec::new();
     if has(Decode::Code) {
-        entries.push(Entry::new(LedgerKey::SymbolsHidden).detail("the names are not looked for in an image"));
+        entries.push(
+            Entry::new(LedgerKey::SymbolsHidden).detail("the names are not looked for in an image"),
+        );
     }
     if has(Decode::Stack) {
-        entries.push(Entry::new(LedgerKey::StackUnknown).detail("stacks are not looked for in an image"));
+        entries.push(
+            Entry::new(LedgerKey::StackUnknown).detail("stacks are not looked for in an image"),
+        );
     }
     entries
 }
 
 fn gone(cpu: u16) -> Entry {
     let entry = Entry::new(LedgerKey::BlockCorrupt).cpu(cpu);
-    entry.detail("the image does not have the rings of this CPU, or something else stands in their place")
+    entry.detail(
+        "the image does not have the rings of this CPU, or something else stands in their place",
+    )
 }
 
 /// How exactly, nobody can say any more: the line is as good as the counter is steady.

@@ -57,7 +57,12 @@ impl Machine {
 
     fn is_right(&self, ns: u64, within: u64) {
         let read = self.read(ns);
-        assert!(read.abs_diff(ns) <= within, "{ns}: {read}, {} off, {:?}", read.abs_diff(ns), self.stretches);
+        assert!(
+            read.abs_diff(ns) <= within,
+            "{ns}: {read}, {} off, {:?}",
+            read.abs_diff(ns),
+            self.stretches
+        );
     }
 }
 

@@ -107,7 +107,10 @@ fn all_times_of_records_are_converted() {
     convert.records(&kinds, &mut bytes);
     let words: Vec<u64> = bytes.as_chunks().0.iter().map(|b| u64::from_le_bytes(*b)).collect();
     let at = |n: usize| Header(words[n]).time48();
-    assert_eq!([at(0), at(1), words[2], words[3], at(4)], [1_000_200, 1_002_000, 7, 1_001_750, 1_002_500]);
+    assert_eq!(
+        [at(0), at(1), words[2], words[3], at(4)],
+        [1_000_200, 1_002_000, 7, 1_001_750, 1_002_500]
+    );
     assert_eq!(Header(words[1]).id(), kinds.lost_id);
 }
 

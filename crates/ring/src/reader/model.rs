@@ -42,7 +42,12 @@ fn layout(id: u16, words: u32) -> EventLayout {
 pub fn kinds() -> RecordKinds {
     // Ids 9, 10, 11 have records of 8, 24 and 512 bytes.
     let layouts = [layout(LOST_ID, 2), layout(9, 0), layout(10, 2), layout(11, 63)];
-    RecordKinds { sizes: SizeTable::new(&layouts), lost_id: LOST_ID, lost_count_offset: 8, lost_since_offset: 16 }
+    RecordKinds {
+        sizes: SizeTable::new(&layouts),
+        lost_id: LOST_ID,
+        lost_count_offset: 8,
+        lost_since_offset: 16,
+    }
 }
 
 fn record_size(id: u16) -> u64 {
@@ -83,7 +88,8 @@ impl Writers {
         let memory = tempfile::tempfile().unwrap();
         memory.set_len(Rings::stride(SIZE) as u64).unwrap();
         let file: &File = &memory;
-        let rings = Rings::new(Mapping::new(file.as_fd(), Rings::stride(SIZE)).unwrap(), SIZE, 1, 10);
+        let rings =
+            Rings::new(Mapping::new(file.as_fd(), Rings::stride(SIZE)).unwrap(), SIZE, 1, 10);
         let reader = rings.reader(0);
         reader.open(overwrite);
         Writers { reader, time: 0, overwrite, calls: 0 }
@@ -117,7 +123,9 @@ impl Writers {
             let at = ATTEMPTS + 8 * usize::from(id);
             self.store(at, self.load(at) + 1);
         }
-        if self.load(HEAD) + record_size(id) > self.load(LIMIT) && self.load(LIMIT) < self.load(HARD) {
+        if self.load(HEAD) + record_size(id) > self.load(LIMIT)
+            && self.load(LIMIT) < self.load(HARD)
+        {
             self.store(LIMIT, self.load(HARD));
             self.calls += 1;
         }

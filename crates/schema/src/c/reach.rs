@@ -5,11 +5,14 @@ use super::{Token, tokens};
 use crate::model::Span;
 
 /// Directives of the preprocessor that only look at the text itself.
-const DIRECTIVES: &[&str] =
-    &["define", "undef", "if", "ifdef", "ifndef", "elif", "elifdef", "elifndef", "else", "endif", "error", "warning"];
+const DIRECTIVES: &[&str] = &[
+    "define", "undef", "if", "ifdef", "ifndef", "elif", "elifdef", "elifndef", "else", "endif",
+    "error", "warning",
+];
 
 /// Words with which C reaches beyond its own text: to files, to the assembler, to the compiler's settings.
-const BEYOND: &[&str] = &["asm", "__asm", "__asm__", "_Pragma", "__has_include", "__has_include_next", "__has_embed"];
+const BEYOND: &[&str] =
+    &["asm", "__asm", "__asm__", "_Pragma", "__has_include", "__has_include_next", "__has_embed"];
 
 pub const BEYOND_HELP: &str = "C here may not read files, use the assembler or change the compiler's settings; types of the kernel are known without #include";
 
@@ -17,7 +20,8 @@ pub const BEYOND_HELP: &str = "C here may not read files, use the assembler or c
 pub fn beyond_message(found: &str) -> String {
     match found {
         "\r" => "a carriage return without a line feed ends a line for some compilers only".into(),
-        "\\" => "blanks between a backslash and the line's end are not the same for all compilers".into(),
+        "\\" => "blanks between a backslash and the line's end are not the same for all compilers"
+            .into(),
         // Of several lines.
         _ => format!("`{}` reaches beyond the schema", found.replace(['\\', '\r', '\n'], "")),
     }
@@ -42,14 +46,17 @@ pub fn beyond(text: &str) -> Vec<Span> {
     let spliced = Spliced::new(text);
     let (text, range) = (spliced.text.as_str(), Span { start: 0, end: spliced.text.len() });
     let mut found = spliced.odd.clone();
-    let (mut before, mut percent, mut directive): (usize, Option<Span>, Option<Span>) = (0, None, None);
+    let (mut before, mut percent, mut directive): (usize, Option<Span>, Option<Span>) =
+        (0, None, None);
     for (token, span) in tokens(text, range) {
         let word = &text[span.start..span.end];
         if let Some(hash) = directive.take()
             && !(token == Token::Word && DIRECTIVES.contains(&word))
         {
             found.push(spliced.origin(Span { start: hash.start, end: span.end }));
-        } else if token == Token::Word && BEYOND.contains(&word) || token == Token::Number && word.contains('\'') {
+        } else if token == Token::Word && BEYOND.contains(&word)
+            || token == Token::Number && word.contains('\'')
+        {
             // The C of a schema is older than C23: there `'` begins a character, which may hide what follows.
             found.push(spliced.origin(span));
         }
@@ -80,7 +87,8 @@ pub fn beyond_expanded(text: &str) -> Vec<Span> {
 /// The runtime's `barrier()`: assembler without a word of assembler.
 fn is_barrier(rest: &[(Token, Span)], text: &str) -> bool {
     let words = ["volatile", "(", "\"\"", ":", ":", ":", "\"memory\"", ")"];
-    rest.len() >= words.len() && rest.iter().zip(words).all(|((_, span), word)| &text[span.start..span.end] == word)
+    rest.len() >= words.len()
+        && rest.iter().zip(words).all(|((_, span), word)| &text[span.start..span.end] == word)
 }
 
 /// Whether the group of attributes that begins here has one of [`PLACING`].
@@ -90,7 +98,9 @@ fn places(rest: &[(Token, Span)], text: &str) -> bool {
         match token {
             Token::OpenParen => depth += 1,
             Token::CloseParen => depth -= 1,
-            Token::Word if PLACING.contains(&text[span.start..span.end].trim_matches('_')) => return true,
+            Token::Word if PLACING.contains(&text[span.start..span.end].trim_matches('_')) => {
+                return true;
+            }
             _ => {}
         }
         if depth == 0 {
@@ -112,11 +122,16 @@ struct Spliced {
 
 impl Spliced {
     fn new(original: &str) -> Spliced {
-        let mut found = Spliced { text: String::with_capacity(original.len()), joints: Vec::new(), odd: Vec::new() };
+        let mut found = Spliced {
+            text: String::with_capacity(original.len()),
+            joints: Vec::new(),
+            odd: Vec::new(),
+        };
         let mut at = 0;
         while let Some(next) = original[at..].find(['\\', '\r']) {
             let (here, rest) = (at + next, &original[at + next + 1..]);
-            let blanks = rest.len() - rest.trim_start_matches([' ', '\t', '\x0b', '\x0c', '\r']).len();
+            let blanks =
+                rest.len() - rest.trim_start_matches([' ', '\t', '\x0b', '\x0c', '\r']).len();
             found.text += &original[at..here];
             at = here + 1;
             if original.as_bytes()[here] == b'\r' {
@@ -141,8 +156,13 @@ impl Spliced {
     /// Where a span of the joined text was in the original.
     fn origin(&self, span: Span) -> Span {
         let place = |at: usize, joint: &(usize, usize)| joint.1 + (at - joint.0);
-        let start = self.joints.iter().rfind(|j| j.0 <= span.start).map_or(span.start, |j| place(span.start, j));
-        let end = self.joints.iter().rfind(|j| j.0 < span.end).map_or(span.end, |j| place(span.end, j));
+        let start = self
+            .joints
+            .iter()
+            .rfind(|j| j.0 <= span.start)
+            .map_or(span.start, |j| place(span.start, j));
+        let end =
+            self.joints.iter().rfind(|j| j.0 < span.end).map_or(span.end, |j| place(span.end, j));
         Span { start, end }
     }
 }
@@ -165,7 +185,10 @@ mod tests {
         assert_eq!(beyond_words("#def\\\nine a as\\\r\nm"), ["as\\\r\nm"]);
         assert_eq!(beyond_words("// \\\n#include <x>\n#\\\n include <y>"), ["#\\\n include"]);
         assert_eq!(beyond_words("asm(\".incbin \\\"x\\\"\");"), ["asm"]);
-        assert_eq!(beyond_words("#define s(x) #x\n#if 1\na % b; // #include\n#endif\n\"#include\""), [""; 0]);
+        assert_eq!(
+            beyond_words("#define s(x) #x\n#if 1\na % b; // #include\n#endif\n\"#include\""),
+            [""; 0]
+        );
     }
 
     #[test]
@@ -186,7 +209,10 @@ mod tests {
         assert_eq!(expanded("{ asm(\".incbin \\\"x\\\"\"); }"), ["asm"]);
         assert_eq!(expanded("__asm__ volatile(\"r0 = 1\" ::: \"memory\")"), ["__asm__"]);
         assert_eq!(expanded("x;\n#pragma clang section bss=\"x\"\n"), ["#"]);
-        assert_eq!(expanded("char a[] __attribute__((used, __section__(\"license\")));"), ["__attribute__"]);
+        assert_eq!(
+            expanded("char a[] __attribute__((used, __section__(\"license\")));"),
+            ["__attribute__"]
+        );
         assert_eq!(expanded("[[gnu::section(\"x\")]] int a;"), ["["]);
         let harmless = "asm volatile(\"\" ::: \"memory\"); int section __attribute__((unused, aligned(8))) = a[b[0]];";
         assert_eq!(expanded(harmless), [""; 0]);

@@ -71,14 +71,19 @@ impl Parser<'_> {
     fn role(&mut self, draft: &mut EventDraft) -> Parse<()> {
         let known = ROLES.map(|(word, _)| word);
         let next = self.cursor.next();
-        let found = self.word_of(next).and_then(|word| ROLES.iter().find(|(name, _)| *name == word));
+        let found =
+            self.word_of(next).and_then(|word| ROLES.iter().find(|(name, _)| *name == word));
         let Some((_, role)) = found else {
             let help = format!("roles are {}", alternatives(&known, "and"));
             return Err(self.unexpected(next, "a role", &help));
         };
         draft.role_span = next.span;
         if draft.event.role.replace(*role).is_some() {
-            self.report(Diagnostic::error(next.span, "an event has one role").label("a second one").help("remove it"));
+            self.report(
+                Diagnostic::error(next.span, "an event has one role")
+                    .label("a second one")
+                    .help("remove it"),
+            );
         }
         Ok(())
     }
@@ -98,7 +103,9 @@ impl Parser<'_> {
             };
             if fields.len() >= SCOPE_MAX || fields.iter().any(|f| f == word) {
                 let message = format!("a scope has at most {SCOPE_MAX} fields, each once");
-                return Err(self.report(Diagnostic::error(next.span, message).label("one too many").help("remove it")));
+                return Err(self.report(
+                    Diagnostic::error(next.span, message).label("one too many").help("remove it"),
+                ));
             }
             fields.push(word.to_string());
             draft.scope_spans.push(next.span);
@@ -128,7 +135,9 @@ impl Parser<'_> {
                 }
                 Token::Semicolon => self.cursor.at = next.span.end,
                 Token::End => return self.never_closed(open, next.span, &name.text),
-                _ if self.at_declaration() => return self.never_closed(open, next.span, &name.text),
+                _ if self.at_declaration() => {
+                    return self.never_closed(open, next.span, &name.text);
+                }
                 _ if self.full() => return Ok(()),
                 _ if self.cursor.eat_word("context").is_some() => match self.contexts(true) {
                     Ok(found) => draft.contexts.extend(found),
@@ -162,7 +171,8 @@ impl Parser<'_> {
             let begins = match next.token {
                 Token::End | Token::CloseBrace | Token::Semicolon => true,
                 Token::Word => {
-                    self.word_of(next).is_some_and(|w| is_type(w) || w == "context") || self.at_declaration()
+                    self.word_of(next).is_some_and(|w| is_type(w) || w == "context")
+                        || self.at_declaration()
                 }
                 _ => false,
             };
@@ -185,15 +195,22 @@ impl Parser<'_> {
                 (Token::Semicolon | Token::Comma, _) => {}
                 (Token::End, _) => {
                     return Err(self.report(
-                        Diagnostic::error(open, format!("the braces of arch {} are never closed", name.text))
-                            .label("opened here")
-                            .help("write `}` after the last counter"),
+                        Diagnostic::error(
+                            open,
+                            format!("the braces of arch {} are never closed", name.text),
+                        )
+                        .label("opened here")
+                        .help("write `}` after the last counter"),
                     ));
                 }
-                (_, Some(word)) => match word.strip_prefix("counter").and_then(|n| n.parse().ok()) {
-                    Some(number) if number < COUNTERS_MAX => self.counter(&mut arch, number, next.span)?,
-                    _ => return Err(self.unexpected(next, "a counter", COUNTERS_HELP)),
-                },
+                (_, Some(word)) => {
+                    match word.strip_prefix("counter").and_then(|n| n.parse().ok()) {
+                        Some(number) if number < COUNTERS_MAX => {
+                            self.counter(&mut arch, number, next.span)?
+                        }
+                        _ => return Err(self.unexpected(next, "a counter", COUNTERS_HELP)),
+                    }
+                }
                 (_, None) => return Err(self.unexpected(next, "a counter", COUNTERS_HELP)),
             }
         }
@@ -205,7 +222,11 @@ impl Parser<'_> {
     fn counter(&mut self, arch: &mut Arch, number: u32, span: Span) -> Parse<()> {
         let next = self.cursor.next();
         let Some(event) = self.word_of(next) else {
-            return Err(self.unexpected(next, "what the counter counts", "for example `counter0 l2_cache_misses`"));
+            return Err(self.unexpected(
+                next,
+                "what the counter counts",
+                "for example `counter0 l2_cache_misses`",
+            ));
         };
         if arch.counters.iter().any(|(n, _)| *n == number) {
             self.report(

@@ -48,7 +48,11 @@ impl Parser<'_> {
     fn field_type(&mut self) -> Parse<Type> {
         let next = self.cursor.next();
         let Some(word) = self.word_of(next) else {
-            return Err(self.unexpected(next, "a field", "a field is a type and a name: `int pid`"));
+            return Err(self.unexpected(
+                next,
+                "a field",
+                "a field is a type and a name: `int pid`",
+            ));
         };
         if self.spells_c_type(word) {
             return self.c_type(word, next.span);
@@ -88,7 +92,9 @@ impl Parser<'_> {
     fn spells_c_type(&self, word: &str) -> bool {
         let next = self.cursor.peek();
         let star = self.cursor.text(next.span) == "*";
-        let follows = self.word_of(next).is_some_and(|w| ["char", "short", "int", "long", "double"].contains(&w));
+        let follows = self
+            .word_of(next)
+            .is_some_and(|w| ["char", "short", "int", "long", "double"].contains(&w));
         star || (C_TYPE_WORDS.contains(&word) && (!is_type(word) || follows))
     }
 
@@ -103,7 +109,9 @@ impl Parser<'_> {
             let star = self.cursor.text(next.span) == "*";
             match self.word_of(next) {
                 // The tag of a structure, too.
-                Some(word) if C_TYPE_WORDS.contains(&word) || (compound && words.len() == 1) => words.push(word),
+                Some(word) if C_TYPE_WORDS.contains(&word) || (compound && words.len() == 1) => {
+                    words.push(word)
+                }
                 _ if star => pointer = true,
                 _ => break,
             }
@@ -113,7 +121,8 @@ impl Parser<'_> {
         }
         words.retain(|w| !matches!(*w, "const" | "volatile"));
         let span = Span { start: start.start, end };
-        let (what, help) = c_type_remedy(self.cursor.text(span), &words.join(" "), pointer, compound);
+        let (what, help) =
+            c_type_remedy(self.cursor.text(span), &words.join(" "), pointer, compound);
         self.report(Diagnostic::error(span, what).label("a type of C").help(help));
         Ok(Type { name: "int".into(), scalar: Some(Scalar::I32), length: None })
     }
@@ -129,7 +138,10 @@ impl Parser<'_> {
             });
         };
         let Some(scalar) = ty.scalar else {
-            let help = format!("the length of a text stands with its type: `string[{n}] {}`", shorten(name));
+            let help = format!(
+                "the length of a text stands with its type: `string[{n}] {}`",
+                shorten(name)
+            );
             let place = Span { start: bracket.start, end: at.end };
             self.report(
                 Diagnostic::error(place, "there are no arrays of texts")
@@ -147,7 +159,9 @@ impl Parser<'_> {
             self.report(
                 Diagnostic::error(at, format!("an array of {n} is not possible"))
                     .label("not a possible length")
-                    .help(format!("an array has at least one element, and a record at most {most} bytes")),
+                    .help(format!(
+                        "an array has at least one element, and a record at most {most} bytes"
+                    )),
             );
             return Ok((scalar, Shape::Array(1)));
         }
@@ -174,12 +188,20 @@ impl Parser<'_> {
         }
         let next = self.cursor.next();
         if next.token != Token::Number {
-            return Err(self.unexpected(next, "a length", "write a number: `[16]`; constants of C are not known here"));
+            return Err(self.unexpected(
+                next,
+                "a length",
+                "write a number: `[16]`; constants of C are not known here",
+            ));
         }
         let n = self.number(next.span)?;
         let close = self.cursor.next();
         if close.token != Token::CloseBracket {
-            return Err(self.unexpected(close, "`]`", "a length is one number between `[` and `]`"));
+            return Err(self.unexpected(
+                close,
+                "`]`",
+                "a length is one number between `[` and `]`",
+            ));
         }
         Ok(Some((n, next.span)))
     }
@@ -209,8 +231,11 @@ impl Parser<'_> {
                 field.doc = Some(text);
             } else if let Some(comma) = self.cursor.eat(Token::Comma) {
                 let help = "give each field its own type: `int a  int b`";
-                return Err(self
-                    .report(Diagnostic::error(comma, "fields are not joined by commas").label("not here").help(help)));
+                return Err(self.report(
+                    Diagnostic::error(comma, "fields are not joined by commas")
+                        .label("not here")
+                        .help(help),
+                ));
             } else {
                 self.cursor.eat(Token::Semicolon);
                 return Ok(decode);
@@ -221,7 +246,11 @@ impl Parser<'_> {
     fn once(&mut self, word: Span, before: bool, what: &str) {
         if before {
             let message = format!("a field has one {what}");
-            self.report(Diagnostic::error(word, message).label("a second one").help("remove one of the two"));
+            self.report(
+                Diagnostic::error(word, message)
+                    .label("a second one")
+                    .help("remove one of the two"),
+            );
         }
     }
 
@@ -232,14 +261,23 @@ impl Parser<'_> {
             Token::Word if UNITS.contains(&text) => return Ok(text.into()),
             Token::Word => {}
             Token::Other if text == "%" => return Ok("percent".into()),
-            _ => return Err(self.unexpected(next, "a unit", "for example `in ns`, `in bytes` or `in percent`")),
+            _ => {
+                return Err(self.unexpected(
+                    next,
+                    "a unit",
+                    "for example `in ns`, `in bytes` or `in percent`",
+                ));
+            }
         }
         let help = match UNIT_REMEDIES.iter().find(|(word, _)| word.eq_ignore_ascii_case(text)) {
             Some((_, own)) => format!("write `{own}`"),
-            None => did_you_mean(text, UNITS).unwrap_or_else(|| format!("the units are {}", UNITS.join(", "))),
+            None => did_you_mean(text, UNITS)
+                .unwrap_or_else(|| format!("the units are {}", UNITS.join(", "))),
         };
         self.report(
-            Diagnostic::error(next.span, format!("unknown unit `{}`", shorten(text))).label("not a unit").help(help),
+            Diagnostic::error(next.span, format!("unknown unit `{}`", shorten(text)))
+                .label("not a unit")
+                .help(help),
         );
         Ok("count".into())
     }

@@ -125,9 +125,12 @@ impl<'a> Parser<'a> {
                 Ok(())
             }
             Some(word) => {
-                let help = did_you_mean(word, DECLARATIONS).unwrap_or_else(|| declarations_help().into());
+                let help =
+                    did_you_mean(word, DECLARATIONS).unwrap_or_else(|| declarations_help().into());
                 let what = format!("`{}` does not begin a declaration", shorten(word));
-                Err(self.report(Diagnostic::error(lexeme.span, what).label("not known here").help(help)))
+                Err(self.report(
+                    Diagnostic::error(lexeme.span, what).label("not known here").help(help),
+                ))
             }
             None => Err(self.unexpected(lexeme, "a declaration", declarations_help())),
         }
@@ -149,9 +152,12 @@ impl<'a> Parser<'a> {
         }
         if !first {
             self.report(
-                Diagnostic::error(Span { start: keyword.start, end: name.span.end }, "`schema` comes first")
-                    .label("after other declarations")
-                    .help("move this line above all other declarations"),
+                Diagnostic::error(
+                    Span { start: keyword.start, end: name.span.end },
+                    "`schema` comes first",
+                )
+                .label("after other declarations")
+                .help("move this line above all other declarations"),
             );
         }
         self.draft.schema = Some(name);
@@ -198,7 +204,8 @@ impl<'a> Parser<'a> {
     }
 
     fn context(&mut self, word: &str, span: Span) -> Option<Context> {
-        let found = CONTEXTS.iter().find(|(name, ..)| *name == word).map(|(_, context, ..)| *context);
+        let found =
+            CONTEXTS.iter().find(|(name, ..)| *name == word).map(|(_, context, ..)| *context);
         if found.is_none() {
             let help = did_you_mean(word, CONTEXTS.iter().map(|(name, ..)| *name))
                 .unwrap_or_else(|| "there are `tid`, `tgid`, `prio` and `cgroup`".into());
@@ -213,7 +220,8 @@ impl<'a> Parser<'a> {
     /// A name, which is also checked.
     pub fn name(&mut self, kind: Kind) -> Parse<Name> {
         let lexeme = self.cursor.peek();
-        let legible = matches!(lexeme.token, Token::Word | Token::Number | Token::Other | Token::Minus);
+        let legible =
+            matches!(lexeme.token, Token::Word | Token::Number | Token::Other | Token::Minus);
         if !legible {
             let what = format!("the {}'s name", kind.noun());
             let next = self.cursor.next();
@@ -222,7 +230,8 @@ impl<'a> Parser<'a> {
         // Take all that was meant as the name, so that `my-event` is one mistake and not two.
         let rest = &self.cursor.text[lexeme.span.start..];
         let ends = |c: char| c.is_whitespace() || "{}()[];,=\"'#".contains(c);
-        let end = lexeme.span.start + rest.find(ends).unwrap_or(rest.len()).max(lexeme.span.end - lexeme.span.start);
+        let end = lexeme.span.start
+            + rest.find(ends).unwrap_or(rest.len()).max(lexeme.span.end - lexeme.span.start);
         let span = Span { start: lexeme.span.start, end };
         self.cursor.at = end;
         let text = self.cursor.text(span).to_string();
@@ -278,7 +287,11 @@ impl<'a> Parser<'a> {
         let next = self.cursor.next();
         match next.token {
             Token::OpenBrace => Ok(next.span),
-            _ => Err(self.unexpected(next, "`{`", &format!("the body of {of} stands between `{{` and `}}`"))),
+            _ => Err(self.unexpected(
+                next,
+                "`{`",
+                &format!("the body of {of} stands between `{{` and `}}`"),
+            )),
         }
     }
 
@@ -288,7 +301,9 @@ impl<'a> Parser<'a> {
         let diagnostic = match found.token {
             Token::OpenComment => {
                 let start = Span { end: start.start + 2, ..start };
-                Diagnostic::error(start, "this comment is never closed").label("opened here").help("close it with `*/`")
+                Diagnostic::error(start, "this comment is never closed")
+                    .label("opened here")
+                    .help("close it with `*/`")
             }
             Token::OpenText => Diagnostic::error(start, "this text is never closed")
                 .label("opened here")
@@ -296,15 +311,21 @@ impl<'a> Parser<'a> {
             Token::OpenChar => Diagnostic::error(start, "this character is never closed")
                 .label("opened here")
                 .help("close it with `'`: `'a'`"),
-            Token::End => Diagnostic::error(found.span, format!("the file ends where {expected} should be"))
-                .label("end of the file"),
+            Token::End => {
+                Diagnostic::error(found.span, format!("the file ends where {expected} should be"))
+                    .label("end of the file")
+            }
             _ => {
                 let text = shorten(self.cursor.text(found.span));
                 Diagnostic::error(found.span, format!("expected {expected}, found `{text}`"))
                     .label(format!("not {expected}"))
             }
         };
-        let diagnostic = if diagnostic.help.is_none() && !help.is_empty() { diagnostic.help(help) } else { diagnostic };
+        let diagnostic = if diagnostic.help.is_none() && !help.is_empty() {
+            diagnostic.help(help)
+        } else {
+            diagnostic
+        };
         self.report(diagnostic)
     }
 
@@ -343,7 +364,9 @@ impl<'a> Parser<'a> {
         let line = text[..self.cursor.at].rfind('\n').map_or(0, |at| at + 1);
         let mut at = if line > from { line } else { next_line(text, self.cursor.at) };
         while at < text.len() {
-            let word_end = text[at..].find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(text.len() - at);
+            let word_end = text[at..]
+                .find(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+                .unwrap_or(text.len() - at);
             if DECLARATIONS.contains(&&text[at..at + word_end]) {
                 break;
             }

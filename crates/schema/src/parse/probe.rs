@@ -76,7 +76,13 @@ impl Parser<'_> {
         Ok(CBlock { text: self.cursor.text(span).into(), line, column, span })
     }
 
-    fn unclosed(&mut self, what: Unclosed, open: Span, group: &str, close: &str) -> super::Reported {
+    fn unclosed(
+        &mut self,
+        what: Unclosed,
+        open: Span,
+        group: &str,
+        close: &str,
+    ) -> super::Reported {
         // Only where it begins: the rest may be half the file.
         let begin = |span: Span| Span { start: span.start, end: span.start + 1 };
         let (span, what, close) = match what {
@@ -85,7 +91,11 @@ impl Parser<'_> {
             Unclosed::Text(span) => (begin(span), "this text is never closed".into(), "\""),
             Unclosed::Char(span) => (begin(span), "this character is never closed".into(), "'"),
         };
-        self.report(Diagnostic::error(span, what).label("opened here").help(format!("close it with `{close}`")))
+        self.report(
+            Diagnostic::error(span, what)
+                .label("opened here")
+                .help(format!("close it with `{close}`")),
+        )
     }
 
     /// `KIND NAME(params)`
@@ -99,8 +109,9 @@ impl Parser<'_> {
         let kind = ProbeKind::ALL.into_iter().find(|k| k.word() == word).unwrap_or_else(|| {
             let help = match PROBE_REMEDIES.iter().find(|(other, _)| *other == word) {
                 Some((_, kind)) => format!("write `{}`", kind.word()),
-                None => did_you_mean(word, words)
-                    .unwrap_or_else(|| format!("a probe is at a {}", crate::nearest::alternatives(&words, "or"))),
+                None => did_you_mean(word, words).unwrap_or_else(|| {
+                    format!("a probe is at a {}", crate::nearest::alternatives(&words, "or"))
+                }),
             };
             let what = format!("unknown kind of probe `{}`", shorten(word));
             self.report(Diagnostic::error(next.span, what).label("not a kind").help(help));
@@ -116,11 +127,16 @@ impl Parser<'_> {
         let first = self.cursor.peek();
         let start = first.span.start;
         let rest = &self.cursor.text[start..];
-        let length = rest.find(|c: char| c.is_whitespace() || "(){};\"".contains(c)).unwrap_or(rest.len());
+        let length =
+            rest.find(|c: char| c.is_whitespace() || "(){};\"".contains(c)).unwrap_or(rest.len());
         let span = Span { start, end: start + length };
         if length == 0 {
             self.cursor.at = first.span.end;
-            return Err(self.unexpected(first, "the probe's place", &format!("for example `{}`", example(kind))));
+            return Err(self.unexpected(
+                first,
+                "the probe's place",
+                &format!("for example `{}`", example(kind)),
+            ));
         }
         self.cursor.at = span.end;
         let name = self.cursor.text(span);
@@ -154,16 +170,25 @@ impl Parser<'_> {
         let mut params: Vec<Param> = Vec::new();
         if tokens.iter().filter(|(token, _)| *token == C::Comma).count() >= PARAMS_MAX {
             let message = format!("a probe has at most {PARAMS_MAX} parameters");
-            self.report(Diagnostic::error(open.span, message).label("of these").help("write those that the body uses"));
+            self.report(
+                Diagnostic::error(open.span, message)
+                    .label("of these")
+                    .help("write those that the body uses"),
+            );
             return Ok(params);
         }
         for part in tokens.split(|(token, _)| *token == C::Comma) {
             let at = part.first().map_or(open.span, |(_, span)| *span);
-            let whole = Span { start: at.start, end: part.last().map_or(at.end, |(_, span)| span.end) };
+            let whole =
+                Span { start: at.start, end: part.last().map_or(at.end, |(_, span)| span.end) };
             match param(text, part) {
                 Ok(param) if params.iter().any(|p| p.name == param.name) => {
                     let what = format!("two parameters are called `{}`", shorten(&param.name));
-                    self.report(Diagnostic::error(whole, what).label("again").help("give each parameter its own name"));
+                    self.report(
+                        Diagnostic::error(whole, what)
+                            .label("again")
+                            .help("give each parameter its own name"),
+                    );
                 }
                 Ok(param) => params.push(param),
                 Err((what, help)) => {
@@ -179,17 +204,27 @@ impl Parser<'_> {
 fn param(text: &str, tokens: &[(C, Span)]) -> Result<Param, (&'static str, &'static str)> {
     const TYPE_AND_NAME: &str = "a parameter is a type and a name: `struct task_struct *prev`";
     let Some(((last, name), ty)) = tokens.split_last() else {
-        return Err(("there is a comma, but no parameter", "remove the comma, or write the parameter"));
+        return Err((
+            "there is a comma, but no parameter",
+            "remove the comma, or write the parameter",
+        ));
     };
     let mut spelled = String::new();
     for (token, span) in tokens {
         match token {
             C::Word | C::Star => {}
             C::Ellipsis => {
-                return Err(("a probe has no variable number of parameters", "write those that the body uses"));
+                return Err((
+                    "a probe has no variable number of parameters",
+                    "write those that the body uses",
+                ));
             }
-            C::OpenBracket => return Err(("an array is not a parameter", "write a pointer: `u8 *name`")),
-            C::OpenParen => return Err(("a pointer to a function is not a parameter", "write `void *name`")),
+            C::OpenBracket => {
+                return Err(("an array is not a parameter", "write a pointer: `u8 *name`"));
+            }
+            C::OpenParen => {
+                return Err(("a pointer to a function is not a parameter", "write `void *name`"));
+            }
             _ => return Err(("a parameter has words and stars only", TYPE_AND_NAME)),
         }
         if span.start == name.start {
@@ -201,8 +236,7 @@ fn param(text: &str, tokens: &[(C, Span)]) -> Result<Param, (&'static str, &'sta
         spelled.push_str(&text[span.start..span.end]);
     }
     let word = &text[name.start..name.end];
-    let tag =
-        matches!(ty.last(), Some((C::Word, at)) if matches!(&text[at.start..at.end], "struct" | "union" | "enum"));
+    let tag = matches!(ty.last(), Some((C::Word, at)) if matches!(&text[at.start..at.end], "struct" | "union" | "enum"));
     if *last != C::Word || ty.is_empty() || tag || C_TYPE_WORDS.contains(&word) {
         return Err(("this parameter has no name, or no type", TYPE_AND_NAME));
     }
@@ -215,7 +249,9 @@ fn param(text: &str, tokens: &[(C, Span)]) -> Result<Param, (&'static str, &'sta
 /// Why a name cannot be that of a place of this kind, and the remedy.
 fn wrong_target(kind: ProbeKind, name: &str) -> Option<(&'static str, String)> {
     let example = format!("for example `{}`", example(kind));
-    if name.len() > TARGET_MAX || !name.chars().all(|c| c.is_ascii_graphic() && !"\\'`$".contains(c)) {
+    if name.len() > TARGET_MAX
+        || !name.chars().all(|c| c.is_ascii_graphic() && !"\\'`$".contains(c))
+    {
         return Some(("not the characters of a name", example));
     }
     match kind {
@@ -223,13 +259,18 @@ fn wrong_target(kind: ProbeKind, name: &str) -> Option<(&'static str, String)> {
             Some((_, own)) => Some(("with its group", format!("leave the group away: `{own}`"))),
             None => (!names::is_identifier(name)).then_some(("not a tracepoint's name", example)),
         },
-        ProbeKind::Syscall => (!names::is_identifier(name)).then_some(("not a system call's name", example)),
+        ProbeKind::Syscall => {
+            (!names::is_identifier(name)).then_some(("not a system call's name", example))
+        }
         ProbeKind::Function | ProbeKind::Return => {
             let symbol = name.rsplit_once(':').map_or(name, |(_, symbol)| symbol);
-            (!is_symbol(symbol) || name.starts_with(':')).then_some(("not a function's name", example))
+            (!is_symbol(symbol) || name.starts_with(':'))
+                .then_some(("not a function's name", example))
         }
         ProbeKind::User => {
-            let good = name.rsplit_once(':').is_some_and(|(path, symbol)| !path.is_empty() && is_symbol(symbol));
+            let good = name
+                .rsplit_once(':')
+                .is_some_and(|(path, symbol)| !path.is_empty() && is_symbol(symbol));
             (!good).then_some(("needs a program or library, and a function in it", example))
         }
         ProbeKind::Usdt => {
@@ -277,7 +318,9 @@ fn place(kind: ProbeKind) -> &'static str {
 
 fn example(kind: ProbeKind) -> &'static str {
     match kind {
-        ProbeKind::Tracepoint => "probe tracepoint sched_switch(bool preempt, struct task_struct *prev)",
+        ProbeKind::Tracepoint => {
+            "probe tracepoint sched_switch(bool preempt, struct task_struct *prev)"
+        }
         ProbeKind::Function => "probe function vfs_read(struct file *file)",
         ProbeKind::Return => "probe return vfs_read(long result)",
         ProbeKind::Syscall => "probe syscall openat(int dfd, const char *filename)",
@@ -296,7 +339,18 @@ mod tests {
         for good in ["1Hz", "10000Hz", "10kHz", "100us", "1ms", "3600s"] {
             assert!(is_rate(good), "{good}");
         }
-        for bad in ["", "Hz", "0Hz", "10001Hz", "99us", "3601s", "1h", "1 s", "99999999999999999999s", "-1s"] {
+        for bad in [
+            "",
+            "Hz",
+            "0Hz",
+            "10001Hz",
+            "99us",
+            "3601s",
+            "1h",
+            "1 s",
+            "99999999999999999999s",
+            "-1s",
+        ] {
             assert!(!is_rate(bad), "{bad}");
         }
     }

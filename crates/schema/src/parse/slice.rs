@@ -8,7 +8,8 @@ use crate::names::Kind;
 use crate::nearest::alternatives;
 use crate::words::PLACES;
 
-const HELP: &str = "write `slice NAME from EVENT to EVENT`, then `by FIELD` and `on PLACE` if needed";
+const HELP: &str =
+    "write `slice NAME from EVENT to EVENT`, then `by FIELD` and `on PLACE` if needed";
 
 impl Parser<'_> {
     /// Without the word `slice`.
@@ -29,7 +30,8 @@ impl Parser<'_> {
                 }
             }
         }
-        let on = if self.cursor.eat_word("on").is_some() { self.place()? } else { Place::default() };
+        let on =
+            if self.cursor.eat_word("on").is_some() { self.place()? } else { Place::default() };
         let slice = Slice { name: name.text, by, on };
         self.draft.slices.push(SliceDraft { slice, span: name.span, from, to, by_spans });
         Ok(())
@@ -45,10 +47,15 @@ impl Parser<'_> {
 
     fn place(&mut self) -> Parse<Place> {
         let next = self.cursor.next();
-        let found = self.word_of(next).and_then(|word| PLACES.iter().find(|(name, _)| *name == word));
+        let found =
+            self.word_of(next).and_then(|word| PLACES.iter().find(|(name, _)| *name == word));
         let known = PLACES.map(|(word, _)| word);
         found.map(|(_, place)| *place).ok_or_else(|| {
-            self.unexpected(next, "on what the slice is", &format!("places are {}", alternatives(&known, "and")))
+            self.unexpected(
+                next,
+                "on what the slice is",
+                &format!("places are {}", alternatives(&known, "and")),
+            )
         })
     }
 }

@@ -69,7 +69,11 @@ impl Parser<'_> {
         self.cursor.eat(Token::Equals);
         let next = self.cursor.next();
         if next.token != Token::Text {
-            return Err(self.unexpected(next, "the value's text", "each value is followed by its text: `0 \"none\"`"));
+            return Err(self.unexpected(
+                next,
+                "the value's text",
+                "each value is followed by its text: `0 \"none\"`",
+            ));
         }
         let text = self.unquote(next.span);
         Ok((value, span, text))
@@ -88,13 +92,19 @@ impl Parser<'_> {
                 let span = Span { start: first.span.start, end: next.span.end };
                 if flags {
                     let help = "bits are positive numbers: 0x1, 0x2, 0x4; negative values belong into an enum";
-                    self.report(Diagnostic::error(span, "flags are not negative").label("no set of bits").help(help));
+                    self.report(
+                        Diagnostic::error(span, "flags are not negative")
+                            .label("no set of bits")
+                            .help(help),
+                    );
                 }
                 Ok((self.negative(next.span, span)?, span))
             }
-            _ => {
-                Err(self.unexpected(first, "a value", "a value is a number (`2`, `-1`, `0x10`) or a character (`'c'`)"))
-            }
+            _ => Err(self.unexpected(
+                first,
+                "a value",
+                "a value is a number (`2`, `-1`, `0x10`) or a character (`'c'`)",
+            )),
         }
     }
 
@@ -103,7 +113,9 @@ impl Parser<'_> {
         if n > 1 << 63 {
             let help = "the least value is -9223372036854775808";
             return Err(self.report(
-                Diagnostic::error(whole, "this number is too small").label("less than 64 bits hold").help(help),
+                Diagnostic::error(whole, "this number is too small")
+                    .label("less than 64 bits hold")
+                    .help(help),
             ));
         }
         Ok(n.wrapping_neg())
@@ -122,7 +134,11 @@ impl Parser<'_> {
         };
         value.map(u64::from).ok_or_else(|| {
             let help = "write one ASCII character, or one of '\\0' '\\n' '\\t' '\\\\' '\\''";
-            self.report(Diagnostic::error(span, "this is not one character").label("not a value").help(help))
+            self.report(
+                Diagnostic::error(span, "this is not one character")
+                    .label("not a value")
+                    .help(help),
+            )
         })
     }
 }

@@ -60,7 +60,8 @@ pub fn dump(schema: &Schema) -> String {
     for probe in &schema.probes {
         out.push_str("\nprobe\n");
         for t in &probe.targets {
-            let params: Vec<String> = t.params.iter().map(|p| format!("{:?} {:?}", p.ty, p.name)).collect();
+            let params: Vec<String> =
+                t.params.iter().map(|p| format!("{:?} {:?}", p.ty, p.name)).collect();
             let _ = writeln!(out, "    {} {:?} ({})", t.kind.word(), t.name, params.join(", "));
         }
         let _ = writeln!(out, "    body at {}:{}", probe.body.line, probe.body.column);
@@ -80,10 +81,17 @@ pub fn dump(schema: &Schema) -> String {
 fn dump_event(out: &mut String, schema: &Schema, event: &Event) {
     let layout = EventLayout::new(&schema.name, event, 1);
     let _ = writeln!(out, "\nevent {}{}", event.name, doc(&event.doc));
-    let _ =
-        writeln!(out, "    scope {:?}, {} bytes, at most {}", event.scope, layout.record_size(0), layout.max_size());
+    let _ = writeln!(
+        out,
+        "    scope {:?}, {} bytes, at most {}",
+        event.scope,
+        layout.record_size(0),
+        layout.max_size()
+    );
     let slices = [("begins", &layout.begins), ("ends", &layout.ends)];
-    for (does, slice) in slices.into_iter().flat_map(|(does, all)| all.iter().map(move |slice| (does, slice))) {
+    for (does, slice) in
+        slices.into_iter().flat_map(|(does, all)| all.iter().map(move |slice| (does, slice)))
+    {
         let _ = writeln!(out, "    {does} {} by {:?} on {:?}", slice.name, slice.by, slice.on);
     }
     if let Some(role) = layout.role {
@@ -128,9 +136,15 @@ pub fn print(schema: &Schema) -> String {
         out.push_str(" }\n");
     }
     schema.events.iter().for_each(|e| print_event(&mut out, e));
-    for (from, slice) in schema.events.iter().flat_map(|e| e.begins.iter().map(move |slice| (e, slice))) {
+    for (from, slice) in
+        schema.events.iter().flat_map(|e| e.begins.iter().map(move |slice| (e, slice)))
+    {
         let to = schema.events.iter().find(|e| e.ends.contains(slice)).unwrap();
-        let by = if slice.by.is_empty() { String::new() } else { format!(" by {}", slice.by.join(", ")) };
+        let by = if slice.by.is_empty() {
+            String::new()
+        } else {
+            format!(" by {}", slice.by.join(", "))
+        };
         let on = PLACES.iter().find(|(_, place)| *place == slice.on).unwrap().0;
         let _ = writeln!(out, "slice {} from {} to {}{by} on {on}", slice.name, from.name, to.name);
     }
@@ -139,7 +153,8 @@ pub fn print(schema: &Schema) -> String {
     }
     schema.probes.iter().for_each(|p| print_probe(&mut out, p));
     for arch in &schema.arch {
-        let counters: Vec<String> = arch.counters.iter().map(|(n, event)| format!("counter{n} {event}")).collect();
+        let counters: Vec<String> =
+            arch.counters.iter().map(|(n, event)| format!("counter{n} {event}")).collect();
         let _ = writeln!(out, "arch {} {{ {} }}", arch.name, counters.join("; "));
     }
     out
@@ -151,9 +166,9 @@ fn print_event(out: &mut String, event: &Event) {
         Scope::All => " scope all".into(),
         Scope::Fields(names) => format!(" scope {}", names.join(", ")),
     };
-    let role = event
-        .role
-        .map_or(String::new(), |role| format!(" role {}", ROLES.iter().find(|(_, known)| *known == role).unwrap().0));
+    let role = event.role.map_or(String::new(), |role| {
+        format!(" role {}", ROLES.iter().find(|(_, known)| *known == role).unwrap().0)
+    });
     let _ = writeln!(out, "event {}{}{scope}{role} {{", event.name, doc(&event.doc));
     for field in &event.fields {
         match field.context {
@@ -193,7 +208,8 @@ fn print_probe(out: &mut String, probe: &Probe) {
         .targets
         .iter()
         .map(|t| {
-            let params: Vec<String> = t.params.iter().map(|p| format!("{} {}", p.ty, p.name)).collect();
+            let params: Vec<String> =
+                t.params.iter().map(|p| format!("{} {}", p.ty, p.name)).collect();
             format!("{} {}({})", t.kind.word(), t.name, params.join(", "))
         })
         .collect();

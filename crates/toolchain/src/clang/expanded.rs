@@ -22,7 +22,10 @@ pub(super) fn complaints(schema: &str, ours: &[&str], text: &str) -> Vec<Complai
     let mut lines: Vec<(usize, u32)> = Vec::new();
     for text in text.lines() {
         if let Some((number, name)) = marker(text) {
-            if !name.starts_with('<') && name != schema && !ours.contains(&name.trim_start_matches("./")) {
+            if !name.starts_with('<')
+                && name != schema
+                && !ours.contains(&name.trim_start_matches("./"))
+            {
                 let at = lines.last().map_or(1, |l| l.1);
                 found.push(complain(at, 0, format!("it reads or names another file, {name}")));
             }
@@ -55,7 +58,8 @@ fn unescaped(text: &str) -> String {
     let mut bytes = Vec::new();
     let mut rest = text.as_bytes();
     while let [first, after @ ..] = rest {
-        let octal = after.get(..3).and_then(|d| u8::from_str_radix(std::str::from_utf8(d).ok()?, 8).ok());
+        let octal =
+            after.get(..3).and_then(|d| u8::from_str_radix(std::str::from_utf8(d).ok()?, 8).ok());
         let (byte, length) = match (first, octal, after) {
             (b'\\', Some(byte), _) => (byte, 4),
             (b'\\', None, [b't', ..]) => (b'\t', 2),
@@ -74,7 +78,10 @@ mod tests {
     use super::*;
 
     fn found(text: &str) -> Vec<(u32, u32, String)> {
-        complaints("a \"b\".k", &["x.bpf.c"], text).into_iter().map(|c| (c.line, c.column, c.message)).collect()
+        complaints("a \"b\".k", &["x.bpf.c"], text)
+            .into_iter()
+            .map(|c| (c.line, c.column, c.message))
+            .collect()
     }
 
     #[test]
@@ -85,9 +92,11 @@ mod tests {
 
     #[test]
     fn files_are_named() {
-        let text =
-            "# 1 \"<built-in>\" 1\n# 1 \"./x.bpf.c\"\n# 7 \"a \\\"b\\\".k\"\nint a;\n# 1 \"/etc/shadow\" 1\nroot\n";
-        assert_eq!(found(text), [(7, 1, "it reads or names another file, /etc/shadow".to_string())]);
+        let text = "# 1 \"<built-in>\" 1\n# 1 \"./x.bpf.c\"\n# 7 \"a \\\"b\\\".k\"\nint a;\n# 1 \"/etc/shadow\" 1\nroot\n";
+        assert_eq!(
+            found(text),
+            [(7, 1, "it reads or names another file, /etc/shadow".to_string())]
+        );
     }
 
     #[test]

@@ -34,11 +34,17 @@ struct Type {
 impl Type {
     /// What stands behind `struct NAME`: `*` for a pointer to it; `None` if it is no structure of `kernels`.
     fn behind(&self, kernels: &BTreeSet<String>) -> Option<String> {
-        let text = if self.desugared_qual_type.is_empty() { &self.qual_type } else { &self.desugared_qual_type };
+        let text = if self.desugared_qual_type.is_empty() {
+            &self.qual_type
+        } else {
+            &self.desugared_qual_type
+        };
         let mut words = text.split(' ').filter(|w| !["const", "volatile"].contains(w));
         let (tag, name) = (words.next()?, words.next()?);
         let (name, elements) = name.split_at(name.find('[').unwrap_or(name.len()));
-        kernels.contains(&format!("{tag} {name}")).then(|| elements.to_string() + &words.collect::<String>())
+        kernels
+            .contains(&format!("{tag} {name}"))
+            .then(|| elements.to_string() + &words.collect::<String>())
     }
 
     fn is_structure(&self, kernels: &BTreeSet<String>) -> bool {
@@ -52,7 +58,9 @@ impl Type {
 
 impl Node {
     fn kernels(&self, into: &mut BTreeSet<String>) {
-        if self.kind == "RecordDecl" && self.inner.iter().any(|n| n.kind == "BPFPreserveAccessIndexAttr") {
+        if self.kind == "RecordDecl"
+            && self.inner.iter().any(|n| n.kind == "BPFPreserveAccessIndexAttr")
+        {
             into.insert(format!("{} {}", self.tag_used, self.name));
         }
         self.inner.iter().for_each(|n| n.kernels(into));
@@ -62,11 +70,12 @@ impl Node {
         let mut operands = self.inner.iter().map(|n| &n.r#type);
         match (self.kind.as_str(), self.opcode.as_str()) {
             ("OffsetOfExpr", _) => true,
-            ("UnaryExprOrTypeTraitExpr", _) => operands.chain([&self.arg_type]).any(|t| t.is_structure(kernels)),
-            ("ArraySubscriptExpr", _) => self.r#type.is_structure(kernels),
-            ("BinaryOperator" | "CompoundAssignOperator", "+" | "-" | "+=" | "-=") | ("UnaryOperator", "++" | "--") => {
-                operands.any(|t| t.is_pointer(kernels))
+            ("UnaryExprOrTypeTraitExpr", _) => {
+                operands.chain([&self.arg_type]).any(|t| t.is_structure(kernels))
             }
+            ("ArraySubscriptExpr", _) => self.r#type.is_structure(kernels),
+            ("BinaryOperator" | "CompoundAssignOperator", "+" | "-" | "+=" | "-=")
+            | ("UnaryOperator", "++" | "--") => operands.any(|t| t.is_pointer(kernels)),
             _ => false,
         }
     }
@@ -118,7 +127,8 @@ fn sizes_of_structures_are_found() {
         klogger(E, x + q->pid + sizeof(x) + sizeof(p) + p->comm[1]);\n\
         }\n";
     let schema = parse("sizes.klogger", text, &Options::default()).unwrap().schema;
-    let found: Vec<String> = found_in(&schema).iter().map(|f| f.split_once(": ").unwrap().1.into()).collect();
+    let found: Vec<String> =
+        found_in(&schema).iter().map(|f| f.split_once(": ").unwrap().1.into()).collect();
     let sizeof = "UnaryExprOrTypeTraitExpr";
     let expected = [
         sizeof,

@@ -57,7 +57,8 @@ fn section(elf: &[u8]) -> Result<Vec<u8>, String> {
     let damaged = |e| format!("its ELF file is damaged: {e}");
     let file = ElfBytes::<AnyEndian>::minimal_parse(elf).map_err(damaged)?;
     let header = file.section_header_by_name(".BTF").map_err(damaged)?;
-    let header = header.ok_or("this kernel was built without type information (CONFIG_DEBUG_INFO_BTF)")?;
+    let header =
+        header.ok_or("this kernel was built without type information (CONFIG_DEBUG_INFO_BTF)")?;
     Ok(file.section_data(&header).map_err(damaged)?.0.to_vec())
 }
 
@@ -83,7 +84,11 @@ fn unpack(packed: &[u8]) -> Result<Vec<u8>, String> {
     let mut input = tempfile::tempfile().map_err(cannot)?;
     input.write_all(packed).and_then(|()| input.rewind()).map_err(cannot)?;
     let kernel = output(Command::new(words[0]).args(&words[1..]).stdin(input)).map_err(cannot)?;
-    if kernel.starts_with(ELF_MAGIC) { Ok(kernel) } else { Err(format!("{} could not unpack its kernel", words[0])) }
+    if kernel.starts_with(ELF_MAGIC) {
+        Ok(kernel)
+    } else {
+        Err(format!("{} could not unpack its kernel", words[0]))
+    }
 }
 
 /// The image in a Debian package.
@@ -91,10 +96,17 @@ fn packaged(path: &Path) -> Result<Vec<u8>, String> {
     let cannot = |e| format!("cannot be unpacked: {e}");
     // A pipe's reader that ends first is no fault: the image may come before the modules.
     let mut packed = Command::new("dpkg-deb");
-    packed.arg("--fsys-tarfile").arg(path).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    packed
+        .arg("--fsys-tarfile")
+        .arg(path)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
     let mut archive = packed.spawn().map_err(cannot)?;
     let tar = archive.stdout.take().map_or(Stdio::null(), Stdio::from);
-    let image = output(Command::new("tar").args(["-xO", "--wildcards", "*/vmlinuz-*", "*/vmlinuz"]).stdin(tar));
+    let image = output(
+        Command::new("tar").args(["-xO", "--wildcards", "*/vmlinuz-*", "*/vmlinuz"]).stdin(tar),
+    );
     let _ = archive.wait();
     match image.map_err(cannot)? {
         image if image.is_empty() => Err("there is no kernel image in this package".into()),
@@ -141,7 +153,10 @@ mod tests {
     fn what_is_no_kernel_is_refused() {
         let why = |bytes: &[u8]| btf(bytes).unwrap_err();
         assert_eq!(why(b""), "neither a kernel nor its type information");
-        assert_eq!(why(&image(b"nothing known")), "its kernel is packed in a way that is not known here");
+        assert_eq!(
+            why(&image(b"nothing known")),
+            "its kernel is packed in a way that is not known here"
+        );
         assert_eq!(why(&image(b"\x1f\x8bnonsense")), "gzip could not unpack its kernel");
         assert!(why(b"\x7fELF and no more").starts_with("its ELF file is damaged: "));
         assert_eq!(btf(&[0x9f, 0xeb, 1]), Ok(vec![0x9f, 0xeb, 1]));

@@ -14,7 +14,10 @@ use std::collections::BTreeMap;
 /// Written by hand, and not of C.
 const FIXED: [(&str, &str); 3] = [
     ("kernel/klogger/Kconfig", include_str!("../../../../runtime/kernel/tree/Kconfig")),
-    ("kernel/klogger/Kbuild.prepare", include_str!("../../../../runtime/kernel/tree/Kbuild.prepare")),
+    (
+        "kernel/klogger/Kbuild.prepare",
+        include_str!("../../../../runtime/kernel/tree/Kbuild.prepare"),
+    ),
     ("kernel/klogger/update.sh", include_str!("../../../../runtime/kernel/tree/update.sh")),
 ];
 
@@ -23,7 +26,8 @@ pub fn files(tree: &Tree, schemata: &[Schema]) -> Result<BTreeMap<String, String
     check_names(schemata)?;
     let builtin = bundled::builtin()?.schema;
     let known = tracepoints::of(&tree.dir);
-    let mut found: BTreeMap<String, String> = FIXED.iter().map(|(p, t)| (p.to_string(), t.to_string())).collect();
+    let mut found: BTreeMap<String, String> =
+        FIXED.iter().map(|(p, t)| (p.to_string(), t.to_string())).collect();
     let mut add = |text: NamedText| found.insert(place_of(&text.name), text.text);
     for text in kernel::core(&builtin, &plan(tree, &builtin, &known).places, &[]) {
         add(text);
@@ -57,13 +61,19 @@ fn check_names(schemata: &[Schema]) -> Result<(), Error> {
     let mut event_of = BTreeMap::new();
     for s in schemata {
         if let Some(other) = schema_of.insert(s.name.as_str(), &s.file) {
-            return Err(Error::new(format!("{other} and {} are both the schema '{}'", s.file, s.name))
-                .help("begin one of them with 'schema ANOTHER_NAME'"));
+            return Err(Error::new(format!(
+                "{other} and {} are both the schema '{}'",
+                s.file, s.name
+            ))
+            .help("begin one of them with 'schema ANOTHER_NAME'"));
         }
         for e in &s.events {
             if let Some(other) = event_of.insert(e.name.as_str(), &s.file) {
-                return Err(Error::new(format!("{other} and {} both have an event {}", s.file, e.name))
-                    .help("all schemata of a kernel share /proc/sys/klogger: rename one of the two"));
+                return Err(Error::new(format!(
+                    "{other} and {} both have an event {}",
+                    s.file, e.name
+                ))
+                .help("all schemata of a kernel share /proc/sys/klogger: rename one of the two"));
             }
         }
     }
@@ -92,8 +102,10 @@ fn makefile(builtin: &Schema, schemata: &[Schema]) -> String {
         builtin.name
     );
     for s in schemata {
-        text +=
-            &format!("\nobj-$(CONFIG_KLOGGER) += klogger_{0}.o\nklogger_{0}-y := {0}.klogger.o {0}.bench.o\n", s.name);
+        text += &format!(
+            "\nobj-$(CONFIG_KLOGGER) += klogger_{0}.o\nklogger_{0}-y := {0}.klogger.o {0}.bench.o\n",
+            s.name
+        );
     }
     text
 }

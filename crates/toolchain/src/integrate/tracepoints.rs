@@ -25,7 +25,9 @@ pub(super) fn of(tree: &Path) -> Tracepoints {
 /// Name and parameters of each tracepoint that a header declares.
 fn declarations(header: &str) -> Vec<(String, Vec<String>)> {
     let text = without_comments(header);
-    let calls = MACROS.iter().flat_map(|(word, name)| text.match_indices(word).map(move |(at, _)| (at, *name)));
+    let calls = MACROS
+        .iter()
+        .flat_map(|(word, name)| text.match_indices(word).map(move |(at, _)| (at, *name)));
     calls.filter_map(|(at, name)| declaration(&text[at..], name)).collect()
 }
 
@@ -91,8 +93,10 @@ mod tests {
             ("pelt_cfs_tp", vec![]),
             ("sched_waking", vec!["struct task_struct *p"]),
         ];
-        let found: Vec<(&str, Vec<&str>)> =
-            found.iter().map(|(n, p)| (n.as_str(), p.iter().map(String::as_str).collect())).collect();
+        let found: Vec<(&str, Vec<&str>)> = found
+            .iter()
+            .map(|(n, p)| (n.as_str(), p.iter().map(String::as_str).collect()))
+            .collect();
         assert_eq!(found, expected);
     }
 }

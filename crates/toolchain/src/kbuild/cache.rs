@@ -26,7 +26,8 @@ pub(super) fn folder() -> Result<PathBuf, Error> {
 
 /// Makes the folder, and fails if anybody but us and root could put something else into it.
 pub(super) fn make(folder: &Path) -> Result<(), Error> {
-    let cannot = |e: io::Error| Error::new(format!("cannot keep modules in {}: {e}", folder.display()));
+    let cannot =
+        |e: io::Error| Error::new(format!("cannot keep modules in {}: {e}", folder.display()));
     // Whose folder it will be in, before anything is made there.
     let there = folder.ancestors().find(|f| f.exists()).unwrap_or(Path::new("/"));
     check(&there.canonicalize().map_err(cannot)?)?;
@@ -39,7 +40,8 @@ fn check(path: &Path) -> Result<(), Error> {
     let us = files::effective_uid();
     for folder in path.ancestors() {
         let found = folder.symlink_metadata();
-        let found = found.map_err(|e| Error::new(format!("cannot look at {}: {e}", folder.display())))?;
+        let found =
+            found.map_err(|e| Error::new(format!("cannot look at {}: {e}", folder.display())))?;
         let wrong = match (found.uid(), found.mode() & 0o022, found.mode() & STICKY) {
             (owner, ..) if owner != us && owner != 0 => format!("belongs to user {owner}"),
             (_, 0, _) => continue,
@@ -64,7 +66,10 @@ pub(super) fn is_sound<'a>(folder: &Path, files: impl Iterator<Item = &'a PathBu
     }
 }
 
-pub(super) fn seal<'a>(folder: &Path, files: impl Iterator<Item = &'a PathBuf>) -> Result<(), Error> {
+pub(super) fn seal<'a>(
+    folder: &Path,
+    files: impl Iterator<Item = &'a PathBuf>,
+) -> Result<(), Error> {
     let written = digests(files).and_then(|text| fs::write(folder.join(DIGESTS), text));
     written.map_err(|e| Error::new(format!("cannot keep modules in {}: {e}", folder.display())))
 }
@@ -95,7 +100,8 @@ mod tests {
         let base = tempfile::tempdir().unwrap();
         let folder = base.path().join("cache/modules");
         assert!(make(&folder).is_ok());
-        for (which, bits, wrong) in [(base.path(), 0o777, true), (base.path(), 0o1777, false), (&folder, 0o1777, true)]
+        for (which, bits, wrong) in
+            [(base.path(), 0o777, true), (base.path(), 0o1777, false), (&folder, 0o1777, true)]
         {
             mode(which, bits);
             assert_eq!(make(&folder).is_err(), wrong, "{} {bits:o}", which.display());

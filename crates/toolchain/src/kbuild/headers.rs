@@ -12,15 +12,23 @@ use std::path::Path;
 /// Folders with trace headers, and what C writes before a header's name.
 fn folders(tree: &Tree) -> Vec<(String, String)> {
     let arch = format!("arch/{}/include/asm", tree.arch);
-    [("include/trace/events", "trace/events"), ("include/trace/misc", "trace/misc"), ("include/ras", "ras")]
-        .map(|(folder, prefix)| (folder.to_string(), prefix.to_string()))
-        .into_iter()
-        .chain([(format!("{arch}/trace"), "asm/trace".to_string()), (arch, "asm".to_string())])
-        .collect()
+    [
+        ("include/trace/events", "trace/events"),
+        ("include/trace/misc", "trace/misc"),
+        ("include/ras", "ras"),
+    ]
+    .map(|(folder, prefix)| (folder.to_string(), prefix.to_string()))
+    .into_iter()
+    .chain([(format!("{arch}/trace"), "asm/trace".to_string()), (arch, "asm".to_string())])
+    .collect()
 }
 
 /// The tracepoints in all headers that seem to have one of those that the schemata name, `work` being a folder for this.
-pub(super) fn tracepoints(tree: &Tree, schemas: &[&Schema], work: &Path) -> Result<Tracepoints, Error> {
+pub(super) fn tracepoints(
+    tree: &Tree,
+    schemas: &[&Schema],
+    work: &Path,
+) -> Result<Tracepoints, Error> {
     let headers = candidates(tree, &wanted(schemas));
     if headers.is_empty() {
         return Ok(Tracepoints::new());
@@ -57,7 +65,10 @@ fn candidates(tree: &Tree, wanted: &BTreeSet<&str>) -> Vec<String> {
         for path in entries.map(|e| e.path()).filter(|p| p.extension().is_some_and(|e| e == "h")) {
             let text = fs::read_to_string(&path).unwrap_or_default();
             if text.contains("#define TRACE_SYSTEM") && mentions(&text, &words) {
-                found.push(format!("{prefix}/{}", path.file_name().unwrap_or_default().to_string_lossy()));
+                found.push(format!(
+                    "{prefix}/{}",
+                    path.file_name().unwrap_or_default().to_string_lossy()
+                ));
             }
         }
     }

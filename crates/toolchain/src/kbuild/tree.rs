@@ -25,18 +25,23 @@ pub(super) struct Tree {
 pub fn kernel_dir(release: Option<&str>) -> Result<PathBuf, Error> {
     let running = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let release = release.unwrap_or(running.trim());
-    let places = [format!("/lib/modules/{release}/build"), format!("/usr/src/linux-headers-{release}")];
+    let places =
+        [format!("/lib/modules/{release}/build"), format!("/usr/src/linux-headers-{release}")];
     if let Some(found) = places.iter().map(Path::new).find(|p| p.join("Makefile").exists()) {
         return Ok(found.into());
     }
-    Err(Error::new(format!("modules for kernel {release} need its headers, and {} is not here", places[0]))
-        .help(format!("{}; or --kernel DIR if you have built it yourself", package(release))))
+    Err(Error::new(format!(
+        "modules for kernel {release} need its headers, and {} is not here",
+        places[0]
+    ))
+    .help(format!("{}; or --kernel DIR if you have built it yourself", package(release))))
 }
 
 /// How this distribution brings the headers.
 fn package(release: &str) -> String {
     let about = fs::read_to_string("/etc/os-release").unwrap_or_default();
-    let ids = about.lines().filter_map(|l| l.strip_prefix("ID=").or_else(|| l.strip_prefix("ID_LIKE=")));
+    let ids =
+        about.lines().filter_map(|l| l.strip_prefix("ID=").or_else(|| l.strip_prefix("ID_LIKE=")));
     let ids: String = ids.map(|id| format!("{} ", id.trim_matches('"'))).collect();
     let is = |names: &[&str]| ids.split(' ').any(|id| names.contains(&id));
     if is(&["fedora", "rhel", "centos", "suse", "opensuse"]) {
@@ -62,16 +67,25 @@ impl Tree {
             return Err(Error::new(format!("{shown} is no kernel build tree"))
                 .help("name the folder in which the kernel was built, or its headers: /lib/modules/RELEASE/build"));
         }
-        let incomplete = |what: &str, help: &str| Err(Error::new(format!("the kernel in {shown} {what}")).help(help));
+        let incomplete = |what: &str, help: &str| {
+            Err(Error::new(format!("the kernel in {shown} {what}")).help(help))
+        };
         let Ok(config) = fs::read_to_string(dir.join("include/config/auto.conf")) else {
-            return incomplete("is not configured", &format!("make -C {shown} defconfig, and then build it"));
+            return incomplete(
+                "is not configured",
+                &format!("make -C {shown} defconfig, and then build it"),
+            );
         };
         let config = Config(config);
         if !config.has("CONFIG_MODULES") {
-            return incomplete("takes no modules (CONFIG_MODULES=n)", "configure it with CONFIG_MODULES=y");
+            return incomplete(
+                "takes no modules (CONFIG_MODULES=n)",
+                "configure it with CONFIG_MODULES=y",
+            );
         }
         // Debian's headers have another name for it in include/config/kernel.release.
-        let release = fs::read_to_string(dir.join("include/generated/utsrelease.h")).unwrap_or_default();
+        let release =
+            fs::read_to_string(dir.join("include/generated/utsrelease.h")).unwrap_or_default();
         let release = release.split('"').nth(1).unwrap_or_default().to_string();
         if release.is_empty() || !dir.join("Module.symvers").exists() {
             return incomplete(
@@ -90,7 +104,12 @@ impl Tree {
     pub fn make(&self, folder: &Path, target: &str) -> Result<std::process::Output, Error> {
         let jobs = std::thread::available_parallelism().map_or(1, usize::from);
         let mut command = Command::new("make");
-        command.arg("-k").arg(format!("-j{jobs}")).arg("-C").arg(&self.dir).arg(format!("M={}", folder.display()));
+        command
+            .arg("-k")
+            .arg(format!("-j{jobs}"))
+            .arg("-C")
+            .arg(&self.dir)
+            .arg(format!("M={}", folder.display()));
         command.args(&self.variables).arg(target).current_dir(folder).env("LC_ALL", "C");
         // The kernel's makefiles drop LC_ALL.
         command.env("LC_CTYPE", "C").env("LC_MESSAGES", "C").env("LANG", "C");
@@ -100,9 +119,8 @@ impl Tree {
         });
         self.confine(&mut command, folder);
         command.output().map_err(|e| match e.kind() {
-            ErrorKind::NotFound => {
-                Error::new("modules are built by make, which is not installed").help("apt-get install make")
-            }
+            ErrorKind::NotFound => Error::new("modules are built by make, which is not installed")
+                .help("apt-get install make"),
             _ => Error::new(format!("cannot run make: {e}")),
         })
     }
@@ -113,15 +131,24 @@ impl Tree {
     fn confine(&self, command: &mut Command, folder: &Path) {
         let compilers = self.variables.iter().filter_map(|v| match v.split_once('=')? {
             ("CC", name) => confine::find_program(name),
-            ("LLVM", suffix) => confine::find_program(&format!("clang{}", suffix.trim_start_matches('1'))),
+            ("LLVM", suffix) => {
+                confine::find_program(&format!("clang{}", suffix.trim_start_matches('1')))
+            }
             _ => None,
         });
         let homes: Vec<PathBuf> = compilers.map(|c| confine::home_of(&c)).collect();
         let mut read: Vec<&Path> = ["/proc", "/sys", "/dev/full"].map(Path::new).into();
-        read.extend([self.dir.as_path(), &self.source].into_iter().chain(homes.iter().map(PathBuf::as_path)));
+        read.extend(
+            [self.dir.as_path(), &self.source]
+                .into_iter()
+                .chain(homes.iter().map(PathBuf::as_path)),
+        );
         // Their temporary files, and no cache of compilers elsewhere.
         command.env("TMPDIR", folder).env("CCACHE_DISABLE", "1");
-        confine::confine(command, &Permits { read: &read, write: &[folder], nobody: false, limits: LIMITS });
+        confine::confine(
+            command,
+            &Permits { read: &read, write: &[folder], nobody: false, limits: LIMITS },
+        );
     }
 }
 
@@ -130,8 +157,10 @@ const LIMITS: Limits = Limits { cpu_seconds: 3600, memory: u64::MAX, file_size: 
 
 /// A tree that was configured elsewhere has a Makefile that includes the real one.
 fn source_of(dir: &Path, makefile: &str) -> PathBuf {
-    let included =
-        makefile.lines().filter_map(|l| l.strip_prefix("include ")).find_map(|l| l.strip_suffix("/Makefile"));
+    let included = makefile
+        .lines()
+        .filter_map(|l| l.strip_prefix("include "))
+        .find_map(|l| l.strip_suffix("/Makefile"));
     match included {
         Some(path) if !path.contains('$') => dir.join(path.trim()),
         _ => dir.into(),
@@ -143,7 +172,10 @@ struct Config(String);
 
 impl Config {
     fn value(&self, name: &str) -> Option<&str> {
-        self.0.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix('=')).map(|v| v.trim_matches('"'))
+        self.0
+            .lines()
+            .find_map(|l| l.strip_prefix(name)?.strip_prefix('='))
+            .map(|v| v.trim_matches('"'))
     }
 
     fn has(&self, name: &str) -> bool {
@@ -211,7 +243,9 @@ mod tests {
 
     #[test]
     fn values_of_a_configuration() {
-        let config = Config("CONFIG_X86_64=y\nCONFIG_X86=y\nCONFIG_CC_VERSION_TEXT=\"gcc-12 (D) 12.2.0\"\n".into());
+        let config = Config(
+            "CONFIG_X86_64=y\nCONFIG_X86=y\nCONFIG_CC_VERSION_TEXT=\"gcc-12 (D) 12.2.0\"\n".into(),
+        );
         assert_eq!(config.value("CONFIG_CC_VERSION_TEXT"), Some("gcc-12 (D) 12.2.0"));
         assert_eq!(config.arch(), "x86");
         assert!(!config.has("CONFIG_X"));
@@ -219,8 +253,10 @@ mod tests {
 
     #[test]
     fn a_compiler_that_nobody_has_is_named() {
-        let config =
-            Config("CONFIG_CC_IS_GCC=y\nCONFIG_CC_VERSION_TEXT=\"gcc-3 3.4\"\nCONFIG_GCC_VERSION=30400\n".into());
+        let config = Config(
+            "CONFIG_CC_IS_GCC=y\nCONFIG_CC_VERSION_TEXT=\"gcc-3 3.4\"\nCONFIG_GCC_VERSION=30400\n"
+                .into(),
+        );
         let error = compiler(&config, "2.6.9").unwrap_err();
         assert!(error.message.starts_with("kernel 2.6.9 was compiled by gcc 3, and "), "{error}");
         assert!(error.help.unwrap().starts_with("apt-get install gcc-3"));

@@ -30,9 +30,29 @@ fn main() {
 
 fn shapes() {
     klogger!(NOTHING);
-    klogger!(NUMBERS, true, -3, 203, -305, 60_000, -70_006, 4_000_000_007, i64::MIN, u64::MAX, -9, 10);
+    klogger!(
+        NUMBERS,
+        true,
+        -3,
+        203,
+        -305,
+        60_000,
+        -70_006,
+        4_000_000_007,
+        i64::MIN,
+        u64::MAX,
+        -9,
+        10
+    );
     klogger!(PADDED, 1, 2, 3, 4, 5, 6);
-    klogger!(SHAPES, true, &[1, 2, 3], &[4, u64::MAX], "abcdefgh", &String::from("name\0 and what follows"));
+    klogger!(
+        SHAPES,
+        true,
+        &[1, 2, 3],
+        &[4, u64::MAX],
+        "abcdefgh",
+        &String::from("name\0 and what follows")
+    );
     klogger!(TEXT, 7, Path::new("/a/path"), 8);
     klogger!(TEXT, 9, &[b'x'; 300], 10);
     klogger!(TEXT, 11, c"", 12);
@@ -49,7 +69,8 @@ fn twins() {
 }
 
 fn threads() {
-    let work = |thread: u64| (0..100).for_each(|i| klogger!(REQUEST, thread << 32 | i, thread as u32));
+    let work =
+        |thread: u64| (0..100).for_each(|i| klogger!(REQUEST, thread << 32 | i, thread as u32));
     let threads: Vec<_> = (0..4).map(|number| thread::spawn(move || work(number))).collect();
     // Joined, so that each has given its ring back.
     threads.into_iter().for_each(|thread| thread.join().unwrap());

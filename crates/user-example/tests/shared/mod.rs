@@ -65,7 +65,8 @@ pub fn all(folder: &Path) -> Vec<Shared> {
 impl Shared {
     fn open(path: &Path) -> Shared {
         let file = File::options().read(true).write(true).open(path).unwrap();
-        let mut shared = Shared { file, pid: 0, parent: 0, slots_at: 0, stride: 0, layouts: BTreeMap::new() };
+        let mut shared =
+            Shared { file, pid: 0, parent: 0, slots_at: 0, stride: 0, layouts: BTreeMap::new() };
         assert_eq!(shared.u64(0), MAGIC);
         (shared.pid, shared.parent) = (shared.u32(12), shared.u32(72));
         (shared.slots_at, shared.stride) = (shared.u64(48), shared.u64(56));
@@ -80,7 +81,11 @@ impl Shared {
     fn add(&mut self, text: &str, base: u16) {
         let options = Options { builtin: base == 1, ..Options::default() };
         let schema = parse("a", text, &options).unwrap().schema;
-        let layouts = schema.events.iter().zip(base..).map(|(e, id)| (id, EventLayout::new(&schema.name, e, id)));
+        let layouts = schema
+            .events
+            .iter()
+            .zip(base..)
+            .map(|(e, id)| (id, EventLayout::new(&schema.name, e, id)));
         self.layouts.extend(layouts);
     }
 
@@ -169,10 +174,19 @@ impl Shared {
 
     fn event(&self, bytes: &[u8]) -> (Event, u32) {
         let header = u64::from_le_bytes(bytes[..8].try_into().unwrap());
-        let layout = self.layouts.get(&(header as u16)).unwrap_or_else(|| panic!("header {header:#x}"));
-        let tail = layout.tail().map_or(0, |f| number(&bytes[f.offset as usize..], Scalar::U16)) as usize;
-        let fields = layout.fields.iter().map(|f| value(f, bytes, &bytes[layout.fixed as usize..][..tail])).collect();
-        (Event { name: layout.name.clone(), time: header >> 16, fields }, layout.record_size(tail as u32))
+        let layout =
+            self.layouts.get(&(header as u16)).unwrap_or_else(|| panic!("header {header:#x}"));
+        let tail =
+            layout.tail().map_or(0, |f| number(&bytes[f.offset as usize..], Scalar::U16)) as usize;
+        let fields = layout
+            .fields
+            .iter()
+            .map(|f| value(f, bytes, &bytes[layout.fixed as usize..][..tail]))
+            .collect();
+        (
+            Event { name: layout.name.clone(), time: header >> 16, fields },
+            layout.record_size(tail as u32),
+        )
     }
 }
 
@@ -181,7 +195,9 @@ fn value(f: &FieldLayout, record: &[u8], tail: &[u8]) -> Value {
     let size = f.scalar.size() as usize;
     match f.shape {
         Shape::One => Value::Numbers(vec![number(at, f.scalar)]),
-        Shape::Array(n) => Value::Numbers((0..n as usize).map(|i| number(&at[i * size..], f.scalar)).collect()),
+        Shape::Array(n) => {
+            Value::Numbers((0..n as usize).map(|i| number(&at[i * size..], f.scalar)).collect())
+        }
         Shape::Text(n) => Value::Text(String::from_utf8(at[..n as usize].to_vec()).unwrap()),
         Shape::Tail => Value::Text(String::from_utf8(tail.to_vec()).unwrap()),
     }

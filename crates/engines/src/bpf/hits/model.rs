@@ -102,7 +102,9 @@ impl Model {
                     At::Look(copy)
                 }
             }
-            At::Look(copy) if found == 0 || (found - next == name && next > copy as u64) => self.log(t, copy),
+            At::Look(copy) if found == 0 || (found - next == name && next > copy as u64) => {
+                self.log(t, copy)
+            }
             At::Look(copy) if found == USELESS || found - next != name => At::Leave(copy),
             At::Look(copy) => At::Exchange(copy, found),
             At::Exchange(copy, found) => {

@@ -59,7 +59,8 @@ impl Classes {
         if let Some(id) = self.logged[index] {
             return Ok(id);
         }
-        let mut layout = EventLayout { name: format!("{}:{}", layout.schema, layout.name), ..layout.clone() };
+        let mut layout =
+            EventLayout { name: format!("{}:{}", layout.schema, layout.name), ..layout.clone() };
         // babeltrace 1.5 warns of each value that an enumeration does not name, and of each sum of flags.
         for field in layout.fields.iter_mut().filter(|f| matches!(f.decode, Decode::Table(_))) {
             field.decode = Decode::Plain;
@@ -74,7 +75,8 @@ impl Classes {
     }
 
     fn declare(&mut self, layout: EventLayout) -> io::Result<u16> {
-        let id = u16::try_from(self.layouts.len()).map_err(|_| io::Error::other("too many kinds of events"))?;
+        let id = u16::try_from(self.layouts.len())
+            .map_err(|_| io::Error::other("too many kinds of events"))?;
         self.layouts.push(EventLayout { id, ..layout });
         Ok(id)
     }

@@ -37,7 +37,11 @@ pub enum Part {
 
 impl Part {
     pub fn of(event: &EventLayout) -> Option<Part> {
-        event.begins.iter().find_map(|s| begin(event, s)).or_else(|| event.ends.iter().find_map(|s| end(event, s)))
+        event
+            .begins
+            .iter()
+            .find_map(|s| begin(event, s))
+            .or_else(|| event.ends.iter().find_map(|s| end(event, s)))
     }
 }
 
@@ -123,6 +127,9 @@ mod tests {
         assert_eq!(call_name("x86_64", 39), Some("getpid"));
         assert_eq!(call_name("aarch64", 172), Some("getpid"));
         assert_eq!(call_name("x86_64", 0), None, "read: the analyses would look for the file");
-        assert_eq!((call_name("x86_64", -1), call_name("x86_64", 99_999), call_name("odd", 0)), (None, None, None));
+        assert_eq!(
+            (call_name("x86_64", -1), call_name("x86_64", 99_999), call_name("odd", 0)),
+            (None, None, None)
+        );
     }
 }

@@ -29,7 +29,8 @@ use std::io;
 use std::path::Path;
 
 /// The latest in which soft interrupts have the names that the LTTng analyses know. Trace Compass knows both.
-const VERSION: [(&str, i64); 3] = [("tracer_major", 2), ("tracer_minor", 6), ("tracer_patchlevel", 0)];
+const VERSION: [(&str, i64); 3] =
+    [("tracer_major", 2), ("tracer_minor", 6), ("tracer_patchlevel", 0)];
 
 /// Where the LTTng analyses look for the version: in a directory of this name.
 const DOMAIN: &str = "kernel";
@@ -42,14 +43,19 @@ const PRIO: i64 = 120;
 /// Of the kernel's threads.
 const KTHREADD: i64 = 2;
 
-pub fn write(reader: &Reader, dir: &Path, progress: &mut dyn FnMut(u64, u64)) -> io::Result<(u64, Vec<Damage>)> {
+pub fn write(
+    reader: &Reader,
+    dir: &Path,
+    progress: &mut dyn FnMut(u64, u64),
+) -> io::Result<(u64, Vec<Damage>)> {
     let dir = dir.join(DOMAIN);
     fs::create_dir(&dir)?;
     // The LTTng analyses look only at the time in which all streams have packets: all CPUs were watched all the time.
     let (begin_ns, end_ns) = reader.span();
     let mut streams = Streams { begin_ns: Some(begin_ns), ..Streams::new(reader, &dir) };
     let mut lttng = Lttng::new(reader);
-    let (done, damage) = each(reader, &mut streams, progress, |event, streams| lttng.push(event, streams))?;
+    let (done, damage) =
+        each(reader, &mut streams, progress, |event, streams| lttng.push(event, streams))?;
     lttng.finish(&mut streams)?;
     streams.close(end_ns)?;
     let plain = Metadata::new(reader, &reader.ledger(&damage), streams.classes());
@@ -133,7 +139,14 @@ impl Lttng {
         self.as_logged(event, streams)
     }
 
-    fn of_cpu(&mut self, event: &EventRef, role: Role, number: u16, at: At, streams: &mut Streams) -> io::Result<()> {
+    fn of_cpu(
+        &mut self,
+        event: &EventRef,
+        role: Role,
+        number: u16,
+        at: At,
+        streams: &mut Streams,
+    ) -> io::Result<()> {
         let complete = self.complete;
         let cpu = self.cpus.entry(number).or_insert_with(|| Cpu::new(number, complete));
         if let Some(since_ns) = cpu.missing(event, role) {
@@ -145,7 +158,13 @@ impl Lttng {
     }
 
     /// An event that is no part of a switch.
-    fn single(&mut self, event: &EventRef, role: Role, at: At, streams: &mut Streams) -> io::Result<()> {
+    fn single(
+        &mut self,
+        event: &EventRef,
+        role: Role,
+        at: At,
+        streams: &mut Streams,
+    ) -> io::Result<()> {
         match role {
             Role::Waking { pid, prio, cpu, .. } => {
                 self.wake("sched_waking", event, [Some(pid), prio, cpu], at, streams)
@@ -158,14 +177,16 @@ impl Lttng {
             Role::Fork => self.fork(event, at, streams),
             Role::Exec => {
                 let file = event.get("filename").and_then(Value::text).unwrap_or_default();
-                let [tid, old_tid] = ["pid", "old_pid"].map(|field| Arg::Int(int_of(event, field).unwrap_or(-1)));
+                let [tid, old_tid] =
+                    ["pid", "old_pid"].map(|field| Arg::Int(int_of(event, field).unwrap_or(-1)));
                 let fields = [("filename", Arg::Text(file)), ("tid", tid), ("old_tid", old_tid)];
                 self.write("sched_process_exec", &fields, at, streams)
             }
             Role::Exit => {
                 let tid = int_of(event, "pid").unwrap_or(-1);
                 let (comm, prio) = (self.comm(tid), self.prio(tid) - RT);
-                let fields = [("comm", Arg::Text(&comm)), ("tid", Arg::Int(tid)), ("prio", Arg::Int(prio))];
+                let fields =
+                    [("comm", Arg::Text(&comm)), ("tid", Arg::Int(tid)), ("prio", Arg::Int(prio))];
                 self.write("sched_process_exit", &fields, at, streams)
             }
             _ => self.interrupt(event, at, streams),
@@ -195,8 +216,14 @@ impl Lttng {
     }
 
     fn fork(&mut self, event: &EventRef, at: At, streams: &mut Streams) -> io::Result<()> {
-        let [parent, child, pid] = ["parent", "pid", "tgid"].map(|field| int_of(event, field).unwrap_or(-1));
-        let parent_pid = self.processes.row(parent).map(|row| row.tgid).filter(|tgid| *tgid > 0).unwrap_or(parent);
+        let [parent, child, pid] =
+            ["parent", "pid", "tgid"].map(|field| int_of(event, field).unwrap_or(-1));
+        let parent_pid = self
+            .processes
+            .row(parent)
+            .map(|row| row.tgid)
+            .filter(|tgid| *tgid > 0)
+            .unwrap_or(parent);
         let (parent_comm, child_comm) = (self.comm(parent), self.comm(child));
         let fields = [
             ("parent_comm", Arg::Text(&parent_comm)),
@@ -211,7 +238,8 @@ impl Lttng {
 
     /// What a log does not say of a thread is 0, "unknown".
     fn exists(&mut self, event: &EventRef, at: At, streams: &mut Streams) -> io::Result<()> {
-        let [tid, pid, ppid] = ["pid", "tgid", "ppid"].map(|field| int_of(event, field).unwrap_or(-1));
+        let [tid, pid, ppid] =
+            ["pid", "tgid", "ppid"].map(|field| int_of(event, field).unwrap_or(-1));
         let comm = event.get("comm").and_then(Value::text).unwrap_or_default();
         let kernel = tid == KTHREADD || ppid == KTHREADD;
         let fields = [
@@ -236,15 +264,27 @@ impl Lttng {
         let number = |place| Arg::Int(int(event, Some(place)).unwrap_or_default());
         match part {
             Part::IrqEntry { irq } => {
-                let name = int(event, Some(irq)).and_then(|irq| self.irq_names.get(&irq)).cloned().unwrap_or_default();
-                self.write("irq_handler_entry", &[("irq", number(irq)), ("name", Arg::Text(&name))], at, streams)
+                let name = int(event, Some(irq))
+                    .and_then(|irq| self.irq_names.get(&irq))
+                    .cloned()
+                    .unwrap_or_default();
+                self.write(
+                    "irq_handler_entry",
+                    &[("irq", number(irq)), ("name", Arg::Text(&name))],
+                    at,
+                    streams,
+                )
             }
             Part::IrqExit { irq, handled } => {
                 let ret = Arg::Int(int(event, handled).unwrap_or(1));
                 self.write("irq_handler_exit", &[("irq", number(irq)), ("ret", ret)], at, streams)
             }
-            Part::SoftirqEntry { vec } => self.write("softirq_entry", &[("vec", number(vec))], at, streams),
-            Part::SoftirqExit { vec } => self.write("softirq_exit", &[("vec", number(vec))], at, streams),
+            Part::SoftirqEntry { vec } => {
+                self.write("softirq_entry", &[("vec", number(vec))], at, streams)
+            }
+            Part::SoftirqExit { vec } => {
+                self.write("softirq_exit", &[("vec", number(vec))], at, streams)
+            }
             Part::CallEntry { id } => match self.call(event, id) {
                 Some(name) => self.write(&format!("syscall_entry_{name}"), &[], at, streams),
                 None => self.as_logged(event, streams),
@@ -266,8 +306,9 @@ impl Lttng {
     fn write_switches(&mut self, at: At, streams: &mut Streams) -> io::Result<()> {
         let switches = std::mem::take(&mut self.switches);
         for switch in &switches {
-            let [prev_prio, next_prio] = [(switch.prev, switch.prev_prio), (switch.next, switch.next_prio)]
-                .map(|(tid, prio)| self.prio_now(tid, prio) - RT);
+            let [prev_prio, next_prio] =
+                [(switch.prev, switch.prev_prio), (switch.next, switch.next_prio)]
+                    .map(|(tid, prio)| self.prio_now(tid, prio) - RT);
             let (prev, next) = (self.comm(switch.prev), self.comm(switch.next));
             let fields = [
                 ("prev_comm", Arg::Text(&prev)),
@@ -297,7 +338,13 @@ impl Lttng {
         Ok(())
     }
 
-    fn write(&mut self, name: &str, fields: &[Field], at: At, streams: &mut Streams) -> io::Result<()> {
+    fn write(
+        &mut self,
+        name: &str,
+        fields: &[Field],
+        at: At,
+        streams: &mut Streams,
+    ) -> io::Result<()> {
         let id = self.classes.theirs(name, fields)?;
         streams.of(at.origin).record(id, at.time_ns, at.serial, |out| push_fields(fields, out))
     }

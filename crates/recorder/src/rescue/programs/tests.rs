@@ -21,7 +21,8 @@ fn what_nobody_records_is_rescued_once() {
     dead.begin_thread(0, 6);
     (0..10).for_each(|n| assert!(dead.log(0, SAY, n)));
     let (log, file) = (folder.path().join("x.klog"), dead.path.to_string_lossy().into_owned());
-    let save = |keep| rescue::save(std::slice::from_ref(&file), &log, Compression::None, keep, vec![]);
+    let save =
+        |keep| rescue::save(std::slice::from_ref(&file), &log, Compression::None, keep, vec![]);
     let saved = save(true).unwrap();
     assert_eq!((saved.programs, saved.removed, saved.ledger.lost()), (1, 0, 0));
     let says = |log: &Path| {
@@ -46,6 +47,9 @@ fn what_is_being_recorded_is_not_rescued() {
     program.map.word(AT_ARMED).store(std::process::id(), Ordering::Relaxed);
     let (log, file) = (folder.path().join("x.klog"), program.path.to_string_lossy().into_owned());
     let error = rescue::save(&[file], &log, Compression::None, false, vec![]).err().unwrap();
-    assert!(error.message.ends_with(&format!("is being recorded by process {}", std::process::id())), "{error}");
+    assert!(
+        error.message.ends_with(&format!("is being recorded by process {}", std::process::id())),
+        "{error}"
+    );
     assert!(!log.exists());
 }

@@ -26,7 +26,12 @@ fn about(overwrite: bool) -> About {
     let preamble = Preamble {
         engine: "bpf".into(),
         clock: LogClock { start_ns: START_NS, ..LogClock::default() },
-        recorder: Recorder { pid: 4711, buffer_size: SIZE as u64, overwrite, ..Recorder::default() },
+        recorder: Recorder {
+            pid: 4711,
+            buffer_size: SIZE as u64,
+            overwrite,
+            ..Recorder::default()
+        },
         events: layouts(),
         ..Preamble::default()
     };
@@ -54,13 +59,21 @@ impl Machine {
     fn new(overwrite: bool, counter: bool) -> Machine {
         let (main, nested) = (Rings::stride(SIZE), Rings::stride(NESTED));
         let range = |at: usize, bytes: usize| Range { at: at / PAGE, count: bytes / PAGE };
-        let rings = RingsAt { cpu: 0, size: SIZE, main: range(0, main), nested: range(main, nested) };
+        let rings =
+            RingsAt { cpu: 0, size: SIZE, main: range(0, main), nested: range(main, nested) };
         let ringless = range(main + nested, 8 * EVENTS_MAX);
-        let moment = |ns: u64| Moment { ticks: if counter { 2 * (ns - START_NS) + 5 } else { ns }, ns };
+        let moment =
+            |ns: u64| Moment { ticks: if counter { 2 * (ns - START_NS) + 5 } else { ns }, ns };
         let machine = Machine {
             rings: memory::zeros(main + nested).unwrap(),
             ringless: memory::zeros(8 * EVENTS_MAX).unwrap(),
-            index: Index { page: PAGE as u64, counter, first: moment(START_NS), rings: vec![rings], ringless },
+            index: Index {
+                page: PAGE as u64,
+                counter,
+                first: moment(START_NS),
+                rings: vec![rings],
+                ringless,
+            },
             about: about(overwrite),
             newest: moment(START_NS + 1_000_000),
             at: 100,
@@ -105,12 +118,19 @@ impl Machine {
         for n in numbers {
             let (mut bytes, ns) = (Vec::new(), START_NS + 100 * n);
             let time = if self.index.counter { 2 * (ns - START_NS) + 5 } else { ns };
-            builtin.event("DUMP_BEGIN").int("of_cpu", 0).int("index", n as i64).finish(time, &mut bytes);
+            builtin
+                .event("DUMP_BEGIN")
+                .int("of_cpu", 0)
+                .int("index", n as i64)
+                .finish(time, &mut bytes);
             assert_eq!(bytes.len(), RECORD);
             let head = self.rings.word(ring).fetch_add(RECORD as u64, Ordering::Relaxed);
             let at = ring + CONTROL + head as usize % size;
             let (words, _) = bytes.as_chunks();
-            words.iter().enumerate().for_each(|(i, w)| self.set(at + 8 * i, u64::from_le_bytes(*w)));
+            words
+                .iter()
+                .enumerate()
+                .for_each(|(i, w)| self.set(at + 8 * i, u64::from_le_bytes(*w)));
         }
     }
 
@@ -128,7 +148,8 @@ impl Machine {
 
     fn put_in(&self, pages: &mut Pages, text: &[u8]) {
         let mut put = |at: u64, from: &Mapping, n: usize| {
-            let words = (0..PAGE / 8).flat_map(|i| from.word(n * PAGE + 8 * i).load(Ordering::Relaxed).to_le_bytes());
+            let words = (0..PAGE / 8)
+                .flat_map(|i| from.word(n * PAGE + 8 * i).load(Ordering::Relaxed).to_le_bytes());
             pages.insert(at, words.collect());
         };
         let rings = self.rings.length() / PAGE;
@@ -150,7 +171,9 @@ fn elf(pages: &Pages) -> Vec<u8> {
     let mut runs: Vec<(u64, Vec<u8>)> = Vec::new();
     for (at, page) in pages {
         match runs.last_mut() {
-            Some((first, bytes)) if *first + (bytes.len() / PAGE) as u64 == *at => bytes.extend_from_slice(page),
+            Some((first, bytes)) if *first + (bytes.len() / PAGE) as u64 == *at => {
+                bytes.extend_from_slice(page)
+            }
             _ => runs.push((*at, page.clone())),
         }
     }
@@ -277,7 +300,8 @@ fn rings_before_those_in_use_are_read_first() {
 /// A larger main ring has come in the place of one, and the nested ring has stayed.
 #[test]
 fn a_nested_ring_is_read_once() {
-    let (before, after) = (Machine::new(false, false), Machine { nested_at: 100, ..Machine::another() });
+    let (before, after) =
+        (Machine::new(false, false), Machine { nested_at: 100, ..Machine::another() });
     before.log(0..300);
     after.log(300..500);
     after.log_in(Rings::stride(SIZE), NESTED, 500..507);
@@ -309,9 +333,14 @@ fn a_wiped_anchor_is_none() {
     let anchor = memory::zeros(format::size(10_000)).unwrap();
     format::write(&anchor, 1, 1, &[7; 10_000]);
     let page = |n: usize| -> Vec<u8> {
-        (0..PAGE / 8).flat_map(|i| anchor.word(n * PAGE + 8 * i).load(Ordering::Relaxed).to_le_bytes()).collect()
+        (0..PAGE / 8)
+            .flat_map(|i| anchor.word(n * PAGE + 8 * i).load(Ordering::Relaxed).to_le_bytes())
+            .collect()
     };
-    assert_eq!((0..4).map(|n| format::read_head(&page(n)).unwrap().1).collect::<Vec<_>>(), [0, 1, 2, 3]);
+    assert_eq!(
+        (0..4).map(|n| format::read_head(&page(n)).unwrap().1).collect::<Vec<_>>(),
+        [0, 1, 2, 3]
+    );
     format::wipe(&anchor);
     assert!((0..4).all(|n| format::read_head(&page(n)).is_none()));
 }
@@ -323,15 +352,23 @@ fn what_is_no_image_is_refused() {
     let says = |bytes: &[u8]| save_bytes(bytes).0.err().unwrap().message;
     assert!(says(b"").contains("is no image of a machine's memory"));
     assert!(says(b"KDUMP   rest").contains("compressed by kdump"));
-    assert!(says(&elf(&BTreeMap::from([(1, vec![1; PAGE])]))).contains("holds no rings of klogger"));
+    assert!(
+        says(&elf(&BTreeMap::from([(1, vec![1; PAGE])]))).contains("holds no rings of klogger")
+    );
     // The anchor stands last.
-    assert!(says(&image[..image.len() - PAGE]).contains("not all of what says where its rings are"));
+    assert!(
+        says(&image[..image.len() - PAGE]).contains("not all of what says where its rings are")
+    );
     let mut other = image.clone();
     other[4] = 1;
     assert!(says(&other).contains("of 64 bits"));
     let mut many = image.clone();
     many[32..40].copy_from_slice(&0u64.to_le_bytes());
-    assert!(says(&many).contains("is no image") || says(&many).contains("overlap") || says(&many).contains("holds"));
+    assert!(
+        says(&many).contains("is no image")
+            || says(&many).contains("overlap")
+            || says(&many).contains("holds")
+    );
 }
 
 proptest! {
