@@ -18,11 +18,11 @@ from oracles import Log, workload_json
 from shared import Drainer
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
-SLOW = bool(os.environ.get("KLOGGER_SLOW_TESTS"))
+SLOW = bool(os.environ.get("KLOGGER_SLOW"))
 
 
 def scaled(quick: int, slow: int) -> int:
-    """KLOGGER_SLOW_TESTS=1 asks for the large numbers."""
+    """KLOGGER_SLOW=1 asks for the large numbers."""
     return slow if SLOW else quick
 
 
