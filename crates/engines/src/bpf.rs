@@ -8,6 +8,7 @@ pub mod pins;
 
 use crate::anchor::{Anchors, Place};
 use crate::engine::{Call, Calls, Growth, LeftOut, MissedHits, Probing, Times, events_of};
+use crate::registry::EngineInfo;
 use crate::scope::{SCOPE_BYTES, Scope};
 use hits::Hits;
 use klogger_codegen::bpf::programs;
@@ -17,6 +18,7 @@ use klogger_os::Mapping;
 use klogger_ring::CpuReader;
 use klogger_ring::{EVENTS_MAX, NESTED, RingReader, Rings};
 use klogger_toolchain::compiled_schema::{CompiledSchema, Plan, short};
+use klogger_toolchain::host_kernel;
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, RingBufferBuilder};
 use load::{
     CALLS, Config, ENABLED, LARGER, Part, STACKLESS, STACKS, Shared, attach_program, larger_ring,
@@ -28,6 +30,18 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+
+/// As the registry has it.
+pub const INFO: EngineInfo = EngineInfo {
+    name: "bpf",
+    description: "probes in the kernel, as BPF programs",
+    check: can_run,
+};
+
+fn can_run() -> Result<(), Error> {
+    host_kernel::check_privilege()?;
+    host_kernel::check_has_types()
+}
 
 /// Loaded programs, and the memory that they share with us.
 pub struct BpfEngine {

@@ -9,6 +9,7 @@ mod probes;
 
 use crate::anchor::{Anchors, Place};
 use crate::engine::{Call, Calls, MissedHits, Probing, Times};
+use crate::registry::EngineInfo;
 use crate::scope::{SCOPE_BYTES, Scope};
 use device::{Device, SchemaAbout, Start, Use};
 use klogger_log::preamble::{Costs, ProbeState};
@@ -21,6 +22,7 @@ use klogger_ring::clock::SharedClock;
 use klogger_ring::{EVENTS_MAX, RingReader, Rings};
 use klogger_schema::model::Schema;
 use klogger_toolchain::compiled_schema::CompiledSchema;
+use klogger_toolchain::host_kernel;
 use load::{Modules, cannot_open, module_of};
 use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
@@ -30,6 +32,18 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 const LISTEN: Duration = Duration::from_millis(100);
+
+/// As the registry has it.
+pub const INFO: EngineInfo = EngineInfo {
+    name: "kernel",
+    description: "probes in the kernel, as modules that are built for it; and programs, as user",
+    check: can_run,
+};
+
+fn can_run() -> Result<(), Error> {
+    host_kernel::check_module_privilege()?;
+    host_kernel::check_takes_modules()
+}
 
 /// What the recorder decides before loading.
 pub struct Config<'a> {

@@ -6,6 +6,7 @@ pub mod bpf;
 pub mod calibrate;
 pub mod engine;
 pub mod kernel;
+pub mod registry;
 pub mod scope;
 pub mod stacks;
 pub mod user;

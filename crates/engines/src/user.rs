@@ -34,11 +34,13 @@ pub use output::Output;
 pub use process::{Owner, Scope, owner};
 pub use program::{Program, title};
 
+use crate::registry::EngineInfo;
 use drain::{Shared, Worker};
 use folder::{Found, Watch};
 use klogger_log::ledger::{Entry, Key};
 use klogger_log::preamble::EventClock;
 use klogger_os as os;
+use klogger_os::Error;
 use klogger_ring::clock::Source;
 use klogger_schema::layout::EventLayout;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -51,6 +53,17 @@ use std::time::Duration;
 const FOUND_MAX: usize = 1024;
 /// How long the watch may take to see that it is over.
 const WATCH_WAIT: Duration = Duration::from_millis(50);
+
+/// As the registry has it.
+pub const INFO: EngineInfo = EngineInfo {
+    name: "user",
+    description: "programs that include a generated header; needs no root",
+    check: can_run,
+};
+
+fn can_run() -> Result<(), Error> {
+    Places::from_environment().check()
+}
 
 /// Programs that are being recorded.
 pub struct Programs {

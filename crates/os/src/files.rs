@@ -49,6 +49,15 @@ pub fn root_of(pid: u32) -> io::Result<File> {
     File::options().read(true).custom_flags(flags).open(format!("/proc/{pid}/root"))
 }
 
+/// Whether this process may make files in a folder.
+pub fn check_writable(folder: &Path) -> io::Result<()> {
+    let path = CString::new(folder.as_os_str().as_bytes())?;
+    // SAFETY: the path ends with a NUL.
+    let code =
+        unsafe { libc::faccessat(libc::AT_FDCWD, path.as_ptr(), libc::W_OK, libc::AT_EACCESS) };
+    check(code).map(drop)
+}
+
 /// Removes a file from `folder`.
 pub fn remove_in(folder: &File, name: &OsStr) -> io::Result<()> {
     let name = CString::new(name.as_bytes())?;

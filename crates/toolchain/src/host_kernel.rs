@@ -10,19 +10,30 @@ use klogger_os::Error;
 use klogger_os::tracefs::TraceFs;
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::Path;
 
 const BTF: &str = "/sys/kernel/btf/vmlinux";
 
 /// The types of the running kernel.
 pub fn types() -> Result<KernelTypes, Error> {
-    let bytes = fs::read(BTF).map_err(|e| match e.kind() {
-        ErrorKind::NotFound => Error::new(format!("this kernel has no type information: {BTF} is missing"))
-            .help("boot a kernel built with CONFIG_DEBUG_INFO_BTF=y, as Debian's and most distributions' are"),
-        _ => Error::new(format!("cannot read {BTF}: {e}")),
-    })?;
+    let bytes = fs::read(BTF).map_err(cannot_read_types)?;
     KernelTypes::new(&bytes).map_err(Error::new)
+}
+
+/// Whether the running kernel says what its types are.
+pub fn check_has_types() -> Result<(), Error> {
+    fs::metadata(BTF).map(drop).map_err(cannot_read_types)
+}
+
+fn cannot_read_types(error: io::Error) -> Error {
+    match error.kind() {
+        ErrorKind::NotFound => Error::new(format!(
+            "this kernel has no type information: {BTF} is missing"
+        ))
+        .help("boot a kernel built with CONFIG_DEBUG_INFO_BTF=y, as most distributions' are"),
+        _ => Error::new(format!("cannot read {BTF}: {error}")),
+    }
 }
 
 /// The group of each tracepoint, by its name; empty where tracefs is not for us to read.

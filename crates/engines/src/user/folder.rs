@@ -128,10 +128,26 @@ impl Places {
     /// Makes the folder in which our own programs will put their files, so that none of them is there before it is
     /// watched.
     pub fn make(&self) -> Result<(), Error> {
+        self.first(|path| make(path).and_then(|()| Folder::open(path, Some(self.uid))).map(drop))
+    }
+
+    /// Whether [`Places::make`] would find a folder, or a place for one. Nothing is made.
+    pub fn check(&self) -> Result<(), Error> {
+        self.first(|path| match Folder::open(path, Some(self.uid)) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                let parent = path.parent().unwrap_or(Path::new("/"));
+                parent.metadata().and_then(|_| os::files::check_writable(parent))
+            }
+            opened => opened.map(drop),
+        })
+    }
+
+    /// Tries our own folders in turn.
+    fn first(&self, attempt: impl Fn(&Path) -> io::Result<()>) -> Result<(), Error> {
         let mut error = None;
         for path in self.own() {
-            match make(&path).and_then(|()| Folder::open(&path, Some(self.uid))) {
-                Ok(_) => return Ok(()),
+            match attempt(&path) {
+                Ok(()) => return Ok(()),
                 Err(e) => error.get_or_insert((path, e)),
             };
         }

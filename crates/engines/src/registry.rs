@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! The engines there are, and the values of `--engine`. Whoever lists, describes or chooses an
+//! engine does it by these tables: one more engine is one more line in each.
+
+use crate::{bpf, kernel, user};
+use klogger_os::Error;
+
+/// What is known of an engine before it is made.
+pub struct EngineInfo {
+    /// For the log and the command line.
+    pub name: &'static str,
+    /// What logs events, in half a line.
+    pub description: &'static str,
+    /// Whether it can run here. The error says why not, and what to do about it.
+    pub check: fn() -> Result<(), Error>,
+}
+
+/// A value of `--engine`: the engines that may take part in a recording.
+pub struct Choice {
+    pub name: &'static str,
+    pub description: &'static str,
+    /// The first one by whose probes the kernel logs, if there is one.
+    pub engines: &'static [&'static EngineInfo],
+}
+
+/// Every engine.
+pub static ENGINES: [&EngineInfo; 3] = [&bpf::INFO, &kernel::INFO, &user::INFO];
+
+/// Every value of `--engine`; the first one is meant where none is given.
+pub static CHOICES: [Choice; 4] = [
+    Choice {
+        name: "auto",
+        description: "bpf or user or both, by what the schemata have",
+        engines: &[&bpf::INFO, &user::INFO],
+    },
+    Choice { name: bpf::INFO.name, description: bpf::INFO.description, engines: &[&bpf::INFO] },
+    Choice {
+        name: kernel::INFO.name,
+        description: kernel::INFO.description,
+        engines: &[&kernel::INFO, &user::INFO],
+    },
+    Choice { name: user::INFO.name, description: user::INFO.description, engines: &[&user::INFO] },
+];
+
+impl Choice {
+    /// The choice of this name.
+    pub fn find(name: &str) -> Option<&'static Choice> {
+        CHOICES.iter().find(|c| c.name == name)
+    }
+
+    /// Whether a recording with it can run here: the engine of its name can, or, if there is none
+    /// of that name, any of them. The error says why not.
+    pub fn check(&self) -> Result<(), Error> {
+        match self.engines.iter().find(|e| e.name == self.name) {
+            Some(engine) => (engine.check)(),
+            None => {
+                let mut refusals = self.engines.iter().map(|e| (e.check)());
+                let first = refusals.next().unwrap_or(Ok(()));
+                first.or_else(|e| if refusals.any(|r| r.is_ok()) { Ok(()) } else { Err(e) })
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_engine_can_be_chosen_by_its_name() {
+        for engine in ENGINES {
+            let choice = Choice::find(engine.name).unwrap();
+            assert!(choice.engines.iter().any(|e| e.name == engine.name));
+        }
+        assert!(Choice::find("none").is_none());
+    }
+}
