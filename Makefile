@@ -4,7 +4,7 @@
 
 PREFIX ?= /usr/local
 
-.PHONY: help setup build demo test guest-test nightly lint bench docs install uninstall clean
+.PHONY: help setup build demo check test guest-test nightly lint bench docs install uninstall clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -18,13 +18,16 @@ build: ## install what is missing, and build klogger
 demo: ## record a workload and show the answers (demo/)
 	@scripts/demo
 
-test: ## run all tests
+check: ## run what needs no root: format, lints, Rust, Python (4 minutes)
+	@scripts/test lint rust python
+
+test: ## run all tests but those for the night (15 minutes; this is what CI runs)
 	@scripts/test
 
-guest-test: ## run only the tests that boot kernels, with those that build some (many minutes the first time)
-	@KLOGGER_SLOW=1 scripts/test guest
+guest-test: ## run only the tests that boot kernels
+	@scripts/test guest
 
-nightly: ## run all tests, those with kernels too, and the fuzzers (HOURS=8)
+nightly: ## run all tests, with what takes hours, and the fuzzers (HOURS=8)
 	@scripts/nightly $(HOURS)
 
 lint: ## check format, and all that a linter knows

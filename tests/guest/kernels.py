@@ -9,11 +9,11 @@ import pytest
 from test_kernel_engine import headers
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-SLOW = bool(os.environ.get("KLOGGER_SLOW"))
+SLOW = bool(os.environ.get("KLOGGER_NIGHTLY"))
 # The second one looks for mistakes in its own code, and in that of modules.
 KERNELS = [
     "debian",
-    pytest.param("debug", marks=pytest.mark.skipif(not SLOW, reason="set KLOGGER_SLOW=1")),
+    pytest.param("debug", marks=pytest.mark.nightly("builds a kernel")),
 ]
 COMPLAINTS = (
     "WARN",
@@ -47,7 +47,7 @@ def debian(name: str) -> tuple[Path | None, str]:
     """
     image = cache() / "kernels" / name / "vmlinuz"
     if not image.exists() and not SLOW:
-        return None, f"no kernel {name}: run 'scripts/debian-kernel {name}', or set KLOGGER_SLOW=1"
+        return None, f"no kernel {name}: run 'scripts/debian-kernel {name}', or set KLOGGER_NIGHTLY=1"
     done = subprocess.run(
         [ROOT / "scripts/debian-kernel", name],
         check=False,

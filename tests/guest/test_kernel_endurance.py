@@ -2,8 +2,9 @@
 """The kernel engine under load and misuse: switched, resized, marked, killed, short of memory, without a CPU, loaded
 again and again, asked for nonsense; each time all events are accounted for, and the kernel is as it was.
 
-All that one boot can show is done by kernel_endurance.sh before the tests look at the logs. KLOGGER_SLOW=1 does more of
-it, and once more in a kernel that looks for mistakes in its own code (tests/kernel/debug.config).
+All that one boot can show is done by kernel_endurance.sh before the tests look at the logs.
+KLOGGER_NIGHTLY=1 does more of it, and once more in a kernel that looks for mistakes in its own
+code (tests/kernel/debug.config).
 """
 
 import shutil
