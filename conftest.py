@@ -30,7 +30,11 @@ def pytest_collection_modifyitems(items):
 
 def why_skipped(report) -> str:
     """The reason alone; a skip's longrepr is (file, line, "Skipped: reason")."""
-    return report.longrepr[2].removeprefix("Skipped: ") if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    return (
+        report.longrepr[2].removeprefix("Skipped: ")
+        if isinstance(report.longrepr, tuple)
+        else str(report.longrepr)
+    )
 
 
 def pytest_terminal_summary(terminalreporter):
@@ -45,7 +49,9 @@ def pytest_terminal_summary(terminalreporter):
         json.dumps(
             {
                 "passed": len(stats.get("passed", [])) + len(stats.get("xfailed", [])),
-                "failed": [report.nodeid for kind in ("failed", "error") for report in stats.get(kind, [])],
+                "failed": [
+                    report.nodeid for kind in ("failed", "error") for report in stats.get(kind, [])
+                ],
                 "skipped": len(skipped) - len(disturbed),
                 "again": [report.nodeid for report in stats.get("rerun", [])],
                 "disturbed": disturbed,

@@ -70,7 +70,10 @@ def table(suites: list[Suite]) -> str:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []
     for name, *numbers in rows:
-        cells = [name.ljust(widths[0]), *(n.rjust(width) for n, width in zip(numbers, widths[1:], strict=True))]
+        cells = [
+            name.ljust(widths[0]),
+            *(n.rjust(width) for n, width in zip(numbers, widths[1:], strict=True)),
+        ]
         lines.append("  " + "  ".join(cells))
     return "\n".join(lines)
 

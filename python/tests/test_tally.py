@@ -41,11 +41,17 @@ def test_sums(run: Any) -> None:
         ({"failed": ["t::a"]}, 1, "failed: t::a"),
         (None, 124, "failed: the suite itself, with exit code 124"),
         ({"again": ["t::a"] * 4}, 0, "run again: 4 of 300 tests (1.3%; at most 1%): too many"),
-        ({"disturbed": [["t::a", "disturbed: x"]] * 4}, 0, "disturbed: 4 of 304 tests (1.3%; at most 1%): too many"),
+        (
+            {"disturbed": [["t::a", "disturbed: x"]] * 4},
+            0,
+            "disturbed: 4 of 304 tests (1.3%; at most 1%): too many",
+        ),
         ({"passed": 0}, 0, "run again: 0 of 0 tests"),
     ],
 )
-def test_a_run_that_is_not_good(run: Any, live: dict[str, Any] | None, code: int, said: str) -> None:
+def test_a_run_that_is_not_good(
+    run: Any, live: dict[str, Any] | None, code: int, said: str
+) -> None:
     found, text = run(live, code)
     assert found == 1
     assert said in text
@@ -59,6 +65,8 @@ def test_a_few_may_be_run_again(run: Any, live: dict[str, Any]) -> None:
 
 
 def test_a_rust_test_that_failed(run: Any) -> None:
-    code, text = run({}, cargo="test a::b ... FAILED\ntest result: FAILED. 5 passed; 1 failed; 0 ignored;\n")
+    code, text = run(
+        {}, cargo="test a::b ... FAILED\ntest result: FAILED. 5 passed; 1 failed; 0 ignored;\n"
+    )
     assert code == 1
     assert "failed: a::b\n" in text

@@ -47,7 +47,10 @@ def debian(name: str) -> tuple[Path | None, str]:
     """
     image = cache() / "kernels" / name / "vmlinuz"
     if not image.exists() and not SLOW:
-        return None, f"no kernel {name}: run 'scripts/debian-kernel {name}', or set KLOGGER_NIGHTLY=1"
+        return (
+            None,
+            f"no kernel {name}: run 'scripts/debian-kernel {name}', or set KLOGGER_NIGHTLY=1",
+        )
     done = subprocess.run(
         [ROOT / "scripts/debian-kernel", name],
         check=False,
