@@ -11,20 +11,20 @@ from pathlib import Path
 import pytest
 from disturbed import PREFIX
 
-NIGHTLY = bool(os.environ.get("KLOGGER_NIGHTLY"))
+SLOW = bool(os.environ.get("KLOGGER_SLOW"))
 
 
 def pytest_configure(config):
     config.addinivalue_line(
-        "markers", "nightly(why): takes too long for `make test`; KLOGGER_NIGHTLY=1 runs it as well"
+        "markers", "nightly(why): takes too long for `make test`; KLOGGER_SLOW=1 runs it as well"
     )
 
 
 def pytest_collection_modifyitems(items):
     for item in items:
         mark = item.get_closest_marker("nightly")
-        if mark and not NIGHTLY:
-            reason = f"for the night ({mark.args[0]}): 'make nightly' or KLOGGER_NIGHTLY=1 runs it"
+        if mark and not SLOW:
+            reason = f"for the night ({mark.args[0]}): 'make nightly' or KLOGGER_SLOW=1 runs it"
             item.add_marker(pytest.mark.skip(reason=reason))
 
 

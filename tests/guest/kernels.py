@@ -9,7 +9,7 @@ import pytest
 from test_kernel_engine import headers
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-SLOW = bool(os.environ.get("KLOGGER_NIGHTLY"))
+SLOW = bool(os.environ.get("KLOGGER_SLOW"))
 # The second one looks for mistakes in its own code, and in that of modules.
 KERNELS = [
     "debian",
@@ -49,7 +49,7 @@ def debian(name: str) -> tuple[Path | None, str]:
     if not image.exists() and not SLOW:
         return (
             None,
-            f"no kernel {name}: run 'scripts/debian-kernel {name}', or set KLOGGER_NIGHTLY=1",
+            f"no kernel {name}: run 'scripts/debian-kernel {name}', or set KLOGGER_SLOW=1",
         )
     done = subprocess.run(
         [ROOT / "scripts/debian-kernel", name],

@@ -3,7 +3,7 @@
 again and again, asked for nonsense; each time all events are accounted for, and the kernel is as it was.
 
 All that one boot can show is done by kernel_endurance.sh before the tests look at the logs.
-KLOGGER_NIGHTLY=1 does more of it, and once more in a kernel that looks for mistakes in its own
+KLOGGER_SLOW=1 does more of it, and once more in a kernel that looks for mistakes in its own
 code (tests/kernel/debug.config).
 """
 

@@ -51,7 +51,7 @@ def source():
 def linux(source):
     """The folder of kernels, if it may be used: what is not built yet takes minutes."""
     folder = source.parent
-    if not os.environ.get("KLOGGER_NIGHTLY") and not (folder / "uml-klogger/linux").exists():
+    if not os.environ.get("KLOGGER_SLOW") and not (folder / "uml-klogger/linux").exists():
         pytest.skip("builds kernels, which takes minutes the first time: run 'make guest-test'")
     return folder
 

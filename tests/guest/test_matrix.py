@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Every bundled schema is loaded and attached on every kernel that Debian has now: at night (KLOGGER_NIGHTLY=1).
+"""Every bundled schema is loaded and attached on every kernel that Debian has now: at night (KLOGGER_SLOW=1).
 
 And `klogger check --kernel` says so before. Otherwise on those that scripts/debian-kernel has fetched before.
 """

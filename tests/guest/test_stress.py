@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Events from threads, softirqs, interrupts and NMIs of all CPUs at once (the module in stress/): none is torn, and
-none is missing without being counted. KLOGGER_NIGHTLY=1 makes it 50 million instead of 300,000, and
+none is missing without being counted. KLOGGER_SLOW=1 makes it 50 million instead of 300,000, and
 lets a kernel look on that looks for mistakes."""
 
 import shutil

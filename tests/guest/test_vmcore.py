@@ -283,7 +283,7 @@ def test_a_ring_that_has_grown(klogger, crash):
     oracles.check_serials(log)
 
 
-@pytest.mark.skipif(not SLOW, reason="set KLOGGER_NIGHTLY=1")
+@pytest.mark.skipif(not SLOW, reason="set KLOGGER_SLOW=1")
 def test_kdump(klogger, crash):
     """The image is /proc/vmcore, as the kernel shows it that kexec has started in the place of the one that crashed."""
     crashed = crash(KERNEL, "--single", kdump=True)
