@@ -9,7 +9,7 @@ const HEADERS: [&str; 5] = [
     "include/klogger/types.h",
     "include/klogger/ring.h",
     "include/klogger/record.h",
-    "include/klogger/control.h",
+    "include/klogger/program_shm.h",
     "user/klogger.user.h",
 ];
 

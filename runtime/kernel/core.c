@@ -381,7 +381,7 @@ int klogger_register(struct klogger_unit *unit)
 	index = klogger_find_index(unit);
 	mutex_unlock(&klogger_mutex);
 	/* Without klogger_mutex, for whoever removes files waits for those who use them, and these take it. */
-	error = index < 0 ? index : klogger_control_add(unit);
+	error = index < 0 ? index : klogger_sysctl_add(unit);
 	if (!error) {
 		mutex_lock(&klogger_mutex);
 		klogger_unit_at[index] = unit;
@@ -406,7 +406,7 @@ void klogger_unregister(struct klogger_unit *unit)
 {
 	u32 i;
 
-	klogger_control_remove(unit);
+	klogger_sysctl_remove(unit);
 	mutex_lock(&klogger_mutex);
 	for (i = 0; i < KLOGGER_UNITS_MAX; i++)
 		if (klogger_unit_at[i] == unit)
@@ -423,7 +423,7 @@ static int __init klogger_core_begin(void)
 
 	if (error)
 		return error;
-	error = klogger_control_begin();
+	error = klogger_sysctl_begin();
 	if (error)
 		goto rings;
 	error = klogger_register(&klogger_unit_klogger);
@@ -436,7 +436,7 @@ static int __init klogger_core_begin(void)
 unit:
 	klogger_unregister(&klogger_unit_klogger);
 control:
-	klogger_control_end();
+	klogger_sysctl_end();
 rings:
 	klogger_rings_end();
 	return error;
@@ -446,7 +446,7 @@ static void __exit klogger_core_end(void)
 {
 	klogger_device_end();
 	klogger_unregister(&klogger_unit_klogger);
-	klogger_control_end();
+	klogger_sysctl_end();
 	klogger_rings_end();
 }
 

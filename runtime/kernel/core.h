@@ -75,11 +75,11 @@ void klogger_device_end(void);
 void klogger_device_call(int cpu);
 void klogger_device_resized(void);
 
-/* control.c */
+/* sysctl.c */
 extern unsigned int klogger_buffer_mb, klogger_lowwater;
-int klogger_control_begin(void);
-void klogger_control_end(void);
-int klogger_control_add(struct klogger_unit *unit);
-void klogger_control_remove(struct klogger_unit *unit);
+int klogger_sysctl_begin(void);
+void klogger_sysctl_end(void);
+int klogger_sysctl_add(struct klogger_unit *unit);
+void klogger_sysctl_remove(struct klogger_unit *unit);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The user engine: the primitives of record.h in a program, over a file that it shares with recorders (control.h).
+ * The user engine: the primitives of record.h in a program, over a file that it shares with recorders (program_shm.h).
  *
  * Part of every generated header; a program or shared library that includes several, in many places, has it once: all
  * that is not inlined is weak and hidden, so the linker keeps one copy for each module. KLOGGER_RUNTIME, a number that

@@ -6,7 +6,7 @@
 #include "klogger/types.h"
 #include "klogger/ring.h"
 #include "klogger/record.h"
-#include "klogger/control.h"
+#include "klogger/program_shm.h"
 #include "klogger.user.h"
 
 #define AT(type, member, offset) \

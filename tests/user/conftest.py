@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from oracles import Log, workload_json
-from shared import Drainer
+from shm_oracle import Drainer
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
 SLOW = bool(os.environ.get("KLOGGER_SLOW"))

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from shared import Shared
+from shm_oracle import Shared
 
 USER = ("--engine", "user")
 NOBODY = 65534

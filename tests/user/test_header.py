@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from conftest import CLANG, CLANGXX, PROGRAMS
-from shared import Drainer
+from shm_oracle import Drainer
 
 C = [("gcc", s) for s in ("c11", "gnu17", "c2x")] + [(CLANG, s) for s in ("c11", "gnu17", "c23")]
 CXX = [(cc, s) for cc in ("g++", CLANGXX) for s in ("c++17", "c++20")]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Room, scaled
-from shared import Shared
+from shm_oracle import Shared
 
 END = 1_000_000
 root = pytest.mark.skipif(os.geteuid() != 0, reason="not root")

@@ -7,7 +7,7 @@ import time
 
 import pytest
 from conftest import report_in
-from shared import Ring, Shared
+from shm_oracle import Ring, Shared
 
 USER = ("--engine", "user")
 THREADS, CALLS = 16, 20_000

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 from conftest import scaled
-from shared import Shared
+from shm_oracle import Shared
 
 TOP = (1 << 64) - 1
 

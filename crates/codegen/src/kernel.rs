@@ -32,7 +32,7 @@ pub const SOURCES: &[(&str, &str)] = &[
     ("ring.c", include_str!("../../../runtime/kernel/ring.c")),
     ("probe.c", include_str!("../../../runtime/kernel/probe.c")),
     ("stack.c", include_str!("../../../runtime/kernel/stack.c")),
-    ("control.c", include_str!("../../../runtime/kernel/control.c")),
+    ("sysctl.c", include_str!("../../../runtime/kernel/sysctl.c")),
     ("device.c", include_str!("../../../runtime/kernel/device.c")),
 ];
 

@@ -28,7 +28,7 @@ pub const RUNTIME: &[(&str, &str)] = &[
     ("klogger/types.h", include_str!("../../../runtime/include/klogger/types.h")),
     ("klogger/ring.h", include_str!("../../../runtime/include/klogger/ring.h")),
     ("klogger/record.h", include_str!("../../../runtime/include/klogger/record.h")),
-    ("klogger/control.h", include_str!("../../../runtime/include/klogger/control.h")),
+    ("klogger/program_shm.h", include_str!("../../../runtime/include/klogger/program_shm.h")),
     ("klogger.user.h", include_str!("../../../runtime/user/klogger.user.h")),
     ("klogger.bpf.h", include_str!("../../../runtime/bpf/klogger.bpf.h")),
     ("copies.h", include_str!("../../../runtime/bpf/copies.h")),

@@ -20,7 +20,7 @@ const PARTS: [&str; 5] = [
     "klogger/types.h",
     "klogger/ring.h",
     "klogger/record.h",
-    "klogger/control.h",
+    "klogger/program_shm.h",
     "klogger.user.h",
 ];
 /// The built-in event that programs may log.

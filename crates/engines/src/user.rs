@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The user engine, from the recorder's side: programs that include a generated header share a file of rings with us
-//! (`runtime/include/klogger/control.h`), and we find it, arm it, and empty it.
+//! (`runtime/include/klogger/program_shm.h`), and we find it, arm it, and empty it.
 //!
 //! Whatever stands in such a file may have been written by an enemy. It is checked, copied, and checked again; it may
 //! cost that program's own events, and nothing else.

@@ -43,7 +43,7 @@ impl Plan {
     }
 
     /// What the command's programs are told, so that they log from their first line on:
-    /// `1:TOKEN:PID:RING:SLOTS:CLOCK:SCHEMATA:OFF`, as control.h has it.
+    /// `1:TOKEN:PID:RING:SLOTS:CLOCK:SCHEMATA:OFF`, as program_shm.h has it.
     pub fn wish(&self, options: &Options) -> (&'static str, String) {
         let slots = (options.max_memory / user::slot_memory(options.user_buffer))
             .clamp(1, SLOTS_MAX as u64);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Where things stand in the file that a program shares: the offsets of `runtime/include/klogger/control.h`.
+//! Where things stand in the file that a program shares: the offsets of `runtime/include/klogger/program_shm.h`.
 
 use klogger_ring::{EVENTS_MAX, NESTED, Rings};
 
@@ -100,7 +100,7 @@ mod tests {
             ("on", AT_ON),
             ("first_texts", AT_FIRST_TEXTS),
         ];
-        let mut c = String::from("#include <stddef.h>\n#include \"klogger/control.h\"\n");
+        let mut c = String::from("#include <stddef.h>\n#include \"klogger/program_shm.h\"\n");
         let mut assert = |what: &str, value: usize| {
             let _ = writeln!(c, "_Static_assert(({what}) == {value}ull, \"{value}\");");
         };

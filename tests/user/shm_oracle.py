@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""A program's shared file, read by the letter of control.h and ring.h and by no code of the recorder: an independent
+"""A program's shared file, read by the letter of program_shm.h and ring.h and by no code of the recorder: an independent
 oracle for what programs log. It can also play the recorder: empty rings and give their space back."""
 
 import mmap

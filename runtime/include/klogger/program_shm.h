@@ -35,8 +35,8 @@
  * Time in header words and in LOST is, by `clock`, the low 48 bits of the TSC, or of CLOCK_MONOTONIC (ns);
  * klogger_lost.since has all 64 bits.
  */
-#ifndef KLOGGER_CONTROL_H
-#define KLOGGER_CONTROL_H
+#ifndef KLOGGER_PROGRAM_SHM_H
+#define KLOGGER_PROGRAM_SHM_H
 
 #include "ring.h"
 

@@ -295,7 +295,7 @@ static struct ctl_table klogger_benchmark_table[] = {
 
 static struct ctl_table_header *klogger_header, *klogger_benchmark_header;
 
-int klogger_control_begin(void)
+int klogger_sysctl_begin(void)
 {
 	klogger_header = klogger_sysctl_register("klogger", klogger_table, ARRAY_SIZE(klogger_table) - 1);
 	if (!klogger_header)
@@ -309,7 +309,7 @@ int klogger_control_begin(void)
 	return 0;
 }
 
-void klogger_control_end(void)
+void klogger_sysctl_end(void)
 {
 	unregister_sysctl_table(klogger_benchmark_header);
 	unregister_sysctl_table(klogger_header);
@@ -331,7 +331,7 @@ static void klogger_fill(struct ctl_table *table, struct klogger_unit *unit, pro
 }
 
 /* -EEXIST: an event has the name of another file. */
-int klogger_control_add(struct klogger_unit *unit)
+int klogger_sysctl_add(struct klogger_unit *unit)
 {
 	u32 events = unit->events;
 	struct klogger_sysctl *own;
@@ -353,11 +353,11 @@ int klogger_control_add(struct klogger_unit *unit)
 		return 0;
 	pr_err("schema %s is not loaded: no memory, or one of its events has the name of a file in /proc/sys/klogger\n",
 	       unit->name);
-	klogger_control_remove(unit);
+	klogger_sysctl_remove(unit);
 	return -EEXIST;
 }
 
-void klogger_control_remove(struct klogger_unit *unit)
+void klogger_sysctl_remove(struct klogger_unit *unit)
 {
 	struct klogger_sysctl *own = unit->sysctl;
 
