@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The kernel engine's core: which schemata there are, and the one recording that there may be.
+ * The kernel engine's core: the one recording that there may be.
  *
  * An event is logged while a recording runs that uses its schema, the recorder wants it, and /proc/sys/klogger allows it,
  * all together and this one. Everything here sleeps, and is ordered by one mutex; writers of events see nothing of it but
@@ -13,7 +13,6 @@
 #include "core.h"
 
 DEFINE_MUTEX(klogger_mutex);
-struct klogger_unit *klogger_unit_at[KLOGGER_UNITS_MAX];
 int klogger_enable = 1;
 
 /*
@@ -79,7 +78,7 @@ static void klogger_update_event(struct klogger_unit *unit, u32 index)
 		static_branch_disable(&unit->key[index]);
 }
 
-static void klogger_update_unit(struct klogger_unit *unit)
+void klogger_update_unit(struct klogger_unit *unit)
 {
 	u32 i;
 
@@ -257,7 +256,7 @@ void klogger_attach(void)
 			klogger_attach_unit(klogger_unit_at[i]);
 }
 
-static void klogger_detach_unit(struct klogger_unit *unit)
+void klogger_detach_unit(struct klogger_unit *unit)
 {
 	u32 i;
 
@@ -322,100 +321,6 @@ void klogger_finish(void)
 		}
 	}
 }
-
-/* ---- Schemata come and go ---- */
-
-static bool klogger_has_event(const struct klogger_unit *unit, const char *name)
-{
-	u32 i;
-
-	for (i = 0; i < unit->events; i++)
-		if (!strcmp(unit->event[i].name, name))
-			return true;
-	return false;
-}
-
-/* The name that two schemata would have in common, or NULL. */
-static const char *klogger_taken_name(const struct klogger_unit *unit, const struct klogger_unit *other)
-{
-	u32 i;
-
-	if (!strcmp(unit->name, other->name))
-		return unit->name;
-	for (i = 0; i < unit->events; i++)
-		if (klogger_has_event(other, unit->event[i].name))
-			return unit->event[i].name;
-	return NULL;
-}
-
-static int klogger_find_index(const struct klogger_unit *unit)
-{
-	int i, free = -ENOSPC;
-
-	for (i = KLOGGER_UNITS_MAX - 1; i >= 0; i--) {
-		const char *taken = klogger_unit_at[i] ? klogger_taken_name(unit, klogger_unit_at[i]) : NULL;
-
-		if (taken) {
-			pr_err("schema %s is not loaded: there is a '%s' already\n", unit->name, taken);
-			return -EEXIST;
-		}
-		if (!klogger_unit_at[i])
-			free = i;
-	}
-	return free;
-}
-
-int klogger_register(struct klogger_unit *unit)
-{
-	static DEFINE_MUTEX(one_at_a_time);
-	int index, error;
-	u32 i;
-
-	if (unit->events > KLOGGER_EVENTS_MAX)
-		return -E2BIG;
-	for (i = 0; i < unit->events; i++)
-		unit->event[i].allowed = 1;
-	unit->used = false;
-	mutex_lock(&one_at_a_time);
-	mutex_lock(&klogger_mutex);
-	index = klogger_find_index(unit);
-	mutex_unlock(&klogger_mutex);
-	/* Without klogger_mutex, for whoever removes files waits for those who use them, and these take it. */
-	error = index < 0 ? index : klogger_sysctl_add(unit);
-	if (!error) {
-		mutex_lock(&klogger_mutex);
-		klogger_unit_at[index] = unit;
-		mutex_unlock(&klogger_mutex);
-	}
-	mutex_unlock(&one_at_a_time);
-	return error;
-}
-EXPORT_SYMBOL_GPL(klogger_register);
-
-/* Of a module that a recording uses, and that the kernel drops nevertheless: the rest of its init has failed. */
-static void klogger_drop_unit(struct klogger_unit *unit)
-{
-	unit->used = false;
-	klogger_update_unit(unit);
-	klogger_detach_unit(unit);
-	tracepoint_synchronize_unregister();
-	module_put(unit->owner);
-}
-
-void klogger_unregister(struct klogger_unit *unit)
-{
-	u32 i;
-
-	klogger_sysctl_remove(unit);
-	mutex_lock(&klogger_mutex);
-	for (i = 0; i < KLOGGER_UNITS_MAX; i++)
-		if (klogger_unit_at[i] == unit)
-			klogger_unit_at[i] = NULL;
-	if (unit->used)
-		klogger_drop_unit(unit);
-	mutex_unlock(&klogger_mutex);
-}
-EXPORT_SYMBOL_GPL(klogger_unregister);
 
 static int __init klogger_core_begin(void)
 {

@@ -42,7 +42,6 @@ u64 klogger_rings_stride(u64 size);
 
 /* core.c: everything here is called with klogger_mutex held */
 extern struct mutex klogger_mutex;
-extern struct klogger_unit *klogger_unit_at[KLOGGER_UNITS_MAX];
 extern struct klogger_unit klogger_unit_klogger;
 extern int klogger_enable;
 struct klogger_rings *klogger_current_rings(void);
@@ -56,8 +55,13 @@ void klogger_detach(void);
 void klogger_forget(void);
 void klogger_finish(void);
 void klogger_update_events(void);
+void klogger_update_unit(struct klogger_unit *unit);
+void klogger_detach_unit(struct klogger_unit *unit);
 int klogger_want(u32 id, bool on);
 u64 klogger_text_digest(const struct klogger_unit *unit);
+
+/* schemata.c */
+extern struct klogger_unit *klogger_unit_at[KLOGGER_UNITS_MAX];	/* NULL: free; by klogger_mutex */
 
 /* probe.c */
 int klogger_place_attach(struct klogger_place *place);
@@ -74,6 +78,12 @@ int klogger_device_begin(void);
 void klogger_device_end(void);
 void klogger_device_call(int cpu);
 void klogger_device_resized(void);
+
+/* map.c */
+struct file;
+struct vm_area_struct;
+int klogger_mmap(struct file *file, struct vm_area_struct *vma);
+void klogger_anchors_free(void);
 
 /* sysctl.c */
 extern unsigned int klogger_buffer_mb, klogger_lowwater;

@@ -29,11 +29,13 @@ pub const SOURCES: &[(&str, &str)] = &[
     ("kernel.h", include_str!("../../../runtime/kernel/kernel.h")),
     ("core.h", include_str!("../../../runtime/kernel/core.h")),
     ("core.c", include_str!("../../../runtime/kernel/core.c")),
+    ("schemata.c", include_str!("../../../runtime/kernel/schemata.c")),
     ("ring.c", include_str!("../../../runtime/kernel/ring.c")),
     ("probe.c", include_str!("../../../runtime/kernel/probe.c")),
     ("stack.c", include_str!("../../../runtime/kernel/stack.c")),
     ("sysctl.c", include_str!("../../../runtime/kernel/sysctl.c")),
     ("device.c", include_str!("../../../runtime/kernel/device.c")),
+    ("map.c", include_str!("../../../runtime/kernel/map.c")),
 ];
 
 /// `NAME.klogger.h`, for any kernel code. `in_tree`: for code of a kernel tree, where CONFIG_KLOGGER decides whether the
