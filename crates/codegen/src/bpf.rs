@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The BPF engine's C: one program for each alternative of each probe, around the author's body.
 
+pub mod calibrate;
+
+use crate::NamedText;
 use crate::events::events_header;
 use crate::kernel_types::{Error, KernelTypes, Runs};
 use crate::text::Text;
-use crate::{NamedText, calibrate};
 use klogger_schema::model::{Probe, ProbeKind, Schema, Target};
 
 /// A program of the object, and the probe that it stands for.

@@ -4,12 +4,10 @@
 //! **Invariant:** pure functions, model in, named texts out: no files, no compiler, no clock.
 
 pub mod bpf;
-pub mod calibrate;
 pub mod events;
 mod header;
 pub mod kernel;
 pub mod kernel_types;
-pub mod rust;
 mod text;
 pub mod user;
 

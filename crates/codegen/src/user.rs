@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The user engine's C: one header with everything that a program needs.
+//! The user engine's C: one header with everything that a program needs; and Rust modules.
+
+pub mod rust;
 
 use crate::events::{arguments, event};
 use crate::header::{embed, fnv1a, number_of, off_function, parameters, usage};

@@ -4,7 +4,8 @@
 //!
 //! That it compiles, without a warning, and writes what the layouts say is tested by klogger-user-example.
 
-use klogger_codegen::{BUILTIN_SCHEMA, rust};
+use klogger_codegen::BUILTIN_SCHEMA;
+use klogger_codegen::user::rust;
 use klogger_schema::model::Schema;
 use klogger_schema::{Options, parse};
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! What each event costs on this machine, now. The recorder measures it before it records, and writes it into the log.
 //!
-//! A program that has all events of a schema ([`klogger_codegen::calibrate`]) is attached to a tracepoint which a system call
+//! A program that has all events of a schema ([`klogger_codegen::bpf::calibrate`]) is attached to a tracepoint which a system call
 //! hits, with a small ring of its own. This thread hits it in short blocks that take turns: with a probe that does
 //! nothing, one that only reads the clock, one that logs an event. What differs between two blocks that stand side by side
 //! is what the event takes; a block that an interrupt hit is one of many. Attaching takes longer, and a machine's speed
@@ -9,7 +9,7 @@
 
 use crate::bpf::load::{self, Config};
 use crate::scope::{SCOPE_BYTES, Scope};
-use klogger_codegen::calibrate::{EMPTY, FIRST_EVENT, MEMORY, PLACES, PROGRAM};
+use klogger_codegen::bpf::calibrate::{EMPTY, FIRST_EVENT, MEMORY, PLACES, PROGRAM};
 use klogger_codegen::kernel_types::KernelTypes;
 use klogger_log::preamble::{Cost, Costs, EventCost};
 use klogger_os as os;

@@ -7,7 +7,8 @@
 //! }
 //! ```
 
-use klogger_codegen::{NamedText, printable, rust};
+use klogger_codegen::user::rust;
+use klogger_codegen::{NamedText, printable};
 use klogger_schema::{Diagnostic, Options, Severity, parse};
 use std::path::Path;
 use std::{env, fs, process};
