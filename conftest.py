@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""What all suites of Python tests have in common: which tests are for the night, and what is counted of a run.
+"""What all suites of Python tests have in common: which tests are for the night, and what is
+counted of a run.
 
-How often a test that failed is run again is said in scripts/test, and how many may need it in tests/tally.py.
+How often a test that failed is run again is said in scripts/test, and how many may need it in
+tests/tally.py.
 """
 
 import json

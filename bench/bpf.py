@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""What libbpf does for the benchmarks: attach floor.bpf.c for as long as a block lasts, fetch a program's code."""
+"""What libbpf does for the benchmarks: attach floor.bpf.c for as long as a block lasts, fetch a
+program's code.
+"""
 
 import ctypes
 import os
@@ -70,7 +72,8 @@ def machine_code(program: int) -> bytes:
     if fd < 0:
         raise OSError(ctypes.get_errno(), f"there is no program {program}")
     code = ctypes.create_string_buffer(1 << 20)
-    # The head of struct bpf_prog_info: type, id, tag[8], jited_prog_len, xlated_prog_len, jited_prog_insns.
+    # The head of struct bpf_prog_info: type, id, tag[8], jited_prog_len, xlated_prog_len,
+    # jited_prog_insns.
     info = ctypes.create_string_buffer(
         struct.pack("=16xIIQ", len(code), 0, ctypes.addressof(code)), 256
     )

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""What is in the files: bytes an event, and how fast they are read, of recordings of the same workload."""
+"""What is in the files: bytes an event, and how fast they are read, of recordings of the same
+workload.
+"""
 
 import json
 import os

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// The least that a probe can cost: a program that is entered and left, and one that also reads the clock once.
+// The least that a probe can cost: a program that is entered and left, and one that also reads the
+// clock once.
 #include <linux/bpf.h>
 
 #define SEC(name) __attribute__((section(name), used))

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""What a hit costs that logs two ints: klogger, the floor, and others at the same place; one CPU, and all at once."""
+"""What a hit costs that logs two ints: klogger, the floor, and others at the same place; one CPU,
+and all at once.
+"""
 
 import os
 from collections.abc import Callable, Sequence
@@ -63,7 +65,9 @@ def blocks(bench: Bench, loops: Sequence[Loop]) -> list[stats.Blocks]:
 
 
 def other_hit(bench: Bench, loops: Sequence[Loop], attach: Callable, speed: Speed) -> list[float]:
-    """The same loops, with something else attached to what they hit: what it adds, by loop, in references."""
+    """The same loops, with something else attached to what they hit: what it adds, by loop, in
+    references.
+    """
     before = blocks(bench, loops)
     with attach([loop.pid for loop in loops]):
         during = blocks(bench, loops)

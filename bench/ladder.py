@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""What each field adds: klogger's events of one size after the other, warm and cold, on one CPU and on all at once."""
+"""What each field adds: klogger's events of one size after the other, warm and cold, on one CPU and
+on all at once.
+"""
 
 import dataclasses
 import os
@@ -54,7 +56,9 @@ def arms_of(all_events: Sequence[Event]) -> dict[str, int]:
 def over_empty(
     bench: Bench, loops: Sequence[Loop], arms: dict[str, int], log: Path, speed: Speed
 ) -> dict[str, float]:
-    """What each arm takes more than the empty probe, in references, on all loops at once; the mean of the loops."""
+    """What each arm takes more than the empty probe, in references, on all loops at once; the mean
+    of the loops.
+    """
     numbers = {REFERENCE: FLOOR.index(REFERENCE), **arms}
     with recording(bench, [loop.pid for loop in loops], log, []):
         said = at_once(loops, bench.engine.block, bench.engine.rounds, numbers)
@@ -147,7 +151,9 @@ def cycles(loop: Loop, hits: int, cold_kb: int, arms: dict[str, int]) -> dict[st
 
 
 def paper(tools) -> list[str]:
-    """In cycles of single hits, as the paper has them: mean and deviation, the worst thousandth trimmed."""
+    """In cycles of single hits, as the paper has them: mean and deviation, the worst thousandth
+    trimmed.
+    """
     folder = tools.folder / "paper"
     folder.mkdir()
     bench = single_bench(prepare(ENGINES["bpf"], rungs(), folder), folder)

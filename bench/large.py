@@ -9,7 +9,9 @@ LARGE = 10_000_000
 
 
 def large_log(tools) -> list[str]:
-    """A log of 10 million events: export on one core, text, report; and a comparison with another such log."""
+    """A log of 10 million events: export on one core, text, report; and a comparison with another
+    such log.
+    """
     log, other = tools.folder / "large.klog", tools.folder / "other.klog"
     if not tools.synth:
         raise RuntimeError("SYNTH names no program that writes a large log")

@@ -24,7 +24,8 @@ LOADS = {
 PAIRS = 5
 # Of the first three; what LTTng's authors say of theirs.
 GOALS, GOAL_PERCENT = ("fetch", "find", "gcc"), 2.3
-# What a program and all that it has waited for take: of the load, inside of the recording; and of all together.
+# What a program and all that it has waited for take: of the load, inside of the recording; and of
+# all together.
 TIMED = """
 import json, resource, subprocess, sys, time
 start = time.monotonic()
@@ -66,7 +67,9 @@ def one(tools, load: str, recorded: bool) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Shares:
-    """Of a load: percent of all CPUs, bytes and events a second. `counted` is 0 if a hit's cost is not known."""
+    """Of a load: percent of all CPUs, bytes and events a second. `counted` is 0 if a hit's cost is
+    not known.
+    """
 
     cpu: float
     measured: Spread

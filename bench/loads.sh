@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-# loads.sh LOAD FOLDER SOURCES: one of the four loads of LTTng's table of 2006, of a fixed size. FOLDER is empty and may be
-# filled; SOURCES is a folder of C programs. Prints nothing.
+# loads.sh LOAD FOLDER SOURCES: one of the four loads of LTTng's table of 2006, of a fixed size.
+# FOLDER is empty and may be filled; SOURCES is a folder of C programs. Prints nothing.
 #   fetch   pages of HTML from a server of our own, one after the other
 #   find    all names of the file system
 #   gcc     the same, and the programs compiled meanwhile

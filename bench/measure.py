@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Measuring: arms that take turns, so that what disturbs the machine disturbs all of them; medians and quartiles."""
+"""Measuring: arms that take turns, so that what disturbs the machine disturbs all of them; medians
+and quartiles.
+"""
 
 import json
 import os
@@ -38,7 +40,9 @@ def why(error: BaseException) -> str:
 
 
 def cell(values: list[float], digits: int = 1, least: float = LEAST_NS) -> str:
-    """Median and quartiles; or that they are too far apart, by more than `least` and than a share of the median."""
+    """Median and quartiles; or that they are too far apart, by more than `least` and than a share
+    of the median.
+    """
     found = spread(values)
     if found.high - found.low > max(WIDE * abs(found.median), least):
         return f"{NOT_HERE}: the runs spread too wide, {found.low:.{digits}f} to {found.high:.{digits}f}"
@@ -96,7 +100,9 @@ def take_turns(arms: dict[str, Callable[[], dict]], rounds: int) -> dict[str, li
 def rounds_of(
     arms: dict[str, Callable[[], dict[str, float]]], rounds: int
 ) -> tuple[dict[str, list[float]], dict[str, str]]:
-    """Every arm once a round, each round beginning with another one: what they gave, and why others gave nothing."""
+    """Every arm once a round, each round beginning with another one: what they gave, and why others
+    gave nothing.
+    """
     results: dict[str, list[float]] = {}
     missing: dict[str, str] = {}
     names = list(arms)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""The page of all sections, of which some may have been measured now and others stay as they were."""
+"""The page of all sections, of which some may have been measured now and others stay as
+they were.
+"""
 
 import itertools
 import re

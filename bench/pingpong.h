@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* arms.h of klogger bench's loop.c: arm 1 is a round of ping-pong over pipes with another process on the same CPU, two
- * switches and two wake-ups; arm 0 is system calls without a tracepoint that take about as long. */
+/*
+ * arms.h of klogger bench's loop.c: arm 1 is a round of ping-pong over pipes with another process
+ * on the same CPU, two switches and two wake-ups; arm 0 is system calls without a tracepoint that
+ * take about as long.
+ */
 #include <sys/prctl.h>
 #include <unistd.h>
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// A plain program with a BPF ring buffer, as libbpf's users write it: reserve, fill, submit. The time and two ints. The
-// reader is woken when a good part has come, as the kernel's documentation advises for high rates, not for each event.
+// A plain program with a BPF ring buffer, as libbpf's users write it: reserve, fill, submit. The
+// time and two ints. The reader is woken when a good part has come, as the kernel's documentation
+// advises for high rates, not for each event.
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 

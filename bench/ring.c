@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// ring OBJECT BYTES FILE: attaches ring.bpf.c with a ring of so many bytes and writes its events to FILE, until SIGINT.
-// Says "ready" when it is attached, and at its end how many events there are in the file, and how many found no space.
+// ring OBJECT BYTES FILE: attaches ring.bpf.c with a ring of so many bytes and writes its events to
+// FILE, until SIGINT. Says "ready" when it is attached, and at its end how many events there are in
+// the file, and how many found no space.
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>

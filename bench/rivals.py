@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Other tracers at the place that a loop hits, each configured as its own documentation advises for speed.
+"""Other tracers at the place that a loop hits, each configured as its own documentation advises for
+speed.
 
-A rival is attached for as long as a block lasts. What the block has yielded says afterwards how many events are in the
-rival's file, if it has one, and how large that is.
+A rival is attached for as long as a block lasts. What the block has yielded says afterwards how
+many events are in the rival's file, if it has one, and how large that is.
 """
 
 import json
@@ -39,7 +40,9 @@ class Kept:
 
 @dataclass(frozen=True)
 class Rival:
-    """`how`: its configuration, in words. `attach(tools, pids, kb)`, with a buffer of so many KiB for each CPU."""
+    """`how`: its configuration, in words. `attach(tools, pids, kb)`, with a buffer of so many KiB
+    for each CPU.
+    """
 
     name: str
     how: str
@@ -47,7 +50,9 @@ class Rival:
 
 
 def other_cpus(tools) -> str:
-    """Where a reader does not stand in the way of the loop; the loop's own CPU, if there is no other."""
+    """Where a reader does not stand in the way of the loop; the loop's own CPU, if there is no
+    other.
+    """
     return ",".join(str(cpu) for cpu in range(os.cpu_count()) if cpu != tools.cpu) or str(tools.cpu)
 
 
@@ -121,7 +126,9 @@ def ftrace(tools, _pids, kb):
 
 
 def buffered(instance: Path) -> int:
-    """Events that an instance's buffers have had room for: those that were read, and those that are still there."""
+    """Events that an instance's buffers have had room for: those that were read, and those that are
+    still there.
+    """
     total = 0
     for stats in instance.glob("per_cpu/cpu*/stats"):
         of = dict(line.split(": ") for line in stats.read_text().splitlines() if ": " in line)
@@ -145,7 +152,9 @@ def instance_of_trace_cmd(tools) -> Iterator[Path]:
 
 @contextmanager
 def trace_cmd(tools, pids, kb):
-    """Its own instance, whose full buffers overwrite the oldest, as ftrace does; its readers splice pages to files."""
+    """Its own instance, whose full buffers overwrite the oldest, as ftrace does; its readers splice
+    pages to files.
+    """
     out, kept = tools.folder / "trace.dat", Kept()
     words = [*aside(tools, pids), *TRACE_CMD, "-b", kb, "-e", f"task:{tools.place}", "-o", out]
     try:
@@ -250,7 +259,9 @@ BPFTRACE = 'tracepoint:task:{place} {{ printf("%llu %d %d\\n", nsecs, args->opti
 
 @contextmanager
 def bpftrace(tools, pids, kb):
-    """A printf() for each event, which bpftrace's reader makes a line of. It has no cheaper way to get events out."""
+    """A printf() for each event, which bpftrace's reader makes a line of. It has no cheaper way to
+    get events out.
+    """
     out = tools.folder / "bpftrace.out"
     env = {**os.environ, "BPFTRACE_PERF_RB_PAGES": str(kb // PAGE_KB)}
     words = [

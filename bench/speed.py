@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Costs that do not depend on how fast the machine was just then.
 
-A virtual machine changes its speed from second to second, by more than tracers differ. A system call without a
-tracepoint, the reference, becomes slower and faster with it. So costs are taken as multiples of the reference, block
-beside block, and only at the end become nanoseconds: those of the reference's median.
+A virtual machine changes its speed from second to second, by more than tracers differ. A system
+call without a tracepoint, the reference, becomes slower and faster with it. So costs are taken as
+multiples of the reference, block beside block, and only at the end become nanoseconds: those of the
+reference's median.
 """
 
 import contextlib
@@ -29,7 +30,9 @@ def relative(blocks: Blocks, arm: str, base: str) -> float:
 
 
 def added(one: Pass, arm: str) -> float:
-    """What an arm adds to a hit with nothing attached, in references; see klogger.bench.stats.added."""
+    """What an arm adds to a hit with nothing attached, in references; see
+    klogger.bench.stats.added.
+    """
     bare = statistics.fmean(
         relative(blocks, EMPTY, REFERENCE) for blocks in (one.before, one.after)
     )
@@ -64,11 +67,14 @@ LEAST_NICE = -20
 
 
 class Ahead(Loop):
-    """A loop that others on its CPU hardly hold up; but the recorder's real-time threads come before it."""
+    """A loop that others on its CPU hardly hold up; but the recorder's real-time threads come
+    before it.
+    """
 
     def __init__(self, bench: Bench, cpu: int) -> None:
         words = [str(bench.program), str(cpu), str(bench.engine.block), str(bench.engine.pause_ns)]
-        # In a session of its own it has a group of its own, where the kernel shares the CPU among sessions.
+        # In a session of its own it has a group of its own, where the kernel shares the CPU among
+        # sessions.
         self.process = subprocess.Popen(
             words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
         )

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// The steps of an event, one after the other, and other ways to do the same. All are in one program at one place, so that
-// they can take turns; a number that the loop sets says which one a hit takes. What klogger does is klogger's own code.
+// The steps of an event, one after the other, and other ways to do the same. All are in one program
+// at one place, so that they can take turns; a number that the loop sets says which one a hit
+// takes. What klogger does is klogger's own code.
 #include "klogger.bpf.h"
 
 static __u64 (*const bpf_ktime_get_boot_ns)(void) = (void *)125;
@@ -148,7 +149,9 @@ static __always_inline void event_in_arena(__s32 a, __s32 b)
 	*(volatile __u64 __arena *)record = time << 16 | 5;
 	barrier();
 	WRITE_ONCE(ring->nest, nest);
-	/* Not to be merged with the same store to a map: one instruction is for one kind of memory. */
+	/*
+	 * Not to be merged with the same store to a map: one instruction is for one kind of memory.
+	 */
 	asm volatile("%0 = 1" : "=r"(nest));
 }
 #endif
@@ -207,7 +210,10 @@ SEC("tp_btf/task_prctl_unknown") int steps(__u64 *context)
 }
 
 #define SWITCHES (1u << 16)
-/* How far the scheduler's time is from the clock at each switch, but for what is the same at all of them. */
+/*
+ * How far the scheduler's time is from the clock at each switch, but for what is the same at all of
+ * them.
+ */
 struct {
 	__u64 count;
 	__u64 apart[SWITCHES];

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Where each nanosecond of an event goes, and what other ways to do the same would take: steps.bpf.c, arm by arm."""
+"""Where each nanosecond of an event goes, and what other ways to do the same would take:
+steps.bpf.c, arm by arm.
+"""
 
 import json
 import os

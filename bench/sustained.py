@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""The highest rate that goes to disk without a loss: all CPUs log for some seconds, faster from step to step."""
+"""The highest rate that goes to disk without a loss: all CPUs log for some seconds, faster from
+step to step.
+"""
 
 import dataclasses
 import os

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""What an event costs a program: time, instructions, bytes of code; beside LTTng-UST and the least there is."""
+"""What an event costs a program: time, instructions, bytes of code; beside LTTng-UST and the least
+there is.
+"""
 
 import os
 import re
@@ -115,7 +117,9 @@ class Arms:
 
 @contextmanager
 def lttng(folder: Path):
-    """A session daemon of our own, and a session that keeps the newest in large sub-buffers and that nobody reads."""
+    """A session daemon of our own, and a session that keeps the newest in large sub-buffers and
+    that nobody reads.
+    """
     home = folder / "lttng-home"
     home.mkdir(exist_ok=True)
     env = {**os.environ, "HOME": str(home), "LTTNG_HOME": str(home)}
@@ -277,7 +281,9 @@ def cycles(arms: Arms, program: Path, arm: str, **more: str) -> list[int]:
 
 
 def pairs(tools) -> list[str]:
-    """As in table 1 of LTTng (2006) and table 1 of KLogger (2007): two readings of the TSC around each event."""
+    """As in table 1 of LTTng (2006) and table 1 of KLogger (2007): two readings of the TSC around
+    each event.
+    """
     arms = Arms(tools)
     with lttng(arms.folder) as home:
         programs = {

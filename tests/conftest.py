@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""What the live and the guest tests share: the klogger under test, the workloads, and a place for logs."""
+"""What the live and the guest tests share: the klogger under test, the workloads, and a place for
+logs.
+"""
 
 import os
 import shutil

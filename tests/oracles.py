@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Logs as tables, and what must be true of them.
 
-An oracle compares a log with what the kernel, or the workload itself, has counted. The same ones are asked on the live
-kernel and in the guest.
+An oracle compares a log with what the kernel, or the workload itself, has counted. The same ones
+are asked on the live kernel and in the guest.
 """
 
 import dataclasses
@@ -56,7 +56,9 @@ class Log:
 
 
 class Stolen:
-    """How long, at most, a hypervisor kept the CPUs from this machine while it was entered, in nanoseconds."""
+    """How long, at most, a hypervisor kept the CPUs from this machine while it was entered, in
+    nanoseconds.
+    """
 
     def __enter__(self):
         self.before = self.ticks()
@@ -92,19 +94,22 @@ class Slack:
     share: float
     # Of a thread that ran for less, the few instructions between two clocks are more than that.
     least_ns: int
-    # The kernel reads its clock some instructions before the tracepoint, and for one partner of a fast ping-pong always
-    # some more than for the other. Beside quanta of a microsecond that is seen in each of them, but not in their sum.
+    # The kernel reads its clock some instructions before the tracepoint, and for one partner of a
+    # fast ping-pong always some more than for the other. Beside quanta of a microsecond that is
+    # seen in each of them, but not in their sum.
     ns_per_switch: int
     ns_per_switch_in_sum: int
-    # Before a CPU goes idle, the kernel looks for work elsewhere, and no thread is charged for that.
+    # Before a CPU goes idle, the kernel looks for work elsewhere, and no thread is charged for
+    # that.
     ns_before_idle: int = 1000
-    # A quantum that differs by more was disturbed: an interrupt came between the kernel's clock and the tracepoint, or
-    # the hypervisor ran somebody else.
+    # A quantum that differs by more was disturbed: an interrupt came between the kernel's clock and
+    # the tracepoint, or the hypervisor ran somebody else.
     disturbed_ns: int = 5000
 
 
 HARDWARE = Slack(0.005, 20_000_000, 20, 0)
-# An emulated instruction takes a hundred times as long, and Debian's kernel leaves the time of interrupts out.
+# An emulated instruction takes a hundred times as long, and Debian's kernel leaves the time of
+# interrupts out.
 EMULATED = Slack(0.03, 200_000_000, 50_000, 50_000, disturbed_ns=NEVER)
 # So many quanta may be disturbed, unless the kernel says that so much time was stolen.
 DISTURBED_SHARE = 0.02
@@ -125,7 +130,9 @@ def check_threads(log: Log, report: dict, slack: Slack = HARDWARE):
 
 
 def check_switched_out(log: Log, thread: dict) -> int:
-    """How often the thread stopped running: exactly as often as the kernel counted, and for the same reasons."""
+    """How often the thread stopped running: exactly as often as the kernel counted, and for the
+    same reasons.
+    """
     mine = f"pid = {thread['tid']} AND time <= {thread['time_ns'] - log.start_ns}"
     out = log.count("SCHEDOUT", mine)
     preempted = log.count("SCHEDOUT", f"{mine} AND state = 0")
@@ -144,7 +151,9 @@ def check_switches(log: Log, thread: dict):
 
 
 def check_charged(log: Log, thread: dict, slack: Slack):
-    """The account that SCHEDOUT carries is the thread's own view of it: 0.5 %, however short its quanta."""
+    """The account that SCHEDOUT carries is the thread's own view of it: 0.5 %, however short its
+    quanta.
+    """
     until = thread["time_ns"] - log.start_ns
     ((charged, ended),) = log.rows(f"""
         SELECT arg_max(charged, time), max(time) FROM schedout WHERE pid = {thread["tid"]} AND time <= {until}""")
@@ -163,11 +172,12 @@ def check_charged(log: Log, thread: dict, slack: Slack):
 
 @dataclass(frozen=True)
 class Replay:
-    """Nanoseconds that threads ran: by the times of their SCHEDIN and SCHEDOUT, and as the kernel charged them for the
-    same quanta. Of the disturbed quanta, their number and what they differ by.
+    """Nanoseconds that threads ran: by the times of their SCHEDIN and SCHEDOUT, and as the kernel
+    charged them for the same quanta. Of the disturbed quanta, their number and what they differ by.
 
-    The kernel's account begins a quantum on an idle CPU when it wakes the thread, if it does so under that CPU's lock,
-    and not when the CPU gets to it. What the account has more is then part of the wake-up latency.
+    The kernel's account begins a quantum on an idle CPU when it wakes the thread, if it does so
+    under that CPU's lock, and not when the CPU gets to it. What the account has more is then part
+    of the wake-up latency.
     """
 
     ns: int = 0
@@ -225,7 +235,8 @@ def replay_quanta(log: Log, tid: int, until: int, slack: Slack) -> Replay:
 def check_cpu_time(log: Log, thread: dict, slack: Slack, stolen_ns: int) -> Replay:
     replay = replay_quanta(log, thread["tid"], thread["time_ns"] - log.start_ns, slack)
     if thread["cpu_ns"] >= slack.least_ns:
-        # The charge of the first quantum is in the thread's own account, but in no difference of two SCHEDOUT.
+        # The charge of the first quantum is in the thread's own account, but in no difference of
+        # two SCHEDOUT.
         assert replay.quanta >= thread["schedstat_runs"] - 3, (replay, thread)
         allowed = slack.share * replay.charged_ns + slack.ns_per_switch * replay.quanta
         assert replay.is_near(allowed, slack), (replay, thread)
@@ -239,7 +250,9 @@ def check_cpu_time(log: Log, thread: dict, slack: Slack, stolen_ns: int) -> Repl
 
 
 def check_pingpong(log: Log, report: dict):
-    """Both partners blocked in each round, unless the other was quicker on another CPU; never more often."""
+    """Both partners blocked in each round, unless the other was quicker on another CPU; never more
+    often.
+    """
     for thread in report["threads"]:
         blocked = log.count("SCHEDOUT", f"pid = {thread['tid']} AND state <> 0")
         woken = log.count("TRY_TO_WAKEUP", f"pid = {thread['tid']}")

@@ -4,8 +4,8 @@
 
 usage: tally.py FOLDER SUITE=CODE...
 
-FOLDER has of each suite test-SUITE.log, test-SUITE.time (seconds: real, user, system), and, if its tests are pytest's,
-test-SUITE.json (see conftest.py). CODE is the exit code of the suite.
+FOLDER has of each suite test-SUITE.log, test-SUITE.time (seconds: real, user, system), and, if its
+tests are pytest's, test-SUITE.json (see conftest.py). CODE is the exit code of the suite.
 """
 
 import json
@@ -14,7 +14,8 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-# Of the tests that may be run again, or end as disturbed: so many may, for the machine's sake; one may in any case.
+# Of the tests that may be run again, or end as disturbed: so many may, for the machine's sake; one
+# may in any case.
 MOST_SHARE = 0.01
 
 

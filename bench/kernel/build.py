@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Builds what the guest of bench/kernel/run needs, in the cache: hits.ko, klogger's modules, LTTng's."""
+"""Builds what the guest of bench/kernel/run needs, in the cache: hits.ko, klogger's modules,
+LTTng's.
+"""
 
 import os
 import re
@@ -9,7 +11,8 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 HITS = HERE / "hits"
-# The probe that we need, and what LTTng's tracer is linked with. Others do not compile with every kernel.
+# The probe that we need, and what LTTng's tracer is linked with. Others do not compile with every
+# kernel.
 LTTNG_PROBES = "lttng-probe-power.o lttng-kprobes.o lttng-kretprobes.o lttng-uprobes.o"
 
 
@@ -111,7 +114,9 @@ def lttng(kernel: Path, release: str, out: Path) -> Path:
 
 
 def stap_tree(kernel: Path, out: Path) -> Path:
-    """The kernel's headers as SystemTap looks for them: with those of the tracepoint, and of no other."""
+    """The kernel's headers as SystemTap looks for them: with those of the tracepoint, and of no
+    other.
+    """
     (out / "include/trace/events").mkdir(parents=True)
     for file in kernel.iterdir():
         if file.name != "include":
@@ -126,7 +131,9 @@ def stap_tree(kernel: Path, out: Path) -> Path:
 
 
 def stap(kernel: Path, folder: Path) -> None:
-    """SystemTap's module for the tracepoint, as far as it comes: with the kernels that we know, never to its end."""
+    """SystemTap's module for the tracepoint, as far as it comes: with the kernels that we know,
+    never to its end.
+    """
     if not shutil.which("stap"):
         raise Unavailable("no stap: apt-get install systemtap")
     tree = stap_tree(kernel, folder / "stap")

@@ -1,8 +1,8 @@
 #!/bin/busybox sh
 # shellcheck shell=dash
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-# guest.sh ROUNDS ARM...: the guest's side of bench/kernel/run. The numbers of each arm go to /out/ARM.counts, as hits.c
-# gives them; what there is to be said, to /out/ARM.said.
+# guest.sh ROUNDS ARM...: the guest's side of bench/kernel/run. The numbers of each arm go to
+# /out/ARM.counts, as hits.c gives them; what there is to be said, to /out/ARM.said.
 set -u
 parameters=/sys/module/hits/parameters
 tracing=/sys/kernel/tracing

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""The straight path through a function of a kernel module: what is executed when static branches go as told, and all is
-as usual, so that nothing is called and no conditional branch is taken, or else as few as possible."""
+"""The straight path through a function of a kernel module: what is executed when static branches go
+as told, and all is as usual, so that nothing is called and no conditional branch is taken, or else
+as few as possible.
+"""
 
 import re
 import subprocess
@@ -27,7 +29,9 @@ def objdump(module: Path, *options: str) -> str:
 
 
 def static_branches(module: Path) -> dict[int, tuple[int, str]]:
-    """Address of each static branch: where it goes when it is on, and the key that decides, as symbol+offset."""
+    """Address of each static branch: where it goes when it is on, and the key that decides, as
+    symbol+offset.
+    """
     sites = {}
     lines = re.findall(
         r"^[0-9a-f]{16} R_X86_64_PC\d+ +(\S+)", objdump(module, "-r", "-j", "__jump_table"), re.M
@@ -52,7 +56,9 @@ class Function:
         self.next = dict(pairwise(order))
 
     def read(self, module: Path) -> dict[int, str]:
-        """Instructions by address; a jump's or call's target is a symbol where the linker will put one in."""
+        """Instructions by address; a jump's or call's target is a symbol where the linker will put
+        one in.
+        """
         code: dict[int, str] = {}
         inside = False
         for line in objdump(module, "-dr", "--no-show-raw-insn", "-j", ".text").splitlines():

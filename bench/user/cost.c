@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// cost ARM EVENTS THREADS MODE: what one ARM costs in a loop. An arm is a file that is compiled with this one and
-// defines ARMS. MODE "loop" prints the nanoseconds of CPU time of each of 21 batches; "pairs" the cycles of single
-// events between two ordered readings of the TSC; "count" nothing, and runs the loop once, for callgrind.
+// cost ARM EVENTS THREADS MODE: what one ARM costs in a loop. An arm is a file that is compiled
+// with this one and defines ARMS. MODE "loop" prints the nanoseconds of CPU time of each of 21
+// batches; "pairs" the cycles of single events between two ordered readings of the TSC; "count"
+// nothing, and runs the loop once, for callgrind.
 #define _GNU_SOURCE
 #include "cost.h"
 #include <pthread.h>

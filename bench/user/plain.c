@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Arms without a tracer: the loop itself, the clock, the least that a log could be, and the kernel's marker.
+// Arms without a tracer: the loop itself, the clock, the least that a log could be, and the
+// kernel's marker.
 #define _GNU_SOURCE
 #include "cost.h"
 #include <fcntl.h>

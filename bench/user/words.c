@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// words N: counts the words of N generated pages and sorts them. An ordinary program of small functions, to be compiled
-// with -finstrument-functions. Prints a checksum.
+// words N: counts the words of N generated pages and sorts them. An ordinary program of small
+// functions, to be compiled with -finstrument-functions. Prints a checksum.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Compiles the built-in schema and every `schemata/*/*.klogger` for BPF, so that recording with them needs no clang.
-//! Types come from the BTF in $KLOGGER_BTF, or of the kernel that runs the build; CO-RE fits them to others.
+//! Compiles the built-in schema and every `schemata/*/*.klogger` for BPF, so that recording with
+//! them needs no clang. Types come from the BTF in $KLOGGER_BTF, or of the kernel that runs the
+//! build; CO-RE fits them to others.
 
 use klogger_codegen::{BUILTIN_SCHEMA, KernelTypes, RUNTIME, Runs, bpf};
 use klogger_schema::{Options, parse};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Any bytes as a log: no panic, no hang, no memory that the file does not justify, and time never runs backwards.
-//! Checksums are not compared when fuzzing, or else nothing would get past them. `tests/logs` is a corpus to begin with.
+//! Any bytes as a log: no panic, no hang, no memory that the file does not justify, and time never
+//! runs backwards. Checksums are not compared when fuzzing, or else nothing would get past them.
+//! `tests/logs` is a corpus to begin with.
 
 #![no_main]
 

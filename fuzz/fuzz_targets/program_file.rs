@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! A program's shared file in which anything may be written at any time: no panic, no hang, and what reaches the log is
-//! whole records.
+//! A program's shared file in which anything may be written at any time: no panic, no hang, and
+//! what reaches the log is whole records.
 
 #![no_main]
 

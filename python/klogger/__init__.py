@@ -7,8 +7,8 @@
         log.events("SCHEDIN").limit(10).df()
         log.report().save("boot.html")
 
-**Invariant:** this package knows no bytes of a log. `klogger export` turns a log into Parquet and JSON, which is all
-that is read here.
+**Invariant:** this package knows no bytes of a log. `klogger export` turns a log into Parquet and
+JSON, which is all that is read here.
 """
 
 from klogger.failure import Failure

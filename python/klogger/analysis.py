@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""An analysis: one SQL file with a header that says what it asks, what it needs, and how the answer is drawn.
+"""An analysis: one SQL file with a header that says what it asks, what it needs, and how the answer
+is drawn.
 
 The header's form is described in docs/analyses.md. Nothing here runs SQL.
 """
@@ -40,9 +41,11 @@ HEADER_LINE = re.compile(
 
 @dataclass(frozen=True)
 class Column:
-    """`unit` is one of `units.UNITS` or empty; `bar`: a bar is drawn beside the numbers; `better`: less, more, neither.
+    """`unit` is one of `units.UNITS` or empty; `bar`: a bar is drawn beside the numbers; `better`:
+    less, more, neither.
 
-    `better` is empty if the header does not say: then less is better of what is a time, and neither of all else.
+    `better` is empty if the header does not say: then less is better of what is a time, and neither
+    of all else.
     """
 
     name: str
@@ -81,7 +84,9 @@ class Analysis:
     lines: dict[str, int] = field(default_factory=dict)
 
     def placed(self, section: str) -> str:
-        """The SQL of a section, or of "setup", below as many empty lines as make its line numbers those of the file."""
+        """The SQL of a section, or of "setup", below as many empty lines as make its line numbers
+        those of the file.
+        """
         text = self.setup if section == "setup" else self.sections[section]
         return "\n" * (self.lines.get(section, 1) - 1) + text
 
@@ -107,7 +112,9 @@ def parse(path: Path, schema: str) -> Analysis:
 
 
 def header_entries(lines: list[str]) -> list[tuple[int, str, str, str, str]]:
-    """(line, key, name, unit, text); lines that are indented by more than one space continue the one before."""
+    """(line, key, name, unit, text); lines that are indented by more than one space continue the
+    one before.
+    """
     entries: list[tuple[int, str, str, str, str]] = []
     for number, line in enumerate(lines, 1):
         match = HEADER_LINE.fullmatch(line)
@@ -184,7 +191,9 @@ def split_sections(analysis: Analysis, lines: list[str], first: int) -> None:
 
 
 def check(analysis: Analysis, events: Iterable[str]) -> list[str]:
-    """The faults of an analysis that can be seen without running it; `events` are those of its schema."""
+    """The faults of an analysis that can be seen without running it; `events` are those of its
+    schema.
+    """
     known = {e.upper() for e in events}
     faults = [
         f"no {key}"
@@ -248,7 +257,9 @@ def check_columns(analysis: Analysis, section: str, names: Iterable[str]) -> lis
 
 
 def find(schemas: Iterable[Mapping[str, Any]]) -> list[Analysis]:
-    """The analyses of the schemas that a log was recorded with, in the order of schemas and names."""
+    """The analyses of the schemas that a log was recorded with, in the order of schemas
+    and names.
+    """
     found = []
     for schema in schemas:
         name = str(schema.get("name", ""))
@@ -262,7 +273,9 @@ def find(schemas: Iterable[Mapping[str, Any]]) -> list[Analysis]:
 
 
 def folders(name: str, file: str) -> list[Path]:
-    """Where the analyses of a schema may be, best first. A bare file name is one of a bundled schema."""
+    """Where the analyses of a schema may be, best first. A bare file name is one of a bundled
+    schema.
+    """
     places = []
     if os.path.isabs(file) and re.fullmatch(r".*\.klogger(\.conf.*)?", file):
         places.append(Path(file).parent / "analyses")
@@ -284,7 +297,9 @@ def declaring(event: str, first: str) -> str:
 
 
 def schemata() -> list[Path]:
-    """Where bundled schemata may be: $KLOGGER_SCHEMATA, the installed ones, those of the source tree."""
+    """Where bundled schemata may be: $KLOGGER_SCHEMATA, the installed ones, those of the source
+    tree.
+    """
     named = os.environ.get("KLOGGER_SCHEMATA")
     here = Path(__file__).resolve()
     installed = [Path(sys.prefix), Path(sys.argv[0]).resolve().parent.parent]

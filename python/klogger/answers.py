@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""The answers of a log's analyses, for Python and for notebooks, which show them with their pictures."""
+"""The answers of a log's analyses, for Python and for notebooks, which show them with their
+pictures.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ NUMBERS = {"ns", "s", "share", "count", "per_s", "bytes"}
 
 @dataclass(frozen=True)
 class Answer:
-    """One analysis. `status` is answer, empty, not_recorded or failed; `reason` says why it is not an answer."""
+    """One analysis. `status` is answer, empty, not_recorded or failed; `reason` says why it is not
+    an answer.
+    """
 
     result: Result
 
@@ -59,7 +63,9 @@ class Answer:
 
     @property
     def units(self) -> dict[str, str]:
-        """The unit of each column of the table that has one; times are in ns, shares are parts of 1."""
+        """The unit of each column of the table that has one; times are in ns, shares are parts of
+        1.
+        """
         return {
             n: c.unit
             for n, c in self.result.analysis.columns.items()
@@ -119,7 +125,9 @@ class Report:
         return [f.text for f in findings.first(a.result for a in self)]
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the page of `klogger report --html`: one file that needs no network, with pictures to zoom."""
+        """Writes the page of `klogger report --html`: one file that needs no network, with pictures
+        to zoom.
+        """
         from klogger.cli import report
 
         names = [word for name in self.answers for word in ("--analysis", name)]

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""What logging took, as the recorder measured it before it recorded: for analyses that subtract it from short times."""
+"""What logging took, as the recorder measured it before it recorded: for analyses that subtract it
+from short times.
+"""
 
 from __future__ import annotations
 

@@ -15,8 +15,8 @@ import altair as alt
 from klogger.analysis import Analysis
 from klogger.units import duration
 
-# Okabe and Ito's colours, which colour-blind people can tell apart, then darker and lighter ones of the same hues. All
-# can be seen on white and on dark grey.
+# Okabe and Ito's colours, which colour-blind people can tell apart, then darker and lighter ones of
+# the same hues. All can be seen on white and on dark grey.
 COLOURS = (
     "#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#8c6bb1", "#a6761d", "#66a61e", "#b15928",
     "#17a2b8", "#e7298a",
@@ -31,7 +31,8 @@ LETTER_WIDTH = 7
 LEGEND_WIDTH = 180
 # A reader needs so many numbers on an axis.
 TICKS_MIN = 3
-# Which ticks of a logarithmic axis have a label: 1, 10, 100; if the axis is shorter, 1, 2, 5, 10; or all.
+# Which ticks of a logarithmic axis have a label: 1, 10, 100; if the axis is shorter, 1, 2, 5, 10;
+# or all.
 LOG_STEPS = ((1,), (1, 2, 5), (1, 2, 3, 4, 5, 6, 7, 8, 9))
 LOG_LABEL = (
     "indexof(domain('x')[1] / domain('x')[0] > 1000 ? [1] : domain('x')[1] / domain('x')[0] > 20 ? [1, 2, 5]"
@@ -42,7 +43,9 @@ LOG_LABEL = (
 
 @dataclass
 class Palette:
-    """One colour for each name of a kind (program, CPU, ...), the same in all pictures of a report."""
+    """One colour for each name of a kind (program, CPU, ...), the same in all pictures of
+    a report.
+    """
 
     known: dict[str, dict[str, str]] = field(default_factory=dict)
 
@@ -245,7 +248,9 @@ def log_or_linear(drawing: Drawing) -> alt.Scale:
 
 
 def colour_of(drawing: Drawing, part: str = "colour") -> alt.Color:
-    """The palette's colours. Numbers are in their order, names in that of earlier pictures; `other` comes last."""
+    """The palette's colours. Numbers are in their order, names in that of earlier pictures; `other`
+    comes last.
+    """
     # A scale tells 0 from "0".
     for record in drawing.records:
         record[drawing.column(part)] = str(record[drawing.column(part)])

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Curves from 0 to 1 whose two ends are drawn larger, each with axes of its own, beside the middle.
 
-On one axis, a few long ones make a line of all that is usual, and what they are themselves is a line below 100 %.
+On one axis, a few long ones make a line of all that is usual, and what they are themselves is a
+line below 100 %.
 """
 
 from __future__ import annotations
@@ -67,7 +68,9 @@ def ends(d: Drawing) -> Any:
 
 
 def least_step(d: Drawing) -> float:
-    """Where a logarithmic axis of parts ends, which has no 0: half as much as the first and the last step."""
+    """Where a logarithmic axis of parts ends, which has no 0: half as much as the first and the
+    last step.
+    """
     parts = [float(r[d.column("y")] or 0) for r in d.records]
     return (
         min([p for part in parts for p in (part, 1 - part) if 1e-12 < p < END], default=END / 50)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""From a log to its directory of Parquet files, by way of `klogger export`, which also knows whether they are fresh."""
+"""From a log to its directory of Parquet files, by way of `klogger export`, which also knows
+whether they are fresh.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ SUFFIX = "-parquet"
 
 
 def tables_of(path: str | os.PathLike[str], *, quiet: bool = True) -> Path:
-    """The directory of Parquet files of a log; made or refreshed if need be. A directory is taken as it is.
+    """The directory of Parquet files of a log; made or refreshed if need be. A directory is taken
+    as it is.
 
     `quiet`: errors of the exporter are raised, not printed, and it shows no progress.
     """

@@ -20,7 +20,9 @@ class Failure(Exception):
 
 
 def nearest(word: str, candidates: Iterable[str]) -> list[str]:
-    """The candidates that `word` may have been meant to be, best first; upper and lower case are the same."""
+    """The candidates that `word` may have been meant to be, best first; upper and lower case are
+    the same.
+    """
     by_lower = {c.lower(): c for c in candidates}
     return [by_lower[c] for c in difflib.get_close_matches(word.lower(), by_lower, n=3, cutoff=0.6)]
 

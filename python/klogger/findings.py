@@ -10,7 +10,8 @@ from itertools import zip_longest
 from klogger.run import LOW_WEIGHT, Result
 
 COUNT = 3
-# What explains less is not what a report begins with. Findings that have no weight are not judged by it.
+# What explains less is not what a report begins with. Findings that have no weight are not judged
+# by it.
 LEAST_WEIGHT = 0.01
 
 

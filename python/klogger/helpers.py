@@ -156,9 +156,11 @@ SELECT 'before_start' AS key, 'notice' AS severity, 'reader' AS source, '{event}
 
 
 def hold_to_start(connection: duckdb.DuckDBPyConnection, events: Iterable[str]) -> None:
-    """No event is older than the log: one whose clock was behind is moved to its start, so that no time is negative.
+    """No event is older than the log: one whose clock was behind is moved to its start, so that no
+    time is negative.
 
-    To look for them costs next to nothing: Parquet files know the least time of each of their parts.
+    To look for them costs next to nothing: Parquet files know the least time of each of their
+    parts.
     """
     counts = [
         f"SELECT {literal(e)}, count(*) FROM main.{identifier(e)} WHERE time < 0 HAVING count(*) > 0"
@@ -178,7 +180,9 @@ def hold_to_start(connection: duckdb.DuckDBPyConnection, events: Iterable[str]) 
 def redefine(
     connection: duckdb.DuckDBPyConnection, schema: str, name: str, columns: str, more: str
 ) -> None:
-    """A view anew: with other columns than all of its file, and more rows behind it. What is a table is empty."""
+    """A view anew: with other columns than all of its file, and more rows behind it. What is a
+    table is empty.
+    """
     found = connection.execute(
         "SELECT sql FROM duckdb_views() WHERE schema_name = $1 AND view_name = $2", [schema, name]
     ).fetchone()
@@ -195,8 +199,8 @@ def create_derived(
     finish = (
         "SELECT max(time) FROM main.KLOGGER_FINISH" if "KLOGGER_FINISH" in events else "SELECT NULL"
     )
-    # Up to the last event, which may be later than the word of the recorder that it has finished. The
-    # recorder still empties the rings when the recording has ended.
+    # Up to the last event, which may be later than the word of the recorder that it has finished.
+    # The recorder still empties the rings when the recording has ended.
     last = ["SELECT 0 AS t", f"SELECT max(to_ns) FROM klogger.ledger WHERE ({finish}) IS NULL"]
     last += [
         f"SELECT max(time) FROM main.{identifier(e.name)}"

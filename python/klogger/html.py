@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""A report as one HTML file that needs no network: pictures, tables, and the SQL behind each answer.
+"""A report as one HTML file that needs no network: pictures, tables, and the SQL behind each
+answer.
 
-Everything that comes from a log is escaped. The page has no scripts but Vega, the timeline, and what joins them.
+Everything that comes from a log is escaped. The page has no scripts but Vega, the timeline, and
+what joins them.
 """
 
 from __future__ import annotations
@@ -89,7 +91,8 @@ def has_tracks(result: Result, tracks: Timeline | None) -> bool:
 def timeline_data(tracks: Timeline | None, palette: Palette) -> str:
     if tracks is None:
         return ""
-    # Programs that are in other pictures have their colours; then as many others as there are colours.
+    # Programs that are in other pictures have their colours; then as many others as there are
+    # colours.
     colours = palette.known.setdefault("program", {})
     for thread in tracks.threads[1:]:
         if len(colours) < len(COLOURS):

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """A log as a database: one table per event type, and the tables and functions that every log has.
 
-The event tables are in the schema `main`, everything else (`process`, `ledger`, `event`, `decoding`, `recording`,
-`gap`, and the functions) in the schema `klogger`, so that an event may have any name.
+The event tables are in the schema `main`, everything else (`process`, `ledger`, `event`,
+`decoding`, `recording`, `gap`, and the functions) in the schema `klogger`, so that an event may
+have any name.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ from klogger.failure import Failure, did_you_mean
 if TYPE_CHECKING:
     from klogger.answers import Report
 
-# A whole report may use 1.5 GiB for 10 million events, and 4 GiB for 100 million; pictures and Python itself need the
-# rest. DuckDB spills what it sorts and joins, but not the values of one quantile: these grow with the log.
+# A whole report may use 1.5 GiB for 10 million events, and 4 GiB for 100 million; pictures and
+# Python itself need the rest. DuckDB spills what it sorts and joins, but not the values of one
+# quantile: these grow with the log.
 MEMORY_MIB, MEMORY_MIB_MAX = 512, 3072
 BYTES_PER_EVENT = 25
 THREADS_MAX = 4
@@ -64,9 +66,11 @@ class Events(dict[str, Event]):
     connection: duckdb.DuckDBPyConnection
 
     def __call__(self, name: str, *, raw: bool = False) -> duckdb.DuckDBPyRelation:
-        """The events of one type, in the order of time. `raw`: numbers, where the schema has texts for them.
+        """The events of one type, in the order of time. `raw`: numbers, where the schema has texts
+        for them.
 
-        Nothing is read before it is asked for: `events("SCHEDIN").limit(5).df()` is quick in a log of any length.
+        Nothing is read before it is asked for: `events("SCHEDIN").limit(5).df()` is quick in a log
+        of any length.
         """
         event = self.get(name.upper())
         if event is None:
@@ -80,7 +84,9 @@ class Events(dict[str, Event]):
         return self.connection.sql(f"SELECT *{replaced} FROM {table} ORDER BY time, cpu, serial")
 
     def decoded(self, event: Event, table: str) -> str:
-        """REPLACE for the fields that have texts for their values. Of a name with a `_` added, see `catalogue`."""
+        """REPLACE for the fields that have texts for their values. Of a name with a `_` added, see
+        `catalogue`.
+        """
         columns = {name for (name, *_) in self.connection.execute(f"DESCRIBE {table}").fetchall()}
         found = []
         for one in event.fields:
@@ -102,9 +108,11 @@ class Log:
     _link: tempfile.TemporaryDirectory[str] | None = None
 
     def sql(self, query: str) -> duckdb.DuckDBPyRelation:
-        """The answer to a query. The tables are those of `klogger sql FILE`; times are ns since the log's start.
+        """The answer to a query. The tables are those of `klogger sql FILE`; times are ns since the
+        log's start.
 
-        It is computed when it is asked for: `.df()` makes a DataFrame, `.show()` prints it, `.fetchall()` are tuples.
+        It is computed when it is asked for: `.df()` makes a DataFrame, `.show()` prints it,
+        `.fetchall()` are tuples.
         """
         try:
             return self.connection.sql(query)
@@ -120,7 +128,9 @@ class Log:
 
     @property
     def ledger(self) -> duckdb.DuckDBPyRelation:
-        """Every way in which data is missing. No row with the severity loss or error: all is there."""
+        """Every way in which data is missing. No row with the severity loss or error: all
+        is there.
+        """
         return self.connection.sql("FROM klogger.ledger")
 
     def analyses(self) -> dict[str, str]:
@@ -134,7 +144,8 @@ class Log:
         from klogger import run, summary
         from klogger.answers import Answer, Report
 
-        # Analyses may come from beside somebody else's schema: they get a connection that can reach no other files.
+        # Analyses may come from beside somebody else's schema: they get a connection that can reach
+        # no other files.
         with open(self.directory, locked=True) as log:
             log.path = self.path
             results = run.run_all(log, run.choose(log, names))
@@ -151,7 +162,9 @@ class Log:
 
     @property
     def schemas(self) -> list[dict[str, Any]]:
-        """name, doc, file and text of each schema that was recorded; only the name, if the log has no more."""
+        """name, doc, file and text of each schema that was recorded; only the name, if the log has
+        no more.
+        """
         found = self.preamble.get("schemas")
         schemas = [s for s in found if isinstance(s, dict)] if isinstance(found, list) else []
         named = {s.get("name") for s in schemas}
@@ -167,14 +180,18 @@ class Log:
         return event.schema in schemas or (event.name == "LOST" and bool(schemas))
 
     def seconds(self) -> float:
-        """How long the recording is: up to the end that the recorder wrote down, or to the last event if it did not."""
+        """How long the recording is: up to the end that the recorder wrote down, or to the last
+        event if it did not.
+        """
         start, end = self.meta.get("start_ns"), self.meta.get("end_ns")
         if isinstance(start, int) and isinstance(end, int) and end >= start:
             return (end - start) / 1e9
         return float(self.rows("SELECT to_ns - from_ns FROM klogger.recording")[0][0]) / 1e9
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
-        """A connection of its own to the same tables: its temporary tables are seen by no one else."""
+        """A connection of its own to the same tables: its temporary tables are seen by no
+        one else.
+        """
         cursor = self.connection.cursor()
         cursor.execute(SEARCH_PATH)
         return cursor
@@ -252,7 +269,8 @@ def memory_mib(events: Iterable[Event]) -> int:
 
 
 def lock(connection: duckdb.DuckDBPyConnection, root: Path) -> None:
-    """An analysis may come from beside a schema that somebody else wrote: it sees this log and nothing else.
+    """An analysis may come from beside a schema that somebody else wrote: it sees this log and
+    nothing else.
 
     Analyses say which order they want, and are faster without another.
     """

@@ -35,7 +35,9 @@ def warnings(log: Log, events: Iterable[str]) -> list[str]:
 
 
 def samples(log: Log, names: Iterable[str] | None = None) -> list[str]:
-    """One sentence for each event (of `names`, or of all) whose rate was limited: what is counted is not all."""
+    """One sentence for each event (of `names`, or of all) whose rate was limited: what is counted
+    is not all.
+    """
     rows = log.connection.cursor().execute(
         "SELECT event, sum(count)::BIGINT FROM klogger.ledger WHERE key = 'rate_limited' AND event IS NOT NULL"
         " AND ($1 IS NULL OR list_contains($1, upper(event))) GROUP BY event ORDER BY event",
@@ -46,7 +48,9 @@ def samples(log: Log, names: Iterable[str] | None = None) -> list[str]:
 
 
 def sampled(event: str, logged: int, left_out: int) -> str:
-    """`FORK is sampled (--rate-limit): 1,000 of 2,500 are in the log, so counts and sums of it are too low`"""
+    """`FORK is sampled (--rate-limit): 1,000 of 2,500 are in the log, so counts and sums of it are
+    too low`
+    """
     share = f"{logged:,} of {logged + left_out:,} are in the log"
     return printable(
         f"{event} is sampled (--rate-limit): {share}, so counts and sums of it are too low"

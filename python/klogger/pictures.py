@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""The kinds of pictures. Each is drawn here once, from whatever columns an analysis names; see docs/analyses.md.
+"""The kinds of pictures. Each is drawn here once, from whatever columns an analysis names; see
+docs/analyses.md.
 
-A picture is a Vega-Lite specification, made with Altair. Its colours for text and lines come from a `Theme`, so that
-the same picture fits a page that may be light or dark, and a PNG.
+A picture is a Vega-Lite specification, made with Altair. Its colours for text and lines come from a
+`Theme`, so that the same picture fits a page that may be light or dark, and a PNG.
 """
 
 from __future__ import annotations
@@ -86,7 +87,9 @@ def draw(
 
 
 def enliven(spec: dict[str, Any], d: Drawing, kind: str) -> None:
-    """Zoom, and a signal `klogger_picked`: all marks but those of the thread or program of that name are faint."""
+    """Zoom, and a signal `klogger_picked`: all marks but those of the thread or program of that
+    name are faint.
+    """
     layers = layers_of(spec)
     if kind in ZOOMED:
         held = "[event.ctrlKey || event.metaKey]"
@@ -204,7 +207,9 @@ def top_of(d: Drawing, part: str, top: float) -> float:
 
 
 def stacked(d: Drawing) -> Any:
-    """A horizontal bar for each y, made of parts by colour. The longest of all begins at the top, as the rows do."""
+    """A horizontal bar for each y, made of parts by colour. The longest of all begins at the top,
+    as the rows do.
+    """
     names = d.values("y")
     totals: dict[Any, float] = {}
     for record in d.records:
@@ -318,7 +323,9 @@ def timeline(d: Drawing) -> Any:
 
 
 def matrix(d: Drawing) -> Any:
-    """A field for each pair; its colour and a number say how many. The colours' scale is log if they differ by much."""
+    """A field for each pair; its colour and a number say how many. The colours' scale is log if
+    they differ by much.
+    """
     xs, ys = (in_order(d, part) for part in ("x", "y"))
     numbers = d.numbers("size")
     column = d.analysis.columns.get(d.column("size"))

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""The SQL functions that every log has. Those that depend on what is in it are in `helpers` and `costs`.
+"""The SQL functions that every log has. Those that depend on what is in it are in `helpers` and
+`costs`.
 
-DuckDB puts the arguments of a macro into its text. What they name must not be taken for a column of the macro's own,
-nor for its tables: so each name inside of a subquery, and each parameter of a lambda, begins with `klogger`, in a form
-that no event or field can have.
+DuckDB puts the arguments of a macro into its text. What they name must not be taken for a column of
+the macro's own, nor for its tables: so each name inside of a subquery, and each parameter of a
+lambda, begins with `klogger`, in a form that no event or field can have.
 """
 
 NAMES = """
@@ -42,7 +43,8 @@ CREATE MACRO klogger.with_program(source) AS TABLE
   ASOF LEFT JOIN klogger.renamed AS r ON s.pid = r.pid AND s.time >= r.from_ns;
 """
 
-# The recorder's own threads are not in the process table of a log of a workload, but may have run next.
+# The recorder's own threads are not in the process table of a log of a workload, but may have run
+# next.
 RECORDER = """
 INSERT INTO klogger.thread
 SELECT pid, NULL, '(recorder)', 1 FROM klogger.recorder WHERE pid NOT IN (SELECT pid FROM klogger.thread)"""

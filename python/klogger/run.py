@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Runs the analyses of a log, each once. What comes out is plain data, which every output shows in its own way."""
+"""Runs the analyses of a log, each once. What comes out is plain data, which every output shows in
+its own way.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,8 @@ class Rows:
 class Result:
     """`status` is answer, empty, not_recorded or failed; `reason` says why it is not an answer.
 
-    `weights` has a number from 0 to 1 for each of `findings`: the share of the recorded time or work that it explains.
+    `weights` has a number from 0 to 1 for each of `findings`: the share of the recorded time or
+    work that it explains.
     """
 
     analysis: Analysis
@@ -80,7 +83,9 @@ def choose(log: Log, names: Iterable[str] = ()) -> list[Analysis]:
 
 
 class Session:
-    """Analyses of one log. Those of one folder share a connection, so that what they include is computed once."""
+    """Analyses of one log. Those of one folder share a connection, so that what they include is
+    computed once.
+    """
 
     def __init__(self, log: Log) -> None:
         self.log = log
@@ -228,7 +233,9 @@ def weight_of(row: list[Any]) -> float:
 
 
 def execute_whole(cursor: duckdb.DuckDBPyConnection, text: str, where: str) -> None:
-    """Several statements; if one fails, none has been executed, and the next that includes them gets the same error."""
+    """Several statements; if one fails, none has been executed, and the next that includes them
+    gets the same error.
+    """
     cursor.execute("BEGIN")
     try:
         execute(cursor, text, where)

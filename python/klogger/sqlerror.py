@@ -20,7 +20,9 @@ HINT = re.compile(r"\n(?:Did you mean|Candidate bindings:|Candidate tables:) ([^
 
 
 def explain(error: duckdb.Error, query: str, names: Iterable[str] = ()) -> str:
-    """The message, the line with a caret, and the nearest of `names` if one is unknown. Several lines of text."""
+    """The message, the line with a caret, and the nearest of `names` if one is unknown. Several
+    lines of text.
+    """
     text = str(error)
     message = re.sub(r"^\w[\w ]* Error: ", "", text.split("\n", maxsplit=1)[0]).rstrip("!")
     unknown = UNKNOWN.search(text)
@@ -40,7 +42,9 @@ def explain(error: duckdb.Error, query: str, names: Iterable[str] = ()) -> str:
 
 
 def line_of(query: str, counted: int, shown: str) -> int:
-    """The number of a line that DuckDB shows, perhaps without its ends; it may have counted from where one begins."""
+    """The number of a line that DuckDB shows, perhaps without its ends; it may have counted from
+    where one begins.
+    """
     part = shown.removeprefix("...").removesuffix("...").strip()
     places = [number for number, line in enumerate(query.splitlines(), 1) if part in line]
     return next((number for number in places if number >= counted), counted)

@@ -54,7 +54,9 @@ def summary(log: Log) -> Summary:
 
 
 def missing(log: Log, lost: int) -> str:
-    """What the recorder counted stands at the end of a log: without one, nobody knows what else was lost."""
+    """What the recorder counted stands at the end of a log: without one, nobody knows what else was
+    lost.
+    """
     if log.rows("SELECT 1 FROM klogger.ledger WHERE key = 'recorder_killed'"):
         return f"{lost:,} or more missing" if lost else "not known how many are missing"
     return f"{lost:,} missing" if lost else "none missing"

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""A report, and tables in general, for the terminal: at most 100 columns, colours only on a terminal."""
+"""A report, and tables in general, for the terminal: at most 100 columns, colours only on a
+terminal.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ NUMBERS = {"ns", "s", "share", "count", "per_s", "bytes"}
 
 
 def console(file: TextIO) -> Console:
-    """Without a terminal, tables are as wide as they may be, so that a file looks the same everywhere."""
+    """Without a terminal, tables are as wide as they may be, so that a file looks the same
+    everywhere.
+    """
     found = Console(file=file, highlight=False, soft_wrap=False, markup=False, emoji=False)
     out = Console(
         file=file,
@@ -144,7 +148,9 @@ def print_table(out: Console, result: Result, limit: int | None) -> None:
 
 
 def fitting(out: Console, result: Result, shown: list[list[Any]]) -> tuple[Table, list[str]]:
-    """The table, and the columns it has no room for. Bars go first, then names give way; no digit is ever cut off."""
+    """The table, and the columns it has no room for. Bars go first, then names give way; no digit
+    is ever cut off.
+    """
     wide = out.options.update(max_width=1000)
     columns = list(range(len(result.table.names)))
     table = table_of(result, shown, columns, bars=True)

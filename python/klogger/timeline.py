@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Who ran where, for the page's timeline: bins for the whole log, and the exact quanta where they fit.
+"""Who ran where, for the page's timeline: bins for the whole log, and the exact quanta where they
+fit.
 
-A page cannot hold the quanta of ten million events. It gets, for each bin of time, how much of it each thread had on
-each CPU; the page makes coarser bins of these. Where a log has few quanta, or in the windows that were chosen, it gets
-each quantum, with the wake-up before it. Everything that reads the whole log is SQL, so memory does not grow with it.
+A page cannot hold the quanta of ten million events. It gets, for each bin of time, how much of it
+each thread had on each CPU; the page makes coarser bins of these. Where a log has few quanta, or in
+the windows that were chosen, it gets each quantum, with the wake-up before it. Everything that
+reads the whole log is SQL, so memory does not grow with it.
 """
 
 from __future__ import annotations
@@ -73,7 +75,8 @@ WINDOW thread AS (PARTITION BY pid ORDER BY from_ns)"""
 NOT_WOKEN = (
     f"SELECT from_ns, to_ns, cpu, id, how, 0 AS waited, -1 AS waker_cpu, 0 AS waker FROM ({QUANTA})"
 )
-# The wake-up before a quantum: the latest, if it is later than the quantum before, and if that ended with a sleep.
+# The wake-up before a quantum: the latest, if it is later than the quantum before, and if that
+# ended with a sleep.
 WOKEN = f"""
 SELECT from_ns, to_ns, cpu, id, how, CASE WHEN fresh THEN from_ns - woken_ns ELSE 0 END AS waited,
        CASE WHEN fresh THEN waker_cpu ELSE -1 END AS waker_cpu, CASE WHEN fresh THEN waker ELSE 0 END AS waker
@@ -114,7 +117,9 @@ class Timeline:
 
 
 def read(session: Session, at: Iterable[int] = ()) -> Timeline | None:
-    """The timeline of a log that has quanta. `at`: times, in ns, around which each quantum is wanted."""
+    """The timeline of a log that has quanta. `at`: times, in ns, around which each quantum is
+    wanted.
+    """
     cursor = quantum_cursor(session)
     if cursor is None:
         return None
@@ -179,7 +184,9 @@ def binned(
 def choose_windows(
     cursor: duckdb.DuckDBPyConnection, total: int, end: int, at: list[int]
 ) -> list[Window]:
-    """All of a small log; of a big one what was asked for, else its beginning and its busiest part."""
+    """All of a small log; of a big one what was asked for, else its beginning and its
+    busiest part.
+    """
     if total <= QUANTA_MAX:
         return [Window("all", 0, end)]
     width = end // SLICES + 1
@@ -313,8 +320,9 @@ def as_json(timeline: Timeline, colours: dict[str, str], other: str) -> dict[str
 def pack(columns: dict[str, Numbers], ascending: str) -> dict[str, Any]:
     """Columns of numbers that are not negative, as text. page/timeline.js unpacks them.
 
-    Each is stored by bytes: the lowest of all numbers, then the next, and so on, as many as the greatest needs. So the
-    high ones, nearly all 0, compress to nothing. Of the column `ascending` the differences are stored.
+    Each is stored by bytes: the lowest of all numbers, then the next, and so on, as many as the
+    greatest needs. So the high ones, nearly all 0, compress to nothing. Of the column `ascending`
+    the differences are stored.
     """
     layout, planes = [], []
     for name, numbers in columns.items():

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""The kernel's tracefs, which nobody need have mounted: ftrace, and tools that read the ids of tracepoints from it."""
+"""The kernel's tracefs, which nobody need have mounted: ftrace, and tools that read the ids of
+tracepoints from it.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,9 @@ MS_SLAVE = 1 << 19
 def why_not() -> str | None:
     """Why there is no tracefs at ROOT; None if there is.
 
-    Where it is not mounted, this process mounts it, in a mount namespace of its own, which programs that it starts from
-    this thread share. It ends with them: nothing is left to unmount, and nobody else sees it.
+    Where it is not mounted, this process mounts it, in a mount namespace of its own, which programs
+    that it starts from this thread share. It ends with them: nothing is left to unmount, and nobody
+    else sees it.
     """
     if is_mounted():
         return None

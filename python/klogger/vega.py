@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Vega, Vega-Lite and vega-embed as one script. To bundle it takes seconds, so it is kept in the user's cache."""
+"""Vega, Vega-Lite and vega-embed as one script. To bundle it takes seconds, so it is kept in the
+user's cache.
+"""
 
 from __future__ import annotations
 

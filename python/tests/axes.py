@@ -10,7 +10,8 @@ from typing import Any
 
 import vl_convert
 
-# Vega says of each axis, for those who cannot see it, what it is; its labels follow, and its title after them.
+# Vega says of each axis, for those who cannot see it, what it is; its labels follow, and its title
+# after them.
 AXIS = re.compile(r'aria-label="([XY])-axis(?: titled (\'.*?\'))? for an? (\w+) scale[^"]*"')
 
 CUT = re.compile(r'role-(?:axis|legend)-title"[^>]*>\s*<text[^>]*>([^<]*…)</text>')
@@ -43,7 +44,9 @@ def axes_in(svg: str) -> list[Axis]:
 
 
 def faults_of(spec: dict[str, Any]) -> list[str]:
-    """Axes without a name, names that are cut off, axes of numbers with fewer than three labels, or labels alike."""
+    """Axes without a name, names that are cut off, axes of numbers with fewer than three labels, or
+    labels alike.
+    """
     svg = vl_convert.vegalite_to_svg(spec)
     faults = [f"cut off: {title}" for title in CUT.findall(svg)]
     for axis in axes_in(svg):

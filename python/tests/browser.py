@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""A headless Chromium that tests can ask and act on, through the pipe of its debugger. No packages, no port."""
+"""A headless Chromium that tests can ask and act on, through the pipe of its debugger. No packages,
+no port.
+"""
 
 from __future__ import annotations
 

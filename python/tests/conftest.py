@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""What several tests need: a small log with an answer to every question, and one without an event."""
+"""What several tests need: a small log with an answer to every question, and one without
+an event.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""A reader of CTF 2 traces, after the published specification: what of it klogger's exports use, and some more.
+"""A reader of CTF 2 traces, after the published specification: what of it klogger's exports use,
+and some more.
 
 It reads the metadata without knowing what klogger writes: types and roles decide, not names.
 """

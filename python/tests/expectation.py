@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Reads `schemata/NAME/expect/*.expect`: a small log, an analysis, and its answer as worked out by hand, on one page.
+"""Reads `schemata/NAME/expect/*.expect`: a small log, an analysis, and its answer as worked out by
+hand, on one page.
 
 analysis: quanta
 with: locking                             further schemata whose events the log has

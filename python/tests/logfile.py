@@ -57,7 +57,9 @@ class LogFile:
         about=(),
         **more: Any,
     ) -> None:
-        """A field is `name:type[:decoding]`; a type is a number's, `TYPE[n]`, `text[n]` or `string`."""
+        """A field is `name:type[:decoding]`; a type is a number's, `TYPE[n]`, `text[n]` or
+        `string`.
+        """
         end, made = 8, []
         for text in fields:
             word, ty, *decode = text.split(":")

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Makes small logs without the recorder: the directory of Parquet files that `klogger export` writes."""
+"""Makes small logs without the recorder: the directory of Parquet files that `klogger export`
+writes.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ def schemata() -> list[str]:
 
 
 def events_of(*schemata: str) -> list[Event]:
-    """The events of bundled schemata, and the built-in ones. Of two with the same name, the first."""
+    """The events of bundled schemata, and the built-in ones. Of two with the same name,
+    the first.
+    """
     events: dict[str, Event] = {}
     for name in ["klogger", *schemata]:
         text = re.sub(r"//[^\n]*", "", schema_file(name).read_text())
@@ -100,10 +104,11 @@ def write_log(
     meta: dict[str, Any] | None = None,
     without: tuple[str, ...] = (),
 ) -> Path:
-    """Writes the event tables of `con` as `klogger export` would. `end`: time of KLOGGER_FINISH; None: killed.
+    """Writes the event tables of `con` as `klogger export` would. `end`: time of KLOGGER_FINISH;
+    None: killed.
 
-    `schema`: what was recorded, the first one above all; `processes`: (pid, comm, from_ns, to_ns or None); `without`:
-    events that the log does not have.
+    `schema`: what was recorded, the first one above all; `processes`: (pid, comm, from_ns, to_ns or
+    None); `without`: events that the log does not have.
     """
     out.mkdir(parents=True, exist_ok=True)
     schemata = (schema,) if isinstance(schema, str) else schema

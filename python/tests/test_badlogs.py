@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Logs as no kernel should write them, but as damage, bad clocks and odd programs do: every analysis of every schema
-answers, or says why not, and no number of an answer is one that cannot be."""
+"""Logs as no kernel should write them, but as damage, bad clocks and odd programs do: every
+analysis of every schema answers, or says why not, and no number of an answer is one that cannot be.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ from klogger.study import figure
 
 SCHEMAS = sorted({p.parents[1].name for p in support.SCHEMATA.glob("*/analyses/*.sql")})
 MS = 10**6
-# Names that a program may give itself, as the exporter hands them on: what is no UTF-8 has become U+FFFD.
+# Names that a program may give itself, as the exporter hands them on: what is no UTF-8 has become
+# U+FFFD.
 NAMES = [
     "\ufffd\ufffd\x1b[31m",
     "",
@@ -110,7 +112,9 @@ def test_bad_log(schema: str, case: str, tmp_path: Path, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("schema", SCHEMAS)
 def test_times_that_no_clock_has(schema: str, tmp_path: Path) -> None:
-    """Centuries cannot be added up in 64 bits: then an analysis says so, with its file, and the others go on."""
+    """Centuries cannot be added up in 64 bits: then an analysis says so, with its file, and the
+    others go on.
+    """
     case = Case(when=lambda lot, cpu, i: lot.choice([-(2**62), 0, 2**62, i]), end=2**62)
     log = klogger.open(make(schema, case, tmp_path / "x.klog-parquet"), locked=True)
     for result in run.run_all(log, chosen(log, schema)):
@@ -121,7 +125,9 @@ def test_times_that_no_clock_has(schema: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("schema", SCHEMAS)
 def test_events_that_were_not_recorded(schema: str, tmp_path: Path) -> None:
-    """Without any one of its events, an analysis says which, and how to record it; the others answer."""
+    """Without any one of its events, an analysis says which, and how to record it; the others
+    answer.
+    """
     path = make(schema, Case(rows=20), tmp_path / "x.klog-parquet")
     for missing in sorted(
         {e for p in support.SCHEMATA.glob(f"{schema}/analyses/*.sql") for e in events_named(p)}
@@ -205,7 +211,9 @@ def value(lot: random.Random, name: str, kind: str, extreme: float) -> Any:
 
 
 def watch_numbers(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Collects what is no number; `plain` makes nothing of it, which would hide a division by zero."""
+    """Collects what is no number; `plain` makes nothing of it, which would hide a
+    division by zero.
+    """
     odd: list[float] = []
     plain = run.plain
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""`klogger bench`: from blocks to costs, on machines that are made up; what is written for the loop; what is said."""
+"""`klogger bench`: from blocks to costs, on machines that are made up; what is written for the
+loop; what is said.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,8 @@ from klogger.study.model import Machine
 
 HERE = Machine(2, "6.18", "a CPU", 2**30, 0, 0, 250, True, "tsc")
 ONE = Event("ONE", 16, 16, (Field("a", "int"),))
-# Nanoseconds that each arm takes on the machine that is made up; a hit with nothing attached takes 100.
+# Nanoseconds that each arm takes on the machine that is made up; a hit with nothing attached takes
+# 100.
 TRUE = {REFERENCE: 80.0, EMPTY: 125.0, CLOCK: 165.0, STORE: 166.0, OFF: 126.0, "ONE": 190.0}
 BARE = {REFERENCE: 80.0, EMPTY: 100.0}
 ROUNDS = 101
@@ -74,7 +77,9 @@ def test_what_spreads_too_wide_is_no_number(values: list[float], measurable: boo
 def blocks(
     true: Mapping[str, float], rounds: int = ROUNDS, noise: float = 0.0, disturbed: float = 0.0
 ) -> stats.Blocks:
-    """Blocks with noise that all arms of a round share, noise of their own, and some that are disturbed."""
+    """Blocks with noise that all arms of a round share, noise of their own, and some that are
+    disturbed.
+    """
     draw = random.Random(7)
     rows: dict[str, list[float]] = {arm: [] for arm in true}
     for _ in range(rounds):
@@ -228,7 +233,9 @@ def test_a_program_has_no_empty_probe() -> None:
     ids=["stolen", "clock", "lost", "miscounted"],
 )
 def test_not_measurable_here(costs: Costs, reason: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """The table says so in the place of the number, and the head says why; a program reads null and the reason."""
+    """The table says so in the place of the number, and the head says why; a program reads null and
+    the reason.
+    """
     found = answer_of(costs)
     assert not found.measurable
     args = command.parser().parse_args([])

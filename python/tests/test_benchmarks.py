@@ -90,7 +90,9 @@ def blocks(empty: float, reference: float) -> dict[str, list[float]]:
 
 
 def test_a_cost_does_not_depend_on_the_speed() -> None:
-    """A hit takes 0.5 references more while something is attached, whatever the reference takes just then."""
+    """A hit takes 0.5 references more while something is attached, whatever the reference takes
+    just then.
+    """
     same = Pass(blocks(160, 100), blocks(110, 100), blocks(110, 100))
     slower = Pass(blocks(320, 200), blocks(110, 100), blocks(165, 150))
     assert speed.added(same, EMPTY) == pytest.approx(0.5)

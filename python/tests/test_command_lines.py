@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Options stand before, between and behind the other words of each command; and what a command says about a log does
-not act on the terminal."""
+"""Options stand before, between and behind the other words of each command; and what a command says
+about a log does not act on the terminal.
+"""
 
 from __future__ import annotations
 

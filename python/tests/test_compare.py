@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""`klogger compare`: that it finds what was planted, cries wolf no more often than it says, and says what it cannot."""
+"""`klogger compare`: that it finds what was planted, cries wolf no more often than it says, and
+says what it cannot.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,9 @@ def histogram(values: np.ndarray) -> Histogram:
 def sampled(
     rng: np.random.Generator, n: int, scale: dict[str, float] | None = None, spread: float = 0.0
 ) -> Measured:
-    """A run with heavy tails, bursts of 20 values that resemble each other, and an own speed of the run."""
+    """A run with heavy tails, bursts of 20 values that resemble each other, and an own speed of the
+    run.
+    """
     found = Measured(SAMPLED, value="wait")
     speed = math.exp(spread * rng.normal())
     for k, program in enumerate(PROGRAMS):
@@ -125,8 +129,8 @@ def test_bins_keep_the_order_of_all_numbers() -> None:
 
 
 def test_the_same_distribution_does_not_cry_wolf(monkeypatch: pytest.MonkeyPatch) -> None:
-    """5 of 100 comparisons may see a difference. Seeds are fixed, so that it is always as many; another choice of seeds
-    would give 11 or more in one case of a hundred.
+    """5 of 100 comparisons may see a difference. Seeds are fixed, so that it is always as many;
+    another choice of seeds would give 11 or more in one case of a hundred.
     """
     monkeypatch.setattr(stats, "RESAMPLES", 300)
     alarms = 0
@@ -140,7 +144,9 @@ def test_the_same_distribution_does_not_cry_wolf(monkeypatch: pytest.MonkeyPatch
 
 
 def test_one_run_each_claims_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each run has a speed of its own: it differs from the next by more than it varies within itself."""
+    """Each run has a speed of its own: it differs from the next by more than it varies within
+    itself.
+    """
     monkeypatch.setattr(stats, "RESAMPLES", 100)
     beyond = 0
     for seed in range(25):
@@ -283,7 +289,9 @@ def test_samples_keep_the_rules(path: Path, small_log: Path) -> None:
 
 
 def log_of(out: Path, seed: int, slow: float = 1.0, **more: object) -> Path:
-    """Two programs take turns on one CPU, 1,000 times each; the quanta of `cc1` are `slow` times as long."""
+    """Two programs take turns on one CPU, 1,000 times each; the quanta of `cc1` are `slow` times as
+    long.
+    """
     rng = np.random.default_rng(seed)
     n = 4000
     median = np.where(np.arange(n) % 2, 20_000 * slow, 50_000)

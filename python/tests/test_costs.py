@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""What logging took: what the preamble may say of it, and what an answer says that has subtracted it."""
+"""What logging took: what the preamble may say of it, and what an answer says that has subtracted
+it.
+"""
 
 from __future__ import annotations
 

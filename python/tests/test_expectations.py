@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Each analysis of each schema against answers worked out by hand. One more case is one more file."""
+"""Each analysis of each schema against answers worked out by hand. One more case is one
+more file.
+"""
 
 from __future__ import annotations
 

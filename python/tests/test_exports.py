@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Each export, read by a reader of its own, says what `klogger cat --format json` says of the same log."""
+"""Each export, read by a reader of its own, says what `klogger cat --format json` says of the same
+log.
+"""
 
 from __future__ import annotations
 
@@ -564,7 +566,8 @@ def test_ctf(log: Path, tmp_path: Path) -> None:
     out = export(log, "ctf", tmp_path / "x-ctf")
     start = start_of(log)[0]
     rows = rows_of(log)
-    # (babeltrace2 2.0.4 forgets to empty texts when it uses memory again; these logs are too small for that.)
+    # (babeltrace2 2.0.4 forgets to empty texts when it uses memory again; these logs are too small
+    # for that.)
     found, _ = babeltrace(out) if rows else ([], "")
     as_numbers = [r | {"fields": {k: int(v) if isinstance(v, bool) else v for k, v in r["fields"].items()}}
                   for r in (ctf_row(r, start) for r in rows)]  # fmt: skip

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""`klogger guest` without a guest: which kernel it takes, whether it believes in KVM, and what it refuses.
+"""`klogger guest` without a guest: which kernel it takes, whether it believes in KVM, and what it
+refuses.
 
 tests/guest/test_command.py boots some.
 """
@@ -321,7 +322,9 @@ esac"""
 
 
 def recorder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keeps what it is asked. As `record` it runs the command; `mark` fails until somebody records."""
+    """Keeps what it is asked. As `record` it runs the command; `mark` fails until
+    somebody records.
+    """
     monkeypatch.setenv("ASKED", str(tmp_path / "asked"))
     monkeypatch.setenv("KLOGGER", program(tmp_path / "klogger", RECORDER))
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""A log of a stranger: whatever it brings along as text, the terminal shows it and does nothing else with it."""
+"""A log of a stranger: whatever it brings along as text, the terminal shows it and does nothing
+else with it.
+"""
 
 from __future__ import annotations
 

@@ -95,7 +95,9 @@ def switch(log: LogFile, cpu: int, ms: float, prev: int, state: int, nxt: int) -
 
 
 def second(tmp_path: Path) -> Path:
-    """One second of two CPUs: on 0 thread 10 runs for 250 ms and 11 for 125, on 1 thread 20 for 500; else they idle."""
+    """One second of two CPUs: on 0 thread 10 runs for 250 ms and 11 for 125, on 1 thread 20 for
+    500; else they idle.
+    """
     log = LogFile()
     declare(log)
     log.preamble["decodings"] = [
@@ -252,7 +254,9 @@ def test_losses_and_hostile_texts(tmp_path: Path, which: str) -> None:
 
 
 def test_a_cpu_has_one_thread_at_a_time(tmp_path: Path) -> None:
-    """Also where the log does not say which: each switch leaves the thread that the one before it brought."""
+    """Also where the log does not say which: each switch leaves the thread that the one before it
+    brought.
+    """
     made = LogFile()
     describe(made)
     fill(made)

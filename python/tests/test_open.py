@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""From a log to its tables: where the exporter is found, what it is asked, and what its errors become."""
+"""From a log to its tables: where the exporter is found, what it is asked, and what its errors
+become.
+"""
 
 from __future__ import annotations
 

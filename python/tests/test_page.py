@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""The page of a report in a browser: it opens without complaint, and does what its readers do with it."""
+"""The page of a report in a browser: it opens without complaint, and does what its readers do with
+it.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ def as_at_first(page: browser.Browser) -> None:
 
 
 def place_of(page: browser.Browser, row: str, part: float) -> tuple[float, float]:
-    """A point in a row of the timeline; `part` of the way from its left to its right, -1: on its label."""
+    """A point in a row of the timeline; `part` of the way from its left to its right, -1: on its
+    label.
+    """
     found = page.ask(
         f"(() => {{ const t = klogger.timeline, box = t.canvas.getBoundingClientRect();"
         f" const row = t.rows.find((r) => r.label === {row!r});"

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""klogger.pairs and klogger.broken, which all pairing analyses stand on, against a pairing by brute force."""
+"""klogger.pairs and klogger.broken, which all pairing analyses stand on, against a pairing by brute
+force.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ class Case:
 
 
 def drawn(seed: int) -> Case:
-    """Mostly well-formed sequences with some events left out, moved together, or of somebody else."""
+    """Mostly well-formed sequences with some events left out, moved together, or of
+    somebody else.
+    """
     draw = random.Random(seed)
     case = Case(by_cpu=draw.random() < 0.5)
     number = 0
@@ -59,7 +63,9 @@ def matters(case: Case, key: int) -> list[tuple[int, int]]:
 
 
 def by_hand(case: Case) -> set[tuple[int | None, int | None, bool, bool]]:
-    """(number of the beginning, of the end, outside, broken), by going through the events of each key one by one."""
+    """(number of the beginning, of the end, outside, broken), by going through the events of each
+    key one by one.
+    """
     found = set()
     for key in {e[0] for e in case.begins + case.ends}:
         events = [(t, 1, who, n) for k, who, t, n in case.begins if k == key]
@@ -143,7 +149,9 @@ def test_the_cases_have_what_they_are_for() -> None:
 
 
 def test_events_within_a_rate_limit_make_no_pairs() -> None:
-    """The gap goes from the first event that was left out to the last; others of that kind are within it."""
+    """The gap goes from the first event that was left out to the last; others of that kind are
+    within it.
+    """
     case = Case(gaps=[(0, "END", 25, 45, "rate_limited")])
     case.begins = [(0, 1, 10 * i, i) for i in range(1, 8)]
     case.ends = [(0, 1, 10 * i + 5, 10 + i) for i in range(1, 8) if i != 2]

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Exports to Perfetto, read by Perfetto's own trace_processor: nothing that it finds wrong, and the same answers."""
+"""Exports to Perfetto, read by Perfetto's own trace_processor: nothing that it finds wrong, and the
+same answers.
+"""
 
 from __future__ import annotations
 

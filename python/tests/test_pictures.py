@@ -64,7 +64,9 @@ def test_each_kind(kind: str, scale: str) -> None:
     "span", [(0, 1), (1, 1), (5, 6), (3, 800), (1e6, 1.4e6), (0.001, 0.004), (1, 1e9), (7e4, 7.7e5)]
 )
 def test_axes_can_be_read(kind: str, scale: str, unit: str, span: tuple[float, float]) -> None:
-    """At least three numbers, none of them twice, and a name: whatever is drawn, and with whatever unit."""
+    """At least three numbers, none of them twice, and a name: whatever is drawn, and with whatever
+    unit.
+    """
     if not (span[1] <= 1 if unit == "share" else span[1] >= 1):
         return
     parts = dict(PARTS[kind])
@@ -115,7 +117,9 @@ def test_a_title_does_not_stand_on_long_names() -> None:
 
 
 def curves() -> Rows:
-    """A thousand things of 1 ms, give or take 50 µs, and 10 µs more each; of both, two took a second."""
+    """A thousand things of 1 ms, give or take 50 µs, and 10 µs more each; of both, two took a
+    second.
+    """
     rows = []
     for name, more in (("short", 0), ("long", 10_000)):
         rows += [[name, 950_000 + 100 * i + more, 0, i / 1000] for i in range(999)]

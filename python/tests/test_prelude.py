@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""The functions of SQL mean the columns that they are given, whatever these and their tables are called."""
+"""The functions of SQL mean the columns that they are given, whatever these and their tables are
+called.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,9 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Log:
 def asked(
     log: Log, function: str, rows: str, values: list[str], first: str, second: str, alias: str
 ) -> list[list[str]]:
-    """The answers from all places of a query, with the arguments in columns of these names, in a table of this one."""
+    """The answers from all places of a query, with the arguments in columns of these names, in a
+    table of this one.
+    """
     source = f'(SELECT a AS "{first}", b AS "{second}" FROM {rows} AS v(a, b))' + (
         f' AS "{alias}"' if alias else ""
     )

@@ -33,7 +33,8 @@ def scheduler(
 
 
 def test_pairs_are_of_one_thread_and_the_inner_ones(tmp_path: Path) -> None:
-    # Thread 7: 10 and 30 ns, and a begin at 200 that a second one at 210 makes void; thread 8: 5 ns; its last is open.
+    # Thread 7: 10 and 30 ns, and a begin at 200 that a second one at 210 makes void; thread 8: 5
+    # ns; its last is open.
     path = scheduler(tmp_path, [
         (IN, 100, 0, 7), (IN, 101, 1, 8), (OUT, 106, 1, 8), (OUT, 110, 0, 7),
         (OUT, 120, 0, 7), (IN, 200, 0, 7), (IN, 210, 0, 7), (OUT, 240, 1, 7), (IN, 250, 1, 8),

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""The stopwatch between two points of the kernel: words to schemata, and logs with empty pairs to answers."""
+"""The stopwatch between two points of the kernel: words to schemata, and logs with empty pairs to
+answers.
+"""
 
 from __future__ import annotations
 
@@ -131,7 +133,9 @@ EMPTY = 'CREATE TABLE {} (time BIGINT, cpu SMALLINT, serial BIGINT, tid INTEGER,
 def log_of(
     path: Path, rows: list[tuple[str, int, int]], empty: list[tuple[int, int]], mark: int | None
 ) -> klogger.log.Log:
-    """A log of (event, time, thread), with empty pairs of (START, STOP) by thread 99, and perhaps their end."""
+    """A log of (event, time, thread), with empty pairs of (START, STOP) by thread 99, and perhaps
+    their end.
+    """
     con = duckdb.connect()
     support.create_tables(con, support.events_of("stopwatch"))
     for serial, (event, time, tid) in enumerate(rows):
@@ -169,7 +173,9 @@ def answered(log: klogger.log.Log) -> answer.Answer:
 
 
 def test_own_cost_is_subtracted(tmp_path: Path) -> None:
-    """Empty pairs of 40, 50 and 60 ns: 50, deviation 10. Calls of 1050, 2050 and 45 ns: 1000, 2000 and -5."""
+    """Empty pairs of 40, 50 and 60 ns: 50, deviation 10. Calls of 1050, 2050 and 45 ns: 1000, 2000
+    and -5.
+    """
     rows = [
         ("START", 5000, 7),
         ("STOP", 6050, 7),

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""`klogger study`: how studies are found, planned, recorded and shown. A stand-in plays the recorder."""
+"""`klogger study`: how studies are found, planned, recorded and shown. A stand-in plays the
+recorder.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +82,9 @@ STUDY = Study("{name}", "Title", "Is it?", "Figure 0", "It was.", ("scheduler",)
 
 @pytest.fixture
 def place(tmp_path: Path, small_log: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of studies that only the test sees, and a stand-in for klogger. Returns the folder."""
+    """A folder of studies that only the test sees, and a stand-in for klogger. Returns
+    the folder.
+    """
     program = tmp_path / "bin" / "klogger"
     program.parent.mkdir()
     program.write_text(FAKE.format(tables=small_log, record=tmp_path / "record", show=SHOW))
@@ -332,7 +336,9 @@ def test_list_says_what_the_kernel_can_do(capsys: pytest.CaptureFixture[str], pl
 def test_stopped_study_is_unwound(
     capsys: pytest.CaptureFixture[str], place: Path, tmp_path: Path
 ) -> None:
-    """SIGTERM, as Ctrl-C: the command ends, also what it started; `around` is left; no file remains."""
+    """SIGTERM, as Ctrl-C: the command ends, also what it started; `around` is left; no file
+    remains.
+    """
     pid = tmp_path / "pid"
     write(place, command=f'["sh", "-c", "sleep 100 & echo $! > {pid}; setsid sleep 100 & wait"]')
 

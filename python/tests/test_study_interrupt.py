@@ -61,7 +61,9 @@ def run_of(
 
 
 def noise_run(tmp_path: Path, iterations: int = 4, timer: int = 2) -> Run:
-    """That of the expectation of noise_cdf: three iterations count, in the fourth another thread had the CPU."""
+    """That of the expectation of noise_cdf: three iterations count, in the fourth another thread
+    had the CPU.
+    """
     path = tmp_path / "noise" / "expect" / "noise_cdf.expect"
     path.parent.mkdir(parents=True, exist_ok=True)
     text = (support.SCHEMATA / "noise" / "expect" / "noise_cdf.expect").read_text()
@@ -151,7 +153,9 @@ def timer_run(tmp_path: Path, counted: int = 4) -> Run:
 
 
 def test_timer_counts_ticks_only(tmp_path: Path) -> None:
-    """Ticks of 10, 20 and 15 µs; that of the thread's timer does not count. 5 µs of soft interrupts for three ticks."""
+    """Ticks of 10, 20 and 15 µs; that of the thread's timer does not count. 5 µs of soft interrupts
+    for three ticks.
+    """
     answer = study("interrupt", "timer").analyse(plan_of(tmp_path), [timer_run(tmp_path)])
     (row,) = answer.results[0].table.records()
     assert (row["ticks"], row["p50"], row["p99"]) == (3, 15_000, 20_000)

@@ -23,7 +23,9 @@ def plan(tmp_path: Path, seconds: float, cpus: int = 2) -> Plan:
 
 
 def one(tmp_path: Path, load: str, count: int, system_ns: int = 10**9) -> Run:
-    """2 CPUs in 1 ms: 7 µs of spinning for spin locks (futex 5, run queue 2), 20 for a mutex (pipe)."""
+    """2 CPUs in 1 ms: 7 µs of spinning for spin locks (futex 5, run queue 2), 20 for a mutex
+    (pipe).
+    """
     path = tmp_path / f"{load}-{count}.klog-parquet".replace(" ", "-").replace(":", "-")
     log = klogger.open(expectation.make(expectation.read(FOLDER / "expect" / "waits.expect"), path))
     arm = Arm(f"{load}, {count}", ["true"], 1, {"load": load, "processes": count})

@@ -22,7 +22,9 @@ EVENTS = 41_000
 
 
 def said(**means: list[float]) -> dict[str, Any]:
-    """What the program prints: for each kind the means of its blocks, each with a deviation of 3 or 4 cycles."""
+    """What the program prints: for each kind the means of its blocks, each with a deviation of 3 or
+    4 cycles.
+    """
     sds = {"reference": 3.0, "empty": 3.0}
     blocks = {
         kind: [[m, sds.get(kind, 4.0), m, 9.0] for m in values] for kind, values in means.items()
@@ -41,9 +43,9 @@ def measured(name: str, printed: dict[str, Any], **more: Any) -> Run:
     return Run(Arm(name, [], 1), None, "", {**printed, **more})
 
 
-# The reference takes 100 cycles, and a traced call 10 more by itself. With klogger it takes 310, so its event 200;
-# with ftrace 410, so 300; with perf 1110, so 1000. In one block all is twice as slow, which changes nothing. In a
-# program: the empty pair 40, klogger 100, so 60.
+# The reference takes 100 cycles, and a traced call 10 more by itself. With klogger it takes 310, so
+# its event 200; with ftrace 410, so 300; with perf 1110, so 1000. In one block all is twice as
+# slow, which changes nothing. In a program: the empty pair 40, klogger 100, so 60.
 def runs(pending: int = EVENTS, rounds: int = 5) -> list[Run]:
     found = []
     for _ in range(rounds):

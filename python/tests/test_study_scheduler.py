@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""The studies of the scheduler: what they plan, and what they make of small logs, worked out by hand."""
+"""The studies of the scheduler: what they plan, and what they make of small logs, worked out by
+hand.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +78,9 @@ def check(answer: Answer, name: str) -> Check:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("seconds", [5, 60, 600])
 def test_plan(name: str, seconds: float, tmp_path: Path) -> None:
-    """Each study keeps to its time, but for the least that an arm needs, and names its arms apart."""
+    """Each study keeps to its time, but for the least that an arm needs, and names its
+    arms apart.
+    """
     study = discover.find(name).study
     seconds = max(seconds, study.least_seconds)
     arms = study.arms(plan(tmp_path, seconds))
@@ -156,8 +160,9 @@ def test_a_planted_daemon(make_run: MakeRun, tmp_path: Path) -> None:
     assert any("cut most often by daemon (1 times)" in s for s in answer.sentences)
 
 
-# Two CPUs for 100 ms: decoder 40 ms on CPU 0 and 20 ms on CPU 1, display 20 ms on CPU 0, a hog 60 ms on CPU 1, another
-# program 10 ms on CPU 1. Both sit on CPU 0 from 40 to 80 ms; from then on decoder sits on CPU 1.
+# Two CPUs for 100 ms: decoder 40 ms on CPU 0 and 20 ms on CPU 1, display 20 ms on CPU 0, a hog 60
+# ms on CPU 1, another program 10 ms on CPU 1. Both sit on CPU 0 from 40 to 80 ms; from then on
+# decoder sits on CPU 1.
 PLAYER = """
   process 10 decoder
   process 11 display
@@ -320,7 +325,9 @@ def test_processes(make_run: MakeRun, tmp_path: Path, made: int) -> None:
 
 @pytest.mark.parametrize("heard", [20, 19])
 def test_chat(make_run: MakeRun, tmp_path: Path, heard: int) -> None:
-    """Of two wake-ups, one goes to another CPU; two switches between the beginning and the end of the chat."""
+    """Of two wake-ups, one goes to another CPU; two switches between the beginning and the end of
+    the chat.
+    """
     log = """
       process 10 server
       10us  0  TRY_TO_WAKEUP  pid=10 waker=11
@@ -344,7 +351,9 @@ def test_chat(make_run: MakeRun, tmp_path: Path, heard: int) -> None:
 
 
 def test_ring(make_run: MakeRun, tmp_path: Path) -> None:
-    """Two members, three passes in 250 ms; 90 ns of CPU time each, of which 40 are not the switch's."""
+    """Two members, three passes in 250 ms; 90 ns of CPU time each, of which 40 are not the
+    switch's.
+    """
     said = [
         {"role": "alone", "ns": 40.0}, {"role": "ring", "rounds": 2, "begin_ns": START, "end_ns": START + 250_000_000},
         report("member", 10, 2, 300_000_000, cpu_ns=170, nvcsw=1, nivcsw=1),

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Events that threads of programs logged: their tables have no CPU, and their losses are not the kernel's."""
+"""Events that threads of programs logged: their tables have no CPU, and their losses are not the
+kernel's.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ LEDGER = [
 
 @pytest.fixture
 def log(tmp_path: Path) -> klogger.Log:
-    """REQUEST is of programs, of thread 31 twice and once of CPU 1; five of its seven losses have a LOST record."""
+    """REQUEST is of programs, of thread 31 twice and once of CPU 1; five of its seven losses have a
+    LOST record.
+    """
     con = duckdb.connect()
     events = support.events_of("scheduler")
     support.create_tables(con, [e for e in events if e.name != "LOST"])

@@ -32,8 +32,9 @@ def read(log: Path, at: tuple[int, ...] = ()) -> timeline.Timeline | None:
         return timeline.read(session, at)
 
 
-# CPU 0: waker 1000 to 3000, then sleeps. CPU 1: woken 1000 to 1500, sleeps, is woken at 2000, runs 2300 to 4000, is
-# preempted, and runs again from 6000 to 7000, though it was "woken" at 5000 while it could run.
+# CPU 0: waker 1000 to 3000, then sleeps. CPU 1: woken 1000 to 1500, sleeps, is woken at 2000, runs
+# 2300 to 4000, is preempted, and runs again from 6000 to 7000, though it was "woken" at 5000 while
+# it could run.
 ROWS = {
     "SCHEDIN": [
         "(1000, 0, 1, 7, 120, 7)", "(1000, 1, 1, 8, 120, 8)", "(2300, 1, 4, 8, 120, 8)", "(6000, 1, 7, 8, 120, 8)"],
@@ -176,7 +177,9 @@ def test_gaps_and_names(tmp_path: Path) -> None:
 
 
 def test_join_drops_only_what_is_the_same() -> None:
-    """The quantum that is in two windows is there once; one that begins with it, but lasts longer, is another."""
+    """The quantum that is in two windows is there once; one that begins with it, but lasts longer,
+    is another.
+    """
 
     def part(*rows: tuple[int, int, int]) -> dict[str, Any]:
         start, length, number = np.array(rows, dtype=np.int64).T

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Perfetto's trace_processor, which is made for a browser's worker, in node: trace_processor.js FOLDER.
-// Requests come on the standard input, each a length (4 bytes, little-endian) and a message of Perfetto's RPC; answers
-// go the same way.
+// Perfetto's trace_processor, which is made for a browser's worker, in node: trace_processor.js
+// FOLDER. Requests come on the standard input, each a length (4 bytes, little-endian) and a message
+// of Perfetto's RPC; answers go the same way.
 "use strict";
 const fs = require("fs");
 const path = require("path");
@@ -42,8 +42,8 @@ const write = (bytes) => {
 const port = { onmessage: null, postMessage: () => {} };
 self.onmessage({ data: port });
 
-// What is posted before the program is there waits in the bundle; its answers come later. So answers are sent as they come,
-// and whoever asks counts messages.
+// What is posted before the program is there waits in the bundle; its answers come later. So
+// answers are sent as they come, and whoever asks counts messages.
 port.postMessage = (bytes) => {
   const head = Buffer.alloc(4);
   head.writeUInt32LE(bytes.length);

@@ -98,7 +98,9 @@ class TraceProcessor:
         return [tuple(values[at : at + width]) for at in range(0, len(values), width)]
 
     def errors(self) -> list[tuple[Any, ...]]:
-        """What it could not read, or found contradictory. That data are missing is no error of the export."""
+        """What it could not read, or found contradictory. That data are missing is no error of the
+        export.
+        """
         return self.rows(
             "SELECT name, idx, value FROM stats WHERE severity = 'error' AND value <> 0"
         )

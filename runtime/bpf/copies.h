@@ -2,21 +2,24 @@
 /*
  * Copies of a program, where programs can be preempted.
  *
- * The kernel skips a hit if its program has not returned yet on that CPU. Where preempted threads stand in programs, that
- * would be every hit for a time slice. So when a probe has missed hits the recorder attaches its program once more: a
- * copy, which the kernel keeps account of by itself, and which logs what those before it were kept from.
+ * The kernel skips a hit if its program has not returned yet on that CPU. Where preempted threads
+ * stand in programs, that would be every hit for a time slice. So when a probe has missed hits the
+ * recorder attaches its program once more: a copy, which the kernel keeps account of by itself, and
+ * which logs what those before it were kept from.
  *
- * A copy must know whether its hit has been served. The tracepoint calls all copies from one frame, so that the address
- * of the arguments on the stack, with the thread and the probe, names the hit among all that are at work. Who serves a
- * hit leaves the name in the table klogger_marks, and with it the number of the next copy; each copy that finds it counts
- * that on, and the last one wipes it. A number that is larger than a copy's own is left from an earlier hit, whose last
- * copy was skipped: this hit has not been served.
+ * A copy must know whether its hit has been served. The tracepoint calls all copies from one frame,
+ * so that the address of the arguments on the stack, with the thread and the probe, names the hit
+ * among all that are at work. Who serves a hit leaves the name in the table klogger_marks, and with
+ * it the number of the next copy; each copy that finds it counts that on, and the last one wipes
+ * it. A number that is larger than a copy's own is left from an earlier hit, whose last copy was
+ * skipped: this hit has not been served.
  *
- * Two hits that meet in one place of the table make it useless, for good: there every hit counts as served, so that none
- * is logged twice. A hit that is taken for served and was not is one that the kernel has counted as missed.
+ * Two hits that meet in one place of the table make it useless, for good: there every hit counts as
+ * served, so that none is logged twice. A hit that is taken for served and was not is one that the
+ * kernel has counted as missed.
  *
- * The recorder raises `klogger_copies` before it attaches a copy: a hit that reaches the copy began later, so that those
- * before it have left their marks.
+ * The recorder raises `klogger_copies` before it attaches a copy: a hit that reaches the copy began
+ * later, so that those before it have left their marks.
  */
 #ifndef KLOGGER_COPIES_H
 #define KLOGGER_COPIES_H
@@ -27,7 +30,10 @@
 #define KLOGGER_MARKS 65536
 #define KLOGGER_USELESS (~0ull)
 
-/* By probe: programs at its place, the first one included. And hits that copies have logged. Shared by all objects. */
+/*
+ * By probe: programs at its place, the first one included. And hits that copies have logged. Shared
+ * by all objects.
+ */
 __u8 klogger_copies[KLOGGER_PROBES_MAX] SEC(".bss.klogger_n");
 __u64 klogger_caught[KLOGGER_PROBES_MAX] SEC(".bss.klogger_a");
 
@@ -44,7 +50,10 @@ static __always_inline __u64 klogger_name_hit(void *arguments, __u32 probe)
 {
 	__u32 address;
 
-	/* The verifier lets half of a pointer become a number, and a compiler would take the whole one. */
+	/*
+	 * The verifier lets half of a pointer become a number, and a compiler would take the whole
+	 * one.
+	 */
 	asm volatile("%0 = %1" : "=w"(address) : "w"((__u32)(unsigned long)arguments));
 	return (__u64)((__u32)bpf_get_current_pid_tgid() & (KLOGGER_TIDS - 1)) << 42 | (__u64)(address >> 3) << 13 |
 	       (__u64)(probe & (KLOGGER_PROBES_MAX - 1)) << KLOGGER_COPY_BITS;

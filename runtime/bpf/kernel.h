@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * All differences between kernels, one entry each, behind a getter. Everything else is free of kernel versions.
- * A type with a `___suffix` stands for the kernel's type of that name as it is on the kernels named here.
+ * All differences between kernels, one entry each, behind a getter. Everything else is free of
+ * kernel versions. A type with a `___suffix` stands for the kernel's type of that name as it is on
+ * the kernels named here.
  */
 #ifndef KLOGGER_BPF_KERNEL_H
 #define KLOGGER_BPF_KERNEL_H
 
 /*
- * sched_switch passes prev_state by value since 5.18 (fa2c3254d7cf, "sched/tracing: Don't re-read p->state when emitting
- * sched_switch event"); schemata name that parameter. `preempt` tells that the thread was pushed off its CPU between
- * deciding to sleep and sleeping: its state is then not 0, but it is still runnable.
+ * sched_switch passes prev_state by value since 5.18 (fa2c3254d7cf, "sched/tracing: Don't re-read
+ * p->state when emitting sched_switch event"); schemata name that parameter. `preempt` tells that
+ * the thread was pushed off its CPU between deciding to sleep and sleeping: its state is then not
+ * 0, but it is still runnable.
  */
 #define klogger_switch_state(preempt, prev_state) ((preempt) ? 0 : (prev_state))
 
@@ -20,7 +22,10 @@ struct task_struct___klogger {
 
 #define klogger_context_prio() (((struct task_struct___klogger *)bpf_get_current_task_btf())->prio)
 
-/* Since 5.16 (bcf9033e5449, "sched: move CPU field back into thread_info") the CPU of a thread stands there. */
+/*
+ * Since 5.16 (bcf9033e5449, "sched: move CPU field back into thread_info") the CPU of a thread
+ * stands there.
+ */
 struct thread_info___klogger {
 	unsigned int cpu;
 } __attribute__((preserve_access_index));
@@ -54,8 +59,8 @@ struct task_struct___klogger_steal {
 } __attribute__((preserve_access_index));
 
 /*
- * What the hypervisor has taken from this CPU, in ns: what the scheduler's clock has left out until the last tick. 0 on
- * kernels that do not count it (CONFIG_PARAVIRT_TIME_ACCOUNTING).
+ * What the hypervisor has taken from this CPU, in ns: what the scheduler's clock has left out until
+ * the last tick. 0 on kernels that do not count it (CONFIG_PARAVIRT_TIME_ACCOUNTING).
  */
 static __always_inline __u64 klogger_steal_ns(void)
 {

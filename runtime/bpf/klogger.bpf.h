@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The BPF engine: the primitives of record.h over array maps which the recorder maps into its memory.
+ * The BPF engine: the primitives of record.h over array maps which the recorder maps into its
+ * memory.
  *
- * Programs run on stock kernels from 6.1 on, so there is no arena: a CPU's ring is one element of an array. Everything
- * that the recorder decides before loading is in read-only data, which lets the verifier remove the branches not taken.
+ * Programs run on stock kernels from 6.1 on, so there is no arena: a CPU's ring is one element of
+ * an array. Everything that the recorder decides before loading is in read-only data, which lets
+ * the verifier remove the branches not taken.
  */
 #ifndef KLOGGER_BPF_H
 #define KLOGGER_BPF_H
@@ -40,13 +42,19 @@ static long (*const bpf_probe_read_kernel_str)(void *dst, __u32 size, const void
 static long (*const bpf_ringbuf_output)(void *ringbuf, void *data, __u64 size, __u64 flags) = (void *)130;
 static struct task_struct *(*const bpf_get_current_task_btf)(void) = (void *)158;
 
-/* Functions of the kernel since 6.11; called only where there are threads to hold off: see klogger_begin(). */
+/*
+ * Functions of the kernel since 6.11; called only where there are threads to hold off: see
+ * klogger_begin().
+ */
 extern void bpf_preempt_disable(void) __attribute__((weak, section(".ksyms")));
 extern void bpf_preempt_enable(void) __attribute__((weak, section(".ksyms")));
 
 #include "kernel.h"
 
-/* Stacks that can be told apart; frames of each; and frames of the tracing itself, which come first. */
+/*
+ * Stacks that can be told apart; frames of each; and frames of the tracing itself, which come
+ * first.
+ */
 #define KLOGGER_STACKS_MAX 65536
 #define KLOGGER_STACK_FRAMES 24
 #define KLOGGER_STACK_SKIP 0
@@ -60,7 +68,8 @@ struct klogger_config {
 	__u8 scoped;		/* only threads in scope are logged */
 	__u8 overwrite;
 	__u8 preempt;		/* the kernel lets threads preempt each other in programs */
-	__u8 copy;		/* 0: the first program at its place; others log what those before them were kept from */
+	/* 0: the first program at its place; others log what those before them were kept from */
+	__u8 copy;
 	__u32 larger_mask;	/* size of a larger ring - 1; 0: rings do not grow */
 	__u32 probes;		/* added to the numbers of this object's probes */
 };
@@ -74,16 +83,23 @@ __u8 klogger_enabled[KLOGGER_EVENTS_MAX] SEC(".data.klogger_e");
 #define KLOGGER_TIDS (1u << 22)
 __u64 klogger_scope[KLOGGER_TIDS / 64] SEC(".bss.klogger_s");
 
-/* Events on CPUs that came after the start have no ring. By event, all CPUs together; shared by all objects. */
+/*
+ * Events on CPUs that came after the start have no ring. By event, all CPUs together; shared by all
+ * objects.
+ */
 __u64 klogger_ringless[KLOGGER_EVENTS_MAX] SEC(".bss.klogger_r");
 
-/* Texts and arrays of events that could not be read. By event, all CPUs together; shared by all objects. */
+/*
+ * Texts and arrays of events that could not be read. By event, all CPUs together; shared by all
+ * objects.
+ */
 __u64 klogger_unread[KLOGGER_EVENTS_MAX] SEC(".bss.klogger_u");
 
 /*
- * The rate of an event whose rate is limited, all CPUs together; shared by all objects. Times are in sixteenths of a ns.
- * `due` is when the next event would come if all came evenly. Each event that is logged moves it on by `step`. Nobody
- * but these events writes here, so that the many that are left out only read.
+ * The rate of an event whose rate is limited, all CPUs together; shared by all objects. Times are
+ * in sixteenths of a ns. `due` is when the next event would come if all came evenly. Each event
+ * that is logged moves it on by `step`. Nobody but these events writes here, so that the many that
+ * are left out only read.
  */
 struct klogger_rate {
 	__u64 due;
@@ -116,9 +132,9 @@ struct {
 } klogger_rings SEC(".maps");
 
 /*
- * A larger ring for each CPU whose own turned out to be too small: a map of one element, which the recorder makes when
- * it is needed. From then on `limit` of the CPU's own ring is 0 and its `mask` is 1, so that writers leave their straight
- * path, and only those that must ask which ring it is.
+ * A larger ring for each CPU whose own turned out to be too small: a map of one element, which the
+ * recorder makes when it is needed. From then on `limit` of the CPU's own ring is 0 and its `mask`
+ * is 1, so that writers leave their straight path, and only those that must ask which ring it is.
  */
 struct klogger_larger_ring {
 	int (*type)[2 /* BPF_MAP_TYPE_ARRAY */];
@@ -150,7 +166,10 @@ struct {
 	int (*max_entries)[4096];
 } klogger_calls SEC(".maps");
 
-/* One probe hit. The clock is read and the ring looked up at the first event that is enabled and in scope. */
+/*
+ * One probe hit. The clock is read and the ring looked up at the first event that is enabled and in
+ * scope.
+ */
 struct klogger_hit {
 	struct klogger_ring *ring;	/* the main ring of this CPU */
 	__u64 time;
@@ -166,7 +185,10 @@ static __always_inline void klogger_leave_out(struct klogger_left_out *left, __u
 	__sync_fetch_and_add(&left->count, 1);
 }
 
-/* Takes an event's turn, or counts it as left out. On a CPU without rings it is lost anyway, and counted as such. */
+/*
+ * Takes an event's turn, or counts it as left out. On a CPU without rings it is lost anyway, and
+ * counted as such.
+ */
 static __noinline int klogger_take_turn(__u32 id)
 {
 	__u32 cpu = bpf_get_smp_processor_id();
@@ -176,7 +198,10 @@ static __noinline int klogger_take_turn(__u32 id)
 
 	if (!left)
 		return 1;
-	/* Whoever fails so often meets others who did not: the rate is used up as well as it can be. */
+	/*
+	 * Whoever fails so often meets others who did not: the rate is used up as well as it can
+	 * be.
+	 */
 	for (int i = 0; i < 16; i++) {
 		__u64 due = READ_ONCE(rate->due), at = due > now ? due : now;
 
@@ -223,8 +248,8 @@ static __always_inline void klogger_scope_remove(__u32 tid)
 }
 
 /*
- * A child is in scope if its parent is. The bit of a child that is not is cleared, for its number may have belonged to a
- * thread in scope whose memory is still waiting to be freed.
+ * A child is in scope if its parent is. The bit of a child that is not is cleared, for its number
+ * may have belonged to a thread in scope whose memory is still waiting to be freed.
  */
 static __always_inline void klogger_scope_fork(__u32 parent, __u32 child)
 {
@@ -236,7 +261,10 @@ static __always_inline void klogger_scope_fork(__u32 parent, __u32 child)
 		klogger_scope_remove(child);
 }
 
-/* If a thread other than the first calls exec, it takes over the first one's id, whose owner has just ended. */
+/*
+ * If a thread other than the first calls exec, it takes over the first one's id, whose owner has
+ * just ended.
+ */
 static __always_inline void klogger_scope_exec(__u32 tid, __u32 old_tid)
 {
 	if (klogger_config.scoped && tid != old_tid && klogger_in_scope(old_tid)) {
@@ -252,9 +280,9 @@ static __always_inline void klogger_scope_free(__u32 tid)
 }
 
 /*
- * Stores the header word after the fields. Pairs with the acquire load in the recorder's drain. x86 keeps stores in
- * order, so that only the compiler must be held back; elsewhere an exchange is the one full barrier that BPF has on
- * all kernels.
+ * Stores the header word after the fields. Pairs with the acquire load in the recorder's drain. x86
+ * keeps stores in order, so that only the compiler must be held back; elsewhere an exchange is the
+ * one full barrier that BPF has on all kernels.
  */
 static __always_inline void klogger_publish(__u64 *header, __u64 value)
 {
@@ -283,7 +311,10 @@ static __always_inline struct klogger_ring *klogger_this_nested(void)
 /* Which of a CPU's rings it is: what is known of it are its size and its mode. */
 enum klogger_kind { KLOGGER_MAIN, KLOGGER_INNER, KLOGGER_LARGER };
 
-/* In overwrite mode: if the record that ends at `end` crosses into another part of the grid, the next begins there. */
+/*
+ * In overwrite mode: if the record that ends at `end` crosses into another part of the grid, the
+ * next begins there.
+ */
 static __always_inline void klogger_mark_grid(struct klogger_ring *ring, enum klogger_kind kind, __u64 start, __u64 end)
 {
 	__u32 shift = kind == KLOGGER_INNER ? KLOGGER_NESTED_SHIFT - KLOGGER_GRID_SHIFT : klogger_config.grid_shift & 31;
@@ -293,8 +324,8 @@ static __always_inline void klogger_mark_grid(struct klogger_ring *ring, enum kl
 }
 
 /*
- * Takes `size` bytes by compare-and-swap. It fails only if an interrupt logged in between, so that a few tries suffice;
- * an event that had no luck is lost, and counted like any other.
+ * Takes `size` bytes by compare-and-swap. It fails only if an interrupt logged in between, so that
+ * a few tries suffice; an event that had no luck is lost, and counted like any other.
  */
 static __always_inline __s64 klogger_claim(struct klogger_ring *ring, enum klogger_kind kind, __u32 size)
 {
@@ -350,14 +381,17 @@ static __always_inline int klogger_put_lost(struct klogger_ring *ring, enum klog
 }
 
 /*
- * Past the low-water mark: calls the drain thread, once. A call that finds no space is not needed, for the thread has
- * not answered earlier ones yet.
+ * Past the low-water mark: calls the drain thread, once. A call that finds no space is not needed,
+ * for the thread has not answered earlier ones yet.
  */
 static __always_inline void klogger_call_reader(struct klogger_ring *ring, __u64 limit, __u64 hard)
 {
 	__u32 cpu = bpf_get_smp_processor_id();
 
-	/* By exchange, so that what the reader has set since, lower or higher, stays: it may have retired the ring. */
+	/*
+	 * By exchange, so that what the reader has set since, lower or higher, stays: it may have
+	 * retired the ring.
+	 */
 	if (__sync_val_compare_and_swap(&ring->limit, limit, hard) == limit)
 		bpf_ringbuf_output(&klogger_calls, &cpu, sizeof(cpu), 2 /* BPF_RB_FORCE_WAKEUP */);
 }
@@ -419,7 +453,10 @@ static __always_inline void klogger_count_attempt(struct klogger_ring *ring, __u
 		__sync_fetch_and_add(&ring->attempts[id & (KLOGGER_EVENTS_MAX - 1)], 1);
 }
 
-/* The first event of a probe hit: which ring is it, and what is the time? In this order, so that main rings are sorted. */
+/*
+ * The first event of a probe hit: which ring is it, and what is the time? In this order, so that
+ * main rings are sorted.
+ */
 static __always_inline void klogger_enter(struct klogger_hit *hit)
 {
 	hit->ring = klogger_this_ring();
@@ -443,9 +480,10 @@ static __always_inline void klogger_leave(struct klogger_hit *hit)
 #include "copies.h"
 
 /*
- * The beginning of every program: 0 if there is nothing left to do. Since Linux 7 a tracepoint's programs can be preempted,
- * by threads that hit probes on this CPU as well; but whoever interrupts a hit must return before it goes on (see ring.h),
- * and schemata keep state by CPU. So threads wait until the end.
+ * The beginning of every program: 0 if there is nothing left to do. Since Linux 7 a tracepoint's
+ * programs can be preempted, by threads that hit probes on this CPU as well; but whoever interrupts
+ * a hit must return before it goes on (see ring.h), and schemata keep state by CPU. So threads wait
+ * until the end.
  */
 static __always_inline int klogger_begin(void *arguments, __u32 probe)
 {
@@ -457,7 +495,10 @@ static __always_inline int klogger_begin(void *arguments, __u32 probe)
 	return 1;
 }
 
-/* The end. The kernel lets no program run on a CPU where the same one has not returned yet, so this is the last thing. */
+/*
+ * The end. The kernel lets no program run on a CPU where the same one has not returned yet, so this
+ * is the last thing.
+ */
 static __always_inline void klogger_end(struct klogger_hit *hit, void *arguments, __u32 probe)
 {
 	klogger_leave(hit);
@@ -481,8 +522,9 @@ static __always_inline void *klogger_reserve_nested(__u64 time, __u32 id, __u32 
 }
 
 /*
- * All that is rare: there is no ring, or a larger one in its place, or a hit is nested, or the ring has passed its
- * low-water mark. One function out of line, which finds the ring anew, so that the common path keeps its registers.
+ * All that is rare: there is no ring, or a larger one in its place, or a hit is nested, or the ring
+ * has passed its low-water mark. One function out of line, which finds the ring anew, so that the
+ * common path keeps its registers.
  */
 static __noinline void *klogger_reserve_otherwise(__u64 time, __u64 nest, __u32 id, __u32 size)
 {
@@ -503,9 +545,10 @@ static __noinline void *klogger_reserve_otherwise(__u64 time, __u64 nest, __u32 
 }
 
 /*
- * `size` bytes, a multiple of 8, at the writers' position, or NULL: the event is lost and has been counted.
- * The load of `limit`, or of `hard`, pairs with the drain's release store after zeroing: the writer's stores depend on
- * its value. Nobody interrupts between the load and the store of `head` who would use them: see ring.h.
+ * `size` bytes, a multiple of 8, at the writers' position, or NULL: the event is lost and has been
+ * counted. The load of `limit`, or of `hard`, pairs with the drain's release store after zeroing:
+ * the writer's stores depend on its value. Nobody interrupts between the load and the store of
+ * `head` who would use them: see ring.h.
  */
 static __always_inline void *klogger_reserve(struct klogger_hit *hit, __u32 index, __u32 size)
 {
@@ -523,8 +566,9 @@ static __always_inline void *klogger_reserve(struct klogger_hit *hit, __u32 inde
 	if (unlikely(READ_ONCE(ring->missed) || end > READ_ONCE(ring->limit)))
 		goto otherwise;
 	/*
-	 * In this order: `head` and `klogger_config.mask` have the same place in their pages, and a CPU that sees a load
-	 * after a store with the same lowest 12 bits of the address takes its time to find out that they are not the same.
+	 * In this order: `head` and `klogger_config.mask` have the same place in their pages, and a
+	 * CPU that sees a load after a store with the same lowest 12 bits of the address takes its
+	 * time to find out that they are not the same.
 	 */
 	data = klogger_data(ring, KLOGGER_MAIN, head);
 	WRITE_ONCE(ring->head, end);
@@ -542,7 +586,10 @@ static __always_inline void klogger_commit(struct klogger_hit *hit, void *record
 	klogger_publish(record, KLOGGER_HEADER(hit->time, hit->base + index));
 }
 
-/* What is not the kernel's memory may be that of the program which runs. If it is not there now, it reads as zeros. */
+/*
+ * What is not the kernel's memory may be that of the program which runs. If it is not there now, it
+ * reads as zeros.
+ */
 static __always_inline long klogger_read_any(void *dst, __u32 size, const void *src)
 {
 	long error = bpf_probe_read_kernel(dst, size, src);
@@ -577,7 +624,10 @@ static __always_inline void klogger_copy_text(__u32 index, char *dst, const char
 		klogger_count_unread(index, src);
 }
 
-/* The same name in a body for every engine: reads memory that may be bad, and the number of this CPU. */
+/*
+ * The same name in a body for every engine: reads memory that may be bad, and the number of this
+ * CPU.
+ */
 #define klogger_read(to, from, size) klogger_read_any(to, size, from)
 #define klogger_cpu() bpf_get_smp_processor_id()
 
@@ -606,7 +656,10 @@ static __always_inline void klogger_text_store(void *dst, struct klogger_text *t
 		bpf_probe_read_kernel(dst, length, text->bytes);
 }
 
-/* The thread that was running when the probe was hit, perhaps interrupted; for bodies, and for `context tid`. */
+/*
+ * The thread that was running when the probe was hit, perhaps interrupted; for bodies, and for
+ * `context tid`.
+ */
 static __always_inline __u32 klogger_current_tid(void)
 {
 	return (__u32)bpf_get_current_pid_tgid();
@@ -626,8 +679,9 @@ static __always_inline __u64 klogger_context_cgroup(void)
 
 #ifdef KLOGGER_STACKS
 /*
- * The kernel stacks of this recording's probe hits. The kernel finds a stack's place by its hash, and never gives a place
- * to another stack, so that a number stays true; a stack whose place is taken has no number. Shared by all objects.
+ * The kernel stacks of this recording's probe hits. The kernel finds a stack's place by its hash,
+ * and never gives a place to another stack, so that a number stays true; a stack whose place is
+ * taken has no number. Shared by all objects.
  */
 struct {
 	int (*type)[7 /* BPF_MAP_TYPE_STACK_TRACE */];

@@ -2,9 +2,9 @@
 /*
  * The kernel engine's core: the one recording that there may be.
  *
- * An event is logged while a recording runs that uses its schema, the recorder wants it, and /proc/sys/klogger allows it,
- * all together and this one. Everything here sleeps, and is ordered by one mutex; writers of events see nothing of it but
- * static keys and the pointer to their ring.
+ * An event is logged while a recording runs that uses its schema, the recorder wants it, and
+ * /proc/sys/klogger allows it, all together and this one. Everything here sleeps, and is ordered by
+ * one mutex; writers of events see nothing of it but static keys and the pointer to their ring.
  */
 #include <linux/cpu.h>
 #include <linux/init.h>
@@ -16,8 +16,9 @@ DEFINE_MUTEX(klogger_mutex);
 int klogger_enable = 1;
 
 /*
- * Of the recording; NULL: there is none. Changed with both locks held: mmap() takes only the second one, for it is called
- * under a lock of its own that requests, which copy from user space, take after the mutex.
+ * Of the recording; NULL: there is none. Changed with both locks held: mmap() takes only the second
+ * one, for it is called under a lock of its own that requests, which copy from user space, take
+ * after the mutex.
  */
 static struct klogger_rings *klogger_rings;
 static DEFINE_SPINLOCK(klogger_rings_lock);
@@ -192,7 +193,10 @@ int klogger_begin(struct klogger_start *start)
 	return 0;
 }
 
-/* In the middle of a recording. What the old rings hold is complete when the recorder hears of the new ones. */
+/*
+ * In the middle of a recording. What the old rings hold is complete when the recorder hears of the
+ * new ones.
+ */
 int klogger_resize(u64 size)
 {
 	struct klogger_rings *old = klogger_rings, *rings;
@@ -246,7 +250,10 @@ static void klogger_attach_unit(struct klogger_unit *unit)
 	}
 }
 
-/* The built-in schema first, so that a new thread is in scope before other probes see it. It is the first of all. */
+/*
+ * The built-in schema first, so that a new thread is in scope before other probes see it. It is the
+ * first of all.
+ */
 void klogger_attach(void)
 {
 	u32 i;

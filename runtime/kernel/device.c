@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* /dev/klogger: the recorder's way in. What it may say, and in which order, stands in klogger/device.h. */
+/*
+ * /dev/klogger: the recorder's way in. What it may say, and in which order, stands in
+ * klogger/device.h.
+ */
 #include <linux/fs.h>
 #include <linux/miscdevice.h>
 #include <linux/nospec.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * All differences between kernels and architectures that the kernel engine knows of, one entry each. Everything else is
- * free of versions. It also brings the declarations that probes may use.
+ * All differences between kernels and architectures that the kernel engine knows of, one entry
+ * each. Everything else is free of versions. It also brings the declarations that probes may use.
  */
 #ifndef KLOGGER_KERNEL_KERNEL_H
 #define KLOGGER_KERNEL_KERNEL_H
@@ -24,8 +24,9 @@
 #include <linux/workqueue.h>
 
 /*
- * The cycle counter. User Mode Linux on x86 (there is no CONFIG_X86) runs on the real processor, so it has a real one.
- * Unordered: an ordered one costs twice as much, and what follows depends on the result anyway.
+ * The cycle counter. User Mode Linux on x86 (there is no CONFIG_X86) runs on the real processor, so
+ * it has a real one. Unordered: an ordered one costs twice as much, and what follows depends on the
+ * result anyway.
  */
 #if defined(__x86_64__)
 static __always_inline u64 klogger_counter(void)
@@ -44,7 +45,10 @@ static __always_inline u64 klogger_counter(void)
 
 #define klogger_monotonic() ktime_get_mono_fast_ns()
 
-/* Whether the counter is one clock for all CPUs, of one speed. On x86 the kernel has found that out for its own clock. */
+/*
+ * Whether the counter is one clock for all CPUs, of one speed. On x86 the kernel has found that out
+ * for its own clock.
+ */
 #if defined(CONFIG_X86)
 #include <asm/cpufeature.h>
 #include <asm/tsc.h>
@@ -58,9 +62,10 @@ static __always_inline u64 klogger_counter(void)
 #endif
 
 /*
- * sched_switch passes prev_state by value since 5.18 (fa2c3254d7cf, "sched/tracing: Don't re-read p->state when emitting
- * sched_switch event"); schemata name that parameter. `preempt` tells that the thread was pushed off its CPU between
- * deciding to sleep and sleeping: its state is then not 0, but it is still runnable.
+ * sched_switch passes prev_state by value since 5.18 (fa2c3254d7cf, "sched/tracing: Don't re-read
+ * p->state when emitting sched_switch event"); schemata name that parameter. `preempt` tells that
+ * the thread was pushed off its CPU between deciding to sleep and sleeping: its state is then not
+ * 0, but it is still runnable.
  */
 #define klogger_switch_state(preempt, prev_state) ((preempt) ? 0 : (prev_state))
 
@@ -75,9 +80,9 @@ static __always_inline u64 klogger_counter(void)
 #define klogger_steal_ns() (kcpustat_cpu(raw_smp_processor_id()).cpustat[CPUTIME_STEAL])
 
 /*
- * A run queue is private to the scheduler, but it is a per-CPU variable: its distance from another one, which modules
- * know, is the same on all CPUs. The first call takes the CPU where it is smallest, for the memory of CPUs is further
- * apart than variables of one CPU are.
+ * A run queue is private to the scheduler, but it is a per-CPU variable: its distance from another
+ * one, which modules know, is the same on all CPUs. The first call takes the CPU where it is
+ * smallest, for the memory of CPUs is further apart than variables of one CPU are.
  */
 static inline unsigned int klogger_rq_cpu(const struct rq *rq)
 {
@@ -117,23 +122,30 @@ struct klogger_rq_begin {
 			  (IS_ENABLED(CONFIG_CPU_BIG_ENDIAN) ? sizeof(long) - sizeof(type) : 0));                      \
 	})
 
-/* Tables of sysctl end with an empty entry until 6.11 (d7a76ec87195, "sysctl: Remove check for sentinel element in
- * ctl_table arrays"), and have had a length since 6.6. */
+/*
+ * Tables of sysctl end with an empty entry until 6.11 (d7a76ec87195, "sysctl: Remove check for
+ * sentinel element in ctl_table arrays"), and have had a length since 6.6.
+ */
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 6, 0)
 #define klogger_sysctl_register(path, table, size) register_sysctl(path, table)
 #else
 #define klogger_sysctl_register(path, table, size) register_sysctl_sz(path, table, size)
 #endif
 
-/* Handlers' tables are constant since 6.11 (78eb4ea25cd5, "sysctl: treewide: constify the ctl_table argument of
- * proc_handlers"). */
+/*
+ * Handlers' tables are constant since 6.11 (78eb4ea25cd5, "sysctl: treewide: constify the ctl_table
+ * argument of proc_handlers").
+ */
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 11, 0)
 #define klogger_ctl_table struct ctl_table
 #else
 #define klogger_ctl_table const struct ctl_table
 #endif
 
-/* vma->vm_flags is changed by a function since 6.3 (bc292ab00f6c, "mm: introduce vma->vm_flags wrapper functions"). */
+/*
+ * vma->vm_flags is changed by a function since 6.3 (bc292ab00f6c, "mm: introduce vma->vm_flags
+ * wrapper functions").
+ */
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 3, 0)
 #define klogger_vm_flags(vma, set, clear) ((vma)->vm_flags = ((vma)->vm_flags | (set)) & ~(clear))
 #else

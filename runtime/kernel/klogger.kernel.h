@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The kernel engine: the primitives of record.h in kernel code, over rings that the core module owns and the recorder maps.
+ * The kernel engine: the primitives of record.h in kernel code, over rings that the core module
+ * owns and the recorder maps.
  *
- * The straight path of an event is inlined: is it on (a NOP that is patched), this CPU's ring, clock, space, fields, header
- * word. It takes no lock and disables no interrupts; that an interrupt, a softirq or an NMI may log in the middle is what
- * the nested ring is for (ring.h). Whatever is not straight is one call away, and that call keeps all registers, so that
- * the straight path does not save any.
+ * The straight path of an event is inlined: is it on (a NOP that is patched), this CPU's ring,
+ * clock, space, fields, header word. It takes no lock and disables no interrupts; that an
+ * interrupt, a softirq or an NMI may log in the middle is what the nested ring is for (ring.h).
+ * Whatever is not straight is one call away, and that call keeps all registers, so that the
+ * straight path does not save any.
  */
 #ifndef KLOGGER_KERNEL_H
 #define KLOGGER_KERNEL_H
@@ -43,13 +45,17 @@ struct klogger_place {
 	struct kretprobe *kretprobe;
 	struct tracepoint *tracepoint;	/* once it is attached */
 	enum klogger_place_kind kind;
-	u32 probe;		/* index of the probe in the schema, and of the alternative in the probe */
+	/* index of the probe in the schema, and of the alternative in the probe */
+	u32 probe;
 	u32 target;
 	int error;
 	bool attached;
 };
 
-/* A schema in this kernel. Generated code defines one; it is registered as long as its module is loaded. */
+/*
+ * A schema in this kernel. Generated code defines one; it is registered as long as its module is
+ * loaded.
+ */
 struct klogger_unit {
 	const char *name;
 	const char *text;
@@ -60,8 +66,10 @@ struct klogger_unit {
 	struct klogger_event *event;
 	struct static_key_false *key;	/* one for each event */
 	struct klogger_place *place;
-	void (*bench)(u32 event, u32 iterations);	/* logs an event again and again, on or not */
-	char *variables;	/* of the schema's C, those that begin with zeros: from here to there; or NULL */
+	/* logs an event again and again, on or not */
+	void (*bench)(u32 event, u32 iterations);
+	/* of the schema's C, those that begin with zeros: from here to there; or NULL */
+	char *variables;
 	char *variables_end;
 	struct module *owner;
 	bool stacks;		/* some probe asks for the kernel's stack */
@@ -70,7 +78,10 @@ struct klogger_unit {
 	struct klogger_sysctl *sysctl;
 };
 
-/* Both may sleep. After unregister no code of the schema runs any more. Errors: -EEXIST (name of schema or event), -ENOMEM. */
+/*
+ * Both may sleep. After unregister no code of the schema runs any more. Errors: -EEXIST (name of
+ * schema or event), -ENOMEM.
+ */
 int klogger_register(struct klogger_unit *unit);
 void klogger_unregister(struct klogger_unit *unit);
 
@@ -80,14 +91,20 @@ extern unsigned long *klogger_scope;
 extern struct static_key_false klogger_scoped;
 extern struct static_key_false klogger_slow_clock;
 
-/* One probe hit, or one call. The clock is read and the ring found at the first event that is enabled and in scope. */
+/*
+ * One probe hit, or one call. The clock is read and the ring found at the first event that is
+ * enabled and in scope.
+ */
 struct klogger_hit {
 	struct klogger_ring *ring;
 	u64 time;
 	u64 nest;		/* hits that this one interrupted */
 };
 
-/* Asked by klogger() itself, ahead of an event's arguments: what is off costs nothing. Benchmarks log events that are off. */
+/*
+ * Asked by klogger() itself, ahead of an event's arguments: what is off costs nothing. Benchmarks
+ * log events that are off.
+ */
 #ifndef klogger_is_on
 #define klogger_is_on(index) static_branch_unlikely(&KLOGGER_KEYS[index])
 #endif
@@ -138,7 +155,10 @@ static inline void klogger_scope_free(u32 tid)
 void *klogger_reserve_slow(struct klogger_ring *ring, u64 time, u32 id, u32 size);
 u64 klogger_read_slow_clock(void);
 
-/* Calls the two, and keeps all registers but the result's: or else the straight path would have to save some. */
+/*
+ * Calls the two, and keeps all registers but the result's: or else the straight path would have to
+ * save some.
+ */
 #ifdef CONFIG_X86_64
 static __always_inline void *klogger_call_slow(struct klogger_ring *ring, u64 time, u32 id, u32 size)
 {
@@ -200,9 +220,10 @@ static __always_inline void klogger_leave(struct klogger_hit *hit)
 }
 
 /*
- * `size` bytes, a multiple of 8, at the writers' position, or NULL: the event is lost and has been counted.
- * The load of `limit` pairs with the drain's release store after zeroing: the writer's stores depend on its value. Nobody
- * interrupts between the load and the store of `head` who would use them: see ring.h.
+ * `size` bytes, a multiple of 8, at the writers' position, or NULL: the event is lost and has been
+ * counted. The load of `limit` pairs with the drain's release store after zeroing: the writer's
+ * stores depend on its value. Nobody interrupts between the load and the store of `head` who would
+ * use them: see ring.h.
  */
 static __always_inline void *klogger_reserve_in(struct klogger_hit *hit, const u64 *base, u32 index, u32 size)
 {
@@ -271,7 +292,9 @@ static __always_inline u32 klogger_context_prio(void)
 
 u64 klogger_context_cgroup(void);
 
-/* The number of the running thread's kernel stack, from the place of the probe on; 0: it has none. */
+/*
+ * The number of the running thread's kernel stack, from the place of the probe on; 0: it has none.
+ */
 u32 klogger_stack(void);
 
 /* The same name in a body for every engine: the number of this CPU. */

@@ -97,7 +97,10 @@ void klogger_place_detach(struct klogger_place *place)
 	}
 }
 
-/* Hits that the kernel skipped: a probe was hit inside of another one, or too many calls had not returned yet. */
+/*
+ * Hits that the kernel skipped: a probe was hit inside of another one, or too many calls had not
+ * returned yet.
+ */
 u64 klogger_place_missed(const struct klogger_place *place)
 {
 #ifdef CONFIG_KPROBES

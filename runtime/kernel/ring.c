@@ -24,7 +24,10 @@ EXPORT_SYMBOL_GPL(klogger_scope);
 u64 *klogger_ringless;
 static bool klogger_overwriting;
 
-/* The words before `first`: a ring without room, for CPUs that have none. Its mask is 0, and nobody else's is. */
+/*
+ * The words before `first`: a ring without room, for CPUs that have none. Its mask is 0, and nobody
+ * else's is.
+ */
 static DEFINE_PER_CPU(u64 [8], klogger_no_ring);
 
 static void klogger_on_call(struct irq_work *work)
@@ -65,7 +68,10 @@ static void klogger_count_lost(struct klogger_ring *ring, u64 time, u32 id)
 	atomic64_inc(klogger_counter_at(ring->lost, id));
 }
 
-/* Overwrite mode. If the record crosses into another part of the grid, the next one is the first that begins there. */
+/*
+ * Overwrite mode. If the record crosses into another part of the grid, the next one is the first
+ * that begins there.
+ */
 static void klogger_note_first(struct klogger_ring *ring, u64 begin, u64 end)
 {
 	u32 shift = ilog2(ring->mask + 1) - KLOGGER_GRID_SHIFT;
@@ -75,8 +81,9 @@ static void klogger_note_first(struct klogger_ring *ring, u64 begin, u64 end)
 }
 
 /*
- * By compare-and-swap, for hits that interrupt each other share a nested ring. Each failure is another writer's success, so
- * nobody waits here. The load of `hard` pairs with the drain's release store after zeroing.
+ * By compare-and-swap, for hits that interrupt each other share a nested ring. Each failure is
+ * another writer's success, so nobody waits here. The load of `hard` pairs with the drain's release
+ * store after zeroing.
  */
 static void *klogger_claim(struct klogger_ring *ring, u32 size)
 {
@@ -115,7 +122,10 @@ static bool klogger_put_lost(struct klogger_ring *ring, u64 time)
 	return true;
 }
 
-/* Past the low-water mark: once. By irq_work, for a hit may hold a run queue's lock, which a wake-up takes. */
+/*
+ * Past the low-water mark: once. By irq_work, for a hit may hold a run queue's lock, which a
+ * wake-up takes.
+ */
 static void klogger_call_reader(struct klogger_ring *ring)
 {
 	WRITE_ONCE(ring->limit, READ_ONCE(ring->hard));
@@ -123,8 +133,8 @@ static void klogger_call_reader(struct klogger_ring *ring)
 }
 
 /*
- * The ring has passed its low-water mark, or is full, or has just been; or this hit has interrupted another one, or there
- * is no ring. `ring` is the main one; preemption is disabled.
+ * The ring has passed its low-water mark, or is full, or has just been; or this hit has interrupted
+ * another one, or there is no ring. `ring` is the main one; preemption is disabled.
  */
 void *klogger_reserve_slow(struct klogger_ring *ring, u64 time, u32 id, u32 size)
 {
@@ -272,7 +282,10 @@ static bool klogger_rings_fit(u64 size)
 	return bytes / PAGE_SIZE < (u64)si_mem_available() / 4 * 3;
 }
 
-/* For the CPUs that are online; the caller holds cpus_read_lock(). NULL: no memory, and the kernel's log says so. */
+/*
+ * For the CPUs that are online; the caller holds cpus_read_lock(). NULL: no memory, and the
+ * kernel's log says so.
+ */
 struct klogger_rings *klogger_rings_make(u64 size, u32 lowwater, bool overwrite)
 {
 	struct klogger_rings *rings = kzalloc(struct_size(rings, of, nr_cpu_ids), GFP_KERNEL);
@@ -333,7 +346,10 @@ void klogger_rings_mark(struct klogger_rings *rings, u32 lowwater)
 	}
 }
 
-/* The page at an offset of the mapping. Where there is no ring it is empty, for no touch is to end the recorder. */
+/*
+ * The page at an offset of the mapping. Where there is no ring it is empty, for no touch is to end
+ * the recorder.
+ */
 struct page *klogger_rings_page(struct klogger_rings *rings, u64 offset)
 {
 	u64 cpu = div64_u64(offset, rings->stride);
@@ -343,7 +359,10 @@ struct page *klogger_rings_page(struct klogger_rings *rings, u64 offset)
 	return vmalloc_to_page((void *)rings->of[cpu] + (offset - cpu * rings->stride));
 }
 
-/* Whether this CPU's ring has room for a record of any size, and for one that comes in between. Preemption is off. */
+/*
+ * Whether this CPU's ring has room for a record of any size, and for one that comes in between.
+ * Preemption is off.
+ */
 bool klogger_has_room(void)
 {
 	const struct klogger_ring *ring = __this_cpu_read(klogger_ring);
@@ -351,7 +370,10 @@ bool klogger_has_room(void)
 	return !ring->mask || READ_ONCE(ring->head) + 2 * KLOGGER_RECORD_MAX <= READ_ONCE(ring->hard);
 }
 
-/* While nobody records. The kernel may have found out only lately that the counter is not what it seemed to be. */
+/*
+ * While nobody records. The kernel may have found out only lately that the counter is not what it
+ * seemed to be.
+ */
 void klogger_choose_clock(void)
 {
 	if (klogger_counter_is_steady())
@@ -372,7 +394,10 @@ int klogger_rings_begin(void)
 		klogger_rings_end();
 		return -ENOMEM;
 	}
-	/* Not by an initializer: a module's per-CPU data is not relocated, so that a pointer in it would be NULL. */
+	/*
+	 * Not by an initializer: a module's per-CPU data is not relocated, so that a pointer in it
+	 * would be NULL.
+	 */
 	for_each_possible_cpu(cpu)
 		init_irq_work(per_cpu_ptr(&klogger_calling, cpu), klogger_on_call);
 	klogger_rings_use(NULL);

@@ -2,9 +2,9 @@
 /*
  * Kernel stacks: each gets a number, the same one each time, so that an event holds 4 bytes of it.
  *
- * A table of fixed size, found by hash. A slot never changes once it is complete, so no lock is needed: whoever finds it
- * free makes it his own by compare-and-swap, and whoever meets one that is just being written goes on to the next. So a
- * stack may, rarely, have two numbers.
+ * A table of fixed size, found by hash. A slot never changes once it is complete, so no lock is
+ * needed: whoever finds it free makes it his own by compare-and-swap, and whoever meets one that is
+ * just being written goes on to the next. So a stack may, rarely, have two numbers.
  */
 #include <linux/atomic.h>
 #include <linux/jhash.h>

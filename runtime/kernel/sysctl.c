@@ -204,7 +204,10 @@ static int klogger_write_mark(klogger_ctl_table *table, int write, void *buffer,
 #define KLOGGER_BENCH_RING (1u << 17)
 #define KLOGGER_BENCH_BATCH (KLOGGER_BENCH_RING / 2 / KLOGGER_RECORD_MAX)
 
-/* A few events into a ring of their own, with nothing in between. The first pass is not timed: it warms the caches. */
+/*
+ * A few events into a ring of their own, with nothing in between. The first pass is not timed: it
+ * warms the caches.
+ */
 static u64 klogger_bench_batch(struct klogger_unit *unit, u32 index, struct klogger_ring *scratch, u32 count)
 {
 	struct klogger_ring *kept;
@@ -232,7 +235,10 @@ static int klogger_bench(struct klogger_unit *unit, u32 index, u32 iterations, u
 	u32 left, count;
 	u64 sum = 0;
 
-	/* Only what klogger generates from a schema's probes has one; own code that defines events has not. */
+	/*
+	 * Only what klogger generates from a schema's probes has one; own code that defines events
+	 * has not.
+	 */
 	if (!unit->bench)
 		return -EOPNOTSUPP;
 	/* Interrupts that log while a benchmark runs would log into nowhere. */

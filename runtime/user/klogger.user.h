@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The user engine: the primitives of record.h in a program, over a file that it shares with recorders (program_shm.h).
+ * The user engine: the primitives of record.h in a program, over a file that it shares with
+ * recorders (program_shm.h).
  *
- * Part of every generated header; a program or shared library that includes several, in many places, has it once: all
- * that is not inlined is weak and hidden, so the linker keeps one copy for each module. KLOGGER_RUNTIME, a number that
- * stands for this very text and for those of the headers before it, tells whether inlined code and that copy belong
- * together.
+ * Part of every generated header; a program or shared library that includes several, in many
+ * places, has it once: all that is not inlined is weak and hidden, so the linker keeps one copy for
+ * each module. KLOGGER_RUNTIME, a number that stands for this very text and for those of the
+ * headers before it, tells whether inlined code and that copy belong together.
  *
- * The straight path of an event: is it on, this thread's ring, clock, space, fields, header word. What happens once per
- * module, thread, fork or half a ring is out of line. Nothing here takes a lock, allocates, or calls a function of libc
- * that a signal handler may not call, but for the two that are called once before main().
+ * The straight path of an event: is it on, this thread's ring, clock, space, fields, header word.
+ * What happens once per module, thread, fork or half a ring is out of line. Nothing here takes a
+ * lock, allocates, or calls a function of libc that a signal handler may not call, but for the two
+ * that are called once before main().
  */
 #ifndef KLOGGER_USER_H
 #define KLOGGER_USER_H
@@ -85,8 +87,10 @@ extern int clock_gettime(int clock, struct timespec *ts);
 #define KLOGGER_SHARED __attribute__((weak, visibility("hidden")))
 #define KLOGGER_SLOW __attribute__((weak, visibility("hidden"), noinline, cold))
 #define KLOGGER_CAREFUL __attribute__((unused, noinline, cold))
-/* One load finds a thread's ring, and a signal handler may do it. A library that is opened with dlopen() on a libc which
- * keeps no room for that (not glibc) may choose another. */
+/*
+ * One load finds a thread's ring, and a signal handler may do it. A library that is opened with
+ * dlopen() on a libc which keeps no room for that (not glibc) may choose another.
+ */
 #ifndef KLOGGER_TLS_MODEL
 #define KLOGGER_TLS_MODEL "initial-exec"
 #endif
@@ -123,8 +127,10 @@ struct klogger_module {
 	struct klogger_control *control;
 	struct klogger_control_rest *rest;
 	char *slots;			/* the first one */
-	struct klogger_ring **cells;	/* each slot's main ring while a thread has it, in memory that a fork wipes */
-	struct klogger_ring **same;	/* the cell after those: not empty as long as the process has not forked */
+	/* each slot's main ring while a thread has it, in memory that a fork wipes */
+	struct klogger_ring **cells;
+	/* the cell after those: not empty as long as the process has not forked */
+	struct klogger_ring **same;
 	struct klogger_unit *units;
 	struct klogger_unit *twins;	/* each has the text of one of these */
 	pthread_key_t key;		/* its destructor gives a thread's slot back */
@@ -135,7 +141,8 @@ struct klogger_module {
 };
 
 struct klogger_thread {
-	struct klogger_ring *volatile *ring;	/* this thread's cell, or one that is always empty */
+	/* this thread's cell, or one that is always empty */
+	struct klogger_ring *volatile *ring;
 	struct klogger_ring *volatile *careful;	/* the same, whatever the clock */
 	__u32 slot;		/* its number + 1 */
 	__u32 tid;
@@ -157,13 +164,16 @@ KLOGGER_SHARED __attribute__((tls_model(KLOGGER_TLS_MODEL))) __thread struct klo
 
 /* ---- The straight path ---- */
 
-/* Without a hit of its own, as there is no probe: each call is one. klogger_call_EVENT() is generated. */
+/*
+ * Without a hit of its own, as there is no probe: each call is one. klogger_call_EVENT() is
+ * generated.
+ */
 #undef klogger
 #define klogger(event, ...) klogger_call_##event(__VA_ARGS__)
 
 /*
- * A load of the pointer, a comparison in memory, a branch that is never taken while the event is off. As a volatile load
- * the comparison would cost one instruction more.
+ * A load of the pointer, a comparison in memory, a branch that is never taken while the event is
+ * off. As a volatile load the comparison would cost one instruction more.
  */
 static __always_inline int klogger_is_on(const __u8 *flag)
 {
@@ -199,7 +209,10 @@ static __always_inline __u64 klogger_tsc(void)
 #endif
 }
 
-/* Pairs with the acquire load in the recorder's drain: whoever sees the header word sees the fields. */
+/*
+ * Pairs with the acquire load in the recorder's drain: whoever sees the header word sees the
+ * fields.
+ */
 static __always_inline void klogger_publish(__u64 *header, __u64 value)
 {
 	__atomic_store_n(header, value, __ATOMIC_RELEASE);
@@ -217,14 +230,16 @@ static __always_inline void klogger_leave(struct klogger_hit *hit)
 /*
  * `size` bytes at the writers' position.
  *
- * The straight path calls nothing: else the compiler would save registers around it. Whatever is not straight (no ring
- * yet, a signal handler in the middle of an event, a ring half full) makes it give up and leave no trace;
- * klogger_slow_EVENT() then begins again, with care. A program whose clock is not the TSC is never straight.
+ * The straight path calls nothing: else the compiler would save registers around it. Whatever is
+ * not straight (no ring yet, a signal handler in the middle of an event, a ring half full) makes it
+ * give up and leave no trace; klogger_slow_EVENT() then begins again, with care. A program whose
+ * clock is not the TSC is never straight.
  *
- * The load of `limit` pairs with the drain's release store after zeroing: the stores that follow depend on its value.
- * Nobody but a signal handler interrupts between the load and the store of `head`, and that finds `nest` and uses the
- * nested ring. So main rings are sorted by time, though the clock is read after space was taken: as late as that,
- * because whatever follows the instruction waits for it.
+ * The load of `limit` pairs with the drain's release store after zeroing: the stores that follow
+ * depend on its value. Nobody but a signal handler interrupts between the load and the store of
+ * `head`, and that finds `nest` and uses the nested ring. So main rings are sorted by time, though
+ * the clock is read after space was taken: as late as that, because whatever follows the
+ * instruction waits for it.
  */
 static __always_inline void *klogger_reserve_in(struct klogger_hit *hit, const struct klogger_unit *unit, __u32 index,
 						__u32 size)
@@ -319,8 +334,9 @@ KLOGGER_SLOW void klogger_call_reader(struct klogger_ring *ring)
 }
 
 /*
- * After an event was lost. If the recorder is dead, nobody will make room: all events go off, which costs nothing any
- * more, and whoever comes next turns them on again. Pairs with the next recorder's exchange of `abandoned`.
+ * After an event was lost. If the recorder is dead, nobody will make room: all events go off, which
+ * costs nothing any more, and whoever comes next turns them on again. Pairs with the next
+ * recorder's exchange of `abandoned`.
  */
 KLOGGER_SLOW void klogger_give_up(struct klogger_control *control, __u64 time)
 {
@@ -395,8 +411,9 @@ KLOGGER_SLOW void *klogger_claim_or_lose(struct klogger_ring *ring, __u64 mask, 
 }
 
 /*
- * Flight recorder: `limit` is the end of the part of the grid that is being filled. The next part is zeroed, so that a
- * record which is never completed has no header word, and its first record noted (ring.h).
+ * Flight recorder: `limit` is the end of the part of the grid that is being filled. The next part
+ * is zeroed, so that a record which is never completed has no header word, and its first record
+ * noted (ring.h).
  */
 KLOGGER_SLOW void *klogger_overwrite(struct klogger_ring *ring, __u32 size)
 {
@@ -422,7 +439,10 @@ KLOGGER_SLOW void *klogger_reserve_main(struct klogger_ring *ring, __u64 time, _
 	return klogger_claim_or_lose(ring, klogger_module.mask, time, id, size);
 }
 
-/* Makes sure that memory is there: a store to a page that a full /dev/shm cannot give would be a SIGBUS. */
+/*
+ * Makes sure that memory is there: a store to a page that a full /dev/shm cannot give would be a
+ * SIGBUS.
+ */
 KLOGGER_SLOW int klogger_populate(void *from, size_t length)
 {
 	size_t before = (size_t)from & (klogger_module.page - 1);
@@ -466,7 +486,9 @@ KLOGGER_SLOW void klogger_lose_ringless(__u32 id)
 		__atomic_add_fetch(lost, 1, __ATOMIC_RELAXED);
 }
 
-/* Whether the slot is free for a new thread. Pairs with the recorder's release store of `emptied`. */
+/*
+ * Whether the slot is free for a new thread. Pairs with the recorder's release store of `emptied`.
+ */
 KLOGGER_SLOW int klogger_slot_is_free(struct klogger_slot *slot, __u32 use, __u32 armed)
 {
 	if (use & 1)
@@ -474,7 +496,9 @@ KLOGGER_SLOW int klogger_slot_is_free(struct klogger_slot *slot, __u32 use, __u3
 	return !armed || __atomic_load_n(&slot->emptied, __ATOMIC_ACQUIRE) == use;
 }
 
-/* Slots that nobody uses are out of reach, or else mlockall() would fill all of them with memory. */
+/*
+ * Slots that nobody uses are out of reach, or else mlockall() would fill all of them with memory.
+ */
 KLOGGER_SLOW int klogger_reach_slot(__u32 number)
 {
 	const struct klogger_control *control = klogger_module.control;
@@ -490,7 +514,10 @@ KLOGGER_SLOW struct klogger_ring *klogger_open_slot(__u32 number)
 	struct klogger_ring *ring = (struct klogger_ring *)(klogger_module.slots + number * control->slot_stride);
 	__u64 size = klogger_module.mask + 1, *lost = klogger_module.rest->lost;
 
-	/* Counters first: when the ring takes the last of a full /dev/shm, its loss is still counted. */
+	/*
+	 * Counters first: when the ring takes the last of a full /dev/shm, its loss is still
+	 * counted.
+	 */
 	if (klogger_reach_slot(number) || klogger_populate(lost, KLOGGER_EVENTS_MAX * sizeof(*lost)) ||
 	    klogger_populate(ring, KLOGGER_RING_BYTES(size)))
 		return NULL;
@@ -522,7 +549,10 @@ KLOGGER_SLOW int klogger_take_slot(void)
 	return -1;
 }
 
-/* As the destructor of a key, at the end of a thread; what the thread logs still later takes another slot. */
+/*
+ * As the destructor of a key, at the end of a thread; what the thread logs still later takes
+ * another slot.
+ */
 KLOGGER_SLOW void klogger_end_thread(void *unused)
 {
 	__u32 number = klogger_thread.slot;
@@ -571,7 +601,10 @@ KLOGGER_SLOW int klogger_has_forked(void)
 	return !*klogger_module.same;
 }
 
-/* If there was no slot when the thread last looked, it looks again after 100 events, 200, 400, ... 25600. */
+/*
+ * If there was no slot when the thread last looked, it looks again after 100 events, 200, 400, ...
+ * 25600.
+ */
 KLOGGER_SLOW struct klogger_ring *klogger_look_for_ring(void)
 {
 	struct klogger_ring *ring = *klogger_thread.careful;
@@ -594,7 +627,10 @@ KLOGGER_SLOW struct klogger_ring *klogger_look_for_ring(void)
 	return ring;
 }
 
-/* The thread has no ring: it is new, or the process forked without telling libc, or there was no slot. */
+/*
+ * The thread has no ring: it is new, or the process forked without telling libc, or there was no
+ * slot.
+ */
 KLOGGER_SLOW struct klogger_ring *klogger_find_ring(void)
 {
 	struct klogger_ring *ring;
@@ -728,9 +764,9 @@ KLOGGER_SLOW __u64 klogger_pid_ns(void)
 }
 
 /*
- * Removes files of dead programs that nobody records: a program that is killed, or that forks and calls exec, cannot do
- * it. Looks at some tens at most, so that a program starts as quickly in a full folder. What another pid namespace means
- * by a number is not known here.
+ * Removes files of dead programs that nobody records: a program that is killed, or that forks and
+ * calls exec, cannot do it. Looks at some tens at most, so that a program starts as quickly in a
+ * full folder. What another pid namespace means by a number is not known here.
  */
 KLOGGER_SLOW void klogger_sweep(int folder, __u64 pid_ns)
 {
@@ -758,7 +794,10 @@ KLOGGER_SLOW void klogger_sweep(int folder, __u64 pid_ns)
 	}
 }
 
-/* Whether `name` stands in the list up to `end`, whose words are separated by commas; "*" names all. */
+/*
+ * Whether `name` stands in the list up to `end`, whose words are separated by commas; "*" names
+ * all.
+ */
 static inline int klogger_is_listed(const char *list, const char *end, const char *name)
 {
 	size_t length = strlen(name);
@@ -777,7 +816,9 @@ static inline int klogger_is_listed(const char *list, const char *end, const cha
 	return 0;
 }
 
-/* Turns on what KLOGGER_RECORD names: schemata and, after a colon, events of these which stay off. */
+/*
+ * Turns on what KLOGGER_RECORD names: schemata and, after a colon, events of these which stay off.
+ */
 KLOGGER_SLOW void klogger_select(struct klogger_control *control, const char *list)
 {
 	const char *end = strchr(list, ':');
@@ -822,7 +863,10 @@ KLOGGER_SLOW void klogger_obey(struct klogger_control *control)
 	}
 	if (number[2] < KLOGGER_USER_RING_MIN || number[2] > KLOGGER_USER_RING_MAX || (number[2] & (number[2] - 1)))
 		return;
-	/* The environment may outlive the recording. In a pid namespace the number of one outside means nothing. */
+	/*
+	 * The environment may outlive the recording. In a pid namespace the number of one outside
+	 * means nothing.
+	 */
 	if (klogger_is_dead(control, (__u32)number[1]))
 		return;
 	control->token = number[0];
@@ -890,8 +934,9 @@ KLOGGER_SLOW int klogger_write_texts(int fd, const struct klogger_control *contr
 }
 
 /*
- * The control page and what follows it can be used at once, slots when they are taken (klogger_reach_slot): or else
- * mlockall() would make all of them real. In a child there is never a moment without a page that may be touched.
+ * The control page and what follows it can be used at once, slots when they are taken
+ * (klogger_reach_slot): or else mlockall() would make all of them real. In a child there is never a
+ * moment without a page that may be touched.
  */
 KLOGGER_SLOW void *klogger_map(int fd, const struct klogger_control *control, void *at)
 {
@@ -912,7 +957,9 @@ KLOGGER_SLOW void *klogger_map(int fd, const struct klogger_control *control, vo
 			       MAP_FAILED ? MAP_FAILED : at;
 }
 
-/* Makes the file and maps it: at `at`, in place of what is there, or anywhere. Async-signal-safe. */
+/*
+ * Makes the file and maps it: at `at`, in place of what is there, or anywhere. Async-signal-safe.
+ */
 KLOGGER_SLOW void *klogger_make_file(int folder, const char *dir, struct klogger_control *control, void *at)
 {
 	char path[64];
@@ -931,7 +978,10 @@ KLOGGER_SLOW void *klogger_make_file(int folder, const char *dir, struct klogger
 	if (map == MAP_FAILED) {
 		syscall(SYS_unlinkat, folder, path, 0);
 	} else if (syscall(SYS_renameat2, folder, path, folder, path + 1, 0)) {
-		/* Nobody will find it, so nothing is logged. It stays, for it may stand where a parent's file was. */
+		/*
+		 * Nobody will find it, so nothing is logged. It stays, for it may stand where a
+		 * parent's file was.
+		 */
 		syscall(SYS_unlinkat, folder, path, 0);
 		memset(((struct klogger_control *)map)->on, 0, KLOGGER_EVENTS_MAX);
 	} else {
@@ -970,7 +1020,10 @@ KLOGGER_SLOW void klogger_use_file(void *map)
 	klogger_own.on = control->on + klogger_own.base;
 }
 
-/* How many bytes the shared file may have: more than RLIMIT_FSIZE is a signal that ends the program. */
+/*
+ * How many bytes the shared file may have: more than RLIMIT_FSIZE is a signal that ends the
+ * program.
+ */
 KLOGGER_SLOW __u64 klogger_bytes_allowed(void)
 {
 	struct { __u64 soft, hard; } file = { ~0ull, ~0ull }, space = { ~0ull, ~0ull };
@@ -980,7 +1033,10 @@ KLOGGER_SLOW __u64 klogger_bytes_allowed(void)
 	return file.soft < space.soft / 4 ? file.soft : space.soft / 4;
 }
 
-/* The end of the memory that all slots need, or less if the program may not have as much; 0 if not even one fits. */
+/*
+ * The end of the memory that all slots need, or less if the program may not have as much; 0 if not
+ * even one fits.
+ */
 KLOGGER_SLOW int klogger_measure(struct klogger_control *control)
 {
 	__u64 slots = control->slots_allowed > 512 ? control->slots_allowed : 512, allowed = klogger_bytes_allowed();
@@ -1028,9 +1084,9 @@ KLOGGER_SLOW int klogger_make_cells(__u32 slots)
 }
 
 /*
- * In a forked child: a file of its own, in the place of its parent's, so that no address changes. If a signal handler
- * forked in the middle of an event, the rest of that event goes into a slot that nobody reads. A mute child has all
- * events off.
+ * In a forked child: a file of its own, in the place of its parent's, so that no address changes.
+ * If a signal handler forked in the middle of an event, the rest of that event goes into a slot
+ * that nobody reads. A mute child has all events off.
  */
 KLOGGER_SLOW void klogger_forked(int mute)
 {
@@ -1159,8 +1215,9 @@ KLOGGER_SLOW void klogger_unregister(void)
 }
 
 /*
- * Adds a schema. The linker makes one unit of those that C has of one text; each crate of a Rust program has its own. One
- * of the same name, of another version, stays off: its header must be made again.
+ * Adds a schema. The linker makes one unit of those that C has of one text; each crate of a Rust
+ * program has its own. One of the same name, of another version, stays off: its header must be made
+ * again.
  */
 KLOGGER_SLOW void klogger_link(struct klogger_unit *unit)
 {
@@ -1169,7 +1226,10 @@ KLOGGER_SLOW void klogger_link(struct klogger_unit *unit)
 	if (unit->linked)
 		return;
 	unit->linked = 1;
-	/* This function is one version's, and so is all that it reads; the code around its callers may be another's. */
+	/*
+	 * This function is one version's, and so is all that it reads; the code around its callers
+	 * may be another's.
+	 */
 	if (unit->runtime != KLOGGER_RUNTIME) {
 		klogger_complain("a schema is not logged, for its header is of another klogger; make all headers again",
 				 unit->name);

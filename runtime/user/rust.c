@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The runtime of klogger.user.h for Rust programs: the very same, which the crate klogger-user calls for all that is not
- * an event's straight path. Here is only what it assumes of C's layouts.
+ * The runtime of klogger.user.h for Rust programs: the very same, which the crate klogger-user
+ * calls for all that is not an event's straight path. Here is only what it assumes of C's layouts.
  */
 #include "klogger/types.h"
 #include "klogger/ring.h"

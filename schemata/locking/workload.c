@@ -66,7 +66,9 @@ static void round_futex(struct worker *worker)
 		syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, 1, NULL, NULL, 0);
 }
 
-/* A byte for each thread stands in the pipe at the start, so that no write blocks and few reads do. */
+/*
+ * A byte for each thread stands in the pipe at the start, so that no write blocks and few reads do.
+ */
 static void round_pipe(struct worker *worker)
 {
 	char byte;
@@ -107,7 +109,10 @@ static void round_file(struct worker *worker)
 		fail("write");
 }
 
-/* The kernel holds the lock for reading while it populates; whoever wants to map waits for all of it. */
+/*
+ * The kernel holds the lock for reading while it populates; whoever wants to map waits for all of
+ * it.
+ */
 static void round_held(struct worker *worker)
 {
 	if (worker->number == 0) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// The programs of the workload beside this file, in one. Its name when run says which one it is; SECONDS is how long.
+// The programs of the workload beside this file, in one. Its name when run says which one it is;
+// SECONDS is how long.
 //
 //   spin SECONDS      computes, and never waits
 //   player SECONDS    shows 25 frames a second, each of them 6 ms of work

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Asks the kernel engine for all that it must refuse, as root and as somebody else: its files in /proc/sys/klogger, the
- * requests of /dev/klogger, its mappings. klogger.ko and klogger_flood.ko are loaded, and nobody records.
+ * Asks the kernel engine for all that it must refuse, as root and as somebody else: its files in
+ * /proc/sys/klogger, the requests of /dev/klogger, its mappings. klogger.ko and klogger_flood.ko
+ * are loaded, and nobody records.
  *
- * Prints what was answered otherwise than it should be; the last line says how many questions there were.
+ * Prints what was answered otherwise than it should be; the last line says how many questions there
+ * were.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -391,7 +393,10 @@ static void flood(int times)
 		prctl(PR_SET_NAME, i % 2 ? "abuse" : "abused");
 }
 
-/* The rings of a recording whose file was closed: they are there as long as they are mapped, and so is the recording. */
+/*
+ * The rings of a recording whose file was closed: they are there as long as they are mapped, and so
+ * is the recording.
+ */
 static void outlive(int file, size_t all)
 {
 	char *rings = map(file, all, 0);

@@ -1,7 +1,7 @@
 # shellcheck shell=dash
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-# What test_kernel_endurance.py has done in one guest, with the functions of kernel_engine.sh: each function leaves its
-# logs, and what was said, in /out.
+# What test_kernel_endurance.py has done in one guest, with the functions of kernel_engine.sh: each
+# function leaves its logs, and what was said, in /out.
 control=/proc/sys/klogger
 run=/sys/module/hammer/parameters/run
 

@@ -1,8 +1,10 @@
 # shellcheck shell=dash
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-# What test_kernel_engine.py has done in one guest: each function leaves its logs, and what was said, in /out.
+# What test_kernel_engine.py has done in one guest: each function leaves its logs, and what was
+# said, in /out.
 
-# kernel WORD...: a recording by the engine under test. A program, for its process id must be the recorder's.
+# kernel WORD...: a recording by the engine under test. A program, for its process id must be the
+# recorder's.
 cat >/bin/kernel <<'END'
 #!/bin/sh
 exec klogger record --engine kernel --modules /modules-under-test "$@"

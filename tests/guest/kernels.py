@@ -33,7 +33,9 @@ cat /sys/kernel/debug/kmemleak >/out/kmemleak
 
 
 def kernel(name: str) -> tuple[Path | None, Path]:
-    """Its image (Debian's is what guests have anyway), and the folder that modules for it are built with."""
+    """Its image (Debian's is what guests have anyway), and the folder that modules for it are built
+    with.
+    """
     if name == "debian":
         return None, headers()
     image = Path(run([ROOT / "scripts/kernel", name], ROOT).splitlines()[-1])
@@ -41,7 +43,8 @@ def kernel(name: str) -> tuple[Path | None, Path]:
 
 
 def debian(name: str) -> tuple[Path | None, str]:
-    """The image of a Debian kernel by its series (6.12, 7.2-rt), for scripts/guest --kernel; or None, and why not.
+    """The image of a Debian kernel by its series (6.12, 7.2-rt), for scripts/guest --kernel; or
+    None, and why not.
 
     What was not fetched before is many megabytes, so it is fetched only for those who have time.
     """

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""What would hurt the machine that runs the tests: the wall clock is set, and CPUs go and come, while a guest records.
+"""What would hurt the machine that runs the tests: the wall clock is set, and CPUs go and come,
+while a guest records.
 
 The same boot shows that rings grow and that rates are limited on the guest's old kernel.
 """

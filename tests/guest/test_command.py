@@ -198,7 +198,9 @@ def test_a_guest_ends_with_its_command_line(command, number, code):
 
 
 def test_what_events_of_the_kernel_engine_cost(command):
-    """`klogger bench` in a guest: for each event a number, or why there is none. An emulator may have no good clock."""
+    """`klogger bench` in a guest: for each event a number, or why there is none. An emulator may
+    have no good clock.
+    """
     schema = Path(__file__).resolve().parents[2] / "bench/kernel/hits/calls.klogger"
     build = [command.klogger, "build", "--kernel", headers(), "-s", schema, "-o", "modules"]
     subprocess.run(build, cwd=command.folder, check=True, capture_output=True)

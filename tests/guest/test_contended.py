@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Threads that preempt each other while they log, on kernels that let them: no event is torn, and each hit is logged,
-or counted as one that the kernel skipped.
+"""Threads that preempt each other while they log, on kernels that let them: no event is torn, and
+each hit is logged, or counted as one that the kernel skipped.
 
-The kernels are Debian's, unpacked: $KLOGGER_CACHE/kernels/NAME/vmlinuz, and the driver of the guest's disk in modules/.
+The kernels are Debian's, unpacked: $KLOGGER_CACHE/kernels/NAME/vmlinuz, and the driver of the
+guest's disk in modules/.
 """
 
 import os

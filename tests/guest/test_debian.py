@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""The very program that records the live kernel gives the same answers on Debian's 6.1, with the same oracles."""
+"""The very program that records the live kernel gives the same answers on Debian's 6.1, with the
+same oracles.
+"""
 
 import oracles
 import pytest

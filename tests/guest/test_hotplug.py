@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""A CPU that goes and comes under a flood, while rings grow: each hit is logged or counted, and the thread that empties
-its ring is on it again."""
+"""A CPU that goes and comes under a flood, while rings grow: each hit is logged or counted, and the
+thread that empties its ring is on it again.
+"""
 
 import pytest
 from oracles import Log, check_lost_sums, check_serials, workload_json

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""What an event of the kernel engine costs: counted in a guest where one tick of the TSC is one instruction, so that it
-is the same however busy the machine is. bench/kernel/run also compares it with others."""
+"""What an event of the kernel engine costs: counted in a guest where one tick of the TSC is one
+instruction, so that it is the same however busy the machine is. bench/kernel/run also compares it
+with others.
+"""
 
 import json
 import os
@@ -67,7 +69,9 @@ def test_instructions(counted, ints):
 
 @pytest.mark.parametrize("ints", MOST)
 def test_no_conditional_branch_is_taken(counted, ints):
-    """What is executed is as long as the straight path in the disassembly, whose last instruction is the return."""
+    """What is executed is as long as the straight path in the disassembly, whose last instruction
+    is the return.
+    """
     call = counted["calls"][ints]
     assert counted["arms"][ints]["median"][0] == len(call["on"]) - 1, call["on"]
     assert call["taken"] == 0, call["on"]

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""The kernel engine under load and misuse: switched, resized, marked, killed, short of memory, without a CPU, loaded
-again and again, asked for nonsense; each time all events are accounted for, and the kernel is as it was.
+"""The kernel engine under load and misuse: switched, resized, marked, killed, short of memory,
+without a CPU, loaded again and again, asked for nonsense; each time all events are accounted for,
+and the kernel is as it was.
 
 All that one boot can show is done by kernel_endurance.sh before the tests look at the logs.
 KLOGGER_SLOW=1 does more of it, and once more in a kernel that looks for mistakes in its own
@@ -160,7 +161,9 @@ def test_each_allocation_may_fail(endured):
 
 
 def test_recordings_begin_without_memories(log, endured):
-    """Though the module stays loaded, and its variables, among them a static one of a probe, count all that it sees."""
+    """Though the module stays loaded, and its variables, among them a static one of a probe, count
+    all that it sees.
+    """
     for name in ("remembered-first", "remembered-then"):
         remembered = log(name)
         tid = workload_json(read(endured, f"{name}.json"))["threads"][0]["tid"]
@@ -190,7 +193,8 @@ def test_loading_again_and_again_leaves_nothing(endured, log):
     )
     grown = {name: int(after[name]) - int(before[name]) for name in after}
     assert grown.pop("areas") < loads, (before, after)
-    # A leak of a page in each round would be more. A debug kernel takes notes of its own, and has other means.
+    # A leak of a page in each round would be more. A debug kernel takes notes of its own, and has
+    # other means.
     if not (endured / "kmemleak").exists():
         assert max(grown.values()) < 4 * loads, (before, after)
 

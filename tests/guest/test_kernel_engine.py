@@ -16,7 +16,8 @@ HERE = Path(__file__).parent
 FLOOD = HERE.parent / "live/flood.klogger"
 FLOOD_EVENTS = ("FLOOD", "FLOOD_WIDE")
 CPUS = 2
-# Recordings of one workload by both engines, which is each time what the command does and nothing else.
+# Recordings of one workload by both engines, which is each time what the command does and nothing
+# else.
 TWICE = {
     "pingpong": "pingpong 997 processes 0",
     "threads": "pingpong 499 threads",
@@ -73,7 +74,8 @@ def recorded(guest, modules, tmp_path_factory) -> Path:
         f"{FLOOD}=/flood.klogger",
         f"{HERE / 'kernel_engine.sh'}=/kernel_engine.sh",
     ]
-    # Probes are patched in and out under floods, which the emulator has trouble with: see scripts/guest.
+    # Probes are patched in and out under floods, which the emulator has trouble with: see
+    # scripts/guest.
     done = guest(SCRIPT, out, timeout=400, add=add, single=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return out
@@ -159,14 +161,17 @@ def test_the_log_says_how_it_came_about(recorded, log, klogger):
 
 
 def test_the_log_says_what_its_events_take(recorded, log):
-    """Each engine measures its own before it records: under emulation perhaps too unevenly, which it then says."""
+    """Each engine measures its own before it records: under emulation perhaps too unevenly, which
+    it then says.
+    """
     for name in ("spinners", "pingpong-tree"):
         found = log(name)
         costs = found.meta["preamble"]["costs"]
         names = [e["name"] for e in found.meta["preamble"]["events"] if e["schema"] == "scheduler"]
         assert [e["event"] for e in costs["events"]] == names
         assert costs["hits"] >= 1000
-        # The bpf engine measures its empty probe and its clock too. What was too uneven is left out, and said.
+        # The bpf engine measures its empty probe and its clock too. What was too uneven is left
+        # out, and said.
         bases = [
             costs[base] for base in ("probe", "hit") if found.meta["preamble"]["engine"] == "bpf"
         ]

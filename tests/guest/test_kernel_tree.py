@@ -58,7 +58,9 @@ def linux(source):
 
 @pytest.fixture(scope="module")
 def tree(linux, klogger):
-    """A copy of the source with klogger in it. It stays, so that the next time little is compiled."""
+    """A copy of the source with klogger in it. It stays, so that the next time little is
+    compiled.
+    """
     tree = linux / "tree"
     if not (tree / ".complete").exists():
         shutil.rmtree(tree, ignore_errors=True)
@@ -90,7 +92,9 @@ def build(linux, klogger):
 
 @pytest.fixture(scope="module")
 def uml(tree, build, klogger, workloads):
-    """Runs a shell script in User Mode Linux with klogger in it; what it leaves in /out is in the folder."""
+    """Runs a shell script in User Mode Linux with klogger in it; what it leaves in /out is in the
+    folder.
+    """
     kernel = build("uml", tree, "uml-klogger", "CONFIG_KLOGGER=y")
 
     def uml(script, out, timeout=120):
@@ -126,7 +130,9 @@ def test_calls_in_the_scheduler(uml, tree, klogger, tmp_path, workload):
 
 
 def test_control_tree(uml, tmp_path):
-    """The schema at the tree's top is there from the start, each event with its file and its benchmark."""
+    """The schema at the tree's top is there from the start, each event with its file and its
+    benchmark.
+    """
     uml(
         "cd /proc/sys/klogger && ls . benchmarks >/out/ls && cat enable benchmarks/SWITCH_IN >/out/cat",
         tmp_path,
@@ -140,7 +146,9 @@ def test_control_tree(uml, tmp_path):
 
 
 def pieces(core, folder):
-    """What an object brings into the kernel: the bytes of each section, its code, and what the linker puts in."""
+    """What an object brings into the kernel: the bytes of each section, its code, and what the
+    linker puts in.
+    """
     listing = run("objdump", "--section-headers", core)
     names = re.findall(r"^ *\d+ (\S+) .*\n.*CONTENTS, ALLOC", listing, re.M)
     dumps = {name: folder / str(number) for number, name in enumerate(names)}
@@ -152,7 +160,8 @@ def pieces(core, folder):
     )
     found = {name: bytearray(file.read_bytes()) for name, file in dumps.items()}
     assert {".text", ".sched.text", "__bug_table"} <= found.keys()
-    # Of each BUG() and WARN(), 12 bytes: where it is, its file, its line, flags. Lines of the source have moved.
+    # Of each BUG() and WARN(), 12 bytes: where it is, its file, its line, flags. Lines of the
+    # source have moved.
     for at in range(8, len(found["__bug_table"]), 12):
         found["__bug_table"][at : at + 2] = b"\0\0"
     return found, run("objdump", "--disassemble", "--reloc", core).split("Disassembly", 1)[1]

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Every bundled schema is loaded and attached on every kernel that Debian has now: at night (KLOGGER_SLOW=1).
+"""Every bundled schema is loaded and attached on every kernel that Debian has now: at night
+(KLOGGER_SLOW=1).
 
-And `klogger check --kernel` says so before. Otherwise on those that scripts/debian-kernel has fetched before.
+And `klogger check --kernel` says so before. Otherwise on those that scripts/debian-kernel has
+fetched before.
 """
 
 import json
@@ -63,6 +65,7 @@ def test_all_schemata_attach(guest, klogger, tmp_path, name):
         log = Log(klogger, tmp_path / f"{schema}.klog")
         missing = log.rows("SELECT DISTINCT event FROM ledger WHERE key = 'probe_not_attached'")
         assert {event for (event,) in missing} == absent[schema], schema
-    # Whether the kernel passes the time or a pointer to it: read the wrong way, it is never or always too late.
+    # Whether the kernel passes the time or a pointer to it: read the wrong way, it is never or
+    # always too late.
     causes = Log(klogger, tmp_path / "causes.klog")
     assert causes.count("HRT_IN", "late > 0 AND late < 4294967295") > 0

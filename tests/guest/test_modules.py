@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Modules for Debian's kernel: built from every bundled schema, loaded in the guest; and what is refused, and how."""
+"""Modules for Debian's kernel: built from every bundled schema, loaded in the guest; and what is
+refused, and how.
+"""
 
 import shutil
 import subprocess

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""What 'make install' puts where, that it works there, and the modules that Debian's DKMS makes of it."""
+"""What 'make install' puts where, that it works there, and the modules that Debian's DKMS makes of
+it.
+"""
 
 import os
 import re
@@ -35,7 +37,9 @@ def files(folder):
 
 @pytest.fixture(scope="module")
 def prefix(klogger, tmp_path_factory):
-    """klogger as its package would be on a machine: installed to another place, and then moved to where it belongs."""
+    """klogger as its package would be on a machine: installed to another place, and then moved to
+    where it belongs.
+    """
     if not shutil.which("cc"):
         pytest.skip("no compiler")
     folder = tmp_path_factory.mktemp("install")

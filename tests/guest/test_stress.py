@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Events from threads, softirqs, interrupts and NMIs of all CPUs at once (the module in stress/): none is torn, and
-none is missing without being counted. KLOGGER_SLOW=1 makes it 50 million instead of 300,000, and
-lets a kernel look on that looks for mistakes."""
+"""Events from threads, softirqs, interrupts and NMIs of all CPUs at once (the module in stress/):
+none is torn, and none is missing without being counted. KLOGGER_SLOW=1 makes it 50 million instead
+of 300,000, and lets a kernel look on that looks for mistakes.
+"""
 
 import shutil
 from pathlib import Path
@@ -101,7 +102,9 @@ def test_nothing_is_torn(logged):
 
 
 def test_each_sequence_is_in_order(logged):
-    """By serial numbers, which count attempts: an event is before those that its context logged later."""
+    """By serial numbers, which count attempts: an event is before those that its context logged
+    later.
+    """
     _, log, attempts = logged
     rows = log.rows("""
         SELECT of_cpu, context, max(n), count(*), count(DISTINCT n), count(*) FILTER (n <= before)

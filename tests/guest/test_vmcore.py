@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""A kernel that panics while it is recorded: the events until then are found in an image of the guest's memory."""
+"""A kernel that panics while it is recorded: the events until then are found in an image of the
+guest's memory.
+"""
 
 import contextlib
 import dataclasses
@@ -25,7 +27,8 @@ PANIC = re.compile(r"Kernel panic - not syncing: hits of thread (\d+): \d+ until
 END, CAPTURED = "end Kernel panic", "the memory is on the disk"
 BEFORE, LAST = 20011, 1009
 LATE_NS = 10_000
-# The recorder's log is in the guest's memory. What has been written of it goes onto the disk, which outlives the guest.
+# The recorder's log is in the guest's memory. What has been written of it goes onto the disk, which
+# outlives the guest.
 SCRIPT = """
 insmod /crash.ko
 klogger record -a -o /tmp/crash.klog OPTIONS 2>/tmp/said &
@@ -108,7 +111,9 @@ def cache() -> Path:
 
 
 def capture(folder: Path) -> Path:
-    """The kernel that is booted after a crash, and its files. In a folder, for scripts/guest strips files."""
+    """The kernel that is booted after a crash, and its files. In a folder, for scripts/guest strips
+    files.
+    """
     tree = folder / "tree"
     for name in ("bin", "proc", "dev"):
         (tree / name).mkdir(parents=True)
@@ -132,7 +137,9 @@ def capture(folder: Path) -> Path:
 
 @pytest.fixture
 def crash(klogger, modules, tmp_path):
-    """Boots a guest that records, and panics; then its memory is dumped, by QEMU or by a kernel of its own."""
+    """Boots a guest that records, and panics; then its memory is dumped, by QEMU or by a kernel of
+    its own.
+    """
 
     def boot(engine: Engine, *machine: str, meanwhile="", options="", kdump=False) -> Crash:
         path = tmp_path / "qmp"
@@ -285,7 +292,9 @@ def test_a_ring_that_has_grown(klogger, crash):
 
 @pytest.mark.skipif(not SLOW, reason="set KLOGGER_SLOW=1")
 def test_kdump(klogger, crash):
-    """The image is /proc/vmcore, as the kernel shows it that kexec has started in the place of the one that crashed."""
+    """The image is /proc/vmcore, as the kernel shows it that kexec has started in the place of the
+    one that crashed.
+    """
     crashed = crash(KERNEL, "--single", kdump=True)
     log, _ = rescue(klogger, crashed)
     numbers = log.rows(f"SELECT number FROM numbered WHERE pid = {crashed.thread} ORDER BY time")

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""The live kernel: a recorder to run in the tests, and the certainty that it leaves nothing in the kernel."""
+"""The live kernel: a recorder to run in the tests, and the certainty that it leaves nothing in the
+kernel.
+"""
 
 import json
 import os
@@ -61,7 +63,9 @@ def is_stopped(pid):
 
 @dataclass
 class WhileStopped:
-    """What a workload printed, and the recorder said; between which times (ns) the recorder was stopped."""
+    """What a workload printed, and the recorder said; between which times (ns) the recorder was
+    stopped.
+    """
 
     report: dict
     said: str
@@ -110,8 +114,10 @@ class Recorder:
         return Log(self.klogger, out), workload_json(done.out) | {"stolen_ns": stolen.ns}
 
     def while_stopped(self, *arguments, command, out: Path, seconds=0.0) -> WhileStopped:
-        """Records a command that prints a report, which begins when the recorder is stopped, and ends before it goes
-        on, for so many seconds at least: so what its rings do not hold is lost, whatever the machine."""
+        """Records a command that prints a report, which begins when the recorder is stopped, and
+        ends before it goes on, for so many seconds at least: so what its rings do not hold is lost,
+        whatever the machine.
+        """
         go = self.dir / f"go{self.logs}"
         wait = 'echo ready; while [ ! -e "$0" ]; do sleep 0.02; done; exec "$@"'
         process = self.start(*arguments, "--", "sh", "-c", wait, go, *command, out=out)
@@ -132,10 +138,11 @@ class Recorder:
         return WhileStopped(workload_json(text), said, stopped, until)
 
     def checked(self, check, *arguments) -> tuple[Log, dict]:
-        """Records a workload and checks the log; again if the kernel, not the recorder, left out a switch.
+        """Records a workload and checks the log; again if the kernel, not the recorder, left out a
+        switch.
 
-        Whatever the kernel leaves out, each time that a thread stopped running is in the log: only switches from other
-        threads, and from the idle ones, are known to stay unreported.
+        Whatever the kernel leaves out, each time that a thread stopped running is in the log: only
+        switches from other threads, and from the idle ones, are known to stay unreported.
         """
         for _ in range(5):
             with Witness() as ftrace:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""`klogger bench` on this kernel: what perf counts, what a schema declares, and an order of costs that must be."""
+"""`klogger bench` on this kernel: what perf counts, what a schema declares, and an order of costs
+that must be.
+"""
 
 import json
 import os
@@ -76,7 +78,8 @@ def measurable(bench, *words):
     """On a machine that is busy with other things it may say that it cannot; then once more."""
     for _ in range(3):
         found = answer_of(bench(*words, "--passes", PASSES, "--format", "json"))
-        # Beside the empty probe an event may spread too wide all the same; in a program there is none.
+        # Beside the empty probe an event may spread too wide all the same; in a program there is
+        # none.
         over = [event["over_empty_ns"] for event in found["events"]]
         if found["measurable"] and (all(over) or not any(over)):
             return found
@@ -131,7 +134,9 @@ def test_counts_and_bytes_are_those_of_log_and_schema(bench, klogger, clean_dir)
 
 @pytest.mark.skipif(not shutil.which("perf"), reason="perf, which counts hits, is not there")
 def test_the_kernel_counts_as_many_hits(bench, klogger, clean_dir):
-    """Blocks of the empty probe before and after each recording, and of all arms but the reference in it."""
+    """Blocks of the empty probe before and after each recording, and of all arms but the reference
+    in it.
+    """
     if why := tracefs.why_not():
         pytest.skip(why)
     counts = clean_dir / "counts"

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""What `klogger record` says that its events cost on this kernel: an order that must be, and that nothing of the
-measuring is in the log."""
+"""What `klogger record` says that its events cost on this kernel: an order that must be, and that
+nothing of the measuring is in the log.
+"""
 
 import json
 import subprocess
@@ -58,7 +59,8 @@ def test_costs_have_an_order(record):
     found = measured(record)
     assert found["why"] == ""
     cost = {e["event"]: e["cost"]["ns"] for e in found["events"]}
-    # A stack is walked and hashed, a number is one store; how much more that is depends on the machine.
+    # A stack is walked and hashed, a number is one store; how much more that is depends on the
+    # machine.
     assert 0 < found["probe"]["ns"] < found["hit"]["ns"] < cost["ONE"] < cost["WITH_STACK"]
     assert found["hit"]["ns"] < cost["TEXT"]
     for event in found["events"]:

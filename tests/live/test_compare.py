@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""`klogger compare` on recordings of a program that computes for a known time, and for much longer."""
+"""`klogger compare` on recordings of a program that computes for a known time, and for
+much longer.
+"""
 
 import json
 import shutil
@@ -58,11 +60,14 @@ def check_same(answer):
 
 
 def check_sums(answer, runs):
-    """All quanta together are the CPU time that the program had, and what the machine took in between."""
+    """All quanta together are the CPU time that the program had, and what the machine took in
+    between.
+    """
     metrics = {m["name"]: m for m in answer["metrics"]}
     (curve,) = [c for one in answer["analyses"] for c in one["curves"] if c["what"] == ["turns"]]
     mean = metrics["quanta/turns/mean"]
     for side, count, (_, report) in zip(("a", "b"), curve["values"], runs, strict=True):
-        # The kernel does not report each switch from idle; the first and the last quantum are not whole.
+        # The kernel does not report each switch from idle; the first and the last quantum are not
+        # whole.
         assert mean[side] * count > 0.9 * report["cpu_ns"], (mean, curve["values"], report)
         assert count > 0.9 * ROUNDS, curve["values"]

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""More events than a small ring can take: each is in the log, or counted as lost where it was lost."""
+"""More events than a small ring can take: each is in the log, or counted as lost where it
+was lost.
+"""
 
 import os
 from pathlib import Path

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Each cause of a loss under a flood: its count is exact, and its span is where events are missing."""
+"""Each cause of a loss under a flood: its count is exact, and its span is where events
+are missing.
+"""
 
 import contextlib
 import os
@@ -42,7 +44,8 @@ def test_full_rings_by_event_and_cpu_and_when(recorder, workloads, clean_kernel)
             f"SELECT sum(count), min(since) - {log.start_ns}, max(time) FROM lost WHERE cpu = {cpu}"
         )
         assert sum(row[2] for row in mine) == count
-        # The whole span of that ring's losses; what was lost last may be noticed a moment after the recording's end.
+        # The whole span of that ring's losses; what was lost last may be noticed a moment after the
+        # recording's end.
         for _, _, _, first, last in mine:
             assert first <= since
             assert last >= min(until, end)
@@ -56,8 +59,9 @@ def test_full_rings_by_event_and_cpu_and_when(recorder, workloads, clean_kernel)
 
 
 def flood_while_stopped(recorder, workloads, n, *options, out, seconds=0.0):
-    """Records `n` numbered hits on CPU 0, all while the recorder is stopped, for so many seconds at least.
-    Returns what it said, and between which times it was stopped."""
+    """Records `n` numbered hits on CPU 0, all while the recorder is stopped, for so many seconds at
+    least. Returns what it said, and between which times it was stopped.
+    """
     flood = [workloads / "flood", n, 0, 1, "unknown"]
     run = recorder.while_stopped("-s", NUMBERED, *options, command=flood, out=out, seconds=seconds)
     assert run.report["threads"][0]["count"] == n
@@ -84,7 +88,9 @@ def check_end(log, said):
 
 
 def test_a_full_disk(recorder, workloads, clean_kernel, small_disk):
-    """What was taken from the rings and found no space is counted: those hits whose numbers are not in the log."""
+    """What was taken from the rings and found no space is counted: those hits whose numbers are not
+    in the log.
+    """
     n, out = 500_003, small_disk / "a.klog"
     said, _, _ = flood_while_stopped(recorder, workloads, n, "--buffer-size", "64M", out=out)
     log = oracles.Log(recorder.klogger, Path(shutil.copy(out, recorder.path())))
@@ -103,7 +109,9 @@ def test_a_full_disk(recorder, workloads, clean_kernel, small_disk):
 
 
 def test_a_disk_that_fills_up_meanwhile(recorder, workloads, clean_kernel, small_disk):
-    """The same until the recorder notices; from then on nothing is recorded, and the ledger says when that was."""
+    """The same until the recorder notices; from then on nothing is recorded, and the ledger says
+    when that was.
+    """
     n, out = 4_000_003, small_disk / "a.klog"
     flood = [workloads / "flood", n, 0, 1, "unknown"]
     done, out = recorder.run("-s", NUMBERED, "--buffer-size", "64M", "--", *flood, out=out)
@@ -129,7 +137,9 @@ def test_a_disk_that_fills_up_meanwhile(recorder, workloads, clean_kernel, small
 
 @pytest.mark.parametrize("buffer", ["64M", "256K"])
 def test_a_ring_that_nobody_empties(recorder, workloads, clean_kernel, buffer):
-    """The recorder is stopped while the flood runs: on which CPU, and when, is in the ledger, whatever was lost."""
+    """The recorder is stopped while the flood runs: on which CPU, and when, is in the ledger,
+    whatever was lost.
+    """
     n, out = 300_007, recorder.path()
     said, stopped, until = flood_while_stopped(
         recorder, workloads, n, "--buffer-size", buffer, out=out, seconds=2.0

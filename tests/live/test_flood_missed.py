@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Hits that the kernel skips, because the probe runs already: as many as are in the ledger, to the last one.
+"""Hits that the kernel skips, because the probe runs already: as many as are in the ledger, to the
+last one.
 
-The probe reads memory where nothing is, which is a fault of the kernel's own: the place that it is attached to. So each
-hit of the test comes with one more, which the kernel skips.
+The probe reads memory where nothing is, which is a fault of the kernel's own: the place that it is
+attached to. So each hit of the test comes with one more, which the kernel skips.
 """
 
 import itertools
@@ -13,8 +14,8 @@ import oracles
 import pytest
 
 SCHEMA = Path(__file__).with_name("fault.klogger")
-# prctl(PR_GET_PDEATHSIG) writes to the address, which fails after exactly one fault. Then, while the probe is still
-# there, what the kernel itself says that it skipped.
+# prctl(PR_GET_PDEATHSIG) writes to the address, which fails after exactly one fault. Then, while
+# the probe is still there, what the kernel itself says that it skipped.
 FAULTS = """
 import ctypes, json, subprocess, sys
 

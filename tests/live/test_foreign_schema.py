@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Root checks a schema that a stranger wrote: its C reaches no file, no assembler and no section, however it is put.
-Where it is compiled there is nothing to reach."""
+"""Root checks a schema that a stranger wrote: its C reaches no file, no assembler and no section,
+however it is put. Where it is compiled there is nothing to reach.
+"""
 
 import ctypes
 import os
@@ -169,7 +170,9 @@ HEADERS = sorted(Path("/usr/src").glob("linux-headers-*-amd64"))
     ("code", "reads"), [("", False), ('__PASTE(as, m)(".incbin \\"{file}\\"");', True)]
 )
 def test_modules_are_built_of_headers_and_nothing_else(recorder, place, code, reads):
-    """The kernel's own macros put words together too, and use the assembler: only where it is built is it kept in."""
+    """The kernel's own macros put words together too, and use the assembler: only where it is built
+    is it kept in.
+    """
     if not HEADERS:
         pytest.skip("no headers of a kernel: scripts/setup guest")
     secret, file = place / "secret", place / "strange.klogger"

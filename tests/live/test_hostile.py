@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Bad moments, bad neighbours and odd names: the recorder ends as it should, and leaves nothing running."""
+"""Bad moments, bad neighbours and odd names: the recorder ends as it should, and leaves nothing
+running.
+"""
 
 import os
 import pty
@@ -90,7 +92,9 @@ def test_a_signal_before_the_start_starts_nothing(recorder):
 
 
 def test_control_c_on_a_terminal(recorder):
-    """Once to the command, although the recorder hears it as well; the recording ends as it should."""
+    """Once to the command, although the recorder hears it as well; the recording ends as
+    it should.
+    """
     path, heard = recorder.path(), recorder.dir / "heard"
     script = f"trap 'echo x >> {heard}; sleep 0.5; exit 5' INT; while :; do sleep 0.05; done"
     words = [
@@ -242,7 +246,9 @@ def test_slow_and_silly_peers(recorder):
 
 
 def test_dumps_in_mid_flood(recorder, workloads):
-    """A dump shuts nothing out. What later events overwrite is counted; what is there has a number of its own."""
+    """A dump shuts nothing out. What later events overwrite is counted; what is there has a number
+    of its own.
+    """
     path, n = recorder.path(), 300_000
     process = recorder.start(
         *("-s", FLOOD, "--overwrite", "--buffer-size", "64K", "--", workloads / "flood", n, -1),
@@ -262,7 +268,8 @@ def test_dumps_in_mid_flood(recorder, workloads):
     ledger = log.rows("SELECT key, sum(count) FROM ledger WHERE event = 'FLOOD' GROUP BY key")
     assert {key for key, _ in ledger} == {"overwritten"}
     assert log.count("LOST") == 0
-    # On each CPU something was overwritten before the oldest event of some dump, and nothing after the newest.
+    # On each CPU something was overwritten before the oldest event of some dump, and nothing after
+    # the newest.
     (span,) = log.rows(
         "SELECT min(from_ns), max(to_ns) FROM ledger WHERE key = 'overwritten' AND event = 'FLOOD'"
     )

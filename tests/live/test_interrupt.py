@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Interrupts in a log against those that the kernel counts itself: /proc/interrupts and /proc/softirqs.
+"""Interrupts in a log against those that the kernel counts itself: /proc/interrupts and
+/proc/softirqs.
 
-A kernel that is not a stock one may hide some of its threads from BPF programs: what interrupts those is counted, and
-seen by ftrace, but no program is called. So ftrace is asked as well, which thread was interrupted.
+A kernel that is not a stock one may hide some of its threads from BPF programs: what interrupts
+those is counted, and seen by ftrace, but no program is called. So ftrace is asked as well, which
+thread was interrupted.
 """
 
 import itertools
@@ -47,7 +49,9 @@ SOFTIRQS = (
 
 
 def counts(path: str):
-    """{(line, CPU): count} of a table in /proc, with the moment before it was read and that after."""
+    """{(line, CPU): count} of a table in /proc, with the moment before it was read and
+    that after.
+    """
     before = time.monotonic_ns()
     lines = Path(path).read_text().splitlines()
     after = time.monotonic_ns()
@@ -114,7 +118,8 @@ class Counted:
             at[table] = counts(f"/proc/{table}")
 
     def agree(self, table, line, cpu, select, events, number=None):
-        """The log has what the kernel counted between the two readings, which may each be in the middle of something.
+        """The log has what the kernel counted between the two readings, which may each be in the
+        middle of something.
 
         `select` gives the column time; `events` are ftrace's names of the same.
         """
@@ -197,7 +202,9 @@ def test_soft_interrupts_are_those_of_proc(kept):
 
 
 def test_what_begins_ends(kept):
-    """On each CPU, in the order in which they were logged: an end follows its beginning, and nothing is crossed."""
+    """On each CPU, in the order in which they were logged: an end follows its beginning, and
+    nothing is crossed.
+    """
     since, until = (
         kept.began["interrupts"][2] - kept.log.start_ns,
         kept.ended["interrupts"][0] - kept.log.start_ns,
@@ -228,8 +235,10 @@ def test_what_begins_ends(kept):
 
 
 def test_self_times_add_up_to_the_union(kept):
-    """The time of all handlers without what interrupted them is the time in which there was one, but for what logging
-    took: of each its first event, and of one that interrupted another also its last."""
+    """The time of all handlers without what interrupted them is the time in which there was one,
+    but for what logging took: of each its first event, and of one that interrupted another also its
+    last.
+    """
     answer = report(kept.path, "direct")
     assert answer["status"] == "answer"
     own = sum(row["time"] for row in answer["table"])
@@ -258,7 +267,9 @@ def test_self_times_add_up_to_the_union(kept):
 
 
 def test_a_timer_of_1_khz_adds_its_interrupts(recorder, workloads):
-    """The kernel's own timer, which does not wait for a thread: a thousand a second, and those of the tick."""
+    """The kernel's own timer, which does not wait for a thread: a thousand a second, and those of
+    the tick.
+    """
     ticks = {}
     for name, period_us in (("none", 1_000_000), ("planted", 1000)):
         log, said = recorder.log(
@@ -277,10 +288,12 @@ def test_a_timer_of_1_khz_adds_its_interrupts(recorder, workloads):
         window = f"cpu = {CPU} AND time BETWEEN {since} AND {until}"
         ticks[name] = log.count("VEC_IN", f"kind = 0 AND {window}")
         runs = log.count("HRT_IN", f"fn_symbol LIKE 'perf_swevent_hrtimer%' AND {window}")
-    # Fewer than 2000 if the hypervisor had the CPU when some were due; the kernel's own count says how many.
+    # Fewer than 2000 if the hypervisor had the CPU when some were due; the kernel's own count says
+    # how many.
     assert said["timers"] > 500, said
     assert abs(runs - said["timers"]) <= 2, (runs, said)
-    # One interrupt may serve several timers; those who run here besides may set some more or some less.
+    # One interrupt may serve several timers; those who run here besides may set some more or some
+    # less.
     assert ticks["planted"] - ticks["none"] >= 0.5 * runs, (ticks, runs)
 
 
@@ -309,7 +322,9 @@ def test_a_storm_is_found_without_its_cause(recorder, workloads):
 
 
 def test_stolen_time_is_that_of_proc_stat(recorder, workloads):
-    """What STEAL adds up to, against the eighth number of each CPU's line; both are as of some tick."""
+    """What STEAL adds up to, against the eighth number of each CPU's line; both are as of some
+    tick.
+    """
 
     def stolen():
         lines = [
@@ -326,7 +341,8 @@ def test_stolen_time_is_that_of_proc_stat(recorder, workloads):
         logged = log.one(
             f"SELECT coalesce(max(total) - min(total), 0) FROM steal WHERE cpu = {cpu}"
         )
-        # In hundredths of a second. The log's first STEAL is what was stolen before it; the readings are outside of it.
+        # In hundredths of a second. The log's first STEAL is what was stolen before it; the
+        # readings are outside of it.
         assert logged / 1e7 <= last - before[cpu] + 3, (cpu, logged, before, after)
 
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""The locking schema says what ftrace says, and names the lock that a workload was made to fight for."""
+"""The locking schema says what ftrace says, and names the lock that a workload was made to fight
+for.
+"""
 
 import json
 import os
@@ -60,7 +62,8 @@ def answers(said: dict) -> dict:
 def recorded(recorder, workloads, load, seconds=1.5):
     """The log of a load, and how long the machine was in the kernel meanwhile."""
     before = kernel_ns()
-    # Before all others, or on a busy machine two of them seldom run at the same time, and nobody waits.
+    # Before all others, or on a busy machine two of them seldom run at the same time, and nobody
+    # waits.
     command = ["nice", "-n", "-20", workloads / "locks", load, THREADS, seconds]
     done, path = recorder.run("-s", SCHEMA, "--", *command)
     assert done.code == 0, done.err
@@ -69,7 +72,9 @@ def recorded(recorder, workloads, load, seconds=1.5):
 
 
 def skipped(log: Log) -> int:
-    """Hits that the kernel left out, because the probe was running on that CPU: what our own work waits for."""
+    """Hits that the kernel left out, because the probe was running on that CPU: what our own work
+    waits for.
+    """
     return log.one("SELECT coalesce(sum(count), 0) FROM ledger WHERE key = 'probe_missed'")
 
 
@@ -91,7 +96,8 @@ def test_as_many_waits_as_ftrace_has(recorder, workloads, load):
         ours = dict(log.rows(f"SELECT tid, count(*) FROM {event} GROUP BY tid"))
         total = sum(seen[tid, which] for tid in threads)
         assert total > 0
-        # What ftrace has more, the kernel has counted as skipped; the log has nothing that did not happen.
+        # What ftrace has more, the kernel has counted as skipped; the log has nothing that did not
+        # happen.
         assert 0 <= total - sum(ours.get(tid, 0) for tid in threads) <= missed, (event, missed)
 
 
@@ -112,8 +118,8 @@ def test_each_wait_has_its_stack(recorder, workloads):
     for line in lines:
         frames = re.search(r"stack=\d+\[([^\]]*)\]", line)
         assert frames, line
-        # The first frame is the kernel's lock, and not our program or the tracepoint's. Farther out our program may
-        # stand, if what waits has interrupted it.
+        # The first frame is the kernel's lock, and not our program or the tracepoint's. Farther out
+        # our program may stand, if what waits has interrupted it.
         assert re.match(r"\w*(mutex|lock)", frames[1]), line
 
 
@@ -143,7 +149,8 @@ def test_a_planted_lock_is_the_first_finding(recorder, workloads, load, lock):
             pytest.skip("this machine does not show how it spins for spin locks")
         assert classes["futex"] > 0.9 * sum(classes.values()), classes
     assert f"class {lock}" in waits["findings"][0], waits["findings"]
-    # A report begins with what explains a hundredth at least. With two CPUs, short waits may be less than that.
+    # A report begins with what explains a hundredth at least. With two CPUs, short waits may be
+    # less than that.
     if load == "held" or waits["weights"][0] >= LEAST_WEIGHT:
         assert said["findings"][0]["analysis"] == "waits", said["findings"]
         assert said["findings"][0]["text"] == waits["findings"][0]

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""The log as a file: while it is being written, how long it says the recording was, and what it holds beside events."""
+"""The log as a file: while it is being written, how long it says the recording was, and what it
+holds beside events.
+"""
 
 import json
 import re

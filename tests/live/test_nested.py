@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Interrupts that log while something else is being logged: no event is torn, none is lost without a trace."""
+"""Interrupts that log while something else is being logged: no event is torn, none is lost without
+a trace.
+"""
 
 import json
 import os

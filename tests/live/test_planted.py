@@ -14,13 +14,16 @@ from oracles import Log, workload_json
 
 SECONDS = 3
 HZ = 5
-# So that the hog waits for 2 % of the time: what explains less than 1 % is not at the head of a report.
+# So that the hog waits for 2 % of the time: what explains less than 1 % is not at the head of a
+# report.
 BEACON_US = 4000
 ATTEMPTS = 3
 
 
 def recorded(recorder, *command):
-    """What `klogger report` says of the log of a command, the log, and what the command itself has to say."""
+    """What `klogger report` says of the log of a command, the log, and what the command itself has
+    to say.
+    """
     done, path = recorder.run("-s", "scheduler", "--", *command)
     assert done.code == 0, done.err
     words = [sys.executable, "-m", "klogger.cli.report", path, "--format", "json"]
@@ -38,8 +41,8 @@ def thread(said, role):
 
 
 def cutters(log, tid):
-    """From the bare events: how often each other thread took the CPU from the hog, for how long it was gone, and how
-    often in all.
+    """From the bare events: how often each other thread took the CPU from the hog, for how long it
+    was gone, and how often in all.
     """
     comms = log.rows("SELECT pid, comm, from_ns FROM process ORDER BY from_ns")
     recorder = log.meta["preamble"]["recorder"]["tids"]
@@ -62,9 +65,12 @@ def cutters(log, tid):
 
 
 def check_cutters(answer, times, kept):
-    """The table says what the events say, and the sentence names who came most often, and who stayed longest."""
+    """The table says what the events say, and the sentence names who came most often, and who
+    stayed longest.
+    """
     table = {r["cut_by"]: r for r in answer["table"] if r["program"] == "hog"}
-    # Some kernels switch now and then without a tracepoint: a quantum has no beginning then. The answer says how many.
+    # Some kernels switch now and then without a tracepoint: a quantum has no beginning then. The
+    # answer says how many.
     left = [re.search(r"end is not in the log: ([\d,]+) ", w) for w in answer["warnings"]]
     unknown = sum(int(found[1].replace(",", "")) for found in left if found)
     shown = Counter({name: r["times"] for name, r in table.items()})
@@ -89,9 +95,9 @@ def check_cutters(answer, times, kept):
 
 
 def test_a_daemon_that_wakes_five_times_a_second(recorder, workloads):
-    """On a CPU with a lone hog. However busy the machine is, the answer is that of the bare events, which are as many
-    as the kernel counts. If it is mostly the daemon that takes the CPU, as the kernel and the daemon count it, this
-    comes first.
+    """On a CPU with a lone hog. However busy the machine is, the answer is that of the bare events,
+    which are as many as the kernel counts. If it is mostly the daemon that takes the CPU, as the
+    kernel and the daemon count it, this comes first.
     """
     for _ in range(ATTEMPTS):
         report, path, said = recorded(
@@ -101,7 +107,8 @@ def test_a_daemon_that_wakes_five_times_a_second(recorder, workloads):
         times, kept, cuts = cutters(Log(recorder.klogger, path), hog["tid"])
         # It counts for the last time shortly before its end.
         assert hog["nivcsw"] - 1 <= cuts <= hog["nivcsw"] + 2
-        # The daemon may wake when the hog has been kept off its CPU, or has ended; it may be kept off it as well.
+        # The daemon may wake when the hog has been kept off its CPU, or has ended; it may be kept
+        # off it as well.
         others = sum(times.values()) - times["beacon"]
         assert times["beacon"] <= wakes + others + 1
         assert times["beacon"] >= wakes - others - 1

@@ -126,7 +126,8 @@ def test_the_whole_system(recorder, workloads):
         assert mine == log.rows(f"""
             SELECT o.pid, i.pid FROM schedout AS o ASOF JOIN schedin AS i ON i.cpu = o.cpu AND i.serial > o.serial
             WHERE o.cpu = {cpu} ORDER BY o.serial"""), "a SCHEDOUT without its SCHEDIN"
-        # ftrace began earlier and ended later. Two clocks are read at each switch, not far from one another.
+        # ftrace began earlier and ended later. Two clocks are read at each switch, not far from one
+        # another.
         first, last = log.rows(
             f"SELECT min(time) + 1000000, max(time) - 1000000 FROM schedout WHERE cpu = {cpu}"
         )[0]
@@ -183,7 +184,8 @@ def test_overwrite_keeps_the_newest(recorder, workloads):
         f"SELECT min(serial), max(serial), count(*) FROM flood WHERE pid = {tid}"
     )[0]
     assert 1000 < kept < 500_000
-    # The newest are there: each of the flood's hits is three attempts to log on its CPU, with PROCESS_RENAME.
+    # The newest are there: each of the flood's hits is three attempts to log on its CPU, with
+    # PROCESS_RENAME.
     assert last >= 3 * 500_000 - 3
     assert last - first == 3 * (kept - 1)
     assert log.path.stat().st_size < 4 << 20
@@ -262,7 +264,9 @@ def test_compressed_is_the_same_and_smaller(recorder, workloads):
 
 
 def test_killed_at_any_moment(recorder, workloads, clean_kernel):
-    """Whatever had been written is read, and what is missing is named; what the rings hold is rescued, or freed."""
+    """Whatever had been written is read, and what is missing is named; what the rings hold is
+    rescued, or freed.
+    """
     choice = random.Random(23)
     readable = with_events = 0
     for turn in range(50):

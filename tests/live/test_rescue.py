@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""A recorder that is killed: what its rings hold outlives it, and what was on its way to the file is counted."""
+"""A recorder that is killed: what its rings hold outlives it, and what was on its way to the file
+is counted.
+"""
 
 import contextlib
 import json
@@ -18,7 +20,9 @@ ENDLESS = 1_000_000_000
 
 @pytest.fixture
 def killed(recorder, workloads):
-    """Records hits without end, and kills the recorder (-9) after a while; its process id, and its log."""
+    """Records hits without end, and kills the recorder (-9) after a while; its process id, and its
+    log.
+    """
 
     def kill(*options, cpu=-1, after=1.5):
         log = recorder.path()
@@ -63,12 +67,14 @@ def test_every_hit_is_there_or_counted(recorder, killed, clean_kernel, options):
     logged = log.count("NUMBERED")
     assert logged == log.one("SELECT count(*) FROM (SELECT DISTINCT pid, number FROM numbered)")
     assert log.one("SELECT count(DISTINCT pid) FROM numbered") == os.cpu_count()
-    # Those that were lost behind the last one that was logged, on the same CPU, do not show in its number.
+    # Those that were lost behind the last one that was logged, on the same CPU, do not show in its
+    # number.
     after = log.one("""SELECT coalesce(sum(count), 0) FROM lost
         WHERE serial > (SELECT max(n.serial) FROM numbered AS n WHERE n.cpu = lost.cpu)""")
     lost = log.one("SELECT coalesce(sum(count), 0) FROM ledger WHERE severity = 'loss'")
     if options == ("--buffer-size", "64K"):
-        # What is lost in a full ring may be another event, and of what was lost on its way nobody knows which it was.
+        # What is lost in a full ring may be another event, and of what was lost on its way nobody
+        # knows which it was.
         ours = log.one("""SELECT coalesce(sum(count), 0) FROM ledger
             WHERE severity = 'loss' AND (event = 'NUMBERED' OR event IS NULL)""")
         assert ours - after <= hits - logged <= ours, (hits, logged, ours, after, lost)

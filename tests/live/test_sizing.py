@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Rings that grow: a flood whose reader is held up for a moment loses events in a small ring, and none in one that grew
-before it came to that."""
+"""Rings that grow: a flood whose reader is held up for a moment loses events in a small ring, and
+none in one that grew before it came to that.
+"""
 
 import contextlib
 import os
@@ -20,8 +21,9 @@ FULL_MS = 500
 
 @pytest.fixture
 def held_up(recorder, workloads):
-    """Records a flood on one CPU, and stops the recorder again and again for `ms`, after the rings have had time to
-    grow; the log, and what the recorder said."""
+    """Records a flood on one CPU, and stops the recorder again and again for `ms`, after the rings
+    have had time to grow; the log, and what the recorder said.
+    """
 
     def record(*options, ms=100, times=3, flood_ms=0):
         log = recorder.path()
@@ -106,15 +108,17 @@ def test_with_no_memory_to_grow_it_loses(held_up):
     check_every_hit(log)
 
 
-# For how long the recorder stands still: half of the larger ring has room for three times what comes meanwhile.
+# For how long the recorder stands still: half of the larger ring has room for three times what
+# comes meanwhile.
 ATTEMPTS = 4
 GROWING = [((), 100, 4096), (("--buffer-size", "2M", "--max-memory", "256M"), 50, 2048)]
 
 
 @pytest.mark.parametrize(("options", "ms", "kib"), GROWING, ids=["default", "asked"])
 def test_a_ring_grows_before_it_loses(held_up, clean_kernel, options, ms, kib, klogger):
-    """Nothing is lost, in one of a few recordings: others can keep the reader from its CPU for longer than the first
-    ring lasts. What a ring says when it grows is right in each."""
+    """Nothing is lost, in one of a few recordings: others can keep the reader from its CPU for
+    longer than the first ring lasts. What a ring says when it grows is right in each.
+    """
     cpu, said = os.cpu_count() - 1, ""
     for _ in range(ATTEMPTS):
         log, said = held_up(*options, ms=ms)

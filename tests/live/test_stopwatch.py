@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""The stopwatch: delays that a program plants and times itself, known counts, ftrace's counts, the kernel's account of
-a disk."""
+"""The stopwatch: delays that a program plants and times itself, known counts, ftrace's counts, the
+kernel's account of a disk.
+"""
 
 import json
 import os
@@ -16,7 +17,8 @@ from witness import Ftrace
 from klogger import tracefs
 
 BEGIN, END = "task:task_prctl_unknown", "timer:itimer_state"
-# The log's clock and the program's are one, read in two ways, which may differ while the kernel corrects it.
+# The log's clock and the program's are one, read in two ways, which may differ while the kernel
+# corrects it.
 CLOCKS_NS = 1000
 PRIME = 9973
 # Starts a program where tracefs is not mounted.
@@ -52,7 +54,9 @@ def planted(recorder, workloads, n, what, ns):
 
 
 def check_brackets(log, report):
-    """Each START is between the first two readings of the program's clock, each STOP between the last two."""
+    """Each START is between the first two readings of the program's clock, each STOP between the
+    last two.
+    """
     starts = [time + log.start_ns for (time,) in log.rows("SELECT time FROM start ORDER BY time")]
     stops = [time + log.start_ns for (time,) in log.rows("SELECT time FROM stop ORDER BY time")]
     assert len(starts) == len(stops) == len(report["times"])
@@ -142,7 +146,9 @@ def test_from_each_to_the_next(recorder, workloads):
 
 
 def test_only_what_a_condition_holds_for(recorder, workloads):
-    """Of the hits of the first point, whose second parameter counts from 0, those that 7 divides."""
+    """Of the hits of the first point, whose second parameter counts from 0, those that 7
+    divides.
+    """
     command = [workloads / "delays", 700, "getppid", 0]
     words = ["--if", "arg2 % 7 == 0", "--empty-pairs", 0]
     answer, _, _ = stopwatch(recorder, BEGIN, END, *words, command=command)
@@ -150,7 +156,9 @@ def test_only_what_a_condition_holds_for(recorder, workloads):
 
 
 def test_softirqs_of_each_cpu_nest_as_they_should(recorder, workloads):
-    """Of the whole machine, by CPU: each that begins ends on its CPU, but for what the begin and the end cut."""
+    """Of the whole machine, by CPU: each that begins ends on its CPU, but for what the begin and
+    the end cut.
+    """
     words = ["--key", "cpu", "-a", "--for", "1s"]
     answer, _, log = stopwatch(recorder, "irq:softirq_entry", "irq:softirq_exit", *words)
     cpus = os.cpu_count()
@@ -179,7 +187,9 @@ def disk(tmp_path):
 
 
 def reads_of(disk):
-    """Reads of the device since it was made, and the milliseconds that they took: fields 1 and 4 of its line."""
+    """Reads of the device since it was made, and the milliseconds that they took: fields 1 and 4 of
+    its line.
+    """
     lines = Path("/proc/diskstats").read_text().splitlines()
     (words,) = [line.split() for line in lines if line.split()[2] == disk.name]
     return int(words[3]), int(words[6])
@@ -252,7 +262,9 @@ def test_schema_says_what_a_call_is_made_of(recorder, workloads):
 
 @pytest.mark.parametrize("prefix", [(), WITHOUT], ids=["mounted", "not mounted"])
 def test_tracepoints_are_the_kernels(recorder, prefix):
-    """Names of parameters as in the kernel's source; of each group what tracefs has in it, mounted or not."""
+    """Names of parameters as in the kernel's source; of each group what tracefs has in it, mounted
+    or not.
+    """
     if why := tracefs.why_not():
         pytest.skip(why)
 

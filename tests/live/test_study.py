@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Every study of every schema, in the least time it can do: its checks hold, or it says why it cannot be run."""
+"""Every study of every schema, in the least time it can do: its checks hold, or it says why it
+cannot be run.
+"""
 
 import json
 import os
@@ -75,7 +77,8 @@ def answer_of(klogger: Path, name: str, folder: Path) -> dict:
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_study_in_its_least_time(name, klogger, clean_dir, clean_kernel):
-    # A machine that others use as well may spoil a check, and the study then says so; but not each time.
+    # A machine that others use as well may spoil a check, and the study then says so; but not each
+    # time.
     for _ in range(3):
         answer = answer_of(klogger, name, clean_dir)
         # An answer, with what it was checked against; or why there is none.
@@ -133,7 +136,9 @@ def wait_for(condition, seconds=60):
 
 
 def test_names_that_are_no_text(klogger, clean_dir, recorder):
-    """A program may call itself anything: the analyses show it, and nothing that acts on a terminal."""
+    """A program may call itself anything: the analyses show it, and nothing that acts on a
+    terminal.
+    """
     if shutil.which("cc") is None:
         pytest.skip("no C compiler here")
     source = clean_dir / "odd.c"

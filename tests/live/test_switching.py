@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""What the schema `switching` says of the scheduler, and which planted causes the analyses of `scheduler` find."""
+"""What the schema `switching` says of the scheduler, and which planted causes the analyses of
+`scheduler` find.
+"""
 
 import json
 import subprocess
@@ -63,7 +65,9 @@ def check_calls(log, report):
 
 
 def test_the_workload_ends(tmp_path):
-    """Whoever of its ring sees first that the time is over must not leave the others waiting for the byte."""
+    """Whoever of its ring sees first that the time is over must not leave the others waiting for
+    the byte.
+    """
     program = tmp_path / "program"
     subprocess.run(
         ["cc", "-O1", "-o", program, ROOT / "schemata/switching/workload.c"],
@@ -75,7 +79,9 @@ def test_the_workload_ends(tmp_path):
 
 
 def test_calls_and_switches(recorder, workloads, calls):
-    """Each call ends, and says of itself what sched_switch says; the switches are those of the scheduler schema."""
+    """Each call ends, and says of itself what sched_switch says; the switches are those of the
+    scheduler schema.
+    """
     command = [workloads / "pingpong", 10000, "processes", 0]
     log, report = recorder.checked(
         check_calls, "-s", SWITCHING, "-s", "scheduler", "--buffer-size", "16M", "--", *command
@@ -95,7 +101,8 @@ def test_lengths_of_queues(recorder, workloads):
             SELECT queued::INTEGER - change AS was, lag(queued) OVER (PARTITION BY runq ORDER BY time, serial) AS before
             FROM nr_running)
         WHERE before IS NOT NULL AND before <> was""")
-    # Kernels that leave out a few switches leave out a few changes, too: the next one has the right length again.
+    # Kernels that leave out a few switches leave out a few changes, too: the next one has the right
+    # length again.
     assert wrong <= 2 + 0.02 * log.count("NR_RUNNING")
     tids = ", ".join(str(thread["tid"]) for thread in report["threads"])
     low, high = log.rows(f"SELECT min(time), max(time) FROM cpu_switch WHERE next IN ({tids})")[0]
@@ -113,7 +120,9 @@ def answer(recorder, path, name) -> dict:
 
 
 def test_a_switch_has_a_cost(recorder, workloads, calls):
-    """The two parts of a switch are the whole, and a pass of the ping-pong takes longer than its switch."""
+    """The two parts of a switch are the whole, and a pass of the ping-pong takes longer than its
+    switch.
+    """
     done, path = recorder.run("-s", SWITCHING, "--", workloads / "pingpong", 5000, "threads", 0)
     report = oracles.workload_json(done.out)
     rows = {
@@ -129,7 +138,9 @@ def test_a_switch_has_a_cost(recorder, workloads, calls):
 
 
 def test_two_threads_on_one_cpu(recorder, workloads):
-    """Two threads are forced onto CPU 0: the finding says that they wait there, while another CPU is free of them."""
+    """Two threads are forced onto CPU 0: the finding says that they wait there, while another CPU
+    is free of them.
+    """
     if len(cpus()) < 2:
         pytest.skip("it takes two CPUs")
     done, path = recorder.run("-s", SCHEDULER, "--", workloads / "spinners", 2, 1500, 0)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Sizes, offsets, pointers that are counted on, elements of arrays, bit fields: as the kernel says itself.
+"""Sizes, offsets, pointers that are counted on, elements of arrays, bit fields: as the kernel says
+itself.
 
 bpftool tells what is right.
 """

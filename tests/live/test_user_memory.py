@@ -8,8 +8,8 @@ import sys
 from conftest import wait_for
 from oracles import Log
 
-# openat(2) has the number 257 on x86, and its path as its second argument. A name that a program has just put together
-# is in its memory.
+# openat(2) has the number 257 on x86, and its path as its second argument. A name that a program
+# has just put together is in its memory.
 SCHEMA = """
 event OPEN scope current { long number  string[64] fixed  string path }
 probe tracepoint sys_enter(struct pt_regs *regs, long id) {
@@ -55,8 +55,9 @@ def test_what_is_nobodys_memory_reads_as_nothing(recorder):
     ]
 
 
-# What the program below gives to openat(2), together with a folder that is none: each event once for each call. Pages
-# that nobody has touched are brought in by the call itself, so that each of them is missing once.
+# What the program below gives to openat(2), together with a folder that is none: each event once
+# for each call. Pages that nobody has touched are brought in by the call itself, so that each of
+# them is missing once.
 UNREAD = """
 event ONE scope current { string path }
 event EACH scope current { char bytes[16]  string[64] fixed  string path }

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """ftrace as a second witness of the same switches.
 
-Some kernels do not report every switch: in virtual machines whose kernel is not a stock one, a few switches of an idle
-CPU reach only one tracer of several, or none. The kernel's counters know of them. The recorder is not to blame if its
-log has whatever ftrace has.
+Some kernels do not report every switch: in virtual machines whose kernel is not a stock one, a few
+switches of an idle CPU reach only one tracer of several, or none. The kernel's counters know of
+them. The recorder is not to blame if its log has whatever ftrace has.
 """
 
 import itertools
@@ -22,7 +22,8 @@ LINE = re.compile(
 
 
 class Ftrace:
-    """A buffer of ftrace of our own, with all hits of some events (`sched/sched_switch`) while it is entered.
+    """A buffer of ftrace of our own, with all hits of some events (`sched/sched_switch`) while it
+    is entered.
 
     tracefs is mounted for it, if need be; where that cannot be, the test is skipped.
     """
@@ -63,7 +64,9 @@ class Ftrace:
 
 
 class Switch(NamedTuple):
-    """Thread `before` was switched out, thread `after` was switched in. The time is CLOCK_MONOTONIC's."""
+    """Thread `before` was switched out, thread `after` was switched in. The time is
+    CLOCK_MONOTONIC's.
+    """
 
     cpu: int
     time_ns: int
@@ -75,7 +78,9 @@ class Witness(Ftrace):
     """Records all switches of the machine for as long as it is entered."""
 
     def unreported(self) -> int:
-        """How many switches the kernel did, but did not report: whom a CPU switches to, it must switch from next."""
+        """How many switches the kernel did, but did not report: whom a CPU switches to, it must
+        switch from next.
+        """
         running, count = {}, 0
         for switch in self.switches():
             count += running.get(switch.cpu, switch.before) != switch.before

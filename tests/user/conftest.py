@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Programs that log, made with the headers that `klogger gen` writes, and a folder for what they share."""
+"""Programs that log, made with the headers that `klogger gen` writes, and a folder for what they
+share.
+"""
 
 import json
 import os

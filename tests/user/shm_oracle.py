@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""A program's shared file, read by the letter of program_shm.h and ring.h and by no code of the recorder: an independent
-oracle for what programs log. It can also play the recorder: empty rings and give their space back."""
+"""A program's shared file, read by the letter of program_shm.h and ring.h and by no code of the
+recorder: an independent oracle for what programs log. It can also play the recorder: empty rings
+and give their space back.
+"""
 
 import mmap
 import os
@@ -130,7 +132,9 @@ class Ring:
         return self.shared.counters(self.base + 4096)
 
     def walk(self, at: int, end: int):
-        """Positions after each whole record from `at` on, and the records; stops at one that is not complete."""
+        """Positions after each whole record from `at` on, and the records; stops at one that is not
+        complete.
+        """
         while at < end:
             where = self.data + (at & (self.size - 1))
             header = self.shared.words[where // 8]
@@ -144,7 +148,9 @@ class Ring:
             yield at, Record(header >> 16, layout.name, values, self.nested)
 
     def take(self) -> list[Record]:
-        """Empties the ring as a recorder does: zeroes what it has read, then raises `hard` and `limit`."""
+        """Empties the ring as a recorder does: zeroes what it has read, then raises `hard` and
+        `limit`.
+        """
         if not self.is_opened():
             return []
         tail, head = self.word(self.HARD) - self.size, self.word(self.HEAD)
@@ -288,7 +294,9 @@ class Shared:
 
 
 class Drainer:
-    """Plays the recorder for all programs of a folder: what each stream (file, slot, use) has logged."""
+    """Plays the recorder for all programs of a folder: what each stream (file, slot, use) has
+    logged.
+    """
 
     def __init__(self, folder: Path):
         self.folder = folder

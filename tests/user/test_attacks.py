@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Programs that lie about whose they are and where their files stand, strangers under a recorder's name, and limits."""
+"""Programs that lie about whose they are and where their files stand, strangers under a recorder's
+name, and limits.
+"""
 
 import json
 import os
@@ -70,7 +72,8 @@ def test_another_folder_in_the_place_of_its_own(recorder, how):
         assert recorder.log(out).count("ledger", "key = 'user_hostile'") == 1
 
 
-# As another user: a copy of a program's file that calls itself a child of PARENT, which RECORDER has armed.
+# As another user: a copy of a program's file that calls itself a child of PARENT, which RECORDER
+# has armed.
 FORGE = """
 import mmap, os, signal, struct, sys
 path, parent, recorder = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
@@ -284,7 +287,9 @@ def test_a_log_that_may_not_grow(recorder, build):
 
 
 def test_programs_notice_that_their_recorder_was_killed(recorder, build):
-    """When a ring is full they turn their events off; what was logged until then is saved, and the log says so."""
+    """When a ring is full they turn their events off; what was logged until then is saved, and the
+    log says so.
+    """
     process = recorder.spawn(build("lives.c"), "sleep", 1_000_000)
     (path,) = until(lambda: list(recorder.room.path.glob(f"{process.pid}.*")), process)
     recording, _ = recorder.started(*USER, "-p", process.pid)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""The generated header: every compiler takes it without a word, and what is switched off leaves nothing."""
+"""The generated header: every compiler takes it without a word, and what is switched off leaves
+nothing.
+"""
 
 import re
 import shutil
@@ -93,7 +95,9 @@ def test_on_is_seen(build):
 
 
 def test_an_event_that_is_off_costs_three_instructions(build):
-    """The flag's address, a comparison, a branch; beside them the compiler may move an argument, and return."""
+    """The flag's address, a comparison, a branch; beside them the compiler may move an argument,
+    and return.
+    """
     program = build("single.c", out="single")
     text = subprocess.run(
         ["objdump", "-d", "--no-show-raw-insn", "--disassemble=one_event", program],
@@ -147,7 +151,9 @@ def test_two_versions_of_a_schema(klogger, build, room, tmp_path):
 
 
 def test_headers_of_two_kloggers(build, room, tmp_path):
-    """Code of one runtime never runs on the other's data: what is linked second stays off, and the program says so."""
+    """Code of one runtime never runs on the other's data: what is linked second stays off, and the
+    program says so.
+    """
     header = (build.headers / "other.klogger.h").read_text()
     (number,) = set(re.findall(r"KLOGGER_RUNTIME != (0x[0-9a-f]{16})ull", header))
     (unit,) = set(re.findall(r"klogger_unit_other_[0-9a-f]{16}", header))

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""What programs do in their lives, and where they must live: they go on as they would without klogger."""
+"""What programs do in their lives, and where they must live: they go on as they would without
+klogger.
+"""
 
 import os
 import subprocess
@@ -35,7 +37,9 @@ def test_goes_on_logging(build, room, what, quiet):
 @pytest.mark.parametrize("page", [4096, 16384, 65536])
 @pytest.mark.parametrize("what", ["fork", "clone", "threads"])
 def test_pages_of_all_sizes(build, room, what, page):
-    """Forked children log on kernels with larger pages as well, where no file can be mapped from within a page."""
+    """Forked children log on kernels with larger pages as well, where no file can be mapped from
+    within a page.
+    """
     n = 5
     shim = build("pages.c", out="pages.so", flags=["-shared", "-fPIC"])
     done, drainer = room.record(build("lives.c"), what, n, LD_PRELOAD=shim, PAGE=page)
@@ -47,7 +51,9 @@ def test_pages_of_all_sizes(build, room, what, page):
 
 @root
 def test_locked_memory_is_not_all_slots(build, room):
-    """mlockall() brings in what is mapped; the slots of threads that do not exist are not to be among that."""
+    """mlockall() brings in what is mapped; the slots of threads that do not exist are not to be
+    among that.
+    """
     done, drainer = room.record(build("lives.c"), "lock", 1)
     assert done.code == 7
     (shared,) = drainer.files.values()
@@ -273,7 +279,9 @@ def test_odd_wishes(build, room, wish):
 
 @root
 def test_a_privileged_program_obeys_nobody(build, room):
-    """Set-user-ID programs take no orders out of the environment, and write nothing where it says."""
+    """Set-user-ID programs take no orders out of the environment, and write nothing where
+    it says.
+    """
     folder = Path(tempfile.mkdtemp(dir="/tmp"))
     program = folder / "lives"
     try:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""What programs lose for other reasons than a full ring: the ledger counts each call that is not in the log."""
+"""What programs lose for other reasons than a full ring: the ledger counts each call that is not in
+the log.
+"""
 
 import os
 import subprocess
@@ -23,7 +25,9 @@ def entries(log, key):
 
 
 def check_refused_threads(log, key, report):
-    """Each thread is in the log with all its calls, or with none; those that it has not are counted, all of them."""
+    """Each thread is in the log with all its calls, or with none; those that it has not are
+    counted, all of them.
+    """
     logged = dict(log.rows("SELECT tid, count(*) FROM count GROUP BY tid"))
     tids = {thread["tid"] for thread in report["threads"]}
     assert set(logged) < tids, "all had rings, so nothing was tested"
@@ -69,8 +73,9 @@ def wait_for(what):
 
 
 def test_a_stray_write_costs_its_own_thread_and_no_other(recorder, build, room):
-    """Into the position of one thread's ring. What the thread logged before is there; the rest has no count, for nobody
-    knows what of it is true."""
+    """Into the position of one thread's ring. What the thread logged before is there; the rest has
+    no count, for nobody knows what of it is true.
+    """
     calls = 3000
     recording, out = recorder.start(*USER, *BUFFER, "--", build("flood.c"), 2, calls, 1)
     wait_for(lambda: any(not name.startswith(".") for name in room.names()))

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""klogger record and programs: every call is in the log, whole and in order, or has been counted as lost."""
+"""klogger record and programs: every call is in the log, whole and in order, or has been counted as
+lost.
+"""
 
 import os
 import random
@@ -66,7 +68,9 @@ def check_text_is_in_order(recorder, out):
 
 
 def test_small_rings(recorder, build):
-    """Rings of 16 KiB, at full speed: for each thread, what is there and what LOST records count is all calls."""
+    """Rings of 16 KiB, at full speed: for each thread, what is there and what LOST records count is
+    all calls.
+    """
     calls = scaled(200_000, 1_000_000)
     done, out = recorder.run(*USER, "--user-buffer", "16K", "--", build("flood.c"), 4, calls)
     assert done.code == 0, done.err
@@ -96,7 +100,9 @@ def test_signal_handlers(recorder, build):
 
 @pytest.mark.parametrize("what", ["fork", "clone", "vfork", "handler", "threads"])
 def test_lives(recorder, build, what):
-    """Children are recorded with their parents, however they came into being; nothing is left in the folder."""
+    """Children are recorded with their parents, however they came into being; nothing is left in
+    the folder.
+    """
     n = scaled(100, 1000) * (10 if what == "threads" else 1)
     done, out = recorder.run(*USER, "--max-memory", "2G", "--", build("lives.c"), what, n)
     assert done.code == 7, done.err
@@ -117,7 +123,9 @@ def test_lives(recorder, build, what):
 
 
 def test_killed_at_any_moment(recorder, build):
-    """What a program logged from when it was found to when it was killed is read: each of its threads without a gap."""
+    """What a program logged from when it was found to when it was killed is read: each of its
+    threads without a gap.
+    """
     chance = random.Random(1)
     recording, out = recorder.started(*USER, "-a")
     for _ in range(scaled(50, 1000)):
@@ -135,7 +143,8 @@ def test_killed_at_any_moment(recorder, build):
     # How many get to log something is for the machine to say.
     assert streams
     assert [stream for stream in streams if stream[2] != stream[3]] == []
-    # One that was killed while it made its file leaves that, still hidden, for a later recorder to remove.
+    # One that was killed while it made its file leaves that, still hidden, for a later recorder to
+    # remove.
     assert [name for name in recorder.room.names() if not name.startswith(".")] == []
 
 
@@ -229,7 +238,9 @@ def test_beside_the_scheduler(recorder, build):
 @root
 @pytest.mark.parametrize("cpus", [(0, 0), (0, 1)], ids=["one-cpu", "two-cpus"])
 def test_cause_stands_before_effect(recorder, build, cpus):
-    """What must have happened in an order is never logged in another one, by more than the clocks' error."""
+    """What must have happened in an order is never logged in another one, by more than the clocks'
+    error.
+    """
     if (os.cpu_count() or 1) < 2 and cpus == (0, 1):
         pytest.skip("one CPU")
     pairs = scaled(30_000, 1_000_000)
@@ -260,8 +271,8 @@ def test_cause_stands_before_effect(recorder, build, cpus):
         == []
     )
     if cpus == (0, 0):
-        # On one CPU, the reader was woken and switched to between the two events, but for a few that came while the
-        # writer was preempted, and switches that the kernel reports to nobody.
+        # On one CPU, the reader was woken and switched to between the two events, but for a few
+        # that came while the writer was preempted, and switches that the kernel reports to nobody.
         switches = f"(FROM schedin WHERE pid = {report['reader']}) AS s"
         without = log.one(
             f"SELECT count(*) FROM pair ASOF JOIN {switches} ON s.time <= after WHERE s.time < before"
@@ -348,7 +359,9 @@ def test_rescue_after_the_recorder_was_killed(recorder, build):
 @root
 @pytest.mark.parametrize("what", ["scribble", "truncate", "unlink", "link", "fifo", "folder"])
 def test_hostile_programs(recorder, build, what):
-    """Whatever they do to their files: the recorder lives, and another program's events are whole."""
+    """Whatever they do to their files: the recorder lives, and another program's events
+    are whole.
+    """
     seconds = scaled(20 if what == "scribble" else 3, 600 if what == "scribble" else 20)
     recording, out = recorder.started(*USER, "-a", "--max-memory", "64M")
     hostile = recorder.spawn(build("hostile.c"), what, seconds)

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Many threads, small rings, signal handlers, forks: each call is in a ring, whole, or has been counted as lost."""
+"""Many threads, small rings, signal handlers, forks: each call is in a ring, whole, or has been
+counted as lost.
+"""
 
 from collections import Counter
 
@@ -28,7 +30,9 @@ def check_streams(drainer, event: str) -> Counter:
 
 
 def check_gaps(drainer) -> int:
-    """Where numbers are missing between two events, LOST records stand that count them; how many they count."""
+    """Where numbers are missing between two events, LOST records stand that count them; how many
+    they count.
+    """
     counted = 0
     for records in drainer.records.values():
         expected, missing = None, 0
@@ -56,9 +60,11 @@ def test_threads(build, room):
 
 @pytest.mark.parametrize("clock", [0, 1])
 def test_small_rings(build, room, clock):
-    """Rings that are too small: what is logged and what is counted as lost are all calls, by thread and event.
+    """Rings that are too small: what is logged and what is counted as lost are all calls, by thread
+    and event.
 
-    Between the threads' rests a ring fills three times over. In the rests it is emptied: so events come after a loss.
+    Between the threads' rests a ring fills three times over. In the rests it is emptied: so events
+    come after a loss.
     """
     calls = scaled(100_000, 1_000_000)
     done, drainer = room.record(build("flood.c"), 4, calls, 2000, ring=1 << 14, clock=clock)
@@ -101,7 +107,9 @@ def test_short_threads_share_slots(build, room):
 @pytest.mark.parametrize("clock", [0, 1])
 @pytest.mark.parametrize("us", [50, 500])
 def test_signal_handlers(build, room, us, clock):
-    """Handlers that log in the middle of an event, and in the middle of each other: nothing is torn."""
+    """Handlers that log in the middle of an event, and in the middle of each other: nothing is
+    torn.
+    """
     calls = scaled(300_000, 10_000_000)
     done, drainer = room.record(build("signals.c"), calls, us, clock=clock, timeout=3000)
     assert done.code == 0
@@ -128,7 +136,9 @@ def check_streams_of_handlers(drainer) -> Counter:
 
 
 def test_forks_in_the_middle_of_an_event(build, room):
-    """A handler forks wherever the program is: no event of the parent is torn or missing, children log their own."""
+    """A handler forks wherever the program is: no event of the parent is torn or missing, children
+    log their own.
+    """
     n = scaled(50, 1000)
     done, drainer = room.record(build("lives.c"), "handler", n, timeout=600)
     assert (done.code, done.err) == (7, "")

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// beacon MS PERIOD_MS CPU: a hog and a daemon on one CPU; the daemon wakes so often, and works for 13 µs. Both have real-time
-// priority, the daemon the higher one, so that hardly anybody else takes the CPU from the hog.
+// beacon MS PERIOD_MS CPU: a hog and a daemon on one CPU; the daemon wakes so often, and works for
+// 13 µs. Both have real-time priority, the daemon the higher one, so that hardly anybody else takes
+// the CPU from the hog.
 #include "oracle.h"
 #include <pthread.h>
 #include <sys/prctl.h>

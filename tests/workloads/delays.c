@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// delays N WHAT NS: N times, a delay of NS nanoseconds between a hit of the tracepoint task_prctl_unknown (Linux 6.14) and
-// one of itimer_state. WHAT is spin, sleep, or getppid: no delay, but a system call that is easy to count. Prints the clock
-// before and after each of the two calls: the hits are in between.
+// delays N WHAT NS: N times, a delay of NS nanoseconds between a hit of the tracepoint
+// task_prctl_unknown (Linux 6.14) and one of itimer_state. WHAT is spin, sleep, or getppid: no
+// delay, but a system call that is easy to count. Prints the clock before and after each of the two
+// calls: the hits are in between.
 #include "oracle.h"
 #include <sys/prctl.h>
 #include <sys/time.h>

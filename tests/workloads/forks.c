@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// forks N: exactly N processes, one after the other; each becomes another program (this one, with no work to do).
+// forks N: exactly N processes, one after the other; each becomes another program (this one, with
+// no work to do).
 #include "oracle.h"
 
 int main(int argc, char **argv)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// lone_hog MS HZ US: a lone hog computes for MS milliseconds on CPU 0. A daemon, named beacon, wakes there HZ times a
-// second and computes for US microseconds. Both are real-time threads, so that others of the machine seldom come between.
-// The count of "waited" is how long the kernel says that the beacon waited for the CPU, in ns.
+// lone_hog MS HZ US: a lone hog computes for MS milliseconds on CPU 0. A daemon, named beacon,
+// wakes there HZ times a second and computes for US microseconds. Both are real-time threads, so
+// that others of the machine seldom come between. The count of "waited" is how long the kernel says
+// that the beacon waited for the CPU, in ns.
 #include "oracle.h"
 #include <sys/prctl.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// mixture MS: interrupts of many sorts on every CPU for MS milliseconds, none of which idles. Prints a line when it begins, when
-// it has worked, and when it ends, and waits before and after it works, so that one who reads it can look at the kernel's
-// counters meanwhile.
+// mixture MS: interrupts of many sorts on every CPU for MS milliseconds, none of which idles.
+// Prints a line when it begins, when it has worked, and when it ends, and waits before and after it
+// works, so that one who reads it can look at the kernel's counters meanwhile.
 #include "oracle.h"
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -86,7 +86,8 @@ static void write_disk(void)
 	}
 }
 
-// Some kernels do not report every interrupt of a CPU that idles. This gives way to everything else.
+// Some kernels do not report every interrupt of a CPU that idles. This gives way to everything
+// else.
 static void *be_busy(void *where)
 {
 	run_on((long)where);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// nested MS: floods each CPU with probe hits (changes of its own name) for MS milliseconds, while a timer interrupts
-// the flood every 100 us and datagrams over loopback bring soft interrupts, so that hits happen within hits.
+// nested MS: floods each CPU with probe hits (changes of its own name) for MS milliseconds, while a
+// timer interrupts the flood every 100 us and datagrams over loopback bring soft interrupts, so
+// that hits happen within hits.
 #include "oracle.h"
 #include <arpa/inet.h>
 #include <pthread.h>
@@ -38,7 +39,8 @@ static void flood(int cpu)
 	report("flood", n);
 }
 
-// Sends to itself: sending and receiving both run here, the soft interrupt in between wherever the kernel likes.
+// Sends to itself: sending and receiving both run here, the soft interrupt in between wherever the
+// kernel likes.
 static void traffic(int cpu)
 {
 	struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };

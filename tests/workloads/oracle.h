@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // What the workloads share: what the kernel itself says of a thread, and how it is printed.
 //
-// A workload prints one JSON object. Its member "threads" has one element for each thread that reported: what the
-// kernel had counted for it, and the time of the report, so that a log can be asked for the events up to then. Main
-// never reports: it began before its workload did, perhaps before it was recorded.
+// A workload prints one JSON object. Its member "threads" has one element for each thread that
+// reported: what the kernel had counted for it, and the time of the report, so that a log can be
+// asked for the events up to then. Main never reports: it began before its workload did, perhaps
+// before it was recorded.
 #ifndef ORACLE_H
 #define ORACLE_H
 
@@ -90,7 +91,8 @@ static inline void report(const char *role, long long count)
 	if (!f || fscanf(f, "%llu %*u %llu", &r->schedstat_ns, &r->schedstat_runs) != 2)
 		die(path);
 	fclose(f);
-	// A switch between the two readings would make the counts those of another moment than time_ns.
+	// A switch between the two readings would make the counts those of another moment than
+	// time_ns.
 	do {
 		getrusage(RUSAGE_THREAD, &before);
 		r->time_ns = clock_ns(CLOCK_MONOTONIC);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// timerstorm MS PERIOD_US CPU [kernel]: a timer that is due every PERIOD_US on one CPU, for MS milliseconds. A thread sets
-// it anew each time that it has slept, with a priority above whatever else runs there. With `kernel` it is a software
-// counter of the kernel's, which sets itself and leaves a sample each time, so that the number of times is known.
+// timerstorm MS PERIOD_US CPU [kernel]: a timer that is due every PERIOD_US on one CPU, for MS
+// milliseconds. A thread sets it anew each time that it has slept, with a priority above whatever
+// else runs there. With `kernel` it is a software counter of the kernel's, which sets itself and
+// leaves a sample each time, so that the number of times is known.
 #include "oracle.h"
 #include <linux/perf_event.h>
 #include <sys/ioctl.h>

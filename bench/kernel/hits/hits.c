@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What an event costs in ticks of the TSC, which are instructions in a guest that counts them (scripts/guest --icount).
+ * What an event costs in ticks of the TSC, which are instructions in a guest that counts them
+ * (scripts/guest --icount).
  *
- * Each file of /sys/module/hits/parameters is an arm: a function with one event in it. Reading the file calls the
- * function in batches with interrupts off, and tells the number of calls in a batch, and the least, the median, the sum
- * and the most of the batches' ticks, and how many batches there were. What an empty function takes is to be subtracted.
- * `code` tells where the functions of klogger's calls begin, and their first bytes as they are in memory now.
+ * Each file of /sys/module/hits/parameters is an arm: a function with one event in it. Reading the
+ * file calls the function in batches with interrupts off, and tells the number of calls in a batch,
+ * and the least, the median, the sum and the most of the batches' ticks, and how many batches there
+ * were. What an empty function takes is to be subtracted. `code` tells where the functions of
+ * klogger's calls begin, and their first bytes as they are in memory now.
  */
 #include <linux/irqflags.h>
 #include <linux/module.h>
@@ -18,7 +20,10 @@
 #define BATCH 64
 #define BATCHES 500
 
-/* Where an event's fields come from: memory, as usual, and not side by side, where two would be copied as one. */
+/*
+ * Where an event's fields come from: memory, as usual, and not side by side, where two would be
+ * copied as one.
+ */
 static unsigned int hits_fields[16] = { 1000000, 0, 1, 0, 2, 0, 3, 0, 4, 0, 5, 0, 6, 0, 7, 0 };
 
 static int hits_compare(const void *a, const void *b)

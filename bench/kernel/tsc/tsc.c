@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What reading the cycle counter costs, in its own ticks: /sys/module/tsc/parameters/ticks. Measured as the core module
- * measures events: batches of 64 with interrupts off, each after one that is not timed.
+ * What reading the cycle counter costs, in its own ticks: /sys/module/tsc/parameters/ticks.
+ * Measured as the core module measures events: batches of 64 with interrupts off, each after one
+ * that is not timed.
  */
 #include <linux/irqflags.h>
 #include <linux/math64.h>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Schema files: reading them, and showing what is wrong with them. Used by every command that takes a schema.
+//! Schema files: reading them, and showing what is wrong with them. Used by every command that
+//! takes a schema.
 
 use crate::failure::Failure;
 use klogger_schema::model::Schema;
@@ -60,8 +61,8 @@ pub fn read(path: &Path) -> Result<String, Failure> {
     })
 }
 
-/// Diagnostics with the lines that they are about, as they are shown to people; coloured if standard error is a
-/// terminal.
+/// Diagnostics with the lines that they are about, as they are shown to people; coloured if
+/// standard error is a terminal.
 pub fn render(file: &str, text: &str, diagnostics: &[Diagnostic]) -> String {
     let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let theme = if colours { GraphicalTheme::unicode() } else { GraphicalTheme::unicode_nocolor() };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! `klogger NAME ...` for a NAME that is not built in: the program `klogger-NAME`, as git and cargo do it.
+//! `klogger NAME ...` for a NAME that is not built in: the program `klogger-NAME`, as git and cargo
+//! do it.
 
 use crate::cmd::Outcome;
 use crate::failure::Failure;
@@ -20,7 +21,8 @@ Elsewhere (also programs):
   guest      Run and record a command in a QEMU guest, with another kernel
   dkms       Write what DKMS needs to build a schema's module for each kernel";
 
-/// Looks beside this program first, then on the PATH, and becomes the program found. Returns only on failure.
+/// Looks beside this program first, then on the PATH, and becomes the program found. Returns only
+/// on failure.
 pub fn run(words: Vec<OsString>) -> Outcome {
     let name = words[0].to_string_lossy().into_owned();
     let mut program = OsString::from("klogger-");

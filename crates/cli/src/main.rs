@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The `klogger` command. Glue: it parses arguments, calls the other crates, prints, and chooses the exit code.
+//! The `klogger` command. Glue: it parses arguments, calls the other crates, prints, and chooses
+//! the exit code.
 //!
 //! **Invariant:** no other crate prints or exits.
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! From what a user writes behind `-s` to a compiled schema: a bundled one by name, or a file of the user's own.
+//! From what a user writes behind `-s` to a compiled schema: a bundled one by name, or a file of
+//! the user's own.
 
 use crate::diagnostics;
 use crate::failure::Failure;
@@ -39,8 +40,8 @@ pub fn schema(word: &str) -> Result<Schema, Failure> {
     Ok(found.load()?.schema)
 }
 
-/// The schema and, if its probes are wanted and it has some, their programs: a schema of the user's own is compiled for
-/// this machine's kernel.
+/// The schema and, if its probes are wanted and it has some, their programs: a schema of the user's
+/// own is compiled for this machine's kernel.
 pub fn unit(word: &str, probes: bool) -> Result<CompiledSchema, Failure> {
     if !is_file(word) && probes {
         return Ok(bundled::find(word).ok_or_else(|| unknown(word))?.load()?);

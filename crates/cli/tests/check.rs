@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! `klogger check` over the cases of `tests/reject`, and what it says of files that are no schemata at all.
+//! `klogger check` over the cases of `tests/reject`, and what it says of files that are no schemata
+//! at all.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

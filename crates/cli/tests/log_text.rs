@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What `klogger cat`, `info` and `export` make of the logs in `tests/logs`: compared with the files beside them, and
-//! read by the programs that the formats are for. `KLOGGER_BLESS=1 cargo test -p klogger --test log_text` writes them anew.
+//! What `klogger cat`, `info` and `export` make of the logs in `tests/logs`: compared with the
+//! files beside them, and read by the programs that the formats are for. `KLOGGER_BLESS=1 cargo
+//! test -p klogger --test log_text` writes them anew.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -47,7 +47,8 @@ fn options_stand_anywhere() {
 
 #[test]
 fn what_follows_two_dashes_is_the_commands() {
-    // No such option of klogger's, and no schema of that name: it is not the option that is complained of.
+    // No such option of klogger's, and no schema of that name: it is not the option that is
+    // complained of.
     let output =
         klogger(&["record", "-s", "no-such-schema", "--", "prog", "--no-such-option", "-o", "x"]);
     let error = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! For each event a record structure and an inline function, the same text for every engine.
 //!
-//! A function is the same steps each time: enabled? in scope? reserve, store the fields, commit. Structure, stores and
-//! assertions are rendered from one list of fields, so that they cannot disagree.
+//! A function is the same steps each time: enabled? in scope? reserve, store the fields, commit.
+//! Structure, stores and assertions are rendered from one list of fields, so that they cannot
+//! disagree.
 
 use crate::NamedText;
 use crate::text::{Text, comment};
 use klogger_schema::layout::{EventLayout, FieldLayout};
 use klogger_schema::model::{Context, Event, Scalar, Schema, Scope, Shape};
 
-/// `SCHEMA.events.h`. Event n of the schema has the index n; the engine adds its base to make an id.
+/// `SCHEMA.events.h`. Event n of the schema has the index n; the engine adds its base to make an
+/// id.
 pub fn events_header(schema: &Schema) -> NamedText {
     let name = format!("{}.events.h", schema.name);
     let mut out = Text::new(&name);
@@ -101,7 +103,8 @@ fn function(out: &mut Text, event: &Event, layout: &EventLayout, index: usize) {
     out.push(format_args!("\tklogger_commit(klogger_hit, klogger_record, {index});\n}}\n"));
 }
 
-/// Leaves the function if the event is disabled, nobody in scope is concerned, or it comes too often.
+/// Leaves the function if the event is disabled, nobody in scope is concerned, or it comes too
+/// often.
 fn guard(event: &Event, index: usize) -> String {
     let scope = match &event.scope {
         Scope::All => "1".into(),

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What the headers for programs and for kernel code have in common: the runtime in them, and calls that are removed.
+//! What the headers for programs and for kernel code have in common: the runtime in them, and calls
+//! that are removed.
 
 use crate::events::{arguments, declaration};
 use crate::text::{Text, comment};
@@ -14,7 +15,8 @@ pub(crate) fn usage(event: &Event) -> String {
     format!(" *   klogger({}{names});{doc}\n", event.name)
 }
 
-/// The headers of a runtime, once however many generated headers are included, and only of one version.
+/// The headers of a runtime, once however many generated headers are included, and only of one
+/// version.
 pub(crate) fn embed(out: &mut Text, parts: &[&str]) {
     let number = number_of(parts);
     out.push(format_args!(

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The kernel engine's C: a header for kernel code of one's own, and modules that run a schema's probes.
+//! The kernel engine's C: a header for kernel code of one's own, and modules that run a schema's
+//! probes.
 
 mod bench;
 mod module;
@@ -38,8 +39,8 @@ pub const SOURCES: &[(&str, &str)] = &[
     ("map.c", include_str!("../../../runtime/kernel/map.c")),
 ];
 
-/// `NAME.klogger.h`, for any kernel code. `in_tree`: for code of a kernel tree, where CONFIG_KLOGGER decides whether the
-/// calls are there.
+/// `NAME.klogger.h`, for any kernel code. `in_tree`: for code of a kernel tree, where
+/// CONFIG_KLOGGER decides whether the calls are there.
 pub fn header(schema: &Schema, in_tree: bool) -> NamedText {
     let name = format!("{}.klogger.h", schema.name);
     let mut out = Text::new(&name);

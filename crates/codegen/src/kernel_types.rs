@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The types of one kernel, from BTF: its tracepoints, and the declarations that the C in a schema needs.
+//! The types of one kernel, from BTF: its tracepoints, and the declarations that the C in a schema
+//! needs.
 
 mod declarations;
 
@@ -48,7 +49,8 @@ impl KernelTypes {
         Ok(KernelTypes { btf: Btf::from_bytes(bytes)? })
     }
 
-    /// The parameters of a tracepoint as the kernel has them, or `None` if it has no such tracepoint.
+    /// The parameters of a tracepoint as the kernel has them, or `None` if it has no such
+    /// tracepoint.
     pub fn tracepoint(&self, name: &str) -> Result<Option<Vec<String>>> {
         let typedef = format!("btf_trace_{name}");
         let Some(found) = self.named(&typedef, |t| matches!(t, Type::Typedef(_)))? else {
@@ -64,7 +66,8 @@ impl KernelTypes {
         types.collect::<Result<_>>().map(Some)
     }
 
-    /// The parameters of a tracepoint as a schema would declare them, types and names, or `None` if there is no such.
+    /// The parameters of a tracepoint as a schema would declare them, types and names, or `None` if
+    /// there is no such.
     pub fn parameters(&self, name: &str) -> Result<Option<Vec<Param>>> {
         let Some(types) = self.tracepoint(name)? else { return Ok(None) };
         let names = self.parameter_names(name)?;
@@ -76,7 +79,8 @@ impl KernelTypes {
         ))
     }
 
-    /// The type of a tracepoint has no names of parameters; the function that calls its probes has them.
+    /// The type of a tracepoint has no names of parameters; the function that calls its probes has
+    /// them.
     fn parameter_names(&self, tracepoint: &str) -> Result<Vec<String>> {
         let is_function = |t: &Type| matches!(t, Type::Func(_));
         for prefix in ["__traceiter_", "__bpf_trace_"] {
@@ -119,8 +123,8 @@ impl KernelTypes {
         self.named(name, |t| matches!(t, Type::Func(_))).is_ok_and(|found| found.is_some())
     }
 
-    /// `None` if a schema's prototype fits the kernel's: the same types, of which the last may be left out.
-    /// Else the kernel's prototype as a schema would write it.
+    /// `None` if a schema's prototype fits the kernel's: the same types, of which the last may be
+    /// left out. Else the kernel's prototype as a schema would write it.
     pub fn mismatch(&self, target: &Target, kernel: &[String]) -> Result<Option<String>> {
         let fits = target.params.len() <= kernel.len()
             && target
@@ -215,7 +219,8 @@ impl KernelTypes {
         })
     }
 
-    /// One spelling for types that are the same to the machine: without qualifiers, typedefs of numbers resolved.
+    /// One spelling for types that are the same to the machine: without qualifiers, typedefs of
+    /// numbers resolved.
     fn canonical(&self, ty: &str) -> String {
         let words: Vec<&str> = ty
             .split_whitespace()

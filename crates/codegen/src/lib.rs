@@ -21,7 +21,8 @@ pub struct NamedText {
     pub text: String,
 }
 
-/// The headers of the runtime which generated C includes, under the names by which it includes them.
+/// The headers of the runtime which generated C includes, under the names by which it includes
+/// them.
 pub const RUNTIME: &[(&str, &str)] = &[
     ("klogger/types.h", include_str!("../../../runtime/include/klogger/types.h")),
     ("klogger/ring.h", include_str!("../../../runtime/include/klogger/ring.h")),

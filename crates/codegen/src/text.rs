@@ -22,8 +22,8 @@ impl Text {
         self.text += &part;
     }
 
-    /// The author's C, so that the compiler's messages name the schema's own line and column. The text begins behind
-    /// the brace that opens it, hence the padding.
+    /// The author's C, so that the compiler's messages name the schema's own line and column. The
+    /// text begins behind the brace that opens it, hence the padding.
     pub fn push_c(&mut self, schema: &Schema, block: &CBlock) {
         let padding = " ".repeat(block.column.saturating_sub(1) as usize);
         self.push(format_args!(

@@ -84,8 +84,8 @@ fn off(out: &mut Text, schema: &Schema, builtin: &Schema) {
     schema.events.iter().for_each(|e| off_function(out, schema, e));
 }
 
-/// KLOGGER_RUNTIME: what is inlined into a program and what is not must have the same. The build script of the crate
-/// for Rust programs computes it as well.
+/// KLOGGER_RUNTIME: what is inlined into a program and what is not must have the same. The build
+/// script of the crate for Rust programs computes it as well.
 pub fn runtime_number() -> u64 {
     number_of(&parts())
 }
@@ -115,8 +115,9 @@ fn marks(builtin: &Schema) -> impl Iterator<Item = (usize, &Event)> {
     builtin.events.iter().enumerate().filter(|(_, e)| e.name == MARK)
 }
 
-/// The schema as the module's part of the shared file will describe it. Two versions of one schema, or one schema with
-/// two versions of the runtime, are two units, of which the linker cannot make one.
+/// The schema as the module's part of the shared file will describe it. Two versions of one schema,
+/// or one schema with two versions of the runtime, are two units, of which the linker cannot make
+/// one.
 fn unit(out: &mut Text, schema: &Schema) {
     let unit = format!(
         "klogger_unit_{}_{:016x}",
@@ -140,7 +141,8 @@ fn unit(out: &mut Text, schema: &Schema) {
     ));
 }
 
-/// What `klogger(EVENT, ...)` is in a program: a hit with one event, on the straight path and, out of line, with care.
+/// What `klogger(EVENT, ...)` is in a program: a hit with one event, on the straight path and, out
+/// of line, with care.
 fn call(out: &mut Text, schema: &Schema, event: &Event) {
     let layout = EventLayout::new(&schema.name, event, 1);
     let name = &event.name;

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! `tests/golden/c/NAME.klogger` and the event functions that are generated from it, in `NAME.events.h`. The path is the
-//! test: one more case is one more schema there, and KLOGGER_BLESS=1 writes what is expected.
+//! `tests/golden/c/NAME.klogger` and the event functions that are generated from it, in
+//! `NAME.events.h`. The path is the test: one more case is one more schema there, and
+//! KLOGGER_BLESS=1 writes what is expected.
 //!
-//! The functions are then compiled for the host with stubs of the primitives, run, and what they wrote is read back with
-//! the layouts that Rust computed: so C and Rust agree on every byte, or the test fails.
+//! The functions are then compiled for the host with stubs of the primitives, run, and what they
+//! wrote is read back with the layouts that Rust computed: so C and Rust agree on every byte, or
+//! the test fails.
 
 mod support;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! `tests/golden/kernel/NAME.klogger`, and the C for the kernel engine that is generated from it. The path is the test:
-//! one more case is one more schema there, and KLOGGER_BLESS=1 writes what is expected. That kernels compile, load and run
-//! it is for tests/guest.
+//! `tests/golden/kernel/NAME.klogger`, and the C for the kernel engine that is generated from it.
+//! The path is the test: one more case is one more schema there, and KLOGGER_BLESS=1 writes what is
+//! expected. That kernels compile, load and run it is for tests/guest.
 
 mod support;
 

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! `tests/golden/rust/NAME.klogger` and the Rust that is generated from it, in `NAME.klogger.rs`; and klogger's own
-//! events for programs, which are part of the crate klogger-user. KLOGGER_BLESS=1 writes what is expected.
+//! `tests/golden/rust/NAME.klogger` and the Rust that is generated from it, in `NAME.klogger.rs`;
+//! and klogger's own events for programs, which are part of the crate klogger-user. KLOGGER_BLESS=1
+//! writes what is expected.
 //!
-//! That it compiles, without a warning, and writes what the layouts say is tested by klogger-user-example.
+//! That it compiles, without a warning, and writes what the layouts say is tested by
+//! klogger-user-example.
 
 use klogger_codegen::BUILTIN_SCHEMA;
 use klogger_codegen::user::rust;

@@ -43,8 +43,8 @@ struct Ticking {
 }
 
 impl Anchor {
-    /// `recording`: of which these are other rings, if so. `about`: what the log needs beside the rings. `room`: kernel
-    /// memory of so many bytes, for the anchor.
+    /// `recording`: of which these are other rings, if so. `about`: what the log needs beside the
+    /// rings. `room`: kernel memory of so many bytes, for the anchor.
     fn new(
         recording: Option<u64>,
         about: &[u8],
@@ -91,7 +91,8 @@ pub struct Anchors {
 struct Kept {
     /// What the log needs beside the rings; nothing until it is known.
     about: Vec<u8>,
-    /// The last one of a CPU says which rings are in use. Of those before something may be missing in the log yet.
+    /// The last one of a CPU says which rings are in use. Of those before something may be missing
+    /// in the log yet.
     anchors: Vec<Anchor>,
 }
 

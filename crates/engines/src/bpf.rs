@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The bpf engine: loads compiled schemata, shares one set of rings between them, attaches their programs.
+//! The bpf engine: loads compiled schemata, shares one set of rings between them, attaches their
+//! programs.
 
 pub mod grace;
 pub mod hits;
@@ -107,7 +108,8 @@ struct Loaded {
     unit: Option<CompiledSchema>,
 }
 
-/// Events that may come so often and no oftener; `struct klogger_rate` and `struct klogger_left_out` of the BPF runtime.
+/// Events that may come so often and no oftener; `struct klogger_rate` and `struct
+/// klogger_left_out` of the BPF runtime.
 struct Limits {
     rates: Mapping,
     left: Mapping,
@@ -159,8 +161,8 @@ pub struct Stacks {
 }
 
 impl BpfEngine {
-    /// Loads all units. Nothing is attached yet. `units`: each with the id of its first event; `plans`: of each;
-    /// `example`: as [`load::example`] makes it.
+    /// Loads all units. Nothing is attached yet. `units`: each with the id of its first event;
+    /// `plans`: of each; `example`: as [`load::example`] makes it.
     pub fn load(
         units: &[(&CompiledSchema, u16)],
         plans: Vec<Vec<Plan>>,
@@ -386,7 +388,8 @@ impl Probing for BpfEngine {
     fn keep(&mut self, about: &[u8]) -> Result<(), Error> {
         let pins = Pins::new()?;
         self.pin_all(&pins)?;
-        // Where the kernel does not say which pages are ours, an image of its memory will not have them.
+        // Where the kernel does not say which pages are ours, an image of its memory will not have
+        // them.
         let _ = self.drop_anchor(about, &pins);
         // Last: who finds it finds all.
         pins.about(about)?;

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What each event costs on this machine, now. The recorder measures it before it records, and writes it into the log.
+//! What each event costs on this machine, now. The recorder measures it before it records, and
+//! writes it into the log.
 //!
-//! A program that has all events of a schema ([`klogger_codegen::bpf::calibrate`]) is attached to a tracepoint which a system call
-//! hits, with a small ring of its own. This thread hits it in short blocks that take turns: with a probe that does
-//! nothing, one that only reads the clock, one that logs an event. What differs between two blocks that stand side by side
-//! is what the event takes; a block that an interrupt hit is one of many. Attaching takes longer, and a machine's speed
-//! changes: so what the empty probe adds is measured against a system call without a tracepoint, beside it each time.
+//! A program that has all events of a schema ([`klogger_codegen::bpf::calibrate`]) is attached to a
+//! tracepoint which a system call hits, with a small ring of its own. This thread hits it in short
+//! blocks that take turns: with a probe that does nothing, one that only reads the clock, one that
+//! logs an event. What differs between two blocks that stand side by side is what the event takes;
+//! a block that an interrupt hit is one of many. Attaching takes longer, and a machine's speed
+//! changes: so what the empty probe adds is measured against a system call without a tracepoint,
+//! beside it each time.
 
 use crate::bpf::load::{self, Config};
 use crate::scope::{SCOPE_BYTES, Scope};
@@ -30,7 +33,8 @@ const ROUNDS: std::ops::RangeInclusive<usize> = 3..=12;
 const BLOCKS: usize = 250;
 /// Larger than the caches nearest to the CPU, as a ring that is recorded to is.
 const RING: usize = 1 << 20;
-/// Quartiles further apart than this share of the median, and than [`LEAST_NS`], are no measurement.
+/// Quartiles further apart than this share of the median, and than [`LEAST_NS`], are no
+/// measurement.
 const WIDE: f64 = 0.25;
 const LEAST_NS: f64 = 4.0;
 
@@ -275,7 +279,8 @@ impl Arms {
         Ok(Measured { arms, hits: (PASSES * rounds * BLOCK) as u64 })
     }
 
-    /// Blocks of all kinds, and, last, of the way without the tracepoint. Each round begins with another kind.
+    /// Blocks of all kinds, and, last, of the way without the tracepoint. Each round begins with
+    /// another kind.
     fn pass(&self, place: Place, rounds: usize) -> Vec<Vec<f64>> {
         let kinds = FIRST_EVENT as usize + self.events + 1;
         let mut blocks = vec![Vec::with_capacity(rounds); kinds];

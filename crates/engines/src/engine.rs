@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What runs probes in the kernel, as the recorder sees it. There are two: the bpf engine and the kernel engine.
+//! What runs probes in the kernel, as the recorder sees it. There are two: the bpf engine and the
+//! kernel engine.
 
 use crate::scope::Scope;
 use klogger_log::preamble::{EventClock, ProbeState};
@@ -16,8 +17,8 @@ pub trait Probing {
     /// `bpf` or `kernel`, for the log.
     fn name(&self) -> &'static str;
 
-    /// Attaches every probe that can be. `units`: each with the id of its first event, the built-in one first, so that
-    /// a new thread is in scope before the other units' probes see it.
+    /// Attaches every probe that can be. `units`: each with the id of its first event, the built-in
+    /// one first, so that a new thread is in scope before the other units' probes see it.
     fn attach(&mut self, units: &[(&CompiledSchema, u16)]) -> Result<(), Error>;
 
     /// What became of each probe.
@@ -36,8 +37,8 @@ pub trait Probing {
 
     fn times(&self) -> Times;
 
-    /// Lets what is in the rings outlive this process, should it be killed, together with `about`: whatever one must know
-    /// to read them. An engine whose rings cannot does nothing.
+    /// Lets what is in the rings outlive this process, should it be killed, together with `about`:
+    /// whatever one must know to read them. An engine whose rings cannot does nothing.
     fn keep(&mut self, _about: &[u8]) -> Result<(), Error> {
         Ok(())
     }
@@ -50,8 +51,8 @@ pub trait Probing {
 
     fn set_enabled(&self, id: u16, enabled: bool);
 
-    /// From now on no more than `per_second` events of an id are logged in a second, on all CPUs together, and the rest
-    /// is counted. Before events are switched on.
+    /// From now on no more than `per_second` events of an id are logged in a second, on all CPUs
+    /// together, and the rest is counted. Before events are switched on.
     fn limit(&mut self, _id: u16, _per_second: u64) -> Result<(), Error> {
         Err(Error::new(format!("the {} engine cannot limit the rate of events", self.name()))
             .help("record without --rate-limit, or with --engine bpf"))
@@ -73,7 +74,8 @@ pub trait Probing {
         0
     }
 
-    /// Several times in a second, while events are on: whether hits are skipped, and what can be done about it.
+    /// Several times in a second, while events are on: whether hits are skipped, and what can be
+    /// done about it.
     fn look(&self) {}
 
     /// Hits of probes that the kernel skipped.
@@ -82,11 +84,12 @@ pub trait Probing {
     /// Whether events have the numbers of kernel stacks.
     fn has_stacks(&self) -> bool;
 
-    /// The kernel stacks that events have the numbers of, each with its addresses, the innermost first; `None` if
-    /// there are none. Only after the probes are detached.
+    /// The kernel stacks that events have the numbers of, each with its addresses, the innermost
+    /// first; `None` if there are none. Only after the probes are detached.
     fn stacks(&self) -> Option<Vec<(u32, Vec<u64>)>>;
 
-    /// Events whose stacks found their places taken, and those whose stacks could not be taken at all.
+    /// Events whose stacks found their places taken, and those whose stacks could not be taken at
+    /// all.
     fn stackless(&self) -> (u64, u64);
 }
 
@@ -116,7 +119,8 @@ pub struct Span {
     pub count: u64,
 }
 
-/// Events of an id on a CPU that came too often; of the first and the last of them, the time in ns of the log's clock.
+/// Events of an id on a CPU that came too often; of the first and the last of them, the time in ns
+/// of the log's clock.
 pub struct LeftOut {
     pub id: u16,
     pub cpu: u16,
@@ -127,15 +131,15 @@ pub struct LeftOut {
 
 /// Where writers call when their rings have passed the low-water mark.
 pub trait Calls: Send {
-    /// Passes on every call until `go_on` says no, which it is asked several times a second; after that, what has come
-    /// already.
+    /// Passes on every call until `go_on` says no, which it is asked several times a second; after
+    /// that, what has come already.
     fn listen(&self, go_on: &dyn Fn() -> bool, heard: &dyn Fn(Call)) -> Result<(), Error>;
 }
 
 /// Makes larger rings for CPUs whose own are too small.
 pub trait Growth: Send {
-    /// The reader's end of an open one, which writers use as soon as that before is retired; `None` if all memory that
-    /// may be used is.
+    /// The reader's end of an open one, which writers use as soon as that before is retired; `None`
+    /// if all memory that may be used is.
     fn larger(&mut self, cpu: u16) -> Result<Option<RingReader>, Error>;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The kernel engine, from the recorder's side: modules whose code logs events, and `/dev/klogger`, by which the core
-//! module lends us its rings.
+//! The kernel engine, from the recorder's side: modules whose code logs events, and `/dev/klogger`,
+//! by which the core module lends us its rings.
 
 mod costs;
 mod device;
@@ -60,8 +60,8 @@ pub struct Config<'a> {
     pub calibrate: bool,
 }
 
-/// Everything that is lent to us. Mappings keep the device open and the device keeps modules loaded, so the fields'
-/// order, in which they are given back, matters.
+/// Everything that is lent to us. Mappings keep the device open and the device keeps modules
+/// loaded, so the fields' order, in which they are given back, matters.
 pub struct KernelEngine {
     rings: Arc<Mapping>,
     scope: Scope,
@@ -134,7 +134,8 @@ fn other_version() -> Error {
 }
 
 fn check_version(device: &Device) -> Result<device::About, Error> {
-    // The requests' numbers contain the structures' sizes, so that an other version may not know them.
+    // The requests' numbers contain the structures' sizes, so that an other version may not know
+    // them.
     match device.about() {
         Ok(about) if about.version == device::VERSION => Ok(about),
         Ok(_) => Err(other_version()),
@@ -152,8 +153,8 @@ fn failed(what: &str) -> impl Fn(io::Error) -> Error {
 }
 
 impl KernelEngine {
-    /// Loads what is missing, and makes the rings. Nothing is attached yet. `units`: each with the id of its first
-    /// event, the built-in one first.
+    /// Loads what is missing, and makes the rings. Nothing is attached yet. `units`: each with the
+    /// id of its first event, the built-in one first.
     pub fn load(units: &[(&CompiledSchema, u16)], config: &Config) -> Result<KernelEngine, Error> {
         let mut modules = Modules::new(config.modules);
         let device = modules.open_device()?;
@@ -329,7 +330,8 @@ impl Probing for KernelEngine {
         self.times.clone()
     }
 
-    /// Nothing outlives the recorder. But if the kernel crashes, an image of its memory has the rings.
+    /// Nothing outlives the recorder. But if the kernel crashes, an image of its memory has the
+    /// rings.
     fn keep(&mut self, about: &[u8]) -> Result<(), Error> {
         // Where the kernel does not say which pages are ours, an image will not have them.
         let _ = add_anchor(&self.anchors, &self.device, &self.layout, &self.rings, Some(about));

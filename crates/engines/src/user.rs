@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The user engine, from the recorder's side: programs that include a generated header share a file of rings with us
-//! (`runtime/include/klogger/program_shm.h`), and we find it, arm it, and empty it.
+//! The user engine, from the recorder's side: programs that include a generated header share a file
+//! of rings with us (`runtime/include/klogger/program_shm.h`), and we find it, arm it, and empty
+//! it.
 //!
-//! Whatever stands in such a file may have been written by an enemy. It is checked, copied, and checked again; it may
-//! cost that program's own events, and nothing else.
+//! Whatever stands in such a file may have been written by an enemy. It is checked, copied, and
+//! checked again; it may cost that program's own events, and nothing else.
 
 mod catalogue;
 mod drain;
@@ -83,8 +84,8 @@ pub struct Recorded {
 }
 
 impl Programs {
-    /// Begins to look for programs. Those there are already are found before this returns. The strings say what is
-    /// amiss.
+    /// Begins to look for programs. Those there are already are found before this returns. The
+    /// strings say what is amiss.
     pub fn start(
         settings: Settings,
         catalogue: Catalogue,
@@ -111,7 +112,8 @@ impl Programs {
         (Programs { shared, worker, watch, source, began_ns: os::monotonic_ns() }, notes)
     }
 
-    /// Switches an event on or off, in programs that come later as well; `None` if there is none of this name.
+    /// Switches an event on or off, in programs that come later as well; `None` if there is none of
+    /// this name.
     pub fn switch(&self, event: &str, on: bool) -> Option<EventLayout> {
         let layout = self.shared.catalogue.lock().ok()?.switch(event, on)?;
         self.shared.switched.store(true, Ordering::Release);
@@ -156,7 +158,8 @@ fn start_worker(
     let worker = Worker::new(settings, shared, found, out);
     let thread = thread::Builder::new().name("klogger/user".into());
     let run = move || {
-        // Not SCHED_FIFO: it would let a program that floods us take the CPU from all others. Refused to ordinary users.
+        // Not SCHED_FIFO: it would let a program that floods us take the CPU from all others.
+        // Refused to ordinary users.
         let _ = os::become_important();
         worker.run()
     };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The directory of tables: made beside the log, kept as long as it fits the log, and never seen half-made.
+//! The directory of tables: made beside the log, kept as long as it fits the log, and never seen
+//! half-made.
 
 use crate::VERSION;
 use crate::about;
@@ -113,7 +114,8 @@ struct MetaStamp {
     stamp: Stamp,
 }
 
-/// Makes the tables of `log` in `dir` (`LOG-parquet` beside the log if `None`), unless they are there and fit.
+/// Makes the tables of `log` in `dir` (`LOG-parquet` beside the log if `None`), unless they are
+/// there and fit.
 ///
 /// `progress` is told how many of the events (second number, if known) have been read.
 pub fn export(
@@ -166,7 +168,8 @@ fn old_stamp(dir: &Path) -> Option<Stamp> {
 pub fn is_empty(dir: &Path) -> bool {
     match fs::read_dir(dir) {
         Ok(mut entries) => entries.next().is_none(),
-        // A file that has the name is something; what cannot be reached is found out when it is created.
+        // A file that has the name is something; what cannot be reached is found out when it is
+        // created.
         Err(_) => fs::symlink_metadata(dir).is_err(),
     }
 }

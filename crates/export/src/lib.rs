@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! From a log to what other programs read: Perfetto's trace format ([`perfetto`]), CTF ([`trace`]), and columns: a
-//! directory with one Parquet table for each event, and a few tables about the log.
+//! From a log to what other programs read: Perfetto's trace format ([`perfetto`]), CTF ([`trace`]),
+//! and columns: a directory with one Parquet table for each event, and a few tables about the log.
 //!
-//! **Invariant:** this crate knows neither the bytes of a log nor SQL. Its tables are the only way from logs to
-//! analyses.
+//! **Invariant:** this crate knows neither the bytes of a log nor SQL. Its tables are the only way
+//! from logs to analyses.
 //!
 //! | file | what |
 //! |---|---|
@@ -17,11 +17,12 @@
 //! | `stack.parquet` | kernel stacks: the number that events have, the functions, and the whole text |
 //! | `meta.json` | what the tables were made from, and the log's preamble; written last |
 //!
-//! The tables of events are sorted by `time`. Each says in its metadata what the event is and where it was recorded, and
-//! each column its unit and meaning. Ids of threads have 32 bits in all tables.
+//! The tables of events are sorted by `time`. Each says in its metadata what the event is and where
+//! it was recorded, and each column its unit and meaning. Ids of threads have 32 bits in all
+//! tables.
 //!
-//! Events without rows have their table too. A field `NAME` which is an address in code has a second column,
-//! `NAME_symbol`.
+//! Events without rows have their table too. A field `NAME` which is an address in code has a
+//! second column, `NAME_symbol`.
 
 mod about;
 mod cache;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Which events have a type of their own in Perfetto, and in LTTng: those whose schema gives them a role, and klogger's
-//! own.
+//! Which events have a type of their own in Perfetto, and in LTTng: those whose schema gives them a
+//! role, and klogger's own.
 
 use klogger_log::event::{EventRef, Value};
 use klogger_schema::layout::EventLayout;
@@ -121,8 +121,8 @@ pub fn number(layout: &EventLayout, name: &str) -> Place {
         .position(|f| f.name == name && f.shape == Shape::One && f.scalar.size() <= 4)
 }
 
-/// The field that says whose event it is: the thread that ran, or else the one that the event is about; or the only
-/// thread that it names.
+/// The field that says whose event it is: the thread that ran, or else the one that the event is
+/// about; or the only thread that it names.
 pub fn owner(layout: &EventLayout) -> Place {
     let running = layout.fields.iter().position(|f| f.context == Some(Context::Tid));
     let about = || layout.about.first().and_then(|name| number(layout, name));

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! From the two halves of context switches (`switch_out`, `switch_in`) to whole ones, CPU by CPU.
 //!
-//! A reader of Perfetto's format, or of LTTng's events, takes the thread of a switch's `next` to run until the next switch, whose `prev` it
-//! must be. Where a log does not say who ran (before its first event, outside its scope, where events were lost), a
-//! thread does that does not exist ([`not_recorded`]), and a switch is put in where two that were logged do not fit
-//! together.
+//! A reader of Perfetto's format, or of LTTng's events, takes the thread of a switch's `next` to
+//! run until the next switch, whose `prev` it must be. Where a log does not say who ran (before its
+//! first event, outside its scope, where events were lost), a thread does that does not exist
+//! ([`not_recorded`]), and a switch is put in where two that were logged do not fit together.
 
 use crate::roles::{Role, int};
 use klogger_log::event::{EventRef, Value};
@@ -21,8 +21,9 @@ pub fn is_recorded(pid: i64) -> bool {
     pid < NOT_RECORDED
 }
 
-/// The state in which a thread is left whose state is not known: parked, as no thread is that works. Without a state it
-/// would be ready to run, and its time until it runs again would be a wait for a CPU.
+/// The state in which a thread is left whose state is not known: parked, as no thread is that
+/// works. Without a state it would be ready to run, and its time until it runs again would be a
+/// wait for a CPU.
 pub const UNKNOWN_STATE: i64 = 0x40;
 
 /// One context switch. What the log does not say is `None`.
@@ -78,8 +79,8 @@ impl Cpu {
         }
     }
 
-    /// From when on events of this CPU are missing before this one: by its serial number (they were overwritten, or are
-    /// damaged), or because it says so.
+    /// From when on events of this CPU are missing before this one: by its serial number (they were
+    /// overwritten, or are damaged), or because it says so.
     pub fn missing(&mut self, event: &EventRef, role: Role) -> Option<u64> {
         let since = self.seen_ns.replace(event.time_ns);
         let gap = event.serial > self.serial;
@@ -97,8 +98,8 @@ impl Cpu {
         self.serial
     }
 
-    /// Takes note of an event. Returns whether the switches say all of it; of any other event, what was before is in
-    /// `switches`.
+    /// Takes note of an event. Returns whether the switches say all of it; of any other event, what
+    /// was before is in `switches`.
     pub fn see(&mut self, event: &EventRef, role: Role, switches: &mut Vec<Switch>) -> bool {
         let number = |place| int(event, place);
         let time_ns = event.time_ns;
@@ -198,8 +199,8 @@ impl Cpu {
 
 /// The state of a thread that left its CPU, as the kernel's `sched_switch` event shows it.
 ///
-/// The event has the lowest bits as they are, one bit for idle kernel threads, and one for dead threads. (It also says
-/// whether a thread that could run was preempted, which a log does not.)
+/// The event has the lowest bits as they are, one bit for idle kernel threads, and one for dead
+/// threads. (It also says whether a thread that could run was preempted, which a log does not.)
 pub fn reported_state(state: i64) -> i64 {
     const REPORTED: i64 = 0x7f;
     const UNINTERRUPTIBLE: i64 = 0x02;

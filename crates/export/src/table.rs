@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Parquet files: of one event type, filled event by event, and of a few columns that are there at once.
+//! Parquet files: of one event type, filled event by event, and of a few columns that are there at
+//! once.
 
 use crate::column::Column;
 use arrow_array::{ArrayRef, Int16Array, Int32Array, Int64Array, RecordBatch};
@@ -30,7 +31,8 @@ const GROUP_BYTES: usize = 16 << 20;
 const GENERAL: [&str; 3] = ["time", "cpu", "serial"];
 /// Those that come next if threads of programs may log the event.
 const THREAD: [&str; 2] = ["tid", "tgid"];
-/// In the column `cpu`, for an event of a thread in a table that has no columns for it. No recorder logs such an event.
+/// In the column `cpu`, for an event of a thread in a table that has no columns for it. No recorder
+/// logs such an event.
 const CPU_UNKNOWN: i16 = -2;
 
 /// Of the events that threads of programs may log: who did. Null if it was a CPU.
@@ -189,7 +191,8 @@ fn free_name(name: &str, taken: &[Field]) -> String {
     name
 }
 
-/// Numbers are stored plainly, which is the fastest to write and to read; texts repeat, so they get a dictionary.
+/// Numbers are stored plainly, which is the fastest to write and to read; texts repeat, so they get
+/// a dictionary.
 fn properties(schema: &Schema) -> WriterPropertiesBuilder {
     let mut builder = WriterProperties::builder()
         .set_compression(Compression::LZ4_RAW)

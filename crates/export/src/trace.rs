@@ -8,8 +8,8 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-/// Writes `log` as a CTF trace to `dir` (`LOG-ctf` or `LOG-ctf2` beside the log if `None`). A trace that is there
-/// already is replaced only if `force` says so; anything else never.
+/// Writes `log` as a CTF trace to `dir` (`LOG-ctf` or `LOG-ctf2` beside the log if `None`). A trace
+/// that is there already is replaced only if `force` says so; anything else never.
 ///
 /// `progress` is told how many of the events (second number, if known) have been read.
 pub fn export(
@@ -35,7 +35,8 @@ pub fn export(
     Ok(Export { dir, fresh: false, rows, damage })
 }
 
-/// Whether klogger made it: a trace says by which tracer it was made, or by which program if that is LTTng's.
+/// Whether klogger made it: a trace says by which tracer it was made, or by which program if that
+/// is LTTng's.
 fn is_trace(dir: &Path) -> bool {
     let ours = |line: &str| {
         line.contains("\"klogger\"")

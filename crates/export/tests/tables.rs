@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The tables of `tests/logs/v1.klog` and `v2.klog`: their columns and values, when they are made again, and when they are not made.
+//! The tables of `tests/logs/v1.klog` and `v2.klog`: their columns and values, when they are made
+//! again, and when they are not made.
 
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;

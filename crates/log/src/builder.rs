@@ -7,7 +7,8 @@ use klogger_schema::model::Shape;
 
 /// Fills one record field by field. Fields that are not set are 0 or empty.
 ///
-/// A name that the event does not have is a mistake in the program (debug builds stop); otherwise it is left out.
+/// A name that the event does not have is a mistake in the program (debug builds stop); otherwise
+/// it is left out.
 pub struct RecordBuilder<'a> {
     layout: &'a EventLayout,
     bytes: Vec<u8>,

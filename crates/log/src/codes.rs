@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The addresses of code that events have, so that a log holds the symbols that it needs and not all of the kernel's.
+//! The addresses of code that events have, so that a log holds the symbols that it needs and not
+//! all of the kernel's.
 
 use crate::event::{Value, value};
 use crate::record::{Header, SizeTable};
@@ -15,7 +16,8 @@ const RECENT: usize = 1 << 10;
 
 #[derive(Default)]
 pub(crate) struct Codes {
-    /// By id, of events that have any: their layout, and which fields are addresses of code. Empty if no event has any.
+    /// By id, of events that have any: their layout, and which fields are addresses of code. Empty
+    /// if no event has any.
     events: Vec<Option<(EventLayout, Vec<FieldLayout>)>>,
     recent: Vec<u64>,
     seen: BTreeSet<u64>,

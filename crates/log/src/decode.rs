@@ -79,7 +79,8 @@ impl Decoder {
         }
     }
 
-    /// Appends the bare name of a value (a thread's name, a flag's text), and says whether it has one.
+    /// Appends the bare name of a value (a thread's name, a flag's text), and says whether it has
+    /// one.
     pub fn name(
         &self,
         event: &EventRef,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Why a file cannot be read as a log at all. What is wrong inside a log is a [`crate::damage::Damage`] instead.
+//! Why a file cannot be read as a log at all. What is wrong inside a log is a
+//! [`crate::damage::Damage`] instead.
 
 use std::fmt;
 use std::io;

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! # The log file
 //!
-//! A log is one file, `NAME.klog`: a preamble, then blocks, then a trailer. All numbers are little-endian. Whatever
-//! stands in the file is checked before it is believed: a block counts only if its checksum is right.
+//! A log is one file, `NAME.klog`: a preamble, then blocks, then a trailer. All numbers are
+//! little-endian. Whatever stands in the file is checked before it is believed: a block counts only
+//! if its checksum is right.
 //!
 //! ```text
 //! preamble | block | block | ... | (stacks) | (symbols) | (preamble) | (ledger) | block (index) | trailer
 //! ```
 //!
-//! The blocks are written in the order in which rings are drained. Whatever ends a recording early (a crash, a full
-//! disk, `kill -9`) costs at most the block that was being written, and what stands after the events. While a recorder
-//! writes a log it holds a write lock on the file (`F_OFD_SETLK`, the whole file): without an end, and locked, a log is
-//! still being written.
+//! The blocks are written in the order in which rings are drained. Whatever ends a recording early
+//! (a crash, a full disk, `kill -9`) costs at most the block that was being written, and what
+//! stands after the events. While a recorder writes a log it holds a write lock on the file
+//! (`F_OFD_SETLK`, the whole file): without an end, and locked, a log is still being written.
 //!
 //! ## Preamble
 //!
@@ -24,12 +25,13 @@
 //! | 16 | | JSON: `Preamble` in `preamble.rs`. Members that a reader does not know are skipped |
 //! | | | zeros up to a multiple of 8 |
 //!
-//! The JSON holds the layout of every event (id, fixed size, fields with offset, type, shape and decoding; its role and
-//! slices, if it has any), so that a log is read without the schema that it was made with. An event that the recorder
-//! learned of later is described by a block of schemata instead.
+//! The JSON holds the layout of every event (id, fixed size, fields with offset, type, shape and
+//! decoding; its role and slices, if it has any), so that a log is read without the schema that it
+//! was made with. An event that the recorder learned of later is described by a block of schemata
+//! instead.
 //!
-//! Version 2 has no blocks of several parts, and no copy of the preamble. Version 1 has no streams of threads and no
-//! blocks of schemata either. They are the same otherwise.
+//! Version 2 has no blocks of several parts, and no copy of the preamble. Version 1 has no streams
+//! of threads and no blocks of schemata either. They are the same otherwise.
 //!
 //! ## Block
 //!
@@ -53,11 +55,12 @@
 //! | 64 | 4 | process id of that thread; otherwise 0 |
 //! | 68 | 4 | number of that thread's stream, from 1; otherwise 0 |
 //!
-//! The payload follows the header, then zeros up to a multiple of 8. Fields that a kind has no use for are 0.
+//! The payload follows the header, then zeros up to a multiple of 8. Fields that a kind has no use
+//! for are 0.
 //!
-//! **Parts.** Of a long payload each few kB have a checksum of their own, so that a changed byte costs the events around
-//! it and not the whole block. A part holds whole records; parts follow each other without gaps. Of each the header has,
-//! from byte 72 on:
+//! **Parts.** Of a long payload each few kB have a checksum of their own, so that a changed byte
+//! costs the events around it and not the whole block. A part holds whole records; parts follow
+//! each other without gaps. Of each the header has, from byte 72 on:
 //!
 //! | byte | size | what |
 //! |---|---|---|
@@ -66,42 +69,49 @@
 //! | 8 | 4 | serial number of its first record, less that of the block |
 //! | 12 | 4 | CRC32C of bytes 0 to 11 and of the part |
 //!
-//! **Events.** The payload is a sequence of records as in `record.rs`: a word `time << 16 | id`, then the fields. The
-//! full time of a record is the first one that is not before the block's earliest time and has the record's low 48
-//! bits. Records stand in the order in which they took their place in the ring. That is the order of their time but
-//! for one case: an event that interrupts another has the later time, and may stand first.
+//! **Events.** The payload is a sequence of records as in `record.rs`: a word `time << 16 | id`,
+//! then the fields. The full time of a record is the first one that is not before the block's
+//! earliest time and has the record's low 48 bits. Records stand in the order in which they took
+//! their place in the ring. That is the order of their time but for one case: an event that
+//! interrupts another has the later time, and may stand first.
 //!
-//! **Streams.** The events of a CPU are a stream, and so are the recorder's. A thread of a program has a stream for each
-//! ring that it was given, with a number that no other has in this log: ids of threads are used again.
+//! **Streams.** The events of a CPU are a stream, and so are the recorder's. A thread of a program
+//! has a stream for each ring that it was given, with a number that no other has in this log: ids
+//! of threads are used again.
 //!
-//! **Serial numbers** count the attempts of one stream. An event takes one number. A `LOST` record takes as many as its
-//! count says, and none for itself. So the next block of a stream begins at `first serial + events + losses`, and any
-//! other number there is a loss that has no record.
+//! **Serial numbers** count the attempts of one stream. An event takes one number. A `LOST` record
+//! takes as many as its count says, and none for itself. So the next block of a stream begins at
+//! `first serial + events + losses`, and any other number there is a loss that has no record.
 //!
-//! **Schemata.** JSON: `Addition` in `preamble.rs`. It adds schemata, events and decodings to those of the preamble, and
-//! stands before the first block that holds such an event. Ids and names of events and names of schemata are new; a
-//! decoding may be repeated. All blocks of schemata together are at most 16 MiB unpacked.
+//! **Schemata.** JSON: `Addition` in `preamble.rs`. It adds schemata, events and decodings to those
+//! of the preamble, and stands before the first block that holds such an event. Ids and names of
+//! events and names of schemata are new; a decoding may be repeated. All blocks of schemata
+//! together are at most 16 MiB unpacked.
 //!
-//! **Symbols.** Text, a line for each symbol in ascending order: address in hexadecimal, a space, name. Those that no
-//! address in the log's events is in may be missing. Long tables are several blocks, each of whole lines.
+//! **Symbols.** Text, a line for each symbol in ascending order: address in hexadecimal, a space,
+//! name. Those that no address in the log's events is in may be missing. Long tables are several
+//! blocks, each of whole lines.
 //!
-//! **Stacks.** Text, a line for each kernel stack: its number, which events have in a field `as stack`, and its frames
-//! from the innermost on, with a space before each: `FUNCTION+0xOFFSET`, or an address if no symbol is known.
-//! A number has one line at most.
+//! **Stacks.** Text, a line for each kernel stack: its number, which events have in a field `as
+//! stack`, and its frames from the innermost on, with a space before each: `FUNCTION+0xOFFSET`, or
+//! an address if no symbol is known. A number has one line at most.
 //!
-//! **Ledger.** JSON: `Ledger` in `ledger.rs`. A recording lasts from `clock.start_ns` of the preamble to `end_ns` of the
-//! ledger (or, if there is none, to the last event): that is the length that `record`, `info` and `report` say. Events that
-//! the recorder makes while it empties the rings, after that, are no part of it.
+//! **Ledger.** JSON: `Ledger` in `ledger.rs`. A recording lasts from `clock.start_ns` of the
+//! preamble to `end_ns` of the ledger (or, if there is none, to the last event): that is the length
+//! that `record`, `info` and `report` say. Events that the recorder makes while it empties the
+//! rings, after that, are no part of it.
 //!
-//! **Preamble.** The file's bytes from 0 to the end of the JSON once more, for a reader who finds them changed. Between
-//! this block and the trailer there are only ledger and index.
+//! **Preamble.** The file's bytes from 0 to the end of the JSON once more, for a reader who finds
+//! them changed. Between this block and the trailer there are only ledger and index.
 //!
-//! **Index.** For every block before it: its offset in the file (8 bytes), then bytes 8 to 71 of its header.
+//! **Index.** For every block before it: its offset in the file (8 bytes), then bytes 8 to 71 of
+//! its header.
 //!
 //! ## Trailer
 //!
-//! The last 24 bytes of a whole file. If they are missing, or wrong, a reader goes through the blocks from the
-//! preamble on; after a damaged block it looks for the next four bytes `b5 4b 4c 42` that begin a sound one.
+//! The last 24 bytes of a whole file. If they are missing, or wrong, a reader goes through the
+//! blocks from the preamble on; after a damaged block it looks for the next four bytes `b5 4b 4c
+//! 42` that begin a sound one.
 //!
 //! | byte | size | what |
 //! |---|---|---|
@@ -112,8 +122,9 @@
 //!
 //! ## Example
 //!
-//! A block of CPU 1 with one event: id 1, one `int` field with the value 42, at time 4096, serial number 7. The header
-//! ends at byte 48 (hexadecimal); then come the record's word (`0x1000 << 16 | 1`), the value, and padding.
+//! A block of CPU 1 with one event: id 1, one `int` field with the value 42, at time 4096, serial
+//! number 7. The header ends at byte 48 (hexadecimal); then come the record's word (`0x1000 << 16 |
+//! 1`), the value, and padding.
 //!
 //! ```text
 //! 0000  b5 4b 4c 42 97 76 b6 d8 48 00 01 00 10 00 00 00
@@ -142,19 +153,22 @@ pub const BLOCK_MAGIC: [u8; 4] = [0xb5, b'K', b'L', b'B'];
 pub const BLOCK_HEADER_SIZE: usize = 72;
 /// Bytes of an unpacked payload at most, so that a reader knows what it may be asked to allocate.
 pub const BLOCK_RAW_MAX: usize = 16 << 20;
-/// Bytes of a part of a block as this version writes it, unpacked; packed ones are longer, or they would not shrink.
+/// Bytes of a part of a block as this version writes it, unpacked; packed ones are longer, or they
+/// would not shrink.
 pub const PART_TARGET: usize = 4 << 10;
 pub const PACKED_PART_TARGET: usize = 128 << 10;
 /// Bytes of a part in the header.
 pub const PART_SIZE: usize = 16;
-/// The writer cuts longer runs of records into blocks of about this size, so that a merge of many CPUs stays small.
+/// The writer cuts longer runs of records into blocks of about this size, so that a merge of many
+/// CPUs stays small.
 pub const BLOCK_TARGET: usize = 1 << 20;
 
 /// `cpu` of the recorder's own stream.
 pub const RECORDER_CPU: u16 = 0xffff;
 /// `cpu` of a thread of a program.
 pub const USER_CPU: u16 = 0xfffe;
-/// Above what Linux can be built for; a higher number is damage. Fits the signed 16 bits of the exported column.
+/// Above what Linux can be built for; a higher number is damage. Fits the signed 16 bits of the
+/// exported column.
 pub const CPU_MAX: u16 = 0x7fff;
 
 pub const TRAILER_SIZE: usize = 24;
@@ -250,7 +264,8 @@ impl BlockHeader {
         }
     }
 
-    /// The header with its checksum, for `rest` as it will stand in the file: the payload, or the table of its parts.
+    /// The header with its checksum, for `rest` as it will stand in the file: the payload, or the
+    /// table of its parts.
     pub fn encode(&self, rest: &[u8]) -> [u8; BLOCK_HEADER_SIZE] {
         let mut b = [0; BLOCK_HEADER_SIZE];
         b[0..4].copy_from_slice(&BLOCK_MAGIC);
@@ -278,7 +293,8 @@ impl BlockHeader {
         b
     }
 
-    /// Reads bytes 8 to 71 of a header, as they also stand in the index. `None` if they cannot be those of a block.
+    /// Reads bytes 8 to 71 of a header, as they also stand in the index. `None` if they cannot be
+    /// those of a block.
     pub fn decode(b: &[u8; BLOCK_HEADER_SIZE - 8]) -> Option<BlockHeader> {
         let u16_at = |i: usize| u16::from_le_bytes([b[i], b[i + 1]]);
         let u32_at = |i: usize| u32::from_le_bytes([b[i], b[i + 1], b[i + 2], b[i + 3]]);
@@ -323,7 +339,8 @@ impl BlockHeader {
         sizes && parts && events
     }
 
-    /// Of the block's first `bytes`, which begin with this header: whether they are what its checksum is of.
+    /// Of the block's first `bytes`, which begin with this header: whether they are what its
+    /// checksum is of.
     pub(crate) fn agrees(&self, bytes: &[u8]) -> bool {
         let end = if self.parts > 0 {
             usize::from(self.size)
@@ -373,7 +390,8 @@ fn read_origin(cpu: u16, tid: u32, tgid: u32, stream: u32) -> Option<Origin> {
     }
 }
 
-/// A part of a payload: which of its bytes in the file, and the serial number of its first record, less the block's.
+/// A part of a payload: which of its bytes in the file, and the serial number of its first record,
+/// less the block's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Part {
     pub start: u32,
@@ -409,7 +427,8 @@ impl Part {
     }
 }
 
-/// Whether a checksum read is the one computed. A fuzzer could never guess it, so there any will do.
+/// Whether a checksum read is the one computed. A fuzzer could never guess it, so there any will
+/// do.
 pub(crate) fn crc_agrees(read: u32, computed: u32) -> bool {
     read == computed || cfg!(fuzzing)
 }

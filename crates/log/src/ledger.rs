@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The ledger: every way in which data can be missing from a log, and what was missing from this one.
+//! The ledger: every way in which data can be missing from a log, and what was missing from this
+//! one.
 //!
-//! The ways stand in one table ([`Key::about`]), each with its explanation and what one can do about it. An [`Entry`]
-//! says that one of them happened: to which event, on which CPU or in which thread, how often,
-//! when.
+//! The ways stand in one table ([`Key::about`]), each with its explanation and what one can do
+//! about it. An [`Entry`] says that one of them happened: to which event, on which CPU or in which
+//! thread, how often, when.
 
 use crate::origin::{Origin, Thread};
 use crate::preamble::EventClock;
@@ -15,7 +16,8 @@ use serde::{Deserialize, Serialize};
 pub enum Severity {
     /// The user asked for it.
     Info,
-    /// Nothing is missing that could have been recorded, but an answer may differ from what one expects.
+    /// Nothing is missing that could have been recorded, but an answer may differ from what one
+    /// expects.
     Notice,
     /// Events happened that are not in the log.
     Loss,
@@ -317,13 +319,15 @@ impl Key {
 #[serde(default)]
 pub struct Ledger {
     pub entries: Vec<Entry>,
-    /// The clock of programs as it was measured over the whole recording; better than the preamble's.
+    /// The clock of programs as it was measured over the whole recording; better than the
+    /// preamble's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user_clock: Option<EventClock>,
     /// The counter that the kernel engine reads, as it was measured over the whole recording.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel_clock: Option<EventClock>,
-    /// When recording ended, full ns of the log's clock. What was written after it took its time is no part of it.
+    /// When recording ended, full ns of the log's clock. What was written after it took its time is
+    /// no part of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub end_ns: Option<u64>,
 }

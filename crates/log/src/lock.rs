@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The lock that a recorder has on its log, by which a reader knows that the log is still being written.
+//! The lock that a recorder has on its log, by which a reader knows that the log is still being
+//! written.
 //!
-//! It belongs to the open file and not to a process, so that it ends with the recorder, however that ends. Anyone who may
-//! read the file can ask for it.
+//! It belongs to the open file and not to a process, so that it ends with the recorder, however
+//! that ends. Anyone who may read the file can ask for it.
 
 use std::fs::File;
 use std::io;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The events of all streams in the order of time; equal times in the order of origin, then of serial number.
+//! The events of all streams in the order of time; equal times in the order of origin, then of
+//! serial number.
 
 use crate::damage::Damage;
 use crate::event::EventRef;
@@ -14,10 +15,11 @@ use klogger_schema::layout::EventLayout;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-/// Bytes of memory for blocks and their lists of records at most, over all streams. A real log needs a few MiB for each
-/// stream.
+/// Bytes of memory for blocks and their lists of records at most, over all streams. A real log
+/// needs a few MiB for each stream.
 const MEMORY_MAX: u64 = 2 << 30;
-/// And no more than this, and so much for each byte of the file: a forged log of a few kB may unpack to many GiB.
+/// And no more than this, and so much for each byte of the file: a forged log of a few kB may
+/// unpack to many GiB.
 const MEMORY_MIN: u64 = 256 << 20;
 const MEMORY_PER_BYTE: u64 = 64;
 
@@ -39,7 +41,8 @@ pub struct Merge<'r> {
     by_id: Vec<u32>,
     shared: Shared<'r>,
     streams: Vec<Stream>,
-    /// (a time before which the stream has nothing, its place in `streams`, which is in the order of origins)
+    /// (a time before which the stream has nothing, its place in `streams`, which is in the order
+    /// of origins)
     waiting: BinaryHeap<Reverse<(u64, usize)>>,
     /// The stream that is being read, until it passes `limit`.
     current: usize,
@@ -143,7 +146,8 @@ impl<'r> Merge<'r> {
         }
     }
 
-    /// Makes the stream with the earliest event the current one; `None` if there are no more events.
+    /// Makes the stream with the earliest event the current one; `None` if there are no more
+    /// events.
     fn choose(&mut self) -> Option<()> {
         let last = self.streams.get(self.current).and_then(Stream::last);
         self.shared.reached = self.shared.reached.max(last.unwrap_or(0));
@@ -156,7 +160,8 @@ impl<'r> Merge<'r> {
         let Reverse((_, next)) = self.waiting.pop()?;
         self.current = next;
         self.limit = self.waiting.peek().map_or((u64::MAX, usize::MAX), |Reverse(key)| *key);
-        // It may not have been loaded yet; if it then turns out to be later than another, that one comes next.
+        // It may not have been loaded yet; if it then turns out to be later than another, that one
+        // comes next.
         self.streams[next].refill(&mut self.shared);
         Some(())
     }

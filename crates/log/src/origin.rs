@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Who logged an event: a CPU, the recorder itself, or a thread of a program.
 //!
-//! The events of one origin are a stream: they have serial numbers of their own, and stand in the order in which they
-//! took their place in one ring.
+//! The events of one origin are a stream: they have serial numbers of their own, and stand in the
+//! order in which they took their place in one ring.
 
 use crate::format::RECORDER_CPU;
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,8 @@ use std::fmt;
 pub enum Origin {
     Cpu(u16),
     Recorder,
-    /// Each use of a ring by a thread is a stream of its own, numbered from 1: the kernel gives ids of threads again.
+    /// Each use of a ring by a thread is a stream of its own, numbered from 1: the kernel gives ids
+    /// of threads again.
     Thread {
         stream: u32,
         thread: Thread,

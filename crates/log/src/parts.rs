@@ -19,7 +19,8 @@ fn parts<'a>(header: &BlockHeader, bytes: &'a [u8]) -> impl Iterator<Item = (Par
     table.chunks_exact(PART_SIZE).filter_map(|b| Some(Part::decode(b.first_chunk()?)))
 }
 
-/// Whether each part is what its checksum is of, and they are the whole payload. True if there are none.
+/// Whether each part is what its checksum is of, and they are the whole payload. True if there are
+/// none.
 pub(crate) fn all_agree(header: &BlockHeader, bytes: &[u8]) -> bool {
     let payload = bytes.get(usize::from(header.size)..).unwrap_or_default();
     let mut end = 0;
@@ -33,8 +34,8 @@ pub(crate) fn all_agree(header: &BlockHeader, bytes: &[u8]) -> bool {
     header.parts == 0 || end == header.stored
 }
 
-/// Appends to `out` the records of those parts of a damaged block that are sound. The header may come from the index: the
-/// parts are checked by themselves.
+/// Appends to `out` the records of those parts of a damaged block that are sound. The header may
+/// come from the index: the parts are checked by themselves.
 pub(crate) fn salvage(source: &Source, block: &Block, out: &mut Vec<u8>) -> Vec<Piece> {
     let header = block.header;
     let size = usize::from(header.size);
@@ -48,7 +49,8 @@ pub(crate) fn salvage(source: &Source, block: &Block, out: &mut Vec<u8>) -> Vec<
         let Some(stored) = bytes[size..].get(part.start as usize..part.end as usize) else {
             continue;
         };
-        // Sound parts follow each other; and a forged table must not have the same bytes looked at again and again.
+        // Sound parts follow each other; and a forged table must not have the same bytes looked at
+        // again and again.
         looked_at += stored.len() as u64;
         if part.start < end || looked_at > 2 * u64::from(header.stored) || !part.agrees(crc, stored)
         {

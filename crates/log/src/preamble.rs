@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The JSON at the head of a log: everything that is known when recording starts, and all that is needed to read it.
+//! The JSON at the head of a log: everything that is known when recording starts, and all that is
+//! needed to read it.
 
 use klogger_schema::layout::EventLayout;
 use klogger_schema::model::Decoding;
@@ -32,7 +33,8 @@ pub struct Preamble {
 }
 
 impl Preamble {
-    /// By event: whether it may come from a thread of a program. `LOST` and `MARK` may, where any event may.
+    /// By event: whether it may come from a thread of a program. `LOST` and `MARK` may, where any
+    /// event may.
     pub fn user_events(&self) -> Vec<bool> {
         let user: HashSet<&str> =
             self.schemas.iter().filter(|s| s.user).map(|s| s.name.as_str()).collect();
@@ -109,7 +111,8 @@ pub struct Recorder {
     pub limits: Vec<RateLimit>,
 }
 
-/// How many events of one name are logged in a second, on all CPUs together. The ledger counts the others.
+/// How many events of one name are logged in a second, on all CPUs together. The ledger counts the
+/// others.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RateLimit {
@@ -133,7 +136,8 @@ fn is_false(flag: &bool) -> bool {
     !flag
 }
 
-/// What a recorder learns in the middle of a recording, when a program starts that brings a schema of its own.
+/// What a recorder learns in the middle of a recording, when a program starts that brings a schema
+/// of its own.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Addition {
@@ -156,8 +160,8 @@ pub struct ProbeState {
     pub events: Vec<String>,
 }
 
-/// What logging adds to what is logged, in CPU time. A hit of a probe takes [`Costs::hit`] until the time of its events
-/// is read; the rest of an event's [`EventCost::cost`] comes after that.
+/// What logging adds to what is logged, in CPU time. A hit of a probe takes [`Costs::hit`] until
+/// the time of its events is read; the rest of an event's [`EventCost::cost`] comes after that.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Costs {

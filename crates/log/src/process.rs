@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The process table: which thread had which name when.
 //!
-//! It is built from `PROCESS_EXISTS` (what was there when recording began) and from the events of fork, exec, rename
-//! and exit, as they come in the order of time. A thread keeps its last name after its exit, until its id is used
-//! again: its last context switch comes after `PROCESS_EXIT`.
+//! It is built from `PROCESS_EXISTS` (what was there when recording began) and from the events of
+//! fork, exec, rename and exit, as they come in the order of time. A thread keeps its last name
+//! after its exit, until its id is used again: its last context switch comes after `PROCESS_EXIT`.
 
 use crate::event::{EventRef, Value};
 use crate::merge::Selection;
@@ -22,7 +22,8 @@ pub struct Row {
     /// The process, or thread, that made it; -1 if the log does not say.
     pub parent: i64,
     pub comm: Vec<u8>,
-    /// The command line, if it was there when recording began; after an exec the program's file name.
+    /// The command line, if it was there when recording began; after an exec the program's file
+    /// name.
     pub command: Vec<u8>,
     pub from_ns: u64,
     /// Not including this moment.
@@ -58,7 +59,8 @@ pub struct Processes {
     /// By index into `preamble.events`.
     what: Vec<What>,
     live: HashMap<i64, Live>,
-    /// Names of the recorder's threads. It is in no process table of a log of a workload, but may have run next.
+    /// Names of the recorder's threads. It is in no process table of a log of a workload, but may
+    /// have run next.
     recorder: HashMap<i64, Vec<u8>>,
     recorder_pid: i64,
     start_ns: u64,
@@ -197,7 +199,8 @@ impl Processes {
         };
         live.existed = None;
         live.row.command = file;
-        // The kernel renames a thread before it reports the exec; if that event is missing, the file's name will do.
+        // The kernel renames a thread before it reports the exec; if that event is missing, the
+        // file's name will do.
         if !std::mem::take(&mut live.renamed) {
             let comm = base_name(&live.row.command);
             self.set_name(pid, comm, event.time_ns);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Opens a log: preamble, list of blocks, ledger, symbols. The events themselves come from [`crate::merge::Merge`].
+//! Opens a log: preamble, list of blocks, ledger, symbols. The events themselves come from
+//! [`crate::merge::Merge`].
 
 use crate::damage::{Damage, note};
 use crate::error::Error;
@@ -85,14 +86,14 @@ impl Reader {
         &self.blocks
     }
 
-    /// What was found to be wrong when the log was opened. A block that is damaged inside is found when it is read:
-    /// see [`Merge::damage`].
+    /// What was found to be wrong when the log was opened. A block that is damaged inside is found
+    /// when it is read: see [`Merge::damage`].
     pub fn damage(&self) -> &[Damage] {
         &self.damage
     }
 
-    /// What the recorder put into the ledger, and what opening the log adds to it. `later` is what was found since, by
-    /// a [`Merge`].
+    /// What the recorder put into the ledger, and what opening the log adds to it. `later` is what
+    /// was found since, by a [`Merge`].
     pub fn ledger(&self, later: &[Damage]) -> Ledger {
         let mut ledger = self.recorded.clone().unwrap_or_default();
         if self.recorded.is_none() {
@@ -112,7 +113,8 @@ impl Reader {
         !self.is_complete() && self.source.writing() == Writing::Yes
     }
 
-    /// Earliest and latest time of the events, by the blocks' headers; `None` if there are no events.
+    /// Earliest and latest time of the events, by the blocks' headers; `None` if there are no
+    /// events.
     pub fn times(&self) -> Option<(u64, u64)> {
         let events = || self.blocks.iter().filter(|b| b.header.kind == Kind::Events);
         Some((
@@ -121,8 +123,8 @@ impl Reader {
         ))
     }
 
-    /// When recording began and ended: from the preamble's start to the end that the ledger has; in a log without either,
-    /// the first and the last event.
+    /// When recording began and ended: from the preamble's start to the end that the ledger has; in
+    /// a log without either, the first and the last event.
     pub fn span(&self) -> (u64, u64) {
         let start = start_of(&self.preamble, self.times());
         let end =
@@ -144,8 +146,8 @@ impl Reader {
         self.blocks.iter().filter(is_one).copied().collect()
     }
 
-    /// Writes all events to another log, of the same preamble, which may go on with more. Those that cannot be read are
-    /// left out; the serial numbers then say what is missing.
+    /// Writes all events to another log, of the same preamble, which may go on with more. Those
+    /// that cannot be read are left out; the serial numbers then say what is missing.
     pub fn copy_to<S: Sink>(&self, writer: &mut Writer<S>) -> io::Result<()> {
         let (mut scratch, mut bytes) = (Vec::new(), Vec::new());
         for block in &self.blocks {
@@ -192,12 +194,14 @@ impl Reader {
         Merge::new(self, selection)
     }
 
-    /// The symbol table; empty if the log has none, or if it cannot be read (which [`Reader::check_rest`] names).
+    /// The symbol table; empty if the log has none, or if it cannot be read (which
+    /// [`Reader::check_rest`] names).
     pub fn symbols(&self) -> Symbols {
         Symbols::new(self.lines(Kind::Symbols))
     }
 
-    /// The kernel stacks; none if the log has none, or if they cannot be read (which [`Reader::check_rest`] names).
+    /// The kernel stacks; none if the log has none, or if they cannot be read (which
+    /// [`Reader::check_rest`] names).
     pub fn stacks(&self) -> Stacks {
         Stacks::new(&self.lines(Kind::Stacks))
     }
@@ -232,7 +236,8 @@ impl Reader {
         damage
     }
 
-    /// Adds the schemata that came later to the preamble. One that is unsound is left out, and its events with it.
+    /// Adds the schemata that came later to the preamble. One that is unsound is left out, and its
+    /// events with it.
     fn read_additions(&mut self, mut known: Known) {
         let mut room = format::ADDITIONS_MAX;
         for i in 0..self.blocks.len() {
@@ -285,7 +290,8 @@ impl Reader {
         }
     }
 
-    /// Compares each block's first serial number with the end of the block before it in the same stream.
+    /// Compares each block's first serial number with the end of the block before it in the same
+    /// stream.
     fn check_serials(&mut self) {
         let mut expected = BTreeMap::new();
         for block in self.blocks.iter().filter(|b| b.header.kind == Kind::Events) {
@@ -410,7 +416,8 @@ fn read_head(source: &Source) -> Result<Head, Error> {
     Ok(Head { preamble, crc, end: end.next_multiple_of(8) })
 }
 
-/// The head as it stands in the log a second time, and the blocks; for a log whose first one cannot be read.
+/// The head as it stands in the log a second time, and the blocks; for a log whose first one cannot
+/// be read.
 fn read_copy(source: &Source, error: &Error) -> Option<(Head, scan::Blocks)> {
     // A file that does not begin as a log does is searched only if it has an index.
     let may_be_log = !matches!(error, Error::NotALog);

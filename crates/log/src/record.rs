@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The bytes of one record, which are the same in a ring and in a log. All numbers are little-endian.
+//! The bytes of one record, which are the same in a ring and in a log. All numbers are
+//! little-endian.
 //!
 //! ```text
 //! byte 0      2                   8
@@ -8,9 +9,10 @@
 //!      +------+-------------------+----------------------------------------+
 //! ```
 //!
-//! The header is one 64-bit word, `time << 16 | id`. Ids start at 1, so that a zero word is never a header: in a ring it
-//! marks a record which is not yet complete. 48 bits of nanoseconds wrap after 78 hours; whoever stores records also
-//! stores one full time not later than the earliest of them (see [`full_time`]).
+//! The header is one 64-bit word, `time << 16 | id`. Ids start at 1, so that a zero word is never a
+//! header: in a ring it marks a record which is not yet complete. 48 bits of nanoseconds wrap after
+//! 78 hours; whoever stores records also stores one full time not later than the earliest of them
+//! (see [`full_time`]).
 
 use klogger_schema::layout::{EventLayout, HEADER_SIZE, RECORD_MAX, pad8};
 
@@ -52,7 +54,8 @@ pub fn full_time(base: u64, time48: u64) -> u64 {
 /// Sizes of records by event id, for walking through bytes.
 #[derive(Clone, Debug, Default)]
 pub struct SizeTable {
-    /// Fixed part and offset of the u16 length of the `string`, or 0 if there is none. Unknown ids have fixed == 0.
+    /// Fixed part and offset of the u16 length of the `string`, or 0 if there is none. Unknown ids
+    /// have fixed == 0.
     entries: Vec<(u32, u32)>,
 }
 
@@ -78,7 +81,8 @@ impl SizeTable {
         self.entries.get(usize::from(id)).is_some_and(|(fixed, _)| *fixed >= HEADER_SIZE)
     }
 
-    /// The size of the record at the start of `bytes`; `None` if its id is unknown, or if `bytes` ends before it does.
+    /// The size of the record at the start of `bytes`; `None` if its id is unknown, or if `bytes`
+    /// ends before it does.
     #[inline]
     pub fn size(&self, bytes: &[u8]) -> Option<usize> {
         let header = Header::read(bytes)?;

@@ -25,8 +25,8 @@ impl Block {
     }
 }
 
-/// Bytes of checksums over what turns out not to be a block, for every byte of the file: a forged file could
-/// otherwise keep a reader busy for days.
+/// Bytes of checksums over what turns out not to be a block, for every byte of the file: a forged
+/// file could otherwise keep a reader busy for days.
 const WASTE_PER_BYTE: u64 = 16;
 
 /// What was found.
@@ -44,7 +44,8 @@ pub(crate) fn find(source: &Source, start: u64) -> Blocks {
     }
 }
 
-/// Finds all blocks of a log whose preamble says nothing; those of a file that is no log only if it has an index.
+/// Finds all blocks of a log whose preamble says nothing; those of a file that is no log only if it
+/// has an index.
 pub(crate) fn find_without_start(source: &Source, may_be_log: bool) -> Option<Blocks> {
     if let Some(blocks) = by_index(source, None) {
         return Some(Blocks { blocks, damage: Vec::new() });
@@ -54,7 +55,8 @@ pub(crate) fn find_without_start(source: &Source, may_be_log: bool) -> Option<Bl
     Some(scan.run(start))
 }
 
-/// `None` if there is no index, or if it does not account for every byte of the file, from `start` on if that is known.
+/// `None` if there is no index, or if it does not account for every byte of the file, from `start`
+/// on if that is known.
 fn by_index(source: &Source, start: Option<u64>) -> Option<Vec<Block>> {
     let trailer_at = source.length().checked_sub(TRAILER_SIZE as u64)?;
     let mut trailer = [0; TRAILER_SIZE];
@@ -92,8 +94,8 @@ fn header_at(source: &Source, offset: u64) -> Option<BlockHeader> {
     head.starts_with(&BLOCK_MAGIC).then(|| BlockHeader::decode(rest.first_chunk()?))?
 }
 
-/// Reads and checks one block. Its unpacked payload is the returned range of `out`, to which it is appended;
-/// `scratch` is for reuse. The error says what is wrong with it.
+/// Reads and checks one block. Its unpacked payload is the returned range of `out`, to which it is
+/// appended; `scratch` is for reuse. The error says what is wrong with it.
 pub(crate) fn load(
     source: &Source,
     block: &Block,
@@ -190,7 +192,8 @@ impl Scan<'_> {
         Some(block)
     }
 
-    /// Whether what stands at the end, from `at` on, may be a block that the recorder has begun to write.
+    /// Whether what stands at the end, from `at` on, may be a block that the recorder has begun to
+    /// write.
     fn is_begun(&self, at: u64) -> bool {
         let is_short = self.source.length() - at < BLOCK_HEADER_SIZE as u64;
         let is_longer =

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The events of one origin in the order of time, from blocks in which they may be slightly out of it.
+//! The events of one origin in the order of time, from blocks in which they may be slightly out of
+//! it.
 //!
-//! An event is held back until no later block can bring an earlier one. Blocks say the time of their earliest record,
-//! so this is exact, for as far as the stream looks ahead ([`LOOKAHEAD`] blocks, which is far more than an interrupt
-//! can last). An event that would come later than that is left out, and counted. No more events are held back than so
-//! many blocks have, whatever the headers of a forged log say: so a stream takes time in proportion to its bytes, and
-//! the memory of a few blocks.
+//! An event is held back until no later block can bring an earlier one. Blocks say the time of
+//! their earliest record, so this is exact, for as far as the stream looks ahead ([`LOOKAHEAD`]
+//! blocks, which is far more than an interrupt can last). An event that would come later than that
+//! is left out, and counted. No more events are held back than so many blocks have, whatever the
+//! headers of a forged log say: so a stream takes time in proportion to its bytes, and the memory
+//! of a few blocks.
 
 use crate::damage::{Damage, note};
 use crate::ledger::Key;
@@ -20,8 +22,8 @@ use std::collections::VecDeque;
 
 /// Blocks that a stream looks ahead for an earlier time. Also the bound of its memory.
 const LOOKAHEAD: usize = 8;
-/// Bytes of memory for each byte of a block at most: the byte itself, and an [`Item`] for each record, in a `Vec` that
-/// may have grown to twice its size.
+/// Bytes of memory for each byte of a block at most: the byte itself, and an [`Item`] for each
+/// record, in a `Vec` that may have grown to twice its size.
 const MEMORY_PER_BYTE: usize = 1 + 2 * size_of::<Item>() / HEADER_SIZE as usize;
 
 /// One record of [`Stream::bytes`].
@@ -41,7 +43,8 @@ pub(crate) struct Shared<'r> {
     pub lost: LostRecord,
     pub damage: Vec<Damage>,
     pub scratch: Vec<u8>,
-    /// Time of the last event that was handed out, of all streams, when one of them was left for another.
+    /// Time of the last event that was handed out, of all streams, when one of them was left for
+    /// another.
     pub reached: u64,
     /// Bytes of memory that streams may still take.
     pub room: usize,
@@ -134,7 +137,8 @@ impl Stream {
         true
     }
 
-    /// Takes the memory that the stream has now from the room of all, instead of what it had before.
+    /// Takes the memory that the stream has now from the room of all, instead of what it had
+    /// before.
     fn charge(&mut self, shared: &mut Shared) {
         let taken = self.bytes.capacity() + self.items.capacity() * size_of::<Item>();
         shared.room = (shared.room + self.charged).saturating_sub(taken);
@@ -184,7 +188,8 @@ impl Stream {
         self.drop_late(&block, shared);
     }
 
-    /// Adds what can be read of a damaged block, and notes what cannot; returns whether all items are in order.
+    /// Adds what can be read of a damaged block, and notes what cannot; returns whether all items
+    /// are in order.
     fn salvage(&mut self, block: &Block, why: &str, shared: &mut Shared) -> bool {
         let (events, noted) = (self.events(shared), shared.damage.len());
         let fits = block.header.raw as usize * MEMORY_PER_BYTE <= shared.room;
@@ -248,7 +253,8 @@ impl Stream {
         sorted
     }
 
-    /// A record without a size: nobody knows where the next one begins. `walked` events of the block came before it.
+    /// A record without a size: nobody knows where the next one begins. `walked` events of the
+    /// block came before it.
     fn note_malformed(
         &self,
         block: &Block,

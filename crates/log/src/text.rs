@@ -41,8 +41,8 @@ pub fn push_seconds(out: &mut Vec<u8>, ns: i64, width: usize) {
     out.extend_from_slice(&decimals);
 }
 
-/// Appends a text so that it cannot be taken for anything else, and cannot move the cursor of a terminal: as it is if
-/// it is one plain word, or else in quotes, with `\n`, `\"`, `\\`, `\xNN`.
+/// Appends a text so that it cannot be taken for anything else, and cannot move the cursor of a
+/// terminal: as it is if it is one plain word, or else in quotes, with `\n`, `\"`, `\\`, `\xNN`.
 pub fn push_word(out: &mut Vec<u8>, text: &[u8]) {
     let plain = |b: &u8| b.is_ascii_graphic() && !matches!(b, b'"' | b'\\' | b'=' | b'\'');
     if !text.is_empty() && text.iter().all(plain) {
@@ -64,16 +64,16 @@ pub fn push_word(out: &mut Vec<u8>, text: &[u8]) {
     out.push(b'"');
 }
 
-/// Whether a terminal does something else with it than to show it: control characters, and those that turn the
-/// direction of a text, so that it reads differently from what it says.
+/// Whether a terminal does something else with it than to show it: control characters, and those
+/// that turn the direction of a text, so that it reads differently from what it says.
 fn acts(c: char) -> bool {
     let turns =
         matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     turns || c.is_control()
 }
 
-/// Makes what stands in `out` from `from` on a text of one line that cannot act on a terminal: what could, and what is
-/// no UTF-8, becomes `\xNN`.
+/// Makes what stands in `out` from `from` on a text of one line that cannot act on a terminal: what
+/// could, and what is no UTF-8, becomes `\xNN`.
 #[inline]
 pub fn escape_from(out: &mut Vec<u8>, from: usize) {
     // No early end: so it is done for many bytes at once.

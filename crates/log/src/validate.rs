@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Checks the layouts in a preamble, and those that come later, so that whoever reads records by them stays within the
-//! records, and no id or name means two things.
+//! Checks the layouts in a preamble, and those that come later, so that whoever reads records by
+//! them stays within the records, and no id or name means two things.
 
 use crate::preamble::{Addition, Preamble};
 use klogger_schema::layout::{EventLayout, HEADER_SIZE, RECORD_MAX};
@@ -26,7 +26,8 @@ impl Known {
         Ok(known)
     }
 
-    /// What `addition` has that is new, for [`Known::extend`]. The error says what in it contradicts the rest.
+    /// What `addition` has that is new, for [`Known::extend`]. The error says what in it
+    /// contradicts the rest.
     pub fn check(&self, addition: &Addition) -> Result<Known, String> {
         let mut new = self.events(&addition.events)?;
         for schema in &addition.schemas {

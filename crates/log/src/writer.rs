@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Writes a log: preamble, blocks as the rings are drained, then symbols, ledger, index and trailer.
+//! Writes a log: preamble, blocks as the rings are drained, then symbols, ledger, index and
+//! trailer.
 //!
-//! Every block is whole in the sink before the next begins, so that a log can be read however its recording ends.
+//! Every block is whole in the sink before the next begins, so that a log can be read however its
+//! recording ends.
 
 use crate::codes::Codes;
 use crate::format::{
@@ -60,7 +62,8 @@ pub enum Compression {
 #[derive(Clone, Copy, Debug)]
 pub struct EventBlock<'a> {
     pub origin: Origin,
-    /// A full time (ns) which is not later than any of the records', and less than 78 hours before each.
+    /// A full time (ns) which is not later than any of the records', and less than 78 hours before
+    /// each.
     pub time_base: u64,
     /// Serial number of the first record. The next block of this stream begins at the number that
     /// [`Writer::block`] returns.
@@ -95,7 +98,8 @@ pub struct Writer<S: Sink> {
     lost: LostRecord,
     codes: Codes,
     packer: Option<zstd::bulk::Compressor<'static>>,
-    /// Where the parts of the block that is being written end, unpacked, and the serial number of each.
+    /// Where the parts of the block that is being written end, unpacked, and the serial number of
+    /// each.
     parts: Vec<(usize, u32)>,
     index: Vec<(u64, BlockHeader)>,
     events: u64,
@@ -177,9 +181,11 @@ impl<S: Sink> Writer<S> {
         Ok(writer)
     }
 
-    /// Appends the description of events that the preamble does not have; from here on they may be logged.
+    /// Appends the description of events that the preamble does not have; from here on they may be
+    /// logged.
     ///
-    /// After an error, which is of kind `InvalidData` if they contradict what is there, nothing has changed.
+    /// After an error, which is of kind `InvalidData` if they contradict what is there, nothing has
+    /// changed.
     pub fn add(&mut self, addition: &Addition) -> io::Result<()> {
         let json = serde_json::to_vec(addition)?;
         if self.added + json.len() > ADDITIONS_MAX {
@@ -198,10 +204,12 @@ impl<S: Sink> Writer<S> {
         Ok(())
     }
 
-    /// Appends records of one stream, as one block or, if they are many, as several; returns the next serial number.
+    /// Appends records of one stream, as one block or, if they are many, as several; returns the
+    /// next serial number.
     ///
-    /// An error of kind `InvalidData` means that the records are not sound; those before the bad one are in the log.
-    /// After any other error the log ends with its last whole block, and can still be finished.
+    /// An error of kind `InvalidData` means that the records are not sound; those before the bad
+    /// one are in the log. After any other error the log ends with its last whole block, and can
+    /// still be finished.
     pub fn block(&mut self, block: &EventBlock) -> io::Result<u64> {
         match block.origin {
             Origin::Cpu(cpu) if cpu > CPU_MAX => {
@@ -246,14 +254,15 @@ impl<S: Sink> Writer<S> {
         Ok(serial)
     }
 
-    /// Appends those symbols that the addresses of code in the log's events are in, of all of the kernel's: a line
-    /// `ADDRESS NAME` for each, ascending.
+    /// Appends those symbols that the addresses of code in the log's events are in, of all of the
+    /// kernel's: a line `ADDRESS NAME` for each, ascending.
     pub fn symbols(&mut self, all: &str) -> io::Result<()> {
         let needed = self.codes.needed(all);
         self.lines(Kind::Symbols, &needed)
     }
 
-    /// Appends the stacks that events have the numbers of: a line `NUMBER FRAME FRAME ...` for each.
+    /// Appends the stacks that events have the numbers of: a line `NUMBER FRAME FRAME ...` for
+    /// each.
     pub fn stacks(&mut self, text: &str) -> io::Result<()> {
         self.lines(Kind::Stacks, text)
     }
@@ -284,8 +293,8 @@ impl<S: Sink> Writer<S> {
 
     /// Appends ledger, index and trailer.
     ///
-    /// If the disk is full, gives up the last blocks until there is room, and says so in the ledger. The events in
-    /// them are taken from the summary's total, but not from its counts.
+    /// If the disk is full, gives up the last blocks until there is room, and says so in the
+    /// ledger. The events in them are taken from the summary's total, but not from its counts.
     pub fn finish(mut self, ledger: &Ledger) -> io::Result<Summary> {
         let mut ledger = ledger.clone();
         // If there is no room for the copy, the log is whole without it.
@@ -361,14 +370,16 @@ impl<S: Sink> Writer<S> {
         }
     }
 
-    /// Goes over records up to the first malformed one, or to about [`BLOCK_TARGET`], and finds the parts.
+    /// Goes over records up to the first malformed one, or to about [`BLOCK_TARGET`], and finds the
+    /// parts.
     fn walk(&mut self, records: &[u8], base: u64) -> Chunk {
         let part = if self.packer.is_some() { PACKED_PART_TARGET } else { PART_TARGET };
         let mut chunk = Chunk { bytes: 0, first_time: u64::MAX, last_time: 0, events: 0, lost: 0 };
         self.parts.clear();
         while chunk.bytes < BLOCK_TARGET {
             let begin = chunk.bytes;
-            // More than 4 thousand million losses end a block, so that the number of a part has room in its header.
+            // More than 4 thousand million losses end a block, so that the number of a part has
+            // room in its header.
             let Ok(serial) = u32::try_from(chunk.lost.saturating_add(chunk.events.into())) else {
                 break;
             };
@@ -493,7 +504,8 @@ impl<S: Sink> Writer<S> {
         Ok(())
     }
 
-    /// Back to the end of a whole block. If the sink cannot do that, a reader finds the partial block by its checksum.
+    /// Back to the end of a whole block. If the sink cannot do that, a reader finds the partial
+    /// block by its checksum.
     fn rewind(&mut self, length: u64) {
         match self.sink.cut(length) {
             Ok(()) => self.offset = length,

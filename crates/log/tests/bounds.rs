@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Forged logs: what reading one takes is in proportion to its bytes, and its memory has a bound. Counted in bytes that
-//! are allocated, so that no test depends on time.
+//! Forged logs: what reading one takes is in proportion to its bytes, and its memory has a bound.
+//! Counted in bytes that are allocated, so that no test depends on time.
 
 mod common;
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Logs that are cut, changed, or not logs: what is whole is read, what is missing is named, nothing panics.
+//! Logs that are cut, changed, or not logs: what is whole is read, what is missing is named,
+//! nothing panics.
 
 mod common;
 
@@ -155,7 +156,8 @@ fn a_block_in_the_middle_that_is_gone_is_found() {
     assert_eq!((gap.events, gap.cpu), (30, Some(0)));
 }
 
-/// A flood in rings that were too small: on each of two CPUs, blocks of 20 events and a LOST record that counts 7.
+/// A flood in rings that were too small: on each of two CPUs, blocks of 20 events and a LOST record
+/// that counts 7.
 fn flood(blocks: u16) -> Vec<u8> {
     let preamble = preamble();
     let block = |block: u16| {
@@ -190,7 +192,8 @@ fn numbers_that_are_gone_are_counted_to_the_last_one() {
     let bytes = flood(12);
     assert_eq!(missing(bytes.clone()), []);
     let blocks = Reader::from_bytes(bytes.clone()).unwrap().blocks().to_vec();
-    // Three blocks in a row: two of CPU 0, and one of CPU 1, each with 20 events and 7 that were lost before.
+    // Three blocks in a row: two of CPU 0, and one of CPU 1, each with 20 events and 7 that were
+    // lost before.
     let mut shorter = bytes.clone();
     shorter.drain(blocks[4].offset as usize..blocks[6].end() as usize);
     let gap = |cpu: u16, count: u64| ("serial_gap".to_string(), Some(cpu), count);
@@ -519,7 +522,8 @@ fn events_far_out_of_order_are_not_handed_out_after_later_ones_of_another_cpu() 
     assert_eq!(missing(bytes), [("time_disorder".to_string(), Some(1), 1)]);
 }
 
-/// A clock that runs backwards in the middle of a flood: what is left out, and what is there, are all.
+/// A clock that runs backwards in the middle of a flood: what is left out, and what is there, are
+/// all.
 #[test]
 fn what_a_clock_that_ran_backwards_costs_is_counted() {
     let preamble = preamble();

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The logs that stand for the versions of the format: `tests/logs/v1.klog`, `v2.klog`, `v3.klog`.
 //!
-//! Each was made once, by [`make`] as it was then, and must be readable for ever: if the format changes, these files
-//! stay as they are, and the new version gets one of its own. `KLOGGER_BLESS=1 cargo test -p klogger-log --test golden`
-//! makes the newest where it is missing. What the text formats make of them stands beside them, and is checked by the
-//! tests of `klogger cat`.
+//! Each was made once, by [`make`] as it was then, and must be readable for ever: if the format
+//! changes, these files stay as they are, and the new version gets one of its own. `KLOGGER_BLESS=1
+//! cargo test -p klogger-log --test golden` makes the newest where it is missing. What the text
+//! formats make of them stands beside them, and is checked by the tests of `klogger cat`.
 
 mod common;
 
@@ -133,8 +133,8 @@ fn addition() -> Addition {
 const SERVER: Thread = Thread { tid: 1201, tgid: 1200 };
 const WORKER: Thread = Thread { tid: 31, tgid: 31 };
 
-/// What threads log: (stream, thread, first serial number, records); the last stream is of a thread id that is used
-/// again. The first two come before the addition.
+/// What threads log: (stream, thread, first serial number, records); the last stream is of a thread
+/// id that is used again. The first two come before the addition.
 fn of_threads(preamble: &Preamble, addition: &Addition) -> Vec<(Origin, u64, Vec<u8>)> {
     let events = || preamble.events.iter().chain(&addition.events);
     let record = |name: &str| RecordBuilder::new(events().find(|e| e.name == name).unwrap());
@@ -159,7 +159,8 @@ fn of_threads(preamble: &Preamble, addition: &Addition) -> Vec<(Origin, u64, Vec
     ]
 }
 
-/// The recipe: each kind of field, of block, of loss, on two CPUs, in the recorder's stream and in those of threads.
+/// The recipe: each kind of field, of block, of loss, on two CPUs, in the recorder's stream and in
+/// those of threads.
 fn make() -> Vec<u8> {
     let (preamble, addition) = (user_preamble(), addition());
     let record =

@@ -11,7 +11,8 @@ use klogger_log::process::Processes;
 use klogger_log::reader::Reader;
 use klogger_schema::model::{Decode, Decoding, Scalar, Shape};
 
-/// Process 10 is there at the start, forks 20, which renames itself by exec and exits; its number is used again.
+/// Process 10 is there at the start, forks 20, which renames itself by exec and exits; its number
+/// is used again.
 fn story() -> Reader {
     let preamble = preamble();
     let mut recorder = Vec::new();

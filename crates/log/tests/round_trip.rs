@@ -57,8 +57,8 @@ fn layouts() -> impl Strategy<Value = Vec<EventLayout>> {
     })
 }
 
-/// A record to be: which event, numbers for its fields, its text, ns after the one before, how many records it comes
-/// too late, and whether its block ends with it.
+/// A record to be: which event, numbers for its fields, its text, ns after the one before, how many
+/// records it comes too late, and whether its block ends with it.
 type Draft = (prop::sample::Index, Vec<i64>, Vec<u8>, u64, usize, bool);
 
 fn draft() -> impl Strategy<Value = Draft> {
@@ -158,7 +158,8 @@ const ORIGINS: [Origin; 6] = {
     ]
 };
 
-/// A block to be written: first serial number, records, and whether it holds an event that is added late.
+/// A block to be written: first serial number, records, and whether it holds an event that is added
+/// late.
 type Part = (u64, Vec<u8>, bool);
 
 /// The blocks of one stream; what should be read from them is appended to `expected`.
@@ -247,7 +248,8 @@ proptest! {
         late in 0..3usize,
         order in any::<u64>(),
     ) {
-        // A count near 2^64 wraps the serials, and the order of equal times with them: no LOST record has one.
+        // A count near 2^64 wraps the serials, and the order of equal times with them: no LOST
+        // record has one.
         let streams: Vec<Vec<Draft>> = streams
             .into_iter()
             .map(|drafts| drafts.into_iter().map(|mut d| { d.1[0] &= 0xff_ffff; d }).collect())

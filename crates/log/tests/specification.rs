@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The byte specification is the head of `format.rs`; `docs/log-format.md` is the same text, and its example is true.
+//! The byte specification is the head of `format.rs`; `docs/log-format.md` is the same text, and
+//! its example is true.
 //!
 //! `KLOGGER_BLESS=1 cargo test -p klogger-log` writes the page anew.
 

@@ -19,7 +19,8 @@ use klogger_schema::model::{Decode, Decoding, Scalar, Shape};
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 
-/// Events of a CPU, then a schema, then the events of two threads that it describes, with losses between them.
+/// Events of a CPU, then a schema, then the events of two threads that it describes, with losses
+/// between them.
 fn late(compression: Compression) -> Vec<u8> {
     let (preamble, addition) = (preamble(), addition());
     let mut bytes = Vec::new();
@@ -194,7 +195,8 @@ fn without_its_schema_an_event_is_unknown_and_counted() {
     assert!(merge.damage()[0].what.contains("of an event that the log does not describe (id 100)"));
 }
 
-/// What is wrong with an addition by the writer, and by a reader of a log in which it stands nevertheless.
+/// What is wrong with an addition by the writer, and by a reader of a log in which it stands
+/// nevertheless.
 fn refused(addition: &Addition) -> (String, String) {
     let preamble = preamble();
     let mut bytes = Vec::new();

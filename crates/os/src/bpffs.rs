@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The kernel's file system for BPF objects: what has a name in it outlives the process that made it.
+//! The kernel's file system for BPF objects: what has a name in it outlives the process that made
+//! it.
 
 use std::ffi::CString;
 use std::io;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Programs that read what strangers wrote: compilers. They see their own files and those that they are given, reach no
-//! network, and get no privilege back; one that root starts may be nobody's.
+//! Programs that read what strangers wrote: compilers. They see their own files and those that they
+//! are given, reach no network, and get no privilege back; one that root starts may be nobody's.
 
 use landlock::{
     ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, Ruleset, RulesetAttr,
@@ -17,7 +17,8 @@ use std::process::Command;
 /// Nobody's user and group.
 pub const NOBODY: u32 = 65534;
 
-/// Where compilers, their libraries and what they start are. Of `/etc`, what the loader of programs reads.
+/// Where compilers, their libraries and what they start are. Of `/etc`, what the loader of programs
+/// reads.
 const PROGRAMS: &[&str] = &[
     "/usr",
     "/bin",
@@ -52,8 +53,8 @@ pub struct Permits<'a> {
     pub limits: Limits,
 }
 
-/// Takes effect when the program is started. Without Landlock (Linux 5.13, and it can be left out) files are kept from it
-/// only by its being nobody, or not at all.
+/// Takes effect when the program is started. Without Landlock (Linux 5.13, and it can be left out)
+/// files are kept from it only by its being nobody, or not at all.
 pub fn confine(command: &mut Command, permits: &Permits) {
     let rules = ruleset(permits.read, permits.write);
     let nobody = permits.nobody && super::files::effective_uid() == 0;

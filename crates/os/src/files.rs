@@ -10,7 +10,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// A file of `folder` that is looked at, and not opened: no link is followed, and a device hears nothing of it.
+/// A file of `folder` that is looked at, and not opened: no link is followed, and a device hears
+/// nothing of it.
 pub fn look_in(folder: &File, name: &OsStr) -> io::Result<File> {
     let name = CString::new(name.as_bytes())?;
     let flags = libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC;
@@ -21,13 +22,15 @@ pub fn look_in(folder: &File, name: &OsStr) -> io::Result<File> {
     }
 }
 
-/// Opens for reading and writing what [`look_in`] has looked at: this very file, whatever stands under its name by now.
+/// Opens for reading and writing what [`look_in`] has looked at: this very file, whatever stands
+/// under its name by now.
 pub fn open_seen(seen: &File) -> io::Result<File> {
     let path = format!("/proc/self/fd/{}", seen.as_raw_fd());
     File::options().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(path)
 }
 
-/// Opens a folder by the path that it has below `root`: that is the end of every `..`, and no link is followed.
+/// Opens a folder by the path that it has below `root`: that is the end of every `..`, and no link
+/// is followed.
 pub fn open_folder_below(root: &File, path: &Path) -> io::Result<File> {
     let path = CString::new(path.as_os_str().as_bytes())?;
     // SAFETY: zeros are a valid value; the path ends with a NUL; the descriptor is new and ours.
@@ -68,7 +71,8 @@ pub fn remove_in(folder: &File, name: &OsStr) -> io::Result<()> {
 /// As many files as strangers' programs may need beside one's own; root takes as many.
 const FILES: libc::rlim_t = 64 << 10;
 
-/// Lets this process open as many files as it may. Processes that it has started before keep their limit.
+/// Lets this process open as many files as it may. Processes that it has started before keep their
+/// limit.
 pub fn raise_limit() {
     // SAFETY: the structure is valid for both calls. Where they fail, the old limit stays.
     unsafe {

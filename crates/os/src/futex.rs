@@ -20,8 +20,9 @@ struct Waiter {
 /// A futex of 32 bits, not private to this process.
 const FUTEX2_SIZE_U32: u32 = 2;
 
-/// Waits until one of `words` is woken, at once if one has no longer the value given with it. An error is one of the
-/// call itself (no such call, a word whose memory is gone); being woken, late or interrupted is none.
+/// Waits until one of `words` is woken, at once if one has no longer the value given with it. An
+/// error is one of the call itself (no such call, a word whose memory is gone); being woken, late
+/// or interrupted is none.
 pub fn wait(words: &[(&AtomicU32, u32)], timeout: Duration) -> io::Result<()> {
     let waiters: Vec<Waiter> = words
         .iter()
@@ -38,7 +39,8 @@ pub fn wait(words: &[(&AtomicU32, u32)], timeout: Duration) -> io::Result<()> {
         tv_sec: (end / 1_000_000_000) as i64,
         tv_nsec: (end % 1_000_000_000) as i64,
     };
-    // SAFETY: both structures are valid and as long as is said; the kernel checks the addresses in them.
+    // SAFETY: both structures are valid and as long as is said; the kernel checks the addresses in
+    // them.
     let result = unsafe {
         libc::syscall(
             libc::SYS_futex_waitv,

@@ -50,7 +50,8 @@ impl Inotify {
     }
 }
 
-/// `struct inotify_event` is wd, mask, cookie, length (32 bits each), then the name with NULs behind it.
+/// `struct inotify_event` is wd, mask, cookie, length (32 bits each), then the name with NULs
+/// behind it.
 fn parse(mut bytes: &[u8], events: &mut Vec<Event>) {
     const HEAD: usize = 16;
     while bytes.len() >= HEAD {

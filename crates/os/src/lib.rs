@@ -67,7 +67,8 @@ impl Mapping {
         let anonymous = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         let shared = libc::MAP_SHARED | libc::MAP_NORESERVE | libc::MAP_FIXED;
         let whole = Mapping::FRONT.checked_add(length).ok_or(io::ErrorKind::InvalidInput)?;
-        // SAFETY: a new mapping at an address of the kernel's choice, and the file in the place of a part of it.
+        // SAFETY: a new mapping at an address of the kernel's choice, and the file in the place of
+        // a part of it.
         let start = unsafe { libc::mmap64(ptr::null_mut(), whole, protection, anonymous, -1, 0) };
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -160,7 +161,8 @@ fn clock_ns(clock: libc::clockid_t) -> u64 {
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }
 
-/// (monotonic, wall clock, how far apart the two readings may be), in ns: the closest of several pairs.
+/// (monotonic, wall clock, how far apart the two readings may be), in ns: the closest of several
+/// pairs.
 pub fn clock_pair() -> (u64, u64, u64) {
     let readings = (0..16).map(|_| {
         let before = monotonic_ns();
@@ -230,22 +232,25 @@ pub fn pin_to_cpu(cpu: u32) -> io::Result<()> {
     }
 }
 
-/// Gives the calling thread the lowest SCHED_FIFO priority: above all ordinary threads, below the kernel's own.
+/// Gives the calling thread the lowest SCHED_FIFO priority: above all ordinary threads, below the
+/// kernel's own.
 pub fn become_fifo() -> io::Result<()> {
     let param = libc::sched_param { sched_priority: 1 };
     // SAFETY: param is valid.
     check(unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &param) }).map(drop)
 }
 
-/// Gives the calling thread a share of a busy CPU that others cannot take from it, and lets them have theirs.
+/// Gives the calling thread a share of a busy CPU that others cannot take from it, and lets them
+/// have theirs.
 pub fn become_important() -> io::Result<()> {
     const NICE: libc::c_int = -15;
     // SAFETY: no pointers; 0 is the calling thread.
     check(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) }).map(drop)
 }
 
-/// Returns after everything that was running with preemption off when it was called has finished: this system call waits
-/// for all CPUs to have passed through the scheduler. BPF programs are another matter: see `bpf::grace`.
+/// Returns after everything that was running with preemption off when it was called has finished:
+/// this system call waits for all CPUs to have passed through the scheduler. BPF programs are
+/// another matter: see `bpf::grace`.
 pub fn wait_for_all_cpus() {
     const MEMBARRIER_CMD_GLOBAL: libc::c_int = 1;
     // SAFETY: no pointers.
@@ -256,8 +261,8 @@ pub fn wait_for_all_cpus() {
     }
 }
 
-/// While it lives, signals that would end the calling thread's process wait, so that it can put away what it has laid
-/// out. Processes that it starts hear them at once.
+/// While it lives, signals that would end the calling thread's process wait, so that it can put
+/// away what it has laid out. Processes that it starts hear them at once.
 pub struct Uninterrupted(libc::sigset_t);
 
 impl Uninterrupted {
@@ -291,11 +296,12 @@ pub struct Signal {
     pub from_terminal: bool,
 }
 
-/// Where the handler leaves what has arrived: the end of a pipe, of which there is one in a process.
+/// Where the handler leaves what has arrived: the end of a pipe, of which there is one in a
+/// process.
 static ARRIVED: AtomicI32 = AtomicI32::new(-1);
 
-/// Signals that end a recording, or make it dump, as a file descriptor. A handler, unlike a signalfd, does not depend on
-/// which threads there are and what they block.
+/// Signals that end a recording, or make it dump, as a file descriptor. A handler, unlike a
+/// signalfd, does not depend on which threads there are and what they block.
 pub struct Signals {
     arrived: OwnedFd,
 }
@@ -304,7 +310,8 @@ impl Signals {
     /// Of `signals`, a hang-up that is ignored already (by nohup) stays ignored.
     pub fn new(signals: &[libc::c_int]) -> io::Result<Signals> {
         let mut ends = [-1; 2];
-        // SAFETY: ends has room for two; the descriptors are new and ours. The write end stays open for the handler.
+        // SAFETY: ends has room for two; the descriptors are new and ours. The write end stays open
+        // for the handler.
         let arrived = unsafe {
             check(libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC | libc::O_NONBLOCK))?;
             OwnedFd::from_raw_fd(ends[0])
@@ -332,7 +339,8 @@ impl Signals {
     /// The next signal that has arrived, if any.
     pub fn next(&self) -> Option<Signal> {
         let mut bytes = [0u8; 2];
-        // SAFETY: bytes is as long as is said. The handler writes two at a time, which a pipe does not tear.
+        // SAFETY: bytes is as long as is said. The handler writes two at a time, which a pipe does
+        // not tear.
         let n =
             unsafe { libc::read(self.arrived.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len()) };
         (n == 2).then_some(Signal { number: bytes[0].into(), from_terminal: bytes[1] != 0 })
@@ -346,8 +354,8 @@ impl AsFd for Signals {
 }
 
 extern "C" fn note_signal(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
-    // SAFETY: the kernel passes a valid info; write is async-signal-safe, and errno is put back. A full pipe holds
-    // thousands of signals that nobody has looked at yet.
+    // SAFETY: the kernel passes a valid info; write is async-signal-safe, and errno is put back. A
+    // full pipe holds thousands of signals that nobody has looked at yet.
     unsafe {
         let errno = *libc::__errno_location();
         let bytes = [signal as u8, u8::from((*info).si_code == libc::SI_KERNEL)];
@@ -356,16 +364,19 @@ extern "C" fn note_signal(signal: libc::c_int, info: *mut libc::siginfo_t, _: *m
     }
 }
 
-/// A log that may not grow any more (RLIMIT_FSIZE) is as one on a full disk: an error that is reported, not a signal that
-/// ends us. The command that is recorded has the signal as usual ([`become_ordinary`]).
+/// A log that may not grow any more (RLIMIT_FSIZE) is as one on a full disk: an error that is
+/// reported, not a signal that ends us. The command that is recorded has the signal as usual
+/// ([`become_ordinary`]).
 pub fn survive_file_limits() {
     // SAFETY: no pointers but the action that is ignored.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
-/// In a child between fork and exec: signals do what they do to an ordinary program, and `fd` is closed.
+/// In a child between fork and exec: signals do what they do to an ordinary program, and `fd` is
+/// closed.
 pub fn become_ordinary(signals: &[libc::c_int], fd: RawFd) {
-    // SAFETY: the calls are async-signal-safe; the descriptor is this child's copy, which nothing uses.
+    // SAFETY: the calls are async-signal-safe; the descriptor is this child's copy, which nothing
+    // uses.
     unsafe {
         for s in signals {
             let mut action: libc::sigaction = std::mem::zeroed();
@@ -385,7 +396,8 @@ pub fn in_our_group(pid: u32) -> bool {
     unsafe { libc::getpgid(pid as libc::pid_t) == libc::getpgrp() }
 }
 
-/// Waits until one of `fds` can be read, or the time has passed. The answer has one element for each of them.
+/// Waits until one of `fds` can be read, or the time has passed. The answer has one element for
+/// each of them.
 pub fn poll_readable(fds: &[BorrowedFd], timeout: Duration) -> io::Result<Vec<bool>> {
     let mut list: Vec<libc::pollfd> = fds
         .iter()
@@ -399,7 +411,8 @@ pub fn poll_readable(fds: &[BorrowedFd], timeout: Duration) -> io::Result<Vec<bo
     }
 }
 
-/// A descriptor that becomes readable when the process ends. Fails for a thread that is not its process's first.
+/// A descriptor that becomes readable when the process ends. Fails for a thread that is not its
+/// process's first.
 pub fn pidfd_open(pid: u32) -> io::Result<OwnedFd> {
     // SAFETY: no pointers; the descriptor is new and ours.
     unsafe {

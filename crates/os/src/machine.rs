@@ -51,8 +51,8 @@ pub fn memory_available() -> Option<u64> {
     Some(kib * 1024)
 }
 
-/// The kernel's symbols in ascending order, a line each: address in hexadecimal, a space, name. Empty if the kernel
-/// hides them.
+/// The kernel's symbols in ascending order, a line each: address in hexadecimal, a space, name.
+/// Empty if the kernel hides them.
 pub fn symbols() -> String {
     let text = fs::read_to_string("/proc/kallsyms").unwrap_or_default();
     let mut symbols: Vec<(u64, &str)> = text

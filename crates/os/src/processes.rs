@@ -52,7 +52,8 @@ pub fn thread(pid: u32, tid: u32) -> Option<Thread> {
     parse_stat(&stat, tid, pid, command)
 }
 
-/// When a process was started, in ticks since the machine was; with it a number means one process for ever.
+/// When a process was started, in ticks since the machine was; with it a number means one process
+/// for ever.
 pub fn started(pid: u32) -> Option<u64> {
     let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
     // Behind the name stands the state, which is field 3; the start is field 22.
@@ -65,7 +66,8 @@ pub fn started(pid: u32) -> Option<u64> {
         .ok()
 }
 
-/// The name stands in parentheses and may hold any byte, also `)`. After it, the fields are numbers.
+/// The name stands in parentheses and may hold any byte, also `)`. After it, the fields are
+/// numbers.
 fn parse_stat(stat: &[u8], tid: u32, tgid: u32, command: Vec<u8>) -> Option<Thread> {
     let open = stat.iter().position(|c| *c == b'(')?;
     let close = stat.iter().rposition(|c| *c == b')')?;

@@ -10,7 +10,8 @@ pub fn name(pid: u32) -> String {
     format!("{PREFIX}{pid}")
 }
 
-/// Process ids of the recorders that run on this machine, or of what says that it is one: anybody can take such a name.
+/// Process ids of the recorders that run on this machine, or of what says that it is one: anybody
+/// can take such a name.
 pub fn recordings() -> Vec<u32> {
     let text = fs::read_to_string("/proc/net/unix").unwrap_or_default();
     let names =

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The list of robust futexes of a thread: when it dies, for whatever reason, the kernel notes that in each of them. So
-//! whoever shares the memory of one with a recorder knows that it was killed, without a system call.
+//! The list of robust futexes of a thread: when it dies, for whatever reason, the kernel notes that
+//! in each of them. So whoever shares the memory of one with a recorder knows that it was killed,
+//! without a system call.
 
 use super::{Mapping, check};
 use std::io;
@@ -8,8 +9,9 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The kernel finds the futex of each entry at the same distance. Entries stand in memory of our own, in front of the
-/// memory that is shared ([`Mapping::FRONT`]): or else who shares it could bend the list.
+/// The kernel finds the futex of each entry at the same distance. Entries stand in memory of our
+/// own, in front of the memory that is shared ([`Mapping::FRONT`]): or else who shares it could
+/// bend the list.
 const AT_ENTRY: usize = 4096;
 /// The kernel goes no further than 2048.
 const ENTRIES_MAX: usize = 2000;
@@ -27,7 +29,8 @@ struct Head {
     pending: *mut Entry,
 }
 
-/// The list of the thread that made it. It is that thread's until it ends, so its head is never freed.
+/// The list of the thread that made it. It is that thread's until it ends, so its head is never
+/// freed.
 pub struct Robust {
     head: *mut Head,
     thread: u32,
@@ -35,7 +38,8 @@ pub struct Robust {
     count: Arc<()>,
 }
 
-/// A futex on the list. It leaves the list when this is dropped, which must happen in the list's own thread.
+/// A futex on the list. It leaves the list when this is dropped, which must happen in the list's
+/// own thread.
 pub struct Kept {
     entry: *mut Entry,
     head: *mut Head,
@@ -43,14 +47,14 @@ pub struct Kept {
     _count: Arc<()>,
 }
 
-// SAFETY: the list is made, changed and emptied in one thread; what holds these goes to other threads only before the
-// list is made and when it is empty.
+// SAFETY: the list is made, changed and emptied in one thread; what holds these goes to other
+// threads only before the list is made and when it is empty.
 unsafe impl Send for Robust {}
 unsafe impl Send for Kept {}
 
 impl Robust {
-    /// In the place of libc's list, which only robust mutexes use; there are none in this thread. `futex`: where it
-    /// stands in each mapping.
+    /// In the place of libc's list, which only robust mutexes use; there are none in this thread.
+    /// `futex`: where it stands in each mapping.
     pub fn new(futex: usize) -> io::Result<Robust> {
         let offset = (AT_ENTRY + futex) as libc::c_long;
         let head = Box::new(Head {
@@ -59,7 +63,8 @@ impl Robust {
             pending: ptr::null_mut(),
         });
         let head = Box::into_raw(head);
-        // SAFETY: the head is valid for ever, and describes an empty list: its first entry is itself.
+        // SAFETY: the head is valid for ever, and describes an empty list: its first entry is
+        // itself.
         unsafe {
             (*head).first.next = head.cast();
             check(libc::syscall(libc::SYS_set_robust_list, head, size_of::<Head>()) as libc::c_int)?;
@@ -73,8 +78,9 @@ impl Robust {
             return None;
         }
         let entry = mapping.front()?.wrapping_add(Mapping::FRONT - AT_ENTRY).cast::<Entry>();
-        // SAFETY: the entry lies in the front of the mapping, which nobody else uses and which lives as long as Kept.
-        // The stores are volatile: the kernel may look between any two of them.
+        // SAFETY: the entry lies in the front of the mapping, which nobody else uses and which
+        // lives as long as Kept. The stores are volatile: the kernel may look between any two of
+        // them.
         unsafe {
             ptr::write_volatile(entry, Entry { next: (*self.head).first.next });
             ptr::write_volatile(&raw mut (*self.head).first.next, entry);
@@ -86,8 +92,8 @@ impl Robust {
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        // SAFETY: all entries are those of others like this, which leave the list before their memory goes; the last
-        // one's next is the head.
+        // SAFETY: all entries are those of others like this, which leave the list before their
+        // memory goes; the last one's next is the head.
         unsafe {
             let mut at: *mut Entry = self.head.cast();
             while (*at).next != self.entry {

@@ -3,13 +3,14 @@
 
 use super::monotonic_ns;
 
-/// (ticks, CLOCK_MONOTONIC in ns, how far apart the two readings may be in ns): the closest of several readings, of
-/// which none was made before everything that precedes the call.
+/// (ticks, CLOCK_MONOTONIC in ns, how far apart the two readings may be in ns): the closest of
+/// several readings, of which none was made before everything that precedes the call.
 #[cfg(target_arch = "x86_64")]
 pub fn pair() -> (u64, u64, u64) {
     use std::arch::x86_64::{_mm_lfence, _rdtsc};
     let ticks = || {
-        // SAFETY: every x86-64 CPU has both. The fences keep loads, of which the clock's are some, on their side.
+        // SAFETY: every x86-64 CPU has both. The fences keep loads, of which the clock's are some,
+        // on their side.
         unsafe {
             _mm_lfence();
             let ticks = _rdtsc();
@@ -24,7 +25,8 @@ pub fn pair() -> (u64, u64, u64) {
         (before + (after - before) / 2, ns, after - before)
     });
     let (ticks, ns, width) = readings.min_by_key(|r| r.2).unwrap_or_default();
-    // The counter is not slower than 1 tick in a ns on any CPU that has an invariant one, so this is not too little.
+    // The counter is not slower than 1 tick in a ns on any CPU that has an invariant one, so this
+    // is not too little.
     (ticks, ns, width.div_ceil(2))
 }
 

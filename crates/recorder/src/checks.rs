@@ -78,8 +78,8 @@ pub fn check_events(names: &[String], layouts: &[EventLayout]) -> Result<(), Err
     Ok(())
 }
 
-/// The limits of `options`, one for each event that they mean; the last one given counts. Only events of probes can have
-/// one, and klogger's own must be whole.
+/// The limits of `options`, one for each event that they mean; the last one given counts. Only
+/// events of probes can have one, and klogger's own must be whole.
 pub fn check_limits(options: &Options, layouts: &[EventLayout]) -> Result<Vec<RateLimit>, Error> {
     let probed = |e: &&EventLayout| {
         let unit = options.units.iter().find(|u| u.schema.name == e.schema);
@@ -132,7 +132,8 @@ fn is_like(pattern: &[u8], name: &[u8]) -> bool {
     }
 }
 
-/// A schema that is wrong about this kernel is refused; one that foresees that a place may be missing is not.
+/// A schema that is wrong about this kernel is refused; one that foresees that a place may be
+/// missing is not.
 pub fn check_plan(unit: &CompiledSchema, plans: &[Plan]) -> Result<(), Error> {
     let schema = &unit.schema;
     if let Some(fault) = faults(schema, plans).into_iter().next() {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! One thread for each CPU moves records from its ring to the writer.
 //!
-//! A thread sleeps until a writer passes the ring's low-water mark and calls it, or for a second. So it disturbs the
-//! system only when there is something to do, and what is logged is never in memory alone for much longer than a second.
+//! A thread sleeps until a writer passes the ring's low-water mark and calls it, or for a second.
+//! So it disturbs the system only when there is something to do, and what is logged is never in
+//! memory alone for much longer than a second.
 
 use klogger_engines::engine::Times;
 use klogger_log::ledger::{Entry, Key};
@@ -30,7 +31,8 @@ const HELD_UP_NS: u64 = 50_000_000;
 const LATE_NS: u64 = 250_000_000;
 /// So many times of a ring are told apart.
 const LATE_MAX: usize = 16;
-/// Clocks are read before space is reserved, so a record can be a little older than the last look at the ring.
+/// Clocks are read before space is reserved, so a record can be a little older than the last look
+/// at the ring.
 pub const CLOCK_MARGIN_NS: u64 = 60_000_000_000;
 
 /// What all drain threads share.
@@ -51,7 +53,8 @@ pub struct Shared {
 enum Next {
     /// Other rings, which no writer of those before uses any more.
     Rings(CpuReader),
-    /// Writers are to be sent to a larger main ring, which is open. The answer is that this has been done.
+    /// Writers are to be sent to a larger main ring, which is open. The answer is that this has
+    /// been done.
     Retire(Sender<()>),
     /// That ring. No writer uses the one before any more.
     Larger(RingReader),
@@ -67,7 +70,8 @@ struct Late {
 }
 
 impl Late {
-    /// If it is late. `looked_ns` is when the ring was emptied last, `full_ns` since when it loses events.
+    /// If it is late. `looked_ns` is when the ring was emptied last, `full_ns` since when it loses
+    /// events.
     fn of(looked_ns: u64, full_ns: Option<u64>, now: u64, starved: bool) -> Option<Late> {
         let is_over = now.saturating_sub(looked_ns) > LONGEST_WAIT.as_nanos() as u64 + LATE_NS;
         // What was lost before was lost when the ring was emptied.
@@ -138,7 +142,8 @@ impl Drain {
         self.wake();
     }
 
-    /// Sends writers to a larger main ring. From the answer on, writers that come find it; others may still be at work.
+    /// Sends writers to a larger main ring. From the answer on, writers that come find it; others
+    /// may still be at work.
     pub fn retire(&self) -> Receiver<()> {
         let (done, hear) = channel();
         let _ = self.next.send(Next::Retire(done));
@@ -224,8 +229,8 @@ impl Worker {
         }
     }
 
-    /// Back to its own CPU: when that went, the kernel put the thread onto another one, for good. As long as it is gone,
-    /// there is nothing to be done.
+    /// Back to its own CPU: when that went, the kernel put the thread onto another one, for good.
+    /// As long as it is gone, there is nothing to be done.
     fn go_home(&self) {
         if os::this_cpu() != Some(u32::from(self.cpu)) {
             let _ = os::pin_to_cpu(u32::from(self.cpu));
@@ -270,8 +275,8 @@ impl Worker {
         )));
     }
 
-    /// Asks for a larger ring, if this one has room for less time than its reader may be held up. `late`: the writer of
-    /// the log is behind, too.
+    /// Asks for a larger ring, if this one has room for less time than its reader may be held up.
+    /// `late`: the writer of the log is behind, too.
     fn ask_for_more(&mut self, fill: u64, late: bool) {
         let ns = os::monotonic_ns().saturating_sub(self.emptied_ns);
         let enough = fill >= self.reader.size() / 8;
@@ -286,8 +291,8 @@ impl Worker {
         }
     }
 
-    /// Moves what is in the ring to the writer. If that is so far behind that no buffer is free, waits for one: events
-    /// that find the ring full in the meantime are lost, and counted.
+    /// Moves what is in the ring to the writer. If that is so far behind that no buffer is free,
+    /// waits for one: events that find the ring full in the meantime are lost, and counted.
     fn empty(&mut self) {
         self.ask_for_more(self.reader.fill(), false);
         let mut starved = false;
@@ -374,8 +379,8 @@ impl Worker {
         self.lost_between = Some((first.min(from), last.max(to)));
     }
 
-    /// When no writer is left: everything that is in the rings, and what was lost last of all. If these are not the last
-    /// rings, that loss is dated before all that the next ones hold.
+    /// When no writer is left: everything that is in the rings, and what was lost last of all. If
+    /// these are not the last rings, that loss is dated before all that the next ones hold.
     fn finish(&mut self, last: bool) {
         self.note_late(false);
         loop {

@@ -36,9 +36,10 @@ struct Round {
     marks: Marks,
 }
 
-/// Where a ring's writers were, and when. A record that has waited in its ring for longer than the 48 bits of its time
-/// reach (78 hours; of a counter of 3 GHz 26) would look younger than it is. So what was written before a time that far
-/// back is not read any more: by then it may as well have been overwritten.
+/// Where a ring's writers were, and when. A record that has waited in its ring for longer than the
+/// 48 bits of its time reach (78 hours; of a counter of 3 GHz 26) would look younger than it is. So
+/// what was written before a time that far back is not read any more: by then it may as well have
+/// been overwritten.
 struct Marks(VecDeque<(u64, (u64, u64))>);
 
 impl Marks {
@@ -46,8 +47,8 @@ impl Marks {
         Marks(VecDeque::from([(now_ns, (0, 0))]))
     }
 
-    /// To be called from time to time; where to begin from now on, if that has changed. What lies between the last
-    /// position out of reach and the first one within is given up as well.
+    /// To be called from time to time; where to begin from now on, if that has changed. What lies
+    /// between the last position out of reach and the first one within is given up as well.
     fn look(&mut self, now_ns: u64, reach_ns: u64, heads: (u64, u64)) -> Option<(u64, u64)> {
         let marks = &mut self.0;
         if marks.back().is_none_or(|(last, _)| now_ns.saturating_sub(*last) >= reach_ns / MARKS) {
@@ -133,7 +134,8 @@ impl FlightRecorder {
                 taken.serials += still.missed;
                 taken.lost += still.missed;
             }
-            // A recorder may fly for weeks, and 48 bits of time hold 78 hours: these are the last ones.
+            // A recorder may fly for weeks, and 48 bits of time hold 78 hours: these are the last
+            // ones.
             let time_base = self.started_ns.max(begin_ns.saturating_sub(TIME_REACH_NS));
             let told =
                 if last { still.attempts } else { still.attempts.saturating_sub(still.missed) };
@@ -168,8 +170,9 @@ impl FlightRecorder {
 }
 
 impl Round {
-    /// Reads the rings from their own CPU, and ahead of whatever may be preempted there: so little is overwritten while
-    /// they are copied. From another CPU, if that one is offline, say, it is the same, and takes longer.
+    /// Reads the rings from their own CPU, and ahead of whatever may be preempted there: so little
+    /// is overwritten while they are copied. From another CPU, if that one is offline, say, it is
+    /// the same, and takes longer.
     fn take(&mut self, kinds: &RecordKinds, ids: &[u16]) -> io::Result<(Vec<u8>, Taken, Still)> {
         let (cpu, reader) = (self.cpu, &mut self.reader);
         thread::scope(|scope| {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The log's file: made without harm to what was there, and taken back if there is nothing to record.
+//! The log's file: made without harm to what was there, and taken back if there is nothing to
+//! record.
 
 use klogger_os::Error;
 use std::ffi::OsString;
@@ -11,8 +12,9 @@ use std::path::Path;
 /// The mode of a log for which none is asked: it tells what others do.
 pub const PRIVATE: u32 = 0o600;
 
-/// Makes the log file; true if one that existed is kept as NAME.old. Nothing that stood there is written to but a device,
-/// for in a folder that is everybody's, somebody else may have put it there.
+/// Makes the log file; true if one that existed is kept as NAME.old. Nothing that stood there is
+/// written to but a device, for in a folder that is everybody's, somebody else may have put it
+/// there.
 pub fn open(path: &Path, mode: u32) -> Result<(File, bool), Error> {
     let before = path.symlink_metadata().ok();
     if let Some(kind) = before.as_ref().map(fs::Metadata::file_type) {
@@ -33,13 +35,14 @@ pub fn open(path: &Path, mode: u32) -> Result<(File, bool), Error> {
     let file = file.map_err(|e| cannot_write(path, e))?;
     // As it was asked for, whatever the umask.
     file.set_permissions(Permissions::from_mode(mode)).map_err(|e| cannot_write(path, e))?;
-    // Where files cannot be locked, readers cannot tell this log from one whose recorder was killed.
+    // Where files cannot be locked, readers cannot tell this log from one whose recorder was
+    // killed.
     let _ = klogger_log::lock::lock(&file);
     Ok((file, keep_old))
 }
 
-/// A log must be a file. Opening a pipe would wait for a reader, and a log that cannot be cut could not survive a full
-/// disk.
+/// A log must be a file. Opening a pipe would wait for a reader, and a log that cannot be cut could
+/// not survive a full disk.
 fn refuse(path: &Path, kind: fs::FileType) -> Result<(), Error> {
     let (what, help) = if kind.is_dir() {
         ("a directory", format!("name a file in it: -o {}", path.join("x.klog").display()))
@@ -55,7 +58,8 @@ fn refuse(path: &Path, kind: fs::FileType) -> Result<(), Error> {
     Err(Error::new(format!("cannot write {}: it is {what}", path.display())).help(help))
 }
 
-/// After a recording that did not come about: as if open() had never been called. A device stays, of course.
+/// After a recording that did not come about: as if open() had never been called. A device stays,
+/// of course.
 pub fn discard(path: &Path, kept_old: bool) {
     if path.symlink_metadata().is_ok_and(|m| m.is_file()) {
         let _ = match kept_old {

@@ -22,8 +22,8 @@ pub fn host() -> Result<Host, Error> {
     })
 }
 
-/// What the kernel does against each flaw of the CPU, those that do not concern it left out: it decides what an event
-/// costs.
+/// What the kernel does against each flaw of the CPU, those that do not concern it left out: it
+/// decides what an event costs.
 fn mitigations() -> Vec<(String, String)> {
     let folder = "/sys/devices/system/cpu/vulnerabilities";
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The ledger at the end of a recording: every loss, from the counters in the rings and from the kernel.
+//! The ledger at the end of a recording: every loss, from the counters in the rings and from the
+//! kernel.
 
 use crate::drain::Finished;
 use klogger_engines::engine::{LeftOut, MissedHits, Probing, Span};
@@ -55,7 +56,8 @@ pub fn of_rings(
     entries
 }
 
-/// Events without a ring came from CPUs that came, which were not there before: `came`, by CPU, since when.
+/// Events without a ring came from CPUs that came, which were not there before: `came`, by CPU,
+/// since when.
 pub fn place_ringless(entries: &mut [Entry], came: &BTreeMap<u32, u64>) {
     let Some(since) = came.values().min() else { return };
     let only =
@@ -137,8 +139,8 @@ pub fn unread(count: &dyn Fn(u16) -> u64, events: &[EventLayout], span: (u64, u6
     events.iter().map(entry).filter(|e| e.count > 0).collect()
 }
 
-/// What came after the disk was full: `discarded` is what the rings still gave; when the recorder had `given up`, they
-/// gave nothing more.
+/// What came after the disk was full: `discarded` is what the rings still gave; when the recorder
+/// had `given up`, they gave nothing more.
 pub fn unwritten(
     discarded: Vec<Entry>,
     why: &str,
@@ -155,7 +157,8 @@ pub fn unwritten(
     entries
 }
 
-/// Rings of programs that were full because the writer was behind. Drain threads speak for themselves.
+/// Rings of programs that were full because the writer was behind. Drain threads speak for
+/// themselves.
 pub fn late(entries: &[Entry], late: u64, span: (u64, u64)) -> Option<Entry> {
     let lost = late > 0 && entries.iter().any(|e| e.key == Key::RingFull.about().name);
     let entry = || Entry::new(Key::DrainLate).between(span.0, span.1);
@@ -199,7 +202,8 @@ pub fn not_attached(probes: &[ProbeState]) -> Vec<Entry> {
     missing.flat_map(|p| p.events.iter().map(move |event| entry(p, event))).collect()
 }
 
-/// In overwrite mode: how many events gave way to newer ones. `logged` is what the log holds, by event id.
+/// In overwrite mode: how many events gave way to newer ones. `logged` is what the log holds, by
+/// event id.
 pub fn overwritten(
     events: &[EventLayout],
     ends: &[Finished],

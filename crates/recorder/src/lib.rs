@@ -62,7 +62,8 @@ pub enum Engine {
 pub struct Options {
     pub engine: Engine,
     pub units: Vec<CompiledSchema>,
-    /// Names of schemata that were in the kernel already, with calls of their own perhaps; only for the kernel engine.
+    /// Names of schemata that were in the kernel already, with calls of their own perhaps; only for
+    /// the kernel engine.
     pub resident: Vec<String>,
     /// The folder with modules of those that were not, and of the core.
     pub modules: Option<PathBuf>,
@@ -87,7 +88,8 @@ pub struct Options {
     pub duration: Option<Duration>,
     /// Measure what events cost before recording, for the log.
     pub calibrate: bool,
-    /// Events of which no more than so many are logged in a second. Their names may have `*` and `?` in them.
+    /// Events of which no more than so many are logged in a second. Their names may have `*` and
+    /// `?` in them.
     pub limits: Vec<RateLimit>,
     /// Events that are not logged until they are enabled.
     pub disabled: Vec<String>,
@@ -159,7 +161,8 @@ pub struct Outcome {
     pub notes: Vec<String>,
 }
 
-/// Records until the command ends, the time is over, or a signal comes. `progress` is called several times a second.
+/// Records until the command ends, the time is over, or a signal comes. `progress` is called
+/// several times a second.
 pub fn record(options: Options, progress: &mut dyn FnMut(&Progress)) -> Result<Outcome, Error> {
     session::Session::prepare(options)?.run(progress)
 }

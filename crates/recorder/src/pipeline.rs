@@ -110,7 +110,8 @@ impl Drains {
     }
 }
 
-/// The thread that hears when rings fill up. It has the drain threads' priority, or a busy system would hold up the call.
+/// The thread that hears when rings fill up. It has the drain threads' priority, or a busy system
+/// would hold up the call.
 struct Caller {
     thread: JoinHandle<Result<(), Error>>,
     stop: Arc<AtomicBool>,
@@ -287,7 +288,8 @@ impl Flow {
         self.own(self.builtin.state(layout, on), time_ns);
     }
 
-    /// What a flight recorder holds, while it goes on; why not, if this is none. `last`: nobody logs any more.
+    /// What a flight recorder holds, while it goes on; why not, if this is none. `last`: nobody
+    /// logs any more.
     pub fn dump(&mut self, last: bool) -> Result<(), Error> {
         match &mut self.flight {
             Some(flight) => flight.dump(last, &self.status, &self.to_writer),

@@ -92,8 +92,8 @@ fn load_bpf(
     Ok((Box::new(engine), costs))
 }
 
-/// Bytes of a ring that takes the place of one of `size` bytes: enough for what is much more than was expected, as far as
-/// `memory` goes; 0: no ring grows.
+/// Bytes of a ring that takes the place of one of `size` bytes: enough for what is much more than
+/// was expected, as far as `memory` goes; 0: no ring grows.
 fn larger_ring(size: u64, memory: u64) -> usize {
     let most = (16 * size).clamp(LARGER_MIN, BUFFER_MAX);
     let sizes = std::iter::successors(Some(most), |s| Some(s / 2)).take_while(|s| *s >= 2 * size);
@@ -169,8 +169,8 @@ impl Probes {
         }
     }
 
-    /// The probes are attached already: a thread made by one in scope is in scope. So once no new ones show up that
-    /// are not, all are.
+    /// The probes are attached already: a thread made by one in scope is in scope. So once no new
+    /// ones show up that are not, all are.
     fn add_threads(&self, pid: u32, found: &mut Vec<(u32, u32)>) {
         loop {
             let new: Vec<u32> = processes::threads_of(pid)
@@ -187,7 +187,8 @@ impl Probes {
         found.extend(processes::threads_of(pid).into_iter().map(|tid| (pid, tid)));
     }
 
-    /// A thread's last event comes after its process is seen to have ended. None is waited for that still runs.
+    /// A thread's last event comes after its process is seen to have ended. None is waited for that
+    /// still runs.
     pub fn wait_for_last_events(
         &self,
         target: &Target,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The part of a recording that is in programs: what they are told, and the engine that empties their rings.
+//! The part of a recording that is in programs: what they are told, and the engine that empties
+//! their rings.
 
 use super::{Engine, Options, Target};
 use crate::pipeline::Flow;

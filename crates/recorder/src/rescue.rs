@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What recordings leave behind that did not end in order: files of programs, pinned rings, images of crashed kernels.
+//! What recordings leave behind that did not end in order: files of programs, pinned rings, images
+//! of crashed kernels.
 
 pub mod programs;
 pub mod rings;

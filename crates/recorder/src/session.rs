@@ -133,8 +133,8 @@ impl Session {
         }
     }
 
-    /// Switches the events on, begins the log, and starts the command. Returns the command, the processes of `-p`, and
-    /// when it was.
+    /// Switches the events on, begins the log, and starts the command. Returns the command, the
+    /// processes of `-p`, and when it was.
     fn begin(
         &mut self,
         flow: &mut Flow,
@@ -163,8 +163,8 @@ impl Session {
         Ok((running, followed, start_ns))
     }
 
-    /// Opens the rings of the kernel's probes, and attaches them. No event is on yet: to attach takes time and
-    /// interrupts all CPUs, which is nothing that the workload did.
+    /// Opens the rings of the kernel's probes, and attaches them. No event is on yet: to attach
+    /// takes time and interrupts all CPUs, which is nothing that the workload did.
     fn attach(&mut self) -> Result<Flow, Error> {
         self.disable();
         let mut flow = Flow::new(&self.layouts);
@@ -246,7 +246,8 @@ impl Session {
         pids.iter().map(open).collect()
     }
 
-    /// Not if a signal has come while everything was made ready: nobody waits for the command any more.
+    /// Not if a signal has come while everything was made ready: nobody waits for the command any
+    /// more.
     fn start_command(&mut self, held: Held) -> Result<Running, Error> {
         while let Some(signal) = self.signals.next() {
             self.asked |= signal.number == libc::SIGUSR1;
@@ -448,8 +449,8 @@ impl Session {
         ledger
     }
 
-    /// Until all processes of `ends` have ended, the time is over, a signal comes (which is returned), or, while
-    /// `recording`, the disk is full.
+    /// Until all processes of `ends` have ended, the time is over, a signal comes (which is
+    /// returned), or, while `recording`, the disk is full.
     fn wait(
         &self,
         flow: &mut Flow,
@@ -534,7 +535,8 @@ impl Session {
         let running = running?;
         let mut status = running.status();
         if status.is_none() {
-            // Ctrl-C on a terminal reached the command as well, and to many a second one means to drop everything.
+            // Ctrl-C on a terminal reached the command as well, and to many a second one means to
+            // drop everything.
             if !interrupted.is_some_and(|s| s.from_terminal && os::in_our_group(running.pid())) {
                 running.signal(interrupted.map_or(libc::SIGTERM, |s| s.number));
             }

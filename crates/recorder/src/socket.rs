@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Words to a recording that runs: one JSON line there, one back, over a socket in the abstract namespace, so that a
-//! recorder that is killed leaves no file behind.
+//! Words to a recording that runs: one JSON line there, one back, over a socket in the abstract
+//! namespace, so that a recorder that is killed leaves no file behind.
 
 use klogger_log::text::escaped;
 use klogger_os as os;
@@ -138,7 +138,8 @@ fn no_answer(pid: u32, error: &io::Error) -> Error {
     Error::new(format!("no answer from the recording of process {pid}: {error}"))
 }
 
-/// A recording of ours or of root's. What another user's program would do with our words, and answer, nobody knows.
+/// A recording of ours or of root's. What another user's program would do with our words, and
+/// answer, nobody knows.
 fn connect(pid: u32) -> Result<UnixStream, Error> {
     let stream = os::connect_abstract(&name(pid)).map_err(|e| no_answer(pid, &e))?;
     match os::peer_uid(stream.as_fd()).map_err(|e| no_answer(pid, &e))? {

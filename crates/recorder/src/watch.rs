@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What happens to the machine's clocks and CPUs while it is recorded. Nobody tells the recorder, so it looks at them when
-//! it is awake anyway, a few times in a second: what it finds lies between two looks.
+//! What happens to the machine's clocks and CPUs while it is recorded. Nobody tells the recorder,
+//! so it looks at them when it is awake anyway, a few times in a second: what it finds lies between
+//! two looks.
 //!
-//! Events carry CLOCK_MONOTONIC. It is slewed together with the wall clock, so that the distance of the two changes only
-//! when the wall clock is set, or when the machine sleeps, which CLOCK_BOOTTIME counts as well.
+//! Events carry CLOCK_MONOTONIC. It is slewed together with the wall clock, so that the distance of
+//! the two changes only when the wall clock is set, or when the machine sleeps, which
+//! CLOCK_BOOTTIME counts as well.
 
 use klogger_log::ledger::{Entry, Key};
 use klogger_os as os;
@@ -16,7 +18,8 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Look {
     clocks: Clocks,
-    /// The time-stamp counter, if clocks are made of it, with CLOCK_MONOTONIC at that moment and the noise.
+    /// The time-stamp counter, if clocks are made of it, with CLOCK_MONOTONIC at that moment and
+    /// the noise.
     counter: Option<(u64, u64, u64)>,
     source: String,
     online: BTreeSet<u32>,
@@ -36,7 +39,8 @@ impl Look {
 /// The last look, and what the looks have shown.
 pub struct Watch {
     last: Look,
-    /// Of the counter: ns in 2^32 ticks, as it was between the first two looks that were far enough apart.
+    /// Of the counter: ns in 2^32 ticks, as it was between the first two looks that were far enough
+    /// apart.
     speed: Option<u64>,
     first: Option<(u64, u64, u64)>,
     counter: bool,
@@ -114,7 +118,8 @@ impl Watch {
         }
     }
 
-    /// The counter against the kernel's clock. After a step it is watched anew, so that each is told once.
+    /// The counter against the kernel's clock. After a step it is watched anew, so that each is
+    /// told once.
     fn see_counter(&mut self, now: (u64, u64, u64), clocks: &Clocks) {
         let Some(last) = self.last.counter else { return };
         let ns = now.1.saturating_sub(last.1);
@@ -195,7 +200,8 @@ mod tests {
 
     const S: u64 = 1_000_000_000;
 
-    /// A quiet machine at this second: a counter of 2 ticks in a ns, and a wall clock that began 10,000 s earlier.
+    /// A quiet machine at this second: a counter of 2 ticks in a ns, and a wall clock that began
+    /// 10,000 s earlier.
     fn at(second: u64) -> Look {
         let ns = second * S;
         Look {

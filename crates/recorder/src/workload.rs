@@ -65,8 +65,8 @@ impl Held {
     }
 }
 
-/// `our_go`: the recorder's end, of which the child has a copy. It must close that, or it would wait for itself when the
-/// recorder is gone.
+/// `our_go`: the recorder's end, of which the child has a copy. It must close that, or it would
+/// wait for itself when the recorder is gone.
 fn spawn_held(
     mut command: Command,
     mut pid_writer: PipeWriter,
@@ -80,7 +80,8 @@ fn spawn_held(
         go.read_exact(&mut [0])?;
         Ok(())
     };
-    // SAFETY: between fork and exec only read, write, close, getpid and sigaction are used, which are async-signal-safe.
+    // SAFETY: between fork and exec only read, write, close, getpid and sigaction are used, which
+    // are async-signal-safe.
     unsafe { command.pre_exec(wait) };
     std::thread::spawn(move || command.spawn())
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The thread that writes the log. Drain threads only copy; checksums, compression and the disk are its business, at
-//! ordinary priority.
+//! The thread that writes the log. Drain threads only copy; checksums, compression and the disk are
+//! its business, at ordinary priority.
 
 use klogger_engines::stacks;
 use klogger_log::ledger::{Entry, Key, Ledger};
@@ -34,7 +34,8 @@ pub struct Names {
 }
 
 impl Names {
-    /// Those that the fields of `events` and the `stacks` need. If the kernel hides them, the ledger says so.
+    /// Those that the fields of `events` and the `stacks` need. If the kernel hides them, the
+    /// ledger says so.
     pub fn of(
         events: &[EventLayout],
         stacks: Option<Vec<(u32, Vec<u64>)>>,
@@ -58,7 +59,8 @@ impl Names {
     }
 }
 
-/// Events that came after writing had failed, by event and CPU; those of all threads of programs together.
+/// Events that came after writing had failed, by event and CPU; those of all threads of programs
+/// together.
 struct Discarded {
     sizes: SizeTable,
     names: BTreeMap<u16, String>,
@@ -88,8 +90,8 @@ impl Discarded {
         self.names.extend(events.iter().map(|e| (e.id, e.name.clone())));
     }
 
-    /// Counts the events of a block but for the first ones, which were written. LOST records are none: what they count
-    /// stands in the ledger already.
+    /// Counts the events of a block but for the first ones, which were written. LOST records are
+    /// none: what they count stands in the ledger already.
     fn add(&mut self, block: &EventBlock, mut written: u64) {
         let mut rest = block.records;
         while let (Some(header), Some(size)) = (Header::read(rest), self.sizes.size(rest)) {
@@ -228,7 +230,8 @@ impl LogWriter {
         if due { self.flush() } else { Ok(()) }
     }
 
-    /// Writes the recorder's own events that have gathered. If that fails, they stay: there may be room at the end.
+    /// Writes the recorder's own events that have gathered. If that fails, they stay: there may be
+    /// room at the end.
     fn flush(&mut self) -> io::Result<()> {
         self.flushed = Instant::now();
         if self.own.is_empty() || self.status.has_failed() {
@@ -250,12 +253,14 @@ impl LogWriter {
         Ok(())
     }
 
-    /// The end of the log: KLOGGER_FINISH, stacks and symbols if some event needs them, ledger, index.
+    /// The end of the log: KLOGGER_FINISH, stacks and symbols if some event needs them, ledger,
+    /// index.
     pub fn finish(mut self, names: &Names, ledger: &Ledger, end_ns: u64) -> io::Result<Summary> {
         let mut own = Vec::new();
         self.builtin.event("KLOGGER_FINISH").finish(end_ns, &mut own);
         self.own.extend_from_slice(&own);
-        // On a full disk these may fail; the ledger then makes room for itself, and says what is missing.
+        // On a full disk these may fail; the ledger then makes room for itself, and says what is
+        // missing.
         let flushed = self.flush();
         let mut ledger = Ledger { end_ns: Some(end_ns), ..ledger.clone() };
         if let Err(e) = &flushed {

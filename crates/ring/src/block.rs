@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Blocks of records on their way from a drain thread to the writer of the log, and the buffers that they are made in.
+//! Blocks of records on their way from a drain thread to the writer of the log, and the buffers
+//! that they are made in.
 
 use crate::Taken;
 use klogger_log::builder::RecordBuilder;
@@ -11,7 +12,8 @@ use std::io;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Buffers between drain threads and the writer. If all are in use, the disk is slower than the events.
+/// Buffers between drain threads and the writer. If all are in use, the disk is slower than the
+/// events.
 const BUFFERS_MAX: u32 = 64;
 
 /// What is handed to the writer.

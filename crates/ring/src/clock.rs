@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! From the clock of events to the log's. Programs and the kernel engine read the time-stamp counter, which costs half of
-//! what the kernel's clock costs. The recorder reads both side by side again and again, and draws straight lines between
-//! these pairs.
+//! From the clock of events to the log's. Programs and the kernel engine read the time-stamp
+//! counter, which costs half of what the kernel's clock costs. The recorder reads both side by side
+//! again and again, and draws straight lines between these pairs.
 //!
-//! The lines are joined, and rise: so no two events change places, as long as they are converted by lines of one clock.
+//! The lines are joined, and rise: so no two events change places, as long as they are converted by
+//! lines of one clock.
 //!
-//! A counter may step: back to zero when a machine was asleep, anywhere, and on at another speed, when a virtual one was
-//! moved. Then a new stretch of lines begins, at the time at which the last one was looked at. Times between the two looks
-//! are uncertain by what lies between them; no others are.
+//! A counter may step: back to zero when a machine was asleep, anywhere, and on at another speed,
+//! when a virtual one was moved. Then a new stretch of lines begins, at the time at which the last
+//! one was looked at. Times between the two looks are uncertain by what lies between them; no
+//! others are.
 
 use crate::RecordKinds;
 use klogger_log::preamble::EventClock;
@@ -17,16 +19,18 @@ use klogger_os::machine;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Pairs that are kept; older times lie on the line from the first pair of all to the oldest of these. Every ring that is
-/// emptied makes one, and rings are emptied every second.
+/// Pairs that are kept; older times lie on the line from the first pair of all to the oldest of
+/// these. Every ring that is emptied makes one, and rings are emptied every second.
 const PAIRS: usize = 1 << 16;
 /// A time may be a little ahead of the newest pair: CPUs read their counters a moment apart.
 const AHEAD: u64 = 1 << 20;
-/// The same, in an image of a machine that has crashed: nobody may have looked at the clock for so long.
+/// The same, in an image of a machine that has crashed: nobody may have looked at the clock for so
+/// long.
 const AHEAD_OF_CRASH: u64 = 1 << 44;
 /// Stretches that are kept.
 const STRETCHES: usize = 16;
-/// A step is what leads further away from a line than noise, and than the kernel may let its clock run faster or slower.
+/// A step is what leads further away from a line than noise, and than the kernel may let its clock
+/// run faster or slower.
 pub const STEP_NS: u64 = 10_000;
 pub const SLEW_PPM: u64 = 1_000;
 /// A line that is shorter says little about the counter's speed.
@@ -115,7 +119,8 @@ impl Clock {
         if off > noise || pair.ticks.saturating_add(AHEAD) < newest.ticks {
             return self.begin_anew(pair);
         }
-        // Lines must rise. A pair that does not fit in is one too many: CPUs' counters differ a little.
+        // Lines must rise. A pair that does not fit in is one too many: CPUs' counters differ a
+        // little.
         if pair.ticks <= newest.ticks {
             return;
         }
@@ -126,8 +131,9 @@ impl Clock {
         self.pairs.push_back(pair);
     }
 
-    /// How far a new pair is from where the line before it leads, and how far it may be: a line that is as long as the
-    /// way to it, or else the noise of two readings would be taken for a change of speed. None of that length: not known.
+    /// How far a new pair is from where the line before it leads, and how far it may be: a line
+    /// that is as long as the way to it, or else the noise of two readings would be taken for a
+    /// change of speed. None of that length: not known.
     fn deviation(&self, pair: Pair) -> (u64, u64) {
         let newest = self.newest();
         let way = pair.ns - newest.ns;
@@ -141,8 +147,8 @@ impl Clock {
         (line(base, newest, pair.ticks).abs_diff(pair.ns), noise)
     }
 
-    /// The counter has stepped since the last look. As if that had been just after it: `first` is where the counter was
-    /// then, if it has gone on as fast as before.
+    /// The counter has stepped since the last look. As if that had been just after it: `first` is
+    /// where the counter was then, if it has gone on as fast as before.
     fn begin_anew(&mut self, pair: Pair) {
         let newest = self.newest();
         let (ticks, ns) = (newest.ticks - self.first.ticks, newest.ns - self.first.ns);
@@ -175,7 +181,8 @@ impl Clock {
         }
     }
 
-    /// The two pairs whose line a time is on: those around it; the first two, or the last two, for one outside.
+    /// The two pairs whose line a time is on: those around it; the first two, or the last two, for
+    /// one outside.
     fn around(&self, ticks: u64) -> (Pair, Pair) {
         let later = self.pairs.partition_point(|p| p.ticks <= ticks);
         let last = self.pairs.len() - 1;
@@ -206,8 +213,8 @@ impl Clock {
         Clock { first, guessed, pairs, error_ns, until_ns, past: self.past.clone() }
     }
 
-    /// Whether a time lies in this stretch, and if not, or if it lies in others as well, how far it is from the end:
-    /// what is in hand is seldom old. Less is more likely.
+    /// Whether a time lies in this stretch, and if not, or if it lies in others as well, how far it
+    /// is from the end: what is in hand is seldom old. Less is more likely.
     fn unlikeness(&self, ticks: u64) -> (bool, u64) {
         let newest = self.newest().ticks;
         let within = (self.first.ticks..=newest.saturating_add(AHEAD)).contains(&ticks);
@@ -244,8 +251,8 @@ impl Clock {
         }
     }
 
-    /// How far from the truth a time before the first pair may be: the counter's speed is known no better than the two
-    /// readings that it follows from.
+    /// How far from the truth a time before the first pair may be: the counter's speed is known no
+    /// better than the two readings that it follows from.
     pub fn extend_error(&mut self, ns: u64) {
         let newest = self.past.first().map_or(self.newest(), |past| past.newest());
         let first = self.past.first().map_or(self.first, |past| past.first);
@@ -294,8 +301,8 @@ impl SharedClock {
         self.lock().look();
     }
 
-    /// What is needed to convert times that are in hand already, of which the first has these low 48 bits. A copy: long
-    /// conversions of one thread hold up no other.
+    /// What is needed to convert times that are in hand already, of which the first has these low
+    /// 48 bits. A copy: long conversions of one thread hold up no other.
     pub fn part(&self, first48: u64) -> Clock {
         let mut clock = self.lock();
         clock.look();
@@ -339,8 +346,8 @@ pub struct Converter<'a> {
 struct Segment {
     a: Pair,
     b: Pair,
-    /// ns in a tick, 32 bits of them behind the point, so that a time is at most 1 ns too early; 0 if the line is too
-    /// long for that.
+    /// ns in a tick, 32 bits of them behind the point, so that a time is at most 1 ns too early; 0
+    /// if the line is too long for that.
     slope: u64,
 }
 
@@ -368,7 +375,8 @@ impl Segment {
 }
 
 impl<'a> Converter<'a> {
-    /// Takes a new pair, which is later than all that is in hand already: so those times are between pairs.
+    /// Takes a new pair, which is later than all that is in hand already: so those times are
+    /// between pairs.
     pub fn new(clock: &'a mut Clock, source: Source) -> Converter<'a> {
         let now = match source {
             Source::Monotonic => os::monotonic_ns(),
@@ -385,7 +393,8 @@ impl<'a> Converter<'a> {
         Converter::until(clock, Source::Tsc, clock.newest().ticks)
     }
 
-    /// Of times of the counter in a machine that has crashed, which may be far behind the clock's newest pair.
+    /// Of times of the counter in a machine that has crashed, which may be far behind the clock's
+    /// newest pair.
     pub fn of_crash(clock: &'a Clock) -> Converter<'a> {
         let newest = clock.newest().ticks;
         let base = (newest + AHEAD_OF_CRASH).saturating_sub(TIME_MASK);

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The two rings of a CPU, or of a thread, as one: the main ring, and the nested one for probe hits that interrupt others.
+//! The two rings of a CPU, or of a thread, as one: the main ring, and the nested one for probe hits
+//! that interrupt others.
 //!
-//! Either is in the order of time, or nearly so (an interrupt can interrupt an interrupt). Nested records are few; they
-//! are put in among the main ring's by their time, so that whoever reads on sees one sequence.
+//! Either is in the order of time, or nearly so (an interrupt can interrupt an interrupt). Nested
+//! records are few; they are put in among the main ring's by their time, so that whoever reads on
+//! sees one sequence.
 
 use crate::{Counters, NESTED, Note, RecordKinds, RingReader, Taken};
 use klogger_log::record::Header;
 use std::io;
 use std::sync::atomic::{Ordering, fence};
 
-/// Bytes of nested records that may wait for the main ring to catch up, or as many as that ring has: if the disk is slow,
-/// all that it holds may be older. Only a writer that lies about times needs more.
+/// Bytes of nested records that may wait for the main ring to catch up, or as many as that ring
+/// has: if the disk is slow, all that it holds may be older. Only a writer that lies about times
+/// needs more.
 const WAITING_MAX: usize = 4 * NESTED;
 
 /// So often is looked for a moment at which no hit is at work.
@@ -173,15 +176,16 @@ impl CpuReader {
         taken
     }
 
-    /// For overwrite mode, with writers stopped: appends everything that is still whole since the last time.
+    /// For overwrite mode, with writers stopped: appends everything that is still whole since the
+    /// last time.
     pub fn take_overwritten(&mut self, kinds: &RecordKinds, out: &mut Vec<u8>) -> Taken {
         let taken = self.both_rings(kinds, out, |ring, out| ring.take_overwritten(kinds, out));
         self.main.leave(self.here());
         taken
     }
 
-    /// The same while writers go on. Returns also how many attempts to log there were until then, lost ones included.
-    /// `ids`: those that count attempts.
+    /// The same while writers go on. Returns also how many attempts to log there were until then,
+    /// lost ones included. `ids`: those that count attempts.
     pub fn take_running(
         &mut self,
         kinds: &RecordKinds,
@@ -201,8 +205,8 @@ impl CpuReader {
         Ok((taken, still))
     }
 
-    /// A moment at which no hit was at work. Most hits take less time than a look; on the writers' own CPU, which only
-    /// interrupts take from the caller, the first look is nearly always good.
+    /// A moment at which no hit was at work. Most hits take less time than a look; on the writers'
+    /// own CPU, which only interrupts take from the caller, the first look is nearly always good.
     fn still(&self, ids: &[u16]) -> Still {
         let look = || {
             let nested = self.nested.as_ref().map_or(0, RingReader::head);
@@ -246,7 +250,8 @@ impl CpuReader {
         Note { main: self.main.tail(), nested, serials: self.serials }
     }
 
-    /// Goes on where a reader that has died stopped; returns how many numbers the records took that it had taken out.
+    /// Goes on where a reader that has died stopped; returns how many numbers the records took that
+    /// it had taken out.
     pub fn resume(&mut self) -> u64 {
         let note = self.main.note();
         self.main.resume_at(note.main);
@@ -306,8 +311,8 @@ pub fn last_time(kinds: &RecordKinds, bytes: &[u8]) -> Option<u64> {
     records(kinds, bytes).last().map(|(_, time)| time)
 }
 
-/// Where the last record begins whose predecessors are all in the order of time, or the first one that is not. For records
-/// of which the last one may be nonsense.
+/// Where the last record begins whose predecessors are all in the order of time, or the first one
+/// that is not. For records of which the last one may be nonsense.
 pub fn last_in_order(kinds: &RecordKinds, bytes: &[u8]) -> Option<usize> {
     let (mut at, mut found, mut before) = (0, None, None);
     for (record, time) in records(kinds, bytes) {
@@ -378,7 +383,8 @@ mod tests {
         }
     }
 
-    /// The main ring is full of older records; of the nested ring more comes in the meantime than it holds.
+    /// The main ring is full of older records; of the nested ring more comes in the meantime than
+    /// it holds.
     #[test]
     fn a_reader_that_is_behind_keeps_the_order() {
         let (kinds, size) = (kinds(), 1 << 20);
@@ -424,7 +430,8 @@ mod tests {
         assert_eq!(taken.serials, 3007);
         write(0, 3000..9000);
         write(1, 5000..5011);
-        // Killed after it has said how far it is, and zeroed half of it, up to the middle of nowhere.
+        // Killed after it has said how far it is, and zeroed half of it, up to the middle of
+        // nowhere.
         first.nested.as_mut().unwrap().copy(&kinds, &mut Vec::new(), 8 * 4);
         first.main.copy(&kinds, &mut Vec::new(), 8 * 2000);
         first.main.leave(Note { serials: 3007 + 4 + 2000, ..first.here() });

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The reader's side of a ring. The protocol stands in `runtime/include/klogger/ring.h`, whose offsets these are.
+//! The reader's side of a ring. The protocol stands in `runtime/include/klogger/ring.h`, whose
+//! offsets these are.
 
 use klogger_log::record::{Header, SizeTable};
 use klogger_os::Mapping;
@@ -64,7 +65,8 @@ impl Rings {
         Rings { mapping: Arc::new(mapping), size, count, mark }
     }
 
-    /// The reader's end of the ring of `cpu`. There must be only one at a time that takes records out.
+    /// The reader's end of the ring of `cpu`. There must be only one at a time that takes records
+    /// out.
     pub fn reader(&self, cpu: usize) -> RingReader {
         assert!(cpu < self.count);
         let base = cpu * Rings::stride(self.size);
@@ -90,8 +92,8 @@ impl Rings {
 #[derive(Clone, Copy)]
 enum Mark {
     At(u64),
-    /// As the ring itself says: the kernel engine's may be changed while it records. In overwrite mode its writers leave
-    /// their straight path at once.
+    /// As the ring itself says: the kernel engine's may be changed while it records. In overwrite
+    /// mode its writers leave their straight path at once.
     InRing,
 }
 
@@ -108,8 +110,8 @@ pub struct RingReader {
     tail: u64,
     /// Places, and lengths, of what was copied and not given back yet.
     copied: Vec<(usize, usize)>,
-    /// Nonsense in the ring is an accident, and the writers' next records are worth something. In a program's ring it is
-    /// not, and zeroing would make memory of what the program has never used.
+    /// Nonsense in the ring is an accident, and the writers' next records are worth something. In a
+    /// program's ring it is not, and zeroing would make memory of what the program has never used.
     trusted: bool,
 }
 
@@ -127,7 +129,8 @@ pub struct Taken {
     pub torn: bool,
 }
 
-/// How far a reader had come. It is noted in the ring, for whoever goes on when the reader has died.
+/// How far a reader had come. It is noted in the ring, for whoever goes on when the reader has
+/// died.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Note {
     /// Bytes taken out of the main ring, and of the nested one.
@@ -137,7 +140,8 @@ pub struct Note {
     pub serials: u64,
 }
 
-/// What rings have counted by event id. Rings that are replaced by others leave nothing else behind.
+/// What rings have counted by event id. Rings that are replaced by others leave nothing else
+/// behind.
 pub struct Counters {
     pub lost: Vec<u64>,
     /// Counted only in overwrite mode.
@@ -285,12 +289,14 @@ impl RingReader {
         self.word(NEST).load(Ordering::Relaxed) != 0
     }
 
-    /// Events lost since the last LOST record, and the time of the first (low 48 bits and up: full ns).
+    /// Events lost since the last LOST record, and the time of the first (low 48 bits and up: full
+    /// ns).
     pub fn missed(&self) -> (u64, u64) {
         (self.word(MISSED).load(Ordering::Acquire), self.word(MISSED_SINCE).load(Ordering::Relaxed))
     }
 
-    /// The same, and from now on they are told: no LOST record will count them. Writers exchange the number as well.
+    /// The same, and from now on they are told: no LOST record will count them. Writers exchange
+    /// the number as well.
     pub fn take_missed(&self) -> (u64, u64) {
         let since = self.missed().1;
         (self.word(MISSED).swap(0, Ordering::AcqRel), since)
@@ -333,8 +339,8 @@ impl RingReader {
         self.word(LIMIT).store(limit, Ordering::Release);
     }
 
-    /// Appends whole records to `out` until `max` bytes or the first record that is not complete. They stay in the ring
-    /// until [`RingReader::release`].
+    /// Appends whole records to `out` until `max` bytes or the first record that is not complete.
+    /// They stay in the ring until [`RingReader::release`].
     pub fn copy(&mut self, kinds: &RecordKinds, out: &mut Vec<u8>, max: usize) -> Taken {
         let head = self.head();
         let mut taken = Taken::default();
@@ -381,16 +387,16 @@ impl RingReader {
         self.size().saturating_sub(mark)
     }
 
-    /// Sends writers to the larger ring of this CPU, which is open. Those that are at work may go on here: their records
-    /// are to be taken out when none of them is left.
+    /// Sends writers to the larger ring of this CPU, which is open. Those that are at work may go
+    /// on here: their records are to be taken out when none of them is left.
     pub fn retire(&mut self) {
         self.retired = true;
         self.word(GROWN).store(1, Ordering::Relaxed);
         self.word(LIMIT).store(0, Ordering::Release);
     }
 
-    /// Says how far the reader is, before anything is zeroed. There are two places, so that one is valid whenever the
-    /// reader may die.
+    /// Says how far the reader is, before anything is zeroed. There are two places, so that one is
+    /// valid whenever the reader may die.
     pub fn leave(&self, note: Note) {
         if !self.trusted {
             return;
@@ -421,15 +427,15 @@ impl RingReader {
         self.tail = tail;
     }
 
-    /// For overwrite mode, with writers stopped: appends everything that is still whole since the last time. Returns
-    /// what was found. `tail` moves to the writers' position.
+    /// For overwrite mode, with writers stopped: appends everything that is still whole since the
+    /// last time. Returns what was found. `tail` moves to the writers' position.
     pub fn take_overwritten(&mut self, kinds: &RecordKinds, out: &mut Vec<u8>) -> Taken {
         let head = self.head();
         self.take_round(kinds, out, head.saturating_sub(self.size()), head)
     }
 
-    /// The same while writers go on: up to `head`, behind which no record is being written. What they overwrite in the
-    /// meantime is left out.
+    /// The same while writers go on: up to `head`, behind which no record is being written. What
+    /// they overwrite in the meantime is left out.
     pub fn take_running(
         &mut self,
         kinds: &RecordKinds,
@@ -437,7 +443,8 @@ impl RingReader {
         head: u64,
     ) -> io::Result<Taken> {
         let mut image = self.image(head)?;
-        // Pairs with the writers, who move `head` before they store: whose bytes are in the copy, his head is seen here.
+        // Pairs with the writers, who move `head` before they store: whose bytes are in the copy,
+        // his head is seen here.
         fence(Ordering::Acquire);
         let oldest = self.head().saturating_sub(self.size());
         let taken = image.take_round(kinds, out, oldest, head);
@@ -504,13 +511,14 @@ impl RingReader {
         self.tail as usize & (self.size - 1)
     }
 
-    /// Bytes of whole records from the tail on which stand side by side: up to the ring's end, and over it by the one
-    /// record that begins before it.
+    /// Bytes of whole records from the tail on which stand side by side: up to the ring's end, and
+    /// over it by the one record that begins before it.
     fn run(&self, kinds: &RecordKinds, head: u64, max: usize, taken: &mut Taken) -> usize {
         let start = self.offset();
         let mut at = start;
         while at < self.size && at - start < max && self.tail + ((at - start) as u64) < head {
-            // Pairs with klogger_publish(): a header word that is not zero stands before a complete record.
+            // Pairs with klogger_publish(): a header word that is not zero stands before a complete
+            // record.
             let word = self.word(CONTROL + at).load(Ordering::Acquire);
             if word == 0 {
                 break;
@@ -529,15 +537,17 @@ impl RingReader {
 
     fn bytes(&self, offset: usize, length: usize) -> &[u8] {
         let at = self.mapping.at(self.base + CONTROL + offset, length);
-        // SAFETY: within the mapping. The writers are done with records whose header is set, and do not write there
-        // again before `hard` is raised; sizes are read from such records only. A program that writes nevertheless gets
-        // nothing but nonsense into the copy, whose records are looked at again before they are believed.
+        // SAFETY: within the mapping. The writers are done with records whose header is set, and do
+        // not write there again before `hard` is raised; sizes are read from such records only. A
+        // program that writes nevertheless gets nothing but nonsense into the copy, whose records
+        // are looked at again before they are believed.
         unsafe { std::slice::from_raw_parts(at, length) }
     }
 
     fn zero(&self, offset: usize, length: usize) {
         let at = self.mapping.at(self.base + CONTROL + offset, length);
-        // SAFETY: within the mapping, and taken out, so that no writer touches it before `hard` is raised.
+        // SAFETY: within the mapping, and taken out, so that no writer touches it before `hard` is
+        // raised.
         unsafe { std::ptr::write_bytes(at, 0, length) };
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! As much of C as is needed to find where a text in C ends, which `klogger()` calls it makes, and what a parameter is
-//! called: C's tokens, and nothing of its grammar.
+//! As much of C as is needed to find where a text in C ends, which `klogger()` calls it makes, and
+//! what a parameter is called: C's tokens, and nothing of its grammar.
 
 pub mod reach;
 
@@ -206,7 +206,8 @@ impl Finder {
         self.groups.push(Group { close, call });
     }
 
-    /// Closes the innermost group if this is its end; otherwise C's compiler will say what is wrong.
+    /// Closes the innermost group if this is its end; otherwise C's compiler will say what is
+    /// wrong.
     fn close(&mut self, token: Token, span: Span) {
         if self.groups.last().is_some_and(|g| g.close == token)
             && let Some(mut call) = self.groups.pop().and_then(|g| g.call)

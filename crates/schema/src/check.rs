@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What can only be checked when everything has been read: that names are unique, that what is named exists, that
-//! records are not too long. Also puts the fields of `context` at the end of the events.
+//! What can only be checked when everything has been read: that names are unique, that what is
+//! named exists, that records are not too long. Also puts the fields of `context` at the end of the
+//! events.
 
 use crate::Options;
 use crate::c::reach::{BEYOND_HELP, beyond, beyond_message};
@@ -14,7 +15,8 @@ use crate::roles;
 use crate::words::{CONTEXTS, DECODES};
 use std::collections::{HashMap, HashSet};
 
-/// Events of one schema at most: ids of events are 16 bits, and several schemata share them in a log.
+/// Events of one schema at most: ids of events are 16 bits, and several schemata share them in a
+/// log.
 pub const EVENTS_MAX: usize = 1000;
 /// Tables and probes of one schema at most, each.
 const OTHERS_MAX: usize = 1000;
@@ -413,7 +415,8 @@ fn values(n: usize) -> String {
     }
 }
 
-/// One probe for one place: it is hit once, and reads the clock once. Prototypes may differ, as kernels do.
+/// One probe for one place: it is hit once, and reads the clock once. Prototypes may differ, as
+/// kernels do.
 fn unique_targets(probes: &[Probe], found: &mut Vec<Diagnostic>) {
     let mut seen = HashMap::new();
     for (number, probe) in probes.iter().enumerate() {

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Where the fields of an event stand in its record. The one place that computes offsets: the C that writes a record
-//! asserts them, and the reader of a log uses them as they were written into the log.
+//! Where the fields of an event stand in its record. The one place that computes offsets: the C
+//! that writes a record asserts them, and the reader of a log uses them as they were written into
+//! the log.
 //!
-//! A record is a header word of 8 bytes (48-bit time, 16-bit event id), then the fields in the order of their
-//! declaration, each aligned to its own size as a C compiler would, padded at the end to a multiple of 8 bytes. A
-//! `string` field is a u16 length in its place; its bytes (no NUL) follow the last fixed field, then the padding.
+//! A record is a header word of 8 bytes (48-bit time, 16-bit event id), then the fields in the
+//! order of their declaration, each aligned to its own size as a C compiler would, padded at the
+//! end to a multiple of 8 bytes. A `string` field is a u16 length in its place; its bytes (no NUL)
+//! follow the last fixed field, then the padding.
 
 use crate::model::{Context, Decode, Event, Role, Scalar, Scope, Shape, Slice};
 use serde::{Deserialize, Serialize};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Schema text to tokens. The text of probes is not lexed here but in [`crate::c`]: its rules are C's.
+//! Schema text to tokens. The text of probes is not lexed here but in [`crate::c`]: its rules are
+//! C's.
 
 use crate::model::Span;
 use logos::{Lexer, Logos, Skip};
@@ -99,8 +100,8 @@ pub fn quoted_length(rest: &str, quote: u8) -> (usize, bool) {
     (at, false)
 }
 
-/// A place in a text, from which tokens are taken one at a time. Keeping only the place lets the parser go on in
-/// another language, C, and come back.
+/// A place in a text, from which tokens are taken one at a time. Keeping only the place lets the
+/// parser go on in another language, C, and come back.
 #[derive(Clone)]
 pub struct Cursor<'a> {
     pub text: &'a str,

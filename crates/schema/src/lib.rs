@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The klogger schema language: text in, checked model out.
 //!
-//! **Invariant:** this crate knows neither C nor files. A probe's body is an opaque text with a position, of which only
-//! C's tokens matter: they say where it ends and which `klogger()` calls it makes.
+//! **Invariant:** this crate knows neither C nor files. A probe's body is an opaque text with a
+//! position, of which only C's tokens matter: they say where it ends and which `klogger()` calls it
+//! makes.
 //!
-//! A schema comes from anybody, so nothing in it may make this crate panic, loop, or take more memory than the text
-//! justifies.
+//! A schema comes from anybody, so nothing in it may make this crate panic, loop, or take more
+//! memory than the text justifies.
 
 pub mod c;
 pub mod diagnostic;
@@ -31,7 +32,8 @@ pub const TEXT_MAX: usize = 1 << 20;
 
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// The schema's name if the text declares none; without it, the file's name makes one ([`name_from_file`]).
+    /// The schema's name if the text declares none; without it, the file's name makes one
+    /// ([`name_from_file`]).
     pub default_name: Option<String>,
     /// It is klogger's own schema, and may use the names that are reserved for it.
     pub builtin: bool,
@@ -46,8 +48,8 @@ pub struct Parsed {
 
 /// Reads and checks a schema. `file` is its name in messages and in `#line`; nothing is opened.
 ///
-/// # Errors
-/// All that is wrong with it, at most some 50 errors, in the order of the text; warnings are among them.
+/// # Errors All that is wrong with it, at most some 50 errors, in the order of the text; warnings
+/// are among them.
 pub fn parse(file: &str, text: &str, options: &Options) -> Result<Parsed, Vec<Diagnostic>> {
     if let Some(diagnostic) = unreadable(text) {
         return Err(vec![diagnostic]);
@@ -106,7 +108,8 @@ fn unreadable(text: &str) -> Option<Diagnostic> {
     )
 }
 
-/// Control characters, and those that turn the direction of text, so that it reads differently from what it says.
+/// Control characters, and those that turn the direction of text, so that it reads differently from
+/// what it says.
 fn unprintable(c: char) -> bool {
     let turns =
         matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}');

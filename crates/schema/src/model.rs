@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! What a schema says, after it has been parsed and checked.
 //!
-//! The model is plain data. It knows neither the C that is generated from it nor the file that it came from, except
-//! by the name and text which diagnostics and `#line` need.
+//! The model is plain data. It knows neither the C that is generated from it nor the file that it
+//! came from, except by the name and text which diagnostics and `#line` need.
 
 use serde::{Deserialize, Serialize};
 
@@ -58,7 +58,8 @@ pub enum Scope {
     All,
 }
 
-/// What an event says of the scheduler, for programs that draw who ran where. Its field `pid` is the thread.
+/// What an event says of the scheduler, for programs that draw who ran where. Its field `pid` is
+/// the thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
@@ -66,7 +67,8 @@ pub enum Role {
     SwitchOut,
     /// It gets a CPU: `pid`, `prio`.
     SwitchIn,
-    /// It leaves its run queue: `pid`, `state`. Nothing new beside a `switch_out` that says the same.
+    /// It leaves its run queue: `pid`, `state`. Nothing new beside a `switch_out` that says the
+    /// same.
     Dequeue,
     /// It is being woken: `pid`, `prio`, `target_cpu`, `waker`.
     Waking,
@@ -74,7 +76,8 @@ pub enum Role {
     Wakeup,
 }
 
-/// `slice NAME from EVENT to EVENT by FIELD, FIELD on PLACE`: time that has a beginning and an end. Both events have it.
+/// `slice NAME from EVENT to EVENT by FIELD, FIELD on PLACE`: time that has a beginning and an end.
+/// Both events have it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Slice {
     pub name: String,
@@ -147,7 +150,8 @@ pub enum Shape {
     Array(u32),
     /// `string[N]` or `char NAME[N]`: N bytes, cut and padded with NUL.
     Text(u32),
-    /// `string`: its length (u16) stands at the field's offset, its bytes after the fixed part of the record.
+    /// `string`: its length (u16) stands at the field's offset, its bytes after the fixed part of
+    /// the record.
     Tail,
 }
 
@@ -162,7 +166,8 @@ pub enum Decode {
     Thread,
     /// An address in code, which the symbol table names.
     Code,
-    /// A kernel stack: the number that `klogger_stack()` gave, of a row in the table of stacks; 0 is none.
+    /// A kernel stack: the number that `klogger_stack()` gave, of a row in the table of stacks; 0
+    /// is none.
     Stack,
     /// A kernel `dev_t`: major << 20 | minor.
     Device,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Which names are legal. They become names in C, in SQL and of files, so only what is legal in all three is.
+//! Which names are legal. They become names in C, in SQL and of files, so only what is legal in all
+//! three is.
 
 use crate::diagnostic::Diagnostic;
 use crate::model::Span;
@@ -8,7 +9,8 @@ use crate::words::{
     STRING, TYPES,
 };
 
-/// Bytes of a name at most: what C compilers promise to tell apart, and short enough for a column of output.
+/// Bytes of a name at most: what C compilers promise to tell apart, and short enough for a column
+/// of output.
 pub const NAME_MAX: usize = 64;
 
 /// What a name is the name of; what is reserved depends on it.
@@ -35,7 +37,8 @@ impl Kind {
     }
 }
 
-/// What is wrong with a name, if anything is. `builtin`: it belongs to klogger itself, which may use its own names.
+/// What is wrong with a name, if anything is. `builtin`: it belongs to klogger itself, which may
+/// use its own names.
 pub fn check(kind: Kind, name: &str, span: Span, builtin: bool) -> Option<Diagnostic> {
     let shown = shorten(name);
     if !is_identifier(name) {
@@ -134,8 +137,8 @@ pub fn shorten(text: &str) -> String {
     }
 }
 
-/// The name that a file's name gives to a schema which declares none: `scheduler.klogger` and `.klogger.conf.scheduler`
-/// both give `scheduler`. What is not legal in a name becomes `_`.
+/// The name that a file's name gives to a schema which declares none: `scheduler.klogger` and
+/// `.klogger.conf.scheduler` both give `scheduler`. What is not legal in a name becomes `_`.
 pub fn from_file(file: &str) -> String {
     let base = file.rsplit('/').next().unwrap_or(file);
     let stem = match base.strip_prefix(".klogger.conf") {

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! "Did you mean": the names nearest to one that is not known.
 
-/// Names are at most this long; a longer word is no misspelling of one, and would cost quadratic time.
+/// Names are at most this long; a longer word is no misspelling of one, and would cost quadratic
+/// time.
 const LONGEST: usize = 128;
 const OFFERED: usize = 3;
 
-/// Up to three candidates that `word` may have been meant for, the nearest first. Case does not count. A candidate is
-/// near if it takes at most one edit for every three letters, or if it contains the word.
+/// Up to three candidates that `word` may have been meant for, the nearest first. Case does not
+/// count. A candidate is near if it takes at most one edit for every three letters, or if it
+/// contains the word.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     if word.is_empty() || word.len() > LONGEST {
         return Vec::new();
@@ -41,7 +43,8 @@ pub fn alternatives(names: &[&str], join: &str) -> String {
     }
 }
 
-/// How far apart two names are (the smaller, the nearer); `None` if they are not alike. `word` is in lower case.
+/// How far apart two names are (the smaller, the nearer); `None` if they are not alike. `word` is
+/// in lower case.
 fn distance(word: &str, candidate: &str) -> Option<usize> {
     if candidate.len() > LONGEST {
         return None;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Roles and slices: whether the events have what they need; and from the declaration of a slice to its two events.
+//! Roles and slices: whether the events have what they need; and from the declaration of a slice to
+//! its two events.
 
 use crate::diagnostic::Diagnostic;
 use crate::model::{Event, Scalar, Shape, Span};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The vocabulary of the language: types, units, decodings, probe kinds, and the words that are taken.
+//! The vocabulary of the language: types, units, decodings, probe kinds, and the words that are
+//! taken.
 
 use crate::model::{Context, Decode, Place, ProbeKind, Role, Scalar};
 
@@ -313,12 +314,13 @@ pub const C_RESERVED: [&str; 67] = [
     "__volatile__",
 ];
 
-/// Names which are macros where generated C may be compiled: a field of that name would become something else.
+/// Names which are macros where generated C may be compiled: a field of that name would become
+/// something else.
 pub const C_MACROS: [&str; 8] =
     ["NULL", "current", "errno", "linux", "stderr", "stdin", "stdout", "unix"];
 
-/// Words that DuckDB accepts as the name of a table or a column only in quotes: its keywords of the categories
-/// `reserved` and `type_function`.
+/// Words that DuckDB accepts as the name of a table or a column only in quotes: its keywords of the
+/// categories `reserved` and `type_function`.
 pub const SQL_RESERVED: [&str; 105] = [
     "all",
     "analyse",

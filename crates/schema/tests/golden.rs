@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! `tests/golden/schema/CASE.klogger` must mean what `CASE.txt` says, and mean the same when printed and read again.
-//! One more case is one more pair of files; KLOGGER_BLESS=1 writes the second.
+//! `tests/golden/schema/CASE.klogger` must mean what `CASE.txt` says, and mean the same when
+//! printed and read again. One more case is one more pair of files; KLOGGER_BLESS=1 writes the
+//! second.
 
 mod common;
 

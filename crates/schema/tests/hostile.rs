@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! A schema comes from anybody. Whatever the text is: no panic, and every diagnostic points into it, so that it can be
-//! shown. The fuzzer (fuzz/) looks for the same; this much of it runs with every `cargo test`.
+//! A schema comes from anybody. Whatever the text is: no panic, and every diagnostic points into
+//! it, so that it can be shown. The fuzzer (fuzz/) looks for the same; this much of it runs with
+//! every `cargo test`.
 
 mod common;
 
@@ -51,7 +52,8 @@ fn every_beginning() {
     }
 }
 
-/// Deletes, doubles, and swaps pieces of known texts. The same each time: a failure can be repeated.
+/// Deletes, doubles, and swaps pieces of known texts. The same each time: a failure can be
+/// repeated.
 #[test]
 fn mutations() {
     let corpus = corpus();

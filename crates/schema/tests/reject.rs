@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! `tests/reject/CASE/CASE.klogger` must be refused, in the words of `expected.txt`. One more case is one more folder;
-//! KLOGGER_BLESS=1 writes the second file. The command's own test reads the same cases.
+//! `tests/reject/CASE/CASE.klogger` must be refused, in the words of `expected.txt`. One more case
+//! is one more folder; KLOGGER_BLESS=1 writes the second file. The command's own test reads the
+//! same cases.
 
 mod common;
 

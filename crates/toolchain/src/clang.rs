@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! From a schema to a BPF object by way of clang. Bundled schemata were compiled when klogger was built; this is for the
-//! user's own.
+//! From a schema to a BPF object by way of clang. Bundled schemata were compiled when klogger was
+//! built; this is for the user's own.
 
 mod expanded;
 #[cfg(test)]
@@ -26,7 +26,8 @@ const COMPILERS: &[&str] = &["clang-22", "clang-21", "clang-20", "clang-19", "cl
 pub enum CompileError {
     /// It could not be run, or there is none.
     Failed(Error),
-    /// Schemata are wrong, or their C is: each time with the index of the schema, of those that were given.
+    /// Schemata are wrong, or their C is: each time with the index of the schema, of those that
+    /// were given.
     Rejected(Vec<(usize, Diagnostic)>),
 }
 
@@ -36,7 +37,8 @@ impl From<Error> for CompileError {
     }
 }
 
-/// One message of the compiler. Lines and columns count from 1 and are the schema's own, if `file` is the schema's.
+/// One message of the compiler. Lines and columns count from 1 and are the schema's own, if `file`
+/// is the schema's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Complaint {
     pub file: String,
@@ -86,8 +88,8 @@ fn write_texts(folder: &Path, texts: &[NamedText]) -> Result<(), Error> {
     confine::lend(folder).map_err(cannot)
 }
 
-/// Arguments for clang, but for the file names; shared with build.rs, which compiles the bundled schemata. Debug
-/// information is what libbpf makes BTF and CO-RE of.
+/// Arguments for clang, but for the file names; shared with build.rs, which compiles the bundled
+/// schemata. Debug information is what libbpf makes BTF and CO-RE of.
 const FLAGS: &[&str] = &include!("flags.in");
 
 /// A schema is anybody's: what reads it reads nothing else, writes no file, and is not root.
@@ -202,7 +204,8 @@ pub(crate) fn parse_complaint(line: &str) -> Option<Complaint> {
     })
 }
 
-/// A complaint as a diagnostic at its place in the schema. One about generated C points at the schema's first line.
+/// A complaint as a diagnostic at its place in the schema. One about generated C points at the
+/// schema's first line.
 pub(crate) fn diagnostic(schema: &Schema, complaint: &Complaint) -> Diagnostic {
     let own = complaint.file == printable(&schema.file);
     let span = if own {

@@ -60,8 +60,9 @@ fn plan_probe(probe: &Probe, kernel: &KernelTypes) -> Result<Plan, Error> {
     Ok(Plan { target: None, refusals })
 }
 
-/// The kernel calls a program inside an RCU read section. Its end can set need-resched, and this tracepoint fires before
-/// the flag is set: so the kernel calls itself until its stack is full. Linux 7.2 with PREEMPT_RT panics of it.
+/// The kernel calls a program inside an RCU read section. Its end can set need-resched, and this
+/// tracepoint fires before the flag is set: so the kernel calls itself until its stack is full.
+/// Linux 7.2 with PREEMPT_RT panics of it.
 const NEED_RESCHED: &str = "sched_set_need_resched_tp";
 
 fn refuse(index: usize, target: &Target, kernel: &KernelTypes) -> Result<Option<Refusal>, Error> {
@@ -105,13 +106,13 @@ fn refuse(index: usize, target: &Target, kernel: &KernelTypes) -> Result<Option<
 #[derive(Clone, Debug)]
 pub struct ModulePlan {
     pub probes: Vec<Plan>,
-    /// All alternatives that this kernel may have. The first that can be attached is taken: which functions there are,
-    /// headers do not say.
+    /// All alternatives that this kernel may have. The first that can be attached is taken: which
+    /// functions there are, headers do not say.
     pub places: Vec<Place>,
 }
 
-/// The same for the kernel engine, from a kernel's headers. `differs` says of which (probe, target) the compiler has found
-/// that the prototype is not the kernel's.
+/// The same for the kernel engine, from a kernel's headers. `differs` says of which (probe, target)
+/// the compiler has found that the prototype is not the kernel's.
 pub fn plan_module(
     schema: &Schema,
     tracepoints: &Tracepoints,
@@ -210,8 +211,8 @@ fn name_alternatives(
     }
 }
 
-/// What is wrong with a schema on this kernel: prototypes that differ, and places that are missing although the schema
-/// names no alternative for them.
+/// What is wrong with a schema on this kernel: prototypes that differ, and places that are missing
+/// although the schema names no alternative for them.
 pub fn faults(schema: &Schema, plans: &[Plan]) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     for (probe, plan) in schema.probes.iter().zip(plans).filter(|(_, p)| p.target.is_none()) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What a kernel offers: its types, its tracepoints; and whether we may use those of the running one.
+//! What a kernel offers: its types, its tracepoints; and whether we may use those of the running
+//! one.
 
 mod image;
 
@@ -52,10 +53,10 @@ fn names_in(folder: &Path) -> Vec<String> {
     entries.map(|e| e.file_name().to_string_lossy().into_owned()).collect()
 }
 
-/// Whether a thread can be preempted while it runs a tracepoint's program. Since Linux 7 such programs run under a kind of
-/// SRCU that older kernels do not have, for tracepoints, with preemption on; if the kernel knows preemption at all, which
-/// the version it calls itself by says: a mode may be chosen while it runs. To say yes where it is no costs some
-/// nanoseconds.
+/// Whether a thread can be preempted while it runs a tracepoint's program. Since Linux 7 such
+/// programs run under a kind of SRCU that older kernels do not have, for tracepoints, with
+/// preemption on; if the kernel knows preemption at all, which the version it calls itself by says:
+/// a mode may be chosen while it runs. To say yes where it is no costs some nanoseconds.
 pub fn preempts_programs(types: &KernelTypes, release: &str, version: &str) -> bool {
     let major = release.split('.').next().and_then(|n| n.parse::<u32>().ok());
     let since_7 = major.is_some_and(|n| n >= 7) || has_fast_srcu(types);
@@ -108,7 +109,8 @@ fn check_capabilities(needed: &[(u32, &str)], any: Option<u32>) -> Result<(), Er
     .help("run klogger as root: sudo klogger record ..."))
 }
 
-/// Thread ids in the kernel's events are those of the first pid namespace; ours must be the same to compare them.
+/// Thread ids in the kernel's events are those of the first pid namespace; ours must be the same to
+/// compare them.
 pub fn check_pid_namespace() -> Result<(), Error> {
     /// Inode number of the first pid namespace (include/linux/proc_ns.h, PROC_PID_INIT_INO).
     const FIRST: &str = "pid:[4026531836]";

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! A kernel source tree, and klogger in it: two folders of its own, and one line in each of three files.
+//! A kernel source tree, and klogger in it: two folders of its own, and one line in each of three
+//! files.
 
 mod files;
 mod tracepoints;
@@ -132,7 +133,8 @@ impl Tree {
         Ok(changes)
     }
 
-    /// What it takes to be without klogger. First the lines, so that at any time the tree is one that can be built.
+    /// What it takes to be without klogger. First the lines, so that at any time the tree is one
+    /// that can be built.
     pub fn plan_removal(&self) -> Result<Vec<Change>, Error> {
         let mut changes = Vec::new();
         for insertion in &INSERTIONS {
@@ -179,7 +181,8 @@ impl Tree {
         Ok(())
     }
 
-    /// Files that klogger made, other than headers of its runtime: what a schema that has gone has left.
+    /// Files that klogger made, other than headers of its runtime: what a schema that has gone has
+    /// left.
     fn made_before(&self) -> Result<Vec<String>, Error> {
         let mut found = Vec::new();
         for folder in [OWN[0], OWN[1], COPIES] {
@@ -235,7 +238,8 @@ impl Insertion {
     }
 }
 
-/// `.klogger.conf*` and `*.klogger`, but for what editors and patches leave behind. update.sh has the same rule.
+/// `.klogger.conf*` and `*.klogger`, but for what editors and patches leave behind. update.sh has
+/// the same rule.
 fn is_schema(name: &str) -> bool {
     let leftover = ["~", ".orig", ".rej", ".swp"].iter().any(|end| name.ends_with(end));
     !leftover && (name.starts_with(".klogger.conf") || name.ends_with(".klogger"))

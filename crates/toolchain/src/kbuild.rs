@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! From schemata to kernel modules, by the kernel's own build system.
 //!
-//! First the preprocessor says which tracepoints the kernel's headers have. What it has not is left out, where a schema
-//! names an alternative. Types of parameters are compared by the compiler; if it complains of them, the alternative is left
-//! out as well, and the rest is built again.
+//! First the preprocessor says which tracepoints the kernel's headers have. What it has not is left
+//! out, where a schema names an alternative. Types of parameters are compared by the compiler; if
+//! it complains of them, the alternative is left out as well, and the rest is built again.
 
 mod cache;
 mod headers;
@@ -34,7 +34,8 @@ pub struct Built {
     pub schemata: Vec<PathBuf>,
     /// For modules of one's own, that use these: KBUILD_EXTRA_SYMBOLS.
     pub symbols: PathBuf,
-    /// What the compiler warns of, and the places that this kernel does not have; with the schema's index.
+    /// What the compiler warns of, and the places that this kernel does not have; with the schema's
+    /// index.
     pub warnings: Vec<(usize, Diagnostic)>,
 }
 
@@ -58,7 +59,8 @@ fn module_file(schema: &Schema) -> String {
     format!("klogger_{}.ko", schema.name)
 }
 
-/// Builds the core's module and one for each schema against the build tree `kernel`, and copies them to `out`.
+/// Builds the core's module and one for each schema against the build tree `kernel`, and copies
+/// them to `out`.
 pub fn build(
     schemas: &[&Schema],
     builtin: &Schema,
@@ -95,8 +97,8 @@ pub fn cached(schemas: &[&Schema], builtin: &Schema) -> Result<Built, CompileErr
     made.map(|m| Built { warnings: m.warnings, ..built })
 }
 
-/// The folder of modules that were installed for the running kernel, by DKMS for instance, if it has all of these, made
-/// from these very texts. Compressed ones are not looked into.
+/// The folder of modules that were installed for the running kernel, by DKMS for instance, if it
+/// has all of these, made from these very texts. Compressed ones are not looked into.
 pub fn installed(schemas: &[&Schema], builtin: &Schema) -> Option<PathBuf> {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").ok()?;
     installed_in(&Path::new("/lib/modules").join(release.trim()), schemas, builtin)

@@ -13,10 +13,11 @@ use klogger_schema::{Diagnostic, Options, Severity, parse};
 use std::path::Path;
 use std::{env, fs, process};
 
-/// Writes `NAME.klogger.rs` to cargo's `OUT_DIR`, where NAME is the schema's. Cargo runs the script again when the file
-/// has changed.
+/// Writes `NAME.klogger.rs` to cargo's `OUT_DIR`, where NAME is the schema's. Cargo runs the script
+/// again when the file has changed.
 ///
-/// If the schema cannot be read or is wrong, this says where and why on standard error, and ends the build.
+/// If the schema cannot be read or is wrong, this says where and why on standard error, and ends
+/// the build.
 pub fn schema(path: impl AsRef<Path>) {
     let path = path.as_ref();
     println!("cargo::rerun-if-changed={}", path.display());

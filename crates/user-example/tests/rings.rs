@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What a program logs is in its rings, byte by byte as klogger-schema lays it out. Each test runs the program `witness`
-//! as the command of a recording, in a folder of its own, and then reads what it left there.
+//! What a program logs is in its rings, byte by byte as klogger-schema lays it out. Each test runs
+//! the program `witness` as the command of a recording, in a folder of its own, and then reads what
+//! it left there.
 
 mod shared;
 
@@ -228,7 +229,8 @@ fn a_forked_child_has_a_file_of_its_own() {
     let files = all(folder.path());
     assert_eq!(files.len(), 2);
     assert_eq!(ids(&files[0].events(0)), [1, 3]);
-    // The slot that the child had as its parent is not used: a handler that forked may still be at work in it.
+    // The slot that the child had as its parent is not used: a handler that forked may still be at
+    // work in it.
     assert_eq!(files[1].slots()[0], (1, 0));
     assert_eq!(ids(&files[1].events(1)), [2]);
     assert_eq!(files[1].parent, files[0].pid);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! `klogger!(EVENT, field, ...)` in Rust programs: typed events in a ring that a recorder reads, for some nanoseconds
-//! each.
+//! `klogger!(EVENT, field, ...)` in Rust programs: typed events in a ring that a recorder reads,
+//! for some nanoseconds each.
 //!
 //! In `build.rs`, with `klogger-user-build` among the build-dependencies:
 //!
@@ -22,9 +22,10 @@
 //! }
 //! ```
 //!
-//! The path of an event that is off, or on while all is as usual, is Rust and inlined. Whatever else happens (a thread's
-//! first event, a signal handler in the middle of another event, a full ring, a fork) is the C of klogger.user.h, the
-//! same as in C programs. So a program of both languages has one file and, for each thread, one ring.
+//! The path of an event that is off, or on while all is as usual, is Rust and inlined. Whatever
+//! else happens (a thread's first event, a signal handler in the middle of another event, a full
+//! ring, a fork) is the C of klogger.user.h, the same as in C programs. So a program of both
+//! languages has one file and, for each thread, one ring.
 //!
 //! The feature `off` removes every call, and with them all need of C and of Linux.
 //!
@@ -48,8 +49,9 @@ pub use unit::{On, Unit, tgid, tid};
 
 /// Logs an event: `klogger!(EVENT, field, ...)`, in the order of its declaration.
 ///
-/// Integers and `bool` are as in the schema (`int` is `i32`, `ulonglong` is `u64`), an array is `&[T; N]`, a string is a
-/// reference to any [`Text`]. `klogger!(MARK, number, "text")` is part of every schema.
+/// Integers and `bool` are as in the schema (`int` is `i32`, `ulonglong` is `u64`), an array is
+/// `&[T; N]`, a string is a reference to any [`Text`]. `klogger!(MARK, number, "text")` is part of
+/// every schema.
 #[cfg(not(feature = "off"))]
 #[allow(clippy::crate_in_macro_def)] // the crate that logs
 #[macro_export]
@@ -71,8 +73,8 @@ macro_rules! klogger {
     };
 }
 
-/// Makes the events of these schemata known to the crate, at its root and once: `schema!("my")`, `schema!("my", "net")`.
-/// `build.rs` has made their code from the schema files.
+/// Makes the events of these schemata known to the crate, at its root and once: `schema!("my")`,
+/// `schema!("my", "net")`. `build.rs` has made their code from the schema files.
 #[macro_export]
 macro_rules! schema {
     ($($name:literal),+ $(,)?) => {
@@ -86,8 +88,8 @@ macro_rules! schema {
     };
 }
 
-/// Links a schema's [`Unit`] before main(), when C programs do it too, or when the library is opened. Those of
-/// klogger.user.h that then make the shared file have the next higher priority.
+/// Links a schema's [`Unit`] before main(), when C programs do it too, or when the library is
+/// opened. Those of klogger.user.h that then make the shared file have the next higher priority.
 #[cfg(not(feature = "off"))]
 #[doc(hidden)]
 #[macro_export]

@@ -32,8 +32,8 @@ macro_rules! scalars {
 scalars!(bool i8 u8 i16 u16 i32 u32 i64 u64);
 
 impl<const FIXED: usize> Record<FIXED> {
-    /// # Safety
-    /// For as long as this lives, `FIXED` bytes at `at`, which is a multiple of 8, are there to be written to.
+    /// # Safety For as long as this lives, `FIXED` bytes at `at`, which is a multiple of 8, are
+    /// there to be written to.
     #[inline(always)]
     #[cfg_attr(feature = "off", allow(dead_code))]
     pub(crate) unsafe fn new(at: *mut u8) -> Record<FIXED> {
@@ -58,14 +58,14 @@ impl<const FIXED: usize> Record<FIXED> {
         unsafe { self.at.add(AT).cast::<[T; N]>().write(*values) }
     }
 
-    /// Up to the first NUL, cut to N - 1 bytes, filled up with zeros: in a flight recorder's ring these are not there
-    /// already.
+    /// Up to the first NUL, cut to N - 1 bytes, filled up with zeros: in a flight recorder's ring
+    /// these are not there already.
     #[inline(always)]
     pub fn put_text<const AT: usize, const N: usize>(&mut self, text: &[u8]) {
         const { assert!(AT >= 8 && N > 0 && AT + N <= FIXED) }
         let text = cut(text, N - 1);
-        // SAFETY: AT + N bytes are there, by the assertion and by new(), and the text has fewer than N. It is no part
-        // of a ring, to which nobody has a reference.
+        // SAFETY: AT + N bytes are there, by the assertion and by new(), and the text has fewer
+        // than N. It is no part of a ring, to which nobody has a reference.
         unsafe {
             ptr::copy_nonoverlapping(text.as_ptr(), self.at.add(AT), text.len());
             ptr::write_bytes(self.at.add(AT + text.len()), 0, N - text.len());
@@ -122,8 +122,8 @@ fn cut(text: &[u8], max: usize) -> &[u8] {
     nul.map_or(text, |at| &text[..at])
 }
 
-/// What can be logged as a string. Whatever its encoding, it is logged up to the first NUL, as in C, and up to 255 bytes
-/// or the size that the schema gives, less one.
+/// What can be logged as a string. Whatever its encoding, it is logged up to the first NUL, as in
+/// C, and up to 255 bytes or the size that the schema gives, less one.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be logged as a string",
     note = "strings are references to str, [u8], CStr, OsStr, Path, or what owns one of these"

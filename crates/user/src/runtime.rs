@@ -41,7 +41,8 @@ impl Deref for Ring {
 }
 
 impl Ring {
-    /// Where the record at this position stands. What begins at the end of the ring runs over it into its slack.
+    /// Where the record at this position stands. What begins at the end of the ring runs over it
+    /// into its slack.
     #[inline(always)]
     pub fn data(self, position: u64) -> *mut u8 {
         // SAFETY: the ring's data have mask + 1 bytes.
@@ -105,14 +106,15 @@ pub(crate) fn link<const EVENTS: usize>(unit: &'static Unit<EVENTS>) {
     unsafe { klogger_link(ptr::from_ref(unit).cast()) }
 }
 
-/// Space for a record of `size` bytes in the ring of `hit`, or null: the event is lost and has been counted.
+/// Space for a record of `size` bytes in the ring of `hit`, or null: the event is lost and has been
+/// counted.
 pub(crate) fn reserve_with_care(hit: &mut Hit, id: u32, size: u32) -> *mut u8 {
     // SAFETY: it has no conditions; whoever has `id` has it from a unit that is linked.
     unsafe { klogger_reserve_with_care(hit, id, size) }
 }
 
-/// Whether the flag is 1. An event that is off costs this: a comparison in memory, and a branch that is not taken. As an
-/// atomic load it would be one instruction more.
+/// Whether the flag is 1. An event that is off costs this: a comparison in memory, and a branch
+/// that is not taken. As an atomic load it would be one instruction more.
 ///
 /// # Safety
 /// The flag can be read.
@@ -179,8 +181,9 @@ mod x86 {
     #[inline(always)]
     pub fn thread_ring() -> Option<Ring> {
         let cell: *mut *mut super::RingHead;
-        // SAFETY: reads klogger_thread.ring, a pointer to this thread's cell, or to one that is always empty. Where the
-        // variable is (TLS model initial-exec) is in the global offset table, or put in its place by the linker.
+        // SAFETY: reads klogger_thread.ring, a pointer to this thread's cell, or to one that is
+        // always empty. Where the variable is (TLS model initial-exec) is in the global offset
+        // table, or put in its place by the linker.
         unsafe {
             asm!(
                 "mov {0}, qword ptr [rip + klogger_thread@GOTTPOFF]",

@@ -74,7 +74,8 @@ impl<const EVENTS: usize> Unit<EVENTS> {
     #[inline(always)]
     pub fn on<const INDEX: usize>(&'static self) -> Option<On> {
         const { assert!(INDEX < EVENTS) }
-        // SAFETY: `on` points to ALL_OFF or to the unit's own part of klogger_control.on: EVENTS bytes at least.
+        // SAFETY: `on` points to ALL_OFF or to the unit's own part of klogger_control.on: EVENTS
+        // bytes at least.
         if !unsafe { runtime::is_set(self.on.load(Relaxed).add(INDEX)) } {
             return None;
         }
@@ -105,8 +106,8 @@ pub struct On {
 }
 
 impl On {
-    /// Logs it if nothing is unusual. If anything is (no ring yet, a signal handler in the middle of an event, another
-    /// clock, half a ring full), this leaves no trace and says false.
+    /// Logs it if nothing is unusual. If anything is (no ring yet, a signal handler in the middle
+    /// of an event, another clock, half a ring full), this leaves no trace and says false.
     #[inline(always)]
     #[must_use]
     pub fn log<const FIXED: usize>(
@@ -156,9 +157,9 @@ fn record_size<const FIXED: usize, T: TailLength>(tail: T) -> u32 {
     (FIXED + tail.bytes().len()).next_multiple_of(8) as u32
 }
 
-/// Space at the writers' position, or None if there is a reason to take care. The load of `limit` pairs with the drain's
-/// release store after zeroing. Nobody but a signal handler interrupts between the load and the store of `head`, and
-/// that uses the nested ring.
+/// Space at the writers' position, or None if there is a reason to take care. The load of `limit`
+/// pairs with the drain's release store after zeroing. Nobody but a signal handler interrupts
+/// between the load and the store of `head`, and that uses the nested ring.
 #[inline(always)]
 fn reserve(ring: Ring, size: u32) -> Option<*mut u8> {
     let head = ring.head.load(Relaxed);
@@ -171,8 +172,8 @@ fn reserve(ring: Ring, size: u32) -> Option<*mut u8> {
     Some(ring.data(head))
 }
 
-/// Tail, fields and at last the header word, whose release order pairs with the acquire load in the recorder's drain:
-/// whoever sees it sees the fields.
+/// Tail, fields and at last the header word, whose release order pairs with the acquire load in the
+/// recorder's drain: whoever sees it sees the fields.
 ///
 /// # Safety
 /// There are `record_size()` bytes at `record`, a multiple of 8, for nobody else to write to.
@@ -184,7 +185,8 @@ unsafe fn complete<const FIXED: usize>(
     tail: impl TailLength,
     fill: impl FnOnce(&mut Record<FIXED>),
 ) {
-    // SAFETY: promised by the caller; the tail is no part of a ring, to which nobody has a reference.
+    // SAFETY: promised by the caller; the tail is no part of a ring, to which nobody has a
+    // reference.
     unsafe {
         fill(&mut Record::new(record));
         ptr::copy_nonoverlapping(tail.bytes().as_ptr(), record.add(FIXED), tail.bytes().len());

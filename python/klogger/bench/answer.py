@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""The answer in the forms that reports have: tables and pictures for terminal and page, and data for other programs."""
+"""The answer in the forms that reports have: tables and pictures for terminal and page, and data
+for other programs.
+"""
 
 from __future__ import annotations
 

@@ -15,13 +15,16 @@ from klogger.bench.health import Stolen
 from klogger.bench.loop import Bench, Loop, info, recording
 from klogger.bench.stats import Cost, Pass
 
-# Of so few lost events, the medians know nothing; but an event that is lost is not what is measured.
+# Of so few lost events, the medians know nothing; but an event that is lost is not what is
+# measured.
 LOST_MOST = 0.01
 
 
 @dataclass(frozen=True)
 class Count:
-    """Hits that the loop made, and what the logs say became of them. Bytes are those of the logged."""
+    """Hits that the loop made, and what the logs say became of them. Bytes are those of
+    the logged.
+    """
 
     hits: int = 0
     logged: int = 0
@@ -43,7 +46,8 @@ class Count:
 
 @dataclass
 class Costs:
-    """The answer, by arm. `over_empty`: more than a probe that does nothing. `bare_ns`: a hit with nothing attached.
+    """The answer, by arm. `over_empty`: more than a probe that does nothing. `bare_ns`: a hit with
+    nothing attached.
 
     `counts` is empty if nothing was recorded.
     """

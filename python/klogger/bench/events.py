@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""The events of a schema, and a schema with the same events that a loop can log one by one, whenever it wants.
+"""The events of a schema, and a schema with the same events that a loop can log one by one,
+whenever it wants.
 
-All arms are at one tracepoint, in one program: a number that the loop passes says which one it is. So they can take
-turns at once, and the way to each of them is the same few comparisons, also to the one that does nothing.
+All arms are at one tracepoint, in one program: a number that the loop passes says which one it is.
+So they can take turns at once, and the way to each of them is the same few comparisons, also to the
+one that does nothing.
 """
 
 from __future__ import annotations
@@ -13,9 +15,9 @@ from typing import Any
 
 from klogger.failure import Failure, did_you_mean
 
-# The arms that are no events of the schema, in the order of their numbers. Events have the numbers after them.
-# The reference is as much of the way as there is beside the tracepoint, and never has a probe.
-# With a space in each name, for no event has one.
+# The arms that are no events of the schema, in the order of their numbers. Events have the numbers
+# after them. The reference is as much of the way as there is beside the tracepoint, and never has a
+# probe. With a space in each name, for no event has one.
 REFERENCE, EMPTY, CLOCK, STORE, OFF = (
     "no tracepoint",
     "empty probe",
@@ -32,7 +34,8 @@ NUMBERS = 128
 
 @dataclass(frozen=True)
 class Field:
-    """`shape`: one, array, text or tail; `size` is the number of an array's elements, or of a text's bytes.
+    """`shape`: one, array, text or tail; `size` is the number of an array's elements, or of a
+    text's bytes.
 
     `context`: its word, if the recorder's side fills the field.
     """
@@ -156,7 +159,8 @@ CASE = "    case {at}:\n        {call};\n        break;\n"
 class Place:
     """A tracepoint that a loop can hit: what a schema says of it, and the C of the loop.
 
-    `arm`: C in the probe for the arm that the loop has passed. `number` is the hit's, which `first` may have to define.
+    `arm`: C in the probe for the arm that the loop has passed. `number` is the hit's, which `first`
+    may have to define.
     """
 
     name: str

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Whether a machine can be measured at all: its clocks, and what a hypervisor takes from it meanwhile."""
+"""Whether a machine can be measured at all: its clocks, and what a hypervisor takes from it
+meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-# The kernel slews its clock by at most half a thousandth (NTP); what differs by more does not run evenly.
+# The kernel slews its clock by at most half a thousandth (NTP); what differs by more does not run
+# evenly.
 CLOCKS_APART = 1e-3
 # Quartiles stand as long as less than a quarter of what they are made of is disturbed.
 STOLEN_MOST = 0.25

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""What an event costs in the kernel engine: what its modules measure themselves, in /proc/sys/klogger/benchmarks."""
+"""What an event costs in the kernel engine: what its modules measure themselves, in
+/proc/sys/klogger/benchmarks.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ def measure(
     schema: str, folder: Path, events: Sequence[Event], cpu: int, passes: int, work: Path,
     progress: Callable[[str], None],
 ) -> Costs:  # fmt: skip
-    """`folder` has the modules. In each pass, each file is read once; the floor is a program's, on the same clock."""
+    """`folder` has the modules. In each pass, each file is read once; the floor is a program's, on
+    the same clock.
+    """
     needs_modules()
     found = Costs("kernel", passes=passes)
     progress("the loop")
@@ -99,7 +103,9 @@ def ticks_per_ns(said: dict[str, int]) -> float:
 
 @contextlib.contextmanager
 def loaded(folder: Path, schema: str) -> Iterator[None]:
-    """The core and the schema's module, for as long as they are needed. What is there already stays."""
+    """The core and the schema's module, for as long as they are needed. What is there already
+    stays.
+    """
     with contextlib.ExitStack() as stack:
         for name in ("klogger", f"klogger_{schema}"):
             if Path("/sys/module", name).exists():

@@ -29,7 +29,8 @@ PATIENCE = 120.0
 
 @dataclass(frozen=True)
 class Engine:
-    """`block` is the hits of a block, a prime number: short beside what disturbs it, long beside readings of a clock.
+    """`block` is the hits of a block, a prime number: short beside what disturbs it, long beside
+    readings of a clock.
 
     After `rounds` blocks of each arm, with a pause between two rounds, a pass is over.
     """
@@ -51,7 +52,9 @@ ENGINES = {
 
 @dataclass(frozen=True)
 class Bench:
-    """A schema with the events, and the program that logs or causes them. `off` is the event that is off."""
+    """A schema with the events, and the program that logs or causes them. `off` is the event that
+    is off.
+    """
 
     engine: Engine
     place: Place | None

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Which rate the recorder can follow: floods on all CPUs at once, faster and faster, into rings of several sizes.
+"""Which rate the recorder can follow: floods on all CPUs at once, faster and faster, into rings of
+several sizes.
 
 Each step is a recording, whose own counts say what became of the events that were made.
 """
@@ -38,9 +39,11 @@ DISK_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class Step:
-    """`asked` for and `offered` by all CPUs together, events a second; asked is 0 for as many as they can.
+    """`asked` for and `offered` by all CPUs together, events a second; asked is 0 for as many as
+    they can.
 
-    `lossless_s`: how long it went before the first event was lost; None if none was. `bound`: by what it was.
+    `lossless_s`: how long it went before the first event was lost; None if none was. `bound`: by
+    what it was.
     """
 
     buffer: str
@@ -116,7 +119,9 @@ def step_of(
 
 
 class Watch:
-    """What the recorder's threads do meanwhile: CPU time, and how often each was seen in which state."""
+    """What the recorder's threads do meanwhile: CPU time, and how often each was seen in which
+    state.
+    """
 
     def __init__(self, pid: int) -> None:
         self.tasks = Path(f"/proc/{pid}/task")
@@ -158,7 +163,9 @@ class Watch:
 
 
 def bound(seen: Collection[Counter[str]]) -> str:
-    """By what a recorder that loses events is held up: what its busiest thread does most of the time."""
+    """By what a recorder that loses events is held up: what its busiest thread does most of the
+    time.
+    """
 
     def most(state: str) -> float:
         return max(

@@ -7,7 +7,8 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-# Between the quartiles lies half of what was measured: with more than this share of the median, it says little.
+# Between the quartiles lies half of what was measured: with more than this share of the median, it
+# says little.
 WIDE = 0.25
 # Two things that differ by less cannot be told apart, and need not be.
 LEAST_NS = 2.0
@@ -39,7 +40,9 @@ Blocks = Mapping[str, Sequence[float]]
 
 @dataclass(frozen=True)
 class Pass:
-    """One recording: what was measured while it ran, and, with nothing attached, just before and just after it."""
+    """One recording: what was measured while it ran, and, with nothing attached, just before and
+    just after it.
+    """
 
     during: Blocks
     before: Blocks
@@ -47,16 +50,18 @@ class Pass:
 
 
 def over(blocks: Blocks, arm: str, base: str) -> float:
-    """What an arm takes more than another one, block by block. Blocks that something disturbed are left out thereby."""
+    """What an arm takes more than another one, block by block. Blocks that something disturbed are
+    left out thereby.
+    """
     return statistics.median(a - b for a, b in zip(blocks[arm], blocks[base], strict=True))
 
 
 def added(one: Pass, arm: str, base: str, reference: str) -> float:
     """What an arm adds to a hit with nothing attached.
 
-    `base` is the arm whose probe does nothing. From it to other arms it is a step between two blocks. To attach takes
-    longer, and the machine's speed changes meanwhile: so this step is made twice, relative to `reference`, which is the
-    same with and without probes.
+    `base` is the arm whose probe does nothing. From it to other arms it is a step between two
+    blocks. To attach takes longer, and the machine's speed changes meanwhile: so this step is made
+    twice, relative to `reference`, which is the same with and without probes.
     """
     bare = statistics.fmean(over(blocks, base, reference) for blocks in (one.before, one.after))
     return over(one.during, arm, base) + over(one.during, base, reference) - bare

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """The programs `klogger-sql`, `klogger-report` and their like: one module for each.
 
-**Invariant:** nothing outside this package prints or exits, but for the exporter's note of where its tables are.
+**Invariant:** nothing outside this package prints or exits, but for the exporter's note of where
+its tables are.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from klogger.units import printable
 
 
 def complain(what: object) -> None:
-    """A message on the standard error. A log is anybody's, and its names must not act on the terminal."""
+    """A message on the standard error. A log is anybody's, and its names must not act on the
+    terminal.
+    """
     print(
         "klogger: " + "\n".join(printable(line) for line in str(what).split("\n")), file=sys.stderr
     )

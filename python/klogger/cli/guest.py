@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""`klogger guest`: runs a command in a QEMU guest with a kernel of one's choice, and brings the log out."""
+"""`klogger guest`: runs a command in a QEMU guest with a kernel of one's choice, and brings the log
+out.
+"""
 
 from __future__ import annotations
 

@@ -202,7 +202,9 @@ def as_json(head: Summary, results: list[Result]) -> dict[str, object]:
 
 
 class Progress:
-    """Says on a terminal what is being done, if it all takes over a second. Leaves nothing behind."""
+    """Says on a terminal what is being done, if it all takes over a second. Leaves
+    nothing behind.
+    """
 
     def __init__(self, begun: float) -> None:
         self.begun = begun

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""`klogger stopwatch`: the time between two events of a log, or between two points of the running kernel."""
+"""`klogger stopwatch`: the time between two events of a log, or between two points of the running
+kernel.
+"""
 
 from __future__ import annotations
 

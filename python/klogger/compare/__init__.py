@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""`klogger compare`: what differs between two recordings, or several of each, and whether it is more than chance.
+"""`klogger compare`: what differs between two recordings, or several of each, and whether it is
+more than chance.
 
 extract      a log -> histograms of samples, and numbers of tables
 stats        histograms, numbers -> estimates with their errors
@@ -50,7 +51,9 @@ def compare_logs(
     quiet: bool = True,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Compared:
-    """Compares the runs of `a` with those of `b`; only the `chosen` analyses, and `metrics`, if any are named."""
+    """Compares the runs of `a` with those of `b`; only the `chosen` analyses, and `metrics`, if any
+    are named.
+    """
     wanted, known = list(chosen), dict[str, None]()
     sides = Side("A"), Side("B")
     measured: list[list[dict[str, Measured]]] = []
@@ -74,7 +77,9 @@ def read(
     path: AnyPath, side: Side, wanted: list[str], known: dict[str, None], *, quiet: bool,
     progress: Callable[[str], None],
 ) -> dict[str, Measured]:  # fmt: skip
-    """One log is open at a time. Adds what it is to `side`, and the names of its analyses to `known`."""
+    """One log is open at a time. Adds what it is to `side`, and the names of its analyses to
+    `known`.
+    """
     progress(os.fspath(path))
     with klogger.open(path, quiet=quiet, locked=True) as log:
         found = analyses.find(log.schemas)
@@ -91,7 +96,9 @@ def read(
 
 
 def of_command(log: Log) -> bool:
-    """Whether the log is as long as a command took. Others are as long as they were told to be, or were cut off."""
+    """Whether the log is as long as a command took. Others are as long as they were told to be, or
+    were cut off.
+    """
     workload, overwrite = (
         log.preamble.get("workload"),
         "SELECT overwrite OR NOT finished FROM klogger.recording",

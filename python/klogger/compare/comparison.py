@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Two recordings, or several of each: which metrics differ, by how much, and which could not have been seen to.
+"""Two recordings, or several of each: which metrics differ, by how much, and which could not have
+been seen to.
 
-All intervals hold at once with a probability of 95 %: each of m misses with 5 % / m (Bonferroni). So a difference that
-is called one is chance in at most one comparison of twenty, however many metrics there are.
+All intervals hold at once with a probability of 95 %: each of m misses with 5 % / m (Bonferroni).
+So a difference that is called one is chance in at most one comparison of twenty, however many
+metrics there are.
 """
 
 from __future__ import annotations
@@ -52,7 +54,9 @@ class Metric:
         return self.contrast.df > 0
 
     def worsened(self) -> float | None:
-        """By how much it is worse at least, as a part of A's value; None if that is not known, or neither is worse."""
+        """By how much it is worse at least, as a part of A's value; None if that is not known, or
+        neither is worse.
+        """
         d, value = self.difference, self.contrast.a
         if d is None or d.low is None or d.high is None or self.better == "neither":
             return None
@@ -85,7 +89,9 @@ class Curve:
 
 @dataclass
 class ComparedAnalysis:
-    """An analysis. `status`: answer, or why nothing could be compared; `left_out` counts rows by why they were."""
+    """An analysis. `status`: answer, or why nothing could be compared; `left_out` counts rows by
+    why they were.
+    """
 
     analysis: Analysis
     status: str = "answer"
@@ -170,7 +176,9 @@ def matches(pattern: str, name: str, statistic: str) -> bool:
 
 
 def verdict_of(metric: Metric, *, alone: bool = False) -> str:
-    """`alone`: the interval has only what varies within a run. What varies from run to run makes it wider."""
+    """`alone`: the interval has only what varies within a run. What varies from run to run makes it
+    wider.
+    """
     difference = metric.difference
     if difference is None or difference.low is None:
         return "unknown"
@@ -204,7 +212,9 @@ def compare_one(name: str, a: list[Measured | None], b: list[Measured | None]) -
 
 
 def why(found: ComparedAnalysis, label: str, one: Measured | None) -> tuple[str, str]:
-    """The status and reasons of an analysis that one more run cannot answer. A failure is the worst."""
+    """The status and reasons of an analysis that one more run cannot answer. A failure is the
+    worst.
+    """
     status, reason = (
         (one.status, one.reason)
         if one is not None
@@ -241,8 +251,8 @@ def compare_samples(found: ComparedAnalysis, a: list[Measured], b: list[Measured
 
 
 def shared_kinds(found: ComparedAnalysis, everyone: list[Measured]) -> list[What]:
-    """Those in all runs that have the greatest part of all values, or of their sum. Which is so is the same if A and B
-    change places, so that the choice favours no difference.
+    """Those in all runs that have the greatest part of all values, or of their sum. Which is so is
+    the same if A and B change places, so that the choice favours no difference.
     """
     weights: dict[What, float] = {}
     for one in everyone:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""What is compared of one log: histograms of an analysis's samples, or the numbers in the rows of its table.
+"""What is compared of one log: histograms of an analysis's samples, or the numbers in the rows of
+its table.
 
 Histograms are small, however long the log: two logs, or twenty, are read one after the other.
 """
@@ -22,7 +23,8 @@ from klogger.compare.stats import BINS, ORIGIN, Histogram
 from klogger.failure import Failure
 from klogger.log import Log
 
-# With one run on each side, its time is cut into so many parts. What lasts longer than a part is taken for chance.
+# With one run on each side, its time is cut into so many parts. What lasts longer than a part is
+# taken for chance.
 SLICES = 16
 # Kinds of samples that one log may bring; those with the most values, or the greatest sum of them.
 WHATS_MAX = 100
@@ -72,7 +74,8 @@ BETWEEN_NAMES = chr(31)
 class Measured:
     """An analysis of one log. Either `histograms` or `numbers` (by row and column) is filled.
 
-    `status` is that of a run.Result; `rows` are the keys of the table's rows, the most important first.
+    `status` is that of a run.Result; `rows` are the keys of the table's rows, the most important
+    first.
     """
 
     analysis: Analysis
@@ -197,7 +200,8 @@ def read_table(found: Measured, cursor: duckdb.DuckDBPyConnection) -> None:
     times: dict[What, int] = {}
     for row in table.records():
         key = tuple(NUMBER_OF_THREAD.sub("", str(row[k])) for k in keys)
-        # Threads of one name are told apart by their rank: the first of one log is compared with the other's first.
+        # Threads of one name are told apart by their rank: the first of one log is compared with
+        # the other's first.
         times[key] = times.get(key, 0) + 1
         if times[key] > 1:
             key = (*key, f"#{times[key]}")
@@ -219,7 +223,9 @@ def check_keys(table: run.Rows, keys: list[str], where: str) -> None:
 
 
 def key_columns(one: Analysis, names: list[str]) -> list[str]:
-    """The columns before the first with a unit say what a row is about; text that comes later belongs to the answer."""
+    """The columns before the first with a unit say what a row is about; text that comes later
+    belongs to the answer.
+    """
     first = next((i for i, n in enumerate(names) if unit(one, n)), len(names))
     return [n for n in names[:first] if n not in THREAD_IDS]
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""A comparison as one HTML file without a script: intervals as marks on a line, distributions as curves.
+"""A comparison as one HTML file without a script: intervals as marks on a line, distributions as
+curves.
 
 Everything that comes from a log is escaped.
 """
@@ -170,7 +171,9 @@ def mark(metric: Metric) -> str:
 
 
 def picture(curve: Curve, one: ComparedAnalysis) -> str:
-    """Both distributions: which part of the values is not greater than x. The x axis is logarithmic."""
+    """Both distributions: which part of the values is not greater than x. The x axis is
+    logarithmic.
+    """
     column = one.analysis.columns[one.value]
     positive = [x for side in (curve.a, curve.b) for x, _ in side if x > 0]
     low, high = min(positive, default=1.0), max(positive, default=10.0)

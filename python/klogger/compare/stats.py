@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Estimates with their errors, and what two of them say about a difference. Knows neither logs nor units.
+"""Estimates with their errors, and what two of them say about a difference. Knows neither logs nor
+units.
 
-What varies is a unit: a run, or, with one run on each side, a slice of the run's time. Values within a unit depend on
-each other, so that only whole units are resampled. The spread that a bootstrap of k units finds is that of k units
-around their own mean, which is too small by (k - 1) / k; and it is known only roughly, which Student's t makes up for.
+What varies is a unit: a run, or, with one run on each side, a slice of the run's time. Values
+within a unit depend on each other, so that only whole units are resampled. The spread that a
+bootstrap of k units finds is that of k units around their own mean, which is too small by (k - 1) /
+k; and it is known only roughly, which Student's t makes up for.
 
 Ratios are judged, not differences: a time that is 10 % longer is 10 % longer at 1 µs and at 1 s.
 """
@@ -37,7 +39,9 @@ POWER = 0.8
 
 @dataclass(frozen=True)
 class Histogram:
-    """`counts` has a row for each slice of time and a column for each bin; `sums` the sum of values of each slice."""
+    """`counts` has a row for each slice of time and a column for each bin; `sums` the sum of values
+    of each slice.
+    """
 
     bins: NDArray[np.int64]
     counts: Floats
@@ -50,7 +54,8 @@ class Histogram:
 
 @dataclass(frozen=True)
 class Contrast:
-    """What was found on both sides, and how sure `change` is: a logarithm of the ratio if `is_ratio`.
+    """What was found on both sides, and how sure `change` is: a logarithm of the ratio if
+    `is_ratio`.
 
     `df` 0: the error is not known.
     """
@@ -142,16 +147,18 @@ def of_slices(
         float(np.var(many)) * k / (k - 1) for (_, many), k in zip(scaled, slices, strict=True)
     )
     change = float(scaled[1][0] - scaled[0][0])
-    # Of both together there are more, up to twice as many. But neighbouring slices are not quite independent.
+    # Of both together there are more, up to twice as many. But neighbouring slices are not quite
+    # independent.
     return Contrast(a[0], b[0], change, math.sqrt(squares), min(slices) - 1, is_ratio)
 
 
 def of_runs(a: list[float], b: list[float], *, whole: bool = False) -> Contrast:
     """Several runs on one side at least. The values are means; geometric ones, if all are above 0.
 
-    To resample the runs of both sides around their means has a known outcome, so that nothing is drawn: the spread of
-    all of them together. A side with one run is taken to vary as the other one does. `whole`: the values are counts of
-    something, which are not known better than to a whole number even if all runs agree.
+    To resample the runs of both sides around their means has a known outcome, so that nothing is
+    drawn: the spread of all of them together. A side with one run is taken to vary as the other one
+    does. `whole`: the values are counts of something, which are not known better than to a whole
+    number even if all runs agree.
     """
     is_ratio = min(a + b) > 0
     one, other = (np.log(x) if is_ratio else np.asarray(x, dtype=float) for x in (a, b))

@@ -20,7 +20,8 @@ from klogger.units import plain, printable, show
 DIFFERENCES = 20
 # Verdicts on what has changed by more than what is known to be chance.
 CHANGED = ("worse", "better", "differs", "alone")
-# If only greater changes than this are seen in half of the metrics, there is something to be done about it.
+# If only greater changes than this are seen in half of the metrics, there is something to be done
+# about it.
 COARSE = 0.2
 # Of each analysis, where all of them are shown.
 ROWS = 5
@@ -173,7 +174,9 @@ def first(metrics: list[Metric]) -> list[Metric]:
 def table(
     metrics: list[Metric], lossy: set[str], *, whole_names: bool, width: int = WIDTH
 ) -> Table:
-    """`whole_names`: of differences from all analyses; what could have been seen is of no interest then."""
+    """`whole_names`: of differences from all analyses; what could have been seen is of no interest
+    then.
+    """
     known = any(m.known for m in metrics)
     heads = [
         "A",

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Whether KVM works here, found out by trying.
 
-A /dev/kvm says little. In a virtual machine it may be there and run a few instructions, and yet no kernel: so the trial
-is the boot of one. It has nothing to mount, panics, and thereby ends.
+A /dev/kvm says little. In a virtual machine it may be there and run a few instructions, and yet no
+kernel: so the trial is the boot of one. It has nothing to mount, panics, and thereby ends.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""The kernel of a guest: an image, Debian's packages of one, or a tree in which a kernel was built."""
+"""The kernel of a guest: an image, Debian's packages of one, or a tree in which a kernel
+was built.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ NEVER = (
 
 @dataclass(frozen=True)
 class Kernel:
-    """`tree`: the folder in which it was built. `modules`: what is its /lib/modules/RELEASE, if it has any."""
+    """`tree`: the folder in which it was built. `modules`: what is its /lib/modules/RELEASE, if it
+    has any.
+    """
 
     image: Path
     release: str
@@ -106,7 +110,9 @@ def release_of(image: Path) -> str:
 
 
 def modules_of(image: Path, release: str) -> Path | None:
-    """In lib/modules/RELEASE beside the image or further up, so that /boot belongs to /lib/modules."""
+    """In lib/modules/RELEASE beside the image or further up, so that /boot belongs to
+    /lib/modules.
+    """
     for folder in image.resolve().parents:
         for place in ("lib/modules", "usr/lib/modules"):
             # Packages of headers make the folder as well, with nothing but a link in it.
@@ -130,7 +136,9 @@ def of_tree(tree: Path) -> Kernel:
 
 
 def of_packages(packages: list[Path]) -> Kernel:
-    """Unpacked to a folder of the cache with the name of the release; anew only if the packages are others."""
+    """Unpacked to a folder of the cache with the name of the release; anew only if the packages are
+    others.
+    """
     identity = "".join(identity_of(package) for package in packages)
     name = re.sub(r"^linux-(image|binary|modules)-(unsigned-)?", "", packages[0].name.split("_")[0])
     target = cache() / name.removesuffix("-unsigned")

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""The guest itself: QEMU as virtme-ng starts it, what comes out of it, and what went wrong if nothing does."""
+"""The guest itself: QEMU as virtme-ng starts it, what comes out of it, and what went wrong if
+nothing does.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,9 @@ class Relay:
         self.rest = b""
 
     def copy(self) -> None:
-        """A line that is still being written is held back, but not for longer than until the next call."""
+        """A line that is still being written is held back, but not for longer than until the next
+        call.
+        """
         new = self.file.read()
         text, self.rest = self.rest + new, b""
         if new:
@@ -138,7 +142,9 @@ def started(machine: Machine, work: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def words(machine: Machine, work: Path) -> list[str]:
-    """Without udev, virtme-ng's own ways into the guest are closed; so it gets our command line instead of its own."""
+    """Without udev, virtme-ng's own ways into the guest are closed; so it gets our command line
+    instead of its own.
+    """
     kernel = machine.kernel
     found = [sys.executable, "-c", VIRTME, "--force-initramfs", "--force-9p", "--disable-microvm"]
     # It would make an index of what it takes for modules, even in this machine's own /lib/modules.
@@ -154,7 +160,8 @@ def words(machine: Machine, work: Path) -> list[str]:
     line = "console=ttyS0 quiet loglevel=4 panic=-1 random.trust_cpu=on"
     qemu = ["-no-reboot"]
     if not machine.kvm:
-        # The watchdog of clocks takes an emulated TSC for a bad one. Five levels of page tables are slow to emulate.
+        # The watchdog of clocks takes an emulated TSC for a bad one. Five levels of page tables are
+        # slow to emulate.
         found.append("--disable-kvm")
         line += " tsc=reliable"
         qemu += ["-cpu", "max,la57=off"]

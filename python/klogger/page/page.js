@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// Starts the pictures, and joins them: a thread or a program that is selected in one is seen in all of them.
+// Starts the pictures, and joins them: a thread or a program that is selected in one is seen in all
+// of them.
 
 function element(name, properties) {
   return Object.assign(document.createElement(name), properties);
 }
 
-// What is selected: a thread (name and program), or a program (both names are the same), or nothing.
+// What is selected: a thread (name and program), or a program (both names are the same), or
+// nothing.
 class Selection {
   constructor() {
     this.picked = null;
@@ -49,7 +51,8 @@ async function startPictures(selection) {
   return views;
 }
 
-// `columns` hold names of threads or programs. A picture in which the selected one is not found stays as it is.
+// `columns` hold names of threads or programs. A picture in which the selected one is not found
+// stays as it is.
 function joinPicture(view, columns, selection) {
   if (!columns.length) return;
   const known = new Set(view.data("rows").flatMap((row) => columns.map((c) => String(row[c]))));

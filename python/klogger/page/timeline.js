@@ -2,9 +2,10 @@
 //
 // The timeline: threads on CPUs, drawn on a canvas. See timeline.py for what the page is given.
 //
-// Far out, a pixel holds many quanta: then bins are drawn, each with the part of it that each thread had. The page is
-// given the finest bins, and makes levels of coarser ones, each four times as wide. Near by, quanta are drawn one by one
-// where the page has them, with their wake-ups. So a redraw costs about as much as there are pixels.
+// Far out, a pixel holds many quanta: then bins are drawn, each with the part of it that each
+// thread had. The page is given the finest bins, and makes levels of coarser ones, each four times
+// as wide. Near by, quanta are drawn one by one where the page has them, with their wake-ups. So a
+// redraw costs about as much as there are pixels.
 
 const HOW = ["", "preempted, or yielded", "went to sleep (S)", "waits (D)", "ended", "stopped"];
 // Wider bins than this, in pixels, are drawn only where there is nothing finer.
@@ -329,8 +330,9 @@ class Timeline {
     c.fillRect(x, y, width, height);
   }
 
-  // In a CPU's row the threads of a bin stand on each other; in a thread's row the height is its part of the bin. What is
-  // lower than half a pixel is drawn with what comes next; `used` is drawn, `top` is not yet.
+  // In a CPU's row the threads of a bin stand on each other; in a thread's row the height is its
+  // part of the bin. What is lower than half a pixel is drawn with what comes next; `used` is
+  // drawn, `top` is not yet.
   drawBins(row, piece) {
     const level = this.level();
     const { sorted, first } = level.by[row.kind];
@@ -355,7 +357,8 @@ class Timeline {
     }
   }
 
-  // Quanta that are narrower than a pixel share it: the one that had most of it gives the colour, all of them the height.
+  // Quanta that are narrower than a pixel share it: the one that had most of it gives the colour,
+  // all of them the height.
   drawQuanta(row, piece) {
     const q = this.quanta;
     const { sorted, first } = q.by[row.kind];
@@ -414,7 +417,8 @@ class Timeline {
     }
   }
 
-  // The quanta in view that a wake-up began, if these are not too many; with a selection, only those that concern it.
+  // The quanta in view that a wake-up began, if these are not too many; with a selection, only
+  // those that concern it.
   wakeups() {
     const q = this.quanta;
     const found = [];

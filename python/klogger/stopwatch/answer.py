@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""What a log of START and STOP says of the one action that it is about: the rows of the analyses, as one answer."""
+"""What a log of START and STOP says of the one action that it is about: the rows of the analyses,
+as one answer.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +26,11 @@ class OwnCost:
 
 @dataclass(frozen=True)
 class Answer:
-    """Times are ns, without the logger's own cost if `own` is known. `trimmed` is without the worst thousandth.
+    """Times are ns, without the logger's own cost if `own` is known. `trimmed` is without the worst
+    thousandth.
 
-    `no_stop` and `no_start` count START and STOP without a partner; `crossed` those pairs that ended on another CPU
-    than they began, and `clock` bounds how far the CPUs' clocks may be apart.
+    `no_stop` and `no_start` count START and STOP without a partner; `crossed` those pairs that
+    ended on another CPU than they began, and `clock` bounds how far the CPUs' clocks may be apart.
     """
 
     begin: str

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""How long it takes from one event to another: the paper's stopwatch, over events that are in the log already."""
+"""How long it takes from one event to another: the paper's stopwatch, over events that are in the
+log already.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +12,12 @@ from klogger import losses
 from klogger.failure import Failure
 from klogger.log import Event, Log
 
-# The share of the longest intervals that the paper leaves out of a second mean and standard deviation.
+# The share of the longest intervals that the paper leaves out of a second mean and standard
+# deviation.
 WORST = 0.001
 
-# Sorted by thread and time, an interval is a row of `begin` right before one of `end`: of nested ones the inner.
+# Sorted by thread and time, an interval is a row of `begin` right before one of `end`: of nested
+# ones the inner.
 INTERVALS = """
 CREATE OR REPLACE TEMP TABLE stopwatch AS
 WITH row AS (
@@ -41,7 +45,9 @@ FROM kept
 
 @dataclass(frozen=True)
 class Stopwatch:
-    """Times are ns; `trimmed_` is without the worst 0.1 %. `torn` intervals have a loss in them, and are left out."""
+    """Times are ns; `trimmed_` is without the worst 0.1 %. `torn` intervals have a loss in them,
+    and are left out.
+    """
 
     begin: str
     end: str
@@ -66,8 +72,8 @@ class Stopwatch:
 def measure(log: Log, begin: str, end: str, key: str | None = None) -> Stopwatch:
     """From each `begin` to the next `end` of the same thread; of one event, from each to the next.
 
-    `key`: the field that says which thread it is, or what else belongs together. Default: the thread that logged, for
-    events of programs; `pid` of others.
+    `key`: the field that says which thread it is, or what else belongs together. Default: the
+    thread that logged, for events of programs; `pid` of others.
     """
     first, last = find(log, begin), find(log, end)
     column = key or default_key(log, first, last)

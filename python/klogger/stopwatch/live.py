@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Records with a schema of START and STOP, and makes the empty pairs that say what the stopwatch itself takes.
+"""Records with a schema of START and STOP, and makes the empty pairs that say what the stopwatch
+itself takes.
 
-A command is held back until the empty pairs are made: they are in the same recording, but not in the command's time.
+A command is held back until the empty pairs are made: they are in the same recording, but not in
+the command's time.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ PATIENCE = 120.0
 
 @dataclass(frozen=True)
 class Recording:
-    """`options` are for `klogger record`. Of `command` and `-a` or `-p` in the options one is needed."""
+    """`options` are for `klogger record`. Of `command` and `-a` or `-p` in the options one is
+    needed.
+    """
 
     schemata: Sequence[Path]
     output: Path
@@ -41,7 +45,9 @@ class Recording:
 
 
 def record(recording: Recording, folder: Path) -> int:
-    """Runs it to its end, and returns the exit code of `klogger record`. `folder` is for what it needs meanwhile."""
+    """Runs it to its end, and returns the exit code of `klogger record`. `folder` is for what it
+    needs meanwhile.
+    """
     command = recording.command
     if command and shutil.which(command[0]) is None:
         raise Failure(f"cannot run '{command[0]}': there is no such program")
@@ -145,7 +151,9 @@ def mark(recorder: subprocess.Popen[bytes], number: int, text: str = MARK) -> bo
 
 
 def make_empty_pairs(pairs: int) -> None:
-    """Each call hits the tracepoint of the empty pairs once. Between the blocks, the recorder may empty the ring."""
+    """Each call hits the tracepoint of the empty pairs once. Between the blocks, the recorder may
+    empty the ring.
+    """
     for block in range(0, pairs, BLOCK):
         for _ in range(min(BLOCK, pairs - block)):
             signal.setitimer(signal.ITIMER_VIRTUAL, 0)

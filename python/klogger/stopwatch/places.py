@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Two points of the kernel, named in words, as a schema that logs START at the one and STOP at the other."""
+"""Two points of the kernel, named in words, as a schema that logs START at the one and STOP at the
+other.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,8 @@ from dataclasses import dataclass
 from klogger.export import find_klogger
 from klogger.failure import Failure
 
-# Numbers of actions, as schemata/stopwatch/stopwatch.klogger has them: what makes a START and a STOP belong together.
+# Numbers of actions, as schemata/stopwatch/stopwatch.klogger has them: what makes a START and a
+# STOP belong together.
 OF_THREAD, OF_KEY, OF_CPU = 0, 199, 299
 # The kinds of probes that schemata know; of these, tracepoints can be attached.
 OTHER_KINDS = ("function", "return", "syscall", "user", "usdt", "timer")
@@ -37,8 +40,8 @@ CALL = "    klogger({event}, klogger_current_tid(), {site}, (unsigned long long)
 NEVER = "    if (0)\n        klogger({event}, 0, 0, 0);\n"
 ONLY = "    if ({condition})\n    "
 
-# A pair with nothing in between: two programs at one tracepoint, which run one after the other. The tracepoint is hit
-# by setitimer(ITIMER_VIRTUAL), which hardly anybody else calls.
+# A pair with nothing in between: two programs at one tracepoint, which run one after the other. The
+# tracepoint is hit by setitimer(ITIMER_VIRTUAL), which hardly anybody else calls.
 EMPTY = """\
 // SPDX-License-Identifier: GPL-2.0-only
 schema empty_{event} "What the stopwatch itself takes: a pair with nothing in between"
@@ -75,7 +78,8 @@ class Place:
 
 @dataclass(frozen=True)
 class Key:
-    """Which STOP belongs to a START: `site` says whether by thread, by key or by CPU; the others are C.
+    """Which STOP belongs to a START: `site` says whether by thread, by key or by CPU; the others
+    are C.
 
     `only`: the condition of a START, or nothing.
     """
@@ -110,7 +114,9 @@ def tracepoints(*words: str) -> list[Place]:
 
 
 def place(words: str, look_up: Callable[..., list[Place]] = tracepoints) -> Place:
-    """The point that `tracepoint NAME` means; NAME may have its group before it, and the kind may be left out."""
+    """The point that `tracepoint NAME` means; NAME may have its group before it, and the kind may
+    be left out.
+    """
     kind, _, rest = words.strip().partition(" ")
     if kind in OTHER_KINDS and rest:
         raise Failure(
@@ -152,7 +158,9 @@ def key(word: str, stop: str | None, only: str | None, begin: Place, end: Place)
 
 
 def check(option: str, expression: str, where: Place) -> None:
-    """That it is one expression, and uses what the place has. The rest is for the compiler to say."""
+    """That it is one expression, and uses what the place has. The rest is for the
+    compiler to say.
+    """
     if re.search(r"[;{}\"\\\n#]", expression) or not expression.strip():
         raise Failure(
             f"{option} '{expression}' is not an expression",
@@ -168,7 +176,9 @@ def check(option: str, expression: str, where: Place) -> None:
 
 
 def schema(begin: Place, end: Place, by: Key) -> str:
-    """The text of the schema. A point that is both the end of one and the begin of the next logs STOP first."""
+    """The text of the schema. A point that is both the end of one and the begin of the next logs
+    STOP first.
+    """
     events = ["STOP_ELSEWHERE", "STOP"] if by.site == OF_KEY else ["STOP", "STOP_ELSEWHERE"]
     stop = CALL.format(event=events[0], site=by.site, key=by.end) + NEVER.format(event=events[1])
     start = CALL.format(event="START", site=by.site, key=by.begin)
@@ -184,7 +194,9 @@ def schema(begin: Place, end: Place, by: Key) -> str:
 
 
 def empty(tid: int) -> dict[str, str]:
-    """The two schemata of empty pairs, by their names, in the order in which they must be attached."""
+    """The two schemata of empty pairs, by their names, in the order in which they must be
+    attached.
+    """
     return {
         f"empty_{e}": EMPTY.format(event=e, EVENT=e.upper(), tid=tid) for e in ("start", "stop")
     }

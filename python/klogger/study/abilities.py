@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""What of a study this kernel can do: which of its schemata's events have a probe that attaches here."""
+"""What of a study this kernel can do: which of its schemata's events have a probe that attaches
+here.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""The programs of a study: C files beside it, compiled once for each content, compiler and machine."""
+"""The programs of a study: C files beside it, compiled once for each content, compiler
+and machine.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ def find_compiler(name: str) -> str:
 
 
 def key(source: Path, compiler: str) -> str:
-    """Changes with the source, the headers beside it, the compiler and its flags, and the machine."""
+    """Changes with the source, the headers beside it, the compiler and its flags, and the
+    machine.
+    """
     digest = hashlib.sha256(" ".join([compiler, *FLAGS, *LIBRARIES, platform.machine()]).encode())
     digest.update(str(Path(compiler).stat().st_mtime_ns).encode())
     for file in [source, *sorted(source.parent.glob("*.h"))]:
@@ -54,7 +58,9 @@ def key(source: Path, compiler: str) -> str:
 
 
 def compile_to(program: Path, source: Path, compiler: str) -> None:
-    """Under another name first: two studies may want it at once, and a half-written one must not be found."""
+    """Under another name first: two studies may want it at once, and a half-written one must not be
+    found.
+    """
     try:
         program.parent.mkdir(parents=True, exist_ok=True)
         handle, made = tempfile.mkstemp(dir=program.parent)

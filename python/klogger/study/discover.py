@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Finds the studies: `schemata/SCHEMA/studies/NAME.py`, wherever there are schemata. A study is loaded by its path."""
+"""Finds the studies: `schemata/SCHEMA/studies/NAME.py`, wherever there are schemata. A study is
+loaded by its path.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,9 @@ def load(path: Path) -> Found:
 
 
 def imported(path: Path) -> ModuleType:
-    """The folder becomes a package, so that a study may share code with its neighbours: `from . import _players`."""
+    """The folder becomes a package, so that a study may share code with its neighbours: `from .
+    import _players`.
+    """
     package = f"klogger_studies_{abs(hash(path.parent)):x}"
     if package not in sys.modules:
         module = ModuleType(package)

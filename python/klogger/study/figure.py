@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""A figure in characters, for the terminal. What does not fit into them (timelines, matrices) is for the page."""
+"""A figure in characters, for the terminal. What does not fit into them (timelines, matrices) is
+for the page.
+"""
 
 from __future__ import annotations
 
@@ -118,7 +120,9 @@ def height_label(row: int) -> str:
 def draw_steps(
     grid: list[list[str]], letter: str, points: list[tuple[float, float]], x: Axis
 ) -> None:
-    """At each column, the height that the curve has reached there. Where curves meet, the first is seen."""
+    """At each column, the height that the curve has reached there. Where curves meet, the first is
+    seen.
+    """
     at, height = 0, None
     for column in range(WIDTH):
         edge = (column + 1) / WIDTH
@@ -211,7 +215,9 @@ def stack(row: dict[str, float], kinds: Sequence[str], top: float) -> str:
 
 
 def histogram(result: Result, parts: dict[str, str], records: list[dict[str, Any]]) -> list[str]:
-    """Columns of blocks. A bin that is wider than a column fills several; narrower ones are summed up."""
+    """Columns of blocks. A bin that is wider than a column fills several; narrower ones are summed
+    up.
+    """
     ends = [float(r[parts[p]]) for r in records for p in ("x", "x2") if is_number(r[parts[p]])]
     x = axis_of(result, parts, "x", ends)
     heights = [0.0] * WIDTH

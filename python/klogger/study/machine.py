@@ -90,7 +90,8 @@ def has_counters(_: dict[str, str]) -> bool | None:
     number = PERF_EVENT_OPEN.get(platform.machine())
     if number is None:
         return None
-    # struct perf_event_attr, first version: hardware, cycles, disabled; without the kernel, which need not be allowed.
+    # struct perf_event_attr, first version: hardware, cycles, disabled; without the kernel, which
+    # need not be allowed.
     attribute = struct.pack("=IIQQQQQIIQ", 0, 64, 0, 0, 0, 0, 0b1 | 1 << 5 | 1 << 6, 0, 0, 0)
     libc = ctypes.CDLL(None, use_errno=True)
     handle = libc.syscall(number, attribute, 0, -1, -1, 0)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """What a study is made of. Who runs one, and shows its answer, needs to know nothing else.
 
-A study plans its arms (one recording each) for the machine and the time that it is given, and turns what was recorded
-into an answer: results, which are drawn as those of an analysis are; sentences; and checks against what others counted.
+A study plans its arms (one recording each) for the machine and the time that it is given, and turns
+what was recorded into an answer: results, which are drawn as those of an analysis are; sentences;
+and checks against what others counted.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from klogger.run import Result, Rows
 
 @dataclass(frozen=True)
 class Machine:
-    """Sizes are bytes; 0 is not known. `model` is the CPU's, `lacks` what this kernel cannot do, in words."""
+    """Sizes are bytes; 0 is not known. `model` is the CPU's, `lacks` what this kernel cannot do, in
+    words.
+    """
 
     cpus: int
     kernel: str
@@ -36,12 +39,15 @@ class Machine:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a study may use: `seconds` for all of its arms together, `folder` for files of its workloads."""
+    """What a study may use: `seconds` for all of its arms together, `folder` for files of its
+    workloads.
+    """
 
     machine: Machine
     seconds: float
     folder: Path
-    # Compiles a C file that stands beside the study, once; raises a Failure that holds the compiler's message.
+    # Compiles a C file that stands beside the study, once; raises a Failure that holds the
+    # compiler's message.
     build: Callable[[str], Path]
 
 
@@ -49,8 +55,8 @@ class Plan:
 class Arm:
     """One recording. `seconds` is how long it is expected to take, for the progress that is shown.
 
-    `around` is entered before the recording begins and left after it has ended; what it yields becomes `Run.oracle`.
-    An arm whose command is empty is not recorded: `around` measures alone.
+    `around` is entered before the recording begins and left after it has ended; what it yields
+    becomes `Run.oracle`. An arm whose command is empty is not recorded: `around` measures alone.
     """
 
     name: str
@@ -64,7 +70,9 @@ class Arm:
 
 @dataclass
 class Run:
-    """An arm that has been run. `output` is what its command printed; `log` is None if nothing was recorded."""
+    """An arm that has been run. `output` is what its command printed; `log` is None if nothing was
+    recorded.
+    """
 
     arm: Arm
     log: Log | None
@@ -83,7 +91,9 @@ class Check:
 
 @dataclass
 class Answer:
-    """`sentences`: what was seen, and how it differs from the paper. `cannot`: what was not asked here, and why."""
+    """`sentences`: what was seen, and how it differs from the paper. `cannot`: what was not asked
+    here, and why.
+    """
 
     results: list[Result] = field(default_factory=list)
     sentences: list[str] = field(default_factory=list)
@@ -93,7 +103,9 @@ class Answer:
 
 @dataclass(frozen=True)
 class Study:
-    """`paper` names what is re-made ("Figure 5"), `found` is what the paper found there, in a sentence or two."""
+    """`paper` names what is re-made ("Figure 5"), `found` is what the paper found there, in a
+    sentence or two.
+    """
 
     name: str
     title: str

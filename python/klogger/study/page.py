@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""What studies have found, as one HTML file that needs no network, and as data for other programs."""
+"""What studies have found, as one HTML file that needs no network, and as data for other
+programs.
+"""
 
 from __future__ import annotations
 

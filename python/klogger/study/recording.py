@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Runs one arm of a study under `klogger record`, and leaves no process behind, whatever happens."""
+"""Runs one arm of a study under `klogger record`, and leaves no process behind, whatever
+happens.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ from klogger.failure import Failure
 from klogger.study.model import Arm
 
 PR_SET_CHILD_SUBREAPER = 36
-# An arm that takes this much longer than it should is ended. Machines may be slow, or busy with other things.
+# An arm that takes this much longer than it should is ended. Machines may be slow, or busy with
+# other things.
 PATIENCE = 10
 GRACE = 60.0
 # How long a recorder may take to write down what it has.
@@ -80,7 +83,9 @@ def failed(arm: Arm, code: int, said: str) -> str:
 
 @contextlib.contextmanager
 def ended(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Ends the recorder if it still runs: first as Ctrl-C does, so that it takes its probes away."""
+    """Ends the recorder if it still runs: first as Ctrl-C does, so that it takes its
+    probes away.
+    """
     try:
         yield
     finally:
@@ -99,7 +104,9 @@ def ended(process: subprocess.Popen[bytes]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def no_strays() -> Iterator[None]:
-    """Processes that an arm's command started and did not wait for become our children, and are killed."""
+    """Processes that an arm's command started and did not wait for become our children, and are
+    killed.
+    """
     before = children()
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     try:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Runs a study: plans its arms, records each, opens the logs, and has them analysed. Prints nothing."""
+"""Runs a study: plans its arms, records each, opens the logs, and has them analysed. Prints
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -101,7 +103,9 @@ def run(
     seed: int,
     shown: Callable[[str], None],
 ) -> Done:
-    """Raises a Failure if the study cannot be run; nothing that it started or changed is left then."""
+    """Raises a Failure if the study cannot be run; nothing that it started or changed is
+    left then.
+    """
     study = found.study
     done = Done(found, budget)
     begun = time.monotonic()
@@ -190,7 +194,9 @@ def fault(found: Found, what: str, error: Exception) -> Failure:
 
 
 def schema_word(found: Found, name: str) -> str:
-    """What -s gets: the bundled schema if it is as new as the file, else the file, which is compiled then."""
+    """What -s gets: the bundled schema if it is as new as the file, else the file, which is
+    compiled then.
+    """
     if "/" in name or "." in name:
         return str(found.path.parent / name)
     file = found.path.parents[2] / name / f"{name}.klogger"
@@ -225,7 +231,9 @@ def safe(name: str) -> str:
 
 @contextlib.contextmanager
 def places(name: str, keep: Path | None) -> Iterator[tuple[Path, Path]]:
-    """A folder for the workloads' files, which is removed, and one for the logs, which may be kept."""
+    """A folder for the workloads' files, which is removed, and one for the logs, which
+    may be kept.
+    """
     # Logs may be big, and /tmp is often memory.
     base = os.environ.get("TMPDIR") or ("/var/tmp" if os.access("/var/tmp", os.W_OK) else None)
     with contextlib.ExitStack() as stack:
@@ -244,7 +252,8 @@ def places(name: str, keep: Path | None) -> Iterator[tuple[Path, Path]]:
 
 @contextlib.contextmanager
 def stoppable() -> Iterator[None]:
-    """SIGTERM and SIGHUP end a study as Ctrl-C does: children are stopped, and what was changed is put back.
+    """SIGTERM and SIGHUP end a study as Ctrl-C does: children are stopped, and what was changed is
+    put back.
 
     A pipe that nobody reads is an error of the one that writes, not the end of us.
     """
@@ -266,7 +275,9 @@ def stoppable() -> Iterator[None]:
 
 
 def shares(studies: Sequence[Found], budget: float | None) -> list[float]:
-    """The seconds that each study gets: in proportion to what it takes by default, but not less than its least."""
+    """The seconds that each study gets: in proportion to what it takes by default, but not less
+    than its least.
+    """
     if budget is None:
         return [f.study.seconds for f in studies]
     least = sum(f.study.least_seconds for f in studies)

@@ -2,16 +2,16 @@
 /*
  * /dev/klogger: what the recorder and the kernel engine's core module say to each other.
  *
- * One recorder at a time has it open. In this order: ABOUT; SCHEMA for each schema that is loaded, and USE for those that
- * are wanted (which also keeps their modules loaded); START makes the rings; mmap; ATTACH; FORGET clears what the probes'
- * own variables have noted up to now; EVENT switches events on.
- * Closing the file, or the end of the process, undoes all of it: events off, probes detached, rings freed as soon as
- * nobody has them mapped.
+ * One recorder at a time has it open. In this order: ABOUT; SCHEMA for each schema that is loaded,
+ * and USE for those that are wanted (which also keeps their modules loaded); START makes the rings;
+ * mmap; ATTACH; FORGET clears what the probes' own variables have noted up to now; EVENT switches
+ * events on. Closing the file, or the end of the process, undoes all of it: events off, probes
+ * detached, rings freed as soon as nobody has them mapped.
  *
- * read() waits for rings that have passed their low-water marks, and returns CPU numbers, 4 bytes each. The number
- * KLOGGER_CALL_RESIZED says that somebody has changed buffer_size: new rings are in use, and the old ones are complete.
- * Whoever reads it maps KLOGGER_MAP_RINGS again and empties the old rings before the new ones. One may be changed again
- * only after that.
+ * read() waits for rings that have passed their low-water marks, and returns CPU numbers, 4 bytes
+ * each. The number KLOGGER_CALL_RESIZED says that somebody has changed buffer_size: new rings are
+ * in use, and the old ones are complete. Whoever reads it maps KLOGGER_MAP_RINGS again and empties
+ * the old rings before the new ones. One may be changed again only after that.
  *
  * poll() says POLLIN when read() would not wait.
  */
@@ -26,14 +26,20 @@
 #define KLOGGER_NAME_MAX 64
 
 /* Offsets for mmap(): what is mapped from there on. Lengths must be exact. */
-/* All CPUs' rings: `cpus` times `stride` bytes; in each the main ring comes first. A CPU that was offline has none: its
- * `mask` is 0. */
+/*
+ * All CPUs' rings: `cpus` times `stride` bytes; in each the main ring comes first. A CPU that was
+ * offline has none: its `mask` is 0.
+ */
 #define KLOGGER_MAP_RINGS (0ull << 40)
 #define KLOGGER_MAP_SCOPE (1ull << 40)	  /* one bit for each thread id: KLOGGER_SCOPE_BYTES */
 #define KLOGGER_MAP_RINGLESS (2ull << 40) /* __u64 by event id: events on CPUs that have no ring */
-#define KLOGGER_MAP_STACKS (3ull << 40)	  /* struct klogger_stacks, if START said that there is one */
-/* New memory for the recorder's own use, zeroed, of any length up to KLOGGER_ANCHOR_MAX, until the file is closed. By what
- * the recorder writes there the rings are found in an image of the machine's memory, if the kernel crashes. */
+/* struct klogger_stacks, if START said that there is one */
+#define KLOGGER_MAP_STACKS (3ull << 40)
+/*
+ * New memory for the recorder's own use, zeroed, of any length up to KLOGGER_ANCHOR_MAX, until the
+ * file is closed. By what the recorder writes there the rings are found in an image of the
+ * machine's memory, if the kernel crashes.
+ */
 #define KLOGGER_MAP_ANCHOR (4ull << 40)
 #define KLOGGER_ANCHOR_MAX (64u << 20)	/* bytes of all together */
 #define KLOGGER_ANCHORS_MAX 64		/* each time that rings are exchanged there is a new one */
@@ -50,21 +56,24 @@ struct klogger_stack_slot {
 };
 
 struct klogger_stacks {
-	__u64 no_place;		/* events whose stacks found no free slot, and so have the number 0 */
+	/* events whose stacks found no free slot, and so have the number 0 */
+	__u64 no_place;
 	__u64 unused[511];
 	struct klogger_stack_slot slot[KLOGGER_STACK_SLOTS];
 };
 
 enum klogger_kernel_clock {
 	KLOGGER_KERNEL_CLOCK_MONOTONIC,	/* ktime_get_mono_fast_ns(), in ns */
-	KLOGGER_KERNEL_CLOCK_COUNTER,	/* the processor's cycle counter, which user space can read as well */
+	/* the processor's cycle counter, which user space can read as well */
+	KLOGGER_KERNEL_CLOCK_COUNTER,
 };
 
 struct klogger_about {
 	__u32 version;		/* KLOGGER_DEVICE_VERSION */
 	__u32 clock;		/* enum klogger_kernel_clock */
 	__u32 cpus;		/* numbers of CPUs are below this */
-	__u32 schemata;		/* indices of loaded ones are below this; there may be gaps (-ENOENT) */
+	/* indices of loaded ones are below this; there may be gaps (-ENOENT) */
+	__u32 schemata;
 };
 
 struct klogger_schema_about {
@@ -83,7 +92,10 @@ struct klogger_use {
 };
 
 struct klogger_start {
-	__u64 ring_size;	/* bytes of each CPU's main ring, a power of two; 0: what /proc/sys/klogger/buffer_size says */
+	/*
+	 * bytes of each CPU's main ring, a power of two; 0: what /proc/sys/klogger/buffer_size says
+	 */
+	__u64 ring_size;
 	__u64 stride;		/* out: bytes from one CPU's rings to the next one's */
 	__u32 lowwater;		/* percent; 0: what /proc/sys/klogger/lowwater says */
 	__u8 scoped;

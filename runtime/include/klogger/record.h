@@ -19,15 +19,18 @@
 #define KLOGGER_HEADER(time, id) ((time) << 16 | (id))
 
 #ifdef __KERNEL__
-/* One store for each field: or else gcc puts fields together in a register, which takes more instructions. */
+/*
+ * One store for each field: or else gcc puts fields together in a register, which takes more
+ * instructions.
+ */
 #define klogger_store(field, value) WRITE_ONCE(field, value)
 #else
 #define klogger_store(field, value) ((field) = (value))
 #endif
 
 /*
- * The paper's call: klogger(EVENT, field, ...), in the order of the declaration. The prefix is nobody else's, so that an
- * event may have any name, "copy" or "commit" too.
+ * The paper's call: klogger(EVENT, field, ...), in the order of the declaration. The prefix is
+ * nobody else's, so that an event may have any name, "copy" or "commit" too.
  */
 #define klogger(event, ...) klogger_event_##event(klogger_hit, ##__VA_ARGS__)
 

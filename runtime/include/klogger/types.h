@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Fixed-width types where no system header may be included: BPF objects are compiled without any. */
+/*
+ * Fixed-width types where no system header may be included: BPF objects are compiled without any.
+ */
 #ifndef KLOGGER_TYPES_H
 #define KLOGGER_TYPES_H
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# update.sh TREE: if the schemata at the tree's top are not those in kernel/klogger/schemata, of which the generated
-# files were made, has klogger make them again.
+# update.sh TREE: if the schemata at the tree's top are not those in kernel/klogger/schemata, of
+# which the generated files were made, has klogger make them again.
 set -eu
 tree=$1
 copies=$tree/kernel/klogger/schemata

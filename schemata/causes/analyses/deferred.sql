@@ -16,7 +16,8 @@
 -- column part [share]: part of the runs that waited no longer
 -- empty: no soft interrupt was asked for while the log was recorded
 
--- What is asked for a second time before it runs, runs once: its time is that from the first time on, whoever asked later.
+-- What is asked for a second time before it runs, runs once: its time is that from the first time
+-- on, whoever asked later.
 CREATE TEMP MACRO deferred_key(cpu, kind) AS cpu::BIGINT * 65536 + kind;
 CREATE TEMP VIEW deferred_begin AS
 WITH edge AS (

@@ -9,17 +9,21 @@
 -- column calls: the function that runs when it is due
 -- column runs [count]: how often
 -- column per_second [per_s, bar]: timers that ran, in each second of the log
--- column cost [ns]: time in timer interrupts; of one that serves several timers, an equal part for each
+-- column cost [ns]: time in timer interrupts; of one that serves several timers, an equal part for
+--     each
 -- column of_cpu [share]: that cost, as a part of one CPU's time
 -- column late [ns]: half of them ran no later after their time than this
 -- column late_max [ns]: the latest
 -- column who: who set it; and what it calls
--- note: High-resolution timers only. A thread outside the recording has no name in the log, but its number.
--- note: A timer that was set before the log began, or while events were lost, is "not known". One that sets itself was first set by somebody: the finding
---   names the thread, if that was while the log was recorded.
+-- note: High-resolution timers only. A thread outside the recording has no name in the log, but its
+--     number.
+-- note: A timer that was set before the log began, or while events were lost, is "not known". One
+--     that sets itself was first set by somebody: the finding names the thread, if that was while
+--     the log was recorded.
 -- empty: no timer was due while the log was recorded
 
--- Each run of a timer with what set it last, if no other setting may be missing; and with the timer interrupt in which it ran.
+-- Each run of a timer with what set it last, if no other setting may be missing; and with the timer
+-- interrupt in which it ran.
 CREATE TEMP TABLE timer_last AS
 SELECT h.cpu, h.time, h.timer, h.fn, h.late, h.fn_symbol, s.pid, s.setter, s.time AS set_ns,
        NULL AS place, coalesce(s.time, h.time) AS from_ns, h.time AS to_ns
@@ -52,7 +56,8 @@ SELECT setter || ': ' || calls AS who, runs / (greatest(to_ns, 1) / 1e9) AS per_
 FROM timer_who, klogger.recording ORDER BY runs DESC, setter, calls LIMIT 15;
 
 -- finding
--- A storm: the timers of one setter that call one function are more than half of all that ran, and more than 2,000 a second.
+-- A storm: the timers of one setter that call one function are more than half of all that ran, and
+-- more than 2,000 a second.
 WITH first AS (
     SELECT regexp_replace(fn_symbol, '\+.*', '') AS calls, arg_min(pid, time) AS pid, min(time) AS time
     FROM HRT_SET WHERE setter = 0 GROUP BY ALL

@@ -8,8 +8,9 @@
 --   self_ns             without what interrupted it
 --   inside              it interrupted another handler: its time is a part of that one's
 --
--- Handlers of one kind do not interrupt each other: they are pairs as klogger.pairs makes them, for each kind and CPU. A run
--- that may have events missing in it is left out, and counted in handler_left_out.
+-- Handlers of one kind do not interrupt each other: they are pairs as klogger.pairs makes them, for
+-- each kind and CPU. A run that may have events missing in it is left out, and counted in
+-- handler_left_out.
 
 CREATE TEMP TABLE handler_name AS
 SELECT 1 AS level, 16 + irq::BIGINT AS kind, 'device' AS class, arg_min(name, time) AS name FROM IRQ_NAME GROUP BY irq
@@ -20,8 +21,9 @@ FROM range(16) AS r(k)
 UNION ALL
 SELECT 0, k, 'softirq', 'softirq ' || softirq(k) FROM range(16) AS r(k);
 
--- What logging adds to a handler from one of its events to the other; and what it adds to one that is interrupted, besides.
--- A non-maskable interrupt's time is the kernel's own, and its event comes after it.
+-- What logging adds to a handler from one of its events to the other; and what it adds to one that
+-- is interrupted, besides. A non-maskable interrupt's time is the kernel's own, and its event comes
+-- after it.
 CREATE TEMP MACRO handler_cost(level, kind) AS
     CASE WHEN level = 0 THEN cost_of('SOFT_IN') WHEN level = 2 THEN 0 WHEN kind < 16 THEN cost_of('VEC_IN')
          ELSE cost_of('IRQ_IN') END;
@@ -48,9 +50,10 @@ SELECT * EXCLUDE (place), place::SMALLINT AS cpu
 FROM klogger.broken('handler_pair', ['IRQ_IN', 'IRQ_OUT', 'VEC_IN', 'VEC_OUT', 'SOFT_IN', 'SOFT_OUT']);
 DROP TABLE handler_pair;
 
--- Probes are attached, and taken away, one after the other: an end without a beginning is a loss only if it comes after the
--- first beginning of its kind, and before the last one; and so is a beginning without an end. Both ends of one run may be
--- there and not be joined: hence the greater of two numbers.
+-- Probes are attached, and taken away, one after the other: an end without a beginning is a loss
+-- only if it comes after the first beginning of its kind, and before the last one; and so is a
+-- beginning without an end. Both ends of one run may be there and not be joined: hence the greater
+-- of two numbers.
 CREATE TEMP TABLE handler_left_out AS
 WITH known AS (
     SELECT level, kind, min(from_ns) AS first_begin, max(from_ns) AS last_begin, min(to_ns) AS first_end, max(to_ns) AS last_end
@@ -66,7 +69,8 @@ SELECT cpu, level, kind, from_ns, to_ns FROM handler_seen WHERE from_ns IS NOT N
 UNION ALL
 SELECT cpu, 2, 0, greatest(time - least(took, 4611686018427387904)::BIGINT, 0), time FROM NMI;
 
--- Each with the latest that began before it on a lower level: that one was interrupted if it ends later.
+-- Each with the latest that began before it on a lower level: that one was interrupted if it ends
+-- later.
 CREATE TEMP TABLE handler_nested AS
 WITH hard AS (
     SELECT h.*, s.from_ns AS soft_ns, s.to_ns > h.from_ns AS meets, s.to_ns >= h.to_ns AS inside
@@ -91,7 +95,8 @@ WITH placed AS (
 SELECT p.cpu, p.level, CASE p.level WHEN 2 THEN 'NMI' ELSE coalesce(d.class, 'device') END AS class,
        CASE p.level WHEN 2 THEN 'NMI' ELSE coalesce(d.name, 'irq ' || (p.kind - 16)) END AS name,
        p.from_ns, p.to_ns, p.to_ns - p.from_ns - handler_cost(p.level, p.kind) AS ns,
-       -- Where a clock was wrong, two may have one beginning; what interrupted one of them does not outlast the other.
+       -- Where a clock was wrong, two may have one beginning; what interrupted one of them does not
+       -- outlast the other.
        p.to_ns - p.from_ns - handler_cost(p.level, p.kind) - least(coalesce(t.ns, 0), p.to_ns - p.from_ns) AS self_ns, p.inside
 FROM placed AS p LEFT JOIN handler_name AS d USING (level, kind)
 LEFT JOIN handler_taken AS t ON p.cpu = t.cpu AND p.level = t.level AND p.from_ns = t.from_ns;

@@ -18,8 +18,8 @@
 -- column place: CPU
 -- column shown: handler
 -- column spent [ns]: time that the CPU spent in it
--- note: From the first line of the handler to its last. What the hardware and the kernel need to get there and back is not
---   in it.
+-- note: From the first line of the handler to its last. What the hardware and the kernel need to
+--     get there and back is not in it.
 -- note: Only CPUs that logged an interrupt are counted.
 -- empty: no interrupt came while the log was recorded
 

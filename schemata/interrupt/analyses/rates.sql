@@ -6,7 +6,8 @@
 -- include: _handler
 -- picture: histogram x=begins x2=ends y=rate colour=shown
 -- column cpu: CPU
--- column class: timer, device, IPI (from another CPU), softirq (put off by an interrupt), NMI, or other
+-- column class: timer, device, IPI (from another CPU), softirq (put off by an interrupt), NMI, or
+--     other
 -- column name: the device, the vector, or the soft interrupt
 -- column runs [count]: how often
 -- column per_second [per_s, bar]: in each second of the log
@@ -44,8 +45,8 @@ SELECT bin * getvariable('rates_width') AS begins, (bin + 1) * getvariable('rate
 FROM rate_bin JOIN handler_shown USING (name) GROUP BY bin, shown ORDER BY min(rank), shown, bin;
 
 -- finding
--- A storm: in the busiest fortieth, one cause interrupts a CPU more than 5,000 times a second, more often than all others
--- together. Who sets the timers, the schema `causes` knows, and says it then.
+-- A storm: in the busiest fortieth, one cause interrupts a CPU more than 5,000 times a second, more
+-- often than all others together. Who sets the timers, the schema `causes` knows, and says it then.
 WITH bin AS (
     SELECT cpu, bin, arg_max(name, runs) AS name, arg_max(class, runs) AS class, max(runs) AS most, sum(runs) AS runs
     FROM rate_bin WHERE level = 1 GROUP BY cpu, bin

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// clocks SECONDS CPU CALLS: first asks for the time CALLS times, by the C library and by the system call; then computes for SECONDS
-// on one CPU, so that its timer interrupt comes as often as it can. Prints what one call took, as JSON.
+// clocks SECONDS CPU CALLS: first asks for the time CALLS times, by the C library and by the system
+// call; then computes for SECONDS on one CPU, so that its timer interrupt comes as often as it can.
+// Prints what one call took, as JSON.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <sched.h>

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Figure 11: what the timer interrupt costs, by the clock that the kernel keeps its time with; and what it buys."""
+"""Figure 11: what the timer interrupt costs, by the clock that the kernel keeps its time with; and
+what it buys.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +22,19 @@ from klogger.units import duration
 CLOCKS = Path("/sys/devices/system/clocksource/clocksource0")
 CURRENT, AVAILABLE = CLOCKS / "current_clocksource", CLOCKS / "available_clocksource"
 GETTIMEOFDAY = 96
-# Calls that are logged, so that one can see whether they enter the kernel; and calls that are timed, without a log.
+# Calls that are logged, so that one can see whether they enter the kernel; and calls that are
+# timed, without a log.
 LOGGED, TIMED = 1000, 200_000
 AROUND = 1.5
-# Another clock is for all programs of this machine: it is tried only if there is time to learn something.
+# Another clock is for all programs of this machine: it is tried only if there is time to learn
+# something.
 SECONDS_FOR_OTHERS = 12
 
 
 def arms(plan: Plan) -> list[Arm]:
-    """Each clock twice, in turn and back: what changes in the course of time must not look like the clock's doing."""
+    """Each clock twice, in turn and back: what changes in the course of time must not look like the
+    clock's doing.
+    """
     names = clocks(plan)
     order = [*names, *reversed(names)] if len(names) > 1 else names
     seconds = max(plan.seconds / len(order) - AROUND, 1)
@@ -65,7 +71,9 @@ def with_clock(name: str, timed: list[Any]) -> Iterator[dict[str, Any]]:
 
 @contextlib.contextmanager
 def chosen(name: str) -> Iterator[None]:
-    """The kernel's clock, for as long as this lasts. A child puts the old one back, however we end."""
+    """The kernel's clock, for as long as this lasts. A child puts the old one back,
+    however we end.
+    """
     before = CURRENT.read_text().strip() if CURRENT.exists() else name
     if before == name:
         yield
@@ -107,7 +115,8 @@ def analyse(plan: Plan, runs: list[Run]) -> Answer:
 def row_of(one: Run) -> list[Any]:
     """Of the ticks in the time in which the CPU was busy with the loop: an idle CPU stops them.
 
-    Timers of threads bring timer interrupts, too, whose cost is that of other work: these do not count here.
+    Timers of threads bring timer interrupts, too, whose cost is that of other work: these do not
+    count here.
     """
     assert one.log is not None
     cursor = one.log.cursor()
@@ -185,7 +194,9 @@ def clock_of(record: dict[str, Any]) -> str:
 
 
 def compared(records: list[dict[str, Any]]) -> str:
-    """Two measurements for each clock: a difference that is not greater than that between the two is none."""
+    """Two measurements for each clock: a difference that is not greater than that between the two
+    is none.
+    """
     by: dict[str, list[float]] = {}
     for record in records:
         by.setdefault(clock_of(record), []).append(record["p50"])
@@ -198,7 +209,9 @@ def compared(records: list[dict[str, Any]]) -> str:
 
 
 def checks(plan: Plan, one: Run, record: dict[str, Any]) -> list[Check]:
-    """Against the program's own count of its calls, the kernel's count of interrupts, and its rate of ticks."""
+    """Against the program's own count of its calls, the kernel's count of interrupts, and its rate
+    of ticks.
+    """
     assert one.log is not None
     name, cpu = one.arm.name, int(one.arm.parameters["cpu"])
     entered = one.log.rows(f"SELECT count(*) FROM SYS_IN WHERE id = {GETTIMEOFDAY}")[0][0]

@@ -8,13 +8,15 @@
 --   stack               where the wait began; joins locking_place
 --   open                true: still waiting when the log ended
 --
--- A wait runs from its first LOCK_BEGIN to its LOCK_END. Each LOCK_BEGIN in between, which only mutexes have, ends one
--- phase and begins the next: spinning or asleep. A wait for a spin lock or an rwlock has one LOCK_BEGIN, and cannot be
--- given up; so a second one says that an end is missing. Waits with events missing in between are left out. So are those
--- for spin locks and rwlocks that have no end: nobody spins until a log ends, but the kernel skips an end that comes in an
--- interrupt of our own program (probe_missed).
+-- A wait runs from its first LOCK_BEGIN to its LOCK_END. Each LOCK_BEGIN in between, which only
+-- mutexes have, ends one phase and begins the next: spinning or asleep. A wait for a spin lock or
+-- an rwlock has one LOCK_BEGIN, and cannot be given up; so a second one says that an end is
+-- missing. Waits with events missing in between are left out. So are those for spin locks and
+-- rwlocks that have no end: nobody spins until a log ends, but the kernel skips an end that comes
+-- in an interrupt of our own program (probe_missed).
 
--- Who waits: a thread, with what interrupts it, for the two never wait for the same lock; or an idle CPU.
+-- Who waits: a thread, with what interrupts it, for the two never wait for the same lock; or an
+-- idle CPU.
 CREATE TEMP MACRO locking_waiter(tid, cpu) AS CASE WHEN tid = 0 THEN -cpu::BIGINT - 1 ELSE tid::BIGINT END;
 CREATE TEMP MACRO locking_busy(kind) AS kind IN (1, 3, 5);
 
@@ -68,8 +70,8 @@ SELECT (SELECT count(*) FROM locking_whole) - (SELECT count(*) FROM locking_wait
 DROP VIEW locking_whole;
 DROP TABLE locking_phase;
 
--- Which lock a place in the kernel is about. The first frame of a stack that stands here names its class: functions
--- that use one lock, the innermost first. Names are those of Linux 6.1 to 6.18.
+-- Which lock a place in the kernel is about. The first frame of a stack that stands here names its
+-- class: functions that use one lock, the innermost first. Names are those of Linux 6.1 to 6.18.
 CREATE TEMP TABLE locking_class AS
 SELECT unnest(functions) AS function, class FROM (VALUES
     ('device queue', ['__dev_queue_xmit', 'sch_direct_xmit', '__qdisc_run', 'netif_receive_skb_internal', 'net_tx_action',
@@ -165,8 +167,9 @@ CREATE TEMP MACRO locking_is_lock(function) AS
     OR regexp_matches(function, '^_*(schedule|schedule_preempt_disabled|schedule_rtlock|preempt_schedule(_common|_irq|_notrace)?|cond_resched)$')
     OR regexp_matches(function, 'spin_lock_slowpath|_slowlock|^trace_|^percpu_(down|up|rwsem)');
 
--- What a stack says: the class; the function that wanted the lock, which is its first frame outside of locks; and whether
--- it is that of an interrupt or a softirq, if that is not deeper than the stacks that are kept.
+-- What a stack says: the class; the function that wanted the lock, which is its first frame outside
+-- of locks; and whether it is that of an interrupt or a softirq, if that is not deeper than the
+-- stacks that are kept.
 CREATE TEMP TABLE locking_place AS
 WITH frame AS (
     SELECT id, generate_subscripts(frames, 1) AS depth, regexp_replace(unnest(frames), '\.(constprop|isra|part|cold|llvm).*$', '') AS function

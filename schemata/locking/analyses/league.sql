@@ -23,7 +23,8 @@ SELECT lock, class, kind, count(*) AS waits, sum(ns) AS waited, quantile_disc(ns
        max(ns) AS max, count(*) FILTER (interrupt) / count(*) AS interrupts
 FROM locking GROUP BY lock, class, kind ORDER BY waited DESC, lock, class, kind LIMIT 30;
 
--- How many wait after each beginning and each end. One that ends where another begins is gone first.
+-- How many wait after each beginning and each end. One that ends where another begins is gone
+-- first.
 CREATE TEMP TABLE league_at_once AS
 WITH step AS (
     SELECT lock, class, kind, from_ns AS time, 1 AS change FROM locking SEMI JOIN league USING (lock, class, kind)

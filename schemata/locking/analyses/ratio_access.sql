@@ -9,8 +9,8 @@
 -- column waits [count, bar]: acquisitions that had to wait
 -- column per_second [per_s]: in a second
 -- column ratio [count]: how many times as many as the next class has
--- note: The KLogger paper found the lock of the network card taken almost three times as often as the next one. It
---   counted all acquisitions; these are the contended ones.
+-- note: The KLogger paper found the lock of the network card taken almost three times as often as
+--     the next one. It counted all acquisitions; these are the contended ones.
 -- empty: nobody had to wait for a spin lock or an rwlock while the log was recorded
 
 CREATE TEMP TABLE ratio_access AS

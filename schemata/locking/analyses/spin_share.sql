@@ -9,10 +9,10 @@
 -- column waits [count]: waits in which there was spinning
 -- column spinning [ns]: time spent spinning
 -- column share [share, bar]: share of the CPU time; of all CPUs, over the whole recording
--- note: Time is that of the clock. An interrupt that came while a CPU spun, and time that the host of a virtual machine took,
---   count as spinning.
--- note: Spin locks and rwlocks are what the KLogger paper's Figure 2 shows. A mutex spins as long as its owner runs; that
---   is listed apart.
+-- note: Time is that of the clock. An interrupt that came while a CPU spun, and time that the host
+--     of a virtual machine took, count as spinning.
+-- note: Spin locks and rwlocks are what the KLogger paper's Figure 2 shows. A mutex spins as long
+--     as its owner runs; that is listed apart.
 -- empty: nobody had to wait for a lock while the log was recorded
 
 CREATE TEMP TABLE spin_share AS

@@ -11,7 +11,8 @@
 -- column part [share]: its part of all spinning
 -- column from_ns [ns]: time since the beginning of the recording
 -- column to_ns [ns]: end of the part
--- note: The KLogger paper's Figure 3 shows the Big Kernel Lock against all others. It left Linux in 2.6.39.
+-- note: The KLogger paper's Figure 3 shows the Big Kernel Lock against all others. It left Linux in
+--     2.6.39.
 -- empty: nobody spun for a lock while the log was recorded
 
 CREATE TEMP TABLE top_vs_rest AS

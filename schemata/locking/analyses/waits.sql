@@ -19,7 +19,8 @@
 -- note: A mutex or an rwsem is spun for first, while its owner runs. Of an rwsem that is not seen.
 -- empty: nobody had to wait for a lock while the log was recorded
 
--- Time in which at least one waited, by lock: runs of waits that touch, each from its beginning to its latest end.
+-- Time in which at least one waited, by lock: runs of waits that touch, each from its beginning to
+-- its latest end.
 CREATE TEMP TABLE waits_covered AS
 WITH ordered AS (
     SELECT class, kind, from_ns, to_ns,

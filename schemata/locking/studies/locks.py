@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Figures 2 to 4 of the KLogger paper: CPU time lost spinning for locks, by load, parallelism and lock."""
+"""Figures 2 to 4 of the KLogger paper: CPU time lost spinning for locks, by load, parallelism and
+lock.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ from klogger import run
 from klogger.analysis import Column, Picture
 from klogger.study.model import Answer, Arm, Check, Machine, Plan, Run, Study, result
 
-# What the paper's text says of its Figure 2, at 4 processes and at 32: share of all cycles. Empty is not told.
+# What the paper's text says of its Figure 2, at 4 processes and at 32: share of all cycles. Empty
+# is not told.
 PAPER = {
     "web": ("about 9 %", "over 20 %"),
     "compile on disk": ("just over 1 %", "over 15 %"),
@@ -96,7 +99,9 @@ def memory_folder() -> Path | None:
 
 
 def compile_command(folder: Path, count: int, files: int, seconds: float) -> Sequence[str | Path]:
-    """Like make -j: COUNT compilers at once, each for one file, again from the first until the time is over."""
+    """Like make -j: COUNT compilers at once, each for one file, again from the first until the time
+    is over.
+    """
     compiler = os.environ.get("CC", "cc")
     script = (
         f"while seq {files}; do :; done 2>/dev/null"
@@ -212,7 +217,9 @@ def figure2(loads: list[tuple[Run, Spun]]) -> Any:
 
 
 def figure3(loads: list[tuple[Run, Spun]]) -> Any:
-    """The worst class of all levels together against the others, for the compile in memory, or on disk without one."""
+    """The worst class of all levels together against the others, for the compile in memory, or on
+    disk without one.
+    """
     name = (
         "compile on tmpfs"
         if any(o.arm.parameters["load"] == "compile on tmpfs" for o, _ in loads)
@@ -369,7 +376,9 @@ def nearest(loads: list[tuple[Run, Spun]], cpus: int) -> int:
 
 
 def checks(found: list[tuple[Run, Spun]]) -> list[Check]:
-    """Spinning is work of the kernel, so it cannot take more time than the kernel had, with what a host took."""
+    """Spinning is work of the kernel, so it cannot take more time than the kernel had, with what a
+    host took.
+    """
     made, worst_case = [], ("", 0.0, 0.0)
     for one, s in found:
         times = one.oracle or {}

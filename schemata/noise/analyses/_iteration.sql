@@ -15,7 +15,8 @@
 CREATE TEMP TABLE iteration_break AS
 SELECT from_ns, to_ns FROM klogger.gap UNION ALL SELECT from_ns, to_ns FROM klogger.thread_gap;
 
--- An iteration begins where the one before it ended. If LOOP was lost in between, the numbers show it.
+-- An iteration begins where the one before it ended. If LOOP was lost in between, the numbers show
+-- it.
 CREATE TEMP TABLE iteration_all AS
 WITH edge AS (
     SELECT pid, time, 0 AS i, nominal, touches, bound_to FROM LOOP_BEGIN

@@ -1,6 +1,7 @@
 -- SPDX-License-Identifier: GPL-2.0-only
 -- title: What interrupts cost besides
--- question: How much longer does the computation itself take for each interrupt, when the handlers' time is removed?
+-- question: How much longer does the computation itself take for each interrupt, when the handlers'
+--     time is removed?
 -- order: 20
 -- events: LOOP_BEGIN, LOOP, IRQ_IN, IRQ_OUT, VEC_IN, VEC_OUT, SOFT_IN, SOFT_OUT, SCHEDIN, SCHEDOUT
 -- include: ../../interrupt/analyses/_handler
@@ -16,9 +17,12 @@
 -- column high [ns]: and not more than this
 -- column seen: whether 0 is outside of these
 -- column shown: class
--- note: Contains the way into the kernel and back, the caches' share, and most of the cost of logging (one event for each handler).
--- note: Iterations that are off by over 5 % from their block's median are left out: that is no interrupt that the log knows.
--- empty: there are not enough iterations with interrupts of one class only, beside those without any
+-- note: Contains the way into the kernel and back, the caches' share, and most of the cost of
+--     logging (one event for each handler).
+-- note: Iterations that are off by over 5 % from their block's median are left out: that is no
+--     interrupt that the log knows.
+-- empty: there are not enough iterations with interrupts of one class only, beside those without
+--     any
 
 CREATE TEMP TABLE indirect_point AS
 WITH block AS (

@@ -6,23 +6,25 @@
 -- include: ../../interrupt/analyses/_handler
 -- include: _iteration
 -- picture: cdf x=extra y=part colour=what zoom=ends
--- column what: iterations; as they were, without the timer's handlers, or without those of all interrupts
+-- column what: iterations; as they were, without the timer's handlers, or without those of all
+--     interrupts
 -- column iterations [count]: how many there are
 -- column min [ns]: the shortest
 -- column p50 [ns]: half of them take no longer
 -- column p99 [ns]: 99 of 100 take no longer
 -- column max [ns]: the longest
--- column over_1 [share, bar]: part that takes over 1 % more than is usual in its block of iterations
+-- column over_1 [share, bar]: part that takes over 1 % more than is usual in its block of
+--     iterations
 -- column over_5 [share]: part that takes over 5 % more
 -- column over_50 [share]: part that takes over 50 % more
 -- column spread: longest divided by shortest
 -- column extra [ns]: longer than usual in its block; below 0, shorter
 -- column part [share]: part of the iterations that are not longer
--- note: What is usual in a block is the median of its iterations without handlers. The loop is calibrated before each block, but the
---   CPU's speed may change after that.
+-- note: What is usual in a block is the median of its iterations without handlers. The loop is
+--     calibrated before each block, but the CPU's speed may change after that.
 -- note: Iterations in which another thread had the CPU are left out: that is the scheduler's doing.
--- note: What is removed is the handlers' own time. What they cost besides, in the caches, and on the way there and back,
---   stays: see `indirect`.
+-- note: What is removed is the handlers' own time. What they cost besides, in the caches, and on
+--     the way there and back, stays: see `indirect`.
 -- note: A soft interrupt TIMER, SCHED, RCU or HRTIMER counts as the timer's.
 -- empty: no program logged LOOP while the log was recorded
 
@@ -38,8 +40,9 @@ SELECT what, count(*) AS iterations, min(ns) AS min, quantile_disc(ns, 0.5) AS p
 FROM noise_series GROUP BY what ORDER BY any_value(rank);
 
 -- picture
--- Points where the curve has risen by a five-hundredth; more at its ends, by decades. What is usual in a block is 0: on an axis of
--- whole iterations all curves would be one line, and a block in which the CPU was slower would be another.
+-- Points where the curve has risen by a five-hundredth; more at its ends, by decades. What is usual
+-- in a block is 0: on an axis of whole iterations all curves would be one line, and a block in
+-- which the CPU was slower would be another.
 WITH beyond AS (
     SELECT rank, what, round(ns - usual)::BIGINT AS ns FROM noise_series
 ), placed AS (

@@ -2,7 +2,8 @@
 -- title: The worst iterations
 -- question: What happened in the iterations that took longest?
 -- order: 30
--- events: LOOP_BEGIN, LOOP, IRQ_IN, IRQ_OUT, VEC_IN, VEC_OUT, SOFT_IN, SOFT_OUT, SCHEDIN, SCHEDOUT, STEAL
+-- events: LOOP_BEGIN, LOOP, IRQ_IN, IRQ_OUT, VEC_IN, VEC_OUT, SOFT_IN, SOFT_OUT, SCHEDIN, SCHEDOUT,
+--     STEAL
 -- include: ../../interrupt/analyses/_handler
 -- include: _iteration
 -- picture: stacked x=ns y=iteration colour=cause
@@ -10,14 +11,15 @@
 -- column took [ns]: time of the iteration
 -- column handlers [ns]: of that, in handlers of interrupts
 -- column others [ns]: another thread had the CPU
--- column steal [ns]: the hypervisor took it, as the kernel found until the next tick; perhaps from a neighbour of it
+-- column steal [ns]: the hypervisor took it, as the kernel found until the next tick; perhaps from
+--     a neighbour of it
 -- column unseen [ns]: the rest of what is above the median: not seen by the log
 -- column what: handlers and threads in the iteration, the longest first
 -- column iteration: the iteration that began at this time
 -- column cause: what took the time
 -- column ns [ns]: longer than the median by
--- note: The worst thousandth, or five if these are more. What the log does not see: firmware (SMI), the CPU's frequency, what
---   shares its core or its caches, and a hypervisor that does not tell.
+-- note: The worst thousandth, or five if these are more. What the log does not see: firmware (SMI),
+--     the CPU's frequency, what shares its core or its caches, and a hypervisor that does not tell.
 -- empty: no program logged LOOP while the log was recorded
 
 CREATE TEMP TABLE worst AS

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// loop SECONDS CPU BYTES NEIGHBOUR RATE: a loop that is calibrated to take 1 ms, again and again, on one CPU, under
-// SCHED_FIFO. Each iteration logs an event. Prints what it counted itself, as JSON.
+// loop SECONDS CPU BYTES NEIGHBOUR RATE: a loop that is calibrated to take 1 ms, again and again,
+// on one CPU, under SCHED_FIFO. Each iteration logs an event. Prints what it counted itself, as
+// JSON.
 //
 //   BYTES      0: an iteration only computes; 8: it increments a word of the stack; else it walks an array of so many bytes
 //   NEIGHBOUR  none; or what interrupts the CPU about RATE times a second:
@@ -9,8 +10,9 @@
 //              ipi      another thread of this process unmaps memory, which that CPU must forget too
 //              disk     direct reads of a file
 //
-// It gives its CPU up for a moment after each block of iterations, and calibrates anew: a FIFO thread that never sleeps
-// starves the kernel's own threads, and the CPU's speed changes in the course of time.
+// It gives its CPU up for a moment after each block of iterations, and calibrates anew: a FIFO
+// thread that never sleeps starves the kernel's own threads, and the CPU's speed changes in the
+// course of time.
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -126,7 +128,8 @@ static int by_value(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-// How many turns take the nominal time: the median of some, until it is right within 1 %. Counts if it never is.
+// How many turns take the nominal time: the median of some, until it is right within 1 %. Counts if
+// it never is.
 static uint64_t calibrate(uint64_t turns, long *failed)
 {
 	for (int tries = 0; tries < 20; tries++) {
@@ -168,7 +171,8 @@ static uint64_t pace(uint64_t due)
 	return due > t ? due : t;
 }
 
-// A loopback device of our own, which is gone when the process is: whatever arrives there is for the loop's CPU.
+// A loopback device of our own, which is gone when the process is: whatever arrives there is for
+// the loop's CPU.
 static void own_loopback(void)
 {
 	struct ifreq request = { .ifr_name = "lo", .ifr_flags = IFF_UP };

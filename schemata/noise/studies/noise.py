@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Figures 8 to 10: how much interrupts change the time of a fixed computation, and whether by their handlers' time."""
+"""Figures 8 to 10: how much interrupts change the time of a fixed computation, and whether by their
+handlers' time.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,9 @@ THROTTLE = Path("/proc/sys/kernel/sched_rt_runtime_us")
 # Seconds that an arm takes beside its loop, and the least that the loop runs.
 AROUND = 1.0
 LEAST = 1.0
-# Name, bytes that an iteration walks (None: three quarters of the first cache), what interrupts, how often a second.
-# The first ones matter most: if there is no time for all, the others are left out.
+# Name, bytes that an iteration walks (None: three quarters of the first cache), what interrupts,
+# how often a second. The first ones matter most: if there is no time for all, the others are left
+# out.
 LOOPS: list[tuple[str, int | None, str, int]] = [
     ("nothing else", 8, "none", 1),
     ("1 kHz timer", 8, "timer", 1000),
@@ -54,7 +57,8 @@ def arms(plan: Plan) -> list[Arm]:
         touches = array if given is None else given
         words = [program, f"{seconds:.2f}", str(cpu), str(touches), neighbour, str(rate)]
         said = {"touches": touches, "rate": rate if neighbour != "none" else 0, "cpu": cpu}
-        # For half a second at a time, nobody but the loop runs on its CPU: the ring holds what is logged meanwhile.
+        # For half a second at a time, nobody but the loop runs on its CPU: the ring holds what is
+        # logged meanwhile.
         made.append(Arm(name, words, seconds, said, ["--buffer-size", "16M"], around=unthrottled))
     return made
 
@@ -73,7 +77,8 @@ def loop_program(plan: Plan) -> Path:
 def unthrottled() -> Iterator[None]:
     """By default a kernel stops real-time threads for 50 ms in each second.
 
-    The old value is put back by a child which waits for the end of its input: so however we end, kill -9 included.
+    The old value is put back by a child which waits for the end of its input: so however we end,
+    kill -9 included.
     """
     before = THROTTLE.read_text().strip() if THROTTLE.exists() else "-1"
     if before == "-1":
@@ -153,7 +158,9 @@ def noise_answers(one: Run) -> list[Result]:
 
 
 def in_general(one: Run) -> list[Any]:
-    """A row of the table of arms. A second of the loop is one of its iterations, not of the pauses between blocks."""
+    """A row of the table of arms. A second of the loop is one of its iterations, not of the pauses
+    between blocks.
+    """
     assert one.log is not None
     cursor = one.log.cursor()
     analyses = HERE.parent / "analyses"
@@ -174,7 +181,9 @@ def in_general(one: Run) -> list[Any]:
 
 
 def checks(one: Run, rows: list[dict[str, Any]]) -> list[Check]:
-    """Of one arm: the program's own count, the order of the series, and the kernel's count of timer interrupts."""
+    """Of one arm: the program's own count, the order of the series, and the kernel's count of timer
+    interrupts.
+    """
     assert one.log is not None
     name, said = one.arm.name, json.loads(one.output)
     logged = one.log.rows("SELECT count(*) FROM LOOP")[0][0]
@@ -194,7 +203,9 @@ def checks(one: Run, rows: list[dict[str, Any]]) -> list[Check]:
 
 
 def timer_check(one: Run, said: dict[str, Any], lost: int) -> list[Check]:
-    """The loop reads /proc/interrupts at its beginning and its end: between these the log must have as many."""
+    """The loop reads /proc/interrupts at its beginning and its end: between these the log must have
+    as many.
+    """
     assert one.log is not None
     cpu, counted, start = int(one.arm.parameters["cpu"]), said.get("timer", -1), one.log.preamble["clock"]["start_ns"]
     if counted < 0:
@@ -312,7 +323,9 @@ def figure_of_arms(runs: list[Run], general: list[list[Any]]) -> Result:
 
 
 def figure_10(costs: list[list[Any]]) -> Result:
-    """What the paper saw by switching the caches off: what is left when the handlers' time is taken away."""
+    """What the paper saw by switching the caches off: what is left when the handlers' time is taken
+    away.
+    """
     picture = Picture("bars", {"x": "indirect", "y": "shown"})
     points = Rows([c.name for c in DRAWN], [[f"{row[0]}: {row[1]}", *row] for row in costs])
     question = "How much longer does the computation itself take for each interrupt?"

@@ -7,9 +7,10 @@
 --   next                who ran after it; NULL if still running when the log ended
 --   whole               false: began before the log or ended after it
 --
--- A SCHEDOUT belongs to the latest event of its CPU, if that is a SCHEDIN of the same thread (klogger.pairs) and no events are
--- missing in between. Else the quantum is left out, and counted in quantum_left_out. Not the latest SCHEDIN: some kernels
--- switch now and then without a tracepoint, and then one SCHEDIN would begin two quanta.
+-- A SCHEDOUT belongs to the latest event of its CPU, if that is a SCHEDIN of the same thread
+-- (klogger.pairs) and no events are missing in between. Else the quantum is left out, and counted
+-- in quantum_left_out. Not the latest SCHEDIN: some kernels switch now and then without a
+-- tracepoint, and then one SCHEDIN would begin two quanta.
 
 CREATE TEMP VIEW quantum_begin AS SELECT cpu AS key, pid AS who, time, NULL AS begun FROM SCHEDIN;
 CREATE TEMP VIEW quantum_end AS
@@ -20,9 +21,10 @@ CREATE TEMP TABLE quantum_seen AS
 SELECT * EXCLUDE (place), place AS cpu FROM klogger.broken('quantum_pair', ['SCHEDIN', 'SCHEDOUT']);
 DROP TABLE quantum_pair;
 
--- Threads that had a CPU when the log began have no SCHEDIN; then the log's start, or the start of the thread if it is
--- later, stands for it. In a flight recording the beginning was overwritten: nothing is known of it.
--- Quanta of threads that had a CPU when the log ended count up to its end, if it has one.
+-- Threads that had a CPU when the log began have no SCHEDIN; then the log's start, or the start of
+-- the thread if it is later, stands for it. In a flight recording the beginning was overwritten:
+-- nothing is known of it. Quanta of threads that had a CPU when the log ended count up to its end,
+-- if it has one.
 CREATE TEMP VIEW quantum_all AS
 SELECT cpu, pid, from_ns, to_ns AS time, ended.state AS state, ended.next AS next, true AS whole
 FROM quantum_seen WHERE from_ns IS NOT NULL AND to_ns IS NOT NULL AND NOT broken
@@ -38,7 +40,8 @@ WHERE s.to_ns IS NULL AND s.outside AND NOT s.broken AND r.finished AND s.from_n
 CREATE TEMP TABLE quantum AS
 SELECT cpu, pid, program, from_ns, time AS to_ns, state, next, whole FROM klogger.with_program('quantum_all');
 
--- Mostly both ends of one quantum are there but may not be joined: hence the greater of the two numbers.
+-- Mostly both ends of one quantum are there but may not be joined: hence the greater of the two
+-- numbers.
 CREATE TEMP TABLE quantum_left_out AS
 SELECT greatest((SELECT count(*) FROM SCHEDOUT WHERE pid <> 0) - count(*) FILTER (state IS NOT NULL),
                 (SELECT count(*) FROM SCHEDIN WHERE pid <> 0) - count(*) FILTER (whole OR state IS NULL)) AS count
@@ -63,8 +66,8 @@ CREATE TEMP TABLE quantum_gap AS SELECT DISTINCT pid FROM quantum_seen WHERE bro
 DROP VIEW quantum_all;
 DROP TABLE quantum_seen;
 
--- The programs that a picture shows by name: those with the most CPU time or the most quanta. `shown` is the name, or
--- 'other'.
+-- The programs that a picture shows by name: those with the most CPU time or the most quanta.
+-- `shown` is the name, or 'other'.
 CREATE TEMP TABLE quantum_program AS
 WITH total AS (
     SELECT program, sum(to_ns - from_ns) AS ns, count(*) AS quanta FROM quantum GROUP BY program

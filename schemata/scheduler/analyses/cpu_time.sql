@@ -13,8 +13,8 @@
 -- column quanta [count]: times that it was given a CPU
 -- column cpus: the CPUs that it ran on, and the part of its time on each
 -- column cpu: CPU
--- note: The sum of all quanta, including those that were cut off by the beginning or the end of the log. Time in
---   interrupts counts for the thread that they interrupted.
+-- note: The sum of all quanta, including those that were cut off by the beginning or the end of the
+--     log. Time in interrupts counts for the thread that they interrupted.
 -- note: The picture shows the 15 threads with the most CPU time.
 -- empty: no thread in scope was switched in and out while the log was recorded
 

@@ -11,15 +11,18 @@
 -- column per_second [per_s]: how often in each second of the log
 -- column part [share]: of the preemptions of this program
 -- column p50_before [ns]: half of the quanta that were cut had lasted less than this
--- column kept_off [ns]: time until the threads that were cut had a CPU again, all together, where the log has it
+-- column kept_off [ns]: time until the threads that were cut had a CPU again, all together, where
+--     the log has it
 -- column program_shown: preempted
 -- column next_shown: ran next
--- note: A thread that yields its CPU while it could go on is counted here too: the kernel reports both in the same way.
+-- note: A thread that yields its CPU while it could go on is counted here too: the kernel reports
+--     both in the same way.
 -- note: A thread that was not recorded (outside the workload) is shown by its number; 0 is idle.
 -- empty: no thread lost its CPU while it could have gone on
 
--- If the thread left a CPU once more before it is seen to have one again, then it was back unseen, and nobody knows when.
--- Nor is it known where the clocks of two CPUs disagree, so that it would be back before it left.
+-- If the thread left a CPU once more before it is seen to have one again, then it was back unseen,
+-- and nobody knows when. Nor is it known where the clocks of two CPUs disagree, so that it would be
+-- back before it left.
 CREATE TEMP TABLE cut AS
 WITH again AS (
     SELECT *, lead(from_ns) OVER (PARTITION BY pid ORDER BY from_ns, to_ns) AS again FROM quantum
@@ -50,8 +53,8 @@ FROM cut_pair AS c JOIN cut_shown AS a ON c.program = a.program JOIN cut_shown A
 GROUP BY ALL ORDER BY times DESC;
 
 -- finding
--- A few short cuts are usual. What is named klogger is a command before its exec. The weight is the part of the recorded time
--- that the one who kept the program waiting longest did so.
+-- A few short cuts are usual. What is named klogger is a command before its exec. The weight is the
+-- part of the recorded time that the one who kept the program waiting longest did so.
 WITH total AS (
     SELECT program, sum(times)::BIGINT AS total, sum(kept_off) AS kept FROM cut_pair WHERE program <> 'klogger' GROUP BY program
 ), often AS (

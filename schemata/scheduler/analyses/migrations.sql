@@ -7,12 +7,14 @@
 -- column thread: program and thread id
 -- column migrations [count, bar]: times that it was moved to another CPU
 -- column per_second [per_s]: in each second of the log
--- column at_wakeup [share]: within 10 µs after its TRY_TO_WAKEUP: the CPU was chosen when it was woken
+-- column at_wakeup [share]: within 10 µs after its TRY_TO_WAKEUP: the CPU was chosen when it was
+--     woken
 -- column route: the commonest way, and its part
 -- column from_cpu: from CPU
 -- column to_cpu: to CPU
 -- column times [count]: migrations
--- note: What does not happen at a wake-up is done by load balancing, or by a change of the CPUs that a thread may use.
+-- note: What does not happen at a wake-up is done by load balancing, or by a change of the CPUs
+--     that a thread may use.
 -- empty: no thread in scope was moved to another CPU
 
 CREATE TEMP VIEW migration_woken AS

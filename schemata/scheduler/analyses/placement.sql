@@ -8,10 +8,12 @@
 -- column thread: program and thread id
 -- column other: the thread that it is compared with
 -- column known [ns]: from when both have run until one of them has run for the last time
--- column together [share, bar]: of that time, how much both sat on one CPU: ran there, or had run there last
+-- column together [share, bar]: of that time, how much both sat on one CPU: ran there, or had run
+--     there last
 -- column swaps [count]: times that the CPU went directly from one to the other
 -- note: The picture's numbers are percent.
--- note: The eight threads with the most CPU time. A thread that sleeps sits on the CPU on which it ran last.
+-- note: The eight threads with the most CPU time. A thread that sleeps sits on the CPU on which it
+--     ran last.
 -- empty: fewer than two threads in scope were switched in and out while the log was recorded
 
 CREATE TEMP TABLE placement_thread AS
@@ -28,7 +30,8 @@ WITH pair AS (
            least(a.to_ns, b.to_ns) AS until, greatest(until - greatest(a.from_ns, b.from_ns), 0) AS known
     FROM placement_thread AS a JOIN placement_thread AS b ON a.rank < b.rank
 ), walk AS (
-    -- Each change of either in the order of time, and where both sit from then on: a join of seats would be quadratic.
+    -- Each change of either in the order of time, and where both sit from then on: a join of seats
+    -- would be quadratic.
     SELECT p.pid, p.other_pid, s.from_ns, lead(s.from_ns, 1, until) OVER times AS to_ns, until,
            last_value(CASE s.pid WHEN p.pid THEN s.cpu END IGNORE NULLS) OVER times AS cpu,
            last_value(CASE s.pid WHEN p.other_pid THEN s.cpu END IGNORE NULLS) OVER times AS other_cpu

@@ -1,6 +1,7 @@
 -- SPDX-License-Identifier: GPL-2.0-only
 -- title: Lives of processes
--- question: How long does it take from fork to the first run, to exec and to the end, and where does the child start?
+-- question: How long does it take from fork to the first run, to exec and to the end, and where
+--     does the child start?
 -- order: 80
 -- events: FORK, EXEC, EXIT, SCHEDIN
 -- picture: cdf x=time y=part colour=what scale=log

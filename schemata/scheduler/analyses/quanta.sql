@@ -11,12 +11,15 @@
 -- column p50 [ns]: half of the quanta are shorter
 -- column p90 [ns]: nine of ten are shorter
 -- column max [ns]: the longest
--- column lengths [spark]: how many quanta are how long: under 2 µs, 4 µs, and so on, each bar twice as long, up to over 1 s
+-- column lengths [spark]: how many quanta are how long: under 2 µs, 4 µs, and so on, each bar twice
+--     as long, up to over 1 s
 -- column quantum [ns, neither]: length of an effective quantum
 -- column part [share]: quanta that are not longer
--- note: An effective quantum is the time from being chosen to run to the next switch on that CPU. Interrupts within it
---   count as a part of it. Idle is left out, and so are quanta that had begun before the log, or lasted beyond its end.
--- note: The picture names the nine programs with the most CPU time or the most quanta, and draws all others as one.
+-- note: An effective quantum is the time from being chosen to run to the next switch on that CPU.
+--     Interrupts within it count as a part of it. Idle is left out, and so are quanta that had
+--     begun before the log, or lasted beyond its end.
+-- note: The picture names the nine programs with the most CPU time or the most quanta, and draws
+--     all others as one.
 -- empty: no thread in scope was switched in and out while the log was recorded
 
 -- table

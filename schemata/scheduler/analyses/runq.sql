@@ -11,16 +11,18 @@
 -- column free [share]: time with none
 -- column one [share]: time with one, which ran
 -- column more [share, bar]: time in which at least one had to wait
--- column wasted [share, bar]: of the whole time, that in which one had to wait here while another CPU was free
+-- column wasted [share, bar]: of the whole time, that in which one had to wait here while another
+--     CPU was free
 -- column over_time [spark]: average number in each fortieth of the log
 -- column threads: threads that could run
 -- column share [share]: part of the log's length
--- note: Threads that were recorded. A CPU is free if none of these could run there; in a recording of one workload, others may
---   have used it. With -a all are recorded.
+-- note: Threads that were recorded. A CPU is free if none of these could run there; in a recording
+--     of one workload, others may have used it. With -a all are recorded.
 -- empty: no thread in scope could run while the log was recorded
 
--- Steps of the length of each queue. A CPU that had no thread at all has the length 0 all the time. Of several changes at one
--- time all rows have the length after the last of them, and only one lasts.
+-- Steps of the length of each queue. A CPU that had no thread at all has the length 0 all the time.
+-- Of several changes at one time all rows have the length after the last of them, and only one
+-- lasts.
 CREATE TEMP TABLE runq AS
 WITH step AS (
     SELECT cpu, from_ns AS time, 1 AS change FROM place
@@ -32,7 +34,8 @@ SELECT cpu, time, (sum(change) OVER w)::INTEGER AS length,
 FROM step WINDOW w AS (PARTITION BY cpu ORDER BY time);
 DELETE FROM runq WHERE until = time;
 
--- runq_free: how much time had passed, at some moments, in which some CPU was free. What two moments differ by lies between.
+-- runq_free: how much time had passed, at some moments, in which some CPU was free. What two
+-- moments differ by lies between.
 CREATE TEMP TABLE runq_free AS
 WITH step AS (
     SELECT time, 1 AS change FROM runq WHERE length = 0 UNION ALL SELECT until, -1 FROM runq WHERE length = 0
@@ -73,8 +76,9 @@ SELECT cpu AS on_cpu, CASE WHEN least(length, 8) = 8 THEN '8 and more' ELSE leas
 FROM runq GROUP BY cpu, least(length, 8) ORDER BY cpu, least(length, 8);
 
 -- finding
--- That the two ends of a pipe wait for each other for some milliseconds is usual, and no finding: it takes 100 ms.
--- Those that were longest on the queue of the CPU where most was wasted, and the CPU that was free for longest.
+-- That the two ends of a pipe wait for each other for some milliseconds is usual, and no finding:
+-- it takes 100 ms. Those that were longest on the queue of the CPU where most was wasted, and the
+-- CPU that was free for longest.
 WITH worst AS (
     SELECT cpu, ns / r.to_ns AS part FROM runq_wasted, klogger.recording AS r
     WHERE ns > 0.01 * r.to_ns AND ns >= 100_000_000 ORDER BY ns DESC, cpu LIMIT 1

@@ -10,15 +10,17 @@
 -- column least [share]: in the 100 ms in which it got least
 -- column most [share]: in the 100 ms in which it got most
 -- column sd [share]: standard deviation between the 100 ms
--- column slots [count]: how many 100 ms are compared: the whole ones between its first and its last quantum
+-- column slots [count]: how many 100 ms are compared: the whole ones between its first and its last
+--     quantum
 -- column over_time [spark]: CPU time in each fortieth of the log
 -- column begins [ns]: time since the log's start
 -- column ends [ns]: end of the bin
 -- column cpu: CPU
 -- column low [share]: where this CPU's part of the bin begins
--- column high [share]: where it ends; the height of all parts is the share of one CPU that the thread had
--- note: The picture shows the 12 threads with the most CPU time; its bins are 100 ms, or longer if the log has more than 100 of
---   them.
+-- column high [share]: where it ends; the height of all parts is the share of one CPU that the
+--     thread had
+-- note: The picture shows the 12 threads with the most CPU time; its bins are 100 ms, or longer if
+--     the log has more than 100 of them.
 -- empty: no thread in scope was switched in and out while the log was recorded
 
 SET VARIABLE shares_wide = (SELECT greatest(to_ns // 100 + 1, 100_000_000) FROM klogger.recording);
@@ -65,7 +67,8 @@ SELECT thread, cpu, bin * getvariable('shares_wide') AS begins,
 FROM stacked WHERE share > 0 ORDER BY rank, begins, cpu LIMIT 8000;
 
 -- finding
--- Threads of one program that never gave up a CPU by themselves, except at their end, wanted as much as they could get.
+-- Threads of one program that never gave up a CPU by themselves, except at their end, wanted as
+-- much as they could get.
 SELECT format('{} threads of {} wanted a CPU all along, and got unequal shares: from {:.0f} % to {:.0f} % of one.',
               threads, program, 100 * low, 100 * high),
        high - low AS weight

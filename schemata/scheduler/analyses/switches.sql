@@ -16,11 +16,13 @@
 -- column cause: why it left its CPU
 -- column part [share]: of the times that the program left its CPU
 -- column times [count]: how often
--- note: The kernel counts a yield like a preemption (nivcsw of getrusage), and all others as voluntary (nvcsw).
+-- note: The kernel counts a yield like a preemption (nivcsw of getrusage), and all others as
+--     voluntary (nvcsw).
 -- empty: no thread in scope left its CPU while the log was recorded
 
 CREATE TEMP VIEW switch_out AS SELECT pid, time, state FROM SCHEDOUT WHERE pid <> 0;
--- Bits of task_state: 1 S, 2 D, 16 X, 32 Z, 128 dead, 1024 noload. A kernel thread that idles has D and noload.
+-- Bits of task_state: 1 S, 2 D, 16 X, 32 Z, 128 dead, 1024 noload. A kernel thread that idles has D
+-- and noload.
 CREATE TEMP TABLE switch AS
 SELECT program, count(*) AS switches,
        CASE WHEN state = 0 THEN 'preempted' WHEN state & 176 <> 0 THEN 'ends' WHEN state & 1026 = 2 THEN 'waits'

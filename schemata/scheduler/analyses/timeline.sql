@@ -16,12 +16,13 @@
 -- column low [share]: where its part of the bin begins
 -- column high [share]: where its part of the bin ends
 -- note: Empty: the CPU was idle, or had a thread that was not recorded (outside the workload).
--- note: With more than 3,000 quanta, a PNG shows for each bin of time and CPU how much of it each program had, not
---   in which order.
+-- note: With more than 3,000 quanta, a PNG shows for each bin of time and CPU how much of it each
+--     program had, not in which order.
 -- empty: no thread in scope was switched in and out while the log was recorded
 
--- About 3,000 marks: as many bins as these allow (a multiple of 40, for the small bars of the table), and in each as many
--- programs; what is left of a bin is one mark. Of more than 64 CPUs, the 64 with the most quanta are drawn.
+-- About 3,000 marks: as many bins as these allow (a multiple of 40, for the small bars of the
+-- table), and in each as many programs; what is left of a bin is one mark. Of more than 64 CPUs,
+-- the 64 with the most quanta are drawn.
 CREATE TEMP TABLE timeline_cpu AS
 SELECT cpu, count(*) AS quanta, row_number() OVER (ORDER BY count(*) DESC, cpu) <= 64 AS drawn FROM quantum GROUP BY cpu;
 SET VARIABLE timeline_cpus = (SELECT greatest(count(*), 1) FROM timeline_cpu WHERE drawn);

@@ -1,24 +1,30 @@
 -- SPDX-License-Identifier: GPL-2.0-only
 -- title: Who wakes whom
--- question: Which threads wake which others, on the same CPU or another, and how long until these can run?
+-- question: Which threads wake which others, on the same CPU or another, and how long until these
+--     can run?
 -- order: 45
 -- events: TRY_TO_WAKEUP, ADD_TO_RUNQ
 -- picture: matrix x=woken_shown y=waker_shown size=times
--- column waker: the thread that was running when the other was woken; perhaps only interrupted by what woke it
+-- column waker: the thread that was running when the other was woken; perhaps only interrupted by
+--     what woke it
 -- column woken: the thread that was woken
 -- column times [count, bar]: wake-ups
 -- column per_second [per_s]: in each second of the log
--- column from_interrupt [share]: an interrupt, or work that it had put off, woke it while the waker ran; empty: not known
+-- column from_interrupt [share]: an interrupt, or work that it had put off, woke it while the waker
+--     ran; empty: not known
 -- column other_cpu [share]: it was put on the queue of another CPU than the waker's
--- column until_runnable_p50 [ns]: from the wake-up until it is on a run queue: half of them are quicker
+-- column until_runnable_p50 [ns]: from the wake-up until it is on a run queue: half of them are
+--     quicker
 -- column until_runnable_p99 [ns]: 99 of 100 are quicker
 -- column waker_shown: wakes
 -- column woken_shown: is woken
--- note: What the waker's CPU did is known of an idle CPU, and of all if the schema interrupt is recorded as well: an interrupt that
---   comes while a thread runs may wake another, and the thread has nothing to do with it.
--- note: How long a thread then waits on the queue is said by wakeup_latency. Idle as a waker is an interrupt, or a timer.
--- note: A thread that is woken while it still runs, or has been woken already, is not put on a queue: its times are not counted
---   as times to become runnable.
+-- note: What the waker's CPU did is known of an idle CPU, and of all if the schema interrupt is
+--     recorded as well: an interrupt that comes while a thread runs may wake another, and the
+--     thread has nothing to do with it.
+-- note: How long a thread then waits on the queue is said by wakeup_latency. Idle as a waker is an
+--     interrupt, or a timer.
+-- note: A thread that is woken while it still runs, or has been woken already, is not put on a
+--     queue: its times are not counted as times to become runnable.
 -- empty: no thread in scope was woken while the log was recorded
 
 -- Of several wake-ups before one ADD_TO_RUNQ the last one did it.
@@ -30,7 +36,8 @@ WITH added AS (
 SELECT pid, NULL AS place, woken_at AS from_ns, min(time) AS to_ns, arg_min(runq, time) AS runq FROM added GROUP BY pid, woken_at;
 CREATE TEMP TABLE waker_until AS FROM klogger.broken('waker_added', ['TRY_TO_WAKEUP', 'ADD_TO_RUNQ']);
 
--- Whether an interrupt woke it, if the log has the interrupts: then the latest event of a handler on that CPU is its beginning.
+-- Whether an interrupt woke it, if the log has the interrupts: then the latest event of a handler
+-- on that CPU is its beginning.
 SET VARIABLE waker_seen = (
     SELECT count(DISTINCT table_name) = 6 FROM information_schema.tables
     WHERE table_name IN ('IRQ_IN', 'IRQ_OUT', 'VEC_IN', 'VEC_OUT', 'SOFT_IN', 'SOFT_OUT'));
@@ -73,7 +80,8 @@ FROM waker_pair AS w JOIN waker_shown AS a ON a.name = w.waker JOIN waker_shown 
 GROUP BY ALL ORDER BY times DESC, waker_shown, woken_shown;
 
 -- finding
--- Who did it is said only where it is known: the thread that was running may have been interrupted by what woke the other.
+-- Who did it is said only where it is known: the thread that was running may have been interrupted
+-- by what woke the other.
 SELECT CASE WHEN from_interrupt >= 0.5 THEN
                 format('Interrupts woke {} {} while {}, {}', woken, often, CASE waker WHEN 'idle' THEN 'the CPU was idle' ELSE waker || ' ran' END, what)
                 || CASE WHEN from_interrupt < 1 THEN format('; {:.0f} % of these {} did itself', 100 - 100 * from_interrupt, waker) ELSE '' END

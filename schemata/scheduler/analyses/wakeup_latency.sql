@@ -11,17 +11,19 @@
 -- column p99 [ns]: 99 of 100 are shorter
 -- column max [ns]: the longest
 -- column over_1ms [share, less]: waits of more than 1 ms
--- column lengths [spark]: how many waits are how long: under 2 µs, 4 µs, and so on, each bar twice as long, up to over 1 s
+-- column lengths [spark]: how many waits are how long: under 2 µs, 4 µs, and so on, each bar twice
+--     as long, up to over 1 s
 -- column shown: program
 -- column wait [ns]: time that a thread waited for a CPU
 -- column part [share]: waits that are not longer
--- note: From ADD_TO_RUNQ (woken up, or new) to the thread's next SCHEDIN; for a preempted thread from its SCHEDOUT.
+-- note: From ADD_TO_RUNQ (woken up, or new) to the thread's next SCHEDIN; for a preempted thread
+--     from its SCHEDOUT.
 -- note: Waits during which events are missing, on any CPU, are left out and counted.
 -- note: The picture names the nine programs with the most waits, and draws all others as one.
 -- empty: no thread in scope waited for a CPU and got it
 
--- Whatever comes last before a thread gets a CPU began its wait. If that is a SCHEDOUT in order to sleep (cause NULL), the
--- wake-up is not in the log, and the wait is not known.
+-- Whatever comes last before a thread gets a CPU began its wait. If that is a SCHEDOUT in order to
+-- sleep (cause NULL), the wake-up is not in the log, and the wait is not known.
 CREATE TEMP VIEW wait_begin AS
 SELECT pid AS key, 0 AS who, time, CASE WHEN is_new <> 0 THEN 'new' ELSE 'woken' END AS begun FROM ADD_TO_RUNQ WHERE pid <> 0
 UNION ALL

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""What the studies of the scheduler share: reading what their programs said, and checking the log against it."""
+"""What the studies of the scheduler share: reading what their programs said, and checking the log
+against it.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,8 @@ def figure(
     points: Sequence[Sequence[Any]],
     notes: Sequence[str] = (),
 ) -> Result:
-    """A table with a picture whose points are not the table's rows: they are the parts of the picture, in its order.
+    """A table with a picture whose points are not the table's rows: they are the parts of the
+    picture, in its order.
 
     `others` are the columns that only the points have.
     """
@@ -96,7 +99,9 @@ def one(cursor: duckdb.DuckDBPyConnection, query: str, *values: Any) -> Any:
 
 
 def check_switches(runs: Iterable[Run]) -> Check:
-    """The log has the switches that the kernel counted for each thread that reported, until it did so."""
+    """The log has the switches that the kernel counted for each thread that reported, until it did
+    so.
+    """
     counted = logged = threads = 0
     for run in runs:
         cursor, start = log_of(run).cursor(), start_ns(log_of(run))
@@ -119,7 +124,9 @@ def check_switches(runs: Iterable[Run]) -> Check:
 
 
 def check_cpu_time(runs: Iterable[Run]) -> Check:
-    """The sum of the quanta is the CPU time. Time that a hypervisor took away is in the log, but not in the account."""
+    """The sum of the quanta is the CPU time. Time that a hypervisor took away is in the log, but
+    not in the account.
+    """
     said = summed = 0
     for run in runs:
         cursor, start = quanta(log_of(run)), start_ns(log_of(run))

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// births exit|exec|sh SECONDS: makes one process after the other, which ends at once, or becomes another program that does so
-// (this one, or a shell that starts it). Reports how many, and how long they took in all.
+// births exit|exec|sh SECONDS: makes one process after the other, which ends at once, or becomes
+// another program that does so (this one, or a shell that starts it). Reports how many, and how
+// long they took in all.
 #include "study.h"
 
 static void be_born(const char *mode, char *self)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// chat ROOMS USERS SECONDS: each user has a connection to a server over loopback TCP, and says as much as it can; the server
-// passes what is said on to all users of the room. Two processes; two threads for each user and one for each connection.
+// chat ROOMS USERS SECONDS: each user has a connection to a server over loopback TCP, and says as
+// much as it can; the server passes what is said on to all users of the room. Two processes; two
+// threads for each user and one for each connection.
 #include "study.h"
 #include <arpa/inet.h>
 #include <errno.h>

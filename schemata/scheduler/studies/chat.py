@@ -12,7 +12,8 @@ from . import _common as common
 from ._common import column, median
 
 USERS = 20
-# Messages a second with 10 rooms in January 2002, medians of three runs: the old and the new (O(1)) scheduler.
+# Messages a second with 10 rooms in January 2002, medians of three runs: the old and the new (O(1))
+# scheduler.
 PAPER = {"normal": (110_619, 131_250), "nice 19": (83_460, 609_942)}
 # The chat goes on until all has been heard that was said, and logs some 10 MB a second.
 LONGEST_S = 5.0

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Figure 6: a film player of two processes beside more and more loops: frames lost, CPUs, and who sits with whom."""
+"""Figure 6: a film player of two processes beside more and more loops: frames lost, CPUs, and who
+sits with whom.
+"""
 
 from __future__ import annotations
 

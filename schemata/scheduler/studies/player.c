@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// player HOGS SECONDS: a decoder sends frames over a pipe to a display, 25 a second, beside so many loops.
+// player HOGS SECONDS: a decoder sends frames over a pipe to a display, 25 a second, beside so many
+// loops.
 //
-// Decoding takes 14 ms of CPU time a frame and showing it 8 ms: together 55 % of a CPU. The pipe has room for one frame. A
-// frame that is not shown within its 40 ms is lost; for one whose time is over, nobody works any more.
+// Decoding takes 14 ms of CPU time a frame and showing it 8 ms: together 55 % of a CPU. The pipe
+// has room for one frame. A frame that is not shown within its 40 ms is lost; for one whose time is
+// over, nobody works any more.
 #include "study.h"
 #include <fcntl.h>
 
@@ -59,7 +61,8 @@ int main(int argc, char **argv)
 				turns++;
 		}
 	}
-	// The hogs came first, as in the paper: they have found their CPUs when the film begins. They must not hold the pipe.
+	// The hogs came first, as in the paper: they have found their CPUs when the film begins.
+	// They must not hold the pipe.
 	if (pipe(ends) || fcntl(ends[1], F_SETPIPE_SZ, sizeof(frame)) < 0)
 		die("pipe");
 	begin = now() + 200 * MS;

@@ -101,7 +101,9 @@ def table(seen: list[dict[str, Any]]) -> Result:
 
 
 def births_check(seen: list[dict[str, Any]]) -> Check:
-    """Each process that the program made was forked once, and ended; each that became another program called exec."""
+    """Each process that the program made was forked once, and ended; each that became another
+    program called exec.
+    """
     bad = [
         f"{s['arm']}: {s['births']:,} made, {s['forks']:,} forks, {s['execs']:,} execs, {s['ends']:,} exits"
         for s in seen

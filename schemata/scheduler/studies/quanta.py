@@ -12,7 +12,8 @@ from klogger.study.model import Answer, Arm, Check, Plan, Run, Study
 from . import _common as common
 from ._common import column
 
-# 90th percentiles that the paper names (Xine and MPlayer, wget, find, copy, make). The loop's is the maximum quantum.
+# 90th percentiles that the paper names (Xine and MPlayer, wget, find, copy, make). The loop's is
+# the maximum quantum.
 PAPER = {
     "lone loop": 100e6, "player": 100e3, "network copy": 100e3, "find": 100e3, "copy": 100e3, "compile": 1e6,
 }  # fmt: skip
@@ -145,7 +146,9 @@ def sentences(rows: dict[str, list[Any]], cutters: dict[str, tuple[str, int]]) -
 
 
 def daemon_check(runs: list[Run]) -> list[Check]:
-    """The daemon that was planted: each time that it woke, and a thread of the loop had the CPU, it cut a quantum."""
+    """The daemon that was planted: each time that it woke, and a thread of the loop had the CPU, it
+    cut a quantum.
+    """
     checks = []
     for run in runs:
         said = common.reports(run, "daemon")

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// ring N processes|threads KIB SECONDS CPU: N on one CPU pass a token round over pipes; who has it adds up so many KiB first.
-// Reports how often the token was passed on, between two times, and what passing costs alone: one thread, one pipe.
+// ring N processes|threads KIB SECONDS CPU: N on one CPU pass a token round over pipes; who has it
+// adds up so many KiB first. Reports how often the token was passed on, between two times, and what
+// passing costs alone: one thread, one pipe.
 #include "study.h"
 #include <pthread.h>
 

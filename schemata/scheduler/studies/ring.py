@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""lat_ctx: a token goes round in a ring of processes, or of threads, each with a working set of its own."""
+"""lat_ctx: a token goes round in a ring of processes, or of threads, each with a working set of its
+own.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ def analyse(plan: Plan, runs: list[Run]) -> Answer:
 
 
 def look(run: Run) -> dict[str, Any]:
-    """`cpu_ns`: CPU time of all members for each pass, whatever else runs. `alone_ns`: the same without a switch."""
+    """`cpu_ns`: CPU time of all members for each pass, whatever else runs. `alone_ns`: the same
+    without a switch.
+    """
     ring, alone = common.reports(run, "ring")[0], common.reports(run, "alone")[0]
     members, log, start = common.reports(run, "member"), common.log_of(run), common.start_ns(common.log_of(run))
     pids = ", ".join(str(r["tid"]) for r in members)
@@ -97,7 +101,9 @@ def cost(one: dict[str, Any]) -> float:
 
 
 def passes_check(seen: list[dict[str, Any]]) -> Check:
-    """On one CPU, nobody gets the token without a switch: each pass has one, and the log has them all."""
+    """On one CPU, nobody gets the token without a switch: each pass has one, and the log has them
+    all.
+    """
     passes, switches = sum(s["passes"] for s in seen), sum(s["switches"] for s in seen)
     text = f"the token was passed on {passes:,} times, and members left the CPU {switches:,} times by the log"
     return Check("passes", passes > 0 and switches >= 0.99 * passes, f"{text} (at least once for each, less 1 %)")

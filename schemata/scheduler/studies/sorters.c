@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// sorters N SECONDS CPU BYTES: N copies on one CPU sort an array of so many bytes, which gets the same random values again
-// after each sort. Each reports how many values it compared: the same for each sort, and finer than to count sorts.
+// sorters N SECONDS CPU BYTES: N copies on one CPU sort an array of so many bytes, which gets the
+// same random values again after each sort. Each reports how many values it compared: the same for
+// each sort, and finer than to count sorts.
 #include "study.h"
 #include <setjmp.h>
 #include <sys/time.h>

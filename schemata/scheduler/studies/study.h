@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// What the programs of these studies share. Each reports what it did, and what the kernel counted for it, as lines of JSON.
+// What the programs of these studies share. Each reports what it did, and what the kernel counted
+// for it, as lines of JSON.
 #ifndef STUDY_H
 #define STUDY_H
 
@@ -99,7 +100,8 @@ static inline void say(const char *line)
 		exit(1);
 }
 
-// who is RUSAGE_THREAD or RUSAGE_SELF. A switch between the readings would make them those of different moments.
+// who is RUSAGE_THREAD or RUSAGE_SELF. A switch between the readings would make them those of
+// different moments.
 static inline void report_of(const char *role, long long count, int who)
 {
 	struct rusage before, after;

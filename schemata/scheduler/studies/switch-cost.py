@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Figure 7, and the cost of a context switch: copies of a sorter on one CPU, and what the scheduler does meanwhile."""
+"""Figure 7, and the cost of a context switch: copies of a sorter on one CPU, and what the scheduler
+does meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ CALLS = Path(__file__).resolve().parents[2] / "switching" / "analyses" / "_call.
 PAPER_CYCLES, PAPER_CYCLES_SD = 3608, 1630
 # ms in switches, and throughput: 8 copies sorted 0.3 % more than one.
 PAPER_MS = {1: 30.2, 8: 13.24}
-# The longest calls, in which the CPU was stolen or did something else, are no part of an average; of few calls all are.
+# The longest calls, in which the CPU was stolen or did something else, are no part of an average;
+# of few calls all are.
 TRIMMED, FEWEST_TRIMMED = 0.01, 20
 PARTS = ("choosing", "changing", "no switch")
 
@@ -83,7 +86,8 @@ def look(run: Run) -> dict[str, Any]:
         what: {"calls": calls, "total": float(total), "p50": p50, "mean": mean, "sd": sd}
         for what, calls, total, p50, mean, sd in found
     }
-    # Both schemata log at sched_switch, one after the other: the time between is what one event costs.
+    # Both schemata log at sched_switch, one after the other: the time between is what one event
+    # costs.
     event = common.one(
         cursor,
         """

@@ -49,7 +49,9 @@ def arms(plan: Plan) -> list[Arm]:
 
 @contextlib.contextmanager
 def unlogged(command: list[Any]) -> Iterator[dict[str, int]]:
-    """Yields, and switches by the kernel's count, of the same processes before the recording begins."""
+    """Yields, and switches by the kernel's count, of the same processes before the recording
+    begins.
+    """
     done = subprocess.run([str(w) for w in command], capture_output=True, text=True, timeout=60, check=False)
     if done.returncode != 0:
         raise Failure(done.stderr.strip() or f"{command[0]} failed")

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// yielders N SECONDS CPU: N processes call sched_yield all the time, on one CPU, or on all if CPU is -1.
+// yielders N SECONDS CPU: N processes call sched_yield all the time, on one CPU, or on all if CPU
+// is -1.
 #include "study.h"
 
 int main(int argc, char **argv)

@@ -1,5 +1,6 @@
 -- SPDX-License-Identifier: GPL-2.0-only
--- inside: what happened within each pair that began and ended in one thread (sites below 100), if the log has it.
+-- inside: what happened within each pair that began and ended in one thread (sites below 100), if
+-- the log has it.
 --
 --   id           which pair: its rowid. Pairs in which nothing happened have no row
 --   interrupts   ns in interrupts and softirqs that interrupted the thread (sites from 200 on)
@@ -19,7 +20,8 @@ SELECT tid, time AS from_ns, next AS to_ns
 FROM (SELECT *, lead(time) OVER thread AS next, lead(begins) OVER thread AS begins_next
       FROM query(getvariable('inside_scheduler')) WINDOW thread AS (PARTITION BY tid ORDER BY time, begins DESC))
 WHERE begins AND NOT begins_next AND tid <> 0;
--- Interrupts contain softirqs, and these timer callbacks: what overlaps on a CPU is one interruption.
+-- Interrupts contain softirqs, and these timer callbacks: what overlaps on a CPU is one
+-- interruption.
 CREATE TEMP TABLE inside_interrupt AS
 WITH begun AS (
     SELECT *, coalesce(from_ns > max(to_ns) OVER (cpu ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), true) AS first

@@ -11,11 +11,13 @@
 --   torn                events are missing in between: not one to count
 --   rowid               of this table: a number for the pair
 --
--- A STOP belongs to the latest START that has no STOP yet, of the same thread (sites below 100), the same key (to 199) or
--- the same CPU (from 200 on). pair_lone has how many of each have no partner.
+-- A STOP belongs to the latest START that has no STOP yet, of the same thread (sites below 100),
+-- the same key (to 199) or the same CPU (from 200 on). pair_lone has how many of each have no
+-- partner.
 
--- 'klogger stopwatch' marks the end of its own preparations. If it holds a command back until then, the mark has the number
--- of the process that waits, and what that does before its exec is not the command's.
+-- 'klogger stopwatch' marks the end of its own preparations. If it holds a command back until then,
+-- the mark has the number of the process that waits, and what that does before its exec is not the
+-- command's.
 CREATE TEMP TABLE pair_begin AS
 SELECT coalesce(min(CASE WHEN m.number = 0 THEN m.time ELSE e.time END), 0) AS time
 FROM MARK AS m LEFT JOIN PROCESS_EXEC AS e ON e.pid = m.number AND e.time >= m.time
@@ -29,8 +31,8 @@ SET VARIABLE pair_empty = (
     FROM information_schema.tables WHERE table_name IN ('EMPTY_START', 'EMPTY_STOP'));
 CREATE TEMP TABLE pair_empty AS FROM query(getvariable('pair_empty'));
 
--- Each event, whose it is, and `place`: its place in time. Who is both the STOP of one and the START of the next has one
--- time for both: the STOP goes first.
+-- Each event, whose it is, and `place`: its place in time. Who is both the STOP of one and the
+-- START of the next has one time for both: the STOP goes first.
 CREATE TEMP TABLE pair_row AS
 WITH row AS (
     SELECT true AS begins, time, cpu, tid, site, key FROM START
@@ -44,8 +46,8 @@ SELECT begins, time, cpu, tid, site, key, 2 * time + begins::BIGINT AS place,
 FROM row WHERE time >= (SELECT time FROM pair_begin)
     AND (site >= 100 OR tid NOT IN (SELECT pid FROM klogger.recorder UNION SELECT tid FROM pair_empty));
 
--- A thread's number may be used again: what its former owner began is not the new one's. Such numbers are few, and only
--- they need the join by time.
+-- A thread's number may be used again: what its former owner began is not the new one's. Such
+-- numbers are few, and only they need the join by time.
 CREATE TEMP TABLE pair_reborn AS
 SELECT f.pid AS tid, f.time
 FROM PROCESS_FORK AS f JOIN (SELECT tid, min(time) AS first FROM pair_row WHERE site < 100 GROUP BY tid) AS r ON f.pid = r.tid
@@ -57,7 +59,8 @@ SELECT r.*, coalesce(f.time, 0)
 FROM (FROM pair_row WHERE site < 100 AND tid IN (SELECT tid FROM pair_reborn)) AS r
 ASOF LEFT JOIN pair_reborn AS f ON r.tid = f.tid AND r.time >= f.time;
 
--- A START right before a STOP is a pair. What is left when these are taken out is nested, or has no partner.
+-- A START right before a STOP is a pair. What is left when these are taken out is nested, or has no
+-- partner.
 CREATE TEMP TABLE pair_step AS
 SELECT begins, time, cpu, tid, site, key, whose, born, place, lead(time) OVER one AS to_ns, lead(cpu) OVER one AS to_cpu,
        lead(begins) OVER one AS begins_next, lag(begins) OVER one AS begins_before
@@ -65,7 +68,8 @@ FROM pair_placed WINDOW one AS (PARTITION BY site, whose, born ORDER BY place);
 DROP VIEW pair_placed;
 DROP TABLE pair_row;
 
--- Of those, how deep the stack of begun actions is at each: a START and its STOP have the same depth, with none of it between.
+-- Of those, how deep the stack of begun actions is at each: a START and its STOP have the same
+-- depth, with none of it between.
 CREATE TEMP TABLE pair_nested AS
 WITH level AS (
     SELECT *, sum(CASE WHEN begins THEN 1 ELSE -1 END) OVER one::BIGINT + CASE WHEN begins THEN 0 ELSE 1 END AS level
@@ -141,8 +145,8 @@ DROP VIEW pair_joined;
 DROP TABLE pair_step;
 DROP TABLE pair_nested;
 
--- One row for each action, and what its times come to; q: minimum, 50, 90, 99, 99.9, 99.99 %, maximum. A deviation with the
--- own cost's in it is larger by that.
+-- One row for each action, and what its times come to; q: minimum, 50, 90, 99, 99.9, 99.99 %,
+-- maximum. A deviation with the own cost's in it is larger by that.
 CREATE TEMP TABLE pair_quantile AS
 SELECT site, quantile_disc(ns, [0, 0.5, 0.9, 0.99, 0.999, 0.9999, 1]) AS q FROM pair WHERE NOT torn GROUP BY site;
 CREATE TEMP TABLE pair_sum AS

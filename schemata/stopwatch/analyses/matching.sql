@@ -10,13 +10,14 @@
 -- column pairs [count]: pairs that were counted
 -- column torn [count]: pairs with lost events in between, left out
 -- column no_stop [count]: START without a STOP: still under way at the end, or never ended
--- column no_start [count]: STOP without a START: begun before the log, or by a thread that is not recorded
+-- column no_start [count]: STOP without a START: begun before the log, or by a thread that is not
+--     recorded
 -- column negative [count]: pairs that took less than the own cost that is subtracted
 -- column crossed [count]: pairs that began and ended on different CPUs
--- column clock [ns]: bound for the difference of two CPUs' clocks, from the shortest pairs that crossed to and fro; empty if none
---   crossed both ways
--- note: A pair that crossed CPUs compares two clocks. As no action ends before it begins, the shortest pair from CPU A to B, and
---   from B to A, bound how far the two clocks can be apart.
+-- column clock [ns]: bound for the difference of two CPUs' clocks, from the shortest pairs that
+--     crossed to and fro; empty if none crossed both ways
+-- note: A pair that crossed CPUs compares two clocks. As no action ends before it begins, the
+--     shortest pair from CPU A to B, and from B to A, bound how far the two clocks can be apart.
 -- empty: the log has neither START nor STOP
 
 CREATE TEMP TABLE matching_crossed AS

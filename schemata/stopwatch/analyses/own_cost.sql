@@ -5,10 +5,12 @@
 -- events: START, STOP
 -- include: _pair
 -- picture: histogram x=shortest x2=longest y=times colour=what
--- column pairs [count]: empty pairs: two programs at one tracepoint, the first logs a START, the second a STOP
+-- column pairs [count]: empty pairs: two programs at one tracepoint, the first logs a START, the
+--     second a STOP
 -- column mean [ns]: mean of all
 -- column sd [ns]: standard deviation of all
--- column trimmed [ns]: mean of all but the worst thousandth; this is subtracted from all other times
+-- column trimmed [ns]: mean of all but the worst thousandth; this is subtracted from all other
+--     times
 -- column trimmed_sd [ns]: their standard deviation
 -- column min [ns]: the shortest
 -- column p50 [ns]: half are not longer
@@ -18,8 +20,9 @@
 -- column longest [ns]: end of the bin
 -- column times [count]: pairs
 -- column what: what was timed
--- note: In it are the rest of the first program after its reading of the clock, the call of the second one, and what that does before
---   its own. Not in it is what either does outside of the two readings: the action does not take longer by it, but the thread does.
+-- note: In it are the rest of the first program after its reading of the clock, the call of the
+--     second one, and what that does before its own. Not in it is what either does outside of the
+--     two readings: the action does not take longer by it, but the thread does.
 -- note: The empty pairs were made while the same recording ran, before its command began.
 -- empty: the log has no empty pairs: 'klogger stopwatch' makes them
 

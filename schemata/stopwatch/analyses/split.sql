@@ -10,12 +10,15 @@
 -- column pairs [count]: actions
 -- column mean [ns]: mean length
 -- column interrupts [ns]: of it, in interrupts and softirqs
--- column off_cpu [ns]: of it, without a CPU: waiting, or preempted; empty if the scheduler was not recorded
+-- column off_cpu [ns]: of it, without a CPU: waiting, or preempted; empty if the scheduler was not
+--     recorded
 -- column rest [ns]: of it, all else: the action itself, and what is not recorded
 -- column share [share]: of the time of these actions
 -- column part: what it is
--- note: Only of actions that begin and end in one thread. Record with -s stopwatch -s scheduler, or waits are in the rest.
--- note: Page faults are in the rest: current kernels have a tracepoint where they begin, and none where they end.
+-- note: Only of actions that begin and end in one thread. Record with -s stopwatch -s scheduler, or
+--     waits are in the rest.
+-- note: Page faults are in the rest: current kernels have a tracepoint where they begin, and none
+--     where they end.
 -- empty: the log has no action that began and ended in one thread
 
 CREATE TEMP TABLE split AS

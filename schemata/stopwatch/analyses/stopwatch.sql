@@ -16,9 +16,10 @@
 -- column shortest [ns]: time from START to STOP
 -- column longest [ns]: end of the bin
 -- column times [count]: pairs
--- note: A STOP belongs to the latest START of the same thread, key or CPU that has none yet, so that nested ones match inside
---   out. Pairs in which events were lost are left out.
--- note: What the logger itself takes between its two readings of the clock is subtracted, if the log has empty pairs.
+-- note: A STOP belongs to the latest START of the same thread, key or CPU that has none yet, so
+--     that nested ones match inside out. Pairs in which events were lost are left out.
+-- note: What the logger itself takes between its two readings of the clock is subtracted, if the
+--     log has empty pairs.
 -- empty: no START in the log has a STOP
 
 -- table

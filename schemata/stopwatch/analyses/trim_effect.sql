@@ -1,6 +1,7 @@
 -- SPDX-License-Identifier: GPL-2.0-only
 -- title: What trimming removes
--- question: How do mean and deviation change if the longest are left out, and what happened in those?
+-- question: How do mean and deviation change if the longest are left out, and what happened in
+--     those?
 -- order: 60
 -- events: START, STOP, STOP_ELSEWHERE
 -- include: _pair, _inside
@@ -9,10 +10,13 @@
 -- column removed [count]: pairs that are left out
 -- column mean [ns]: mean of the rest
 -- column sd [ns]: standard deviation of the rest
--- column interrupted [share]: of those left out, how many had an interrupt or a softirq of their thread in them
--- column off_cpu [share]: of those left out, in how many the thread lost its CPU; empty if the scheduler was not recorded
--- note: The paper's argument for leaving out the worst 0.1 %: these are mostly pairs with an interrupt in them, which says nothing of
---   the action. If `interrupted` is small, the tail is the action's own.
+-- column interrupted [share]: of those left out, how many had an interrupt or a softirq of their
+--     thread in them
+-- column off_cpu [share]: of those left out, in how many the thread lost its CPU; empty if the
+--     scheduler was not recorded
+-- note: The paper's argument for leaving out the worst 0.1 %: these are mostly pairs with an
+--     interrupt in them, which says nothing of the action. If `interrupted` is small, the tail is
+--     the action's own.
 -- empty: no START in the log has a STOP
 
 -- What is left out of 1 %, with what was in it; the other levels are parts of that.

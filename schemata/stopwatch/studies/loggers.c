@@ -8,7 +8,8 @@
 //   memory     the same as text with a time, into a buffer in memory
 //   marker     the same as text, written to the file that TRACE_MARKER names
 //
-// Prints for each block of each kind: mean and deviation in cycles without the largest value, then of all.
+// Prints for each block of each kind: mean and deviation in cycles without the largest value, then
+// of all.
 #define _GNU_SOURCE
 #include "pending_user.klogger.h"
 #include <fcntl.h>

@@ -38,8 +38,9 @@ ROUNDS_FOR_INTERVAL = 4
 RESAMPLES = 1000
 NO_COUNTERS = "no counters here"
 
-# How each logger is measured: the arm, and the kind of block. Of those that are attached to the tracepoint, the cost is
-# what a traced call takes more than the reference, less what it takes more when nothing is attached.
+# How each logger is measured: the arm, and the kind of block. Of those that are attached to the
+# tracepoint, the cost is what a traced call takes more than the reference, less what it takes more
+# when nothing is attached.
 KERNEL = {"klogger, in the kernel": "klogger", "ftrace event": "ftrace", "perf record": "perf"}
 PROGRAM = {
     "klogger, in a program": "klogger",
@@ -64,7 +65,9 @@ COLUMNS = (
 
 @dataclass
 class Samples:
-    """Of one logger, in cycles: in each round, for each block, the cost of an event; and deviations of single ones."""
+    """Of one logger, in cycles: in each round, for each block, the cost of an event; and deviations
+    of single ones.
+    """
 
     rounds: list[list[float]] = field(default_factory=list)
     deviations: list[float] = field(default_factory=list)
@@ -204,9 +207,11 @@ def usual(runs: Iterable[Mapping[str, Any]], kind: str) -> float:
 
 
 def paired(said: Mapping[str, Any], kind: str, less: str, unit: float) -> tuple[list[float], list[float]]:
-    """For each block: how much longer `kind` took than `less`, in cycles; and the deviation of a single one.
+    """For each block: how much longer `kind` took than `less`, in cycles; and the deviation of a
+    single one.
 
-    Who shares the CPU (a hyperthread, another virtual machine) slows both alike. `unit` is what `less` usually takes.
+    Who shares the CPU (a hyperthread, another virtual machine) slows both alike. `unit` is what
+    `less` usually takes.
     """
     pairs = list(zip(said["blocks"][kind], said["blocks"][less], strict=True))
     return [(a[0] / b[0] - 1) * unit for a, b in pairs], [(a[1] ** 2 + b[1] ** 2) ** 0.5 for a, b in pairs]
@@ -245,7 +250,9 @@ def of_kernel(by_arm: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, Sa
 
 
 def interval(one: Samples, unit: Samples) -> str:
-    """95 % of the ratios that other rounds would have had: the bootstrap, by whole rounds, the same for both."""
+    """95 % of the ratios that other rounds would have had: the bootstrap, by whole rounds, the same
+    for both.
+    """
     rounds = list(zip(one.rounds, unit.rounds, strict=False))
     if len(rounds) < ROUNDS_FOR_INTERVAL:
         return "too few rounds"

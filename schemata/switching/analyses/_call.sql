@@ -9,9 +9,10 @@
 --   queued                threads on the CPU's run queue when it was called; NULL if that is not known
 --   from_idle             whether the idle thread called
 --
--- A SCHED_LEAVE belongs to the latest SCHED_ENTER of its CPU if there is no other SCHED_LEAVE, and no gap, in between.
--- Else the call is left out, and counted in call_left_out. The two are logged by different threads, and an interrupt may
--- log between them, but no other call of the scheduler on that CPU.
+-- A SCHED_LEAVE belongs to the latest SCHED_ENTER of its CPU if there is no other SCHED_LEAVE, and
+-- no gap, in between. Else the call is left out, and counted in call_left_out. The two are logged
+-- by different threads, and an interrupt may log between them, but no other call of the scheduler
+-- on that CPU.
 
 SET VARIABLE call_span = (SELECT to_ns + 2 FROM klogger.recording);
 CREATE TEMP MACRO call_key(cpu, t) AS cpu::BIGINT * getvariable('call_span')::BIGINT + greatest(t, 0);
@@ -26,11 +27,12 @@ SELECT *, call_key(cpu, to_ns) AS key, call_key(cpu, from_ns) AS begun
 FROM klogger.broken('call_both', ['SCHED_ENTER', 'SCHED_LEAVE', 'CPU_SWITCH']) WHERE NOT broken;
 DROP TABLE call_both;
 
--- The length of a queue is logged by whoever changes it, on any CPU. After a gap anywhere it is unknown until it is
--- logged again.
+-- The length of a queue is logged by whoever changes it, on any CPU. After a gap anywhere it is
+-- unknown until it is logged again.
 CREATE TEMP TABLE call_queue AS SELECT call_key(runq, time) AS key, time, queued::INTEGER AS queued FROM NR_RUNNING;
 
--- A call that switched has a CPU_SWITCH in it. One without is a switch that the kernel did not report.
+-- A call that switched has a CPU_SWITCH in it. One without is a switch that the kernel did not
+-- report.
 CREATE TEMP TABLE call_queued AS
 WITH changed AS (
     SELECT p.*, s.time AS changed
@@ -48,8 +50,8 @@ SELECT cpu, call_ns AS from_ns, left_ns AS to_ns, switched, from_idle, pick, cha
 FROM klogger.broken('call_queued', ['NR_RUNNING']);
 DROP TABLE call_queued;
 
--- The probes are attached one after another, and the log ends in the middle of a call: what is not between the first and
--- the last of all three, and one call for each CPU, is not missed.
+-- The probes are attached one after another, and the log ends in the middle of a call: what is not
+-- between the first and the last of all three, and one call for each CPU, is not missed.
 SET VARIABLE call_first = (SELECT max(t) FROM (SELECT min(time) AS t FROM SCHED_ENTER UNION ALL SELECT min(time) FROM CPU_SWITCH
                                                UNION ALL SELECT min(time) FROM SCHED_LEAVE));
 SET VARIABLE call_last = (SELECT min(t) FROM (SELECT max(time) AS t FROM SCHED_ENTER UNION ALL SELECT max(time) FROM CPU_SWITCH

@@ -13,8 +13,9 @@
 -- column changes [count]: times that the length changed
 -- column queued: threads on the queue
 -- column share [share]: of the time that is known
--- note: This is the kernel's own number. Since Linux 6.12 it counts a thread that has gone to sleep until its turn would have
---   come, so it may be 2 although nobody waits. `runq` of the scheduler schema counts who could run.
+-- note: This is the kernel's own number. Since Linux 6.12 it counts a thread that has gone to sleep
+--     until its turn would have come, so it may be 2 although nobody waits. `runq` of the scheduler
+--     schema counts who could run.
 -- note: Time before the first change on a CPU is not known; neither is the time of a gap.
 -- empty: no run queue changed its length while the log was recorded
 

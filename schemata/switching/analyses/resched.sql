@@ -4,24 +4,27 @@
 -- order: 30
 -- events: NEED_RESCHED, SCHED_ENTER, SCHED_LEAVE
 -- picture: cdf x=delay y=part colour=caller scale=log
--- column caller: what was interrupted: the idle thread, code in the kernel (preempted), or a thread elsewhere (on its way to
---   user space, or it called by itself)
+-- column caller: what was interrupted: the idle thread, code in the kernel (preempted), or a thread
+--     elsewhere (on its way to user space, or it called by itself)
 -- column requests [count, bar]: times that it was told to
 -- column p50 [ns]: half of the delays are shorter
 -- column p99 [ns]: 99 of 100 are shorter
 -- column max [ns]: the longest
 -- column over_1ms [share]: delays of more than 1 ms
--- column lengths [spark]: how many delays are how long: under 2 µs, 4 µs, and so on, each bar twice as long, up to over 1 s
+-- column lengths [spark]: how many delays are how long: under 2 µs, 4 µs, and so on, each bar twice
+--     as long, up to over 1 s
 -- column delay [ns]: from NEED_RESCHED to the next SCHED_ENTER on that CPU
 -- column part [share]: delays that are not longer
--- note: Of several requests before one call, the first counts. A request that comes while the scheduler runs already is
---   answered by that call, and is left out.
--- note: A lazy request (one bit of the flags further) waits for the return to user space or for the next tick. Long delays are
---   kernel code that does not let itself be preempted, or a hypervisor that had the CPU.
+-- note: Of several requests before one call, the first counts. A request that comes while the
+--     scheduler runs already is answered by that call, and is left out.
+-- note: A lazy request (one bit of the flags further) waits for the return to user space or for the
+--     next tick. Long delays are kernel code that does not let itself be preempted, or a hypervisor
+--     that had the CPU.
 -- empty: no CPU was told to call the scheduler and did so; kernels before 6.15 cannot report it
 
--- Each SCHED_ENTER, SCHED_LEAVE and gap ends a turn. What counts is the first request of a turn that a SCHED_ENTER of the
--- same thread ends: requests between SCHED_ENTER and SCHED_LEAVE are answered by the call that is under way.
+-- Each SCHED_ENTER, SCHED_LEAVE and gap ends a turn. What counts is the first request of a turn
+-- that a SCHED_ENTER of the same thread ends: requests between SCHED_ENTER and SCHED_LEAVE are
+-- answered by the call that is under way.
 CREATE TEMP TABLE resched_asked AS
 WITH step AS (
     SELECT cpu, time, pid, NULL AS asked, true AS ends, preempt FROM SCHED_ENTER

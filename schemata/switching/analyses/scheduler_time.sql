@@ -6,7 +6,8 @@
 -- costs: SCHED_ENTER, CPU_SWITCH
 -- include: _call
 -- picture: stacked x=time y=queued colour=what
--- column queued: threads on the queue; on that of the CPU when the scheduler was called, with the one that called
+-- column queued: threads on the queue; on that of the CPU when the scheduler was called, with the
+--     one that called
 -- column calls [count]: calls of the scheduler
 -- column switched [share]: of these calls, those that changed to another thread
 -- column time [ns]: in the scheduler, all CPUs together
@@ -15,10 +16,11 @@
 -- column changing [ns]: of calls that switched: after the switch
 -- column no_switch [ns]: of calls that did not switch
 -- column what: part of the scheduler's work
--- note: This is the KLogger paper's Figure 7 by length of the queue. Linux 2.4 went through all threads to choose one; since
---   2.6 the length of the queue should make little difference.
+-- note: This is the KLogger paper's Figure 7 by length of the queue. Linux 2.4 went through all
+--     threads to choose one; since 2.6 the length of the queue should make little difference.
 -- note: The cost of logging is a part of these times.
--- empty: no call of the scheduler is in the log; kernels before 6.15 cannot report them (sched_entry_tp, sched_exit_tp)
+-- empty: no call of the scheduler is in the log; kernels before 6.15 cannot report them
+--     (sched_entry_tp, sched_exit_tp)
 
 SET VARIABLE scheduler_time_all = (SELECT greatest(r.to_ns, 1) * greatest(c.cpus, 1)
     FROM klogger.recording AS r, (SELECT count(DISTINCT cpu) AS cpus FROM SCHED_LEAVE) AS c);

@@ -7,7 +7,8 @@
 -- include: _call
 -- picture: cdf x=cost y=part colour=what scale=log
 -- column what: kind of call; one that switched, its two parts, and one that did not switch
--- column queued: threads on the CPU's run queue when the scheduler was called, with the one that called
+-- column queued: threads on the CPU's run queue when the scheduler was called, with the one that
+--     called
 -- column calls [count, bar]: calls of the scheduler
 -- column mean [ns]: average, without the longest 0.1 %
 -- column sd [ns]: standard deviation, without the longest 0.1 %
@@ -16,12 +17,16 @@
 -- column max [ns]: the longest
 -- column cost [ns]: time in the scheduler
 -- column part [share]: calls that do not take longer
--- note: Choosing is the time from SCHED_ENTER to the switch; changing is the rest, until the scheduler returns in the other
---   thread. Lost caches are not in it: the thread pays for them later.
--- note: Each event of another schema that is logged in between is a part of the time, and so is an interrupt. The longest 0.1 %, mostly calls
---   that an interrupt or the hypervisor cut in two, are left out of mean and standard deviation.
--- note: The kernel keeps a thread on the queue for a while after it has gone to sleep, and counts it.
--- empty: no call of the scheduler is in the log; kernels before 6.15 cannot report them (sched_entry_tp, sched_exit_tp)
+-- note: Choosing is the time from SCHED_ENTER to the switch; changing is the rest, until the
+--     scheduler returns in the other thread. Lost caches are not in it: the thread pays for them
+--     later.
+-- note: Each event of another schema that is logged in between is a part of the time, and so is an
+--     interrupt. The longest 0.1 %, mostly calls that an interrupt or the hypervisor cut in two,
+--     are left out of mean and standard deviation.
+-- note: The kernel keeps a thread on the queue for a while after it has gone to sleep, and counts
+--     it.
+-- empty: no call of the scheduler is in the log; kernels before 6.15 cannot report them
+--     (sched_entry_tp, sched_exit_tp)
 
 CREATE TEMP TABLE switch_cost_group AS
 SELECT what, place, call_group(queued) AS queued, coalesce(min(queued), 1_000_000) AS rank, count(*) AS calls,

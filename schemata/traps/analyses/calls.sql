@@ -49,8 +49,9 @@ SELECT format('{:,} system calls, {:,} of them call {} of {}.', sum(calls)::BIGI
 FROM call_of HAVING count(*) > 0;
 
 -- warning
--- What was under way when the log began or ended is not missed; nor is the beginning of a new thread's first return, from a
--- call that its parent made. Both ends of one call may be there and not be joined: hence the greater of two numbers.
+-- What was under way when the log began or ended is not missed; nor is the beginning of a new
+-- thread's first return, from a call that its parent made. Both ends of one call may be there and
+-- not be joined: hence the greater of two numbers.
 SELECT format('Left out, because their beginning or their end is not in the log, or events are missing in between: {:,} {}.',
               broken + greatest(ends, begins), CASE broken + greatest(ends, begins) WHEN 1 THEN 'call' ELSE 'calls' END)
 FROM (

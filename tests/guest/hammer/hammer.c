@@ -2,9 +2,10 @@
 /*
  * Logs as fast as it can, from one thread for each CPU, for as long as it is told to.
  *
- * Each thread has a sequence for each event, which goes on only while the event is on: what is off does not evaluate its
- * arguments, and these count. So the sequences' ends are the numbers of attempts, whatever has been switched meanwhile.
- * /sys/module/hammer/parameters/run: 1 starts from 0, 0 stops; reading it gives the ends, of HAMMER and of HAMMER_TEXT.
+ * Each thread has a sequence for each event, which goes on only while the event is on: what is off
+ * does not evaluate its arguments, and these count. So the sequences' ends are the numbers of
+ * attempts, whatever has been switched meanwhile. /sys/module/hammer/parameters/run: 1 starts from
+ * 0, 0 stops; reading it gives the ends, of HAMMER and of HAMMER_TEXT.
  */
 #include <linux/cpumask.h>
 #include <linux/kthread.h>

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Logs from threads, softirqs, hard interrupts and NMIs of all CPUs at once, at random points of each other.
+ * Logs from threads, softirqs, hard interrupts and NMIs of all CPUs at once, at random points of
+ * each other.
  *
- * Each CPU and context has its own sequence 1, 2, 3, ...; so whoever reads the log sees what is missing and what is torn.
- * Writing a number N to /sys/module/stress/parameters/run lets the thread of each CPU log N events; interrupts of the
- * other kinds come as long as that takes. Reading it tells how many events each sequence has: a line for each CPU.
+ * Each CPU and context has its own sequence 1, 2, 3, ...; so whoever reads the log sees what is
+ * missing and what is torn. Writing a number N to /sys/module/stress/parameters/run lets the thread
+ * of each CPU log N events; interrupts of the other kinds come as long as that takes. Reading it
+ * tells how many events each sequence has: a line for each CPU.
  */
 #include <linux/completion.h>
 #include <linux/hrtimer.h>

@@ -2,9 +2,9 @@
 /*
  * Hits a tracepoint so often that every hit has a number, and lets the kernel panic.
  *
- * Writing N to /sys/module/crash/parameters/hits makes N hits, 1 to N; writing it to `last` as well, and then the kernel
- * panics, with a message that says how many, and when (CLOCK_MONOTONIC) the last one was over. `flood` does not wait: a
- * thread makes the hits.
+ * Writing N to /sys/module/crash/parameters/hits makes N hits, 1 to N; writing it to `last` as
+ * well, and then the kernel panics, with a message that says how many, and when (CLOCK_MONOTONIC)
+ * the last one was over. `flood` does not wait: a thread makes the hits.
  */
 #include <linux/kthread.h>
 #include <linux/module.h>

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* load KERNEL INITRAMFS COMMAND_LINE: what the kernel boots when it has crashed (kexec-tools does it by `kexec -p`). */
+/*
+ * load KERNEL INITRAMFS COMMAND_LINE: what the kernel boots when it has crashed (kexec-tools does
+ * it by `kexec -p`).
+ */
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // edges leaderless: main ends by pthread_exit; another thread logs COUNT 0..39, for two seconds.
-// edges forks: waits for a byte, then forks 5 children, each of which logs 20 COUNT and ends.
-// edges limited: RLIMIT_FSIZE is lowered, then a child is forked, which logs and ends with 7; so does the parent.
-// edges vfork: a child of vfork logs first, then a second thread and main log 100 COUNT each.
+// edges forks: waits for a byte, then forks 5 children, each of which logs 20 COUNT and ends. edges
+// limited: RLIMIT_FSIZE is lowered, then a child is forked, which logs and ends with 7; so does the
+// parent. edges vfork: a child of vfork logs first, then a second thread and main log 100 COUNT
+// each.
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>

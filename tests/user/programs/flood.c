@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// flood THREADS EVENTS [PAUSE]: each thread logs COUNT; after each PAUSE events it rests for a millisecond. No thread ends
-// before all have logged, so that none takes over another one's slot.
+// flood THREADS EVENTS [PAUSE]: each thread logs COUNT; after each PAUSE events it rests for a
+// millisecond. No thread ends before all have logged, so that none takes over another one's slot.
 // Prints what each thread has called: {"threads": [{"thread": 0, "tid": 1, "calls": 2}, ...]}.
 #define _GNU_SOURCE
 #include <pthread.h>

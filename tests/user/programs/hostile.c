@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// hostile WHAT SECONDS: children that log, each of which does WHAT to the file that it shares: "scribble" random bytes
-// over it, "truncate" it, "unlink" it, or put a "link", a "fifo" or a "folder" in its place. Ends with exit code 0.
+// hostile WHAT SECONDS: children that log, each of which does WHAT to the file that it shares:
+// "scribble" random bytes over it, "truncate" it, "unlink" it, or put a "link", a "fifo" or a
+// "folder" in its place. Ends with exit code 0.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <glob.h>
@@ -16,7 +17,10 @@
 #include <unistd.h>
 #include "count.klogger.h"
 
-/* What is worth most to a recorder: the control page, the slots' table, the first slots' control words. */
+/*
+ * What is worth most to a recorder: the control page, the slots' table, the first slots' control
+ * words.
+ */
 #define TABLE (4096 + (1 << 18) + 8192)
 #define SLOTS (TABLE + 65536)
 

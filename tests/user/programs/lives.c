@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// lives WHAT N: what programs do in their lives, with events before and after. WHAT is a name in the table below.
-// COUNT's thread says who logs: 0 the program, 1 its child, 2 the child's child. The exit code is 7.
+// lives WHAT N: what programs do in their lives, with events before and after. WHAT is a name in
+// the table below. COUNT's thread says who logs: 0 the program, 1 its child, 2 the child's child.
+// The exit code is 7.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
@@ -116,7 +117,9 @@ static void fork_in_handler(int number)
 	errno = error;
 }
 
-/* A fork out of a signal handler, at any moment of an event: the child goes on in the middle of it. */
+/*
+ * A fork out of a signal handler, at any moment of an event: the child goes on in the middle of it.
+ */
 static void do_handler(int n)
 {
 	struct sigaction action = { .sa_handler = fork_in_handler, .sa_flags = SA_RESTART };
@@ -260,7 +263,9 @@ int main(int argc, char **argv)
 	size_t i;
 
 	arguments = argv;
-	/* Without an event before it, only what comes after shows whether the program still logs. */
+	/*
+	 * Without an event before it, only what comes after shows whether the program still logs.
+	 */
 	if (!getenv("QUIET"))
 		count(0, 0);
 	for (i = 0; i < sizeof(lives) / sizeof(*lives); i++)

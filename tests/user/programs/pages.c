@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * LD_PRELOAD: a kernel with larger pages, as far as the header's own calls can tell. $PAGE is their size. What does not
- * begin where such a page does is refused, and new mappings begin at one.
+ * LD_PRELOAD: a kernel with larger pages, as far as the header's own calls can tell. $PAGE is their
+ * size. What does not begin where such a page does is refused, and new mappings begin at one.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

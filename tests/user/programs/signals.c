@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// signals EVENTS MICROSECONDS: the thread logs COUNT while two timers interrupt it, and each other, with handlers that
-// log NESTED. Prints how often each was called.
+// signals EVENTS MICROSECONDS: the thread logs COUNT while two timers interrupt it, and each other,
+// with handlers that log NESTED. Prints how often each was called.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <signal.h>

@@ -32,8 +32,8 @@ pub struct Args {
     /// Schema files, or names of bundled schemata
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Compare with this kernel, not with the one that runs, and say of each probe whether it fits: a vmlinux, a
-    /// bzImage, a Debian package with one, or a file of raw BTF
+    /// Compare with this kernel, not with the one that runs, and say of each probe whether it fits:
+    /// a vmlinux, a bzImage, a Debian package with one, or a file of raw BTF
     #[arg(long, value_name = "KERNEL")]
     kernel: Option<PathBuf>,
     /// `text` for people, `json` for programs

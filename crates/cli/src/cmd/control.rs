@@ -7,7 +7,8 @@ use std::process::ExitCode;
 
 /// Write a MARK event (a number and a text) into a running recording
 ///
-/// It stands in the log between the events before and after it, so that phases of a measurement can be told apart.
+/// It stands in the log between the events before and after it, so that phases of a measurement can
+/// be told apart.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  klogger mark 1 'caches are warm'\n  klogger mark 2 --recorder 4711"

@@ -175,7 +175,8 @@ fn whole(
     let cannot = |e: io::Error| Failure::new(format!("cannot write {}: {e}", output.display()));
     let mut partial = output.to_path_buf().into_os_string();
     partial.push(".part");
-    // Whatever is there was left by an export that was ended, or by somebody whose file this shall not be.
+    // Whatever is there was left by an export that was ended, or by somebody whose file this shall
+    // not be.
     let _ = fs::remove_file(&partial);
     let mut file = BufWriter::new(
         fs::OpenOptions::new().write(true).create_new(true).open(&partial).map_err(cannot)?,

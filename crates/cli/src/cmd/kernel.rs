@@ -38,9 +38,9 @@ enum Command {
 
 /// Add klogger to a kernel source tree, with the schemata at its top
 ///
-/// Adds the folders kernel/klogger and include/klogger, CONFIG_KLOGGER, and one line to each of three files. Schemata are
-/// the files .klogger.conf* and *.klogger at the top of the tree: for each there is a header, which the kernel's build
-/// makes again when the schema has changed.
+/// Adds the folders kernel/klogger and include/klogger, CONFIG_KLOGGER, and one line to each of
+/// three files. Schemata are the files .klogger.conf* and *.klogger at the top of the tree: for
+/// each there is a header, which the kernel's build makes again when the schema has changed.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 struct IntegrateArgs {

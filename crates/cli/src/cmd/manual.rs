@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! `klogger manual DIR`: man pages and shell completions, from the one declaration of each flag. For `make install`.
+//! `klogger manual DIR`: man pages and shell completions, from the one declaration of each flag.
+//! For `make install`.
 
 use super::Outcome;
 use crate::failure::Failure;

@@ -46,15 +46,17 @@ The command's own exit code is passed on. Ctrl-C ends the command and the record
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Schema to record with: a bundled one's name or a file; may be given several times. One without probes is
-    /// recorded from programs; 'programs' is whatever programs log
+    /// Schema to record with: a bundled one's name or a file; may be given several times. One
+    /// without probes is recorded from programs; 'programs' is whatever programs log
     #[arg(short, long = "schema", required_unless_present = "engine", value_name = "SCHEMA")]
     schemas: Vec<String>,
-    /// What logs: probes in the kernel (as programs of its own virtual machine: bpf; as modules: kernel), programs that
-    /// include a generated header (user), or, by what the schemata have, bpf or user or both (auto)
+    /// What logs: probes in the kernel (as programs of its own virtual machine: bpf; as modules:
+    /// kernel), programs that include a generated header (user), or, by what the schemata have, bpf
+    /// or user or both (auto)
     #[arg(long, value_enum, value_name = "ENGINE")]
     engine: Option<EngineName>,
-    /// For --engine kernel: take modules from this folder ('klogger build -o DIR' makes it) instead of building them
+    /// For --engine kernel: take modules from this folder ('klogger build -o DIR' makes it) instead
+    /// of building them
     #[arg(long, value_name = "DIR")]
     modules: Option<PathBuf>,
     /// The log [default: the first schema's name with .klog]. One that exists becomes FILE.old
@@ -72,15 +74,16 @@ pub struct Args {
     /// End after this time: 500ms, 30s, 5m, 1h. A command that still runs is asked to end (SIGTERM)
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     duration: Option<Duration>,
-    /// Ring of each CPU: 64K, 4M, ...; rounded up to a power of two [default: 4M, and larger for a CPU that needs it]
+    /// Ring of each CPU: 64K, 4M, ...; rounded up to a power of two [default: 4M, and larger for a
+    /// CPU that needs it]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     buffer_size: Option<u64>,
     /// Ring of each thread of a program: 64K, 4M, ...; rounded up to a power of two
     #[arg(long, value_name = "SIZE", default_value = "1M", value_parser = user_size)]
     user_buffer: u64,
-    /// Memory for the rings of all CPUs together, which grow until then where events come too fast for them [default: a
-    /// sixteenth of what is free, at most 1G; with --buffer-size they do not grow], and for those of all programs
-    /// together [default: 256M]
+    /// Memory for the rings of all CPUs together, which grow until then where events come too fast
+    /// for them [default: a sixteenth of what is free, at most 1G; with --buffer-size they do not
+    /// grow], and for those of all programs together [default: 256M]
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     max_memory: Option<u64>,
     /// Empty a ring before less than this share of it is free, in percent
@@ -92,14 +95,16 @@ pub struct Args {
     /// Compress the log (zstd)
     #[arg(long)]
     compress: bool,
-    /// Log no more than N of this event in a second, on all CPUs together (N/s, also 10K/s, 1M/s), and count the others;
-    /// '*' and '?' in EVENT stand for any letters, and for one. May be given several times
+    /// Log no more than N of this event in a second, on all CPUs together (N/s, also 10K/s, 1M/s),
+    /// and count the others; '*' and '?' in EVENT stand for any letters, and for one. May be given
+    /// several times
     #[arg(long, value_name = "EVENT=N/s", value_parser = rate)]
     rate_limit: Vec<RateLimit>,
     /// Do not log these events until 'klogger enable' says so
     #[arg(long, value_name = "EVENT", value_delimiter = ',')]
     disable: Vec<String>,
-    /// Do not measure what events cost, which takes some hundredths of a second before the recording
+    /// Do not measure what events cost, which takes some hundredths of a second before the
+    /// recording
     #[arg(long)]
     no_calibrate: bool,
     /// No progress, no summary
@@ -181,7 +186,8 @@ pub fn run(args: Args) -> Outcome {
     };
     let bar = progress_bar(args.quiet);
     let outcome = klogger_recorder::record(options, &mut |p| {
-        // No thread of indicatif's own: it would be there before signals are blocked, and take them.
+        // No thread of indicatif's own: it would be there before signals are blocked, and take
+        // them.
         if let Some(note) = &p.note {
             bar.suspend(|| eprintln!("klogger: {note}"));
         }
@@ -228,7 +234,8 @@ fn schemas(words: &[String], engine: Engine) -> Result<(Vec<CompiledSchema>, boo
     Ok((units?, programs))
 }
 
-/// Which schemata the kernel has already, and where the modules of the others are. Builds them, if need be.
+/// Which schemata the kernel has already, and where the modules of the others are. Builds them, if
+/// need be.
 fn modules(
     units: &[CompiledSchema],
     folder: Option<&Path>,
@@ -360,7 +367,8 @@ fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Most events that one can ask for in a second: steps between them are counted in sixteenths of a nanosecond.
+/// Most events that one can ask for in a second: steps between them are counted in sixteenths of a
+/// nanosecond.
 const RATE_MAX: u64 = 100_000_000;
 
 /// `EVENT=100/s`, `EVENT=10K/s`

@@ -16,10 +16,11 @@ use std::process::ExitCode;
 
 /// Save what was logged and never written: rings of a recorder that was killed, and of programs
 ///
-/// The kernel's rings outlive a recorder that is killed: its log and what they hold become a whole log. A program's
-/// events are in memory that outlives it, and its recorder as well. This is for programs whose recorder was killed, and
-/// for those that run with KLOGGER_FLIGHT=BYTES, which keep their newest events at all times. Without arguments, lists
-/// all recorders, and all programs that can log.
+/// The kernel's rings outlive a recorder that is killed: its log and what they hold become a whole
+/// log. A program's events are in memory that outlives it, and its recorder as well. This is for
+/// programs whose recorder was killed, and for those that run with KLOGGER_FLIGHT=BYTES, which keep
+/// their newest events at all times. Without arguments, lists all recorders, and all programs that
+/// can log.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  klogger rescue                  what there is\n  klogger rescue 4711             to rescue.klog; \
@@ -30,8 +31,8 @@ pub struct Args {
     /// Process id of a killed recorder; or process ids, or files, of programs
     #[arg(value_name = "PID|FILE")]
     programs: Vec<String>,
-    /// An image of the memory of a machine that has crashed (ELF: /proc/vmcore, or a copy of it); makes a log of each
-    /// recording that it holds
+    /// An image of the memory of a machine that has crashed (ELF: /proc/vmcore, or a copy of it);
+    /// makes a log of each recording that it holds
     #[arg(long, value_name = "FILE", conflicts_with_all = ["programs", "keep"])]
     vmcore: Option<PathBuf>,
     /// What the recorder had written before the crash, if it is not where it was

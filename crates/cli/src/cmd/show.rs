@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! `klogger show`: the effective schema, defaults and offsets resolved, and what this kernel makes of its probes.
+//! `klogger show`: the effective schema, defaults and offsets resolved, and what this kernel makes
+//! of its probes.
 
 use super::{Format, Outcome};
 use crate::schemata::{self, Opinion};
@@ -11,7 +12,8 @@ use klogger_toolchain::host_kernel;
 use serde_json::{Value, json};
 use std::process::ExitCode;
 
-/// Show a schema as it takes effect here: events with offsets and sizes, and which probes this kernel can attach
+/// Show a schema as it takes effect here: events with offsets and sizes, and which probes this
+/// kernel can attach
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  klogger show scheduler\n  klogger show ./my.klogger --format json"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! `klogger tracepoints`: the places of this kernel that a probe can name, as a schema would write them.
+//! `klogger tracepoints`: the places of this kernel that a probe can name, as a schema would write
+//! them.
 
 use super::{Format, Outcome};
 use crate::failure::Failure;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! `--format csv`: time (ns since the log's start), cpu (-1: the recorder), serial, event, then a column for each
-//! field name of the chosen events. A field that an event does not have is empty; an array's elements are separated by
-//! spaces.
+//! `--format csv`: time (ns since the log's start), cpu (-1: the recorder), serial, event, then a
+//! column for each field name of the chosen events. A field that an event does not have is empty;
+//! an array's elements are separated by spaces.
 //!
-//! If chosen events may come from programs, `tid` and `tgid` come after `event`. There stand the thread that logged it, or
-//! an event's own fields of these names, if programs cannot log it; if they can, such a field gets a `_` at its end. So
-//! does a field `event`.
+//! If chosen events may come from programs, `tid` and `tgid` come after `event`. There stand the
+//! thread that logged it, or an event's own fields of these names, if programs cannot log it; if
+//! they can, such a field gets a `_` at its end. So does a field `event`.
 
 use super::{Context, Format, THREAD, free_name};
 use klogger_log::decode::push_number;

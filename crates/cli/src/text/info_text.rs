@@ -299,7 +299,8 @@ fn cpus(about: &About, out: &mut String) {
 /// Programs of which there is a line; those that logged most.
 const PROGRAMS_MAX: usize = 20;
 
-/// The processes that logged events themselves. There may be thousands of threads, so they are only counted.
+/// The processes that logged events themselves. There may be thousands of threads, so they are only
+/// counted.
 fn programs(about: &About, out: &mut String) {
     let mut processes: BTreeMap<u32, (u64, Count)> = BTreeMap::new();
     for (origin, count) in &about.stats.origins {

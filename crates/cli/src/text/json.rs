@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! `--format json`: an object for each line: `time` (ns since the log's start), `cpu` (-1: the recorder), `serial`,
-//! `event`, and the fields as they are in the log, not decoded. An event of a thread of a program has null as its
-//! `cpu`, and after it `tid` and `tgid`; in schemata of programs, a field of such a name gets a `_` at its end, and so
-//! does a field `event` everywhere.
+//! `--format json`: an object for each line: `time` (ns since the log's start), `cpu` (-1: the
+//! recorder), `serial`, `event`, and the fields as they are in the log, not decoded. An event of a
+//! thread of a program has null as its `cpu`, and after it `tid` and `tgid`; in schemata of
+//! programs, a field of such a name gets a `_` at its end, and so does a field `event` everywhere.
 
 use super::{Context, Format, free_name};
 use klogger_log::decode::push_number;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! `--format text`: seconds since the log's start, CPU (`-`: the recorder) or thread (`t1234`), event, fields.
+//! `--format text`: seconds since the log's start, CPU (`-`: the recorder) or thread (`t1234`),
+//! event, fields.
 
 use super::{Context, Format};
 use klogger_log::event::EventRef;

@@ -73,8 +73,8 @@ impl Kind {
 /// The names that events of programs have beside their fields.
 const THREAD: [&str; 2] = ["tid", "tgid"];
 
-/// The name under which a field stands where the event's own name is `event`; `user` if the event may come from a
-/// program.
+/// The name under which a field stands where the event's own name is `event`; `user` if the event
+/// may come from a program.
 fn free_name(name: &str, user: bool) -> String {
     if name == "event" || user && THREAD.contains(&name) { format!("{name}_") } else { name.into() }
 }

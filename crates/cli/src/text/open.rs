@@ -16,7 +16,8 @@ pub fn open(path: &Path) -> Result<Reader, Failure> {
 /// Lines of warnings at most; the rest is counted.
 const WARNINGS_MAX: usize = 10;
 
-/// Prints to stderr what of the log could not be read, and how many events its ledger says were lost.
+/// Prints to stderr what of the log could not be read, and how many events its ledger says were
+/// lost.
 pub fn warn(reader: &Reader, later: &[Damage]) {
     let found: Vec<_> = reader.damage().iter().chain(later).cloned().collect();
     warn_of(reader, &found);

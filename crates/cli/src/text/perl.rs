@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! `--format perl`: the array of hashes of the KLogger paper, section 4.1, for `my $log = do "./FILE"`.
+//! `--format perl`: the array of hashes of the KLogger paper, section 4.1, for `my $log = do
+//! "./FILE"`.
 //!
-//! The header's timestamp is ns of the log's clock. Serial numbers count per CPU, so the header also has the CPU (-1:
-//! the recorder), or for an event of a program `undef`, and the ids of its thread and process.
+//! The header's timestamp is ns of the log's clock. Serial numbers count per CPU, so the header
+//! also has the CPU (-1: the recorder), or for an event of a program `undef`, and the ids of its
+//! thread and process.
 
 use super::{Context, Format};
 use klogger_log::decode::push_number;

@@ -14,7 +14,8 @@ use std::ops::RangeInclusive;
 
 #[derive(clap::Args, Default)]
 pub struct SelectArgs {
-    /// Leave out what is earlier: seconds since the start (1.5, 200ms), before the end (-1s), or UTC (12:34:56)
+    /// Leave out what is earlier: seconds since the start (1.5, 200ms), before the end (-1s), or
+    /// UTC (12:34:56)
     #[arg(long, value_name = "TIME", value_parser = moment, allow_hyphen_values = true)]
     from: Option<Moment>,
 

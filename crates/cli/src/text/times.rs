@@ -47,7 +47,8 @@ impl Moment {
             Moment::BeforeEnd(ns) => end.saturating_sub(ns),
             Moment::WallClock(of_day) => {
                 let after = (of_day + DAY - start_realtime % DAY) % DAY;
-                // On the next day only if the recording lasted until then; otherwise before its start on the same day.
+                // On the next day only if the recording lasted until then; otherwise before its
+                // start on the same day.
                 if after <= end.saturating_sub(start) || after < DAY / 2 {
                     start.saturating_add(after)
                 } else {
@@ -70,7 +71,8 @@ pub fn date(realtime_ns: u64) -> String {
     )
 }
 
-/// The date of a day, counted from 1970-01-01. Years begin in March here, so that the leap day comes last.
+/// The date of a day, counted from 1970-01-01. Years begin in March here, so that the leap day
+/// comes last.
 fn civil(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468;
     let (era, of_era) = (days / 146_097, days % 146_097);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The program by which the recorder measures what each event costs here, before it records.
 //!
-//! It is loaded alone, with rings of its own, at a tracepoint that the recorder can hit at will. A number that the recorder
-//! sets says what a hit does: nothing ([`EMPTY`]), only what comes before an event's fields ([`ENTER`]), or log the event
-//! `FIRST_EVENT + n`. So all can take turns, and the way to each is the same few comparisons.
+//! It is loaded alone, with rings of its own, at a tracepoint that the recorder can hit at will. A
+//! number that the recorder sets says what a hit does: nothing ([`EMPTY`]), only what comes before
+//! an event's fields ([`ENTER`]), or log the event `FIRST_EVENT + n`. So all can take turns, and
+//! the way to each is the same few comparisons.
 
 use crate::events::arguments;
 use crate::text::Text;
@@ -13,8 +14,8 @@ use klogger_schema::model::{Decode, Schema, Shape};
 /// The C function, and the memory that it shares with the recorder: `u32 arm`, `u32 tid`.
 pub const PROGRAM: &str = "klogger_calibrate";
 pub const MEMORY: &str = ".bss.klogger_c";
-/// Tracepoints that a system call hits which does nothing else, the cheaper one first. The program takes no argument of
-/// theirs, so that the recorder may choose.
+/// Tracepoints that a system call hits which does nothing else, the cheaper one first. The program
+/// takes no argument of theirs, so that the recorder may choose.
 pub const PLACES: [&str; 2] = ["task_prctl_unknown", "itimer_state"];
 /// What texts have in them.
 pub const TEXT: &str = "klogger";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The modules: the core, and one for each schema, with a function for each alternative of each probe around the
-//! author's body.
+//! The modules: the core, and one for each schema, with a function for each alternative of each
+//! probe around the author's body.
 
 use super::tracepoints::{Tracepoint, name_of};
 use super::{SOURCES, bench, header, unit};
@@ -27,7 +27,8 @@ pub fn supports(kind: ProbeKind) -> bool {
     }
 }
 
-/// Everything but the schemata: the core's sources, its built-in schema, and the Kbuild file for all modules of a folder.
+/// Everything but the schemata: the core's sources, its built-in schema, and the Kbuild file for
+/// all modules of a folder.
 pub fn core(builtin: &Schema, places: &[Place], schemas: &[&Schema]) -> Vec<NamedText> {
     let source =
         |(name, text): &(&str, &str)| NamedText { name: name.to_string(), text: text.to_string() };
@@ -69,8 +70,9 @@ fn kbuild(builtin: &Schema, schemas: &[&Schema]) -> NamedText {
     NamedText { name: "Kbuild".into(), text }
 }
 
-/// Labels around the zeros that the author's variables begin with, and with which they are to begin each recording. What
-/// is generated has no such variables. The assembler puts subsections in the order of their numbers.
+/// Labels around the zeros that the author's variables begin with, and with which they are to begin
+/// each recording. What is generated has no such variables. The assembler puts subsections in the
+/// order of their numbers.
 const VARIABLES: &str = r#"/* From here to there: what the schema's own variables have noted. */
 extern char klogger_variables[], klogger_variables_end[];
 asm(".pushsection .bss, 0\n"

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What a kernel's headers say of its tracepoints. Their macros are expanded by the compiler's preprocessor, with the
-//! kernel's own flags: no other reading of `#ifdef CONFIG_...`, and of macros that declare tracepoints by macros, would be
-//! as the kernel's. [`question`] is what it is given, and [`find`] reads what comes out.
+//! What a kernel's headers say of its tracepoints. Their macros are expanded by the compiler's
+//! preprocessor, with the kernel's own flags: no other reading of `#ifdef CONFIG_...`, and of
+//! macros that declare tracepoints by macros, would be as the kernel's. [`question`] is what it is
+//! given, and [`find`] reads what comes out.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Declarations of the kernel's types for the C in a schema: only the structures that it reaches, and of these only the
-//! members whose names it mentions, so that compiling takes milliseconds instead of the second that a whole `vmlinux.h`
-//! takes. In the place of what is left out is a gap of its size: sizes, offsets, and with them pointers that are counted
-//! on, are those of the kernel that the types are from. On others, CO-RE finds members by name when the object is loaded,
-//! and nothing else is right.
+//! Declarations of the kernel's types for the C in a schema: only the structures that it reaches,
+//! and of these only the members whose names it mentions, so that compiling takes milliseconds
+//! instead of the second that a whole `vmlinux.h` takes. In the place of what is left out is a gap
+//! of its size: sizes, offsets, and with them pointers that are counted on, are those of the kernel
+//! that the types are from. On others, CO-RE finds members by name when the object is loaded, and
+//! nothing else is right.
 //!
-//! Of a bit field CO-RE finds the bytes, but the compiler need not have read those: so a structure with bit fields that a
-//! schema mentions is without CO-RE, and in an object for several kernels it does not have them.
+//! Of a bit field CO-RE finds the bytes, but the compiler need not have read those: so a structure
+//! with bit fields that a schema mentions is without CO-RE, and in an object for several kernels it
+//! does not have them.
 
 use super::{DEPTH_MAX, Error, KernelTypes, Result, Runs, is_modifier};
 use btf_rs::{Array, BtfType, Struct, Type};
@@ -135,8 +137,8 @@ impl Declarations<'_> {
         Ok(())
     }
 
-    /// The type alone; of its constants only those that the schema mentions are declared. These here make it as wide as it
-    /// is, and signed if it is.
+    /// The type alone; of its constants only those that the schema mentions are declared. These
+    /// here make it as wide as it is, and signed if it is.
     fn enum_type(&mut self, tag: &str) -> Result<()> {
         let (size, signed) =
             match self.types.named(tag, |t| matches!(t, Type::Enum(_) | Type::Enum64(_)))? {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The anchor: pages by which the rings of a recording are found in an image of the machine's memory.
+//! The anchor: pages by which the rings of a recording are found in an image of the machine's
+//! memory.
 //!
-//! It is in memory of the kernel (a dump may leave out that of programs), it begins at a page's begin, and each of its
-//! pages can be recognized alone, wherever it lies. So whoever has the image needs neither the kernel's symbols nor its page
-//! tables. All numbers are little-endian.
+//! It is in memory of the kernel (a dump may leave out that of programs), it begins at a page's
+//! begin, and each of its pages can be recognized alone, wherever it lies. So whoever has the image
+//! needs neither the kernel's symbols nor its page tables. All numbers are little-endian.
 //!
 //! ```text
 //! each page:  0 magic  16 version u32  20 this page's number u32  24 pages u32  28 crc32c u32 of what follows 64
@@ -14,7 +15,8 @@
 //!              bytes of `about` u64, of the index u64, number of frames u64; about, index (JSON); frames, u64 each
 //! ```
 //!
-//! Each ring says in its control page (`stamp`, see `ring.h`) that it is the one: memory that was freed may be anything.
+//! Each ring says in its control page (`stamp`, see `ring.h`) that it is the one: memory that was
+//! freed may be anything.
 
 use crc32c::crc32c;
 use klogger_os::Mapping;

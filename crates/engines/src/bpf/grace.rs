@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Waiting for programs that run.
 //!
-//! Programs are readers of RCU, on kernels that let them be preempted as well. There a system call that waits for all CPUs
-//! is not enough, and on a machine with one CPU it waits for nothing. What waits for all readers is an update of a map of
-//! maps: the kernel promises that no program uses the map before when it returns.
+//! Programs are readers of RCU, on kernels that let them be preempted as well. There a system call
+//! that waits for all CPUs is not enough, and on a machine with one CPU it waits for nothing. What
+//! waits for all readers is an update of a map of maps: the kernel promises that no program uses
+//! the map before when it returns.
 
 use klogger_os as os;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Hits that the kernel skipped: how many, and when; and where programs can be preempted, what is done about it.
+//! Hits that the kernel skipped: how many, and when; and where programs can be preempted, what is
+//! done about it.
 //!
 //! `copies.h` of the BPF runtime says how copies of a program tell which hits it was kept from.
 
@@ -15,8 +16,8 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// Programs that may be attached for one probe. Each thread that is preempted in one takes it from the others of its CPU.
-/// The next one's number must fit into a mark.
+/// Programs that may be attached for one probe. Each thread that is preempted in one takes it from
+/// the others of its CPU. The next one's number must fit into a mark.
 const COPIES_MAX: u8 = 6;
 /// Times of one probe that are told apart.
 const SPANS_MAX: usize = 64;
@@ -87,13 +88,15 @@ impl Hits {
         self.looked_ns = os::monotonic_ns();
     }
 
-    /// Notes what has been skipped since the last time, and, if `mend`, attaches a copy where something was.
+    /// Notes what has been skipped since the last time, and, if `mend`, attaches a copy where
+    /// something was.
     pub(super) fn look(&mut self, objects: &[Loaded], mend: bool) {
         let now = os::monotonic_ns();
         let mut wanted: BTreeMap<(usize, u8), Vec<usize>> = BTreeMap::new();
         for n in 0..self.probes.len() {
             let probe = &mut self.probes[n];
-            // In this order: what is caught meanwhile is not yet lost, and told the next time if it is.
+            // In this order: what is caught meanwhile is not yet lost, and told the next time if it
+            // is.
             let skipped = skipped(probe, objects);
             let caught = caught(&self.caught, probe.number);
             let lost = skipped.saturating_sub(caught + probe.before);
@@ -117,7 +120,8 @@ impl Hits {
         self.config.preempt && self.cannot.is_none() && probe.copies < COPIES_MAX && is_numbered
     }
 
-    /// Attaches programs of an object once more, which have so many copies. Loading takes its time, so all at once.
+    /// Attaches programs of an object once more, which have so many copies. Loading takes its time,
+    /// so all at once.
     fn copy(&mut self, probes: &[usize], copy: u8, first: &Loaded) -> Result<(), Error> {
         let (Some(unit), Some(n)) = (&first.unit, probes.first()) else { return Ok(()) };
         let part = Part { copy, ..self.probes[*n].part };
@@ -127,8 +131,9 @@ impl Hits {
         for n in probes {
             let probe = &mut self.probes[*n];
             probe.copies = copy + 1;
-            // First: a hit that finds the copy must find the marks of those before it, and so have begun after this.
-            // SAFETY: within the mapping; programs read the byte with single loads.
+            // First: a hit that finds the copy must find the marks of those before it, and so have
+            // begun after this. SAFETY: within the mapping; programs read the byte with single
+            // loads.
             unsafe { AtomicU8::from_ptr(self.copies.at(probe.number, 1)) }
                 .store(probe.copies, Ordering::SeqCst);
             links.push(load::attach_program(&object, &probe.program, &probe.place)?);
@@ -206,8 +211,8 @@ fn place_of(program: &str) -> String {
     program.splitn(4, '_').nth(3).unwrap_or(program).to_string()
 }
 
-/// Hits of a program that a killed recorder has left; `caught`: those of them that copies have logged. `None` if nothing
-/// is missing.
+/// Hits of a program that a killed recorder has left; `caught`: those of them that copies have
+/// logged. `None` if nothing is missing.
 pub fn left_by(program: BorrowedFd, schema: &str, name: &str, caught: u64) -> Option<MissedHits> {
     let count = recursion_misses(program).saturating_sub(caught);
     let (schema, place) = (schema.into(), place_of(name));

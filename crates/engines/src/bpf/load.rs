@@ -22,8 +22,8 @@ pub const CALLS: &str = "klogger_calls";
 /// Rates of events, and what was left out because of them.
 pub const RATES: &str = ".bss.klogger_l";
 pub const LEFT: &str = "klogger_left";
-/// How many programs there are at the place of each probe, what those after the first have logged, and which hits have
-/// been: see `copies.h` of the BPF runtime.
+/// How many programs there are at the place of each probe, what those after the first have logged,
+/// and which hits have been: see `copies.h` of the BPF runtime.
 pub const COPIES: &str = ".bss.klogger_n";
 pub const CAUGHT: &str = ".bss.klogger_a";
 pub const MARKS: &str = "klogger_marks";
@@ -40,7 +40,8 @@ pub struct Config {
     pub rings: usize,
     /// Bytes of a ring, a power of two.
     pub ring_size: usize,
-    /// Bytes of a ring that takes the place of one which is too small, a power of two; 0: none does.
+    /// Bytes of a ring that takes the place of one which is too small, a power of two; 0: none
+    /// does.
     pub larger: usize,
     /// Bytes that all of these together may have.
     pub larger_memory: u64,
@@ -326,8 +327,8 @@ pub fn larger_ring(size: usize) -> libbpf_rs::Result<MapHandle> {
     )
 }
 
-/// The kernel wants to see a larger ring when it makes the map of them, and keeps its properties only. It takes some
-/// hundredths of a second to make one. None is needed if rings do not grow.
+/// The kernel wants to see a larger ring when it makes the map of them, and keeps its properties
+/// only. It takes some hundredths of a second to make one. None is needed if rings do not grow.
 pub fn example(config: &Config) -> Result<Option<MapHandle>, Error> {
     let cannot = |e| {
         Error::new(format!(

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What outlives a recorder that is killed: its rings, and what one must know to read them, with names in the kernel's
-//! file system for BPF objects. Its programs are detached when it dies, so that the rings stand still.
+//! What outlives a recorder that is killed: its rings, and what one must know to read them, with
+//! names in the kernel's file system for BPF objects. Its programs are detached when it dies, so
+//! that the rings stand still.
 //!
-//! `/sys/fs/bpf/klogger/PID-START/`: the maps, `about` (JSON, in a map of one element), and `programs/SCHEMA/NAME`, which
-//! know how many hits the kernel skipped.
+//! `/sys/fs/bpf/klogger/PID-START/`: the maps, `about` (JSON, in a map of one element), and
+//! `programs/SCHEMA/NAME`, which know how many hits the kernel skipped.
 
 use klogger_os::Error;
 use klogger_os::processes;
@@ -112,7 +113,8 @@ fn remove(folder: &Path) {
     let _ = fs::remove_dir(root());
 }
 
-/// Some systems let everybody write where BPF objects have names, so that a stranger may have been there first.
+/// Some systems let everybody write where BPF objects have names, so that a stranger may have been
+/// there first.
 fn check_owner(folder: &Path) -> Result<(), Error> {
     let found = folder.symlink_metadata().map_err(|e| cannot(folder, e))?;
     let us = files::effective_uid();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What events cost, as the modules measure it themselves: each has a file which logs it again and again when it is read.
+//! What events cost, as the modules measure it themselves: each has a file which logs it again and
+//! again when it is read.
 
 use crate::calibrate::{SPREAD, judge};
 use klogger_log::preamble::{Costs, EventCost};
@@ -12,8 +13,9 @@ const FILES: &str = "/proc/sys/klogger/benchmarks";
 /// Each gives one cost; their spread says what that is worth.
 const PASSES: usize = 7;
 
-/// Not while somebody records. The built-in events are rare, and are left out. In it is no tracepoint and no call of a
-/// probe, so that these have no cost of their own. `counter`: the engine's clock is the CPU's counter, and not in ns.
+/// Not while somebody records. The built-in events are rare, and are left out. In it is no
+/// tracepoint and no call of a probe, so that these have no cost of their own. `counter`: the
+/// engine's clock is the CPU's counter, and not in ns.
 pub fn measure(units: &[(&CompiledSchema, u16)], counter: bool) -> Costs {
     let before = tsc::pair();
     let events = units.iter().skip(1).flat_map(|(unit, _)| &unit.schema.events);

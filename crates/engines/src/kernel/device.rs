@@ -17,7 +17,8 @@ pub const MAP_SCOPE: u64 = 1 << 40;
 pub const MAP_RINGLESS: u64 = 2 << 40;
 pub const MAP_STACKS: u64 = 3 << 40;
 pub const MAP_ANCHOR: u64 = 4 << 40;
-/// `struct klogger_stacks`: a word, the rest of its page, then slots of two small numbers and the frames.
+/// `struct klogger_stacks`: a word, the rest of its page, then slots of two small numbers and the
+/// frames.
 pub const STACK_SLOTS: usize = 65536;
 pub const STACK_DEPTH: usize = 24;
 pub const STACKS_HEAD: usize = 4096;
@@ -97,7 +98,8 @@ pub struct ProbeAbout {
     name: [u8; NAME_MAX],
 }
 
-// SAFETY: all are repr(C) and without padding; a test compares their sizes and numbers with the header's.
+// SAFETY: all are repr(C) and without padding; a test compares their sizes and numbers with the
+// header's.
 unsafe impl Plain for About {}
 unsafe impl Plain for SchemaAbout {}
 unsafe impl Plain for Use {}

@@ -73,8 +73,8 @@ impl Drop for Modules {
     }
 }
 
-/// Whoever has just read one of the module's files may still hold it, for a moment. What cannot be unloaded stays, which
-/// does no harm: the next recording uses it.
+/// Whoever has just read one of the module's files may still hold it, for a moment. What cannot be
+/// unloaded stays, which does no harm: the next recording uses it.
 fn unload(name: &str) {
     for _ in 0..50 {
         match modules::unload(name) {

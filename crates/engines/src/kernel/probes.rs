@@ -9,7 +9,8 @@ use klogger_schema::model::{Probe, ProbeKind, Schema};
 use klogger_toolchain::compiled_schema::short;
 use std::io;
 
-/// One for each probe of the schema. `places`: all that the module has, in the order of probes and alternatives.
+/// One for each probe of the schema. `places`: all that the module has, in the order of probes and
+/// alternatives.
 pub fn states(schema: &Schema, places: &[ProbeAbout]) -> Vec<ProbeState> {
     let state = |(number, probe): (usize, &Probe)| {
         let of_probe: Vec<&ProbeAbout> =
@@ -54,7 +55,8 @@ fn why_not(kind: ProbeKind, name: &str, error: Option<i32>) -> String {
     }
 }
 
-/// A place that is missing is an error where the schema names no alternative for it, as with the bpf engine.
+/// A place that is missing is an error where the schema names no alternative for it, as with the
+/// bpf engine.
 pub fn check(schema: &Schema, states: &[ProbeState]) -> Result<(), Error> {
     let unforeseen =
         schema.probes.iter().zip(states).find(|(p, s)| p.targets.len() == 1 && !s.attached);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The events of a recording, as programs bring them: which of a program's schemata are wanted, which agree with what is
-//! known, and under which ids they go into the log.
+//! The events of a recording, as programs bring them: which of a program's schemata are wanted,
+//! which agree with what is known, and under which ids they go into the log.
 
 use klogger_log::preamble::{Addition, SchemaText};
 use klogger_schema::layout::EventLayout;
@@ -9,7 +9,8 @@ use klogger_schema::{Options, parse};
 use klogger_toolchain::compiled_schema::CompiledSchema;
 use std::collections::{HashMap, HashSet};
 
-/// Events of one recording at most, all programs together, so that nobody can fill up the log with descriptions.
+/// Events of one recording at most, all programs together, so that nobody can fill up the log with
+/// descriptions.
 const IDS_MAX: usize = 16 << 10;
 /// Bytes of all texts that programs bring.
 const TEXTS_MAX: usize = 8 << 20;
@@ -31,8 +32,8 @@ pub struct Catalogue {
     texts: HashMap<(String, String), Result<Admitted, Refusal>>,
     /// What the programs of each user have brought.
     brought: HashMap<u32, Brought>,
-    /// Who may bring as much as there is room for; `None`: everybody. Of others each gets a quarter, as in
-    /// [`super::shares`].
+    /// Who may bring as much as there is room for; `None`: everybody. Of others each gets a
+    /// quarter, as in [`super::shares`].
     own: Option<u32>,
 }
 
@@ -105,8 +106,8 @@ impl Refusal {
 }
 
 impl Catalogue {
-    /// `units` are what the recording begins with; the built-in one comes first. `user` says of each whether programs
-    /// may log its events.
+    /// `units` are what the recording begins with; the built-in one comes first. `user` says of
+    /// each whether programs may log its events.
     pub fn new<'a>(
         units: impl IntoIterator<Item = (&'a CompiledSchema, bool)>,
         all: bool,
@@ -183,8 +184,8 @@ impl Catalogue {
         Some(layout)
     }
 
-    /// Takes in a schema that a program of user `uid` brings. If it is new, the second says what the log must be told. The
-    /// error says why its events cannot be recorded.
+    /// Takes in a schema that a program of user `uid` brings. If it is new, the second says what
+    /// the log must be told. The error says why its events cannot be recorded.
     pub fn admit(
         &mut self,
         uid: u32,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! A double of a program, for tests: it writes a file and rings byte by byte, as the header does, or worse.
+//! A double of a program, for tests: it writes a file and rings byte by byte, as the header does,
+//! or worse.
 
 use super::layout::*;
 use super::map::SharedFile;

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The thread that records programs: takes in new ones, moves what they log to the writer, lets go of those that end.
+//! The thread that records programs: takes in new ones, moves what they log to the writer, lets go
+//! of those that end.
 //!
-//! It sleeps until a program calls because half a ring is full, or something else happens; but never for long, so that
-//! what is logged is not in memory alone for much longer than a tenth of a second. However often programs call, it does
-//! not look more often than each tenth of a millisecond, but for rings that it has not emptied yet.
+//! It sleeps until a program calls because half a ring is full, or something else happens; but
+//! never for long, so that what is logged is not in memory alone for much longer than a tenth of a
+//! second. However often programs call, it does not look more often than each tenth of a
+//! millisecond, but for rings that it has not emptied yet.
 
 use super::catalogue::Catalogue;
 use super::file::{ProgramFile, Unusable};
@@ -37,7 +39,8 @@ const SHORT_WAIT: Duration = Duration::from_millis(2);
 const CARE: Duration = Duration::from_secs(1);
 /// A program makes its file known a moment before it has mapped it.
 const MAPPED_WITHIN: Duration = Duration::from_millis(300);
-/// A file that no process of its number has mapped after this time may be another's, in another pid namespace.
+/// A file that no process of its number has mapped after this time may be another's, in another pid
+/// namespace.
 const MAPPED_SOON: Duration = Duration::from_millis(10);
 /// How long an event may take that was begun when its program was disarmed.
 const LAST_EVENTS: Duration = Duration::from_millis(2);
@@ -157,7 +160,8 @@ impl Worker {
         self
     }
 
-    /// The state of the bell and of all programs' calls before the round: what changes it later ends the wait.
+    /// The state of the bell and of all programs' calls before the round: what changes it later
+    /// ends the wait.
     fn calls(&self) -> Vec<u32> {
         let calls = self.programs.iter().map(|p| p.file.call());
         std::iter::once(&self.shared.bell)
@@ -170,7 +174,8 @@ impl Worker {
         let words =
             std::iter::once(&self.shared.bell).chain(self.programs.iter().map(|p| p.file.call()));
         let words: Vec<_> = words.zip(calls.iter().copied()).collect();
-        // Programs that came in this round have no value from before it, and may have called already.
+        // Programs that came in this round have no value from before it, and may have called
+        // already.
         let all = self.programs.len() < futex::WAIT_MAX && words.len() == self.programs.len() + 1;
         let most = match (starved || !self.waiting.is_empty() || !all, self.programs.is_empty()) {
             (true, _) => SHORT_WAIT,
@@ -279,7 +284,8 @@ impl Worker {
         file.facts.token == self.settings.token
     }
 
-    /// Whether the program has armed itself for this recording, or is a child that was armed as its parent is.
+    /// Whether the program has armed itself for this recording, or is a child that was armed as its
+    /// parent is.
     fn is_ours(&self, file: &ProgramFile, armed: u32) -> bool {
         armed == std::process::id() && self.has_token(file)
     }
@@ -424,7 +430,8 @@ impl Worker {
         self.remove_condemned();
     }
 
-    /// Files of which nothing can be believed but the number in their name, when there is no such process any more.
+    /// Files of which nothing can be believed but the number in their name, when there is no such
+    /// process any more.
     fn remove_condemned(&mut self) {
         self.condemned.retain(|found| {
             let number =
@@ -448,7 +455,8 @@ impl Worker {
         all
     }
 
-    /// Keeps the memory of all rings together within its bounds: each program may use what is left for its user.
+    /// Keeps the memory of all rings together within its bounds: each program may use what is left
+    /// for its user.
     fn share_memory(&mut self) {
         let taken = self.take_stock();
         if taken == self.taken {

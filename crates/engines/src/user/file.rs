@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! A program's file: opened, looked at with suspicion, mapped.
 //!
-//! What a program writes once is read from the file, once, and checked. Slots are read from the file as well, for
-//! a touch of memory that nobody has used would make that memory. Rings are touched only when the program has opened
-//! them.
+//! What a program writes once is read from the file, once, and checked. Slots are read from the
+//! file as well, for a touch of memory that nobody has used would make that memory. Rings are
+//! touched only when the program has opened them.
 
 use super::folder::{FileId, Folder};
 use super::layout::*;
@@ -112,7 +112,8 @@ impl ProgramFile {
         self.map.is_broken()
     }
 
-    /// By this the recorder knows the program's children again: they have a copy of it, which nobody else can read.
+    /// By this the recorder knows the program's children again: they have a copy of it, which
+    /// nobody else can read.
     pub fn set_token(&self, token: u64) {
         self.map.long(AT_TOKEN).store(token, Ordering::Relaxed);
     }
@@ -133,8 +134,8 @@ impl ProgramFile {
         Some(self.map.long(AT_ABANDONED).load(Ordering::Acquire)).filter(|time| *time != 0)
     }
 
-    /// Whether it has turned its events off in the moment in which a recorder turned them on: that must do so again.
-    /// Pairs with klogger_give_up().
+    /// Whether it has turned its events off in the moment in which a recorder turned them on: that
+    /// must do so again. Pairs with klogger_give_up().
     pub fn gave_up_too_late(&self) -> bool {
         self.map.long(AT_ABANDONED).swap(0, Ordering::AcqRel) != 0
     }
@@ -157,8 +158,8 @@ impl ProgramFile {
         self.map.word(AT_CALL)
     }
 
-    /// Whether the program is to log an event. A store only where it changes something: the program's threads read
-    /// these lines all the time.
+    /// Whether the program is to log an event. A store only where it changes something: the
+    /// program's threads read these lines all the time.
     pub fn set_on(&self, id: u16, on: bool) {
         let byte = self.map.byte(AT_ON + usize::from(id) % EVENTS_MAX);
         if byte.load(Ordering::Relaxed) != u8::from(on) {
@@ -170,8 +171,8 @@ impl ProgramFile {
         self.map.word(AT_SLOTS_ALLOWED).store(slots, Ordering::Relaxed);
     }
 
-    /// From now on recorder `pid` is at work, unless another has come first since `seen`; the error is its number.
-    /// Nothing is logged before events are switched on.
+    /// From now on recorder `pid` is at work, unless another has come first since `seen`; the error
+    /// is its number. Nothing is logged before events are switched on.
     pub fn claim(&self, seen: u32, pid: u32) -> Result<(), u32> {
         let armed = self.map.word(AT_ARMED);
         armed.compare_exchange(seen, pid, Ordering::AcqRel, Ordering::Acquire).map(drop)
@@ -188,7 +189,8 @@ impl ProgramFile {
         self.map.word(AT_ARMED).store(0, Ordering::Release);
     }
 
-    /// All slots up to the last page of them that is in use. Fails if the file is shorter than it was.
+    /// All slots up to the last page of them that is in use. Fails if the file is shorter than it
+    /// was.
     pub fn slots(&self) -> io::Result<Vec<Slot>> {
         const AT_ONCE: usize = 4096 / SLOT;
         let mut list = Vec::new();
@@ -291,8 +293,8 @@ impl ProgramFile {
         Ok(bytes.chunks_exact(8).map(|b| u64_at(b, 0)).collect())
     }
 
-    /// Removes the file, if it is still the one under this name. One that is not ours to remove is left to programs that
-    /// start later, which remove what nobody records.
+    /// Removes the file, if it is still the one under this name. One that is not ours to remove is
+    /// left to programs that start later, which remove what nobody records.
     pub fn remove(&self) {
         if self.folder.lent {
             return self.disarm();

@@ -27,7 +27,8 @@ pub struct Folder {
     pub path: PathBuf,
     pub file: File,
     pub uid: u32,
-    /// It was found by way of a process that is recorded, whose names may mean anything: nothing is removed from it.
+    /// It was found by way of a process that is recorded, whose names may mean anything: nothing is
+    /// removed from it.
     pub lent: bool,
 }
 
@@ -64,8 +65,9 @@ impl Folder {
         names.filter(|n| is_name(&n.to_string_lossy())).collect()
     }
 
-    /// Removes files that programs were making when they were killed. That takes a moment; one that is minutes old and
-    /// has still the name `.PID.IMAGE` will not become one of [`Folder::names`] any more.
+    /// Removes files that programs were making when they were killed. That takes a moment; one that
+    /// is minutes old and has still the name `.PID.IMAGE` will not become one of [`Folder::names`]
+    /// any more.
     fn sweep(&self) {
         let is_hidden =
             |name: &OsString| name.to_string_lossy().strip_prefix('.').is_some_and(is_name);
@@ -125,8 +127,8 @@ impl Places {
         }
     }
 
-    /// Makes the folder in which our own programs will put their files, so that none of them is there before it is
-    /// watched.
+    /// Makes the folder in which our own programs will put their files, so that none of them is
+    /// there before it is watched.
     pub fn make(&self) -> Result<(), Error> {
         self.first(|path| make(path).and_then(|()| Folder::open(path, Some(self.uid))).map(drop))
     }

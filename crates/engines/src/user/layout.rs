@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Where things stand in the file that a program shares: the offsets of `runtime/include/klogger/program_shm.h`.
+//! Where things stand in the file that a program shares: the offsets of
+//! `runtime/include/klogger/program_shm.h`.
 
 use klogger_ring::{EVENTS_MAX, NESTED, Rings};
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! A program's file in our memory. The program can cut it off at any time, and then a touch of what is gone is a
-//! SIGBUS; here it finds zeros instead, and the file is known to be broken.
+//! A program's file in our memory. The program can cut it off at any time, and then a touch of what
+//! is gone is a SIGBUS; here it finds zeros instead, and the file is known to be broken.
 
 use klogger_os::Mapping;
 use std::fs::File;
@@ -13,7 +13,8 @@ use std::sync::{Arc, Once};
 /// As many files can be mapped at a time.
 pub const MAPS_MAX: usize = 8192;
 
-/// What the signal handler knows: where a file is mapped, and whether a touch of it has failed. Free if `length` is 0.
+/// What the signal handler knows: where a file is mapped, and whether a touch of it has failed.
+/// Free if `length` is 0.
 struct Range {
     taken: AtomicBool,
     start: AtomicUsize,
@@ -76,10 +77,12 @@ fn install() {
     }
 }
 
-/// Puts a page of zeros in the place of one that is gone. A fault that is not ours happens again, without this handler.
+/// Puts a page of zeros in the place of one that is gone. A fault that is not ours happens again,
+/// without this handler.
 extern "C" fn on_bus_error(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
-    // SAFETY: the kernel passes a valid info. mmap and signal are plain system calls, and errno is put back. The page
-    // lies in a mapping of ours, whose owner takes it for shared memory in which anything may stand.
+    // SAFETY: the kernel passes a valid info. mmap and signal are plain system calls, and errno is
+    // put back. The page lies in a mapping of ours, whose owner takes it for shared memory in which
+    // anything may stand.
     unsafe {
         let errno = *libc::__errno_location();
         let address = (*info).si_addr() as usize;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! From the drain of programs to the log's writer: blocks of streams, events of the recorder's own, and what went wrong.
+//! From the drain of programs to the log's writer: blocks of streams, events of the recorder's own,
+//! and what went wrong.
 
 use super::translate::Batch;
 use klogger_log::builder::RecordBuilder;

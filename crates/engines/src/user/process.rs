@@ -25,17 +25,19 @@ pub enum Scope {
     Processes(Vec<u32>),
 }
 
-/// What decides whether a file concerns us. What stands in the file alone is no reason: anybody may write anything there.
+/// What decides whether a file concerns us. What stands in the file alone is no reason: anybody may
+/// write anything there.
 pub struct Claim {
     /// The process whose file it is, as the kernel says; `None` if there is none (any more).
     pub pid: Option<u32>,
-    /// It has the token of this recording, which nobody can guess: from the recorder's command, or in the copy that a
-    /// forked child has of its parent's file.
+    /// It has the token of this recording, which nobody can guess: from the recorder's command, or
+    /// in the copy that a forked child has of its parent's file.
     pub has_token: bool,
 }
 
 impl Scope {
-    /// `known` are processes that are recorded already; `in_kernel_scope` asks the kernel's probes, if there are any.
+    /// `known` are processes that are recorded already; `in_kernel_scope` asks the kernel's probes,
+    /// if there are any.
     pub fn concerns(
         &self,
         claim: &Claim,
@@ -83,7 +85,8 @@ pub enum Owner {
     Nobody,
 }
 
-/// The process to which a file belongs, whose number in the file is that of the program's own pid namespace.
+/// The process to which a file belongs, whose number in the file is that of the program's own pid
+/// namespace.
 pub fn owner(pid: u32, inode: u64, name: &str) -> Owner {
     match owner_by_number(pid, inode, name) {
         Owner::Process(pid) => Owner::Process(pid),
@@ -139,7 +142,8 @@ pub fn runs_as(pid: u32, uid: u32) -> bool {
     uids.is_some_and(|uids| uids.split_ascii_whitespace().any(|u| u.parse() == Ok(uid)))
 }
 
-/// What /proc/PID/maps says. If the first thread of a process has ended before the others, only theirs say anything.
+/// What /proc/PID/maps says. If the first thread of a process has ended before the others, only
+/// theirs say anything.
 fn mappings(pid: u32) -> Option<String> {
     let read = |path: String| fs::read(path).ok().filter(|text| !text.is_empty());
     let of_another = || {
@@ -222,8 +226,9 @@ pub fn thread_exists(pid: u32, tid: u32) -> bool {
     Path::new(&format!("/proc/{pid}/task/{tid}")).exists()
 }
 
-/// Files that a process has mapped and that may be ones of klogger, seen from where the process sees them. In its mount
-/// namespace a path may lead anywhere by the time that it is opened, so each must still be the file that is mapped.
+/// Files that a process has mapped and that may be ones of klogger, seen from where the process
+/// sees them. In its mount namespace a path may lead anywhere by the time that it is opened, so
+/// each must still be the file that is mapped.
 pub fn files_of(pid: u32) -> Vec<Found> {
     let Ok(root) = os::files::root_of(pid) else { return Vec::new() };
     let text = mappings(pid).unwrap_or_default();

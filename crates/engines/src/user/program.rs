@@ -79,8 +79,8 @@ pub struct Refused {
 }
 
 impl Program {
-    /// Takes in the schemata of a program, and tells the log of new ones. One that is `ours` from the beginning may also
-    /// do no more than MARK.
+    /// Takes in the schemata of a program, and tells the log of new ones. One that is `ours` from
+    /// the beginning may also do no more than MARK.
     pub fn new(
         file: ProgramFile,
         owner: Owner,
@@ -191,15 +191,16 @@ impl Program {
         self.process.as_ref().is_none_or(ended)
     }
 
-    /// Whether the process has called exec, or unloaded the library: then nobody writes to the file any more.
+    /// Whether the process has called exec, or unloaded the library: then nobody writes to the file
+    /// any more.
     pub fn has_let_go(&self) -> bool {
         self.owned
             && process::maps(self.pid, self.file.id.inode, &self.file.name.to_string_lossy())
                 == Some(false)
     }
 
-    /// Moves what is in the rings to the log, a part of it if it is much. `last`: nobody writes any more, so all of it,
-    /// and what is not complete never will be. Fails if the file is broken.
+    /// Moves what is in the rings to the log, a part of it if it is much. `last`: nobody writes any
+    /// more, so all of it, and what is not complete never will be. Fails if the file is broken.
     pub fn drain(&mut self, out: &mut Output, last: bool) -> io::Result<Round> {
         let slots = self.file.slots()?;
         let used = slots.iter().rposition(|s| s.used != 0).map_or(0, |n| n + 1);

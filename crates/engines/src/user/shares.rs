@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What each user's programs may take of a recording. Whoever records all programs of a machine (`-a`, as root) records
-//! strangers as well, who must leave the rest room: those of one user get a quarter, all together half.
+//! What each user's programs may take of a recording. Whoever records all programs of a machine
+//! (`-a`, as root) records strangers as well, who must leave the rest room: those of one user get a
+//! quarter, all together half.
 
 use super::map::MAPS_MAX;
 use std::collections::BTreeMap;
@@ -39,8 +40,8 @@ impl Shares {
         self.own.is_some_and(|own| own != uid)
     }
 
-    /// Bytes that programs of this user may take besides what they have. A program can take more than it may, but then
-    /// others do not pay for it.
+    /// Bytes that programs of this user may take besides what they have. A program can take more
+    /// than it may, but then others do not pay for it.
     pub fn left(&self, uid: u32, taken: &AllTaken) -> u64 {
         let (one, all) = (self.most / 4, self.most / 2);
         let charged = |uid: &u32, t: &Taken| {
@@ -59,7 +60,8 @@ impl Shares {
         left.min(one - used).min(all - strange)
     }
 
-    /// Why one more program of a user's, with a file of so many bytes, is too much; `None` if it is not.
+    /// Why one more program of a user's, with a file of so many bytes, is too much; `None` if it is
+    /// not.
     pub fn reason_against(&self, uid: u32, bytes: u64, taken: &AllTaken) -> Option<String> {
         if taken.get(&uid).is_some_and(|t| t.programs >= PROGRAMS_MAX) {
             return Some(format!("{PROGRAMS_MAX} programs of its user are recorded already"));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The recorder's end of one slot: a thread's two rings, and after it those of the thread that takes the slot next.
+//! The recorder's end of one slot: a thread's two rings, and after it those of the thread that
+//! takes the slot next.
 
 use super::file::{ProgramFile, Slot};
 use super::output::{Output, Stream};
@@ -114,7 +115,8 @@ impl SlotReader {
         Ok((round, fault))
     }
 
-    /// The end of a use belongs to it: k is odd while a thread has the slot, and k + 1 when it has gone.
+    /// The end of a use belongs to it: k is odd while a thread has the slot, and k + 1 when it has
+    /// gone.
     fn change_use(&mut self, slot: &Slot) {
         let ended = self.used % 2 == 1 && slot.used == self.used.wrapping_add(1);
         if !ended {
@@ -179,7 +181,8 @@ impl SlotReader {
         (round, None)
     }
 
-    /// What a flight recorder's rings still hold; its threads have stopped. How many events have given way is not known.
+    /// What a flight recorder's rings still hold; its threads have stopped. How many events have
+    /// given way is not known.
     fn empty_overwritten(
         &mut self,
         file: &ProgramFile,
@@ -230,8 +233,8 @@ impl SlotReader {
         Some(Fault::Hostile(why.into()))
     }
 
-    /// What was lost last of all, and what is stuck behind an event that was never completed. The event itself is not
-    /// missed: its thread ended in the middle of it.
+    /// What was lost last of all, and what is stuck behind an event that was never completed. The
+    /// event itself is not missed: its thread ended in the middle of it.
     fn end_stream(
         &mut self,
         file: &ProgramFile,

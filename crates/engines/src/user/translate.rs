@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! From what a program wrote to what stands in the log: records with the log's ids and the log's clock. Here, in a copy
-//! that the program cannot reach, it is decided what is a record.
+//! From what a program wrote to what stands in the log: records with the log's ids and the log's
+//! clock. Here, in a copy that the program cannot reach, it is decided what is a record.
 
 use super::catalogue::Admitted;
 use super::layout::{LOCAL_BASE, MARK_ID};
@@ -42,8 +42,8 @@ pub struct Batch {
 }
 
 impl Ids {
-    /// `builtin` are klogger's own events, whose ids are the same everywhere. `schemata`: the local id of the first
-    /// event of each.
+    /// `builtin` are klogger's own events, whose ids are the same everywhere. `schemata`: the local
+    /// id of the first event of each.
     pub fn new(builtin: &[EventLayout], schemata: &[(u16, Place)]) -> Ids {
         let mut layouts: Vec<EventLayout> = Vec::new();
         let mut to_log = vec![0; LOCAL_BASE as usize];
@@ -70,7 +70,8 @@ impl Ids {
         self.to_log.get(usize::from(local)).copied().filter(|id| *id != 0)
     }
 
-    /// (local id, id in the log) of all events of the program that go into the log; LOST is not among them.
+    /// (local id, id in the log) of all events of the program that go into the log; LOST is not
+    /// among them.
     pub fn events(&self) -> impl Iterator<Item = (u16, u16)> {
         let ids = (0..)
             .zip(&self.to_log)

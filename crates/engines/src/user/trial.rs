@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! A program's file in which an enemy writes what he likes, before and while it is read: no panic, no hang, and what
-//! reaches the log is whole records. For the fuzzer (fuzz/), and a part of it for every `cargo test`.
+//! A program's file in which an enemy writes what he likes, before and while it is read: no panic,
+//! no hang, and what reaches the log is whole records. For the fuzzer (fuzz/), and a part of it for
+//! every `cargo test`.
 
 use super::layout::*;
 use super::{Catalogue, Folder, Output, Owner, Program, ProgramFile};
@@ -26,7 +27,8 @@ const TEXT: &str = "schema my \"x\"\nevent TICK { u64 n }\nevent SAY { u64 n  st
 /// Bytes of one thing that the enemy does: when and where, an offset, and what he writes.
 pub const DEED: usize = 11;
 
-/// The control page of an honest program with the schema `my`, whose text is `text` and has two events.
+/// The control page of an honest program with the schema `my`, whose text is `text` and has two
+/// events.
 pub fn page(pid: u32, slots: usize, ring: usize, text: &str) -> Vec<u8> {
     let mut page = vec![0; CONTROL];
     let mut put = |at: usize, bytes: &[u8]| page[at..at + bytes.len()].copy_from_slice(bytes);

@@ -61,7 +61,8 @@ impl<'r> Metadata<'r> {
     }
 }
 
-/// The same for the same log: made of what no two recordings share. The bits of version 8 say that it is home-made.
+/// The same for the same log: made of what no two recordings share. The bits of version 8 say that
+/// it is home-made.
 pub fn uuid(reader: &Reader) -> [u8; 16] {
     let clock = &reader.preamble().clock;
     let words = [

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! `--to ctf`, `--to ctf2` and `--to lttng`: a trace in the Common Trace Format, for babeltrace2, Trace Compass and
-//! others.
+//! `--to ctf`, `--to ctf2` and `--to lttng`: a trace in the Common Trace Format, for babeltrace2,
+//! Trace Compass and others.
 //!
-//! Both versions have the same files of events ([`stream`]), and a file `metadata` that says how to read them: in a
-//! language of its own ([`tsdl`]) or as JSON ([`json`]). With the names of LTTng's events it is version 1.8; see
-//! [`lttng`].
+//! Both versions have the same files of events ([`stream`]), and a file `metadata` that says how to
+//! read them: in a language of its own ([`tsdl`]) or as JSON ([`json`]). With the names of LTTng's
+//! events it is version 1.8; see [`lttng`].
 
 mod json;
 mod lttng;
@@ -51,8 +51,8 @@ impl Version {
     }
 }
 
-/// Writes the whole log into `dir`, an empty directory; returns how many events there were, and what of the log could
-/// not be read.
+/// Writes the whole log into `dir`, an empty directory; returns how many events there were, and
+/// what of the log could not be read.
 pub fn write(
     reader: &Reader,
     dir: &Path,

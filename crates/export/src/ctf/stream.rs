@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The files of events: the same bytes for both versions of CTF.
 //!
-//! A file is a stream: a CPU, the recorder, or one thread of a program. It is made of packets, each with a header, a
-//! context and events. Everything is aligned to bytes, and little-endian.
+//! A file is a stream: a CPU, the recorder, or one thread of a program. It is made of packets, each
+//! with a header, a context and events. Everything is aligned to bytes, and little-endian.
 
 use klogger_log::event::{EventRef, Value};
 use klogger_log::origin::Origin;
@@ -165,8 +165,8 @@ impl Stream {
         })
     }
 
-    /// Any event: `fields` adds the bytes of its fields. Readers go by the order of the events, so none may be earlier
-    /// than the one before it.
+    /// Any event: `fields` adds the bytes of its fields. Readers go by the order of the events, so
+    /// none may be earlier than the one before it.
     pub fn record(
         &mut self,
         id: u16,
@@ -186,7 +186,8 @@ impl Stream {
         if self.events.len() >= PACKET { self.flush() } else { Ok(()) }
     }
 
-    /// A `LOST` record: it gets a packet of its own, so that readers see the loss between the event before it and it.
+    /// A `LOST` record: it gets a packet of its own, so that readers see the loss between the event
+    /// before it and it.
     pub fn push_lost(
         &mut self,
         event: &EventRef,

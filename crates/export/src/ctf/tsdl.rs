@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The metadata of CTF 1.8: a text in its own language, TSDL.
 //!
-//! A name that is a word of the language would break it, so all names of fields begin with an underscore, which readers
-//! take away.
+//! A name that is a word of the language would break it, so all names of fields begin with an
+//! underscore, which readers take away.
 
 use super::metadata::{Environment, Metadata, Setting};
 use super::stream::{

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Events that Perfetto has no type for: instants on tracks, with the fields as their arguments; and slices, see
-//! [`super::slices`].
+//! Events that Perfetto has no type for: instants on tracks, with the fields as their arguments;
+//! and slices, see [`super::slices`].
 
 use super::proto::{
     Annotated, Data, DebugAnnotation, INCREMENTAL_STATE_CLEARED, Interned, InternedData,
@@ -55,7 +55,8 @@ pub struct Instants {
     next_track: u64,
     text: Vec<u8>,
     slices: Slices,
-    /// Names of arguments: what they are called at the end of a slice whose beginning has another value.
+    /// Names of arguments: what they are called at the end of a slice whose beginning has another
+    /// value.
     at_end: HashMap<u64, u64>,
     written: Vec<Written>,
 }
@@ -304,7 +305,8 @@ impl Instants {
         out.push(sequenced(Some(time_ns), Data::TrackEvent(track_event)));
     }
 
-    /// The track of the thread that logged it, or that it is about, and the thread; else that of its CPU.
+    /// The track of the thread that logged it, or that it is about, and the thread; else that of
+    /// its CPU.
     fn track(
         &mut self,
         event: &EventRef,
@@ -425,7 +427,8 @@ fn names_at_end(
     found
 }
 
-/// A decoded text stands beside the value, as `NAME_text`; an underscore more if the event has such a field.
+/// A decoded text stands beside the value, as `NAME_text`; an underscore more if the event has such
+/// a field.
 fn arguments(event: &EventLayout, names: &mut Names) -> Vec<Argument> {
     let is_field = |name: &str| event.fields.iter().any(|f| f.name == name);
     let mut argument = |field: &FieldLayout| {

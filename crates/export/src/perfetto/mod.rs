@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! `--to perfetto`: a trace for ui.perfetto.dev and trace_processor.
 //!
-//! What the scheduler did is written in Perfetto's own types, so that its tables `sched`, `thread_state`, `thread` and
-//! `process` are filled; see [`crate::roles`]. Of the other events some begin and end slices; see [`slices`]. The rest are
-//! instants; see [`instants`].
+//! What the scheduler did is written in Perfetto's own types, so that its tables `sched`,
+//! `thread_state`, `thread` and `process` are filled; see [`crate::roles`]. Of the other events
+//! some begin and end slices; see [`slices`]. The rest are instants; see [`instants`].
 
 mod instants;
 mod proto;
@@ -182,7 +182,8 @@ impl Perfetto {
     fn single(&mut self, event: &EventRef, role: Role, number: u16) {
         let running = self.lines.get(&number).map_or(not_recorded(number), |l| l.cpu.running());
         let (by, kernel) = match role {
-            // Of a thread that is not recorded nothing else will be known: it would be ready to run for ever.
+            // Of a thread that is not recorded nothing else will be known: it would be ready to run
+            // for ever.
             Role::Waking { pid, .. } if !self.in_scope(int(event, Some(pid))) => {
                 return self.instant(event, None);
             }
@@ -381,8 +382,8 @@ impl Line {
     }
 }
 
-/// Perfetto's time is the time since boot. A log has the monotonic clock, which is the same as long as the machine does
-/// not sleep.
+/// Perfetto's time is the time since boot. A log has the monotonic clock, which is the same as long
+/// as the machine does not sleep.
 fn clocks(preamble: &Preamble, start_ns: u64) -> TracePacket {
     let clock = |id, time| Clock { clock_id: Some(id), timestamp: Some(time) };
     let mut clocks = vec![clock(BOOTTIME, start_ns), clock(MONOTONIC, start_ns)];

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The messages of Perfetto's trace format that are written here, with the fields that are used. Names and numbers are
-//! those of Perfetto's own `.proto` files; the tests read the result with Perfetto's own classes.
+//! The messages of Perfetto's trace format that are written here, with the fields that are used.
+//! Names and numbers are those of Perfetto's own `.proto` files; the tests read the result with
+//! Perfetto's own classes.
 
 use prost::{Enumeration, Message, Oneof};
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! From the two events of a slice to the slice: what a schema declares with `slice NAME from EVENT to EVENT`.
+//! From the two events of a slice to the slice: what a schema declares with `slice NAME from EVENT
+//! to EVENT`.
 //!
-//! A reader of Perfetto's format takes an end to be that of the innermost slice on its track. So a slice is written when
-//! its end is known, on the first track of its place on which it crosses no other: the thread's or the CPU's own, or one
-//! below it, a lane.
+//! A reader of Perfetto's format takes an end to be that of the innermost slice on its track. So a
+//! slice is written when its end is known, on the first track of its place on which it crosses no
+//! other: the thread's or the CPU's own, or one below it, a lane.
 
 use super::proto::{TrackEvent, TrackEventType};
 use klogger_log::event::EventRef;
@@ -56,7 +57,8 @@ struct Open {
     origin: Origin,
 }
 
-/// An event of a slice, ready to be written: on which track, and in which lane of it. Lane 0 is the track itself.
+/// An event of a slice, ready to be written: on which track, and in which lane of it. Lane 0 is the
+/// track itself.
 pub struct Written {
     pub time_ns: u64,
     pub event: TrackEvent,
@@ -70,7 +72,8 @@ pub struct Lane {
     pub name: String,
 }
 
-/// The slices that were written on one track: of each lane those that no other one encloses, in the order of time.
+/// The slices that were written on one track: of each lane those that no other one encloses, in the
+/// order of time.
 #[derive(Default)]
 struct Lanes {
     lanes: Vec<Vec<(u64, u64)>>,
@@ -149,7 +152,8 @@ impl Slices {
         }
     }
 
-    /// Events of `origin` are missing, perhaps ends. What they may have ended is given back as it was logged.
+    /// Events of `origin` are missing, perhaps ends. What they may have ended is given back as it
+    /// was logged.
     pub fn lost(&mut self, origin: Origin, out: &mut Vec<Written>) {
         let of_kernel = matches!(origin, Origin::Cpu(_));
         for mut open in self.take(|key, open| match key.whose {

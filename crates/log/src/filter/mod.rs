@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Chooses events by an expression over their fields.
 //!
-//! Besides fields there are `time` (ns since the log's start; write `1.5s`), `cpu` (-1: the recorder), `serial` and
-//! `event`. Events of programs have no `cpu`, but `tid` and `tgid`, unless a field has that name. A value that has a name (a thread's, a flag's) can be compared with a text: `pid == "bash"`. What is said of
-//! a field that an event does not have is neither true nor false, so that `!(pid == 1)` does not match events without
-//! a `pid`.
+//! Besides fields there are `time` (ns since the log's start; write `1.5s`), `cpu` (-1: the
+//! recorder), `serial` and `event`. Events of programs have no `cpu`, but `tid` and `tgid`, unless
+//! a field has that name. A value that has a name (a thread's, a flag's) can be compared with a
+//! text: `pid == "bash"`. What is said of a field that an event does not have is neither true nor
+//! false, so that `!(pid == 1)` does not match events without a `pid`.
 
 pub mod parse;
 

@@ -37,7 +37,8 @@ pub enum Op {
     Matches,
 }
 
-/// Bytes of a filter, and parentheses and `!` in it, at most: the parser calls itself for each of them.
+/// Bytes of a filter, and parentheses and `!` in it, at most: the parser calls itself for each of
+/// them.
 const LENGTH_MAX: usize = 4096;
 const DEPTH_MAX: usize = 100;
 
@@ -50,7 +51,8 @@ pub fn parse(text: &str) -> Result<Expr, usize> {
     any_of.parse(text).map_err(|e| e.offset())
 }
 
-/// A number as it is written in filters: decimal or `0x`, with a fraction if a unit (s, ms, us, ns) follows.
+/// A number as it is written in filters: decimal or `0x`, with a fraction if a unit (s, ms, us, ns)
+/// follows.
 pub fn number(text: &str) -> Option<i128> {
     let (negative, text) = text.strip_prefix('-').map_or((false, text), |rest| (true, rest));
     let magnitude = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
@@ -141,7 +143,8 @@ fn literal(input: &mut &str) -> ModalResult<Operand> {
         .parse_next(input)
 }
 
-/// A text in quotes; a backslash takes away the meaning of the quote, or of a backslash, that follows.
+/// A text in quotes; a backslash takes away the meaning of the quote, or of a backslash, that
+/// follows.
 fn text<'a>(
     quote: char,
 ) -> impl Parser<&'a str, Operand, winnow::error::ErrMode<winnow::error::ContextError>> {

@@ -95,7 +95,8 @@ pub fn record<'a>(preamble: &'a Preamble, name: &str) -> RecordBuilder<'a> {
     )
 }
 
-/// A log of `TICK` events with the numbers 0, 1, 2 ...: `blocks` blocks of `events` each, on two CPUs by turns.
+/// A log of `TICK` events with the numbers 0, 1, 2 ...: `blocks` blocks of `events` each, on two
+/// CPUs by turns.
 pub fn ticks(blocks: u16, events: u32, compression: Compression) -> Vec<u8> {
     let preamble = preamble();
     let mut bytes = Vec::new();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What stands in the rings of programs that nobody records (any more): those whose recorder was killed, and flight
-//! recorders.
+//! What stands in the rings of programs that nobody records (any more): those whose recorder was
+//! killed, and flight recorders.
 
 use crate::file;
 use crate::host;
@@ -136,8 +136,8 @@ impl Remains {
     }
 }
 
-/// Writes what stands in the rings of these programs to a log, and removes the files of those that are dead, unless
-/// `keep`.
+/// Writes what stands in the rings of these programs to a log, and removes the files of those that
+/// are dead, unless `keep`.
 pub fn save(
     words: &[String],
     output: &Path,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! A recorder that was killed: its log, which has no end, and what its rings still hold, made into a whole log.
+//! A recorder that was killed: its log, which has no end, and what its rings still hold, made into
+//! a whole log.
 
 use crate::drain::{CLOCK_MARGIN_NS, Finished};
 use crate::dump::TIME_REACH_NS;
@@ -164,7 +165,8 @@ impl KeptRings {
         })
     }
 
-    /// Hits that copies of a program have logged. Its name has the number of its probe in its schema.
+    /// Hits that copies of a program have logged. Its name has the number of its probe in its
+    /// schema.
     fn caught(&self, probes: &[ProbeState], schema: &str, program: &str) -> u64 {
         let first = probes.iter().position(|p| p.schema == schema);
         let index = program.split('_').nth(1).and_then(|n| n.parse::<usize>().ok());
@@ -259,7 +261,8 @@ pub struct Salvage<'a> {
     builtin: Builtin,
     writer: Writer<File>,
     ends: Vec<Finished>,
-    /// Of CPUs of which some rings are in the log: the next serial number, and the time of the last event.
+    /// Of CPUs of which some rings are in the log: the next serial number, and the time of the last
+    /// event.
     ended: BTreeMap<u16, (u64, u64)>,
     /// Time of the last event.
     last_ns: u64,
@@ -338,7 +341,8 @@ impl<'a> Salvage<'a> {
                 end.entries
                     .push(Entry::new(Key::InFlight).cpu(cpu).count(gap).between(last_ns, last_ns));
             }
-            // A ring that its reader had not begun with does not say. The numbers before have been given all the same.
+            // A ring that its reader had not begun with does not say. The numbers before have been
+            // given all the same.
             next_serial
         };
         if missed > 0 {
@@ -379,7 +383,8 @@ impl<'a> Salvage<'a> {
             taken = reader.take_overwritten(&self.kinds, records);
         }
         if busy && let Some(whole) = last_in_order(&self.kinds, records) {
-            // What stands in the place of an event that was being written is left from an earlier round.
+            // What stands in the place of an event that was being written is left from an earlier
+            // round.
             records.truncate(whole);
             taken = Taken::of(&self.kinds, records);
             taken.serials = taken.serials.saturating_add(1);
@@ -390,7 +395,8 @@ impl<'a> Salvage<'a> {
         taken
     }
 
-    /// The next serial number of a CPU, and the time of its last event, as far as they were written.
+    /// The next serial number of a CPU, and the time of its last event, as far as they were
+    /// written.
     fn end_of(&self, cpu: u16) -> (u64, u64) {
         if let Some(end) = self.ended.get(&cpu) {
             return *end;
@@ -433,7 +439,8 @@ impl<'a> Salvage<'a> {
         (self.preamble.clock.start_ns, self.last_ns)
     }
 
-    /// Closes the log. `ledger`: what is known beside what the rings say; `ringless`: events without a ring, by id.
+    /// Closes the log. `ledger`: what is known beside what the rings say; `ringless`: events
+    /// without a ring, by id.
     pub fn finish(
         mut self,
         mut ledger: Ledger,

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What the rings of the kernel held when it crashed: found in an image of the machine's memory, and made into logs.
+//! What the rings of the kernel held when it crashed: found in an image of the machine's memory,
+//! and made into logs.
 //!
-//! A recorder leaves an [`anchor`] in the kernel's memory, which says where the pages of its rings are. [`save`] looks for
-//! anchors in an image ([`dump`]), puts the rings together, and goes on as for a recorder that was killed. An image is
-//! whatever somebody has sent: nothing in it is believed.
+//! A recorder leaves an [`anchor`] in the kernel's memory, which says where the pages of its rings
+//! are. [`save`] looks for anchors in an image ([`dump`]), puts the rings together, and goes on as
+//! for a recorder that was killed. An image is whatever somebody has sent: nothing in it is
+//! believed.
 
 mod dump;
 #[cfg(test)]
@@ -47,8 +49,9 @@ pub struct Rescued {
     pub salvaged: Salvaged,
 }
 
-/// Makes a log of each recording that the image `vmcore` holds. `log`: what the recorder had written; if it is not given,
-/// it is looked for where the recorder says. If there are several recordings, each log has the recorder's number in its name.
+/// Makes a log of each recording that the image `vmcore` holds. `log`: what the recorder had
+/// written; if it is not given, it is looked for where the recorder says. If there are several
+/// recordings, each log has the recorder's number in its name.
 pub fn save(
     vmcore: &Path,
     log: Option<&Path>,
@@ -189,8 +192,8 @@ fn read_anchor(dump: &Dump, key: &Key, pages: &BTreeMap<u32, u64>) -> Option<(Ab
 }
 
 impl Anchor {
-    /// Whether it can be one: rings of sizes that there are, and no page in two places, or a small image could hold large
-    /// rings.
+    /// Whether it can be one: rings of sizes that there are, and no page in two places, or a small
+    /// image could hold large rings.
     fn is_sound(&self) -> bool {
         let Index { page, first, rings, ringless, .. } = &self.index;
         let sizes = page.is_power_of_two() && (PAGE as u64..=1 << 16).contains(page);
@@ -248,7 +251,8 @@ impl Anchor {
         self.frames.get(range.at..range.at.checked_add(range.count)?)
     }
 
-    /// Both rings of a CPU, or the main one; `None`: their pages are used for something else by now.
+    /// Both rings of a CPU, or the main one; `None`: their pages are used for something else by
+    /// now.
     fn reader(
         &self,
         dump: &Dump,

@@ -5,7 +5,8 @@ use super::*;
 use proptest::prelude::*;
 
 const MS: u64 = 1_000_000;
-/// Of a stretch that has been looked at for a while, what two readings and a slope in integers may be wrong by.
+/// Of a stretch that has been looked at for a while, what two readings and a slope in integers may
+/// be wrong by.
 const NEAR: u64 = 1_000;
 
 /// A counter from some time on.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Rings that are read while a writer goes on: a thread, which is no better than an interrupt on the reader's own CPU.
+//! Rings that are read while a writer goes on: a thread, which is no better than an interrupt on
+//! the reader's own CPU.
 
 use super::*;
 use crate::reader::model::{kinds, record};
@@ -15,7 +16,8 @@ const NEST: usize = 40;
 const FIRST: usize = 64;
 const ATTEMPTS: usize = LOST + 8 * EVENTS_MAX + 8 * ID as usize;
 
-/// The steps of a writer in overwrite mode (klogger.bpf.h). The time of an event is its serial number.
+/// The steps of a writer in overwrite mode (klogger.bpf.h). The time of an event is its serial
+/// number.
 fn write(ring: &Mapping, stop: &AtomicBool) {
     let (mut head, mut time) = (0, 0);
     while !stop.load(Ordering::Relaxed) {
@@ -36,7 +38,8 @@ fn write(ring: &Mapping, stop: &AtomicBool) {
         }
         ring.word(NEST).store(0, Ordering::Release);
         (head, time) = (end, time + 1);
-        // On a machine with one free CPU, the reader may see nothing but what has been overwritten meanwhile.
+        // On a machine with one free CPU, the reader may see nothing but what has been overwritten
+        // meanwhile.
         if time.is_multiple_of(1000) {
             std::thread::sleep(std::time::Duration::from_micros(50));
         }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The reader against a model of the writers: the steps of runtime/bpf/klogger.bpf.h, one by one, in any order that
-//! interrupts allow, on ordinary memory. It is the nested ring that is modelled: in the main ring nothing interrupts.
+//! The reader against a model of the writers: the steps of runtime/bpf/klogger.bpf.h, one by one,
+//! in any order that interrupts allow, on ordinary memory. It is the nested ring that is modelled:
+//! in the main ring nothing interrupts.
 
 use super::*;
 use klogger_schema::layout::{EventLayout, FieldLayout};
@@ -274,8 +275,8 @@ proptest! {
         prop_assert!(kept == written || kept >= (SIZE - SIZE / GRID - 1024) as u64, "{} of {}", kept, written);
     }
 
-    /// A hit of an interrupt may come at any moment of the copying: what stood before `cut` was copied before, the rest
-    /// after that.
+    /// A hit of an interrupt may come at any moment of the copying: what stood before `cut` was
+    /// copied before, the rest after that.
     #[test]
     fn what_is_overwritten_while_it_is_copied_is_left_out(
         before in proptest::collection::vec(9u16..12, 0..1500),

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Whether the C of a schema does more than describe a probe. It is anybody's, and root compiles it.
+//! Whether the C of a schema does more than describe a probe. It is anybody's, and root compiles
+//! it.
 
 use super::{Token, tokens};
 use crate::model::Span;
@@ -10,7 +11,8 @@ const DIRECTIVES: &[&str] = &[
     "error", "warning",
 ];
 
-/// Words with which C reaches beyond its own text: to files, to the assembler, to the compiler's settings.
+/// Words with which C reaches beyond its own text: to files, to the assembler, to the compiler's
+/// settings.
 const BEYOND: &[&str] =
     &["asm", "__asm", "__asm__", "_Pragma", "__has_include", "__has_include_next", "__has_embed"];
 
@@ -27,7 +29,8 @@ pub fn beyond_message(found: &str) -> String {
     }
 }
 
-/// Attributes that place code or data where libbpf and the kernel look for something else, or run it unasked.
+/// Attributes that place code or data where libbpf and the kernel look for something else, or run
+/// it unasked.
 const PLACING: &[&str] = &[
     "section",
     "alias",
@@ -41,7 +44,8 @@ const PLACING: &[&str] = &[
     "btf_type_tag",
 ];
 
-/// Places in `text` where C would do more than describe a probe: a schema is anybody's, and root compiles it.
+/// Places in `text` where C would do more than describe a probe: a schema is anybody's, and root
+/// compiles it.
 pub fn beyond(text: &str) -> Vec<Span> {
     let spliced = Spliced::new(text);
     let (text, range) = (spliced.text.as_str(), Span { start: 0, end: spliced.text.len() });
@@ -57,7 +61,8 @@ pub fn beyond(text: &str) -> Vec<Span> {
         } else if token == Token::Word && BEYOND.contains(&word)
             || token == Token::Number && word.contains('\'')
         {
-            // The C of a schema is older than C23: there `'` begins a character, which may hide what follows.
+            // The C of a schema is older than C23: there `'` begins a character, which may hide
+            // what follows.
             found.push(spliced.origin(span));
         }
         // `%:` is another spelling of `#`. Elsewhere in a line `#` belongs to a macro.
@@ -70,7 +75,8 @@ pub fn beyond(text: &str) -> Vec<Span> {
     found
 }
 
-/// The same in what the preprocessor has made of a schema's C: macros can put together what the text itself has not.
+/// The same in what the preprocessor has made of a schema's C: macros can put together what the
+/// text itself has not.
 pub fn beyond_expanded(text: &str) -> Vec<Span> {
     let all: Vec<(Token, Span)> = tokens(text, Span { start: 0, end: text.len() }).collect();
     let word = |at: usize| all.get(at).map_or("", |(_, span)| &text[span.start..span.end]);
@@ -110,13 +116,15 @@ fn places(rest: &[(Token, Span)], text: &str) -> bool {
     false
 }
 
-/// A text with its lines joined where a backslash ends them, which C does before it looks for tokens.
+/// A text with its lines joined where a backslash ends them, which C does before it looks for
+/// tokens.
 struct Spliced {
     text: String,
     /// (offset in `text`, offset in the original) behind each place where lines were joined.
     joints: Vec<(usize, usize)>,
-    /// What compilers do not agree on, in the original: a carriage return alone, which ends a line for some; blanks
-    /// between a backslash and the line's end. Comments end elsewhere for each of them.
+    /// What compilers do not agree on, in the original: a carriage return alone, which ends a line
+    /// for some; blanks between a backslash and the line's end. Comments end elsewhere for each of
+    /// them.
     odd: Vec<Span>,
 }
 

@@ -39,7 +39,8 @@ impl Parser<'_> {
             span: name.span,
         };
         let decode_span = self.field_modifiers(&mut field);
-        // Also if a modifier was wrong: the field is there, and klogger() calls must have a value for it.
+        // Also if a modifier was wrong: the field is there, and klogger() calls must have a value
+        // for it.
         draft.event.fields.push(field);
         draft.decode_spans.push(decode_span?);
         Ok(())
@@ -88,7 +89,8 @@ impl Parser<'_> {
         Scalar::I32
     }
 
-    /// Whether a type begins here that only C would understand: `unsigned int`, `struct file *`, `char *`.
+    /// Whether a type begins here that only C would understand: `unsigned int`, `struct file *`,
+    /// `char *`.
     fn spells_c_type(&self, word: &str) -> bool {
         let next = self.cursor.peek();
         let star = self.cursor.text(next.span) == "*";
@@ -215,7 +217,8 @@ impl Parser<'_> {
         })
     }
 
-    /// Unit, decoding and doc in any order, then perhaps a semicolon. Returns where the decoding stands.
+    /// Unit, decoding and doc in any order, then perhaps a semicolon. Returns where the decoding
+    /// stands.
     fn field_modifiers(&mut self, field: &mut Field) -> Parse<Option<Span>> {
         let mut decode = None;
         loop {

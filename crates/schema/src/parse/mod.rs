@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Text to [`Draft`]: what the schema says, with the spans that the checks need. Each declaration has its own file.
+//! Text to [`Draft`]: what the schema says, with the spans that the checks need. Each declaration
+//! has its own file.
 //!
-//! The parser never stops at an error. It reports it, goes on at the next field or the next declaration, and leaves
-//! out of the draft what it could not understand.
+//! The parser never stops at an error. It reports it, goes on at the next field or the next
+//! declaration, and leaves out of the draft what it could not understand.
 
 mod event;
 mod field;
@@ -358,7 +359,8 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Goes on at the next line that begins with the first word of a declaration; the one that failed began at `from`.
+    /// Goes on at the next line that begins with the first word of a declaration; the one that
+    /// failed began at `from`.
     fn skip_to_declaration(&mut self, from: usize) {
         let text = self.cursor.text;
         let line = text[..self.cursor.at].rfind('\n').map_or(0, |at| at + 1);

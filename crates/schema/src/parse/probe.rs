@@ -122,7 +122,8 @@ impl Parser<'_> {
         Ok(Target { kind, name, params, span })
     }
 
-    /// All up to the parenthesis: names of places hold characters that are no tokens of this language.
+    /// All up to the parenthesis: names of places hold characters that are no tokens of this
+    /// language.
     fn target_name(&mut self, kind: ProbeKind, known: bool) -> Parse<(String, Span)> {
         let first = self.cursor.peek();
         let start = first.span.start;
@@ -200,7 +201,8 @@ impl Parser<'_> {
     }
 }
 
-/// One parameter: words and stars, the last word being its name. Otherwise what is wrong, and the remedy.
+/// One parameter: words and stars, the last word being its name. Otherwise what is wrong, and the
+/// remedy.
 fn param(text: &str, tokens: &[(C, Span)]) -> Result<Param, (&'static str, &'static str)> {
     const TYPE_AND_NAME: &str = "a parameter is a type and a name: `struct task_struct *prev`";
     let Some(((last, name), ty)) = tokens.split_last() else {
@@ -291,7 +293,8 @@ fn is_symbol(name: &str) -> bool {
         && name.chars().all(|c| c.is_ascii_alphanumeric() || "_.@+-".contains(c))
 }
 
-/// `99Hz`, `10ms`: between once an hour and 10,000 times a second, which is as fast as a timer is of any use.
+/// `99Hz`, `10ms`: between once an hour and 10,000 times a second, which is as fast as a timer is
+/// of any use.
 fn is_rate(name: &str) -> bool {
     let digits = name.find(|c: char| !c.is_ascii_digit()).unwrap_or(name.len());
     let Ok(n) = name[..digits].parse::<u64>() else { return false };

@@ -26,7 +26,8 @@ pub fn name(path: &Path) -> String {
     path.file_name().unwrap().to_string_lossy().into_owned()
 }
 
-/// Compares with a file that holds what is expected, or with KLOGGER_BLESS=1 writes it. Returns what is wrong.
+/// Compares with a file that holds what is expected, or with KLOGGER_BLESS=1 writes it. Returns
+/// what is wrong.
 pub fn compare(expected: &Path, got: &str) -> Option<String> {
     if std::env::var_os("KLOGGER_BLESS").is_some() {
         std::fs::write(expected, got).unwrap();

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What the preprocessor has made of a schema's C, before it is compiled. The schema's text alone does not say what its
-//! macros put together.
+//! What the preprocessor has made of a schema's C, before it is compiled. The schema's text alone
+//! does not say what its macros put together.
 
 use super::Complaint;
 use klogger_schema::c::reach::{beyond_expanded, beyond_message};
 
-/// Where a schema's C turns out to reach beyond it. `schema` is its file as `#line` names it, `ours` are the files that
-/// klogger wrote.
+/// Where a schema's C turns out to reach beyond it. `schema` is its file as `#line` names it,
+/// `ours` are the files that klogger wrote.
 pub(super) fn complaints(schema: &str, ours: &[&str], text: &str) -> Vec<Complaint> {
     let complain = |line: u32, column: usize, message: String| Complaint {
         file: schema.into(),
@@ -53,7 +53,8 @@ fn marker(text: &str) -> Option<(u32, String)> {
     Some((number.parse().ok()?, unescaped(name)))
 }
 
-/// C's escapes, as the preprocessor writes them into a file's name: a letter, or three octal digits.
+/// C's escapes, as the preprocessor writes them into a file's name: a letter, or three octal
+/// digits.
 fn unescaped(text: &str) -> String {
     let mut bytes = Vec::new();
     let mut rest = text.as_bytes();

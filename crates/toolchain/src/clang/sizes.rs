@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The schemata that come with klogger are compiled once for all kernels. There, members of structures are found by name;
-//! sizes of structures, and places in them that C computes, are those of the kernel whose types the build had. So these
-//! schemata do without them: the compiler's own tree of their C says so.
+//! The schemata that come with klogger are compiled once for all kernels. There, members of
+//! structures are found by name; sizes of structures, and places in them that C computes, are those
+//! of the kernel whose types the build had. So these schemata do without them: the compiler's own
+//! tree of their C says so.
 
 use super::{Compiler, write_texts};
 use klogger_codegen::{KernelTypes, Runs, bpf};
@@ -32,7 +33,8 @@ struct Type {
 }
 
 impl Type {
-    /// What stands behind `struct NAME`: `*` for a pointer to it; `None` if it is no structure of `kernels`.
+    /// What stands behind `struct NAME`: `*` for a pointer to it; `None` if it is no structure of
+    /// `kernels`.
     fn behind(&self, kernels: &BTreeSet<String>) -> Option<String> {
         let text = if self.desugared_qual_type.is_empty() {
             &self.qual_type

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The types of a kernel that does not run here: out of its image, whichever way it is packed. All of it may be damaged.
+//! The types of a kernel that does not run here: out of its image, whichever way it is packed. All
+//! of it may be damaged.
 
 use elf::ElfBytes;
 use elf::endian::AnyEndian;
@@ -24,7 +25,8 @@ const UNPACKERS: &[(&[u8], &[&str])] = &[
     (b"BZh", &["bzip2", "-dc"]),
 ];
 
-/// Of a vmlinux, an x86 image (bzImage, vmlinuz), a Debian package with one, or a file of nothing but BTF.
+/// Of a vmlinux, an x86 image (bzImage, vmlinuz), a Debian package with one, or a file of nothing
+/// but BTF.
 pub fn types_of(path: &Path) -> Result<KernelTypes, Error> {
     let name = path.display();
     let cannot = |e| Error::new(format!("{name}: cannot be read: {e}"));
@@ -76,7 +78,8 @@ fn payload(image: &[u8]) -> Option<&[u8]> {
     image.get(start..start.checked_add(word(0x24c)?)?)
 }
 
-/// By the program that knows how. The kernel's build has put 4 bytes behind the end, of which it may complain.
+/// By the program that knows how. The kernel's build has put 4 bytes behind the end, of which it
+/// may complain.
 fn unpack(packed: &[u8]) -> Result<Vec<u8>, String> {
     let known = UNPACKERS.iter().find(|(magic, _)| packed.starts_with(magic));
     let (_, words) = known.ok_or("its kernel is packed in a way that is not known here")?;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The tracepoints of a source tree, as its headers declare them. The tree need not be configured, so this reads the text
-//! alone; what it reads wrong the compiler finds, for generated C compares each probe with the kernel's own declaration.
+//! The tracepoints of a source tree, as its headers declare them. The tree need not be configured,
+//! so this reads the text alone; what it reads wrong the compiler finds, for generated C compares
+//! each probe with the kernel's own declaration.
 
 use klogger_codegen::kernel::{Tracepoint, Tracepoints};
 use std::fs;
@@ -43,7 +44,8 @@ fn declaration(text: &str, name: usize) -> Option<(String, Vec<String>)> {
     Some((arguments[name].clone(), parameters.into_iter().filter(|p| p != "void").collect()))
 }
 
-/// What stands between commas, up to the parenthesis that ends the list. White space becomes one blank.
+/// What stands between commas, up to the parenthesis that ends the list. White space becomes one
+/// blank.
 fn arguments(text: &str) -> Option<Vec<String>> {
     let mut found = vec![String::new()];
     let mut depth = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Modules that are kept for the next recording. Root loads them into its kernel, so nobody else may be able to change
-//! them, and they are as they were made.
+//! Modules that are kept for the next recording. Root loads them into its kernel, so nobody else
+//! may be able to change them, and they are as they were made.
 
 use klogger_os::Error;
 use klogger_os::files;
@@ -35,7 +35,8 @@ pub(super) fn make(folder: &Path) -> Result<(), Error> {
     check(&folder.canonicalize().map_err(cannot)?)
 }
 
-/// The path has no links. In a folder with the sticky bit, such as /tmp, others cannot replace what is ours.
+/// The path has no links. In a folder with the sticky bit, such as /tmp, others cannot replace what
+/// is ours.
 fn check(path: &Path) -> Result<(), Error> {
     let us = files::effective_uid();
     for folder in path.ancestors() {

@@ -23,7 +23,8 @@ fn folders(tree: &Tree) -> Vec<(String, String)> {
     .collect()
 }
 
-/// The tracepoints in all headers that seem to have one of those that the schemata name, `work` being a folder for this.
+/// The tracepoints in all headers that seem to have one of those that the schemata name, `work`
+/// being a folder for this.
 pub(super) fn tracepoints(
     tree: &Tree,
     schemas: &[&Schema],

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! A kernel's build tree, or what a distribution's package of headers has of it: is it one, is it complete, and which
-//! compiler does it want?
+//! A kernel's build tree, or what a distribution's package of headers has of it: is it one, is it
+//! complete, and which compiler does it want?
 
 use klogger_os::Error;
 use klogger_os::confine::{self, Limits, Permits};
@@ -127,7 +127,8 @@ impl Tree {
 }
 
 impl Tree {
-    /// A schema is anybody's: what compiles it sees the kernel's headers and compilers, and writes to this folder only.
+    /// A schema is anybody's: what compiles it sees the kernel's headers and compilers, and writes
+    /// to this folder only.
     fn confine(&self, command: &mut Command, folder: &Path) {
         let compilers = self.variables.iter().filter_map(|v| match v.split_once('=')? {
             ("CC", name) => confine::find_program(name),
@@ -202,8 +203,8 @@ impl Config {
     }
 }
 
-/// What tells make to use the compiler that the kernel was compiled with. Plugins and mitigations of a kernel depend on
-/// its compiler, so that another major version will not do.
+/// What tells make to use the compiler that the kernel was compiled with. Plugins and mitigations
+/// of a kernel depend on its compiler, so that another major version will not do.
 fn compiler(config: &Config, release: &str) -> Result<Vec<String>, Error> {
     let text = config.value("CONFIG_CC_VERSION_TEXT").unwrap_or("gcc");
     let named = text.split(' ').next().unwrap_or("gcc").to_string();

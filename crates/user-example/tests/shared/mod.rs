@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Reads the file that a program shares with recorders (program_shm.h), with the layouts that klogger-schema computes.
+//! Reads the file that a program shares with recorders (program_shm.h), with the layouts that
+//! klogger-schema computes.
 
 use klogger_codegen::BUILTIN_SCHEMA;
 use klogger_schema::layout::{EventLayout, FieldLayout};

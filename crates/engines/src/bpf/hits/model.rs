@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Copies of a program against a model of their hits: the steps of runtime/bpf/copies.h, one by one, by threads that are
-//! preempted between any two of them, on two CPUs. Places in the table of marks are few, so that hits meet.
+//! Copies of a program against a model of their hits: the steps of runtime/bpf/copies.h, one by
+//! one, by threads that are preempted between any two of them, on two CPUs. Places in the table of
+//! marks are few, so that hits meet.
 
 use proptest::prelude::*;
 
@@ -160,7 +161,8 @@ proptest! {
     }
 }
 
-/// With a copy for each thread and room for their marks, the only hits lost are those that began before it was attached.
+/// With a copy for each thread and room for their marks, the only hits lost are those that began
+/// before it was attached.
 #[test]
 fn as_many_copies_as_threads_lose_nothing() {
     let mut model = Model::new(THREADS);

@@ -54,14 +54,16 @@ impl Classes {
         Ok(id)
     }
 
-    /// The number of an event that LTTng does not have: with its schema's name, for LTTng may have one of its own name.
+    /// The number of an event that LTTng does not have: with its schema's name, for LTTng may have
+    /// one of its own name.
     pub fn logged(&mut self, index: usize, layout: &EventLayout) -> io::Result<u16> {
         if let Some(id) = self.logged[index] {
             return Ok(id);
         }
         let mut layout =
             EventLayout { name: format!("{}:{}", layout.schema, layout.name), ..layout.clone() };
-        // babeltrace 1.5 warns of each value that an enumeration does not name, and of each sum of flags.
+        // babeltrace 1.5 warns of each value that an enumeration does not name, and of each sum of
+        // flags.
         for field in layout.fields.iter_mut().filter(|f| matches!(f.decode, Decode::Table(_))) {
             field.decode = Decode::Plain;
         }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Interrupts and system calls: which events LTTng knows by other names, as their schemata declare them with slices.
+//! Interrupts and system calls: which events LTTng knows by other names, as their schemata declare
+//! them with slices.
 
 use crate::roles::{Place, number};
 use klogger_schema::layout::EventLayout;
@@ -75,7 +76,8 @@ fn long(event: &EventLayout, name: &str) -> Place {
     event.fields.iter().position(|f| f.name == name && f.shape == Shape::One)
 }
 
-/// Calls of which the LTTng analyses read the arguments, without which they end. A log does not have them.
+/// Calls of which the LTTng analyses read the arguments, without which they end. A log does not
+/// have them.
 const WITH_ARGUMENTS: [&str; 28] = [
     "open",
     "openat",
@@ -107,7 +109,8 @@ const WITH_ARGUMENTS: [&str; 28] = [
     "sendfile64",
 ];
 
-/// A system call's name; `None` if this program does not know those of the machine, or if readers want more than it.
+/// A system call's name; `None` if this program does not know those of the machine, or if readers
+/// want more than it.
 pub fn call_name(machine: &str, id: i64) -> Option<&'static str> {
     let id = usize::try_from(id).ok()?;
     let name = match machine {

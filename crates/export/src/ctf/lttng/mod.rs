@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! `--to lttng`: the trace as LTTng's kernel tracer would have written it, for what knows its events: the LTTng
-//! analyses, Trace Compass.
+//! `--to lttng`: the trace as LTTng's kernel tracer would have written it, for what knows its
+//! events: the LTTng analyses, Trace Compass.
 //!
-//! What the scheduler did is found by the roles of events, interrupts and system calls by slices; see [`crate::roles`]
-//! and [`interrupts`]. All other events are as they were logged, and are called `SCHEMA:EVENT`.
+//! What the scheduler did is found by the roles of events, interrupts and system calls by slices;
+//! see [`crate::roles`] and [`interrupts`]. All other events are as they were logged, and are
+//! called `SCHEMA:EVENT`.
 //!
-//! **Invariant:** names and values are those of LTTng 2.6 ([`VERSION`]), from which readers conclude on the rest.
+//! **Invariant:** names and values are those of LTTng 2.6 ([`VERSION`]), from which readers
+//! conclude on the rest.
 
 mod classes;
 mod interrupts;
@@ -28,7 +30,8 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-/// The latest in which soft interrupts have the names that the LTTng analyses know. Trace Compass knows both.
+/// The latest in which soft interrupts have the names that the LTTng analyses know. Trace Compass
+/// knows both.
 const VERSION: [(&str, i64); 3] =
     [("tracer_major", 2), ("tracer_minor", 6), ("tracer_patchlevel", 0)];
 
@@ -50,7 +53,8 @@ pub fn write(
 ) -> io::Result<(u64, Vec<Damage>)> {
     let dir = dir.join(DOMAIN);
     fs::create_dir(&dir)?;
-    // The LTTng analyses look only at the time in which all streams have packets: all CPUs were watched all the time.
+    // The LTTng analyses look only at the time in which all streams have packets: all CPUs were
+    // watched all the time.
     let (begin_ns, end_ns) = reader.span();
     let mut streams = Streams { begin_ns: Some(begin_ns), ..Streams::new(reader, &dir) };
     let mut lttng = Lttng::new(reader);

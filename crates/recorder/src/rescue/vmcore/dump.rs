@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! An image of a machine's memory: an ELF file, as /proc/vmcore is under kdump, and as QEMU's `dump-guest-memory` makes.
-//! It is read in pieces, and what it says of itself is not believed.
+//! An image of a machine's memory: an ELF file, as /proc/vmcore is under kdump, and as QEMU's
+//! `dump-guest-memory` makes. It is read in pieces, and what it says of itself is not believed.
 
 use elf::abi::PT_LOAD;
 use elf::endian::AnyEndian;
@@ -16,7 +16,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 const HEADER: usize = 64;
-/// Parts of memory in one file; a machine has some dozens, and makedumpfile makes a new one for each hole.
+/// Parts of memory in one file; a machine has some dozens, and makedumpfile makes a new one for
+/// each hole.
 const SEGMENTS_MAX: usize = 1 << 20;
 /// Bytes that are read at a time.
 const PIECE: usize = 4 << 20;
@@ -151,7 +152,8 @@ fn segments(file: &File, head: &[u8; HEADER]) -> Result<Vec<Segment>, String> {
     let length = file.metadata().map_err(|e| e.to_string())?.len();
     let mut segments: Vec<Segment> = parts.iter().filter_map(|p| segment(p, length)).collect();
     segments.sort_by_key(|s| (s.address, s.length));
-    // Each byte of the file is read once, but for the kernel's text, which stands in it under two addresses.
+    // Each byte of the file is read once, but for the kernel's text, which stands in it under two
+    // addresses.
     let all = segments.iter().fold(0u64, |sum, s| sum.saturating_add(s.length));
     match segments[..] {
         [] => Err("it holds no memory".into()),

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Images of machines that never were: what is in them is found, and whatever is done to them, nothing else happens.
+//! Images of machines that never were: what is in them is found, and whatever is done to them,
+//! nothing else happens.
 
 use super::*;
 use klogger_engines::anchor::format::{self, Index, Moment, PAGE, RingsAt};
