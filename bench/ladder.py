@@ -12,9 +12,9 @@ from pathlib import Path
 from measure import NOT_HERE, cell, goal, quotient, rounds_of, run, trimmed
 from speed import Ahead, Speed, at_once, relative
 
-from klogger.bench import events
-from klogger.bench.events import CLOCK, EMPTY, FLOOR, OFF, REFERENCE, Event
-from klogger.bench.loop import ENGINES, Bench, Loop, info, prepare, recording, show
+from klogger_lab.bench import events
+from klogger_lab.bench.events import CLOCK, EMPTY, FLOOR, OFF, REFERENCE, Event
+from klogger_lab.bench.loop import ENGINES, Bench, Loop, info, prepare, recording, show
 
 HERE = Path(__file__).resolve().parent
 # All CPUs at once against one.

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from measure import NOT_HERE, run, spread
 
-from klogger.bench.stats import Spread
+from klogger_lab.bench.stats import Spread
 
 HERE = Path(__file__).resolve().parent
 # What each load was in 2006: CPU %, probes %, daemon %, MiB/s, events/s.

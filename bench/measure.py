@@ -14,9 +14,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from klogger.bench.answer import NOT_HERE
-from klogger.bench.stats import LEAST_NS, WIDE, Spread, spread
 from klogger.failure import Failure
+from klogger_lab.bench.answer import NOT_HERE
+from klogger_lab.bench.stats import LEAST_NS, WIDE, Spread, spread
 
 __all__ = [
     "FAULTS", "NOT_HERE", "added", "cell", "goal", "machine", "quotient", "ratio", "report_of", "rounds_of", "run",

@@ -5,8 +5,8 @@ import statistics
 from pathlib import Path
 
 from klogger.analysis import Analysis, Column, Picture
+from klogger.executor import Result, Rows
 from klogger.png import render
-from klogger.run import Result, Rows
 
 NAME = "benchmarks-cost.png"
 

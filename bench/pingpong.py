@@ -12,10 +12,10 @@ from measure import NOT_HERE, cell, goal, rounds_of, run
 from rivals import LARGE_KB, ftrace_events, perf_events, running
 from speed import Ahead, Speed, relative
 
-from klogger.bench.events import EMPTY, REFERENCE
-from klogger.bench.loop import Bench, Engine, Loop, wait_attached
-from klogger.bench.stats import Blocks
-from klogger.study.build import build
+from klogger_lab.bench.events import EMPTY, REFERENCE
+from klogger_lab.bench.loop import Bench, Engine, Loop, wait_attached
+from klogger_lab.bench.stats import Blocks
+from klogger_lab.study.build import build
 
 HERE = Path(__file__).resolve().parent
 ENGINE = Engine("bpf", 101, 200, 0, "--buffer-size", "16M")
@@ -80,7 +80,7 @@ def prepare(folder: Path) -> Bench:
     """klogger bench's own loop, playing ping-pong."""
     (folder / "arms.h").write_text((HERE / "pingpong.h").read_text())
     source = folder / "klogger_loop.c"
-    source.write_text(resources.files("klogger").joinpath("bench", "loop.c").read_text())
+    source.write_text(resources.files("klogger_lab").joinpath("bench", "loop.c").read_text())
     return Bench(ENGINE, None, Path("scheduler"), build(folder, source.name), "")
 
 

@@ -15,9 +15,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from klogger.bench.events import EMPTY, REFERENCE
-from klogger.bench.loop import Bench, Loop
-from klogger.bench.stats import Blocks, Pass, over
+from klogger_lab.bench.events import EMPTY, REFERENCE
+from klogger_lab.bench.loop import Bench, Loop
+from klogger_lab.bench.stats import Blocks, Pass, over
 
 
 def reference(blocks: Blocks) -> float:
@@ -31,7 +31,7 @@ def relative(blocks: Blocks, arm: str, base: str) -> float:
 
 def added(one: Pass, arm: str) -> float:
     """What an arm adds to a hit with nothing attached, in references; see
-    klogger.bench.stats.added.
+    klogger_lab.bench.stats.added.
     """
     bare = statistics.fmean(
         relative(blocks, EMPTY, REFERENCE) for blocks in (one.before, one.after)

@@ -13,10 +13,10 @@ from functools import partial
 from measure import FAULTS, NOT_HERE, why
 from rivals import RIVALS, SMALL_KB, Kept, ring
 
-from klogger.bench import events
-from klogger.bench.events import FLOOR
-from klogger.bench.loop import ENGINES, Bench, Loop, info, prepare, recording
-from klogger.bench.rate import disk_rate
+from klogger_lab.bench import events
+from klogger_lab.bench.events import FLOOR
+from klogger_lab.bench.loop import ENGINES, Bench, Loop, info, prepare, recording
+from klogger_lab.bench.rate import disk_rate
 
 SECONDS = 5
 # Hits a millisecond on each CPU; 0 is as many as they can.

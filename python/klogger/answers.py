@@ -16,9 +16,9 @@ import pandas as pd
 from klogger import findings
 from klogger.analysis import Column
 from klogger.drawing import Palette, Theme
+from klogger.executor import Result
 from klogger.failure import Failure, did_you_mean
 from klogger.pictures import draw
-from klogger.run import Result
 from klogger.summary import Summary
 from klogger.units import printable, show
 

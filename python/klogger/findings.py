@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from klogger.run import LOW_WEIGHT, Result
+from klogger.executor import LOW_WEIGHT, Result
 
 COUNT = 3
 # What explains less is not what a report begins with. Findings that have no weight are not judged

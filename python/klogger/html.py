@@ -18,8 +18,8 @@ from typing import Any
 from klogger import findings, timeline, vega
 from klogger.analysis import Column
 from klogger.drawing import COLOURS, NOBODY, ON_PAGE, OTHER, Palette, Subjects
+from klogger.executor import Result
 from klogger.pictures import draw
-from klogger.run import Result
 from klogger.summary import Summary
 from klogger.timeline import Timeline
 from klogger.units import duration, printable, show

@@ -141,14 +141,14 @@ class Log:
 
     def report(self, *names: str) -> Report:
         """The answers of all analyses, or of those that are named."""
-        from klogger import run, summary
+        from klogger import executor, summary
         from klogger.answers import Answer, Report
 
         # Analyses may come from beside somebody else's schema: they get a connection that can reach
         # no other files.
         with open(self.directory, locked=True) as log:
             log.path = self.path
-            results = run.run_all(log, run.choose(log, names))
+            results = executor.run_all(log, executor.choose(log, names))
             return Report(
                 self.path, summary.summary(log), {r.analysis.name: Answer(r) for r in results}
             )

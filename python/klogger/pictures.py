@@ -34,7 +34,7 @@ from klogger.drawing import (
     tooltip,
 )  # fmt: skip
 from klogger.ends import ends
-from klogger.run import Result
+from klogger.executor import Result
 from klogger.units import printable, show
 
 WIDTH = 720

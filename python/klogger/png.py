@@ -6,8 +6,8 @@ from __future__ import annotations
 import vl_convert
 
 from klogger.drawing import Palette, Theme
+from klogger.executor import Result
 from klogger.pictures import draw
-from klogger.run import Result
 from klogger.units import printable
 
 SCALE = 1.6

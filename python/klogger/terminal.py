@@ -26,7 +26,7 @@ from rich.text import Text
 
 from klogger import findings
 from klogger.analysis import Column
-from klogger.run import Result, Rows
+from klogger.executor import Result, Rows
 from klogger.summary import Summary
 from klogger.units import bar, printable, show
 

@@ -20,8 +20,8 @@ import duckdb
 import numpy as np
 import numpy.typing as npt
 
+from klogger.executor import Session
 from klogger.log import Log
-from klogger.run import Session
 from klogger.units import printable
 
 Numbers = npt.NDArray[np.int64]

@@ -10,7 +10,7 @@ import pytest
 import support
 
 import klogger
-from klogger import analysis, pictures, run
+from klogger import analysis, executor, pictures
 from klogger.failure import Failure
 
 ANALYSES = sorted(
@@ -40,7 +40,7 @@ def test_analysis_keeps_the_rules(path: Path, small_log: Path, tmp_path: Path) -
     assert analysis.check(one, [e.name for e in support.events_of(schema, *case.others)]) == []
     assert path.read_text().startswith("-- SPDX-License-Identifier: GPL-2.0-only\n")
     log = klogger.open(small_log, locked=True)
-    (result,) = run.run_all(log, [one])
+    (result,) = executor.run_all(log, [one])
     assert result.status in ("answer", "empty"), result.reason
     assert analysis.check_columns(one, "table", result.table.names) == []
     assert (
@@ -115,6 +115,6 @@ def test_all_kinds_of_pictures_can_be_drawn() -> None:
 def test_wrong_sql_is_said_with_its_place(tmp_path: Path, small_log: Path) -> None:
     one = parsed(tmp_path, GOOD.replace("1 AS n", "nn"))
     log = klogger.open(small_log, locked=True)
-    (result,) = run.run_all(log, [one])
+    (result,) = executor.run_all(log, [one])
     assert result.status == "failed"
     assert "x.sql, section 'table': Referenced column \"nn\" was not found" in result.reason

@@ -19,11 +19,11 @@ import pytest
 import support
 
 import klogger
-from klogger import analysis, html, run, terminal
+from klogger import analysis, executor, html, terminal
 from klogger.drawing import NOBODY, ON_PAGE, Palette
+from klogger.executor import Result
 from klogger.pictures import draw
-from klogger.run import Result
-from klogger.study import figure
+from klogger_lab.study import figure
 
 SCHEMAS = sorted({p.parents[1].name for p in support.SCHEMATA.glob("*/analyses/*.sql")})
 MS = 10**6
@@ -102,7 +102,7 @@ def test_bad_log(schema: str, case: str, tmp_path: Path, monkeypatch: pytest.Mon
     drawn = case in ("good", "no_length", "nothing_but_extremes")
     log = klogger.open(make(schema, CASES[case], tmp_path / "x.klog-parquet"), locked=True)
     faults = []
-    for result in run.run_all(log, chosen(log, schema)):
+    for result in executor.run_all(log, chosen(log, schema)):
         found = faults_of(result, drawn=drawn) + [f"a value is {value}" for value in odd]
         faults += [f"{result.analysis.name}: {fault}" for fault in found]
         odd.clear()
@@ -117,7 +117,7 @@ def test_times_that_no_clock_has(schema: str, tmp_path: Path) -> None:
     """
     case = Case(when=lambda lot, cpu, i: lot.choice([-(2**62), 0, 2**62, i]), end=2**62)
     log = klogger.open(make(schema, case, tmp_path / "x.klog-parquet"), locked=True)
-    for result in run.run_all(log, chosen(log, schema)):
+    for result in executor.run_all(log, chosen(log, schema)):
         if result.status == "failed":
             said = r"\.sql.*: (Overflow|.*out of range|Lists larger than)"
             assert re.search(said, result.reason), result.reason
@@ -134,7 +134,7 @@ def test_events_that_were_not_recorded(schema: str, tmp_path: Path) -> None:
     ):
         log = klogger.open(path)
         log.connection.execute(f"DROP VIEW main.{log.events.pop(missing).name}")
-        for result in run.run_all(log, chosen(log, schema)):
+        for result in executor.run_all(log, chosen(log, schema)):
             if missing in {e.upper() for e in result.analysis.events}:
                 assert result.status == "not_recorded", result.analysis.name
             assert result.status != "failed", result.reason
@@ -144,7 +144,7 @@ def test_events_that_were_not_recorded(schema: str, tmp_path: Path) -> None:
 
 
 def chosen(log: klogger.Log, schema: str) -> list[analysis.Analysis]:
-    return [a for a in run.choose(log) if a.schema == schema]
+    return [a for a in executor.choose(log) if a.schema == schema]
 
 
 def events_named(path: Path) -> list[str]:
@@ -215,14 +215,14 @@ def watch_numbers(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     division by zero.
     """
     odd: list[float] = []
-    plain = run.plain
+    plain = executor.plain
 
     def watched(value: Any) -> Any:
         if isinstance(value, float) and not math.isfinite(value):
             odd.append(value)
         return plain(value)
 
-    monkeypatch.setattr(run, "plain", watched)
+    monkeypatch.setattr(executor, "plain", watched)
     return odd
 
 
@@ -284,7 +284,7 @@ def test_the_checks_of_this_file_find_something(
         support.write_log(con, tmp_path / "x.klog-parquet", processes=[], end=1000, meta=meta)
     )
     odd = watch_numbers(monkeypatch)
-    (result,) = [r for r in run.run_all(log, run.choose(log)) if r.analysis.name == "bad"]
+    (result,) = [r for r in executor.run_all(log, executor.choose(log)) if r.analysis.name == "bad"]
     assert faults_of(result) == ["a is -5", "says: It took -5 ns."]
     assert len(odd) == 1
 
@@ -314,7 +314,9 @@ def test_wrong_sql_is_said_with_file_and_line(tmp_path: Path) -> None:
     log = klogger.open(
         support.write_log(con, tmp_path / "x.klog-parquet", processes=[], end=1000, meta=meta)
     )
-    one, two = [r for r in run.run_all(log, run.choose(log)) if r.analysis.schema == "mine"]
+    one, two = [
+        r for r in executor.run_all(log, executor.choose(log)) if r.analysis.schema == "mine"
+    ]
     assert one.status == two.status == "failed"
     assert one.reason.startswith(f"{folder}/one.sql, section 'table': ")
     assert "\n  line 8:   pidd AS b\n" in one.reason and "did you mean pid" in one.reason

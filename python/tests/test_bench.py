@@ -18,16 +18,16 @@ from typing import Any
 import browser
 import pytest
 
-from klogger.bench import answer as answers
-from klogger.bench import cost, events, health, kernel, page, rate, stats
-from klogger.bench.cost import Costs, Count, Taken
-from klogger.bench.events import CLOCK, EMPTY, OFF, REFERENCE, STORE, Event, Field
-from klogger.bench.health import Stolen
-from klogger.bench.rate import Step
-from klogger.bench.stats import Pass
-from klogger.cli import bench as command
 from klogger.failure import Failure
-from klogger.study.model import Machine
+from klogger_lab.bench import answer as answers
+from klogger_lab.bench import cost, events, health, kernel, page, rate, stats
+from klogger_lab.bench.cost import Costs, Count, Taken
+from klogger_lab.bench.events import CLOCK, EMPTY, OFF, REFERENCE, STORE, Event, Field
+from klogger_lab.bench.health import Stolen
+from klogger_lab.bench.rate import Step
+from klogger_lab.bench.stats import Pass
+from klogger_lab.cli import bench as command
+from klogger_lab.study.model import Machine
 
 HERE = Machine(2, "6.18", "a CPU", 2**30, 0, 0, 250, True, "tsc")
 ONE = Event("ONE", 16, 16, (Field("a", "int"),))
@@ -365,7 +365,7 @@ __attribute__((destructor)) static void say(void)
 def test_the_loop_makes_the_hits_that_it_says(tmp_path: Path) -> None:
     """7 rounds of 13 hits of two arms, then floods, by rate and without."""
     source = tmp_path / "loop.c"
-    source.write_text(resources.files("klogger").joinpath("bench", "loop.c").read_text())
+    source.write_text(resources.files("klogger_lab").joinpath("bench", "loop.c").read_text())
     (tmp_path / "arms.h").write_text("#include <stdio.h>\n" + ARMS)
     program = tmp_path / "loop"
     subprocess.run(["cc", "-O2", "-Wall", "-Wextra", "-Werror", "-o", program, source], check=True)
@@ -387,7 +387,7 @@ def test_the_loop_makes_the_hits_that_it_says(tmp_path: Path) -> None:
 @pytest.mark.parametrize("order", ["nonsense\n", "flood 1 5\n"])
 def test_the_loop_refuses_what_it_does_not_know(order: str, tmp_path: Path) -> None:
     source = tmp_path / "loop.c"
-    source.write_text(resources.files("klogger").joinpath("bench", "loop.c").read_text())
+    source.write_text(resources.files("klogger_lab").joinpath("bench", "loop.c").read_text())
     (tmp_path / "arms.h").write_text(
         "static void hit(unsigned arm, unsigned n) { (void)arm; (void)n; }\n"
     )

@@ -8,18 +8,18 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench"))
 
-import hit
 import loads
 import measure
 import page
 import picture
+import probe_cost
 import rivals
 import speed
 import sustained
 
-from klogger.bench.events import EMPTY, REFERENCE
-from klogger.bench.stats import Pass
 from klogger.failure import Failure
+from klogger_lab.bench.events import EMPTY, REFERENCE
+from klogger_lab.bench.stats import Pass
 
 
 def test_a_cost_has_quartiles() -> None:
@@ -232,17 +232,17 @@ def test_a_load_in_shares_of_all_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_goal_that_is_missed_has_its_bound() -> None:
     ns = {
-        hit.FLOOR_NAME: 50.0,
-        hit.CLOCK_READ: 51.0,
-        hit.KLOGGER: 62.0,
+        probe_cost.FLOOR_NAME: 50.0,
+        probe_cost.CLOCK_READ: 51.0,
+        probe_cost.KLOGGER: 62.0,
         "ftrace event": 100.0,
         "bpftrace": 1000.0,
     }
-    said = "\n".join(hit.bounds(ns))
+    said = "\n".join(probe_cost.bounds(ns))
     assert "11.0 are the event" in said
     assert "The floor alone is 0.50 of ftrace event, to be at most 0.55." in said
     assert "bpftrace" not in said
-    assert hit.bounds({hit.KLOGGER: 62.0}) == []
+    assert probe_cost.bounds({probe_cost.KLOGGER: 62.0}) == []
 
 
 def test_the_picture_is_a_png() -> None:

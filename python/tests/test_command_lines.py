@@ -17,9 +17,10 @@ import duckdb
 import pytest
 import support
 
-from klogger.cli import bench, compare, complain, guest, private_as, report, sql, stopwatch, study
+from klogger.cli import compare, complain, private_as, report, sql
 from klogger.cli.report import write
 from klogger.failure import Failure
+from klogger_lab.cli import bench, guest, stopwatch, study
 
 LINES: dict[str, tuple[Callable[[], argparse.ArgumentParser], list[str], list[list[str]]]] = {
     "sql": (sql.parser, ["x.klog", "SELECT 1"], [["--format", "json"], ["-o", "out"]]),

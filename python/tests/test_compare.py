@@ -16,7 +16,7 @@ import pytest
 import support
 
 import klogger
-from klogger import analysis, run
+from klogger import analysis, executor
 from klogger.analysis import Analysis, Column
 from klogger.cli import compare as command
 from klogger.compare import comparison, extract, stats
@@ -282,7 +282,7 @@ def test_samples_keep_the_rules(path: Path, small_log: Path) -> None:
             pytest.skip("of another schema than the small log")
         found = extract.measure_one(log, one, log.cursor(), set())
         cursor = log.cursor()
-        run.prepare(one, cursor, set())
+        executor.prepare(one, cursor, set())
         columns = [d[0] for d in cursor.execute(one.samples).description or []]
     assert found.status in ("answer", "empty"), found.reason
     assert analysis.check_columns(one, "samples", [c for c in columns if c != "time"]) == []

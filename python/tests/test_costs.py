@@ -13,7 +13,7 @@ import pytest
 import support
 
 import klogger
-from klogger import costs, run
+from klogger import costs, executor
 
 
 def preamble(*events: Any) -> dict[str, Any]:
@@ -74,7 +74,7 @@ def answer_of(path: Path, meta: dict[str, Any]) -> Any:
         con, path, schema="traps", processes=[(10, "prog", 0, None)], end=100_000, cpus=1, meta=meta
     )
     with klogger.open(path) as log:
-        (result,) = run.run_all(log, run.choose(log, ["calls"]))
+        (result,) = executor.run_all(log, executor.choose(log, ["calls"]))
         return result
 
 

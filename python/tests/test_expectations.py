@@ -13,10 +13,10 @@ import pytest
 import support
 
 import klogger
-from klogger import run
+from klogger import executor
 from klogger.drawing import Palette, Theme
+from klogger.executor import Rows
 from klogger.pictures import draw
-from klogger.run import Rows
 
 CASES = sorted(support.SCHEMATA.glob("*/expect/*.expect"))
 
@@ -25,9 +25,9 @@ CASES = sorted(support.SCHEMATA.glob("*/expect/*.expect"))
 def test_expectation(path: Path, tmp_path: Path) -> None:
     case = expectation.read(path)
     log = klogger.open(expectation.make(case, tmp_path / "x.klog-parquet"), locked=True)
-    chosen = [a for a in run.choose(log) if (a.schema, a.name) == (case.schema, case.analysis)]
+    chosen = [a for a in executor.choose(log) if (a.schema, a.name) == (case.schema, case.analysis)]
     assert chosen, f"no analysis '{case.analysis}'"
-    (result,) = run.run_all(log, chosen)
+    (result,) = executor.run_all(log, chosen)
     assert result.status in ("answer", "empty"), result.reason
     for section, given in (("table", result.table), ("picture", result.points)):
         if section in case.rows:

@@ -12,7 +12,7 @@ import pytest
 from klogger import findings
 from klogger.analysis import Analysis
 from klogger.cli import report
-from klogger.run import LOW_WEIGHT, Result, weight_of
+from klogger.executor import LOW_WEIGHT, Result, weight_of
 
 
 def result(name: str, *weights: float, status: str = "answer") -> Result:

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from klogger.cli import guest as command
 from klogger.failure import Failure
-from klogger.guest import accel, kernels, machine
-from klogger.guest.kernels import Kernel
-from klogger.guest.machine import Machine, Relay
+from klogger_lab.cli import guest as command
+from klogger_lab.guest import accel, kernels, machine
+from klogger_lab.guest.kernels import Kernel
+from klogger_lab.guest.machine import Machine, Relay
 
 RELEASE = "6.1.0-99-test"
 

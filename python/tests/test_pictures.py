@@ -15,10 +15,10 @@ import vl_convert
 
 from klogger.analysis import KINDS, Analysis, Column, Picture
 from klogger.drawing import NOBODY, ON_PAGE, Palette, Theme, round_ticks
+from klogger.executor import Result, Rows
 from klogger.html import page
 from klogger.pictures import draw, layers_of, short
 from klogger.png import render
-from klogger.run import Result, Rows
 from klogger.summary import Summary
 from klogger.units import printable
 

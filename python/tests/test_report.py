@@ -14,7 +14,7 @@ import support
 
 import klogger
 from klogger.cli import report
-from klogger.run import choose, run_all
+from klogger.executor import choose, run_all
 
 PATHS = [
     p

@@ -11,9 +11,9 @@ import pytest
 import support
 
 import klogger
-from klogger.cli import stopwatch as command
 from klogger.failure import Failure
 from klogger.stopwatch import measure
+from klogger_lab.cli import stopwatch as command
 
 IN = "INSERT INTO SCHEDIN VALUES ({}, {}, {}, {}, 120, 1)"
 OUT = "INSERT INTO SCHEDOUT VALUES ({}, {}, {}, {}, 120, 0, 0, 0)"

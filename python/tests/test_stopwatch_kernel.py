@@ -13,11 +13,11 @@ import pytest
 import support
 
 import klogger
-from klogger import run
-from klogger.cli import stopwatch as command
+from klogger import executor
 from klogger.failure import Failure
-from klogger.stopwatch import answer, live, places
-from klogger.stopwatch.places import OF_CPU, OF_KEY, OF_THREAD, Key, Place
+from klogger_lab.cli import stopwatch as command
+from klogger_lab.stopwatch import answer, live, places
+from klogger_lab.stopwatch.places import OF_CPU, OF_KEY, OF_THREAD, Key, Place
 
 ISSUE = Place("block_rq_issue", (("struct request *", "rq"),))
 COMPLETE = Place(
@@ -167,7 +167,7 @@ def log_of(
 
 
 def answered(log: klogger.log.Log) -> answer.Answer:
-    results = list(run.run_all(log, run.choose(log, answer.ANALYSES)))
+    results = list(executor.run_all(log, executor.choose(log, answer.ANALYSES)))
     assert [r.reason for r in results if r.status == "failed"] == []
     return answer.of(results, "A", "B", "thread")
 

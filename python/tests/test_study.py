@@ -17,11 +17,11 @@ import pytest
 import support
 
 from klogger.analysis import Column, Picture
-from klogger.cli import study as command
+from klogger.executor import Rows
 from klogger.failure import Failure
-from klogger.run import Rows
-from klogger.study import abilities, build, discover, figure, machine, recording, runner
-from klogger.study.model import Arm, result
+from klogger_lab.cli import study as command
+from klogger_lab.study import abilities, build, discover, figure, machine, recording, runner
+from klogger_lab.study.model import Arm, result
 
 # Runs the command of an arm as klogger does, and has a log that was made before.
 FAKE = """#!/bin/sh
@@ -52,7 +52,7 @@ SHOW = json.dumps(
 STUDY = """
 import contextlib
 from klogger.analysis import Column, Picture
-from klogger.study.model import Answer, Arm, Check, Study, result
+from klogger_lab.study.model import Answer, Arm, Check, Study, result
 
 @contextlib.contextmanager
 def around():

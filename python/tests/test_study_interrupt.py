@@ -20,8 +20,8 @@ import support
 import klogger
 from klogger import pictures
 from klogger.drawing import Palette, Theme
-from klogger.study import discover
-from klogger.study.model import Arm, Machine, Plan, Run
+from klogger_lab.study import discover
+from klogger_lab.study.model import Arm, Machine, Plan, Run
 
 MACHINE = Machine(2, "6.18", "a CPU", 1 << 30, 32 << 10, 1 << 20, 250, True, "tsc")
 # support.write_log lets each log begin at this time.
@@ -189,7 +189,7 @@ def test_the_throttle_is_put_back_after_kill_9(tmp_path: Path) -> None:
     throttle.write_text("950000\n")
     program = f"""
 import os, pathlib, signal
-from klogger.study import discover
+from klogger_lab.study import discover
 unthrottled = discover.load(pathlib.Path({str(support.SCHEMATA / "noise/studies/noise.py")!r})).study.arms.__globals__
 unthrottled["THROTTLE"] = pathlib.Path({str(throttle)!r})
 with unthrottled["unthrottled"]():

@@ -10,8 +10,8 @@ import pytest
 import support
 
 import klogger
-from klogger.study import discover
-from klogger.study.model import Arm, Machine, Plan, Run
+from klogger_lab.study import discover
+from klogger_lab.study.model import Arm, Machine, Plan, Run
 
 FOLDER = support.SCHEMATA / "locking"
 FOUND = discover.load(FOLDER / "studies" / "locks.py")

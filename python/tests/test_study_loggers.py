@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import support
 
-from klogger import tracefs
-from klogger.study import discover
-from klogger.study.model import Answer, Arm, Machine, Plan, Run
+from klogger_lab import tracefs
+from klogger_lab.study import discover
+from klogger_lab.study.model import Answer, Arm, Machine, Plan, Run
 
 STUDY = discover.load(support.SCHEMATA / "stopwatch/studies/loggers.py").study
 MACHINE = Machine(2, "6.18.0", "CPU", 1 << 30, 0, 0, 250, True, "tsc")

@@ -9,7 +9,7 @@ from typing import Any
 
 from klogger import terminal
 from klogger.analysis import Analysis, Column
-from klogger.run import Result, Rows
+from klogger.executor import Result, Rows
 from klogger.units import show
 
 

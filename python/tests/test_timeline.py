@@ -14,7 +14,7 @@ import pytest
 import support
 
 import klogger
-from klogger import run, timeline
+from klogger import executor, timeline
 
 
 def make(out: Path, rows: dict[str, list[str]], **more: Any) -> Path:
@@ -28,7 +28,7 @@ def make(out: Path, rows: dict[str, list[str]], **more: Any) -> Path:
 
 def read(log: Path, at: tuple[int, ...] = ()) -> timeline.Timeline | None:
     opened = klogger.open(log, locked=True)
-    with run.Session(opened) as session:
+    with executor.Session(opened) as session:
         return timeline.read(session, at)
 
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from klogger import tracefs
+from klogger_lab import tracefs
 
 LOOK = f"""
 import subprocess
-from klogger import tracefs
+from klogger_lab import tracefs
 assert not tracefs.is_mounted()
 print(tracefs.why_not())
 print(tracefs.is_mounted(), subprocess.run(["test", "-e", "{tracefs.ROOT}/events"]).returncode)

@@ -33,7 +33,7 @@ class Guest:
 
     def start(self, *words: str) -> subprocess.Popen:
         return subprocess.Popen(
-            [sys.executable, "-m", "klogger.cli.guest", *words],
+            [sys.executable, "-m", "klogger_lab.cli.guest", *words],
             cwd=self.folder,
             env={
                 **os.environ,
@@ -204,7 +204,8 @@ def test_what_events_of_the_kernel_engine_cost(command):
     schema = Path(__file__).resolve().parents[2] / "bench/kernel/hits/calls.klogger"
     build = [command.klogger, "build", "--kernel", headers(), "-s", schema, "-o", "modules"]
     subprocess.run(build, cwd=command.folder, check=True, capture_output=True)
-    bench = '"$0" -m klogger.cli.bench --engine kernel -s "$1" --event TWO --modules modules --passes 3 --format json'
+    bench = '"$0" -m klogger_lab.cli.bench --engine kernel -s "$1" --event TWO'
+    bench += " --modules modules --passes 3 --format json"
     script = f"{bench}; echo $?; cat /proc/modules"
     done = command.run("--", "sh", "-c", script, sys.executable, str(schema))
     assert "}\n" in done.stdout, done.stdout + done.stderr

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from klogger import tracefs
+from klogger_lab import tracefs
 
 PASSES = 3
 # Of one pass, with the bpf engine: blocks of each arm, and hits of a block.
@@ -48,7 +48,7 @@ def bench(klogger, clean_dir):
     """Starts it, in a folder of its own."""
 
     def start(*words, **more):
-        command = [sys.executable, "-m", "klogger.cli.bench", *map(str, words)]
+        command = [sys.executable, "-m", "klogger_lab.cli.bench", *map(str, words)]
         environment = {**os.environ, "KLOGGER": str(klogger)}
         return subprocess.Popen(
             command,
@@ -143,7 +143,7 @@ def test_the_kernel_counts_as_many_hits(bench, klogger, clean_dir):
     command = [
         sys.executable,
         "-m",
-        "klogger.cli.bench",
+        "klogger_lab.cli.bench",
         "--event",
         "SCHEDIN",
         "--event",
@@ -166,7 +166,8 @@ def test_the_kernel_counts_as_many_hits(bench, klogger, clean_dir):
 
 
 def test_where_kernels_before_6_14_are_hit(klogger, clean_kernel, clean_dir):
-    code = "from klogger.bench import events; events.PLACES = events.PLACES[1:]; from klogger.cli.bench import main\n"
+    code = "from klogger_lab.bench import events\nfrom klogger_lab.cli.bench import main\n"
+    code += "events.PLACES = events.PLACES[1:]\n"
     code += (
         f"raise SystemExit(main(['--event', 'EXEC', '--passes', '{PASSES}', '--format', 'json']))"
     )

@@ -14,7 +14,7 @@ import oracles
 import pytest
 from witness import Ftrace
 
-from klogger import tracefs
+from klogger_lab import tracefs
 
 BEGIN, END = "task:task_prctl_unknown", "timer:itimer_state"
 # The log's clock and the program's are one, read in two ways, which may differ while the kernel

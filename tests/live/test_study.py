@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from klogger.study import discover
+from klogger_lab.study import discover
 
 STUDIES = sorted(discover.files())
 # A study of 10 s may well take this long on a machine that does eight other things.
 LIMIT = 240
 
 SLEEPER = """
-from klogger.study.model import Answer, Arm, Study
+from klogger_lab.study.model import Answer, Arm, Study
 import contextlib
 
 @contextlib.contextmanager
@@ -55,7 +55,7 @@ int main(void)
 
 def study(klogger: Path, *words, **more) -> subprocess.Popen:
     environment = {**os.environ, "KLOGGER": str(klogger), **more}
-    command = [sys.executable, "-m", "klogger.cli.study", *map(str, words)]
+    command = [sys.executable, "-m", "klogger_lab.cli.study", *map(str, words)]
     return subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
     )

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import pytest
 
-from klogger import tracefs
+from klogger_lab import tracefs
 
 LINE = re.compile(
     r"\[(\d+)\] .* (\d+)\.(\d{6}): sched_switch: prev_comm=.* prev_pid=(\d+) .* ==> next_comm=.* next_pid=(\d+) "

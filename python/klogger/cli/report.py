@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import klogger
-from klogger import findings, run, terminal
+from klogger import executor, findings, terminal
 from klogger.analysis import Analysis
 from klogger.cli import guarded, private_as
+from klogger.executor import Result
 from klogger.failure import Failure
 from klogger.log import Log
-from klogger.run import Result
 from klogger.summary import Summary, event_counts, summary
 from klogger.units import printable
 
@@ -75,12 +75,12 @@ def report(args: argparse.Namespace) -> int:
     private_as(args.file)
     log = klogger.open(args.file, quiet=False, locked=True)
     try:
-        chosen = run.choose(log, args.analysis)
+        chosen = executor.choose(log, args.analysis)
         if args.list:
             for one in chosen:
                 print(printable(f"{one.name:20} {one.question}"))
             return 0
-        with Progress(begun) as progress, run.Session(log) as session:
+        with Progress(begun) as progress, executor.Session(log) as session:
             results = [answer(session, one, progress) for one in chosen]
             head = summary(log)
             write_files(args, session, head, results, progress)
@@ -91,14 +91,14 @@ def report(args: argparse.Namespace) -> int:
     return 2 if any(r.status == "failed" for r in results) else 0
 
 
-def answer(session: run.Session, one: Analysis, progress: Callable[[str], None]) -> Result:
+def answer(session: executor.Session, one: Analysis, progress: Callable[[str], None]) -> Result:
     progress(one.title or one.name)
     return session.run(one)
 
 
 def write_files(
     args: argparse.Namespace,
-    session: run.Session,
+    session: executor.Session,
     head: Summary,
     results: list[Result],
     progress: Callable[[str], None],

@@ -17,7 +17,7 @@ from typing import Any
 import duckdb
 import numpy as np
 
-from klogger import losses, run
+from klogger import executor, losses
 from klogger.analysis import Analysis, Column
 from klogger.compare.stats import BINS, ORIGIN, Histogram
 from klogger.failure import Failure
@@ -74,7 +74,7 @@ BETWEEN_NAMES = chr(31)
 class Measured:
     """An analysis of one log. Either `histograms` or `numbers` (by row and column) is filled.
 
-    `status` is that of a run.Result; `rows` are the keys of the table's rows, the most important
+    `status` is that of a executor.Result; `rows` are the keys of the table's rows, the most important
     first.
     """
 
@@ -91,7 +91,7 @@ class Measured:
 def measure(
     log: Log, chosen: Iterable[Analysis], progress: Callable[[str], None]
 ) -> dict[str, Measured]:
-    """Each analysis, by name. Those of one folder share a connection, as in `run.run_all`."""
+    """Each analysis, by name. Those of one folder share a connection, as in `executor.run_all`."""
     cursors: dict[Path, tuple[duckdb.DuckDBPyConnection, set[str]]] = {}
     found = {}
     try:
@@ -124,12 +124,12 @@ def measure_one(
         found.status, found.reason = "not_recorded", f"{' and '.join(missing)} not recorded"
         return found
     try:
-        run.prepare(one, cursor, included)
+        executor.prepare(one, cursor, included)
         if one.samples:
             read_samples(found, cursor)
         else:
             read_table(found, cursor)
-        found.warnings = run.own_warnings(one, cursor) + losses.warnings(log, one.events)
+        found.warnings = executor.own_warnings(one, cursor) + losses.warnings(log, one.events)
     except Failure as failure:
         found.status, found.reason = "failed", str(failure)
         return found
@@ -142,7 +142,7 @@ def read_samples(found: Measured, cursor: duckdb.DuckDBPyConnection) -> None:
     one = found.analysis
     where = f"{one.path}, section 'samples'"
     described = (
-        run.execute(cursor, f"SELECT * FROM ({one.samples}) LIMIT 0", where).description or []
+        executor.execute(cursor, f"SELECT * FROM ({one.samples}) LIMIT 0", where).description or []
     )
     columns = [(d[0], str(d[1])) for d in described]
     found.value = value_column(one, [name for name, _ in columns], where)
@@ -152,11 +152,11 @@ def read_samples(found: Measured, cursor: duckdb.DuckDBPyConnection) -> None:
         name=name, time=quoted("time"), value=quoted(found.value), query=one.samples
     )
     for query in (sample, KIND):
-        run.execute(cursor, query, where)
+        executor.execute(cursor, query, where)
     names = cursor.execute(
         "SELECT any_value(what) FROM klogger_kind GROUP BY kind ORDER BY kind"
     ).fetchall()
-    cells = run.execute(cursor, BIN, where).fetchnumpy()
+    cells = executor.execute(cursor, BIN, where).fetchnumpy()
     cursor.execute("DROP TABLE klogger_sample")
     # Sorted by kind: each is a range of the cells.
     ends = np.searchsorted(cells["kind"], np.arange(len(names) + 1))
@@ -189,8 +189,9 @@ def histogram(slices: Any, bins: Any, counts: Any, totals: Any) -> Histogram:
 def read_table(found: Measured, cursor: duckdb.DuckDBPyConnection) -> None:
     one = found.analysis
     where = f"{one.path}, section 'table'"
-    table = run.fetch(
-        run.execute(cursor, one.sections.get("table", "SELECT 1 WHERE false"), where), run.ROWS_MAX
+    table = executor.fetch(
+        executor.execute(cursor, one.sections.get("table", "SELECT 1 WHERE false"), where),
+        executor.ROWS_MAX,
     )
     keys, metrics = (
         key_columns(one, table.names),
@@ -211,7 +212,7 @@ def read_table(found: Measured, cursor: duckdb.DuckDBPyConnection) -> None:
                 found.numbers[key, metric] = float(row[metric])
 
 
-def check_keys(table: run.Rows, keys: list[str], where: str) -> None:
+def check_keys(table: executor.Rows, keys: list[str], where: str) -> None:
     """No two runs have such a number in common, so none of their rows would be compared."""
     for key in keys:
         at = table.names.index(key)

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from klogger.analysis import Column, Picture
+from klogger.executor import Result
 from klogger.failure import Failure
-from klogger.run import Result
-from klogger.study.model import Answer, Arm, Check, Plan, Run, Study, result
 from klogger.units import duration
+from klogger_lab.study.model import Answer, Arm, Check, Plan, Run, Study, result
 
 CLOCKS = Path("/sys/devices/system/clocksource/clocksource0")
 CURRENT, AVAILABLE = CLOCKS / "current_clocksource", CLOCKS / "available_clocksource"

@@ -14,9 +14,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from klogger import run
+from klogger import executor
 from klogger.analysis import Column, Picture
-from klogger.study.model import Answer, Arm, Check, Machine, Plan, Run, Study, result
+from klogger_lab.study.model import Answer, Arm, Check, Machine, Plan, Run, Study, result
 
 # What the paper's text says of its Figure 2, at 4 processes and at 32: share of all cycles. Empty
 # is not told.
@@ -152,8 +152,8 @@ def spun(one: Run) -> Spun | None:
     if one.log is None:
         return None
     wanted = ("waits", "spin_share", "by_class", "ratio_access")
-    chosen = [a for a in run.choose(one.log) if a.schema == "locking" and a.name in wanted]
-    answers = {r.analysis.name: r for r in run.run_all(one.log, chosen)}
+    chosen = [a for a in executor.choose(one.log) if a.schema == "locking" and a.name in wanted]
+    answers = {r.analysis.name: r for r in executor.run_all(one.log, chosen)}
     rows = {name: [dict(zip(r.table.names, row, strict=True)) for row in r.table.rows] for name, r in answers.items()}
     shares = {row["lock"]: row["share"] for row in rows.get("spin_share", [])}
     busy = sum(share for lock, share in shares.items() if lock in ("spin lock", "rwlock"))
@@ -310,7 +310,7 @@ def drawn(
     notes: list[str],
 ) -> Any:
     picture = Picture("stacked", {"x": "lost", "y": "arm", "colour": colour})
-    named = run.Rows(["arm", "lost", colour], points)
+    named = executor.Rows(["arm", "lost", colour], points)
     made = result(name, *heading, columns, rows, picture, named, notes=notes)
     # What the picture shows, and the table does not have.
     shown = {c.name: c for c in columns}

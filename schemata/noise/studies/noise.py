@@ -13,14 +13,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from klogger import run
+from klogger import executor
 from klogger.analysis import Column, Picture
+from klogger.executor import Result, Rows
 from klogger.export import find_klogger
 from klogger.failure import Failure
-from klogger.run import Result, Rows
-from klogger.study.build import build
-from klogger.study.model import Answer, Arm, Check, Plan, Run, Study, result
 from klogger.units import duration
+from klogger_lab.study.build import build
+from klogger_lab.study.model import Answer, Arm, Check, Plan, Run, Study, result
 
 HERE = Path(__file__).resolve().parent
 THROTTLE = Path("/proc/sys/kernel/sched_rt_runtime_us")
@@ -150,7 +150,7 @@ def analyse(plan: Plan, runs: list[Run]) -> Answer:
 
 def noise_answers(one: Run) -> list[Result]:
     assert one.log is not None
-    answers = list(run.run_all(one.log, [a for a in run.choose(one.log) if a.schema == "noise"]))
+    answers = list(executor.run_all(one.log, [a for a in executor.choose(one.log) if a.schema == "noise"]))
     for found in answers:
         if found.status in ("failed", "not_recorded"):
             raise Failure(f"arm '{one.arm.name}': {found.analysis.name}: {found.reason}")

@@ -14,12 +14,12 @@ from typing import Any
 
 import duckdb
 
-from klogger import run as analyses
+from klogger import executor as analyses
 from klogger.analysis import CHOICES, Column, Picture, parse
+from klogger.executor import Result, Rows
 from klogger.log import Log
-from klogger.run import Result, Rows
-from klogger.study import model
-from klogger.study.model import Check, Run
+from klogger_lab.study import model
+from klogger_lab.study.model import Check, Run
 
 FOLDER = Path(__file__).resolve().parents[1] / "analyses"
 # A switch that the kernel did not report is in no log. There are few; machines differ.

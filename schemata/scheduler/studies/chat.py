@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from klogger.analysis import Picture
-from klogger.study.model import Answer, Arm, Check, Plan, Run, Study, result
+from klogger_lab.study.model import Answer, Arm, Check, Plan, Run, Study, result
 
 from . import _common as common
 from ._common import column, median

@@ -9,8 +9,8 @@ from itertools import pairwise
 from typing import Any
 
 from klogger.analysis import Picture
-from klogger.run import Result
-from klogger.study.model import Answer, Arm, Check, Plan, Run, Study, result
+from klogger.executor import Result
+from klogger_lab.study.model import Answer, Arm, Check, Plan, Run, Study, result
 
 from . import _common as common
 from ._common import column

@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import Any
 
 from klogger.analysis import Picture
-from klogger.run import Result
-from klogger.study.model import Answer, Arm, Check, Plan, Run, Study
+from klogger.executor import Result
+from klogger_lab.study.model import Answer, Arm, Check, Plan, Run, Study
 
 from . import _common as common
 from ._common import column

@@ -12,7 +12,7 @@ from typing import Any
 
 from klogger.analysis import Picture
 from klogger.failure import Failure
-from klogger.study.model import Answer, Arm, Check, Plan, Run, Study, result
+from klogger_lab.study.model import Answer, Arm, Check, Plan, Run, Study, result
 
 from . import _common as common
 from ._common import column

@@ -16,13 +16,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from klogger import tracefs
 from klogger.analysis import Column, Picture
+from klogger.executor import Rows
 from klogger.export import find_klogger
 from klogger.failure import Failure
-from klogger.run import Rows
-from klogger.study.build import find_compiler
-from klogger.study.model import Answer, Arm, Check, Plan, Run, Study, result
+from klogger_lab import tracefs
+from klogger_lab.study.build import find_compiler
+from klogger_lab.study.model import Answer, Arm, Check, Plan, Run, Study, result
 
 HERE = Path(__file__).resolve().parent
 POINT = "task_prctl_unknown"

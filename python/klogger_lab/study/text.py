@@ -10,12 +10,12 @@ from rich.table import Table
 from rich.text import Text
 
 from klogger import terminal
-from klogger.run import Result
-from klogger.study import figure
-from klogger.study.discover import Found
-from klogger.study.model import Check, Machine
-from klogger.study.runner import ArmReport, Done
+from klogger.executor import Result
 from klogger.units import printable, size
+from klogger_lab.study import figure
+from klogger_lab.study.discover import Found
+from klogger_lab.study.model import Check, Machine
+from klogger_lab.study.runner import ArmReport, Done
 
 # Of a table; the page and JSON have them all.
 ROWS = 40

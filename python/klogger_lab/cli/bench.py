@@ -13,19 +13,19 @@ from collections.abc import Callable
 from pathlib import Path
 
 from klogger import terminal
-from klogger.bench import answer as answers
-from klogger.bench import cost, events, kernel, rate
-from klogger.bench.answer import Answer
-from klogger.bench.cost import Costs
-from klogger.bench.loop import ENGINES, cpus, prepare, show
 from klogger.cli import guarded
 from klogger.cli.report import write
-from klogger.cli.study import Status, check_writable, seconds
 from klogger.failure import Failure
-from klogger.study import figure
-from klogger.study.machine import machine
-from klogger.study.runner import stoppable
-from klogger.study.text import paragraph
+from klogger_lab.bench import answer as answers
+from klogger_lab.bench import cost, events, kernel, rate
+from klogger_lab.bench.answer import Answer
+from klogger_lab.bench.cost import Costs
+from klogger_lab.bench.loop import ENGINES, cpus, prepare, show
+from klogger_lab.cli.study import Status, check_writable, seconds
+from klogger_lab.study import figure
+from klogger_lab.study.machine import machine
+from klogger_lab.study.runner import stoppable
+from klogger_lab.study.text import paragraph
 
 EPILOG = """\
 examples:
@@ -149,7 +149,7 @@ def bench(args: argparse.Namespace) -> int:
     found.seconds = time.monotonic() - begun
     if args.html:
         # Pictures cost half a second to load, which the terminal does not need.
-        from klogger.bench.page import page
+        from klogger_lab.bench.page import page
 
         write(args.html, page(found).encode())
     if args.format or not args.html:

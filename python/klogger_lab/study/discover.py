@@ -15,7 +15,7 @@ from types import ModuleType
 
 from klogger.analysis import schemata
 from klogger.failure import Failure, did_you_mean
-from klogger.study.model import Study
+from klogger_lab.study.model import Study
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,11 @@ import string
 from typing import Any
 
 from klogger import vega
-from klogger.bench import answer as answers
-from klogger.bench.answer import Answer
 from klogger.drawing import Palette
 from klogger.html import file_of, in_script, text, warnings
-from klogger.study.page import PAGE, result_section
+from klogger_lab.bench import answer as answers
+from klogger_lab.bench.answer import Answer
+from klogger_lab.study.page import PAGE, result_section
 
 
 def page(answer: Answer) -> str:

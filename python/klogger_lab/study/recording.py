@@ -16,7 +16,7 @@ from pathlib import Path
 
 from klogger.export import find_klogger
 from klogger.failure import Failure
-from klogger.study.model import Arm
+from klogger_lab.study.model import Arm
 
 PR_SET_CHILD_SUBREAPER = 36
 # An arm that takes this much longer than it should is ended. Machines may be slow, or busy with

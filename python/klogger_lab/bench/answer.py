@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from klogger.analysis import Analysis, Column, Picture
-from klogger.bench import health
-from klogger.bench.cost import Costs, Count
-from klogger.bench.events import CLOCK, EMPTY, OFF, STORE, TEXT, Event
-from klogger.bench.rate import DISK_BYTES, EVENTS_A_HIT, Step
-from klogger.bench.stats import Cost, Spread
-from klogger.run import Result, Rows
-from klogger.study.model import Machine
+from klogger.executor import Result, Rows
 from klogger.summary import Summary
 from klogger.units import duration, size
+from klogger_lab.bench import health
+from klogger_lab.bench.cost import Costs, Count
+from klogger_lab.bench.events import CLOCK, EMPTY, OFF, STORE, TEXT, Event
+from klogger_lab.bench.rate import DISK_BYTES, EVENTS_A_HIT, Step
+from klogger_lab.bench.stats import Cost, Spread
+from klogger_lab.study.model import Machine
 
 NOT_HERE = "not measurable here"
 # By engine: what the arms are that are no events of the schema.

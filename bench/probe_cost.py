@@ -13,10 +13,10 @@ from measure import NOT_HERE, cell, goal, quotient, rounds_of
 from rivals import LARGE_KB, RIVALS, why_no_lttng
 from speed import Ahead, Speed, added, at_once
 
-from klogger.bench import events, health, stats
-from klogger.bench.cost import one_pass
-from klogger.bench.events import EMPTY, REFERENCE, TWO_INTS
-from klogger.bench.loop import ENGINES, Bench, Loop, prepare
+from klogger_lab.bench import events, health, stats
+from klogger_lab.bench.cost import one_pass
+from klogger_lab.bench.events import EMPTY, REFERENCE, TWO_INTS
+from klogger_lab.bench.loop import ENGINES, Bench, Loop, prepare
 
 KLOGGER, FLOOR_NAME = "klogger, two ints", "floor: program + clock"
 CLOCK_READ = "klogger, clock read"

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from klogger.bench import health, stats
-from klogger.bench.cost import Costs
-from klogger.bench.events import CLOCK, FLOOR, REFERENCE, STORE, Event
-from klogger.bench.loop import ENGINES, Loop, klogger, prepare
 from klogger.failure import Failure
-from klogger.study.machine import CLOCKSOURCE
+from klogger_lab.bench import health, stats
+from klogger_lab.bench.cost import Costs
+from klogger_lab.bench.events import CLOCK, FLOOR, REFERENCE, STORE, Event
+from klogger_lab.bench.loop import ENGINES, Loop, klogger, prepare
+from klogger_lab.study.machine import CLOCKSOURCE
 
 FILES = Path("/proc/sys/klogger/benchmarks")
 CALIBRATE_MS = 100

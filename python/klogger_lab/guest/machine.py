@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from klogger.failure import Failure
-from klogger.guest.kernels import Kernel
+from klogger_lab.guest.kernels import Kernel
 
 VIRTME = "from virtme.commands.run import main; raise SystemExit(main())"
 INIT = Path(__file__).with_name("init")

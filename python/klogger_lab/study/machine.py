@@ -13,7 +13,7 @@ import struct
 from collections.abc import Callable
 from pathlib import Path
 
-from klogger.study.model import Machine
+from klogger_lab.study.model import Machine
 
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 CLOCKSOURCE = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource")

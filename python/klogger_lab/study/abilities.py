@@ -10,9 +10,9 @@ import subprocess
 from typing import Any
 
 from klogger.export import find_klogger
-from klogger.study.discover import Found
-from klogger.study.runner import schema_word
 from klogger.units import printable
+from klogger_lab.study.discover import Found
+from klogger_lab.study.runner import schema_word
 
 
 def sentences(found: Found) -> list[str]:

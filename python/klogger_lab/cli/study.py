@@ -15,11 +15,11 @@ from klogger import terminal
 from klogger.cli import complain, guarded
 from klogger.cli.report import write
 from klogger.failure import Failure
-from klogger.study import abilities, discover, runner, text
-from klogger.study.discover import Found
-from klogger.study.machine import machine
-from klogger.study.model import Machine
-from klogger.study.runner import Done
+from klogger_lab.study import abilities, discover, runner, text
+from klogger_lab.study.discover import Found
+from klogger_lab.study.machine import machine
+from klogger_lab.study.model import Machine
+from klogger_lab.study.runner import Done
 
 EPILOG = """\
 examples:
@@ -105,7 +105,7 @@ def study(args: argparse.Namespace) -> int:
             sys.stdout.flush()
     written = write_files(args, all_done, here)
     if args.format == "json":
-        from klogger.study import page
+        from klogger_lab.study import page
 
         print(json.dumps(page.as_json(all_done, here), ensure_ascii=sys.stdout.isatty(), indent=1))
     else:
@@ -142,7 +142,7 @@ def write_files(args: argparse.Namespace, all_done: list[Done], here: Machine) -
     """What was written."""
     written = []
     if args.html and all_done:
-        from klogger.study import page
+        from klogger_lab.study import page
 
         write(args.html, page.page(all_done, here).encode())
         written.append(args.html)

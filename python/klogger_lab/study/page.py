@@ -11,13 +11,13 @@ from typing import Any
 
 from klogger import vega
 from klogger.drawing import NOBODY, ON_PAGE, Palette
+from klogger.executor import Result
 from klogger.html import file_of, in_script, section_of, text, warnings
 from klogger.pictures import draw
-from klogger.run import Result
-from klogger.study.model import Machine
-from klogger.study.runner import Done
-from klogger.study.text import machine_line
 from klogger.units import plain
+from klogger_lab.study.model import Machine
+from klogger_lab.study.runner import Done
+from klogger_lab.study.text import machine_line
 
 PAGE = """<!doctype html>
 <!-- SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause -->

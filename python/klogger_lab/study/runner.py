@@ -26,12 +26,12 @@ from typing import Any, TypeVar
 import klogger
 from klogger.export import find_klogger
 from klogger.failure import Failure
-from klogger.study import discover, recording
-from klogger.study.build import build
-from klogger.study.discover import Found
-from klogger.study.model import Answer, Arm, Machine, Plan, Run
 from klogger.summary import ledger_lines
 from klogger.units import printable
+from klogger_lab.study import discover, recording
+from klogger_lab.study.build import build
+from klogger_lab.study.discover import Found
+from klogger_lab.study.model import Answer, Arm, Machine, Plan, Run
 
 # Of the time that is given: the rest is for starting recorders, and for the analysis.
 FOR_ARMS = 0.75

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from klogger.run import Result
+from klogger.executor import Result
 
 # The analyses that make up the answer, in the order of the report.
 ANALYSES = ("stopwatch", "tails", "split", "matching", "own_cost", "trim_effect")

@@ -20,11 +20,11 @@ from pathlib import Path
 from klogger.cli import guarded
 from klogger.export import find_klogger
 from klogger.failure import Failure
-from klogger.guest import kernels, machine
-from klogger.guest.accel import kvm_works
-from klogger.guest.kernels import Kernel
-from klogger.guest.machine import Machine, Relay
 from klogger.units import size
+from klogger_lab.guest import kernels, machine
+from klogger_lab.guest.accel import kvm_works
+from klogger_lab.guest.kernels import Kernel
+from klogger_lab.guest.machine import Machine, Relay
 
 QEMU = "qemu-system-x86_64"
 # What virtme-ng and we start, and the Debian packages that bring it.

@@ -13,7 +13,7 @@ from typing import Any
 
 from klogger.analysis import CHOICES
 from klogger.ends import END, span
-from klogger.run import Result
+from klogger.executor import Result
 from klogger.units import BLOCKS, bar, printable, show
 
 COLUMNS = 100

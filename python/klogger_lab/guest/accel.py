@@ -12,7 +12,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from klogger.guest.kernels import Kernel, cache
+from klogger_lab.guest.kernels import Kernel, cache
 
 DEVICE = Path("/dev/kvm")
 # Seconds: many times what a kernel takes. Where KVM is a sham, it lasts for ever.

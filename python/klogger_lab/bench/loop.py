@@ -15,13 +15,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from klogger.bench import events as of
-from klogger.bench.events import Event, Place
 from klogger.export import find_klogger
 from klogger.failure import Failure
-from klogger.stopwatch.live import mark
-from klogger.study.build import build
-from klogger.study.recording import ended
+from klogger_lab.bench import events as of
+from klogger_lab.bench.events import Event, Place
+from klogger_lab.stopwatch.live import mark
+from klogger_lab.study.build import build
+from klogger_lab.study.recording import ended
 
 # For a recorder to compile a schema and attach it, on a busy machine.
 PATIENCE = 120.0
@@ -68,7 +68,7 @@ def prepare(engine: Engine, events: Sequence[Event], folder: Path) -> Bench:
     schema = folder / "bench.klogger"
     schema.write_text(of.schema(events, place))
     source = folder / "klogger_loop.c"
-    source.write_text(resources.files("klogger").joinpath("bench", "loop.c").read_text())
+    source.write_text(resources.files("klogger_lab").joinpath("bench", "loop.c").read_text())
     if place is None:
         klogger("gen", schema, "-o", folder)
         (folder / "arms.h").write_text(of.program(events))

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from klogger.bench import health, stats
-from klogger.bench.events import EMPTY, FLOOR, REFERENCE, STORE, Event
-from klogger.bench.health import Stolen
-from klogger.bench.loop import Bench, Loop, info, recording
-from klogger.bench.stats import Cost, Pass
+from klogger_lab.bench import health, stats
+from klogger_lab.bench.events import EMPTY, FLOOR, REFERENCE, STORE, Event
+from klogger_lab.bench.health import Stolen
+from klogger_lab.bench.loop import Bench, Loop, info, recording
+from klogger_lab.bench.stats import Cost, Pass
 
 # Of so few lost events, the medians know nothing; but an event that is lost is not what is
 # measured.

@@ -15,12 +15,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import klogger
-from klogger import run
+from klogger import executor
 from klogger.cli import complain, guarded, report
 from klogger.failure import Failure
-from klogger.stopwatch import Stopwatch, answer, live, measure, places
-from klogger.stopwatch.answer import Answer
+from klogger.stopwatch import Stopwatch, measure
 from klogger.units import duration, plain, printable
+from klogger_lab.stopwatch import answer, live, places
+from klogger_lab.stopwatch.answer import Answer
 
 USAGE = """\
 klogger stopwatch [OPTIONS] BEGIN END -- COMMAND...
@@ -198,7 +199,7 @@ def options(args: argparse.Namespace) -> list[str]:
 def answer_of(args: argparse.Namespace, path: Path, begin: str, end: str, key: str) -> None:
     log = klogger.open(path, quiet=False, locked=True)
     try:
-        results = list(run.run_all(log, run.choose(log, answer.ANALYSES)))
+        results = list(executor.run_all(log, executor.choose(log, answer.ANALYSES)))
         for result in results:
             if result.status == "failed":
                 raise Failure(result.reason)

@@ -20,10 +20,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from klogger.bench import events
-from klogger.bench.events import FLOOR
-from klogger.bench.loop import Bench, Engine, Loop, info, prepare, recording
 from klogger.failure import Failure
+from klogger_lab.bench import events
+from klogger_lab.bench.events import FLOOR
+from klogger_lab.bench.loop import Bench, Engine, Loop, info, prepare, recording
 
 # Several events a hit, or the loops would spend most of their time on the way to the place.
 EVENTS_A_HIT = 5

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from klogger.analysis import Analysis, Column, Picture
+from klogger.executor import Result, Rows
 from klogger.log import Log
-from klogger.run import Result, Rows
 
 
 @dataclass(frozen=True)
