@@ -3,6 +3,7 @@
 //! takes a schema.
 
 use crate::failure::Failure;
+use crate::messages;
 use klogger_schema::model::Schema;
 use klogger_schema::{Diagnostic, Options, Severity, TEXT_MAX, parse};
 use miette::{GraphicalReportHandler, GraphicalTheme, NamedSource, Report};
@@ -21,11 +22,11 @@ pub fn load(path: &Path, options: &Options) -> Result<Schema, Failure> {
     let text = read(path)?;
     match parse(&file, &text, options) {
         Ok(parsed) => {
-            eprint!("{}", render(&file, &text, &parsed.warnings));
+            messages::diagnostics(&file, &text, &parsed.warnings);
             Ok(parsed.schema)
         }
         Err(found) => {
-            eprint!("{}", render(&file, &text, &found));
+            messages::diagnostics(&file, &text, &found);
             Err(Failure::printed())
         }
     }
@@ -93,12 +94,16 @@ fn showable(text: &str, diagnostic: &Diagnostic) -> bool {
 
 /// Without the source.
 fn plain(out: &mut String, file: &str, text: &str, diagnostic: &Diagnostic) {
-    let before = &text.as_bytes()[..diagnostic.span.start.min(text.len())];
-    let line = before.iter().filter(|&&b| b == b'\n').count() + 1;
-    out.push_str(&format!("{file}:{line}: {diagnostic}\n"));
+    out.push_str(&format!("{file}:{}: {diagnostic}\n", line(text, diagnostic)));
     if let Some(help) = &diagnostic.help {
         out.push_str(&format!("  help: {help}\n"));
     }
+}
+
+/// The line in which it begins, from 1.
+pub fn line(text: &str, diagnostic: &Diagnostic) -> usize {
+    let before = &text.as_bytes()[..diagnostic.span.start.min(text.len())];
+    before.iter().filter(|&&b| b == b'\n').count() + 1
 }
 
 /// How many errors and warnings: "2 errors, 1 warning"; empty if there are none.

@@ -8,6 +8,7 @@ mod cmd;
 mod diagnostics;
 mod external;
 mod failure;
+mod messages;
 mod schemata;
 mod text;
 
@@ -29,9 +30,7 @@ fn main() -> ExitCode {
     match Cli::parse().command.run() {
         Ok(code) => code,
         Err(failure) => {
-            if !failure.silent {
-                eprintln!("klogger: {}", klogger_log::text::escaped_lines(&failure.to_string()));
-            }
+            messages::error(&failure);
             ExitCode::from(2)
         }
     }

@@ -4,6 +4,7 @@
 
 use crate::diagnostics;
 use crate::failure::Failure;
+use crate::messages;
 use klogger_codegen::KernelTypes;
 use klogger_os::Error;
 use klogger_schema::model::Schema;
@@ -124,5 +125,5 @@ pub fn show_each(schemas: &[&Schema], found: &[(usize, Diagnostic)]) {
 }
 
 pub fn show(schema: &Schema, found: &[Diagnostic]) {
-    eprint!("{}", diagnostics::render(&schema.file, &schema.text, found));
+    messages::diagnostics(&schema.file, &schema.text, found);
 }

@@ -133,15 +133,27 @@ impl Options {
     }
 }
 
-/// How it goes, several times a second.
+/// How far it is.
 #[derive(Clone, Debug, Default)]
 pub struct Progress {
     pub elapsed: Duration,
     pub events: u64,
     pub lost: u64,
     pub bytes: u64,
+}
+
+/// What a recording has to tell while it goes on.
+#[derive(Clone, Debug)]
+pub enum Message {
+    /// Everything is attached, the log is begun, requests are answered, and the command runs.
+    Started {
+        /// The command's process id, if there is a command.
+        command: Option<u32>,
+    },
+    /// Several times a second.
+    Progress(Progress),
     /// Something that people should know at once.
-    pub note: Option<String>,
+    Note(String),
 }
 
 /// What came of it.
@@ -161,8 +173,8 @@ pub struct Outcome {
     pub notes: Vec<String>,
 }
 
-/// Records until the command ends, the time is over, or a signal comes. `progress` is called
-/// several times a second.
-pub fn record(options: Options, progress: &mut dyn FnMut(&Progress)) -> Result<Outcome, Error> {
-    session::Session::prepare(options)?.run(progress)
+/// Records until the command ends, the time is over, or a signal comes. `tell` hears of it
+/// meanwhile.
+pub fn record(options: Options, tell: &mut dyn FnMut(&Message)) -> Result<Outcome, Error> {
+    session::Session::prepare(options)?.run(tell)
 }

@@ -308,13 +308,7 @@ impl Flow {
     pub fn progress(&self, elapsed: Duration) -> Progress {
         let s = &self.status;
         let get = |n: &AtomicU64| n.load(Ordering::Relaxed);
-        Progress {
-            elapsed,
-            events: get(&s.events),
-            lost: get(&s.lost),
-            bytes: get(&s.bytes),
-            note: None,
-        }
+        Progress { elapsed, events: get(&s.events), lost: get(&s.lost), bytes: get(&s.bytes) }
     }
 
     /// After the programs are detached: the rest of the rings, and then the writer's end.

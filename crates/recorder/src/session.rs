@@ -3,7 +3,7 @@
 
 use super::checks::{check_events, check_limits, layouts};
 use super::probes::Probes;
-use super::{Engine, Options, Outcome, Progress, Target, file, ledger, programs};
+use super::{Engine, Message, Options, Outcome, Target, file, ledger, programs};
 use crate::drain::Finished;
 use crate::host;
 use crate::pipeline::{Ended, Flow};
@@ -50,9 +50,9 @@ fn killed_recorders() -> Vec<String> {
 }
 
 /// Somebody has asked for it, and is told if it cannot be.
-fn dump(flow: &mut Flow, started: Instant, progress: &mut dyn FnMut(&Progress)) {
+fn dump(flow: &mut Flow, tell: &mut dyn FnMut(&Message)) {
     if let Err(e) = flow.dump(false) {
-        progress(&Progress { note: Some(e.message), ..flow.progress(started.elapsed()) });
+        tell(&Message::Note(e.message));
     }
 }
 
@@ -108,7 +108,7 @@ impl Session {
     }
 
     /// Attaches, records, detaches, and closes the log.
-    pub fn run(mut self, progress: &mut dyn FnMut(&Progress)) -> Result<Outcome, Error> {
+    pub fn run(mut self, tell: &mut dyn FnMut(&Message)) -> Result<Outcome, Error> {
         let plan = match programs::are_wanted(&self.options) {
             true => Some(programs::Plan::new(&self.options, self.probes.is_none())?),
             false => None,
@@ -123,7 +123,7 @@ impl Session {
         let attach = self.began.elapsed();
         match self.begin(&mut flow, plan, held) {
             Ok((running, followed, start_ns)) => {
-                self.watch(flow, running, followed, progress, attach, start_ns)
+                self.watch(flow, running, followed, tell, attach, start_ns)
             }
             Err(e) => {
                 self.programs.take().map(|part| part.stop(&self.options));
@@ -344,7 +344,7 @@ impl Session {
         mut flow: Flow,
         mut running: Option<Running>,
         followed: Vec<OwnedFd>,
-        progress: &mut dyn FnMut(&Progress),
+        tell: &mut dyn FnMut(&Message),
         attach: Duration,
         start_ns: u64,
     ) -> Result<Outcome, Error> {
@@ -353,13 +353,14 @@ impl Session {
             self.notes.push(format!("mark, enable and disable will not reach this recording: {e}"));
         }
         let started = Instant::now();
+        tell(&Message::Started { command: running.as_ref().map(Running::pid) });
         if self.asked {
-            dump(&mut flow, started, progress);
+            dump(&mut flow, tell);
         }
         let ends =
             followed.iter().chain(running.as_ref().map(|r| &r.ended)).map(AsFd::as_fd).collect();
         let mut interrupted =
-            self.wait(&mut flow, ends, listener.as_ref().ok(), started, progress, true);
+            self.wait(&mut flow, ends, listener.as_ref().ok(), started, tell, true);
         if flow.status.has_failed() {
             // No more can be written. That is no reason to end the user's work.
             self.detach();
@@ -368,7 +369,7 @@ impl Session {
                 self.notes.push("recording ended early; the command ran on to its end".into());
             }
             let ends = running.iter().map(|r| r.ended.as_fd()).collect();
-            interrupted = self.wait(&mut flow, ends, None, started, progress, false);
+            interrupted = self.wait(&mut flow, ends, None, started, tell, false);
         }
         let status = self.end_workload(running.as_mut(), interrupted);
         if let Some(probes) = &self.probes {
@@ -457,7 +458,7 @@ impl Session {
         mut ends: Vec<BorrowedFd>,
         listener: Option<&Listener>,
         started: Instant,
-        progress: &mut dyn FnMut(&Progress),
+        tell: &mut dyn FnMut(&Message),
         recording: bool,
     ) -> Option<Signal> {
         let endless = ends.is_empty();
@@ -477,7 +478,7 @@ impl Session {
                 if signal.number != libc::SIGUSR1 {
                     return Some(signal);
                 }
-                dump(flow, started, progress);
+                dump(flow, tell);
             }
             let mut ended = ready.iter().skip(first_end);
             ends.retain(|_| ended.next() != Some(&true));
@@ -491,7 +492,7 @@ impl Session {
             if let (Some(probes), true) = (&self.probes, recording) {
                 probes.engine.look();
             }
-            progress(&flow.progress(started.elapsed()));
+            tell(&Message::Progress(flow.progress(started.elapsed())));
         }
     }
 

@@ -4,6 +4,7 @@
 use super::Outcome;
 use crate::diagnostics;
 use crate::failure::Failure;
+use crate::messages;
 use klogger_schema::Options;
 use klogger_schema::model::Schema;
 use klogger_toolchain::integrate::{self, Change, Tree, What};
@@ -83,7 +84,7 @@ fn schemata(tree: &Tree, dir: &Path) -> Result<Vec<Schema>, Failure> {
         tree.schemata()?.into_iter().map(load).collect::<Result<Vec<Schema>, Failure>>()?;
     let faults = integrate::faults(tree, &schemata);
     for (index, found) in &faults {
-        eprint!("{}", diagnostics::render(&schemata[*index].file, &schemata[*index].text, found));
+        messages::diagnostics(&schemata[*index].file, &schemata[*index].text, found);
     }
     if faults.is_empty() { Ok(schemata) } else { Err(Failure::printed()) }
 }

@@ -1,25 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! `klogger record`
 
+mod course;
+mod values;
+
+use self::course::Course;
+use self::values::{bytes, duration, mode, rate, size, user_size};
 use super::Outcome;
 use super::build::build;
 use crate::failure::Failure;
+use crate::messages;
 use crate::schemata;
-use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use klogger_engines::kernel;
-use klogger_log::ledger::Ledger;
-use klogger_log::text::escaped_lines;
 use klogger_log::writer::Compression;
 use klogger_os::machine;
-use klogger_recorder::{
-    self, BUFFER_MAX, BUFFER_MIN, Engine, Options, Progress, RateLimit, Target, USER_BUFFER_MAX,
-    USER_BUFFER_MIN,
-};
+use klogger_recorder::{Engine, Options, RateLimit, Target};
 use klogger_schema::model::Schema;
 use klogger_toolchain::compiled_schema::CompiledSchema;
 use klogger_toolchain::{bundled, host_kernel, kbuild};
 use std::ffi::OsString;
-use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -110,6 +109,10 @@ pub struct Args {
     /// No progress, no summary
     #[arg(short, long)]
     quiet: bool,
+    /// How klogger speaks on standard error: text for people, or json, one object per line, for
+    /// programs
+    #[arg(long, value_enum, value_name = "STYLE", default_value = "text")]
+    messages: messages::Style,
     /// The command, and its arguments
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
@@ -143,6 +146,7 @@ fn ring_memory(buffer_size: Option<u64>, max_memory: Option<u64>) -> u64 {
 const PROGRAMS: &str = "programs";
 
 pub fn run(args: Args) -> Outcome {
+    args.messages.choose()?;
     let target = target(&args)?;
     let engine = match args.engine {
         Some(EngineName::Bpf) => Engine::Bpf,
@@ -184,20 +188,9 @@ pub fn run(args: Args) -> Outcome {
         disabled: args.disable.clone(),
         command_line: std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect(),
     };
-    let bar = progress_bar(args.quiet);
-    let outcome = klogger_recorder::record(options, &mut |p| {
-        // No thread of indicatif's own: it would be there before signals are blocked, and take
-        // them.
-        if let Some(note) = &p.note {
-            bar.suspend(|| eprintln!("klogger: {note}"));
-        }
-        bar.set_message(progress_text(p));
-        bar.tick();
-    })?;
-    bar.finish_and_clear();
-    if !args.quiet {
-        eprint!("{}", escaped_lines(&summary(&outcome, &output)));
-    }
+    let course = Course::new(args.quiet, output.clone());
+    let outcome = klogger_recorder::record(options, &mut |message| course.hear(message))?;
+    course.end(&outcome);
     if let Some(e) = &outcome.write_error {
         return Err(Failure::new(format!("{} is not complete: {e}", output.display())).help(
             "everything up to there can be read; make space on the disk, or record with --compress",
@@ -273,213 +266,5 @@ fn target(args: &Args) -> Result<Target, Failure> {
                 .help("start the command yourself, and record with -a or -p --for TIME"))
         }
         (true, false, true) => Err(Failure::new("-a and -p exclude each other")),
-    }
-}
-
-fn progress_bar(quiet: bool) -> ProgressBar {
-    let bar = ProgressBar::new_spinner();
-    if quiet {
-        bar.set_draw_target(ProgressDrawTarget::hidden());
-    }
-    if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}") {
-        bar.set_style(style);
-    }
-    bar
-}
-
-fn progress_text(p: &Progress) -> String {
-    let seconds = p.elapsed.as_secs_f64();
-    let rate = p.events as f64 / seconds.max(0.001);
-    let lost =
-        if p.lost == 0 { "none lost".to_string() } else { format!("{} LOST", HumanCount(p.lost)) };
-    format!(
-        "{seconds:.1} s  {} events ({} /s)  {:.1} MB  {lost}",
-        HumanCount(p.events),
-        HumanCount(rate as u64),
-        p.bytes as f64 / 1e6
-    )
-}
-
-/// One paragraph.
-fn summary(outcome: &klogger_recorder::Outcome, output: &std::path::Path) -> String {
-    let s = &outcome.summary;
-    let seconds = outcome.elapsed.as_secs_f64();
-    let mut text = format!(
-        "klogger: {} events in {seconds:.2} s ({} /s), {:.1} MB in {}",
-        HumanCount(s.events),
-        HumanCount((s.events as f64 / seconds.max(0.001)) as u64),
-        s.bytes as f64 / 1e6,
-        output.display()
-    );
-    let _ = writeln!(text, "; {}.", losses(&outcome.ledger));
-    let mut shown: Vec<&str> = Vec::new();
-    for e in outcome
-        .ledger
-        .entries
-        .iter()
-        .filter(|e| !shown.contains(&e.key.as_str()) || e.key == "probe_not_attached")
-        .collect::<Vec<_>>()
-    {
-        if !shown.contains(&e.key.as_str()) {
-            shown.push(&e.key);
-            let _ = writeln!(text, "  {}: {}", e.key, e.text);
-        }
-    }
-    for note in &outcome.notes {
-        let _ = writeln!(text, "  note: {note}");
-    }
-    let _ = writeln!(
-        text,
-        "See it with: klogger report {0}   klogger cat {0}   klogger info {0}",
-        output.display()
-    );
-    text
-}
-
-/// `nothing lost`, `12 LOST`, `12 LOST, and others that could not be counted`
-pub fn losses(ledger: &Ledger) -> String {
-    match (ledger.lost(), ledger.is_vague()) {
-        (0, false) => "nothing lost".into(),
-        (0, true) => "events LOST that could not be counted".into(),
-        (lost, false) => format!("{} LOST", HumanCount(lost)),
-        (lost, true) => format!("{} LOST, and others that could not be counted", HumanCount(lost)),
-    }
-}
-
-/// `500ms`, `30s`, `5m`, `1h`, or a bare number of seconds.
-fn duration(text: &str) -> Result<Duration, String> {
-    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let scale = match unit {
-        "ms" => 1e-3,
-        "" | "s" => 1.0,
-        "m" | "min" => 60.0,
-        "h" => 3600.0,
-        _ => return Err("write a number and a unit: 500ms, 30s, 5m, 1h".into()),
-    };
-    let seconds = number
-        .parse::<f64>()
-        .map_err(|_| "write a number and a unit: 500ms, 30s, 5m, 1h".to_string())?
-        * scale;
-    match Duration::try_from_secs_f64(seconds) {
-        Ok(d) if !d.is_zero() => Ok(d),
-        _ => Err("the time must be more than 0".into()),
-    }
-}
-
-/// Most events that one can ask for in a second: steps between them are counted in sixteenths of a
-/// nanosecond.
-const RATE_MAX: u64 = 100_000_000;
-
-/// `EVENT=100/s`, `EVENT=10K/s`
-fn rate(text: &str) -> Result<RateLimit, String> {
-    let wrong = || {
-        format!(
-            "write EVENT=N/s, with N from 1 to {}M: FORK=100/s, 'PAGE_*=10K/s'",
-            RATE_MAX / 1_000_000
-        )
-    };
-    let (event, rate) =
-        text.split_once('=').filter(|(event, _)| !event.is_empty()).ok_or_else(wrong)?;
-    let rate = rate.strip_suffix("/s").ok_or_else(wrong)?;
-    let (digits, scale) = match rate.as_bytes().last() {
-        Some(b'K' | b'k') => (&rate[..rate.len() - 1], 1_000),
-        Some(b'M' | b'm') => (&rate[..rate.len() - 1], 1_000_000),
-        _ => (rate, 1),
-    };
-    let digits =
-        Some(digits).filter(|d| d.bytes().all(|c| c.is_ascii_digit())).ok_or_else(wrong)?;
-    let number = digits.parse::<u64>().ok().and_then(|n| n.checked_mul(scale));
-    let per_second = number.filter(|n| (1..=RATE_MAX).contains(n)).ok_or_else(wrong)?;
-    Ok(RateLimit { event: event.into(), per_second })
-}
-
-/// `0640`: octal, as chmod takes it. Whoever writes a log must be able to.
-fn mode(text: &str) -> Result<u32, String> {
-    let mode = u32::from_str_radix(text, 8).ok().filter(|m| *m <= 0o777 && m & 0o600 == 0o600);
-    mode.ok_or_else(|| {
-        "write three octal digits, of which the first is 6 or 7: 600, 640, 644".into()
-    })
-}
-
-/// A ring of a CPU.
-fn size(text: &str) -> Result<u64, String> {
-    ring(text, BUFFER_MIN, BUFFER_MAX)
-}
-
-/// A ring of a thread of a program.
-fn user_size(text: &str) -> Result<u64, String> {
-    ring(text, USER_BUFFER_MIN, USER_BUFFER_MAX)
-}
-
-/// Rounded up to a power of two.
-fn ring(text: &str, least: u64, most: u64) -> Result<u64, String> {
-    let possible = || format!("choose from {}K to {}M", least >> 10, most >> 20);
-    let bytes =
-        bytes(text).map_err(|e| format!("{e}; {}", possible()))?.checked_next_power_of_two();
-    bytes.filter(|b| (least..=most).contains(b)).ok_or_else(possible)
-}
-
-/// `64K`, `4M`, `1G`, or bytes; more than none.
-fn bytes(text: &str) -> Result<u64, String> {
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let shift = match unit.to_ascii_uppercase().as_str() {
-        "" | "B" => 0,
-        "K" | "KB" | "KIB" => 10,
-        "M" | "MB" | "MIB" => 20,
-        "G" | "GB" | "GIB" => 30,
-        _ => return Err(format!("unknown unit '{unit}'")),
-    };
-    let number: Option<u64> = number.parse().ok();
-    let bytes = number.and_then(|n| n.checked_mul(1 << shift)).filter(|b| *b > 0);
-    bytes.ok_or_else(|| "write a number and a unit: 64K, 4M, 1G".into())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes() {
-        assert_eq!(size("64K"), Ok(64 << 10));
-        assert_eq!(size("3m"), Ok(4 << 20));
-        assert_eq!(size("65536"), Ok(65536));
-        for bad in ["0", "0M", "1G", "1", "x", "4Q", "99999999999999999999", "17179869184G"] {
-            assert!(size(bad).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn modes() {
-        assert_eq!(mode("0600"), Ok(0o600));
-        assert_eq!(mode("644"), Ok(0o644));
-        for bad in ["", "9", "u+r", "0", "444", "4755", "-600"] {
-            assert!(mode(bad).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn rates() {
-        let limit = |event: &str, per_second| Ok(RateLimit { event: event.into(), per_second });
-        assert_eq!(rate("FORK=100/s"), limit("FORK", 100));
-        assert_eq!(rate("PAGE_*=10K/s"), limit("PAGE_*", 10_000));
-        assert_eq!(rate("*=1m/s"), limit("*", 1_000_000));
-        for bad in [
-            "", "FORK", "FORK=", "FORK=100", "=1/s", "F=0/s", "F=/s", "F=K/s", "F=-1/s", "F=+1/s",
-            "F=1.5/s", "F=101M/s",
-        ] {
-            assert!(rate(bad).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn durations() {
-        assert_eq!(duration("30s"), Ok(Duration::from_secs(30)));
-        assert_eq!(duration("1.5"), Ok(Duration::from_millis(1500)));
-        assert_eq!(duration("5m"), Ok(Duration::from_secs(300)));
-        for bad in ["", "0", "0s", "s", "1d", "-1", "1e400"] {
-            assert!(duration(bad).is_err(), "{bad}");
-        }
     }
 }

@@ -2,15 +2,16 @@
 //! `klogger rescue`
 
 use super::Outcome;
-use super::record::losses;
+use crate::messages::{self, losses};
 use indicatif::{HumanBytes, HumanCount};
 use klogger_log::ledger::Ledger;
 use klogger_log::text::escaped;
 use klogger_log::writer::Compression;
 use klogger_os::Error;
-use klogger_recorder::rescue::programs::{self, Remains};
+use klogger_recorder::rescue::programs::{self, Remains, Saved};
 use klogger_recorder::rescue::rings::{self, Remnant, Salvaged};
 use klogger_recorder::rescue::vmcore::{self, Rescued};
+use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -50,9 +51,14 @@ pub struct Args {
     /// No summary
     #[arg(short, long)]
     quiet: bool,
+    /// How klogger speaks on standard error: text for people, or json, one object per line, for
+    /// programs
+    #[arg(long, value_enum, value_name = "STYLE", default_value = "text")]
+    messages: messages::Style,
 }
 
 pub fn run(args: Args) -> Outcome {
+    args.messages.choose()?;
     let compression = if args.compress { Compression::Zstd(1) } else { Compression::None };
     if let Some(image) = &args.vmcore {
         let rescued = vmcore::save(image, args.log.as_deref(), &args.output, compression)?;
@@ -72,19 +78,8 @@ pub fn run(args: Args) -> Outcome {
     }
     let command_line = std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect();
     let saved = programs::save(&args.programs, &args.output, compression, args.keep, command_line)?;
-    if args.quiet {
-        return Ok(ExitCode::SUCCESS);
-    }
-    eprintln!(
-        "klogger: {} events of {} in {}; {}.",
-        HumanCount(saved.summary.events),
-        programs(saved.programs),
-        args.output.display(),
-        losses(&saved.ledger)
-    );
-    print_ledger(&saved.ledger);
-    if saved.removed > 0 {
-        eprintln!("  removed the files of {} that had ended", programs(saved.removed));
+    if !args.quiet {
+        print_saved(&saved, &args.output);
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -104,8 +99,26 @@ impl Args {
     }
 }
 
+fn print_saved(saved: &Saved, output: &Path) {
+    if messages::is_json() {
+        let more = json!({ "programs": saved.programs, "removed": saved.removed });
+        return messages::summary(output, &saved.summary, &saved.ledger, more);
+    }
+    eprintln!(
+        "klogger: {} events of {} in {}; {}.",
+        HumanCount(saved.summary.events),
+        programs(saved.programs),
+        output.display(),
+        losses(&saved.ledger)
+    );
+    print_ledger(&saved.ledger);
+    if saved.removed > 0 {
+        eprintln!("  removed the files of {} that had ended", programs(saved.removed));
+    }
+}
+
 fn print_rescued(r: &Rescued) {
-    if r.has_log {
+    if r.has_log || messages::is_json() {
         return print_salvaged(&r.salvaged, &r.output);
     }
     eprintln!(
@@ -119,6 +132,10 @@ fn print_rescued(r: &Rescued) {
 }
 
 fn print_salvaged(saved: &Salvaged, output: &Path) {
+    if messages::is_json() {
+        let more = json!({ "written": saved.written, "rescued": saved.rescued });
+        return messages::summary(output, &saved.summary, &saved.ledger, more);
+    }
     eprintln!(
         "klogger: {} events in {}: {} from {}, {} from the rings; {}.",
         HumanCount(saved.summary.events),
@@ -144,7 +161,7 @@ fn programs(count: usize) -> String {
 
 fn print_list(recorders: &[Remnant], all: &[Remains]) {
     if all.is_empty() && recorders.is_empty() {
-        eprintln!("klogger: no recorder, and no program that can log, was found");
+        messages::note("no recorder, and no program that can log, was found");
     }
     for r in recorders {
         let state = if r.alive { "recording" } else { "killed" };

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! What is said of a recording: that it has started, how far it is, and at the end what came of it.
+
+use crate::messages;
+use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use klogger_log::text::escaped_lines;
+use klogger_recorder::{Message, Outcome, Progress};
+use serde_json::json;
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Speaks of one recording, in the style that was chosen.
+pub struct Course {
+    bar: ProgressBar,
+    /// No progress, no summary.
+    quiet: bool,
+    log: PathBuf,
+}
+
+impl Course {
+    pub fn new(quiet: bool, log: PathBuf) -> Course {
+        Course { bar: progress_bar(quiet || messages::is_json()), quiet, log }
+    }
+
+    pub fn hear(&self, message: &Message) {
+        match message {
+            Message::Started { command } if messages::is_json() => messages::send(&json!({
+                "message": "started",
+                "log": messages::absolute(&self.log),
+                "pid": std::process::id(),
+                "command_pid": command,
+            })),
+            Message::Started { .. } => {}
+            Message::Progress(p) => self.progress(p),
+            Message::Note(note) => self.bar.suspend(|| messages::note(note)),
+        }
+    }
+
+    fn progress(&self, p: &Progress) {
+        if messages::is_json() && !self.quiet {
+            messages::send(&json!({
+                "message": "progress",
+                "elapsed_ns": nanoseconds(p.elapsed),
+                "events": p.events,
+                "lost": p.lost,
+                "bytes": p.bytes,
+            }));
+        }
+        // No thread of indicatif's own: it would be there before signals are blocked, and take
+        // them.
+        self.bar.set_message(progress_text(p));
+        self.bar.tick();
+    }
+
+    pub fn end(&self, outcome: &Outcome) {
+        self.bar.finish_and_clear();
+        if messages::is_json() {
+            outcome.notes.iter().for_each(|note| messages::note(note));
+        }
+        match (self.quiet, messages::is_json()) {
+            (true, _) => {}
+            (false, true) => {
+                let more = json!({ "elapsed_ns": nanoseconds(outcome.elapsed) });
+                messages::summary(&self.log, &outcome.summary, &outcome.ledger, more);
+            }
+            (false, false) => eprint!("{}", escaped_lines(&self.summary(outcome))),
+        }
+    }
+
+    /// One paragraph.
+    fn summary(&self, outcome: &Outcome) -> String {
+        let s = &outcome.summary;
+        let (seconds, log) = (outcome.elapsed.as_secs_f64(), self.log.display());
+        let mut text = format!(
+            "klogger: {} events in {seconds:.2} s ({} /s), {:.1} MB in {log}; {}.\n",
+            HumanCount(s.events),
+            HumanCount((s.events as f64 / seconds.max(0.001)) as u64),
+            s.bytes as f64 / 1e6,
+            messages::losses(&outcome.ledger)
+        );
+        // Each key once, with its first entry: 'klogger info' has them all.
+        let mut shown: Vec<&str> = Vec::new();
+        for e in &outcome.ledger.entries {
+            if !shown.contains(&e.key.as_str()) {
+                shown.push(&e.key);
+                let _ = writeln!(text, "  {}: {}", e.key, e.text);
+            }
+        }
+        for note in &outcome.notes {
+            let _ = writeln!(text, "  note: {note}");
+        }
+        let _ = writeln!(
+            text,
+            "See it with: klogger report {log}   klogger cat {log}   klogger info {log}"
+        );
+        text
+    }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn progress_bar(hidden: bool) -> ProgressBar {
+    let bar = ProgressBar::new_spinner();
+    if hidden {
+        bar.set_draw_target(ProgressDrawTarget::hidden());
+    }
+    if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}") {
+        bar.set_style(style);
+    }
+    bar
+}
+
+fn progress_text(p: &Progress) -> String {
+    let seconds = p.elapsed.as_secs_f64();
+    let rate = p.events as f64 / seconds.max(0.001);
+    let lost =
+        if p.lost == 0 { "none lost".to_string() } else { format!("{} LOST", HumanCount(p.lost)) };
+    format!(
+        "{seconds:.1} s  {} events ({} /s)  {:.1} MB  {lost}",
+        HumanCount(p.events),
+        HumanCount(rate as u64),
+        p.bytes as f64 / 1e6
+    )
+}

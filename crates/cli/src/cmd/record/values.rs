@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Values of the options of `klogger record`: times, sizes, rates, modes. Each parser's error says
+//! what to write instead.
+
+use klogger_recorder::{BUFFER_MAX, BUFFER_MIN, RateLimit, USER_BUFFER_MAX, USER_BUFFER_MIN};
+use std::time::Duration;
+
+/// `500ms`, `30s`, `5m`, `1h`, or a bare number of seconds.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let scale = match unit {
+        "ms" => 1e-3,
+        "" | "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => return Err("write a number and a unit: 500ms, 30s, 5m, 1h".into()),
+    };
+    let seconds = number
+        .parse::<f64>()
+        .map_err(|_| "write a number and a unit: 500ms, 30s, 5m, 1h".to_string())?
+        * scale;
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(d) if !d.is_zero() => Ok(d),
+        _ => Err("the time must be more than 0".into()),
+    }
+}
+
+/// Most events that one can ask for in a second: steps between them are counted in sixteenths of a
+/// nanosecond.
+const RATE_MAX: u64 = 100_000_000;
+
+/// `EVENT=100/s`, `EVENT=10K/s`
+pub fn rate(text: &str) -> Result<RateLimit, String> {
+    let wrong = || {
+        format!(
+            "write EVENT=N/s, with N from 1 to {}M: FORK=100/s, 'PAGE_*=10K/s'",
+            RATE_MAX / 1_000_000
+        )
+    };
+    let (event, rate) =
+        text.split_once('=').filter(|(event, _)| !event.is_empty()).ok_or_else(wrong)?;
+    let rate = rate.strip_suffix("/s").ok_or_else(wrong)?;
+    let (digits, scale) = match rate.as_bytes().last() {
+        Some(b'K' | b'k') => (&rate[..rate.len() - 1], 1_000),
+        Some(b'M' | b'm') => (&rate[..rate.len() - 1], 1_000_000),
+        _ => (rate, 1),
+    };
+    let digits =
+        Some(digits).filter(|d| d.bytes().all(|c| c.is_ascii_digit())).ok_or_else(wrong)?;
+    let number = digits.parse::<u64>().ok().and_then(|n| n.checked_mul(scale));
+    let per_second = number.filter(|n| (1..=RATE_MAX).contains(n)).ok_or_else(wrong)?;
+    Ok(RateLimit { event: event.into(), per_second })
+}
+
+/// `0640`: octal, as chmod takes it. Whoever writes a log must be able to.
+pub fn mode(text: &str) -> Result<u32, String> {
+    let mode = u32::from_str_radix(text, 8).ok().filter(|m| *m <= 0o777 && m & 0o600 == 0o600);
+    mode.ok_or_else(|| {
+        "write three octal digits, of which the first is 6 or 7: 600, 640, 644".into()
+    })
+}
+
+/// A ring of a CPU.
+pub fn size(text: &str) -> Result<u64, String> {
+    ring(text, BUFFER_MIN, BUFFER_MAX)
+}
+
+/// A ring of a thread of a program.
+pub fn user_size(text: &str) -> Result<u64, String> {
+    ring(text, USER_BUFFER_MIN, USER_BUFFER_MAX)
+}
+
+/// Rounded up to a power of two.
+fn ring(text: &str, least: u64, most: u64) -> Result<u64, String> {
+    let possible = || format!("choose from {}K to {}M", least >> 10, most >> 20);
+    let bytes =
+        bytes(text).map_err(|e| format!("{e}; {}", possible()))?.checked_next_power_of_two();
+    bytes.filter(|b| (least..=most).contains(b)).ok_or_else(possible)
+}
+
+/// `64K`, `4M`, `1G`, or bytes; more than none.
+pub fn bytes(text: &str) -> Result<u64, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let shift = match unit.to_ascii_uppercase().as_str() {
+        "" | "B" => 0,
+        "K" | "KB" | "KIB" => 10,
+        "M" | "MB" | "MIB" => 20,
+        "G" | "GB" | "GIB" => 30,
+        _ => return Err(format!("unknown unit '{unit}'")),
+    };
+    let number: Option<u64> = number.parse().ok();
+    let bytes = number.and_then(|n| n.checked_mul(1 << shift)).filter(|b| *b > 0);
+    bytes.ok_or_else(|| "write a number and a unit: 64K, 4M, 1G".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes() {
+        assert_eq!(size("64K"), Ok(64 << 10));
+        assert_eq!(size("3m"), Ok(4 << 20));
+        assert_eq!(size("65536"), Ok(65536));
+        for bad in ["0", "0M", "1G", "1", "x", "4Q", "99999999999999999999", "17179869184G"] {
+            assert!(size(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn modes() {
+        assert_eq!(mode("0600"), Ok(0o600));
+        assert_eq!(mode("644"), Ok(0o644));
+        for bad in ["", "9", "u+r", "0", "444", "4755", "-600"] {
+            assert!(mode(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn rates() {
+        let limit = |event: &str, per_second| Ok(RateLimit { event: event.into(), per_second });
+        assert_eq!(rate("FORK=100/s"), limit("FORK", 100));
+        assert_eq!(rate("PAGE_*=10K/s"), limit("PAGE_*", 10_000));
+        assert_eq!(rate("*=1m/s"), limit("*", 1_000_000));
+        for bad in [
+            "", "FORK", "FORK=", "FORK=100", "=1/s", "F=0/s", "F=/s", "F=K/s", "F=-1/s", "F=+1/s",
+            "F=1.5/s", "F=101M/s",
+        ] {
+            assert!(rate(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn durations() {
+        assert_eq!(duration("30s"), Ok(Duration::from_secs(30)));
+        assert_eq!(duration("1.5"), Ok(Duration::from_millis(1500)));
+        assert_eq!(duration("5m"), Ok(Duration::from_secs(300)));
+        for bad in ["", "0", "0s", "s", "1d", "-1", "1e400"] {
+            assert!(duration(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! What a command says on standard error: text for people, or JSON for programs, one object per
+//! line. Which of them is chosen once, by `--messages`, before anything is said. `docs/messages.md`
+//! describes the objects.
+
+use crate::diagnostics;
+use crate::failure::Failure;
+use indicatif::HumanCount;
+use klogger_log::ledger::Ledger;
+use klogger_log::text::escaped_lines;
+use klogger_log::writer::Summary;
+use klogger_schema::{Diagnostic, Severity};
+use serde_json::{Value, json};
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// `--messages`
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Style {
+    Text,
+    Json,
+}
+
+/// Whether messages are JSON: from [`Style::choose`] to the end of the process.
+static JSON: AtomicBool = AtomicBool::new(false);
+
+impl Style {
+    /// For all that is said from now on.
+    pub fn choose(self) -> Result<(), Failure> {
+        if self == Style::Json {
+            JSON.store(true, Ordering::Relaxed);
+            // A reader of messages that is gone must not end a recording. A handler, and not
+            // SIG_IGN: the command that is recorded would inherit that.
+            signal_hook::flag::register(libc::SIGPIPE, Arc::default())
+                .map_err(|e| Failure::new(format!("cannot handle SIGPIPE: {e}")))?;
+        }
+        Ok(())
+    }
+}
+
+pub fn is_json() -> bool {
+    JSON.load(Ordering::Relaxed)
+}
+
+/// One object, and one call: lines of a command that writes to the same place do not come between.
+pub fn send(message: &Value) {
+    // Nobody may read it any more.
+    let _ = std::io::stderr().write_all(format!("{message}\n").as_bytes());
+}
+
+/// Something that people should know, and that ends nothing.
+pub fn note(text: &str) {
+    match is_json() {
+        true => send(&json!({ "message": "note", "text": text })),
+        false => eprintln!("klogger: {}", escaped_lines(text)),
+    }
+}
+
+/// Why the command ends with exit code 2.
+pub fn error(failure: &Failure) {
+    match is_json() {
+        _ if failure.silent => {}
+        true => send(&json!({ "message": "error", "text": failure.message, "help": failure.help })),
+        false => eprintln!("klogger: {}", escaped_lines(&failure.to_string())),
+    }
+}
+
+/// What is wrong with a schema, or could be: `text` is that of `file`.
+pub fn diagnostics(file: &str, text: &str, found: &[Diagnostic]) {
+    if !is_json() {
+        eprint!("{}", diagnostics::render(file, text, found));
+        return;
+    }
+    for d in found {
+        let message = if d.severity == Severity::Error { "error" } else { "note" };
+        let line = diagnostics::line(text, d);
+        send(
+            &json!({ "message": message, "text": d.message, "help": d.help, "file": file, "line": line }),
+        );
+    }
+}
+
+/// What came of a log, in JSON. `more`: an object with what only this command has to say of it.
+pub fn summary(log: &Path, summary: &Summary, ledger: &Ledger, more: Value) {
+    let mut keys: Vec<&str> = Vec::new();
+    for entry in &ledger.entries {
+        if !keys.contains(&entry.key.as_str()) {
+            keys.push(&entry.key);
+        }
+    }
+    let mut message = json!({
+        "message": "summary",
+        "log": absolute(log),
+        "events": summary.events,
+        "bytes": summary.bytes,
+        "lost": ledger.lost(),
+        "lost_uncounted": ledger.is_vague(),
+        "ledger": keys,
+    });
+    if let (Value::Object(all), Value::Object(more)) = (&mut message, more) {
+        all.extend(more);
+    }
+    send(&message);
+}
+
+/// A path that says the same wherever it is read.
+pub fn absolute(path: &Path) -> String {
+    std::path::absolute(path).unwrap_or_else(|_| path.into()).to_string_lossy().into_owned()
+}
+
+/// `nothing lost`, `12 LOST`, `12 LOST, and others that could not be counted`
+pub fn losses(ledger: &Ledger) -> String {
+    match (ledger.lost(), ledger.is_vague()) {
+        (0, false) => "nothing lost".into(),
+        (0, true) => "events LOST that could not be counted".into(),
+        (lost, false) => format!("{} LOST", HumanCount(lost)),
+        (lost, true) => format!("{} LOST, and others that could not be counted", HumanCount(lost)),
+    }
+}
