@@ -74,11 +74,14 @@ pub fn diagnostics(file: &str, text: &str, found: &[Diagnostic]) {
         return;
     }
     for d in found {
-        let message = if d.severity == Severity::Error { "error" } else { "note" };
-        let line = diagnostics::line(text, d);
-        send(
-            &json!({ "message": message, "text": d.message, "help": d.help, "file": file, "line": line }),
-        );
+        let kind = if d.severity == Severity::Error { "error" } else { "note" };
+        send(&json!({
+            "message": kind,
+            "text": d.message,
+            "help": d.help,
+            "file": file,
+            "line": diagnostics::line(text, d),
+        }));
     }
 }
 

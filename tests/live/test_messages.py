@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""What `--messages json` tells a program (docs/messages.md) is what the log says afterwards."""
+
+import json
+
+from oracles import Log
+
+
+def objects(err):
+    return [json.loads(line) for line in err.splitlines()]
+
+
+def test_messages_and_log_agree(recorder):
+    done, path = recorder.run(
+        "-s", "scheduler", "--messages", "json", "--", "sh", "-c", "sleep 1; exit 4"
+    )
+    assert done.code == 4
+    messages = objects(done.err)
+    (started,) = [m for m in messages if m["message"] == "started"]
+    log = Log(recorder.klogger, path)
+    recorder_of_log = log.meta["preamble"]["recorder"]
+    assert (started["log"], started["pid"]) == (str(path), recorder_of_log["pid"])
+    summary = messages[-1]
+    assert (summary["message"], summary["log"]) == ("summary", str(path))
+    assert summary["bytes"] == path.stat().st_size
+    info = recorder.command("info", "--format", "json", path)
+    assert info.code == 0, info.err
+    totals = json.loads(info.out)
+    assert summary["events"] == totals["totals"]["events"]
+    assert set(summary["ledger"]) <= {entry["key"] for entry in totals["ledger"]["entries"]}
+    progress = [m["events"] for m in messages if m["message"] == "progress"]
+    assert progress == sorted(progress) and progress[-1] <= summary["events"]
+
+
+def test_who_waits_for_the_start_can_mark_at_once(recorder):
+    path = recorder.path()
+    process = recorder.start("-s", "scheduler", "--messages", "json", "-a", out=path)
+    while json.loads(process.stderr.readline())["message"] != "started":
+        pass
+    mark = recorder.command("mark", "7", "begun", "--recorder", process.pid)
+    assert mark.code == 0, mark.err
+    process.terminate()
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    marks = recorder.command("cat", path, "-e", "MARK", "--format", "json")
+    assert [json.loads(line)["number"] for line in marks.out.splitlines()] == [7]
