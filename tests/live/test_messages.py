@@ -25,9 +25,9 @@ def test_messages_and_log_agree(recorder):
     assert summary["bytes"] == path.stat().st_size
     info = recorder.command("info", "--format", "json", path)
     assert info.code == 0, info.err
-    totals = json.loads(info.out)
-    assert summary["events"] == totals["totals"]["events"]
-    assert set(summary["ledger"]) <= {entry["key"] for entry in totals["ledger"]["entries"]}
+    info = json.loads(info.out)
+    assert (summary["events"], summary["lost"]) == (info["logged"], info["lost"])
+    assert set(summary["ledger"]) <= {entry["key"] for entry in info["ledger"]}
     progress = [m["events"] for m in messages if m["message"] == "progress"]
     assert progress == sorted(progress) and progress[-1] <= summary["events"]
 
