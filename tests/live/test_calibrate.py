@@ -7,6 +7,7 @@ import json
 import subprocess
 
 import pytest
+from disturbed import Quiet
 
 SHAPES = """\
 schema shapes "Events that must cost differently"
@@ -46,18 +47,11 @@ def record(klogger, clean_dir):
     return run
 
 
-def measured(record):
-    """On a machine that is busy with other things it may say that it could not; then again."""
-    for _ in range(5):
-        found = record()["preamble"]["costs"]
-        if not found["why"]:
-            break
-    return found
-
-
 def test_costs_have_an_order(record):
-    found = measured(record)
-    assert found["why"] == ""
+    with Quiet() as quiet:
+        found = record()["preamble"]["costs"]
+    if found["why"]:
+        quiet.check(f"not measured: {found['why']}")
     cost = {e["event"]: e["cost"]["ns"] for e in found["events"]}
     # A stack is walked and hashed, a number is one store; how much more that is depends on the
     # machine.

@@ -10,6 +10,7 @@ import sys
 from collections import Counter
 
 import pytest
+from disturbed import disturbed
 from oracles import Log, workload_json
 
 SECONDS = 3
@@ -17,7 +18,6 @@ HZ = 5
 # So that the hog waits for 2 % of the time: what explains less than 1 % is not at the head of a
 # report.
 BEACON_US = 4000
-ATTEMPTS = 3
 
 
 def recorded(recorder, *command):
@@ -99,31 +99,28 @@ def test_a_daemon_that_wakes_five_times_a_second(recorder, workloads):
     which are as many as the kernel counts. If it is mostly the daemon that takes the CPU, as the
     kernel and the daemon count it, this comes first.
     """
-    for _ in range(ATTEMPTS):
-        report, path, said = recorded(
-            recorder, workloads / "lone_hog", 1000 * SECONDS, HZ, BEACON_US
+    report, path, said = recorded(recorder, workloads / "lone_hog", 1000 * SECONDS, HZ, BEACON_US)
+    hog, wakes = thread(said, "hog"), thread(said, "beacon")["count"]
+    times, kept, cuts = cutters(Log(recorder.klogger, path), hog["tid"])
+    # It counts for the last time shortly before its end.
+    assert hog["nivcsw"] - 1 <= cuts <= hog["nivcsw"] + 2
+    # The daemon may wake when the hog has been kept off its CPU, or has ended; it may be kept off it too.
+    others = sum(times.values()) - times["beacon"]
+    assert times["beacon"] <= wakes + others + 1
+    assert times["beacon"] >= wakes - others - 1
+    (answer,) = [a for a in report["analyses"] if a["name"] == "cut_by"]
+    check_cutters(answer, times, kept)
+    if times["beacon"] > max((n for name, n in times.items() if name != "beacon"), default=0):
+        assert " of these to beacon (" in answer["findings"][0]
+    # What was planted comes first if nobody else takes the CPU as often, or for as long.
+    if hog["nivcsw"] > 2 * wakes or kept["beacon"] <= sum(kept.values()) / 2:
+        disturbed(
+            f"the hog was cut off {hog['nivcsw']} times, {wakes} of them planted, and waited "
+            f"{sum(kept.values()) / 1e6:.0f} ms, {kept['beacon'] / 1e6:.0f} of them for the daemon"
         )
-        hog, wakes = thread(said, "hog"), thread(said, "beacon")["count"]
-        times, kept, cuts = cutters(Log(recorder.klogger, path), hog["tid"])
-        # It counts for the last time shortly before its end.
-        assert hog["nivcsw"] - 1 <= cuts <= hog["nivcsw"] + 2
-        # The daemon may wake when the hog has been kept off its CPU, or has ended; it may be kept
-        # off it as well.
-        others = sum(times.values()) - times["beacon"]
-        assert times["beacon"] <= wakes + others + 1
-        assert times["beacon"] >= wakes - others - 1
-        (answer,) = [a for a in report["analyses"] if a["name"] == "cut_by"]
-        check_cutters(answer, times, kept)
-        if times["beacon"] > max((n for name, n in times.items() if name != "beacon"), default=0):
-            assert " of these to beacon (" in answer["findings"][0]
-        if hog["nivcsw"] <= 2 * wakes and kept["beacon"] > sum(kept.values()) / 2:
-            first = report["findings"][0]
-            assert first["analysis"] == "cut_by"
-            assert " of these to beacon (" in first["text"]
-            return
-    pytest.skip(
-        f"in {ATTEMPTS} attempts, others took this CPU as well: all was checked but what comes first"
-    )
+    first = report["findings"][0]
+    assert first["analysis"] == "cut_by"
+    assert " of these to beacon (" in first["text"]
 
 
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="this needs a CPU that stays idle")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import oracles
 import pytest
+from disturbed import disturbed
 
 SCHEMA = Path(__file__).with_name("numbered.klogger")
 ENDLESS = 1_000_000_000
@@ -19,35 +20,81 @@ EVENT = "NUMBERED"
 FULL_MS = 500
 
 
+class Reader:
+    """How long the thread of the recorder that empties a CPU's ring was kept from running."""
+
+    def __init__(self, pid: int, cpu: int, ms: int):
+        self.pid, self.name, self.ms = pid, f"klogger/{cpu}", ms
+        self.stats = None
+        # When, and how long it had waited for its CPU until then, as the kernel counts that.
+        self.waited: list[tuple[float, float]] = []
+        # How long the recorder was stopped, each time.
+        self.stopped: list[float] = []
+
+    def look(self, seconds: float = 0.0) -> None:
+        """Every 10 ms, for so long."""
+        until = time.monotonic() + seconds
+        while True:
+            with contextlib.suppress(OSError):
+                if self.stats is None:
+                    tasks = Path(f"/proc/{self.pid}/task").iterdir()
+                    task = next(t for t in tasks if (t / "comm").read_text().strip() == self.name)
+                    self.stats = task / "schedstat"
+                waited_ns = int(self.stats.read_text().split()[1])
+                self.waited.append((time.monotonic() * 1e3, waited_ns / 1e6))
+            if time.monotonic() >= until:
+                return
+            time.sleep(0.01)
+
+    def check(self, failed: str) -> None:
+        """A ring that has grown bears it that the recorder is stopped for `ms`, and kept from its CPU for as long
+        besides. Ends the test without a verdict if it was kept for longer; otherwise `failed` is a failure."""
+        longest = max(self.stopped) - self.ms
+        waits = [
+            next((later - waited for at, later in self.waited[i:] if at >= begin + self.ms), 0.0)
+            for i, (begin, waited) in enumerate(self.waited)
+        ]
+        if max(longest, *waits) > self.ms:
+            disturbed(
+                f"{failed}; the reader waited {max(waits):.0f} ms for its CPU within {self.ms} ms, "
+                f"and was stopped for {longest:.0f} ms more than it should"
+            )
+        pytest.fail(failed)
+
+
 @pytest.fixture
 def held_up(recorder, workloads):
-    """Records a flood on one CPU, and stops the recorder again and again for `ms`, after the rings
-    have had time to grow; the log, and what the recorder said.
-    """
+    """Records a flood on one CPU, and stops the recorder again and again for `ms`, after the rings have
+    had time to grow; the log, what the recorder said, and how its reader fared."""
 
     def record(*options, ms=100, times=3, flood_ms=0):
         log = recorder.path()
         # The last CPU; the recorder's other threads, and this test, have the rest.
         flood = [workloads / "flood", ENDLESS, os.cpu_count() - 1, 1, "unknown"]
         process = recorder.start("-s", SCHEMA, *options, "--", *flood, out=log)
+        reader = Reader(process.pid, os.cpu_count() - 1, ms)
         deadline = time.monotonic() + 60
         while not (log.exists() and log.stat().st_size >= 20_000_000):
             assert process.poll() is None and time.monotonic() < deadline, process.communicate()
             time.sleep(0.01)
+            with contextlib.suppress(StopIteration):
+                reader.look()
         for _ in range(times):
-            time.sleep(0.3)
+            reader.look(0.3)
+            began = time.monotonic()
             os.kill(process.pid, signal.SIGSTOP)
             time.sleep(ms / 1000)
             let_flood_run(process, flood_ms)
             os.kill(process.pid, signal.SIGCONT)
-        time.sleep(0.3)
+            reader.stopped.append((time.monotonic() - began) * 1e3)
+        reader.look(0.3)
         process.send_signal(signal.SIGINT)
         process.wait(timeout=60)
         # The flood's own child goes on, and has our pipes.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         _, said = process.communicate(timeout=60)
-        return oracles.Log(recorder.klogger, log), said
+        return oracles.Log(recorder.klogger, log), said, reader
 
     return record
 
@@ -94,7 +141,7 @@ def grown(log):
 
 
 def test_a_ring_of_a_given_size_stays_so_and_loses(held_up, clean_kernel):
-    log, said = held_up("--buffer-size", "1M", flood_ms=FULL_MS)
+    log, said, _ = held_up("--buffer-size", "1M", flood_ms=FULL_MS)
     assert log.lost(EVENT) > 0, "the flood was no flood"
     assert grown(log) == []
     assert "rings grew" not in said
@@ -102,39 +149,33 @@ def test_a_ring_of_a_given_size_stays_so_and_loses(held_up, clean_kernel):
 
 
 def test_with_no_memory_to_grow_it_loses(held_up):
-    log, said = held_up("--buffer-size", "1M", "--max-memory", "2M", flood_ms=FULL_MS)
+    log, said, _ = held_up("--buffer-size", "1M", "--max-memory", "2M", flood_ms=FULL_MS)
     assert log.lost(EVENT) > 0, "the flood was no flood"
     assert grown(log) == [] and "rings grew" not in said
     check_every_hit(log)
 
 
-# For how long the recorder stands still: half of the larger ring has room for three times what
-# comes meanwhile.
-ATTEMPTS = 4
+# For how long the recorder stands still: half of the larger ring has room for three times what comes meanwhile.
 GROWING = [((), 100, 4096), (("--buffer-size", "2M", "--max-memory", "256M"), 50, 2048)]
 
 
 @pytest.mark.parametrize(("options", "ms", "kib"), GROWING, ids=["default", "asked"])
 def test_a_ring_grows_before_it_loses(held_up, clean_kernel, options, ms, kib, klogger):
-    """Nothing is lost, in one of a few recordings: others can keep the reader from its CPU for
-    longer than the first ring lasts. What a ring says when it grows is right in each.
-    """
-    cpu, said = os.cpu_count() - 1, ""
-    for _ in range(ATTEMPTS):
-        log, said = held_up(*options, ms=ms)
-        entries = grown(log)
-        assert cpu in [row[0] for row in entries]
-        for _, severity, at, to, text in entries:
-            assert severity == "info"
-            assert 0 < at == to
-            assert "KiB to" in text
-        assert f"rings grew from {kib} KiB to" in said
-        check_every_hit(log)
-        oracles.check_whole(log)
-        oracles.check_order(klogger, log.path)
-        if log.lost(EVENT) == 0:
-            return
-    pytest.fail(f"events were lost in each of {ATTEMPTS} recordings: {said}")
+    """Nothing is lost, unless the reader is kept from its CPU for longer than a ring lasts."""
+    cpu = os.cpu_count() - 1
+    log, said, reader = held_up(*options, ms=ms)
+    entries = grown(log)
+    assert cpu in [row[0] for row in entries]
+    for _, severity, at, to, text in entries:
+        assert severity == "info"
+        assert 0 < at == to
+        assert "KiB to" in text
+    assert f"rings grew from {kib} KiB to" in said
+    check_every_hit(log)
+    if log.lost(EVENT) > 0:
+        reader.check(f"{log.lost(EVENT)} events were lost: {said}")
+    oracles.check_whole(log)
+    oracles.check_order(klogger, log.path)
 
 
 def test_a_quiet_recording_keeps_its_rings(recorder, workloads):
