@@ -2,8 +2,8 @@
 """Tests whose oracle needs something of the machine that this one did not give while they ran.
 
 Such a test names its condition, measures it during the run, and looks at what it measured when the
-oracle fails, or where the oracle means nothing without the condition. A test without a verdict is no
-success: tests/tally.py counts them, and a run with more than a few fails.
+oracle fails, or where the oracle means nothing without the condition. A test without a verdict is
+no success: tests/tally.py counts them, and a run with more than a few fails.
 """
 
 import os
@@ -27,8 +27,8 @@ def disturbed(why: str) -> NoReturn:
 class Quiet:
     """The condition that the test has the CPUs to itself: while it is entered, `taken` is measured.
 
-    That is the share of all CPUs' time that went to programs that are neither this one nor were started,
-    and waited for, by it; or to other machines of the same hypervisor.
+    That is the share of all CPUs' time that went to programs that are neither this one nor were
+    started, and waited for, by it; or to other machines of the same hypervisor.
     """
 
     # What the services of an idle machine take is less.
@@ -45,7 +45,7 @@ class Quiet:
 
     @staticmethod
     def now() -> tuple[float, float, float]:
-        """Seconds: of the clock; of all CPUs, but for idle ones; of this process and its children."""
+        """Seconds: of the clock; of all CPUs but idle ones; of this process and its children."""
         words = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]
         user, nice, system, _idle, _wait, irq, softirq, steal = map(int, words)
         busy = (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
@@ -54,7 +54,7 @@ class Quiet:
         return time.monotonic(), busy, own
 
     def check(self, failed: str) -> None:
-        """Ends the test without a verdict if the machine was not quiet; otherwise `failed` is a failure."""
+        """Ends the test: without a verdict if the machine was not quiet, else as a failure."""
         if self.taken > self.MOST:
             disturbed(f"{failed}; others took {self.taken:.0%} of the CPUs meanwhile")
         pytest.fail(failed)

@@ -1,22 +1,30 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""A guest with Debian's kernel, booted by scripts/guest."""
+"""Guests, booted by scripts/guest, and what is built for them: once, however many tests use it."""
 
+import fcntl
 import os
+import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from boots import Boots
+from kernels import BUILT, HERE, ROOT, cache, headers, image, kernel, run
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+
+def pytest_collection_modifyitems(items):
+    """Tests that share a boot, and those of one file, have the same worker (pytest-xdist)."""
+    for item in items:
+        cases = getattr(item.module, "CASES", None)
+        name = next(iter(cases.values())).boot.name if cases else item.module.__name__
+        item.add_marker(pytest.mark.xdist_group(name))
 
 
 @pytest.fixture(scope="session")
 def guest(klogger, workloads):
     """Runs a shell script in a fresh guest; what it leaves in /out is in the folder."""
-    cache = os.environ.get("KLOGGER_CACHE") or os.path.join(
-        os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "klogger"
-    )
-    if not Path(cache, "guest/complete").exists():
+    if not (cache() / "guest/complete").exists():
         pytest.skip("no kernel for a guest: run 'scripts/setup guest'")
 
     def run(
@@ -33,17 +41,8 @@ def guest(klogger, workloads):
         added = []
         for path in [*sorted(workloads.iterdir()), *add]:
             added += ["--add", str(path)]
-        options = [
-            "--timeout",
-            str(timeout),
-            "--memory",
-            memory,
-            "--append",
-            append,
-            "--out",
-            out,
-            *added,
-        ]
+        options = ["--timeout", str(timeout), "--memory", memory, "--append", append]
+        options += ["--out", out, *added]
         options += ["--single"] if single else []
         options += ["--kernel", kernel] if kernel else []
         return subprocess.run(
@@ -51,8 +50,99 @@ def guest(klogger, workloads):
             check=False,
             capture_output=True,
             text=True,
-            env={**os.environ, "KLOGGER": str(klogger), "KLOGGER_CACHE": cache},
+            env={**os.environ, "KLOGGER": str(klogger), "KLOGGER_CACHE": str(cache())},
             timeout=timeout + 60,
         )
 
     return run
+
+
+@pytest.fixture(scope="session")
+def boots(request, guest, tmp_path_factory) -> Boots:
+    """The boots that modules of tests share: `boots.case(NAME)` is what one of the cases left."""
+    return Boots(request, guest, tmp_path_factory.mktemp("boots"), image)
+
+
+@pytest.fixture(scope="session")
+def once(tmp_path_factory) -> Callable[[str, Callable[[Path], None]], Path]:
+    """Makes a folder by a function, once for all workers of this session."""
+    base = tmp_path_factory.getbasetemp()
+    base = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+    def make(name: str, fill: Callable[[Path], None]) -> Path:
+        made = base / name
+        with (base / f"{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not made.exists():
+                part = base / f"{name}.part"
+                shutil.rmtree(part, ignore_errors=True)
+                part.mkdir()
+                fill(part)
+                part.rename(made)
+        return made
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def modules(klogger, once) -> Callable[..., Path]:
+    """A folder with klogger.ko and a module for each schema in BUILT, for a kernel."""
+
+    def of(name: str = "debian") -> Path:
+        _, tree = kernel(name)
+        schemata = [word for schema in BUILT for word in ("-s", str(schema))]
+
+        def build(made: Path):
+            run([klogger, "build", *schemata, "--kernel", tree, "-o", made], made)
+            for path in made.glob("*.ko"):
+                # Line tables for debuggers would take most of a guest's memory.
+                run(["strip", "--strip-debug", path], made)
+
+        return once(f"modules-{name}", build)
+
+    return of
+
+
+@pytest.fixture(scope="session")
+def own_module(klogger, modules, once) -> Callable[..., Path]:
+    """A folder with the module that a folder of sources makes, which logs by calls of klogger's."""
+
+    def of(source: Path, name: str = "debian") -> Path:
+        _, tree = kernel(name)
+        symbols = f"KBUILD_EXTRA_SYMBOLS={modules(name)}/Module.symvers"
+
+        def build(made: Path):
+            work = made / "work"
+            shutil.copytree(source, work)
+            for schema in work.glob("*.klogger"):
+                run([klogger, "gen", "--engine", "kernel", schema.name, "-o", "."], work)
+                shutil.copy(schema, made)
+            said = run(
+                ["make", "-C", tree, f"M={work}", symbols, "W=1", "modules"], work, whole=True
+            )
+            assert "warning" not in said, said
+            for path in work.glob("*.ko"):
+                shutil.copy(path, made)
+            shutil.rmtree(work)
+
+        return once(f"{source.name}-{name}", build)
+
+    return of
+
+
+@pytest.fixture(scope="session")
+def abuse(once) -> Path:
+    """The program that misuses the kernel engine's device."""
+
+    def build(made: Path):
+        include = f"-I{ROOT / 'runtime/include'}"
+        words = ["cc", "-O1", "-Wall", "-static", "-pthread", include, HERE / "abuse.c"]
+        run([*words, "-o", made / "abuse"], made)
+
+    return once("abuse", build) / "abuse"
+
+
+@pytest.fixture(scope="session")
+def release() -> str:
+    """Of the guest's kernel, whose headers are here."""
+    return headers().name.removeprefix("linux-headers-")

@@ -1,20 +1,29 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""The kernels that guests boot, and what modules for them are built with."""
+"""The kernels that guests boot, what modules for them are built with, and of which schemata."""
 
 import os
 import subprocess
 from pathlib import Path
 
 import pytest
-from test_kernel_engine import headers
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+BUNDLED = sorted(path.stem for path in ROOT.glob("schemata/*/*.klogger"))
+FLOOD = ROOT / "tests/live/flood.klogger"
+PLACES = ROOT / "tests/golden/kernel/places.klogger"
+REMEMBER = HERE / "remember.klogger"
+CRASH = HERE / "vmcore/crash.klogger"
+# Of each the tests have a module.
+BUILT = [*BUNDLED, FLOOD, PLACES, REMEMBER, CRASH]
 SLOW = bool(os.environ.get("KLOGGER_SLOW"))
 # The second one looks for mistakes in its own code, and in that of modules.
 KERNELS = [
     "debian",
     pytest.param("debug", marks=pytest.mark.nightly("builds a kernel")),
 ]
+# Those of which there are tests in this run.
+TESTED = ["debian", "debug"] if SLOW else ["debian"]
 COMPLAINTS = (
     "WARN",
     "BUG",
@@ -32,14 +41,28 @@ cat /sys/kernel/debug/kmemleak >/out/kmemleak
 """
 
 
-def kernel(name: str) -> tuple[Path | None, Path]:
-    """Its image (Debian's is what guests have anyway), and the folder that modules for it are built
-    with.
-    """
+def headers() -> Path:
+    """Of the guest's kernel."""
+    complete = cache() / "guest/complete"
+    if not complete.exists():
+        pytest.skip("no kernel for a guest: run 'scripts/setup guest'")
+    found = Path("/usr/src") / complete.read_text().strip().replace("-image-", "-headers-")
+    if not found.exists():
+        pytest.skip(f"no {found} to build modules with: run 'scripts/setup guest'")
+    return found
+
+
+def image(name: str) -> Path | None:
+    """Debian's is what guests have anyway."""
     if name == "debian":
-        return None, headers()
-    image = Path(run([ROOT / "scripts/kernel", name], ROOT).splitlines()[-1])
-    return image, image.parents[3]
+        return None
+    return Path(run([ROOT / "scripts/kernel", name], ROOT).splitlines()[-1])
+
+
+def kernel(name: str) -> tuple[Path | None, Path]:
+    """Its image, and the folder that modules for it are built with."""
+    found = image(name)
+    return found, found.parents[3] if found else headers()
 
 
 def debian(name: str) -> tuple[Path | None, str]:
@@ -71,12 +94,13 @@ def cache() -> Path:
     return Path(os.environ.get("KLOGGER_CACHE") or os.path.join(base, "klogger"))
 
 
-def run(command, folder, timeout=600) -> str:
+def run(command, folder, timeout=600, whole=False) -> str:
+    """What it printed; `whole`: on both of its outputs. Fails if it does."""
     done = subprocess.run(
         command, check=False, capture_output=True, text=True, cwd=folder, timeout=timeout
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    return done.stdout + (done.stderr if whole else "")
 
 
 def check_kernel_is_well(out: Path):

@@ -7,6 +7,7 @@ The same boot shows that rings grow and that rates are limited on the guest's ol
 
 import oracles
 import pytest
+from boots import BPF, Case
 from oracles import Log, workload_json
 
 HITS = 10007
@@ -32,12 +33,12 @@ klogger record -s scheduler --rate-limit 'SCHED*=50/s' -o /out/limited.klog -- p
 """
 
 
+CASES = {"clock": Case(BPF, SCRIPT, seconds=400, last=True)}
+
+
 @pytest.fixture(scope="module")
-def recorded(guest, tmp_path_factory):
-    out = tmp_path_factory.mktemp("clock")
-    done = guest(SCRIPT, out, timeout=400)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return out
+def recorded(boots):
+    return boots.case("clock")
 
 
 @pytest.fixture

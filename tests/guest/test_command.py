@@ -12,16 +12,11 @@ from pathlib import Path
 
 import oracles
 import pytest
+from kernels import cache, headers
 from oracles import Log, workload_json
-from test_kernel_engine import headers
 
 # For a boot by plain emulation, on a machine that has other things to do as well.
 PATIENCE = 600
-
-
-def cache() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return Path(os.environ.get("KLOGGER_CACHE") or os.path.join(base, "klogger"))
 
 
 @dataclass

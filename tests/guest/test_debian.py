@@ -5,6 +5,7 @@ same oracles.
 
 import oracles
 import pytest
+from boots import BPF, Case
 from oracles import Log, workload_json
 
 RUNS = {
@@ -17,19 +18,18 @@ RUNS = {
 }
 
 
+SCRIPT = "uname -r >/out/kernel\n" + "".join(
+    f"klogger record -s scheduler -o /out/{name}.klog -- {command}"
+    f" >/out/{name}.json 2>/out/{name}.err\n"
+    f"echo $? >/out/{name}.code\n"
+    for name, command in RUNS.items()
+)
+CASES = {"debian": Case(BPF, SCRIPT, seconds=600)}
+
+
 @pytest.fixture(scope="module")
-def recorded(guest, klogger, tmp_path_factory):
-    """All runs in one boot."""
-    out = tmp_path_factory.mktemp("guest")
-    script = ["uname -r >/out/kernel"]
-    for name, command in RUNS.items():
-        script.append(
-            f"klogger record -s scheduler -o /out/{name}.klog -- {command} >/out/{name}.json 2>/out/{name}.err"
-        )
-        script.append(f"echo $? >/out/{name}.code")
-    done = guest("\n".join(script), out, timeout=600)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return out
+def recorded(boots):
+    return boots.case("debian")
 
 
 def log_of(recorded, klogger, name):

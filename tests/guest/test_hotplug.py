@@ -4,11 +4,13 @@ thread that empties its ring is on it again.
 """
 
 import pytest
+from boots import BPF, Case
 from oracles import Log, check_lost_sums, check_serials, workload_json
 
 HITS = 60_000
 # How often, and then long enough for a thread that sleeps for a second to see it.
 SCRIPT = f"""
+cat >/tmp/flood.sh <<'END'
 (flood {HITS} -1 >/out/json; echo $? >/out/flood) &
 cpu=/sys/devices/system/cpu/cpu1/online
 sleep 0.5
@@ -18,18 +20,16 @@ sleep 3
 for task in /proc/[0-9]*/task/*; do
     if [ "$(cat $task/comm)" = klogger/1 ]; then grep Cpus_allowed_list $task/status >/out/allowed; fi
 done
+END
+klogger record -s scheduler --buffer-size 64K --max-memory 128M -o /out/log.klog -- \\
+    sh /tmp/flood.sh 2>/out/err
 """
+CASES = {"hotplug": Case(BPF, SCRIPT, seconds=400)}
 
 
 @pytest.fixture(scope="module")
-def recorded(guest, tmp_path_factory):
-    out = tmp_path_factory.mktemp("hotplug")
-    command = "klogger record -s scheduler --buffer-size 64K --max-memory 128M -o /out/log.klog -- sh /flood.sh 2>/out/err"
-    script = out / "flood.sh"
-    script.write_text(SCRIPT)
-    done = guest(command, out, add=[f"{script}=/flood.sh"], timeout=400, memory="2G")
-    assert done.returncode == 0, done.stdout + done.stderr + (out / "err").read_text()
-    return out
+def recorded(boots):
+    return boots.case("hotplug")
 
 
 def test_the_thread_of_a_cpu_returns_with_it(recorded):

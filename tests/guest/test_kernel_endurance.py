@@ -8,16 +8,22 @@ KLOGGER_SLOW=1 does more of it, and once more in a kernel that looks for mistake
 code (tests/kernel/debug.config).
 """
 
-import shutil
 from pathlib import Path
 
 import pytest
-from kernels import KERNELS, KMEMLEAK, ROOT, SLOW, check_kernel_is_well, kernel, run
+from boots import KERNEL, Boot, Case
+from kernels import (
+    FLOOD,
+    HERE,
+    KERNELS,
+    KMEMLEAK,
+    REMEMBER,
+    SLOW,
+    TESTED,
+    check_kernel_is_well,
+)
 from oracles import Log, workload_json
-from test_kernel_engine import FLOOD
 
-HERE = Path(__file__).parent
-REMEMBER = HERE / "remember.klogger"
 # How often events are switched, and modules loaded; a debug kernel is slow enough.
 FEW, MANY = (24, 30), (200, 200)
 HAMMERED = ("toggled", "survivor", "unplugged", "plugged", "short")
@@ -34,60 +40,35 @@ dmesg >/out/dmesg
 """
 
 
-@pytest.fixture(scope="module", params=KERNELS)
-def built(request, klogger, tmp_path_factory) -> tuple[Path, Path | None]:
-    """Modules, and the program that misuses them; for which kernel."""
-    image, tree = kernel(request.param)
-    made = tmp_path_factory.mktemp("built")
-    run(
-        [klogger, "build", "-s", FLOOD, "-s", REMEMBER, "--kernel", tree, "-o", made / "modules"],
-        made,
-    )
-    hammer = made / "hammer"
-    shutil.copytree(HERE / "hammer", hammer)
-    run([klogger, "gen", "--engine", "kernel", "hammer.klogger", "-o", "."], hammer)
-    symbols = f"KBUILD_EXTRA_SYMBOLS={made}/modules/Module.symvers"
-    run(["make", "-C", tree, f"M={hammer}", symbols, "modules"], hammer)
-    include = f"-I{ROOT / 'runtime/include'}"
-    run(
-        [
-            "cc",
-            "-O1",
-            "-Wall",
-            "-static",
-            "-pthread",
-            include,
-            HERE / "abuse.c",
-            "-o",
-            made / "abuse",
-        ],
-        made,
-    )
-    return made, image
+def case(kernel: str) -> Case:
+    def files(request) -> list[str]:
+        hammer = request.getfixturevalue("own_module")(HERE / "hammer", kernel)
+        return [
+            f"{request.getfixturevalue('modules')(kernel)}=/modules-under-test",
+            f"{hammer}=/m",
+            f"{request.getfixturevalue('abuse')}=/bin/abuse",
+            f"{FLOOD}=/flood.klogger",
+            f"{REMEMBER}=/remember.klogger",
+            f"{HERE / 'kernel_engine.sh'}=/kernel_engine.sh",
+            f"{HERE / 'kernel_endurance.sh'}=/kernel_endurance.sh",
+        ]
 
-
-@pytest.fixture(scope="module")
-def endured(built, guest, tmp_path_factory) -> Path:
-    made, image = built
-    out = tmp_path_factory.mktemp("endurance")
-    add = [
-        f"{made / 'modules'}=/modules-under-test",
-        f"{made / 'hammer/hammer.ko'}=/m/hammer.ko",
-        f"{made / 'hammer/hammer.klogger'}=/m/hammer.klogger",
-        f"{made / 'abuse'}",
-        f"{FLOOD}=/flood.klogger",
-        f"{REMEMBER}=/remember.klogger",
-        f"{HERE / 'kernel_engine.sh'}=/kernel_engine.sh",
-        f"{HERE / 'kernel_endurance.sh'}=/kernel_endurance.sh",
-    ]
-    # Two rings of 256 MB do not fit beside the ballast. KASAN takes an eighth of the memory.
-    end, memory, ballast = ("starved\n" + KMEMLEAK, "1536M", 550) if image else ("", "1G", 400)
-    toggles, loads = MANY if SLOW and not image else FEW
+    toggles, loads = MANY if SLOW and kernel == "debian" else FEW
+    boot, end, ballast = KERNEL, "", 400
+    if kernel != "debian":
+        # Two rings of 256 MB do not fit beside the ballast. KASAN takes an eighth of the memory.
+        boot = Boot(f"endurance-{kernel}", memory="1536M", single=True)
+        end, ballast = "starved\n" + KMEMLEAK, 550
     script = SCRIPT.format(toggles=toggles, loads=loads, ballast=ballast, end=end)
-    timeout = 3000 if SLOW else 600
-    done = guest(script, out, timeout=timeout, add=add, memory=memory, single=True, kernel=image)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return out
+    return Case(boot, script, files, seconds=3000 if SLOW else 600, kernel=kernel)
+
+
+CASES = {f"endurance-{kernel}": case(kernel) for kernel in TESTED}
+
+
+@pytest.fixture(scope="module", params=KERNELS)
+def endured(request, boots) -> Path:
+    return boots.case(f"endurance-{request.param}")
 
 
 def read(endured: Path, name: str) -> str:

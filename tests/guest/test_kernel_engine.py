@@ -4,16 +4,16 @@
 All that one boot can show is done by kernel_engine.sh before the tests look at the logs.
 """
 
-import os
 import subprocess
 from pathlib import Path
 
 import oracles
 import pytest
+from boots import KERNEL, Case
+from kernels import FLOOD
 from oracles import Log, workload_json
 
 HERE = Path(__file__).parent
-FLOOD = HERE.parent / "live/flood.klogger"
 FLOOD_EVENTS = ("FLOOD", "FLOOD_WIDE")
 CPUS = 2
 # Recordings of one workload by both engines, which is each time what the command does and nothing
@@ -42,43 +42,32 @@ cat /proc/modules >/out/modules
 """
 
 
-def headers() -> Path:
-    """Of the guest's kernel."""
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    cache = Path(os.environ.get("KLOGGER_CACHE") or os.path.join(base, "klogger"))
-    complete = cache / "guest/complete"
-    if not complete.exists():
-        pytest.skip("no kernel for a guest: run 'scripts/setup guest'")
-    found = Path("/usr/src") / complete.read_text().strip().replace("-image-", "-headers-")
-    if not found.exists():
-        pytest.skip(f"no {found} to build modules with: run 'scripts/setup guest'")
-    return found
+# Of a kernel that takes none but signed modules, from then on.
+UNSIGNED = """
+echo 1 >/sys/module/module/parameters/sig_enforce
+cat /sys/module/module/parameters/sig_enforce >/out/enforced
+klogger record --engine kernel --modules /modules-under-test -s scheduler -- true 2>/out/err
+echo $? >/out/code
+"""
 
 
-@pytest.fixture(scope="module")
-def modules(klogger, tmp_path_factory) -> Path:
-    """klogger.ko and the schemata's modules, for the guest's kernel."""
-    made = tmp_path_factory.mktemp("modules")
-    command = [klogger, "build", "-s", "scheduler", "-s", FLOOD, "--kernel", headers(), "-o", made]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stderr
-    return made
-
-
-@pytest.fixture(scope="module")
-def recorded(guest, modules, tmp_path_factory) -> Path:
-    """Everything in one boot."""
-    out = tmp_path_factory.mktemp("kernel-engine")
-    add = [
-        f"{modules}=/modules-under-test",
+def files(request) -> list[str]:
+    return [
+        f"{request.getfixturevalue('modules')()}=/modules-under-test",
         f"{FLOOD}=/flood.klogger",
         f"{HERE / 'kernel_engine.sh'}=/kernel_engine.sh",
     ]
-    # Probes are patched in and out under floods, which the emulator has trouble with: see
-    # scripts/guest.
-    done = guest(SCRIPT, out, timeout=400, add=add, single=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return out
+
+
+CASES = {
+    "kernel-engine": Case(KERNEL, SCRIPT, files, seconds=400),
+    "unsigned": Case(KERNEL, UNSIGNED, files, seconds=60, last=True),
+}
+
+
+@pytest.fixture(scope="module")
+def recorded(boots) -> Path:
+    return boots.case("kernel-engine")
 
 
 @pytest.fixture
@@ -316,17 +305,10 @@ def test_the_kernel_has_nothing_to_complain_of(recorded):
     assert [line for line in lines if any(word in line for word in complaints)] == []
 
 
-def test_unsigned_modules_are_refused(guest, modules, tmp_path):
+def test_unsigned_modules_are_refused(boots):
     """By a kernel that takes none but signed ones."""
-    script = """
-    cat /sys/module/module/parameters/sig_enforce >/out/enforced
-    klogger record --engine kernel --modules /modules-under-test -s scheduler -- true 2>/out/err
-    echo $? >/out/code"""
-    done = guest(
-        script, tmp_path, add=[f"{modules}=/modules-under-test"], append="module.sig_enforce=1"
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert (tmp_path / "enforced").read_text() == "Y\n"
-    said = (tmp_path / "err").read_text()
-    assert (tmp_path / "code").read_text() == "2\n", said
+    out = boots.case("unsigned")
+    assert (out / "enforced").read_text() == "Y\n"
+    said = (out / "err").read_text()
+    assert (out / "code").read_text() == "2\n", said
     assert "not signed" in said and "mokutil" in said

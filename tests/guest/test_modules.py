@@ -7,85 +7,56 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import kernels
 import pytest
+from boots import KERNEL, Case
+from kernels import BUILT, HERE
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-BUNDLED = sorted(path.stem for path in ROOT.glob("schemata/*/*.klogger"))
-PLACES = ROOT / "tests/golden/kernel/places.klogger"
+OWN = HERE / "module"
+SCRIPT = r"""
+insmod /modules-under-test/klogger.ko || exit 3
+for m in /modules-under-test/klogger_*.ko /my/my.ko; do insmod $m || echo "$m" >>/out/failed; done
+ls /proc/sys/klogger >/out/events
+klogger record --engine kernel -s /my/my.klogger -o /out/my.klog -- \
+    sh -c 'echo 23 >/sys/module/my/parameters/requests' 2>/out/my.err
+echo $? >/out/my.code
+for m in /modules-under-test/klogger_*.ko /my/my.ko /modules-under-test/klogger.ko; do
+    rmmod $(basename $m .ko) || echo "$m stays" >>/out/failed
+done
+dmesg | grep -E 'WARN|BUG|Oops|Call Trace' >/out/dmesg
+true
+"""
+
+
+def files(request) -> list[str]:
+    own = request.getfixturevalue("own_module")(OWN)
+    return [f"{request.getfixturevalue('modules')()}=/modules-under-test", f"{own}=/my"]
+
+
+CASES = {"modules": Case(KERNEL, SCRIPT, files, seconds=400)}
 
 
 @pytest.fixture(scope="module")
-def headers():
-    """Of the newest Debian kernel that there are headers of."""
-    found = sorted(Path("/usr/src").glob("linux-headers-6.1.*-amd64"))
-    if not found:
-        pytest.skip("no headers of Debian's 6.1 kernel: apt-get install linux-headers-amd64")
-    return found[-1]
+def headers() -> Path:
+    return kernels.headers()
 
 
 def run(*words, cwd=None):
     return subprocess.run(words, check=False, capture_output=True, text=True, cwd=cwd, timeout=600)
 
 
-@pytest.fixture(scope="module")
-def modules(klogger, headers, tmp_path_factory):
-    """All in one build; and a module of the user's own."""
-    out = tmp_path_factory.mktemp("modules")
-    schemas = [word for name in [*BUNDLED, str(PLACES)] for word in ("-s", name)]
-    done = run(klogger, "build", *schemas, "--kernel", headers, "-o", out)
-    assert done.returncode == 0, done.stdout + done.stderr
-    own = out / "own"
-    shutil.copytree(ROOT / "tests/guest/module", own)
-    made = run(klogger, "gen", "--engine", "kernel", "my.klogger", "-o", ".", cwd=own)
-    assert made.returncode == 0, made.stderr
-    made = run(
-        "make",
-        "-C",
-        headers,
-        f"M={own}",
-        f"KBUILD_EXTRA_SYMBOLS={out}/Module.symvers",
-        "W=1",
-        "modules",
-        cwd=own,
-    )
-    assert made.returncode == 0, made.stdout + made.stderr
-    assert "warning" not in made.stderr, made.stderr
-    shutil.copy(own / "my.ko", out)
-    shutil.copy(own / "my.klogger", out)
-    shutil.rmtree(own)
-    return out
-
-
 def test_a_module_for_each_schema(modules):
-    names = {path.name for path in modules.glob("*.ko")}
-    assert names == {
-        "klogger.ko",
-        "my.ko",
-        *(f"klogger_{name}.ko" for name in [*BUNDLED, "places"]),
-    }
+    names = {path.name for path in modules().glob("*.ko")}
+    assert names == {"klogger.ko", *(f"klogger_{Path(schema).stem}.ko" for schema in BUILT)}
 
 
-def test_they_load_and_a_module_of_ones_own_logs(guest, klogger, modules, tmp_path):
-    script = r"""
-    insmod /m/klogger.ko || exit 3
-    for m in /m/klogger_*.ko /m/my.ko; do insmod $m || echo "$m" >>/out/failed; done
-    ls /proc/sys/klogger >/out/events
-    klogger record --engine kernel -s /m/my.klogger -o /out/my.klog -- \
-        sh -c 'echo 23 >/sys/module/my/parameters/requests' 2>/out/my.err
-    echo $? >/out/my.code
-    for m in /m/klogger_*.ko /m/my.ko /m/klogger.ko; do
-        rmmod $(basename $m .ko) || echo "$m stays" >>/out/failed
-    done
-    dmesg | grep -E 'WARN|BUG|Oops|Call Trace' >/out/dmesg
-    true
-    """
-    done = guest(script, tmp_path, timeout=400, add=[f"{modules}=/m"], single=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert not (tmp_path / "failed").exists(), (tmp_path / "failed").read_text()
-    assert (tmp_path / "dmesg").read_text() == ""
-    assert {"SCHEDOUT", "REQUEST", "OPENED"} <= set((tmp_path / "events").read_text().split())
-    assert (tmp_path / "my.code").read_text() == "0\n", (tmp_path / "my.err").read_text()
-    text = run(klogger, "cat", tmp_path / "my.klog").stdout
+def test_they_load_and_a_module_of_ones_own_logs(boots, klogger):
+    out = boots.case("modules")
+    assert not (out / "failed").exists(), (out / "failed").read_text()
+    assert (out / "dmesg").read_text() == ""
+    assert {"SCHEDOUT", "REQUEST", "OPENED"} <= set((out / "events").read_text().split())
+    assert (out / "my.code").read_text() == "0\n", (out / "my.err").read_text()
+    text = run(klogger, "cat", out / "my.klog").stdout
     assert text.count(" REQUEST") == 23 and text.count(" DONE") == 23, text
 
 

@@ -4,11 +4,11 @@ none is torn, and none is missing without being counted. KLOGGER_SLOW=1 makes it
 of 300,000, and lets a kernel look on that looks for mistakes.
 """
 
-import shutil
 from pathlib import Path
 
 import pytest
-from kernels import KERNELS, KMEMLEAK, SLOW, check_kernel_is_well, kernel, run
+from boots import KERNEL, Boot, Case
+from kernels import KERNELS, KMEMLEAK, SLOW, TESTED, check_kernel_is_well
 from oracles import Log
 
 STRESS = Path(__file__).parent / "stress"
@@ -17,49 +17,43 @@ CONTEXTS = ("thread", "softirq", "interrupt", "NMI")
 ROUNDS = {"roomy": ("16M", 130_000), "tight": ("64K", 50_000)}
 MANY = {"roomy": ("16M", 25_000_000), "tight": ("64K", 1_000_000)}
 SCRIPT = """
-insmod /m/klogger.ko && insmod /m/stress.ko || exit 3
+insmod /modules-under-test/klogger.ko && insmod /stress/stress.ko || exit 3
 round() {
-    klogger record --engine kernel -s /m/stress.klogger --buffer-size "$2" -o "/out/$1.klog" -- \\
-        sh -c "echo $3 >/sys/module/stress/parameters/run" 2>"/out/$1.err" || exit 4
+    klogger record --engine kernel -s /stress/stress.klogger --buffer-size "$2" \\
+        -o "/out/$1.klog" -- sh -c "echo $3 >/sys/module/stress/parameters/run" \\
+        2>"/out/$1.err" || exit 4
     cat /sys/module/stress/parameters/run >"/out/$1.attempts"
 }
 """
 
 
+def rounds(kernel: str) -> dict:
+    return MANY if SLOW and kernel == "debian" else ROUNDS
+
+
+def case(kernel: str) -> Case:
+    def files(request) -> list[str]:
+        own = request.getfixturevalue("own_module")(STRESS, kernel)
+        return [
+            f"{request.getfixturevalue('modules')(kernel)}=/modules-under-test",
+            f"{own}=/stress",
+        ]
+
+    script = [SCRIPT, *(f"round {name} {size} {n}" for name, (size, n) in rounds(kernel).items())]
+    script += ["rmmod stress && rmmod klogger || exit 5", "" if kernel == "debian" else KMEMLEAK]
+    script += ["dmesg >/out/dmesg"]
+    # The many events of a night take memory.
+    boot = Boot(f"stress-{kernel}", memory="10G", single=True) if SLOW else KERNEL
+    return Case(boot, "\n".join(script), files, seconds=6000 if SLOW else 500, kernel=kernel)
+
+
+CASES = {f"stress-{kernel}": case(kernel) for kernel in TESTED}
+
+
 @pytest.fixture(scope="module", params=KERNELS)
-def stressed(request, guest, klogger, tmp_path_factory) -> tuple[Path, dict]:
-    """The logs of all rounds, from one boot; and what they were."""
-    image, tree = kernel(request.param)
-    made = tmp_path_factory.mktemp("modules")
-    source = made / "source"
-    shutil.copytree(STRESS, source)
-    run([klogger, "build", "--kernel", tree, "-o", made], made)
-    run([klogger, "gen", "--engine", "kernel", "stress.klogger", "-o", "."], source)
-    symbols = f"KBUILD_EXTRA_SYMBOLS={made}/Module.symvers"
-    run(["make", "-C", tree, f"M={source}", symbols, "modules"], source)
-    shutil.copy(source / "stress.ko", made)
-    shutil.copy(source / "stress.klogger", made)
-    shutil.rmtree(source)
-    out = tmp_path_factory.mktemp("stress")
-    rounds = MANY if SLOW and not image else ROUNDS
-    script = [SCRIPT, *(f"round {name} {size} {events}" for name, (size, events) in rounds.items())]
-    script += [
-        "rmmod stress && rmmod klogger || exit 5",
-        KMEMLEAK if image else "",
-        "dmesg >/out/dmesg",
-    ]
-    memory, timeout = ("10G", 6000) if SLOW else ("1G", 500)
-    done = guest(
-        "\n".join(script),
-        out,
-        timeout=timeout,
-        add=[f"{made}=/m"],
-        memory=memory,
-        single=True,
-        kernel=image,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return out, rounds
+def stressed(request, boots) -> tuple[Path, dict]:
+    """The logs of all rounds; and what they were."""
+    return boots.case(f"stress-{request.param}"), rounds(request.param)
 
 
 @pytest.fixture(scope="module", params=ROUNDS)

@@ -17,10 +17,8 @@ from pathlib import Path
 
 import oracles
 import pytest
-from kernels import SLOW, run
-from test_kernel_engine import headers
+from kernels import CRASH, ROOT, cache, run
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 HERE = Path(__file__).parent / "vmcore"
 PANIC = re.compile(r"Kernel panic - not syncing: hits of thread (\d+): \d+ until (\d+) ns")
 # What is said last: by a kernel that has panicked, and by one that was booted then.
@@ -91,23 +89,12 @@ class Crash:
 
 
 @pytest.fixture(scope="module")
-def modules(klogger, tmp_path_factory) -> Path:
-    """The kernel engine's modules for the schema, and the one that panics."""
-    made = tmp_path_factory.mktemp("modules")
-    run([klogger, "build", "-s", HERE / "crash.klogger", "--kernel", headers(), "-o", made], made)
-    own = made / "own"
-    shutil.copytree(HERE, own)
-    run(["make", "-C", headers(), f"M={own}", "W=1", "modules"], own)
-    shutil.move(own / "crash.ko", made)
-    shutil.rmtree(own)
+def programs(tmp_path_factory) -> Path:
+    """What hits the bpf engine's probe, and what loads the kernel for after the crash."""
+    made = tmp_path_factory.mktemp("programs")
     for name in ("renames", "load"):
         run(["cc", "-O2", "-o", made / name, HERE / f"{name}.c"], made)
     return made
-
-
-def cache() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return Path(os.environ.get("KLOGGER_CACHE") or os.path.join(base, "klogger"))
 
 
 def capture(folder: Path) -> Path:
@@ -136,17 +123,15 @@ def capture(folder: Path) -> Path:
 
 
 @pytest.fixture
-def crash(klogger, modules, tmp_path):
-    """Boots a guest that records, and panics; then its memory is dumped, by QEMU or by a kernel of
-    its own.
-    """
+def crash(klogger, modules, own_module, programs, tmp_path):
+    """Boots a guest that records, and panics; then its memory is dumped, by QEMU or by a kernel."""
 
     def boot(engine: Engine, *machine: str, meanwhile="", options="", kdump=False) -> Crash:
         path = tmp_path / "qmp"
-        files = [(modules, "/modules-under-test"), (HERE / "crash.klogger", "/crash.klogger")]
+        files = [(modules(), "/modules-under-test"), (CRASH, "/crash.klogger")]
+        files += [(own_module(HERE) / "crash.ko", "/crash.ko"), (programs / "renames", "/renames")]
         if kdump:
-            files += [(capture(tmp_path), "/capture"), (modules / "load", "/load")]
-        files += [(modules / name, f"/{name}") for name in ("crash.ko", "renames")]
+            files += [(capture(tmp_path), "/capture"), (programs / "load", "/load")]
         added = [word for path, at in files for word in ("--add", f"{path}={at}")]
         script = SCRIPT.replace("OPTIONS", f"{engine.options} {options}")
         script = (KDUMP if kdump else "") + script.replace("BEFORE", engine.before).replace(
@@ -290,7 +275,7 @@ def test_a_ring_that_has_grown(klogger, crash):
     oracles.check_serials(log)
 
 
-@pytest.mark.skipif(not SLOW, reason="set KLOGGER_SLOW=1")
+@pytest.mark.nightly("boots a second kernel in the first one")
 def test_kdump(klogger, crash):
     """The image is /proc/vmcore, as the kernel shows it that kexec has started in the place of the
     one that crashed.

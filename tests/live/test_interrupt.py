@@ -299,15 +299,15 @@ def test_a_timer_of_1_khz_adds_its_interrupts(recorder, workloads):
         window = f"cpu = {CPU} AND time BETWEEN {since} AND {until}"
         ticks[name] = log.count("VEC_IN", f"kind = 0 AND {window}")
         runs = log.count("HRT_IN", f"fn_symbol LIKE 'perf_swevent_hrtimer%' AND {window}")
-    # Fewer than 2000 if the hypervisor had the CPU when some were due; but as many as ftrace has seen,
-    # except for those in threads that the kernel hides from programs of ours.
+    # Fewer than 2000 if the hypervisor had the CPU when some were due; but as many as ftrace has
+    # seen, except for those in threads that the kernel hides from programs of ours.
     seen = ftrace.interrupted(CPU, "perf_swevent_hrtimer", said["began_ns"], said["ended_ns"])
     known = {pid for (pid,) in log.rows("SELECT pid FROM process UNION SELECT 0")}
     hidden = [pid for pid in seen if pid not in known]
     assert said["timers"] > 500, said
     assert ftrace.lost == 0
     assert len(seen) - len(hidden) <= runs <= len(seen), (runs, len(seen), hidden, said)
-    # One interrupt may serve several timers; those who run here besides may set some more or some less.
+    # One interrupt may serve several timers; others who run here may set some more or some less.
     assert ticks["planted"] - ticks["none"] >= 0.5 * runs, (ticks, runs)
 
 

@@ -104,7 +104,7 @@ def test_a_daemon_that_wakes_five_times_a_second(recorder, workloads):
     times, kept, cuts = cutters(Log(recorder.klogger, path), hog["tid"])
     # It counts for the last time shortly before its end.
     assert hog["nivcsw"] - 1 <= cuts <= hog["nivcsw"] + 2
-    # The daemon may wake when the hog has been kept off its CPU, or has ended; it may be kept off it too.
+    # The daemon may wake when the hog has been kept off its CPU, or has ended; or be kept off it.
     others = sum(times.values()) - times["beacon"]
     assert times["beacon"] <= wakes + others + 1
     assert times["beacon"] >= wakes - others - 1

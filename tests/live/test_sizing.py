@@ -47,8 +47,8 @@ class Reader:
             time.sleep(0.01)
 
     def check(self, failed: str) -> None:
-        """A ring that has grown bears it that the recorder is stopped for `ms`, and kept from its CPU for as long
-        besides. Ends the test without a verdict if it was kept for longer; otherwise `failed` is a failure."""
+        """Ends the test: without a verdict if the reader was kept from its CPU for too long, else as a
+        failure. A ring that has grown has room for a stop of `ms`, and as long a delay besides."""
         longest = max(self.stopped) - self.ms
         waits = [
             next((later - waited for at, later in self.waited[i:] if at >= begin + self.ms), 0.0)
@@ -64,8 +64,8 @@ class Reader:
 
 @pytest.fixture
 def held_up(recorder, workloads):
-    """Records a flood on one CPU, and stops the recorder again and again for `ms`, after the rings have
-    had time to grow; the log, what the recorder said, and how its reader fared."""
+    """Records a flood on one CPU, and stops the recorder again and again for `ms`, after the rings
+    have had time to grow; the log, what the recorder said, and how its reader fared."""
 
     def record(*options, ms=100, times=3, flood_ms=0):
         log = recorder.path()
@@ -155,7 +155,8 @@ def test_with_no_memory_to_grow_it_loses(held_up):
     check_every_hit(log)
 
 
-# For how long the recorder stands still: half of the larger ring has room for three times what comes meanwhile.
+# For how long the recorder stands still: half of the larger ring has room for three times what
+# comes meanwhile.
 GROWING = [((), 100, 4096), (("--buffer-size", "2M", "--max-memory", "256M"), 50, 2048)]
 
 

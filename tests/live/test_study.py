@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Every study of every schema, in the least time it can do: its checks hold, or it says why it cannot
-be run. One of them each time, all at night."""
+"""Every study of every schema, in the least time it can do: its checks hold, or it says why it
+cannot be run. One of them each time, all at night."""
 
 import json
 import os
