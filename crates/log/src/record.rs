@@ -99,3 +99,28 @@ impl SizeTable {
         (size <= RECORD_MAX && size as usize <= bytes.len()).then_some(size as usize)
     }
 }
+
+/// Where the count stands in a `LOST` record; id 0, which no record has, if the log has none.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct LostRecord {
+    pub id: u16,
+    pub count_at: usize,
+}
+
+impl LostRecord {
+    pub fn of(events: &[EventLayout]) -> LostRecord {
+        let find = || {
+            let layout = events.iter().find(|e| e.name == "LOST")?;
+            let count = layout.fields.iter().find(|f| f.name == "count")?;
+            Some(LostRecord { id: layout.id, count_at: count.offset as usize })
+        };
+        find().unwrap_or_default()
+    }
+
+    /// How many numbers the record takes: its count if it is a `LOST` record.
+    #[inline]
+    pub fn count(self, bytes: &[u8]) -> u64 {
+        let word = bytes.get(self.count_at..).and_then(|b| b.first_chunk());
+        word.map_or(0, |b| u64::from_le_bytes(*b))
+    }
+}

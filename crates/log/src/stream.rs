@@ -13,10 +13,10 @@ use crate::damage::{Damage, note};
 use crate::ledger::Key;
 use crate::origin::Origin;
 use crate::parts::{self, Piece};
+use crate::record::LostRecord;
 use crate::record::{Header, SizeTable, full_time};
 use crate::scan::{self, Block};
 use crate::source::Source;
-use crate::writer::LostRecord;
 use klogger_schema::layout::HEADER_SIZE;
 use std::collections::VecDeque;
 

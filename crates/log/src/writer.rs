@@ -5,51 +5,22 @@
 //! Every block is whole in the sink before the next begins, so that a log can be read however its
 //! recording ends.
 
+mod parts;
+mod sink;
+
+pub use self::sink::Sink;
 use crate::codes::Codes;
 use crate::format::{
-    self, ADDITIONS_MAX, BLOCK_HEADER_SIZE, BLOCK_RAW_MAX, BLOCK_TARGET, BlockHeader, CPU_MAX,
-    FILE_HEADER_SIZE, Kind, PACKED_PART_TARGET, PART_SIZE, PART_TARGET, Packing, Part,
+    self, ADDITIONS_MAX, BLOCK_HEADER_SIZE, BLOCK_RAW_MAX, BlockHeader, CPU_MAX, FILE_HEADER_SIZE,
+    Kind, Packing,
 };
 use crate::ledger::{Entry, Key, Ledger};
 use crate::origin::Origin;
 use crate::preamble::{Addition, Preamble};
-use crate::record::{Header, SizeTable, full_time};
+use crate::record::{LostRecord, SizeTable};
 use crate::validate::Known;
 use klogger_schema::layout::EventLayout;
-use std::fs::File;
-use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
-
-/// Where a log goes. What was begun and failed can be taken back.
-pub trait Sink: Write {
-    /// Forgets everything after the first `length` bytes.
-    fn cut(&mut self, length: u64) -> io::Result<()>;
-}
-
-impl Sink for File {
-    fn cut(&mut self, length: u64) -> io::Result<()> {
-        self.set_len(length)?;
-        self.seek(SeekFrom::Start(length)).map(|_| ())
-    }
-}
-
-impl Sink for Vec<u8> {
-    fn cut(&mut self, length: u64) -> io::Result<()> {
-        self.truncate(length as usize);
-        Ok(())
-    }
-}
-
-impl<S: Sink + ?Sized> Sink for &mut S {
-    fn cut(&mut self, length: u64) -> io::Result<()> {
-        (**self).cut(length)
-    }
-}
-
-impl<S: Sink + ?Sized> Sink for Box<S> {
-    fn cut(&mut self, length: u64) -> io::Result<()> {
-        (**self).cut(length)
-    }
-}
+use std::io::{self, ErrorKind};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
@@ -107,40 +78,6 @@ pub struct Writer<S: Sink> {
     counts: Vec<u64>,
     /// A write failed and could not be taken back, so nothing may follow.
     torn: bool,
-}
-
-/// Where the count stands in a `LOST` record; id 0, which no record has, if the log has none.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct LostRecord {
-    pub id: u16,
-    pub count_at: usize,
-}
-
-impl LostRecord {
-    pub fn of(events: &[EventLayout]) -> LostRecord {
-        let find = || {
-            let layout = events.iter().find(|e| e.name == "LOST")?;
-            let count = layout.fields.iter().find(|f| f.name == "count")?;
-            Some(LostRecord { id: layout.id, count_at: count.offset as usize })
-        };
-        find().unwrap_or_default()
-    }
-
-    /// How many numbers the record takes: its count if it is a `LOST` record.
-    #[inline]
-    pub fn count(self, bytes: &[u8]) -> u64 {
-        let word = bytes.get(self.count_at..).and_then(|b| b.first_chunk());
-        word.map_or(0, |b| u64::from_le_bytes(*b))
-    }
-}
-
-/// What one pass over the records of a block finds.
-struct Chunk {
-    bytes: usize,
-    first_time: u64,
-    last_time: u64,
-    events: u32,
-    lost: u64,
 }
 
 impl<S: Sink> Writer<S> {
@@ -370,59 +307,6 @@ impl<S: Sink> Writer<S> {
         }
     }
 
-    /// Goes over records up to the first malformed one, or to about [`BLOCK_TARGET`], and finds the
-    /// parts.
-    fn walk(&mut self, records: &[u8], base: u64) -> Chunk {
-        let part = if self.packer.is_some() { PACKED_PART_TARGET } else { PART_TARGET };
-        let mut chunk = Chunk { bytes: 0, first_time: u64::MAX, last_time: 0, events: 0, lost: 0 };
-        self.parts.clear();
-        while chunk.bytes < BLOCK_TARGET {
-            let begin = chunk.bytes;
-            // More than 4 thousand million losses end a block, so that the number of a part has
-            // room in its header.
-            let Ok(serial) = u32::try_from(chunk.lost.saturating_add(chunk.events.into())) else {
-                break;
-            };
-            let whole = self.walk_part(records, base, begin + part, &mut chunk);
-            if chunk.bytes > begin {
-                self.parts.push((chunk.bytes, serial));
-            }
-            if !whole {
-                break;
-            }
-        }
-        chunk
-    }
-
-    /// Goes on to `end` or a bit farther; false at the first malformed record.
-    fn walk_part(&mut self, records: &[u8], base: u64, end: usize, chunk: &mut Chunk) -> bool {
-        while chunk.bytes < end {
-            let rest = &records[chunk.bytes..];
-            let (Some(header), Some(size)) = (Header::read(rest), self.sizes.size(rest)) else {
-                return false;
-            };
-            let time = full_time(base, header.time48());
-            chunk.first_time = chunk.first_time.min(time);
-            chunk.last_time = chunk.last_time.max(time);
-            if header.id() == self.lost.id {
-                chunk.lost = chunk.lost.saturating_add(self.lost.count(rest));
-            } else {
-                chunk.events += 1;
-            }
-            self.counts[usize::from(header.id())] += 1;
-            chunk.bytes += size;
-        }
-        true
-    }
-
-    /// Takes back what [`Writer::walk`] counted.
-    fn uncount(&mut self, mut records: &[u8]) {
-        while let (Some(header), Some(size)) = (Header::read(records), self.sizes.size(records)) {
-            self.counts[usize::from(header.id())] -= 1;
-            records = &records[size..];
-        }
-    }
-
     fn append(&mut self, header: BlockHeader, raw: &[u8], pack: bool) -> io::Result<()> {
         let packed = match &mut self.packer {
             Some(packer) if pack => Some(packer.compress(raw)?).filter(|p| p.len() < raw.len()),
@@ -435,47 +319,6 @@ impl<S: Sink> Writer<S> {
         let header =
             BlockHeader { packing, raw: raw.len() as u32, stored: stored.len() as u32, ..header };
         self.put_block(header, &[], stored)
-    }
-
-    /// Appends a block of the parts that [`Writer::walk`] has found.
-    fn append_events(&mut self, header: BlockHeader, raw: &[u8]) -> io::Result<()> {
-        if self.parts.len() < 2 {
-            return self.append(header, raw, self.packer.is_some());
-        }
-        let (packing, packed, ends) = self.pack(raw)?;
-        let stored = if packing == Packing::Zstd { packed.as_slice() } else { raw };
-        let mut table = Vec::with_capacity(ends.len() * PART_SIZE);
-        let mut start = 0;
-        for (end, (_, serial)) in ends.iter().zip(&self.parts) {
-            let part = Part { start: start as u32, end: *end as u32, serial: *serial };
-            table.extend_from_slice(&part.encode(&stored[start..*end]));
-            start = *end;
-        }
-        let (raw, stored_bytes) = (raw.len() as u32, stored.len() as u32);
-        let size = (BLOCK_HEADER_SIZE + table.len()) as u16;
-        let parts = ends.len() as u16;
-        self.put_block(
-            BlockHeader { size, packing, raw, stored: stored_bytes, parts, ..header },
-            &table,
-            stored,
-        )
-    }
-
-    /// How the parts are stored, their bytes if they are packed, and where each of them ends.
-    fn pack(&mut self, raw: &[u8]) -> io::Result<(Packing, Vec<u8>, Vec<usize>)> {
-        let mut packed = Vec::new();
-        if let Some(packer) = &mut self.packer {
-            let (mut ends, mut start) = (Vec::new(), 0);
-            for (end, _) in &self.parts {
-                packed.extend_from_slice(&packer.compress(&raw[start..*end])?);
-                ends.push(packed.len());
-                start = *end;
-            }
-            if packed.len() < raw.len() {
-                return Ok((Packing::Zstd, packed, ends));
-            }
-        }
-        Ok((Packing::None, Vec::new(), self.parts.iter().map(|(end, _)| *end).collect()))
     }
 
     /// `table` is that of the parts, if there are any.

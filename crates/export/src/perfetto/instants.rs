@@ -2,42 +2,22 @@
 //! Events that Perfetto has no type for: instants on tracks, with the fields as their arguments;
 //! and slices, see [`super::slices`].
 
+use super::arguments::{Argument, Names, annotation, arguments, labelled, names_at_end, text};
 use super::proto::{
-    Annotated, Data, DebugAnnotation, INCREMENTAL_STATE_CLEARED, Interned, InternedData,
-    NEEDS_INCREMENTAL_STATE, ThreadDescriptor, TracePacket, TrackDescriptor, TrackEvent,
+    Annotated, Data, DebugAnnotation, Interned, InternedData, TracePacket, TrackEvent,
     TrackEventType,
 };
 use super::slices::{Lane, Part, Slices, Whose, Written};
+use super::tracks::{self, GLOBAL, Tracks, sequenced};
 use crate::roles::owner;
 use klogger_log::decode::Decoder;
-use klogger_log::event::{EventRef, Value};
+use klogger_log::event::EventRef;
 use klogger_log::ledger::Entry;
 use klogger_log::origin::Origin;
 use klogger_log::preamble::Preamble;
 use klogger_log::process::Processes;
-use klogger_schema::layout::{EventLayout, FieldLayout};
-use klogger_schema::model::{Decode, Place, Shape};
-use std::collections::{HashMap, HashSet};
-
-/// All instants are one sequence, which shares its interned names.
-const SEQUENCE: u32 = 1;
-
-/// The track of the recorder and of what is nobody's.
-const GLOBAL: u64 = 1;
-/// The track of CPU n is this plus n.
-const CPU: u64 = 2;
-/// Tracks of threads are numbered from here.
-const THREADS: u64 = CPU + (1 << 16);
-
-/// How one field is written.
-struct Argument {
-    name: u64,
-    hex: bool,
-    /// The name of its decoded text, if it has one.
-    text: Option<u64>,
-    /// The text is the whole value, not a name for it.
-    whole: bool,
-}
+use klogger_schema::model::Place;
+use std::collections::HashMap;
 
 pub struct Instants {
     /// By event, then field.
@@ -46,13 +26,7 @@ pub struct Instants {
     categories: Vec<u64>,
     /// By event: the field that says which thread's it is.
     owners: Vec<Option<usize>>,
-    /// By thread id: track and process.
-    threads: HashMap<i64, (u64, i64)>,
-    /// CPUs whose tracks are declared.
-    cpus: HashSet<u16>,
-    /// Tracks below others.
-    lanes: HashMap<Lane, u64>,
-    next_track: u64,
+    tracks: Tracks,
     text: Vec<u8>,
     slices: Slices,
     /// Names of arguments: what they are called at the end of a slice whose beginning has another
@@ -67,37 +41,8 @@ pub struct Known<'a> {
     pub processes: &'a Processes,
 }
 
-/// Numbers for names, from 1.
-#[derive(Default)]
-struct Names {
-    numbers: HashMap<String, u64>,
-    interned: Vec<Interned>,
-}
-
-impl Names {
-    fn number(&mut self, name: &str) -> u64 {
-        if let Some(number) = self.numbers.get(name) {
-            return *number;
-        }
-        let number = self.interned.len() as u64 + 1;
-        self.numbers.insert(name.into(), number);
-        self.interned.push(Interned { iid: Some(number), name: Some(name.into()) });
-        number
-    }
-}
-
 /// Names of the arguments of losses.
 const LOSS: [&str; 4] = ["key", "event", "count", "text"];
-
-fn sequenced(timestamp: Option<u64>, data: Data) -> TracePacket {
-    TracePacket {
-        timestamp,
-        trusted_packet_sequence_id: Some(SEQUENCE),
-        sequence_flags: Some(NEEDS_INCREMENTAL_STATE),
-        interned_data: None,
-        data: Some(data),
-    }
-}
 
 impl Instants {
     /// Declares names and the global track.
@@ -121,26 +66,12 @@ impl Instants {
             event_names: events.interned,
             debug_annotation_names: names.interned,
         };
-        let global = TrackDescriptor {
-            uuid: Some(GLOBAL),
-            name: Some("klogger".into()),
-            ..TrackDescriptor::default()
-        };
-        out.push(TracePacket {
-            timestamp: None,
-            trusted_packet_sequence_id: Some(SEQUENCE),
-            sequence_flags: Some(INCREMENTAL_STATE_CLEARED),
-            interned_data: Some(interned_data),
-            data: Some(Data::TrackDescriptor(global)),
-        });
+        out.push(tracks::begin(interned_data));
         Instants {
             arguments,
             categories,
             owners: preamble.events.iter().map(owner).collect(),
-            threads: HashMap::new(),
-            cpus: HashSet::new(),
-            lanes: HashMap::new(),
-            next_track: THREADS,
+            tracks: Tracks::new(),
             text: Vec::new(),
             slices: Slices::new(&preamble.events),
             at_end,
@@ -150,7 +81,7 @@ impl Instants {
 
     /// The id is given to another thread.
     pub fn forget(&mut self, tid: i64) {
-        self.threads.remove(&tid);
+        self.tracks.forget(tid);
     }
 
     /// An event as an instant, or as an end of slices; `name` if not its own.
@@ -249,9 +180,9 @@ impl Instants {
     ) -> Option<u64> {
         match (on, event.origin) {
             (Place::Any, _) => {
-                Some(self.lane(Lane { track: GLOBAL, number: 0, name: name.into() }, out))
+                Some(self.tracks.lane(Lane { track: GLOBAL, number: 0, name: name.into() }, out))
             }
-            (Place::Cpu, Origin::Cpu(cpu)) => Some(self.cpu(cpu, out)),
+            (Place::Cpu, Origin::Cpu(cpu)) => Some(self.tracks.cpu(cpu, out)),
             (Place::Cpu | Place::Thread, _) => made.track_uuid,
         }
     }
@@ -259,7 +190,7 @@ impl Instants {
     fn write_slices(&mut self, out: &mut Vec<TracePacket>) {
         for mut written in std::mem::take(&mut self.written) {
             if let Some(lane) = written.lane {
-                let track = if lane.number == 0 { lane.track } else { self.lane(lane, out) };
+                let track = if lane.number == 0 { lane.track } else { self.tracks.lane(lane, out) };
                 written.event.track_uuid = Some(track);
             }
             out.push(sequenced(Some(written.time_ns), Data::TrackEvent(written.event)));
@@ -315,7 +246,7 @@ impl Instants {
     ) -> (u64, Option<i64>) {
         let cpu = match event.origin {
             Origin::Thread { thread, .. } => {
-                return (self.thread(thread.tid.into(), thread.tgid.into(), out), None);
+                return (self.tracks.thread(thread.tid.into(), thread.tgid.into(), out), None);
             }
             Origin::Recorder => return (GLOBAL, None),
             Origin::Cpu(cpu) => cpu,
@@ -326,59 +257,9 @@ impl Instants {
             .filter(|t| *t > 0);
         let process = |tid: i64| processes.row(tid).map(|row| row.tgid).filter(|tgid| *tgid > 0);
         match tid.and_then(|tid| Some((tid, process(tid)?))) {
-            Some((tid, tgid)) => (self.thread(tid, tgid, out), Some(tid)),
-            None => (self.cpu(cpu, out), tid),
+            Some((tid, tgid)) => (self.tracks.thread(tid, tgid, out), Some(tid)),
+            None => (self.tracks.cpu(cpu, out), tid),
         }
-    }
-
-    fn thread(&mut self, tid: i64, tgid: i64, out: &mut Vec<TracePacket>) -> u64 {
-        if let Some((track, _)) = self.threads.get(&tid).filter(|t| t.1 == tgid) {
-            return *track;
-        }
-        let track = self.next_track;
-        self.next_track += 1;
-        self.threads.insert(tid, (track, tgid));
-        let thread = ThreadDescriptor { pid: Some(tgid as i32), tid: Some(tid) };
-        let descriptor = TrackDescriptor {
-            uuid: Some(track),
-            thread: Some(thread),
-            ..TrackDescriptor::default()
-        };
-        out.push(sequenced(None, Data::TrackDescriptor(descriptor)));
-        track
-    }
-
-    /// A track below another one.
-    fn lane(&mut self, lane: Lane, out: &mut Vec<TracePacket>) -> u64 {
-        let next = self.next_track;
-        let track = *self.lanes.entry(lane.clone()).or_insert(next);
-        if track == next {
-            self.next_track += 1;
-            let (name, parent_uuid) = (Some(lane.name), Some(lane.track));
-            let descriptor = TrackDescriptor {
-                uuid: Some(track),
-                name,
-                parent_uuid,
-                ..TrackDescriptor::default()
-            };
-            out.push(sequenced(None, Data::TrackDescriptor(descriptor)));
-        }
-        track
-    }
-
-    fn cpu(&mut self, cpu: u16, out: &mut Vec<TracePacket>) -> u64 {
-        let track = CPU + u64::from(cpu);
-        if self.cpus.insert(cpu) {
-            let name = Some(format!("events of CPU {cpu}"));
-            let descriptor = TrackDescriptor {
-                uuid: Some(track),
-                name,
-                parent_uuid: Some(GLOBAL),
-                ..TrackDescriptor::default()
-            };
-            out.push(sequenced(None, Data::TrackDescriptor(descriptor)));
-        }
-        track
     }
 }
 
@@ -404,83 +285,4 @@ fn added_at_end(begin: &TrackEvent, end: &TrackEvent, names: &HashMap<u64, u64>)
     };
     let debug_annotations = end.debug_annotations.iter().filter_map(renamed).collect();
     TrackEvent { debug_annotations, ..TrackEvent::default() }
-}
-
-/// A second name for each argument of an event that ends a slice: `end_NAME`.
-fn names_at_end(
-    preamble: &Preamble,
-    arguments: &[Vec<Argument>],
-    names: &mut Names,
-) -> HashMap<u64, u64> {
-    let mut found = HashMap::new();
-    for (event, arguments) in
-        preamble.events.iter().zip(arguments).filter(|(e, _)| !e.ends.is_empty())
-    {
-        for (field, argument) in event.fields.iter().zip(arguments) {
-            let name = format!("end_{}", field.name);
-            found.insert(argument.name, names.number(&name));
-            if let Some(text) = argument.text {
-                found.insert(text, names.number(&format!("{name}_text")));
-            }
-        }
-    }
-    found
-}
-
-/// A decoded text stands beside the value, as `NAME_text`; an underscore more if the event has such
-/// a field.
-fn arguments(event: &EventLayout, names: &mut Names) -> Vec<Argument> {
-    let is_field = |name: &str| event.fields.iter().any(|f| f.name == name);
-    let mut argument = |field: &FieldLayout| {
-        let whole = matches!(field.decode, Decode::Device | Decode::Ip);
-        let one = field.shape == Shape::One;
-        let decoded = whole || one && !matches!(field.decode, Decode::Plain | Decode::Hex);
-        let mut label = format!("{}_text", field.name);
-        while is_field(&label) {
-            label.push('_');
-        }
-        Argument {
-            name: names.number(&field.name),
-            hex: field.decode == Decode::Hex || field.decode == Decode::Code,
-            text: decoded.then(|| names.number(&label)),
-            whole,
-        }
-    };
-    event.fields.iter().map(&mut argument).collect()
-}
-
-fn labelled(name: u64, value: Annotated) -> DebugAnnotation {
-    DebugAnnotation { name_iid: Some(name), value: Some(value), array_values: Vec::new() }
-}
-
-fn text(bytes: &[u8]) -> Annotated {
-    Annotated::Text(String::from_utf8_lossy(bytes).into_owned())
-}
-
-fn annotation(argument: &Argument, value: Value) -> DebugAnnotation {
-    let Value::Array(elements) = value else {
-        return labelled(argument.name, annotated(value, argument.hex));
-    };
-    let element = |v| DebugAnnotation {
-        name_iid: None,
-        array_values: Vec::new(),
-        value: Some(annotated(v, argument.hex)),
-    };
-    DebugAnnotation {
-        name_iid: Some(argument.name),
-        value: None,
-        array_values: elements.iter().map(element).collect(),
-    }
-}
-
-/// A pointer is shown as a hexadecimal number.
-fn annotated(value: Value, hex: bool) -> Annotated {
-    match value {
-        Value::Uint(n) if hex => Annotated::Pointer(n),
-        Value::Uint(n) => Annotated::Uint(n),
-        Value::Int(n) => Annotated::Int(n),
-        Value::Bool(b) => Annotated::Bool(b),
-        Value::Text(bytes) => text(bytes),
-        Value::Array(_) => Annotated::Text(String::new()),
-    }
 }

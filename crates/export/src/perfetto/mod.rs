@@ -5,9 +5,12 @@
 //! `thread_state`, `thread` and `process` are filled; see [`crate::roles`]. Of the other events
 //! some begin and end slices; see [`slices`]. The rest are instants; see [`instants`].
 
+mod arguments;
 mod instants;
+mod packets;
 mod proto;
 mod slices;
+mod tracks;
 
 use crate::roles::{Role, int, int_of, text_of};
 use crate::switches::{Cpu, Switch, is_recorded, not_recorded, reported_state};
@@ -18,14 +21,13 @@ use klogger_log::event::EventRef;
 use klogger_log::ledger::{Entry, Key, Severity};
 use klogger_log::merge::Selection;
 use klogger_log::origin::Origin;
-use klogger_log::preamble::Preamble;
 use klogger_log::process::Processes;
 use klogger_log::reader::Reader;
+use packets::{clocks, exec, fork, mark, system};
 use prost::Message;
 use proto::{
-    Clock, ClockSnapshot, Data, FtraceEvent, FtraceEventBundle, Kernel, Process, ProcessTree,
-    SchedProcessExec, SchedProcessExit, SchedSwitch, SystemInfo, TaskNewtask, TaskRename, Thread,
-    Trace, TracePacket, Utsname, Wake,
+    Data, FtraceEvent, FtraceEventBundle, Kernel, Process, ProcessTree, SchedProcessExit,
+    SchedSwitch, TaskRename, Thread, Trace, TracePacket, Wake,
 };
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -36,13 +38,6 @@ const PACKETS: usize = 1 << 11;
 const BUNDLE: usize = 1 << 10;
 /// Events between two reports of progress.
 const REPORT_EVERY: u64 = 1 << 16;
-
-/// Numbers of Perfetto's clocks.
-const REALTIME: u32 = 1;
-const MONOTONIC: u32 = 3;
-const BOOTTIME: u32 = 6;
-
-const CLONE_THREAD: u64 = 0x10000;
 
 /// Writes the whole log to `sink`; returns what of the log could not be read.
 ///
@@ -379,59 +374,5 @@ impl Perfetto {
 impl Line {
     fn new(number: u16, complete: bool) -> Line {
         Line { cpu: Cpu::new(number, complete), events: Vec::new(), lost: false }
-    }
-}
-
-/// Perfetto's time is the time since boot. A log has the monotonic clock, which is the same as long
-/// as the machine does not sleep.
-fn clocks(preamble: &Preamble, start_ns: u64) -> TracePacket {
-    let clock = |id, time| Clock { clock_id: Some(id), timestamp: Some(time) };
-    let mut clocks = vec![clock(BOOTTIME, start_ns), clock(MONOTONIC, start_ns)];
-    if preamble.clock.start_realtime_ns != 0 {
-        clocks.push(clock(REALTIME, preamble.clock.start_realtime_ns));
-    }
-    TracePacket {
-        timestamp: Some(start_ns),
-        data: Some(Data::ClockSnapshot(ClockSnapshot { clocks })),
-        ..TracePacket::default()
-    }
-}
-
-/// The kernel's version decides how Perfetto reads the states of threads.
-fn system(preamble: &Preamble) -> TracePacket {
-    let host = &preamble.host;
-    let known = |text: &String| Some(text.clone()).filter(|t| !t.is_empty());
-    let utsname = Utsname {
-        sysname: Some("Linux".into()),
-        version: known(&host.kernel_version),
-        // The states written here are those of kernels since 4.14.
-        release: known(&host.kernel).or_else(|| Some("6.1".into())),
-        machine: known(&host.machine),
-    };
-    let num_cpus = Some(host.cpus.len() as u32).filter(|n| *n > 0);
-    let info = SystemInfo { utsname: Some(utsname), num_cpus };
-    TracePacket { data: Some(Data::SystemInfo(info)), ..TracePacket::default() }
-}
-
-fn mark(event: &EventRef) -> String {
-    let number = int_of(event, "number").unwrap_or_default();
-    match text_of(event, "text").filter(|t| !t.is_empty()) {
-        Some(text) => format!("MARK {number}: {text}"),
-        None => format!("MARK {number}"),
-    }
-}
-
-fn fork(event: &EventRef) -> TaskNewtask {
-    let (pid, tgid) = (int_of(event, "pid"), int_of(event, "tgid"));
-    let clone_flags = Some(if pid == tgid { 0 } else { CLONE_THREAD });
-    TaskNewtask { pid: pid.map(|n| n as i32), comm: text_of(event, "comm"), clone_flags }
-}
-
-fn exec(event: &EventRef) -> SchedProcessExec {
-    let number = |field| int_of(event, field).map(|n| n as i32);
-    SchedProcessExec {
-        filename: text_of(event, "filename"),
-        pid: number("pid"),
-        old_pid: number("old_pid"),
     }
 }
