@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from klogger import helpers
+from klogger import prelude
 from klogger.log import Log
 
 NUMERIC = {
@@ -52,7 +52,7 @@ def tables(log: Log) -> list[Table]:
         event_table(log, name, types.get(("main", event.name), []))
         for name, event in log.events.items()
     ]
-    for name, doc in helpers.DOCS.items():
+    for name, doc in prelude.DOCS.items():
         columns = tuple(
             Column(c, t, "ns" if c.endswith("_ns") else "", "")
             for c, t in types.get(("klogger", name), [])

@@ -11,7 +11,7 @@ from typing import Any
 
 import duckdb
 
-from klogger.units import duration
+from klogger.durations import duration
 
 # Nobody waits a second for an event. What a log says beyond that is not believed.
 NS_MAX = 1e9

@@ -12,8 +12,8 @@ from typing import Any
 
 import altair as alt
 
+from klogger import durations
 from klogger.analysis import Analysis
-from klogger.units import duration
 
 # Okabe and Ito's colours, which colour-blind people can tell apart, then darker and lighter ones of
 # the same hues. All can be seen on white and on dark grey.
@@ -132,7 +132,7 @@ def axis_of(drawing: Drawing, part: str, **more: Any) -> alt.Axis:
     unit = drawing.unit(part)
     if unit in ("ns", "s"):
         ns = "datum.value" if unit == "ns" else "datum.value * 1e9"
-        more["labelExpr"] = duration_expression(ns)
+        more["labelExpr"] = durations.vega(ns)
         if drawing.live and drawing.is_log():
             more["labelExpr"] = f"{LOG_LABEL} ? {more['labelExpr']} : ''"
             more["labelOverlap"] = False
@@ -164,19 +164,6 @@ def axis_of(drawing: Drawing, part: str, **more: Any) -> alt.Axis:
 def lines_of(title: str, pixels: int) -> list[str]:
     """Of a title that has no more room than this."""
     return textwrap.wrap(title, max(pixels // LETTER_WIDTH, 8))
-
-
-def duration_expression(ns: str) -> str:
-    """A Vega expression for a number of ns as `10 µs`."""
-    steps = "".join(
-        f"abs({ns}) < {limit} ? format(({ns}) / {factor}, '.5~r') + ' {unit}' : "
-        for limit, factor, unit in (
-            ("999.5", "1", "ns"),
-            ("999.5e3", "1e3", "µs"),
-            ("999.5e6", "1e6", "ms"),
-        )
-    )
-    return f"({ns}) == 0 ? '0' : {steps}format(({ns}) / 1e9, ',.5~r') + ' s'"
 
 
 def domain_of(drawing: Drawing) -> tuple[float, float]:
@@ -281,7 +268,7 @@ def tooltip(drawing: Drawing) -> list[alt.Tooltip]:
             factor = 1 if unit == "ns" else 1e9
             shown = f"{name} "
             for record in drawing.records:
-                record[shown] = duration(float(record[name] or 0) * factor)
+                record[shown] = durations.duration(float(record[name] or 0) * factor)
             found.append(alt.Tooltip(f"{shown}:N", title=name))
         elif unit == "share":
             found.append(alt.Tooltip(f"{name}:Q", title=name, format=".1%"))

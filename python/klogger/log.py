@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from klogger import helpers, sqlerror
+from klogger import gaps, prelude, sqlerror
 from klogger.export import cache_home, tables_of
 from klogger.failure import Failure, did_you_mean
+from klogger.sqltext import identifier, literal
 
 if TYPE_CHECKING:
     from klogger.answers import Report
@@ -50,7 +51,9 @@ class Field:
 
 @dataclass(frozen=True)
 class Event:
-    """An event type of a log. `logged` and `lost` count events."""
+    """An event type of a log. `logged` and `lost` count events; `role` is what its schema says that
+    it is to programs which draw who ran where (docs/schema-language.md).
+    """
 
     name: str
     schema: str
@@ -58,6 +61,7 @@ class Event:
     logged: int
     lost: int
     fields: tuple[Field, ...]
+    role: str | None = None
 
 
 class Events(dict[str, Event]):
@@ -90,9 +94,9 @@ class Events(dict[str, Event]):
         columns = {name for (name, *_) in self.connection.execute(f"DESCRIBE {table}").fetchall()}
         found = []
         for one in event.fields:
-            column = helpers.identifier(f"{one.name}_" if f"{one.name}_" in columns else one.name)
+            column = identifier(f"{one.name}_" if f"{one.name}_" in columns else one.name)
             if one.decoding is not None:
-                found.append(f"klogger.{helpers.identifier(one.decoding)}({column}) AS {column}")
+                found.append(f"klogger.{identifier(one.decoding)}({column}) AS {column}")
         return f" REPLACE ({', '.join(found)})" if found else ""
 
 
@@ -174,6 +178,10 @@ class Log:
             if n not in named
         ]
 
+    def with_role(self, role: str) -> list[Event]:
+        """The events to which their schema gives a role: `switch_in`, `waking`, ..."""
+        return [event for event in self.events.values() if event.role == role]
+
     def is_of_programs(self, event: Event) -> bool:
         """Whether threads of programs may have logged it: its table then says which."""
         schemas = {s.get("name") for s in self.schemas if s.get("user") is True}
@@ -225,14 +233,14 @@ def open(path: str | os.PathLike[str], *, quiet: bool = True, locked: bool = Fal
     connection = connect()
     log = Log(Path(path), directory, meta if isinstance(meta, dict) else {}, connection, _link=link)
     try:
-        helpers.create(connection, root, log.preamble)
+        prelude.create(connection, root, log.preamble)
         log.events = events_of(connection)
         connection.execute(f"SET memory_limit = '{memory_mib(log.events.values())}MiB'")
         log.events.connection = connection
         for event in log.events.values():
-            if not helpers.view(connection, f'main."{event.name}"', root / f"{event.name}.parquet"):
-                connection.execute(helpers.empty_event(event.name, [f.name for f in event.fields]))
-        helpers.create_derived(connection, log.events, log.preamble)
+            if not prelude.view(connection, f'main."{event.name}"', root / f"{event.name}.parquet"):
+                connection.execute(prelude.empty_event(event.name, [f.name for f in event.fields]))
+        gaps.create(connection, log.events, log.preamble)
         connection.execute(SEARCH_PATH)
     except duckdb.Error as error:
         message = str(error).splitlines()[0]
@@ -258,7 +266,7 @@ def connect() -> duckdb.DuckDBPyConnection:
     # Where it cannot be made, only what does not fit into memory fails, with DuckDB's message.
     with contextlib.suppress(OSError):
         spill.mkdir(parents=True, exist_ok=True)
-    connection.execute(f"SET temp_directory = {quote(str(spill))}")
+    connection.execute(f"SET temp_directory = {literal(str(spill))}")
     return connection
 
 
@@ -275,7 +283,7 @@ def lock(connection: duckdb.DuckDBPyConnection, root: Path) -> None:
     Analyses say which order they want, and are faster without another.
     """
     connection.execute("SET preserve_insertion_order = false")
-    connection.execute(f"SET allowed_directories = [{quote(str(root))}]")
+    connection.execute(f"SET allowed_directories = [{literal(str(root))}]")
     connection.execute("SET enable_external_access = false")
 
 
@@ -288,11 +296,17 @@ def events_of(connection: duckdb.DuckDBPyConnection) -> Events:
             "SELECT DISTINCT decoding FROM klogger.decoding"
         ).fetchall()
     }
-    query = "SELECT name, schema, coalesce(doc, ''), logged, lost, fields FROM klogger.event ORDER BY id"
-    for name, schema, doc, logged, lost, fields in connection.execute(query).fetchall():
+    # Tables that an older klogger made have no roles.
+    columns = {name for name, *_ in connection.execute("DESCRIBE klogger.event").fetchall()}
+    role = "role" if "role" in columns else "NULL"
+    query = (
+        f"SELECT name, schema, coalesce(doc, ''), {role}, logged, lost, fields"
+        " FROM klogger.event ORDER BY id"
+    )
+    for name, schema, doc, role, logged, lost, fields in connection.execute(query).fetchall():
         if IDENTIFIER.fullmatch(name):
             events[name.upper()] = Event(
-                name, schema, doc, logged or 0, lost or 0, fields_of(fields, decodings)
+                name, schema, doc, logged or 0, lost or 0, fields_of(fields, decodings), role
             )
     return events
 
@@ -338,7 +352,3 @@ def without_glob_characters(directory: Path) -> tempfile.TemporaryDirectory[str]
     link = tempfile.TemporaryDirectory(prefix="klogger-")
     (Path(link.name) / "tables").symlink_to(directory.absolute())
     return link
-
-
-def quote(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from klogger.helpers import OF_PROGRAMS
+from klogger.durations import duration
+from klogger.gaps import OF_PROGRAMS
 from klogger.log import Log
-from klogger.units import duration, printable
+from klogger.units import printable
 
 # Losses of one kind are summed up; a log has at most this many kinds that are worth a line.
 KINDS_MAX = 6

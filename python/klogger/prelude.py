@@ -1,11 +1,48 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""The SQL functions that every log has. Those that depend on what is in it are in `helpers` and
-`costs`.
+"""The tables and functions that every log has, besides one table per event type. `gaps` has those
+about what is missing, `costs` those about the logger's own cost.
 
 DuckDB puts the arguments of a macro into its text. What they name must not be taken for a column of
 the macro's own, nor for its tables: so each name inside of a subquery, and each parameter of a
 lambda, begins with `klogger`, in a form that no event or field can have.
 """
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from klogger import costs, durations
+from klogger.sqltext import identifier, literal
+
+# The columns that the exporter promises, for a log in which such a table is missing.
+TABLES = {
+    "process": "pid INTEGER, tgid INTEGER, parent INTEGER, comm VARCHAR, command VARCHAR, from_ns BIGINT, to_ns BIGINT,"
+    " recorder BOOLEAN",
+    "ledger": "key VARCHAR, severity VARCHAR, source VARCHAR, event VARCHAR, cpu SMALLINT, tid INTEGER,"
+    " tgid INTEGER, count BIGINT, from_ns BIGINT, to_ns BIGINT, text VARCHAR",
+    "event": "name VARCHAR, schema VARCHAR, id INTEGER, doc VARCHAR, role VARCHAR, logged BIGINT,"
+    " lost BIGINT, fields VARCHAR",
+    "decoding": "decoding VARCHAR, flags BOOLEAN, value UBIGINT, text VARCHAR",
+    "stack": "id BIGINT, frames VARCHAR[], text VARCHAR",
+}
+DOCS = {
+    "process": "threads and their names: one row per thread and name; pid 0 is idle",
+    "ledger": "every way in which data is missing",
+    "event": "the event types of this log",
+    "decoding": "texts for values; each is also a function, as in task_state(state)",
+    "stack": "kernel stacks, by the numbers in fields `as stack`: the functions, the innermost first",
+    "thread": "one row per thread id, with its latest name",
+    "recorder": "the recorder's own threads",
+    "cost": "what logging an event took, with its probe: measured before the recording; see cost_of(event)",
+    "recording": "one row: when the log begins and ends",
+    "gap": "where events are missing; cpu NULL: on all, event NULL: of all types",
+    "thread_gap": "where events of programs are missing; tid NULL: of threads that are not known",
+}
+
 
 NAMES = """
 CREATE TABLE klogger.thread AS
@@ -20,14 +57,6 @@ CREATE MACRO klogger.comm(p, t) AS coalesce(
   (SELECT any_value("klogger comm")
    FROM (SELECT pid AS "klogger pid", comm AS "klogger comm", names AS "klogger n" FROM klogger.thread) AS "klogger x"
    WHERE "klogger pid" = p AND "klogger n" = 1), p::VARCHAR);
-CREATE MACRO klogger.three_digits(x) AS
-  CASE WHEN abs(x) >= 99.95 THEN format('{:.0f}', x) WHEN abs(x) >= 9.995 THEN format('{:.1f}', x)
-       ELSE format('{:.2f}', x) END;
-CREATE MACRO klogger.duration(ns) AS
-  CASE WHEN abs(ns) < 999.5 THEN format('{:.0f} ns', ns::DOUBLE)
-       WHEN abs(ns) < 999.5e3 THEN klogger.three_digits(ns / 1e3) || ' µs'
-       WHEN abs(ns) < 999.5e6 THEN klogger.three_digits(ns / 1e6) || ' ms'
-       ELSE klogger.three_digits(ns / 1e9) || ' s' END;
 -- Small pictures of how long things take, one bar for each doubling: octaves(histogram(octave(ns))).
 CREATE MACRO klogger.octave(ns) AS least(greatest(floor(log2(greatest(ns, 1) / 1000)), 0), 20)::INTEGER;
 CREATE MACRO klogger.octaves(h) AS list_transform(range(21), lambda "klogger k": coalesce(h["klogger k"::INTEGER], 0));
@@ -49,64 +78,86 @@ RECORDER = """
 INSERT INTO klogger.thread
 SELECT pid, NULL, '(recorder)', 1 FROM klogger.recorder WHERE pid NOT IN (SELECT pid FROM klogger.thread)"""
 
-PAIRS = """
--- missing: until when events of these names, or of any, are missing, of all gaps that begin no later. One row for
--- each gap and `place`: a CPU; -1: for gaps on all CPUs; -2: for any gap. The events at both ends of a gap are there:
--- what ends at its beginning, or begins at its end, is not touched. (A LOST record has the time of the event that it
--- stands before.) There may be events within it: a rate limit leaves some. That the kernel skipped hits of a probe
--- has no place in time, and makes no gap here; the ledger's warning says it of the whole answer.
-CREATE MACRO klogger.missing(events) AS TABLE
-  WITH gap AS (
-    SELECT cpu::INTEGER AS cpu, least(from_ns, to_ns - 1) AS from_ns, to_ns FROM klogger.gap
-    WHERE (event IS NULL OR list_contains(events, upper(event))) AND key <> 'probe_missed'
-  ), placed AS (
-    SELECT -2 AS place, from_ns, to_ns FROM gap UNION ALL SELECT coalesce(cpu, -1), from_ns, to_ns FROM gap
-  )
-  SELECT place, from_ns, max(to_ns) OVER (PARTITION BY place ORDER BY from_ns) AS until FROM placed;
 
--- broken: the rows of a table or view with the columns place (a CPU, or NULL: any), from_ns and to_ns (NULL: since
--- ever, for ever); and the column `broken`: events of these names are missing in between. Most logs have no gap; they
--- are spared the joins by time.
-CREATE MACRO klogger.broken(spans, events) AS TABLE
-  WITH span AS MATERIALIZED (
-    FROM query_table(spans)
-  ), gap AS MATERIALIZED (
-    FROM klogger.missing(events)
-  )
-  SELECT *, false AS broken FROM span WHERE (SELECT count(*) FROM gap) = 0
-  UNION ALL
-  SELECT s.*, greatest(coalesce(g.until, -1), coalesce(a.until, -1)) > coalesce(s.from_ns, -1) AS broken
-  FROM (FROM span WHERE (SELECT count(*) FROM gap) > 0) AS s
-  ASOF LEFT JOIN gap AS g
-  ON coalesce(s.place::INTEGER, -2) = g.place AND coalesce(s.to_ns, 9223372036854775807) > g.from_ns
-  ASOF LEFT JOIN (FROM gap WHERE place = -1) AS a ON coalesce(s.to_ns, 9223372036854775807) > a.from_ns;
+def create(connection: duckdb.DuckDBPyConnection, root: Path, preamble: Mapping[str, Any]) -> None:
+    """Tables of the exporter, and the functions that they define."""
+    connection.execute("CREATE SCHEMA klogger")
+    for name, columns in TABLES.items():
+        if not view(connection, f"klogger.{name}", root / f"{name}.parquet"):
+            connection.execute(f"CREATE TABLE klogger.{name} ({columns})")
+    connection.execute(durations.sql())
+    connection.execute(NAMES)
+    connection.execute(
+        "CREATE TABLE klogger.recorder AS SELECT unnest($1::INTEGER[]) AS pid",
+        [numbers(preamble, "recorder", "tids")],
+    )
+    connection.execute(RECORDER)
+    costs.create(connection, preamble)
+    for name in decodings(connection):
+        connection.execute(name)
 
--- pairs: what begins with an event of one table or view, and ends with one of another. Both have the columns
---   key     pairs are looked for among events of the same key, each of which does one thing at a time
---   who     must be the same for both: the end of something else is not this one's
---   time
---   begun   of the beginnings: what is to be kept of it, mostly a struct; `ended`: the same of the ends
--- An end belongs to the event right before it among those of its key, if that is a beginning of the same `who`. Of
--- events at one time, ends come first. The answer has one row for each pair, and for each event without a partner:
---   key, who, begun, ended
---   from_ns, to_ns   NULL if it has no beginning, or no end
---   outside          its partner may be outside of the log: there is no event before the end, or after the beginning
-CREATE MACRO klogger.pairs(of_begins, of_ends) AS TABLE
-  WITH edge AS (
-    SELECT key, who, time, true AS begins, begun, NULL AS ended FROM query_table(of_begins)
-    UNION ALL
-    SELECT key, who, time, false, NULL, ended FROM query_table(of_ends)
-  ), step AS MATERIALIZED (
-    SELECT *, lag(begins) OVER w AS begins_before, lag(who) OVER w AS who_before, lag(time) OVER w AS time_before,
-           lag(begun) OVER w AS begun_before, lead(begins) OVER w AS begins_next, lead(who) OVER w AS who_next
-    FROM edge WINDOW w AS (PARTITION BY key ORDER BY time, begins)
-  )
-  SELECT key, who, begun_before AS begun, ended, time_before AS from_ns, time AS to_ns, false AS outside
-  FROM step WHERE NOT begins AND begins_before AND who IS NOT DISTINCT FROM who_before
-  UNION ALL
-  SELECT key, who, NULL, ended, NULL, time, begins_before IS NULL
-  FROM step WHERE NOT begins AND (begins_before IS NOT true OR who IS DISTINCT FROM who_before)
-  UNION ALL
-  SELECT key, who, begun, NULL, time, NULL, begins_next IS NULL
-  FROM step WHERE begins AND (begins_next IS NOT false OR who IS DISTINCT FROM who_next);
-"""
+
+def numbers(preamble: Mapping[str, Any], section: str, name: str) -> list[int]:
+    """A list of ids in the preamble, which may hold anything."""
+    found = preamble.get(section)
+    ids = found.get(name) if isinstance(found, dict) else None
+    return (
+        [i for i in ids[:4096] if isinstance(i, int) and 0 <= i < 2**31]
+        if isinstance(ids, list)
+        else []
+    )
+
+
+def view(connection: duckdb.DuckDBPyConnection, name: str, file: Path) -> bool:
+    """Makes a view of a Parquet file; false if there is no such file."""
+    if not file.is_file():
+        return False
+    path = str(file).replace("'", "''")
+    connection.execute(f"CREATE VIEW {name} AS SELECT * FROM read_parquet('{path}')")
+    return True
+
+
+def empty_event(name: str, fields: Iterable[str]) -> str:
+    columns = "".join(f", {identifier(f)} BIGINT" for f in fields)
+    return (
+        f"CREATE TABLE main.{identifier(name)} (time BIGINT, cpu SMALLINT, serial BIGINT{columns})"
+    )
+
+
+def decodings(connection: duckdb.DuckDBPyConnection) -> Iterable[str]:
+    """One function per decoding: from a value to its text."""
+    rows = connection.execute(
+        "SELECT decoding, any_value(flags), list(value ORDER BY value), list(text ORDER BY value) FROM klogger.decoding"
+        " GROUP BY decoding ORDER BY decoding"
+    ).fetchall()
+    for name, flags, values, texts in rows:
+        body = flags_body(values, texts) if flags else enum_body(values, texts)
+        yield f"CREATE OR REPLACE MACRO klogger.{identifier(name)}(x) AS {body}"
+
+
+def enum_body(values: list[int], texts: list[str]) -> str:
+    cases = " ".join(f"WHEN {v} THEN {literal(t)}" for v, t in zip(values, texts, strict=True))
+    # The table holds 64 bits as a signed number; a field may hold them as an unsigned one.
+    cases += "".join(
+        f" WHEN {v + 2**64} THEN {literal(t)}" for v, t in zip(values, texts, strict=True) if v < 0
+    )
+    return f"CASE x {cases} ELSE x::VARCHAR END"
+
+
+def flags_body(values: list[int], texts: list[str]) -> str:
+    """Texts of the bits that are set, joined by `|`; bits without a text as one number in hex."""
+    known = 0
+    zero = "'0'"
+    parts = []
+    for signed, text in zip(values, texts, strict=True):
+        value = signed % 2**64
+        if value == 0:
+            zero = literal(text)
+            continue
+        known |= value
+        parts.append(
+            f"CASE WHEN x::UBIGINT & {value}::UBIGINT = {value}::UBIGINT THEN {literal(text)} END"
+        )
+    rest = f"(x::UBIGINT & {~known & (2**64 - 1)}::UBIGINT)"
+    parts.append(f"CASE WHEN {rest} <> 0 THEN printf('0x%x', {rest}) END")
+    return f"CASE WHEN x = 0 THEN {zero} ELSE concat_ws('|', {', '.join(parts)}) END"

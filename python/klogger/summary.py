@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from klogger import losses
+from klogger.durations import duration
 from klogger.log import Log, section
-from klogger.units import duration, printable
+from klogger.units import printable
 
 
 @dataclass

@@ -21,7 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from klogger.executor import Session
-from klogger.log import Log
+from klogger.log import Event, Log
+from klogger.sqltext import identifier
 from klogger.units import printable
 
 Numbers = npt.NDArray[np.int64]
@@ -64,19 +65,24 @@ COARSER = """
 CREATE OR REPLACE TEMP TABLE track_bin AS
 SELECT bin // 2 AS bin, cpu, id, sum(ns)::BIGINT AS ns FROM track_bin GROUP BY ALL"""
 
-# How a quantum ended; page/timeline.js has the words.
-HOW = """CASE WHEN state IS NULL THEN 0 WHEN state = 0 THEN 1 WHEN state & 176 <> 0 THEN 4 WHEN state & 1026 = 2 THEN 3
-  WHEN state & 1025 <> 0 THEN 2 ELSE 5 END"""
-QUANTA = f"""
-SELECT from_ns, to_ns, cpu, pid, id, {HOW} AS how, coalesce(lag(from_ns) OVER thread, -1) AS before_ns,
+# Why quanta ended, as the scheduler's analyses name it. 0 is the log's end, 1 that the thread could
+# still run: the kernel's state is 0 then.
+REASONS = """
+CREATE OR REPLACE TEMP TABLE track_reason AS
+SELECT words, CASE WHEN runs THEN 1 ELSE 1 + row_number() OVER (PARTITION BY runs ORDER BY words) END AS how
+FROM (SELECT words, bool_or(state = 0) AS runs FROM switch_cause GROUP BY words)"""
+QUANTA = """
+SELECT from_ns, to_ns, cpu, pid, id, coalesce(how, 0) AS how,
+       coalesce(lag(from_ns) OVER thread, -1) AS before_ns,
        coalesce(lag(state) OVER thread, 1) <> 0 AS slept
-FROM quantum JOIN track_thread USING (pid) WHERE from_ns < {{until}} AND to_ns > {{since}}
+FROM quantum JOIN track_thread USING (pid) LEFT JOIN switch_cause USING (state)
+LEFT JOIN track_reason USING (words) WHERE from_ns < {until} AND to_ns > {since}
 WINDOW thread AS (PARTITION BY pid ORDER BY from_ns)"""
 NOT_WOKEN = (
     f"SELECT from_ns, to_ns, cpu, id, how, 0 AS waited, -1 AS waker_cpu, 0 AS waker FROM ({QUANTA})"
 )
 # The wake-up before a quantum: the latest, if it is later than the quantum before, and if that
-# ended with a sleep.
+# ended with a sleep. `waking` is the table of the event with that role.
 WOKEN = f"""
 SELECT from_ns, to_ns, cpu, id, how, CASE WHEN fresh THEN from_ns - woken_ns ELSE 0 END AS waited,
        CASE WHEN fresh THEN waker_cpu ELSE -1 END AS waker_cpu, CASE WHEN fresh THEN waker ELSE 0 END AS waker
@@ -84,7 +90,7 @@ FROM (
     SELECT q.*, w.time AS woken_ns, w.cpu AS waker_cpu, coalesce(t.id, 0) AS waker,
            coalesce(q.slept AND w.time > q.before_ns, false) AS fresh
     FROM ({QUANTA}) AS q
-    ASOF LEFT JOIN (SELECT time, cpu, pid, waker FROM TRY_TO_WAKEUP WHERE time BETWEEN {{since}} AND {{until}}) AS w
+    ASOF LEFT JOIN (SELECT time, cpu, pid, waker FROM {{waking}} WHERE time BETWEEN {{since}} AND {{until}}) AS w
       ON q.pid = w.pid AND q.from_ns >= w.time
     LEFT JOIN track_thread AS t ON t.pid = w.waker
 )"""
@@ -114,6 +120,7 @@ class Timeline:
     gaps: list[list[int | None]] = field(default_factory=list)
     wakeups: bool = True
     log: str = ""
+    reasons: list[str] = field(default_factory=list)
 
 
 def read(session: Session, at: Iterable[int] = ()) -> Timeline | None:
@@ -130,18 +137,19 @@ def read(session: Session, at: Iterable[int] = ()) -> Timeline | None:
     if not total:
         return None
     cursor.execute(THREADS)
+    cursor.execute(REASONS)
     cpus = [
         int(c)
         for (c,) in cursor.execute("SELECT DISTINCT cpu FROM quantum ORDER BY cpu").fetchall()
     ]
     width, bins = binned(cursor, int(end), cpus)
     windows = choose_windows(cursor, int(total), int(end), list(at))
-    wakeups = "TRY_TO_WAKEUP" in session.log.events
-    quanta = join([exact(cursor, w, cpus, wakeups=wakeups) for w in windows])
+    waking = waking_event(session.log)
+    quanta = join([exact(cursor, w, cpus, waking) for w in windows])
     threads = named_threads(cursor)
     return Timeline(
-        int(end), cpus, threads, int(total), width, windows, bins, quanta, gaps(session.log), wakeups,
-        session.log.path.name.removesuffix("-parquet"),
+        int(end), cpus, threads, int(total), width, windows, bins, quanta, gaps(session.log), waking is not None,
+        session.log.path.name.removesuffix("-parquet"), reasons(cursor),
     )  # fmt: skip
 
 
@@ -151,6 +159,21 @@ def quantum_cursor(session: Session) -> duckdb.DuckDBPyConnection | None:
     if one is None or any(e.upper() not in session.log.events for e in one.events):
         return None
     return session.prepared(one)
+
+
+def waking_event(log: Log) -> Event | None:
+    """The event that says who woke whom: of the role `waking`, with a `waker`."""
+    for event in log.with_role("waking"):
+        if any(f.name == "waker" for f in event.fields):
+            return event
+    return None
+
+
+def reasons(cursor: duckdb.DuckDBPyConnection) -> list[str]:
+    """By the numbers in the column `how`. The first is empty: the log ended before the quantum."""
+    rows = cursor.execute("SELECT how, words FROM track_reason").fetchall()
+    words = {int(how): str(text) for how, text in rows}
+    return [words.get(how, "") for how in range(max(words, default=0) + 1)]
 
 
 def one_row(cursor: duckdb.DuckDBPyConnection, query: str) -> tuple[Any, ...]:
@@ -237,10 +260,13 @@ def grow(counts: Numbers, middle: int, room: int) -> tuple[int, int]:
 
 
 def exact(
-    cursor: duckdb.DuckDBPyConnection, window: Window, cpus: list[int], *, wakeups: bool
+    cursor: duckdb.DuckDBPyConnection, window: Window, cpus: list[int], waking: Event | None
 ) -> dict[str, Numbers]:
     """The quanta of a window, by their beginning."""
-    query = (WOKEN if wakeups else NOT_WOKEN).format(since=window.from_ns, until=window.to_ns)
+    times = {"since": window.from_ns, "until": window.to_ns}
+    query = NOT_WOKEN.format(**times)
+    if waking is not None:
+        query = WOKEN.format(**times, waking=f"main.{identifier(waking.name)}")
     found = cursor.execute(f"{query} ORDER BY from_ns, cpu").fetchnumpy()
     start, end = whole(found["from_ns"]), whole(found["to_ns"])
     places_of = np.array(cpus)
@@ -299,11 +325,13 @@ def named_threads(cursor: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
 
 def gaps(log: Log) -> list[list[int | None]]:
     """CPU (None: all), from, to: where switches are missing."""
-    rows = log.rows(
-        "SELECT cpu, from_ns, to_ns FROM klogger.gap WHERE event IS NULL OR event IN ('SCHEDIN', 'SCHEDOUT')"
-        f" ORDER BY to_ns - from_ns DESC, from_ns LIMIT {GAPS_MAX}"
+    switches = [e.name for role in ("switch_in", "switch_out") for e in log.with_role(role)]
+    rows = log.connection.cursor().execute(
+        "SELECT cpu, from_ns, to_ns FROM klogger.gap WHERE event IS NULL OR list_contains($1, event)"
+        f" ORDER BY to_ns - from_ns DESC, from_ns LIMIT {GAPS_MAX}",
+        [switches],
     )
-    return [list(row) for row in rows]
+    return [list(row) for row in rows.fetchall()]
 
 
 def as_json(timeline: Timeline, colours: dict[str, str], other: str) -> dict[str, Any]:
@@ -312,6 +340,7 @@ def as_json(timeline: Timeline, colours: dict[str, str], other: str) -> dict[str
         "log": printable(timeline.log), "end": timeline.end_ns, "cpus": timeline.cpus, "total": timeline.total,
         "threads": [{**t, "colour": colours.get(t["program"], other)} for t in timeline.threads],
         "width": timeline.width_ns, "wakeups": timeline.wakeups, "gaps": timeline.gaps, "shareMax": SHARE_MAX,
+        "reasons": [printable(words) for words in timeline.reasons],
         "windows": [{"name": w.name, "from": w.from_ns, "to": w.to_ns} for w in timeline.windows],
         "bins": pack(timeline.bins, "bin"), "quanta": pack(timeline.quanta, "start"),
     }  # fmt: skip

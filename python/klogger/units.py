@@ -8,6 +8,8 @@ import decimal
 import math
 from typing import Any
 
+from klogger.durations import duration, three_digits
+
 # unit -> what it is, for the documentation of columns
 UNITS = {
     "": "text, or a number without a unit",
@@ -62,20 +64,6 @@ def show_number(value: Any, number: float, unit: str) -> str:
 def average(number: float) -> str:
     """Of counts: 0.00224, 1.25, 12.3."""
     return f"{number:.3g}" if abs(number) >= 0.001 else "<0.001"
-
-
-def duration(ns: float) -> str:
-    """Three digits that matter: 1.23 ms, 12.3 ms, 123 ms."""
-    for limit, factor, unit in ((999.5, 1, "ns"), (999.5e3, 1e3, "µs"), (999.5e6, 1e6, "ms")):
-        if abs(ns) < limit:
-            return f"{three_digits(ns / factor) if factor > 1 else f'{ns:.0f}'} {unit}"
-    return f"{three_digits(ns / 1e9)} s"
-
-
-def three_digits(x: float) -> str:
-    if abs(x) >= 99.95:
-        return f"{x:,.0f}"
-    return f"{x:.1f}" if abs(x) >= 9.995 else f"{x:.2f}"
 
 
 def size(number: float) -> str:

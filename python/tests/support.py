@@ -33,6 +33,7 @@ class Event:
     schema: str
     fields: list[dict[str, Any]] = field(default_factory=list)
     doc: str = ""
+    role: str | None = None
 
 
 def schema_file(name: str) -> Path:
@@ -51,11 +52,14 @@ def events_of(*schemata: str) -> list[Event]:
     events: dict[str, Event] = {}
     for name in ["klogger", *schemata]:
         text = re.sub(r"//[^\n]*", "", schema_file(name).read_text())
-        for match in re.finditer(r'^event (\w+)(?: "([^"]*)")?[^{\n]*\{(.*?)\}', text, re.M | re.S):
-            event = Event(match[1], name, doc=match[2] or "")
+        for match in re.finditer(
+            r'^event (\w+)(?: "([^"]*)")?([^{\n]*)\{(.*?)\}', text, re.M | re.S
+        ):
+            role = re.search(r"\brole (\w+)", match[3])
+            event = Event(match[1], name, doc=match[2] or "", role=role and role[1])
             for one in re.finditer(
                 r'(\w+)(?:\[\d+\])?\s+(\w+)((?:[ \t]+(?:as|in)[ \t]+\w+)*)[ \t]*("[^"]*")?',
-                match[3],
+                match[4],
             ):
                 unit = re.search(r"\bin\s+(\w+)", one[3])
                 decoding = re.search(r"\bas\s+(\w+)", one[3])
@@ -161,14 +165,15 @@ def write_catalogue(
     ledger: list[dict[str, Any]],
 ) -> None:
     con.execute(
-        "CREATE TABLE klogger_event (name VARCHAR, schema VARCHAR, id INTEGER, doc VARCHAR, logged BIGINT, lost BIGINT,"
-        " fields VARCHAR)"
+        "CREATE TABLE klogger_event (name VARCHAR, schema VARCHAR, id INTEGER, doc VARCHAR, role VARCHAR,"
+        " logged BIGINT, lost BIGINT, fields VARCHAR)"
     )
     for number, e in enumerate(events, 1):
         logged = con.execute(f"SELECT count(*) FROM {e.name}").fetchone()
         lost = sum(entry["count"] for entry in ledger if entry.get("event") == e.name)
-        row = [e.name, e.schema, number, e.doc, logged and logged[0], lost, json.dumps(e.fields)]
-        con.execute("INSERT INTO klogger_event VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+        counts = [logged and logged[0], lost]
+        row = [e.name, e.schema, number, e.doc, e.role, *counts, json.dumps(e.fields)]
+        con.execute("INSERT INTO klogger_event VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
     con.execute(f"COPY klogger_event TO '{out}/event.parquet'")
     con.execute(
         "CREATE TABLE klogger_decoding (decoding VARCHAR, flags BOOLEAN, value UBIGINT, text VARCHAR)"

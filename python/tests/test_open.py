@@ -6,9 +6,11 @@ become.
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
+import support
 
 import klogger
 from klogger import export
@@ -97,3 +99,12 @@ def test_no_exporter(
     monkeypatch.setenv("KLOGGER", str(tmp_path / "none"))
     assert report.main([str(log)]) == 2
     assert capsys.readouterr().err.endswith("help: set KLOGGER to the klogger program\n")
+
+
+def test_roles_come_with_the_log(tmp_path: Path) -> None:
+    """Also of a log that was recorded before schemata had any."""
+    log = shutil.copy(support.ROOT / "tests" / "logs" / "v1.klog", tmp_path / "x.klog")
+    with klogger.open(log) as opened:
+        assert [e.name for e in opened.with_role("switch_in")] == ["SCHEDIN"]
+        assert [e.name for e in opened.with_role("switch_out")] == ["SCHEDOUT"]
+        assert opened.with_role("waking") == []

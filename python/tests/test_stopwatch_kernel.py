@@ -159,7 +159,7 @@ def log_of(
         con.execute(f"COPY {name} TO '{out}/{name}.parquet'")
         fields = json.dumps([{"name": n} for n in ("tid", "site", "key")])
         con.execute(
-            "INSERT INTO klogger_event VALUES (?, ?, ?, '', ?, 0, ?)",
+            "INSERT INTO klogger_event VALUES (?, ?, ?, '', NULL, ?, 0, ?)",
             [name, name.lower(), 90 + at, len(empty), fields],
         )
     con.execute(f"COPY klogger_event TO '{out}/event.parquet'")

@@ -57,7 +57,8 @@ def log(tmp_path: Path) -> klogger.Log:
         [{"name": "tid", "type": "int", "unit": "us", "doc": "a number of the program's own"}]
     )
     con.execute(
-        "INSERT INTO klogger_event VALUES ('REQUEST', 'web', 100, 'a request', 3, 7, $1)", [field]
+        "INSERT INTO klogger_event VALUES ('REQUEST', 'web', 100, 'a request', NULL, 3, 7, $1)",
+        [field],
     )
     con.execute(f"COPY klogger_event TO '{out}/event.parquet'")
     con.execute(f"COPY REQUEST TO '{out}/REQUEST.parquet'")

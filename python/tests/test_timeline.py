@@ -67,6 +67,13 @@ def test_quanta_and_wakeups(tmp_path: Path) -> None:
     }
 
 
+def test_why_quanta_ended_is_said_by_the_log(tmp_path: Path) -> None:
+    """The texts are those of the scheduler's decoding; 1 is always that it could still run."""
+    found = read(make(tmp_path / "x.klog-parquet", ROWS))
+    assert found is not None
+    assert found.reasons == ["", "preempted or yielded", "sleeps (S)", "waits (D)"]
+
+
 def test_bins_hold_all_of_the_time(tmp_path: Path) -> None:
     found = read(make(tmp_path / "x.klog-parquet", ROWS))
     assert found is not None

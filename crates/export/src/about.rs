@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The tables about a log: processes, ledger, events, decodings, stacks.
 
+use crate::roles;
 use crate::table::write_small;
 use arrow_array::builder::{
     BooleanBuilder, Int16Builder, Int32Builder, Int64Builder, ListBuilder, StringBuilder,
@@ -109,18 +110,22 @@ pub fn write_events(
         losses.fold(0u64, |sum, e| sum.saturating_add(e.count)) as i64
     };
     let mut doc = StringBuilder::new();
+    let mut role = StringBuilder::new();
     let mut fields = StringBuilder::new();
-    for event in events {
+    let failed = |e: serde_json::Error| ParquetError::External(Box::new(e));
+    for (event, declared) in std::iter::zip(events, roles::of_schemata(events)) {
         doc.append_option(event.doc.as_deref());
-        let json = serde_json::to_string(&event.fields)
-            .map_err(|e| ParquetError::External(Box::new(e)))?;
-        fields.append_value(json);
+        // As the schema has it: `switch_in`.
+        let word = serde_json::to_value(declared).map_err(failed)?;
+        role.append_option(word.as_str());
+        fields.append_value(serde_json::to_string(&event.fields).map_err(failed)?);
     }
     let columns: Vec<(&str, ArrayRef)> = vec![
         ("name", texts(events.iter().map(|e| e.name.as_str()))),
         ("schema", texts(events.iter().map(|e| e.schema.as_str()))),
         ("id", numbers(events.iter().map(|e| e.id.into()))),
         ("doc", Arc::new(doc.finish())),
+        ("role", Arc::new(role.finish())),
         ("logged", numbers(logged.iter().map(|n| *n as i64))),
         ("lost", numbers(events.iter().map(|e| lost(&e.name)))),
         ("fields", Arc::new(fields.finish())),

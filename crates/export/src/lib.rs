@@ -37,4 +37,4 @@ pub mod trace;
 pub use cache::{Error, Export, export};
 
 /// Changes when the tables do, so that older ones are made again.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;

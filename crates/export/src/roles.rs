@@ -57,12 +57,9 @@ pub enum Role {
 impl Role {
     /// By event.
     pub fn all(events: &[EventLayout]) -> Vec<Role> {
-        let declared = events.iter().any(|e| e.role.is_some());
-        let of = |e: &EventLayout| if declared { e.role } else { before_roles(e) };
-        events
-            .iter()
-            .map(|e| {
-                of(e).and_then(|role| Role::declared(e, role)).unwrap_or_else(|| Role::builtin(e))
+        std::iter::zip(events, of_schemata(events))
+            .map(|(e, role)| {
+                role.and_then(|role| Role::declared(e, role)).unwrap_or_else(|| Role::builtin(e))
             })
             .collect()
     }
@@ -99,6 +96,12 @@ impl Role {
             _ => Role::Other,
         }
     }
+}
+
+/// The role that its schema gives each event.
+pub fn of_schemata(events: &[EventLayout]) -> Vec<Option<model::Role>> {
+    let declared = events.iter().any(|e| e.role.is_some());
+    events.iter().map(|e| if declared { e.role } else { before_roles(e) }).collect()
 }
 
 /// Logs from before schemata had roles: the bundled scheduler schema of then.

@@ -7,16 +7,14 @@ Everything that comes from a log is escaped.
 
 from __future__ import annotations
 
-import html
 import math
-import string
 from collections.abc import Callable
-from importlib import resources
 
 from klogger.compare import Compared
 from klogger.compare.comparison import SIDES, ComparedAnalysis, Curve, Metric
 from klogger.compare.text import CHANGED, LABELS, cells, conclusion
-from klogger.units import printable, show
+from klogger.document import document, file_of, text, warnings
+from klogger.units import show
 
 DIFFERENCES = 40
 # Of each analysis: those with the greatest change come first.
@@ -28,83 +26,24 @@ MARK_WIDTH, MARK_HEIGHT = 150, 16
 WIDTH, HEIGHT = 460, 230
 LEFT, RIGHT, TOP, BOTTOM = 62, 10, 8, 40
 
-PAGE = string.Template("""<!doctype html>
-<!-- SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause -->
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<link rel="icon" href="data:,">
-<title>$title</title>
-<style>
-$style
-:root { --a: #0072b2; --b: #d55e00; }
-@media (prefers-color-scheme: dark) { :root { --a: #56b4e9; --b: #e69f00; } }
-body { max-width: 70rem; }
-td:last-child { white-space: nowrap; }
-.same, .unknown { color: var(--faint); }
-.worse { color: #c0392b; font-weight: 600; }
-.better { color: #1e8449; font-weight: 600; }
-.differs { color: var(--link); font-weight: 600; }
-.curves { display: flex; flex-wrap: wrap; gap: .4rem 1.4rem; }
-.curves figure { margin: .4rem 0; flex: 0 1 460px; min-width: 0; }
-figcaption { font-size: .88rem; color: var(--faint); }
-svg { max-width: 100%; height: auto; vertical-align: middle; }
-svg text { font: 11px system-ui, sans-serif; fill: var(--faint); }
-.grid { stroke: var(--line); stroke-width: 1; fill: none; }
-.a { stroke: var(--a); } .b { stroke: var(--b); }
-.curve { fill: none; stroke-width: 2; }
-.b.curve { stroke-dasharray: 7 3; }
-svg .key-a { fill: var(--a); } svg .key-b { fill: var(--b); }
-.range { stroke: currentColor; stroke-width: 3; }
-.dot { fill: currentColor; }
-</style>
-</head>
-<body>
-<header>
-<h1>$title</h1>
-$head
-$conclusion
-$differences
-<nav>$contents</nav>
-</header>
-<main>
-$sections
-</main>
-</body>
-</html>
-""")
-
 
 def page(found: Compared) -> str:
     comparison = found.comparison
     differences = comparison.metrics("worse", "better", "differs")
-    style = resources.files("klogger").joinpath("page/style.css").read_text()
-    return PAGE.substitute(
-        title=text(" and ".join(f"{side.name}: {side.runs[0].file}" for side in found.sides)),
-        style=style,
-        head="".join(f"<p><b>{side.name}</b> {text(side.line())}</p>" for side in found.sides)
-        + warnings(found.remarks),
-        conclusion="".join(f"<p>{text(line)}</p>" for line in conclusion(comparison)),
-        differences=table(differences[:DIFFERENCES], whole_names=True) if differences else "",
-        contents="".join(
-            f'<a href="#{text(c.analysis.name)}">{text(title(c))}</a>' for c in comparison.analyses
-        ),
-        sections="".join(section(one) for one in comparison.analyses),
+    sides = "".join(f"<p><b>{side.name}</b> {text(side.line())}</p>" for side in found.sides)
+    concluded = "".join(f"<p>{text(line)}</p>" for line in conclusion(comparison))
+    shown = table(differences[:DIFFERENCES], whole_names=True) if differences else ""
+    return document(
+        " and ".join(f"{side.name}: {side.runs[0].file}" for side in found.sides),
+        sides + warnings(found.remarks) + concluded + shown,
+        [(c.analysis.name, title(c)) for c in comparison.analyses],
+        "".join(section(one) for one in comparison.analyses),
+        style=file_of("compare.css"),
     )
-
-
-def text(value: object) -> str:
-    return html.escape(printable(str(value)))
 
 
 def title(one: ComparedAnalysis) -> str:
     return one.analysis.title or one.analysis.name
-
-
-def warnings(found: list[str]) -> str:
-    return "".join(f'<p class="warning">{text(w)}</p>' for w in found)
 
 
 def section(one: ComparedAnalysis) -> str:

@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from klogger.durations import duration
 from klogger.log import Log, section
 from klogger.summary import command
-from klogger.units import duration, printable
+from klogger.units import printable
 
 # Recordings whose lengths differ by more than this are said to.
 LENGTH = 0.1

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from klogger.analysis import Analysis, Column, Picture
+from klogger.durations import duration
 from klogger.executor import Result, Rows
 from klogger.summary import Summary
-from klogger.units import duration, size
+from klogger.units import size
 from klogger_lab.bench import health
 from klogger_lab.bench.cost import Costs, Count
 from klogger_lab.bench.events import CLOCK, EMPTY, OFF, STORE, TEXT, Event

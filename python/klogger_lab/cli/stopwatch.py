@@ -17,9 +17,10 @@ from pathlib import Path
 import klogger
 from klogger import executor
 from klogger.cli import complain, guarded, report
+from klogger.durations import duration
 from klogger.failure import Failure
 from klogger.stopwatch import Stopwatch, measure
-from klogger.units import duration, plain, printable
+from klogger.units import plain, printable
 from klogger_lab.stopwatch import answer, live, places
 from klogger_lab.stopwatch.answer import Answer
 

@@ -6,51 +6,16 @@ programs.
 from __future__ import annotations
 
 import dataclasses
-import string
 from typing import Any
 
-from klogger import vega
-from klogger.drawing import NOBODY, ON_PAGE, Palette
+from klogger.document import document, scripts, text, warnings
+from klogger.drawing import Palette
 from klogger.executor import Result
-from klogger.html import file_of, in_script, section_of, text, warnings
-from klogger.pictures import draw
+from klogger.sections import named_section
 from klogger.units import plain
 from klogger_lab.study.model import Machine
 from klogger_lab.study.runner import Done
 from klogger_lab.study.text import machine_line
-
-PAGE = """<!doctype html>
-<!-- SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause -->
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<link rel="icon" href="data:,">
-<title>$title</title>
-<style>
-$style
-</style>
-</head>
-<body>
-<header>
-<h1>$title</h1>
-<p>$machine</p>
-<nav>$contents</nav>
-</header>
-<main>
-$studies
-</main>
-<div id="picked" hidden></div>
-<script type="application/json" id="specs">$specs</script>
-<script type="module">
-$vega
-$script
-await startPage();
-</script>
-</body>
-</html>
-"""
 
 
 def page(all_done: list[Done], machine: Machine) -> str:
@@ -59,18 +24,13 @@ def page(all_done: list[Done], machine: Machine) -> str:
     title = (
         "klogger studies" if len(all_done) > 1 else f"klogger study {all_done[0].found.study.name}"
     )
-    return string.Template(PAGE).substitute(
-        title=text(title),
-        style=file_of("style.css"),
-        machine=text(machine_line(machine)),
-        contents="".join(
-            f'<a href="#{text(d.found.study.name)}">{text(d.found.study.title)}</a>'
-            for d in all_done
-        ),
-        studies="".join(study_section(done, palette, specs) for done in all_done),
-        specs=in_script(specs),
-        vega=vega.script() if specs else "",
-        script="\n".join((file_of("timeline.js"), file_of("page.js"))),
+    studies = "".join(study_section(done, palette, specs) for done in all_done)
+    return document(
+        title,
+        f"<p>{text(machine_line(machine))}</p>",
+        [(d.found.study.name, d.found.study.title) for d in all_done],
+        studies,
+        scripts=scripts(specs),
     )
 
 
@@ -97,22 +57,8 @@ def study_section(done: Done, palette: Palette, specs: dict[str, dict[str, Any]]
     parts.append(
         f'<p class="note">Took {done.seconds:.1f} of {done.budget:.0f} s: {text(arms)}.</p></section>'
     )
-    parts += [result_section(study.name, result, palette, specs) for result in done.answer.results]
+    parts += [named_section(study.name, r, palette, specs)[0] for r in done.answer.results]
     return "".join(parts)
-
-
-def result_section(
-    study: str, result: Result, palette: Palette, specs: dict[str, dict[str, Any]]
-) -> str:
-    """Under a name of its own: two studies may show the same analysis."""
-    named = dataclasses.replace(
-        result,
-        analysis=dataclasses.replace(result.analysis, name=f"{study}-{result.analysis.name}"),
-    )
-    spec = draw(named, palette, ON_PAGE, width="container", subjects=NOBODY)
-    if spec is not None:
-        specs[named.analysis.name] = spec
-    return section_of(named, named.analysis.name if spec is not None else "", NOBODY)
 
 
 def as_json(all_done: list[Done], machine: Machine) -> dict[str, Any]:

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from klogger.analysis import Column, Picture
+from klogger.durations import duration
 from klogger.executor import Result
 from klogger.failure import Failure
-from klogger.units import duration
 from klogger_lab.study.model import Answer, Arm, Check, Plan, Run, Study, result
 
 CLOCKS = Path("/sys/devices/system/clocksource/clocksource0")

@@ -15,10 +15,10 @@ from typing import Any
 
 from klogger import executor
 from klogger.analysis import Column, Picture
+from klogger.durations import duration
 from klogger.executor import Result, Rows
 from klogger.export import find_klogger
 from klogger.failure import Failure
-from klogger.units import duration
 from klogger_lab.study.build import build
 from klogger_lab.study.model import Answer, Arm, Check, Plan, Run, Study, result
 

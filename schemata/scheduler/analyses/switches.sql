@@ -3,6 +3,7 @@
 -- question: Does a program give its CPU up, or is it taken away?
 -- order: 50
 -- events: SCHEDIN, SCHEDOUT
+-- include: _cause
 -- picture: stacked x=part y=shown colour=cause
 -- column program: name of the thread when it left its CPU
 -- column switches [count, bar]: times that a thread left its CPU
@@ -21,13 +22,10 @@
 -- empty: no thread in scope left its CPU while the log was recorded
 
 CREATE TEMP VIEW switch_out AS SELECT pid, time, state FROM SCHEDOUT WHERE pid <> 0;
--- Bits of task_state: 1 S, 2 D, 16 X, 32 Z, 128 dead, 1024 noload. A kernel thread that idles has D
--- and noload.
 CREATE TEMP TABLE switch AS
-SELECT program, count(*) AS switches,
-       CASE WHEN state = 0 THEN 'preempted' WHEN state & 176 <> 0 THEN 'ends' WHEN state & 1026 = 2 THEN 'waits'
-            WHEN state & 1025 <> 0 THEN 'sleeps' ELSE 'other' END AS cause
-FROM klogger.with_program('switch_out') GROUP BY ALL;
+SELECT program, cause, words, sum(times)::BIGINT AS switches
+FROM (SELECT program, state, count(*) AS times FROM klogger.with_program('switch_out') GROUP BY ALL)
+JOIN switch_cause USING (state) GROUP BY ALL;
 CREATE TEMP TABLE switch_program AS
 SELECT program, sum(switches)::BIGINT AS switches, row_number() OVER (ORDER BY sum(switches) DESC, program) AS rank
 FROM switch GROUP BY program;
@@ -44,8 +42,7 @@ FROM switch AS s JOIN switch_program AS p USING (program) GROUP BY program, p.sw
 -- picture
 WITH named AS (
     SELECT CASE WHEN p.rank <= 14 THEN program ELSE 'other' END AS shown, p.rank, s.switches,
-           CASE s.cause WHEN 'preempted' THEN 'preempted or yielded' WHEN 'sleeps' THEN 'sleeps (S)'
-                        WHEN 'waits' THEN 'waits (D)' WHEN 'ends' THEN 'ended' ELSE 'other' END AS cause
+           s.words AS cause
     FROM switch AS s JOIN switch_program AS p USING (program)
 ), counted AS (
     SELECT shown, cause, min(rank) AS rank, sum(switches)::BIGINT AS times FROM named GROUP BY shown, cause

@@ -3,7 +3,7 @@
 -- question: Which program had which CPU, and when?
 -- order: 70
 -- events: SCHEDIN, SCHEDOUT
--- include: _quantum
+-- include: _quantum, _cause
 -- picture: timeline x=begins x2=ends row=cpu colour=program y=low y2=high
 -- column cpu: CPU
 -- column used [share, bar]: part of the log's length in which a recorded thread had this CPU
