@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 from disturbed import PREFIX
-
-SLOW = bool(os.environ.get("KLOGGER_SLOW"))
+from nightly import HOW, SLOW
 
 
 def pytest_configure(config):
@@ -26,7 +25,7 @@ def pytest_collection_modifyitems(items):
     for item in items:
         mark = item.get_closest_marker("nightly")
         if mark and not SLOW:
-            reason = f"for the night ({mark.args[0]}): 'make nightly' or KLOGGER_SLOW=1 runs it"
+            reason = f"for the night ({mark.args[0]}): {HOW} runs it"
             item.add_marker(pytest.mark.skip(reason=reason))
 
 

@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from nightly import SLOW
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -16,7 +17,6 @@ REMEMBER = HERE / "remember.klogger"
 CRASH = HERE / "vmcore/crash.klogger"
 # Of each the tests have a module.
 BUILT = [*BUNDLED, FLOOD, PLACES, REMEMBER, CRASH]
-SLOW = bool(os.environ.get("KLOGGER_SLOW"))
 # The second one looks for mistakes in its own code, and in that of modules.
 KERNELS = [
     "debian",
@@ -66,17 +66,9 @@ def kernel(name: str) -> tuple[Path | None, Path]:
 
 
 def debian(name: str) -> tuple[Path | None, str]:
-    """The image of a Debian kernel by its series (6.12, 7.2-rt), for scripts/guest --kernel; or
-    None, and why not.
-
-    What was not fetched before is many megabytes, so it is fetched only for those who have time.
+    """The image of a Debian kernel by its series (6.12, 7.2-rt), for scripts/guest --kernel; or None,
+    and why not. Fetched, if it was not before.
     """
-    image = cache() / "kernels" / name / "vmlinuz"
-    if not image.exists() and not SLOW:
-        return (
-            None,
-            f"no kernel {name}: run 'scripts/debian-kernel {name}', or set KLOGGER_SLOW=1",
-        )
     done = subprocess.run(
         [ROOT / "scripts/debian-kernel", name],
         check=False,

@@ -192,6 +192,7 @@ def test_a_guest_ends_with_its_command_line(command, number, code):
         process.communicate()
 
 
+@pytest.mark.nightly("a bench in a guest")
 def test_what_events_of_the_kernel_engine_cost(command):
     """`klogger bench` in a guest: for each event a number, or why there is none. An emulator may
     have no good clock.

@@ -1,17 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Threads that preempt each other while they log, on kernels that let them: no event is torn, and
 each hit is logged, or counted as one that the kernel skipped.
-
-The kernels are Debian's, unpacked: $KLOGGER_CACHE/kernels/NAME/vmlinuz, and the driver of the
-guest's disk in modules/.
 """
 
-import os
 import shutil
 from pathlib import Path
 
 import oracles
 import pytest
+from kernels import debian
 
 HERE = Path(__file__).parent
 # Every kernel has the first one's tracepoint; the other one's is there since 6.14.
@@ -28,35 +25,27 @@ MODES = [
 ]
 
 
-def unpacked(name: str) -> Path:
-    cache = os.environ.get("KLOGGER_CACHE") or Path.home() / ".cache/klogger"
-    folder = Path(cache, "kernels", name)
-    if not (folder / "vmlinuz").exists():
-        pytest.skip(f"no kernel {name} in {folder}")
-    return folder
-
-
 def compiler() -> str:
     names = ["clang-22", "clang-21", "clang-20", "clang-19", "clang"]
     found = next(filter(None, map(shutil.which, names)), None)
     return found or pytest.skip("no clang")
 
 
+@pytest.mark.nightly("boots kernels with other kinds of preemption")
 @pytest.mark.parametrize(
     ("kernel", "words", "processes"), MODES, ids=lambda value: str(value).replace("preempt=", "")
 )
 def test_every_hit_is_logged_or_counted(guest, klogger, tmp_path, kernel, words, processes):
-    folder = unpacked(kernel)
-    modules = [f"{path}=/modules/{path.name}" for path in sorted((folder / "modules").iterdir())]
+    image, reason = debian(kernel)
+    if image is None:
+        pytest.skip(reason)
     schemata = SCHEMATA[:1] if kernel.startswith("6.") else SCHEMATA
-    add = [*modules, *(f"{HERE / name}=/{name}" for name in schemata), f"{compiler()}=/bin/clang"]
+    add = [*(f"{HERE / name}=/{name}" for name in schemata), f"{compiler()}=/bin/clang"]
     workload = f"contend {processes} {HITS} 1"
     # Room for all of it, whenever its reader comes.
     options = " ".join(["--buffer-size 16M", *(f"-s /{name}" for name in schemata)])
     script = f"klogger record {options} -o /out/log.klog -- {workload} >/out/json 2>/out/err"
-    done = guest(
-        script, tmp_path, add=add, append=words, kernel=folder / "vmlinuz", memory="3G", timeout=500
-    )
+    done = guest(script, tmp_path, add=add, append=words, kernel=image, memory="3G", timeout=500)
     assert done.returncode == 0, done.stdout + done.stderr + (tmp_path / "err").read_text()
     check(oracles.Log(klogger, tmp_path / "log.klog"), processes)
 

@@ -18,10 +18,10 @@ from kernels import (
     KERNELS,
     KMEMLEAK,
     REMEMBER,
-    SLOW,
     TESTED,
     check_kernel_is_well,
 )
+from nightly import SLOW
 from oracles import Log, workload_json
 
 # How often events are switched, and modules loaded; a debug kernel is slow enough.

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import oracles
 import pytest
+from kernels import cache
+from nightly import HOW, SLOW
 from oracles import Log, workload_json
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -38,22 +40,18 @@ def run(*command, timeout=1800, **more):
 @pytest.fixture(scope="module")
 def source():
     """Debian's, as it comes."""
-    cache = os.environ.get("KLOGGER_CACHE") or os.path.join(
-        os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "klogger"
-    )
-    folder = Path(cache, "linux")
+    folder = cache() / "linux"
     if not (folder / "complete").exists():
-        pytest.skip("no kernel source: run 'make guest-test', or 'scripts/setup linux'")
+        pytest.skip("no kernel source: run 'scripts/setup linux'")
     return folder / "source"
 
 
 @pytest.fixture(scope="module")
 def linux(source):
     """The folder of kernels, if it may be used: what is not built yet takes minutes."""
-    folder = source.parent
-    if not os.environ.get("KLOGGER_SLOW") and not (folder / "uml-klogger/linux").exists():
-        pytest.skip("builds kernels, which takes minutes the first time: run 'make guest-test'")
-    return folder
+    if not SLOW:
+        pytest.skip(f"for the night (builds kernels): {HOW} runs it")
+    return source.parent
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from boots import KERNEL, Boot, Case
-from kernels import KERNELS, KMEMLEAK, SLOW, TESTED, check_kernel_is_well
+from kernels import KERNELS, KMEMLEAK, TESTED, check_kernel_is_well
+from nightly import SLOW
 from oracles import Log
 
 STRESS = Path(__file__).parent / "stress"

@@ -164,6 +164,7 @@ def test_the_kernel_counts_as_many_hits(bench, klogger, clean_dir):
     assert int(line.split(",")[0]) == PASSES * HITS * (2 + arms)
 
 
+@pytest.mark.nightly("a bench")
 def test_where_kernels_before_6_14_are_hit(klogger, clean_kernel, clean_dir):
     code = "from klogger_lab.bench import events\nfrom klogger_lab.cli.bench import main\n"
     code += "events.PLACES = events.PLACES[1:]\n"
@@ -201,6 +202,7 @@ def test_an_event_of_a_program(bench, clean_dir):
     assert left_behind(clean_dir) == ([], [])
 
 
+@pytest.mark.nightly("a bench")
 def test_rate(bench, clean_kernel, clean_dir):
     """Small rings that lose some, or none: either way each hit is accounted for."""
     words = [

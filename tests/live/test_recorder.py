@@ -11,6 +11,7 @@ from pathlib import Path
 
 import oracles
 import pytest
+from nightly import scaled
 from oracles import Log
 from witness import Witness
 
@@ -264,7 +265,7 @@ def test_compressed_is_the_same_and_smaller(recorder, workloads):
 
 
 # Each a little later in the life of a recorder.
-KILLS = 50 if os.environ.get("KLOGGER_SLOW") else 6
+KILLS = scaled(6, 50)
 
 
 def test_killed_at_any_moment(recorder, workloads, clean_kernel):

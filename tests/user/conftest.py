@@ -20,12 +20,6 @@ from oracles import Log, workload_json
 from shm_oracle import Drainer
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
-SLOW = bool(os.environ.get("KLOGGER_SLOW"))
-
-
-def scaled(quick: int, slow: int) -> int:
-    """KLOGGER_SLOW=1 asks for the large numbers."""
-    return slow if SLOW else quick
 
 
 def compiler(*names: str) -> str | None:

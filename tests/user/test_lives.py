@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from conftest import Room, scaled
+from conftest import Room
+from nightly import scaled
 from shm_oracle import Shared
 
 END = 1_000_000

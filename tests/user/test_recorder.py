@@ -14,7 +14,8 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import PROGRAMS, Recorder, Room, report_in, scaled
+from conftest import PROGRAMS, Recorder, Room, report_in
+from nightly import scaled
 from oracles import Log
 
 END = 1_000_000

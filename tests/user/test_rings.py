@@ -6,7 +6,7 @@ counted as lost.
 from collections import Counter
 
 import pytest
-from conftest import scaled
+from nightly import scaled
 from shm_oracle import Shared
 
 TOP = (1 << 64) - 1
