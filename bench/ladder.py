@@ -100,8 +100,14 @@ def ladder(tools) -> list[str]:
     lines = [
         "## The ladder",
         "",
-        f"Events of one size after the other (`bench/ladder.klogger`) at `{tools.place}`, in ns more than an empty",
-        f"probe; {len(loops)} CPUs at once against one of them alone, in recordings that take turns. As multiples",
+        (
+            f"Events of one size after the other (`bench/ladder.klogger`) at `{tools.place}`, in ns"
+            " more than an empty"
+        ),
+        (
+            f"probe; {len(loops)} CPUs at once against one of them alone, in recordings that take"
+            " turns. As multiples"
+        ),
         f"of a call without a tracepoint of {speed.words()}.",
         "",
         "| | one CPU | all at once |",
@@ -119,7 +125,10 @@ def ladder(tools) -> list[str]:
     return [
         *lines,
         goal("2 ints, all CPUs / one CPU", *of_two, ALL_GOAL, paired=True),
-        f"- the same of a probe that only reads the clock: {f'{clock:.2f}' if clock else NOT_HERE}.",
+        (
+            "- the same of a probe that only reads the clock:"
+            f" {f'{clock:.2f}' if clock else NOT_HERE}."
+        ),
     ]
 
 
@@ -171,11 +180,23 @@ def paper(tools) -> list[str]:
     return [
         "## Single hits, in cycles",
         "",
-        "In the paper's format: mean and standard deviation, the worst thousandth left out, of single hits",
-        "between two ordered readings of the TSC; the mean of the empty pair is subtracted. A hit is a system",
+        (
+            "In the paper's format: mean and standard deviation, the worst thousandth left out, of"
+            " single hits"
+        ),
+        (
+            "between two ordered readings of the TSC; the mean of the empty pair is subtracted. A"
+            " hit is a system"
+        ),
         "call; `more` is the mean over that of the same call with nothing attached. Warm:",
-        f"{WARM_HITS * tools.rounds:,} hits of each kind, by turns. Cold: {COLD_HITS * tools.rounds:,}, and before",
-        f"each {cold_kb // 1024} MiB are written, {COLD_TIMES} times the second-level cache. The third level,",
+        (
+            f"{WARM_HITS * tools.rounds:,} hits of each kind, by turns. Cold:"
+            f" {COLD_HITS * tools.rounds:,}, and before"
+        ),
+        (
+            f"each {cold_kb // 1024} MiB are written, {COLD_TIMES} times the second-level cache."
+            " The third level,"
+        ),
         "which all CPUs share, is not emptied.",
         "",
         "| | warm | more | cold | more |",
@@ -185,7 +206,10 @@ def paper(tools) -> list[str]:
             for name, words in {"bare": "nothing attached", **RUNGS}.items()
         ),
         "",
-        f"The empty pair: {trimmed(found['warm']['pair'])[0]:.1f} cycles. Cache misses: {no_counters()}. In print:",
+        (
+            f"The empty pair: {trimmed(found['warm']['pair'])[0]:.1f} cycles. Cache misses:"
+            f" {no_counters()}. In print:"
+        ),
         "KLogger 321 ± 36 cycles for two ints in a kernel of 2007.",
     ]
 

@@ -35,7 +35,10 @@ def large_log(tools) -> list[str]:
     lines = [
         "## A log of 10 million events",
         "",
-        f"Synthetic, {log.stat().st_size / 2**20:.0f} MiB. One core: seconds of CPU time; reports: of the clock.",
+        (
+            f"Synthetic, {log.stat().st_size / 2**20:.0f} MiB. One core: seconds of CPU time;"
+            " reports: of the clock."
+        ),
         "",
         "| | s | million events/s | peak MiB | to be at least, or at most |",
         "|---|---|---|---|---|",
@@ -53,7 +56,8 @@ def large_log(tools) -> list[str]:
     }
     for (name, bound), used in zip(uses.items(), report, strict=True):
         lines.append(
-            f"| {name} | {used.wall_s:.2f} | {LARGE / used.wall_s / 1e6:.2f} | {used.peak_mib:.0f} | {bound} |"
+            f"| {name} | {used.wall_s:.2f} | {LARGE / used.wall_s / 1e6:.2f} | {used.peak_mib:.0f}"
+            f" | {bound} |"
         )
     size = (tools.folder / "report.html").stat().st_size / 1e6
     return [

@@ -92,7 +92,10 @@ class Shares:
         whole = self.counted + self.recorder
         said = "yes" if whole <= GOAL_PERCENT and not self.lost else "no"
         times = f"{self.events / events_2006:.1f} times the events a second of 2006"
-        return f"- {name}: {whole:.2f} %, with {times}, to be at most {GOAL_PERCENT} without a loss: {said}"
+        return (
+            f"- {name}: {whole:.2f} %, with {times}, to be at most {GOAL_PERCENT} without a loss:"
+            f" {said}"
+        )
 
 
 def shares_of(pairs: list[tuple[dict, dict]], each_ns: float | None) -> Shares:
@@ -128,13 +131,28 @@ def lttng_2006(tools) -> list[str]:
     return [
         "## LTTng's loads of 2006",
         "",
-        f"The scheduler schema, system calls and page faults (schema `traps`) of all that the load starts; {turns}",
-        f"pairs of a run without and a run with a recorder, their medians. Shares are of {os.cpu_count()} CPUs",
-        "while the load runs. Probes, measured: CPU time of the load with a recorder less that without, with the",
-        "quartiles; counted: events, each as long as one of two ints in the table of hits. LTTng logged the whole",
+        (
+            "The scheduler schema, system calls and page faults (schema `traps`) of all that the"
+            f" load starts; {turns}"
+        ),
+        (
+            "pairs of a run without and a run with a recorder, their medians. Shares are of"
+            f" {os.cpu_count()} CPUs"
+        ),
+        (
+            "while the load runs. Probes, measured: CPU time of the load with a recorder less that"
+            " without, with the"
+        ),
+        (
+            "quartiles; counted: events, each as long as one of two ints in the table of hits."
+            " LTTng logged the whole"
+        ),
         "system on one CPU.",
         "",
-        "| load | CPU % | probes %, measured | probes %, counted | recorder % | MiB/s | events/s | lost |",
+        (
+            "| load | CPU % | probes %, measured | probes %, counted | recorder % | MiB/s |"
+            " events/s | lost |"
+        ),
         "|---|---|---|---|---|---|---|---|",
         *rows,
         "",

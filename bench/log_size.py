@@ -81,8 +81,14 @@ def size(tools) -> list[str]:
     return [
         "## Bytes",
         "",
-        f"The file of {SIZE_ROUNDS:,} rounds of ping-pong, by its events and by the rounds; the tracepoints of the",
-        "scheduler schema, of this command and its children only. klogger logs two or three events of one switch,",
+        (
+            f"The file of {SIZE_ROUNDS:,} rounds of ping-pong, by its events and by the rounds; the"
+            " tracepoints of the"
+        ),
+        (
+            "scheduler schema, of this command and its children only. klogger logs two or three"
+            " events of one switch,"
+        ),
         "which is one event for the others.",
         "",
         "| | events | bytes an event | bytes a round |",
@@ -103,7 +109,8 @@ def compressed(each: dict[str, list[float]]) -> list[str]:
         return []
     times = each["klogger --compress"][0] / each["perf record"][0]
     return [
-        f"- What bounds it: an event has 8 bytes of header and 8 to 16 of fields. With --compress it is {times:.3f}."
+        "- What bounds it: an event has 8 bytes of header and 8 to 16 of fields. With --compress"
+        f" it is {times:.3f}."
     ]
 
 
@@ -152,7 +159,8 @@ def readers(tools) -> tuple[dict[str, tuple[list, int]], dict[str, str]]:
         found["trace_processor, of klogger's export"] = ([processor, "-q", query, out], events)
     else:
         missing["trace_processor"] = (
-            "no trace_processor_shell; Debian has none, and the Python package fetches it when it is first used"
+            "no trace_processor_shell; Debian has none, and the Python package fetches it when it"
+            " is first used"
         )
     return found, missing
 
@@ -204,4 +212,7 @@ def least(what: str, over: list[float] | None, under: list[float] | None) -> str
     if not over or not under:
         return f"- {what}: {NOT_HERE}, to be at least {READ_GOAL}"
     times = spread(over).median / spread(under).median
-    return f"- {what}: {times:.1f}, to be at least {READ_GOAL}: {'yes' if times >= READ_GOAL else 'no'}"
+    return (
+        f"- {what}: {times:.1f}, to be at least {READ_GOAL}:"
+        f" {'yes' if times >= READ_GOAL else 'no'}"
+    )

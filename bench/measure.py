@@ -45,7 +45,10 @@ def cell(values: list[float], digits: int = 1, least: float = LEAST_NS) -> str:
     """
     found = spread(values)
     if found.high - found.low > max(WIDE * abs(found.median), least):
-        return f"{NOT_HERE}: the runs spread too wide, {found.low:.{digits}f} to {found.high:.{digits}f}"
+        return (
+            f"{NOT_HERE}: the runs spread too wide, {found.low:.{digits}f} to"
+            f" {found.high:.{digits}f}"
+        )
     return f"{found:.{digits}f}"
 
 
@@ -211,7 +214,10 @@ def machine() -> list[tuple[str, str]]:
     rows = [
         (
             "CPU",
-            f"{model}, {os.cpu_count()} CPUs{' (virtual)' if ' hypervisor ' in ' '.join(lines) else ''}",
+            (
+                f"{model}, {os.cpu_count()}"
+                f" CPUs{' (virtual)' if ' hypervisor ' in ' '.join(lines) else ''}"
+            ),
         ),
         ("kernel", os.uname().release),
         ("clock source", clock),

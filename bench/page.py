@@ -80,11 +80,26 @@ def head(tools, picture: Path | None) -> list[str]:
     lines = [
         "# Benchmarks",
         "",
-        "Written by `make bench`, which installs the others from Debian. Each number is the median of several",
-        "rounds, in which it took turns with the others of its table, with the quartiles behind it. Compare ratios:",
-        "nanoseconds belong to the machine. What spreads too wide, or cannot be measured here, has no number. At",
-        "the end of each section is how many rounds there were, how long they took, and how much others had to do",
-        "on the machine before: a load of 0 is an idle machine, and what is said in seconds of the clock suffers.",
+        (
+            "Written by `make bench`, which installs the others from Debian. Each number is the"
+            " median of several"
+        ),
+        (
+            "rounds, in which it took turns with the others of its table, with the quartiles behind"
+            " it. Compare ratios:"
+        ),
+        (
+            "nanoseconds belong to the machine. What spreads too wide, or cannot be measured here,"
+            " has no number. At"
+        ),
+        (
+            "the end of each section is how many rounds there were, how long they took, and how"
+            " much others had to do"
+        ),
+        (
+            "on the machine before: a load of 0 is an idle machine, and what is said in seconds of"
+            " the clock suffers."
+        ),
         "",
         "| machine | |",
         "|---|---|",

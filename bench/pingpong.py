@@ -125,8 +125,10 @@ def round_of(
         during = blocks(loop)
     bare += [before, blocks(loop)]
     return {
-        name: relative(during, EMPTY, REFERENCE)
-        - fmean(relative(b, EMPTY, REFERENCE) for b in bare[-2:])
+        name: (
+            relative(during, EMPTY, REFERENCE)
+            - fmean(relative(b, EMPTY, REFERENCE) for b in bare[-2:])
+        )
     }
 
 
@@ -147,9 +149,15 @@ def pingpong(tools) -> list[str]:
     return [
         "## A round of ping-pong",
         "",
-        "Two processes on one CPU send a byte to and fro over pipes: two switches and two wake-ups a round.",
+        (
+            "Two processes on one CPU send a byte to and fro over pipes: two switches and two"
+            " wake-ups a round."
+        ),
         "klogger records the whole scheduler schema; ftrace and perf record the same tracepoints:",
-        f"{', '.join(events)}. Added to a round, which takes {plain:.0f} ns without a tracer, in ns of both",
+        (
+            f"{', '.join(events)}. Added to a round, which takes {plain:.0f} ns without a tracer,"
+            " in ns of both"
+        ),
         "processes' CPU time; measured as above, beside system calls without a tracepoint.",
         "",
         "| | ns |",

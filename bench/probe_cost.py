@@ -109,11 +109,26 @@ def probe_hit(tools) -> list[str]:
     return [
         "## One probe hit",
         "",
-        f"`{tools.place}`, hit by one process on one CPU. Added to a hit without a program, in ns of that",
-        "process's CPU time, as `klogger bench` measures it (docs/bench.md); the others are attached to the same",
-        f"loop, with readers on the other CPUs, and {LARGE_KB // 1024} MiB of buffer for each CPU. Each number is",
-        "a multiple of what a system call without a tracepoint takes in the same moment, so that the machine's",
-        f"changes of speed matter less; in ns, of its median, {speed.words()}. What is left of them: when others use",
+        (
+            f"`{tools.place}`, hit by one process on one CPU. Added to a hit without a program, in"
+            " ns of that"
+        ),
+        (
+            "process's CPU time, as `klogger bench` measures it (docs/bench.md); the others are"
+            " attached to the same"
+        ),
+        (
+            f"loop, with readers on the other CPUs, and {LARGE_KB // 1024} MiB of buffer for each"
+            " CPU. Each number is"
+        ),
+        (
+            "a multiple of what a system call without a tracepoint takes in the same moment, so"
+            " that the machine's"
+        ),
+        (
+            f"changes of speed matter less; in ns, of its median, {speed.words()}. What is left of"
+            " them: when others use"
+        ),
         "the caches, tracers that touch more memory lose more.",
         "",
         "| | ns | times the floor |",
@@ -154,10 +169,12 @@ def bounds(ns: dict[str, float]) -> list[str]:
         return []
     event, floor_ns = ns[KLOGGER] - ns[CLOCK_READ], ns[FLOOR_NAME]
     lines = [
-        f"- what bounds it: of klogger's {ns[KLOGGER]:.1f} ns, {ns[CLOCK_READ]:.1f} are the probe and the clock, which"
+        f"- what bounds it: of klogger's {ns[KLOGGER]:.1f} ns, {ns[CLOCK_READ]:.1f} are the probe"
+        " and the clock, which"
     ]
     lines += [
-        f"  the floor has too ({floor_ns:.1f}); {event:.1f} are the event: finding the ring, taking space, storing."
+        f"  the floor has too ({floor_ns:.1f}); {event:.1f} are the event: finding the ring, taking"
+        " space, storing."
     ]
     lines += [
         f"  The floor alone is {floor_ns / ns[name]:.2f} of {name}, to be at most {GOALS[name]}."
@@ -171,7 +188,10 @@ def row(name: str, values: list[float] | None, unit: list[float] | None, fault: 
         return f"| {name} | {NOT_HERE}: {fault or 'nothing was measured'} | |"
     base = stats.spread(unit).median
     text = cell(values)
-    return f"| {name} | {text} | {'' if text.startswith(NOT_HERE) else cell([v / base for v in values], 2, 0.1)} |"
+    return (
+        f"| {name} | {text} |"
+        f" {'' if text.startswith(NOT_HERE) else cell([v / base for v in values], 2, 0.1)} |"
+    )
 
 
 def all_cpus(tools) -> list[str]:
@@ -190,8 +210,14 @@ def all_cpus(tools) -> list[str]:
     lines = [
         "## All CPUs at once: others",
         "",
-        f"{len(loops)} CPUs that hit at once, against one of them alone, by turns: ns more than with nothing",
-        f"attached, as multiples of a call without a tracepoint of {speed.words()}. The mean of the CPUs.",
+        (
+            f"{len(loops)} CPUs that hit at once, against one of them alone, by turns: ns more than"
+            " with nothing"
+        ),
+        (
+            f"attached, as multiples of a call without a tracepoint of {speed.words()}. The mean of"
+            " the CPUs."
+        ),
         "",
         "| | one CPU | all at once | ratio |",
         "|---|---|---|---|",

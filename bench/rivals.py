@@ -338,13 +338,14 @@ RIVALS = {
     "perf record": Rival("perf record", "`perf record -B -N -e task:PLACE -p PID`", perf),
     "bpftrace": Rival(
         "bpftrace",
-        '`bpftrace -B full -o FILE`, `printf("%llu %d %d\\n", nsecs, args->option, args->arg2)`: the only way out'
-        " for single events",
+        '`bpftrace -B full -o FILE`, `printf("%llu %d %d\\n", nsecs, args->option, args->arg2)`:'
+        " the only way out for single events",
         bpftrace,
     ),
     "BPF ring buffer": Rival(
         "BPF ring buffer",
-        "`bench/ring.bpf.c`: reserve, fill, submit, woken every 256 KiB; `bench/ring.c` writes the events to a file",
+        "`bench/ring.bpf.c`: reserve, fill, submit, woken every 256 KiB; `bench/ring.c` writes the"
+        " events to a file",
         ring,
     ),
 }

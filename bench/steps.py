@@ -56,7 +56,10 @@ def where(tools) -> list[str]:
     lines = [
         "## Where the time goes",
         "",
-        "Steps of an event and other ways to do the same, all in one BPF program at `task_prctl_unknown`, which take",
+        (
+            "Steps of an event and other ways to do the same, all in one BPF program at"
+            " `task_prctl_unknown`, which take"
+        ),
         "turns in blocks of 100 hits. What each takes more than a probe that does nothing, in ns.",
         "",
         "| step | ns |",
@@ -116,8 +119,14 @@ def share(found: list[list[float]]) -> list[str]:
         clock / event for event, clock in zip(found[PLAIN], found[CLOCK], strict=True)
     )
     return [
-        f"Of what an event takes more than an empty probe, the clock is {part:.0%}. Is it on, and its thread in scope;",
-        f"finding the ring, taking space, storing, publishing: together {statistics.median(over):.1f} ns.",
+        (
+            f"Of what an event takes more than an empty probe, the clock is {part:.0%}. Is it on,"
+            " and its thread in scope;"
+        ),
+        (
+            "finding the ring, taking space, storing, publishing: together"
+            f" {statistics.median(over):.1f} ns."
+        ),
     ]
 
 
@@ -128,7 +137,13 @@ def staleness(behind: list[int]) -> list[str]:
     at = {part: behind[int(len(behind) * part)] for part in (0.1, 0.5, 0.9, 0.99)}
     return [
         "",
-        f"`rq->clock` at {len(behind):,} switches of all CPUs in a second, against the clock: a tenth is older than",
-        f"the freshest by less than {at[0.1]:,} ns, half by more than {at[0.5]:,}, a tenth by more than {at[0.9]:,}, a",
+        (
+            f"`rq->clock` at {len(behind):,} switches of all CPUs in a second, against the clock: a"
+            " tenth is older than"
+        ),
+        (
+            f"the freshest by less than {at[0.1]:,} ns, half by more than {at[0.5]:,}, a tenth by"
+            f" more than {at[0.9]:,}, a"
+        ),
         f"hundredth by more than {at[0.99]:,}.",
     ]

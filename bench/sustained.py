@@ -126,9 +126,18 @@ def sustained(tools) -> list[str]:
     return [
         "## Sustained",
         "",
-        f"The fastest of the steps that lost nothing in {SECONDS} s: {len(loops)} CPUs hit `{tools.place}` at",
-        "once, two ints an event, into a file on disk. klogger with its own settings, the others with as much",
-        f"buffer, {SMALL_KB // 1024} MiB for each CPU; readers and loops share the CPUs. A step that loses is",
+        (
+            f"The fastest of the steps that lost nothing in {SECONDS} s: {len(loops)} CPUs hit"
+            f" `{tools.place}` at"
+        ),
+        (
+            "once, two ints an event, into a file on disk. klogger with its own settings, the"
+            " others with as much"
+        ),
+        (
+            f"buffer, {SMALL_KB // 1024} MiB for each CPU; readers and loops share the CPUs. A step"
+            " that loses is"
+        ),
         f"tried {TRIES} times. Lost is what was made and is not in the file.",
         "",
         "| | events/s | MiB/s to the file | the step that lost |",
@@ -160,7 +169,10 @@ def verdicts(rates: dict[str, float], disk: float) -> list[str]:
     name, best = max(others.items(), key=lambda item: item[1])
     lines += [
         "",
-        f"- klogger: {ours:,.0f} events/s, to be at least {GOAL:,}: {'yes' if ours >= GOAL else 'no'}",
+        (
+            f"- klogger: {ours:,.0f} events/s, to be at least {GOAL:,}:"
+            f" {'yes' if ours >= GOAL else 'no'}"
+        ),
     ]
     if best > 0:
         said = "yes" if ours / best >= GOAL_TIMES else "no"

@@ -175,8 +175,14 @@ def cost(tools) -> list[str]:
     lines = [
         "## An event of a program",
         "",
-        f"A loop of {EVENTS:,} events on one thread, of which each run takes the median of 21; what an empty loop",
-        "takes is subtracted. klogger runs as a flight recorder, where no ring fills; LTTng-UST with a snapshot",
+        (
+            f"A loop of {EVENTS:,} events on one thread, of which each run takes the median of 21;"
+            " what an empty loop"
+        ),
+        (
+            "takes is subtracted. klogger runs as a flight recorder, where no ring fills; LTTng-UST"
+            " with a snapshot"
+        ),
         "session that overwrites in 4 sub-buffers of 4 MiB. The floor is one unordered rdtsc.",
         "",
         *table(results, list(programs)[1:], "one rdtsc, unordered"),
@@ -227,7 +233,10 @@ def threads(tools) -> list[str]:
     return [
         *lines,
         "",
-        "The recorder has no CPU of its own here, and threads that do nothing but log fill 16 MiB faster than it gets",
+        (
+            "The recorder has no CPU of its own here, and threads that do nothing but log fill 16"
+            " MiB faster than it gets"
+        ),
         f"one: of the events being recorded it lost (median, by threads) {', '.join(lost)}.",
     ]
 
@@ -299,7 +308,10 @@ def pairs(tools) -> list[str]:
     lines = [
         "## Single events, in cycles",
         "",
-        f"Two ordered readings of the TSC around each of {PAIRS:,} events; the mean of the empty pair is subtracted.",
+        (
+            f"Two ordered readings of the TSC around each of {PAIRS:,} events; the mean of the"
+            " empty pair is subtracted."
+        ),
         "Mean and deviation are without the worst thousandth, as KLogger's table of 2007 has it.",
         "",
         "| | min | median | mean | sd | 99.9 % | max |",
@@ -323,8 +335,14 @@ def pairs(tools) -> list[str]:
     return [
         *lines,
         "",
-        f"The empty pair: {empty:.1f} cycles. In print: LTTng 0.5 in programs 225 / 297.0 / 88,913 (min, mean,",
-        "max) and 1,013 / 1,042.2 / 329,062 through a system call; KLogger in the kernel 321 with sd 36.",
+        (
+            f"The empty pair: {empty:.1f} cycles. In print: LTTng 0.5 in programs 225 / 297.0 /"
+            " 88,913 (min, mean,"
+        ),
+        (
+            "max) and 1,013 / 1,042.2 / 329,062 through a system call; KLogger in the kernel 321"
+            " with sd 36."
+        ),
     ]
 
 
@@ -358,7 +376,10 @@ def functions(tools) -> list[str]:
         return {"s": time.monotonic() - start}
 
     # Without the recorder's own start and end.
-    inside = "import sys, subprocess, time; s = time.monotonic(); subprocess.run(sys.argv[1:], check=True)"
+    inside = (
+        "import sys, subprocess, time; s = time.monotonic(); subprocess.run(sys.argv[1:],"
+        " check=True)"
+    )
     inside += "; print(time.monotonic() - s)"
 
     def recorded() -> dict:
@@ -382,7 +403,10 @@ def functions(tools) -> list[str]:
     lines = [
         "## Each function of a program",
         "",
-        f"`bench/user/words.c` with {PAGES} pages, compiled with -finstrument-functions; each function logs its",
+        (
+            f"`bench/user/words.c` with {PAGES} pages, compiled with -finstrument-functions; each"
+            " function logs its"
+        ),
         f"address, its caller's, and whether it begins or ends: {events:,} events.",
         "",
         "| | s | times plain | ns an event |",
@@ -394,8 +418,14 @@ def functions(tools) -> list[str]:
     return [
         *lines,
         "",
-        f"The plain program makes {events / plain / 1e6:.0f} million of these events a second. In print: gcc made 28",
-        "million and took 3.48 times plain with LTTng 0.5, without a disk, so 89 ns an event; 1.73 with gprof.",
+        (
+            f"The plain program makes {events / plain / 1e6:.0f} million of these events a second."
+            " In print: gcc made 28"
+        ),
+        (
+            "million and took 3.48 times plain with LTTng 0.5, without a disk, so 89 ns an event;"
+            " 1.73 with gprof."
+        ),
     ]
 
 
@@ -430,7 +460,10 @@ def code_bytes(tools) -> list[str]:
     lines = [
         "## Bytes of code",
         "",
-        "Of a stripped object: one more call of an event, and all that the first call brings to a program, once.",
+        (
+            "Of a stripped object: one more call of an event, and all that the first call brings to"
+            " a program, once."
+        ),
         "",
         "| event | one more call | the first, with the runtime |",
         "|---|---|---|",

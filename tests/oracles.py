@@ -155,8 +155,10 @@ def check_charged(log: Log, thread: dict, slack: Slack):
     quanta.
     """
     until = thread["time_ns"] - log.start_ns
-    ((charged, ended),) = log.rows(f"""
-        SELECT arg_max(charged, time), max(time) FROM schedout WHERE pid = {thread["tid"]} AND time <= {until}""")
+    ((charged, ended),) = log.rows(
+        f"""
+        SELECT arg_max(charged, time), max(time) FROM schedout WHERE pid = {thread["tid"]} AND time <= {until}"""
+    )
     began = log.one(
         f"SELECT max(time) FROM schedin WHERE pid = {thread['tid']} AND time <= {until}"
     )

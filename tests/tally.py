@@ -82,7 +82,10 @@ def table(suites: list[Suite]) -> str:
 def rate(what: str, names: list[str], ran: int) -> tuple[str, bool]:
     """The line about tests that did not simply pass or fail, and whether there are too many."""
     bad = len(names) > max(1, MOST_SHARE * ran)
-    text = f"{what}: {len(names)} of {ran} tests ({len(names) / max(ran, 1):.1%}; at most {MOST_SHARE:.0%})"
+    text = (
+        f"{what}: {len(names)} of {ran} tests ({len(names) / max(ran, 1):.1%}; at most"
+        f" {MOST_SHARE:.0%})"
+    )
     return text + (": too many" if bad else ""), bad
 
 

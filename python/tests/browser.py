@@ -19,7 +19,10 @@ from pathlib import Path
 from typing import Any
 
 # Chromium reads commands from descriptor 3 and answers on 4.
-LAUNCH = "import os, sys; os.dup2(int(sys.argv[1]), 3); os.dup2(int(sys.argv[2]), 4); os.execvp(sys.argv[3], sys.argv[3:])"
+LAUNCH = (
+    "import os, sys; os.dup2(int(sys.argv[1]), 3); os.dup2(int(sys.argv[2]), 4);"
+    " os.execvp(sys.argv[3], sys.argv[3:])"
+)
 OPTIONS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--remote-debugging-pipe", "--no-first-run",
     "--disable-background-networking", "--disable-component-update",
@@ -144,7 +147,8 @@ class Browser:
     def settle(self) -> None:
         """Until what was asked for is on the screen."""
         self.ask(
-            "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 0))))"
+            "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() =>"
+            " setTimeout(done, 0))))"
         )
 
     def mouse(self, kind: str, x: float, y: float, **more: Any) -> None:

@@ -21,15 +21,18 @@ def small_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
         start, pid, cpu = 10_000 + 80_000 * k, 10 + k % 2, k // 2 % 2
         state, next_pid = k % 2, 11 - k % 2
         con.execute(
-            f"INSERT INTO TRY_TO_WAKEUP VALUES ({start - 4000}, {cpu}, {4 * k}, {pid}, 120, {cpu}, 1)"
+            f"INSERT INTO TRY_TO_WAKEUP VALUES ({start - 4000}, {cpu}, {4 * k}, {pid}, 120,"
+            f" {cpu}, 1)"
         )
         con.execute(
-            f"INSERT INTO ADD_TO_RUNQ VALUES ({start - 3000}, {cpu}, {4 * k + 1}, {pid}, 120, {cpu}, 0)"
+            f"INSERT INTO ADD_TO_RUNQ VALUES ({start - 3000}, {cpu}, {4 * k + 1}, {pid}, 120,"
+            f" {cpu}, 0)"
         )
         con.execute(f"INSERT INTO SCHEDIN VALUES ({start}, {cpu}, {4 * k + 2}, {pid}, 120, {pid})")
         end = start + 20_000 + 1000 * k
         con.execute(
-            f"INSERT INTO SCHEDOUT VALUES ({end}, {cpu}, {4 * k + 3}, {pid}, 120, {state}, {next_pid}, 0)"
+            f"INSERT INTO SCHEDOUT VALUES ({end}, {cpu}, {4 * k + 3}, {pid}, 120, {state},"
+            f" {next_pid}, 0)"
         )
     con.execute("INSERT INTO MIGRATE VALUES (100000, 0, 999, 10, 0, 1)")
     out = tmp_path_factory.mktemp("small") / "small.klog-parquet"

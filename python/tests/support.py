@@ -118,7 +118,8 @@ def write_log(
     schemata = (schema,) if isinstance(schema, str) else schema
     events = [e for e in events_of(*schemata) if e.name not in without]
     con.execute(
-        "INSERT INTO KLOGGER_START BY NAME SELECT 0 AS time, -1 AS cpu, 0 AS serial, 65536 AS buffer_size"
+        "INSERT INTO KLOGGER_START BY NAME SELECT 0 AS time, -1 AS cpu, 0 AS serial, 65536 AS"
+        " buffer_size"
     )
     if end is not None:
         con.execute(
@@ -128,8 +129,8 @@ def write_log(
         con.execute(f"COPY {e.name} TO '{out}/{e.name}.parquet'")
     write_catalogue(con, out, events, schemata, ledger or [])
     con.execute(
-        "CREATE TABLE klogger_process (pid INTEGER, tgid INTEGER, parent INTEGER, comm VARCHAR, command VARCHAR,"
-        " from_ns BIGINT, to_ns BIGINT, recorder BOOLEAN)"
+        "CREATE TABLE klogger_process (pid INTEGER, tgid INTEGER, parent INTEGER, comm VARCHAR,"
+        " command VARCHAR, from_ns BIGINT, to_ns BIGINT, recorder BOOLEAN)"
     )
     rows = [
         (pid, pid, 1, comm, comm, start, stop, False)
@@ -165,8 +166,8 @@ def write_catalogue(
     ledger: list[dict[str, Any]],
 ) -> None:
     con.execute(
-        "CREATE TABLE klogger_event (name VARCHAR, schema VARCHAR, id INTEGER, doc VARCHAR, role VARCHAR,"
-        " logged BIGINT, lost BIGINT, fields VARCHAR)"
+        "CREATE TABLE klogger_event (name VARCHAR, schema VARCHAR, id INTEGER, doc VARCHAR, role"
+        " VARCHAR, logged BIGINT, lost BIGINT, fields VARCHAR)"
     )
     for number, e in enumerate(events, 1):
         logged = con.execute(f"SELECT count(*) FROM {e.name}").fetchone()
@@ -176,20 +177,22 @@ def write_catalogue(
         con.execute("INSERT INTO klogger_event VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
     con.execute(f"COPY klogger_event TO '{out}/event.parquet'")
     con.execute(
-        "CREATE TABLE klogger_decoding (decoding VARCHAR, flags BOOLEAN, value UBIGINT, text VARCHAR)"
+        "CREATE TABLE klogger_decoding (decoding VARCHAR, flags BOOLEAN, value UBIGINT, text"
+        " VARCHAR)"
     )
     for row in dict.fromkeys(row for schema in schemata for row in decodings_of(schema)):
         con.execute("INSERT INTO klogger_decoding VALUES (?, ?, ?, ?)", row)
     con.execute(f"COPY klogger_decoding TO '{out}/decoding.parquet'")
     con.execute(
-        "CREATE TABLE klogger_ledger (key VARCHAR, severity VARCHAR, source VARCHAR, event VARCHAR, cpu SMALLINT,"
-        " tid INTEGER, tgid INTEGER, count BIGINT, from_ns BIGINT, to_ns BIGINT, text VARCHAR)"
+        "CREATE TABLE klogger_ledger (key VARCHAR, severity VARCHAR, source VARCHAR, event VARCHAR,"
+        " cpu SMALLINT, tid INTEGER, tgid INTEGER, count BIGINT, from_ns BIGINT, to_ns BIGINT, text"
+        " VARCHAR)"
     )
     for entry in ledger:
         con.execute(
-            "INSERT INTO klogger_ledger BY NAME SELECT $key AS key, $severity AS severity, 'recording' AS source,"
-            " $event AS event, $cpu AS cpu, $tid AS tid, $tgid AS tgid, $count AS count,"
-            " $from_ns AS from_ns, $to_ns AS to_ns, $text AS text",
+            "INSERT INTO klogger_ledger BY NAME SELECT $key AS key, $severity AS severity,"
+            " 'recording' AS source, $event AS event, $cpu AS cpu, $tid AS tid, $tgid AS tgid,"
+            " $count AS count, $from_ns AS from_ns, $to_ns AS to_ns, $text AS text",
             {**dict.fromkeys(ENTRY), "severity": "loss", "text": "", **entry},
         )
     con.execute(f"COPY klogger_ledger TO '{out}/ledger.parquet'")

@@ -69,19 +69,30 @@ def write(out: Path, events: int, cpus: int) -> None:
     support.create_tables(con, support.events_of("scheduler"))
     serial = "i * 8 + {}"
     for event, select in {
-        "SCHEDIN": f"SELECT from_ns AS time, cpu, {serial.format(3)} AS serial, pid, 120 AS prio, pid AS tgid"
-        " FROM quantum",
-        "SCHEDOUT": f"SELECT to_ns AS time, cpu, {serial.format(4)} AS serial, pid, 120 AS prio, CASE WHEN cut THEN 0 "
-        "WHEN pid % 7 = 0 THEN 2 ELSE 1 END AS state, "
-        "CASE WHEN next_idle > 0 THEN 0 ELSE coalesce(next, 0) END AS next, 0 AS charged FROM quantum",
-        "ADD_TO_RUNQ": f"SELECT greatest(from_ns - wait, 0) AS time, cpu, {serial.format(2)} AS serial, pid, "
-        "120 AS prio, cpu AS runq, 0 AS is_new FROM quantum WHERE idle > 0",
-        "TRY_TO_WAKEUP": f"SELECT greatest(from_ns - wait - 300, 0) AS time, (cpu + i % 2) % {cpus} AS cpu,"
-        f" {serial.format(0)} AS serial, pid, 120 AS prio, cpu AS target_cpu,"
-        f" CASE WHEN i % 5 = 0 THEN 0 ELSE 1001 + (cpu + i % 2) % {cpus} * 100 + i % 12 END AS waker"
-        " FROM quantum WHERE idle > 0",
-        "MIGRATE": f"SELECT from_ns - 200 AS time, cpu, {serial.format(1)} AS serial, pid, cpu AS from_cpu, "
-        f"(cpu + 1 + i % greatest({cpus} - 1, 1)) % {cpus} AS to_cpu FROM quantum WHERE i % 97 = 0 AND from_ns > 200",
+        "SCHEDIN": (
+            f"SELECT from_ns AS time, cpu, {serial.format(3)} AS serial, pid, 120 AS prio, pid AS"
+            " tgid FROM quantum"
+        ),
+        "SCHEDOUT": (
+            f"SELECT to_ns AS time, cpu, {serial.format(4)} AS serial, pid, 120 AS prio, CASE WHEN"
+            " cut THEN 0 WHEN pid % 7 = 0 THEN 2 ELSE 1 END AS state, CASE WHEN next_idle > 0 THEN"
+            " 0 ELSE coalesce(next, 0) END AS next, 0 AS charged FROM quantum"
+        ),
+        "ADD_TO_RUNQ": (
+            f"SELECT greatest(from_ns - wait, 0) AS time, cpu, {serial.format(2)} AS serial, pid, "
+            "120 AS prio, cpu AS runq, 0 AS is_new FROM quantum WHERE idle > 0"
+        ),
+        "TRY_TO_WAKEUP": (
+            f"SELECT greatest(from_ns - wait - 300, 0) AS time, (cpu + i % 2) % {cpus} AS cpu,"
+            f" {serial.format(0)} AS serial, pid, 120 AS prio, cpu AS target_cpu, CASE WHEN i % 5 ="
+            f" 0 THEN 0 ELSE 1001 + (cpu + i % 2) % {cpus} * 100 + i % 12 END AS waker FROM quantum"
+            " WHERE idle > 0"
+        ),
+        "MIGRATE": (
+            f"SELECT from_ns - 200 AS time, cpu, {serial.format(1)} AS serial, pid, cpu AS"
+            f" from_cpu, (cpu + 1 + i % greatest({cpus} - 1, 1)) % {cpus} AS to_cpu FROM quantum"
+            " WHERE i % 97 = 0 AND from_ns > 200"
+        ),
     }.items():
         con.execute(table(event, select))
     end = con.execute("SELECT max(to_ns) FROM quantum").fetchone()[0]

@@ -414,9 +414,9 @@ class Seen(rate.Watch):
 def step(watch: rate.Watch, made: int, logged: int, lost: int) -> Step:
     said = {
         "events": [{"name": "TWO_INTS", "logged": logged, "lost": lost, "bytes": 16 * logged}],
-        "ledger": [{"event": "TWO_INTS", "from_ns": 3_500_000_000 + at} for at in (5, 0)]
-        if lost
-        else [],
+        "ledger": (
+            [{"event": "TWO_INTS", "from_ns": 3_500_000_000 + at} for at in (5, 0)] if lost else []
+        ),
     }
     loops = [
         {
@@ -460,8 +460,8 @@ def test_rates_in_words(capsys: pytest.CaptureFixture[str]) -> None:
     assert "rings of 4MiB: 1,000,000 events a second for 2 s, none lost" in out
     assert "2,000,000 a second lost 10.0%, the first after 500 ms: the disk" in out
     assert (
-        "16 bytes each, 5 in a hit. The disk took 64.0 MiB at 100 MiB a second, which is 6,553,600 events"
-        in out
+        "16 bytes each, 5 in a hit. The disk took 64.0 MiB at 100 MiB a second, which is 6,553,600"
+        " events" in out
     )
     assert answers.as_json(found)["rates"][1]["lost"] == 400_000
 

@@ -70,9 +70,10 @@ def test_the_worst_thousandth_is_left_out() -> None:
 
 
 def test_a_reason_is_one_line() -> None:
-    assert measure.why(
-        Failure("⚠ C: unused\n  7 │ x\nklogger: the kernel refused it", help="this")
-    ) == ("klogger: the kernel refused it")
+    assert (
+        measure.why(Failure("⚠ C: unused\n  7 │ x\nklogger: the kernel refused it", help="this"))
+        == "klogger: the kernel refused it"
+    )
     assert measure.why(RuntimeError("one\n\ntwo")) == "one"
     assert measure.why(RuntimeError("")) == "RuntimeError"
 
@@ -224,8 +225,10 @@ def test_a_load_in_shares_of_all_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
     }
     found = loads.shares_of([(plain, recorded)] * 2, 100.0)
     assert found.row("x") == "| x | 25.0 | 1.00 (1.00 to 1.00) | 0.50 | 5.00 | 2.00 | 100,000 | 0 |"
-    assert found.verdict("x", 50_000) == (
-        "- x: 5.50 %, with 2.0 times the events a second of 2006, to be at most 2.3 without a loss: no"
+    assert (
+        found.verdict("x", 50_000)
+        == "- x: 5.50 %, with 2.0 times the events a second of 2006, to be at most 2.3 without a"
+        " loss: no"
     )
     assert "not measurable here" in loads.shares_of([(plain, recorded)], None).verdict("x", 50_000)
 

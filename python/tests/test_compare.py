@@ -117,7 +117,8 @@ def test_bins_keep_the_order_of_all_numbers() -> None:
     values = [-1e9, -3.0, -1.0, 0.0, 0.5, 1.0, 7.0, 1e12]
     con = duckdb.connect()
     con.execute(
-        "CREATE TABLE klogger_sample AS SELECT 'x' AS name, 5 AS time, unnest($1::DOUBLE[]) AS value",
+        "CREATE TABLE klogger_sample AS SELECT 'x' AS name, 5 AS time, unnest($1::DOUBLE[]) AS"
+        " value",
         [values],
     )
     con.execute(extract.KIND)
@@ -303,15 +304,16 @@ def log_of(out: Path, seed: int, slow: float = 1.0, **more: object) -> Path:
     )
     con.register("quantum", frame)
     con.execute(
-        "INSERT INTO SCHEDIN BY NAME SELECT start AS time, 0 AS cpu, 2 * i AS serial, pid FROM quantum"
+        "INSERT INTO SCHEDIN BY NAME SELECT start AS time, 0 AS cpu, 2 * i AS serial, pid FROM"
+        " quantum"
     )
     con.execute(
-        "INSERT INTO SCHEDOUT BY NAME SELECT stop AS time, 0 AS cpu, 2 * i + 1 AS serial, pid, 1 AS state,"
-        " 21 - pid AS next FROM quantum"
+        "INSERT INTO SCHEDOUT BY NAME SELECT stop AS time, 0 AS cpu, 2 * i + 1 AS serial, pid, 1 AS"
+        " state, 21 - pid AS next FROM quantum"
     )
     con.execute(
-        "INSERT INTO ADD_TO_RUNQ BY NAME SELECT greatest(start - 1000 - i % 7, 0) AS time, 0 AS cpu, 0 AS serial, pid,"
-        " 0 AS is_new FROM quantum"
+        "INSERT INTO ADD_TO_RUNQ BY NAME SELECT greatest(start - 1000 - i % 7, 0) AS time, 0 AS"
+        " cpu, 0 AS serial, pid, 0 AS is_new FROM quantum"
     )
     processes = [(10, "sh", 0, None), (11, "cc1", 0, None)]
     return support.write_log(con, out, processes=processes, end=int(ends[-1]), **more)  # type: ignore[arg-type]
@@ -379,10 +381,10 @@ def test_exit_codes(
     folder = tmp_path / "mine" / "analyses"
     folder.mkdir(parents=True)
     (folder / "turns.sql").write_text(
-        "-- title: T\n-- question: Q?\n-- events: SCHEDIN, SCHEDOUT\n-- column pid: thread\n"
-        "-- column turn [ns]: how long\n\n"
-        "-- table\nSELECT 1 AS turn;\n\n-- samples\nSELECT o.pid::VARCHAR AS pid, o.time, o.time - i.time AS turn"
-        " FROM SCHEDOUT AS o ASOF JOIN SCHEDIN AS i ON o.pid = i.pid AND o.time > i.time;\n"
+        "-- title: T\n-- question: Q?\n-- events: SCHEDIN, SCHEDOUT\n-- column pid: thread\n--"
+        " column turn [ns]: how long\n\n-- table\nSELECT 1 AS turn;\n\n-- samples\nSELECT"
+        " o.pid::VARCHAR AS pid, o.time, o.time - i.time AS turn FROM SCHEDOUT AS o ASOF JOIN"
+        " SCHEDIN AS i ON o.pid = i.pid AND o.time > i.time;\n"
     )
     meta = {"schemas": [{"name": "mine", "file": str(tmp_path / "mine" / "mine.klogger")}]}
     old, same, slow = (
@@ -535,7 +537,8 @@ def test_hostile_names(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> No
     for log in logs:
         con = duckdb.connect()
         con.execute(
-            f"CREATE TABLE p AS SELECT * REPLACE (comm || '<b>\x1b[31m' AS comm) FROM '{log}/process.parquet'"
+            "CREATE TABLE p AS SELECT * REPLACE (comm || '<b>\x1b[31m' AS comm) FROM"
+            f" '{log}/process.parquet'"
         )
         con.execute(f"COPY p TO '{log}/process.parquet'")
     page = tmp_path / "x.html"

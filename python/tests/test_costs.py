@@ -68,7 +68,8 @@ def answer_of(path: Path, meta: dict[str, Any]) -> Any:
         "INSERT INTO SYS_IN BY NAME SELECT 10000 AS time, 0 AS cpu, 1 AS serial, 10 AS pid, 1 AS id"
     )
     con.execute(
-        "INSERT INTO SYS_OUT BY NAME SELECT 12000 AS time, 0 AS cpu, 2 AS serial, 10 AS pid, 1 AS id, 0 AS ret"
+        "INSERT INTO SYS_OUT BY NAME SELECT 12000 AS time, 0 AS cpu, 2 AS serial, 10 AS pid, 1 AS"
+        " id, 0 AS ret"
     )
     support.write_log(
         con, path, schema="traps", processes=[(10, "prog", 0, None)], end=100_000, cpus=1, meta=meta

@@ -53,7 +53,8 @@ def package(folder: Path, release: str = RELEASE, path: str = "boot", version: i
     control = tree / "DEBIAN/control"
     control.parent.mkdir(exist_ok=True)
     control.write_text(
-        f"Package: linux-image-{release}\nVersion: {version}\nArchitecture: all\nMaintainer: x\nDescription: x\n"
+        f"Package: linux-image-{release}\nVersion: {version}\nArchitecture: all\nMaintainer:"
+        " x\nDescription: x\n"
     )
     found = folder / f"linux-image-{release}_{version}_all.deb"
     subprocess.run(["dpkg-deb", "-Znone", "-b", tree, found], check=True, capture_output=True)
@@ -112,7 +113,8 @@ def split(folder: Path) -> list[str]:
         image(tree / "usr/lib/modules" / RELEASE / name)
         (tree / "DEBIAN").mkdir()
         (tree / "DEBIAN/control").write_text(
-            f"Package: linux-{part}-{RELEASE}\nVersion: 1\nArchitecture: all\nMaintainer: x\nDescription: x\n"
+            f"Package: linux-{part}-{RELEASE}\nVersion: 1\nArchitecture: all\nMaintainer:"
+            " x\nDescription: x\n"
         )
         made.append(str(folder / f"linux-{part}-{RELEASE}_1_all.deb"))
         subprocess.run(
@@ -336,7 +338,10 @@ def test_recording_of_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     )
     (tmp_path / "script").write_text(command.script(args, ["false"], tmp_path / "log"))
     assert subprocess.run(["sh", tmp_path / "script"], check=False).returncode == 1
-    asked = f"record -o {tmp_path}/log --compress --engine=kernel -s scheduler -s ./x.klogger -- false\n"
+    asked = (
+        f"record -o {tmp_path}/log --compress --engine=kernel -s scheduler -s ./x.klogger --"
+        " false\n"
+    )
     assert (tmp_path / "asked").read_text() == asked
 
 

@@ -199,14 +199,25 @@ def test_babeltrace_reads_names_and_values(tmp_path: Path) -> None:
     }  # fmt: skip
     text = "\n".join(f"{time - START} {name}: {rest}" for time, name, rest in found)
     for fields in (
-        'sched_switch: { cpu_id = 0 }, { serial = 12 }, { prev_comm = "second", prev_tid = 11, prev_prio = 20, '
-        'prev_state = 128, next_comm = "swapper", next_tid = 0, next_prio = 20 }',
-        'parent_comm = "first", parent_tid = 10, parent_pid = 10, child_comm = "first", child_tid = 20, child_pid = 20',
+        (
+            'sched_switch: { cpu_id = 0 }, { serial = 12 }, { prev_comm = "second", prev_tid = 11,'
+            ' prev_prio = 20, prev_state = 128, next_comm = "swapper", next_tid = 0, next_prio ='
+            " 20 }"
+        ),
+        (
+            'parent_comm = "first", parent_tid = 10, parent_pid = 10, child_comm = "first",'
+            " child_tid = 20, child_pid = 20"
+        ),
         'name = "kthreadd", type = 1, mode = 0',
-        'sched_waking: { cpu_id = 1 }, { serial = 1 }, { comm = "first", tid = 10, prio = 120, success = 1, '
-        "target_cpu = 0 }",
+        (
+            'sched_waking: { cpu_id = 1 }, { serial = 1 }, { comm = "first", tid = 10, prio = 120,'
+            " success = 1, target_cpu = 0 }"
+        ),
         'filename = "/bin/third", tid = 20, old_tid = 20',
-        'sched_process_exit: { cpu_id = 1 }, { serial = 20 }, { comm = "third", tid = 20, prio = 20 }',
+        (
+            'sched_process_exit: { cpu_id = 1 }, { serial = 20 }, { comm = "third", tid = 20, prio'
+            " = 20 }"
+        ),
     ):
         assert fields in text, fields
     times = [time for time, _, _ in found]

@@ -52,9 +52,9 @@ def place_of(page: browser.Browser, row: str, part: float) -> tuple[float, float
     label.
     """
     found = page.ask(
-        f"(() => {{ const t = klogger.timeline, box = t.canvas.getBoundingClientRect();"
+        "(() => { const t = klogger.timeline, box = t.canvas.getBoundingClientRect();"
         f" const row = t.rows.find((r) => r.label === {row!r});"
-        f" return [box.left, t.left, t.width, box.top + row.y + row.height / 2]; }})()"
+        " return [box.left, t.left, t.width, box.top + row.y + row.height / 2]; })()"
     )
     x = found[0] + (found[1] / 2 if part < 0 else found[1] + part * (found[2] - found[1]))
     return x, found[3]
@@ -72,9 +72,9 @@ def test_it_opens_without_complaint_and_draws_everything(page: browser.Browser) 
     assert page.ask("document.querySelectorAll('[data-picture] svg.marks').length") == pictures
     # Not one colour only.
     colours = page.ask(
-        "(() => { const t = klogger.timeline; const d = t.context.getImageData(t.left, 30, 600, 60).data;"
-        " const s = new Set(); for (let i = 0; i < d.length; i += 4) s.add(d[i] << 16 | d[i + 1] << 8 | d[i + 2]);"
-        " return s.size; })()"
+        "(() => { const t = klogger.timeline; const d = t.context.getImageData(t.left, 30, 600,"
+        " 60).data; const s = new Set(); for (let i = 0; i < d.length; i += 4) s.add(d[i] << 16 |"
+        " d[i + 1] << 8 | d[i + 2]); return s.size; })()"
     )
     assert colours > 3
 
@@ -152,7 +152,10 @@ def test_a_selected_thread_is_seen_everywhere(page: browser.Browser) -> None:
 def test_a_row_of_a_table_selects_and_a_head_sorts(page: browser.Browser) -> None:
     page.ask("document.querySelector('#cpu_time tbody tr').cells[0].click()")
     assert "[" in page.ask("klogger.selection.picked.name")
-    column = "[...document.querySelectorAll('#quanta tbody tr')].map((r) => Number(r.cells[1].dataset.value))"
+    column = (
+        "[...document.querySelectorAll('#quanta tbody tr')].map((r) =>"
+        " Number(r.cells[1].dataset.value))"
+    )
     page.ask("document.querySelectorAll('#quanta th')[1].click()")
     numbers = page.ask(column)
     assert numbers == sorted(numbers, reverse=True)

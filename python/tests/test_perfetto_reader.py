@@ -135,7 +135,8 @@ def test_states_and_waits(tmp_path: Path) -> None:
         assert trace.errors() == []
         states = [(tid, state, ts - START, dur) for tid, state, ts, dur in trace.rows(STATES)]
         waits = trace.rows(
-            "INCLUDE PERFETTO MODULE sched.latency; SELECT latency_dur FROM sched_latency_for_running_interval"
+            "INCLUDE PERFETTO MODULE sched.latency; SELECT latency_dur FROM"
+            " sched_latency_for_running_interval"
         )
         ran = trace.rows(
             "SELECT tid, sum(dur) FROM sched JOIN thread USING (utid) GROUP BY tid ORDER BY tid"
@@ -163,7 +164,8 @@ def test_names_and_processes(tmp_path: Path) -> None:
         assert trace.errors() == []
         processes = trace.rows("SELECT pid, count(*) FROM process WHERE pid = 10 GROUP BY pid")
         threads = trace.rows(
-            "SELECT tid, thread.name, pid FROM thread JOIN process USING (upid) WHERE pid = 10 ORDER BY tid"
+            "SELECT tid, thread.name, pid FROM thread JOIN process USING (upid) WHERE pid = 10"
+            " ORDER BY tid"
         )
     assert processes == [(10, 1)], "it does not end with its first thread"
     assert threads == [(10, "server", 10), (11, "second", 10)]
@@ -191,8 +193,9 @@ def test_slices(tmp_path: Path) -> None:
         assert trace.errors() == []
         slices = [(ts - START, *rest) for ts, *rest in trace.rows(SLICES)]
         arguments = trace.rows(
-            "SELECT name, EXTRACT_ARG(arg_set_id, 'debug.id'), EXTRACT_ARG(arg_set_id, 'debug.end_id'),"
-            " EXTRACT_ARG(arg_set_id, 'debug.ret'), EXTRACT_ARG(arg_set_id, 'debug.size') FROM slice WHERE dur > 0"
+            "SELECT name, EXTRACT_ARG(arg_set_id, 'debug.id'), EXTRACT_ARG(arg_set_id,"
+            " 'debug.end_id'), EXTRACT_ARG(arg_set_id, 'debug.ret'), EXTRACT_ARG(arg_set_id,"
+            " 'debug.size') FROM slice WHERE dur > 0"
         )
         alone = trace.rows("SELECT name FROM slice WHERE dur = 0 AND category = 'own'")
     assert slices == [

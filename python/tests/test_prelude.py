@@ -35,11 +35,17 @@ ALIASES = ["", "q", "p", "t", "s", "pid", "process", "klogger", "thread"]
 PLACES = [
     "SELECT {f} FROM {source}",
     "SELECT {f} FROM {source} WHERE {f} IN (SELECT unnest({values}))",
-    "SELECT any_value(v) FROM (SELECT {f} AS v, {first} AS one, {second} AS two FROM {source}) GROUP BY one, two",
+    (
+        "SELECT any_value(v) FROM (SELECT {f} AS v, {first} AS one, {second} AS two FROM {source})"
+        " GROUP BY one, two"
+    ),
     "SELECT {f} FROM {source} GROUP BY {f}, {first}, {second}",
     "SELECT w FROM {source} JOIN (SELECT DISTINCT unnest({values}) AS w) AS other ON {f} = w",
     "SELECT (SELECT {f}) FROM {source}",
-    "SELECT w FROM (SELECT unnest({values}) AS w) AS other WHERE EXISTS (SELECT 1 FROM {source} WHERE {f} = w)",
+    (
+        "SELECT w FROM (SELECT unnest({values}) AS w) AS other WHERE EXISTS (SELECT 1 FROM {source}"
+        " WHERE {f} = w)"
+    ),
 ]
 
 
@@ -110,8 +116,8 @@ def test_no_name_is_captured(log: Log, function: str, rows: str, values: list[st
 
 def test_all_functions_are_tested(log: Log) -> None:
     found = log.rows(
-        "SELECT DISTINCT function_name FROM duckdb_functions()"
-        " WHERE schema_name = 'klogger' AND function_type = 'macro' AND function_name <> 'three_digits'"
+        "SELECT DISTINCT function_name FROM duckdb_functions() WHERE schema_name = 'klogger' AND"
+        " function_type = 'macro' AND function_name <> 'three_digits'"
     )
     assert {name for (name,) in found} == {f[0] for f in functions()}
 

@@ -109,12 +109,12 @@ def test_keys_that_cannot_be(word: str, stop: str | None, only: str | None, mess
 def test_schema_has_only_the_parameters_that_it_needs() -> None:
     text = places.schema(ISSUE, SWITCH, Key(OF_KEY, "rq->tag", "prev->pid", "rq->q"))
     assert (
-        "probe tracepoint block_rq_issue(struct request *rq) {\n    if (rq->q)\n        klogger(START, "
-        in text
+        "probe tracepoint block_rq_issue(struct request *rq) {\n    if (rq->q)\n       "
+        " klogger(START, " in text
     )
     assert (
-        "probe tracepoint sched_switch(bool preempt, struct task_struct *prev) {\n    klogger(STOP_ELSEWHERE,"
-        in text
+        "probe tracepoint sched_switch(bool preempt, struct task_struct *prev) {\n   "
+        " klogger(STOP_ELSEWHERE," in text
     )
     assert "(unsigned long long)(prev->pid)" in text
     thread = places.schema(ISSUE, COMPLETE, Key(OF_THREAD))
@@ -127,7 +127,10 @@ def test_one_point_is_first_the_end_and_then_the_begin() -> None:
     assert text.index("klogger(STOP,") < text.index("klogger(START,")
 
 
-EMPTY = 'CREATE TABLE {} (time BIGINT, cpu SMALLINT, serial BIGINT, tid INTEGER, site UINTEGER, "key" UBIGINT)'
+EMPTY = (
+    'CREATE TABLE {} (time BIGINT, cpu SMALLINT, serial BIGINT, tid INTEGER, site UINTEGER, "key"'
+    " UBIGINT)"
+)
 
 
 def log_of(
@@ -140,12 +143,13 @@ def log_of(
     support.create_tables(con, support.events_of("stopwatch"))
     for serial, (event, time, tid) in enumerate(rows):
         con.execute(
-            f"INSERT INTO {event} BY NAME SELECT {time} AS time, 0 AS cpu, {serial} AS serial, {tid} AS tid,"
-            " 1 AS site, 39 AS key"
+            f"INSERT INTO {event} BY NAME SELECT {time} AS time, 0 AS cpu, {serial} AS serial,"
+            f" {tid} AS tid, 1 AS site, 39 AS key"
         )
     if mark is not None:
         con.execute(
-            f"INSERT INTO MARK BY NAME SELECT {mark} AS time, 77 AS number, 'klogger stopwatch' AS text"
+            f"INSERT INTO MARK BY NAME SELECT {mark} AS time, 77 AS number, 'klogger stopwatch' AS"
+            " text"
         )
         con.execute(f"INSERT INTO PROCESS_EXEC BY NAME SELECT {mark + 1000} AS time, 77 AS pid")
     out = support.write_log(
@@ -196,8 +200,8 @@ def test_own_cost_is_subtracted(tmp_path: Path) -> None:
     assert found.warnings == ()
     text = "\n".join(command.kernel_text(found))
     assert (
-        "Subtracted: 50 ns, what the stopwatch itself takes (standard deviation 10 ns,\n  3 empty pairs)"
-        in text
+        "Subtracted: 50 ns, what the stopwatch itself takes (standard deviation 10 ns,\n  3 empty"
+        " pairs)" in text
     )
     assert "1 pairs took less than what is subtracted" in text
     assert "99.9 %" not in text

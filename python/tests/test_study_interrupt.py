@@ -104,7 +104,7 @@ def test_noise_says_what_the_log_has(tmp_path: Path) -> None:
 
 def test_noise_says_whether_its_loop_was_of_1_ms(tmp_path: Path) -> None:
     analyse = study("noise", "noise").analyse
-    (first, *_) = analyse(plan_of(tmp_path), [noise_run(tmp_path)]).sentences
+    first, *_ = analyse(plan_of(tmp_path), [noise_run(tmp_path)]).sentences
     # 1.01 ms is near enough.
     assert "take over 1 % longer than usual" in first
     calibrated = analyse.__globals__["calibrated"]

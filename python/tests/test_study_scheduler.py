@@ -394,6 +394,6 @@ def test_whether_the_rate_of_yields_grows(many: int, verdict: str) -> None:
     growth = discover.find("yield").study.analyse.__globals__["growth"]
     (sentence,) = growth({"unlogged": 100.0}, {"unlogged": float(many), "cpus": 2})
     assert (
-        f"2 CPUs together make {many} switches a second without logging, one makes 100: the rate {verdict}"
-        in sentence
+        f"2 CPUs together make {many} switches a second without logging, one makes 100: the rate"
+        f" {verdict}" in sentence
     )

@@ -42,11 +42,13 @@ def log(tmp_path: Path) -> klogger.Log:
     support.create_tables(con, [e for e in events if e.name != "LOST"])
     con.execute(f"CREATE TABLE LOST ({THREADS}, count UBIGINT, since UBIGINT)")
     con.execute(
-        "INSERT INTO LOST VALUES (100, 0, 1, NULL, NULL, 4, 5_000_050), (200, NULL, 2, 31, 30, 5, 5_000_150)"
+        "INSERT INTO LOST VALUES (100, 0, 1, NULL, NULL, 4, 5_000_050), (200, NULL, 2, 31, 30, 5,"
+        " 5_000_150)"
     )
     con.execute(f"CREATE TABLE REQUEST ({THREADS}, tid_ INTEGER)")
     con.execute(
-        "INSERT INTO REQUEST VALUES (90, NULL, 1, 31, 30, 5), (95, 1, 0, NULL, NULL, 6), (210, NULL, 7, 31, 30, 7)"
+        "INSERT INTO REQUEST VALUES (90, NULL, 1, 31, 30, 5), (95, 1, 0, NULL, NULL, 6), (210,"
+        " NULL, 7, 31, 30, 7)"
     )
     out = support.write_log(
         con, tmp_path / "x.klog-parquet", processes=[(30, "server", 0, None), (31, "worker", 0, None)],

@@ -123,7 +123,8 @@ def test_windows_of_a_log_that_is_too_big(tmp_path: Path, monkeypatch: pytest.Mo
         )
         # Everything that there is.
         log_rows = klogger.open(log).rows(
-            f"SELECT count(*) FROM SCHEDOUT WHERE time > {window.from_ns} AND time - 50 < {window.to_ns}"
+            f"SELECT count(*) FROM SCHEDOUT WHERE time > {window.from_ns} AND time - 50 <"
+            f" {window.to_ns}"
         )
         assert 80 <= inside.sum() <= 101
         assert abs(inside.sum() - log_rows[0][0]) <= 6

@@ -88,7 +88,8 @@ def test_a_cpu_goes_and_comes_back(log):
 def test_events_of_a_cpu_that_came_are_counted(recorded, log):
     late = log("late")
     ((cpu, count, first, last, severity),) = late.rows(
-        "SELECT cpu, count, from_ns, to_ns, severity FROM ledger WHERE key = 'cpu_offline' AND event = 'PROCESS_RENAME'"
+        "SELECT cpu, count, from_ns, to_ns, severity FROM ledger WHERE key = 'cpu_offline' AND"
+        " event = 'PROCESS_RENAME'"
     )
     (thread,) = workload_json((recorded / "late.json").read_text())["threads"]
     logged = late.count("PROCESS_RENAME", f"pid = {thread['tid']}")

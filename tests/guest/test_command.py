@@ -118,7 +118,10 @@ def test_the_whole_guest_is_recorded(command):
 
 def test_a_panic_is_told_and_the_log_up_to_it_is_kept(command):
     """A recorder writes what it has once a second."""
-    script = 'while [ $(stat -c %s "$0") -lt 9999 ]; do /bin/true; done; sleep 3; echo c >/proc/sysrq-trigger; sleep 1000'
+    script = (
+        'while [ $(stat -c %s "$0") -lt 9999 ]; do /bin/true; done; sleep 3; echo c'
+        " >/proc/sysrq-trigger; sleep 1000"
+    )
     done = command.run(
         "-s",
         "scheduler",

@@ -48,7 +48,10 @@ def test_each_hit_is_logged_or_counted(recorded, klogger):
     tids = ", ".join(str(thread["tid"]) for thread in report["threads"])
     made = sum(thread["count"] for thread in report["threads"])
     logged = log.count("PROCESS_RENAME", f"pid IN ({tids})")
-    missed = "SELECT coalesce(sum(count), 0) FROM ledger WHERE key = 'probe_missed' AND text LIKE '%task_rename%'"
+    missed = (
+        "SELECT coalesce(sum(count), 0) FROM ledger WHERE key = 'probe_missed' AND text LIKE"
+        " '%task_rename%'"
+    )
     # Kernel threads are made for a CPU that comes, and given their names.
     assert made <= logged + log.lost("PROCESS_RENAME") + log.one(missed) <= made + 200
     check_serials(log)

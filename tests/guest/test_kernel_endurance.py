@@ -115,7 +115,8 @@ def test_marks_are_in_the_log_and_events_are_switched(endured, log):
 def without_ring(log: Log, event: str) -> int:
     """Events of a CPU that was offline when rings were made."""
     return log.one(
-        f"SELECT coalesce(sum(count), 0) FROM ledger WHERE key = 'cpu_offline' AND event = '{event}'"
+        "SELECT coalesce(sum(count), 0) FROM ledger WHERE key = 'cpu_offline' AND event ="
+        f" '{event}'"
     )
 
 

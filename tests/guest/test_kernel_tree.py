@@ -111,7 +111,8 @@ def uml(tree, build, klogger, workloads):
 def test_calls_in_the_scheduler(uml, tree, klogger, tmp_path, workload):
     """Each thread's switches are those that the kernel has counted."""
     uml(
-        f"klogger record --engine kernel -s {tree}/{SCHEMA} -o /out/a.klog -- {workload} >/out/report",
+        f"klogger record --engine kernel -s {tree}/{SCHEMA} -o /out/a.klog -- {workload}"
+        " >/out/report",
         tmp_path,
     )
     log = Log(klogger, tmp_path / "a.klog")
@@ -132,7 +133,8 @@ def test_control_tree(uml, tmp_path):
     benchmark.
     """
     uml(
-        "cd /proc/sys/klogger && ls . benchmarks >/out/ls && cat enable benchmarks/SWITCH_IN >/out/cat",
+        "cd /proc/sys/klogger && ls . benchmarks >/out/ls && cat enable benchmarks/SWITCH_IN"
+        " >/out/cat",
         tmp_path,
     )
     names = (tmp_path / "ls").read_text().split()

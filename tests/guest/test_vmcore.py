@@ -69,7 +69,8 @@ BPF = Engine(
     "-s scheduler --buffer-size 1M",
     f"/renames {BEFORE}",
     f"/renames {LAST} {PARAMETERS}/last",
-    "SELECT CAST(comm AS INTEGER) AS number, pid, time FROM process_rename WHERE regexp_matches(comm, '^[0-9]+$')",
+    "SELECT CAST(comm AS INTEGER) AS number, pid, time FROM process_rename WHERE"
+    " regexp_matches(comm, '^[0-9]+$')",
 )
 # A ring that is too small, in whose place a larger one comes.
 GROWN = dataclasses.replace(

@@ -14,13 +14,17 @@ import pytest
 BAD = {
     # name: (schema text, what the message must say)
     "no_tracepoint": (
-        "event A { int pid }\nprobe tracepoint sched_swich(bool preempt, struct task_struct *prev) "
-        "{ klogger(A, prev->pid); }",
+        (
+            "event A { int pid }\nprobe tracepoint sched_swich(bool preempt, struct task_struct"
+            " *prev) { klogger(A, prev->pid); }"
+        ),
         ["sched_swich", "sched_switch"],
     ),
     "wrong_prototype": (
-        "event A { int pid }\nprobe tracepoint sched_switch(struct task_struct *prev, int next) "
-        "{ klogger(A, prev->pid); }",
+        (
+            "event A { int pid }\nprobe tracepoint sched_switch(struct task_struct *prev, int next)"
+            " { klogger(A, prev->pid); }"
+        ),
         [
             "sched_switch(struct task_struct *, int)",
             "sched_switch(bool, struct task_struct *, struct task_struct *",
@@ -31,13 +35,17 @@ BAD = {
     "reserved_in_sql": ("event select { int pid }", ["select"]),
     "too_large": ("event A { u64 values[1000] }", ["1024"]),
     "unknown_event": (
-        "event APPLE { int pid }\nprobe tracepoint sched_process_exit(struct task_struct *p) "
-        "{ klogger(APLE, p->pid); }",
+        (
+            "event APPLE { int pid }\nprobe tracepoint sched_process_exit(struct task_struct *p) "
+            "{ klogger(APLE, p->pid); }"
+        ),
         ["APLE", "APPLE"],
     ),
     "c_error": (
-        "event A { int pid }\nprobe tracepoint sched_process_exit(struct task_struct *p) {\n"
-        "    klogger(A, p->no_such_member);\n}",
+        (
+            "event A { int pid }\nprobe tracepoint sched_process_exit(struct task_struct *p) {\n"
+            "    klogger(A, p->no_such_member);\n}"
+        ),
         ["no_such_member", ":3"],
     ),
 }
@@ -183,7 +191,8 @@ def test_root_without_a_capability(refused):
 def test_no_clang(refused, recorder):
     file = recorder.dir / "mine.klogger"
     file.write_text(
-        "event A { int pid }\nprobe tracepoint sched_process_exit(struct task_struct *p) { klogger(A, p->pid); }"
+        "event A { int pid }\nprobe tracepoint sched_process_exit(struct task_struct *p) {"
+        " klogger(A, p->pid); }"
     )
     error = refused(
         *("record", "-s", file, "-o", "x.klog", "--", "/bin/true"),

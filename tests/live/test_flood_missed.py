@@ -39,7 +39,8 @@ def test_hits_that_the_kernel_skipped(recorder, clean_kernel, buffer):
     assert report["failed"] == n
     # One entry, or several if the recorder looked when there was no hit for a while.
     entries = log.rows(
-        "SELECT count, severity, from_ns, to_ns, text FROM ledger WHERE key = 'probe_missed' ORDER BY from_ns"
+        "SELECT count, severity, from_ns, to_ns, text FROM ledger WHERE key = 'probe_missed' ORDER"
+        " BY from_ns"
     )
     assert sum(entry[0] for entry in entries) == n
     assert report["skipped"] == [n]

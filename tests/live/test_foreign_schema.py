@@ -64,7 +64,10 @@ def place():
 
 def check(recorder, place, code, **environment):
     file = place / "strange.klogger"
-    probe = "probe tracepoint task_rename(struct task_struct *task, const char *comm) { klogger(A, task->pid); }"
+    probe = (
+        "probe tracepoint task_rename(struct task_struct *task, const char *comm) { klogger(A,"
+        " task->pid); }"
+    )
     # No translation: a carriage return must stay one.
     file.write_bytes(f"event A {{ int a }}\ncode {{\n{code}\n}}\n{probe}\n".encode())
     return subprocess.run(
@@ -91,7 +94,8 @@ def test_c_reaches_nothing(recorder, place, name):
 def test_what_is_allowed(recorder, place):
     code = (
         JOINED
-        + "#define MAX 3\nstatic __always_inline int f(int a) { barrier(); return a < MAX ? J(a,) : 1; }"
+        + "#define MAX 3\nstatic __always_inline int f(int a) { barrier(); return a < MAX ? J(a,) :"
+        " 1; }"
     )
     done = check(recorder, place, code)
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
@@ -178,8 +182,8 @@ def test_modules_are_built_of_headers_and_nothing_else(recorder, place, code, re
     secret, file = place / "secret", place / "strange.klogger"
     secret.write_text(SECRET)
     file.write_text(
-        f"event A {{ int a }}\ncode {{ {code.format(file=secret)} }}\n"
-        "probe tracepoint task_rename(struct task_struct *task, const char *comm) { klogger(A, task->pid); }\n"
+        f"event A {{ int a }}\ncode {{ {code.format(file=secret)} }}\nprobe tracepoint"
+        " task_rename(struct task_struct *task, const char *comm) { klogger(A, task->pid); }\n"
     )
     built = recorder.command("build", "-s", file, "--kernel", HEADERS[-1], "-o", place / "out")
     if reads and no_landlock():

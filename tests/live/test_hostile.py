@@ -338,7 +338,10 @@ def test_what_the_verifier_refuses(refused_schema):
 def refused_schema(recorder, clean_kernel):
     def run(body):
         file = recorder.dir / "bad.klogger"
-        head = "event A { u64 a }\nprobe tracepoint task_rename(struct task_struct *task, const char *comm)"
+        head = (
+            "event A { u64 a }\nprobe tracepoint task_rename(struct task_struct *task, const char"
+            " *comm)"
+        )
         file.write_text(f"{head} {{ {body} }}\n")
         done, path = recorder.run("-q", "-s", file, "--", "true")
         assert done.code == 2

@@ -149,7 +149,8 @@ class Counted:
 
         def logged(since, until):
             return self.log.one(
-                f"SELECT count(*) FROM ({select}) WHERE time BETWEEN {since - start} AND {until - start}"
+                f"SELECT count(*) FROM ({select}) WHERE time BETWEEN {since - start} AND"
+                f" {until - start}"
             )
 
         hidden = sum(self.strangers.count(self.known, cpu, event, number) for event in events)

@@ -16,7 +16,8 @@ EVENTS = ("FLOOD", "FLOOD_WIDE")
 
 def left_out(log, event):
     return log.one(
-        f"SELECT coalesce(sum(count), 0) FROM ledger WHERE key = 'rate_limited' AND event = '{event}'"
+        "SELECT coalesce(sum(count), 0) FROM ledger WHERE key = 'rate_limited' AND event ="
+        f" '{event}'"
     )
 
 
@@ -65,7 +66,8 @@ def test_by_cpu_and_when(recorder, workloads):
         recorder, workloads, "--rate-limit", "FLOOD=1/s", "--buffer-size", "16M", n=50_021
     )
     rows = log.rows(
-        "SELECT cpu, count, from_ns, to_ns, severity FROM ledger WHERE key = 'rate_limited' ORDER BY cpu"
+        "SELECT cpu, count, from_ns, to_ns, severity FROM ledger WHERE key = 'rate_limited' ORDER"
+        " BY cpu"
     )
     assert [row[0] for row in rows] == list(range(os.cpu_count()))
     for cpu, count, first, last, severity in rows:

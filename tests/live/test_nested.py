@@ -49,7 +49,8 @@ def test_nothing_is_torn(recorder, workloads, clean_kernel, buffer):
 def missed(log, event):
     """Hits that the kernel skipped, as the ledger has them."""
     return log.one(
-        f"SELECT coalesce(sum(count), 0) FROM ledger WHERE key = 'probe_missed' AND event = '{event}'"
+        "SELECT coalesce(sum(count), 0) FROM ledger WHERE key = 'probe_missed' AND event ="
+        f" '{event}'"
     )
 
 

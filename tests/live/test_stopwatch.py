@@ -284,6 +284,7 @@ def test_tracepoints_are_the_kernels(recorder, prefix):
 def test_a_tracepoint_that_is_none_is_refused(recorder):
     done = recorder.command("stopwatch", "tracepoint shed_switch", "tracepoint sched_switch", "-a")
     assert (done.code, done.out) == (2, "")
-    assert done.err == (
-        "klogger: this kernel has no tracepoint 'shed_switch'\n  help: did you mean `sched_switch`?\n"
+    assert (
+        done.err == "klogger: this kernel has no tracepoint 'shed_switch'\n  help: did you mean"
+        " `sched_switch`?\n"
     )

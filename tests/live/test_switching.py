@@ -35,7 +35,8 @@ def faulty_calls(log) -> list:
         UNION ALL SELECT cpu, time, serial, 'switch', 0 FROM cpu_switch
         UNION ALL SELECT cpu, time, serial, 'leave', switched FROM sched_leave""")
     # All three are attached from here to there.
-    return log.rows("""
+    return log.rows(
+        """
         WITH range AS (
             SELECT max(first) AS first, min(last) AS last
             FROM (SELECT what, min(time) AS first, max(time) AS last FROM step GROUP BY what)
@@ -45,7 +46,8 @@ def faulty_calls(log) -> list:
         SELECT cpu, time, before, what, switched FROM ordered, range
         WHERE time > first AND time < last AND before IS NOT NULL AND NOT coalesce(
             CASE what WHEN 'enter' THEN before = 'leave' WHEN 'switch' THEN before = 'enter'
-                      ELSE before = CASE WHEN switched = 1 THEN 'switch' ELSE 'enter' END END, false)""")
+                      ELSE before = CASE WHEN switched = 1 THEN 'switch' ELSE 'enter' END END, false)"""
+    )
 
 
 def check_calls(log, report):

@@ -13,7 +13,10 @@ from collections.abc import Iterator
 import pytest
 from oracles import Log
 
-WHERE = "probe tracepoint sched_switch(bool preempt, struct task_struct *prev, struct task_struct *next)"
+WHERE = (
+    "probe tracepoint sched_switch(bool preempt, struct task_struct *prev, struct task_struct"
+    " *next)"
+)
 COUNTED = """
 struct together { struct list_head one; atomic_t two[3]; };
 static long a_step(struct request *r) { return (long)(r + 1) - (long)r; }

@@ -17,7 +17,8 @@ import pytest
 from klogger_lab import tracefs
 
 LINE = re.compile(
-    r"\[(\d+)\] .* (\d+)\.(\d{6}): sched_switch: prev_comm=.* prev_pid=(\d+) .* ==> next_comm=.* next_pid=(\d+) "
+    r"\[(\d+)\] .* (\d+)\.(\d{6}): sched_switch: prev_comm=.* prev_pid=(\d+) .* ==> next_comm=.*"
+    r" next_pid=(\d+) "
 )
 
 

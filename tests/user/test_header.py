@@ -180,7 +180,8 @@ def test_headers_of_two_kloggers(build, room, tmp_path):
     done, drainer = room.record(program)
     assert done.code == 0
     assert done.err.splitlines() == [
-        "klogger: a schema is not logged, for its header is of another klogger; make all headers again: other"
+        "klogger: a schema is not logged, for its header is of another klogger; make all headers"
+        " again: other"
     ]
     assert [values["value"] for values in drainer.all("OTHER")] == [2]
     both = subprocess.run(

@@ -78,9 +78,11 @@ def test_small_rings(recorder, build):
     log = recorder.log(out)
     check_proofs(log)
     check_order(log)
-    rows = log.rows("""
+    rows = log.rows(
+        """
         SELECT c.tid, c.logged, coalesce(l.lost, 0) FROM (SELECT tid, count(*) AS logged FROM count GROUP BY tid) AS c
-        LEFT JOIN (SELECT tid, sum(count)::BIGINT AS lost FROM lost GROUP BY tid) AS l USING (tid)""")
+        LEFT JOIN (SELECT tid, sum(count)::BIGINT AS lost FROM lost GROUP BY tid) AS l USING (tid)"""
+    )
     assert [logged + lost for _, logged, lost in rows] == [calls] * 4, rows
     assert log.count("COUNT") + log.lost("COUNT") == 4 * calls
     assert log.lost("COUNT") > 0, "nothing was lost, so nothing was tested"
@@ -267,7 +269,8 @@ def test_cause_stands_before_effect(recorder, build, cpus):
     assert log.one(f"SELECT count(*) FROM {woken}") > 0
     assert (
         log.rows(
-            f"SELECT * FROM {woken} ASOF LEFT JOIN pair ON before <= w.time WHERE w.time < written IS NOT TRUE"
+            f"SELECT * FROM {woken} ASOF LEFT JOIN pair ON before <= w.time WHERE w.time < written"
+            " IS NOT TRUE"
         )
         == []
     )
@@ -276,7 +279,8 @@ def test_cause_stands_before_effect(recorder, build, cpus):
         # that came while the writer was preempted, and switches that the kernel reports to nobody.
         switches = f"(FROM schedin WHERE pid = {report['reader']}) AS s"
         without = log.one(
-            f"SELECT count(*) FROM pair ASOF JOIN {switches} ON s.time <= after WHERE s.time < before"
+            f"SELECT count(*) FROM pair ASOF JOIN {switches} ON s.time <= after WHERE s.time <"
+            " before"
         )
         late = log.one(
             f"SELECT count(*) FROM {woken} ASOF JOIN pair ON before <= w.time WHERE after < w.time"

@@ -55,7 +55,9 @@ def arms(plan: Plan) -> list[Arm]:
 def clocks(plan: Plan) -> list[str]:
     """The current one first."""
     current = plan.machine.clocksource
-    others = [n for n in AVAILABLE.read_text().split() if n != current] if AVAILABLE.exists() else []
+    others = (
+        [n for n in AVAILABLE.read_text().split() if n != current] if AVAILABLE.exists() else []
+    )
     return [current, *others] if plan.seconds >= SECONDS_FOR_OTHERS else [current]
 
 
@@ -63,7 +65,9 @@ def clocks(plan: Plan) -> list[str]:
 def with_clock(name: str, timed: list[Any]) -> Iterator[dict[str, Any]]:
     """What calls cost is measured before the recording, which would be part of it."""
     with chosen(name):
-        done = subprocess.run([str(w) for w in timed], capture_output=True, text=True, timeout=120, check=False)
+        done = subprocess.run(
+            [str(w) for w in timed], capture_output=True, text=True, timeout=120, check=False
+        )
         if done.returncode != 0:
             raise Failure(done.stderr.strip() or f"{timed[0]} failed")
         yield {"cost": json.loads(done.stdout)}
@@ -79,11 +83,15 @@ def chosen(name: str) -> Iterator[None]:
         yield
         return
     script = 'trap "" INT TERM HUP; read -r _; echo "$0" >"$1"'
-    with subprocess.Popen(["sh", "-c", script, before, CURRENT], stdin=subprocess.PIPE, start_new_session=True):
+    with subprocess.Popen(
+        ["sh", "-c", script, before, CURRENT], stdin=subprocess.PIPE, start_new_session=True
+    ):
         try:
             CURRENT.write_text(name)
         except OSError as error:
-            raise Failure(f"the kernel does not take the clock '{name}': {error.strerror}") from None
+            raise Failure(
+                f"the kernel does not take the clock '{name}': {error.strerror}"
+            ) from None
         yield
 
 
@@ -132,9 +140,11 @@ def row_of(one: Run) -> list[Any]:
             WHERE h.time <= i.to_ns AND i.from_ns BETWEEN {since} AND {until}
         )
         SELECT count(*), quantile_disc(self_ns, [0.5, 0.99]), sum(self_ns) FROM tick""").fetchall()
-    ((later,),) = cursor.execute(f"""
+    ((later,),) = cursor.execute(
+        f"""
         SELECT coalesce(sum(self_ns), 0) FROM handler WHERE cpu = {cpu} AND from_ns BETWEEN {since} AND {until}
-        AND name IN ('softirq TIMER', 'softirq SCHED', 'softirq RCU', 'softirq HRTIMER')""").fetchall()
+        AND name IN ('softirq TIMER', 'softirq SCHED', 'softirq RCU', 'softirq HRTIMER')"""
+    ).fetchall()
     cursor.close()
     if not count:
         raise Failure(f"arm '{one.arm.name}': the log has no tick of CPU {cpu}")
@@ -162,8 +172,11 @@ def table(rows: list[list[Any]]) -> Result:
         rows,
         Picture("bars", {"x": "p50", "y": "clock"}),
         notes=[
-            "Figure 11 is a graph over generations of the Pentium, without numbers to put beside. Of the logs of"
-            " other machines, `klogger report LOG --analysis timer_cost` has the same.",
+            (
+                "Figure 11 is a graph over generations of the Pentium, without numbers to put"
+                " beside. Of the logs of other machines, `klogger report LOG --analysis timer_cost`"
+                " has the same."
+            ),
             "Five events of the log are in each tick, about 0.5 µs.",
         ],
     )
@@ -172,8 +185,9 @@ def table(rows: list[list[Any]]) -> Result:
 def sentences(plan: Plan, records: list[dict[str, Any]]) -> list[str]:
     first = records[0]
     said = [
-        f"With the clock {clock_of(first)}, a tick takes {duration(first['p50'])}, and the work that it puts off"
-        f" {duration(first['later'])}: {100 * first['of_cpu']:.2f} % of a busy CPU."
+        f"With the clock {clock_of(first)}, a tick takes {duration(first['p50'])}, and the work"
+        f" that it puts off {duration(first['later'])}: {100 * first['of_cpu']:.2f} % of a busy"
+        " CPU."
     ]
     if len(records) > 1:
         said.append(compared(records))
@@ -185,7 +199,9 @@ def sentences(plan: Plan, records: list[dict[str, Any]]) -> list[str]:
         )
     if first["kernel"] > first["library"]:
         calls = first["p50"] / (first["kernel"] - first["library"])
-        said.append(f"A tick costs what {calls:,.0f} calls save by being answered without the kernel.")
+        said.append(
+            f"A tick costs what {calls:,.0f} calls save by being answered without the kernel."
+        )
     return said
 
 
@@ -201,11 +217,16 @@ def compared(records: list[dict[str, Any]]) -> str:
     for record in records:
         by.setdefault(clock_of(record), []).append(record["p50"])
     cheap, dear = (pick(by, key=lambda name: sum(by[name]) / len(by[name])) for pick in (min, max))
-    ranges = [f"{duration(min(some))} to {duration(max(some))} with {name}" for name, some in by.items()]
+    ranges = [
+        f"{duration(min(some))} to {duration(max(some))} with {name}" for name, some in by.items()
+    ]
     text = f"In two runs of each, a tick took {', '.join(ranges)}"
     if min(by[dear]) > 1.1 * max(by[cheap]):
         return f"{text}: as in 2007, the clock makes a difference."
-    return f"{text}: unlike in 2007, no difference is seen; today the tick reads no device for the time."
+    return (
+        f"{text}: unlike in 2007, no difference is seen; today the tick reads no device for the"
+        " time."
+    )
 
 
 def checks(plan: Plan, one: Run, record: dict[str, Any]) -> list[Check]:
@@ -215,41 +236,57 @@ def checks(plan: Plan, one: Run, record: dict[str, Any]) -> list[Check]:
     assert one.log is not None
     name, cpu = one.arm.name, int(one.arm.parameters["cpu"])
     entered = one.log.rows(f"SELECT count(*) FROM SYS_IN WHERE id = {GETTIMEOFDAY}")[0][0]
-    text = f"{entered:,} in the log; {LOGGED:,} were made as system calls, {LOGGED:,} by the library"
+    text = (
+        f"{entered:,} in the log; {LOGGED:,} were made as system calls, {LOGGED:,} by the library"
+    )
     made = [Check(f"{name}: calls of gettimeofday", entered in (LOGGED, 2 * LOGGED), text)]
     since, until = busy(one)
     counted = json.loads(one.output).get("timer", -1)
     if counted >= 0:
-        query = f"SELECT count(*) FROM VEC_IN WHERE kind = 0 AND cpu = {cpu} AND time BETWEEN {since} AND {until}"
+        query = (
+            f"SELECT count(*) FROM VEC_IN WHERE kind = 0 AND cpu = {cpu} AND time BETWEEN {since}"
+            f" AND {until}"
+        )
         logged = one.log.rows(query)[0][0]
         allowed = 3 + 0.02 * counted + sum(e.lost for e in one.log.events.values())
         text = (
-            f"{logged:,} in the log while the CPU was busy; {counted:,} by /proc/interrupts, which the program read"
-            f" before and after (may differ by {allowed:,.0f})"
+            f"{logged:,} in the log while the CPU was busy; {counted:,} by /proc/interrupts, which"
+            f" the program read before and after (may differ by {allowed:,.0f})"
         )
-        made.append(Check(f"{name}: timer interrupts of CPU {cpu}", abs(logged - counted) <= allowed, text))
+        made.append(
+            Check(f"{name}: timer interrupts of CPU {cpu}", abs(logged - counted) <= allowed, text)
+        )
     if plan.machine.hz:
         rate = record["ticks"] / ((until - since) / 1e9)
-        text = f"{rate:,.0f} a second while the CPU was busy; the kernel ticks {plan.machine.hz} times a second"
+        text = (
+            f"{rate:,.0f} a second while the CPU was busy; the kernel ticks {plan.machine.hz} times"
+            " a second"
+        )
         # Stolen time hides ticks.
-        made.append(Check(f"{name}: ticks", 0.5 * plan.machine.hz <= rate <= 1.05 * plan.machine.hz, text))
+        made.append(
+            Check(f"{name}: ticks", 0.5 * plan.machine.hz <= rate <= 1.05 * plan.machine.hz, text)
+        )
     return made
 
 
 def cannot(plan: Plan, runs: list[Run]) -> list[str]:
     done = {str(one.arm.parameters["clock"]) for one in runs}
     said = [
-        "Parts of the timer interrupt (reading the clock, setting the next one): tracepoints do not show functions."
+        "Parts of the timer interrupt (reading the clock, setting the next one): tracepoints do not"
+        " show functions."
     ]
-    others = [n for n in AVAILABLE.read_text().split() if n not in done] if AVAILABLE.exists() else []
+    others = (
+        [n for n in AVAILABLE.read_text().split() if n not in done] if AVAILABLE.exists() else []
+    )
     if others:
         said.append(
-            f"not in this time: {', '.join(others)}. A longer --budget tries them, and changes the clock of this"
-            " machine for as long."
+            f"not in this time: {', '.join(others)}. A longer --budget tries them, and changes the"
+            " clock of this machine for as long."
         )
     if not done & {"hpet", "acpi_pm", "pit"}:
         said.append(
-            "A clock behind the I/O bus (hpet, acpi_pm, the 8253), as the paper's: not tried, or not offered here."
+            "A clock behind the I/O bus (hpet, acpi_pm, the 8253), as the paper's: not tried, or"
+            " not offered here."
         )
     return said
 
@@ -257,10 +294,16 @@ def cannot(plan: Plan, runs: list[Run]) -> list[str]:
 STUDY = Study(
     name="timer",
     title="The timer interrupt and the clock",
-    question="What does the timer interrupt cost, by the clock that the kernel keeps its time with, and what for?",
+    question=(
+        "What does the timer interrupt cost, by the clock that the kernel keeps its time with, and"
+        " what for?"
+    ),
     paper="Figure 11",
-    found="When time is kept with the TSC, the handler reads the 8253 over the I/O bus at each tick: the same"
-    " microseconds on every generation, so more and more cycles. In PIT mode it takes the same cycles on all.",
+    found=(
+        "When time is kept with the TSC, the handler reads the 8253 over the I/O bus at each tick:"
+        " the same microseconds on every generation, so more and more cycles. In PIT mode it takes"
+        " the same cycles on all."
+    ),
     schemata=("interrupt", "causes", "traps"),
     arms=arms,
     analyse=analyse,

@@ -72,20 +72,44 @@ def arms(plan: Plan) -> list[Arm]:
     for n in counts:
         if memory:
             sources = partial(sources_in, memory, files)
-            found.append(make("compile on tmpfs", n, compile_command(memory, n, files, seconds), sources))
-            web: list[str | Path] = [loads, "web", str(n), str(files), str(memory), f"{seconds:.1f}"]
+            found.append(
+                make("compile on tmpfs", n, compile_command(memory, n, files, seconds), sources)
+            )
+            web: list[str | Path] = [
+                loads,
+                "web",
+                str(n),
+                str(files),
+                str(memory),
+                f"{seconds:.1f}",
+            ]
             found.append(make("web", n, web, sources))
         sources = partial(sources_in, disk, files)
         found.append(make("compile on disk", n, compile_command(disk, n, files, seconds), sources))
-        found.append(make("round robin 100:200", n, [loads, "rr", str(n), "100", "200", f"{seconds:.1f}"], oracle))
+        found.append(
+            make(
+                "round robin 100:200",
+                n,
+                [loads, "rr", str(n), "100", "200", f"{seconds:.1f}"],
+                oracle,
+            )
+        )
     for size in extra:
-        command: list[str | Path] = [loads, "rr", str(2 * plan.machine.cpus), *size.split(":"), f"{seconds:.1f}"]
+        command: list[str | Path] = [
+            loads,
+            "rr",
+            str(2 * plan.machine.cpus),
+            *size.split(":"),
+            f"{seconds:.1f}",
+        ]
         found.append(make(f"round robin {size}", 2 * plan.machine.cpus, command, oracle))
     return found
 
 
 def arm(seconds: float, load: str, count: int, command: Sequence[str | Path], around: Any) -> Arm:
-    return Arm(f"{load}, {count}", command, seconds, {"load": load, "processes": count}, around=around)
+    return Arm(
+        f"{load}, {count}", command, seconds, {"load": load, "processes": count}, around=around
+    )
 
 
 def memory_folder() -> Path | None:
@@ -104,8 +128,8 @@ def compile_command(folder: Path, count: int, files: int, seconds: float) -> Seq
     """
     compiler = os.environ.get("CC", "cc")
     script = (
-        f"while seq {files}; do :; done 2>/dev/null"
-        f" | timeout {seconds:.1f} xargs -P {count} -I N {compiler} -O1 -c -o {folder}/N.o {folder}/N.c; true"
+        f"while seq {files}; do :; done 2>/dev/null | timeout {seconds:.1f} xargs -P {count} -I N"
+        f" {compiler} -O1 -c -o {folder}/N.o {folder}/N.c; true"
     )
     return ["sh", "-c", script]
 
@@ -113,10 +137,13 @@ def compile_command(folder: Path, count: int, files: int, seconds: float) -> Seq
 def source(number: int) -> str:
     """C that gives a compiler some milliseconds of work; each file is another one."""
     functions = [
-        f'int f{number}_{k}(int x) {{ for (int i = 0; i < x; i++) x ^= i * {k + number}; return x + printf("%d", x); }}'
+        f"int f{number}_{k}(int x) {{ for (int i = 0; i < x; i++) x ^= i * {k + number}; return x +"
+        ' printf("%d", x); }'
         for k in range(20)
     ]
-    return "\n".join(["#include <stdio.h>", "#include <stdlib.h>", "#include <string.h>", *functions, ""])
+    return "\n".join(
+        ["#include <stdio.h>", "#include <stdlib.h>", "#include <string.h>", *functions, ""]
+    )
 
 
 @contextmanager
@@ -154,7 +181,10 @@ def spun(one: Run) -> Spun | None:
     wanted = ("waits", "spin_share", "by_class", "ratio_access")
     chosen = [a for a in executor.choose(one.log) if a.schema == "locking" and a.name in wanted]
     answers = {r.analysis.name: r for r in executor.run_all(one.log, chosen)}
-    rows = {name: [dict(zip(r.table.names, row, strict=True)) for row in r.table.rows] for name, r in answers.items()}
+    rows = {
+        name: [dict(zip(r.table.names, row, strict=True)) for row in r.table.rows]
+        for name, r in answers.items()
+    }
     shares = {row["lock"]: row["share"] for row in rows.get("spin_share", [])}
     busy = sum(share for lock, share in shares.items() if lock in ("spin lock", "rwlock"))
     classes: dict[str, float] = {}
@@ -166,7 +196,9 @@ def spun(one: Run) -> Spun | None:
     ratio = contended[0].get("ratio") if contended else None
     named = f"{contended[0]['class']} {ratio:.1f} x {contended[1]['class']}" if ratio else "-"
     top = waits[0]["lock"] if waits else "-"
-    return Spun(busy, sum(shares.values()) - busy, classes, sum(r["waits"] for r in waits), named, top)
+    return Spun(
+        busy, sum(shares.values()) - busy, classes, sum(r["waits"] for r in waits), named, top
+    )
 
 
 def analyse(plan: Plan, runs: list[Run]) -> Answer:
@@ -188,12 +220,23 @@ def figure2(loads: list[tuple[Run, Spun]]) -> Any:
     columns = [
         column("load", "", "load"),
         column("processes", "count", "processes at once"),
-        column("spinning", "share", "share of all CPU time that went into spinning for spin locks and rwlocks"),
-        column("lost", "ns", "time spent spinning for locks of any kind in each second of CPU time", bar=True),
+        column(
+            "spinning",
+            "share",
+            "share of all CPU time that went into spinning for spin locks and rwlocks",
+        ),
+        column(
+            "lost",
+            "ns",
+            "time spent spinning for locks of any kind in each second of CPU time",
+            bar=True,
+        ),
         column("mutexes", "share", "share that went into spinning for mutexes"),
         column("waits", "count", "waits for locks of any kind"),
         column(
-            "system", "share", "share of all CPU time that the whole machine spent in the kernel, as it counts itself"
+            "system",
+            "share",
+            "share of all CPU time that the whole machine spent in the kernel, as it counts itself",
         ),
         column("paper", "", "the paper's share, as its text tells it, where it tells one"),
     ]
@@ -201,9 +244,20 @@ def figure2(loads: list[tuple[Run, Spun]]) -> Any:
     for one, s in sorted(loads, key=order):
         load, count = one.arm.parameters["load"], one.arm.parameters["processes"]
         times = one.oracle or {}
-        system = (times.get("system", 0) + times.get("irq", 0) + times.get("softirq", 0)) / max(sum(times.values()), 1)
+        system = (times.get("system", 0) + times.get("irq", 0) + times.get("softirq", 0)) / max(
+            sum(times.values()), 1
+        )
         rows.append(
-            [load, count, s.busy, LOST * (s.busy + s.mutex), s.mutex, s.waits, system, paper(str(load), int(count))]
+            [
+                load,
+                count,
+                s.busy,
+                LOST * (s.busy + s.mutex),
+                s.mutex,
+                s.waits,
+                system,
+                paper(str(load), int(count)),
+            ]
         )
         points += [
             [f"{load}, {count}", LOST * s.busy, "spin locks, rwlocks"],
@@ -230,7 +284,10 @@ def figure3(loads: list[tuple[Run, Spun]]) -> Any:
     columns = [
         column("processes", "count", "processes at once"),
         column(
-            "lock", "", "class of the lock; of that with the most spinning at all numbers of processes, and all others"
+            "lock",
+            "",
+            "class of the lock; of that with the most spinning at all numbers of processes, and all"
+            " others",
         ),
         column("lost", "ns", "time spent spinning in each second of CPU time", bar=True),
         column("paper", "", "what the paper found"),
@@ -240,16 +297,24 @@ def figure3(loads: list[tuple[Run, Spun]]) -> Any:
         count = one.arm.parameters["processes"]
         for lock, share, told in (
             (top, s.classes.get(top, 0.0), "Big Kernel Lock: most of it"),
-            ("all others", sum(s.classes.values()) - s.classes.get(top, 0.0), "2 % at most, mostly 0.5 %"),
+            (
+                "all others",
+                sum(s.classes.values()) - s.classes.get(top, 0.0),
+                "2 % at most, mostly 0.5 %",
+            ),
         ):
             rows.append([count, lock, LOST * share, told])
             points.append([str(count), LOST * share, lock])
     title = f"The worst lock of a {name}"
-    return drawn("figure3", (title, "Is it one lock, or many? (Figure 3)"), columns, rows, points, "lock", [])
+    return drawn(
+        "figure3", (title, "Is it one lock, or many? (Figure 3)"), columns, rows, points, "lock", []
+    )
 
 
 def figure4(loads: list[tuple[Run, Spun]]) -> Any:
-    mine = sorted((x for x in loads if x[0].arm.parameters["load"] == "round robin 100:200"), key=order)
+    mine = sorted(
+        (x for x in loads if x[0].arm.parameters["load"] == "round robin 100:200"), key=order
+    )
     total: dict[str, float] = {}
     for _, s in mine:
         for name, share in s.classes.items():
@@ -271,8 +336,9 @@ def figure4(loads: list[tuple[Run, Spun]]) -> Any:
                 rows.append([count, name, LOST * share, share / whole])
             points.append([str(count), LOST * max(share, 0.0), name])
     note = (
-        "The paper had a network card: the lock of its driver came first, then those of the sockets; all other locks"
-        " had about 33 %, mostly wait queues. Loopback has no driver and no link that can be full."
+        "The paper had a network card: the lock of its driver came first, then those of the"
+        " sockets; all other locks had about 33 %, mostly wait queues. Loopback has no driver and"
+        " no link that can be full."
     )
     return drawn(
         "figure4", ("Locks of round robin, 100:200", "Which locks does a network server spin for? (Figure 4)"),
@@ -286,7 +352,10 @@ def leagues(loads: list[tuple[Run, Spun]]) -> Any:
         column("processes", "count", "processes at once"),
         column("most", "", "the lock that somebody waited for most of the time"),
         column(
-            "ratio", "", "contended acquisitions of the class that has the most, and how many times as many as the next"
+            "ratio",
+            "",
+            "contended acquisitions of the class that has the most, and how many times as many as"
+            " the next",
         ),
     ]
     rows = [
@@ -294,10 +363,17 @@ def leagues(loads: list[tuple[Run, Spun]]) -> Any:
         for one, s in sorted(loads, key=order)
     ]
     note = (
-        "The paper found the driver's lock taken almost 3 times as often as the next one. It counted all acquisitions;"
-        " what the kernel's tracepoints show are those that had to wait."
+        "The paper found the driver's lock taken almost 3 times as often as the next one. It"
+        " counted all acquisitions; what the kernel's tracepoints show are those that had to wait."
     )
-    return result("leagues", "Locks that are waited for", "Which locks come first?", columns, rows, notes=[note])
+    return result(
+        "leagues",
+        "Locks that are waited for",
+        "Which locks come first?",
+        columns,
+        rows,
+        notes=[note],
+    )
 
 
 def drawn(
@@ -314,7 +390,10 @@ def drawn(
     made = result(name, *heading, columns, rows, picture, named, notes=notes)
     # What the picture shows, and the table does not have.
     shown = {c.name: c for c in columns}
-    shown.setdefault("arm", column("arm", "", "load and processes at once" if "load" in shown else columns[0].doc))
+    shown.setdefault(
+        "arm",
+        column("arm", "", "load and processes at once" if "load" in shown else columns[0].doc),
+    )
     shown.setdefault(colour, column(colour, "", "lock"))
     return replace(made, analysis=replace(made.analysis, columns=shown))
 
@@ -339,17 +418,22 @@ def paper(load: str, count: int) -> str:
 def sentences(machine: Machine, loads: list[tuple[Run, Spun]]) -> list[str]:
     said = []
     for load, (_, at32) in PAPER.items():
-        mine = [(int(o.arm.parameters["processes"]), s.busy) for o, s in loads if o.arm.parameters["load"] == load]
+        mine = [
+            (int(o.arm.parameters["processes"]), s.busy)
+            for o, s in loads
+            if o.arm.parameters["load"] == load
+        ]
         if mine:
             count, share = max(mine, key=lambda m: m[1])
             paper_said = f"; in the paper it was {at32}, with 32"
             said.append(
-                f"{load}: at most {100 * share:.2g} % of CPU time spinning, with {count} processes{paper_said}."
+                f"{load}: at most {100 * share:.2g} % of CPU time spinning, with {count}"
+                f" processes{paper_said}."
             )
     said += compared(machine, loads)
     said.append(
-        f"This machine has {machine.cpus} CPUs, the paper's had {PAPER_CPUS}: there cannot be more who spin at the"
-        f" same time than {machine.cpus - 1}."
+        f"This machine has {machine.cpus} CPUs, the paper's had {PAPER_CPUS}: there cannot be more"
+        f" who spin at the same time than {machine.cpus - 1}."
     )
     return said
 
@@ -357,21 +441,31 @@ def sentences(machine: Machine, loads: list[tuple[Run, Spun]]) -> list[str]:
 def compared(machine: Machine, loads: list[tuple[Run, Spun]]) -> list[str]:
     """The compile in memory and on disk, with as many processes as there are CPUs, or nearly."""
     count = nearest(loads, machine.cpus)
-    at = {str(o.arm.parameters["load"]): s for o, s in loads if int(o.arm.parameters["processes"]) == count}
+    at = {
+        str(o.arm.parameters["load"]): s
+        for o, s in loads
+        if int(o.arm.parameters["processes"]) == count
+    }
     memory, disk = at.get("compile on tmpfs"), at.get("compile on disk")
     if memory is None or disk is None:
         return []
     if min(memory.waits, disk.waits) < ENOUGH:
-        return [f"With {count} processes, too few waits were seen to compare the compiles on tmpfs and on disk."]
+        return [
+            f"With {count} processes, too few waits were seen to compare the compiles on tmpfs and"
+            " on disk."
+        ]
     return [
-        f"With {count} processes, the compile on tmpfs spun {'more' if memory.busy > disk.busy else 'not more'} than"
-        f" that on disk: {100 * memory.busy:.2g} % and {100 * disk.busy:.2g} %. The paper saw 3 % and 1 %. One run of"
-        " each: a difference may be chance."
+        f"With {count} processes, the compile on tmpfs spun"
+        f" {'more' if memory.busy > disk.busy else 'not more'} than that on disk:"
+        f" {100 * memory.busy:.2g} % and {100 * disk.busy:.2g} %. The paper saw 3 % and 1 %. One"
+        " run of each: a difference may be chance."
     ]
 
 
 def nearest(loads: list[tuple[Run, Spun]], cpus: int) -> int:
-    counts = sorted({int(o.arm.parameters["processes"]) for o, _ in loads if o.arm.parameters["load"] in PAPER})
+    counts = sorted(
+        {int(o.arm.parameters["processes"]) for o, _ in loads if o.arm.parameters["load"] in PAPER}
+    )
     return min(counts, key=lambda n: (abs(n - cpus), n)) if counts else 0
 
 
@@ -383,37 +477,55 @@ def checks(found: list[tuple[Run, Spun]]) -> list[Check]:
     for one, s in found:
         times = one.oracle or {}
         # Each CPU's account may be short by a tick.
-        limit = sum(times.get(k, 0) for k in ("system", "irq", "softirq", "steal")) + 20e6 * (os.cpu_count() or 1)
+        limit = sum(times.get(k, 0) for k in ("system", "irq", "softirq", "steal")) + 20e6 * (
+            os.cpu_count() or 1
+        )
         if one.log is None or not times:
             continue
-        cpu_ns = one.log.sql("SELECT (to_ns - from_ns) * len(cpus) FROM klogger.recording").fetchall()[0][0]
+        cpu_ns = one.log.sql(
+            "SELECT (to_ns - from_ns) * len(cpus) FROM klogger.recording"
+        ).fetchall()[0][0]
         spinning = (s.busy + s.mutex) * cpu_ns
         if spinning / max(limit, 1) >= worst_case[1] / max(worst_case[2], 1):
             worst_case = (one.arm.name, spinning, limit)
     if worst_case[0]:
         name, spinning, limit = worst_case
         text = (
-            f"at most, with {name}: {spinning / 1e6:.1f} ms spinning, {limit / 1e6:.0f} ms in the kernel,"
-            " stolen time included"
+            f"at most, with {name}: {spinning / 1e6:.1f} ms spinning, {limit / 1e6:.0f} ms in the"
+            " kernel, stolen time included"
         )
-        made.append(Check("spin time is not longer than time in the kernel", spinning <= limit, text))
+        made.append(
+            Check("spin time is not longer than time in the kernel", spinning <= limit, text)
+        )
     for one, s in found:
         if one.arm.parameters["load"] == "planted":
-            text = f"one thread holds the mmap lock long; the lock that was waited for most is: {s.top_wait}"
-            made.append(Check("the planted lock is found", s.top_wait.startswith("mmap lock"), text))
+            text = (
+                "one thread holds the mmap lock long; the lock that was waited for most is:"
+                f" {s.top_wait}"
+            )
+            made.append(
+                Check("the planted lock is found", s.top_wait.startswith("mmap lock"), text)
+            )
     return made
 
 
 def cannot(plan: Plan, loads: list[tuple[Run, Spun]]) -> list[str]:
-    said = ["How often a lock is taken without waiting: the kernel's tracepoints are hit by waits only."]
+    said = [
+        "How often a lock is taken without waiting: the kernel's tracepoints are hit by waits only."
+    ]
     if not any(o.arm.parameters["load"] == "web" for o, _ in loads):
-        said.append("Compile in memory, and the web server: there is no tmpfs that can be written to.")
+        said.append(
+            "Compile in memory, and the web server: there is no tmpfs that can be written to."
+        )
     if levels(plan) != LEVELS[0]:
-        said.append("All numbers of processes from 1 to 32: there was no time for them. Give it a larger --budget.")
+        said.append(
+            "All numbers of processes from 1 to 32: there was no time for them. Give it a larger"
+            " --budget."
+        )
     if loads and not any(s.busy for _, s in loads):
         said.append(
-            "Spinning for spin locks: none was seen. Without paravirtual locks a virtual machine shows none, and with"
-            " two CPUs the first waiter spins where no tracepoint is."
+            "Spinning for spin locks: none was seen. Without paravirtual locks a virtual machine"
+            " shows none, and with two CPUs the first waiter spins where no tracepoint is."
         )
     return said
 
@@ -421,10 +533,16 @@ def cannot(plan: Plan, loads: list[tuple[Run, Spun]]) -> list[str]:
 STUDY = Study(
     name="locks",
     title="CPU time lost spinning for locks",
-    question="Which part of all CPU time is lost spinning for locks of the kernel, and which locks are to blame?",
+    question=(
+        "Which part of all CPU time is lost spinning for locks of the kernel, and which locks are"
+        " to blame?"
+    ),
     paper="Figures 2 to 4",
-    found="With 32 processes on 4 CPUs, over 20 % of all cycles went into spinning with a web server, over 15 % with a"
-    " parallel compile, 6 % with a network server; nearly all of the compile's for the Big Kernel Lock.",
+    found=(
+        "With 32 processes on 4 CPUs, over 20 % of all cycles went into spinning with a web server,"
+        " over 15 % with a parallel compile, 6 % with a network server; nearly all of the compile's"
+        " for the Big Kernel Lock."
+    ),
     schemata=("locking",),
     arms=arms,
     analyse=analyse,

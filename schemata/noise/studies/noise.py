@@ -85,7 +85,9 @@ def unthrottled() -> Iterator[None]:
         yield
         return
     script = 'trap "" INT TERM HUP; read -r _; echo "$0" >"$1"'
-    with subprocess.Popen(["sh", "-c", script, before, THROTTLE], stdin=subprocess.PIPE, start_new_session=True):
+    with subprocess.Popen(
+        ["sh", "-c", script, before, THROTTLE], stdin=subprocess.PIPE, start_new_session=True
+    ):
         with contextlib.suppress(OSError):
             THROTTLE.write_text("-1")
         yield
@@ -93,7 +95,12 @@ def unthrottled() -> Iterator[None]:
 
 TIMES = [
     Column("arm", "", False, "what happened besides"),
-    Column("what", "", False, "iterations; as they were, without the timer's handlers, or without all handlers"),
+    Column(
+        "what",
+        "",
+        False,
+        "iterations; as they were, without the timer's handlers, or without all handlers",
+    ),
     Column("min", "ns", False, "the shortest iteration"),
     Column("p50", "ns", False, "half of them take no longer"),
     Column("p99", "ns", False, "99 of 100 take no longer"),
@@ -125,7 +132,12 @@ ARMS_COLUMNS = [
     Column("timer_rate", "per_s", False, "timer interrupts of the CPU in each second of the loop"),
     Column("rate", "per_s", False, "all interrupts, without soft ones"),
     Column("handlers", "share", False, "part of the loop's time in their handlers"),
-    Column("steal", "ns", False, "time that the hypervisor took from this CPU, by the kernel's account at ticks"),
+    Column(
+        "steal",
+        "ns",
+        False,
+        "time that the hypervisor took from this CPU, by the kernel's account at ticks",
+    ),
 ]
 
 
@@ -136,7 +148,10 @@ def analyse(plan: Plan, runs: list[Run]) -> Answer:
         found = {r.analysis.name: r for r in noise_answers(one)}
         rows = found["noise_cdf"].table.records()
         times += [[one.arm.name, *(row[c.name] for c in TIMES[1:])] for row in rows]
-        costs += [[one.arm.name, *(row[c.name] for c in COSTS[1:])] for row in found["indirect"].table.records()]
+        costs += [
+            [one.arm.name, *(row[c.name] for c in COSTS[1:])]
+            for row in found["indirect"].table.records()
+        ]
         general.append(in_general(one))
         answer.checks += checks(one, rows)
         answer.sentences += sentences(one, found)
@@ -150,7 +165,9 @@ def analyse(plan: Plan, runs: list[Run]) -> Answer:
 
 def noise_answers(one: Run) -> list[Result]:
     assert one.log is not None
-    answers = list(executor.run_all(one.log, [a for a in executor.choose(one.log) if a.schema == "noise"]))
+    answers = list(
+        executor.run_all(one.log, [a for a in executor.choose(one.log) if a.schema == "noise"])
+    )
     for found in answers:
         if found.status in ("failed", "not_recorded"):
             raise Failure(f"arm '{one.arm.name}': {found.analysis.name}: {found.reason}")
@@ -191,14 +208,26 @@ def checks(one: Run, rows: list[dict[str, Any]]) -> list[Check]:
     text = f"{logged:,} in the log, {said['iterations']:,} by the loop's own count" + (
         f"; {lost:,} events lost" if lost else ""
     )
-    made = [Check(f"{name}: iterations", logged == said["iterations"] or 0 < said["iterations"] - logged <= lost, text)]
+    made = [
+        Check(
+            f"{name}: iterations",
+            logged == said["iterations"] or 0 < said["iterations"] - logged <= lost,
+            text,
+        )
+    ]
     by = {row["what"]: row for row in rows}
     quantiles = ("p50", "p99", "max")
     ordered = (
-        all(by["raw"][q] >= by["without timer"][q] >= by["clean"][q] for q in quantiles) if len(by) == 3 else False
+        all(by["raw"][q] >= by["without timer"][q] >= by["clean"][q] for q in quantiles)
+        if len(by) == 3
+        else False
     )
-    shown = ", ".join(f"{w} {duration(by[w]['p50'])}" for w in ("raw", "without timer", "clean") if w in by)
-    made.append(Check(f"{name}: raw >= without timer >= clean", ordered, f"medians: {shown or 'none'}"))
+    shown = ", ".join(
+        f"{w} {duration(by[w]['p50'])}" for w in ("raw", "without timer", "clean") if w in by
+    )
+    made.append(
+        Check(f"{name}: raw >= without timer >= clean", ordered, f"medians: {shown or 'none'}")
+    )
     return [*made, *timer_check(one, said, lost)]
 
 
@@ -207,17 +236,27 @@ def timer_check(one: Run, said: dict[str, Any], lost: int) -> list[Check]:
     as many.
     """
     assert one.log is not None
-    cpu, counted, start = int(one.arm.parameters["cpu"]), said.get("timer", -1), one.log.preamble["clock"]["start_ns"]
+    cpu, counted, start = (
+        int(one.arm.parameters["cpu"]),
+        said.get("timer", -1),
+        one.log.preamble["clock"]["start_ns"],
+    )
     if counted < 0:
         return []
     during = f"time BETWEEN {said['began'] - start} AND {said['ended'] - start}"
-    logged = one.log.rows(f"SELECT count(*) FROM VEC_IN WHERE kind = 0 AND cpu = {cpu} AND {during}")[0][0]
+    logged = one.log.rows(
+        f"SELECT count(*) FROM VEC_IN WHERE kind = 0 AND cpu = {cpu} AND {during}"
+    )[0][0]
     allowed = 3 + 0.02 * counted + lost
     text = (
-        f"{logged:,} in the log while the loop ran; {counted:,} by /proc/interrupts, which it read before and after"
-        f" (may differ by {allowed:,.0f})"
+        f"{logged:,} in the log while the loop ran; {counted:,} by /proc/interrupts, which it read"
+        f" before and after (may differ by {allowed:,.0f})"
     )
-    return [Check(f"{one.arm.name}: timer interrupts of CPU {cpu}", abs(logged - counted) <= allowed, text)]
+    return [
+        Check(
+            f"{one.arm.name}: timer interrupts of CPU {cpu}", abs(logged - counted) <= allowed, text
+        )
+    ]
 
 
 def planted(general: list[list[Any]]) -> list[Check]:
@@ -225,7 +264,10 @@ def planted(general: list[list[Any]]) -> list[Check]:
     if "1 kHz timer" not in rates:
         return []
     more = rates["1 kHz timer"] - rates["nothing else"]
-    text = f"adds {more:,.0f} timer interrupts a second ({PLANTED[0]:,.0f} to {PLANTED[1]:,.0f} are right)"
+    text = (
+        f"adds {more:,.0f} timer interrupts a second ({PLANTED[0]:,.0f} to {PLANTED[1]:,.0f} are"
+        " right)"
+    )
     return [Check("1 kHz timer", PLANTED[0] <= more <= PLANTED[1], text)]
 
 
@@ -243,12 +285,16 @@ def sentences(one: Run, found: dict[str, Result]) -> list[str]:
     if gone < 0.05:
         like = "as in 2007, that changes nothing"
     text = (
-        f"{one.arm.name}: {100 * raw['over_1']:.0f} % of the iterations take over 1 % longer than usual, the longest"
-        f" {raw['max'] / max(raw['min'], 1):.1f} times the shortest (2007: over 40 %, 2.5 times). Without the"
-        f" handlers' time it is {100 * clean['over_1']:.0f} %: {like}. From the median to the 99th percentile are"
-        f" {duration(left)} instead of {duration(spread)}."
+        f"{one.arm.name}: {100 * raw['over_1']:.0f} % of the iterations take over 1 % longer than"
+        f" usual, the longest {raw['max'] / max(raw['min'], 1):.1f} times the shortest (2007: over"
+        f" 40 %, 2.5 times). Without the handlers' time it is {100 * clean['over_1']:.0f} %:"
+        f" {like}. From the median to the 99th percentile are {duration(left)} instead of"
+        f" {duration(spread)}."
     )
-    worst = [f"{one.arm.name}: {finding[0].lower()}{finding[1:]}" for finding in found["noisy_neighbours"].findings[:1]]
+    worst = [
+        f"{one.arm.name}: {finding[0].lower()}{finding[1:]}"
+        for finding in found["noisy_neighbours"].findings[:1]
+    ]
     return [*calibrated(one), text, *worst]
 
 
@@ -256,22 +302,32 @@ def calibrated(one: Run) -> list[str]:
     """Whether the loop was of 1 ms; says nothing if it was."""
     assert one.log is not None
     cursor = one.log.cursor()
-    for file in (HERE.parent / "../interrupt/analyses/_handler.sql", HERE.parent / "analyses" / "_iteration.sql"):
+    for file in (
+        HERE.parent / "../interrupt/analyses/_handler.sql",
+        HERE.parent / "analyses" / "_iteration.sql",
+    ):
         cursor.execute(file.read_text())
     ((usual, low, high, nominal),) = cursor.execute(
         "SELECT median(usual), min(usual), max(usual), max(nominal) FROM iteration_kept"
     ).fetchall()
     cursor.close()
-    failed, blocks = json.loads(one.output).get("uncalibrated", 0), json.loads(one.output).get("blocks", 0)
+    failed, blocks = (
+        json.loads(one.output).get("uncalibrated", 0),
+        json.loads(one.output).get("blocks", 0),
+    )
     said = []
     if max(abs(low - nominal), abs(high - nominal)) > 0.02 * nominal:
         said.append(
-            f"{one.arm.name}: the computation is not of {duration(nominal)} all the time: without handlers usually"
-            f" {duration(usual)}, in blocks of iterations {duration(low)} to {duration(high)}. The CPU's speed changed,"
-            " so each iteration is compared with its own block."
+            f"{one.arm.name}: the computation is not of {duration(nominal)} all the time: without"
+            f" handlers usually {duration(usual)}, in blocks of iterations {duration(low)} to"
+            f" {duration(high)}. The CPU's speed changed, so each iteration is compared with its"
+            " own block."
         )
     if failed:
-        said.append(f"{one.arm.name}: in {failed:,} of {blocks:,} blocks the loop could not be calibrated within 1 %.")
+        said.append(
+            f"{one.arm.name}: in {failed:,} of {blocks:,} blocks the loop could not be calibrated"
+            " within 1 %."
+        )
     return said
 
 
@@ -291,21 +347,27 @@ def slopes(costs: list[list[Any]]) -> list[str]:
         if apart
         else "no difference is seen: the caches' share is too small for this"
     )
-    return [f"Beside its handlers, an interrupt for a packet costs {says[0]}, and {says[1]}: {verdict}."]
+    return [
+        f"Beside its handlers, an interrupt for a packet costs {says[0]}, and {says[1]}: {verdict}."
+    ]
 
 
 def figure_8(one: Run, times: list[list[Any]]) -> Result:
     """Table of all arms; the picture is the paper's, so of the first one."""
     picture = Picture("cdf", {"x": "extra", "y": "part", "colour": "series", "zoom": "ends"})
     (cdf,) = [r for r in noise_answers(one) if r.analysis.name == "noise_cdf"]
-    points = Rows([c.name for c in POINTS], [[r["extra"], r["part"], r["what"]] for r in cdf.points.records()])
+    points = Rows(
+        [c.name for c in POINTS], [[r["extra"], r["part"], r["what"]] for r in cdf.points.records()]
+    )
     question = "How long does a computation of 1 ms take, as it was, and without handlers?"
     note = (
-        f"The picture is of the arm '{one.arm.name}': 0 is what is usual without handlers in a block of iterations; the"
-        " paper's is of whole iterations."
+        f"The picture is of the arm '{one.arm.name}': 0 is what is usual without handlers in a"
+        " block of iterations; the paper's is of whole iterations."
     )
     return drawn(
-        result("figure_8", "Figure 8", question, [*TIMES, *POINTS], times, picture, notes=[note]), TIMES, points
+        result("figure_8", "Figure 8", question, [*TIMES, *POINTS], times, picture, notes=[note]),
+        TIMES,
+        points,
     )
 
 
@@ -314,11 +376,17 @@ def figure_of_arms(runs: list[Run], general: list[list[Any]]) -> Result:
     rows = []
     for one in runs:
         (cdf,) = [r for r in noise_answers(one) if r.analysis.name == "noise_cdf"]
-        rows += [[r["extra"], r["part"], one.arm.name] for r in cdf.points.records() if r["what"] == "clean"]
+        rows += [
+            [r["extra"], r["part"], one.arm.name]
+            for r in cdf.points.records()
+            if r["what"] == "clean"
+        ]
     points = Rows([c.name for c in ARMS_POINTS], rows)
     question = "How long does it take without handlers, beside what?"
     return drawn(
-        result("arms", "Neighbours", question, [*ARMS_COLUMNS, *ARMS_POINTS], general, picture), ARMS_COLUMNS, points
+        result("arms", "Neighbours", question, [*ARMS_COLUMNS, *ARMS_POINTS], general, picture),
+        ARMS_COLUMNS,
+        points,
     )
 
 
@@ -329,7 +397,10 @@ def figure_10(costs: list[list[Any]]) -> Result:
     picture = Picture("bars", {"x": "indirect", "y": "shown"})
     points = Rows([c.name for c in DRAWN], [[f"{row[0]}: {row[1]}", *row] for row in costs])
     question = "How much longer does the computation itself take for each interrupt?"
-    note = "Contains the way into the kernel and back, and most of the cost of logging (0.1 µs for each event)."
+    note = (
+        "Contains the way into the kernel and back, and most of the cost of logging (0.1 µs for"
+        " each event)."
+    )
     made = result("figure_10", "Figures 9 and 10", question, DRAWN, costs, picture, notes=[note])
     return drawn(made, COSTS, points)
 
@@ -343,19 +414,26 @@ def drawn(made: Result, columns: list[Column], points: Rows) -> Result:
 
 def cannot(plan: Plan, runs: list[Run]) -> list[str]:
     said = [
-        "Figure 9, cache misses of handlers: needs the CPU's counters, which the log does not have; the time that an"
-        " interrupt costs besides its handlers stands for it.",
-        "Figure 10, caches switched off: no system allows that today; a loop that uses no memory stands for it.",
+        (
+            "Figure 9, cache misses of handlers: needs the CPU's counters, which the log does not"
+            " have; the time that an interrupt costs besides its handlers stands for it."
+        ),
+        (
+            "Figure 10, caches switched off: no system allows that today; a loop that uses no"
+            " memory stands for it."
+        ),
     ]
     if plan.machine.cpus < 2:
-        said.append("packets, IPIs, disk: what causes these must run on another CPU, and there is only one.")
+        said.append(
+            "packets, IPIs, disk: what causes these must run on another CPU, and there is only one."
+        )
     missing = [loop[0] for loop in LOOPS if loop[0] not in {one.arm.name for one in runs}]
     if missing and plan.machine.cpus > 1:
         said.append(f"not in this time: {'; '.join(missing)}. A longer --budget runs them.")
     if plan.machine.virtual:
         said.append(
-            "This is a virtual machine: what the hypervisor takes is stolen time, which is shown; what else it does,"
-            " and the speed of the real CPU, nobody here can see."
+            "This is a virtual machine: what the hypervisor takes is stolen time, which is shown;"
+            " what else it does, and the speed of the real CPU, nobody here can see."
         )
     return said
 
@@ -363,10 +441,16 @@ def cannot(plan: Plan, runs: list[Run]) -> list[str]:
 STUDY = Study(
     name="noise",
     title="Interrupts and a fixed computation",
-    question="How much do interrupts change the time that a fixed computation takes, and is it their handlers' time?",
+    question=(
+        "How much do interrupts change the time that a fixed computation takes, and is it their"
+        " handlers' time?"
+    ),
     paper="Figures 8, 9 and 10",
-    found="Over 40 % of the repetitions of a loop of 1 ms took longer, 1 % over 1.5 ms, up to 1.96 ms; removing the"
-    " handlers' time changed nothing. With caches switched off it made the times equal: the damage was to the caches.",
+    found=(
+        "Over 40 % of the repetitions of a loop of 1 ms took longer, 1 % over 1.5 ms, up to 1.96"
+        " ms; removing the handlers' time changed nothing. With caches switched off it made the"
+        " times equal: the damage was to the caches."
+    ),
     schemata=("interrupt", "scheduler", "noise"),
     arms=arms,
     analyse=analyse,

@@ -49,7 +49,15 @@ def figure(
     """
     names = [c for p, c in picture.parts.items() if p not in CHOICES]
     made = model.result(
-        name, title, question, [*columns, *others], [], picture, Rows(names, [list(p) for p in points]), (), notes
+        name,
+        title,
+        question,
+        [*columns, *others],
+        [],
+        picture,
+        Rows(names, [list(p) for p in points]),
+        (),
+        notes,
     )
     made.table = Rows([c.name for c in columns], [list(r) for r in rows])
     return made
@@ -108,7 +116,9 @@ def check_switches(runs: Iterable[Run]) -> Check:
         mine = [r for r in reports(run) if "nvcsw" in r]
         cursor.execute("CREATE TEMP TABLE said (tid INTEGER, until BIGINT)")
         if mine:
-            cursor.executemany("INSERT INTO said VALUES (?, ?)", [(r["tid"], r["time_ns"] - start) for r in mine])
+            cursor.executemany(
+                "INSERT INTO said VALUES (?, ?)", [(r["tid"], r["time_ns"] - start) for r in mine]
+            )
         query = "SELECT count(*) FROM SCHEDOUT JOIN said ON pid = tid AND time <= until"
         logged += one(cursor, query)
         counted += sum(r["nvcsw"] + r["nivcsw"] for r in mine)
@@ -131,7 +141,10 @@ def check_cpu_time(runs: Iterable[Run]) -> Check:
     for run in runs:
         cursor, start = quanta(log_of(run)), start_ns(log_of(run))
         for r in (r for r in reports(run) if "cpu_ns" in r):
-            query = "SELECT coalesce(sum(least(to_ns, $2) - from_ns), 0) FROM quantum WHERE pid = $1 AND from_ns < $2"
+            query = (
+                "SELECT coalesce(sum(least(to_ns, $2) - from_ns), 0) FROM quantum WHERE pid = $1"
+                " AND from_ns < $2"
+            )
             summed += one(cursor, query, r["tid"], r["time_ns"] - start)
             said += r["cpu_ns"]
         cursor.close()
@@ -139,14 +152,17 @@ def check_cpu_time(runs: Iterable[Run]) -> Check:
     return Check(
         "CPU time",
         said > 0 and low <= summed <= high,
-        f"the quanta sum up to {summed / 1e9:.3f} s, the threads' clocks say {said / 1e9:.3f} s"
-        f" (5 % may be missing; of what there is more, the hypervisor took up to {stolen(runs) / 1e9:.3f} s away)",
+        f"the quanta sum up to {summed / 1e9:.3f} s, the threads' clocks say {said / 1e9:.3f} s (5"
+        " % may be missing; of what there is more, the hypervisor took up to"
+        f" {stolen(runs) / 1e9:.3f} s away)",
     )
 
 
 def stolen(runs: Iterable[Run]) -> float:
     """Nanoseconds that a hypervisor had CPUs of this machine, while the arms ran (see `around`)."""
-    return sum(float(run.oracle.get("stolen_ns", 0)) for run in runs if isinstance(run.oracle, dict))
+    return sum(
+        float(run.oracle.get("stolen_ns", 0)) for run in runs if isinstance(run.oracle, dict)
+    )
 
 
 def busy_ns(cursor: duckdb.DuckDBPyConnection, low: int, high: int) -> float:
@@ -168,7 +184,9 @@ def busy_ns(cursor: duckdb.DuckDBPyConnection, low: int, high: int) -> float:
 
 
 # What a study needs of the schema `switching` to see the whole machine, and no more.
-ALL_SWITCHES = tuple(f"--disable={e}" for e in ("SCHED_ENTER", "SCHED_LEAVE", "NR_RUNNING", "NEED_RESCHED"))
+ALL_SWITCHES = tuple(
+    f"--disable={e}" for e in ("SCHED_ENTER", "SCHED_LEAVE", "NR_RUNNING", "NEED_RESCHED")
+)
 
 
 def check_busy(run: Run) -> Check:
@@ -187,8 +205,8 @@ def check_busy(run: Run) -> Check:
     return Check(
         f"busy time, {run.arm.name}",
         abs(summed - busy) <= allowed,
-        f"all threads by the log: {summed / 1e9:.3f} s; {cpus} CPUs without idle (/proc/stat): {busy / 1e9:.3f} s"
-        f" (may differ by {allowed / 1e9:.3f} s)",
+        f"all threads by the log: {summed / 1e9:.3f} s; {cpus} CPUs without idle (/proc/stat):"
+        f" {busy / 1e9:.3f} s (may differ by {allowed / 1e9:.3f} s)",
     )
 
 

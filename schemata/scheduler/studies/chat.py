@@ -26,7 +26,9 @@ def arms(plan: Plan) -> list[Arm]:
     parameters = {"rooms": max(plan.machine.cpus // 2, 1), "users": USERS}
     return [
         Arm("normal", words, 2 * seconds, parameters, ["--buffer-size=16M"]),
-        Arm("nice 19", ["nice", "-n", "19", *words], 2 * seconds, parameters, ["--buffer-size=16M"]),
+        Arm(
+            "nice 19", ["nice", "-n", "19", *words], 2 * seconds, parameters, ["--buffer-size=16M"]
+        ),
     ]
 
 
@@ -43,15 +45,32 @@ def analyse(plan: Plan, runs: list[Run]) -> Answer:
         column("paper_new", "messages in a second with the O(1) scheduler, 8 CPUs", "per_s"),
     ]
     rows = [
-        [s["arm"], s["heard"], s["rate"], s["switches"] / n, s["wakeups"] / n, s["other"], *PAPER[s["arm"]]]
+        [
+            s["arm"],
+            s["heard"],
+            s["rate"],
+            s["switches"] / n,
+            s["wakeups"] / n,
+            s["other"],
+            *PAPER[s["arm"]],
+        ]
         for s in seen
         for n in [max(s["heard"], 1)]
     ]
     picture = Picture("bars", {"x": "per_second", "y": "arm"})
     table = result(
-        "chat", "Messages", "How many messages a second, and what do they cost the scheduler?", columns, rows, picture
+        "chat",
+        "Messages",
+        "How many messages a second, and what do they cost the scheduler?",
+        columns,
+        rows,
+        picture,
     )
-    return Answer([table], sentences(seen), [common.check_switches(runs), heard_check(seen), common.check_lost(runs)])
+    return Answer(
+        [table],
+        sentences(seen),
+        [common.check_switches(runs), heard_check(seen), common.check_lost(runs)],
+    )
 
 
 def look(run: Run) -> dict[str, Any]:
@@ -66,7 +85,9 @@ def look(run: Run) -> dict[str, Any]:
         ASOF JOIN TRY_TO_WAKEUP AS w ON a.pid = w.pid AND a.time >= w.time""").fetchone()
     cursor.close()
     switches, wakeups, other = found or (0, 0, None)
-    said, heard = (sum(r["count"] for r in common.reports(run, role)) for role in ("sender", "receiver"))
+    said, heard = (
+        sum(r["count"] for r in common.reports(run, role)) for role in ("sender", "receiver")
+    )
     return {
         "arm": run.arm.name,
         "said": said,
@@ -86,19 +107,22 @@ def heard_check(seen: list[dict[str, Any]]) -> Check:
         for s in seen
         if s["heard"] != s["said"] * s["users"] or not s["said"]
     ]
-    text = f"{sum(s['said'] for s in seen):,} messages were said, and each was heard by {USERS} users"
+    text = (
+        f"{sum(s['said'] for s in seen):,} messages were said, and each was heard by {USERS} users"
+    )
     return Check("messages", not bad, "; ".join(bad) or text)
 
 
 def sentences(seen: list[dict[str, Any]]) -> list[str]:
     rates = {s["arm"]: s["rate"] for s in seen}
-    said = [f"{' and '.join(f'{rate:,.0f} messages a second ({arm})' for arm, rate in rates.items())}."]
+    said = [
+        f"{' and '.join(f'{rate:,.0f} messages a second ({arm})' for arm, rate in rates.items())}."
+    ]
     if len(rates) == 2 and rates["normal"]:
         change = 100 * (rates["nice 19"] / rates["normal"] - 1)
         said.append(
-            f"At nice 19 that is {change:+.0f} %. With the O(1) scheduler of 2002 it was +365 %, for threads"
-            f" with long time slices took"
-            " their CPUs from each other less often."
+            f"At nice 19 that is {change:+.0f} %. With the O(1) scheduler of 2002 it was +365 %,"
+            " for threads with long time slices took their CPUs from each other less often."
         )
     costs = [s["switches"] / s["heard"] for s in seen if s["heard"]]
     if costs:
@@ -111,9 +135,10 @@ STUDY = Study(
     title="A chat server",
     question="How many messages a second can a chat server with many threads pass on?",
     paper="chat, O(1) scheduler announcement of January 2002",
-    found="10 rooms of 20 users on 8 CPUs: some 110,000 messages a second with the old scheduler and 131,000"
-    " with the O(1) scheduler; at"
-    " nice 19 some 83,000 and 610,000.",
+    found=(
+        "10 rooms of 20 users on 8 CPUs: some 110,000 messages a second with the old scheduler and"
+        " 131,000 with the O(1) scheduler; at nice 19 some 83,000 and 610,000."
+    ),
     schemata=("scheduler",),
     arms=arms,
     analyse=analyse,

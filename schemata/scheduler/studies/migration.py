@@ -47,7 +47,9 @@ def analyse(plan: Plan, runs: list[Run]) -> Answer:
     frames = max(one["frames"] for one in seen)
     tables = [shares(seen), losses(seen)]
     checks = [common.check_switches(runs), frames_check(runs), common.check_lost(runs)]
-    checks += [common.check_busy(run) for run in runs if run.arm.parameters["hogs"] in (0, max(HOGS))]
+    checks += [
+        common.check_busy(run) for run in runs if run.arm.parameters["hogs"] in (0, max(HOGS))
+    ]
     return Answer(tables, sentences(plan, seen, frames), checks)
 
 
@@ -64,7 +66,9 @@ def look(run: Run) -> dict[str, Any]:
                CASE WHEN pid = {decoder["tid"]} THEN 'decoder' WHEN pid = {display["tid"]} THEN 'display'
                     WHEN program = 'hog' THEN 'hogs' ELSE 'starter' END AS who
         FROM quantum WHERE to_ns > {low} AND from_ns < {high}""")
-    share = dict(cursor.execute("SELECT who, sum(to_ns - from_ns) FROM part GROUP BY who").fetchall())
+    share = dict(
+        cursor.execute("SELECT who, sum(to_ns - from_ns) FROM part GROUP BY who").fetchall()
+    )
     (cpus,) = cursor.execute("SELECT len(cpus) FROM klogger.recording").fetchone() or (1,)
     moves = common.one(
         cursor,
@@ -115,11 +119,16 @@ def shares(seen: list[dict[str, Any]]) -> Result:
         column("moves", "migrations of the two in a second", "per_s"),
     ]
     others = [column("share", "share of all CPUs", "share"), column("who", "who had the CPU")]
-    rows = [[s["hogs"], *(s["parts"][n] for n in NAMES), s["together"], s["moves"] / s["seconds"]] for s in seen]
+    rows = [
+        [s["hogs"], *(s["parts"][n] for n in NAMES), s["together"], s["moves"] / s["seconds"]]
+        for s in seen
+    ]
     points = [[s["parts"][n], s["hogs"], n] for s in seen for n in NAMES]
     picture = Picture("stacked", {"x": "share", "y": "loops", "colour": "who"})
     question = "Who has the CPUs, and where do the two processes of the player sit?"
-    return common.figure("shares", "CPUs", question, columns, rows, picture, others=others, points=points)
+    return common.figure(
+        "shares", "CPUs", question, columns, rows, picture, others=others, points=points
+    )
 
 
 def losses(seen: list[dict[str, Any]]) -> Result:
@@ -132,29 +141,30 @@ def losses(seen: list[dict[str, Any]]) -> Result:
     rows = [[s["hogs"], s["frames"], s["lost"], s["lost"] / s["frames"]] for s in seen]
     picture = Picture("bars", {"x": "lost_share", "y": "loops"})
     question = "How many frames come too late, by the player's own count?"
-    notes = ["The paper's Figure 6 has no numbers in its text: worst at 3 loops on 4 CPUs, and better again at 10."]
+    notes = [
+        "The paper's Figure 6 has no numbers in its text: worst at 3 loops on 4 CPUs, and better"
+        " again at 10."
+    ]
     return result("frames", "Frames lost", question, columns, rows, picture, notes=notes)
 
 
 def sentences(plan: Plan, seen: list[dict[str, Any]], frames: int) -> list[str]:
     worst, last = max(seen, key=lambda s: s["lost"]), seen[-1]
     said = [
-        f"Of {frames} frames, the player alone loses {seen[0]['lost']}, and with {last['hogs']} loops"
-        f" {last['lost']}; the most"
-        f" with {worst['hogs']}: {worst['lost']}."
+        f"Of {frames} frames, the player alone loses {seen[0]['lost']}, and with {last['hogs']}"
+        f" loops {last['lost']}; the most with {worst['hogs']}: {worst['lost']}."
     ]
     others = max(s["parts"]["others"] for s in seen)
     if others > QUIET:
         said.append(
-            f"Other programs of this machine had up to {100 * others:.0f} % of its CPUs: these numbers say"
-            f" little about the loops."
-            " Repeat it when nothing else runs."
+            f"Other programs of this machine had up to {100 * others:.0f} % of its CPUs: these"
+            " numbers say little about the loops. Repeat it when nothing else runs."
         )
     better = [b for a, b in pairwise(seen) if b["lost"] < a["lost"] - 0.05 * frames]
     if better:
         said.append(
-            "As in the paper, more load helps at times: fewer frames are lost than with less load at"
-            f" {', '.join(str(s['hogs']) for s in better)} loops."
+            "As in the paper, more load helps at times: fewer frames are lost than with less load"
+            f" at {', '.join(str(s['hogs']) for s in better)} loops."
         )
     else:
         said.append("Unlike in the paper, more load never helps by more than 5 % of the frames.")
@@ -162,9 +172,9 @@ def sentences(plan: Plan, seen: list[dict[str, Any]], frames: int) -> list[str]:
     if len(known) > 2 and plan.machine.cpus > 1:
         most = max(known, key=lambda s: s["together"])
         said.append(
-            f"Decoder and display sit together most with {most['hogs']} loops: {100 * most['together']:.0f} %"
-            f" of the time,"
-            f" and {100 * most['lost'] / most['frames']:.0f} % of the frames are lost."
+            f"Decoder and display sit together most with {most['hogs']} loops:"
+            f" {100 * most['together']:.0f} % of the time, and"
+            f" {100 * most['lost'] / most['frames']:.0f} % of the frames are lost."
         )
     return said
 
@@ -176,7 +186,11 @@ def frames_check(runs: list[Run]) -> Check:
         decoder = common.reports(run, "decoder")[0]
         cursor = common.quanta(common.log_of(run))
         had = float(
-            common.one(cursor, "SELECT coalesce(sum(to_ns - from_ns), 0) FROM quantum WHERE pid = $1", decoder["tid"])
+            common.one(
+                cursor,
+                "SELECT coalesce(sum(to_ns - from_ns), 0) FROM quantum WHERE pid = $1",
+                decoder["tid"],
+            )
         )
         cursor.close()
         total += had
@@ -191,9 +205,11 @@ STUDY = Study(
     title="Load that helps",
     question="Does a film player lose more frames, the more other programs run?",
     paper="Figure 6",
-    found="Frames are lost as load grows, but not steadily: with 3 loops on 4 CPUs, player and X server are"
-    " pushed onto one CPU and"
-    " get into each other's way; with 10 they sit apart again, and fewer frames are lost.",
+    found=(
+        "Frames are lost as load grows, but not steadily: with 3 loops on 4 CPUs, player and X"
+        " server are pushed onto one CPU and get into each other's way; with 10 they sit apart"
+        " again, and fewer frames are lost."
+    ),
     schemata=("scheduler", "switching"),
     arms=arms,
     analyse=analyse,

@@ -13,14 +13,21 @@ from . import _common as common
 from ._common import column
 
 # Microseconds with the old and the new (O(1)) scheduler in January 2002.
-PAPER = {"fork + exit": (440.0, 168.7), "fork + exec": (491.6, 279.7), "fork + sh": (3545.0, 2874.0)}
+PAPER = {
+    "fork + exit": (440.0, 168.7),
+    "fork + exec": (491.6, 279.7),
+    "fork + sh": (3545.0, 2874.0),
+}
 MODES = {"fork + exit": "exit", "fork + exec": "exec", "fork + sh": "sh"}
 
 
 def arms(plan: Plan) -> list[Arm]:
     program = plan.build("births.c")
     seconds = max(plan.seconds / len(MODES), 0.5)
-    return [Arm(name, [program, mode, f"{seconds:.2f}"], seconds, {"seconds": seconds}) for name, mode in MODES.items()]
+    return [
+        Arm(name, [program, mode, f"{seconds:.2f}"], seconds, {"seconds": seconds})
+        for name, mode in MODES.items()
+    ]
 
 
 def analyse(plan: Plan, runs: list[Run]) -> Answer:
@@ -31,7 +38,11 @@ def analyse(plan: Plan, runs: list[Run]) -> Answer:
 
 def look(run: Run) -> dict[str, Any]:
     """The parent's own times, and those of the log: of its children only, not of the shell's."""
-    log, parent, born = common.log_of(run), common.reports(run, "parent")[0], common.reports(run, "births")[0]
+    log, parent, born = (
+        common.log_of(run),
+        common.reports(run, "parent")[0],
+        common.reports(run, "births")[0],
+    )
     cursor = log.cursor()
     life = f"""
         SELECT f.cpu, f.time, i.time - f.time AS ran, i.cpu AS ran_on, e.time - f.time AS execed,
@@ -97,7 +108,9 @@ def table(seen: list[dict[str, Any]]) -> Result:
     points = [[ns, part, s["arm"]] for s in seen for ns, part in s["curve"]]
     picture = Picture("cdf", {"x": "time", "y": "part", "colour": "arm", "scale": "log"})
     question = "How long does it take to make a process, and where does it start?"
-    return common.figure("processes", "Processes", question, columns, rows, picture, others=others, points=points)
+    return common.figure(
+        "processes", "Processes", question, columns, rows, picture, others=others, points=points
+    )
 
 
 def births_check(seen: list[dict[str, Any]]) -> Check:
@@ -105,27 +118,36 @@ def births_check(seen: list[dict[str, Any]]) -> Check:
     program called exec.
     """
     bad = [
-        f"{s['arm']}: {s['births']:,} made, {s['forks']:,} forks, {s['execs']:,} execs, {s['ends']:,} exits"
+        f"{s['arm']}: {s['births']:,} made, {s['forks']:,} forks, {s['execs']:,} execs,"
+        f" {s['ends']:,} exits"
         for s in seen
-        if not s["births"] == s["forks"] == s["ends"] or s["execs"] != (0 if s["arm"] == "fork + exit" else s["births"])
+        if not s["births"] == s["forks"] == s["ends"]
+        or s["execs"] != (0 if s["arm"] == "fork + exit" else s["births"])
     ]
     return Check(
         "births",
         not bad,
-        "; ".join(bad) or f"{sum(s['births'] for s in seen):,} processes, each with fork, exec and exit",
+        "; ".join(bad)
+        or f"{sum(s['births'] for s in seen):,} processes, each with fork, exec and exit",
     )
 
 
 def sentences(plan: Plan, seen: list[dict[str, Any]]) -> list[str]:
-    said = ["One process takes " + ", ".join(f"{s['each'] / 1000:.0f} µs ({s['arm']})" for s in seen) + "."]
+    said = [
+        "One process takes "
+        + ", ".join(f"{s['each'] / 1000:.0f} µs ({s['arm']})" for s in seen)
+        + "."
+    ]
     if [s["each"] for s in seen] == sorted(s["each"] for s in seen):
-        said.append("The order is that of 2002: exit is quicker than exec, and exec quicker than a shell.")
+        said.append(
+            "The order is that of 2002: exit is quicker than exec, and exec quicker than a shell."
+        )
     same = [s["same"] for s in seen if s["same"] is not None]
     if same and plan.machine.cpus > 1:
         said.append(
-            f"{100 * min(same):.0f} to {100 * max(same):.0f} % of the children start on the CPU of their"
-            f" parent; by chance it"
-            f" would be {100 / plan.machine.cpus:.0f} %. The O(1) scheduler kept them there, which made it quick."
+            f"{100 * min(same):.0f} to {100 * max(same):.0f} % of the children start on the CPU of"
+            f" their parent; by chance it would be {100 / plan.machine.cpus:.0f} %. The O(1)"
+            " scheduler kept them there, which made it quick."
         )
     return said
 
@@ -135,9 +157,11 @@ STUDY = Study(
     title="Making processes",
     question="How long does it take to make a process, and where does it start?",
     paper="lat_proc, O(1) scheduler announcement of January 2002",
-    found="fork + exit 440 µs with the old scheduler and 169 µs with the O(1) scheduler, which starts the child"
-    " on the CPU of its parent;"
-    " fork + exec 492 and 280 µs, fork + sh 3545 and 2874 µs.",
+    found=(
+        "fork + exit 440 µs with the old scheduler and 169 µs with the O(1) scheduler, which starts"
+        " the child on the CPU of its parent; fork + exec 492 and 280 µs, fork + sh 3545 and"
+        " 2874 µs."
+    ),
     schemata=("scheduler",),
     arms=arms,
     analyse=analyse,

@@ -24,7 +24,8 @@ PROGRAMS = {
 }  # fmt: skip
 DAEMON_MS = 200
 UNIT = "#include <stdio.h>\n" + "\n".join(
-    f'int f{k}(int x) {{ for (int i = 0; i < x; i++) x ^= i * {k}; return x + printf("%d", x); }}' for k in range(40)
+    f'int f{k}(int x) {{ for (int i = 0; i < x; i++) x ^= i * {k}; return x + printf("%d", x); }}'
+    for k in range(40)
 )
 
 
@@ -34,7 +35,9 @@ def arms(plan: Plan) -> list[Arm]:
     units = [plan.folder / f"unit{i}.c" for i in range(2 * plan.machine.cpus)]
     for unit in units:
         unit.write_text(UNIT)
-    compile_all = f"printf '%s\\n' unit*.c | xargs -P {plan.machine.cpus} -n 1 cc -O2 -c -o /dev/null"
+    compile_all = (
+        f"printf '%s\\n' unit*.c | xargs -P {plan.machine.cpus} -n 1 cc -O2 -c -o /dev/null"
+    )
     commands: dict[str, list[Any]] = {
         "lone loop": ["spin", 1, cpu, "fair", 0],
         "loop and daemon": ["spin", 1, cpu, "fair", DAEMON_MS],
@@ -48,7 +51,12 @@ def arms(plan: Plan) -> list[Arm]:
     }
     seconds = max(plan.seconds / len(commands), 0.5)
     return [
-        Arm(name, [program, words[0], f"{seconds:.2f}", *map(str, words[1:])], seconds, around=common.around)
+        Arm(
+            name,
+            [program, words[0], f"{seconds:.2f}", *map(str, words[1:])],
+            seconds,
+            around=common.around,
+        )
         for name, words in commands.items()
     ]
 
@@ -58,7 +66,9 @@ def analyse(plan: Plan, runs: list[Run]) -> Answer:
     cutters: dict[str, tuple[str, int]] = {}
     for run in runs:
         cursor = common.quanta(common.log_of(run))
-        where = "whole" + (f" AND program = '{PROGRAMS[run.arm.name]}'" if run.arm.name in PROGRAMS else "")
+        where = "whole" + (
+            f" AND program = '{PROGRAMS[run.arm.name]}'" if run.arm.name in PROGRAMS else ""
+        )
         rows.append(row(cursor, run.arm.name, where))
         points += curve(cursor, run.arm.name, where)
         cutters[run.arm.name] = cutter(cursor, where)
@@ -112,35 +122,46 @@ def quanta_table(rows: list[list[Any]], points: list[list[Any]]) -> Result:
     ]
     picture = Picture("cdf", {"x": "quantum", "y": "part", "colour": "arm", "scale": "log"})
     question = "How long does a program run before its CPU is given to another?"
-    return common.figure("quanta", "Effective quanta", question, columns, rows, picture, others=others, points=points)
+    return common.figure(
+        "quanta", "Effective quanta", question, columns, rows, picture, others=others, points=points
+    )
 
 
 def sentences(rows: dict[str, list[Any]], cutters: dict[str, tuple[str, int]]) -> list[str]:
     said = []
     short = [name for name, r in rows.items() if name in PAPER and r[2] >= 0.9]
-    long = [name for name, r in rows.items() if name in ("player", "find", "copy", "network copy") and r[2] < 0.9]
+    long = [
+        name
+        for name, r in rows.items()
+        if name in ("player", "find", "copy", "network copy") and r[2] < 0.9
+    ]
     if short:
-        said.append(f"As in the paper, nine of ten quanta are shorter than 100 µs: {', '.join(short)}.")
+        said.append(
+            f"As in the paper, nine of ten quanta are shorter than 100 µs: {', '.join(short)}."
+        )
     if long:
         said.append(f"Not so here: {', '.join(f'{n} ({100 * rows[n][2]:.0f} %)' for n in long)}.")
     if "compile" in rows:
-        said.append(f"Compile: nine of ten are shorter than {rows['compile'][4] / 1e6:.2f} ms; the paper has 1 ms.")
+        said.append(
+            f"Compile: nine of ten are shorter than {rows['compile'][4] / 1e6:.2f} ms; the paper"
+            " has 1 ms."
+        )
     if "round robin" in rows:
         said.append(
-            f"Two loops under round robin run {rows['round robin'][5] / 1e6:.1f} ms at most, which is the"
-            f" paper's quantum"
-            " of 100 ms if kernel.sched_rr_timeslice_ms is 100."
+            f"Two loops under round robin run {rows['round robin'][5] / 1e6:.1f} ms at most, which"
+            " is the paper's quantum of 100 ms if kernel.sched_rr_timeslice_ms is 100."
         )
     if "two loops" in rows:
         said.append(
-            f"Two fair loops on one CPU change places after {rows['two loops'][3] / 1e6:.2f} ms (half of the quanta)."
+            f"Two fair loops on one CPU change places after {rows['two loops'][3] / 1e6:.2f} ms"
+            " (half of the quanta)."
         )
     for name in ("lone loop", "loop and daemon"):
         if name in rows and name in cutters:
             who, times = cutters[name]
             said.append(
-                f"The {name}: its longest quantum is {rows[name][5] / 1e6:.0f} ms; cut most often by {who}"
-                f" ({times} times)."
+                f"The {name}: its longest quantum is {rows[name][5] / 1e6:.0f} ms; cut most often"
+                f" by {who} ({times} times)."
             )
     return said
 
@@ -160,7 +181,10 @@ def daemon_check(runs: list[Run]) -> list[Check]:
         ran = common.one(cursor, "SELECT count(*) FROM quantum WHERE pid = $1", pid)
         cursor.close()
         ok = ran >= wakes and cuts <= ran + 1 and cuts >= 1
-        text = f"woke {wakes} times by its own count; ran {ran} times and cut {cuts} quanta of the loop by the log"
+        text = (
+            f"woke {wakes} times by its own count; ran {ran} times and cut {cuts} quanta of the"
+            " loop by the log"
+        )
         checks.append(Check("planted daemon", ok, text))
     return checks
 
@@ -170,9 +194,11 @@ STUDY = Study(
     title="Effective quanta",
     question="Does the maximum length of a time quantum matter?",
     paper="Figure 5",
-    found="Nine of ten quanta of all programs but a compile and a loop last less than 100 µs; even the loop"
-    " reaches the maximum"
-    " of 100 ms in only 40 % of its quanta, because daemons wake five times a second.",
+    found=(
+        "Nine of ten quanta of all programs but a compile and a loop last less than 100 µs; even"
+        " the loop reaches the maximum of 100 ms in only 40 % of its quanta, because daemons wake"
+        " five times a second."
+    ),
     schemata=("scheduler",),
     arms=arms,
     analyse=analyse,

@@ -50,7 +50,11 @@ def look(run: Run) -> dict[str, Any]:
     without a switch.
     """
     ring, alone = common.reports(run, "ring")[0], common.reports(run, "alone")[0]
-    members, log, start = common.reports(run, "member"), common.log_of(run), common.start_ns(common.log_of(run))
+    members, log, start = (
+        common.reports(run, "member"),
+        common.log_of(run),
+        common.start_ns(common.log_of(run)),
+    )
     pids = ", ".join(str(r["tid"]) for r in members)
     cursor = log.cursor()
     switches = common.one(
@@ -86,14 +90,25 @@ def table(seen: list[dict[str, Any]]) -> Result:
         column("switch", "what a switch costs: the difference", "ns", bar=True),
     ]
     rows = [
-        [s["n"], s["kind"], s["kib"], s["passes"], s["pass_ns"], s["cpu_ns"], s["alone_ns"], cost(s)]
+        [
+            s["n"],
+            s["kind"],
+            s["kib"],
+            s["passes"],
+            s["pass_ns"],
+            s["cpu_ns"],
+            s["alone_ns"],
+            cost(s),
+        ]
         for s in sorted(seen, key=lambda s: (s["kib"], s["kind"], s["n"]))
     ]
     others = [column("members", "members of the ring, and their working sets")]
     points = [[cost(s), f"{s['kib']:2} KiB, {s['n']:2} {s['kind']}"] for s in seen]
     picture = Picture("bars", {"x": "switch", "y": "members"})
     question = "What does a switch cost, by the size of the ring and of the working set?"
-    return common.figure("ring", "Switches", question, columns, rows, picture, others=others, points=points)
+    return common.figure(
+        "ring", "Switches", question, columns, rows, picture, others=others, points=points
+    )
 
 
 def cost(one: dict[str, Any]) -> float:
@@ -105,8 +120,15 @@ def passes_check(seen: list[dict[str, Any]]) -> Check:
     all.
     """
     passes, switches = sum(s["passes"] for s in seen), sum(s["switches"] for s in seen)
-    text = f"the token was passed on {passes:,} times, and members left the CPU {switches:,} times by the log"
-    return Check("passes", passes > 0 and switches >= 0.99 * passes, f"{text} (at least once for each, less 1 %)")
+    text = (
+        f"the token was passed on {passes:,} times, and members left the CPU {switches:,} times by"
+        " the log"
+    )
+    return Check(
+        "passes",
+        passes > 0 and switches >= 0.99 * passes,
+        f"{text} (at least once for each, less 1 %)",
+    )
 
 
 def sentences(seen: list[dict[str, Any]]) -> list[str]:
@@ -115,20 +137,20 @@ def sentences(seen: list[dict[str, Any]]) -> list[str]:
     two, two_threads = by.get((2, "processes", 0)), by.get((2, "threads", 0))
     if two is not None and two_threads is not None:
         said.append(
-            f"Between two processes without working sets a switch costs {two / 1000:.2f} µs, between two"
-            f" threads of one process"
-            f" {two_threads / 1000:.2f} µs: the address space makes {(two - two_threads) / 1000:+.2f} µs."
+            f"Between two processes without working sets a switch costs {two / 1000:.2f} µs,"
+            f" between two threads of one process {two_threads / 1000:.2f} µs: the address space"
+            f" makes {(two - two_threads) / 1000:+.2f} µs."
         )
     most = max(s["n"] for s in seen)
     large = by.get((most, "processes", max(KIB)))
     if two and large is not None:
         said.append(
-            f"With {most} processes that touch {max(KIB)} KiB each it is {large / 1000:.2f} µs, for the caches"
-            f" are cold."
+            f"With {most} processes that touch {max(KIB)} KiB each it is {large / 1000:.2f} µs, for"
+            " the caches are cold."
         )
     said.append(
-        "The announcement of 2002 names the benchmark, but has no numbers of it. The cost of logging is part of"
-        " these times."
+        "The announcement of 2002 names the benchmark, but has no numbers of it. The cost of"
+        " logging is part of these times."
     )
     return said
 
@@ -138,8 +160,10 @@ STUDY = Study(
     title="A ring of processes",
     question="What does a context switch cost, with cold caches and another address space?",
     paper="lat_ctx, O(1) scheduler announcement of January 2002",
-    found="The announcement has no numbers; in the discussion, changing the address space is said to be 70 % of"
-    " a switch.",
+    found=(
+        "The announcement has no numbers; in the discussion, changing the address space is said to"
+        " be 70 % of a switch."
+    ),
     schemata=("scheduler",),
     arms=arms,
     analyse=analyse,

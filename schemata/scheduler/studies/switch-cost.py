@@ -50,13 +50,18 @@ def arms(plan: Plan) -> list[Arm]:
 def analyse(plan: Plan, runs: list[Run]) -> Answer:
     if not any(common.log_of(run).events["SCHED_ENTER"].logged for run in runs):
         text = (
-            "what a call of the scheduler costs: this kernel has no tracepoint at its beginning and end"
-            " (Linux 6.15 has)"
+            "what a call of the scheduler costs: this kernel has no tracepoint at its beginning and"
+            " end (Linux 6.15 has)"
         )
         return Answer(checks=[common.check_switches(runs)], cannot=[text])
     hertz = mhz()
     seen = [look(run) for run in runs]
-    checks = [common.check_switches(runs), common.check_cpu_time(runs), common.check_lost(runs), *pairs(runs)]
+    checks = [
+        common.check_switches(runs),
+        common.check_cpu_time(runs),
+        common.check_lost(runs),
+        *pairs(runs),
+    ]
     return Answer([throughput(seen), costs(seen, hertz)], sentences(seen, hertz), checks)
 
 
@@ -120,14 +125,21 @@ def time_in_scheduler(one: dict[str, Any]) -> float:
 def throughput(seen: list[dict[str, Any]]) -> Result:
     columns = [
         column("copies", "copies of the sorter"),
-        column("compared", "values compared by all of them; a sort always compares the same number", "count"),
+        column(
+            "compared",
+            "values compared by all of them; a sort always compares the same number",
+            "count",
+        ),
         column("per_cpu_s", "values compared in a second of their CPU time", "per_s"),
         column("against_one", "the same, in parts of what one copy does", "share"),
         column("scheduler", "time in the scheduler in a second, on that CPU", "ns", bar=True),
         column("of_one", "that time, in parts of what it is with one copy", "share"),
         column("paper_of_one", "the same in the paper, Linux 2.4.29", "share"),
     ]
-    others = [column("time", "time in the scheduler in a second", "ns"), column("what", "part of its work")]
+    others = [
+        column("time", "time in the scheduler in a second", "ns"),
+        column("what", "part of its work"),
+    ]
     base = seen[0]["compared"] / seen[0]["cpu_s"] if seen and seen[0]["cpu_s"] else 0
     alone = time_in_scheduler(seen[0]) if seen else 0
     rows, points = [], []
@@ -148,7 +160,9 @@ def throughput(seen: list[dict[str, Any]]) -> Result:
         points += [[total(s, what) / s["seconds"], s["copies"], what] for what in PARTS]
     picture = Picture("stacked", {"x": "time", "y": "copies", "colour": "what"})
     question = "Do several copies sort more than one, and what does the scheduler do meanwhile?"
-    return common.figure("throughput", "Sorting", question, columns, rows, picture, others=others, points=points)
+    return common.figure(
+        "throughput", "Sorting", question, columns, rows, picture, others=others, points=points
+    )
 
 
 def costs(seen: list[dict[str, Any]], hertz: float) -> Result:
@@ -172,7 +186,9 @@ def costs(seen: list[dict[str, Any]], hertz: float) -> Result:
             round(p["mean"] * hertz / 1000) if hertz and p["mean"] else None,
         ]
         for s in seen
-        for what, p in sorted(s["parts"].items(), key=lambda item: ("switch", *PARTS).index(item[0]))
+        for what, p in sorted(
+            s["parts"].items(), key=lambda item: ("switch", *PARTS).index(item[0])
+        )
     ]
     question = "What does a call of the scheduler cost?"
     notes = [f"The paper: a switch takes {PAPER_CYCLES} ± {PAPER_CYCLES_SD} cycles on Linux 2.6.9."]
@@ -181,19 +197,24 @@ def costs(seen: list[dict[str, Any]], hertz: float) -> Result:
 
 def sentences(seen: list[dict[str, Any]], hertz: float) -> list[str]:
     said = []
-    switch = max((s["parts"]["switch"] for s in seen if "switch" in s["parts"]), key=lambda p: p["calls"], default=None)
+    switch = max(
+        (s["parts"]["switch"] for s in seen if "switch" in s["parts"]),
+        key=lambda p: p["calls"],
+        default=None,
+    )
     if switch:
         said.append(cost_of(switch, hertz))
         medians = [s["parts"]["switch"]["p50"] / 1000 for s in seen if "switch" in s["parts"]]
         if len(medians) > 1:
             said.append(
-                f"That is of the arm with most switches; the medians of all arms are {min(medians):.2f} to"
-                f" {max(medians):.2f} µs."
+                "That is of the arm with most switches; the medians of all arms are"
+                f" {min(medians):.2f} to {max(medians):.2f} µs."
             )
     events = [s["event"] for s in seen if s["event"] is not None]
     if events:
         said.append(
-            f"Each event that is logged in between is a part of that: about {common.median(events):.0f} ns here."
+            "Each event that is logged in between is a part of that: about"
+            f" {common.median(events):.0f} ns here."
         )
     if len(seen) > 1 and seen[0]["copies"] == 1 and all(s["cpu_s"] for s in seen):
         said += against_one(seen)
@@ -225,18 +246,25 @@ def against_one(seen: list[dict[str, Any]]) -> list[str]:
     )
     rates = [s["compared"] / s["cpu_s"] for s in seen]
     changes = sorted(100 * (rate / rates[0] - 1) for rate in rates[1:])
-    changed = [f"{abs(change):.1f} % {'more' if change > 0 else 'less'}" for change in (changes[0], changes[-1])]
+    changed = [
+        f"{abs(change):.1f} % {'more' if change > 0 else 'less'}"
+        for change in (changes[0], changes[-1])
+    ]
     change = changed[0] if changed[0] == changed[1] else f"between {changed[0]} and {changed[1]}"
     best = seen[rates.index(max(rates))]["copies"]
     most = "one copy sorts most" if best == 1 else f"{best} copies sort most"
     times = [f"{ns / 1e6:.2f}" for ns in sorted(time_in_scheduler(s) for s in several)]
     between = times[0] if times[0] == times[-1] else f"{times[0]} to {times[-1]}"
     return [
-        f"In a second of CPU time, {copies} copies sort {change} than one;"
-        f" {most}. In the paper 8 did, 0.3 % more than one.",
-        f"The scheduler has {time_in_scheduler(alone) / 1e6:.2f} ms of each second with one copy, and"
-        f" {between} ms with {copies}. In the paper it had 44 % of the time with 8 that it had"
-        " with one: a loop over all threads, which is gone.",
+        (
+            f"In a second of CPU time, {copies} copies sort {change} than one;"
+            f" {most}. In the paper 8 did, 0.3 % more than one."
+        ),
+        (
+            f"The scheduler has {time_in_scheduler(alone) / 1e6:.2f} ms of each second with one"
+            f" copy, and {between} ms with {copies}. In the paper it had 44 % of the time with 8"
+            " that it had with one: a loop over all threads, which is gone."
+        ),
     ]
 
 
@@ -253,16 +281,18 @@ def pairs(runs: list[Run]) -> list[Check]:
         )
         for r in common.reports(run, "sorter"):
             out += common.one(cursor, "SELECT count(*) FROM SCHEDOUT WHERE pid = $1", r["tid"])
-            seen_out += common.one(cursor, "SELECT count(*) FROM CPU_SWITCH WHERE prev = $1", r["tid"])
+            seen_out += common.one(
+                cursor, "SELECT count(*) FROM CPU_SWITCH WHERE prev = $1", r["tid"]
+            )
         cursor.close()
     allowed = 0.001 * entered + 20 * len(runs)
     return [
         Check(
             "calls",
             abs(entered - left) <= allowed and abs(switched - changed) <= allowed,
-            f"{entered:,} calls began and {left:,} ended; {switched:,} of them say that they switched,"
-            f" {changed:,} switches"
-            f" were logged (may differ by {allowed:,.0f}: probes are attached one after another)",
+            f"{entered:,} calls began and {left:,} ended; {switched:,} of them say that they"
+            f" switched, {changed:,} switches were logged (may differ by {allowed:,.0f}: probes are"
+            " attached one after another)",
         ),
         Check(
             "two schemata",
@@ -277,9 +307,11 @@ STUDY = Study(
     title="What a switch costs",
     question="What does a context switch cost, and does it cost more with more programs?",
     paper="Figure 7; section 9.1",
-    found="A switch took 3608 ± 1630 cycles. On Linux 2.4.29, eight copies of a sorter did 0.3 % more than one:"
-    " with one the scheduler"
-    " went through all threads at nearly every call, 30.2 ms in all, and with eight seldom, 13.24 ms.",
+    found=(
+        "A switch took 3608 ± 1630 cycles. On Linux 2.4.29, eight copies of a sorter did 0.3 % more"
+        " than one: with one the scheduler went through all threads at nearly every call, 30.2 ms"
+        " in all, and with eight seldom, 13.24 ms."
+    ),
     schemata=("scheduler", "switching"),
     arms=arms,
     analyse=analyse,

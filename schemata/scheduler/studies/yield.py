@@ -52,11 +52,16 @@ def unlogged(command: list[Any]) -> Iterator[dict[str, int]]:
     """Yields, and switches by the kernel's count, of the same processes before the recording
     begins.
     """
-    done = subprocess.run([str(w) for w in command], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [str(w) for w in command], capture_output=True, text=True, timeout=60, check=False
+    )
     if done.returncode != 0:
         raise Failure(done.stderr.strip() or f"{command[0]} failed")
     said = [json.loads(line) for line in done.stdout.splitlines()]
-    yield {"yields": sum(r["count"] for r in said), "switches": sum(r["nvcsw"] + r["nivcsw"] for r in said)}
+    yield {
+        "yields": sum(r["count"] for r in said),
+        "switches": sum(r["nvcsw"] + r["nivcsw"] for r in said),
+    }
 
 
 def analyse(plan: Plan, runs: list[Run]) -> Answer:
@@ -107,7 +112,9 @@ def look(run: Run) -> dict[str, Any]:
         "preempted": preempted,
         "cpus": cpus,
         "seconds": float(run.arm.parameters["seconds"]),
-        "unlogged": run.oracle["switches"] / float(run.arm.parameters["seconds"]) if run.oracle else None,
+        "unlogged": (
+            run.oracle["switches"] / float(run.arm.parameters["seconds"]) if run.oracle else None
+        ),
         "nivcsw": sum(r["nivcsw"] for r in said),
     }
 
@@ -117,8 +124,8 @@ def involuntary(seen: list[dict[str, Any]]) -> Check:
     logged, counted = sum(s["preempted"] for s in seen), sum(s["nivcsw"] for s in seen)
     allowed = common.SWITCHES_MISSED * counted + 20
     text = (
-        f"{logged:,} switches with state 0 in the log, {counted:,} involuntary ones by getrusage (may differ"
-        f" by {allowed:,.0f})"
+        f"{logged:,} switches with state 0 in the log, {counted:,} involuntary ones by getrusage"
+        f" (may differ by {allowed:,.0f})"
     )
     return Check("yields are involuntary", abs(logged - counted) <= allowed, text)
 
@@ -129,8 +136,8 @@ def sentences(seen: dict[str, dict[str, Any]]) -> list[str]:
         if name in seen and seen[name]["yields"]:
             s = seen[name]
             said.append(
-                f"{name[0].upper()}{name[1:]}: {100 * s['switches'] / s['yields']:.1f} % of the yields changed"
-                f" the thread."
+                f"{name[0].upper()}{name[1:]}: {100 * s['switches'] / s['yields']:.1f} % of the"
+                " yields changed the thread."
             )
     for name in ("two on one CPU", "all CPUs"):
         if name in seen and seen[name]["unlogged"] and seen[name]["switches"]:
@@ -144,8 +151,9 @@ def slowed(one: dict[str, Any]) -> str:
     """Each switch logs two events; at this rate they are a large part of the work."""
     logged = one["switches"] / one["seconds"]
     return (
-        f"{one['arm'][0].upper()}{one['arm'][1:]}: {logged:,.0f} switches a second while they are logged, two events"
-        f" each; {one['unlogged']:,.0f} without logging, {one['unlogged'] / logged:.1f} times as many."
+        f"{one['arm'][0].upper()}{one['arm'][1:]}: {logged:,.0f} switches a second while they are"
+        f" logged, two events each; {one['unlogged']:,.0f} without logging,"
+        f" {one['unlogged'] / logged:.1f} times as many."
     )
 
 
@@ -160,9 +168,10 @@ def growth(one: dict[str, Any], more: dict[str, Any]) -> list[str]:
     if times < 1.1:
         verdict = "does not grow with the CPUs"
     return [
-        f"{cpus} CPUs together make {many:,.0f} switches a second{' without logging' if known else ''}, one makes"
-        f" {few:,.0f}: the rate {verdict} ({times:.2f} times as many). In 2002, the old scheduler made fewer on 8 CPUs"
-        " than on 2, for all of them shared one queue; the O(1) scheduler made 6.3 times as many."
+        f"{cpus} CPUs together make {many:,.0f} switches a"
+        f" second{' without logging' if known else ''}, one makes {few:,.0f}: the rate {verdict}"
+        f" ({times:.2f} times as many). In 2002, the old scheduler made fewer on 8 CPUs than on 2,"
+        " for all of them shared one queue; the O(1) scheduler made 6.3 times as many."
     ]
 
 
@@ -171,8 +180,10 @@ STUDY = Study(
     title="Yields",
     question="How many switches a second can the scheduler make, and does that grow with the CPUs?",
     paper="loop_yield, O(1) scheduler announcement of January 2002",
-    found="2 CPUs: 241,000 switches a second with the old scheduler, 977,500 with the O(1) scheduler; 8 CPUs:"
-    " 108,400 and 6,118,000.",
+    found=(
+        "2 CPUs: 241,000 switches a second with the old scheduler, 977,500 with the O(1) scheduler;"
+        " 8 CPUs: 108,400 and 6,118,000."
+    ),
     schemata=("scheduler",),
     arms=arms,
     analyse=analyse,

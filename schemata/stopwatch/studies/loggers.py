@@ -54,8 +54,15 @@ PAPER = (
     ("hardware trap", 392.0, 1.95, 1.2, "", "N/A"),
 )
 COLUMNS = (
-    Column("logger", "", False, "logger; those of 2007 are the paper's, on a Pentium IV with 2.8 GHz"),
-    Column("cycles", "", False, "for one event: median of the blocks' trimmed means, and single events' deviation"),
+    Column(
+        "logger", "", False, "logger; those of 2007 are the paper's, on a Pentium IV with 2.8 GHz"
+    ),
+    Column(
+        "cycles",
+        "",
+        False,
+        "for one event: median of the blocks' trimmed means, and single events' deviation",
+    ),
     Column("time", "ns", False, "the same as time"),
     Column("ratio", "", False, "times the cost of klogger in the kernel; in 2007, times KLogger's"),
     Column("interval", "", False, "in which the ratio is with 95 % confidence"),
@@ -73,7 +80,7 @@ class Samples:
     deviations: list[float] = field(default_factory=list)
 
     def cost(self, rounds: Sequence[Sequence[float]] | None = None) -> float:
-        return statistics.median(value for one in (rounds or self.rounds) for value in one)
+        return statistics.median(value for one in rounds or self.rounds for value in one)
 
     def sd(self) -> float:
         return statistics.median(self.deviations)
@@ -85,7 +92,14 @@ def arms(plan: Plan) -> list[Arm]:
         "in a program",
         [program, str(BLOCKS), "empty", "klogger", "memory"],
         ARM_SECONDS,
-        record=["--engine", "user", "-s", str(HERE / "pending_user.klogger"), "--user-buffer", "64M"],
+        record=[
+            "--engine",
+            "user",
+            "-s",
+            str(HERE / "pending_user.klogger"),
+            "--user-buffer",
+            "64M",
+        ],
         around=lambda: marker(program),
     )
     rounds = [in_program]
@@ -93,14 +107,28 @@ def arms(plan: Plan) -> list[Arm]:
     if no_point() is None:
         rounds += [
             Arm("nothing", [], ARM_SECONDS, around=lambda: alone(lambda: output(calls))),
-            Arm("klogger", calls, ARM_SECONDS, record=["--engine", "bpf", "-s", str(HERE / "pending.klogger")]),
+            Arm(
+                "klogger",
+                calls,
+                ARM_SECONDS,
+                record=["--engine", "bpf", "-s", str(HERE / "pending.klogger")],
+            ),
             Arm("ftrace", [], ARM_SECONDS, around=lambda: alone(lambda: with_ftrace(calls))),
         ]
         if shutil.which("perf"):
-            rounds.append(Arm("perf", [], ARM_SECONDS, around=lambda: alone(lambda: with_perf(plan.folder, calls))))
+            rounds.append(
+                Arm(
+                    "perf",
+                    [],
+                    ARM_SECONDS,
+                    around=lambda: alone(lambda: with_perf(plan.folder, calls)),
+                )
+            )
     times = min(max(int(plan.seconds / (len(rounds) * ARM_SECONDS)), 2), ROUNDS_MAX)
     # Each round begins with another one, so that what drifts hits all alike.
-    return [arm for n in range(times) for arm in rounds[n % len(rounds) :] + rounds[: n % len(rounds)]]
+    return [
+        arm for n in range(times) for arm in rounds[n % len(rounds) :] + rounds[: n % len(rounds)]
+    ]
 
 
 def no_point() -> str | None:
@@ -115,7 +143,13 @@ def build(folder: Path) -> Path:
     """The program, with the header that klogger makes for it."""
     words = [find_klogger(), "gen", str(HERE / "pending_user.klogger"), "-o", str(folder)]
     program = folder / "loggers"
-    compiler = [find_compiler("loggers.c"), "-O2", "-pthread", f"-I{folder}", str(HERE / "loggers.c")]
+    compiler = [
+        find_compiler("loggers.c"),
+        "-O2",
+        "-pthread",
+        f"-I{folder}",
+        str(HERE / "loggers.c"),
+    ]
     for command in (words, [*compiler, "-o", str(program), "-lm"]):
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
         if done.returncode != 0:
@@ -126,10 +160,17 @@ def build(folder: Path) -> Path:
 def output(command: Sequence[Any], **more: str) -> dict[str, Any]:
     """What the program prints."""
     done = subprocess.run(
-        list(map(str, command)), capture_output=True, text=True, check=False, timeout=120, env={**os.environ, **more}
+        list(map(str, command)),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        env={**os.environ, **more},
     )
     if done.returncode != 0:
-        raise Failure(f"'{' '.join(map(str, command))}': exit code {done.returncode}\n{done.stderr.strip()}")
+        raise Failure(
+            f"'{' '.join(map(str, command))}': exit code {done.returncode}\n{done.stderr.strip()}"
+        )
     found: dict[str, Any] = json.loads(done.stdout[done.stdout.index("{") :])
     return found
 
@@ -159,7 +200,9 @@ def marker(program: Path) -> Iterator[dict[str, Any]]:
         yield {}
         return
     with instance() as folder:
-        yield output([program, str(BLOCKS), "empty", "marker"], TRACE_MARKER=str(folder / "trace_marker"))
+        yield output(
+            [program, str(BLOCKS), "empty", "marker"], TRACE_MARKER=str(folder / "trace_marker")
+        )
 
 
 def with_ftrace(calls: Sequence[Any]) -> dict[str, Any]:
@@ -168,7 +211,10 @@ def with_ftrace(calls: Sequence[Any]) -> dict[str, Any]:
         enable.write_text("1")
         found = output(calls)
         enable.write_text("0")
-        return {**found, "events": sum(counted(stats) for stats in folder.glob("per_cpu/cpu*/stats"))}
+        return {
+            **found,
+            "events": sum(counted(stats) for stats in folder.glob("per_cpu/cpu*/stats")),
+        }
 
 
 def counted(stats: Path) -> int:
@@ -179,7 +225,9 @@ def counted(stats: Path) -> int:
 
 def with_perf(folder: Path, calls: Sequence[Any]) -> dict[str, Any]:
     data = str(folder / "perf.data")
-    found = output(["perf", "record", "-q", "-m", "8M", "-e", f"task:{POINT}", "-o", data, "--", *calls])
+    found = output(
+        ["perf", "record", "-q", "-m", "8M", "-e", f"task:{POINT}", "-o", data, "--", *calls]
+    )
     command = ["perf", "report", "--stats", "-i", data]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     match = re.search(r"SAMPLE events:\s+(\d+)", done.stdout)
@@ -206,7 +254,9 @@ def usual(runs: Iterable[Mapping[str, Any]], kind: str) -> float:
     return statistics.median(means)
 
 
-def paired(said: Mapping[str, Any], kind: str, less: str, unit: float) -> tuple[list[float], list[float]]:
+def paired(
+    said: Mapping[str, Any], kind: str, less: str, unit: float
+) -> tuple[list[float], list[float]]:
     """For each block: how much longer `kind` took than `less`, in cycles; and the deviation of a
     single one.
 
@@ -214,10 +264,14 @@ def paired(said: Mapping[str, Any], kind: str, less: str, unit: float) -> tuple[
     `less` usually takes.
     """
     pairs = list(zip(said["blocks"][kind], said["blocks"][less], strict=True))
-    return [(a[0] / b[0] - 1) * unit for a, b in pairs], [(a[1] ** 2 + b[1] ** 2) ** 0.5 for a, b in pairs]
+    return [(a[0] / b[0] - 1) * unit for a, b in pairs], [
+        (a[1] ** 2 + b[1] ** 2) ** 0.5 for a, b in pairs
+    ]
 
 
-def of_programs(runs: Sequence[Mapping[str, Any]], beside: Sequence[Mapping[str, Any]]) -> dict[str, Samples]:
+def of_programs(
+    runs: Sequence[Mapping[str, Any]], beside: Sequence[Mapping[str, Any]]
+) -> dict[str, Samples]:
     found: dict[str, Samples] = {}
     unit = usual([*runs, *beside], "empty")
     for name, kind in PROGRAM.items():
@@ -279,7 +333,9 @@ def table(found: Mapping[str, Samples], hz: float, rounds: int) -> Any:
             text = "" if one is unit else interval(one, unit)
         rows.append([name, spread(cost, one.sd()), cost / hz * 1e9, ratio, text, NO_COUNTERS])
     rows += [[name, "", None, None, "", why] for name, why in absent(found).items()]
-    rows += [[f"{name} (2007)", spread(cost, sd), cost / 2.8, *more] for name, cost, sd, *more in PAPER]
+    rows += [
+        [f"{name} (2007)", spread(cost, sd), cost / 2.8, *more] for name, cost, sd, *more in PAPER
+    ]
     shown = [[row[0], row[3]] for row in rows if row[3]]
     return result(
         "loggers",
@@ -290,10 +346,19 @@ def table(found: Mapping[str, Samples], hz: float, rounds: int) -> Any:
         Picture("bars", {"x": "ratio", "y": "logger"}),
         Rows(["logger", "ratio"], shown),
         notes=[
-            f"{rounds} rounds. In each, every logger has {BLOCKS} blocks of {PAIRS} events, each without its longest.",
-            "A block counts as much less as its reference is slower than usual: who shares the CPU slows both.",
-            "In a program, the empty pair is subtracted. In the kernel: the call that hits the tracepoint, less one"
-            " that does not, less the same without a logger. Loggers were attached one at a time.",
+            (
+                f"{rounds} rounds. In each, every logger has {BLOCKS} blocks of {PAIRS} events,"
+                " each without its longest."
+            ),
+            (
+                "A block counts as much less as its reference is slower than usual: who shares the"
+                " CPU slows both."
+            ),
+            (
+                "In a program, the empty pair is subtracted. In the kernel: the call that hits the"
+                " tracepoint, less one that does not, less the same without a logger. Loggers were"
+                " attached one at a time."
+            ),
         ],
     )
 
@@ -308,16 +373,21 @@ def absent(found: Mapping[str, Samples]) -> dict[str, str]:
     rows = {name: no_point() or "perf is not installed" for name in missing}
     return rows | {
         "printk": "would fill the kernel's log",
-        "kprobe (a trap)": "not measured here"
-        if Path("/sys/bus/event_source/devices/kprobe").exists()
-        else "this kernel has no kprobes",
+        "kprobe (a trap)": (
+            "not measured here"
+            if Path("/sys/bus/event_source/devices/kprobe").exists()
+            else "this kernel has no kprobes"
+        ),
         "LTTng": "needs its modules in the kernel",
     }
 
 
 def missing(found: Mapping[str, Samples]) -> list[str]:
     lines = [f"{name}: {why}." for name, why in absent(found).items()]
-    return [*lines, "L1 cache misses (the paper's second column): klogger reads no hardware counters."]
+    return [
+        *lines,
+        "L1 cache misses (the paper's second column): klogger reads no hardware counters.",
+    ]
 
 
 def sentences(found: Mapping[str, Samples], hz: float) -> list[str]:
@@ -325,20 +395,24 @@ def sentences(found: Mapping[str, Samples], hz: float) -> list[str]:
     lines = []
     if unit is not None and unit.cost() > 0:
         cost = unit.cost()
-        lines.append(f"One event of klogger costs {cost:.0f} cycles ({cost / hz * 1e9:.0f} ns); in 2007 it cost 321.")
+        lines.append(
+            f"One event of klogger costs {cost:.0f} cycles ({cost / hz * 1e9:.0f} ns); in 2007 it"
+            " cost 321."
+        )
         for name in ("ftrace event", "perf record"):
             if name in found:
                 ratio = found[name].cost() / cost
                 lines.append(
-                    f"An event of {name.split()[0]} costs {ratio:.1f} times as much ({interval(found[name], unit)})."
+                    f"An event of {name.split()[0]} costs {ratio:.1f} times as much"
+                    f" ({interval(found[name], unit)})."
                 )
         lines.append("In 2007, LTT's cost 5.7 times as much as KLogger's, and printk's 13.2 times.")
     in_program = found.get("klogger, in a program")
     if in_program is not None and unit is not None and in_program.cost() > 0:
         text = found["snprintf into memory"].cost() / in_program.cost()
         lines.append(
-            f"In a program, without a tracepoint around it, an event costs {in_program.cost():.0f} cycles; a line of"
-            f" text in memory {text:.1f} times as much."
+            f"In a program, without a tracepoint around it, an event costs {in_program.cost():.0f}"
+            f" cycles; a line of text in memory {text:.1f} times as much."
         )
     return lines
 
@@ -352,14 +426,20 @@ def checks(by_arm: Mapping[str, Sequence[Mapping[str, Any]]], runs: Sequence[Run
         lost = sum(log.events[event].lost for log in logs)
         text = f"{logged:,} logged and {lost:,} lost of {TRACED * len(logs):,}"
         if logs:
-            found.append(Check(f"events of the arm '{arm}'", logged + lost == TRACED * len(logs), text))
+            found.append(
+                Check(f"events of the arm '{arm}'", logged + lost == TRACED * len(logs), text)
+            )
     for arm in ("ftrace", "perf"):
         events = [said.get("events") for said in by_arm.get(arm, [])]
         known = [count for count in events if count is not None]
         lost = any(said.get("lost") for said in by_arm.get(arm, []))
         if known:
-            text = f"{sum(known):,} logged of {TRACED * len(known):,}{', some lost' if lost else ''}"
-            found.append(Check(f"events of the arm '{arm}'", lost or sum(known) == TRACED * len(known), text))
+            text = (
+                f"{sum(known):,} logged of {TRACED * len(known):,}{', some lost' if lost else ''}"
+            )
+            found.append(
+                Check(f"events of the arm '{arm}'", lost or sum(known) == TRACED * len(known), text)
+            )
     return found
 
 
@@ -368,7 +448,10 @@ STUDY = Study(
     title="What one event costs, by logger",
     question="What does one event of two integers cost, with klogger and with others?",
     paper="Table 1",
-    found="KLogger took 321 cycles for an event, LTT 5.7 and printk 13.2 times as much; caches suffered alike.",
+    found=(
+        "KLogger took 321 cycles for an event, LTT 5.7 and printk 13.2 times as much; caches"
+        " suffered alike."
+    ),
     schemata=(),
     arms=arms,
     analyse=analyse,
