@@ -6,7 +6,7 @@ use super::{Format, Outcome};
 use crate::schemata::{self, Opinion};
 use klogger_schema::Severity;
 use klogger_schema::layout::{EventLayout, FieldLayout};
-use klogger_schema::model::{Decode, Probe, Schema, Shape};
+use klogger_schema::model::{Decode, Probe, Schema, Shape, Span, Target};
 use klogger_toolchain::compiled_schema::{Plan, spell};
 use klogger_toolchain::host_kernel;
 use serde_json::{Value, json};
@@ -172,21 +172,45 @@ pub fn print_probe(probe: &Probe, plan: &Plan) {
 pub fn probes_json(schema: &Schema, plans: Option<&Vec<Plan>>) -> Vec<Value> {
     let one = |(i, probe): (usize, &Probe)| {
         let plan = plans.map(|p| &p[i]);
+        let refusals =
+            |p: &Plan| -> Vec<String> { p.refusals.iter().map(|r| r.message.clone()).collect() };
         json!({
             "targets": probe.targets.iter().map(spell).collect::<Vec<_>>(),
+            "attach_points": probe.targets.iter().map(attach_point_json).collect::<Vec<_>>(),
+            "line": line_of(schema, probe.span),
             "events": probe.calls.iter().map(|c| c.event.as_str()).collect::<Vec<_>>(),
             "attaches": plan.map(|p| p.target.is_some()),
-            "refusals": plan.map(|p| p.refusals.iter().map(|r| r.message.as_str()).collect::<Vec<_>>()),
+            "refusals": plan.map(refusals),
         })
     };
     schema.probes.iter().enumerate().map(one).collect()
 }
 
+fn attach_point_json(target: &Target) -> Value {
+    let parameters: Vec<Value> =
+        target.params.iter().map(|p| json!({ "type": p.ty, "name": p.name })).collect();
+    json!({ "kind": target.kind.word(), "name": target.name, "parameters": parameters })
+}
+
+/// From 1.
+fn line_of(schema: &Schema, span: Span) -> usize {
+    1 + schema.text[..span.start].matches('\n').count()
+}
+
+fn event_json(schema: &Schema, layout: &EventLayout) -> Value {
+    json!({
+        "name": layout.name,
+        "doc": layout.doc,
+        "line": schema.event(&layout.name).map(|e| line_of(schema, e.span)),
+        "bytes": layout.record_size(0),
+        "bytes_max": layout.max_size(),
+        "fields": layout.fields,
+    })
+}
+
+/// Keys are for programs to rely on: a test says which there are.
 fn to_json(schema: &Schema, layouts: &[EventLayout], opinion: &Opinion) -> Value {
-    let sizes: Vec<Value> = layouts
-        .iter()
-        .map(|e| json!({ "name": e.name, "doc": e.doc, "bytes": e.record_size(0), "bytes_max": e.max_size(), "fields": e.fields }))
-        .collect();
+    let events: Vec<Value> = layouts.iter().map(|layout| event_json(schema, layout)).collect();
     let mut probes = probes_json(schema, opinion.plans.as_ref());
     if opinion.is_refused() {
         probes.iter_mut().for_each(|probe| probe["attaches"] = json!(false));
@@ -197,7 +221,8 @@ fn to_json(schema: &Schema, layouts: &[EventLayout], opinion: &Opinion) -> Value
         "schema": schema.name,
         "doc": schema.doc,
         "file": schema.file,
-        "events": sizes,
+        "text": schema.text,
+        "events": events,
         "decodings": schema.decodings,
         "probes": probes,
         "refused": refused,

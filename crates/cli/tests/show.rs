@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! What `klogger show --format json` has for programs.
+
+use serde_json::Value;
+use std::process::Command;
+
+const TEXT: &str = "\
+schema shown \"A schema\"
+
+event GO \"it goes\" {
+    int  pid as thread
+    string why
+}
+
+probe tracepoint sched_process_exit(struct task_struct *p)
+   or function do_exit(long code) {
+    klogger(GO, 0, \"\");
+}
+";
+
+fn show(words: &[&str]) -> Value {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("shown.klogger"), TEXT).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_klogger"))
+        .args(["show", "./shown.klogger", "--format", "json"])
+        .args(words)
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn keys_that_programs_rely_on() {
+    let shown = show(&[]);
+    assert_eq!(shown["schema"], "shown");
+    assert_eq!(shown["text"], TEXT);
+    let event = &shown["events"][0];
+    assert_eq!((&event["name"], &event["line"]), (&"GO".into(), &3.into()));
+    assert_eq!((&event["bytes"], &event["bytes_max"]), (&16.into(), &272.into()));
+    assert_eq!(event["fields"][0]["name"], "pid");
+    let probe = &shown["probes"][0];
+    assert_eq!(probe["line"], 8);
+    assert_eq!(probe["events"][0], "GO");
+    let points = probe["attach_points"].as_array().unwrap();
+    let kinds: Vec<&str> = points.iter().map(|p| p["kind"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["tracepoint", "function"]);
+    assert_eq!(points[0]["name"], "sched_process_exit");
+    assert_eq!(points[0]["parameters"][0]["type"], "struct task_struct *");
+    assert_eq!(points[0]["parameters"][0]["name"], "p");
+}
