@@ -12,7 +12,7 @@ use crate::names::shorten;
 use crate::nearest::{alternatives, did_you_mean};
 use crate::parse::{Draft, ERRORS_MAX, EventDraft};
 use crate::roles;
-use crate::words::{CONTEXTS, DECODES};
+use crate::vocabulary::DECODES;
 use std::collections::{HashMap, HashSet};
 
 /// Events of one schema at most: ids of events are 16 bits, and several schemata share them in a
@@ -74,11 +74,9 @@ fn add_contexts(draft: &mut EventDraft, schema: &[(Context, Span)], found: &mut 
     }
     let mut twice = HashSet::new();
     for (context, span) in wanted {
-        let Some((name, _, ty, scalar, decode)) = CONTEXTS.iter().find(|(_, c, ..)| *c == context)
-        else {
-            continue;
-        };
-        if !twice.insert(*name) {
+        let row = context.row();
+        let name = row.word;
+        if !twice.insert(name) {
             continue;
         }
         if let Some(own) = draft.event.fields.iter().find(|f| f.name.eq_ignore_ascii_case(name)) {
@@ -93,12 +91,12 @@ fn add_contexts(draft: &mut EventDraft, schema: &[(Context, Span)], found: &mut 
             continue;
         }
         draft.event.fields.push(Field {
-            name: (*name).into(),
-            type_name: (*ty).into(),
-            scalar: *scalar,
+            name: name.into(),
+            type_name: row.type_name.into(),
+            scalar: row.scalar,
             shape: Shape::One,
             unit: None,
-            decode: decode.clone(),
+            decode: row.decode.clone(),
             doc: None,
             context: Some(context),
             span,

@@ -8,12 +8,15 @@
 //! A schema comes from anybody, so nothing in it may make this crate panic, loop, or take more
 //! memory than the text justifies.
 
+pub mod attach_points;
 pub mod c;
+pub mod contexts;
 pub mod diagnostic;
 pub mod layout;
 pub mod model;
 pub mod nearest;
-pub mod words;
+pub mod reserved;
+pub mod vocabulary;
 
 mod check;
 mod lexer;

@@ -4,6 +4,9 @@
 //! The model is plain data. It knows neither the C that is generated from it nor the file that it
 //! came from, except by the name and text which diagnostics and `#line` need.
 
+pub use crate::attach_points::ProbeKind;
+pub use crate::contexts::Context;
+
 use serde::{Deserialize, Serialize};
 
 /// A byte range in [`Schema::text`].
@@ -116,16 +119,6 @@ pub struct Field {
     pub span: Span,
 }
 
-/// What `context NAME ...` can ask for: a property of the thread that was running.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Context {
-    Tid,
-    Tgid,
-    Prio,
-    Cgroup,
-}
-
 /// The machine type of a field, or of an array's or a text's element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -209,17 +202,6 @@ pub struct Target {
     pub span: Span,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ProbeKind {
-    Tracepoint,
-    Function,
-    Return,
-    Syscall,
-    User,
-    Usdt,
-    Timer,
-}
-
 /// One parameter of a probe: the C type with single spaces, and its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Param {
@@ -276,31 +258,6 @@ impl Scalar {
     }
 }
 
-impl ProbeKind {
-    pub const ALL: [ProbeKind; 7] = [
-        ProbeKind::Tracepoint,
-        ProbeKind::Function,
-        ProbeKind::Return,
-        ProbeKind::Syscall,
-        ProbeKind::User,
-        ProbeKind::Usdt,
-        ProbeKind::Timer,
-    ];
-
-    /// The word of the schema language.
-    pub fn word(self) -> &'static str {
-        match self {
-            ProbeKind::Tracepoint => "tracepoint",
-            ProbeKind::Function => "function",
-            ProbeKind::Return => "return",
-            ProbeKind::Syscall => "syscall",
-            ProbeKind::User => "user",
-            ProbeKind::Usdt => "usdt",
-            ProbeKind::Timer => "timer",
-        }
-    }
-}
-
 impl Param {
     /// `TYPE NAME`, without a space after a `*`.
     pub fn declare(&self) -> String {
@@ -309,6 +266,25 @@ impl Param {
         } else {
             format!("{} {}", self.ty, self.name)
         }
+    }
+}
+
+impl Target {
+    /// Without parameters, and of no schema.
+    pub fn bare(kind: ProbeKind, name: &str) -> Target {
+        Target { kind, name: name.into(), params: Vec::new(), span: Span::default() }
+    }
+
+    /// As a schema has it, without the parameters' names:
+    /// `tracepoint sched_switch(bool, struct task_struct *)`.
+    pub fn prototype(&self) -> String {
+        let types: Vec<_> = self.params.iter().map(|p| p.ty.as_str()).collect();
+        format!("{}({})", self.label(), types.join(", "))
+    }
+
+    /// Without its parameters: `tracepoint sched_switch`.
+    pub fn label(&self) -> String {
+        format!("{} {}", self.kind.word(), self.name)
     }
 }
 

@@ -4,10 +4,10 @@
 
 use crate::diagnostic::Diagnostic;
 use crate::model::Span;
-use crate::words::{
-    BUILTIN_EVENTS, BUILTIN_TABLES, C_MACROS, C_RESERVED, DECODES, HEADER_FIELDS, SQL_RESERVED,
-    STRING, TYPES,
+use crate::reserved::{
+    BUILTIN_EVENTS, BUILTIN_TABLES, C_MACROS, C_RESERVED, HEADER_FIELDS, SQL_RESERVED,
 };
+use crate::vocabulary::{DECODES, STRING, TYPES};
 
 /// Bytes of a name at most: what C compilers promise to tell apart, and short enough for a column
 /// of output.

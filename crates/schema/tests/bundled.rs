@@ -3,7 +3,7 @@
 //! built-in events.
 
 use klogger_schema::model::Schema;
-use klogger_schema::words::BUILTIN_EVENTS;
+use klogger_schema::reserved::BUILTIN_EVENTS;
 use klogger_schema::{Options, parse};
 use std::path::{Path, PathBuf};
 

@@ -3,11 +3,11 @@
 
 mod common;
 
+use klogger_schema::contexts::CONTEXTS;
 use klogger_schema::layout::EventLayout;
-use klogger_schema::model::ProbeKind;
-use klogger_schema::words::{
-    BUILTIN_EVENTS, BUILTIN_TABLES, CONTEXTS, DECLARATIONS, DECODES, HEADER_FIELDS, TYPES, UNITS,
-};
+use klogger_schema::model::{Decode, ProbeKind};
+use klogger_schema::reserved::{BUILTIN_EVENTS, BUILTIN_TABLES, HEADER_FIELDS};
+use klogger_schema::vocabulary::{DECLARATIONS, DECODES, TYPES, UNITS};
 use klogger_schema::{Options, parse};
 
 fn guide() -> String {
@@ -29,14 +29,24 @@ fn every_word_is_explained() {
     let guide = guide();
     let types = TYPES.iter().map(|(word, _)| *word);
     let decodes = DECODES.iter().map(|(word, _)| *word);
-    let contexts = CONTEXTS.iter().map(|(word, ..)| *word);
     let kinds = ProbeKind::ALL.map(ProbeKind::word);
     let taken = BUILTIN_EVENTS.into_iter().chain(BUILTIN_TABLES).chain(HEADER_FIELDS);
-    for word in types.chain(UNITS).chain(decodes).chain(contexts).chain(kinds).chain(taken) {
+    for word in types.chain(UNITS).chain(decodes).chain(kinds).chain(taken) {
         assert!(guide.contains(&format!("`{word}`")), "the guide does not name `{word}`");
     }
     for word in DECLARATIONS {
         assert!(guide.contains(&format!("    {word} ")), "the guide has no example of `{word}`");
+    }
+}
+
+#[test]
+fn the_guide_has_the_row_of_each_context() {
+    let guide = guide();
+    for row in CONTEXTS {
+        let decode = if row.decode == Decode::Thread { " as thread" } else { "" };
+        let field = format!("{} {}{decode}", row.type_name, row.word);
+        let line = format!("| `{}` | `{field}` | {} |", row.word, row.doc);
+        assert!(guide.contains(&line), "the guide has no line\n{line}");
     }
 }
 

@@ -7,7 +7,7 @@ mod common;
 
 use common::entries;
 use klogger_schema::model::{Decode, Shape, Span};
-use klogger_schema::words::{TYPES, UNITS};
+use klogger_schema::vocabulary::{TYPES, UNITS};
 use klogger_schema::{Options, parse};
 use proptest::prelude::*;
 use std::path::PathBuf;

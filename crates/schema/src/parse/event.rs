@@ -7,7 +7,7 @@ use crate::lexer::Token;
 use crate::model::{Arch, Event, Scope, Span};
 use crate::names::{Kind, is_type};
 use crate::nearest::alternatives;
-use crate::words::ROLES;
+use crate::vocabulary::ROLES;
 
 /// Far more than any processor has.
 const COUNTERS_MAX: u32 = 64;

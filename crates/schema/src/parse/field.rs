@@ -8,7 +8,9 @@ use crate::lexer::{Token, number};
 use crate::model::{Decode, Field, Scalar, Shape, Span};
 use crate::names::{Kind, is_type, shorten};
 use crate::nearest::did_you_mean;
-use crate::words::{C_TYPE_WORDS, DECODES, STRING, TYPE_REMEDIES, TYPES, UNIT_REMEDIES, UNITS};
+use crate::vocabulary::{
+    C_TYPE_WORDS, DECODES, STRING, TYPE_REMEDIES, TYPES, UNIT_REMEDIES, UNITS,
+};
 
 /// Bytes of a `string[N]` at most; what a record holds beside it is left for other fields.
 pub const TEXT_FIELD_MAX: u64 = 1000;

@@ -12,12 +12,13 @@ mod slice;
 mod table;
 
 use crate::Options;
+use crate::contexts::CONTEXTS;
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::lexer::{Cursor, Lexeme, Lines, Token};
 use crate::model::{Arch, CBlock, Context, Decoding, Event, Probe, Slice, Span};
 use crate::names::{self, Kind, shorten};
-use crate::nearest::did_you_mean;
-use crate::words::{CONTEXTS, DECLARATIONS};
+use crate::nearest::{alternatives, did_you_mean};
+use crate::vocabulary::DECLARATIONS;
 
 /// More errors than this help nobody.
 pub const ERRORS_MAX: usize = 50;
@@ -195,21 +196,17 @@ impl<'a> Parser<'a> {
         self.cursor.eat(Token::Semicolon);
         if found.is_empty() && !unknown {
             let next = self.cursor.peek();
-            return Err(self.unexpected(
-                next,
-                "what context to add",
-                "one or more of `tid`, `tgid`, `prio` and `cgroup`",
-            ));
+            let help = format!("one or more of {}", all_contexts("and"));
+            return Err(self.unexpected(next, "what context to add", &help));
         }
         Ok(found)
     }
 
     fn context(&mut self, word: &str, span: Span) -> Option<Context> {
-        let found =
-            CONTEXTS.iter().find(|(name, ..)| *name == word).map(|(_, context, ..)| *context);
+        let found = Context::of(word);
         if found.is_none() {
-            let help = did_you_mean(word, CONTEXTS.iter().map(|(name, ..)| *name))
-                .unwrap_or_else(|| "there are `tid`, `tgid`, `prio` and `cgroup`".into());
+            let help = did_you_mean(word, CONTEXTS.iter().map(|row| row.word))
+                .unwrap_or_else(|| format!("there are {}", all_contexts("and")));
             let what = format!("unknown context `{}`", shorten(word));
             self.report(Diagnostic::error(span, what).label("not known").help(help));
         }
@@ -384,4 +381,8 @@ fn next_line(text: &str, from: usize) -> usize {
 
 fn declarations_help() -> &'static str {
     "a declaration begins with `schema`, `event`, `probe`, `enum`, `flags`, `context`, `slice`, `code` or `arch`"
+}
+
+fn all_contexts(join: &str) -> String {
+    alternatives(&CONTEXTS.iter().map(|row| row.word).collect::<Vec<_>>(), join)
 }

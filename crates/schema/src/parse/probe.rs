@@ -7,11 +7,10 @@ use crate::diagnostic::Diagnostic;
 use crate::lexer::Token;
 use crate::model::{CBlock, Call, Param, Probe, ProbeKind, Span, Target};
 use crate::names::{self, shorten};
-use crate::nearest::did_you_mean;
-use crate::words::{C_MACROS, C_RESERVED, C_TYPE_WORDS, PROBE_REMEDIES};
+use crate::nearest::{alternatives, did_you_mean};
+use crate::reserved::{C_MACROS, C_RESERVED};
+use crate::vocabulary::C_TYPE_WORDS;
 
-/// Bytes of a target's name at most: a path and a symbol.
-const TARGET_MAX: usize = 512;
 /// What a tracepoint can have.
 const PARAMS_MAX: usize = 12;
 
@@ -26,7 +25,7 @@ impl Parser<'_> {
         let next = self.cursor.peek();
         if next.token != Token::OpenBrace {
             self.cursor.at = next.span.end;
-            let help = "after its places a probe has a body in C between `{` and `}`; `or` joins alternatives";
+            let help = "after its attach points a probe has a body in C between `{` and `}`; `or` joins alternatives";
             return Err(self.unexpected(next, "`{` or `or`", help));
         }
         let body = self.c_block()?;
@@ -102,16 +101,14 @@ impl Parser<'_> {
     fn target(&mut self) -> Parse<Target> {
         let next = self.cursor.next();
         let words = ProbeKind::ALL.map(ProbeKind::word);
+        let kinds = || format!("a probe is at a {}", alternatives(&words, "or"));
         let Some(word) = self.word_of(next) else {
-            let help = format!("a probe is at a {}", crate::nearest::alternatives(&words, "or"));
-            return Err(self.unexpected(next, "a kind of probe", &help));
+            return Err(self.unexpected(next, "a kind of probe", &kinds()));
         };
-        let kind = ProbeKind::ALL.into_iter().find(|k| k.word() == word).unwrap_or_else(|| {
-            let help = match PROBE_REMEDIES.iter().find(|(other, _)| *other == word) {
-                Some((_, kind)) => format!("write `{}`", kind.word()),
-                None => did_you_mean(word, words).unwrap_or_else(|| {
-                    format!("a probe is at a {}", crate::nearest::alternatives(&words, "or"))
-                }),
+        let kind = ProbeKind::of(word).unwrap_or_else(|| {
+            let help = match ProbeKind::of_other_tools(word) {
+                Some(kind) => format!("write `{}`", kind.word()),
+                None => did_you_mean(word, words).unwrap_or_else(kinds),
             };
             let what = format!("unknown kind of probe `{}`", shorten(word));
             self.report(Diagnostic::error(next.span, what).label("not a kind").help(help));
@@ -122,7 +119,7 @@ impl Parser<'_> {
         Ok(Target { kind, name, params, span })
     }
 
-    /// All up to the parenthesis: names of places hold characters that are no tokens of this
+    /// All up to the parenthesis: names of attach points hold characters that are no tokens of this
     /// language.
     fn target_name(&mut self, kind: ProbeKind, known: bool) -> Parse<(String, Span)> {
         let first = self.cursor.peek();
@@ -135,14 +132,14 @@ impl Parser<'_> {
             self.cursor.at = first.span.end;
             return Err(self.unexpected(
                 first,
-                "the probe's place",
-                &format!("for example `{}`", example(kind)),
+                "the probe's attach point",
+                &format!("for example `{}`", kind.example()),
             ));
         }
         self.cursor.at = span.end;
         let name = self.cursor.text(span);
-        if known && let Some((label, help)) = wrong_target(kind, name) {
-            let what = format!("`{}` is not the name of a {}", shorten(name), place(kind));
+        if known && let Some((label, help)) = kind.wrong(name) {
+            let what = format!("`{}` is not the name of a {}", shorten(name), kind.noun());
             self.report(Diagnostic::error(span, what).label(label).help(help));
         }
         Ok((name.into(), span))
@@ -246,124 +243,4 @@ fn param(text: &str, tokens: &[(C, Span)]) -> Result<Param, (&'static str, &'sta
         return Err(("this parameter's name means something else in C", "choose another name"));
     }
     Ok(Param { ty: spelled, name: word.into() })
-}
-
-/// Why a name cannot be that of a place of this kind, and the remedy.
-fn wrong_target(kind: ProbeKind, name: &str) -> Option<(&'static str, String)> {
-    let example = format!("for example `{}`", example(kind));
-    if name.len() > TARGET_MAX
-        || !name.chars().all(|c| c.is_ascii_graphic() && !"\\'`$".contains(c))
-    {
-        return Some(("not the characters of a name", example));
-    }
-    match kind {
-        ProbeKind::Tracepoint => match name.rsplit_once(':') {
-            Some((_, own)) => Some(("with its group", format!("leave the group away: `{own}`"))),
-            None => (!names::is_identifier(name)).then_some(("not a tracepoint's name", example)),
-        },
-        ProbeKind::Syscall => {
-            (!names::is_identifier(name)).then_some(("not a system call's name", example))
-        }
-        ProbeKind::Function | ProbeKind::Return => {
-            let symbol = name.rsplit_once(':').map_or(name, |(_, symbol)| symbol);
-            (!is_symbol(symbol) || name.starts_with(':'))
-                .then_some(("not a function's name", example))
-        }
-        ProbeKind::User => {
-            let good = name
-                .rsplit_once(':')
-                .is_some_and(|(path, symbol)| !path.is_empty() && is_symbol(symbol));
-            (!good).then_some(("needs a program or library, and a function in it", example))
-        }
-        ProbeKind::Usdt => {
-            let parts: Vec<&str> = name.rsplitn(3, ':').collect();
-            let good = parts.len() == 3 && parts.iter().all(|part| !part.is_empty());
-            (!good).then_some(("needs a program or library, a provider and a name", example))
-        }
-        ProbeKind::Timer => (!is_rate(name)).then_some((
-            "not a rate or an interval",
-            format!("{example}: 1 to 10000 Hz, or 1 to 3600 s, or ms, or us of at least 100"),
-        )),
-    }
-}
-
-/// A function's name: C's, and what compilers add, such as `.isra.0`.
-fn is_symbol(name: &str) -> bool {
-    name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
-        && name.chars().all(|c| c.is_ascii_alphanumeric() || "_.@+-".contains(c))
-}
-
-/// `99Hz`, `10ms`: between once an hour and 10,000 times a second, which is as fast as a timer is
-/// of any use.
-fn is_rate(name: &str) -> bool {
-    let digits = name.find(|c: char| !c.is_ascii_digit()).unwrap_or(name.len());
-    let Ok(n) = name[..digits].parse::<u64>() else { return false };
-    match &name[digits..] {
-        "Hz" => (1..=10_000).contains(&n),
-        "kHz" => (1..=10).contains(&n),
-        "us" => (100..=3_600_000_000).contains(&n),
-        "ms" => (1..=3_600_000).contains(&n),
-        "s" => (1..=3_600).contains(&n),
-        _ => false,
-    }
-}
-
-fn place(kind: ProbeKind) -> &'static str {
-    match kind {
-        ProbeKind::Tracepoint => "tracepoint",
-        ProbeKind::Function | ProbeKind::Return => "function",
-        ProbeKind::Syscall => "system call",
-        ProbeKind::User => "function of a program",
-        ProbeKind::Usdt => "static probe of a program",
-        ProbeKind::Timer => "timer",
-    }
-}
-
-fn example(kind: ProbeKind) -> &'static str {
-    match kind {
-        ProbeKind::Tracepoint => {
-            "probe tracepoint sched_switch(bool preempt, struct task_struct *prev)"
-        }
-        ProbeKind::Function => "probe function vfs_read(struct file *file)",
-        ProbeKind::Return => "probe return vfs_read(long result)",
-        ProbeKind::Syscall => "probe syscall openat(int dfd, const char *filename)",
-        ProbeKind::User => "probe user /usr/bin/bash:readline(const char *prompt)",
-        ProbeKind::Usdt => "probe usdt /usr/bin/python3:python:gc__start(int generation)",
-        ProbeKind::Timer => "probe timer 99Hz()",
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rates() {
-        for good in ["1Hz", "10000Hz", "10kHz", "100us", "1ms", "3600s"] {
-            assert!(is_rate(good), "{good}");
-        }
-        for bad in [
-            "",
-            "Hz",
-            "0Hz",
-            "10001Hz",
-            "99us",
-            "3601s",
-            "1h",
-            "1 s",
-            "99999999999999999999s",
-            "-1s",
-        ] {
-            assert!(!is_rate(bad), "{bad}");
-        }
-    }
-
-    #[test]
-    fn every_example_is_legal() {
-        for kind in ProbeKind::ALL {
-            let words: Vec<&str> = example(kind).split([' ', '(']).collect();
-            assert_eq!((words[0], words[1]), ("probe", kind.word()));
-            assert_eq!(wrong_target(kind, words[2]), None);
-        }
-    }
 }

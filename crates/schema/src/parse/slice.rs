@@ -6,7 +6,7 @@ use crate::lexer::Token;
 use crate::model::{Place, Slice};
 use crate::names::Kind;
 use crate::nearest::alternatives;
-use crate::words::PLACES;
+use crate::vocabulary::PLACES;
 
 const HELP: &str =
     "write `slice NAME from EVENT to EVENT`, then `by FIELD` and `on PLACE` if needed";

@@ -5,7 +5,7 @@
 
 use klogger_schema::layout::EventLayout;
 use klogger_schema::model::{Decode, Decoding, Event, Field, Probe, Schema, Scope, Shape};
-use klogger_schema::words::{DECODES, PLACES, ROLES};
+use klogger_schema::vocabulary::{DECODES, PLACES, ROLES};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 

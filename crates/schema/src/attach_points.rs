@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! The kinds of attach points that a probe can name: `probe KIND NAME(parameters)`. One row each.
+//!
+//! A row holds what the language knows of a kind. What an engine makes of it stands in that engine's
+//! own table; an engine without a row refuses such probes with a message. `docs/adding.md` says how
+//! to add a kind.
+
+mod function;
+mod syscall;
+mod timer;
+mod tracepoint;
+mod usdt;
+mod user;
+
+use crate::names::is_identifier;
+
+/// Bytes of a name at most: a path and a symbol.
+const NAME_MAX: usize = 512;
+
+/// What is wrong with a name, in a few words, and the remedy.
+pub type Wrong = (&'static str, String);
+
+/// What the language knows of a kind.
+struct Row {
+    /// The word of the language.
+    word: &'static str,
+    /// What such an attach point is, in messages.
+    noun: &'static str,
+    /// A legal probe up to its body.
+    example: &'static str,
+    /// What other tools call the kind.
+    elsewhere: &'static [&'static str],
+    /// Why a name of graphic characters cannot be that of such an attach point.
+    wrong: fn(name: &str) -> Option<Wrong>,
+}
+
+macro_rules! kinds {
+    ($($kind:ident: $row:path,)*) => {
+        /// A kind of attach point.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum ProbeKind {
+            $($kind,)*
+        }
+
+        impl ProbeKind {
+            pub const ALL: [ProbeKind; [$(stringify!($kind)),*].len()] = [$(ProbeKind::$kind),*];
+
+            fn row(self) -> &'static Row {
+                match self {
+                    $(ProbeKind::$kind => &$row,)*
+                }
+            }
+        }
+    };
+}
+
+kinds! {
+    Tracepoint: tracepoint::TRACEPOINT,
+    Function: function::FUNCTION,
+    Return: function::RETURN,
+    Syscall: syscall::SYSCALL,
+    User: user::USER,
+    Usdt: usdt::USDT,
+    Timer: timer::TIMER,
+}
+
+impl ProbeKind {
+    /// By the word of the language.
+    pub fn of(word: &str) -> Option<ProbeKind> {
+        ProbeKind::ALL.into_iter().find(|kind| kind.word() == word)
+    }
+
+    /// By what another tool calls it.
+    pub fn of_other_tools(word: &str) -> Option<ProbeKind> {
+        ProbeKind::ALL.into_iter().find(|kind| kind.row().elsewhere.contains(&word))
+    }
+
+    pub fn word(self) -> &'static str {
+        self.row().word
+    }
+
+    pub fn noun(self) -> &'static str {
+        self.row().noun
+    }
+
+    pub fn example(self) -> &'static str {
+        self.row().example
+    }
+
+    /// Why a name cannot be that of an attach point of this kind, and the remedy.
+    pub fn wrong(self, name: &str) -> Option<Wrong> {
+        let graphic = |c: char| c.is_ascii_graphic() && !"\\'`$".contains(c);
+        if name.len() > NAME_MAX || !name.chars().all(graphic) {
+            return Some(("not the characters of a name", self.for_example()));
+        }
+        (self.row().wrong)(name)
+    }
+
+    fn for_example(self) -> String {
+        format!("for example `{}`", self.example())
+    }
+}
+
+/// A function's name: C's, and what compilers add, such as `.isra.0`.
+fn is_symbol(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || "_.@+-".contains(c))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_example_is_legal() {
+        for kind in ProbeKind::ALL {
+            let words: Vec<&str> = kind.example().split([' ', '(']).collect();
+            assert_eq!((words[0], words[1]), ("probe", kind.word()));
+            assert_eq!(kind.wrong(words[2]), None);
+        }
+    }
+
+    #[test]
+    fn a_word_means_one_kind() {
+        for kind in ProbeKind::ALL {
+            assert_eq!(ProbeKind::of(kind.word()), Some(kind));
+            for word in kind.row().elsewhere {
+                assert_eq!(ProbeKind::of_other_tools(word), Some(kind));
+                assert_eq!(ProbeKind::of(word), None);
+            }
+        }
+    }
+}

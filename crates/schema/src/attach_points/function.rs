@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! `probe function NAME(...)` and `probe return NAME(result)`: a function of the kernel is entered,
+//! or returns.
+
+use super::{ProbeKind, Row, Wrong, is_symbol};
+
+pub(super) static FUNCTION: Row = Row {
+    word: "function",
+    noun: "function",
+    example: "probe function vfs_read(struct file *file)",
+    elsewhere: &["kprobe", "fentry", "kfunc"],
+    wrong: |name| wrong(ProbeKind::Function, name),
+};
+
+pub(super) static RETURN: Row = Row {
+    word: "return",
+    noun: "function",
+    example: "probe return vfs_read(long result)",
+    elsewhere: &["kretprobe", "fexit", "uretprobe"],
+    wrong: |name| wrong(ProbeKind::Return, name),
+};
+
+fn wrong(kind: ProbeKind, name: &str) -> Option<Wrong> {
+    let symbol = name.rsplit_once(':').map_or(name, |(_, symbol)| symbol);
+    (!is_symbol(symbol) || name.starts_with(':'))
+        .then(|| ("not a function's name", kind.for_example()))
+}
