@@ -8,7 +8,7 @@
 use crate::NamedText;
 use crate::text::{Text, comment};
 use klogger_schema::layout::{EventLayout, FieldLayout};
-use klogger_schema::model::{Context, Event, Scalar, Schema, Scope, Shape};
+use klogger_schema::model::{Event, Scalar, Schema, Scope, Shape};
 
 /// `SCHEMA.events.h`. Event n of the schema has the index n; the engine adds its base to make an
 /// id.
@@ -143,7 +143,7 @@ fn store(f: &FieldLayout, index: usize) -> String {
     if let Some(context) = f.context {
         return format!(
             "klogger_store(klogger_record->{name}, klogger_context_{}())",
-            context_word(context)
+            context.word()
         );
     }
     match f.shape {
@@ -151,15 +151,6 @@ fn store(f: &FieldLayout, index: usize) -> String {
         Shape::Array(_) => copied("klogger_copy"),
         Shape::Text(_) => copied("klogger_copy_text"),
         Shape::Tail => format!("klogger_store(klogger_record->{name}, klogger_text.length)"),
-    }
-}
-
-fn context_word(context: Context) -> &'static str {
-    match context {
-        Context::Tid => "tid",
-        Context::Tgid => "tgid",
-        Context::Prio => "prio",
-        Context::Cgroup => "cgroup",
     }
 }
 

@@ -2,11 +2,13 @@
 //! The kernel engine's C: a header for kernel code of one's own, and modules that run a schema's
 //! probes.
 
+pub mod attach_points;
 mod bench;
 mod module;
 mod tracepoints;
 
-pub use module::{Place, core, module, prototype_complaint, supports};
+pub use attach_points::AttachPoint;
+pub use module::{core, module, prototype_complaint};
 pub use tracepoints::{Tracepoint, Tracepoints, find, question};
 
 use crate::NamedText;

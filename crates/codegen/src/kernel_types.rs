@@ -123,6 +123,11 @@ impl KernelTypes {
         self.named(name, |t| matches!(t, Type::Func(_))).is_ok_and(|found| found.is_some())
     }
 
+    /// Whether tracepoints' programs run under the kind of SRCU that Linux has for them since 7.
+    pub fn has_fast_srcu(&self) -> bool {
+        self.has_variable("tracepoint_srcu_srcu_data") && self.has_function("init_srcu_struct_fast")
+    }
+
     /// `None` if a schema's prototype fits the kernel's: the same types, of which the last may be
     /// left out. Else the kernel's prototype as a schema would write it.
     pub fn mismatch(&self, target: &Target, kernel: &[String]) -> Result<Option<String>> {
@@ -132,11 +137,7 @@ impl KernelTypes {
                 .iter()
                 .zip(kernel)
                 .all(|(p, k)| self.canonical(&p.ty) == self.canonical(k));
-        Ok(if fits {
-            None
-        } else {
-            Some(format!("tracepoint {}({})", target.name, kernel.join(", ")))
-        })
+        Ok(if fits { None } else { Some(format!("{}({})", target.label(), kernel.join(", "))) })
     }
 
     /// C declarations of every kernel type that the schema's C and its probes' parameters use.

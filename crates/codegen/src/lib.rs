@@ -8,10 +8,13 @@ pub mod events;
 mod header;
 pub mod kernel;
 pub mod kernel_types;
+mod refusal;
+mod stack;
 mod text;
 pub mod user;
 
 pub use kernel_types::{KernelTypes, Runs};
+pub use refusal::Refusal;
 pub use text::printable;
 
 /// A generated file.

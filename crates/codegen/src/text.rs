@@ -47,6 +47,11 @@ pub fn printable(name: &str) -> String {
     name.replace(|c: char| c.is_control(), "?")
 }
 
+/// A part of a C name: the names of attach points may have other characters.
+pub(crate) fn identifier(name: &str) -> String {
+    name.replace(|c: char| !c.is_ascii_alphanumeric() && c != '_', "_")
+}
+
 /// A C string literal.
 pub(crate) fn quote(text: &str) -> String {
     let mut out = String::from("\"");

@@ -7,8 +7,10 @@ use crate::events::{arguments, event};
 use crate::header::{embed, fnv1a, number_of, off_function, parameters, usage};
 use crate::text::{Text, comment, literal, quote};
 use crate::{NamedText, RUNTIME};
+use klogger_schema::contexts::CONTEXTS;
 use klogger_schema::layout::EventLayout;
-use klogger_schema::model::{Context, Event, Schema};
+use klogger_schema::model::{Event, Schema};
+use klogger_schema::nearest::alternatives;
 
 /// What a program cannot log, though the language allows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,16 +59,21 @@ pub fn header(schema: &Schema, builtin: &Schema) -> Result<NamedText, Unsupporte
 
 /// A schema whose events need what only a kernel has is refused.
 pub fn check(schema: &Schema) -> Result<(), Unsupported> {
+    let of_programs = CONTEXTS.iter().filter(|row| row.in_programs).map(|row| row.word);
+    let of_programs: Vec<&str> = of_programs.collect();
     for e in &schema.events {
         for f in &EventLayout::new(&schema.name, e, 1).fields {
-            let word = match f.context {
-                Some(Context::Prio) => "prio",
-                Some(Context::Cgroup) => "cgroup",
-                Some(Context::Tid | Context::Tgid) | None => continue,
-            };
+            let Some(context) = f.context.filter(|c| !c.row().in_programs) else { continue };
             return Err(Unsupported {
-                message: format!("event {}: a program cannot log `context {word}`", e.name),
-                help: "of the thread that logs, programs know `tid` and `tgid`; both stand in the log anyway".into(),
+                message: format!(
+                    "event {}: a program cannot log `context {}`",
+                    e.name,
+                    context.word()
+                ),
+                help: format!(
+                    "of the thread that logs, programs know {}; `tid` and `tgid` stand in the log anyway",
+                    alternatives(&of_programs, "and")
+                ),
             });
         }
     }

@@ -6,7 +6,7 @@
 mod support;
 
 use klogger_codegen::kernel::{
-    Place, Tracepoint, Tracepoints, header, module, prototype_complaint, runtime_number,
+    AttachPoint, Tracepoint, Tracepoints, header, module, prototype_complaint, runtime_number,
 };
 use klogger_schema::model::{ProbeKind, Schema};
 use support::{expect, schemas};
@@ -27,7 +27,7 @@ fn tracepoints() -> Tracepoints {
     ])
 }
 
-fn places(schema: &Schema) -> Vec<Place> {
+fn attach_points(schema: &Schema) -> Vec<AttachPoint> {
     let known = tracepoints();
     let mut list = Vec::new();
     for (probe, p) in schema.probes.iter().enumerate() {
@@ -35,7 +35,7 @@ fn places(schema: &Schema) -> Vec<Place> {
             let tracepoint =
                 known.get(&t.name).filter(|_| t.kind == ProbeKind::Tracepoint).cloned();
             if tracepoint.as_ref().is_none_or(|k| k.parameters.len() >= t.params.len()) {
-                list.push(Place { probe, target, tracepoint });
+                list.push(AttachPoint { probe, target, tracepoint });
             }
         }
     }
@@ -44,7 +44,7 @@ fn places(schema: &Schema) -> Vec<Place> {
 
 /// Of a header, what is generated: without the runtime, which is the same in all of them.
 fn generated_part(text: &str) -> String {
-    let (head, rest) = text.split_once("/* Fixed-width types").unwrap();
+    let (head, rest) = text.split_once("/*\n * Fixed-width types").unwrap();
     let (_, tail) = rest.split_once("#if KLOGGER_RUNTIME").unwrap();
     let number = format!("{:#018x}", runtime_number());
     format!("{head}[runtime]\n\n#if KLOGGER_RUNTIME{tail}").replace(&number, "[number]")
@@ -53,7 +53,7 @@ fn generated_part(text: &str) -> String {
 #[test]
 fn modules_are_as_expected() {
     for (path, schema) in schemas("kernel") {
-        for text in module(&schema, &places(&schema)) {
+        for text in module(&schema, &attach_points(&schema)) {
             let generated = match text.name.ends_with(".h") {
                 true => generated_part(&text.text),
                 false => text.text,

@@ -2,6 +2,7 @@
 //! The bpf engine: loads compiled schemata, shares one set of rings between them, attaches their
 //! programs.
 
+pub mod attach;
 pub mod grace;
 pub mod hits;
 pub mod load;
@@ -18,12 +19,12 @@ use klogger_os::Error;
 use klogger_os::Mapping;
 use klogger_ring::CpuReader;
 use klogger_ring::{EVENTS_MAX, NESTED, RingReader, Rings};
-use klogger_toolchain::compiled_schema::{CompiledSchema, Plan, short};
+use klogger_toolchain::compiled_schema::{CompiledSchema, Plan};
 use klogger_toolchain::host_kernel;
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, RingBufferBuilder};
 use load::{
-    CALLS, Config, ENABLED, LARGER, Part, STACKLESS, STACKS, Shared, attach_program, larger_ring,
-    load_object, map_fd, map_memory,
+    CALLS, Config, ENABLED, LARGER, Part, STACKLESS, STACKS, Shared, larger_ring, load_object,
+    map_fd, map_memory,
 };
 use pins::Pins;
 use std::collections::BTreeSet;
@@ -330,17 +331,21 @@ impl Probing for BpfEngine {
                 let mut state = ProbeState { schema: schema.name.clone(), ..ProbeState::default() };
                 state.events = events_of(&schema.probes[i]);
                 let shown = &schema.probes[i].targets[p.target.unwrap_or(0)];
-                state.target = short(shown.kind, &shown.name);
-                state.note =
-                    p.refusals.iter().map(|r| r.message.as_str()).collect::<Vec<_>>().join("; ");
+                state.target = shown.label();
+                state.note = p
+                    .refusals
+                    .iter()
+                    .map(|(_, r)| r.message.as_str())
+                    .collect::<Vec<_>>()
+                    .join("; ");
                 if let Some(target) = p.target {
                     let function =
                         programs(schema).into_iter().find(|f| f.probe == i && f.target == target);
                     let function = function
                         .ok_or_else(|| Error::new("a planned program was not generated"))?;
-                    self.links.push(attach_program(&loaded.object, &function.name, &state.target)?);
+                    self.links.push(attach::attach(&loaded.object, &function.name, shown)?);
                     state.attached = true;
-                    hits.add(n, part, i, &function.name, &state.target);
+                    hits.add(n, part, i, &function.name, shown);
                 }
                 self.probes.push(state);
             }

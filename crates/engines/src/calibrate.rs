@@ -10,6 +10,7 @@
 //! changes: so what the empty probe adds is measured against a system call without a tracepoint,
 //! beside it each time.
 
+use crate::bpf::attach::attach;
 use crate::bpf::load::{self, Config};
 use crate::scope::{SCOPE_BYTES, Scope};
 use klogger_codegen::bpf::calibrate::{EMPTY, FIRST_EVENT, MEMORY, PLACES, PROGRAM};
@@ -20,6 +21,7 @@ use klogger_os::Error;
 use klogger_os::{Affinity, Mapping, thread_cpu_ns};
 use klogger_ring::{LOST, Rings};
 use klogger_schema::layout::RECORD_MAX;
+use klogger_schema::model::{ProbeKind, Target};
 use klogger_toolchain::compiled_schema::CompiledSchema;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -257,7 +259,7 @@ impl Arms {
         let rounds = (BLOCKS / kinds).clamp(*ROUNDS.start(), *ROUNDS.end());
         let mut arms = vec![Vec::new(); kinds];
         let before = bare(place, rounds * PASSES);
-        let link = load::attach_program(&self.object, PROGRAM, name)?;
+        let link = attach(&self.object, PROGRAM, &Target::bare(ProbeKind::Tracepoint, name))?;
         // What comes first finds nothing in the caches.
         (0..kinds as u32).for_each(|arm| _ = self.block(arm, place));
         let mut steps = Vec::new();

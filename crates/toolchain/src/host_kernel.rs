@@ -59,13 +59,8 @@ fn names_in(folder: &Path) -> Vec<String> {
 /// a mode may be chosen while it runs. To say yes where it is no costs some nanoseconds.
 pub fn preempts_programs(types: &KernelTypes, release: &str, version: &str) -> bool {
     let major = release.split('.').next().and_then(|n| n.parse::<u32>().ok());
-    let since_7 = major.is_some_and(|n| n >= 7) || has_fast_srcu(types);
+    let since_7 = major.is_some_and(|n| n >= 7) || types.has_fast_srcu();
     since_7 && version.contains("PREEMPT") && types.has_function("bpf_preempt_disable")
-}
-
-/// Whether tracepoints' programs run under the kind of SRCU that Linux has for them since 7.
-pub fn has_fast_srcu(types: &KernelTypes) -> bool {
-    types.has_variable("tracepoint_srcu_srcu_data") && types.has_function("init_srcu_struct_fast")
 }
 
 const CAPABILITIES: &[(u32, &str)] = &[(38, "CAP_PERFMON"), (39, "CAP_BPF")];

@@ -13,7 +13,7 @@ pub use tree::kernel_dir;
 
 use crate::clang::{CompileError, Complaint, diagnostic, parse_complaint};
 use crate::compiled_schema::{ModulePlan, faults, plan_module};
-use klogger_codegen::kernel::{Place, Tracepoints, core, module, prototype_complaint};
+use klogger_codegen::kernel::{AttachPoint, Tracepoints, core, module, prototype_complaint};
 use klogger_codegen::{NamedText, printable};
 use klogger_os::Error;
 use klogger_os::Uninterrupted;
@@ -123,10 +123,10 @@ fn installed_in(modules: &Path, schemas: &[&Schema], builtin: &Schema) -> Option
 /// Changes with all that the modules depend on: klogger, the schemata, the kernel.
 fn digest(tree: &Tree, schemas: &[&Schema], builtin: &Schema) -> Result<String, Error> {
     let mut hash = Sha256::new();
-    let anywhere = |s: &Schema| -> Vec<Place> {
+    let anywhere = |s: &Schema| -> Vec<AttachPoint> {
         let probes = s.probes.iter().enumerate();
         let all = probes.flat_map(|(probe, p)| {
-            (0..p.targets.len()).map(move |target| Place { probe, target, tracepoint: None })
+            (0..p.targets.len()).map(move |target| AttachPoint { probe, target, tracepoint: None })
         });
         all.collect()
     };
@@ -242,8 +242,10 @@ impl<'a> Job<'a> {
     }
 
     fn write(&self, plans: &[ModulePlan]) -> Result<(), Error> {
-        let mut texts = core(self.builtin, &plans[self.schemas.len()].places, self.schemas);
-        texts.extend(self.schemas.iter().zip(plans).flat_map(|(s, plan)| module(s, &plan.places)));
+        let mut texts = core(self.builtin, &plans[self.schemas.len()].attach_points, self.schemas);
+        texts.extend(
+            self.schemas.iter().zip(plans).flat_map(|(s, plan)| module(s, &plan.attach_points)),
+        );
         write_texts(&self.work, &texts).map_err(|e| {
             Error::new(format!("cannot write the generated C to a temporary folder: {e}"))
         })

@@ -7,7 +7,7 @@ use crate::schemata::{self, Opinion};
 use klogger_schema::Severity;
 use klogger_schema::layout::{EventLayout, FieldLayout};
 use klogger_schema::model::{Decode, Probe, Schema, Shape, Span, Target};
-use klogger_toolchain::compiled_schema::{Plan, spell};
+use klogger_toolchain::compiled_schema::Plan;
 use klogger_toolchain::host_kernel;
 use serde_json::{Value, json};
 use std::process::ExitCode;
@@ -154,16 +154,11 @@ pub fn print_probe(probe: &Probe, plan: &Plan) {
     let mut events: Vec<&str> = probe.calls.iter().map(|c| c.event.as_str()).collect();
     events.dedup();
     let events = if events.is_empty() { "(logs nothing)".to_string() } else { events.join(", ") };
-    match plan.target {
-        Some(i) => {
-            println!("  yes  {} {}: {events}", probe.targets[i].kind.word(), probe.targets[i].name)
-        }
-        None => {
-            println!("  no   {} {}: {events}", probe.targets[0].kind.word(), probe.targets[0].name)
-        }
-    }
-    for r in &plan.refusals {
-        println!("         {}: {}", spell(&probe.targets[r.target]), r.message);
+    let shown = &probe.targets[plan.target.unwrap_or(0)];
+    let attaches = if plan.target.is_some() { "yes" } else { "no" };
+    println!("  {attaches:<3}  {}: {events}", shown.label());
+    for (target, r) in &plan.refusals {
+        println!("         {}: {}", probe.targets[*target].prototype(), r.message);
         r.help.iter().flat_map(|h| h.lines()).for_each(|l| println!("           {l}"));
     }
 }
@@ -172,10 +167,11 @@ pub fn print_probe(probe: &Probe, plan: &Plan) {
 pub fn probes_json(schema: &Schema, plans: Option<&Vec<Plan>>) -> Vec<Value> {
     let one = |(i, probe): (usize, &Probe)| {
         let plan = plans.map(|p| &p[i]);
-        let refusals =
-            |p: &Plan| -> Vec<String> { p.refusals.iter().map(|r| r.message.clone()).collect() };
+        let refusals = |p: &Plan| -> Vec<String> {
+            p.refusals.iter().map(|(_, r)| r.message.clone()).collect()
+        };
         json!({
-            "targets": probe.targets.iter().map(spell).collect::<Vec<_>>(),
+            "targets": probe.targets.iter().map(Target::prototype).collect::<Vec<_>>(),
             "attach_points": probe.targets.iter().map(attach_point_json).collect::<Vec<_>>(),
             "line": line_of(schema, probe.span),
             "events": probe.calls.iter().map(|c| c.event.as_str()).collect::<Vec<_>>(),

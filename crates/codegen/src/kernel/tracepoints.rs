@@ -112,7 +112,7 @@ fn span_of_name(parameter: &str) -> (usize, usize) {
 }
 
 impl Tracepoint {
-    /// `tracepoint NAME(TYPE, TYPE)`, for messages.
+    /// `tracepoint NAME(TYPE, TYPE)`, for messages, as `Target::prototype` has it.
     pub fn spell(&self, name: &str) -> String {
         let types: Vec<String> = self.parameters.iter().map(|p| type_of(p)).collect();
         format!("tracepoint {name}({})", types.join(", "))

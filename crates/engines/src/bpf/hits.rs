@@ -4,12 +4,13 @@
 //!
 //! `copies.h` of the BPF runtime says how copies of a program tell which hits it was kept from.
 
-use super::Loaded;
 use super::load::{self, Config, Part, map_memory};
+use super::{Loaded, attach};
 use crate::engine::{MissedHits, Span};
 use klogger_os as os;
 use klogger_os::Error;
 use klogger_os::Mapping;
+use klogger_schema::model::Target;
 use klogger_toolchain::compiled_schema::CompiledSchema;
 use libbpf_rs::{Link, Object};
 use std::collections::BTreeMap;
@@ -41,7 +42,7 @@ struct Probe {
     part: Part,
     number: usize,
     program: String,
-    place: String,
+    target: Target,
     copies: u8,
     /// Skipped before events were on.
     before: u64,
@@ -63,15 +64,14 @@ impl Hits {
     }
 
     /// A program has been attached: that of the probe `index` of an object.
-    pub fn add(&mut self, object: usize, part: Part, index: usize, program: &str, place: &str) {
+    pub fn add(&mut self, object: usize, part: Part, index: usize, program: &str, target: &Target) {
         let number = part.probes as usize + index;
-        let (program, place) = (program.into(), place.into());
         self.probes.push(Probe {
             object,
             part,
             number,
-            program,
-            place,
+            program: program.into(),
+            target: target.clone(),
             copies: 1,
             before: 0,
             lost: 0,
@@ -136,7 +136,7 @@ impl Hits {
             // loads.
             unsafe { AtomicU8::from_ptr(self.copies.at(probe.number, 1)) }
                 .store(probe.copies, Ordering::SeqCst);
-            links.push(load::attach_program(&object, &probe.program, &probe.place)?);
+            links.push(attach::attach(&object, &probe.program, &probe.target)?);
         }
         self.attached.push((links, object));
         Ok(())
@@ -246,15 +246,15 @@ mod model;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use klogger_schema::model::ProbeKind;
 
     fn probe() -> Probe {
-        let (program, place) = (String::new(), String::new());
         Probe {
             object: 0,
             part: Part::default(),
             number: 0,
-            program,
-            place,
+            program: String::new(),
+            target: Target::bare(ProbeKind::Tracepoint, ""),
             copies: 1,
             before: 0,
             lost: 0,

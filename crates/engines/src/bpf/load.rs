@@ -6,7 +6,7 @@ use klogger_os::Error;
 use klogger_os::Mapping;
 use klogger_ring::{GRID, Rings};
 use klogger_toolchain::compiled_schema::{CompiledSchema, Plan};
-use libbpf_rs::{Link, MapCore, MapHandle, MapType, Object, ObjectBuilder, OpenObject, PrintLevel};
+use libbpf_rs::{MapCore, MapHandle, MapType, Object, ObjectBuilder, OpenObject, PrintLevel};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Mutex;
 
@@ -352,14 +352,4 @@ pub fn map_memory(fd: &OwnedFd, length: usize) -> Result<Mapping, Error> {
     let page = 4096;
     Mapping::new(fd.as_fd(), length.next_multiple_of(page))
         .map_err(|e| Error::new(format!("cannot map {length} bytes shared with the kernel: {e}")))
-}
-
-pub fn attach_program(object: &Object, name: &str, target: &str) -> Result<Link, Error> {
-    let program = object.progs_mut().find(|p| p.name() == name);
-    let program = program
-        .ok_or_else(|| Error::new(format!("the compiled schema has no program '{name}'")))?;
-    program.attach_trace().map_err(|e| {
-        Error::new(format!("cannot attach to {target}: {e}"))
-            .help("if other tracers are running, they may have used up what the kernel allows on one tracepoint")
-    })
 }

@@ -5,8 +5,7 @@ use super::device::ProbeAbout;
 use crate::engine::events_of;
 use klogger_log::preamble::ProbeState;
 use klogger_os::Error;
-use klogger_schema::model::{Probe, ProbeKind, Schema};
-use klogger_toolchain::compiled_schema::short;
+use klogger_schema::model::{Probe, ProbeKind, Schema, Target};
 use std::io;
 
 /// One for each probe of the schema. `places`: all that the module has, in the order of probes and
@@ -20,12 +19,12 @@ pub fn states(schema: &Schema, places: &[ProbeAbout]) -> Vec<ProbeState> {
             &probe.targets[..attached.unwrap_or(probe.targets.len()).min(probe.targets.len())];
         let notes = tried.iter().enumerate().map(|(i, target)| {
             let place = of_probe.iter().find(|p| p.target as usize == i);
-            why_not(target.kind, &target.name, place.map(|p| p.error))
+            why_not(target, place.map(|p| p.error))
         });
         let shown = probe.targets.get(attached.unwrap_or(0)).unwrap_or(&probe.targets[0]);
         ProbeState {
             schema: schema.name.clone(),
-            target: short(shown.kind, &shown.name),
+            target: shown.label(),
             attached: attached.is_some(),
             note: notes.collect::<Vec<_>>().join("; "),
             events: events_of(probe),
@@ -34,18 +33,40 @@ pub fn states(schema: &Schema, places: &[ProbeAbout]) -> Vec<ProbeState> {
     schema.probes.iter().enumerate().map(state).collect()
 }
 
-/// `error`: a number of the kernel's; none if the module has no such place.
-fn why_not(kind: ProbeKind, name: &str, error: Option<i32>) -> String {
-    let what = short(kind, name);
-    match (error, kind) {
+/// What the kernel's errors mean where the core module attaches to a kind: one row each.
+struct Row {
+    kind: ProbeKind,
+    /// There is no such attach point.
+    missing: fn(name: &str) -> String,
+    /// The kernel knows it, and lets nobody attach to it.
+    forbidden: &'static [i32],
+}
+
+static ROWS: [Row; 3] = [
+    Row {
+        kind: ProbeKind::Tracepoint,
+        missing: |name| format!("this kernel has no tracepoint '{name}'"),
+        forbidden: &[],
+    },
+    Row { kind: ProbeKind::Function, missing: no_function, forbidden: FORBIDDEN },
+    Row { kind: ProbeKind::Return, missing: no_function, forbidden: FORBIDDEN },
+];
+
+/// What kprobes are refused with on the functions that the tracing itself uses.
+const FORBIDDEN: &[i32] = &[libc::EINVAL, libc::EILSEQ];
+
+fn no_function(name: &str) -> String {
+    format!("this kernel has no function '{name}', or has inlined it")
+}
+
+/// `error`: a number of the kernel's; none if the module has no such attach point.
+fn why_not(target: &Target, error: Option<i32>) -> String {
+    let what = target.label();
+    let row = ROWS.iter().find(|row| row.kind == target.kind);
+    match (error, row) {
         (None, _) => format!("{what} was not there when the module was made"),
-        (Some(libc::ENOENT), ProbeKind::Tracepoint) => {
-            format!("this kernel has no tracepoint '{name}'")
-        }
-        (Some(libc::ENOENT), _) => {
-            format!("this kernel has no function '{name}', or has inlined it")
-        }
-        (Some(libc::EINVAL | libc::EILSEQ), ProbeKind::Function | ProbeKind::Return) => {
+        (Some(libc::ENOENT), Some(row)) => (row.missing)(&target.name),
+        (Some(error), Some(row)) if row.forbidden.contains(&error) => {
             format!("{what}: this kernel forbids probes there")
         }
         (Some(libc::EOPNOTSUPP), _) => {
@@ -77,4 +98,28 @@ pub fn check(schema: &Schema, states: &[ProbeState]) -> Result<(), Error> {
         return Err(Error::new(none).help(notes.join("\n")));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use klogger_codegen::kernel::attach_points;
+
+    #[test]
+    fn what_is_generated_has_words_for_what_goes_wrong() {
+        for kind in ProbeKind::ALL {
+            let rows = ROWS.iter().filter(|row| row.kind == kind).count();
+            assert_eq!(rows, usize::from(attach_points::of(kind).is_some()), "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn errors_in_words() {
+        let exit = Target::bare(ProbeKind::Return, "do_exit");
+        assert_eq!(why_not(&exit, None), "return do_exit was not there when the module was made");
+        assert!(why_not(&exit, Some(libc::ENOENT)).contains("inlined"));
+        assert!(why_not(&exit, Some(libc::EINVAL)).contains("forbids"));
+        let switch = Target::bare(ProbeKind::Tracepoint, "sched_switch");
+        assert!(why_not(&switch, Some(libc::EINVAL)).contains("Invalid argument"));
+    }
 }

@@ -29,11 +29,11 @@ pub fn files(tree: &Tree, schemata: &[Schema]) -> Result<BTreeMap<String, String
     let mut found: BTreeMap<String, String> =
         FIXED.iter().map(|(p, t)| (p.to_string(), t.to_string())).collect();
     let mut add = |text: NamedText| found.insert(place_of(&text.name), text.text);
-    for text in kernel::core(&builtin, &plan(tree, &builtin, &known).places, &[]) {
+    for text in kernel::core(&builtin, &plan(tree, &builtin, &known).attach_points, &[]) {
         add(text);
     }
     for schema in schemata {
-        for text in kernel::module(schema, &plan(tree, schema, &known).places) {
+        for text in kernel::module(schema, &plan(tree, schema, &known).attach_points) {
             add(text);
         }
     }

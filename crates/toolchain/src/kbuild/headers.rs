@@ -2,9 +2,9 @@
 //! Which tracepoints a kernel's headers declare, of those that schemata name.
 
 use super::tree::Tree;
-use klogger_codegen::kernel::{Tracepoints, find, question};
+use klogger_codegen::kernel::{Tracepoints, attach_points, find, question};
 use klogger_os::Error;
-use klogger_schema::model::{ProbeKind, Schema};
+use klogger_schema::model::{Schema, Target};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -53,7 +53,8 @@ pub(super) fn tracepoints(
 
 fn wanted<'a>(schemas: &[&'a Schema]) -> BTreeSet<&'a str> {
     let targets = schemas.iter().flat_map(|s| &s.probes).flat_map(|p| &p.targets);
-    targets.filter(|t| t.kind == ProbeKind::Tracepoint).map(|t| t.name.as_str()).collect()
+    let declared = |t: &&Target| attach_points::of(t.kind).is_some_and(|row| row.in_headers);
+    targets.filter(declared).map(|t| t.name.as_str()).collect()
 }
 
 /// Headers that mention a tracepoint. Macros may add the last part of its name: `_entry`, `_tp`.

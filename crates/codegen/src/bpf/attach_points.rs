@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! The kinds of attach points that this engine's programs can have. One row each: how a target is
+//! checked against the kernel's types, what its program looks like, and which attach points there
+//! are. How a program is attached is in the same table of `crates/engines/src/bpf/attach.rs`.
+
+mod tracepoint;
+
+use crate::kernel_types::{Error, KernelTypes};
+use crate::refusal::Refusal;
+use klogger_schema::model::{Param, ProbeKind, Target};
+
+/// What this engine knows of a kind.
+pub struct Row {
+    pub kind: ProbeKind,
+    /// Why this kernel has no such attach point, or another one than the schema declares.
+    refuse: fn(&Target, &KernelTypes) -> Result<Option<Refusal>, Error>,
+    /// The section of the ELF object that holds a target's program, from which libbpf takes the
+    /// program's type and what it attaches to.
+    pub(super) section: fn(&Target) -> String,
+    /// The n-th parameter as the body gets it, in C; the program's context is `klogger_arguments`,
+    /// a pointer to u64.
+    pub(super) argument: fn(usize, &Param) -> String,
+    /// All attach points of the kind that a kernel has.
+    list: fn(&KernelTypes) -> Result<Vec<AttachPoint>, Error>,
+}
+
+const ROWS: [&Row; 1] = [&tracepoint::ROW];
+
+/// An attach point of a kernel, as a schema would declare it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AttachPoint {
+    pub kind: ProbeKind,
+    pub name: String,
+    pub parameters: Vec<Param>,
+}
+
+/// The row of a kind, if this engine attaches such probes.
+pub fn of(kind: ProbeKind) -> Option<&'static Row> {
+    ROWS.into_iter().find(|row| row.kind == kind)
+}
+
+/// `None` if the target can be attached to the kernel that has these types.
+pub fn refuse(target: &Target, kernel: &KernelTypes) -> Result<Option<Refusal>, Error> {
+    match of(target.kind) {
+        Some(row) => (row.refuse)(target, kernel),
+        None => {
+            let elsewhere = match crate::kernel::attach_points::of(target.kind) {
+                Some(_) => "; the kernel engine can",
+                None => "",
+            };
+            let has = ROWS.map(|row| row.kind);
+            Ok(Some(Refusal::of_kind("bpf", target.kind, &has, elsewhere)))
+        }
+    }
+}
+
+/// All that a kernel has, of every kind that this engine attaches.
+pub fn list(kernel: &KernelTypes) -> Result<Vec<AttachPoint>, Error> {
+    let lists: Result<Vec<_>, _> = ROWS.iter().map(|row| (row.list)(kernel)).collect();
+    Ok(lists?.concat())
+}

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Tracepoints, as BPF programs that get their arguments with the kernel's types (`tp_btf`).
+
+use super::{AttachPoint, Row};
+use crate::kernel_types::{Error, KernelTypes};
+use crate::refusal::{Refusal, did_you_mean};
+use klogger_schema::model::{ProbeKind, Target};
+
+pub(super) static ROW: Row = Row {
+    kind: ProbeKind::Tracepoint,
+    refuse,
+    section: |target| format!("tp_btf/{}", target.name),
+    argument: |n, param| format!("({})klogger_arguments[{n}]", param.ty),
+    list,
+};
+
+/// The kernel calls a program inside an RCU read section. Its end can set need-resched, and this
+/// tracepoint fires before the flag is set: so the kernel calls itself until its stack is full.
+/// Linux 7.2 with PREEMPT_RT panics of it.
+const NEED_RESCHED: &str = "sched_set_need_resched_tp";
+
+fn refuse(target: &Target, kernel: &KernelTypes) -> Result<Option<Refusal>, Error> {
+    let name = &target.name;
+    let Some(prototype) = kernel.tracepoint(name)? else {
+        let known = kernel.tracepoints();
+        return Ok(Some(Refusal::of_this_kernel(
+            format!("this kernel has no tracepoint '{name}'"),
+            did_you_mean(name, known.iter().map(String::as_str)),
+        )));
+    };
+    if name == NEED_RESCHED && kernel.has_fast_srcu() {
+        return Ok(Some(Refusal::of_this_kernel(
+            format!(
+                "on this kernel programs of '{NEED_RESCHED}' can hit themselves until the stack is full"
+            ),
+            Some("leave the event out: 'klogger show' says which others there are".into()),
+        )));
+    }
+    let theirs = kernel.mismatch(target, &prototype)?;
+    Ok(theirs.map(|theirs| {
+        Refusal::of_the_schema(
+            format!("the prototype of '{name}' is not the kernel's"),
+            format!("schema: {}\nkernel: {theirs}", target.prototype()),
+        )
+    }))
+}
+
+fn list(kernel: &KernelTypes) -> Result<Vec<AttachPoint>, Error> {
+    let one = |name: String| {
+        let parameters = kernel.parameters(&name)?.unwrap_or_default();
+        Ok(AttachPoint { kind: ProbeKind::Tracepoint, name, parameters })
+    };
+    kernel.tracepoints().into_iter().map(one).collect()
+}

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Whether a schema asks for the kernel's stack, and what its C needs for it.
+//!
+//! In a BPF program `klogger_stack()` takes the program's context, which only the program's own
+//! function has. So where a schema asks for stacks, every function of its `code` blocks gets the
+//! context as one more parameter in front, and every call passes it on. Nothing of the kind is
+//! needed in a module.
+
+use klogger_schema::c::{self, Token};
+use klogger_schema::model::{CBlock, Schema, Span};
+use std::collections::BTreeSet;
+
+/// What a body or a function of `code` calls.
+const STACK: &str = "klogger_stack";
+/// What that takes in a BPF program: the name of the parameter with the program's context.
+pub(crate) const CONTEXT: &str = "klogger_context";
+
+/// Whether the C of a schema mentions `klogger_stack`, in a body or in a helper.
+pub(crate) fn asks(schema: &Schema) -> bool {
+    let bodies = schema.probes.iter().map(|p| &p.body);
+    schema.code.iter().chain(bodies).any(|block| {
+        words(&block.text).iter().any(|(token, text, _)| *token == Token::Word && *text == STACK)
+    })
+}
+
+/// A block of `code`, or a body, in which the functions of `code` have the context and pass it on.
+/// Columns in the compiler's messages are those of the text with the parameter in it.
+pub(crate) fn with_context(block: &CBlock, functions: &BTreeSet<String>) -> CBlock {
+    let found = words(&block.text);
+    let heads: BTreeSet<usize> = heads(&found).into_iter().collect();
+    let mut text = String::new();
+    let mut copied = 0;
+    for (at, pair) in found.windows(2).enumerate() {
+        let ((name, word, _), (open, _, paren)) = (pair[0], pair[1]);
+        if (name, open) != (Token::Word, Token::OpenParen) || !functions.contains(word) {
+            continue;
+        }
+        let passed = match heads.contains(&at) {
+            true => format!("__attribute__((unused)) void *{CONTEXT}"),
+            false => CONTEXT.to_string(),
+        };
+        let (empty, next) = first_after(&found, at + 1, paren.end);
+        text += &block.text[copied..paren.end];
+        text += &passed;
+        text += if empty { "" } else { ", " };
+        copied = next;
+    }
+    text += &block.text[copied..];
+    CBlock { text, ..block.clone() }
+}
+
+/// The functions that the schema's `code` declares or defines.
+pub(crate) fn functions(schema: &Schema) -> BTreeSet<String> {
+    let of_block = |block: &CBlock| {
+        let found = words(&block.text);
+        heads(&found).into_iter().map(|at| found[at].1.to_string()).collect::<Vec<_>>()
+    };
+    schema.code.iter().flat_map(of_block).collect()
+}
+
+type Word<'a> = (Token, &'a str, Span);
+
+fn words(text: &str) -> Vec<Word<'_>> {
+    let all = c::tokens(text, Span { start: 0, end: text.len() });
+    all.map(|(token, span)| (token, &text[span.start..span.end], span)).collect()
+}
+
+/// Where the names of functions stand that are declared or defined: outside of all braces, before a
+/// group in parentheses that a body, a `;` or an attribute follows.
+fn heads(found: &[Word]) -> Vec<usize> {
+    let mut heads = Vec::new();
+    let mut braces = 0usize;
+    for (at, (token, text, _)) in found.iter().enumerate() {
+        match token {
+            Token::OpenBrace => braces += 1,
+            Token::CloseBrace => braces = braces.saturating_sub(1),
+            Token::Word if braces == 0 && !text.starts_with("__") => {
+                let after = closing(found, at + 1).and_then(|close| found.get(close + 1));
+                let declares = after.is_some_and(|(token, text, _)| {
+                    *token == Token::OpenBrace || *text == ";" || text.starts_with("__attribute__")
+                });
+                if declares {
+                    heads.push(at);
+                }
+            }
+            _ => {}
+        }
+    }
+    heads
+}
+
+/// Of the group that the parenthesis at `open` opens, if it is one.
+fn closing(found: &[Word], open: usize) -> Option<usize> {
+    let mut depth = 0usize;
+    for (at, (token, ..)) in found.iter().enumerate().skip(open) {
+        match token {
+            Token::OpenParen => depth += 1,
+            Token::CloseParen => depth = depth.checked_sub(1)?,
+            _ => {}
+        }
+        if depth == 0 {
+            return (at > open).then_some(at);
+        }
+    }
+    None
+}
+
+/// Whether nothing stands between a parenthesis and its end, `void` counting as nothing; and the
+/// offset from which the text goes on.
+fn first_after(found: &[Word], open: usize, from: usize) -> (bool, usize) {
+    match (found.get(open + 1), found.get(open + 2)) {
+        (Some((Token::CloseParen, ..)), _) => (true, from),
+        (Some((Token::Word, "void", _)), Some((Token::CloseParen, _, close))) => {
+            (true, close.start)
+        }
+        _ => (false, from),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use klogger_schema::{Options, parse};
+
+    fn schema(code: &str, body: &str) -> Schema {
+        let text = format!(
+            "schema s\nevent E {{ uint s as stack }}\ncode {{{code}}}\n\
+             probe tracepoint x(int n) {{\n{body}\n}}\n"
+        );
+        parse("s.klogger", &text, &Options::default()).unwrap().schema
+    }
+
+    #[test]
+    fn a_helper_asks_as_a_body_does() {
+        let helper = "static u32 here(void) { return klogger_stack(); }";
+        assert!(asks(&schema(helper, "klogger(E, here());")));
+        assert!(asks(&schema("", "klogger(E, klogger_stack());")));
+        assert!(asks(&schema("\n#define HERE klogger_stack()\n", "klogger(E, HERE);")));
+    }
+
+    #[test]
+    fn comments_and_texts_ask_for_nothing() {
+        let code = "/* klogger_stack() */ static const char *t = \"klogger_stack\";";
+        assert!(!asks(&schema(code, "klogger(E, 0); // klogger_stack()")));
+    }
+
+    fn passed(code: &str) -> String {
+        let schema = schema(code, "klogger(E, 0);");
+        let context = format!("__attribute__((unused)) void *{CONTEXT}");
+        with_context(&schema.code[0], &functions(&schema)).text.replace(&context, "CONTEXT")
+    }
+
+    #[test]
+    fn functions_get_the_context_and_pass_it_on() {
+        let cases = [
+            ("static int f(void) { return 0; }", "static int f(CONTEXT) { return 0; }"),
+            ("int f() { return 0; }", "int f(CONTEXT) { return 0; }"),
+            (
+                "int g(int a); int f(int *b) { return g(*b) + g(h(f(0))); }",
+                "int g(CONTEXT, int a); int f(CONTEXT, int *b) { return \
+                 g(klogger_context, *b) + g(klogger_context, h(f(klogger_context, 0))); }",
+            ),
+            (
+                "static __attribute__((noinline)) int f(void) __attribute__((cold));",
+                "static __attribute__((noinline)) int f(CONTEXT) __attribute__((cold));",
+            ),
+            (
+                "#define F(x) f(x)\nint f(int a) { if (a) { return F(a - 1); } return 0; }",
+                "#define F(x) f(klogger_context, x)\n\
+                 int f(CONTEXT, int a) { if (a) { return F(a - 1); } return 0; }",
+            ),
+        ];
+        for (code, expected) in cases {
+            assert_eq!(passed(code), expected);
+        }
+    }
+}
