@@ -26,21 +26,27 @@ WITH edge AS (
 )
 SELECT key, 0 AS who, time, setter AS begun FROM edge
 QUALIFY asks AND lag(asks) OVER (PARTITION BY key ORDER BY time, asks) IS NOT true;
-CREATE TEMP VIEW deferred_end AS SELECT deferred_key(cpu, kind) AS key, 0 AS who, time, kind AS ended FROM SOFT_IN;
+CREATE TEMP VIEW deferred_end AS SELECT deferred_key(cpu, kind) AS key, 0 AS who, time,
+    kind AS ended FROM SOFT_IN;
 CREATE TEMP TABLE deferred_pair AS
 SELECT key // 65536 AS place, ended::BIGINT AS kind, begun::BIGINT AS setter, from_ns, to_ns
-FROM klogger.pairs('deferred_begin', 'deferred_end') WHERE from_ns IS NOT NULL AND to_ns IS NOT NULL;
+FROM klogger.pairs('deferred_begin', 'deferred_end')
+WHERE from_ns IS NOT NULL AND to_ns IS NOT NULL;
 CREATE TEMP TABLE deferred_seen AS FROM klogger.broken('deferred_pair', ['SOFT_RAISE', 'SOFT_IN']);
-CREATE TEMP TABLE deferred AS SELECT kind, setter, to_ns - from_ns AS wait FROM deferred_seen WHERE NOT broken;
+CREATE TEMP TABLE deferred AS SELECT kind, setter, to_ns - from_ns AS wait FROM deferred_seen
+WHERE NOT broken;
 DROP TABLE deferred_pair;
 
 -- table
 WITH asked AS (
-    SELECT kind::BIGINT AS kind, setter::BIGINT AS setter, count(*) AS asked FROM SOFT_RAISE GROUP BY ALL
+    SELECT kind::BIGINT AS kind, setter::BIGINT AS setter, count(*) AS asked FROM SOFT_RAISE
+    GROUP BY ALL
 ), ran AS (
-    SELECT kind, setter, count(*) AS ran, quantile_disc(wait, [0.5, 0.99]) AS p, max(wait) AS max FROM deferred GROUP BY ALL
+    SELECT kind, setter, count(*) AS ran, quantile_disc(wait, [0.5, 0.99]) AS p, max(wait) AS max
+    FROM deferred GROUP BY ALL
 )
-SELECT softirq(kind) AS kind, setter(setter) AS setter, asked, coalesce(ran, 0) AS ran, p[1] AS p50, p[2] AS p99, max
+SELECT softirq(kind) AS kind, setter(setter) AS setter, asked, coalesce(ran, 0) AS ran, p[1] AS p50,
+    p[2] AS p99, max
 FROM asked LEFT JOIN ran USING (kind, setter) ORDER BY asked DESC, kind, setter;
 
 -- picture
@@ -48,19 +54,25 @@ WITH point AS (
     SELECT softirq(kind) AS shown, max(wait) AS wait, min(wait) AS shortest, count(*) AS runs
     FROM deferred GROUP BY kind, floor(8 * log2(greatest(wait, 1)))
 ), curve AS (
-    SELECT shown, wait, min(shortest) OVER whole AS shortest, sum(runs) OVER (whole ORDER BY wait) / sum(runs) OVER whole AS part
+    SELECT shown, wait, min(shortest) OVER whole AS shortest,
+        sum(runs) OVER (whole ORDER BY wait) / sum(runs) OVER whole AS part
     FROM point WINDOW whole AS (PARTITION BY shown)
 )
-SELECT shown, wait, part FROM (SELECT shown, wait, part FROM curve UNION SELECT shown, shortest, 0 FROM curve)
+SELECT shown, wait, part
+FROM (SELECT shown, wait, part FROM curve UNION SELECT shown, shortest, 0 FROM curve)
 ORDER BY shown, part;
 
 -- finding
-SELECT format('Half of the {:,} soft interrupts ran within {} of being asked for; the longest waited {} ({}).',
-              count(*), duration(quantile_disc(wait, 0.5)), duration(max(wait)), softirq(arg_max(kind, wait))),
-       sum(wait) / (greatest(any_value(to_ns), 1) * (SELECT greatest(count(DISTINCT cpu), 1) FROM SOFT_IN)) AS weight
+SELECT format('Half of the {:,} soft interrupts ran within {} of being asked for; the longest '
+              'waited {} ({}).',
+              count(*), duration(quantile_disc(wait, 0.5)), duration(max(wait)),
+              softirq(arg_max(kind, wait))),
+       sum(wait) / (greatest(any_value(to_ns), 1)
+           * (SELECT greatest(count(DISTINCT cpu), 1) FROM SOFT_IN)) AS weight
 FROM deferred, klogger.recording HAVING count(*) > 0;
 
 -- warning
-SELECT format('Left out, because events are missing between being asked for and running: {:,} {}.', count(*),
+SELECT format('Left out, because events are missing between being asked for and running: {:,} {}.',
+    count(*),
               CASE count(*) WHEN 1 THEN 'wait' ELSE 'waits' END)
 FROM deferred_seen WHERE broken HAVING count(*) > 0;

@@ -25,9 +25,11 @@
 
 -- table
 WITH span AS (
-    SELECT greatest(to_ns, 1) AS ns, (SELECT greatest(count(DISTINCT cpu), 1) FROM handler) AS places FROM klogger.recording
+    SELECT greatest(to_ns, 1) AS ns,
+        (SELECT greatest(count(DISTINCT cpu), 1) FROM handler) AS places FROM klogger.recording
 ), class AS (
-    SELECT name, count(*) AS runs, sum(self_ns)::BIGINT AS time, quantile_disc(self_ns, [0.5, 0.99]) AS p,
+    SELECT name, count(*) AS runs, sum(self_ns)::BIGINT AS time,
+        quantile_disc(self_ns, [0.5, 0.99]) AS p,
            max(self_ns) AS max
     FROM handler GROUP BY name
 )
@@ -36,7 +38,8 @@ SELECT name, runs, runs / (ns / 1e9) AS per_second, time, time / (ns * places) A
 FROM class, span ORDER BY time DESC, name;
 
 -- picture
-SELECT 'CPU ' || cpu AS place, shown, sum(self_ns)::BIGINT AS spent FROM handler JOIN handler_shown USING (name)
+SELECT 'CPU ' || cpu AS place, shown, sum(self_ns)::BIGINT AS spent FROM handler
+JOIN handler_shown USING (name)
 GROUP BY cpu, shown ORDER BY cpu, min(rank);
 
 -- finding
@@ -47,10 +50,12 @@ WITH span AS (
 ), worst AS (
     SELECT cpu, name, sum(self_ns) AS ns FROM handler GROUP BY cpu, name
 )
-SELECT format('Interrupts took {:.2f} % of the time of CPU {}, more than of any other; the most of that ({:.0f} %) was {}.',
+SELECT format('Interrupts took {:.2f} % of the time of CPU {}, more than of any other; the most of '
+              'that ({:.0f} %) was {}.',
               100 * p.part, p.cpu, 100 * max(w.ns) / greatest(sum(w.ns), 1), arg_max(w.name, w.ns)),
        (SELECT avg(part) FROM part) AS weight
-FROM (FROM part ORDER BY part DESC, cpu LIMIT 1) AS p JOIN worst AS w USING (cpu) GROUP BY p.cpu, p.part;
+FROM (FROM part ORDER BY part DESC, cpu LIMIT 1) AS p JOIN worst AS w USING (cpu)
+GROUP BY p.cpu, p.part;
 
 -- warning
 FROM handler_warning;

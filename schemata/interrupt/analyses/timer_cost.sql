@@ -40,17 +40,20 @@ WITH point AS (
            sum(runs) OVER (whole ORDER BY length) / sum(runs) OVER whole AS part
     FROM point WINDOW whole AS (PARTITION BY what)
 )
-SELECT what, length, part FROM (SELECT what, length, part FROM curve UNION SELECT what, shortest, 0 FROM curve)
+SELECT what, length, part
+FROM (SELECT what, length, part FROM curve UNION SELECT what, shortest, 0 FROM curve)
 ORDER BY what, part;
 
 -- finding
 WITH timer AS (
-    SELECT count(*) AS runs, quantile_disc(self_ns, [0.5, 0.99]) AS p, sum(self_ns) AS ns, count(DISTINCT cpu) AS places
+    SELECT count(*) AS runs, quantile_disc(self_ns, [0.5, 0.99]) AS p, sum(self_ns) AS ns,
+        count(DISTINCT cpu) AS places
     FROM timer_run WHERE what = 'local_timer'
 ), later AS (
     SELECT coalesce(sum(self_ns), 0) AS ns FROM timer_run WHERE what <> 'local_timer'
 )
-SELECT format('Half of the {:,} timer interrupts took {} or less, 99 of 100 took {} or less; work put off adds {} to each.',
+SELECT format('Half of the {:,} timer interrupts took {} or less, 99 of 100 took {} or less; work '
+              'put off adds {} to each.',
               runs, duration(p[1]), duration(p[2]), duration(later.ns / runs)),
        (timer.ns + later.ns) / (greatest(to_ns, 1) * places) AS weight
 FROM timer, later, klogger.recording WHERE runs > 0;

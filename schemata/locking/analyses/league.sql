@@ -27,25 +27,31 @@ FROM locking GROUP BY lock, class, kind ORDER BY waited DESC, lock, class, kind 
 -- first.
 CREATE TEMP TABLE league_at_once AS
 WITH step AS (
-    SELECT lock, class, kind, from_ns AS time, 1 AS change FROM locking SEMI JOIN league USING (lock, class, kind)
+    SELECT lock, class, kind, from_ns AS time, 1 AS change FROM locking SEMI
+    JOIN league USING (lock, class, kind)
     UNION ALL
     SELECT lock, class, kind, to_ns, -1 FROM locking SEMI JOIN league USING (lock, class, kind)
 ), level AS (
-    SELECT lock, class, kind, sum(change) OVER (PARTITION BY lock, class, kind ORDER BY time, change ROWS UNBOUNDED PRECEDING) AS waiters
+    SELECT lock, class, kind, sum(change) OVER (PARTITION BY lock, class, kind
+        ORDER BY time, change ROWS UNBOUNDED PRECEDING) AS waiters
     FROM step
 )
 SELECT lock, class, kind, max(waiters) AS at_once FROM level GROUP BY ALL;
 
 -- table
-SELECT printf('%x', l.lock) AS lock, class, kind, waits, waits * 1e9 / greatest(s.ns, 1) AS per_second, waited,
+SELECT printf('%x', l.lock) AS lock, class, kind, waits,
+    waits * 1e9 / greatest(s.ns, 1) AS per_second, waited,
        p[1] AS p50, p[2] AS p99, max, at_once::BIGINT AS at_once, interrupts
-FROM league AS l JOIN league_at_once USING (lock, class, kind), locking_span AS s ORDER BY waited DESC, lock, class, kind;
+FROM league AS l JOIN league_at_once USING (lock, class, kind), locking_span AS s
+ORDER BY waited DESC, lock, class, kind;
 
 -- finding
-SELECT format('One lock alone, {} of class {} ({}), has {:.0f} % of all waiting; up to {} waited at once.',
+SELECT format('One lock alone, {} of class {} ({}), has {:.0f} % of all waiting; up to {} waited '
+              'at once.',
               printf('%x', l.lock), class, kind, 100 * waited / t.ns, at_once) AS finding,
        least(waited / greatest(at_once * s.ns, 1), 1) AS weight
-FROM league AS l JOIN league_at_once USING (lock, class, kind), (SELECT sum(ns) AS ns FROM locking) AS t, locking_span AS s
+FROM league AS l JOIN league_at_once USING (lock, class, kind),
+    (SELECT sum(ns) AS ns FROM locking) AS t, locking_span AS s
 WHERE waited > 0.5 * t.ns ORDER BY waited DESC LIMIT 1;
 
 -- warning

@@ -17,12 +17,15 @@ CREATE TEMP TABLE ratio_access AS
 SELECT class, count(*) AS waits FROM locking WHERE busy GROUP BY class;
 
 -- table
-SELECT class, waits, waits * 1e9 / greatest(s.ns, 1) AS per_second, waits / lead(waits) OVER (ORDER BY waits DESC, class) AS ratio
+SELECT class, waits, waits * 1e9 / greatest(s.ns, 1) AS per_second,
+    waits / lead(waits) OVER (ORDER BY waits DESC, class) AS ratio
 FROM ratio_access, locking_span AS s ORDER BY waits DESC, class;
 
 -- finding
-SELECT format('Spin locks of class {} are waited for {:.1f} times as often as those of {}, the next.', class, waits / next_waits, next) AS finding
-FROM (SELECT class, waits, lead(waits) OVER w AS next_waits, lead(class) OVER w AS next FROM ratio_access WINDOW w AS (ORDER BY waits DESC, class))
+SELECT format('Spin locks of class {} are waited for {:.1f} times as often as those of {}, the '
+              'next.', class, waits / next_waits, next) AS finding
+FROM (SELECT class, waits, lead(waits) OVER w AS next_waits, lead(class) OVER w AS next
+    FROM ratio_access WINDOW w AS (ORDER BY waits DESC, class))
 WHERE next IS NOT NULL ORDER BY waits DESC, class LIMIT 1;
 
 -- warning

@@ -21,12 +21,15 @@ SELECT kind AS lock, busy, count(*) FILTER (spin_ns > 0) AS waits, sum(spin_ns) 
 FROM locking, locking_span AS s GROUP BY kind, busy;
 
 -- table
-SELECT lock, waits, spinning, share FROM spin_share WHERE spinning > 0 ORDER BY busy DESC, spinning DESC, lock;
+SELECT lock, waits, spinning, share FROM spin_share WHERE spinning > 0
+ORDER BY busy DESC, spinning DESC, lock;
 
 -- finding
-SELECT format('{} of CPU time, {:.2g} % of all, went into spinning for spin locks and rwlocks; {} ({:.2g} %) for mutexes.',
+SELECT format('{} of CPU time, {:.2g} % of all, went into spinning for spin locks and rwlocks; {} '
+              '({:.2g} %) for mutexes.',
               duration(sum(spinning) FILTER (busy)), 100 * sum(share) FILTER (busy),
-              duration(coalesce(sum(spinning) FILTER (NOT busy), 0)), 100 * coalesce(sum(share) FILTER (NOT busy), 0)) AS finding,
+              duration(coalesce(sum(spinning) FILTER (NOT busy), 0)),
+              100 * coalesce(sum(share) FILTER (NOT busy), 0)) AS finding,
        least(sum(share), 1) AS weight
 FROM spin_share HAVING count(*) FILTER (busy) > 0;
 

@@ -23,24 +23,29 @@ CREATE TEMP MACRO top_vs_rest_name(n) AS
     CASE WHEN n = 1 THEN (SELECT class FROM top_vs_rest WHERE rank = 1) ELSE 'all others' END;
 
 -- table
-SELECT top_vs_rest_name(rank) AS lock, sum(t.ns) AS spinning, sum(t.ns) / greatest(any_value(s.cpu_ns), 1) AS share,
+SELECT top_vs_rest_name(rank) AS lock, sum(t.ns) AS spinning,
+    sum(t.ns) / greatest(any_value(s.cpu_ns), 1) AS share,
        sum(t.ns) / (SELECT sum(ns) FROM top_vs_rest) AS part
 FROM top_vs_rest AS t, locking_span AS s GROUP BY lock ORDER BY min(rank);
 
 -- picture
 -- Forty parts of the recording. A wait counts in the part in which it began.
 WITH bin AS (
-    SELECT least((l.from_ns * 40 // greatest(s.ns, 1))::INTEGER, 39) AS n, top_vs_rest_name(t.rank) AS lock, sum(l.spin_ns) AS ns,
+    SELECT least((l.from_ns * 40 // greatest(s.ns, 1))::INTEGER, 39) AS n,
+        top_vs_rest_name(t.rank) AS lock, sum(l.spin_ns) AS ns,
            min(t.rank) AS rank
     FROM locking AS l JOIN top_vs_rest AS t USING (class), locking_span AS s GROUP BY 1, 2
 )
-SELECT (n * s.ns / 40)::BIGINT AS from_ns, ((n + 1) * s.ns / 40)::BIGINT AS to_ns, bin.ns * 40 / greatest(s.cpu_ns, 1) AS share, lock
+SELECT (n * s.ns / 40)::BIGINT AS from_ns, ((n + 1) * s.ns / 40)::BIGINT AS to_ns,
+    bin.ns * 40 / greatest(s.cpu_ns, 1) AS share, lock
 FROM bin, locking_span AS s ORDER BY rank, n;
 
 -- finding
-SELECT format('{:.0f} % of the time spent spinning is for one class of locks: {}.', 100 * t.ns / (SELECT sum(ns) FROM top_vs_rest), class) AS finding,
+SELECT format('{:.0f} % of the time spent spinning is for one class of locks: {}.',
+    100 * t.ns / (SELECT sum(ns) FROM top_vs_rest), class) AS finding,
        least(t.ns / greatest(s.cpu_ns, 1), 1) AS weight
-FROM top_vs_rest AS t, locking_span AS s WHERE rank = 1 AND t.ns > 0.5 * (SELECT sum(ns) FROM top_vs_rest);
+FROM top_vs_rest AS t, locking_span AS s
+WHERE rank = 1 AND t.ns > 0.5 * (SELECT sum(ns) FROM top_vs_rest);
 
 -- warning
 FROM locking_warning;

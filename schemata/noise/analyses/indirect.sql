@@ -30,7 +30,8 @@ WITH block AS (
     FROM iteration_kept AS i ASOF JOIN LOOP_BEGIN AS b ON i.pid = b.pid AND i.to_ns >= b.time
 ), middle AS (
     -- Of iterations without interrupts; the CPU's speed may change from block to block.
-    SELECT pid, block, median(clean) AS middle FROM block WHERE interrupts = 0 AND all_ns = 0 GROUP BY pid, block
+    SELECT pid, block, median(clean) AS middle FROM block WHERE interrupts = 0 AND all_ns = 0
+    GROUP BY pid, block
 )
 SELECT touches, class, interrupts, all_ns, clean - middle AS longer
 FROM block JOIN middle USING (pid, block)
@@ -41,28 +42,36 @@ WITH known AS (
     SELECT DISTINCT touches, class FROM indirect_point WHERE class IS NOT NULL
 ), joined AS (
     SELECT k.touches, k.class, p.interrupts AS n, p.longer, p.all_ns, p.class IS NOT NULL AS hit
-    FROM known AS k JOIN indirect_point AS p ON p.touches = k.touches AND (p.class = k.class OR p.interrupts = 0 AND p.class IS NULL)
+    FROM known AS k JOIN indirect_point AS p ON p.touches = k.touches
+        AND (p.class = k.class OR p.interrupts = 0 AND p.class IS NULL)
 ), fitted AS (
-    SELECT class, touches, count(*) AS iterations, sum(n)::BIGINT AS interrupts, sum(all_ns) FILTER (hit) AS direct_ns,
-           regr_slope(longer, n) AS slope, regr_sxx(longer, n) AS sxx, regr_syy(longer, n) AS syy, regr_sxy(longer, n) AS sxy
+    SELECT class, touches, count(*) AS iterations, sum(n)::BIGINT AS interrupts,
+        sum(all_ns) FILTER (hit) AS direct_ns,
+           regr_slope(longer, n) AS slope, regr_sxx(longer, n) AS sxx, regr_syy(longer, n) AS syy,
+           regr_sxy(longer, n) AS sxy
     FROM joined GROUP BY class, touches
 )
 SELECT *, 1.96 * sqrt(greatest(syy - sxy * sxy / sxx, 0) / (iterations - 2) / sxx) AS half
 FROM fitted WHERE iterations > 30 AND interrupts >= 10 AND sxx > 0;
 
 -- table
-SELECT class, touches, iterations, interrupts, (direct_ns / interrupts)::BIGINT AS direct, round(slope)::BIGINT AS indirect,
+SELECT class, touches, iterations, interrupts, (direct_ns / interrupts)::BIGINT AS direct,
+    round(slope)::BIGINT AS indirect,
        round(slope - half)::BIGINT AS low, round(slope + half)::BIGINT AS high,
-       CASE WHEN slope - half > 0 THEN 'longer' WHEN slope + half < 0 THEN 'shorter' ELSE 'no difference' END AS seen
+       CASE WHEN slope - half > 0 THEN 'longer' WHEN slope + half < 0 THEN 'shorter'
+           ELSE 'no difference' END AS seen
 FROM indirect_slope ORDER BY interrupts DESC, class, touches;
 
 -- picture
-SELECT class || CASE touches WHEN 0 THEN ', no memory' WHEN 8 THEN ', one word' ELSE format(', array of {} KiB', touches // 1024) END AS shown,
-       round(slope)::BIGINT AS indirect, round(slope - half)::BIGINT AS low, round(slope + half)::BIGINT AS high
+SELECT class || CASE touches WHEN 0 THEN ', no memory' WHEN 8 THEN ', one word'
+    ELSE format(', array of {} KiB', touches // 1024) END AS shown,
+       round(slope)::BIGINT AS indirect, round(slope - half)::BIGINT AS low,
+       round(slope + half)::BIGINT AS high
 FROM indirect_slope ORDER BY interrupts DESC, class, touches;
 
 -- finding
-SELECT format('Each {} interrupt makes the computation {} longer ({} to {}), besides {} in handlers.', class, duration(slope),
+SELECT format('Each {} interrupt makes the computation {} longer ({} to {}), besides {} in '
+              'handlers.', class, duration(slope),
               duration(slope - half), duration(slope + half), duration(direct_ns / interrupts)),
        slope * interrupts / greatest((SELECT sum(raw) FROM iteration_kept), 1) AS weight
 FROM indirect_slope WHERE slope - half > 0 ORDER BY weight DESC, class, touches;

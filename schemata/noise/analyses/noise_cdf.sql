@@ -34,8 +34,10 @@ UNION ALL SELECT 2, 'without timer', raw - timer_ns, nominal, usual FROM iterati
 UNION ALL SELECT 3, 'clean', raw - all_ns, nominal, usual FROM iteration_kept;
 
 -- table
-SELECT what, count(*) AS iterations, min(ns) AS min, quantile_disc(ns, 0.5) AS p50, quantile_disc(ns, 0.99) AS p99,
-       max(ns) AS max, avg((ns > 1.01 * usual)::INTEGER) AS over_1, avg((ns > 1.05 * usual)::INTEGER) AS over_5,
+SELECT what, count(*) AS iterations, min(ns) AS min, quantile_disc(ns, 0.5) AS p50,
+    quantile_disc(ns, 0.99) AS p99,
+       max(ns) AS max, avg((ns > 1.01 * usual)::INTEGER) AS over_1,
+       avg((ns > 1.05 * usual)::INTEGER) AS over_5,
        avg((ns > 1.5 * usual)::INTEGER) AS over_50, round(max(ns) / nullif(min(ns), 0), 2) AS spread
 FROM noise_series GROUP BY what ORDER BY any_value(rank);
 
@@ -60,13 +62,17 @@ ORDER BY rank, part;
 
 -- finding
 SELECT text, weight FROM (
-    SELECT 1 AS rank, format('A computation of {}, usually {} without handlers, took up to {}; the shortest {}. Without the time in handlers: up to {}, the shortest {}.',
-                             duration(max(nominal)), duration(median(usual)), duration(max(raw)), duration(min(raw)), duration(max(raw - all_ns)),
+    SELECT 1 AS rank, format('A computation of {}, usually {} without handlers, took up to {}; the '
+                             'shortest {}. Without the time in handlers: up to {}, the shortest '
+                             '{}.',
+                             duration(max(nominal)), duration(median(usual)), duration(max(raw)),
+                             duration(min(raw)), duration(max(raw - all_ns)),
                              duration(min(raw - all_ns))) AS text,
            sum(all_ns) / greatest(sum(raw), 1) AS weight
     FROM iteration_kept HAVING count(*) > 0
     UNION ALL
-    SELECT 2, format('In {:,} of {:,} iterations another thread had the CPU, {} in all: these are left out.',
+    SELECT 2, format('In {:,} of {:,} iterations another thread had the CPU, {} in all: these are '
+                     'left out.',
                      count(*) FILTER (out_ns > 0), count(*), duration(sum(out_ns))),
            sum(out_ns) / greatest(sum(raw), 1)
     FROM iteration HAVING count(*) FILTER (out_ns > 0) > 0

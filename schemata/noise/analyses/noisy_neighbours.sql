@@ -33,18 +33,23 @@ SELECT * FROM ranked WHERE rank <= greatest(5, total // 1000) AND longer > 0;
 -- The first tick after an iteration tells what was stolen before it.
 CREATE TEMP TABLE worst_steal AS
 WITH told AS (
-    SELECT cpu, time, least(greatest(total::HUGEINT - lag(total) OVER (PARTITION BY cpu ORDER BY time), 0), time) AS stolen FROM STEAL
+    SELECT cpu, time, least(greatest(total::HUGEINT
+        - lag(total) OVER (PARTITION BY cpu ORDER BY time), 0), time) AS stolen FROM STEAL
 ), until AS (
     SELECT w.id, w.cpu, w.from_ns, v.time
-    FROM worst AS w ASOF LEFT JOIN (FROM VEC_OUT WHERE kind = 0) AS v ON w.cpu = v.cpu AND w.to_ns <= v.time
+    FROM worst AS w ASOF LEFT JOIN (FROM VEC_OUT WHERE kind = 0) AS v ON w.cpu = v.cpu
+        AND w.to_ns <= v.time
 )
 SELECT u.id, sum(t.stolen)::BIGINT AS ns
-FROM until AS u JOIN told AS t ON u.cpu = t.cpu AND t.time > u.from_ns AND t.time <= u.time GROUP BY u.id;
+FROM until AS u JOIN told AS t ON u.cpu = t.cpu AND t.time > u.from_ns AND t.time <= u.time
+GROUP BY u.id;
 
 CREATE TEMP TABLE worst_part AS
-SELECT id, name AS what, count(*) AS times, sum(self_ns)::BIGINT AS ns FROM iteration_handler SEMI JOIN worst USING (id) GROUP BY id, name
+SELECT id, name AS what, count(*) AS times, sum(self_ns)::BIGINT AS ns FROM iteration_handler SEMI
+JOIN worst USING (id) GROUP BY id, name
 UNION ALL
-SELECT id, CASE WHEN next = 0 THEN 'idle' ELSE klogger.comm(next, NULL) END, count(*), sum(ns)::BIGINT
+SELECT id, CASE WHEN next = 0 THEN 'idle'
+    ELSE klogger.comm(next, NULL) END, count(*), sum(ns)::BIGINT
 FROM iteration_out SEMI JOIN worst USING (id) GROUP BY id, next;
 
 -- Each cause may explain no more than what is left by those before it.
@@ -57,7 +62,8 @@ SELECT *, least(stolen, rest) AS steal, rest - least(stolen, rest) AS unseen FRO
 
 -- table
 SELECT from_ns AS begins, raw AS took, all_ns AS handlers, out_ns AS others, steal, unseen,
-       (SELECT string_agg(format('{}{} {}', what, CASE WHEN times > 1 THEN format(' ({})', times) ELSE '' END, duration(ns)), ', '
+       (SELECT string_agg(format('{}{} {}', what, CASE WHEN times > 1 THEN format(' ({})', times)
+           ELSE '' END, duration(ns)), ', '
                           ORDER BY ns DESC, what) FROM worst_part AS p WHERE p.id = w.id) AS what
 FROM worst_cause AS w ORDER BY rank;
 
@@ -68,13 +74,16 @@ WITH part AS (
     UNION ALL SELECT rank, from_ns, 'stolen by the hypervisor', steal FROM worst_cause
     UNION ALL SELECT rank, from_ns, 'not seen by the log', unseen FROM worst_cause
 )
-SELECT format('at {:.3f} s', from_ns / 1e9) AS iteration, cause, ns FROM part WHERE ns > 0 AND rank <= 30 ORDER BY rank, cause;
+SELECT format('at {:.3f} s', from_ns / 1e9) AS iteration, cause, ns FROM part
+WHERE ns > 0 AND rank <= 30 ORDER BY rank, cause;
 
 -- finding
-SELECT format('The worst {:,} iterations are longer than the median by {} in all: {:.0f} % of it other threads, {:.0f} % handlers, '
+SELECT format('The worst {:,} iterations are longer than the median by {} in all: {:.0f} % of it '
+              'other threads, {:.0f} % handlers, '
               || '{:.0f} % stolen by the hypervisor, {:.0f} % not seen by the log.',
               count(*), duration(sum(longer)), 100 * sum(least(out_ns, longer)) / sum(longer),
-              100 * sum(least(all_ns, greatest(longer - out_ns, 0))) / sum(longer), 100 * sum(steal) / sum(longer),
+              100 * sum(least(all_ns, greatest(longer - out_ns, 0))) / sum(longer),
+              100 * sum(steal) / sum(longer),
               100 * sum(unseen) / sum(longer)),
        sum(longer) / greatest((SELECT sum(raw) FROM iteration), 1) AS weight
 FROM worst_cause HAVING count(*) > 0;

@@ -14,10 +14,14 @@ WITH seen AS (
 ), named AS (
     SELECT state, CASE WHEN state = 0 THEN 'preempted'
                        WHEN list_has_any(bits, ['X', 'Z', 'dead']) THEN 'ends'
-                       WHEN list_contains(bits, 'D') AND NOT list_contains(bits, 'noload') THEN 'waits'
-                       WHEN list_has_any(bits, ['S', 'noload']) THEN 'sleeps' ELSE 'other' END AS cause
+                       WHEN list_contains(bits, 'D') AND NOT list_contains(bits,
+                           'noload') THEN 'waits'
+                       WHEN list_has_any(bits, ['S', 'noload']) THEN 'sleeps'
+                           ELSE 'other' END AS cause
     FROM seen
 )
-SELECT state, cause, CASE cause WHEN 'preempted' THEN 'preempted or yielded' WHEN 'sleeps' THEN 'sleeps (S)'
-                                WHEN 'waits' THEN 'waits (D)' WHEN 'ends' THEN 'ended' ELSE 'other' END AS words
+SELECT state, cause, CASE cause WHEN 'preempted' THEN 'preempted or yielded'
+    WHEN 'sleeps' THEN 'sleeps (S)'
+                                WHEN 'waits' THEN 'waits (D)' WHEN 'ends' THEN 'ended'
+                                    ELSE 'other' END AS words
 FROM named;

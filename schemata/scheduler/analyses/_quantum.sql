@@ -16,7 +16,8 @@ CREATE TEMP VIEW quantum_begin AS SELECT cpu AS key, pid AS who, time, NULL AS b
 CREATE TEMP VIEW quantum_end AS
 SELECT cpu AS key, pid AS who, time, {'state': state, 'next': next} AS ended FROM SCHEDOUT;
 CREATE TEMP TABLE quantum_pair AS
-SELECT key AS place, who AS pid, from_ns, to_ns, ended, outside FROM klogger.pairs('quantum_begin', 'quantum_end') WHERE who <> 0;
+SELECT key AS place, who AS pid, from_ns, to_ns, ended, outside
+FROM klogger.pairs('quantum_begin', 'quantum_end') WHERE who <> 0;
 CREATE TEMP TABLE quantum_seen AS
 SELECT * EXCLUDE (place), place AS cpu FROM klogger.broken('quantum_pair', ['SCHEDIN', 'SCHEDOUT']);
 DROP TABLE quantum_pair;
@@ -29,22 +30,28 @@ CREATE TEMP VIEW quantum_all AS
 SELECT cpu, pid, from_ns, to_ns AS time, ended.state AS state, ended.next AS next, true AS whole
 FROM quantum_seen WHERE from_ns IS NOT NULL AND to_ns IS NOT NULL AND NOT broken
 UNION ALL
-SELECT s.cpu, s.pid, greatest(coalesce(t.from_ns, 0), 0), s.to_ns, s.ended.state, s.ended.next, false
-FROM quantum_seen AS s LEFT JOIN (SELECT pid, min(from_ns) AS from_ns FROM klogger.process GROUP BY pid) AS t USING (pid)
-WHERE s.from_ns IS NULL AND s.outside AND NOT s.broken AND NOT (SELECT overwrite FROM klogger.recording)
+SELECT s.cpu, s.pid, greatest(coalesce(t.from_ns, 0), 0), s.to_ns, s.ended.state, s.ended.next,
+    false
+FROM quantum_seen AS s
+LEFT JOIN (SELECT pid, min(from_ns) AS from_ns FROM klogger.process GROUP BY pid) AS t USING (pid)
+WHERE s.from_ns IS NULL AND s.outside AND NOT s.broken
+    AND NOT (SELECT overwrite FROM klogger.recording)
 UNION ALL
 SELECT s.cpu, s.pid, s.from_ns, r.to_ns, NULL, NULL, false
 FROM quantum_seen AS s, klogger.recording AS r
 WHERE s.to_ns IS NULL AND s.outside AND NOT s.broken AND r.finished AND s.from_ns < r.to_ns;
 
 CREATE TEMP TABLE quantum AS
-SELECT cpu, pid, program, from_ns, time AS to_ns, state, next, whole FROM klogger.with_program('quantum_all');
+SELECT cpu, pid, program, from_ns, time AS to_ns, state, next, whole
+FROM klogger.with_program('quantum_all');
 
 -- Mostly both ends of one quantum are there but may not be joined: hence the greater of the two
 -- numbers.
 CREATE TEMP TABLE quantum_left_out AS
-SELECT greatest((SELECT count(*) FROM SCHEDOUT WHERE pid <> 0) - count(*) FILTER (state IS NOT NULL),
-                (SELECT count(*) FROM SCHEDIN WHERE pid <> 0) - count(*) FILTER (whole OR state IS NULL)) AS count
+SELECT greatest((SELECT count(*) FROM SCHEDOUT WHERE pid <> 0)
+    - count(*) FILTER (state IS NOT NULL),
+                (SELECT count(*) FROM SCHEDIN WHERE pid <> 0)
+                    - count(*) FILTER (whole OR state IS NULL)) AS count
 FROM quantum;
 
 CREATE TEMP TABLE quantum_warning AS
@@ -53,7 +60,8 @@ SELECT format('Left out, because the beginning or the end is not in the log: {:,
 FROM quantum_left_out WHERE count > 0
 UNION ALL
 SELECT 'The recorder itself cut quanta short, which without it were longer: '
-       || string_agg(format('{} ({:,} of {:,})', program, cut, quanta), ', ' ORDER BY cut DESC, program)
+       || string_agg(format('{} ({:,} of {:,})', program, cut, quanta), ', '
+           ORDER BY cut DESC, program)
 FROM (
     SELECT program, count(*) AS quanta,
            count(*) FILTER (state = 0 AND next IN (SELECT pid FROM klogger.recorder)) AS cut
@@ -61,7 +69,8 @@ FROM (
 ) HAVING count(*) > 0;
 
 -- Threads of which quanta may be left out between two that are there.
-CREATE TEMP TABLE quantum_gap AS SELECT DISTINCT pid FROM quantum_seen WHERE broken OR from_ns IS NULL OR to_ns IS NULL;
+CREATE TEMP TABLE quantum_gap AS SELECT DISTINCT pid FROM quantum_seen
+WHERE broken OR from_ns IS NULL OR to_ns IS NULL;
 
 DROP VIEW quantum_all;
 DROP TABLE quantum_seen;
@@ -76,4 +85,5 @@ WITH total AS (
 ), ranked AS (
     SELECT *, row_number() OVER (ORDER BY weight DESC, program) AS rank FROM weighed
 )
-SELECT program, ns, quanta, rank, CASE WHEN rank <= 9 THEN program ELSE 'other' END AS shown FROM ranked;
+SELECT program, ns, quanta, rank, CASE WHEN rank <= 9 THEN program ELSE 'other' END AS shown
+FROM ranked;

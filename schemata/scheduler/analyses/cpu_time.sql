@@ -19,11 +19,13 @@
 -- empty: no thread in scope was switched in and out while the log was recorded
 
 CREATE TEMP TABLE cpu_time AS
-SELECT pid, cpu, arg_max(program, to_ns) AS program, max(to_ns) AS last, sum(to_ns - from_ns)::BIGINT AS ns, count(*) AS quanta
+SELECT pid, cpu, arg_max(program, to_ns) AS program, max(to_ns) AS last,
+    sum(to_ns - from_ns)::BIGINT AS ns, count(*) AS quanta
 FROM quantum GROUP BY pid, cpu;
 CREATE TEMP VIEW cpu_time_thread AS
 SELECT pid, arg_max(program, last) AS program, sum(ns)::BIGINT AS ns, sum(quanta)::BIGINT AS quanta,
-       array_to_string(list(format('{}: {:.0f} %', cpu, 100 * ns / total) ORDER BY cpu), ', ') AS cpus
+       array_to_string(list(format('{}: {:.0f} %', cpu, 100 * ns / total) ORDER BY cpu),
+           ', ') AS cpus
 FROM (SELECT *, greatest(sum(ns) OVER (PARTITION BY pid), 1) AS total FROM cpu_time) GROUP BY pid;
 
 -- table
@@ -34,10 +36,12 @@ FROM cpu_time_thread AS c LEFT JOIN klogger.thread AS t USING (pid) ORDER BY ns 
 -- picture
 WITH top AS (SELECT pid, program FROM cpu_time_thread ORDER BY ns DESC, pid LIMIT 15)
 SELECT format('{}[{}]', t.program, pid) AS thread, c.cpu, c.ns AS time
-FROM cpu_time AS c JOIN top AS t USING (pid) ORDER BY sum(ns) OVER (PARTITION BY pid) DESC, pid, cpu;
+FROM cpu_time AS c JOIN top AS t USING (pid)
+ORDER BY sum(ns) OVER (PARTITION BY pid) DESC, pid, cpu;
 
 -- finding
-SELECT format('{}[{}] had the most CPU time: {}, which is {:.1f} % of one CPU.', program, pid, duration(ns),
+SELECT format('{}[{}] had the most CPU time: {}, which is {:.1f} % of one CPU.', program, pid,
+    duration(ns),
               100 * ns / nullif((SELECT to_ns - from_ns FROM klogger.recording), 0))
 FROM cpu_time_thread ORDER BY ns DESC, pid LIMIT 1;
 

@@ -31,15 +31,20 @@ WITH again AS (
     FROM SCHEDOUT SEMI JOIN quantum_gap USING (pid)
 )
 SELECT a.next AS pid, a.to_ns AS time, a.program AS cut, a.from_ns,
-       CASE WHEN a.again >= a.to_ns AND coalesce(l.left_ns > a.again, true) THEN a.again - a.to_ns END AS kept_off
+       CASE WHEN a.again >= a.to_ns AND coalesce(l.left_ns > a.again,
+           true) THEN a.again - a.to_ns END AS kept_off
 FROM again AS a LEFT JOIN left_again AS l ON a.pid = l.pid AND a.to_ns = l.time WHERE a.state = 0;
 CREATE TEMP TABLE cut_pair AS
-SELECT cut AS program, program AS cut_by, count(*) AS times, quantile_disc(time - from_ns, 0.5) AS p50_before,
-       coalesce(sum(kept_off), 0)::BIGINT AS kept_off, bool_and(pid IN (SELECT pid FROM klogger.recorder)) AS recorder
+SELECT cut AS program, program AS cut_by, count(*) AS times,
+    quantile_disc(time - from_ns, 0.5) AS p50_before,
+       coalesce(sum(kept_off), 0)::BIGINT AS kept_off,
+       bool_and(pid IN (SELECT pid FROM klogger.recorder)) AS recorder
 FROM klogger.with_program('cut') GROUP BY program, cut;
 CREATE TEMP VIEW cut_shown AS
-SELECT program, CASE WHEN row_number() OVER (ORDER BY sum(times) DESC, program) <= 11 THEN program ELSE 'other' END AS shown
-FROM (SELECT cut_by AS program, times FROM cut_pair UNION ALL SELECT program, times FROM cut_pair) GROUP BY program;
+SELECT program, CASE WHEN row_number() OVER (ORDER BY sum(times) DESC, program) <= 11 THEN program
+    ELSE 'other' END AS shown
+FROM (SELECT cut_by AS program, times FROM cut_pair UNION ALL SELECT program, times FROM cut_pair)
+GROUP BY program;
 
 -- table
 SELECT program, cut_by, times,
@@ -49,29 +54,37 @@ FROM cut_pair ORDER BY times DESC, program, cut_by;
 
 -- picture
 SELECT a.shown AS program_shown, b.shown AS next_shown, sum(times)::BIGINT AS times
-FROM cut_pair AS c JOIN cut_shown AS a ON c.program = a.program JOIN cut_shown AS b ON c.cut_by = b.program
+FROM cut_pair AS c JOIN cut_shown AS a ON c.program = a.program
+JOIN cut_shown AS b ON c.cut_by = b.program
 GROUP BY ALL ORDER BY times DESC;
 
 -- finding
 -- A few short cuts are usual. What is named klogger is a command before its exec. The weight is the
 -- part of the recorded time that the one who kept the program waiting longest did so.
 WITH total AS (
-    SELECT program, sum(times)::BIGINT AS total, sum(kept_off) AS kept FROM cut_pair WHERE program <> 'klogger' GROUP BY program
+    SELECT program, sum(times)::BIGINT AS total, sum(kept_off) AS kept FROM cut_pair
+    WHERE program <> 'klogger' GROUP BY program
 ), often AS (
     SELECT program, cut_by, times, kept_off FROM cut_pair WHERE NOT recorder
     QUALIFY row_number() OVER (PARTITION BY program ORDER BY times DESC, kept_off DESC, cut_by) = 1
 ), longest AS (
-    SELECT program, cut_by AS worst, times AS worst_times, kept_off AS most FROM cut_pair WHERE NOT recorder
+    SELECT program, cut_by AS worst, times AS worst_times, kept_off AS most FROM cut_pair
+    WHERE NOT recorder
     QUALIFY row_number() OVER (PARTITION BY program ORDER BY kept_off DESC, times DESC, cut_by) = 1
 )
-SELECT format('{}, which had the most CPU time of all that were preempted, lost its CPU {:,} times, {:.0f} % of these to {} ({:.1f} a second), which kept it waiting for {}',
-              program, total, 100 * times / total, cut_by, times * 1e9 / greatest(r.to_ns, 1), duration(kept_off))
+SELECT format('{}, which had the most CPU time of all that were preempted, lost its CPU {:,} '
+              'times, {:.0f} % of these to {} ({:.1f} a second), which kept it waiting for {}',
+              program, total, 100 * times / total, cut_by, times * 1e9 / greatest(r.to_ns, 1),
+              duration(kept_off))
        || CASE WHEN most > kept_off
-               THEN format('; {} kept it waiting longest, for {} ({:,} of these)', worst, duration(most), worst_times) ELSE '' END
-       || CASE WHEN regexp_matches(cut_by, '^thread [0-9]+$') OR most > kept_off AND regexp_matches(worst, '^thread [0-9]+$')
+               THEN format('; {} kept it waiting longest, for {} ({:,} of these)', worst,
+                   duration(most), worst_times) ELSE '' END
+       || CASE WHEN regexp_matches(cut_by, '^thread [0-9]+$') OR most > kept_off
+           AND regexp_matches(worst, '^thread [0-9]+$')
                THEN '. Record with -a to see the names of all threads.' ELSE '.' END,
        most / greatest(r.to_ns, 1) AS weight
-FROM total JOIN often USING (program) JOIN longest USING (program) JOIN quantum_program USING (program), klogger.recording AS r
+FROM total JOIN often USING (program) JOIN longest USING (program)
+JOIN quantum_program USING (program), klogger.recording AS r
 WHERE total >= 10 OR total > 1 AND kept >= 0.01 * r.to_ns
 ORDER BY ns DESC, program LIMIT 1;
 

@@ -21,21 +21,27 @@ CREATE TEMP VIEW migration_woken AS
 SELECT m.pid, m.time, m.from_cpu, m.to_cpu, coalesce(m.time - w.time <= 10_000, false) AS at_wakeup
 FROM MIGRATE AS m ASOF LEFT JOIN TRY_TO_WAKEUP AS w ON m.pid = w.pid AND m.time >= w.time;
 CREATE TEMP TABLE migration AS
-SELECT pid, arg_max(program, time) AS program, max(time) AS last, from_cpu, to_cpu, count(*) AS times,
+SELECT pid, arg_max(program, time) AS program, max(time) AS last, from_cpu, to_cpu,
+    count(*) AS times,
        count(*) FILTER (at_wakeup) AS at_wakeup
 FROM klogger.with_program('migration_woken') GROUP BY pid, from_cpu, to_cpu;
 
 -- table
 SELECT format('{}[{}]', arg_max(program, last), pid) AS thread, sum(times)::BIGINT AS migrations,
-       sum(times) / nullif((SELECT (to_ns - from_ns) / 1e9 FROM klogger.recording), 0) AS per_second,
+       sum(times) / nullif((SELECT (to_ns - from_ns) / 1e9 FROM klogger.recording),
+           0) AS per_second,
        sum(at_wakeup) / sum(times) AS at_wakeup,
-       format('{} to {}: {:.0f} %', arg_max(from_cpu, times), arg_max(to_cpu, times), 100 * max(times) / sum(times)) AS route
+       format('{} to {}: {:.0f} %', arg_max(from_cpu, times), arg_max(to_cpu, times),
+           100 * max(times) / sum(times)) AS route
 FROM migration GROUP BY pid ORDER BY migrations DESC, pid;
 
 -- picture
-SELECT from_cpu, to_cpu, sum(times)::BIGINT AS times FROM migration GROUP BY ALL ORDER BY times DESC;
+SELECT from_cpu, to_cpu, sum(times)::BIGINT AS times FROM migration GROUP BY ALL
+ORDER BY times DESC;
 
 -- finding
 SELECT format('Threads were moved to another CPU {}; {:.0f} % of these when they were woken.',
-              CASE sum(times)::BIGINT WHEN 1 THEN 'once' ELSE format('{:,} times', sum(times)::BIGINT) END, 100 * sum(at_wakeup) / sum(times))
+              CASE sum(times)::BIGINT WHEN 1 THEN 'once'
+                  ELSE format('{:,} times', sum(times)::BIGINT) END,
+                  100 * sum(at_wakeup) / sum(times))
 FROM migration HAVING count(*) > 0;

@@ -22,9 +22,11 @@
 -- A thread id may be used again: what comes after the next fork of that id is another process's.
 CREATE TEMP TABLE process_life AS
 WITH made AS (
-    SELECT parent AS pid, child, time, cpu, lead(time) OVER (PARTITION BY child ORDER BY time) AS again FROM FORK WHERE tgid = child
+    SELECT parent AS pid, child, time, cpu,
+        lead(time) OVER (PARTITION BY child ORDER BY time) AS again FROM FORK WHERE tgid = child
 ), run AS (
-    SELECT m.*, CASE WHEN i.time < coalesce(again, i.time + 1) THEN i.time END AS ran, i.cpu AS ran_on
+    SELECT m.*, CASE WHEN i.time < coalesce(again, i.time + 1) THEN i.time END AS ran,
+        i.cpu AS ran_on
     FROM made AS m ASOF LEFT JOIN SCHEDIN AS i ON m.child = i.pid AND m.time <= i.time
 ), execed AS (
     SELECT r.*, CASE WHEN e.time < coalesce(again, e.time + 1) THEN e.time END AS execed
@@ -35,8 +37,10 @@ FROM execed AS x ASOF LEFT JOIN EXIT AS e ON x.child = e.pid AND x.time <= e.tim
 
 -- table
 SELECT program, count(*) AS forks, quantile_disc(ran - time, 0.5) AS first_run_p50,
-       count(*) FILTER (ran_on = cpu AND ran IS NOT NULL) / nullif(count(ran), 0) AS same_cpu, count(execed) / count(*) AS exec,
-       quantile_disc(execed - time, 0.5) AS to_exec_p50, quantile_disc(ended - time, 0.5) AS to_exit_p50,
+       count(*) FILTER (ran_on = cpu AND ran IS NOT NULL) / nullif(count(ran), 0) AS same_cpu,
+       count(execed) / count(*) AS exec,
+       quantile_disc(execed - time, 0.5) AS to_exec_p50,
+       quantile_disc(ended - time, 0.5) AS to_exit_p50,
        quantile_disc(ended - time, 0.99) AS to_exit_p99, count(*) - count(ended) AS alive
 FROM klogger.with_program('process_life') GROUP BY program ORDER BY forks DESC, program;
 
@@ -49,16 +53,22 @@ WITH took AS (
     SELECT place, what, max(ns) AS time, min(ns) AS shortest, count(*) AS n
     FROM took WHERE ns IS NOT NULL GROUP BY place, what, floor(8 * log2(greatest(ns, 1)))
 ), curve AS (
-    SELECT place, what, time, min(shortest) OVER whole AS shortest, sum(n) OVER (whole ORDER BY time) / sum(n) OVER whole AS part
+    SELECT place, what, time, min(shortest) OVER whole AS shortest,
+        sum(n) OVER (whole ORDER BY time) / sum(n) OVER whole AS part
     FROM point WINDOW whole AS (PARTITION BY what)
 )
-SELECT what, time, part FROM (SELECT place, what, time, part FROM curve UNION SELECT place, what, shortest, 0 FROM curve)
+SELECT what, time, part
+FROM (SELECT place, what, time, part FROM curve UNION SELECT place, what, shortest, 0 FROM curve)
 ORDER BY place, part;
 
 -- finding
-SELECT format('{} made, {:.0f} a second. {:.0f} % of the children ran first on the CPU of their parent; half of those that ended did so within {}.',
-              CASE forks WHEN 1 THEN 'One process was' ELSE format('{:,} processes were', forks) END,
-              forks * 1e9 / greatest(r.to_ns, 1), 100 * same / greatest(ran, 1), coalesce(duration(p50), 'no time that is known'))
-FROM (SELECT count(*) AS forks, count(*) FILTER (ran_on = cpu AND ran IS NOT NULL) AS same, count(ran) AS ran,
+SELECT format('{} made, {:.0f} a second. {:.0f} % of the children ran first on the CPU of their '
+              'parent; half of those that ended did so within {}.',
+              CASE forks WHEN 1 THEN 'One process was'
+                  ELSE format('{:,} processes were', forks) END,
+              forks * 1e9 / greatest(r.to_ns, 1), 100 * same / greatest(ran, 1),
+              coalesce(duration(p50), 'no time that is known'))
+FROM (SELECT count(*) AS forks, count(*) FILTER (ran_on = cpu AND ran IS NOT NULL) AS same,
+    count(ran) AS ran,
              quantile_disc(ended - time, 0.5) AS p50
       FROM process_life HAVING count(*) > 0), klogger.recording AS r;

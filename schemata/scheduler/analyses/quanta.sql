@@ -53,19 +53,23 @@ ORDER BY rank, program, part;
 
 -- finding
 WITH length AS (
-    SELECT program, count(*) AS quanta, count(*) FILTER (to_ns - from_ns < 100_000) / count(*) AS under_100us,
+    SELECT program, count(*) AS quanta,
+        count(*) FILTER (to_ns - from_ns < 100_000) / count(*) AS under_100us,
            quantile_disc(to_ns - from_ns, 0.5) AS p50
     FROM quantum WHERE whole GROUP BY program
 ), short AS (
-    SELECT program, quanta FROM length WHERE under_100us >= 0.9 ORDER BY quanta DESC, program LIMIT 6
+    SELECT program, quanta FROM length WHERE under_100us >= 0.9 ORDER BY quanta DESC, program
+    LIMIT 6
 )
-SELECT 'At least 90 % of the effective quanta are shorter than 100 µs: ' || string_agg(program, ', ' ORDER BY quanta DESC, program)
+SELECT 'At least 90 % of the effective quanta are shorter than 100 µs: '
+    || string_agg(program, ', ' ORDER BY quanta DESC, program)
        || '.'
 FROM short HAVING count(*) > 0
 UNION ALL
 (SELECT format('{} has the longest: {}.', program,
                CASE quanta WHEN 1 THEN 'its only quantum lasts ' || duration(p50)
-                    ELSE format('half of its {:,} quanta last {} or more', quanta, duration(p50)) END)
+                    ELSE format('half of its {:,} quanta last {} or more', quanta,
+                        duration(p50)) END)
  FROM length ORDER BY p50 DESC, program LIMIT 1);
 
 -- warning

@@ -25,38 +25,50 @@
 
 SET VARIABLE shares_wide = (SELECT greatest(to_ns // 100 + 1, 100_000_000) FROM klogger.recording);
 CREATE TEMP MACRO shares_bins(width) AS TABLE
-SELECT pid, cpu, bin, sum(least(to_ns, (bin + 1) * width) - greatest(from_ns, bin * width))::BIGINT AS ns
-FROM (SELECT pid, cpu, from_ns, to_ns, unnest(range(from_ns // width, to_ns // width + 1)) AS bin FROM quantum)
+SELECT pid, cpu, bin, sum(least(to_ns, (bin + 1) * width)
+    - greatest(from_ns, bin * width))::BIGINT AS ns
+FROM (SELECT pid, cpu, from_ns, to_ns, unnest(range(from_ns // width, to_ns // width + 1)) AS bin
+    FROM quantum)
 GROUP BY pid, cpu, bin;
 CREATE TEMP TABLE shares_thread AS
-SELECT pid, arg_max(program, to_ns) AS program, min(from_ns) AS from_ns, max(to_ns) AS to_ns, sum(to_ns - from_ns)::BIGINT AS ns
+SELECT pid, arg_max(program, to_ns) AS program, min(from_ns) AS from_ns, max(to_ns) AS to_ns,
+    sum(to_ns - from_ns)::BIGINT AS ns
 FROM quantum GROUP BY pid;
 CREATE TEMP TABLE shares_slot AS
-SELECT b.pid, b.bin, sum(b.ns)::BIGINT AS ns FROM shares_bins(100_000_000) AS b JOIN shares_thread AS t USING (pid)
-WHERE b.bin * 100_000_000 >= t.from_ns AND (b.bin + 1) * 100_000_000 <= t.to_ns GROUP BY b.pid, b.bin;
+SELECT b.pid, b.bin, sum(b.ns)::BIGINT AS ns FROM shares_bins(100_000_000) AS b
+JOIN shares_thread AS t USING (pid)
+WHERE b.bin * 100_000_000 >= t.from_ns AND (b.bin + 1) * 100_000_000 <= t.to_ns
+GROUP BY b.pid, b.bin;
 -- A slot in which the thread had nothing has no row, and is a zero.
 CREATE TEMP TABLE shares_spread AS
-SELECT pid, slots, CASE WHEN count(*) < slots THEN 0 ELSE min(ns) END / 1e8 AS least, max(ns) / 1e8 AS most,
+SELECT pid, slots, CASE WHEN count(*) < slots THEN 0
+    ELSE min(ns) END / 1e8 AS least, max(ns) / 1e8 AS most,
        sqrt(greatest(sum((ns / 1e8) ** 2) / slots - (sum(ns / 1e8) / slots) ** 2, 0)) AS sd
 FROM shares_slot JOIN (
-    SELECT pid, greatest(to_ns // 100_000_000 - (from_ns + 99_999_999) // 100_000_000, 0) AS slots FROM shares_thread
+    SELECT pid, greatest(to_ns // 100_000_000 - (from_ns + 99_999_999) // 100_000_000, 0) AS slots
+    FROM shares_thread
 ) USING (pid) GROUP BY pid, slots;
 
 -- table
 WITH fortieth AS (
-    SELECT pid, bin, sum(ns) AS ns FROM shares_bins((SELECT to_ns // 40 + 1 FROM klogger.recording)) GROUP BY pid, bin
+    SELECT pid, bin, sum(ns) AS ns FROM shares_bins((SELECT to_ns // 40 + 1 FROM klogger.recording))
+    GROUP BY pid, bin
 ), line AS (
     SELECT pid, map_from_entries(list((bin, ns))) AS h FROM fortieth GROUP BY pid
 )
-SELECT format('{}[{}]', program, pid) AS thread, ns / nullif(to_ns - from_ns, 0) AS share, least, most, sd,
-       coalesce(slots, 0) AS slots, list_transform(range(40), lambda k: coalesce(h[k], 0)) AS over_time
+SELECT format('{}[{}]', program, pid) AS thread, ns / nullif(to_ns - from_ns, 0) AS share, least,
+    most, sd,
+       coalesce(slots, 0) AS slots, list_transform(range(40),
+           lambda k: coalesce(h[k], 0)) AS over_time
 FROM shares_thread LEFT JOIN shares_spread USING (pid) JOIN line USING (pid) ORDER BY ns DESC, pid;
 
 -- picture
 WITH top AS (
-    SELECT pid, program, ns, row_number() OVER (ORDER BY ns DESC, pid) AS rank FROM shares_thread QUALIFY rank <= 12
+    SELECT pid, program, ns, row_number() OVER (ORDER BY ns DESC, pid) AS rank FROM shares_thread
+    QUALIFY rank <= 12
 ), part AS (
-    SELECT rank, format('{}[{}]', program, pid) AS thread, cpu, bin, b.ns / getvariable('shares_wide') AS share
+    SELECT rank, format('{}[{}]', program, pid) AS thread, cpu, bin,
+        b.ns / getvariable('shares_wide') AS share
     FROM shares_bins(getvariable('shares_wide')) AS b JOIN top USING (pid)
 ), stacked AS (
     SELECT *, sum(share) OVER (PARTITION BY rank, bin ORDER BY cpu) AS top FROM part
@@ -69,7 +81,8 @@ FROM stacked WHERE share > 0 ORDER BY rank, begins, cpu LIMIT 8000;
 -- finding
 -- Threads of one program that never gave up a CPU by themselves, except at their end, wanted as
 -- much as they could get.
-SELECT format('{} threads of {} wanted a CPU all along, and got unequal shares: from {:.0f} % to {:.0f} % of one.',
+SELECT format('{} threads of {} wanted a CPU all along, and got unequal shares: from {:.0f} % to '
+              '{:.0f} % of one.',
               threads, program, 100 * low, 100 * high),
        high - low AS weight
 FROM (

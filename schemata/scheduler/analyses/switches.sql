@@ -27,17 +27,20 @@ SELECT program, cause, words, sum(times)::BIGINT AS switches
 FROM (SELECT program, state, count(*) AS times FROM klogger.with_program('switch_out') GROUP BY ALL)
 JOIN switch_cause USING (state) GROUP BY ALL;
 CREATE TEMP TABLE switch_program AS
-SELECT program, sum(switches)::BIGINT AS switches, row_number() OVER (ORDER BY sum(switches) DESC, program) AS rank
+SELECT program, sum(switches)::BIGINT AS switches,
+    row_number() OVER (ORDER BY sum(switches) DESC, program) AS rank
 FROM switch GROUP BY program;
 
 -- table
-SELECT program, p.switches, p.switches / nullif((SELECT (to_ns - from_ns) / 1e9 FROM klogger.recording), 0) AS per_second,
+SELECT program, p.switches, p.switches / nullif((SELECT (to_ns - from_ns) / 1e9
+    FROM klogger.recording), 0) AS per_second,
        coalesce(sum(s.switches) FILTER (cause = 'preempted'), 0) / p.switches AS preempted,
        coalesce(sum(s.switches) FILTER (cause = 'sleeps'), 0) / p.switches AS sleeps,
        coalesce(sum(s.switches) FILTER (cause = 'waits'), 0) / p.switches AS waits,
        coalesce(sum(s.switches) FILTER (cause = 'ends'), 0) / p.switches AS ends,
        coalesce(sum(s.switches) FILTER (cause = 'other'), 0) / p.switches AS other
-FROM switch AS s JOIN switch_program AS p USING (program) GROUP BY program, p.switches ORDER BY p.switches DESC, program;
+FROM switch AS s JOIN switch_program AS p USING (program) GROUP BY program, p.switches
+ORDER BY p.switches DESC, program;
 
 -- picture
 WITH named AS (
@@ -45,13 +48,16 @@ WITH named AS (
            s.words AS cause
     FROM switch AS s JOIN switch_program AS p USING (program)
 ), counted AS (
-    SELECT shown, cause, min(rank) AS rank, sum(switches)::BIGINT AS times FROM named GROUP BY shown, cause
+    SELECT shown, cause, min(rank) AS rank, sum(switches)::BIGINT AS times FROM named
+    GROUP BY shown, cause
 )
 SELECT shown, cause, times, times / sum(times) OVER (PARTITION BY shown) AS part FROM counted
 ORDER BY min(rank) OVER (PARTITION BY shown), cause;
 
 -- finding
-SELECT format('Threads left their CPU {}, and {:.0f} % of these because it was taken from them (or because they yielded).',
-              CASE sum(switches)::BIGINT WHEN 1 THEN 'once' ELSE format('{:,} times', sum(switches)::BIGINT) END,
+SELECT format('Threads left their CPU {}, and {:.0f} % of these because it was taken from them (or '
+              'because they yielded).',
+              CASE sum(switches)::BIGINT WHEN 1 THEN 'once'
+                  ELSE format('{:,} times', sum(switches)::BIGINT) END,
               100 * coalesce(sum(switches) FILTER (cause = 'preempted'), 0) / sum(switches))
 FROM switch HAVING count(*) > 0;

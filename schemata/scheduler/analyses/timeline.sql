@@ -24,15 +24,19 @@
 -- table), and in each as many programs; what is left of a bin is one mark. Of more than 64 CPUs,
 -- the 64 with the most quanta are drawn.
 CREATE TEMP TABLE timeline_cpu AS
-SELECT cpu, count(*) AS quanta, row_number() OVER (ORDER BY count(*) DESC, cpu) <= 64 AS drawn FROM quantum GROUP BY cpu;
+SELECT cpu, count(*) AS quanta, row_number() OVER (ORDER BY count(*) DESC, cpu) <= 64 AS drawn
+FROM quantum GROUP BY cpu;
 SET VARIABLE timeline_cpus = (SELECT greatest(count(*), 1) FROM timeline_cpu WHERE drawn);
 SET VARIABLE timeline_bins = 40 * greatest(15 // getvariable('timeline_cpus'), 1);
-SET VARIABLE timeline_programs = greatest(3000 // (getvariable('timeline_bins') * getvariable('timeline_cpus')), 1);
-SET VARIABLE timeline_width = (SELECT to_ns // getvariable('timeline_bins') + 1 FROM klogger.recording);
+SET VARIABLE timeline_programs = greatest(3000 // (getvariable('timeline_bins')
+    * getvariable('timeline_cpus')), 1);
+SET VARIABLE timeline_width = (SELECT to_ns // getvariable('timeline_bins') + 1
+    FROM klogger.recording);
 CREATE TEMP TABLE timeline_bin AS
 WITH split AS (
     SELECT cpu, program, from_ns, to_ns,
-           unnest(range(from_ns // getvariable('timeline_width')::BIGINT, to_ns // getvariable('timeline_width')::BIGINT + 1)) AS bin
+           unnest(range(from_ns // getvariable('timeline_width')::BIGINT,
+               to_ns // getvariable('timeline_width')::BIGINT + 1)) AS bin
     FROM quantum
 )
 SELECT cpu, program, bin,
@@ -42,15 +46,19 @@ FROM split GROUP BY ALL;
 
 -- table
 WITH part AS (
-    SELECT cpu, 40 * bin // getvariable('timeline_bins') AS k, sum(ns) AS ns FROM timeline_bin GROUP BY ALL
+    SELECT cpu, 40 * bin // getvariable('timeline_bins') AS k, sum(ns) AS ns FROM timeline_bin
+    GROUP BY ALL
 ), best AS (
     SELECT cpu, program, sum(ns) AS ns FROM timeline_bin GROUP BY ALL
 ), used AS (
-    SELECT cpu, sum(ns) AS ns, arg_max(program, ns) AS program, max(ns) AS most FROM best GROUP BY cpu
+    SELECT cpu, sum(ns) AS ns, arg_max(program, ns) AS program, max(ns) AS most FROM best
+    GROUP BY cpu
 )
-SELECT cpu, u.ns / nullif(r.to_ns, 0) AS used, format('{} {:.0f} %', program, 100 * u.most / nullif(r.to_ns, 0)) AS most,
+SELECT cpu, u.ns / nullif(r.to_ns, 0) AS used,
+    format('{} {:.0f} %', program, 100 * u.most / nullif(r.to_ns, 0)) AS most,
        quanta,
-       (SELECT list(coalesce(p.ns, 0) ORDER BY b.k) FROM range(40) AS b(k) LEFT JOIN part AS p ON p.k = b.k AND p.cpu = u.cpu)
+       (SELECT list(coalesce(p.ns, 0) ORDER BY b.k) FROM range(40) AS b(k)
+           LEFT JOIN part AS p ON p.k = b.k AND p.cpu = u.cpu)
            AS over_time
 FROM used AS u JOIN timeline_cpu AS c USING (cpu), klogger.recording AS r ORDER BY cpu;
 
@@ -59,17 +67,22 @@ WITH few AS (
     SELECT count(*) <= 3000 AS yes FROM quantum
 ), exact AS (
     SELECT cpu, shown AS program, from_ns AS begins, to_ns AS ends, 0.0 AS low, 1.0 AS high
-    FROM quantum JOIN quantum_program USING (program) JOIN timeline_cpu USING (cpu), few WHERE few.yes AND drawn
+    FROM quantum JOIN quantum_program USING (program) JOIN timeline_cpu USING (cpu), few
+    WHERE few.yes AND drawn
 ), ranked AS (
-    SELECT cpu, bin, shown, rank, b.ns, row_number() OVER (PARTITION BY cpu, bin ORDER BY b.ns DESC, rank) AS place
-    FROM timeline_bin AS b JOIN quantum_program AS p USING (program) JOIN timeline_cpu USING (cpu), few
+    SELECT cpu, bin, shown, rank, b.ns,
+        row_number() OVER (PARTITION BY cpu, bin ORDER BY b.ns DESC, rank) AS place
+    FROM timeline_bin AS b JOIN quantum_program AS p USING (program)
+    JOIN timeline_cpu USING (cpu), few
     WHERE NOT few.yes AND drawn
 ), part AS (
-    SELECT cpu, bin, CASE WHEN place <= getvariable('timeline_programs') THEN shown ELSE 'other' END AS program,
+    SELECT cpu, bin, CASE WHEN place <= getvariable('timeline_programs') THEN shown
+        ELSE 'other' END AS program,
            min(rank) AS rank, sum(ns) / getvariable('timeline_width') AS part
     FROM ranked GROUP BY ALL
 ), stacked AS (
-    SELECT *, sum(part) OVER (PARTITION BY cpu, bin ORDER BY program = 'other', rank) AS top FROM part
+    SELECT *, sum(part) OVER (PARTITION BY cpu, bin ORDER BY program = 'other', rank) AS top
+    FROM part
 )
 SELECT cpu, program, begins, ends, low, high FROM exact
 UNION ALL
@@ -81,7 +94,8 @@ FROM stacked WHERE part > 0.004 ORDER BY cpu, begins, low;
 -- finding
 SELECT format('CPU {} was used by recorded threads for {:.0f} % of the time, CPU {} for {:.0f} %.',
               arg_max(cpu, used), 100 * max(used), arg_min(cpu, used), 100 * min(used))
-FROM (SELECT cpu, sum(b.ns) / max(r.to_ns) AS used FROM timeline_bin AS b, klogger.recording AS r GROUP BY cpu)
+FROM (SELECT cpu, sum(b.ns) / max(r.to_ns) AS used FROM timeline_bin AS b, klogger.recording AS r
+    GROUP BY cpu)
 HAVING count(*) > 1;
 
 -- warning

@@ -25,19 +25,25 @@
 -- Whatever comes last before a thread gets a CPU began its wait. If that is a SCHEDOUT in order to
 -- sleep (cause NULL), the wake-up is not in the log, and the wait is not known.
 CREATE TEMP VIEW wait_begin AS
-SELECT pid AS key, 0 AS who, time, CASE WHEN is_new <> 0 THEN 'new' ELSE 'woken' END AS begun FROM ADD_TO_RUNQ WHERE pid <> 0
+SELECT pid AS key, 0 AS who, time, CASE WHEN is_new <> 0 THEN 'new' ELSE 'woken' END AS begun
+FROM ADD_TO_RUNQ WHERE pid <> 0
 UNION ALL
 SELECT pid, 0, time, CASE WHEN state = 0 THEN 'preempted' END FROM SCHEDOUT WHERE pid <> 0;
-CREATE TEMP VIEW wait_end AS SELECT pid AS key, 0 AS who, time, NULL AS ended FROM SCHEDIN WHERE pid <> 0;
+CREATE TEMP VIEW wait_end AS SELECT pid AS key, 0 AS who, time, NULL AS ended FROM SCHEDIN
+WHERE pid <> 0;
 CREATE TEMP TABLE wait_pair AS
 SELECT key AS pid, NULL AS place, from_ns, to_ns, to_ns AS time, begun AS cause, outside
 FROM klogger.pairs('wait_begin', 'wait_end') WHERE to_ns IS NOT NULL;
-CREATE TEMP TABLE wait_seen AS FROM klogger.broken('wait_pair', ['SCHEDIN', 'SCHEDOUT', 'ADD_TO_RUNQ']);
+CREATE TEMP TABLE wait_seen AS
+FROM klogger.broken('wait_pair', ['SCHEDIN', 'SCHEDOUT', 'ADD_TO_RUNQ']);
 DROP TABLE wait_pair;
-CREATE TEMP VIEW wait_sure AS SELECT pid, time, from_ns, cause FROM wait_seen WHERE cause IS NOT NULL AND NOT broken;
-CREATE TEMP TABLE wait AS SELECT program, cause, time, time - from_ns AS ns FROM klogger.with_program('wait_sure');
+CREATE TEMP VIEW wait_sure AS SELECT pid, time, from_ns, cause FROM wait_seen
+WHERE cause IS NOT NULL AND NOT broken;
+CREATE TEMP TABLE wait AS SELECT program, cause, time, time - from_ns AS ns
+FROM klogger.with_program('wait_sure');
 CREATE TEMP TABLE wait_left_out AS
-SELECT count(*) FILTER ((cause IS NULL OR broken) AND NOT (outside AND NOT broken)) AS count FROM wait_seen;
+SELECT count(*) FILTER ((cause IS NULL OR broken) AND NOT (outside AND NOT broken)) AS count
+FROM wait_seen;
 DROP VIEW wait_sure;
 DROP TABLE wait_seen;
 
@@ -57,7 +63,8 @@ WITH total AS (
 ), ranked AS (
     SELECT program, row_number() OVER (ORDER BY waits DESC, program) AS rank FROM total
 ), point AS (
-    SELECT CASE WHEN rank <= 9 THEN program ELSE 'other' END AS shown, min(rank) AS rank, max(ns) AS wait, min(ns) AS shortest,
+    SELECT CASE WHEN rank <= 9 THEN program
+        ELSE 'other' END AS shown, min(rank) AS rank, max(ns) AS wait, min(ns) AS shortest,
            count(*) AS waits
     FROM wait JOIN ranked USING (program) GROUP BY shown, floor(8 * log2(greatest(ns, 1)))
 ), curve AS (
@@ -73,9 +80,11 @@ SELECT shown, wait, part FROM (
 ORDER BY rank, shown, part;
 
 -- finding
-SELECT format('Half of all {:,} waits for a CPU were shorter than {}, and 99 of 100 shorter than {}; the longest was {}.',
+SELECT format('Half of all {:,} waits for a CPU were shorter than {}, and 99 of 100 shorter than '
+              '{}; the longest was {}.',
               waits, duration(p[1]), duration(p[2]), duration(max))
-FROM (SELECT count(*) AS waits, quantile_disc(ns, [0.5, 0.99]) AS p, max(ns) AS max FROM wait HAVING count(*) > 0);
+FROM (SELECT count(*) AS waits, quantile_disc(ns, [0.5, 0.99]) AS p, max(ns) AS max FROM wait
+    HAVING count(*) > 0);
 
 -- warning
 SELECT format('Left out, because it is not known when they began: {:,} {}.', count,

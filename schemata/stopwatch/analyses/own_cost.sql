@@ -27,8 +27,10 @@
 -- empty: the log has no empty pairs: 'klogger stopwatch' makes them
 
 -- table
-SELECT count(*) AS pairs, avg(ns) AS mean, coalesce(stddev_samp(ns), 0) AS sd, any_value(c.mean) AS trimmed,
-       any_value(c.sd) AS trimmed_sd, min(ns) AS min, quantile_disc(ns, 0.5) AS p50, quantile_disc(ns, 0.99) AS p99, max(ns) AS max
+SELECT count(*) AS pairs, avg(ns) AS mean, coalesce(stddev_samp(ns), 0) AS sd,
+    any_value(c.mean) AS trimmed,
+       any_value(c.sd) AS trimmed_sd, min(ns) AS min, quantile_disc(ns, 0.5) AS p50,
+       quantile_disc(ns, 0.99) AS p99, max(ns) AS max
 FROM pair_own, pair_cost AS c HAVING count(*) > 0;
 
 -- picture
@@ -38,10 +40,12 @@ WITH kept AS (
 ), width AS (
     SELECT greatest(1, ceil((max(ns) - min(ns)) / 120)) AS width FROM kept
 )
-SELECT bin * width AS shortest, (bin + 1) * width AS longest, count(*) AS times, 'empty pairs' AS what
+SELECT bin * width AS shortest, (bin + 1) * width AS longest, count(*) AS times,
+    'empty pairs' AS what
 FROM (SELECT floor(ns / width) AS bin, width FROM kept, width) GROUP BY bin, width ORDER BY bin;
 
 -- finding
-SELECT format('The stopwatch itself takes {} between its two readings of the clock (standard deviation {}, {:,} empty pairs).',
+SELECT format('The stopwatch itself takes {} between its two readings of the clock (standard '
+              'deviation {}, {:,} empty pairs).',
               duration(mean), duration(sd), pairs) AS finding
 FROM pair_cost WHERE pairs > 1;

@@ -25,18 +25,21 @@ CREATE TEMP TABLE split AS
 WITH placed AS (
     SELECT p.action, p.ns, coalesce(i.interrupts, 0) AS interrupts,
            CASE WHEN getvariable('inside_scheduled') THEN coalesce(i.off_cpu, 0) END AS off_cpu,
-           CASE WHEN p.ns <= q[2] THEN 1 WHEN p.ns <= q[3] THEN 2 WHEN p.ns <= q[4] THEN 3 WHEN p.ns <= q[5] THEN 4 ELSE 5 END AS step
+           CASE WHEN p.ns <= q[2] THEN 1 WHEN p.ns <= q[3] THEN 2 WHEN p.ns <= q[4] THEN 3
+               WHEN p.ns <= q[5] THEN 4 ELSE 5 END AS step
     FROM pair AS p JOIN pair_quantile USING (site) LEFT JOIN inside AS i ON p.rowid = i.id
     WHERE p.site < 100 AND NOT p.torn
 )
-SELECT action, step, count(*) AS pairs, avg(ns) AS mean, avg(interrupts) AS interrupts, avg(off_cpu) AS off_cpu,
+SELECT action, step, count(*) AS pairs, avg(ns) AS mean, avg(interrupts) AS interrupts,
+    avg(off_cpu) AS off_cpu,
        avg(ns - interrupts - coalesce(off_cpu, 0)) AS rest
 FROM placed GROUP BY action, step;
 CREATE TEMP MACRO split_band(step) AS
 ['< 50 %', '50–90 %', '90–99 %', '99–99.9 %', '> 99.9 %'][step];
 
 -- table
-SELECT action, split_band(step) AS band, pairs, mean, interrupts, off_cpu, rest FROM split ORDER BY action, step;
+SELECT action, split_band(step) AS band, pairs, mean, interrupts, off_cpu, rest FROM split
+ORDER BY action, step;
 
 -- picture
 WITH part AS (
@@ -49,7 +52,8 @@ SELECT format('{}, {} ({})', action, split_band(step), duration(mean)) AS band, 
 FROM part ORDER BY action, step, part;
 
 -- finding
-SELECT format('{}: the longest 0.1 % took {} in the mean, {:.0f} % of it without a CPU and {:.0f} % in interrupts.', action,
+SELECT format('{}: the longest 0.1 % took {} in the mean, {:.0f} % of it without a CPU and {:.0f} '
+              '% in interrupts.', action,
               duration(mean), 100 * off_cpu / mean, 100 * interrupts / mean) AS finding
 FROM split WHERE step = 5 AND off_cpu IS NOT NULL AND mean > 0 ORDER BY pairs * mean DESC LIMIT 1;
 

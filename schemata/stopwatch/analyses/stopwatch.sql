@@ -33,7 +33,8 @@ FROM (SELECT action, floor(8 * log2(greatest(ns, 1))) AS bin FROM pair WHERE NOT
 GROUP BY action, bin ORDER BY action, bin;
 
 -- finding
-SELECT format('{}: half take no more than {}, 99 of 100 no more than {}; the longest of {:,} took {}.',
+SELECT format('{}: half take no more than {}, 99 of 100 no more than {}; the longest of {:,} took '
+              '{}.',
               action, duration(q[2]), duration(q[4]), pairs, duration(q[7])) AS finding
 FROM pair_sum ORDER BY total DESC, action LIMIT 1;
 

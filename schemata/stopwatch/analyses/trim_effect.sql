@@ -28,10 +28,12 @@ WHERE NOT p.torn AND p.ns > q[4];
 
 -- table
 WITH level AS (
-    SELECT site, unnest(['0 %', '0.01 %', '0.1 %', '1 %']) AS trim, unnest([q[7], q[6], q[5], q[4]]) AS most
+    SELECT site, unnest(['0 %', '0.01 %', '0.1 %', '1 %']) AS trim,
+        unnest([q[7], q[6], q[5], q[4]]) AS most
     FROM pair_quantile
 ), kept AS (
-    SELECT any_value(action) AS action, site, trim, any_value(most) AS most, avg(ns) AS mean, coalesce(stddev_samp(ns), 0) AS sd
+    SELECT any_value(action) AS action, site, trim, any_value(most) AS most, avg(ns) AS mean,
+        coalesce(stddev_samp(ns), 0) AS sd
     FROM pair JOIN level USING (site) WHERE NOT torn AND ns <= most GROUP BY site, trim
 )
 SELECT action, trim, count(t.ns) AS removed, any_value(mean) AS mean, any_value(sd) AS sd,

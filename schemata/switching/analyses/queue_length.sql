@@ -24,10 +24,12 @@ WITH step AS (
     SELECT runq, time, queued::INTEGER AS queued FROM NR_RUNNING
     UNION ALL
     SELECT q.runq, unnest([g.from_ns, g.to_ns - 1]), NULL
-    FROM (SELECT * FROM klogger.gap WHERE event IS NULL OR event = 'NR_RUNNING') AS g, (SELECT DISTINCT runq FROM NR_RUNNING) AS q
+    FROM (SELECT * FROM klogger.gap WHERE event IS NULL OR event = 'NR_RUNNING') AS g,
+        (SELECT DISTINCT runq FROM NR_RUNNING) AS q
 )
 SELECT runq, queued, least(queued, 8) AS shown,
-       lead(time, 1, (SELECT to_ns FROM klogger.recording)) OVER (PARTITION BY runq ORDER BY time) - time AS ns
+       lead(time, 1, (SELECT to_ns FROM klogger.recording)) OVER (PARTITION BY runq ORDER BY time)
+           - time AS ns
 FROM step;
 DELETE FROM queue_length WHERE queued IS NULL;
 
@@ -44,6 +46,8 @@ SELECT runq, CASE WHEN shown = 8 THEN '8 and more' ELSE shown::VARCHAR END AS qu
 FROM queue_length GROUP BY runq, shown ORDER BY runq, shown;
 
 -- finding
-SELECT format('On average {:.2f} threads were on the queue of CPU {}, {:.2f} on that of CPU {}.', max(mean), arg_max(runq, mean),
+SELECT format('On average {:.2f} threads were on the queue of CPU {}, {:.2f} on that of CPU {}.',
+    max(mean), arg_max(runq, mean),
               min(mean), arg_min(runq, mean))
-FROM (SELECT runq, sum(queued * ns) / nullif(sum(ns), 0) AS mean FROM queue_length GROUP BY runq) HAVING count(*) > 1;
+FROM (SELECT runq, sum(queued * ns) / nullif(sum(ns), 0) AS mean FROM queue_length GROUP BY runq)
+HAVING count(*) > 1;

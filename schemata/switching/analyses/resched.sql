@@ -34,20 +34,25 @@ WITH step AS (
     SELECT cpu, time, NULL, NULL, true, NULL FROM SCHED_LEAVE
     UNION ALL
     SELECT c.cpu, g.to_ns, NULL, NULL, true, NULL
-    FROM (SELECT to_ns FROM klogger.gap WHERE event IS NULL OR event IN ('NEED_RESCHED', 'SCHED_ENTER', 'SCHED_LEAVE')) AS g,
+    FROM (SELECT to_ns FROM klogger.gap
+        WHERE event IS NULL OR event IN ('NEED_RESCHED', 'SCHED_ENTER', 'SCHED_LEAVE')) AS g,
          (SELECT DISTINCT cpu FROM SCHED_ENTER) AS c
 ), numbered AS (
-    SELECT *, sum(ends::INTEGER) OVER (PARTITION BY cpu ORDER BY time, ends ROWS UNBOUNDED PRECEDING) - ends::INTEGER AS turn
+    SELECT *, sum(ends::INTEGER) OVER (PARTITION BY cpu
+        ORDER BY time, ends ROWS UNBOUNDED PRECEDING) - ends::INTEGER AS turn
     FROM step
 ), turned AS (
-    SELECT cpu, turn, pid, min(asked) AS asked, min(time) FILTER (ends) AS called, any_value(preempt) AS preempt
+    SELECT cpu, turn, pid, min(asked) AS asked, min(time) FILTER (ends) AS called,
+        any_value(preempt) AS preempt
     FROM numbered WHERE pid IS NOT NULL GROUP BY cpu, turn, pid
 )
-SELECT CASE WHEN pid = 0 THEN 'idle' WHEN preempt <> 0 THEN 'in the kernel' ELSE 'elsewhere' END AS caller,
+SELECT CASE WHEN pid = 0 THEN 'idle' WHEN preempt <> 0 THEN 'in the kernel'
+    ELSE 'elsewhere' END AS caller,
        cpu AS place, asked AS from_ns, called AS to_ns
 FROM turned WHERE called IS NOT NULL AND asked IS NOT NULL;
 CREATE TEMP TABLE resched AS
-SELECT caller, to_ns - from_ns AS ns FROM klogger.broken('resched_asked', ['NEED_RESCHED', 'SCHED_ENTER', 'SCHED_LEAVE'])
+SELECT caller, to_ns - from_ns AS ns
+FROM klogger.broken('resched_asked', ['NEED_RESCHED', 'SCHED_ENTER', 'SCHED_LEAVE'])
 WHERE NOT broken;
 
 -- table
@@ -68,10 +73,13 @@ WITH point AS (
            sum(requests) OVER (whole ORDER BY delay) / sum(requests) OVER whole AS part
     FROM point WINDOW whole AS (PARTITION BY caller)
 )
-SELECT caller, delay, part FROM (SELECT caller, delay, part FROM curve UNION SELECT caller, shortest, 0 FROM curve)
+SELECT caller, delay, part
+FROM (SELECT caller, delay, part FROM curve UNION SELECT caller, shortest, 0 FROM curve)
 ORDER BY caller, part;
 
 -- finding
-SELECT format('CPUs were told {:,} times to call the scheduler; half of them did so within {}, 99 of 100 within {}.',
+SELECT format('CPUs were told {:,} times to call the scheduler; half of them did so within {}, 99 '
+              'of 100 within {}.',
               requests, duration(p[1]), duration(p[2]))
-FROM (SELECT count(*) AS requests, quantile_disc(ns, [0.5, 0.99]) AS p FROM resched HAVING count(*) > 0);
+FROM (SELECT count(*) AS requests, quantile_disc(ns, [0.5, 0.99]) AS p FROM resched
+    HAVING count(*) > 0);

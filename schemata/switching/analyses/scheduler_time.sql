@@ -26,13 +26,16 @@ SET VARIABLE scheduler_time_all = (SELECT greatest(r.to_ns, 1) * greatest(c.cpus
     FROM klogger.recording AS r, (SELECT count(DISTINCT cpu) AS cpus FROM SCHED_LEAVE) AS c);
 CREATE TEMP TABLE scheduler_time AS
 SELECT call_group(queued) AS queued, coalesce(min(queued), 1_000_000) AS rank, count(*) AS calls,
-       count(*) FILTER (switched) AS switched, coalesce(sum(pick) FILTER (switched), 0)::BIGINT AS choosing,
-       coalesce(sum(change), 0)::BIGINT AS changing, coalesce(sum(pick) FILTER (NOT switched), 0)::BIGINT AS no_switch
+       count(*) FILTER (switched) AS switched,
+       coalesce(sum(pick) FILTER (switched), 0)::BIGINT AS choosing,
+       coalesce(sum(change), 0)::BIGINT AS changing,
+       coalesce(sum(pick) FILTER (NOT switched), 0)::BIGINT AS no_switch
 FROM call GROUP BY call_group(queued);
 
 -- table
 SELECT queued, calls, switched / calls AS switched, choosing + changing + no_switch AS time,
-       (choosing + changing + no_switch) / getvariable('scheduler_time_all') AS share, choosing, changing, no_switch
+       (choosing + changing + no_switch) / getvariable('scheduler_time_all') AS share, choosing,
+       changing, no_switch
 FROM scheduler_time ORDER BY rank;
 
 -- picture
@@ -43,11 +46,14 @@ SELECT queued, what, time FROM (
 ) ORDER BY rank, place;
 
 -- finding
-SELECT format('The scheduler had {:.2f} % of the time of all CPUs: {:,} calls a second, {:.0f} % of which changed the thread.',
-              100 * time / getvariable('scheduler_time_all'), (calls * 1e9 / greatest(r.to_ns, 1))::BIGINT,
+SELECT format('The scheduler had {:.2f} % of the time of all CPUs: {:,} calls a second, {:.0f} % '
+              'of which changed the thread.',
+              100 * time / getvariable('scheduler_time_all'),
+              (calls * 1e9 / greatest(r.to_ns, 1))::BIGINT,
               100 * switched / calls),
        time / getvariable('scheduler_time_all') AS weight
-FROM (SELECT sum(choosing + changing + no_switch) AS time, sum(calls)::BIGINT AS calls, sum(switched)::BIGINT AS switched
+FROM (SELECT sum(choosing + changing + no_switch) AS time, sum(calls)::BIGINT AS calls,
+    sum(switched)::BIGINT AS switched
       FROM scheduler_time HAVING count(*) > 0), klogger.recording AS r;
 
 -- warning

@@ -29,15 +29,18 @@
 --     (sched_entry_tp, sched_exit_tp)
 
 CREATE TEMP TABLE switch_cost_group AS
-SELECT what, place, call_group(queued) AS queued, coalesce(min(queued), 1_000_000) AS rank, count(*) AS calls,
+SELECT what, place, call_group(queued) AS queued, coalesce(min(queued), 1_000_000) AS rank,
+    count(*) AS calls,
        quantile_disc(ns, [0.5, 0.99, 0.999]) AS p, max(ns) AS max
 FROM call_part GROUP BY what, place, call_group(queued)
 UNION ALL
-SELECT what, place, 'any', -1, count(*), quantile_disc(ns, [0.5, 0.99, 0.999]), max(ns) FROM call_part GROUP BY what, place;
+SELECT what, place, 'any', -1, count(*), quantile_disc(ns, [0.5, 0.99, 0.999]), max(ns)
+FROM call_part GROUP BY what, place;
 CREATE TEMP TABLE switch_cost_mean AS
 SELECT what, queued, avg(ns) AS mean, stddev_samp(ns) AS sd FROM (
     SELECT c.what, g.queued, c.ns FROM call_part AS c
-    JOIN switch_cost_group AS g ON c.what = g.what AND g.queued = call_group(c.queued) WHERE c.ns <= g.p[3]
+    JOIN switch_cost_group AS g ON c.what = g.what AND g.queued = call_group(c.queued)
+    WHERE c.ns <= g.p[3]
     UNION ALL
     SELECT c.what, g.queued, c.ns FROM call_part AS c
     JOIN switch_cost_group AS g ON c.what = g.what AND g.queued = 'any' WHERE c.ns <= g.p[3]
@@ -65,10 +68,13 @@ SELECT what, cost, part FROM (
 ORDER BY place, part;
 
 -- finding
-SELECT format('A switch takes {} ± {} in the kernel: {} to choose a thread, {} to change to it. A call that does not switch takes {}.',
-              duration(s.mean), duration(s.sd), duration(c.mean), duration(g.mean), coalesce(duration(n.mean), 'none'))
+SELECT format('A switch takes {} ± {} in the kernel: {} to choose a thread, {} to change to it. A '
+              'call that does not switch takes {}.',
+              duration(s.mean), duration(s.sd), duration(c.mean), duration(g.mean),
+              coalesce(duration(n.mean), 'none'))
 FROM switch_cost_mean AS s, switch_cost_mean AS c, switch_cost_mean AS g
-LEFT JOIN (SELECT mean FROM switch_cost_mean WHERE queued = 'any' AND what = 'no switch') AS n ON true
+LEFT JOIN (SELECT mean FROM switch_cost_mean WHERE queued = 'any' AND what = 'no switch') AS n
+    ON true
 WHERE s.queued = 'any' AND s.what = 'switch' AND c.queued = 'any' AND c.what = 'choosing'
     AND g.queued = 'any' AND g.what = 'changing';
 

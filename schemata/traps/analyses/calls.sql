@@ -24,7 +24,8 @@
 CREATE TEMP VIEW call_begin AS SELECT pid AS key, id AS who, time, NULL AS begun FROM SYS_IN;
 CREATE TEMP VIEW call_end AS SELECT pid AS key, id AS who, time, ret AS ended FROM SYS_OUT;
 CREATE TEMP TABLE call_pair AS
-SELECT key AS pid, NULL AS place, who AS id, from_ns, to_ns, ended AS ret, outside FROM klogger.pairs('call_begin', 'call_end');
+SELECT key AS pid, NULL AS place, who AS id, from_ns, to_ns, ended AS ret, outside
+FROM klogger.pairs('call_begin', 'call_end');
 CREATE TEMP TABLE call_seen AS FROM klogger.broken('call_pair', ['SYS_IN', 'SYS_OUT']);
 CREATE TEMP TABLE call AS
 SELECT pid, to_ns AS time, id, ret, to_ns - from_ns - cost_of('SYS_IN') AS ns FROM call_seen
@@ -32,12 +33,14 @@ WHERE from_ns IS NOT NULL AND to_ns IS NOT NULL AND NOT broken;
 DROP TABLE call_pair;
 
 CREATE TEMP TABLE call_of AS
-SELECT program, id, count(*) AS calls, sum(ns)::BIGINT AS total, quantile_disc(ns, [0.5, 0.99]) AS p, max(ns) AS max,
+SELECT program, id, count(*) AS calls, sum(ns)::BIGINT AS total,
+    quantile_disc(ns, [0.5, 0.99]) AS p, max(ns) AS max,
        count(*) FILTER (ret BETWEEN -4095 AND -1) AS errors
 FROM klogger.with_program('call') GROUP BY program, id;
 
 -- table
-SELECT program, id AS call, calls, calls / (greatest(to_ns, 1) / 1e9) AS per_second, total, (total / calls)::BIGINT AS mean,
+SELECT program, id AS call, calls, calls / (greatest(to_ns, 1) / 1e9) AS per_second, total,
+    (total / calls)::BIGINT AS mean,
        p[1] AS p50, p[2] AS p99, max, errors
 FROM call_of, klogger.recording ORDER BY calls DESC, program, id;
 
@@ -45,18 +48,23 @@ FROM call_of, klogger.recording ORDER BY calls DESC, program, id;
 SELECT format('{}: {}', program, id) AS who, total FROM call_of ORDER BY total DESC, who LIMIT 20;
 
 -- finding
-SELECT format('{:,} system calls, {:,} of them call {} of {}.', sum(calls)::BIGINT, max(calls), arg_max(id, calls), arg_max(program, calls))
+SELECT format('{:,} system calls, {:,} of them call {} of {}.', sum(calls)::BIGINT, max(calls),
+    arg_max(id, calls), arg_max(program, calls))
 FROM call_of HAVING count(*) > 0;
 
 -- warning
 -- What was under way when the log began or ended is not missed; nor is the beginning of a new
 -- thread's first return, from a call that its parent made. Both ends of one call may be there and
 -- not be joined: hence the greater of two numbers.
-SELECT format('Left out, because their beginning or their end is not in the log, or events are missing in between: {:,} {}.',
-              broken + greatest(ends, begins), CASE broken + greatest(ends, begins) WHEN 1 THEN 'call' ELSE 'calls' END)
+SELECT format('Left out, because their beginning or their end is not in the log, or events are '
+              'missing in between: {:,} {}.',
+              broken + greatest(ends, begins), CASE broken + greatest(ends, begins)
+                  WHEN 1 THEN 'call' ELSE 'calls' END)
 FROM (
     SELECT count(*) FILTER (from_ns IS NOT NULL AND to_ns IS NOT NULL AND broken) AS broken,
-           count(*) FILTER (from_ns IS NULL AND NOT (outside AND (NOT broken OR coalesce(p.born > 0, false)))) AS ends,
+           count(*) FILTER (from_ns IS NULL
+               AND NOT (outside AND (NOT broken OR coalesce(p.born > 0, false)))) AS ends,
            count(*) FILTER (to_ns IS NULL AND NOT (outside AND NOT broken)) AS begins
-    FROM call_seen LEFT JOIN (SELECT pid, min(from_ns) AS born FROM klogger.process GROUP BY pid) AS p USING (pid)
+    FROM call_seen LEFT JOIN (SELECT pid, min(from_ns) AS born FROM klogger.process
+        GROUP BY pid) AS p USING (pid)
 ) WHERE broken + greatest(ends, begins) > 0;

@@ -23,15 +23,18 @@ FROM klogger.with_program('fault_at');
 
 -- table
 SELECT program, count(*) AS faults, count(*) / (greatest(any_value(to_ns), 1) / 1e9) AS per_second,
-       avg((what = 'write')::INTEGER) AS writes, avg((what = 'run')::INTEGER) AS fetches, avg(by_kernel::INTEGER) AS by_kernel,
+       avg((what = 'write')::INTEGER) AS writes, avg((what = 'run')::INTEGER) AS fetches,
+       avg(by_kernel::INTEGER) AS by_kernel,
        count(DISTINCT page) AS pages
 FROM fault, klogger.recording GROUP BY program ORDER BY faults DESC, program;
 
 -- picture
-WITH most AS (SELECT program, row_number() OVER (ORDER BY count(*) DESC, program) AS rank FROM fault GROUP BY program)
+WITH most AS (SELECT program, row_number() OVER (ORDER BY count(*) DESC, program) AS rank FROM fault
+    GROUP BY program)
 SELECT CASE WHEN rank <= 14 THEN program ELSE 'other' END AS program, what, count(*) AS faults
 FROM fault JOIN most USING (program) GROUP BY ALL ORDER BY min(rank), what;
 
 -- finding
-SELECT format('{:,} page faults, {:.0f} % of them of {}.', sum(n)::BIGINT, 100 * max(n) / sum(n), arg_max(program, n))
+SELECT format('{:,} page faults, {:.0f} % of them of {}.', sum(n)::BIGINT, 100 * max(n) / sum(n),
+    arg_max(program, n))
 FROM (SELECT program, count(*) AS n FROM fault GROUP BY program) HAVING sum(n) > 0;
