@@ -17,7 +17,10 @@ fn main() {
     println!("cargo:rerun-if-changed=../../schemata");
     let btf = env::var("KLOGGER_BTF").unwrap_or_else(|_| "/sys/kernel/btf/vmlinux".into());
     let bytes = fs::read(&btf).unwrap_or_else(|e| {
-        panic!("cannot read the kernel's types from {btf}: {e}. Set KLOGGER_BTF to a file that scripts/kernel-btf made")
+        panic!(
+            "cannot read the kernel's types from {btf}: {e}. Set KLOGGER_BTF to a file that \
+                scripts/kernel-btf made"
+        )
     });
     let types = KernelTypes::new(&bytes).unwrap();
     let mut list = String::from("const BUNDLED: &[Bundled] = &[\n");
@@ -71,7 +74,8 @@ fn entry(
     let object = folder.join(format!("{name}.o"));
     clang(&folder, &texts[0].name, &object);
     format!(
-        "Bundled {{ name: {name:?}, file: {file:?}, text: {text:?}, object: include_bytes!({object:?}) }}"
+        "Bundled {{ name: {name:?}, file: {file:?}, text: {text:?}, object: \
+         include_bytes!({object:?}) }}"
     )
 }
 

@@ -36,19 +36,21 @@ pub fn load(path: &Path, options: &Options) -> Result<Schema, Failure> {
 pub fn read(path: &Path) -> Result<String, Failure> {
     let file = path.display();
     let mut bytes = Vec::new();
-    File::open(path).and_then(|f| f.take(TEXT_MAX as u64 + 1).read_to_end(&mut bytes)).map_err(|error| match error
-        .kind()
-    {
-        ErrorKind::NotFound => Failure::new(format!("{file}: there is no such file"))
-            .help("name a schema file, such as my.klogger; 'klogger list' shows the schemata that need no file"),
-        ErrorKind::IsADirectory => {
-            Failure::new(format!("{file} is a directory")).help("name the schema file in it, which ends in .klogger")
-        }
-        ErrorKind::PermissionDenied => {
-            Failure::new(format!("{file}: you may not read this file")).help("see its mode and owner")
-        }
-        _ => Failure::new(format!("{file}: {error}")),
-    })?;
+    File::open(path).and_then(|f| f.take(TEXT_MAX as u64 + 1).read_to_end(&mut bytes)).map_err(
+        |error| match error.kind() {
+            ErrorKind::NotFound => Failure::new(format!("{file}: there is no such file")).help(
+                "name a schema file, such as my.klogger; 'klogger list' shows the schemata that \
+                   need no file",
+            ),
+            ErrorKind::IsADirectory => Failure::new(format!("{file} is a directory"))
+                .help("name the schema file in it, which ends in .klogger"),
+            ErrorKind::PermissionDenied => {
+                Failure::new(format!("{file}: you may not read this file"))
+                    .help("see its mode and owner")
+            }
+            _ => Failure::new(format!("{file}: {error}")),
+        },
+    )?;
     if bytes.len() > TEXT_MAX {
         return Err(Failure::new(format!("{file} has more than {TEXT_MAX} bytes"))
             .help("a schema is a short text: is this one? If it is, make several of it"));

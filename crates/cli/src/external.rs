@@ -40,8 +40,13 @@ pub fn run(words: Vec<OsString>) -> Outcome {
     }
     let error = command.exec();
     Err(match error.kind() {
-        std::io::ErrorKind::NotFound => Failure::new(format!("'{name}' is not a klogger command, and there is no program klogger-{name} on the PATH"))
-            .help("see 'klogger --help'; the analyses (sql, report) are installed by 'make install' or found in the PATH that 'make' prints"),
+        std::io::ErrorKind::NotFound => Failure::new(format!(
+            "'{name}' is not a klogger command, and there is no program klogger-{name} on the PATH"
+        ))
+        .help(
+            "see 'klogger --help'; the analyses (sql, report) are installed by 'make \
+                   install' or found in the PATH that 'make' prints",
+        ),
         _ => Failure::new(format!("cannot run {}: {error}", path.to_string_lossy())),
     })
 }

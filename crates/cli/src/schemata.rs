@@ -26,9 +26,10 @@ pub fn unknown(name: &str) -> Failure {
     let names = bundled::all().iter().map(|b| b.name);
     match did_you_mean(name, names) {
         Some(help) => failure.help(help),
-        None => {
-            failure.help("'klogger list' shows those there are; for a file of your own, give its path: ./my.klogger")
-        }
+        None => failure.help(
+            "'klogger list' shows those there are; for a file of your own, give its \
+                          path: ./my.klogger",
+        ),
     }
 }
 

@@ -180,7 +180,8 @@ fn c_that_does_not_compile_attaches_nowhere() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let schema = "event E { int a }\nprobe tracepoint sched_switch(bool preempt) { klogger(E, no_such_name); }\n";
+    let schema = "event E { int a }\nprobe tracepoint sched_switch(bool preempt) \
+                  { klogger(E, no_such_name); }\n";
     std::fs::write(folder.path().join("c.klogger"), schema).unwrap();
     let show = |words: &[&str]| {
         let klogger = env!("CARGO_BIN_EXE_klogger");

@@ -132,9 +132,11 @@ fn threads_of_programs() {
     let script = "import json, csv\n\
         rows = [json.loads(l) for l in open('v2.json')]\n\
         table = list(csv.DictReader(open('v2.csv', newline='')))\n\
-        assert [r.get('cpu') for r in rows] == [int(r['cpu']) if r['cpu'] else None for r in table]\n\
+        assert [r.get('cpu') for r in rows] == [int(r['cpu']) if r['cpu'] else None for r in \
+        table]\n\
         request = next(i for i, r in enumerate(rows) if r['event'] == 'REQUEST')\n\
-        print(rows[request]['tid'], rows[request]['tid_'], table[request]['tid'], table[request]['tid_'])";
+        print(rows[request]['tid'], rows[request]['tid_'], table[request]['tid'], \
+        table[request]['tid_'])";
     if let Some(found) = checked("python3", &["-c", script]) {
         assert_eq!(found.trim_end(), "1201 7 1201 7");
     }

@@ -151,7 +151,8 @@ fn argument(shape: Shape, scalar: Scalar, n: usize) -> String {
 
 fn program(schema: &Schema) -> String {
     let mut c = format!(
-        "{STUBS}\n#include \"{}.events.h\"\nint main(void)\n{{\n\tstruct klogger_hit hit = {{0}};\n",
+        "{STUBS}\n#include \"{}.events.h\"\nint main(void)\n{{\n\tstruct klogger_hit hit = \
+         {{0}};\n",
         schema.name
     );
     for e in &schema.events {

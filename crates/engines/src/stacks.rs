@@ -44,7 +44,8 @@ mod tests {
     #[test]
     fn frames_of_the_tracing_are_left_out() {
         let symbols = Symbols::new(
-            b"1000 take\n2000 lock\n3000 __traceiter_contention_begin\n4000 bpf_trace_run2\n5000 bpf_prog_1_x\n"
+            b"1000 take\n2000 lock\n3000 __traceiter_contention_begin\n4000 bpf_trace_run2\n5000 \
+              bpf_prog_1_x\n"
                 .to_vec(),
         );
         let stacks = [(3, vec![0x5001, 0x4002, 0x3004, 0x2010, 0x2000]), (9, vec![0x10, 0x1001])];

@@ -51,13 +51,15 @@ impl fmt::Display for Error {
             Error::NewerVersion { found, known } => {
                 write!(
                     f,
-                    "the log was written by a newer klogger (format {found}; this one reads up to {known})"
+                    "the log was written by a newer klogger (format {found}; this one reads up to \
+                     {known})"
                 )
             }
             Error::PreambleCut { have, need } => {
                 write!(
                     f,
-                    "the log is cut off in its preamble ({have} bytes; the preamble alone has {need})"
+                    "the log is cut off in its preamble ({have} bytes; the preamble alone has \
+                     {need})"
                 )
             }
             Error::PreambleCorrupt(how) => write!(f, "the log's preamble is damaged: {how}"),

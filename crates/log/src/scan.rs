@@ -208,7 +208,8 @@ impl Scan<'_> {
             Writing::No => (Key::RecorderKilled, "ledger and index are missing"),
             Writing::Unknown => (
                 Key::RecorderKilled,
-                "ledger and index are missing; if another machine writes this file, they may be still to come",
+                "ledger and index are missing; if another machine writes this file, they may be \
+                 still to come",
             ),
         };
         Damage::new(key, length, length, what)

@@ -24,7 +24,8 @@ fn head() -> String {
 fn the_page_is_the_head_of_the_module() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/log-format.md");
     let note = "<!-- SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause -->\n\
-                <!-- Made from the head of crates/log/src/format.rs: change it there, then run\n     \
+                <!-- Made from the head of crates/log/src/format.rs: change it there, then \
+                run\n     \
                 KLOGGER_BLESS=1 cargo test -p klogger-log --test specification -->\n\n";
     let expected = format!("{note}{}", head());
     if std::env::var_os("KLOGGER_BLESS").is_some() {

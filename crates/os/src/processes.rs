@@ -93,7 +93,8 @@ mod tests {
 
     #[test]
     fn a_name_may_hold_parentheses() {
-        let stat = b"7 (a) b) S 3 7 7 0 -1 1 0 0 0 0 0 0 0 0 20 0 1 0 9 1 1 1 1 1 1 1 1 0 0 0 0 0 0 0 17 1 0 2 0 0 0";
+        let stat = b"7 (a) b) S 3 7 7 0 -1 1 0 0 0 0 0 0 0 0 20 0 1 0 9 1 1 1 1 1 1 1 1 0 0 0 0 0 \
+                     0 0 17 1 0 2 0 0 0";
         let t = parse_stat(stat, 7, 7, Vec::new()).unwrap();
         assert_eq!((t.comm.as_slice(), t.ppid, t.prio, t.policy), (&b"a) b"[..], 3, 20, 2));
         assert_eq!(parse_stat(b"7 (x", 7, 7, Vec::new()), None);

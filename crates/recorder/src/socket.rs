@@ -48,7 +48,8 @@ fn stranger(uid: u32) -> Answer {
     let own = os::files::effective_uid();
     Answer::refuse(
         format!(
-            "permission denied: it is a recording of user {own}, which takes orders of user {own} and of root, not of user {uid}"
+            "permission denied: it is a recording of user {own}, which takes orders of user {own} \
+             and of root, not of user {uid}"
         ),
         Some(help.into()),
     )

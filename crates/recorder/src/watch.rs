@@ -153,7 +153,8 @@ impl Watch {
         let (from, to) = (self.last.clocks.monotonic, clocks.monotonic);
         let mut entry = Entry::new(Key::ClockStep).between(from, to);
         entry.text = format!(
-            "the time-stamp counter {what}: times between these two looks that were read from it (programs, the kernel \
+            "the time-stamp counter {what}: times between these two looks that were read from it \
+             (programs, the kernel \
              engine) may be wrong by up to {}; those before and after are right",
             seconds(i128::from(to.saturating_sub(from)))
         );

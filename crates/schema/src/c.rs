@@ -276,7 +276,11 @@ mod tests {
     #[test]
     fn only_tokens_make_a_call() {
         assert!(
-            found("// klogger(A)\n/* klogger(B) */ \"klogger(C)\" xklogger(D) klogger_scope(E) klogger").is_empty()
+            found(
+                "// klogger(A)\n/* klogger(B) */ \"klogger(C)\" xklogger(D) klogger_scope(E) \
+                   klogger"
+            )
+            .is_empty()
         );
     }
 

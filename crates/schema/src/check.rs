@@ -167,9 +167,12 @@ fn check_scope(draft: &EventDraft, found: &mut Vec<Diagnostic>) {
             None => {
                 let message =
                     format!("event {} has no field `{}`", draft.event.name, shorten(name));
-                let help = did_you_mean(name, fields.iter().map(|f| f.name.as_str())).unwrap_or_else(|| {
-                    "name a field that holds a thread id, or write `scope all` or `scope current`".into()
-                });
+                let help = did_you_mean(name, fields.iter().map(|f| f.name.as_str()))
+                    .unwrap_or_else(|| {
+                        "name a field that holds a thread id, or write `scope all` or `scope \
+                     current`"
+                            .into()
+                    });
                 found.push(Diagnostic::error(span, message).label("not a field").help(help));
             }
             Some(field) if field.context.is_some() => {

@@ -109,10 +109,13 @@ const NO_QUESTIONS: &[&str] =
 
 impl Compiler<'_> {
     fn find(folder: &Path) -> Result<Compiler<'_>, Error> {
-        let program = COMPILERS.iter().find_map(|name| confine::find_program(name)).ok_or_else(|| {
-            Error::new("a schema of your own is compiled by clang, and none is installed")
-                .help("apt-get install clang-19 (or newer); bundled schemata need none: see 'klogger list'")
-        })?;
+        let program =
+            COMPILERS.iter().find_map(|name| confine::find_program(name)).ok_or_else(|| {
+                Error::new("a schema of your own is compiled by clang, and none is installed").help(
+                    "apt-get install clang-19 (or newer); bundled schemata need none: see \
+                       'klogger list'",
+                )
+            })?;
         Ok(Compiler { program, folder })
     }
 
@@ -245,7 +248,8 @@ fn help(message: &str) -> Option<&'static str> {
         ("names another file", BEYOND_HELP),
         (
             "no member named",
-            "see the kernel's own definition: bpftool btf dump file /sys/kernel/btf/vmlinux format c",
+            "see the kernel's own definition: bpftool btf dump file /sys/kernel/btf/vmlinux format \
+             c",
         ),
         (
             "incomplete definition of type",

@@ -96,9 +96,10 @@ pub fn faults(schema: &Schema, plans: &[Plan]) -> Vec<Diagnostic> {
             let diagnostic = Diagnostic::error(probe.targets[*target].span, r.message.clone());
             found.push(match &r.help {
                 Some(help) => diagnostic.help(help.clone()),
-                None => {
-                    diagnostic.help("name an alternative with 'or', or see 'klogger show' for what this kernel offers")
-                }
+                None => diagnostic.help(
+                    "name an alternative with 'or', or see 'klogger show' for what \
+                                     this kernel offers",
+                ),
             });
         }
     }

@@ -113,6 +113,9 @@ pub fn check_pid_namespace() -> Result<(), Error> {
     if ours.as_os_str() == FIRST || ours.as_os_str().is_empty() {
         return Ok(());
     }
-    Err(Error::new("klogger runs inside a pid namespace (a container), where the kernel's thread ids mean others")
-        .help("record the whole system with -a, or run klogger on the host"))
+    Err(Error::new(
+        "klogger runs inside a pid namespace (a container), where the kernel's thread \
+                    ids mean others",
+    )
+    .help("record the whole system with -a, or run klogger on the host"))
 }

@@ -90,7 +90,8 @@ impl Tree {
             let text = tree.read(insertion.file)?.ok_or_else(no_tree)?;
             if !text.lines().any(|l| insertion.is_behind(l)) {
                 return Err(Error::new(format!(
-                    "klogger does not know the layout of Linux {}: {shown}/{} has no line that begins with '{}'",
+                    "klogger does not know the layout of Linux {}: {shown}/{} has no line that \
+                     begins with '{}'",
                     tree.version, insertion.file, insertion.after
                 ))
                 .help("a newer klogger may know it"));
@@ -160,8 +161,10 @@ impl Tree {
                 What::Remove => fs::remove_file(&path),
             };
             done.map_err(|e| {
-                Error::new(format!("cannot change {}: {e}", path.display()))
-                    .help("the tree is half changed: see to it that you may write there, and do the same again")
+                Error::new(format!("cannot change {}: {e}", path.display())).help(
+                    "the tree is half changed: see to it that you may write there, and do \
+                           the same again",
+                )
             })?;
         }
         Ok(())

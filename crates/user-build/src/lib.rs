@@ -104,7 +104,8 @@ mod tests {
     #[test]
     fn a_fault_is_shown_at_its_place() {
         let shown = of("schema my\n\nevent A { int x  uint8 y }\n").unwrap_err();
-        let expected = "error: unknown type `uint8`\n --> DIR/my.klogger:3:18\n  event A { int x  uint8 y }\n                   ^^^^^";
+        let expected = "error: unknown type `uint8`\n --> DIR/my.klogger:3:18\n  event A \
+                        { int x  uint8 y }\n                   ^^^^^";
         assert!(shown.starts_with(expected), "{shown}");
     }
 

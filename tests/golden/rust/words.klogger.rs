@@ -20,12 +20,14 @@ mod klogger_schema_words {
         "NOTHING\0NUMBERS\0PADDED\0SHAPES\0TEXT\0WHO\0match\0Self\0",
         concat!(
             "// SPDX-License-Identifier: GPL-2.0-only\n",
-            "schema words \"Every type and shape, \\\\ \\\"quotes\\\" in texts, and names that mean something in Rust\"\n",
+            "schema words \"Every type and shape, \\\\ \\\"quotes\\\" in texts, and names that \
+             mean something in Rust\"\n",
             "\n",
             "event NOTHING \"no fields at all\" { }\n",
             "\n",
             "event NUMBERS \"one of each\" {\n",
-            "    bool b  char c  uchar uc  short s  ushort us  int i  uint ui  long l  ulong ul  longlong ll  ulonglong ull\n",
+            "    bool b  char c  uchar uc  short s  ushort us  int i  uint ui  long l  ulong ul  \
+             longlong ll  ulonglong ull\n",
             "}\n",
             "\n",
             "event PADDED \"most fields need padding before them\" {\n",

@@ -54,7 +54,8 @@ enum Target {
 }
 
 const NOTES: &str = "\
-Without -o the result stands beside the log: x.klog-parquet/, x.klog.pftrace, x.klog-ctf/, x.klog-ctf2/, x.klog-lttng/,
+Without -o the result stands beside the log: x.klog-parquet/, x.klog.pftrace, x.klog-ctf/,
+x.klog-ctf2/, x.klog-lttng/,
 x.klog.json, x.klog.csv, x.klog.pl. Parquet tables are made again only if the log has changed since. To choose events, ask in SQL
 ('klogger sql'), or use 'klogger cat', which knows the same text formats.
 

@@ -25,8 +25,8 @@ pub struct Args {
 }
 
 const NOTES: &str = "\
-Every block is read and its checksum compared. What is damaged is named, and the exit code is 0 as long as the
-log's preamble can be read.";
+Every block is read and its checksum compared. Damage is reported, and the exit code is 0 as long as
+the log's preamble can be read.";
 
 pub fn run(args: Args) -> Outcome {
     let reader = open::open(&args.file)?;

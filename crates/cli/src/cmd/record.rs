@@ -216,8 +216,10 @@ fn schemas(words: &[String], engine: Engine) -> Result<(Vec<CompiledSchema>, boo
             .help("leave --engine away: the kernel's probes and programs are recorded together"));
         }
         (Engine::Bpf | Engine::Kernel | Engine::Auto, false, true) => {
-            return Err(Failure::new("no schema to record with")
-                .help("give one with -s ('klogger list' shows those there are), or record programs: --engine user"));
+            return Err(Failure::new("no schema to record with").help(
+                "give one with -s ('klogger list' shows those there are), or record \
+                       programs: --engine user",
+            ));
         }
         _ => {}
     }

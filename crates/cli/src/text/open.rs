@@ -41,7 +41,8 @@ pub fn warn_of(reader: &Reader, found: &[Damage]) {
     let lost: u64 = losses.fold(0, |sum, e| sum.saturating_add(e.count));
     if lost > 0 {
         eprintln!(
-            "klogger: warning: {lost} events were lost while recording; 'klogger info' says which, and why"
+            "klogger: warning: {lost} events were lost while recording; 'klogger info' says which, \
+             and why"
         );
     }
 }

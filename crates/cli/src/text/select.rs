@@ -37,10 +37,14 @@ pub struct SelectArgs {
 }
 
 const WHERE_HELP: &str = "\
-Only events for which this holds. Fields, and time, cpu (-1: the recorder), serial and event, are compared with \
-==, !=, <, <=, >, >= and =~ (regular expression), and joined with &&, || and !. A number may be hexadecimal (0x1f) or \
-have a unit of time (1.5ms). A value that has a name can be compared with it: pid == \"bash\". Events that programs \
-logged themselves have no cpu, but tid and tgid: their thread and process. An event without the field does not match.";
+Only events for which this holds. Fields, and time, cpu (-1: the recorder), serial and event, are \
+compared with \
+==, !=, <, <=, >, >= and =~ (regular expression), and joined with &&, || and !. A number may be \
+hexadecimal (0x1f) or \
+have a unit of time (1.5ms). A value that has a name can be compared with it: pid == \"bash\". \
+Events that programs \
+logged themselves have no cpu, but tid and tgid: their thread and process. An event without the \
+field does not match.";
 
 /// Reads `3`, `2-5` or `-`.
 fn cpus(text: &str) -> Result<RangeInclusive<u16>, String> {

@@ -20,7 +20,11 @@ pub enum Moment {
 /// Reads `1.5`, `1.5s`, `200ms`, `-1s` or `12:34:56.5`.
 pub fn moment(text: &str) -> Result<Moment, String> {
     let found = if text.contains(':') { wall_clock(text) } else { distance(text) };
-    found.ok_or_else(|| "write seconds (1.5), a number with a unit (200ms), a distance from the end (-1s), or a time of day in UTC (12:34:56)".into())
+    found.ok_or_else(|| {
+        "write seconds (1.5), a number with a unit (200ms), a distance from the \
+                         end (-1s), or a time of day in UTC (12:34:56)"
+            .into()
+    })
 }
 
 fn distance(text: &str) -> Option<Moment> {

@@ -126,10 +126,13 @@ mod tests {
     #[test]
     fn prototypes_are_found_with_their_headers() {
         let text = "klogger_header \"trace/events/sched.h\"\n# 1 \"x\"\n\
-            static inline void check_trace_callback_type_sched_switch(void (*cb)(void *__data, bool preempt, struct \
-            task_struct  *prev)) { } static inline void check_trace_callback_type_nothing(void (*cb)(void *__data)) { }\n\
+            static inline void check_trace_callback_type_sched_switch(void (*cb)(void *__data, \
+            bool preempt, struct \
+            task_struct  *prev)) { } static inline void check_trace_callback_type_nothing(void \
+            (*cb)(void *__data)) { }\n\
             klogger_header \"asm/trace/x.h\"\n\
-            void check_trace_callback_type_odd(void (*cb)(void *__data, void (*fn)(int, long), char *names[4])) { }\n";
+            void check_trace_callback_type_odd(void (*cb)(void *__data, void (*fn)(int, long), \
+            char *names[4])) { }\n";
         let found = find(text);
         assert_eq!(found["sched_switch"].header, "trace/events/sched.h");
         assert_eq!(found["sched_switch"].parameters, ["bool preempt", "struct task_struct *prev"]);

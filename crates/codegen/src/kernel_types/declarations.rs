@@ -196,7 +196,8 @@ impl Declarations<'_> {
                 } else {
                     let _ = writeln!(
                         self.text,
-                        "enum {tag}___{name} {{ {name} = {value} }};\n#define {name} __builtin_preserve_enum_value(*(enum {tag}___{name} *){name}, 1)"
+                        "enum {tag}___{name} {{ {name} = {value} }};\n#define {name} \
+                         __builtin_preserve_enum_value(*(enum {tag}___{name} *){name}, 1)"
                     );
                 }
             }

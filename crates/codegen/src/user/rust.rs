@@ -113,9 +113,12 @@ fn function(out: &mut Text, place: &Place, event: &Event, layout: &EventLayout, 
     let text = format!(
         "{doc}#[inline(always)]\n{visibility} fn {name}({}) {{\n    \
              let Some(klogger_on) = {unit}.on::<{index}>() else {{ return }};\n{measures}    \
-             if !klogger_on.log::<{fixed}>({fill}) {{\n        klogger_careful(klogger_on{names});\n    }}\n\n    \
-             #[inline(always)]\n    fn klogger_fill(klogger_record: &mut klogger_user::Record<{fixed}>{taken}) {{\n{stores}    }}\n\n    \
-             #[cold]\n    #[inline(never)]\n    fn klogger_careful(klogger_on: klogger_user::On{taken}) {{\n        \
+             if !klogger_on.log::<{fixed}>({fill}) {{\n        \
+             klogger_careful(klogger_on{names});\n    }}\n\n    \
+             #[inline(always)]\n    fn klogger_fill(klogger_record: &mut \
+             klogger_user::Record<{fixed}>{taken}) {{\n{stores}    }}\n\n    \
+             #[cold]\n    #[inline(never)]\n    fn klogger_careful(klogger_on: \
+             klogger_user::On{taken}) {{\n        \
              klogger_on.log_carefully::<{fixed}>({fill});\n    }}\n}}\n",
         given.trim_start_matches(", "),
         name = identifier(&event.name),

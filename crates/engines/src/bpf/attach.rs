@@ -17,7 +17,8 @@ static ROWS: [Row; 1] = [Row {
     kind: ProbeKind::Tracepoint,
     // The program's section says which one.
     attach: |program, _| program.attach_trace(),
-    help: "if other tracers are running, they may have used up what the kernel allows on one tracepoint",
+    help: "if other tracers are running, they may have used up what the kernel allows on one \
+           tracepoint",
 }];
 
 /// Attaches the program `name` of an object that is loaded. It is detached when the link goes.

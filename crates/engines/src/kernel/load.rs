@@ -11,7 +11,8 @@ use std::thread;
 use std::time::Duration;
 
 pub const CORE: &str = "klogger";
-const SIGNING: &str = "sign the module with a key that this machine trusts (mokutil --import KEY.der), or switch Secure \
+const SIGNING: &str = "sign the module with a key that this machine trusts (mokutil --import \
+                       KEY.der), or switch Secure \
                        Boot off; docs/kernel-engine.md says how";
 
 /// The modules that we have loaded. They are unloaded, the last one first, when this goes.
@@ -51,7 +52,8 @@ impl Modules {
         let path = folder.join(format!("{name}.ko"));
         let file = File::open(&path).map_err(|e| {
             Error::new(format!("cannot open the module {}: {e}", path.display())).help(
-                "'klogger build -s SCHEMA -o DIR' makes all modules that a recording needs; --modules DIR uses them",
+                "'klogger build -s SCHEMA -o DIR' makes all modules that a recording needs; \
+                 --modules DIR uses them",
             )
         })?;
         match modules::load(&file) {
@@ -87,12 +89,17 @@ fn unload(name: &str) {
 /// Why the device is not to be had.
 pub fn cannot_open(error: io::Error) -> Error {
     match error.kind() {
-        ErrorKind::ResourceBusy => Error::new("another recording uses the kernel engine")
-            .help("wait for its end; recordings by the bpf engine (--engine bpf) can run beside it"),
+        ErrorKind::ResourceBusy => Error::new("another recording uses the kernel engine").help(
+            "wait for its end; recordings by the bpf engine (--engine bpf) can run beside it",
+        ),
         ErrorKind::PermissionDenied => Error::new(format!("{PATH} is for root"))
             .help("run klogger as root: sudo klogger record ..."),
-        ErrorKind::NotFound => Error::new(format!("the module {CORE} is loaded, but there is no {PATH}")).help(format!(
-            "the file's number is in /proc/misc: mknod -m 600 {PATH} c 10 NUMBER; in a container, pass it in from the host"
+        ErrorKind::NotFound => Error::new(format!(
+            "the module {CORE} is loaded, but there is no {PATH}"
+        ))
+        .help(format!(
+            "the file's number is in /proc/misc: mknod -m 600 {PATH} c 10 NUMBER; in a container, \
+             pass it in from the host"
         )),
         _ => Error::new(format!("cannot open {PATH}: {error}")),
     }
@@ -108,7 +115,9 @@ fn cannot_load(path: &Path, error: io::Error) -> Error {
         |why: &str| Error::new(format!("the kernel refuses the module {}: {why}", path.display()));
     let release = || first_word("/proc/sys/kernel/osrelease");
     match error.raw_os_error() {
-        Some(libc::ENOSYS) => Error::new("this kernel cannot load modules").help("use --engine bpf"),
+        Some(libc::ENOSYS) => {
+            Error::new("this kernel cannot load modules").help("use --engine bpf")
+        }
         Some(libc::EKEYREJECTED | libc::ENOKEY | libc::EBADMSG) => {
             refused("it is not signed by a key that is trusted").help(SIGNING)
         }
@@ -121,10 +130,16 @@ fn cannot_load(path: &Path, error: io::Error) -> Error {
         }
         Some(libc::EPERM) => refused("this process may not load modules")
             .help("run klogger as root on the host: a container's root may not"),
-        Some(libc::ENOEXEC) => refused(&format!("it was made for another kernel than {}", release()))
-            .help("make it again with 'klogger build' on this machine; the end of 'dmesg' says what differs"),
-        Some(libc::ENOENT) => refused("it needs a symbol that this kernel, or the module klogger, does not have")
-            .help("the end of 'dmesg' names it; make all modules again with 'klogger build'"),
+        Some(libc::ENOEXEC) => {
+            refused(&format!("it was made for another kernel than {}", release())).help(
+                "make it again with 'klogger build' on this machine; the end of 'dmesg' says \
+                   what differs",
+            )
+        }
+        Some(libc::ENOENT) => {
+            refused("it needs a symbol that this kernel, or the module klogger, does not have")
+                .help("the end of 'dmesg' names it; make all modules again with 'klogger build'")
+        }
         Some(libc::EINVAL) => refused("it does not fit to this kernel, or to the module klogger")
             .help("the end of 'dmesg' says why; make all modules again with 'klogger build'"),
         Some(libc::ENOMEM) => refused("there is not enough memory"),

@@ -86,8 +86,10 @@ pub fn check(schema: &Schema, states: &[ProbeState]) -> Result<(), Error> {
             .text
             .get(..probe.targets[0].span.start)
             .map_or(1, |t| t.matches('\n').count() + 1);
-        return Err(Error::new(format!("{}:{line}: {}", schema.file, state.note))
-            .help("name an alternative with 'or', or see 'klogger tracepoints' for what this kernel offers"));
+        return Err(Error::new(format!("{}:{line}: {}", schema.file, state.note)).help(
+            "name an alternative with 'or', or see 'klogger tracepoints' for what this \
+                   kernel offers",
+        ));
     }
     if !states.is_empty() && states.iter().all(|s| !s.attached) {
         let notes: Vec<&str> = states.iter().map(|s| s.note.as_str()).collect();

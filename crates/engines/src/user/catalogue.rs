@@ -340,7 +340,8 @@ mod tests {
     #[test]
     fn a_known_schema_must_be_the_same_but_for_its_words() {
         let mut c = catalogue(false);
-        let said = "schema my \"other words\"\nevent A \"doc\" { int x \"doc\"  string s }\nevent B { u64 y in ns }\n";
+        let said = "schema my \"other words\"\nevent A \"doc\" { int x \"doc\"  string s }\nevent \
+                    B { u64 y in ns }\n";
         let (admitted, addition) = c.admit(0, "my", said).unwrap();
         assert_eq!((admitted.base, admitted.layouts.len(), addition), (2, 2, None));
         for other in [

@@ -332,7 +332,8 @@ fn read_facts(file: &File, length: u64) -> Result<Facts, Unusable> {
     let version = u32_at(&page, AT_VERSION);
     if version != VERSION {
         let text = format!(
-            "its layout has version {version}, and this klogger knows {VERSION}; rebuild the program"
+            "its layout has version {version}, and this klogger knows {VERSION}; rebuild the \
+             program"
         );
         return Err(Unusable::Refused(text));
     }

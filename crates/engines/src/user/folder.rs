@@ -305,7 +305,8 @@ impl Watch {
 fn cannot_watch(what: &Path, error: &io::Error) -> String {
     let what = what.display();
     format!(
-        "programs that start later may be missed in {what}: {error} (see /proc/sys/fs/inotify/max_user_watches)"
+        "programs that start later may be missed in {what}: {error} (see \
+         /proc/sys/fs/inotify/max_user_watches)"
     )
 }
 

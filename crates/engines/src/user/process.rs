@@ -253,7 +253,8 @@ mod tests {
 
     #[test]
     fn lines_of_maps() {
-        let line = "7f00-7f01 rw-s 00000000 00:1a 4711                       /dev/shm/klogger-0/12.ab (deleted)";
+        let line = "7f00-7f01 rw-s 00000000 00:1a 4711                       \
+                    /dev/shm/klogger-0/12.ab (deleted)";
         let mapped = Mapped::read(line).unwrap();
         let file = FileId { device: libc::makedev(0, 0x1a), inode: 4711 };
         assert_eq!(

@@ -81,8 +81,14 @@ impl Filter {
     /// `start_ns` is the zero of `time`.
     pub fn new(text: &str, preamble: &Preamble, start_ns: u64) -> Result<Filter, FilterError> {
         let expr = parse::parse(text).map_err(|at| FilterError {
-            message: format!("the filter cannot be understood from here on: '{}'", text.get(at..).unwrap_or_default()),
-            help: format!("compare fields with ==, !=, <, <=, >, >= or =~, and join with &&, || and !; {EXAMPLE}"),
+            message: format!(
+                "the filter cannot be understood from here on: '{}'",
+                text.get(at..).unwrap_or_default()
+            ),
+            help: format!(
+                "compare fields with ==, !=, <, <=, >, >= or =~, and join with &&, || \
+                           and !; {EXAMPLE}"
+            ),
         })?;
         Ok(Filter { node: bind(&expr, preamble)?, start_ns })
     }

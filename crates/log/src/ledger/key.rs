@@ -85,27 +85,33 @@ impl Key {
                 "ring_full",
                 Loss,
                 "events found no space in their ring",
-                "record with a larger --max-memory or --buffer-size (programs: --user-buffer), limit the rate of events that come \
+                "record with a larger --max-memory or --buffer-size (programs: --user-buffer), \
+                 limit the rate of events that come \
                  too often (--rate-limit), or disable those that are not needed",
             ),
             Key::ProbeNotAttached => (
                 "probe_not_attached",
                 Notice,
                 "a probe could not be attached, so its events are missing",
-                "see 'klogger show SCHEMA' for what this kernel offers, or add an alternative with 'or' to the probe",
+                "see 'klogger show SCHEMA' for what this kernel offers, or add an alternative with \
+                 'or' to the probe",
             ),
             Key::ProbeMissed => (
                 "probe_missed",
                 Loss,
-                "the kernel skipped hits of a probe, because it had not returned yet from another one on that CPU",
-                "record with --engine kernel, whose probes are not preempted, or probe a place that is hit less often, or that \
+                "the kernel skipped hits of a probe, because it had not returned yet from another \
+                 one on that CPU",
+                "record with --engine kernel, whose probes are not preempted, or probe a place \
+                 that is hit less often, or that \
                  the probe itself does not reach",
             ),
             Key::RateLimited => (
                 "rate_limited",
                 Info,
-                "events came more often than --rate-limit allows, so that the log has a sample of them",
-                "none needed: multiply, or count these as well; record with a higher --rate-limit to keep more",
+                "events came more often than --rate-limit allows, so that the log has a sample of \
+                 them",
+                "none needed: multiply, or count these as well; record with a higher --rate-limit \
+                 to keep more",
             ),
             Key::RingGrown => (
                 "ring_grown",
@@ -116,15 +122,18 @@ impl Key {
             Key::StackUnknown => (
                 "stack_unknown",
                 Notice,
-                "the kernel stacks of events were not kept, because others had their places in the table of stacks; \
+                "the kernel stacks of events were not kept, because others had their places in the \
+                 table of stacks; \
                  their number is 0",
                 "record less at a time: fewer threads, or for a shorter time",
             ),
             Key::TextUnread => (
                 "text_unread",
                 Notice,
-                "texts or arrays of events could not be read, so they are empty or zeros in the log",
-                "a program's memory can be read only while it is there: log it at the end of a system call that has read it, \
+                "texts or arrays of events could not be read, so they are empty or zeros in the \
+                 log",
+                "a program's memory can be read only while it is there: log it at the end of a \
+                 system call that has read it, \
                  or let the program touch it before; otherwise the pointer is wrong",
             ),
             Key::SymbolsHidden => (
@@ -149,26 +158,32 @@ impl Key {
                 "drain_late",
                 Notice,
                 "a ring was emptied later than planned",
-                "let the recorder run with a real-time priority (as root), or record with a larger --buffer-size",
+                "let the recorder run with a real-time priority (as root), or record with a larger \
+                 --buffer-size",
             ),
             Key::CpuOffline => (
                 "cpu_offline",
                 Loss,
-                "events happened on a CPU that has no ring, because it came online after recording had begun",
-                "bring all CPUs online before you record; the kernel engine gives it a ring when something is written to \
+                "events happened on a CPU that has no ring, because it came online after recording \
+                 had begun",
+                "bring all CPUs online before you record; the kernel engine gives it a ring when \
+                 something is written to \
                  /proc/sys/klogger/buffer_size",
             ),
             Key::CpuWent => (
                 "cpu_went",
                 Notice,
                 "a CPU was offline for a part of the recording, so it has no events there",
-                "leave that time of this CPU out when you compute rates; keep CPUs online while you record",
+                "leave that time of this CPU out when you compute rates; keep CPUs online while \
+                 you record",
             ),
             Key::ClockStep => (
                 "clock_step",
                 Notice,
-                "times of events go on evenly, but wall times that follow from them are wrong from there on",
-                "trust differences of times, and not wall times after the step; stop what sets the clock (chronyd, ntpd), and \
+                "times of events go on evenly, but wall times that follow from them are wrong from \
+                 there on",
+                "trust differences of times, and not wall times after the step; stop what sets the \
+                 clock (chronyd, ntpd), and \
                  do not let the machine sleep, while you record",
             ),
             Key::DiskFull => (
@@ -181,28 +196,33 @@ impl Key {
                 "recorder_killed",
                 Loss,
                 "the log has no end: the recorder was killed, or its machine crashed",
-                "what its rings held may still be there: run 'klogger rescue' on that machine. End a recording with Ctrl-C, \
+                "what its rings held may still be there: run 'klogger rescue' on that machine. End \
+                 a recording with Ctrl-C, \
                  --for, or 'kill -INT', and not with 'kill -9'",
             ),
             Key::Rescued => (
                 "rescued",
                 Notice,
-                "the recorder was killed, and what its rings held was saved afterwards; the last half second of its own \
+                "the recorder was killed, and what its rings held was saved afterwards; the last \
+                 half second of its own \
                  events (MARK, LOGGING_EVENT) may be missing",
-                "none needed: the log ends where the recorder did. What programs logged besides is in their own rings: \
+                "none needed: the log ends where the recorder did. What programs logged besides is \
+                 in their own rings: \
                  'klogger rescue' lists them",
             ),
             Key::InFlight => (
                 "in_flight",
                 Loss,
-                "events had left their ring, and were not in the file yet, when the recorder was killed",
+                "events had left their ring, and were not in the file yet, when the recorder was \
+                 killed",
                 "end a recording with Ctrl-C, --for, or 'kill -INT', and not with 'kill -9'",
             ),
             Key::FileCut => (
                 "file_cut",
                 Loss,
                 "the file ends in the middle of a block",
-                "if this is a copy, copy it again; the events that it held cannot be recovered from it",
+                "if this is a copy, copy it again; the events that it held cannot be recovered \
+                 from it",
             ),
             Key::BlockCorrupt => (
                 "block_corrupt",
@@ -231,31 +251,36 @@ impl Key {
             Key::BeingWritten => (
                 "being_written",
                 Notice,
-                "the log has no end yet: a recorder still writes it, and what is not in it may be yet to come",
+                "the log has no end yet: a recorder still writes it, and what is not in it may be \
+                 yet to come",
                 "read it again when the recording has ended; what is there is whole",
             ),
             Key::Mended => (
                 "mended",
                 Notice,
-                "bytes of the file are not what was written, but what they said stands in it a second time",
+                "bytes of the file are not what was written, but what they said stands in it a \
+                 second time",
                 "nothing is missing; if this is a copy, copy it again, otherwise check the disk",
             ),
             Key::UserRefused => (
                 "user_refused",
                 Loss,
                 "the events of a program could not be recorded",
-                "build the program with the schema that the recorder has, and run it as a user who may be recorded",
+                "build the program with the schema that the recorder has, and run it as a user who \
+                 may be recorded",
             ),
             Key::UserMemory => (
                 "user_memory",
                 Loss,
-                "threads of programs got no ring, because all rings together would have been larger than --max-memory",
+                "threads of programs got no ring, because all rings together would have been \
+                 larger than --max-memory",
                 "record with a larger --max-memory or a smaller --buffer-size",
             ),
             Key::UserHostile => (
                 "user_hostile",
                 Loss,
-                "the memory that a program shares with the recorder held what klogger does not write there, so what it \
+                "the memory that a program shares with the recorder held what klogger does not \
+                 write there, so what it \
                  said was dropped",
                 "look for stray writes in the program; its other threads were recorded",
             ),

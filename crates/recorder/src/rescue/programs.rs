@@ -219,7 +219,8 @@ impl Rescue {
             let from =
                 Converter::new(&mut self.out.clock, program.file.facts.clock).ns(time & TIME_MASK);
             let entry = Entry::new(Key::EventsDisabled).between(from, os::monotonic_ns());
-            let why = "its recorder was killed; when a ring was full, the program turned all of its events off";
+            let why = "its recorder was killed; when a ring was full, the program turned all of \
+                       its events off";
             self.out.complaints.add(Key::EventsDisabled, entry.detail(&format!("{title}: {why}")));
         }
         if alive && flight {

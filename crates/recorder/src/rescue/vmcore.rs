@@ -164,11 +164,14 @@ fn find(dump: &Dump, path: &Path) -> Result<Vec<Recording>, Error> {
             path.display()
         ))
         .help(
-            "the recording may have ended long before; if not, the image was cut, or leaves out memory of the kernel",
+            "the recording may have ended long before; if not, the image was cut, or leaves out \
+             memory of the kernel",
         )),
-        (true, true) => Err(Error::new(format!("{} holds no rings of klogger", path.display())).help(
-            "was 'klogger record' running when the machine crashed? A recording that ended in order leaves nothing",
-        )),
+        (true, true) => Err(Error::new(format!("{} holds no rings of klogger", path.display()))
+            .help(
+                "was 'klogger record' running when the machine crashed? A recording that ended in \
+             order leaves nothing",
+            )),
     }
 }
 
@@ -359,9 +362,13 @@ impl Recording {
 fn rescued(about: &About, old: Option<&Reader>) -> Entry {
     let log = about.log.display();
     Entry::new(LedgerKey::Rescued).detail(&match old {
-        Some(_) => format!("the machine crashed; the events are those of {log}, and of the rings in an image of its memory"),
+        Some(_) => format!(
+            "the machine crashed; the events are those of {log}, and of the rings \
+                            in an image of its memory"
+        ),
         None => format!(
-            "the machine crashed; the events are those of the rings in an image of its memory. What the recorder had written \
+            "the machine crashed; the events are those of the rings in an image of its memory. \
+             What the recorder had written \
              to {log} before is not in this log, and counts as in_flight"
         ),
     })

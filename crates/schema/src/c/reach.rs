@@ -16,7 +16,8 @@ const DIRECTIVES: &[&str] = &[
 const BEYOND: &[&str] =
     &["asm", "__asm", "__asm__", "_Pragma", "__has_include", "__has_include_next", "__has_embed"];
 
-pub const BEYOND_HELP: &str = "C here may not read files, use the assembler or change the compiler's settings; types of the kernel are known without #include";
+pub const BEYOND_HELP: &str = "C here may not read files, use the assembler or change the \
+                               compiler's settings; types of the kernel are known without #include";
 
 /// What is said of a place that [`beyond`] or [`beyond_expanded`] has found.
 pub fn beyond_message(found: &str) -> String {
@@ -222,7 +223,8 @@ mod tests {
             ["__attribute__"]
         );
         assert_eq!(expanded("[[gnu::section(\"x\")]] int a;"), ["["]);
-        let harmless = "asm volatile(\"\" ::: \"memory\"); int section __attribute__((unused, aligned(8))) = a[b[0]];";
+        let harmless = "asm volatile(\"\" ::: \"memory\"); int section __attribute__((unused, \
+                        aligned(8))) = a[b[0]];";
         assert_eq!(expanded(harmless), [""; 0]);
     }
 }

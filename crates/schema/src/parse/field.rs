@@ -83,7 +83,8 @@ impl Parser<'_> {
         let help = match TYPE_REMEDIES.iter().find(|(c, _)| *c == word) {
             Some((_, own)) => format!("write `{own}`"),
             None => did_you_mean(word, TYPES.iter().map(|(name, _)| *name).chain([STRING])).unwrap_or_else(|| {
-                "the types are char, short, int, long, longlong, their u- forms, bool, string, and u8 ... s64".into()
+                "the types are char, short, int, long, longlong, their u- forms, bool, string, and \
+                 u8 ... s64".into()
             }),
         };
         let what = format!("unknown type `{}`", shorten(word));
@@ -180,7 +181,10 @@ impl Parser<'_> {
         self.report(
             Diagnostic::error(span, format!("a text of {n} bytes is not possible"))
                 .label("not a possible length")
-                .help(format!("a text with a length has 1 to {TEXT_FIELD_MAX} bytes; `string` without one takes what the text needs")),
+                .help(format!(
+                    "a text with a length has 1 to {TEXT_FIELD_MAX} bytes; `string` \
+                               without one takes what the text needs"
+                )),
         );
         1
     }
@@ -304,7 +308,8 @@ impl Parser<'_> {
 
 fn c_type_remedy(written: &str, spelling: &str, pointer: bool, compound: bool) -> (String, String) {
     if pointer {
-        let help = "log the address: `ulong NAME`, perhaps `as code`; a text: `string NAME`; or what it points to, member by member";
+        let help = "log the address: `ulong NAME`, perhaps `as code`; a text: `string NAME`; or \
+                    what it points to, member by member";
         return ("a pointer cannot be a field".into(), help.into());
     }
     if compound {
@@ -316,12 +321,15 @@ fn c_type_remedy(written: &str, spelling: &str, pointer: bool, compound: bool) -
     let help = match TYPE_REMEDIES.iter().find(|(c, _)| *c == spelling) {
         Some((_, own)) => format!("write `{own}`"),
         None if matches!(spelling, "float" | "double" | "long double") => {
-            "the kernel computes without floating point: log a whole number, such as thousandths".into()
+            "the kernel computes without floating point: log a whole number, such as thousandths"
+                .into()
         }
         None => match spelling.split(' ').next_back().filter(|w| is_type(w)) {
             Some(own) => format!("write `{own}`"),
             None => {
-                "the types are char, short, int, long, longlong, their u- forms, bool, string, and u8 ... s64".into()
+                "the types are char, short, int, long, longlong, their u- forms, bool, string, and \
+                 u8 ... s64"
+                    .into()
             }
         },
     };

@@ -269,9 +269,15 @@ impl<'a> Parser<'a> {
                 ('\\', _) => {
                     let start = span.start + 1 + at;
                     self.report(
-                        Diagnostic::error(Span { start, end: start + 1 }, "unknown escape in a text")
-                            .label("means nothing here")
-                            .help("write `\\\"` for a quote and `\\\\` for a backslash; there are no others"),
+                        Diagnostic::error(
+                            Span { start, end: start + 1 },
+                            "unknown escape in a text",
+                        )
+                        .label("means nothing here")
+                        .help(
+                            "write `\\\"` for a quote and `\\\\` for a backslash; there are \
+                                   no others",
+                        ),
                     );
                 }
                 _ => text.push(c),
@@ -380,7 +386,8 @@ fn next_line(text: &str, from: usize) -> usize {
 }
 
 fn declarations_help() -> &'static str {
-    "a declaration begins with `schema`, `event`, `probe`, `enum`, `flags`, `context`, `slice`, `code` or `arch`"
+    "a declaration begins with `schema`, `event`, `probe`, `enum`, `flags`, `context`, `slice`, \
+     `code` or `arch`"
 }
 
 fn all_contexts(join: &str) -> String {

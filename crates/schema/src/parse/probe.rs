@@ -25,7 +25,8 @@ impl Parser<'_> {
         let next = self.cursor.peek();
         if next.token != Token::OpenBrace {
             self.cursor.at = next.span.end;
-            let help = "after its attach points a probe has a body in C between `{` and `}`; `or` joins alternatives";
+            let help = "after its attach points a probe has a body in C between `{` and `}`; `or` \
+                        joins alternatives";
             return Err(self.unexpected(next, "`{` or `or`", help));
         }
         let body = self.c_block()?;
@@ -54,8 +55,13 @@ impl Parser<'_> {
         let report = |call: Result<Call, BadCall>| {
             call.map_err(|BadCall(span)| {
                 self.draft.incomplete = true;
-                let help = "write `klogger(EVENT, value, ...)`, with the name of an event of this schema, and close it with `)`";
-                self.report(Diagnostic::error(span, "this klogger() call names no event").label("no event's name").help(help));
+                let help = "write `klogger(EVENT, value, ...)`, with the name of an event of this \
+                            schema, and close it with `)`";
+                self.report(
+                    Diagnostic::error(span, "this klogger() call names no event")
+                        .label("no event's name")
+                        .help(help),
+                );
             })
         };
         found.into_iter().map(report).filter_map(Result::ok).collect()

@@ -91,7 +91,8 @@ impl Parser<'_> {
                 }
                 let span = Span { start: first.span.start, end: next.span.end };
                 if flags {
-                    let help = "bits are positive numbers: 0x1, 0x2, 0x4; negative values belong into an enum";
+                    let help = "bits are positive numbers: 0x1, 0x2, 0x4; negative values belong \
+                                into an enum";
                     self.report(
                         Diagnostic::error(span, "flags are not negative")
                             .label("no set of bits")

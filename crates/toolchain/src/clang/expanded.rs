@@ -87,13 +87,15 @@ mod tests {
 
     #[test]
     fn what_macros_put_together_is_found_where_it_is() {
-        let text = "# 1 \"x.bpf.c\"\nasm(\"ours\");\n# 7 \"a \\\"b\\\".k\"\nint a;\n  asm(\"x\");\n# 3 \"x.bpf.c\" 2\nasm();\n";
+        let text = "# 1 \"x.bpf.c\"\nasm(\"ours\");\n# 7 \"a \\\"b\\\".k\"\nint a;\n  \
+                    asm(\"x\");\n# 3 \"x.bpf.c\" 2\nasm();\n";
         assert_eq!(found(text), [(8, 3, "`asm` reaches beyond the schema".to_string())]);
     }
 
     #[test]
     fn files_are_named() {
-        let text = "# 1 \"<built-in>\" 1\n# 1 \"./x.bpf.c\"\n# 7 \"a \\\"b\\\".k\"\nint a;\n# 1 \"/etc/shadow\" 1\nroot\n";
+        let text = "# 1 \"<built-in>\" 1\n# 1 \"./x.bpf.c\"\n# 7 \"a \\\"b\\\".k\"\nint a;\n# \
+                    1 \"/etc/shadow\" 1\nroot\n";
         assert_eq!(
             found(text),
             [(7, 1, "it reads or names another file, /etc/shadow".to_string())]

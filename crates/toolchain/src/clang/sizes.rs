@@ -123,7 +123,8 @@ fn sizes_of_structures_are_found() {
     let text = "event E { ulong x }\n\
         probe tracepoint sched_waking(struct task_struct *p) {\n\
         const struct task_struct *q = p;\n\
-        unsigned long x = sizeof(struct task_struct) + sizeof(*p) + __builtin_offsetof(struct task_struct, pid);\n\
+        unsigned long x = sizeof(struct task_struct) + sizeof(*p) + __builtin_offsetof(struct \
+        task_struct, pid);\n\
         x += (p + 1)->pid + p[1].pid + (p++)->pid + (q - p);\n\
         q -= 1;\n\
         klogger(E, x + q->pid + sizeof(x) + sizeof(p) + p->comm[1]);\n\

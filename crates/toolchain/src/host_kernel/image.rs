@@ -39,7 +39,8 @@ pub fn types_of(path: &Path) -> Result<KernelTypes, Error> {
     let found = found.and_then(|btf| KernelTypes::new(&btf).map_err(|e| e.to_string()));
     found.map_err(|why| {
         Error::new(format!("{name}: {why}")).help(
-            "name a vmlinux, a bzImage, a Debian package with one (linux-image, linux-binary), or a file of raw BTF",
+            "name a vmlinux, a bzImage, a Debian package with one (linux-image, linux-binary), or \
+             a file of raw BTF",
         )
     })
 }

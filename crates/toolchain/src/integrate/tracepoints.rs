@@ -86,9 +86,12 @@ mod tests {
     #[test]
     fn declared_in_several_ways() {
         let text = "/* TRACE_EVENT(not_this, TP_PROTO(int a)) */\n\
-            TRACE_EVENT(sched_switch,\n\tTP_PROTO(bool preempt, /* who */\n\t\t struct task_struct *prev),\n\tTP_ARGS(preempt));\n\
-            DEFINE_EVENT(sched_wakeup_template, sched_waking,\n\t     TP_PROTO(struct task_struct *p),\n\t     TP_ARGS(p));\n\
-            DECLARE_TRACE(pelt_cfs_tp,\n\tTP_PROTO(void),\n\tTP_ARGS());\n#define TRACE_EVENT_FLAGS 1\nTRACE_EVENT(cut, TP_PROTO(";
+            TRACE_EVENT(sched_switch,\n\tTP_PROTO(bool preempt, /* who */\n\t\t struct task_struct \
+            *prev),\n\tTP_ARGS(preempt));\n\
+            DEFINE_EVENT(sched_wakeup_template, sched_waking,\n\t     TP_PROTO(struct task_struct \
+            *p),\n\t     TP_ARGS(p));\n\
+            DECLARE_TRACE(pelt_cfs_tp,\n\tTP_PROTO(void),\n\tTP_ARGS());\n#define \
+            TRACE_EVENT_FLAGS 1\nTRACE_EVENT(cut, TP_PROTO(";
         let found = declarations(text);
         let expected = [
             ("sched_switch", vec!["bool preempt", "struct task_struct *prev"]),

@@ -54,7 +54,10 @@ fn check(path: &Path) -> Result<(), Error> {
             path.display(),
             folder.display()
         ))
-        .help("set XDG_CACHE_HOME to a folder of your own; or use 'klogger build -o DIR', and --modules DIR"));
+        .help(
+            "set XDG_CACHE_HOME to a folder of your own; or use 'klogger build -o DIR', and \
+               --modules DIR",
+        ));
     }
     Ok(())
 }

@@ -64,8 +64,10 @@ impl Tree {
         let makefile = fs::read_to_string(dir.join("Makefile")).unwrap_or_default();
         let source = source_of(&dir, &makefile);
         if makefile.is_empty() || !source.join("include/linux/module.h").exists() {
-            return Err(Error::new(format!("{shown} is no kernel build tree"))
-                .help("name the folder in which the kernel was built, or its headers: /lib/modules/RELEASE/build"));
+            return Err(Error::new(format!("{shown} is no kernel build tree")).help(
+                "name the folder in which the kernel was built, or its headers: \
+                       /lib/modules/RELEASE/build",
+            ));
         }
         let incomplete = |what: &str, help: &str| {
             Err(Error::new(format!("the kernel in {shown} {what}")).help(help))
@@ -227,7 +229,8 @@ fn compiler(config: &Config, release: &str) -> Result<Vec<String>, Error> {
                 None => format!("there is no {word} here"),
             };
             Err(Error::new(format!("kernel {release} was compiled by {word} {major}, and {here}")).help(format!(
-                "apt-get install {word}-{major}: a module wants the compiler of its kernel, of the same major version"
+                "apt-get install {word}-{major}: a module wants the compiler of its kernel, of the \
+                 same major version"
             )))
         }
     }

@@ -31,7 +31,8 @@ fn refuse(target: &Target, kernel: &KernelTypes) -> Result<Option<Refusal>, Erro
     if name == NEED_RESCHED && kernel.has_fast_srcu() {
         return Ok(Some(Refusal::of_this_kernel(
             format!(
-                "on this kernel programs of '{NEED_RESCHED}' can hit themselves until the stack is full"
+                "on this kernel programs of '{NEED_RESCHED}' can hit themselves until the stack is \
+                 full"
             ),
             Some("leave the event out: 'klogger show' says which others there are".into()),
         )));

@@ -26,7 +26,8 @@ fn find(target: &Target, _: &Headers) -> Result<Option<Tracepoint>, Refusal> {
         true => Err(Refusal::of_the_schema(
             format!("the probe of '{}' has more than {PARAMETERS_MAX} parameters", target.name),
             format!(
-                "only the first {PARAMETERS_MAX} come in registers, where a probe finds them: leave \
+                "only the first {PARAMETERS_MAX} come in registers, where a probe finds them: \
+                 leave \
                  the others out"
             ),
         )),
@@ -39,9 +40,12 @@ fn handler(out: &mut Text, target: &Target, _: &AttachPoint, function: &str) {
     };
     let arguments: String = target.params.iter().enumerate().map(argument).collect();
     out.push(format_args!(
-        "\nstatic int {function}(struct kprobe *kprobe, struct pt_regs *regs)\n{{\n\tstruct klogger_hit klogger_hit = {{}};\n\n\
-         \tbody_of_{function}(&klogger_hit{arguments});\n\tklogger_leave(&klogger_hit);\n\treturn 0;\n}}\n\n\
-         static struct kprobe kprobe_of_{function} = {{\n\t.symbol_name = {},\n\t.pre_handler = {function},\n}};\n",
+        "\nstatic int {function}(struct kprobe *kprobe, struct pt_regs *regs)\n{{\n\tstruct \
+         klogger_hit klogger_hit = {{}};\n\n\
+         \tbody_of_{function}(&klogger_hit{arguments});\n\tklogger_leave(&klogger_hit);\n\treturn \
+         0;\n}}\n\n\
+         static struct kprobe kprobe_of_{function} = {{\n\t.symbol_name = {},\n\t.pre_handler = \
+         {function},\n}};\n",
         quote(&target.name)
     ));
 }

@@ -22,7 +22,8 @@ fn find(target: &Target, _: &Headers) -> Result<Option<Tracepoint>, Refusal> {
         false => Ok(None),
         true => Err(Refusal::of_the_schema(
             format!(
-                "a probe of kind 'return' has one parameter, the result, and this one of '{}' has more",
+                "a probe of kind 'return' has one parameter, the result, and this one of '{}' has \
+                 more",
                 target.name
             ),
             "log the function's parameters by a probe of kind 'function'".into(),
@@ -37,7 +38,8 @@ fn handler(out: &mut Text, target: &Target, _: &AttachPoint, function: &str) {
         "\nstatic int {function}(struct kretprobe_instance *instance, struct pt_regs *regs)\n{{\n\
          \tstruct klogger_hit klogger_hit = {{}};\n\n\tbody_of_{function}(&klogger_hit{});\n\
          \tklogger_leave(&klogger_hit);\n\treturn 0;\n}}\n\n\
-         static struct kretprobe kretprobe_of_{function} = {{\n\t.kp.symbol_name = {},\n\t.handler = {function},\n}};\n",
+         static struct kretprobe kretprobe_of_{function} = {{\n\t.kp.symbol_name = {},\n\t.handler \
+         = {function},\n}};\n",
         result.unwrap_or_default(),
         quote(&target.name)
     ));

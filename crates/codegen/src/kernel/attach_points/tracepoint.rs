@@ -49,10 +49,12 @@ fn handler(out: &mut Text, target: &Target, point: &AttachPoint, function: &str)
         )
     });
     out.push(format_args!(
-        "\nstatic void {function}(void *klogger_data{theirs})\n{{\n\tstruct klogger_hit klogger_hit = {{}};\n\n{}\
+        "\nstatic void {function}(void *klogger_data{theirs})\n{{\n\tstruct klogger_hit \
+         klogger_hit = {{}};\n\n{}\
          \tbody_of_{function}(&klogger_hit{passed});\n\tklogger_leave(&klogger_hit);\n}}\n\n\
          /* Never called: the compiler compares the function with what the kernel calls. */\n\
-         static __maybe_unused void check_{function}(void)\n{{\n\tcheck_trace_callback_type_{}({function});\n}}\n",
+         static __maybe_unused void \
+         check_{function}(void)\n{{\n\tcheck_trace_callback_type_{}({function});\n}}\n",
         same.collect::<String>(),
         target.name
     ));

@@ -49,7 +49,8 @@ impl Dump {
         }
         let segments = segments(&file, &head).map_err(|why| {
             Error::new(format!("{} is no image of a machine's memory: {why}", path.display())).help(
-                "give the file that kdump made of /proc/vmcore (ELF, 64 bits), or that of QEMU's dump-guest-memory",
+                "give the file that kdump made of /proc/vmcore (ELF, 64 bits), or that of QEMU's \
+                 dump-guest-memory",
             )
         })?;
         Ok(Dump { file, segments })
@@ -127,7 +128,8 @@ fn other_format(path: &Path, head: &[u8]) -> Option<Error> {
         _ => return None,
     };
     Some(Error::new(format!("{} is {what}, and only ELF files can be read", path.display())).help(
-        "let kdump save an ELF file the next time: 'makedumpfile -E -d 31 /proc/vmcore FILE', or 'cp /proc/vmcore FILE'",
+        "let kdump save an ELF file the next time: 'makedumpfile -E -d 31 /proc/vmcore FILE', or \
+         'cp /proc/vmcore FILE'",
     ))
 }
 
