@@ -141,7 +141,8 @@ fn threads_of_programs() {
         assert_eq!(found.trim_end(), "1201 7 1201 7");
     }
     let script = r#"my $l = do "./v2.pl"; die $@ unless ref $l eq "ARRAY";
-        my @of = grep { !defined $_->{header}{cpu} } @$l; print scalar @of, " $of[0]{header}{tid}";"#;
+        my @of = grep { !defined $_->{header}{cpu} } @$l; print scalar @of,
+            " $of[0]{header}{tid}";"#;
     if let Some(found) = checked("perl", &["-we", script]) {
         assert_eq!(found, "7 31");
     }

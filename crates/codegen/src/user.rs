@@ -112,7 +112,8 @@ fn runtime(out: &mut Text, builtin: &Schema) {
     embed(out, &parts());
     out.push(
         "\n#ifdef __cplusplus\nextern \"C\" \
-         {\n#endif\n\n#ifndef KLOGGER_OWN_EVENTS\n#define KLOGGER_OWN_EVENTS\n#define KLOGGER_UNIT klogger_own\n",
+         {\n#endif\n\n#ifndef KLOGGER_OWN_EVENTS\n\
+         #define KLOGGER_OWN_EVENTS\n#define KLOGGER_UNIT klogger_own\n",
     );
     for (index, e) in marks(builtin) {
         event(out, builtin, e, index);

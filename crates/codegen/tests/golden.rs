@@ -102,7 +102,8 @@ static void klogger_commit(struct klogger_hit *hit, void *record, __u64 index)
 #define klogger_copy(index, dst, src, size) memcpy(dst, src, size)
 #define klogger_store(field, value) ((field) = (value))
 #define klogger_copy_text(index, dst, src, size) strncpy(dst, src, (size) - 1)
-static __attribute__((unused)) void klogger_text_read(int index, struct klogger_text *text, const char *src)
+static __attribute__((unused)) void klogger_text_read(int index, struct klogger_text *text,
+    const char *src)
 {
 	(void)index;
 	text->length = strlen(src) & 255;

@@ -5,17 +5,15 @@
 //! **Invariant:** this crate knows neither the bytes of a log nor SQL. Its tables are the only way
 //! from logs to analyses.
 //!
-//! | file | what |
-//! |---|---|
-//! | `EVENT.parquet` | `time` (ns since the log's start), `cpu` (-1: the recorder), `serial`, then the event's fields |
-//! | | events that programs may log, and `MARK` and `LOST`: `tid` and `tgid` after `serial`; null for a CPU's, and `cpu` |
-//! | | null for a thread's |
-//! | `process.parquet` | which thread had which name when |
-//! | `ledger.parquet` | every way in which data was lost |
-//! | `event.parquet` | the events of the log, with counts |
-//! | `decoding.parquet` | texts for values |
-//! | `stack.parquet` | kernel stacks: the number that events have, the functions, and the whole text |
-//! | `meta.json` | what the tables were made from, and the log's preamble; written last |
+//! - `EVENT.parquet`: `time` (ns since the log's start), `cpu` (-1: the recorder), `serial`, then
+//!   the event's fields. Events that programs may log, and `MARK` and `LOST`, have `tid` and `tgid`
+//!   after `serial`: null for those of a CPU; `cpu` is null for those of a thread.
+//! - `process.parquet`: the names of threads over time
+//! - `ledger.parquet`: what was lost
+//! - `event.parquet`: the events of the log, with counts
+//! - `decoding.parquet`: texts for values
+//! - `stack.parquet`: kernel stacks: the number in the events, the functions, and the text
+//! - `meta.json`: what the tables were made from, and the log's preamble; written last
 //!
 //! The tables of events are sorted by `time`. Each says in its metadata what the event is and where
 //! it was recorded, and each column its unit and meaning. Ids of threads have 32 bits in all

@@ -31,7 +31,8 @@ const SCALARS: [Scalar; 9] = [
 ];
 
 fn shape() -> impl Strategy<Value = Shape> {
-    prop_oneof![4 => Just(Shape::One), 1 => (1..6u32).prop_map(Shape::Array), 1 => (1..40u32).prop_map(Shape::Text)]
+    prop_oneof![4 => Just(Shape::One), 1 => (1..6u32).prop_map(Shape::Array),
+        1 => (1..40u32).prop_map(Shape::Text)]
 }
 
 /// Fields, and whether a string comes after them.
@@ -262,7 +263,8 @@ proptest! {
         let mut found = Vec::new();
         while let Some(e) = merge.next() {
             let values = e.layout.fields.iter().map(|f| value_text(e.value(f))).collect();
-            found.push(Expected { time: e.time_ns, origin: e.origin, serial: e.serial, id: e.layout.id, values });
+            found.push(Expected { time: e.time_ns, origin: e.origin, serial: e.serial,
+                id: e.layout.id, values });
         }
         prop_assert_eq!(merge.damage(), &[]);
         prop_assert_eq!(found, expected);
@@ -276,15 +278,18 @@ proptest! {
         length in 0..20_000u64,
     ) {
         let layouts = [common::layout(1, "A", &[common::int("f0")])];
-        let (bytes, mut expected) = write(&layouts, &streams, &Plan { start: 1000, pack: false, late: 0, order });
+        let (bytes, mut expected) = write(&layouts, &streams,
+            &Plan { start: 1000, pack: false, late: 0, order });
         let (from, to) = (1000 + from, 1000 + from + length);
         expected.retain(|e| (from..=to).contains(&e.time));
         let reader = Reader::from_bytes(bytes).unwrap();
-        let mut merge = reader.merge(&Selection { from_ns: Some(from), to_ns: Some(to), ..Selection::default() });
+        let mut merge = reader.merge(&Selection { from_ns: Some(from), to_ns: Some(to),
+            ..Selection::default() });
         let mut found = Vec::new();
         while let Some(e) = merge.next() {
             found.push((e.time_ns, e.origin, e.serial));
         }
-        prop_assert_eq!(found, expected.iter().map(|e| (e.time, e.origin, e.serial)).collect::<Vec<_>>());
+        prop_assert_eq!(found, expected.iter().map(|e| (e.time, e.origin,
+            e.serial)).collect::<Vec<_>>());
     }
 }

@@ -67,7 +67,8 @@ impl Robust {
         // itself.
         unsafe {
             (*head).first.next = head.cast();
-            check(libc::syscall(libc::SYS_set_robust_list, head, size_of::<Head>()) as libc::c_int)?;
+            let bytes = size_of::<Head>();
+            check(libc::syscall(libc::SYS_set_robust_list, head, bytes) as libc::c_int)?;
             Ok(Robust { head, thread: libc::gettid() as u32, count: Arc::new(()) })
         }
     }

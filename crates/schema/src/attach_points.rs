@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The kinds of attach points that a probe can name: `probe KIND NAME(parameters)`. One row each.
 //!
-//! A row holds what the language knows of a kind. What an engine makes of it stands in that engine's
-//! own table; an engine without a row refuses such probes with a message. `docs/adding.md` says how
-//! to add a kind.
+//! A row holds what the language knows of a kind. What an engine makes of it stands in that
+//! engine's own table; an engine without a row refuses such probes with a message. `docs/adding.md`
+//! says how to add a kind.
 
 mod function;
 mod syscall;

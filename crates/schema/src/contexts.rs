@@ -22,7 +22,8 @@ pub struct Row {
 }
 
 macro_rules! contexts {
-    ($($context:ident $word:literal $ty:literal $scalar:ident $decode:ident $programs:ident $doc:literal)*) => {
+    ($($context:ident $word:literal $ty:literal $scalar:ident $decode:ident $programs:ident
+        $doc:literal)*) => {
         /// A property of the thread that was running.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(rename_all = "lowercase")]

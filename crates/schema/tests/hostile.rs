@@ -100,21 +100,28 @@ proptest! {
 
     #[test]
     fn any_words(words in proptest::collection::vec(prop_oneof![
-        Just("event"), Just("probe"), Just("tracepoint"), Just("or"), Just("enum"), Just("flags"), Just("schema"),
-        Just("context"), Just("tid"), Just("code"), Just("arch"), Just("counter0"), Just("scope"), Just("in"), Just("as"),
-        Just("int"), Just("string"), Just("ns"), Just("A"), Just("b"), Just("{"), Just("}"), Just("("), Just(")"),
-        Just("["), Just("]"), Just("7"), Just("-"), Just(","), Just(";"), Just("\"x\""), Just("'c'"), Just("klogger(A)"),
-        Just("/*"), Just("*/"), Just("//"), Just("\n"), Just("\""), Just("'"), Just("*"), Just("struct"),
+        Just("event"), Just("probe"), Just("tracepoint"), Just("or"), Just("enum"), Just("flags"),
+        Just("schema"),
+        Just("context"), Just("tid"), Just("code"), Just("arch"), Just("counter0"), Just("scope"),
+        Just("in"), Just("as"),
+        Just("int"), Just("string"), Just("ns"), Just("A"), Just("b"), Just("{"), Just("}"),
+        Just("("), Just(")"),
+        Just("["), Just("]"), Just("7"), Just("-"), Just(","), Just(";"), Just("\"x\""),
+        Just("'c'"), Just("klogger(A)"),
+        Just("/*"), Just("*/"), Just("//"), Just("\n"), Just("\""), Just("'"), Just("*"),
+        Just("struct"),
     ], 0..60)) {
         survive(&words.join(" "));
     }
 
     #[test]
     fn fields_are_what_was_written(fields in proptest::collection::vec(
-        (0..TYPES.len(), proptest::option::of(1u32..9), proptest::option::of(0..UNITS.len()), any::<bool>(),
+        (0..TYPES.len(), proptest::option::of(1u32..9), proptest::option::of(0..UNITS.len()),
+            any::<bool>(),
          proptest::option::of("[a-z \"\\\\#/*{}]{0,12}")), 0..14)
     ) {
-        let text = format!("event A {{ {} }}", fields.iter().enumerate().map(write_field).collect::<String>());
+        let text = format!("event A {{ {} }}",
+            fields.iter().enumerate().map(write_field).collect::<String>());
         let schema = parse("p.klogger", &text, &Options::default()).unwrap().schema;
         let event = &schema.events[0];
         prop_assert_eq!(event.fields.len(), fields.len());
@@ -123,7 +130,8 @@ proptest! {
             prop_assert_eq!(&field.type_name, word);
             match (word, length) {
                 ("char", Some(n)) => prop_assert_eq!(field.shape, Shape::Text(*n)),
-                (_, Some(n)) => prop_assert_eq!((field.scalar, field.shape), (scalar, Shape::Array(*n))),
+                (_, Some(n)) => prop_assert_eq!((field.scalar, field.shape),
+                    (scalar, Shape::Array(*n))),
                 (_, None) => prop_assert_eq!((field.scalar, field.shape), (scalar, Shape::One)),
             }
             prop_assert_eq!(field.unit.as_deref(), unit.map(|u| UNITS[u]));

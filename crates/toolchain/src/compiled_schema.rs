@@ -86,8 +86,8 @@ pub fn plan_module(
     plan
 }
 
-/// What is wrong with a schema on this kernel: prototypes that differ, and attach points that are missing
-/// although the schema names no alternative for them.
+/// What is wrong with a schema on this kernel: prototypes that differ, and attach points that are
+/// missing although the schema names no alternative for them.
 pub fn faults(schema: &Schema, plans: &[Plan]) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     for (probe, plan) in schema.probes.iter().zip(plans).filter(|(_, p)| p.target.is_none()) {

@@ -42,7 +42,10 @@ impl<const FIXED: usize> Record<FIXED> {
 
     #[inline(always)]
     pub fn put<const AT: usize, T: Scalar>(&mut self, value: T) {
-        const { assert!(AT >= 8 && AT.is_multiple_of(align_of::<T>()) && AT + size_of::<T>() <= FIXED) }
+        const {
+            assert!(AT >= 8 && AT.is_multiple_of(align_of::<T>()));
+            assert!(AT + size_of::<T>() <= FIXED);
+        }
         // SAFETY: aligned and within the record, by the assertion and by new().
         unsafe { self.at.add(AT).cast::<T>().write(value) }
     }
@@ -195,22 +198,26 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_tail_ends_at_a_nul_or_at_255(text in proptest::collection::vec(prop_oneof![1u8..=255, 0u8..40], 0..600)) {
-            let expected: Vec<u8> = text.iter().copied().take_while(|&b| b != 0).take(255).collect();
+        fn a_tail_ends_at_a_nul_or_at_255(text in proptest::collection::vec(prop_oneof![1u8..=255,
+            0u8..40], 0..600)) {
+            let letters = text.iter().copied().take_while(|&b| b != 0);
+            let expected: Vec<u8> = letters.take(255).collect();
             let tail = Tail::of(&text);
             prop_assert_eq!(tail.bytes(), &expected[..]);
             prop_assert_eq!(usize::from(tail.length()), expected.len());
         }
 
         #[test]
-        fn a_fixed_text_fills_its_place_and_no_more(text in proptest::collection::vec(0u8..4, 0..20)) {
+        fn a_fixed_text_fills_its_place_and_no_more(text in proptest::collection::vec(0u8..4,
+            0..20)) {
             let mut ring = [0xaa_aa_aa_aa_aa_aa_aa_aau64; 4];
             // SAFETY: 24 of 32 bytes.
             let mut record = unsafe { Record::<24>::new(ring.as_mut_ptr().cast()) };
             record.put_text::<9, 7>(&text);
             let bytes: Vec<u8> = ring.iter().flat_map(|word| word.to_ne_bytes()).collect();
             let mut expected = [0u8; 7];
-            text.iter().take_while(|&&b| b != 0).take(6).enumerate().for_each(|(i, &b)| expected[i] = b);
+            text.iter().take_while(|&&b| b != 0).take(6).enumerate().for_each(|(i,
+                &b)| expected[i] = b);
             prop_assert_eq!(&bytes[9..16], &expected[..]);
             prop_assert!(bytes[..9].iter().chain(&bytes[16..]).all(|&b| b == 0xaa));
         }

@@ -123,7 +123,13 @@ pub(crate) unsafe fn is_set(flag: *mut u8) -> bool {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: promised by the caller; whoever writes it, writes a byte.
     unsafe {
-        asm!("cmp byte ptr [{}], 0", "jne {}", in(reg) flag, label { return true }, options(nostack, readonly));
+        asm!(
+            "cmp byte ptr [{}], 0",
+            "jne {}",
+            in(reg) flag,
+            label { return true },
+            options(nostack, readonly)
+        );
         false
     }
     #[cfg(not(target_arch = "x86_64"))]

@@ -143,7 +143,8 @@ fn to_json(checked: &Checked) -> Value {
             .push(json!({ "severity": "error", "message": failure.message, "help": failure.help }));
     }
     let probes = checked.probes.as_ref().map(|(schema, plans)| probes_json(schema, Some(plans)));
-    json!({ "file": checked.file, "ok": checked.summary.is_some(), "diagnostics": diagnostics, "probes": probes })
+    json!({ "file": checked.file, "ok": checked.summary.is_some(), "diagnostics": diagnostics,
+        "probes": probes })
 }
 
 fn diagnostic_json(diagnostic: &Diagnostic, text: &str) -> Value {

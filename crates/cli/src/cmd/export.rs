@@ -54,10 +54,10 @@ enum Target {
 }
 
 const NOTES: &str = "\
-Without -o the result stands beside the log: x.klog-parquet/, x.klog.pftrace, x.klog-ctf/,
-x.klog-ctf2/, x.klog-lttng/,
-x.klog.json, x.klog.csv, x.klog.pl. Parquet tables are made again only if the log has changed since. To choose events, ask in SQL
-('klogger sql'), or use 'klogger cat', which knows the same text formats.
+Without -o the export is written next to the log: x.klog-parquet/, x.klog.pftrace, x.klog-ctf/,
+x.klog-ctf2/, x.klog-lttng/, x.klog.json, x.klog.csv, x.klog.pl. Parquet tables are written again
+only if the log has changed. To select events, use SQL ('klogger sql') or 'klogger cat', which has
+the same text formats.
 
 Examples:
   klogger export boot.klog --to perfetto              then open boot.klog.pftrace at ui.perfetto.dev

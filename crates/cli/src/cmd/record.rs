@@ -86,7 +86,8 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     max_memory: Option<u64>,
     /// Empty a ring before less than this share of it is free, in percent
-    #[arg(long, value_name = "PERCENT", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=90))]
+    #[arg(long, value_name = "PERCENT", default_value_t = 10,
+          value_parser = clap::value_parser!(u32).range(1..=90))]
     lowwater: u32,
     /// Flight recorder: never stop for a full ring, but keep the newest events
     #[arg(long)]

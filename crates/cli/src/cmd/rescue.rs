@@ -23,11 +23,11 @@ use std::process::ExitCode;
 /// their newest events at all times. Without arguments, lists all recorders, and all programs that
 /// can log.
 #[derive(clap::Args)]
-#[command(
-    after_help = "Examples:\n  klogger rescue                  what there is\n  klogger rescue 4711             to rescue.klog; \
-                        rings and files of the dead are removed then\n  klogger rescue 4711 -o crash.klog --keep\n  \
-                  klogger rescue --vmcore /var/crash/202611221200/vmcore -o crash.klog"
-)]
+#[command(after_help = "Examples:\n  klogger rescue                  list what can be rescued\n  \
+                  klogger rescue 4711             to rescue.klog; removes rings and files of \
+                  dead processes\n  \
+                  klogger rescue 4711 -o crash.klog --keep\n  \
+                  klogger rescue --vmcore /var/crash/202611221200/vmcore -o crash.klog")]
 pub struct Args {
     /// Process id of a killed recorder; or process ids, or files, of programs
     #[arg(value_name = "PID|FILE")]

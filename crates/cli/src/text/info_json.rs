@@ -26,7 +26,8 @@ pub fn page(about: &About) -> Value {
     let threads = stats.origins.iter().filter_map(|(origin, count)| {
         let Origin::Thread { stream, thread } = origin else { return None };
         let (tid, tgid) = (thread.tid, thread.tgid);
-        Some(json!({ "stream": stream, "tid": tid, "tgid": tgid, "logged": count.events, "bytes": count.bytes }))
+        Some(json!({ "stream": stream, "tid": tid, "tgid": tgid, "logged": count.events,
+            "bytes": count.bytes }))
     });
     let damage: Vec<&Damage> = reader.damage().iter().chain(&stats.damage).collect();
     let total = stats.total();

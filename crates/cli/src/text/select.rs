@@ -28,7 +28,8 @@ pub struct SelectArgs {
     events: Vec<String>,
 
     /// Only these CPUs: 0,2-3; '-' is the recorder. Events of programs are left out
-    #[arg(short, long = "cpu", value_name = "CPU,...", value_delimiter = ',', value_parser = cpus, allow_hyphen_values = true)]
+    #[arg(short, long = "cpu", value_name = "CPU,...", value_delimiter = ',', value_parser = cpus,
+          allow_hyphen_values = true)]
     cpus: Vec<RangeInclusive<u16>>,
 
     /// Only events for which this holds: 'pid == 42 && (prio < 120 || comm =~ "^k")'

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The kinds of attach points that this engine's modules can have. One row each: how a target is
 //! checked against the kernel's headers, and the C of its handler. How the core module attaches it
-//! is in `runtime/kernel/probe.c`, and what its errors mean in `crates/engines/src/kernel/probes.rs`.
+//! is in `runtime/kernel/probe.c`, and what its errors mean in
+//! `crates/engines/src/kernel/probes.rs`.
 
 mod function;
 mod returns;
@@ -21,7 +22,8 @@ pub struct Row {
     find: fn(&Target, &Headers) -> Result<Option<Tracepoint>, Refusal>,
     /// Without this option of its own, CONFIG_..., a kernel cannot compile the handler.
     pub(super) config: Option<&'static str>,
-    /// The C of `function`, which the kernel calls, and what of the kernel's it takes to register it.
+    /// The C of `function`, which the kernel calls, and what of the kernel's it takes to register
+    /// it.
     pub(super) handler: fn(&mut Text, &Target, &AttachPoint, function: &str),
     /// The value of `kind` in `struct klogger_place`, and the member that names the handler.
     pub(super) constant: &'static str,

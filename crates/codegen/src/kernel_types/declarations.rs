@@ -109,7 +109,7 @@ struct Body {
 const POINTER: usize = 8;
 const HEAD: &str = "\
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Types of the kernel that the schema uses; in the place of members that it does not use are gaps. */
+/* Types of the kernel that the schema uses, with gaps for the members that it does not use. */
 ";
 const CORE: &str = " __attribute__((preserve_access_index))";
 

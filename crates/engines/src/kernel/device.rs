@@ -261,8 +261,10 @@ mod tests {
             int main(void)
             {
                 unsigned long long numbers[] = {
-                    KLOGGER_IOC_ABOUT, KLOGGER_IOC_SCHEMA, KLOGGER_IOC_USE, KLOGGER_IOC_START, KLOGGER_IOC_ATTACH,
-                    KLOGGER_IOC_EVENT, KLOGGER_IOC_DETACH, KLOGGER_IOC_PROBE, KLOGGER_IOC_RINGS, KLOGGER_IOC_FORGET,
+                    KLOGGER_IOC_ABOUT, KLOGGER_IOC_SCHEMA, KLOGGER_IOC_USE, KLOGGER_IOC_START,
+                    KLOGGER_IOC_ATTACH,
+                    KLOGGER_IOC_EVENT, KLOGGER_IOC_DETACH, KLOGGER_IOC_PROBE, KLOGGER_IOC_RINGS,
+                    KLOGGER_IOC_FORGET,
                     KLOGGER_DEVICE_VERSION, KLOGGER_CALL_RESIZED, KLOGGER_KERNEL_CLOCK_COUNTER,
                     KLOGGER_MAP_RINGS, KLOGGER_MAP_SCOPE, KLOGGER_MAP_RINGLESS, KLOGGER_SCOPE_BYTES,
                     __builtin_offsetof(struct klogger_schema_about, text_digest),
@@ -271,9 +273,11 @@ mod tests {
                     __builtin_offsetof(struct klogger_start, overwrite),
                     __builtin_offsetof(struct klogger_probe_about, error),
                     __builtin_offsetof(struct klogger_probe_about, missed),
-                    __builtin_offsetof(struct klogger_ring, mask), __builtin_offsetof(struct klogger_ring, mark),
+                    __builtin_offsetof(struct klogger_ring, mask),
+                    __builtin_offsetof(struct klogger_ring, mark),
                     sizeof(struct klogger_ring), KLOGGER_MAP_STACKS, sizeof(struct klogger_stacks),
-                    __builtin_offsetof(struct klogger_stacks, slot[1].frame[1]), __builtin_offsetof(struct klogger_start, stacks),
+                    __builtin_offsetof(struct klogger_stacks, slot[1].frame[1]),
+                    __builtin_offsetof(struct klogger_start, stacks),
                     KLOGGER_MAP_ANCHOR, __builtin_offsetof(struct klogger_ring, stamp),
                 };
                 for (unsigned i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)

@@ -103,7 +103,8 @@ fn event(event: &EventLayout, class: Class, metadata: &Metadata) -> Value {
         let class = match of_field(field, metadata.preamble) {
             Type::One(one) => integer(&one),
             Type::Array(n, element) => {
-                json!({ "type": "static-length-array", "length": n, "element-field-class": integer(&element) })
+                json!({ "type": "static-length-array", "length": n,
+                    "element-field-class": integer(&element) })
             }
             Type::Text => json!({ "type": "null-terminated-string" }),
         };

@@ -124,7 +124,8 @@ proptest! {
     /// Events are converted as drain threads do it: at the next look, in the order of their ring.
     #[test]
     fn whatever_the_counter_does_times_are_near(
-        steps in proptest::collection::vec((0u64..1 << 30, 1_000_000u64..5_000_000, 300u64..5_000, 1u64..200), 0..6),
+        steps in proptest::collection::vec((0u64..1 << 30, 1_000_000u64..5_000_000, 300u64..5_000,
+            1u64..200), 0..6),
         order in 0u64..64,
         every in 50u64..1_000,
     ) {
@@ -145,11 +146,13 @@ proptest! {
             let record = |ns: &u64| Header::new(m.ticks(*ns) & TIME_MASK, 9).0.to_le_bytes();
             let mut bytes: Vec<u8> = events.iter().flat_map(record).collect();
             Converter::of_counter(&m.clock).records(&kinds, &mut bytes);
-            let times: Vec<u64> = bytes.as_chunks().0.iter().map(|b| Header(u64::from_le_bytes(*b)).time48()).collect();
+            let time = |b: &[u8; 8]| Header(u64::from_le_bytes(*b)).time48();
+            let times: Vec<u64> = bytes.as_chunks().0.iter().map(time).collect();
             prop_assert!(times.is_sorted());
             for (time, event) in times.iter().zip(&events) {
                 let off = time.abs_diff(*event);
-                prop_assert!(off <= every * MS, "{} off by {}, looks {} apart", event, off, every * MS);
+                prop_assert!(off <= every * MS, "{} off by {}, looks {} apart", event, off,
+                    every * MS);
             }
             m.run(ms + 4 * every, every);
             m.is_right(m.now - every * MS, NEAR);

@@ -228,7 +228,8 @@ proptest! {
         let mut writers = Writers::new(false);
         let (mut open, mut out, mut total) = (Vec::new(), Vec::new(), Taken::default());
         let (mut attempts, mut logged, mut lost) = (0u64, Vec::new(), 0u64);
-        for step in steps.into_iter().chain((0..64).map(|_| Step::Commit)).chain([Step::Take(usize::MAX)]) {
+        let end = (0..64).map(|_| Step::Commit).chain([Step::Take(usize::MAX)]);
+        for step in steps.into_iter().chain(end) {
             match step {
                 // No more than four contexts can nest: thread, softirq, interrupt, NMI.
                 Step::Reserve(id) if open.len() < 4 => {
@@ -272,7 +273,8 @@ proptest! {
         // What is missing is older than a ring, less one part of the grid and a record.
         let kept: u64 = seen.iter().map(|r| record_size(r.0)).sum();
         let written: u64 = logged.iter().map(|r| record_size(r.0)).sum();
-        prop_assert!(kept == written || kept >= (SIZE - SIZE / GRID - 1024) as u64, "{} of {}", kept, written);
+        prop_assert!(kept == written || kept >= (SIZE - SIZE / GRID - 1024) as u64, "{} of {}",
+            kept, written);
     }
 
     /// A hit of an interrupt may come at any moment of the copying: what stood before `cut` was
@@ -307,7 +309,8 @@ proptest! {
         prop_assert!(logged.ends_with(&seen));
         let bytes = |list: &[(u16, u64)]| list.iter().map(|r| record_size(r.0)).sum::<u64>();
         let gone = bytes(&written) + 512 + (SIZE / GRID) as u64 + 1024;
-        prop_assert!(seen == logged || bytes(&seen) + gone >= SIZE as u64, "{} of {}", bytes(&seen), bytes(&logged));
+        prop_assert!(seen == logged || bytes(&seen) + gone >= SIZE as u64, "{} of {}", bytes(&seen),
+            bytes(&logged));
     }
 }
 

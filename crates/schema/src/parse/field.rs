@@ -82,7 +82,8 @@ impl Parser<'_> {
     fn unknown_type(&mut self, word: &str, span: Span) -> Scalar {
         let help = match TYPE_REMEDIES.iter().find(|(c, _)| *c == word) {
             Some((_, own)) => format!("write `{own}`"),
-            None => did_you_mean(word, TYPES.iter().map(|(name, _)| *name).chain([STRING])).unwrap_or_else(|| {
+            None => did_you_mean(word,
+                TYPES.iter().map(|(name, _)| *name).chain([STRING])).unwrap_or_else(|| {
                 "the types are char, short, int, long, longlong, their u- forms, bool, string, and \
                  u8 ... s64".into()
             }),

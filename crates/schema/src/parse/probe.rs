@@ -241,7 +241,8 @@ fn param(text: &str, tokens: &[(C, Span)]) -> Result<Param, (&'static str, &'sta
         spelled.push_str(&text[span.start..span.end]);
     }
     let word = &text[name.start..name.end];
-    let tag = matches!(ty.last(), Some((C::Word, at)) if matches!(&text[at.start..at.end], "struct" | "union" | "enum"));
+    let tag = matches!(ty.last(), Some((C::Word, at)) if matches!(&text[at.start..at.end],
+        "struct" | "union" | "enum"));
     if *last != C::Word || ty.is_empty() || tag || C_TYPE_WORDS.contains(&word) {
         return Err(("this parameter has no name, or no type", TYPE_AND_NAME));
     }

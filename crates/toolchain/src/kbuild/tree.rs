@@ -228,7 +228,8 @@ fn compiler(config: &Config, release: &str) -> Result<Vec<String>, Error> {
                 Some(other) => format!("here is {word} {other}"),
                 None => format!("there is no {word} here"),
             };
-            Err(Error::new(format!("kernel {release} was compiled by {word} {major}, and {here}")).help(format!(
+            let text = format!("kernel {release} was compiled by {word} {major}, and {here}");
+            Err(Error::new(text).help(format!(
                 "apt-get install {word}-{major}: a module wants the compiler of its kernel, of the \
                  same major version"
             )))

@@ -427,7 +427,8 @@ proptest! {
     /// Words of the rings that say anything.
     #[test]
     fn lying_rings_do_no_harm(
-        words in prop::collection::vec((prop_oneof![0usize..90, 512usize..2560, 2560usize..3000], prop_oneof![any::<u64>(), 0u64..100_000]), 1..8),
+        words in prop::collection::vec((prop_oneof![0usize..90, 512usize..2560, 2560usize..3000],
+            prop_oneof![any::<u64>(), 0u64..100_000]), 1..8),
         overwrite: bool, counter: bool,
     ) {
         let machine = Machine::new(overwrite, counter);
