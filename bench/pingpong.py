@@ -9,12 +9,13 @@ from pathlib import Path
 from statistics import fmean, median
 
 from measure import NOT_HERE, cell, goal, rounds_of, run
-from rivals import LARGE_KB, ftrace_events, perf_events, running
+from rivals import LARGE_KB, ftrace_events, perf_events
 from speed import Ahead, Speed, relative
 
 from klogger_lab.bench.events import EMPTY, REFERENCE
-from klogger_lab.bench.loop import Bench, Engine, Loop, wait_attached
+from klogger_lab.bench.loop import Bench, Engine, Loop
 from klogger_lab.bench.stats import Blocks
+from klogger_lab.recorder import Recorder
 from klogger_lab.study.build import build
 
 HERE = Path(__file__).resolve().parent
@@ -86,13 +87,10 @@ def prepare(folder: Path) -> Bench:
 
 @contextmanager
 def klogger(tools, pids, _events):
-    words = [tools.klogger, "record", "-q", "-s", "scheduler", "-o", tools.folder / "pingpong.klog"]
-    errors = tools.folder / "pingpong.err"
-    with (
-        errors.open("w") as said,
-        running([*words, *(f"-p{pid}" for pid in pids)], stderr=said) as recorder,
-    ):
-        wait_attached(recorder, errors)
+    log = tools.folder / "pingpong.klog"
+    options = ["-s", "scheduler", "-o", log, *(f"-p{pid}" for pid in pids)]
+    with Recorder(options, tools.folder / "pingpong.err") as recorder:
+        recorder.wait_started()
         yield
 
 

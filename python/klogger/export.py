@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 from klogger.failure import Failure
+from klogger.program import JSON, cannot_run, find_klogger, said
 
 SUFFIX = "-parquet"
 
@@ -66,27 +66,23 @@ def export(log: Path, out: Path | None, *, quiet: bool) -> Failure | None:
     show = not quiet and sys.stderr.isatty()
     try:
         done = subprocess.run(
-            command,
+            command if show else [*command, *JSON],
             stdout=subprocess.DEVNULL,
             stderr=None if show else subprocess.PIPE,
             check=False,
         )
     except OSError as error:
-        return Failure(
-            f"cannot run {command[0]}: {error.strerror}", help="set KLOGGER to the klogger program"
-        )
-    if done.returncode == 0:
-        # What of the log could not be read, for instance.
-        if done.stderr and not quiet:
-            print(done.stderr.decode(errors="replace"), end="", file=sys.stderr)
-        return None
+        return cannot_run(str(command[0]), error)
     if show:
-        return Printed()
-    text = (done.stderr or b"").decode(errors="replace").strip().removeprefix("klogger: ")
-    message, _, remedy = text.partition("\n  help: ")
-    return Failure(
-        message or f"'klogger export' failed with exit code {done.returncode}", help=remedy or None
-    )
+        return None if done.returncode == 0 else Printed()
+    found = said((done.stderr or b"").decode(errors="replace"))
+    if done.returncode != 0:
+        return found.failure(f"'klogger export' failed with exit code {done.returncode}")
+    if not quiet:
+        # What of the log could not be read, for instance.
+        for line in [*(f"klogger: {note['text']}" for note in found.of("note")), *found.others]:
+            print(line, file=sys.stderr)
+    return None
 
 
 class Printed(Failure):
@@ -94,23 +90,6 @@ class Printed(Failure):
 
     def __init__(self) -> None:
         super().__init__("'klogger export' failed")
-
-
-def find_klogger() -> str:
-    """$KLOGGER, else the program beside this one, else the one on the PATH."""
-    named = os.environ.get("KLOGGER")
-    if named:
-        return named
-    for folder in (Path(sys.argv[0]).parent, Path(sys.executable).parent):
-        if os.access(folder / "klogger", os.X_OK):
-            return str(folder / "klogger")
-    found = shutil.which("klogger")
-    if found is None:
-        raise Failure(
-            "cannot find the klogger program, which reads logs",
-            help="put it on the PATH, or set KLOGGER to it",
-        )
-    return found
 
 
 def cache_directory(log: Path) -> Path:

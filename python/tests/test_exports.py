@@ -21,7 +21,7 @@ import duckdb
 import pytest
 from logfile import RECORDER, START, START_REALTIME, LogFile
 
-from klogger.export import find_klogger
+from klogger.program import find_klogger
 
 LOGS = Path(__file__).resolve().parents[2] / "tests" / "logs"
 HOSTILE = 'a"b\\c\nd\x01$e @f */ }; é'

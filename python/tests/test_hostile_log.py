@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from logfile import LogFile
 
-from klogger.export import find_klogger
+from klogger.program import find_klogger
 
 # Title of the window, colour by a C1 character, direction of the text, an own line, a bell.
 EVIL = "\x1b]0;evil\x07\x9b31m\u202ex\n 0.000000000 0 FORGED\r\u2028"

@@ -19,7 +19,7 @@ from klogger.cli import report
 FAKE = """#!/bin/sh
 echo "$@" >> "{record}"
 [ "$1 $2 $3" = "export --to parquet" ] || exit 9
-[ -n "{fail}" ] && printf '%s\\n' '{fail}' >&2 && exit 2
+[ -n '{fail}' ] && printf '%s\\n' '{fail}' >&2 && exit 2
 out="$4-parquet"; [ "$5" = -o ] && out="$6"
 mkdir -p "$out" && cp "{tables}"/* "$out"
 """
@@ -44,7 +44,7 @@ def test_tables_beside_the_log(fake: Path, tmp_path: Path) -> None:
     log = tmp_path / "x.klog"
     log.write_text("")
     assert klogger.open(log).sql("SELECT count(*) FROM SCHEDIN").fetchall() == [(40,)]
-    assert fake.read_text() == f"export --to parquet {log}\n"
+    assert fake.read_text() == f"export --to parquet {log} --messages json\n"
     assert (tmp_path / "x.klog-parquet" / "meta.json").exists()
 
 
@@ -71,7 +71,8 @@ def test_what_the_exporter_says_is_said_once(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    make_fake(tmp_path, small_log, monkeypatch, "klogger: x.klog: not a log")
+    said = '{"message":"error","text":"x.klog: not a log","help":null}'
+    make_fake(tmp_path, small_log, monkeypatch, said)
     log = tmp_path / "x.klog"
     log.write_text("")
     assert report.main([str(log)]) == 2

@@ -257,4 +257,6 @@ def test_what_cannot_be_done_is_said(
 
 def test_a_command_that_does_not_exist_is_not_recorded(tmp_path: Path) -> None:
     with pytest.raises(Failure, match="cannot run 'no-such-program': there is no such program"):
-        live.record(live.Recording([], tmp_path / "x.klog", (), ["no-such-program"]), tmp_path)
+        live.record(
+            live.Recording([], tmp_path / "x.klog", (), ["no-such-program"]), tmp_path, print
+        )

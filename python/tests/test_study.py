@@ -36,9 +36,10 @@ while [ "$1" != -- ]; do
     shift
 done
 shift
-[ "$1" != refuse ] || {{ printf 'klogger: no such probe\\n  help: newer kernel\\n' >&2; exit 2; }}
+[ "$1" != refuse ] || {{ echo '{refused}' >&2; exit 2; }}
 exec "$@"
 """
+REFUSED = json.dumps({"message": "error", "text": "no such probe", "help": "newer kernel"})
 SHOW = json.dumps(
     {
         "kernel_error": None,
@@ -87,7 +88,9 @@ def place(tmp_path: Path, small_log: Path, monkeypatch: pytest.MonkeyPatch) -> P
     """
     program = tmp_path / "bin" / "klogger"
     program.parent.mkdir()
-    program.write_text(FAKE.format(tables=small_log, record=tmp_path / "record", show=SHOW))
+    program.write_text(
+        FAKE.format(tables=small_log, record=tmp_path / "record", show=SHOW, refused=REFUSED)
+    )
     program.chmod(0o755)
     folder = tmp_path / "schemata" / "scheduler" / "studies"
     folder.mkdir(parents=True)
@@ -137,7 +140,7 @@ def test_a_study_from_its_arms_to_its_answer(
     ]  # fmt: skip
     assert all(len(line) <= 100 for line in out.splitlines())
     commands = (tmp_path / "record").read_text().splitlines()
-    assert [c.split(" -o ")[0] for c in commands] == ["record -q -s scheduler"] * 2
+    assert [c.split(" -o ")[0] for c in commands] == ["record -q --messages json -s scheduler"] * 2
     assert (place / "left").read_text() == "left\nleft\n"
     assert list((tmp_path / "tmp").iterdir()) == []
 

@@ -19,6 +19,17 @@ use std::process::ExitCode;
 #[derive(Parser)]
 #[command(name = "klogger", version, max_term_width = 100, arg_required_else_help = true)]
 pub struct Cli {
+    /// How klogger speaks on standard error: text for people, or json, one object per line, for
+    /// programs
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        value_name = "STYLE",
+        default_value = "text",
+        display_order = 1000
+    )]
+    pub messages: messages::Style,
     #[command(subcommand)]
     pub command: cmd::Command,
 }
@@ -27,7 +38,8 @@ fn main() -> ExitCode {
     // As other Unix filters do: `klogger cat x.klog | head` ends without a word.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
     klogger_os::survive_file_limits();
-    match Cli::parse().command.run() {
+    let cli = Cli::parse();
+    match cli.messages.choose().and_then(|()| cli.command.run()) {
         Ok(code) => code,
         Err(failure) => {
             messages::error(&failure);

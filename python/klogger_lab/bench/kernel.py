@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from klogger import program
 from klogger.failure import Failure
 from klogger_lab.bench import health, stats
 from klogger_lab.bench.cost import Costs
 from klogger_lab.bench.events import CLOCK, FLOOR, REFERENCE, STORE, Event
-from klogger_lab.bench.loop import ENGINES, Loop, klogger, prepare
+from klogger_lab.bench.loop import ENGINES, Loop, prepare
 from klogger_lab.study.machine import CLOCKSOURCE
 
 FILES = Path("/proc/sys/klogger/benchmarks")
@@ -28,7 +29,7 @@ def modules(schema: str, folder: Path) -> Path:
     """Builds them for the kernel that runs."""
     needs_modules()
     made = folder / "modules"
-    klogger("build", "-s", schema, "-o", made)
+    program.klogger("build", "-s", schema, "-o", made)
     return made
 
 

@@ -7,7 +7,6 @@ import contextlib
 import json
 import os
 import subprocess
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import resources
@@ -15,16 +14,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from klogger.export import find_klogger
+from klogger import program
 from klogger.failure import Failure
 from klogger_lab.bench import events as of
 from klogger_lab.bench.events import Event, Place
-from klogger_lab.stopwatch.live import mark
+from klogger_lab.recorder import Recorder
 from klogger_lab.study.build import build
-from klogger_lab.study.recording import ended
-
-# For a recorder to compile a schema and attach it, on a busy machine.
-PATIENCE = 120.0
 
 
 @dataclass(frozen=True)
@@ -70,40 +65,21 @@ def prepare(engine: Engine, events: Sequence[Event], folder: Path) -> Bench:
     source = folder / "klogger_loop.c"
     source.write_text(resources.files("klogger_lab").joinpath("bench", "loop.c").read_text())
     if place is None:
-        klogger("gen", schema, "-o", folder)
+        program.klogger("gen", schema, "-o", folder)
         (folder / "arms.h").write_text(of.program(events))
     else:
         (folder / "arms.h").write_text(place.hit)
     return Bench(engine, place, schema, build(folder, source.name), of.name_of_off(events))
 
 
-def klogger(*words: str | Path) -> str:
-    """Runs it; its message becomes a Failure."""
-    command = [find_klogger(), *map(str, words)]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    except OSError as error:
-        raise Failure(
-            f"cannot run {command[0]}: {error.strerror}", help="set KLOGGER to the klogger program"
-        ) from None
-    if done.returncode != 0:
-        raise failure_of(done.stderr)
-    return done.stdout
-
-
-def failure_of(said: str) -> Failure:
-    message, _, remedy = said.strip().removeprefix("klogger: ").partition("\n  help: ")
-    return Failure(message or "klogger failed without a message", help=remedy or None)
-
-
 def show(schema: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(klogger("show", schema, "--format", "json"))
+    found: dict[str, Any] = program.answer("show", schema)
     return found
 
 
 def find_place() -> Place:
     """The first of the places that this kernel has."""
-    there = {t["name"] for t in json.loads(klogger("tracepoints", "--format", "json"))}
+    there = {t["name"] for t in program.answer("tracepoints")}
     for place in of.PLACES:
         if place.name in there:
             return place
@@ -171,36 +147,18 @@ def recording(
     bench: Bench, pids: Sequence[int], log: Path, options: Sequence[str]
 ) -> Iterator[int]:
     """Records the loops while it is entered; what it yields is the recorder's process id."""
-    words = [find_klogger(), "record", "-q", "--no-calibrate", "--engine", bench.engine.name]
-    words += ["-s", str(bench.schema), "-o", str(log), "--disable", bench.off]
-    words += [*(f"-p{pid}" for pid in pids), *options]
-    errors = log.with_suffix(".err")
-    with errors.open("wb") as said:
-        recorder = subprocess.Popen(
-            words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=said, process_group=0
-        )
-        with ended(recorder):
-            wait_attached(recorder, errors)
-            yield recorder.pid
-            if recorder.poll() is not None:
-                raise failure_of(errors.read_text(errors="replace"))
-    if recorder.returncode != 0:
-        raise failure_of(errors.read_text(errors="replace"))
-
-
-def wait_attached(recorder: subprocess.Popen[bytes], errors: Path) -> None:
-    """A recorder that answers a mark has everything attached."""
-    until = time.monotonic() + PATIENCE
-    while not mark(recorder, 0, "klogger bench"):
-        if recorder.poll() is not None:
-            raise failure_of(errors.read_text(errors="replace"))
-        if time.monotonic() > until:
-            raise Failure(f"the recorder was not ready after {PATIENCE:.0f} s")
-        time.sleep(0.02)
+    options_of = ["--no-calibrate", "--engine", bench.engine.name, "-s", str(bench.schema)]
+    options_of += ["-o", str(log), "--disable", bench.off, *(f"-p{pid}" for pid in pids), *options]
+    with Recorder(options_of, log.with_suffix(".err")) as recorder:
+        recorder.wait_started()
+        yield recorder.pid
+        if recorder.process.poll() is not None:
+            raise recorder.failure()
+    recorder.check()
 
 
 def info(log: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(klogger("info", "--format", "json", log))
+    found: dict[str, Any] = program.answer("info", log)
     return found
 
 

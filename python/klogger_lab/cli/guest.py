@@ -12,14 +12,14 @@ import re
 import shlex
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+from klogger import program
 from klogger.cli import guarded
-from klogger.export import find_klogger
 from klogger.failure import Failure
+from klogger.program import find_klogger
 from klogger.units import size
 from klogger_lab.guest import kernels, machine
 from klogger_lab.guest.accel import kvm_works
@@ -213,14 +213,7 @@ def check_schema(schema: str) -> None:
                 f"{schema}: no such file", help="'klogger list' shows the schemata that come along"
             )
     elif schema != "programs":
-        done = subprocess.run(
-            [find_klogger(), "show", schema], capture_output=True, text=True, check=False
-        )
-        if done.returncode != 0:
-            message, _, remedy = (
-                done.stderr.strip().removeprefix("klogger: ").partition("\n  help: ")
-            )
-            raise Failure(message, help=remedy or None)
+        program.klogger("show", schema)
 
 
 def check_output(output: Path) -> None:

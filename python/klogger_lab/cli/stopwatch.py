@@ -171,7 +171,9 @@ def of_kernel(args: argparse.Namespace, command: list[str]) -> int:
             texts |= places.empty(os.getpid())
         schemata = [write(folder / f"{schema}.klogger", text) for schema, text in texts.items()]
         code = live.record(
-            live.Recording(schemata, log, options(args), command, args.empty_pairs), folder
+            live.Recording(schemata, log, options(args), command, args.empty_pairs),
+            folder,
+            complain,
         )
         if not log.exists():
             if code in (0, 130):

@@ -9,26 +9,26 @@ the command's time.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import select
 import shutil
 import signal
-import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from klogger.export import find_klogger
 from klogger.failure import Failure
+from klogger.program import failure_of
+from klogger_lab.recorder import PATIENCE, Recorder, mark
 
 EMPTY_PAIRS = 100_000
 BLOCK = 10_000
 MARK = "klogger stopwatch"
-# Says which process it is, waits for a word, and becomes the command.
-HOLD = 'echo $$ >"$0/ready" && read -r _ <"$0/go" && exec "$@"'
-# For the recorder to compile three small schemata and attach them, on a busy machine.
-PATIENCE = 120.0
+# Says which process it is, waits for a word, and becomes the command: with our standard error, for
+# the recorder's own has messages for us.
+HOLD = 'echo $$ >"$0/ready" && read -r _ <"$0/go" && exec "$@" 2>&{error} {error}>&-'
 
 
 @dataclass(frozen=True)
@@ -44,41 +44,62 @@ class Recording:
     empty_pairs: int = EMPTY_PAIRS
 
 
-def record(recording: Recording, folder: Path) -> int:
+def record(recording: Recording, folder: Path, tell: Callable[[object], None]) -> int:
     """Runs it to its end, and returns the exit code of `klogger record`. `folder` is for what it
-    needs meanwhile.
+    needs meanwhile; `tell` gets what it says to people.
     """
     command = recording.command
     if command and shutil.which(command[0]) is None:
         raise Failure(f"cannot run '{command[0]}': there is no such program")
-    words = [
-        find_klogger(),
-        "record",
-        "-q",
-        "--engine",
-        "bpf",
-        "-o",
-        str(recording.output),
-        *recording.options,
-    ]
+    options = ["--engine", "bpf", "-o", str(recording.output), *recording.options]
     for schema in recording.schemata:
-        words += ["-s", str(schema)]
-    if command:
-        for name in ("ready", "go"):
-            os.mkfifo(folder / name)
-        words += ["--", "/bin/sh", "-c", HOLD, str(folder), *command]
-    with signals_are_the_recorders():
-        recorder = subprocess.Popen(words)
+        options += ["-s", str(schema)]
+    with signals_are_the_recorders(), standard_error() as error:
+        held: list[str] = []
+        if command:
+            for name in ("ready", "go"):
+                os.mkfifo(folder / name)
+            held = ["/bin/sh", "-c", HOLD.format(error=error), str(folder), *command]
+        recorder = Recorder(
+            options, folder / "messages", command=held, output=1, stdin=None, own_group=False,
+            pass_fds=[error],
+        )  # fmt: skip
         try:
             if command:
                 prepare_held(recorder, folder, recording.empty_pairs)
             else:
                 prepare(recorder, recording.empty_pairs)
-            return recorder.wait()
+            code = recorder.process.wait()
         finally:
-            if recorder.poll() is None:
-                recorder.terminate()
-                recorder.wait()
+            if recorder.process.poll() is None:
+                recorder.process.terminate()
+                recorder.process.wait()
+            relay(recorder, tell)
+        return code
+
+
+@contextlib.contextmanager
+def standard_error() -> Iterator[int]:
+    """A copy of our own, under a number of one digit: a shell redirects to no others."""
+    copy = fcntl.fcntl(2, fcntl.F_DUPFD, 3)
+    try:
+        if copy > 9:
+            raise Failure(
+                "too many files are open to start the command",
+                help="start klogger from a shell that keeps fewer of its own",
+            )
+        yield copy
+    finally:
+        os.close(copy)
+
+
+def relay(recorder: Recorder, tell: Callable[[object], None]) -> None:
+    """What the recorder has to say to people."""
+    said = recorder.read()
+    for message in [*said.of("note"), *said.of("error")]:
+        tell(failure_of(message))
+    for line in said.others:
+        tell(line)
 
 
 @contextlib.contextmanager
@@ -98,14 +119,14 @@ def signals_are_the_recorders() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def prepare_held(recorder: subprocess.Popen[bytes], folder: Path, pairs: int) -> None:
+def prepare_held(recorder: Recorder, folder: Path, pairs: int) -> None:
     """As soon as the command's process is there, everything is attached."""
     pid = wait_for_word(recorder, folder / "ready")
     if pid is None:
         return
     make_empty_pairs(pairs)
-    mark(recorder, int(pid))
-    while recorder.poll() is None:
+    mark(recorder.pid, int(pid), MARK)
+    while recorder.process.poll() is None:
         # It fails until the other end is open.
         with contextlib.suppress(OSError):
             go = os.open(folder / "go", os.O_WRONLY | os.O_NONBLOCK)
@@ -115,13 +136,13 @@ def prepare_held(recorder: subprocess.Popen[bytes], folder: Path, pairs: int) ->
         time.sleep(0.001)
 
 
-def wait_for_word(recorder: subprocess.Popen[bytes], fifo: Path) -> str | None:
+def wait_for_word(recorder: Recorder, fifo: Path) -> str | None:
     """What somebody writes there; None if the recorder ends before."""
     descriptor = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
     try:
         until = time.monotonic() + PATIENCE
         text = b""
-        while recorder.poll() is None and time.monotonic() < until:
+        while recorder.process.poll() is None and time.monotonic() < until:
             if select.select([descriptor], [], [], 0.05)[0]:
                 text += os.read(descriptor, 100)
                 if text.endswith(b"\n"):
@@ -132,22 +153,12 @@ def wait_for_word(recorder: subprocess.Popen[bytes], fifo: Path) -> str | None:
         os.close(descriptor)
 
 
-def prepare(recorder: subprocess.Popen[bytes], pairs: int) -> None:
-    """A recorder that answers a mark has everything attached."""
-    until = time.monotonic() + PATIENCE
-    while not mark(recorder, 0, "is there anybody?"):
-        if recorder.poll() is not None or time.monotonic() > until:
-            return
-        time.sleep(0.05)
-    make_empty_pairs(pairs)
-    mark(recorder, 0)
-
-
-def mark(recorder: subprocess.Popen[bytes], number: int, text: str = MARK) -> bool:
-    """Whether the log has it: on a busy machine the recorder may be late with its answer."""
-    words = [find_klogger(), "mark", "--recorder", str(recorder.pid), str(number), text]
-    done = subprocess.run(words, capture_output=True, check=False)
-    return done.returncode == 0
+def prepare(recorder: Recorder, pairs: int) -> None:
+    """Once everything is attached; nothing, if the recorder ends before."""
+    with contextlib.suppress(Failure):
+        recorder.wait_started()
+        make_empty_pairs(pairs)
+        mark(recorder.pid, 0, MARK)
 
 
 def make_empty_pairs(pairs: int) -> None:

@@ -5,13 +5,11 @@ other.
 
 from __future__ import annotations
 
-import json
 import re
-import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from klogger.export import find_klogger
+from klogger import program
 from klogger.failure import Failure
 
 # Numbers of actions, as schemata/stopwatch/stopwatch.klogger has them: what makes a START and a
@@ -96,20 +94,10 @@ class Key:
 
 
 def tracepoints(*words: str) -> list[Place]:
-    """What `klogger tracepoints` says. Its messages become Failures."""
-    command = [find_klogger(), "tracepoints", "--format", "json", *words]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    except OSError as error:
-        raise Failure(
-            f"cannot run {command[0]}: {error.strerror}", help="set KLOGGER to the klogger program"
-        ) from None
-    if done.returncode != 0:
-        message, _, remedy = done.stderr.strip().removeprefix("klogger: ").partition("\n  help: ")
-        raise Failure(message, help=remedy or "'klogger tracepoints' lists all")
+    """What `klogger tracepoints` says."""
     return [
         Place(t["name"], tuple((p["type"], p["name"]) for p in t["parameters"]))
-        for t in json.loads(done.stdout)
+        for t in program.answer("tracepoints", *words)
     ]
 
 

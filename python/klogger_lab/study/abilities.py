@@ -5,11 +5,10 @@ here.
 
 from __future__ import annotations
 
-import json
-import subprocess
 from typing import Any
 
-from klogger.export import find_klogger
+from klogger import program
+from klogger.failure import Failure
 from klogger.units import printable
 from klogger_lab.study.discover import Found
 from klogger_lab.study.runner import schema_word
@@ -22,18 +21,11 @@ def sentences(found: Found) -> list[str]:
 
 def shown(word: str) -> dict[str, Any] | str:
     """What `klogger show` says of a schema, or why it says nothing."""
-    command = [find_klogger(), "show", word, "--format", "json"]
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, errors="replace", timeout=30, check=False
-        )
-        if done.returncode != 0:
-            said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-            return said[0].strip(" ×").removeprefix("klogger: ")
-        answer = json.loads(done.stdout)
-        return answer if isinstance(answer, dict) else "klogger show gave no JSON object"
-    except (OSError, subprocess.TimeoutExpired, ValueError) as error:
-        return str(error)
+        found = program.answer("show", word, timeout=30)
+    except Failure as failure:
+        return failure.message
+    return found if isinstance(found, dict) else "klogger show gave no JSON object"
 
 
 def sentence(name: str, answer: dict[str, Any] | str) -> str:

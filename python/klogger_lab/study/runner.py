@@ -6,12 +6,10 @@ nothing.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import random
 import re
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -24,8 +22,9 @@ from types import FrameType
 from typing import Any, TypeVar
 
 import klogger
-from klogger.export import find_klogger
+from klogger import program
 from klogger.failure import Failure
+from klogger.program import find_klogger
 from klogger.summary import ledger_lines
 from klogger.units import printable
 from klogger_lab.study import discover, recording
@@ -213,14 +212,8 @@ def schema_word(found: Found, name: str) -> str:
 def bundled() -> set[str]:
     """The schemata that are built into klogger."""
     try:
-        done = subprocess.run(
-            [find_klogger(), "list", "--format", "json"],
-            capture_output=True,
-            check=True,
-            timeout=20,
-        )
-        return {str(one["name"]) for one in json.loads(done.stdout)}
-    except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError):
+        return {str(one["name"]) for one in program.answer("list", timeout=20)}
+    except (Failure, KeyError, TypeError):
         return set()
 
 

@@ -17,8 +17,8 @@ from klogger import executor
 from klogger.analysis import Column, Picture
 from klogger.durations import duration
 from klogger.executor import Result, Rows
-from klogger.export import find_klogger
 from klogger.failure import Failure
+from klogger.program import klogger
 from klogger_lab.study.build import build
 from klogger_lab.study.model import Answer, Arm, Check, Plan, Run, Study, result
 
@@ -65,10 +65,7 @@ def arms(plan: Plan) -> list[Arm]:
 
 def loop_program(plan: Plan) -> Path:
     """Its header is made from the schema, so that it logs what the recorder expects."""
-    command = [find_klogger(), "gen", HERE.parent / "noise.klogger", "-o", plan.folder]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    if done.returncode != 0:
-        raise Failure(done.stderr.strip().removeprefix("klogger: ") or "klogger gen failed")
+    klogger("gen", HERE.parent / "noise.klogger", "-o", plan.folder, timeout=60)
     shutil.copy(HERE / "loop.c", plan.folder)
     return build(plan.folder, "loop.c")
 

@@ -18,8 +18,8 @@ from typing import Any
 
 from klogger.analysis import Column, Picture
 from klogger.executor import Rows
-from klogger.export import find_klogger
 from klogger.failure import Failure
+from klogger.program import klogger
 from klogger_lab import tracefs
 from klogger_lab.study.build import find_compiler
 from klogger_lab.study.model import Answer, Arm, Check, Plan, Run, Study, result
@@ -141,7 +141,7 @@ def no_point() -> str | None:
 
 def build(folder: Path) -> Path:
     """The program, with the header that klogger makes for it."""
-    words = [find_klogger(), "gen", str(HERE / "pending_user.klogger"), "-o", str(folder)]
+    klogger("gen", HERE / "pending_user.klogger", "-o", folder, timeout=120)
     program = folder / "loggers"
     compiler = [
         find_compiler("loggers.c"),
@@ -150,10 +150,10 @@ def build(folder: Path) -> Path:
         f"-I{folder}",
         str(HERE / "loggers.c"),
     ]
-    for command in (words, [*compiler, "-o", str(program), "-lm"]):
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-        if done.returncode != 0:
-            raise Failure(f"'{Path(command[0]).name}' failed\n{done.stderr.strip()}")
+    command = [*compiler, "-o", str(program), "-lm"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    if done.returncode != 0:
+        raise Failure(f"'{Path(command[0]).name}' failed\n{done.stderr.strip()}")
     return program
 
 

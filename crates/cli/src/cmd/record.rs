@@ -9,7 +9,6 @@ use self::values::{bytes, duration, mode, rate, size, user_size};
 use super::Outcome;
 use super::build::build;
 use crate::failure::Failure;
-use crate::messages;
 use crate::schemata;
 use klogger_engines::kernel;
 use klogger_log::writer::Compression;
@@ -110,10 +109,6 @@ pub struct Args {
     /// No progress, no summary
     #[arg(short, long)]
     quiet: bool,
-    /// How klogger speaks on standard error: text for people, or json, one object per line, for
-    /// programs
-    #[arg(long, value_enum, value_name = "STYLE", default_value = "text")]
-    messages: messages::Style,
     /// The command, and its arguments
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
@@ -147,7 +142,6 @@ fn ring_memory(buffer_size: Option<u64>, max_memory: Option<u64>) -> u64 {
 const PROGRAMS: &str = "programs";
 
 pub fn run(args: Args) -> Outcome {
-    args.messages.choose()?;
     let target = target(&args)?;
     let engine = match args.engine {
         Some(EngineName::Bpf) => Engine::Bpf,

@@ -51,14 +51,9 @@ pub struct Args {
     /// No summary
     #[arg(short, long)]
     quiet: bool,
-    /// How klogger speaks on standard error: text for people, or json, one object per line, for
-    /// programs
-    #[arg(long, value_enum, value_name = "STYLE", default_value = "text")]
-    messages: messages::Style,
 }
 
 pub fn run(args: Args) -> Outcome {
-    args.messages.choose()?;
     let compression = if args.compress { Compression::Zstd(1) } else { Compression::None };
     if let Some(image) = &args.vmcore {
         let rescued = vmcore::save(image, args.log.as_deref(), &args.output, compression)?;

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""The order of the Python modules: each knows only those below its own, and `klogger` does not know
+`klogger_lab`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parents[1]
+# From the lowest on. A module may import those of its own layer, and of the layers before it.
+LAYERS = [
+    {"failure", "durations", "units", "sqltext", "sqlerror", "program", "export"},
+    {"costs", "prelude", "gaps", "log", "analysis", "losses", "catalogue"},
+    {"executor", "findings", "summary", "stopwatch", "timeline"},
+    {"drawing", "ends", "pictures", "vega", "png"},
+    {"document", "sections", "html", "terminal"},
+    {"answers", "compare"},
+    {"cli"},
+]
+# A log answers a notebook with reports, which stand on logs: imported when they are asked for.
+UPWARDS = {
+    ("log", "answers"),
+    ("log", "executor"),
+    ("log", "summary"),
+    ("answers", "cli"),
+}
+
+
+def modules(package: str) -> list[Path]:
+    return sorted((HERE / package).rglob("*.py"))
+
+
+def part(module: str) -> str:
+    """Of `klogger.compare.page`: `compare`."""
+    return [*module.split("."), ""][1]
+
+
+def imported(file: Path) -> Iterator[tuple[str, list[str]]]:
+    """Each module that is imported, and the names that are taken from it."""
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            yield from ((name.name, []) for name in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{file}: a relative import"
+            yield str(node.module), [name.name for name in node.names]
+
+
+def known(file: Path, package: str) -> set[str]:
+    """The parts of a package that a file imports."""
+    found = set()
+    for module, names in imported(file):
+        if module == package:
+            found |= {n for n in names if (HERE / package / n).with_suffix(".py").is_file()}
+            found |= {n for n in names if (HERE / package / n).is_dir()}
+        elif module.startswith(f"{package}."):
+            found.add(part(module))
+    return found
+
+
+def test_every_module_has_a_layer() -> None:
+    parts = {
+        f.relative_to(HERE / "klogger").parts[0].removesuffix(".py") for f in modules("klogger")
+    }
+    assert parts - {"__init__"} == set().union(*LAYERS)
+    assert sum(map(len, LAYERS)) == len(set().union(*LAYERS))
+
+
+def test_no_import_runs_up() -> None:
+    up = set()
+    for file in modules("klogger"):
+        own = file.relative_to(HERE / "klogger").parts[0].removesuffix(".py")
+        # What `klogger` itself gives to notebooks.
+        if own != "__init__":
+            below = next(i for i, layer in enumerate(LAYERS) if own in layer)
+            allowed = set().union(*LAYERS[: below + 1], {"__init__"})
+            up |= {(own, one) for one in known(file, "klogger") - allowed}
+    assert up == UPWARDS
+
+
+def test_analyses_know_nothing_of_experiments() -> None:
+    for file in modules("klogger"):
+        assert not [m for m, _ in imported(file) if m.split(".")[0] == "klogger_lab"], file
+
+
+@pytest.mark.parametrize("package", ["klogger", "klogger_lab"])
+def test_nobody_takes_what_is_private(package: str) -> None:
+    for file in modules(package):
+        for module, names in imported(file):
+            if module.startswith("klogger"):
+                assert not [n for n in names if n.startswith("_")], (file, module)
+
+
+def test_one_module_runs_the_recorder() -> None:
+    """And one finds out where it is; both read what it says as JSON."""
+    users = {
+        str(f.relative_to(HERE))
+        for package in ("klogger", "klogger_lab")
+        for f in modules(package)
+        if '"record"' in f.read_text()
+    }
+    # The guest's command line is run by QEMU.
+    assert users == {"klogger_lab/recorder.py", "klogger_lab/cli/guest.py"}
