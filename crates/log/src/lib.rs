@@ -4,6 +4,7 @@
 //! **Invariant:** no other crate knows the bytes of a log or of a record.
 
 pub mod builder;
+pub mod builtin;
 mod codes;
 pub mod damage;
 pub mod decode;

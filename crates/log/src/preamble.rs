@@ -2,6 +2,7 @@
 //! The JSON at the head of a log: everything that is known when recording starts, and all that is
 //! needed to read it.
 
+use crate::builtin::Builtin;
 use klogger_schema::layout::EventLayout;
 use klogger_schema::model::Decoding;
 use serde::{Deserialize, Serialize};
@@ -38,7 +39,8 @@ impl Preamble {
     pub fn user_events(&self) -> Vec<bool> {
         let user: HashSet<&str> =
             self.schemas.iter().filter(|s| s.user).map(|s| s.name.as_str()).collect();
-        let own = |e: &EventLayout| matches!(e.name.as_str(), "LOST" | "MARK") && !user.is_empty();
+        let of_any = |e: &EventLayout| Builtin::of(e).is_some_and(Builtin::is_of_any_stream);
+        let own = |e: &EventLayout| of_any(e) && !user.is_empty();
         let is_user = |e: &EventLayout| user.contains(e.schema.as_str()) || own(e);
         self.events.iter().map(is_user).collect()
     }

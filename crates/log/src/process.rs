@@ -5,10 +5,11 @@
 //! fork, exec, rename and exit, as they come in the order of time. A thread keeps its last name
 //! after its exit, until its id is used again: its last context switch comes after `PROCESS_EXIT`.
 
+use crate::builtin::Builtin;
 use crate::event::{EventRef, Value};
 use crate::merge::Selection;
 use crate::origin::Origin;
-use crate::preamble::{self, Preamble};
+use crate::preamble;
 use crate::reader::Reader;
 use std::collections::HashMap;
 
@@ -34,17 +35,6 @@ pub struct Row {
     pub recorder: bool,
 }
 
-/// What an event says of processes.
-#[derive(Clone, Copy)]
-enum What {
-    Nothing,
-    Exists,
-    Fork,
-    Exec,
-    Rename,
-    Exit,
-}
-
 /// A thread's present state.
 struct Live {
     row: Row,
@@ -57,7 +47,7 @@ struct Live {
 /// The table, as of the last event that it has seen.
 pub struct Processes {
     /// By index into `preamble.events`.
-    what: Vec<What>,
+    what: Vec<Option<Builtin>>,
     live: HashMap<i64, Live>,
     /// Names of the recorder's threads. It is in no process table of a log of a workload, but may
     /// have run next.
@@ -73,18 +63,18 @@ impl Processes {
     pub fn new(reader: &Reader) -> Processes {
         let preamble = reader.preamble();
         let mut table = Processes {
-            what: preamble.events.iter().map(|e| what(&e.name)).collect(),
+            what: preamble.events.iter().map(Builtin::of).collect(),
             live: HashMap::new(),
             recorder: recorder(&preamble.recorder),
             recorder_pid: i64::from(preamble.recorder.pid),
-            start_ns: start_of(preamble, reader.times()),
+            start_ns: reader.span().0,
             past: None,
         };
         table.add(0, 0, -1, b"idle".to_vec(), Vec::new(), table.start_ns);
         let mut merge = reader
             .merge(&Selection { origins: Some(vec![Origin::Recorder]), ..Selection::default() });
         while let Some(event) = merge.next() {
-            if let What::Exists = table.what[event.index] {
+            if table.what[event.index] == Some(Builtin::Exists) {
                 table.exists(&event);
             }
         }
@@ -100,12 +90,12 @@ impl Processes {
     #[inline]
     pub fn see(&mut self, event: &EventRef) {
         match self.what[event.index] {
+            Some(Builtin::Fork) => self.fork(event),
+            Some(Builtin::Exec) => self.exec(event),
+            Some(Builtin::Rename) => self.rename(event),
+            Some(Builtin::Exit) => self.exit(event),
             // Exists was seen before all others, by `new`.
-            What::Nothing | What::Exists => {}
-            What::Fork => self.fork(event),
-            What::Exec => self.exec(event),
-            What::Rename => self.rename(event),
-            What::Exit => self.exit(event),
+            Some(Builtin::Exists | Builtin::Lost | Builtin::Mark) | None => {}
         }
     }
 
@@ -242,25 +232,6 @@ fn recorder(recorder: &preamble::Recorder) -> HashMap<i64, Vec<u8>> {
     let name =
         |name: Option<&String>| name.map_or("(recorder)", String::as_str).as_bytes().to_vec();
     recorder.tids.iter().zip(named).map(|(tid, known)| (i64::from(*tid), name(known))).collect()
-}
-
-/// The zero of the times shown to people.
-pub fn start_of(preamble: &Preamble, times: Option<(u64, u64)>) -> u64 {
-    match preamble.clock.start_ns {
-        0 => times.map_or(0, |t| t.0),
-        start => start,
-    }
-}
-
-fn what(event: &str) -> What {
-    match event {
-        "PROCESS_EXISTS" => What::Exists,
-        "PROCESS_FORK" => What::Fork,
-        "PROCESS_EXEC" => What::Exec,
-        "PROCESS_RENAME" => What::Rename,
-        "PROCESS_EXIT" => What::Exit,
-        _ => What::Nothing,
-    }
 }
 
 fn int(event: &EventRef, field: &str) -> i64 {

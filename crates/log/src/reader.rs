@@ -14,7 +14,6 @@ use crate::merge::{Merge, Selection};
 use crate::origin::Origin;
 use crate::parts::{self, Piece};
 use crate::preamble::{Addition, Preamble};
-use crate::process::start_of;
 use crate::scan::{self, Block};
 use crate::source::Source;
 use crate::stacks::Stacks;
@@ -126,10 +125,11 @@ impl Reader {
         ))
     }
 
-    /// When recording began and ended: from the preamble's start to the end that the ledger has; in
+    /// When recording began, which is the zero of times that are shown, and when it ended: from the preamble's start to the end that the ledger has; in
     /// a log without either, the first and the last event.
     pub fn span(&self) -> (u64, u64) {
-        let start = start_of(&self.preamble, self.times());
+        let first = self.times().map_or(0, |t| t.0);
+        let start = Some(self.preamble.clock.start_ns).filter(|s| *s != 0).unwrap_or(first);
         let end =
             self.recorded.as_ref().and_then(|ledger| ledger.end_ns).or(self.times().map(|t| t.1));
         (start, end.unwrap_or(start).max(start))

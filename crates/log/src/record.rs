@@ -14,6 +14,7 @@
 //! 78 hours; whoever stores records also stores one full time not later than the earliest of them
 //! (see [`full_time`]).
 
+use crate::builtin::Builtin;
 use klogger_schema::layout::{EventLayout, HEADER_SIZE, RECORD_MAX, pad8};
 
 /// The header of a record.
@@ -110,7 +111,7 @@ pub(crate) struct LostRecord {
 impl LostRecord {
     pub fn of(events: &[EventLayout]) -> LostRecord {
         let find = || {
-            let layout = events.iter().find(|e| e.name == "LOST")?;
+            let layout = events.iter().find(|e| Builtin::of(e) == Some(Builtin::Lost))?;
             let count = layout.fields.iter().find(|f| f.name == "count")?;
             Some(LostRecord { id: layout.id, count_at: count.offset as usize })
         };

@@ -274,7 +274,7 @@ impl Key {
                 Loss,
                 "threads of programs got no ring, because all rings together would have been \
                  larger than --max-memory",
-                "record with a larger --max-memory or a smaller --buffer-size",
+                "record with a larger --max-memory or a smaller --user-buffer",
             ),
             Key::UserHostile => (
                 "user_hostile",

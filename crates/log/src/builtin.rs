@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Events of klogger's own schema that readers of logs have a use for. No other event can have such
+//! a name.
+
+use klogger_schema::layout::EventLayout;
+
+/// What one of them says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Builtin {
+    /// A thread was there when recording began.
+    Exists,
+    Fork,
+    Exec,
+    Rename,
+    Exit,
+    /// Events of this stream were lost.
+    Lost,
+    Mark,
+}
+
+impl Builtin {
+    /// `None`: an event of a schema, or one of klogger's own that only people read.
+    pub fn of(layout: &EventLayout) -> Option<Builtin> {
+        Some(match layout.name.as_str() {
+            "PROCESS_EXISTS" => Builtin::Exists,
+            "PROCESS_FORK" => Builtin::Fork,
+            "PROCESS_EXEC" => Builtin::Exec,
+            "PROCESS_RENAME" => Builtin::Rename,
+            "PROCESS_EXIT" => Builtin::Exit,
+            "LOST" => Builtin::Lost,
+            "MARK" => Builtin::Mark,
+            _ => return None,
+        })
+    }
+
+    /// Whether any stream may have it, of a CPU or of a thread.
+    pub fn is_of_any_stream(self) -> bool {
+        matches!(self, Builtin::Lost | Builtin::Mark)
+    }
+}
