@@ -4,6 +4,7 @@
 
 use crate::VERSION;
 use crate::about;
+use crate::exporter::{DirectoryExporter, Format, Report};
 use crate::table::EventTable;
 use klogger_log::damage::Damage;
 use klogger_log::decode::Decoder;
@@ -114,6 +115,37 @@ struct MetaStamp {
     stamp: Stamp,
 }
 
+/// A directory of tables.
+pub struct Parquet;
+
+impl Format for Parquet {
+    fn name(&self) -> &'static str {
+        "parquet"
+    }
+
+    fn about(&self) -> &'static str {
+        "A table for each event, for SQL and data frames"
+    }
+
+    fn suffix(&self) -> &'static str {
+        "-parquet"
+    }
+}
+
+impl DirectoryExporter for Parquet {
+    /// Tables that are there and fit the log stay; those that do not are made again.
+    fn export(
+        &self,
+        log: &Path,
+        reader: &Reader,
+        dir: Option<&Path>,
+        _force: bool,
+        report: Report,
+    ) -> Result<Export, Error> {
+        export(log, reader, dir, report)
+    }
+}
+
 /// Makes the tables of `log` in `dir` (`LOG-parquet` beside the log if `None`), unless they are
 /// there and fit.
 ///
@@ -124,7 +156,7 @@ pub fn export(
     dir: Option<&Path>,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Export, Error> {
-    let dir = dir.map_or_else(|| beside(log, "parquet"), Path::to_path_buf);
+    let dir = dir.map_or_else(|| beside(log, Parquet.suffix()), Path::to_path_buf);
     let stamp = stamp(log, reader).map_err(Error::Log)?;
     match old_stamp(&dir) {
         Some(old) if old == stamp => {
@@ -140,10 +172,9 @@ pub fn export(
     Ok(Export { dir, fresh: false, rows, damage })
 }
 
-/// `x.klog-parquet` for `x.klog`.
+/// `x.klog-parquet` for `x.klog` and `-parquet`.
 pub fn beside(log: &Path, suffix: &str) -> PathBuf {
     let mut name = log.file_name().unwrap_or_default().to_os_string();
-    name.push("-");
     name.push(suffix);
     log.with_file_name(name)
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! From a log to what other programs read: Perfetto's trace format ([`perfetto`]), CTF ([`trace`]),
-//! and columns: a directory with one Parquet table for each event, and a few tables about the log.
+//! From a log to what other programs read: one module for each format, all of them in
+//! [`EXPORTERS`]. The default is columns: a directory with one Parquet table for each event, and a
+//! few tables about the log.
 //!
 //! **Invariant:** this crate knows neither the bytes of a log nor SQL. Its tables are the only way
 //! from logs to analyses.
@@ -25,14 +26,18 @@
 mod about;
 mod cache;
 mod column;
-pub mod ctf;
-pub mod perfetto;
+mod ctf;
+pub mod exporter;
+mod perfetto;
 mod roles;
+mod scheduler;
+mod states;
 mod switches;
 mod table;
-pub mod trace;
+mod trace;
 
 pub use cache::{Error, Export, export};
+pub use exporter::{EXPORTERS, Exporter};
 
 /// Changes when the tables do, so that older ones are made again.
 pub const VERSION: u32 = 5;

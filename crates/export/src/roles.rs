@@ -2,6 +2,8 @@
 //! Which events have a type of their own in Perfetto, and in LTTng: those whose schema gives them a
 //! role, and klogger's own.
 
+use crate::scheduler;
+use klogger_log::builtin::Builtin;
 use klogger_log::event::{EventRef, Value};
 use klogger_schema::layout::EventLayout;
 use klogger_schema::model::{self, Context, Decode, Shape};
@@ -83,37 +85,25 @@ impl Role {
         })
     }
 
-    /// Events of klogger's own schema, whose names no other event can have.
     fn builtin(layout: &EventLayout) -> Role {
-        match layout.name.as_str() {
-            "PROCESS_EXISTS" => Role::Exists,
-            "PROCESS_FORK" => Role::Fork,
-            "PROCESS_EXEC" => Role::Exec,
-            "PROCESS_RENAME" => Role::Rename,
-            "PROCESS_EXIT" => Role::Exit,
-            "LOST" => Role::Lost,
-            "MARK" => Role::Mark,
-            _ => Role::Other,
+        match Builtin::of(layout) {
+            Some(Builtin::Exists) => Role::Exists,
+            Some(Builtin::Fork) => Role::Fork,
+            Some(Builtin::Exec) => Role::Exec,
+            Some(Builtin::Rename) => Role::Rename,
+            Some(Builtin::Exit) => Role::Exit,
+            Some(Builtin::Lost) => Role::Lost,
+            Some(Builtin::Mark) => Role::Mark,
+            None => Role::Other,
         }
     }
 }
 
-/// The role that its schema gives each event.
+/// The role that its schema gives each event; of a log from before there were roles, the one that
+/// the bundled scheduler schema gives it.
 pub fn of_schemata(events: &[EventLayout]) -> Vec<Option<model::Role>> {
     let declared = events.iter().any(|e| e.role.is_some());
-    events.iter().map(|e| if declared { e.role } else { before_roles(e) }).collect()
-}
-
-/// Logs from before schemata had roles: the bundled scheduler schema of then.
-fn before_roles(layout: &EventLayout) -> Option<model::Role> {
-    match layout.name.as_str() {
-        "SCHEDOUT" => Some(model::Role::SwitchOut),
-        "SCHEDIN" => Some(model::Role::SwitchIn),
-        "REMOVE_FROM_RUNQ" => Some(model::Role::Dequeue),
-        "TRY_TO_WAKEUP" => Some(model::Role::Waking),
-        "ADD_TO_RUNQ" => Some(model::Role::Wakeup),
-        _ => None,
-    }
+    events.iter().map(|e| if declared { e.role } else { scheduler::role_of(&e.name) }).collect()
 }
 
 /// A number of 32 bits at most: the fields of others hold no more.

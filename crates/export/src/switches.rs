@@ -7,6 +7,7 @@
 //! ([`not_recorded`]), and a switch is put in where two that were logged do not fit together.
 
 use crate::roles::{Role, int};
+use crate::states::State;
 use klogger_log::event::{EventRef, Value};
 
 /// From here on there are no thread ids: Linux' own end at 2^22 - 1.
@@ -21,19 +22,13 @@ pub fn is_recorded(pid: i64) -> bool {
     pid < NOT_RECORDED
 }
 
-/// The state in which a thread is left whose state is not known: parked, as no thread is that
-/// works. Without a state it would be ready to run, and its time until it runs again would be a
-/// wait for a CPU.
-pub const UNKNOWN_STATE: i64 = 0x40;
-
 /// One context switch. What the log does not say is `None`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Switch {
     pub time_ns: u64,
     pub prev: i64,
     pub prev_prio: Option<i64>,
-    /// As the kernel has it in its own memory.
-    pub prev_state: Option<i64>,
+    pub prev_state: Option<State>,
     pub next: i64,
     pub next_prio: Option<i64>,
 }
@@ -44,7 +39,7 @@ struct Out {
     time_ns: u64,
     pid: i64,
     prio: Option<i64>,
-    state: Option<i64>,
+    state: Option<State>,
     next: Option<i64>,
 }
 
@@ -107,6 +102,7 @@ impl Cpu {
             Role::Out { pid, prio, state, next } => {
                 let pid = number(Some(pid)).unwrap_or_default();
                 let [prio, state, next] = [prio, state, next].map(number);
+                let state = state.map(State::Kernel);
                 self.schedout(Out { time_ns, pid, prio, state, next }, switches);
             }
             Role::In { pid, prio } => {
@@ -149,13 +145,15 @@ impl Cpu {
         self.settle(switches);
         self.put_in(self.last_ns, self.nobody, switches);
         let from =
-            Out { time_ns, pid: self.nobody, prio: None, state: Some(UNKNOWN_STATE), next: None };
+            Out { time_ns, pid: self.nobody, prio: None, state: Some(State::Unknown), next: None };
         self.push(from, pid, prio, switches);
     }
 
     /// Whether a `dequeue` says nothing that the `switch_out` before it did not say.
     fn knows(&self, time_ns: u64, pid: i64, state: Option<i64>) -> bool {
-        self.pending.is_some_and(|o| (o.time_ns, o.pid, o.state) == (time_ns, pid, state))
+        self.pending.is_some_and(|o| {
+            (o.time_ns, o.pid, o.state) == (time_ns, pid, state.map(State::Kernel))
+        })
     }
 
     /// Events are missing since `since_ns`.
@@ -191,35 +189,10 @@ impl Cpu {
     /// A switch that was not logged, if one is needed for `next` to run.
     fn put_in(&mut self, time_ns: u64, next: i64, switches: &mut Vec<Switch>) {
         if let Some(pid) = self.running.filter(|r| *r != next) {
-            let out = Out { time_ns, pid, prio: None, state: Some(UNKNOWN_STATE), next: None };
+            let out = Out { time_ns, pid, prio: None, state: Some(State::Unknown), next: None };
             self.push(out, next, None, switches);
         }
     }
-}
-
-/// The state of a thread that left its CPU, as the kernel's `sched_switch` event shows it.
-///
-/// The event has the lowest bits as they are, one bit for idle kernel threads, and one for dead
-/// threads. (It also says whether a thread that could run was preempted, which a log does not.)
-pub fn reported_state(state: i64) -> i64 {
-    const REPORTED: i64 = 0x7f;
-    const UNINTERRUPTIBLE: i64 = 0x02;
-    const EXIT_DEAD: i64 = 0x10;
-    const IDLE_REPORTED: i64 = 0x80;
-    const RTLOCK_WAIT: i64 = 0x1000;
-    const IDLE: i64 = 0x402;
-    match state {
-        _ if is_dead(state) => EXIT_DEAD,
-        _ if state & IDLE == IDLE => IDLE_REPORTED,
-        _ if state & RTLOCK_WAIT != 0 => UNINTERRUPTIBLE,
-        // The highest bit decides.
-        _ => Some(state & REPORTED).filter(|s| *s != 0).map_or(0, |s| 1 << s.ilog2()),
-    }
-}
-
-/// `TASK_DEAD`, or one of the states of a thread that has exited.
-fn is_dead(state: i64) -> bool {
-    state & 0xb0 != 0
 }
 
 #[cfg(test)]
@@ -227,7 +200,7 @@ mod tests {
     use super::*;
 
     fn out(time_ns: u64, pid: i64, next: Option<i64>) -> Out {
-        Out { time_ns, pid, prio: Some(120), state: Some(1), next }
+        Out { time_ns, pid, prio: Some(120), state: Some(State::Kernel(1)), next }
     }
 
     /// (time, prev, next) of what a CPU made.
@@ -245,7 +218,7 @@ mod tests {
             time_ns: 10,
             prev: 1,
             prev_prio: Some(120),
-            prev_state: Some(1),
+            prev_state: Some(State::Kernel(1)),
             next: 2,
             next_prio: Some(99),
         };
@@ -285,7 +258,7 @@ mod tests {
             [(5, NOT_RECORDED, 1), (5, 1, NOT_RECORDED), (10, NOT_RECORDED, 2), (10, 2, 3)]
         );
         assert!(made[1].prev_prio.is_none() && made[2].next_prio.is_none());
-        assert!(made[..3].iter().all(|s| s.prev_state == Some(UNKNOWN_STATE)));
+        assert!(made[..3].iter().all(|s| s.prev_state == Some(State::Unknown)));
     }
 
     #[test]
@@ -299,22 +272,5 @@ mod tests {
             short(&made),
             [(5, NOT_RECORDED, 1), (8, 1, NOT_RECORDED), (9, NOT_RECORDED, 1)]
         );
-    }
-
-    #[test]
-    fn states() {
-        let pairs = [
-            (0, 0),
-            (1, 1),
-            (0x2001, 1),
-            (0x402, 0x80),
-            (0x1402, 0x80),
-            (0x1000, 2),
-            (0x80, 0x10),
-            (0x102, 2),
-        ];
-        for (kernel, reported) in pairs {
-            assert_eq!(reported_state(kernel), reported, "{kernel:#x}");
-        }
     }
 }

@@ -5,6 +5,7 @@
 use crate::column::Column;
 use arrow_array::{ArrayRef, Int16Array, Int32Array, Int64Array, RecordBatch};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
+use klogger_log::builtin::Builtin;
 use klogger_log::event::EventRef;
 use klogger_log::symbols::Symbols;
 use klogger_schema::layout::EventLayout;
@@ -67,7 +68,7 @@ impl EventTable {
         about: BTreeMap<String, String>,
     ) -> Result<EventTable, ParquetError> {
         // These two have the columns in each log, so that one question fits all.
-        let user = user || matches!(layout.name.as_str(), "LOST" | "MARK");
+        let user = user || Builtin::of(layout).is_some_and(Builtin::is_of_any_stream);
         let fields: Vec<_> = layout.fields.iter().map(|f| Column::new(f.scalar, f.shape)).collect();
         let code = layout
             .fields

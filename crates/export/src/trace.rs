@@ -3,6 +3,7 @@
 
 use crate::cache::{Error, Export, Temporary, is_empty};
 use crate::ctf::{self, Version};
+use crate::exporter::Format;
 use klogger_log::reader::Reader;
 use std::fs;
 use std::io;
@@ -30,8 +31,9 @@ pub fn export(
     }
     let temporary = Temporary::create(&dir)?;
     let failed = |e: io::Error| Error::Unwritten(dir.clone(), e);
-    let (rows, damage) = ctf::write(reader, &temporary.path, version, progress).map_err(failed)?;
+    let (rows, later) = ctf::write(reader, &temporary.path, version, progress).map_err(failed)?;
     temporary.replace(&dir)?;
+    let damage = reader.damage().iter().chain(&later).cloned().collect();
     Ok(Export { dir, fresh: false, rows, damage })
 }
 

@@ -3,7 +3,7 @@
 
 use super::Outcome;
 use crate::text::select::SelectArgs;
-use crate::text::{self, Harmless, Kind, open};
+use crate::text::{self, Format, Harmless, open};
 use indicatif::ProgressBar;
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -16,8 +16,8 @@ pub struct Args {
     /// The log
     file: PathBuf,
 
-    #[arg(short, long, value_enum, default_value_t = Kind::Text)]
-    format: Kind,
+    #[arg(short, long, value_parser = text::parser(), default_value = text::FORMATS[0].name())]
+    format: &'static dyn Format,
 
     #[command(flatten)]
     select: SelectArgs,

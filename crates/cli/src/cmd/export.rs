@@ -5,8 +5,9 @@ use super::Outcome;
 use crate::failure::Failure;
 use crate::text::select::SelectArgs;
 use crate::text::{self, open, progress_bar};
-use klogger_export::ctf::Version;
-use klogger_export::{perfetto, trace};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use klogger_export::Exporter;
+use klogger_export::exporter::DirectoryExporter;
 use klogger_log::reader::Reader;
 use klogger_os::machine;
 use std::fs;
@@ -16,12 +17,12 @@ use std::process::ExitCode;
 
 /// Convert a log for other programs: Perfetto, CTF, Parquet, JSON, CSV, Perl
 #[derive(clap::Args)]
-#[command(after_help = NOTES)]
+#[command(after_help = notes())]
 pub struct Args {
     /// The log
     file: PathBuf,
 
-    #[arg(long, value_enum, default_value_t = Target::Parquet)]
+    #[arg(long, value_name = "FORMAT", value_parser = parser(), default_value = targets()[0].name())]
     to: Target,
 
     /// Where to: a directory for Parquet and CTF, else a file, '-' for the terminal
@@ -33,31 +34,59 @@ pub struct Args {
     force: bool,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+/// `--to`: a format of the exports, or of `klogger cat` if it has an ending for files.
+#[derive(Clone, Copy)]
 enum Target {
-    /// A table for each event, for SQL and data frames
-    Parquet,
-    /// A trace for ui.perfetto.dev and trace_processor
-    Perfetto,
-    /// A trace in the Common Trace Format 1.8, for babeltrace2 and Trace Compass
-    Ctf,
-    /// The same in version 2
-    Ctf2,
-    /// CTF with the events of LTTng's kernel tracer, for the LTTng analyses and Trace Compass
-    Lttng,
-    /// A JSON object for each event and line
-    Json,
-    /// A table with all events
-    Csv,
-    /// An array of hashes, to be read with `do`
-    Perl,
+    Export(Exporter),
+    Text(&'static dyn text::Format),
+}
+
+impl Target {
+    fn name(self) -> &'static str {
+        match self {
+            Target::Export(exporter) => exporter.format().name(),
+            Target::Text(format) => format.name(),
+        }
+    }
+
+    fn about(self) -> &'static str {
+        match self {
+            Target::Export(exporter) => exporter.format().about(),
+            Target::Text(format) => format.about(),
+        }
+    }
+
+    /// What the log's name gets; with a slash if it is a directory.
+    fn ending(self) -> String {
+        match self {
+            Target::Export(Exporter::Directory(made)) => format!("{}/", made.suffix()),
+            Target::Export(Exporter::File(made)) => made.suffix().into(),
+            Target::Text(format) => format.suffix().unwrap_or_default().into(),
+        }
+    }
+}
+
+/// From both registries; the one that is meant if none is named first.
+fn targets() -> Vec<Target> {
+    let texts = text::FORMATS.iter().copied().filter(|f| f.suffix().is_some()).map(Target::Text);
+    klogger_export::EXPORTERS.iter().copied().map(Target::Export).chain(texts).collect()
+}
+
+fn parser() -> impl TypedValueParser<Value = Target> {
+    let values = targets().into_iter().map(|t| PossibleValue::new(t.name()).help(t.about()));
+    PossibleValuesParser::new(values).try_map(|name| {
+        targets().into_iter().find(|t| t.name() == name).ok_or("there is no such format")
+    })
+}
+
+fn notes() -> String {
+    let names: Vec<_> = targets().iter().map(|t| format!("x.klog{}", t.ending())).collect();
+    format!("Without -o the export is written next to the log:\n  {}.\n{NOTES}", names.join(", "))
 }
 
 const NOTES: &str = "\
-Without -o the export is written next to the log: x.klog-parquet/, x.klog.pftrace, x.klog-ctf/,
-x.klog-ctf2/, x.klog-lttng/, x.klog.json, x.klog.csv, x.klog.pl. Parquet tables are written again
-only if the log has changed. To select events, use SQL ('klogger sql') or 'klogger cat', which has
-the same text formats.
+Parquet tables are written again only if the log has changed. To select events, use SQL
+('klogger sql') or 'klogger cat', which has the same text formats.
 
 Examples:
   klogger export boot.klog --to perfetto              then open boot.klog.pftrace at ui.perfetto.dev
@@ -72,63 +101,38 @@ pub fn run(args: Args) -> Outcome {
     let reader = open::open(&args.file)?;
     machine::write_as_private_as(&args.file);
     match args.to {
-        Target::Parquet => parquet(&args, &reader),
-        Target::Perfetto => write_perfetto(&args, &reader),
-        Target::Ctf => write_ctf(&args, &reader, Version::One),
-        Target::Ctf2 => write_ctf(&args, &reader, Version::Two),
-        Target::Lttng => write_ctf(&args, &reader, Version::Lttng),
-        Target::Json => write_text(&args, &reader, text::Kind::Json, "json"),
-        Target::Csv => write_text(&args, &reader, text::Kind::Csv, "csv"),
-        Target::Perl => write_text(&args, &reader, text::Kind::Perl, "pl"),
+        Target::Export(Exporter::Directory(exporter)) => to_directory(&args, &reader, exporter),
+        Target::Export(Exporter::File(exporter)) => {
+            let bar = progress_bar(reader.totals().0, "exporting");
+            let mut report = |done, _total| bar.set_position(done);
+            to_file(&args, exporter.suffix(), |sink| {
+                let damage = exporter.write(&reader, sink, &mut report).map_err(unwritten)?;
+                bar.finish_and_clear();
+                open::warn_of(&reader, &damage);
+                Ok(())
+            })
+        }
+        Target::Text(format) => {
+            let choice = SelectArgs::default().resolve(&reader)?;
+            let bar = progress_bar(choice.span_ns(), "exporting");
+            to_file(&args, &args.to.ending(), |sink| text::write(&choice, format, sink, &bar))
+        }
     }
 }
 
-fn parquet(args: &Args, reader: &Reader) -> Outcome {
+fn to_directory(args: &Args, reader: &Reader, exporter: &dyn DirectoryExporter) -> Outcome {
     let bar = progress_bar(reader.totals().0, "exporting");
-    let mut progress = |done, _total| bar.set_position(done);
-    let export = klogger_export::export(&args.file, reader, args.output.as_deref(), &mut progress)
+    let mut report = |done, _total| bar.set_position(done);
+    let export = exporter
+        .export(&args.file, reader, args.output.as_deref(), args.force, &mut report)
         .map_err(|e| Failure::new(&e).help(e.remedy()))?;
     bar.finish_and_clear();
+    // Of tables that were there already this has been said.
     if !export.fresh {
         open::warn_of(reader, &export.damage);
     }
     println!("{}", export.dir.display());
     Ok(ExitCode::SUCCESS)
-}
-
-fn write_ctf(args: &Args, reader: &Reader, version: Version) -> Outcome {
-    let bar = progress_bar(reader.totals().0, "exporting");
-    let mut progress = |done, _total| bar.set_position(done);
-    let export = trace::export(
-        &args.file,
-        reader,
-        args.output.as_deref(),
-        version,
-        args.force,
-        &mut progress,
-    )
-    .map_err(|e| Failure::new(&e).help(e.remedy()))?;
-    bar.finish_and_clear();
-    open::warn(reader, &export.damage);
-    println!("{}", export.dir.display());
-    Ok(ExitCode::SUCCESS)
-}
-
-fn write_perfetto(args: &Args, reader: &Reader) -> Outcome {
-    let bar = progress_bar(reader.totals().0, "exporting");
-    let mut progress = |done, _total| bar.set_position(done);
-    to_file(args, "pftrace", |sink| {
-        let damage = perfetto::write(reader, sink, &mut progress).map_err(unwritten)?;
-        bar.finish_and_clear();
-        open::warn(reader, &damage);
-        Ok(())
-    })
-}
-
-fn write_text(args: &Args, reader: &Reader, kind: text::Kind, extension: &str) -> Outcome {
-    let choice = SelectArgs::default().resolve(reader)?;
-    let bar = progress_bar(choice.span_ns(), "exporting");
-    to_file(args, extension, |sink| text::write(&choice, kind, sink, &bar))
 }
 
 fn unwritten(error: io::Error) -> Failure {
@@ -138,10 +142,10 @@ fn unwritten(error: io::Error) -> Failure {
 /// Calls `write` with the file that `args` name, and says where it is.
 fn to_file(
     args: &Args,
-    extension: &str,
+    suffix: &str,
     write: impl FnOnce(&mut dyn Write) -> Result<(), Failure>,
 ) -> Outcome {
-    let output = args.output.clone().unwrap_or_else(|| beside(&args.file, extension));
+    let output = args.output.clone().unwrap_or_else(|| beside(&args.file, suffix));
     if output.as_os_str() == "-" {
         write(&mut io::stdout().lock())?;
         return Ok(ExitCode::SUCCESS);
@@ -190,9 +194,30 @@ fn whole(
     fs::rename(&partial, output).map_err(cannot)
 }
 
-fn beside(log: &Path, extension: &str) -> PathBuf {
+fn beside(log: &Path, suffix: &str) -> PathBuf {
     let mut name = log.file_name().unwrap_or_default().to_os_string();
-    name.push(".");
-    name.push(extension);
+    name.push(suffix);
     log.with_file_name(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_documentation_lists_each_format_and_where_it_goes() {
+        let docs = include_str!("../../../../docs/exports.md");
+        for target in targets() {
+            let named = if target.name() == targets()[0].name() {
+                String::new()
+            } else {
+                format!(" --to {}", target.name())
+            };
+            let command = format!("klogger export x.klog{named} ");
+            let result = format!(" x.klog{} ", target.ending());
+            let is_it =
+                |line: &&str| line.trim_start().starts_with(&command) && line.contains(&result);
+            assert_eq!(docs.lines().filter(is_it).count(), 1, "{}", target.name());
+        }
+    }
 }

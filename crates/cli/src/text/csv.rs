@@ -7,7 +7,8 @@
 //! thread that logged it, or an event's own fields of these names, if programs cannot log it; if
 //! they can, such a field gets a `_` at its end. So does a field `event`.
 
-use super::{Context, Format, THREAD, free_name};
+use super::select::Choice;
+use super::{Context, Format, Lines, THREAD, free_name};
 use klogger_log::decode::push_number;
 use klogger_log::event::{EventRef, Value};
 use klogger_log::preamble::Preamble;
@@ -15,7 +16,28 @@ use klogger_log::text::push_int;
 use klogger_schema::layout::{EventLayout, FieldLayout};
 use std::collections::HashSet;
 
-pub struct Csv {
+/// One table with all events.
+pub struct Csv;
+
+impl Format for Csv {
+    fn name(&self) -> &'static str {
+        "csv"
+    }
+
+    fn about(&self) -> &'static str {
+        "A table; fields that an event does not have are empty"
+    }
+
+    fn suffix(&self) -> Option<&'static str> {
+        Some(".csv")
+    }
+
+    fn lines(&self, choice: &Choice) -> Box<dyn Lines> {
+        Box::new(Table::new(choice.reader.preamble(), &choice.events))
+    }
+}
+
+struct Table {
     columns: Vec<String>,
     /// By event, then column: which field it is.
     fields: Vec<Vec<Option<usize>>>,
@@ -25,8 +47,8 @@ pub struct Csv {
     own: Vec<[Option<usize>; 2]>,
 }
 
-impl Csv {
-    pub fn new(preamble: &Preamble, wanted: &[bool]) -> Csv {
+impl Table {
+    fn new(preamble: &Preamble, wanted: &[bool]) -> Table {
         let threads =
             preamble.user_events().iter().zip(wanted).any(|(user, wanted)| *user && *wanted);
         let user = preamble.user_events();
@@ -48,11 +70,11 @@ impl Csv {
         let place =
             |i, e: &EventLayout, word| e.fields.iter().position(|f| is_own(i, f) && f.name == word);
         let own = events().map(|(i, e)| THREAD.map(|word| place(i, e, word))).collect();
-        Csv { columns, fields, threads, own }
+        Table { columns, fields, threads, own }
     }
 }
 
-impl Format for Csv {
+impl Lines for Table {
     fn begin(&mut self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"time,cpu,serial,event");
         if self.threads {

@@ -6,7 +6,6 @@ use klogger_log::damage::Damage;
 use klogger_log::ledger::{Entry, Key, Ledger, Severity};
 use klogger_log::origin::Origin;
 use klogger_log::preamble::{Cost, Costs, EventClock};
-use klogger_log::process::start_of;
 use klogger_log::reader::Reader;
 use klogger_log::stats::{self, Count, Stats};
 use klogger_log::text::{escaped, escaped_lines};
@@ -337,7 +336,7 @@ fn ledger(about: &About, out: &mut String) {
         return;
     }
     let _ = writeln!(out, "\nledger");
-    let start = start_of(about.reader.preamble(), about.stats.times);
+    let (start, _) = about.reader.span();
     let mut entries: Vec<&Entry> = about.ledger.entries.iter().collect();
     entries.sort_by_key(|e| std::cmp::Reverse(e.severity));
     for entry in entries {

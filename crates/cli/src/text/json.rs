@@ -4,28 +4,50 @@
 //! thread of a program has null as its `cpu`, and after it `tid` and `tgid`; in schemata of
 //! programs, a field of such a name gets a `_` at its end, and so does a field `event` everywhere.
 
-use super::{Context, Format, free_name};
+use super::select::Choice;
+use super::{Context, Format, Lines, free_name};
 use klogger_log::decode::push_number;
 use klogger_log::event::{EventRef, Value};
 use klogger_log::preamble::Preamble;
 use klogger_log::text::push_int;
 use klogger_schema::layout::{EventLayout, FieldLayout};
 
-pub struct Json {
+/// One object for each event.
+pub struct Json;
+
+impl Format for Json {
+    fn name(&self) -> &'static str {
+        "json"
+    }
+
+    fn about(&self) -> &'static str {
+        "A JSON object for each event and line"
+    }
+
+    fn suffix(&self) -> Option<&'static str> {
+        Some(".json")
+    }
+
+    fn lines(&self, choice: &Choice) -> Box<dyn Lines> {
+        Box::new(Objects::new(choice.reader.preamble()))
+    }
+}
+
+struct Objects {
     /// By event: `,"event":"NAME"`.
     names: Vec<Vec<u8>>,
     /// By event, then field: `,"name":`.
     keys: Vec<Vec<Vec<u8>>>,
 }
 
-impl Json {
+impl Objects {
     /// The names are those of C, so they need no escapes: the reader of the log has checked that.
-    pub fn new(preamble: &Preamble) -> Json {
+    fn new(preamble: &Preamble) -> Objects {
         let keys = |event: &EventLayout, user: bool| {
             let key = |f: &FieldLayout| format!(",\"{}\":", free_name(&f.name, user)).into_bytes();
             event.fields.iter().map(key).collect()
         };
-        Json {
+        Objects {
             names: preamble
                 .events
                 .iter()
@@ -41,7 +63,7 @@ impl Json {
     }
 }
 
-impl Format for Json {
+impl Lines for Objects {
     fn event(&mut self, event: &EventRef, context: &Context, out: &mut Vec<u8>) {
         out.extend_from_slice(b"{\"time\":");
         push_int(out, context.time(event));

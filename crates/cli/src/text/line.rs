@@ -2,14 +2,36 @@
 //! `--format text`: seconds since the log's start, CPU (`-`: the recorder) or thread (`t1234`),
 //! event, fields.
 
-use super::{Context, Format};
+use super::select::Choice;
+use super::{Context, Format, Lines};
 use klogger_log::event::EventRef;
 use klogger_log::format::Kind;
 use klogger_log::origin::Origin;
 use klogger_log::reader::Reader;
 use klogger_log::text::{escape_from, push_int, push_seconds};
 
-pub struct Line {
+/// Lines for people.
+pub struct Text;
+
+impl Format for Text {
+    fn name(&self) -> &'static str {
+        "text"
+    }
+
+    fn about(&self) -> &'static str {
+        "A line for each event, decoded"
+    }
+
+    fn suffix(&self) -> Option<&'static str> {
+        None
+    }
+
+    fn lines(&self, choice: &Choice) -> Box<dyn Lines> {
+        Box::new(Columns::new(choice.reader, &choice.events, choice.span_ns()))
+    }
+}
+
+struct Columns {
     /// Characters of the widest time.
     time_width: usize,
     /// Of the widest CPU or thread.
@@ -23,8 +45,8 @@ pub struct Line {
 /// Longer names than this are not aligned with the others.
 const NAME_WIDTH_MAX: usize = 24;
 
-impl Line {
-    pub fn new(reader: &Reader, wanted: &[bool], span_ns: u64) -> Line {
+impl Columns {
+    fn new(reader: &Reader, wanted: &[bool], span_ns: u64) -> Columns {
         let preamble = reader.preamble();
         let events =
             || preamble.events.iter().zip(wanted).filter(|(_, wanted)| **wanted).map(|(e, _)| e);
@@ -34,7 +56,7 @@ impl Line {
         let highest = preamble.host.cpus.iter().max().copied().unwrap_or(0);
         let events_of = reader.blocks().iter().filter(|b| b.header.kind == Kind::Events);
         let tid = events_of.filter_map(|b| b.header.origin.thread()).map(|t| t.tid).max();
-        Line {
+        Columns {
             // One more, for the sign of what was logged before the start.
             time_width: widest.len() + 1,
             origin_width: digits(highest).max(tid.map_or(0, |tid| digits(tid) + 1)),
@@ -52,7 +74,7 @@ impl Line {
     }
 }
 
-impl Line {
+impl Columns {
     #[inline]
     fn push_origin(&self, origin: Origin, out: &mut Vec<u8>) {
         let mut pad =
@@ -79,7 +101,7 @@ fn digits(number: u32) -> usize {
     number.checked_ilog10().unwrap_or(0) as usize + 1
 }
 
-impl Format for Line {
+impl Lines for Columns {
     fn event(&mut self, event: &EventRef, context: &Context, out: &mut Vec<u8>) {
         let start = out.len();
         push_seconds(out, context.time(event), self.time_width);

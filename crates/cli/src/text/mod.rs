@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Logs as text: one file for each format, and what they share.
 //!
-//! One more format is one file with a [`Format`], and one arm in [`Kind::format`].
+//! One more format is one file with a [`Format`], and one word of [`FORMATS`].
 
 mod csv;
 pub mod info_json;
@@ -14,26 +14,38 @@ pub mod select;
 pub mod times;
 
 use crate::failure::Failure;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use klogger_log::decode::Decoder;
 use klogger_log::event::EventRef;
 use klogger_log::process::Processes;
-use klogger_log::reader::Reader;
 use klogger_log::text::escape_from;
 use select::Choice;
 use std::io::Write;
 use std::time::Duration;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Kind {
-    /// A line for each event, decoded
-    Text,
-    /// An array of hashes, to be read with `do`
-    Perl,
-    /// A JSON object for each event and line
-    Json,
-    /// A table; fields that an event does not have are empty
-    Csv,
+/// All formats of `klogger cat`, the one that is meant if none is named first. Those that have an
+/// ending are formats of `klogger export` too.
+pub const FORMATS: &[&dyn Format] = &[&line::Text, &json::Json, &csv::Csv, &perl::Perl];
+
+/// A format: how it is called, and who writes it.
+pub trait Format: Sync {
+    /// Behind `--format`.
+    fn name(&self) -> &'static str;
+    /// For the help text.
+    fn about(&self) -> &'static str;
+    /// What the log's name gets when it is exported; `None` if it is only to be looked at.
+    fn suffix(&self) -> Option<&'static str>;
+    /// A writer for the chosen events of a log.
+    fn lines(&self, choice: &Choice) -> Box<dyn Lines>;
+}
+
+/// `--format`: one of [`FORMATS`], by its name.
+pub fn parser() -> impl clap::builder::TypedValueParser<Value = &'static dyn Format> {
+    let value = |f: &&'static dyn Format| PossibleValue::new(f.name()).help(f.about());
+    PossibleValuesParser::new(FORMATS.iter().map(value)).try_map(|name| {
+        FORMATS.iter().find(|f| f.name() == name).copied().ok_or("there is no such format")
+    })
 }
 
 /// What is needed to write an event down.
@@ -52,22 +64,10 @@ impl Context<'_> {
 }
 
 /// Writes events down, one after the other.
-pub trait Format {
+pub trait Lines {
     fn begin(&mut self, _out: &mut Vec<u8>) {}
     fn event(&mut self, event: &EventRef, context: &Context, out: &mut Vec<u8>);
     fn end(&mut self, _out: &mut Vec<u8>) {}
-}
-
-impl Kind {
-    fn format(self, reader: &Reader, wanted: &[bool], span_ns: u64) -> Box<dyn Format> {
-        let preamble = reader.preamble();
-        match self {
-            Kind::Text => Box::new(line::Line::new(reader, wanted, span_ns)),
-            Kind::Perl => Box::new(perl::Perl),
-            Kind::Json => Box::new(json::Json::new(preamble)),
-            Kind::Csv => Box::new(csv::Csv::new(preamble, wanted)),
-        }
-    }
 }
 
 /// The names that events of programs have beside their fields.
@@ -109,24 +109,24 @@ const CHUNK: usize = 256 << 10;
 /// Writes the chosen events of a log to `sink`.
 pub fn write(
     choice: &Choice,
-    kind: Kind,
+    format: &dyn Format,
     sink: &mut dyn Write,
     progress: &ProgressBar,
 ) -> Result<(), Failure> {
     let reader = choice.reader;
     let decoder = Decoder::new(reader);
     let mut processes = Processes::new(reader);
-    let mut format = kind.format(reader, &choice.events, choice.span_ns());
+    let mut lines = format.lines(choice);
     let mut merge = reader.merge(&choice.selection);
     let mut out = Vec::with_capacity(CHUNK + 4096);
     let failed = |e: std::io::Error| Failure::new(format!("cannot write the output: {e}"));
-    format.begin(&mut out);
+    lines.begin(&mut out);
     while let Some(event) = merge.next() {
         processes.see(&event);
         if !choice.includes(&event, &decoder, &processes) {
             continue;
         }
-        format.event(
+        lines.event(
             &event,
             &Context { decoder: &decoder, processes: &processes, start_ns: choice.start_ns },
             &mut out,
@@ -137,7 +137,7 @@ pub fn write(
             progress.set_position(event.time_ns.saturating_sub(choice.start_ns));
         }
     }
-    format.end(&mut out);
+    lines.end(&mut out);
     sink.write_all(&out).and_then(|()| sink.flush()).map_err(failed)?;
     progress.finish_and_clear();
     open::warn(reader, merge.damage());

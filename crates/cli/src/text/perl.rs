@@ -6,15 +6,35 @@
 //! also has the CPU (-1: the recorder), or for an event of a program `undef`, and the ids of its
 //! thread and process.
 
-use super::{Context, Format};
+use super::select::Choice;
+use super::{Context, Format, Lines};
 use klogger_log::decode::push_number;
 use klogger_log::event::{EventRef, Value};
 use klogger_log::origin::{Origin, Thread};
 use klogger_log::text::push_int;
 
+/// The array of the KLogger paper.
 pub struct Perl;
 
 impl Format for Perl {
+    fn name(&self) -> &'static str {
+        "perl"
+    }
+
+    fn about(&self) -> &'static str {
+        "An array of hashes, to be read with `do`"
+    }
+
+    fn suffix(&self) -> Option<&'static str> {
+        Some(".pl")
+    }
+
+    fn lines(&self, _choice: &Choice) -> Box<dyn Lines> {
+        Box::new(Perl)
+    }
+}
+
+impl Lines for Perl {
     fn begin(&mut self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"[\n");
     }

@@ -8,7 +8,7 @@ use klogger_log::event::EventRef;
 use klogger_log::filter::{Filter, FilterError, unknown_event};
 use klogger_log::format::{CPU_MAX, RECORDER_CPU};
 use klogger_log::merge::Selection;
-use klogger_log::process::{Processes, start_of};
+use klogger_log::process::Processes;
 use klogger_log::reader::Reader;
 use std::ops::RangeInclusive;
 
@@ -77,7 +77,7 @@ pub struct Choice<'r> {
 impl SelectArgs {
     pub fn resolve<'r>(&self, reader: &'r Reader) -> Result<Choice<'r>, Failure> {
         let preamble = reader.preamble();
-        let start_ns = start_of(preamble, reader.times());
+        let start_ns = reader.span().0;
         let end_ns = reader.times().map_or(start_ns, |t| t.1);
         let resolve = |m: Moment| m.resolve(start_ns, end_ns, preamble.clock.start_realtime_ns);
         let mut events = vec![self.events.is_empty(); preamble.events.len()];

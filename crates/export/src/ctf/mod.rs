@@ -13,6 +13,10 @@ mod stream;
 mod tsdl;
 mod types;
 
+use crate::cache::{Error, Export};
+use crate::exporter::{DirectoryExporter, Format, Report};
+use crate::trace;
+use klogger_log::builtin::Builtin;
 use klogger_log::damage::Damage;
 use klogger_log::event::{EventRef, Value};
 use klogger_log::merge::Selection;
@@ -40,14 +44,47 @@ pub enum Version {
     Lttng,
 }
 
-impl Version {
-    /// Of the directory's name.
-    pub fn suffix(self) -> &'static str {
+impl Format for Version {
+    fn name(&self) -> &'static str {
         match self {
             Version::One => "ctf",
             Version::Two => "ctf2",
             Version::Lttng => "lttng",
         }
+    }
+
+    fn about(&self) -> &'static str {
+        match self {
+            Version::One => {
+                "A trace in the Common Trace Format 1.8, for babeltrace2 and Trace Compass"
+            }
+            Version::Two => "A trace in the Common Trace Format 2",
+            Version::Lttng => {
+                "CTF with the events of LTTng's kernel tracer, for the LTTng analyses and Trace \
+                 Compass"
+            }
+        }
+    }
+
+    fn suffix(&self) -> &'static str {
+        match self {
+            Version::One => "-ctf",
+            Version::Two => "-ctf2",
+            Version::Lttng => "-lttng",
+        }
+    }
+}
+
+impl DirectoryExporter for Version {
+    fn export(
+        &self,
+        log: &Path,
+        reader: &Reader,
+        dir: Option<&Path>,
+        force: bool,
+        report: Report,
+    ) -> Result<Export, Error> {
+        trace::export(log, reader, dir, *self, force, report)
     }
 }
 
@@ -98,9 +135,9 @@ fn each(
     Ok((done, damage))
 }
 
-/// Which event is `LOST`.
+/// The event that says how many were lost.
 fn lost_event(reader: &Reader) -> Option<usize> {
-    reader.preamble().events.iter().position(|e| e.name == "LOST")
+    reader.preamble().events.iter().position(|e| Builtin::of(e) == Some(Builtin::Lost))
 }
 
 struct Streams<'d> {

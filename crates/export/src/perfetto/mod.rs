@@ -12,8 +12,10 @@ mod proto;
 mod slices;
 mod tracks;
 
+use crate::exporter::{FileExporter, Format, Report};
 use crate::roles::{Role, int, int_of, text_of};
-use crate::switches::{Cpu, Switch, is_recorded, not_recorded, reported_state};
+use crate::states::States;
+use crate::switches::{Cpu, Switch, is_recorded, not_recorded};
 use instants::{Instants, Known};
 use klogger_log::damage::Damage;
 use klogger_log::decode::Decoder;
@@ -39,22 +41,51 @@ const BUNDLE: usize = 1 << 10;
 /// Events between two reports of progress.
 const REPORT_EVERY: u64 = 1 << 16;
 
+/// A trace in Perfetto's own format.
+pub struct Perfetto;
+
+impl Format for Perfetto {
+    fn name(&self) -> &'static str {
+        "perfetto"
+    }
+
+    fn about(&self) -> &'static str {
+        "A trace for ui.perfetto.dev and trace_processor"
+    }
+
+    fn suffix(&self) -> &'static str {
+        ".pftrace"
+    }
+}
+
+impl FileExporter for Perfetto {
+    fn write(
+        &self,
+        reader: &Reader,
+        sink: &mut dyn Write,
+        report: Report,
+    ) -> io::Result<Vec<Damage>> {
+        let later = write(reader, sink, report)?;
+        Ok(reader.damage().iter().chain(&later).cloned().collect())
+    }
+}
+
 /// Writes the whole log to `sink`; returns what of the log could not be read.
 ///
 /// `progress` is told how many of the events (second number, if known) have been read.
-pub fn write(
+fn write(
     reader: &Reader,
     sink: &mut dyn Write,
     progress: &mut dyn FnMut(u64, u64),
 ) -> io::Result<Vec<Damage>> {
-    let mut perfetto = Perfetto::new(reader);
+    let mut conversion = Conversion::new(reader);
     let mut merge = reader.merge(&Selection::default());
     let (mut done, total) = (0, reader.totals().0);
     let mut buffer = Vec::new();
     while let Some(event) = merge.next() {
-        perfetto.push(&event);
-        if perfetto.packets.len() >= PACKETS {
-            perfetto.drain(&mut buffer, sink)?;
+        conversion.push(&event);
+        if conversion.packets.len() >= PACKETS {
+            conversion.drain(&mut buffer, sink)?;
         }
         done += 1;
         if done % REPORT_EVERY == 0 {
@@ -62,8 +93,8 @@ pub fn write(
         }
     }
     let damage = merge.damage().to_vec();
-    perfetto.finish(reader, &damage);
-    perfetto.drain(&mut buffer, sink)?;
+    conversion.finish(reader, &damage);
+    conversion.drain(&mut buffer, sink)?;
     sink.flush()?;
     Ok(damage)
 }
@@ -76,9 +107,10 @@ struct Line {
     lost: bool,
 }
 
-struct Perfetto {
+struct Conversion {
     /// By event.
     roles: Vec<Role>,
+    states: States,
     instants: Instants,
     decoder: Decoder,
     processes: Processes,
@@ -90,13 +122,14 @@ struct Perfetto {
     switches: Vec<Switch>,
 }
 
-impl Perfetto {
-    fn new(reader: &Reader) -> Perfetto {
+impl Conversion {
+    fn new(reader: &Reader) -> Conversion {
         let preamble = reader.preamble();
         let start_ns = reader.span().0;
         let mut packets = vec![clocks(preamble, start_ns), system(preamble)];
-        Perfetto {
+        Conversion {
             roles: Role::all(&preamble.events),
+            states: States::new(preamble),
             instants: Instants::new(preamble, &mut packets),
             decoder: Decoder::new(reader),
             processes: Processes::new(reader),
@@ -302,7 +335,7 @@ impl Perfetto {
                 prev_comm: self.comm(switch.prev),
                 prev_pid: Some(switch.prev as i32),
                 prev_prio: switch.prev_prio.map(|n| n as i32),
-                prev_state: switch.prev_state.map(reported_state),
+                prev_state: switch.prev_state.map(|state| self.states.shown(state)),
                 next_comm: self.comm(switch.next),
                 next_pid: Some(switch.next as i32),
                 next_prio: switch.next_prio.map(|n| n as i32),

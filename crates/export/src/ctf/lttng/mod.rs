@@ -15,7 +15,8 @@ mod interrupts;
 use super::metadata::{Environment, Metadata, Setting};
 use super::{Streams, each, tsdl};
 use crate::roles::{Place, Role, int, int_of};
-use crate::switches::{Cpu, Switch, is_recorded, reported_state};
+use crate::states::States;
+use crate::switches::{Cpu, Switch, is_recorded};
 use classes::{Arg, Classes, Field, push_fields};
 use interrupts::{Part, call_name};
 use klogger_log::damage::Damage;
@@ -98,6 +99,7 @@ struct Lttng {
     machine: String,
     /// By event.
     roles: Vec<Role>,
+    states: States,
     parts: Vec<Option<Part>>,
     /// By event: its fields `irq` and `name`, if it has no others.
     named: Vec<Option<usize>>,
@@ -118,6 +120,7 @@ impl Lttng {
         Lttng {
             machine: preamble.host.machine.clone(),
             roles: Role::all(&preamble.events),
+            states: States::new(preamble),
             parts: preamble.events.iter().map(Part::of).collect(),
             named: preamble.events.iter().map(irq_of_name).collect(),
             irq_names: HashMap::new(),
@@ -318,7 +321,10 @@ impl Lttng {
                 ("prev_comm", Arg::Text(&prev)),
                 ("prev_tid", Arg::Int(switch.prev)),
                 ("prev_prio", Arg::Int(prev_prio)),
-                ("prev_state", Arg::Long(switch.prev_state.map_or(0, reported_state))),
+                (
+                    "prev_state",
+                    Arg::Long(switch.prev_state.map_or(0, |state| self.states.shown(state))),
+                ),
                 ("next_comm", Arg::Text(&next)),
                 ("next_tid", Arg::Int(switch.next)),
                 ("next_prio", Arg::Int(next_prio)),
