@@ -79,8 +79,11 @@ fn entry(
     )
 }
 
+/// Best first; src/clang.rs and scripts/packages have the names from there as well.
+const COMPILERS: &str = include_str!("src/compilers.txt");
+
 fn clang(folder: &Path, source: &str, object: &Path) {
-    for compiler in ["clang-22", "clang-21", "clang-20", "clang-19", "clang"] {
+    for compiler in COMPILERS.lines() {
         let mut command = Command::new(compiler);
         command
             .current_dir(folder)
@@ -96,5 +99,5 @@ fn clang(folder: &Path, source: &str, object: &Path) {
             Err(e) => panic!("cannot run {compiler}: {e}"),
         }
     }
-    panic!("no clang found: apt-get install clang-22");
+    panic!("no clang found: apt-get install {}", COMPILERS.lines().next().unwrap_or("clang"));
 }

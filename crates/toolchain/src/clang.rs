@@ -18,8 +18,14 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 
-/// Best first. Others that call themselves `clang` may do as well.
-const COMPILERS: &[&str] = &["clang-22", "clang-21", "clang-20", "clang-19", "clang"];
+/// Names of programs, and of Debian's packages, one in a line; the best first. Of another version,
+/// what calls itself `clang` may do as well. build.rs, scripts/packages and the tests read it too.
+const COMPILERS: &str = include_str!("compilers.txt");
+
+/// For messages: the oldest that has all that is needed.
+fn oldest() -> &'static str {
+    COMPILERS.lines().rfind(|name| name.contains('-')).unwrap_or("clang")
+}
 
 /// What the compiler says of a schema's C.
 #[derive(Debug)]
@@ -109,13 +115,14 @@ const NO_QUESTIONS: &[&str] =
 
 impl Compiler<'_> {
     fn find(folder: &Path) -> Result<Compiler<'_>, Error> {
-        let program =
-            COMPILERS.iter().find_map(|name| confine::find_program(name)).ok_or_else(|| {
-                Error::new("a schema of your own is compiled by clang, and none is installed").help(
-                    "apt-get install clang-19 (or newer); bundled schemata need none: see \
-                       'klogger list'",
-                )
-            })?;
+        let program = COMPILERS.lines().find_map(confine::find_program).ok_or_else(|| {
+            Error::new("a schema of your own is compiled by clang, and none is installed").help(
+                format!(
+                    "apt-get install {} (or newer); bundled schemata need none: see 'klogger list'",
+                    oldest()
+                ),
+            )
+        })?;
         Ok(Compiler { program, folder })
     }
 
@@ -161,7 +168,10 @@ impl Compiler<'_> {
             io::ErrorKind::PermissionDenied => Error::new(format!(
                 "not everybody may run {program}, and klogger does not compile as root"
             ))
-            .help("let clang be where everybody may run it: apt-get install clang-19 (or newer)"),
+            .help(format!(
+                "let clang be where everybody may run it: apt-get install {} (or newer)",
+                oldest()
+            )),
             _ => Error::new(format!("cannot run {program}: {error}")),
         }
     }
