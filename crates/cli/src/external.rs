@@ -8,18 +8,38 @@ use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-pub const HELP: &str = "\
-Analyses (programs klogger-NAME on the PATH):
-  sql        Ask a log in SQL
-  report     The answers to a schema's questions: terminal, HTML, PNG
-  compare    What differs between two recordings, and whether it is more than chance
-  stopwatch  The time from one event to another, or from one point of the kernel to another
-  study      An experiment of the KLogger paper, repeated on this machine
-  bench      What each event of a schema costs on this machine, and what rate it can sustain
+/// The programs and what each does, in two tables of this file.
+const LIST: &str = include_str!("../../../python/pyproject.toml");
 
-Elsewhere (also programs):
-  guest      Run and record a command in a QEMU guest, with another kernel
-  dkms       Write what DKMS needs to build a schema's module for each kernel";
+/// A program, and what it does.
+type Program = (&'static str, &'static str);
+
+/// The lines `NAME = "TEXT"` of a table.
+fn table(name: &str) -> impl Iterator<Item = Program> {
+    let head = format!("[tool.klogger.{name}]");
+    let lines = LIST.lines().skip_while(move |line| *line != head).skip(1);
+    let lines = lines.take_while(|line| !line.starts_with('['));
+    lines.filter_map(|line| Some(line.strip_suffix('"')?.split_once(" = \"")?))
+}
+
+/// All of them.
+pub fn programs() -> impl Iterator<Item = Program> {
+    table("analyses").chain(table("elsewhere"))
+}
+
+/// For the end of `klogger --help`.
+pub fn help() -> String {
+    let width = programs().map(|(name, _)| name.len()).max().unwrap_or(0);
+    let list = |table: &mut dyn Iterator<Item = Program>| -> Vec<String> {
+        table.map(|(name, about)| format!("  {name:width$}  {about}")).collect()
+    };
+    let analyses = list(&mut table("analyses")).join("\n");
+    let elsewhere = list(&mut table("elsewhere")).join("\n");
+    format!(
+        "Analyses (programs klogger-NAME on the PATH):\n{analyses}\n\n\
+         Elsewhere (also programs):\n{elsewhere}"
+    )
+}
 
 /// Looks beside this program first, then on the PATH, and becomes the program found. Returns only
 /// on failure.
@@ -49,4 +69,20 @@ pub fn run(words: Vec<OsString>) -> Outcome {
         ),
         _ => Failure::new(format!("cannot run {}: {error}", path.to_string_lossy())),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn each_program_that_is_installed_is_in_the_list() {
+        let scripts = LIST.lines().filter_map(|line| line.strip_prefix("klogger-"));
+        let scripts = scripts.filter_map(|line| Some(line.split_once(" = ")?.0));
+        // packaging/klogger-dkms is no Python.
+        let installed: BTreeSet<&str> = scripts.chain(["dkms"]).collect();
+        assert_eq!(programs().map(|p| p.0).collect::<BTreeSet<_>>(), installed);
+        assert!(programs().all(|(_, about)| about.len() > 10));
+    }
 }

@@ -3,6 +3,7 @@
 //! For `make install`.
 
 use super::Outcome;
+use crate::external;
 use crate::failure::Failure;
 use clap::CommandFactory;
 use clap_complete::Shell;
@@ -31,9 +32,18 @@ fn write(directory: &Path) -> std::io::Result<()> {
     fs::create_dir_all(&completions)?;
     clap_mangen::generate_to(crate::Cli::command(), &man)?;
     for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
-        clap_complete::generate_to(shell, &mut crate::Cli::command(), "klogger", &completions)?;
+        clap_complete::generate_to(shell, &mut with_programs(), "klogger", &completions)?;
     }
     Ok(())
+}
+
+/// The programs `klogger-NAME` are completed as commands of klogger. Their options they say
+/// themselves.
+fn with_programs() -> clap::Command {
+    let program = |(name, about): (&'static str, &'static str)| {
+        clap::Command::new(name).about(about).disable_help_flag(true)
+    };
+    crate::Cli::command().subcommands(external::programs().map(program))
 }
 
 #[cfg(test)]
@@ -49,6 +59,11 @@ mod tests {
             let page = directory.path().join(format!("man1/klogger-{}.1", c.get_name()));
             assert!(page.exists(), "no page for {}", c.get_name());
             assert!(bash.contains(c.get_name()), "no completion for {}", c.get_name());
+        }
+        let main = fs::read_to_string(directory.path().join("man1/klogger.1")).unwrap();
+        for (name, about) in external::programs() {
+            assert!(main.contains(about), "{name} is not in the page of klogger");
+            assert!(bash.contains(&format!("klogger,{name})")), "no completion for {name}");
         }
     }
 

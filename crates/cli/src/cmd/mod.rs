@@ -31,7 +31,7 @@ pub enum Format {
 }
 
 #[derive(clap::Subcommand)]
-#[command(after_help = external::HELP)]
+#[command(after_help = external::help())]
 pub enum Command {
     Record(record::Args),
     Mark(control::MarkArgs),
