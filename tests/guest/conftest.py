@@ -2,6 +2,7 @@
 """Guests, booted by scripts/guest, and what is built for them: once, however many tests use it."""
 
 import fcntl
+import importlib
 import os
 import shutil
 import subprocess
@@ -13,12 +14,23 @@ from boots import Boots
 from kernels import BUILT, HERE, ROOT, cache, headers, image, kernel, run
 
 
-def pytest_collection_modifyitems(items):
-    """Tests that share a boot, and those of one file, have the same worker (pytest-xdist)."""
-    for item in items:
-        cases = getattr(item.module, "CASES", None)
-        name = next(iter(cases.values())).boot.name if cases else item.module.__name__
-        item.add_marker(pytest.mark.xdist_group(name))
+def boot_of(nodeid: str) -> str:
+    """The boot that a test's file shares with others, or the file."""
+    module = importlib.import_module(Path(nodeid.split("::", maxsplit=1)[0]).stem)
+    cases = getattr(module, "CASES", None)
+    return next(iter(cases.values())).boot.name if cases else module.__name__
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Tests that share a boot, and those of one file, have the same worker."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class OneWorkerForABoot(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return boot_of(nodeid)
+
+    return OneWorkerForABoot(config, log)
 
 
 @pytest.fixture(scope="session")
