@@ -84,107 +84,99 @@ impl Key {
             Key::RingFull => (
                 "ring_full",
                 Loss,
-                "events found no space in their ring",
-                "record with a larger --max-memory or --buffer-size (programs: --user-buffer), \
-                 limit the rate of events that come \
-                 too often (--rate-limit), or disable those that are not needed",
+                "the ring was full",
+                "use a larger --max-memory or --buffer-size (programs: --user-buffer), limit the \
+                 rate of frequent events (--rate-limit), or disable events that are not needed",
             ),
             Key::ProbeNotAttached => (
                 "probe_not_attached",
                 Notice,
                 "a probe could not be attached, so its events are missing",
-                "see 'klogger show SCHEMA' for what this kernel offers, or add an alternative with \
-                 'or' to the probe",
+                "run 'klogger show SCHEMA' to see what this kernel offers, or add an alternative \
+                 with 'or' to the probe",
             ),
             Key::ProbeMissed => (
                 "probe_missed",
                 Loss,
-                "the kernel skipped hits of a probe, because it had not returned yet from another \
-                 one on that CPU",
-                "record with --engine kernel, whose probes are not preempted, or probe a place \
-                 that is hit less often, or that \
-                 the probe itself does not reach",
+                "the kernel skipped hits of a probe, because the probe was still active on that \
+                 CPU",
+                "record with --engine kernel, whose probes are not preempted, or use a place that \
+                 is hit less often, or that the probe itself does not reach",
             ),
             Key::RateLimited => (
                 "rate_limited",
                 Info,
-                "events came more often than --rate-limit allows, so that the log has a sample of \
-                 them",
-                "none needed: multiply, or count these as well; record with a higher --rate-limit \
-                 to keep more",
+                "events exceeded --rate-limit, so the log has a sample of them",
+                "none needed: add this count when you count events, or record with a higher \
+                 --rate-limit",
             ),
             Key::RingGrown => (
                 "ring_grown",
                 Info,
-                "a ring was filled too fast, and a larger one took its place",
-                "none needed; record with this --buffer-size to have it from the beginning",
+                "a ring filled up too fast and was replaced by a larger one",
+                "none needed; to start with a ring of this size, record with this --buffer-size",
             ),
             Key::StackUnknown => (
                 "stack_unknown",
                 Notice,
-                "the kernel stacks of events were not kept, because others had their places in the \
-                 table of stacks; \
-                 their number is 0",
-                "record less at a time: fewer threads, or for a shorter time",
+                "kernel stacks were dropped because of collisions in the stack table; their number \
+                 in events is 0",
+                "record fewer threads, or for a shorter time",
             ),
             Key::TextUnread => (
                 "text_unread",
                 Notice,
-                "texts or arrays of events could not be read, so they are empty or zeros in the \
-                 log",
-                "a program's memory can be read only while it is there: log it at the end of a \
-                 system call that has read it, \
-                 or let the program touch it before; otherwise the pointer is wrong",
+                "texts or arrays of events could not be read and are empty or zero in the log",
+                "the memory of a program can be read only while it is resident: log it at the end \
+                 of a system call that has read it, or let the program touch it before; otherwise \
+                 the pointer is wrong",
             ),
             Key::SymbolsHidden => (
                 "symbols_hidden",
                 Notice,
-                "the kernel hides its symbols, so code has addresses and no names",
+                "the kernel hides its symbols, so code addresses have no names",
                 "record as root, after 'sysctl kernel.kptr_restrict=1'",
             ),
             Key::EventsDisabled => (
                 "events_disabled",
                 Info,
-                "events were switched off for a part of the recording",
-                "none needed; 'klogger enable EVENT' switches them on again",
+                "events were disabled for a part of the recording",
+                "none needed; 'klogger enable EVENT' enables them again",
             ),
             Key::Overwritten => (
                 "overwritten",
                 Info,
-                "older events gave way to newer ones, as --overwrite asks",
-                "record with a larger --buffer-size to reach further back",
+                "older events were overwritten by newer ones, as requested with --overwrite",
+                "record with a larger --buffer-size to keep more",
             ),
             Key::DrainLate => (
                 "drain_late",
                 Notice,
-                "a ring was emptied later than planned",
-                "let the recorder run with a real-time priority (as root), or record with a larger \
+                "a ring was drained later than planned",
+                "run the recorder with a real-time priority (as root), or record with a larger \
                  --buffer-size",
             ),
             Key::CpuOffline => (
                 "cpu_offline",
                 Loss,
-                "events happened on a CPU that has no ring, because it came online after recording \
-                 had begun",
-                "bring all CPUs online before you record; the kernel engine gives it a ring when \
-                 something is written to \
-                 /proc/sys/klogger/buffer_size",
+                "events happened on a CPU that came online after the recording began and has no \
+                 ring",
+                "bring all CPUs online before you record; the kernel engine adds rings when \
+                 something is written to /proc/sys/klogger/buffer_size",
             ),
             Key::CpuWent => (
                 "cpu_went",
                 Notice,
-                "a CPU was offline for a part of the recording, so it has no events there",
-                "leave that time of this CPU out when you compute rates; keep CPUs online while \
-                 you record",
+                "a CPU was offline for a part of the recording and has no events there",
+                "exclude that time of this CPU from rates; keep CPUs online while you record",
             ),
             Key::ClockStep => (
                 "clock_step",
                 Notice,
-                "times of events go on evenly, but wall times that follow from them are wrong from \
-                 there on",
-                "trust differences of times, and not wall times after the step; stop what sets the \
-                 clock (chronyd, ntpd), and \
-                 do not let the machine sleep, while you record",
+                "the clock of events did not step, but wall times computed from it are wrong from \
+                 here on",
+                "use differences of times, and no wall times after the step; while you record, \
+                 stop what sets the clock (chronyd, ntpd) and do not suspend the machine",
             ),
             Key::DiskFull => (
                 "disk_full",
@@ -196,78 +188,72 @@ impl Key {
                 "recorder_killed",
                 Loss,
                 "the log has no end: the recorder was killed, or its machine crashed",
-                "what its rings held may still be there: run 'klogger rescue' on that machine. End \
-                 a recording with Ctrl-C, \
-                 --for, or 'kill -INT', and not with 'kill -9'",
+                "run 'klogger rescue' on that machine: its rings may still have the last events. \
+                 End a recording with Ctrl-C, --for, or 'kill -INT', not with 'kill -9'",
             ),
             Key::Rescued => (
                 "rescued",
                 Notice,
-                "the recorder was killed, and what its rings held was saved afterwards; the last \
-                 half second of its own \
-                 events (MARK, LOGGING_EVENT) may be missing",
-                "none needed: the log ends where the recorder did. What programs logged besides is \
-                 in their own rings: \
-                 'klogger rescue' lists them",
+                "the recorder was killed, and the contents of its rings were saved afterwards; the \
+                 last half second of its own events (MARK, LOGGING_EVENT) may be missing",
+                "none needed: the log ends where the recorder did. Events of programs are in rings \
+                 of their own: 'klogger rescue' lists them",
             ),
             Key::InFlight => (
                 "in_flight",
                 Loss,
-                "events had left their ring, and were not in the file yet, when the recorder was \
+                "events had left their ring and were not yet in the file when the recorder was \
                  killed",
-                "end a recording with Ctrl-C, --for, or 'kill -INT', and not with 'kill -9'",
+                "end a recording with Ctrl-C, --for, or 'kill -INT', not with 'kill -9'",
             ),
             Key::FileCut => (
                 "file_cut",
                 Loss,
                 "the file ends in the middle of a block",
-                "if this is a copy, copy it again; the events that it held cannot be recovered \
-                 from it",
+                "if this is a copy, copy it again; the missing events cannot be recovered from it",
             ),
             Key::BlockCorrupt => (
                 "block_corrupt",
                 Loss,
-                "bytes of the file are not what was written, so the events in them were left out",
+                "a part of the file is damaged, and its events were dropped",
                 "if this is a copy, copy it again; otherwise check the disk",
             ),
             Key::SerialGap => (
                 "serial_gap",
                 Loss,
-                "serial numbers are missing, and no LOST record says why",
-                "expected where the file is damaged; report it if the file is whole",
+                "serial numbers are missing without a LOST record",
+                "expected where the file is damaged; otherwise report a bug",
             ),
             Key::TimeDisorder => (
                 "time_disorder",
                 Loss,
-                "events are too far from their place in time, and were left out",
+                "events out of order beyond the reader's look-ahead were dropped",
                 "the clock ran backwards, or the file is damaged; record with another clock source",
             ),
             Key::UnknownBlock => (
                 "unknown_block",
                 Notice,
-                "the log holds parts that this klogger does not know",
-                "read it with the klogger that wrote it, or a newer one",
+                "the log has blocks of an unknown kind",
+                "read it with the klogger version that wrote it, or a newer one",
             ),
             Key::BeingWritten => (
                 "being_written",
                 Notice,
-                "the log has no end yet: a recorder still writes it, and what is not in it may be \
-                 yet to come",
-                "read it again when the recording has ended; what is there is whole",
+                "the log is still being written and may be incomplete",
+                "read it again when the recording has ended; what is there is complete",
             ),
             Key::Mended => (
                 "mended",
                 Notice,
-                "bytes of the file are not what was written, but what they said stands in it a \
-                 second time",
+                "a part of the file is damaged, but was read from its copy in the file",
                 "nothing is missing; if this is a copy, copy it again, otherwise check the disk",
             ),
             Key::UserRefused => (
                 "user_refused",
                 Loss,
                 "the events of a program could not be recorded",
-                "build the program with the schema that the recorder has, and run it as a user who \
-                 may be recorded",
+                "build the program with the schema that the recorder has, and run it as a user \
+                 whose programs may be recorded",
             ),
             Key::UserMemory => (
                 "user_memory",
@@ -279,9 +265,8 @@ impl Key {
             Key::UserHostile => (
                 "user_hostile",
                 Loss,
-                "the memory that a program shares with the recorder held what klogger does not \
-                 write there, so what it \
-                 said was dropped",
+                "the memory that a program shares with the recorder had invalid contents, which \
+                 were dropped",
                 "look for stray writes in the program; its other threads were recorded",
             ),
         };
