@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Compiles the C runtime, which does all that is not an event's straight path.
+//! Compiles the C runtime, which does all that is not on an event's fast path.
 
 use std::env;
 use std::fs;
 use std::path::Path;
 
-const HEADERS: [&str; 5] = [
-    "include/klogger/types.h",
-    "include/klogger/ring.h",
-    "include/klogger/record.h",
-    "include/klogger/program_shm.h",
-    "user/klogger.user.h",
-];
+macro_rules! parts {
+    ($($path:literal),* $(,)?) => { &[$($path),*] };
+}
+
+/// Below the folder `runtime`.
+const HEADERS: &[&str] = include!("../../runtime/user/parts.in");
 
 fn main() {
     let runtime = Path::new("../../runtime");
@@ -19,6 +18,7 @@ fn main() {
     println!("cargo:rustc-env=KLOGGER_RUNTIME={number:016x}");
     let source = runtime.join("user/rust.c");
     println!("cargo:rerun-if-changed={}", source.display());
+    println!("cargo:rerun-if-changed={}", runtime.join("user/parts.in").display());
     for header in HEADERS {
         println!("cargo:rerun-if-changed={}", runtime.join(header).display());
     }

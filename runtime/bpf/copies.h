@@ -24,10 +24,8 @@
 #ifndef KLOGGER_COPIES_H
 #define KLOGGER_COPIES_H
 
-#define KLOGGER_PROBES_MAX 1024
-#define KLOGGER_COPY_BITS 3		/* a mark's number of the next copy */
+#include "maps.h"
 #define KLOGGER_COPY_MASK ((1u << KLOGGER_COPY_BITS) - 1)
-#define KLOGGER_MARKS 65536
 #define KLOGGER_USELESS (~0ull)
 
 /*
@@ -55,7 +53,8 @@ static __always_inline __u64 klogger_name_hit(void *arguments, __u32 probe)
 	 * one.
 	 */
 	asm volatile("%0 = %1" : "=w"(address) : "w"((__u32)(unsigned long)arguments));
-	return (__u64)((__u32)bpf_get_current_pid_tgid() & (KLOGGER_TIDS - 1)) << 42 | (__u64)(address >> 3) << 13 |
+	return (__u64)((__u32)bpf_get_current_pid_tgid() & (KLOGGER_TIDS - 1)) << 42 |
+	       (__u64)(address >> 3) << 13 |
 	       (__u64)(probe & (KLOGGER_PROBES_MAX - 1)) << KLOGGER_COPY_BITS;
 }
 
@@ -98,11 +97,14 @@ static __noinline void klogger_mark(void *arguments, __u32 probe)
 	if (!mark)
 		return;
 	for (int i = 0; i < 4; i++) {
-		__u64 found = READ_ONCE(*mark), mine = !found || found - (found & KLOGGER_COPY_MASK) == name;
+		__u64 found = READ_ONCE(*mark),
+		      mine = !found || found - (found & KLOGGER_COPY_MASK) == name;
 
 		if (found == KLOGGER_USELESS)
 			return;
-		if (__sync_val_compare_and_swap(mark, found, mine ? name + klogger_config.copy + 1 : KLOGGER_USELESS) == found)
+		if (__sync_val_compare_and_swap(mark, found,
+						mine ? name + klogger_config.copy + 1
+						     : KLOGGER_USELESS) == found)
 			return;
 	}
 	__sync_lock_test_and_set(mark, KLOGGER_USELESS);

@@ -128,7 +128,8 @@ int klogger_use_unit(const struct klogger_use *use)
 		return -ESTALE;
 	if (klogger_rings || unit->used)
 		return -EBUSY;
-	if (!use->base || use->base >= KLOGGER_EVENTS_MAX || use->base + unit->events > KLOGGER_EVENTS_MAX)
+	if (!use->base || use->base >= KLOGGER_EVENTS_MAX ||
+	    use->base + unit->events > KLOGGER_EVENTS_MAX)
 		return -EINVAL;
 	if (!try_module_get(unit->owner))
 		return -ENOENT;
@@ -168,7 +169,8 @@ int klogger_begin(struct klogger_start *start)
 
 	if (klogger_rings)
 		return -EBUSY;
-	if (size < KLOGGER_BUFFER_MIN || size > KLOGGER_BUFFER_MAX || !is_power_of_2(size) || lowwater > 90)
+	if (size < KLOGGER_BUFFER_MIN || size > KLOGGER_BUFFER_MAX || !is_power_of_2(size) ||
+	    lowwater > 90)
 		return -EINVAL;
 	klogger_choose_clock();
 	klogger_overwrite_mode = start->overwrite;

@@ -28,6 +28,7 @@ struct klogger_rings {
 
 /* ring.c */
 extern u64 *klogger_ringless;	/* by event id */
+extern bool klogger_overwriting;
 int klogger_rings_begin(void);
 void klogger_choose_clock(void);
 void klogger_rings_end(void);
@@ -39,6 +40,11 @@ struct page *klogger_rings_page(struct klogger_rings *rings, u64 offset);
 struct klogger_ring *klogger_ring_make(u64 size);
 bool klogger_has_room(void);
 u64 klogger_rings_stride(u64 size);
+struct klogger_ring *klogger_nested_of(struct klogger_ring *main);
+
+/* writer.c */
+void klogger_wake_ups_begin(void);
+void klogger_wake_ups_end(void);
 
 /* core.c: everything here is called with klogger_mutex held */
 extern struct mutex klogger_mutex;
@@ -84,6 +90,9 @@ struct file;
 struct vm_area_struct;
 int klogger_mmap(struct file *file, struct vm_area_struct *vma);
 void klogger_anchors_free(void);
+
+/* benchmark.c */
+int klogger_bench(struct klogger_unit *unit, u32 index, u32 iterations, u64 *mean);
 
 /* sysctl.c */
 extern unsigned int klogger_buffer_mb, klogger_lowwater;

@@ -102,8 +102,9 @@ static int klogger_say_about(void __user *to)
 {
 	struct klogger_about about = {
 		.version = KLOGGER_DEVICE_VERSION,
-		.clock = static_branch_unlikely(&klogger_slow_clock) ? KLOGGER_KERNEL_CLOCK_MONOTONIC :
-								       KLOGGER_KERNEL_CLOCK_COUNTER,
+		.clock = static_branch_unlikely(&klogger_slow_clock)
+				 ? KLOGGER_KERNEL_CLOCK_MONOTONIC
+				 : KLOGGER_KERNEL_CLOCK_COUNTER,
 		.cpus = nr_cpu_ids,
 	};
 	u32 i;
@@ -116,7 +117,9 @@ static int klogger_say_about(void __user *to)
 
 static struct klogger_unit *klogger_unit_of(u32 index)
 {
-	return index < KLOGGER_UNITS_MAX ? klogger_unit_at[array_index_nospec(index, KLOGGER_UNITS_MAX)] : NULL;
+	return index < KLOGGER_UNITS_MAX
+		       ? klogger_unit_at[array_index_nospec(index, KLOGGER_UNITS_MAX)]
+		       : NULL;
 }
 
 static int klogger_say_schema(void __user *to)
@@ -196,7 +199,8 @@ static int klogger_do_event(const void __user *from)
 {
 	struct klogger_event_on event;
 
-	return copy_from_user(&event, from, sizeof(event)) ? -EFAULT : klogger_want(event.id, event.on);
+	return copy_from_user(&event, from, sizeof(event)) ? -EFAULT
+							   : klogger_want(event.id, event.on);
 }
 
 static int klogger_do_attach(void)

@@ -114,12 +114,13 @@ struct klogger_rq_begin {
 #endif
 
 /* The n-th argument of a function, or its result, from the register that it came in. */
-#define klogger_as(type, value)                                                                                        \
-	({                                                                                                             \
-		unsigned long klogger_value = (value);                                                                 \
-		_Static_assert(sizeof(type) <= sizeof(long), "a probe's parameter must fit a register");               \
-		*(type *)((char *)&klogger_value +                                                                     \
-			  (IS_ENABLED(CONFIG_CPU_BIG_ENDIAN) ? sizeof(long) - sizeof(type) : 0));                      \
+#define klogger_as(type, value)                                                                   \
+	({                                                                                        \
+		unsigned long klogger_value = (value);                                            \
+		_Static_assert(sizeof(type) <= sizeof(long),                                      \
+			       "a probe's parameter must fit a register");                        \
+		*(type *)((char *)&klogger_value +                                                \
+			  (IS_ENABLED(CONFIG_CPU_BIG_ENDIAN) ? sizeof(long) - sizeof(type) : 0)); \
 	})
 
 /*

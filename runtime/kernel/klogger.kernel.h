@@ -3,11 +3,11 @@
  * The kernel engine: the primitives of record.h in kernel code, over rings that the core module
  * owns and the recorder maps.
  *
- * The straight path of an event is inlined: is it on (a NOP that is patched), this CPU's ring,
+ * The fast path of an event is inlined: is it on (a NOP that is patched), this CPU's ring,
  * clock, space, fields, header word. It takes no lock and disables no interrupts; that an
  * interrupt, a softirq or an NMI may log in the middle is what the nested ring is for (ring.h).
- * Whatever is not straight is one call away, and that call keeps all registers, so that the
- * straight path does not save any.
+ * The slow path is one call away, and that call keeps all registers, so that the
+ * fast path does not save any.
  */
 #ifndef KLOGGER_KERNEL_H
 #define KLOGGER_KERNEL_H
@@ -125,7 +125,8 @@ static __always_inline u32 klogger_current_tid(void)
 	return current->pid;
 }
 
-#define klogger_in_scope_current() (!static_branch_unlikely(&klogger_scoped) || klogger_in_scope(klogger_current_tid()))
+#define klogger_in_scope_current() \
+	(!static_branch_unlikely(&klogger_scoped) || klogger_in_scope(klogger_current_tid()))
 
 /* The same three as in the BPF engine, for klogger.klogger. */
 static inline void klogger_scope_fork(u32 parent, u32 child)
@@ -140,7 +141,8 @@ static inline void klogger_scope_fork(u32 parent, u32 child)
 
 static inline void klogger_scope_exec(u32 tid, u32 old_tid)
 {
-	if (!static_branch_unlikely(&klogger_scoped) || tid == old_tid || !klogger_in_scope(old_tid))
+	if (!static_branch_unlikely(&klogger_scoped) || tid == old_tid ||
+	    !klogger_in_scope(old_tid))
 		return;
 	set_bit(tid & (KLOGGER_TIDS - 1), klogger_scope);
 	clear_bit(old_tid & (KLOGGER_TIDS - 1), klogger_scope);
@@ -156,11 +158,12 @@ void *klogger_reserve_slow(struct klogger_ring *ring, u64 time, u32 id, u32 size
 u64 klogger_read_slow_clock(void);
 
 /*
- * Calls the two, and keeps all registers but the result's: or else the straight path would have to
+ * Calls the two, and keeps all registers but the result's: or else the fast path would have to
  * save some.
  */
 #ifdef CONFIG_X86_64
-static __always_inline void *klogger_call_slow(struct klogger_ring *ring, u64 time, u32 id, u32 size)
+static __always_inline void *klogger_call_slow(struct klogger_ring *ring, u64 time, u32 id,
+					       u32 size)
 {
 	void *record;
 
@@ -175,7 +178,10 @@ static __always_inline u64 klogger_call_clock(void)
 {
 	u64 time;
 
-	asm volatile("call klogger_clock_thunk" : "=a"(time), ASM_CALL_CONSTRAINT : : "memory", "cc");
+	asm volatile("call klogger_clock_thunk"
+		     : "=a"(time), ASM_CALL_CONSTRAINT
+		     :
+		     : "memory", "cc");
 	return time;
 }
 #else
@@ -191,10 +197,10 @@ static __always_inline u64 klogger_clock(void)
 }
 
 /* For the compiler, which then leaves out tests. */
-#define klogger_is_not_null(pointer)                                                                                   \
-	do {                                                                                                           \
-		if (!(pointer))                                                                                        \
-			__builtin_unreachable();                                                                       \
+#define klogger_is_not_null(pointer)             \
+	do {                                     \
+		if (!(pointer))                  \
+			__builtin_unreachable(); \
 	} while (0)
 
 /* First the ring is claimed (`nest`), then the clock is read: so main rings are sorted. */
@@ -225,7 +231,8 @@ static __always_inline void klogger_leave(struct klogger_hit *hit)
  * stores depend on its value. Nobody interrupts between the load and the store of `head` who would
  * use them: see ring.h.
  */
-static __always_inline void *klogger_reserve_in(struct klogger_hit *hit, const u64 *base, u32 index, u32 size)
+static __always_inline void *klogger_reserve_in(struct klogger_hit *hit, const u64 *base, u32 index,
+						u32 size)
 {
 	struct klogger_ring *ring;
 	u64 head, end;
@@ -247,7 +254,7 @@ static __always_inline void *klogger_reserve_in(struct klogger_hit *hit, const u
 #define klogger_reserve(hit, index, size) klogger_reserve_in(hit, &KLOGGER_UNIT.base, index, size)
 
 /* The header word comes last: pairs with the acquire load in the recorder's drain. */
-#define klogger_commit(hit, record, index)                                                                             \
+#define klogger_commit(hit, record, index) \
 	smp_store_release((u64 *)(record), ((hit)->time << 16) + KLOGGER_UNIT.base + (index))
 
 /* From memory that may be bad; then zeros, and not 0 is returned. For events, and for bodies. */
@@ -265,7 +272,8 @@ struct klogger_text {
 	char bytes[256];
 };
 
-static __always_inline void klogger_text_read(u32 index, struct klogger_text *text, const char *from)
+static __always_inline void klogger_text_read(u32 index, struct klogger_text *text,
+					      const char *from)
 {
 	text->length = klogger_read_text(text->bytes, from, sizeof(text->bytes));
 }

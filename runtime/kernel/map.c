@@ -5,7 +5,10 @@
 #include <linux/vmalloc.h>
 #include "core.h"
 
-/* What the recorder wants to have in the kernel's memory. The lock is taken under that of a process's mappings. */
+/*
+ * What the recorder wants to have in the kernel's memory. The lock is taken under that of a
+ * process's mappings.
+ */
 static DEFINE_MUTEX(klogger_anchor_mutex);
 static void *klogger_anchor[KLOGGER_ANCHORS_MAX];
 static u32 klogger_anchors;
@@ -30,8 +33,11 @@ static void *klogger_anchor_make(u64 size)
 	void *anchor = ERR_PTR(-ENOSPC);
 
 	mutex_lock(&klogger_anchor_mutex);
-	if (klogger_anchors < KLOGGER_ANCHORS_MAX && size <= KLOGGER_ANCHOR_MAX - klogger_anchor_bytes)
-		anchor = __vmalloc(size, GFP_KERNEL | __GFP_ZERO | __GFP_NOWARN | __GFP_RETRY_MAYFAIL) ?: ERR_PTR(-ENOMEM);
+	if (klogger_anchors < KLOGGER_ANCHORS_MAX &&
+	    size <= KLOGGER_ANCHOR_MAX - klogger_anchor_bytes)
+		anchor = __vmalloc(size,
+				   GFP_KERNEL | __GFP_ZERO | __GFP_NOWARN | __GFP_RETRY_MAYFAIL)
+				 ?: ERR_PTR(-ENOMEM);
 	if (!IS_ERR(anchor)) {
 		klogger_anchor[klogger_anchors++] = anchor;
 		klogger_anchor_bytes += size;
@@ -54,7 +60,8 @@ static void klogger_map_close(struct vm_area_struct *vma)
 
 static vm_fault_t klogger_map_ring(struct vm_fault *fault)
 {
-	struct page *page = klogger_rings_page(fault->vma->vm_private_data, (u64)fault->pgoff << PAGE_SHIFT);
+	struct page *page =
+		klogger_rings_page(fault->vma->vm_private_data, (u64)fault->pgoff << PAGE_SHIFT);
 
 	get_page(page);
 	fault->page = page;

@@ -16,7 +16,8 @@ static bool klogger_has_event(const struct klogger_unit *unit, const char *name)
 }
 
 /* The name that two schemata would have in common, or NULL. */
-static const char *klogger_taken_name(const struct klogger_unit *unit, const struct klogger_unit *other)
+static const char *klogger_taken_name(const struct klogger_unit *unit,
+				      const struct klogger_unit *other)
 {
 	u32 i;
 
@@ -33,10 +34,12 @@ static int klogger_find_index(const struct klogger_unit *unit)
 	int i, free = -ENOSPC;
 
 	for (i = KLOGGER_UNITS_MAX - 1; i >= 0; i--) {
-		const char *taken = klogger_unit_at[i] ? klogger_taken_name(unit, klogger_unit_at[i]) : NULL;
+		const char *taken =
+			klogger_unit_at[i] ? klogger_taken_name(unit, klogger_unit_at[i]) : NULL;
 
 		if (taken) {
-			pr_err("schema %s is not loaded: there is a '%s' already\n", unit->name, taken);
+			pr_err("schema %s is not loaded: there is a '%s' already\n", unit->name,
+			       taken);
 			return -EEXIST;
 		}
 		if (!klogger_unit_at[i])
@@ -60,7 +63,10 @@ int klogger_register(struct klogger_unit *unit)
 	mutex_lock(&klogger_mutex);
 	index = klogger_find_index(unit);
 	mutex_unlock(&klogger_mutex);
-	/* Without klogger_mutex, for whoever removes files waits for those who use them, and these take it. */
+	/*
+	 * Without klogger_mutex, for whoever removes files waits for those who use them, and these
+	 * take it.
+	 */
 	error = index < 0 ? index : klogger_sysctl_add(unit);
 	if (!error) {
 		mutex_lock(&klogger_mutex);
@@ -72,7 +78,10 @@ int klogger_register(struct klogger_unit *unit)
 }
 EXPORT_SYMBOL_GPL(klogger_register);
 
-/* Of a module that a recording uses, and that the kernel drops nevertheless: the rest of its init has failed. */
+/*
+ * Of a module that a recording uses, and that the kernel drops nevertheless: the rest of its init
+ * has failed.
+ */
 static void klogger_drop_unit(struct klogger_unit *unit)
 {
 	unit->used = false;

@@ -19,7 +19,8 @@
 
 struct klogger_stacks *klogger_stacks;
 
-static bool klogger_is_stack(const struct klogger_stack_slot *slot, const unsigned long *frame, u32 frames)
+static bool klogger_is_stack(const struct klogger_stack_slot *slot, const unsigned long *frame,
+			     u32 frames)
 {
 	u32 i;
 
@@ -32,7 +33,8 @@ static bool klogger_is_stack(const struct klogger_stack_slot *slot, const unsign
 	return true;
 }
 
-static bool klogger_take_slot(struct klogger_stack_slot *slot, const unsigned long *frame, u32 frames)
+static bool klogger_take_slot(struct klogger_stack_slot *slot, const unsigned long *frame,
+			      u32 frames)
 {
 	u32 i;
 
@@ -58,7 +60,8 @@ u32 klogger_stack(void)
 	hash = jhash2((u32 *)frame, frames * sizeof(*frame) / sizeof(u32), 0);
 	for (i = 0; i < KLOGGER_STACK_TRIES; i++) {
 		at = (hash + i) % KLOGGER_STACK_SLOTS;
-		if (klogger_is_stack(&stacks->slot[at], frame, frames) || klogger_take_slot(&stacks->slot[at], frame, frames))
+		if (klogger_is_stack(&stacks->slot[at], frame, frames) ||
+		    klogger_take_slot(&stacks->slot[at], frame, frames))
 			return at + 1;
 	}
 	atomic64_inc((atomic64_t *)&stacks->no_place);
@@ -69,7 +72,8 @@ EXPORT_SYMBOL_GPL(klogger_stack);
 int klogger_stacks_make(void)
 {
 	/* Anew for each recording: who has the last one's table mapped has gone. */
-	klogger_stacks = __vmalloc(PAGE_ALIGN(sizeof(*klogger_stacks)), GFP_KERNEL | __GFP_ZERO | __GFP_NOWARN | __GFP_RETRY_MAYFAIL);
+	klogger_stacks = __vmalloc(PAGE_ALIGN(sizeof(*klogger_stacks)),
+				   GFP_KERNEL | __GFP_ZERO | __GFP_NOWARN | __GFP_RETRY_MAYFAIL);
 	if (klogger_stacks)
 		return 0;
 	pr_err("no memory for stacks\n");

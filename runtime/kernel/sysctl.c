@@ -4,11 +4,12 @@
  *
  *   enable         0: nothing is logged, whatever runs; 1
  *   EVENT          the same for one event
- *   buffer_size    MB of each CPU's ring; a power of two. A recording that runs goes on with new rings
+ *   buffer_size    MB of each CPU's ring; a power of two. A recording that runs goes on with new
+ *                  rings
  *   lowwater       percent of a ring that should stay free
  *   mark           to write: a number, and after a blank a text, for the log (the event MARK)
- *   benchmarks/    iterations, and for each event a file: reading it logs the event so many times, into no log, and gives
- *                  the mean cost in ticks of the clock
+ *   benchmarks/    iterations, and for each event a file: reading it logs the event so many times,
+ *                  into no log, and gives the mean cost in ticks of the clock
  *
  * Only root reads and writes them.
  */
@@ -16,7 +17,6 @@
 #include <linux/slab.h>
 #include <linux/sysctl.h>
 #include <linux/uaccess.h>
-#include <linux/vmalloc.h>
 #include "core.h"
 #include "klogger.klogger.h"
 
@@ -43,7 +43,8 @@ static void klogger_log_state(struct klogger_unit *unit, u32 index)
 	const struct klogger_event *event = &unit->event[index];
 
 	if (unit->used)
-		klogger(LOGGING_EVENT, unit->base + index, klogger_enable && event->allowed && event->wanted, event->name);
+		klogger(LOGGING_EVENT, unit->base + index,
+			klogger_enable && event->allowed && event->wanted, event->name);
 }
 
 static void klogger_log_states(void)
@@ -66,7 +67,8 @@ static void klogger_apply_enable(int value)
 		klogger_log_states();
 }
 
-static int klogger_write_enable(klogger_ctl_table *table, int write, void *buffer, size_t *size, loff_t *at)
+static int klogger_write_enable(klogger_ctl_table *table, int write, void *buffer, size_t *size,
+				loff_t *at)
 {
 	struct ctl_table copy = *table;
 	int value = klogger_enable, error;
@@ -82,7 +84,8 @@ static int klogger_write_enable(klogger_ctl_table *table, int write, void *buffe
 	return 0;
 }
 
-static int klogger_write_event(klogger_ctl_table *table, int write, void *buffer, size_t *size, loff_t *at)
+static int klogger_write_event(klogger_ctl_table *table, int write, void *buffer, size_t *size,
+			       loff_t *at)
 {
 	struct klogger_unit *unit = table->data;
 	u32 index = (unsigned long)table->extra1;
@@ -107,7 +110,8 @@ static int klogger_write_event(klogger_ctl_table *table, int write, void *buffer
 
 /* ---- Rings ---- */
 
-static int klogger_write_buffer_size(klogger_ctl_table *table, int write, void *buffer, size_t *size, loff_t *at)
+static int klogger_write_buffer_size(klogger_ctl_table *table, int write, void *buffer,
+				     size_t *size, loff_t *at)
 {
 	unsigned int value = klogger_buffer_mb;
 	struct ctl_table copy = *table;
@@ -127,7 +131,8 @@ static int klogger_write_buffer_size(klogger_ctl_table *table, int write, void *
 	return error;
 }
 
-static int klogger_write_lowwater(klogger_ctl_table *table, int write, void *buffer, size_t *size, loff_t *at)
+static int klogger_write_lowwater(klogger_ctl_table *table, int write, void *buffer, size_t *size,
+				  loff_t *at)
 {
 	unsigned int value = klogger_lowwater;
 	struct ctl_table copy = *table;
@@ -175,7 +180,8 @@ static int klogger_log_mark(long long number, const char *text)
 }
 
 /* NUMBER, or NUMBER TEXT. */
-static int klogger_write_mark(klogger_ctl_table *table, int write, void *buffer, size_t *size, loff_t *at)
+static int klogger_write_mark(klogger_ctl_table *table, int write, void *buffer, size_t *size,
+			      loff_t *at)
 {
 	struct ctl_table copy = *table;
 	char text[256] = "", *rest;
@@ -200,66 +206,8 @@ static int klogger_write_mark(klogger_ctl_table *table, int write, void *buffer,
 
 /* ---- Benchmarks ---- */
 
-/* Bytes of the ring into which benchmarks log, and how many events of any size it takes. */
-#define KLOGGER_BENCH_RING (1u << 17)
-#define KLOGGER_BENCH_BATCH (KLOGGER_BENCH_RING / 2 / KLOGGER_RECORD_MAX)
-
-/*
- * A few events into a ring of their own, with nothing in between. The first pass is not timed: it
- * warms the caches.
- */
-static u64 klogger_bench_batch(struct klogger_unit *unit, u32 index, struct klogger_ring *scratch, u32 count)
-{
-	struct klogger_ring *kept;
-	unsigned long flags;
-	u64 begin, end;
-
-	local_irq_save(flags);
-	kept = __this_cpu_read(klogger_ring);
-	scratch->hard = scratch->limit = KLOGGER_BENCH_RING;
-	__this_cpu_write(klogger_ring, scratch);
-	scratch->head = 0;
-	unit->bench(index, count);
-	scratch->head = 0;
-	begin = klogger_clock();
-	unit->bench(index, count);
-	end = klogger_clock();
-	__this_cpu_write(klogger_ring, kept);
-	local_irq_restore(flags);
-	return end - begin;
-}
-
-static int klogger_bench(struct klogger_unit *unit, u32 index, u32 iterations, u64 *mean)
-{
-	struct klogger_ring *scratch;
-	u32 left, count;
-	u64 sum = 0;
-
-	/*
-	 * Only what klogger generates from a schema's probes has one; own code that defines events
-	 * has not.
-	 */
-	if (!unit->bench)
-		return -EOPNOTSUPP;
-	/* Interrupts that log while a benchmark runs would log into nowhere. */
-	if (klogger_current_rings())
-		return -EBUSY;
-	scratch = klogger_ring_make(KLOGGER_BENCH_RING);
-	if (!scratch)
-		return -ENOMEM;
-	for (left = iterations; left; left -= count) {
-		count = min_t(u32, left, KLOGGER_BENCH_BATCH);
-		sum += klogger_bench_batch(unit, index, scratch, count);
-		cond_resched();
-		if (fatal_signal_pending(current))
-			break;
-	}
-	vfree(scratch);
-	*mean = div_u64(sum, iterations);
-	return left ? -EINTR : 0;
-}
-
-static int klogger_read_benchmark(klogger_ctl_table *table, int write, void *buffer, size_t *size, loff_t *at)
+static int klogger_read_benchmark(klogger_ctl_table *table, int write, void *buffer, size_t *size,
+				  loff_t *at)
 {
 	struct klogger_unit *unit = table->data;
 	struct ctl_table copy = *table;
@@ -270,7 +218,8 @@ static int klogger_read_benchmark(klogger_ctl_table *table, int write, void *buf
 	/* The second read of a file is that of its end. */
 	if (!*at) {
 		mutex_lock(&klogger_mutex);
-		error = klogger_bench(unit, (unsigned long)table->extra1, klogger_iterations, &mean);
+		error = klogger_bench(unit, (unsigned long)table->extra1, klogger_iterations,
+				      &mean);
 		mutex_unlock(&klogger_mutex);
 		if (error)
 			return error;
@@ -283,30 +232,47 @@ static int klogger_read_benchmark(klogger_ctl_table *table, int write, void *buf
 /* ---- Tables ---- */
 
 static struct ctl_table klogger_table[] = {
-	{ .procname = "enable", .maxlen = sizeof(int), .mode = 0600, .proc_handler = klogger_write_enable,
-	  .extra1 = SYSCTL_ZERO, .extra2 = SYSCTL_ONE },
-	{ .procname = "buffer_size", .maxlen = sizeof(int), .mode = 0600, .proc_handler = klogger_write_buffer_size,
-	  .extra1 = &klogger_one, .extra2 = &klogger_most_mb },
-	{ .procname = "lowwater", .maxlen = sizeof(int), .mode = 0600, .proc_handler = klogger_write_lowwater,
-	  .extra1 = &klogger_one, .extra2 = &klogger_most_lowwater },
+	{ .procname = "enable",
+	  .maxlen = sizeof(int),
+	  .mode = 0600,
+	  .proc_handler = klogger_write_enable,
+	  .extra1 = SYSCTL_ZERO,
+	  .extra2 = SYSCTL_ONE },
+	{ .procname = "buffer_size",
+	  .maxlen = sizeof(int),
+	  .mode = 0600,
+	  .proc_handler = klogger_write_buffer_size,
+	  .extra1 = &klogger_one,
+	  .extra2 = &klogger_most_mb },
+	{ .procname = "lowwater",
+	  .maxlen = sizeof(int),
+	  .mode = 0600,
+	  .proc_handler = klogger_write_lowwater,
+	  .extra1 = &klogger_one,
+	  .extra2 = &klogger_most_lowwater },
 	{ .procname = "mark", .mode = 0200, .proc_handler = klogger_write_mark },
-	{ }
+	{}
 };
 
-static struct ctl_table klogger_benchmark_table[] = {
-	{ .procname = "iterations", .data = &klogger_iterations, .maxlen = sizeof(int), .mode = 0600,
-	  .proc_handler = proc_douintvec_minmax, .extra1 = &klogger_one, .extra2 = &klogger_most_iterations },
-	{ }
-};
+static struct ctl_table klogger_benchmark_table[] = { { .procname = "iterations",
+							.data = &klogger_iterations,
+							.maxlen = sizeof(int),
+							.mode = 0600,
+							.proc_handler = proc_douintvec_minmax,
+							.extra1 = &klogger_one,
+							.extra2 = &klogger_most_iterations },
+						      {} };
 
 static struct ctl_table_header *klogger_header, *klogger_benchmark_header;
 
 int klogger_sysctl_begin(void)
 {
-	klogger_header = klogger_sysctl_register("klogger", klogger_table, ARRAY_SIZE(klogger_table) - 1);
+	klogger_header =
+		klogger_sysctl_register("klogger", klogger_table, ARRAY_SIZE(klogger_table) - 1);
 	if (!klogger_header)
 		return -ENOMEM;
-	klogger_benchmark_header = klogger_sysctl_register("klogger/benchmarks", klogger_benchmark_table,
+	klogger_benchmark_header = klogger_sysctl_register("klogger/benchmarks",
+							   klogger_benchmark_table,
 							   ARRAY_SIZE(klogger_benchmark_table) - 1);
 	if (!klogger_benchmark_header) {
 		unregister_sysctl_table(klogger_header);
@@ -322,7 +288,8 @@ void klogger_sysctl_end(void)
 }
 
 /* Files of a schema's events: `extra1` holds the event's index. */
-static void klogger_fill(struct ctl_table *table, struct klogger_unit *unit, proc_handler *handler, umode_t mode)
+static void klogger_fill(struct ctl_table *table, struct klogger_unit *unit, proc_handler *handler,
+			 umode_t mode)
 {
 	u32 i;
 
@@ -353,11 +320,13 @@ int klogger_sysctl_add(struct klogger_unit *unit)
 	klogger_fill(own->tables, unit, klogger_write_event, 0600);
 	klogger_fill(own->tables + events + 1, unit, klogger_read_benchmark, 0400);
 	own->events = klogger_sysctl_register("klogger", own->tables, events);
-	own->benchmarks = klogger_sysctl_register("klogger/benchmarks", own->tables + events + 1, events);
+	own->benchmarks =
+		klogger_sysctl_register("klogger/benchmarks", own->tables + events + 1, events);
 	unit->sysctl = own;
 	if (own->events && own->benchmarks)
 		return 0;
-	pr_err("schema %s is not loaded: no memory, or one of its events has the name of a file in /proc/sys/klogger\n",
+	pr_err("schema %s is not loaded: no memory, or one of its events has the name of a file "
+	       "in /proc/sys/klogger\n",
 	       unit->name);
 	klogger_sysctl_remove(unit);
 	return -EEXIST;

@@ -1,16 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * The runtime of klogger.user.h for Rust programs: the very same, which the crate klogger-user
- * calls for all that is not an event's straight path. Here is only what it assumes of C's layouts.
+ * calls for all that is not on an event's fast path. Here is only what it assumes of C's layouts.
  */
-#include "klogger/types.h"
-#include "klogger/ring.h"
-#include "klogger/record.h"
-#include "klogger/program_shm.h"
 #include "klogger.user.h"
 
-#define AT(type, member, offset) \
-	_Static_assert(offsetof(struct type, member) == (offset), "crates/user/src: " #type "." #member)
+#define AT(type, member, offset)                                  \
+	_Static_assert(offsetof(struct type, member) == (offset), \
+		       "crates/user/src: " #type "." #member)
 
 AT(klogger_ring, head, 0);
 AT(klogger_ring, limit, 8);

@@ -24,15 +24,19 @@ pub struct NamedText {
     pub text: String,
 }
 
-/// The headers of the runtime which generated C includes, under the names by which it includes
-/// them.
+/// The headers of the BPF engine's runtime, under the names by which generated C includes them.
 pub const RUNTIME: &[(&str, &str)] = &[
     ("klogger/types.h", include_str!("../../../runtime/include/klogger/types.h")),
     ("klogger/ring.h", include_str!("../../../runtime/include/klogger/ring.h")),
     ("klogger/record.h", include_str!("../../../runtime/include/klogger/record.h")),
-    ("klogger/program_shm.h", include_str!("../../../runtime/include/klogger/program_shm.h")),
-    ("klogger.user.h", include_str!("../../../runtime/user/klogger.user.h")),
+    ("klogger/writer.h", include_str!("../../../runtime/include/klogger/writer.h")),
     ("klogger.bpf.h", include_str!("../../../runtime/bpf/klogger.bpf.h")),
+    ("helpers.h", include_str!("../../../runtime/bpf/helpers.h")),
+    ("config.h", include_str!("../../../runtime/bpf/config.h")),
+    ("maps.h", include_str!("../../../runtime/bpf/maps.h")),
+    ("filter.h", include_str!("../../../runtime/bpf/filter.h")),
+    ("slow.h", include_str!("../../../runtime/bpf/slow.h")),
+    ("read.h", include_str!("../../../runtime/bpf/read.h")),
     ("copies.h", include_str!("../../../runtime/bpf/copies.h")),
     ("kernel.h", include_str!("../../../runtime/bpf/kernel.h")),
 ];

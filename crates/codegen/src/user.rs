@@ -3,10 +3,10 @@
 
 pub mod rust;
 
+use crate::NamedText;
 use crate::events::{arguments, event};
 use crate::header::{embed, fnv1a, number_of, off_function, parameters, usage};
 use crate::text::{Text, comment, literal, quote};
-use crate::{NamedText, RUNTIME};
 use klogger_schema::contexts::CONTEXTS;
 use klogger_schema::layout::EventLayout;
 use klogger_schema::model::{Event, Schema};
@@ -19,14 +19,15 @@ pub struct Unsupported {
     pub help: String,
 }
 
+/// Paths are relative to the file in which they stand: runtime/user/parts.in.
+macro_rules! parts {
+    ($($path:literal),* $(,)?) => {
+        &[$(include_str!(concat!("../", $path))),*]
+    };
+}
+
 /// The headers that make up the runtime, in the order in which they need each other.
-const PARTS: [&str; 5] = [
-    "klogger/types.h",
-    "klogger/ring.h",
-    "klogger/record.h",
-    "klogger/program_shm.h",
-    "klogger.user.h",
-];
+const PARTS: &[&str] = include!("../../../runtime/user/parts.in");
 /// The built-in event that programs may log.
 pub(crate) const MARK: &str = "MARK";
 
@@ -96,20 +97,13 @@ fn off(out: &mut Text, schema: &Schema, builtin: &Schema) {
 /// KLOGGER_RUNTIME: what is inlined into a program and what is not must have the same. The build
 /// script of the crate for Rust programs computes it as well.
 pub fn runtime_number() -> u64 {
-    number_of(&parts())
-}
-
-fn parts() -> Vec<&'static str> {
-    PARTS
-        .iter()
-        .filter_map(|part| RUNTIME.iter().find(|(name, _)| name == part).map(|(_, text)| *text))
-        .collect()
+    number_of(PARTS)
 }
 
 /// The runtime, once however many generated headers are included.
 fn runtime(out: &mut Text, builtin: &Schema) {
     out.push("#ifdef __cplusplus\n#define _Static_assert static_assert\n#endif\n");
-    embed(out, &parts());
+    embed(out, PARTS);
     out.push(
         "\n#ifdef __cplusplus\nextern \"C\" \
          {\n#endif\n\n#ifndef KLOGGER_OWN_EVENTS\n\
@@ -153,8 +147,8 @@ fn unit(out: &mut Text, schema: &Schema) {
     ));
 }
 
-/// What `klogger(EVENT, ...)` is in a program: a hit with one event, on the straight path and, out
-/// of line, with care.
+/// What `klogger(EVENT, ...)` is in a program: a hit with one event, on the fast path and, out
+/// of line, on the slow one.
 fn call(out: &mut Text, schema: &Schema, event: &Event) {
     let layout = EventLayout::new(&schema.name, event, 1);
     let name = &event.name;
@@ -162,9 +156,9 @@ fn call(out: &mut Text, schema: &Schema, event: &Event) {
     let more: String = names.iter().map(|n| format!(", {n}")).collect();
     let parameters = parameters(&layout);
     out.push(format_args!(
-        "\nstatic KLOGGER_CAREFUL void klogger_slow_{name}({parameters})\n{{\n\tstruct klogger_hit \
+        "\nstatic KLOGGER_SLOW_CALL void klogger_slow_{name}({parameters})\n{{\n\tstruct klogger_hit \
          klogger_hit = KLOGGER_NOTHING;\n\n\
-         \tklogger_hit.careful = \
+         \tklogger_hit.slow = \
          1;\n\tklogger_event_{name}(&klogger_hit{more});\n\tklogger_leave(&klogger_hit);\n}}\n"
     ));
     out.push(format_args!(

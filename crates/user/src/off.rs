@@ -36,7 +36,7 @@ impl On {
         match self {}
     }
 
-    pub fn log_carefully<const FIXED: usize>(
+    pub fn log_slow<const FIXED: usize>(
         self,
         _tail: impl TailLength,
         _fill: impl FnOnce(&mut Record<FIXED>),

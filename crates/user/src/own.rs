@@ -10,7 +10,7 @@ pub fn MARK(number: i64, text: &(impl klogger_user::Text + ?Sized)) {
     let Some(klogger_on) = own().on::<6>() else { return };
     let text = klogger_user::Tail::of(text);
     if !klogger_on.log::<18>(text, |klogger_record| klogger_fill(klogger_record, number, text)) {
-        klogger_careful(klogger_on, number, text);
+        klogger_slow(klogger_on, number, text);
     }
 
     #[inline(always)]
@@ -25,8 +25,8 @@ pub fn MARK(number: i64, text: &(impl klogger_user::Text + ?Sized)) {
 
     #[cold]
     #[inline(never)]
-    fn klogger_careful(klogger_on: klogger_user::On, number: i64, text: klogger_user::Tail) {
+    fn klogger_slow(klogger_on: klogger_user::On, number: i64, text: klogger_user::Tail) {
         klogger_on
-            .log_carefully::<18>(text, |klogger_record| klogger_fill(klogger_record, number, text));
+            .log_slow::<18>(text, |klogger_record| klogger_fill(klogger_record, number, text));
     }
 }

@@ -62,13 +62,13 @@ pub(crate) struct Hit {
     pub time: u64,
     pub nest: u64,
     base: u32,
-    careful: u32,
+    slow: u32,
     again: u32,
 }
 
 impl Default for Hit {
     fn default() -> Hit {
-        Hit { ring: None, time: 0, nest: 0, base: 0, careful: 1, again: 0 }
+        Hit { ring: None, time: 0, nest: 0, base: 0, slow: 1, again: 0 }
     }
 }
 
@@ -90,7 +90,7 @@ unsafe extern "C" {
     static klogger_module: Module;
     pub(crate) static klogger_own: Unit<15>;
     fn klogger_link(unit: *const Unit<0>);
-    fn klogger_reserve_with_care(hit: *mut Hit, id: u32, size: u32) -> *mut u8;
+    fn klogger_reserve_slow(hit: *mut Hit, id: u32, size: u32) -> *mut u8;
     #[cfg(not(target_arch = "x86_64"))]
     fn klogger_rust_tid() -> u32;
 }
@@ -108,9 +108,9 @@ pub(crate) fn link<const EVENTS: usize>(unit: &'static Unit<EVENTS>) {
 
 /// Space for a record of `size` bytes in the ring of `hit`, or null: the event is lost and has been
 /// counted.
-pub(crate) fn reserve_with_care(hit: &mut Hit, id: u32, size: u32) -> *mut u8 {
+pub(crate) fn reserve_slow(hit: &mut Hit, id: u32, size: u32) -> *mut u8 {
     // SAFETY: it has no conditions; whoever has `id` has it from a unit that is linked.
-    unsafe { klogger_reserve_with_care(hit, id, size) }
+    unsafe { klogger_reserve_slow(hit, id, size) }
 }
 
 /// Whether the flag is 1. An event that is off costs this: a comparison in memory, and a branch
@@ -141,7 +141,7 @@ pub(crate) unsafe fn is_set(flag: *mut u8) -> bool {
 
 /// This thread's ring, if it has one and the clock is the TSC.
 #[inline(always)]
-pub(crate) fn straight_ring() -> Option<Ring> {
+pub(crate) fn fast_ring() -> Option<Ring> {
     #[cfg(target_arch = "x86_64")]
     return x86::thread_ring();
     #[cfg(not(target_arch = "x86_64"))]

@@ -115,7 +115,7 @@ impl On {
         tail: impl TailLength,
         fill: impl FnOnce(&mut Record<FIXED>),
     ) -> bool {
-        let Some(ring) = runtime::straight_ring() else { return false };
+        let Some(ring) = runtime::fast_ring() else { return false };
         if ring.nest.load(Relaxed) != 0 {
             return false;
         }
@@ -132,13 +132,13 @@ impl On {
     }
 
     /// Logs it wherever the thread stands, or counts it as lost.
-    pub fn log_carefully<const FIXED: usize>(
+    pub fn log_slow<const FIXED: usize>(
         self,
         tail: impl TailLength,
         fill: impl FnOnce(&mut Record<FIXED>),
     ) {
         let mut hit = Hit::default();
-        let record = runtime::reserve_with_care(&mut hit, self.id, record_size::<FIXED, _>(tail));
+        let record = runtime::reserve_slow(&mut hit, self.id, record_size::<FIXED, _>(tail));
         if !record.is_null() {
             // SAFETY: the space that has been reserved.
             unsafe { complete(record, hit.time, self.id, tail, fill) };

@@ -15,10 +15,11 @@
  * Who owns what. A recorder believes nothing that stands here without checking it, and a program
  * nothing that would make it do more than log or not log.
  *
- *   control page    magic to modules' names: the program, before the rename. `token`, `on`, `armed` and what follows
- *                   it: the recorder; the program itself at registration (KLOGGER_RECORD) and in a
- *                   forked child
- *   schema texts    the program, before the rename; a shared library's headers are all known by then
+ *   control page    magic to modules' names: the program, before the rename. `token`, `on`, `armed`
+ *                   and what follows it: the recorder; the program itself at registration
+ *                   (KLOGGER_RECORD) and in a forked child
+ *   schema texts    the program, before the rename; a shared library's headers are all known by
+ *                   then
  *   lost[]          the program: events of threads that have no ring, by local id (atomic)
  *   slots           see below
  *

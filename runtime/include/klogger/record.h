@@ -3,14 +3,16 @@
  * What generated event functions are made of. Each engine's runtime header defines the primitives:
  *
  *   struct klogger_hit            one probe hit: its clock reading and its ring
- *   klogger_may(id, scope)        is this event enabled, `scope` true, and, if its rate is limited, is it within its rate?
+ *   klogger_may(id, scope)        is this event enabled, `scope` true, and, if its rate is limited,
+ *                                 is it within its rate?
  *   klogger_in_scope_current()    is the running thread being recorded?
  *   klogger_in_scope(tid)         is this thread being recorded?
- *   klogger_reserve(hit, id, n)   n bytes in the ring, or NULL if the event is lost (and has been counted)
+ *   klogger_reserve(hit, id, n)   n bytes in the ring, or NULL: the event is lost and counted
  *   klogger_commit(hit, rec, id)  store the header word: the record is complete
  *   klogger_copy(id, dst, src, n)    n bytes from memory that may be bad; zeros if it is
  *   klogger_copy_text(id, dst, src, n)   a C string, cut to n - 1 bytes; empty if it cannot be read
- *   klogger_text_read(id, text, src)     the same for a `string`, which klogger_text_store(dst, text) puts in its place
+ *   klogger_text_read(id, text, src)     the same for a `string`; klogger_text_store(dst, text)
+ *                                        puts it in its place
  */
 #ifndef KLOGGER_RECORD_H
 #define KLOGGER_RECORD_H

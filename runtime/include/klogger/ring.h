@@ -4,9 +4,9 @@
  *
  *   head    bytes ever reserved; only the writers of this CPU move it
  *   hard    head may not pass it; only the reader moves it: bytes ever taken out + size of the ring
- *   limit   where a writer leaves its straight path. The reader sets it to the low-water mark; the first writer that
- *           would pass it calls the reader and moves it to `hard`. So one comparison serves both,
- *           and a call costs nothing until there is one
+ *   limit   the position at which a writer takes the slow path. The reader sets it to the low-water
+ *           mark; the first writer that would pass it wakes the reader and moves it to `hard`. So
+ *           one comparison serves both, and a wake-up costs nothing until there is one
  *
  * Each CPU has two. A probe hit that interrupts another one (`nest` of the main ring is not 0) uses
  * the nested ring, which is small, for this is rare. So in the main ring no writer is ever
@@ -22,13 +22,12 @@
  * stores the header word last, with release order; the reader, which loads header words with
  * acquire order, stops at the first that is zero. It zeroes what it has taken out before it raises
  * `hard` and `limit` (release), which a writer reads before it reserves: so a writer always finds
- * zeros. A writer that moves `limit` to a `hard` which has just been raised sets it too low at
- * worst. In the bpf engine it does so by compare-and-swap, for there a larger ring may have taken
- * the place of this one, which would be open again. What is lost last of all has no later record
- * that could tell of it: when no writer is left, the reader takes `missed` out by an exchange.
+ * zeros. What is lost last of all has no later record that could tell of it: when no writer is
+ * left, the reader takes `missed` out by an exchange. What writers do off the fast path, and which
+ * store pairs with which load, stands in writer.h.
  *
  * In overwrite mode both are ~0 and nobody zeroes. (In the kernel engine `limit` is 0 then: what
- * this mode costs more is off the straight path.) `first[n]` then holds the position of the first
+ * this mode costs more is off the fast path.) `first[n]` then holds the position of the first
  * record that begins in the n-th of KLOGGER_GRID equal parts of the ring, where a reader can begin.
  * It copies the ring up to the `head` of a moment at which no hit is at work (`nest` is 0), and
  * then looks at `head` again: what writers have claimed since has overwritten as much at the copy's
@@ -90,7 +89,8 @@ struct klogger_ring {
 	__u8 data[];		/* the ring's size (a power of two) + KLOGGER_SLACK */
 };
 
-_Static_assert(sizeof(struct klogger_ring) == 4096 + 2 * 8 * KLOGGER_EVENTS_MAX, "the reader maps these offsets");
+_Static_assert(sizeof(struct klogger_ring) == 4096 + 2 * 8 * KLOGGER_EVENTS_MAX,
+	       "the reader maps these offsets");
 
 /* LOST, as klogger.klogger declares it. */
 struct klogger_lost {

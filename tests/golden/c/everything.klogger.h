@@ -82,11 +82,11 @@ static __always_inline void klogger_event_MARK(struct klogger_hit *klogger_hit, 
 	klogger_commit(klogger_hit, klogger_record, 6);
 }
 
-static KLOGGER_CAREFUL void klogger_slow_MARK(long long number, const char *text)
+static KLOGGER_SLOW_CALL void klogger_slow_MARK(long long number, const char *text)
 {
 	struct klogger_hit klogger_hit = KLOGGER_NOTHING;
 
-	klogger_hit.careful = 1;
+	klogger_hit.slow = 1;
 	klogger_event_MARK(&klogger_hit, number, text);
 	klogger_leave(&klogger_hit);
 }
@@ -180,11 +180,11 @@ static __always_inline void klogger_event_NOTHING(struct klogger_hit *klogger_hi
 	klogger_commit(klogger_hit, klogger_record, 0);
 }
 
-static KLOGGER_CAREFUL void klogger_slow_NOTHING(void)
+static KLOGGER_SLOW_CALL void klogger_slow_NOTHING(void)
 {
 	struct klogger_hit klogger_hit = KLOGGER_NOTHING;
 
-	klogger_hit.careful = 1;
+	klogger_hit.slow = 1;
 	klogger_event_NOTHING(&klogger_hit);
 	klogger_leave(&klogger_hit);
 }
@@ -249,11 +249,11 @@ static __always_inline void klogger_event_NUMBERS(struct klogger_hit *klogger_hi
 	klogger_commit(klogger_hit, klogger_record, 1);
 }
 
-static KLOGGER_CAREFUL void klogger_slow_NUMBERS(_Bool b, signed char c, unsigned char uc, short s, unsigned short us, int i, unsigned int ui, long long l, unsigned long long ul, long long ll, unsigned long long ull)
+static KLOGGER_SLOW_CALL void klogger_slow_NUMBERS(_Bool b, signed char c, unsigned char uc, short s, unsigned short us, int i, unsigned int ui, long long l, unsigned long long ul, long long ll, unsigned long long ull)
 {
 	struct klogger_hit klogger_hit = KLOGGER_NOTHING;
 
-	klogger_hit.careful = 1;
+	klogger_hit.slow = 1;
 	klogger_event_NUMBERS(&klogger_hit, b, c, uc, s, us, i, ui, l, ul, ll, ull);
 	klogger_leave(&klogger_hit);
 }
@@ -308,11 +308,11 @@ static __always_inline void klogger_event_FIXED(struct klogger_hit *klogger_hit,
 	klogger_commit(klogger_hit, klogger_record, 2);
 }
 
-static KLOGGER_CAREFUL void klogger_slow_FIXED(signed char a, unsigned char b, short c, unsigned short d, int e, unsigned int f, long long g, unsigned long long h)
+static KLOGGER_SLOW_CALL void klogger_slow_FIXED(signed char a, unsigned char b, short c, unsigned short d, int e, unsigned int f, long long g, unsigned long long h)
 {
 	struct klogger_hit klogger_hit = KLOGGER_NOTHING;
 
-	klogger_hit.careful = 1;
+	klogger_hit.slow = 1;
 	klogger_event_FIXED(&klogger_hit, a, b, c, d, e, f, g, h);
 	klogger_leave(&klogger_hit);
 }
@@ -362,11 +362,11 @@ static __always_inline void klogger_event_PADDED(struct klogger_hit *klogger_hit
 	klogger_commit(klogger_hit, klogger_record, 3);
 }
 
-static KLOGGER_CAREFUL void klogger_slow_PADDED(unsigned char a, unsigned long long b, unsigned char c, unsigned int d, unsigned char e, unsigned short f)
+static KLOGGER_SLOW_CALL void klogger_slow_PADDED(unsigned char a, unsigned long long b, unsigned char c, unsigned int d, unsigned char e, unsigned short f)
 {
 	struct klogger_hit klogger_hit = KLOGGER_NOTHING;
 
-	klogger_hit.careful = 1;
+	klogger_hit.slow = 1;
 	klogger_event_PADDED(&klogger_hit, a, b, c, d, e, f);
 	klogger_leave(&klogger_hit);
 }
@@ -410,11 +410,11 @@ static __always_inline void klogger_event_SHAPES(struct klogger_hit *klogger_hit
 	klogger_commit(klogger_hit, klogger_record, 4);
 }
 
-static KLOGGER_CAREFUL void klogger_slow_SHAPES(const unsigned short *triple, const unsigned long long *pair, const char *five, const char *name)
+static KLOGGER_SLOW_CALL void klogger_slow_SHAPES(const unsigned short *triple, const unsigned long long *pair, const char *five, const char *name)
 {
 	struct klogger_hit klogger_hit = KLOGGER_NOTHING;
 
-	klogger_hit.careful = 1;
+	klogger_hit.slow = 1;
 	klogger_event_SHAPES(&klogger_hit, triple, pair, five, name);
 	klogger_leave(&klogger_hit);
 }
@@ -460,11 +460,11 @@ static __always_inline void klogger_event_TEXT(struct klogger_hit *klogger_hit, 
 	klogger_commit(klogger_hit, klogger_record, 5);
 }
 
-static KLOGGER_CAREFUL void klogger_slow_TEXT(unsigned char before, const char *text, unsigned long long after)
+static KLOGGER_SLOW_CALL void klogger_slow_TEXT(unsigned char before, const char *text, unsigned long long after)
 {
 	struct klogger_hit klogger_hit = KLOGGER_NOTHING;
 
-	klogger_hit.careful = 1;
+	klogger_hit.slow = 1;
 	klogger_event_TEXT(&klogger_hit, before, text, after);
 	klogger_leave(&klogger_hit);
 }
@@ -502,11 +502,11 @@ static __always_inline void klogger_event_ABOUT(struct klogger_hit *klogger_hit,
 	klogger_commit(klogger_hit, klogger_record, 6);
 }
 
-static KLOGGER_CAREFUL void klogger_slow_ABOUT(int pid, int waker)
+static KLOGGER_SLOW_CALL void klogger_slow_ABOUT(int pid, int waker)
 {
 	struct klogger_hit klogger_hit = KLOGGER_NOTHING;
 
-	klogger_hit.careful = 1;
+	klogger_hit.slow = 1;
 	klogger_event_ABOUT(&klogger_hit, pid, waker);
 	klogger_leave(&klogger_hit);
 }
@@ -547,11 +547,11 @@ static __always_inline void klogger_event_AROUND(struct klogger_hit *klogger_hit
 	klogger_commit(klogger_hit, klogger_record, 7);
 }
 
-static KLOGGER_CAREFUL void klogger_slow_AROUND(int x)
+static KLOGGER_SLOW_CALL void klogger_slow_AROUND(int x)
 {
 	struct klogger_hit klogger_hit = KLOGGER_NOTHING;
 
-	klogger_hit.careful = 1;
+	klogger_hit.slow = 1;
 	klogger_event_AROUND(&klogger_hit, x);
 	klogger_leave(&klogger_hit);
 }

@@ -68,11 +68,11 @@ static __always_inline void klogger_event_MARK(struct klogger_hit *klogger_hit, 
 	klogger_commit(klogger_hit, klogger_record, 6);
 }
 
-static KLOGGER_CAREFUL void klogger_slow_MARK(long long number, const char *text)
+static KLOGGER_SLOW_CALL void klogger_slow_MARK(long long number, const char *text)
 {
 	struct klogger_hit klogger_hit = KLOGGER_NOTHING;
 
-	klogger_hit.careful = 1;
+	klogger_hit.slow = 1;
 	klogger_event_MARK(&klogger_hit, number, text);
 	klogger_leave(&klogger_hit);
 }
@@ -132,11 +132,11 @@ static __always_inline void klogger_event_SCHEDIN(struct klogger_hit *klogger_hi
 	klogger_commit(klogger_hit, klogger_record, 0);
 }
 
-static KLOGGER_CAREFUL void klogger_slow_SCHEDIN(int pid, unsigned long long L2_cache_misses)
+static KLOGGER_SLOW_CALL void klogger_slow_SCHEDIN(int pid, unsigned long long L2_cache_misses)
 {
 	struct klogger_hit klogger_hit = KLOGGER_NOTHING;
 
-	klogger_hit.careful = 1;
+	klogger_hit.slow = 1;
 	klogger_event_SCHEDIN(&klogger_hit, pid, L2_cache_misses);
 	klogger_leave(&klogger_hit);
 }

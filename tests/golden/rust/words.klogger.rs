@@ -20,14 +20,12 @@ mod klogger_schema_words {
         "NOTHING\0NUMBERS\0PADDED\0SHAPES\0TEXT\0WHO\0match\0Self\0",
         concat!(
             "// SPDX-License-Identifier: GPL-2.0-only\n",
-            "schema words \"Every type and shape, \\\\ \\\"quotes\\\" in texts, and names that \
-             mean something in Rust\"\n",
+            "schema words \"Every type and shape, \\\\ \\\"quotes\\\" in texts, and names that mean something in Rust\"\n",
             "\n",
             "event NOTHING \"no fields at all\" { }\n",
             "\n",
             "event NUMBERS \"one of each\" {\n",
-            "    bool b  char c  uchar uc  short s  ushort us  int i  uint ui  long l  ulong ul  \
-             longlong ll  ulonglong ull\n",
+            "    bool b  char c  uchar uc  short s  ushort us  int i  uint ui  long l  ulong ul  longlong ll  ulonglong ull\n",
             "}\n",
             "\n",
             "event PADDED \"most fields need padding before them\" {\n",
@@ -70,7 +68,7 @@ mod klogger_schema_words {
     pub(crate) fn NOTHING() {
         let Some(klogger_on) = KLOGGER_UNIT.on::<0>() else { return };
         if !klogger_on.log::<8>((), |klogger_record| klogger_fill(klogger_record)) {
-            klogger_careful(klogger_on);
+            klogger_slow(klogger_on);
         }
 
         #[inline(always)]
@@ -79,24 +77,21 @@ mod klogger_schema_words {
 
         #[cold]
         #[inline(never)]
-        fn klogger_careful(klogger_on: klogger_user::On) {
-            klogger_on.log_carefully::<8>((), |klogger_record| klogger_fill(klogger_record));
+        fn klogger_slow(klogger_on: klogger_user::On) {
+            klogger_on.log_slow::<8>((), |klogger_record| klogger_fill(klogger_record));
         }
     }
 
     /// one of each
     #[inline(always)]
-    pub(crate) fn NUMBERS(b: bool, c: i8, uc: u8, s: i16, us: u16, i: i32, ui: u32, l: i64, ul: u64,
-        ll: i64, ull: u64) {
+    pub(crate) fn NUMBERS(b: bool, c: i8, uc: u8, s: i16, us: u16, i: i32, ui: u32, l: i64, ul: u64, ll: i64, ull: u64) {
         let Some(klogger_on) = KLOGGER_UNIT.on::<1>() else { return };
-        if !klogger_on.log::<56>((), |klogger_record| klogger_fill(klogger_record, b, c, uc, s, us,
-            i, ui, l, ul, ll, ull)) {
-            klogger_careful(klogger_on, b, c, uc, s, us, i, ui, l, ul, ll, ull);
+        if !klogger_on.log::<56>((), |klogger_record| klogger_fill(klogger_record, b, c, uc, s, us, i, ui, l, ul, ll, ull)) {
+            klogger_slow(klogger_on, b, c, uc, s, us, i, ui, l, ul, ll, ull);
         }
 
         #[inline(always)]
-        fn klogger_fill(klogger_record: &mut klogger_user::Record<56>, b: bool, c: i8, uc: u8,
-            s: i16, us: u16, i: i32, ui: u32, l: i64, ul: u64, ll: i64, ull: u64) {
+        fn klogger_fill(klogger_record: &mut klogger_user::Record<56>, b: bool, c: i8, uc: u8, s: i16, us: u16, i: i32, ui: u32, l: i64, ul: u64, ll: i64, ull: u64) {
             klogger_record.put::<8, _>(b);
             klogger_record.put::<9, _>(c);
             klogger_record.put::<10, _>(uc);
@@ -112,10 +107,8 @@ mod klogger_schema_words {
 
         #[cold]
         #[inline(never)]
-        fn klogger_careful(klogger_on: klogger_user::On, b: bool, c: i8, uc: u8, s: i16, us: u16,
-            i: i32, ui: u32, l: i64, ul: u64, ll: i64, ull: u64) {
-            klogger_on.log_carefully::<56>((), |klogger_record| klogger_fill(klogger_record, b, c,
-                uc, s, us, i, ui, l, ul, ll, ull));
+        fn klogger_slow(klogger_on: klogger_user::On, b: bool, c: i8, uc: u8, s: i16, us: u16, i: i32, ui: u32, l: i64, ul: u64, ll: i64, ull: u64) {
+            klogger_on.log_slow::<56>((), |klogger_record| klogger_fill(klogger_record, b, c, uc, s, us, i, ui, l, ul, ll, ull));
         }
     }
 
@@ -123,14 +116,12 @@ mod klogger_schema_words {
     #[inline(always)]
     pub(crate) fn PADDED(a: u8, b: u64, c: u8, d: u32, e: u8, f: u16) {
         let Some(klogger_on) = KLOGGER_UNIT.on::<2>() else { return };
-        if !klogger_on.log::<36>((), |klogger_record| klogger_fill(klogger_record, a, b, c, d, e,
-            f)) {
-            klogger_careful(klogger_on, a, b, c, d, e, f);
+        if !klogger_on.log::<36>((), |klogger_record| klogger_fill(klogger_record, a, b, c, d, e, f)) {
+            klogger_slow(klogger_on, a, b, c, d, e, f);
         }
 
         #[inline(always)]
-        fn klogger_fill(klogger_record: &mut klogger_user::Record<36>, a: u8, b: u64, c: u8, d: u32,
-            e: u8, f: u16) {
+        fn klogger_fill(klogger_record: &mut klogger_user::Record<36>, a: u8, b: u64, c: u8, d: u32, e: u8, f: u16) {
             klogger_record.put::<8, _>(a);
             klogger_record.put::<16, _>(b);
             klogger_record.put::<24, _>(c);
@@ -141,28 +132,23 @@ mod klogger_schema_words {
 
         #[cold]
         #[inline(never)]
-        fn klogger_careful(klogger_on: klogger_user::On, a: u8, b: u64, c: u8, d: u32, e: u8,
-            f: u16) {
-            klogger_on.log_carefully::<36>((), |klogger_record| klogger_fill(klogger_record, a, b,
-                c, d, e, f));
+        fn klogger_slow(klogger_on: klogger_user::On, a: u8, b: u64, c: u8, d: u32, e: u8, f: u16) {
+            klogger_on.log_slow::<36>((), |klogger_record| klogger_fill(klogger_record, a, b, c, d, e, f));
         }
     }
 
     /// arrays and texts
     #[inline(always)]
-    pub(crate) fn SHAPES(flag: bool, triple: &[u16; 3], pair: &[u64; 2],
-        five: &(impl klogger_user::Text + ?Sized), name: &(impl klogger_user::Text + ?Sized)) {
+    pub(crate) fn SHAPES(flag: bool, triple: &[u16; 3], pair: &[u64; 2], five: &(impl klogger_user::Text + ?Sized), name: &(impl klogger_user::Text + ?Sized)) {
         let Some(klogger_on) = KLOGGER_UNIT.on::<3>() else { return };
         let five = klogger_user::Text::as_text(five);
         let name = klogger_user::Text::as_text(name);
-        if !klogger_on.log::<53>((), |klogger_record| klogger_fill(klogger_record, flag, triple,
-            pair, five, name)) {
-            klogger_careful(klogger_on, flag, triple, pair, five, name);
+        if !klogger_on.log::<53>((), |klogger_record| klogger_fill(klogger_record, flag, triple, pair, five, name)) {
+            klogger_slow(klogger_on, flag, triple, pair, five, name);
         }
 
         #[inline(always)]
-        fn klogger_fill(klogger_record: &mut klogger_user::Record<53>, flag: bool,
-            triple: &[u16; 3], pair: &[u64; 2], five: &[u8], name: &[u8]) {
+        fn klogger_fill(klogger_record: &mut klogger_user::Record<53>, flag: bool, triple: &[u16; 3], pair: &[u64; 2], five: &[u8], name: &[u8]) {
             klogger_record.put::<8, _>(flag);
             klogger_record.put_array::<10, _, _>(triple);
             klogger_record.put_array::<16, _, _>(pair);
@@ -172,10 +158,8 @@ mod klogger_schema_words {
 
         #[cold]
         #[inline(never)]
-        fn klogger_careful(klogger_on: klogger_user::On, flag: bool, triple: &[u16; 3],
-            pair: &[u64; 2], five: &[u8], name: &[u8]) {
-            klogger_on.log_carefully::<53>((), |klogger_record| klogger_fill(klogger_record, flag,
-                triple, pair, five, name));
+        fn klogger_slow(klogger_on: klogger_user::On, flag: bool, triple: &[u16; 3], pair: &[u64; 2], five: &[u8], name: &[u8]) {
+            klogger_on.log_slow::<53>((), |klogger_record| klogger_fill(klogger_record, flag, triple, pair, five, name));
         }
     }
 
@@ -184,14 +168,12 @@ mod klogger_schema_words {
     pub(crate) fn TEXT(before: u8, text: &(impl klogger_user::Text + ?Sized), after: u64) {
         let Some(klogger_on) = KLOGGER_UNIT.on::<4>() else { return };
         let text = klogger_user::Tail::of(text);
-        if !klogger_on.log::<24>(text, |klogger_record| klogger_fill(klogger_record, before, text,
-            after)) {
-            klogger_careful(klogger_on, before, text, after);
+        if !klogger_on.log::<24>(text, |klogger_record| klogger_fill(klogger_record, before, text, after)) {
+            klogger_slow(klogger_on, before, text, after);
         }
 
         #[inline(always)]
-        fn klogger_fill(klogger_record: &mut klogger_user::Record<24>, before: u8,
-            text: klogger_user::Tail, after: u64) {
+        fn klogger_fill(klogger_record: &mut klogger_user::Record<24>, before: u8, text: klogger_user::Tail, after: u64) {
             klogger_record.put::<8, _>(before);
             klogger_record.put::<10, _>(text.length());
             klogger_record.put::<16, _>(after);
@@ -199,10 +181,8 @@ mod klogger_schema_words {
 
         #[cold]
         #[inline(never)]
-        fn klogger_careful(klogger_on: klogger_user::On, before: u8, text: klogger_user::Tail,
-            after: u64) {
-            klogger_on.log_carefully::<24>(text, |klogger_record| klogger_fill(klogger_record,
-                before, text, after));
+        fn klogger_slow(klogger_on: klogger_user::On, before: u8, text: klogger_user::Tail, after: u64) {
+            klogger_on.log_slow::<24>(text, |klogger_record| klogger_fill(klogger_record, before, text, after));
         }
     }
 
@@ -211,7 +191,7 @@ mod klogger_schema_words {
     pub(crate) fn WHO(x: i32) {
         let Some(klogger_on) = KLOGGER_UNIT.on::<5>() else { return };
         if !klogger_on.log::<20>((), |klogger_record| klogger_fill(klogger_record, x)) {
-            klogger_careful(klogger_on, x);
+            klogger_slow(klogger_on, x);
         }
 
         #[inline(always)]
@@ -223,25 +203,22 @@ mod klogger_schema_words {
 
         #[cold]
         #[inline(never)]
-        fn klogger_careful(klogger_on: klogger_user::On, x: i32) {
-            klogger_on.log_carefully::<20>((), |klogger_record| klogger_fill(klogger_record, x));
+        fn klogger_slow(klogger_on: klogger_user::On, x: i32) {
+            klogger_on.log_slow::<20>((), |klogger_record| klogger_fill(klogger_record, x));
         }
     }
 
     /// a keyword
     #[inline(always)]
-    pub(crate) fn r#match(r#fn: i32, crate_: i32, Ok_: i32,
-        r#type: &(impl klogger_user::Text + ?Sized)) {
+    pub(crate) fn r#match(r#fn: i32, crate_: i32, Ok_: i32, r#type: &(impl klogger_user::Text + ?Sized)) {
         let Some(klogger_on) = KLOGGER_UNIT.on::<6>() else { return };
         let r#type = klogger_user::Tail::of(r#type);
-        if !klogger_on.log::<22>(r#type, |klogger_record| klogger_fill(klogger_record, r#fn, crate_,
-            Ok_, r#type)) {
-            klogger_careful(klogger_on, r#fn, crate_, Ok_, r#type);
+        if !klogger_on.log::<22>(r#type, |klogger_record| klogger_fill(klogger_record, r#fn, crate_, Ok_, r#type)) {
+            klogger_slow(klogger_on, r#fn, crate_, Ok_, r#type);
         }
 
         #[inline(always)]
-        fn klogger_fill(klogger_record: &mut klogger_user::Record<22>, r#fn: i32, crate_: i32,
-            Ok_: i32, r#type: klogger_user::Tail) {
+        fn klogger_fill(klogger_record: &mut klogger_user::Record<22>, r#fn: i32, crate_: i32, Ok_: i32, r#type: klogger_user::Tail) {
             klogger_record.put::<8, _>(r#fn);
             klogger_record.put::<12, _>(crate_);
             klogger_record.put::<16, _>(Ok_);
@@ -250,10 +227,8 @@ mod klogger_schema_words {
 
         #[cold]
         #[inline(never)]
-        fn klogger_careful(klogger_on: klogger_user::On, r#fn: i32, crate_: i32, Ok_: i32,
-            r#type: klogger_user::Tail) {
-            klogger_on.log_carefully::<22>(r#type, |klogger_record| klogger_fill(klogger_record,
-                r#fn, crate_, Ok_, r#type));
+        fn klogger_slow(klogger_on: klogger_user::On, r#fn: i32, crate_: i32, Ok_: i32, r#type: klogger_user::Tail) {
+            klogger_on.log_slow::<22>(r#type, |klogger_record| klogger_fill(klogger_record, r#fn, crate_, Ok_, r#type));
         }
     }
 
@@ -262,7 +237,7 @@ mod klogger_schema_words {
     pub(crate) fn Self_(x: u8) {
         let Some(klogger_on) = KLOGGER_UNIT.on::<7>() else { return };
         if !klogger_on.log::<9>((), |klogger_record| klogger_fill(klogger_record, x)) {
-            klogger_careful(klogger_on, x);
+            klogger_slow(klogger_on, x);
         }
 
         #[inline(always)]
@@ -272,8 +247,8 @@ mod klogger_schema_words {
 
         #[cold]
         #[inline(never)]
-        fn klogger_careful(klogger_on: klogger_user::On, x: u8) {
-            klogger_on.log_carefully::<9>((), |klogger_record| klogger_fill(klogger_record, x));
+        fn klogger_slow(klogger_on: klogger_user::On, x: u8) {
+            klogger_on.log_slow::<9>((), |klogger_record| klogger_fill(klogger_record, x));
         }
     }
 }

@@ -92,7 +92,7 @@ fn unit(out: &mut Text, schema: &Schema) {
     ));
 }
 
-/// The straight path, inlined where the event is logged; the stores; and the way with care, which
+/// The fast path, inlined where the event is logged; the stores; and the slow path, which
 /// shares them.
 fn function(out: &mut Text, place: &Place, event: &Event, layout: &EventLayout, index: usize) {
     let list = |part: fn(&FieldLayout) -> String| {
@@ -114,12 +114,12 @@ fn function(out: &mut Text, place: &Place, event: &Event, layout: &EventLayout, 
         "{doc}#[inline(always)]\n{visibility} fn {name}({}) {{\n    \
              let Some(klogger_on) = {unit}.on::<{index}>() else {{ return }};\n{measures}    \
              if !klogger_on.log::<{fixed}>({fill}) {{\n        \
-             klogger_careful(klogger_on{names});\n    }}\n\n    \
+             klogger_slow(klogger_on{names});\n    }}\n\n    \
              #[inline(always)]\n    fn klogger_fill(klogger_record: &mut \
              klogger_user::Record<{fixed}>{taken}) {{\n{stores}    }}\n\n    \
-             #[cold]\n    #[inline(never)]\n    fn klogger_careful(klogger_on: \
+             #[cold]\n    #[inline(never)]\n    fn klogger_slow(klogger_on: \
              klogger_user::On{taken}) {{\n        \
-             klogger_on.log_carefully::<{fixed}>({fill});\n    }}\n}}\n",
+             klogger_on.log_slow::<{fixed}>({fill});\n    }}\n}}\n",
         given.trim_start_matches(", "),
         name = identifier(&event.name),
         fixed = layout.fixed,

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the recorder writes to and reads from the maps of the BPF engine: its structures and limits.
+ */
+#ifndef KLOGGER_BPF_CONFIG_H
+#define KLOGGER_BPF_CONFIG_H
+
+#include <klogger/ring.h>
+
+/* Set before loading; constants to the verifier, which removes the branches that are not taken. */
+struct klogger_config {
+	__u32 rings;		/* CPUs that have one */
+	__u32 mask;		/* size of a ring - 1 */
+	__u32 base;		/* added to the ids of this object's events */
+	__u32 grid_shift;	/* log2 of a grid part's bytes; only in overwrite mode */
+	__u8 scoped;		/* only threads in scope are logged */
+	__u8 overwrite;
+	__u8 preempt;		/* the kernel lets threads preempt each other in programs */
+	/* 0: the first program at its place; others log what those before them were kept from */
+	__u8 copy;
+	__u32 larger_mask;	/* size of a larger ring - 1; 0: rings do not grow */
+	__u32 probes;		/* added to the numbers of this object's probes */
+};
+
+/* Of an event; KLOGGER_LIMITED: on, and its rate is limited. */
+enum klogger_state { KLOGGER_OFF, KLOGGER_ON, KLOGGER_LIMITED };
+
+#define KLOGGER_TIDS (1u << 22)		/* thread ids are below this: PID_MAX_LIMIT */
+
+/*
+ * The rate of an event whose rate is limited, all CPUs together; shared by all objects. Times are
+ * in sixteenths of a ns. `due` is when the next event would come if all came evenly. Each event
+ * that is logged moves it on by `step`. Nobody but these events writes here, so that the many that
+ * are left out only read.
+ */
+struct klogger_rate {
+	__u64 due;
+	__u64 step;
+	__u64 ahead;		/* how far `due` may be ahead of the clock: what may come at once */
+};
+
+/* Events that were left out because of their rate. */
+struct klogger_left_out {
+	__u64 count;
+	__u64 first;		/* ns */
+	__u64 last;
+};
+
+/* Copies of programs: see copies.h. */
+#define KLOGGER_PROBES_MAX 1024		/* of all objects of a recording */
+#define KLOGGER_COPY_BITS 3		/* a mark's number of the next copy */
+#define KLOGGER_MARKS 65536
+
+/*
+ * Stacks that can be told apart; frames of each; and frames of the tracing itself, which come
+ * first.
+ */
+#define KLOGGER_STACKS_MAX 65536
+#define KLOGGER_STACK_FRAMES 24
+#define KLOGGER_STACK_SKIP 0
+
+#endif

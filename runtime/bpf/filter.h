@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Which events are logged, of which threads, and how often. */
+#ifndef KLOGGER_BPF_FILTER_H
+#define KLOGGER_BPF_FILTER_H
+
+#include "maps.h"
+
+static __always_inline void klogger_leave_out(struct klogger_left_out *left, __u64 time)
+{
+	if (!READ_ONCE(left->count))
+		WRITE_ONCE(left->first, time);
+	WRITE_ONCE(left->last, time);
+	__sync_fetch_and_add(&left->count, 1);
+}
+
+/*
+ * Takes an event's turn, or counts it as left out. On a CPU without rings it is lost anyway, and
+ * counted as such.
+ */
+static __noinline int klogger_take_turn(__u32 id)
+{
+	__u32 cpu = bpf_get_smp_processor_id();
+	struct klogger_left_out *left = bpf_map_lookup_elem(&klogger_left, &cpu);
+	struct klogger_rate *rate = &klogger_rates[id & (KLOGGER_EVENTS_MAX - 1)];
+	__u64 time = bpf_ktime_get_ns(), now = time << 4;
+
+	if (!left)
+		return 1;
+	/*
+	 * Whoever fails so often meets others who did not: the rate is used up as well as it can
+	 * be.
+	 */
+	for (int i = 0; i < 16; i++) {
+		__u64 due = READ_ONCE(rate->due), at = due > now ? due : now;
+
+		if (at - now > rate->ahead)
+			break;
+		if (__sync_val_compare_and_swap(&rate->due, due, at + rate->step) == due)
+			return 1;
+	}
+	klogger_leave_out(&left[id & (KLOGGER_EVENTS_MAX - 1)], time);
+	return 0;
+}
+
+/* One load and one comparison for events that are enabled and not limited, and nothing else. */
+#define klogger_may(index, scope)                                                   \
+	({                                                                          \
+		__u8 klogger_state = READ_ONCE(klogger_enabled[index]);             \
+		likely(klogger_state == KLOGGER_ON)                                 \
+			? (scope)                                                   \
+			: klogger_state && (scope) &&                               \
+				  klogger_take_turn(klogger_config.base + (index)); \
+	})
+
+static __always_inline int klogger_in_scope(__u32 tid)
+{
+	if (!klogger_config.scoped)
+		return 1;
+	return READ_ONCE(klogger_scope[tid / 64 & (KLOGGER_TIDS / 64 - 1)]) >> (tid & 63) & 1;
+}
+
+static __always_inline int klogger_in_scope_current(void)
+{
+	if (!klogger_config.scoped)
+		return 1;
+	return klogger_in_scope((__u32)bpf_get_current_pid_tgid());
+}
+
+static __always_inline void klogger_scope_add(__u32 tid)
+{
+	__sync_fetch_and_or(&klogger_scope[tid / 64 & (KLOGGER_TIDS / 64 - 1)], 1ull << (tid & 63));
+}
+
+static __always_inline void klogger_scope_remove(__u32 tid)
+{
+	__sync_fetch_and_and(&klogger_scope[tid / 64 & (KLOGGER_TIDS / 64 - 1)],
+			     ~(1ull << (tid & 63)));
+}
+
+/*
+ * A child is in scope if its parent is. The bit of a child that is not is cleared, for its number
+ * may have belonged to a thread in scope whose memory is still waiting to be freed.
+ */
+static __always_inline void klogger_scope_fork(__u32 parent, __u32 child)
+{
+	if (!klogger_config.scoped)
+		return;
+	if (klogger_in_scope(parent))
+		klogger_scope_add(child);
+	else if (klogger_in_scope(child))
+		klogger_scope_remove(child);
+}
+
+/*
+ * If a thread other than the first calls exec, it takes over the first one's id, whose owner has
+ * just ended.
+ */
+static __always_inline void klogger_scope_exec(__u32 tid, __u32 old_tid)
+{
+	if (klogger_config.scoped && tid != old_tid && klogger_in_scope(old_tid)) {
+		klogger_scope_add(tid);
+		klogger_scope_remove(old_tid);
+	}
+}
+
+static __always_inline void klogger_scope_free(__u32 tid)
+{
+	if (klogger_config.scoped && klogger_in_scope(tid))
+		klogger_scope_remove(tid);
+}
+
+#endif

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* What BPF programs have of C's and the kernel's: attributes, single loads and stores, helpers. */
+#ifndef KLOGGER_BPF_HELPERS_H
+#define KLOGGER_BPF_HELPERS_H
+
+#define SEC(name) __attribute__((section(name), used))
+#define __always_inline inline __attribute__((always_inline))
+#define __noinline __attribute__((noinline))
+#define likely(x) __builtin_expect(!!(x), 1)
+#define unlikely(x) __builtin_expect(!!(x), 0)
+#define barrier() asm volatile("" ::: "memory")
+#define READ_ONCE(x) (*(volatile typeof(x) *)&(x))
+#define WRITE_ONCE(x, v) (*(volatile typeof(x) *)&(x) = (v))
+#ifndef NULL
+#define NULL ((void *)0)
+#endif
+#define true 1
+#define false 0
+
+/* Helpers by their number in the kernel's ABI (include/uapi/linux/bpf.h). */
+static void *(*const bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
+static __u64 (*const bpf_ktime_get_ns)(void) = (void *)5;
+static __u32 (*const bpf_get_smp_processor_id)(void) = (void *)8;
+static __u64 (*const bpf_get_current_pid_tgid)(void) = (void *)14;
+static long (*const bpf_get_stackid)(void *context, void *map, __u64 flags) = (void *)27;
+static __u64 (*const bpf_get_current_cgroup_id)(void) = (void *)80;
+static long (*const bpf_probe_read_user)(void *dst, __u32 size, const void *src) = (void *)112;
+static long (*const bpf_probe_read_user_str)(void *dst, __u32 size, const void *src) = (void *)114;
+static long (*const bpf_probe_read_kernel)(void *dst, __u32 size, const void *src) = (void *)113;
+static long (*const bpf_probe_read_kernel_str)(void *dst, __u32 size,
+					       const void *src) = (void *)115;
+static long (*const bpf_ringbuf_output)(void *ringbuf, void *data, __u64 size,
+					__u64 flags) = (void *)130;
+static struct task_struct *(*const bpf_get_current_task_btf)(void) = (void *)158;
+
+/*
+ * Functions of the kernel since 6.11; called only where there are threads to hold off: see
+ * klogger_begin().
+ */
+extern void bpf_preempt_disable(void) __attribute__((weak, section(".ksyms")));
+extern void bpf_preempt_enable(void) __attribute__((weak, section(".ksyms")));
+
+#endif

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* What events take from the kernel's memory, and from the thread that runs. */
+#ifndef KLOGGER_BPF_READ_H
+#define KLOGGER_BPF_READ_H
+
+#include "maps.h"
+
+/*
+ * What is not the kernel's memory may be that of the program which runs. If it is not there now, it
+ * reads as zeros.
+ */
+static __always_inline long klogger_read_any(void *dst, __u32 size, const void *src)
+{
+	long error = bpf_probe_read_kernel(dst, size, src);
+
+	return unlikely(error) ? bpf_probe_read_user(dst, size, src) : 0;
+}
+
+static __always_inline long klogger_read_text(void *dst, __u32 size, const void *src)
+{
+	long n = bpf_probe_read_kernel_str(dst, size, src);
+
+	return unlikely(n < 0) ? bpf_probe_read_user_str(dst, size, src) : n;
+}
+
+/* Whoever logs NULL has nothing to be read. */
+static __noinline int klogger_count_unread(__u32 index, const void *src)
+{
+	if (src)
+		__sync_fetch_and_add(
+			&klogger_unread[(klogger_config.base + index) & (KLOGGER_EVENTS_MAX - 1)],
+			1);
+	return 0;
+}
+
+static __always_inline void klogger_copy(__u32 index, void *dst, const void *src, __u32 size)
+{
+	if (unlikely(klogger_read_any(dst, size, src)))
+		klogger_count_unread(index, src);
+}
+
+static __always_inline void klogger_copy_text(__u32 index, char *dst, const char *src, __u32 size)
+{
+	if (unlikely(klogger_read_text(dst, size, src) < 0))
+		klogger_count_unread(index, src);
+}
+
+/*
+ * The same name in a body for every engine: reads memory that may be bad, and the number of this
+ * CPU.
+ */
+#define klogger_read(to, from, size) klogger_read_any(to, size, from)
+#define klogger_cpu() bpf_get_smp_processor_id()
+
+/* A `string` on its way: it must be measured before space for it can be reserved. */
+struct klogger_text {
+	__u32 length;
+	char bytes[256];
+};
+
+static __always_inline void klogger_text_read(__u32 index, struct klogger_text *text,
+					      const char *src)
+{
+	long n = klogger_read_text(text->bytes, sizeof(text->bytes), src);
+
+	if (unlikely(n < 0))
+		klogger_count_unread(index, src);
+	/* n counts the NUL; an unreadable string is logged as an empty one */
+	text->length = n > 0 ? (n - 1) & 255 : 0;
+}
+
+/* To `dst`, which has room for text->length bytes rounded up to 8. */
+static __always_inline void klogger_text_store(void *dst, struct klogger_text *text)
+{
+	__u32 length = text->length & 255;
+
+	if (length)
+		bpf_probe_read_kernel(dst, length, text->bytes);
+}
+
+/*
+ * The thread that was running when the probe was hit, perhaps interrupted; for bodies, and for
+ * `context tid`.
+ */
+static __always_inline __u32 klogger_current_tid(void)
+{
+	return (__u32)bpf_get_current_pid_tgid();
+}
+
+#define klogger_context_tid() klogger_current_tid()
+
+static __always_inline __u32 klogger_context_tgid(void)
+{
+	return bpf_get_current_pid_tgid() >> 32;
+}
+
+static __always_inline __u64 klogger_context_cgroup(void)
+{
+	return bpf_get_current_cgroup_id();
+}
+
+#ifdef KLOGGER_STACKS
+/*
+ * The kernel stacks of this recording's probe hits. The kernel finds a stack's place by its hash,
+ * and never gives a place to another stack, so that a number stays true; a stack whose place is
+ * taken has no number. Shared by all objects.
+ */
+struct {
+	int (*type)[7 /* BPF_MAP_TYPE_STACK_TRACE */];
+	int (*max_entries)[KLOGGER_STACKS_MAX];
+	int (*key_size)[4];
+	int (*value_size)[8 * KLOGGER_STACK_FRAMES];
+} klogger_stacks SEC(".maps");
+
+/* Stacks that have no number: [0] the place was taken, [1] anything else. Shared by all objects. */
+__u64 klogger_stackless[2] SEC(".bss.klogger_k");
+
+/* The stack's place in the table, from 1; 0 if it has none. */
+static __always_inline __u32 klogger_stack_of(void *context)
+{
+	long place = bpf_get_stackid(context, &klogger_stacks, KLOGGER_STACK_SKIP);
+
+	if (likely(place >= 0))
+		return place + 1;
+	__sync_fetch_and_add(&klogger_stackless[place != -17 /* EEXIST */], 1);
+	return 0;
+}
+
+#define klogger_stack() klogger_stack_of(klogger_context)
+#endif
+
+#endif

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* /proc/sys/klogger/benchmarks: what an event costs, measured into a ring that nobody reads. */
+#include <linux/irqflags.h>
+#include <linux/sched/signal.h>
+#include <linux/vmalloc.h>
+#include "core.h"
+
+/* Bytes of the ring into which benchmarks log, and how many events of any size it takes. */
+#define KLOGGER_BENCH_RING (1u << 17)
+#define KLOGGER_BENCH_BATCH (KLOGGER_BENCH_RING / 2 / KLOGGER_RECORD_MAX)
+
+/*
+ * A few events into a ring of their own, with nothing in between. The first pass is not timed: it
+ * warms the caches.
+ */
+static u64 klogger_bench_batch(struct klogger_unit *unit, u32 index, struct klogger_ring *scratch,
+			       u32 count)
+{
+	struct klogger_ring *kept;
+	unsigned long flags;
+	u64 begin, end;
+
+	local_irq_save(flags);
+	kept = __this_cpu_read(klogger_ring);
+	scratch->hard = scratch->limit = KLOGGER_BENCH_RING;
+	__this_cpu_write(klogger_ring, scratch);
+	scratch->head = 0;
+	unit->bench(index, count);
+	scratch->head = 0;
+	begin = klogger_clock();
+	unit->bench(index, count);
+	end = klogger_clock();
+	__this_cpu_write(klogger_ring, kept);
+	local_irq_restore(flags);
+	return end - begin;
+}
+
+/* Mean ticks of an event's cost. -EBUSY: a recording runs. Called with klogger_mutex held. */
+int klogger_bench(struct klogger_unit *unit, u32 index, u32 iterations, u64 *mean)
+{
+	struct klogger_ring *scratch;
+	u32 left, count;
+	u64 sum = 0;
+
+	/*
+	 * Only what klogger generates from a schema's probes has one; own code that defines events
+	 * has not.
+	 */
+	if (!unit->bench)
+		return -EOPNOTSUPP;
+	/* Interrupts that log while a benchmark runs would log into nowhere. */
+	if (klogger_current_rings())
+		return -EBUSY;
+	scratch = klogger_ring_make(KLOGGER_BENCH_RING);
+	if (!scratch)
+		return -ENOMEM;
+	for (left = iterations; left; left -= count) {
+		count = min_t(u32, left, KLOGGER_BENCH_BATCH);
+		sum += klogger_bench_batch(unit, index, scratch, count);
+		cond_resched();
+		if (fatal_signal_pending(current))
+			break;
+	}
+	vfree(scratch);
+	*mean = div_u64(sum, iterations);
+	return left ? -EINTR : 0;
+}
