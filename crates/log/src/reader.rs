@@ -125,8 +125,9 @@ impl Reader {
         ))
     }
 
-    /// When recording began, which is the zero of times that are shown, and when it ended: from the preamble's start to the end that the ledger has; in
-    /// a log without either, the first and the last event.
+    /// When recording began, which is the zero of the times that are shown, and when it ended: from
+    /// the preamble's start to the end that the ledger has; in a log without either, the first and
+    /// the last event.
     pub fn span(&self) -> (u64, u64) {
         let first = self.times().map_or(0, |t| t.0);
         let start = Some(self.preamble.clock.start_ns).filter(|s| *s != 0).unwrap_or(first);

@@ -7,7 +7,7 @@ use klogger_log::ledger::Key;
 use std::fs;
 use std::path::Path;
 
-const BEGIN: &str = "<!-- keys: generated from crates/log/src/ledger.rs by\n     \
+const BEGIN: &str = "<!-- keys: generated from crates/log/src/ledger/key.rs by\n     \
                      KLOGGER_BLESS=1 cargo test --release -p klogger-log --test loss_page -->\n";
 const END: &str = "<!-- end of keys -->\n";
 

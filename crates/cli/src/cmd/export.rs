@@ -22,7 +22,12 @@ pub struct Args {
     /// The log
     file: PathBuf,
 
-    #[arg(long, value_name = "FORMAT", value_parser = parser(), default_value = targets()[0].name())]
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        value_parser = parser(),
+        default_value = targets()[0].name(),
+    )]
     to: Target,
 
     /// Where to: a directory for Parquet and CTF, else a file, '-' for the terminal
