@@ -7,7 +7,7 @@ The header's form is described in docs/analyses.md. Nothing here runs SQL.
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import os
 import re
 import sys
@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from klogger import program
 from klogger.failure import Failure
 from klogger.units import UNITS
 
@@ -286,14 +287,22 @@ def folders(name: str, file: str) -> list[Path]:
 
 def declaring(event: str, first: str) -> str:
     """The schema that has an event; `first` if it has it, or if none does."""
-    line = re.compile(rf"^event {re.escape(event)}\b", re.M | re.I)
     files = [path for base in schemata() for path in sorted(base.glob("*/*.klogger"))]
     files.sort(key=lambda path: path.stem != first)
     for path in files:
-        with contextlib.suppress(OSError, UnicodeDecodeError):
-            if line.search(path.read_text()):
-                return path.stem
+        if event.upper() in events_of(path):
+            return path.stem
     return first
+
+
+@functools.cache
+def events_of(file: Path) -> frozenset[str]:
+    """The names of a schema's events, in upper case; none, if klogger cannot read it."""
+    try:
+        found = program.answer("show", str(file.resolve()), timeout=30)
+        return frozenset(str(event["name"]).upper() for event in found["events"])
+    except (Failure, KeyError, TypeError):
+        return frozenset()
 
 
 def schemata() -> list[Path]:

@@ -15,7 +15,7 @@ from typing import Any
 import duckdb
 
 from klogger import executor as analyses
-from klogger.analysis import CHOICES, Column, Picture, parse
+from klogger.analysis import CHOICES, Column, Picture
 from klogger.executor import Result, Rows
 from klogger.log import Log
 from klogger_lab.study import model
@@ -91,14 +91,6 @@ def quanta(log: Log) -> duckdb.DuckDBPyConnection:
     cursor = log.cursor()
     analyses.execute(cursor, (FOLDER / "_quantum.sql").read_text(), "_quantum.sql")
     return cursor
-
-
-def analysed(log: Log, name: str, folder: Path = FOLDER) -> Result:
-    """The answer of an analysis. Raises an error if it has none because it failed."""
-    (result,) = analyses.run_all(log, [parse(folder / f"{name}.sql", folder.parent.name)])
-    if result.status == "failed":
-        raise RuntimeError(result.reason)
-    return result
 
 
 def one(cursor: duckdb.DuckDBPyConnection, query: str, *values: Any) -> Any:
