@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The kernel's clocks beside each other.
 
-use super::clock_ns;
-
 /// Read at one moment, in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Clocks {
@@ -23,4 +21,33 @@ pub fn read() -> Clocks {
         Clocks { monotonic: before + within / 2, wall, boot, within }
     };
     (0..8).map(reading).min_by_key(|c| c.within).unwrap_or_default()
+}
+
+/// CLOCK_MONOTONIC, the clock of all records, in ns.
+pub fn monotonic_ns() -> u64 {
+    clock_ns(libc::CLOCK_MONOTONIC)
+}
+
+fn clock_ns(clock: libc::clockid_t) -> u64 {
+    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: t is valid; both clocks exist on every Linux.
+    unsafe { libc::clock_gettime(clock, &mut t) };
+    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+}
+
+/// (monotonic, wall clock, how far apart the two readings may be), in ns: the closest of several
+/// pairs.
+pub fn clock_pair() -> (u64, u64, u64) {
+    let readings = (0..16).map(|_| {
+        let before = monotonic_ns();
+        let wall = clock_ns(libc::CLOCK_REALTIME);
+        let after = monotonic_ns();
+        (before + (after - before) / 2, wall, after - before)
+    });
+    readings.min_by_key(|r| r.2).unwrap_or_default()
+}
+
+/// CPU time of the calling thread, in ns.
+pub fn thread_cpu_ns() -> u64 {
+    clock_ns(libc::CLOCK_THREAD_CPUTIME_ID)
 }

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Memory that is shared with the kernel or with a program, and read and written by atomics alone.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::AtomicU64;
+
+/// Memory shared with the kernel (a BPF map), or with a program (its file).
+pub struct Mapping {
+    address: NonNull<u8>,
+    length: usize,
+    /// Bytes of memory of our own in front of it.
+    front: usize,
+}
+
+// SAFETY: it is plain memory; who reads and writes what is settled by the ring's protocol.
+unsafe impl Send for Mapping {}
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps `length` bytes of `fd` for reading and writing, shared.
+    pub fn new(fd: BorrowedFd, length: usize) -> io::Result<Mapping> {
+        Mapping::with_flags(fd, 0, length, 0)
+    }
+
+    /// New memory of our own: zeros.
+    pub fn own(length: usize) -> io::Result<Mapping> {
+        Mapping::made(-1, 0, length, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS)
+    }
+
+    /// The same, from an offset on.
+    pub fn part(fd: BorrowedFd, offset: u64, length: usize) -> io::Result<Mapping> {
+        Mapping::with_flags(fd, offset, length, 0)
+    }
+
+    /// Bytes of the front: whole pages, whatever their size.
+    pub const FRONT: usize = 64 << 10;
+
+    /// The same, for a file of which most will never be touched, behind memory that nobody shares.
+    pub fn sparse(fd: BorrowedFd, length: usize) -> io::Result<Mapping> {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let anonymous = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        let shared = libc::MAP_SHARED | libc::MAP_NORESERVE | libc::MAP_FIXED;
+        let whole = Mapping::FRONT.checked_add(length).ok_or(io::ErrorKind::InvalidInput)?;
+        // SAFETY: a new mapping at an address of the kernel's choice, and the file in the place of
+        // a part of it.
+        let start = unsafe { libc::mmap64(ptr::null_mut(), whole, protection, anonymous, -1, 0) };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let address = NonNull::new(start.cast::<u8>().wrapping_add(Mapping::FRONT))
+            .ok_or_else(|| io::Error::other("mmap returned address 0"))?;
+        // From here on it is unmapped by drop().
+        let mapping = Mapping { address, length, front: Mapping::FRONT };
+        // SAFETY: as above.
+        match unsafe {
+            libc::mmap64(address.as_ptr().cast(), length, protection, shared, fd.as_raw_fd(), 0)
+        } {
+            libc::MAP_FAILED => Err(io::Error::last_os_error()),
+            _ => Ok(mapping),
+        }
+    }
+
+    /// Memory in front of what is shared, if there is any.
+    pub fn front(&self) -> Option<*mut u8> {
+        (self.front != 0).then(|| self.address.as_ptr().wrapping_sub(self.front))
+    }
+
+    fn with_flags(
+        fd: BorrowedFd,
+        offset: u64,
+        length: usize,
+        flags: libc::c_int,
+    ) -> io::Result<Mapping> {
+        Mapping::made(fd.as_raw_fd(), offset, length, libc::MAP_SHARED | flags)
+    }
+
+    fn made(fd: RawFd, offset: u64, length: usize, flags: libc::c_int) -> io::Result<Mapping> {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let address = unsafe {
+            libc::mmap64(ptr::null_mut(), length, protection, flags, fd, offset as libc::off64_t)
+        };
+        if address == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let address = NonNull::new(address.cast())
+            .ok_or_else(|| io::Error::other("mmap returned address 0"))?;
+        Ok(Mapping { address, length, front: 0 })
+    }
+
+    pub fn length(&self) -> usize {
+        self.length
+    }
+
+    /// The word at `offset`, a multiple of 8.
+    pub fn word(&self, offset: usize) -> &AtomicU64 {
+        let at = self.at(offset, 8);
+        assert!(at.addr().is_multiple_of(8), "not aligned");
+        // SAFETY: within the mapping, aligned, and shared only through atomics.
+        unsafe { AtomicU64::from_ptr(at.cast()) }
+    }
+
+    /// The address of the byte at `offset`, of which at least `length` must follow.
+    pub fn at(&self, offset: usize, length: usize) -> *mut u8 {
+        assert!(
+            offset.checked_add(length).is_some_and(|end| end <= self.length),
+            "outside the mapping"
+        );
+        // SAFETY: checked just above.
+        unsafe { self.address.as_ptr().add(offset) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: mapped by new(), and not used afterwards.
+        unsafe {
+            libc::munmap(
+                self.address.as_ptr().wrapping_sub(self.front).cast(),
+                self.front + self.length,
+            )
+        };
+    }
+}

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Unix sockets: who is at the other end, and abstract names.
+
+use crate::check;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+
+/// The user at the other end of a socket: who connected or, seen from there, who began to listen.
+pub fn peer_uid(socket: BorrowedFd) -> io::Result<u32> {
+    // SAFETY: credentials and length are valid and of the sizes said.
+    unsafe {
+        let mut credentials: libc::ucred = std::mem::zeroed();
+        let mut length = size_of_val(&credentials) as libc::socklen_t;
+        check(libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut credentials).cast(),
+            &mut length,
+        ))?;
+        Ok(credentials.uid)
+    }
+}
+
+/// Connects to an abstract name, at once or not at all: whoever listens there may never accept.
+pub fn connect_abstract(name: &str) -> io::Result<UnixStream> {
+    // SAFETY: zeros are a valid address; the descriptor is new and ours.
+    unsafe {
+        let mut address: libc::sockaddr_un = std::mem::zeroed();
+        address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+        // An abstract name begins behind a NUL.
+        let place = address.sun_path.get_mut(1..=name.len()).ok_or(io::ErrorKind::InvalidInput)?;
+        place.iter_mut().zip(name.bytes()).for_each(|(to, from)| *to = from as libc::c_char);
+        let length = std::mem::offset_of!(libc::sockaddr_un, sun_path) + 1 + name.len();
+        let flags = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+        let socket = OwnedFd::from_raw_fd(check(libc::socket(libc::AF_UNIX, flags, 0))?);
+        check(libc::connect(
+            socket.as_raw_fd(),
+            (&raw const address).cast(),
+            length as libc::socklen_t,
+        ))?;
+        let stream = UnixStream::from(socket);
+        stream.set_nonblocking(false)?;
+        Ok(stream)
+    }
+}
