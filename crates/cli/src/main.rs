@@ -6,6 +6,7 @@
 
 mod cmd;
 mod diagnostics;
+mod engines;
 mod external;
 mod failure;
 mod messages;

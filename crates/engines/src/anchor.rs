@@ -4,7 +4,7 @@
 pub mod format;
 mod frames;
 
-use crate::engine::Times;
+use crate::times::Times;
 use format::{Index, Moment, Range, RingsAt};
 use frames::PageMap;
 use klogger_os as os;
@@ -21,7 +21,7 @@ use std::time::Duration;
 const NOTE_TIME: Duration = Duration::from_secs(1);
 
 /// Both rings of a CPU: mappings, and where in them they begin.
-pub struct Place<'a> {
+pub struct RingLocation<'a> {
     pub cpu: u16,
     /// Bytes of the main one.
     pub size: usize,
@@ -43,22 +43,22 @@ struct Ticking {
 }
 
 impl Anchor {
-    /// `recording`: of which these are other rings, if so. `about`: what the log needs beside the
+    /// `recording`: of which these are other rings, if so. `facts`: what the log needs beside the
     /// rings. `room`: kernel memory of so many bytes, for the anchor.
     fn new(
         recording: Option<u64>,
-        about: &[u8],
+        facts: &[u8],
         times: &Times,
-        places: &[Place],
+        rings: &[RingLocation],
         ringless: &Mapping,
         room: &dyn Fn(usize) -> Result<Mapping, Error>,
     ) -> Result<Anchor, Error> {
         let (made, wall, _) = os::clock_pair();
         let recording = recording.unwrap_or(wall ^ u64::from(std::process::id()) << 40);
-        let (index, frames) = index(times, places, ringless).map_err(cannot)?;
-        let text = format::text(about, &index, &frames);
+        let (index, frames) = index(times, rings, ringless).map_err(cannot)?;
+        let text = format::text(facts, &index, &frames);
         let mapping = Arc::new(room(format::size(text.len()))?);
-        places.iter().for_each(|p| stamp(p, recording));
+        rings.iter().for_each(|p| stamp(p, recording));
         // The second one has no other to follow.
         (0..2).for_each(|_| format::put_time(&mapping, now(index.counter)));
         format::write(&mapping, recording, made, &text);
@@ -90,7 +90,7 @@ pub struct Anchors {
 #[derive(Default)]
 struct Kept {
     /// What the log needs beside the rings; nothing until it is known.
-    about: Vec<u8>,
+    facts: Vec<u8>,
     /// The last one of a CPU says which rings are in use. Of those before something may be missing
     /// in the log yet.
     anchors: Vec<Anchor>,
@@ -110,20 +110,20 @@ impl Anchors {
         !self.lock().anchors.is_empty()
     }
 
-    /// From now on these rings are in use. `about` is what was given before, if there is no other.
+    /// From now on these rings are in use. `facts` is what was given before, if there is no other.
     pub fn add(
         &self,
-        about: Option<&[u8]>,
-        places: &[Place],
+        facts: Option<&[u8]>,
+        rings: &[RingLocation],
         ringless: &Mapping,
         room: &dyn Fn(usize) -> Result<Mapping, Error>,
     ) -> Result<(), Error> {
         let mut kept = self.lock();
-        if let Some(about) = about {
-            kept.about = about.to_vec();
+        if let Some(facts) = facts {
+            kept.facts = facts.to_vec();
         }
         let recording = kept.anchors.last().map(|a| a.recording);
-        let anchor = Anchor::new(recording, &kept.about, &self.times, places, ringless, room)?;
+        let anchor = Anchor::new(recording, &kept.facts, &self.times, rings, ringless, room)?;
         kept.anchors.iter_mut().for_each(Anchor::stop);
         kept.anchors.push(anchor);
         Ok(())
@@ -134,19 +134,23 @@ fn cannot(error: io::Error) -> Error {
     Error::new(format!("the rings cannot be found in a dump of the kernel's memory: {error}"))
 }
 
-fn index(times: &Times, places: &[Place], ringless: &Mapping) -> io::Result<(Index, Vec<u64>)> {
+fn index(
+    times: &Times,
+    rings: &[RingLocation],
+    ringless: &Mapping,
+) -> io::Result<(Index, Vec<u64>)> {
     let map = PageMap::open()?;
     let mut frames = Vec::new();
     let mut range = |(mapping, offset): (&Mapping, usize), length: usize| {
-        let found = map.frames(mapping, offset, length)?;
-        let range = Range { at: frames.len(), count: found.len() };
-        frames.extend(found);
+        let frames_of = map.frames(mapping, offset, length)?;
+        let range = Range { at: frames.len(), count: frames_of.len() };
+        frames.extend(frames_of);
         io::Result::Ok(range)
     };
-    let mut rings = Vec::new();
-    for p in places {
+    let mut found = Vec::new();
+    for p in rings {
         let main = range(p.main, Rings::stride(p.size))?;
-        rings.push(RingsAt {
+        found.push(RingsAt {
             cpu: p.cpu,
             size: p.size,
             main,
@@ -161,14 +165,14 @@ fn index(times: &Times, places: &[Place], ringless: &Mapping) -> io::Result<(Ind
             (true, Moment { ticks, ns })
         }
     };
-    Ok((Index { page: map.page as u64, counter, first, rings, ringless }, frames))
+    Ok((Index { page: map.page as u64, counter, first, rings: found, ringless }, frames))
 }
 
 /// So that a page that has become something else is not taken for a ring.
-fn stamp(place: &Place, recording: u64) {
-    for (nested, (mapping, offset)) in [place.main, place.nested].into_iter().enumerate() {
+fn stamp(ring: &RingLocation, recording: u64) {
+    for (nested, (mapping, offset)) in [ring.main, ring.nested].into_iter().enumerate() {
         mapping.word(offset + STAMP).store(recording, Ordering::Relaxed);
-        mapping.word(offset + STAMP + 8).store(ring_number(place.cpu, nested), Ordering::Relaxed);
+        mapping.word(offset + STAMP + 8).store(ring_number(ring.cpu, nested), Ordering::Relaxed);
     }
 }
 

@@ -1,96 +1,174 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What runs probes in the kernel, as the recorder sees it. There are two: the bpf engine and the
-//! kernel engine.
+//! An engine, as the recorder sees it: what logs events, and the memory that it shares with us.
+//!
+//! The recorder goes through the methods in the order in which they stand here. An engine either
+//! offers rings of CPUs, which the recorder empties ([`Engine::cpu_rings`]), or empties rings of
+//! its own, and hands blocks of records on ([`Engine::start`]). What an engine cannot do has a
+//! default answer.
 
+use crate::registry::EngineInfo;
+use crate::request::Request;
 use crate::scope::Scope;
-use klogger_log::preamble::{EventClock, ProbeState};
-use klogger_log::record::{Header, TIME_MASK};
+use crate::times::Times;
+use klogger_log::ledger::Ledger;
+use klogger_log::preamble::{Costs, ProbeState};
 use klogger_os::Error;
-use klogger_ring::CpuReader;
-use klogger_ring::clock::{Converter, SharedClock};
-use klogger_ring::{RecordKinds, RingReader, Taken};
+use klogger_ring::block::Outlet;
+use klogger_ring::{CpuReader, RingReader};
+use klogger_schema::layout::EventLayout;
 use klogger_schema::model::Probe;
-use klogger_toolchain::compiled_schema::CompiledSchema;
 
-/// Programs or modules that are loaded, and the memory that they share with us.
-pub trait Probing {
-    /// `bpf` or `kernel`, for the log.
-    fn name(&self) -> &'static str;
+/// Made by [`EngineInfo::prepare`]: everything is loaded and checked, nothing is attached.
+pub trait Engine {
+    /// Its entry in the registry.
+    fn info(&self) -> &'static EngineInfo;
 
-    /// Attaches every probe that can be. `units`: each with the id of its first event, the built-in
-    /// one first, so that a new thread is in scope before the other units' probes see it.
-    fn attach(&mut self, units: &[(&CompiledSchema, u16)]) -> Result<(), Error>;
+    /// From now on no more than `per_second` events of an id are logged in a second, on all CPUs
+    /// together, and the rest is counted. Before [`Engine::attach`].
+    fn limit(&mut self, _id: u16, _per_second: u64) -> Result<(), Error> {
+        let name = self.info().name;
+        Err(Error::new(format!("the {name} engine cannot limit the rate of events"))
+            .help("record without --rate-limit, or with --engine bpf"))
+    }
 
-    /// What became of each probe.
-    fn probes(&self) -> &[ProbeState];
-
-    /// The reader's end of the rings of every CPU that has some. To be had once.
-    fn readers(&self) -> Result<Vec<(u16, CpuReader)>, Error>;
-
-    /// Where writers call.
-    fn calls(&self) -> Result<Box<dyn Calls>, Error>;
-
-    /// Where larger rings come from, if those that there are can be replaced. To be had once.
-    fn growth(&self) -> Option<Box<dyn Growth>> {
+    /// What events cost, if it has been measured.
+    fn costs(&self) -> Option<Costs> {
         None
     }
 
-    fn times(&self) -> Times;
+    /// A variable for the environment of the command that is recorded.
+    fn environment(&self, _request: &Request) -> Option<(&'static str, String)> {
+        None
+    }
 
-    /// Lets what is in the rings outlive this process, should it be killed, together with `about`:
-    /// whatever one must know to read them. An engine whose rings cannot does nothing.
-    fn keep(&mut self, _about: &[u8]) -> Result<(), Error> {
+    /// Bytes of one of its rings.
+    fn ring_size(&self, request: &Request) -> u64;
+
+    /// CPUs that have a ring: numbers below this.
+    fn cpus(&self) -> usize {
+        0
+    }
+
+    /// The rings of CPUs, for the recorder to empty; `None` if it empties its rings itself. Once.
+    fn cpu_rings(&self) -> Result<Option<CpuRings>, Error> {
+        Ok(None)
+    }
+
+    /// Attaches every probe that can be. No event is on: [`Engine::disable`] came before.
+    fn attach(&mut self, _request: &Request) -> Result<(), Error> {
         Ok(())
     }
 
-    /// Detaches all probes. None runs any more when it returns.
-    fn detach(&mut self);
-
-    /// The state that schemata keep from hit to hit, as it was before the first one.
-    fn forget(&self) -> Result<(), Error>;
-
-    fn set_enabled(&self, id: u16, enabled: bool);
-
-    /// From now on no more than `per_second` events of an id are logged in a second, on all CPUs
-    /// together, and the rest is counted. Before events are switched on.
-    fn limit(&mut self, _id: u16, _per_second: u64) -> Result<(), Error> {
-        Err(Error::new(format!("the {} engine cannot limit the rate of events", self.name()))
-            .help("record without --rate-limit, or with --engine bpf"))
+    /// What became of each probe.
+    fn probes(&self) -> &[ProbeState] {
+        &[]
     }
+
+    /// From here on events are logged, but for `disabled`. The state that schemata keep from hit
+    /// to hit is as it was before the first one.
+    fn enable(&self, _disabled: &[u16]) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// The threads that its probes log, if they follow processes.
+    fn scope(&self) -> Option<&Scope> {
+        None
+    }
+
+    /// Lets what is in the rings outlive this process, should it be killed, together with `facts`:
+    /// whatever one must know to read them.
+    fn keep(&mut self, _facts: &[u8]) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Begins to empty its own rings. The strings are for people: what is amiss.
+    fn start(&mut self, _request: &Request, _start: Start) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Events that have become known while it records, and those that it began with.
+    fn events(&self) -> Vec<EventLayout> {
+        Vec::new()
+    }
+
+    /// Switches an event on or off. One that is not this engine's is none of its concern.
+    fn set_enabled(&self, event: &EventLayout, on: bool);
+
+    /// Several times in a second, while events are on: whether hits are skipped, and what can be
+    /// done about it.
+    fn look(&self) {}
+
+    /// The kernel's probes log no more events.
+    fn disable(&self) {}
+
+    /// Detaches all probes. None runs any more when it returns.
+    fn detach(&mut self) {}
+
+    /// Ends what [`Engine::start`] began, after all that is left has been handed on. The strings
+    /// are for people.
+    fn stop(&mut self, _request: &Request) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Puts into the ledger what it alone knows: its clock, and losses that have no method here.
+    fn account(&mut self, _ledger: &mut Ledger) {}
 
     /// What limits have left out, by event and CPU.
     fn left_out(&self) -> Vec<LeftOut> {
         Vec::new()
     }
 
-    /// The threads that are logged.
-    fn scope(&self) -> &Scope;
-
     /// Events on CPUs without a ring, by id.
-    fn ringless(&self, id: u16) -> u64;
+    fn ringless(&self, _id: u16) -> u64 {
+        0
+    }
 
     /// Texts and arrays of an event that could not be read, as far as they are counted.
     fn unread(&self, _id: u16) -> u64 {
         0
     }
 
-    /// Several times in a second, while events are on: whether hits are skipped, and what can be
-    /// done about it.
-    fn look(&self) {}
-
     /// Hits of probes that the kernel skipped.
-    fn missed_hits(&self) -> Vec<MissedHits>;
+    fn missed_hits(&self) -> Vec<MissedHits> {
+        Vec::new()
+    }
 
-    /// Whether events have the numbers of kernel stacks.
-    fn has_stacks(&self) -> bool;
+    /// Whether events of its probes may ask for kernel stacks, and it keeps none.
+    fn lacks_stacks(&self) -> bool {
+        false
+    }
 
     /// The kernel stacks that events have the numbers of, each with its addresses, the innermost
     /// first; `None` if there are none. Only after the probes are detached.
-    fn stacks(&self) -> Option<Vec<(u32, Vec<u64>)>>;
+    fn stacks(&self) -> Option<Vec<(u32, Vec<u64>)>> {
+        None
+    }
 
-    /// Events whose stacks found their places taken, and those whose stacks could not be taken at
-    /// all.
-    fn stackless(&self) -> (u64, u64);
+    /// Events whose stacks found no free slot, and those whose stacks could not be walked.
+    fn stackless(&self) -> (u64, u64) {
+        (0, 0)
+    }
+}
+
+/// Rings of CPUs, and what it takes to empty them.
+pub struct CpuRings {
+    /// The reader's end of the rings of every CPU that has some.
+    pub readers: Vec<(u16, CpuReader)>,
+    /// What the times of their records are.
+    pub times: Times,
+    pub wake_ups: Box<dyn WakeUps>,
+    /// Where larger rings come from, if those that there are can be replaced.
+    pub growth: Option<Box<dyn Growth>>,
+}
+
+/// What an engine that empties its own rings is given.
+pub struct Start<'a> {
+    /// Where records go.
+    pub outlet: Outlet,
+    /// The command that is recorded.
+    pub command: Option<u32>,
+    /// The threads that another engine's probes log.
+    pub scope: Option<&'a Scope>,
 }
 
 /// The names of events that a probe logs.
@@ -111,7 +189,7 @@ pub struct MissedHits {
     pub why: String,
 }
 
-/// Of so many hits.
+/// Of so many hits: between two times, in ns of the log's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     pub from: u64,
@@ -129,84 +207,27 @@ pub struct LeftOut {
     pub last: u64,
 }
 
-/// Where writers call when their rings have passed the low-water mark.
-pub trait Calls: Send {
-    /// Passes on every call until `go_on` says no, which it is asked several times a second; after
-    /// that, what has come already.
-    fn listen(&self, go_on: &dyn Fn() -> bool, heard: &dyn Fn(Call)) -> Result<(), Error>;
+/// Wake-ups from writers whose rings have passed the low-water mark.
+pub trait WakeUps: Send {
+    /// Passes on every wake-up until `go_on` says no, which it is asked several times a second;
+    /// after that, what has come already.
+    fn listen(&self, go_on: &dyn Fn() -> bool, heard: &dyn Fn(WakeUp)) -> Result<(), Error>;
 }
 
 /// Makes larger rings for CPUs whose own are too small.
 pub trait Growth: Send {
-    /// The reader's end of an open one, which writers use as soon as that before is retired; `None`
-    /// if all memory that may be used is.
+    /// The reader's end of an open one, which writers use as soon as that before is retired;
+    /// `None` if all memory that may be used is.
     fn larger(&mut self, cpu: u16) -> Result<Option<RingReader>, Error>;
+
+    /// Returns when no writer uses a ring any more that was retired before the call.
+    fn wait_for_writers(&self);
 }
 
-/// What the drain threads are called for.
-pub enum Call {
+/// Why the drain threads are woken.
+pub enum WakeUp {
     /// The ring of this CPU fills up.
     Filling(u32),
     /// Writers use other rings now. Those before are complete.
     NewRings(Vec<(u16, CpuReader)>),
-}
-
-/// What the times in rings are.
-#[derive(Clone)]
-pub enum Times {
-    /// Those of the log.
-    Ns,
-    /// Those of the CPU's counter.
-    Counter(SharedClock),
-}
-
-impl Times {
-    pub fn about(&self) -> Option<EventClock> {
-        match self {
-            Times::Ns => None,
-            Times::Counter(clock) => Some(clock.about()),
-        }
-    }
-
-    /// To be called several times in a second where rings are emptied seldom.
-    pub fn look(&self) {
-        if let Times::Counter(clock) = self {
-            clock.look();
-        }
-    }
-
-    /// How far back a time can be told by its low 48 bits, ns.
-    pub fn reach_ns(&self) -> u64 {
-        match self {
-            Times::Ns => TIME_MASK,
-            Times::Counter(clock) => clock.reach_ns().min(TIME_MASK),
-        }
-    }
-
-    /// Gives records that were taken out of a ring, and what was found among them, the log's times.
-    pub fn convert(&self, kinds: &RecordKinds, records: &mut [u8], taken: &mut Taken) {
-        let (Times::Counter(clock), Some(first)) = (self, Header::read(records)) else { return };
-        let first = taken
-            .lost_since
-            .map_or(first.time48(), |since| earlier(first.time48(), since & TIME_MASK));
-        let part = clock.part(first);
-        let mut converter = Converter::of_counter(&part);
-        converter.records(kinds, records);
-        taken.lost_since = taken.lost_since.map(|since| converter.ns(since & TIME_MASK));
-    }
-
-    /// The same for a full time.
-    pub fn ns(&self, time: u64) -> u64 {
-        match self {
-            Times::Ns => time,
-            Times::Counter(clock) => {
-                Converter::of_counter(&clock.part(time & TIME_MASK)).ns(time & TIME_MASK)
-            }
-        }
-    }
-}
-
-/// The earlier one of two times of 48 bits.
-fn earlier(a: u64, b: u64) -> u64 {
-    if (a.wrapping_sub(b) << 16) as i64 > 0 { b } else { a }
 }

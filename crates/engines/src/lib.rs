@@ -4,10 +4,12 @@
 
 pub mod anchor;
 pub mod bpf;
-pub mod calibrate;
+pub mod costs;
 pub mod engine;
 pub mod kernel;
 pub mod registry;
+pub mod request;
 pub mod scope;
 pub mod stacks;
+pub mod times;
 pub mod user;

@@ -2,8 +2,11 @@
 //! The engines there are, and the values of `--engine`. Whoever lists, describes or chooses an
 //! engine does it by these tables: one more engine is one more line in each.
 
+use crate::engine::Engine;
+use crate::request::Request;
 use crate::{bpf, kernel, user};
 use klogger_os::Error;
+use klogger_toolchain::compiled_schema::CompiledSchema;
 
 /// What is known of an engine before it is made.
 pub struct EngineInfo {
@@ -13,13 +16,21 @@ pub struct EngineInfo {
     pub description: &'static str,
     /// Whether it can run here. The error says why not, and what to do about it.
     pub check: fn() -> Result<(), Error>,
+    /// It runs the probes of schemata, in the kernel, and has rings of CPUs.
+    pub probes: bool,
+    /// It finds programs that log, also with schemata that nobody has named.
+    pub finds_programs: bool,
+    /// Whether it logs events of a schema.
+    pub logs: fn(&Request, &CompiledSchema) -> bool,
+    /// Makes one: loads and checks everything, and attaches nothing.
+    pub prepare: fn(&Request) -> Result<Box<dyn Engine>, Error>,
 }
 
 /// A value of `--engine`: the engines that may take part in a recording.
 pub struct Choice {
     pub name: &'static str,
     pub description: &'static str,
-    /// The first one by whose probes the kernel logs, if there is one.
+    /// At most one of them has rings of CPUs, and it is the first.
     pub engines: &'static [&'static EngineInfo],
 }
 
@@ -48,6 +59,21 @@ impl Choice {
         CHOICES.iter().find(|c| c.name == name)
     }
 
+    /// Whether the kernel's probes may log.
+    pub fn has_probes(&self) -> bool {
+        self.engines.iter().any(|e| e.probes)
+    }
+
+    /// Whether programs may log.
+    pub fn finds_programs(&self) -> bool {
+        self.engines.iter().any(|e| e.finds_programs)
+    }
+
+    /// Whether an engine may take part.
+    pub fn includes(&self, engine: &EngineInfo) -> bool {
+        self.engines.iter().any(|e| e.name == engine.name)
+    }
+
     /// Whether a recording with it can run here: the engine of its name can, or, if there is none
     /// of that name, any of them. The error says why not.
     pub fn check(&self) -> Result<(), Error> {
@@ -70,8 +96,16 @@ mod tests {
     fn every_engine_can_be_chosen_by_its_name() {
         for engine in ENGINES {
             let choice = Choice::find(engine.name).unwrap();
-            assert!(choice.engines.iter().any(|e| e.name == engine.name));
+            assert!(choice.includes(engine));
         }
         assert!(Choice::find("none").is_none());
+    }
+
+    /// Blocks of a CPU are numbered by one drain thread.
+    #[test]
+    fn only_the_first_engine_of_a_choice_has_rings_of_cpus() {
+        for choice in &CHOICES {
+            assert!(choice.engines.iter().skip(1).all(|e| !e.probes), "{}", choice.name);
+        }
     }
 }

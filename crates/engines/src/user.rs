@@ -8,6 +8,8 @@
 
 mod catalogue;
 mod drain;
+mod engine;
+mod facts;
 mod file;
 mod folder;
 pub mod layout;
@@ -26,22 +28,22 @@ mod tests;
 #[cfg(any(test, feature = "doubles"))]
 pub mod trial;
 
-pub use catalogue::{Catalogue, schema_text};
+pub use catalogue::Catalogue;
 pub use drain::{Settings, is_recorder};
-pub use file::{ProgramFile, Unusable};
+pub use engine::INFO;
+pub use facts::Unusable;
+pub use file::ProgramFile;
 pub use folder::{Folder, Places};
 pub use layout::{RING_MAX, RING_MIN, SLOTS_MAX, slot_memory};
 pub use output::Output;
 pub use process::{Owner, Scope, owner};
 pub use program::{Program, title};
 
-use crate::registry::EngineInfo;
 use drain::{Shared, Worker};
 use folder::{Found, Watch};
 use klogger_log::ledger::{Entry, Key};
 use klogger_log::preamble::EventClock;
 use klogger_os as os;
-use klogger_os::Error;
 use klogger_ring::clock::Source;
 use klogger_schema::layout::EventLayout;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -54,17 +56,6 @@ use std::time::Duration;
 const FOUND_MAX: usize = 1024;
 /// How long the watch may take to see that it is over.
 const WATCH_WAIT: Duration = Duration::from_millis(50);
-
-/// As the registry has it.
-pub const INFO: EngineInfo = EngineInfo {
-    name: "user",
-    description: "programs that include a generated header; needs no root",
-    check: can_run,
-};
-
-fn can_run() -> Result<(), Error> {
-    Places::from_environment().check()
-}
 
 /// Programs that are being recorded.
 pub struct Programs {

@@ -1,22 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! What can be wrong with a recording before anything is attached.
 
-use super::{BUFFER_MAX, BUFFER_MIN, FIRST_ID, Options};
+use super::Options;
+use klogger_engines::request::{FIRST_ID, Request};
 use klogger_log::preamble::RateLimit;
 use klogger_os::Error;
-use klogger_os::machine;
-use klogger_ring::{EVENTS_MAX, Rings};
+use klogger_ring::EVENTS_MAX;
 use klogger_schema::layout::EventLayout;
 use klogger_schema::nearest::did_you_mean;
-use klogger_toolchain::compiled_schema::{CompiledSchema, Plan, faults};
+use klogger_toolchain::compiled_schema::CompiledSchema;
 
 /// Of all events, built-in ones first.
-pub fn layouts(
-    builtin: &CompiledSchema,
-    units: &[CompiledSchema],
-) -> Result<Vec<EventLayout>, Error> {
+pub fn layouts(request: &Request) -> Result<Vec<EventLayout>, Error> {
     let mut list: Vec<EventLayout> = Vec::new();
-    for unit in std::iter::once(builtin).chain(units) {
+    for unit in std::iter::once(&request.builtin).chain(&request.units) {
         let base = FIRST_ID as usize + list.len();
         if base + unit.schema.events.len() > EVENTS_MAX {
             return Err(Error::new(format!(
@@ -44,26 +41,6 @@ pub fn layouts(
     Ok(list)
 }
 
-/// A ring's size must be possible, and there must be memory for all of them.
-pub fn check_buffers(options: &Options, rings: usize) -> Result<(), Error> {
-    let size = options.buffer_size;
-    if !size.is_power_of_two() || !(BUFFER_MIN..=BUFFER_MAX).contains(&size) {
-        return Err(Error::new(format!("a ring of {size} bytes is not possible"))
-            .help("choose a --buffer-size from 16K to 256M; it is rounded up to a power of two"));
-    }
-    let needed = (rings * Rings::stride(size as usize)) as u64;
-    match machine::memory_available() {
-        Some(available) if needed > available => Err(Error::new(format!(
-            "rings of {} MiB for each of {rings} CPUs need {} MiB of memory, and {} MiB are free",
-            size >> 20,
-            needed >> 20,
-            available >> 20
-        ))
-        .help("choose a smaller --buffer-size")),
-        _ => Ok(()),
-    }
-}
-
 /// `names` must be events of this recording.
 pub fn check_events(names: &[String], layouts: &[EventLayout]) -> Result<(), Error> {
     for name in names {
@@ -82,11 +59,11 @@ pub fn check_events(names: &[String], layouts: &[EventLayout]) -> Result<(), Err
 /// events of probes can have one, and klogger's own must be whole.
 pub fn check_limits(options: &Options, layouts: &[EventLayout]) -> Result<Vec<RateLimit>, Error> {
     let probed = |e: &&EventLayout| {
-        let unit = options.units.iter().find(|u| u.schema.name == e.schema);
+        let unit = options.request.units.iter().find(|u| u.schema.name == e.schema);
         let is_called = |u: &&CompiledSchema| {
             u.schema.probes.iter().flat_map(|p| &p.calls).any(|c| c.event == e.name)
         };
-        unit.filter(|u| options.is_probed(u)).filter(is_called).is_some()
+        unit.filter(|u| options.request.is_probed(u)).filter(is_called).is_some()
     };
     let possible: Vec<&EventLayout> = layouts.iter().filter(probed).collect();
     let mut limits: Vec<RateLimit> = Vec::new();
@@ -130,25 +107,6 @@ fn is_like(pattern: &[u8], name: &[u8]) -> bool {
         (Some((p, rest)), Some((n, left))) => (*p == b'?' || p == n) && is_like(rest, left),
         (Some(_), None) | (None, Some(_)) => false,
     }
-}
-
-/// A schema that is wrong about this kernel is refused; one that foresees that a place may be
-/// missing is not.
-pub fn check_plan(unit: &CompiledSchema, plans: &[Plan]) -> Result<(), Error> {
-    let schema = &unit.schema;
-    if let Some(fault) = faults(schema, plans).into_iter().next() {
-        let line = schema.text.get(..fault.span.start).map_or(1, |t| t.matches('\n').count() + 1);
-        let error = Error::new(format!("{}:{line}: {}", schema.file, fault.message));
-        return Err(Error { help: fault.help, ..error });
-    }
-    if !schema.probes.is_empty() && plans.iter().all(|p| p.target.is_none()) {
-        return Err(Error::new(format!(
-            "none of the probes of schema '{}' can be attached to this kernel",
-            schema.name
-        ))
-        .help(format!("'klogger show {}' says why", schema.name)));
-    }
-    Ok(())
 }
 
 #[cfg(test)]

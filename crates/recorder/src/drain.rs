@@ -1,36 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! One thread for each CPU moves records from its ring to the writer.
 //!
-//! A thread sleeps until a writer passes the ring's low-water mark and calls it, or for a second.
+//! A thread sleeps until a writer passes the ring's low-water mark and wakes it, or for a second.
 //! So it disturbs the system only when there is something to do, and what is logged is never in
 //! memory alone for much longer than a second.
 
-use klogger_engines::engine::Times;
-use klogger_log::ledger::{Entry, Key};
-use klogger_log::origin::Origin;
+mod worker;
+
+use klogger_engines::times::Times;
+use klogger_log::ledger::Entry;
 use klogger_os as os;
 use klogger_os::machine;
 use klogger_ring::CpuReader;
-use klogger_ring::block::{Block, Builtin, Pool, Status, ToWriter};
-use klogger_ring::{Counters, RecordKinds, RingReader, Taken};
+use klogger_ring::block::Outlet;
+use klogger_ring::{Counters, RecordKinds, RingReader};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel};
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use worker::Worker;
 
-/// Bytes moved at a time.
-const BLOCK: usize = 1 << 20;
-/// How long to wait for the disk before looking again.
-const BUFFER_WAIT: Duration = Duration::from_millis(2);
-/// What is in a ring is written after this time even if it is little.
-const LONGEST_WAIT: Duration = Duration::from_secs(1);
-/// A reader may be held up for so long, by interrupts or a hypervisor, say.
-const HELD_UP_NS: u64 = 50_000_000;
-/// A ring is emptied late when it was full for so long, or so long after [`LONGEST_WAIT`].
-const LATE_NS: u64 = 250_000_000;
-/// So many times of a ring are told apart.
-const LATE_MAX: usize = 16;
 /// Clocks are read before space is reserved, so a record can be a little older than the last look
 /// at the ring.
 pub const CLOCK_MARGIN_NS: u64 = 60_000_000_000;
@@ -40,10 +29,7 @@ pub const CLOCK_MARGIN_NS: u64 = 60_000_000_000;
 pub struct Shared {
     pub kinds: Arc<RecordKinds>,
     pub times: Times,
-    pub to_writer: SyncSender<ToWriter>,
-    pub pool: Arc<Pool>,
-    pub status: Arc<Status>,
-    pub builtin: Builtin,
+    pub outlet: Outlet,
     /// Where a larger ring is asked for, if there are any.
     pub grow: Option<Sender<u16>>,
     pub stop: Arc<AtomicBool>,
@@ -58,35 +44,6 @@ enum Next {
     Retire(Sender<()>),
     /// That ring. No writer uses the one before any more.
     Larger(RingReader),
-}
-
-/// A time for which nobody emptied a ring.
-#[derive(Debug, PartialEq, Eq)]
-struct Late {
-    from: u64,
-    to: u64,
-    /// No buffer was free.
-    starved: bool,
-}
-
-impl Late {
-    /// If it is late. `looked_ns` is when the ring was emptied last, `full_ns` since when it loses
-    /// events.
-    fn of(looked_ns: u64, full_ns: Option<u64>, now: u64, starved: bool) -> Option<Late> {
-        let is_over = now.saturating_sub(looked_ns) > LONGEST_WAIT.as_nanos() as u64 + LATE_NS;
-        // What was lost before was lost when the ring was emptied.
-        let full_ns = full_ns.filter(|full| *full > looked_ns);
-        let is_late = is_over || full_ns.is_some_and(|full| now.saturating_sub(full) > LATE_NS);
-        is_late.then_some(Late { from: looked_ns, to: now, starved })
-    }
-
-    fn entry(&self, cpu: u16) -> Entry {
-        let ms = (self.to - self.from) / 1_000_000;
-        let why =
-            if self.starved { "for no buffer was free" } else { "for its thread did not run" };
-        let entry = Entry::new(Key::DrainLate).cpu(cpu).between(self.from, self.to);
-        entry.detail(&format!("nobody emptied it for {ms} ms, {why}"))
-    }
 }
 
 /// A running drain thread.
@@ -159,324 +116,5 @@ impl Drain {
 
     pub fn join(self) -> Option<Finished> {
         self.thread.join().ok()
-    }
-}
-
-/// For how long `room` bytes suffice, if `fill` bytes came in the last `ns`.
-fn holds_ns(room: u64, fill: u64, ns: u64) -> u64 {
-    let holds = u128::from(room) * u128::from(ns) / u128::from(fill.max(1));
-    holds.min(u128::from(u64::MAX)) as u64
-}
-
-struct Worker {
-    cpu: u16,
-    reader: CpuReader,
-    replacements: Receiver<Next>,
-    /// May still ask for a larger ring.
-    may_grow: bool,
-    /// Of rings that have been replaced.
-    counters: Counters,
-    shared: Shared,
-    serial: u64,
-    dumps: u32,
-    emptied_ns: u64,
-    /// When the ring was looked at last.
-    looked_ns: u64,
-    late: Vec<Late>,
-    entries: Vec<Entry>,
-    lost_between: Option<(u64, u64)>,
-}
-
-impl Worker {
-    fn new(cpu: u16, reader: CpuReader, replacements: Receiver<Next>, shared: Shared) -> Worker {
-        let may_grow = shared.grow.is_some();
-        let (counters, entries) = (Counters::default(), Vec::new());
-        let emptied_ns = os::monotonic_ns();
-        Worker {
-            cpu,
-            reader,
-            replacements,
-            may_grow,
-            counters,
-            shared,
-            serial: 0,
-            dumps: 0,
-            emptied_ns,
-            looked_ns: emptied_ns,
-            late: Vec::new(),
-            entries,
-            lost_between: None,
-        }
-    }
-
-    fn run(mut self) -> Finished {
-        while !self.shared.stop.load(Ordering::Acquire) {
-            // A call that comes while the thread is awake makes this return at once.
-            thread::park_timeout(LONGEST_WAIT);
-            self.go_home();
-            self.replace();
-            self.empty();
-        }
-        self.replace();
-        self.finish(true);
-        self.reader.count(&mut self.counters);
-        self.entries.extend(self.late.iter().map(|late| late.entry(self.cpu)));
-        Finished {
-            counters: self.counters,
-            cpu: self.cpu,
-            entries: self.entries,
-            lost_between: self.lost_between,
-        }
-    }
-
-    /// Back to its own CPU: when that went, the kernel put the thread onto another one, for good.
-    /// As long as it is gone, there is nothing to be done.
-    fn go_home(&self) {
-        if os::this_cpu() != Some(u32::from(self.cpu)) {
-            let _ = os::pin_to_cpu(u32::from(self.cpu));
-        }
-    }
-
-    /// Goes on with new rings if there are some. What the old ones hold comes before.
-    fn replace(&mut self) {
-        while let Ok(next) = self.replacements.try_recv() {
-            match next {
-                Next::Rings(new) => self.exchange(new),
-                Next::Retire(done) => {
-                    self.reader.retire();
-                    // Fails only if nobody waits any more.
-                    let _ = done.send(());
-                }
-                Next::Larger(larger) => self.grow(larger),
-            }
-        }
-    }
-
-    fn exchange(&mut self, mut new: CpuReader) {
-        self.finish(false);
-        new.follow(self.serial);
-        let old = std::mem::replace(&mut self.reader, new);
-        old.count(&mut self.counters);
-    }
-
-    /// Goes on with the larger ring. No writer is left in the one before, which has been retired.
-    fn grow(&mut self, larger: RingReader) {
-        let (before, after) = (self.reader.size(), larger.size());
-        self.finish(false);
-        // What was lost last of all has a number, too, which the ring does not know.
-        self.reader.follow(self.serial);
-        self.reader.go_on_with(larger).count(&mut self.counters);
-        let now = os::monotonic_ns();
-        let entry = Entry::new(Key::RingGrown).cpu(self.cpu).between(now, now);
-        self.entries.push(entry.detail(&format!(
-            "from {} KiB to {} KiB",
-            before >> 10,
-            after >> 10
-        )));
-    }
-
-    /// Asks for a larger ring, if this one has room for less time than its reader may be held up.
-    /// `late`: the writer of the log is behind, too.
-    fn ask_for_more(&mut self, fill: u64, late: bool) {
-        let ns = os::monotonic_ns().saturating_sub(self.emptied_ns);
-        let enough = fill >= self.reader.size() / 8;
-        if self.may_grow
-            && (late || (enough && holds_ns(self.reader.reserve(), fill, ns) < HELD_UP_NS))
-        {
-            self.may_grow = false;
-            // Fails only if nobody makes any more.
-            if let Some(grow) = &self.shared.grow {
-                let _ = grow.send(self.cpu);
-            }
-        }
-    }
-
-    /// Moves what is in the ring to the writer. If that is so far behind that no buffer is free,
-    /// waits for one: events that find the ring full in the meantime are lost, and counted.
-    fn empty(&mut self) {
-        self.ask_for_more(self.reader.fill(), false);
-        let mut starved = false;
-        while self.reader.fill() > 0 && !self.shared.stop.load(Ordering::Acquire) {
-            let Some(mut records) = self.shared.pool.get() else {
-                starved = true;
-                self.ask_for_more(0, true);
-                thread::park_timeout(BUFFER_WAIT);
-                continue;
-            };
-            self.note_late(starved);
-            starved = false;
-            let begin_ns = os::monotonic_ns();
-            let taken = self.take(&mut records);
-            self.looked_ns = os::monotonic_ns();
-            let done = (taken.bytes as usize) < BLOCK;
-            self.send(records, taken, begin_ns);
-            if done {
-                self.emptied_ns = begin_ns;
-                break;
-            }
-        }
-        self.looked_ns = os::monotonic_ns();
-    }
-
-    /// Before the ring is emptied: whether it waited for too long.
-    fn note_late(&mut self, starved: bool) {
-        if self.reader.fill() == 0 {
-            return;
-        }
-        let (missed, since) = self.reader.missed();
-        let full_ns = (missed > 0).then(|| self.shared.times.ns(since));
-        let Some(late) = Late::of(self.looked_ns, full_ns, os::monotonic_ns(), starved) else {
-            return;
-        };
-        if self.late.len() < LATE_MAX {
-            self.late.push(late);
-        } else if let Some(last) = self.late.last_mut() {
-            last.to = late.to;
-        }
-    }
-
-    fn take(&mut self, records: &mut Vec<u8>) -> Taken {
-        let Shared { kinds, times, .. } = &self.shared;
-        let mut taken = self.reader.take(kinds, records, BLOCK);
-        times.convert(kinds, records, &mut taken);
-        taken
-    }
-
-    fn send(&mut self, records: Vec<u8>, taken: Taken, begin_ns: u64) {
-        if taken.torn {
-            let entry =
-                Entry::new(Key::BlockCorrupt).cpu(self.cpu).between(self.emptied_ns, begin_ns);
-            self.entries.push(
-                entry.detail("a ring held something that is no record; what it held was skipped"),
-            );
-        }
-        if let Some(since) = taken.lost_since {
-            self.note_loss(since, begin_ns);
-        }
-        if records.is_empty() {
-            self.shared.pool.put(records);
-            return;
-        }
-        let time_base = self.emptied_ns.saturating_sub(CLOCK_MARGIN_NS);
-        let events = taken.serials - taken.lost;
-        let block = Block {
-            origin: Origin::Cpu(self.cpu),
-            first_serial: self.serial,
-            time_base,
-            dump: Some((self.dumps, begin_ns)),
-            events,
-            records,
-        };
-        self.serial += taken.serials;
-        self.dumps += 1;
-        self.shared.status.count(&taken);
-        // Fails only if the writer has given up, which it has reported itself.
-        let _ = self.shared.to_writer.send(ToWriter::Block(block));
-    }
-
-    fn note_loss(&mut self, from: u64, to: u64) {
-        let (first, last) = self.lost_between.unwrap_or((from, to));
-        self.lost_between = Some((first.min(from), last.max(to)));
-    }
-
-    /// When no writer is left: everything that is in the rings, and what was lost last of all. If
-    /// these are not the last rings, that loss is dated before all that the next ones hold.
-    fn finish(&mut self, last: bool) {
-        self.note_late(false);
-        loop {
-            let begin_ns = os::monotonic_ns();
-            let mut records = self.shared.pool.get_anyway();
-            let taken = self.take(&mut records);
-            let done = (taken.bytes as usize) < BLOCK;
-            self.send(records, taken, begin_ns);
-            if done {
-                break;
-            }
-        }
-        if self.reader.fill() > 0 {
-            let entry = Entry::new(Key::BlockCorrupt)
-                .cpu(self.cpu)
-                .between(self.emptied_ns, os::monotonic_ns());
-            self.entries.push(entry.detail(&format!(
-                "{} bytes of a ring stand behind a record that was never completed",
-                self.reader.fill()
-            )));
-        }
-        // Taken, for the nested ring may go on with others, and would tell of it once more.
-        let (missed, since) = self.reader.take_missed();
-        if missed > 0 {
-            let (since, now) = (self.shared.times.ns(since), os::monotonic_ns());
-            let records = self.shared.builtin.lost(missed, since, if last { now } else { since });
-            let taken = Taken {
-                serials: missed,
-                lost: missed,
-                lost_since: Some(since),
-                ..Taken::default()
-            };
-            self.emptied_ns = self.emptied_ns.min(since);
-            self.send(records, taken, now);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use klogger_ring::{MISSED, NESTED, Rings};
-    use klogger_toolchain::bundled;
-    use std::sync::mpsc::sync_channel;
-
-    #[test]
-    fn a_ring_is_late_if_it_was_full_or_waited_for_too_long() {
-        const MS: u64 = 1_000_000;
-        let late = |full: Option<u64>, now: u64| {
-            Late::of(1000 * MS, full.map(|ms| ms * MS), now * MS, false)
-        };
-        let from_to =
-            |from: u64, to: u64| Some(Late { from: from * MS, to: to * MS, starved: false });
-        assert_eq!(late(None, 2250), None);
-        assert_eq!(late(None, 2251), from_to(1000, 2251));
-        assert_eq!(late(Some(1100), 1300), None);
-        assert_eq!(late(Some(1100), 1351), from_to(1000, 1351));
-        assert_eq!(late(Some(900), 1351), None, "what was lost before it was emptied");
-    }
-
-    /// The nested ring stays when the main one grows.
-    #[test]
-    fn what_a_nested_ring_has_lost_is_told_once() {
-        let (size, nested_at) = (NESTED, 2 * Rings::stride(NESTED));
-        let memory = Arc::new(os::memory::zeros(3 * Rings::stride(size)).unwrap());
-        let ring = |n: usize| RingReader::of_kernel(memory.clone(), n * Rings::stride(size), size);
-        let layouts = bundled::builtin().unwrap().layouts(1);
-        let (to_writer, blocks) = sync_channel(16);
-        let shared = Shared {
-            kinds: Arc::new(RecordKinds::new(&layouts)),
-            times: Times::Ns,
-            to_writer,
-            pool: Arc::default(),
-            status: Arc::default(),
-            builtin: Builtin(Arc::new(layouts)),
-            grow: None,
-            stop: Arc::default(),
-        };
-        let mut worker =
-            Worker::new(0, CpuReader::new(ring(0), Some(ring(2))), channel().1, shared);
-        memory.word(MISSED).store(5, Ordering::Relaxed);
-        memory.word(nested_at + MISSED).store(3, Ordering::Relaxed);
-        worker.reader.retire();
-        worker.grow(ring(1));
-        memory.word(nested_at + MISSED).fetch_add(1, Ordering::Relaxed);
-        worker.finish(true);
-        assert_eq!(worker.serial, 5 + 3 + 1);
-        drop(worker);
-        assert_eq!(blocks.iter().count(), 2);
-    }
-
-    #[test]
-    fn how_long_the_room_in_a_ring_suffices() {
-        assert_eq!(holds_ns(1 << 20, 1 << 19, 1_000_000), 2_000_000);
-        assert_eq!(holds_ns(4 << 20, 4 << 20, HELD_UP_NS), HELD_UP_NS);
-        assert_eq!(holds_ns(1 << 20, 0, 1_000), 1_000 << 20);
-        assert_eq!(holds_ns(1 << 28, 1, u64::MAX), u64::MAX);
     }
 }

@@ -2,7 +2,7 @@
 //! Overwrite mode: the rings run round and round until somebody wants to see them.
 
 use crate::drain::Finished;
-use klogger_engines::engine::Times;
+use klogger_engines::times::Times;
 use klogger_log::origin::Origin;
 use klogger_log::record::{Header, TIME_MASK, full_time};
 use klogger_os as os;

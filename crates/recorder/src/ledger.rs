@@ -3,32 +3,38 @@
 //! kernel.
 
 use crate::drain::Finished;
-use klogger_engines::engine::{LeftOut, MissedHits, Probing, Span};
+use klogger_engines::engine::{Engine, LeftOut, MissedHits, Span};
 use klogger_log::ledger::{Entry, Key};
 use klogger_log::preamble::ProbeState;
 use klogger_schema::layout::EventLayout;
 use klogger_schema::model::Decode;
 use std::collections::BTreeMap;
 
-/// What the kernel's probes have lost, and how.
-pub fn of_probes(
-    engine: &dyn Probing,
+/// What the engines have lost, and how. `ends`: of all drain threads.
+pub fn of_engines(
+    engines: &[Box<dyn Engine>],
     events: &[EventLayout],
     ends: &[Finished],
     span: (u64, u64),
 ) -> Vec<Entry> {
-    let mut entries = of_rings(ends, &|id| engine.ringless(id), events, span);
-    entries.extend(of_hits(engine.missed_hits(), span));
+    let ringless = |id| engines.iter().map(|e| e.ringless(id)).sum();
+    let mut entries = of_rings(ends, &ringless, events, span);
+    engines.iter().for_each(|e| entries.extend(of_engine(&**e, events, span)));
+    entries
+}
+
+fn of_engine(engine: &dyn Engine, events: &[EventLayout], span: (u64, u64)) -> Vec<Entry> {
+    let mut entries = of_hits(engine.missed_hits(), span);
     entries.extend(rate_limited(engine.left_out(), events));
     entries.extend(not_attached(engine.probes()));
     entries.extend(stackless(engine.stackless(), span));
     entries.extend(unread(&|id| engine.unread(id), events, span));
     let asks = |e: &&EventLayout| {
-        !engine.has_stacks() && e.fields.iter().any(|f| f.decode == Decode::Stack)
+        engine.lacks_stacks() && e.fields.iter().any(|f| f.decode == Decode::Stack)
     };
     for e in events.iter().filter(asks) {
         let entry = Entry::new(Key::StackUnknown).event(&e.name);
-        entries.push(entry.detail(&format!("the {} engine keeps no stacks", engine.name())));
+        entries.push(entry.detail(&format!("the {} engine keeps no stacks", engine.info().name)));
     }
     entries
 }

@@ -29,14 +29,14 @@ pub struct Running {
 }
 
 impl Held {
-    /// `words`: the command and its arguments; not empty. `wish`: a variable for its environment.
-    pub fn new(words: &[OsString], wish: Option<(&str, String)>) -> Result<Held, Error> {
+    /// `words`: the command and its arguments; not empty. `variables`: for its environment.
+    pub fn new(words: &[OsString], variables: Vec<(&str, String)>) -> Result<Held, Error> {
         let name = words[0].to_string_lossy().into_owned();
         let cannot = |e| Error::new(format!("cannot start '{name}': {e}"));
         let (mut pid_reader, pid_writer) = pipe().map_err(cannot)?;
         let (go_reader, go) = pipe().map_err(cannot)?;
         let mut command = Command::new(&words[0]);
-        command.args(&words[1..]).envs(wish);
+        command.args(&words[1..]).envs(variables);
         let spawned = spawn_held(command, pid_writer, go_reader, go.as_raw_fd());
         let mut bytes = [0; 4];
         pid_reader.read_exact(&mut bytes).map_err(cannot)?;

@@ -10,6 +10,7 @@ use klogger_os::processes::Thread;
 use klogger_schema::layout::EventLayout;
 use std::io;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex};
 
 /// Buffers between drain threads and the writer. If all are in use, the disk is slower than the
@@ -34,6 +35,15 @@ pub struct Block {
     /// Events among the records.
     pub events: u64,
     pub records: Vec<u8>,
+}
+
+/// Where a drain thread hands its blocks on, and where it takes buffers from.
+#[derive(Clone)]
+pub struct Outlet {
+    pub to_writer: SyncSender<ToWriter>,
+    pub pool: Arc<Pool>,
+    pub status: Arc<Status>,
+    pub builtin: Builtin,
 }
 
 /// How a recording goes, for progress and for the ledger.

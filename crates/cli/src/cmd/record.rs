@@ -8,12 +8,14 @@ use self::course::Course;
 use self::values::{bytes, duration, mode, rate, size, user_size};
 use super::Outcome;
 use super::build::build;
+use crate::engines;
 use crate::failure::Failure;
 use crate::schemata;
-use klogger_engines::kernel;
+use klogger_engines::registry::{CHOICES, Choice};
+use klogger_engines::{bpf, kernel};
 use klogger_log::writer::Compression;
 use klogger_os::machine;
-use klogger_recorder::{Engine, Options, RateLimit, Target};
+use klogger_recorder::{Options, RateLimit, Request, Target};
 use klogger_schema::model::Schema;
 use klogger_toolchain::compiled_schema::CompiledSchema;
 use klogger_toolchain::{bundled, host_kernel, kbuild};
@@ -48,11 +50,9 @@ pub struct Args {
     /// without probes is recorded from programs; 'programs' is whatever programs log
     #[arg(short, long = "schema", required_unless_present = "engine", value_name = "SCHEMA")]
     schemas: Vec<String>,
-    /// What logs: probes in the kernel (as programs of its own virtual machine: bpf; as modules:
-    /// kernel), programs that include a generated header (user), or, by what the schemata have, bpf
-    /// or user or both (auto)
-    #[arg(long, value_enum, value_name = "ENGINE")]
-    engine: Option<EngineName>,
+    /// What logs [default: auto]; 'klogger list --engines' says what can run here
+    #[arg(long, value_name = "ENGINE", value_parser = engines::parser())]
+    engine: Option<&'static Choice>,
     /// For --engine kernel: take modules from this folder ('klogger build -o DIR' makes it) instead
     /// of building them
     #[arg(long, value_name = "DIR")]
@@ -114,15 +114,6 @@ pub struct Args {
     command: Vec<OsString>,
 }
 
-/// `--engine`
-#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum EngineName {
-    Auto,
-    Bpf,
-    Kernel,
-    User,
-}
-
 /// `--buffer-size`, and the memory for rings of programs, if they are not given.
 const BUFFER_DEFAULT: u64 = 4 << 20;
 const USER_MEMORY_DEFAULT: u64 = 256 << 20;
@@ -143,44 +134,42 @@ const PROGRAMS: &str = "programs";
 
 pub fn run(args: Args) -> Outcome {
     let target = target(&args)?;
-    let engine = match args.engine {
-        Some(EngineName::Bpf) => Engine::Bpf,
-        Some(EngineName::Kernel) => Engine::Kernel,
-        Some(EngineName::User) => Engine::User,
-        Some(EngineName::Auto) | None => Engine::Auto,
-    };
-    let (units, programs) = schemas(&args.schemas, engine)?;
-    let (resident, modules) = match engine {
-        Engine::Kernel => modules(&units, args.modules.as_deref())?,
-        Engine::Auto | Engine::Bpf | Engine::User if args.modules.is_some() => {
+    let choice = args.engine.unwrap_or(&CHOICES[0]);
+    let (units, programs) = schemas(&args.schemas, choice)?;
+    let (resident, modules) = match (choice.includes(&kernel::INFO), &args.modules) {
+        (true, folder) => modules(&units, folder.as_deref())?,
+        (false, Some(_)) => {
             return Err(
                 Failure::new("--modules is for the kernel engine").help("add --engine kernel")
             );
         }
-        Engine::Auto | Engine::Bpf | Engine::User => (Vec::new(), None),
+        (false, None) => (Vec::new(), None),
     };
     let name = units.first().map_or(PROGRAMS, |unit| unit.schema.name.as_str());
     let output = args.output.clone().unwrap_or_else(|| PathBuf::from(format!("{name}.klog")));
     let options = Options {
-        engine,
-        units,
-        resident,
-        modules,
-        programs,
-        target,
+        request: Request {
+            choice,
+            builtin: bundled::builtin()?,
+            units,
+            resident,
+            modules,
+            programs,
+            target,
+            buffer_size: args.buffer_size.unwrap_or(BUFFER_DEFAULT),
+            user_buffer: args.user_buffer,
+            max_memory: args.max_memory.unwrap_or(USER_MEMORY_DEFAULT),
+            ring_memory: ring_memory(args.buffer_size, args.max_memory),
+            lowwater: args.lowwater,
+            overwrite: args.overwrite,
+            calibrate: !args.no_calibrate,
+            disabled: args.disable.clone(),
+        },
         output: output.clone(),
         mode: args.mode,
-        buffer_size: args.buffer_size.unwrap_or(BUFFER_DEFAULT),
-        user_buffer: args.user_buffer,
-        max_memory: args.max_memory.unwrap_or(USER_MEMORY_DEFAULT),
-        ring_memory: ring_memory(args.buffer_size, args.max_memory),
-        lowwater: args.lowwater,
-        overwrite: args.overwrite,
         compression: if args.compress { Compression::Zstd(1) } else { Compression::None },
         duration: args.duration,
-        calibrate: !args.no_calibrate,
         limits: args.rate_limit.clone(),
-        disabled: args.disable.clone(),
         command_line: std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect(),
     };
     let course = Course::new(args.quiet, output.clone());
@@ -200,27 +189,25 @@ pub fn run(args: Args) -> Outcome {
 }
 
 /// The schemata that were named, and whether those of all programs are meant as well.
-fn schemas(words: &[String], engine: Engine) -> Result<(Vec<CompiledSchema>, bool), Failure> {
+fn schemas(words: &[String], choice: &Choice) -> Result<(Vec<CompiledSchema>, bool), Failure> {
     let programs =
-        words.iter().any(|w| w == PROGRAMS) || (words.is_empty() && engine == Engine::User);
-    match (engine, programs, words.is_empty()) {
-        (Engine::Bpf, true, _) => {
-            return Err(Failure::new(
-                "-s programs needs the user engine, and --engine bpf leaves it out",
-            )
-            .help("leave --engine away: the kernel's probes and programs are recorded together"));
-        }
-        (Engine::Bpf | Engine::Kernel | Engine::Auto, false, true) => {
-            return Err(Failure::new("no schema to record with").help(
-                "give one with -s ('klogger list' shows those there are), or record \
-                       programs: --engine user",
-            ));
-        }
-        _ => {}
+        words.iter().any(|w| w == PROGRAMS) || (words.is_empty() && !choice.has_probes());
+    if programs && !choice.finds_programs() {
+        let name = choice.name;
+        return Err(Failure::new(format!(
+            "-s programs needs the user engine, and --engine {name} leaves it out",
+        ))
+        .help("leave --engine away: the kernel's probes and programs are recorded together"));
+    }
+    if words.is_empty() && !programs {
+        return Err(Failure::new("no schema to record with").help(
+            "give one with -s ('klogger list' shows those there are), or record programs: \
+             --engine user",
+        ));
     }
     let named = words.iter().filter(|w| *w != PROGRAMS);
     let units: Result<Vec<_>, Failure> =
-        named.map(|s| schemata::unit(s, matches!(engine, Engine::Auto | Engine::Bpf))).collect();
+        named.map(|s| schemata::unit(s, choice.includes(&bpf::INFO))).collect();
     Ok((units?, programs))
 }
 

@@ -9,12 +9,12 @@
 //! ```text
 //! each page:  0 magic  16 version u32  20 this page's number u32  24 pages u32
 //!            28 crc32c u32 of what follows 64
-//!             32 recording u64  40 made u64 (of one recording, the latest are in use)  48 unused
-//! page 0:    64 turn u64  72 two times {ticks, ns}; `turn` (0 or 1) is the index of the newer one;
-//!            no crc, because they are written every second
+//!            32 recording u64  40 made u64 (of one recording, the latest are in use)  48 unused
+//! page 0:    64 turn u64  72 two times {ticks, ns}, of which `turn` (0 or 1) says the newer;
+//!            no crc, for it is written every second
 //! others:    64 a part of the text:
-//!              bytes of `about` u64, of the index u64, number of frames u64; about, index (JSON);
-//!              frames, u64 each
+//!              bytes of `facts` u64, of the index u64, number of frames u64;
+//!              facts, index (JSON); frames, u64 each
 //! ```
 //!
 //! Each ring says in its control page (`stamp`, see `ring.h`) that it is the one: memory that was

@@ -10,12 +10,13 @@
 //! changes: so what the empty probe adds is measured against a system call without a tracepoint,
 //! beside it each time.
 
-use crate::bpf::attach::attach;
-use crate::bpf::load::{self, Config};
+use super::attach::attach;
+use super::load::{self, Config};
+use crate::costs::{SPREAD, judge, quantile};
 use crate::scope::{SCOPE_BYTES, Scope};
 use klogger_codegen::bpf::calibrate::{EMPTY, FIRST_EVENT, MEMORY, PLACES, PROGRAM};
 use klogger_codegen::kernel_types::KernelTypes;
-use klogger_log::preamble::{Cost, Costs, EventCost};
+use klogger_log::preamble::{Costs, EventCost};
 use klogger_os as os;
 use klogger_os::Error;
 use klogger_os::{Affinity, Mapping, thread_cpu_ns};
@@ -35,14 +36,6 @@ const ROUNDS: std::ops::RangeInclusive<usize> = 3..=12;
 const BLOCKS: usize = 250;
 /// Larger than the caches nearest to the CPU, as a ring that is recorded to is.
 const RING: usize = 1 << 20;
-/// Quartiles further apart than this share of the median, and than [`LEAST_NS`], are no
-/// measurement.
-const WIDE: f64 = 0.25;
-const LEAST_NS: f64 = 4.0;
-
-/// Why there is no number.
-pub const SPREAD: &str = "measurements of the same were too far apart: the machine is busy";
-
 /// What is hit: by a system call that does little else.
 #[derive(Clone, Copy)]
 enum Place {
@@ -161,26 +154,6 @@ fn add(costs: &mut Costs, names: &[String], measured: &Measured) {
     {
         costs.why = SPREAD.into();
     }
-}
-
-/// `None` if the values disagree.
-pub fn judge(values: &[f64]) -> Option<Cost> {
-    let cost = Cost {
-        ns: quantile(values, 0.5),
-        low: quantile(values, 0.25),
-        high: quantile(values, 0.75),
-    };
-    (cost.high - cost.low <= (WIDE * cost.ns).max(LEAST_NS)).then_some(cost)
-}
-
-/// Between the two values that are nearest to that place.
-fn quantile(values: &[f64], part: f64) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let at = part * (sorted.len().max(1) - 1) as f64;
-    let value = |n: usize| sorted.get(n).copied().unwrap_or_default();
-    let (low, high) = (value(at as usize), value(at.ceil() as usize));
-    low + (high - low) * at.fract()
 }
 
 fn median_of_differences(a: &[f64], b: &[f64]) -> f64 {
@@ -309,28 +282,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantiles_lie_between_values() {
-        assert_eq!(quantile(&[], 0.5), 0.0);
-        assert_eq!(quantile(&[7.0], 0.25), 7.0);
-        assert_eq!(quantile(&[4.0, 1.0, 2.0, 3.0], 0.5), 2.5);
-        assert_eq!(quantile(&[5.0, 1.0, 2.0, 3.0, 4.0], 0.25), 2.0);
-    }
-
-    #[test]
     fn what_something_disturbed_does_not_count() {
         let (quiet, mut other) = (vec![100.0; 9], vec![140.0; 9]);
         other[3] = 90_000.0;
         assert_eq!(median_of_differences(&other, &quiet), 40.0);
-    }
-
-    #[test]
-    fn what_spreads_is_no_number() {
-        assert_eq!(
-            judge(&[50.0, 51.0, 52.0]).map(|c| (c.low, c.ns, c.high)),
-            Some((50.5, 51.0, 51.5))
-        );
-        assert_eq!(judge(&[50.0, 30.0, 80.0, 20.0]), None);
-        // Of little, a little more is as good as the same.
-        assert!(judge(&[2.0, 4.0, 6.0]).is_some());
     }
 }

@@ -2,7 +2,7 @@
 //! What events cost, as the modules measure it themselves: each has a file which logs it again and
 //! again when it is read.
 
-use crate::calibrate::{SPREAD, judge};
+use crate::costs::{SPREAD, judge};
 use klogger_log::preamble::{Costs, EventCost};
 use klogger_os::tsc;
 use klogger_toolchain::compiled_schema::CompiledSchema;

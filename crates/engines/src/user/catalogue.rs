@@ -2,7 +2,8 @@
 //! The events of a recording, as programs bring them: which of a program's schemata are wanted,
 //! which agree with what is known, and under which ids they go into the log.
 
-use klogger_log::preamble::{Addition, SchemaText};
+use crate::request::schema_text;
+use klogger_log::preamble::Addition;
 use klogger_schema::layout::EventLayout;
 use klogger_schema::model::{Decoding, Schema};
 use klogger_schema::{Options, parse};
@@ -281,17 +282,6 @@ fn no_room(uid: u32) -> String {
 
 fn layouts(schema: &Schema, base: u16) -> Vec<EventLayout> {
     schema.events.iter().zip(base..).map(|(e, id)| EventLayout::new(&schema.name, e, id)).collect()
-}
-
-/// How a schema stands in a log.
-pub fn schema_text(schema: &Schema, user: bool) -> SchemaText {
-    SchemaText {
-        name: schema.name.clone(),
-        doc: schema.doc.clone().unwrap_or_default(),
-        file: schema.file.clone(),
-        text: schema.text.clone(),
-        user,
-    }
 }
 
 fn first(errors: &[klogger_schema::Diagnostic]) -> &str {

@@ -1,126 +1,156 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The part of a recording that is in programs: what they are told, and the engine that empties
-//! their rings.
+//! The user engine: what programs are told before the recording, and what came of it.
 
-use super::{Engine, Options, Target};
-use crate::pipeline::Flow;
-use klogger_engines::scope::Scope as KernelScope;
-use klogger_engines::user::{
-    self, Catalogue, Places, Programs, Recorded, SLOTS_MAX, Scope, Settings,
-};
-use klogger_log::ledger::{Entry, Key};
+use super::{Catalogue, Places, Programs, Recorded, SLOTS_MAX, Scope, Settings, slot_memory};
+use crate::engine::{Engine, Start};
+use crate::registry::EngineInfo;
+use crate::request::{Request, Target};
+use klogger_log::ledger::{Entry, Key, Ledger};
 use klogger_os as os;
 use klogger_os::Error;
 use klogger_ring::clock::{Source, best_source};
 use klogger_schema::layout::EventLayout;
 use klogger_toolchain::compiled_schema::CompiledSchema;
 
-/// Before the recording begins.
-pub struct Plan {
+/// As the registry has it.
+pub const INFO: EngineInfo = EngineInfo {
+    name: "user",
+    description: "programs that include a generated header; needs no root",
+    check: || Places::from_environment().check(),
+    probes: false,
+    finds_programs: true,
+    logs,
+    prepare: |request| Ok(Box::new(UserEngine::prepare(request)?)),
+};
+
+/// The variable that a command finds in its environment.
+const VARIABLE: &str = "KLOGGER_RECORD";
+
+/// Programs that are recorded, or will be.
+pub struct UserEngine {
     token: u64,
     source: Source,
     /// Why our own programs can have no files, if so.
-    pub no_folder: Option<String>,
-}
-
-/// Programs that are being recorded, and what was amiss from the beginning.
-pub struct Part {
-    programs: Programs,
     no_folder: Option<String>,
+    programs: Option<Programs>,
+    recorded: Option<Recorded>,
 }
 
-/// The variable that a command finds in its environment.
-pub const WISH: &str = "KLOGGER_RECORD";
+/// It has events that no probe logs, or the kernel's probes are not recorded at all.
+fn logs(request: &Request, unit: &CompiledSchema) -> bool {
+    let schema = &unit.schema;
+    if schema.name == request.builtin.schema.name || request.resident.contains(&schema.name) {
+        return false;
+    }
+    let is_called =
+        |name: &str| schema.probes.iter().flat_map(|p| &p.calls).any(|c| c.event == name);
+    !request.choice.has_probes() || schema.events.iter().any(|e| !is_called(&e.name))
+}
 
-impl Plan {
-    /// Makes the folder for our own programs' files. `alone`: nothing else is recorded.
-    pub fn new(options: &Options, alone: bool) -> Result<Plan, Error> {
+impl UserEngine {
+    /// Makes the folder for our own programs' files.
+    fn prepare(request: &Request) -> Result<UserEngine, Error> {
+        let alone = request.engines().len() == 1;
         let no_folder = match Places::from_environment().make() {
-            Err(e) if alone && matches!(options.target, Target::Command(_)) => return Err(e),
+            Err(e) if alone && matches!(request.target, Target::Command(_)) => return Err(e),
             Err(e) => Some(e.message),
             Ok(()) => None,
         };
-        Ok(Plan { token: os::files::random(), source: best_source(), no_folder })
+        let (token, source) = (os::files::random(), best_source());
+        Ok(UserEngine { token, source, no_folder, programs: None, recorded: None })
+    }
+
+    /// What is amiss before it begins.
+    fn notes(&self, request: &Request) -> Vec<String> {
+        let kept = "--overwrite is for events of the kernel; those of programs are kept whole";
+        self.no_folder.iter().cloned().chain(request.overwrite.then(|| kept.into())).collect()
+    }
+}
+
+impl Engine for UserEngine {
+    fn info(&self) -> &'static EngineInfo {
+        &INFO
     }
 
     /// What the command's programs are told, so that they log from their first line on:
     /// `1:TOKEN:PID:RING:SLOTS:CLOCK:SCHEMATA:OFF`, as program_shm.h has it.
-    pub fn wish(&self, options: &Options) -> (&'static str, String) {
-        let slots = (options.max_memory / user::slot_memory(options.user_buffer))
-            .clamp(1, SLOTS_MAX as u64);
+    fn environment(&self, request: &Request) -> Option<(&'static str, String)> {
+        let slots = request.max_memory / slot_memory(request.user_buffer);
+        let slots = slots.clamp(1, SLOTS_MAX as u64);
         let clock = u8::from(self.source == Source::Tsc);
-        let names: Vec<&str> = user_units(options).map(|u| u.schema.name.as_str()).collect();
-        let schemata = if options.programs { "*".into() } else { names.join(",") };
-        let (pid, off) = (std::process::id(), options.disabled.join(","));
-        let text = format!(
-            "1:{:x}:{pid}:{}:{slots}:{clock}:{schemata}:{off}",
-            self.token, options.user_buffer
-        );
-        (WISH, text)
+        let schemata = if request.programs { "*".into() } else { names(request).join(",") };
+        let (pid, ring, off) =
+            (std::process::id(), request.user_buffer, request.disabled.join(","));
+        let token = self.token;
+        Some((VARIABLE, format!("1:{token:x}:{pid}:{ring}:{slots}:{clock}:{schemata}:{off}")))
+    }
+
+    fn ring_size(&self, request: &Request) -> u64 {
+        request.user_buffer
     }
 
     /// Begins to look for programs.
-    pub fn start(
-        self,
-        options: &Options,
-        builtin: &CompiledSchema,
-        flow: &Flow,
-        command: Option<u32>,
-        kernel_scope: Option<KernelScope>,
-    ) -> (Part, Vec<String>) {
-        let scope = match (&options.target, command) {
+    fn start(&mut self, request: &Request, start: Start) -> Vec<String> {
+        let scope = match (&request.target, start.command) {
             (Target::All, _) => Scope::All,
             (Target::Processes(pids), _) => Scope::Processes(pids.clone()),
             (Target::Command(_), pid) => Scope::Command { pid: pid.unwrap_or_default() },
         };
-        let units = options.units.iter().map(|u| (u, options.is_user(u)));
-        let units = std::iter::once((builtin, false)).chain(units);
-        let catalogue = Catalogue::new(units, options.programs, &options.disabled);
+        let units = request.numbered().map(|(unit, _)| (unit, logs(request, unit)));
+        let catalogue = Catalogue::new(units, request.programs, &request.disabled);
         // The kernel's probes know more of processes than we could find out.
-        let tells_processes = kernel_scope.is_none();
+        let tells_processes = start.scope.is_none();
+        let kernel_scope = start.scope.cloned();
         let in_kernel_scope = move |pid| kernel_scope.as_ref().is_some_and(|s| s.contains(pid));
         let settings = Settings {
             scope,
             source: self.source,
-            max_memory: options.max_memory,
+            max_memory: request.max_memory,
             token: self.token,
             in_kernel_scope: Box::new(in_kernel_scope),
         };
-        let out = flow.output(tells_processes);
-        let (programs, notes) =
+        let out = super::Output::new(start.outlet, tells_processes);
+        let mut notes = self.notes(request);
+        let (programs, amiss) =
             Programs::start(settings, catalogue, out, Places::from_environment());
-        (Part { programs, no_folder: self.no_folder }, notes)
-    }
-}
-
-impl Part {
-    /// Switches an event on or off in all programs; `None` if there is none of this name.
-    pub fn switch(&self, event: &str, on: bool) -> Option<EventLayout> {
-        self.programs.switch(event, on)
+        self.programs = Some(programs);
+        notes.extend(amiss);
+        notes
     }
 
-    /// All events that there are by now.
-    pub fn events(&self) -> Vec<EventLayout> {
-        self.programs.events()
+    fn events(&self) -> Vec<EventLayout> {
+        self.programs.as_ref().map(Programs::events).unwrap_or_default()
     }
 
-    /// Ends it. The strings are for people.
-    pub fn stop(self, options: &Options) -> (Recorded, Vec<String>) {
-        let mut recorded = self.programs.stop();
+    fn set_enabled(&self, event: &EventLayout, on: bool) {
+        self.programs.iter().for_each(|p| drop(p.switch(&event.name, on)));
+    }
+
+    fn stop(&mut self, request: &Request) -> Vec<String> {
+        let Some(programs) = self.programs.take() else { return Vec::new() };
+        let mut recorded = programs.stop();
         let mut notes = Vec::new();
         if recorded.programs == 0 && recorded.entries.is_empty() && self.no_folder.is_none() {
-            notes.push(nobody_came(options));
+            notes.push(nobody_came(request));
         }
-        if let Some(why) = self.no_folder {
-            recorded.entries.push(Entry::new(Key::UserRefused).detail(&why));
+        if let Some(why) = &self.no_folder {
+            recorded.entries.push(Entry::new(Key::UserRefused).detail(why));
         }
-        (recorded, notes)
+        self.recorded = Some(recorded);
+        notes
+    }
+
+    fn account(&mut self, ledger: &mut Ledger) {
+        if let Some(recorded) = self.recorded.take() {
+            ledger.entries.extend(recorded.entries);
+            ledger.user_clock = Some(recorded.clock);
+        }
     }
 }
 
-fn nobody_came(options: &Options) -> String {
-    let names: Vec<&str> = user_units(options).map(|u| u.schema.name.as_str()).collect();
-    match options.programs || names.is_empty() {
+fn nobody_came(request: &Request) -> String {
+    let names = names(request);
+    match request.programs || names.is_empty() {
         true => "no program that logs events of its own was there".into(),
         false => format!(
             "no program that logs events of {} was there: include its header ('klogger gen')",
@@ -129,11 +159,7 @@ fn nobody_came(options: &Options) -> String {
     }
 }
 
-/// Whether anything is to be recorded from programs.
-pub fn are_wanted(options: &Options) -> bool {
-    options.engine != Engine::Bpf && (options.programs || user_units(options).next().is_some())
-}
-
-fn user_units(options: &Options) -> impl Iterator<Item = &CompiledSchema> {
-    options.units.iter().filter(|u| options.is_user(u))
+/// Of the schemata that programs may log events of.
+fn names(request: &Request) -> Vec<&str> {
+    request.units_of(&INFO).map(|(unit, _)| unit.schema.name.as_str()).collect()
 }

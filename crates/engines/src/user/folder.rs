@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Where programs put their files, and how the recorder hears of new ones.
 
-use super::file::is_name;
+use super::facts::is_name;
 use klogger_os as os;
 use klogger_os::Error;
 use klogger_os::inotify::Inotify;

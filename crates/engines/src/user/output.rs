@@ -9,7 +9,7 @@ use klogger_log::origin::{Origin, Thread};
 use klogger_log::preamble::Addition;
 use klogger_os as os;
 use klogger_os::processes;
-use klogger_ring::block::{Block, Builtin, Pool, Status, ToWriter};
+use klogger_ring::block::{Block, Builtin, Outlet, Pool, Status, ToWriter};
 use klogger_ring::clock::Clock;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -48,13 +48,9 @@ impl Stream {
 }
 
 impl Output {
-    pub fn new(
-        to_writer: SyncSender<ToWriter>,
-        pool: Arc<Pool>,
-        status: Arc<Status>,
-        builtin: Builtin,
-        tells_processes: bool,
-    ) -> Output {
+    /// `tells_processes`: nobody else does.
+    pub fn new(outlet: Outlet, tells_processes: bool) -> Output {
+        let Outlet { to_writer, pool, status, builtin } = outlet;
         Output {
             to_writer,
             pool,

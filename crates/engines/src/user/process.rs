@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Whose file it is, and whether it concerns the recording.
 
-use super::file::is_name;
+use super::facts::is_name;
 use super::folder::{FileId, Folder, Found};
 use klogger_os as os;
 use klogger_os::processes;

@@ -7,7 +7,7 @@ use super::*;
 use klogger_log::ledger::{Entry, Key};
 use klogger_log::origin::Origin;
 use klogger_log::record::{Header, SizeTable};
-use klogger_ring::block::{Block, Builtin, Pool, Status, ToWriter};
+use klogger_ring::block::{Block, Builtin, Outlet, Status, ToWriter};
 use klogger_ring::{CONTROL as RING_CONTROL, EVENTS_MAX, Rings};
 use klogger_schema::layout::EventLayout;
 use klogger_schema::{Options, parse};
@@ -41,7 +41,13 @@ impl Recording {
     fn start(folder: &TempDir, scope: Scope, units: &[&str], max_memory: u64) -> Recording {
         let (sender, messages) = sync_channel(100_000);
         let status = Arc::<Status>::default();
-        let out = Output::new(sender, Arc::<Pool>::default(), status.clone(), builtin(), true);
+        let outlet = Outlet {
+            to_writer: sender,
+            pool: Arc::default(),
+            status: status.clone(),
+            builtin: builtin(),
+        };
+        let out = Output::new(outlet, true);
         let (own, mine) =
             (bundled::builtin().unwrap(), units.iter().map(|t| my_unit(t)).collect::<Vec<_>>());
         let known = std::iter::once((&own, false)).chain(mine.iter().map(|u| (u, true)));

@@ -8,7 +8,7 @@ use super::{Catalogue, Folder, Output, Owner, Program, ProgramFile};
 use klogger_log::builder::RecordBuilder;
 use klogger_log::record::{Header, SizeTable};
 use klogger_os as os;
-use klogger_ring::block::{Builtin, Pool, Status, ToWriter};
+use klogger_ring::block::{Builtin, Outlet, ToWriter};
 use klogger_ring::{CONTROL as RING_CONTROL, EVENTS_MAX, Rings};
 use klogger_schema::layout::EventLayout;
 use klogger_schema::{Options, parse};
@@ -150,13 +150,13 @@ pub fn survive(deeds: &[u8]) {
     let Ok(program) = ProgramFile::open(&folder, &name) else { return };
     let (sender, messages) = sync_channel(100_000);
     let layouts = Builtin(Arc::new(builtin().layouts(1)));
-    let mut out = Output::new(
-        sender,
-        Arc::<Pool>::default(),
-        Arc::<Status>::default(),
-        layouts.clone(),
-        false,
-    );
+    let outlet = Outlet {
+        to_writer: sender,
+        pool: Arc::default(),
+        status: Arc::default(),
+        builtin: layouts.clone(),
+    };
+    let mut out = Output::new(outlet, false);
     let mut catalogue = Catalogue::new([(builtin(), false)], true, &[]);
     let owner =
         if early.len() % 2 == 0 { Owner::Process(std::process::id()) } else { Owner::Nobody };

@@ -4,11 +4,12 @@
 
 use crate::file;
 use crate::host;
-use crate::pipeline::Flow;
+use crate::pipeline::Pipeline;
 use crate::writer::Names;
+use klogger_engines::request::{FIRST_ID, schema_text};
 use klogger_engines::user::{
     Catalogue, Folder, Output, Owner, Places, Program, ProgramFile, Unusable, is_recorder, owner,
-    schema_text, title,
+    title,
 };
 use klogger_log::ledger::{Entry, Key, Ledger};
 use klogger_log::preamble::{Preamble, Recorder};
@@ -151,7 +152,7 @@ pub fn save(
             .help(format!("end that recording: kill -INT {recorder}")));
     }
     let builtin = bundled::builtin()?;
-    let layouts = builtin.layouts(crate::FIRST_ID);
+    let layouts = builtin.layouts(FIRST_ID);
     let start = host::clock();
     let buffer_size = found.iter().map(|r| r.file.facts.ring_size as u64).max().unwrap_or(0);
     let preamble = Preamble {
@@ -169,17 +170,22 @@ pub fn save(
     };
     let start_ns = preamble.clock.start_ns;
     let (log, _) = file::open(output, file::PRIVATE)?;
-    let mut flow = Flow::new(&layouts);
-    flow.write(
+    let mut pipeline = Pipeline::new(&layouts);
+    pipeline.write(
         Writer::new(log, &preamble, compression).map_err(|e| file::cannot_write(output, e))?,
         start_ns,
     );
     let catalogue = Catalogue::new([(&builtin, false)], true, &[]);
-    let mut rescue =
-        Rescue { out: flow.output(true), catalogue, keep, saved: Vec::new(), removed: 0 };
+    let mut rescue = Rescue {
+        out: Output::new(pipeline.outlet(), true),
+        catalogue,
+        keep,
+        saved: Vec::new(),
+        removed: 0,
+    };
     thread::sleep(CLOCK_LOOK);
     found.into_iter().for_each(|r| rescue.program(r));
-    rescue.finish(flow, output, start_ns)
+    rescue.finish(pipeline, output, start_ns)
 }
 
 struct Rescue {
@@ -233,7 +239,7 @@ impl Rescue {
         self.saved.push(program);
     }
 
-    fn finish(self, flow: Flow, output: &Path, start_ns: u64) -> Result<Saved, Error> {
+    fn finish(self, pipeline: Pipeline, output: &Path, start_ns: u64) -> Result<Saved, Error> {
         let Rescue { mut out, saved, removed, .. } = self;
         out.clock.look();
         out.clock.extend_error(out.earliest_ns);
@@ -243,7 +249,7 @@ impl Rescue {
         let entries = out.complaints.finish((start_ns, os::monotonic_ns()));
         // The writer's thread ends when nobody can send to it any more.
         drop(out.to_writer);
-        let (_, writer) = flow.stop();
+        let (_, writer) = pipeline.stop();
         let ledger = Ledger { entries, user_clock, ..Ledger::default() };
         if let Some(e) = writer.failure() {
             return Err(file::cannot_write(output, e));

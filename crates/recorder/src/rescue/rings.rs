@@ -2,39 +2,25 @@
 //! A recorder that was killed: its log, which has no end, and what its rings still hold, made into
 //! a whole log.
 
-use crate::drain::{CLOCK_MARGIN_NS, Finished};
-use crate::dump::TIME_REACH_NS;
-use crate::writer::Names;
-use crate::{file, ledger};
-use klogger_engines::bpf::Stacks;
-use klogger_engines::bpf::hits::left_by;
-use klogger_engines::bpf::load::{PROBES_MAX, map_memory};
+mod kept;
+mod salvage;
+
+pub use salvage::{Salvage, Still};
+
+use crate::file;
+use kept::KeptRings;
 use klogger_engines::bpf::pins::{self, Left};
-use klogger_log::ledger::{Entry, Key, Ledger};
-use klogger_log::origin::Origin;
-use klogger_log::preamble::{Preamble, ProbeState};
+use klogger_log::ledger::Ledger;
+use klogger_log::preamble::Preamble;
 use klogger_log::reader::Reader;
-use klogger_log::record::{TIME_MASK, full_time};
-use klogger_log::writer::{Compression, EventBlock, Summary, Writer};
-use klogger_os as os;
+use klogger_log::writer::{Compression, Summary};
 use klogger_os::Error;
-use klogger_os::Mapping;
-use klogger_ring::block::Builtin;
-use klogger_ring::clock::{Clock, Converter};
-use klogger_ring::{Counters, EVENTS_MAX, NESTED, Note, RecordKinds, Rings, Taken};
-use klogger_ring::{CpuReader, last_in_order, last_time};
-use libbpf_rs::{MapCore, MapHandle};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
-use std::fs::File;
-use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// What a recorder leaves beside its rings.
 #[derive(Serialize, Deserialize)]
-pub struct About {
+pub struct Facts {
     pub log: PathBuf,
     /// CPUs that have a ring: numbers below this.
     pub rings: usize,
@@ -66,9 +52,9 @@ pub struct Salvaged {
 /// All recorders that there are.
 pub fn list() -> Vec<Remnant> {
     let remnant = |left: Left| {
-        let found = about(&left).ok().and_then(|a| Some((KeptRings::open(&left, &a).ok()?, a)));
+        let found = facts(&left).ok().and_then(|f| Some((KeptRings::open(&left, &f).ok()?, f)));
         let bytes = found.as_ref().map_or(0, |(rings, _)| rings.bytes());
-        Remnant { pid: left.pid, alive: left.alive, log: found.map(|(_, a)| a.log), bytes, left }
+        Remnant { pid: left.pid, alive: left.alive, log: found.map(|(_, f)| f.log), bytes, left }
     };
     pins::left().into_iter().map(remnant).collect()
 }
@@ -78,7 +64,7 @@ pub fn find(pid: u32) -> Option<Remnant> {
     list().into_iter().find(|r| r.pid == pid)
 }
 
-fn about(left: &Left) -> Result<About, Error> {
+fn facts(left: &Left) -> Result<Facts, Error> {
     let text = left
         .about()
         .ok_or_else(|| Error::new("the recorder was killed before it had begun its log"))?;
@@ -93,8 +79,8 @@ pub fn save(remnant: Remnant, output: &Path, compression: Compression) -> Result
         return Err(Error::new(format!("process {} still records", left.pid))
             .help(format!("end its recording in order: kill -INT {}", left.pid)));
     }
-    let about = match about(&left) {
-        Ok(about) => about,
+    let facts = match facts(&left) {
+        Ok(facts) => facts,
         Err(e) => {
             left.remove();
             return Err(
@@ -102,18 +88,18 @@ pub fn save(remnant: Remnant, output: &Path, compression: Compression) -> Result
             );
         }
     };
-    let rings = KeptRings::open(&left, &about)?;
-    let old = Reader::open(&about.log).ok().filter(|old| is_of(old, &about.preamble));
+    let rings = KeptRings::open(&left, &facts)?;
+    let old = Reader::open(&facts.log).ok().filter(|old| is_of(old, &facts.preamble));
     if old.as_ref().is_some_and(Reader::is_complete) {
         left.remove();
         return Err(Error::new(format!(
             "{} is whole: the recorder was killed after it",
-            about.log.display()
+            facts.log.display()
         ))
         .help("there is nothing to save; what it had in the kernel has been freed"));
     }
     let (log, _) = file::open(output, file::PRIVATE)?;
-    let mut salvage = Salvage::new(&about, old.as_ref(), log, compression, Still::here())
+    let mut salvage = Salvage::new(&facts, old.as_ref(), log, compression, Still::here())
         .map_err(|e| file::cannot_write(output, e))?;
     let written = salvage.events();
     salvage.rings(&rings).map_err(|e| file::cannot_write(output, e))?;
@@ -121,360 +107,11 @@ pub fn save(remnant: Remnant, output: &Path, compression: Compression) -> Result
     let (summary, ledger) =
         salvage.finish_here(&rings, &left).map_err(|e| file::cannot_write(output, e))?;
     left.remove();
-    Ok(Salvaged { summary, ledger, log: about.log, written, rescued })
+    Ok(Salvaged { summary, ledger, log: facts.log, written, rescued })
 }
 
 /// Whether a log is this recording's.
 pub fn is_of(log: &Reader, preamble: &Preamble) -> bool {
     let made_by = |p: &Preamble| (p.clock.start_ns, p.recorder.pid);
     made_by(log.preamble()) == made_by(preamble)
-}
-
-/// The rings as the recorder left them.
-struct KeptRings {
-    main: Rings,
-    /// By CPU: the ring that took the place of its own.
-    larger: Vec<Option<Rings>>,
-    nested: Rings,
-    count: usize,
-    ringless: Mapping,
-    /// An older recorder left none of these.
-    unread: Option<Mapping>,
-    caught: Option<Mapping>,
-    stacks: Option<Stacks>,
-}
-
-impl KeptRings {
-    fn open(left: &Left, about: &About) -> Result<KeptRings, Error> {
-        let size = about.preamble.recorder.buffer_size as usize;
-        let stacks = match (left.map(pins::STACKS), left.map(pins::STACKLESS)) {
-            (Ok(table), Ok(stackless)) => Some(Stacks::from_maps(table, &fd(&stackless)?)?),
-            _ => None,
-        };
-        Ok(KeptRings {
-            main: rings(&left.map(pins::RINGS)?, size, about.rings)?,
-            larger: (0..about.rings)
-                .map(|cpu| larger(left, cpu as u16))
-                .collect::<Result<_, _>>()?,
-            nested: rings(&left.map(pins::NESTED)?, NESTED, about.rings)?,
-            count: about.rings,
-            ringless: map_memory(&fd(&left.map(pins::RINGLESS)?)?, 8 * EVENTS_MAX)?,
-            unread: words(left, pins::UNREAD, EVENTS_MAX)?,
-            caught: words(left, pins::CAUGHT, PROBES_MAX)?,
-            stacks,
-        })
-    }
-
-    /// Hits that copies of a program have logged. Its name has the number of its probe in its
-    /// schema.
-    fn caught(&self, probes: &[ProbeState], schema: &str, program: &str) -> u64 {
-        let first = probes.iter().position(|p| p.schema == schema);
-        let index = program.split('_').nth(1).and_then(|n| n.parse::<usize>().ok());
-        let (Some(caught), Some(first), Some(index)) = (&self.caught, first, index) else {
-            return 0;
-        };
-        let number = first.saturating_add(index);
-        if number < PROBES_MAX { caught.word(8 * number).load(Ordering::Relaxed) } else { 0 }
-    }
-
-    /// In the order in which they were in use.
-    fn readers(&self, cpu: usize) -> Vec<CpuReader> {
-        let nested = Some(self.nested.reader(cpu));
-        match self.larger.get(cpu).and_then(Option::as_ref) {
-            None => vec![CpuReader::new(self.main.reader(cpu), nested)],
-            Some(larger) => {
-                let (before, after) = (self.main.reader(cpu), larger.reader(0));
-                // Which of them the reader goes with that had the nested ring last.
-                let (first, second) =
-                    if after.note() == Note::default() { (nested, None) } else { (None, nested) };
-                vec![CpuReader::new(before, first), CpuReader::new(after, second)]
-            }
-        }
-    }
-
-    fn bytes(&self) -> u64 {
-        let fill = |mut reader: CpuReader| {
-            reader.resume();
-            reader.fill()
-        };
-        (0..self.count).flat_map(|cpu| self.readers(cpu)).map(fill).sum()
-    }
-}
-
-/// `None`: the recorder that was killed had no such counters.
-fn words(left: &Left, name: &str, count: usize) -> Result<Option<Mapping>, Error> {
-    left.map(name).ok().map(|map| map_memory(&fd(&map)?, 8 * count)).transpose()
-}
-
-fn fd(map: &MapHandle) -> Result<OwnedFd, Error> {
-    map.as_fd()
-        .try_clone_to_owned()
-        .map_err(|e| Error::new(format!("cannot use what the recorder left: {e}")))
-}
-
-/// Of one CPU, if it has one that writers had got to.
-fn larger(left: &Left, cpu: u16) -> Result<Option<Rings>, Error> {
-    let Ok(map) = left.map(&pins::larger(cpu)) else { return Ok(None) };
-    let size = (map.value_size() as usize).saturating_sub(Rings::stride(0));
-    Ok(Some(rings(&map, size, 1)?).filter(|r| r.reader(0).is_open()))
-}
-
-fn rings(map: &MapHandle, size: usize, count: usize) -> Result<Rings, Error> {
-    let fits = size.is_power_of_two() && map.value_size() as usize == Rings::stride(size);
-    if !fits || map.max_entries() as usize != count {
-        return Err(Error::new("the rings are not of the size that the recorder wrote down"));
-    }
-    Ok(Rings::new(map_memory(&fd(map)?, count * Rings::stride(size))?, size, count, 0))
-}
-
-/// The clocks when the rings came to stand still.
-pub struct Still {
-    /// CLOCK_MONOTONIC, ns.
-    pub now_ns: u64,
-    /// How times of a counter become ns; `None`: those in the rings are ns.
-    pub clock: Option<Clock>,
-    /// All CPUs were stopped wherever they were, perhaps in the middle of an event.
-    pub crashed: bool,
-}
-
-impl Still {
-    fn here() -> Still {
-        Still { now_ns: os::monotonic_ns(), clock: None, crashed: false }
-    }
-
-    /// The log's times for records, and for when events were lost first.
-    fn convert(&self, kinds: &RecordKinds, records: &mut [u8], since: &mut u64) {
-        if let Some(clock) = &self.clock {
-            let mut converter = Converter::of_crash(clock);
-            converter.records(kinds, records);
-            *since = converter.ns(*since & TIME_MASK);
-        }
-    }
-}
-
-/// A log in the making.
-pub struct Salvage<'a> {
-    preamble: &'a Preamble,
-    old: Option<&'a Reader>,
-    still: Still,
-    kinds: RecordKinds,
-    builtin: Builtin,
-    writer: Writer<File>,
-    ends: Vec<Finished>,
-    /// Of CPUs of which some rings are in the log: the next serial number, and the time of the last
-    /// event.
-    ended: BTreeMap<u16, (u64, u64)>,
-    /// Time of the last event.
-    last_ns: u64,
-}
-
-impl<'a> Salvage<'a> {
-    pub fn new(
-        about: &'a About,
-        old: Option<&'a Reader>,
-        log: File,
-        compression: Compression,
-        still: Still,
-    ) -> std::io::Result<Salvage<'a>> {
-        let preamble = &about.preamble;
-        let mut writer = Writer::new(log, preamble, compression)?;
-        if let Some(old) = old {
-            old.copy_to(&mut writer)?;
-        }
-        Ok(Salvage {
-            preamble,
-            old,
-            still,
-            kinds: RecordKinds::new(&preamble.events),
-            builtin: Builtin(Arc::new(preamble.events.clone())),
-            writer,
-            ends: Vec::new(),
-            ended: BTreeMap::new(),
-            last_ns: old.and_then(Reader::times).map_or(preamble.clock.start_ns, |t| t.1),
-        })
-    }
-
-    /// That are in the log so far.
-    pub fn events(&self) -> u64 {
-        self.writer.summary().events
-    }
-
-    fn rings(&mut self, rings: &KeptRings) -> std::io::Result<()> {
-        let of = |cpu: usize| {
-            let readers = rings.readers(cpu);
-            let last = readers.len() - 1;
-            readers.into_iter().enumerate().map(move |(n, reader)| (cpu, n == last, reader))
-        };
-        let all: Vec<_> = (0..rings.count).flat_map(of).collect();
-        for (cpu, is_last, reader) in all {
-            // What stood in a ring that has ended is in the log, with what came after it.
-            if is_last || !reader.has_ended() {
-                self.ring(cpu as u16, reader)?;
-            } else {
-                let mut end = finished(cpu as u16);
-                reader.count(&mut end.counters);
-                self.ends.push(end);
-            }
-        }
-        Ok(())
-    }
-
-    /// What the rings of a CPU hold.
-    pub fn ring(&mut self, cpu: u16, mut reader: CpuReader) -> std::io::Result<()> {
-        let mut end = finished(cpu);
-        reader.count(&mut end.counters);
-        let mut records = Vec::new();
-        let (missed, mut since) = reader.missed();
-        let (next_serial, last_ns) = self.end_of(cpu);
-        let first_serial = if self.preamble.recorder.overwrite {
-            let taken = self.newest(&mut reader, &mut records, &mut end);
-            self.still.convert(&self.kinds, &mut records, &mut since);
-            let attempts = end.counters.attempts.iter().fold(0u64, |sum, n| sum.saturating_add(*n));
-            attempts.saturating_sub(missed.saturating_add(taken.serials))
-        } else {
-            let first = self.rest(&mut reader, &mut records, &mut end);
-            self.still.convert(&self.kinds, &mut records, &mut since);
-            let gap = first.saturating_sub(next_serial);
-            if gap > 0 {
-                // A LOST record takes the numbers of those that were on their way.
-                records.splice(0..0, self.builtin.lost(gap, last_ns, last_ns));
-                end.entries
-                    .push(Entry::new(Key::InFlight).cpu(cpu).count(gap).between(last_ns, last_ns));
-            }
-            // A ring that its reader had not begun with does not say. The numbers before have been
-            // given all the same.
-            next_serial
-        };
-        if missed > 0 {
-            records.extend(self.builtin.lost(missed, since, since));
-        }
-        self.ends.push(end);
-        let time_base = last_ns.saturating_sub(CLOCK_MARGIN_NS);
-        let end_ns =
-            last_time(&self.kinds, &records).map_or(last_ns, |time| full_time(time_base, time));
-        self.last_ns = self.last_ns.max(end_ns);
-        let block =
-            EventBlock { origin: Origin::Cpu(cpu), time_base, first_serial, records: &records };
-        let next_serial = self.writer.block(&block)?;
-        self.ended.insert(cpu, (next_serial, end_ns));
-        Ok(())
-    }
-
-    /// What was not taken out of the rings yet; returns the first serial number.
-    fn rest(&self, reader: &mut CpuReader, records: &mut Vec<u8>, end: &mut Finished) -> u64 {
-        let first = reader.resume();
-        let sound = reader.is_plausible();
-        if !sound || reader.copy_all(&self.kinds, records).torn {
-            end.entries.push(torn(end.cpu));
-        } else if self.still.crashed && reader.fill() > 0 {
-            end.entries.push(cut(
-                end.cpu,
-                &format!("{} bytes of its rings were being written", reader.fill()),
-            ));
-        }
-        first
-    }
-
-    /// What rings that run round and round hold.
-    fn newest(&self, reader: &mut CpuReader, records: &mut Vec<u8>, end: &mut Finished) -> Taken {
-        let busy = self.still.crashed && reader.is_busy();
-        let mut taken = Taken { torn: true, ..Taken::default() };
-        if reader.is_plausible_round() {
-            taken = reader.take_overwritten(&self.kinds, records);
-        }
-        if busy && let Some(whole) = last_in_order(&self.kinds, records) {
-            // What stands in the place of an event that was being written is left from an earlier
-            // round.
-            records.truncate(whole);
-            taken = Taken::of(&self.kinds, records);
-            taken.serials = taken.serials.saturating_add(1);
-            end.entries.push(cut(end.cpu, "it was being written"));
-        } else if taken.torn {
-            end.entries.push(torn(end.cpu));
-        }
-        taken
-    }
-
-    /// The next serial number of a CPU, and the time of its last event, as far as they were
-    /// written.
-    fn end_of(&self, cpu: u16) -> (u64, u64) {
-        if let Some(end) = self.ended.get(&cpu) {
-            return *end;
-        }
-        let blocks = self.old.map(|old| old.blocks_of(Origin::Cpu(cpu))).unwrap_or_default();
-        let last = blocks.iter().map(|b| b.header.last_time).max();
-        // With nothing written, 48 bits of time reach back so far from now.
-        let reach = self.still.now_ns.checked_sub(TIME_REACH_NS).map_or(0, |t| t + CLOCK_MARGIN_NS);
-        let time = last.unwrap_or(self.preamble.clock.start_ns.max(reach));
-        (blocks.last().map_or(0, |b| b.header.next_serial()), time)
-    }
-
-    fn finish_here(self, rings: &KeptRings, left: &Left) -> std::io::Result<(Summary, Ledger)> {
-        let span = self.span();
-        let ringless = |id: u16| rings.ringless.word(8 * usize::from(id)).load(Ordering::Relaxed);
-        let programs = left.programs();
-        let missed = programs.iter().filter_map(|(schema, name, program)| {
-            left_by(
-                program.as_fd(),
-                schema,
-                name,
-                rings.caught(&self.preamble.probes, schema, name),
-            )
-        });
-        let mut ledger = Ledger { entries: vec![Entry::new(Key::Rescued)], ..Ledger::default() };
-        ledger.entries.extend(ledger::of_hits(missed, span));
-        if let Some(stacks) = &rings.stacks {
-            ledger.entries.extend(ledger::stackless(stacks.without_number(), span));
-        }
-        if let Some(counts) = &rings.unread {
-            let unread = |id: u16| counts.word(8 * usize::from(id)).load(Ordering::Relaxed);
-            ledger.entries.extend(ledger::unread(&unread, &self.preamble.events, span));
-        }
-        let names =
-            Names::of(&self.preamble.events, rings.stacks.as_ref().map(Stacks::read), &mut ledger);
-        self.finish(ledger, &ringless, &names)
-    }
-
-    fn span(&self) -> (u64, u64) {
-        (self.preamble.clock.start_ns, self.last_ns)
-    }
-
-    /// Closes the log. `ledger`: what is known beside what the rings say; `ringless`: events
-    /// without a ring, by id.
-    pub fn finish(
-        mut self,
-        mut ledger: Ledger,
-        ringless: &dyn Fn(u16) -> u64,
-        names: &Names,
-    ) -> std::io::Result<(Summary, Ledger)> {
-        let (events, span) = (&self.preamble.events, self.span());
-        ledger.entries.extend(ledger::of_rings(&self.ends, ringless, events, span));
-        ledger.entries.extend(ledger::not_attached(&self.preamble.probes));
-        if self.preamble.recorder.overwrite {
-            let summary = self.writer.summary();
-            let logged = |id: u16| summary.counts.iter().find(|c| c.0 == id).map_or(0, |c| c.1);
-            ledger.entries.extend(ledger::overwritten(events, &self.ends, &logged, span));
-        }
-        self.writer.stacks(&names.stacks)?;
-        self.writer.symbols(&names.symbols)?;
-        let summary = self.writer.finish(&ledger)?;
-        Ok((summary, ledger))
-    }
-}
-
-fn finished(cpu: u16) -> Finished {
-    Finished { counters: Counters::default(), cpu, entries: Vec::new(), lost_between: None }
-}
-
-fn torn(cpu: u16) -> Entry {
-    let entry = Entry::new(Key::BlockCorrupt).cpu(cpu);
-    entry.detail("a ring held something that is no record; what stood behind it is lost")
-}
-
-/// Of a CPU that was stopped while it logged.
-fn cut(cpu: u16, why: &str) -> Entry {
-    Entry::new(Key::InFlight)
-        .cpu(cpu)
-        .count(1)
-        .detail(&format!("the last event of CPU {cpu} is not whole: {why}"))
 }

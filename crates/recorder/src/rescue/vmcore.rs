@@ -12,7 +12,7 @@ mod dump;
 mod tests;
 
 use crate::file;
-use crate::rescue::rings::{self, About, Salvage, Salvaged, Still};
+use crate::rescue::rings::{self, Facts, Salvage, Salvaged, Still};
 use crate::writer::Names;
 use dump::Dump;
 use klogger_engines::anchor::format::{self, Index, Key, Moment, PAGE, Range, RingsAt};
@@ -64,7 +64,7 @@ pub fn save(
     let several = found.len() > 1;
     let mut rescued = Vec::new();
     for (recording, old) in found.iter().zip(&logs) {
-        let pid = recording.about.preamble.recorder.pid;
+        let pid = recording.facts.preamble.recorder.pid;
         let output = if several { numbered(output, pid) } else { output.to_path_buf() };
         let mut salvaged = recording.save(&dump, old.as_ref(), &output, compression)?;
         if let (Some(log), Some(_)) = (log, old) {
@@ -95,14 +95,14 @@ fn logs(found: &[Recording], given: Option<&Path>) -> Result<Vec<Option<Reader>>
     };
     let Some(path) = given else {
         let is_of =
-            |r: &Recording| open(&r.about.log).filter(|old| rings::is_of(old, &r.about.preamble));
+            |r: &Recording| open(&r.facts.log).filter(|old| rings::is_of(old, &r.facts.preamble));
         return Ok(found.iter().map(|r| is_of(r).filter(|old| !old.is_complete())).collect());
     };
     let cannot = |e| Error::new(format!("cannot read {}: {e}", path.display()));
     Reader::open(path).map_err(cannot)?;
     let mut logs: Vec<Option<Reader>> = Vec::new();
     for r in found {
-        logs.push(open(path).filter(|old| rings::is_of(old, &r.about.preamble)));
+        logs.push(open(path).filter(|old| rings::is_of(old, &r.facts.preamble)));
     }
     match logs.iter().flatten().next() {
         None => Err(Error::new(format!(
@@ -120,7 +120,7 @@ fn logs(found: &[Recording], given: Option<&Path>) -> Result<Vec<Option<Reader>>
 
 /// One recording, as its anchors say.
 struct Recording {
-    about: About,
+    facts: Facts,
     /// In the order in which they were in use. All but the last have been exchanged.
     anchors: Vec<Anchor>,
 }
@@ -147,16 +147,16 @@ fn find(dump: &Dump, path: &Path) -> Result<Vec<Recording>, Error> {
     let mut recordings: BTreeMap<u64, Recording> = BTreeMap::new();
     // In the order in which they were made.
     for (key, pages) in &places {
-        let Some((about, anchor)) = read_anchor(dump, key, pages) else { continue };
+        let Some((facts, anchor)) = read_anchor(dump, key, pages) else { continue };
         let recording = recordings
             .entry(key.recording)
-            .or_insert_with(|| Recording { about, anchors: Vec::new() });
+            .or_insert_with(|| Recording { facts, anchors: Vec::new() });
         if recording.anchors.len() < ANCHORS_MAX {
             recording.anchors.push(anchor);
         }
     }
     let mut found: Vec<Recording> = recordings.into_values().take(RECORDINGS_MAX).collect();
-    found.sort_by_key(|r| (r.about.preamble.clock.start_ns, r.about.preamble.recorder.pid));
+    found.sort_by_key(|r| (r.facts.preamble.clock.start_ns, r.facts.preamble.recorder.pid));
     match (found.is_empty(), places.is_empty()) {
         (false, _) => Ok(found),
         (true, false) => Err(Error::new(format!(
@@ -175,7 +175,7 @@ fn find(dump: &Dump, path: &Path) -> Result<Vec<Recording>, Error> {
     }
 }
 
-fn read_anchor(dump: &Dump, key: &Key, pages: &BTreeMap<u32, u64>) -> Option<(About, Anchor)> {
+fn read_anchor(dump: &Dump, key: &Key, pages: &BTreeMap<u32, u64>) -> Option<(Facts, Anchor)> {
     if pages.len() != key.pages as usize {
         return None;
     }
@@ -188,10 +188,10 @@ fn read_anchor(dump: &Dump, key: &Key, pages: &BTreeMap<u32, u64>) -> Option<(Ab
             _ => text.extend_from_slice(format::part(&page)),
         }
     }
-    let (about, index, frames) = format::read_text(&text)?;
-    let about = serde_json::from_slice(about).ok()?;
+    let (facts, index, frames) = format::read_text(&text)?;
+    let facts = serde_json::from_slice(facts).ok()?;
     let anchor = Anchor { recording: key.recording, index, frames, newest };
-    anchor.is_sound().then_some((about, anchor))
+    anchor.is_sound().then_some((facts, anchor))
 }
 
 impl Anchor {
@@ -326,12 +326,12 @@ impl Recording {
             Error::new("the clock of a recording in this image does not run")
                 .help("the image is damaged")
         })?;
-        let mut ledger = Ledger { entries: vec![rescued(&self.about, old)], ..Ledger::default() };
-        ledger.entries.extend(unnamed(&self.about));
+        let mut ledger = Ledger { entries: vec![rescued(&self.facts, old)], ..Ledger::default() };
+        ledger.entries.extend(unnamed(&self.facts));
         ledger.kernel_clock = still.clock.as_ref().map(clock_of_events);
         let (log, _) = file::open(output, file::PRIVATE)?;
         let mut salvage =
-            Salvage::new(&self.about, old, log, compression, still).map_err(cannot)?;
+            Salvage::new(&self.facts, old, log, compression, still).map_err(cannot)?;
         let written = salvage.events();
         for (n, anchor) in self.anchors.iter().enumerate() {
             for rings in &anchor.index.rings {
@@ -355,12 +355,12 @@ impl Recording {
         let ringless = |id: u16| ringless.word(8 * usize::from(id)).load(Ordering::Relaxed);
         let (summary, ledger) =
             salvage.finish(ledger, &ringless, &Names::default()).map_err(cannot)?;
-        Ok(Salvaged { summary, ledger, log: self.about.log.clone(), written, rescued })
+        Ok(Salvaged { summary, ledger, log: self.facts.log.clone(), written, rescued })
     }
 }
 
-fn rescued(about: &About, old: Option<&Reader>) -> Entry {
-    let log = about.log.display();
+fn rescued(facts: &Facts, old: Option<&Reader>) -> Entry {
+    let log = facts.log.display();
     Entry::new(LedgerKey::Rescued).detail(&match old {
         Some(_) => format!(
             "the machine crashed; the events are those of {log}, and of the rings \
@@ -375,9 +375,9 @@ fn rescued(about: &About, old: Option<&Reader>) -> Entry {
 }
 
 /// What a recorder asks the kernel for at the end.
-fn unnamed(about: &About) -> Vec<Entry> {
+fn unnamed(facts: &Facts) -> Vec<Entry> {
     let has = |decode: Decode| {
-        about.preamble.events.iter().flat_map(|e| &e.fields).any(|f| f.decode == decode)
+        facts.preamble.events.iter().flat_map(|e| &e.fields).any(|f| f.decode == decode)
     };
     let mut entries = Vec::new();
     if has(Decode::Code) {

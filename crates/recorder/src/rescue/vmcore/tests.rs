@@ -23,7 +23,7 @@ fn layouts() -> Vec<EventLayout> {
     bundled::builtin().unwrap().layouts(1)
 }
 
-fn about(overwrite: bool) -> About {
+fn facts(overwrite: bool) -> Facts {
     let preamble = Preamble {
         engine: "bpf".into(),
         clock: LogClock { start_ns: START_NS, ..LogClock::default() },
@@ -36,7 +36,7 @@ fn about(overwrite: bool) -> About {
         events: layouts(),
         ..Preamble::default()
     };
-    About { log: "/nonexistent/run.klog".into(), rings: 1, preamble }
+    Facts { log: "/nonexistent/run.klog".into(), rings: 1, preamble }
 }
 
 /// The memory of a machine with one CPU.
@@ -44,7 +44,7 @@ struct Machine {
     rings: Mapping,
     ringless: Mapping,
     index: Index,
-    about: About,
+    facts: Facts,
     newest: Moment,
     /// Its first frame, and when its anchor was made.
     at: u64,
@@ -75,7 +75,7 @@ impl Machine {
                 rings: vec![rings],
                 ringless,
             },
-            about: about(overwrite),
+            facts: facts(overwrite),
             newest: moment(START_NS + 1_000_000),
             at: 100,
             made: 1,
@@ -115,7 +115,7 @@ impl Machine {
 
     /// In one of the rings.
     fn log_in(&self, ring: usize, size: usize, numbers: std::ops::Range<u64>) {
-        let builtin = Builtin(Arc::new(self.about.preamble.events.clone()));
+        let builtin = Builtin(Arc::new(self.facts.preamble.events.clone()));
         for n in numbers {
             let (mut bytes, ns) = (Vec::new(), START_NS + 100 * n);
             let time = if self.index.counter { 2 * (ns - START_NS) + 5 } else { ns };
@@ -138,7 +138,7 @@ impl Machine {
     /// The text of its anchor.
     fn text(&self) -> Vec<u8> {
         let frames: Vec<u64> = (0..self.rings.length() / PAGE + 2).map(|n| self.frame(n)).collect();
-        format::text(&serde_json::to_vec(&self.about).unwrap(), &self.index, &frames)
+        format::text(&serde_json::to_vec(&self.facts).unwrap(), &self.index, &frames)
     }
 
     fn image(&self, text: &[u8]) -> Vec<u8> {
@@ -413,7 +413,7 @@ proptest! {
                 4 => index.ringless.at = number as usize,
                 5 => index.first.ticks = number,
                 6 => machine.newest = Moment { ticks: number, ns: number },
-                _ => machine.about.preamble.clock.start_ns = number,
+                _ => machine.facts.preamble.clock.start_ns = number,
             }
         }
         let mut text = machine.text();

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! What the recorder asks of the bpf engine.
+
+use super::BpfEngine;
+use super::larger::LargerRings;
+use super::load::Part;
+use super::stacks::Stacks;
+use super::wake_ups::WakeUpMap;
+use super::{attach, grace, prepare};
+use crate::engine::{CpuRings, Engine, Growth, LeftOut, MissedHits, events_of};
+use crate::registry::EngineInfo;
+use crate::request::Request;
+use crate::scope::Scope;
+use crate::times::Times;
+use klogger_codegen::bpf::programs;
+use klogger_log::preamble::{Costs, ProbeState};
+use klogger_os::Error;
+use klogger_ring::CpuReader;
+use klogger_schema::layout::EventLayout;
+use klogger_toolchain::host_kernel;
+use libbpf_rs::{MapCore, MapFlags};
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// As the registry has it.
+pub const INFO: EngineInfo = EngineInfo {
+    name: "bpf",
+    description: "probes in the kernel, as BPF programs",
+    check: || host_kernel::check_privilege().and_then(|()| host_kernel::check_has_types()),
+    probes: true,
+    finds_programs: false,
+    logs: |_, unit| unit.object.is_some(),
+    prepare: |request| Ok(Box::new(prepare::load(request)?)),
+};
+
+impl Engine for BpfEngine {
+    fn info(&self) -> &'static EngineInfo {
+        &INFO
+    }
+
+    fn limit(&mut self, id: u16, per_second: u64) -> Result<(), Error> {
+        self.limits.set(id, per_second);
+        Ok(())
+    }
+
+    fn costs(&self) -> Option<Costs> {
+        self.costs.clone()
+    }
+
+    fn ring_size(&self, request: &Request) -> u64 {
+        request.buffer_size
+    }
+
+    fn cpus(&self) -> usize {
+        self.config.rings
+    }
+
+    fn cpu_rings(&self) -> Result<Option<CpuRings>, Error> {
+        let reader = |cpu| CpuReader::new(self.rings.reader(cpu), Some(self.nested.reader(cpu)));
+        let object = self.objects.first().ok_or_else(|| Error::new("nothing is loaded"))?;
+        Ok(Some(CpuRings {
+            // One that is offline may come back.
+            readers: (0..self.config.rings).map(|cpu| (cpu as u16, reader(cpu))).collect(),
+            times: Times::Ns,
+            wake_ups: Box::new(WakeUpMap::new(&object.object)?),
+            growth: LargerRings::new(self).map(|larger| Box::new(larger) as Box<dyn Growth>),
+        }))
+    }
+
+    fn attach(&mut self, request: &Request) -> Result<(), Error> {
+        let mut hits = self.hits.lock().unwrap_or_else(PoisonError::into_inner);
+        for (n, (loaded, (unit, base))) in
+            self.objects.iter().zip(request.units_of(&INFO)).enumerate()
+        {
+            let schema = &unit.schema;
+            let part = Part { base, probes: self.probes.len() as u32, copy: 0 };
+            for (i, p) in loaded.plan.iter().enumerate() {
+                let mut state = ProbeState { schema: schema.name.clone(), ..ProbeState::default() };
+                state.events = events_of(&schema.probes[i]);
+                let shown = &schema.probes[i].targets[p.target.unwrap_or(0)];
+                state.target = shown.label();
+                state.note = p
+                    .refusals
+                    .iter()
+                    .map(|(_, r)| r.message.as_str())
+                    .collect::<Vec<_>>()
+                    .join("; ");
+                if let Some(target) = p.target {
+                    let function =
+                        programs(schema).into_iter().find(|f| f.probe == i && f.target == target);
+                    let function = function
+                        .ok_or_else(|| Error::new("a planned program was not generated"))?;
+                    self.links.push(attach::attach(&loaded.object, &function.name, shown)?);
+                    state.attached = true;
+                    hits.add(n, part, i, &function.name, shown);
+                }
+                self.probes.push(state);
+            }
+        }
+        Ok(())
+    }
+
+    fn probes(&self) -> &[ProbeState] {
+        &self.probes
+    }
+
+    fn enable(&self, disabled: &[u16]) -> Result<(), Error> {
+        self.clear_variables()?;
+        let ids = self.ids().filter(|id| !disabled.contains(id));
+        ids.for_each(|id| self.switch(id, true));
+        Ok(())
+    }
+
+    fn scope(&self) -> Option<&Scope> {
+        Some(&self.scope)
+    }
+
+    fn keep(&mut self, facts: &[u8]) -> Result<(), Error> {
+        self.keep_all(facts)
+    }
+
+    fn set_enabled(&self, event: &EventLayout, on: bool) {
+        self.switch(event.id, on);
+    }
+
+    fn look(&self) {
+        self.hits.lock().unwrap_or_else(PoisonError::into_inner).look(&self.objects, true);
+    }
+
+    fn disable(&self) {
+        self.ids().for_each(|id| self.switch(id, false));
+    }
+
+    fn detach(&mut self) {
+        self.links.clear();
+        self.hits.lock().unwrap_or_else(PoisonError::into_inner).detach();
+        grace::wait();
+    }
+
+    fn left_out(&self) -> Vec<LeftOut> {
+        self.limits.left_out()
+    }
+
+    fn ringless(&self, id: u16) -> u64 {
+        self.ringless.word(8 * usize::from(id)).load(Ordering::Relaxed)
+    }
+
+    fn unread(&self, id: u16) -> u64 {
+        self.unread.word(8 * usize::from(id)).load(Ordering::Relaxed)
+    }
+
+    fn missed_hits(&self) -> Vec<MissedHits> {
+        let mut hits = self.hits.lock().unwrap_or_else(PoisonError::into_inner);
+        hits.look(&self.objects, false);
+        hits.missed(&self.objects)
+    }
+
+    fn lacks_stacks(&self) -> bool {
+        self.stacks.is_none()
+    }
+
+    /// While the kernel copies a stack, its place looks free to others.
+    fn stacks(&self) -> Option<Vec<(u32, Vec<u64>)>> {
+        self.stacks.as_ref().map(Stacks::read)
+    }
+
+    fn stackless(&self) -> (u64, u64) {
+        self.stacks.as_ref().map_or((0, 0), Stacks::without_number)
+    }
+}
+
+impl BpfEngine {
+    fn ids(&self) -> impl Iterator<Item = u16> {
+        self.objects.iter().flat_map(|o| o.base..o.base + o.events as u16)
+    }
+
+    fn switch(&self, id: u16, enabled: bool) {
+        if let Some(o) =
+            self.objects.iter().find(|o| (o.base..o.base + o.events as u16).contains(&id))
+        {
+            let at = o.enabled.at(usize::from(id - o.base), 1);
+            // As enum klogger_state has it.
+            let state = if enabled { 1 + u8::from(self.limits.is_limited(id)) } else { 0 };
+            // SAFETY: within the mapping; programs read the byte with single loads.
+            unsafe { AtomicU8::from_ptr(at) }.store(state, Ordering::Relaxed);
+        }
+    }
+
+    /// The state that schemata keep from hit to hit becomes what it was before the first one.
+    fn clear_variables(&self) -> Result<(), Error> {
+        for map in self
+            .objects
+            .iter()
+            .flat_map(|o| o.object.maps())
+            .filter(|m| m.name().to_string_lossy().ends_with(".bss"))
+        {
+            let zeros = vec![0; map.value_size() as usize];
+            let cannot = |e| Error::new(format!("cannot clear the variables of a schema: {e}"));
+            map.update(&0u32.to_ne_bytes(), &zeros, MapFlags::ANY).map_err(cannot)?;
+        }
+        self.hits.lock().unwrap_or_else(PoisonError::into_inner).begin(&self.objects);
+        Ok(())
+    }
+}

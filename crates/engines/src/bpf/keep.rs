@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! What outlives this process, should it be killed.
+
+use super::BpfEngine;
+use super::pins::{self, Pins};
+use klogger_os::Error;
+use libbpf_rs::MapHandle;
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::PoisonError;
+
+/// What would outlive this process if it were killed, as soon as there is a log that it belongs to.
+#[derive(Default)]
+pub struct Kept {
+    pins: Option<Pins>,
+    /// Larger rings that came before.
+    waiting: Vec<(u16, MapHandle)>,
+}
+
+impl Kept {
+    pub fn keep(&mut self, cpu: u16, ring: &MapHandle) -> Result<(), Error> {
+        match &self.pins {
+            Some(pins) => pins.map(&pins::larger(cpu), ring.as_fd()),
+            None => {
+                let again = MapHandle::try_from(ring);
+                let again = again.map_err(|e| {
+                    Error::new(format!("cannot keep the larger ring of CPU {cpu}: {e}"))
+                })?;
+                self.waiting.push((cpu, again));
+                Ok(())
+            }
+        }
+    }
+}
+
+impl BpfEngine {
+    /// Everything that one needs to read the rings, and `facts`.
+    pub(super) fn keep_all(&self, facts: &[u8]) -> Result<(), Error> {
+        let pins = Pins::new()?;
+        self.pin_all(&pins)?;
+        // Where the kernel does not say which pages are ours, an image of its memory will not have
+        // them.
+        let _ = self.drop_anchor(facts, &pins);
+        // Last: who finds it finds all.
+        pins.about(facts)?;
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiting = std::mem::take(&mut kept.waiting);
+        let mut waiting = waiting.iter();
+        let pinned =
+            waiting.try_for_each(|(cpu, ring)| pins.map(&pins::larger(*cpu), ring.as_fd()));
+        kept.pins = Some(pins);
+        pinned
+    }
+
+    fn pin_all(&self, pins: &Pins) -> Result<(), Error> {
+        let shared = &self.shared;
+        pins.map(pins::RINGS, shared.rings.as_fd())?;
+        pins.map(pins::NESTED, shared.nested.as_fd())?;
+        pins.map(pins::RINGLESS, shared.ringless.as_fd())?;
+        pins.map(pins::UNREAD, shared.unread.as_fd())?;
+        pins.map(pins::CAUGHT, shared.caught.as_fd())?;
+        if let Some((stacks, stackless)) = &shared.stacks {
+            pins.map(pins::STACKS, stacks.as_fd())?;
+            pins.map(pins::STACKLESS, stackless.as_fd())?;
+        }
+        for o in &self.objects {
+            for p in o.object.progs_mut().filter(|p| p.as_fd().as_raw_fd() >= 0) {
+                pins.program(&o.schema, &p.name().to_string_lossy(), p.as_fd())?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Limits of events' rates, which programs keep by themselves: what the recorder tells them, and
+//! what they left out.
+
+use super::load::{Shared, map_memory};
+use crate::engine::LeftOut;
+use klogger_os::{Error, Mapping};
+use klogger_ring::EVENTS_MAX;
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
+
+/// Events that may come so often and no oftener; `struct klogger_rate` and `struct
+/// klogger_left_out` of the BPF runtime.
+pub struct Limits {
+    rates: Mapping,
+    left: Mapping,
+    cpus: usize,
+    ids: BTreeSet<u16>,
+}
+
+/// Words of either structure.
+const RATE_WORDS: usize = 3;
+/// Bytes of what was left out on one CPU.
+const LEFT_BYTES: usize = 8 * RATE_WORDS * EVENTS_MAX;
+
+impl Limits {
+    pub fn new(shared: &Shared, cpus: usize) -> Result<Limits, Error> {
+        let rates = map_memory(&shared.rates, LEFT_BYTES)?;
+        Ok(Limits {
+            rates,
+            left: map_memory(&shared.left, cpus * LEFT_BYTES)?,
+            cpus,
+            ids: BTreeSet::new(),
+        })
+    }
+
+    /// A tenth of a second's worth may come at once, and one event always.
+    pub fn set(&mut self, id: u16, per_second: u64) {
+        let step = 16_000_000_000 / per_second.max(1);
+        let words = [0, step, (per_second / 10).saturating_sub(1) * step];
+        for (i, word) in words.into_iter().enumerate() {
+            self.rates.word(8 * (RATE_WORDS * usize::from(id) + i)).store(word, Ordering::Relaxed);
+        }
+        self.ids.insert(id);
+    }
+
+    pub fn is_limited(&self, id: u16) -> bool {
+        self.ids.contains(&id)
+    }
+
+    pub fn left_out(&self) -> Vec<LeftOut> {
+        let of = |cpu: usize, id: u16| {
+            let at = cpu * LEFT_BYTES + 8 * RATE_WORDS * usize::from(id);
+            let word = |i: usize| self.left.word(at + 8 * i).load(Ordering::Relaxed);
+            LeftOut { id, cpu: cpu as u16, count: word(0), first: word(1), last: word(2) }
+        };
+        let all = (0..self.cpus).flat_map(|cpu| self.ids.iter().map(move |id| of(cpu, *id)));
+        all.filter(|l| l.count > 0).collect()
+    }
+}

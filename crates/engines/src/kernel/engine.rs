@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! What the recorder asks of the kernel engine.
+
+use super::device::{self, SchemaAbout};
+use super::layout::add_anchor;
+use super::schemata::failed;
+use super::stacks::Stacks;
+use super::wake_ups::DeviceWakeUps;
+use super::{KernelEngine, probes};
+use crate::engine::{CpuRings, Engine, MissedHits};
+use crate::registry::EngineInfo;
+use crate::request::Request;
+use crate::scope::Scope;
+use klogger_log::ledger::Ledger;
+use klogger_log::preamble::{Costs, ProbeState};
+use klogger_os::Error;
+use klogger_schema::layout::EventLayout;
+use klogger_toolchain::compiled_schema::CompiledSchema;
+use klogger_toolchain::host_kernel;
+use std::sync::atomic::Ordering;
+
+/// As the registry has it.
+pub const INFO: EngineInfo = EngineInfo {
+    name: "kernel",
+    description: "probes in the kernel, as modules that are built for it; and programs, as user",
+    check: || {
+        host_kernel::check_module_privilege().and_then(|()| host_kernel::check_takes_modules())
+    },
+    probes: true,
+    finds_programs: false,
+    logs,
+    prepare: |request| Ok(Box::new(KernelEngine::load(request)?)),
+};
+
+/// Schemata that the kernel has already may have calls of their own, and no probes.
+fn logs(request: &Request, unit: &CompiledSchema) -> bool {
+    !unit.schema.probes.is_empty() || request.resident.contains(&unit.schema.name)
+}
+
+impl Engine for KernelEngine {
+    fn info(&self) -> &'static EngineInfo {
+        &INFO
+    }
+
+    fn costs(&self) -> Option<Costs> {
+        self.costs.clone()
+    }
+
+    fn ring_size(&self, request: &Request) -> u64 {
+        request.buffer_size
+    }
+
+    fn cpus(&self) -> usize {
+        self.cpus
+    }
+
+    fn cpu_rings(&self) -> Result<Option<CpuRings>, Error> {
+        let (device, anchors) = (self.device.clone(), self.anchors.clone());
+        Ok(Some(CpuRings {
+            readers: self.layout.readers(&self.rings),
+            times: self.times.clone(),
+            wake_ups: Box::new(DeviceWakeUps { device, anchors, cpus: self.layout.cpus }),
+            growth: None,
+        }))
+    }
+
+    fn attach(&mut self, request: &Request) -> Result<(), Error> {
+        self.device.attach().map_err(failed("attach its probes"))?;
+        for (((unit, _), about), ours) in
+            request.units_of(&INFO).zip(&self.schemata).zip(&self.ours)
+        {
+            let places = self.places(about)?;
+            let states = probes::states(&unit.schema, &places);
+            if *ours {
+                probes::check(&unit.schema, &states)?;
+            }
+            self.probes.extend(states);
+        }
+        Ok(())
+    }
+
+    fn probes(&self) -> &[ProbeState] {
+        &self.probes
+    }
+
+    fn enable(&self, disabled: &[u16]) -> Result<(), Error> {
+        self.device.forget().map_err(failed("clear the variables of a schema"))?;
+        self.ids.iter().for_each(|id| self.switch(*id, !disabled.contains(id)));
+        Ok(())
+    }
+
+    fn scope(&self) -> Option<&Scope> {
+        Some(&self.scope)
+    }
+
+    /// Nothing outlives the recorder. But if the kernel crashes, an image of its memory has the
+    /// rings.
+    fn keep(&mut self, facts: &[u8]) -> Result<(), Error> {
+        // Where the kernel does not say which pages are ours, an image will not have them.
+        let _ = add_anchor(&self.anchors, &self.device, &self.layout, &self.rings, Some(facts));
+        Ok(())
+    }
+
+    fn set_enabled(&self, event: &EventLayout, on: bool) {
+        self.switch(event.id, on);
+    }
+
+    fn disable(&self) {
+        self.ids.iter().for_each(|id| self.switch(*id, false));
+    }
+
+    fn detach(&mut self) {
+        // It cannot fail. If it did, closing the device would do the same.
+        let _ = self.device.detach();
+    }
+
+    fn account(&mut self, ledger: &mut Ledger) {
+        ledger.kernel_clock = self.times.about();
+    }
+
+    fn ringless(&self, id: u16) -> u64 {
+        self.ringless.word(8 * usize::from(id)).load(Ordering::Relaxed)
+    }
+
+    fn missed_hits(&self) -> Vec<MissedHits> {
+        let mut missed = Vec::new();
+        for about in &self.schemata {
+            for place in self.places(about).unwrap_or_default().iter().filter(|p| p.missed > 0) {
+                let (schema, place, count) = (about.name(), place.name(), place.missed);
+                missed.push(MissedHits {
+                    schema,
+                    place,
+                    count,
+                    spans: Vec::new(),
+                    why: String::new(),
+                });
+            }
+        }
+        missed
+    }
+
+    fn lacks_stacks(&self) -> bool {
+        self.stacks.is_none()
+    }
+
+    fn stacks(&self) -> Option<Vec<(u32, Vec<u64>)>> {
+        self.stacks.as_ref().map(Stacks::read)
+    }
+
+    fn stackless(&self) -> (u64, u64) {
+        (self.stacks.as_ref().map_or(0, Stacks::without_slot), 0)
+    }
+}
+
+impl KernelEngine {
+    fn switch(&self, id: u16, on: bool) {
+        // Fails only for an event that the kernel does not have.
+        let _ = self.device.event(id, on);
+    }
+
+    fn places(&self, about: &SchemaAbout) -> Result<Vec<device::ProbeAbout>, Error> {
+        (0..about.probes)
+            .map(|place| {
+                self.device.place(about.index, place).map_err(failed("say where its probes are"))
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! What a recording asks of its engines.
+
+use crate::registry::{Choice, EngineInfo};
+use klogger_log::preamble::SchemaText;
+use klogger_os::Error;
+use klogger_os::machine;
+use klogger_ring::Rings;
+use klogger_schema::model::Schema;
+use klogger_toolchain::compiled_schema::CompiledSchema;
+use klogger_toolchain::host_kernel;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Smallest and largest ring of one CPU, bytes. The verifier follows offsets of less than 512 MiB.
+pub const BUFFER_MIN: u64 = 16 << 10;
+pub const BUFFER_MAX: u64 = 256 << 20;
+
+/// Smallest and largest ring of one thread of a program, bytes.
+pub use crate::user::{RING_MAX as USER_BUFFER_MAX, RING_MIN as USER_BUFFER_MIN};
+
+/// The id of the first built-in event; `klogger.klogger` fixes those that follow.
+pub const FIRST_ID: u16 = 1;
+
+/// Who is recorded.
+#[derive(Clone, Debug)]
+pub enum Target {
+    All,
+    /// These processes and their descendants.
+    Processes(Vec<u32>),
+    /// A command, started for the purpose, and its descendants.
+    Command(Vec<OsString>),
+}
+
+impl Target {
+    /// Whether only some threads are recorded.
+    pub fn is_scoped(&self) -> bool {
+        !matches!(self, Target::All)
+    }
+}
+
+/// How a schema stands in a log. `user`: programs log events of it.
+pub fn schema_text(schema: &Schema, user: bool) -> SchemaText {
+    SchemaText {
+        name: schema.name.clone(),
+        doc: schema.doc.clone().unwrap_or_default(),
+        file: schema.file.clone(),
+        text: schema.text.clone(),
+        user,
+    }
+}
+
+/// What to record, and into which memory.
+pub struct Request {
+    /// What may log.
+    pub choice: &'static Choice,
+    /// The schema of the recorder's own events.
+    pub builtin: CompiledSchema,
+    pub units: Vec<CompiledSchema>,
+    /// Names of schemata that were in the kernel already, with calls of their own perhaps; only for
+    /// the kernel engine.
+    pub resident: Vec<String>,
+    /// The folder with modules of those that were not, and of the core.
+    pub modules: Option<PathBuf>,
+    /// Whatever programs log, not only events of `units`.
+    pub programs: bool,
+    pub target: Target,
+    /// Bytes of one CPU's ring; a power of two.
+    pub buffer_size: u64,
+    /// Bytes of the ring of one thread of a program; a power of two.
+    pub user_buffer: u64,
+    /// Bytes of memory for rings of programs, all together.
+    pub max_memory: u64,
+    /// Bytes of memory for rings of CPUs, all together, if they are to grow beyond `buffer_size`.
+    pub ring_memory: u64,
+    /// Percent of a ring that should stay free.
+    pub lowwater: u32,
+    pub overwrite: bool,
+    /// Measure what events cost before recording, for the log.
+    pub calibrate: bool,
+    /// Events that are not logged until they are enabled.
+    pub disabled: Vec<String>,
+}
+
+impl Request {
+    /// The built-in unit and all others, each with the id of its first event.
+    pub fn numbered(&self) -> impl Iterator<Item = (&CompiledSchema, u16)> {
+        let mut next = FIRST_ID;
+        std::iter::once(&self.builtin).chain(&self.units).map(move |unit| {
+            let first = next;
+            next += unit.schema.events.len() as u16;
+            (unit, first)
+        })
+    }
+
+    /// Those whose events an engine logs.
+    pub fn units_of(&self, engine: &EngineInfo) -> impl Iterator<Item = (&CompiledSchema, u16)> {
+        self.numbered().filter(|(unit, _)| (engine.logs)(self, unit))
+    }
+
+    /// The engines of this recording: the one that was asked for by its name, and others that may
+    /// take part if there is something for them to log.
+    pub fn engines(&self) -> Vec<&'static EngineInfo> {
+        let is_wanted = |e: &&&'static EngineInfo| {
+            e.name == self.choice.name
+                || (e.finds_programs && self.programs)
+                || self.units.iter().any(|unit| (e.logs)(self, unit))
+        };
+        let wanted: Vec<_> = self.choice.engines.iter().filter(is_wanted).copied().collect();
+        match wanted[..] {
+            // Nothing can log. That is for the last one to say.
+            [] => self.choice.engines.last().copied().into_iter().collect(),
+            _ => wanted,
+        }
+    }
+
+    /// Whether the kernel's probes log events of a schema.
+    pub fn is_probed(&self, unit: &CompiledSchema) -> bool {
+        self.choice.engines.iter().any(|e| e.probes && (e.logs)(self, unit))
+    }
+
+    /// How the log has a schema. In that of one that programs log events of, this is said.
+    pub fn schema_text(&self, unit: &CompiledSchema) -> SchemaText {
+        let user = self.choice.engines.iter().any(|e| !e.probes && (e.logs)(self, unit));
+        schema_text(&unit.schema, user)
+    }
+
+    /// For an engine with probes: whether threads can be told apart, rings of CPUs are possible,
+    /// and there is memory for all of them. Returns for how many CPUs: numbers below this.
+    pub fn check_for_probes(&self) -> Result<usize, Error> {
+        if self.target.is_scoped() {
+            host_kernel::check_pid_namespace()?;
+        }
+        let rings = machine::online_cpus()?.iter().max().map_or(1, |c| *c as usize + 1);
+        let size = self.buffer_size;
+        if !size.is_power_of_two() || !(BUFFER_MIN..=BUFFER_MAX).contains(&size) {
+            return Err(Error::new(format!("a ring of {size} bytes is not possible")).help(
+                "choose a --buffer-size from 16K to 256M; it is rounded up to a power of two",
+            ));
+        }
+        let needed = (rings * Rings::stride(size as usize)) as u64;
+        match machine::memory_available() {
+            Some(available) if needed > available => Err(Error::new(format!(
+                "rings of {} MiB for each of {rings} CPUs need {} MiB of memory, and {} MiB are free",
+                size >> 20,
+                needed >> 20,
+                available >> 20
+            ))
+            .help("choose a smaller --buffer-size")),
+            _ => Ok(rings),
+        }
+    }
+}

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Whether there is something to rescue.
+
+use klogger_engines::bpf::pins;
+
+/// Recorders that were killed, whose rings still take memory.
+pub fn killed_recorders() -> Vec<String> {
+    let killed: Vec<u32> = pins::left().into_iter().filter(|l| !l.alive).map(|l| l.pid).collect();
+    match killed[..] {
+        [] => Vec::new(),
+        [pid] => vec![format!(
+            "recorder {pid} was killed, and its rings are still in memory: klogger rescue {pid}"
+        )],
+        _ => {
+            vec![format!(
+                "{} recorders were killed, and their rings are still in memory: klogger rescue",
+                killed.len()
+            )]
+        }
+    }
+}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! While a recording runs: it waits for its end, and answers those who ask something of it.
+
+use super::Session;
+use crate::Message;
+use crate::pipeline::Pipeline;
+use crate::socket::{Answer, Listener, Request};
+use klogger_os as os;
+use klogger_os::Signal;
+use klogger_schema::layout::EventLayout;
+use klogger_schema::nearest::did_you_mean;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+const PROGRESS_EVERY: Duration = Duration::from_millis(200);
+
+/// Somebody has asked for it, and is told if it cannot be.
+pub(super) fn dump(pipeline: &mut Pipeline, tell: &mut dyn FnMut(&Message)) {
+    if let Err(e) = pipeline.dump(false) {
+        tell(&Message::Note(e.message));
+    }
+}
+
+impl Session {
+    /// Until all processes of `ends` have ended, the time is over, a signal comes (which is
+    /// returned), or, while `recording`, the disk is full.
+    pub(super) fn wait(
+        &self,
+        pipeline: &mut Pipeline,
+        mut ends: Vec<BorrowedFd>,
+        listener: Option<&Listener>,
+        started: Instant,
+        tell: &mut dyn FnMut(&Message),
+        recording: bool,
+    ) -> Option<Signal> {
+        let endless = ends.is_empty();
+        loop {
+            let left = self.options.duration.map(|d| d.saturating_sub(started.elapsed()));
+            let broken = pipeline.status().has_failed() && (recording || endless);
+            if left.is_some_and(|l| l.is_zero()) || broken {
+                return None;
+            }
+            let mut fds = vec![self.signals.as_fd()];
+            fds.extend(listener.map(AsFd::as_fd));
+            let first_end = fds.len();
+            fds.extend(&ends);
+            let ready = os::poll_readable(&fds, left.unwrap_or(PROGRESS_EVERY).min(PROGRESS_EVERY))
+                .unwrap_or_default();
+            while let Some(signal) = self.signals.next() {
+                if signal.number != libc::SIGUSR1 {
+                    return Some(signal);
+                }
+                dump(pipeline, tell);
+            }
+            let mut ended = ready.iter().skip(first_end);
+            ends.retain(|_| ended.next() != Some(&true));
+            if ends.is_empty() && !endless {
+                return None;
+            }
+            if let (Some(listener), Some(true)) = (listener, ready.get(1)) {
+                listener.serve(|request| self.handle(pipeline, request));
+            }
+            pipeline.look();
+            if recording {
+                self.engines.iter().for_each(|engine| engine.look());
+            }
+            tell(&Message::Progress(pipeline.progress(started.elapsed())));
+        }
+    }
+
+    /// Does what another process has asked for over the control socket.
+    fn handle(&self, pipeline: &Pipeline, request: Request) -> Answer {
+        match request {
+            Request::Mark { number, text } => {
+                let mark = pipeline.builtin().event("MARK");
+                pipeline.own(
+                    mark.int("number", number).text("text", text.as_bytes()),
+                    os::monotonic_ns(),
+                );
+                Answer::default()
+            }
+            Request::Enable { event, on } => self.switch(pipeline, &event, on),
+        }
+    }
+
+    /// Switches an event on or off, wherever it comes from.
+    fn switch(&self, pipeline: &Pipeline, event: &str, on: bool) -> Answer {
+        let mut events: Vec<EventLayout> = self.engines.iter().flat_map(|e| e.events()).collect();
+        if events.is_empty() {
+            events.clone_from(&self.layouts);
+        }
+        let Some(layout) = events.iter().find(|e| e.name == event) else {
+            let help = did_you_mean(event, events.iter().map(|e| e.name.as_str()));
+            return Answer::refuse(format!("this recording has no event '{event}'"), help);
+        };
+        self.engines.iter().for_each(|engine| engine.set_enabled(layout, on));
+        pipeline.event_state(layout, on, os::monotonic_ns());
+        Answer::default()
+    }
+}

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! The end of a recording: what is waited for, what is detached and stopped, and what is written
+//! last.
+
+use super::control::dump;
+use super::{Session, Workload};
+use crate::drain::Finished;
+use crate::pipeline::{Ended, Pipeline};
+use crate::scope::wait_for_last_events;
+use crate::socket::Listener;
+use crate::workload::Running;
+use crate::writer::Names;
+use crate::{Message, Outcome, ledger};
+use klogger_log::ledger::{Entry, Key, Ledger};
+use klogger_os as os;
+use klogger_os::{Error, Signal};
+use std::os::fd::AsFd;
+use std::process::ExitStatus;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// How long a command may take to end after a signal.
+const GRACE: Duration = Duration::from_secs(5);
+
+impl Session {
+    /// Waits for the end, and brings it about. `attach`: how long it took to begin.
+    pub(super) fn record(
+        mut self,
+        mut pipeline: Pipeline,
+        mut workload: Workload,
+        tell: &mut dyn FnMut(&Message),
+        attach: Duration,
+    ) -> Result<Outcome, Error> {
+        let interrupted = self.wait_for_end(&mut pipeline, &workload, tell);
+        let status = self.end_workload(workload.running.as_mut(), interrupted);
+        if let Some(scope) = self.scope() {
+            let target = &self.options.request.target;
+            let Workload { running, followed, .. } = &workload;
+            wait_for_last_events(scope, target, running.as_ref(), followed);
+        }
+        self.engines.iter().for_each(|engine| engine.disable());
+        // What follows takes its time, and is no part of the recording.
+        let end_ns = os::monotonic_ns();
+        let (start_ns, elapsed_ns) = (workload.start_ns, end_ns.saturating_sub(workload.start_ns));
+        self.detach();
+        for engine in &mut self.engines {
+            self.notes.extend(engine.stop(&self.options.request));
+        }
+        let late = pipeline.status().late.load(Ordering::Relaxed);
+        let (ends, mut writer) = pipeline.stop();
+        self.notes.append(&mut writer.notes);
+        self.notes.extend(ledger::grown(&ends));
+        let mut ledger = self.ledger(&ends, &writer, late, (start_ns, end_ns));
+        let names = self.names(&mut ledger);
+        let (summary, failure) = (writer.summary(), writer.failure());
+        let (summary, write_error) = match writer.finish(&names, &ledger, end_ns) {
+            Ok(finished) => (finished, failure),
+            Err(e) => (summary, failure.or(Some(e))),
+        };
+        Ok(Outcome {
+            summary,
+            ledger,
+            elapsed: Duration::from_nanos(elapsed_ns),
+            attach,
+            status,
+            interrupted: interrupted.map(|s| s.number),
+            write_error,
+            notes: self.notes,
+        })
+    }
+
+    /// Until the workload is over, or somebody ends the recording by a signal, which is returned.
+    fn wait_for_end(
+        &mut self,
+        pipeline: &mut Pipeline,
+        workload: &Workload,
+        tell: &mut dyn FnMut(&Message),
+    ) -> Option<Signal> {
+        let Workload { running, followed, .. } = workload;
+        let listener = Listener::new();
+        if let Err(e) = &listener {
+            self.notes.push(format!("mark, enable and disable will not reach this recording: {e}"));
+        }
+        let started = Instant::now();
+        tell(&Message::Started { command: running.as_ref().map(Running::pid) });
+        if self.asked {
+            dump(pipeline, tell);
+        }
+        let command = running.as_ref().map(|r| &r.ended);
+        let ends = followed.iter().chain(command).map(AsFd::as_fd).collect();
+        let interrupted = self.wait(pipeline, ends, listener.as_ref().ok(), started, tell, true);
+        if !pipeline.status().has_failed() {
+            return interrupted;
+        }
+        // No more can be written. That is no reason to end the user's work.
+        self.detach();
+        if running.is_some() {
+            self.gave_up_ns = Some(os::monotonic_ns());
+            self.notes.push("recording ended early; the command ran on to its end".into());
+        }
+        let ends = command.map(AsFd::as_fd).into_iter().collect();
+        self.wait(pipeline, ends, None, started, tell, false)
+    }
+
+    fn detach(&mut self) {
+        self.engines.iter_mut().for_each(|engine| engine.detach());
+    }
+
+    /// The command's status. One that still runs is asked to end.
+    fn end_workload(
+        &self,
+        running: Option<&mut Running>,
+        interrupted: Option<Signal>,
+    ) -> Option<ExitStatus> {
+        let running = running?;
+        let mut status = running.status();
+        if status.is_none() {
+            // Ctrl-C on a terminal reached the command as well, and to many a second one means to
+            // drop everything.
+            if !interrupted.is_some_and(|s| s.from_terminal && os::in_our_group(running.pid())) {
+                running.signal(interrupted.map_or(libc::SIGTERM, |s| s.number));
+            }
+            let deadline = Instant::now() + GRACE;
+            while status.is_none() && Instant::now() < deadline {
+                let _ = os::poll_readable(&[running.ended.as_fd()], Duration::from_millis(100));
+                status = running.status();
+            }
+            if status.is_none() {
+                running.signal(libc::SIGKILL);
+                let _ = os::poll_readable(&[running.ended.as_fd()], GRACE);
+                status = running.status();
+            }
+        }
+        status
+    }
+
+    /// What a whole recording has lost, and how.
+    fn ledger(&mut self, ends: &[Finished], writer: &Ended, late: u64, span: (u64, u64)) -> Ledger {
+        let entries = ledger::of_engines(&self.engines, &self.layouts, ends, span);
+        let mut ledger = Ledger { entries, ..Ledger::default() };
+        ledger::place_ringless(&mut ledger.entries, &writer.came);
+        ledger.entries.extend(writer.seen.iter().cloned());
+        self.engines.iter_mut().for_each(|engine| engine.account(&mut ledger));
+        ledger.entries.extend(ledger::late(&ledger.entries, late, span));
+        if self.options.request.overwrite {
+            let summary = writer.summary();
+            let logged = |id: u16| summary.counts.iter().find(|c| c.0 == id).map_or(0, |c| c.1);
+            ledger.entries.extend(ledger::overwritten(&self.layouts, ends, &logged, span));
+        }
+        if let Some(why) = &writer.deaf {
+            let entry = Entry::new(Key::DrainLate).between(span.0, span.1);
+            ledger.entries.push(entry.detail(why));
+        }
+        if let Some(why) = writer.why_failed() {
+            ledger.entries.extend(ledger::unwritten(
+                writer.discarded(&why),
+                &why,
+                self.gave_up_ns,
+                span,
+            ));
+        }
+        ledger
+    }
+
+    /// Names of the kernel's addresses that events of probes have.
+    fn names(&self, ledger: &mut Ledger) -> Names {
+        let probes = self.engines.iter().find(|e| e.info().probes);
+        probes.map(|e| Names::of(&self.layouts, e.stacks(), ledger)).unwrap_or_default()
+    }
+}

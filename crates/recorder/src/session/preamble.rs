@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! What a log says of its recording before the first event, and its first events.
+
+use super::Session;
+use crate::host;
+use crate::pipeline::Pipeline;
+use klogger_engines::request::Target;
+use klogger_log::preamble::{Clock, Preamble, Recorder};
+use klogger_os::{Error, processes};
+
+impl Session {
+    pub(super) fn preamble(&self, clock: Clock) -> Result<Preamble, Error> {
+        let request = &self.options.request;
+        let units: Vec<_> = request.numbered().map(|(unit, _)| unit).collect();
+        let names: Vec<&str> = self.engines.iter().map(|e| e.info().name).collect();
+        Ok(Preamble {
+            klogger: env!("CARGO_PKG_VERSION").into(),
+            engine: names.join("+"),
+            host: host::host()?,
+            clock,
+            command_line: self.options.command_line.clone(),
+            workload: match &request.target {
+                Target::Command(words) => {
+                    words.iter().map(|w| w.to_string_lossy().into_owned()).collect()
+                }
+                Target::All | Target::Processes(_) => Vec::new(),
+            },
+            scope: if request.target.is_scoped() { "processes" } else { "all" }.into(),
+            recorder: self.recorder(),
+            schemas: units.iter().map(|unit| request.schema_text(unit)).collect(),
+            events: self.layouts.clone(),
+            decodings: units.iter().flat_map(|u| u.schema.decodings.iter().cloned()).collect(),
+            probes: self.engines.iter().flat_map(|e| e.probes()).cloned().collect(),
+            costs: self.engines.iter().find_map(|e| e.costs()),
+        })
+    }
+
+    fn recorder(&self) -> Recorder {
+        let pid = std::process::id();
+        let tids = processes::threads_of(pid);
+        Recorder {
+            pid,
+            names: tids.iter().map(|tid| processes::own_name(*tid)).collect(),
+            tids,
+            buffer_size: self.ring_size(),
+            lowwater: self.options.request.lowwater,
+            overwrite: self.options.request.overwrite,
+            limits: self.limits.clone(),
+        }
+    }
+
+    /// Bytes of a CPU's ring, or of a thread's if there are no others.
+    fn ring_size(&self) -> u64 {
+        self.engines.first().map_or(0, |engine| engine.ring_size(&self.options.request))
+    }
+
+    pub(super) fn disabled_ids(&self) -> Vec<u16> {
+        let names = &self.options.request.disabled;
+        self.layouts.iter().filter(|e| names.contains(&e.name)).map(|e| e.id).collect()
+    }
+
+    /// KLOGGER_START, the state of every event, and who is there: (process, thread) of `there`.
+    pub(super) fn first_events(
+        &self,
+        pipeline: &Pipeline,
+        preamble: &Preamble,
+        there: &[(u32, u32)],
+    ) {
+        let now = preamble.clock.start_ns;
+        let start = pipeline.builtin().event("KLOGGER_START");
+        let start = start.int("buffer_size", self.ring_size() as i64);
+        pipeline.own(start.text("kernel", preamble.host.kernel.as_bytes()), now);
+        let disabled = self.disabled_ids();
+        for e in &self.layouts {
+            pipeline.event_state(e, !disabled.contains(&e.id), now);
+        }
+        for t in there.iter().filter_map(|(pid, tid)| processes::thread(*pid, *tid)) {
+            pipeline.own(pipeline.builtin().exists(&t), now);
+        }
+    }
+}
