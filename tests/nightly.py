@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """Whether this run has the time of a night: KLOGGER_SLOW=1, as scripts/nightly has it.
 
-A test that is for the night alone has the mark `nightly(why)`; one that can do more or less of the same
-asks `scaled`.
+A test that is for the night alone has the mark `nightly(why)`; one that can do more or less of the
+same asks `scaled`.
 """
 
 import os

@@ -66,8 +66,8 @@ def kernel(name: str) -> tuple[Path | None, Path]:
 
 
 def debian(name: str) -> tuple[Path | None, str]:
-    """The image of a Debian kernel by its series (6.12, 7.2-rt), for scripts/guest --kernel; or None,
-    and why not. Fetched, if it was not before.
+    """The image of a Debian kernel by its series (6.12, 7.2-rt), for scripts/guest --kernel; or
+    None, and why not. Fetched, if it was not before.
     """
     done = subprocess.run(
         [ROOT / "scripts/debian-kernel", name],

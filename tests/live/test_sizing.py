@@ -47,8 +47,9 @@ class Reader:
             time.sleep(0.01)
 
     def check(self, failed: str) -> None:
-        """Ends the test: without a verdict if the reader was kept from its CPU for too long, else as a
-        failure. A ring that has grown has room for a stop of `ms`, and as long a delay besides."""
+        """Ends the test: without a verdict if the reader was kept from its CPU for too long, else
+        as a failure. A ring that has grown has room for a stop of `ms`, and as much delay besides.
+        """
         longest = max(self.stopped) - self.ms
         waits = [
             next((later - waited for at, later in self.waited[i:] if at >= begin + self.ms), 0.0)
