@@ -25,21 +25,24 @@ PANIC = re.compile(r"Kernel panic - not syncing: hits of thread (\d+): \d+ until
 END, CAPTURED = "end Kernel panic", "the memory is on the disk"
 BEFORE, LAST = 20011, 1009
 LATE_NS = 10_000
-# The recorder's log is in the guest's memory. What has been written of it goes onto the disk, which
-# outlives the guest.
+# The recorders' logs are in the guest's memory. What has been written of the first one goes onto
+# the disk, which outlives the guest.
 SCRIPT = """
 insmod /crash.ko
-klogger record -a -o /tmp/crash.klog OPTIONS 2>/tmp/said &
-until [ -s /tmp/crash.klog ]; do
-    sleep 0.1
-    kill -0 $! || { cat /tmp/said; exit 1; }
-done
+RECORDERS
 sleep 1
 BEFORE
 sleep 3
-dd if=/tmp/crash.klog of=/dev/vda bs=65536 conv=sync
+dd if=/tmp/crash-0.klog of=/dev/vda bs=65536 conv=sync
 sync
 LAST
+"""
+RECORDER = """
+klogger record -a -o /tmp/crash-{number}.klog {options} 2>/tmp/said &
+until [ -s /tmp/crash-{number}.klog ]; do
+    sleep 0.1
+    kill -0 $! || {{ cat /tmp/said; exit 1; }}
+done
 """
 CAPTURE_LINE = "console=ttyS0 quiet loglevel=3 nr_cpus=1 irqpoll reset_devices"
 KDUMP = f"/load /capture/vmlinuz /capture/initramfs '{CAPTURE_LINE}' || exit 1\n"
@@ -72,7 +75,6 @@ BPF = Engine(
     "SELECT CAST(comm AS INTEGER) AS number, pid, time FROM process_rename WHERE"
     " regexp_matches(comm, '^[0-9]+$')",
 )
-# A ring that is too small, in whose place a larger one comes.
 GROWN = dataclasses.replace(
     BPF,
     options="-s scheduler --buffer-size 64K --max-memory 64M",
@@ -127,20 +129,24 @@ def capture(folder: Path) -> Path:
 def crash(klogger, modules, own_module, programs, tmp_path):
     """Boots a guest that records, and panics; then its memory is dumped, by QEMU or by a kernel."""
 
-    def boot(engine: Engine, *machine: str, meanwhile="", options="", kdump=False) -> Crash:
+    def boot(*engines: Engine, machine: str, meanwhile="", options="", kdump=False) -> Crash:
         path = tmp_path / "qmp"
         files = [(modules(), "/modules-under-test"), (CRASH, "/crash.klogger")]
         files += [(own_module(HERE) / "crash.ko", "/crash.ko"), (programs / "renames", "/renames")]
         if kdump:
             files += [(capture(tmp_path), "/capture"), (programs / "load", "/load")]
         added = [word for path, at in files for word in ("--add", f"{path}={at}")]
-        script = SCRIPT.replace("OPTIONS", f"{engine.options} {options}")
-        script = (KDUMP if kdump else "") + script.replace("BEFORE", engine.before).replace(
-            "LAST", meanwhile + engine.last
+        recorders = "".join(
+            RECORDER.format(number=number, options=f"{engine.options} {options}")
+            for number, engine in enumerate(engines)
         )
+        # Engines that record at once have their hits from the same place.
+        (last,) = {engine.last for engine in engines}
+        script = SCRIPT.replace("RECORDERS", recorders).replace("BEFORE", engines[-1].before)
+        script = (KDUMP if kdump else "") + script.replace("LAST", meanwhile + last)
         # panic=0: it stays as it is.
         memory, append = ("1G", "panic=0 crashkernel=256M") if kdump else ("512M", "panic=0")
-        words = [*machine, "--memory", memory, "--timeout", "540", "--append", append, *added]
+        words = [machine, "--memory", memory, "--timeout", "540", "--append", append, *added]
         environment = {
             **os.environ,
             "KLOGGER": str(klogger),
@@ -217,17 +223,21 @@ class Monitor:
 
 
 def rescue(klogger, crash: Crash, *options):
-    """The log, and what was said of it."""
-    out = crash.image.with_name("rescued.klog")
+    """The logs in the order in which their recorders began, and what was said of them."""
+    folder = crash.image.with_name("rescued")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
     done = subprocess.run(
-        [klogger, "rescue", "--vmcore", crash.image, "-o", out, *options],
+        [klogger, "rescue", "--vmcore", crash.image, "-o", folder / "crash.klog", *options],
         check=False,
         capture_output=True,
         text=True,
     )
     print(done.stderr)
     assert done.returncode == 0
-    return oracles.Log(klogger, out), done.stderr
+    # With several, each has the process id of its recorder in its name.
+    paths = sorted(folder.iterdir(), key=lambda path: (len(path.name), path.name))
+    return [oracles.Log(klogger, path) for path in paths], done.stderr
 
 
 def check_end(log, crash: Crash, engine: Engine):
@@ -240,40 +250,39 @@ def check_end(log, crash: Crash, engine: Engine):
     assert 0 <= since_ns - newest[-1][1] <= LATE_NS
 
 
-@pytest.mark.parametrize("name", ["bpf", "kernel"])
+# What records at once. The second ring is too small, and a larger one comes in its place.
+RECORDERS = {"bpf": (BPF, GROWN), "kernel": (KERNEL,)}
+
+
+@pytest.mark.parametrize("name", RECORDERS)
 def test_the_last_events_before_a_panic(klogger, crash, name):
     """In a machine that counts instructions: so 10 microseconds are the same on every host."""
-    engine = {"bpf": BPF, "kernel": KERNEL}[name]
-    crashed = crash(engine, "--icount")
-    log, said = rescue(klogger, crashed)
-    assert "all from the rings" in said
-    assert log.meta["preamble"]["engine"] == name
-    check_end(log, crashed, engine)
-    ((detail,),) = log.rows("SELECT text FROM ledger WHERE key = 'rescued'")
-    assert "/tmp/crash.klog" in detail
-    # What had left the rings was written down before, and is counted.
-    oracles.check_serials(log)
-    if engine is KERNEL:
-        panic = (
+    engines = RECORDERS[name]
+    crashed = crash(*engines, machine="--icount")
+    assert GROWN not in engines or "larger-0" in crashed.console, "it has not grown"
+    logs, said = rescue(klogger, crashed)
+    assert said.count("all from the rings") == len(logs) == len(engines)
+    for number, (log, engine) in enumerate(zip(logs, engines, strict=True)):
+        assert log.meta["preamble"]["engine"] == name
+        check_end(log, crashed, engine)
+        ((detail,),) = log.rows("SELECT text FROM ledger WHERE key = 'rescued'")
+        assert f"/tmp/crash-{number}.klog" in detail
+        # What had left the rings was written down before, and is counted.
+        oracles.check_serials(log)
+    if KERNEL in engines:
+        query = (
             "SELECT count(*) FROM printed WHERE text LIKE 'Kernel panic - not syncing: hits of%'"
         )
-        assert log.one(panic) == 1, "what the panic itself has printed is an event, too"
+        assert logs[0].one(query) == 1, "what the panic itself has printed is an event, too"
 
-    whole, said = rescue(klogger, crashed, "--log", crashed.disk)
+    # The first recorder's log is on the disk.
+    (whole, *_), said = rescue(klogger, crashed, "--log", crashed.disk)
     assert " from the rings" in said
-    check_end(whole, crashed, engine)
+    check_end(whole, crashed, engines[0])
     oracles.check_serials(whole)
     # What was not on the disk, and not in the rings any more, was drained between: it is counted.
-    numbers = f"SELECT count(DISTINCT number) FROM ({engine.hits}) WHERE number <= {BEFORE}"
+    numbers = f"SELECT count(DISTINCT number) FROM ({engines[0].hits}) WHERE number <= {BEFORE}"
     assert whole.one(numbers) == BEFORE
-
-
-def test_a_ring_that_has_grown(klogger, crash):
-    crashed = crash(GROWN, "--icount")
-    assert "larger-0" in crashed.console, "it has not grown"
-    log, _ = rescue(klogger, crashed)
-    check_end(log, crashed, GROWN)
-    oracles.check_serials(log)
 
 
 @pytest.mark.nightly("boots a second kernel in the first one")
@@ -281,8 +290,8 @@ def test_kdump(klogger, crash):
     """The image is /proc/vmcore, as the kernel shows it that kexec has started in the place of the
     one that crashed.
     """
-    crashed = crash(KERNEL, "--single", kdump=True)
-    log, _ = rescue(klogger, crashed)
+    crashed = crash(KERNEL, machine="--single", kdump=True)
+    (log,), _ = rescue(klogger, crashed)
     numbers = log.rows(f"SELECT number FROM numbered WHERE pid = {crashed.thread} ORDER BY time")
     assert [number for (number,) in numbers[-LAST:]] == list(range(1, LAST + 1))
     oracles.check_serials(log)
@@ -290,8 +299,8 @@ def test_kdump(klogger, crash):
 
 def test_all_cpus_and_a_flight_recorder(klogger, crash):
     """The newest events of both CPUs, of which one was stopped in the middle of something."""
-    crashed = crash(KERNEL, "--single", meanwhile=FLOOD, options="--overwrite")
-    log, _ = rescue(klogger, crashed)
+    crashed = crash(KERNEL, machine="--single", meanwhile=FLOOD, options="--overwrite")
+    (log,), _ = rescue(klogger, crashed)
     newest = log.rows(
         f"SELECT number FROM numbered WHERE pid = {crashed.thread} ORDER BY time DESC LIMIT {LAST}"
     )
