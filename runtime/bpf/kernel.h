@@ -15,12 +15,16 @@
  */
 #define klogger_switch_state(preempt, prev_state) ((preempt) ? 0 : (prev_state))
 
-/* The priority of a thread, for `context prio`. */
+/* Of the running thread, for `context prio` and `context ppid`. */
 struct task_struct___klogger {
 	int prio;
+	int tgid;
+	struct task_struct___klogger *real_parent;
 } __attribute__((preserve_access_index));
 
 #define klogger_context_prio() (((struct task_struct___klogger *)bpf_get_current_task_btf())->prio)
+#define klogger_context_ppid() \
+	(((struct task_struct___klogger *)bpf_get_current_task_btf())->real_parent->tgid)
 
 /*
  * Since 5.16 (bcf9033e5449, "sched: move CPU field back into thread_info") the CPU of a thread

@@ -19,6 +19,7 @@
 #include <linux/module.h>
 #include <linux/percpu.h>
 #include <linux/preempt.h>
+#include <linux/rcupdate.h>
 #include <linux/sched.h>
 #include <klogger/ring.h>
 #include <klogger/record.h>
@@ -299,6 +300,16 @@ static __always_inline u32 klogger_context_prio(void)
 }
 
 u64 klogger_context_cgroup(void);
+
+static __always_inline u32 klogger_context_ppid(void)
+{
+	u32 tgid;
+
+	rcu_read_lock();
+	tgid = rcu_dereference(current->real_parent)->tgid;
+	rcu_read_unlock();
+	return tgid;
+}
 
 /*
  * The number of the running thread's kernel stack, from the place of the probe on; 0: it has none.

@@ -168,6 +168,12 @@ static __always_inline __u32 klogger_context_tgid(void)
 	return klogger_module.pid;
 }
 
+/* For `context ppid`. A system call for each event, for a parent that ends is replaced. */
+static __always_inline __u32 klogger_context_ppid(void)
+{
+	return (__u32)getppid();
+}
+
 KLOGGER_C_END
 
 #endif

@@ -117,6 +117,7 @@ static __attribute__((unused)) int klogger_context_tid(void) { return 101; }
 static __attribute__((unused)) int klogger_context_tgid(void) { return 102; }
 static __attribute__((unused)) int klogger_context_prio(void) { return 103; }
 static __attribute__((unused)) __u64 klogger_context_cgroup(void) { return 104; }
+static __attribute__((unused)) int klogger_context_ppid(void) { return 105; }
 "#;
 
 /// The value that the n-th field of an event is given.

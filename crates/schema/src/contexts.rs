@@ -57,6 +57,7 @@ contexts! {
     Prio   "prio"   "int" I32 Plain  false "the kernel's priority: 0 to 99 real time, 100 to 139 \
                                             others"
     Cgroup "cgroup" "u64" U64 Plain  false "id of the control group"
+    Ppid   "ppid"   "int" I32 Plain  true  "process id of the parent, which may change"
 }
 
 impl Context {

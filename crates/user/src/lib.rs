@@ -45,7 +45,7 @@ pub use record::Text;
 #[doc(hidden)]
 pub use record::{Record, Scalar, Tail, TailLength};
 #[doc(hidden)]
-pub use unit::{On, Unit, tgid, tid};
+pub use unit::{On, Unit, ppid, tgid, tid};
 
 /// Logs an event: `klogger!(EVENT, field, ...)`, in the order of its declaration.
 ///

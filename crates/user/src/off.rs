@@ -52,3 +52,7 @@ pub fn tid() -> u32 {
 pub fn tgid() -> u32 {
     0
 }
+
+pub fn ppid() -> u32 {
+    0
+}

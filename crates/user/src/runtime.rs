@@ -163,6 +163,12 @@ pub fn tgid() -> u32 {
     module().pid.load(Relaxed)
 }
 
+/// For `context ppid`. A system call for each event, for a parent that ends is replaced.
+#[inline]
+pub fn ppid() -> u32 {
+    std::os::unix::process::parent_id()
+}
+
 #[inline(always)]
 pub(crate) fn tsc() -> u64 {
     #[cfg(target_arch = "x86_64")]

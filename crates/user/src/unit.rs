@@ -3,7 +3,7 @@
 
 use crate::record::{Record, TailLength};
 use crate::runtime::{self, Hit, Ring};
-pub use crate::runtime::{tgid, tid};
+pub use crate::runtime::{ppid, tgid, tid};
 use std::ffi::{CStr, c_char};
 use std::ptr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};

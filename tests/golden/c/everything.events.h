@@ -234,12 +234,14 @@ struct klogger_record_AROUND {
 	int tgid;
 	int prio;
 	unsigned long long cgroup;
+	int ppid;
 };
 _Static_assert(__builtin_offsetof(struct klogger_record_AROUND, x) == 8, "offset of x");
 _Static_assert(__builtin_offsetof(struct klogger_record_AROUND, tid) == 12, "offset of tid");
 _Static_assert(__builtin_offsetof(struct klogger_record_AROUND, tgid) == 16, "offset of tgid");
 _Static_assert(__builtin_offsetof(struct klogger_record_AROUND, prio) == 20, "offset of prio");
 _Static_assert(__builtin_offsetof(struct klogger_record_AROUND, cgroup) == 24, "offset of cgroup");
+_Static_assert(__builtin_offsetof(struct klogger_record_AROUND, ppid) == 32, "offset of ppid");
 
 static __always_inline void klogger_event_AROUND(struct klogger_hit *klogger_hit, int x)
 {
@@ -247,7 +249,7 @@ static __always_inline void klogger_event_AROUND(struct klogger_hit *klogger_hit
 
 	if (!klogger_may(7, klogger_in_scope_current()))
 		return;
-	klogger_record = (struct klogger_record_AROUND *)klogger_reserve(klogger_hit, 7, 32);
+	klogger_record = (struct klogger_record_AROUND *)klogger_reserve(klogger_hit, 7, 40);
 	if (!klogger_record)
 		return;
 	klogger_store(klogger_record->x, x);
@@ -255,5 +257,6 @@ static __always_inline void klogger_event_AROUND(struct klogger_hit *klogger_hit
 	klogger_store(klogger_record->tgid, klogger_context_tgid());
 	klogger_store(klogger_record->prio, klogger_context_prio());
 	klogger_store(klogger_record->cgroup, klogger_context_cgroup());
+	klogger_store(klogger_record->ppid, klogger_context_ppid());
 	klogger_commit(klogger_hit, klogger_record, 7);
 }

@@ -143,10 +143,10 @@ KLOGGER_SHARED struct klogger_unit klogger_unit_everything_[hash] = {
 	"\n"
 	"event AROUND \"with what was running\" {\n"
 	"    int x\n"
-	"    context tid tgid prio cgroup\n"
+	"    context tid tgid prio cgroup ppid\n"
 	"}\n"
 	"",
-	893, 0,
+	898, 0,
 	"NOTHING\0"
 	"NUMBERS\0"
 	"FIXED\0"
@@ -527,10 +527,12 @@ struct klogger_record_AROUND {
 	int x;
 	int tid;
 	int tgid;
+	int ppid;
 };
 _Static_assert(__builtin_offsetof(struct klogger_record_AROUND, x) == 8, "offset of x");
 _Static_assert(__builtin_offsetof(struct klogger_record_AROUND, tid) == 12, "offset of tid");
 _Static_assert(__builtin_offsetof(struct klogger_record_AROUND, tgid) == 16, "offset of tgid");
+_Static_assert(__builtin_offsetof(struct klogger_record_AROUND, ppid) == 20, "offset of ppid");
 
 static __always_inline void klogger_event_AROUND(struct klogger_hit *klogger_hit, int x)
 {
@@ -544,6 +546,7 @@ static __always_inline void klogger_event_AROUND(struct klogger_hit *klogger_hit
 	klogger_store(klogger_record->x, x);
 	klogger_store(klogger_record->tid, klogger_context_tid());
 	klogger_store(klogger_record->tgid, klogger_context_tgid());
+	klogger_store(klogger_record->ppid, klogger_context_ppid());
 	klogger_commit(klogger_hit, klogger_record, 7);
 }
 

@@ -288,7 +288,7 @@ struct klogger_unit klogger_unit_places = {
 	"    int pid as thread\n"
 	"}\n"
 	"\n"
-	"event OPENED { string path  long result as errno  context tid cgroup }\n"
+	"event OPENED { string path  long result as errno  context tid cgroup ppid }\n"
 	"\n"
 	"event NUMBERS scope all { u64 list[4]  u16 one  string[8] name }\n"
 	"\n"
@@ -329,7 +329,7 @@ struct klogger_unit klogger_unit_places = {
 	"    klogger(NOTHING);\n"
 	"}\n"
 	"",
-	.length = 1107,
+	.length = 1112,
 	.events = 4,
 	.event = klogger_events_places,
 	.key = klogger_keys_places,

@@ -89,11 +89,13 @@ struct klogger_record_OPENED {
 	long long result;
 	int tid;
 	unsigned long long cgroup;
+	int ppid;
 };
 _Static_assert(__builtin_offsetof(struct klogger_record_OPENED, path) == 8, "offset of path");
 _Static_assert(__builtin_offsetof(struct klogger_record_OPENED, result) == 16, "offset of result");
 _Static_assert(__builtin_offsetof(struct klogger_record_OPENED, tid) == 24, "offset of tid");
 _Static_assert(__builtin_offsetof(struct klogger_record_OPENED, cgroup) == 32, "offset of cgroup");
+_Static_assert(__builtin_offsetof(struct klogger_record_OPENED, ppid) == 40, "offset of ppid");
 
 static __always_inline void klogger_event_OPENED(struct klogger_hit *klogger_hit, const char *path, long long result)
 {
@@ -104,7 +106,7 @@ static __always_inline void klogger_event_OPENED(struct klogger_hit *klogger_hit
 	if (!klogger_may(1, klogger_in_scope_current()))
 		return;
 	klogger_text_read(1, &klogger_text, path);
-	klogger_size = KLOGGER_PAD8(40 + klogger_text.length);
+	klogger_size = KLOGGER_PAD8(44 + klogger_text.length);
 	klogger_record = (struct klogger_record_OPENED *)klogger_reserve(klogger_hit, 1, klogger_size);
 	if (!klogger_record)
 		return;
@@ -112,7 +114,8 @@ static __always_inline void klogger_event_OPENED(struct klogger_hit *klogger_hit
 	klogger_store(klogger_record->result, result);
 	klogger_store(klogger_record->tid, klogger_context_tid());
 	klogger_store(klogger_record->cgroup, klogger_context_cgroup());
-	klogger_text_store((char *)klogger_record + 40, &klogger_text);
+	klogger_store(klogger_record->ppid, klogger_context_ppid());
+	klogger_text_store((char *)klogger_record + 44, &klogger_text);
 	klogger_commit(klogger_hit, klogger_record, 1);
 }
 
@@ -223,7 +226,7 @@ struct klogger_unit klogger_unit_places = {
 	"    int pid as thread\n"
 	"}\n"
 	"\n"
-	"event OPENED { string path  long result as errno  context tid cgroup }\n"
+	"event OPENED { string path  long result as errno  context tid cgroup ppid }\n"
 	"\n"
 	"event NUMBERS scope all { u64 list[4]  u16 one  string[8] name }\n"
 	"\n"
@@ -264,7 +267,7 @@ struct klogger_unit klogger_unit_places = {
 	"    klogger(NOTHING);\n"
 	"}\n"
 	"",
-	.length = 1107,
+	.length = 1112,
 	.events = 4,
 	.event = klogger_events_places,
 	.key = klogger_keys_places,
