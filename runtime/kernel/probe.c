@@ -31,6 +31,11 @@ static int klogger_attach_tracepoint(struct klogger_place *place)
 	return error;
 }
 
+static void klogger_detach_tracepoint(struct klogger_place *place)
+{
+	tracepoint_probe_unregister(place->tracepoint, place->call, NULL);
+}
+
 #ifdef CONFIG_KPROBES
 static int klogger_attach_function(struct klogger_place *place)
 {
@@ -41,6 +46,16 @@ static int klogger_attach_function(struct klogger_place *place)
 	probe->flags = 0;
 	probe->nmissed = 0;
 	return register_kprobe(probe);
+}
+
+static void klogger_detach_function(struct klogger_place *place)
+{
+	unregister_kprobe(place->kprobe);
+}
+
+static u64 klogger_function_missed(const struct klogger_place *place)
+{
+	return place->kprobe->nmissed;
 }
 #endif
 
@@ -55,46 +70,68 @@ static int klogger_attach_return(struct klogger_place *place)
 	probe->nmissed = 0;
 	return register_kretprobe(probe);
 }
+
+static void klogger_detach_return(struct klogger_place *place)
+{
+	unregister_kretprobe(place->kretprobe);
+}
+
+static u64 klogger_return_missed(const struct klogger_place *place)
+{
+	return (u64)place->kretprobe->nmissed + place->kretprobe->kp.nmissed;
+}
 #endif
+
+/* What can be done with an attach point, by its kind: one row each. */
+struct klogger_attach_kind {
+	int (*attach)(struct klogger_place *place);
+	void (*detach)(struct klogger_place *place);
+	u64 (*missed)(const struct klogger_place *place);	/* NULL: the kernel skips no hits */
+};
+
+static const struct klogger_attach_kind klogger_attach_kinds[] = {
+	[KLOGGER_TRACEPOINT] = {
+		.attach = klogger_attach_tracepoint,
+		.detach = klogger_detach_tracepoint,
+	},
+#ifdef CONFIG_KPROBES
+	[KLOGGER_FUNCTION] = {
+		.attach = klogger_attach_function,
+		.detach = klogger_detach_function,
+		.missed = klogger_function_missed,
+	},
+#endif
+#ifdef CONFIG_KRETPROBES
+	[KLOGGER_RETURN] = {
+		.attach = klogger_attach_return,
+		.detach = klogger_detach_return,
+		.missed = klogger_return_missed,
+	},
+#endif
+};
+
+/* NULL: this kernel was built without what it takes. */
+static const struct klogger_attach_kind *klogger_attach_kind(const struct klogger_place *place)
+{
+	if (place->kind >= ARRAY_SIZE(klogger_attach_kinds) || !klogger_attach_kinds[place->kind].attach)
+		return NULL;
+	return &klogger_attach_kinds[place->kind];
+}
 
 int klogger_place_attach(struct klogger_place *place)
 {
-	switch (place->kind) {
-	case KLOGGER_TRACEPOINT:
-		return klogger_attach_tracepoint(place);
-#ifdef CONFIG_KPROBES
-	case KLOGGER_FUNCTION:
-		return klogger_attach_function(place);
-#endif
-#ifdef CONFIG_KRETPROBES
-	case KLOGGER_RETURN:
-		return klogger_attach_return(place);
-#endif
-	default:
-		return -EOPNOTSUPP;
-	}
+	const struct klogger_attach_kind *kind = klogger_attach_kind(place);
+
+	return kind ? kind->attach(place) : -EOPNOTSUPP;
 }
 
 /* Hits may still be running when it returns, of tracepoints. */
 void klogger_place_detach(struct klogger_place *place)
 {
-	switch (place->kind) {
-	case KLOGGER_TRACEPOINT:
-		tracepoint_probe_unregister(place->tracepoint, place->call, NULL);
-		break;
-#ifdef CONFIG_KPROBES
-	case KLOGGER_FUNCTION:
-		unregister_kprobe(place->kprobe);
-		break;
-#endif
-#ifdef CONFIG_KRETPROBES
-	case KLOGGER_RETURN:
-		unregister_kretprobe(place->kretprobe);
-		break;
-#endif
-	default:
-		break;
-	}
+	const struct klogger_attach_kind *kind = klogger_attach_kind(place);
+
+	if (kind)
+		kind->detach(place);
 }
 
 /*
@@ -103,13 +140,7 @@ void klogger_place_detach(struct klogger_place *place)
  */
 u64 klogger_place_missed(const struct klogger_place *place)
 {
-#ifdef CONFIG_KPROBES
-	if (place->kind == KLOGGER_FUNCTION)
-		return place->kprobe->nmissed;
-#endif
-#ifdef CONFIG_KRETPROBES
-	if (place->kind == KLOGGER_RETURN)
-		return (u64)place->kretprobe->nmissed + place->kretprobe->kp.nmissed;
-#endif
-	return 0;
+	const struct klogger_attach_kind *kind = klogger_attach_kind(place);
+
+	return kind && kind->missed ? kind->missed(place) : 0;
 }
