@@ -4,6 +4,7 @@
 
 use super::{Format, Outcome};
 use crate::failure::Failure;
+use klogger_codegen::bpf::attach_points::{self, AttachPoint};
 use klogger_schema::model::Param;
 use klogger_schema::nearest::did_you_mean;
 use klogger_toolchain::host_kernel;
@@ -36,8 +37,8 @@ pub struct Args {
     format: Format,
 }
 
-struct Tracepoint {
-    name: String,
+struct Found {
+    point: AttachPoint,
     group: Option<String>,
     parameters: Vec<Param>,
 }
@@ -45,17 +46,17 @@ struct Tracepoint {
 pub fn run(args: Args) -> Outcome {
     let types = host_kernel::types()?;
     let groups = host_kernel::groups();
-    let names = types.tracepoints();
+    let points = attach_points::list(&types);
     let word = args.word.as_deref().unwrap_or("");
+    let names: Vec<String> = points.iter().map(|p| p.name.clone()).collect();
     let wanted = |name: &str| match args.exact {
         true => name == word,
         false => name.contains(word) || groups.get(name).is_some_and(|g| g.contains(word)),
     };
     let mut found = Vec::new();
-    for name in names.iter().filter(|name| wanted(name)) {
-        let parameters =
-            types.parameters(name).map_err(|e| Failure::new(e.to_string()))?.unwrap_or_default();
-        found.push(Tracepoint { name: name.clone(), group: groups.get(name).cloned(), parameters });
+    for point in points.into_iter().filter(|p| wanted(&p.name)) {
+        let parameters = point.parameters(&types).map_err(|e| Failure::new(e.to_string()))?;
+        found.push(Found { group: groups.get(&point.name).cloned(), point, parameters });
     }
     if found.is_empty() {
         let help = did_you_mean(word, names.iter().map(String::as_str));
@@ -63,20 +64,25 @@ pub fn run(args: Args) -> Outcome {
         return Err(failure.help(help.unwrap_or_else(|| "'klogger tracepoints' lists all".into())));
     }
     match args.format {
-        Format::Text => found.iter().for_each(|t| println!("{}", text(t))),
+        Format::Text => found.iter().for_each(|f| println!("{}", text(f))),
         Format::Json => println!("{:#}", found.iter().map(to_json).collect::<Value>()),
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn text(t: &Tracepoint) -> String {
-    let parameters: Vec<String> = t.parameters.iter().map(Param::declare).collect();
-    let group = t.group.as_ref().map(|g| format!("{g}:")).unwrap_or_default();
-    format!("{group}{}({})", t.name, parameters.join(", "))
+fn text(found: &Found) -> String {
+    let parameters: Vec<String> = found.parameters.iter().map(Param::declare).collect();
+    let group = found.group.as_ref().map(|g| format!("{g}:")).unwrap_or_default();
+    format!("{group}{}({})", found.point.name, parameters.join(", "))
 }
 
-fn to_json(t: &Tracepoint) -> Value {
+fn to_json(found: &Found) -> Value {
     let parameters: Vec<Value> =
-        t.parameters.iter().map(|p| json!({ "type": p.ty, "name": p.name })).collect();
-    json!({ "name": t.name, "group": t.group, "parameters": parameters })
+        found.parameters.iter().map(|p| json!({ "type": p.ty, "name": p.name })).collect();
+    json!({
+        "kind": found.point.kind().word(),
+        "name": found.point.name,
+        "group": found.group,
+        "parameters": parameters,
+    })
 }

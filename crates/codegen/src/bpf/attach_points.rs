@@ -20,18 +20,29 @@ pub struct Row {
     /// The n-th parameter as the body gets it, in C; the program's context is `klogger_arguments`,
     /// a pointer to u64.
     pub(super) argument: fn(usize, &Param) -> String,
-    /// All attach points of the kind that a kernel has.
-    list: fn(&KernelTypes) -> Result<Vec<AttachPoint>, Error>,
+    /// The names of all attach points of the kind that a kernel has.
+    names: fn(&KernelTypes) -> Vec<String>,
+    /// The parameters of one of these, as a schema would declare them.
+    parameters: fn(&KernelTypes, name: &str) -> Result<Vec<Param>, Error>,
 }
 
 const ROWS: [&Row; 1] = [&tracepoint::ROW];
 
-/// An attach point of a kernel, as a schema would declare it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// An attach point of a kernel.
 pub struct AttachPoint {
-    pub kind: ProbeKind,
+    row: &'static Row,
     pub name: String,
-    pub parameters: Vec<Param>,
+}
+
+impl AttachPoint {
+    pub fn kind(&self) -> ProbeKind {
+        self.row.kind
+    }
+
+    /// As a schema would declare them.
+    pub fn parameters(&self, kernel: &KernelTypes) -> Result<Vec<Param>, Error> {
+        (self.row.parameters)(kernel, &self.name)
+    }
 }
 
 /// The row of a kind, if this engine attaches such probes.
@@ -55,7 +66,9 @@ pub fn refuse(target: &Target, kernel: &KernelTypes) -> Result<Option<Refusal>, 
 }
 
 /// All that a kernel has, of every kind that this engine attaches.
-pub fn list(kernel: &KernelTypes) -> Result<Vec<AttachPoint>, Error> {
-    let lists: Result<Vec<_>, _> = ROWS.iter().map(|row| (row.list)(kernel)).collect();
-    Ok(lists?.concat())
+pub fn list(kernel: &KernelTypes) -> Vec<AttachPoint> {
+    let of_row = |row: &'static Row| {
+        (row.names)(kernel).into_iter().map(move |name| AttachPoint { row, name })
+    };
+    ROWS.into_iter().flat_map(of_row).collect()
 }

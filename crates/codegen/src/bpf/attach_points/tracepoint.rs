@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Tracepoints, as BPF programs that get their arguments with the kernel's types (`tp_btf`).
 
-use super::{AttachPoint, Row};
+use super::Row;
 use crate::kernel_types::{Error, KernelTypes};
 use crate::refusal::{Refusal, did_you_mean};
 use klogger_schema::model::{ProbeKind, Target};
@@ -11,7 +11,8 @@ pub(super) static ROW: Row = Row {
     refuse,
     section: |target| format!("tp_btf/{}", target.name),
     argument: |n, param| format!("({})klogger_arguments[{n}]", param.ty),
-    list,
+    names: KernelTypes::tracepoints,
+    parameters: |kernel, name| Ok(kernel.parameters(name)?.unwrap_or_default()),
 };
 
 /// The kernel calls a program inside an RCU read section. Its end can set need-resched, and this
@@ -44,12 +45,4 @@ fn refuse(target: &Target, kernel: &KernelTypes) -> Result<Option<Refusal>, Erro
             format!("schema: {}\nkernel: {theirs}", target.prototype()),
         )
     }))
-}
-
-fn list(kernel: &KernelTypes) -> Result<Vec<AttachPoint>, Error> {
-    let one = |name: String| {
-        let parameters = kernel.parameters(&name)?.unwrap_or_default();
-        Ok(AttachPoint { kind: ProbeKind::Tracepoint, name, parameters })
-    };
-    kernel.tracepoints().into_iter().map(one).collect()
 }
