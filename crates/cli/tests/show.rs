@@ -50,3 +50,20 @@ fn keys_that_programs_rely_on() {
     assert_eq!(points[0]["parameters"][0]["type"], "struct task_struct *");
     assert_eq!(points[0]["parameters"][0]["name"], "p");
 }
+
+#[test]
+fn each_engine_has_its_own_c_and_the_same_layout() {
+    let layouts = show(&[])["events"].clone();
+    let expected = [
+        ("bpf", "shown.bpf.c", "tracepoint sched_process_exit(struct task_struct *)".into()),
+        ("kernel", "shown.klogger.h", "tracepoint sched_process_exit(struct task_struct *)".into()),
+        ("user", "shown.klogger.h", Value::Null),
+    ];
+    for (engine, file, probe) in expected {
+        let shown = show(&["--engine", engine]);
+        assert_eq!(shown["events"], layouts, "{engine}");
+        assert_eq!(shown["texts"][0]["name"], file, "{engine}");
+        assert!(shown["texts"][0]["text"].as_str().unwrap().contains("GO"), "{engine}");
+        assert_eq!(shown["probes"][0], probe, "{engine}");
+    }
+}

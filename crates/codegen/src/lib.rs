@@ -8,6 +8,7 @@ pub mod events;
 mod header;
 pub mod kernel;
 pub mod kernel_types;
+pub mod made;
 mod refusal;
 mod stack;
 mod text;

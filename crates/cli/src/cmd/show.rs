@@ -3,7 +3,11 @@
 //! of its probes.
 
 use super::{Format, Outcome};
+use crate::failure::Failure;
 use crate::schemata::{self, Opinion};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use klogger_codegen::Refusal;
+use klogger_codegen::made::{MAKERS, Maker};
 use klogger_schema::Severity;
 use klogger_schema::layout::{EventLayout, FieldLayout};
 use klogger_schema::model::{Decode, Probe, Schema, Shape, Span, Target};
@@ -16,20 +20,32 @@ use std::process::ExitCode;
 /// kernel can attach
 #[derive(clap::Args)]
 #[command(
-    after_help = "Examples:\n  klogger show scheduler\n  klogger show ./my.klogger --format json"
+    after_help = "Examples:\n  klogger show scheduler\n  klogger show ./my.klogger --format json\n  klogger show scheduler --engine bpf      and the C that is generated"
 )]
 pub struct Args {
     /// A bundled schema's name, or a schema file
     schema: String,
+    /// Show what this engine makes of it: which probes it attaches, and the C that is generated
+    #[arg(long, value_name = "ENGINE", value_parser = engine_parser())]
+    engine: Option<&'static Maker>,
     /// `text` for people, `json` for programs
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
+}
+
+fn engine_parser() -> impl TypedValueParser<Value = &'static Maker> {
+    PossibleValuesParser::new(MAKERS.iter().map(|maker| maker.engine)).try_map(|name| {
+        MAKERS.iter().find(|maker| maker.engine == name).ok_or("there is no such engine")
+    })
 }
 
 pub fn run(args: Args) -> Outcome {
     let schema = schemata::schema(&args.schema)?;
     let layouts: Vec<EventLayout> =
         schema.events.iter().map(|e| EventLayout::new(&schema.name, e, 1)).collect();
+    if let Some(maker) = args.engine {
+        return show_engine(maker, &schema, &layouts, args.format);
+    }
     let opinion = opinion(&args.schema, &schema);
     if opinion.is_refused() {
         schemata::show(&schema, &opinion.found);
@@ -42,6 +58,50 @@ pub fn run(args: Args) -> Outcome {
             print_probes(&schema, &opinion);
         }
         Format::Json => println!("{:#}", to_json(&schema, &layouts, &opinion)),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The layouts, the probes that the engine attaches, and the C.
+fn show_engine(maker: &Maker, schema: &Schema, layouts: &[EventLayout], format: Format) -> Outcome {
+    let types = || {
+        host_kernel::types().map_err(|e| Refusal { message: e.message, help: e.help, wrong: false })
+    };
+    let texts = (maker.texts)(schema, &types).map_err(|refusal| {
+        let failure = Failure::new(refusal.message);
+        match refusal.help {
+            Some(help) => failure.help(help),
+            None => failure,
+        }
+    })?;
+    let attached = |probe: &Probe| probe.targets.iter().find(move |t| (maker.attaches)(t.kind));
+    if format == Format::Json {
+        let events: Vec<Value> = layouts.iter().map(|e| event_json(schema, e)).collect();
+        let texts: Vec<Value> =
+            texts.iter().map(|t| json!({ "name": t.name, "text": t.text })).collect();
+        let probes: Vec<Value> =
+            schema.probes.iter().map(|p| json!(attached(p).map(Target::prototype))).collect();
+        let shown = json!({
+            "schema": schema.name,
+            "engine": maker.engine,
+            "events": events,
+            "probes": probes,
+            "texts": texts,
+        });
+        println!("{shown:#}");
+        return Ok(ExitCode::SUCCESS);
+    }
+    print_head(schema);
+    layouts.iter().for_each(print_event);
+    println!("\nprobes of kinds that the {} engine attaches", maker.engine);
+    for probe in &schema.probes {
+        match attached(probe) {
+            Some(target) => println!("  yes  {}", target.label()),
+            None => println!("  no   {}", probe.targets[0].label()),
+        }
+    }
+    for text in &texts {
+        println!("\n==> {} <==\n{}", text.name, text.text.trim_end());
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -224,4 +284,16 @@ fn to_json(schema: &Schema, layouts: &[EventLayout], opinion: &Opinion) -> Value
         "refused": refused,
         "kernel_error": opinion.unchecked,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use klogger_engines::registry::ENGINES;
+
+    #[test]
+    fn every_engine_can_be_shown() {
+        let makers: Vec<&str> = MAKERS.iter().map(|maker| maker.engine).collect();
+        assert_eq!(makers, ENGINES.map(|engine| engine.name));
+    }
 }
