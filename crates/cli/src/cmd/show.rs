@@ -16,12 +16,16 @@ use klogger_toolchain::host_kernel;
 use serde_json::{Value, json};
 use std::process::ExitCode;
 
+const EXAMPLES: &str = "\
+Examples:
+  klogger show scheduler
+  klogger show ./my.klogger --format json
+  klogger show scheduler --engine bpf     what this engine makes of it, with the C";
+
 /// Show a schema as it takes effect here: events with offsets and sizes, and which probes this
 /// kernel can attach
 #[derive(clap::Args)]
-#[command(
-    after_help = "Examples:\n  klogger show scheduler\n  klogger show ./my.klogger --format json\n  klogger show scheduler --engine bpf      and the C that is generated"
-)]
+#[command(after_help = EXAMPLES)]
 pub struct Args {
     /// A bundled schema's name, or a schema file
     schema: String,
