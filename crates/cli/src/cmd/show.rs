@@ -78,13 +78,15 @@ fn show_engine(maker: &Maker, schema: &Schema, layouts: &[EventLayout], format: 
             None => failure,
         }
     })?;
-    let attached = |probe: &Probe| probe.targets.iter().find(move |t| (maker.attaches)(t.kind));
     if format == Format::Json {
         let events: Vec<Value> = layouts.iter().map(|e| event_json(schema, e)).collect();
         let texts: Vec<Value> =
             texts.iter().map(|t| json!({ "name": t.name, "text": t.text })).collect();
-        let probes: Vec<Value> =
-            schema.probes.iter().map(|p| json!(attached(p).map(Target::prototype))).collect();
+        let probes: Vec<Value> = schema
+            .probes
+            .iter()
+            .map(|p| json!(attached(maker, p).map(Target::prototype)))
+            .collect();
         let shown = json!({
             "schema": schema.name,
             "engine": maker.engine,
@@ -99,7 +101,7 @@ fn show_engine(maker: &Maker, schema: &Schema, layouts: &[EventLayout], format: 
     layouts.iter().for_each(print_event);
     println!("\nprobes of kinds that the {} engine attaches", maker.engine);
     for probe in &schema.probes {
-        match attached(probe) {
+        match attached(maker, probe) {
             Some(target) => println!("  yes  {}", target.label()),
             None => println!("  no   {}", probe.targets[0].label()),
         }
@@ -108,6 +110,11 @@ fn show_engine(maker: &Maker, schema: &Schema, layouts: &[EventLayout], format: 
         println!("\n==> {} <==\n{}", text.name, text.text.trim_end());
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The first alternative of a kind that the engine attaches.
+fn attached<'a>(maker: &Maker, probe: &'a Probe) -> Option<&'a Target> {
+    probe.targets.iter().find(|target| (maker.attaches)(target.kind))
 }
 
 /// What becomes of the probes. The C of bundled schemata was compiled when klogger was built.
