@@ -264,7 +264,7 @@ def instructions_of(arms: Arms, program: Path, arm: str, **more: str) -> float:
 def instructions(tools) -> list[str]:
     """Exact, and the same on every machine."""
     arms = Arms(tools)
-    # A ring that is never half full: no more than the straight path.
+    # A ring that is never half full: no more than the fast path.
     recorded = {"KLOGGER_RECORD": f"1:1:{os.getpid()}:{1 << 26}:1:1:*:"}
     empty = instructions_of(arms, arms.plain, "empty")
     rows = {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""The straight path through a function of a kernel module: what is executed when static branches go
+"""The fast path through a function of a kernel module: what is executed when static branches go
 as told, and all is as usual, so that nothing is called and no conditional branch is taken, or else
 as few as possible.
 """
@@ -107,7 +107,7 @@ def straight(module: Path, name: str, on: str) -> list[Instruction]:
     function = Function(module, name)
     path = function.walk(function.begin, on)
     if path is None:
-        raise RuntimeError(f"{name} has no straight path")
+        raise RuntimeError(f"{name} has no fast path")
     return path
 
 

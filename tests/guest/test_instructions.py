@@ -69,7 +69,7 @@ def test_instructions(counted, ints):
 
 @pytest.mark.parametrize("ints", MOST)
 def test_no_conditional_branch_is_taken(counted, ints):
-    """What is executed is as long as the straight path in the disassembly, whose last instruction
+    """What is executed is as long as the fast path in the disassembly, whose last instruction
     is the return.
     """
     call = counted["calls"][ints]

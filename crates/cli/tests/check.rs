@@ -190,7 +190,7 @@ fn c_that_does_not_compile_attaches_nowhere() {
     let output = show(&["c.klogger"]);
     assert!(
         text(&output.stdout)
-            .contains("probes on this kernel\n  none: a recording with this schema is refused")
+            .contains("probes on this kernel\n  none: a recording with this schema is rejected")
     );
     assert!(!text(&output.stdout).contains("  yes  "));
     assert!(text(&output.stderr).contains("use of undeclared identifier 'no_such_name'"));

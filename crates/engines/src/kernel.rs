@@ -124,10 +124,8 @@ fn cannot_start(error: io::Error, ring_size: u64) -> Error {
         Some(libc::ENOMEM) => {
             let cpus = machine::online_cpus().map_or(1, |c| c.len());
             let needed = (cpus * Rings::stride(ring_size as usize)) >> 20;
-            Error::new(format!(
-                "the rings need {needed} MiB of kernel memory, which are not to be had"
-            ))
-            .help("choose a smaller --buffer-size")
+            Error::new(format!("not enough memory for the rings: {needed} MiB needed"))
+                .help("choose a smaller --buffer-size")
         }
         Some(libc::EINVAL) => {
             Error::new(format!("the kernel engine cannot make a ring of {ring_size} bytes"))

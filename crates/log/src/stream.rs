@@ -270,7 +270,7 @@ impl Stream {
             Some(_) | None => "is malformed".into(),
         };
         let what =
-            format!("the record at byte {at} of the block {why}; it and what follows are left out");
+            format!("the record at byte {at} of the block {why}; it and what follows are dropped");
         let damage =
             Damage::new(Key::BlockCorrupt, block.offset, block.end(), what).of(self.origin);
         note(

@@ -302,7 +302,7 @@ impl<S: Sink> Writer<S> {
                 .of(header.origin)
                 .count(u64::from(header.events))
                 .between(header.first_time, header.last_time)
-                .detail("the last block gave way to this ledger");
+                .detail("the last block was discarded to make room for this ledger");
             ledger.entries.push(entry);
         }
     }

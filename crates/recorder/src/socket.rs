@@ -179,5 +179,5 @@ fn ask(mut stream: UnixStream, request: &Request) -> io::Result<Answer> {
         return Err(io::Error::other("it hung up"));
     }
     serde_json::from_str(&line)
-        .map_err(|_| io::Error::other("what it says is no answer of a recorder"))
+        .map_err(|_| io::Error::other("the answer is not that of a recorder"))
 }

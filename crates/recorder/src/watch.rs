@@ -106,7 +106,7 @@ impl Watch {
             self.step(
                 now,
                 &format!(
-                    "the machine slept for {}, which no time of an event shows",
+                    "the machine slept for {}; the times of events do not include it",
                     seconds(slept)
                 ),
             );
@@ -124,7 +124,7 @@ impl Watch {
         let Some(last) = self.last.counter else { return };
         let ns = now.1.saturating_sub(last.1);
         if now.0 < last.0 {
-            return self.counter_step(now, clocks, "went back");
+            return self.counter_step(now, clocks, "stepped back");
         }
         if let Some(speed) = self.speed {
             let led = (u128::from(now.0 - last.0) * u128::from(speed)) >> 32;
@@ -136,7 +136,7 @@ impl Watch {
                 self.counter_step(
                     now,
                     clocks,
-                    &format!("came to be {} {way} the kernel's clock", seconds(off as i128)),
+                    &format!("is now {} {way} the kernel's clock", seconds(off as i128)),
                 );
             }
         } else if let Some(first) =
@@ -289,7 +289,7 @@ mod tests {
                 (look.clocks.wall + 90 * S, look.clocks.boot + 90 * S);
             look
         };
-        let text = "the machine slept for 90.000000 s, which no time of an event shows";
+        let text = "the machine slept for 90.000000 s; the times of events do not include it";
         assert_eq!(seen((1..3).map(at).chain((3..6).map(slept))), [step(2, 3, text)]);
     }
 
@@ -301,9 +301,9 @@ mod tests {
             look
         };
         let jump =
-            step(4, 5, "the time-stamp counter came to be 1.000000 s ahead of the kernel's clock");
+            step(4, 5, "the time-stamp counter is now 1.000000 s ahead of the kernel's clock");
         assert_eq!(seen((1..5).map(at).chain((5..9).map(ahead))), [jump]);
-        let back = step(8, 9, "the time-stamp counter went back");
+        let back = step(8, 9, "the time-stamp counter stepped back");
         let slow =
             |n| Look { counter: at(n - 5).counter.map(|(ticks, _, w)| (ticks, n * S, w)), ..at(n) };
         assert_eq!(seen((1..9).map(at).chain((9..10).map(slow))), [back]);
@@ -318,9 +318,8 @@ mod tests {
         };
         let anew =
             |n| Look { counter: at(n).counter.map(|(_, ns, w)| ((n - 9) * S, ns, w)), ..at(n) };
-        let slow =
-            step(5, 6, "the time-stamp counter came to be 0.500000 s behind the kernel's clock");
-        let back = step(8, 9, "the time-stamp counter went back");
+        let slow = step(5, 6, "the time-stamp counter is now 0.500000 s behind the kernel's clock");
+        let back = step(8, 9, "the time-stamp counter stepped back");
         assert_eq!(
             seen((1..6).map(at).chain((6..9).map(moved)).chain((9..20).map(anew))),
             [slow, back]

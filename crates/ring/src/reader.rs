@@ -93,7 +93,7 @@ impl Rings {
 enum Mark {
     At(u64),
     /// As the ring itself says: the kernel engine's may be changed while it records. In overwrite
-    /// mode its writers leave their straight path at once.
+    /// mode its writers leave their fast path at once.
     InRing,
 }
 

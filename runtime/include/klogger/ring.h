@@ -61,7 +61,7 @@ struct klogger_ring {
 	 * kernel engine: size of the ring - 1; bpf engine: 1 if a larger ring has taken its place
 	 */
 	__u64 mask;
-	/* kernel engine: bytes of the ring after which a writer calls the reader */
+	/* kernel engine: bytes of the ring after which a writer wakes the reader */
 	__u64 mark;
 	__u64 first[KLOGGER_GRID];
 

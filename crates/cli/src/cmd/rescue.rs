@@ -156,7 +156,7 @@ fn programs(count: usize) -> String {
 
 fn print_list(recorders: &[Remnant], all: &[Remains]) {
     if all.is_empty() && recorders.is_empty() {
-        messages::note("no recorder, and no program that can log, was found");
+        messages::note("found no recorder and no program that logs");
     }
     for r in recorders {
         let state = if r.alive { "recording" } else { "killed" };

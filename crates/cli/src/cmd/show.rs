@@ -209,7 +209,7 @@ fn print_decodings(schema: &Schema) {
 fn print_probes(schema: &Schema, opinion: &Opinion) {
     println!("\nprobes on this kernel");
     if opinion.is_refused() {
-        println!("  none: a recording with this schema is refused (the reasons are above)");
+        println!("  none: a recording with this schema is rejected (the reasons are above)");
     }
     match (&opinion.plans, &opinion.unchecked) {
         (Some(plans), None) if !opinion.is_refused() => {

@@ -46,7 +46,7 @@ impl PageMap {
 
 fn frame(entry: u64) -> io::Result<u64> {
     match (entry & PRESENT != 0, entry & NUMBER) {
-        (false, _) => Err(io::Error::other("a page has no place in memory")),
+        (false, _) => Err(io::Error::other("a page is not in memory")),
         (true, 0) => Err(io::Error::new(
             ErrorKind::PermissionDenied,
             "the kernel does not say where pages are",

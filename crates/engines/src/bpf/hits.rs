@@ -149,10 +149,8 @@ impl Hits {
 
     fn why(&self) -> String {
         match (&self.cannot, self.config.preempt) {
-            (Some(e), _) => format!("a thread that was preempted stood in its program, and {e}"),
-            (None, true) => {
-                "a thread that was preempted stood in its program, or it hit itself".into()
-            }
+            (Some(e), _) => format!("a preempted thread was in its program, and {e}"),
+            (None, true) => "a preempted thread was in its program, or it hit itself".into(),
             (None, false) => "it hit itself".into(),
         }
     }

@@ -112,7 +112,7 @@ fn first_word(path: &str) -> String {
 /// Why the kernel does not take a module, and what can be done about it.
 fn cannot_load(path: &Path, error: io::Error) -> Error {
     let refused =
-        |why: &str| Error::new(format!("the kernel refuses the module {}: {why}", path.display()));
+        |why: &str| Error::new(format!("the kernel rejected the module {}: {why}", path.display()));
     let release = || first_word("/proc/sys/kernel/osrelease");
     match error.raw_os_error() {
         Some(libc::ENOSYS) => {

@@ -151,9 +151,9 @@ impl Engine for UserEngine {
 fn nobody_came(request: &Request) -> String {
     let names = names(request);
     match request.programs || names.is_empty() {
-        true => "no program that logs events of its own was there".into(),
+        true => "found no program that logs events".into(),
         false => format!(
-            "no program that logs events of {} was there: include its header ('klogger gen')",
+            "found no program that logs events of {}: include its header ('klogger gen')",
             names.join(" or ")
         ),
     }

@@ -239,9 +239,7 @@ impl Program {
                 Fault::Hostile(what) => (Key::UserHostile, what),
                 Fault::Cut(bytes) => (
                     Key::BlockCorrupt,
-                    format!(
-                        "{bytes} bytes of a ring stand behind an event that was never completed"
-                    ),
+                    format!("{bytes} bytes of a ring follow an event that was never committed"),
                 ),
             };
             let entry = Entry::new(key).thread(thread.tid, thread.tgid);

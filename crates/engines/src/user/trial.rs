@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! A program's file in which an enemy writes what he likes, before and while it is read: no panic,
+//! A program's file in which a hostile program writes anything, before and while it is read: no panic,
 //! no hang, and what reaches the log is whole records. For the fuzzer (fuzz/), and a part of it for
 //! every `cargo test`.
 

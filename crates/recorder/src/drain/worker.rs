@@ -48,10 +48,13 @@ impl Late {
 
     fn entry(&self, cpu: u16) -> Entry {
         let ms = (self.to - self.from) / 1_000_000;
-        let why =
-            if self.starved { "for no buffer was free" } else { "for its thread did not run" };
+        let why = if self.starved {
+            "because no buffer was free"
+        } else {
+            "because its thread did not run"
+        };
         let entry = Entry::new(Key::DrainLate).cpu(cpu).between(self.from, self.to);
-        entry.detail(&format!("nobody emptied it for {ms} ms, {why}"))
+        entry.detail(&format!("not drained for {ms} ms, {why}"))
     }
 }
 
@@ -244,9 +247,8 @@ impl Worker {
         if taken.torn {
             let entry =
                 Entry::new(Key::BlockCorrupt).cpu(self.cpu).between(self.emptied_ns, begin_ns);
-            self.entries.push(
-                entry.detail("a ring held something that is no record; what it held was skipped"),
-            );
+            self.entries
+                .push(entry.detail("a ring held an invalid record; its contents were skipped"));
         }
         if let Some(since) = taken.lost_since {
             self.note_loss(since, begin_ns);
@@ -296,7 +298,7 @@ impl Worker {
                 .cpu(self.cpu)
                 .between(self.emptied_ns, os::monotonic_ns());
             self.entries.push(entry.detail(&format!(
-                "{} bytes of a ring stand behind a record that was never completed",
+                "{} bytes of a ring follow a record that was never committed",
                 self.reader.fill()
             )));
         }

@@ -395,9 +395,7 @@ fn unnamed(facts: &Facts) -> Vec<Entry> {
 
 fn gone(cpu: u16) -> Entry {
     let entry = Entry::new(LedgerKey::BlockCorrupt).cpu(cpu);
-    entry.detail(
-        "the image does not have the rings of this CPU, or something else stands in their place",
-    )
+    entry.detail("the rings of this CPU are missing in the image, or were overwritten")
 }
 
 /// How exactly, nobody can say any more: the line is as good as the counter is steady.

@@ -267,7 +267,7 @@ fn finished(cpu: u16) -> Finished {
 
 fn torn(cpu: u16) -> Entry {
     let entry = Entry::new(Key::BlockCorrupt).cpu(cpu);
-    entry.detail("a ring held something that is no record; what stood behind it is lost")
+    entry.detail("a ring held an invalid record; what followed it is lost")
 }
 
 /// Of a CPU that was stopped while it logged.
