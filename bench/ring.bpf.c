@@ -43,8 +43,9 @@ static __always_inline void log_event(__u64 time, __s32 option, __s32 argument)
 	e->time = time;
 	e->option = option;
 	e->argument = argument;
-	bpf_ringbuf_submit(e, bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA) >= WAKE_BYTES ? BPF_RB_FORCE_WAKEUP :
-										 BPF_RB_NO_WAKEUP);
+	bpf_ringbuf_submit(e, bpf_ringbuf_query(&ring, BPF_RB_AVAIL_DATA) >= WAKE_BYTES
+				      ? BPF_RB_FORCE_WAKEUP
+				      : BPF_RB_NO_WAKEUP);
 }
 
 SEC("tp_btf/" TRACEPOINT) int ring_probe(__u64 *context)

@@ -37,7 +37,8 @@ static void die(const char *what)
 
 static unsigned long long count_dropped(struct bpf_object *object)
 {
-	int cpus = libbpf_num_possible_cpus(), cpu, fd = bpf_object__find_map_fd_by_name(object, "dropped");
+	int cpus = libbpf_num_possible_cpus(), cpu,
+	    fd = bpf_object__find_map_fd_by_name(object, "dropped");
 	unsigned long long *counts = calloc((size_t)cpus, sizeof(*counts)), sum = 0;
 	unsigned zero = 0;
 
@@ -55,7 +56,8 @@ static struct bpf_object *load(const char *path, unsigned bytes)
 
 	if (!object)
 		die(path);
-	if (bpf_map__set_max_entries(bpf_object__find_map_by_name(object, "ring"), bytes) || bpf_object__load(object))
+	if (bpf_map__set_max_entries(bpf_object__find_map_by_name(object, "ring"), bytes) ||
+	    bpf_object__load(object))
 		die("load");
 	return object;
 }
@@ -73,7 +75,8 @@ int main(int argc, char **argv)
 	file = fopen(argv[3], "wb");
 	if (!file || setvbuf(file, NULL, _IOFBF, FILE_BUFFER))
 		die(argv[3]);
-	ring = ring_buffer__new(bpf_object__find_map_fd_by_name(object, "ring"), write_event, file, NULL);
+	ring = ring_buffer__new(bpf_object__find_map_fd_by_name(object, "ring"), write_event, file,
+				NULL);
 	link = bpf_program__attach(bpf_object__next_program(object, NULL));
 	if (!ring || !link)
 		die("attach");

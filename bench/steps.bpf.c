@@ -57,7 +57,8 @@ static __always_inline __u64 rq_clock(void)
 	return bpf_get_current_task_btf()->se.cfs_rq->rq->clock;
 }
 
-static __always_inline void store(struct klogger_hit *hit, struct two_ints *record, __s32 a, __s32 b)
+static __always_inline void store(struct klogger_hit *hit, struct two_ints *record, __s32 a,
+				  __s32 b)
 {
 	if (!record)
 		return;

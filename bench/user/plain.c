@@ -23,7 +23,10 @@ static inline void keep(unsigned long long value)
 /* A time and two ints, in a buffer that begins again. */
 static inline void store(int a, int b)
 {
-	struct record { unsigned long long time; int a, b; } *record = (struct record *)&buffer[position & (SIZE - 1)];
+	struct record {
+		unsigned long long time;
+		int a, b;
+	} *record = (struct record *)&buffer[position & (SIZE - 1)];
 	struct timespec ts;
 
 	clock_gettime(CLOCK_MONOTONIC, &ts);
@@ -51,6 +54,8 @@ LOOP(rdtsc, keep(__rdtsc()))
 LOOP(clock_store, store((int)i, 7))
 LOOP(trace_marker, mark((int)i, 7))
 
-const struct arm arms[] = {
-	{ "empty", empty }, { "rdtsc", rdtsc }, { "clock_store", clock_store }, { "trace_marker", trace_marker }, { 0, 0 }
-};
+const struct arm arms[] = {{"empty", empty},
+			   {"rdtsc", rdtsc},
+			   {"clock_store", clock_store},
+			   {"trace_marker", trace_marker},
+			   {0, 0}};

@@ -84,7 +84,8 @@ static int compare(const void *a, const void *b)
 {
 	const struct word *x = *(struct word *const *)a, *y = *(struct word *const *)b;
 
-	return x->count != y->count ? (x->count < y->count) - (x->count > y->count) : strcmp(x->text, y->text);
+	return x->count != y->count ? (x->count < y->count) - (x->count > y->count)
+				    : strcmp(x->text, y->text);
 }
 
 static unsigned list(struct word **words)

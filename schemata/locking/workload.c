@@ -81,7 +81,8 @@ static void round_pipe(struct worker *worker)
 
 static char *map(size_t bytes, int flags)
 {
-	char *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
+	char *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | flags,
+			-1, 0);
 
 	if (at == MAP_FAILED)
 		fail("mmap");
@@ -148,7 +149,9 @@ static void *work(void *argument)
 	struct worker *worker = argument;
 	char name[16];
 
-	snprintf(name, sizeof(name), round_of == round_held && worker->number == 0 ? "holder" : "worker%d", worker->number);
+	snprintf(name, sizeof(name),
+		 round_of == round_held && worker->number == 0 ? "holder" : "worker%d",
+		 worker->number);
 	prctl(PR_SET_NAME, name);
 	bind_to_cpu(worker->number);
 	while (!is_over()) {

@@ -39,7 +39,8 @@ static void use_one_cpu(void)
 
 int main(int argc, char **argv)
 {
-	int ring = argc == 4 && !strcmp(argv[1], "ring"), n = argc == 4 ? atoi(argv[2]) : 0, pipes[MANY][2];
+	int ring = argc == 4 && !strcmp(argv[1], "ring"), n = argc == 4 ? atoi(argv[2]) : 0,
+	    pipes[MANY][2];
 	double until = now() + (argc == 4 ? atof(argv[3]) : 0);
 	char byte = 0;
 

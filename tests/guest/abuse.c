@@ -101,7 +101,8 @@ static long write_many(const char *name, char letter, size_t size)
 
 static void misuse_number(const char *name, const char *const *beyond)
 {
-	static const char *const junk[] = { "x", "-1", "0x", "1e3", "99999999999999999999", "\001\377\002", " ", "" };
+	static const char *const junk[] = {
+		"x", "-1", "0x", "1e3", "99999999999999999999", "\001\377\002", " ", ""};
 	long before = number_in(name);
 
 	for (int i = 0; *junk[i]; i++)
@@ -158,7 +159,8 @@ static int device(void)
 /* A page, of which the last `size` bytes are before memory that is not there. */
 static void *at_the_edge(size_t size)
 {
-	char *pages = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *pages =
+		mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	mprotect(pages + PAGE, PAGE, PROT_NONE);
 	return pages + PAGE - size;
@@ -169,12 +171,16 @@ static void misuse_numbers_of_requests(int file)
 	char room[256] = "";
 
 	for (unsigned int number = 0; number < 256; number++) {
-		expect("a request of no size", "", ioctl(file, _IOC(_IOC_READ, 'k', number, 0), room), ENOTTY);
-		expect("a request of another size", "", ioctl(file, _IOC(_IOC_WRITE, 'k', number, 255), room), ENOTTY);
-		expect("a request of others", "", ioctl(file, _IOWR('K', number, struct klogger_use), room), ENOTTY);
+		expect("a request of no size", "",
+		       ioctl(file, _IOC(_IOC_READ, 'k', number, 0), room), ENOTTY);
+		expect("a request of another size", "",
+		       ioctl(file, _IOC(_IOC_WRITE, 'k', number, 255), room), ENOTTY);
+		expect("a request of others", "",
+		       ioctl(file, _IOWR('K', number, struct klogger_use), room), ENOTTY);
 	}
 	for (unsigned int number = 10; number < 256; number++)
-		expect("a request that is not there", "", ioctl(file, _IO('k', number), room), ENOTTY);
+		expect("a request that is not there", "", ioctl(file, _IO('k', number), room),
+		       ENOTTY);
 }
 
 static void misuse_pointers(int file)
@@ -183,14 +189,17 @@ static void misuse_pointers(int file)
 		const char *name;
 		unsigned long request;
 	} list[] = {
-		{ "ABOUT", KLOGGER_IOC_ABOUT }, { "SCHEMA", KLOGGER_IOC_SCHEMA }, { "USE", KLOGGER_IOC_USE },
-		{ "START", KLOGGER_IOC_START }, { "EVENT", KLOGGER_IOC_EVENT },	  { "PROBE", KLOGGER_IOC_PROBE },
+		{"ABOUT", KLOGGER_IOC_ABOUT}, {"SCHEMA", KLOGGER_IOC_SCHEMA},
+		{"USE", KLOGGER_IOC_USE},     {"START", KLOGGER_IOC_START},
+		{"EVENT", KLOGGER_IOC_EVENT}, {"PROBE", KLOGGER_IOC_PROBE},
 	};
-	void *const bad[] = { NULL, (void *)1, (void *)0xffff888000000000ul, (void *)~0ul, at_the_edge(4) };
+	void *const bad[] = {NULL, (void *)1, (void *)0xffff888000000000ul, (void *)~0ul,
+			     at_the_edge(4)};
 
 	for (size_t i = 0; i < sizeof(list) / sizeof(list[0]); i++)
 		for (size_t j = 0; j < sizeof(bad) / sizeof(bad[0]); j++)
-			expect("a bad pointer for", list[i].name, ioctl(file, list[i].request, bad[j]), EFAULT);
+			expect("a bad pointer for", list[i].name,
+			       ioctl(file, list[i].request, bad[j]), EFAULT);
 }
 
 /* The built-in schema, or the one of this name. */
@@ -218,7 +227,8 @@ static void misuse_schemata(int file)
 	for (unsigned int index = 5; index; index <<= 1) {
 		about.index = probe.index = index;
 		probe.place = 0;
-		expect("SCHEMA", "that is not there", ioctl(file, KLOGGER_IOC_SCHEMA, &about), ENOENT);
+		expect("SCHEMA", "that is not there", ioctl(file, KLOGGER_IOC_SCHEMA, &about),
+		       ENOENT);
 		expect("PROBE", "of no schema", ioctl(file, KLOGGER_IOC_PROBE, &probe), ENOENT);
 	}
 }
@@ -226,7 +236,8 @@ static void misuse_schemata(int file)
 static void misuse_use(int file)
 {
 	struct klogger_schema_about flood = schema_of(file, "flood");
-	struct klogger_use use = { .index = flood.index, .base = FLOOD_BASE, .text_digest = flood.text_digest + 1 };
+	struct klogger_use use = {
+		.index = flood.index, .base = FLOOD_BASE, .text_digest = flood.text_digest + 1};
 	static const unsigned int bases[] = { 0, 1023, 1024, 1025, 0x7fffffff, 0xffffffff };
 
 	expect("USE", "of another text", ioctl(file, KLOGGER_IOC_USE, &use), ESTALE);
@@ -241,7 +252,8 @@ static void misuse_use(int file)
 
 static void misuse_start(int file)
 {
-	static const uint64_t sizes[] = { 1, 3, 8 << 10, (16 << 10) + 8, 512 << 20, 1ull << 32, 1ull << 63, ~0ull };
+	static const uint64_t sizes[] = {1,         3,          8 << 10,    (16 << 10) + 8,
+					 512 << 20, 1ull << 32, 1ull << 63, ~0ull};
 	struct klogger_start start = { .lowwater = 10 };
 	struct klogger_event_on event = { .id = FLOOD_BASE, .on = 1 };
 	struct klogger_rings_about rings;
@@ -286,7 +298,8 @@ static void misuse_requests(void)
 static size_t start(int file)
 {
 	struct klogger_schema_about flood = schema_of(file, "flood");
-	struct klogger_use use = { .index = flood.index, .base = FLOOD_BASE, .text_digest = flood.text_digest };
+	struct klogger_use use = {
+		.index = flood.index, .base = FLOOD_BASE, .text_digest = flood.text_digest};
 	struct klogger_start start = { .ring_size = RING, .lowwater = 10 };
 	struct klogger_about about = {};
 
@@ -305,7 +318,8 @@ static void attach(int file)
 	expect("EVENT", "", ioctl(file, KLOGGER_IOC_EVENT, &event), 0);
 }
 
-static void refuse_map(const char *what, int file, size_t size, int protection, int flags, uint64_t offset, int error)
+static void refuse_map(const char *what, int file, size_t size, int protection, int flags,
+		       uint64_t offset, int error)
 {
 	void *at = mmap(NULL, size, protection, flags, file, offset);
 
@@ -323,7 +337,7 @@ static char *map(int file, size_t size, uint64_t offset)
 static void refuse_mappings(int file, size_t all)
 {
 	const int rw = PROT_READ | PROT_WRITE;
-	static const uint64_t offsets[] = { PAGE, KLOGGER_MAP_SCOPE - PAGE, 5ull << 40, 1ull << 62 };
+	static const uint64_t offsets[] = {PAGE, KLOGGER_MAP_SCOPE - PAGE, 5ull << 40, 1ull << 62};
 
 	refuse_map("too short", file, all - PAGE, rw, MAP_SHARED, 0, EINVAL);
 	refuse_map("too long", file, all + PAGE, rw, MAP_SHARED, 0, EINVAL);
@@ -331,11 +345,14 @@ static void refuse_mappings(int file, size_t all)
 	refuse_map("of one's own", file, all, rw, MAP_PRIVATE, 0, EINVAL);
 	refuse_map("to read, of one's own", file, all, PROT_READ, MAP_PRIVATE, 0, EINVAL);
 	refuse_map("to be run", file, all, PROT_READ | PROT_EXEC, MAP_SHARED, 0, EPERM);
-	refuse_map("scope, too long", file, KLOGGER_SCOPE_BYTES + PAGE, rw, MAP_SHARED, KLOGGER_MAP_SCOPE, EINVAL);
-	refuse_map("ringless, too long", file, 3 * PAGE, rw, MAP_SHARED, KLOGGER_MAP_RINGLESS, EINVAL);
-	refuse_map("stacks that nobody wants", file, sizeof(struct klogger_stacks), rw, MAP_SHARED, KLOGGER_MAP_STACKS,
-		   ENODATA);
-	refuse_map("an anchor, too large", file, KLOGGER_ANCHOR_MAX + PAGE, rw, MAP_SHARED, KLOGGER_MAP_ANCHOR, ENOSPC);
+	refuse_map("scope, too long", file, KLOGGER_SCOPE_BYTES + PAGE, rw, MAP_SHARED,
+		   KLOGGER_MAP_SCOPE, EINVAL);
+	refuse_map("ringless, too long", file, 3 * PAGE, rw, MAP_SHARED, KLOGGER_MAP_RINGLESS,
+		   EINVAL);
+	refuse_map("stacks that nobody wants", file, sizeof(struct klogger_stacks), rw, MAP_SHARED,
+		   KLOGGER_MAP_STACKS, ENODATA);
+	refuse_map("an anchor, too large", file, KLOGGER_ANCHOR_MAX + PAGE, rw, MAP_SHARED,
+		   KLOGGER_MAP_ANCHOR, ENOSPC);
 	for (int i = 0; i < KLOGGER_ANCHORS_MAX; i++) {
 		char *anchor = map(file, PAGE, KLOGGER_MAP_ANCHOR);
 
@@ -366,7 +383,8 @@ static void bend_mappings(int file, size_t all)
 	char *rings = map(file, all, 0), *again = map(file, all, 0), *own, *cut;
 
 	expect("mprotect", "to be run", mprotect(rings, PAGE, PROT_READ | PROT_EXEC), EACCES);
-	expect("mremap", "to more", mremap(rings, all, all + PAGE, MREMAP_MAYMOVE) == MAP_FAILED ? -1 : 0, EFAULT);
+	expect("mremap", "to more",
+	       mremap(rings, all, all + PAGE, MREMAP_MAYMOVE) == MAP_FAILED ? -1 : 0, EFAULT);
 	expect("mremap", "to less", mremap(again, all, all - PAGE, 0) == MAP_FAILED ? -1 : 0, 0);
 	expect("madvise", "", madvise(rings, all, MADV_DONTNEED), 0);
 	/* All pages, those of CPUs that are not there included. */
@@ -407,7 +425,8 @@ static void outlive(int file, size_t all)
 	expect("open", "while rings are mapped", open("/dev/klogger", O_RDWR), EBUSY);
 	flood(1000);
 	check("a closed recording", "has events",
-	      ((struct klogger_ring *)rings)->head > 0 || ((struct klogger_ring *)(rings + all / 2))->head > 0);
+	      ((struct klogger_ring *)rings)->head > 0 ||
+		      ((struct klogger_ring *)(rings + all / 2))->head > 0);
 	munmap(rings, all);
 	close(device());
 }
@@ -493,12 +512,15 @@ static void race_each_other(void)
 		if (file < 0)
 			continue;
 		schema = schema_of(file, "flood");
-		use = (struct klogger_use){ .index = schema.index, .base = FLOOD_BASE, .text_digest = schema.text_digest };
+		use = (struct klogger_use){.index = schema.index,
+					   .base = FLOOD_BASE,
+					   .text_digest = schema.text_digest};
 		ioctl(file, KLOGGER_IOC_USE, &use);
 		__atomic_store_n(&raced, file, __ATOMIC_RELAXED);
 		ioctl(file, KLOGGER_IOC_START, &(struct klogger_start){ .ring_size = RING });
 		ioctl(file, KLOGGER_IOC_ATTACH);
-		ioctl(file, KLOGGER_IOC_EVENT, &(struct klogger_event_on){ .id = FLOOD_BASE, .on = 1 });
+		ioctl(file, KLOGGER_IOC_EVENT,
+		      &(struct klogger_event_on){.id = FLOOD_BASE, .on = 1});
 		flood(100);
 		close(file);
 	}
@@ -557,7 +579,8 @@ static void starve_module(const char *path, const char *name)
 
 static void ask_as_somebody_else(void)
 {
-	static const char *const files[] = { "enable", "FLOOD", "buffer_size", "lowwater", "mark", "benchmarks/FLOOD" };
+	static const char *const files[] = {"enable",   "FLOOD", "buffer_size",
+					    "lowwater", "mark",  "benchmarks/FLOOD"};
 
 	expect("setuid", "", setuid(65534), 0);
 	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
@@ -573,7 +596,8 @@ int main(int argc, char **argv)
 {
 	if (argc == 3) {
 		starve_module(argv[1], "klogger");
-		expect("load", "klogger", syscall(SYS_finit_module, open(argv[1], O_RDONLY), "", 0), 0);
+		expect("load", "klogger", syscall(SYS_finit_module, open(argv[1], O_RDONLY), "", 0),
+		       0);
 		starve_module(argv[2], "klogger_flood");
 		starve_recordings();
 		expect("unload", "klogger", syscall(SYS_delete_module, "klogger", O_NONBLOCK), 0);

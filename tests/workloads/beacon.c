@@ -61,7 +61,8 @@ int main(int argc, char **argv)
 	period = argument(argc, argv, 2, 200) * MS;
 	cpu = argument(argc, argv, 3, 0);
 	reports_init();
-	if (pthread_create(&threads[1], NULL, beacon, NULL) || pthread_create(&threads[0], NULL, hog, NULL))
+	if (pthread_create(&threads[1], NULL, beacon, NULL) ||
+	    pthread_create(&threads[0], NULL, hog, NULL))
 		die("pthread_create");
 	for (int i = 0; i < 2; i++)
 		pthread_join(threads[i], NULL);

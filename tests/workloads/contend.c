@@ -22,7 +22,8 @@ static void contend(long n, int cpu)
 
 int main(int argc, char **argv)
 {
-	long processes = argument(argc, argv, 1, 3), n = argument(argc, argv, 2, 10000), cpu = argument(argc, argv, 3, 0);
+	long processes = argument(argc, argv, 1, 3), n = argument(argc, argv, 2, 10000),
+	     cpu = argument(argc, argv, 3, 0);
 
 	reports_init();
 	for (long p = 0; p < processes; p++) {

@@ -46,7 +46,8 @@ int main(int argc, char **argv)
 	}
 	printf("{\"pid\": %d, \"times\": [", getpid());
 	for (long i = 0; i < n; i++)
-		printf("%s[%llu, %llu, %llu, %llu]", i ? ",\n" : "", times[i][0], times[i][1], times[i][2], times[i][3]);
+		printf("%s[%llu, %llu, %llu, %llu]", i ? ",\n" : "", times[i][0], times[i][1],
+		       times[i][2], times[i][3]);
 	printf("]}\n");
 	return 0;
 }

@@ -29,7 +29,8 @@ static void flood(long n, int cpu, long batches, int unknown, struct batch *list
 {
 	run_on(cpu);
 	for (long b = 0; b < batches; b++) {
-		unsigned long long wall = clock_ns(CLOCK_MONOTONIC), cpu_time = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+		unsigned long long wall = clock_ns(CLOCK_MONOTONIC),
+				   cpu_time = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 		long size = n * (b + 1) / batches - n * b / batches;
 
 		hit(size, unknown);
@@ -45,16 +46,18 @@ static void print(long batches, struct batch *list)
 	int at = sprintf(extra, "\"batches\": [");
 
 	for (long b = 0; b < batches; b++)
-		at += sprintf(extra + at, "%s{\"cpu_ns\": %.2f, \"wall_ns\": %.2f}", b ? ", " : "", list[b].cpu_ns,
-			      list[b].wall_ns);
+		at += sprintf(extra + at, "%s{\"cpu_ns\": %.2f, \"wall_ns\": %.2f}", b ? ", " : "",
+			      list[b].cpu_ns, list[b].wall_ns);
 	sprintf(extra + at, "]");
 	print_reports("flood", extra);
 }
 
 int main(int argc, char **argv)
 {
-	long n = argument(argc, argv, 1, 100000), cpu = argument(argc, argv, 2, 0), batches = argument(argc, argv, 3, 1);
-	int cpus = cpu < 0 ? sysconf(_SC_NPROCESSORS_ONLN) : 1, unknown = argc > 4 && !strcmp(argv[4], "unknown");
+	long n = argument(argc, argv, 1, 100000), cpu = argument(argc, argv, 2, 0),
+	     batches = argument(argc, argv, 3, 1);
+	int cpus = cpu < 0 ? sysconf(_SC_NPROCESSORS_ONLN) : 1,
+	    unknown = argc > 4 && !strcmp(argv[4], "unknown");
 	struct batch *list;
 
 	if (batches > MAX_BATCHES || batches < 1 || n < batches) {
@@ -62,7 +65,8 @@ int main(int argc, char **argv)
 		return 1;
 	}
 	reports_init();
-	list = mmap(NULL, sizeof(*list) * MAX_BATCHES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	list = mmap(NULL, sizeof(*list) * MAX_BATCHES, PROT_READ | PROT_WRITE,
+		    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (list == MAP_FAILED)
 		die("mmap");
 	for (int i = 0; i < cpus; i++) {

@@ -62,7 +62,8 @@ static void beacon(unsigned long long end, long hz, long us)
 
 int main(int argc, char **argv)
 {
-	unsigned long long end = clock_ns(CLOCK_MONOTONIC) + argument(argc, argv, 1, 3000) * 1000000ull;
+	unsigned long long end =
+		clock_ns(CLOCK_MONOTONIC) + argument(argc, argv, 1, 3000) * 1000000ull;
 	pid_t hog;
 
 	reports_init();

@@ -26,7 +26,8 @@ static void *pass(void *where)
 
 	run_on(cpu);
 	while (!over()) {
-		if (write(ring[(cpu + 1) % cpus][1], &byte, 1) != 1 || read(ring[cpu][0], &byte, 1) != 1)
+		if (write(ring[(cpu + 1) % cpus][1], &byte, 1) != 1 ||
+		    read(ring[cpu][0], &byte, 1) != 1)
 			break;
 		usleep(300);
 	}
@@ -40,7 +41,8 @@ static void *unmap(void *where)
 {
 	run_on((long)where);
 	while (!over()) {
-		char *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		char *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+				  -1, 0);
 
 		if (page == MAP_FAILED)
 			die("mmap");
@@ -53,13 +55,16 @@ static void *unmap(void *where)
 
 static void *send_packets(void *where)
 {
-	struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct sockaddr_in address = {.sin_family = AF_INET,
+				      .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	socklen_t length = sizeof(address);
-	int in = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK, 0), out = socket(AF_INET, SOCK_DGRAM, 0);
+	int in = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK, 0),
+	    out = socket(AF_INET, SOCK_DGRAM, 0);
 	char packet[64] = { 0 };
 
 	run_on((long)where);
-	if (in < 0 || out < 0 || bind(in, (void *)&address, length) || getsockname(in, (void *)&address, &length))
+	if (in < 0 || out < 0 || bind(in, (void *)&address, length) ||
+	    getsockname(in, (void *)&address, &length))
 		die("socket");
 	while (!over()) {
 		sendto(out, packet, sizeof(packet), 0, (void *)&address, length);

@@ -43,14 +43,17 @@ static void flood(int cpu)
 // kernel likes.
 static void traffic(int cpu)
 {
-	struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct sockaddr_in address = {.sin_family = AF_INET,
+				      .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	socklen_t length = sizeof(address);
-	int in = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK, 0), out = socket(AF_INET, SOCK_DGRAM, 0);
+	int in = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK, 0),
+	    out = socket(AF_INET, SOCK_DGRAM, 0);
 	char packet[64] = { 0 };
 	long long n = 0;
 
 	run_on(cpu);
-	if (in < 0 || out < 0 || bind(in, (void *)&address, length) || getsockname(in, (void *)&address, &length))
+	if (in < 0 || out < 0 || bind(in, (void *)&address, length) ||
+	    getsockname(in, (void *)&address, &length))
 		die("socket");
 	while (clock_ns(CLOCK_MONOTONIC) < until) {
 		for (int i = 0; i < 8; i++)

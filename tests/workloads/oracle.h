@@ -57,7 +57,8 @@ static inline unsigned long long clock_ns(clockid_t id)
 
 static inline void reports_init(void)
 {
-	reports = mmap(NULL, sizeof(*reports), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	reports = mmap(NULL, sizeof(*reports), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+		       -1, 0);
 	if (reports == MAP_FAILED)
 		die("mmap");
 }
@@ -107,13 +108,17 @@ static inline void print_reports(const char *workload, const char *extra)
 {
 	int used = reports->used;
 
-	printf("{\"workload\": \"%s\", \"pid\": %d, %s%s\"threads\": [", workload, getpid(), extra, *extra ? ", " : "");
+	printf("{\"workload\": \"%s\", \"pid\": %d, %s%s\"threads\": [", workload, getpid(), extra,
+	       *extra ? ", " : "");
 	for (int i = 0; i < used; i++) {
 		struct report *r = &reports->list[i];
 
-		printf("%s\n  {\"role\": \"%s\", \"tid\": %d, \"tgid\": %d, \"time_ns\": %llu, \"cpu_ns\": %llu, "
-		       "\"schedstat_ns\": %llu, \"schedstat_runs\": %llu, \"nvcsw\": %ld, \"nivcsw\": %ld, "
-		       "\"count\": %lld}", i ? "," : "", r->role, r->tid, r->tgid, r->time_ns, r->cpu_ns,
+		printf("%s\n  {\"role\": \"%s\", \"tid\": %d, \"tgid\": %d, \"time_ns\": %llu, "
+		       "\"cpu_ns\": %llu, "
+		       "\"schedstat_ns\": %llu, \"schedstat_runs\": %llu, \"nvcsw\": %ld, "
+		       "\"nivcsw\": %ld, "
+		       "\"count\": %lld}",
+		       i ? "," : "", r->role, r->tid, r->tgid, r->time_ns, r->cpu_ns,
 		       r->schedstat_ns, r->schedstat_runs, r->nvcsw, r->nivcsw, r->count);
 	}
 	printf("\n]}\n");

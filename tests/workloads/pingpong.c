@@ -74,7 +74,8 @@ int main(int argc, char **argv)
 		}
 		ok = wait_all();
 	}
-	snprintf(extra, sizeof(extra), "\"rounds\": %ld, \"round_ns\": %.1f", rounds, (double)*took / rounds);
+	snprintf(extra, sizeof(extra), "\"rounds\": %ld, \"round_ns\": %.1f", rounds,
+		 (double)*took / rounds);
 	print_reports("pingpong", extra);
 	return !ok;
 }

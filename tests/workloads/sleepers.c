@@ -4,7 +4,8 @@
 
 int main(int argc, char **argv)
 {
-	long n = argument(argc, argv, 1, 4), times = argument(argc, argv, 2, 50), us = argument(argc, argv, 3, 1000);
+	long n = argument(argc, argv, 1, 4), times = argument(argc, argv, 2, 50),
+	     us = argument(argc, argv, 3, 1000);
 
 	reports_init();
 	for (long i = 0; i < n; i++) {

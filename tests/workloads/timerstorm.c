@@ -23,7 +23,8 @@ static long long sleep_often(unsigned long long until, long period_ns)
 
 static long long samples_in(const struct perf_event_mmap_page *about)
 {
-	const char *record = (const char *)about + about->data_offset, *end = record + about->data_head;
+	const char *record = (const char *)about + about->data_offset,
+		   *end = record + about->data_head;
 	long long n = 0;
 
 	for (; record < end; record += ((const struct perf_event_header *)record)->size)
@@ -33,7 +34,9 @@ static long long samples_in(const struct perf_event_mmap_page *about)
 
 static long long count_often(int cpu, unsigned long long until, long period_ns)
 {
-	struct perf_event_attr attr = { .type = PERF_TYPE_SOFTWARE, .size = sizeof(attr), .config = PERF_COUNT_SW_CPU_CLOCK };
+	struct perf_event_attr attr = {.type = PERF_TYPE_SOFTWARE,
+				       .size = sizeof(attr),
+				       .config = PERF_COUNT_SW_CPU_CLOCK};
 	struct perf_event_mmap_page *about;
 	int fd;
 
@@ -41,7 +44,8 @@ static long long count_often(int cpu, unsigned long long until, long period_ns)
 	fd = syscall(SYS_perf_event_open, &attr, -1, cpu, -1, 0);
 	if (fd < 0)
 		die("perf_event_open");
-	about = mmap(NULL, getpagesize() + SAMPLES_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	about = mmap(NULL, getpagesize() + SAMPLES_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+		     0);
 	if (about == MAP_FAILED)
 		die("mmap");
 	while (clock_ns(CLOCK_MONOTONIC) < until)
@@ -52,7 +56,8 @@ static long long count_often(int cpu, unsigned long long until, long period_ns)
 
 int main(int argc, char **argv)
 {
-	unsigned long long began = clock_ns(CLOCK_MONOTONIC), until = began + argument(argc, argv, 1, 1000) * 1000000;
+	unsigned long long began = clock_ns(CLOCK_MONOTONIC),
+			   until = began + argument(argc, argv, 1, 1000) * 1000000;
 	long period_ns = argument(argc, argv, 2, 50) * 1000;
 	int cpu = argument(argc, argv, 3, 0);
 	long long n;
@@ -62,7 +67,8 @@ int main(int argc, char **argv)
 	run_on(cpu);
 	syscall(SYS_prctl, 29 /* PR_SET_TIMERSLACK */, 1, 0, 0, 0);
 	n = argc > 4 ? count_often(cpu, until, period_ns) : sleep_often(until, period_ns);
-	sprintf(extra, "\"began_ns\": %llu, \"ended_ns\": %llu, \"timers\": %lld", began, clock_ns(CLOCK_MONOTONIC), n);
+	sprintf(extra, "\"began_ns\": %llu, \"ended_ns\": %llu, \"timers\": %lld", began,
+		clock_ns(CLOCK_MONOTONIC), n);
 	report("storm", n);
 	print_reports("timerstorm", extra);
 	return 0;

@@ -15,6 +15,7 @@ int main(int argc, char **argv)
 			;
 		nanosleep(&pause, NULL);
 	}
-	printf("{\"rounds\": %ld, \"cpu_ns\": %llu}\n", rounds, clock_ns(CLOCK_PROCESS_CPUTIME_ID) - begun);
+	printf("{\"rounds\": %ld, \"cpu_ns\": %llu}\n", rounds,
+	       clock_ns(CLOCK_PROCESS_CPUTIME_ID) - begun);
 	return 0;
 }

@@ -50,27 +50,27 @@ static int hits_measure(void (*batch)(const unsigned int *fields), char *buffer)
 		cond_resched();
 	}
 	sort(ticks, BATCHES, sizeof(ticks[0]), hits_compare, NULL);
-	return sprintf(buffer, "%d %llu %llu %llu %llu %d\n", BATCH, ticks[0], ticks[BATCHES / 2], sum,
-		       ticks[BATCHES - 1], BATCHES);
+	return sprintf(buffer, "%d %llu %llu %llu %llu %d\n", BATCH, ticks[0], ticks[BATCHES / 2],
+		       sum, ticks[BATCHES - 1], BATCHES);
 }
 
-#define ARM(name, event)                                                                                               \
-	static noinline __noclone notrace void hits_##name(const unsigned int *v)                                      \
-	{                                                                                                              \
-		event;                                                                                                 \
-	}                                                                                                              \
-	static void hits_batch_##name(const unsigned int *v)                                                           \
-	{                                                                                                              \
-		int i;                                                                                                 \
-                                                                                                                       \
-		for (i = 0; i < BATCH; i++)                                                                            \
-			hits_##name(v);                                                                                \
-	}                                                                                                              \
-	static int hits_get_##name(char *buffer, const struct kernel_param *unused)                                    \
-	{                                                                                                              \
-		return hits_measure(hits_batch_##name, buffer);                                                        \
-	}                                                                                                              \
-	static const struct kernel_param_ops hits_ops_##name = { .get = hits_get_##name };                             \
+#define ARM(name, event)                                                                 \
+	static noinline __noclone notrace void hits_##name(const unsigned int *v)        \
+	{                                                                                \
+		event;                                                                   \
+	}                                                                                \
+	static void hits_batch_##name(const unsigned int *v)                             \
+	{                                                                                \
+		int i;                                                                   \
+                                                                                         \
+		for (i = 0; i < BATCH; i++)                                              \
+			hits_##name(v);                                                  \
+	}                                                                                \
+	static int hits_get_##name(char *buffer, const struct kernel_param *unused)      \
+	{                                                                                \
+		return hits_measure(hits_batch_##name, buffer);                          \
+	}                                                                                \
+	static const struct kernel_param_ops hits_ops_##name = {.get = hits_get_##name}; \
 	module_param_cb(name, &hits_ops_##name, NULL, 0400)
 
 ARM(empty, asm volatile("" : : "r"(v)));

@@ -114,8 +114,8 @@ static void do_rounds(unsigned rounds, const unsigned *list, unsigned arms)
 			sleep_until(after + pause_ns);
 	}
 	both_clocks(&mono_end, &raw_end);
-	printf("{\"mono_ns\": %llu, \"raw_ns\": %llu, \"backwards\": %llu, \"step_ns\": %llu, ", mono_end - mono,
-	       raw_end - raw, backwards, least_step());
+	printf("{\"mono_ns\": %llu, \"raw_ns\": %llu, \"backwards\": %llu, \"step_ns\": %llu, ",
+	       mono_end - mono, raw_end - raw, backwards, least_step());
 	print_blocks(times, arms, rounds);
 	printf("}\n");
 	free(times);

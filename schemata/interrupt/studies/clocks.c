@@ -122,7 +122,9 @@ int main(int argc, char **argv)
 		for (volatile int i = 0; i < 100000; i++)
 			;
 	ended = counted_at(atoi(argv[2]), &after);
-	printf("{\"calls\": %ld, \"library_ns\": %.2f, \"kernel_ns\": %.2f, \"began\": %llu, \"ended\": %llu, \"timer\": %lld}\n", calls, library,
-	       kernel, (unsigned long long)began, (unsigned long long)ended, before < 0 ? -1 : after - before);
+	printf("{\"calls\": %ld, \"library_ns\": %.2f, \"kernel_ns\": %.2f, \"began\": %llu, "
+	       "\"ended\": %llu, \"timer\": %lld}\n",
+	       calls, library, kernel, (unsigned long long)began, (unsigned long long)ended,
+	       before < 0 ? -1 : after - before);
 	return 0;
 }

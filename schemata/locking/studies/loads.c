@@ -51,7 +51,8 @@ static int listen_on(struct sockaddr_in *at)
 	int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	socklen_t size = sizeof(*at);
 
-	*at = (struct sockaddr_in){ .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	*at = (struct sockaddr_in){.sin_family = AF_INET,
+				   .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	if (listener < 0 || bind(listener, (struct sockaddr *)at, size) || listen(listener, 128) ||
 	    getsockname(listener, (struct sockaddr *)at, &size))
 		fail("listen");

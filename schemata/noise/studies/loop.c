@@ -154,7 +154,9 @@ static uint64_t calibrate(uint64_t turns, long *failed)
 // The kernel's own timer of a software counter; nobody reads what it counts.
 static void start_timer(void)
 {
-	struct perf_event_attr attr = { .type = PERF_TYPE_SOFTWARE, .size = sizeof(attr), .config = PERF_COUNT_SW_CPU_CLOCK };
+	struct perf_event_attr attr = {.type = PERF_TYPE_SOFTWARE,
+				       .size = sizeof(attr),
+				       .config = PERF_COUNT_SW_CPU_CLOCK};
 
 	attr.sample_period = 1000000000 / rate;
 	if (syscall(SYS_perf_event_open, &attr, -1, cpu, -1, 0) < 0)
@@ -179,7 +181,8 @@ static void own_loopback(void)
 	int fd, control;
 	char mask[32];
 
-	if (unshare(CLONE_NEWNET | CLONE_NEWNS) || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+	if (unshare(CLONE_NEWNET | CLONE_NEWNS) ||
+	    mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
 	    mount("klogger", "/sys", "sysfs", 0, NULL))
 		die("a network of its own");
 	control = socket(AF_INET, SOCK_DGRAM, 0);
@@ -198,14 +201,16 @@ static void own_loopback(void)
 
 static void *send_packets(void *unused)
 {
-	struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct sockaddr_in address = {.sin_family = AF_INET,
+				      .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	socklen_t length = sizeof(address);
 	int in = socket(AF_INET, SOCK_DGRAM, 0), out = socket(AF_INET, SOCK_DGRAM, 0);
 	char packet[1024] = { 0 };
 
 	(void)unused;
 	run_on(other);
-	if (in < 0 || out < 0 || bind(in, (void *)&address, length) || getsockname(in, (void *)&address, &length))
+	if (in < 0 || out < 0 || bind(in, (void *)&address, length) ||
+	    getsockname(in, (void *)&address, &length))
 		die("socket");
 	for (uint64_t due = now(); !stop; due = pace(due), sent++) {
 		sendto(out, packet, sizeof(packet), 0, (void *)&address, length);
@@ -220,7 +225,8 @@ static void *unmap(void *unused)
 	(void)unused;
 	run_on(other);
 	for (uint64_t due = now(); !stop; due = pace(due), sent++) {
-		char *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		char *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+				  -1, 0);
 
 		if (page == MAP_FAILED)
 			die("mmap");
@@ -371,8 +377,11 @@ int main(int argc, char **argv)
 	stop = 1;
 	if (threads)
 		pthread_join(neighbour, NULL);
-	printf("{\"cpu\": %d, \"iterations\": %ld, \"blocks\": %ld, \"uncalibrated\": %ld, \"began\": %llu, \"ended\": %llu, \"in_blocks\": %llu, "
-	       "\"sent\": %lld, \"timer\": %lld, \"nvcsw\": %ld, \"nivcsw\": %ld}\n", cpu, iterations, blocks, uncalibrated, (unsigned long long)began,
-	       (unsigned long long)ended, (unsigned long long)in_blocks, sent, before < 0 ? -1 : after - before, usage.ru_nvcsw, usage.ru_nivcsw);
+	printf("{\"cpu\": %d, \"iterations\": %ld, \"blocks\": %ld, \"uncalibrated\": %ld, "
+	       "\"began\": %llu, \"ended\": %llu, \"in_blocks\": %llu, "
+	       "\"sent\": %lld, \"timer\": %lld, \"nvcsw\": %ld, \"nivcsw\": %ld}\n",
+	       cpu, iterations, blocks, uncalibrated, (unsigned long long)began,
+	       (unsigned long long)ended, (unsigned long long)in_blocks, sent,
+	       before < 0 ? -1 : after - before, usage.ru_nvcsw, usage.ru_nivcsw);
 	return 0;
 }

@@ -19,7 +19,8 @@ static void be_born(const char *mode, char *self)
 
 int main(int argc, char **argv)
 {
-	long long until = now() + (long long)((argc == 3 ? atof(argv[2]) : 0) * SECOND), begin = now(), count = 0;
+	long long until = now() + (long long)((argc == 3 ? atof(argv[2]) : 0) * SECOND),
+		  begin = now(), count = 0;
 	char line[128];
 	int pid, status;
 
@@ -35,7 +36,9 @@ int main(int argc, char **argv)
 		if (waitpid(pid, &status, 0) != pid || status)
 			return fprintf(stderr, "births: a child failed\n"), 1;
 	}
-	snprintf(line, sizeof(line), "{\"role\": \"births\", \"births\": %lld, \"took_ns\": %lld}\n", count, now() - begin);
+	snprintf(line, sizeof(line),
+		 "{\"role\": \"births\", \"births\": %lld, \"took_ns\": %lld}\n", count,
+		 now() - begin);
 	say(line);
 	report("parent", count);
 	return 0;

@@ -107,7 +107,8 @@ static int serve(int listener)
 
 int main(int argc, char **argv)
 {
-	struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct sockaddr_in address = {.sin_family = AF_INET,
+				      .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	socklen_t length = sizeof(address);
 	int listener = socket(AF_INET, SOCK_STREAM, 0);
 	static pthread_t senders[MANY], receivers[MANY];
@@ -141,7 +142,8 @@ int main(int argc, char **argv)
 		pthread_join(senders[i], NULL);
 		pthread_join(receivers[i], NULL);
 	}
-	snprintf(line, sizeof(line), "{\"role\": \"chat\", \"begin_ns\": %lld, \"end_ns\": %lld}\n", begin, now());
+	snprintf(line, sizeof(line), "{\"role\": \"chat\", \"begin_ns\": %lld, \"end_ns\": %lld}\n",
+		 begin, now());
 	say(line);
 	for (int i = 0; i < rooms * users; i++)
 		close(sockets[i]);

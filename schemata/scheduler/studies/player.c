@@ -47,7 +47,8 @@ static void show(int in, int frames, long long begin)
 
 int main(int argc, char **argv)
 {
-	int hogs = argc == 3 ? atoi(argv[1]) : -1, frames = argc == 3 ? atof(argv[2]) * SECOND / PERIOD : 0, ends[2], players[2];
+	int hogs = argc == 3 ? atoi(argv[1]) : -1,
+	    frames = argc == 3 ? atof(argv[2]) * SECOND / PERIOD : 0, ends[2], players[2];
 	int hog[256], ok = 1, status;
 	volatile long long turns = 0;
 	long long begin;

@@ -71,14 +71,15 @@ static int copy(const char *folder, int megabytes)
 
 static int netcopy(void)
 {
-	struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct sockaddr_in address = {.sin_family = AF_INET,
+				      .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	int listener = socket(AF_INET, SOCK_STREAM, 0), to = socket(AF_INET, SOCK_STREAM, 0);
 	socklen_t length = sizeof(address);
 	long long bytes = 0;
 	ssize_t n;
 
-	if (listener < 0 || to < 0 || bind(listener, (void *)&address, length) || listen(listener, 1) ||
-	    getsockname(listener, (void *)&address, &length))
+	if (listener < 0 || to < 0 || bind(listener, (void *)&address, length) ||
+	    listen(listener, 1) || getsockname(listener, (void *)&address, &length))
 		die("socket");
 	if (child("fetch") == 0) {
 		close(to);

@@ -53,7 +53,10 @@ static void *take_part(void *of)
 			break;
 	}
 	if (me == 0) {
-		snprintf(line, sizeof(line), "{\"role\": \"ring\", \"rounds\": %lld, \"begin_ns\": %lld, \"end_ns\": %lld}\n", passed, begin, now());
+		snprintf(line, sizeof(line),
+			 "{\"role\": \"ring\", \"rounds\": %lld, \"begin_ns\": %lld, \"end_ns\": "
+			 "%lld}\n",
+			 passed, begin, now());
 		say(line);
 	}
 	report("member", passed);
@@ -75,7 +78,8 @@ static void alone(void)
 			die("pipe");
 		touch(memory);
 	}
-	snprintf(line, sizeof(line), "{\"role\": \"alone\", \"ns\": %.1f}\n", (double)(clock_ns(CLOCK_THREAD_CPUTIME_ID) - begin) / times);
+	snprintf(line, sizeof(line), "{\"role\": \"alone\", \"ns\": %.1f}\n",
+		 (double)(clock_ns(CLOCK_THREAD_CPUTIME_ID) - begin) / times);
 	say(line);
 }
 

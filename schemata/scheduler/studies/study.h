@@ -50,7 +50,8 @@ static inline void sleep_until(long long ns)
 // Work that takes so much CPU time, however long that is on the wall.
 static inline void work(long long ns)
 {
-	for (long long end = clock_ns(CLOCK_THREAD_CPUTIME_ID) + ns; clock_ns(CLOCK_THREAD_CPUTIME_ID) < end;)
+	for (long long end = clock_ns(CLOCK_THREAD_CPUTIME_ID) + ns;
+	     clock_ns(CLOCK_THREAD_CPUTIME_ID) < end;)
 		;
 }
 
@@ -111,12 +112,16 @@ static inline void report_of(const char *role, long long count, int who)
 	do {
 		getrusage(who, &before);
 		time = now();
-		cpu = clock_ns(who == RUSAGE_SELF ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_THREAD_CPUTIME_ID);
+		cpu = clock_ns(who == RUSAGE_SELF ? CLOCK_PROCESS_CPUTIME_ID
+						  : CLOCK_THREAD_CPUTIME_ID);
 		getrusage(who, &after);
 	} while (before.ru_nvcsw != after.ru_nvcsw || before.ru_nivcsw != after.ru_nivcsw);
-	snprintf(line, sizeof(line), "{\"role\": \"%s\", \"tid\": %ld, \"tgid\": %d, \"count\": %lld, \"time_ns\": %lld, "
-		 "\"cpu_ns\": %lld, \"nvcsw\": %ld, \"nivcsw\": %ld}\n", role, syscall(SYS_gettid), getpid(), count, time, cpu,
-		 after.ru_nvcsw, after.ru_nivcsw);
+	snprintf(line, sizeof(line),
+		 "{\"role\": \"%s\", \"tid\": %ld, \"tgid\": %d, \"count\": %lld, \"time_ns\": "
+		 "%lld, "
+		 "\"cpu_ns\": %lld, \"nvcsw\": %ld, \"nivcsw\": %ld}\n",
+		 role, syscall(SYS_gettid), getpid(), count, time, cpu, after.ru_nvcsw,
+		 after.ru_nivcsw);
 	say(line);
 }
 
@@ -135,7 +140,8 @@ static inline void report_machine(void)
 	if (!f || fscanf(f, "cpu %*u %*u %*u %llu %llu", &idle, &iowait) != 2)
 		die("/proc/stat");
 	fclose(f);
-	snprintf(line, sizeof(line), "{\"role\": \"machine\", \"time_ns\": %lld, \"idle_ns\": %lld}\n", now(),
+	snprintf(line, sizeof(line),
+		 "{\"role\": \"machine\", \"time_ns\": %lld, \"idle_ns\": %lld}\n", now(),
 		 (long long)((idle + iowait) * (SECOND / sysconf(_SC_CLK_TCK))));
 	say(line);
 }

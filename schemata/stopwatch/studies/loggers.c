@@ -75,7 +75,8 @@ static inline void print_to_memory(unsigned cpu, unsigned vec)
 {
 	unsigned long long ns = now_ns();
 
-	at += snprintf(memory + at, 128, "[%llu.%09llu] cpu %u vec %u\n", ns / 1000000000, ns % 1000000000, cpu, vec);
+	at += snprintf(memory + at, 128, "[%llu.%09llu] cpu %u vec %u\n", ns / 1000000000,
+		       ns % 1000000000, cpu, vec);
 	if (at > MEMORY)
 		at = 0;
 }
@@ -167,8 +168,8 @@ static void print(int n, int kinds, char **names, double hz)
 	for (int k = 0; k < kinds; k++) {
 		printf("%s\"%s\": [", k ? ", " : "", names[k]);
 		for (int b = 0; b < n; b++)
-			printf("%s[%.3f, %.3f, %.3f, %.3f]", b ? ", " : "", blocks[k][b].mean, blocks[k][b].sd,
-			       blocks[k][b].mean_all, blocks[k][b].sd_all);
+			printf("%s[%.3f, %.3f, %.3f, %.3f]", b ? ", " : "", blocks[k][b].mean,
+			       blocks[k][b].sd, blocks[k][b].mean_all, blocks[k][b].sd_all);
 		printf("]");
 	}
 	printf("}}\n");

@@ -19,7 +19,8 @@ int main(int count, char **words)
 		return 2;
 	kernel = open(words[1], O_RDONLY);
 	initramfs = open(words[2], O_RDONLY);
-	if (syscall(SYS_kexec_file_load, kernel, initramfs, strlen(words[3]) + 1, words[3], ON_CRASH)) {
+	if (syscall(SYS_kexec_file_load, kernel, initramfs, strlen(words[3]) + 1, words[3],
+		    ON_CRASH)) {
 		perror("kexec_file_load");
 		return 1;
 	}

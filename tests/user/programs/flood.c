@@ -42,7 +42,8 @@ int main(int argc, char **argv)
 		pthread_join(handles[i], NULL);
 	printf("{\"pid\": %d, \"threads\": [", getpid());
 	for (i = 0; i < threads; i++)
-		printf("%s{\"thread\": %u, \"tid\": %d, \"calls\": %u}", i ? ", " : "", i, tids[i], events);
+		printf("%s{\"thread\": %u, \"tid\": %d, \"calls\": %u}", i ? ", " : "", i, tids[i],
+		       events);
 	printf("]}\n");
 	return 0;
 }

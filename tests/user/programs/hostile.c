@@ -45,7 +45,9 @@ static long somewhere(long size)
 	case 1: return TABLE + rand() % 256;
 	case 2: return SLOTS + rand() % 64;
 	case 3: return SLOTS + rand() % (1 << 21);
-	default: return (long)(((unsigned long)rand() << 16 | (unsigned)rand() % 65536) % (unsigned long)size);
+	default:
+		return (long)(((unsigned long)rand() << 16 | (unsigned)rand() % 65536) %
+			      (unsigned long)size);
 	}
 }
 

@@ -36,7 +36,8 @@ static void end_child(pid_t pid)
 {
 	int status;
 
-	must(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 7, "child");
+	must(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 7,
+	     "child");
 }
 
 /* A child of a child, each with an event before and after. */
@@ -184,7 +185,8 @@ static void do_threads(int n)
 	for (i = 0; i < n; i++) {
 		if (i >= 4)
 			pthread_join(threads[i % 4], NULL);
-		must(!pthread_create(&threads[i % 4], NULL, log_once, (void *)(size_t)i), "pthread_create");
+		must(!pthread_create(&threads[i % 4], NULL, log_once, (void *)(size_t)i),
+		     "pthread_create");
 	}
 	for (i = n < 4 ? 0 : n - 4; i < n; i++)
 		pthread_join(threads[i % 4], NULL);
@@ -250,11 +252,13 @@ static void do_nothing(int n)
 	(void)n;
 }
 
-static const struct { const char *name; void (*run)(int n); } lives[] = {
-	{ "fork", do_fork }, { "clone", do_clone }, { "vfork", do_vfork }, { "handler", do_handler }, { "exec", do_exec },
-	{ "setuid", do_setuid }, { "chroot", do_chroot }, { "close", do_close }, { "threads", do_threads },
-	{ "exit", do_exit }, { "kill", do_kill }, { "abort", do_abort }, { "lock", do_lock }, { "sleep", do_sleep },
-	{ "nothing", do_nothing },
+static const struct { const char *name; void (*run)(int n);
+} lives[] = {
+	{"fork", do_fork},       {"clone", do_clone}, {"vfork", do_vfork},
+	{"handler", do_handler}, {"exec", do_exec},   {"setuid", do_setuid},
+	{"chroot", do_chroot},   {"close", do_close}, {"threads", do_threads},
+	{"exit", do_exit},       {"kill", do_kill},   {"abort", do_abort},
+	{"lock", do_lock},       {"sleep", do_sleep}, {"nothing", do_nothing},
 };
 
 int main(int argc, char **argv)

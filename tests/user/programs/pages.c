@@ -23,7 +23,8 @@ static unsigned long page_size(void)
 
 unsigned long getauxval(unsigned long type)
 {
-	unsigned long (*real)(unsigned long) = (unsigned long (*)(unsigned long))dlsym(RTLD_NEXT, "getauxval");
+	unsigned long (*real)(unsigned long) =
+		(unsigned long (*)(unsigned long))dlsym(RTLD_NEXT, "getauxval");
 
 	return type == AT_PAGESZ ? page_size() : real(type);
 }
@@ -50,7 +51,8 @@ long syscall(long number, ...)
 	if (number == SYS_mmap && (a[5] % page || (a[3] & MAP_FIXED && a[0] % page)))
 		return refuse();
 	if (number == SYS_mmap && !(a[3] & MAP_FIXED)) {
-		at = (unsigned long)mmap(NULL, a[1] + page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+		at = (unsigned long)mmap(NULL, a[1] + page, PROT_NONE,
+					 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 		a[0] = (at + page - 1) & ~(page - 1);
 		a[3] |= MAP_FIXED;
 	}

@@ -11,8 +11,8 @@ int main(void)
 	char text[301];
 
 	klogger(NOTHING);
-	klogger(NUMBERS, 1, SCHAR_MIN, UCHAR_MAX, SHRT_MIN, USHRT_MAX, INT_MIN, UINT_MAX, LONG_MIN, ULONG_MAX, LLONG_MIN,
-		ULLONG_MAX);
+	klogger(NUMBERS, 1, SCHAR_MIN, UCHAR_MAX, SHRT_MIN, USHRT_MAX, INT_MIN, UINT_MAX, LONG_MIN,
+		ULONG_MAX, LLONG_MIN, ULLONG_MAX);
 	klogger(NUMBERS, 0, SCHAR_MAX, 0, SHRT_MAX, 0, INT_MAX, 0, LONG_MAX, 0, LLONG_MAX, 0);
 	klogger(PADDED, 1, 0x0123456789abcdefull, 2, 0x89abcdef, 3, 0xfedc);
 	klogger(SHAPES, triple, pair, "four", "fifteen letters");
