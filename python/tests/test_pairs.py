@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import duckdb
 import pytest
 
-from klogger import prelude
+from klogger import gaps
 
 EVENTS = ("BEGIN", "END", "OTHER")
 KEYS = ("ring_full", "rate_limited", "events_disabled", "probe_missed", "damaged")
@@ -99,7 +99,7 @@ def by_sql(case: Case) -> list[tuple[int | None, int | None, bool, bool]]:
         "CREATE TABLE klogger.gap"
         " (cpu SMALLINT, event VARCHAR, from_ns BIGINT, to_ns BIGINT, count BIGINT, key VARCHAR)"
     )
-    con.execute(prelude.PAIRS)
+    con.execute(gaps.PAIRS)
     for gap in case.gaps:
         con.execute("INSERT INTO klogger.gap VALUES ($1, $2, $3, $4, 1, $5)", list(gap))
     for name, column, events in (("b", "begun", case.begins), ("e", "ended", case.ends)):
