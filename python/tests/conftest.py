@@ -5,6 +5,8 @@ an event.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
@@ -45,3 +47,12 @@ def small_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def empty_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """All tables, no rows but those of the recorder."""
     return support.empty_log(tmp_path_factory.mktemp("empty") / "empty.klog-parquet", "scheduler")
+
+
+@pytest.fixture(autouse=True)
+def own_umask() -> Iterator[None]:
+    """A command that reads a private log hides what it writes; the next test must not notice."""
+    before = os.umask(0o022)
+    os.umask(before)
+    yield
+    os.umask(before)
