@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // single CPU BLOCK PAUSE: does what arms.h has as hit(ARM, 1), on one CPU, as it is told on stdin
 // (see klogger bench's loop.c, whose arguments it takes); each line has an answer on stdout:
-//   cycles N COLD ARM...    N times one hit of each arm, in any order, between two ordered readings of the time-stamp
-//                           counter: the cycles of each. Before them come those of readings with
-//                           nothing between them. If COLD is not 0, so many KiB are written before
-//                           each hit, so that the caches hold nothing else
+//   cycles N COLD ARM...    N times one hit of each arm, in any order, between two ordered readings
+//                           of the time-stamp counter: the cycles of each. Before them come those
+//                           of readings with nothing between them. If COLD is not 0, so many KiB
+//                           are written before each hit, so that the caches hold nothing else
 #define _GNU_SOURCE
 #include <sched.h>
 #include <stdio.h>

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""What pyproject.toml cannot say: the version is that of all of klogger, which stands in Cargo.toml."""
+"""What pyproject.toml cannot say: the version is that of all of klogger, which stands in
+Cargo.toml."""
 
 import tomllib
 from pathlib import Path

@@ -32,8 +32,8 @@ def document(
     style: str = "",
     scripts: str = "",
 ) -> str:
-    """A whole page. `header` and `main` are HTML; `contents`: (name of a section, its title); `style`:
-    beside what all pages have; `scripts`: see `scripts`.
+    """A whole page. `header` and `main` are HTML; `contents`: (name of a section, its title);
+    `style`: beside what all pages have; `scripts`: see `scripts`.
     """
     return string.Template(file_of("page.html")).substitute(
         title=text(title),

@@ -43,11 +43,12 @@ FROM klogger.recording AS r, (
 WHERE n.lost > coalesce(p.placed, 0)"""
 
 PAIRS = """
--- missing: until when events of these names, or of any, are missing, of all gaps that begin no later. One row for
--- each gap and `place`: a CPU; -1: for gaps on all CPUs; -2: for any gap. The events at both ends of a gap are there:
--- what ends at its beginning, or begins at its end, is not touched. (A LOST record has the time of the event that it
--- stands before.) There may be events within it: a rate limit leaves some. That the kernel skipped hits of a probe
--- has no place in time, and makes no gap here; the ledger's warning says it of the whole answer.
+-- missing: until when events of these names, or of any, are missing, of all gaps that begin no
+-- later. One row for each gap and `place`: a CPU; -1: for gaps on all CPUs; -2: for any gap. The
+-- events at both ends of a gap are there: what ends at its beginning, or begins at its end, is not
+-- touched. (A LOST record has the time of the event that it stands before.) There may be events
+-- within it: a rate limit leaves some. That the kernel skipped hits of a probe has no place in
+-- time, and makes no gap here; the ledger's warning says it of the whole answer.
 CREATE MACRO klogger.missing(events) AS TABLE
   WITH gap AS (
     SELECT cpu::INTEGER AS cpu, least(from_ns, to_ns - 1) AS from_ns, to_ns FROM klogger.gap
@@ -57,9 +58,9 @@ CREATE MACRO klogger.missing(events) AS TABLE
   )
   SELECT place, from_ns, max(to_ns) OVER (PARTITION BY place ORDER BY from_ns) AS until FROM placed;
 
--- broken: the rows of a table or view with the columns place (a CPU, or NULL: any), from_ns and to_ns (NULL: since
--- ever, for ever); and the column `broken`: events of these names are missing in between. Most logs have no gap; they
--- are spared the joins by time.
+-- broken: the rows of a table or view with the columns place (a CPU, or NULL: any), from_ns and
+-- to_ns (NULL: since ever, for ever); and the column `broken`: events of these names are missing in
+-- between. Most logs have no gap; they are spared the joins by time.
 CREATE MACRO klogger.broken(spans, events) AS TABLE
   WITH span AS MATERIALIZED (
     FROM query_table(spans)
@@ -74,16 +75,21 @@ CREATE MACRO klogger.broken(spans, events) AS TABLE
   ON coalesce(s.place::INTEGER, -2) = g.place AND coalesce(s.to_ns, 9223372036854775807) > g.from_ns
   ASOF LEFT JOIN (FROM gap WHERE place = -1) AS a ON coalesce(s.to_ns, 9223372036854775807) > a.from_ns;
 
--- pairs: what begins with an event of one table or view, and ends with one of another. Both have the columns
---   key     pairs are looked for among events of the same key, each of which does one thing at a time
+-- pairs: what begins with an event of one table or view, and ends with one of another. Both have
+-- the columns
+--   key     pairs are looked for among events of the same key, each of which does one thing at a
+--           time
 --   who     must be the same for both: the end of something else is not this one's
 --   time
---   begun   of the beginnings: what is to be kept of it, mostly a struct; `ended`: the same of the ends
--- An end belongs to the event right before it among those of its key, if that is a beginning of the same `who`. Of
--- events at one time, ends come first. The answer has one row for each pair, and for each event without a partner:
+--   begun   of the beginnings: what is to be kept of it, mostly a struct; `ended`: the same of the
+--           ends
+-- An end belongs to the event right before it among those of its key, if that is a beginning of the
+-- same `who`. Of events at one time, ends come first. The answer has one row for each pair, and for
+-- each event without a partner:
 --   key, who, begun, ended
 --   from_ns, to_ns   NULL if it has no beginning, or no end
---   outside          its partner may be outside of the log: there is no event before the end, or after the beginning
+--   outside          its partner may be outside of the log: there is no event before the end, or
+--                    after the beginning
 CREATE MACRO klogger.pairs(of_begins, of_ends) AS TABLE
   WITH edge AS (
     SELECT key, who, time, true AS begins, begun, NULL AS ended FROM query_table(of_begins)

@@ -57,12 +57,14 @@ CREATE MACRO klogger.comm(p, t) AS coalesce(
   (SELECT any_value("klogger comm")
    FROM (SELECT pid AS "klogger pid", comm AS "klogger comm", names AS "klogger n" FROM klogger.thread) AS "klogger x"
    WHERE "klogger pid" = p AND "klogger n" = 1), p::VARCHAR);
--- Small pictures of how long things take, one bar for each doubling: octaves(histogram(octave(ns))).
+-- Small pictures of how long things take, one bar for each doubling:
+-- octaves(histogram(octave(ns))).
 CREATE MACRO klogger.octave(ns) AS least(greatest(floor(log2(greatest(ns, 1) / 1000)), 0), 20)::INTEGER;
 CREATE MACRO klogger.octaves(h) AS list_transform(range(21), lambda "klogger k": coalesce(h["klogger k"::INTEGER], 0));
 CREATE MACRO klogger.label(name, p) AS coalesce(nullif(name, ''), 'thread ' || p);
--- The rows of a table or view, and the column `program`: the name that the thread `pid` had at `time`. Most threads
--- have one name, which is found by hashing; only the others need the costlier join by time.
+-- The rows of a table or view, and the column `program`: the name that the thread `pid` had at
+-- `time`. Most threads have one name, which is found by hashing; only the others need the costlier
+-- join by time.
 CREATE MACRO klogger.with_program(source) AS TABLE
   SELECT s.*, klogger.label(t.comm, s.pid) AS program
   FROM query_table(source) AS s LEFT JOIN klogger.thread AS t ON s.pid = t.pid WHERE t.names IS NULL OR t.names = 1

@@ -6,8 +6,8 @@ analysis: quanta
 with: locking                             further schemata whose events the log has
 log:
   process 10 hog                          thread id, name [, from, to]
-  10us  0  SCHEDIN   pid=10               time, CPU (- is the recorder), event, fields (others are 0)
-  stack 5 mutex_lock pipe_write           a kernel stack: its number, and its functions from the innermost on
+  10us  0  SCHEDIN   pid=10               time, CPU (- is the recorder), event, fields (others: 0)
+  stack 5 mutex_lock pipe_write           a kernel stack: number, functions from the innermost on
   ledger key=ring_full count=3 cpu=0      an entry of the ledger
   cost SCHEDIN=50                         what logging an event took, ns
   killed                                  the log has no end

@@ -4,12 +4,14 @@
  *
  * Usage: workload futex|pipe|mmap|file|held THREADS SECONDS
  *
- *   futex  FUTEX_WAIT on one private address, for a value that it does not have: the spin lock of one futex bucket. A
- *          FUTEX_WAKE would not do: the kernel sees that nobody waits, and does not take the lock
+ *   futex  FUTEX_WAIT on one private address, for a value that it does not have: the spin lock of
+ *          one futex bucket. A FUTEX_WAKE would not do: the kernel sees that nobody waits, and does
+ *          not take the lock
  *   pipe   one byte into one pipe, and out of it again: the pipe's mutex
  *   mmap   map, touch, unmap in one address space: the mmap lock
  *   file   large writes to one file: the inode's lock
- *   held   one thread holds the mmap lock long, by mapping and populating much; the others map a page now and then
+ *   held   one thread holds the mmap lock long, by mapping and populating much; the others map a
+ *          page now and then
  *
  * Prints, as one line, how often each thread went round: "rounds 123 456 ...".
  */

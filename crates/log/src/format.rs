@@ -6,7 +6,8 @@
 //! if its checksum is right.
 //!
 //! ```text
-//! preamble | block | block | ... | (stacks) | (symbols) | (preamble) | (ledger) | block (index) | trailer
+//! preamble | block | block | ...
+//!     | (stacks) | (symbols) | (preamble) | (ledger) | block (index) | trailer
 //! ```
 //!
 //! The blocks are written in the order in which rings are drained. Whatever ends a recording early
@@ -38,13 +39,13 @@
 //! | byte | size | what |
 //! |---|---|---|
 //! | 0 | 4 | `b5 4b 4c 42` |
-//! | 4 | 4 | CRC32C of everything from byte 8 to the end of the payload; if there are parts, to the end of the header |
-//! | 8 | 2 | bytes of this header: 72, and 16 for each part. A reader skips what it does not know at its end |
-//! | 10 | 1 | kind: 1 events, 2 symbols, 3 ledger, 4 index, 5 schemata, 6 stacks, 7 preamble. A reader skips other kinds |
+//! | 4 | 4 | CRC32C from byte 8 to the end of the payload; if there are parts, of the header |
+//! | 8 | 2 | bytes of this header: 72, and 16 for each part; a reader skips what it does not know |
+//! | 10 | 1 | kind: 1 events, 2 symbols, 3 ledger, 4 index, 5 schemata, 6 stacks, 7 preamble |
 //! | 11 | 1 | compression of the payload: 0 none, 1 zstd (one frame, or one for each part) |
 //! | 12 | 4 | bytes of the payload as it stands in the file |
 //! | 16 | 4 | bytes of the payload unpacked, at most 16 MiB |
-//! | 20 | 2 | CPU; 65535: the recorder's own stream; 65534: a thread of a program, its CPU is not known |
+//! | 20 | 2 | CPU; 65535: the recorder's own stream; 65534: a thread of a program, CPU not known |
 //! | 22 | 2 | parts of the payload, of a block of events; 0: the payload is one |
 //! | 24 | 8 | time of the earliest record, ns of the log's clock |
 //! | 32 | 8 | time of the latest record |
@@ -56,7 +57,8 @@
 //! | 68 | 4 | number of that thread's stream, from 1; otherwise 0 |
 //!
 //! The payload follows the header, then zeros up to a multiple of 8. Fields that a kind has no use
-//! for are 0.
+//! for are 0. A reader skips a block of another kind, and bytes at the end of a header that it does
+//! not know.
 //!
 //! **Parts.** Of a long payload each few kB have a checksum of their own, so that a changed byte
 //! costs the events around it and not the whole block. A part holds whole records; parts follow

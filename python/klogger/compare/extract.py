@@ -74,8 +74,8 @@ BETWEEN_NAMES = chr(31)
 class Measured:
     """An analysis of one log. Either `histograms` or `numbers` (by row and column) is filled.
 
-    `status` is that of a executor.Result; `rows` are the keys of the table's rows, the most important
-    first.
+    `status` is that of a executor.Result; `rows` are the keys of the table's rows, the most
+    important first.
     """
 
     analysis: Analysis

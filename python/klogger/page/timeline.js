@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// The timeline: threads on CPUs, and what the reader does with it. See timeline.py for what the page
-// is given.
+// The timeline: threads on CPUs, and what the reader does with it. See timeline.py for what the
+// page is given.
 
 class Timeline extends TimelineInWords {
   constructor(...given) {

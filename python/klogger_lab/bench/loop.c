@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // klogger_loop CPU BLOCK PAUSE: does what arms.h, which klogger bench writes, has as hit(ARM, N),
 // on one CPU, as it is told on stdin; each line has an answer on stdout:
-//   rounds N ARM...         N rounds of a block of BLOCK hits of each arm, each round beginning with another arm, with
-//                           PAUSE ns between two rounds: the CPU time of a hit in ns, by arm and
-//                           round; and how two clocks of the kernel agreed meanwhile
+//   rounds N ARM...         N rounds of a block of BLOCK hits of each arm, each round beginning
+//                           with another arm, with PAUSE ns between two rounds: the CPU time of a
+//                           hit in ns, by arm and round; and how two clocks of the kernel agreed
+//                           meanwhile
 //   ticks MS                the time-stamp counter against the kernel's clock, for MS milliseconds
-//   flood ARM NS PER_MS     hits for NS nanoseconds, PER_MS each millisecond, or with 0 as many as it can
+//   flood ARM NS PER_MS     hits for NS nanoseconds, PER_MS each millisecond, or with 0 as many as
+//                           it can
 #define _GNU_SOURCE
 #include <sched.h>
 #include <stdio.h>

@@ -6,8 +6,9 @@
  *        loads web CLIENTS FILES FOLDER SECONDS
  *
  *   rr   each pair has a TCP connection: REQUEST bytes one way, RESPONSE bytes back, and again
- *   web  a server that forks; each request runs "cat -n FOLDER/NUMBER.c" with the connection as its output, as a CGI filter
- *        would. As many acceptors as clients; each client asks for one of FILES files after the other
+ *   web  a server that forks; each request runs "cat -n FOLDER/NUMBER.c" with the connection as its
+ *        output, as a CGI filter would. As many acceptors as clients; each client asks for one of
+ *        FILES files after the other
  *
  * Prints "done NUMBER": round trips, or requests that were answered.
  */

@@ -3,11 +3,13 @@
 // on one CPU, under SCHED_FIFO. Each iteration logs an event. Prints what it counted itself, as
 // JSON.
 //
-//   BYTES      0: an iteration only computes; 8: it increments a word of the stack; else it walks an array of so many bytes
+//   BYTES      0: an iteration only computes; 8: it increments a word of the stack; else it walks
+//              an array of so many bytes
 //   NEIGHBOUR  none; or what interrupts the CPU about RATE times a second:
 //              timer    a timer of the kernel on that CPU, which only counts
 //              packets  datagrams from another CPU, delivered by that one
-//              ipi      another thread of this process unmaps memory, which that CPU must forget too
+//              ipi      another thread of this process unmaps memory, which that CPU must forget
+//                       too
 //              disk     direct reads of a file
 //
 // It gives its CPU up for a moment after each block of iterations, and calibrates anew: a FIFO

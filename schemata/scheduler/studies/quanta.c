@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // The programs of Figure 5, each for so many seconds:
 //
-//   spin SECONDS N CPU fair|rr PERIOD_MS   N loops on one CPU; if PERIOD_MS is not 0, a daemon wakes on it so often for 13 µs
+//   spin SECONDS N CPU fair|rr PERIOD_MS   N loops on one CPU; if PERIOD_MS is not 0, a daemon
+//                                          wakes on it so often for 13 µs
 //   player SECONDS                         25 frames a second, 6 ms of work each
 //   copy SECONDS FOLDER MB                 writes a file and copies it, again and again
-//   netcopy SECONDS                        one process sends to another over a loopback connection, at some 30 MB/s
+//   netcopy SECONDS                        one process sends to another over a loopback connection,
+//                                          at some 30 MB/s
 //   repeat SECONDS COMMAND...              a command, again and again; the last one is stopped
 #include "study.h"
 #include <arpa/inet.h>

@@ -3,7 +3,8 @@
 //
 //   empty      nothing: what the two readings of the clock take
 //   reference  a system call that hits no tracepoint
-//   traced     the same one, with an option that no kernel knows: it hits task_prctl_unknown (Linux 6.14)
+//   traced     the same one, with an option that no kernel knows: it hits task_prctl_unknown (Linux
+//              6.14)
 //   klogger    an event of two integers, by klogger's macro
 //   memory     the same as text with a time, into a buffer in memory
 //   marker     the same as text, written to the file that TRACE_MARKER names

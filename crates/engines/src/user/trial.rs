@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! A program's file in which a hostile program writes anything, before and while it is read: no panic,
-//! no hang, and what reaches the log is whole records. For the fuzzer (fuzz/), and a part of it for
-//! every `cargo test`.
+//! A program's file in which a hostile program writes anything, before and while it is read: no
+//! panic, no hang, and what reaches the log is whole records. For the fuzzer (fuzz/), and a part of
+//! it for every `cargo test`.
 
 use super::layout::*;
 use super::{Catalogue, Folder, Output, Owner, Program, ProgramFile};
