@@ -19,7 +19,7 @@ fn table(name: &str) -> impl Iterator<Item = Program> {
     let head = format!("[tool.klogger.{name}]");
     let lines = LIST.lines().skip_while(move |line| *line != head).skip(1);
     let lines = lines.take_while(|line| !line.starts_with('['));
-    lines.filter_map(|line| Some(line.strip_suffix('"')?.split_once(" = \"")?))
+    lines.filter_map(|line| line.strip_suffix('"')?.split_once(" = \""))
 }
 
 /// All of them.

@@ -41,7 +41,10 @@ impl States {
         let outs = preamble.events.iter().filter(|e| e.role == Some(Role::SwitchOut));
         let fields = outs.flat_map(|e| e.fields.iter().filter(|f| f.name == "state"));
         let own = fields.filter_map(|f| decoding(&f.decode, &preamble.decodings)).next();
-        States::of(own.or_else(|| scheduler::states()))
+        States::of(match own {
+            Some(own) => Some(own),
+            None => scheduler::states(),
+        })
     }
 
     fn of(decoding: Option<&Decoding>) -> States {

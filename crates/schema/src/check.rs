@@ -3,16 +3,18 @@
 //! named exists, that records are not too long. Also puts the fields of `context` at the end of the
 //! events.
 
+mod probes;
+
 use crate::Options;
-use crate::c::reach::{BEYOND_HELP, beyond, beyond_message};
 use crate::diagnostic::Diagnostic;
 use crate::layout::{EventLayout, HEADER_SIZE, RECORD_MAX, STRING_MAX};
-use crate::model::{Context, Decode, Event, Field, Probe, Scalar, Scope, Shape, Span};
+use crate::model::{Context, Decode, Event, Field, Scalar, Scope, Shape, Span};
 use crate::names::shorten;
 use crate::nearest::{alternatives, did_you_mean};
 use crate::parse::{Draft, ERRORS_MAX, EventDraft};
 use crate::roles;
 use crate::vocabulary::DECODES;
+use probes::{check_c, check_calls, counts_nothing, never_logged, unique_targets};
 use std::collections::{HashMap, HashSet};
 
 /// Events of one schema at most: ids of events are 16 bits, and several schemata share them in a
@@ -351,122 +353,5 @@ fn describe(field: &Field) -> String {
         Shape::One => format!("`{}`", field.type_name),
         Shape::Array(n) => format!("`{}[{n}]`", field.type_name),
         Shape::Text(_) | Shape::Tail => "text".into(),
-    }
-}
-
-/// Root compiles the C in a schema that may come from anybody.
-fn check_c(draft: &Draft, found: &mut Vec<Diagnostic>) {
-    for block in draft.code.iter().chain(draft.probes.iter().map(|p| &p.body)) {
-        for at in beyond(&block.text) {
-            let message = beyond_message(&block.text[at.start..at.end]);
-            let span = Span { start: block.span.start + at.start, end: block.span.start + at.end };
-            found.push(Diagnostic::error(span, message).label("not in a schema").help(BEYOND_HELP));
-        }
-    }
-}
-
-fn check_calls(probe: &Probe, all: &Draft, found: &mut Vec<Diagnostic>) {
-    for call in &probe.calls {
-        if found.len() >= ERRORS_MAX {
-            return;
-        }
-        let Some(draft) = all.events.iter().find(|e| e.event.name == call.event) else {
-            if !all.incomplete {
-                let help =
-                    did_you_mean(&call.event, all.events.iter().map(|e| e.event.name.as_str()))
-                        .unwrap_or_else(|| {
-                            format!("declare it: `event {} {{ ... }}`", shorten(&call.event))
-                        });
-                let message = format!(
-                    "klogger() names an event `{}` that is not declared",
-                    shorten(&call.event)
-                );
-                found.push(Diagnostic::error(call.span, message).label("unknown event").help(help));
-            }
-            continue;
-        };
-        let own: Vec<&str> = draft
-            .event
-            .fields
-            .iter()
-            .filter(|f| f.context.is_none())
-            .map(|f| f.name.as_str())
-            .collect();
-        if own.len() != call.arguments && !draft.incomplete {
-            let message =
-                format!("event {} takes {}, not {}", call.event, values(own.len()), call.arguments);
-            let names =
-                if own.is_empty() { String::new() } else { format!(", {}", own.join(", ")) };
-            let help = format!("write `klogger({}{names})`", call.event);
-            found.push(
-                Diagnostic::error(call.span, message)
-                    .label(format!("{} given", values(call.arguments)))
-                    .related(draft.event.span, "declared here")
-                    .help(help),
-            );
-        }
-    }
-}
-
-fn values(n: usize) -> String {
-    match n {
-        0 => "no values".into(),
-        1 => "1 value".into(),
-        n => format!("{n} values"),
-    }
-}
-
-/// One probe for one place: it is hit once, and reads the clock once. Prototypes may differ, as
-/// kernels do.
-fn unique_targets(probes: &[Probe], found: &mut Vec<Diagnostic>) {
-    let mut seen = HashMap::new();
-    for (number, probe) in probes.iter().enumerate() {
-        for target in &probe.targets {
-            let types: Vec<&str> = target.params.iter().map(|p| p.ty.as_str()).collect();
-            let Some((first, span)) =
-                seen.insert((target.kind, target.name.as_str(), types), (number, target.span))
-            else {
-                continue;
-            };
-            let help = if first == number {
-                "remove one of the two"
-            } else {
-                "put both bodies into one probe: it is hit once, and reads the clock once"
-            };
-            let message = format!(
-                "there is a probe at {} `{}` already",
-                target.kind.word(),
-                shorten(&target.name)
-            );
-            found.push(
-                Diagnostic::error(target.span, message)
-                    .label("again")
-                    .related(span, "first here")
-                    .help(help),
-            );
-        }
-    }
-}
-
-fn never_logged(draft: &Draft, found: &mut Vec<Diagnostic>) {
-    if draft.probes.is_empty() || draft.incomplete {
-        return;
-    }
-    let logged: HashSet<&str> =
-        draft.probes.iter().flat_map(|p| &p.calls).map(|c| c.event.as_str()).collect();
-    for event in draft.events.iter().map(|e| &e.event).filter(|e| !logged.contains(e.name.as_str()))
-    {
-        let message = format!("no probe logs event {}", event.name);
-        let help = format!("call `klogger({}, ...)` in a probe, or remove the event", event.name);
-        found.push(Diagnostic::warning(event.span, message).label("never logged").help(help));
-    }
-}
-
-/// The original's counters of the hardware are part of the language, but no engine reads them.
-fn counts_nothing(draft: &Draft, found: &mut Vec<Diagnostic>) {
-    for (arch, span) in &draft.arch {
-        let message = format!("no engine reads the hardware counters of arch {}", arch.name);
-        let help = "log what you count yourself in a field, or leave `arch` out: it has no effect";
-        found.push(Diagnostic::warning(*span, message).label("records nothing").help(help));
     }
 }

@@ -10,9 +10,12 @@
 //! with bit fields that a schema mentions is without CO-RE, and in an object for several kernels it
 //! does not have them.
 
+mod scalars;
+
 use super::{DEPTH_MAX, Error, KernelTypes, Result, Runs, is_modifier};
 use btf_rs::{Array, BtfType, Struct, Type};
 use klogger_schema::model::{Param, Schema};
+use scalars::{Declared, crosses, declared, keyword, number};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
@@ -80,18 +83,6 @@ struct Declarations<'a> {
     /// How many there are, for their names.
     gaps: usize,
     text: String,
-}
-
-/// A C declaration, and the alignment that its type has by nature.
-struct Declared {
-    text: String,
-    align: usize,
-    /// It has no name, but bit fields.
-    bits: bool,
-}
-
-fn declared(text: String, align: usize) -> Result<Declared> {
-    Ok(Declared { text, align, bits: false })
 }
 
 /// What stands between the braces of a structure.
@@ -402,33 +393,5 @@ impl Declarations<'_> {
             Type::Array(_) => self.declare(target, &format!("({name})"), depth)?.text,
             _ => self.declare(target, name, depth)?.text,
         })
-    }
-}
-
-fn keyword(ty: &Type) -> &'static str {
-    if matches!(ty, Type::Union(_)) { "union" } else { "struct" }
-}
-
-/// A field of `bits` that does not stand in one unit of its type, as only in packed structures.
-fn crosses(at: usize, bits: u32, align: usize) -> bool {
-    at / (8 * align) != (at + bits as usize - 1) / (8 * align)
-}
-
-/// BPF has no number of 16 bytes.
-fn number(size: usize, signed: bool, name: &str) -> Result<Declared> {
-    let name = if size > 8 { format!("{name}[{}]", size / 8) } else { name.to_string() };
-    declared(format!("{} {name}", int_type(size, signed)), size.clamp(1, 8))
-}
-
-fn int_type(size: usize, signed: bool) -> &'static str {
-    match (size, signed) {
-        (1, true) => "signed char",
-        (1, false) => "unsigned char",
-        (2, true) => "short",
-        (2, false) => "unsigned short",
-        (4, true) => "int",
-        (4, false) => "unsigned int",
-        (_, true) => "long long",
-        (_, false) => "unsigned long long",
     }
 }

@@ -7,6 +7,7 @@
 
 mod arguments;
 mod instants;
+mod line;
 mod packets;
 mod proto;
 mod slices;
@@ -15,7 +16,7 @@ mod tracks;
 use crate::exporter::{FileExporter, Format, Report};
 use crate::roles::{Role, int, int_of, text_of};
 use crate::states::States;
-use crate::switches::{Cpu, Switch, is_recorded, not_recorded};
+use crate::switches::{Switch, is_recorded, not_recorded};
 use instants::{Instants, Known};
 use klogger_log::damage::Damage;
 use klogger_log::decode::Decoder;
@@ -25,6 +26,7 @@ use klogger_log::merge::Selection;
 use klogger_log::origin::Origin;
 use klogger_log::process::Processes;
 use klogger_log::reader::Reader;
+use line::Line;
 use packets::{clocks, exec, fork, mark, system};
 use prost::Message;
 use proto::{
@@ -97,14 +99,6 @@ fn write(
     conversion.drain(&mut buffer, sink)?;
     sink.flush()?;
     Ok(damage)
-}
-
-/// One CPU.
-struct Line {
-    cpu: Cpu,
-    events: Vec<FtraceEvent>,
-    /// Events were lost before the first of `events`.
-    lost: bool,
 }
 
 struct Conversion {
@@ -401,11 +395,5 @@ impl Conversion {
         buffer.clear();
         trace.encode(buffer).map_err(io::Error::other)?;
         sink.write_all(buffer)
-    }
-}
-
-impl Line {
-    fn new(number: u16, complete: bool) -> Line {
-        Line { cpu: Cpu::new(number, complete), events: Vec::new(), lost: false }
     }
 }

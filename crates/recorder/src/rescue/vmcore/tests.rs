@@ -3,14 +3,16 @@
 //! nothing else happens.
 
 use super::*;
-use klogger_engines::anchor::format::{self, Index, Moment, PAGE, RingsAt};
+use klogger_engines::anchor::format::{self, Index, Moment, PAGE, Range, RingsAt};
 use klogger_log::preamble::{Clock as LogClock, Preamble, Recorder};
-use klogger_ring::CONTROL;
+use klogger_os::{Mapping, memory};
 use klogger_ring::block::Builtin;
+use klogger_ring::{CONTROL, EVENTS_MAX, NESTED, Rings, STAMP};
 use klogger_schema::layout::EventLayout;
 use klogger_toolchain::bundled;
 use proptest::prelude::*;
 use std::fs;
+use std::sync::Arc;
 
 const SIZE: usize = 16 << 10;
 const RECORDING: u64 = 77;
