@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Compiles the C runtime, which does all that is not on an event's fast path.
 
+use klogger_c_layout::Headers;
 use std::env;
 use std::fs;
 use std::path::Path;
@@ -25,8 +26,15 @@ fn main() {
     if env::var_os("CARGO_FEATURE_OFF").is_some() {
         return;
     }
+    let text = format!("{number:#018x}ull");
+    let headers = Headers {
+        headers: &["user/klogger.user.h"],
+        folders: &["../../runtime/include", "../../runtime"],
+        defines: &[("KLOGGER_RUNTIME", &text)],
+    };
+    headers.fill("src/layout.rs.in");
     let mut c = cc::Build::new();
-    c.define("KLOGGER_RUNTIME", format!("{number:#018x}ull").as_str());
+    c.define("KLOGGER_RUNTIME", text.as_str());
     c.file(source)
         .include(runtime.join("include"))
         .opt_level(2)

@@ -49,7 +49,10 @@ struct klogger_left_out {
 /* Copies of programs: see copies.h. */
 #define KLOGGER_PROBES_MAX 1024		/* of all objects of a recording */
 #define KLOGGER_COPY_BITS 3		/* a mark's number of the next copy */
+#define KLOGGER_COPIES_MAX 6		/* of one program; the next one's number fits into a mark */
 #define KLOGGER_MARKS 65536
+
+_Static_assert(KLOGGER_COPIES_MAX + 1 < 1 << KLOGGER_COPY_BITS, "the number of the next copy");
 
 /*
  * Stacks that can be told apart; frames of each; and frames of the tracing itself, which come

@@ -25,7 +25,7 @@ static bool klogger_is_stack(const struct klogger_stack_slot *slot, const unsign
 	u32 i;
 
 	/* Pairs with the release store in klogger_take_slot(). */
-	if (smp_load_acquire(&slot->state) != 2 || slot->frames != frames)
+	if (smp_load_acquire(&slot->state) != KLOGGER_STACK_COMPLETE || slot->frames != frames)
 		return false;
 	for (i = 0; i < frames; i++)
 		if (slot->frame[i] != frame[i])
@@ -38,13 +38,13 @@ static bool klogger_take_slot(struct klogger_stack_slot *slot, const unsigned lo
 {
 	u32 i;
 
-	if (READ_ONCE(slot->state) || cmpxchg(&slot->state, 0, 1))
+	if (READ_ONCE(slot->state) || cmpxchg(&slot->state, KLOGGER_STACK_FREE, KLOGGER_STACK_BEGUN))
 		return false;
 	for (i = 0; i < frames; i++)
 		slot->frame[i] = frame[i];
 	slot->frames = frames;
 	/* Pairs with the acquire load in klogger_is_stack(), and with the recorder's. */
-	smp_store_release(&slot->state, 2);
+	smp_store_release(&slot->state, KLOGGER_STACK_COMPLETE);
 	return true;
 }
 

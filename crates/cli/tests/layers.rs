@@ -9,7 +9,7 @@ use std::process::Command;
 
 /// From the bottom to the top. Crates of a layer do not know each other.
 const LAYERS: &[&[&str]] = &[
-    &["klogger-schema", "klogger-os"],
+    &["klogger-schema", "klogger-os", "klogger-c-layout"],
     &["klogger-log", "klogger-codegen"],
     &["klogger-export", "klogger-toolchain", "klogger-ring"],
     &["klogger-engines"],
@@ -19,7 +19,7 @@ const LAYERS: &[&[&str]] = &[
 
 /// Crates of programs that log, and what they may know of klogger: no crate above knows them.
 const OF_PROGRAMS: &[(&str, &[&str])] = &[
-    ("klogger-user", &[]),
+    ("klogger-user", &["klogger-c-layout"]),
     ("klogger-user-build", &["klogger-codegen", "klogger-schema"]),
     (
         "klogger-user-example",

@@ -6,6 +6,8 @@
 //!
 //! usage: steps OBJECT ARMS [PASSES]
 
+use klogger_ring::layout::bpf;
+use klogger_ring::layout::ring::{CONTROL, HARD, HEAD, LIMIT, SLACK};
 use libbpf_rs::{AsRawLibbpf, MapCore, Object, ObjectBuilder};
 use std::error::Error;
 use std::os::fd::{AsFd, AsRawFd};
@@ -13,13 +15,8 @@ use std::ptr::{read_volatile, write_volatile};
 
 const BLOCK: usize = 100;
 const ROUNDS: usize = 120;
-/// Bytes of data, of what stands before it, and behind it; words of `struct klogger_ring`.
+/// Bytes of data.
 const RING: u64 = 1 << 20;
-const FIRST: usize = 5 * 4096;
-const SLACK: usize = 4096;
-const HEAD: usize = 0;
-const LIMIT: usize = 8;
-const HARD: usize = 32;
 
 fn cpu_ns() -> u64 {
     let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -44,12 +41,19 @@ fn load(file: &str) -> Result<Object, Box<dyn Error>> {
     for mut map in open.maps_mut() {
         match map.name().to_str().unwrap_or_default() {
             ".rodata.klogger" => {
-                let words = [1, RING as u32 - 1, 5, 0, 1, 0];
-                map.set_initial_value(
-                    &words.iter().flat_map(|w: &u32| w.to_le_bytes()).collect::<Vec<_>>(),
-                )?;
+                let mut bytes = vec![0; bpf::CONFIG];
+                let words = [
+                    (bpf::CONFIG_RINGS, 1),
+                    (bpf::CONFIG_MASK, RING as u32 - 1),
+                    (bpf::CONFIG_BASE, 5),
+                ];
+                for (at, word) in words {
+                    bytes[at..at + 4].copy_from_slice(&word.to_ne_bytes());
+                }
+                bytes[bpf::CONFIG_SCOPED] = 1;
+                map.set_initial_value(&bytes)?;
             }
-            "klogger_rings" => map.set_value_size((FIRST + RING as usize + SLACK) as u32)?,
+            "klogger_rings" => map.set_value_size((CONTROL + RING as usize + SLACK) as u32)?,
             _ => {}
         }
     }
@@ -168,7 +172,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         write_volatile(word, 1 << (tid & 63));
         if let Some(ring) = arena(&object) {
             // Pages of an arena come when they are touched.
-            (0..FIRST + RING as usize + SLACK)
+            (0..CONTROL + RING as usize + SLACK)
                 .step_by(4096)
                 .for_each(|at| write_volatile(ring.add(at), 0));
             write_volatile(mapped(&object, ".bss.where_p")?.cast(), ring as u64);

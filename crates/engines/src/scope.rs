@@ -5,8 +5,9 @@ use klogger_os::Mapping;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Thread ids have at most 22 bits (PID_MAX_LIMIT).
-pub const SCOPE_BYTES: usize = (1 << 22) / 8;
+/// A bit for each thread id, in both engines of the kernel.
+pub const SCOPE_BYTES: usize = klogger_ring::layout::device::SCOPE_BYTES;
+const _: () = assert!(SCOPE_BYTES == klogger_ring::layout::bpf::TIDS / 8);
 
 /// The threads that are recorded: a bit each, which the kernel's probes keep true.
 #[derive(Clone)]

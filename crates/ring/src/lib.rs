@@ -3,8 +3,13 @@
 
 pub mod block;
 pub mod clock;
+/// Numbers of the C headers in `runtime/`, taken from them by the build script.
+pub mod layout {
+    include!(concat!(env!("OUT_DIR"), "/layout.rs"));
+}
 mod pair;
 mod reader;
 
+pub use layout::ring::{CONTROL, EVENTS_MAX, GRID, LOST, MARK, MISSED, NESTED, SLACK, STAMP};
 pub use pair::{CpuReader, Still, last_in_order, last_time};
 pub use reader::*;

@@ -1,42 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The reader's side of a ring. The protocol stands in `runtime/include/klogger/ring.h`, whose
-//! offsets these are.
+//! The reader's side of a ring. The protocol stands in `runtime/include/klogger/ring.h`.
 
+use crate::layout::ring::*;
 use klogger_log::record::{Header, SizeTable};
 use klogger_os::Mapping;
 use klogger_schema::layout::EventLayout;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
-
-pub const EVENTS_MAX: usize = 1024;
-pub const SLACK: usize = 4096;
-pub const GRID: usize = 64;
-/// Bytes of a nested ring.
-pub const NESTED: usize = 1 << 16;
-/// Bytes before the data.
-pub const CONTROL: usize = 4096 + 2 * 8 * EVENTS_MAX;
-
-const HEAD: usize = 0;
-const LIMIT: usize = 8;
-pub const MISSED: usize = 16;
-const MISSED_SINCE: usize = 24;
-const HARD: usize = 32;
-const NEST: usize = 40;
-/// The bpf engine's: a larger ring has taken this one's place.
-const GROWN: usize = 48;
-/// The kernel engine's.
-pub const MARK: usize = 56;
-const FIRST: usize = 64;
-/// What the reader leaves for its heirs.
-const TURN: usize = FIRST + 8 * GRID;
-const NOTES: usize = TURN + 8;
-const NOTE: usize = 24;
-/// What tells a ring from a page that has become something else: see `vmcore`.
-pub const STAMP: usize = NOTES + 2 * NOTE;
-/// Where the counters of lost events begin.
-pub const LOST: usize = 4096;
-const ATTEMPTS: usize = LOST + 8 * EVENTS_MAX;
 
 /// All rings of a recording, in one mapping.
 #[derive(Clone)]
@@ -138,6 +109,11 @@ pub struct Note {
     pub nested: u64,
     /// Numbers that the records took which were in those bytes.
     pub serials: u64,
+}
+
+/// Where the words of a note are: of the first one or, if `turn` is 1, of the second.
+fn note_at(turn: u64) -> [usize; 3] {
+    [NOTE_MAIN, NOTE_NESTED, NOTE_SERIALS].map(|at| at + NOTE * turn as usize)
 }
 
 /// What rings have counted by event id. Rings that are replaced by others leave nothing else
@@ -391,7 +367,7 @@ impl RingReader {
     /// on here: their records are to be taken out when none of them is left.
     pub fn retire(&mut self) {
         self.retired = true;
-        self.word(GROWN).store(1, Ordering::Relaxed);
+        self.word(MASK).store(1, Ordering::Relaxed);
         self.word(LIMIT).store(0, Ordering::Release);
     }
 
@@ -402,9 +378,8 @@ impl RingReader {
             return;
         }
         let turn = (self.word(TURN).load(Ordering::Relaxed) & 1) ^ 1;
-        let at = NOTES + NOTE * turn as usize;
-        for (i, word) in [note.main, note.nested, note.serials].into_iter().enumerate() {
-            self.word(at + 8 * i).store(word, Ordering::Relaxed);
+        for (at, word) in note_at(turn).into_iter().zip([note.main, note.nested, note.serials]) {
+            self.word(at).store(word, Ordering::Relaxed);
         }
         // Pairs with the load of note().
         self.word(TURN).store(turn, Ordering::Release);
@@ -412,9 +387,9 @@ impl RingReader {
 
     /// How far the last reader of this ring had come.
     pub fn note(&self) -> Note {
-        let at = NOTES + NOTE * (self.word(TURN).load(Ordering::Acquire) & 1) as usize;
-        let word = |i: usize| self.word(at + 8 * i).load(Ordering::Relaxed);
-        Note { main: word(0), nested: word(1), serials: word(2) }
+        let turn = self.word(TURN).load(Ordering::Acquire) & 1;
+        let [main, nested, serials] = note_at(turn).map(|at| self.word(at).load(Ordering::Relaxed));
+        Note { main, nested, serials }
     }
 
     /// What stands before this position, at which a record begins, is not to be read any more.

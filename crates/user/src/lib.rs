@@ -31,6 +31,10 @@
 //!
 //! What is hidden in this documentation is for generated code.
 
+#[cfg(not(feature = "off"))]
+mod layout {
+    include!(concat!(env!("OUT_DIR"), "/layout.rs"));
+}
 #[allow(non_snake_case)]
 mod own;
 mod record;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The C runtime as Rust sees it. runtime/user/rust.c asserts that both mean the same layouts.
+//! The C runtime as Rust sees it. layout.rs.in compares the structures with those of C.
 
+use crate::layout::RING_DATA;
+#[cfg(target_arch = "x86_64")]
+use crate::layout::THREAD_TID;
 use crate::unit::Unit;
 #[cfg(target_arch = "x86_64")]
 use std::arch::asm;
@@ -21,9 +24,6 @@ pub(crate) struct RingHead {
     pub hard: AtomicU64,
     pub nest: AtomicU64,
 }
-
-/// Where `data` begins in struct klogger_ring.
-const RING_DATA: usize = 4096 + 2 * 8 * 1024;
 
 /// A main ring, which stays mapped until the module is gone.
 #[derive(Clone, Copy)]
@@ -61,9 +61,9 @@ pub(crate) struct Hit {
     pub ring: Option<Ring>,
     pub time: u64,
     pub nest: u64,
-    base: u32,
-    slow: u32,
-    again: u32,
+    pub base: u32,
+    pub slow: u32,
+    pub again: u32,
 }
 
 impl Default for Hit {
@@ -75,16 +75,10 @@ impl Default for Hit {
 /// The beginning of struct klogger_module.
 #[repr(C)]
 pub(crate) struct Module {
-    mask: AtomicU64,
-    tsc: u32,
-    pid: AtomicU32,
+    pub mask: AtomicU64,
+    pub tsc: u32,
+    pub pid: AtomicU32,
 }
-
-const _: () = {
-    assert!(std::mem::offset_of!(Module, mask) == 0 && std::mem::offset_of!(Module, pid) == 12);
-    assert!(std::mem::offset_of!(RingHead, nest) == 40);
-    assert!(size_of::<Hit>() == 40 && std::mem::offset_of!(Hit, again) == 32);
-};
 
 unsafe extern "C" {
     static klogger_module: Module;
@@ -182,13 +176,10 @@ pub(crate) fn tsc() -> u64 {
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use super::Ring;
-    use super::asm;
+    use super::{THREAD_TID, asm};
     use std::ptr::NonNull;
     use std::sync::atomic::AtomicPtr;
     use std::sync::atomic::Ordering::Relaxed;
-
-    /// Where `tid` is in struct klogger_thread.
-    const TID: usize = 20;
 
     #[inline(always)]
     pub fn thread_ring() -> Option<Ring> {
@@ -218,7 +209,7 @@ mod x86 {
                 "mov {1:e}, dword ptr fs:[{0} + {2}]",
                 out(reg) _,
                 out(reg) tid,
-                const TID,
+                const THREAD_TID,
                 options(nostack, preserves_flags, readonly)
             );
         }

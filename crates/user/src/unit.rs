@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! A schema's part of the module, and the path of its events.
 
+use crate::layout::{EVENTS_MAX, RECORD_MAX};
 use crate::record::{Record, TailLength};
 use crate::runtime::{self, Hit, Ring};
 pub use crate::runtime::{ppid, tgid, tid};
@@ -9,30 +10,23 @@ use std::ptr;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, compiler_fence};
 
-/// KLOGGER_EVENTS_MAX
-const EVENTS_MAX: usize = 1024;
-/// KLOGGER_RECORD_MAX: bytes of a record.
-const RECORD_MAX: usize = 1024;
-
 /// One schema of `EVENTS` events: struct klogger_unit, into which the C runtime writes.
 #[repr(C)]
 pub struct Unit<const EVENTS: usize> {
     /// Which events are on, by index. Points to zeros until there is a file.
-    on: AtomicPtr<u8>,
-    base: AtomicU32,
-    events: u32,
-    name: *const c_char,
-    text: *const u8,
-    length: u32,
-    linked: AtomicU32,
+    pub(crate) on: AtomicPtr<u8>,
+    pub(crate) base: AtomicU32,
+    pub(crate) events: u32,
+    pub(crate) name: *const c_char,
+    pub(crate) text: *const u8,
+    pub(crate) length: u32,
+    pub(crate) linked: AtomicU32,
     /// Of the events, each with its NUL.
-    names: *const u8,
-    next: AtomicPtr<u8>,
+    pub(crate) names: *const u8,
+    pub(crate) next: AtomicPtr<u8>,
     /// KLOGGER_RUNTIME of the C that this crate was built with.
-    runtime: u64,
+    pub(crate) runtime: u64,
 }
-
-const _: () = assert!(size_of::<Unit<0>>() == 64);
 
 const RUNTIME: u64 = match u64::from_str_radix(env!("KLOGGER_RUNTIME"), 16) {
     Ok(number) => number,

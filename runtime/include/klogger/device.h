@@ -49,8 +49,10 @@
 #define KLOGGER_STACK_SLOTS 65536
 #define KLOGGER_STACK_DEPTH 24
 
+enum klogger_stack_state { KLOGGER_STACK_FREE, KLOGGER_STACK_BEGUN, KLOGGER_STACK_COMPLETE };
+
 struct klogger_stack_slot {
-	__u32 state;		/* 0: free, 1: being written, 2: complete */
+	__u32 state;		/* enum klogger_stack_state */
 	__u32 frames;
 	__u64 frame[KLOGGER_STACK_DEPTH];	/* innermost first */
 };

@@ -10,6 +10,7 @@ use crate::engine::{MissedHits, Span};
 use klogger_os as os;
 use klogger_os::Error;
 use klogger_os::Mapping;
+use klogger_ring::layout::bpf::{COPIES_MAX, PROBES_MAX};
 use klogger_schema::model::Target;
 use klogger_toolchain::compiled_schema::CompiledSchema;
 use libbpf_rs::{Link, Object};
@@ -17,9 +18,6 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// Programs that may be attached for one probe. Each thread that is preempted in one takes it from
-/// the others of its CPU. The next one's number must fit into a mark.
-const COPIES_MAX: u8 = 6;
 /// Times of one probe that are told apart.
 const SPANS_MAX: usize = 64;
 
@@ -55,8 +53,8 @@ impl Hits {
         Ok(Hits {
             config: *config,
             probes: Vec::new(),
-            copies: map_memory(&shared.copies, load::PROBES_MAX)?,
-            caught: map_memory(&shared.caught, 8 * load::PROBES_MAX)?,
+            copies: map_memory(&shared.copies, PROBES_MAX)?,
+            caught: map_memory(&shared.caught, 8 * PROBES_MAX)?,
             attached: Vec::new(),
             looked_ns: os::monotonic_ns(),
             cannot: None,
@@ -116,7 +114,7 @@ impl Hits {
 
     fn may_copy(&self, n: usize) -> bool {
         let probe = &self.probes[n];
-        let is_numbered = probe.number < load::PROBES_MAX;
+        let is_numbered = probe.number < PROBES_MAX;
         self.config.preempt && self.cannot.is_none() && probe.copies < COPIES_MAX && is_numbered
     }
 
@@ -195,7 +193,7 @@ impl Probe {
 }
 
 fn caught(words: &Mapping, number: usize) -> u64 {
-    if number < load::PROBES_MAX { words.word(8 * number).load(Ordering::Relaxed) } else { 0 }
+    if number < PROBES_MAX { words.word(8 * number).load(Ordering::Relaxed) } else { 0 }
 }
 
 fn skipped(probe: &Probe, objects: &[Loaded]) -> u64 {

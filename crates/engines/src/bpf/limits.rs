@@ -6,6 +6,7 @@ use super::load::{Shared, map_memory};
 use crate::engine::LeftOut;
 use klogger_os::{Error, Mapping};
 use klogger_ring::EVENTS_MAX;
+use klogger_ring::layout::bpf;
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
@@ -18,17 +19,17 @@ pub struct Limits {
     ids: BTreeSet<u16>,
 }
 
-/// Words of either structure.
-const RATE_WORDS: usize = 3;
+/// Bytes of the rates of all events.
+const RATES: usize = bpf::RATE * EVENTS_MAX;
 /// Bytes of what was left out on one CPU.
-const LEFT_BYTES: usize = 8 * RATE_WORDS * EVENTS_MAX;
+const LEFT: usize = bpf::LEFT_OUT * EVENTS_MAX;
 
 impl Limits {
     pub fn new(shared: &Shared, cpus: usize) -> Result<Limits, Error> {
-        let rates = map_memory(&shared.rates, LEFT_BYTES)?;
+        let rates = map_memory(&shared.rates, RATES)?;
         Ok(Limits {
             rates,
-            left: map_memory(&shared.left, cpus * LEFT_BYTES)?,
+            left: map_memory(&shared.left, cpus * LEFT)?,
             cpus,
             ids: BTreeSet::new(),
         })
@@ -37,9 +38,14 @@ impl Limits {
     /// A tenth of a second's worth may come at once, and one event always.
     pub fn set(&mut self, id: u16, per_second: u64) {
         let step = 16_000_000_000 / per_second.max(1);
-        let words = [0, step, (per_second / 10).saturating_sub(1) * step];
-        for (i, word) in words.into_iter().enumerate() {
-            self.rates.word(8 * (RATE_WORDS * usize::from(id) + i)).store(word, Ordering::Relaxed);
+        let words = [
+            (bpf::RATE_DUE, 0),
+            (bpf::RATE_STEP, step),
+            (bpf::RATE_AHEAD, (per_second / 10).saturating_sub(1) * step),
+        ];
+        for (member, word) in words {
+            let at = bpf::RATE * usize::from(id) + member;
+            self.rates.word(at).store(word, Ordering::Relaxed);
         }
         self.ids.insert(id);
     }
@@ -50,9 +56,15 @@ impl Limits {
 
     pub fn left_out(&self) -> Vec<LeftOut> {
         let of = |cpu: usize, id: u16| {
-            let at = cpu * LEFT_BYTES + 8 * RATE_WORDS * usize::from(id);
-            let word = |i: usize| self.left.word(at + 8 * i).load(Ordering::Relaxed);
-            LeftOut { id, cpu: cpu as u16, count: word(0), first: word(1), last: word(2) }
+            let at = cpu * LEFT + bpf::LEFT_OUT * usize::from(id);
+            let word = |member: usize| self.left.word(at + member).load(Ordering::Relaxed);
+            LeftOut {
+                id,
+                cpu: cpu as u16,
+                count: word(bpf::LEFT_OUT_COUNT),
+                first: word(bpf::LEFT_OUT_FIRST),
+                last: word(bpf::LEFT_OUT_LAST),
+            }
         };
         let all = (0..self.cpus).flat_map(|cpu| self.ids.iter().map(move |id| of(cpu, *id)));
         all.filter(|l| l.count > 0).collect()

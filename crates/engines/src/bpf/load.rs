@@ -4,6 +4,7 @@
 use klogger_codegen::bpf::programs;
 use klogger_os::Error;
 use klogger_os::Mapping;
+use klogger_ring::layout::bpf as layout;
 use klogger_ring::{GRID, Rings};
 use klogger_toolchain::compiled_schema::{CompiledSchema, Plan};
 use libbpf_rs::{MapCore, MapHandle, MapType, Object, ObjectBuilder, OpenObject, PrintLevel};
@@ -27,8 +28,6 @@ pub const LEFT: &str = "klogger_left";
 pub const COPIES: &str = ".bss.klogger_n";
 pub const CAUGHT: &str = ".bss.klogger_a";
 pub const MARKS: &str = "klogger_marks";
-pub const PROBES_MAX: usize = 1024;
-const MARKS_MAX: u32 = 65536;
 /// These two are in objects of schemata that ask for stacks.
 pub const STACKS: &str = "klogger_stacks";
 pub const STACKLESS: &str = ".bss.klogger_k";
@@ -66,18 +65,27 @@ pub struct Part {
 
 impl Config {
     fn bytes(&self, part: Part) -> Vec<u8> {
-        let grid_shift = (self.ring_size / GRID).trailing_zeros();
-        let words =
-            [self.rings as u32, self.ring_size as u32 - 1, u32::from(part.base), grid_shift];
-        let mut bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
-        bytes.extend([
-            u8::from(self.scoped),
-            u8::from(self.overwrite),
-            u8::from(self.preempt),
-            part.copy,
-        ]);
-        bytes.extend((self.larger as u32).saturating_sub(1).to_le_bytes());
-        bytes.extend(part.probes.to_le_bytes());
+        let words = [
+            (layout::CONFIG_RINGS, self.rings as u32),
+            (layout::CONFIG_MASK, self.ring_size as u32 - 1),
+            (layout::CONFIG_BASE, u32::from(part.base)),
+            (layout::CONFIG_GRID_SHIFT, (self.ring_size / GRID).trailing_zeros()),
+            (layout::CONFIG_LARGER_MASK, (self.larger as u32).saturating_sub(1)),
+            (layout::CONFIG_PROBES, part.probes),
+        ];
+        let flags = [
+            (layout::CONFIG_SCOPED, u8::from(self.scoped)),
+            (layout::CONFIG_OVERWRITE, u8::from(self.overwrite)),
+            (layout::CONFIG_PREEMPT, u8::from(self.preempt)),
+            (layout::CONFIG_COPY, part.copy),
+        ];
+        let mut bytes = vec![0; layout::CONFIG];
+        for (at, word) in words {
+            bytes[at..at + 4].copy_from_slice(&word.to_ne_bytes());
+        }
+        for (at, flag) in flags {
+            bytes[at] = flag;
+        }
         bytes
     }
 }
@@ -292,7 +300,7 @@ fn set_maps(
                     bytes[..unit.schema.events.len()].fill(1);
                 }
             }
-            MARKS if config.preempt => map.set_max_entries(MARKS_MAX)?,
+            MARKS if config.preempt => map.set_max_entries(layout::MARKS)?,
             NESTED_RINGS | LEFT => map.set_max_entries(config.rings as u32)?,
             RINGS => {
                 map.set_value_size(Rings::stride(config.ring_size) as u32)?;

@@ -3,30 +3,14 @@
 
 use klogger_os::Mapping;
 use klogger_os::modules::{Plain, command, request};
+pub use klogger_ring::layout::device::*;
+use klogger_ring::layout::device::{passed, request as number};
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
 pub const PATH: &str = "/dev/klogger";
-pub const VERSION: u32 = 2;
-pub const CALL_RESIZED: u32 = u32::MAX;
-pub const CLOCK_COUNTER: u32 = 1;
-pub const MAP_RINGS: u64 = 0;
-pub const MAP_SCOPE: u64 = 1 << 40;
-pub const MAP_RINGLESS: u64 = 2 << 40;
-pub const MAP_STACKS: u64 = 3 << 40;
-pub const MAP_ANCHOR: u64 = 4 << 40;
-/// `struct klogger_stacks`: a word, the rest of its page, then slots of two small numbers and the
-/// frames.
-pub const STACK_SLOTS: usize = 65536;
-pub const STACK_DEPTH: usize = 24;
-pub const STACKS_HEAD: usize = 4096;
-pub const STACK_SLOT: usize = 8 + 8 * STACK_DEPTH;
-pub const STACK_COMPLETE: u32 = 2;
-/// In a ring: its size - 1, or 0 for none.
-pub const RING_MASK: usize = 48;
-const NAME_MAX: usize = 64;
 /// Calls that are read at a time.
 const CALLS_MAX: usize = 64;
 
@@ -98,8 +82,7 @@ pub struct ProbeAbout {
     name: [u8; NAME_MAX],
 }
 
-// SAFETY: all are repr(C) and without padding; a test compares their sizes and numbers with the
-// header's.
+// SAFETY: all are repr(C) and without padding, as the offsets below show.
 unsafe impl Plain for About {}
 unsafe impl Plain for SchemaAbout {}
 unsafe impl Plain for Use {}
@@ -125,23 +108,61 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&bytes[..end]).into_owned()
 }
 
-/// The number of a request, as `_IOC` of linux/ioctl.h makes it.
-const fn number(direction: u32, of: u32, size: usize) -> u32 {
-    direction << 30 | (size as u32) << 16 | (b'k' as u32) << 8 | of
+/// Fails to compile if a structure or one of its members is not where the header has it.
+macro_rules! as_in_c {
+    ($type:ident = $size:ident { $($member:ident = $offset:ident),* $(,)? }) => {
+        const _: () = {
+            assert!(size_of::<$type>() == passed::$size);
+            $(assert!(std::mem::offset_of!($type, $member) == passed::$offset);)*
+        };
+    };
 }
 
-const WRITE: u32 = 1;
-const READ: u32 = 2;
-const ABOUT: u32 = number(READ, 0, size_of::<About>());
-const SCHEMA: u32 = number(READ | WRITE, 1, size_of::<SchemaAbout>());
-const USE: u32 = number(WRITE, 2, size_of::<Use>());
-const START: u32 = number(READ | WRITE, 3, size_of::<Start>());
-const ATTACH: u32 = number(0, 4, 0);
-const EVENT: u32 = number(WRITE, 5, size_of::<EventOn>());
-const DETACH: u32 = number(0, 6, 0);
-const PROBE: u32 = number(READ | WRITE, 7, size_of::<ProbeAbout>());
-const RINGS: u32 = number(READ, 8, size_of::<RingsAbout>());
-const FORGET: u32 = number(0, 9, 0);
+as_in_c!(About = ABOUT {
+    version = ABOUT_VERSION,
+    clock = ABOUT_CLOCK,
+    cpus = ABOUT_CPUS,
+    schemata = ABOUT_SCHEMATA,
+});
+as_in_c!(SchemaAbout = SCHEMA_ABOUT {
+    index = SCHEMA_ABOUT_INDEX,
+    events = SCHEMA_ABOUT_EVENTS,
+    probes = SCHEMA_ABOUT_PROBES,
+    text_length = SCHEMA_ABOUT_TEXT_LENGTH,
+    text_digest = SCHEMA_ABOUT_TEXT_DIGEST,
+    name = SCHEMA_ABOUT_NAME,
+});
+as_in_c!(Use = USE {
+    index = USE_INDEX,
+    base = USE_BASE,
+    text_digest = USE_TEXT_DIGEST,
+});
+as_in_c!(Start = START {
+    ring_size = START_RING_SIZE,
+    stride = START_STRIDE,
+    lowwater = START_LOWWATER,
+    scoped = START_SCOPED,
+    overwrite = START_OVERWRITE,
+    stacks = START_STACKS,
+});
+as_in_c!(RingsAbout = RINGS_ABOUT {
+    ring_size = RINGS_ABOUT_RING_SIZE,
+    stride = RINGS_ABOUT_STRIDE,
+});
+as_in_c!(EventOn = EVENT_ON {
+    id = EVENT_ON_ID,
+    on = EVENT_ON_ON,
+});
+as_in_c!(ProbeAbout = PROBE_ABOUT {
+    index = PROBE_ABOUT_INDEX,
+    place = PROBE_ABOUT_PLACE,
+    probe = PROBE_ABOUT_PROBE,
+    target = PROBE_ABOUT_TARGET,
+    error = PROBE_ABOUT_ERROR,
+    attached = PROBE_ABOUT_ATTACHED,
+    missed = PROBE_ABOUT_MISSED,
+    name = PROBE_ABOUT_NAME,
+});
 
 /// The device, which nobody else has open.
 pub struct Device(File);
@@ -154,7 +175,7 @@ impl Device {
 
     pub fn about(&self) -> io::Result<About> {
         let mut about = About::default();
-        request(self.as_fd(), ABOUT, &mut about).map(|()| about)
+        request(self.as_fd(), number::ABOUT, &mut about).map(|()| about)
     }
 
     /// All schemata that are in the kernel now.
@@ -169,7 +190,7 @@ impl Device {
                 text_digest: 0,
                 name: [0; NAME_MAX],
             };
-            match request(self.as_fd(), SCHEMA, &mut about) {
+            match request(self.as_fd(), number::SCHEMA, &mut about) {
                 Ok(()) => all.push(about),
                 // A gap: it has gone.
                 Err(e) if e.kind() == ErrorKind::NotFound => {}
@@ -180,32 +201,32 @@ impl Device {
     }
 
     pub fn use_schema(&self, mut used: Use) -> io::Result<()> {
-        request(self.as_fd(), USE, &mut used)
+        request(self.as_fd(), number::USE, &mut used)
     }
 
     pub fn start(&self, start: &mut Start) -> io::Result<()> {
-        request(self.as_fd(), START, start)
+        request(self.as_fd(), number::START, start)
     }
 
     pub fn rings(&self) -> io::Result<RingsAbout> {
         let mut about = RingsAbout::default();
-        request(self.as_fd(), RINGS, &mut about).map(|()| about)
+        request(self.as_fd(), number::RINGS, &mut about).map(|()| about)
     }
 
     pub fn attach(&self) -> io::Result<()> {
-        command(self.as_fd(), ATTACH)
+        command(self.as_fd(), number::ATTACH)
     }
 
     pub fn detach(&self) -> io::Result<()> {
-        command(self.as_fd(), DETACH)
+        command(self.as_fd(), number::DETACH)
     }
 
     pub fn forget(&self) -> io::Result<()> {
-        command(self.as_fd(), FORGET)
+        command(self.as_fd(), number::FORGET)
     }
 
     pub fn event(&self, id: u16, on: bool) -> io::Result<()> {
-        request(self.as_fd(), EVENT, &mut EventOn { id: id.into(), on: on.into() })
+        request(self.as_fd(), number::EVENT, &mut EventOn { id: id.into(), on: on.into() })
     }
 
     pub fn place(&self, index: u32, place: u32) -> io::Result<ProbeAbout> {
@@ -219,7 +240,7 @@ impl Device {
             missed: 0,
             name: [0; NAME_MAX],
         };
-        request(self.as_fd(), PROBE, &mut about).map(|()| about)
+        request(self.as_fd(), number::PROBE, &mut about).map(|()| about)
     }
 
     pub fn map(&self, offset: u64, length: usize) -> io::Result<Mapping> {
@@ -250,82 +271,6 @@ impl AsFd for Device {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::process::Command;
-
-    /// The header's own numbers, by a C compiler.
-    #[test]
-    fn numbers_are_those_of_the_header() {
-        let program = r#"
-            #include <stdio.h>
-            #include <klogger/device.h>
-            int main(void)
-            {
-                unsigned long long numbers[] = {
-                    KLOGGER_IOC_ABOUT, KLOGGER_IOC_SCHEMA, KLOGGER_IOC_USE, KLOGGER_IOC_START,
-                    KLOGGER_IOC_ATTACH,
-                    KLOGGER_IOC_EVENT, KLOGGER_IOC_DETACH, KLOGGER_IOC_PROBE, KLOGGER_IOC_RINGS,
-                    KLOGGER_IOC_FORGET,
-                    KLOGGER_DEVICE_VERSION, KLOGGER_CALL_RESIZED, KLOGGER_KERNEL_CLOCK_COUNTER,
-                    KLOGGER_MAP_RINGS, KLOGGER_MAP_SCOPE, KLOGGER_MAP_RINGLESS, KLOGGER_SCOPE_BYTES,
-                    __builtin_offsetof(struct klogger_schema_about, text_digest),
-                    __builtin_offsetof(struct klogger_schema_about, name),
-                    __builtin_offsetof(struct klogger_use, text_digest),
-                    __builtin_offsetof(struct klogger_start, overwrite),
-                    __builtin_offsetof(struct klogger_probe_about, error),
-                    __builtin_offsetof(struct klogger_probe_about, missed),
-                    __builtin_offsetof(struct klogger_ring, mask),
-                    __builtin_offsetof(struct klogger_ring, mark),
-                    sizeof(struct klogger_ring), KLOGGER_MAP_STACKS, sizeof(struct klogger_stacks),
-                    __builtin_offsetof(struct klogger_stacks, slot[1].frame[1]),
-                    __builtin_offsetof(struct klogger_start, stacks),
-                    KLOGGER_MAP_ANCHOR, __builtin_offsetof(struct klogger_ring, stamp),
-                };
-                for (unsigned i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
-                    printf("%llu ", numbers[i]);
-                return 0;
-            }"#;
-        let folder = tempfile::tempdir().unwrap();
-        let (source, binary) = (folder.path().join("numbers.c"), folder.path().join("numbers"));
-        std::fs::write(&source, program).unwrap();
-        let include = concat!(env!("CARGO_MANIFEST_DIR"), "/../../runtime/include");
-        let made = Command::new("cc")
-            .args(["-I", include, "-o"])
-            .arg(&binary)
-            .arg(&source)
-            .status()
-            .unwrap();
-        assert!(made.success());
-        let said = String::from_utf8(Command::new(&binary).output().unwrap().stdout).unwrap();
-        let ours: Vec<u64> =
-            [ABOUT, SCHEMA, USE, START, ATTACH, EVENT, DETACH, PROBE, RINGS, FORGET]
-                .into_iter()
-                .chain([VERSION, CALL_RESIZED, CLOCK_COUNTER])
-                .map(u64::from)
-                .chain([MAP_RINGS, MAP_SCOPE, MAP_RINGLESS, crate::scope::SCOPE_BYTES as u64])
-                .chain(
-                    [
-                        std::mem::offset_of!(SchemaAbout, text_digest),
-                        std::mem::offset_of!(SchemaAbout, name),
-                        std::mem::offset_of!(Use, text_digest),
-                        std::mem::offset_of!(Start, overwrite),
-                        std::mem::offset_of!(ProbeAbout, error),
-                        std::mem::offset_of!(ProbeAbout, missed),
-                        RING_MASK,
-                        klogger_ring::MARK,
-                        klogger_ring::CONTROL,
-                        MAP_STACKS as usize,
-                        STACKS_HEAD + STACK_SLOTS * STACK_SLOT,
-                        STACKS_HEAD + STACK_SLOT + 8 + 8,
-                        std::mem::offset_of!(Start, stacks),
-                        MAP_ANCHOR as usize,
-                        klogger_ring::STAMP,
-                    ]
-                    .map(|n| n as u64),
-                )
-                .collect();
-        let theirs: Vec<u64> = said.split_whitespace().map(|w| w.parse().unwrap()).collect();
-        assert_eq!(ours, theirs);
-    }
 
     #[test]
     fn names_end_at_the_first_nul() {

@@ -5,6 +5,7 @@ use super::device::{self, Device};
 use super::schemata::failed;
 use crate::anchor::{Anchors, RingLocation};
 use klogger_os::{Error, Mapping};
+use klogger_ring::layout::ring::MASK;
 use klogger_ring::{CpuReader, EVENTS_MAX, RingReader, Rings};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,9 +25,8 @@ impl Layout {
 
     /// CPUs that have rings. One that was offline has none: its part of the mapping is empty.
     fn there(&self, rings: &Mapping) -> impl Iterator<Item = usize> {
-        let has_ring = |cpu: &usize| {
-            rings.word(cpu * self.stride + device::RING_MASK).load(Ordering::Relaxed) != 0
-        };
+        let has_ring =
+            |cpu: &usize| rings.word(cpu * self.stride + MASK).load(Ordering::Relaxed) != 0;
         (0..self.cpus).filter(has_ring)
     }
 
@@ -93,7 +93,7 @@ pub mod tests {
         let layout = Layout { ring_size, stride, cpus: 3 };
         let rings = Arc::new(memory(3 * stride));
         // CPU 2 was offline, and has none.
-        let masks = [0, stride].map(|cpu| cpu + device::RING_MASK);
+        let masks = [0, stride].map(|cpu| cpu + MASK);
         masks.iter().for_each(|at| rings.word(*at).store(ring_size as u64 - 1, Ordering::Relaxed));
         // Heads of CPU 1's rings.
         rings.word(stride).store(8, Ordering::Relaxed);

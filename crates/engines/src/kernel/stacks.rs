@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The table of kernel stacks, which modules fill.
 
-use super::device::{STACK_COMPLETE, STACK_DEPTH, STACK_SLOT, STACK_SLOTS, STACKS_HEAD};
+use super::device::{
+    STACK_COMPLETE, STACK_DEPTH, STACK_FRAME, STACK_SLOT, STACK_SLOTS, STACKS_BYTES, STACKS_HEAD,
+};
 use klogger_os::Mapping;
 use std::sync::atomic::Ordering;
 
@@ -9,7 +11,7 @@ use std::sync::atomic::Ordering;
 pub struct Stacks(Mapping);
 
 impl Stacks {
-    pub const BYTES: usize = STACKS_HEAD + STACK_SLOTS * STACK_SLOT;
+    pub const BYTES: usize = STACKS_BYTES;
 
     /// The mapping is [`Stacks::BYTES`] long.
     pub fn new(table: Mapping) -> Stacks {
@@ -33,7 +35,7 @@ impl Stacks {
         // klogger_take_slot().
         let head = self.0.word(at).load(Ordering::Acquire);
         let (state, frames) = (head as u32, (head >> 32) as usize);
-        let frame = |n: usize| self.0.word(at + 8 + 8 * n).load(Ordering::Relaxed);
+        let frame = |n: usize| self.0.word(at + STACK_FRAME + 8 * n).load(Ordering::Relaxed);
         (state == STACK_COMPLETE).then(|| (0..frames.min(STACK_DEPTH)).map(frame).collect())
     }
 }

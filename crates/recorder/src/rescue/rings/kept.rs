@@ -3,10 +3,11 @@
 
 use super::Facts;
 use klogger_engines::bpf::Stacks;
-use klogger_engines::bpf::load::{PROBES_MAX, map_memory};
+use klogger_engines::bpf::load::map_memory;
 use klogger_engines::bpf::pins::{self, Left};
 use klogger_log::preamble::ProbeState;
 use klogger_os::{Error, Mapping};
+use klogger_ring::layout::bpf::PROBES_MAX;
 use klogger_ring::{CpuReader, EVENTS_MAX, NESTED, Note, Rings};
 use libbpf_rs::{MapCore, MapHandle};
 use std::os::fd::{AsFd, OwnedFd};
