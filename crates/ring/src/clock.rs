@@ -11,22 +11,26 @@
 //! one was looked at. Times between the two looks are uncertain by what lies between them; no
 //! others are.
 
-use crate::RecordKinds;
+mod converter;
+mod segment;
+mod shared;
+mod source;
+
+pub use converter::Converter;
+pub use shared::SharedClock;
+pub use source::{Source, best_source};
+
 use klogger_log::preamble::EventClock;
-use klogger_log::record::{Header, TIME_MASK, full_time};
+use klogger_log::record::{TIME_MASK, full_time};
 use klogger_os as os;
-use klogger_os::machine;
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// Pairs that are kept; older times lie on the line from the first pair of all to the oldest of
 /// these. Every ring that is emptied makes one, and rings are emptied every second.
 const PAIRS: usize = 1 << 16;
 /// A time may be a little ahead of the newest pair: CPUs read their counters a moment apart.
 const AHEAD: u64 = 1 << 20;
-/// The same, in an image of a machine that has crashed: nobody may have looked at the clock for so
-/// long.
-const AHEAD_OF_CRASH: u64 = 1 << 44;
 /// Stretches that are kept.
 const STRETCHES: usize = 16;
 /// A step is what leads further away from a line than noise, and than the kernel may let its clock
@@ -35,14 +39,6 @@ pub const STEP_NS: u64 = 10_000;
 pub const SLEW_PPM: u64 = 1_000;
 /// A line that is shorter says little about the counter's speed.
 const LONG_NS: u64 = 10_000_000;
-
-/// What the times of events are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
-    /// CLOCK_MONOTONIC, ns.
-    Monotonic,
-    Tsc,
-}
 
 /// Both clocks, read at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -72,15 +68,6 @@ pub struct Clock {
     until_ns: u64,
     /// Stretches before the last steps.
     past: Vec<Arc<Clock>>,
-}
-
-/// What programs should read on this machine.
-pub fn best_source() -> Source {
-    let trusted = ["tsc", "kvm-clock", "hyperv_clocksource_tsc_page"];
-    match os::tsc::is_invariant() && trusted.contains(&machine::clock_source().as_str()) {
-        true => Source::Tsc,
-        false => Source::Monotonic,
-    }
 }
 
 impl Clock {
@@ -276,186 +263,9 @@ fn line(a: Pair, b: Pair, ticks: u64) -> u64 {
     ns.clamp(0, i128::from(u64::MAX)) as u64
 }
 
-fn set_time(record: &mut [u8], ns: u64) {
-    if let Some(word) = record.first_chunk_mut() {
-        let id = Header(u64::from_le_bytes(*word)).id();
-        *word = Header::new(ns, id).0.to_le_bytes();
-    }
-}
-
-/// One clock of the threads that empty the rings of CPUs.
-#[derive(Clone)]
-pub struct SharedClock(Arc<Mutex<Clock>>);
-
-impl SharedClock {
-    pub fn start() -> SharedClock {
-        SharedClock(Arc::new(Mutex::new(Clock::start())))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Clock> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// So that times which will be converted much later lie between pairs that are not far apart.
-    pub fn look(&self) {
-        self.lock().look();
-    }
-
-    /// What is needed to convert times that are in hand already, of which the first has these low
-    /// 48 bits. A copy: long conversions of one thread hold up no other.
-    pub fn part(&self, first48: u64) -> Clock {
-        let mut clock = self.lock();
-        clock.look();
-        clock.part(full_time(base(clock.newest().ticks), first48))
-    }
-
-    /// How far back a time can be told by its low 48 bits, ns.
-    pub fn reach_ns(&self) -> u64 {
-        let ticks = u128::from(TIME_MASK - AHEAD);
-        let ns = (ticks * 1_000_000).checked_div(self.lock().khz().into());
-        ns.and_then(|ns| ns.try_into().ok()).unwrap_or(u64::MAX)
-    }
-
-    /// For the log.
-    pub fn about(&self) -> EventClock {
-        self.lock().about(Source::Tsc)
-    }
-
-    /// (ticks, ns) at the beginning.
-    pub fn first(&self) -> (u64, u64) {
-        let first = self.lock().first;
-        (first.ticks, first.ns)
-    }
-}
-
 /// 48 bits before what is ahead of every time that can come after `now`.
 fn base(now: u64) -> u64 {
     (now + AHEAD).saturating_sub(TIME_MASK)
-}
-
-/// Converts times that were published before it was made.
-pub struct Converter<'a> {
-    clock: &'a Clock,
-    source: Source,
-    /// 48 bits before what is ahead of every time that can come, in the events' clock.
-    base: u64,
-    segment: Segment,
-}
-
-/// A line, prepared for many times on it.
-struct Segment {
-    a: Pair,
-    b: Pair,
-    /// ns in a tick, 32 bits of them behind the point, so that a time is at most 1 ns too early; 0
-    /// if the line is too long for that.
-    slope: u64,
-}
-
-impl Segment {
-    fn new((a, b): (Pair, Pair)) -> Segment {
-        let (ticks, ns) = (b.ticks - a.ticks, b.ns - a.ns);
-        let short = (1..1 << 32).contains(&ticks) && ns < 1 << 32;
-        Segment { a, b, slope: if short { (ns << 32) / ticks } else { 0 } }
-    }
-
-    fn holds(&self, ticks: u64) -> bool {
-        (self.a.ticks..=self.b.ticks).contains(&ticks)
-    }
-
-    /// A division is as dear as all the rest that is done with a record.
-    fn at(&self, ticks: u64) -> u64 {
-        match self.slope != 0 && self.holds(ticks) {
-            true => {
-                self.a.ns
-                    + ((u128::from(ticks - self.a.ticks) * u128::from(self.slope)) >> 32) as u64
-            }
-            false => line(self.a, self.b, ticks),
-        }
-    }
-}
-
-impl<'a> Converter<'a> {
-    /// Takes a new pair, which is later than all that is in hand already: so those times are
-    /// between pairs.
-    pub fn new(clock: &'a mut Clock, source: Source) -> Converter<'a> {
-        let now = match source {
-            Source::Monotonic => os::monotonic_ns(),
-            Source::Tsc => {
-                clock.look();
-                clock.newest().ticks
-            }
-        };
-        Converter::until(clock, source, now)
-    }
-
-    /// Of times of the counter that are before the clock's newest pair.
-    pub fn of_counter(clock: &'a Clock) -> Converter<'a> {
-        Converter::until(clock, Source::Tsc, clock.newest().ticks)
-    }
-
-    /// Of times of the counter in a machine that has crashed, which may be far behind the clock's
-    /// newest pair.
-    pub fn of_crash(clock: &'a Clock) -> Converter<'a> {
-        let newest = clock.newest().ticks;
-        let base = (newest + AHEAD_OF_CRASH).saturating_sub(TIME_MASK);
-        Converter { base, ..Converter::until(clock, Source::Tsc, newest) }
-    }
-
-    fn until(clock: &'a Clock, source: Source, now: u64) -> Converter<'a> {
-        Converter { clock, source, base: base(now), segment: Segment::new(clock.around(now)) }
-    }
-
-    /// The full time, ns of the log's clock, from its low 48 bits.
-    pub fn ns(&mut self, time48: u64) -> u64 {
-        let time = full_time(self.base, time48);
-        match self.source {
-            Source::Monotonic => time,
-            Source::Tsc => {
-                if let Some(ns) = self.clock.before_step(time, time48) {
-                    return ns;
-                }
-                if !self.segment.holds(time) {
-                    self.segment = Segment::new(self.clock.around(time));
-                }
-                let ns = self.segment.at(time);
-                // Before a step is another stretch.
-                if self.clock.guessed { ns.max(self.clock.first.ns) } else { ns }
-            }
-        }
-    }
-
-    /// Gives a record the log's time, and this id; returns the full time.
-    pub fn header(&mut self, record: &mut [u8], id: u16) -> Option<u64> {
-        let word = record.first_chunk_mut()?;
-        let ns = self.ns(Header(u64::from_le_bytes(*word)).time48());
-        *word = Header::new(ns, id).0.to_le_bytes();
-        Some(ns)
-    }
-
-    /// The same for a full time which is a field of a record.
-    pub fn field(&mut self, record: &mut [u8], offset: usize) -> Option<u64> {
-        let word = record.get_mut(offset..)?.first_chunk_mut()?;
-        let ns = self.ns(u64::from_le_bytes(*word) & TIME_MASK);
-        *word = ns.to_le_bytes();
-        Some(ns)
-    }
-
-    /// The same for all times of some records. Those of a ring are in order, steps or not.
-    pub fn records(&mut self, kinds: &RecordKinds, bytes: &mut [u8]) {
-        let (mut rest, mut last) = (bytes, 0);
-        while let (Some(header), Some(size)) = (Header::read(rest), kinds.sizes.size(rest)) {
-            let (record, after) = rest.split_at_mut(size);
-            let ns = self.header(record, header.id()).unwrap_or_default();
-            if ns < last && !self.clock.past.is_empty() {
-                set_time(record, last);
-            }
-            last = last.max(ns);
-            if header.id() == kinds.lost_id {
-                self.field(record, kinds.lost_since_offset);
-            }
-            rest = after;
-        }
-    }
 }
 
 #[cfg(test)]

@@ -6,31 +6,19 @@
 //! records are few; they are put in among the main ring's by their time, so that whoever reads on
 //! sees one sequence.
 
+mod order;
+mod still;
+
+pub use order::{last_in_order, last_time};
+pub use still::Still;
+
 use crate::{Counters, NESTED, Note, RecordKinds, RingReader, Taken};
-use klogger_log::record::Header;
-use std::io;
-use std::sync::atomic::{Ordering, fence};
+use order::{later, put_in, records};
 
 /// Bytes of nested records that may wait for the main ring to catch up, or as many as that ring
 /// has: if the disk is slow, all that it holds may be older. Only a writer that lies about times
 /// needs more.
 const WAITING_MAX: usize = 4 * NESTED;
-
-/// So often is looked for a moment at which no hit is at work.
-const LOOKS: usize = 1 << 16;
-
-/// Both rings of a CPU while no hit is at work.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Still {
-    /// Where their writers are.
-    main: u64,
-    nested: u64,
-    /// To log, ever.
-    pub attempts: u64,
-    /// Lost, since the last LOST record; since when (as events have it).
-    pub missed: u64,
-    pub since: u64,
-}
 
 pub struct CpuReader {
     main: RingReader,
@@ -184,51 +172,6 @@ impl CpuReader {
         taken
     }
 
-    /// The same while writers go on. Returns also how many attempts to log there were until then,
-    /// lost ones included. `ids`: those that count attempts.
-    pub fn take_running(
-        &mut self,
-        kinds: &RecordKinds,
-        ids: &[u16],
-        out: &mut Vec<u8>,
-    ) -> io::Result<(Taken, Still)> {
-        let still = self.still(ids);
-        let (mut part, start) = (Vec::new(), out.len());
-        let nested = match &mut self.nested {
-            Some(nested) => nested.take_running(kinds, &mut part, still.nested)?,
-            None => Taken::default(),
-        };
-        let mut taken = self.main.take_running(kinds, out, still.main)?;
-        taken.torn |= nested.torn;
-        put_in(kinds, out, start, &part, &mut taken);
-        self.main.leave(self.here());
-        Ok((taken, still))
-    }
-
-    /// A moment at which no hit was at work. Most hits take less time than a look; on the writers'
-    /// own CPU, which only interrupts take from the caller, the first look is nearly always good.
-    fn still(&self, ids: &[u16]) -> Still {
-        let look = || {
-            let nested = self.nested.as_ref().map_or(0, RingReader::head);
-            let (main, (missed, since)) = (self.main.head(), self.missed());
-            let attempts = ids.iter().map(|id| self.attempts(*id)).sum();
-            Still { main, nested, attempts, missed, since }
-        };
-        let mut before = look();
-        for _ in 0..LOOKS {
-            // Whoever began after the first look shows in the second one, or is still at work.
-            fence(Ordering::Acquire);
-            let busy = self.is_busy();
-            fence(Ordering::Acquire);
-            let now = look();
-            if now == before && !busy {
-                break;
-            }
-            before = now;
-        }
-        before
-    }
-
     /// Appends what `take` finds in either ring, as one sequence.
     fn both_rings(
         &mut self,
@@ -295,163 +238,7 @@ fn both(main: (u64, u64), nested: (u64, u64)) -> (u64, u64) {
     }
 }
 
-/// The records in `bytes`, each with the low 48 bits of its time; up to the first that is none.
-fn records<'a>(kinds: &'a RecordKinds, bytes: &'a [u8]) -> impl Iterator<Item = (&'a [u8], u64)> {
-    let mut rest = bytes;
-    std::iter::from_fn(move || {
-        let header = Header::read(rest)?;
-        let (record, after) = rest.split_at(kinds.sizes.size(rest)?);
-        rest = after;
-        Some((record, header.time48()))
-    })
-}
-
-/// The low 48 bits of the time of the last one.
-pub fn last_time(kinds: &RecordKinds, bytes: &[u8]) -> Option<u64> {
-    records(kinds, bytes).last().map(|(_, time)| time)
-}
-
-/// Where the last record begins whose predecessors are all in the order of time, or the first one
-/// that is not. For records of which the last one may be nonsense.
-pub fn last_in_order(kinds: &RecordKinds, bytes: &[u8]) -> Option<usize> {
-    let (mut at, mut found, mut before) = (0, None, None);
-    for (record, time) in records(kinds, bytes) {
-        found = Some(at);
-        if before.is_some_and(|b| later(b, time)) {
-            break;
-        }
-        before = Some(time);
-        at += record.len();
-    }
-    found
-}
-
-/// Whether `a` is later than `b`, both of 48 bits, of which one may have wrapped.
-fn later(a: u64, b: u64) -> bool {
-    (a.wrapping_sub(b) << 16) as i64 > 0
-}
-
-/// Merges `part` into `out[start..]` by time, and counts it.
-fn put_in(kinds: &RecordKinds, out: &mut Vec<u8>, start: usize, part: &[u8], taken: &mut Taken) {
-    if part.is_empty() {
-        return;
-    }
-    let main = out.split_off(start);
-    let mut nested = records(kinds, part).peekable();
-    for (record, time) in records(kinds, &main) {
-        while let Some((earlier, _)) = nested.next_if(|(_, t)| later(time, *t)) {
-            out.extend_from_slice(earlier);
-        }
-        out.extend_from_slice(record);
-    }
-    nested.for_each(|(record, _)| out.extend_from_slice(record));
-    for (record, _) in records(kinds, part) {
-        taken.count(kinds, record);
-    }
-    taken.bytes += part.len() as u64;
-}
-
 #[cfg(test)]
 mod running;
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::reader::model::{kinds, record};
-    use crate::{CONTROL, Rings};
-    use klogger_os::Mapping;
-    use std::ops::Range;
-    use std::os::fd::AsFd;
-    use std::sync::Arc;
-    use std::sync::atomic::Ordering;
-
-    #[test]
-    fn nested_records_are_put_in_by_time() {
-        let bytes = |times: &[u64]| times.iter().flat_map(|t| record(9, *t)).collect::<Vec<u8>>();
-        let mut out = bytes(&[1, 10, 20, 30]);
-        let mut taken = Taken::default();
-        put_in(&kinds(), &mut out, 8, &bytes(&[5, 25, 40]), &mut taken);
-        assert_eq!(out, bytes(&[1, 5, 10, 20, 25, 30, 40]));
-        assert_eq!((taken.serials, taken.records, taken.bytes, taken.lost), (3, 3, 24, 0));
-    }
-
-    /// Records of 8 bytes, in a ring at `at`.
-    fn write(shared: &Mapping, at: usize, size: usize, times: Range<u64>) {
-        let head = shared.word(at);
-        for time in times {
-            let to = head.fetch_add(8, Ordering::Relaxed) as usize % size;
-            shared.word(at + CONTROL + to).store(time << 16 | 9, Ordering::Relaxed);
-        }
-    }
-
-    /// The main ring is full of older records; of the nested ring more comes in the meantime than
-    /// it holds.
-    #[test]
-    fn a_reader_that_is_behind_keeps_the_order() {
-        let (kinds, size) = (kinds(), 1 << 20);
-        let memory = tempfile::tempfile().unwrap();
-        let nested_at = Rings::stride(size);
-        memory.set_len((nested_at + Rings::stride(NESTED)) as u64).unwrap();
-        let shared =
-            Arc::new(Mapping::new(memory.as_fd(), nested_at + Rings::stride(NESTED)).unwrap());
-        let ring = |at: usize, size: usize| RingReader::of_kernel(shared.clone(), at, size);
-        let mut reader = CpuReader::new(ring(0, size), Some(ring(nested_at, NESTED)));
-        let mut out = Vec::new();
-        reader.open(false);
-        write(&shared, 0, size, 1..100_001);
-        for n in 0..10 {
-            write(&shared, nested_at, NESTED, 100_001 + n * 8000..100_001 + (n + 1) * 8000);
-            reader.take(&kinds, &mut out, 1 << 15);
-        }
-        while reader.fill() > 0 {
-            reader.take(&kinds, &mut out, 1 << 15);
-        }
-        let times: Vec<u64> = records(&kinds, &out).map(|(_, time)| time).collect();
-        assert_eq!(times.len(), 180_000);
-        assert!(times.is_sorted());
-    }
-
-    /// What a reader that is killed leaves to the next one, wherever in `take` it was.
-    #[test]
-    fn the_next_reader_goes_on_where_the_last_one_was_killed() {
-        let kinds = kinds();
-        let memory = tempfile::tempfile().unwrap();
-        let bytes = Rings::stride(NESTED);
-        memory.set_len(2 * bytes as u64).unwrap();
-        let mapping = || Mapping::new(memory.as_fd(), 2 * bytes).unwrap();
-        let rings = || Rings::new(mapping(), NESTED, 2, 0);
-        let reader = || CpuReader::new(rings().reader(0), Some(rings().reader(1)));
-        let shared = mapping();
-        let write = |ring: usize, times| write(&shared, ring * bytes, NESTED, times);
-        let mut first = reader();
-        first.open(false);
-        write(0, 0..3000);
-        write(1, 1000..1007);
-        let taken = first.take(&kinds, &mut Vec::new(), NESTED);
-        assert_eq!(taken.serials, 3007);
-        write(0, 3000..9000);
-        write(1, 5000..5011);
-        // Killed after it has said how far it is, and zeroed half of it, up to the middle of
-        // nowhere.
-        first.nested.as_mut().unwrap().copy(&kinds, &mut Vec::new(), 8 * 4);
-        first.main.copy(&kinds, &mut Vec::new(), 8 * 2000);
-        first.main.leave(Note { serials: 3007 + 4 + 2000, ..first.here() });
-        for at in (3000..4000).map(|n| CONTROL + n * 8 % NESTED) {
-            shared.word(at).store(0, Ordering::Relaxed);
-        }
-        let (mut second, mut out) = (reader(), Vec::new());
-        assert_eq!(second.resume(), 5011);
-        let taken = second.copy_all(&kinds, &mut out);
-        assert_eq!((taken.serials, taken.torn), (4000 + 7, false));
-        let times: Vec<u64> = records(&kinds, &out).map(|(_, time)| time).collect();
-        assert_eq!((times[0], times.last()), (5000, Some(&8999)));
-        assert!(times.is_sorted());
-        // It has taken nothing away.
-        assert_eq!(reader().resume(), 5011);
-    }
-
-    #[test]
-    fn times_wrap() {
-        assert!(later(5, 3) && !later(3, 5) && !later(4, 4));
-        assert!(later(1, (1 << 48) - 1) && !later((1 << 48) - 1, 1));
-    }
-}
+mod tests;

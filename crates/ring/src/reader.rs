@@ -1,63 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The reader's side of a ring. The protocol stands in `runtime/include/klogger/ring.h`.
 
+mod note;
+mod rings;
+mod round;
+mod taken;
+
+pub use note::Note;
+pub use rings::Rings;
+pub use taken::{Counters, RecordKinds, Taken};
+
 use crate::layout::ring::*;
-use klogger_log::record::{Header, SizeTable};
 use klogger_os::Mapping;
-use klogger_schema::layout::EventLayout;
-use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
-
-/// All rings of a recording, in one mapping.
-#[derive(Clone)]
-pub struct Rings {
-    mapping: Arc<Mapping>,
-    size: usize,
-    count: usize,
-    /// Bytes of a ring after which a writer calls its reader.
-    mark: usize,
-}
-
-impl Rings {
-    /// Bytes of one CPU's element for a ring of `size` bytes.
-    pub fn stride(size: usize) -> usize {
-        CONTROL + size + SLACK
-    }
-
-    /// `size` is a power of two; `lowwater` is the share, in percent, that should stay free.
-    pub fn new(mapping: Mapping, size: usize, count: usize, lowwater: u32) -> Rings {
-        assert!(
-            size.is_power_of_two()
-                && mapping.length() >= count * Rings::stride(size)
-                && lowwater < 100
-        );
-        let mark = size / 100 * (100 - lowwater as usize);
-        Rings { mapping: Arc::new(mapping), size, count, mark }
-    }
-
-    /// The reader's end of the ring of `cpu`. There must be only one at a time that takes records
-    /// out.
-    pub fn reader(&self, cpu: usize) -> RingReader {
-        assert!(cpu < self.count);
-        let base = cpu * Rings::stride(self.size);
-        RingReader::new(self.mapping.clone(), base, self.size, Mark::At(self.mark as u64))
-    }
-
-    /// Bytes of each ring.
-    pub fn size(&self) -> usize {
-        self.size
-    }
-
-    pub fn count(&self) -> usize {
-        self.count
-    }
-
-    /// Where the ring of `cpu` begins in the mapping.
-    pub fn place(&self, cpu: usize) -> (&Mapping, usize) {
-        (&self.mapping, cpu * Rings::stride(self.size))
-    }
-}
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// After how many bytes of a ring a writer calls its reader.
 #[derive(Clone, Copy)]
@@ -84,115 +40,6 @@ pub struct RingReader {
     /// Nonsense in the ring is an accident, and the writers' next records are worth something. In a
     /// program's ring it is not, and zeroing would make memory of what the program has never used.
     trusted: bool,
-}
-
-/// What one [`RingReader::copy`] found.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Taken {
-    pub bytes: u64,
-    /// Numbers that the records take: one each, or the count of a LOST record.
-    pub serials: u64,
-    /// Events that LOST records counted, and the time of the first of them (full ns).
-    pub lost: u64,
-    pub lost_since: Option<u64>,
-    pub records: u64,
-    /// Something stands in the ring that is no record; it was skipped up to the writers' position.
-    pub torn: bool,
-}
-
-/// How far a reader had come. It is noted in the ring, for whoever goes on when the reader has
-/// died.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Note {
-    /// Bytes taken out of the main ring, and of the nested one.
-    pub main: u64,
-    pub nested: u64,
-    /// Numbers that the records took which were in those bytes.
-    pub serials: u64,
-}
-
-/// Where the words of a note are: of the first one or, if `turn` is 1, of the second.
-fn note_at(turn: u64) -> [usize; 3] {
-    [NOTE_MAIN, NOTE_NESTED, NOTE_SERIALS].map(|at| at + NOTE * turn as usize)
-}
-
-/// What rings have counted by event id. Rings that are replaced by others leave nothing else
-/// behind.
-pub struct Counters {
-    pub lost: Vec<u64>,
-    /// Counted only in overwrite mode.
-    pub attempts: Vec<u64>,
-}
-
-impl Default for Counters {
-    fn default() -> Counters {
-        Counters { lost: vec![0; EVENTS_MAX], attempts: vec![0; EVENTS_MAX] }
-    }
-}
-
-impl Counters {
-    pub fn lost(&self, id: u16) -> u64 {
-        self.lost.get(usize::from(id)).copied().unwrap_or_default()
-    }
-
-    pub fn attempts(&self, id: u16) -> u64 {
-        self.attempts.get(usize::from(id)).copied().unwrap_or_default()
-    }
-}
-
-/// What `take` must know of the events: their sizes, and which one is LOST.
-pub struct RecordKinds {
-    pub sizes: SizeTable,
-    pub lost_id: u16,
-    pub lost_count_offset: usize,
-    pub lost_since_offset: usize,
-}
-
-impl RecordKinds {
-    pub fn new(layouts: &[EventLayout]) -> RecordKinds {
-        let lost = layouts.iter().find(|e| e.name == "LOST");
-        let offset = |name: &str| {
-            let field = lost.and_then(|l| l.fields.iter().find(|f| f.name == name));
-            field.map_or(0, |f| f.offset as usize)
-        };
-        RecordKinds {
-            sizes: SizeTable::new(layouts),
-            lost_id: lost.map_or(0, |l| l.id),
-            lost_count_offset: offset("count"),
-            lost_since_offset: offset("since"),
-        }
-    }
-}
-
-impl Taken {
-    /// Of records that are whole.
-    pub fn of(kinds: &RecordKinds, records: &[u8]) -> Taken {
-        let mut taken = Taken { bytes: records.len() as u64, ..Taken::default() };
-        let mut rest = records;
-        while let Some(size) = kinds.sizes.size(rest) {
-            taken.count(kinds, rest);
-            rest = &rest[size..];
-        }
-        taken
-    }
-
-    /// Counts one record.
-    #[inline]
-    pub fn count(&mut self, kinds: &RecordKinds, record: &[u8]) {
-        self.records += 1;
-        if Header::read(record).is_some_and(|h| h.id() == kinds.lost_id) {
-            let word = |at: usize| {
-                record.get(at..).and_then(|b| b.first_chunk()).map_or(0, |b| u64::from_le_bytes(*b))
-            };
-            let (count, since) = (word(kinds.lost_count_offset), word(kinds.lost_since_offset));
-            // A program may say what it likes; whoever believes it counts again.
-            self.serials = self.serials.wrapping_add(count);
-            self.lost = self.lost.wrapping_add(count);
-            self.lost_since = Some(self.lost_since.map_or(since, |t| t.min(since)));
-        } else {
-            self.serials = self.serials.wrapping_add(1);
-        }
-    }
 }
 
 impl RingReader {
@@ -371,27 +218,6 @@ impl RingReader {
         self.word(LIMIT).store(0, Ordering::Release);
     }
 
-    /// Says how far the reader is, before anything is zeroed. There are two places, so that one is
-    /// valid whenever the reader may die.
-    pub fn leave(&self, note: Note) {
-        if !self.trusted {
-            return;
-        }
-        let turn = (self.word(TURN).load(Ordering::Relaxed) & 1) ^ 1;
-        for (at, word) in note_at(turn).into_iter().zip([note.main, note.nested, note.serials]) {
-            self.word(at).store(word, Ordering::Relaxed);
-        }
-        // Pairs with the load of note().
-        self.word(TURN).store(turn, Ordering::Release);
-    }
-
-    /// How far the last reader of this ring had come.
-    pub fn note(&self) -> Note {
-        let turn = self.word(TURN).load(Ordering::Acquire) & 1;
-        let [main, nested, serials] = note_at(turn).map(|at| self.word(at).load(Ordering::Relaxed));
-        Note { main, nested, serials }
-    }
-
     /// What stands before this position, at which a record begins, is not to be read any more.
     pub fn skip_to(&mut self, position: u64) {
         self.tail = self.tail.max(position);
@@ -400,86 +226,6 @@ impl RingReader {
     /// Goes on where the last reader stopped.
     pub fn resume_at(&mut self, tail: u64) {
         self.tail = tail;
-    }
-
-    /// For overwrite mode, with writers stopped: appends everything that is still whole since the
-    /// last time. Returns what was found. `tail` moves to the writers' position.
-    pub fn take_overwritten(&mut self, kinds: &RecordKinds, out: &mut Vec<u8>) -> Taken {
-        let head = self.head();
-        self.take_round(kinds, out, head.saturating_sub(self.size()), head)
-    }
-
-    /// The same while writers go on: up to `head`, behind which no record is being written. What
-    /// they overwrite in the meantime is left out.
-    pub fn take_running(
-        &mut self,
-        kinds: &RecordKinds,
-        out: &mut Vec<u8>,
-        head: u64,
-    ) -> io::Result<Taken> {
-        let mut image = self.image(head)?;
-        // Pairs with the writers, who move `head` before they store: whose bytes are in the copy,
-        // his head is seen here.
-        fence(Ordering::Acquire);
-        let oldest = self.head().saturating_sub(self.size());
-        let taken = image.take_round(kinds, out, oldest, head);
-        self.tail = head;
-        Ok(taken)
-    }
-
-    /// A copy of what the ring holds up to `head`, and of where records begin, the oldest first.
-    fn image(&self, head: u64) -> io::Result<RingReader> {
-        let mapping = Arc::new(Mapping::own(Rings::stride(self.size))?);
-        let image =
-            RingReader { tail: self.tail, ..RingReader::new(mapping, 0, self.size, self.mark) };
-        let from = self.tail.max(head.saturating_sub(self.size()));
-        let (start, length) = (from as usize & (self.size - 1), (head - from) as usize);
-        if start + length <= self.size {
-            image.put(start, self.bytes(start, length));
-        } else {
-            image.put(start, self.bytes(start, self.size + SLACK - start));
-            image.put(0, self.bytes(0, start + length - self.size));
-        }
-        for n in (0..GRID).map(|n| FIRST + 8 * n) {
-            image.word(n).store(self.word(n).load(Ordering::Acquire), Ordering::Relaxed);
-        }
-        Ok(image)
-    }
-
-    fn put(&self, offset: usize, bytes: &[u8]) {
-        let at = self.mapping.at(self.base + CONTROL + offset, bytes.len());
-        // SAFETY: within the mapping, which is nobody else's yet.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), at, bytes.len()) };
-    }
-
-    /// What stands in a ring between `oldest` and `head`, which nobody changes.
-    fn take_round(
-        &mut self,
-        kinds: &RecordKinds,
-        out: &mut Vec<u8>,
-        oldest: u64,
-        head: u64,
-    ) -> Taken {
-        if self.tail < oldest {
-            let firsts = (0..GRID).map(|n| self.word(FIRST + 8 * n).load(Ordering::Acquire));
-            self.tail = firsts
-                .filter(|p| (oldest..=head).contains(p) && p.is_multiple_of(8))
-                .min()
-                .unwrap_or(head);
-        }
-        let mut taken = Taken::default();
-        while self.tail < head && !taken.torn {
-            let run = self.run(kinds, head, usize::MAX, &mut taken);
-            if run == 0 {
-                break;
-            }
-            let start = self.offset();
-            out.extend_from_slice(self.bytes(start, run));
-            self.tail += run as u64;
-            taken.bytes += run as u64;
-        }
-        self.tail = head;
-        taken
     }
 
     fn offset(&self) -> usize {

@@ -2,6 +2,7 @@
 //! Machines whose counters step, and what becomes of the times of their events.
 
 use super::*;
+use klogger_log::record::Header;
 use proptest::prelude::*;
 
 const MS: u64 = 1_000_000;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+use super::segment::Segment;
 use super::*;
+use klogger_log::record::Header;
 use proptest::prelude::*;
 
 fn pair(ticks: u64, ns: u64) -> Pair {

@@ -8,7 +8,7 @@ use crate::{CONTROL, EVENTS_MAX, GRID, LOST, Rings};
 use klogger_os::Mapping;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 
 const SIZE: usize = 1 << 16;
 const ID: u16 = 10;

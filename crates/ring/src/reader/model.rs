@@ -4,6 +4,7 @@
 //! in the main ring nothing interrupts.
 
 use super::*;
+use klogger_log::record::{Header, SizeTable};
 use klogger_schema::layout::{EventLayout, FieldLayout};
 use klogger_schema::model::{Decode, Scalar, Shape};
 use proptest::prelude::*;

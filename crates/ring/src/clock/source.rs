@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! What the times of events are, and what is best on this machine.
+
+use klogger_os as os;
+use klogger_os::machine;
+
+/// What the times of events are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// CLOCK_MONOTONIC, ns.
+    Monotonic,
+    Tsc,
+}
+
+/// What programs should read on this machine.
+pub fn best_source() -> Source {
+    let trusted = ["tsc", "kvm-clock", "hyperv_clocksource_tsc_page"];
+    match os::tsc::is_invariant() && trusted.contains(&machine::clock_source().as_str()) {
+        true => Source::Tsc,
+        false => Source::Monotonic,
+    }
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Rings in overwrite mode that are read while writers go on.
+
+use super::CpuReader;
+use super::order::put_in;
+use crate::{RecordKinds, RingReader, Taken};
+use std::io;
+use std::sync::atomic::{Ordering, fence};
+
+/// So often is looked for a moment at which no hit is at work.
+const LOOKS: usize = 1 << 16;
+
+/// Both rings of a CPU while no hit is at work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Still {
+    /// Where their writers are.
+    main: u64,
+    nested: u64,
+    /// To log, ever.
+    pub attempts: u64,
+    /// Lost, since the last LOST record; since when (as events have it).
+    pub missed: u64,
+    pub since: u64,
+}
+
+impl CpuReader {
+    /// [`CpuReader::take_overwritten`] while writers go on. Returns also how many
+    /// attempts to log there were until then, lost ones included. `ids`: those that count attempts.
+    pub fn take_running(
+        &mut self,
+        kinds: &RecordKinds,
+        ids: &[u16],
+        out: &mut Vec<u8>,
+    ) -> io::Result<(Taken, Still)> {
+        let still = self.still(ids);
+        let (mut part, start) = (Vec::new(), out.len());
+        let nested = match &mut self.nested {
+            Some(nested) => nested.take_running(kinds, &mut part, still.nested)?,
+            None => Taken::default(),
+        };
+        let mut taken = self.main.take_running(kinds, out, still.main)?;
+        taken.torn |= nested.torn;
+        put_in(kinds, out, start, &part, &mut taken);
+        self.main.leave(self.here());
+        Ok((taken, still))
+    }
+
+    /// A moment at which no hit was at work. Most hits take less time than a look; on the writers'
+    /// own CPU, which only interrupts take from the caller, the first look is nearly always good.
+    fn still(&self, ids: &[u16]) -> Still {
+        let look = || {
+            let nested = self.nested.as_ref().map_or(0, RingReader::head);
+            let (main, (missed, since)) = (self.main.head(), self.missed());
+            let attempts = ids.iter().map(|id| self.attempts(*id)).sum();
+            Still { main, nested, attempts, missed, since }
+        };
+        let mut before = look();
+        for _ in 0..LOOKS {
+            // Whoever began after the first look shows in the second one, or is still at work.
+            fence(Ordering::Acquire);
+            let busy = self.is_busy();
+            fence(Ordering::Acquire);
+            let now = look();
+            if now == before && !busy {
+                break;
+            }
+            before = now;
+        }
+        before
+    }
+}

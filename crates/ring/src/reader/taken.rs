@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! What is known of the records in a ring, and counted of those that are taken out.
+
+use crate::layout::ring::EVENTS_MAX;
+use klogger_log::record::{Header, SizeTable};
+use klogger_schema::layout::EventLayout;
+
+/// What `take` must know of the events: their sizes, and which one is LOST.
+pub struct RecordKinds {
+    pub sizes: SizeTable,
+    pub lost_id: u16,
+    pub lost_count_offset: usize,
+    pub lost_since_offset: usize,
+}
+
+impl RecordKinds {
+    pub fn new(layouts: &[EventLayout]) -> RecordKinds {
+        let lost = layouts.iter().find(|e| e.name == "LOST");
+        let offset = |name: &str| {
+            let field = lost.and_then(|l| l.fields.iter().find(|f| f.name == name));
+            field.map_or(0, |f| f.offset as usize)
+        };
+        RecordKinds {
+            sizes: SizeTable::new(layouts),
+            lost_id: lost.map_or(0, |l| l.id),
+            lost_count_offset: offset("count"),
+            lost_since_offset: offset("since"),
+        }
+    }
+}
+
+/// What one [`crate::RingReader::copy`] found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Taken {
+    pub bytes: u64,
+    /// Numbers that the records take: one each, or the count of a LOST record.
+    pub serials: u64,
+    /// Events that LOST records counted, and the time of the first of them (full ns).
+    pub lost: u64,
+    pub lost_since: Option<u64>,
+    pub records: u64,
+    /// Something stands in the ring that is no record; it was skipped up to the writers' position.
+    pub torn: bool,
+}
+
+impl Taken {
+    /// Of records that are whole.
+    pub fn of(kinds: &RecordKinds, records: &[u8]) -> Taken {
+        let mut taken = Taken { bytes: records.len() as u64, ..Taken::default() };
+        let mut rest = records;
+        while let Some(size) = kinds.sizes.size(rest) {
+            taken.count(kinds, rest);
+            rest = &rest[size..];
+        }
+        taken
+    }
+
+    /// Counts one record.
+    #[inline]
+    pub fn count(&mut self, kinds: &RecordKinds, record: &[u8]) {
+        self.records += 1;
+        if Header::read(record).is_some_and(|h| h.id() == kinds.lost_id) {
+            let word = |at: usize| {
+                record.get(at..).and_then(|b| b.first_chunk()).map_or(0, |b| u64::from_le_bytes(*b))
+            };
+            let (count, since) = (word(kinds.lost_count_offset), word(kinds.lost_since_offset));
+            // A program may say what it likes; whoever believes it counts again.
+            self.serials = self.serials.wrapping_add(count);
+            self.lost = self.lost.wrapping_add(count);
+            self.lost_since = Some(self.lost_since.map_or(since, |t| t.min(since)));
+        } else {
+            self.serials = self.serials.wrapping_add(1);
+        }
+    }
+}
+
+/// What rings have counted by event id. Rings that are replaced by others leave nothing else
+/// behind.
+pub struct Counters {
+    pub lost: Vec<u64>,
+    /// Counted only in overwrite mode.
+    pub attempts: Vec<u64>,
+}
+
+impl Default for Counters {
+    fn default() -> Counters {
+        Counters { lost: vec![0; EVENTS_MAX], attempts: vec![0; EVENTS_MAX] }
+    }
+}
+
+impl Counters {
+    pub fn lost(&self, id: u16) -> u64 {
+        self.lost.get(usize::from(id)).copied().unwrap_or_default()
+    }
+
+    pub fn attempts(&self, id: u16) -> u64 {
+        self.attempts.get(usize::from(id)).copied().unwrap_or_default()
+    }
+}
