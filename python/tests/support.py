@@ -17,9 +17,9 @@ ROOT = Path(__file__).resolve().parents[2]
 SCHEMATA = ROOT / "schemata"
 BUILT_IN = ROOT / "runtime" / "klogger.klogger"
 TYPES = {
-    "char": "TINYINT", "uchar": "UTINYINT", "short": "SMALLINT", "ushort": "USMALLINT", "int": "INTEGER",
-    "uint": "UINTEGER", "long": "BIGINT", "ulong": "UBIGINT", "longlong": "BIGINT", "ulonglong": "UBIGINT",
-    "string": "VARCHAR",
+    "char": "TINYINT", "uchar": "UTINYINT", "short": "SMALLINT", "ushort": "USMALLINT",
+    "int": "INTEGER", "uint": "UINTEGER", "long": "BIGINT", "ulong": "UBIGINT",
+    "longlong": "BIGINT", "ulonglong": "UBIGINT", "string": "VARCHAR",
 }  # fmt: skip
 
 
@@ -53,12 +53,12 @@ def events_of(*schemata: str) -> list[Event]:
     for name in ["klogger", *schemata]:
         text = re.sub(r"//[^\n]*", "", schema_file(name).read_text())
         for match in re.finditer(
-            r'^event (\w+)(?: "([^"]*)")?([^{\n]*)\{(.*?)\}', text, re.M | re.S
+            r'^event (\w+)(?:\s+"([^"]*)")?([^{\n]*)\{(.*?)\}', text, re.M | re.S
         ):
             role = re.search(r"\brole (\w+)", match[3])
             event = Event(match[1], name, doc=match[2] or "", role=role and role[1])
             for one in re.finditer(
-                r'(\w+)(?:\[\d+\])?\s+(\w+)((?:[ \t]+(?:as|in)[ \t]+\w+)*)[ \t]*("[^"]*")?',
+                r'(\w+)(?:\[\d+\])?\s+(\w+)((?:[ \t]+(?:as|in)[ \t]+\w+)*)\s*("[^"]*")?',
                 match[4],
             ):
                 unit = re.search(r"\bin\s+(\w+)", one[3])
@@ -140,11 +140,15 @@ def write_log(
     con.execute(f"UPDATE klogger_process SET to_ns = {end or 0} WHERE to_ns IS NULL")
     con.execute(f"COPY klogger_process TO '{out}/process.parquet'")
     preamble = {
-        "klogger": "0.1.0", "engine": "bpf", "host": {"name": "example", "kernel": "6.1.0", "cpus": list(range(cpus))},
-        "clock": {"name": "monotonic", "start_ns": 5_000_000, "start_realtime_ns": 1_700_000_000_000_000_000},
+        "klogger": "0.1.0", "engine": "bpf",
+        "host": {"name": "example", "kernel": "6.1.0", "cpus": list(range(cpus))},
+        "clock": {"name": "monotonic", "start_ns": 5_000_000,
+                  "start_realtime_ns": 1_700_000_000_000_000_000},
         "command_line": ["klogger", "record"], "workload": ["workload"], "scope": "processes",
-        "recorder": {"pid": 1, "tids": [1], "buffer_size": 65536, "lowwater": 10, "overwrite": False},
-        "schemas": [{"name": s, "doc": "", "file": f"{s}.klogger", "text": ""} for s in schemata], "probes": [],
+        "recorder": {"pid": 1, "tids": [1], "buffer_size": 65536, "lowwater": 10,
+                     "overwrite": False},
+        "schemas": [{"name": s, "doc": "", "file": f"{s}.klogger", "text": ""} for s in schemata],
+        "probes": [],
     }  # fmt: skip
     preamble.update(meta or {})
     (out / "meta.json").write_text(json.dumps({"preamble": preamble, "damage": []}))
