@@ -58,7 +58,8 @@ function joinPicture(view, columns, selection) {
   const known = new Set(view.data("rows").flatMap((row) => columns.map((c) => String(row[c]))));
   view.addEventListener("click", (_, item) => {
     const datum = item?.datum;
-    const column = datum && columns.find((c) => typeof datum[c] === "string" && datum[c] !== "other");
+    const column = datum &&
+      columns.find((c) => typeof datum[c] === "string" && datum[c] !== "other");
     if (column) selection.pick(subject(datum[column]));
   });
   selection.listen(() => {
@@ -83,7 +84,8 @@ function joinTable(table, columns, selection) {
   table.tBodies[0].addEventListener("click", (e) => {
     const row = e.target.closest("tr");
     if (!row || getSelection().toString()) return;
-    const cell = columns.map((c) => row.cells[c]).find((c) => c === e.target) ?? row.cells[columns[0]];
+    const cell = columns.map((c) => row.cells[c]).find((c) => c === e.target) ??
+      row.cells[columns[0]];
     selection.pick(subject(cell.textContent));
   });
   selection.listen(() => {
@@ -101,7 +103,9 @@ function sortTable(table, index, head) {
   const value = (row) => row.cells[index].dataset.value ?? row.cells[index].textContent;
   const compare = (a, b) => {
     const [x, y] = [value(a), value(b)];
-    const order = x !== "" && y !== "" && !isNaN(x) && !isNaN(y) ? Number(x) - Number(y) : x.localeCompare(y);
+    const order = x !== "" && y !== "" && !isNaN(x) && !isNaN(y)
+      ? Number(x) - Number(y)
+      : x.localeCompare(y);
     return down ? -order : order;
   };
   table.tBodies[0].append(...[...table.tBodies[0].rows].sort(compare));

@@ -53,7 +53,8 @@ class TimelinePicture extends TimelineView {
     for (const row of this.rows) {
       const strong = row.kind === "cpu" || !this.selection.picked || this.isPicked[row.index];
       c.fillStyle = strong ? this.colours.text : this.colours.faint;
-      if (row.height >= 11) c.fillText(row.label, this.left - 8, row.y + row.height / 2, this.left - 12);
+      if (row.height >= 11)
+        c.fillText(row.label, this.left - 8, row.y + row.height / 2, this.left - 12);
     }
   }
 
@@ -91,7 +92,8 @@ class TimelinePicture extends TimelineView {
     const bottom = row.y + row.height;
     const least = row.kind === "thread" ? 1 : 0;
     let [bin, used, top, left, right] = [-1, 0, 0, 0, 0];
-    for (let k = search(sorted, low, high, level.bin, Math.floor(piece.from / level.width)); k < high; k++) {
+    const begin = Math.floor(piece.from / level.width);
+    for (let k = search(sorted, low, high, level.bin, begin); k < high; k++) {
       const i = sorted[k];
       if (level.bin[i] * level.width >= piece.to) break;
       if (level.bin[i] !== bin) {
@@ -119,13 +121,15 @@ class TimelinePicture extends TimelineView {
     for (let k = Math.max(low, search(sorted, low, high, q.start, piece.from) - 1); k < high; k++) {
       const i = sorted[k];
       if (q.start[i] >= piece.to) break;
-      const [left, right] = [this.x(Math.max(q.start[i], piece.from)), this.x(Math.min(q.start[i] + q.length[i], piece.to))];
+      const left = this.x(Math.max(q.start[i], piece.from));
+      const right = this.x(Math.min(q.start[i] + q.length[i], piece.to));
       if (row.kind === "thread") this.drawWaiting(row, piece, i, before);
       before = i;
       if (right <= left) continue;
       if (right - left >= 1) {
         this.flush(row, pixel);
-        this.paint(q.id[i], left, row.y, Math.max(right - left - (right - left > 4 ? 0.6 : 0), 0.5), row.height);
+        const width = Math.max(right - left - (right - left > 4 ? 0.6 : 0), 0.5);
+        this.paint(q.id[i], left, row.y, width, row.height);
       } else this.gather(row, pixel, Math.floor(left), right - left, q.id[i]);
     }
     this.flush(row, pixel);
@@ -147,8 +151,11 @@ class TimelinePicture extends TimelineView {
   // From when a thread could run until it did: since its wake-up, or since it was preempted.
   drawWaiting(row, piece, i, before) {
     const q = this.quanta;
-    const since = before >= 0 && q.how[before] === STILL_RUNNABLE ? q.start[before] + q.length[before] : q.start[i] - q.waited[i];
-    const [left, right] = [this.x(Math.max(since, piece.from)), this.x(Math.min(q.start[i], piece.to))];
+    const since = before >= 0 && q.how[before] === STILL_RUNNABLE
+      ? q.start[before] + q.length[before]
+      : q.start[i] - q.waited[i];
+    const left = this.x(Math.max(since, piece.from));
+    const right = this.x(Math.min(q.start[i], piece.to));
     if (right - left < 1) return;
     this.brush = -1;
     this.context.globalAlpha = this.isPicked[row.index] ? 0.9 : 0.2;
@@ -163,7 +170,8 @@ class TimelinePicture extends TimelineView {
       if (from === null || to < this.from || from > this.to) continue;
       const left = this.x(from);
       for (const row of this.rowOf.cpu) {
-        if (cpu === null || this.data.cpus[row.index] === cpu) c.fillRect(left, row.y, Math.max(1, this.x(to) - left), row.height);
+        if (cpu === null || this.data.cpus[row.index] === cpu)
+          c.fillRect(left, row.y, Math.max(1, this.x(to) - left), row.height);
       }
     }
   }
@@ -177,7 +185,8 @@ class TimelinePicture extends TimelineView {
       if (!piece.exact) continue;
       for (let i = lowest(q.start, q.rows, piece.from); i < q.rows && q.start[i] < piece.to; i++) {
         if (q.waker_cpu[i] === 0) continue;
-        if (this.selection.picked && !this.isPicked[q.id[i]] && !(q.waker[i] && this.isPicked[q.waker[i]])) continue;
+        const concerned = this.isPicked[q.id[i]] || (q.waker[i] && this.isPicked[q.waker[i]]);
+        if (this.selection.picked && !concerned) continue;
         if (found.push(i) > ARROWS_DRAWN) return null;
       }
     }
@@ -223,9 +232,14 @@ function snapped(x) {
 }
 
 function coloursOf(place, printing) {
-  if (printing) return { text: "#000", faint: "#444", line: "#ddd", row: "#f4f4f4", waiting: "#c62f2f", gap: "rgba(200,60,0,.4)" };
+  if (printing)
+    return {
+      text: "#000", faint: "#444", line: "#ddd", row: "#f4f4f4", waiting: "#c62f2f",
+      gap: "rgba(200,60,0,.4)",
+    };
   const style = getComputedStyle(place);
   const found = {};
-  for (const name of ["text", "faint", "line", "row", "waiting", "gap"]) found[name] = style.getPropertyValue(`--${name}`).trim();
+  for (const name of ["text", "faint", "line", "row", "waiting", "gap"])
+    found[name] = style.getPropertyValue(`--${name}`).trim();
   return found;
 }

@@ -5,13 +5,21 @@
 class TimelineInWords extends TimelinePicture {
   sayWhat() {
     const length = this.to - this.from;
-    const span = `${moment(this.from, length / 100)} to ${moment(this.to, length / 100)}, ${duration(length)}`;
+    const step = length / 100;
+    const span = `${moment(this.from, step)} to ${moment(this.to, step)}, ${duration(length)}`;
     const exact = this.pieces.every((p) => p.exact);
-    const parts = [exact ? `${span}: each quantum.` : `${span}: bins of ${duration(this.level().width)}, and how much of each a thread had.`];
+    const parts = [exact
+      ? `${span}: each quantum.`
+      : `${span}: bins of ${duration(this.level().width)}, and how much of each a thread had.`];
     if (exact) parts.push(this.sayArrows());
     else if (this.tooFine()) {
       const middle = moment((this.from + this.to) / 2, 1e6).replace(/[ ,]/g, "");
-      parts.push(`This page holds nothing finer here. Everything: klogger export --to perfetto ${this.data.log} ; or in a page: klogger report ${this.data.log} --html PAGE --at ${middle}`);
+      const log = this.data.log;
+      parts.push(
+        "This page holds nothing finer here. Everything: " +
+          `klogger export --to perfetto ${log} ; ` +
+          `or in a page: klogger report ${log} --html PAGE --at ${middle}`,
+      );
     }
     this.status.textContent = parts.join(" ");
   }
@@ -34,7 +42,10 @@ class TimelineInWords extends TimelinePicture {
   at(x, y) {
     const row = this.rowAt(y);
     if (!row || x < 0) return null;
-    if (x < this.left) return row.kind === "thread" ? { id: row.index, lines: this.linesOfThread(row.index) } : null;
+    if (x < this.left)
+      return row.kind === "thread"
+        ? { id: row.index, lines: this.linesOfThread(row.index) }
+        : null;
     const time = this.time(x);
     const piece = this.pieces.find((p) => time >= p.from && time < p.to);
     return piece?.exact ? this.quantumAt(row, time) : this.binAt(row, time, y);
@@ -52,7 +63,8 @@ class TimelineInWords extends TimelinePicture {
     const slack = 2 * this.perPixel;
     const k = search(sorted, low, high, q.start, time + slack) - 1;
     const i = sorted[k];
-    if (k < low || q.start[i] + q.length[i] < time - slack) return { id: row.kind === "thread" ? row.index : -1, lines: [row.label, "not running"] };
+    if (k < low || q.start[i] + q.length[i] < time - slack)
+      return { id: row.kind === "thread" ? row.index : -1, lines: [row.label, "not running"] };
     return { id: q.id[i], lines: this.linesOfQuantum(i) };
   }
 
@@ -64,8 +76,11 @@ class TimelineInWords extends TimelinePicture {
       q.how[i] ? this.data.reasons[q.how[i]] : "ran until the log's end",
     ];
     if (q.waker_cpu[i]) {
-      const waker = q.waker[i] ? this.data.threads[q.waker[i]].name : "an interrupt, or a thread without a name here";
-      lines.push(`woken by ${waker} on CPU ${this.data.cpus[q.waker_cpu[i] - 1]}; waited ${duration(q.waited[i])}`);
+      const waker = q.waker[i]
+        ? this.data.threads[q.waker[i]].name
+        : "an interrupt, or a thread without a name here";
+      const cpu = this.data.cpus[q.waker_cpu[i] - 1];
+      lines.push(`woken by ${waker} on CPU ${cpu}; waited ${duration(q.waited[i])}`);
     }
     return lines;
   }
@@ -76,15 +91,21 @@ class TimelineInWords extends TimelinePicture {
     const [low, high] = [first[row.index], first[row.index + 1]];
     const bin = Math.floor(time / level.width);
     const found = [];
-    for (let k = search(sorted, low, high, level.bin, bin); k < high && level.bin[sorted[k]] === bin; k++) found.push(sorted[k]);
-    const id = row.kind === "thread" ? row.index : underPointer(level, found, (row.y + row.height - y) / row.height);
-    const title = `${row.label}: ${moment(bin * level.width, level.width)}, bin of ${duration(level.width)}`;
+    let k = search(sorted, low, high, level.bin, bin);
+    for (; k < high && level.bin[sorted[k]] === bin; k++) found.push(sorted[k]);
+    const id = row.kind === "thread"
+      ? row.index
+      : underPointer(level, found, (row.y + row.height - y) / row.height);
+    const since = moment(bin * level.width, level.width);
+    const title = `${row.label}: ${since}, bin of ${duration(level.width)}`;
     const largest = found.sort((a, b) => level.share[b] - level.share[a]).slice(0, 6);
     return { id, lines: [title, ...largest.map((i) => this.lineOfPart(level, row, i))] };
   }
 
   lineOfPart(level, row, i) {
-    const what = row.kind === "cpu" ? this.data.threads[level.id[i]].name : `CPU ${this.data.cpus[level.cpu[i]]}`;
+    const what = row.kind === "cpu"
+      ? this.data.threads[level.id[i]].name
+      : `CPU ${this.data.cpus[level.cpu[i]]}`;
     return `${(100 * level.share[i]).toFixed(1)} % ${what}`;
   }
 }

@@ -22,15 +22,20 @@ class Timeline extends TimelineInWords {
 
   buttons() {
     const bar = element("div", { className: "controls" });
-    const button = (label, title, act) => bar.append(element("button", { type: "button", textContent: label, title, onclick: act }));
+    const button = (label, title, act) =>
+      bar.append(element("button", { type: "button", textContent: label, title, onclick: act }));
     button("+", "zoom in (+)", () => this.zoom(0.5));
     button("−", "zoom out (-)", () => this.zoom(2));
     button("all", "the whole log (0)", () => this.show(0, this.data.end));
     if (this.data.windows.length > 1 || this.data.windows[0].to < this.data.end) {
       bar.append(element("span", { textContent: "each quantum:" }));
-      for (const w of this.data.windows) button(w.name, `${moment(w.from, 1e6)} to ${moment(w.to, 1e6)}`, () => this.show(w.from, w.to));
+      for (const w of this.data.windows) {
+        const title = `${moment(w.from, 1e6)} to ${moment(w.to, 1e6)}`;
+        button(w.name, title, () => this.show(w.from, w.to));
+      }
     }
-    bar.append(element("span", { className: "hint", textContent: "ctrl + wheel zooms, drag moves, a click selects a thread" }));
+    const hint = "ctrl + wheel zooms, drag moves, a click selects a thread";
+    bar.append(element("span", { className: "hint", textContent: hint }));
     return bar;
   }
 
@@ -43,7 +48,10 @@ class Timeline extends TimelineInWords {
     canvas.addEventListener("pointerleave", () => (this.tip.hidden = true));
     canvas.addEventListener("dblclick", (e) => this.zoom(0.25, this.time(e.offsetX)));
     canvas.addEventListener("keydown", (e) => this.onKey(e));
-    new ResizeObserver(() => this.place.clientWidth !== this.width && this.resize()).observe(this.place);
+    const observer = new ResizeObserver(
+      () => this.place.clientWidth !== this.width && this.resize(),
+    );
+    observer.observe(this.place);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.redraw());
     for (const [event, on] of [["beforeprint", true], ["afterprint", false]]) {
       addEventListener(event, () => {
@@ -55,7 +63,9 @@ class Timeline extends TimelineInWords {
   }
 
   onWheel(e) {
-    const sideways = e.shiftKey ? e.deltaY || e.deltaX : Math.abs(e.deltaX) > Math.abs(e.deltaY) ? e.deltaX : 0;
+    const sideways = e.shiftKey
+      ? e.deltaY || e.deltaX
+      : Math.abs(e.deltaX) > Math.abs(e.deltaY) ? e.deltaX : 0;
     if (!e.ctrlKey && !e.metaKey && !sideways) return;
     e.preventDefault();
     if (sideways) this.move(sideways / (this.width - this.left));
@@ -105,7 +115,8 @@ class Timeline extends TimelineInWords {
     const exact = picked && threads.some((t) => t.name === picked.name);
     const program = picked && threads.some((t) => t.program === picked.program);
     threads.forEach((t, id) => {
-      this.isPicked[id] = !program || (exact ? t.name === picked.name : t.program === picked.program) ? 1 : 0;
+      const same = exact ? t.name === picked?.name : t.program === picked?.program;
+      this.isPicked[id] = !program || same ? 1 : 0;
     });
     this.layout();
   }
@@ -116,7 +127,8 @@ class Timeline extends TimelineInWords {
     if (!found) return;
     this.tip.replaceChildren(...found.lines.map((line) => element("div", { textContent: line })));
     const [x, y] = [e.offsetX + this.canvas.offsetLeft, e.offsetY + this.canvas.offsetTop];
-    this.tip.style.left = `${Math.max(0, x > this.width / 2 ? x - this.tip.offsetWidth - 12 : x + 14)}px`;
+    const left = x > this.width / 2 ? x - this.tip.offsetWidth - 12 : x + 14;
+    this.tip.style.left = `${Math.max(0, left)}px`;
     this.tip.style.top = `${y + 14}px`;
   }
 }

@@ -2,6 +2,14 @@
 //
 // Times as text, and the ticks of an axis of time.
 
+// A number with so many decimals, and commas between thousands.
+function rounded(value, digits) {
+  return value.toLocaleString("en", {
+    minimumFractionDigits: digits,
+    maximumFractionDigits: digits,
+  });
+}
+
 // As durations.py does it, whose tables DURATIONS has.
 function duration(ns) {
   const found = DURATIONS.units.find(([limit]) => Math.abs(ns) < limit);
@@ -9,15 +17,17 @@ function duration(ns) {
   const value = ns / factor;
   const fewer = DURATIONS.decimals.find(([limit]) => Math.abs(value) >= limit);
   const digits = factor === 1 ? 0 : fewer ? fewer[1] : DURATIONS.most;
-  return `${value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits })} ${unit}`;
+  return `${rounded(value, digits)} ${unit}`;
 }
 
 // A moment, with as many digits as `step` can tell apart.
 function moment(ns, step) {
   if (ns === 0) return "0";
-  const [factor, unit] = step >= 1e9 || ns >= 1e9 ? [1e9, "s"] : ns >= 1e6 ? [1e6, "ms"] : ns >= 1e3 ? [1e3, "µs"] : [1, "ns"];
+  const [factor, unit] = step >= 1e9 || ns >= 1e9 ? [1e9, "s"]
+    : ns >= 1e6 ? [1e6, "ms"]
+    : ns >= 1e3 ? [1e3, "µs"] : [1, "ns"];
   const digits = Math.min(9, Math.max(0, Math.ceil(-Math.log10(step / factor) - 1e-9)));
-  return `${(ns / factor).toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits })} ${unit}`;
+  return `${rounded(ns / factor, digits)} ${unit}`;
 }
 
 function ticks(from, to, count) {
