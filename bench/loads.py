@@ -31,7 +31,8 @@ import json, resource, subprocess, sys, time
 start = time.monotonic()
 code = subprocess.run(sys.argv[2:], check=False).returncode
 used = resource.getrusage(resource.RUSAGE_CHILDREN)
-json.dump({"wall": time.monotonic() - start, "cpu": used.ru_utime + used.ru_stime}, open(sys.argv[1], "w"))
+took = {"wall": time.monotonic() - start, "cpu": used.ru_utime + used.ru_stime}
+json.dump(took, open(sys.argv[1], "w"))
 sys.exit(code)
 """
 WHOLE = """

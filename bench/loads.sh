@@ -18,7 +18,9 @@ fetch() {
     python3 -u -m http.server --bind 127.0.0.1 --directory "$folder" 0 >"$folder/said" 2>&1 &
     server=$!
     trap 'kill $server' EXIT
-    until port=$(sed -n 's/.* port \([0-9]*\) .*/\1/p' "$folder/said") && [ -n "$port" ]; do sleep 0.05; done
+    until port=$(sed -n 's/.* port \([0-9]*\) .*/\1/p' "$folder/said") && [ -n "$port" ]; do
+        sleep 0.05
+    done
     for _ in 1 2 3; do
         curl -s -o /dev/null "http://127.0.0.1:$port/[0-99].html"
     done

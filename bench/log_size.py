@@ -189,20 +189,24 @@ def decode(tools) -> list[str]:
     return [
         "## Reading",
         "",
-        f"Each its own recording of {READ_ROUNDS:,} rounds of ping-pong, on one core, to nowhere; a second is one",
+        f"Each its own recording of {READ_ROUNDS:,} rounds of ping-pong, on one core, to "
+        "nowhere; a second is one",
         "of CPU time.",
         "",
         "| | events | million events/s | peak MiB |",
         "|---|---|---|---|",
         *(
-            f"| {n} | {found[n][1]:,} | {cell(rates[n], 2, 0.1)} | {max(u.peak_mib for u in some):.0f} |"
+            f"| {n} | {found[n][1]:,} | {cell(rates[n], 2, 0.1)} | "
+            f"{max(u.peak_mib for u in some):.0f} |"
             for n, some in used.items()
         ),
         *(f"| {n} | {NOT_HERE}: {reason} | | |" for n, reason in missing.items()),
         "",
         least("klogger cat / perf script", rates.get("klogger cat"), rates.get("perf script")),
-        least("klogger export / babeltrace2's decoding", rates.get("klogger export, to columns"), rates.get(decoding)),
-        "  What bounds it: klogger writes Parquet files, babeltrace2 throws its events away. Text against text:",
+        least("klogger export / babeltrace2's decoding", rates.get("klogger export, to columns"),
+              rates.get(decoding)),
+        "  What bounds it: klogger writes Parquet files, babeltrace2 throws its events"
+        " away. Text against text:",
         least("klogger cat / babeltrace2's text", rates.get("klogger cat"), rates.get(text)),
     ]  # fmt: skip
 

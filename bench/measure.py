@@ -19,8 +19,8 @@ from klogger_lab.bench.answer import NOT_HERE
 from klogger_lab.bench.stats import LEAST_NS, WIDE, Spread, spread
 
 __all__ = [
-    "FAULTS", "NOT_HERE", "added", "cell", "goal", "machine", "quotient", "ratio", "report_of", "rounds_of", "run",
-    "spread", "take_turns", "timed", "trimmed", "why",
+    "FAULTS", "NOT_HERE", "added", "cell", "goal", "machine", "quotient", "ratio", "report_of",
+    "rounds_of", "run", "spread", "take_turns", "timed", "trimmed", "why",
 ]  # fmt: skip
 # What says why something cannot be measured; all else is a fault of these programs.
 FAULTS = (OSError, RuntimeError, subprocess.SubprocessError, Failure)

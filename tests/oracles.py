@@ -157,7 +157,8 @@ def check_charged(log: Log, thread: dict, slack: Slack):
     until = thread["time_ns"] - log.start_ns
     ((charged, ended),) = log.rows(
         f"""
-        SELECT arg_max(charged, time), max(time) FROM schedout WHERE pid = {thread["tid"]} AND time <= {until}"""
+        SELECT arg_max(charged, time), max(time) FROM schedout
+        WHERE pid = {thread["tid"]} AND time <= {until}"""
     )
     began = log.one(
         f"SELECT max(time) FROM schedin WHERE pid = {thread['tid']} AND time <= {until}"
@@ -219,7 +220,8 @@ def replay_quanta(log: Log, tid: int, until: int, slack: Slack) -> Replay:
             SELECT time, true AS is_in, NULL AS charged FROM schedin WHERE pid = {tid}
             UNION ALL SELECT time, false, charged FROM schedout WHERE pid = {tid}
         ), quantum AS (
-            SELECT time - lag(time) OVER w AS ns, (charged::BIGINT - lag(charged, 2) OVER w) & 4294967295 AS charged,
+            SELECT time - lag(time) OVER w AS ns,
+                   (charged::BIGINT - lag(charged, 2) OVER w) & 4294967295 AS charged,
                    NOT is_in AND lag(is_in) OVER w AND time <= {until} AS is_quantum
             FROM switch WINDOW w AS (ORDER BY time, is_in)
         )
@@ -288,7 +290,8 @@ def check_serials(log: Log, allow_trailing: bool = True):
     assert twice == [], "the same serial number twice"
     gaps = log.rows("""
         SELECT cpu, serial + 1, following - serial - 1 FROM (
-            SELECT cpu, serial, lead(serial) OVER (PARTITION BY cpu ORDER BY serial) AS following FROM attempt)
+            SELECT cpu, serial, lead(serial) OVER (PARTITION BY cpu ORDER BY serial) AS following
+            FROM attempt)
         WHERE following > serial + 1 ORDER BY ALL""")
     lost = log.rows("SELECT cpu, serial, count FROM lost WHERE cpu >= 0 ORDER BY ALL")
     ends = dict(log.rows("SELECT cpu, max(serial) FROM attempt GROUP BY cpu"))

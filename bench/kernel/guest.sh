@@ -21,7 +21,8 @@ hit() {
 record() {
     arm=$1 parameter=$2
     shift 2
-    klogger record --buffer-size 16M -o "/out/$arm.klog" "$@" -- sh /bin/guest.sh "$rounds" inside "$arm" "$parameter"
+    klogger record --buffer-size 16M -o "/out/$arm.klog" "$@" \
+        -- sh /bin/guest.sh "$rounds" inside "$arm" "$parameter"
 }
 
 # record_all ARM PARAMETER OPTION...: klogger records the whole system.
@@ -77,7 +78,10 @@ by_perf() {
 by_bpftrace() {
     export BPFTRACE_PERF_RB_PAGES=4096
     bpftrace -B line -o /out/bpftrace.out -e \
-        'BEGIN { printf("ready\n") } tracepoint:power:cpu_frequency { printf("%llu %d %d\n", nsecs, args->state, args->cpu_id) }' &
+        'BEGIN { printf("ready\n") }
+        tracepoint:power:cpu_frequency {
+            printf("%llu %d %d\n", nsecs, args->state, args->cpu_id)
+        }' &
     reader=$!
     seconds=100
     until grep -q ready /out/bpftrace.out || ! waited; do :; done

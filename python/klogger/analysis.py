@@ -210,7 +210,8 @@ def check(analysis: Analysis, events: Iterable[str]) -> list[str]:
     for column in analysis.columns.values():
         if column.unit not in UNITS:
             faults.append(
-                f"column {column.name}: unknown unit '{column.unit}'; known: {', '.join(sorted(UNITS))}"
+                f"column {column.name}: unknown unit '{column.unit}'; known: "
+                f"{', '.join(sorted(UNITS))}"
             )
         if not column.doc:
             faults.append(f"column {column.name} is not documented")

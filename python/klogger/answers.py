@@ -144,7 +144,10 @@ class Report:
         head = "".join(f"<div>{text(line)}</div>" for line in self.summary.lines)
         found = "".join(f"<li>{text(f)}</li>" for f in self.findings)
         body = "".join(section(answer, palette) for answer in self)
-        return f"<h3>{text(self.summary.title)}</h3>{head}{warnings(self.summary.warnings)}<ul>{found}</ul>{body}"
+        return (
+            f"<h3>{text(self.summary.title)}</h3>{head}{warnings(self.summary.warnings)}"
+            f"<ul>{found}</ul>{body}"
+        )
 
 
 def section(answer: Answer, palette: Palette) -> str:
@@ -166,7 +169,8 @@ def table(result: Result) -> str:
     rows = []
     for row in result.table.rows[:ROWS]:
         cells = (
-            f'<td style="text-align: {"right" if c.unit in NUMBERS else "left"}">{html.escape(show(v, c.unit))}</td>'
+            f'<td style="text-align: {"right" if c.unit in NUMBERS else "left"}">'
+            f"{html.escape(show(v, c.unit))}</td>"
             for v, c in zip(row, columns, strict=True)
         )
         rows.append(f"<tr>{''.join(cells)}</tr>")

@@ -9,8 +9,8 @@ from klogger import prelude
 from klogger.log import Log
 
 NUMERIC = {
-    "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT",
-    "FLOAT", "DOUBLE", "DECIMAL", "NUMBER",
+    "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER",
+    "UBIGINT", "UHUGEINT", "FLOAT", "DOUBLE", "DECIMAL", "NUMBER",
 }  # fmt: skip
 COMMON = {
     "time": ("ns", "since the log's start"),
@@ -44,7 +44,8 @@ def tables(log: Log) -> list[Table]:
     types: dict[tuple[str, str], list[tuple[str, str]]] = {}
     query = (
         "SELECT schema_name, table_name, column_name, data_type FROM duckdb_columns()"
-        " WHERE schema_name IN ('main', 'klogger') AND NOT internal ORDER BY table_name, column_index"
+        " WHERE schema_name IN ('main', 'klogger') AND NOT internal"
+        " ORDER BY table_name, column_index"
     )
     for schema, table, column, kind in log.rows(query):
         types.setdefault((schema, table), []).append((column, kind))

@@ -30,7 +30,8 @@ def create(connection: duckdb.DuckDBPyConnection, preamble: Mapping[str, Any]) -
     connection.execute(
         "CREATE MACRO klogger.cost_of(e) AS"
         ' coalesce((SELECT any_value("klogger ns")'
-        ' FROM (SELECT event AS "klogger event", ns AS "klogger ns" FROM klogger.cost) AS "klogger x"'
+        ' FROM (SELECT event AS "klogger event", ns AS "klogger ns"'
+        ' FROM klogger.cost) AS "klogger x"'
         ' WHERE "klogger event" = e), 0)::BIGINT'
     )
 
@@ -63,6 +64,7 @@ def note(preamble: Mapping[str, Any], events: Iterable[str]) -> str:
     loop = "Subtracted is what logging took in a loop, just before the recording"
     said = [f"{loop}: {', '.join(found)}. Cold caches add to that."]
     left = [
-        f"What logging took is in all times, for the log does not say how much: {', '.join(missing)}."
+        "What logging took is in all times, for the log does not say how much: "
+        f"{', '.join(missing)}."
     ]
     return " ".join((said if found else []) + (left if missing else []))

@@ -19,7 +19,8 @@ from klogger.units import printable
 
 # In the order in which they need each other.
 SCRIPTS = (
-    "times.js", "columns.js", "timeline-view.js", "timeline-draw.js", "timeline-words.js", "timeline.js", "page.js",
+    "times.js", "columns.js", "timeline-view.js", "timeline-draw.js", "timeline-words.js",
+    "timeline.js", "page.js",
 )  # fmt: skip
 
 

@@ -18,8 +18,8 @@ from klogger.analysis import Analysis
 # Okabe and Ito's colours, which colour-blind people can tell apart, then darker and lighter ones of
 # the same hues. All can be seen on white and on dark grey.
 COLOURS = (
-    "#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#8c6bb1", "#a6761d", "#66a61e", "#b15928",
-    "#17a2b8", "#e7298a",
+    "#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#8c6bb1", "#a6761d",
+    "#66a61e", "#b15928", "#17a2b8", "#e7298a",
 )  # fmt: skip
 OTHER = "#999999"
 # What is left when the rest has names: grey, and after these.
@@ -35,8 +35,8 @@ TICKS_MIN = 3
 # or all.
 LOG_STEPS = ((1,), (1, 2, 5), (1, 2, 3, 4, 5, 6, 7, 8, 9))
 LOG_LABEL = (
-    "indexof(domain('x')[1] / domain('x')[0] > 1000 ? [1] : domain('x')[1] / domain('x')[0] > 20 ? [1, 2, 5]"
-    " : [1, 2, 3, 4, 5, 6, 7, 8, 9],"
+    "indexof(domain('x')[1] / domain('x')[0] > 1000 ? [1] : domain('x')[1] / domain('x')[0] > 20 ?"
+    " [1, 2, 5] : [1, 2, 3, 4, 5, 6, 7, 8, 9],"
     " round(datum.value / pow(10, floor(log(datum.value) / LN10 + 1e-9)))) >= 0"
 )
 

@@ -80,8 +80,8 @@ def least_step(d: Drawing) -> float:
 
 def end_axis(d: Drawing, field: str, least: float, shown: str, *, reverse: bool) -> alt.Y:
     axis = alt.Axis(
-        title=lines_of(d.title("y"), SIDE[1] + 20), values=log_ticks(least, END), labelOverlap=False,
-        labelExpr=f"format({shown}, '{PERCENT}')",
+        title=lines_of(d.title("y"), SIDE[1] + 20), values=log_ticks(least, END),
+        labelOverlap=False, labelExpr=f"format({shown}, '{PERCENT}')",
     )  # fmt: skip
     return alt.Y(
         f"{field}:Q", axis=axis, scale=alt.Scale(type="log", domain=[least, END], reverse=reverse)

@@ -17,27 +17,36 @@ from klogger.sqltext import identifier, literal
 PLACED = "('ring_full', 'in_flight')"
 # Losses that no LOST record places: no event of that CPU came after them.
 UNPLACED = f"""
-SELECT NULL::SMALLINT AS cpu, NULL::VARCHAR AS event, r.to_ns AS from_ns, r.to_ns, n.lost - n.placed AS count,
+SELECT NULL::SMALLINT AS cpu, NULL::VARCHAR AS event, r.to_ns AS from_ns, r.to_ns,
+       n.lost - n.placed AS count,
   'ring_full' AS key
 FROM klogger.recording AS r, (
-  SELECT coalesce((SELECT sum(count) FROM klogger.ledger WHERE key IN {PLACED} AND tid IS NULL), 0)::BIGINT AS lost,
-         coalesce((SELECT sum(try_cast(count AS BIGINT)) FROM main.LOST WHERE cpu IS NOT NULL), 0)::BIGINT AS placed
+  SELECT
+    coalesce((SELECT sum(count) FROM klogger.ledger WHERE key IN {PLACED} AND tid IS NULL),
+             0)::BIGINT AS lost,
+    coalesce((SELECT sum(try_cast(count AS BIGINT)) FROM main.LOST WHERE cpu IS NOT NULL),
+             0)::BIGINT AS placed
 ) AS n
 WHERE n.lost > n.placed"""
 # What the ledger says of threads of programs. The kernel's events are not touched by it.
 OF_PROGRAMS = "(tid IS NOT NULL OR starts_with(key, 'user_'))"
 THREAD_GAP = f"""
-SELECT tid, tgid, event, from_ns, coalesce(to_ns, (SELECT to_ns FROM klogger.recording)) AS to_ns, count, key
+SELECT tid, tgid, event, from_ns, coalesce(to_ns, (SELECT to_ns FROM klogger.recording)) AS to_ns,
+       count, key
 FROM klogger.ledger
-WHERE from_ns IS NOT NULL AND key <> 'ring_full' AND severity IN ('loss', 'error') AND {OF_PROGRAMS}"""
+WHERE from_ns IS NOT NULL AND key <> 'ring_full' AND severity IN ('loss', 'error')
+  AND {OF_PROGRAMS}"""
 THREAD_UNPLACED = """
-SELECT n.tid, n.tgid, NULL::VARCHAR AS event, r.to_ns AS from_ns, r.to_ns, n.lost - coalesce(p.placed, 0) AS count,
+SELECT n.tid, n.tgid, NULL::VARCHAR AS event, r.to_ns AS from_ns, r.to_ns,
+       n.lost - coalesce(p.placed, 0) AS count,
   'ring_full' AS key
 FROM klogger.recording AS r, (
-  SELECT tid, tgid, sum(count)::BIGINT AS lost FROM klogger.ledger WHERE key = 'ring_full' AND tid IS NOT NULL
+  SELECT tid, tgid, sum(count)::BIGINT AS lost FROM klogger.ledger
+  WHERE key = 'ring_full' AND tid IS NOT NULL
   GROUP BY tid, tgid
 ) AS n LEFT JOIN (
-  SELECT tid, tgid, sum(try_cast(count AS BIGINT))::BIGINT AS placed FROM main.LOST WHERE tid IS NOT NULL
+  SELECT tid, tgid, sum(try_cast(count AS BIGINT))::BIGINT AS placed FROM main.LOST
+  WHERE tid IS NOT NULL
   GROUP BY tid, tgid
 ) AS p ON n.tid = p.tid AND n.tgid = p.tgid
 WHERE n.lost > coalesce(p.placed, 0)"""
@@ -54,7 +63,8 @@ CREATE MACRO klogger.missing(events) AS TABLE
     SELECT cpu::INTEGER AS cpu, least(from_ns, to_ns - 1) AS from_ns, to_ns FROM klogger.gap
     WHERE (event IS NULL OR list_contains(events, upper(event))) AND key <> 'probe_missed'
   ), placed AS (
-    SELECT -2 AS place, from_ns, to_ns FROM gap UNION ALL SELECT coalesce(cpu, -1), from_ns, to_ns FROM gap
+    SELECT -2 AS place, from_ns, to_ns FROM gap
+    UNION ALL SELECT coalesce(cpu, -1), from_ns, to_ns FROM gap
   )
   SELECT place, from_ns, max(to_ns) OVER (PARTITION BY place ORDER BY from_ns) AS until FROM placed;
 
@@ -69,11 +79,13 @@ CREATE MACRO klogger.broken(spans, events) AS TABLE
   )
   SELECT *, false AS broken FROM span WHERE (SELECT count(*) FROM gap) = 0
   UNION ALL
-  SELECT s.*, greatest(coalesce(g.until, -1), coalesce(a.until, -1)) > coalesce(s.from_ns, -1) AS broken
+  SELECT s.*,
+         greatest(coalesce(g.until, -1), coalesce(a.until, -1)) > coalesce(s.from_ns, -1) AS broken
   FROM (FROM span WHERE (SELECT count(*) FROM gap) > 0) AS s
   ASOF LEFT JOIN gap AS g
   ON coalesce(s.place::INTEGER, -2) = g.place AND coalesce(s.to_ns, 9223372036854775807) > g.from_ns
-  ASOF LEFT JOIN (FROM gap WHERE place = -1) AS a ON coalesce(s.to_ns, 9223372036854775807) > a.from_ns;
+  ASOF LEFT JOIN (FROM gap WHERE place = -1) AS a
+  ON coalesce(s.to_ns, 9223372036854775807) > a.from_ns;
 
 -- pairs: what begins with an event of one table or view, and ends with one of another. Both have
 -- the columns
@@ -96,11 +108,13 @@ CREATE MACRO klogger.pairs(of_begins, of_ends) AS TABLE
     UNION ALL
     SELECT key, who, time, false, NULL, ended FROM query_table(of_ends)
   ), step AS MATERIALIZED (
-    SELECT *, lag(begins) OVER w AS begins_before, lag(who) OVER w AS who_before, lag(time) OVER w AS time_before,
-           lag(begun) OVER w AS begun_before, lead(begins) OVER w AS begins_next, lead(who) OVER w AS who_next
+    SELECT *, lag(begins) OVER w AS begins_before, lag(who) OVER w AS who_before,
+           lag(time) OVER w AS time_before, lag(begun) OVER w AS begun_before,
+           lead(begins) OVER w AS begins_next, lead(who) OVER w AS who_next
     FROM edge WINDOW w AS (PARTITION BY key ORDER BY time, begins)
   )
-  SELECT key, who, begun_before AS begun, ended, time_before AS from_ns, time AS to_ns, false AS outside
+  SELECT key, who, begun_before AS begun, ended, time_before AS from_ns, time AS to_ns,
+         false AS outside
   FROM step WHERE NOT begins AND begins_before AND who IS NOT DISTINCT FROM who_before
   UNION ALL
   SELECT key, who, NULL, ended, NULL, time, begins_before IS NULL
@@ -113,8 +127,9 @@ CREATE MACRO klogger.pairs(of_begins, of_ends) AS TABLE
 DUMPS = ("DUMP_BEGIN", "DUMP_FINISH")
 # What the ledger says of events whose clock was behind.
 EARLY = """
-SELECT 'before_start' AS key, 'notice' AS severity, 'reader' AS source, '{event}' AS event, NULL::SMALLINT AS cpu,
-  NULL::INTEGER AS tid, NULL::INTEGER AS tgid, {count}::BIGINT AS count, 0::BIGINT AS from_ns, 0::BIGINT AS to_ns,
+SELECT 'before_start' AS key, 'notice' AS severity, 'reader' AS source, '{event}' AS event,
+  NULL::SMALLINT AS cpu, NULL::INTEGER AS tid, NULL::INTEGER AS tgid, {count}::BIGINT AS count,
+  0::BIGINT AS from_ns, 0::BIGINT AS to_ns,
   'times before the log''s start; answers take them to be at it' AS text"""
 
 
@@ -126,7 +141,8 @@ def hold_to_start(connection: duckdb.DuckDBPyConnection, events: Iterable[str]) 
     parts.
     """
     counts = [
-        f"SELECT {literal(e)}, count(*) FROM main.{identifier(e)} WHERE time < 0 HAVING count(*) > 0"
+        f"SELECT {literal(e)}, count(*) FROM main.{identifier(e)} WHERE time < 0"
+        " HAVING count(*) > 0"
         for e in events
     ]
     for event, count in connection.execute(" UNION ALL ".join(counts)).fetchall() if counts else []:
@@ -179,9 +195,11 @@ def create(
         [numbers(preamble, "host", "cpus")],
     )
     gaps = [
-        "SELECT cpu, event, from_ns, coalesce(to_ns, (SELECT to_ns FROM klogger.recording)) AS to_ns, count, key"
-        f" FROM klogger.ledger WHERE from_ns IS NOT NULL AND key NOT IN {PLACED} AND NOT {OF_PROGRAMS}"
-        " AND (severity IN ('loss', 'error') OR key IN ('overwritten', 'events_disabled', 'rate_limited'))"
+        "SELECT cpu, event, from_ns,"
+        " coalesce(to_ns, (SELECT to_ns FROM klogger.recording)) AS to_ns, count, key"
+        f" FROM klogger.ledger WHERE from_ns IS NOT NULL AND key NOT IN {PLACED}"
+        f" AND NOT {OF_PROGRAMS} AND (severity IN ('loss', 'error')"
+        " OR key IN ('overwritten', 'events_disabled', 'rate_limited'))"
     ]
     thread_gaps = [THREAD_GAP]
     if "LOST" in events:
@@ -212,6 +230,7 @@ def lost(start_ns: int, place: str, where: str) -> str:
     since = f"coalesce(try_cast(since AS BIGINT), 0) - {start_ns}"
     return (
         f"SELECT {place}, NULL::VARCHAR AS event,"
-        f" CASE WHEN {since} BETWEEN 0 AND time THEN {since} ELSE time END AS from_ns, time AS to_ns,"
+        f" CASE WHEN {since} BETWEEN 0 AND time THEN {since} ELSE time END AS from_ns,"
+        " time AS to_ns,"
         f" try_cast(count AS BIGINT) AS count, 'ring_full' AS key FROM main.LOST WHERE {where}"
     )

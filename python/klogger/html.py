@@ -95,7 +95,8 @@ def findings_list(results: Iterable[Result]) -> str:
 
 def event_table(events: Iterable[tuple[str, str, int, int]]) -> str:
     rows = "".join(
-        f'<tr><td>{text(name)}</td><td class="number">{logged:,}</td><td class="number">{lost:,}</td>'
+        f'<tr><td>{text(name)}</td><td class="number">{logged:,}</td>'
+        f'<td class="number">{lost:,}</td>'
         f"<td>{text(doc)}</td></tr>"
         for name, doc, logged, lost in events
     )
@@ -115,10 +116,14 @@ def ledger_table(ledger: Iterable[tuple[Any, ...]]) -> str:
         cells = "".join(f"<td>{text(c)}</td>" for c in (key, event or "", place, when))
         rows.append(
             f'<tr><td class="{SEVERITY.get(str(severity), "info")}">{text(severity)}</td>{cells}'
-            f'<td class="number">{"" if count is None else f"{count:,}"}</td><td>{text(words or "")}</td></tr>'
+            f'<td class="number">{"" if count is None else f"{count:,}"}</td>'
+            f"<td>{text(words or '')}</td></tr>"
         )
     if not rows:
         return "<p>Nothing is missing.</p>"
     titles = "".join(f"<th>{t}</th>" for t in ("", "what", "event", "where", "when"))
     head = f'<tr>{titles}<th class="number">count</th><th></th></tr>'
-    return f'<div class="scroll tall"><table><thead>{head}</thead><tbody>{"".join(rows)}</tbody></table></div>'
+    return (
+        f'<div class="scroll tall"><table><thead>{head}</thead>'
+        f"<tbody>{''.join(rows)}</tbody></table></div>"
+    )

@@ -126,7 +126,8 @@ class Log:
     def names(self) -> list[str]:
         """What a query may mean: tables, and columns."""
         found = self.rows(
-            "SELECT DISTINCT unnest([table_name, column_name]) FROM duckdb_columns() WHERE NOT internal"
+            "SELECT DISTINCT unnest([table_name, column_name]) FROM duckdb_columns()"
+            " WHERE NOT internal"
         )
         return [name for (name,) in found]
 

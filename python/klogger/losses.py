@@ -21,10 +21,12 @@ def warnings(log: Log, events: Iterable[str]) -> list[str]:
     names = sorted({e.upper() for e in events})
     of_programs = any(log.is_of_programs(log.events[n]) for n in names if n in log.events)
     rows = log.connection.cursor().execute(
-        "SELECT key, sum(count)::BIGINT, any_value(text), list_sort(list(DISTINCT event) FILTER (event IS NOT NULL)),"
+        "SELECT key, sum(count)::BIGINT, any_value(text), list_sort(list(DISTINCT event)"
+        " FILTER (event IS NOT NULL)),"
         " list_sort(list(DISTINCT cpu) FILTER (cpu IS NOT NULL)),"
         " list_sort(list(DISTINCT tid) FILTER (tid IS NOT NULL)), min(from_ns), max(to_ns)"
-        " FROM klogger.ledger WHERE severity IN ('loss', 'error') AND (list_contains($1, upper(event))"
+        " FROM klogger.ledger WHERE severity IN ('loss', 'error')"
+        " AND (list_contains($1, upper(event))"
         f" OR (event IS NULL AND ($2 OR NOT {OF_PROGRAMS})))"
         " GROUP BY key ORDER BY 2 DESC, key LIMIT $3",
         [names, of_programs, KINDS_MAX],
@@ -40,7 +42,8 @@ def samples(log: Log, names: Iterable[str] | None = None) -> list[str]:
     is not all.
     """
     rows = log.connection.cursor().execute(
-        "SELECT event, sum(count)::BIGINT FROM klogger.ledger WHERE key = 'rate_limited' AND event IS NOT NULL"
+        "SELECT event, sum(count)::BIGINT FROM klogger.ledger WHERE key = 'rate_limited'"
+        " AND event IS NOT NULL"
         " AND ($1 IS NULL OR list_contains($1, upper(event))) GROUP BY event ORDER BY event",
         [list(names) if names is not None else None],
     )

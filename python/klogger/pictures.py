@@ -94,7 +94,8 @@ def enliven(spec: dict[str, Any], d: Drawing, kind: str) -> None:
     if kind in ZOOMED:
         held = "[event.ctrlKey || event.metaKey]"
         for number, panel in enumerate(layers if "hconcat" in spec else [spec]):
-            panel.setdefault("params", []).append({"name": f"klogger_zoom{number or ''}", "bind": "scales", "select": {
+            panel.setdefault("params", []).append({
+                "name": f"klogger_zoom{number or ''}", "bind": "scales", "select": {
                 "type": "interval", "encodings": ["x"], "zoom": f"wheel!{held}"}})  # fmt: skip
         for layer in layers:
             layer["mark"]["clip"] = True
@@ -130,9 +131,9 @@ def configure(chart: Any, theme: Theme) -> Any:
         chart.configure(background=theme.background or "transparent", font=font, padding=8)
         .configure_view(stroke=None)
         .configure_axis(
-            labelColor=theme.text, titleColor=theme.text, gridColor=theme.grid, domainColor=theme.grid,
-            tickColor=theme.grid, labelFontSize=12, titleFontSize=13, titleFontWeight="normal", labelLimit=220,
-            titlePadding=10,
+            labelColor=theme.text, titleColor=theme.text, gridColor=theme.grid,
+            domainColor=theme.grid, tickColor=theme.grid, labelFontSize=12, titleFontSize=13,
+            titleFontWeight="normal", labelLimit=220, titlePadding=10,
         )
         .configure_legend(
             labelColor=theme.text, titleColor=theme.text, labelFontSize=12, titleFontSize=12,
@@ -342,7 +343,8 @@ def matrix(d: Drawing) -> Any:
     height = 44 if len(ys) <= 8 else 30 if len(ys) <= FIELDS_LABELLED else 14
     base = alt.Chart(DATA, height=height * len(ys)).encode(
         x=alt.X(f"{d.column('x')}:N", sort=xs, axis=alt.Axis(
-            title=d.title("x"), labelAngle=0 if max(len(str(x)) for x in xs) < 5 else -40, grid=False)),
+            title=d.title("x"), labelAngle=0 if max(len(str(x)) for x in xs) < 5 else -40,
+            grid=False)),
         y=alt.Y(f"{d.column('y')}:N", sort=ys, axis=alt.Axis(title=d.title("y"), grid=False)),
         tooltip=tooltip(d),
     )  # fmt: skip

@@ -20,8 +20,8 @@ def render(result: Result, palette: Palette = PALETTE) -> bytes | None:
     if spec is None:
         return None
     spec["title"] = {
-        "text": printable(result.analysis.title), "subtitle": printable(result.analysis.question), "anchor": "start",
-        "fontSize": 16, "subtitleFontSize": 13, "subtitlePadding": 4, "offset": 14, "frame": "group",
-        "color": "#222222", "subtitleColor": "#555555",
+        "text": printable(result.analysis.title), "subtitle": printable(result.analysis.question),
+        "anchor": "start", "fontSize": 16, "subtitleFontSize": 13, "subtitlePadding": 4,
+        "offset": 14, "frame": "group", "color": "#222222", "subtitleColor": "#555555",
     }  # fmt: skip
     return bytes(vl_convert.vegalite_to_png(spec, scale=SCALE))

@@ -20,10 +20,10 @@ from klogger.sqltext import identifier, literal
 
 # The columns that the exporter promises, for a log in which such a table is missing.
 TABLES = {
-    "process": "pid INTEGER, tgid INTEGER, parent INTEGER, comm VARCHAR, command VARCHAR, from_ns BIGINT, to_ns BIGINT,"
-    " recorder BOOLEAN",
-    "ledger": "key VARCHAR, severity VARCHAR, source VARCHAR, event VARCHAR, cpu SMALLINT, tid INTEGER,"
-    " tgid INTEGER, count BIGINT, from_ns BIGINT, to_ns BIGINT, text VARCHAR",
+    "process": "pid INTEGER, tgid INTEGER, parent INTEGER, comm VARCHAR, command VARCHAR,"
+    " from_ns BIGINT, to_ns BIGINT, recorder BOOLEAN",
+    "ledger": "key VARCHAR, severity VARCHAR, source VARCHAR, event VARCHAR, cpu SMALLINT,"
+    " tid INTEGER, tgid INTEGER, count BIGINT, from_ns BIGINT, to_ns BIGINT, text VARCHAR",
     "event": "name VARCHAR, schema VARCHAR, id INTEGER, doc VARCHAR, role VARCHAR, logged BIGINT,"
     " lost BIGINT, fields VARCHAR",
     "decoding": "decoding VARCHAR, flags BOOLEAN, value UBIGINT, text VARCHAR",
@@ -34,10 +34,12 @@ DOCS = {
     "ledger": "every way in which data is missing",
     "event": "the event types of this log",
     "decoding": "texts for values; each is also a function, as in task_state(state)",
-    "stack": "kernel stacks, by the numbers in fields `as stack`: the functions, the innermost first",
+    "stack": "kernel stacks, by the numbers in fields `as stack`: "
+    "the functions, the innermost first",
     "thread": "one row per thread id, with its latest name",
     "recorder": "the recorder's own threads",
-    "cost": "what logging an event took, with its probe: measured before the recording; see cost_of(event)",
+    "cost": "what logging an event took, with its probe: measured before "
+    "the recording; see cost_of(event)",
     "recording": "one row: when the log begins and ends",
     "gap": "where events are missing; cpu NULL: on all, event NULL: of all types",
     "thread_gap": "where events of programs are missing; tid NULL: of threads that are not known",
@@ -46,28 +48,35 @@ DOCS = {
 
 NAMES = """
 CREATE TABLE klogger.thread AS
-  SELECT pid, max(tgid) AS tgid, arg_max(comm, from_ns) AS comm, count(*) AS names FROM klogger.process GROUP BY pid;
+  SELECT pid, max(tgid) AS tgid, arg_max(comm, from_ns) AS comm, count(*) AS names
+  FROM klogger.process GROUP BY pid;
 CREATE TABLE klogger.renamed AS
-  SELECT pid, from_ns, comm FROM klogger.process WHERE pid IN (SELECT pid FROM klogger.thread WHERE names > 1);
+  SELECT pid, from_ns, comm FROM klogger.process
+  WHERE pid IN (SELECT pid FROM klogger.thread WHERE names > 1);
 CREATE MACRO klogger.comm(p, t) AS coalesce(
   (SELECT arg_max("klogger comm", "klogger from")
-   FROM (SELECT pid AS "klogger pid", comm AS "klogger comm", from_ns AS "klogger from" FROM klogger.process)
+   FROM (SELECT pid AS "klogger pid", comm AS "klogger comm", from_ns AS "klogger from"
+         FROM klogger.process)
      AS "klogger x"
    WHERE "klogger pid" = p AND "klogger from" <= t),
   (SELECT any_value("klogger comm")
-   FROM (SELECT pid AS "klogger pid", comm AS "klogger comm", names AS "klogger n" FROM klogger.thread) AS "klogger x"
+   FROM (SELECT pid AS "klogger pid", comm AS "klogger comm", names AS "klogger n"
+         FROM klogger.thread) AS "klogger x"
    WHERE "klogger pid" = p AND "klogger n" = 1), p::VARCHAR);
 -- Small pictures of how long things take, one bar for each doubling:
 -- octaves(histogram(octave(ns))).
-CREATE MACRO klogger.octave(ns) AS least(greatest(floor(log2(greatest(ns, 1) / 1000)), 0), 20)::INTEGER;
-CREATE MACRO klogger.octaves(h) AS list_transform(range(21), lambda "klogger k": coalesce(h["klogger k"::INTEGER], 0));
+CREATE MACRO klogger.octave(ns) AS
+  least(greatest(floor(log2(greatest(ns, 1) / 1000)), 0), 20)::INTEGER;
+CREATE MACRO klogger.octaves(h) AS list_transform(range(21),
+  lambda "klogger k": coalesce(h["klogger k"::INTEGER], 0));
 CREATE MACRO klogger.label(name, p) AS coalesce(nullif(name, ''), 'thread ' || p);
 -- The rows of a table or view, and the column `program`: the name that the thread `pid` had at
 -- `time`. Most threads have one name, which is found by hashing; only the others need the costlier
 -- join by time.
 CREATE MACRO klogger.with_program(source) AS TABLE
   SELECT s.*, klogger.label(t.comm, s.pid) AS program
-  FROM query_table(source) AS s LEFT JOIN klogger.thread AS t ON s.pid = t.pid WHERE t.names IS NULL OR t.names = 1
+  FROM query_table(source) AS s LEFT JOIN klogger.thread AS t ON s.pid = t.pid
+  WHERE t.names IS NULL OR t.names = 1
   UNION ALL
   SELECT s.*, klogger.label(r.comm, s.pid) AS program
   FROM (SELECT * FROM query_table(source) SEMI JOIN klogger.renamed USING (pid)) AS s
@@ -78,7 +87,8 @@ CREATE MACRO klogger.with_program(source) AS TABLE
 # next.
 RECORDER = """
 INSERT INTO klogger.thread
-SELECT pid, NULL, '(recorder)', 1 FROM klogger.recorder WHERE pid NOT IN (SELECT pid FROM klogger.thread)"""
+SELECT pid, NULL, '(recorder)', 1 FROM klogger.recorder
+WHERE pid NOT IN (SELECT pid FROM klogger.thread)"""
 
 
 def create(connection: duckdb.DuckDBPyConnection, root: Path, preamble: Mapping[str, Any]) -> None:
@@ -129,7 +139,8 @@ def empty_event(name: str, fields: Iterable[str]) -> str:
 def decodings(connection: duckdb.DuckDBPyConnection) -> Iterable[str]:
     """One function per decoding: from a value to its text."""
     rows = connection.execute(
-        "SELECT decoding, any_value(flags), list(value ORDER BY value), list(text ORDER BY value) FROM klogger.decoding"
+        "SELECT decoding, any_value(flags), list(value ORDER BY value), list(text ORDER BY value)"
+        " FROM klogger.decoding"
         " GROUP BY decoding ORDER BY decoding"
     ).fetchall()
     for name, flags, values, texts in rows:

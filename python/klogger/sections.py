@@ -131,4 +131,7 @@ def cell(value: Any, column: Column, top: float) -> str:
     if not column.bar:
         return shown
     part = float(value or 0) / top if top > 0 else 0.0
-    return f'{shown}<td class="bar"><i style="width:{max(0.0, min(part, 1.0)) * BAR_WIDTH:.1f}px"></i></td>'
+    return (
+        f'{shown}<td class="bar">'
+        f'<i style="width:{max(0.0, min(part, 1.0)) * BAR_WIDTH:.1f}px"></i></td>'
+    )

@@ -12,7 +12,8 @@ from klogger.failure import nearest
 
 # Kinds of names that DuckDB does not know, and the name in its message.
 UNKNOWN = re.compile(
-    r"(?:Table with name|Scalar Function with name|Table Function with name|Referenced column|Referenced table|"
+    r"(?:Table with name|Scalar Function with name|Table Function with name|Referenced "
+    r"column|Referenced table|"
     r'does not have a column named) "?([^"\s]+)"?'
 )
 POSITION = re.compile(r"\n\nLINE (\d+): (.*)\n(\s*)\^")

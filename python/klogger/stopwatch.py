@@ -31,13 +31,16 @@ FROM row WHERE NOT is_end AND ended
 """
 
 SUMMARY = f"""
-WITH kept AS (SELECT ns, row_number() OVER (ORDER BY ns) AS place, count(*) OVER () AS n FROM stopwatch WHERE NOT torn),
+WITH kept AS (SELECT ns, row_number() OVER (ORDER BY ns) AS place, count(*) OVER () AS n
+              FROM stopwatch WHERE NOT torn),
      trimmed AS (SELECT ns FROM kept WHERE place <= ceil(n * (1 - {WORST})))
-SELECT (SELECT count(*) FROM kept) AS intervals, (SELECT count(*) FROM stopwatch WHERE torn) AS torn,
+SELECT (SELECT count(*) FROM kept) AS intervals,
+       (SELECT count(*) FROM stopwatch WHERE torn) AS torn,
        avg(ns)::DOUBLE AS mean, coalesce(stddev_samp(ns), 0)::DOUBLE AS sd,
        (SELECT avg(ns)::DOUBLE FROM trimmed) AS trimmed_mean,
        (SELECT coalesce(stddev_samp(ns), 0)::DOUBLE FROM trimmed) AS trimmed_sd,
-       min(ns) AS min, quantile_disc(ns, 0.5) AS p50, quantile_disc(ns, 0.9) AS p90, quantile_disc(ns, 0.99) AS p99,
+       min(ns) AS min, quantile_disc(ns, 0.5) AS p50, quantile_disc(ns, 0.9) AS p90,
+       quantile_disc(ns, 0.99) AS p99,
        quantile_disc(ns, 0.999) AS p999, max(ns) AS max
 FROM kept
 """
@@ -123,7 +126,8 @@ def default_key(log: Log, first: Event, last: Event) -> str:
             return column
     raise Failure(
         f"{first.name} and {last.name} do not say in one way which thread they are of",
-        help=f"name the field that belongs together with --key; {last.name} has {', '.join(fields(log, last))}",
+        help=f"name the field that belongs together with --key; {last.name} has "
+        f"{', '.join(fields(log, last))}",
     )
 
 

@@ -27,7 +27,8 @@ def summary(log: Log) -> Summary:
     logged = sum(e.logged for e in log.events.values())
     # Events of a block that is damaged are missing too, but nobody knows of which types they were.
     lost = log.rows(
-        "SELECT coalesce(sum(count), 0)::BIGINT FROM klogger.ledger WHERE severity IN ('loss', 'error')"
+        "SELECT coalesce(sum(count), 0)::BIGINT FROM klogger.ledger"
+        " WHERE severity IN ('loss', 'error')"
     )[0][0]
     types = sum(1 for e in log.events.values() if e.logged)
     head.lines.append(
@@ -83,7 +84,8 @@ def when(preamble: dict[str, Any]) -> list[str]:
 def ledger_lines(log: Log) -> list[str]:
     """Losses and errors, one line for each kind."""
     rows = log.rows(
-        "SELECT key, sum(count)::BIGINT, any_value(text) FROM klogger.ledger WHERE severity IN ('loss', 'error')"
+        "SELECT key, sum(count)::BIGINT, any_value(text) FROM klogger.ledger"
+        " WHERE severity IN ('loss', 'error')"
         " GROUP BY key ORDER BY 2 DESC, key LIMIT 10"
     )
     return [

@@ -44,9 +44,11 @@ SHARE_MAX = 65535
 # Their names and numbers. 0 is all others.
 THREADS = f"""
 CREATE OR REPLACE TEMP TABLE track_thread AS
-SELECT pid, program, ns, quanta, CASE WHEN rank <= {THREADS_MAX} THEN rank ELSE 0 END::USMALLINT AS id FROM (
+SELECT pid, program, ns, quanta,
+       CASE WHEN rank <= {THREADS_MAX} THEN rank ELSE 0 END::USMALLINT AS id FROM (
     SELECT *, row_number() OVER (ORDER BY ns DESC, pid) AS rank FROM (
-        SELECT pid, arg_max(program, to_ns) AS program, sum(to_ns - from_ns)::BIGINT AS ns, count(*) AS quanta
+        SELECT pid, arg_max(program, to_ns) AS program, sum(to_ns - from_ns)::BIGINT AS ns,
+               count(*) AS quanta
         FROM quantum GROUP BY pid))"""
 
 # Most quanta lie in one bin; only the others have to be cut.
@@ -56,8 +58,10 @@ SELECT bin, cpu, id, sum(part.ns)::BIGINT AS ns FROM (
     SELECT from_ns // {width} AS bin, cpu, pid, sum(to_ns - from_ns) AS ns
     FROM quantum WHERE from_ns // {width} = (to_ns - 1) // {width} GROUP BY ALL
     UNION ALL
-    SELECT bin, cpu, pid, sum(least(to_ns, (bin + 1) * {width}) - greatest(from_ns, bin * {width})) FROM (
-        SELECT cpu, pid, from_ns, to_ns, unnest(range(from_ns // {width}, (to_ns - 1) // {width} + 1)) AS bin
+    SELECT bin, cpu, pid, sum(least(to_ns, (bin + 1) * {width}) - greatest(from_ns, bin * {width}))
+    FROM (
+        SELECT cpu, pid, from_ns, to_ns,
+               unnest(range(from_ns // {width}, (to_ns - 1) // {width} + 1)) AS bin
         FROM quantum WHERE from_ns // {width} < (to_ns - 1) // {width}
     ) GROUP BY ALL
 ) AS part JOIN track_thread USING (pid) GROUP BY bin, cpu, id"""
@@ -69,7 +73,9 @@ SELECT bin // 2 AS bin, cpu, id, sum(ns)::BIGINT AS ns FROM track_bin GROUP BY A
 # still run: the kernel's state is 0 then.
 REASONS = """
 CREATE OR REPLACE TEMP TABLE track_reason AS
-SELECT words, CASE WHEN runs THEN 1 ELSE 1 + row_number() OVER (PARTITION BY runs ORDER BY words) END AS how
+SELECT words,
+       CASE WHEN runs THEN 1 ELSE 1 + row_number() OVER (PARTITION BY runs ORDER BY words) END
+         AS how
 FROM (SELECT words, bool_or(state = 0) AS runs FROM switch_cause GROUP BY words)"""
 QUANTA = """
 SELECT from_ns, to_ns, cpu, pid, id, coalesce(how, 0) AS how,
@@ -85,12 +91,14 @@ NOT_WOKEN = (
 # ended with a sleep. `waking` is the table of the event with that role.
 WOKEN = f"""
 SELECT from_ns, to_ns, cpu, id, how, CASE WHEN fresh THEN from_ns - woken_ns ELSE 0 END AS waited,
-       CASE WHEN fresh THEN waker_cpu ELSE -1 END AS waker_cpu, CASE WHEN fresh THEN waker ELSE 0 END AS waker
+       CASE WHEN fresh THEN waker_cpu ELSE -1 END AS waker_cpu,
+       CASE WHEN fresh THEN waker ELSE 0 END AS waker
 FROM (
     SELECT q.*, w.time AS woken_ns, w.cpu AS waker_cpu, coalesce(t.id, 0) AS waker,
            coalesce(q.slept AND w.time > q.before_ns, false) AS fresh
     FROM ({QUANTA}) AS q
-    ASOF LEFT JOIN (SELECT time, cpu, pid, waker FROM {{waking}} WHERE time BETWEEN {{since}} AND {{until}}) AS w
+    ASOF LEFT JOIN (SELECT time, cpu, pid, waker FROM {{waking}}
+                    WHERE time BETWEEN {{since}} AND {{until}}) AS w
       ON q.pid = w.pid AND q.from_ns >= w.time
     LEFT JOIN track_thread AS t ON t.pid = w.waker
 )"""
@@ -148,8 +156,8 @@ def read(session: Session, at: Iterable[int] = ()) -> Timeline | None:
     quanta = join([exact(cursor, w, cpus, waking) for w in windows])
     threads = named_threads(cursor)
     return Timeline(
-        int(end), cpus, threads, int(total), width, windows, bins, quanta, gaps(session.log), waking is not None,
-        session.log.path.name.removesuffix("-parquet"), reasons(cursor),
+        int(end), cpus, threads, int(total), width, windows, bins, quanta, gaps(session.log),
+        waking is not None, session.log.path.name.removesuffix("-parquet"), reasons(cursor),
     )  # fmt: skip
 
 
@@ -301,7 +309,8 @@ def named_threads(cursor: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
     """In the order of their numbers; the first is all that have none of their own."""
     rest, ns, quanta = one_row(
         cursor,
-        "SELECT count(*), coalesce(sum(ns), 0), coalesce(sum(quanta), 0) FROM track_thread WHERE id = 0",
+        "SELECT count(*), coalesce(sum(ns), 0), coalesce(sum(quanta), 0) FROM track_thread"
+        " WHERE id = 0",
     )
     others = {
         "name": f"{rest:,} other threads",
@@ -327,7 +336,8 @@ def gaps(log: Log) -> list[list[int | None]]:
     """CPU (None: all), from, to: where switches are missing."""
     switches = [e.name for role in ("switch_in", "switch_out") for e in log.with_role(role)]
     rows = log.connection.cursor().execute(
-        "SELECT cpu, from_ns, to_ns FROM klogger.gap WHERE event IS NULL OR list_contains($1, event)"
+        "SELECT cpu, from_ns, to_ns FROM klogger.gap WHERE event IS NULL"
+        " OR list_contains($1, event)"
         f" ORDER BY to_ns - from_ns DESC, from_ns LIMIT {GAPS_MAX}",
         [switches],
     )
@@ -337,10 +347,11 @@ def gaps(log: Log) -> list[list[int | None]]:
 def as_json(timeline: Timeline, colours: dict[str, str], other: str) -> dict[str, Any]:
     """For the page. `colours` by program."""
     return {
-        "log": printable(timeline.log), "end": timeline.end_ns, "cpus": timeline.cpus, "total": timeline.total,
+        "log": printable(timeline.log), "end": timeline.end_ns, "cpus": timeline.cpus,
+        "total": timeline.total,
         "threads": [{**t, "colour": colours.get(t["program"], other)} for t in timeline.threads],
-        "width": timeline.width_ns, "wakeups": timeline.wakeups, "gaps": timeline.gaps, "shareMax": SHARE_MAX,
-        "reasons": [printable(words) for words in timeline.reasons],
+        "width": timeline.width_ns, "wakeups": timeline.wakeups, "gaps": timeline.gaps,
+        "shareMax": SHARE_MAX, "reasons": [printable(words) for words in timeline.reasons],
         "windows": [{"name": w.name, "from": w.from_ns, "to": w.to_ns} for w in timeline.windows],
         "bins": pack(timeline.bins, "bin"), "quanta": pack(timeline.quanta, "start"),
     }  # fmt: skip

@@ -24,8 +24,8 @@ LAUNCH = (
     " os.execvp(sys.argv[3], sys.argv[3:])"
 )
 OPTIONS = [
-    "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--remote-debugging-pipe", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update",
+    "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--remote-debugging-pipe",
+    "--no-first-run", "--disable-background-networking", "--disable-component-update",
 ]  # fmt: skip
 # A machine may be busy.
 PATIENCE_S = 240
@@ -49,8 +49,9 @@ class Browser:
         command = [sys.executable, "-c", LAUNCH, str(ours[0]), str(theirs[1]), chromium, *OPTIONS]
         self.process = subprocess.Popen(
             [*command, f"--user-data-dir={directory / 'profile'}", "about:blank"],
-            pass_fds=(ours[0], theirs[1]), env={**os.environ, "HOME": str(directory)}, start_new_session=True,
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            pass_fds=(ours[0], theirs[1]), env={**os.environ, "HOME": str(directory)},
+            start_new_session=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )  # fmt: skip
         os.close(ours[0])
         os.close(theirs[1])

@@ -124,7 +124,8 @@ class LogFile:
         about = {
             "klogger": "0.1.0", "engine": "bpf", "scope": "all",
             "host": {"name": "test", "kernel": "6.1.0", "machine": "x86_64", "cpus": [0, 1]},
-            "clock": {"name": "monotonic", "source": "tsc", "start_ns": START, "start_realtime_ns": START_REALTIME},
+            "clock": {"name": "monotonic", "source": "tsc", "start_ns": START,
+                      "start_realtime_ns": START_REALTIME},
         }  # fmt: skip
         text = json.dumps(about | self.preamble | {"events": self.events}).encode()
         head = b"klogger\x02" + struct.pack("<I", len(text))

@@ -28,19 +28,24 @@ PROGRAMS = [
 
 SQL = """
 SELECT setseed(0.23);
-CREATE TABLE program AS SELECT * FROM (VALUES {programs}) t(name, weight, median, spread, preempted, pause);
+CREATE TABLE program AS SELECT * FROM (VALUES {programs})
+  t(name, weight, median, spread, preempted, pause);
 CREATE TABLE wheel AS
   SELECT row_number() OVER () - 1 AS slot, k, name, median, spread, preempted, pause
   FROM (SELECT row_number() OVER () AS k, * FROM program), range(1000) r(i) WHERE r.i < weight;
 CREATE TABLE quantum AS
 WITH draw AS (
-  SELECT c.cpu, q.i, (random() * (SELECT count(*) FROM wheel))::BIGINT % (SELECT count(*) FROM wheel) AS slot,
+  SELECT c.cpu, q.i,
+         (random() * (SELECT count(*) FROM wheel))::BIGINT % (SELECT count(*) FROM wheel) AS slot,
          sqrt(-2 * ln(1 - random())) * cos(2 * pi() * random()) AS z, random() AS u, random() AS v
   FROM range({cpus}) c(cpu), range({quanta} // {cpus}) q(i)
 ), shaped AS (
-  SELECT cpu, i, 1000 + cpu * 100 + k AS pid, (1000 * median * exp(spread * z))::BIGINT + 300 AS length,
-         u < preempted AS cut, CASE WHEN u < preempted THEN 0 ELSE (1000 * pause * v * v)::BIGINT END AS idle,
-         (400 + 2e3 * v * v + CASE WHEN v > 0.97 THEN 4e6 * (v - 0.97) / 0.03 ELSE 0 END)::BIGINT AS wait
+  SELECT cpu, i, 1000 + cpu * 100 + k AS pid,
+         (1000 * median * exp(spread * z))::BIGINT + 300 AS length,
+         u < preempted AS cut,
+         CASE WHEN u < preempted THEN 0 ELSE (1000 * pause * v * v)::BIGINT END AS idle,
+         (400 + 2e3 * v * v + CASE WHEN v > 0.97 THEN 4e6 * (v - 0.97) / 0.03 ELSE 0 END)::BIGINT
+           AS wait
   FROM draw JOIN wheel USING (slot)
 )
 SELECT cpu, i, pid, cut, wait, idle,

@@ -84,8 +84,12 @@ CASES = {
     "one_instant": Case(when=lambda lot, cpu, i: 7 * MS, end=None),
     "one_cpu_one_event_each": Case(rows=1, cpus=(0,)),
     "clock_of_a_cpu_is_behind": Case(when=lambda lot, cpu, i: i * MS // 10 - cpu * 3 * MS + 5 * MS),
-    "clock_goes_back": Case(when=lambda lot, cpu, i: (i * MS // 10) if i < 50 else (i - 45) * MS // 10),
-    "before_the_start_and_after_the_end": Case(when=lambda lot, cpu, i: (i - 50) * MS // 10, end=4 * MS),
+    "clock_goes_back": Case(
+        when=lambda lot, cpu, i: (i * MS // 10) if i < 50 else (i - 45) * MS // 10
+    ),
+    "before_the_start_and_after_the_end": Case(
+        when=lambda lot, cpu, i: (i - 50) * MS // 10, end=4 * MS
+    ),
     "days": Case(when=lambda lot, cpu, i: i * 2**40, end=2**48),
     "ids_out_of_range": Case(extreme=0.3),
     "nothing_but_extremes": Case(extreme=1.0, cpus=(-1, 0, 4095, 32767)),
@@ -184,8 +188,8 @@ def make(schema: str, case: Case, out: Path) -> Path:
     # One that changes its name, and one that ends before it begins.
     processes += [(12, "\ufffdlater", 7 * MS, None), (10, "", 6 * MS, 5 * MS)]
     return support.write_log(
-        con, out, schema=schemata, processes=processes if case.processes else [], ledger=list(case.ledger),
-        end=case.end, cpus=len(case.cpus),
+        con, out, schema=schemata, processes=processes if case.processes else [],
+        ledger=list(case.ledger), end=case.end, cpus=len(case.cpus),
     )  # fmt: skip
 
 

@@ -39,12 +39,12 @@ ROUNDS = 101
 CLOCKS = {"backwards": 0, "mono_ns": 1_000_000_000, "raw_ns": 1_000_010_000, "step_ns": 300}
 # Keys of the JSON form, for programs that read it. Names may be added, and none may go.
 KEYS = {
-    "schema", "engine", "machine", "cpu", "stolen", "load", "seconds", "measurable", "place", "bare_ns", "passes",
-    "rounds", "block", "floor", "events", "rates", "disk_bytes_per_s",
+    "schema", "engine", "machine", "cpu", "stolen", "load", "seconds", "measurable", "place",
+    "bare_ns", "passes", "rounds", "block", "floor", "events", "rates", "disk_bytes_per_s",
 }  # fmt: skip
 EVENT_KEYS = {
-    "name", "added_ns", "over_empty_ns", "not_measurable", "bytes", "bytes_least", "bytes_most", "hits", "logged",
-    "lost",
+    "name", "added_ns", "over_empty_ns", "not_measurable", "bytes", "bytes_least", "bytes_most",
+    "hits", "logged", "lost",
 }  # fmt: skip
 
 

@@ -97,8 +97,8 @@ def compared(
 @pytest.mark.parametrize(
     ("p", "df", "expected"),
     [
-        (0.975, 1, 12.7062), (0.975, 2, 4.3027), (0.975, 3, 3.1824), (0.975, 5, 2.5706), (0.9995, 7, 5.4079),
-        (0.9995, 10, 4.5869), (0.975, 62, 1.9990), (0.975, 600, 1.9600),
+        (0.975, 1, 12.7062), (0.975, 2, 4.3027), (0.975, 3, 3.1824), (0.975, 5, 2.5706),
+        (0.9995, 7, 5.4079), (0.9995, 10, 4.5869), (0.975, 62, 1.9990), (0.975, 600, 1.9600),
     ],
 )  # fmt: skip
 def test_student_is_that_of_the_tables(p: float, df: int, expected: float) -> None:
@@ -316,7 +316,8 @@ def log_of(out: Path, seed: int, slow: float = 1.0, **more: object) -> Path:
         " cpu, 0 AS serial, pid, 0 AS is_new FROM quantum"
     )
     processes = [(10, "sh", 0, None), (11, "cc1", 0, None)]
-    return support.write_log(con, out, processes=processes, end=int(ends[-1]), **more)  # type: ignore[arg-type]
+    given = {"processes": processes, "end": int(ends[-1]), **more}
+    return support.write_log(con, out, **given)  # type: ignore[arg-type]
 
 
 def called(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, str]:

@@ -156,21 +156,26 @@ def fill(log: LogFile) -> None:
     log.add((1201, 1200, 2), 500, "OF_THREAD", n=(1 << 64) - 1, text=b"")
     log.add((1201, 1200, 2), 501, "MARK", number=-1, text=b"")
     log.ledger = [
-        {"key": "ring_full", "severity": "loss", "source": "recording", "event": "SCHEDIN", "cpu": 1, "count": 7,
+        {"key": "ring_full", "severity": "loss", "source": "recording", "event": "SCHEDIN",
+         "cpu": 1, "count": 7,
          "from_ns": START + 450, "to_ns": START + 600, "text": "no space in the ring"},
-        {"key": "user_refused", "severity": "loss", "source": "recording", "count": 2, "text": HOSTILE},
+        {"key": "user_refused", "severity": "loss", "source": "recording", "count": 2,
+         "text": HOSTILE},
     ]  # fmt: skip
 
 
 def describe(log: LogFile) -> None:
     wide = [[(1 << 64) - 1, "most"], [0, HOSTILE]]
     log.preamble = {
-        "host": {"name": HOSTILE, "kernel": "6.1.0", "kernel_version": HOSTILE, "machine": "x", "cpus": [0, 1]},
+        "host": {"name": HOSTILE, "kernel": "6.1.0", "kernel_version": HOSTILE, "machine": "x",
+                 "cpus": [0, 1]},
         "command_line": ["klogger", HOSTILE], "workload": ["nul\0", HOSTILE],
         "schemas": [{"name": "web", "user": True}, {"name": HOSTILE}],
         "decodings": [
-            {"name": "state", "flags": True, "values": [[1, "S"], [2, "D"], [0x80, HOSTILE], [0x2000, "freezable"]]},
-            {"name": "colour", "flags": False, "values": [[2, "red"], [3, "red"], [(1 << 64) - 1, "least"]]},
+            {"name": "state", "flags": True,
+             "values": [[1, "S"], [2, "D"], [0x80, HOSTILE], [0x2000, "freezable"]]},
+            {"name": "colour", "flags": False,
+             "values": [[2, "red"], [3, "red"], [(1 << 64) - 1, "least"]]},
             {"name": "wide", "flags": False, "values": wide},
         ],
     }  # fmt: skip
@@ -282,8 +287,8 @@ class Perfetto:
 # How the kernel's own sched_switch shows these states.
 REPORTED = {0: 0, 0x2001: 1, 2: 2, 1: 1, 0x80: 0x10, 0x1402: 0x80}
 TYPED = {
-    "SCHEDIN", "SCHEDOUT", "TRY_TO_WAKEUP", "ADD_TO_RUNQ", "PROCESS_EXISTS", "PROCESS_FORK", "PROCESS_EXEC",
-    "PROCESS_RENAME", "PROCESS_EXIT",
+    "SCHEDIN", "SCHEDOUT", "TRY_TO_WAKEUP", "ADD_TO_RUNQ", "PROCESS_EXISTS", "PROCESS_FORK",
+    "PROCESS_EXEC", "PROCESS_RENAME", "PROCESS_EXIT",
 }  # fmt: skip
 
 
@@ -359,7 +364,8 @@ def test_perfetto_processes(log: Path, perfetto: Perfetto) -> None:
     assert Counter(processes) == Counter(
         [(r["pid"], r["ppid"], r["command"] or r["comm"]) for r in first]
     )
-    forks = [(e.timestamp - start, e.pid, e.task_newtask.pid, e.task_newtask.comm, e.task_newtask.clone_flags)
+    forks = [(e.timestamp - start, e.pid, e.task_newtask.pid, e.task_newtask.comm,
+              e.task_newtask.clone_flags)
              for e, _ in perfetto.of("task_newtask")]  # fmt: skip
     thread = lambda r: 0 if r["pid"] == r["tgid"] else 0x10000  # noqa: E731
     assert Counter(forks) == Counter(
@@ -458,7 +464,8 @@ def test_perfetto_where_nobody_is_known_to_run(odd: Path, tmp_path: Path) -> Non
     ]
     first, second = NOT_RECORDED, NOT_RECORDED + 1
     assert sorted(short) == [
-        (100, 0, first, 10), (410, 0, 0, first), (450, 1, 11, second), (600, 1, second, 11), (700, 0, first, 11),
+        (100, 0, first, 10), (410, 0, 0, first), (450, 1, 11, second), (600, 1, second, 11),
+        (700, 0, first, 11),
     ]  # fmt: skip
     unknown = [s for _, _, s in switches if s.prev_pid in (first, second)]
     assert {(s.prev_comm, s.prev_state) for s in unknown} == {("not recorded", 0x40)}
@@ -500,7 +507,10 @@ class Pretty:
     def token(match: re.Match[str]) -> tuple[str, str]:
         if match[1] is None:
             return ("word", match[2]) if match[2] else ("sign", match[3])
-        escaped = lambda m: chr(int(m[1][1:], 16)) if len(m[1]) > 1 else ESCAPES.get(m[1], m[1])  # noqa: E731
+
+        def escaped(m: re.Match[str]) -> str:
+            return chr(int(m[1][1:], 16)) if len(m[1]) > 1 else ESCAPES.get(m[1], m[1])
+
         return "text", re.sub(r"\\(x[0-9a-fA-F]{2}|.)", escaped, match[1], flags=re.S)
 
     def skip(self, sign: str) -> bool:
@@ -569,7 +579,8 @@ def test_ctf(log: Path, tmp_path: Path) -> None:
     # (babeltrace2 2.0.4 forgets to empty texts when it uses memory again; these logs are too small
     # for that.)
     found, _ = babeltrace(out) if rows else ([], "")
-    as_numbers = [r | {"fields": {k: int(v) if isinstance(v, bool) else v for k, v in r["fields"].items()}}
+    number = lambda v: int(v) if isinstance(v, bool) else v  # noqa: E731
+    as_numbers = [r | {"fields": {k: number(v) for k, v in r["fields"].items()}}
                   for r in (ctf_row(r, start) for r in rows)]  # fmt: skip
     assert plain(found) == plain(as_numbers)
     times = [r["time"] for r in found]
@@ -645,7 +656,8 @@ def test_ctf2_names_and_losses(odd: Path, tmp_path: Path) -> None:
         key = f"{context.get('cpu_id')} {context.get('tid')}"
         discarded.setdefault(key, []).append(roles["discarded-event-record-counter-snapshot"])
     many = (1 << 40) + 3
-    assert discarded == {"0 None": [0], "1 None": [0, 7, 7], "None None": [0], "None 31": [0, many, many],
+    assert discarded == {"0 None": [0], "1 None": [0, 7, 7], "None None": [0],
+                         "None 31": [0, many, many],
                          "None 1201": [0]}  # fmt: skip
     assert trace.trace["environment"]["loss_0"].startswith("ring_full: 7 events of SCHEDIN")
 
@@ -773,7 +785,8 @@ def test_perl(log: Path, tmp_path: Path) -> None:
         }
         head |= {k: row[k] for k in ("tid", "tgid") if thread}
         expected.append({k: as_text(v) for k, v in own(row).items()}
-                        | {"header": {k: None if v is None else str(v) for k, v in head.items()}})  # fmt: skip
+                        | {"header": {k: None if v is None else str(v)
+                                      for k, v in head.items()}})  # fmt: skip
     assert found == expected
 
 
@@ -844,7 +857,10 @@ KINDS = ["perfetto", "ctf", "ctf2", "lttng", "json", "csv", "perl"]
 def test_what_is_there_stays(odd: Path, tmp_path: Path, to: str) -> None:
     out = tmp_path / "out"
     export(odd, to, out)
-    contents = lambda: {p: p.read_bytes() for p in [out, *out.rglob("*")] if p.is_file()}  # noqa: E731
+
+    def contents() -> dict[Path, bytes]:
+        return {p: p.read_bytes() for p in [out, *out.rglob("*")] if p.is_file()}
+
     before = contents()
     done = klogger("export", odd, "--to", to, "-o", out)
     assert done.returncode == 2 and "exists" in done.stderr and "--force" in done.stderr, (

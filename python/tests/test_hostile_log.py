@@ -57,9 +57,11 @@ def log(path: Path) -> Path:
             {"name": "flags", "flags": True, "values": [[1, EVIL], [2, "\x1b[2J"]]},
         ],
         "command_line": [EVIL], "workload": [EVIL], "scope": EVIL, "klogger": EVIL, "engine": EVIL,
-        "host": {"name": EVIL, "kernel": EVIL, "cpu_model": EVIL, "cpus": [0], "mitigations": [[EVIL, EVIL]]},
+        "host": {"name": EVIL, "kernel": EVIL, "cpu_model": EVIL, "cpus": [0],
+                 "mitigations": [[EVIL, EVIL]]},
         "schemas": [{"name": EVIL, "doc": EVIL, "file": EVIL, "text": EVIL}],
-        "probes": [{"schema": EVIL, "target": EVIL, "attached": False, "note": EVIL, "events": [EVIL]}],
+        "probes": [{"schema": EVIL, "target": EVIL, "attached": False, "note": EVIL,
+                    "events": [EVIL]}],
     }  # fmt: skip
     made.ledger = [{"key": EVIL, "severity": "loss", "count": 1, "event": EVIL, "text": EVIL}]
     made.add(0, 1, "PROCESS_EXISTS", pid=7, tgid=7, comm=EVIL.encode()[:15], command=b"x")

@@ -146,7 +146,8 @@ def test_cputop_says_who_ran_for_how_long(tmp_path: Path) -> None:
         tid: share for tid, (_, share) in shares.items() if share and tid != 0
     } == pytest.approx({10: 0.250, 11: 0.125, 20: 0.500})
     assert {tid: name for tid, (name, _) in shares.items()} | {0: "swapper"} == {
-        0: "swapper", 10: "first", 11: "second", 20: "first", 4194304: "not recorded", 4194305: "not recorded",
+        0: "swapper", 10: "first", 11: "second", 20: "first", 4194304: "not recorded",
+        4194305: "not recorded",
     }  # fmt: skip
     cpus = {row[0]["id"]: row[1]["value"] for row in table("lttng-cputop", trace, "per-cpu")}
     assert cpus == pytest.approx({0: 0.375, 1: 0.5})
@@ -191,11 +192,12 @@ def test_babeltrace_reads_names_and_values(tmp_path: Path) -> None:
     found, warnings = events(second(tmp_path))
     assert not warnings
     assert Counter(name for _, name, _ in found) == {
-        "own:ASK": 1, "own:ANSWER": 1, "own:CALLED": 1, "klogger:MARK": 1, "klogger:PROCESS_EXISTS": 3,
-        "lttng_statedump_process_state": 3, "sched_switch": 7, "sched_waking": 1, "sched_wakeup": 1,
-        "sched_wakeup_new": 1, "sched_process_fork": 1, "sched_process_exec": 1, "sched_process_exit": 1,
-        "irq_handler_entry": 5, "irq_handler_exit": 5, "softirq_entry": 7, "softirq_exit": 7,
-        "syscall_entry_getpid": 1, "syscall_exit_getpid": 1,
+        "own:ASK": 1, "own:ANSWER": 1, "own:CALLED": 1, "klogger:MARK": 1,
+        "klogger:PROCESS_EXISTS": 3, "lttng_statedump_process_state": 3, "sched_switch": 7,
+        "sched_waking": 1, "sched_wakeup": 1, "sched_wakeup_new": 1, "sched_process_fork": 1,
+        "sched_process_exec": 1, "sched_process_exit": 1, "irq_handler_entry": 5,
+        "irq_handler_exit": 5, "softirq_entry": 7, "softirq_exit": 7, "syscall_entry_getpid": 1,
+        "syscall_exit_getpid": 1,
     }  # fmt: skip
     text = "\n".join(f"{time - START} {name}: {rest}" for time, name, rest in found)
     for fields in (

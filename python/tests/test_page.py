@@ -82,7 +82,8 @@ def test_it_opens_without_complaint_and_draws_everything(page: browser.Browser) 
 def test_what_is_drawn_is_what_was_recorded(page: browser.Browser, log: Path) -> None:
     """The CPU time of each thread, of the bins at each level and of the quanta, as SQL has it."""
     opened = klogger.open(log)
-    ((busy,),) = opened.rows("SELECT sum(o.time) - sum(i.time) FROM (SELECT sum(time) AS time FROM SCHEDOUT) AS o,"
+    ((busy,),) = opened.rows("SELECT sum(o.time) - sum(i.time)"
+                             " FROM (SELECT sum(time) AS time FROM SCHEDOUT) AS o,"
                              " (SELECT sum(time) AS time FROM SCHEDIN) AS i")  # fmt: skip
     levels = page.ask(
         "klogger.timeline.levels.map((l) => l.width * l.share.reduce((a, b) => a + b, 0))"

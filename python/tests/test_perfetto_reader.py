@@ -17,11 +17,13 @@ from trace_processor import TraceProcessor
 NOT_RECORDED = 1 << 22
 
 STATES = """
-SELECT tid, state, ts, dur FROM thread_state JOIN thread USING (utid) WHERE tid < 4194304 ORDER BY ts, tid
+SELECT tid, state, ts, dur FROM thread_state JOIN thread USING (utid) WHERE tid < 4194304
+ORDER BY ts, tid
 """
 SLICES = """
 SELECT s.ts, s.dur, s.name, s.category, s.depth, t.tid, k.name
-FROM slice AS s JOIN track AS k ON s.track_id = k.id LEFT JOIN thread_track AS l ON s.track_id = l.id
+FROM slice AS s JOIN track AS k ON s.track_id = k.id
+  LEFT JOIN thread_track AS l ON s.track_id = l.id
 LEFT JOIN thread AS t USING (utid) WHERE s.dur <> 0 ORDER BY s.ts, s.dur DESC
 """
 
@@ -142,8 +144,9 @@ def test_states_and_waits(tmp_path: Path) -> None:
             "SELECT tid, sum(dur) FROM sched JOIN thread USING (utid) GROUP BY tid ORDER BY tid"
         )
     assert states == [
-        (10, "Running", 100, 100), (10, "S", 200, 50), (10, "R", 250, 50), (10, "Running", 300, 100),
-        (10, "R", 400, 50), (10, "Running", 450, 0), (10, "P", 450, -1), (11, "Running", 600, 100), (11, "S", 700, -1),
+        (10, "Running", 100, 100), (10, "S", 200, 50), (10, "R", 250, 50),
+        (10, "Running", 300, 100), (10, "R", 400, 50), (10, "Running", 450, 0), (10, "P", 450, -1),
+        (11, "Running", 600, 100), (11, "S", 700, -1),
     ]  # fmt: skip
     assert sorted(waits) == [(50,), (50,)]
     assert [r for r in ran if r[0] < NOT_RECORDED] == [(10, 200), (11, 100)]

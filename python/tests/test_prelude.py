@@ -91,8 +91,10 @@ def functions() -> list[tuple[str, str, str, list[str]]]:
     ms = [0] * 21
     ms[3] = 5
     return [
-        ("comm", "comm({0}, {1})", "(VALUES (1, 10), (2, 20), (2, 60), (9, 1))", ["one", "two", "deux", "9"]),
-        ("cost_of", "cost_of({0})::VARCHAR", "(VALUES ('A', 1), ('B', 2), ('C', 3))", ["7", "9", "0"]),
+        ("comm", "comm({0}, {1})", "(VALUES (1, 10), (2, 20), (2, 60), (9, 1))",
+         ["one", "two", "deux", "9"]),
+        ("cost_of", "cost_of({0})::VARCHAR", "(VALUES ('A', 1), ('B', 2), ('C', 3))",
+         ["7", "9", "0"]),
         ("duration", "duration({0})", "(VALUES (1230, 1), (7, 2))", ["1.23 µs", "7 ns"]),
         ("octave", "octave({0})::VARCHAR", "(VALUES (9000, 1), (1, 2))", ["3", "0"]),
         ("octaves", "octaves({0})::VARCHAR", "(VALUES (MAP {3: 5}, 1))", [str(ms)]),

@@ -36,7 +36,8 @@ def scheduler_log(out: Path, rows: dict[str, list[str]], **more: object) -> Path
     support.create_tables(con, support.events_of("scheduler"))
     for event, values in rows.items():
         con.execute(f"INSERT INTO {event} VALUES {', '.join(values)}")
-    return support.write_log(con, out, **{"processes": [], "end": 10**6, **more})  # type: ignore[arg-type]
+    given = {"processes": [], "end": 10**6, **more}
+    return support.write_log(con, out, **given)  # type: ignore[arg-type]
 
 
 def drawn(path: Path) -> list[str]:

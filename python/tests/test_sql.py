@@ -69,9 +69,11 @@ def test_tables_are_listed_with_units_and_docs(
 @pytest.mark.parametrize(
     ("query", "message"),
     [
-        ("SELECT * FORM SCHEDIN", 'klogger: syntax error at or near "SCHEDIN"\n  line 1: SELECT * FORM SCHEDIN\n'
+        ("SELECT * FORM SCHEDIN", 'klogger: syntax error at or near "SCHEDIN"\n'
+        '  line 1: SELECT * FORM SCHEDIN\n'
             + " " * 24 + "^\n"),
-        ("SELECT 1\nFROM SCHEDINN", "klogger: Table with name SCHEDINN does not exist\n  line 2: FROM SCHEDINN\n"
+        ("SELECT 1\nFROM SCHEDINN", "klogger: Table with name SCHEDINN does not exist\n"
+        "  line 2: FROM SCHEDINN\n"
             + " " * 15 + "^\n  help: did you mean SCHEDIN or SCHEDOUT?\n"),
         ("SELECT pdi FROM SCHEDIN", 'klogger: Referenced column "pdi" not found in FROM clause\n'
             "  line 1: SELECT pdi FROM SCHEDIN\n" + " " * 17 + "^\n  help: did you mean pid?\n"),

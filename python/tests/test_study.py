@@ -64,20 +64,26 @@ def around():
         open({left!r}, "a").write("left\\n")
 
 def arms(plan):
-    return [Arm(f"arm {{k}}", {command}, 1, {{"k": k}}, environment={{"K": str(k)}}, around=around) for k in range(2)]
+    return [Arm(f"arm {{k}}", {command}, 1, {{"k": k}}, environment={{"K": str(k)}}, around=around)
+            for k in range(2)]
 
 def analyse(plan, runs):
     {analyse}
     rows = [[r.arm.name, int(r.output), 100, r.oracle] for r in runs]
     columns = [Column("arm", "", False, "arm"), Column("got", "count", False, "what it printed"),
-               Column("paper", "count", False, "the paper's"), Column("oracle", "", False, "who counted")]
+               Column("paper", "count", False, "the paper's"),
+               Column("oracle", "", False, "who counted")]
     counted = runs[0].log.rows("SELECT count(*) FROM SCHEDIN")[0][0]
     return Answer(
-        [result("first", "Firsts", "How many?", columns, rows, Picture("bars", {{"x": "got", "y": "arm"}}))],
-        ["Two were run."], [Check("switches", counted == {expected}, f"{{counted}} and {expected}")], ["No kprobes."],
+        [result("first", "Firsts", "How many?", columns, rows,
+                Picture("bars", {{"x": "got", "y": "arm"}}))],
+        ["Two were run."],
+        [Check("switches", counted == {expected}, f"{{counted}} and {expected}")],
+        ["No kprobes."],
     )
 
-STUDY = Study("{name}", "Title", "Is it?", "Figure 0", "It was.", ("scheduler",), arms, analyse, {seconds}, 2)
+STUDY = Study("{name}", "Title", "Is it?", "Figure 0", "It was.", ("scheduler",), arms, analyse,
+              {seconds}, 2)
 """
 
 
@@ -105,8 +111,9 @@ def place(tmp_path: Path, small_log: Path, monkeypatch: pytest.MonkeyPatch) -> P
 
 def write(place: Path, name: str = "one", **parts: object) -> Path:
     words: dict[str, object] = {
-        "name": name, "before": "pass", "left": str(place / "left"), "command": '["sh", "-c", "echo $K$K"]',
-        "analyse": "pass", "expected": 40, "seconds": 4, **parts,
+        "name": name, "before": "pass", "left": str(place / "left"),
+        "command": '["sh", "-c", "echo $K$K"]', "analyse": "pass", "expected": 40, "seconds": 4,
+        **parts,
     }  # fmt: skip
     path = place / f"{name}.py"
     path.write_text(STUDY.format(**words))

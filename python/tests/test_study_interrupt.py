@@ -190,7 +190,8 @@ def test_the_throttle_is_put_back_after_kill_9(tmp_path: Path) -> None:
     program = f"""
 import os, pathlib, signal
 from klogger_lab.study import discover
-unthrottled = discover.load(pathlib.Path({str(support.SCHEMATA / "noise/studies/noise.py")!r})).study.arms.__globals__
+noise = discover.load(pathlib.Path({str(support.SCHEMATA / "noise/studies/noise.py")!r}))
+unthrottled = noise.study.arms.__globals__
 unthrottled["THROTTLE"] = pathlib.Path({str(throttle)!r})
 with unthrottled["unthrottled"]():
     assert unthrottled["THROTTLE"].read_text() == "-1"

@@ -193,8 +193,8 @@ def test_migration(make_run: MakeRun, tmp_path: Path) -> None:
         return {"role": "machine", "time_ns": at + START, "idle_ns": idle}
 
     said = [
-        machine(0, 7), report("decoder", 10, 4, 100_000_001, nvcsw=2), report("display", 11, 1, 100_000_001, nvcsw=1),
-        machine(100_000_000, 50_000_007),
+        machine(0, 7), report("decoder", 10, 4, 100_000_001, nvcsw=2),
+        report("display", 11, 1, 100_000_001, nvcsw=1), machine(100_000_000, 50_000_007),
     ]  # fmt: skip
     answer = analyse("migration", tmp_path, make_run("0 hogs", PLAYER, *said, hogs=0, frames=4))
     (row,) = answer.results[0].table.records()
@@ -211,7 +211,8 @@ def test_migration(make_run: MakeRun, tmp_path: Path) -> None:
 
 def test_migration_says_when_others_had_the_machine(make_run: MakeRun, tmp_path: Path) -> None:
     said = [
-        {"role": "machine", "time_ns": START, "idle_ns": 0}, report("decoder", 8, 4, 1), report("display", 9, 1, 1),
+        {"role": "machine", "time_ns": START, "idle_ns": 0}, report("decoder", 8, 4, 1),
+        report("display", 9, 1, 1),
         {"role": "machine", "time_ns": 100_000_000 + START, "idle_ns": 150_000_000},
     ]  # fmt: skip
     answer = analyse("migration", tmp_path, make_run("0 hogs", PLAYER, *said, hogs=0, frames=4))
@@ -278,7 +279,8 @@ def test_switch_cost_on_a_kernel_without_its_tracepoints(make_run: MakeRun, tmp_
 
 def test_yield(make_run: MakeRun, tmp_path: Path) -> None:
     said = [
-        report("yielder", 10, 8, 300_000_001, nvcsw=1, nivcsw=1), report("yielder", 11, 4, 300_000_001, nivcsw=1)
+        report("yielder", 10, 8, 300_000_001, nvcsw=1, nivcsw=1),
+        report("yielder", 11, 4, 300_000_001, nivcsw=1)
     ]  # fmt: skip
     answer = analyse(
         "yield", tmp_path, make_run("two on one CPU", LOOPS, *said, processes=2, seconds=0.5)
@@ -355,7 +357,8 @@ def test_ring(make_run: MakeRun, tmp_path: Path) -> None:
     switch's.
     """
     said = [
-        {"role": "alone", "ns": 40.0}, {"role": "ring", "rounds": 2, "begin_ns": START, "end_ns": START + 250_000_000},
+        {"role": "alone", "ns": 40.0},
+        {"role": "ring", "rounds": 2, "begin_ns": START, "end_ns": START + 250_000_000},
         report("member", 10, 2, 300_000_000, cpu_ns=170, nvcsw=1, nivcsw=1),
         report("member", 11, 1, 300_000_000, cpu_ns=100, nivcsw=1),
     ]  # fmt: skip

@@ -51,8 +51,8 @@ def log(tmp_path: Path) -> klogger.Log:
         " NULL, 7, 31, 30, 7)"
     )
     out = support.write_log(
-        con, tmp_path / "x.klog-parquet", processes=[(30, "server", 0, None), (31, "worker", 0, None)],
-        ledger=LEDGER, end=1000,
+        con, tmp_path / "x.klog-parquet",
+        processes=[(30, "server", 0, None), (31, "worker", 0, None)], ledger=LEDGER, end=1000,
         meta={"schemas": [{"name": "scheduler"}, {"name": "web", "user": True}]},
     )  # fmt: skip
     field = json.dumps(

@@ -113,7 +113,8 @@ static const struct klogger_attach_kind klogger_attach_kinds[] = {
 /* NULL: this kernel was built without what it takes. */
 static const struct klogger_attach_kind *klogger_attach_kind(const struct klogger_place *place)
 {
-	if (place->kind >= ARRAY_SIZE(klogger_attach_kinds) || !klogger_attach_kinds[place->kind].attach)
+	if (place->kind >= ARRAY_SIZE(klogger_attach_kinds) ||
+	    !klogger_attach_kinds[place->kind].attach)
 		return NULL;
 	return &klogger_attach_kinds[place->kind];
 }

@@ -117,7 +117,8 @@ abused() {
 
 # load ROUND: once, while somebody does what is logged; with a recording in some rounds.
 load() {
-    insmod /modules-under-test/klogger.ko && insmod /modules-under-test/klogger_flood.ko || echo "$1: in" >>/out/refused
+    insmod /modules-under-test/klogger.ko && insmod /modules-under-test/klogger_flood.ko ||
+        echo "$1: in" >>/out/refused
     [ $(($1 % 10)) != 0 ] || of_command "load-$1" -s /flood.klogger -- flood 101 1
     rmmod klogger_flood && rmmod klogger || echo "$1: out" >>/out/refused
 }

@@ -34,14 +34,16 @@ both() {
     kernel -s scheduler -a -o "/out/$name-all.klog" --buffer-size 16M 2>"/out/$name-all.err" &
     all=$!
     started "/out/$name-all.klog"
-    klogger record -s scheduler -o "/out/$name-tree.klog" -- "$@" >"/out/$name.json" 2>"/out/$name-tree.err"
+    klogger record -s scheduler -o "/out/$name-tree.klog" -- "$@" \
+        >"/out/$name.json" 2>"/out/$name-tree.err"
     finish $all
 }
 
 both_the_other_way() {
     name=$1
     shift
-    klogger record -s scheduler -a -o "/out/$name-all.klog" --buffer-size 16M 2>"/out/$name-all.err" &
+    klogger record -s scheduler -a -o "/out/$name-all.klog" --buffer-size 16M \
+        2>"/out/$name-all.err" &
     all=$!
     started "/out/$name-all.klog"
     kernel -s scheduler -o "/out/$name-tree.klog" -- "$@" >"/out/$name.json" 2>"/out/$name-tree.err"
@@ -87,7 +89,8 @@ resized() {
     flooder=$!
     for size in 1 2 1 4 1; do
         sleep 0.3
-        echo $size >/proc/sys/klogger/buffer_size || echo "no ring of $size MB" >>/out/resized.refused
+        echo $size >/proc/sys/klogger/buffer_size ||
+            echo "no ring of $size MB" >>/out/resized.refused
         echo $((size * 10)) >/proc/sys/klogger/lowwater
     done
     wait $flooder
@@ -96,7 +99,8 @@ resized() {
 }
 
 dumped() {
-    kernel -s /flood.klogger --overwrite --buffer-size 64K -a -o /out/dumped.klog 2>/out/dumped.err &
+    kernel -s /flood.klogger --overwrite --buffer-size 64K -a -o /out/dumped.klog \
+        2>/out/dumped.err &
     recorder=$!
     started /out/dumped.klog
     flood 200003 -1 >/dev/null &

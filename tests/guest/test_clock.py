@@ -26,9 +26,11 @@ wait $recorder
 echo 0 >$cpu1
 klogger record -s scheduler -o /out/late.klog -- \\
     sh -c "sleep 1; echo 1 >$cpu1; sleep 1; flood {HITS} 1" >/out/late.json 2>/out/late.err
-klogger record -s scheduler --buffer-size 64K --max-memory 64M -o /out/grown.klog -- flood 100003 -1 \\
+klogger record -s scheduler --buffer-size 64K --max-memory 64M -o /out/grown.klog \\
+    -- flood 100003 -1 \\
     >/out/grown.json 2>/out/grown.err
-klogger record -s scheduler --rate-limit 'SCHED*=50/s' -o /out/limited.klog -- pingpong 997 processes 0 \\
+klogger record -s scheduler --rate-limit 'SCHED*=50/s' -o /out/limited.klog \\
+    -- pingpong 997 processes 0 \\
     >/out/limited.json 2>/out/limited.err
 """
 

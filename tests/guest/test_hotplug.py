@@ -18,7 +18,9 @@ for _ in 1 2 3 4; do echo 0 >$cpu; sleep 0.3; echo 1 >$cpu; sleep 0.3; done
 wait
 sleep 3
 for task in /proc/[0-9]*/task/*; do
-    if [ "$(cat $task/comm)" = klogger/1 ]; then grep Cpus_allowed_list $task/status >/out/allowed; fi
+    if [ "$(cat $task/comm)" = klogger/1 ]; then
+        grep Cpus_allowed_list $task/status >/out/allowed
+    fi
 done
 END
 klogger record -s scheduler --buffer-size 64K --max-memory 128M -o /out/log.klog -- \\

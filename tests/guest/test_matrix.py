@@ -17,7 +17,8 @@ SCHEMATA = sorted(path.name for path in (ROOT / "schemata").iterdir())
 SCRIPT = """
 uname -r >/out/kernel
 for schema in $SCHEMATA; do
-    klogger record -s $schema -o /out/$schema.klog --no-calibrate -- sh -c 'sleep 0.1; sleep 0.1' 2>/out/$schema.err
+    klogger record -s $schema -o /out/$schema.klog --no-calibrate \\
+        -- sh -c 'sleep 0.1; sleep 0.1' 2>/out/$schema.err
     echo $? >/out/$schema.code
 done
 """

@@ -75,7 +75,8 @@ def refused(klogger, headers, folder, body):
     [
         (
             "probe tracepoint sched_waking(int pid) { klogger(A, pid); }",
-            ["the prototype of 'sched_waking' is not the kernel's", "schema: tracepoint sched_waking(int)",
+            ["the prototype of 'sched_waking' is not the kernel's",
+             "schema: tracepoint sched_waking(int)",
              "kernel: tracepoint sched_waking(struct task_struct *)", "bad.klogger:3:"],
         ),
         (
@@ -126,7 +127,8 @@ def test_no_make_no_modules(klogger, headers, tmp_path):
     (tmp_path / "bin" / Path(gcc).name).symlink_to(gcc)
     done = subprocess.run(
         [klogger, "build", "-s", "scheduler", "--kernel", headers, "-o", tmp_path / "out"],
-        check=False, capture_output=True, text=True, env={"PATH": str(tmp_path / "bin"), "HOME": str(tmp_path)},
+        check=False, capture_output=True, text=True,
+        env={"PATH": str(tmp_path / "bin"), "HOME": str(tmp_path)},
     )  # fmt: skip
     assert done.returncode == 2
     assert (
@@ -137,7 +139,8 @@ def test_no_make_no_modules(klogger, headers, tmp_path):
 def test_without_the_compiler_of_the_kernel(klogger, headers, tmp_path):
     done = subprocess.run(
         [klogger, "build", "--kernel", headers, "-o", tmp_path / "out"],
-        check=False, capture_output=True, text=True, env={"PATH": str(tmp_path), "HOME": str(tmp_path)},
+        check=False, capture_output=True, text=True,
+        env={"PATH": str(tmp_path), "HOME": str(tmp_path)},
     )  # fmt: skip
     assert done.returncode == 2
     assert "was compiled by gcc" in done.stderr and "apt-get install gcc-" in done.stderr, (

@@ -19,7 +19,9 @@ SCHEMATA = sorted(ROOT.glob("schemata/*/*.klogger"))
 KERNEL_SCHEMATA = [path.stem for path in SCHEMATA if "\nprobe " in path.read_text()]
 OWN = """schema renames "Threads that change their names"
 event RENAMED "a thread has a new name" { int pid as thread  string[16] name }
-probe tracepoint task_rename(struct task_struct *task, const char *comm) { klogger(RENAMED, task->pid, comm); }
+probe tracepoint task_rename(struct task_struct *task, const char *comm) {
+    klogger(RENAMED, task->pid, comm);
+}
 """
 
 
@@ -196,10 +198,12 @@ def recorded(dkms, own, guest, tmp_path_factory):
     depmod
     modprobe klogger_scheduler && modprobe klogger_renames || exit 3
     klogger record --engine kernel -s scheduler -o /out/loaded.klog -- pingpong 997 processes 0
-    klogger record --engine kernel -s /own.klogger -o /out/own.klog -- sh -c 'for i in 1 2 3; do busybox true; done'
+    klogger record --engine kernel -s /own.klogger -o /out/own.klog \\
+        -- sh -c 'for i in 1 2 3; do busybox true; done'
     cut -d ' ' -f 1 /proc/modules >/out/stay
     rmmod klogger_renames && rmmod klogger_scheduler && rmmod klogger || exit 4
-    klogger record --engine kernel --modules {at} -s switching -o /out/named.klog -- pingpong 997 processes 0
+    klogger record --engine kernel --modules {at} -s switching -o /out/named.klog \\
+        -- pingpong 997 processes 0
     cut -d ' ' -f 1 /proc/modules | grep klogger >/out/left
     dmesg | grep -E 'WARN|BUG|Oops|Call Trace' >/out/dmesg
     true

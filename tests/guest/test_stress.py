@@ -89,7 +89,8 @@ def test_nothing_is_torn(logged):
     assert log.count("stressed") > 0
     wrong = """
         cpu <> of_cpu OR context > 3 OR n = 0
-        OR seal::HUGEINT <> ((n::HUGEINT * 256 + context * 16 + of_cpu) * 11400714819323198485) % 18446744073709551616
+        OR seal::HUGEINT <> ((n::HUGEINT * 256 + context * 16 + of_cpu) * 11400714819323198485)
+                            % 18446744073709551616
         OR (n % 5 = 0) <> (text IS NOT NULL)
         OR coalesce(text <> repeat('x', (n % 97)::BIGINT), false)
     """
@@ -103,7 +104,8 @@ def test_each_sequence_is_in_order(logged):
     _, log, attempts = logged
     rows = log.rows("""
         SELECT of_cpu, context, max(n), count(*), count(DISTINCT n), count(*) FILTER (n <= before)
-        FROM (SELECT *, lag(n) OVER (PARTITION BY of_cpu, context ORDER BY serial) AS before FROM stressed)
+        FROM (SELECT *, lag(n) OVER (PARTITION BY of_cpu, context ORDER BY serial) AS before
+              FROM stressed)
         GROUP BY of_cpu, context
     """)
     for cpu, context, last, count, different, backwards in rows:

@@ -153,7 +153,8 @@ def test_the_kernel_counts_as_many_hits(bench, klogger, clean_dir):
     perf = ["perf", "stat", "-x,", "-e", "task:task_prctl_unknown", "-o", counts, "--"]
     done = subprocess.run(
         [*perf, *command, f"--passes={PASSES}"],
-        capture_output=True, text=True, check=False, cwd=clean_dir, env={**os.environ, "KLOGGER": str(klogger)},
+        capture_output=True, text=True, check=False, cwd=clean_dir,
+        env={**os.environ, "KLOGGER": str(klogger)},
     )  # fmt: skip
     assert done.returncode in (0, 1), done.stderr
     found = json.loads(done.stdout)

@@ -24,8 +24,11 @@ def write_to(address):
 
 prctl = ctypes.CDLL(None).prctl
 failed = sum(write_to(8 + 8 * (i % 8000)) == -1 for i in range(int(sys.argv[1])))
-shown = subprocess.run(["bpftool", "-j", "prog", "show"], capture_output=True, text=True, check=True).stdout
-ours = [p for p in json.loads(shown) if p.get("name", "").startswith("klogger") and "page_fault" in p["name"]]
+shown = subprocess.run(
+    ["bpftool", "-j", "prog", "show"], capture_output=True, text=True, check=True
+).stdout
+ours = [p for p in json.loads(shown)
+        if p.get("name", "").startswith("klogger") and "page_fault" in p["name"]]
 print(json.dumps({"failed": failed, "skipped": [p.get("recursion_misses", 0) for p in ours]}))
 """
 

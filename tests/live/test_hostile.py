@@ -301,7 +301,8 @@ def test_interrupted_while_it_compiles(recorder):
             stderr=subprocess.DEVNULL,
             start_new_session=True,
             # Whoever runs the tests in the background may have left it ignored.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 (there are no threads)
+            # There are no threads.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
         )
         recorder.running.append(process)
         assert wait_for(lambda: of_recorder(compiler), 60)

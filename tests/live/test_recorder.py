@@ -125,7 +125,8 @@ def test_the_whole_system(recorder, workloads):
     for cpu in range(os.cpu_count()):
         mine = log.rows(f"SELECT pid, next FROM schedout WHERE cpu = {cpu} ORDER BY serial")
         assert mine == log.rows(f"""
-            SELECT o.pid, i.pid FROM schedout AS o ASOF JOIN schedin AS i ON i.cpu = o.cpu AND i.serial > o.serial
+            SELECT o.pid, i.pid FROM schedout AS o
+            ASOF JOIN schedin AS i ON i.cpu = o.cpu AND i.serial > o.serial
             WHERE o.cpu = {cpu} ORDER BY o.serial"""), "a SCHEDOUT without its SCHEDIN"
         # ftrace began earlier and ended later. Two clocks are read at each switch, not far from one
         # another.

@@ -41,7 +41,8 @@ def arms(plan):
     command = ["sh", "-c", "echo $$ > {pid}; setsid sleep 300 & exec sleep 300"]
     return [Arm("asleep", command, 300, around=around)]
 
-STUDY = Study("sleeper", "T", "Q?", "Figure 0", "Nothing.", ("scheduler",), arms, lambda plan, runs: Answer())
+STUDY = Study("sleeper", "T", "Q?", "Figure 0", "Nothing.", ("scheduler",), arms,
+              lambda plan, runs: Answer())
 """
 
 ODD = r"""
@@ -146,8 +147,8 @@ def test_names_that_are_no_text(klogger, clean_dir, recorder):
     done, log = recorder.run("-q", "-s", "scheduler", "--", clean_dir / "odd")
     assert done.code == 0, done.err
     shown = subprocess.run(
-        [sys.executable, "-m", "klogger.cli.report", log], capture_output=True, timeout=120, check=False,
-        env={**os.environ, "KLOGGER": str(klogger)},
+        [sys.executable, "-m", "klogger.cli.report", log], capture_output=True, timeout=120,
+        check=False, env={**os.environ, "KLOGGER": str(klogger)},
     )  # fmt: skip
     assert shown.returncode == 0, shown.stderr
     assert "\ufffd".encode() in shown.stdout

@@ -46,7 +46,8 @@ def faulty_calls(log) -> list:
         SELECT cpu, time, before, what, switched FROM ordered, range
         WHERE time > first AND time < last AND before IS NOT NULL AND NOT coalesce(
             CASE what WHEN 'enter' THEN before = 'leave' WHEN 'switch' THEN before = 'enter'
-                      ELSE before = CASE WHEN switched = 1 THEN 'switch' ELSE 'enter' END END, false)"""
+                      ELSE before = CASE WHEN switched = 1 THEN 'switch' ELSE 'enter' END
+                      END, false)"""
     )
 
 
@@ -100,7 +101,8 @@ def test_lengths_of_queues(recorder, workloads):
     oracles.check_whole(log)
     wrong = log.one("""
         SELECT count(*) FROM (
-            SELECT queued::INTEGER - change AS was, lag(queued) OVER (PARTITION BY runq ORDER BY time, serial) AS before
+            SELECT queued::INTEGER - change AS was,
+                   lag(queued) OVER (PARTITION BY runq ORDER BY time, serial) AS before
             FROM nr_running)
         WHERE before IS NOT NULL AND before <> was""")
     # Kernels that leave out a few switches leave out a few changes, too: the next one has the right

@@ -215,7 +215,9 @@ def listen(pid, uid, answer):
     return child
 
 def run(*words, prefix=()):
-    done = subprocess.run([*prefix, klogger, *words], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    done = subprocess.run(
+        [*prefix, klogger, *words], capture_output=True, text=True, stdin=subprocess.DEVNULL
+    )
     return [done.returncode, done.stderr]
 
 found = {}

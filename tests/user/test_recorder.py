@@ -33,7 +33,9 @@ def check_order(log: Log) -> None:
     wrong = log.rows("""
         SELECT tid, n, before FROM (
             SELECT tid, n, lag(n) OVER (PARTITION BY tgid, tid ORDER BY time, serial) AS before,
-                   serial, lag(serial) OVER (PARTITION BY tgid, tid ORDER BY time, serial) AS serial_before FROM count)
+                   serial,
+                   lag(serial) OVER (PARTITION BY tgid, tid ORDER BY time, serial) AS serial_before
+            FROM count)
         WHERE n <= before OR serial <= serial_before LIMIT 3""")
     assert wrong == []
 
@@ -80,8 +82,10 @@ def test_small_rings(recorder, build):
     check_order(log)
     rows = log.rows(
         """
-        SELECT c.tid, c.logged, coalesce(l.lost, 0) FROM (SELECT tid, count(*) AS logged FROM count GROUP BY tid) AS c
-        LEFT JOIN (SELECT tid, sum(count)::BIGINT AS lost FROM lost GROUP BY tid) AS l USING (tid)"""
+        SELECT c.tid, c.logged, coalesce(l.lost, 0)
+        FROM (SELECT tid, count(*) AS logged FROM count GROUP BY tid) AS c
+        LEFT JOIN (SELECT tid, sum(count)::BIGINT AS lost FROM lost GROUP BY tid) AS l
+        USING (tid)"""
     )
     assert [logged + lost for _, logged, lost in rows] == [calls] * 4, rows
     assert log.count("COUNT") + log.lost("COUNT") == 4 * calls
@@ -259,7 +263,8 @@ def test_cause_stands_before_effect(recorder, build, cpus):
     assert [log.count(event) for event in ("BEFORE", "WRITTEN", "AFTER")] == [pairs] * 3
     assert error < 20_000
     log.db.execute(f"""CREATE TEMP TABLE pair AS
-        SELECT n, before.time - {error} AS before, written.time + {error} AS written, after.time + {error} AS after
+        SELECT n, before.time - {error} AS before, written.time + {error} AS written,
+               after.time + {error} AS after
         FROM before JOIN written USING (n) JOIN after USING (n)""")
     assert log.rows("SELECT * FROM pair WHERE after < before LIMIT 3") == []
     # The kernel wakes the reader inside of the writer's write().

@@ -156,10 +156,11 @@ fn call(out: &mut Text, schema: &Schema, event: &Event) {
     let more: String = names.iter().map(|n| format!(", {n}")).collect();
     let parameters = parameters(&layout);
     out.push(format_args!(
-        "\nstatic KLOGGER_SLOW_CALL void klogger_slow_{name}({parameters})\n{{\n\tstruct klogger_hit \
-         klogger_hit = KLOGGER_NOTHING;\n\n\
-         \tklogger_hit.slow = \
-         1;\n\tklogger_event_{name}(&klogger_hit{more});\n\tklogger_leave(&klogger_hit);\n}}\n"
+        "\nstatic KLOGGER_SLOW_CALL void klogger_slow_{name}({parameters})\n{{\n\
+         \tstruct klogger_hit klogger_hit = KLOGGER_NOTHING;\n\n\
+         \tklogger_hit.slow = 1;\n\
+         \tklogger_event_{name}(&klogger_hit{more});\n\
+         \tklogger_leave(&klogger_hit);\n}}\n"
     ));
     out.push(format_args!(
         "\nstatic __always_inline void klogger_call_{name}({parameters})\n{{\n\tstruct klogger_hit \

@@ -141,7 +141,8 @@ impl Request {
         let needed = (rings * Rings::stride(size as usize)) as u64;
         match machine::memory_available() {
             Some(available) if needed > available => Err(Error::new(format!(
-                "rings of {} MiB for each of {rings} CPUs need {} MiB of memory, and {} MiB are free",
+                "rings of {} MiB for each of {rings} CPUs need {} MiB of memory, and {} MiB are \
+                 free",
                 size >> 20,
                 needed >> 20,
                 available >> 20

@@ -39,8 +39,8 @@
 //! | byte | size | what |
 //! |---|---|---|
 //! | 0 | 4 | `b5 4b 4c 42` |
-//! | 4 | 4 | CRC32C from byte 8 to the end of the payload; if there are parts, of the header |
-//! | 8 | 2 | bytes of this header: 72, and 16 for each part; a reader skips what it does not know |
+//! | 4 | 4 | CRC32C from byte 8 to the end of the payload, or, of parts, of the header |
+//! | 8 | 2 | bytes of this header: 72, and 16 for each part |
 //! | 10 | 1 | kind: 1 events, 2 symbols, 3 ledger, 4 index, 5 schemata, 6 stacks, 7 preamble |
 //! | 11 | 1 | compression of the payload: 0 none, 1 zstd (one frame, or one for each part) |
 //! | 12 | 4 | bytes of the payload as it stands in the file |

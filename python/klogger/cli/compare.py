@@ -23,12 +23,14 @@ examples:
   klogger compare old*.klog --with new*.klog --html x.html     with pictures
   klogger compare a.klog b.klog --analysis wakeup_latency      all metrics of this analysis
   klogger compare a*.klog --with b*.klog --metric p99 --fail-on 5%
-                                                               for CI: exit code 1 if a p99 got worse by more
+                                            for CI: exit code 1 if a p99 got worse by more
 
-The fewer metrics are compared, the smaller a difference can be seen. Several runs of each show how much two runs of the
-same thing differ, which one run cannot. docs/compare.md says how it is computed.
+The fewer metrics are compared, the smaller a difference can be seen. Several runs of each show how
+much two runs of the same thing differ, which one run cannot. docs/compare.md says how it is
+computed.
 
-exit code: 0; with --fail-on, 1 if a metric is surely worse by more than that; 2 if something could not be done.
+exit code: 0; with --fail-on, 1 if a metric is surely worse by more than that; 2 if something
+could not be done.
 """
 
 # On each side, of those that can fail a pipeline.
@@ -38,8 +40,10 @@ RUNS_MIN = 3
 def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(
         prog="klogger compare",
-        usage="klogger compare A B [OPTION]...\n       klogger compare A... --with B... [OPTION]...",
-        description="What differs between two recordings, or several of each, and whether it is more than chance.",
+        usage="klogger compare A B [OPTION]...\n"
+        "       klogger compare A... --with B... [OPTION]...",
+        description="What differs between two recordings, or several of each, and whether it"
+        " is more than chance.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -147,7 +151,8 @@ def check_judged(args: argparse.Namespace, found: Compared) -> None:
     if not any(m.worsened() is not None for m in found.comparison.metrics()):
         raise Failure(
             "--fail-on: none of the metrics can be judged",
-            help="record several runs of each; of some metrics neither less nor more is better (docs/compare.md)",
+            help="record several runs of each; of some metrics neither less nor more is "
+            "better (docs/compare.md)",
         )
 
 

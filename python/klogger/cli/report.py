@@ -44,7 +44,8 @@ def parser() -> argparse.ArgumentParser:
     )
     found.add_argument(
         "--at", metavar="TIME", type=moment, action="append", default=[],
-        help="a page's timeline has each quantum around this time, if the log is too big for all (repeatable)",
+        help="a page's timeline has each quantum around this time, if the log is too big "
+        "for all (repeatable)",
     )  # fmt: skip
     found.add_argument(
         "--png", metavar="DIR", type=Path, help="write one picture for each analysis"
@@ -131,7 +132,8 @@ def subjects(log: Log) -> Subjects:
     from klogger.drawing import Subjects
 
     rows = log.rows(
-        "SELECT DISTINCT klogger.label(comm, pid) FROM klogger.process UNION SELECT '(recorder)' LIMIT 100000"
+        "SELECT DISTINCT klogger.label(comm, pid) FROM klogger.process"
+        " UNION SELECT '(recorder)' LIMIT 100000"
     )
     return Subjects(frozenset(printable(name) for (name,) in rows))
 
@@ -191,10 +193,14 @@ def as_json(head: Summary, results: list[Result]) -> dict[str, object]:
         "analyses": [
             {
                 "name": r.analysis.name, "schema": r.analysis.schema, "title": r.analysis.title,
-                "question": r.analysis.question, "status": r.status, "reason": r.reason, "findings": r.findings,
-                "weights": r.weights, "warnings": r.warnings, "notes": r.analysis.notes,
-                "columns": {n: {"unit": c.unit, "doc": c.doc} for n, c in r.analysis.columns.items()},
-                "table": r.table.records(), "rows_left_out": r.table.left_out, "picture": r.points.records(),
+                "question": r.analysis.question, "status": r.status, "reason": r.reason,
+                "findings": r.findings, "weights": r.weights, "warnings": r.warnings,
+                "notes": r.analysis.notes,
+                "columns": {
+                    n: {"unit": c.unit, "doc": c.doc} for n, c in r.analysis.columns.items()
+                },
+                "table": r.table.records(), "rows_left_out": r.table.left_out,
+                "picture": r.points.records(),
             }
             for r in results
         ],

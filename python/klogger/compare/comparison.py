@@ -71,7 +71,8 @@ VERDICTS = {
     "better": "better",
     "differs": "differs; neither way is better",
     "same": "no difference seen",
-    "alone": "not known: more than each run varies within itself, but two runs of one thing may differ by as much",
+    "alone": "not known: more than each run varies within itself, but two runs of one thing "
+    "may differ by as much",
     "unknown": "one value on each side, or values that do not vary: nothing can be said",
 }
 

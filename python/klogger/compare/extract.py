@@ -44,17 +44,21 @@ RECORDING = Analysis(
 # Names are normalised where there are few of them, not in each sample.
 SAMPLE = """
 CREATE OR REPLACE TEMP TABLE klogger_sample AS
-SELECT {name} AS name, {time}::BIGINT AS time, {value}::DOUBLE AS value FROM ({query}) WHERE {value} IS NOT NULL"""
+SELECT {name} AS name, {time}::BIGINT AS time, {value}::DOUBLE AS value FROM ({query})
+WHERE {value} IS NOT NULL"""
 KIND = f"""
 CREATE OR REPLACE TEMP TABLE klogger_kind AS
 WITH named AS (
-    SELECT name, regexp_replace(regexp_replace(name, '\\[\\d+\\]', '', 'g'), '\\bthread \\d+', 'thread', 'g') AS what,
+    SELECT name, regexp_replace(regexp_replace(name, '\\[\\d+\\]', '', 'g'), '\\bthread \\d+',
+           'thread', 'g') AS what,
            min(time) AS from_ns, max(time) AS to_ns, count(*) AS n, sum(abs(value)) AS total
     FROM klogger_sample WHERE isfinite(value) GROUP BY name
 ), kind AS (
-    SELECT what, min(from_ns) AS from_ns, max(to_ns) AS to_ns, sum(n) AS n, sum(total) AS total FROM named GROUP BY what
+    SELECT what, min(from_ns) AS from_ns, max(to_ns) AS to_ns, sum(n) AS n, sum(total) AS total
+    FROM named GROUP BY what
 ), part AS (
-    SELECT *, greatest(n / sum(n) OVER (), coalesce(total / nullif(sum(total) OVER (), 0), 0)) AS part FROM kind
+    SELECT *, greatest(n / sum(n) OVER (), coalesce(total / nullif(sum(total) OVER (), 0),
+           0)) AS part FROM kind
 ), ranked AS (
     SELECT what, from_ns, to_ns, row_number() OVER (ORDER BY part DESC, what) - 1 AS kind FROM part
 )
@@ -66,7 +70,8 @@ SELECT kind, least(floor((time::DOUBLE - from_ns) / (to_ns::DOUBLE - from_ns + 1
        CASE WHEN value = 0 THEN 0
             ELSE (sign(value) * (floor(log2(abs(value)) * {BINS}) + {ORIGIN}))::BIGINT END AS bin,
        count(*)::DOUBLE AS n, sum(value) AS total
-FROM klogger_sample JOIN klogger_kind USING (name) WHERE isfinite(value) GROUP BY ALL ORDER BY ALL"""
+FROM klogger_sample JOIN klogger_kind USING (name) WHERE isfinite(value) GROUP BY ALL
+ORDER BY ALL"""
 BETWEEN_NAMES = chr(31)
 
 
@@ -171,7 +176,8 @@ def value_column(one: Analysis, names: list[str], where: str) -> str:
     values = [n for n in names if n != "time" and unit(one, n) in NUMBERS]
     if len(values) != 1 or "time" not in names:
         raise Failure(
-            f"{where}: it must have the column time and one whose unit is {', '.join(NUMBERS[:-1])} or {NUMBERS[-1]}",
+            f"{where}: it must have the column time and one whose unit is "
+            f"{', '.join(NUMBERS[:-1])} or {NUMBERS[-1]}",
             help="docs/analyses.md describes samples",
         )
     return values[0]
@@ -218,7 +224,8 @@ def check_keys(table: executor.Rows, keys: list[str], where: str) -> None:
         at = table.names.index(key)
         if any(isinstance(row[at], (float, decimal.Decimal)) for row in table.rows):
             raise Failure(
-                f"{where}: the column '{key}' has no unit, so it would name a row, but its numbers have a fraction",
+                f"{where}: the column '{key}' has no unit, so it would name a row, but its "
+                "numbers have a fraction",
                 help=f"give it a unit in the header: -- column {key} [count]: ...",
             )
 

@@ -49,7 +49,8 @@ def title(one: ComparedAnalysis) -> str:
 def section(one: ComparedAnalysis) -> str:
     name = text(one.analysis.name)
     parts = [
-        f'<section id="{name}"><h2>{text(title(one))}</h2><p class="question">{text(one.analysis.question)}</p>'
+        f'<section id="{name}"><h2>{text(title(one))}</h2>'
+        f'<p class="question">{text(one.analysis.question)}</p>'
     ]
     if one.status != "answer":
         parts.append(f'<p class="warning">Not compared: {text(one.reason)}</p>')
@@ -103,9 +104,11 @@ def mark(metric: Metric) -> str:
 
     low, here, high = (f"{place(x):.1f}" for x in (d.low, d.change, d.high))
     return (
-        f'<svg width="{MARK_WIDTH}" height="{MARK_HEIGHT}" viewBox="0 0 {MARK_WIDTH} {MARK_HEIGHT}" role="img" '
+        f'<svg width="{MARK_WIDTH}" height="{MARK_HEIGHT}" '
+        f'viewBox="0 0 {MARK_WIDTH} {MARK_HEIGHT}" role="img" '
         f'aria-label="{text(cells(metric)[3])}"><path class="grid" d="M{middle} 0V{MARK_HEIGHT}"/>'
-        f'<path class="range" d="M{low} {y}H{high}"/><circle class="dot" cx="{here}" cy="{y}" r="4"/></svg>'
+        f'<path class="range" d="M{low} {y}H{high}"/>'
+        f'<circle class="dot" cx="{here}" cy="{y}" r="4"/></svg>'
     )
 
 
@@ -126,7 +129,8 @@ def picture(curve: Curve, one: ComparedAnalysis) -> str:
         return TOP + (1 - part) * (HEIGHT - TOP - BOTTOM)
 
     lines = "".join(
-        f'<path class="curve {side.lower()}" d="{steps([(x_of(x), y_of(y)) for x, y in points], y_of(0))}"/>'
+        f'<path class="curve {side.lower()}" '
+        f'd="{steps([(x_of(x), y_of(y)) for x, y in points], y_of(0))}"/>'
         for side, points in zip(SIDES, (curve.a, curve.b), strict=True)
     )
     what = ", ".join(curve.what) or title(one)
@@ -135,8 +139,10 @@ def picture(curve: Curve, one: ComparedAnalysis) -> str:
     greater = f"a value of B is greater than one of A in {curve.superiority:.0%} of pairs"
     return (
         f'<figure><svg width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
-        f'aria-label="{text(what)}">{y_axis(y_of)}{x_axis(ticks(low, high), x_of, column.unit)}{lines}'
-        f'<text x="{(LEFT + WIDTH - RIGHT) / 2:.0f}" y="{HEIGHT - 6}" text-anchor="middle">{axis}</text>'
+        f'aria-label="{text(what)}">{y_axis(y_of)}'
+        f"{x_axis(ticks(low, high), x_of, column.unit)}{lines}"
+        f'<text x="{(LEFT + WIDTH - RIGHT) / 2:.0f}" y="{HEIGHT - 6}" '
+        f'text-anchor="middle">{axis}</text>'
         f'<text class="key-a" x="{LEFT + 8}" y="{TOP + 14}">A</text>'
         f'<text class="key-b" x="{LEFT + 24}" y="{TOP + 14}">B (dashed)</text></svg>'
         f"<figcaption><b>{text(what)}</b>: {counts}; {greater}</figcaption></figure>"
@@ -176,7 +182,8 @@ def x_axis(places: list[float], x_of: Callable[[float], float], unit: str) -> st
     bottom = HEIGHT - BOTTOM
     return "".join(
         f'<path class="grid" d="M{x_of(x):.1f} {TOP}V{bottom}"/>'
-        f'<text x="{x_of(x):.1f}" y="{bottom + 15}" text-anchor="middle">{text(label(x, unit))}</text>'
+        f'<text x="{x_of(x):.1f}" y="{bottom + 15}" '
+        f'text-anchor="middle">{text(label(x, unit))}</text>'
         for x in places
     )
 
@@ -190,7 +197,10 @@ def label(value: float, unit: str) -> str:
 
 def y_axis(y_of: Callable[[float], float]) -> str:
     middle = y_of(0.5)
-    name = f'<text transform="translate(12 {middle:.0f}) rotate(-90)" text-anchor="middle">part not greater</text>'
+    name = (
+        f'<text transform="translate(12 {middle:.0f}) rotate(-90)" text-anchor="middle">'
+        "part not greater</text>"
+    )
     return name + "".join(
         f'<path class="grid" d="M{LEFT} {y_of(p / 4):.1f}H{WIDTH - RIGHT}"/>'
         f'<text x="{LEFT - 6}" y="{y_of(p / 4) + 4:.1f}" text-anchor="end">{25 * p} %</text>'

@@ -59,7 +59,8 @@ class Side:
 def facts_of(log: Log) -> Facts:
     events = sum(e.logged for e in log.events.values())
     ((lost,),) = log.rows(
-        "SELECT coalesce(sum(count), 0)::BIGINT FROM klogger.ledger WHERE severity IN ('loss', 'error')"
+        "SELECT coalesce(sum(count), 0)::BIGINT FROM klogger.ledger"
+        " WHERE severity IN ('loss', 'error')"
     )
     return Facts(
         log.path.name,
@@ -110,8 +111,8 @@ def remarks(a: Side, b: Side) -> list[str]:
     ratio = b.seconds() / a.seconds() if a.seconds() > 0 else 1.0
     if not 1 / (1 + LENGTH) <= ratio <= 1 + LENGTH:
         found.append(
-            f"Different length: A {duration(a.seconds() * 1e9)}, B {duration(b.seconds() * 1e9)}. Counts and sums grow "
-            "with the length of a recording."
+            f"Different length: A {duration(a.seconds() * 1e9)}, B {duration(b.seconds() * 1e9)}. "
+            "Counts and sums grow with the length of a recording."
         )
     return found + repeated(len(a.runs), len(b.runs))
 
@@ -123,13 +124,14 @@ def listed(values: list[str]) -> str:
 def repeated(a: int, b: int) -> list[str]:
     if a == b == 1:
         return [
-            "One run each: the intervals cover only how much each run varies within itself, not how much two runs of "
-            "the same thing differ. Record three of each, or more, for that."
+            "One run each: the intervals cover only how much each run varies within itself, not "
+            "how much two runs of the same thing differ. Record three of each, or more, for that."
         ]
     if 1 in (a, b):
         single, many = SINGLE[a == 1]
         return [
-            f"One run of {single}: it is taken to vary from run to run as much as those of {many} do."
+            f"One run of {single}: it is taken to vary from run to run as much "
+            f"as those of {many} do."
         ]
     return []
 

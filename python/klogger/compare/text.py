@@ -100,13 +100,14 @@ def conclusion(found: Comparison) -> list[str]:
             f"{len(seen):,} of {found.tested:,} metrics differ{f' ({counts})' if counts else ''}."
         )
         lines.append(
-            f"{some} In {100 * (1 - CONFIDENCE):.0f} % of comparisons at most, one of these or more is chance."
+            f"{some} In {100 * (1 - CONFIDENCE):.0f} % of comparisons at most, one of "
+            "these or more is chance."
         )
     elif alone := found.metrics("alone"):
         lines.append(
-            f"Not known: {len(alone):,} of {metrics_of(found.tested)} changed by more than each run varies within"
-            " itself. Whether two runs of the same thing differ by as much, one run on each side cannot say;"
-            " three of each can."
+            f"Not known: {len(alone):,} of {metrics_of(found.tested)} changed by more than each"
+            " run varies within itself. Whether two runs of the same thing differ by as much, one"
+            " run on each side cannot say; three of each can."
         )
     elif found.tested:
         lines.append(f"No difference seen in {metrics_of(found.tested)}.")
@@ -119,12 +120,13 @@ def conclusion(found: Comparison) -> list[str]:
     if least and not found.alone:
         half, all_of = percent(least[(len(least) - 1) // 2]), percent(least[-1])
         lines.append(
-            f"Of {metrics_of(len(least))} without one, a change of {half} would have been seen in half"
-            f" (8 times of 10), and one of {all_of} in all."
+            f"Of {metrics_of(len(least))} without one, a change of {half} would have been seen in"
+            f" half (8 times of 10), and one of {all_of} in all."
         )
         if least[(len(least) - 1) // 2] > COARSE:
             lines.append(
-                "More runs of each, or fewer metrics (--analysis, --metric), would show smaller ones."
+                "More runs of each, or fewer metrics (--analysis, --metric), "
+                "would show smaller ones."
             )
     unknown = len(found.metrics("unknown"))
     if unknown:
@@ -202,8 +204,8 @@ def table(
     for i, head in enumerate(heads):
         most = room if i == 1 else None
         found.add_column(
-            head, justify="left" if i < 3 else "right", no_wrap=True, overflow="ellipsis", max_width=most,
-            min_width=min(needed[i], most or needed[i]),
+            head, justify="left" if i < 3 else "right", no_wrap=True, overflow="ellipsis",
+            max_width=most, min_width=min(needed[i], most or needed[i]),
         )  # fmt: skip
     for metric, row in zip(metrics, rows, strict=True):
         found.add_row(
@@ -253,7 +255,8 @@ def as_json(found: Compared, failing: list[Metric]) -> dict[str, Any]:
         "tested": comparison.tested,
         "sides": {
             side.name: [
-                {"file": run.file, "command": run.command, "seconds": run.seconds, "events": run.events,
+                {"file": run.file, "command": run.command, "seconds": run.seconds,
+                 "events": run.events,
                  "missing": run.lost, **{"recorded": dict(run.same)}}
                 for run in side.runs
             ]
@@ -270,8 +273,9 @@ def as_json(found: Compared, failing: list[Metric]) -> dict[str, Any]:
 def metric_json(metric: Metric) -> dict[str, Any]:
     d, c = metric.difference, metric.contrast
     return {
-        "name": metric.name, "analysis": metric.analysis, "what": list(metric.what), "statistic": metric.statistic,
-        "unit": metric.unit, "better": metric.better, "verdict": metric.verdict, "a": plain(c.a), "b": plain(c.b),
+        "name": metric.name, "analysis": metric.analysis, "what": list(metric.what),
+        "statistic": metric.statistic, "unit": metric.unit, "better": metric.better,
+        "verdict": metric.verdict, "a": plain(c.a), "b": plain(c.b),
         "change": plain(d and d.change), "low": plain(d and d.low), "high": plain(d and d.high),
         "seen_from": plain(d and d.least), "is_ratio": c.is_ratio,
     }  # fmt: skip
@@ -285,6 +289,6 @@ def analysis_json(one: ComparedAnalysis) -> dict[str, Any]:
     ]  # fmt: skip
     return {
         "name": one.analysis.name, "schema": one.analysis.schema, "title": one.analysis.title,
-        "question": one.analysis.question, "status": one.status, "reason": one.reason, "warnings": one.warnings,
-        "left_out": one.left_out, "curves": curves,
+        "question": one.analysis.question, "status": one.status, "reason": one.reason,
+        "warnings": one.warnings, "left_out": one.left_out, "curves": curves,
     }  # fmt: skip

@@ -44,18 +44,23 @@ FLOOR_WORDS = {
 }
 NOTES = {
     "bpf": (
-        "Added to a hit of tracepoint {place}, which takes {bare} with nothing attached. In it: the call of the probe,"
-        " the tests whether the event is on and its thread in scope, the clock, taking space, storing constants.",
-        "Not in it: what the schema's own C does to get its values, the tracepoint itself, and the recorder, which"
-        " has threads of its own. Of several events of one hit, only the first pays for the probe and the clock.",
+        "Added to a hit of tracepoint {place}, which takes {bare} with nothing attached. In it:"
+        " the call of the probe, the tests whether the event is on and its thread in scope, the"
+        " clock, taking space, storing constants.",
+        "Not in it: what the schema's own C does to get its values, the tracepoint itself, and the"
+        " recorder, which has threads of its own. Of several events of one hit, only the first"
+        " pays for the probe and the clock.",
     ),
     "user": (
-        "Added to an empty loop. In it: the test whether the event is on, the clock, taking space, storing constants.",
-        "Not in it: what the program does to get its values, and the recorder, which has another thread.",
+        "Added to an empty loop. In it: the test whether the event is on, the clock, taking "
+        "space, storing constants.",
+        "Not in it: what the program does to get its values, and the recorder, "
+        "which has another thread.",
     ),
     "kernel": (
-        "What the engine's modules measure themselves (/proc/sys/klogger/benchmarks), with interrupts off, the loop"
-        " included. Not in it: the tracepoint and its call, whether the event is on, and what the schema's own C does.",
+        "What the engine's modules measure themselves (/proc/sys/klogger/benchmarks), with"
+        " interrupts off, the loop included. Not in it: the tracepoint and its call, whether the"
+        " event is on, and what the schema's own C does.",
     ),
 }
 
@@ -87,7 +92,8 @@ def head(answer: Answer) -> Summary:
     found.lines.append(", ".join([*words, "virtual"] if here.virtual else words))
     stolen = f"; {costs.stolen.share:.1%} of it stolen by the hypervisor" if here.virtual else ""
     found.lines.append(
-        f"clock {here.clocksource}; on CPU {answer.cpu}{stolen}; took {duration(answer.seconds * 1e9)}"
+        f"clock {here.clocksource}; on CPU {answer.cpu}{stolen}; took "
+        f"{duration(answer.seconds * 1e9)}"
     )
     if costs.stolen.share > health.STOLEN_SOME:
         found.warnings.append(f"the hypervisor took {costs.stolen.share:.1%} of the CPU meanwhile")
@@ -180,8 +186,8 @@ def events_result(answer: Answer) -> Result:
         )
     if costs.block:
         found.analysis.notes.append(
-            f"Each pass is a recording with {costs.rounds} blocks of {costs.block} hits of each kind, which take turns;"
-            f" median and quartiles are of {costs.passes} passes."
+            f"Each pass is a recording with {costs.rounds} blocks of {costs.block} hits of each"
+            f" kind, which take turns; median and quartiles are of {costs.passes} passes."
         )
     found.points, found.analysis.picture = (
         ladder(costs),
@@ -218,8 +224,9 @@ def times(cost: Cost, costs: Costs) -> float | None:
 def rate_result(answer: Answer) -> Result:
     rows = [
         [
-            step.buffer, step.asked or "as many as it can", round(step.offered), step.bytes / step.seconds, step.lost,
-            step.lossless_s, round(step.recorder_cpus, 3), step.bound,
+            step.buffer, step.asked or "as many as it can", round(step.offered),
+            step.bytes / step.seconds, step.lost, step.lossless_s, round(step.recorder_cpus, 3),
+            step.bound,
         ]
         for step in answer.rates
     ]  # fmt: skip
@@ -279,7 +286,10 @@ def sentence(answer: Answer, buffer: str) -> str:
     if lossy is None:
         return f"{words}; faster, these loops could not"
     after = f" after {duration(lossy.lossless_s * 1e9)}" if lossy.lossless_s is not None else ""
-    return f"{words}; {lossy.offered:,.0f} a second lost {lossy.lost / lossy.made:.1%}, the first{after}: {lossy.bound}"
+    return (
+        f"{words}; {lossy.offered:,.0f} a second lost {lossy.lost / lossy.made:.1%}, "
+        f"the first{after}: {lossy.bound}"
+    )
 
 
 def disk_note(answer: Answer) -> list[str]:
@@ -288,9 +298,9 @@ def disk_note(answer: Answer) -> list[str]:
         return []
     each = sum(step.bytes for step in answer.rates) / logged
     return [
-        f"Events of two ints, {each:.0f} bytes each, {EVENTS_A_HIT} in a hit. The disk took {size(DISK_BYTES)} at"
-        f" {size(answer.disk)} a second, which is {answer.disk / each:,.0f} events. What comes faster for long, memory"
-        " has to hold."
+        f"Events of two ints, {each:.0f} bytes each, {EVENTS_A_HIT} in a hit. The disk took"
+        f" {size(DISK_BYTES)} at {size(answer.disk)} a second, which is {answer.disk / each:,.0f}"
+        " events. What comes faster for long, memory has to hold."
     ]
 
 
@@ -312,11 +322,12 @@ def as_json(answer: Answer) -> dict[str, Any]:
     """Stable: names are only added."""
     costs = answer.costs
     return {
-        "schema": answer.schema, "engine": costs.engine, "machine": dataclasses.asdict(answer.machine),
-        "cpu": answer.cpu, "stolen": round(costs.stolen.share, 4), "load": round(answer.load, 2),
-        "seconds": round(answer.seconds, 2), "measurable": answer.measurable, "place": costs.place or None,
-        "bare_ns": round(costs.bare_ns, 2) or None, "passes": costs.passes, "rounds": costs.rounds or None,
-        "block": costs.block or None,
+        "schema": answer.schema, "engine": costs.engine,
+        "machine": dataclasses.asdict(answer.machine), "cpu": answer.cpu,
+        "stolen": round(costs.stolen.share, 4), "load": round(answer.load, 2),
+        "seconds": round(answer.seconds, 2), "measurable": answer.measurable,
+        "place": costs.place or None, "bare_ns": round(costs.bare_ns, 2) or None,
+        "passes": costs.passes, "rounds": costs.rounds or None, "block": costs.block or None,
         "floor": [
             {"name": arm, "what": words, **cost_json(costs, arm)}
             for arm, words in FLOOR_WORDS[costs.engine].items()

@@ -77,8 +77,8 @@ class Taken:
 
 
 def measure(
-    bench: Bench, events: Sequence[Event], cpu: int, passes: int, options: Sequence[str], folder: Path,
-    progress: Callable[[str], None],
+    bench: Bench, events: Sequence[Event], cpu: int, passes: int, options: Sequence[str],
+    folder: Path, progress: Callable[[str], None],
 ) -> Costs:  # fmt: skip
     before = health.ticks(cpu)
     taken = []

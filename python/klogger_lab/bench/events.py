@@ -233,7 +233,8 @@ static inline unsigned long long bench_clock(void)
 #endif
 }}
 
-/* A loop of whose body nothing may be left out. Of the first two, this is all: a program has no probes. */
+/* A loop of whose body nothing may be left out. Of the first two, this is all: a program has no
+   probes. */
 #define ARM(at, ...)                                                  \\
 	static __attribute__((noinline)) void arm_##at(unsigned n)    \\
 	{{                                                             \\
@@ -265,8 +266,12 @@ def schema(events: Sequence[Event], place: Place | None) -> str:
     if place is None:
         return text
     return text + PROBE.format(
-        text=TEXT, numbers=NUMBERS, place=f"{place.name}({place.parameters})", first=place.first, arm=place.arm,
-        cases="".join(CASE.format(at=at, call=call) for at, call in enumerate(calls(events), FLOOR.index(OFF))),
+        text=TEXT, numbers=NUMBERS, place=f"{place.name}({place.parameters})", first=place.first,
+        arm=place.arm,
+        cases="".join(
+            CASE.format(at=at, call=call)
+            for at, call in enumerate(calls(events), FLOOR.index(OFF))
+        ),
     )  # fmt: skip
 
 

@@ -57,7 +57,10 @@ def clock_fault(reports: Iterable[Mapping[str, Any]], block_ns: float) -> str:
         if apart > CLOCKS_APART * one["raw_ns"] + 1e4:
             return f"its clock is unstable: two of them were {apart / one['raw_ns']:.2%} apart"
         if one["step_ns"] * STEPS > block_ns:
-            return f"its clock is too coarse: steps of {one['step_ns']:,} ns, and blocks of {block_ns:,.0f} ns"
+            return (
+                f"its clock is too coarse: steps of {one['step_ns']:,} ns, "
+                f"and blocks of {block_ns:,.0f} ns"
+            )
     return ""
 
 

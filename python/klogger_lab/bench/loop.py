@@ -134,7 +134,8 @@ class Loop:
 
     def gone(self) -> Failure:
         return Failure(
-            f"the loop has ended with exit code {self.process.wait()} in the middle of the measurement"
+            f"the loop has ended with exit code {self.process.wait()} in the "
+            "middle of the measurement"
         )
 
     def rounds(self, count: int, arms: Sequence[int]) -> dict[str, Any]:

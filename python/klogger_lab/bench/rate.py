@@ -114,7 +114,8 @@ def step_of(
     seconds = max(one["ns"] for one in answers) / 1e9
     return Step(
         size, asked, made / seconds, seconds, made, event["logged"], event["lost"], event["bytes"],
-        (min(losses) - begun) / 1e9 if losses else None, watch.cpu_s / seconds, watch.bound() if event["lost"] else "",
+        (min(losses) - begun) / 1e9 if losses else None, watch.cpu_s / seconds,
+        watch.bound() if event["lost"] else "",
     )  # fmt: skip
 
 

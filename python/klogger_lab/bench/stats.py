@@ -81,6 +81,7 @@ def judge(values: Sequence[float]) -> Cost:
     if found.high - found.low > max(WIDE * abs(found.median), LEAST_NS):
         return Cost(
             None,
-            f"the runs spread too wide: {found.low:.1f} to {found.high:.1f} ns between the quartiles",
+            f"the runs spread too wide: {found.low:.1f} to {found.high:.1f} ns "
+            "between the quartiles",
         )
     return Cost(found)

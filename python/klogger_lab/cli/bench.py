@@ -54,7 +54,8 @@ PASSES = 9
 def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(
         prog="klogger bench",
-        description="What each event of a schema costs on this machine, beside the least that is possible,\n"
+        description="What each event of a schema costs on this machine, beside the "
+        "least that is possible,\n"
         "and how many events a second can be recorded.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -68,14 +68,16 @@ def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(
         prog="klogger guest",
         usage="klogger guest [OPTIONS] -- COMMAND...",
-        description="Run a command in a QEMU guest that has this machine's files and another kernel.",
+        description="Run a command in a QEMU guest that has this machine's "
+        "files and another kernel.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = found.add_argument
-    add("--kernel", metavar="KERNEL", action="append", default=[], help="a bzImage, a linux-image .deb, or a folder in"
-        " which a kernel was built (what 'scripts/setup guest' fetched, else the one that runs here); of a kernel that"
-        " comes in several packages, each")  # fmt: skip
+    add("--kernel", metavar="KERNEL", action="append", default=[],
+        help="a bzImage, a linux-image .deb, or a folder in which a kernel was built (what"
+        " 'scripts/setup guest' fetched, else the one that runs here); of a kernel that comes in"
+        " several packages, each")  # fmt: skip
     add(
         "-s",
         "--schema",

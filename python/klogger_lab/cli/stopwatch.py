@@ -72,7 +72,8 @@ def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(
         prog="klogger stopwatch",
         usage=USAGE,
-        description="How long it takes from one point to another: two tracepoints, or two events of a log.",
+        description="How long it takes from one point to another: two tracepoints, or "
+        "two events of a log.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -80,7 +81,8 @@ def parser() -> argparse.ArgumentParser:
         "words", metavar="[FILE] BEGIN END", nargs="+", help="two points; a log before them is read"
     )
     found.add_argument(
-        "--key", metavar="KEY", help="what BEGIN and END have in common: thread, cpu, C over the parameters (thread);"
+        "--key", metavar="KEY",
+        help="what BEGIN and END have in common: thread, cpu, C over the parameters (thread);"
         " in a log, a field (the thread that logged; 'pid' of the kernel's)",
     )  # fmt: skip
     found.add_argument(
@@ -262,17 +264,19 @@ def kernel_text(found: Answer) -> list[str]:
     lines = [f"{found.begin} to {found.end}, by {found.key}: {found.pairs:,} pairs"]
     if not found.pairs:
         lines.append(
-            f"  none of {found.starts:,} {found.begin} and {found.stops:,} {found.end} belong together;"
+            f"  none of {found.starts:,} {found.begin} and {found.stops:,}"
+            f" {found.end} belong together;"
         )
         lines.append(
-            "  is it the right --key? Of a command, only what its own threads do is recorded; -a records all"
+            "  is it the right --key? Of a command, only what its own threads do is"
+            " recorded; -a records all"
         )
         return lines
     lines += times(found, found.trimmed)
     if found.own:
         lines.append(
-            f"  Subtracted: {time(found.own.mean)}, what the stopwatch itself takes (standard deviation"
-            f" {time(found.own.sd)},\n  {found.own.pairs:,} empty pairs)."
+            f"  Subtracted: {time(found.own.mean)}, what the stopwatch itself takes (standard"
+            f" deviation {time(found.own.sd)},\n  {found.own.pairs:,} empty pairs)."
             + (
                 f" With it, the trimmed deviation is {time(found.with_own)}."
                 if found.pairs >= MANY
@@ -293,7 +297,8 @@ def doubts(found: Answer) -> list[str]:
         lines.append(f"  {found.torn:,} more pairs have a loss in them, and are left out")
     if found.negative:
         lines.append(
-            f"  {found.negative:,} pairs took less than what is subtracted: a negative time is below the"
+            f"  {found.negative:,} pairs took less than what is subtracted: a"
+            " negative time is below the"
         )
         lines.append("  stopwatch's own cost, and counts as it is")
     if found.crossed:

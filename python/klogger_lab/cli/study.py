@@ -27,7 +27,7 @@ examples:
   klogger study quanta                       run one; the answer goes to the terminal
   klogger study quanta --budget 20s          in less time, with less to see
   klogger study locks --html locks.html      with pictures, in one file that needs no network
-  klogger study locks --keep logs/           the logs stay in logs/locks/, for klogger sql and report
+  klogger study locks --keep logs/           the logs stay in logs/locks/, for sql and report
   klogger study all --budget 5m              all of them, one after the other
 
 Exit code: 0 all checks hold; 1 a check failed, so do not believe that study; 2 it could not be run.
@@ -38,8 +38,8 @@ TIMES = {"": 1.0, "s": 1.0, "ms": 1e-3, "m": 60.0, "min": 60.0, "h": 3600.0}
 def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(
         prog="klogger study",
-        description="An experiment of the KLogger paper, repeated on this machine: its workload, recorded and analysed,"
-        " with the paper's numbers beside today's.",
+        description="An experiment of the KLogger paper, repeated on this machine: its workload,"
+        " recorded and analysed, with the paper's numbers beside today's.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -208,8 +208,9 @@ def list_studies(form: str | None) -> int:
 def as_json(found: Found, able: list[str]) -> dict[str, object]:
     one = found.study
     return {
-        "name": one.name, "schema": found.schema, "title": one.title, "question": one.question, "paper": one.paper,
-        "found": one.found, "seconds": one.seconds, "least_seconds": one.least_seconds, "here": able,
+        "name": one.name, "schema": found.schema, "title": one.title, "question": one.question,
+        "paper": one.paper, "found": one.found, "seconds": one.seconds,
+        "least_seconds": one.least_seconds, "here": able,
     }  # fmt: skip
 
 

@@ -179,9 +179,10 @@ def check(work: Path) -> None:
     text = console(work)
     if "Failed to mount real root" in text:
         raise Failure(
-            "the guest's kernel cannot mount this machine's files: it has no driver for 9p over virtio",
-            help="it needs CONFIG_VIRTIO_PCI, CONFIG_NET_9P_VIRTIO, CONFIG_9P_FS and CONFIG_OVERLAY_FS, built in"
-            " or as modules in lib/modules/RELEASE beside the image",
+            "the guest's kernel cannot mount this machine's files: it has no "
+            "driver for 9p over virtio",
+            help="it needs CONFIG_VIRTIO_PCI, CONFIG_NET_9P_VIRTIO, CONFIG_9P_FS and"
+            " CONFIG_OVERLAY_FS, built in or as modules in lib/modules/RELEASE beside the image",
         )
     complaint = re.search(r"^klogger guest: (.*)$", text, re.MULTILINE)
     if complaint:
@@ -193,14 +194,16 @@ def check(work: Path) -> None:
 
 def not_booted(machine: Machine, work: Path, since: float) -> Failure:
     return Failure(
-        f"the guest ({machine.kernel.release}) had not booted after {since:.0f} s, and was ended\n{tail(work)}",
+        f"the guest ({machine.kernel.release}) had not booted after {since:.0f} s, and was ended\n"
+        f"{tail(work)}",
         help="-v shows what its kernel says, and --append loglevel=7 makes it say more",
     )
 
 
 def too_long(work: Path, running: float) -> Failure:
     return Failure(
-        f"the command was still running after {running:.0f} s, and the guest was ended\n{tail(work)}",
+        f"the command was still running after {running:.0f} s, and the guest was ended\n"
+        f"{tail(work)}",
         help="--timeout gives it more time",
     )
 
@@ -210,7 +213,8 @@ def ended_early(machine: Machine, work: Path) -> Failure:
     panic = re.search(r"Kernel panic - not syncing: (.*)", console(work))
     if panic:
         return Failure(
-            f"the guest's kernel ({machine.kernel.release}) panicked: {panic[1].strip()}\n{tail(work)}",
+            f"the guest's kernel ({machine.kernel.release}) panicked: {panic[1].strip()}\n"
+            f"{tail(work)}",
             help="-v shows what it says, and --append loglevel=7 makes it say more",
         )
     if (work / "started").exists():

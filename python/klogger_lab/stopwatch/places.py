@@ -121,12 +121,14 @@ def place(words: str, look_up: Callable[..., list[Place]] = tracepoints) -> Plac
     if not WORD.fullmatch(name) or (group and not WORD.fullmatch(group)):
         raise Failure(
             f"'{words}' names no point of the kernel",
-            help="write 'tracepoint NAME' or 'tracepoint GROUP:NAME'; 'klogger tracepoints' lists them",
+            help="write 'tracepoint NAME' or 'tracepoint GROUP:NAME'; 'klogger "
+            "tracepoints' lists them",
         )
     if re.match(r"sys_(enter|exit)_", name):
         raise Failure(
             f"'{name}' is an event of ftrace, but no tracepoint: all system calls share two",
-            help="'klogger record -s stopwatch' times each kind of them; or use sys_enter and sys_exit",
+            help="'klogger record -s stopwatch' times each kind of them; or use "
+            "sys_enter and sys_exit",
         )
     return look_up("--exact", name)[0]
 
@@ -159,7 +161,8 @@ def check(option: str, expression: str, where: Place) -> None:
     has = ", ".join(where.names()) or "nothing"
     raise Failure(
         f"{option} '{expression}' names no parameter of {where.name}, which has {has}",
-        help="--key and --if are of the first point; where the second has other parameters, it needs a --stop-key",
+        help="--key and --if are of the first point; where the second has other parameters, "
+        "it needs a --stop-key",
     )
 
 

@@ -72,8 +72,8 @@ def compile_to(program: Path, source: Path, compiler: str) -> None:
     try:
         done = subprocess.run(
             [compiler, *FLAGS, "-o", made, source, *LIBRARIES],
-            capture_output=True, text=True, errors="replace", timeout=TIMEOUT, check=False, stdin=subprocess.DEVNULL,
-            env={**os.environ, "LC_ALL": "C"},
+            capture_output=True, text=True, errors="replace", timeout=TIMEOUT, check=False,
+            stdin=subprocess.DEVNULL, env={**os.environ, "LC_ALL": "C"},
         )  # fmt: skip
         if done.returncode != 0:
             raise Failure(f"{source}: cannot be compiled\n{done.stderr.strip()}")

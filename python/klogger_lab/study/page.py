@@ -37,7 +37,8 @@ def page(all_done: list[Done], machine: Machine) -> str:
 def study_section(done: Done, palette: Palette, specs: dict[str, dict[str, Any]]) -> str:
     study = done.found.study
     parts = [
-        f'<section id="{text(study.name)}"><h1>{text(study.title)}</h1><p class="question">{text(study.question)}</p>',
+        f'<section id="{text(study.name)}"><h1>{text(study.title)}</h1>'
+        f'<p class="question">{text(study.question)}</p>',
         f"<p><b>{text(study.paper)}:</b> {text(study.found)}</p>",
     ]
     if done.failure is not None:
@@ -55,7 +56,8 @@ def study_section(done: Done, palette: Palette, specs: dict[str, dict[str, Any]]
     parts.append(f"<ul>{checks}</ul>" if checks else "")
     arms = ", ".join(f"{arm.arm.name} {arm.seconds:.1f} s" for arm in done.arms)
     parts.append(
-        f'<p class="note">Took {done.seconds:.1f} of {done.budget:.0f} s: {text(arms)}.</p></section>'
+        f'<p class="note">Took {done.seconds:.1f} of {done.budget:.0f} s: {text(arms)}.</p>'
+        "</section>"
     )
     parts += [named_section(study.name, r, palette, specs)[0] for r in done.answer.results]
     return "".join(parts)
@@ -76,8 +78,8 @@ def study_json(done: Done) -> dict[str, Any]:
         "budget_s": done.budget, "took_s": round(done.seconds, 3),
         "arms": [
             {
-                "name": arm.arm.name, "parameters": plain(dict(arm.arm.parameters)), "took_s": round(arm.seconds, 3),
-                "events": arm.events, "losses": arm.losses,
+                "name": arm.arm.name, "parameters": plain(dict(arm.arm.parameters)),
+                "took_s": round(arm.seconds, 3), "events": arm.events, "losses": arm.losses,
             }
             for arm in done.arms
         ],
@@ -91,7 +93,8 @@ def result_json(result: Result) -> dict[str, Any]:
     one = result.analysis
     return {
         "name": one.name, "title": one.title, "question": one.question, "status": result.status,
-        "reason": result.reason, "findings": result.findings, "warnings": result.warnings, "notes": one.notes,
+        "reason": result.reason, "findings": result.findings, "warnings": result.warnings,
+        "notes": one.notes,
         "columns": {name: {"unit": c.unit, "doc": c.doc} for name, c in one.columns.items()},
         "table": plain(result.table.records()), "picture": plain(result.points.records()),
     }  # fmt: skip

@@ -53,7 +53,8 @@ def wait(recorder: Recorder, arm: Arm, tick: Callable[[], None]) -> int:
         with contextlib.suppress(subprocess.TimeoutExpired):
             return recorder.process.wait(0.5)
     raise Failure(
-        f"arm '{arm.name}' has not ended after {limit:.0f} s; it should have taken {arm.seconds:.0f} s"
+        f"arm '{arm.name}' has not ended after {limit:.0f} s; it should have "
+        f"taken {arm.seconds:.0f} s"
     )
 
 

@@ -8,7 +8,8 @@ copies=$tree/kernel/klogger/schemata
 
 # schemata FOLDER: their names; what editors and patches leave behind are none.
 schemata() {
-	(cd "$1" && ls -A) | grep -E '^\.klogger\.conf|\.klogger$' | grep -vE '(~|\.orig|\.rej|\.swp)$' || true
+	(cd "$1" && ls -A) | grep -E '^\.klogger\.conf|\.klogger$' |
+		grep -vE '(~|\.orig|\.rej|\.swp)$' || true
 }
 
 changed=''
@@ -21,5 +22,6 @@ if command -v klogger >/dev/null; then
 	exec klogger kernel integrate "$tree" >/dev/null
 fi
 echo "klogger: changed since the files of kernel/klogger were made:$changed" >&2
-echo "  help: put klogger on the PATH, or run 'klogger kernel integrate' on this tree where it is" >&2
+echo "  help: put klogger on the PATH, or run 'klogger kernel integrate' on this tree" \
+	"where it is" >&2
 exit 1

@@ -136,13 +136,15 @@ def row_of(one: Run) -> list[Any]:
             SELECT DISTINCT i.from_ns, i.to_ns, i.self_ns
             FROM (SELECT * FROM HRT_IN WHERE cpu = {cpu} AND fn_symbol LIKE 'tick_nohz_handler%'
                   OR cpu = {cpu} AND fn_symbol LIKE 'tick_sched_timer%') AS h
-            ASOF JOIN (FROM handler WHERE cpu = {cpu} AND name = 'local_timer') AS i ON h.time >= i.from_ns
+            ASOF JOIN (FROM handler WHERE cpu = {cpu} AND name = 'local_timer') AS i
+            ON h.time >= i.from_ns
             WHERE h.time <= i.to_ns AND i.from_ns BETWEEN {since} AND {until}
         )
         SELECT count(*), quantile_disc(self_ns, [0.5, 0.99]), sum(self_ns) FROM tick""").fetchall()
     ((later,),) = cursor.execute(
         f"""
-        SELECT coalesce(sum(self_ns), 0) FROM handler WHERE cpu = {cpu} AND from_ns BETWEEN {since} AND {until}
+        SELECT coalesce(sum(self_ns), 0) FROM handler
+        WHERE cpu = {cpu} AND from_ns BETWEEN {since} AND {until}
         AND name IN ('softirq TIMER', 'softirq SCHED', 'softirq RCU', 'softirq HRTIMER')"""
     ).fetchall()
     cursor.close()

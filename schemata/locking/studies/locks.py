@@ -264,9 +264,12 @@ def figure2(loads: list[tuple[Run, Spun]]) -> Any:
             [f"{load}, {count}", LOST * s.mutex, "mutexes"],
         ]
     return drawn(
-        "figure2", ("CPU time lost spinning", "How does spinning grow with the number of processes? (Figure 2)"),
+        "figure2",
+        ("CPU time lost spinning",
+         "How does spinning grow with the number of processes? (Figure 2)"),
         columns, rows, points, "kind",
-        ["The paper counted cycles of four CPUs. Its kernel had the Big Kernel Lock, which left Linux in 2.6.39."],
+        ["The paper counted cycles of four CPUs. Its kernel had the Big Kernel Lock, which"
+         " left Linux in 2.6.39."],
     )  # fmt: skip
 
 
@@ -341,7 +344,8 @@ def figure4(loads: list[tuple[Run, Spun]]) -> Any:
         " no link that can be full."
     )
     return drawn(
-        "figure4", ("Locks of round robin, 100:200", "Which locks does a network server spin for? (Figure 4)"),
+        "figure4",
+        ("Locks of round robin, 100:200", "Which locks does a network server spin for? (Figure 4)"),
         columns, rows, points, "class", [note],
     )  # fmt: skip
 

@@ -181,7 +181,8 @@ def in_general(one: Run) -> list[Any]:
     for file in (analyses / "../../interrupt/analyses/_handler.sql", analyses / "_iteration.sql"):
         cursor.execute(file.read_text())
     ((kept, others, seconds, every, handlers),) = cursor.execute("""
-        SELECT count(*) FILTER (out_ns = 0), count(*) FILTER (out_ns > 0), sum(raw) / 1e9, sum(interrupts),
+        SELECT count(*) FILTER (out_ns = 0), count(*) FILTER (out_ns > 0), sum(raw) / 1e9,
+               sum(interrupts),
                sum(all_ns) / sum(raw)
         FROM iteration HAVING count(*) > 0""").fetchall() or [(0, 0, 1, 0, None)]
     ((timer,),) = cursor.execute(

@@ -167,7 +167,8 @@ def busy_ns(cursor: duckdb.DuckDBPyConnection, low: int, high: int) -> float:
             SELECT cpu, time, next AS pid FROM CPU_SWITCH
             UNION ALL SELECT cpu, -1, arg_min(prev, time) FROM CPU_SWITCH GROUP BY cpu
         ), stretched AS (
-            SELECT pid, time, lead(time, 1, {high}) OVER (PARTITION BY cpu ORDER BY time) AS until FROM step
+            SELECT pid, time, lead(time, 1, {high}) OVER (PARTITION BY cpu ORDER BY time) AS until
+            FROM step
         )
         SELECT coalesce(sum(greatest(least(until, {high}) - greatest(time, {low}), 0)), 0)
         FROM stretched WHERE pid <> 0""",

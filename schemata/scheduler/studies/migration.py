@@ -63,7 +63,8 @@ def look(run: Run) -> dict[str, Any]:
     cursor.execute(f"""
         CREATE TEMP TABLE part AS
         SELECT pid, cpu, greatest(from_ns, {low}) AS from_ns, least(to_ns, {high}) AS to_ns,
-               CASE WHEN pid = {decoder["tid"]} THEN 'decoder' WHEN pid = {display["tid"]} THEN 'display'
+               CASE WHEN pid = {decoder["tid"]} THEN 'decoder'
+                    WHEN pid = {display["tid"]} THEN 'display'
                     WHEN program = 'hog' THEN 'hogs' ELSE 'starter' END AS who
         FROM quantum WHERE to_ns > {low} AND from_ns < {high}""")
     share = dict(
@@ -98,13 +99,16 @@ def look(run: Run) -> dict[str, Any]:
 
 def together(cursor: Any, one: int, other: int) -> float | None:
     """The part of the time in which both sat on one CPU: each sits where it ran last."""
-    seat = """SELECT cpu, from_ns, lead(from_ns, 1, (SELECT max(to_ns) FROM part)) OVER (ORDER BY from_ns) AS to_ns
+    seat = """SELECT cpu, from_ns,
+                     lead(from_ns, 1, (SELECT max(to_ns) FROM part)) OVER (ORDER BY from_ns)
+                       AS to_ns
               FROM part WHERE pid = {}"""
     value = common.one(
         cursor,
         f"""
         SELECT sum(ns) FILTER (same) / nullif(sum(ns), 0) FROM (
-            SELECT a.cpu = b.cpu AS same, least(a.to_ns, b.to_ns) - greatest(a.from_ns, b.from_ns) AS ns
+            SELECT a.cpu = b.cpu AS same,
+                   least(a.to_ns, b.to_ns) - greatest(a.from_ns, b.from_ns) AS ns
             FROM ({seat.format(one)}) AS a
             JOIN ({seat.format(other)}) AS b ON a.from_ns < b.to_ns AND b.from_ns < a.to_ns)""",
     )

@@ -52,12 +52,14 @@ def look(run: Run) -> dict[str, Any]:
         ASOF LEFT JOIN EXEC AS e ON f.child = e.pid AND f.time <= e.time
         ASOF LEFT JOIN EXIT AS x ON f.child = x.pid AND f.time <= x.time"""
     found = cursor.execute(f"""
-        SELECT count(*), quantile_disc(ran, 0.5), quantile_disc(execed, 0.5), quantile_disc(ended, 0.5),
+        SELECT count(*), quantile_disc(ran, 0.5), quantile_disc(execed, 0.5),
+               quantile_disc(ended, 0.5),
                count(*) FILTER (ran_on = cpu) / nullif(count(ran), 0), count(execed), count(ended)
         FROM ({life})""").fetchone()
     curve = cursor.execute(f"""
         SELECT ns, sum(n) OVER (ORDER BY ns) / sum(n) OVER () FROM (
-            SELECT max(ended) AS ns, count(*) AS n FROM ({life}) WHERE ended > 0 GROUP BY floor(8 * log2(ended))
+            SELECT max(ended) AS ns, count(*) AS n FROM ({life}) WHERE ended > 0
+            GROUP BY floor(8 * log2(ended))
         ) ORDER BY ns""").fetchall()
     cursor.close()
     forks, ran, execed, ended, same, execs, ends = found or (0, *[None] * 6)

@@ -15,7 +15,8 @@ from ._common import column
 # 90th percentiles that the paper names (Xine and MPlayer, wget, find, copy, make). The loop's is
 # the maximum quantum.
 PAPER = {
-    "lone loop": 100e6, "player": 100e3, "network copy": 100e3, "find": 100e3, "copy": 100e3, "compile": 1e6,
+    "lone loop": 100e6, "player": 100e3, "network copy": 100e3, "find": 100e3, "copy": 100e3,
+    "compile": 1e6,
 }  # fmt: skip
 # Whose quanta are those of an arm. Of a compile, all that it started.
 PROGRAMS = {
@@ -100,7 +101,8 @@ def curve(cursor: Any, arm: str, where: str) -> list[list[Any]]:
 def cutter(cursor: Any, where: str) -> tuple[str, int]:
     """Who took the CPU most often, and how often."""
     found = cursor.execute(f"""
-        SELECT klogger.label(t.comm, next), count(*) AS n FROM quantum LEFT JOIN klogger.thread AS t ON t.pid = next
+        SELECT klogger.label(t.comm, next), count(*) AS n FROM quantum
+        LEFT JOIN klogger.thread AS t ON t.pid = next
         WHERE {where} AND state = 0 AND next NOT IN (SELECT pid FROM klogger.recorder)
         GROUP BY 1 ORDER BY n DESC, 1""").fetchone()
     return (str(found[0]), int(found[1])) if found else ("nobody", 0)

@@ -61,7 +61,8 @@ def look(run: Run) -> dict[str, Any]:
         cursor,
         f"""
         SELECT count(*) FROM SCHEDOUT
-        WHERE pid IN ({pids}) AND time BETWEEN {ring["begin_ns"] - start} AND {ring["end_ns"] - start}""",
+        WHERE pid IN ({pids}) AND time BETWEEN {ring["begin_ns"] - start}
+          AND {ring["end_ns"] - start}""",
     )
     cursor.close()
     passes = sum(r["count"] for r in members)

@@ -82,10 +82,12 @@ def look(run: Run) -> dict[str, Any]:
                    count(*) OVER (PARTITION BY what) AS calls
             FROM call_part WHERE cpu = {cpu}
         ), kept AS (
-            SELECT *, rank <= calls - if(calls >= {FEWEST_TRIMMED}, ceil({TRIMMED} * calls), 0) AS kept
+            SELECT *,
+                   rank <= calls - if(calls >= {FEWEST_TRIMMED}, ceil({TRIMMED} * calls), 0) AS kept
             FROM ranked
         )
-        SELECT what, count(*), sum(ns), quantile_disc(ns, 0.5), avg(ns) FILTER (kept), stddev_samp(ns) FILTER (kept)
+        SELECT what, count(*), sum(ns), quantile_disc(ns, 0.5), avg(ns) FILTER (kept),
+               stddev_samp(ns) FILTER (kept)
         FROM kept GROUP BY what""").fetchall()
     part = {
         what: {"calls": calls, "total": float(total), "p50": p50, "mean": mean, "sd": sd}
@@ -274,7 +276,8 @@ def pairs(runs: list[Run]) -> list[Check]:
     for run in runs:
         cursor = common.log_of(run).cursor()
         query = """SELECT (SELECT count(*) FROM SCHED_ENTER), (SELECT count(*) FROM SCHED_LEAVE),
-            (SELECT count(*) FROM SCHED_LEAVE WHERE switched <> 0), (SELECT count(*) FROM CPU_SWITCH)"""
+            (SELECT count(*) FROM SCHED_LEAVE WHERE switched <> 0),
+            (SELECT count(*) FROM CPU_SWITCH)"""
         counts = cursor.execute(query).fetchone() or (0, 0, 0, 0)
         entered, left, switched, changed = (
             a + b for a, b in zip((entered, left, switched, changed), counts, strict=True)
