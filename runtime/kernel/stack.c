@@ -38,7 +38,8 @@ static bool klogger_take_slot(struct klogger_stack_slot *slot, const unsigned lo
 {
 	u32 i;
 
-	if (READ_ONCE(slot->state) || cmpxchg(&slot->state, KLOGGER_STACK_FREE, KLOGGER_STACK_BEGUN))
+	if (READ_ONCE(slot->state) ||
+	    cmpxchg(&slot->state, KLOGGER_STACK_FREE, KLOGGER_STACK_BEGUN))
 		return false;
 	for (i = 0; i < frames; i++)
 		slot->frame[i] = frame[i];
