@@ -46,14 +46,16 @@ use klogger_log::preamble::EventClock;
 use klogger_os as os;
 use klogger_ring::clock::Source;
 use klogger_schema::layout::EventLayout;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Files that are found and not yet looked at; more have to wait.
 const FOUND_MAX: usize = 1024;
+/// How long the programs that are there from the beginning may take to be looked at.
+const FIRST_WAIT: Duration = Duration::from_secs(5);
 /// How long the watch may take to see that it is over.
 const WATCH_WAIT: Duration = Duration::from_millis(50);
 
@@ -90,6 +92,7 @@ impl Programs {
             switched: AtomicBool::new(false),
             stop_watch: AtomicBool::new(false),
             stop: AtomicBool::new(false),
+            looked_at: AtomicUsize::new(0),
             bell: AtomicU32::new(0),
         });
         let (sender, found) = sync_channel(FOUND_MAX);
@@ -98,8 +101,10 @@ impl Programs {
             there.extend(pids.iter().flat_map(|pid| process::files_of(*pid)));
         }
         let source = settings.source;
+        let first = there.len();
         let worker = start_worker(settings, shared.clone(), found, out);
         let watch = start_watch(watch, there, sender, shared.clone());
+        wait_for_first(&shared, &worker, first);
         (Programs { shared, worker, watch, source, began_ns: os::monotonic_ns() }, notes)
     }
 
@@ -137,6 +142,18 @@ impl Programs {
                 Recorded { entries: vec![entry], clock: EventClock::default(), programs: 0 }
             }
         }
+    }
+}
+
+/// Until the programs that were there from the beginning are recorded: whoever is told that the
+/// recording has started may count on it.
+fn wait_for_first(shared: &Shared, worker: &JoinHandle<Worker>, first: usize) {
+    let until = Instant::now() + FIRST_WAIT;
+    while shared.looked_at.load(Ordering::Acquire) < first
+        && !worker.is_finished()
+        && Instant::now() < until
+    {
+        thread::sleep(Duration::from_millis(1));
     }
 }
 

@@ -26,7 +26,7 @@ use klogger_os::robust::Robust;
 use klogger_ring::clock::Source;
 use std::collections::HashSet;
 use std::ffi::OsString;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -63,6 +63,8 @@ pub struct Shared {
     /// No more files are looked for. After that, the worker is to stop as well.
     pub stop_watch: AtomicBool,
     pub stop: AtomicBool,
+    /// How many of the files that were found have been looked at, and recorded if they are to be.
+    pub looked_at: AtomicUsize,
     /// Rung when there is something new.
     pub bell: AtomicU32,
 }

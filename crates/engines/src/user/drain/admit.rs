@@ -12,6 +12,7 @@ use klogger_log::ledger::Key;
 use klogger_os as os;
 use klogger_ring::clock::Source;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// A program makes its file known a moment before it has mapped it.
@@ -34,12 +35,15 @@ impl Worker {
     /// Looks at new files, and again at those that nobody had mapped yet.
     pub(super) fn take_in(&mut self, now: Instant) {
         let mut candidates = std::mem::take(&mut self.waiting);
+        let known = candidates.len();
         candidates.extend(self.found.try_iter().map(|found| Candidate { found, since: now }));
+        let new = candidates.len() - known;
         // Looked up for all at once, and only if need be.
         let mut elsewhere = None;
         for candidate in candidates {
             self.look_at(candidate, now, &mut elsewhere);
         }
+        self.shared.looked_at.fetch_add(new, Ordering::Release);
     }
 
     fn look_at(&mut self, candidate: Candidate, now: Instant, elsewhere: &mut Option<Elsewhere>) {
