@@ -12,6 +12,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from disturbed import Quiet
 from oracles import Log
 from witness import Ftrace
 
@@ -133,7 +134,8 @@ def test_each_wait_has_its_stack(recorder, workloads):
     ],
 )
 def test_a_planted_lock_is_the_first_finding(recorder, workloads, load, lock):
-    path, in_kernel = recorded(recorder, workloads, load)
+    with Quiet() as quiet:
+        path, in_kernel = recorded(recorder, workloads, load)
     said = report(recorder, path)
     (waits,) = [one for one in said["analyses"] if one["name"] == "waits"]
     rows = answers(said)
@@ -147,7 +149,9 @@ def test_a_planted_lock_is_the_first_finding(recorder, workloads, load, lock):
             warned = [w for one in said["analyses"] for w in one.get("warnings", [])]
             assert any("No spin lock was seen" in w for w in warned)
             pytest.skip("this machine does not show how it spins for spin locks")
-        assert classes["futex"] > 0.9 * sum(classes.values()), classes
+        if classes["futex"] <= 0.9 * sum(classes.values()):
+            # Others that run besides make the CPUs' run queues the lock that is fought over.
+            quiet.check(f"of all spinning, the planted lock's is not nine tenths: {classes}")
     assert f"class {lock}" in waits["findings"][0], waits["findings"]
     # A report begins with what explains a hundredth at least. With two CPUs, short waits may be
     # less than that.
