@@ -226,7 +226,7 @@ def test_a_check_that_failed(capsys: pytest.CaptureFixture[str], place: Path) ->
     [
         (
             {"analyse": "1 / 0"},
-            "klogger: study 'one', analyse: one.py, line 18: ZeroDivisionError: division by zero\n",
+            "klogger: study 'one', analyse: one.py, line 19: ZeroDivisionError: division by zero\n",
         ),
         (
             {"before": "open('/none')"},
