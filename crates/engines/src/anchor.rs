@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The recorder's side of an anchor: written when the rings are in use, wiped when they are empty.
+//! The recorder's side of an anchor: written when the rings come into use, wiped when they are
+//! empty.
 
 pub mod format;
 mod frames;
@@ -17,19 +18,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle, Thread};
 use std::time::Duration;
 
-/// How often the time is noted; what is logged afterwards is dated by the clock's speed until then.
+/// How often the time is noted. The times of later events are computed from the last note.
 const NOTE_TIME: Duration = Duration::from_secs(1);
 
-/// Both rings of a CPU: mappings, and where in them they begin.
+/// Both rings of a CPU: their mappings, and the offsets at which they begin.
 pub struct RingLocation<'a> {
     pub cpu: u16,
-    /// Bytes of the main one.
+    /// Size of the main ring in bytes.
     pub size: usize,
     pub main: (&'a Mapping, usize),
     pub nested: (&'a Mapping, usize),
 }
 
-/// While it lives, the rings can be found in an image of the machine's memory.
+/// While it exists, the rings can be found in an image of the machine's memory.
 struct Anchor {
     recording: u64,
     mapping: Arc<Mapping>,
@@ -43,8 +44,9 @@ struct Ticking {
 }
 
 impl Anchor {
-    /// `recording`: of which these are other rings, if so. `facts`: what the log needs beside the
-    /// rings. `room`: kernel memory of so many bytes, for the anchor.
+    /// `recording`: number of the recording, if these rings replace others of it. `facts`: what a
+    /// reader of the image needs to know besides the rings. `room`: allocates that many bytes of
+    /// kernel memory for the anchor.
     fn new(
         recording: Option<u64>,
         facts: &[u8],
@@ -59,14 +61,14 @@ impl Anchor {
         let text = format::text(facts, &index, &frames);
         let mapping = Arc::new(room(format::size(text.len()))?);
         rings.iter().for_each(|p| stamp(p, recording));
-        // The second one has no other to follow.
+        // Both time slots are filled, so that the first page is complete.
         (0..2).for_each(|_| format::put_time(&mapping, now(index.counter)));
         format::write(&mapping, recording, made, &text);
         let clock = Ticking::start(mapping.clone(), index.counter);
         Ok(Anchor { recording, mapping, clock: Some(clock.map_err(cannot)?) })
     }
 
-    /// It stays, for what is left in the rings, which are used no more.
+    /// Stops the thread. The anchor stays for the records left in rings that writers no longer use.
     fn stop(&mut self) {
         if let Some(clock) = self.clock.take() {
             clock.stop();
@@ -81,7 +83,7 @@ impl Drop for Anchor {
     }
 }
 
-/// Those of a recording: of the rings that it began with, and of others that took their places.
+/// The anchors of a recording: one for the rings it began with, and one for each larger ring.
 pub struct Anchors {
     times: Times,
     kept: Mutex<Kept>,
@@ -89,10 +91,10 @@ pub struct Anchors {
 
 #[derive(Default)]
 struct Kept {
-    /// What the log needs beside the rings; nothing until it is known.
+    /// What a reader of the image needs to know besides the rings; empty until it is known.
     facts: Vec<u8>,
-    /// The last one of a CPU says which rings are in use. Of those before something may be missing
-    /// in the log yet.
+    /// The last anchor of a CPU describes the rings in use. Records of the replaced rings may not
+    /// be in the log yet.
     anchors: Vec<Anchor>,
 }
 
@@ -105,12 +107,12 @@ impl Anchors {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether there is one.
+    /// Whether any anchor has been written.
     pub fn are_there(&self) -> bool {
         !self.lock().anchors.is_empty()
     }
 
-    /// From now on these rings are in use. `facts` is what was given before, if there is no other.
+    /// These rings are in use from now on. Without `facts`, those given before are written again.
     pub fn add(
         &self,
         facts: Option<&[u8]>,
@@ -168,7 +170,7 @@ fn index(
     Ok((Index { page: map.page as u64, counter, first, rings: found, ringless }, frames))
 }
 
-/// So that a page that has become something else is not taken for a ring.
+/// Stamps a ring, so that a page that was reused for something else is not taken for a ring.
 fn stamp(ring: &RingLocation, recording: u64) {
     for (nested, (mapping, offset)) in [ring.main, ring.nested].into_iter().enumerate() {
         mapping.word(offset + STAMP).store(recording, Ordering::Relaxed);
@@ -211,7 +213,7 @@ impl Ticking {
     fn stop(self) {
         self.stop.store(true, Ordering::Release);
         Thread::unpark(self.thread.thread());
-        // It cannot panic.
+        // The thread does not panic.
         let _ = self.thread.join();
     }
 }

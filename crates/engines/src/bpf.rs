@@ -33,7 +33,7 @@ use limits::Limits;
 use load::{Config, ENABLED, Part, STACKLESS, STACKS, Shared, load_object, map_fd, map_memory};
 use std::sync::{Arc, Mutex};
 
-/// Loaded programs, and the memory that they share with us.
+/// Loaded programs, and the maps that they share with the recorder.
 pub struct BpfEngine {
     objects: Vec<Loaded>,
     links: Vec<Link>,
@@ -47,7 +47,7 @@ pub struct BpfEngine {
     stacks: Option<Stacks>,
     probes: Vec<ProbeState>,
     shared: Shared,
-    /// What would outlive this process if it were killed.
+    /// What outlives this process if it is killed.
     kept: Arc<Mutex<Kept>>,
     anchors: Arc<RingAnchors>,
     hits: Mutex<Hits>,
@@ -61,13 +61,13 @@ struct Loaded {
     base: u16,
     events: usize,
     enabled: Mapping,
-    /// If copies of its programs may be wanted.
+    /// Kept if copies of its programs may be needed.
     unit: Option<CompiledSchema>,
 }
 
 impl BpfEngine {
-    /// Loads all units. Nothing is attached yet. `units`: each with the id of its first event;
-    /// `plans`: of each; `example`: as [`load::example`] makes it.
+    /// Loads all compiled schemata and attaches nothing. `units`: each with the id of its first
+    /// event; `plans`: one of each; `example`: as [`load::example`] makes it.
     pub fn load(
         units: &[(&CompiledSchema, u16)],
         plans: Vec<Vec<Plan>>,

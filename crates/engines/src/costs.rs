@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What several measurements of an event's cost are worth together.
+//! Judges repeated measurements of an event's cost.
 
 use klogger_log::preamble::Cost;
 
-/// Quartiles further apart than this share of the median, and than [`LEAST_NS`], are no
-/// measurement.
+/// If the quartiles are further apart than this share of the median, and than [`LEAST_NS`], no cost
+/// is reported.
 const WIDE: f64 = 0.25;
 const LEAST_NS: f64 = 4.0;
 
-/// Why there is no number.
+/// Why no cost is reported.
 pub const SPREAD: &str = "measurements of the same were too far apart: the machine is busy";
 
-/// `None` if the values disagree.
+/// The cost, or `None` if the values spread too far.
 pub fn judge(values: &[f64]) -> Option<Cost> {
     let cost = Cost {
         ns: quantile(values, 0.5),
@@ -21,7 +21,7 @@ pub fn judge(values: &[f64]) -> Option<Cost> {
     (cost.high - cost.low <= (WIDE * cost.ns).max(LEAST_NS)).then_some(cost)
 }
 
-/// Between the two values that are nearest to that place.
+/// The quantile, interpolated between the two nearest values.
 pub fn quantile(values: &[f64], part: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -44,13 +44,13 @@ mod tests {
     }
 
     #[test]
-    fn what_spreads_is_no_number() {
+    fn values_that_spread_give_no_cost() {
         assert_eq!(
             judge(&[50.0, 51.0, 52.0]).map(|c| (c.low, c.ns, c.high)),
             Some((50.5, 51.0, 51.5))
         );
         assert_eq!(judge(&[50.0, 30.0, 80.0, 20.0]), None);
-        // Of little, a little more is as good as the same.
+        // Small values may differ by up to LEAST_NS.
         assert!(judge(&[2.0, 4.0, 6.0]).is_some());
     }
 }

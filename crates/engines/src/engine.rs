@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! An engine, as the recorder sees it: what logs events, and the memory that it shares with us.
+//! The `Engine` trait: what logs events, and shares rings with the recorder.
 //!
-//! The recorder goes through the methods in the order in which they stand here. An engine either
-//! offers rings of CPUs, which the recorder empties ([`Engine::cpu_rings`]), or empties rings of
-//! its own, and hands blocks of records on ([`Engine::start`]). What an engine cannot do has a
-//! default answer.
+//! The recorder calls the methods in the order in which they are declared. An engine either offers
+//! the rings of CPUs, which the recorder drains ([`Engine::cpu_rings`]), or drains its own rings
+//! and hands blocks of records to the recorder ([`Engine::start`]). A method that an engine does
+//! not support has a default answer.
 
 use crate::registry::EngineInfo;
 use crate::request::Request;
@@ -23,25 +23,25 @@ pub trait Engine {
     /// Its entry in the registry.
     fn info(&self) -> &'static EngineInfo;
 
-    /// From now on no more than `per_second` events of an id are logged in a second, on all CPUs
-    /// together, and the rest is counted. Before [`Engine::attach`].
+    /// Limits events of an id to `per_second`, on all CPUs together; those above are counted.
+    /// Called before [`Engine::attach`].
     fn limit(&mut self, _id: u16, _per_second: u64) -> Result<(), Error> {
         let name = self.info().name;
         Err(Error::new(format!("the {name} engine cannot limit the rate of events"))
             .help("record without --rate-limit, or with --engine bpf"))
     }
 
-    /// What events cost, if it has been measured.
+    /// What events cost, if it was measured.
     fn costs(&self) -> Option<Costs> {
         None
     }
 
-    /// A variable for the environment of the command that is recorded.
+    /// A variable for the environment of the recorded command.
     fn environment(&self, _request: &Request) -> Option<(&'static str, String)> {
         None
     }
 
-    /// Bytes of one of its rings.
+    /// Bytes of one ring.
     fn ring_size(&self, request: &Request) -> u64;
 
     /// CPUs that have a ring: numbers below this.
@@ -49,23 +49,24 @@ pub trait Engine {
         0
     }
 
-    /// The rings of CPUs, for the recorder to empty; `None` if it empties its rings itself. Once.
+    /// The rings of CPUs, for the recorder to drain; `None` if the engine drains its rings itself.
+    /// Called once.
     fn cpu_rings(&self) -> Result<Option<CpuRings>, Error> {
         Ok(None)
     }
 
-    /// Attaches every probe that can be. No event is on: [`Engine::disable`] came before.
+    /// Attaches every probe that can be. All events are off: [`Engine::disable`] was called before.
     fn attach(&mut self, _request: &Request) -> Result<(), Error> {
         Ok(())
     }
 
-    /// What became of each probe.
+    /// Whether each probe is attached, and if not, why.
     fn probes(&self) -> &[ProbeState] {
         &[]
     }
 
-    /// From here on events are logged, but for `disabled`. The state that schemata keep from hit
-    /// to hit is as it was before the first one.
+    /// Switches events on, except `disabled`. The variables that schemata keep between hits are
+    /// reset.
     fn enable(&self, _disabled: &[u16]) -> Result<(), Error> {
         Ok(())
     }
@@ -75,55 +76,56 @@ pub trait Engine {
         None
     }
 
-    /// Lets what is in the rings outlive this process, should it be killed, together with `facts`:
-    /// whatever one must know to read them.
+    /// Lets the rings outlive this process if it is killed, together with `facts`: what is needed
+    /// to read them.
     fn keep(&mut self, _facts: &[u8]) -> Result<(), Error> {
         Ok(())
     }
 
-    /// Begins to empty its own rings. The strings are for people: what is amiss.
+    /// Begins to drain its own rings. Returns warnings for the user.
     fn start(&mut self, _request: &Request, _start: Start) -> Vec<String> {
         Vec::new()
     }
 
-    /// Events that have become known while it records, and those that it began with.
+    /// Events known by now: those it began with, and those that came while it records.
     fn events(&self) -> Vec<EventLayout> {
         Vec::new()
     }
 
-    /// Switches an event on or off. One that is not this engine's is none of its concern.
+    /// Switches an event on or off. Events of other engines are ignored.
     fn set_enabled(&self, event: &EventLayout, on: bool);
 
-    /// Several times in a second, while events are on: whether hits are skipped, and what can be
-    /// done about it.
+    /// Called several times a second while events are on: looks for skipped hits, and attaches
+    /// copies where that helps.
     fn look(&self) {}
 
-    /// The kernel's probes log no more events.
+    /// Switches off all events of probes.
     fn disable(&self) {}
 
-    /// Detaches all probes. None runs any more when it returns.
+    /// Detaches all probes. When it returns, none runs any more.
     fn detach(&mut self) {}
 
-    /// Ends what [`Engine::start`] began, after all that is left has been handed on. The strings
-    /// are for people.
+    /// Ends what [`Engine::start`] began, after all remaining records were handed over. Returns
+    /// warnings for the user.
     fn stop(&mut self, _request: &Request) -> Vec<String> {
         Vec::new()
     }
 
-    /// Puts into the ledger what it alone knows: its clock, and losses that have no method here.
+    /// Adds ledger entries that only the engine can make: its clock, and losses without a method
+    /// here.
     fn account(&mut self, _ledger: &mut Ledger) {}
 
-    /// What limits have left out, by event and CPU.
+    /// What rate limits have left out, by event and CPU.
     fn left_out(&self) -> Vec<LeftOut> {
         Vec::new()
     }
 
-    /// Events on CPUs without a ring, by id.
+    /// Events lost on CPUs without a ring, by id.
     fn ringless(&self, _id: u16) -> u64 {
         0
     }
 
-    /// Texts and arrays of an event that could not be read, as far as they are counted.
+    /// Strings and arrays of an event that could not be read, as far as they are counted.
     fn unread(&self, _id: u16) -> u64 {
         0
     }
@@ -133,41 +135,41 @@ pub trait Engine {
         Vec::new()
     }
 
-    /// Whether events of its probes may ask for kernel stacks, and it keeps none.
+    /// Whether its probes may ask for kernel stacks, but it does not record them.
     fn lacks_stacks(&self) -> bool {
         false
     }
 
-    /// The kernel stacks that events have the numbers of, each with its addresses, the innermost
-    /// first; `None` if there are none. Only after the probes are detached.
+    /// The recorded kernel stacks: number and addresses, the innermost first; `None` if it records
+    /// none. Called after the probes are detached.
     fn stacks(&self) -> Option<Vec<(u32, Vec<u64>)>> {
         None
     }
 
-    /// Events whose stacks found no free slot, and those whose stacks could not be walked.
+    /// Events whose stack found no free slot, and those whose stack could not be walked.
     fn stackless(&self) -> (u64, u64) {
         (0, 0)
     }
 }
 
-/// Rings of CPUs, and what it takes to empty them.
+/// Rings of CPUs, and what the recorder needs to drain them.
 pub struct CpuRings {
-    /// The reader's end of the rings of every CPU that has some.
+    /// The reader's side of the rings of each CPU that has some.
     pub readers: Vec<(u16, CpuReader)>,
-    /// What the times of their records are.
+    /// The clock of the times in their records.
     pub times: Times,
     pub wake_ups: Box<dyn WakeUps>,
-    /// Where larger rings come from, if those that there are can be replaced.
+    /// Makes larger rings, if the rings can be replaced.
     pub growth: Option<Box<dyn Growth>>,
 }
 
-/// What an engine that empties its own rings is given.
+/// What an engine that drains its own rings is given.
 pub struct Start<'a> {
-    /// Where records go.
+    /// Where records are handed over.
     pub outlet: Outlet,
     /// The command that is recorded.
     pub command: Option<u32>,
-    /// The threads that another engine's probes log.
+    /// The threads that the probes of another engine log.
     pub scope: Option<&'a Scope>,
 }
 
@@ -178,18 +180,18 @@ pub fn events_of(probe: &Probe) -> Vec<String> {
     events
 }
 
-/// Of one probe.
+/// The skipped hits of one probe.
 pub struct MissedHits {
     pub schema: String,
     pub place: String,
     pub count: u64,
-    /// When they were, if that is known.
+    /// When they occurred, if known.
     pub spans: Vec<Span>,
     /// The likely reason, if one is known.
     pub why: String,
 }
 
-/// Of so many hits: between two times, in ns of the log's clock.
+/// Skipped hits between two times, in ns of the log clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     pub from: u64,
@@ -197,8 +199,8 @@ pub struct Span {
     pub count: u64,
 }
 
-/// Events of an id on a CPU that came too often; of the first and the last of them, the time in ns
-/// of the log's clock.
+/// Events of an id on a CPU that a rate limit left out, and the times of the first and the last of
+/// them, in ns of the log clock.
 pub struct LeftOut {
     pub id: u16,
     pub cpu: u16,
@@ -209,15 +211,15 @@ pub struct LeftOut {
 
 /// Wake-ups from writers whose rings have passed the low-water mark.
 pub trait WakeUps: Send {
-    /// Passes on every wake-up until `go_on` says no, which it is asked several times a second;
-    /// after that, what has come already.
+    /// Passes on every wake-up until `go_on` returns false. It is called several times a second.
+    /// Wake-ups that have arrived by then are still passed on.
     fn listen(&self, go_on: &dyn Fn() -> bool, heard: &dyn Fn(WakeUp)) -> Result<(), Error>;
 }
 
 /// Makes larger rings for CPUs whose own are too small.
 pub trait Growth: Send {
-    /// The reader's end of an open one, which writers use as soon as that before is retired;
-    /// `None` if all memory that may be used is.
+    /// Makes the reader's side of a larger ring, which writers use as soon as the old one is
+    /// retired; `None` if no more memory may be used.
     fn larger(&mut self, cpu: u16) -> Result<Option<RingReader>, Error>;
 
     /// Returns when no writer uses a ring any more that was retired before the call.
@@ -226,8 +228,8 @@ pub trait Growth: Send {
 
 /// Why the drain threads are woken.
 pub enum WakeUp {
-    /// The ring of this CPU fills up.
+    /// The ring of this CPU has passed its low-water mark.
     Filling(u32),
-    /// Writers use other rings now. Those before are complete.
+    /// Writers use other rings now. The old ones are complete.
     NewRings(Vec<(u16, CpuReader)>),
 }

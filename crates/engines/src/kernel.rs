@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The kernel engine, from the recorder's side: modules whose code logs events, and `/dev/klogger`,
-//! by which the core module lends us its rings.
+//! The kernel engine: modules whose code logs events, and `/dev/klogger`, by which the core module
+//! shares its rings with the recorder.
 
 mod costs;
 mod device;
@@ -35,8 +35,8 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Everything that is lent to us. Mappings keep the device open and the device keeps modules
-/// loaded, so the fields' order, in which they are given back, matters.
+/// Everything that the core module shares. Mappings keep the device open, and the device keeps
+/// modules loaded, so the order of the fields, which is the order of release, matters.
 pub struct KernelEngine {
     rings: Arc<Mapping>,
     /// CPUs that may have rings: numbers below this.
@@ -47,11 +47,12 @@ pub struct KernelEngine {
     layout: Layout,
     device: Arc<Device>,
     anchors: Arc<Anchors>,
-    /// Of each unit: what the kernel says of it.
+    /// For each compiled schema: its entry in the kernel.
     schemata: Vec<SchemaAbout>,
     /// Of all events that it logs.
     ids: Vec<u16>,
-    /// Of each unit: whether its module is ours. Others may know places that its text does not.
+    /// For each compiled schema: whether we loaded its module. Others may have attach points that
+    /// its text does not have.
     ours: Vec<bool>,
     probes: Vec<ProbeState>,
     times: Times,
@@ -60,7 +61,7 @@ pub struct KernelEngine {
 }
 
 impl KernelEngine {
-    /// Loads what is missing, and makes the rings. Nothing is attached yet.
+    /// Loads missing modules and makes the rings. Attaches nothing.
     fn load(request: &Request) -> Result<KernelEngine, Error> {
         host_kernel::check_module_privilege()?;
         let cpus = request.check_for_probes()?;
@@ -87,7 +88,7 @@ impl KernelEngine {
             cpus: about.cpus as usize,
         };
         let map = |offset, length| device.map(offset, length).map_err(failed("share its memory"));
-        // Chosen when the recording began.
+        // The clock is chosen when the recording begins.
         let times = match check_version(&device)?.clock {
             device::CLOCK_COUNTER => Times::Counter(SharedClock::start()),
             _ => Times::Ns,

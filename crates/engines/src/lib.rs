@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Engines: each runs the probes of schemata, or finds programs that log, and shares rings with the
-//! recorder.
+//! Engines: each attaches the probes of schemata, or finds programs that log, and shares rings with
+//! the recorder.
 
 pub mod anchor;
 pub mod bpf;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The engines there are, and the values of `--engine`. Whoever lists, describes or chooses an
-//! engine does it by these tables: one more engine is one more line in each.
+//! The list of engines, and the values of `--engine`. All code that lists, describes or chooses an
+//! engine uses these tables: one more engine is one more line in each.
 
 use crate::engine::Engine;
 use crate::request::Request;
@@ -8,21 +8,21 @@ use crate::{bpf, kernel, user};
 use klogger_os::Error;
 use klogger_toolchain::compiled_schema::CompiledSchema;
 
-/// What is known of an engine before it is made.
+/// What is known of an engine before it is prepared.
 pub struct EngineInfo {
-    /// For the log and the command line.
+    /// Its name in the log and on the command line.
     pub name: &'static str,
     /// What logs events, in half a line.
     pub description: &'static str,
-    /// Whether it can run here. The error says why not, and what to do about it.
+    /// Whether it can run on this machine. The error has the reason and a remedy.
     pub check: fn() -> Result<(), Error>,
-    /// It runs the probes of schemata, in the kernel, and has rings of CPUs.
+    /// It attaches the probes of schemata in the kernel, and has rings of CPUs.
     pub probes: bool,
-    /// It finds programs that log, also with schemata that nobody has named.
+    /// It finds programs that log, also with schemata that are not on the command line.
     pub finds_programs: bool,
     /// Whether it logs events of a schema.
     pub logs: fn(&Request, &CompiledSchema) -> bool,
-    /// Makes one: loads and checks everything, and attaches nothing.
+    /// Prepares it: loads and checks everything, and attaches nothing.
     pub prepare: fn(&Request) -> Result<Box<dyn Engine>, Error>,
 }
 
@@ -30,14 +30,14 @@ pub struct EngineInfo {
 pub struct Choice {
     pub name: &'static str,
     pub description: &'static str,
-    /// At most one of them has rings of CPUs, and it is the first.
+    /// At most one of them has rings of CPUs; it is the first.
     pub engines: &'static [&'static EngineInfo],
 }
 
 /// Every engine.
 pub static ENGINES: [&EngineInfo; 3] = [&bpf::INFO, &kernel::INFO, &user::INFO];
 
-/// Every value of `--engine`; the first one is meant where none is given.
+/// Every value of `--engine`; the first one is the default.
 pub static CHOICES: [Choice; 4] = [
     Choice {
         name: "auto",
@@ -59,7 +59,7 @@ impl Choice {
         CHOICES.iter().find(|c| c.name == name)
     }
 
-    /// Whether the kernel's probes may log.
+    /// Whether probes in the kernel may log.
     pub fn has_probes(&self) -> bool {
         self.engines.iter().any(|e| e.probes)
     }
@@ -74,8 +74,8 @@ impl Choice {
         self.engines.iter().any(|e| e.name == engine.name)
     }
 
-    /// Whether a recording with it can run here: the engine of its name can, or, if there is none
-    /// of that name, any of them. The error says why not.
+    /// Whether a recording with it can run here. It can if the engine of that name can or, if there
+    /// is none of that name, any of its engines. The error has the reason.
     pub fn check(&self) -> Result<(), Error> {
         match self.engines.iter().find(|e| e.name == self.name) {
             Some(engine) => (engine.check)(),

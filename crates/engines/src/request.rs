@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What a recording asks of its engines.
+//! What the user asked for: the request that the recorder hands to its engines.
 
 use crate::registry::{Choice, EngineInfo};
 use klogger_log::preamble::SchemaText;
@@ -22,13 +22,13 @@ pub use crate::user::{RING_MAX as USER_BUFFER_MAX, RING_MIN as USER_BUFFER_MIN};
 /// The id of the first built-in event; `klogger.klogger` fixes those that follow.
 pub const FIRST_ID: u16 = 1;
 
-/// Who is recorded.
+/// Which threads are recorded.
 #[derive(Clone, Debug)]
 pub enum Target {
     All,
     /// These processes and their descendants.
     Processes(Vec<u32>),
-    /// A command, started for the purpose, and its descendants.
+    /// A command, started for the recording, and its descendants.
     Command(Vec<OsString>),
 }
 
@@ -39,7 +39,7 @@ impl Target {
     }
 }
 
-/// How a schema stands in a log. `user`: programs log events of it.
+/// How a schema is stored in a log. `user`: programs log events of it.
 pub fn schema_text(schema: &Schema, user: bool) -> SchemaText {
     SchemaText {
         name: schema.name.clone(),
@@ -50,19 +50,19 @@ pub fn schema_text(schema: &Schema, user: bool) -> SchemaText {
     }
 }
 
-/// What to record, and into which memory.
+/// What to record, and how much memory to use.
 pub struct Request {
-    /// What may log.
+    /// The engines that may log.
     pub choice: &'static Choice,
     /// The schema of the recorder's own events.
     pub builtin: CompiledSchema,
     pub units: Vec<CompiledSchema>,
-    /// Names of schemata that were in the kernel already, with calls of their own perhaps; only for
+    /// Names of schemata that were in the kernel already, perhaps with `klogger()` calls; only for
     /// the kernel engine.
     pub resident: Vec<String>,
-    /// The folder with modules of those that were not, and of the core.
+    /// The folder with the modules of the other schemata, and of the core.
     pub modules: Option<PathBuf>,
-    /// Whatever programs log, not only events of `units`.
+    /// Record all events that programs log, not only those of `units`.
     pub programs: bool,
     pub target: Target,
     /// Bytes of one CPU's ring; a power of two.
@@ -71,19 +71,19 @@ pub struct Request {
     pub user_buffer: u64,
     /// Bytes of memory for rings of programs, all together.
     pub max_memory: u64,
-    /// Bytes of memory for rings of CPUs, all together, if they are to grow beyond `buffer_size`.
+    /// Bytes of memory for all rings of CPUs, if they may grow beyond `buffer_size`.
     pub ring_memory: u64,
-    /// Percent of a ring that should stay free.
+    /// Percent of a ring: the low-water mark. When less is free, the writer wakes the reader.
     pub lowwater: u32,
     pub overwrite: bool,
     /// Measure what events cost before recording, for the log.
     pub calibrate: bool,
-    /// Events that are not logged until they are enabled.
+    /// Events that are off until they are enabled.
     pub disabled: Vec<String>,
 }
 
 impl Request {
-    /// The built-in unit and all others, each with the id of its first event.
+    /// The built-in schema and all others, each with the id of its first event.
     pub fn numbered(&self) -> impl Iterator<Item = (&CompiledSchema, u16)> {
         let mut next = FIRST_ID;
         std::iter::once(&self.builtin).chain(&self.units).map(move |unit| {
@@ -98,8 +98,8 @@ impl Request {
         self.numbered().filter(|(unit, _)| (engine.logs)(self, unit))
     }
 
-    /// The engines of this recording: the one that was asked for by its name, and others that may
-    /// take part if there is something for them to log.
+    /// The engines of this recording: the one named by `--engine`, and others that may take part
+    /// and have something to log.
     pub fn engines(&self) -> Vec<&'static EngineInfo> {
         let is_wanted = |e: &&&'static EngineInfo| {
             e.name == self.choice.name
@@ -108,25 +108,25 @@ impl Request {
         };
         let wanted: Vec<_> = self.choice.engines.iter().filter(is_wanted).copied().collect();
         match wanted[..] {
-            // Nothing can log. That is for the last one to say.
+            // Nothing can log. The last engine reports it.
             [] => self.choice.engines.last().copied().into_iter().collect(),
             _ => wanted,
         }
     }
 
-    /// Whether the kernel's probes log events of a schema.
+    /// Whether probes in the kernel log events of a schema.
     pub fn is_probed(&self, unit: &CompiledSchema) -> bool {
         self.choice.engines.iter().any(|e| e.probes && (e.logs)(self, unit))
     }
 
-    /// How the log has a schema. In that of one that programs log events of, this is said.
+    /// How the log has a schema. It is marked if programs log events of it.
     pub fn schema_text(&self, unit: &CompiledSchema) -> SchemaText {
         let user = self.choice.engines.iter().any(|e| !e.probes && (e.logs)(self, unit));
         schema_text(&unit.schema, user)
     }
 
-    /// For an engine with probes: whether threads can be told apart, rings of CPUs are possible,
-    /// and there is memory for all of them. Returns for how many CPUs: numbers below this.
+    /// For an engine with probes: checks that threads can be told apart, that rings of this size
+    /// are possible, and that there is memory for all of them. Returns the number of CPUs.
     pub fn check_for_probes(&self) -> Result<usize, Error> {
         if self.target.is_scoped() {
             host_kernel::check_pid_namespace()?;
@@ -134,7 +134,7 @@ impl Request {
         let rings = machine::online_cpus()?.iter().max().map_or(1, |c| *c as usize + 1);
         let size = self.buffer_size;
         if !size.is_power_of_two() || !(BUFFER_MIN..=BUFFER_MAX).contains(&size) {
-            return Err(Error::new(format!("a ring of {size} bytes is not possible")).help(
+            return Err(Error::new(format!("a ring of {size} bytes is not supported")).help(
                 "choose a --buffer-size from 16K to 256M; it is rounded up to a power of two",
             ));
         }

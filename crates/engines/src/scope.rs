@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Who is recorded, as the kernel's probes see it.
+//! The scope of a recording, as the kernel's probes see it: one bit for each thread.
 
 use klogger_os::Mapping;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub const SCOPE_BYTES: usize = klogger_ring::layout::device::SCOPE_BYTES;
 const _: () = assert!(SCOPE_BYTES == klogger_ring::layout::bpf::TIDS / 8);
 
-/// The threads that are recorded: a bit each, which the kernel's probes keep true.
+/// The threads that are recorded: a bit each, which the built-in probes maintain.
 #[derive(Clone)]
 pub struct Scope(Arc<Mapping>);
 
@@ -23,7 +23,7 @@ impl Scope {
         (self.0.word(tid as usize / 64 % (SCOPE_BYTES / 8) * 8), 1 << (tid % 64))
     }
 
-    /// Puts a thread in scope. Its children follow by themselves.
+    /// Puts a thread in scope. Probes add its children.
     pub fn add(&self, tid: u32) {
         let (word, bit) = self.word(tid);
         word.fetch_or(bit, Ordering::Relaxed);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Kernel stacks as the log has them: lines of text, with the names of functions.
+//! Kernel stacks as text for the log, with the names of functions.
 
 use klogger_log::symbols::Symbols;
 use std::fmt::Write;
 
-/// Frames of the tracing itself, between the place that was hit and our code.
+/// Frames of the tracing itself, between the attach point and the probe.
 const TRACING: [&[u8]; 5] =
     [b"bpf_prog_", b"bpf_trace_run", b"__bpf_trace_", b"__traceiter_", b"klogger_"];
 
@@ -20,7 +20,7 @@ pub fn lines(stacks: &[(u32, Vec<u64>)], symbols: &Symbols) -> String {
     text
 }
 
-/// Addresses are those behind a call, which may be the last instruction of its function.
+/// An address is a return address. The call before it may be the last instruction of its function.
 fn find(address: u64, symbols: &Symbols) -> Option<(&[u8], u64)> {
     let (name, offset) = symbols.find(address.saturating_sub(1))?;
     Some((name, offset + 1))

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The times of records in rings, and how they become those of the log.
+//! The times of records in rings, and their conversion to the log clock.
 
 use klogger_log::preamble::EventClock;
 use klogger_log::record::{Header, TIME_MASK};
 use klogger_ring::clock::{Converter, SharedClock};
 use klogger_ring::{RecordKinds, Taken};
 
-/// What the times in rings are.
+/// The clock of the times in rings.
 #[derive(Clone)]
 pub enum Times {
-    /// Those of the log.
+    /// The log clock.
     Ns,
-    /// Those of the CPU's counter.
+    /// The TSC.
     Counter(SharedClock),
 }
 
@@ -23,14 +23,14 @@ impl Times {
         }
     }
 
-    /// To be called several times in a second where rings are emptied seldom.
+    /// Must be called several times a second where rings are drained seldom.
     pub fn look(&self) {
         if let Times::Counter(clock) = self {
             clock.look();
         }
     }
 
-    /// How far back a time can be told by its low 48 bits, ns.
+    /// The span of time that the low 48 bits of a time can cover, ns.
     pub fn reach_ns(&self) -> u64 {
         match self {
             Times::Ns => TIME_MASK,
@@ -38,7 +38,8 @@ impl Times {
         }
     }
 
-    /// Gives records that were taken out of a ring, and what was found among them, the log's times.
+    /// Converts records that were taken out of a ring, and what was found among them, to the log
+    /// clock.
     pub fn convert(&self, kinds: &RecordKinds, records: &mut [u8], taken: &mut Taken) {
         let (Times::Counter(clock), Some(first)) = (self, Header::read(records)) else { return };
         let first = taken
@@ -50,7 +51,7 @@ impl Times {
         taken.lost_since = taken.lost_since.map(|since| converter.ns(since & TIME_MASK));
     }
 
-    /// The same for a full time.
+    /// Converts a full time.
     pub fn ns(&self, time: u64) -> u64 {
         match self {
             Times::Ns => time,

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The user engine, from the recorder's side: programs that include a generated header share a file
-//! of rings with us (`runtime/include/klogger/program_shm.h`), and we find it, arm it, and empty
-//! it.
+//! The user engine: programs that include a generated header share a file of rings with the
+//! recorder (`runtime/include/klogger/program_shm.h`). The engine finds these files, arms them, and
+//! drains their rings.
 //!
-//! Whatever stands in such a file may have been written by an enemy. It is checked, copied, and
-//! checked again; it may cost that program's own events, and nothing else.
+//! Programs are untrusted: they may write anything into their file at any time. Each value is
+//! copied, then checked before use. A bad value costs that program's own events, and nothing else.
 
 mod catalogue;
 mod drain;
@@ -52,11 +52,11 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Files that are found and not yet looked at; more have to wait.
+/// Files that were found and not yet examined; further ones wait.
 const FOUND_MAX: usize = 1024;
-/// How long the programs that are there from the beginning may take to be looked at.
+/// How long to wait for the programs that run when the recording begins.
 const FIRST_WAIT: Duration = Duration::from_secs(5);
-/// How long the watch may take to see that it is over.
+/// How long the watch may take to notice that the recording is over.
 const WATCH_WAIT: Duration = Duration::from_millis(50);
 
 /// Programs that are being recorded.
@@ -68,24 +68,24 @@ pub struct Programs {
     began_ns: u64,
 }
 
-/// What came of it.
+/// The result of recording programs.
 pub struct Recorded {
     pub entries: Vec<Entry>,
     pub clock: EventClock,
-    /// Programs that were recorded.
+    /// Number of programs that were recorded.
     pub programs: u64,
 }
 
 impl Programs {
-    /// Begins to look for programs. Those there are already are found before this returns. The
-    /// strings say what is amiss.
+    /// Starts to look for programs. Those already running are found before it returns. The strings
+    /// are warnings.
     pub fn start(
         settings: Settings,
         catalogue: Catalogue,
         out: Output,
         places: Places,
     ) -> (Programs, Vec<String>) {
-        // Each program takes two descriptors.
+        // Each program takes two file descriptors.
         os::files::raise_limit();
         let shared = Arc::new(Shared {
             catalogue: Mutex::new(catalogue),
@@ -108,7 +108,7 @@ impl Programs {
         (Programs { shared, worker, watch, source, began_ns: os::monotonic_ns() }, notes)
     }
 
-    /// Switches an event on or off, in programs that come later as well; `None` if there is none of
+    /// Switches an event on or off, also in programs that start later; `None` if there is none of
     /// this name.
     pub fn switch(&self, event: &str, on: bool) -> Option<EventLayout> {
         let layout = self.shared.catalogue.lock().ok()?.switch(event, on)?;
@@ -117,14 +117,14 @@ impl Programs {
         Some(layout)
     }
 
-    /// Names of all events that there are by now.
+    /// The events known by now.
     pub fn events(&self) -> Vec<EventLayout> {
         self.shared.catalogue.lock().map(|c| c.events().to_vec()).unwrap_or_default()
     }
 
-    /// Disarms all programs and takes what is left.
+    /// Disarms all programs and takes the remaining records.
     pub fn stop(self) -> Recorded {
-        // The watch first: what it has found is still taken in.
+        // The watch ends first: the worker still takes in what it has found.
         self.shared.stop_watch.store(true, Ordering::Release);
         let _ = self.watch.join();
         self.shared.stop.store(true, Ordering::Release);
@@ -145,8 +145,8 @@ impl Programs {
     }
 }
 
-/// Until the programs that were there from the beginning are recorded: whoever is told that the
-/// recording has started may count on it.
+/// Waits until the programs that ran at the beginning are recorded, so that "started" is reported
+/// only then.
 fn wait_for_first(shared: &Shared, worker: &JoinHandle<Worker>, first: usize) {
     let until = Instant::now() + FIRST_WAIT;
     while shared.looked_at.load(Ordering::Acquire) < first
@@ -166,8 +166,8 @@ fn start_worker(
     let worker = Worker::new(settings, shared, found, out);
     let thread = thread::Builder::new().name("klogger/user".into());
     let run = move || {
-        // Not SCHED_FIFO: it would let a program that floods us take the CPU from all others.
-        // Refused to ordinary users.
+        // Not SCHED_FIFO: it would let a program with a flood of events take the CPU from all
+        // others. Ordinary users may not raise it; that is no error.
         let _ = os::become_important();
         worker.run()
     };
@@ -185,7 +185,7 @@ fn start_watch(
         loop {
             let stop = shared.stop_watch.load(Ordering::Acquire);
             if !found.is_empty() {
-                // Fails only when nobody is there any more.
+                // Fails only when the worker has ended.
                 found.drain(..).for_each(|f| drop(sender.send(f)));
                 shared.ring();
             }

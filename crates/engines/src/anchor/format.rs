@@ -2,9 +2,9 @@
 //! The anchor: pages by which the rings of a recording are found in an image of the machine's
 //! memory.
 //!
-//! It is in memory of the kernel (a dump may leave out that of programs), it begins at a page's
-//! begin, and each of its pages can be recognized alone, wherever it lies. So whoever has the image
-//! needs neither the kernel's symbols nor its page tables. All numbers are little-endian.
+//! It is in kernel memory (a dump may leave out that of programs), it begins at a page boundary,
+//! and each of its pages can be recognized alone. So a reader of the image needs neither the
+//! kernel's symbols nor its page tables. All numbers are little-endian.
 //!
 //! ```text
 //! each page:  0 magic  16 version u32  20 this page's number u32  24 pages u32
@@ -17,15 +17,15 @@
 //!              facts, index (JSON); frames, u64 each
 //! ```
 //!
-//! Each ring says in its control page (`stamp`, see `ring.h`) that it is the one: memory that was
-//! freed may be anything.
+//! Each ring has a stamp in its control page (`stamp`, see `ring.h`), because memory that was freed
+//! may hold anything.
 
 use crc32c::crc32c;
 use klogger_os::Mapping;
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Of an anchor's page, whatever size the machine's have.
+/// The size of an anchor's page, whatever the page size of the machine.
 pub const PAGE: usize = 4096;
 pub const MAGIC: [u8; 16] = *b"klogger\0anchor\0\x01";
 const VERSION: u32 = 1;
@@ -33,10 +33,10 @@ const HEAD: usize = 64;
 const PART: usize = PAGE - HEAD;
 const TURN: usize = HEAD;
 const TIMES: usize = TURN + 8;
-/// Of an anchor: rings of 16 TiB.
+/// The largest anchor describes rings of 16 TiB.
 const PAGES_MAX: u32 = 1 << 23;
 
-/// Both clocks: that of the events in the rings, and the log's.
+/// A moment by two clocks: that of the events in the rings, and the log clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moment {
     pub ticks: u64,
@@ -54,7 +54,7 @@ pub struct Range {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct RingsAt {
     pub cpu: u16,
-    /// Bytes of the main one.
+    /// Bytes of the main ring.
     pub size: usize,
     pub main: Range,
     pub nested: Range,
@@ -64,16 +64,16 @@ pub struct RingsAt {
 pub struct Index {
     /// Bytes of a frame.
     pub page: u64,
-    /// Times in the rings are the CPU's counter's, and not ns.
+    /// Times in the rings are those of the TSC, not ns.
     pub counter: bool,
     /// An early moment of the recording.
     pub first: Moment,
     pub rings: Vec<RingsAt>,
-    /// Events on CPUs without a ring, by id.
+    /// Counters of events on CPUs without a ring, by id.
     pub ringless: Range,
 }
 
-/// What all pages of an anchor have in common.
+/// What all pages of one anchor have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key {
     pub recording: u64,
@@ -81,7 +81,7 @@ pub struct Key {
     pub pages: u32,
 }
 
-/// An anchor's text.
+/// The text of an anchor.
 pub fn text(about: &[u8], index: &Index, frames: &[u64]) -> Vec<u8> {
     let index = serde_json::to_vec(index).unwrap_or_default();
     let lengths = [about.len() as u64, index.len() as u64, frames.len() as u64];
@@ -92,7 +92,7 @@ pub fn text(about: &[u8], index: &Index, frames: &[u64]) -> Vec<u8> {
     text
 }
 
-/// (about, index, frames), if it is one.
+/// (about, index, frames), if the text is one of an anchor.
 pub fn read_text(text: &[u8]) -> Option<(&[u8], Index, Vec<u64>)> {
     let (lengths, rest) = text.split_at_checked(24)?;
     let (lengths, _) = lengths.as_chunks();
@@ -105,12 +105,13 @@ pub fn read_text(text: &[u8]) -> Option<(&[u8], Index, Vec<u64>)> {
     Some((about, serde_json::from_slice(index).ok()?, frames))
 }
 
-/// Bytes of the anchor for a text of so many.
+/// Bytes of an anchor with so many bytes of text.
 pub fn size(text: usize) -> usize {
     (1 + text.div_ceil(PART)) * PAGE
 }
 
-/// Writes an anchor; who finds its first page finds all of them.
+/// Writes an anchor. Its first page is written last, so that an anchor with a first page is
+/// complete.
 pub fn write(to: &Mapping, recording: u64, made: u64, text: &[u8]) {
     let pages = (size(text.len()) / PAGE) as u32;
     let key = Key { recording, made, pages };
@@ -123,7 +124,7 @@ pub fn write(to: &Mapping, recording: u64, made: u64, text: &[u8]) {
     put(to, 0, &head(&key, 0, 0));
 }
 
-/// It is none any more.
+/// Makes the anchor invalid.
 pub fn wipe(at: &Mapping) {
     (0..at.length()).step_by(PAGE).for_each(|page| at.word(page).store(0, Ordering::Release));
 }
@@ -139,7 +140,7 @@ fn head(key: &Key, number: u32, crc: u32) -> [u8; HEAD] {
     head
 }
 
-/// By words, for the mapping is shared; the first one last.
+/// Stores word by word, because the mapping is shared; the first word comes last.
 fn put(to: &Mapping, at: usize, bytes: &[u8]) {
     let (words, _) = bytes.as_chunks();
     for (n, word) in words.iter().enumerate().rev() {
@@ -147,18 +148,18 @@ fn put(to: &Mapping, at: usize, bytes: &[u8]) {
     }
 }
 
-/// Notes the time, in the place of the older one of the two that are there.
+/// Stores the time in place of the older one of the two.
 pub fn put_time(to: &Mapping, moment: Moment) {
     let word = |at: usize| -> &AtomicU64 { to.word(at) };
     let turn = (word(TURN).load(Ordering::Relaxed) & 1) ^ 1;
     let at = TIMES + 16 * turn as usize;
     word(at).store(moment.ticks, Ordering::Relaxed);
     word(at + 8).store(moment.ns, Ordering::Relaxed);
-    // Whoever sees the turn sees the time.
+    // Release: a page with the new turn has the new time.
     word(TURN).store(turn, Ordering::Release);
 }
 
-/// What a page of an image is, if it is an anchor's: which one's, and its number there.
+/// The anchor that a page of an image belongs to, if any, and its number there.
 pub fn read_head(page: &[u8]) -> Option<(Key, u32)> {
     if page.get(..16)? != MAGIC {
         return None;
@@ -171,7 +172,7 @@ pub fn read_head(page: &[u8]) -> Option<(Key, u32)> {
     (sound && whole).then_some((Key { recording: long(32)?, made: long(40)?, pages }, number))
 }
 
-/// The part of the text that a page has.
+/// The part of the text that is in a page.
 pub fn part(page: &[u8]) -> &[u8] {
     page.get(HEAD..PAGE).unwrap_or_default()
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Where memory that is shared with the kernel lies in the machine: /proc/self/pagemap.
+//! The physical pages of memory that is shared with the kernel, from /proc/self/pagemap.
 
 use klogger_os::{Mapping, memory};
 use std::fs::File;
@@ -9,10 +9,10 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering;
 
 const PRESENT: u64 = 1 << 63;
-/// A page's number in the machine's memory; 0 for whoever may not know it.
+/// The page frame number in an entry; 0 for a process without the right to read it.
 const NUMBER: u64 = (1 << 55) - 1;
 
-/// The numbers of pages; `page` is their size.
+/// Finds page frame numbers; `page` is the size of a page.
 pub struct PageMap {
     file: File,
     pub page: usize,
@@ -23,7 +23,7 @@ impl PageMap {
         Ok(PageMap { file: File::open("/proc/self/pagemap")?, page: memory::page_size() })
     }
 
-    /// Of the pages from `offset` on, a multiple of their size, which hold `length` bytes.
+    /// The frames of `length` bytes from `offset` on, which is a multiple of the page size.
     pub fn frames(&self, mapping: &Mapping, offset: usize, length: usize) -> io::Result<Vec<u64>> {
         let at = mapping.at(offset, length).addr();
         if !at.is_multiple_of(self.page) {
@@ -33,7 +33,7 @@ impl PageMap {
             )));
         }
         let count = length.div_ceil(self.page);
-        // Who has not been touched is not in the table.
+        // A page that was never touched has no entry.
         for n in 0..count {
             black_box(mapping.word(offset + n * self.page).load(Ordering::Relaxed));
         }

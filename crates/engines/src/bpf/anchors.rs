@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Where the rings are in the kernel's memory, should it crash: an anchor in a map, which outlives
-//! this process as the rings do.
+//! Anchors of the bpf engine: they let a memory image of a crashed kernel be searched for the
+//! rings. They are in maps, which outlive this process as the rings do.
 
 use super::BpfEngine;
 use super::load::map_memory;
@@ -12,12 +12,12 @@ use klogger_ring::{EVENTS_MAX, Rings};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
 
-/// Where the rings are in the kernel's memory, should it crash.
+/// The anchors of all rings of this recording.
 pub struct RingAnchors {
     anchors: Anchors,
     nested: Rings,
     ringless: OwnedFd,
-    /// Larger rings that came before there was an anchor.
+    /// Larger rings that were made before there was an anchor.
     waiting: Mutex<Vec<(u16, Rings)>>,
 }
 
@@ -27,7 +27,8 @@ impl RingAnchors {
         RingAnchors { anchors, nested: nested.clone(), ringless, waiting: Mutex::default() }
     }
 
-    /// Of the rings that a recording begins with. `facts`: what the log needs beside them.
+    /// Writes the anchor of the rings that a recording begins with. `facts`: what a reader needs to
+    /// know besides them.
     fn begin(
         &self,
         facts: &[u8],
@@ -40,7 +41,7 @@ impl RingAnchors {
         waiting.drain(..).try_for_each(|(cpu, larger)| self.add_larger(cpu, &larger))
     }
 
-    /// A ring that takes the place of a CPU's own.
+    /// Adds a ring that replaces that of a CPU.
     pub fn add(&self, cpu: u16, larger: &Rings) -> Result<(), Error> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         if self.anchors.are_there() {
@@ -67,7 +68,7 @@ impl RingAnchors {
 }
 
 impl BpfEngine {
-    /// In a map, which outlives this process as the rings do.
+    /// Writes an anchor into a map, which outlives this process as the rings do.
     pub(super) fn drop_anchor(&self, facts: &[u8], pins: &Pins) -> Result<(), Error> {
         let location = |cpu| {
             let (main, nested) = (self.rings.place(cpu), self.nested.place(cpu));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! How a program is attached, by the kind of its attach point: one row each. What the program looks
-//! like is in the same table of `crates/codegen/src/bpf/attach_points.rs`.
+//! How a program is attached: one row for each kind of attach point.
+//! `crates/codegen/src/bpf/attach_points.rs` has the same rows for the text of programs.
 
 use klogger_os::Error;
 use klogger_schema::model::{ProbeKind, Target};
@@ -9,22 +9,23 @@ use libbpf_rs::{Link, Object, ProgramMut};
 struct Row {
     kind: ProbeKind,
     attach: fn(&ProgramMut, &Target) -> libbpf_rs::Result<Link>,
-    /// What to do where the kernel refuses.
+    /// What the user can do if the kernel refuses.
     help: &'static str,
 }
 
 static ROWS: [Row; 1] = [Row {
     kind: ProbeKind::Tracepoint,
-    // The program's section says which one.
+    // The section of the program names the attach point.
     attach: |program, _| program.attach_trace(),
     help: "if other tracers are running, they may have used up what the kernel allows on one \
            tracepoint",
 }];
 
-/// Attaches the program `name` of an object that is loaded. It is detached when the link goes.
+/// Attaches the program `name` of a loaded object. It is detached when the link is dropped.
 ///
-/// # Errors If the object has no such program, this engine does not attach such probes, or the
-/// kernel refuses.
+/// # Errors
+///
+/// If the object has no such program, this engine has no such attach points, or the kernel refuses.
 pub fn attach(object: &Object, name: &str, target: &Target) -> Result<Link, Error> {
     let label = target.label();
     let row = ROWS
@@ -45,7 +46,7 @@ mod tests {
     use klogger_codegen::bpf::attach_points;
 
     #[test]
-    fn what_is_generated_can_be_attached() {
+    fn every_generated_kind_can_be_attached() {
         for kind in ProbeKind::ALL {
             let attaches = ROWS.iter().filter(|row| row.kind == kind).count();
             assert_eq!(attaches, usize::from(attach_points::of(kind).is_some()), "{kind:?}");

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What each event costs on this machine, now. The recorder measures it before it records, and
-//! writes it into the log.
+//! Measures what each event costs on this machine, before the recording starts. The result is
+//! written into the log.
 //!
 //! A program that has all events of a schema ([`klogger_codegen::bpf::calibrate`]) is attached to a
 //! tracepoint which a system call hits, with a small ring of its own. This thread hits it in short
-//! blocks that take turns: with a probe that does nothing, one that only reads the clock, one that
-//! logs an event. What differs between two blocks that stand side by side is what the event takes;
-//! a block that an interrupt hit is one of many. Attaching takes longer, and a machine's speed
-//! changes: so what the empty probe adds is measured against a system call without a tracepoint,
-//! beside it each time.
+//! blocks of three kinds that alternate: a probe that does nothing, one that only reads the clock,
+//! and one that logs an event. The cost of an event is the difference between neighbouring blocks;
+//! a block that an interrupt disturbed is one of many. Attaching takes longer than a block, and a
+//! machine's speed changes. Therefore the cost of the empty probe is measured against a system call
+//! without a tracepoint, beside it each time.
 
 use super::attach::attach;
 use super::load::{self, Config};
@@ -26,9 +26,9 @@ use klogger_schema::model::{ProbeKind, Target};
 use klogger_toolchain::compiled_schema::CompiledSchema;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Hits of a block: long against the reading of the clock, short against what disturbs.
+/// Hits of a block: long compared with reading the clock, short compared with disturbances.
 const BLOCK: usize = 100;
-/// Each gives one cost; their spread says what that is worth.
+/// Passes: each gives one cost. If they spread too far, the cost is not reported.
 const PASSES: usize = 9;
 /// Rounds of a pass: in each, every kind has a block. Fewer if there are many kinds.
 const ROUNDS: std::ops::RangeInclusive<usize> = 3..=12;
@@ -36,7 +36,7 @@ const ROUNDS: std::ops::RangeInclusive<usize> = 3..=12;
 const BLOCKS: usize = 250;
 /// Larger than the caches nearest to the CPU, as a ring that is recorded to is.
 const RING: usize = 1 << 20;
-/// What is hit: by a system call that does little else.
+/// The tracepoint that is hit, by a system call that does little else.
 #[derive(Clone, Copy)]
 enum Place {
     Prctl,
@@ -52,7 +52,7 @@ impl Place {
     }
 
     fn hit(self) {
-        /// No kernel knows it.
+        /// An option that no kernel has.
         const OPTION: libc::c_int = 0x4b4c4701;
         // SAFETY: an option that is refused, and a timer that is read and set to nothing.
         unsafe {
@@ -69,7 +69,7 @@ impl Place {
         }
     }
 
-    /// As much of the way as there is without the tracepoint.
+    /// The same system call path, without the tracepoint.
     fn miss(self) {
         // SAFETY: both only read.
         unsafe {
@@ -81,14 +81,14 @@ impl Place {
     }
 }
 
-/// A block: ns a call, of this thread's CPU time.
+/// Runs a block; returns ns per call, of this thread's CPU time.
 fn timed(call: impl Fn()) -> f64 {
     let start = thread_cpu_ns();
     (0..BLOCK).for_each(|_| call());
     (thread_cpu_ns() - start) as f64 / BLOCK as f64
 }
 
-/// Programs that are loaded, but hit nothing yet.
+/// Programs that are loaded but not attached.
 pub struct Prepared {
     place: Option<(Place, &'static str)>,
     pinned_to: u32,
@@ -96,7 +96,7 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Takes some hundredths of a second, in which other things can be done.
+    /// Takes some hundredths of a second; runs beside other preparations.
     pub fn load(units: &[&CompiledSchema], types: &KernelTypes, config: &Config) -> Prepared {
         load::keep_messages();
         let place = Place::of(types);
@@ -129,13 +129,13 @@ impl Prepared {
                 Err(why) => costs.why = why,
             }
         }
-        // The kernel takes its time to free what a program has used.
+        // The kernel takes long to free what a program has used.
         std::thread::spawn(move || drop(self));
         costs
     }
 }
 
-/// What was measured of a schema: by pass, the empty probe, that with a clock, and the events.
+/// What was measured for a schema, by pass: the empty probe, the one with a clock, and the events.
 struct Measured {
     arms: Vec<Vec<f64>>,
     hits: u64,
@@ -160,7 +160,7 @@ fn median_of_differences(a: &[f64], b: &[f64]) -> f64 {
     quantile(&a.iter().zip(b).map(|(a, b)| a - b).collect::<Vec<_>>(), 0.5)
 }
 
-/// A schema's program, loaded, and its memory.
+/// A schema's loaded program, and its memory.
 struct Arms {
     object: libbpf_rs::Object,
     memory: Mapping,
@@ -199,7 +199,7 @@ impl Arms {
         unsafe { AtomicU32::from_ptr(self.memory.at(at, 4).cast()) }
     }
 
-    /// No writer is at work: the ring is empty again when it has no room for another block.
+    /// No writer runs: the ring is reset when it has no room for another block.
     fn make_room(&self) {
         let (head, limit, hard) = (
             self.rings.word(self.ring),
@@ -233,7 +233,7 @@ impl Arms {
         let mut arms = vec![Vec::new(); kinds];
         let before = bare(place, rounds * PASSES);
         let link = attach(&self.object, PROGRAM, &Target::bare(ProbeKind::Tracepoint, name))?;
-        // What comes first finds nothing in the caches.
+        // The first blocks run with cold caches.
         (0..kinds as u32).for_each(|arm| _ = self.block(arm, place));
         let mut steps = Vec::new();
         for _ in 0..PASSES {
@@ -254,7 +254,7 @@ impl Arms {
         Ok(Measured { arms, hits: (PASSES * rounds * BLOCK) as u64 })
     }
 
-    /// Blocks of all kinds, and, last, of the way without the tracepoint. Each round begins with
+    /// Runs blocks of all kinds, and last a block without the tracepoint. Each round begins with
     /// another kind.
     fn pass(&self, place: Place, rounds: usize) -> Vec<Vec<f64>> {
         let kinds = FIRST_EVENT as usize + self.events + 1;
@@ -271,7 +271,7 @@ impl Arms {
     }
 }
 
-/// What a hit takes more than the way without the tracepoint, when no probe is attached.
+/// The cost of a hit when no probe is attached, compared with the path without the tracepoint.
 fn bare(place: Place, rounds: usize) -> f64 {
     let pairs = (0..rounds).map(|_| timed(|| place.hit()) - timed(|| place.miss()));
     quantile(&pairs.collect::<Vec<_>>(), 0.5)
@@ -282,7 +282,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_something_disturbed_does_not_count() {
+    fn a_disturbed_block_does_not_count() {
         let (quiet, mut other) = (vec![100.0; 9], vec![140.0; 9]);
         other[3] = 90_000.0;
         assert_eq!(median_of_differences(&other, &quiet), 40.0);

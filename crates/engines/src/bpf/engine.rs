@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What the recorder asks of the bpf engine.
+//! The `Engine` trait for the bpf engine.
 
 use super::BpfEngine;
 use super::larger::LargerRings;
@@ -22,7 +22,7 @@ use libbpf_rs::{MapCore, MapFlags};
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// As the registry has it.
+/// Its entry in the registry.
 pub const INFO: EngineInfo = EngineInfo {
     name: "bpf",
     description: "probes in the kernel, as BPF programs",
@@ -59,7 +59,7 @@ impl Engine for BpfEngine {
         let reader = |cpu| CpuReader::new(self.rings.reader(cpu), Some(self.nested.reader(cpu)));
         let object = self.objects.first().ok_or_else(|| Error::new("nothing is loaded"))?;
         Ok(Some(CpuRings {
-            // One that is offline may come back.
+            // A CPU that is offline may come back.
             readers: (0..self.config.rings).map(|cpu| (cpu as u16, reader(cpu))).collect(),
             times: Times::Ns,
             wake_ups: Box::new(WakeUpMap::new(&object.object)?),
@@ -159,7 +159,7 @@ impl Engine for BpfEngine {
         self.stacks.is_none()
     }
 
-    /// While the kernel copies a stack, its place looks free to others.
+    /// While the kernel copies a stack, its slot looks free to other CPUs.
     fn stacks(&self) -> Option<Vec<(u32, Vec<u64>)>> {
         self.stacks.as_ref().map(Stacks::read)
     }
@@ -179,14 +179,14 @@ impl BpfEngine {
             self.objects.iter().find(|o| (o.base..o.base + o.events as u16).contains(&id))
         {
             let at = o.enabled.at(usize::from(id - o.base), 1);
-            // As enum klogger_state has it.
+            // The values are those of enum klogger_state.
             let state = if enabled { 1 + u8::from(self.limits.is_limited(id)) } else { 0 };
             // SAFETY: within the mapping; programs read the byte with single loads.
             unsafe { AtomicU8::from_ptr(at) }.store(state, Ordering::Relaxed);
         }
     }
 
-    /// The state that schemata keep from hit to hit becomes what it was before the first one.
+    /// Resets the variables that schemata keep between hits to what they were before the first hit.
     fn clear_variables(&self) -> Result<(), Error> {
         for map in self
             .objects

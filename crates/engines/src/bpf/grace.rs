@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Waiting for programs that run.
+//! Waits until BPF programs that are running have finished.
 //!
-//! Programs are readers of RCU, on kernels that let them be preempted as well. There a system call
-//! that waits for all CPUs is not enough, and on a machine with one CPU it waits for nothing. What
-//! waits for all readers is an update of a map of maps: the kernel promises that no program uses
-//! the map before when it returns.
+//! Programs are RCU readers, also on kernels on which they can be preempted. There a system call
+//! that waits for all CPUs is not enough; on a machine with one CPU it waits for nothing. An update
+//! of a map of maps does wait for all readers: when it returns, no program uses the map that was
+//! replaced.
 
 use klogger_os as os;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, AsRawFd};
 /// Returns after every program that was running when it was called has finished.
 pub fn wait() {
     if update().is_err() {
-        // Without the right to make maps there are no programs of ours.
+        // Without the right to make maps no programs of ours run.
         os::wait_for_all_cpus();
     }
 }

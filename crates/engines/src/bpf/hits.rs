@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Hits that the kernel skipped: how many, and when; and where programs can be preempted, what is
-//! done about it.
+//! Skipped hits: how many, and when. Where programs can be preempted, copies of the program are
+//! attached to log further ones.
 //!
-//! `copies.h` of the BPF runtime says how copies of a program tell which hits it was kept from.
+//! `copies.h` of the BPF runtime explains how copies find out which hits their program was skipped
+//! for.
 
 use super::load::{self, Config, Part, map_memory};
 use super::{Loaded, attach};
@@ -18,31 +19,31 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// Times of one probe that are told apart.
+/// Time spans of skipped hits that are kept for a probe.
 const SPANS_MAX: usize = 64;
 
-/// The hits of all probes.
+/// The skipped hits of all probes.
 pub struct Hits {
     config: Config,
     probes: Vec<Probe>,
-    /// By number of the probe: programs, and hits that copies have logged.
+    /// By number of the probe: how many programs it has, and hits that copies have logged.
     copies: Mapping,
     caught: Mapping,
     attached: Vec<(Vec<Link>, Object)>,
     looked_ns: u64,
-    /// Why no more can be done, once it is known.
+    /// Why no copy can be attached any more.
     cannot: Option<String>,
 }
 
 struct Probe {
-    /// Of which object, and the number of its probe there.
+    /// Its object, and the number of its probe there.
     object: usize,
     part: Part,
     number: usize,
     program: String,
     target: Target,
     copies: u8,
-    /// Skipped before events were on.
+    /// Hits skipped before events were switched on.
     before: u64,
     lost: u64,
     spans: Vec<Span>,
@@ -61,7 +62,7 @@ impl Hits {
         })
     }
 
-    /// A program has been attached: that of the probe `index` of an object.
+    /// Notes that the program of probe `index` of an object has been attached.
     pub fn add(&mut self, object: usize, part: Part, index: usize, program: &str, target: &Target) {
         let number = part.probes as usize + index;
         self.probes.push(Probe {
@@ -77,7 +78,7 @@ impl Hits {
         });
     }
 
-    /// From now on hits count.
+    /// Skipped hits count from now on.
     pub(super) fn begin(&mut self, objects: &[Loaded]) {
         for probe in &mut self.probes {
             probe.before =
@@ -86,15 +87,15 @@ impl Hits {
         self.looked_ns = os::monotonic_ns();
     }
 
-    /// Notes what has been skipped since the last time, and, if `mend`, attaches a copy where
-    /// something was.
+    /// Notes what has been skipped since the last call. With `mend`, attaches a copy where hits
+    /// were skipped.
     pub(super) fn look(&mut self, objects: &[Loaded], mend: bool) {
         let now = os::monotonic_ns();
         let mut wanted: BTreeMap<(usize, u8), Vec<usize>> = BTreeMap::new();
         for n in 0..self.probes.len() {
             let probe = &mut self.probes[n];
-            // In this order: what is caught meanwhile is not yet lost, and told the next time if it
-            // is.
+            // In this order: a hit that a copy logs between the two reads is not yet counted as
+            // skipped. If it is lost, the next call reports it.
             let skipped = skipped(probe, objects);
             let caught = caught(&self.caught, probe.number);
             let lost = skipped.saturating_sub(caught + probe.before);
@@ -118,8 +119,8 @@ impl Hits {
         self.config.preempt && self.cannot.is_none() && probe.copies < COPIES_MAX && is_numbered
     }
 
-    /// Attaches programs of an object once more, which have so many copies. Loading takes its time,
-    /// so all at once.
+    /// Attaches one more copy of each of these programs of an object, number `copy`. All in one
+    /// load, because loading takes long.
     fn copy(&mut self, probes: &[usize], copy: u8, first: &Loaded) -> Result<(), Error> {
         let (Some(unit), Some(n)) = (&first.unit, probes.first()) else { return Ok(()) };
         let part = Part { copy, ..self.probes[*n].part };
@@ -147,13 +148,13 @@ impl Hits {
 
     fn why(&self) -> String {
         match (&self.cannot, self.config.preempt) {
-            (Some(e), _) => format!("a preempted thread was in its program, and {e}"),
+            (Some(e), _) => format!("a preempted thread was in its program; no further copy: {e}"),
             (None, true) => "a preempted thread was in its program, or it hit itself".into(),
             (None, false) => "it hit itself".into(),
         }
     }
 
-    /// What was lost.
+    /// The hits that were lost.
     pub(super) fn missed(&self, objects: &[Loaded]) -> Vec<MissedHits> {
         let missed = |p: &Probe| MissedHits {
             schema: objects.get(p.object).map(|o| o.schema.clone()).unwrap_or_default(),
@@ -167,7 +168,7 @@ impl Hits {
 }
 
 impl Probe {
-    /// So many have been lost by now.
+    /// Notes that `lost` hits have been lost by now.
     fn note(&mut self, lost: u64, from: u64, to: u64) {
         if lost > self.lost {
             let count = lost - self.lost;
@@ -177,7 +178,7 @@ impl Probe {
                 None => self.spans.push(Span { from, to, count }),
             }
         }
-        // Copies have logged what was on its way the last time.
+        // Copies have logged what was on its way at the last call.
         let mut less = self.lost.saturating_sub(lost);
         while less > 0
             && let Some(last) = self.spans.last_mut()
@@ -202,13 +203,13 @@ fn skipped(probe: &Probe, objects: &[Loaded]) -> u64 {
     program.map_or(0, |p| recursion_misses(p.as_fd()))
 }
 
-/// Programs are called `klogger_N_N_PLACE`.
+/// The attach point of a program, from its name `klogger_N_N_PLACE`.
 fn place_of(program: &str) -> String {
     program.splitn(4, '_').nth(3).unwrap_or(program).to_string()
 }
 
-/// Hits of a program that a killed recorder has left; `caught`: those of them that copies have
-/// logged. `None` if nothing is missing.
+/// Skipped hits of a program that a killed recorder has left; `caught`: those that copies have
+/// logged. `None` if none is missing.
 pub fn left_by(program: BorrowedFd, schema: &str, name: &str, caught: u64) -> Option<MissedHits> {
     let count = recursion_misses(program).saturating_sub(caught);
     let (schema, place) = (schema.into(), place_of(name));
@@ -231,7 +232,7 @@ fn recursion_misses(program: BorrowedFd) -> u64 {
     }
 }
 
-/// Of a unit of which copies may be wanted.
+/// Keeps a compiled schema of which copies may be needed.
 pub fn keep(unit: &CompiledSchema, config: &Config) -> Option<CompiledSchema> {
     config.preempt.then(|| unit.clone())
 }
@@ -263,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_is_placed_between_two_looks() {
+    fn lost_hits_lie_between_two_looks() {
         let mut p = probe();
         p.note(0, 0, 10);
         p.note(3, 10, 20);
@@ -274,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_copy_logs_after_a_look_is_not_lost() {
+    fn a_hit_that_a_copy_logs_after_a_look_is_not_lost() {
         let mut p = probe();
         p.note(2, 0, 10);
         p.note(5, 20, 30);
@@ -285,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_times_the_last_grows() {
+    fn when_spans_run_out_the_last_one_grows() {
         let mut p = probe();
         (0..100u64).for_each(|n| p.note(n + 1, 10 * n, 10 * n + 5));
         assert_eq!(p.spans.len(), SPANS_MAX);

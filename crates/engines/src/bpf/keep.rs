@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What outlives this process, should it be killed.
+//! Pins what must outlive this process if it is killed.
 
 use super::BpfEngine;
 use super::pins::{self, Pins};
@@ -8,11 +8,11 @@ use libbpf_rs::MapHandle;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::PoisonError;
 
-/// What would outlive this process if it were killed, as soon as there is a log that it belongs to.
+/// What outlives this process if it is killed, as soon as there is a log that it belongs to.
 #[derive(Default)]
 pub struct Kept {
     pins: Option<Pins>,
-    /// Larger rings that came before.
+    /// Larger rings that were made before that.
     waiting: Vec<(u16, MapHandle)>,
 }
 
@@ -33,14 +33,14 @@ impl Kept {
 }
 
 impl BpfEngine {
-    /// Everything that one needs to read the rings, and `facts`.
+    /// Pins all that is needed to read the rings, and `facts`.
     pub(super) fn keep_all(&self, facts: &[u8]) -> Result<(), Error> {
         let pins = Pins::new()?;
         self.pin_all(&pins)?;
-        // Where the kernel does not say which pages are ours, an image of its memory will not have
-        // them.
+        // Optional: where the kernel does not report physical pages, the rings cannot be found in a
+        // memory image.
         let _ = self.drop_anchor(facts, &pins);
-        // Last: who finds it finds all.
+        // Last: a folder with this file is complete.
         pins.about(facts)?;
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let waiting = std::mem::take(&mut kept.waiting);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Larger rings, for CPUs whose own are too small: made, pinned and anchored as those that a
-//! recording begins with.
+//! Larger rings, for CPUs whose own are too small. They are made, pinned and anchored like those
+//! that a recording begins with.
 
 use super::BpfEngine;
 use super::anchors::RingAnchors;
@@ -14,7 +14,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Larger rings, until they take more memory than they may.
+/// Makes larger rings as long as they fit into the memory that they may use.
 pub struct LargerRings {
     all: MapHandle,
     size: usize,
@@ -42,11 +42,11 @@ impl Growth for LargerRings {
             |e: String| Error::new(format!("cannot make a larger ring for CPU {cpu}: {e}"));
         let map = larger_ring(self.size).map_err(|e| cannot(e.to_string()))?;
         let fd = map.as_fd().try_clone_to_owned().map_err(|e| cannot(e.to_string()))?;
-        // Half of it is room for whatever holds up its reader.
+        // Half of it is reserve for delays of its reader.
         let ring = Rings::new(map_memory(&fd, bytes)?, self.size, 1, 50);
         let reader = ring.reader(0);
         reader.open(false);
-        // As for those that it began with.
+        // As for the first rings, the anchor is optional.
         let _ = self.anchors.add(cpu, &ring);
         self.kept.lock().unwrap_or_else(PoisonError::into_inner).keep(cpu, &map)?;
         let (key, value) = (u32::from(cpu).to_ne_bytes(), fd.as_raw_fd().to_ne_bytes());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Limits of events' rates, which programs keep by themselves: what the recorder tells them, and
-//! what they left out.
+//! Rate limits of events. BPF programs enforce them; here the limits are set and the counts of what
+//! they left out are read.
 
 use super::load::{Shared, map_memory};
 use crate::engine::LeftOut;
@@ -10,8 +10,8 @@ use klogger_ring::layout::bpf;
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
-/// Events that may come so often and no oftener; `struct klogger_rate` and `struct
-/// klogger_left_out` of the BPF runtime.
+/// The limits and counts in memory: `struct klogger_rate` and `struct klogger_left_out` of the BPF
+/// runtime.
 pub struct Limits {
     rates: Mapping,
     left: Mapping,
@@ -19,9 +19,9 @@ pub struct Limits {
     ids: BTreeSet<u16>,
 }
 
-/// Bytes of the rates of all events.
+/// Bytes of the limits of all events.
 const RATES: usize = bpf::RATE * EVENTS_MAX;
-/// Bytes of what was left out on one CPU.
+/// Bytes of the counts of one CPU.
 const LEFT: usize = bpf::LEFT_OUT * EVENTS_MAX;
 
 impl Limits {
@@ -35,7 +35,7 @@ impl Limits {
         })
     }
 
-    /// A tenth of a second's worth may come at once, and one event always.
+    /// A burst may have a tenth of a second's worth of events, at least one.
     pub fn set(&mut self, id: u16, per_second: u64) {
         let step = 16_000_000_000 / per_second.max(1);
         let words = [

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! From a compiled schema to programs and maps in the kernel.
+//! Loads a compiled schema: from its ELF object to programs and maps in the kernel.
 
 use klogger_codegen::bpf::programs;
 use klogger_os::Error;
@@ -20,46 +20,46 @@ pub const RINGLESS: &str = ".bss.klogger_r";
 pub const UNREAD: &str = ".bss.klogger_u";
 pub const CONFIG: &str = ".rodata.klogger";
 pub const CALLS: &str = "klogger_calls";
-/// Rates of events, and what was left out because of them.
+/// Rate limits of events, and what was left out because of them.
 pub const RATES: &str = ".bss.klogger_l";
 pub const LEFT: &str = "klogger_left";
-/// How many programs there are at the place of each probe, what those after the first have logged,
-/// and which hits have been: see `copies.h` of the BPF runtime.
+/// How many programs each probe has, what the copies have logged, and marks of recent hits: see
+/// `copies.h` of the BPF runtime.
 pub const COPIES: &str = ".bss.klogger_n";
 pub const CAUGHT: &str = ".bss.klogger_a";
 pub const MARKS: &str = "klogger_marks";
-/// These two are in objects of schemata that ask for stacks.
+/// The last two are in objects of schemata that ask for stacks.
 pub const STACKS: &str = "klogger_stacks";
 pub const STACKLESS: &str = ".bss.klogger_k";
 
-/// What the recorder decides before loading; `struct klogger_config` of the BPF runtime.
+/// What the recorder fixes before loading; `struct klogger_config` of the BPF runtime.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     /// CPUs that get a ring: numbers below this.
     pub rings: usize,
     /// Bytes of a ring, a power of two.
     pub ring_size: usize,
-    /// Bytes of a ring that takes the place of one which is too small, a power of two; 0: none
-    /// does.
+    /// Bytes of a larger ring, which replaces one that is too small, a power of two; 0: rings do
+    /// not grow.
     pub larger: usize,
-    /// Bytes that all of these together may have.
+    /// Bytes that all larger rings together may use.
     pub larger_memory: u64,
     /// Only threads whose bit is set are logged.
     pub scoped: bool,
     pub overwrite: bool,
-    /// Percent of a ring; when less is free, its drain thread is called.
+    /// Percent of a ring: the low-water mark. When less is free, the writer wakes its drain thread.
     pub lowwater: u32,
     /// This kernel's programs can be preempted.
     pub preempt: bool,
 }
 
-/// Which of the programs that a schema has they are.
+/// Which programs of a schema to load.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Part {
     /// The id of the schema's first event, and the number of its first probe.
     pub base: u16,
     pub probes: u32,
-    /// 0: those that are attached first.
+    /// 0: the first programs; above: copies.
     pub copy: u8,
 }
 
@@ -90,7 +90,7 @@ impl Config {
     }
 }
 
-/// The maps that the first object makes and the others take over.
+/// The maps that the first object makes and all others reuse.
 pub struct Shared {
     pub rings: OwnedFd,
     pub larger: OwnedFd,
@@ -104,7 +104,8 @@ pub struct Shared {
     pub copies: OwnedFd,
     pub caught: OwnedFd,
     pub marks: OwnedFd,
-    /// Of the first object that has them: stacks, and those that found no place.
+    /// From the first object that has them: the table of stacks, and the counts of stacks without a
+    /// slot.
     pub stacks: Option<(OwnedFd, OwnedFd)>,
 }
 
@@ -157,7 +158,7 @@ fn keep_message(_: PrintLevel, text: String) {
     }
 }
 
-/// What libbpf and the verifier say is kept.
+/// Messages of libbpf and the verifier are kept from now on.
 pub fn keep_messages() {
     libbpf_rs::set_print(Some((PrintLevel::Warn, keep_message)));
 }
@@ -184,7 +185,7 @@ pub fn load_object(
     load_opened(open, &unit.schema.name)
 }
 
-/// One program of a schema, whichever place it was compiled for, with maps of its own.
+/// Loads one program of a schema, compiled for any attach point, with maps of its own.
 pub fn load_alone(
     unit: &CompiledSchema,
     program: &str,
@@ -205,7 +206,7 @@ pub fn load_alone(
     load_opened(open, &unit.schema.name)
 }
 
-/// Programs of a schema once more, with all the maps of the `first` ones.
+/// Loads copies of a schema's programs, with all the maps of the `first` ones.
 pub fn load_copies(
     unit: &CompiledSchema,
     programs: &[&str],
@@ -262,7 +263,7 @@ fn load_opened(open: OpenObject, name: &str) -> Result<Object, Error> {
         messages.clear();
     }
     open.load().map_err(|e| {
-        // The verifier can say a million lines. What it stumbled over comes last.
+        // The verifier prints up to a million lines. The reason is in the last ones.
         let messages = MESSAGES.lock().map(|m| last_lines(&m.join("\n"), 16)).unwrap_or_default();
         Error::new(format!("the kernel refused the programs of schema '{name}': {e}")).help(
             if messages.is_empty() {
@@ -335,8 +336,8 @@ pub fn larger_ring(size: usize) -> libbpf_rs::Result<MapHandle> {
     )
 }
 
-/// The kernel wants to see a larger ring when it makes the map of them, and keeps its properties
-/// only. It takes some hundredths of a second to make one. None is needed if rings do not grow.
+/// The kernel needs an example of a larger ring when it makes the map of them, and keeps only its
+/// properties. To make one takes some hundredths of a second. `None` if rings do not grow.
 pub fn example(config: &Config) -> Result<Option<MapHandle>, Error> {
     let cannot = |e| {
         Error::new(format!(

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What outlives a recorder that is killed: its rings, and what one must know to read them, with
-//! names in the kernel's file system for BPF objects. Its programs are detached when it dies, so
-//! that the rings stand still.
+//! What outlives a recorder that is killed: its rings, and what is needed to read them, pinned in
+//! the kernel's file system for BPF objects. Its programs are detached when it dies, so that the
+//! rings do not change any more.
 //!
 //! `/sys/fs/bpf/klogger/PID-START/`: the maps, `about` (JSON, in a map of one element), and
-//! `programs/SCHEMA/NAME`, which know how many hits the kernel skipped.
+//! `programs/SCHEMA/NAME`, from which the number of skipped hits can be read.
 
 use klogger_os::Error;
 use klogger_os::processes;
@@ -26,7 +26,7 @@ pub const CAUGHT: &str = "caught";
 pub const STACKS: &str = "stacks";
 pub const STACKLESS: &str = "stackless";
 pub const ANCHOR: &str = "anchor";
-/// The ring that has taken the place of a CPU's own.
+/// The ring that replaces that of a CPU.
 pub fn larger(cpu: u16) -> String {
     format!("larger-{cpu}")
 }
@@ -38,7 +38,7 @@ fn root() -> PathBuf {
     Path::new(bpffs::ROOT).join("klogger")
 }
 
-/// This recorder's, until it ends in order.
+/// The pins of this recorder. They are removed when it ends normally.
 pub struct Pins {
     folder: PathBuf,
 }
@@ -72,7 +72,7 @@ impl Pins {
         self.map(ABOUT, map.as_fd())
     }
 
-    /// Memory of the kernel that can be mapped.
+    /// Makes a pinned map that can be mapped.
     pub fn memory(&self, name: &str, bytes: usize) -> Result<OwnedFd, Error> {
         let map = memory(name, bytes).map_err(|e| cannot(&self.folder.join(name), e))?;
         self.map(name, map.as_fd())?;
@@ -84,12 +84,12 @@ impl Pins {
     }
 }
 
-/// Memory of the kernel that can be mapped.
+/// Makes a map that can be mapped.
 pub fn memory(name: &str, bytes: usize) -> io::Result<MapHandle> {
     array(name, bytes, libbpf_sys::BPF_F_MMAPABLE)
 }
 
-/// A map of one element.
+/// Makes a map of one element.
 fn array(name: &str, bytes: usize, flags: u32) -> io::Result<MapHandle> {
     let options = libbpf_sys::bpf_map_create_opts {
         sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
@@ -109,20 +109,20 @@ impl Drop for Pins {
 
 fn remove(folder: &Path) {
     let _ = fs::remove_dir_all(folder);
-    // Fails while there are others.
+    // Fails while there are folders of other recorders.
     let _ = fs::remove_dir(root());
 }
 
-/// Some systems let everybody write where BPF objects have names, so that a stranger may have been
-/// there first.
+/// On some systems every user may write to the BPF file system, so that another user may have made
+/// the folder first.
 fn check_owner(folder: &Path) -> Result<(), Error> {
     let found = folder.symlink_metadata().map_err(|e| cannot(folder, e))?;
     let us = files::effective_uid();
     let shown = folder.display();
     let wrong = match (found.is_dir(), found.uid(), found.mode() & 0o022) {
-        (false, ..) => "it is no folder".to_string(),
+        (false, ..) => "it is not a folder".to_string(),
         (true, owner, _) if owner != us => format!("it belongs to user {owner}, not to user {us}"),
-        (true, _, writable) if writable != 0 => "others may write to it".to_string(),
+        (true, _, writable) if writable != 0 => "other users may write to it".to_string(),
         _ => return Ok(()),
     };
     Err(Error::new(format!("cannot keep the rings in {shown}: {wrong}"))
@@ -133,14 +133,14 @@ fn cannot(path: &Path, error: io::Error) -> Error {
     Error::new(format!("cannot keep the rings in {}: {error}", path.display()))
 }
 
-/// What a recorder has left, or one that still runs has there in case it is killed.
+/// What a killed recorder has left, or what a running one has pinned in case it is killed.
 pub struct Left {
     folder: PathBuf,
     pub pid: u32,
     pub alive: bool,
 }
 
-/// Of all recorders.
+/// The pins of all recorders.
 pub fn left() -> Vec<Left> {
     let Ok(entries) =
         check_owner(&root()).map_err(io::Error::other).and_then(|()| fs::read_dir(root()))
@@ -159,7 +159,7 @@ impl Left {
         Some(Left { pid, alive: processes::started(pid) == Some(start), folder })
     }
 
-    /// What the recorder wrote down; `None` if it was killed before it had.
+    /// The facts that the recorder stored; `None` if it was killed before.
     pub fn about(&self) -> Option<Vec<u8>> {
         self.map(ABOUT).ok()?.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).ok()?
     }
@@ -170,7 +170,7 @@ impl Left {
             .map_err(|e| Error::new(format!("cannot open {}: {e}", path.display())))
     }
 
-    /// (schema, name, program)
+    /// (schema, name, program) of each.
     pub fn programs(&self) -> Vec<(String, String, OwnedFd)> {
         let names = |folder: &Path| {
             let entries = fs::read_dir(folder).into_iter().flatten().flatten();
@@ -187,7 +187,7 @@ impl Left {
         names(&folder).into_iter().flat_map(of_schema).collect()
     }
 
-    /// What it holds is freed.
+    /// Removes the pins, which frees their memory.
     pub fn remove(self) {
         remove(&self.folder);
     }
@@ -199,17 +199,17 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, chown, symlink};
 
     #[test]
-    fn a_folder_that_a_stranger_made_is_not_used() {
+    fn a_folder_of_another_user_is_not_used() {
         let all = tempfile::tempdir().unwrap();
         let folder = all.path().join("klogger");
         fs::create_dir(&folder).unwrap();
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
         assert!(check_owner(&folder).is_ok());
         fs::set_permissions(&folder, fs::Permissions::from_mode(0o1777)).unwrap();
-        assert!(check_owner(&folder).unwrap_err().message.ends_with("others may write to it"));
+        assert!(check_owner(&folder).unwrap_err().message.ends_with("other users may write to it"));
         let link = all.path().join("link");
         symlink(&folder, &link).unwrap();
-        assert!(check_owner(&link).unwrap_err().message.ends_with("it is no folder"));
+        assert!(check_owner(&link).unwrap_err().message.ends_with("it is not a folder"));
         if files::effective_uid() == 0 {
             chown(&folder, Some(65534), None).unwrap();
             assert!(check_owner(&folder).unwrap_err().message.contains("it belongs to user 65534"));

@@ -13,16 +13,17 @@ use klogger_toolchain::compiled_schema::{CompiledSchema, Plan, faults, plan};
 use klogger_toolchain::host_kernel;
 use std::thread;
 
-/// A ring that takes the place of one which is too small has so many bytes, if it may.
+/// The least size of a larger ring, if the memory allows it.
 const LARGER_MIN: u64 = 16 << 20;
 
-/// The engine, and what its events cost, if that is wanted. Those of the built-in schema are rare.
+/// Loads the engine. Measures what events cost, if requested; those of the built-in schema are rare
+/// and left out.
 pub fn load(request: &Request) -> Result<BpfEngine, Error> {
     host_kernel::check_privilege()?;
     let rings = request.check_for_probes()?;
     let units: Vec<_> = request.units_of(&INFO).collect();
     let config = config(request, rings);
-    // Beside what takes longer.
+    // In parallel, because loading takes longer.
     let example = thread::spawn(move || load::example(&config));
     let types = host_kernel::types()?;
     let (release, version, ..) = os::uname();
@@ -48,7 +49,7 @@ pub fn load(request: &Request) -> Result<BpfEngine, Error> {
     Ok(engine)
 }
 
-/// Whether programs can be preempted is not known yet.
+/// `preempt` is not known yet.
 fn config(request: &Request, rings: usize) -> Config {
     let memory = (rings * Rings::stride(request.buffer_size as usize)) as u64;
     let larger_memory = request.ring_memory.saturating_sub(memory);
@@ -64,16 +65,16 @@ fn config(request: &Request, rings: usize) -> Config {
     }
 }
 
-/// Bytes of a ring that takes the place of one of `size` bytes: enough for what is much more than
-/// was expected, as far as `memory` goes; 0: no ring grows.
+/// Bytes of the ring that replaces one of `size` bytes: much larger, as far as `memory` allows; 0:
+/// rings do not grow.
 fn larger_ring(size: u64, memory: u64) -> usize {
     let most = (16 * size).clamp(LARGER_MIN, BUFFER_MAX);
     let sizes = std::iter::successors(Some(most), |s| Some(s / 2)).take_while(|s| *s >= 2 * size);
     sizes.into_iter().find(|s| Rings::stride(*s as usize) as u64 <= memory).unwrap_or(0) as usize
 }
 
-/// A schema that is wrong about this kernel is refused; one that foresees that a place may be
-/// missing is not.
+/// A schema with an attach point that this kernel lacks is refused, unless the schema allows for
+/// it.
 fn check_plan(unit: &CompiledSchema, plans: &[Plan]) -> Result<(), Error> {
     let schema = &unit.schema;
     if let Some(fault) = faults(schema, plans).into_iter().next() {
@@ -86,7 +87,7 @@ fn check_plan(unit: &CompiledSchema, plans: &[Plan]) -> Result<(), Error> {
             "none of the probes of schema '{}' can be attached to this kernel",
             schema.name
         ))
-        .help(format!("'klogger show {}' says why", schema.name)));
+        .help(format!("'klogger show {}' shows why", schema.name)));
     }
     Ok(())
 }
@@ -96,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn larger_rings_are_as_large_as_they_may_be() {
+    fn larger_rings_use_the_memory_that_they_may() {
         let (m, g) = (1u64 << 20, 1u64 << 30);
         assert_eq!(larger_ring(4 * m, g), 64 << 20);
         assert_eq!(larger_ring(64 << 10, g), 16 << 20);

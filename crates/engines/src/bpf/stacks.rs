@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The table of kernel stacks, which the kernel fills for programs.
+//! The table of kernel stacks, which the kernel fills for BPF programs.
 
 use super::Loaded;
 use super::load::{STACKS, map_memory};
@@ -8,14 +8,14 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 
-/// The kernel stacks of probe hits, and how many have no number.
+/// The kernel stacks of probe hits, and the number of those that were not stored.
 pub struct Stacks {
     table: MapHandle,
     stackless: Mapping,
 }
 
 impl Stacks {
-    /// The table is the same in all objects that have one.
+    /// The table is shared by all objects that have one.
     pub(super) fn new(objects: &[Loaded], stackless: &OwnedFd) -> Result<Stacks, Error> {
         let mut maps = objects.iter().flat_map(|o| o.object.maps());
         let table = maps.find(|m| m.name() == STACKS).map(|m| MapHandle::try_from(&m));
@@ -40,7 +40,7 @@ impl Stacks {
         self.table.keys().filter_map(stack).collect()
     }
 
-    /// (places taken, could not be walked)
+    /// (found no free slot, could not be walked)
     pub fn without_number(&self) -> (u64, u64) {
         let word = |n: usize| self.stackless.word(8 * n).load(Ordering::Relaxed);
         (word(0), word(1))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Wake-ups from programs whose rings fill up.
+//! Wake-ups from BPF programs whose rings have passed the low-water mark.
 
 use super::load::CALLS;
 use crate::engine::{WakeUp, WakeUps};
@@ -7,11 +7,11 @@ use klogger_os::Error;
 use libbpf_rs::{MapCore, MapHandle, Object, RingBufferBuilder};
 use std::time::Duration;
 
-/// A ring buffer of the kernel's own, with the numbers of CPUs.
+/// A BPF ring buffer that carries the numbers of CPUs.
 pub struct WakeUpMap(MapHandle);
 
 impl WakeUpMap {
-    /// All objects share that of the first one.
+    /// All objects share the map of the first one.
     pub fn new(object: &Object) -> Result<WakeUpMap, Error> {
         let map = object.maps().find(|m| m.name() == CALLS);
         let map =

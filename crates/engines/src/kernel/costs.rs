@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What events cost, as the modules measure it themselves: each has a file which logs it again and
-//! again when it is read.
+//! What events cost, measured by the modules themselves: for each event there is a file, and
+//! reading it logs the event many times.
 
 use crate::costs::{SPREAD, judge};
 use klogger_log::preamble::{Costs, EventCost};
@@ -10,12 +10,12 @@ use std::fs;
 use std::io::{ErrorKind, Result};
 
 const FILES: &str = "/proc/sys/klogger/benchmarks";
-/// Each gives one cost; their spread says what that is worth.
+/// Passes: each gives one cost. If they spread too far, the cost is not reported.
 const PASSES: usize = 7;
 
-/// Not while somebody records. The built-in events are rare, and are left out. In it is no
-/// tracepoint and no call of a probe, so that these have no cost of their own. `counter`: the
-/// engine's clock is the CPU's counter, and not in ns.
+/// Only while no recording runs. The built-in events are rare and left out. The measurement
+/// contains no tracepoint and no call of a probe, so these have no cost of their own. `counter`:
+/// the engine's clock is the TSC rather than ns.
 pub fn measure(units: &[(&CompiledSchema, u16)], counter: bool) -> Costs {
     let before = tsc::pair();
     let events = units.iter().skip(1).flat_map(|(unit, _)| &unit.schema.events);

@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
 pub const PATH: &str = "/dev/klogger";
-/// Calls that are read at a time.
+/// Wake-ups that are read at a time.
 const CALLS_MAX: usize = 64;
 
 #[repr(C)]
@@ -50,7 +50,7 @@ pub struct Start {
     pub lowwater: u32,
     pub scoped: u8,
     pub overwrite: u8,
-    /// Out: some schema asks for stacks.
+    /// Set by the kernel: some schema asks for stacks.
     pub stacks: u8,
     pub unused: u8,
 }
@@ -164,7 +164,7 @@ as_in_c!(ProbeAbout = PROBE_ABOUT {
     name = PROBE_ABOUT_NAME,
 });
 
-/// The device, which nobody else has open.
+/// The device, open. Only one process at a time can open it.
 pub struct Device(File);
 
 impl Device {
@@ -192,7 +192,7 @@ impl Device {
             };
             match request(self.as_fd(), number::SCHEMA, &mut about) {
                 Ok(()) => all.push(about),
-                // A gap: it has gone.
+                // An unused number: the schema was removed.
                 Err(e) if e.kind() == ErrorKind::NotFound => {}
                 Err(e) => return Err(e),
             }
@@ -247,7 +247,7 @@ impl Device {
         Mapping::part(self.as_fd(), offset, length)
     }
 
-    /// The calls that have come, if any: numbers of CPUs, or CALL_RESIZED.
+    /// The wake-ups that have arrived: numbers of CPUs, or CALL_RESIZED.
     pub fn calls(&self) -> io::Result<Vec<u32>> {
         let mut bytes = [0; 4 * CALLS_MAX];
         match (&self.0).read(&mut bytes) {

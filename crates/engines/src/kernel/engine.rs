@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What the recorder asks of the kernel engine.
+//! The `Engine` trait for the kernel engine.
 
 use super::device::{self, SchemaAbout};
 use super::layout::add_anchor;
@@ -19,10 +19,10 @@ use klogger_toolchain::compiled_schema::CompiledSchema;
 use klogger_toolchain::host_kernel;
 use std::sync::atomic::Ordering;
 
-/// As the registry has it.
+/// Its entry in the registry.
 pub const INFO: EngineInfo = EngineInfo {
     name: "kernel",
-    description: "probes in the kernel, as modules that are built for it; and programs, as user",
+    description: "probes in the kernel, as modules built for it; and programs, as user",
     check: || {
         host_kernel::check_module_privilege().and_then(|()| host_kernel::check_takes_modules())
     },
@@ -32,7 +32,7 @@ pub const INFO: EngineInfo = EngineInfo {
     prepare: |request| Ok(Box::new(KernelEngine::load(request)?)),
 };
 
-/// Schemata that the kernel has already may have calls of their own, and no probes.
+/// Schemata that are in the kernel already may have `klogger()` calls and no probes.
 fn logs(request: &Request, unit: &CompiledSchema) -> bool {
     !unit.schema.probes.is_empty() || request.resident.contains(&unit.schema.name)
 }
@@ -93,10 +93,10 @@ impl Engine for KernelEngine {
         Some(&self.scope)
     }
 
-    /// Nothing outlives the recorder. But if the kernel crashes, an image of its memory has the
-    /// rings.
+    /// Nothing outlives the recorder. But if the kernel crashes, its memory image has the rings.
     fn keep(&mut self, facts: &[u8]) -> Result<(), Error> {
-        // Where the kernel does not say which pages are ours, an image will not have them.
+        // Optional: where the kernel does not report physical pages, the rings cannot be found in
+        // an image.
         let _ = add_anchor(&self.anchors, &self.device, &self.layout, &self.rings, Some(facts));
         Ok(())
     }
@@ -110,7 +110,7 @@ impl Engine for KernelEngine {
     }
 
     fn detach(&mut self) {
-        // It cannot fail. If it did, closing the device would do the same.
+        // It cannot fail; closing the device would detach the probes as well.
         let _ = self.device.detach();
     }
 
@@ -154,7 +154,7 @@ impl Engine for KernelEngine {
 
 impl KernelEngine {
     fn switch(&self, id: u16, on: bool) {
-        // Fails only for an event that the kernel does not have.
+        // Fails only for an event that the kernel does not know.
         let _ = self.device.event(id, on);
     }
 

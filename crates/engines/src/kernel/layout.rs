@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Where rings are in the memory that the core module lends us.
+//! Where the rings are in the memory that the core module shares.
 
 use super::device::{self, Device};
 use super::schemata::failed;
@@ -10,7 +10,7 @@ use klogger_ring::{CpuReader, EVENTS_MAX, RingReader, Rings};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Where rings are in their mapping.
+/// The offsets of rings in their mapping.
 #[derive(Clone, Copy)]
 pub struct Layout {
     pub ring_size: usize,
@@ -23,7 +23,7 @@ impl Layout {
         device.map(device::MAP_RINGS, self.stride * self.cpus).map_err(failed("share its rings"))
     }
 
-    /// CPUs that have rings. One that was offline has none: its part of the mapping is empty.
+    /// CPUs that have rings. A CPU that was offline has none: its part of the mapping is empty.
     fn there(&self, rings: &Mapping) -> impl Iterator<Item = usize> {
         let has_ring =
             |cpu: &usize| rings.word(cpu * self.stride + MASK).load(Ordering::Relaxed) != 0;
@@ -45,7 +45,7 @@ impl Layout {
         }
     }
 
-    /// The nested ring stands right behind the main one.
+    /// The nested ring follows the main one.
     fn reader(&self, rings: &Arc<Mapping>, cpu: usize) -> CpuReader {
         let main = cpu * self.stride;
         let nested = main + Rings::stride(self.ring_size);
@@ -56,7 +56,7 @@ impl Layout {
     }
 }
 
-/// Says where these rings are in the machine's memory, for whoever has an image of it.
+/// Adds an anchor: where these rings are in physical memory, for a search in a memory image.
 pub fn add_anchor(
     anchors: &Anchors,
     device: &Device,
@@ -79,7 +79,7 @@ pub mod tests {
     use super::*;
     use std::os::fd::AsFd;
 
-    /// Memory of our own in the place of the device's.
+    /// Memory of the test in place of the device's.
     pub fn memory(length: usize) -> Mapping {
         let file = tempfile::tempfile().unwrap();
         file.set_len(length as u64).unwrap();
@@ -87,12 +87,12 @@ pub mod tests {
     }
 
     #[test]
-    fn rings_stand_side_by_side() {
+    fn rings_lie_side_by_side() {
         let ring_size = 16 << 10;
         let stride = Rings::stride(ring_size) + Rings::stride(klogger_ring::NESTED);
         let layout = Layout { ring_size, stride, cpus: 3 };
         let rings = Arc::new(memory(3 * stride));
-        // CPU 2 was offline, and has none.
+        // CPU 2 was offline and has no ring.
         let masks = [0, stride].map(|cpu| cpu + MASK);
         masks.iter().for_each(|at| rings.word(*at).store(ring_size as u64 - 1, Ordering::Relaxed));
         // Heads of CPU 1's rings.

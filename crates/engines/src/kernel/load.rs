@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Loads the modules that a recording lacks, and unloads them when it is over.
+//! Loads the modules that a recording needs, and unloads them when it is over.
 
 use super::device::{Device, PATH};
 use klogger_os::Error;
@@ -15,7 +15,7 @@ const SIGNING: &str = "sign the module with a key that this machine trusts (moku
                        KEY.der), or switch Secure \
                        Boot off; docs/kernel-engine.md says how";
 
-/// The modules that we have loaded. They are unloaded, the last one first, when this goes.
+/// The modules that we have loaded. They are unloaded in reverse order when this is dropped.
 pub struct Modules {
     folder: Option<PathBuf>,
     loaded: Vec<String>,
@@ -43,7 +43,7 @@ impl Modules {
         }
     }
 
-    /// Loads a module from its file. One that is there already is as good.
+    /// Loads a module from its file. If it is loaded already, nothing happens.
     pub fn load(&mut self, name: &str) -> Result<(), Error> {
         let Some(folder) = &self.folder else {
             return Err(Error::new(format!("the kernel has no module '{name}'"))
@@ -75,8 +75,8 @@ impl Drop for Modules {
     }
 }
 
-/// Whoever has just read one of the module's files may still hold it, for a moment. What cannot be
-/// unloaded stays, which does no harm: the next recording uses it.
+/// Unloads a module. A process that has just read one of its files may hold it for a moment longer.
+/// A module that stays loaded is used by the next recording.
 fn unload(name: &str) {
     for _ in 0..50 {
         match modules::unload(name) {
@@ -86,7 +86,7 @@ fn unload(name: &str) {
     }
 }
 
-/// Why the device is not to be had.
+/// Why the device cannot be opened.
 pub fn cannot_open(error: io::Error) -> Error {
     match error.kind() {
         ErrorKind::ResourceBusy => Error::new("another recording uses the kernel engine").help(
@@ -109,7 +109,7 @@ fn first_word(path: &str) -> String {
     fs::read_to_string(path).map(|t| t.trim().to_string()).unwrap_or_default()
 }
 
-/// Why the kernel does not take a module, and what can be done about it.
+/// Why the kernel rejects a module, and what can be done about it.
 fn cannot_load(path: &Path, error: io::Error) -> Error {
     let refused =
         |why: &str| Error::new(format!("the kernel rejected the module {}: {why}", path.display()));
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn each_refusal_has_its_own_words_and_a_remedy() {
+    fn each_refusal_has_a_message_and_a_remedy() {
         let numbers = [
             libc::ENOSYS,
             libc::EKEYREJECTED,

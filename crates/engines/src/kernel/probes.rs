@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What became of a schema's probes in the kernel, in words.
+//! Which probes of a schema the kernel module has attached, and why the others are not.
 
 use super::device::ProbeAbout;
 use crate::engine::events_of;
@@ -8,8 +8,8 @@ use klogger_os::Error;
 use klogger_schema::model::{Probe, ProbeKind, Schema, Target};
 use std::io;
 
-/// One for each probe of the schema. `places`: all that the module has, in the order of probes and
-/// alternatives.
+/// The state of each probe of the schema. `places`: the attach points of the module, in the order
+/// of probes and alternatives.
 pub fn states(schema: &Schema, places: &[ProbeAbout]) -> Vec<ProbeState> {
     let state = |(number, probe): (usize, &Probe)| {
         let of_probe: Vec<&ProbeAbout> =
@@ -33,12 +33,12 @@ pub fn states(schema: &Schema, places: &[ProbeAbout]) -> Vec<ProbeState> {
     schema.probes.iter().enumerate().map(state).collect()
 }
 
-/// What the kernel's errors mean where the core module attaches to a kind: one row each.
+/// What the kernel's errors mean for a kind of attach point: one row each.
 struct Row {
     kind: ProbeKind,
-    /// There is no such attach point.
+    /// The message if there is no such attach point.
     missing: fn(name: &str) -> String,
-    /// The kernel knows it, and lets nobody attach to it.
+    /// Errors that mean: the kernel has it, but allows no probe there.
     forbidden: &'static [i32],
 }
 
@@ -52,32 +52,32 @@ static ROWS: [Row; 3] = [
     Row { kind: ProbeKind::Return, missing: no_function, forbidden: FORBIDDEN },
 ];
 
-/// What kprobes are refused with on the functions that the tracing itself uses.
+/// The errors of kprobes on functions that the tracing itself uses.
 const FORBIDDEN: &[i32] = &[libc::EINVAL, libc::EILSEQ];
 
 fn no_function(name: &str) -> String {
     format!("this kernel has no function '{name}', or has inlined it")
 }
 
-/// `error`: a number of the kernel's; none if the module has no such attach point.
+/// `error`: of the kernel; `None` if the module has no such attach point.
 fn why_not(target: &Target, error: Option<i32>) -> String {
     let what = target.label();
     let row = ROWS.iter().find(|row| row.kind == target.kind);
     match (error, row) {
-        (None, _) => format!("{what} was not there when the module was made"),
+        (None, _) => format!("{what} did not exist when the module was built"),
         (Some(libc::ENOENT), Some(row)) => (row.missing)(&target.name),
         (Some(error), Some(row)) if row.forbidden.contains(&error) => {
             format!("{what}: this kernel forbids probes there")
         }
         (Some(libc::EOPNOTSUPP), _) => {
-            format!("{what}: this kernel was built without what it takes (CONFIG_KPROBES)")
+            format!("{what}: this kernel was built without CONFIG_KPROBES")
         }
         (Some(other), _) => format!("{what}: {}", io::Error::from_raw_os_error(other)),
     }
 }
 
-/// A place that is missing is an error where the schema names no alternative for it, as with the
-/// bpf engine.
+/// A missing attach point is an error if the schema names no alternative for it, as in the bpf
+/// engine.
 pub fn check(schema: &Schema, states: &[ProbeState]) -> Result<(), Error> {
     let unforeseen =
         schema.probes.iter().zip(states).find(|(p, s)| p.targets.len() == 1 && !s.attached);
@@ -108,7 +108,7 @@ mod tests {
     use klogger_codegen::kernel::attach_points;
 
     #[test]
-    fn what_is_generated_has_words_for_what_goes_wrong() {
+    fn every_generated_kind_has_messages_for_its_errors() {
         for kind in ProbeKind::ALL {
             let rows = ROWS.iter().filter(|row| row.kind == kind).count();
             assert_eq!(rows, usize::from(attach_points::of(kind).is_some()), "{kind:?}");
@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn errors_in_words() {
         let exit = Target::bare(ProbeKind::Return, "do_exit");
-        assert_eq!(why_not(&exit, None), "return do_exit was not there when the module was made");
+        assert_eq!(why_not(&exit, None), "return do_exit did not exist when the module was built");
         assert!(why_not(&exit, Some(libc::ENOENT)).contains("inlined"));
         assert!(why_not(&exit, Some(libc::EINVAL)).contains("forbids"));
         let switch = Target::bare(ProbeKind::Tracepoint, "sched_switch");

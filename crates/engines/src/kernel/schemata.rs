@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The schemata that modules have brought into the kernel, and those that a recording lacks.
+//! The schemata that modules have brought into the kernel, and those that a recording still needs.
 
 use super::device::{self, Device, SchemaAbout, Use};
 use super::load::{self, Modules, cannot_open, module_of};
@@ -8,7 +8,7 @@ use klogger_schema::model::Schema;
 use klogger_toolchain::compiled_schema::CompiledSchema;
 use std::io::{self, ErrorKind};
 
-/// The digest by which two texts of one schema are told apart.
+/// The digest that distinguishes two texts of one schema.
 fn digest(text: &str) -> u64 {
     text.bytes()
         .fold(0xcbf2_9ce4_8422_2325, |hash, b| (hash ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3))
@@ -54,8 +54,8 @@ fn other_version() -> Error {
 }
 
 pub fn check_version(device: &Device) -> Result<device::About, Error> {
-    // The requests' numbers contain the structures' sizes, so that an other version may not know
-    // them.
+    // The numbers of ioctl requests contain the sizes of structures, so another version may not
+    // know them.
     match device.about() {
         Ok(about) if about.version == device::VERSION => Ok(about),
         Ok(_) => Err(other_version()),
@@ -64,7 +64,7 @@ pub fn check_version(device: &Device) -> Result<device::About, Error> {
     }
 }
 
-/// An error of a request.
+/// The error of a failed request.
 pub fn failed(what: &str) -> impl Fn(io::Error) -> Error {
     move |e| {
         Error::new(format!("the kernel engine could not {what}: {e}"))
@@ -72,7 +72,7 @@ pub fn failed(what: &str) -> impl Fn(io::Error) -> Error {
     }
 }
 
-/// Loads the units that the kernel does not have, and lays claim to all of them.
+/// Loads the schemata that the kernel does not have, and claims all of them for this recording.
 pub fn use_schemata(
     device: &Device,
     modules: &mut Modules,

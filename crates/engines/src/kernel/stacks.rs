@@ -18,7 +18,7 @@ impl Stacks {
         Stacks(table)
     }
 
-    /// All that are complete: number and frames.
+    /// All complete stacks: number and frames.
     pub fn read(&self) -> Vec<(u32, Vec<u64>)> {
         (0..STACK_SLOTS).filter_map(|n| Some((n as u32 + 1, self.frames(n)?))).collect()
     }
@@ -28,7 +28,7 @@ impl Stacks {
         self.0.word(0).load(Ordering::Relaxed)
     }
 
-    /// The frames of a slot, if one of them is complete.
+    /// The frames of a slot, if it holds a complete stack.
     fn frames(&self, slot: usize) -> Option<Vec<u64>> {
         let at = STACKS_HEAD + slot * STACK_SLOT;
         // State and number of frames share a word. Pairs with the release store in
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stacks_are_those_that_are_complete() {
+    fn only_complete_stacks_are_read() {
         let table = Stacks::new(memory(Stacks::BYTES));
         let write = |slot: usize, state: u64, frames: &[u64]| {
             let at = STACKS_HEAD + slot * STACK_SLOT;

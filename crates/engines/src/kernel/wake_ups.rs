@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Wake-ups by way of the device: rings fill up, or are other ones since a CPU came.
+//! Wake-ups through the device: a ring has passed its low-water mark, or rings were replaced
+//! because a CPU came online.
 
 use super::device::{self, Device};
 use super::layout::{Layout, add_anchor};
@@ -15,7 +16,7 @@ use std::time::Duration;
 
 const LISTEN: Duration = Duration::from_millis(100);
 
-/// The device, and what it takes to map rings anew.
+/// The device, and what is needed to map new rings.
 pub struct DeviceWakeUps {
     pub device: Arc<Device>,
     pub anchors: Arc<Anchors>,
@@ -41,7 +42,7 @@ impl DeviceWakeUps {
             cpus: self.cpus,
         };
         let rings = Arc::new(layout.map(&self.device)?);
-        // A recording goes on that will not survive a crash of the kernel.
+        // Optional: without the anchor the recording continues, but cannot be found after a crash.
         let _ = add_anchor(&self.anchors, &self.device, &layout, &rings, None);
         Ok(layout.readers(&rings))
     }
@@ -54,7 +55,7 @@ impl WakeUps for DeviceWakeUps {
                 .map_err(failed("say which rings fill up"))?;
             self.pass_on(heard)?;
         }
-        // What came while the answer changed.
+        // Wake-ups that arrived while `go_on` changed.
         self.pass_on(heard)
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Copies of a program against a model of their hits: the steps of runtime/bpf/copies.h, one by
-//! one, by threads that are preempted between any two of them, on two CPUs. Places in the table of
-//! marks are few, so that hits meet.
+//! one, by threads that can be preempted between any two of them, on two CPUs. The table of marks
+//! is small, so that hits collide.
 
 use proptest::prelude::*;
 
@@ -13,11 +13,11 @@ const USELESS: u64 = u64::MAX;
 /// What a thread does next.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum At {
-    /// To be called: this copy. A hit has as many as were attached when it began.
+    /// Calls this copy. A hit calls as many copies as were attached when it began.
     Call(usize),
     /// In a copy: reads the mark.
     Look(usize),
-    /// Has found this there, and counts it on.
+    /// Found this mark, and replaces it by compare-and-swap.
     Exchange(usize, u64),
     /// Has logged the hit, and leaves a mark.
     Mark(usize),
@@ -30,14 +30,14 @@ enum At {
 struct Thread {
     at: At,
     cpu: usize,
-    /// Programs that this hit will find.
+    /// Programs that this hit calls.
     attached: usize,
     logged: u32,
 }
 
 struct Model {
     threads: Vec<Thread>,
-    /// Who is in which copy on which CPU, as the kernel sees it.
+    /// Which copies are active on which CPU, as the kernel sees it.
     active: [[bool; COPIES]; CPUS],
     marks: Vec<u64>,
     copies: usize,
@@ -81,7 +81,7 @@ impl Model {
         same
     }
 
-    /// `cpu`: where it goes on, if it may move.
+    /// `cpu`: where the thread continues, if it may migrate.
     fn step(&mut self, t: usize, cpu: usize) {
         let found = self.marks[self.place(t)];
         let (name, next) = (Model::name(t), found & 7);
@@ -161,13 +161,13 @@ proptest! {
     }
 }
 
-/// With a copy for each thread and room for their marks, the only hits lost are those that began
-/// before it was attached.
+/// With a copy for each thread and enough marks, only those hits are lost that began before the
+/// copy was attached.
 #[test]
-fn as_many_copies_as_threads_lose_nothing() {
+fn with_a_copy_for_each_thread_nothing_is_lost() {
     let mut model = Model::new(THREADS);
     (model.copies, model.attached) = (THREADS, THREADS);
-    // Threads that stand in copies one after another, and the last one goes through many hits.
+    // All threads but one are preempted inside a copy; the last one hits the probe many times.
     for t in 0..THREADS - 1 {
         while !matches!(model.threads[t].at, At::Leave(_)) {
             model.step(t, 0);
