@@ -15,7 +15,7 @@ use std::ptr::{read_volatile, write_volatile};
 
 const BLOCK: usize = 100;
 const ROUNDS: usize = 120;
-/// Bytes of data.
+/// Bytes of a ring's data.
 const RING: u64 = 1 << 20;
 
 fn cpu_ns() -> u64 {
@@ -25,7 +25,7 @@ fn cpu_ns() -> u64 {
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }
 
-/// Memory of a map, for as long as this program runs.
+/// Memory of a map, mapped until this program ends.
 fn mapped(object: &Object, name: &str) -> Result<*mut u8, Box<dyn Error>> {
     let map = object.maps().find(|m| m.name() == name).ok_or("no such map")?;
     let length = (map.value_size() as usize).next_multiple_of(4096);
@@ -76,9 +76,9 @@ struct Steps {
 }
 
 impl Steps {
-    /// The rings are empty again before they are full.
+    /// Runs a block. The rings are reset before they are full.
     fn block(&self, arm: u32) -> f64 {
-        // SAFETY: all are mapped, and the program reads single words. It is not running meanwhile.
+        // SAFETY: all are mapped, and the program, which is not running now, reads single words.
         unsafe {
             for ring in &self.rings {
                 let (head, limit) = (ring.add(HEAD).cast::<u64>(), ring.add(LIMIT).cast::<u64>());
@@ -98,7 +98,7 @@ impl Steps {
         (cpu_ns() - start) as f64 / BLOCK as f64
     }
 
-    /// For each arm, the median of what it takes more than arm 0.
+    /// For each arm, the median of its cost above that of arm 0.
     fn pass(&self, arms: usize) -> Vec<f64> {
         let mut blocks = vec![Vec::with_capacity(ROUNDS); arms];
         for round in 0..ROUNDS {
@@ -120,7 +120,7 @@ fn attach(object: &Object, name: &str) -> Result<libbpf_rs::Link, Box<dyn Error>
     Ok(object.progs_mut().find(|p| p.name() == name).ok_or("no such program")?.attach_trace()?)
 }
 
-/// In a second in which this thread sleeps and wakes.
+/// How old the scheduler's time was at switches during one second of sleeping and waking.
 fn behind(object: &Object) -> Result<Vec<u64>, Box<dyn Error>> {
     let words = mapped(object, ".bss.where_b")?.cast::<u64>();
     let link = attach(object, "staleness")?;
@@ -171,7 +171,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let word = scope.add(tid as usize / 64 * 8).cast::<u64>();
         write_volatile(word, 1 << (tid & 63));
         if let Some(ring) = arena(&object) {
-            // Pages of an arena come when they are touched.
+            // Pages of an arena are allocated when they are touched.
             (0..CONTROL + RING as usize + SLACK)
                 .step_by(4096)
                 .for_each(|at| write_volatile(ring.add(at), 0));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The events of a recording, as programs bring them: which of a program's schemata are wanted,
-//! which agree with what is known, and under which ids they go into the log.
+//! The events of a recording that come from programs: which schemata of a program are recorded,
+//! whether they agree with those already known, and the ids of their events in the log.
 
 use crate::request::schema_text;
 use klogger_log::preamble::Addition;
@@ -10,14 +10,14 @@ use klogger_schema::{Options, parse};
 use klogger_toolchain::compiled_schema::CompiledSchema;
 use std::collections::{HashMap, HashSet};
 
-/// Events of one recording at most, all programs together, so that nobody can fill up the log with
-/// descriptions.
+/// Events of one recording at most, all programs together. Programs are untrusted, and must not
+/// fill the log with descriptions.
 const IDS_MAX: usize = 16 << 10;
-/// Bytes of all texts that programs bring.
+/// Bytes of all schema texts of programs.
 const TEXTS_MAX: usize = 8 << 20;
-/// Their number.
+/// Number of these texts.
 const TEXT_COUNT_MAX: usize = 4 << 10;
-/// Bytes of all that the log is told of them; it takes no more than 16 MiB.
+/// Bytes of all additions to the log's layouts, which may have 16 MiB.
 const ADDITIONS_MAX: usize = 12 << 20;
 
 pub struct Catalogue {
@@ -25,16 +25,16 @@ pub struct Catalogue {
     events: Vec<EventLayout>,
     schemata: HashMap<String, Known>,
     decodings: Vec<Decoding>,
-    /// Every schema that a program brings is wanted, not only those that were named.
+    /// Every schema of a program is recorded, not only those named on the command line.
     all: bool,
-    /// Names of events that are switched off.
+    /// Names of events that are off.
     off: HashSet<String>,
-    /// What became of each (name, text) that a program brought.
+    /// The result for each (name, text) that a program brought.
     texts: HashMap<(String, String), Result<Admitted, Refusal>>,
     /// What the programs of each user have brought.
     brought: HashMap<u32, Brought>,
-    /// Who may bring as much as there is room for; `None`: everybody. Of others each gets a
-    /// quarter, as in [`super::shares`].
+    /// The user whose programs may use all the room; `None`: those of every user may. The programs
+    /// of another user get a quarter, as in [`super::shares`].
     own: Option<u32>,
 }
 
@@ -46,7 +46,7 @@ struct Brought {
     addition_bytes: usize,
 }
 
-/// Of all users together.
+/// The limits for all users together.
 const ROOM: Brought = Brought {
     texts: TEXT_COUNT_MAX,
     text_bytes: TEXTS_MAX,
@@ -64,7 +64,7 @@ impl Brought {
         }
     }
 
-    /// Whether it is no more than one part of all the room.
+    /// Whether it is at most one `parts`th of all the room.
     fn fits(self, parts: usize) -> bool {
         self.texts <= ROOM.texts / parts
             && self.text_bytes <= ROOM.text_bytes / parts
@@ -83,12 +83,12 @@ struct Known {
     file: String,
 }
 
-/// A program's schema, as the log knows it.
+/// A program's schema as it is in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Admitted {
     /// Id in the log of its first event.
     pub base: u16,
-    /// In the order of the schema; ids as in the log.
+    /// In the order of the schema, with the ids of the log.
     pub layouts: Vec<EventLayout>,
 }
 
@@ -96,7 +96,7 @@ pub struct Admitted {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     pub why: String,
-    /// What they look like, if the schema says that much: they may stand in rings already.
+    /// The layouts of its events, if they are known. Such records may be in the rings already.
     pub layouts: Option<Vec<EventLayout>>,
 }
 
@@ -107,8 +107,8 @@ impl Refusal {
 }
 
 impl Catalogue {
-    /// `units` are what the recording begins with; the built-in one comes first. `user` says of
-    /// each whether programs may log its events.
+    /// `units`: the schemata with which the recording begins, the built-in one first. `user`:
+    /// whether programs may log events of each.
     pub fn new<'a>(
         units: impl IntoIterator<Item = (&'a CompiledSchema, bool)>,
         all: bool,
@@ -130,7 +130,7 @@ impl Catalogue {
         catalogue
     }
 
-    /// Programs of other users than this one get a part of the room only.
+    /// Programs of users other than `own` may use only a part of the room.
     pub fn restrict_others_than(&mut self, own: Option<u32>) {
         self.own = own;
     }
@@ -185,8 +185,8 @@ impl Catalogue {
         Some(layout)
     }
 
-    /// Takes in a schema that a program of user `uid` brings. If it is new, the second says what
-    /// the log must be told. The error says why its events cannot be recorded.
+    /// Adds a schema of a program of user `uid`. If it is new, the second value is the addition to
+    /// the log. The error has the reason why its events cannot be recorded.
     pub fn admit(
         &mut self,
         uid: u32,
@@ -277,7 +277,7 @@ impl Catalogue {
 }
 
 fn no_room(uid: u32) -> String {
-    format!("programs of user {uid} have brought as many schemata as there is room for")
+    format!("programs of user {uid} already use all the room for their schemata")
 }
 
 fn layouts(schema: &Schema, base: u16) -> Vec<EventLayout> {
@@ -288,7 +288,7 @@ fn first(errors: &[klogger_schema::Diagnostic]) -> &str {
     errors.first().map_or("", |e| e.message.as_str())
 }
 
-/// Records of both must have the same fields at the same places.
+/// Checks that records of both schemata have the same fields at the same offsets.
 fn agree(known: &Known, schema: &Schema) -> Result<Admitted, String> {
     if !known.user {
         let name = &schema.name;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! A double of a program, for tests: it writes a file and rings byte by byte, as the header does,
-//! or worse.
+//! A test double of a program: writes a file and rings byte by byte as the header does, or in a
+//! wrong way.
 
 use super::layout::*;
 use super::map::SharedFile;
@@ -33,7 +33,7 @@ pub struct Double {
 }
 
 impl Double {
-    /// `armed`: by itself, as a recorder's command does it.
+    /// `armed`: it armed itself, as the recorded command does.
     pub fn new(folder: &Path, pid: u32, image: u32, armed: bool, text: &str) -> Double {
         let size = SLOTS_AT + SLOTS * slot_bytes(RING);
         let path = folder.join(format!("{pid}.{image:x}"));
@@ -105,7 +105,7 @@ impl Double {
         self.slot_word(slot, SLOT_USE).fetch_add(1, Ordering::AcqRel);
     }
 
-    /// The steps of a reservation, without those that make it fast. False if it was lost.
+    /// Logs an event by the slow path's steps. Returns false if it was lost.
     pub fn log(&self, slot: usize, id: u16, n: u64) -> bool {
         let ring = Double::ring(slot);
         let mut record = Vec::new();

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The thread that records programs: takes in new ones, moves what they log to the writer, lets go
-//! of those that end.
+//! The thread that records programs: takes in new programs, drains their rings into the log, and
+//! releases those that end.
 //!
-//! It sleeps until a program calls because half a ring is full, or something else happens; but
-//! never for long, so that what is logged is not in memory alone for much longer than a tenth of a
-//! second. However often programs call, it does not look more often than each tenth of a
-//! millisecond, but for rings that it has not emptied yet.
+//! It sleeps until a program wakes it because a ring has passed its low-water mark, or a file
+//! appears, but at most for a tenth of a second, so that events are not in memory alone for much
+//! longer. Programs are untrusted and may wake it as often as they like: apart from rings that it
+//! has not yet drained completely, it looks at them at most once in a tenth of a millisecond.
 
 mod admit;
 
@@ -32,22 +32,22 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Between the beginnings of two rounds.
+/// The shortest time between the beginnings of two rounds.
 const SHORTEST_ROUND: Duration = Duration::from_micros(100);
 const LONGEST_WAIT: Duration = Duration::from_millis(100);
-/// While there is no program.
+/// The longest wait while there is no program.
 const IDLE_WAIT: Duration = Duration::from_secs(1);
-/// When there are more programs than one call can wait for, or no buffer was free.
+/// The wait when there are more programs than one futex call can wait for, or no buffer was free.
 const SHORT_WAIT: Duration = Duration::from_millis(2);
-/// How often programs are looked at whether they are still there.
+/// How often it checks whether programs still exist.
 const CARE: Duration = Duration::from_secs(1);
-/// How long an event may take that was begun when its program was disarmed.
+/// How long to wait for events that were begun before their program was disarmed.
 const LAST_EVENTS: Duration = Duration::from_millis(2);
 
-/// What the recorder wants of programs.
+/// What the recorder asks for.
 pub struct Settings {
     pub scope: Scope,
-    /// What programs should read as their clock.
+    /// The clock that programs should read.
     pub source: Source,
     /// Bytes of memory for all rings together.
     pub max_memory: u64,
@@ -55,17 +55,17 @@ pub struct Settings {
     pub in_kernel_scope: Box<dyn Fn(u32) -> bool + Send>,
 }
 
-/// What the thread and its master share.
+/// What the thread shares with the one that started it.
 pub struct Shared {
     pub catalogue: Mutex<Catalogue>,
     /// Events were switched on or off.
     pub switched: AtomicBool,
-    /// No more files are looked for. After that, the worker is to stop as well.
+    /// No more files are looked for. When the watch has ended, the worker ends as well.
     pub stop_watch: AtomicBool,
     pub stop: AtomicBool,
-    /// How many of the files that were found have been looked at, and recorded if they are to be.
+    /// How many of the files that were found have been examined.
     pub looked_at: AtomicUsize,
-    /// Rung when there is something new.
+    /// A futex, woken when there is something new.
     pub bell: AtomicU32,
 }
 
@@ -84,14 +84,14 @@ pub struct Worker {
     programs: Vec<Program>,
     waiting: Vec<Candidate>,
     condemned: Vec<Found>,
-    /// Files that are used, or refused, and their names.
+    /// Files that are used or were refused, and their names.
     seen: HashSet<(FileId, OsString)>,
     known: Known,
     /// Programs that were recorded.
     pub recorded: u64,
     shares: Shares,
     taken: AllTaken,
-    /// By it programs see that this thread has died. `None`: this kernel has no such lists.
+    /// Programs see by it that this thread has died. `None`: this kernel has no robust lists.
     robust: Option<Robust>,
 }
 
@@ -150,8 +150,8 @@ impl Worker {
         self
     }
 
-    /// The state of the bell and of all programs' calls before the round: what changes it later
-    /// ends the wait.
+    /// The values of the bell and of all programs' futexes before the round: a later change ends
+    /// the wait.
     fn calls(&self) -> Vec<u32> {
         let calls = self.programs.iter().map(|p| p.file.call());
         std::iter::once(&self.shared.bell)
@@ -164,7 +164,7 @@ impl Worker {
         let words =
             std::iter::once(&self.shared.bell).chain(self.programs.iter().map(|p| p.file.call()));
         let words: Vec<_> = words.zip(calls.iter().copied()).collect();
-        // Programs that came in this round have no value from before it, and may have called
+        // Programs taken in during this round have no value from before it, and may have woken us
         // already.
         let all = self.programs.len() < futex::WAIT_MAX && words.len() == self.programs.len() + 1;
         let most = match (starved || !self.waiting.is_empty() || !all, self.programs.is_empty()) {
@@ -184,7 +184,7 @@ impl Worker {
         }
     }
 
-    /// A round through all programs.
+    /// Drains all programs once.
     fn drain(&mut self) -> Round {
         let mut round = Round::default();
         let mut at = 0;
@@ -213,7 +213,7 @@ impl Worker {
         }
     }
 
-    /// The last of a program: whatever is still in its file, and then the file.
+    /// Releases a program: takes what is left in its file, then closes the file.
     fn let_go(&mut self, at: usize, ended: bool) {
         let mut program = self.programs.swap_remove(at);
         if program.drain(&mut self.out, true).is_err() || program.file.is_broken() {
@@ -229,7 +229,8 @@ impl Worker {
         self.seen.remove(&(program.file.id, program.file.name.clone()));
     }
 
-    /// Programs that have become others, and threads that ended without a word.
+    /// Looks for programs that have called exec, and for threads that ended without freeing their
+    /// slot.
     fn care(&mut self) {
         for at in (0..self.programs.len()).rev() {
             if self.programs[at].has_let_go() {
@@ -255,7 +256,7 @@ impl Worker {
         all
     }
 
-    /// Keeps the memory of all rings together within its bounds: each program may use what is left
+    /// Keeps the memory of all rings together within its limit: each program may use what is left
     /// for its user.
     fn share_memory(&mut self) {
         let taken = self.take_stock();
@@ -270,11 +271,12 @@ impl Worker {
         }
     }
 
-    /// Disarms all programs and takes what they still hold. Files of those that live on stay.
+    /// Disarms all programs and takes what they still hold. Files of programs that go on running
+    /// stay.
     fn finish(&mut self) {
         let now = Instant::now();
         self.take_in(now);
-        // What nobody has mapped by now was a program's that has ended.
+        // A file that no process has mapped by now belongs to a program that has ended.
         self.take_in(now + MAPPED_WITHIN);
         self.programs.iter().for_each(|p| p.disarm());
         thread::sleep(LAST_EVENTS);

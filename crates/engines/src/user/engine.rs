@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The user engine: what programs are told before the recording, and what came of it.
+//! The `Engine` trait for the user engine.
 
 use super::{Catalogue, Places, Programs, Recorded, SLOTS_MAX, Scope, Settings, slot_memory};
 use crate::engine::{Engine, Start};
@@ -12,10 +12,10 @@ use klogger_ring::clock::{Source, best_source};
 use klogger_schema::layout::EventLayout;
 use klogger_toolchain::compiled_schema::CompiledSchema;
 
-/// As the registry has it.
+/// Its entry in the registry.
 pub const INFO: EngineInfo = EngineInfo {
     name: "user",
-    description: "programs that include a generated header; needs no root",
+    description: "programs that include a generated header; works without root",
     check: || Places::from_environment().check(),
     probes: false,
     finds_programs: true,
@@ -23,20 +23,20 @@ pub const INFO: EngineInfo = EngineInfo {
     prepare: |request| Ok(Box::new(UserEngine::prepare(request)?)),
 };
 
-/// The variable that a command finds in its environment.
+/// The environment variable of a recorded command.
 const VARIABLE: &str = "KLOGGER_RECORD";
 
 /// Programs that are recorded, or will be.
 pub struct UserEngine {
     token: u64,
     source: Source,
-    /// Why our own programs can have no files, if so.
+    /// The reason if there is no folder for the files of our own programs.
     no_folder: Option<String>,
     programs: Option<Programs>,
     recorded: Option<Recorded>,
 }
 
-/// It has events that no probe logs, or the kernel's probes are not recorded at all.
+/// Whether the schema has events that no probe logs, or probes are not recorded at all.
 fn logs(request: &Request, unit: &CompiledSchema) -> bool {
     let schema = &unit.schema;
     if schema.name == request.builtin.schema.name || request.resident.contains(&schema.name) {
@@ -48,7 +48,7 @@ fn logs(request: &Request, unit: &CompiledSchema) -> bool {
 }
 
 impl UserEngine {
-    /// Makes the folder for our own programs' files.
+    /// Makes the folder for the files of our own programs.
     fn prepare(request: &Request) -> Result<UserEngine, Error> {
         let alone = request.engines().len() == 1;
         let no_folder = match Places::from_environment().make() {
@@ -60,7 +60,7 @@ impl UserEngine {
         Ok(UserEngine { token, source, no_folder, programs: None, recorded: None })
     }
 
-    /// What is amiss before it begins.
+    /// Warnings before it begins.
     fn notes(&self, request: &Request) -> Vec<String> {
         let kept = "--overwrite is for events of the kernel; those of programs are kept whole";
         self.no_folder.iter().cloned().chain(request.overwrite.then(|| kept.into())).collect()
@@ -72,8 +72,8 @@ impl Engine for UserEngine {
         &INFO
     }
 
-    /// What the command's programs are told, so that they log from their first line on:
-    /// `1:TOKEN:PID:RING:SLOTS:CLOCK:SCHEMATA:OFF`, as program_shm.h has it.
+    /// Arms the recorded command, so that it logs from its start:
+    /// `1:TOKEN:PID:RING:SLOTS:CLOCK:SCHEMATA:OFF`, described in program_shm.h.
     fn environment(&self, request: &Request) -> Option<(&'static str, String)> {
         let slots = request.max_memory / slot_memory(request.user_buffer);
         let slots = slots.clamp(1, SLOTS_MAX as u64);
@@ -89,7 +89,7 @@ impl Engine for UserEngine {
         request.user_buffer
     }
 
-    /// Begins to look for programs.
+    /// Starts to look for programs.
     fn start(&mut self, request: &Request, start: Start) -> Vec<String> {
         let scope = match (&request.target, start.command) {
             (Target::All, _) => Scope::All,
@@ -98,7 +98,8 @@ impl Engine for UserEngine {
         };
         let units = request.numbered().map(|(unit, _)| (unit, logs(request, unit)));
         let catalogue = Catalogue::new(units, request.programs, &request.disabled);
-        // The kernel's probes know more of processes than we could find out.
+        // If probes run in the kernel, they describe processes, with more detail than is known
+        // here.
         let tells_processes = start.scope.is_none();
         let kernel_scope = start.scope.cloned();
         let in_kernel_scope = move |pid| kernel_scope.as_ref().is_some_and(|s| s.contains(pid));
@@ -159,7 +160,7 @@ fn nobody_came(request: &Request) -> String {
     }
 }
 
-/// Of the schemata that programs may log events of.
+/// Names of the schemata of which programs may log events.
 fn names(request: &Request) -> Vec<&str> {
     request.units_of(&INFO).map(|(unit, _)| unit.schema.name.as_str()).collect()
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What a program writes into its file once, before anyone can see it: read once, and checked.
+//! The facts that a program writes into its file before the file is visible: read once, and
+//! checked.
 
 use super::layout::*;
 use klogger_ring::EVENTS_MAX;
@@ -10,18 +11,18 @@ use std::os::unix::fs::FileExt;
 /// Why a file is not used.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Unusable {
-    /// It is gone, or no file of a program's.
+    /// It is gone, or was not made by klogger.
     Foreign,
     /// It cannot be recorded.
     Refused(String),
-    /// It holds what no klogger header writes.
+    /// It has contents that no klogger header writes.
     Hostile(String),
 }
 
-/// What the program wrote into the control page before anyone could see it.
+/// What the program wrote into the control page before the file was visible.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
-    /// As the program sees itself.
+    /// As the program sees itself, in its pid namespace.
     pub pid: u32,
     pub token: u64,
     pub size: usize,
@@ -56,13 +57,13 @@ pub fn u64_at(bytes: &[u8], at: usize) -> u64 {
     bytes.get(at..).and_then(|b| b.first_chunk()).map_or(0, |b| u64::from_le_bytes(*b))
 }
 
-/// Of a file of `length` bytes.
+/// Reads the facts from a file of `length` bytes.
 pub fn read_facts(file: &File, length: u64) -> Result<Facts, Unusable> {
     let mut page = [0; CONTROL];
     file.read_exact_at(&mut page, 0).map_err(|_| Unusable::Hostile("it is too short".into()))?;
     let hostile = |why: &str| Err(Unusable::Hostile(why.into()));
     if u64_at(&page, AT_MAGIC) != MAGIC {
-        return hostile("it does not begin as a program's file does");
+        return hostile("it has no valid header");
     }
     let version = u32_at(&page, AT_VERSION);
     if version != VERSION {
@@ -78,18 +79,18 @@ pub fn read_facts(file: &File, length: u64) -> Result<Facts, Unusable> {
         || !ring_size.is_power_of_two()
         || !(RING_MIN..=RING_MAX).contains(&(ring_size as u64))
     {
-        return hostile("its rings have a size that they cannot have");
+        return hostile("the size of its rings is invalid");
     }
     let size = SLOTS_AT + slots * slot_bytes(ring_size);
     let said = [u64_at(&page, AT_SIZE), u64_at(&page, AT_SLOTS_AT), u64_at(&page, AT_SLOT_STRIDE)];
     if length != size as u64 || said != [size as u64, SLOTS_AT as u64, slot_bytes(ring_size) as u64]
     {
-        return hostile("its parts are not where they must be");
+        return hostile("its layout is invalid");
     }
     let clock = match u32_at(&page, AT_CLOCK) {
         0 => Source::Monotonic,
         1 => Source::Tsc,
-        _ => return hostile("it has a clock that there is not"),
+        _ => return hostile("its clock is unknown"),
     };
     Ok(Facts {
         pid: u32_at(&page, AT_PID),
@@ -125,12 +126,12 @@ fn read_schemata(file: &File, page: &[u8]) -> Result<Vec<ModuleSchema>, Unusable
             u32_at(page, at + SCHEMA_LENGTH) as usize,
         )?;
         let (Ok(name), Ok(text)) = (String::from_utf8(name), String::from_utf8(text)) else {
-            return Err(Unusable::Hostile("a schema of it is not text".into()));
+            return Err(Unusable::Hostile("one of its schemata is not text".into()));
         };
         length += text.len();
         if !is_identifier(&name) || length > TEXT_MAX {
             return Err(Unusable::Hostile(
-                "a schema of it has a name or a length that it cannot have".into(),
+                "one of its schemata has an invalid name or length".into(),
             ));
         }
         list.push(ModuleSchema { base: base as u16, events: events as u16, name, text });
@@ -138,7 +139,7 @@ fn read_schemata(file: &File, page: &[u8]) -> Result<Vec<ModuleSchema>, Unusable
     Ok(list)
 }
 
-/// Names are shown on terminals, which obey control characters.
+/// Names are printed on terminals, which interpret control characters.
 fn is_identifier(name: &str) -> bool {
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
     name.starts_with(|c: char| is_part(c) && !c.is_ascii_digit()) && name.chars().all(is_part)
@@ -146,7 +147,7 @@ fn is_identifier(name: &str) -> bool {
 
 fn read_text(file: &File, at: usize, length: usize) -> Result<Vec<u8>, Unusable> {
     if at < AT_FIRST_TEXTS || length > TEXT_MAX || at + length > AT_LOST {
-        return Err(Unusable::Hostile("the text of a schema is not where it must be".into()));
+        return Err(Unusable::Hostile("the text of a schema is at an invalid offset".into()));
     }
     let mut text = vec![0; length];
     let hostile = |_| Unusable::Hostile("it is too short".into());

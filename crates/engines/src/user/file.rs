@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! A program's file: opened, looked at with suspicion, mapped.
+//! A program's file: opened, checked, and mapped.
 //!
 //! What a program writes once is read from the file, once, and checked. Slots are read from the
-//! file as well, for a touch of memory that nobody has used would make that memory. Rings are
+//! file as well, because to touch an unused page in the mapping would allocate it. Rings are
 //! touched only when the program has opened them.
 
 use super::facts::{Facts, Unusable, is_name, read_facts, u32_at, u64_at};
@@ -48,10 +48,10 @@ impl ProgramFile {
         let seen = os::files::look_in(&folder.file, name).map_err(cannot)?;
         let about = seen
             .metadata()
-            .map_err(|e| Unusable::Refused(format!("nothing is known of it: {e}")))?;
+            .map_err(|e| Unusable::Refused(format!("its attributes cannot be read: {e}")))?;
         let hostile = |why: &str| Err(Unusable::Hostile(why.into()));
         if !about.is_file() || about.nlink() > 1 {
-            return hostile("it is not a file of that folder alone");
+            return hostile("it is not a regular file, or has further links");
         }
         if about.uid() != folder.uid {
             return hostile("it does not belong to the owner of its folder");
@@ -59,7 +59,7 @@ impl ProgramFile {
         if about.mode() & 0o077 != 0 {
             return Err(Unusable::Refused("others than its owner may open it".into()));
         }
-        // Only what is known to be a file is opened: a device would take it for an order.
+        // Only a regular file is opened: opening a device can have effects.
         let file = os::files::open_seen(&seen).map_err(cannot)?;
         let facts = read_facts(&file, about.len())?;
         let map = SharedFile::new(&file, facts.size)
@@ -74,13 +74,13 @@ impl ProgramFile {
         })
     }
 
-    /// A part of it has been cut off.
+    /// Whether a part of it was truncated.
     pub fn is_broken(&self) -> bool {
         self.map.is_broken()
     }
 
-    /// By this the recorder knows the program's children again: they have a copy of it, which
-    /// nobody else can read.
+    /// Sets the token by which the recorder recognizes children of the program: they inherit a copy
+    /// of it, which no other user can read.
     pub fn set_token(&self, token: u64) {
         self.map.long(AT_TOKEN).store(token, Ordering::Relaxed);
     }
@@ -91,23 +91,25 @@ impl ProgramFile {
         list.keep(&self.map.mapping, self.map.word(AT_KEEPER))
     }
 
-    /// Its recorder was killed, and it has not noticed yet, for its rings have room.
+    /// Its recorder was killed, and it has not noticed, because its rings still have room.
     pub fn is_orphaned(&self) -> bool {
         self.map.word(AT_KEEPER).load(Ordering::Acquire) & KEEPER_DIED != 0
     }
 
-    /// When it has noticed, by its clock, and turned its events off.
+    /// The time, by its clock, at which it noticed that the recorder had died and turned its events
+    /// off.
     pub fn abandoned(&self) -> Option<u64> {
         Some(self.map.long(AT_ABANDONED).load(Ordering::Acquire)).filter(|time| *time != 0)
     }
 
-    /// Whether it has turned its events off in the moment in which a recorder turned them on: that
-    /// must do so again. Pairs with klogger_give_up().
+    /// Whether it turned its events off in the moment in which a recorder turned them on; the
+    /// recorder must turn them on again. Pairs with klogger_give_up().
     pub fn gave_up_too_late(&self) -> bool {
         self.map.long(AT_ABANDONED).swap(0, Ordering::AcqRel) != 0
     }
 
-    /// Turns the events of an orphan off. What it has logged stays for `klogger rescue`.
+    /// Turns off the events of a program whose recorder died. Its records stay for `klogger
+    /// rescue`.
     pub fn silence(&self) {
         (1..EVENTS_MAX as u16).for_each(|id| self.set_on(id, false));
     }
@@ -120,13 +122,13 @@ impl ProgramFile {
         self.map.word(AT_FAILED).load(Ordering::Relaxed) as i32
     }
 
-    /// The futex by which the program calls.
+    /// The futex by which the program wakes the recorder.
     pub fn call(&self) -> &AtomicU32 {
         self.map.word(AT_CALL)
     }
 
-    /// Whether the program is to log an event. A store only where it changes something: the
-    /// program's threads read these lines all the time.
+    /// Sets whether the program logs an event. Stores only changes, because the program's threads
+    /// read these cache lines all the time.
     pub fn set_on(&self, id: u16, on: bool) {
         let byte = self.map.byte(AT_ON + usize::from(id) % EVENTS_MAX);
         if byte.load(Ordering::Relaxed) != u8::from(on) {
@@ -138,8 +140,8 @@ impl ProgramFile {
         self.map.word(AT_SLOTS_ALLOWED).store(slots, Ordering::Relaxed);
     }
 
-    /// From now on recorder `pid` is at work, unless another has come first since `seen`; the error
-    /// is its number. Nothing is logged before events are switched on.
+    /// Claims the program for recorder `pid`, unless another recorder has done so since `seen`; the
+    /// error is its pid. Nothing is logged before events are switched on.
     pub fn claim(&self, seen: u32, pid: u32) -> Result<(), u32> {
         let armed = self.map.word(AT_ARMED);
         armed.compare_exchange(seen, pid, Ordering::AcqRel, Ordering::Acquire).map(drop)
@@ -149,15 +151,14 @@ impl ProgramFile {
         self.map.byte(AT_ON + usize::from(id) % EVENTS_MAX).load(Ordering::Relaxed) != 0
     }
 
-    /// Nothing is logged any more, but for what has been begun.
+    /// Disarms the program: only events that were already begun are still logged.
     pub fn disarm(&self) {
         self.silence();
         self.map.word(AT_KEEPER).store(0, Ordering::Relaxed);
         self.map.word(AT_ARMED).store(0, Ordering::Release);
     }
 
-    /// All slots up to the last page of them that is in use. Fails if the file is shorter than it
-    /// was.
+    /// All slots up to the last page of slots in use. Fails if the file was truncated.
     pub fn slots(&self) -> io::Result<Vec<Slot>> {
         const AT_ONCE: usize = 4096 / SLOT;
         let mut list = Vec::new();
@@ -184,12 +185,12 @@ impl ProgramFile {
         self.map.word(AT_SLOT + slot * SLOT + at)
     }
 
-    /// The slot is empty, and can be taken again. Pairs with klogger_slot_is_free().
+    /// The slot is drained and can be reused. Pairs with klogger_slot_is_free().
     pub fn set_emptied(&self, slot: usize, used: u32) {
         self.slot_word(slot, SLOT_EMPTIED).store(used, Ordering::Release);
     }
 
-    /// Ends the use of a slot whose thread is gone without having done so itself.
+    /// Ends the use of a slot whose thread has ended without doing so itself.
     pub fn free_slot(&self, slot: usize, used: u32) {
         let next = used.wrapping_add(1);
         let _ = self.slot_word(slot, SLOT_USE).compare_exchange(
@@ -200,7 +201,7 @@ impl ProgramFile {
         );
     }
 
-    /// The reader's end of a slot's main ring; `None` if no thread has opened it yet.
+    /// The reader's side of a slot's main ring; `None` if no thread has opened it yet.
     pub fn main_ring(&self, slot: usize) -> io::Result<Option<RingReader>> {
         self.ring(SLOTS_AT + slot * slot_bytes(self.facts.ring_size), self.facts.ring_size)
     }
@@ -223,7 +224,7 @@ impl ProgramFile {
         Ok(Some(RingReader::of_program(self.map.mapping.clone(), base, size, tail)))
     }
 
-    /// Bytes of records that wait in all main rings.
+    /// Bytes of records in all main rings.
     pub fn waiting(&self) -> io::Result<u64> {
         let mut sum = 0u64;
         for number in 0..self.slots()?.len() {
@@ -239,7 +240,7 @@ impl ProgramFile {
         Ok(sum)
     }
 
-    /// Events by local id that a slot has lost, both rings together.
+    /// Events that a slot has lost, by local id, both rings together.
     pub fn lost_in(&self, slot: usize) -> io::Result<Vec<u64>> {
         let main = SLOTS_AT + slot * slot_bytes(self.facts.ring_size);
         let (a, b) = (
@@ -249,7 +250,7 @@ impl ProgramFile {
         Ok(a.iter().zip(b).map(|(a, b)| a.saturating_add(b)).collect())
     }
 
-    /// Events by local id that threads without a ring have lost.
+    /// Events that threads without a ring have lost, by local id.
     pub fn lost_without_ring(&self) -> io::Result<Vec<u64>> {
         self.counters(AT_LOST)
     }
@@ -260,8 +261,8 @@ impl ProgramFile {
         Ok(bytes.chunks_exact(8).map(|b| u64_at(b, 0)).collect())
     }
 
-    /// Removes the file, if it is still the one under this name. One that is not ours to remove is
-    /// left to programs that start later, which remove what nobody records.
+    /// Removes the file, if its name still refers to it. A file that we may not remove is left to
+    /// programs that start later, which remove files without a recorder.
     pub fn remove(&self) {
         if self.folder.lent {
             return self.disarm();

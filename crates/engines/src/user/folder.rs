@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Where programs put their files, and how the recorder hears of new ones.
+//! The folders in which programs create their files, and how the recorder finds new files.
 
 use super::facts::is_name;
 use klogger_os as os;
@@ -16,24 +16,24 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Where every user can have a folder.
+/// Where every user can create a folder.
 const SHARED: &str = "/dev/shm";
 const PREFIX: &str = "klogger-";
-/// After this time nobody is still making a file.
+/// No file takes longer to be created than this.
 const UNFINISHED: Duration = Duration::from_secs(300);
 
-/// A folder of one user's alone.
+/// A folder to which only one user may write.
 pub struct Folder {
     pub path: PathBuf,
     pub file: File,
     pub uid: u32,
-    /// It was found by way of a process that is recorded, whose names may mean anything: nothing is
-    /// removed from it.
+    /// It was found through a recorded process, whose names may lead anywhere: nothing is removed
+    /// from it.
     pub lent: bool,
 }
 
 impl Folder {
-    /// `owner`: whose it must be, if that is known.
+    /// `owner`: who must own it, if known.
     pub fn open(path: &Path, owner: Option<u32>) -> io::Result<Folder> {
         let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;
         let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
@@ -44,7 +44,7 @@ impl Folder {
         Ok(Folder { path: path.into(), file, uid, lent: false })
     }
 
-    /// A folder as process `pid` sees it, whose root is `root`.
+    /// A folder as process `pid` sees it; `root` is the root of the process.
     pub fn of_process(pid: u32, root: &File, path: &Path) -> io::Result<Folder> {
         let file = os::files::open_folder_below(root, path)?;
         let uid = one_users_alone(&file)?;
@@ -53,7 +53,7 @@ impl Folder {
         Ok(Folder { path: shown, file, uid, lent: true })
     }
 
-    /// The folder by way of our descriptor, which stays the same whatever happens to its name.
+    /// The folder's path through our descriptor, which stays valid if the folder is renamed.
     fn held(&self) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}", self.file.as_raw_fd()))
     }
@@ -65,9 +65,9 @@ impl Folder {
         names.filter(|n| is_name(&n.to_string_lossy())).collect()
     }
 
-    /// Removes files that programs were making when they were killed. That takes a moment; one that
-    /// is minutes old and has still the name `.PID.IMAGE` will not become one of [`Folder::names`]
-    /// any more.
+    /// Removes files of programs that were killed while they created them. That takes a moment; a
+    /// file that is minutes old and still has the name `.PID.IMAGE` will never become one of
+    /// [`Folder::names`].
     fn sweep(&self) {
         let is_hidden =
             |name: &OsString| name.to_string_lossy().strip_prefix('.').is_some_and(is_name);
@@ -85,19 +85,19 @@ impl Folder {
     }
 }
 
-/// The owner of a folder in which nobody else may write.
+/// The owner of a folder to which no other user may write.
 fn one_users_alone(folder: &File) -> io::Result<u32> {
     let about = folder.metadata()?;
     if about.mode() & 0o022 == 0 { Ok(about.uid()) } else { Err(not_alone()) }
 }
 
 fn not_alone() -> io::Error {
-    io::Error::other("it is not one user's alone")
+    io::Error::other("other users may write to it")
 }
 
 /// The folders of one user, or of all.
 pub struct Places {
-    /// `$KLOGGER_DIR`: then it is the only one.
+    /// `$KLOGGER_DIR`: if set, the only folder.
     pub chosen: Option<PathBuf>,
     /// `$XDG_RUNTIME_DIR`
     pub runtime: Option<PathBuf>,
@@ -114,7 +114,7 @@ impl Places {
         }
     }
 
-    /// Our own folders, best first.
+    /// Our own folders, the preferred one first.
     fn own(&self) -> Vec<PathBuf> {
         match &self.chosen {
             Some(chosen) => vec![chosen.clone()],
@@ -127,13 +127,13 @@ impl Places {
         }
     }
 
-    /// Makes the folder in which our own programs will put their files, so that none of them is
-    /// there before it is watched.
+    /// Makes the folder in which our own programs will create their files, so that it is watched
+    /// before the first file appears.
     pub fn make(&self) -> Result<(), Error> {
         self.first(|path| make(path).and_then(|()| Folder::open(path, Some(self.uid))).map(drop))
     }
 
-    /// Whether [`Places::make`] would find a folder, or a place for one. Nothing is made.
+    /// Whether [`Places::make`] would find or could make a folder. Makes nothing.
     pub fn check(&self) -> Result<(), Error> {
         self.first(|path| match Folder::open(path, Some(self.uid)) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
@@ -154,7 +154,7 @@ impl Places {
             };
         }
         let (path, e) =
-            error.unwrap_or_else(|| (PathBuf::new(), io::Error::other("there is no place for it")));
+            error.unwrap_or_else(|| (PathBuf::new(), io::Error::other("no folder is possible")));
         Err(Error::new(format!(
             "cannot use {} for the files that programs share: {e}",
             path.display()
@@ -162,7 +162,7 @@ impl Places {
         .help("set KLOGGER_DIR to a folder in memory (tmpfs) that is yours alone (mode 0700)"))
     }
 
-    /// All that are there now. Root sees those of all users.
+    /// All folders that exist now. Root sees those of all users.
     pub fn open(&self) -> Vec<Folder> {
         let mut folders: Vec<Folder> = self
             .own()
@@ -177,7 +177,7 @@ impl Places {
     }
 
     fn owner_of(&self, path: &Path) -> Option<u32> {
-        // Root may look into the folder of whomever it likes.
+        // Root may open the folder of any user.
         (self.uid != 0 || Some(path) != self.chosen.as_deref()).then_some(self.uid)
     }
 
@@ -185,7 +185,7 @@ impl Places {
         self.uid == 0 && self.chosen.is_none()
     }
 
-    /// A folder that another user has in /dev/shm.
+    /// A folder of another user in /dev/shm.
     fn open_shared(&self, name: &std::ffi::OsStr) -> Option<Folder> {
         let uid: u32 = name.to_str()?.strip_prefix(PREFIX)?.parse().ok()?;
         if uid == self.uid || !self.sees_all() {
@@ -202,16 +202,16 @@ fn make(path: &Path) -> io::Result<()> {
     }
 }
 
-/// A file that is there; whether it is a program's is not yet known.
+/// A file that was found; whether it is a program's is not yet known.
 #[derive(Clone)]
 pub struct Found {
     pub folder: Arc<Folder>,
     pub name: OsString,
-    /// What it must be, if that is known.
+    /// The file that must be behind the name, if known.
     pub only: Option<FileId>,
 }
 
-/// A file, whatever its name: device and inode.
+/// A file, independent of its name: device and inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileId {
     pub device: u64,
@@ -224,17 +224,17 @@ impl FileId {
     }
 }
 
-/// Sees all files that come to be in the folders, each of them at least once.
+/// Reports all files that appear in the folders, each at least once.
 pub struct Watch {
     places: Places,
     inotify: Option<Inotify>,
     folders: HashMap<i32, Arc<Folder>>,
-    /// Where new folders come to be.
+    /// Where new folders appear.
     shared: Option<i32>,
 }
 
 impl Watch {
-    /// The strings say what is not watched, and why.
+    /// The strings are warnings: what cannot be watched, and why.
     pub fn new(places: Places) -> (Watch, Vec<Found>, Vec<String>) {
         let mut notes = Vec::new();
         let inotify =
@@ -250,7 +250,8 @@ impl Watch {
         (watch, found, notes)
     }
 
-    /// First it is watched, then read: what comes in between is seen twice, and nothing missed.
+    /// The folder is watched first, then read: a file that appears in between is reported twice
+    /// rather than missed.
     fn add(&mut self, folder: Folder, found: &mut Vec<Found>, notes: &mut Vec<String>) {
         let folder = Arc::new(folder);
         match self.inotify.as_ref().map(|i| i.watch(&folder.held())) {
@@ -266,7 +267,7 @@ impl Watch {
         }));
     }
 
-    /// Waits until something may be new, or the time has passed.
+    /// Waits until something may be new, or the timeout.
     pub fn wait(&self, timeout: Duration) {
         match &self.inotify {
             Some(inotify) => drop(os::poll_readable(&[inotify.as_fd()], timeout)),
@@ -274,7 +275,7 @@ impl Watch {
         }
     }
 
-    /// What is new. Empty folders that could not be watched are not looked at again.
+    /// New files. Empty folders that could not be watched are not looked at again.
     pub fn news(&mut self) -> Vec<Found> {
         let mut found = Vec::new();
         for event in self.inotify.as_ref().map(Inotify::read).unwrap_or_default() {
@@ -294,7 +295,7 @@ impl Watch {
         found
     }
 
-    /// After events were lost: all folders again.
+    /// After inotify lost events: reads all folders again.
     fn everything(&mut self, found: &mut Vec<Found>) {
         for folder in self.places.open() {
             self.add(folder, found, &mut Vec::new());
@@ -343,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_makes_any_more_is_removed() {
+    fn a_file_left_unfinished_is_removed() {
         let outer = tempfile::tempdir().unwrap();
         let path = outer.path().join("k");
         places(&path).make().unwrap();
@@ -359,13 +360,13 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_others_may_write_is_not_used() {
+    fn a_folder_that_other_users_may_write_to_is_not_used() {
         let outer = tempfile::tempdir().unwrap();
         let path = outer.path().join("k");
         fs::create_dir(&path).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
         let error = places(&path).make().unwrap_err();
-        assert!(error.message.contains("it is not one user's alone"), "{error}");
+        assert!(error.message.contains("other users may write to it"), "{error}");
         assert!(places(&path).open().is_empty());
         fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
         symlink(&path, outer.path().join("link")).unwrap();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! A program's file in our memory. The program can cut it off at any time, and then a touch of what
-//! is gone is a SIGBUS; here it finds zeros instead, and the file is known to be broken.
+//! Maps a program's file. The program can truncate it at any time, and then an access beyond its
+//! end raises SIGBUS. The handler here maps zeros in place of the missing page and marks the file
+//! as broken.
 
 use klogger_os::Mapping;
 use std::fs::File;
@@ -10,11 +11,11 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Once};
 
-/// As many files can be mapped at a time.
+/// How many files can be mapped at a time.
 pub const MAPS_MAX: usize = 8192;
 
-/// What the signal handler knows: where a file is mapped, and whether a touch of it has failed.
-/// Free if `length` is 0.
+/// What the signal handler reads: where a file is mapped, and whether an access has failed. Free if
+/// `length` is 0.
 struct Range {
     taken: AtomicBool,
     start: AtomicUsize,
@@ -33,7 +34,7 @@ static RANGES: [Range; MAPS_MAX] = [const {
 static PAGE: AtomicUsize = AtomicUsize::new(4096);
 static HANDLER: Once = Once::new();
 
-/// A place in the table, for as long as a file is mapped.
+/// An entry of the table, held while a file is mapped.
 pub struct Guard(usize);
 
 impl Guard {
@@ -67,7 +68,7 @@ impl Drop for Guard {
 fn install() {
     let handler =
         on_bus_error as extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
-    // SAFETY: the structure is valid; the handler does only what a handler may.
+    // SAFETY: the structure is valid; the handler is async-signal-safe.
     unsafe {
         PAGE.store(libc::sysconf(libc::_SC_PAGESIZE).max(4096) as usize, Ordering::Relaxed);
         let mut action: libc::sigaction = std::mem::zeroed();
@@ -77,12 +78,11 @@ fn install() {
     }
 }
 
-/// Puts a page of zeros in the place of one that is gone. A fault that is not ours happens again,
-/// without this handler.
+/// Maps a page of zeros in place of a missing one. A fault outside of the table is raised again,
+/// with the default handler.
 extern "C" fn on_bus_error(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
     // SAFETY: the kernel passes a valid info. mmap and signal are plain system calls, and errno is
-    // put back. The page lies in a mapping of ours, whose owner takes it for shared memory in which
-    // anything may stand.
+    // restored. The page is in a mapping of the table, whose contents are untrusted anyway.
     unsafe {
         let errno = *libc::__errno_location();
         let address = (*info).si_addr() as usize;
@@ -120,7 +120,7 @@ impl SharedFile {
         Ok(SharedFile { mapping, guard })
     }
 
-    /// A part of the file was gone when it was touched.
+    /// Whether an access found a part of the file missing.
     pub fn is_broken(&self) -> bool {
         RANGES[self.guard.0].broken.load(Ordering::Acquire)
     }
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn places_in_the_table_are_given_back() {
+    fn entries_of_the_table_are_reused() {
         let file = tempfile::tempfile().unwrap();
         file.set_len(4096).unwrap();
         for _ in 0..2 * MAPS_MAX {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! From the drain of programs to the log's writer: blocks of streams, events of the recorder's own,
-//! and what went wrong.
+//! Hands the records of programs to the writer thread: blocks of streams, the recorder's own events
+//! about processes, and ledger entries.
 
 use super::translate::Batch;
 use klogger_log::builder::RecordBuilder;
@@ -15,10 +15,10 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
-/// Entries of one kind at most: programs can do wrong without end.
+/// Ledger entries of one kind at most, because programs are untrusted and can cause any number.
 const ENTRIES_MAX: usize = 500;
 
-/// Where everything goes.
+/// The way to the writer thread.
 pub struct Output {
     pub to_writer: SyncSender<ToWriter>,
     pub pool: Arc<Pool>,
@@ -29,11 +29,12 @@ pub struct Output {
     /// The earliest event of a program so far.
     pub earliest_ns: u64,
     streams: u32,
-    /// Threads that PROCESS_EXISTS has told of, by process; `None` if the kernel's probes do that.
+    /// Threads for which PROCESS_EXISTS was logged, by process; `None` if the kernel's probes log
+    /// it.
     told: Option<HashMap<u32, HashSet<u32>>>,
 }
 
-/// One use of a slot by a thread.
+/// The records of one use of a slot by a thread.
 pub struct Stream {
     origin: Origin,
     serial: u64,
@@ -48,7 +49,7 @@ impl Stream {
 }
 
 impl Output {
-    /// `tells_processes`: nobody else does.
+    /// `tells_processes`: PROCESS_EXISTS is logged here, and not by probes in the kernel.
     pub fn new(outlet: Outlet, tells_processes: bool) -> Output {
         let Outlet { to_writer, pool, status, builtin } = outlet;
         Output {
@@ -74,7 +75,7 @@ impl Output {
         }
     }
 
-    /// Hands records to the writer.
+    /// Hands records to the writer thread.
     pub fn send(&mut self, stream: &mut Stream, records: Vec<u8>, batch: &Batch) {
         if records.is_empty() {
             self.pool.put(records);
@@ -94,12 +95,12 @@ impl Output {
         self.write(ToWriter::Block(block));
     }
 
-    /// Fails only if the writer has given up, which it has reported itself.
+    /// Fails only if the writer thread has ended with an error, which it has reported.
     fn write(&self, message: ToWriter) {
         let _ = self.to_writer.send(message);
     }
 
-    /// Says that events have been lost which no record of the program tells.
+    /// Logs a LOST record for losses that no record of the program mentions.
     pub fn send_lost(&mut self, stream: &mut Stream, count: u64, since: u64) {
         let now = os::monotonic_ns();
         let batch = Batch { serials: count, lost: count, first_ns: now, ..Batch::default() };
@@ -107,7 +108,7 @@ impl Output {
         self.send(stream, records, &batch);
     }
 
-    /// New events, before the first of them.
+    /// Adds new events to the log, before the first of them.
     pub fn add(&self, addition: Addition, is_on: impl Fn(&str) -> bool) {
         let events = addition.events.clone();
         self.write(ToWriter::Addition(Box::new(addition)));
@@ -122,7 +123,7 @@ impl Output {
         self.write(ToWriter::Own(bytes));
     }
 
-    /// PROCESS_EXISTS, once for each thread, and for its process before.
+    /// Logs PROCESS_EXISTS once for each thread, first for its process.
     pub fn tell_of(&mut self, pid: u32, tid: u32) {
         let Some(told) = &mut self.told else { return };
         let threads = told.entry(pid).or_default();
@@ -139,12 +140,12 @@ impl Output {
     }
 }
 
-/// Entries for the ledger, so many and no more.
+/// Ledger entries, limited in number.
 #[derive(Default)]
 pub struct Complaints {
     entries: Vec<Entry>,
     counts: HashMap<&'static str, usize>,
-    /// What did not go in: how often, and events.
+    /// Entries beyond the limit: how often, and how many events.
     left_out: HashMap<&'static str, (Key, u64, u64)>,
 }
 
@@ -162,7 +163,7 @@ impl Complaints {
         }
     }
 
-    /// About a program, in words.
+    /// Adds an entry about a program.
     pub fn say(&mut self, key: Key, program: &str, what: &str) {
         self.add(key, Entry::new(key).detail(&format!("{program}: {what}")));
     }
@@ -187,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn complaints_are_bounded_and_their_counts_are_not() {
+    fn entries_are_bounded_and_their_counts_are_not() {
         let mut complaints = Complaints::default();
         for _ in 0..ENTRIES_MAX + 10 {
             complaints.add(Key::RingFull, Entry::new(Key::RingFull).count(3));

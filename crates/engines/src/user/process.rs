@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Whose file it is, and whether it concerns the recording.
+//! Finds the process that a file belongs to, and decides whether it is in the scope of the
+//! recording.
 
 use super::facts::is_name;
 use super::folder::{FileId, Folder, Found};
@@ -12,10 +13,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Generations between a process and an ancestor that is looked for.
+/// How many ancestors of a process are searched.
 const GENERATIONS: usize = 64;
 
-/// Who is recorded.
+/// Which programs are recorded.
 pub enum Scope {
     All,
     /// Programs that carry the token of this recording, and all descendants of its command.
@@ -25,19 +26,20 @@ pub enum Scope {
     Processes(Vec<u32>),
 }
 
-/// What decides whether a file concerns us. What stands in the file alone is no reason: anybody may
-/// write anything there.
+/// What decides whether a file is in scope. The contents of the file alone do not: a program may
+/// write anything into it.
 pub struct Claim {
-    /// The process whose file it is, as the kernel says; `None` if there is none (any more).
+    /// The process whose file it is, according to the kernel; `None` if it has ended or was not
+    /// found.
     pub pid: Option<u32>,
-    /// It has the token of this recording, which nobody can guess: from the recorder's command, or
-    /// in the copy that a forked child has of its parent's file.
+    /// It has the token of this recording, a secret: from the recorder's command, or in the copy
+    /// that a forked child has of its parent's file.
     pub has_token: bool,
 }
 
 impl Scope {
-    /// `known` are processes that are recorded already; `in_kernel_scope` asks the kernel's probes,
-    /// if there are any.
+    /// `known`: processes that are recorded already; `in_kernel_scope` asks the kernel's probes, if
+    /// there are any.
     pub fn concerns(
         &self,
         claim: &Claim,
@@ -54,7 +56,7 @@ impl Scope {
     }
 }
 
-/// Processes that are recorded, or have been, each with its start: a number is given again.
+/// Processes that are or were recorded, each with its start time, because process ids are reused.
 #[derive(Default)]
 pub struct Known(HashMap<u32, u64>);
 
@@ -76,16 +78,16 @@ fn ancestry(pid: u32) -> impl Iterator<Item = u32> {
     std::iter::successors(Some(pid), parent).take(GENERATIONS)
 }
 
-/// Who has a file mapped.
+/// Which process has a file mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
     Process(u32),
-    /// It cannot be found out; the number in the file has to do.
+    /// It cannot be determined; the number in the file is used.
     Unknown,
     Nobody,
 }
 
-/// The process to which a file belongs, whose number in the file is that of the program's own pid
+/// The process that a file belongs to; its number in the file is that of the program's own pid
 /// namespace.
 pub fn owner(pid: u32, inode: u64, name: &str) -> Owner {
     match owner_by_number(pid, inode, name) {
@@ -94,7 +96,7 @@ pub fn owner(pid: u32, inode: u64, name: &str) -> Owner {
     }
 }
 
-/// The process of that number, if the file is its.
+/// The process of that number, if it has mapped the file.
 pub fn owner_by_number(pid: u32, inode: u64, name: &str) -> Owner {
     match maps(pid, inode, name) {
         Some(true) => Owner::Process(pid),
@@ -103,7 +105,7 @@ pub fn owner_by_number(pid: u32, inode: u64, name: &str) -> Owner {
     }
 }
 
-/// Processes in other pid namespaces than ours, by the number that they have there.
+/// Processes in other pid namespaces than ours, by their number there.
 pub struct Elsewhere(HashMap<u32, Vec<u32>>);
 
 impl Elsewhere {
@@ -123,7 +125,7 @@ impl Elsewhere {
     }
 }
 
-/// Whether a process has a file mapped, and may write to it; `None` if it cannot be found out.
+/// Whether a process has mapped a file for writing; `None` if it cannot be determined.
 pub fn maps(pid: u32, inode: u64, name: &str) -> Option<bool> {
     let is_it = |line: &str| {
         Mapped::read(line).is_some_and(|m| m.shared && m.file.inode == inode && m.has_name(name))
@@ -134,7 +136,7 @@ pub fn maps(pid: u32, inode: u64, name: &str) -> Option<bool> {
     }
 }
 
-/// Whether a process that cannot be looked into runs as this user.
+/// Whether a process that may not be inspected runs as this user.
 pub fn runs_as(pid: u32, uid: u32) -> bool {
     let text = fs::read(format!("/proc/{pid}/status")).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
@@ -142,8 +144,8 @@ pub fn runs_as(pid: u32, uid: u32) -> bool {
     uids.is_some_and(|uids| uids.split_ascii_whitespace().any(|u| u.parse() == Ok(uid)))
 }
 
-/// What /proc/PID/maps says. If the first thread of a process has ended before the others, only
-/// theirs say anything.
+/// The text of /proc/PID/maps. If the first thread of a process has ended before the others, only
+/// their entries have it.
 fn mappings(pid: u32) -> Option<String> {
     let read = |path: String| fs::read(path).ok().filter(|text| !text.is_empty());
     let of_another = || {
@@ -163,12 +165,12 @@ fn has_ended(pid: u32) -> bool {
     }
 }
 
-/// Those have no memory of their own, and never will.
+/// Kernel threads have no memory of their own.
 fn is_kernel_thread(pid: u32) -> bool {
     const PF_KTHREAD: u64 = 0x0020_0000;
     let stat = fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
     let stat = String::from_utf8_lossy(&stat);
-    // Behind the name stand the state (field 3) and numbers; the flags are field 9.
+    // After the name come the state (field 3) and numbers; the flags are field 9.
     let flags = stat
         .rsplit_once(')')
         .and_then(|(_, rest)| rest.split_ascii_whitespace().nth(6)?.parse::<u64>().ok());
@@ -180,7 +182,7 @@ fn is_kernel_thread(pid: u32) -> bool {
 struct Mapped<'a> {
     file: FileId,
     path: &'a Path,
-    /// Stores reach the file. The kernel has seen that the process may write to it.
+    /// Stores reach the file. The kernel has checked that the process may write to it.
     shared: bool,
 }
 
@@ -203,18 +205,18 @@ impl Mapped<'_> {
     }
 }
 
-/// The number that a process has in its own pid namespace.
+/// The number of a process in its own pid namespace.
 fn own_number(pid: u32) -> Option<u32> {
     innermost(&format!("/proc/{pid}/status"))
 }
 
-/// The thread of process `pid` that calls itself `tid`.
+/// The thread of process `pid` whose number in its own pid namespace is `tid`.
 pub fn thread(pid: u32, tid: u32) -> Option<u32> {
     let own = |t: &u32| innermost(&format!("/proc/{pid}/task/{t}/status"));
     processes::threads_of(pid).into_iter().find(|t| own(t) == Some(tid))
 }
 
-/// The last number behind `NSpid:`.
+/// The last number after `NSpid:`.
 fn innermost(status: &str) -> Option<u32> {
     let text = fs::read(status).ok()?;
     let text = String::from_utf8_lossy(&text);
@@ -226,9 +228,9 @@ pub fn thread_exists(pid: u32, tid: u32) -> bool {
     Path::new(&format!("/proc/{pid}/task/{tid}")).exists()
 }
 
-/// Files that a process has mapped and that may be ones of klogger, seen from where the process
-/// sees them. In its mount namespace a path may lead anywhere by the time that it is opened, so
-/// each must still be the file that is mapped.
+/// Files that a process has mapped and that may be klogger's, by their paths in its mount
+/// namespace. Such a path may lead to another file by the time it is opened, so the opened file is
+/// compared with the mapped one.
 pub fn files_of(pid: u32) -> Vec<Found> {
     let Ok(root) = os::files::root_of(pid) else { return Vec::new() };
     let text = mappings(pid).unwrap_or_default();
@@ -262,7 +264,7 @@ mod tests {
             Mapped { file, path: Path::new("/dev/shm/klogger-0/12.ab"), shared: true }
         );
         assert!(mapped.has_name("12.ab") && !mapped.has_name("2.ab"));
-        // Whoever may only read a file has not shown that it is his.
+        // A process that may only read a file has not shown that it is its owner.
         for mode in ["r--s", "rw-p", "---s"] {
             assert!(!Mapped::read(&line.replace("rw-s", mode)).unwrap().shared);
         }
@@ -286,10 +288,10 @@ mod tests {
         assert!(!scope.concerns(&claim(Some(me), false), &nobody, &none));
         assert!(scope.concerns(&claim(Some(me), false), &nobody, &|_| true));
         assert!(scope.concerns(&claim(Some(me), true), &nobody, &none));
-        // Of the dead only the token tells.
+        // For a process that has ended, only the token decides.
         assert!(scope.concerns(&claim(None, true), &nobody, &none));
         assert!(!Scope::All.concerns(&claim(None, false), &nobody, &|_| true));
-        // The child of one that is recorded; but not of one that has had its number.
+        // The child of a recorded process; but not of another process with the same number.
         let mut known = Known::default();
         known.add(me);
         assert!(Scope::Processes(vec![]).concerns(&claim(Some(id), false), &known, &none));
@@ -300,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_found_by_its_process_and_no_other_in_its_place() {
+    fn a_file_is_found_through_its_process_and_is_not_replaced() {
         use std::fs::{File, Permissions};
         use std::os::unix::fs::{PermissionsExt, symlink};
         let outer = tempfile::tempdir().unwrap();
@@ -322,7 +324,7 @@ mod tests {
         assert!(
             found[0].folder.lent && found[0].only == Some(FileId::of(&file.metadata().unwrap()))
         );
-        // The folder is a link by now: nobody follows it.
+        // The folder is a symbolic link by now, which is not followed.
         fs::rename(&folder, outer.path().join("moved")).unwrap();
         symlink("moved", &folder).unwrap();
         assert!(find().iter().all(|f| f.folder.path.ends_with("moved")));
@@ -331,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_ours_is_mapped_by_us() {
+    fn a_file_is_found_to_be_mapped_by_this_process() {
         use std::os::unix::fs::MetadataExt;
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("1.ab");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! One program that is recorded: a module of a process, by way of its file.
+//! One program that is recorded: one module (executable or library) of a process, through its file.
 
 mod losses;
 
@@ -30,28 +30,28 @@ pub struct Program {
     pub title: String,
     /// Readable when the process has ended.
     process: Option<OwnedFd>,
-    /// Whose it is, is known for sure.
+    /// Its process is known for certain.
     owned: bool,
     ids: Ids,
     readers: Vec<Option<SlotReader>>,
-    /// Where the next round begins.
+    /// The slot at which the next round begins.
     cursor: usize,
-    /// The highest slot that was ever in use, and one.
+    /// One more than the highest slot that was ever in use.
     pub slots_used: usize,
-    /// What had been lost before recording began, by slot and local id.
+    /// Events lost before recording began, by slot and local id.
     lost_before: HashMap<usize, Vec<u64>>,
     ringless_before: Vec<u64>,
     failed_before: i32,
     refused: u64,
-    /// By which it can see that we are dead.
+    /// Tells the program when this thread has died.
     kept: Option<Kept>,
 }
 
-/// What a round came to.
+/// The result of a round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Round {
     pub bytes: u64,
-    /// There is more.
+    /// More records remain.
     pub more: bool,
     /// No buffer was free: the disk is slower than the events.
     pub starved: bool,
@@ -65,15 +65,15 @@ impl Round {
     }
 }
 
-/// Why a program is not recorded; `None`: it has nothing that is wanted.
+/// Why a program is not recorded; `None`: it has no event that is recorded.
 pub struct Refused {
     pub why: Option<String>,
     pub file: ProgramFile,
 }
 
 impl Program {
-    /// Takes in the schemata of a program, and tells the log of new ones. One that is `ours` from
-    /// the beginning may also do no more than MARK.
+    /// Takes in the schemata of a program, and adds new ones to the log. A program that is `ours`
+    /// from the beginning may have no recorded schema: its only event is then MARK.
     pub fn new(
         file: ProgramFile,
         owner: Owner,
@@ -124,7 +124,7 @@ impl Program {
         self.kept = list.and_then(|list| self.file.keep(list));
     }
 
-    /// Bytes of memory that the slots take which are, or were, in use.
+    /// Bytes of memory of all slots that are or were in use.
     pub fn memory(&self) -> u64 {
         self.slots_used as u64 * self.slot_bytes()
     }
@@ -133,7 +133,7 @@ impl Program {
         slot_bytes(self.file.facts.ring_size) as u64
     }
 
-    /// Forgets what stands in the rings: an earlier recording, or nobody, wanted it.
+    /// Discards the records in the rings, which were logged before this recording.
     pub fn forget_past(&mut self) -> io::Result<()> {
         for (number, slot) in (0..).zip(self.file.slots()?).filter(|(_, s)| s.used != 0) {
             self.lost_before.insert(number, self.file.lost_in(number)?);
@@ -152,13 +152,13 @@ impl Program {
         self.readers[number] = Some(reader);
     }
 
-    /// From now on the program logs what is on; `slots` threads of it at a time at most.
+    /// Lets the program log the events that are on, in at most `slots` threads at a time.
     pub fn open(&self, slots: u32, catalogue: &Catalogue) {
         self.file.allow_slots(slots);
         self.switch(catalogue);
     }
 
-    /// Turns events on and off as the recording has them. What does not go into the log is off.
+    /// Turns events on and off as the recording has them. Events that are not in the log are off.
     pub fn switch(&self, catalogue: &Catalogue) {
         let names: HashMap<u16, &str> =
             catalogue.events().iter().map(|e| (e.id, e.name.as_str())).collect();
@@ -184,16 +184,17 @@ impl Program {
         self.process.as_ref().is_none_or(ended)
     }
 
-    /// Whether the process has called exec, or unloaded the library: then nobody writes to the file
-    /// any more.
+    /// Whether the process has called exec, or unloaded the library: then no thread writes to the
+    /// file any more.
     pub fn has_let_go(&self) -> bool {
         self.owned
             && process::maps(self.pid, self.file.id.inode, &self.file.name.to_string_lossy())
                 == Some(false)
     }
 
-    /// Moves what is in the rings to the log, a part of it if it is much. `last`: nobody writes any
-    /// more, so all of it, and what is not complete never will be. Fails if the file is broken.
+    /// Moves records from the rings to the log, a part of them if there are many. `last`: no thread
+    /// writes any more, so all of them; a record that is not complete now never will be. Fails if
+    /// the file is broken.
     pub fn drain(&mut self, out: &mut Output, last: bool) -> io::Result<Round> {
         let slots = self.file.slots()?;
         let used = slots.iter().rposition(|s| s.used != 0).map_or(0, |n| n + 1);
@@ -256,14 +257,14 @@ impl Program {
         Ok(Round::default())
     }
 
-    /// A thread by the number that it has for itself.
+    /// The thread whose number for itself is `tid`.
     fn thread(&self, tid: u32) -> Thread {
         let known = self.pid == self.file.facts.pid;
         let tid = if known { tid } else { process::thread(self.pid, tid).unwrap_or(tid) };
         Thread { tid, tgid: self.pid }
     }
 
-    /// Frees slots of threads that are gone without having said so.
+    /// Frees slots of threads that have ended without doing so.
     pub fn free_slots_of_the_dead(&self) -> io::Result<()> {
         if !self.owned || self.pid != self.file.facts.pid {
             return Ok(());
@@ -277,7 +278,7 @@ impl Program {
     }
 }
 
-/// `None` if the process has ended already. No other failure says so.
+/// `None` if the process has ended already. Other failures are not errors here.
 fn watch_process(pid: u32, owner: Owner) -> io::Result<Option<OwnedFd>> {
     if owner == Owner::Nobody {
         return Ok(None);
@@ -288,7 +289,7 @@ fn watch_process(pid: u32, owner: Owner) -> io::Result<Option<OwnedFd>> {
     }
 }
 
-/// What becomes of each of a program's schemata that is wanted. New ones are told to the log.
+/// The result for each recorded schema of a program. New ones are added to the log.
 fn places(
     file: &ProgramFile,
     title: &str,
@@ -302,7 +303,10 @@ fn places(
         }
         match catalogue.admit(file.folder.uid, &schema.name, &schema.text) {
             Ok((admitted, _)) if admitted.layouts.len() != usize::from(schema.events) => {
-                return Err(format!("schema '{}' has other events than it says", schema.name));
+                return Err(format!(
+                    "schema '{}' does not have the number of events that it declares",
+                    schema.name
+                ));
             }
             Ok((admitted, addition)) => {
                 addition.into_iter().for_each(|a| out.add(a, |event| catalogue.is_on(event)));

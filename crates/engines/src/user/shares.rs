@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What each user's programs may take of a recording. Whoever records all programs of a machine
-//! (`-a`, as root) records strangers as well, who must leave the rest room: those of one user get a
-//! quarter, all together half.
+//! What the programs of each user may take of a recording. A recording of all programs (`-a`, as
+//! root) includes programs of other users, which must leave room: those of one user get a quarter,
+//! all other users together half.
 
 use super::map::MAPS_MAX;
 use std::collections::BTreeMap;
 
 /// Programs of one user at a time.
 const PROGRAMS_MAX: usize = 2048;
-/// Bytes of addresses that the files of all strangers take.
+/// Bytes of addresses for the files of all other users' programs.
 const ADDRESSES_MAX: u64 = 1 << 44;
 
 pub struct Shares {
-    /// Who is no stranger; `None`: nobody is, for all that are recorded were asked for.
+    /// The user whose programs are not limited; `None`: no program is, because all were asked for.
     own: Option<u32>,
     /// Bytes of all rings.
     most: u64,
 }
 
-/// What a user's programs take.
+/// What the programs of a user take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Taken {
     pub programs: usize,
@@ -40,8 +40,8 @@ impl Shares {
         self.own.is_some_and(|own| own != uid)
     }
 
-    /// Bytes that programs of this user may take besides what they have. A program can take more
-    /// than it may, but then others do not pay for it.
+    /// Bytes that programs of this user may take in addition. If a program takes more than it may,
+    /// the others keep their share.
     pub fn left(&self, uid: u32, taken: &AllTaken) -> u64 {
         let (one, all) = (self.most / 4, self.most / 2);
         let charged = |uid: &u32, t: &Taken| {
@@ -60,7 +60,7 @@ impl Shares {
         left.min(one - used).min(all - strange)
     }
 
-    /// Why one more program of a user's, with a file of so many bytes, is too much; `None` if it is
+    /// Why one more program of a user, with a file of so many bytes, is too much; `None` if it is
     /// not.
     pub fn reason_against(&self, uid: u32, bytes: u64, taken: &AllTaken) -> Option<String> {
         if taken.get(&uid).is_some_and(|t| t.programs >= PROGRAMS_MAX) {
@@ -101,17 +101,17 @@ mod tests {
     }
 
     #[test]
-    fn strangers_leave_room() {
+    fn programs_of_other_users_leave_room() {
         let shares = Shares::new(Some(OWN), 800);
         let left = |uid, list: &[(u32, usize, u64)]| shares.left(uid, &taken(list));
         assert_eq!((left(OWN, &[]), left(7, &[])), (800, 200));
-        // However much they take, by whatever means.
+        // Whatever they take.
         let greedy = [(7, 1, u64::MAX), (8, 1, u64::MAX), (9, 1, u64::MAX)];
         assert_eq!((left(OWN, &greedy), left(7, &greedy), left(10, &greedy)), (400, 0, 0));
         assert_eq!(left(7, &[(7, 1, 150), (OWN, 1, 100)]), 50);
         assert_eq!(left(8, &[(7, 1, 200), (9, 1, 150)]), 50);
         assert_eq!((left(OWN, &[(OWN, 1, 700)]), left(7, &[(OWN, 1, 700)])), (100, 100));
-        // Where all were asked for, nobody is a stranger.
+        // Where all programs were asked for, no user is limited.
         assert_eq!(Shares::new(None, 800).left(7, &taken(&[(7, 1, 300)])), 500);
     }
 

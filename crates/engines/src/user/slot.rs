@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The recorder's end of one slot: a thread's two rings, and after it those of the thread that
-//! takes the slot next.
+//! The reader's side of one slot: the two rings of a thread, and later those of the thread that
+//! reuses the slot.
 
 use super::file::{ProgramFile, Slot};
 use super::output::{Output, Stream};
@@ -25,18 +25,18 @@ pub struct SlotReader {
     used: u32,
     stream: Option<Stream>,
     last_thread: Option<Thread>,
-    /// Events that were lost, by what LOST records say, and by how many streams.
+    /// Lost events, according to LOST records, and the streams that have some.
     lost: u64,
     losers: u32,
     refused: u64,
-    /// It holds nonsense, and is not read any more.
+    /// Its contents are invalid, and it is not read any more.
     given_up: bool,
 }
 
 /// What is wrong with a slot.
 pub enum Fault {
     Hostile(String),
-    /// Bytes behind an event that was never completed.
+    /// Bytes after an event that was never committed.
     Cut(u64),
 }
 
@@ -61,7 +61,7 @@ impl SlotReader {
         self.lost
     }
 
-    /// Streams that have lost events.
+    /// Number of streams that have lost events.
     pub fn losers(&self) -> u32 {
         self.losers
     }
@@ -74,7 +74,7 @@ impl SlotReader {
         std::mem::take(&mut self.refused)
     }
 
-    /// Takes out what is there, and nobody gets it.
+    /// Discards the records in the rings.
     pub fn forget(&mut self, ids: &Ids) {
         if self.reader.is_plausible() {
             self.reader.take(&ids.kinds, &mut Vec::new(), usize::MAX);
@@ -82,7 +82,7 @@ impl SlotReader {
         }
     }
 
-    /// Moves what is there to the log: one block, or, at the last, all.
+    /// Moves records to the log: one block or, at the last call, all.
     pub fn drain(
         &mut self,
         file: &ProgramFile,
@@ -115,8 +115,8 @@ impl SlotReader {
         Ok((round, fault))
     }
 
-    /// The end of a use belongs to it: k is odd while a thread has the slot, and k + 1 when it has
-    /// gone.
+    /// Starts a new stream when the slot is used anew. The use count is odd (k) while a thread has
+    /// the slot, and k + 1 after that thread has ended: both belong to the same stream.
     fn change_use(&mut self, slot: &Slot) {
         let ended = self.used % 2 == 1 && slot.used == self.used.wrapping_add(1);
         if !ended {
@@ -146,11 +146,11 @@ impl SlotReader {
             return self.empty_overwritten(file, ids, thread, out);
         }
         let mut round = Round::default();
-        // A ring that is being filled while it is emptied for the last time has no end of its own.
+        // A ring into which a program keeps writing has no end, so the last call is bounded.
         let most = 2 * (file.facts.ring_size / BLOCK + 1);
         for _ in 0..if last { most } else { 1 } {
             if !self.reader.is_plausible() {
-                return (round, self.give_up("a ring's position is one that it cannot have"));
+                return (round, self.give_up("the position of a ring is invalid"));
             }
             if self.reader.fill() == 0 {
                 return (Round { more: false, ..round }, None);
@@ -172,7 +172,7 @@ impl SlotReader {
             }
             self.send(records, &batch, thread, out);
             if taken.torn || !batch.sound {
-                return (round, self.give_up("a ring held something that is no event"));
+                return (round, self.give_up("a ring held an invalid record"));
             }
             if !round.more {
                 break;
@@ -181,8 +181,8 @@ impl SlotReader {
         (round, None)
     }
 
-    /// What a flight recorder's rings still hold; its threads have stopped. How many events have
-    /// given way is not known.
+    /// What a flight recorder's rings still hold; its threads have stopped. How many events were
+    /// overwritten is not known.
     fn empty_overwritten(
         &mut self,
         file: &ProgramFile,
@@ -207,7 +207,7 @@ impl SlotReader {
         }
         self.send(records, &batch, thread, out);
         let sound = !taken.torn && batch.sound;
-        (round, if sound { None } else { self.give_up("a ring held something that is no event") })
+        (round, if sound { None } else { self.give_up("a ring held an invalid record") })
     }
 
     fn send(&mut self, records: Vec<u8>, batch: &Batch, thread: Thread, out: &mut Output) {
@@ -233,8 +233,8 @@ impl SlotReader {
         Some(Fault::Hostile(why.into()))
     }
 
-    /// What was lost last of all, and what is stuck behind an event that was never completed. The
-    /// event itself is not missed: its thread ended in the middle of it.
+    /// The last losses of a stream, and bytes after an event that was never committed. That event
+    /// itself is not counted as lost: its thread ended in the middle of it.
     fn end_stream(
         &mut self,
         file: &ProgramFile,
@@ -243,7 +243,7 @@ impl SlotReader {
     ) -> Option<Fault> {
         let left = self.reader.fill();
         if left > 0 && self.used.is_multiple_of(2) {
-            // The slot's next user would be stuck as well.
+            // The next user of the slot would be stuck as well.
             self.given_up = true;
         }
         let (missed, since) = self.reader.take_missed();

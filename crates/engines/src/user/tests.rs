@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The engine against a double of a program.
+//! The user engine against a test double of a program.
 
 use super::double::*;
 use super::layout::*;
@@ -76,7 +76,7 @@ fn places(folder: &TempDir) -> Places {
     Places { chosen: Some(folder.path().into()), runtime: None, uid: os::files::effective_uid() }
 }
 
-/// What came to the writer: blocks of programs, and how many events were added.
+/// What was sent to the writer: blocks of programs, and how many events were added.
 struct Seen {
     blocks: Vec<Block>,
     added: Vec<EventLayout>,
@@ -98,12 +98,14 @@ impl Seen {
     /// (stream, tid, value of `n`) of each event; LOST has its count.
     fn events(&self) -> Vec<(u32, u32, u64)> {
         let mut layouts = builtin().0.to_vec();
-        // The first schema after klogger's own, whether the recording began with it or not.
+        // The ids after klogger's own, for both kinds of recordings.
         layouts.extend(my_unit(SCHEMA_TEXT).layouts(layouts.len() as u16 + 1));
         let sizes = SizeTable::new(&layouts);
         let mut list = Vec::new();
         for block in &self.blocks {
-            let Origin::Thread { stream, thread } = block.origin else { panic!("not a thread's") };
+            let Origin::Thread { stream, thread } = block.origin else {
+                panic!("not a thread's stream")
+            };
             let mut rest = &block.records[..];
             while let Some(size) = sizes.size(rest) {
                 let n = u64::from_le_bytes(rest[8..16].try_into().unwrap());
@@ -111,7 +113,7 @@ impl Seen {
                 list.push((stream, thread.tid, n));
                 rest = &rest[size..];
             }
-            assert!(rest.is_empty(), "all of a block is records");
+            assert!(rest.is_empty(), "the whole block is records");
         }
         list
     }
@@ -121,11 +123,11 @@ fn keys(entries: &[Entry]) -> Vec<&str> {
     entries.iter().map(|e| e.key.as_str()).collect()
 }
 
-/// Waits for something that another thread is to bring about.
+/// Waits for something that another thread does.
 fn until(what: impl Fn() -> bool) {
     let end = Instant::now() + Duration::from_secs(20);
     while !what() {
-        assert!(Instant::now() < end, "it does not happen");
+        assert!(Instant::now() < end, "timed out");
         thread::sleep(Duration::from_millis(1));
     }
 }
@@ -142,7 +144,7 @@ fn a_program_is_armed_recorded_and_disarmed() {
     for n in 0..400 {
         let id = if n % 3 == 0 { SAY } else { TICK };
         if !program.log(0, id, n) {
-            panic!("{n} did not fit: nothing was taken out");
+            panic!("{n} did not fit: the ring was not drained");
         }
         if n % 100 == 99 {
             program.call();
@@ -152,7 +154,7 @@ fn a_program_is_armed_recorded_and_disarmed() {
     let (recorded, seen) = recording.stop();
     assert_eq!((recorded.programs, keys(&recorded.entries)), (1, vec![]));
     assert_eq!(seen.added.iter().map(|e| e.name.as_str()).collect::<Vec<_>>(), ["TICK", "SAY"]);
-    // What was there before the recording is not in it.
+    // Events logged before the recording are not in it.
     assert_eq!(seen.events(), (0..400).map(|n| (1, 71, n)).collect::<Vec<_>>());
     let mut serial = 0;
     for block in &seen.blocks {
@@ -161,11 +163,11 @@ fn a_program_is_armed_recorded_and_disarmed() {
     }
     assert!(!program.is_on(TICK) && !program.is_on(MARK_ID));
     assert_eq!(program.map.word(AT_ARMED).load(Ordering::Relaxed), 0);
-    assert!(program.path.exists(), "the program lives on, and so does its file");
+    assert!(program.path.exists(), "the program runs on, and its file stays");
 }
 
 #[test]
-fn a_slot_is_emptied_before_the_next_thread_may_have_it() {
+fn a_slot_is_drained_before_another_thread_may_take_it() {
     let folder = TempDir::new().unwrap();
     let program = Double::new(folder.path(), std::process::id(), 1, true, SCHEMA_TEXT);
     let recording = Recording::start(&folder, Scope::All, &[SCHEMA_TEXT], 64 << 20);
@@ -194,7 +196,7 @@ fn a_slot_is_emptied_before_the_next_thread_may_have_it() {
 }
 
 #[test]
-fn what_the_dead_have_left_is_saved_and_their_files_are_removed() {
+fn events_of_ended_programs_are_saved_and_their_files_removed() {
     let folder = TempDir::new().unwrap();
     let pid = dead_pid();
     let program = Double::new(folder.path(), pid, 1, true, SCHEMA_TEXT);
@@ -287,7 +289,7 @@ fn memory_is_bounded() {
 }
 
 #[test]
-fn events_are_switched_while_it_goes_on() {
+fn events_are_switched_while_it_records() {
     let folder = TempDir::new().unwrap();
     let program = Double::new(folder.path(), std::process::id(), 1, false, SCHEMA_TEXT);
     let recording = Recording::start(&folder, Scope::All, &[], 64 << 20);
@@ -304,7 +306,7 @@ fn events_are_switched_while_it_goes_on() {
 }
 
 #[test]
-fn programs_that_do_not_concern_us_are_left_alone() {
+fn programs_out_of_scope_are_left_alone() {
     let folder = TempDir::new().unwrap();
     let program = Double::new(folder.path(), std::process::id(), 1, false, SCHEMA_TEXT);
     let dead = Double::new(folder.path(), dead_pid(), 2, false, SCHEMA_TEXT);
@@ -315,7 +317,7 @@ fn programs_that_do_not_concern_us_are_left_alone() {
     assert!(!program.is_on(TICK) && dead.path.exists());
 }
 
-/// Where an enemy writes: the parts of the file that the recorder looks at.
+/// Where a hostile program writes: the parts of the file that the recorder reads.
 fn places_to_spoil() -> impl Strategy<Value = usize> {
     let ring = Double::ring(0);
     prop_oneof![
@@ -360,7 +362,7 @@ proptest! {
         }
         let (recorded, seen) = recording.stop();
         prop_assert!(recorded.entries.len() < 600);
-        // An innocent program is recorded nevertheless.
+        // Another, correct program is still recorded.
         prop_assert!(seen.blocks.iter().any(|b| b.origin.thread().is_some_and(|t| t.tid == 3)));
     }
 }

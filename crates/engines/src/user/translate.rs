@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! From what a program wrote to what stands in the log: records with the log's ids and the log's
-//! clock. Here, in a copy that the program cannot reach, it is decided what is a record.
+//! Converts records of programs to those of the log: to its ids and its clock. It works on a copy
+//! that the program cannot change, and checks here what is a valid record.
 
 use super::catalogue::Admitted;
 use super::layout::{LOCAL_BASE, MARK_ID};
@@ -12,15 +12,16 @@ use klogger_schema::layout::EventLayout;
 /// More events than a ring can have lost.
 pub const LOST_MAX: u64 = 1 << 48;
 
-/// A program's ids.
+/// The ids of a program's events.
 pub struct Ids {
-    /// Local ids. What the program cannot log is unknown here.
+    /// Record kinds by local id. Events that the program cannot log are unknown here.
     pub kinds: RecordKinds,
-    /// By local id; 0: it does not go into the log.
+    /// By local id: the id in the log; 0: not in the log.
     to_log: Vec<u16>,
 }
 
-/// A module's schema: what the log makes of it, or, if it is refused, what its records look like.
+/// A schema of a program: where its events are in the log or, if it is refused, their layouts, as
+/// far as known.
 pub enum Place {
     Admitted(Admitted),
     Refused(Vec<EventLayout>),
@@ -29,21 +30,21 @@ pub enum Place {
 /// What was found among some records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Batch {
-    /// Numbers that the records take: one each, or the count of a LOST record.
+    /// Serial numbers that the records take: one each, or the count of a LOST record.
     pub serials: u64,
     pub lost: u64,
-    /// Full times of the log's clock: of the first loss, of the earliest record.
+    /// Full times of the log clock: of the first loss, of the earliest record.
     pub lost_since: Option<u64>,
     pub first_ns: u64,
-    /// Records of refused schemata, which were left out.
+    /// Records of refused schemata, which are left out.
     pub refused: u64,
-    /// All of it was records.
+    /// All bytes were valid records.
     pub sound: bool,
 }
 
 impl Ids {
-    /// `builtin` are klogger's own events, whose ids are the same everywhere. `schemata`: the local
-    /// id of the first event of each.
+    /// `builtin`: klogger's own events, whose ids are the same in all programs. `schemata`: the
+    /// local id of the first event of each.
     pub fn new(builtin: &[EventLayout], schemata: &[(u16, Place)]) -> Ids {
         let mut layouts: Vec<EventLayout> = Vec::new();
         let mut to_log = vec![0; LOCAL_BASE as usize];
@@ -65,7 +66,7 @@ impl Ids {
         Ids { kinds: RecordKinds::new(&layouts), to_log }
     }
 
-    /// The log's id of an event.
+    /// The id of an event in the log.
     pub fn to_log(&self, local: u16) -> Option<u16> {
         self.to_log.get(usize::from(local)).copied().filter(|id| *id != 0)
     }
@@ -79,7 +80,7 @@ impl Ids {
         ids.map(|(local, log)| (local, *log))
     }
 
-    /// Rewrites the records in `bytes`. What is behind the first that is none is cut off.
+    /// Rewrites the records in `bytes`. From the first invalid record on, they are cut off.
     pub fn translate(&self, bytes: &mut Vec<u8>, clock: &mut Converter) -> Batch {
         let mut batch = Batch { first_ns: u64::MAX, sound: true, ..Batch::default() };
         let (mut at, mut end) = (0, 0);
@@ -98,7 +99,7 @@ impl Ids {
         batch
     }
 
-    /// The size of the record that `bytes` begin with, and whether it goes into the log.
+    /// The size of the record at the beginning of `bytes`, and whether it goes into the log.
     fn record(
         &self,
         bytes: &mut [u8],

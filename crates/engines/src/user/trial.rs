@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! A program's file in which a hostile program writes anything, before and while it is read: no
-//! panic, no hang, and what reaches the log is whole records. For the fuzzer (fuzz/), and a part of
-//! it for every `cargo test`.
+//! Records a file into which a hostile program writes at random, before and while it is read: no
+//! panic, no hang, and only whole records reach the log. Used by the fuzzer (fuzz/), and with fewer
+//! inputs by `cargo test`.
 
 use super::layout::*;
 use super::{Catalogue, Folder, Output, Owner, Program, ProgramFile};
@@ -24,11 +24,11 @@ use std::sync::{Arc, OnceLock};
 const RING: usize = 1 << 14;
 const SLOTS: usize = 4;
 const TEXT: &str = "schema my \"x\"\nevent TICK { u64 n }\nevent SAY { u64 n  string text }\n";
-/// Bytes of one thing that the enemy does: when and where, an offset, and what he writes.
+/// Bytes of one hostile write: when and where, an offset, and the value.
 pub const DEED: usize = 11;
 
-/// The control page of an honest program with the schema `my`, whose text is `text` and has two
-/// events.
+/// The control page of a correct program with the schema `my`, whose text is `text` and which has
+/// two events.
 pub fn page(pid: u32, slots: usize, ring: usize, text: &str) -> Vec<u8> {
     let mut page = vec![0; CONTROL];
     let mut put = |at: usize, bytes: &[u8]| page[at..at + bytes.len()].copy_from_slice(bytes);
@@ -63,9 +63,9 @@ fn builtin() -> &'static CompiledSchema {
     UNIT.get_or_init(|| bundled::builtin().expect("it is bundled"))
 }
 
-/// Records of both events, as they stand in a ring.
+/// Records of both events, as they are in a ring.
 fn records() -> Vec<u8> {
-    let schema = parse("my.klogger", TEXT, &Options::default()).expect("it is right").schema;
+    let schema = parse("my.klogger", TEXT, &Options::default()).expect("it is correct").schema;
     let layouts: Vec<_> = schema
         .events
         .iter()
@@ -83,7 +83,7 @@ fn records() -> Vec<u8> {
     bytes
 }
 
-/// An honest program's file, in which two threads have logged.
+/// The file of a correct program, in which two threads have logged.
 fn honest(path: &Path) -> File {
     let file = File::options()
         .read(true)
@@ -109,7 +109,7 @@ fn honest(path: &Path) -> File {
     file
 }
 
-/// What the recorder looks at: (offset, length).
+/// What the recorder reads: (offset, length).
 fn places() -> [(usize, usize); 9] {
     let ring = SLOTS_AT;
     [
@@ -125,7 +125,7 @@ fn places() -> [(usize, usize); 9] {
     ]
 }
 
-/// Writes, or cuts the file.
+/// Writes to the file, or truncates it.
 fn act(file: &File, deed: &[u8]) {
     let places = places();
     let (what, offset) =
@@ -136,7 +136,7 @@ fn act(file: &File, deed: &[u8]) {
     };
 }
 
-/// Records such a file as a recorder does, to the end.
+/// Records such a file as a recorder does, from the beginning to the end.
 pub fn survive(deeds: &[u8]) {
     let shared = Path::new("/dev/shm");
     let place = tempfile::tempdir_in(if shared.is_dir() { shared } else { Path::new("/tmp") })
@@ -146,7 +146,7 @@ pub fn survive(deeds: &[u8]) {
     let (early, late): (Vec<_>, Vec<_>) =
         deeds.chunks_exact(DEED).partition(|deed| deed[0] & 0x80 == 0);
     early.iter().for_each(|deed| act(&file, deed));
-    let folder = Arc::new(Folder::open(place.path(), None).expect("it is ours"));
+    let folder = Arc::new(Folder::open(place.path(), None).expect("our folder"));
     let Ok(program) = ProgramFile::open(&folder, &name) else { return };
     let (sender, messages) = sync_channel(100_000);
     let layouts = Builtin(Arc::new(builtin().layouts(1)));
@@ -177,7 +177,7 @@ pub fn survive(deeds: &[u8]) {
     check(&messages, layouts.0.to_vec());
 }
 
-/// All that came out is whole records of events that the log knows.
+/// Everything that was sent is whole records of events that the log knows.
 fn check(messages: &Receiver<ToWriter>, mut layouts: Vec<EventLayout>) {
     let mut blocks = Vec::new();
     for message in messages.try_iter() {
@@ -194,7 +194,7 @@ fn check(messages: &Receiver<ToWriter>, mut layouts: Vec<EventLayout>) {
             assert!(Header::read(rest).is_some_and(|h| h.id() != 0));
             rest = &rest[size..];
         }
-        assert!(rest.is_empty(), "{} bytes are no record", rest.len());
+        assert!(rest.is_empty(), "{} bytes are not a record", rest.len());
     }
 }
 
@@ -202,7 +202,7 @@ fn check(messages: &Receiver<ToWriter>, mut layouts: Vec<EventLayout>) {
 mod tests {
     use super::*;
 
-    /// The numbers of Marsaglia's xorshift64, the same at each run.
+    /// Marsaglia's xorshift64, with the same numbers in each run.
     fn numbers(seed: u64) -> impl Iterator<Item = u64> {
         std::iter::successors(Some(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1), |x| {
             let x = x ^ (x << 13);
@@ -227,7 +227,7 @@ mod tests {
             for _ in 0..count {
                 let (place, value) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
                 deeds.extend_from_slice(&place.to_le_bytes()[..3]);
-                // Small numbers, large ones, and one byte that is wrong.
+                // Small numbers, large ones, and one wrong byte.
                 let value = [value, value >> 48, u64::MAX - (value >> 56), 1 << (value & 63)]
                     [(place >> 32) as usize % 4];
                 deeds.extend_from_slice(&value.to_le_bytes());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Schemata that programs bring, and those that are refused.
+//! Schemata of programs: which are accepted, and which are rejected.
 
 use super::*;
 
@@ -17,7 +17,7 @@ fn catalogue(all: bool) -> Catalogue {
 }
 
 #[test]
-fn a_known_schema_must_be_the_same_but_for_its_words() {
+fn a_known_schema_may_differ_in_its_docs_only() {
     let mut c = catalogue(false);
     let said = "schema my \"other words\"\nevent A \"doc\" { int x \"doc\"  string s }\nevent \
                 B { u64 y in ns }\n";
@@ -52,7 +52,7 @@ fn a_new_schema_gets_ids_of_its_own() {
 }
 
 #[test]
-fn what_contradicts_the_rest_is_refused() {
+fn a_schema_that_contradicts_others_is_refused() {
     let mut c = catalogue(true);
     let mut refuse = |name: &str, text: &str| c.admit(0, name, text).unwrap_err().why;
     assert_eq!(
@@ -77,7 +77,7 @@ fn texts_are_bounded() {
 }
 
 #[test]
-fn strangers_leave_room_for_texts() {
+fn programs_of_another_user_leave_room_for_texts() {
     let mut c = catalogue(true);
     c.restrict_others_than(Some(0));
     let mut fill = |uid: u32| {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Which programs are recorded: what is looked at of a file that has been found, who it belongs to,
-//! and what stands against it.
+//! Decides which programs are recorded: checks a file that was found, and finds the process that it
+//! belongs to.
 
 use super::Worker;
 use crate::user::facts::Unusable;
@@ -15,30 +15,30 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// A program makes its file known a moment before it has mapped it.
+/// A program makes its file visible shortly before it has mapped it.
 pub const MAPPED_WITHIN: Duration = Duration::from_millis(300);
-/// A file that no process of its number has mapped after this time may be another's, in another pid
-/// namespace.
+/// If no process of its number has mapped a file after this time, it may belong to a process of
+/// another pid namespace.
 const MAPPED_SOON: Duration = Duration::from_millis(10);
-/// Files of one user that may wait to be mapped; of more it is decided at once.
+/// How many files of one user may wait to be mapped; further ones are decided at once.
 const WAITING_MAX: usize = 4096;
-/// Files that were refused, and are remembered so that it is said once.
+/// How many refused files are remembered, so that each is reported once.
 const SEEN_MAX: usize = 64 << 10;
 
-/// A file that may be a program's, and since when it is known.
+/// A file that may be a program's, and the time since when it is known.
 pub struct Candidate {
     found: Found,
     since: Instant,
 }
 
 impl Worker {
-    /// Looks at new files, and again at those that nobody had mapped yet.
+    /// Examines new files, and again those that no process had mapped yet.
     pub(super) fn take_in(&mut self, now: Instant) {
         let mut candidates = std::mem::take(&mut self.waiting);
         let known = candidates.len();
         candidates.extend(self.found.try_iter().map(|found| Candidate { found, since: now }));
         let new = candidates.len() - known;
-        // Looked up for all at once, and only if need be.
+        // Computed once for all files, and only if needed.
         let mut elsewhere = None;
         for candidate in candidates {
             self.look_at(candidate, now, &mut elsewhere);
@@ -95,7 +95,7 @@ impl Worker {
                 >= WAITING_MAX
     }
 
-    /// It is removed when the process of its number has ended.
+    /// The file is removed when the process of its number has ended.
     fn condemn(&mut self, found: Found) {
         let is_it =
             |other: &Found| other.name == found.name && Arc::ptr_eq(&other.folder, &found.folder);
@@ -107,7 +107,7 @@ impl Worker {
         }
     }
 
-    /// Nobody can make us remember files without end.
+    /// Limits the memory for refused files.
     fn forget_refused(&mut self) {
         if self.seen.len() >= SEEN_MAX {
             self.seen = self.programs.iter().map(|p| (p.file.id, p.file.name.clone())).collect();
@@ -120,7 +120,8 @@ impl Worker {
             Owner::Unknown => {
                 Some(file.facts.pid).filter(|pid| process::runs_as(*pid, file.folder.uid))
             }
-            // The dead can have logged for us only if they were ours from the beginning.
+            // A process that has ended can have logged for us only if it was ours from the
+            // beginning.
             Owner::Nobody => None,
         };
         let claim = Claim { pid, has_token: self.has_token(file) };
@@ -131,8 +132,7 @@ impl Worker {
         file.facts.token == self.settings.token
     }
 
-    /// Whether the program has armed itself for this recording, or is a child that was armed as its
-    /// parent is.
+    /// Whether the program has armed itself for this recording, or is a child that inherited this.
     fn is_ours(&self, file: &ProgramFile, armed: u32) -> bool {
         armed == std::process::id() && self.has_token(file)
     }
@@ -211,8 +211,8 @@ impl Worker {
         self.shares.reason_against(file.folder.uid, file.facts.size as u64, &self.take_stock())
     }
 
-    /// Files of which nothing can be believed but the number in their name, when there is no such
-    /// process any more.
+    /// Removes broken files for which only the process id in the name is usable, when there is no
+    /// such process any more.
     pub(super) fn remove_condemned(&mut self) {
         self.condemned.retain(|found| {
             let number =

@@ -15,12 +15,12 @@ use std::io;
 struct Loss {
     count: u64,
     threads: u32,
-    /// One of these.
+    /// One of the threads that lost it.
     thread: Option<Thread>,
 }
 
 impl Program {
-    /// What the program has lost, for the ledger: by event, all threads together.
+    /// Adds what the program has lost to the ledger: by event, all threads together.
     pub fn account(&self, out: &mut Output, catalogue: &Catalogue) {
         let name = |id: u16| catalogue.events().iter().find(|e| e.id == id).map(|e| e.name.clone());
         let mut losses: BTreeMap<Option<u16>, Loss> = BTreeMap::new();
@@ -30,7 +30,8 @@ impl Program {
                 continue;
             }
             let (by_event, sum) = self.lost_by_event(number);
-            // Only what LOST records say as well is believed.
+            // The counters of a program are untrusted: they count only if the LOST records confirm
+            // them.
             let believed = if sum > reader.lost() { vec![(None, reader.lost())] } else { by_event };
             for (event, count) in believed {
                 let loss = losses.entry(event).or_default();
@@ -100,8 +101,10 @@ impl Program {
                 self.title
             ),
             libc::ENOMEM => self.title.clone(),
-            // What a full tmpfs says.
-            libc::EFAULT => format!("{}: a thread got no ring, for its folder is full", self.title),
+            // The error that a full tmpfs causes.
+            libc::EFAULT => {
+                format!("{}: a thread got no ring, because its folder is full", self.title)
+            }
             errno => format!(
                 "{}: a thread got no ring: {}",
                 self.title,
@@ -109,7 +112,7 @@ impl Program {
             ),
         };
         if sum == 0 {
-            let uncounted = format!("{why}; how many events it has lost is not known");
+            let uncounted = format!("{why}; the number of lost events is unknown");
             out.complaints.add(key, Entry::new(key).detail(&uncounted));
         }
         for (event, count) in list.into_iter().filter_map(|(id, count)| Some((name(id)?, count))) {
