@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What can be wrong with a recording before anything is attached.
+//! Checks a request for errors that can be found before anything is attached.
 
 use super::Options;
 use klogger_engines::request::{FIRST_ID, Request};
@@ -10,7 +10,7 @@ use klogger_schema::layout::EventLayout;
 use klogger_schema::nearest::did_you_mean;
 use klogger_toolchain::compiled_schema::CompiledSchema;
 
-/// Of all events, built-in ones first.
+/// The layouts of all events, built-in ones first.
 pub fn layouts(request: &Request) -> Result<Vec<EventLayout>, Error> {
     let mut list: Vec<EventLayout> = Vec::new();
     for unit in std::iter::once(&request.builtin).chain(&request.units) {
@@ -55,8 +55,8 @@ pub fn check_events(names: &[String], layouts: &[EventLayout]) -> Result<(), Err
     Ok(())
 }
 
-/// The limits of `options`, one for each event that they mean; the last one given counts. Only
-/// events of probes can have one, and klogger's own must be whole.
+/// The rate limits of `options`, one for each event that matches; if several do, the last one
+/// counts. Only events of probes can have one, except klogger's own, which must be complete.
 pub fn check_limits(options: &Options, layouts: &[EventLayout]) -> Result<Vec<RateLimit>, Error> {
     let probed = |e: &&EventLayout| {
         let unit = options.request.units.iter().find(|u| u.schema.name == e.schema);
@@ -97,7 +97,7 @@ fn no_limit(name: &str, possible: &[&EventLayout], layouts: &[EventLayout]) -> E
     }
 }
 
-/// Whether a name fits a pattern, in which `*` stands for any letters, and `?` for one.
+/// Whether a name matches a pattern, in which `*` stands for any characters, and `?` for one.
 fn is_like(pattern: &[u8], name: &[u8]) -> bool {
     match (pattern.split_first(), name.split_first()) {
         (None, None) => true,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! One thread for each CPU moves records from its ring to the writer.
+//! The drain threads: one for each CPU, which moves records from its rings to the writer thread.
 //!
-//! A thread sleeps until a writer passes the ring's low-water mark and wakes it, or for a second.
-//! So it disturbs the system only when there is something to do, and what is logged is never in
+//! A drain thread sleeps until a writer passes the low-water mark of the ring and wakes it, or for
+//! a second. So it disturbs the system only when there is something to do, and no event is in
 //! memory alone for much longer than a second.
 
 mod worker;
@@ -20,8 +20,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 use worker::Worker;
 
-/// Clocks are read before space is reserved, so a record can be a little older than the last look
-/// at the ring.
+/// A writer reads the clock before it reserves space, so a record can be a little older than the
+/// last look at the ring.
 pub const CLOCK_MARGIN_NS: u64 = 60_000_000_000;
 
 /// What all drain threads share.
@@ -30,19 +30,19 @@ pub struct Shared {
     pub kinds: Arc<RecordKinds>,
     pub times: Times,
     pub outlet: Outlet,
-    /// Where a larger ring is asked for, if there are any.
+    /// Where a drain thread asks for a larger ring, if rings can grow.
     pub grow: Option<Sender<u16>>,
     pub stop: Arc<AtomicBool>,
 }
 
-/// What a drain thread goes on with.
+/// A change of the rings, for the drain thread.
 enum Next {
-    /// Other rings, which no writer of those before uses any more.
+    /// Other rings; no writer uses the old ones any more.
     Rings(CpuReader),
-    /// Writers are to be sent to a larger main ring, which is open. The answer is that this has
-    /// been done.
+    /// Direct writers to a larger main ring, which is open. The drain thread answers when this is
+    /// done.
     Retire(Sender<()>),
-    /// That ring. No writer uses the one before any more.
+    /// The larger ring; no writer uses the old one any more.
     Larger(RingReader),
 }
 
@@ -54,7 +54,7 @@ pub struct Drain {
     pub notes: Vec<String>,
 }
 
-/// What a drain thread leaves when it ends.
+/// The result of a drain thread.
 pub struct Finished {
     pub counters: Counters,
     pub cpu: u16,
@@ -70,7 +70,7 @@ impl Drain {
         let thread = thread::Builder::new().name(format!("klogger/{cpu}")).spawn(move || {
             let mut notes = Vec::new();
             let bound = os::pin_to_cpu(u32::from(cpu));
-            // One that is offline may come; until then there is nothing to do for its thread.
+            // A CPU that is offline may come back; until then its thread has nothing to do.
             let online = machine::online_cpus().is_ok_and(|cpus| cpus.contains(&u32::from(cpu)));
             if let (Err(e), true) = (&bound, online) {
                 notes.push(format!("the drain thread of CPU {cpu} is not bound to it: {e}"));
@@ -82,25 +82,25 @@ impl Drain {
             let _ = hello.send(notes);
             Worker::new(cpu, reader, replacements, shared).run()
         });
-        let thread = thread.expect("a thread can be made");
+        let thread = thread.expect("a thread can be created");
         let notes = hear.recv().unwrap_or_default();
         Drain { thread, next, cpu, notes }
     }
 
-    /// Wakes the thread: its ring fills up, or it is to see `stop`.
+    /// Wakes the thread: its ring has passed the low-water mark, or `stop` is set.
     pub fn wake(&self) {
         self.thread.thread().unpark();
     }
 
-    /// Writers use these rings from now on; no writer is left in those before.
+    /// Writers use these rings from now on; none is left in the old ones.
     pub fn replace(&self, reader: CpuReader) {
         // Fails only if the thread has ended already.
         let _ = self.next.send(Next::Rings(reader));
         self.wake();
     }
 
-    /// Sends writers to a larger main ring. From the answer on, writers that come find it; others
-    /// may still be at work.
+    /// Directs writers to a larger main ring. After the answer, new writers use it; others may
+    /// still be in the old one.
     pub fn retire(&self) -> Receiver<()> {
         let (done, hear) = channel();
         let _ = self.next.send(Next::Retire(done));
@@ -108,7 +108,7 @@ impl Drain {
         hear
     }
 
-    /// The larger main ring: no writer is left in the one before.
+    /// The larger main ring: no writer is left in the old one.
     pub fn grow(&self, larger: RingReader) {
         let _ = self.next.send(Next::Larger(larger));
         self.wake();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The drain threads of all CPUs, and the two threads that tell them what to do: one passes on
-//! wake-ups of writers, one makes larger rings.
+//! The drain threads of all CPUs, and two threads that serve them: one passes on wake-ups of
+//! writers, one makes larger rings.
 
 use crate::drain::{Drain, Finished, Shared};
 use klogger_engines::engine::{Growth, WakeUp, WakeUps};
@@ -47,9 +47,10 @@ impl Drains {
         }
     }
 
-    /// Goes on with a larger ring as soon as no writer is left in the one before.
+    /// Switches to a larger ring as soon as no writer is left in the old one.
     fn grow(&self, cpu: u16, larger: RingReader, growth: &dyn Growth) {
-        // One drain thread has a CPU, and it stays. Others are to be woken meanwhile.
+        // A CPU has one drain thread for the whole recording. The lock is released, so that others
+        // can be woken meanwhile.
         let retired = self.lock().iter().find(|d| d.cpu == cpu).map(Drain::retire);
         if retired.is_none_or(|answer| answer.recv().is_err()) {
             return;
@@ -68,7 +69,7 @@ impl Drains {
         }
     }
 
-    /// When no writer is left.
+    /// Called when no writer is left.
     pub fn stop(&self) -> Vec<Finished> {
         self.shared.stop.store(true, Ordering::Release);
         let threads = std::mem::take(&mut *self.lock());
@@ -77,8 +78,8 @@ impl Drains {
     }
 }
 
-/// The thread that hears when rings fill up. It has the drain threads' priority, or a busy system
-/// would hold up the wake-ups.
+/// The thread that receives wake-ups. It has the priority of the drain threads, so that a busy
+/// system does not delay them.
 pub struct Listener {
     thread: JoinHandle<Result<(), Error>>,
     stop: Arc<AtomicBool>,
@@ -89,7 +90,7 @@ impl Listener {
         let stop: Arc<AtomicBool> = Arc::default();
         let seen = stop.clone();
         let listen = move || {
-            // Not to be had is not fatal: the drain threads said so already for themselves.
+            // An error is ignored here: the drain threads have reported it for themselves.
             let _ = os::become_fifo();
             wake_ups.listen(&|| !seen.load(Ordering::Acquire), &|wake_up| drains.hear(wake_up))
         };
@@ -97,7 +98,7 @@ impl Listener {
         Some(Listener { thread, stop })
     }
 
-    /// Why it ended early, if it did.
+    /// The error with which it ended early, if it did.
     pub fn stop(self) -> Option<Error> {
         self.stop.store(true, Ordering::Release);
         self.thread.join().ok()?.err()
@@ -110,7 +111,7 @@ pub struct Grower {
     stop: Arc<AtomicBool>,
 }
 
-/// How often it looks whether it is to end.
+/// How often it checks whether to end.
 const LOOK: Duration = Duration::from_millis(50);
 
 impl Grower {
@@ -123,7 +124,7 @@ impl Grower {
         let seen = stop.clone();
         let grow = move || {
             let mut notes = Vec::new();
-            // As for wake-ups.
+            // As in the thread for wake-ups.
             let _ = os::become_fifo();
             while !seen.load(Ordering::Acquire) {
                 let Ok(cpu) = asked.recv_timeout(LOOK) else { continue };
@@ -141,7 +142,7 @@ impl Grower {
         Some(Grower { thread, stop })
     }
 
-    /// What it could not do.
+    /// Warnings about rings that did not grow.
     pub fn stop(self) -> Vec<String> {
         self.stop.store(true, Ordering::Release);
         self.thread.join().unwrap_or_default()

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Overwrite mode: the rings run round and round until somebody wants to see them.
+//! Overwrite mode: nothing drains the rings, writers overwrite the oldest records, and a dump
+//! writes what the rings hold to the log.
 
 use crate::drain::Finished;
 use klogger_engines::times::Times;
@@ -17,29 +18,29 @@ use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::thread;
 
-/// How far back a record may be dated; what may still come while the dump goes on is allowed for.
+/// How old a record may be, so that 48 bits of time suffice; records that come during the dump are
+/// allowed for.
 pub const TIME_REACH_NS: u64 = TIME_MASK - MARGIN_NS;
-/// What may still come while a dump goes on.
+/// How long a dump may take.
 const MARGIN_NS: u64 = 60_000_000_000;
-/// So many times in its reach a ring's writers' positions are remembered.
+/// How many positions of a ring's writers are kept within the reach of its times.
 const MARKS: u64 = 64;
 
-/// A CPU's rings, while nobody drains them.
+/// The rings of a CPU in overwrite mode.
 struct Round {
     cpu: u16,
     reader: CpuReader,
-    /// After the last dump: the serial number that comes next, and when it was.
+    /// After the last dump: the next serial number, and the time.
     next_serial: u64,
     since_ns: u64,
-    /// From the first event that was overwritten before it was dumped to the last one, at most.
+    /// At most, from the first event that was overwritten before it was dumped to the last one.
     overwritten: Option<(u64, u64)>,
     marks: Marks,
 }
 
-/// Where a ring's writers were, and when. A record that has waited in its ring for longer than the
-/// 48 bits of its time reach (78 hours; of a counter of 3 GHz 26) would look younger than it is. So
-/// what was written before a time that far back is not read any more: by then it may as well have
-/// been overwritten.
+/// Positions of a ring's writers, and their times. A record that has been in its ring for longer
+/// than the reach of its 48 bits of time (78 hours; 26 with a TSC of 3 GHz) would look younger than
+/// it is. So records from before that time are not read: they might as well have been overwritten.
 struct Marks(VecDeque<(u64, (u64, u64))>);
 
 impl Marks {
@@ -47,8 +48,9 @@ impl Marks {
         Marks(VecDeque::from([(now_ns, (0, 0))]))
     }
 
-    /// To be called from time to time; where to begin from now on, if that has changed. What lies
-    /// between the last position out of reach and the first one within is given up as well.
+    /// To be called regularly; returns where to begin to read from now on, if that has changed.
+    /// What lies between the last position out of reach and the first one within reach is given up
+    /// as well.
     fn look(&mut self, now_ns: u64, reach_ns: u64, heads: (u64, u64)) -> Option<(u64, u64)> {
         let marks = &mut self.0;
         if marks.back().is_none_or(|(last, _)| now_ns.saturating_sub(*last) >= reach_ns / MARKS) {
@@ -65,7 +67,7 @@ pub struct FlightRecorder {
     rounds: Vec<Round>,
     kinds: Arc<RecordKinds>,
     times: Times,
-    /// Ids that count attempts.
+    /// Ids of events with serial numbers.
     ids: Vec<u16>,
     builtin: Builtin,
     dumps: u32,
@@ -90,7 +92,7 @@ impl FlightRecorder {
         FlightRecorder { rounds, kinds, times, ids, builtin, dumps: 0, started_ns }
     }
 
-    /// To be called several times in a second, and before a dump.
+    /// To be called several times a second, and before a dump.
     pub fn look(&mut self) {
         self.times.look();
         let (now_ns, reach_ns) =
@@ -102,7 +104,7 @@ impl FlightRecorder {
         }
     }
 
-    /// Takes what the rings hold, while events go on. `last`: nobody logs any more.
+    /// Reads what the rings hold, while writers go on. `last`: all writers have stopped.
     pub fn dump(
         &mut self,
         last: bool,
@@ -125,7 +127,7 @@ impl FlightRecorder {
             };
             self.times.convert(&self.kinds, &mut records, &mut taken);
             if last && still.missed > 0 {
-                // What no later event has told.
+                // Losses that no later record has reported.
                 records.extend(self.builtin.lost(
                     still.missed,
                     self.times.ns(still.since),
@@ -134,8 +136,8 @@ impl FlightRecorder {
                 taken.serials += still.missed;
                 taken.lost += still.missed;
             }
-            // A recorder may fly for weeks, and 48 bits of time hold 78 hours: these are the last
-            // ones.
+            // A recording may take weeks, but 48 bits of time reach back 78 hours: these are the
+            // last ones.
             let time_base = self.started_ns.max(begin_ns.saturating_sub(TIME_REACH_NS));
             let told =
                 if last { still.attempts } else { still.attempts.saturating_sub(still.missed) };
@@ -147,7 +149,7 @@ impl FlightRecorder {
             let events = taken.serials - taken.lost;
             let (origin, dump) = (Origin::Cpu(round.cpu), Some((self.dumps, begin_ns)));
             let block = Block { origin, first_serial, time_base, dump, events, records };
-            // Fails only if the writer has given up, which it has reported itself.
+            // Fails only if the writer thread has ended with an error, which it has reported.
             let _ = to_writer.send(ToWriter::Block(block));
         }
         self.dumps += 1;
@@ -170,9 +172,9 @@ impl FlightRecorder {
 }
 
 impl Round {
-    /// Reads the rings from their own CPU, and ahead of whatever may be preempted there: so little
-    /// is overwritten while they are copied. From another CPU, if that one is offline, say, it is
-    /// the same, and takes longer.
+    /// Reads the rings from their own CPU, with a priority above everything that can be preempted
+    /// there, so that little is overwritten during the copy. If that CPU is offline, reading from
+    /// another one gives the same result, but takes longer.
     fn take(&mut self, kinds: &RecordKinds, ids: &[u16]) -> io::Result<(Vec<u8>, Taken, Still)> {
         let (cpu, reader) = (self.cpu, &mut self.reader);
         thread::scope(|scope| {
@@ -183,11 +185,14 @@ impl Round {
                 let (taken, still) = reader.take_running(kinds, ids, &mut records)?;
                 Ok((records, taken, still))
             });
-            work.join().unwrap_or_else(|_| Err(io::Error::other("the thread that copies has died")))
+            work.join().unwrap_or_else(|_| {
+                Err(io::Error::other("the thread that copies the ring has panicked"))
+            })
         })
     }
 
-    /// A dump began with this serial number, at this time, and ended before `next_serial`.
+    /// Notes that a dump began with this serial number at this time, and ended before
+    /// `next_serial`.
     fn note(&mut self, first_serial: u64, first_ns: u64, next_serial: u64, now_ns: u64) {
         if first_serial > self.next_serial {
             let from = self.overwritten.map_or(self.since_ns, |(from, _)| from);
@@ -204,17 +209,17 @@ mod tests {
     const HOUR: u64 = 3_600_000_000_000;
 
     #[test]
-    fn what_is_older_than_its_time_can_tell_is_not_read() {
+    fn records_older_than_their_time_reaches_are_not_read() {
         let (mut marks, reach, mut from) = (Marks::new(0), 26 * HOUR, 0);
         for minute in 1..=6000 {
             let now = minute * HOUR / 60;
-            // A byte is written in each minute.
+            // The writer writes a byte each minute.
             if let Some((main, nested)) = marks.look(now, reach, (minute, minute / 2)) {
                 assert!(main > from && nested <= main / 2);
                 from = main;
             }
             let oldest = minute.saturating_sub(26 * 60);
-            assert!(from >= oldest, "in minute {minute} what is read begins with minute {from}");
+            assert!(from >= oldest, "in minute {minute} reading begins at minute {from}");
             assert!(from <= oldest + 26 * 60 / MARKS + 2, "in minute {minute} {from} is too late");
             assert!(marks.0.len() as u64 <= MARKS + 2);
         }

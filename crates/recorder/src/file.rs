@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The log's file: made without harm to what was there, and taken back if there is nothing to
-//! record.
+//! The log's file: created without damage to existing files, and removed if the recording does not
+//! start.
 
 use klogger_os::Error;
 use std::ffi::OsString;
@@ -9,12 +9,12 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
-/// The mode of a log for which none is asked: it tells what others do.
+/// The mode of a log unless the user chooses one: a log contains data of other processes.
 pub const PRIVATE: u32 = 0o600;
 
-/// Makes the log file; true if one that existed is kept as NAME.old. Nothing that stood there is
-/// written to but a device, for in a folder that is everybody's, somebody else may have put it
-/// there.
+/// Creates the log file; true if an existing one was kept as NAME.old. An existing file is never
+/// written to, except a device: in a folder that all users may write to, another user may have put
+/// it there.
 pub fn open(path: &Path, mode: u32) -> Result<(File, bool), Error> {
     let before = path.symlink_metadata().ok();
     if let Some(kind) = before.as_ref().map(fs::Metadata::file_type) {
@@ -33,16 +33,16 @@ pub fn open(path: &Path, mode: u32) -> Result<(File, bool), Error> {
     let file = cleared
         .and_then(|()| OpenOptions::new().write(true).create_new(true).mode(mode).open(path));
     let file = file.map_err(|e| cannot_write(path, e))?;
-    // As it was asked for, whatever the umask.
+    // The mode as requested, whatever the umask.
     file.set_permissions(Permissions::from_mode(mode)).map_err(|e| cannot_write(path, e))?;
-    // Where files cannot be locked, readers cannot tell this log from one whose recorder was
+    // Where files cannot be locked, readers cannot distinguish this log from one whose recorder was
     // killed.
     let _ = klogger_log::lock::lock(&file);
     Ok((file, keep_old))
 }
 
-/// A log must be a file. Opening a pipe would wait for a reader, and a log that cannot be cut could
-/// not survive a full disk.
+/// A log must be a regular file. Opening a pipe would wait for a reader, and a log that cannot be
+/// truncated could not be completed on a full disk.
 fn refuse(path: &Path, kind: fs::FileType) -> Result<(), Error> {
     let (what, help) = if kind.is_dir() {
         ("a directory", format!("name a file in it: -o {}", path.join("x.klog").display()))
@@ -58,8 +58,7 @@ fn refuse(path: &Path, kind: fs::FileType) -> Result<(), Error> {
     Err(Error::new(format!("cannot write {}: it is {what}", path.display())).help(help))
 }
 
-/// After a recording that did not come about: as if open() had never been called. A device stays,
-/// of course.
+/// Undoes open() if the recording did not start. A device stays.
 pub fn discard(path: &Path, kept_old: bool) {
     if path.symlink_metadata().is_ok_and(|m| m.is_file()) {
         let _ = match kept_old {
@@ -91,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_was_there_is_written_to() {
+    fn existing_files_are_not_written_to() {
         let folder = tempfile::tempdir().unwrap();
         let (log, victim) = (folder.path().join("x.klog"), folder.path().join("victim"));
         for text in ["", "precious"] {
@@ -99,7 +98,7 @@ mod tests {
             symlink(&victim, &log).unwrap();
             assert!(open(&log, PRIVATE).unwrap_err().message.contains("symbolic link"));
             fs::remove_file(&log).unwrap();
-            // Another name of the same file.
+            // A hard link to the same file.
             fs::hard_link(&victim, &log).unwrap();
             let (file, kept_old) = open(&log, PRIVATE).unwrap();
             file.set_len(10).unwrap();

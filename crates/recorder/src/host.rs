@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The machine, for the log's preamble.
+//! A description of the machine, for the log's preamble.
 
 use klogger_log::preamble::{Clock, Host};
 use klogger_os::Error;
@@ -22,8 +22,8 @@ pub fn host() -> Result<Host, Error> {
     })
 }
 
-/// What the kernel does against each flaw of the CPU, those that do not concern it left out: it
-/// decides what an event costs.
+/// The kernel's mitigations for flaws of this CPU, without those that do not affect it: they change
+/// what an event costs.
 fn mitigations() -> Vec<(String, String)> {
     let folder = "/sys/devices/system/cpu/vulnerabilities";
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };

@@ -10,7 +10,7 @@ use klogger_schema::layout::EventLayout;
 use klogger_schema::model::Decode;
 use std::collections::BTreeMap;
 
-/// What the engines have lost, and how. `ends`: of all drain threads.
+/// The losses of the engines. `ends`: the results of all drain threads.
 pub fn of_engines(
     engines: &[Box<dyn Engine>],
     events: &[EventLayout],
@@ -39,7 +39,8 @@ fn of_engine(engine: &dyn Engine, events: &[EventLayout], span: (u64, u64)) -> V
     entries
 }
 
-/// What rings had no space for, and what found no ring. `ringless`: how many events of an id.
+/// Events for which rings had no space, and events without a ring. `ringless`: how many events of
+/// an id.
 pub fn of_rings(
     ends: &[Finished],
     ringless: &dyn Fn(u16) -> u64,
@@ -62,7 +63,7 @@ pub fn of_rings(
     entries
 }
 
-/// Events without a ring came from CPUs that came, which were not there before: `came`, by CPU,
+/// Events without a ring happened on CPUs that came online during the recording: `came`, by CPU,
 /// since when.
 pub fn place_ringless(entries: &mut [Entry], came: &BTreeMap<u32, u64>) {
     let Some(since) = came.values().min() else { return };
@@ -74,7 +75,8 @@ pub fn place_ringless(entries: &mut [Entry], came: &BTreeMap<u32, u64>) {
     }
 }
 
-/// The times for which events were off. `switched`: (event, on, when), in order; all are on before.
+/// The times during which events were off. `switched`: (event, on, when), in order; all events are
+/// on before.
 pub fn disabled(switched: &[(String, bool, u64)], end_ns: u64) -> Vec<Entry> {
     let mut off: BTreeMap<&str, u64> = BTreeMap::new();
     let mut entries = Vec::new();
@@ -92,7 +94,7 @@ pub fn disabled(switched: &[(String, bool, u64)], end_ns: u64) -> Vec<Entry> {
     entries
 }
 
-/// Hits of probes that the kernel skipped.
+/// Skipped hits of probes.
 pub fn of_hits(missed: impl IntoIterator<Item = MissedHits>, span: (u64, u64)) -> Vec<Entry> {
     missed.into_iter().flat_map(|missed| of_probe(missed, span)).collect()
 }
@@ -112,7 +114,7 @@ fn of_probe(missed: MissedHits, span: (u64, u64)) -> Vec<Entry> {
     spans.into_iter().map(entry).collect()
 }
 
-/// Events that came more often than they may.
+/// Events that a rate limit left out.
 fn rate_limited(left: Vec<LeftOut>, events: &[EventLayout]) -> Vec<Entry> {
     let entry = |l: LeftOut| {
         let name = &events.iter().find(|e| e.id == l.id)?.name;
@@ -127,9 +129,9 @@ fn rate_limited(left: Vec<LeftOut>, events: &[EventLayout]) -> Vec<Entry> {
     left.into_iter().filter_map(entry).collect()
 }
 
-/// Stacks whose places were taken, and those that could not be walked.
+/// Stacks that found no free slot, and those that could not be walked.
 pub fn stackless((taken, failed): (u64, u64), span: (u64, u64)) -> Vec<Entry> {
-    let why = [(taken, "no place was free"), (failed, "the kernel could not walk them")];
+    let why = [(taken, "no slot was free"), (failed, "the kernel could not walk them")];
     let entry = |(count, why): (u64, &str)| {
         let entry = Entry::new(Key::StackUnknown).count(count).between(span.0, span.1);
         entry.detail(&format!("{count} stacks have no number: {why}"))
@@ -137,7 +139,7 @@ pub fn stackless((taken, failed): (u64, u64), span: (u64, u64)) -> Vec<Entry> {
     why.into_iter().filter(|(count, _)| *count > 0).map(entry).collect()
 }
 
-/// Texts and arrays that could not be read. `count`: how many, of an event.
+/// Strings and arrays that could not be read. `count`: how many, of an event.
 pub fn unread(count: &dyn Fn(u16) -> u64, events: &[EventLayout], span: (u64, u64)) -> Vec<Entry> {
     let entry = |e: &EventLayout| {
         Entry::new(Key::TextUnread).event(&e.name).count(count(e.id)).between(span.0, span.1)
@@ -145,8 +147,8 @@ pub fn unread(count: &dyn Fn(u16) -> u64, events: &[EventLayout], span: (u64, u6
     events.iter().map(entry).filter(|e| e.count > 0).collect()
 }
 
-/// What came after the disk was full: `discarded` is what the rings still gave; when the recorder
-/// had `given up`, they gave nothing more.
+/// Losses after the disk was full: `discarded` is what the rings still held; if the recorder had
+/// `given up`, recording ended there.
 pub fn unwritten(
     discarded: Vec<Entry>,
     why: &str,
@@ -163,15 +165,15 @@ pub fn unwritten(
     entries
 }
 
-/// Rings of programs that were full because the writer was behind. Drain threads speak for
-/// themselves.
+/// Rings of programs that were full because the writer thread was behind. Drain threads of CPUs add
+/// such entries themselves.
 pub fn late(entries: &[Entry], late: u64, span: (u64, u64)) -> Option<Entry> {
     let lost = late > 0 && entries.iter().any(|e| e.key == Key::RingFull.about().name);
     let entry = || Entry::new(Key::DrainLate).between(span.0, span.1);
     lost.then(|| entry().detail(&format!("{late} times no buffer was free for rings of programs")))
 }
 
-/// `rings grew on CPU 0, 1 (from 4096 KiB to 65536 KiB): ...`, for people.
+/// A note for the user: `rings grew on CPU 0, 1 (from 4096 KiB to 65536 KiB): ...`
 pub fn grown(ends: &[Finished]) -> Option<String> {
     let is_grown = |e: &&Entry| e.key == Key::RingGrown.about().name;
     let entries: Vec<&Entry> = ends.iter().flat_map(|e| &e.entries).filter(is_grown).collect();
@@ -208,8 +210,7 @@ pub fn not_attached(probes: &[ProbeState]) -> Vec<Entry> {
     missing.flat_map(|p| p.events.iter().map(move |event| entry(p, event))).collect()
 }
 
-/// In overwrite mode: how many events gave way to newer ones. `logged` is what the log holds, by
-/// event id.
+/// In overwrite mode: how many events were overwritten. `logged`: events in the log, by id.
 pub fn overwritten(
     events: &[EventLayout],
     ends: &[Finished],
@@ -218,7 +219,7 @@ pub fn overwritten(
 ) -> Vec<Entry> {
     let mut entries = Vec::new();
     let gaps = || ends.iter().filter_map(|end| end.lost_between);
-    // Rings are open before the log begins.
+    // Rings are in use before the log begins.
     let from = gaps().map(|gap| gap.0).min().map_or(span.0, |from| from.max(span.0));
     let to = gaps().map(|gap| gap.1).max().unwrap_or(span.1);
     for e in events {
@@ -242,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_are_off_from_the_first_time_to_the_next_that_they_are_on() {
+    fn events_are_off_until_they_are_switched_on_again() {
         let at = |name: &str, on: bool, ns: u64| (name.to_string(), on, ns);
         let switched = [
             at("A", true, 1),

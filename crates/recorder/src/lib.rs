@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! A recording, from the first check to the ledger.
+//! A recording: all its steps, from the first check to the ledger.
 
 mod checks;
 mod drain;
@@ -34,18 +34,17 @@ pub struct Options {
     /// What the engines are asked for.
     pub request: Request,
     pub output: PathBuf,
-    /// Of the log's file.
+    /// The mode of the log's file.
     pub mode: u32,
     pub compression: Compression,
     pub duration: Option<Duration>,
-    /// Events of which no more than so many are logged in a second. Their names may have `*` and
-    /// `?` in them.
+    /// Limits of events per second. Their names may contain `*` and `?`.
     pub limits: Vec<RateLimit>,
-    /// Of klogger itself, for the log.
+    /// The command line of klogger itself, for the log.
     pub command_line: Vec<String>,
 }
 
-/// How it goes, several times a second.
+/// The progress of a recording, reported several times a second.
 #[derive(Clone, Debug, Default)]
 pub struct Progress {
     pub elapsed: Duration,
@@ -54,7 +53,7 @@ pub struct Progress {
     pub bytes: u64,
 }
 
-/// What a recording has to tell while it goes on.
+/// What a recording reports while it runs.
 #[derive(Clone, Debug)]
 pub enum Message {
     /// Everything is attached, the log is begun, requests are answered, and the command runs.
@@ -64,29 +63,29 @@ pub enum Message {
     },
     /// Several times a second.
     Progress(Progress),
-    /// Something that people should know at once.
+    /// A warning for the user.
     Note(String),
 }
 
-/// What came of it.
+/// The result of a recording.
 pub struct Outcome {
     pub summary: Summary,
     pub ledger: Ledger,
     pub elapsed: Duration,
     /// Time from the first check until everything was attached.
     pub attach: Duration,
-    /// Of the command, if there was one and it has ended.
+    /// The exit status of the command, if there was one and it has ended.
     pub status: Option<ExitStatus>,
-    /// Ended by SIGINT or SIGTERM.
+    /// The recording was ended by SIGINT or SIGTERM.
     pub interrupted: Option<i32>,
-    /// Why the log is not complete: the disk is full, say.
+    /// Why the log is not complete, such as a full disk.
     pub write_error: Option<std::io::Error>,
-    /// Things that went less well than they could.
+    /// Warnings for the user.
     pub notes: Vec<String>,
 }
 
-/// Records until the command ends, the time is over, or a signal comes. `tell` hears of it
-/// meanwhile.
+/// Records until the command ends, the time is over, or a signal comes. `tell` is called with what
+/// happens meanwhile.
 pub fn record(options: Options, tell: &mut dyn FnMut(&Message)) -> Result<Outcome, Error> {
     session::Session::prepare(options)?.run(tell)
 }

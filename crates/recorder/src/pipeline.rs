@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! From the rings to the file: who runs while it is recorded, and how they come to an end.
+//! The pipeline: the threads that take records from the rings to the log file, and how they end.
 
 use super::dump::FlightRecorder;
 use super::{Progress, ledger};
@@ -25,7 +25,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// From the rings to the file: drain threads, or the flight recorder, and the writer.
+/// The threads between the rings and the file: drain threads or, in overwrite mode, the dumper; and
+/// the writer thread.
 pub struct Pipeline {
     outlet: Outlet,
     messages: Option<Receiver<ToWriter>>,
@@ -40,32 +41,32 @@ pub struct Pipeline {
     pub notes: Vec<String>,
 }
 
-/// A writer whose input has ended.
+/// A pipeline whose input has ended.
 pub struct Ended {
     writer: Option<LogWriter>,
     status: Arc<Status>,
-    /// Why wake-ups were not heard to the end, if so.
+    /// The error with which listening for wake-ups ended early, if it did.
     pub deaf: Option<String>,
-    /// For people.
+    /// Warnings for the user.
     pub notes: Vec<String>,
     /// What happened to clocks and CPUs.
     pub seen: Vec<Entry>,
-    /// CPUs that were not there at the beginning, and the last time that they were not.
+    /// CPUs that were not online at the beginning, and the last time at which they were not.
     pub came: BTreeMap<u32, u64>,
 }
 
 impl Pipeline {
-    /// Of the recorder's own events.
+    /// The recorder's own events.
     pub fn builtin(&self) -> &Builtin {
         &self.outlet.builtin
     }
 
-    /// How it goes.
+    /// The progress.
     pub fn status(&self) -> &Status {
         &self.outlet.status
     }
 
-    /// What comes waits until there is a file.
+    /// Messages wait until there is a file.
     pub fn new(layouts: &[EventLayout]) -> Pipeline {
         let (to_writer, messages) = sync_channel(128);
         let outlet = Outlet {
@@ -115,7 +116,7 @@ impl Pipeline {
         self.drains = Some(drains);
     }
 
-    /// Where an engine that empties its own rings hands blocks on.
+    /// Where an engine that drains its own rings hands over blocks.
     pub fn outlet(&self) -> Outlet {
         self.outlet.clone()
     }
@@ -130,14 +131,15 @@ impl Pipeline {
             start_ns,
         );
         let thread = thread::Builder::new().name("klogger/log".into());
-        self.writer = Some(thread.spawn(move || log.run(messages)).expect("a thread can be made"));
+        self.writer =
+            Some(thread.spawn(move || log.run(messages)).expect("a thread can be created"));
     }
 
-    /// Logs an event of the recorder's own.
+    /// Logs an event of the recorder itself.
     pub fn own(&self, event: RecordBuilder, time_ns: u64) {
         let mut bytes = Vec::new();
         event.finish(time_ns, &mut bytes);
-        // Fails only if the writer has given up, which it has reported itself.
+        // Fails only if the writer thread has ended with an error, which it has reported.
         let _ = self.outlet.to_writer.send(ToWriter::Own(bytes));
     }
 
@@ -147,8 +149,8 @@ impl Pipeline {
         self.own(self.builtin().state(layout, on), time_ns);
     }
 
-    /// What a flight recorder holds, while it goes on; why not, if this is none. `last`: nobody
-    /// logs any more.
+    /// Dumps the rings in overwrite mode, or returns why that is impossible. `last`: all writers
+    /// have stopped.
     pub fn dump(&mut self, last: bool) -> Result<(), Error> {
         match &mut self.flight {
             Some(flight) => flight.dump(last, &self.outlet.status, &self.outlet.to_writer),
@@ -158,7 +160,7 @@ impl Pipeline {
         }
     }
 
-    /// Whether the machine's clocks and CPUs are what they were.
+    /// Checks whether the machine's clocks and CPUs have changed.
     pub fn look(&mut self) {
         self.watch.look();
         self.flight.iter_mut().for_each(FlightRecorder::look);
@@ -170,15 +172,16 @@ impl Pipeline {
         Progress { elapsed, events: get(&s.events), lost: get(&s.lost), bytes: get(&s.bytes) }
     }
 
-    /// After the programs are detached: the rest of the rings, and then the writer's end.
+    /// Called after the probes are detached: takes the rest of the rings, and ends the writer
+    /// thread.
     pub fn stop(mut self) -> (Vec<Finished>, Ended) {
-        // If there is no writer, nobody waits for one.
+        // Without a writer thread, no thread receives these messages.
         self.messages = None;
         let mut notes = Vec::new();
         if self.flight.is_some() {
             notes.extend(self.dump(true).err().map(|e| e.message));
         }
-        // The last call may bring new rings, which the drain threads empty as well.
+        // The last wake-up may bring new rings, which the drain threads drain as well.
         let deaf = self.listener.take().and_then(Listener::stop).map(|e| e.message);
         notes.extend(self.grower.take().map(Grower::stop).unwrap_or_default());
         let mut ends = self.drains.take().map(|drains| drains.stop()).unwrap_or_default();
@@ -191,7 +194,7 @@ impl Pipeline {
             end_ns,
         ));
         let status = self.outlet.status.clone();
-        // The writer ends when nobody can hand it anything any more.
+        // The writer thread ends when all senders are dropped.
         drop(self.outlet);
         let writer = self.writer.and_then(|w| w.join().ok());
         (ends, Ended { writer, status, deaf, notes, seen, came })
@@ -220,7 +223,7 @@ impl Ended {
     pub fn finish(self, names: &Names, ledger: &Ledger, end_ns: u64) -> io::Result<Summary> {
         match self.writer {
             Some(writer) => writer.finish(names, ledger, end_ns),
-            None => Err(io::Error::other("the writer's thread has died")),
+            None => Err(io::Error::other("the writer thread has panicked")),
         }
     }
 }

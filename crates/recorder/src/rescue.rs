@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What recordings leave behind that did not end in order: files of programs, pinned rings, images
-//! of crashed kernels.
+//! Rescue of recordings that did not end normally: from files of programs, from pinned rings, and
+//! from memory images of crashed kernels.
 
 mod killed;
 pub mod programs;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The threads that the kernel's probes log: put in scope when a recording begins, and waited for
-//! when it ends.
+//! Puts threads in scope when a recording begins, and waits for their last events when it ends.
 
 use crate::workload::{Held, Running};
 use klogger_engines::request::Target;
@@ -11,7 +10,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long an ended thread may take until the kernel frees it, after its last event.
+/// How long the kernel may take to free an ended thread, after its last event.
 const LAST_EVENTS: Duration = Duration::from_millis(300);
 
 /// Sets the scope bits. Returns (process, thread) of all that exist now.
@@ -34,8 +33,8 @@ fn threads(pid: u32) -> impl Iterator<Item = (u32, u32)> {
     processes::threads_of(pid).into_iter().map(move |tid| (pid, tid))
 }
 
-/// The probes are attached already: a thread made by one in scope is in scope. So once no new ones
-/// show up that are not, all are.
+/// The probes are attached already, and put a thread in scope if its parent is. So when a pass
+/// finds no thread out of scope, all are in scope.
 fn add_threads(scope: &Scope, pid: u32) {
     loop {
         let new: Vec<u32> =
@@ -47,8 +46,8 @@ fn add_threads(scope: &Scope, pid: u32) {
     }
 }
 
-/// A thread's last event comes after its process is seen to have ended. None is waited for that
-/// still runs.
+/// Waits for the last events of threads, which come after their process is seen to have ended.
+/// Threads that still run are not waited for.
 pub fn wait_for_last_events(
     scope: &Scope,
     target: &Target,

@@ -22,24 +22,24 @@ use klogger_schema::layout::EventLayout;
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
-/// Everything loaded and checked, nothing attached yet.
+/// A recording that is prepared: everything is loaded and checked, nothing is attached.
 pub struct Session {
     options: Options,
-    /// Of all events, built-in ones first.
+    /// The layouts of all events, built-in ones first.
     layouts: Vec<EventLayout>,
-    /// One that has probes comes first.
+    /// The engines; one with probes comes first.
     engines: Vec<Box<dyn Engine>>,
     limits: Vec<RateLimit>,
     signals: Signals,
     began: Instant,
-    /// A dump was asked for before there was anything to dump.
+    /// A dump was requested before the recording had begun.
     asked: bool,
-    /// When recording ended before the command did, because no more could be written.
+    /// When recording ended before the command did, because the log could not be written.
     gave_up_ns: Option<u64>,
     notes: Vec<String>,
 }
 
-/// What is waited for while a recording runs.
+/// What a running recording waits for.
 struct Workload {
     /// The command, if there is one.
     running: Option<Running>,
@@ -106,13 +106,13 @@ impl Session {
         }
     }
 
-    /// What the command finds in its environment.
+    /// Variables for the environment of the command.
     fn environment(&self) -> Vec<(&'static str, String)> {
         self.engines.iter().filter_map(|e| e.environment(&self.options.request)).collect()
     }
 
-    /// Opens the rings of CPUs, and attaches the probes. No event is on yet: to attach takes time
-    /// and interrupts all CPUs, which is nothing that the workload did.
+    /// Opens the rings of CPUs, and attaches the probes. No event is on yet, because attaching
+    /// takes time and interrupts all CPUs, which would show in the log.
     fn attach(&mut self) -> Result<Pipeline, Error> {
         let mut pipeline = Pipeline::new(&self.layouts);
         let request = &self.options.request;
@@ -154,12 +154,12 @@ impl Session {
         Ok(Workload { running, followed, start_ns })
     }
 
-    /// The threads that probes log, if there are some.
+    /// The threads that probes log, if the recording has a scope.
     fn scope(&self) -> Option<&Scope> {
         self.engines.iter().find_map(|e| e.scope())
     }
 
-    /// From here on the rings outlive this process, if they can.
+    /// From here on the rings outlive this process, if the engine can do that.
     fn keep(&mut self, preamble: &Preamble) {
         let output = &self.options.output;
         let log = std::path::absolute(output).unwrap_or_else(|_| output.clone());
@@ -168,7 +168,7 @@ impl Session {
             let facts = serde_json::to_vec(&rings::Facts { log, rings, preamble });
             let facts = facts.map_err(|e| Error::new(e.to_string()));
             if let Err(e) = facts.and_then(|facts| engine.keep(&facts)) {
-                let lost = "if this recorder is killed, what its rings hold is lost";
+                let lost = "if this recorder is killed, the contents of its rings are lost";
                 self.notes.push(format!("{lost}: {}", e.message));
             }
         }
@@ -183,7 +183,7 @@ impl Session {
         }
     }
 
-    /// The processes of `-p`, to see when the last of them has ended.
+    /// Handles of the processes of `-p`, to see when the last of them has ended.
     fn followed(&self) -> Result<Vec<OwnedFd>, Error> {
         let Target::Processes(pids) = &self.options.request.target else { return Ok(Vec::new()) };
         let open = |pid: &u32| {
@@ -200,8 +200,7 @@ impl Session {
         pids.iter().map(open).collect()
     }
 
-    /// Not if a signal has come while everything was made ready: nobody waits for the command any
-    /// more.
+    /// Not if a signal came during the preparation: it has ended the recording.
     fn start_command(&mut self, held: Held) -> Result<Running, Error> {
         while let Some(signal) = self.signals.next() {
             self.asked |= signal.number == libc::SIGUSR1;

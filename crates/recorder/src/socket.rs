@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Words to a recording that runs: one JSON line there, one back, over a socket in the abstract
-//! namespace, so that a recorder that is killed leaves no file behind.
+//! The control socket of a running recording: a request is one line of JSON, and so is the answer.
+//! It is in the abstract namespace, so that a killed recorder leaves no file behind.
 
 use klogger_log::text::escaped;
 use klogger_os as os;
@@ -13,7 +13,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::time::{Duration, Instant};
 
-/// No peer may hold up the recorder for longer.
+/// How long a peer may keep the recorder waiting.
 const PATIENCE: Duration = Duration::from_millis(200);
 const LINE_MAX: u64 = 4096;
 
@@ -26,7 +26,7 @@ pub enum Request {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
-    /// What is wrong, if something is.
+    /// The error, if there is one.
     pub error: Option<String>,
     pub help: Option<String>,
 }
@@ -37,7 +37,7 @@ impl Answer {
     }
 }
 
-/// Root, and our own user.
+/// Root and our own user may control a recording.
 fn is_trusted(uid: u32) -> bool {
     uid == 0 || uid == os::files::effective_uid()
 }
@@ -55,7 +55,7 @@ fn stranger(uid: u32) -> Answer {
     )
 }
 
-/// The recorder's end.
+/// The recorder's side.
 pub struct Listener(UnixListener);
 
 impl Listener {
@@ -66,11 +66,12 @@ impl Listener {
         Ok(Listener(listener))
     }
 
-    /// Answers one peer that is waiting. A peer that is slow, foreign or talks nonsense is dropped.
+    /// Answers one peer that is waiting. A peer that is too slow, not trusted, or sends no valid
+    /// request is disconnected.
     pub fn serve(&self, answer: impl FnOnce(Request) -> Answer) {
         let Ok((stream, _)) = self.0.accept() else { return };
         let Ok(uid) = os::peer_uid(stream.as_fd()) else { return };
-        // A peer that goes away has no use for an error.
+        // An error means that the peer has disconnected.
         let _ = match is_trusted(uid) {
             true => talk(stream, answer),
             false => say(stream, &stranger(uid)),
@@ -89,7 +90,7 @@ fn talk(stream: UnixStream, answer: impl FnOnce(Request) -> Answer) -> io::Resul
     let line = hear(&stream)?;
     let answer = match serde_json::from_str(&line) {
         Ok(request) => answer(request),
-        Err(e) => Answer::refuse(format!("not a request that this recorder knows: {e}"), None),
+        Err(e) => Answer::refuse(format!("this recorder does not know the request: {e}"), None),
     };
     say(stream, &answer)
 }
@@ -101,7 +102,8 @@ fn say(mut stream: UnixStream, answer: &Answer) -> io::Result<()> {
     writeln!(stream, "{text}")
 }
 
-/// A line, all of which must come in time: a peer that sends it byte by byte wins nothing.
+/// Reads a line, all of which must arrive in time: sending it byte by byte does not extend the
+/// limit.
 fn hear(mut stream: &UnixStream) -> io::Result<String> {
     let end = Instant::now() + PATIENCE;
     let mut line = Vec::new();
@@ -139,8 +141,8 @@ fn no_answer(pid: u32, error: &io::Error) -> Error {
     Error::new(format!("no answer from the recording of process {pid}: {error}"))
 }
 
-/// A recording of ours or of root's. What another user's program would do with our words, and
-/// answer, nobody knows.
+/// Connects to a recording of our own user or of root. A program of another user that listens under
+/// the name is untrusted.
 fn connect(pid: u32) -> Result<UnixStream, Error> {
     let stream = os::connect_abstract(&name(pid)).map_err(|e| no_answer(pid, &e))?;
     match os::peer_uid(stream.as_fd()).map_err(|e| no_answer(pid, &e))? {
@@ -152,7 +154,7 @@ fn connect(pid: u32) -> Result<UnixStream, Error> {
     }
 }
 
-/// The only recording there is; names that others have taken do not count.
+/// The only recording there is; names taken by other users do not count.
 fn find() -> Result<(u32, UnixStream), Error> {
     let connected = recordings().into_iter().filter_map(|pid| Some((pid, connect(pid).ok()?)));
     let mut found: Vec<(u32, UnixStream)> = connected.collect();
@@ -170,13 +172,14 @@ fn find() -> Result<(u32, UnixStream), Error> {
 fn ask(mut stream: UnixStream, request: &Request) -> io::Result<Answer> {
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;
     let text = serde_json::to_string(request)?;
-    // Whoever refuses us does not listen first; what it has said is there all the same.
+    // A peer that refuses the request answers without reading it. Its answer arrives even if
+    // writing fails.
     let asked = writeln!(stream, "{text}");
     let mut line = String::new();
     BufReader::new(stream.take(LINE_MAX)).read_line(&mut line)?;
     if line.is_empty() {
         asked?;
-        return Err(io::Error::other("it hung up"));
+        return Err(io::Error::other("it closed the connection"));
     }
     serde_json::from_str(&line)
         .map_err(|_| io::Error::other("the answer is not that of a recorder"))

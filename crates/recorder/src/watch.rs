@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What happens to the machine's clocks and CPUs while it is recorded. Nobody tells the recorder,
-//! so it looks at them when it is awake anyway, a few times in a second: what it finds lies between
-//! two looks.
+//! Watches the machine's clocks and CPUs during a recording. The kernel does not notify the
+//! recorder of changes, so it compares clocks and CPUs a few times a second, when it is awake
+//! anyway. A change happened between two samples.
 //!
-//! Events carry CLOCK_MONOTONIC. It is slewed together with the wall clock, so that the distance of
+//! Events carry CLOCK_MONOTONIC. It is slewed together with the wall clock, so the difference of
 //! the two changes only when the wall clock is set, or when the machine sleeps, which
 //! CLOCK_BOOTTIME counts as well.
 
@@ -14,12 +14,12 @@ use klogger_os::machine;
 use klogger_ring::clock::{SLEW_PPM, STEP_NS, Source, best_source};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One look.
+/// One sample.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Look {
     clocks: Clocks,
-    /// The time-stamp counter, if clocks are made of it, with CLOCK_MONOTONIC at that moment and
-    /// the noise.
+    /// The TSC, if clocks are derived from it, with CLOCK_MONOTONIC at that moment and the
+    /// uncertainty.
     counter: Option<(u64, u64, u64)>,
     source: String,
     online: BTreeSet<u32>,
@@ -36,17 +36,17 @@ impl Look {
     }
 }
 
-/// The last look, and what the looks have shown.
+/// The last sample, and what the samples have shown.
 pub struct Watch {
     last: Look,
-    /// Of the counter: ns in 2^32 ticks, as it was between the first two looks that were far enough
+    /// Speed of the TSC: ns in 2^32 ticks, between the first two samples that were far enough
     /// apart.
     speed: Option<u64>,
     first: Option<(u64, u64, u64)>,
     counter: bool,
-    /// CPUs that went, and the last time that they were seen.
+    /// CPUs that went offline, and when they were last seen online.
     gone: BTreeMap<u32, u64>,
-    /// CPUs that were not there at the beginning, and the last time that they were not seen.
+    /// CPUs that were not online at the beginning, and when they were last seen offline.
     pub came: BTreeMap<u32, u64>,
     entries: Vec<Entry>,
 }
@@ -118,8 +118,8 @@ impl Watch {
         }
     }
 
-    /// The counter against the kernel's clock. After a step it is watched anew, so that each is
-    /// told once.
+    /// Compares the TSC with the kernel's clock. After a step the comparison starts anew, so that
+    /// each step is reported once.
     fn see_counter(&mut self, now: (u64, u64, u64), clocks: &Clocks) {
         let Some(last) = self.last.counter else { return };
         let ns = now.1.saturating_sub(last.1);
@@ -148,7 +148,7 @@ impl Watch {
         }
     }
 
-    /// Whoever converts the counter's times sees it as well, and begins anew.
+    /// The code that converts TSC times sees the step as well, and starts a new line.
     fn counter_step(&mut self, now: (u64, u64, u64), clocks: &Clocks, what: &str) {
         let (from, to) = (self.last.clocks.monotonic, clocks.monotonic);
         let mut entry = Entry::new(Key::ClockStep).between(from, to);
@@ -175,7 +175,7 @@ impl Watch {
         }
     }
 
-    /// Everything that there is to say at the end.
+    /// All entries at the end of the recording.
     pub fn finish(mut self, end_ns: u64) -> (Vec<Entry>, BTreeMap<u32, u64>) {
         self.entries
             .extend(self.gone.iter().map(|(cpu, from)| went(*cpu, *from, end_ns.max(*from))));
@@ -201,8 +201,8 @@ mod tests {
 
     const S: u64 = 1_000_000_000;
 
-    /// A quiet machine at this second: a counter of 2 ticks in a ns, and a wall clock that began
-    /// 10,000 s earlier.
+    /// A quiet machine at this second: a TSC of 2 ticks per ns, and a wall clock that began 10,000
+    /// s earlier.
     fn at(second: u64) -> Look {
         let ns = second * S;
         Look {
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quiet_machine_has_nothing_to_say() {
+    fn a_quiet_machine_gives_no_entries() {
         assert_eq!(seen((1..50).map(at)), []);
     }
 
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn each_step_of_a_counter_is_told_once() {
+    fn each_step_of_a_counter_is_reported_once() {
         // From the fifth second on half as fast; from the ninth on anew from 0.
         let moved = |n| Look {
             counter: at(n).counter.map(|(_, ns, w)| (10 * S + (n - 5) * S, ns, w)),

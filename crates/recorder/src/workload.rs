@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The command that is recorded: made, but held back until everything is ready.
+//! The command that is recorded: forked early, but held before exec until everything is ready.
 
 use klogger_os as os;
 use klogger_os::Error;
@@ -47,7 +47,7 @@ impl Held {
         self.pid
     }
 
-    /// Lets the child go on to exec.
+    /// Lets the child continue to exec.
     pub fn start(mut self) -> Result<Running, Error> {
         let cannot = |e: io::Error| match e.kind() {
             io::ErrorKind::NotFound => {
@@ -56,7 +56,7 @@ impl Held {
             }
             _ => Error::new(format!("cannot run '{}': {e}", self.name)),
         };
-        // Before it may go on: a command that cannot be run is gone at once.
+        // Opened before the child continues: a command that cannot be run ends at once.
         let ended = os::pidfd_open(self.pid).map_err(cannot)?;
         self.go.write_all(&[1]).map_err(cannot)?;
         let spawned =
@@ -65,8 +65,8 @@ impl Held {
     }
 }
 
-/// `our_go`: the recorder's end, of which the child has a copy. It must close that, or it would
-/// wait for itself when the recorder is gone.
+/// `our_go`: the recorder's end of the pipe, of which the child has a copy. The child closes it,
+/// because otherwise it would not see the recorder end.
 fn spawn_held(
     mut command: Command,
     mut pid_writer: PipeWriter,
@@ -76,7 +76,7 @@ fn spawn_held(
     let wait = move || {
         os::become_ordinary(&SIGNALS, our_go);
         pid_writer.write_all(&std::process::id().to_ne_bytes())?;
-        // The recorder may be gone: then nobody wants the command to run.
+        // If the recorder has ended, this fails and the command is not run.
         go.read_exact(&mut [0])?;
         Ok(())
     };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The thread that writes the log. Drain threads only copy; checksums, compression and the disk are
-//! its business, at ordinary priority.
+//! The writer thread, which writes the log. Drain threads only copy records; checksums, compression
+//! and disk writes are done here, at ordinary priority.
 
 use klogger_engines::stacks;
 use klogger_log::ledger::{Entry, Key, Ledger};
@@ -22,11 +22,11 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-/// The recorder's own events wait for this many bytes, or for FLUSH.
+/// The recorder's own events are written after this many bytes, or after FLUSH.
 const OWN_BYTES: usize = 16 << 10;
 const FLUSH: Duration = Duration::from_millis(500);
 
-/// What the addresses of the kernel mean, as lines of the log; empty if no event needs them.
+/// The names of kernel addresses, as lines of the log; empty if no event needs them.
 #[derive(Default)]
 pub struct Names {
     pub stacks: String,
@@ -34,8 +34,8 @@ pub struct Names {
 }
 
 impl Names {
-    /// Those that the fields of `events` and the `stacks` need. If the kernel hides them, the
-    /// ledger says so.
+    /// The names for the fields of `events` and for `stacks`. If the kernel hides them, the ledger
+    /// says so.
     pub fn of(
         events: &[EventLayout],
         stacks: Option<Vec<(u32, Vec<u64>)>>,
@@ -59,7 +59,7 @@ impl Names {
     }
 }
 
-/// Events that came after writing had failed, by event and CPU; those of all threads of programs
+/// Events that came after writing had failed, by event and CPU; all threads of programs count
 /// together.
 struct Discarded {
     sizes: SizeTable,
@@ -90,8 +90,8 @@ impl Discarded {
         self.names.extend(events.iter().map(|e| (e.id, e.name.clone())));
     }
 
-    /// Counts the events of a block but for the first ones, which were written. LOST records are
-    /// none: what they count stands in the ledger already.
+    /// Counts the events of a block except the first ones, which were written. LOST records do not
+    /// count: the ledger has their losses already.
     fn add(&mut self, block: &EventBlock, mut written: u64) {
         let mut rest = block.records;
         while let (Some(header), Some(size)) = (Header::read(rest), self.sizes.size(rest)) {
@@ -133,7 +133,7 @@ pub struct LogWriter {
     own: Vec<u8>,
     flushed: Instant,
     own_serial: u64,
-    /// Not later than any record of the recorder.
+    /// Not later than any of the recorder's own records.
     own_base: u64,
     discarded: Discarded,
 }
@@ -160,7 +160,7 @@ impl LogWriter {
         }
     }
 
-    /// Until all senders are gone.
+    /// Runs until all senders are dropped.
     pub fn run(mut self, messages: Receiver<ToWriter>) -> LogWriter {
         loop {
             let result = match messages.recv_timeout(FLUSH) {
@@ -192,7 +192,7 @@ impl LogWriter {
             result = self.write(&block);
         }
         if failed || result.is_err() {
-            // The first part of a large block may have found room.
+            // The first part of a large block may have been written.
             self.discarded.add(&block, self.writer.summary().events - before);
         } else if let (Some((index, begin_ns)), Some(cpu)) = (dump, origin.cpu()) {
             let bytes = records.len() as i64;
@@ -230,8 +230,8 @@ impl LogWriter {
         if due { self.flush() } else { Ok(()) }
     }
 
-    /// Writes the recorder's own events that have gathered. If that fails, they stay: there may be
-    /// room at the end.
+    /// Writes the recorder's own events. If that fails, they are kept: there may be room at the
+    /// end.
     fn flush(&mut self) -> io::Result<()> {
         self.flushed = Instant::now();
         if self.own.is_empty() || self.status.has_failed() {
@@ -253,14 +253,14 @@ impl LogWriter {
         Ok(())
     }
 
-    /// The end of the log: KLOGGER_FINISH, stacks and symbols if some event needs them, ledger,
+    /// Completes the log: KLOGGER_FINISH, stacks and symbols if some event needs them, ledger,
     /// index.
     pub fn finish(mut self, names: &Names, ledger: &Ledger, end_ns: u64) -> io::Result<Summary> {
         let mut own = Vec::new();
         self.builtin.event("KLOGGER_FINISH").finish(end_ns, &mut own);
         self.own.extend_from_slice(&own);
-        // On a full disk these may fail; the ledger then makes room for itself, and says what is
-        // missing.
+        // On a full disk these may fail; the ledger then frees space for itself, and reports what
+        // is missing.
         let flushed = self.flush();
         let mut ledger = Ledger { end_ns: Some(end_ns), ..ledger.clone() };
         if let Err(e) = &flushed {
@@ -272,7 +272,7 @@ impl LogWriter {
         flushed.and(stacks).and(symbols).map(|()| summary)
     }
 
-    /// The recorder's own events that find no room at the end either.
+    /// The recorder's own events that could not be written at the end either.
     fn own_discarded(&self, why: &str) -> Vec<Entry> {
         let mut own = Discarded::new(&self.builtin.0);
         let (origin, time_base, first_serial) = (Origin::Recorder, self.own_base, self.own_serial);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What a drain thread does: it moves records from its ring to the writer, asks for a larger ring
-//! where this one is too small, and notes what was lost, and when nobody emptied the ring.
+//! What a drain thread does: moves records from its rings to the writer thread, asks for a larger
+//! ring where this one is too small, and notes losses and delays.
 
 use super::{CLOCK_MARGIN_NS, Finished, Next, Shared};
 use klogger_log::ledger::{Entry, Key};
@@ -15,18 +15,18 @@ use std::time::Duration;
 
 /// Bytes moved at a time.
 const BLOCK: usize = 1 << 20;
-/// How long to wait for the disk before looking again.
+/// How long to wait for a free buffer before looking again.
 const BUFFER_WAIT: Duration = Duration::from_millis(2);
-/// What is in a ring is written after this time even if it is little.
+/// The longest time that records wait in a ring.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
-/// A reader may be held up for so long, by interrupts or a hypervisor, say.
+/// How long interrupts or a hypervisor, for example, may delay a reader.
 const HELD_UP_NS: u64 = 50_000_000;
-/// A ring is emptied late when it was full for so long, or so long after [`LONGEST_WAIT`].
+/// A ring is drained late if it was full for this time, or waited this long after [`LONGEST_WAIT`].
 const LATE_NS: u64 = 250_000_000;
-/// So many times of a ring are told apart.
+/// How many delays of a ring are listed one by one.
 const LATE_MAX: usize = 16;
 
-/// A time for which nobody emptied a ring.
+/// A time during which a ring was not drained.
 #[derive(Debug, PartialEq, Eq)]
 struct Late {
     from: u64,
@@ -36,11 +36,11 @@ struct Late {
 }
 
 impl Late {
-    /// If it is late. `looked_ns` is when the ring was emptied last, `full_ns` since when it loses
-    /// events.
+    /// The delay, if there was one. `looked_ns`: when the ring was drained last; `full_ns`: since
+    /// when it has lost events.
     fn of(looked_ns: u64, full_ns: Option<u64>, now: u64, starved: bool) -> Option<Late> {
         let is_over = now.saturating_sub(looked_ns) > LONGEST_WAIT.as_nanos() as u64 + LATE_NS;
-        // What was lost before was lost when the ring was emptied.
+        // Losses before the last drain do not show a delay now.
         let full_ns = full_ns.filter(|full| *full > looked_ns);
         let is_late = is_over || full_ns.is_some_and(|full| now.saturating_sub(full) > LATE_NS);
         is_late.then_some(Late { from: looked_ns, to: now, starved })
@@ -58,7 +58,7 @@ impl Late {
     }
 }
 
-/// For how long `room` bytes suffice, if `fill` bytes came in the last `ns`.
+/// How long `room` bytes last, if `fill` bytes came in the last `ns`.
 fn holds_ns(room: u64, fill: u64, ns: u64) -> u64 {
     let holds = u128::from(room) * u128::from(ns) / u128::from(fill.max(1));
     holds.min(u128::from(u64::MAX)) as u64
@@ -70,13 +70,13 @@ pub struct Worker {
     replacements: Receiver<Next>,
     /// May still ask for a larger ring.
     may_grow: bool,
-    /// Of rings that have been replaced.
+    /// Counters of rings that have been replaced.
     counters: Counters,
     shared: Shared,
     serial: u64,
     dumps: u32,
     emptied_ns: u64,
-    /// When the ring was looked at last.
+    /// When the ring was drained last.
     looked_ns: u64,
     late: Vec<Late>,
     entries: Vec<Entry>,
@@ -112,7 +112,7 @@ impl Worker {
 
     pub fn run(mut self) -> Finished {
         while !self.shared.stop.load(Ordering::Acquire) {
-            // A wake-up that comes while the thread is awake makes this return at once.
+            // A wake-up that came while the thread was awake makes this return at once.
             thread::park_timeout(LONGEST_WAIT);
             self.go_home();
             self.replace();
@@ -130,22 +130,22 @@ impl Worker {
         }
     }
 
-    /// Back to its own CPU: when that went, the kernel put the thread onto another one, for good.
-    /// As long as it is gone, there is nothing to be done.
+    /// Binds the thread to its CPU again: when a CPU goes offline, the kernel moves the thread to
+    /// another one for good. While the CPU is offline, there is nothing to do.
     fn go_home(&self) {
         if os::this_cpu() != Some(u32::from(self.cpu)) {
             let _ = os::pin_to_cpu(u32::from(self.cpu));
         }
     }
 
-    /// Goes on with new rings if there are some. What the old ones hold comes before.
+    /// Switches to new rings if there are some, after the records of the old ones.
     fn replace(&mut self) {
         while let Ok(next) = self.replacements.try_recv() {
             match next {
                 Next::Rings(new) => self.exchange(new),
                 Next::Retire(done) => {
                     self.reader.retire();
-                    // Fails only if nobody waits any more.
+                    // Fails only if the other thread has ended.
                     let _ = done.send(());
                 }
                 Next::Larger(larger) => self.grow(larger),
@@ -160,11 +160,11 @@ impl Worker {
         old.count(&mut self.counters);
     }
 
-    /// Goes on with the larger ring. No writer is left in the one before, which has been retired.
+    /// Switches to the larger ring. No writer is left in the old one, which has been retired.
     fn grow(&mut self, larger: RingReader) {
         let (before, after) = (self.reader.size(), larger.size());
         self.finish(false);
-        // What was lost last of all has a number, too, which the ring does not know.
+        // The last losses have serial numbers too, which the ring does not know.
         self.reader.follow(self.serial);
         self.reader.go_on_with(larger).count(&mut self.counters);
         let now = os::monotonic_ns();
@@ -176,8 +176,8 @@ impl Worker {
         )));
     }
 
-    /// Asks for a larger ring, if this one has room for less time than its reader may be held up.
-    /// `late`: the writer of the log is behind, too.
+    /// Asks for a larger ring, if this one would be full before a delayed reader could drain it.
+    /// `late`: the writer thread is behind as well.
     fn ask_for_more(&mut self, fill: u64, late: bool) {
         let ns = os::monotonic_ns().saturating_sub(self.emptied_ns);
         let enough = fill >= self.reader.size() / 8;
@@ -185,15 +185,15 @@ impl Worker {
             && (late || (enough && holds_ns(self.reader.reserve(), fill, ns) < HELD_UP_NS))
         {
             self.may_grow = false;
-            // Fails only if nobody makes any more.
+            // Fails only if the thread that makes rings has ended.
             if let Some(grow) = &self.shared.grow {
                 let _ = grow.send(self.cpu);
             }
         }
     }
 
-    /// Moves what is in the ring to the writer. If that is so far behind that no buffer is free,
-    /// waits for one: events that find the ring full in the meantime are lost, and counted.
+    /// Moves records from the ring to the writer thread. If no buffer is free, because the disk is
+    /// too slow, waits for one: events that find the ring full meanwhile are lost and counted.
     fn empty(&mut self) {
         self.ask_for_more(self.reader.fill(), false);
         let mut starved = false;
@@ -219,7 +219,7 @@ impl Worker {
         self.looked_ns = os::monotonic_ns();
     }
 
-    /// Before the ring is emptied: whether it waited for too long.
+    /// Called before the ring is drained: notes whether it waited too long.
     fn note_late(&mut self, starved: bool) {
         if self.reader.fill() == 0 {
             return;
@@ -270,7 +270,7 @@ impl Worker {
         self.serial += taken.serials;
         self.dumps += 1;
         self.shared.outlet.status.count(&taken);
-        // Fails only if the writer has given up, which it has reported itself.
+        // Fails only if the writer thread has ended with an error, which it has reported.
         let _ = self.shared.outlet.to_writer.send(ToWriter::Block(block));
     }
 
@@ -279,8 +279,8 @@ impl Worker {
         self.lost_between = Some((first.min(from), last.max(to)));
     }
 
-    /// When no writer is left: everything that is in the rings, and what was lost last of all. If
-    /// these are not the last rings, that loss is dated before all that the next ones hold.
+    /// Called when no writer is left: takes everything in the rings, and the last losses. If these
+    /// are not the last rings, those losses are dated before all records of the next ones.
     fn finish(&mut self, last: bool) {
         self.note_late(false);
         loop {
@@ -302,7 +302,8 @@ impl Worker {
                 self.reader.fill()
             )));
         }
-        // Taken, for the nested ring may go on with others, and would tell of it once more.
+        // Taken out, because the nested ring may be used on with other rings, and would report it
+        // again.
         let (missed, since) = self.reader.take_missed();
         if missed > 0 {
             let (since, now) = (self.shared.times.ns(since), os::monotonic_ns());
@@ -343,12 +344,12 @@ mod tests {
         assert_eq!(late(None, 2251), from_to(1000, 2251));
         assert_eq!(late(Some(1100), 1300), None);
         assert_eq!(late(Some(1100), 1351), from_to(1000, 1351));
-        assert_eq!(late(Some(900), 1351), None, "what was lost before it was emptied");
+        assert_eq!(late(Some(900), 1351), None, "lost before the last drain");
     }
 
     /// The nested ring stays when the main one grows.
     #[test]
-    fn what_a_nested_ring_has_lost_is_told_once() {
+    fn losses_of_a_nested_ring_are_reported_once() {
         let (size, nested_at) = (NESTED, 2 * Rings::stride(NESTED));
         let memory = Arc::new(os::memory::zeros(3 * Rings::stride(size)).unwrap());
         let ring = |n: usize| RingReader::of_kernel(memory.clone(), n * Rings::stride(size), size);
@@ -380,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn how_long_the_room_in_a_ring_suffices() {
+    fn how_long_the_room_in_a_ring_lasts() {
         assert_eq!(holds_ns(1 << 20, 1 << 19, 1_000_000), 2_000_000);
         assert_eq!(holds_ns(4 << 20, 4 << 20, HELD_UP_NS), HELD_UP_NS);
         assert_eq!(holds_ns(1 << 20, 0, 1_000), 1_000 << 20);

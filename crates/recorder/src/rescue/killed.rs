@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Whether there is something to rescue.
+//! Finds recorders that were killed, for a note to the user.
 
 use klogger_engines::bpf::pins;
 
-/// Recorders that were killed, whose rings still take memory.
+/// Recorders that were killed and whose rings still use memory.
 pub fn killed_recorders() -> Vec<String> {
     let killed: Vec<u32> = pins::left().into_iter().filter(|l| !l.alive).map(|l| l.pid).collect();
     match killed[..] {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What stands in the rings of programs that nobody records (any more): those whose recorder was
-//! killed, and flight recorders.
+//! Rescue from the rings of programs that have no recorder: those whose recorder was killed, and
+//! flight recorders.
 
 use crate::file;
 use crate::host;
@@ -25,9 +25,9 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-/// The longer the counter is looked at beside the clock, the better are times of long ago.
+/// The longer the TSC is compared with the clock, the more exact are times of long ago.
 const CLOCK_LOOK: Duration = Duration::from_millis(200);
-/// How long an event may take that was begun when its program was stopped.
+/// How long to wait for events that were begun before their program was stopped.
 const LAST_EVENTS: Duration = Duration::from_millis(5);
 
 /// A program's file.
@@ -38,29 +38,29 @@ pub struct Remains {
     pub title: String,
     pub path: PathBuf,
     pub alive: bool,
-    /// The process that records it just now.
+    /// The process that records it now.
     pub recorder: Option<u32>,
     /// Its recorder was killed.
     pub orphan: bool,
-    /// It keeps its newest events for whoever asks.
+    /// It is a flight recorder: it keeps its newest events.
     pub flight: bool,
     pub schemata: Vec<String>,
-    /// Events that it logs at present.
+    /// Number of events that are on.
     pub events_on: usize,
     /// Bytes of records in its rings.
     pub bytes: u64,
 }
 
-/// What was saved.
+/// The result of a rescue.
 pub struct Saved {
     pub summary: Summary,
     pub ledger: Ledger,
     pub programs: usize,
-    /// Files that were removed, since their programs are dead.
+    /// Files that were removed, because their programs have ended.
     pub removed: usize,
 }
 
-/// All programs that there are.
+/// All programs with a file.
 pub fn list() -> Vec<Remains> {
     let folders = Places::from_environment().open().into_iter().map(Arc::new);
     let files = folders
@@ -92,7 +92,7 @@ fn remains(folder: &Arc<Folder>, name: &OsString) -> Result<Remains, Unusable> {
     })
 }
 
-/// The programs that a user means: process ids, or files.
+/// The programs that the user has chosen: by process ids, or files.
 fn find(words: &[String]) -> Result<Vec<Remains>, Error> {
     let mut found = Vec::new();
     let mut all = list();
@@ -107,7 +107,7 @@ fn find(words: &[String]) -> Result<Vec<Remains>, Error> {
             Err(_) => found.push(open(Path::new(word))?),
         }
         if found.len() == before {
-            return Err(Error::new(format!("process {word} has no file of klogger's"))
+            return Err(Error::new(format!("process {word} has no klogger file"))
                 .help("'klogger rescue' without arguments lists those there are"));
         }
     }
@@ -137,8 +137,8 @@ impl Remains {
     }
 }
 
-/// Writes what stands in the rings of these programs to a log, and removes the files of those that
-/// are dead, unless `keep`.
+/// Writes the records in the rings of these programs to a log, and removes the files of programs
+/// that have ended, unless `keep`.
 pub fn save(
     words: &[String],
     output: &Path,
@@ -211,7 +211,7 @@ impl Rescue {
         let was_on: Vec<u16> =
             (1..klogger_ring::EVENTS_MAX as u16).filter(|id| program.file.is_on(*id)).collect();
         if alive {
-            // Rings that run round and round can be read only while they stand.
+            // Rings in overwrite mode can be read only while no thread writes.
             program.disarm();
             thread::sleep(LAST_EVENTS);
             self.out.tell_of(program.pid, program.pid);
@@ -247,7 +247,7 @@ impl Rescue {
         let source = if tsc { Source::Tsc } else { Source::Monotonic };
         let user_clock = Some(out.clock.about(source));
         let entries = out.complaints.finish((start_ns, os::monotonic_ns()));
-        // The writer's thread ends when nobody can send to it any more.
+        // The writer thread ends when all senders are dropped.
         drop(out.to_writer);
         let (_, writer) = pipeline.stop();
         let ledger = Ledger { entries, user_clock, ..Ledger::default() };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! A recorder that was killed: its log, which has no end, and what its rings still hold, made into
-//! a whole log.
+//! Rescue of a recording whose recorder was killed: its unfinished log and what its rings still
+//! hold are made into a complete log.
 
 mod kept;
 mod salvage;
@@ -18,7 +18,7 @@ use klogger_os::Error;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
-/// What a recorder leaves beside its rings.
+/// The facts that a recorder stores beside its rings.
 #[derive(Serialize, Deserialize)]
 pub struct Facts {
     pub log: PathBuf,
@@ -27,29 +27,29 @@ pub struct Facts {
     pub preamble: Preamble,
 }
 
-/// A recorder of kernel events, killed or not.
+/// A recorder of kernel events, killed or still running.
 pub struct Remnant {
     left: Left,
     pub pid: u32,
     pub alive: bool,
-    /// Where it writes, or wrote, its log; `None` if it was killed before it had begun one.
+    /// Where it writes, or wrote, its log; `None` if it was killed before the log was begun.
     pub log: Option<PathBuf>,
-    /// Bytes that its rings hold.
+    /// Bytes of records in its rings.
     pub bytes: u64,
 }
 
-/// A log made whole.
+/// A completed log.
 pub struct Salvaged {
     pub summary: Summary,
     pub ledger: Ledger,
     /// The log that the recorder had begun.
     pub log: PathBuf,
-    /// Events that it had written to it, and those that its rings held.
+    /// Events in that log, and events from its rings.
     pub written: u64,
     pub rescued: u64,
 }
 
-/// All recorders that there are.
+/// All recorders with pinned rings.
 pub fn list() -> Vec<Remnant> {
     let remnant = |left: Left| {
         let found = facts(&left).ok().and_then(|f| Some((KeptRings::open(&left, &f).ok()?, f)));
@@ -76,7 +76,7 @@ fn facts(left: &Left) -> Result<Facts, Error> {
 pub fn save(remnant: Remnant, output: &Path, compression: Compression) -> Result<Salvaged, Error> {
     let left = remnant.left;
     if left.alive {
-        return Err(Error::new(format!("process {} still records", left.pid))
+        return Err(Error::new(format!("process {} is still recording", left.pid))
             .help(format!("end its recording in order: kill -INT {}", left.pid)));
     }
     let facts = match facts(&left) {
@@ -93,7 +93,7 @@ pub fn save(remnant: Remnant, output: &Path, compression: Compression) -> Result
     if old.as_ref().is_some_and(Reader::is_complete) {
         left.remove();
         return Err(Error::new(format!(
-            "{} is whole: the recorder was killed after it",
+            "{} is complete: the recorder was killed after it",
             facts.log.display()
         ))
         .help("there is nothing to save; what it had in the kernel has been freed"));
@@ -110,7 +110,7 @@ pub fn save(remnant: Remnant, output: &Path, compression: Compression) -> Result
     Ok(Salvaged { summary, ledger, log: facts.log, written, rescued })
 }
 
-/// Whether a log is this recording's.
+/// Whether a log belongs to this recording.
 pub fn is_of(log: &Reader, preamble: &Preamble) -> bool {
     let made_by = |p: &Preamble| (p.clock.start_ns, p.recorder.pid);
     made_by(log.preamble()) == made_by(preamble)

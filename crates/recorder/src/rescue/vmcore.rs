@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What the rings of the kernel held when it crashed: found in an image of the machine's memory,
-//! and made into logs.
+//! Rescue from a memory image of a crashed kernel: finds the rings of recordings, and makes logs of
+//! them.
 //!
-//! A recorder leaves an [`anchor`] in the kernel's memory, which says where the pages of its rings
-//! are. [`save`] looks for anchors in an image ([`dump`]), puts the rings together, and goes on as
-//! for a recorder that was killed. An image is whatever somebody has sent: nothing in it is
-//! believed.
+//! A recorder leaves an [`anchor`] in the kernel's memory, which lists the pages of its rings.
+//! [`save`] looks for anchors in an image ([`dump`]), assembles the rings, and continues as for a
+//! recorder that was killed. An image is untrusted: each value is checked before use.
 
 mod anchor;
 mod dump;
@@ -29,24 +28,24 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-/// Recordings in one image.
+/// Recordings in one image, at most.
 const RECORDINGS_MAX: usize = 64;
-/// Rings of a recording that were exchanged for others, each with an anchor.
+/// Anchors of a recording, at most: one for its rings, one for each ring that was replaced.
 const ANCHORS_MAX: usize = 256;
 
-/// A log that was made.
+/// A log that was written.
 pub struct Rescued {
     pub output: PathBuf,
-    /// Of the recorder.
+    /// Process id of the recorder.
     pub pid: u32,
-    /// Whether a log on disk is a part of it.
+    /// Whether an unfinished log on disk is a part of it.
     pub has_log: bool,
     pub salvaged: Salvaged,
 }
 
-/// Makes a log of each recording that the image `vmcore` holds. `log`: what the recorder had
-/// written; if it is not given, it is looked for where the recorder says. If there are several
-/// recordings, each log has the recorder's number in its name.
+/// Makes a log of each recording in the image `vmcore`. `log`: what the recorder had written; by
+/// default it is looked for where the recorder wrote it. If there are several recordings, each log
+/// has the recorder's process id in its name.
 pub fn save(
     vmcore: &Path,
     log: Option<&Path>,
@@ -81,10 +80,11 @@ fn numbered(output: &Path, pid: u32) -> PathBuf {
     output.with_file_name(name)
 }
 
-/// Of each recording what is there of its log.
+/// For each recording, the unfinished log, if it is found.
 fn logs(found: &[Recording], given: Option<&Path>) -> Result<Vec<Option<Reader>>, Error> {
     let open = |path: &Path| {
-        // Whatever an image names: nothing that could wait for a writer.
+        // The path comes from the image: only a regular file is opened, since a pipe would wait for
+        // a writer.
         let is_file = path.metadata().is_ok_and(|m| m.is_file());
         is_file.then(|| Reader::open(path).ok()).flatten()
     };
@@ -105,22 +105,23 @@ fn logs(found: &[Recording], given: Option<&Path>) -> Result<Vec<Option<Reader>>
             path.display()
         ))
         .help("without --log, the log is looked for where the recorder wrote it")),
-        Some(old) if old.is_complete() => {
-            Err(Error::new(format!("{} is whole: its recording had ended before", path.display()))
-                .help("there is nothing to save"))
-        }
+        Some(old) if old.is_complete() => Err(Error::new(format!(
+            "{} is complete: its recording had ended before",
+            path.display()
+        ))
+        .help("there is nothing to save")),
         Some(_) => Ok(logs),
     }
 }
 
-/// One recording, as its anchors say.
+/// One recording, as its anchors describe it.
 struct Recording {
     facts: Facts,
-    /// In the order in which they were in use. All but the last have been exchanged.
+    /// In the order in which they were in use. The rings of all but the last have been replaced.
     anchors: Vec<Anchor>,
 }
 
-/// Where the pages of anchors are, by their number.
+/// The offsets of the pages of anchors, by page number.
 type Places = BTreeMap<Key, BTreeMap<u32, u64>>;
 
 fn find(dump: &Dump, path: &Path) -> Result<Vec<Recording>, Error> {
@@ -132,7 +133,7 @@ fn find(dump: &Dump, path: &Path) -> Result<Vec<Recording>, Error> {
     });
     scanned.map_err(|e| Error::new(format!("cannot read {}: {e}", path.display())))?;
     let mut recordings: BTreeMap<u64, Recording> = BTreeMap::new();
-    // In the order in which they were made.
+    // In the order in which the anchors were made.
     for (key, pages) in &places {
         let Some((facts, anchor)) = read_anchor(dump, key, pages) else { continue };
         let recording = recordings
@@ -147,7 +148,7 @@ fn find(dump: &Dump, path: &Path) -> Result<Vec<Recording>, Error> {
     match (found.is_empty(), places.is_empty()) {
         (false, _) => Ok(found),
         (true, false) => Err(Error::new(format!(
-            "{} holds traces of a recording, but not all of what says where its rings are",
+            "{} holds traces of a recording, but not all of its anchor",
             path.display()
         ))
         .help(
@@ -185,13 +186,13 @@ impl Recording {
         let written = salvage.events();
         for (n, anchor) in self.anchors.iter().enumerate() {
             for rings in &anchor.index.rings {
-                // Those of a CPU that were exchanged later; perhaps the main one alone.
+                // The rings of the same CPU that replaced these; perhaps only the main ring.
                 let next =
                     self.anchors[n + 1..].iter().find_map(|a| Some((a, a.of_cpu(rings.cpu)?)));
                 let shares = next
                     .is_some_and(|(a, next)| anchor.frames(rings.nested) == a.frames(next.nested));
                 match anchor.reader(dump, rings, !shares)? {
-                    // Rings that were exchanged are empty, unless the crash came right after.
+                    // Rings that were replaced are empty, unless the crash came right after.
                     Some(reader) if next.is_none() || !reader.has_ended() => {
                         salvage.ring(rings.cpu, reader).map_err(cannot)?;
                     }
@@ -224,7 +225,7 @@ fn rescued(facts: &Facts, old: Option<&Reader>) -> Entry {
     })
 }
 
-/// What a recorder asks the kernel for at the end.
+/// Entries for what a recorder asks the kernel at the end of a recording.
 fn unnamed(facts: &Facts) -> Vec<Entry> {
     let has = |decode: Decode| {
         facts.preamble.events.iter().flat_map(|e| &e.fields).any(|f| f.decode == decode)
@@ -248,7 +249,7 @@ fn gone(cpu: u16) -> Entry {
     entry.detail("the rings of this CPU are missing in the image, or were overwritten")
 }
 
-/// How exactly, nobody can say any more: the line is as good as the counter is steady.
+/// How exact the times are is unknown: as exact as the TSC is steady.
 fn clock_of_events(clock: &Clock) -> EventClock {
     clock.about(klogger_ring::clock::Source::Tsc)
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! While a recording runs: it waits for its end, and answers those who ask something of it.
+//! The running recording: waits for its end, and answers requests.
 
 use super::Session;
 use crate::Message;
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 
-/// Somebody has asked for it, and is told if it cannot be.
+/// Dumps the rings on request; if that fails, the user is warned.
 pub(super) fn dump(pipeline: &mut Pipeline, tell: &mut dyn FnMut(&Message)) {
     if let Err(e) = pipeline.dump(false) {
         tell(&Message::Note(e.message));
@@ -22,8 +22,8 @@ pub(super) fn dump(pipeline: &mut Pipeline, tell: &mut dyn FnMut(&Message)) {
 }
 
 impl Session {
-    /// Until all processes of `ends` have ended, the time is over, a signal comes (which is
-    /// returned), or, while `recording`, the disk is full.
+    /// Waits until all processes of `ends` have ended, the time is over, a signal comes (which is
+    /// returned) or, while `recording`, the disk is full.
     pub(super) fn wait(
         &self,
         pipeline: &mut Pipeline,
@@ -68,7 +68,7 @@ impl Session {
         }
     }
 
-    /// Does what another process has asked for over the control socket.
+    /// Executes a request that came over the control socket.
     fn handle(&self, pipeline: &Pipeline, request: Request) -> Answer {
         match request {
             Request::Mark { number, text } => {
@@ -83,7 +83,7 @@ impl Session {
         }
     }
 
-    /// Switches an event on or off, wherever it comes from.
+    /// Switches an event on or off, in whichever engine has it.
     fn switch(&self, pipeline: &Pipeline, event: &str, on: bool) -> Answer {
         let mut events: Vec<EventLayout> = self.engines.iter().flat_map(|e| e.events()).collect();
         if events.is_empty() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The end of a recording: what is waited for, what is detached and stopped, and what is written
-//! last.
+//! The end of a recording: waiting for it, detaching, stopping the pipeline, and completing the
+//! log.
 
 use super::control::dump;
 use super::{Session, Workload};
@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 const GRACE: Duration = Duration::from_secs(5);
 
 impl Session {
-    /// Waits for the end, and brings it about. `attach`: how long it took to begin.
+    /// Waits for the end and completes the recording. `attach`: how long preparation took.
     pub(super) fn record(
         mut self,
         mut pipeline: Pipeline,
@@ -39,7 +39,7 @@ impl Session {
             wait_for_last_events(scope, target, running.as_ref(), followed);
         }
         self.engines.iter().for_each(|engine| engine.disable());
-        // What follows takes its time, and is no part of the recording.
+        // What follows takes time and is no part of the recording.
         let end_ns = os::monotonic_ns();
         let (start_ns, elapsed_ns) = (workload.start_ns, end_ns.saturating_sub(workload.start_ns));
         self.detach();
@@ -69,7 +69,7 @@ impl Session {
         })
     }
 
-    /// Until the workload is over, or somebody ends the recording by a signal, which is returned.
+    /// Waits until the workload is over or a signal ends the recording; the signal is returned.
     fn wait_for_end(
         &mut self,
         pipeline: &mut Pipeline,
@@ -79,7 +79,8 @@ impl Session {
         let Workload { running, followed, .. } = workload;
         let listener = Listener::new();
         if let Err(e) = &listener {
-            self.notes.push(format!("mark, enable and disable will not reach this recording: {e}"));
+            self.notes
+                .push(format!("mark, enable and disable do not work with this recording: {e}"));
         }
         let started = Instant::now();
         tell(&Message::Started { command: running.as_ref().map(Running::pid) });
@@ -92,7 +93,7 @@ impl Session {
         if !pipeline.status().has_failed() {
             return interrupted;
         }
-        // No more can be written. That is no reason to end the user's work.
+        // The log cannot be written any more. The user's command runs on.
         self.detach();
         if running.is_some() {
             self.gave_up_ns = Some(os::monotonic_ns());
@@ -106,7 +107,7 @@ impl Session {
         self.engines.iter_mut().for_each(|engine| engine.detach());
     }
 
-    /// The command's status. One that still runs is asked to end.
+    /// The command's status. If it still runs, it gets a signal to end.
     fn end_workload(
         &self,
         running: Option<&mut Running>,
@@ -115,8 +116,8 @@ impl Session {
         let running = running?;
         let mut status = running.status();
         if status.is_none() {
-            // Ctrl-C on a terminal reached the command as well, and to many a second one means to
-            // drop everything.
+            // Ctrl-C on a terminal reached the command as well, and a second one often makes a
+            // program abort without cleaning up.
             if !interrupted.is_some_and(|s| s.from_terminal && os::in_our_group(running.pid())) {
                 running.signal(interrupted.map_or(libc::SIGTERM, |s| s.number));
             }
@@ -134,7 +135,7 @@ impl Session {
         status
     }
 
-    /// What a whole recording has lost, and how.
+    /// Everything that the recording has lost.
     fn ledger(&mut self, ends: &[Finished], writer: &Ended, late: u64, span: (u64, u64)) -> Ledger {
         let entries = ledger::of_engines(&self.engines, &self.layouts, ends, span);
         let mut ledger = Ledger { entries, ..Ledger::default() };
@@ -162,7 +163,7 @@ impl Session {
         ledger
     }
 
-    /// Names of the kernel's addresses that events of probes have.
+    /// Names for the kernel addresses in events of probes.
     fn names(&self, ledger: &mut Ledger) -> Names {
         let probes = self.engines.iter().find(|e| e.info().probes);
         probes.map(|e| Names::of(&self.layouts, e.stacks(), ledger)).unwrap_or_default()

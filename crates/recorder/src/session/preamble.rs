@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What a log says of its recording before the first event, and its first events.
+//! The log's preamble, and the first events of a recording.
 
 use super::Session;
 use crate::host;
@@ -49,7 +49,7 @@ impl Session {
         }
     }
 
-    /// Bytes of a CPU's ring, or of a thread's if there are no others.
+    /// Bytes of a CPU's ring, or of a thread's ring if there are no CPU rings.
     fn ring_size(&self) -> u64 {
         self.engines.first().map_or(0, |engine| engine.ring_size(&self.options.request))
     }
@@ -59,7 +59,8 @@ impl Session {
         self.layouts.iter().filter(|e| names.contains(&e.name)).map(|e| e.id).collect()
     }
 
-    /// KLOGGER_START, the state of every event, and who is there: (process, thread) of `there`.
+    /// KLOGGER_START, the state of every event, and the existing threads: (process, thread) of
+    /// `there`.
     pub(super) fn first_events(
         &self,
         pipeline: &Pipeline,

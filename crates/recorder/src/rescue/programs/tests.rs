@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Rescue from files that doubles of programs have written.
+//! Rescue from files that test doubles of programs have written.
 
 use crate::rescue::programs as rescue;
 use crate::socket;
@@ -13,10 +13,10 @@ use std::sync::atomic::Ordering;
 use tempfile::TempDir;
 
 #[test]
-fn what_nobody_records_is_rescued_once() {
+fn a_program_without_a_recorder_is_rescued_once() {
     let folder = TempDir::new().unwrap();
     let dead = Double::new(folder.path(), dead_pid(), 1, true, SCHEMA_TEXT);
-    // Its recorder is dead as well.
+    // Its recorder has ended as well.
     dead.map.word(AT_ARMED).store(dead_pid(), Ordering::Relaxed);
     dead.begin_thread(0, 6);
     (0..10).for_each(|n| assert!(dead.log(0, SAY, n)));
@@ -32,17 +32,17 @@ fn what_nobody_records_is_rescued_once() {
     };
     assert_eq!(says(&log), 10);
     assert!(dead.path.exists());
-    // What is saved is no longer there.
+    // What was saved is gone from the rings.
     let saved = save(false).unwrap();
     assert_eq!((saved.removed, says(&log)), (1, 0));
     assert!(!dead.path.exists() && save(false).is_err());
 }
 
 #[test]
-fn what_is_being_recorded_is_not_rescued() {
+fn a_program_that_is_recorded_is_not_rescued() {
     let folder = TempDir::new().unwrap();
     let program = Double::new(folder.path(), std::process::id(), 1, false, SCHEMA_TEXT);
-    // Whoever listens under this name is a recorder.
+    // A process that listens under this name is a recorder.
     let _listener = socket::Listener::new();
     program.map.word(AT_ARMED).store(std::process::id(), Ordering::Relaxed);
     let (log, file) = (folder.path().join("x.klog"), program.path.to_string_lossy().into_owned());

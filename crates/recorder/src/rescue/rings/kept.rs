@@ -16,12 +16,12 @@ use std::sync::atomic::Ordering;
 /// The rings as the recorder left them.
 pub struct KeptRings {
     main: Rings,
-    /// By CPU: the ring that took the place of its own.
+    /// By CPU: the ring that replaced its own.
     larger: Vec<Option<Rings>>,
     nested: Rings,
     pub count: usize,
     pub ringless: Mapping,
-    /// An older recorder left none of these.
+    /// `None` if it was left by an older version of the recorder.
     pub unread: Option<Mapping>,
     caught: Option<Mapping>,
     pub stacks: Option<Stacks>,
@@ -48,8 +48,8 @@ impl KeptRings {
         })
     }
 
-    /// Hits that copies of a program have logged. Its name has the number of its probe in its
-    /// schema.
+    /// Hits that copies of a program have logged. The program's name contains the number of its
+    /// probe in its schema.
     pub fn caught(&self, probes: &[ProbeState], schema: &str, program: &str) -> u64 {
         let first = probes.iter().position(|p| p.schema == schema);
         let index = program.split('_').nth(1).and_then(|n| n.parse::<usize>().ok());
@@ -60,14 +60,14 @@ impl KeptRings {
         if number < PROBES_MAX { caught.word(8 * number).load(Ordering::Relaxed) } else { 0 }
     }
 
-    /// In the order in which they were in use.
+    /// The readers of a CPU's rings, in the order in which the rings were in use.
     pub fn readers(&self, cpu: usize) -> Vec<CpuReader> {
         let nested = Some(self.nested.reader(cpu));
         match self.larger.get(cpu).and_then(Option::as_ref) {
             None => vec![CpuReader::new(self.main.reader(cpu), nested)],
             Some(larger) => {
                 let (before, after) = (self.main.reader(cpu), larger.reader(0));
-                // Which of them the reader goes with that had the nested ring last.
+                // The nested ring stays with the reader of the ring that was used last.
                 let (first, second) =
                     if after.note() == Note::default() { (nested, None) } else { (None, nested) };
                 vec![CpuReader::new(before, first), CpuReader::new(after, second)]
@@ -84,7 +84,7 @@ impl KeptRings {
     }
 }
 
-/// `None`: the recorder that was killed had no such counters.
+/// `None`: the version of the recorder that was killed had no such counters.
 fn words(left: &Left, name: &str, count: usize) -> Result<Option<Mapping>, Error> {
     left.map(name).ok().map(|map| map_memory(&fd(&map)?, 8 * count)).transpose()
 }
@@ -95,7 +95,7 @@ fn fd(map: &MapHandle) -> Result<OwnedFd, Error> {
         .map_err(|e| Error::new(format!("cannot use what the recorder left: {e}")))
 }
 
-/// Of one CPU, if it has one that writers had got to.
+/// The larger ring of a CPU, if there is one and writers have used it.
 fn larger(left: &Left, cpu: u16) -> Result<Option<Rings>, Error> {
     let Ok(map) = left.map(&pins::larger(cpu)) else { return Ok(None) };
     let size = (map.value_size() as usize).saturating_sub(Rings::stride(0));
@@ -105,7 +105,7 @@ fn larger(left: &Left, cpu: u16) -> Result<Option<Rings>, Error> {
 fn rings(map: &MapHandle, size: usize, count: usize) -> Result<Rings, Error> {
     let fits = size.is_power_of_two() && map.value_size() as usize == Rings::stride(size);
     if !fits || map.max_entries() as usize != count {
-        return Err(Error::new("the rings are not of the size that the recorder wrote down"));
+        return Err(Error::new("the size of the rings differs from what the recorder stored"));
     }
     Ok(Rings::new(map_memory(&fd(map)?, count * Rings::stride(size))?, size, count, 0))
 }

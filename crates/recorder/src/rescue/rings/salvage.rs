@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! A log in the making: of what a recorder had written, and of what its rings hold.
+//! Writes a complete log from what a recorder had written, and from what its rings hold.
 
 use super::Facts;
 use super::kept::KeptRings;
@@ -26,13 +26,13 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// The clocks when the rings came to stand still.
+/// The clocks when the writers stopped.
 pub struct Still {
     /// CLOCK_MONOTONIC, ns.
     pub now_ns: u64,
-    /// How times of a counter become ns; `None`: those in the rings are ns.
+    /// Converts times of the TSC to ns; `None`: times in the rings are ns.
     pub clock: Option<Clock>,
-    /// All CPUs were stopped wherever they were, perhaps in the middle of an event.
+    /// All CPUs were stopped at once, perhaps in the middle of an event.
     pub crashed: bool,
 }
 
@@ -41,7 +41,7 @@ impl Still {
         Still { now_ns: os::monotonic_ns(), clock: None, crashed: false }
     }
 
-    /// The log's times for records, and for when events were lost first.
+    /// Converts records, and the times of first losses, to the log clock.
     fn convert(&self, kinds: &RecordKinds, records: &mut [u8], since: &mut u64) {
         if let Some(clock) = &self.clock {
             let mut converter = Converter::of_crash(clock);
@@ -51,7 +51,7 @@ impl Still {
     }
 }
 
-/// A log in the making.
+/// A log that is being written.
 pub struct Salvage<'a> {
     preamble: &'a Preamble,
     old: Option<&'a Reader>,
@@ -60,7 +60,7 @@ pub struct Salvage<'a> {
     builtin: Builtin,
     writer: Writer<File>,
     ends: Vec<Finished>,
-    /// Of CPUs of which some rings are in the log: the next serial number, and the time of the last
+    /// CPUs of which some rings are in the log: the next serial number, and the time of the last
     /// event.
     ended: BTreeMap<u16, (u64, u64)>,
     /// Time of the last event.
@@ -93,7 +93,7 @@ impl<'a> Salvage<'a> {
         })
     }
 
-    /// That are in the log so far.
+    /// Number of events in the log so far.
     pub fn events(&self) -> u64 {
         self.writer.summary().events
     }
@@ -106,7 +106,7 @@ impl<'a> Salvage<'a> {
         };
         let all: Vec<_> = (0..rings.count).flat_map(of).collect();
         for (cpu, is_last, reader) in all {
-            // What stood in a ring that has ended is in the log, with what came after it.
+            // Records of a ring that has ended are in the log, followed by those of the next.
             if is_last || !reader.has_ended() {
                 self.ring(cpu as u16, reader)?;
             } else {
@@ -118,7 +118,7 @@ impl<'a> Salvage<'a> {
         Ok(())
     }
 
-    /// What the rings of a CPU hold.
+    /// Adds what the rings of a CPU hold.
     pub fn ring(&mut self, cpu: u16, mut reader: CpuReader) -> std::io::Result<()> {
         let mut end = finished(cpu);
         reader.count(&mut end.counters);
@@ -135,13 +135,13 @@ impl<'a> Salvage<'a> {
             self.still.convert(&self.kinds, &mut records, &mut since);
             let gap = first.saturating_sub(next_serial);
             if gap > 0 {
-                // A LOST record takes the numbers of those that were on their way.
+                // A LOST record takes the serial numbers of the events that were being moved.
                 records.splice(0..0, self.builtin.lost(gap, last_ns, last_ns));
                 end.entries
                     .push(Entry::new(Key::InFlight).cpu(cpu).count(gap).between(last_ns, last_ns));
             }
-            // A ring that its reader had not begun with does not say. The numbers before have been
-            // given all the same.
+            // A ring that its reader had not begun with has no number. The serial numbers before it
+            // were used all the same.
             next_serial
         };
         if missed > 0 {
@@ -159,7 +159,7 @@ impl<'a> Salvage<'a> {
         Ok(())
     }
 
-    /// What was not taken out of the rings yet; returns the first serial number.
+    /// Adds what had not been taken out of the rings; returns the first serial number.
     fn rest(&self, reader: &mut CpuReader, records: &mut Vec<u8>, end: &mut Finished) -> u64 {
         let first = reader.resume();
         let sound = reader.is_plausible();
@@ -174,7 +174,7 @@ impl<'a> Salvage<'a> {
         first
     }
 
-    /// What rings that run round and round hold.
+    /// Adds what rings in overwrite mode hold.
     fn newest(&self, reader: &mut CpuReader, records: &mut Vec<u8>, end: &mut Finished) -> Taken {
         let busy = self.still.crashed && reader.is_busy();
         let mut taken = Taken { torn: true, ..Taken::default() };
@@ -182,8 +182,7 @@ impl<'a> Salvage<'a> {
             taken = reader.take_overwritten(&self.kinds, records);
         }
         if busy && let Some(whole) = last_in_order(&self.kinds, records) {
-            // What stands in the place of an event that was being written is left from an earlier
-            // round.
+            // In place of an event that was being written there are bytes of an earlier round.
             records.truncate(whole);
             taken = Taken::of(&self.kinds, records);
             taken.serials = taken.serials.saturating_add(1);
@@ -202,7 +201,7 @@ impl<'a> Salvage<'a> {
         }
         let blocks = self.old.map(|old| old.blocks_of(Origin::Cpu(cpu))).unwrap_or_default();
         let last = blocks.iter().map(|b| b.header.last_time).max();
-        // With nothing written, 48 bits of time reach back so far from now.
+        // If nothing was written, 48 bits of time reach back from now.
         let reach = self.still.now_ns.checked_sub(TIME_REACH_NS).map_or(0, |t| t + CLOCK_MARGIN_NS);
         let time = last.unwrap_or(self.preamble.clock.start_ns.max(reach));
         (blocks.last().map_or(0, |b| b.header.next_serial()), time)
@@ -238,8 +237,8 @@ impl<'a> Salvage<'a> {
         (self.preamble.clock.start_ns, self.last_ns)
     }
 
-    /// Closes the log. `ledger`: what is known beside what the rings say; `ringless`: events
-    /// without a ring, by id.
+    /// Completes the log. `ledger`: entries that are known besides what the rings contain;
+    /// `ringless`: events without a ring, by id.
     pub fn finish(
         mut self,
         mut ledger: Ledger,
@@ -270,10 +269,10 @@ fn torn(cpu: u16) -> Entry {
     entry.detail("a ring held an invalid record; what followed it is lost")
 }
 
-/// Of a CPU that was stopped while it logged.
+/// The ledger entry of a CPU that was stopped while it logged.
 fn cut(cpu: u16, why: &str) -> Entry {
     Entry::new(Key::InFlight)
         .cpu(cpu)
         .count(1)
-        .detail(&format!("the last event of CPU {cpu} is not whole: {why}"))
+        .detail(&format!("the last event of CPU {cpu} is incomplete: {why}"))
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! One anchor in an image, and the rings that it leads to.
+//! One anchor in an image, and the rings that it describes.
 
 use super::dump::Dump;
 use crate::rescue::rings::{Facts, Still};
@@ -12,10 +12,10 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// A counter in an image that says more is no counter: nobody has logged so many events.
+/// Larger counters are invalid: no recording logs so many events.
 const COUNT_MAX: u64 = 1 << 40;
 
-/// What one anchor says.
+/// The contents of one anchor.
 pub struct Anchor {
     pub recording: u64,
     pub index: Index,
@@ -43,8 +43,8 @@ pub fn read_anchor(dump: &Dump, key: &Key, pages: &BTreeMap<u32, u64>) -> Option
 }
 
 impl Anchor {
-    /// Whether it can be one: rings of sizes that there are, and no page in two places, or a small
-    /// image could hold large rings.
+    /// Whether it is plausible: valid sizes of rings, and no page in two rings; otherwise a small
+    /// image could contain large rings.
     pub fn is_sound(&self) -> bool {
         let Index { page, first, rings, ringless, .. } = &self.index;
         let sizes = page.is_power_of_two() && (PAGE as u64..=1 << 16).contains(page);
@@ -64,14 +64,14 @@ impl Anchor {
         sizes && times && cpus && fits && once && uses <= self.frames.len()
     }
 
-    /// Whether a range is in the list, and holds exactly so many bytes.
+    /// Whether a range is within the list of frames, and has exactly so many bytes.
     pub fn holds(&self, range: Range, bytes: usize) -> bool {
         let end = range.at.checked_add(range.count);
         end.is_some_and(|end| end <= self.frames.len())
             && range.count == bytes.div_ceil(self.index.page as usize)
     }
 
-    /// Copies a range to memory of ours; whether all of it is in the image.
+    /// Copies a range to our memory; returns whether all of it is in the image.
     pub fn copy(
         &self,
         dump: &Dump,
@@ -89,7 +89,7 @@ impl Anchor {
                 .checked_mul(page as u64)
                 .is_some_and(|address| dump.read(address, &mut bytes[..part]));
             all &= whole;
-            // What is zero already takes no memory.
+            // Memory that stays zero is not allocated.
             if bytes[..part].iter().any(|b| *b != 0) {
                 let (words, _) = bytes[..part].as_chunks();
                 for (i, word) in words.iter().enumerate() {
@@ -109,8 +109,8 @@ impl Anchor {
         self.frames.get(range.at..range.at.checked_add(range.count)?)
     }
 
-    /// Both rings of a CPU, or the main one; `None`: their pages are used for something else by
-    /// now.
+    /// Both rings of a CPU, or the main one; `None`: their pages have been reused for something
+    /// else.
     pub fn reader(
         &self,
         dump: &Dump,
@@ -146,7 +146,7 @@ impl Anchor {
         Ok(memory)
     }
 
-    /// The clocks when the machine crashed, or up to a second before.
+    /// The clocks when the machine crashed, or up to a second earlier.
     pub fn still(&self) -> Option<Still> {
         let Index { counter, first, .. } = self.index;
         let pair = |m: Moment| (m.ticks, m.ns);
@@ -156,7 +156,7 @@ impl Anchor {
     }
 }
 
-/// Sums of what counters say must have a meaning.
+/// Limits counters, so that their sums do not overflow.
 fn bound_counters(memory: &Mapping, ring: usize) {
     let counters = (0..2 * EVENTS_MAX).map(|n| klogger_ring::LOST + 8 * n);
     counters.chain([klogger_ring::MISSED]).for_each(|at| bound(memory, ring + at));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! An image of a machine's memory: an ELF file, as /proc/vmcore is under kdump, and as QEMU's
-//! `dump-guest-memory` makes. It is read in pieces, and what it says of itself is not believed.
+//! Reads a memory image: an ELF file, as /proc/vmcore is under kdump, and as QEMU's
+//! `dump-guest-memory` writes it. It is untrusted, and read in pieces.
 
 use elf::abi::PT_LOAD;
 use elf::endian::AnyEndian;
@@ -16,7 +16,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 const HEADER: usize = 64;
-/// Parts of memory in one file; a machine has some dozens, and makedumpfile makes a new one for
+/// Segments of one file, at most; a machine has some dozens, and makedumpfile makes a new one at
 /// each hole.
 const SEGMENTS_MAX: usize = 1 << 20;
 /// Bytes that are read at a time.
@@ -24,11 +24,11 @@ const PIECE: usize = 4 << 20;
 
 pub struct Dump {
     file: File,
-    /// By their addresses.
+    /// Sorted by address.
     segments: Vec<Segment>,
 }
 
-/// A part of memory that is in the file.
+/// A range of memory that is in the file.
 struct Segment {
     address: u64,
     length: u64,
@@ -56,7 +56,8 @@ impl Dump {
         Ok(Dump { file, segments })
     }
 
-    /// Reads memory at an address; what the image does not have is zero. Whether it has all of it.
+    /// Reads memory at an address; what the image does not contain is zero. Returns whether it
+    /// contains all of it.
     pub fn read(&self, address: u64, to: &mut [u8]) -> bool {
         to.fill(0);
         let mut done = 0;
@@ -72,17 +73,17 @@ impl Dump {
         true
     }
 
-    /// Where an address is in the file, and how much follows it there.
+    /// The offset of an address in the file, and how many bytes follow it there.
     fn find(&self, address: u64) -> Option<(u64, u64)> {
         let after = self.segments.partition_point(|s| s.address <= address);
-        // Parts may overlap: the kernel's text is in most images twice.
+        // Segments may overlap: most images contain the kernel's text twice.
         let mut before = self.segments[..after].iter().rev().take(4);
         let segment = before.find(|s| address - s.address < s.length)?;
         let skip = address - segment.address;
         Some((segment.offset + skip, segment.length - skip))
     }
 
-    /// Shows all pages that are in the image.
+    /// Calls `see` with each page in the image.
     pub fn pages(&self, mut see: impl FnMut(u64, &[u8])) -> io::Result<()> {
         let mut piece = vec![0; PIECE];
         for s in &self.segments {
@@ -119,7 +120,7 @@ fn read_some(file: &File, offset: u64, to: &mut [u8]) -> io::Result<usize> {
     Ok(done)
 }
 
-/// Images that are not ELF.
+/// Recognizes images that are not ELF.
 fn other_format(path: &Path, head: &[u8]) -> Option<Error> {
     let what = match head {
         _ if head.starts_with(b"KDUMP   ") => "compressed by kdump (makedumpfile)",
@@ -127,7 +128,7 @@ fn other_format(path: &Path, head: &[u8]) -> Option<Error> {
         _ if head.starts_with(b"makedumpfile\0") => "a flattened file of makedumpfile",
         _ => return None,
     };
-    Some(Error::new(format!("{} is {what}, and only ELF files can be read", path.display())).help(
+    Some(Error::new(format!("{} is {what}, but only ELF files can be read", path.display())).help(
         "let kdump save an ELF file the next time: 'makedumpfile -E -d 31 /proc/vmcore FILE', or \
          'cp /proc/vmcore FILE'",
     ))
@@ -137,11 +138,11 @@ fn segments(file: &File, head: &[u8; HEADER]) -> Result<Vec<Segment>, String> {
     let broken = |e: ParseError| e.to_string();
     let ident = parse_ident::<AnyEndian>(head).map_err(broken)?;
     if ident.1 != Class::ELF64 || ident.0 != AnyEndian::Little {
-        return Err("it is not of a little-endian machine of 64 bits".into());
+        return Err("it is not from a little-endian machine of 64 bits".into());
     }
     let header = FileHeader::parse_tail(ident, &head[elf::abi::EI_NIDENT..]).map_err(broken)?;
     if header.e_type != elf::abi::ET_CORE {
-        return Err("it is an ELF file, but no core".into());
+        return Err("it is an ELF file, but not a core".into());
     }
     ProgramHeader::validate_entsize(header.class, header.e_phentsize.into()).map_err(broken)?;
     let count = count(file, &header)?;
@@ -154,7 +155,7 @@ fn segments(file: &File, head: &[u8; HEADER]) -> Result<Vec<Segment>, String> {
     let length = file.metadata().map_err(|e| e.to_string())?.len();
     let mut segments: Vec<Segment> = parts.iter().filter_map(|p| segment(p, length)).collect();
     segments.sort_by_key(|s| (s.address, s.length));
-    // Each byte of the file is read once, but for the kernel's text, which stands in it under two
+    // Each byte of the file is read once, except the kernel's text, which is in it under two
     // addresses.
     let all = segments.iter().fold(0u64, |sum, s| sum.saturating_add(s.length));
     match segments[..] {
@@ -164,7 +165,7 @@ fn segments(file: &File, head: &[u8; HEADER]) -> Result<Vec<Segment>, String> {
     }
 }
 
-/// Those whose number does not fit into the header have it in the first section.
+/// If the number of segments does not fit into the header, it is in the first section.
 fn count(file: &File, header: &FileHeader<AnyEndian>) -> Result<usize, String> {
     if header.e_phnum != elf::abi::PN_XNUM {
         return Ok(header.e_phnum.into());
@@ -175,7 +176,7 @@ fn count(file: &File, header: &FileHeader<AnyEndian>) -> Result<usize, String> {
     Ok(first.map_err(|e| e.to_string())?.sh_info as usize)
 }
 
-/// What of a part is in a file of so many bytes.
+/// The part of a segment that is in a file of so many bytes.
 fn segment(p: ProgramHeader, file: u64) -> Option<Segment> {
     let length = p.p_filesz.min(file.checked_sub(p.p_offset)?);
     let sound = p.p_paddr.checked_add(length)?.checked_add(PAGE as u64).is_some();

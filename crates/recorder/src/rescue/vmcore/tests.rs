@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Images of machines that never were: what is in them is found, and whatever is done to them,
-//! nothing else happens.
+//! Memory images of synthetic machines: what is in them is found, and a damaged image does no harm.
 
 use super::*;
 use klogger_engines::anchor::format::{self, Index, Moment, PAGE, Range, RingsAt};
@@ -16,7 +15,7 @@ use std::sync::Arc;
 
 const SIZE: usize = 16 << 10;
 const RECORDING: u64 = 77;
-/// The machine had just been booted.
+/// The machine has just booted.
 const START_NS: u64 = 5_000_000_000;
 /// Bytes of a DUMP_BEGIN record.
 const RECORD: usize = 16;
@@ -48,14 +47,14 @@ struct Machine {
     index: Index,
     facts: Facts,
     newest: Moment,
-    /// Its first frame, and when its anchor was made.
+    /// The first frame of the anchor, and when the anchor was made.
     at: u64,
     made: u64,
-    /// The first frame of the machine that has its nested ring.
+    /// The first frame of its nested ring.
     nested_at: u64,
 }
 
-/// Pages of a machine by their frames.
+/// Pages of a machine, by frame.
 type Pages = BTreeMap<u64, Vec<u8>>;
 
 impl Machine {
@@ -90,12 +89,12 @@ impl Machine {
         machine
     }
 
-    /// The same one, with other rings.
+    /// The same machine, with other rings.
     fn another() -> Machine {
         Machine { at: 1000, made: 2, nested_at: 1000, ..Machine::new(false, false) }
     }
 
-    /// Memory that is anything but in order.
+    /// Frames are out of order.
     fn frame(&self, n: usize) -> u64 {
         let nested = Rings::stride(SIZE) / PAGE..self.rings.length() / PAGE;
         let at = if nested.contains(&n) { self.nested_at } else { self.at };
@@ -115,7 +114,7 @@ impl Machine {
         self.log_in(0, SIZE, numbers);
     }
 
-    /// In one of the rings.
+    /// Logs into one of the rings.
     fn log_in(&self, ring: usize, size: usize, numbers: std::ops::Range<u64>) {
         let builtin = Builtin(Arc::new(self.facts.preamble.events.clone()));
         for n in numbers {
@@ -169,7 +168,7 @@ impl Machine {
     }
 }
 
-/// A part of memory for each run of pages.
+/// One segment for each run of pages.
 fn elf(pages: &Pages) -> Vec<u8> {
     let mut runs: Vec<(u64, Vec<u8>)> = Vec::new();
     for (at, page) in pages {
@@ -220,7 +219,7 @@ fn one(rescued: (Result<Vec<Rescued>, Error>, tempfile::TempDir)) -> (Salvaged, 
 }
 
 #[test]
-fn all_that_is_in_the_rings_is_found() {
+fn all_records_in_the_rings_are_found() {
     for counter in [false, true] {
         let machine = Machine::new(false, counter);
         machine.log(0..500);
@@ -231,10 +230,10 @@ fn all_that_is_in_the_rings_is_found() {
 }
 
 #[test]
-fn what_was_taken_out_before_is_counted() {
+fn records_taken_out_before_are_counted() {
     let machine = Machine::new(false, false);
     machine.log(0..500);
-    // The notes of a reader that had come so far.
+    // The position that a reader had stored.
     let notes = 64 + 8 * klogger_ring::GRID + 8;
     machine.set(notes, 300 * RECORD as u64);
     machine.set(notes + 16, 300);
@@ -258,7 +257,7 @@ fn a_flight_recorder_has_its_newest_events() {
     let machine = Machine::new(true, false);
     machine.log(0..3000);
     let per_ring = (SIZE / RECORD) as u64;
-    // Where each part of the grid begins, as writers note it.
+    // Where each part of the grid begins, as writers store it.
     for n in 0..klogger_ring::GRID as u64 {
         let part = SIZE as u64 / klogger_ring::GRID as u64;
         let newest = (3000 * RECORD as u64 - 1 - n * part) / part * part + part - part;
@@ -268,7 +267,7 @@ fn a_flight_recorder_has_its_newest_events() {
     let (saved, log) = one(machine.rescued());
     assert!((per_ring - 64..=per_ring).contains(&saved.rescued), "{}", saved.rescued);
     assert_eq!(log.times().unwrap().1, START_NS + 100 * 2999);
-    // The CPU was stopped while it wrote one more, over what was there before.
+    // The CPU was stopped while it wrote one more event over an older one.
     machine.head().fetch_add(RECORD as u64, Ordering::Relaxed);
     machine.set(40, 1);
     let (saved, log) = one(machine.rescued());
@@ -276,7 +275,7 @@ fn a_flight_recorder_has_its_newest_events() {
     assert!(keys(&saved).contains(&"in_flight"));
 }
 
-/// They were exchanged for others right before the crash.
+/// They were replaced right before the crash.
 #[test]
 fn rings_before_those_in_use_are_read_first() {
     let (before, after) = (Machine::new(false, false), Machine::another());
@@ -295,12 +294,12 @@ fn rings_before_those_in_use_are_read_first() {
     let (saved, log) = rescued(100);
     assert_eq!((saved.rescued, saved.summary.lost), (400, 100));
     assert_eq!(log.times(), Some((START_NS, START_NS + 49_900)));
-    // In most images nothing is left in them.
+    // In most images these rings are empty.
     let (saved, _) = rescued(300);
     assert_eq!((saved.rescued, saved.summary.lost), (200, 300));
 }
 
-/// A larger main ring has come in the place of one, and the nested ring has stayed.
+/// The main ring was replaced by a larger one, and the nested ring stayed.
 #[test]
 fn a_nested_ring_is_read_once() {
     let (before, after) =
@@ -323,7 +322,7 @@ fn a_nested_ring_is_read_once() {
 }
 
 #[test]
-fn a_page_that_is_something_else_by_now_is_no_ring() {
+fn a_page_that_was_reused_is_not_a_ring() {
     let machine = Machine::new(false, false);
     machine.log(0..100);
     machine.set(STAMP, RECORDING + 1);
@@ -332,7 +331,7 @@ fn a_page_that_is_something_else_by_now_is_no_ring() {
 }
 
 #[test]
-fn a_wiped_anchor_is_none() {
+fn a_wiped_anchor_is_ignored() {
     let anchor = memory::zeros(format::size(10_000)).unwrap();
     format::write(&anchor, 1, 1, &[7; 10_000]);
     let page = |n: usize| -> Vec<u8> {
@@ -349,7 +348,7 @@ fn a_wiped_anchor_is_none() {
 }
 
 #[test]
-fn what_is_no_image_is_refused() {
+fn a_file_that_is_not_an_image_is_refused() {
     let machine = Machine::new(false, false);
     let image = machine.image(&machine.text());
     let says = |bytes: &[u8]| save_bytes(bytes).0.err().unwrap().message;
@@ -359,9 +358,7 @@ fn what_is_no_image_is_refused() {
         says(&elf(&BTreeMap::from([(1, vec![1; PAGE])]))).contains("holds no rings of klogger")
     );
     // The anchor stands last.
-    assert!(
-        says(&image[..image.len() - PAGE]).contains("not all of what says where its rings are")
-    );
+    assert!(says(&image[..image.len() - PAGE]).contains("not all of its anchor"));
     let mut other = image.clone();
     other[4] = 1;
     assert!(says(&other).contains("of 64 bits"));
@@ -396,7 +393,7 @@ proptest! {
         check(&image);
     }
 
-    /// The checksums are right, and what they protect is not.
+    /// The checksums are correct, but the contents are invalid.
     #[test]
     fn a_lying_anchor_does_no_harm(
         flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
@@ -426,7 +423,7 @@ proptest! {
         check(&machine.image(&text));
     }
 
-    /// Words of the rings that say anything.
+    /// Random words in the rings.
     #[test]
     fn lying_rings_do_no_harm(
         words in prop::collection::vec((prop_oneof![0usize..90, 512usize..2560, 2560usize..3000],
