@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Takes from the C headers what recorders and writers must agree on.
+//! Takes the offsets and numbers that recorders and writers share from the C headers.
 
 use klogger_c_layout::Headers;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Blocks of records on their way from a drain thread to the writer of the log, and the buffers
-//! that they are made in.
+//! Blocks of records on their way from a drain thread to the writer thread, and the buffers that
+//! hold them.
 
 use crate::Taken;
 use klogger_log::builder::RecordBuilder;
@@ -13,11 +13,11 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex};
 
-/// Buffers between drain threads and the writer. If all are in use, the disk is slower than the
-/// events.
+/// Buffers between drain threads and the writer thread. If all are in use, the disk is slower than
+/// the events.
 const BUFFERS_MAX: u32 = 64;
 
-/// What is handed to the writer.
+/// A message to the writer thread.
 pub enum ToWriter {
     Block(Block),
     /// Events that the preamble does not have.
@@ -30,14 +30,15 @@ pub struct Block {
     pub origin: Origin,
     pub first_serial: u64,
     pub time_base: u64,
-    /// The number of the dump on its CPU, and when it began. Rings of threads have none.
+    /// In overwrite mode, the number of the dump on its CPU, and when it began. Rings of threads
+    /// have none.
     pub dump: Option<(u32, u64)>,
-    /// Events among the records.
+    /// Number of events among the records.
     pub events: u64,
     pub records: Vec<u8>,
 }
 
-/// Where a drain thread hands its blocks on, and where it takes buffers from.
+/// Where a drain thread hands over its blocks, and where it takes buffers from.
 #[derive(Clone)]
 pub struct Outlet {
     pub to_writer: SyncSender<ToWriter>,
@@ -46,7 +47,7 @@ pub struct Outlet {
     pub builtin: Builtin,
 }
 
-/// How a recording goes, for progress and for the ledger.
+/// The progress of a recording, for reports and for the ledger.
 #[derive(Default)]
 pub struct Status {
     pub events: AtomicU64,
@@ -74,7 +75,7 @@ impl Status {
     }
 }
 
-/// Buffers that go round between drain threads and the writer.
+/// Buffers that are reused between drain threads and the writer thread.
 #[derive(Default)]
 pub struct Pool {
     free: Mutex<Vec<Vec<u8>>>,
@@ -87,7 +88,7 @@ impl Pool {
         free.or_else(|| (self.made.fetch_add(1, Ordering::Relaxed) < BUFFERS_MAX).then(Vec::new))
     }
 
-    /// For the end of a recording, when nothing may be left behind.
+    /// A buffer even if all are in use: at the end of a recording no record may stay in a ring.
     pub fn get_anyway(&self) -> Vec<u8> {
         self.free.lock().ok().and_then(|mut free| free.pop()).unwrap_or_default()
     }
@@ -111,13 +112,13 @@ impl Builtin {
         RecordBuilder::new(layout.expect("klogger.klogger declares it"))
     }
 
-    /// Whether an event is being logged.
+    /// LOGGING_EVENT: whether an event is on.
     pub fn state(&self, layout: &EventLayout, on: bool) -> RecordBuilder<'_> {
         let state = self.event("LOGGING_EVENT").int("id", layout.id.into()).int("state", on.into());
         state.text("name", layout.name.as_bytes())
     }
 
-    /// A thread that is there.
+    /// PROCESS_EXISTS: a thread that exists.
     pub fn exists(&self, t: &Thread) -> RecordBuilder<'_> {
         let exists = self.event("PROCESS_EXISTS");
         let exists =
@@ -126,7 +127,7 @@ impl Builtin {
         exists.text("comm", &t.comm).text("command", &t.command)
     }
 
-    /// A LOST record: how many events, since when, and its own time, in ns.
+    /// A LOST record: how many events, the time of the first, and its own time, in ns.
     pub fn lost(&self, count: u64, since: u64, time: u64) -> Vec<u8> {
         let mut bytes = Vec::new();
         self.event("LOST")

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! From the clock of events to the log's. Programs and the kernel engine read the time-stamp
-//! counter, which costs half of what the kernel's clock costs. The recorder reads both side by side
-//! again and again, and draws straight lines between these pairs.
+//! Converts times from the clock of events to the log clock. Programs and the kernel engine read
+//! the TSC, which costs half of what the kernel's clock costs. The recorder reads both clocks
+//! together, again and again; such a reading is a pair. Between pairs it interpolates on straight
+//! lines.
 //!
-//! The lines are joined, and rise: so no two events change places, as long as they are converted by
-//! lines of one clock.
+//! The lines are joined and rise. So no two events change their order as long as they are converted
+//! by the lines of one clock.
 //!
-//! A counter may step: back to zero when a machine was asleep, anywhere, and on at another speed,
-//! when a virtual one was moved. Then a new stretch of lines begins, at the time at which the last
-//! one was looked at. Times between the two looks are uncertain by what lies between them; no
-//! others are.
+//! A TSC may step: back to zero when a machine was suspended, or to any value and another speed
+//! when a virtual machine was migrated. Then a new segment of lines begins at the time of the last
+//! pair before the step. Only times between this pair and the next are uncertain, by the time
+//! between the two.
 
 mod converter;
 mod segment;
@@ -26,21 +27,21 @@ use klogger_os as os;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Pairs that are kept; older times lie on the line from the first pair of all to the oldest of
-/// these. Every ring that is emptied makes one, and rings are emptied every second.
+/// Pairs that are kept; older times are on the line from the very first pair to the oldest of
+/// these. Each drain of a ring makes a pair, and rings are drained every second.
 const PAIRS: usize = 1 << 16;
-/// A time may be a little ahead of the newest pair: CPUs read their counters a moment apart.
+/// A time may be a little ahead of the newest pair, because the TSCs of CPUs differ.
 const AHEAD: u64 = 1 << 20;
-/// Stretches that are kept.
+/// Segments that are kept.
 const STRETCHES: usize = 16;
-/// A step is what leads further away from a line than noise, and than the kernel may let its clock
-/// run faster or slower.
+/// A step: a deviation from the line that is larger than noise, and larger than the slewing of the
+/// kernel's clock explains.
 pub const STEP_NS: u64 = 10_000;
 pub const SLEW_PPM: u64 = 1_000;
-/// A line that is shorter says little about the counter's speed.
+/// A shorter line does not give the speed of the TSC exactly enough.
 const LONG_NS: u64 = 10_000_000;
 
-/// Both clocks, read at one moment.
+/// Both clocks, read at the same moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pair {
     pub ticks: u64,
@@ -56,17 +57,17 @@ impl Pair {
     }
 }
 
-/// The counter's way beside the kernel's clock.
+/// The TSC compared with the kernel's clock.
 #[derive(Clone)]
 pub struct Clock {
     first: Pair,
-    /// Since a step; `first` was not read then, but follows from the speed before.
+    /// There was a step; `first` was not read after it, but extrapolated with the speed before.
     guessed: bool,
     pairs: VecDeque<Pair>,
     error_ns: u64,
-    /// Where the stretch ends. Times that it leads further than that are the next one's beginning.
+    /// Where the segment ends. Times that it maps beyond this belong to the next segment.
     until_ns: u64,
-    /// Stretches before the last steps.
+    /// Segments before the last steps.
     past: Vec<Arc<Clock>>,
 }
 
@@ -80,12 +81,13 @@ impl Clock {
         Clock { first, guessed: false, pairs, error_ns, until_ns: u64::MAX, past: Vec::new() }
     }
 
-    /// Reads both clocks.
+    /// Reads both clocks, and adds the pair.
     pub fn look(&mut self) {
         self.add(Pair::now());
     }
 
-    /// One straight line; `None` if it does not rise, or if the clocks are further than any goes.
+    /// A clock of one straight line; `None` if it does not rise, or if the clocks are further apart
+    /// than possible.
     pub fn on_line(first: (u64, u64), newest: (u64, u64)) -> Option<Clock> {
         let rises = first.0 < newest.0 && first.1 < newest.1 && newest.0.max(newest.1) < 1 << 62;
         let pair = |(ticks, ns): (u64, u64)| Pair { ticks, ns, within: 0 };
@@ -106,8 +108,7 @@ impl Clock {
         if off > noise || pair.ticks.saturating_add(AHEAD) < newest.ticks {
             return self.begin_anew(pair);
         }
-        // Lines must rise. A pair that does not fit in is one too many: CPUs' counters differ a
-        // little.
+        // Lines must rise. A pair that does not is dropped: the TSCs of CPUs differ a little.
         if pair.ticks <= newest.ticks {
             return;
         }
@@ -118,9 +119,9 @@ impl Clock {
         self.pairs.push_back(pair);
     }
 
-    /// How far a new pair is from where the line before it leads, and how far it may be: a line
-    /// that is as long as the way to it, or else the noise of two readings would be taken for a
-    /// change of speed. None of that length: not known.
+    /// How far a new pair is from the extrapolated line, and how far it may be. The line must be as
+    /// long as the way to the new pair, because otherwise the noise of two readings would be taken
+    /// for a change of speed. `None` if there is no line of that length.
     fn deviation(&self, pair: Pair) -> (u64, u64) {
         let newest = self.newest();
         let way = pair.ns - newest.ns;
@@ -134,8 +135,8 @@ impl Clock {
         (line(base, newest, pair.ticks).abs_diff(pair.ns), noise)
     }
 
-    /// The counter has stepped since the last look. As if that had been just after it: `first` is
-    /// where the counter was then, if it has gone on as fast as before.
+    /// The TSC has stepped since the last pair. The new segment begins right after that pair:
+    /// `first` is where the TSC was then, extrapolated back with the speed before.
     fn begin_anew(&mut self, pair: Pair) {
         let newest = self.newest();
         let (ticks, ns) = (newest.ticks - self.first.ticks, newest.ns - self.first.ns);
@@ -168,8 +169,8 @@ impl Clock {
         }
     }
 
-    /// The two pairs whose line a time is on: those around it; the first two, or the last two, for
-    /// one outside.
+    /// The two pairs whose line a time is on: those around it; for a time outside, the first two or
+    /// the last two.
     fn around(&self, ticks: u64) -> (Pair, Pair) {
         let later = self.pairs.partition_point(|p| p.ticks <= ticks);
         let last = self.pairs.len() - 1;
@@ -188,11 +189,11 @@ impl Clock {
         self.error_ns
     }
 
-    /// The lines that times from `since` on are on; the last one goes on behind its end.
+    /// The lines for times from `since` on; the last one continues beyond its end.
     fn part(&self, since: u64) -> Clock {
         let from = self.pairs.partition_point(|p| p.ticks <= since).saturating_sub(1);
         let from = from.min(self.pairs.len().saturating_sub(2));
-        // One that is ahead of all is of a stretch before this one.
+        // A time ahead of all pairs belongs to a segment before this one.
         let from = if since > self.newest().ticks { 0 } else { from };
         let pairs = self.pairs.range(from..).copied().collect();
         let (first, guessed, error_ns, until_ns) =
@@ -200,15 +201,15 @@ impl Clock {
         Clock { first, guessed, pairs, error_ns, until_ns, past: self.past.clone() }
     }
 
-    /// Whether a time lies in this stretch, and if not, or if it lies in others as well, how far it
-    /// is from the end: what is in hand is seldom old. Less is more likely.
+    /// Whether a time is outside of this segment, and its distance from the end of the segment. The
+    /// smallest is the most likely, because times to be converted are seldom old.
     fn unlikeness(&self, ticks: u64) -> (bool, u64) {
         let newest = self.newest().ticks;
         let within = (self.first.ticks..=newest.saturating_add(AHEAD)).contains(&ticks);
         (!within, newest.abs_diff(ticks))
     }
 
-    /// The time of these 48 bits if it belongs to a stretch before the last step.
+    /// The time of these 48 bits if it belongs to a segment before the last step.
     fn before_step(&self, ticks: u64, time48: u64) -> Option<u64> {
         let times = self.past.iter().map(|c| (c, full_time(base(c.newest().ticks), time48)));
         let (clock, time) = times.min_by_key(|(c, time)| c.unlikeness(*time))?;
@@ -217,7 +218,7 @@ impl Clock {
             .then(|| line(a, b, time).min(clock.until_ns))
     }
 
-    /// For the log: `source` is what most programs read.
+    /// A description for the log: `source` is what most programs read.
     pub fn about(&self, source: Source) -> EventClock {
         match source {
             Source::Monotonic => EventClock { source: "clock_gettime".into(), khz: 0, error_ns: 0 },
@@ -238,8 +239,8 @@ impl Clock {
         }
     }
 
-    /// How far from the truth a time before the first pair may be: the counter's speed is known no
-    /// better than the two readings that it follows from.
+    /// Extends the error for times before the first pair: the speed of the TSC is known only as
+    /// exactly as the two readings that it is computed from.
     pub fn extend_error(&mut self, ns: u64) {
         let newest = self.past.first().map_or(self.newest(), |past| past.newest());
         let first = self.past.first().map_or(self.first, |past| past.first);
@@ -253,7 +254,7 @@ impl Clock {
     }
 }
 
-/// Where the line through two pairs is at `ticks`.
+/// The value at `ticks` of the line through two pairs.
 fn line(a: Pair, b: Pair, ticks: u64) -> u64 {
     let (dt, dn) = (i128::from(b.ticks - a.ticks), i128::from(b.ns - a.ns));
     let ns = match dt {
@@ -263,7 +264,7 @@ fn line(a: Pair, b: Pair, ticks: u64) -> u64 {
     ns.clamp(0, i128::from(u64::MAX)) as u64
 }
 
-/// 48 bits before what is ahead of every time that can come after `now`.
+/// 48 bits before the latest time that can come after `now`.
 fn base(now: u64) -> u64 {
     (now + AHEAD).saturating_sub(TIME_MASK)
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The reader's side of the rings that writers share with a recorder, and the times in them.
+//! The reader's side of the rings that writers share with a recorder, and the conversion of times.
 
 pub mod block;
 pub mod clock;

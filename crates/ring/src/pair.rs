@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The two rings of a CPU, or of a thread, as one: the main ring, and the nested one for probe hits
-//! that interrupt others.
+//! The two rings of a CPU or a thread, read as one: the main ring, and the nested ring, which takes
+//! nested hits.
 //!
-//! Either is in the order of time, or nearly so (an interrupt can interrupt an interrupt). Nested
-//! records are few; they are put in among the main ring's by their time, so that whoever reads on
-//! sees one sequence.
+//! Each ring is in the order of time, or nearly so (an interrupt can interrupt an interrupt).
+//! Nested records are few. They are merged into those of the main ring by their time, so that the
+//! caller sees one sequence.
 
 mod order;
 mod still;
@@ -15,23 +15,23 @@ pub use still::Still;
 use crate::{Counters, NESTED, Note, RecordKinds, RingReader, Taken};
 use order::{later, put_in, records};
 
-/// Bytes of nested records that may wait for the main ring to catch up, or as many as that ring
-/// has: if the disk is slow, all that it holds may be older. Only a writer that lies about times
-/// needs more.
+/// Bytes of nested records that may wait for older records of the main ring, at least; up to as
+/// many as that ring has, because if the disk is slow, all its records may be older. Only a writer
+/// with invalid times needs more.
 const WAITING_MAX: usize = 4 * NESTED;
 
 pub struct CpuReader {
     main: RingReader,
-    /// A thread's comes to be when it is needed.
+    /// The nested ring of a thread is opened when it is first used.
     nested: Option<RingReader>,
-    /// Nested records that are later than all that has been taken from the main ring.
+    /// Nested records that are later than all records taken from the main ring.
     waiting: Vec<u8>,
-    /// Numbers that the records took which are out of the rings.
+    /// Serial numbers taken by the records that are out of the rings.
     serials: u64,
 }
 
 impl CpuReader {
-    /// The reader's end of both rings of a CPU, or of a thread. There must be only one at a time.
+    /// The reader's side of both rings of a CPU or a thread. There must be only one at a time.
     pub fn new(main: RingReader, nested: Option<RingReader>) -> CpuReader {
         CpuReader { main, nested, waiting: Vec::new(), serials: 0 }
     }
@@ -44,36 +44,36 @@ impl CpuReader {
         self.nested = Some(nested);
     }
 
-    /// Whether both rings hold positions that there can be.
+    /// Whether the positions in both rings are plausible.
     pub fn is_plausible(&self) -> bool {
         self.main.is_plausible() && self.nested.as_ref().is_none_or(RingReader::is_plausible)
     }
 
-    /// The same, for rings that run round and round.
+    /// The same in overwrite mode.
     pub fn is_plausible_round(&self) -> bool {
         self.main.is_plausible_round()
             && self.nested.as_ref().is_none_or(RingReader::is_plausible_round)
     }
 
-    /// Whether a hit was being logged, of which a part may be in the main ring.
+    /// Whether a hit was being logged; a part of it may be in the main ring.
     pub fn is_busy(&self) -> bool {
         self.main.is_busy()
     }
 
-    /// Goes on from where another reader of this CPU has ended.
+    /// Continues from where another reader of this CPU has ended.
     pub fn follow(&mut self, serials: u64) {
         self.serials = serials;
         self.main.leave(self.here());
     }
 
-    /// Bytes that wait to be taken out.
+    /// Bytes that are not yet taken out.
     pub fn fill(&self) -> u64 {
         self.main.fill()
             + self.nested.as_ref().map_or(0, RingReader::fill)
             + self.waiting.len() as u64
     }
 
-    /// Whether the main ring has been round more than once.
+    /// Whether the main ring has overwritten records.
     pub fn has_overwritten(&self) -> bool {
         self.main.head() > self.main.size()
     }
@@ -83,35 +83,35 @@ impl CpuReader {
         both(self.main.missed(), self.nested.as_ref().map_or((0, 0), RingReader::missed))
     }
 
-    /// The same, and from now on they are told.
+    /// Takes these numbers out, so that no LOST record will count them again.
     pub fn take_missed(&self) -> (u64, u64) {
         both(self.main.take_missed(), self.nested.as_ref().map_or((0, 0), RingReader::take_missed))
     }
 
-    /// Attempts by event id; counted only in overwrite mode.
+    /// Attempts to log by event id; counted only in overwrite mode.
     pub fn attempts(&self, id: u16) -> u64 {
         self.main.attempts(id) + self.nested.as_ref().map_or(0, |n| n.attempts(id))
     }
 
-    /// Adds up what the rings have counted by event id.
+    /// Adds up the counters of both rings by event id.
     pub fn count(&self, counters: &mut Counters) {
         self.main.count(counters);
         self.nested.iter().for_each(|n| n.count(counters));
     }
 
-    /// Where the writers of both rings are.
+    /// The writers' positions in both rings.
     pub fn heads(&self) -> (u64, u64) {
         (self.main.head(), self.nested.as_ref().map_or(0, RingReader::head))
     }
 
-    /// What stands before these positions, which the writers once had, is not to be read any more.
+    /// Skips what is before these positions, which the writers had at an earlier time.
     pub fn skip_to(&mut self, (main, nested): (u64, u64)) {
         self.main.skip_to(main);
         self.nested.iter_mut().for_each(|n| n.skip_to(nested));
         self.main.leave(self.here());
     }
 
-    /// Lets writers in, in overwrite mode without end.
+    /// Opens the rings for writers; in overwrite mode without a limit.
     pub fn open(&self, overwrite: bool) {
         self.nested.iter().for_each(|n| n.open(overwrite));
         self.main.open(overwrite);
@@ -122,26 +122,26 @@ impl CpuReader {
         self.main.size()
     }
 
-    /// Bytes of the main ring that are free when a writer calls its reader.
+    /// Bytes of the main ring that are free when a writer wakes the reader.
     pub fn reserve(&self) -> u64 {
         self.main.reserve()
     }
 
-    /// Sends writers to a larger main ring, which is open already.
+    /// Directs writers to a larger main ring, which is open already.
     pub fn retire(&mut self) {
         self.main.retire();
     }
 
-    /// Goes on with the larger main ring; returns the one before, which must be empty.
+    /// Continues with the larger main ring; returns the old one, which must be empty.
     pub fn go_on_with(&mut self, larger: RingReader) -> RingReader {
         let before = std::mem::replace(&mut self.main, larger);
         self.main.leave(self.here());
         before
     }
 
-    /// Appends whole records to `out`, about `max` bytes, and gives their space back.
+    /// Appends whole records to `out`, about `max` bytes, and frees their space in the rings.
     pub fn take(&mut self, kinds: &RecordKinds, out: &mut Vec<u8>, max: usize) -> Taken {
-        // First, so that what is nested in a main record which is taken now is at hand.
+        // The nested ring first, so that records nested in a main record taken now are at hand.
         let nested = self
             .nested
             .as_mut()
@@ -164,15 +164,15 @@ impl CpuReader {
         taken
     }
 
-    /// For overwrite mode, with writers stopped: appends everything that is still whole since the
-    /// last time.
+    /// In overwrite mode, with writers stopped: appends everything since the last call that is
+    /// still whole.
     pub fn take_overwritten(&mut self, kinds: &RecordKinds, out: &mut Vec<u8>) -> Taken {
         let taken = self.both_rings(kinds, out, |ring, out| ring.take_overwritten(kinds, out));
         self.main.leave(self.here());
         taken
     }
 
-    /// Appends what `take` finds in either ring, as one sequence.
+    /// Appends what `take` finds in both rings, as one sequence.
     fn both_rings(
         &mut self,
         kinds: &RecordKinds,
@@ -193,8 +193,8 @@ impl CpuReader {
         Note { main: self.main.tail(), nested, serials: self.serials }
     }
 
-    /// Goes on where a reader that has died stopped; returns how many numbers the records took that
-    /// it had taken out.
+    /// Continues where a reader that was killed had stopped; returns how many serial numbers were
+    /// used by the records that it had taken out.
     pub fn resume(&mut self) -> u64 {
         let note = self.main.note();
         self.main.resume_at(note.main);
@@ -203,19 +203,19 @@ impl CpuReader {
         note.serials
     }
 
-    /// Whether a reader that has died had taken out everything.
+    /// Whether a reader that was killed had taken out everything.
     pub fn has_ended(&self) -> bool {
         let note = self.main.note();
         self.main.head() == note.main
             && self.nested.as_ref().is_none_or(|n| n.head() == note.nested)
     }
 
-    /// Appends all whole records, and leaves them where they are.
+    /// Appends all whole records, and leaves them in the rings.
     pub fn copy_all(&mut self, kinds: &RecordKinds, out: &mut Vec<u8>) -> Taken {
         self.both_rings(kinds, out, |ring, out| ring.copy(kinds, out, usize::MAX))
     }
 
-    /// Takes the waiting records up to a time, or all.
+    /// Takes the waiting nested records up to a time, or all.
     fn waiting_until(&mut self, kinds: &RecordKinds, last: Option<u64>) -> Vec<u8> {
         let Some(last) = last else { return std::mem::take(&mut self.waiting) };
         let mut end = 0;
@@ -229,7 +229,7 @@ impl CpuReader {
     }
 }
 
-/// (how many, since when) of two rings together.
+/// (how many, since when) of both rings together.
 fn both(main: (u64, u64), nested: (u64, u64)) -> (u64, u64) {
     match (main, nested) {
         (main, (0, _)) => main,

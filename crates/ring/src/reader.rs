@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The reader's side of a ring. The protocol stands in `runtime/include/klogger/ring.h`.
+//! The reader's side of a ring. `runtime/include/klogger/ring.h` describes the protocol.
 
 mod note;
 mod rings;
@@ -15,30 +15,32 @@ use klogger_os::Mapping;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// After how many bytes of a ring a writer calls its reader.
+/// Where the low-water mark of a ring is: how many bytes a writer may fill before it wakes the
+/// reader.
 #[derive(Clone, Copy)]
 enum Mark {
     At(u64),
-    /// As the ring itself says: the kernel engine's may be changed while it records. In overwrite
-    /// mode its writers leave their fast path at once.
+    /// The ring's own field, because the kernel engine allows changes while it records. In
+    /// overwrite mode its writers always take the slow path.
     InRing,
 }
 
-/// The reader's end of one ring.
+/// The reader's side of one ring.
 pub struct RingReader {
     mapping: Arc<Mapping>,
-    /// Where the ring begins in the mapping.
+    /// Offset of the ring in the mapping.
     base: usize,
     size: usize,
     mark: Mark,
-    /// A larger ring has taken its place, and no writer is let in any more.
+    /// A larger ring has replaced it, and no writer may reserve space in it any more.
     retired: bool,
-    /// Bytes ever taken out.
+    /// Bytes taken out so far.
     tail: u64,
-    /// Places, and lengths, of what was copied and not given back yet.
+    /// Offsets and lengths of what was copied and not yet released.
     copied: Vec<(usize, usize)>,
-    /// Nonsense in the ring is an accident, and the writers' next records are worth something. In a
-    /// program's ring it is not, and zeroing would make memory of what the program has never used.
+    /// The writers are part of the kernel: invalid contents are an accident, and their next records
+    /// are still read. In a program's ring they are not, and zeroing would allocate memory that the
+    /// program has never used.
     trusted: bool,
 }
 
@@ -58,12 +60,12 @@ impl RingReader {
         }
     }
 
-    /// The same, of the kernel engine.
+    /// A ring of the kernel engine.
     pub fn of_kernel(mapping: Arc<Mapping>, base: usize, size: usize) -> RingReader {
         RingReader::new(mapping, base, size, Mark::InRing)
     }
 
-    /// One of a program, of which `tail` bytes have been taken out so far.
+    /// A ring of a program, of which `tail` bytes have been taken out so far.
     pub fn of_program(mapping: Arc<Mapping>, base: usize, size: usize, tail: u64) -> RingReader {
         let mark = Mark::At(size as u64 / 2);
         RingReader { trusted: false, tail, ..RingReader::new(mapping, base, size, mark) }
@@ -77,29 +79,30 @@ impl RingReader {
         self.size as u64
     }
 
-    /// Bytes ever reserved by writers.
+    /// Bytes that writers have reserved so far.
     pub fn head(&self) -> u64 {
         self.word(HEAD).load(Ordering::Acquire)
     }
 
-    /// Bytes that wait to be taken out.
+    /// Bytes that are not yet taken out.
     pub fn fill(&self) -> u64 {
         self.head().saturating_sub(self.tail)
     }
 
-    /// Bytes ever taken out.
+    /// Bytes taken out so far.
     pub fn tail(&self) -> u64 {
         self.tail
     }
 
-    /// Whether the writers' position can be one: not before ours, and no more than a ring later.
+    /// Whether the writers' position is plausible: not before ours, and at most a ring's size after
+    /// it.
     pub fn is_plausible(&self) -> bool {
         let fill = self.head().checked_sub(self.tail);
         fill.is_some_and(|fill| fill <= self.size() && self.tail < 1 << 62)
             && self.tail.is_multiple_of(8)
     }
 
-    /// The same, for a ring that runs round and round.
+    /// The same in overwrite mode.
     pub fn is_plausible_round(&self) -> bool {
         self.head() < 1 << 62
             && self.head().is_multiple_of(8)
@@ -112,30 +115,29 @@ impl RingReader {
         self.word(NEST).load(Ordering::Relaxed) != 0
     }
 
-    /// Events lost since the last LOST record, and the time of the first (low 48 bits and up: full
-    /// ns).
+    /// Events lost since the last LOST record, and the full time of the first, ns.
     pub fn missed(&self) -> (u64, u64) {
         (self.word(MISSED).load(Ordering::Acquire), self.word(MISSED_SINCE).load(Ordering::Relaxed))
     }
 
-    /// The same, and from now on they are told: no LOST record will count them. Writers exchange
-    /// the number as well.
+    /// Takes these numbers out, so that no LOST record will count them again. Writers also use an
+    /// atomic exchange.
     pub fn take_missed(&self) -> (u64, u64) {
         let since = self.missed().1;
         (self.word(MISSED).swap(0, Ordering::AcqRel), since)
     }
 
-    /// Lost by event id.
+    /// Lost events of an id.
     pub fn lost(&self, id: u16) -> u64 {
         self.word(LOST + 8 * usize::from(id)).load(Ordering::Relaxed)
     }
 
-    /// Attempts by event id; counted only in overwrite mode.
+    /// Attempts to log an event; counted only in overwrite mode.
     pub fn attempts(&self, id: u16) -> u64 {
         self.word(ATTEMPTS + 8 * usize::from(id)).load(Ordering::Relaxed)
     }
 
-    /// Adds up what the ring has counted by event id.
+    /// Adds up the counters of the ring by event id.
     pub fn count(&self, counters: &mut Counters) {
         for (id, (lost, attempts)) in
             counters.lost.iter_mut().zip(&mut counters.attempts).enumerate()
@@ -145,7 +147,7 @@ impl RingReader {
         }
     }
 
-    /// Lets writers in: as much as the ring holds, or, in overwrite mode, without end.
+    /// Opens the ring for writers: for its size or, in overwrite mode, without a limit.
     pub fn open(&self, overwrite: bool) {
         let (hard, limit) = match (overwrite, self.mark) {
             (true, Mark::At(_)) => (u64::MAX, u64::MAX),
@@ -157,12 +159,12 @@ impl RingReader {
         };
         let from = if overwrite { 0 } else { self.tail };
         let (hard, limit) = (from.wrapping_add(hard), from.wrapping_add(limit));
-        // Pairs with the writer's loads: who sees these finds zeros.
+        // Pairs with the writer's loads: a writer that sees these finds zeros.
         self.word(HARD).store(hard, Ordering::Release);
         self.word(LIMIT).store(limit, Ordering::Release);
     }
 
-    /// Appends whole records to `out` until `max` bytes or the first record that is not complete.
+    /// Appends whole records to `out` until `max` bytes or the first record that is not committed.
     /// They stay in the ring until [`RingReader::release`].
     pub fn copy(&mut self, kinds: &RecordKinds, out: &mut Vec<u8>, max: usize) -> Taken {
         let head = self.head();
@@ -187,7 +189,7 @@ impl RingReader {
         taken
     }
 
-    /// Zeroes what was copied, and gives the space back.
+    /// Zeroes what was copied, and frees its space.
     pub fn release(&mut self) {
         self.copied.iter().for_each(|(start, length)| self.zero(*start, *length));
         self.copied.clear();
@@ -196,12 +198,12 @@ impl RingReader {
         }
     }
 
-    /// Whether writers were ever let in.
+    /// Whether the ring was ever opened for writers.
     pub fn is_open(&self) -> bool {
         self.word(HARD).load(Ordering::Acquire) > 0
     }
 
-    /// Bytes that are free when a writer calls its reader.
+    /// Bytes that are free when a writer wakes the reader.
     pub fn reserve(&self) -> u64 {
         let mark = match self.mark {
             Mark::At(mark) => mark,
@@ -210,20 +212,20 @@ impl RingReader {
         self.size().saturating_sub(mark)
     }
 
-    /// Sends writers to the larger ring of this CPU, which is open. Those that are at work may go
-    /// on here: their records are to be taken out when none of them is left.
+    /// Directs writers to the larger ring of this CPU, which is open. Writers that are active may
+    /// still use this ring: their records are taken out when none of them is left.
     pub fn retire(&mut self) {
         self.retired = true;
         self.word(MASK).store(1, Ordering::Relaxed);
         self.word(LIMIT).store(0, Ordering::Release);
     }
 
-    /// What stands before this position, at which a record begins, is not to be read any more.
+    /// Skips what is before this position, at which a record begins.
     pub fn skip_to(&mut self, position: u64) {
         self.tail = self.tail.max(position);
     }
 
-    /// Goes on where the last reader stopped.
+    /// Continues where the last reader stopped.
     pub fn resume_at(&mut self, tail: u64) {
         self.tail = tail;
     }
@@ -232,13 +234,13 @@ impl RingReader {
         self.tail as usize & (self.size - 1)
     }
 
-    /// Bytes of whole records from the tail on which stand side by side: up to the ring's end, and
-    /// over it by the one record that begins before it.
+    /// Bytes of whole records that are contiguous from the tail on: up to the end of the ring, and
+    /// beyond it by the one record that begins before the end.
     fn run(&self, kinds: &RecordKinds, head: u64, max: usize, taken: &mut Taken) -> usize {
         let start = self.offset();
         let mut at = start;
         while at < self.size && at - start < max && self.tail + ((at - start) as u64) < head {
-            // Pairs with klogger_publish(): a header word that is not zero stands before a complete
+            // Pairs with klogger_publish(): a header word other than zero precedes a complete
             // record.
             let word = self.word(CONTROL + at).load(Ordering::Acquire);
             if word == 0 {
@@ -258,10 +260,10 @@ impl RingReader {
 
     fn bytes(&self, offset: usize, length: usize) -> &[u8] {
         let at = self.mapping.at(self.base + CONTROL + offset, length);
-        // SAFETY: within the mapping. The writers are done with records whose header is set, and do
-        // not write there again before `hard` is raised; sizes are read from such records only. A
-        // program that writes nevertheless gets nothing but nonsense into the copy, whose records
-        // are looked at again before they are believed.
+        // SAFETY: within the mapping. Writers are done with records whose header is set, and do not
+        // write there again before `hard` is raised; sizes are read from such records only. If a
+        // program writes nevertheless, the copy has invalid contents; its records are checked
+        // before use.
         unsafe { std::slice::from_raw_parts(at, length) }
     }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The times of records, from the clock of events to the log's.
+//! Converts the times of records from the clock of events to the log clock.
 
 use super::segment::Segment;
 use super::{Clock, Source, base};
@@ -7,21 +7,21 @@ use crate::RecordKinds;
 use klogger_log::record::{Header, TIME_MASK, full_time};
 use klogger_os as os;
 
-/// So far may a time be ahead of the newest pair in an image of a machine that has crashed: nobody
-/// may have looked at the clock for so long.
+/// How far a time may be ahead of the newest pair in the memory image of a crashed machine, where
+/// no pair may have been added for as long.
 const AHEAD_OF_CRASH: u64 = 1 << 44;
 
-/// Converts times that were published before it was made.
+/// Converts times that were stored before it was made.
 pub struct Converter<'a> {
     pub(super) clock: &'a Clock,
     pub(super) source: Source,
-    /// 48 bits before what is ahead of every time that can come, in the events' clock.
+    /// 48 bits before the latest time that can come, in the clock of events.
     pub(super) base: u64,
     pub(super) segment: Segment,
 }
 
 impl<'a> Converter<'a> {
-    /// Takes a new pair, which is later than all that is in hand already: so those times are
+    /// Adds a new pair, which is later than all records to be converted, so that their times are
     /// between pairs.
     pub fn new(clock: &'a mut Clock, source: Source) -> Converter<'a> {
         let now = match source {
@@ -34,13 +34,12 @@ impl<'a> Converter<'a> {
         Converter::until(clock, source, now)
     }
 
-    /// Of times of the counter that are before the clock's newest pair.
+    /// Converts TSC times from before the clock's newest pair.
     pub fn of_counter(clock: &'a Clock) -> Converter<'a> {
         Converter::until(clock, Source::Tsc, clock.newest().ticks)
     }
 
-    /// Of times of the counter in a machine that has crashed, which may be far behind the clock's
-    /// newest pair.
+    /// Converts TSC times of a crashed machine, which may be far after the clock's newest pair.
     pub fn of_crash(clock: &'a Clock) -> Converter<'a> {
         let newest = clock.newest().ticks;
         let base = (newest + AHEAD_OF_CRASH).saturating_sub(TIME_MASK);
@@ -51,7 +50,7 @@ impl<'a> Converter<'a> {
         Converter { clock, source, base: base(now), segment: Segment::new(clock.around(now)) }
     }
 
-    /// The full time, ns of the log's clock, from its low 48 bits.
+    /// The full time, ns of the log clock, from its low 48 bits.
     pub fn ns(&mut self, time48: u64) -> u64 {
         let time = full_time(self.base, time48);
         match self.source {
@@ -64,13 +63,13 @@ impl<'a> Converter<'a> {
                     self.segment = Segment::new(self.clock.around(time));
                 }
                 let ns = self.segment.at(time);
-                // Before a step is another stretch.
+                // Before a step is another segment.
                 if self.clock.guessed { ns.max(self.clock.first.ns) } else { ns }
             }
         }
     }
 
-    /// Gives a record the log's time, and this id; returns the full time.
+    /// Stores the log's time and this id in the header of a record; returns the full time.
     pub fn header(&mut self, record: &mut [u8], id: u16) -> Option<u64> {
         let word = record.first_chunk_mut()?;
         let ns = self.ns(Header(u64::from_le_bytes(*word)).time48());
@@ -78,7 +77,7 @@ impl<'a> Converter<'a> {
         Some(ns)
     }
 
-    /// The same for a full time which is a field of a record.
+    /// Converts a full time that is a field of a record.
     pub fn field(&mut self, record: &mut [u8], offset: usize) -> Option<u64> {
         let word = record.get_mut(offset..)?.first_chunk_mut()?;
         let ns = self.ns(u64::from_le_bytes(*word) & TIME_MASK);
@@ -86,7 +85,7 @@ impl<'a> Converter<'a> {
         Some(ns)
     }
 
-    /// The same for all times of some records. Those of a ring are in order, steps or not.
+    /// Converts all times of some records. The records of one ring are in order, also across steps.
     pub fn records(&mut self, kinds: &RecordKinds, bytes: &mut [u8]) {
         let (mut rest, mut last) = (bytes, 0);
         while let (Some(header), Some(size)) = (Header::read(rest), kinds.sizes.size(rest)) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Straight lines between pairs, for many times on one.
+//! A straight line between two pairs, prepared for many times on it.
 
 use super::{Pair, line};
 
@@ -7,8 +7,8 @@ use super::{Pair, line};
 pub struct Segment {
     a: Pair,
     b: Pair,
-    /// ns in a tick, 32 bits of them behind the point, so that a time is at most 1 ns too early; 0
-    /// if the line is too long for that.
+    /// ns per tick, as a fixed-point number with 32 fractional bits, so that a time is at most 1 ns
+    /// too early; 0 if the line is too long for that.
     slope: u64,
 }
 
@@ -23,7 +23,7 @@ impl Segment {
         (self.a.ticks..=self.b.ticks).contains(&ticks)
     }
 
-    /// A division is as dear as all the rest that is done with a record.
+    /// Multiplies, because a division would cost as much as all other steps for a record.
     pub fn at(&self, ticks: u64) -> u64 {
         match self.slope != 0 && self.holds(ticks) {
             true => {

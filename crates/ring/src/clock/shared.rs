@@ -6,7 +6,7 @@ use klogger_log::preamble::EventClock;
 use klogger_log::record::{TIME_MASK, full_time};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// One clock of the threads that empty the rings of CPUs.
+/// One clock for all threads that drain the rings of CPUs.
 #[derive(Clone)]
 pub struct SharedClock(Arc<Mutex<Clock>>);
 
@@ -19,20 +19,21 @@ impl SharedClock {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// So that times which will be converted much later lie between pairs that are not far apart.
+    /// Adds a pair, so that times which are converted much later are between pairs close to each
+    /// other.
     pub fn look(&self) {
         self.lock().look();
     }
 
-    /// What is needed to convert times that are in hand already, of which the first has these low
-    /// 48 bits. A copy: long conversions of one thread hold up no other.
+    /// A copy of the lines for records that were taken out already, the first of which has these
+    /// low 48 bits. With a copy, a long conversion delays no other thread.
     pub fn part(&self, first48: u64) -> Clock {
         let mut clock = self.lock();
         clock.look();
         clock.part(full_time(base(clock.newest().ticks), first48))
     }
 
-    /// How far back a time can be told by its low 48 bits, ns.
+    /// The span of time that the low 48 bits of a time can cover, ns.
     pub fn reach_ns(&self) -> u64 {
         let ticks = u128::from(TIME_MASK - AHEAD);
         let ns = (ticks * 1_000_000).checked_div(self.lock().khz().into());

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What the times of events are, and what is best on this machine.
+//! The clock of events, and which one is best on this machine.
 
 use klogger_os as os;
 use klogger_os::machine;
 
-/// What the times of events are.
+/// The clock of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// CLOCK_MONOTONIC, ns.

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Machines whose counters step, and what becomes of the times of their events.
+//! Tests with TSCs that step: the converted times of events.
 
 use super::*;
 use klogger_log::record::Header;
 use proptest::prelude::*;
 
 const MS: u64 = 1_000_000;
-/// Of a stretch that has been looked at for a while, what two readings and a slope in integers may
-/// be wrong by.
+/// The allowed error in a segment of several pairs: two readings, and the rounding of a slope.
 const NEAR: u64 = 1_000;
 
-/// A counter from some time on.
+/// A TSC from some time on.
 #[derive(Clone, Copy, Debug)]
 struct Stretch {
     ns: u64,
@@ -45,7 +44,7 @@ impl Machine {
         self.clock.add(Pair { ticks: self.ticks(self.now), ns: self.now, within: 20 });
     }
 
-    /// Looks every so often.
+    /// Adds a pair at regular times.
     fn run(&mut self, ms: u64, every: u64) {
         for _ in 0..ms / every {
             self.now += every * MS;
@@ -69,27 +68,27 @@ impl Machine {
 }
 
 #[test]
-fn a_counter_that_begins_anew_is_followed() {
+fn a_counter_reset_to_zero_is_followed() {
     let mut m = Machine::new(900_000_000_000_000, 2_000_000);
     m.run(5_000, 200);
     let stepped = m.now;
     m.step(17, 2_000_000);
     m.run(3_000, 200);
-    // Before the step, and after the first look that saw it.
+    // Before the step, and after the first pair that showed it.
     (1..50).for_each(|n| m.is_right(stepped - n * 100 * MS, NEAR));
     (3..30).for_each(|n| m.is_right(stepped + n * 100 * MS, NEAR));
-    // Between the looks, by no more than what lies between them.
+    // Between the two pairs, wrong by at most the time between them.
     (0..200).for_each(|n| m.is_right(stepped + n * MS, 200 * MS));
     assert!(m.clock.error_ns() < 1_000, "{}", m.clock.error_ns());
     assert_eq!(m.clock.khz(), 2_000_000);
 }
 
 #[test]
-fn a_jump_ahead_is_a_step_and_no_uncertainty() {
+fn a_jump_ahead_is_a_step_and_adds_no_error() {
     let mut m = Machine::new(1_000_000, 2_500_000);
     m.run(2_000, 100);
     let stepped = m.now;
-    // An hour of sleep, in which the counter went on and the clock did not.
+    // An hour of suspend, during which the counter ran and the clock did not.
     m.step(m.ticks(m.now) + 9_000_000_000_000, 2_500_000);
     m.run(60_000, 100);
     for n in 2..600 {
@@ -100,7 +99,7 @@ fn a_jump_ahead_is_a_step_and_no_uncertainty() {
 }
 
 #[test]
-fn another_speed_is_learnt() {
+fn a_new_speed_is_measured() {
     let mut m = Machine::new(1_000_000, 2_000_000);
     m.run(2_000, 100);
     m.step(m.ticks(m.now), 3_000_000);
@@ -122,7 +121,8 @@ fn a_counter_that_stood_still_goes_on() {
 }
 
 proptest! {
-    /// Events are converted as drain threads do it: at the next look, in the order of their ring.
+    /// Events are converted as drain threads do it: after the next pair, in the order of their
+    /// ring.
     #[test]
     fn whatever_the_counter_does_times_are_near(
         steps in proptest::collection::vec((0u64..1 << 30, 1_000_000u64..5_000_000, 300u64..5_000,
@@ -134,7 +134,7 @@ proptest! {
         m.run(2_000, every);
         let kinds = crate::reader::model::kinds();
         for (n, (ticks, khz, ms, after)) in steps.into_iter().enumerate() {
-            // Back and forth, and nowhere where it has been: then nobody could tell.
+            // Back and forth, but never to values that it had before: these would be ambiguous.
             let ticks = ticks + (((n as u64 * 37 + order) % 64) << 40);
             let before = m.now;
             m.now += after * MS % (every * MS);

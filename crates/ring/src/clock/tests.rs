@@ -8,7 +8,7 @@ fn pair(ticks: u64, ns: u64) -> Pair {
     Pair { ticks, ns, within: 20 }
 }
 
-/// A counter of 2 ticks in a ns which began at `ticks`.
+/// A counter of 2 ticks per ns which began at `ticks`.
 fn clock(ticks: u64, ns: impl IntoIterator<Item = u64>) -> Clock {
     let mut clock = Clock::from(pair(ticks, 1_000_000));
     ns.into_iter().for_each(|n| clock.add(pair(ticks + 2 * n, 1_000_000 + n)));
@@ -32,11 +32,11 @@ fn a_steady_counter_is_followed_exactly() {
 #[test]
 fn a_change_of_speed_is_followed_and_measured() {
     let mut c = clock(0, (1..=100).map(|n| n * 1_000_000));
-    // From here on 500 ppm slower, as the kernel may let its clock run to set it.
+    // From here on 500 ppm slower, which is how far the kernel may slew its clock.
     let (ticks, ns) = (200_000_000, 101_000_000);
     (1..=100u64).for_each(|n| c.add(pair(ticks + n * 2_000_000, ns + n * 999_500)));
     assert!(on(&c, ticks + 50 * 2_000_000 + 1_000_000).abs_diff(ns + 50 * 999_500 + 499_750) <= 1);
-    // Each new pair was up to 500 ns from where the line of old speed would have led.
+    // Each new pair was up to 500 ns from the extrapolation of the old line.
     assert!((500..=540).contains(&c.error_ns()), "{}", c.error_ns());
 }
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Records in the order of their times.
+//! The order of records by time.
 
 use crate::{RecordKinds, Taken};
 use klogger_log::record::Header;
 
-/// The records in `bytes`, each with the low 48 bits of its time; up to the first that is none.
+/// The records in `bytes`, each with the low 48 bits of its time; up to the first invalid one.
 pub fn records<'a>(
     kinds: &'a RecordKinds,
     bytes: &'a [u8],
@@ -23,8 +23,8 @@ pub fn last_time(kinds: &RecordKinds, bytes: &[u8]) -> Option<u64> {
     records(kinds, bytes).last().map(|(_, time)| time)
 }
 
-/// Where the last record begins whose predecessors are all in the order of time, or the first one
-/// that is not. For records of which the last one may be nonsense.
+/// Where the last record begins before which all are in the order of time, or the first record out
+/// of order. For records the last of which may be invalid.
 pub fn last_in_order(kinds: &RecordKinds, bytes: &[u8]) -> Option<usize> {
     let (mut at, mut found, mut before) = (0, None, None);
     for (record, time) in records(kinds, bytes) {
@@ -43,7 +43,7 @@ pub fn later(a: u64, b: u64) -> bool {
     (a.wrapping_sub(b) << 16) as i64 > 0
 }
 
-/// Merges `part` into `out[start..]` by time, and counts it.
+/// Merges `part` into `out[start..]` by time, and counts its records.
 pub fn put_in(
     kinds: &RecordKinds,
     out: &mut Vec<u8>,

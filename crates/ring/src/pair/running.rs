@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Rings that are read while a writer goes on: a thread, which is no better than an interrupt on
-//! the reader's own CPU.
+//! Tests: rings are read while a writer, in another thread, goes on. That is at least as hard as
+//! interrupts on the reader's own CPU.
 
 use super::*;
 use crate::reader::model::{kinds, record};
@@ -38,15 +38,14 @@ fn write(ring: &Mapping, stop: &AtomicBool) {
         }
         ring.word(NEST).store(0, Ordering::Release);
         (head, time) = (end, time + 1);
-        // On a machine with one free CPU, the reader may see nothing but what has been overwritten
-        // meanwhile.
+        // On a machine with one free CPU, the reader could see nothing but overwritten records.
         if time.is_multiple_of(1000) {
             std::thread::sleep(std::time::Duration::from_micros(50));
         }
     }
 }
 
-/// Ends the writer, also where a check fails.
+/// Stops the writer, also when a check fails.
 struct Stop<'a>(&'a AtomicBool);
 
 impl Drop for Stop<'_> {
@@ -76,7 +75,7 @@ fn records_are_whole_and_numbered_while_a_writer_goes_on() {
             let first = still.attempts - taken.serials;
             let times = records(&kinds, &out).map(|(_, time)| time);
             assert!(times.eq(first..still.attempts), "{taken:?} {still:?}");
-            assert!(first >= next, "nothing comes twice");
+            assert!(first >= next, "no record comes twice");
             (next, seen) = (still.attempts, seen + taken.records);
         }
     });

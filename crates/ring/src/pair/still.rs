@@ -7,29 +7,29 @@ use crate::{RecordKinds, RingReader, Taken};
 use std::io;
 use std::sync::atomic::{Ordering, fence};
 
-/// So often is looked for a moment at which no hit is at work.
+/// How often the reader looks for a moment without an active hit.
 #[cfg(not(test))]
 const LOOKS: usize = 1 << 16;
 /// A test's writer is a thread, which may be preempted in the middle of a hit for any time.
 #[cfg(test)]
 const LOOKS: usize = usize::MAX;
 
-/// Both rings of a CPU while no hit is at work.
+/// Both rings of a CPU at a moment without an active hit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Still {
-    /// Where their writers are.
+    /// The positions of their writers.
     main: u64,
     nested: u64,
-    /// To log, ever.
+    /// All attempts to log so far.
     pub attempts: u64,
-    /// Lost, since the last LOST record; since when (as events have it).
+    /// Events lost since the last LOST record; since when (in the clock of events).
     pub missed: u64,
     pub since: u64,
 }
 
 impl CpuReader {
-    /// [`CpuReader::take_overwritten`] while writers go on. Returns also how many
-    /// attempts to log there were until then, lost ones included. `ids`: those that count attempts.
+    /// [`CpuReader::take_overwritten`] while writers go on. Also returns how many attempts to log
+    /// there were until then, lost ones included. `ids`: the events with serial numbers.
     pub fn take_running(
         &mut self,
         kinds: &RecordKinds,
@@ -49,8 +49,8 @@ impl CpuReader {
         Ok((taken, still))
     }
 
-    /// A moment at which no hit was at work. Most hits take less time than a look; on the writers'
-    /// own CPU, which only interrupts take from the caller, the first look is nearly always good.
+    /// Finds a moment without an active hit. Most hits are shorter than one look; on the writers'
+    /// own CPU, where only interrupts preempt the caller, the first look is nearly always good.
     fn still(&self, ids: &[u16]) -> Still {
         let look = || {
             let nested = self.nested.as_ref().map_or(0, RingReader::head);
@@ -60,7 +60,7 @@ impl CpuReader {
         };
         let mut before = look();
         for _ in 0..LOOKS {
-            // Whoever began after the first look shows in the second one, or is still at work.
+            // A hit that began after the first look shows in the second one, or is still active.
             fence(Ordering::Acquire);
             let busy = self.is_busy();
             fence(Ordering::Acquire);

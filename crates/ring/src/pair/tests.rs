@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 #[test]
-fn nested_records_are_put_in_by_time() {
+fn nested_records_are_merged_by_time() {
     let bytes = |times: &[u64]| times.iter().flat_map(|t| record(9, *t)).collect::<Vec<u8>>();
     let mut out = bytes(&[1, 10, 20, 30]);
     let mut taken = Taken::default();
@@ -27,8 +27,7 @@ fn write(shared: &Mapping, at: usize, size: usize, times: Range<u64>) {
     }
 }
 
-/// The main ring is full of older records; of the nested ring more comes in the meantime than
-/// it holds.
+/// The main ring is full of older records; meanwhile the nested ring gets more than it can hold.
 #[test]
 fn a_reader_that_is_behind_keeps_the_order() {
     let (kinds, size) = (kinds(), 1 << 20);
@@ -53,9 +52,9 @@ fn a_reader_that_is_behind_keeps_the_order() {
     assert!(times.is_sorted());
 }
 
-/// What a reader that is killed leaves to the next one, wherever in `take` it was.
+/// A new reader continues from any point of `take` at which the old reader was killed.
 #[test]
-fn the_next_reader_goes_on_where_the_last_one_was_killed() {
+fn the_next_reader_continues_where_the_last_one_was_killed() {
     let kinds = kinds();
     let memory = tempfile::tempfile().unwrap();
     let bytes = Rings::stride(NESTED);
@@ -73,8 +72,7 @@ fn the_next_reader_goes_on_where_the_last_one_was_killed() {
     assert_eq!(taken.serials, 3007);
     write(0, 3000..9000);
     write(1, 5000..5011);
-    // Killed after it has said how far it is, and zeroed half of it, up to the middle of
-    // nowhere.
+    // Killed after it stored its position and zeroed half of the records, up to the middle of one.
     first.nested.as_mut().unwrap().copy(&kinds, &mut Vec::new(), 8 * 4);
     first.main.copy(&kinds, &mut Vec::new(), 8 * 2000);
     first.main.leave(Note { serials: 3007 + 4 + 2000, ..first.here() });
@@ -88,7 +86,7 @@ fn the_next_reader_goes_on_where_the_last_one_was_killed() {
     let times: Vec<u64> = records(&kinds, &out).map(|(_, time)| time).collect();
     assert_eq!((times[0], times.last()), (5000, Some(&8999)));
     assert!(times.is_sorted());
-    // It has taken nothing away.
+    // Reading has changed nothing.
     assert_eq!(reader().resume(), 5011);
 }
 

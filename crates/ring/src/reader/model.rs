@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The reader against a model of the writers: the steps of runtime/bpf/klogger.bpf.h, one by one,
-//! in any order that interrupts allow, on ordinary memory. It is the nested ring that is modelled:
-//! in the main ring nothing interrupts.
+//! in any order that interrupts allow, in ordinary memory. The model is of the nested ring, because
+//! no interrupt writes to the main ring in the middle of a record.
 
 use super::*;
 use klogger_log::record::{Header, SizeTable};
@@ -74,7 +74,7 @@ struct Writers {
     reader: RingReader,
     time: u64,
     overwrite: bool,
-    /// How often the reader was called.
+    /// How often a writer woke the reader.
     calls: u32,
 }
 
@@ -118,7 +118,7 @@ impl Writers {
         Some(head)
     }
 
-    /// An attempt to log: a record to be completed later, or a loss.
+    /// An attempt to log: a record to be committed later, or a loss.
     fn reserve(&mut self, id: u16) -> Option<Open> {
         self.time += 1;
         if self.overwrite {
@@ -179,7 +179,7 @@ impl Writers {
     }
 }
 
-/// A whole record, as it comes out.
+/// A whole record as the reader returns it.
 pub fn record(id: u16, time: u64) -> Vec<u8> {
     let words = record_size(id) as usize / 8;
     let payload = (1..words).flat_map(|_| time.to_le_bytes());
@@ -206,11 +206,11 @@ fn records(bytes: &[u8]) -> Vec<(u16, u64)> {
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// Take space; the record stays open.
+    /// Reserve space; the record stays uncommitted.
     Reserve(u16),
-    /// Complete the record that was opened last, as the end of an interrupt does.
+    /// Commit the record that was reserved last, as the end of an interrupt does.
     Commit,
-    /// The reader looks.
+    /// The reader takes records.
     Take(usize),
 }
 
@@ -256,7 +256,7 @@ proptest! {
         prop_assert_eq!(total.lost + missed, lost);
         prop_assert_eq!(total.serials + missed, attempts);
         prop_assert_eq!((9..12).map(|id| writers.reader.lost(id)).sum::<u64>(), lost);
-        // Whoever lost an event had called the reader before.
+        // A writer that lost an event had woken the reader before.
         prop_assert!(lost == 0 || writers.calls > 0);
         // The reader zeroed all that it took.
         prop_assert!(writers.reader.bytes(0, SIZE + SLACK).iter().all(|b| *b == 0));
@@ -271,15 +271,15 @@ proptest! {
         let seen = records(&out);
         prop_assert!(!taken.torn);
         prop_assert!(logged.ends_with(&seen));
-        // What is missing is older than a ring, less one part of the grid and a record.
+        // What is missing is older than one ring, less one part of the grid and a record.
         let kept: u64 = seen.iter().map(|r| record_size(r.0)).sum();
         let written: u64 = logged.iter().map(|r| record_size(r.0)).sum();
         prop_assert!(kept == written || kept >= (SIZE - SIZE / GRID - 1024) as u64, "{} of {}",
             kept, written);
     }
 
-    /// A hit of an interrupt may come at any moment of the copying: what stood before `cut` was
-    /// copied before, the rest after that.
+    /// A hit in an interrupt may come at any moment of the copying: what is before `cut` was copied
+    /// before it, the rest after it.
     #[test]
     fn what_is_overwritten_while_it_is_copied_is_left_out(
         before in proptest::collection::vec(9u16..12, 0..1500),
@@ -293,7 +293,7 @@ proptest! {
         let (start, end) = (8 * cut, SIZE + SLACK);
         let mut image = writers.reader.image(head).unwrap();
         let written = writers.log(meanwhile);
-        // It is still being written when the copy is complete.
+        // It is uncommitted when the copy is complete.
         let open = writers.reserve(11).unwrap();
         writers.word_at(open.at, 0, Header::new(1, 999).0);
         let later = writers.reader.image(head).unwrap();
@@ -316,7 +316,7 @@ proptest! {
 }
 
 #[test]
-fn a_ring_that_holds_nonsense_is_skipped_and_said() {
+fn invalid_contents_of_a_ring_are_skipped_and_reported() {
     let mut writers = Writers::new(false);
     let open = writers.reserve(10).unwrap();
     writers.store(CONTROL, Header::new(1, 999).0);

@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! How far a reader is, noted in its ring: a recording goes on although its reader has died.
+//! The position of a reader, stored in its ring, so that another reader can continue if it is
+//! killed.
 
 use super::RingReader;
 use crate::layout::ring::{NOTE, NOTE_MAIN, NOTE_NESTED, NOTE_SERIALS, TURN};
 use std::sync::atomic::Ordering;
 
-/// How far a reader had come. It is noted in the ring, for whoever goes on when the reader has
-/// died.
+/// The position of a reader, stored in the ring for the next reader if this one is killed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Note {
     /// Bytes taken out of the main ring, and of the nested one.
     pub main: u64,
     pub nested: u64,
-    /// Numbers that the records took which were in those bytes.
+    /// Serial numbers taken by the records in those bytes.
     pub serials: u64,
 }
 
-/// Where the words of a note are: of the first one or, if `turn` is 1, of the second.
+/// Offsets of the words of a position: of the first slot or, if `turn` is 1, of the second.
 fn note_at(turn: u64) -> [usize; 3] {
     [NOTE_MAIN, NOTE_NESTED, NOTE_SERIALS].map(|at| at + NOTE * turn as usize)
 }
 
 impl RingReader {
-    /// Says how far the reader is, before anything is zeroed. There are two places, so that one is
-    /// valid whenever the reader may die.
+    /// Stores the position before anything is zeroed. There are two slots, so that one is valid
+    /// whenever the reader is killed.
     pub fn leave(&self, note: Note) {
         if !self.trusted {
             return;
@@ -32,11 +32,11 @@ impl RingReader {
         for (at, word) in note_at(turn).into_iter().zip([note.main, note.nested, note.serials]) {
             self.word(at).store(word, Ordering::Relaxed);
         }
-        // Pairs with the load of note().
+        // Pairs with the load in note().
         self.word(TURN).store(turn, Ordering::Release);
     }
 
-    /// How far the last reader of this ring had come.
+    /// The position of the last reader of this ring.
     pub fn note(&self) -> Note {
         let turn = self.word(TURN).load(Ordering::Acquire) & 1;
         let [main, nested, serials] = note_at(turn).map(|at| self.word(at).load(Ordering::Relaxed));

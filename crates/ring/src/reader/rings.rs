@@ -12,7 +12,7 @@ pub struct Rings {
     mapping: Arc<Mapping>,
     size: usize,
     count: usize,
-    /// Bytes of a ring after which a writer calls its reader.
+    /// The low-water mark in bytes: a writer that fills more wakes the reader.
     mark: usize,
 }
 
@@ -22,7 +22,7 @@ impl Rings {
         CONTROL + size + SLACK
     }
 
-    /// `size` is a power of two; `lowwater` is the share, in percent, that should stay free.
+    /// `size` is a power of two; `lowwater` is the share in percent that should stay free.
     pub fn new(mapping: Mapping, size: usize, count: usize, lowwater: u32) -> Rings {
         assert!(
             size.is_power_of_two()
@@ -33,8 +33,7 @@ impl Rings {
         Rings { mapping: Arc::new(mapping), size, count, mark }
     }
 
-    /// The reader's end of the ring of `cpu`. There must be only one at a time that takes records
-    /// out.
+    /// The reader's side of the ring of `cpu`. Only one reader at a time may take records out.
     pub fn reader(&self, cpu: usize) -> RingReader {
         assert!(cpu < self.count);
         let base = cpu * Rings::stride(self.size);
@@ -50,7 +49,7 @@ impl Rings {
         self.count
     }
 
-    /// Where the ring of `cpu` begins in the mapping.
+    /// The offset of the ring of `cpu` in the mapping.
     pub fn place(&self, cpu: usize) -> (&Mapping, usize) {
         (&self.mapping, cpu * Rings::stride(self.size))
     }

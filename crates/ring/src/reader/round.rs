@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Rings in overwrite mode, which run round and round: what is still whole in them.
+//! Rings in overwrite mode: reads what is still whole in them.
 
 use super::{RecordKinds, RingReader, Rings, Taken};
 use crate::layout::ring::{CONTROL, FIRST, GRID, SLACK};
@@ -9,15 +9,15 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
 impl RingReader {
-    /// For overwrite mode, with writers stopped: appends everything that is still whole since the
-    /// last time. Returns what was found. `tail` moves to the writers' position.
+    /// In overwrite mode, with writers stopped: appends everything since the last call that is
+    /// still whole. Returns what was found. `tail` moves to the writers' position.
     pub fn take_overwritten(&mut self, kinds: &RecordKinds, out: &mut Vec<u8>) -> Taken {
         let head = self.head();
         self.take_round(kinds, out, head.saturating_sub(self.size()), head)
     }
 
-    /// The same while writers go on: up to `head`, behind which no record is being written. What
-    /// they overwrite in the meantime is left out.
+    /// The same while writers go on: up to `head`, before which every record is committed. Records
+    /// that are overwritten meanwhile are left out.
     pub fn take_running(
         &mut self,
         kinds: &RecordKinds,
@@ -25,8 +25,8 @@ impl RingReader {
         head: u64,
     ) -> io::Result<Taken> {
         let mut image = self.image(head)?;
-        // Pairs with the writers, who move `head` before they store: whose bytes are in the copy,
-        // his head is seen here.
+        // Pairs with the writers, who advance `head` before they store: if bytes of a writer are in
+        // the copy, its advance of `head` is seen here.
         fence(Ordering::Acquire);
         let oldest = self.head().saturating_sub(self.size());
         let taken = image.take_round(kinds, out, oldest, head);
@@ -34,7 +34,7 @@ impl RingReader {
         Ok(taken)
     }
 
-    /// A copy of what the ring holds up to `head`, and of where records begin, the oldest first.
+    /// A copy of the ring up to `head`, and of where records begin, the oldest first.
     pub(super) fn image(&self, head: u64) -> io::Result<RingReader> {
         let mapping = Arc::new(Mapping::own(Rings::stride(self.size))?);
         let image =
@@ -59,7 +59,7 @@ impl RingReader {
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), at, bytes.len()) };
     }
 
-    /// What stands in a ring between `oldest` and `head`, which nobody changes.
+    /// Takes what is in a ring between `oldest` and `head`, which does not change.
     pub(super) fn take_round(
         &mut self,
         kinds: &RecordKinds,

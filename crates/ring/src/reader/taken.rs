@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What is known of the records in a ring, and counted of those that are taken out.
+//! What the reader knows about the records in a ring, and counts for those that it takes out.
 
 use crate::layout::ring::EVENTS_MAX;
 use klogger_log::record::{Header, SizeTable};
 use klogger_schema::layout::EventLayout;
 
-/// What `take` must know of the events: their sizes, and which one is LOST.
+/// What `take` needs to know about events: their sizes, and which one is LOST.
 pub struct RecordKinds {
     pub sizes: SizeTable,
     pub lost_id: u16,
@@ -33,18 +33,18 @@ impl RecordKinds {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Taken {
     pub bytes: u64,
-    /// Numbers that the records take: one each, or the count of a LOST record.
+    /// Serial numbers that the records take: one each, or the count of a LOST record.
     pub serials: u64,
-    /// Events that LOST records counted, and the time of the first of them (full ns).
+    /// Events counted by LOST records, and the full time of the first of them (ns).
     pub lost: u64,
     pub lost_since: Option<u64>,
     pub records: u64,
-    /// Something stands in the ring that is no record; it was skipped up to the writers' position.
+    /// The ring held an invalid record; everything up to the writers' position was skipped.
     pub torn: bool,
 }
 
 impl Taken {
-    /// Of records that are whole.
+    /// Counts whole records.
     pub fn of(kinds: &RecordKinds, records: &[u8]) -> Taken {
         let mut taken = Taken { bytes: records.len() as u64, ..Taken::default() };
         let mut rest = records;
@@ -64,7 +64,7 @@ impl Taken {
                 record.get(at..).and_then(|b| b.first_chunk()).map_or(0, |b| u64::from_le_bytes(*b))
             };
             let (count, since) = (word(kinds.lost_count_offset), word(kinds.lost_since_offset));
-            // A program may say what it likes; whoever believes it counts again.
+            // The count in a program's record is untrusted; the user engine checks it separately.
             self.serials = self.serials.wrapping_add(count);
             self.lost = self.lost.wrapping_add(count);
             self.lost_since = Some(self.lost_since.map_or(since, |t| t.min(since)));
@@ -74,8 +74,7 @@ impl Taken {
     }
 }
 
-/// What rings have counted by event id. Rings that are replaced by others leave nothing else
-/// behind.
+/// Counters of rings by event id. They are all that is kept of a ring that is replaced.
 pub struct Counters {
     pub lost: Vec<u64>,
     /// Counted only in overwrite mode.
