@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Writes a log of N events that look like a scheduler's, to measure readers with: `synth OUT N
-//! [CPUS [ZSTD-LEVEL]]`.
+//! Writes a log of N events that look like a scheduler's, for measuring readers: `synth OUT N [CPUS
+//! [ZSTD-LEVEL]]`.
 //!
-//! Threads take turns on each CPU: wake-up, SCHEDOUT and SCHEDIN, now and then a fork, an exec and
-//! an exit.
+//! Threads alternate on each CPU: wake-up, SCHEDOUT and SCHEDIN, sometimes a fork, an exec and an
+//! exit.
 
 use klogger_log::builder::RecordBuilder;
 use klogger_log::ledger::Ledger;
@@ -119,7 +119,7 @@ fn layouts() -> Vec<EventLayout> {
     ]
 }
 
-/// A repeatable sequence of numbers that look random.
+/// A repeatable sequence of pseudo-random numbers.
 struct Dice(u64);
 
 impl Dice {

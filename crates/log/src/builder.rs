@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Records made in user space: those of the recorder itself, and those of tests.
+//! Builds records in user space: those of the recorder itself, and those of tests.
 
 use crate::record::Header;
 use klogger_schema::layout::{EventLayout, FieldLayout, STRING_MAX};
@@ -7,8 +7,8 @@ use klogger_schema::model::Shape;
 
 /// Fills one record field by field. Fields that are not set are 0 or empty.
 ///
-/// A name that the event does not have is a mistake in the program (debug builds stop); otherwise
-/// it is left out.
+/// A field name that the event does not have is a bug in the program: debug builds panic, others
+/// ignore it.
 pub struct RecordBuilder<'a> {
     layout: &'a EventLayout,
     bytes: Vec<u8>,
@@ -40,7 +40,7 @@ impl<'a> RecordBuilder<'a> {
         self
     }
 
-    /// Sets a text; what is too long for the field is cut off.
+    /// Sets a string; what is too long for the field is cut off.
     pub fn text(mut self, field: &str, value: &[u8]) -> RecordBuilder<'a> {
         let Some(f) = self.field(field) else { return self };
         match f.shape {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Events of klogger's own schema that readers of logs have a use for. No other event can have such
-//! a name.
+//! Events of klogger's own schema that readers of logs interpret. No other event can have such a
+//! name.
 
 use klogger_schema::layout::EventLayout;
 
-/// What one of them says.
+/// The kind of a built-in event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Builtin {
-    /// A thread was there when recording began.
+    /// A thread existed when recording began.
     Exists,
     Fork,
     Exec,
@@ -19,7 +19,7 @@ pub enum Builtin {
 }
 
 impl Builtin {
-    /// `None`: an event of a schema, or one of klogger's own that only people read.
+    /// `None`: an event of a schema, or a built-in event that readers do not interpret.
     pub fn of(layout: &EventLayout) -> Option<Builtin> {
         Some(match layout.name.as_str() {
             "PROCESS_EXISTS" => Builtin::Exists,
@@ -33,7 +33,7 @@ impl Builtin {
         })
     }
 
-    /// Whether any stream may have it, of a CPU or of a thread.
+    /// Whether it may be in any stream, of a CPU or of a thread.
     pub fn is_of_any_stream(self) -> bool {
         matches!(self, Builtin::Lost | Builtin::Mark)
     }

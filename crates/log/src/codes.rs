@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The addresses of code that events have, so that a log holds the symbols that it needs and not
-//! all of the kernel's.
+//! Collects the code addresses in events, so that a log contains only the symbols that it needs,
+//! not all of the kernel's.
 
 use crate::event::{Value, value};
 use crate::record::{Header, SizeTable};
@@ -9,15 +9,16 @@ use klogger_schema::layout::{EventLayout, FieldLayout};
 use klogger_schema::model::Decode;
 use std::collections::BTreeSet;
 
-/// Different addresses that are noted at most; a log with more of them gets all symbols.
+/// Number of different addresses that are noted; a log with more of them gets all symbols.
 const ADDRESSES_MAX: usize = 1 << 18;
-/// Addresses seen last, by the low bits of their hash: most events have one of a few.
+/// Entries of a cache of recent addresses, by the low bits of their hash: most events have one of a
+/// few.
 const RECENT: usize = 1 << 10;
 
 #[derive(Default)]
 pub(crate) struct Codes {
-    /// By id, of events that have any: their layout, and which fields are addresses of code. Empty
-    /// if no event has any.
+    /// By id, for events with code addresses: their layout, and these fields. Empty if no event has
+    /// any.
     events: Vec<Option<(EventLayout, Vec<FieldLayout>)>>,
     recent: Vec<u64>,
     seen: BTreeSet<u64>,
@@ -37,7 +38,7 @@ impl Codes {
         self.recent.resize(if self.events.is_empty() { 0 } else { RECENT }, 0);
     }
 
-    /// Takes note of the addresses in whole records.
+    /// Notes the addresses in whole records.
     pub fn note(&mut self, mut records: &[u8], sizes: &SizeTable) {
         if self.events.is_empty() {
             return;
@@ -61,7 +62,7 @@ impl Codes {
         }
     }
 
-    /// Of lines `ADDRESS NAME` in ascending order, those that the addresses noted are in.
+    /// Of lines `ADDRESS NAME` in ascending order, those whose symbols contain the noted addresses.
     pub fn needed(&self, symbols: &str) -> String {
         if self.seen.len() >= ADDRESSES_MAX {
             return symbols.into();
@@ -109,7 +110,7 @@ mod tests {
         assert_eq!(needed, "1000 alias\n2000 beta\n2800 gamma [module]\n900000 far\n");
         let (few, many) =
             (Symbols::new(needed.into_bytes()), Symbols::new(all.as_bytes().to_vec()));
-        // What is between the symbols that are left is not looked up: the log has no such address.
+        // Between the remaining symbols no address is looked up, because the log has none there.
         addresses.into_iter().for_each(|a| assert_eq!(few.find(a), many.find(a), "{a:x}"));
     }
 }

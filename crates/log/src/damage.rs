@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What a reader found to be missing or wrong in a log.
+//! Damage: what a reader found to be missing or wrong in a log.
 
 use crate::format::{BlockHeader, Kind};
 use crate::ledger::{Entry, Key};
@@ -7,10 +7,10 @@ use crate::origin::{Origin, Thread};
 use serde::Serialize;
 use std::fmt;
 
-/// More than this many are counted, but not described: a file can be nothing but damage.
+/// Further damages are counted, but not described: a file may consist of nothing else.
 pub const DAMAGE_MAX: usize = 1000;
 
-/// A range of bytes of the file that did not give what it should have.
+/// A range of bytes of the file that could not be read as it was written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Damage {
     #[serde(skip)]
@@ -18,17 +18,17 @@ pub struct Damage {
     /// First byte, and the one after the last.
     pub from: u64,
     pub to: u64,
-    /// What is there, or was.
+    /// What is there, or should be.
     pub what: String,
-    /// Events that are missing, if that is known.
+    /// Number of missing events, if known.
     pub events: u64,
-    /// Serial numbers that they took, and what `LOST` records among them counted.
+    /// Serial numbers that they took, and the counts of `LOST` records among them.
     #[serde(skip)]
     pub serials: u64,
     pub cpu: Option<u16>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thread: Option<Thread>,
-    /// Earliest and latest time of the events that are missing, full ns of the log's clock.
+    /// Earliest and latest time of the missing events, full ns of the log clock.
     pub times: Option<(u64, u64)>,
 }
 
@@ -47,12 +47,12 @@ impl Damage {
         }
     }
 
-    /// Whose events they are.
+    /// Sets the stream whose events they are.
     pub fn of(self, origin: Origin) -> Damage {
         Damage { cpu: origin.cpu(), thread: origin.thread(), ..self }
     }
 
-    /// A block that could not be read, and what its header says was in it.
+    /// A block that could not be read, with the contents that its header describes.
     pub fn block(key: Key, from: u64, to: u64, header: &BlockHeader, why: &str) -> Damage {
         let damage = Damage::new(key, from, to, "");
         match header.kind {
@@ -73,7 +73,7 @@ impl Damage {
         }
     }
 
-    /// A damaged block of events of which some could be read, and `missing` could not.
+    /// A damaged block of events, some of which were read, and `missing` of which were not.
     pub fn partial(from: u64, to: u64, header: &BlockHeader, missing: u32, why: &str) -> Damage {
         let read = header.events - missing;
         if missing == 0 {
@@ -95,7 +95,7 @@ impl Damage {
         }
     }
 
-    /// As it stands in the ledger.
+    /// The damage as a ledger entry.
     pub fn entry(&self) -> Entry {
         let place = format!("bytes {} to {}, {}", self.from, self.to, self.what);
         let entry = Entry {
@@ -117,7 +117,7 @@ impl fmt::Display for Damage {
     }
 }
 
-/// Adds to a list that cannot grow without bound.
+/// Adds to a list of limited length.
 pub(crate) fn note(list: &mut Vec<Damage>, damage: Damage) {
     if list.len() < DAMAGE_MAX {
         list.push(damage);

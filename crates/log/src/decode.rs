@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What values mean: names of threads, of code addresses, of flags, of errors.
+//! Shows values as text: names of threads, of code addresses, of flags, of errors.
 
 use crate::event::{Elements, EventRef, Value};
 use crate::preamble::Preamble;
@@ -12,7 +12,7 @@ use klogger_schema::layout::FieldLayout;
 use klogger_schema::model::{Decode, Decoding};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// How one field is shown: its [`Decode`] with the tables looked up.
+/// How a field is shown: its [`Decode`] with the tables looked up.
 enum Show {
     Plain,
     Hex,
@@ -61,7 +61,7 @@ impl Decoder {
         &self.stacks
     }
 
-    /// Appends the value of the field `index` of an event, as people read it, with its unit.
+    /// Appends the value of the field `index` of an event as text, with its unit.
     pub fn show(&self, event: &EventRef, index: usize, processes: &Processes, out: &mut Vec<u8>) {
         let field = &event.layout.fields[index];
         let value = event.value(field);
@@ -79,8 +79,8 @@ impl Decoder {
         }
     }
 
-    /// Appends the bare name of a value (a thread's name, a flag's text), and says whether it has
-    /// one.
+    /// Appends only the name of a value (a thread's name, a flag's text), and returns whether it
+    /// has one.
     pub fn name(
         &self,
         event: &EventRef,
@@ -219,7 +219,7 @@ impl Table {
         self.values.binary_search_by_key(&value, |v| v.0).ok().map(|at| self.values[at].1.as_str())
     }
 
-    /// Flags are joined by `|`; what has no name is shown as a number.
+    /// Flags are joined by `|`; bits without a name are shown as a number.
     fn show(&self, value: Value, bits: u64, out: &mut Vec<u8>) {
         if let Some(text) = self.text(bits) {
             return out.extend_from_slice(text.as_bytes());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Why a file cannot be read as a log at all. What is wrong inside a log is a
-//! [`crate::damage::Damage`] instead.
+//! Why a file cannot be read as a log at all. Errors inside a log are [`crate::damage::Damage`]
+//! instead.
 
 use std::fmt;
 use std::io;
@@ -8,9 +8,9 @@ use std::io;
 #[derive(Debug)]
 pub enum Error {
     Io(io::Error),
-    /// Zero bytes.
+    /// The file has no bytes.
     Empty,
-    /// It does not begin as a log does.
+    /// It does not begin with the magic bytes of a log.
     NotALog,
     NewerVersion {
         found: u8,
@@ -21,12 +21,12 @@ pub enum Error {
         have: u64,
         need: u64,
     },
-    /// The preamble is not what was written, or contradicts itself: how.
+    /// The preamble is damaged, or contradicts itself.
     PreambleCorrupt(String),
 }
 
 impl Error {
-    /// What one can do about it.
+    /// What the user can do about it.
     pub fn remedy(&self) -> &'static str {
         match self {
             Error::Io(_) => "check the file's name and its permissions",
@@ -36,7 +36,7 @@ impl Error {
             Error::NotALog => "logs are made by 'klogger record', and their names end in .klog",
             Error::NewerVersion { .. } => "install the klogger that wrote it, or a newer one",
             Error::PreambleCut { .. } | Error::PreambleCorrupt(_) => {
-                "without its preamble a log cannot be read; if this is a copy, copy it again"
+                "a log cannot be read without its preamble; if this is a copy, copy it again"
             }
         }
     }

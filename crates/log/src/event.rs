@@ -5,13 +5,13 @@ use crate::origin::Origin;
 use klogger_schema::layout::{EventLayout, FieldLayout};
 use klogger_schema::model::{Scalar, Shape};
 
-/// One event, where it stands.
+/// One event, a reference into its block.
 #[derive(Clone, Copy, Debug)]
 pub struct EventRef<'a> {
     pub layout: &'a EventLayout,
     /// Which of `preamble.events` the layout is.
     pub index: usize,
-    /// Full ns of the log's clock.
+    /// Full ns of the log clock.
     pub time_ns: u64,
     pub origin: Origin,
     pub serial: u64,
@@ -49,7 +49,7 @@ impl<'a> EventRef<'a> {
     }
 }
 
-/// The value of `field` in the record `bytes`. Bytes that are not there read as 0.
+/// The value of `field` in the record `bytes`. Missing bytes read as 0.
 #[inline]
 pub fn value<'a>(layout: &EventLayout, field: &FieldLayout, bytes: &'a [u8]) -> Value<'a> {
     let at = field.offset as usize;
@@ -106,7 +106,7 @@ impl<'a> Elements<'a> {
 }
 
 impl<'a> Value<'a> {
-    /// The number, if it is one that fits.
+    /// The number, if there is one and it fits.
     #[inline]
     pub fn int(self) -> Option<i64> {
         match self {

@@ -2,18 +2,18 @@
 //! # The log file
 //!
 //! A log is one file, `NAME.klog`: a preamble, then blocks, then a trailer. All numbers are
-//! little-endian. Whatever stands in the file is checked before it is believed: a block counts only
-//! if its checksum is right.
+//! little-endian. A log is untrusted: each value is checked before use, and a block counts only if
+//! its checksum matches.
 //!
 //! ```text
 //! preamble | block | block | ...
 //!     | (stacks) | (symbols) | (preamble) | (ledger) | block (index) | trailer
 //! ```
 //!
-//! The blocks are written in the order in which rings are drained. Whatever ends a recording early
-//! (a crash, a full disk, `kill -9`) costs at most the block that was being written, and what
-//! stands after the events. While a recorder writes a log it holds a write lock on the file
-//! (`F_OFD_SETLK`, the whole file): without an end, and locked, a log is still being written.
+//! The blocks are written in the order in which rings are drained. If a recording ends early (a
+//! crash, a full disk, `kill -9`), at most the block that was being written is lost, and what
+//! follows the events. While a recorder writes a log it holds a write lock on the file
+//! (`F_OFD_SETLK`, the whole file): a log without an end that is locked is still being written.
 //!
 //! ## Preamble
 //!
@@ -73,47 +73,47 @@
 //!
 //! **Events.** The payload is a sequence of records as in `record.rs`: a word `time << 16 | id`,
 //! then the fields. The full time of a record is the first one that is not before the block's
-//! earliest time and has the record's low 48 bits. Records stand in the order in which they took
-//! their place in the ring. That is the order of their time but for one case: an event that
-//! interrupts another has the later time, and may stand first.
+//! earliest time and has the record's low 48 bits. Records are in the order in which their space in
+//! the ring was reserved. That is the order of their time with one exception: a nested event has a
+//! later time than the event that it interrupts, but may come first.
 //!
 //! **Streams.** The events of a CPU are a stream, and so are the recorder's. A thread of a program
-//! has a stream for each ring that it was given, with a number that no other has in this log: ids
-//! of threads are used again.
+//! has a stream for each ring that it was given, with a number that is unique in the log, because
+//! the kernel reuses thread ids.
 //!
-//! **Serial numbers** count the attempts of one stream. An event takes one number. A `LOST` record
-//! takes as many as its count says, and none for itself. So the next block of a stream begins at
-//! `first serial + events + losses`, and any other number there is a loss that has no record.
+//! **Serial numbers** count the attempts of one stream to log. An event takes one number. A `LOST`
+//! record takes as many as its count, and none for itself. So the next block of a stream begins at
+//! `first serial + events + losses`; any other number there is a loss without a record.
 //!
 //! **Schemata.** JSON: `Addition` in `preamble.rs`. It adds schemata, events and decodings to those
-//! of the preamble, and stands before the first block that holds such an event. Ids and names of
-//! events and names of schemata are new; a decoding may be repeated. All blocks of schemata
-//! together are at most 16 MiB unpacked.
+//! of the preamble, and precedes the first block with such an event. Ids and names of events and
+//! names of schemata are new; a decoding may be repeated. All blocks of schemata together have at
+//! most 16 MiB unpacked.
 //!
 //! **Symbols.** Text, a line for each symbol in ascending order: address in hexadecimal, a space,
-//! name. Those that no address in the log's events is in may be missing. Long tables are several
-//! blocks, each of whole lines.
+//! name. Symbols may be missing if no address in the log's events is within them. Long tables are
+//! several blocks, each of whole lines.
 //!
 //! **Stacks.** Text, a line for each kernel stack: its number, which events have in a field `as
 //! stack`, and its frames from the innermost on, with a space before each: `FUNCTION+0xOFFSET`, or
 //! an address if no symbol is known. A number has one line at most.
 //!
 //! **Ledger.** JSON: `Ledger` in `ledger.rs`. A recording lasts from `clock.start_ns` of the
-//! preamble to `end_ns` of the ledger (or, if there is none, to the last event): that is the length
-//! that `record`, `info` and `report` say. Events that the recorder makes while it empties the
-//! rings, after that, are no part of it.
+//! preamble to `end_ns` of the ledger (or, without a ledger, to the last event): this is the
+//! duration that `record`, `info` and `report` show. Later events of the recorder, which drains the
+//! rings after the end, are not part of it.
 //!
-//! **Preamble.** The file's bytes from 0 to the end of the JSON once more, for a reader who finds
-//! them changed. Between this block and the trailer there are only ledger and index.
+//! **Preamble.** A copy of the file's bytes from 0 to the end of the JSON, used if those are
+//! damaged. Only ledger and index are between this block and the trailer.
 //!
 //! **Index.** For every block before it: its offset in the file (8 bytes), then bytes 8 to 71 of
 //! its header.
 //!
 //! ## Trailer
 //!
-//! The last 24 bytes of a whole file. If they are missing, or wrong, a reader goes through the
+//! The last 24 bytes of a complete file. If they are missing or invalid, a reader goes through the
 //! blocks from the preamble on; after a damaged block it looks for the next four bytes `b5 4b 4c
-//! 42` that begin a sound one.
+//! 42` that begin a valid one.
 //!
 //! | byte | size | what |
 //! |---|---|---|
@@ -156,10 +156,10 @@ pub const ADDITIONS_MAX: usize = 16 << 20;
 pub const BLOCK_MAGIC: [u8; 4] = [0xb5, b'K', b'L', b'B'];
 /// Bytes of a block's header as this version writes it.
 pub const BLOCK_HEADER_SIZE: usize = 72;
-/// Bytes of an unpacked payload at most, so that a reader knows what it may be asked to allocate.
+/// Largest unpacked payload in bytes. It limits what a reader must allocate.
 pub const BLOCK_RAW_MAX: usize = 16 << 20;
-/// Bytes of a part of a block as this version writes it, unpacked; packed ones are longer, or they
-/// would not shrink.
+/// Bytes of a part of a block as this version writes it, unpacked. Packed parts are longer
+/// unpacked, because short ones do not compress well.
 pub const PART_TARGET: usize = 4 << 10;
 pub const PACKED_PART_TARGET: usize = 128 << 10;
 /// Bytes of a part in the header.
@@ -172,15 +172,15 @@ pub const BLOCK_TARGET: usize = 1 << 20;
 pub const RECORDER_CPU: u16 = 0xffff;
 /// `cpu` of a thread of a program.
 pub const USER_CPU: u16 = 0xfffe;
-/// Above what Linux can be built for; a higher number is damage. Fits the signed 16 bits of the
-/// exported column.
+/// The highest CPU number. Linux cannot be built for more CPUs; a higher number is damage. It fits
+/// into the signed 16 bits of the exported column.
 pub const CPU_MAX: u16 = 0x7fff;
 
 pub const TRAILER_SIZE: usize = 24;
 const TRAILER_MAGIC: &[u8; 8] = b"klogend\n";
 
-/// Whether a checksum read is the one computed. A fuzzer could never guess it, so there any will
-/// do.
+/// Whether the checksum that was read equals the computed one. A fuzzer cannot guess checksums, so
+/// in fuzzing builds every value is accepted.
 pub(crate) fn crc_agrees(read: u32, computed: u32) -> bool {
     read == computed || cfg!(fuzzing)
 }

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The ledger: every way in which data can be missing from a log, and what was missing from this
-//! one.
+//! The ledger: what is missing from a log, and why.
 //!
-//! The ways stand in one table ([`Key::about`]), each with its explanation and what one can do
-//! about it. An [`Entry`] says that one of them happened: to which event, on which CPU or in which
-//! thread, how often, when.
+//! One table ([`Key::about`]) has every possible cause, with an explanation and a remedy. An
+//! [`Entry`] reports one occurrence: for which event, on which CPU or thread, how often, when.
 
 mod key;
 
@@ -13,18 +11,18 @@ use crate::origin::{Origin, Thread};
 use crate::preamble::EventClock;
 use serde::{Deserialize, Serialize};
 
-/// How bad it is.
+/// How severe it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// The user asked for it.
+    /// The user requested it.
     Info,
-    /// Nothing is missing that could have been recorded, but an answer may differ from what one
-    /// expects.
+    /// Nothing is missing that could have been recorded, but answers may differ from what is
+    /// expected.
     Notice,
     /// Events happened that are not in the log.
     Loss,
-    /// A part of klogger did not do what it should.
+    /// A part of klogger failed.
     Error,
 }
 
@@ -61,27 +59,26 @@ impl Source {
 #[serde(default)]
 pub struct Ledger {
     pub entries: Vec<Entry>,
-    /// The clock of programs as it was measured over the whole recording; better than the
-    /// preamble's.
+    /// The clock of programs as measured over the whole recording; more exact than the preamble's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user_clock: Option<EventClock>,
-    /// The counter that the kernel engine reads, as it was measured over the whole recording.
+    /// The TSC that the kernel engine reads, as measured over the whole recording.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel_clock: Option<EventClock>,
-    /// When recording ended, full ns of the log's clock. What was written after it took its time is
-    /// no part of it.
+    /// When recording ended, full ns of the log clock. Time spent on completing the log is not
+    /// included.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub end_ns: Option<u64>,
 }
 
-/// Something that happened. Times are full ns of the log's clock.
+/// One occurrence. Times are full ns of the log clock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// [`KeyInfo::name`], or that of a newer version.
+    /// [`KeyInfo::name`], or a key of a newer version.
     pub key: String,
     pub severity: Severity,
     pub source: Source,
-    /// The event that is missing, if it is known; otherwise it may be any.
+    /// The event that is missing, if known; otherwise any event may be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -89,7 +86,7 @@ pub struct Entry {
     /// A thread of a program, if it lost the events.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thread: Option<Thread>,
-    /// How many events are missing; 0 if that is not known or not meant.
+    /// Number of missing events; 0 if unknown or not applicable.
     #[serde(default)]
     pub count: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -101,7 +98,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Something that the recorder noticed.
+    /// An entry made by the recorder.
     pub fn new(key: Key) -> Entry {
         let about = key.about();
         Entry {
@@ -118,7 +115,7 @@ impl Entry {
         }
     }
 
-    /// Something that a reader noticed.
+    /// An entry made by a reader.
     pub fn reading(key: Key) -> Entry {
         Entry { source: Source::Reading, ..Entry::new(key) }
     }
@@ -138,7 +135,7 @@ impl Entry {
         self
     }
 
-    /// The CPU or the thread.
+    /// Sets the CPU or the thread.
     pub fn of(self, origin: Origin) -> Entry {
         Entry { cpu: origin.cpu(), thread: origin.thread(), ..self }
     }
@@ -148,14 +145,14 @@ impl Entry {
         self
     }
 
-    /// Full ns of the log's clock.
+    /// Sets the time span, full ns of the log clock.
     pub fn between(mut self, from_ns: u64, to_ns: u64) -> Entry {
         self.from_ns = Some(from_ns);
         self.to_ns = Some(to_ns);
         self
     }
 
-    /// Particulars, which come first in the text.
+    /// Adds details, which come first in the text.
     pub fn detail(mut self, detail: &str) -> Entry {
         self.text = format!("{detail}: {}", self.text);
         self
@@ -163,12 +160,12 @@ impl Entry {
 }
 
 impl Ledger {
-    /// Events that are known to be missing.
+    /// Number of events known to be missing.
     pub fn lost(&self) -> u64 {
         self.losses().fold(0, |sum, e| sum.saturating_add(e.count))
     }
 
-    /// Whether something was lost of which nobody knows how much.
+    /// Whether an unknown number of events was lost.
     pub fn is_vague(&self) -> bool {
         self.losses().any(|e| e.count == 0)
     }

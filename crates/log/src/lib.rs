@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The klogger log: write, read, merge.
+//! Log files: writing, reading, merging.
 //!
 //! **Invariant:** no other crate knows the bytes of a log or of a record.
 

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The lock that a recorder has on its log, by which a reader knows that the log is still being
+//! The lock that a recorder holds on its log. It tells a reader that the log is still being
 //! written.
 //!
-//! It belongs to the open file and not to a process, so that it ends with the recorder, however
-//! that ends. Anyone who may read the file can ask for it.
+//! The lock belongs to the open file and not to a process, so it ends with the recorder in all
+//! cases. Every process that may read the file can query it.
 
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 
-/// Whether somebody writes a log.
+/// Whether a log is being written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writing {
     Yes,
     No,
-    /// The file is on another machine, where locks of others may not be seen.
+    /// The file is on another machine, whose locks may not be visible here.
     Unknown,
 }
 
 fn whole_file(kind: libc::c_int) -> libc::flock {
-    // SAFETY: a struct of numbers; 0 is from the beginning, to the end, and no process.
+    // SAFETY: a struct of numbers; 0 means from the beginning, to the end, and no process.
     let mut lock: libc::flock = unsafe { std::mem::zeroed() };
     lock.l_type = kind as libc::c_short;
     lock.l_whence = libc::SEEK_SET as libc::c_short;
@@ -46,7 +46,7 @@ pub fn writing(file: &File) -> Writing {
     }
 }
 
-/// Whether the file may be one of another machine, or of a guest's host.
+/// Whether the file may be on another machine, such as the host of this guest.
 fn is_remote(file: &File) -> bool {
     const NFS: u64 = 0x6969;
     const CIFS: u64 = 0xff53_4d42;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The events of all streams in the order of time; equal times in the order of origin, then of
-//! serial number.
+//! Merges the events of all streams by time; equal times are ordered by origin, then by serial
+//! number.
 
 use crate::damage::Damage;
 use crate::event::EventRef;
@@ -15,15 +15,15 @@ use klogger_schema::layout::EventLayout;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-/// Bytes of memory for blocks and their lists of records at most, over all streams. A real log
-/// needs a few MiB for each stream.
+/// The most memory in bytes for blocks and their lists of records, over all streams. A real log
+/// needs a few MiB per stream.
 const MEMORY_MAX: u64 = 2 << 30;
-/// And no more than this, and so much for each byte of the file: a forged log of a few kB may
-/// unpack to many GiB.
+/// The least value of that limit, to which bytes in proportion to the file are added: a forged log
+/// of a few kB may unpack to many GiB.
 const MEMORY_MIN: u64 = 256 << 20;
 const MEMORY_PER_BYTE: u64 = 64;
 
-/// Which events a merge goes through. Times are full ns of the log's clock.
+/// Which events a merge returns. Times are full ns of the log clock.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
     /// All, if `None`.
@@ -34,15 +34,15 @@ pub struct Selection {
     pub to_ns: Option<u64>,
 }
 
-/// A walk through a log in the order of time.
+/// A pass through a log in the order of time.
 pub struct Merge<'r> {
     layouts: &'r [EventLayout],
     /// By event id: which of `layouts`.
     by_id: Vec<u32>,
     shared: Shared<'r>,
     streams: Vec<Stream>,
-    /// (a time before which the stream has nothing, its place in `streams`, which is in the order
-    /// of origins)
+    /// (time before which the stream has no events, index into `streams`, which is in the order of
+    /// origins)
     waiting: BinaryHeap<Reverse<(u64, usize)>>,
     /// The stream that is being read, until it passes `limit`.
     current: usize,
@@ -53,7 +53,7 @@ pub struct Merge<'r> {
     total: u64,
 }
 
-/// Bytes of memory that a log of so many bytes may take.
+/// Bytes of memory that merging a log of this length may take.
 fn room(length: u64) -> usize {
     MEMORY_MAX.min(MEMORY_MIN.saturating_add(length.saturating_mul(MEMORY_PER_BYTE))) as usize
 }
@@ -90,7 +90,7 @@ impl<'r> Merge<'r> {
             room: room(reader.length()),
         };
         let waiting = streams.iter().enumerate().map(|(i, s)| Reverse((s.bound(), i))).collect();
-        // No stream is current yet: the first call of `next` takes one from those that wait.
+        // No stream is current yet: the first call of `next` takes one of those that wait.
         let current = streams.len();
         Merge {
             layouts,
@@ -106,12 +106,12 @@ impl<'r> Merge<'r> {
         }
     }
 
-    /// Bytes of the file that the walk goes through, to measure its progress by.
+    /// Bytes of the file that will be read, to report progress.
     pub fn total_bytes(&self) -> u64 {
         self.total
     }
 
-    /// What was found to be wrong so far.
+    /// The damage found so far.
     pub fn damage(&self) -> &[Damage] {
         &self.shared.damage
     }
@@ -160,8 +160,8 @@ impl<'r> Merge<'r> {
         let Reverse((_, next)) = self.waiting.pop()?;
         self.current = next;
         self.limit = self.waiting.peek().map_or((u64::MAX, usize::MAX), |Reverse(key)| *key);
-        // It may not have been loaded yet; if it then turns out to be later than another, that one
-        // comes next.
+        // It may not have been loaded yet. If it turns out to be later than another stream, that
+        // one comes next.
         self.streams[next].refill(&mut self.shared);
         Some(())
     }

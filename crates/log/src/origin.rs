@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Who logged an event: a CPU, the recorder itself, or a thread of a program.
+//! The origin of an event: a CPU, the recorder itself, or a thread of a program.
 //!
-//! The events of one origin are a stream: they have serial numbers of their own, and stand in the
-//! order in which they took their place in one ring.
+//! The events of one origin are a stream: they have their own serial numbers, and are in the order
+//! in which space was reserved for them in one ring.
 
 use crate::format::RECORDER_CPU;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The order is the one in which events of equal times are read.
+/// The order is that of events with equal times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Origin {
     Cpu(u16),
     Recorder,
-    /// Each use of a ring by a thread is a stream of its own, numbered from 1: the kernel gives ids
-    /// of threads again.
+    /// Each use of a ring by a thread is a separate stream, numbered from 1, because the kernel
+    /// reuses thread ids.
     Thread {
         stream: u32,
         thread: Thread,
@@ -44,7 +44,7 @@ impl Origin {
         }
     }
 
-    /// The CPU as texts and tables have it: -1 is the recorder. All other CPU numbers fit.
+    /// The CPU as in texts and tables: -1 is the recorder. All other CPU numbers fit.
     #[inline]
     pub fn cpu_column(self) -> Option<i16> {
         self.cpu().map(|cpu| cpu as i16)

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The parts of a block of events, and what can be read of one that is damaged.
+//! The parts of a block of events: checks them, and reads what is intact in a damaged block.
 
 use crate::format::{BLOCK_HEADER_SIZE, BlockHeader, PART_SIZE, Packing, Part};
 use crate::scan::Block;
 use crate::source::Source;
 use std::ops::Range;
 
-/// Records that follow each other in what was read, and the serial number of the first.
+/// Consecutive records that were read, and the serial number of the first.
 pub(crate) struct Piece {
     pub records: Range<usize>,
     pub first_serial: u64,
@@ -19,8 +19,8 @@ fn parts<'a>(header: &BlockHeader, bytes: &'a [u8]) -> impl Iterator<Item = (Par
     table.chunks_exact(PART_SIZE).filter_map(|b| Some(Part::decode(b.first_chunk()?)))
 }
 
-/// Whether each part is what its checksum is of, and they are the whole payload. True if there are
-/// none.
+/// Whether every part matches its checksum, and together they are the whole payload. True if there
+/// are none.
 pub(crate) fn all_agree(header: &BlockHeader, bytes: &[u8]) -> bool {
     let payload = bytes.get(usize::from(header.size)..).unwrap_or_default();
     let mut end = 0;
@@ -34,8 +34,8 @@ pub(crate) fn all_agree(header: &BlockHeader, bytes: &[u8]) -> bool {
     header.parts == 0 || end == header.stored
 }
 
-/// Appends to `out` the records of those parts of a damaged block that are sound. The header may
-/// come from the index: the parts are checked by themselves.
+/// Appends to `out` the records of the intact parts of a damaged block. The header may come from
+/// the index, because the parts have their own checksums.
 pub(crate) fn salvage(source: &Source, block: &Block, out: &mut Vec<u8>) -> Vec<Piece> {
     let header = block.header;
     let size = usize::from(header.size);
@@ -49,7 +49,7 @@ pub(crate) fn salvage(source: &Source, block: &Block, out: &mut Vec<u8>) -> Vec<
         let Some(stored) = bytes[size..].get(part.start as usize..part.end as usize) else {
             continue;
         };
-        // Sound parts follow each other; and a forged table must not have the same bytes looked at
+        // Valid parts are contiguous. So a forged table cannot make the reader check the same bytes
         // again and again.
         looked_at += stored.len() as u64;
         if part.start < end || looked_at > 2 * u64::from(header.stored) || !part.agrees(crc, stored)

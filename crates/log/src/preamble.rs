@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The JSON at the head of a log: everything that is known when recording starts, and all that is
-//! needed to read it.
+//! The JSON at the beginning of a log: what is known when recording starts, including all that is
+//! needed to read the log.
 
 use crate::builtin::Builtin;
 use klogger_schema::layout::EventLayout;
@@ -28,7 +28,7 @@ pub struct Preamble {
     pub events: Vec<EventLayout>,
     pub decodings: Vec<Decoding>,
     pub probes: Vec<ProbeState>,
-    /// What logging takes on this machine, if that was measured before the recording.
+    /// What logging costs on this machine, if it was measured before the recording.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub costs: Option<Costs>,
 }
@@ -70,26 +70,26 @@ pub struct Clock {
     pub name: String,
     /// What the kernel derives it from: `tsc`, `kvm-clock`, ...
     pub source: String,
-    /// This clock when recording started; the zero of all times shown to people.
+    /// This clock when recording started; the origin of all times that are shown.
     pub start_ns: u64,
     /// The wall clock (ns since 1970, UTC) at `start_ns`.
     pub start_realtime_ns: u64,
-    /// How far apart the two readings may be.
+    /// The uncertainty of the pair of the two readings.
     pub uncertainty_ns: u64,
-    /// What programs read, if they are recorded. The recorder converts their times to this clock.
+    /// The clock that programs read, if they are recorded. The recorder converts their times.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<EventClock>,
 }
 
-/// A clock that events carry until the recorder converts it to the log's.
+/// A clock that events carry until the recorder converts it to the log clock.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct EventClock {
-    /// `tsc`, or `clock_gettime` for programs that read the kernel's own.
+    /// `tsc`, or `clock_gettime` for programs that read the kernel's clock.
     pub source: String,
-    /// Ticks in a millisecond; 0 if it counts ns.
+    /// Ticks per millisecond; 0 if it counts ns.
     pub khz: u64,
-    /// How far the time of such an event may be from the kernel's clock.
+    /// How far the converted time of an event may be from the kernel's clock.
     pub error_ns: u64,
 }
 
@@ -97,24 +97,23 @@ pub struct EventClock {
 #[serde(default)]
 pub struct Recorder {
     pub pid: u32,
-    /// All threads of the recorder, for analyses that leave it out.
+    /// All threads of the recorder, for analyses that exclude it.
     pub tids: Vec<u32>,
     /// Their names, in the same order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub names: Vec<String>,
     /// Bytes of one CPU's ring.
     pub buffer_size: u64,
-    /// Percent.
+    /// The low-water mark in percent.
     pub lowwater: u32,
-    /// Flight recorder: old events give way to new ones.
+    /// Overwrite mode: new events overwrite old ones.
     pub overwrite: bool,
-    /// Events of which no more than so many are logged in a second.
+    /// Limits of events per second.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<RateLimit>,
 }
 
-/// How many events of one name are logged in a second, on all CPUs together. The ledger counts the
-/// others.
+/// The limit of an event per second, on all CPUs together. The ledger counts the others.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RateLimit {
@@ -138,8 +137,8 @@ fn is_false(flag: &bool) -> bool {
     !flag
 }
 
-/// What a recorder learns in the middle of a recording, when a program starts that brings a schema
-/// of its own.
+/// What is added to the preamble during a recording, when a program starts that brings its own
+/// schema.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Addition {
@@ -148,7 +147,7 @@ pub struct Addition {
     pub decodings: Vec<Decoding>,
 }
 
-/// What became of one probe.
+/// The state of one probe.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ProbeState {
@@ -156,31 +155,33 @@ pub struct ProbeState {
     /// The target as the schema has it: `tracepoint sched_switch`.
     pub target: String,
     pub attached: bool,
-    /// Why not, if not; and which alternative was taken, if several.
+    /// Why it is not attached; or which of several alternatives was attached.
     pub note: String,
     /// The events that it logs.
     pub events: Vec<String>,
 }
 
-/// What logging adds to what is logged, in CPU time. A hit of a probe takes [`Costs::hit`] until
-/// the time of its events is read; the rest of an event's [`EventCost::cost`] comes after that.
+/// What logging adds to the running time of what is logged, in CPU time. A probe hit takes
+/// [`Costs::hit`] until the time of its events is read; the rest of an event's [`EventCost::cost`]
+/// comes after that.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Costs {
-    /// The tracepoint that was hit.
+    /// The tracepoint that was hit for the measurement.
     pub place: String,
     /// Hits of each kind.
     pub hits: u64,
-    /// A probe that logs nothing. This and the next: `None` if the measurements disagreed too much.
+    /// A probe that logs nothing. This and the next: `None` if the measurements spread too far.
     pub probe: Option<Cost>,
     /// A probe up to the reading of the clock.
     pub hit: Option<Cost>,
     pub events: Vec<EventCost>,
-    /// Why something could not be measured; or empty.
+    /// Why something could not be measured; otherwise empty.
     pub why: String,
 }
 
-/// Of an event that is the only one of its hit, with constant fields and texts of 7 letters.
+/// The cost of an event that is the only one of its hit, with constant fields and strings of 7
+/// letters.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct EventCost {

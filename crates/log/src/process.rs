@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The process table: which thread had which name when.
+//! The process table: the name of each thread at each time.
 //!
-//! It is built from `PROCESS_EXISTS` (what was there when recording began) and from the events of
-//! fork, exec, rename and exit, as they come in the order of time. A thread keeps its last name
-//! after its exit, until its id is used again: its last context switch comes after `PROCESS_EXIT`.
+//! It is built from `PROCESS_EXISTS` (threads that existed when recording began) and from the
+//! events of fork, exec, rename and exit, in the order of time. A thread keeps its last name after
+//! its exit until its id is reused, because its last context switch comes after `PROCESS_EXIT`.
 
 use crate::builtin::Builtin;
 use crate::event::{EventRef, Value};
@@ -13,21 +13,20 @@ use crate::preamble;
 use crate::reader::Reader;
 use std::collections::HashMap;
 
-/// One name of one thread. Times are full ns of the log's clock.
+/// One name of one thread. Times are full ns of the log clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
     /// Thread id.
     pub pid: i64,
     /// Process id; -1 if the log does not say.
     pub tgid: i64,
-    /// The process, or thread, that made it; -1 if the log does not say.
+    /// The process, or thread, that created it; -1 if the log does not say.
     pub parent: i64,
     pub comm: Vec<u8>,
-    /// The command line, if it was there when recording began; after an exec the program's file
-    /// name.
+    /// The command line, if it existed when recording began; after an exec the program's file name.
     pub command: Vec<u8>,
     pub from_ns: u64,
-    /// Not including this moment.
+    /// Exclusive.
     pub to_ns: u64,
     /// When it ended, if it did before its next name.
     pub exit_ns: Option<u64>,
@@ -35,7 +34,7 @@ pub struct Row {
     pub recorder: bool,
 }
 
-/// A thread's present state.
+/// A thread's current state.
 struct Live {
     row: Row,
     /// Known from `PROCESS_EXISTS` at this time, and from no other event.
@@ -44,13 +43,13 @@ struct Live {
     renamed: bool,
 }
 
-/// The table, as of the last event that it has seen.
+/// The table as of the last event that was noted.
 pub struct Processes {
     /// By index into `preamble.events`.
     what: Vec<Option<Builtin>>,
     live: HashMap<i64, Live>,
-    /// Names of the recorder's threads. It is in no process table of a log of a workload, but may
-    /// have run next.
+    /// Names of the recorder's threads. In a log of a workload they have no rows, but may be the
+    /// next thread of a switch.
     recorder: HashMap<i64, Vec<u8>>,
     recorder_pid: i64,
     start_ns: u64,
@@ -59,7 +58,7 @@ pub struct Processes {
 }
 
 impl Processes {
-    /// A table for naming threads on the way through a log.
+    /// A table for naming threads during one pass through a log.
     pub fn new(reader: &Reader) -> Processes {
         let preamble = reader.preamble();
         let mut table = Processes {
@@ -81,12 +80,12 @@ impl Processes {
         table
     }
 
-    /// A table that also keeps the rows of the past, for [`Processes::into_rows`].
+    /// A table that also keeps past rows, for [`Processes::into_rows`].
     pub fn with_history(reader: &Reader) -> Processes {
         Processes { past: Some(Vec::new()), ..Processes::new(reader) }
     }
 
-    /// Takes note of an event. Events must come in the order of time.
+    /// Updates the table. Events must come in the order of time.
     #[inline]
     pub fn see(&mut self, event: &EventRef) {
         match self.what[event.index] {
@@ -94,18 +93,18 @@ impl Processes {
             Some(Builtin::Exec) => self.exec(event),
             Some(Builtin::Rename) => self.rename(event),
             Some(Builtin::Exit) => self.exit(event),
-            // Exists was seen before all others, by `new`.
+            // PROCESS_EXISTS was handled before all others, by `new`.
             Some(Builtin::Exists | Builtin::Lost | Builtin::Mark) | None => {}
         }
     }
 
-    /// The present, or last, name of a thread.
+    /// The current, or last, name of a thread.
     pub fn name(&self, pid: i64) -> Option<&[u8]> {
         let live = self.live.get(&pid).map(|l| &l.row.comm).filter(|n| !n.is_empty());
         live.or_else(|| self.recorder.get(&pid)).map(Vec::as_slice)
     }
 
-    /// What is known of a thread at present.
+    /// The current row of a thread.
     pub fn row(&self, pid: i64) -> Option<&Row> {
         self.live.get(&pid).map(|l| &l.row)
     }
@@ -147,7 +146,7 @@ impl Processes {
     }
 
     fn end(&mut self, old: Live, at: u64) {
-        // Found at the start, but made after it: there was no such thread before.
+        // It was found at the start, but created after it: no such thread existed before.
         let never = old.existed.is_some_and(|seen| at < seen);
         if let Some(past) = self.past.as_mut().filter(|_| !never) {
             past.push(Row { to_ns: at.max(old.row.from_ns), ..old.row });
@@ -190,7 +189,7 @@ impl Processes {
         live.existed = None;
         live.row.command = file;
         // The kernel renames a thread before it reports the exec; if that event is missing, the
-        // file's name will do.
+        // file's name is used.
         if !std::mem::take(&mut live.renamed) {
             let comm = base_name(&live.row.command);
             self.set_name(pid, comm, event.time_ns);
@@ -220,13 +219,13 @@ impl Processes {
         }
         let new = Row { comm, from_ns: at, exit_ns: None, ..live.row.clone() };
         let old = std::mem::replace(&mut live.row, new);
-        // It existed before its first rename, whenever the recorder looked.
+        // It existed before its first rename, whenever the recorder found it.
         live.existed = None;
         self.end(Live { row: old, existed: None, renamed: false }, at);
     }
 }
 
-/// A log from before it had their names calls them what the analyses do.
+/// Names of the recorder's threads, for logs from before they contained them.
 fn recorder(recorder: &preamble::Recorder) -> HashMap<i64, Vec<u8>> {
     let named = recorder.names.iter().map(Some).chain(std::iter::repeat(None));
     let name =
@@ -242,7 +241,7 @@ fn text(event: &EventRef, field: &str) -> Vec<u8> {
     event.get(field).and_then(Value::text).unwrap_or_default().to_vec()
 }
 
-/// The name that the kernel gives to a thread which executes `file`: 15 bytes at most.
+/// The name that the kernel gives to a thread which executes `file`: at most 15 bytes.
 fn base_name(file: &[u8]) -> Vec<u8> {
     let name = file.rsplit(|b| *b == b'/').next().unwrap_or_default();
     name[..name.len().min(15)].to_vec()

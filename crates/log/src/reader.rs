@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Opens a log: preamble, list of blocks, ledger, symbols. The events themselves come from
-//! [`crate::merge::Merge`].
+//! Opens a log: preamble, list of blocks, ledger, symbols. [`crate::merge::Merge`] reads the
+//! events.
 
 mod head;
 
@@ -44,7 +44,7 @@ impl Reader {
         Reader::from_source(Source::file(File::open(path)?)?)
     }
 
-    /// A log that stands in memory.
+    /// Opens a log in memory.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Reader, Error> {
         Reader::from_source(Source::Memory(bytes))
     }
@@ -68,12 +68,12 @@ impl Reader {
         Ok(reader)
     }
 
-    /// What stands at the head of the log, and the schemata that were added to it later.
+    /// The preamble at the beginning of the log, with the schemata that were added later.
     pub fn preamble(&self) -> &Preamble {
         &self.preamble
     }
 
-    /// The checksum of the log's head, which no two recordings share but by chance.
+    /// The checksum of the log's preamble, which identifies the recording.
     pub fn preamble_crc(&self) -> u32 {
         self.preamble_crc
     }
@@ -83,19 +83,19 @@ impl Reader {
         self.source.length()
     }
 
-    /// All blocks whose place in the file is known, in the order of the file.
+    /// All blocks that were found, in the order of the file.
     pub fn blocks(&self) -> &[Block] {
         &self.blocks
     }
 
-    /// What was found to be wrong when the log was opened. A block that is damaged inside is found
-    /// when it is read: see [`Merge::damage`].
+    /// The damage found when the log was opened. Damage inside a block is found when it is read:
+    /// see [`Merge::damage`].
     pub fn damage(&self) -> &[Damage] {
         &self.damage
     }
 
-    /// What the recorder put into the ledger, and what opening the log adds to it. `later` is what
-    /// was found since, by a [`Merge`].
+    /// The recorder's ledger entries, and those added by opening the log. `later`: damage found
+    /// since, by a [`Merge`].
     pub fn ledger(&self, later: &[Damage]) -> Ledger {
         let mut ledger = self.recorded.clone().unwrap_or_default();
         if self.recorded.is_none() {
@@ -105,7 +105,7 @@ impl Reader {
         ledger
     }
 
-    /// Whether the log ends as a recording does that was ended in order.
+    /// Whether the log was completed by its recorder.
     pub fn is_complete(&self) -> bool {
         self.recorded.is_some()
     }
@@ -115,7 +115,7 @@ impl Reader {
         !self.is_complete() && self.source.writing() == Writing::Yes
     }
 
-    /// Earliest and latest time of the events, by the blocks' headers; `None` if there are no
+    /// Earliest and latest time of the events, from the headers of blocks; `None` if there are no
     /// events.
     pub fn times(&self) -> Option<(u64, u64)> {
         let events = || self.blocks.iter().filter(|b| b.header.kind == Kind::Events);
@@ -125,8 +125,8 @@ impl Reader {
         ))
     }
 
-    /// When recording began, which is the zero of the times that are shown, and when it ended: from
-    /// the preamble's start to the end that the ledger has; in a log without either, the first and
+    /// When recording began, which is the origin of the times that are shown, and when it ended:
+    /// from the preamble's start to the end in the ledger; in a log without either, the first and
     /// the last event.
     pub fn span(&self) -> (u64, u64) {
         let first = self.times().map_or(0, |t| t.0);
@@ -136,7 +136,7 @@ impl Reader {
         (start, end.unwrap_or(start).max(start))
     }
 
-    /// Events by the blocks' headers, `LOST` records not counted: (events, losses).
+    /// Events by the headers of blocks, `LOST` records not counted: (events, losses).
     pub fn totals(&self) -> (u64, u64) {
         let events = self.blocks.iter().filter(|b| b.header.kind == Kind::Events);
         events.fold((0, 0), |(n, lost), b| {
@@ -150,8 +150,8 @@ impl Reader {
         self.blocks.iter().filter(is_one).copied().collect()
     }
 
-    /// Writes all events to another log, of the same preamble, which may go on with more. Those
-    /// that cannot be read are left out; the serial numbers then say what is missing.
+    /// Copies all events to another log with the same preamble, which may be continued. Those that
+    /// cannot be read are left out; gaps in the serial numbers then show what is missing.
     pub fn copy_to<S: Sink>(&self, writer: &mut Writer<S>) -> io::Result<()> {
         let (mut scratch, mut bytes) = (Vec::new(), Vec::new());
         for block in &self.blocks {
@@ -199,13 +199,13 @@ impl Reader {
     }
 
     /// The symbol table; empty if the log has none, or if it cannot be read (which
-    /// [`Reader::check_rest`] names).
+    /// [`Reader::check_rest`] reports).
     pub fn symbols(&self) -> Symbols {
         Symbols::new(self.lines(Kind::Symbols))
     }
 
-    /// The kernel stacks; none if the log has none, or if they cannot be read (which
-    /// [`Reader::check_rest`] names).
+    /// The kernel stacks; empty if the log has none, or if they cannot be read (which
+    /// [`Reader::check_rest`] reports).
     pub fn stacks(&self) -> Stacks {
         Stacks::new(&self.lines(Kind::Stacks))
     }
@@ -224,14 +224,14 @@ impl Reader {
         text
     }
 
-    /// Checks the blocks that hold no events, which a [`Merge`] does not read.
+    /// Checks the blocks without events, which a [`Merge`] does not read.
     pub fn check_rest(&self) -> Vec<Damage> {
         let mut damage = Vec::new();
         for block in self.blocks.iter().filter(|b| b.header.kind != Kind::Events) {
             if let Err(why) = scan::load(&self.source, block, &mut Vec::new(), &mut Vec::new()) {
                 let found =
                     Damage::block(Key::BlockCorrupt, block.offset, block.end(), &block.header, why);
-                // Ledger and schemata were read, and named if need be, when the log was opened.
+                // Ledger and schemata were read, and their damage noted, when the log was opened.
                 if !matches!(block.header.kind, Kind::Ledger | Kind::Schemata) {
                     note(&mut damage, found);
                 }
@@ -240,8 +240,7 @@ impl Reader {
         damage
     }
 
-    /// Adds the schemata that came later to the preamble. One that is unsound is left out, and its
-    /// events with it.
+    /// Adds later schemata to the preamble. An invalid one is left out, with its events.
     fn read_additions(&mut self, mut known: Known) {
         let mut room = format::ADDITIONS_MAX;
         for i in 0..self.blocks.len() {
@@ -282,7 +281,7 @@ impl Reader {
         let mut bytes = Vec::new();
         let loaded = scan::load(&self.source, block, &mut Vec::new(), &mut bytes);
         let parsed = loaded.and_then(|at| {
-            serde_json::from_slice(&bytes[at]).map_err(|_| "it is not what it should be")
+            serde_json::from_slice(&bytes[at]).map_err(|_| "its contents are invalid")
         });
         match parsed {
             Ok(ledger) => self.recorded = Some(ledger),
@@ -315,7 +314,7 @@ impl Reader {
                 damage.what = format!("serial numbers of {} go back", header.origin);
             } else {
                 damage.what = format!("{missing} serial numbers of {} are missing", header.origin);
-                // The events of its damaged blocks have been counted with them.
+                // The events of its damaged blocks have been counted with the blocks.
                 let is_here = |d: &&Damage| {
                     let here = end <= d.from && d.to <= block.offset;
                     here && (d.cpu, d.thread) == (header.origin.cpu(), header.origin.thread())
@@ -344,7 +343,7 @@ impl Reader {
         }
     }
 
-    /// What `LOST` records say, for a log whose ledger is missing.
+    /// Ledger entries from `LOST` records, for a log whose ledger is missing.
     fn losses_by_origin(&self) -> Vec<Entry> {
         let mut losses: BTreeMap<Origin, (u64, u64, u64)> = BTreeMap::new();
         for block in

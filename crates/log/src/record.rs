@@ -8,10 +8,10 @@
 //!      |  id  |  time, ns, low 48 |  fields, offsets as in EventLayout     |  ... padding to 8
 //!      +------+-------------------+----------------------------------------+
 //! ```
-//!
 //! The header is one 64-bit word, `time << 16 | id`. Ids start at 1, so that a zero word is never a
-//! header: in a ring it marks a record which is not yet complete. 48 bits of nanoseconds wrap after
-//! 78 hours; whoever stores records also stores one full time not later than the earliest of them
+//! header: in a ring it marks a record that is not yet committed. 48 bits of nanoseconds wrap after
+//! 78 hours. Therefore code that stores records also stores one full time that is not later than
+//! the earliest of them (see [`full_time`]).
 //! (see [`full_time`]).
 
 use crate::builtin::Builtin;
@@ -52,7 +52,7 @@ pub fn full_time(base: u64, time48: u64) -> u64 {
     base.wrapping_add(time48.wrapping_sub(base) & TIME_MASK)
 }
 
-/// Sizes of records by event id, for walking through bytes.
+/// Sizes of records by event id, for stepping through bytes.
 #[derive(Clone, Debug, Default)]
 pub struct SizeTable {
     /// Fixed part and offset of the u16 length of the `string`, or 0 if there is none. Unknown ids
@@ -77,7 +77,7 @@ impl SizeTable {
         }
     }
 
-    /// Whether records of this event can be told apart.
+    /// Whether the size of this event's records is known.
     pub fn knows(&self, id: u16) -> bool {
         self.entries.get(usize::from(id)).is_some_and(|(fixed, _)| *fixed >= HEADER_SIZE)
     }
@@ -101,7 +101,7 @@ impl SizeTable {
     }
 }
 
-/// Where the count stands in a `LOST` record; id 0, which no record has, if the log has none.
+/// Offset of the count in a `LOST` record; id 0, which no record has, if the log has none.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct LostRecord {
     pub id: u16,
@@ -118,7 +118,7 @@ impl LostRecord {
         find().unwrap_or_default()
     }
 
-    /// How many numbers the record takes: its count if it is a `LOST` record.
+    /// How many serial numbers the record takes: its count if it is a `LOST` record.
     #[inline]
     pub fn count(self, bytes: &[u8]) -> u64 {
         let word = bytes.get(self.count_at..).and_then(|b| b.first_chunk());

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Finds the blocks of a log: by its index, or if that is missing or wrong, one after the other.
+//! Finds the blocks of a log: by its index or, if that is missing or invalid, by going through the
+//! file.
 
 use crate::damage::{Damage, note};
 use crate::format::{
@@ -11,7 +12,7 @@ use crate::parts;
 use crate::source::Source;
 use std::ops::Range;
 
-/// A block, and where it stands in the file.
+/// A block, and its position in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block {
     pub offset: u64,
@@ -25,8 +26,8 @@ impl Block {
     }
 }
 
-/// Bytes of checksums over what turns out not to be a block, for every byte of the file: a forged
-/// file could otherwise keep a reader busy for days.
+/// A limit for checksums over bytes that turn out not to be a block, per byte of the file:
+/// otherwise a forged file could keep a reader busy for days.
 const WASTE_PER_BYTE: u64 = 16;
 
 /// What was found.
@@ -44,8 +45,8 @@ pub(crate) fn find(source: &Source, start: u64) -> Blocks {
     }
 }
 
-/// Finds all blocks of a log whose preamble says nothing; those of a file that is no log only if it
-/// has an index.
+/// Finds all blocks of a log whose preamble cannot be read. A file that does not begin like a log
+/// is searched only if it has an index.
 pub(crate) fn find_without_start(source: &Source, may_be_log: bool) -> Option<Blocks> {
     if let Some(blocks) = by_index(source, None) {
         return Some(Blocks { blocks, damage: Vec::new() });
@@ -86,7 +87,7 @@ fn by_index(source: &Source, start: Option<u64>) -> Option<Vec<Block>> {
     end.is_none_or(|end| end == offset).then_some(blocks)
 }
 
-/// The header at `offset`, if bytes that could be one stand there.
+/// The header at `offset`, if it is valid.
 fn header_at(source: &Source, offset: u64) -> Option<BlockHeader> {
     let mut bytes = [0; BLOCK_HEADER_SIZE];
     source.read(offset, &mut bytes).ok()?;
@@ -94,8 +95,8 @@ fn header_at(source: &Source, offset: u64) -> Option<BlockHeader> {
     head.starts_with(&BLOCK_MAGIC).then(|| BlockHeader::decode(rest.first_chunk()?))?
 }
 
-/// Reads and checks one block. Its unpacked payload is the returned range of `out`, to which it is
-/// appended; `scratch` is for reuse. The error says what is wrong with it.
+/// Reads and checks one block, and appends its unpacked payload to `out`; returns its range.
+/// `scratch` is a buffer for reuse. The error says what is wrong with the block.
 pub(crate) fn load(
     source: &Source,
     block: &Block,
@@ -135,7 +136,7 @@ pub(crate) fn load(
     }
 }
 
-/// A walk through the file without an index.
+/// A pass through a file without an index.
 struct Scan<'a> {
     source: &'a Source,
     waste: u64,
@@ -172,7 +173,7 @@ impl Scan<'_> {
         found
     }
 
-    /// The block at `at`, if its checksum is right.
+    /// The block at `at`, if its checksum is correct.
     fn sound(&mut self, at: u64) -> Option<Block> {
         let block = Block { offset: at, header: header_at(self.source, at)? };
         let header = block.header;
@@ -192,8 +193,7 @@ impl Scan<'_> {
         Some(block)
     }
 
-    /// Whether what stands at the end, from `at` on, may be a block that the recorder has begun to
-    /// write.
+    /// Whether the bytes from `at` to the end may be a block that is being written.
     fn is_begun(&self, at: u64) -> bool {
         let is_short = self.source.length() - at < BLOCK_HEADER_SIZE as u64;
         let is_longer =
@@ -220,7 +220,7 @@ impl Scan<'_> {
         self.source.read(at, &mut trailer).is_ok() && format::decode_trailer(&trailer).is_some()
     }
 
-    /// Where the next sound block, or the trailer, begins.
+    /// Where the next valid block, or the trailer, begins.
     fn next_sound(&mut self, from: u64) -> Option<u64> {
         const WINDOW: u64 = 1 << 20;
         let length = self.source.length();
@@ -229,7 +229,7 @@ impl Scan<'_> {
         let mut window = Vec::new();
         let mut at = from;
         while at < length {
-            // Windows overlap, so that a magic number across their border is seen.
+            // Windows overlap, so that magic bytes across their border are found.
             let size = (length - at).min(WINDOW + BLOCK_MAGIC.len() as u64 - 1);
             window.resize(size as usize, 0);
             self.source.read(at, &mut window).ok()?;
@@ -243,10 +243,10 @@ impl Scan<'_> {
         trailer_at
     }
 
-    /// What seems to have been in a range that holds no sound block.
+    /// Describes a range that contains no valid block.
     fn describe(&self, from: u64, to: u64, last: bool) -> Damage {
         let Some(header) = header_at(self.source, from) else {
-            return Damage::new(Key::BlockCorrupt, from, to, "what stands here is not a block");
+            return Damage::new(Key::BlockCorrupt, from, to, "these bytes are not a block");
         };
         let block = Block { offset: from, header };
         if last && block.end() > self.source.length() {

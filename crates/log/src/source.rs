@@ -7,7 +7,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
 
 pub(crate) enum Source {
-    /// With its length, and whether somebody wrote it, as of when it was opened.
+    /// An open file, its length, and whether it was being written when it was opened.
     File(File, u64, Writing),
     Memory(Vec<u8>),
 }
@@ -23,13 +23,13 @@ impl Source {
                 "a log is read in any order, so it must be a regular file",
             ));
         }
-        // The lock is looked at first: what was not locked then has no more to come.
+        // The lock is queried before the length: a log that was not locked then is complete.
         let writing = lock::writing(&file);
         let length = file.metadata()?.len();
         Ok(Source::File(file, length, writing))
     }
 
-    /// Bytes, as of when it was opened.
+    /// Length in bytes when it was opened.
     pub fn length(&self) -> u64 {
         match self {
             Source::File(_, length, _) => *length,
@@ -37,7 +37,7 @@ impl Source {
         }
     }
 
-    /// Whether somebody wrote it when it was opened.
+    /// Whether it was being written when it was opened.
     pub fn writing(&self) -> Writing {
         match self {
             Source::File(_, _, writing) => *writing,

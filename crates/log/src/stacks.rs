@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-/// Frames of a stack at most; what says more is no stack of ours.
+/// The largest number of frames; a longer line is invalid.
 const FRAMES_MAX: usize = 256;
 
-/// The stacks of a log. A number that stands twice has the stack of its first line.
+/// The stacks of a log. If a number occurs twice, its first line counts.
 #[derive(Clone, Debug, Default)]
 pub struct Stacks(BTreeMap<u64, Frames>);
 

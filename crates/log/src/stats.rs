@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Counts of a whole log, by event and by origin. Every block is read, and its checksum looked at.
+//! Counts the events of a whole log, by event and by origin. Reads every block, and checks its
+//! checksum.
 
 use crate::damage::Damage;
 use crate::ledger::{Ledger, Severity};
@@ -20,9 +21,9 @@ pub struct Stats {
     /// In the order of the preamble's events.
     pub events: Vec<Count>,
     pub origins: BTreeMap<Origin, Count>,
-    /// Full ns of the log's clock; `None` if there are no events.
+    /// Full ns of the log clock; `None` if there are no events.
     pub times: Option<(u64, u64)>,
-    /// What was found to be wrong on the way, besides [`Reader::damage`].
+    /// Damage found on the way, in addition to [`Reader::damage`].
     pub damage: Vec<Damage>,
 }
 
@@ -55,7 +56,7 @@ impl Stats {
     }
 }
 
-/// Events of this name that the ledger says are lost.
+/// Events of this name that are lost according to the ledger.
 pub fn lost(ledger: &Ledger, event: &str) -> u64 {
     let losses = ledger
         .entries

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The events of one origin in the order of time, from blocks in which they may be slightly out of
-//! it.
+//! Sorts the events of one origin by time. Within and across blocks they may be slightly out of
+//! order.
 //!
-//! An event is held back until no later block can bring an earlier one. Blocks say the time of
-//! their earliest record, so this is exact, for as far as the stream looks ahead ([`LOOKAHEAD`]
-//! blocks, which is far more than an interrupt can last). An event that would come later than that
-//! is left out, and counted. No more events are held back than so many blocks have, whatever the
-//! headers of a forged log say: so a stream takes time in proportion to its bytes, and the memory
-//! of a few blocks.
+//! An event is held back until no later block can contain an earlier one. Blocks have the time of
+//! their earliest record, so this is exact as far as the stream looks ahead ([`LOOKAHEAD`] blocks,
+//! far more than an interrupt can last). An event that comes even later is dropped and counted. The
+//! number of events held back is limited to those of that many blocks, whatever the headers of a
+//! forged log say. So a stream takes time in proportion to its bytes, and the memory of a few
+//! blocks.
 
 use crate::damage::{Damage, note};
 use crate::ledger::Key;
@@ -20,10 +20,10 @@ use crate::source::Source;
 use klogger_schema::layout::HEADER_SIZE;
 use std::collections::VecDeque;
 
-/// Blocks that a stream looks ahead for an earlier time. Also the bound of its memory.
+/// How many blocks a stream looks ahead for an earlier time. This also limits its memory.
 const LOOKAHEAD: usize = 8;
-/// Bytes of memory for each byte of a block at most: the byte itself, and an [`Item`] for each
-/// record, in a `Vec` that may have grown to twice its size.
+/// Most bytes of memory per byte of a block: the byte itself, and an [`Item`] for each record, in a
+/// `Vec` that may have grown to twice its size.
 const MEMORY_PER_BYTE: usize = 1 + 2 * size_of::<Item>() / HEADER_SIZE as usize;
 
 /// One record of [`Stream::bytes`].
@@ -36,15 +36,15 @@ pub(crate) struct Item {
     pub id: u16,
 }
 
-/// What all streams of a merge share.
+/// State shared by all streams of a merge.
 pub(crate) struct Shared<'r> {
     pub source: &'r Source,
     pub sizes: SizeTable,
     pub lost: LostRecord,
     pub damage: Vec<Damage>,
     pub scratch: Vec<u8>,
-    /// Time of the last event that was handed out, of all streams, when one of them was left for
-    /// another.
+    /// Time of the last event that was returned, of all streams, when the merge last changed its
+    /// current stream.
     pub reached: u64,
     /// Bytes of memory that streams may still take.
     pub room: usize,
@@ -56,12 +56,12 @@ pub(crate) struct Stream {
     /// Which of the blocks is to be loaded next.
     next: usize,
     pub bytes: Vec<u8>,
-    /// Sorted by (time, serial); those before `done` have been handed out.
+    /// Sorted by (time, serial); those before `done` have been returned.
     items: Vec<Item>,
     done: usize,
-    /// Items before this one can be handed out.
+    /// Items before this one can be returned.
     ready: usize,
-    /// Time of the last item handed out or ready to be.
+    /// Time of the last item that was returned or is ready.
     reached: u64,
     /// How many items the last [`LOOKAHEAD`] blocks had.
     latest: VecDeque<usize>,
@@ -86,7 +86,7 @@ impl Stream {
         }
     }
 
-    /// The next event, if it has been loaded.
+    /// The next event, if it is loaded.
     #[inline]
     pub fn head(&self) -> Option<&Item> {
         if self.done < self.ready { Some(&self.items[self.done]) } else { None }
@@ -98,18 +98,18 @@ impl Stream {
         self.done += 1;
     }
 
-    /// Time of the last event that was stepped over, since blocks were loaded last.
+    /// Time of the last event that was stepped over since the last block was loaded.
     pub fn last(&self) -> Option<u64> {
         self.done.checked_sub(1).map(|last| self.items[last].time)
     }
 
-    /// No event still to come from blocks that are not loaded is earlier.
+    /// No event in a block that is not loaded is earlier than this.
     pub fn bound(&self) -> u64 {
         let ahead = self.blocks[self.next..].iter().take(LOOKAHEAD);
         ahead.map(|b| b.header.first_time).min().unwrap_or(u64::MAX)
     }
 
-    /// Loads blocks until there is an event to hand out; false at the end of the stream.
+    /// Loads blocks until an event is ready; false at the end of the stream.
     pub fn refill(&mut self, shared: &mut Shared) -> bool {
         while self.done == self.ready {
             if self.next == self.blocks.len() && self.done == self.items.len() {
@@ -137,8 +137,7 @@ impl Stream {
         true
     }
 
-    /// Takes the memory that the stream has now from the room of all, instead of what it had
-    /// before.
+    /// Updates the memory that the stream takes from the common limit.
     fn charge(&mut self, shared: &mut Shared) {
         let taken = self.bytes.capacity() + self.items.capacity() * size_of::<Item>();
         shared.room = (shared.room + self.charged).saturating_sub(taken);
@@ -188,8 +187,8 @@ impl Stream {
         self.drop_late(&block, shared);
     }
 
-    /// Adds what can be read of a damaged block, and notes what cannot; returns whether all items
-    /// are in order.
+    /// Adds what can be read of a damaged block, and notes the rest as damage; returns whether all
+    /// items are in order.
     fn salvage(&mut self, block: &Block, why: &str, shared: &mut Shared) -> bool {
         let (events, noted) = (self.events(shared), shared.damage.len());
         let fits = block.header.raw as usize * MEMORY_PER_BYTE <= shared.room;
@@ -253,8 +252,8 @@ impl Stream {
         sorted
     }
 
-    /// A record without a size: nobody knows where the next one begins. `walked` events of the
-    /// block came before it.
+    /// A record of unknown size: the begin of the next one is unknown. `walked` events of the block
+    /// came before it.
     fn note_malformed(
         &self,
         block: &Block,
@@ -279,7 +278,8 @@ impl Stream {
         );
     }
 
-    /// Leaves out what is earlier than what has been handed out, so that time never runs backwards.
+    /// Drops events that are earlier than those already returned, so that time never runs
+    /// backwards.
     fn drop_late(&mut self, block: &Block, shared: &mut Shared) {
         let reached = self.reached.max(shared.reached);
         let late = self.items.partition_point(|i| i.time < reached);

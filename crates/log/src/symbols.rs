@@ -11,7 +11,7 @@ pub struct Symbols {
 
 /// An address farther than this from the symbol before it does not belong to it.
 pub(crate) const SYMBOL_SIZE_MAX: u64 = 1 << 20;
-/// Symbols at most: a forged table has lines of three bytes.
+/// The largest number of symbols, because a forged table may have lines of three bytes.
 const SYMBOLS_MAX: usize = 4 << 20;
 
 impl Symbols {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Writing numbers and texts into a buffer of bytes, without allocating.
+//! Appends numbers and texts to a buffer of bytes, without allocating.
 
 /// Appends a decimal number.
 #[inline]
@@ -41,8 +41,8 @@ pub fn push_seconds(out: &mut Vec<u8>, ns: i64, width: usize) {
     out.extend_from_slice(&decimals);
 }
 
-/// Appends a text so that it cannot be taken for anything else, and cannot move the cursor of a
-/// terminal: as it is if it is one plain word, or else in quotes, with `\n`, `\"`, `\\`, `\xNN`.
+/// Appends a text so that it is unambiguous and cannot control a terminal: unchanged if it is one
+/// plain word, otherwise in quotes, with `\n`, `\"`, `\\`, `\xNN`.
 pub fn push_word(out: &mut Vec<u8>, text: &[u8]) {
     let plain = |b: &u8| b.is_ascii_graphic() && !matches!(b, b'"' | b'\\' | b'=' | b'\'');
     if !text.is_empty() && text.iter().all(plain) {
@@ -64,19 +64,19 @@ pub fn push_word(out: &mut Vec<u8>, text: &[u8]) {
     out.push(b'"');
 }
 
-/// Whether a terminal does something else with it than to show it: control characters, and those
-/// that turn the direction of a text, so that it reads differently from what it says.
+/// Whether a terminal interprets it instead of showing it: control characters, and those that
+/// change the direction of text, so that it looks different from what it is.
 fn acts(c: char) -> bool {
     let turns =
         matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     turns || c.is_control()
 }
 
-/// Makes what stands in `out` from `from` on a text of one line that cannot act on a terminal: what
-/// could, and what is no UTF-8, becomes `\xNN`.
+/// Makes `out` from `from` on one line that cannot control a terminal: control characters and
+/// invalid UTF-8 become `\xNN`.
 #[inline]
 pub fn escape_from(out: &mut Vec<u8>, from: usize) {
-    // No early end: so it is done for many bytes at once.
+    // No early exit, so that the loop is vectorized.
     let odd = out[from..].iter().fold(false, |odd, b| odd | !(b' '..=b'~').contains(b));
     if odd {
         let text = out.split_off(from);
@@ -96,7 +96,7 @@ fn push_escaped(out: &mut Vec<u8>, text: &[u8]) {
     }
 }
 
-/// One line that cannot act on a terminal.
+/// The text as one line that cannot control a terminal.
 pub fn escaped(text: &str) -> String {
     let mut out = Vec::with_capacity(text.len());
     push_escaped(&mut out, text.as_bytes());
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_of_strangers_cannot_move_the_cursor() {
+    fn untrusted_texts_cannot_move_the_cursor() {
         assert_eq!(
             escaped("no event 'a\x1b[2J\n\u{9b}1m'"),
             "no event 'a\\x1b[2J\\x0a\\xc2\\x9b1m'"
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_acts_on_a_terminal() {
+    fn nothing_controls_a_terminal() {
         let escaped_from = |text: &[u8], from| {
             with(|o| {
                 o.extend_from_slice(text);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Checks the layouts in a preamble, and those that come later, so that whoever reads records by
-//! them stays within the records, and no id or name means two things.
+//! Checks the layouts in a preamble, and those that come later: fields lie within their records, so
+//! that code which reads records by them does as well, and ids and names are unique.
 
 use crate::preamble::{Addition, Preamble};
 use klogger_schema::layout::{EventLayout, HEADER_SIZE, RECORD_MAX};
@@ -26,20 +26,23 @@ impl Known {
         Ok(known)
     }
 
-    /// What `addition` has that is new, for [`Known::extend`]. The error says what in it
-    /// contradicts the rest.
+    /// The new parts of `addition`, for [`Known::extend`]. The error says what contradicts the
+    /// rest.
     pub fn check(&self, addition: &Addition) -> Result<Known, String> {
         let mut new = self.events(&addition.events)?;
         for schema in &addition.schemas {
             if self.schemas.contains(&schema.name) || !new.schemas.insert(schema.name.clone()) {
-                return Err(format!("two schemata are called {:?}", schema.name));
+                return Err(format!("two schemata have the name {:?}", schema.name));
             }
         }
         for decoding in &addition.decodings {
             match self.decodings.get(&decoding.name).or(new.decodings.get(&decoding.name)) {
                 Some(old) if old == decoding => {}
                 Some(_) => {
-                    return Err(format!("two different decodings are called {:?}", decoding.name));
+                    return Err(format!(
+                        "two different decodings have the name {:?}",
+                        decoding.name
+                    ));
                 }
                 None => drop(new.decodings.insert(decoding.name.clone(), decoding.clone())),
             }
@@ -54,19 +57,19 @@ impl Known {
         self.decodings.extend(new.decodings);
     }
 
-    /// The ids and names of `events`, if they are sound and new.
+    /// The ids and names of `events`, if they are valid and new.
     fn events(&self, events: &[EventLayout]) -> Result<Known, String> {
         let mut new = Known::default();
         for event in events {
             if event.id == 0 || self.ids.contains(&event.id) || !new.ids.insert(event.id) {
                 return Err(format!(
-                    "event {} has an id, {}, that it cannot have",
+                    "event {} has an id that is invalid or in use: {}",
                     event.name, event.id
                 ));
             }
             let name = event.name.to_ascii_lowercase();
             if !is_name(&name) || self.names.contains(&name) || !new.names.insert(name) {
-                return Err(format!("two events, or none, can be called {:?}", event.name));
+                return Err(format!("the event name {:?} is invalid or in use", event.name));
             }
             check_event(event).map_err(|why| format!("event {}: {why}", event.name))?;
         }
@@ -87,7 +90,7 @@ fn check_event(event: &EventLayout) -> Result<(), String> {
             return Err(format!("field {} lies outside of the record", field.name));
         }
         if !is_name(&field.name) || !names.insert(field.name.to_ascii_lowercase()) {
-            return Err(format!("two fields, or none, can be called {:?}", field.name));
+            return Err(format!("the field name {:?} is invalid or in use", field.name));
         }
         match field.shape {
             Shape::Tail => tails += 1,

@@ -2,8 +2,8 @@
 //! Writes a log: preamble, blocks as the rings are drained, then symbols, ledger, index and
 //! trailer.
 //!
-//! Every block is whole in the sink before the next begins, so that a log can be read however its
-//! recording ends.
+//! Every block is complete in the sink before the next begins, so that a log can be read however
+//! its recording ends.
 
 mod parts;
 mod sink;
@@ -29,15 +29,15 @@ pub enum Compression {
     Zstd(i32),
 }
 
-/// Records of one stream, in the order in which they took their place in the ring.
+/// Records of one stream, in the order in which space was reserved for them in the ring.
 #[derive(Clone, Copy, Debug)]
 pub struct EventBlock<'a> {
     pub origin: Origin,
-    /// A full time (ns) which is not later than any of the records', and less than 78 hours before
+    /// A full time (ns) which is not later than that of any record, and less than 78 hours before
     /// each.
     pub time_base: u64,
-    /// Serial number of the first record. The next block of this stream begins at the number that
-    /// [`Writer::block`] returns.
+    /// Serial number of the first record. [`Writer::block`] returns the number at which the next
+    /// block of this stream begins.
     pub first_serial: u64,
     pub records: &'a [u8],
 }
@@ -51,16 +51,16 @@ pub struct Summary {
     pub events: u64,
     /// The sum of the counts in `LOST` records.
     pub lost: u64,
-    /// (event id, records), `LOST` records included, in ascending order of the id.
+    /// (event id, records), `LOST` records included, in ascending order of ids.
     pub counts: Vec<(u16, u64)>,
 }
 
 /// Writes one log.
 pub struct Writer<S: Sink> {
     sink: S,
-    /// What the log begins with, for its copy at the end.
+    /// The encoded preamble, for its copy at the end.
     head: Vec<u8>,
-    /// Bytes in the sink; always the end of a whole block.
+    /// Bytes in the sink; always the end of a complete block.
     offset: u64,
     known: Known,
     /// Bytes of all additions.
@@ -69,14 +69,13 @@ pub struct Writer<S: Sink> {
     lost: LostRecord,
     codes: Codes,
     packer: Option<zstd::bulk::Compressor<'static>>,
-    /// Where the parts of the block that is being written end, unpacked, and the serial number of
-    /// each.
+    /// Where the parts of the current block end, unpacked, and the serial number of each.
     parts: Vec<(usize, u32)>,
     index: Vec<(u64, BlockHeader)>,
     events: u64,
     losses: u64,
     counts: Vec<u64>,
-    /// A write failed and could not be taken back, so nothing may follow.
+    /// A write failed and could not be undone, so nothing may follow.
     torn: bool,
 }
 
@@ -121,8 +120,8 @@ impl<S: Sink> Writer<S> {
     /// Appends the description of events that the preamble does not have; from here on they may be
     /// logged.
     ///
-    /// After an error, which is of kind `InvalidData` if they contradict what is there, nothing has
-    /// changed.
+    /// After an error nothing has changed. It is of kind `InvalidData` if the description
+    /// contradicts what is there.
     pub fn add(&mut self, addition: &Addition) -> io::Result<()> {
         let json = serde_json::to_vec(addition)?;
         if self.added + json.len() > ADDITIONS_MAX {
@@ -144,9 +143,9 @@ impl<S: Sink> Writer<S> {
     /// Appends records of one stream, as one block or, if they are many, as several; returns the
     /// next serial number.
     ///
-    /// An error of kind `InvalidData` means that the records are not sound; those before the bad
-    /// one are in the log. After any other error the log ends with its last whole block, and can
-    /// still be finished.
+    /// An error of kind `InvalidData` means that a record is invalid; those before it are in the
+    /// log. After any other error the log ends with its last complete block, and can still be
+    /// finished.
     pub fn block(&mut self, block: &EventBlock) -> io::Result<u64> {
         match block.origin {
             Origin::Cpu(cpu) if cpu > CPU_MAX => {
@@ -191,15 +190,14 @@ impl<S: Sink> Writer<S> {
         Ok(serial)
     }
 
-    /// Appends those symbols that the addresses of code in the log's events are in, of all of the
-    /// kernel's: a line `ADDRESS NAME` for each, ascending.
+    /// Appends those of all kernel symbols that contain the code addresses in the log's events: a
+    /// line `ADDRESS NAME` for each, ascending.
     pub fn symbols(&mut self, all: &str) -> io::Result<()> {
         let needed = self.codes.needed(all);
         self.lines(Kind::Symbols, &needed)
     }
 
-    /// Appends the stacks that events have the numbers of: a line `NUMBER FRAME FRAME ...` for
-    /// each.
+    /// Appends the stacks whose numbers are in events: a line `NUMBER FRAME FRAME ...` for each.
     pub fn stacks(&mut self, text: &str) -> io::Result<()> {
         self.lines(Kind::Stacks, text)
     }
@@ -230,11 +228,11 @@ impl<S: Sink> Writer<S> {
 
     /// Appends ledger, index and trailer.
     ///
-    /// If the disk is full, gives up the last blocks until there is room, and says so in the
-    /// ledger. The events in them are taken from the summary's total, but not from its counts.
+    /// If the disk is full, discards the last blocks until there is room, and adds this to the
+    /// ledger. Their events are subtracted from the summary's total, but not from its counts.
     pub fn finish(mut self, ledger: &Ledger) -> io::Result<Summary> {
         let mut ledger = ledger.clone();
-        // If there is no room for the copy, the log is whole without it.
+        // Without room for the copy, the log is still complete.
         let _ = self.copy_head();
         loop {
             let (end, blocks) = (self.offset, self.index.len());
@@ -255,7 +253,7 @@ impl<S: Sink> Writer<S> {
         Ok(self.summary())
     }
 
-    /// Appends what the log begins with a second time.
+    /// Appends a copy of the preamble.
     fn copy_head(&mut self) -> io::Result<()> {
         let head = std::mem::take(&mut self.head);
         if head.len() > BLOCK_RAW_MAX {
@@ -284,18 +282,18 @@ impl<S: Sink> Writer<S> {
             index.extend_from_slice(&offset.to_le_bytes());
             index.extend_from_slice(&header.encode(&[])[8..]);
         }
-        // A log of so many blocks is read without its index.
+        // Without an index, a log of so many blocks is read block by block.
         if index.len() <= BLOCK_RAW_MAX {
             self.append(BlockHeader::plain(Kind::Index), &index, false)?;
         }
         self.put(&[&format::encode_trailer(index_offset)])
     }
 
-    /// Takes back the last block, to make room.
+    /// Discards the last block to make room.
     fn give_up(&mut self, offset: u64, header: &BlockHeader, ledger: &mut Ledger) {
         self.rewind(offset);
         if header.kind == Kind::Events {
-            // What its LOST records count stands in the ledger already.
+            // The ledger has the losses of its LOST records already.
             self.events -= u64::from(header.events);
             self.losses -= header.lost.min(self.losses);
             let entry = Entry::new(Key::DiskFull)
@@ -321,7 +319,7 @@ impl<S: Sink> Writer<S> {
         self.put_block(header, &[], stored)
     }
 
-    /// `table` is that of the parts, if there are any.
+    /// `table`: the table of parts, if there are any.
     fn put_block(&mut self, header: BlockHeader, table: &[u8], stored: &[u8]) -> io::Result<()> {
         let offset = self.offset;
         let head = header.encode(if table.is_empty() { stored } else { table });
@@ -347,8 +345,8 @@ impl<S: Sink> Writer<S> {
         Ok(())
     }
 
-    /// Back to the end of a whole block. If the sink cannot do that, a reader finds the partial
-    /// block by its checksum.
+    /// Goes back to the end of a complete block. If the sink cannot do that, a reader recognizes
+    /// the partial block by its checksum.
     fn rewind(&mut self, length: u64) {
         match self.sink.cut(length) {
             Ok(()) => self.offset = length,
@@ -362,7 +360,7 @@ fn padding(length: usize) -> &'static [u8] {
     &[0; 8][..length.next_multiple_of(8) - length]
 }
 
-/// The highest id, and one.
+/// One more than the highest id.
 fn ids(events: &[EventLayout]) -> usize {
     events.iter().map(|e| usize::from(e.id) + 1).max().unwrap_or(0)
 }

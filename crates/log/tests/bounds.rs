@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Forged logs: what reading one takes is in proportion to its bytes, and its memory has a bound.
-//! Counted in bytes that are allocated, so that no test depends on time.
+//! Forged logs: the cost of reading one is in proportion to its bytes, and its memory is limited.
+//! It is measured in allocated bytes, so that no test depends on time.
 
 mod common;
 
@@ -42,7 +42,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// The head of a log, without blocks.
+/// A log with a preamble and no blocks.
 fn head() -> Vec<u8> {
     let json = serde_json::to_vec(&preamble()).unwrap();
     let mut bytes = klogger_log::format::encode_file_header(&json).to_vec();
@@ -51,7 +51,7 @@ fn head() -> Vec<u8> {
     bytes
 }
 
-/// Appends a block of events whose header says that they begin at time 0.
+/// Appends a block of events whose header claims that they begin at time 0.
 fn forge(
     bytes: &mut Vec<u8>,
     origin: Origin,
@@ -76,7 +76,7 @@ fn forge(
     bytes.resize(bytes.len().next_multiple_of(8), 0);
 }
 
-/// (events, events that are said to be missing, bytes allocated on the way, and at once)
+/// (events, events reported missing, bytes allocated in total, and at once)
 fn walk(reader: &Reader) -> (u64, u64, usize, usize) {
     let (all, now) = (ALL.load(Ordering::Relaxed), NOW.load(Ordering::Relaxed));
     PEAK.store(now, Ordering::Relaxed);
@@ -92,7 +92,7 @@ fn walk(reader: &Reader) -> (u64, u64, usize, usize) {
 
 const EACH: u32 = 100;
 
-/// Blocks of one CPU, all of which are said to begin at time 0.
+/// Blocks of one CPU, all of which claim to begin at time 0.
 fn all_at_zero(blocks: u64) -> Reader {
     let (mut bytes, preamble) = (head(), preamble());
     for block in 0..blocks {
@@ -123,7 +123,7 @@ fn a_small_file_does_not_take_gigabytes() {
     let _alone = ALONE.lock();
     let (mut bytes, preamble) = (head(), preamble());
     let mut records = Vec::new();
-    // A record of a word and nothing else would take most memory; the shortest here has two.
+    // A record of a single word would take most memory; the shortest one here has two.
     record(&preamble, "TICK").int("n", 1).finish(1000, &mut records);
     let records = records.repeat((16 << 20) / records.len());
     let events = (records.len() / 16) as u32;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Logs that are cut, changed, or not logs: what is whole is read, what is missing is named,
-//! nothing panics.
+//! Truncated and changed logs, and files that are not logs: what is intact is read, what is missing
+//! is reported, nothing panics.
 
 mod common;
 
@@ -21,7 +21,7 @@ use std::io::{self, ErrorKind, Write};
 /// An event's time, origin and serial number.
 type Mark = (u64, Origin, u64);
 
-/// Reads everything that there is to read, and returns the events and the number of damages.
+/// Reads everything there is, and returns the events and the number of damages.
 fn read_all(bytes: &[u8]) -> Result<(Vec<Mark>, usize), Error> {
     let reader = Reader::from_bytes(bytes.to_vec())?;
     let decoder = Decoder::new(&reader);
@@ -61,7 +61,7 @@ fn check_cut(bytes: &[u8], length: usize) {
     match read_all(&bytes[..length]) {
         Ok((found, named)) => {
             assert_eq!(found.len(), expected, "cut at {length}");
-            assert!(named > 0, "cut at {length}: nothing is said of it");
+            assert!(named > 0, "cut at {length}: not reported");
         }
         Err(Error::Empty | Error::NotALog | Error::PreambleCut { .. }) => {
             assert!((length as u64) < whole.blocks()[0].offset, "cut at {length}: not read at all");
@@ -122,10 +122,7 @@ fn changed_bytes_cost_only_their_block() {
             "{} events are gone, after a change at {at}",
             all.len() - found.len()
         );
-        assert!(
-            found.len() == all.len() || named > 0,
-            "loss without a word, after a change at {at}"
-        );
+        assert!(found.len() == all.len() || named > 0, "unreported loss, after a change at {at}");
     }
 }
 
@@ -156,8 +153,8 @@ fn a_block_in_the_middle_that_is_gone_is_found() {
     assert_eq!((gap.events, gap.cpu), (30, Some(0)));
 }
 
-/// A flood in rings that were too small: on each of two CPUs, blocks of 20 events and a LOST record
-/// that counts 7.
+/// Many events in rings that were too small: on each of two CPUs, blocks of 20 events and a LOST
+/// record that counts 7.
 fn flood(blocks: u16) -> Vec<u8> {
     let preamble = preamble();
     let block = |block: u16| {
@@ -178,7 +175,7 @@ fn flood(blocks: u16) -> Vec<u8> {
     log_of(&preamble, &(0..blocks).map(block).collect::<Vec<_>>())
 }
 
-/// (key, CPU, events) of all that a reader finds to be missing.
+/// (key, CPU, events) of all that a reader reports as missing.
 fn missing(bytes: Vec<u8>) -> Vec<(String, Option<u16>, u64)> {
     let reader = Reader::from_bytes(bytes).unwrap();
     let mut merge = reader.merge(&Selection::default());
@@ -188,19 +185,19 @@ fn missing(bytes: Vec<u8>) -> Vec<(String, Option<u16>, u64)> {
 }
 
 #[test]
-fn numbers_that_are_gone_are_counted_to_the_last_one() {
+fn every_missing_serial_number_is_counted() {
     let bytes = flood(12);
     assert_eq!(missing(bytes.clone()), []);
     let blocks = Reader::from_bytes(bytes.clone()).unwrap().blocks().to_vec();
-    // Three blocks in a row: two of CPU 0, and one of CPU 1, each with 20 events and 7 that were
-    // lost before.
+    // Three consecutive blocks: two of CPU 0, and one of CPU 1, each with 20 events after 7 lost
+    // ones.
     let mut shorter = bytes.clone();
     shorter.drain(blocks[4].offset as usize..blocks[6].end() as usize);
     let gap = |cpu: u16, count: u64| ("serial_gap".to_string(), Some(cpu), count);
     let mut found = missing(shorter);
     found.sort();
     assert_eq!(found, [gap(0, 54), gap(1, 27)]);
-    // A block of the same gap that is damaged is counted for itself.
+    // A damaged block in the same gap is counted separately.
     let mut damaged = bytes.clone();
     damaged[blocks[8].offset as usize + 100] ^= 1;
     damaged.drain(blocks[4].offset as usize..blocks[6].end() as usize);
@@ -210,7 +207,7 @@ fn numbers_that_are_gone_are_counted_to_the_last_one() {
 }
 
 #[test]
-fn numbers_that_go_back_are_no_count() {
+fn serial_numbers_that_go_back_give_no_count() {
     let preamble = preamble();
     let mut bytes = Vec::new();
     let mut writer = Writer::new(&mut bytes, &preamble, Compression::None).unwrap();
@@ -250,7 +247,7 @@ fn a_corrupt_block_costs_its_events_and_they_are_counted() {
     assert_eq!(events(&Reader::from_bytes(damaged).unwrap()).len(), 3 * 20 + 3);
 }
 
-/// What a later version may put into a log.
+/// Contents of a log that a later version may write.
 #[test]
 fn keys_and_blocks_of_another_version_are_shown() {
     let preamble = preamble();
@@ -266,7 +263,7 @@ fn keys_and_blocks_of_another_version_are_shown() {
     writer.finish(&Ledger { entries: vec![unknown.clone()], ..Ledger::default() }).unwrap();
     let reader = Reader::from_bytes(bytes.clone()).unwrap();
     assert_eq!((reader.ledger(&[]).entries, reader.ledger(&[]).lost()), (vec![unknown], 3));
-    // Two blocks of a kind that nobody knows, behind the first.
+    // Two blocks of an unknown kind, after the first.
     let after = reader.blocks()[0].end() as usize;
     let stored = [7u8; 16];
     let header = BlockHeader { raw: 16, stored: 16, ..BlockHeader::plain(Kind::Other(99)) };
@@ -316,7 +313,7 @@ fn a_changed_bit_in_the_preamble_costs_nothing() {
                 (whole.preamble(), whole.preamble_crc())
             );
             assert_eq!(events(&reader), all);
-            // The zeros after it have no checksum, and need none.
+            // The padding after it has no checksum, and needs none.
             assert!(
                 reader.damage().iter().any(|d| d.key == Key::Mended) || bit / 8 + 8 >= head,
                 "bit {bit}"
@@ -339,7 +336,7 @@ fn a_changed_byte_costs_only_its_part_of_a_block() {
             let at = block.offset + dice.roll(block.header.span());
             let mut changed = bytes.clone();
             changed[at as usize] ^= 1 << dice.roll(8);
-            // With its index and without; without, the header of the block must be sound.
+            // With its index and without; without it, the header of the block must be intact.
             let no_trailer = changed[..changed.len() - 1].to_vec();
             let in_header = at - block.offset < u64::from(block.header.size);
             let logs = if in_header { vec![changed] } else { vec![changed, no_trailer] };
@@ -349,7 +346,7 @@ fn a_changed_byte_costs_only_its_part_of_a_block() {
                 let mut found = 0;
                 while let Some(event) = merge.next() {
                     let n = event.get("n").and_then(|v| v.int()).unwrap();
-                    // Its number, time and serial number are what they were.
+                    // Its number, time and serial number are unchanged.
                     let (time, origin, serial, _, expected) = &all[n as usize];
                     assert_eq!(
                         (event.time_ns, event.origin, event.serial, n),
@@ -366,14 +363,14 @@ fn a_changed_byte_costs_only_its_part_of_a_block() {
                 let is_padding = at + 8 >= block.end();
                 assert!(
                     !merge.damage().is_empty() || is_padding,
-                    "nothing is said of a change at {at}"
+                    "a change at {at} is not reported"
                 );
             }
         }
     }
 }
 
-/// What is copied to another log, as `klogger rescue` does, is what can be read.
+/// `klogger rescue` copies what can be read to another log.
 #[test]
 fn a_damaged_block_is_copied_but_for_its_damaged_part() {
     let bytes = ticks(1, 3000, Compression::None);
@@ -407,11 +404,11 @@ fn a_log_that_is_being_written_is_not_called_damaged() {
     };
     klogger_log::lock::lock(&written).unwrap();
     assert_eq!(keys(bytes.len()), (60, vec![Key::BeingWritten], true));
-    // The last block is not there wholly yet, or not even its header.
+    // The last block is incomplete, perhaps even its header.
     assert_eq!(keys(bytes.len() - 8), (40, vec![Key::BeingWritten], true));
     let last = Reader::from_bytes(bytes.clone()).unwrap().blocks()[2].offset as usize;
     assert_eq!(keys(last + 10), (40, vec![Key::BeingWritten], true));
-    // A block that is not the last one is whole, or damaged.
+    // A block that is not the last one is complete or damaged.
     drop(written);
     assert_eq!(keys(bytes.len()), (60, vec![Key::RecorderKilled], false));
     assert_eq!(keys(bytes.len() - 8), (40, vec![Key::FileCut, Key::RecorderKilled], false));
@@ -428,7 +425,7 @@ fn files_that_are_not_logs() {
         error(b"klogg"),
         "the log is cut off in its preamble (5 bytes; the preamble alone has 16)"
     );
-    // Without what stands after the events, there is no second preamble.
+    // Without the blocks after the events there is no copy of the preamble.
     let mut newer = without_end(ticks(1, 1, Compression::None));
     newer[7] = VERSION + 1;
     let expected = "the log was written by a newer klogger (format 4; this one reads up to 3)";
@@ -459,7 +456,7 @@ fn a_preamble_that_contradicts_itself_is_refused() {
 }
 
 #[test]
-fn logs_of_almost_nothing() {
+fn nearly_empty_logs() {
     let preamble = preamble();
     let empty = Reader::from_bytes(log_of(&preamble, &[])).unwrap();
     assert_eq!((events(&empty).len(), empty.damage().len(), empty.times()), (0, 0, None));
@@ -481,7 +478,7 @@ fn losses_take_serial_numbers_and_are_counted_without_a_ledger() {
     let serials: Vec<u64> = events(&reader).iter().map(|e| e.2).collect();
     assert_eq!(serials, [0, 1, 6]);
     assert_eq!(reader.totals(), (2, 5));
-    assert_eq!(reader.ledger(&[]).lost(), 0, "the recorder's ledger is believed");
+    assert_eq!(reader.ledger(&[]).lost(), 0, "the recorder's ledger counts");
     let end = reader.blocks()[0].end() as usize;
     let cut = Reader::from_bytes(bytes[..end].to_vec()).unwrap();
     assert_eq!(cut.ledger(&[]).lost(), 5);
@@ -505,7 +502,7 @@ fn events_far_out_of_order_are_left_out_and_counted() {
     );
 }
 
-/// No stream can know it, but another one has gone past that time.
+/// The stream itself cannot know it, but another one has passed that time.
 #[test]
 fn events_far_out_of_order_are_not_handed_out_after_later_ones_of_another_cpu() {
     let preamble = preamble();
@@ -522,15 +519,15 @@ fn events_far_out_of_order_are_not_handed_out_after_later_ones_of_another_cpu() 
     assert_eq!(missing(bytes), [("time_disorder".to_string(), Some(1), 1)]);
 }
 
-/// A clock that runs backwards in the middle of a flood: what is left out, and what is there, are
-/// all.
+/// A clock that runs backwards while many events are logged: those dropped and those read are all
+/// events.
 #[test]
-fn what_a_clock_that_ran_backwards_costs_is_counted() {
+fn events_lost_to_a_clock_running_backwards_are_counted() {
     let preamble = preamble();
     let block = |i: u64| {
         let mut records = Vec::new();
         for n in 0..30 {
-            // From the 40th block on a second back.
+            // From the 40th block on one second back.
             let time = 3_000_000_000 + i * 1000 + n - if i < 40 { 0 } else { 1_000_000_000 };
             record(&preamble, "TICK").int("n", n as i64).finish(time, &mut records);
         }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The logs that stand for the versions of the format: `tests/logs/v1.klog`, `v2.klog`, `v3.klog`.
+//! One log for each version of the format: `tests/logs/v1.klog`, `v2.klog`, `v3.klog`.
 //!
-//! Each was made once, by [`make`] as it was then, and must be readable for ever: if the format
-//! changes, these files stay as they are, and the new version gets one of its own. `KLOGGER_BLESS=1
-//! cargo test -p klogger-log --test golden` makes the newest where it is missing. What the text
-//! formats make of them stands beside them, and is checked by the tests of `klogger cat`.
+//! Each was made once, by [`make`] as it was then, and must stay readable: if the format changes,
+//! these files stay as they are, and the new version gets another one. `KLOGGER_BLESS=1 cargo test
+//! -p klogger-log --test golden` makes the newest if it is missing. Their conversions to the text
+//! formats are beside them; the tests of `klogger cat` check them.
 
 mod common;
 
@@ -28,7 +28,7 @@ fn path(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/logs").join(name)
 }
 
-/// Of version 1.
+/// The preamble of version 1.
 fn preamble() -> Preamble {
     let word = |name, decode| (name, Scalar::U64, Shape::One, decode);
     let state = ("state", Scalar::U32, Shape::One, Decode::Table("task_state".into()));
@@ -104,7 +104,7 @@ fn preamble() -> Preamble {
     }
 }
 
-/// Of version 2: a schema of programs, and their clock.
+/// The preamble of version 2: a schema of programs, and their clock.
 fn user_preamble() -> Preamble {
     let mut preamble = preamble();
     preamble.schemas.push(SchemaText { name: "pool".into(), user: true, ..SchemaText::default() });
@@ -115,7 +115,7 @@ fn user_preamble() -> Preamble {
     preamble
 }
 
-/// A schema that comes with a program. A field has the name of a column.
+/// A schema that comes with a program. One of its fields has the name of a column.
 fn addition() -> Addition {
     let verb = ("verb", Scalar::U8, Shape::One, Decode::Table("verb".into()));
     let request = common::layout(40, "REQUEST", &[int("tid"), verb, string("path")]);
@@ -188,7 +188,7 @@ fn make() -> Vec<u8> {
         .int("tgid", 20)
         .text("comm", b"child")
         .finish(START + 300, &mut first);
-    // An interrupt: the later event took its place first.
+    // An interrupt: the later event reserved its space first.
     record("SCHEDIN")
         .int("pid", 20)
         .int("prio", -5)
@@ -241,7 +241,7 @@ fn make() -> Vec<u8> {
         .cpu(1)
         .count(3)
         .between(START + 500, START + 1_000_000_000);
-    // The words of the table of keys may change; those of this file do not.
+    // Texts in the table of keys may change; those of this file do not.
     let entry = Entry { text: "no space in the ring".into(), ..entry };
     let thread =
         Entry::new(Key::RingFull).event("REQUEST").thread(SERVER.tid, SERVER.tgid).count(2);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The list of causes in `docs/loss.md` is that of `Key`.
+//! The list of causes in `docs/loss.md` equals the table of `Key`.
 //!
 //! `KLOGGER_BLESS=1 cargo test --release -p klogger-log --test loss_page` rewrites it.
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Who is called what when, what values are shown as, and which events a filter chooses.
+//! Names of threads over time, decoded values, and filters.
 
 mod common;
 
@@ -68,9 +68,9 @@ fn the_recorders_threads_have_names() {
         Processes::new(&reader).name(pid).map(|name| String::from_utf8_lossy(name).into_owned())
     };
     assert_eq!(named(&["klogger", "klogger/0"], 7).as_deref(), Some("klogger"));
-    // An older log.
+    // A log of an older version.
     assert_eq!(named(&[], 7).as_deref(), Some("(recorder)"));
-    // Where the log says it, that counts.
+    // If the log has a name, that counts.
     assert_eq!((named(&[], 8).as_deref(), named(&[], 9)), (Some("other"), None));
 }
 
@@ -151,7 +151,7 @@ fn filters() {
 }
 
 #[test]
-fn filters_that_make_no_sense_say_so() {
+fn invalid_filters_are_reported() {
     let reader = story();
     let error = |filter: &str| match Filter::new(filter, reader.preamble(), START) {
         Ok(_) => panic!("{filter} is accepted"),
@@ -163,7 +163,7 @@ fn filters_that_make_no_sense_say_so() {
     );
     assert_eq!(error("event == RUNN").0, "this log has no event 'RUNN'");
     assert_eq!(error("prio == 'high'").0, "a number is compared with a text");
-    assert_eq!(error("prio == ").0, "the filter cannot be understood from here on: ''");
+    assert_eq!(error("prio == ").0, "the filter cannot be parsed from here on: ''");
     assert!(error("comm =~ '('").0.contains("is not a regular expression"));
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What is written is what is read: random layouts, records, cuts into blocks, streams and their
-//! interleaving, order within a stream, and events that are described late.
+//! What is written is what is read: random layouts, records, divisions into blocks, streams and
+//! their interleaving, order within a stream, and events that are described later.
 
 mod common;
 
@@ -58,8 +58,8 @@ fn layouts() -> impl Strategy<Value = Vec<EventLayout>> {
     })
 }
 
-/// A record to be: which event, numbers for its fields, its text, ns after the one before, how many
-/// records it comes too late, and whether its block ends with it.
+/// A record to be written: which event, numbers for its fields, its text, ns after the one before,
+/// by how many records it comes too late, and whether its block ends with it.
 type Draft = (prop::sample::Index, Vec<i64>, Vec<u8>, u64, usize, bool);
 
 fn draft() -> impl Strategy<Value = Draft> {
@@ -139,14 +139,14 @@ fn value_text(value: Value) -> String {
     }
 }
 
-/// The order in which records take their place: each up to `late` places after its turn.
+/// The order in which records reserve space: each up to `late` places after its turn.
 fn ring_order(drafts: &[Draft]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..drafts.len()).collect();
     order.sort_by_key(|&i| (i + drafts[i].4, i));
     order
 }
 
-/// Whose the streams are: CPUs, the recorder, and a thread id that is used three times.
+/// The origins of the streams: CPUs, the recorder, and a thread id that is used three times.
 const ORIGINS: [Origin; 6] = {
     let thread = Thread { tid: 7, tgid: 7 };
     [
@@ -159,8 +159,8 @@ const ORIGINS: [Origin; 6] = {
     ]
 };
 
-/// A block to be written: first serial number, records, and whether it holds an event that is added
-/// late.
+/// A block to be written: first serial number, records, and whether it contains an event that is
+/// described later.
 type Part = (u64, Vec<u8>, bool);
 
 /// The blocks of one stream; what should be read from them is appended to `expected`.
@@ -196,9 +196,9 @@ fn parts(
 struct Plan {
     start: u64,
     pack: bool,
-    /// The first events come in an addition.
+    /// The first events are described by an addition.
     late: usize,
-    /// In which order the blocks of the streams follow each other.
+    /// The order in which blocks of the streams follow each other.
     order: u64,
 }
 
@@ -249,8 +249,8 @@ proptest! {
         late in 0..3usize,
         order in any::<u64>(),
     ) {
-        // A count near 2^64 wraps the serials, and the order of equal times with them: no LOST
-        // record has one.
+        // A count near 2^64 wraps the serials, and the order of equal times with them; real LOST
+        // records have none.
         let streams: Vec<Vec<Draft>> = streams
             .into_iter()
             .map(|drafts| drafts.into_iter().map(|mut d| { d.1[0] &= 0xff_ffff; d }).collect())

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The byte specification is the head of `format.rs`; `docs/log-format.md` is the same text, and
-//! its example is true.
+//! its example is correct.
 //!
-//! `KLOGGER_BLESS=1 cargo test -p klogger-log` writes the page anew.
+//! `KLOGGER_BLESS=1 cargo test -p klogger-log` rewrites the page.
 
 mod common;
 

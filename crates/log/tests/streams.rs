@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Streams of threads, and schemata that come in the middle of a log.
+//! Streams of threads, and schemata that are added in the middle of a log.
 
 mod common;
 
@@ -81,7 +81,7 @@ fn a_late_schema_is_like_any_other() {
 }
 
 #[test]
-fn cut_at_every_byte_it_says_nothing_that_was_not_written() {
+fn cut_at_every_byte_it_has_only_events_that_were_written() {
     for compression in [Compression::None, Compression::Zstd(1)] {
         let bytes = late(compression);
         let reader = Reader::from_bytes(bytes.clone()).unwrap();
@@ -90,7 +90,7 @@ fn cut_at_every_byte_it_says_nothing_that_was_not_written() {
         for length in blocks[0].offset as usize..bytes.len() {
             let cut = Reader::from_bytes(bytes[..length].to_vec()).unwrap();
             let found = events(&cut);
-            // Of its padding nothing can be missing.
+            // Its padding contains nothing that could be missing.
             let fits = |b: &Block| {
                 b.offset + u64::from(b.header.size) + u64::from(b.header.stored) <= length as u64
             };
@@ -128,11 +128,11 @@ fn changed_bytes_cost_what_they_describe() {
             found += 1;
         }
         let named = reader.damage().len() + merge.damage().len() + reader.check_rest().len();
-        assert!(found == all.len() || named > 0, "loss without a word, after a change at {at}");
+        assert!(found == all.len() || named > 0, "unreported loss, after a change at {at}");
     }
 }
 
-/// Changes bytes of a block, and its checksum with them, as only a forger does.
+/// Changes bytes of a block, and its checksum with them, as a forger does.
 fn forge(bytes: &mut [u8], block: &Block, dice: &mut Dice) {
     let (from, size) = (block.offset as usize, usize::from(block.header.size));
     let stored = block.header.stored as usize;
@@ -195,7 +195,7 @@ fn without_its_schema_an_event_is_unknown_and_counted() {
     assert!(merge.damage()[0].what.contains("of an event that the log does not describe (id 100)"));
 }
 
-/// What is wrong with an addition by the writer, and by a reader of a log in which it stands
+/// The errors for an addition by the writer, and by a reader of a log that contains it
 /// nevertheless.
 fn refused(addition: &Addition) -> (String, String) {
     let preamble = preamble();
@@ -226,20 +226,20 @@ fn an_addition_that_contradicts_the_log_is_refused() {
         let (written, read) = refused(&addition);
         assert!(written.contains(text) && read.contains(text), "{written}\n{read}");
     };
-    says(&|a| a.events[0].id = 1, "event REQUEST has an id, 1, that it cannot have");
-    says(&|a| a.events[0].id = 0, "event REQUEST has an id, 0, that it cannot have");
-    says(&|a| a.events[0].name = "tick".into(), "two events, or none, can be called \"tick\"");
+    says(&|a| a.events[0].id = 1, "event REQUEST has an id that is invalid or in use: 1");
+    says(&|a| a.events[0].id = 0, "event REQUEST has an id that is invalid or in use: 0");
+    says(&|a| a.events[0].name = "tick".into(), "the event name \"tick\" is invalid or in use");
     says(
         &|a| a.events.push(a.events[0].clone()),
-        "event REQUEST has an id, 100, that it cannot have",
+        "event REQUEST has an id that is invalid or in use: 100",
     );
-    says(&|a| a.schemas.push(a.schemas[0].clone()), "two schemata are called \"web\"");
+    says(&|a| a.schemas.push(a.schemas[0].clone()), "two schemata have the name \"web\"");
     says(&|a| a.events[0].fields[0].offset = 4000, "field n lies outside of the record");
     let verb =
         |text: &str| Decoding { name: "verb".into(), flags: false, values: vec![(1, text.into())] };
     says(
         &|a| a.decodings = vec![verb("GET"), verb("PUT")],
-        "two different decodings are called \"verb\"",
+        "two different decodings have the name \"verb\"",
     );
 }
 
@@ -278,7 +278,7 @@ fn the_writer_refuses_what_is_not_described_yet() {
 }
 
 #[test]
-fn a_header_says_whose_events_they_are_or_it_is_none() {
+fn a_header_without_a_valid_origin_is_rejected() {
     let header = BlockHeader {
         stored: 16,
         raw: 16,

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Chooses events by an expression over their fields.
+//! Selects events by an expression over their fields.
 //!
 //! Besides fields there are `time` (ns since the log's start; write `1.5s`), `cpu` (-1: the
 //! recorder), `serial` and `event`. Events of programs have no `cpu`, but `tid` and `tgid`, unless
-//! a field has that name. A value that has a name (a thread's, a flag's) can be compared with a
-//! text: `pid == "bash"`. What is said of a field that an event does not have is neither true nor
-//! false, so that `!(pid == 1)` does not match events without a `pid`.
+//! a field has that name. A value that has a name (of a thread, of a flag) can be compared with a
+//! string: `pid == "bash"`. A comparison with a field that an event does not have is neither true
+//! nor false, so that `!(pid == 1)` does not match events without a `pid`.
 
 pub mod parse;
 
@@ -37,7 +37,7 @@ impl fmt::Display for FilterError {
 
 impl std::error::Error for FilterError {}
 
-/// A filter whose names have been looked up in a log.
+/// A filter whose names were looked up in a log.
 pub struct Filter {
     node: Node,
     start_ns: u64,
@@ -57,19 +57,19 @@ enum Source {
     Cpu,
     Serial,
     Event,
-    /// For each event of the preamble: which of its fields, if it has it.
+    /// For each event of the preamble: the index of its field, if it has it.
     Field(Vec<Option<usize>>),
-    /// The field, or for an event without it a number of the thread that logged it.
+    /// The field or, for an event without it, a number of the thread that logged it.
     Thread(fn(Thread) -> u32, Vec<Option<usize>>),
     Number(i128),
     Text(Vec<u8>),
 }
 
-/// A value of one event.
+/// An operand, evaluated for one event.
 enum Side<'a> {
     Number(i128),
     Text(Cow<'a, [u8]>),
-    /// A number that may have a name: of the field with this index.
+    /// A number that may have a name, and the field it is from.
     Field(i128, usize),
 }
 
@@ -78,11 +78,11 @@ const GENERAL: [&str; 4] = ["time", "cpu", "serial", "event"];
 const EXAMPLE: &str = "for example: pid == 42 && (prio < 120 || comm =~ \"^k\")";
 
 impl Filter {
-    /// `start_ns` is the zero of `time`.
+    /// `start_ns` is the origin of `time`.
     pub fn new(text: &str, preamble: &Preamble, start_ns: u64) -> Result<Filter, FilterError> {
         let expr = parse::parse(text).map_err(|at| FilterError {
             message: format!(
-                "the filter cannot be understood from here on: '{}'",
+                "the filter cannot be parsed from here on: '{}'",
                 text.get(at..).unwrap_or_default()
             ),
             help: format!(
@@ -93,7 +93,7 @@ impl Filter {
         Ok(Filter { node: bind(&expr, preamble)?, start_ns })
     }
 
-    /// Whether the event is chosen.
+    /// Whether the event matches.
     pub fn matches(&self, event: &EventRef, decoder: &Decoder, processes: &Processes) -> bool {
         Context { event, decoder, processes, start_ns: self.start_ns }.holds(&self.node)
             == Some(true)
@@ -180,7 +180,7 @@ fn thread_number(name: &str) -> Option<fn(Thread) -> u32> {
     }
 }
 
-/// The name of an event, as a text.
+/// The name of an event, as a string.
 fn event(name: &str, preamble: &Preamble) -> Result<Source, FilterError> {
     match preamble.events.iter().find(|e| e.name.eq_ignore_ascii_case(name)) {
         Some(layout) => Ok(Source::Text(layout.name.clone().into_bytes())),
@@ -188,7 +188,7 @@ fn event(name: &str, preamble: &Preamble) -> Result<Source, FilterError> {
     }
 }
 
-/// The message for an event that a log does not have.
+/// The message for an event that is not in the log.
 pub fn unknown_event(name: &str, preamble: &Preamble) -> FilterError {
     let help = did_you_mean(name, preamble.events.iter().map(|e| e.name.as_str()));
     FilterError {
@@ -197,7 +197,7 @@ pub fn unknown_event(name: &str, preamble: &Preamble) -> FilterError {
     }
 }
 
-/// Refuses to compare with a text what can never be one.
+/// Rejects comparisons of a string with something that never is one.
 fn check_kinds(left: &Source, right: &Source, preamble: &Preamble) -> Result<(), FilterError> {
     let number_only = |s: &Source| match s {
         Source::Time | Source::Cpu | Source::Serial | Source::Number(_) => true,
@@ -232,7 +232,7 @@ struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    /// `None`: the event does not have what is asked for.
+    /// `None`: the event does not have the field.
     fn holds(&self, node: &'a Node) -> Option<bool> {
         match node {
             Node::Any(terms) => fold(terms.iter().map(|t| self.holds(t)), true),
@@ -289,7 +289,7 @@ impl<'a> Context<'a> {
         })
     }
 
-    /// A text, or the name of a number; `None` if it has none.
+    /// A string, or the name of a number; `None` if it has none.
     fn text(&self, side: Side<'a>) -> Option<Cow<'a, [u8]>> {
         match side {
             Side::Text(text) => Some(text),
@@ -304,7 +304,8 @@ impl<'a> Context<'a> {
     }
 }
 
-/// `decisive` if one term is that; otherwise unknown if one is; otherwise the opposite.
+/// Combines terms: `decisive` if one of them is; otherwise unknown if one is; otherwise the
+/// opposite.
 fn fold(terms: impl Iterator<Item = Option<bool>>, decisive: bool) -> Option<bool> {
     let mut result = Some(!decisive);
     for term in terms {

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The text of a filter: `pid == 42 && (prio < 120 || !(comm =~ "^k"))`.
+//! Parses a filter: `pid == 42 && (prio < 120
+//!
+//! !(comm =~ "^k"))`.
 
 use winnow::ascii::multispace0;
 use winnow::combinator::{alt, cut_err, delimited, preceded, repeat, separated};
 use winnow::prelude::*;
 use winnow::token::{any, none_of, one_of, take_while};
 
-/// A filter as it was written; names are not looked up yet.
+/// A parsed filter; names are not looked up yet.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Expr {
-    /// One of them holds.
+    /// True if one of them is.
     Any(Vec<Expr>),
-    /// All of them hold.
+    /// True if all of them are.
     All(Vec<Expr>),
     Not(Box<Expr>),
     Compare(Operand, Op, Operand),
@@ -20,7 +22,7 @@ pub enum Expr {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Operand {
     Name(String),
-    /// A number; with a unit of time it stands for ns.
+    /// A number; with a unit of time it is in ns.
     Number(i128),
     Text(String),
 }
@@ -37,12 +39,12 @@ pub enum Op {
     Matches,
 }
 
-/// Bytes of a filter, and parentheses and `!` in it, at most: the parser calls itself for each of
+/// Limits: bytes of a filter, and its parentheses and `!`, because the parser recurses for each of
 /// them.
 const LENGTH_MAX: usize = 4096;
 const DEPTH_MAX: usize = 100;
 
-/// Reads a filter. The error is the 0-based byte at which it cannot be understood.
+/// Parses a filter. The error is the 0-based byte at which it cannot be parsed.
 pub fn parse(text: &str) -> Result<Expr, usize> {
     let nesting = text.bytes().filter(|b| matches!(b, b'(' | b'!')).count();
     if text.len() > LENGTH_MAX || nesting > DEPTH_MAX {
@@ -51,8 +53,7 @@ pub fn parse(text: &str) -> Result<Expr, usize> {
     any_of.parse(text).map_err(|e| e.offset())
 }
 
-/// A number as it is written in filters: decimal or `0x`, with a fraction if a unit (s, ms, us, ns)
-/// follows.
+/// A number in a filter: decimal or `0x`, with a fraction if a unit (s, ms, us, ns) follows.
 pub fn number(text: &str) -> Option<i128> {
     let (negative, text) = text.strip_prefix('-').map_or((false, text), |rest| (true, rest));
     let magnitude = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
@@ -75,7 +76,7 @@ fn decimal(text: &str) -> Option<i128> {
         _ => return None,
     };
     let whole = i128::from(whole.parse::<u64>().ok()?) * scale;
-    // What is smaller than a nanosecond does not count.
+    // Fractions of a nanosecond are ignored.
     let mut place = scale;
     let mut sum = whole;
     for digit in fraction.chars() {
@@ -143,8 +144,7 @@ fn literal(input: &mut &str) -> ModalResult<Operand> {
         .parse_next(input)
 }
 
-/// A text in quotes; a backslash takes away the meaning of the quote, or of a backslash, that
-/// follows.
+/// A quoted string; a backslash escapes a quote or a backslash.
 fn text<'a>(
     quote: char,
 ) -> impl Parser<&'a str, Operand, winnow::error::ErrMode<winnow::error::ContextError>> {

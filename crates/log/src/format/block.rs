@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The header of a block, and the table of its parts: [`super`] says what each byte is.
+//! The header of a block, and the table of its parts; [`super`] describes each byte.
 
 use super::{
     BLOCK_HEADER_SIZE, BLOCK_MAGIC, BLOCK_RAW_MAX, CPU_MAX, PART_SIZE, RECORDER_CPU, USER_CPU,
@@ -8,7 +8,7 @@ use super::{
 use crate::origin::{Origin, Thread};
 use crc32c::{crc32c, crc32c_append};
 
-/// What a block holds. Numbers are those of the file.
+/// What a block contains. The numbers are those in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Events,
@@ -57,7 +57,7 @@ pub enum Packing {
     Zstd,
 }
 
-/// A block's header. Times are full ns of the log's clock.
+/// A block's header. Times are full ns of the log clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockHeader {
     /// Bytes of the header in the file.
@@ -68,9 +68,9 @@ pub struct BlockHeader {
     pub stored: u32,
     /// Bytes of the payload unpacked.
     pub raw: u32,
-    /// Of the events; CPU 0 for other kinds.
+    /// The stream of the events; CPU 0 for other kinds.
     pub origin: Origin,
-    /// Parts with a checksum of their own; 0 if there is one for all.
+    /// Number of parts with their own checksums; 0 if one checksum covers the payload.
     pub parts: u16,
     pub first_time: u64,
     pub last_time: u64,
@@ -98,8 +98,8 @@ impl BlockHeader {
         }
     }
 
-    /// The header with its checksum, for `rest` as it will stand in the file: the payload, or the
-    /// table of its parts.
+    /// The header with its checksum, which covers `rest`, what follows in the file: the payload, or
+    /// the table of its parts.
     pub fn encode(&self, rest: &[u8]) -> [u8; BLOCK_HEADER_SIZE] {
         let mut b = [0; BLOCK_HEADER_SIZE];
         b[0..4].copy_from_slice(&BLOCK_MAGIC);
@@ -127,8 +127,7 @@ impl BlockHeader {
         b
     }
 
-    /// Reads bytes 8 to 71 of a header, as they also stand in the index. `None` if they cannot be
-    /// those of a block.
+    /// Reads bytes 8 to 71 of a header, which are also in the index. `None` if they are not valid.
     pub fn decode(b: &[u8; BLOCK_HEADER_SIZE - 8]) -> Option<BlockHeader> {
         let u16_at = |i: usize| u16::from_le_bytes([b[i], b[i + 1]]);
         let u32_at = |i: usize| u32::from_le_bytes([b[i], b[i + 1], b[i + 2], b[i + 3]]);
@@ -173,8 +172,7 @@ impl BlockHeader {
         sizes && parts && events
     }
 
-    /// Of the block's first `bytes`, which begin with this header: whether they are what its
-    /// checksum is of.
+    /// Whether the checksum matches the block's first `bytes`, which begin with this header.
     pub(crate) fn agrees(&self, bytes: &[u8]) -> bool {
         let end = if self.parts > 0 {
             usize::from(self.size)
@@ -189,7 +187,7 @@ impl BlockHeader {
         bytes.starts_with(&BLOCK_MAGIC) && crc_agrees(u32::from_le_bytes(*crc), crc32c(rest))
     }
 
-    /// Bytes that [`BlockHeader::agrees`] wants to see.
+    /// The number of bytes that [`BlockHeader::agrees`] needs.
     pub(crate) fn checked(&self) -> u64 {
         u64::from(self.size) + if self.parts > 0 { 0 } else { u64::from(self.stored) }
     }
@@ -199,7 +197,7 @@ impl BlockHeader {
         u64::from(self.size) + u64::from(self.stored).next_multiple_of(8)
     }
 
-    /// The serial number that follows this block's last; it wraps only in a forged file.
+    /// The serial number after this block's last; it wraps only in a forged file.
     pub fn next_serial(&self) -> u64 {
         self.first_serial.wrapping_add(u64::from(self.events)).wrapping_add(self.lost)
     }
@@ -224,8 +222,8 @@ fn read_origin(cpu: u16, tid: u32, tgid: u32, stream: u32) -> Option<Origin> {
     }
 }
 
-/// A part of a payload: which of its bytes in the file, and the serial number of its first record,
-/// less the block's.
+/// A part of a payload: its bytes in the file, and the serial number of its first record relative
+/// to the block's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Part {
     pub start: u32,
@@ -242,7 +240,7 @@ impl Part {
         b
     }
 
-    /// As it stands in the header; `bytes` are those of the part.
+    /// The part as it is in the header; `bytes` are its contents.
     pub fn encode(self, bytes: &[u8]) -> [u8; PART_SIZE] {
         let mut b = [0; PART_SIZE];
         b[0..12].copy_from_slice(&self.head());

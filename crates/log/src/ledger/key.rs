@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The table of keys: each way in which data can be missing, how bad it is, and what one can do.
+//! The table of ledger keys: each cause of missing data, its severity, and a remedy.
 
 use super::Severity;
 
-/// What can happen.
+/// The causes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key {
     RingFull,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What a log begins with, its copy at the end, and the schemata that were added later.
+//! Reads the preamble, its copy at the end, and the schemata that were added later.
 
 use crate::damage::Damage;
 use crate::error::Error;
@@ -9,7 +9,7 @@ use crate::preamble::{Addition, Preamble};
 use crate::scan::{self, Block};
 use crate::source::Source;
 
-/// `room` is what all additions may still have.
+/// `room`: bytes that further additions may have.
 pub fn read_addition(source: &Source, block: &Block, room: &mut usize) -> Result<Addition, String> {
     let left = room.checked_sub(block.header.raw as usize);
     *room = left.ok_or("there are more than 16 MiB of schemata")?;
@@ -18,7 +18,7 @@ pub fn read_addition(source: &Source, block: &Block, room: &mut usize) -> Result
     serde_json::from_slice(&bytes[json]).map_err(|e| e.to_string())
 }
 
-/// What a log begins with.
+/// The preamble of a log.
 pub struct Head {
     pub preamble: Preamble,
     pub crc: u32,
@@ -47,7 +47,7 @@ pub fn read_head(source: &Source) -> Result<Head, Error> {
     let end = FILE_HEADER_SIZE as u64 + u64::from(json_size);
     if json_size as usize > format::PREAMBLE_MAX {
         return Err(Error::PreambleCorrupt(format!(
-            "its length, {json_size} bytes, is more than there can be"
+            "its length, {json_size} bytes, is above the limit"
         )));
     }
     if end > length {
@@ -64,10 +64,9 @@ pub fn read_head(source: &Source) -> Result<Head, Error> {
     Ok(Head { preamble, crc, end: end.next_multiple_of(8) })
 }
 
-/// The head as it stands in the log a second time, and the blocks; for a log whose first one cannot
-/// be read.
+/// Reads the copy of the preamble, and the blocks, for a log whose preamble cannot be read.
 pub fn read_copy(source: &Source, error: &Error) -> Option<(Head, scan::Blocks)> {
-    // A file that does not begin as a log does is searched only if it has an index.
+    // A file that does not begin like a log is searched only if it has an index.
     let may_be_log = !matches!(error, Error::NotALog);
     if matches!(error, Error::Io(_) | Error::Empty) {
         return None;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! From records to blocks: how many go into one, where its parts end, and how they are packed.
+//! Divides records into blocks and parts, and packs them.
 
 use super::{Sink, Writer};
 use crate::format::{
@@ -9,7 +9,7 @@ use crate::format::{
 use crate::record::{Header, full_time};
 use std::io;
 
-/// What one pass over the records of a block finds.
+/// The result of one pass over the records of a block.
 pub(super) struct Chunk {
     pub(super) bytes: usize,
     pub(super) first_time: u64,
@@ -19,16 +19,15 @@ pub(super) struct Chunk {
 }
 
 impl<S: Sink> Writer<S> {
-    /// Goes over records up to the first malformed one, or to about [`BLOCK_TARGET`], and finds the
-    /// parts.
+    /// Steps over records up to the first malformed one, or to about [`BLOCK_TARGET`], and finds
+    /// the parts.
     pub(super) fn walk(&mut self, records: &[u8], base: u64) -> Chunk {
         let part = if self.packer.is_some() { PACKED_PART_TARGET } else { PART_TARGET };
         let mut chunk = Chunk { bytes: 0, first_time: u64::MAX, last_time: 0, events: 0, lost: 0 };
         self.parts.clear();
         while chunk.bytes < BLOCK_TARGET {
             let begin = chunk.bytes;
-            // More than 4 thousand million losses end a block, so that the number of a part has
-            // room in its header.
+            // More than 2^32 losses end a block, so that the number of a part fits into its header.
             let Ok(serial) = u32::try_from(chunk.lost.saturating_add(chunk.events.into())) else {
                 break;
             };
@@ -43,7 +42,7 @@ impl<S: Sink> Writer<S> {
         chunk
     }
 
-    /// Goes on to `end` or a bit farther; false at the first malformed record.
+    /// Continues to `end` or a bit farther; false at the first malformed record.
     fn walk_part(&mut self, records: &[u8], base: u64, end: usize, chunk: &mut Chunk) -> bool {
         while chunk.bytes < end {
             let rest = &records[chunk.bytes..];
@@ -64,7 +63,7 @@ impl<S: Sink> Writer<S> {
         true
     }
 
-    /// Takes back what [`Writer::walk`] counted.
+    /// Undoes the counts of [`Writer::walk`].
     pub(super) fn uncount(&mut self, mut records: &[u8]) {
         while let (Some(header), Some(size)) = (Header::read(records), self.sizes.size(records)) {
             self.counts[usize::from(header.id())] -= 1;

@@ -4,9 +4,9 @@
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 
-/// Where a log goes. What was begun and failed can be taken back.
+/// The destination of a log. A failed write can be undone.
 pub trait Sink: Write {
-    /// Forgets everything after the first `length` bytes.
+    /// Removes everything after the first `length` bytes.
     fn cut(&mut self, length: u64) -> io::Result<()>;
 }
 

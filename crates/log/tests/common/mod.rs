@@ -167,14 +167,14 @@ pub fn user(stream: u32, tid: u32) -> Origin {
     Origin::Thread { stream, thread: Thread { tid, tgid: 1000 } }
 }
 
-/// A schema that comes late: `REQUEST { int n }`, id 100.
+/// A schema that is added later: `REQUEST { int n }`, id 100.
 pub fn addition() -> Addition {
     let request = EventLayout { schema: "web".into(), ..layout(100, "REQUEST", &[int("n")]) };
     let schemas = vec![SchemaText { name: "web".into(), user: true, ..SchemaText::default() }];
     Addition { schemas, events: vec![request], decodings: vec![] }
 }
 
-/// A repeatable sequence of numbers that look random.
+/// A repeatable sequence of pseudo-random numbers.
 pub struct Dice(pub u64);
 
 impl Dice {
