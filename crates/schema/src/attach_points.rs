@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The kinds of attach points that a probe can name: `probe KIND NAME(parameters)`. One row each.
 //!
-//! A row holds what the language knows of a kind. What an engine makes of it stands in that
-//! engine's own table; an engine without a row refuses such probes with a message. `docs/adding.md`
-//! says how to add a kind.
+//! A row has what the language knows of a kind. Each engine has its own table of how it attaches
+//! the kind; an engine without a row refuses such probes with a message. `docs/adding.md` describes
+//! how to add a kind.
 
 mod function;
 mod syscall;
@@ -22,15 +22,15 @@ pub type Wrong = (&'static str, String);
 
 /// What the language knows of a kind.
 struct Row {
-    /// The word of the language.
+    /// The word in a schema.
     word: &'static str,
     /// What such an attach point is, in messages.
     noun: &'static str,
-    /// A legal probe up to its body.
+    /// A valid probe up to its body.
     example: &'static str,
     /// What other tools call the kind.
     elsewhere: &'static [&'static str],
-    /// Why a name of graphic characters cannot be that of such an attach point.
+    /// Why a name of printable characters cannot be that of such an attach point.
     wrong: fn(name: &str) -> Option<Wrong>,
 }
 
@@ -65,12 +65,12 @@ kinds! {
 }
 
 impl ProbeKind {
-    /// By the word of the language.
+    /// The kind with this word.
     pub fn of(word: &str) -> Option<ProbeKind> {
         ProbeKind::ALL.into_iter().find(|kind| kind.word() == word)
     }
 
-    /// By what another tool calls it.
+    /// The kind that another tool calls by this word.
     pub fn of_other_tools(word: &str) -> Option<ProbeKind> {
         ProbeKind::ALL.into_iter().find(|kind| kind.row().elsewhere.contains(&word))
     }
@@ -101,7 +101,7 @@ impl ProbeKind {
     }
 }
 
-/// A function's name: C's, and what compilers add, such as `.isra.0`.
+/// A function's name: that of C, with what compilers append, such as `.isra.0`.
 fn is_symbol(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && name.chars().all(|c| c.is_ascii_alphanumeric() || "_.@+-".contains(c))
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_example_is_legal() {
+    fn every_example_is_valid() {
         for kind in ProbeKind::ALL {
             let words: Vec<&str> = kind.example().split([' ', '(']).collect();
             assert_eq!((words[0], words[1]), ("probe", kind.word()));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! As much of C as is needed to find where a text in C ends, which `klogger()` calls it makes, and
-//! what a parameter is called: C's tokens, and nothing of its grammar.
+//! A small part of C: its tokens, but not its grammar. That is enough to find where a text in C
+//! ends, which `klogger()` calls it contains, and what a parameter is called.
 
 pub mod reach;
 
@@ -16,7 +16,7 @@ pub enum Token {
     OpenComment,
     #[regex(r"[A-Za-z_$][A-Za-z0-9_$]*")]
     Word,
-    /// With C23's separators, whose `'` must not be taken for a quote.
+    /// With the digit separators of C23, whose `'` must not be taken for a quote.
     #[regex(r"\.?[0-9]([A-Za-z0-9_.]|[eEpP][+-]|'[A-Za-z0-9_])*")]
     Number,
     #[token("\"", |lexer| quoted(lexer, b'"', Token::Text, Token::OpenText))]
@@ -46,7 +46,7 @@ pub enum Token {
     Other,
 }
 
-/// A line comment goes on after a backslash at the line's end.
+/// A line comment continues after a backslash at the end of the line.
 fn line_comment(lexer: &mut Lexer<'_, Token>) -> Filter<()> {
     let rest = lexer.remainder();
     let end = rest.match_indices('\n').map(|(at, _)| at).find(|&at| {
@@ -166,11 +166,11 @@ struct Group {
     call: Option<Open>,
 }
 
-/// A call that is being read.
+/// A call whose end was not found yet.
 struct Open {
     head: Span,
     commas: usize,
-    /// The first argument: how many tokens it has, whether they are a word, and where it is.
+    /// The first argument: how many tokens it has, whether they are one word, and where it is.
     words: usize,
     word: bool,
     first: Span,
@@ -206,8 +206,8 @@ impl Finder {
         self.groups.push(Group { close, call });
     }
 
-    /// Closes the innermost group if this is its end; otherwise C's compiler will say what is
-    /// wrong.
+    /// Closes the innermost group if this is its end; otherwise the C compiler will report the
+    /// error.
     fn close(&mut self, token: Token, span: Span) {
         if self.groups.last().is_some_and(|g| g.close == token)
             && let Some(mut call) = self.groups.pop().and_then(|g| g.call)

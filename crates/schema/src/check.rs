@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What can only be checked when everything has been read: that names are unique, that what is
-//! named exists, that records are not too long. Also puts the fields of `context` at the end of the
-//! events.
+//! Checks that need the whole schema: names are unique, what is named exists, records are not too
+//! long. Also appends the fields of `context` to the events.
 
 mod probes;
 
@@ -17,13 +16,12 @@ use crate::vocabulary::DECODES;
 use probes::{check_c, check_calls, counts_nothing, never_logged, unique_targets};
 use std::collections::{HashMap, HashSet};
 
-/// Events of one schema at most: ids of events are 16 bits, and several schemata share them in a
-/// log.
+/// Events of one schema at most. Event ids are 16 bits, and several schemata share them in a log.
 pub const EVENTS_MAX: usize = 1000;
-/// Tables and probes of one schema at most, each.
+/// Tables of one schema at most, and probes of one schema at most.
 const OTHERS_MAX: usize = 1000;
 
-/// Completes the draft in place, and says what is wrong with it.
+/// Completes the draft in place, and reports what is wrong with it.
 pub fn check(draft: &mut Draft, options: &Options) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     too_many(draft, &mut found);
@@ -50,7 +48,8 @@ pub fn check(draft: &mut Draft, options: &Options) -> Vec<Diagnostic> {
     found
 }
 
-/// Also keeps what follows, which compares names with one another, from taking long.
+/// Reports too many declarations. This also bounds the time of the following checks, which compare
+/// all names.
 fn too_many(draft: &Draft, found: &mut Vec<Diagnostic>) {
     let event = draft.events.get(EVENTS_MAX).map(|e| (e.event.span, EVENTS_MAX, "events"));
     let table =
@@ -106,7 +105,7 @@ fn add_contexts(draft: &mut EventDraft, schema: &[(Context, Span)], found: &mut 
     }
 }
 
-/// Reports names that have been seen before. Case does not count, because it does not count in SQL.
+/// Reports names that are used twice. Case is ignored, because SQL ignores it.
 fn unique<'a>(
     what: &str,
     names: impl Iterator<Item = (&'a str, Span)>,
@@ -201,7 +200,7 @@ fn check_scope(draft: &EventDraft, found: &mut Vec<Diagnostic>) {
     }
 }
 
-/// Only one field can take what is left of a record.
+/// Only one field of an event can have variable length.
 fn check_tails(event: &Event, found: &mut Vec<Diagnostic>) {
     let mut tails = event.fields.iter().filter(|f| f.shape == Shape::Tail);
     let Some(first) = tails.next() else { return };
@@ -254,7 +253,7 @@ fn check_size(event: &Event, found: &mut Vec<Diagnostic>) {
     );
 }
 
-/// A field `as code` gets a second column, `NAME_symbol`, when a log is exported.
+/// When a log is exported, a field `as code` gets a second column, `NAME_symbol`.
 fn check_symbols(event: &Event, found: &mut Vec<Diagnostic>) {
     for code in event.fields.iter().filter(|f| f.decode == Decode::Code) {
         let column = format!("{}_symbol", code.name);
@@ -271,7 +270,7 @@ fn check_symbols(event: &Event, found: &mut Vec<Diagnostic>) {
     }
 }
 
-/// Whether a field's values can be shown in this way.
+/// Checks that a field's values can be decoded in this way.
 fn check_decode(field: &Field, span: Span, all: &Draft, found: &mut Vec<Diagnostic>) {
     let wrong = |what: &str, help: &str| {
         let message = format!("a {} cannot be {what}", describe(field));
@@ -338,7 +337,7 @@ fn unknown_decoding(name: &str, span: Span, all: &Draft) -> Option<Diagnostic> {
                     alternatives(&known.collect::<Vec<_>>(), "and")
                 )
             });
-    // A table that could not be read may well have that name.
+    // A table that could not be parsed may have that name.
     let certain = !all.incomplete;
     certain.then(|| {
         Diagnostic::error(span, format!("unknown decoding `{}`", shorten(name)))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What `context WORD ...` can ask for: a property of the thread that was running. One row each.
+//! The words of `context WORD ...`: properties of the running thread. One row each.
 //!
 //! Generated C calls `klogger_context_WORD()`, which the runtime of every engine that has the
 //! context defines: `docs/adding.md` lists the files.
@@ -10,21 +10,21 @@ use serde::{Deserialize, Serialize};
 /// A context, and the field that it makes.
 pub struct Row {
     pub context: Context,
-    /// The word of the language, and the field's name.
+    /// The word in a schema, and the field's name.
     pub word: &'static str,
     pub type_name: &'static str,
     pub scalar: Scalar,
     pub decode: Decode,
-    /// Programs know it of themselves: the user engine has it.
+    /// Whether programs can read it about themselves, so that the user engine has it.
     pub in_programs: bool,
-    /// What the field holds, as the guide to the language says it.
+    /// What the field contains, as the guide to the language has it.
     pub doc: &'static str,
 }
 
 macro_rules! contexts {
     ($($context:ident $word:literal $ty:literal $scalar:ident $decode:ident $programs:ident
         $doc:literal)*) => {
-        /// A property of the thread that was running.
+        /// A property of the running thread.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(rename_all = "lowercase")]
         pub enum Context {
@@ -50,7 +50,7 @@ macro_rules! contexts {
     };
 }
 
-// Context, word, type, machine type, decoding, whether programs know it, what it is.
+// Context, word, type, machine type, decoding, whether programs have it, description.
 contexts! {
     Tid    "tid"    "int" I32 Thread true  "thread id"
     Tgid   "tgid"   "int" I32 Plain  true  "process id"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What is wrong with a schema: where, and what to do about it. Printing is the caller's business.
+//! A diagnostic: what is wrong with a schema, where, and the remedy. The caller prints it.
 
 use crate::model::Span;
 use std::fmt;
@@ -10,17 +10,17 @@ pub enum Severity {
     Warning,
 }
 
-/// One thing that is wrong. [`miette`] can render it, given the text as source code.
+/// One error or warning. [`miette`] can render it, given the text as source code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
     pub severity: Severity,
     pub message: String,
     pub span: Span,
-    /// What to write under `span`; empty: only underline.
+    /// The label of `span`; if it is empty, `span` is only underlined.
     pub label: String,
     /// The remedy.
     pub help: Option<String>,
-    /// A second place that has to do with it: "first declared here".
+    /// A second, related place: "first declared here".
     pub related: Option<(Span, String)>,
 }
 

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Where the fields of an event stand in its record. The one place that computes offsets: the C
-//! that writes a record asserts them, and the reader of a log uses them as they were written into
-//! the log.
+//! The layout of an event: the offsets of its fields in a record. Only this file computes offsets:
+//! the C that writes a record asserts them, and the reader of a log uses those that are in the log.
 //!
 //! A record is a header word of 8 bytes (48-bit time, 16-bit event id), then the fields in the
 //! order of their declaration, each aligned to its own size as a C compiler would, padded at the
-//! end to a multiple of 8 bytes. A `string` field is a u16 length in its place; its bytes (no NUL)
+//! end to a multiple of 8 bytes. A `string` field is a u16 length at its offset; its bytes (no NUL)
 //! follow the last fixed field, then the padding.
 
 use crate::model::{Context, Decode, Event, Role, Scalar, Scope, Shape, Slice};
@@ -13,9 +12,9 @@ use serde::{Deserialize, Serialize};
 
 /// Bytes of the header word.
 pub const HEADER_SIZE: u32 = 8;
-/// Bytes of a whole record at most, so that what spills over a ring's end stays within one page.
+/// Largest record in bytes, so that what extends past the end of a ring stays within one page.
 pub const RECORD_MAX: u32 = 1024;
-/// Bytes of a `string` at most. The BPF stack (512 bytes) must hold one.
+/// Largest `string` in bytes. The BPF stack (512 bytes) must hold one.
 pub const STRING_MAX: u32 = 255;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,7 +28,8 @@ pub struct EventLayout {
     /// Bytes up to the end of the last fixed field, header included; not padded.
     pub fixed: u32,
     pub fields: Vec<FieldLayout>,
-    /// Thread-id fields that decide whose event it is; empty: the running thread's.
+    /// Thread-id fields that decide whether the event is in scope; empty: the running thread
+    /// decides.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub about: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -49,7 +49,7 @@ pub struct FieldLayout {
     pub type_name: String,
     pub scalar: Scalar,
     pub shape: Shape,
-    /// From the start of the record, header included.
+    /// Offset from the start of the record, header included.
     pub offset: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,

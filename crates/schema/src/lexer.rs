@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Schema text to tokens. The text of probes is not lexed here but in [`crate::c`]: its rules are
-//! C's.
+//! Schema text to tokens. The C of probes has its own tokens: see [`crate::c`].
 
 use crate::model::Span;
 use logos::{Lexer, Logos, Skip};
@@ -14,7 +13,7 @@ pub enum Token {
     OpenComment,
     #[regex(r"[A-Za-z_][A-Za-z0-9_]*")]
     Word,
-    /// Not yet known to be a number: it begins with a digit.
+    /// A word that begins with a digit; whether it is a number is checked later.
     #[regex(r"[0-9][A-Za-z0-9_]*")]
     Number,
     #[token("\"", |lexer| quoted(lexer, b'"', Token::Text, Token::OpenText))]
@@ -62,7 +61,7 @@ fn line_comment(lexer: &mut Lexer<'_, Token>) -> Skip {
     Skip
 }
 
-/// Skips it, or else takes all that follows as the comment that was never closed.
+/// Skips a comment, or takes everything that follows if the comment is never closed.
 fn block_comment(lexer: &mut Lexer<'_, Token>) -> logos::Filter<()> {
     let rest = lexer.remainder();
     match rest.find("*/") {
@@ -83,7 +82,7 @@ fn quoted(lexer: &mut Lexer<'_, Token>, quote: u8, closed: Token, open: Token) -
     if found { closed } else { open }
 }
 
-/// Bytes up to and with the closing quote, and whether there is one on this line.
+/// Bytes up to and including the closing quote, and whether there is one on this line.
 pub fn quoted_length(rest: &str, quote: u8) -> (usize, bool) {
     let bytes = rest.as_bytes();
     let mut at = 0;
@@ -100,8 +99,8 @@ pub fn quoted_length(rest: &str, quote: u8) -> (usize, bool) {
     (at, false)
 }
 
-/// A place in a text, from which tokens are taken one at a time. Keeping only the place lets the
-/// parser go on in another language, C, and come back.
+/// A position in a text, from which tokens are taken one at a time. With only the position as
+/// state, the parser can switch to another language, C, and back.
 #[derive(Clone)]
 pub struct Cursor<'a> {
     pub text: &'a str,

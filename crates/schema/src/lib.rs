@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The klogger schema language: text in, checked model out.
+//! The klogger schema language: from a text to a checked model.
 //!
-//! **Invariant:** this crate knows neither C nor files. A probe's body is an opaque text with a
-//! position, of which only C's tokens matter: they say where it ends and which `klogger()` calls it
-//! makes.
+//! **Invariant:** this crate knows neither C nor files. The body of a probe is an opaque text with
+//! a position. Only its C tokens matter: they tell where it ends and which `klogger()` calls it
+//! contains.
 //!
-//! A schema comes from anybody, so nothing in it may make this crate panic, loop, or take more
-//! memory than the text justifies.
+//! A schema is untrusted, so nothing in it may make this crate panic, loop, or use more memory than
+//! the text justifies.
 
 pub mod attach_points;
 pub mod c;
@@ -35,8 +35,8 @@ pub const TEXT_MAX: usize = 1 << 20;
 
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// The schema's name if the text declares none; without it, the file's name makes one
-    /// ([`name_from_file`]).
+    /// The schema's name if the text declares none. Without it, the name is made from the file's
+    /// name ([`name_from_file`]).
     pub default_name: Option<String>,
     /// It is klogger's own schema, and may use the names that are reserved for it.
     pub builtin: bool,
@@ -49,10 +49,11 @@ pub struct Parsed {
     pub warnings: Vec<Diagnostic>,
 }
 
-/// Reads and checks a schema. `file` is its name in messages and in `#line`; nothing is opened.
+/// Parses and checks a schema. `file` is its name in messages and in `#line`; no file is opened.
 ///
-/// # Errors All that is wrong with it, at most some 50 errors, in the order of the text; warnings
-/// are among them.
+/// # Errors
+///
+/// All errors, at most some 50, in the order of the text, with warnings among them.
 pub fn parse(file: &str, text: &str, options: &Options) -> Result<Parsed, Vec<Diagnostic>> {
     if let Some(diagnostic) = unreadable(text) {
         return Err(vec![diagnostic]);
@@ -93,7 +94,7 @@ fn default_name(file: &str, options: &Options, found: &mut Vec<Diagnostic>) -> S
     name
 }
 
-/// What makes a text not worth reading: size, and characters that would do something to a terminal.
+/// Why a text is not parsed at all: its size, or characters that control a terminal.
 fn unreadable(text: &str) -> Option<Diagnostic> {
     if text.len() > TEXT_MAX {
         let message = format!("this schema has {} bytes", text.len());
@@ -111,8 +112,8 @@ fn unreadable(text: &str) -> Option<Diagnostic> {
     )
 }
 
-/// Control characters, and those that turn the direction of text, so that it reads differently from
-/// what it says.
+/// Control characters, and those that change the direction of text, so that it looks different from
+/// what it is.
 fn unprintable(c: char) -> bool {
     let turns =
         matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}');

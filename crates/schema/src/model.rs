@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What a schema says, after it has been parsed and checked.
+//! The model of a schema that was parsed and checked.
 //!
 //! The model is plain data. It knows neither the C that is generated from it nor the file that it
 //! came from, except by the name and text which diagnostics and `#line` need.
@@ -34,7 +34,7 @@ pub struct Schema {
     pub arch: Vec<Arch>,
 }
 
-/// An event and its fields, in the order of the declaration. Context fields come last.
+/// An event and its fields, in the order of their declaration. Context fields come last.
 #[derive(Clone, Debug)]
 pub struct Event {
     pub name: String,
@@ -42,14 +42,14 @@ pub struct Event {
     pub fields: Vec<Field>,
     pub scope: Scope,
     pub role: Option<Role>,
-    /// The slices that begin with it, and those that end.
+    /// The slices that begin with it, and those that end with it.
     pub begins: Vec<Slice>,
     pub ends: Vec<Slice>,
-    /// Of the name.
+    /// The position of the name.
     pub span: Span,
 }
 
-/// Whose event it is: it is logged if one of these threads is being recorded.
+/// The scope of an event: it is logged if one of these threads is recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Scope {
     /// The thread that was running when the probe was hit.
@@ -57,45 +57,44 @@ pub enum Scope {
     Current,
     /// The threads named by these integer fields: `event WAKE scope pid, waker { ... }`.
     Fields(Vec<String>),
-    /// Nobody's in particular: `event TICK scope all { ... }` is always logged.
+    /// No thread: `event TICK scope all { ... }` is always logged.
     All,
 }
 
-/// What an event says of the scheduler, for programs that draw who ran where. Its field `pid` is
-/// the thread.
+/// What an event means to programs that draw a schedule. Its field `pid` is the thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// A thread leaves its CPU: `pid`, and if there are such fields `prio`, `state`, `next`.
+    /// A thread leaves its CPU: `pid` and, if there are such fields, `prio`, `state`, `next`.
     SwitchOut,
-    /// It gets a CPU: `pid`, `prio`.
+    /// A thread gets a CPU: `pid`, `prio`.
     SwitchIn,
-    /// It leaves its run queue: `pid`, `state`. Nothing new beside a `switch_out` that says the
-    /// same.
+    /// A thread leaves its run queue: `pid`, `state`. Redundant after a `switch_out` with the same
+    /// contents.
     Dequeue,
-    /// It is being woken: `pid`, `prio`, `target_cpu`, `waker`.
+    /// A thread is being woken: `pid`, `prio`, `target_cpu`, `waker`.
     Waking,
-    /// It was put on a run queue: `pid`, `prio`, `runq`, `is_new`.
+    /// A thread was put on a run queue: `pid`, `prio`, `runq`, `is_new`.
     Wakeup,
 }
 
-/// `slice NAME from EVENT to EVENT by FIELD, FIELD on PLACE`: time that has a beginning and an end.
+/// `slice NAME from EVENT to EVENT by FIELD, FIELD on PLACE`: an operation with a begin and an end.
 /// Both events have it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Slice {
     pub name: String,
-    /// Fields of both events which are equal where an end belongs to a beginning.
+    /// Fields of both events that must be equal for an end to match a begin.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub by: Vec<String>,
     #[serde(default)]
     pub on: Place,
 }
 
-/// What must also be the same for an end to belong to a beginning.
+/// What else must be the same for an end to match a begin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Place {
-    /// The thread: that which logged the event, or whose event it is.
+    /// The thread: the one that logged the event, or the one in the event's scope.
     #[default]
     Thread,
     Cpu,
@@ -113,13 +112,13 @@ pub struct Field {
     pub unit: Option<String>,
     pub decode: Decode,
     pub doc: Option<String>,
-    /// Set if the runtime supplies the value, not the `klogger()` call.
+    /// Set if the runtime supplies the value, rather than the `klogger()` call.
     pub context: Option<Context>,
-    /// Of the name; of the word behind `context` if that made it.
+    /// The position of the name, or of the word after `context` that made the field.
     pub span: Span,
 }
 
-/// The machine type of a field, or of an array's or a text's element.
+/// The machine type of a field, or of one element of an array or string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scalar {
@@ -143,8 +142,8 @@ pub enum Shape {
     Array(u32),
     /// `string[N]` or `char NAME[N]`: N bytes, cut and padded with NUL.
     Text(u32),
-    /// `string`: its length (u16) stands at the field's offset, its bytes after the fixed part of
-    /// the record.
+    /// `string`: its length (u16) is at the field's offset, its bytes follow the fixed part of the
+    /// record.
     Tail,
 }
 
@@ -155,12 +154,12 @@ pub enum Decode {
     #[default]
     Plain,
     Hex,
-    /// A thread id, which the process table names.
+    /// A thread id; the process table has its name.
     Thread,
-    /// An address in code, which the symbol table names.
+    /// An address in code; the symbol table has its name.
     Code,
-    /// A kernel stack: the number that `klogger_stack()` gave, of a row in the table of stacks; 0
-    /// is none.
+    /// A kernel stack: the number from `klogger_stack()`, which identifies a row in the table of
+    /// stacks; 0: none.
     Stack,
     /// A kernel `dev_t`: major << 20 | minor.
     Device,
@@ -176,14 +175,14 @@ pub enum Decode {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Decoding {
     pub name: String,
-    /// Bits that add up, rather than alternatives.
+    /// Bits that can be combined, rather than alternatives.
     pub flags: bool,
     pub values: Vec<(u64, String)>,
 }
 
 #[derive(Clone, Debug)]
 pub struct Probe {
-    /// Alternatives, best first: `probe A or B { }`.
+    /// Alternatives, the preferred one first: `probe A or B { }`.
     pub targets: Vec<Target>,
     pub body: CBlock,
     /// The `klogger(EVENT, ...)` calls of the body, in order.
@@ -192,13 +191,13 @@ pub struct Probe {
     pub span: Span,
 }
 
-/// A place in the system.
+/// An attach point.
 #[derive(Clone, Debug)]
 pub struct Target {
     pub kind: ProbeKind,
     pub name: String,
     pub params: Vec<Param>,
-    /// Of the name.
+    /// The position of the name.
     pub span: Span,
 }
 
@@ -213,13 +212,13 @@ pub struct Param {
 #[derive(Clone, Debug)]
 pub struct Call {
     pub event: String,
-    /// Values after the event's name.
+    /// Number of values after the event's name.
     pub arguments: usize,
     /// From `klogger` to the closing parenthesis.
     pub span: Span,
 }
 
-/// C text between braces, and where it stands.
+/// C text between braces, and its position.
 #[derive(Clone, Debug)]
 pub struct CBlock {
     /// Without the braces, otherwise as written.
@@ -228,7 +227,7 @@ pub struct CBlock {
     pub line: u32,
     /// 1-based column (bytes) at which `text` begins.
     pub column: u32,
-    /// Of `text`, without the braces.
+    /// The position of `text`, without the braces.
     pub span: Span,
 }
 
@@ -270,13 +269,13 @@ impl Param {
 }
 
 impl Target {
-    /// Without parameters, and of no schema.
+    /// A target without parameters that is not from a schema.
     pub fn bare(kind: ProbeKind, name: &str) -> Target {
         Target { kind, name: name.into(), params: Vec::new(), span: Span::default() }
     }
 
-    /// As a schema has it, without the parameters' names:
-    /// `tracepoint sched_switch(bool, struct task_struct *)`.
+    /// As in a schema, but without the names of parameters: `tracepoint sched_switch(bool, struct
+    /// task_struct *)`.
     pub fn prototype(&self) -> String {
         let types: Vec<_> = self.params.iter().map(|p| p.ty.as_str()).collect();
         format!("{}({})", self.label(), types.join(", "))

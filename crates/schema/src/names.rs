@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Which names are legal. They become names in C, in SQL and of files, so only what is legal in all
-//! three is.
+//! Which names are valid. Names of a schema are used in C, in SQL and as file names, so they must
+//! be valid in all three.
 
 use crate::diagnostic::Diagnostic;
 use crate::model::Span;
@@ -9,11 +9,11 @@ use crate::reserved::{
 };
 use crate::vocabulary::{DECODES, STRING, TYPES};
 
-/// Bytes of a name at most: what C compilers promise to tell apart, and short enough for a column
-/// of output.
+/// Largest name in bytes: what C compilers are required to distinguish, and short enough for a
+/// column of output.
 pub const NAME_MAX: usize = 64;
 
-/// What a name is the name of; what is reserved depends on it.
+/// What a name is for; the reserved names depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Schema,
@@ -37,8 +37,7 @@ impl Kind {
     }
 }
 
-/// What is wrong with a name, if anything is. `builtin`: it belongs to klogger itself, which may
-/// use its own names.
+/// Checks a name. `builtin`: it is klogger's own, and may be a reserved one.
 pub fn check(kind: Kind, name: &str, span: Span, builtin: bool) -> Option<Diagnostic> {
     let shown = shorten(name);
     if !is_identifier(name) {
@@ -67,7 +66,7 @@ pub fn check(kind: Kind, name: &str, span: Span, builtin: bool) -> Option<Diagno
     )
 }
 
-/// Why a name is taken, and a remedy if the usual one does not fit.
+/// Why a name is reserved, and a remedy if the usual one does not apply.
 fn reserved(kind: Kind, name: &str, builtin: bool) -> Option<(String, Option<String>)> {
     let lower = name.to_lowercase();
     let taken = |words: &[&str]| words.iter().any(|w| w.eq_ignore_ascii_case(name));
@@ -127,7 +126,7 @@ pub fn is_type(word: &str) -> bool {
     word == STRING || TYPES.iter().any(|(name, _)| *name == word)
 }
 
-/// A text for a message: untrusted, so cut to a length that can be read.
+/// Shortens an untrusted text for a message.
 pub fn shorten(text: &str) -> String {
     const MOST: usize = 80;
     if text.chars().count() <= MOST {
@@ -137,8 +136,9 @@ pub fn shorten(text: &str) -> String {
     }
 }
 
-/// The name that a file's name gives to a schema which declares none: `scheduler.klogger` and
-/// `.klogger.conf.scheduler` both give `scheduler`. What is not legal in a name becomes `_`.
+/// Makes a schema's name from its file name, if it declares none: `scheduler.klogger` and
+/// `.klogger.conf.scheduler` both give `scheduler`. Characters that are not valid in a name become
+/// `_`.
 pub fn from_file(file: &str) -> String {
     let base = file.rsplit('/').next().unwrap_or(file);
     let stem = match base.strip_prefix(".klogger.conf") {
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn case_counts_in_c_only_where_it_must() {
+    fn case_counts_for_reserved_words_of_c_only() {
         let wrong = |kind, name| check(kind, name, Span::default(), false).is_some();
         assert!(
             wrong(Kind::Field, "int") && wrong(Kind::Event, "Select") && wrong(Kind::Field, "TIME")

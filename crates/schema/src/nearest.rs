@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! "Did you mean": the names nearest to one that is not known.
+//! "Did you mean": the known names nearest to an unknown one.
 
-/// Names are at most this long; a longer word is no misspelling of one, and would cost quadratic
+/// Names are at most this long. A longer word is no misspelling of one, and would take quadratic
 /// time.
 const LONGEST: usize = 128;
 const OFFERED: usize = 3;
 
-/// Up to three candidates that `word` may have been meant for, the nearest first. Case does not
-/// count. A candidate is near if it takes at most one edit for every three letters, or if it
-/// contains the word.
+/// Up to three candidates that `word` may be a misspelling of, the nearest first. Case is ignored.
+/// A candidate is near if it takes at most one edit for every three letters, or if it contains the
+/// word.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     if word.is_empty() || word.len() > LONGEST {
         return Vec::new();
@@ -18,13 +18,13 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         candidates.into_iter().filter_map(|c| distance(&word, c).map(|d| (d, c))).collect();
     found.sort_unstable();
     found.dedup();
-    // Where one is much nearer than the others, it is the one.
+    // If one is much nearer than the others, only that one.
     let best = found.first().map_or(0, |(d, _)| *d);
     found.retain(|(d, _)| *d <= best + 1 || best >= LONGEST);
     found.into_iter().take(OFFERED).map(|(_, c)| c).collect()
 }
 
-/// "did you mean `a`, `b` or `c`?", if anything is near.
+/// "did you mean `a`, `b` or `c`?", if any is near.
 pub fn did_you_mean<'a>(
     word: &str,
     candidates: impl IntoIterator<Item = &'a str>,
@@ -33,7 +33,7 @@ pub fn did_you_mean<'a>(
     (!near.is_empty()).then(|| format!("did you mean {}?", alternatives(&near, "or")))
 }
 
-/// "`a`, `b` or `c`", with the given last joining word.
+/// "`a`, `b` or `c`", with `join` before the last one.
 pub fn alternatives(names: &[&str], join: &str) -> String {
     let quoted: Vec<String> = names.iter().map(|n| format!("`{n}`")).collect();
     match quoted.split_last() {
@@ -43,8 +43,7 @@ pub fn alternatives(names: &[&str], join: &str) -> String {
     }
 }
 
-/// How far apart two names are (the smaller, the nearer); `None` if they are not alike. `word` is
-/// in lower case.
+/// The distance of two names; `None` if they are not similar. `word` is in lower case.
 fn distance(word: &str, candidate: &str) -> Option<usize> {
     if candidate.len() > LONGEST {
         return None;
@@ -53,12 +52,12 @@ fn distance(word: &str, candidate: &str) -> Option<usize> {
     let allowed = (word.len().min(candidate.len()) / 3).max(1);
     if word.len().abs_diff(candidate.len()) <= allowed {
         let edits = strsim::osa_distance(word, &candidate);
-        // Of a name of one letter an edit leaves nothing that could be recognised.
+        // A name of one letter is never near by edits: nothing of it would be left.
         if edits <= allowed && edits < word.len().min(candidate.len()) {
             return Some(edits);
         }
     }
-    // After all misspellings: a part of the name, with the shorter whole first.
+    // After all misspellings: names that contain the word, the shortest first.
     (word.len() >= 4 && candidate.contains(word)).then(|| LONGEST + candidate.len())
 }
 

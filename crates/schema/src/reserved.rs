@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Names that a schema cannot give, because klogger, C or SQL has taken them.
+//! Names that a schema cannot use, because klogger, C or SQL uses them.
 
-/// Fields that every event has.
+/// Fields of every event.
 pub const HEADER_FIELDS: [&str; 4] = ["time", "cpu", "serial", "header"];
 
-/// Tables that every log has.
+/// Tables of every log.
 pub const BUILTIN_TABLES: [&str; 5] = ["process", "ledger", "event", "decoding", "stack"];
 
-/// Events that every log has (`runtime/klogger.klogger`; a test compares).
+/// Events of every log (`runtime/klogger.klogger`; a test compares).
 pub const BUILTIN_EVENTS: [&str; 12] = [
     "KLOGGER_START",
     "KLOGGER_FINISH",
@@ -23,7 +23,7 @@ pub const BUILTIN_EVENTS: [&str; 12] = [
     "PROCESS_EXIT",
 ];
 
-/// Keywords of C up to C23 and GNU's.
+/// Keywords of C up to C23, and of GNU C.
 pub const C_RESERVED: [&str; 67] = [
     "_Alignas",
     "_Alignof",
@@ -94,8 +94,7 @@ pub const C_RESERVED: [&str; 67] = [
     "__volatile__",
 ];
 
-/// Names which are macros where generated C may be compiled: a field of that name would become
-/// something else.
+/// Names which are macros where generated C is compiled: a field of that name would be replaced.
 pub const C_MACROS: [&str; 8] =
     ["NULL", "current", "errno", "linux", "stderr", "stdin", "stdout", "unix"];
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Roles and slices: whether the events have what they need; and from the declaration of a slice to
-//! its two events.
+//! Checks roles and slices, and adds each slice to its two events.
 
 use crate::diagnostic::Diagnostic;
 use crate::model::{Event, Scalar, Shape, Span};
@@ -68,7 +67,7 @@ fn thread_field(event: &Event) -> bool {
     event.fields.iter().any(|f| is_thread(&f))
 }
 
-/// What keeps an event from having a slice.
+/// Why an event cannot begin or end a slice.
 fn unfit(slice: &SliceDraft, draft: &EventDraft) -> Option<Diagnostic> {
     let wrong = |span: Span, name: &str, why: &str, help: String| {
         Diagnostic::error(span, format!("event {} has {why} `{}`", draft.event.name, shorten(name)))

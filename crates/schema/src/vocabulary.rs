@@ -8,7 +8,7 @@ use crate::model::{Decode, Place, Role, Scalar};
 pub const DECLARATIONS: [&str; 9] =
     ["schema", "event", "probe", "enum", "flags", "arch", "code", "context", "slice"];
 
-/// Types that have one machine type. `string` is the other one.
+/// Types with one machine type. `string` is the other type.
 pub const TYPES: [(&str, Scalar); 27] = [
     ("bool", Scalar::Bool),
     ("char", Scalar::I8),
@@ -39,10 +39,10 @@ pub const TYPES: [(&str, Scalar); 27] = [
     ("uint64_t", Scalar::U64),
 ];
 
-/// The type of texts; it takes a length in brackets.
+/// The string type; it takes a length in brackets.
 pub const STRING: &str = "string";
 
-/// What to write instead of types that C or the kernel has and this language has not.
+/// What to write instead of types that C or the kernel has, but this language does not.
 pub const TYPE_REMEDIES: [(&str, &str); 50] = [
     ("unsigned", "uint"),
     ("unsigned int", "uint"),
@@ -96,13 +96,13 @@ pub const TYPE_REMEDIES: [(&str, &str); 50] = [
     ("dma_addr_t", "ulonglong"),
 ];
 
-/// Words of which C makes the names of types with several words, and of pointers.
+/// Words that are part of C type names, and of pointers.
 pub const C_TYPE_WORDS: [&str; 15] = [
     "unsigned", "signed", "const", "volatile", "struct", "union", "void", "char", "short", "int",
     "long", "float", "double", "_Bool", "enum",
 ];
 
-/// What a number counts or measures. Case counts: `ms` is not `Ms`.
+/// The unit of a number. Case counts: `ms` is not `Ms`.
 pub const UNITS: [&str; 40] = [
     "ns",
     "us",
@@ -146,7 +146,7 @@ pub const UNITS: [&str; 40] = [
     "uJ",
 ];
 
-/// How people also write units.
+/// Other common spellings of units.
 pub const UNIT_REMEDIES: [(&str, &str); 20] = [
     ("nsec", "ns"),
     ("nsecs", "ns"),
@@ -181,7 +181,7 @@ pub const DECODES: [(&str, Decode); 7] = [
     ("errno", Decode::Errno),
 ];
 
-/// What an event can be to programs that draw it.
+/// The roles of events.
 pub const ROLES: [(&str, Role); 5] = [
     ("switch_out", Role::SwitchOut),
     ("switch_in", Role::SwitchIn),
@@ -190,6 +190,6 @@ pub const ROLES: [(&str, Role); 5] = [
     ("wakeup", Role::Wakeup),
 ];
 
-/// On what a slice is: the word behind `on`.
+/// What a slice is on: the word after `on`.
 pub const PLACES: [(&str, Place); 3] =
     [("thread", Place::Thread), ("cpu", Place::Cpu), ("any", Place::Any)];

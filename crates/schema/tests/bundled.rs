@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The schemata of this repository have nothing wrong with them, and the vocabulary knows the
-//! built-in events.
+//! The schemata of this repository are valid, and the vocabulary has the built-in events.
 
 use klogger_schema::model::Schema;
 use klogger_schema::reserved::BUILTIN_EVENTS;

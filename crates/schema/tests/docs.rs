@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The guide to the language names every word of the language, and its examples are right.
+//! The guide to the language has every word of the language, and its examples are correct.
 
 mod common;
 
@@ -51,7 +51,7 @@ fn the_guide_has_the_row_of_each_context() {
 }
 
 #[test]
-fn the_first_schema_is_right_and_its_misspelling_is_refused_as_shown() {
+fn the_first_schema_is_valid_and_its_misspelling_is_refused_as_shown() {
     let text = block("schema sleepers \"Which threads go to sleep, and in what state\"");
     let parsed = parse("sleepers.klogger", &text, &Options::default()).unwrap();
     assert!(parsed.warnings.is_empty());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! `tests/golden/schema/CASE.klogger` must mean what `CASE.txt` says, and mean the same when
-//! printed and read again. One more case is one more pair of files; KLOGGER_BLESS=1 writes the
+//! `tests/golden/schema/CASE.klogger` must parse to the model in `CASE.txt`, and to the same model
+//! after it was printed. One more case is one more pair of files; KLOGGER_BLESS=1 writes the
 //! second.
 
 mod common;
@@ -36,7 +36,7 @@ fn schemata_mean_what_is_expected() {
     all_well(wrong);
 }
 
-/// Prints the model, reads that, and compares; positions of bodies do differ.
+/// Prints the model, parses that, and compares; only the positions of bodies may differ.
 fn again(name: &str, schema: &klogger_schema::model::Schema) -> Option<String> {
     let printed = print(schema);
     let meaning = |s| {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! A schema comes from anybody. Whatever the text is: no panic, and every diagnostic points into
-//! it, so that it can be shown. The fuzzer (fuzz/) looks for the same; this much of it runs with
-//! every `cargo test`.
+//! A schema is untrusted. For every text: no panic, and every diagnostic points into the text, so
+//! that it can be shown. The fuzzer (fuzz/) checks the same; a part of it runs with every `cargo
+//! test`.
 
 mod common;
 
@@ -12,7 +12,7 @@ use klogger_schema::{Options, parse};
 use proptest::prelude::*;
 use std::path::PathBuf;
 
-fn survive(text: &str) {
+fn parses_or_reports(text: &str) {
     let pointed = |span: Span| {
         text.get(span.start..span.end).unwrap_or_else(|| panic!("{span:?} of {text:?}")).len()
     };
@@ -48,12 +48,11 @@ fn corpus() -> Vec<String> {
 #[test]
 fn every_beginning() {
     for text in corpus() {
-        text.char_indices().for_each(|(at, _)| survive(&text[..at]));
+        text.char_indices().for_each(|(at, _)| parses_or_reports(&text[..at]));
     }
 }
 
-/// Deletes, doubles, and swaps pieces of known texts. The same each time: a failure can be
-/// repeated.
+/// Deletes, duplicates, and swaps pieces of known texts, with the same numbers in each run.
 #[test]
 fn mutations() {
     let corpus = corpus();
@@ -85,17 +84,17 @@ fn mutations() {
                 }
             }
         }
-        survive(&text.into_iter().collect::<String>());
+        parses_or_reports(&text.into_iter().collect::<String>());
     }
 }
 
-/// A field as it is written, and what it must become.
+/// A field as written in a schema, and its expected model.
 type Written = (usize, Option<u32>, Option<usize>, bool, Option<String>);
 
 proptest! {
     #[test]
     fn any_text(text in ".{0,400}") {
-        survive(&text);
+        parses_or_reports(&text);
     }
 
     #[test]
@@ -111,7 +110,7 @@ proptest! {
         Just("/*"), Just("*/"), Just("//"), Just("\n"), Just("\""), Just("'"), Just("*"),
         Just("struct"),
     ], 0..60)) {
-        survive(&words.join(" "));
+        parses_or_reports(&words.join(" "));
     }
 
     #[test]

@@ -21,8 +21,8 @@ fn wrong(name: &str) -> Option<Wrong> {
     })
 }
 
-/// `99Hz`, `10ms`: between once an hour and 10,000 times a second, which is as fast as a timer is
-/// of any use.
+/// `99Hz`, `10ms`: between once an hour and 10,000 times a second. A faster timer would be of no
+/// use.
 fn is_rate(name: &str) -> bool {
     let digits = name.find(|c: char| !c.is_ascii_digit()).unwrap_or(name.len());
     let Ok(n) = name[..digits].parse::<u64>() else { return false };

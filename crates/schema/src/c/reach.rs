@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Whether the C of a schema does more than describe a probe. It is anybody's, and root compiles
+//! Checks that the C of a schema only describes probes: a schema is untrusted, and root compiles
 //! it.
 
 use super::{Token, tokens};
 use crate::model::Span;
 
-/// Directives of the preprocessor that only look at the text itself.
+/// Preprocessor directives that affect only the text itself.
 const DIRECTIVES: &[&str] = &[
     "define", "undef", "if", "ifdef", "ifndef", "elif", "elifdef", "elifndef", "else", "endif",
     "error", "warning",
 ];
 
-/// Words with which C reaches beyond its own text: to files, to the assembler, to the compiler's
+/// Words with which C gets at more than its own text: at files, the assembler, or the compiler's
 /// settings.
 const BEYOND: &[&str] =
     &["asm", "__asm", "__asm__", "_Pragma", "__has_include", "__has_include_next", "__has_embed"];
@@ -19,19 +19,19 @@ const BEYOND: &[&str] =
 pub const BEYOND_HELP: &str = "C here may not read files, use the assembler or change the \
                                compiler's settings; types of the kernel are known without #include";
 
-/// What is said of a place that [`beyond`] or [`beyond_expanded`] has found.
+/// The message for a place that [`beyond`] or [`beyond_expanded`] has found.
 pub fn beyond_message(found: &str) -> String {
     match found {
         "\r" => "a carriage return without a line feed ends a line for some compilers only".into(),
         "\\" => "blanks between a backslash and the line's end are not the same for all compilers"
             .into(),
-        // Of several lines.
+        // A directive of several lines.
         _ => format!("`{}` reaches beyond the schema", found.replace(['\\', '\r', '\n'], "")),
     }
 }
 
-/// Attributes that place code or data where libbpf and the kernel look for something else, or run
-/// it unasked.
+/// Attributes that put code or data into sections that libbpf and the kernel interpret, or that run
+/// code unasked.
 const PLACING: &[&str] = &[
     "section",
     "alias",
@@ -45,7 +45,7 @@ const PLACING: &[&str] = &[
     "btf_type_tag",
 ];
 
-/// Places in `text` where C would do more than describe a probe: a schema is anybody's, and root
+/// Places in `text` where C would do more than describe a probe. A schema is untrusted, and root
 /// compiles it.
 pub fn beyond(text: &str) -> Vec<Span> {
     let spliced = Spliced::new(text);
@@ -62,7 +62,7 @@ pub fn beyond(text: &str) -> Vec<Span> {
         } else if token == Token::Word && BEYOND.contains(&word)
             || token == Token::Number && word.contains('\'')
         {
-            // The C of a schema is older than C23: there `'` begins a character, which may hide
+            // The C of a schema is older than C23, where `'` begins a character, which may hide
             // what follows.
             found.push(spliced.origin(span));
         }
@@ -76,14 +76,14 @@ pub fn beyond(text: &str) -> Vec<Span> {
     found
 }
 
-/// The same in what the preprocessor has made of a schema's C: macros can put together what the
-/// text itself has not.
+/// The same for the output of the preprocessor, because macros can assemble what the text itself
+/// does not contain.
 pub fn beyond_expanded(text: &str) -> Vec<Span> {
     let all: Vec<(Token, Span)> = tokens(text, Span { start: 0, end: text.len() }).collect();
     let word = |at: usize| all.get(at).map_or("", |(_, span)| &text[span.start..span.end]);
     let is_beyond = |at: usize| match word(at) {
         "#" => word(at + 1) == "pragma",
-        // An attribute in C23's spelling.
+        // An attribute in the spelling of C23.
         "[" => word(at + 1) == "[" && all[at].1.end == all[at + 1].1.start,
         "__attribute__" | "__attribute" => places(&all[at + 1..], text),
         w => BEYOND.contains(&w) && !is_barrier(&all[at + 1..], text),
@@ -91,7 +91,7 @@ pub fn beyond_expanded(text: &str) -> Vec<Span> {
     (0..all.len()).filter(|at| is_beyond(*at)).map(|at| all[at].1).collect()
 }
 
-/// The runtime's `barrier()`: assembler without a word of assembler.
+/// The runtime's `barrier()`, which the preprocessor has expanded to an empty assembler statement.
 fn is_barrier(rest: &[(Token, Span)], text: &str) -> bool {
     let words = ["volatile", "(", "\"\"", ":", ":", ":", "\"memory\"", ")"];
     rest.len() >= words.len()
@@ -117,15 +117,14 @@ fn places(rest: &[(Token, Span)], text: &str) -> bool {
     false
 }
 
-/// A text with its lines joined where a backslash ends them, which C does before it looks for
-/// tokens.
+/// A text whose lines are joined where a backslash ends them, as C does before it looks for tokens.
 struct Spliced {
     text: String,
-    /// (offset in `text`, offset in the original) behind each place where lines were joined.
+    /// (offset in `text`, offset in the original) after each place where lines were joined.
     joints: Vec<(usize, usize)>,
-    /// What compilers do not agree on, in the original: a carriage return alone, which ends a line
-    /// for some; blanks between a backslash and the line's end. Comments end elsewhere for each of
-    /// them.
+    /// What compilers read differently, in the original: a lone carriage return, which ends a line
+    /// for some of them, and blanks between a backslash and the end of the line. Comments end at
+    /// different places for them.
     odd: Vec<Span>,
 }
 

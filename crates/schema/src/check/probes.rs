@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What is checked of probes, their calls and their C.
+//! Checks probes, their `klogger()` calls and their C.
 
 use crate::c::reach::{BEYOND_HELP, beyond, beyond_message};
 use crate::diagnostic::Diagnostic;
@@ -9,7 +9,7 @@ use crate::nearest::did_you_mean;
 use crate::parse::{Draft, ERRORS_MAX};
 use std::collections::{HashMap, HashSet};
 
-/// Root compiles the C in a schema that may come from anybody.
+/// Checks the C in a schema, which is untrusted, and which root compiles.
 pub fn check_c(draft: &Draft, found: &mut Vec<Diagnostic>) {
     for block in draft.code.iter().chain(draft.probes.iter().map(|p| &p.body)) {
         for at in beyond(&block.text) {
@@ -71,8 +71,8 @@ fn values(n: usize) -> String {
     }
 }
 
-/// One probe for one place: it is hit once, and reads the clock once. Prototypes may differ, as
-/// kernels do.
+/// One probe per attach point: it is hit once, and reads the clock once. Prototypes may differ,
+/// because kernels do.
 pub fn unique_targets(probes: &[Probe], found: &mut Vec<Diagnostic>) {
     let mut seen = HashMap::new();
     for (number, probe) in probes.iter().enumerate() {
@@ -117,7 +117,8 @@ pub fn never_logged(draft: &Draft, found: &mut Vec<Diagnostic>) {
     }
 }
 
-/// The original's counters of the hardware are part of the language, but no engine reads them.
+/// The hardware counters of the original klogger are part of the language, but no engine reads
+/// them.
 pub fn counts_nothing(draft: &Draft, found: &mut Vec<Diagnostic>) {
     for (arch, span) in &draft.arch {
         let message = format!("no engine reads the hardware counters of arch {}", arch.name);

@@ -9,10 +9,10 @@ use crate::names::{Kind, is_type};
 use crate::nearest::alternatives;
 use crate::vocabulary::ROLES;
 
-/// Far more than any processor has.
+/// More than any processor has.
 const COUNTERS_MAX: u32 = 64;
 const COUNTERS_HELP: &str = "write `counter0 EVENT`, one for each counter, from 0 to 63";
-/// Each is one more test at each hit of a probe.
+/// Each field costs one more test in each hit of a probe.
 const SCOPE_MAX: usize = 8;
 
 impl Parser<'_> {
@@ -163,7 +163,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Goes on where the next field seems to begin.
+    /// Skips to where the next field seems to begin.
     fn skip_field(&mut self, draft: &mut EventDraft) {
         draft.incomplete = true;
         loop {

@@ -12,7 +12,7 @@ use crate::vocabulary::{
     C_TYPE_WORDS, DECODES, STRING, TYPE_REMEDIES, TYPES, UNIT_REMEDIES, UNITS,
 };
 
-/// Bytes of a `string[N]` at most; what a record holds beside it is left for other fields.
+/// Largest `string[N]` in bytes; the rest of a record is left for other fields.
 pub const TEXT_FIELD_MAX: u64 = 1000;
 
 /// A type as it was written.
@@ -20,7 +20,7 @@ struct Type {
     name: String,
     /// `None`: `string`.
     scalar: Option<Scalar>,
-    /// Of `string[N]`.
+    /// The N of `string[N]`.
     length: Option<u32>,
 }
 
@@ -41,8 +41,8 @@ impl Parser<'_> {
             span: name.span,
         };
         let decode_span = self.field_modifiers(&mut field);
-        // Also if a modifier was wrong: the field is there, and klogger() calls must have a value
-        // for it.
+        // Also after an error in a modifier: the field exists, and klogger() calls must have a
+        // value for it.
         draft.event.fields.push(field);
         draft.decode_spans.push(decode_span?);
         Ok(())
@@ -67,7 +67,7 @@ impl Parser<'_> {
         }
         let Some((_, scalar)) = TYPES.iter().find(|(name, _)| *name == word) else {
             let scalar = self.unknown_type(word, next.span);
-            // It may have been meant for `string[N]`.
+            // `string[N]` may have been meant.
             self.length()?;
             return Ok(Type { name: word.into(), scalar: Some(scalar), length: None });
         };
@@ -93,8 +93,8 @@ impl Parser<'_> {
         Scalar::I32
     }
 
-    /// Whether a type begins here that only C would understand: `unsigned int`, `struct file *`,
-    /// `char *`.
+    /// Whether a C type begins here that is not a type of this language: `unsigned int`, `struct
+    /// file *`, `char *`.
     fn spells_c_type(&self, word: &str) -> bool {
         let next = self.cursor.peek();
         let star = self.cursor.text(next.span) == "*";
@@ -104,7 +104,7 @@ impl Parser<'_> {
         star || (C_TYPE_WORDS.contains(&word) && (!is_type(word) || follows))
     }
 
-    /// Reports a type of C, and goes on at the field's name.
+    /// Reports a C type, and continues at the field's name.
     fn c_type(&mut self, first: &str, start: Span) -> Parse<Type> {
         let mut words = vec![first];
         let mut compound = matches!(first, "struct" | "union" | "enum");
@@ -114,7 +114,7 @@ impl Parser<'_> {
             let next = self.cursor.peek();
             let star = self.cursor.text(next.span) == "*";
             match self.word_of(next) {
-                // The tag of a structure, too.
+                // Including the tag of a structure.
                 Some(word) if C_TYPE_WORDS.contains(&word) || (compound && words.len() == 1) => {
                     words.push(word)
                 }
@@ -133,7 +133,7 @@ impl Parser<'_> {
         Ok(Type { name: "int".into(), scalar: Some(Scalar::I32), length: None })
     }
 
-    /// One value, an array or a text.
+    /// One value, an array or a string.
     fn field_shape(&mut self, ty: &Type, name: &str, span: Span) -> Parse<(Scalar, Shape)> {
         let bracket = self.cursor.peek().span;
         let Some((n, at)) = self.length()? else {
@@ -224,8 +224,8 @@ impl Parser<'_> {
         })
     }
 
-    /// Unit, decoding and doc in any order, then perhaps a semicolon. Returns where the decoding
-    /// stands.
+    /// Unit, decoding and doc in any order, then an optional semicolon. Returns the position of the
+    /// decoding.
     fn field_modifiers(&mut self, field: &mut Field) -> Parse<Option<Span>> {
         let mut decode = None;
         loop {
@@ -292,7 +292,7 @@ impl Parser<'_> {
         Ok("count".into())
     }
 
-    /// A decoding that is built in, or the name of a table, which may be declared later.
+    /// A built-in decoding, or the name of a table, which may be declared later.
     fn decoding(&mut self) -> Parse<(Decode, Span)> {
         let next = self.cursor.next();
         let Some(word) = self.word_of(next) else {

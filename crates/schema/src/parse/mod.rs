@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Text to [`Draft`]: what the schema says, with the spans that the checks need. Each declaration
-//! has its own file.
+//! Parser: from text to [`Draft`], which has the spans that the checks need. Each declaration has
+//! its own file.
 //!
-//! The parser never stops at an error. It reports it, goes on at the next field or the next
-//! declaration, and leaves out of the draft what it could not understand.
+//! The parser never stops at an error. It reports the error, continues at the next field or
+//! declaration, and leaves out of the draft what it could not parse.
 
 mod event;
 mod field;
@@ -20,14 +20,14 @@ use crate::names::{self, Kind, shorten};
 use crate::nearest::{alternatives, did_you_mean};
 use crate::vocabulary::DECLARATIONS;
 
-/// More errors than this help nobody.
+/// The parser stops after this many errors; more would not help the user.
 pub const ERRORS_MAX: usize = 50;
 
-/// It has been reported; the caller goes on where it can.
+/// An error that was reported; the caller continues where it can.
 pub struct Reported;
 pub type Parse<T> = Result<T, Reported>;
 
-/// A name and where it stands.
+/// A name and its position.
 #[derive(Clone)]
 pub struct Name {
     pub text: String,
@@ -46,17 +46,17 @@ pub struct Draft {
     pub slices: Vec<SliceDraft>,
     /// For all events.
     pub contexts: Vec<(Context, Span)>,
-    /// Something was left out, so that nothing can be said about what is missing.
+    /// Something was left out, so that missing declarations cannot be reported.
     pub incomplete: bool,
 }
 
 pub struct EventDraft {
     pub event: Event,
     pub scope_spans: Vec<Span>,
-    /// For each field of its own: where its decoding stands.
+    /// For each of its own fields: the position of the decoding.
     pub decode_spans: Vec<Option<Span>>,
     pub contexts: Vec<(Context, Span)>,
-    /// Of the word behind `role`.
+    /// The position of the word after `role`.
     pub role_span: Span,
     /// A field was left out.
     pub incomplete: bool,
@@ -225,7 +225,7 @@ impl<'a> Parser<'a> {
             let next = self.cursor.next();
             return Err(self.unexpected(next, &what, "a name has letters, digits and underscores"));
         }
-        // Take all that was meant as the name, so that `my-event` is one mistake and not two.
+        // Take all that was meant as the name, so that `my-event` gives one error and not two.
         let rest = &self.cursor.text[lexeme.span.start..];
         let ends = |c: char| c.is_whitespace() || "{}()[];,=\"'#".contains(c);
         let end = lexeme.span.start
@@ -299,7 +299,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Reports that there is something else than there should be, or why the token is none.
+    /// Reports an unexpected token, or why there is none.
     pub fn unexpected(&mut self, found: Lexeme, expected: &str, help: &str) -> Reported {
         let start = Span { start: found.span.start, end: found.span.start + 1 };
         let diagnostic = match found.token {
@@ -351,7 +351,7 @@ impl<'a> Parser<'a> {
         (lexeme.token == Token::Word).then(|| self.cursor.text(lexeme.span))
     }
 
-    /// Whether what comes next begins a declaration, and so cannot be inside of another.
+    /// Whether a declaration begins here, which cannot be inside another.
     pub fn at_declaration(&self) -> bool {
         let mut ahead = self.cursor.clone();
         let first = ahead.next();
@@ -362,8 +362,8 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Goes on at the next line that begins with the first word of a declaration; the one that
-    /// failed began at `from`.
+    /// Skips to the next line that begins with the first word of a declaration; the one that failed
+    /// began at `from`.
     fn skip_to_declaration(&mut self, from: usize) {
         let text = self.cursor.text;
         let line = text[..self.cursor.at].rfind('\n').map_or(0, |at| at + 1);

@@ -11,7 +11,7 @@ use crate::nearest::{alternatives, did_you_mean};
 use crate::reserved::{C_MACROS, C_RESERVED};
 use crate::vocabulary::C_TYPE_WORDS;
 
-/// What a tracepoint can have.
+/// The largest number of parameters of a tracepoint.
 const PARAMS_MAX: usize = 12;
 
 impl Parser<'_> {
@@ -88,7 +88,7 @@ impl Parser<'_> {
         group: &str,
         close: &str,
     ) -> super::Reported {
-        // Only where it begins: the rest may be half the file.
+        // Only where it begins, because the rest may be half of the file.
         let begin = |span: Span| Span { start: span.start, end: span.start + 1 };
         let (span, what, close) = match what {
             Unclosed::Group => (open, format!("this {group} is never closed"), close),
@@ -125,8 +125,8 @@ impl Parser<'_> {
         Ok(Target { kind, name, params, span })
     }
 
-    /// All up to the parenthesis: names of attach points hold characters that are no tokens of this
-    /// language.
+    /// Everything up to the parenthesis: names of attach points may contain characters that are not
+    /// tokens of this language.
     fn target_name(&mut self, kind: ProbeKind, known: bool) -> Parse<(String, Span)> {
         let first = self.cursor.peek();
         let start = first.span.start;
@@ -204,7 +204,7 @@ impl Parser<'_> {
     }
 }
 
-/// One parameter: words and stars, the last word being its name. Otherwise what is wrong, and the
+/// One parameter: words and stars, the last word being its name. Otherwise the error and the
 /// remedy.
 fn param(text: &str, tokens: &[(C, Span)]) -> Result<Param, (&'static str, &'static str)> {
     const TYPE_AND_NAME: &str = "a parameter is a type and a name: `struct task_struct *prev`";

@@ -63,7 +63,7 @@ impl Parser<'_> {
         );
     }
 
-    /// A value, perhaps `=`, and its text.
+    /// A value, an optional `=`, and its text.
     fn table_row(&mut self, flags: bool) -> Parse<(u64, Span, String)> {
         let (value, span) = self.table_value(flags)?;
         self.cursor.eat(Token::Equals);

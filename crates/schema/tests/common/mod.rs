@@ -26,8 +26,8 @@ pub fn name(path: &Path) -> String {
     path.file_name().unwrap().to_string_lossy().into_owned()
 }
 
-/// Compares with a file that holds what is expected, or with KLOGGER_BLESS=1 writes it. Returns
-/// what is wrong.
+/// Compares with a file that has the expected text or, with KLOGGER_BLESS=1, writes it. Returns the
+/// difference.
 pub fn compare(expected: &Path, got: &str) -> Option<String> {
     if std::env::var_os("KLOGGER_BLESS").is_some() {
         std::fs::write(expected, got).unwrap();
@@ -46,7 +46,7 @@ pub fn all_well(wrong: Vec<String>) {
     assert!(wrong.is_empty(), "{} of the cases are wrong:\n\n{}", wrong.len(), wrong.join("\n\n"));
 }
 
-/// All that the model says, for people to read.
+/// The whole model as text.
 pub fn dump(schema: &Schema) -> String {
     let mut out = format!("schema {}{}\n", schema.name, doc(&schema.doc));
     for Decoding { name, flags, values } in &schema.decodings {
@@ -125,7 +125,7 @@ fn quote(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
-/// The model as a schema again.
+/// The model printed as a schema.
 pub fn print(schema: &Schema) -> String {
     let mut out = format!("schema {}{}\n", schema.name, doc(&schema.doc));
     for Decoding { name, flags, values } in &schema.decodings {
