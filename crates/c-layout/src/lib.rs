@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! For build scripts: constants of C headers in Rust, as the C compiler knows them.
+//! For build scripts: constants of C headers in Rust, computed by the C compiler.
 //!
-//! A template is Rust in which `c!(EXPRESSION)` stands for the value of a C expression, which may
-//! hold `offsetof` and `sizeof`:
+//! A template is Rust in which `c!(EXPRESSION)` is replaced by the value of a C expression, which
+//! may contain `offsetof` and `sizeof`:
 //!
 //! ```text
 //! pub const HEAD: usize = c!(offsetof(struct klogger_ring, head));
 //! ```
 //!
-//! The values are read from assembly, as the kernel's build reads those of asm-offsets.h: nothing
-//! is run, so a program for another architecture gets that one's.
+//! The values are read from assembly, as the kernel's build does for asm-offsets.h. Nothing is run,
+//! so a cross build gets the values of the target architecture.
 
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 const MARK: &str = "c!(";
-/// What stands before a value in the assembly.
+/// The text before a value in the assembly.
 const ARROW: &str = "klogger-value ";
 
 /// The headers, and how they are compiled.
@@ -30,10 +30,11 @@ pub struct Headers<'a> {
 }
 
 impl Headers<'_> {
-    /// Writes `layout.rs` to cargo's `OUT_DIR`: the template, with values for its expressions.
+    /// Writes `layout.rs` to cargo's `OUT_DIR`: the template, with the values of its expressions.
     ///
     /// # Panics
-    /// If the template or a header cannot be read or compiled: the build cannot go on.
+    ///
+    /// If the template or a header cannot be read or compiled, because the build cannot continue.
     pub fn fill(&self, template: &str) {
         println!("cargo:rerun-if-changed={template}");
         self.folders.iter().for_each(|folder| println!("cargo:rerun-if-changed={folder}"));
@@ -112,8 +113,8 @@ fn join(parts: &[(&str, &str)], values: &[String]) -> String {
     parts.iter().zip(values).map(|((text, _), value)| format!("{text}{value}")).collect()
 }
 
-/// The values in the order of their lines: the compiler may neither leave one out nor move it. An
-/// immediate has `$` or `#` before it, by architecture; one of 64 bits may be printed as negative.
+/// The values in the order of their lines, because the compiler may move them. An immediate has `$`
+/// or `#` before it, by architecture; one of 64 bits may be printed as negative.
 fn read(assembly: &str) -> Vec<String> {
     let values = assembly.lines().filter_map(|line| line.split_once(ARROW));
     values.filter_map(|(_, value)| unsigned(value)).map(|n| n.to_string()).collect()

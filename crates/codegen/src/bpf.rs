@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The BPF engine's C: one program for each alternative of each probe, around the author's body.
+//! Generates the BPF engine's C: one program for each alternative of each probe, which calls the
+//! probe's body.
 
 pub mod attach_points;
 pub mod calibrate;
@@ -11,7 +12,7 @@ use crate::{NamedText, stack};
 use klogger_schema::model::{CBlock, Schema};
 use std::collections::BTreeSet;
 
-/// A program of the object, and the probe that it stands for.
+/// A program of the object, and the probe that it is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
     /// The C function's name.
@@ -23,7 +24,7 @@ pub struct Program {
 
 /// The C of a schema, for `clang -target bpf`: the first text is the one to compile.
 pub fn source(schema: &Schema, types: &KernelTypes, runs: Runs) -> Result<Vec<NamedText>, Error> {
-    // The functions that must pass the program's context on, if there are stacks to be taken.
+    // If the schema takes stacks: the functions that must pass on the program's context.
     let stacks = stack::asks(schema).then(|| stack::functions(schema));
     let events = events_header(schema);
     let kernel =
@@ -66,7 +67,7 @@ pub fn programs(schema: &Schema) -> Vec<Program> {
     list
 }
 
-/// C of the author's. `stacks`: the functions to which a program's context is passed.
+/// Adds C from the schema. `stacks`: the functions to which a program's context is passed.
 fn push_c(out: &mut Text, schema: &Schema, block: &CBlock, stacks: Option<&BTreeSet<String>>) {
     match stacks {
         Some(functions) => out.push_c(schema, &stack::with_context(block, functions)),
@@ -74,7 +75,7 @@ fn push_c(out: &mut Text, schema: &Schema, block: &CBlock, stacks: Option<&BTree
     }
 }
 
-/// The body is a function of its own, so that `return;` means what it does in the kernel.
+/// The body is a separate function, so that `return;` in it means what it does in the kernel.
 fn program(out: &mut Text, schema: &Schema, program: &Program, stacks: Option<&BTreeSet<String>>) {
     let (probe, function) = (&schema.probes[program.probe], &program.name);
     let (number, target) = (program.probe, &probe.targets[program.target]);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! For each event a record structure and an inline function, the same text for every engine.
+//! Generates a record structure and an inline function for each event; the text is the same for
+//! every engine.
 //!
-//! A function is the same steps each time: enabled? in scope? reserve, store the fields, commit.
-//! Structure, stores and assertions are rendered from one list of fields, so that they cannot
-//! disagree.
+//! All functions have the same steps: enabled? in scope? reserve, store the fields, commit.
+//! Structure, stores and assertions are rendered from one list of fields, so they cannot differ.
 
 use crate::NamedText;
 use crate::text::{Text, comment};
@@ -107,8 +107,8 @@ fn function(out: &mut Text, event: &Event, layout: &EventLayout, index: usize) {
     out.push(format_args!("\tklogger_commit(klogger_hit, klogger_record, {index});\n}}\n"));
 }
 
-/// Leaves the function if the event is disabled, nobody in scope is concerned, or it comes too
-/// often.
+/// Leaves the function if the event is off, no thread in its scope is recorded, or a rate limit is
+/// exceeded.
 fn guard(event: &Event, index: usize) -> String {
     let scope = match &event.scope {
         Scope::All => "1".into(),
@@ -126,7 +126,7 @@ fn parameters(layout: &EventLayout) -> String {
     own.chain(arguments(layout).map(declaration)).collect::<Vec<_>>().join(", ")
 }
 
-/// The fields that the caller gives.
+/// The fields that the caller passes.
 pub(crate) fn arguments(layout: &EventLayout) -> impl Iterator<Item = &FieldLayout> {
     layout.fields.iter().filter(|f| f.context.is_none())
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What the headers for programs and for kernel code have in common: the runtime in them, and calls
+//! Common parts of the headers for programs and for kernel code: the embedded runtime, and calls
 //! that are removed.
 
 use crate::events::{arguments, declaration};
@@ -7,7 +7,7 @@ use crate::text::{Text, comment};
 use klogger_schema::layout::EventLayout;
 use klogger_schema::model::{Event, Schema};
 
-/// A line of the comment at a header's top.
+/// A line of the comment at the top of a header.
 pub(crate) fn usage(event: &Event) -> String {
     let doc = event.doc.as_ref().map_or(String::new(), |d| format!("  {}", comment(d)));
     let fields = event.fields.iter().filter(|f| f.context.is_none());
@@ -15,7 +15,7 @@ pub(crate) fn usage(event: &Event) -> String {
     format!(" *   klogger({}{names});{doc}\n", event.name)
 }
 
-/// The headers of a runtime, once however many generated headers are included, and only of one
+/// Embeds the headers of a runtime, once for any number of generated headers, and only of one
 /// version.
 pub(crate) fn embed(out: &mut Text, parts: &[&str]) {
     let number = number_of(parts);
@@ -35,12 +35,12 @@ pub(crate) fn embed(out: &mut Text, parts: &[&str]) {
     ));
 }
 
-/// Stands for the version of a runtime.
+/// Identifies the version of a runtime.
 pub(crate) fn number_of(parts: &[&str]) -> u64 {
     fnv1a(&parts.concat().into_bytes())
 }
 
-/// A call that is checked like any other, and never made.
+/// A call that is type-checked but never made.
 pub(crate) fn off_function(out: &mut Text, schema: &Schema, event: &Event) {
     let layout = EventLayout::new(&schema.name, event, 1);
     let unused: String = arguments(&layout).map(|f| format!(" (void){};", f.name)).collect();
@@ -51,7 +51,7 @@ pub(crate) fn off_function(out: &mut Text, schema: &Schema, event: &Event) {
     ));
 }
 
-/// Of a function that logs one event.
+/// The parameters of a function that logs one event.
 pub(crate) fn parameters(layout: &EventLayout) -> String {
     let list: Vec<_> = arguments(layout).map(declaration).collect();
     if list.is_empty() { "void".into() } else { list.join(", ") }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The kernel engine's C: a header for kernel code of one's own, and modules that run a schema's
-//! probes.
+//! Generates the kernel engine's C: a header for kernel code with `klogger()` calls, and modules
+//! with a schema's probes.
 
 pub mod attach_points;
 mod bench;
@@ -18,7 +18,7 @@ use crate::text::{Text, comment, literal, quote};
 use klogger_schema::layout::EventLayout;
 use klogger_schema::model::{Event, Schema};
 
-/// The headers that event functions are made of, in the order in which they need each other.
+/// The headers that event functions need, in the order of their dependencies.
 const PARTS: [&str; 5] =
     ["klogger/types.h", "klogger/ring.h", "klogger/record.h", "kernel.h", "klogger.kernel.h"];
 
@@ -45,7 +45,7 @@ pub const SOURCES: &[(&str, &str)] = &[
 ];
 
 /// `NAME.klogger.h`, for any kernel code. `in_tree`: for code of a kernel tree, where
-/// CONFIG_KLOGGER decides whether the calls are there.
+/// CONFIG_KLOGGER decides whether calls are compiled.
 pub fn header(schema: &Schema, in_tree: bool) -> NamedText {
     let name = format!("{}.klogger.h", schema.name);
     let mut out = Text::new(&name);
@@ -98,12 +98,12 @@ fn parts() -> Vec<&'static str> {
         .collect()
 }
 
-/// Stands for the version of the runtime in a header.
+/// Identifies the version of the runtime in a header.
 pub fn runtime_number() -> u64 {
     number_of(&parts())
 }
 
-/// Nothing is registered and nothing is logged.
+/// The definitions with klogger off: nothing is registered and nothing is logged.
 fn off(out: &mut Text, schema: &Schema) {
     out.push(
         "#ifndef KLOGGER_KERNEL_H\n#define KLOGGER_KERNEL_H\n\
@@ -143,7 +143,7 @@ fn keys(schema: &Schema) -> usize {
     schema.events.len().max(1)
 }
 
-/// What `klogger(EVENT, ...)` is in a function of one's own: a hit with one event.
+/// The meaning of `klogger(EVENT, ...)` in a function of kernel code: a hit with one event.
 fn call(out: &mut Text, schema: &Schema, event: &Event, index: usize) {
     let layout = EventLayout::new(&schema.name, event, 1);
     let names: String = arguments(&layout).map(|f| format!(", {}", f.name)).collect();
@@ -158,7 +158,8 @@ fn call(out: &mut Text, schema: &Schema, event: &Event, index: usize) {
     ));
 }
 
-/// The schema as the core knows it; once in a module, or in the kernel. `more` are further members.
+/// The schema as the core module knows it; once in a module, or in the kernel. `more`: further
+/// members.
 fn unit(out: &mut Text, schema: &Schema, more: &str) {
     let name = &schema.name;
     let list: String =

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The types of one kernel, from BTF: its tracepoints, and the declarations that the C in a schema
+//! The types of one kernel, from its BTF: tracepoints, and the declarations that the C of a schema
 //! needs.
 
 mod declarations;
@@ -7,7 +7,7 @@ mod declarations;
 use btf_rs::{Btf, BtfType, Type};
 use klogger_schema::model::{Param, Schema, Target};
 
-/// Deepest chain of BTF types that is followed; real ones have fewer than ten links.
+/// The longest chain of BTF types that is followed; real ones have fewer than ten links.
 const DEPTH_MAX: u32 = 32;
 
 #[derive(Debug)]
@@ -29,12 +29,12 @@ impl From<btf_rs::Error> for Error {
 
 type Result<T> = std::result::Result<T, Error>;
 
-/// Where an object will run.
+/// The kernels on which an object will run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Runs {
-    /// On the kernel whose types it is compiled with.
+    /// The kernel whose types it is compiled with.
     Here,
-    /// On others, too: sizes may be other ones there, and bit fields cannot be found.
+    /// Other kernels too, on which sizes may differ and bit fields cannot be found.
     Anywhere,
 }
 
@@ -49,8 +49,7 @@ impl KernelTypes {
         Ok(KernelTypes { btf: Btf::from_bytes(bytes)? })
     }
 
-    /// The parameters of a tracepoint as the kernel has them, or `None` if it has no such
-    /// tracepoint.
+    /// The parameters of a tracepoint in this kernel, or `None` if it has no such tracepoint.
     pub fn tracepoint(&self, name: &str) -> Result<Option<Vec<String>>> {
         let typedef = format!("btf_trace_{name}");
         let Some(found) = self.named(&typedef, |t| matches!(t, Type::Typedef(_)))? else {
@@ -79,8 +78,8 @@ impl KernelTypes {
         ))
     }
 
-    /// The type of a tracepoint has no names of parameters; the function that calls its probes has
-    /// them.
+    /// BTF's type of a tracepoint has no names of parameters; those of the function that calls its
+    /// probes are used.
     fn parameter_names(&self, tracepoint: &str) -> Result<Vec<String>> {
         let is_function = |t: &Type| matches!(t, Type::Func(_));
         for prefix in ["__traceiter_", "__bpf_trace_"] {
@@ -114,7 +113,7 @@ impl KernelTypes {
         names
     }
 
-    /// Whether the kernel has this variable, one for each CPU: BTF knows no others.
+    /// Whether the kernel has this per-CPU variable; BTF has no others.
     pub fn has_variable(&self, name: &str) -> bool {
         self.named(name, |t| matches!(t, Type::Var(_))).is_ok_and(|found| found.is_some())
     }
@@ -123,13 +122,13 @@ impl KernelTypes {
         self.named(name, |t| matches!(t, Type::Func(_))).is_ok_and(|found| found.is_some())
     }
 
-    /// Whether tracepoints' programs run under the kind of SRCU that Linux has for them since 7.
+    /// Whether programs of tracepoints run under the kind of SRCU that Linux uses for them since 7.
     pub fn has_fast_srcu(&self) -> bool {
         self.has_variable("tracepoint_srcu_srcu_data") && self.has_function("init_srcu_struct_fast")
     }
 
-    /// `None` if a schema's prototype fits the kernel's: the same types, of which the last may be
-    /// left out. Else the kernel's prototype as a schema would write it.
+    /// `None` if a schema's prototype matches the kernel's: the same types, of which the last ones
+    /// may be left out. Otherwise the kernel's prototype as a schema would declare it.
     pub fn mismatch(&self, target: &Target, kernel: &[String]) -> Result<Option<String>> {
         let fits = target.params.len() <= kernel.len()
             && target
@@ -140,7 +139,7 @@ impl KernelTypes {
         Ok(if fits { None } else { Some(format!("{}({})", target.label(), kernel.join(", "))) })
     }
 
-    /// C declarations of every kernel type that the schema's C and its probes' parameters use.
+    /// C declarations of all kernel types in the schema's C and in its probes' parameters.
     pub fn header(&self, schema: &Schema, runs: Runs) -> Result<String> {
         declarations::header(self, schema, runs)
     }
@@ -183,7 +182,7 @@ impl KernelTypes {
         ty.as_btf_type().and_then(|t| self.btf.resolve_name(t).ok()).unwrap_or_default()
     }
 
-    /// A parameter's type as C, names of typedefs kept.
+    /// A parameter's type as C, with the names of typedefs.
     fn spell(&self, id: Option<u32>) -> Result<String> {
         self.spell_type(self.by_id(id)?, 0)
     }
@@ -220,7 +219,7 @@ impl KernelTypes {
         })
     }
 
-    /// One spelling for types that are the same to the machine: without qualifiers, typedefs of
+    /// One spelling for types with the same machine type: without qualifiers, and with typedefs of
     /// numbers resolved.
     fn canonical(&self, ty: &str) -> String {
         let words: Vec<&str> = ty
@@ -240,7 +239,7 @@ impl KernelTypes {
         format!("{base}{}", "*".repeat(stars))
     }
 
-    /// `u32` for `unsigned int` and all typedefs of it; `None` if `name` is no number.
+    /// `u32` for `unsigned int` and its typedefs; `None` if `name` is not an integer type.
     fn number(&self, name: &str) -> Option<String> {
         let spelled = match name {
             "unsigned" | "unsigned int" => return Some("u32".into()),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! From a checked schema to C.
+//! Generates C and Rust from a checked schema.
 //!
-//! **Invariant:** pure functions, model in, named texts out: no files, no compiler, no clock.
+//! **Invariant:** pure functions from a model to named texts: no files, no compiler, no clock.
 
 pub mod bpf;
 pub mod events;

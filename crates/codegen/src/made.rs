@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What each engine makes of a schema: one row each, for `klogger show --engine`.
+//! What each engine generates from a schema: one row each, for `klogger show --engine`.
 
 use crate::{BUILTIN_SCHEMA, KernelTypes, NamedText, Refusal, Runs, bpf, kernel, user};
 use klogger_schema::model::{ProbeKind, Schema};
@@ -10,12 +10,12 @@ pub struct Maker {
     pub engine: &'static str,
     /// Whether the engine attaches probes of a kind.
     pub attaches: fn(ProbeKind) -> bool,
-    /// The C that it makes of a schema's events, and of its probes where these are compiled with
-    /// the types of a kernel.
+    /// The C of a schema's events, and of its probes if these are compiled with the types of a
+    /// kernel.
     pub texts: fn(&Schema, &Types) -> Result<Vec<NamedText>, Refusal>,
 }
 
-/// The types of the kernel that runs, or why there are none; asked for only by who needs them.
+/// The types of the running kernel, or why there are none; computed only if needed.
 pub type Types<'a> = dyn Fn() -> Result<KernelTypes, Refusal> + 'a;
 
 pub static MAKERS: [Maker; 3] = [

@@ -8,12 +8,12 @@ use klogger_schema::nearest::{alternatives, nearest};
 pub struct Refusal {
     pub message: String,
     pub help: Option<String>,
-    /// The schema is wrong, not only the kernel different.
+    /// The schema is wrong, rather than the kernel different.
     pub wrong: bool,
 }
 
 impl Refusal {
-    /// The schema may well be right on another kernel.
+    /// The schema may be correct for another kernel.
     pub fn of_this_kernel(message: String, help: Option<String>) -> Refusal {
         Refusal { message, help, wrong: false }
     }
@@ -32,7 +32,7 @@ impl Refusal {
     }
 }
 
-/// "did you mean ...?", if there is something near.
+/// "did you mean ...?", if a known name is near.
 pub(crate) fn did_you_mean<'a>(
     name: &str,
     known: impl IntoIterator<Item = &'a str>,

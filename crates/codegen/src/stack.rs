@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Whether a schema asks for the kernel's stack, and what its C needs for it.
+//! Finds out whether a schema takes kernel stacks, and adapts its C for that.
 //!
-//! In a BPF program `klogger_stack()` takes the program's context, which only the program's own
-//! function has. So where a schema asks for stacks, every function of its `code` blocks gets the
-//! context as one more parameter in front, and every call passes it on. Nothing of the kind is
-//! needed in a module.
+//! In a BPF program `klogger_stack()` needs the program's context, which only the program's main
+//! function has. So in a schema that takes stacks, every function of its `code` blocks gets the
+//! context as an additional first parameter, and every call passes it on. Modules do not need this.
 
 use klogger_schema::c::{self, Token};
 use klogger_schema::model::{CBlock, Schema, Span};
 use std::collections::BTreeSet;
 
-/// What a body or a function of `code` calls.
+/// The function that takes a stack.
 const STACK: &str = "klogger_stack";
-/// What that takes in a BPF program: the name of the parameter with the program's context.
+/// The name of the parameter with the program's context.
 pub(crate) const CONTEXT: &str = "klogger_context";
 
 /// Whether the C of a schema mentions `klogger_stack`, in a body or in a helper.
@@ -23,8 +22,8 @@ pub(crate) fn asks(schema: &Schema) -> bool {
     })
 }
 
-/// A block of `code`, or a body, in which the functions of `code` have the context and pass it on.
-/// Columns in the compiler's messages are those of the text with the parameter in it.
+/// A `code` block or body in which the functions of `code` get the context and pass it on. Columns
+/// in compiler messages count the added parameter.
 pub(crate) fn with_context(block: &CBlock, functions: &BTreeSet<String>) -> CBlock {
     let found = words(&block.text);
     let heads: BTreeSet<usize> = heads(&found).into_iter().collect();
@@ -65,8 +64,8 @@ fn words(text: &str) -> Vec<Word<'_>> {
     all.map(|(token, span)| (token, &text[span.start..span.end], span)).collect()
 }
 
-/// Where the names of functions stand that are declared or defined: outside of all braces, before a
-/// group in parentheses that a body, a `;` or an attribute follows.
+/// Positions of the names of functions that are declared or defined: outside of all braces, before
+/// a parenthesized group that is followed by a body, a `;` or an attribute.
 fn heads(found: &[Word]) -> Vec<usize> {
     let mut heads = Vec::new();
     let mut braces = 0usize;
@@ -89,7 +88,7 @@ fn heads(found: &[Word]) -> Vec<usize> {
     heads
 }
 
-/// Of the group that the parenthesis at `open` opens, if it is one.
+/// The end of the group that the parenthesis at `open` opens, if there is one.
 fn closing(found: &[Word], open: usize) -> Option<usize> {
     let mut depth = 0usize;
     for (at, (token, ..)) in found.iter().enumerate().skip(open) {
@@ -105,8 +104,7 @@ fn closing(found: &[Word], open: usize) -> Option<usize> {
     None
 }
 
-/// Whether nothing stands between a parenthesis and its end, `void` counting as nothing; and the
-/// offset from which the text goes on.
+/// Whether a group in parentheses is empty or `void`; and the offset at which the text continues.
 fn first_after(found: &[Word], open: usize, from: usize) -> (bool, usize) {
     match (found.get(open + 1), found.get(open + 2)) {
         (Some((Token::CloseParen, ..)), _) => (true, from),
@@ -131,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_helper_asks_as_a_body_does() {
+    fn a_helper_can_take_stacks_as_a_body_can() {
         let helper = "static u32 here(void) { return klogger_stack(); }";
         assert!(asks(&schema(helper, "klogger(E, here());")));
         assert!(asks(&schema("", "klogger(E, klogger_stack());")));
@@ -139,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn comments_and_texts_ask_for_nothing() {
+    fn comments_and_texts_do_not_count() {
         let code = "/* klogger_stack() */ static const char *t = \"klogger_stack\";";
         assert!(!asks(&schema(code, "klogger(E, 0); // klogger_stack()")));
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! A text that knows its line number, for `#line`.
+//! A text that counts its lines, for `#line`.
 
 use klogger_schema::model::{CBlock, Schema};
 use std::fmt;
@@ -11,7 +11,7 @@ pub(crate) struct Text {
 }
 
 impl Text {
-    /// `name` is the file name to which `#line` returns after C of the schema's author.
+    /// `name`: the file name to which `#line` returns after C from the schema.
     pub fn new(name: &str) -> Text {
         Text { name: name.to_string(), text: String::new(), lines: 0 }
     }
@@ -22,8 +22,8 @@ impl Text {
         self.text += &part;
     }
 
-    /// The author's C, so that the compiler's messages name the schema's own line and column. The
-    /// text begins behind the brace that opens it, hence the padding.
+    /// Adds C from the schema so that compiler messages have the schema's line and column. The text
+    /// begins after the opening brace, hence the padding.
     pub fn push_c(&mut self, schema: &Schema, block: &CBlock) {
         let padding = " ".repeat(block.column.saturating_sub(1) as usize);
         self.push(format_args!(
@@ -47,7 +47,7 @@ pub fn printable(name: &str) -> String {
     name.replace(|c: char| c.is_control(), "?")
 }
 
-/// A part of a C name: the names of attach points may have other characters.
+/// A part of a C name; names of attach points may have other characters.
 pub(crate) fn identifier(name: &str) -> String {
     name.replace(|c: char| !c.is_ascii_alphanumeric() && c != '_', "_")
 }
@@ -70,14 +70,14 @@ pub(crate) fn comment(text: &str) -> String {
     text.replace("*/", "* /").replace(|c: char| c.is_control(), " ")
 }
 
-/// A C string literal of any bytes, a line for a line.
+/// A C string literal of any bytes, one line per line of the text.
 pub(crate) fn literal(text: &str) -> String {
     let mut out = String::from("\n\t\"");
     for byte in text.bytes() {
         match byte {
             b'\n' => out += "\\n\"\n\t\"",
             b'"' | b'\\' => out.extend(['\\', char::from(byte)]),
-            // Octal, for a hexadecimal escape has no end; and no trigraphs.
+            // Octal, because a hexadecimal escape has no end; `?` is escaped because of trigraphs.
             b'?' | 0..=31 | 127..=255 => out += &format!("\\{byte:03o}"),
             printable => out.push(char::from(printable)),
         }

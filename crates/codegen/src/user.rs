@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The user engine's C: one header with everything that a program needs; and Rust modules.
+//! Generates the user engine's C: one header with everything that a program needs. `rust.rs`
+//! generates Rust.
 
 pub mod rust;
 
@@ -12,21 +13,21 @@ use klogger_schema::layout::EventLayout;
 use klogger_schema::model::{Event, Schema};
 use klogger_schema::nearest::alternatives;
 
-/// What a program cannot log, though the language allows it.
+/// Something in a schema that programs cannot log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unsupported {
     pub message: String,
     pub help: String,
 }
 
-/// Paths are relative to the file in which they stand: runtime/user/parts.in.
+/// Paths are relative to the file that contains them: runtime/user/parts.in.
 macro_rules! parts {
     ($($path:literal),* $(,)?) => {
         &[$(include_str!(concat!("../", $path))),*]
     };
 }
 
-/// The headers that make up the runtime, in the order in which they need each other.
+/// The headers of the runtime, in the order of their dependencies.
 const PARTS: &[&str] = include!("../../../runtime/user/parts.in");
 /// The built-in event that programs may log.
 pub(crate) const MARK: &str = "MARK";
@@ -59,7 +60,7 @@ pub fn header(schema: &Schema, builtin: &Schema) -> Result<NamedText, Unsupporte
     Ok(NamedText { name, text: out.finish() })
 }
 
-/// A schema whose events need what only a kernel has is refused.
+/// Refuses a schema whose events need what only the kernel has.
 pub fn check(schema: &Schema) -> Result<(), Unsupported> {
     let of_programs = CONTEXTS.iter().filter(|row| row.in_programs).map(|row| row.word);
     let of_programs: Vec<&str> = of_programs.collect();
@@ -83,7 +84,7 @@ pub fn check(schema: &Schema) -> Result<(), Unsupported> {
     Ok(())
 }
 
-/// Calls that are checked like any other, and never made.
+/// The definitions with klogger off: calls are type-checked but never made.
 fn off(out: &mut Text, schema: &Schema, builtin: &Schema) {
     out.push(
         "#ifndef KLOGGER_USER_H\n#define KLOGGER_USER_H\n\
@@ -94,8 +95,8 @@ fn off(out: &mut Text, schema: &Schema, builtin: &Schema) {
     schema.events.iter().for_each(|e| off_function(out, schema, e));
 }
 
-/// KLOGGER_RUNTIME: what is inlined into a program and what is not must have the same. The build
-/// script of the crate for Rust programs computes it as well.
+/// KLOGGER_RUNTIME: it must be the same for what is inlined into a program and what is not. The
+/// build script of the crate for Rust programs computes it as well.
 pub fn runtime_number() -> u64 {
     number_of(PARTS)
 }
@@ -120,9 +121,8 @@ fn marks(builtin: &Schema) -> impl Iterator<Item = (usize, &Event)> {
     builtin.events.iter().enumerate().filter(|(_, e)| e.name == MARK)
 }
 
-/// The schema as the module's part of the shared file will describe it. Two versions of one schema,
-/// or one schema with two versions of the runtime, are two units, of which the linker cannot make
-/// one.
+/// The schema as it will be in the module's part of the shared file. The linker must not merge two
+/// versions of a schema, or one schema with two versions of the runtime, so their symbols differ.
 fn unit(out: &mut Text, schema: &Schema) {
     let unit = format!(
         "klogger_unit_{}_{:016x}",
@@ -147,8 +147,8 @@ fn unit(out: &mut Text, schema: &Schema) {
     ));
 }
 
-/// What `klogger(EVENT, ...)` is in a program: a hit with one event, on the fast path and, out
-/// of line, on the slow one.
+/// The meaning of `klogger(EVENT, ...)` in a program: a hit with one event, inlined for the fast
+/// path and out of line for the slow path.
 fn call(out: &mut Text, schema: &Schema, event: &Event) {
     let layout = EventLayout::new(&schema.name, event, 1);
     let name = &event.name;

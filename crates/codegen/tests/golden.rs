@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! `tests/golden/c/NAME.klogger` and the event functions that are generated from it, in
-//! `NAME.events.h`. The path is the test: one more case is one more schema there, and
-//! KLOGGER_BLESS=1 writes what is expected.
+//! `tests/golden/c/NAME.klogger` and the event functions generated from it, in `NAME.events.h`. The
+//! tests are found by path: one more case is one more schema there, and KLOGGER_BLESS=1 writes the
+//! expected text.
 //!
-//! The functions are then compiled for the host with stubs of the primitives, run, and what they
+//! The functions are then compiled for the host with stubs of the primitives, and run. What they
 //! wrote is read back with the layouts that Rust computed: so C and Rust agree on every byte, or
 //! the test fails.
 
@@ -26,7 +26,7 @@ fn generated_functions_are_as_expected() {
     }
 }
 
-/// Of a program's header, what is generated: without the runtime, which is the same in all of them.
+/// The generated part of a program's header, without the runtime, which is the same in all of them.
 fn generated_part(schema: &Schema) -> String {
     let builtin =
         parse("klogger.klogger", BUILTIN_SCHEMA, &Options { builtin: true, ..Options::default() });
@@ -61,7 +61,7 @@ fn headers_for_programs_are_as_expected() {
 }
 
 #[test]
-fn what_only_a_kernel_knows_is_refused() {
+fn a_context_that_only_the_kernel_has_is_refused() {
     let text = "schema s\nevent E { context tid, cgroup  int x }\n";
     let schema = parse("s.klogger", text, &Options::default()).unwrap().schema;
     let refused = user::check(&schema).unwrap_err();

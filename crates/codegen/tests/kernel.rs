@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! `tests/golden/kernel/NAME.klogger`, and the C for the kernel engine that is generated from it.
-//! The path is the test: one more case is one more schema there, and KLOGGER_BLESS=1 writes what is
-//! expected. That kernels compile, load and run it is for tests/guest.
+//! `tests/golden/kernel/NAME.klogger`, and the C for the kernel engine generated from it. The tests
+//! are found by path: one more case is one more schema there, and KLOGGER_BLESS=1 writes the
+//! expected text. tests/guest compiles, loads and runs it on real kernels.
 
 mod support;
 
@@ -11,7 +11,7 @@ use klogger_codegen::kernel::{
 use klogger_schema::model::{ProbeKind, Schema};
 use support::{expect, schemas};
 
-/// As a kernel's headers have them: one with more parameters than the schema wants.
+/// Tracepoints as in a kernel's headers: one has more parameters than the schema uses.
 fn tracepoints() -> Tracepoints {
     let of = |header: &str, parameters: &[&str]| Tracepoint {
         header: header.into(),
@@ -42,7 +42,7 @@ fn attach_points(schema: &Schema) -> Vec<AttachPoint> {
     list
 }
 
-/// Of a header, what is generated: without the runtime, which is the same in all of them.
+/// The generated part of a header, without the runtime, which is the same in all of them.
 fn generated_part(text: &str) -> String {
     let (head, rest) = text.split_once("/*\n * Fixed-width types").unwrap();
     let (_, tail) = rest.split_once("#if KLOGGER_RUNTIME").unwrap();
@@ -77,7 +77,7 @@ fn in_a_kernel_tree_the_configuration_decides() {
 }
 
 #[test]
-fn the_compilers_word_on_a_prototype() {
+fn a_prototype_complaint_is_recognized() {
     let gcc = "static assertion failed: \"klogger: prototype 3 1\"";
     assert_eq!(prototype_complaint(gcc), Some((3, 1)));
     assert_eq!(prototype_complaint("static assertion failed: \"offset of pid\""), None);

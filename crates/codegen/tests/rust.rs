@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! `tests/golden/rust/NAME.klogger` and the Rust that is generated from it, in `NAME.klogger.rs`;
-//! and klogger's own events for programs, which are part of the crate klogger-user. KLOGGER_BLESS=1
-//! writes what is expected.
+//! `tests/golden/rust/NAME.klogger` and the Rust generated from it, in `NAME.klogger.rs`; and
+//! klogger's own events for programs, which are part of the crate klogger-user. KLOGGER_BLESS=1
+//! writes the expected text.
 //!
-//! That it compiles, without a warning, and writes what the layouts say is tested by
-//! klogger-user-example.
+//! klogger-user-example tests that it compiles without a warning, and writes what the layouts say.
 
 use klogger_codegen::BUILTIN_SCHEMA;
 use klogger_codegen::user::rust;
@@ -49,7 +48,7 @@ fn generated_rust_is_as_expected() {
     }
 }
 
-/// It is a part of the crate, and so as rustfmt wants it: `cargo fmt` follows KLOGGER_BLESS=1.
+/// It is part of the crate, and so formatted by rustfmt: run `cargo fmt` after KLOGGER_BLESS=1.
 #[test]
 fn own_events_are_as_in_klogger_user() {
     let builtin = load("klogger.klogger", BUILTIN_SCHEMA, true);
@@ -63,7 +62,7 @@ fn own_events_are_as_in_klogger_user() {
 }
 
 #[test]
-fn what_only_a_kernel_knows_is_refused() {
+fn a_context_that_only_the_kernel_has_is_refused() {
     let refused = rust::source(&load("a", "event A { context prio }", false)).unwrap_err();
     assert_eq!(refused.message, "event A: a program cannot log `context prio`");
 }

@@ -13,11 +13,11 @@ use klogger_schema::{Diagnostic, Options, Severity, parse};
 use std::path::Path;
 use std::{env, fs, process};
 
-/// Writes `NAME.klogger.rs` to cargo's `OUT_DIR`, where NAME is the schema's. Cargo runs the script
-/// again when the file has changed.
+/// Writes `NAME.klogger.rs` to cargo's `OUT_DIR`, where NAME is the schema's name. Cargo runs the
+/// script again when the file has changed.
 ///
-/// If the schema cannot be read or is wrong, this says where and why on standard error, and ends
-/// the build.
+/// If the schema cannot be read or is invalid, prints the error on standard error and ends the
+/// build.
 pub fn schema(path: impl AsRef<Path>) {
     let path = path.as_ref();
     println!("cargo::rerun-if-changed={}", path.display());
@@ -38,7 +38,7 @@ fn write(code: &NamedText) -> Result<(), String> {
     fs::write(&path, &code.text).map_err(|e| format!("error: cannot write {}: {e}", path.display()))
 }
 
-/// The schema's code, and warnings of a line each; or all that is wrong with it.
+/// The schema's code, and warnings of a line each; or all errors.
 fn generate(path: &Path) -> Result<(NamedText, Vec<String>), String> {
     let file = path.display().to_string();
     let bytes = fs::read(path).map_err(|e| format!("error: {file}: {e}"))?;
@@ -59,7 +59,7 @@ fn render(file: &str, text: &str, found: &[Diagnostic]) -> String {
     found.iter().map(|d| show(file, text, d)).collect::<Vec<_>>().join("\n")
 }
 
-/// As rustc shows its own: message, place, the line with the place underlined, remedy.
+/// As rustc shows its own diagnostics: message, place, the line with the place underlined, remedy.
 fn show(file: &str, text: &str, d: &Diagnostic) -> String {
     let (line, column) = position(text, d.span.start);
     let word = if d.severity == Severity::Error { "error" } else { "warning" };
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_is_shown_at_its_place() {
+    fn an_error_is_shown_at_its_place() {
         let shown = of("schema my\n\nevent A { int x  uint8 y }\n").unwrap_err();
         let expected = "error: unknown type `uint8`\n --> DIR/my.klogger:3:18\n  event A \
                         { int x  uint8 y }\n                   ^^^^^";
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_a_kernel_knows_is_refused() {
+    fn a_context_that_only_the_kernel_has_is_refused() {
         let shown = of("event A { context cgroup }\n").unwrap_err();
         assert!(shown.contains("a program cannot log `context cgroup`"), "{shown}");
     }

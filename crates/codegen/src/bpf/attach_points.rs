@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The kinds of attach points that this engine's programs can have. One row each: how a target is
-//! checked against the kernel's types, what its program looks like, and which attach points there
-//! are. How a program is attached is in the same table of `crates/engines/src/bpf/attach.rs`.
+//! The kinds of attach points of the bpf engine. One row each: how a target is checked against the
+//! kernel's types, what its program looks like, and which attach points the kernel has.
+//! `crates/engines/src/bpf/attach.rs` has the same rows for attaching programs.
 
 mod tracepoint;
 
@@ -12,7 +12,8 @@ use klogger_schema::model::{Param, ProbeKind, Target};
 /// What this engine knows of a kind.
 pub struct Row {
     pub kind: ProbeKind,
-    /// Why this kernel has no such attach point, or another one than the schema declares.
+    /// Why the kernel cannot attach it: it has no such attach point, or the prototype differs from
+    /// the schema's.
     refuse: fn(&Target, &KernelTypes) -> Result<Option<Refusal>, Error>,
     /// The section of the ELF object that holds a target's program, from which libbpf takes the
     /// program's type and what it attaches to.
@@ -22,7 +23,7 @@ pub struct Row {
     pub(super) argument: fn(usize, &Param) -> String,
     /// The names of all attach points of the kind that a kernel has.
     names: fn(&KernelTypes) -> Vec<String>,
-    /// The parameters of one of these, as a schema would declare them.
+    /// The parameters of an attach point, as a schema would declare them.
     parameters: fn(&KernelTypes, name: &str) -> Result<Vec<Param>, Error>,
 }
 
@@ -50,7 +51,7 @@ pub fn of(kind: ProbeKind) -> Option<&'static Row> {
     ROWS.into_iter().find(|row| row.kind == kind)
 }
 
-/// `None` if the target can be attached to the kernel that has these types.
+/// `None` if the target can be attached to the kernel with these types.
 pub fn refuse(target: &Target, kernel: &KernelTypes) -> Result<Option<Refusal>, Error> {
     match of(target.kind) {
         Some(row) => (row.refuse)(target, kernel),
@@ -65,7 +66,7 @@ pub fn refuse(target: &Target, kernel: &KernelTypes) -> Result<Option<Refusal>, 
     }
 }
 
-/// All that a kernel has, of every kind that this engine attaches.
+/// All attach points of a kernel, of every kind that this engine attaches.
 pub fn list(kernel: &KernelTypes) -> Vec<AttachPoint> {
     let of_row = |row: &'static Row| {
         (row.names)(kernel).into_iter().map(move |name| AttachPoint { row, name })

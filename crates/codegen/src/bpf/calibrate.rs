@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The program by which the recorder measures what each event costs here, before it records.
+//! Generates the program with which the recorder measures what each event costs, before it records.
 //!
-//! It is loaded alone, with rings of its own, at a tracepoint that the recorder can hit at will. A
-//! number that the recorder sets says what a hit does: nothing ([`EMPTY`]), only what comes before
-//! an event's fields ([`ENTER`]), or log the event `FIRST_EVENT + n`. So all can take turns, and
-//! the way to each is the same few comparisons.
+//! It is loaded separately, with its own rings, at a tracepoint that the recorder can hit at any
+//! time. A number that the recorder sets selects what a hit does: nothing ([`EMPTY`]), only what
+//! precedes an event's fields ([`ENTER`]), or log the event `FIRST_EVENT + n`. So all kinds can
+//! alternate, and each is reached by the same few comparisons.
 
 use crate::events::arguments;
 use crate::text::Text;
@@ -14,17 +14,17 @@ use klogger_schema::model::{Decode, Schema, Shape};
 /// The C function, and the memory that it shares with the recorder: `u32 arm`, `u32 tid`.
 pub const PROGRAM: &str = "klogger_calibrate";
 pub const MEMORY: &str = ".bss.klogger_c";
-/// Tracepoints that a system call hits which does nothing else, the cheaper one first. The program
-/// takes no argument of theirs, so that the recorder may choose.
+/// Tracepoints in system calls that do nothing else, the cheaper one first. The program uses no
+/// argument of the tracepoint, so either can be used.
 pub const PLACES: [&str; 2] = ["task_prctl_unknown", "itimer_state"];
-/// What texts have in them.
+/// The contents of strings.
 pub const TEXT: &str = "klogger";
 
 pub const EMPTY: u32 = 0;
 pub const ENTER: u32 = 1;
 pub const FIRST_EVENT: u32 = 2;
 
-/// Writes it. `stacks`: whether this object has a table for stacks.
+/// Adds the program. `stacks`: whether this object has a table for stacks.
 pub(crate) fn program(out: &mut Text, schema: &Schema, stacks: bool) {
     let events: Vec<_> =
         schema.events.iter().map(|e| EventLayout::new(&schema.name, e, 1)).collect();
@@ -63,7 +63,7 @@ pub(crate) fn program(out: &mut Text, schema: &Schema, stacks: bool) {
     out.push("\t}\n\tklogger_end(&klogger_hit, klogger_arguments, 0);\n\treturn 0;\n}\n");
 }
 
-/// A number is the recorder's thread, which is in scope.
+/// A value for a field; a number is the recorder's thread, which is in scope.
 fn value(field: &FieldLayout, stacks: bool) -> String {
     match field.shape {
         Shape::One if stacks && field.decode == Decode::Stack => {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! `NAME.bench.c`: what each event costs, which the control tree measures on demand.
+//! Generates `NAME.bench.c`, which logs each event repeatedly to measure its cost.
 
 use crate::NamedText;
 use crate::events::arguments;
@@ -19,7 +19,7 @@ pub(super) fn source(schema: &Schema) -> NamedText {
         schema.name
     ));
     if schema.events.iter().flat_map(|e| &e.fields).any(|f| matches!(f.shape, Shape::Array(_))) {
-        // The longest array that fits a record.
+        // The longest array that fits into a record.
         out.push("static const u64 numbers[KLOGGER_RECORD_MAX / sizeof(u64)];\n\n");
     }
     out.push(format_args!(

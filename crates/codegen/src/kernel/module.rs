@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The modules: the core, and one for each schema, with a function for each alternative of each
-//! probe around the author's body.
+//! Generates the modules: the core, and one for each schema, with a function for each alternative
+//! of each probe, which calls the probe's body.
 
 use super::attach_points::{self, AttachPoint};
 use super::{SOURCES, bench, header, unit};
@@ -9,8 +9,8 @@ use crate::{NamedText, stack};
 use klogger_schema::model::{Probe, Schema, Target};
 use std::collections::BTreeSet;
 
-/// Everything but the schemata: the core's sources, its built-in schema, and the Kbuild file for
-/// all modules of a folder.
+/// All files except those of schemata: the core's sources, its built-in schema, and the Kbuild file
+/// for all modules of a folder.
 pub fn core(builtin: &Schema, points: &[AttachPoint], schemas: &[&Schema]) -> Vec<NamedText> {
     let source =
         |(name, text): &(&str, &str)| NamedText { name: name.to_string(), text: text.to_string() };
@@ -52,9 +52,9 @@ fn kbuild(builtin: &Schema, schemas: &[&Schema]) -> NamedText {
     NamedText { name: "Kbuild".into(), text }
 }
 
-/// Labels around the zeros that the author's variables begin with, and with which they are to begin
-/// each recording. What is generated has no such variables. The assembler puts subsections in the
-/// order of their numbers.
+/// Labels around the variables of the schema's C, which begin as zeros and are reset for each
+/// recording. Generated code has no such variables. The assembler orders subsections by their
+/// numbers.
 const VARIABLES: &str = r#"/* From here to there: what the schema's own variables have noted. */
 extern char klogger_variables[], klogger_variables_end[];
 asm(".pushsection .bss, 0\n"
@@ -121,7 +121,7 @@ fn attach_point(
     }
 }
 
-/// A function of its own, so that `return;` means what it does in the kernel.
+/// The body is a separate function, so that `return;` in it means what it does in the kernel.
 fn body(out: &mut Text, schema: &Schema, probe: &Probe, target: &Target, function: &str) {
     let declared = target.params.iter().map(|p| format!(", __maybe_unused {}", p.declare()));
     out.push(format_args!(
@@ -137,14 +137,14 @@ pub(super) fn prototype_message(point: &AttachPoint) -> String {
     format!("klogger: prototype {} {}", point.probe, point.target)
 }
 
-/// (probe, target) of which the compiler's message says that the kernel's prototype is another one.
+/// The (probe, target) in a compiler message about a prototype that differs from the kernel's.
 pub fn prototype_complaint(message: &str) -> Option<(usize, usize)> {
     let (_, rest) = message.split_once("klogger: prototype ")?;
     let mut numbers = rest.trim_end_matches('"').split(' ').map(str::parse);
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
 }
 
-/// The table of points, and the schema with it.
+/// The table of attach points, and the schema with it.
 fn table(out: &mut Text, schema: &Schema, points: &[AttachPoint]) {
     let name = &schema.name;
     out.push("\n");

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What a kernel's headers say of its tracepoints. Their macros are expanded by the compiler's
-//! preprocessor, with the kernel's own flags: no other reading of `#ifdef CONFIG_...`, and of
-//! macros that declare tracepoints by macros, would be as the kernel's. [`question`] is what it is
-//! given, and [`find`] reads what comes out.
+//! Finds the tracepoints that a kernel's headers declare. The compiler's preprocessor expands the
+//! headers' macros with the kernel's own flags, because no other tool would treat `#ifdef
+//! CONFIG_...`, and macros that declare tracepoints by macros, as the kernel does. [`question`]
+//! makes its input, and [`find`] reads its output.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -10,9 +10,9 @@ use std::fmt::Write;
 /// A tracepoint of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tracepoint {
-    /// As C includes it: `trace/events/sched.h`.
+    /// As in an `#include`: `trace/events/sched.h`.
     pub header: String,
-    /// As they are written, with their names: `struct task_struct *prev`.
+    /// As written, with names: `struct task_struct *prev`.
     pub parameters: Vec<String>,
 }
 
@@ -31,7 +31,7 @@ pub fn question(headers: &[String]) -> String {
     text
 }
 
-/// All tracepoints in what the preprocessor has made of [`question`]'s answer.
+/// All tracepoints in the preprocessor's output for [`question`].
 pub fn find(preprocessed: &str) -> Tracepoints {
     let mut found = Tracepoints::new();
     let mut header = "";
@@ -48,7 +48,7 @@ pub fn find(preprocessed: &str) -> Tracepoints {
     found
 }
 
-/// `NAME(void (*cb)(void *__data, PARAMETERS))`, the callback's type that the kernel checks.
+/// `NAME(void (*cb)(void *__data, PARAMETERS))`, the type of callback that the kernel checks.
 fn declaration(text: &str) -> Option<(String, Vec<String>)> {
     let (name, rest) = text.split_once('(')?;
     let callback = rest.split_once(")(")?.1;
@@ -71,7 +71,7 @@ fn closing(text: &str) -> Option<usize> {
     None
 }
 
-/// At commas outside of all parentheses; with single spaces.
+/// Splits at commas outside of all parentheses; with single spaces.
 fn split(list: &str) -> Vec<String> {
     let mut parts = vec![String::new()];
     let mut depth = 0;

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Declarations of the kernel's types for the C in a schema: only the structures that it reaches,
-//! and of these only the members whose names it mentions, so that compiling takes milliseconds
-//! instead of the second that a whole `vmlinux.h` takes. In the place of what is left out is a gap
-//! of its size: sizes, offsets, and with them pointers that are counted on, are those of the kernel
-//! that the types are from. On others, CO-RE finds members by name when the object is loaded, and
-//! nothing else is right.
+//! Declarations of kernel types for the C of a schema: only the structures that it uses, and of
+//! these only the members whose names it mentions. So compiling takes milliseconds instead of the
+//! second that a whole `vmlinux.h` takes. What is left out is replaced by gaps of its size. So
+//! sizes, offsets and pointer arithmetic are those of the kernel that the types are from. On other
+//! kernels, CO-RE finds members by name when the object is loaded; nothing else is relocated.
 //!
-//! Of a bit field CO-RE finds the bytes, but the compiler need not have read those: so a structure
-//! with bit fields that a schema mentions is without CO-RE, and in an object for several kernels it
-//! does not have them.
+//! CO-RE relocates the bytes of a bit field, but the compiler may read others. So structures with a
+//! bit field that a schema mentions have no CO-RE relocations, and an object for several kernels
+//! does not have these bit fields.
 
 mod scalars;
 
@@ -37,9 +36,9 @@ pub fn header(types: &KernelTypes, schema: &Schema, runs: Runs) -> Result<String
 /// The names that a schema's C mentions.
 struct Words {
     all: BTreeSet<String>,
-    /// Those behind `struct` or `union`.
+    /// Names after `struct` or `union`.
     tags: Vec<String>,
-    /// Those behind `enum`.
+    /// Names after `enum`.
     enums: BTreeSet<String>,
 }
 
@@ -78,21 +77,21 @@ struct Declarations<'a> {
     runs: Runs,
     words: &'a mut Words,
     enumerators: BTreeSet<String>,
-    /// Structures that are declared, or about to be, and how they are aligned.
+    /// Structures that are declared, or about to be, and their alignment.
     aligned: BTreeMap<String, usize>,
-    /// How many there are, for their names.
+    /// Number of gaps, for their names.
     gaps: usize,
     text: String,
 }
 
-/// What stands between the braces of a structure.
+/// The body of a structure that is being declared.
 struct Body {
     text: String,
-    /// The first bit that nothing stands in yet.
+    /// The first bit after all members so far.
     end: usize,
     align: usize,
     bits: bool,
-    /// A member stands where its type would not be put.
+    /// A member is not at its natural offset.
     packed: bool,
 }
 
@@ -112,7 +111,7 @@ const OWN: &[&str] = &[
 
 impl Declarations<'_> {
     fn run(&mut self) -> Result<()> {
-        // size_t and bool are always at hand, as in the kernel.
+        // size_t and bool are always declared, as in the kernel.
         self.text += "typedef _Bool bool;\ntypedef unsigned long size_t;\n";
         for tag in std::mem::take(&mut self.words.enums) {
             self.enum_type(&tag)?;
@@ -128,8 +127,8 @@ impl Declarations<'_> {
         Ok(())
     }
 
-    /// The type alone; of its constants only those that the schema mentions are declared. These
-    /// here make it as wide as it is, and signed if it is.
+    /// Only the type; constants are declared if the schema mentions them. The constants here give
+    /// it the right width and signedness.
     fn enum_type(&mut self, tag: &str) -> Result<()> {
         let (size, signed) =
             match self.types.named(tag, |t| matches!(t, Type::Enum(_) | Type::Enum64(_)))? {
@@ -152,7 +151,7 @@ impl Declarations<'_> {
         };
         let target = self.types.target_of(&found)?;
         let Declared { text, bits, .. } = self.declare(target, name, 0)?;
-        // One of a structure without a name is its only name.
+        // For a structure without a name the typedef is its only name.
         let text = match text.strip_suffix(&format!("}} {name}")) {
             Some(before) if !bits => format!("{before}}}{CORE} {name}"),
             _ => text,
@@ -161,7 +160,7 @@ impl Declarations<'_> {
         Ok(())
     }
 
-    /// Constants of the kernel's enums, by the value that they have where the object is loaded.
+    /// Constants of the kernel's enums, with the values in the kernel where the object is loaded.
     fn enumerators(&mut self) -> Result<()> {
         let looks =
             |w: &&String| w.chars().any(|c| c.is_ascii_uppercase()) && !OWN.contains(&w.as_str());
@@ -205,7 +204,7 @@ impl Declarations<'_> {
         Ok(())
     }
 
-    /// Defines a named structure, after all that it holds by value.
+    /// Defines a named structure, after all that it contains by value.
     fn aggregate(&mut self, ty: &Type, tag: &str, depth: u32) -> Result<usize> {
         if let Some(align) = self.aligned.get(tag) {
             return Ok(*align);
@@ -227,7 +226,7 @@ impl Declarations<'_> {
         Ok(align)
     }
 
-    /// `struct TAG { ... }`, of the size that it has in the kernel.
+    /// `struct TAG { ... }`, with the size that it has in the kernel.
     fn structure(&mut self, ty: &Type, tag: &str, depth: u32) -> Result<Declared> {
         let mut body = Body { text: String::new(), end: 0, align: 1, bits: false, packed: false };
         if let Type::Struct(s) | Type::Union(s) = ty {
@@ -239,7 +238,8 @@ impl Declarations<'_> {
             body.packed |= s.size() % body.align != 0;
         }
         if body.packed {
-            // As aligned as its size lets it be, or else its members would be read byte by byte.
+            // As aligned as its size allows, because otherwise its members would be read byte by
+            // byte.
             body.align = 1 << (body.end / 8).trailing_zeros().min(3);
         }
         let packed = if body.packed {
@@ -252,7 +252,7 @@ impl Declarations<'_> {
         Ok(Declared { text, align: body.align, bits: body.bits })
     }
 
-    /// Those that the schema mentions; of anonymous ones, what is left of them.
+    /// Members that the schema mentions; anonymous ones with what is left of them.
     fn members(&mut self, of: &Struct, union: bool, body: &mut Body, depth: u32) -> Result<()> {
         for member in &of.members {
             let name = self.types.btf.resolve_name(member).unwrap_or_default();
@@ -303,7 +303,7 @@ impl Declarations<'_> {
         Ok(false)
     }
 
-    /// What is left out, up to the bit `to`.
+    /// A gap for what is left out, up to the bit `to`.
     fn gap(&mut self, body: &mut Body, to: usize) {
         if to <= body.end {
             return;
@@ -349,7 +349,7 @@ impl Declarations<'_> {
         let tag = self.types.name(&ty);
         match &ty {
             Type::Int(i) if i.is_bool() => declared(format!("_Bool {name}"), i.size()),
-            // The kernel's plain char is unsigned; C here wants the plain one all the same.
+            // The kernel's plain char is unsigned; C here needs plain char all the same.
             Type::Int(_) if tag == "char" => declared(format!("char {name}"), 1),
             Type::Int(i) => number(i.size(), i.is_signed(), name),
             Type::Enum(e) => number(e.size(), e.is_signed(), name),
@@ -376,7 +376,7 @@ impl Declarations<'_> {
         self.declare(element, &format!("{name}[{}]", array.len()), depth + 1)
     }
 
-    /// Behind a pointer a structure need not be complete yet; it is put on the list.
+    /// A structure behind a pointer need not be complete yet; it is queued.
     fn pointer(&mut self, target: Type, name: &str, depth: u32) -> Result<String> {
         let target =
             self.types.skip(target, |t| is_modifier(t) || matches!(t, Type::Typedef(_)))?;

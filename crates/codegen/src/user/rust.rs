@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The user engine's Rust: a typed function for each event, over the primitives of the crate
-//! klogger-user.
+//! Generates the user engine's Rust: a typed function for each event, over the primitives of the
+//! crate klogger-user.
 //!
-//! A function takes each offset from the layout; klogger-user asserts, when it is compiled, that
-//! what is stored there is aligned and within the record.
+//! A function takes each offset from the layout. At compile time klogger-user asserts that what is
+//! stored there is aligned and within the record.
 
 use crate::events::arguments;
 use crate::text::Text;
@@ -12,7 +12,7 @@ use crate::{NamedText, printable};
 use klogger_schema::layout::{EventLayout, FieldLayout};
 use klogger_schema::model::{Event, Scalar, Schema, Shape};
 
-/// Where functions stand.
+/// Where functions are generated.
 struct Place {
     indent: &'static str,
     visibility: &'static str,
@@ -78,7 +78,7 @@ fn usage(event: &Event) -> String {
     format!("//   klogger!({}{names});{doc}\n", identifier(&event.name))
 }
 
-/// The schema, as the module's part of the shared file will describe it.
+/// The schema as it will be in the module's part of the shared file.
 fn unit(out: &mut Text, schema: &Schema) {
     let names: String = schema.events.iter().map(|e| format!("{}\\0", e.name)).collect();
     let lines: String =
@@ -92,8 +92,8 @@ fn unit(out: &mut Text, schema: &Schema) {
     ));
 }
 
-/// The fast path, inlined where the event is logged; the stores; and the slow path, which
-/// shares them.
+/// The fast path, inlined where the event is logged; the stores; and the slow path, which uses the
+/// same stores.
 fn function(out: &mut Text, place: &Place, event: &Event, layout: &EventLayout, index: usize) {
     let list = |part: fn(&FieldLayout) -> String| {
         arguments(layout).map(|f| format!(", {}", part(f))).collect::<String>()
@@ -131,7 +131,7 @@ fn function(out: &mut Text, place: &Place, event: &Event, layout: &EventLayout, 
     });
 }
 
-/// As the caller gives it.
+/// The type that the caller passes.
 fn given_type(f: &FieldLayout) -> String {
     match f.shape {
         Shape::Text(_) | Shape::Tail => "&(impl klogger_user::Text + ?Sized)".into(),
@@ -139,7 +139,7 @@ fn given_type(f: &FieldLayout) -> String {
     }
 }
 
-/// As it is stored.
+/// The type that is stored.
 fn taken_type(f: &FieldLayout) -> String {
     match f.shape {
         Shape::One => rust_type(f.scalar).into(),
@@ -149,7 +149,8 @@ fn taken_type(f: &FieldLayout) -> String {
     }
 }
 
-/// From one to the other, before there is space for the record: this may run the caller's code.
+/// Converts the former to the latter, before space is reserved, because this may run the caller's
+/// code.
 fn measure(f: &FieldLayout) -> Option<String> {
     let name = parameter(f);
     match f.shape {
@@ -188,13 +189,13 @@ fn rust_type(scalar: Scalar) -> &'static str {
 
 fn parameter(f: &FieldLayout) -> String {
     match f.name.as_str() {
-        // As a parameter's name, a pattern.
+        // A parameter's name is a pattern, so these would be constants.
         "None" | "Ok" | "Err" => format!("{}_", f.name),
         name => identifier(name),
     }
 }
 
-/// A name that may be a keyword of Rust, though none of C.
+/// A name that may be a keyword in Rust, but not in C.
 fn identifier(name: &str) -> String {
     match name {
         "self" | "Self" | "super" | "crate" | "_" => format!("{name}_"),
@@ -203,7 +204,7 @@ fn identifier(name: &str) -> String {
     }
 }
 
-/// Those that can be names as `r#NAME`.
+/// Keywords that can be names as `r#NAME`.
 const KEYWORDS: [&str; 48] = [
     "abstract", "as", "async", "await", "become", "box", "break", "const", "continue", "do", "dyn",
     "else", "enum", "extern", "false", "final", "fn", "for", "gen", "if", "impl", "in", "let",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Golden files: schemata in a folder of `tests/golden`, and beside each what is expected of it.
+//! Golden files: schemata in a folder of `tests/golden`, and beside each the expected text.
 
 use klogger_schema::model::Schema;
 use klogger_schema::{Options, parse};
@@ -25,7 +25,7 @@ pub fn schemas(name: &str) -> Vec<(PathBuf, Schema)> {
     files.into_iter().map(load).collect()
 }
 
-/// That a file holds this text; KLOGGER_BLESS=1 writes it.
+/// Checks that a file has this text; KLOGGER_BLESS=1 writes it.
 pub fn expect(file: &Path, text: &str) {
     if env::var_os("KLOGGER_BLESS").is_some() {
         fs::write(file, text).unwrap();

@@ -15,9 +15,9 @@ pub(super) static ROW: Row = Row {
     parameters: |kernel, name| Ok(kernel.parameters(name)?.unwrap_or_default()),
 };
 
-/// The kernel calls a program inside an RCU read section. Its end can set need-resched, and this
-/// tracepoint fires before the flag is set: so the kernel calls itself until its stack is full.
-/// Linux 7.2 with PREEMPT_RT panics of it.
+/// The kernel calls a program in an RCU read section. The end of that section can set need-resched,
+/// and this tracepoint fires before the flag is set, so that the kernel would recurse until its
+/// stack is full. Linux 7.2 with PREEMPT_RT panics for this reason.
 const NEED_RESCHED: &str = "sched_set_need_resched_tp";
 
 fn refuse(target: &Target, kernel: &KernelTypes) -> Result<Option<Refusal>, Error> {
@@ -35,7 +35,7 @@ fn refuse(target: &Target, kernel: &KernelTypes) -> Result<Option<Refusal>, Erro
                 "on this kernel programs of '{NEED_RESCHED}' can hit themselves until the stack is \
                  full"
             ),
-            Some("leave the event out: 'klogger show' says which others there are".into()),
+            Some("leave the event out: 'klogger show' shows which others there are".into()),
         )));
     }
     let theirs = kernel.mismatch(target, &prototype)?;

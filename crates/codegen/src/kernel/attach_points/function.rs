@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The entry of a kernel function, by a kprobe.
+//! The entry of a kernel function, with a kprobe.
 
 use super::{AttachPoint, Headers, Row};
 use crate::kernel::tracepoints::Tracepoint;
@@ -17,7 +17,7 @@ pub(super) static ROW: Row = Row {
     member: |function| format!(".kprobe = &kprobe_of_{function}"),
 };
 
-/// Parameters that come in registers.
+/// Parameters that are passed in registers.
 const PARAMETERS_MAX: usize = 6;
 
 fn find(target: &Target, _: &Headers) -> Result<Option<Tracepoint>, Refusal> {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The return of a kernel function, by a kretprobe.
+//! The return of a kernel function, with a kretprobe.
 
 use super::{AttachPoint, Headers, Row};
 use crate::kernel::tracepoints::Tracepoint;

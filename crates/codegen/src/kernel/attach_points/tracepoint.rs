@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Tracepoints: a handler with the kernel's own parameters, of which the body may want fewer.
+//! Tracepoints: a handler with the kernel's own parameters, of which the body may use fewer.
 
 use super::{AttachPoint, Headers, Row};
 use crate::kernel::module::prototype_message;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Declarations of numbers and pointers, and the words of C for them.
+//! Declarations of numbers and pointers, and their C type names.
 
 use super::super::Result;
 use btf_rs::Type;
 
-/// A C declaration, and the alignment that its type has by nature.
+/// A C declaration, and the natural alignment of its type.
 pub struct Declared {
     pub text: String,
     pub align: usize,
@@ -20,12 +20,12 @@ pub fn keyword(ty: &Type) -> &'static str {
     if matches!(ty, Type::Union(_)) { "union" } else { "struct" }
 }
 
-/// A field of `bits` that does not stand in one unit of its type, as only in packed structures.
+/// Whether a field of `bits` crosses units of its type, which happens only in packed structures.
 pub fn crosses(at: usize, bits: u32, align: usize) -> bool {
     at / (8 * align) != (at + bits as usize - 1) / (8 * align)
 }
 
-/// BPF has no number of 16 bytes.
+/// BPF has no integers of 16 bytes.
 pub fn number(size: usize, signed: bool, name: &str) -> Result<Declared> {
     let name = if size > 8 { format!("{name}[{}]", size / 8) } else { name.to_string() };
     declared(format!("{} {name}", int_type(size, signed)), size.clamp(1, 8))
