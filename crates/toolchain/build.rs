@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Compiles the built-in schema and every `schemata/*/*.klogger` for BPF, so that recording with
-//! them needs no clang. Types come from the BTF in $KLOGGER_BTF, or of the kernel that runs the
-//! build; CO-RE fits them to others.
+//! them needs no clang. Types come from the BTF in $KLOGGER_BTF, or from that of the running
+//! kernel; CO-RE relocates them for other kernels.
 
 use klogger_codegen::{BUILTIN_SCHEMA, KernelTypes, RUNTIME, Runs, bpf};
 use klogger_schema::{Options, parse};
@@ -51,7 +51,7 @@ fn schemata(folder: &Path) -> Vec<(String, String, String)> {
     list
 }
 
-/// Compiles one schema and returns the Rust that describes it.
+/// Compiles one schema and returns the Rust text that describes it.
 fn entry(
     out: &Path,
     types: &KernelTypes,
@@ -79,7 +79,7 @@ fn entry(
     )
 }
 
-/// Best first; src/clang.rs and scripts/packages have the names from there as well.
+/// The preferred one first; src/clang.rs and scripts/packages read the same file.
 const COMPILERS: &str = include_str!("src/compilers.txt");
 
 fn clang(folder: &Path, source: &str, object: &Path) {

@@ -113,7 +113,7 @@ def test_what_is_wrong_is_said_of_the_schema(klogger, headers, tmp_path, body, w
 
 def test_what_is_no_kernel_is_refused(klogger, tmp_path):
     for folder, message in [
-        (tmp_path, "is no kernel build tree"),
+        (tmp_path, "is not a kernel build tree"),
         (tmp_path / "none", "there is no folder"),
     ]:
         done = run(klogger, "build", "--kernel", folder, "-o", tmp_path / "out")

@@ -113,8 +113,9 @@ fn join(parts: &[(&str, &str)], values: &[String]) -> String {
     parts.iter().zip(values).map(|((text, _), value)| format!("{text}{value}")).collect()
 }
 
-/// The values in the order of their lines, because the compiler may move them. An immediate has `$`
-/// or `#` before it, by architecture; one of 64 bits may be printed as negative.
+/// The values in the order of their lines: the assembler statements are volatile, so the compiler
+/// neither drops nor moves one. An immediate has `$` or `#` before it, by architecture; one of 64
+/// bits may be printed as negative.
 fn read(assembly: &str) -> Vec<String> {
     let values = assembly.lines().filter_map(|line| line.split_once(ARROW));
     values.filter_map(|(_, value)| unsigned(value)).map(|n| n.to_string()).collect()

@@ -25,13 +25,13 @@ pub fn find(name: &str) -> Option<&'static Bundled> {
     BUNDLED.iter().find(|b| b.name == name)
 }
 
-/// The events that every log has, and the probes that keep scope and process table.
+/// The built-in schema: events of every log, and the probes that maintain scope and process table.
 pub fn builtin() -> Result<CompiledSchema, Error> {
     BUILTIN.unit(true)
 }
 
 impl Bundled {
-    /// Parses the text again; the object is taken as it was compiled.
+    /// Parses the text; the object was compiled at build time.
     fn unit(&self, builtin: bool) -> Result<CompiledSchema, Error> {
         let options = Options { builtin, ..Options::default() };
         let parsed = parse(self.file, self.text, &options).map_err(|_| {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! From a schema to a BPF object by way of clang. Bundled schemata were compiled when klogger was
+//! Compiles a schema to a BPF object with clang. Bundled schemata were compiled when klogger was
 //! built; this is for the user's own.
 
 mod expanded;
@@ -18,22 +18,22 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 
-/// Names of programs, and of Debian's packages, one in a line; the best first. Of another version,
-/// what calls itself `clang` may do as well. build.rs, scripts/packages and the tests read it too.
+/// Names of programs, and of Debian's packages, one per line; the preferred one first. If none is
+/// found, `clang` is tried, which may have another version. build.rs, scripts/packages and the
+/// tests read the file too.
 const COMPILERS: &str = include_str!("compilers.txt");
 
-/// For messages: the oldest that has all that is needed.
+/// The oldest supported version, for messages.
 fn oldest() -> &'static str {
     COMPILERS.lines().rfind(|name| name.contains('-')).unwrap_or("clang")
 }
 
-/// What the compiler says of a schema's C.
+/// Why a schema could not be compiled.
 #[derive(Debug)]
 pub enum CompileError {
-    /// It could not be run, or there is none.
+    /// The compiler could not be run, or there is none.
     Failed(Error),
-    /// Schemata are wrong, or their C is: each time with the index of the schema, of those that
-    /// were given.
+    /// Errors in schemata or in their C, each with the index of the schema.
     Rejected(Vec<(usize, Diagnostic)>),
 }
 
@@ -43,8 +43,8 @@ impl From<Error> for CompileError {
     }
 }
 
-/// One message of the compiler. Lines and columns count from 1 and are the schema's own, if `file`
-/// is the schema's.
+/// One message of the compiler. Lines and columns count from 1; if `file` is the schema's, they are
+/// those of the schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Complaint {
     pub file: String,
@@ -60,7 +60,7 @@ pub fn compile(
     types: &KernelTypes,
 ) -> Result<(Vec<u8>, Vec<Diagnostic>), CompileError> {
     let texts = bpf::source(schema, types, Runs::Here).map_err(Error::new)?;
-    // Until the folder is gone again.
+    // Until the folder is removed.
     let _uninterrupted = Uninterrupted::begin();
     let folder = tempfile::Builder::new().prefix("klogger-").tempdir();
     let folder = folder.map_err(|e| Error::new(format!("cannot make a temporary folder: {e}")))?;
@@ -94,22 +94,23 @@ fn write_texts(folder: &Path, texts: &[NamedText]) -> Result<(), Error> {
     confine::lend(folder).map_err(cannot)
 }
 
-/// Arguments for clang, but for the file names; shared with build.rs, which compiles the bundled
-/// schemata. Debug information is what libbpf makes BTF and CO-RE of.
+/// Arguments for clang, except file names; shared with build.rs, which compiles the bundled
+/// schemata. libbpf needs the debug information for BTF and CO-RE.
 const FLAGS: &[&str] = &include!("flags.in");
 
-/// A schema is anybody's: what reads it reads nothing else, writes no file, and is not root.
+/// Runs clang confined, because a schema is untrusted: it can read only its input, write no file,
+/// and is not root.
 struct Compiler<'a> {
     program: PathBuf,
     folder: &'a Path,
 }
 
-/// What clang needs for the largest schemata, many times over.
+/// Far more than clang needs for the largest schemata.
 const LIMITS: Limits = Limits { cpu_seconds: 120, memory: 4 << 30, file_size: 0 };
-/// Bytes of what it may write.
+/// Most bytes of output.
 const OUTPUT_MAX: u64 = 64 << 20;
 
-/// By these the preprocessor says which files there are.
+/// Disables preprocessor features that reveal which files exist.
 const NO_QUESTIONS: &[&str] =
     &["-U__has_include", "-U__has_include_next", "-U__has_embed", "-Wno-builtin-macro-redefined"];
 
@@ -126,7 +127,7 @@ impl Compiler<'_> {
         Ok(Compiler { program, folder })
     }
 
-    /// What it writes, and its warnings.
+    /// Runs clang; returns its output and its warnings.
     fn run(
         &self,
         schema: &Schema,
@@ -166,10 +167,10 @@ impl Compiler<'_> {
         let program = self.program.display();
         match error.kind() {
             io::ErrorKind::PermissionDenied => Error::new(format!(
-                "not everybody may run {program}, and klogger does not compile as root"
+                "{program} is not executable for all users, and klogger does not compile as root"
             ))
             .help(format!(
-                "let clang be where everybody may run it: apt-get install {} (or newer)",
+                "install a clang that all users can execute: apt-get install {} (or newer)",
                 oldest()
             )),
             _ => Error::new(format!("cannot run {program}: {error}")),
@@ -177,13 +178,13 @@ impl Compiler<'_> {
     }
 }
 
-/// Runs a program. One that writes more than [`OUTPUT_MAX`] is ended, which is its failure.
+/// Runs a program. If it writes more than [`OUTPUT_MAX`], it is ended, and that is an error.
 fn output(mut command: Command) -> io::Result<(ExitStatus, Vec<u8>, Vec<u8>)> {
     let mut child =
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     let messages = std::thread::spawn(move || at_most(stderr));
-    // Whoever reads no more lets the writer end by SIGPIPE.
+    // When reading stops, the program ends by SIGPIPE.
     let written = at_most(stdout);
     let said = messages.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()));
     let status = child.wait()?;
@@ -217,8 +218,8 @@ pub(crate) fn parse_complaint(line: &str) -> Option<Complaint> {
     })
 }
 
-/// A complaint as a diagnostic at its place in the schema. One about generated C points at the
-/// schema's first line.
+/// A compiler message as a diagnostic at its place in the schema. One about generated C points at
+/// the schema's first line.
 pub(crate) fn diagnostic(schema: &Schema, complaint: &Complaint) -> Diagnostic {
     let own = complaint.file == printable(&schema.file);
     let span = if own {
@@ -243,7 +244,7 @@ pub(crate) fn diagnostic(schema: &Schema, complaint: &Complaint) -> Diagnostic {
     }
 }
 
-/// What most often is behind a message.
+/// A remedy for the most common messages.
 fn help(message: &str) -> Option<&'static str> {
     let table = [
         (
@@ -299,7 +300,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn complaints_are_taken_apart() {
+    fn compiler_messages_are_parsed() {
         let c =
             parse_complaint("a b.klogger:7:12: error: use of undeclared identifier 'x'").unwrap();
         assert_eq!((c.file.as_str(), c.line, c.column, c.warning), ("a b.klogger", 7, 12, false));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! A schema with its compiled object, and the plan of what can be attached to this kernel.
+//! A compiled schema, and the plan of what can be attached to this kernel.
 
 use klogger_codegen::kernel::attach_points::Headers;
 use klogger_codegen::kernel::{self, AttachPoint, Tracepoints};
@@ -13,7 +13,7 @@ use klogger_schema::model::{Probe, Schema};
 #[derive(Clone)]
 pub struct CompiledSchema {
     pub schema: Schema,
-    /// An ELF object for BPF; none if there are no probes, or nobody wants them.
+    /// An ELF object for BPF; `None` if the schema has no probes, or the object is not needed.
     pub object: Option<Vec<u8>>,
 }
 
@@ -25,12 +25,12 @@ impl CompiledSchema {
     }
 }
 
-/// What will become of one probe on this kernel.
+/// The plan for one probe on this kernel.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Index of the target that will be attached.
     pub target: Option<usize>,
-    /// Why the alternatives before it, or all, will not; each with its index.
+    /// Why the alternatives before it, or all, cannot be attached; each with its index.
     pub refusals: Vec<(usize, Refusal)>,
 }
 
@@ -50,17 +50,17 @@ fn plan_probe(probe: &Probe, kernel: &KernelTypes) -> Result<Plan, Error> {
     Ok(Plan { target: None, refusals })
 }
 
-/// What a module will have, and what not.
+/// The plan for a module.
 #[derive(Clone, Debug)]
 pub struct ModulePlan {
     pub probes: Vec<Plan>,
-    /// All alternatives that this kernel may have. The first that can be attached is taken: which
-    /// functions there are, headers do not say.
+    /// All alternatives that this kernel may have. The first one that can be attached is used;
+    /// headers do not tell which functions exist.
     pub attach_points: Vec<AttachPoint>,
 }
 
-/// The same for the kernel engine, from a kernel's headers. `differs` says of which (probe, target)
-/// the compiler has found that the prototype is not the kernel's.
+/// The plan for the kernel engine, from a kernel's headers. `differs`: whether the compiler has
+/// found that the prototype of a (probe, target) is not the kernel's.
 pub fn plan_module(
     schema: &Schema,
     tracepoints: &Tracepoints,
@@ -86,8 +86,8 @@ pub fn plan_module(
     plan
 }
 
-/// What is wrong with a schema on this kernel: prototypes that differ, and attach points that are
-/// missing although the schema names no alternative for them.
+/// Errors of a schema for this kernel: prototypes that differ, and missing attach points for which
+/// the schema names no alternative.
 pub fn faults(schema: &Schema, plans: &[Plan]) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     for (probe, plan) in schema.probes.iter().zip(plans).filter(|(_, p)| p.target.is_none()) {

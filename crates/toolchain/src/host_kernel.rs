@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What a kernel offers: its types, its tracepoints; and whether we may use those of the running
-//! one.
+//! The running kernel: its types, its tracepoints, and whether this process may use them.
 
 mod image;
 
@@ -22,7 +21,7 @@ pub fn types() -> Result<KernelTypes, Error> {
     KernelTypes::new(&bytes).map_err(Error::new)
 }
 
-/// Whether the running kernel says what its types are.
+/// Whether the running kernel has type information.
 pub fn check_has_types() -> Result<(), Error> {
     fs::metadata(BTF).map(drop).map_err(cannot_read_types)
 }
@@ -37,7 +36,7 @@ fn cannot_read_types(error: io::Error) -> Error {
     }
 }
 
-/// The group of each tracepoint, by its name; empty where tracefs is not for us to read.
+/// The group of each tracepoint, by its name; empty if tracefs cannot be read.
 pub fn groups() -> BTreeMap<String, String> {
     let Ok(tracefs) = TraceFs::find() else { return BTreeMap::new() };
     let events = tracefs.root().join("events");
@@ -53,10 +52,10 @@ fn names_in(folder: &Path) -> Vec<String> {
     entries.map(|e| e.file_name().to_string_lossy().into_owned()).collect()
 }
 
-/// Whether a thread can be preempted while it runs a tracepoint's program. Since Linux 7 such
-/// programs run under a kind of SRCU that older kernels do not have, for tracepoints, with
-/// preemption on; if the kernel knows preemption at all, which the version it calls itself by says:
-/// a mode may be chosen while it runs. To say yes where it is no costs some nanoseconds.
+/// Whether a thread can be preempted while it runs the program of a tracepoint. Since Linux 7 such
+/// programs run with preemption on, under a kind of SRCU that older kernels do not use for
+/// tracepoints. Kernels without any preemption are recognized by their version string; the mode may
+/// be changed at run time. A wrong yes costs some nanoseconds per hit.
 pub fn preempts_programs(types: &KernelTypes, release: &str, version: &str) -> bool {
     let major = release.split('.').next().and_then(|n| n.parse::<u32>().ok());
     let since_7 = major.is_some_and(|n| n >= 7) || types.has_fast_srcu();
@@ -67,7 +66,8 @@ const CAPABILITIES: &[(u32, &str)] = &[(38, "CAP_PERFMON"), (39, "CAP_BPF")];
 const MODULE_CAPABILITIES: &[(u32, &str)] = &[(16, "CAP_SYS_MODULE")];
 const CAP_SYS_ADMIN: u32 = 21;
 
-/// An error that names the missing capabilities, if this process may not load tracing programs.
+/// Returns an error that names the missing capabilities if this process may not load tracing
+/// programs.
 pub fn check_privilege() -> Result<(), Error> {
     check_capabilities(CAPABILITIES, Some(CAP_SYS_ADMIN))
 }
@@ -77,7 +77,7 @@ pub fn check_module_privilege() -> Result<(), Error> {
     check_capabilities(MODULE_CAPABILITIES, None)
 }
 
-/// Whether this kernel takes modules at all: some are built without that.
+/// Whether this kernel can load modules at all.
 pub fn check_takes_modules() -> Result<(), Error> {
     match fs::exists("/proc/modules") {
         Ok(false) => Err(Error::new("this kernel cannot load modules").help("use --engine bpf")),
@@ -85,7 +85,7 @@ pub fn check_takes_modules() -> Result<(), Error> {
     }
 }
 
-/// `any`: one that stands for all of them.
+/// `any`: a capability that includes all others.
 fn check_capabilities(needed: &[(u32, &str)], any: Option<u32>) -> Result<(), Error> {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let effective =
@@ -104,8 +104,8 @@ fn check_capabilities(needed: &[(u32, &str)], any: Option<u32>) -> Result<(), Er
     .help("run klogger as root: sudo klogger record ..."))
 }
 
-/// Thread ids in the kernel's events are those of the first pid namespace; ours must be the same to
-/// compare them.
+/// Thread ids in the kernel's events are those of the initial pid namespace. They can be compared
+/// with ours only if we are in it.
 pub fn check_pid_namespace() -> Result<(), Error> {
     /// Inode number of the first pid namespace (include/linux/proc_ns.h, PROC_PID_INIT_INO).
     const FIRST: &str = "pid:[4026531836]";
@@ -114,8 +114,8 @@ pub fn check_pid_namespace() -> Result<(), Error> {
         return Ok(());
     }
     Err(Error::new(
-        "klogger runs inside a pid namespace (a container), where the kernel's thread \
-                    ids mean others",
+        "klogger runs in a pid namespace (a container), and kernel thread ids do not match those \
+         in it",
     )
     .help("record the whole system with -a, or run klogger on the host"))
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! A kernel source tree, and klogger in it: two folders of its own, and one line in each of three
+//! Integrates klogger into a kernel source tree: adds two folders, and one line to each of three
 //! files.
 
 mod files;
@@ -16,12 +16,12 @@ use std::path::{Path, PathBuf};
 /// The oldest kernel whose Kbuild has the target `prepare`.
 const OLDEST: (u32, u32) = (6, 1);
 
-/// klogger's own folders. All that is in them is klogger's.
+/// klogger's own folders. All files in them are klogger's.
 const OWN: [&str; 2] = ["include/klogger", "kernel/klogger"];
-/// Where copies of the schemata stand, of which the generated files were made.
+/// Copies of the schemata, from which the generated files were made.
 const COPIES: &str = "kernel/klogger/schemata";
 
-/// A line behind the first one that begins with `after`.
+/// A line that is inserted after the first one that begins with `after`.
 struct Insertion {
     file: &'static str,
     after: &'static str,
@@ -46,7 +46,7 @@ const INSERTIONS: [Insertion; 3] = [
     },
 ];
 
-/// A kernel source tree that klogger can be put into.
+/// A kernel source tree that klogger can be integrated into.
 pub struct Tree {
     dir: PathBuf,
     /// `6.1.192`
@@ -60,30 +60,31 @@ pub enum What {
     Remove,
 }
 
-/// What is done to one file.
+/// A change to one file.
 #[derive(Debug)]
 pub struct Change {
     pub what: What,
-    /// From the top of the tree.
+    /// Path from the top of the tree.
     pub path: String,
-    /// How many lines of somebody else's file it adds, or takes away.
+    /// How many lines are added to, or removed from, a file that is not klogger's.
     pub lines: usize,
     text: String,
 }
 
 impl Tree {
-    /// Refuses what is no kernel tree, or one with another layout than klogger knows.
+    /// Refuses folders that are not a kernel tree, and trees with an unknown layout.
     pub fn open(dir: &Path) -> Result<Tree, Error> {
         let shown = dir.display();
         let no_tree = || {
-            Error::new(format!("{shown} is no kernel source tree"))
+            Error::new(format!("{shown} is not a kernel source tree"))
                 .help("name the folder with the kernel's Makefile, Kbuild and MAINTAINERS")
         };
         let makefile = fs::read_to_string(dir.join("Makefile")).map_err(|_| no_tree())?;
         let (version, numbers) = version(&makefile).ok_or_else(no_tree)?;
         if numbers < OLDEST {
-            return Err(Error::new(format!("{shown} is Linux {version}, which is too old"))
-                .help(format!("klogger goes into kernels from {}.{} on", OLDEST.0, OLDEST.1)));
+            return Err(Error::new(format!("{shown} is Linux {version}, which is too old")).help(
+                format!("klogger can be integrated into kernels from {}.{} on", OLDEST.0, OLDEST.1),
+            ));
         }
         let tree = Tree { dir: dir.to_path_buf(), version };
         for insertion in &INSERTIONS {
@@ -114,7 +115,8 @@ impl Tree {
         Ok(names)
     }
 
-    /// What it takes to have these files of klogger's own, by path, and the lines in other files.
+    /// The changes that give the tree these files of klogger, by path, and the lines in other
+    /// files.
     pub fn plan(&self, own: &BTreeMap<String, String>) -> Result<Vec<Change>, Error> {
         let mut changes = Vec::new();
         for (path, text) in own {
@@ -134,8 +136,8 @@ impl Tree {
         Ok(changes)
     }
 
-    /// What it takes to be without klogger. First the lines, so that at any time the tree is one
-    /// that can be built.
+    /// The changes that remove klogger. The lines come first, so that the tree can be built at any
+    /// time.
     pub fn plan_removal(&self) -> Result<Vec<Change>, Error> {
         let mut changes = Vec::new();
         for insertion in &INSERTIONS {
@@ -184,8 +186,8 @@ impl Tree {
         Ok(())
     }
 
-    /// Files that klogger made, other than headers of its runtime: what a schema that has gone has
-    /// left.
+    /// Files that klogger generated, except headers of its runtime. They may be left from a schema
+    /// that was removed.
     fn made_before(&self) -> Result<Vec<String>, Error> {
         let mut found = Vec::new();
         for folder in [OWN[0], OWN[1], COPIES] {
@@ -200,7 +202,7 @@ impl Tree {
                 }
             };
             let names = entries.flatten().map(|e| e.file_name().to_string_lossy().into_owned());
-            // Objects are there too, and NAME.mod.c, if the kernel is built in its source tree.
+            // There may also be objects and NAME.mod.c, if the kernel is built in its source tree.
             let made = names.filter(|n| {
                 folder == COPIES
                     || [".klogger.h", ".klogger.c", ".bench.c"].iter().any(|e| n.ends_with(e))
@@ -241,14 +243,14 @@ impl Insertion {
     }
 }
 
-/// `.klogger.conf*` and `*.klogger`, but for what editors and patches leave behind. update.sh has
+/// `.klogger.conf*` and `*.klogger`, except what editors and patches leave behind. update.sh has
 /// the same rule.
 fn is_schema(name: &str) -> bool {
     let leftover = ["~", ".orig", ".rej", ".swp"].iter().any(|end| name.ends_with(end));
     !leftover && (name.starts_with(".klogger.conf") || name.ends_with(".klogger"))
 }
 
-/// VERSION, PATCHLEVEL and SUBLEVEL of the top Makefile, as a text and as numbers.
+/// VERSION, PATCHLEVEL and SUBLEVEL of the top Makefile, as text and as numbers.
 fn version(makefile: &str) -> Option<(String, (u32, u32))> {
     let value = |name: &str| {
         let line =
@@ -259,7 +261,7 @@ fn version(makefile: &str) -> Option<(String, (u32, u32))> {
     Some((format!("{major}.{minor}.{sub}"), (major, minor)))
 }
 
-/// In one step, so that a build that runs at the same time sees the old file or the new one.
+/// Replaces the file atomically, so that a concurrent build sees the old file or the new one.
 fn write(path: &Path, text: &str) -> std::io::Result<()> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;

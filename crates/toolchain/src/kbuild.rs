@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! From schemata to kernel modules, by the kernel's own build system.
+//! Builds kernel modules from schemata, with the kernel's own build system.
 //!
-//! First the preprocessor says which tracepoints the kernel's headers have. What it has not is left
-//! out, where a schema names an alternative. Types of parameters are compared by the compiler; if
-//! it complains of them, the alternative is left out as well, and the rest is built again.
+//! First the preprocessor finds out which tracepoints the kernel's headers have. Missing ones are
+//! left out if the schema names an alternative. The compiler compares the types of parameters. If
+//! it reports a difference, that alternative is left out as well, and the rest is built again.
 
 mod cache;
 mod headers;
@@ -25,17 +25,17 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use tree::Tree;
 
-/// What was built.
+/// The result of a build.
 #[derive(Clone, Debug)]
 pub struct Built {
     pub release: String,
     pub core: PathBuf,
     /// In the order of the schemata.
     pub schemata: Vec<PathBuf>,
-    /// For modules of one's own, that use these: KBUILD_EXTRA_SYMBOLS.
+    /// For other modules that use these: KBUILD_EXTRA_SYMBOLS.
     pub symbols: PathBuf,
-    /// What the compiler warns of, and the places that this kernel does not have; with the schema's
-    /// index.
+    /// Warnings of the compiler, and attach points that this kernel does not have; with the
+    /// schema's index.
     pub warnings: Vec<(usize, Diagnostic)>,
 }
 
@@ -71,7 +71,7 @@ pub fn build(
     build_in(&tree, schemas, builtin, out)
 }
 
-/// The same for the running kernel, once: then they are taken from the user's cache.
+/// The same for the running kernel, built once and then taken from the user's cache.
 pub fn cached(schemas: &[&Schema], builtin: &Schema) -> Result<Built, CompileError> {
     let tree = Tree::open(&kernel_dir(None)?)?;
     let release = cache::folder()?.join(&tree.release);
@@ -81,7 +81,7 @@ pub fn cached(schemas: &[&Schema], builtin: &Schema) -> Result<Built, CompileErr
     if cache::is_sound(&folder, built.files()) {
         return Ok(built);
     }
-    // Under another name until it is complete, for others may be doing the same.
+    // Under another name until it is complete, because other processes may build the same.
     let making = folder.with_extension(format!("{}", std::process::id()));
     let made = build_in(&tree, schemas, builtin, &making);
     if made.is_ok() {
@@ -97,8 +97,8 @@ pub fn cached(schemas: &[&Schema], builtin: &Schema) -> Result<Built, CompileErr
     made.map(|m| Built { warnings: m.warnings, ..built })
 }
 
-/// The folder of modules that were installed for the running kernel, by DKMS for instance, if it
-/// has all of these, made from these very texts. Compressed ones are not looked into.
+/// The folder of modules that were installed for the running kernel, by DKMS for example, if it has
+/// all of these, made from exactly these texts. Compressed modules are not considered.
 pub fn installed(schemas: &[&Schema], builtin: &Schema) -> Option<PathBuf> {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").ok()?;
     installed_in(&Path::new("/lib/modules").join(release.trim()), schemas, builtin)
@@ -120,7 +120,7 @@ fn installed_in(modules: &Path, schemas: &[&Schema], builtin: &Schema) -> Option
         .find(has_all)
 }
 
-/// Changes with all that the modules depend on: klogger, the schemata, the kernel.
+/// Changes with everything that the modules depend on: klogger, the schemata, the kernel.
 fn digest(tree: &Tree, schemas: &[&Schema], builtin: &Schema) -> Result<String, Error> {
     let mut hash = Sha256::new();
     let anywhere = |s: &Schema| -> Vec<AttachPoint> {
@@ -150,7 +150,7 @@ fn build_in(
     builtin: &Schema,
     out: &Path,
 ) -> Result<Built, CompileError> {
-    // Until the folder is gone again.
+    // Until the folder is removed.
     let _uninterrupted = Uninterrupted::begin();
     let folder = tempfile::Builder::new().prefix("klogger-").tempdir();
     let folder = folder.map_err(|e| Error::new(format!("cannot make a temporary folder: {e}")))?;
@@ -169,14 +169,14 @@ fn build_in(
     Ok(built)
 }
 
-/// One build: the user's schemata, and behind them the built-in one.
+/// One build: the user's schemata, followed by the built-in one.
 struct Job<'a> {
     tree: &'a Tree,
     schemas: &'a [&'a Schema],
     builtin: &'a Schema,
     work: PathBuf,
     tracepoints: Tracepoints,
-    /// (schema, probe, target) whose prototype the compiler found to be another one.
+    /// (schema, probe, target) for which the compiler found that the prototype differs.
     differ: BTreeSet<(usize, usize, usize)>,
 }
 
@@ -208,7 +208,7 @@ impl<'a> Job<'a> {
         plan_module(self.schema(index), &self.tracepoints, &self.tree.release, &differ)
     }
 
-    /// Until no more prototypes differ: there are only so many.
+    /// Builds until no further prototypes differ; their number is finite.
     fn run(&mut self) -> Result<Vec<(usize, Diagnostic)>, CompileError> {
         loop {
             let plans: Vec<ModulePlan> = (0..=self.schemas.len()).map(|i| self.plan(i)).collect();
@@ -261,7 +261,8 @@ impl<'a> Job<'a> {
         found.filter(|d| !self.differ.contains(d)).collect()
     }
 
-    /// What the compiler and the linker say of the schemata, each once: a header is compiled twice.
+    /// Messages of the compiler and the linker about the schemata, each once, because headers are
+    /// compiled twice.
     fn diagnostics(&self, said: &str) -> Vec<(usize, Diagnostic)> {
         let mut seen: Vec<Complaint> = Vec::new();
         said.lines().filter_map(parse_complaint).for_each(|c| {
@@ -275,17 +276,17 @@ impl<'a> Job<'a> {
         found.chain(said.lines().filter_map(|line| self.not_lent(line))).collect()
     }
 
-    /// A function or variable that modules may not use, where the schema mentions it first.
+    /// A function or variable that is not exported to modules, at its first mention in the schema.
     fn not_lent(&self, line: &str) -> Option<(usize, Diagnostic)> {
         let (name, module) = unresolved(line)?;
         let index = self.schema_of(module).filter(|i| *i < self.schemas.len())?;
         let start = self.schema(index).text.find(name);
         let span = start.map_or(Span::default(), |start| Span { start, end: start + name.len() });
-        let message = format!("'{name}' belongs to the kernel, which does not lend it to modules");
+        let message = format!("the kernel does not export '{name}' to modules");
         Some((index, Diagnostic::error(span, message).help("read the kernel's structures instead")))
     }
 
-    /// By the name of a file that it is in: its own, or a generated one.
+    /// The schema that a file belongs to, by its name: the schema's own file, or a generated one.
     fn schema_of(&self, file: &str) -> Option<usize> {
         let generated = file.rsplit('/').next().unwrap_or(file).split('.').next().unwrap_or(file);
         let generated = generated.strip_prefix("klogger_").unwrap_or(generated);
@@ -312,7 +313,7 @@ fn write_texts(folder: &Path, texts: &[NamedText]) -> std::io::Result<()> {
     texts.iter().try_for_each(|t| fs::write(folder.join(&t.name), &t.text))
 }
 
-/// Enough of what make says to see what is wrong.
+/// The last lines of make's output, which have the error.
 fn last_lines(text: &str) -> String {
     let lines: Vec<&str> = text.lines().filter(|l| !l.trim().is_empty()).collect();
     lines[lines.len().saturating_sub(12)..].join("\n")
@@ -323,7 +324,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn installed_modules_are_those_of_the_same_texts() {
+    fn installed_modules_are_used_if_the_texts_are_the_same() {
         let options = klogger_schema::Options::default();
         let schema =
             |text: &str| klogger_schema::parse("x.klogger", text, &options).unwrap().schema;
@@ -347,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn what_modpost_misses() {
+    fn missing_symbols_are_found_in_modpost_messages() {
         let line = "ERROR: modpost: \"do_exit2\" [/tmp/k/klogger_x.ko] undefined!";
         assert_eq!(unresolved(line), Some(("do_exit2", "/tmp/k/klogger_x.ko")));
         assert!(unresolved("WARNING: modpost: missing MODULE_LICENSE()").is_none());

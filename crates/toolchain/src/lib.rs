@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What runs compilers: clang for BPF, the kernel's build system for modules, and the integration
-//! into a kernel's own source.
+//! Everything that runs compilers: clang for BPF, the kernel's build system for modules, and the
+//! integration into a kernel's source tree.
 
 pub mod bundled;
 pub mod clang;

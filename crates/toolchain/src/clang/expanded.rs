@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What the preprocessor has made of a schema's C, before it is compiled. The schema's text alone
-//! does not say what its macros put together.
+//! Checks the preprocessor's output for a schema's C before it is compiled, because the text alone
+//! does not show what macros expand to.
 
 use super::Complaint;
 use klogger_schema::c::reach::{beyond_expanded, beyond_message};
 
-/// Where a schema's C turns out to reach beyond it. `schema` is its file as `#line` names it,
-/// `ours` are the files that klogger wrote.
+/// Places in which a schema's C would do more than describe a probe. `schema`: its file as `#line`
+/// names it; `ours`: the files that klogger wrote.
 pub(super) fn complaints(schema: &str, ours: &[&str], text: &str) -> Vec<Complaint> {
     let complain = |line: u32, column: usize, message: String| Complaint {
         file: schema.into(),
@@ -18,7 +18,7 @@ pub(super) fn complaints(schema: &str, ours: &[&str], text: &str) -> Vec<Complai
     let mut found = Vec::new();
     let (mut file, mut line) = (String::new(), 0);
     let mut author = String::new();
-    // (where it begins in `author`, its number)
+    // (where it begins in `author`, its line number)
     let mut lines: Vec<(usize, u32)> = Vec::new();
     for text in text.lines() {
         if let Some((number, name)) = marker(text) {
@@ -53,8 +53,7 @@ fn marker(text: &str) -> Option<(u32, String)> {
     Some((number.parse().ok()?, unescaped(name)))
 }
 
-/// C's escapes, as the preprocessor writes them into a file's name: a letter, or three octal
-/// digits.
+/// C escapes as the preprocessor writes them into file names: a letter, or three octal digits.
 fn unescaped(text: &str) -> String {
     let mut bytes = Vec::new();
     let mut rest = text.as_bytes();
@@ -86,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_macros_put_together_is_found_where_it_is() {
+    fn what_macros_assemble_is_found_at_its_line() {
         let text = "# 1 \"x.bpf.c\"\nasm(\"ours\");\n# 7 \"a \\\"b\\\".k\"\nint a;\n  \
                     asm(\"x\");\n# 3 \"x.bpf.c\" 2\nasm();\n";
         assert_eq!(found(text), [(8, 3, "`asm` reaches beyond the schema".to_string())]);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The schemata that come with klogger are compiled once for all kernels. There, members of
-//! structures are found by name; sizes of structures, and places in them that C computes, are those
-//! of the kernel whose types the build had. So these schemata do without them: the compiler's own
-//! tree of their C says so.
+//! A test: bundled schemata do not depend on sizes of kernel structures. They are compiled once for
+//! all kernels. CO-RE finds members of structures by name, but sizes of structures, and offsets
+//! that C computes, are those of the kernel whose types were used in the build. The test looks for
+//! them in the compiler's syntax tree.
 
 use super::{Compiler, write_texts};
 use klogger_codegen::{KernelTypes, Runs, bpf};
@@ -11,7 +11,7 @@ use klogger_schema::{Options, parse};
 use serde::Deserialize;
 use std::collections::BTreeSet;
 
-/// Of clang's tree, as much as is needed.
+/// The part of clang's syntax tree that is needed.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Node {
@@ -28,12 +28,12 @@ struct Node {
 #[serde(default, rename_all = "camelCase")]
 struct Type {
     qual_type: String,
-    /// If the other one is a name of it.
+    /// If `qual_type` is a typedef.
     desugared_qual_type: String,
 }
 
 impl Type {
-    /// What stands behind `struct NAME`: `*` for a pointer to it; `None` if it is no structure of
+    /// What follows `struct NAME`: `*` for a pointer to it; `None` if it is not a structure of
     /// `kernels`.
     fn behind(&self, kernels: &BTreeSet<String>) -> Option<String> {
         let text = if self.desugared_qual_type.is_empty() {
@@ -82,7 +82,7 @@ impl Node {
         }
     }
 
-    /// In bodies of functions; what the generated C asserts of its types is no part of any.
+    /// Looks at bodies of functions only; assertions in generated C are outside of them.
     fn find(&self, function: &str, kernels: &BTreeSet<String>, found: &mut Vec<String>) {
         let function = if self.kind == "FunctionDecl" { &self.name } else { function };
         if !function.is_empty() && self.depends(kernels) {
@@ -93,7 +93,7 @@ impl Node {
     }
 }
 
-/// Where the C of a schema needs to know how large a structure of the kernel is.
+/// Where the C of a schema depends on the size of a kernel structure.
 fn found_in(schema: &Schema) -> Vec<String> {
     let btf = std::env::var("KLOGGER_BTF").unwrap_or_else(|_| "/sys/kernel/btf/vmlinux".into());
     let types = KernelTypes::new(&std::fs::read(btf).unwrap()).unwrap();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The types of a kernel that does not run here: out of its image, whichever way it is packed. All
-//! of it may be damaged.
+//! The types of a kernel that is not running here, from its image, in any of the common packings.
+//! Images are untrusted.
 
 use elf::ElfBytes;
 use elf::endian::AnyEndian;
@@ -11,12 +11,12 @@ use std::io::{Read, Seek, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Bytes of the largest file that is looked at: a vmlinux with all that debuggers want.
+/// Largest file in bytes: a vmlinux with all debug information.
 const FILE_MAX: u64 = 2 << 30;
 const BTF_MAGIC: [u8; 2] = [0x9f, 0xeb];
 const ELF_MAGIC: &[u8] = b"\x7fELF";
 const ARCHIVE_MAGIC: &[u8] = b"!<arch>\n";
-/// First bytes of the packed kernel in an image, and what unpacks it.
+/// Magic bytes of the packed kernel in an image, and the program that unpacks it.
 const UNPACKERS: &[(&[u8], &[&str])] = &[
     (b"\x1f\x8b", &["gzip", "-dc"]),
     (b"\xfd7zXZ\0", &["xz", "-dc"]),
@@ -25,8 +25,8 @@ const UNPACKERS: &[(&[u8], &[&str])] = &[
     (b"BZh", &["bzip2", "-dc"]),
 ];
 
-/// Of a vmlinux, an x86 image (bzImage, vmlinuz), a Debian package with one, or a file of nothing
-/// but BTF.
+/// The types of a vmlinux, an x86 image (bzImage, vmlinuz), a Debian package with one, or a file of
+/// raw BTF.
 pub fn types_of(path: &Path) -> Result<KernelTypes, Error> {
     let name = path.display();
     let cannot = |e| Error::new(format!("{name}: cannot be read: {e}"));
@@ -65,7 +65,7 @@ fn section(elf: &[u8]) -> Result<Vec<u8>, String> {
     Ok(file.section_data(&header).map_err(damaged)?.0.to_vec())
 }
 
-/// The packed kernel, where the boot protocol's header (from 2.08 on) says that it is.
+/// The packed kernel, at the position given in the header of the boot protocol (from 2.08 on).
 fn payload(image: &[u8]) -> Option<&[u8]> {
     let word = |at: usize| Some(u32::from_le_bytes(*image.get(at..)?.first_chunk()?) as usize);
     if image.get(0x202..0x206)? != b"HdrS" {
@@ -79,11 +79,11 @@ fn payload(image: &[u8]) -> Option<&[u8]> {
     image.get(start..start.checked_add(word(0x24c)?)?)
 }
 
-/// By the program that knows how. The kernel's build has put 4 bytes behind the end, of which it
-/// may complain.
+/// Unpacks with the program for the format. It may complain about the 4 bytes that the kernel's
+/// build appends.
 fn unpack(packed: &[u8]) -> Result<Vec<u8>, String> {
     let known = UNPACKERS.iter().find(|(magic, _)| packed.starts_with(magic));
-    let (_, words) = known.ok_or("its kernel is packed in a way that is not known here")?;
+    let (_, words) = known.ok_or("its kernel is packed in an unknown format")?;
     let cannot = |e| format!("cannot run {}, which its kernel is packed with: {e}", words[0]);
     let mut input = tempfile::tempfile().map_err(cannot)?;
     input.write_all(packed).and_then(|()| input.rewind()).map_err(cannot)?;
@@ -98,7 +98,7 @@ fn unpack(packed: &[u8]) -> Result<Vec<u8>, String> {
 /// The image in a Debian package.
 fn packaged(path: &Path) -> Result<Vec<u8>, String> {
     let cannot = |e| format!("cannot be unpacked: {e}");
-    // A pipe's reader that ends first is no fault: the image may come before the modules.
+    // dpkg-deb may fail with a broken pipe, because reading stops after the image.
     let mut packed = Command::new("dpkg-deb");
     packed
         .arg("--fsys-tarfile")
@@ -118,7 +118,7 @@ fn packaged(path: &Path) -> Result<Vec<u8>, String> {
     }
 }
 
-/// What a program writes, however it ends.
+/// The output of a program, whatever its exit status.
 fn output(command: &mut Command) -> std::io::Result<Vec<u8>> {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
     let mut bytes = Vec::new();
@@ -154,13 +154,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_kernel_is_refused() {
+    fn a_file_that_is_not_a_kernel_is_refused() {
         let why = |bytes: &[u8]| btf(bytes).unwrap_err();
         assert_eq!(why(b""), "neither a kernel nor its type information");
-        assert_eq!(
-            why(&image(b"nothing known")),
-            "its kernel is packed in a way that is not known here"
-        );
+        assert_eq!(why(&image(b"nothing known")), "its kernel is packed in an unknown format");
         assert_eq!(why(&image(b"\x1f\x8bnonsense")), "gzip could not unpack its kernel");
         assert!(why(b"\x7fELF and no more").starts_with("its ELF file is damaged: "));
         assert_eq!(btf(&[0x9f, 0xeb, 1]), Ok(vec![0x9f, 0xeb, 1]));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! klogger's own files in a kernel tree: the core's sources, and what is made of the schemata.
+//! klogger's files in a kernel tree: the core's sources, and what is generated from the schemata.
 
 use super::{COPIES, Tree, tracepoints};
 use crate::bundled;
@@ -11,7 +11,7 @@ use klogger_schema::Diagnostic;
 use klogger_schema::model::Schema;
 use std::collections::BTreeMap;
 
-/// Written by hand, and not of C.
+/// Fixed files other than C.
 const FIXED: [(&str, &str); 3] = [
     ("kernel/klogger/Kconfig", include_str!("../../../../runtime/kernel/tree/Kconfig")),
     (
@@ -21,7 +21,7 @@ const FIXED: [(&str, &str); 3] = [
     ("kernel/klogger/update.sh", include_str!("../../../../runtime/kernel/tree/update.sh")),
 ];
 
-/// All of them by path, for these schemata. Errors: two schemata want the same name.
+/// All files by path, for these schemata. Fails if two schemata use the same name.
 pub fn files(tree: &Tree, schemata: &[Schema]) -> Result<BTreeMap<String, String>, Error> {
     check_names(schemata)?;
     let builtin = bundled::builtin()?.schema;
@@ -46,7 +46,7 @@ pub fn files(tree: &Tree, schemata: &[Schema]) -> Result<BTreeMap<String, String
     Ok(found)
 }
 
-/// Headers that the rest of the kernel includes stand where it looks for them.
+/// Headers that the rest of the kernel includes are placed in its include path.
 fn place_of(name: &str) -> String {
     match name.strip_prefix("klogger/") {
         Some(header) => format!("include/klogger/{header}"),
@@ -55,7 +55,7 @@ fn place_of(name: &str) -> String {
     }
 }
 
-/// A name of an event is also that of a file in /proc/sys/klogger.
+/// The name of an event is also that of a file in /proc/sys/klogger.
 fn check_names(schemata: &[Schema]) -> Result<(), Error> {
     let mut schema_of = BTreeMap::new();
     let mut event_of = BTreeMap::new();
@@ -80,14 +80,14 @@ fn check_names(schemata: &[Schema]) -> Result<(), Error> {
     Ok(())
 }
 
-/// What this tree does not have of a schema's probes. An alternative that it has not is no fault.
+/// Attach points of a schema's probes that this tree lacks. A missing alternative is no error.
 pub fn faults(tree: &Tree, schemata: &[Schema]) -> Vec<(usize, Vec<Diagnostic>)> {
     let known = tracepoints::of(&tree.dir);
     let found = schemata.iter().map(|s| compiled_schema::faults(s, &plan(tree, s, &known).probes));
     found.enumerate().filter(|(_, diagnostics)| !diagnostics.is_empty()).collect()
 }
 
-/// The prototypes' types are compared by the compiler, when the tree is built.
+/// The compiler compares the types of the prototypes, when the tree is built.
 fn plan(tree: &Tree, schema: &Schema, known: &Tracepoints) -> ModulePlan {
     plan_module(schema, known, &tree.version, &|_, _| false)
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The integration against trees made up for the purpose.
+//! Integration into synthetic kernel trees.
 
 use super::*;
 
-/// As much of a kernel tree as klogger looks at.
+/// The parts of a kernel tree that klogger looks at.
 fn linux(version: &str) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     let numbers: Vec<&str> = version.split('.').collect();
@@ -83,7 +83,7 @@ fn in_again_and_out() {
 }
 
 #[test]
-fn what_a_schema_leaves_goes_with_it_and_objects_stay() {
+fn files_of_a_removed_schema_are_removed_and_objects_stay() {
     let dir = linux("6.12.0");
     let tree = Tree::open(dir.path()).unwrap();
     tree.apply(&tree.plan(&own()).unwrap()).unwrap();
@@ -100,10 +100,10 @@ fn what_a_schema_leaves_goes_with_it_and_objects_stay() {
 fn refusals() {
     let message = |dir: &Path| Tree::open(dir).err().map(|e| e.message).unwrap_or_default();
     let empty = tempfile::tempdir().unwrap();
-    assert!(message(empty.path()).ends_with("is no kernel source tree"));
-    assert!(message(&empty.path().join("missing")).ends_with("is no kernel source tree"));
+    assert!(message(empty.path()).ends_with("is not a kernel source tree"));
+    assert!(message(&empty.path().join("missing")).ends_with("is not a kernel source tree"));
     write(&empty.path().join("Makefile"), "all:\n\techo VERSION = 6\n").unwrap();
-    assert!(message(empty.path()).ends_with("is no kernel source tree"));
+    assert!(message(empty.path()).ends_with("is not a kernel source tree"));
     assert!(message(linux("5.19.17").path()).contains("is Linux 5.19.17, which is too old"));
 
     let other = linux("9.0.0");

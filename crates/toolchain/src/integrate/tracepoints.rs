@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The tracepoints of a source tree, as its headers declare them. The tree need not be configured,
-//! so this reads the text alone; what it reads wrong the compiler finds, for generated C compares
+//! The tracepoints that the headers of a source tree declare. The tree need not be configured, so
+//! only the text is read. The compiler finds what is read wrongly, because generated C compares
 //! each probe with the kernel's own declaration.
 
 use klogger_codegen::kernel::{Tracepoint, Tracepoints};
@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 
 const FOLDER: &str = "include/trace/events";
-/// Macros by their first words, and which of their arguments is the name.
+/// The beginnings of macros, and which of their arguments is the name.
 const MACROS: [(&str, usize); 3] = [("TRACE_EVENT", 0), ("DECLARE_TRACE", 0), ("DEFINE_EVENT", 1)];
 
 pub(super) fn of(tree: &Path) -> Tracepoints {
@@ -44,8 +44,7 @@ fn declaration(text: &str, name: usize) -> Option<(String, Vec<String>)> {
     Some((arguments[name].clone(), parameters.into_iter().filter(|p| p != "void").collect()))
 }
 
-/// What stands between commas, up to the parenthesis that ends the list. White space becomes one
-/// blank.
+/// The arguments between commas, up to the closing parenthesis. White space becomes one blank.
 fn arguments(text: &str) -> Option<Vec<String>> {
     let mut found = vec![String::new()];
     let mut depth = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Modules that are kept for the next recording. Root loads them into its kernel, so nobody else
-//! may be able to change them, and they are as they were made.
+//! Modules that are kept for the next recording. Root loads them into its kernel, so no other user
+//! may be able to change them, and their digests are checked.
 
 use klogger_os::Error;
 use klogger_os::files;
@@ -24,19 +24,19 @@ pub(super) fn folder() -> Result<PathBuf, Error> {
     Ok(base.join("klogger/modules"))
 }
 
-/// Makes the folder, and fails if anybody but us and root could put something else into it.
+/// Makes the folder, and fails if users other than us and root could change it.
 pub(super) fn make(folder: &Path) -> Result<(), Error> {
     let cannot =
         |e: io::Error| Error::new(format!("cannot keep modules in {}: {e}", folder.display()));
-    // Whose folder it will be in, before anything is made there.
+    // The owner of the folder in which it is made is checked first.
     let there = folder.ancestors().find(|f| f.exists()).unwrap_or(Path::new("/"));
     check(&there.canonicalize().map_err(cannot)?)?;
     DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(cannot)?;
     check(&folder.canonicalize().map_err(cannot)?)
 }
 
-/// The path has no links. In a folder with the sticky bit, such as /tmp, others cannot replace what
-/// is ours.
+/// The path contains no links. In a folder with the sticky bit, such as /tmp, other users cannot
+/// replace our files.
 fn check(path: &Path) -> Result<(), Error> {
     let us = files::effective_uid();
     for folder in path.ancestors() {
@@ -47,7 +47,7 @@ fn check(path: &Path) -> Result<(), Error> {
             (owner, ..) if owner != us && owner != 0 => format!("belongs to user {owner}"),
             (_, 0, _) => continue,
             (_, _, STICKY) if folder != path => continue,
-            _ => "can be written to by others".into(),
+            _ => "can be written to by other users".into(),
         };
         return Err(Error::new(format!(
             "modules are not loaded from {}: {} {wrong}",
@@ -62,7 +62,7 @@ fn check(path: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether all files are there, and are those that were [`seal`]ed.
+/// Whether all files exist and match the digests of [`seal`].
 pub(super) fn is_sound<'a>(folder: &Path, files: impl Iterator<Item = &'a PathBuf>) -> bool {
     match (fs::read_to_string(folder.join(DIGESTS)), digests(files)) {
         (Ok(kept), Ok(found)) => check(folder).is_ok() && kept == found,
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_others_can_change_is_not_used() {
+    fn a_folder_that_other_users_can_change_is_not_used() {
         let base = tempfile::tempdir().unwrap();
         let folder = base.path().join("cache/modules");
         assert!(make(&folder).is_ok());
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn modules_that_were_changed_are_made_again() {
+    fn modules_that_were_changed_are_built_again() {
         let folder = tempfile::tempdir().unwrap();
         let files = ["a.ko", "b.ko"].map(|name| folder.path().join(name));
         files.iter().for_each(|f| fs::write(f, "ELF").unwrap());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Which tracepoints a kernel's headers declare, of those that schemata name.
+//! Finds which of the tracepoints in schemata a kernel's headers declare.
 
 use super::tree::Tree;
 use klogger_codegen::kernel::{Tracepoints, attach_points, find, question};
@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// Folders with trace headers, and what C writes before a header's name.
+/// Folders with trace headers, and the prefix of their headers in `#include`.
 fn folders(tree: &Tree) -> Vec<(String, String)> {
     let arch = format!("arch/{}/include/asm", tree.arch);
     [
@@ -23,8 +23,8 @@ fn folders(tree: &Tree) -> Vec<(String, String)> {
     .collect()
 }
 
-/// The tracepoints in all headers that seem to have one of those that the schemata name, `work`
-/// being a folder for this.
+/// The tracepoints in all headers that mention one named in a schema. `work`: a folder for
+/// temporary files.
 pub(super) fn tracepoints(
     tree: &Tree,
     schemas: &[&Schema],
@@ -45,7 +45,7 @@ pub(super) fn tracepoints(
     };
     if text.is_empty() {
         let said = String::from_utf8_lossy(&output.stderr);
-        return Err(Error::new(format!("the headers of kernel {} do not work", tree.release))
+        return Err(Error::new(format!("the headers of kernel {} cannot be used", tree.release))
             .help(format!("make says:\n{}", super::last_lines(&said))));
     }
     Ok(find(&text))
@@ -57,7 +57,7 @@ fn wanted<'a>(schemas: &[&'a Schema]) -> BTreeSet<&'a str> {
     targets.filter(declared).map(|t| t.name.as_str()).collect()
 }
 
-/// Headers that mention a tracepoint. Macros may add the last part of its name: `_entry`, `_tp`.
+/// Headers that mention a tracepoint. Macros may append the last part of its name: `_entry`, `_tp`.
 fn candidates(tree: &Tree, wanted: &BTreeSet<&str>) -> Vec<String> {
     let shorter = wanted.iter().filter_map(|name| name.rsplit_once('_').map(|(front, _)| front));
     let words: BTreeSet<&str> = wanted.iter().copied().chain(shorter).collect();
