@@ -115,7 +115,7 @@ pub fn write_events(
     let failed = |e: serde_json::Error| ParquetError::External(Box::new(e));
     for (event, declared) in std::iter::zip(events, roles::of_schemata(events)) {
         doc.append_option(event.doc.as_deref());
-        // As the schema has it: `switch_in`.
+        // As in a schema: `switch_in`.
         let word = serde_json::to_value(declared).map_err(failed)?;
         role.append_option(word.as_str());
         fields.append_value(serde_json::to_string(&event.fields).map_err(failed)?);

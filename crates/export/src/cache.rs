@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The directory of tables: made beside the log, kept as long as it fits the log, and never seen
-//! half-made.
+//! The directory of tables: made beside the log, reused as long as it matches the log, and never
+//! visible half-written.
 
 use crate::VERSION;
 use crate::about;
@@ -22,14 +22,14 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-/// What came of an export.
+/// The result of an export.
 #[derive(Clone, Debug)]
 pub struct Export {
     pub dir: PathBuf,
-    /// The tables were there already, and fit the log.
+    /// The tables existed already, and match the log.
     pub fresh: bool,
     pub rows: u64,
-    /// What of the log could not be read; empty if the tables were there already.
+    /// Damage of the log that was found; empty if the tables existed already.
     pub damage: Vec<Damage>,
 }
 
@@ -37,29 +37,29 @@ pub struct Export {
 pub enum Error {
     /// The directory cannot be written.
     Unwritable(PathBuf, io::Error),
-    /// Something else stands in the directory.
+    /// The directory exists and was not made by klogger.
     Occupied(PathBuf),
-    /// An earlier export stands there.
+    /// The directory has an earlier export.
     Exists(PathBuf),
     /// A trace could not be written.
     Unwritten(PathBuf, io::Error),
     /// A table could not be written.
     Table(PathBuf, ParquetError),
-    /// The log itself.
+    /// The log could not be read.
     Log(io::Error),
 }
 
 impl Error {
-    /// What one can do about it.
+    /// What the user can do about it.
     pub fn remedy(&self) -> &'static str {
         match self {
-            Error::Unwritable(..) => "name a directory that can be written with -o DIR",
+            Error::Unwritable(..) => "name a writable directory with -o DIR",
             Error::Occupied(_) => "name a directory that does not exist yet with -o DIR",
             Error::Exists(_) => "replace it with --force, or name another directory with -o DIR",
             Error::Table(..) | Error::Unwritten(..) => {
                 "free some space, or name a directory on another file system with -o DIR"
             }
-            Error::Log(_) => "check that the log is still there",
+            Error::Log(_) => "check that the log still exists",
         }
     }
 }
@@ -84,7 +84,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// By what a directory is known to belong to a log as it is now.
+/// Identifies the log, in its current state, to which a directory belongs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Stamp {
     export: u32,
@@ -101,7 +101,7 @@ struct Meta<'a> {
     stamp: &'a Stamp,
     /// The log's file name.
     log: String,
-    /// Zero of the tables' times.
+    /// Origin of the tables' times.
     start_ns: u64,
     end_ns: u64,
     complete: bool,
@@ -133,7 +133,7 @@ impl Format for Parquet {
 }
 
 impl DirectoryExporter for Parquet {
-    /// Tables that are there and fit the log stay; those that do not are made again.
+    /// Keeps tables that match the log, and makes outdated ones again.
     fn export(
         &self,
         log: &Path,
@@ -146,10 +146,10 @@ impl DirectoryExporter for Parquet {
     }
 }
 
-/// Makes the tables of `log` in `dir` (`LOG-parquet` beside the log if `None`), unless they are
-/// there and fit.
+/// Makes the tables of `log` in `dir` (`LOG-parquet` beside the log if `None`), unless they exist
+/// and match.
 ///
-/// `progress` is told how many of the events (second number, if known) have been read.
+/// `progress` is called with the number of events that have been read, and of all (if known).
 pub fn export(
     log: &Path,
     reader: &Reader,
@@ -195,23 +195,22 @@ fn old_stamp(dir: &Path) -> Option<Stamp> {
     Some(meta.stamp)
 }
 
-/// Whether nothing would be lost if `dir` were replaced.
+/// Whether `dir` can be replaced without loss.
 pub fn is_empty(dir: &Path) -> bool {
     match fs::read_dir(dir) {
         Ok(mut entries) => entries.next().is_none(),
-        // A file that has the name is something; what cannot be reached is found out when it is
-        // created.
+        // A file of that name counts; a path that cannot be reached fails when it is created.
         Err(_) => fs::symlink_metadata(dir).is_err(),
     }
 }
 
-/// A directory that vanishes unless it is put in its place.
+/// A directory that is removed when dropped, unless it has replaced the target.
 pub struct Temporary {
     pub path: PathBuf,
 }
 
 impl Temporary {
-    /// Beside `dir`, so that it can be renamed to it.
+    /// Creates it beside `dir`, so that it can be renamed to it.
     pub fn create(dir: &Path) -> Result<Temporary, Error> {
         let unwritable = |e| Error::Unwritable(dir.to_path_buf(), e);
         let parent = match dir.parent() {
@@ -244,12 +243,12 @@ impl Temporary {
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        // After `replace` there is nothing here any more.
+        // After `replace` it no longer exists under this name.
         let _ = fs::remove_dir_all(&self.path);
     }
 }
 
-/// Removes what an export left behind that was killed.
+/// Removes what a killed export left behind.
 fn remove_orphans(parent: &Path, prefix: &str) {
     let Ok(entries) = fs::read_dir(parent) else { return };
     for entry in entries.flatten() {
@@ -267,7 +266,7 @@ fn remove_orphans(parent: &Path, prefix: &str) {
     }
 }
 
-/// Events between two reports of progress.
+/// Events between two progress reports.
 const REPORT_EVERY: u64 = 1 << 16;
 
 /// Writes all files; returns the number of events, and what was damaged.
@@ -329,7 +328,7 @@ fn fill(
     Ok((rows, damage))
 }
 
-/// What a table says of itself and where it comes from.
+/// Metadata of a table: what it contains, and where it was recorded.
 fn about_log(preamble: &Preamble, event: &EventLayout, start_ns: u64) -> BTreeMap<String, String> {
     let (host, clock) = (&preamble.host, &preamble.clock);
     let text = preamble
@@ -355,7 +354,7 @@ fn about_log(preamble: &Preamble, event: &EventLayout, start_ns: u64) -> BTreeMa
     known.map(|(name, text)| (format!("klogger.{name}"), text)).collect()
 }
 
-/// The file of an event; those of the tables about the log are taken.
+/// The file name of an event; the names of the tables about the log are reserved.
 fn file_stem(event: &str) -> String {
     match event {
         "process" | "ledger" | "event" | "decoding" => format!("{event}_"),

@@ -15,7 +15,7 @@ use klogger_log::symbols::Symbols;
 use klogger_schema::model::{Scalar, Shape};
 use std::sync::Arc;
 
-/// Typed values, collected.
+/// Collected values of one type.
 pub enum Column {
     Bool(Vec<bool>),
     I8(Vec<i8>),
@@ -30,7 +30,7 @@ pub enum Column {
     List(List),
 }
 
-/// Arrays, collected.
+/// Collected arrays of one type.
 pub enum List {
     Bool(ListBuilder<BooleanBuilder>),
     I8(ListBuilder<Int8Builder>),
@@ -66,7 +66,7 @@ impl Column {
         Column::Text(StringBuilder::new())
     }
 
-    /// Of the column in the table.
+    /// The type of the column in the table.
     pub fn data_type(&self) -> DataType {
         match self {
             Column::Bool(_) => DataType::Boolean,
@@ -118,7 +118,7 @@ impl Column {
         }
     }
 
-    /// Hands over what was collected.
+    /// Returns what was collected.
     pub fn take(&mut self) -> ArrayRef {
         match self {
             Column::Bool(v) => Arc::new(BooleanArray::from(renew(v))),
@@ -142,7 +142,7 @@ fn renew<T>(values: &mut Vec<T>) -> Vec<T> {
     std::mem::replace(values, Vec::with_capacity(capacity))
 }
 
-/// Does the same for the builder in each variant.
+/// Applies the same code to the builder in each variant.
 macro_rules! each_list {
     ($list:expr, $builder:ident => $do:expr) => {
         match $list {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The formats of `klogger export`. One more is one module that implements [`FileExporter`] or
-//! [`DirectoryExporter`], and one line of [`EXPORTERS`]: the command's possible values and its help
-//! are made from them.
+//! The formats of `klogger export`. One more format is one module that implements [`FileExporter`]
+//! or [`DirectoryExporter`], and one line of [`EXPORTERS`], from which the values of `--to` and its
+//! help are made.
 
 use crate::cache::{Error, Export, Parquet};
 use crate::ctf;
@@ -11,7 +11,7 @@ use klogger_log::reader::Reader;
 use std::io::{self, Write};
 use std::path::Path;
 
-/// All formats, the one that is meant if none is named first.
+/// All formats; the first one is the default.
 pub const EXPORTERS: &[Exporter] = &[
     Exporter::Directory(&Parquet),
     Exporter::File(&Perfetto),
@@ -20,23 +20,22 @@ pub const EXPORTERS: &[Exporter] = &[
     Exporter::Directory(&ctf::Version::Lttng),
 ];
 
-/// What a format is called.
+/// The name and description of a format.
 pub trait Format: Sync {
-    /// Behind `--to`.
+    /// The value of `--to`.
     fn name(&self) -> &'static str;
-    /// For the help text: what it is, and for whom.
+    /// For the help text: what it is, and what reads it.
     fn about(&self) -> &'static str;
-    /// What the log's name gets if nothing else is said.
+    /// The default suffix that is appended to the log's name.
     fn suffix(&self) -> &'static str;
 }
 
-/// Told how many events have been read, and of how many, if that is known (else 0).
+/// Called with how many events have been read, and of how many (0 if unknown).
 pub type Report<'r> = &'r mut dyn FnMut(u64, u64);
 
-/// Makes one stream of bytes: a file, or what goes into a pipe.
+/// A format that is one stream of bytes: a file or a pipe.
 pub trait FileExporter: Format {
-    /// Writes the whole log to `sink`; returns all that of the log could not be
-    /// read.
+    /// Writes the whole log to `sink`; returns the damage found in the log.
     fn write(
         &self,
         reader: &Reader,
@@ -45,11 +44,11 @@ pub trait FileExporter: Format {
     ) -> io::Result<Vec<Damage>>;
 }
 
-/// Makes a directory, which is whole or not there.
+/// A format that is a directory, which is complete or does not exist.
 pub trait DirectoryExporter: Format {
-    /// Writes the whole log, which stands at `log`, to `dir`; beside the log if that is `None`. An
-    /// earlier export is replaced only if `force` says so, or if it can be seen to be out of date;
-    /// anything else never.
+    /// Writes the whole log from `log` to `dir`, or to a directory beside the log. An earlier
+    /// export is replaced only with `force`, or if it is known to be outdated; other contents are
+    /// never replaced.
     fn export(
         &self,
         log: &Path,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! From a log to what other programs read: one module for each format, all of them in
+//! Converts a log to formats of other programs: one module for each format, all listed in
 //! [`EXPORTERS`]. The default is columns: a directory with one Parquet table for each event, and a
 //! few tables about the log.
 //!

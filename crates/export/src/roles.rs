@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Which events have a type of their own in Perfetto, and in LTTng: those whose schema gives them a
-//! role, and klogger's own.
+//! Finds events that have a type of their own in Perfetto and LTTng: those with a role in their
+//! schema, and klogger's own.
 
 use crate::scheduler;
 use klogger_log::builtin::Builtin;
@@ -8,10 +8,10 @@ use klogger_log::event::{EventRef, Value};
 use klogger_schema::layout::EventLayout;
 use klogger_schema::model::{self, Context, Decode, Shape};
 
-/// A field by its place in the event; `None` if the event does not have it.
+/// Index of a field in the event; `None` if the event does not have it.
 pub type Place = Option<usize>;
 
-/// What an event becomes.
+/// The meaning of an event.
 #[derive(Clone, Copy)]
 pub enum Role {
     /// An instant, or one end of a slice.
@@ -28,7 +28,7 @@ pub enum Role {
         pid: usize,
         prio: Place,
     },
-    /// `dequeue`: in most cases a `switch_out` says it already.
+    /// `dequeue`: mostly redundant after a `switch_out`.
     Left {
         pid: usize,
         state: Place,
@@ -99,14 +99,14 @@ impl Role {
     }
 }
 
-/// The role that its schema gives each event; of a log from before there were roles, the one that
-/// the bundled scheduler schema gives it.
+/// The role of each event according to its schema. For a log from before there were roles: that in
+/// the bundled scheduler schema.
 pub fn of_schemata(events: &[EventLayout]) -> Vec<Option<model::Role>> {
     let declared = events.iter().any(|e| e.role.is_some());
     events.iter().map(|e| if declared { e.role } else { scheduler::role_of(&e.name) }).collect()
 }
 
-/// A number of 32 bits at most: the fields of others hold no more.
+/// A field of at most 32 bits, which is what the other formats can hold.
 pub fn number(layout: &EventLayout, name: &str) -> Place {
     layout
         .fields
@@ -114,8 +114,8 @@ pub fn number(layout: &EventLayout, name: &str) -> Place {
         .position(|f| f.name == name && f.shape == Shape::One && f.scalar.size() <= 4)
 }
 
-/// The field that says whose event it is: the thread that ran, or else the one that the event is
-/// about; or the only thread that it names.
+/// The field with the thread that an event belongs to: the thread that ran, or else the one in its
+/// scope, or the only thread that it names.
 pub fn owner(layout: &EventLayout) -> Place {
     let running = layout.fields.iter().position(|f| f.context == Some(Context::Tid));
     let about = || layout.about.first().and_then(|name| number(layout, name));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The bundled scheduler schema, for logs that do not say themselves which role an event has, or
-//! what the bits of a thread's state mean: those from before schemata had roles, and those of a
-//! schema whose state has no decoding.
+//! The bundled scheduler schema, for logs without roles of events or without names for the bits of
+//! a thread's state: those from before schemata had roles, and those of a schema whose state has no
+//! decoding.
 
 use klogger_schema::model::{Decoding, Role, Schema};
 use klogger_schema::{Options, parse};
@@ -9,11 +9,11 @@ use std::sync::LazyLock;
 
 const TEXT: &str = include_str!("../../../schemata/scheduler/scheduler.klogger");
 
-/// `None` if it is not a schema, which the tests of the schemata would have found.
+/// `None` if it is not valid, which the tests of the schemata would find.
 static SCHEMA: LazyLock<Option<Schema>> =
     LazyLock::new(|| Some(parse("scheduler.klogger", TEXT, &Options::default()).ok()?.schema));
 
-/// The role of the event that has this name in the schema.
+/// The role of the event with this name in the schema.
 pub fn role_of(event: &str) -> Option<Role> {
     SCHEMA.as_ref()?.events.iter().find(|e| e.name == event)?.role
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! States of threads: from the kernel's bits, whose names the log's schema has, to those of the
-//! kernel's own event `sched_switch`, which readers of traces know.
+//! States of threads: converts the kernel's bits, whose names are in the log's schema, to the
+//! values of the kernel's own event `sched_switch`, which readers of traces know.
 
 use crate::scheduler;
 use klogger_log::preamble::Preamble;
@@ -9,34 +9,35 @@ use klogger_schema::model::{Decode, Decoding, Role};
 /// The state in which a thread left its CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// As the kernel has it in its own memory.
+    /// As in the kernel's memory.
     Kernel(i64),
-    /// Nobody knows it: shown as parked, as no thread is that works. Without a state it would be
-    /// ready to run, and its time until it runs again would be a wait for a CPU.
+    /// Unknown: shown as parked, a state that no working thread has. Without a state it would be
+    /// shown as runnable, and the time until it runs again as a wait for a CPU.
     Unknown,
 }
 
-/// States as `sched_switch` shows them, by the letters that `ps` and the schema have for them, in
-/// ascending order: the highest one decides.
+/// States as `sched_switch` shows them, by their letters in `ps` and the schema, in ascending
+/// order: the highest one decides.
 const SHOWN: [(&str, i64); 5] = [("S", 0x01), ("D", 0x02), ("T", 0x04), ("t", 0x08), ("P", PARKED)];
 const UNINTERRUPTIBLE: i64 = 0x02;
 const DEAD: i64 = 0x10;
 const PARKED: i64 = 0x40;
 const IDLE: i64 = 0x80;
 
-/// Which of the kernel's bits mean what.
+/// The meaning of the kernel's bits.
 pub struct States {
     /// (bit of the kernel, the state shown), in the order of [`SHOWN`].
     shown: Vec<(i64, i64)>,
     dead: i64,
-    /// Both bits of a kernel thread that idles; 0 if the schema does not name them.
+    /// Both bits of an idle kernel thread; 0 if the schema does not name them.
     idle: i64,
-    /// Waits for a lock that can sleep.
+    /// The thread waits for a sleeping lock.
     lock: i64,
 }
 
 impl States {
-    /// By the decoding of the log's own `switch_out`; without one, by the bundled schema's.
+    /// From the decoding of the log's own `switch_out`; without one, from that of the bundled
+    /// schema.
     pub fn new(preamble: &Preamble) -> States {
         let outs = preamble.events.iter().filter(|e| e.role == Some(Role::SwitchOut));
         let fields = outs.flat_map(|e| e.fields.iter().filter(|f| f.name == "state"));
@@ -59,8 +60,8 @@ impl States {
         }
     }
 
-    /// The event has the lowest bits as they are, one bit for idle kernel threads, and one for dead
-    /// threads. (It also says whether a thread that could run was preempted, which a log does not.)
+    /// The event has the lowest bits unchanged, one bit for idle kernel threads, and one for dead
+    /// threads. (It also says whether a runnable thread was preempted, which is not in a log.)
     pub fn shown(&self, state: State) -> i64 {
         let State::Kernel(state) = state else { return PARKED };
         match state {
@@ -75,7 +76,7 @@ impl States {
     }
 }
 
-/// The table by which a field is shown, if it is one of bits.
+/// The table with which a field is shown, if it is one of bits.
 pub fn decoding<'d>(decode: &Decode, all: &'d [Decoding]) -> Option<&'d Decoding> {
     let Decode::Table(name) = decode else { return None };
     all.iter().find(|d| d.flags && d.name == *name)

@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! From the two halves of context switches (`switch_out`, `switch_in`) to whole ones, CPU by CPU.
+//! Joins the two halves of context switches (`switch_out`, `switch_in`), CPU by CPU.
 //!
-//! A reader of Perfetto's format, or of LTTng's events, takes the thread of a switch's `next` to
-//! run until the next switch, whose `prev` it must be. Where a log does not say who ran (before its
-//! first event, outside its scope, where events were lost), a thread does that does not exist
-//! ([`not_recorded`]), and a switch is put in where two that were logged do not fit together.
+//! Readers of Perfetto's format and of LTTng's events assume that the `next` thread of a switch
+//! runs until the next switch, and is its `prev`. Where a log does not tell which thread ran
+//! (before its first event, outside its scope, where events were lost), a placeholder thread runs
+//! ([`not_recorded`]); and between two logged switches that do not fit together, a switch is
+//! inserted.
 
 use crate::roles::{Role, int};
 use crate::states::State;
 use klogger_log::event::{EventRef, Value};
 
-/// From here on there are no thread ids: Linux' own end at 2^22 - 1.
+/// The first number that is not a thread id: Linux's largest is 2^22 - 1.
 const NOT_RECORDED: i64 = 1 << 22;
 
-/// Who runs on a CPU where nobody knows. One for each CPU, for a thread runs on one at a time.
+/// The placeholder thread that runs on a CPU where the log does not tell which one. One per CPU,
+/// because a thread runs on one CPU at a time.
 pub fn not_recorded(cpu: u16) -> i64 {
     NOT_RECORDED + i64::from(cpu)
 }
@@ -43,21 +45,21 @@ struct Out {
     next: Option<i64>,
 }
 
-/// One CPU, as of the last event that it has seen.
+/// The state of one CPU after the last event.
 pub struct Cpu {
-    /// Runs where nobody knows.
+    /// The placeholder thread.
     nobody: i64,
     /// `None`: there was no switch yet.
     running: Option<i64>,
     /// Waits for the `switch_in` of the same switch.
     pending: Option<Out>,
-    /// Of the latest switch: until then it is known who ran.
+    /// Time of the latest switch: until then it is known which thread ran.
     last_ns: u64,
-    /// Every thread is recorded, so a `switch_out` alone says who runs next.
+    /// All threads are recorded, so a `switch_out` alone tells which thread runs next.
     complete: bool,
-    /// Of the event that comes next if none is missing.
+    /// Serial number of the next event if none is missing.
     serial: u64,
-    /// Of the latest event.
+    /// Time of the latest event.
     seen_ns: Option<u64>,
 }
 
@@ -74,8 +76,8 @@ impl Cpu {
         }
     }
 
-    /// From when on events of this CPU are missing before this one: by its serial number (they were
-    /// overwritten, or are damaged), or because it says so.
+    /// The time since when events of this CPU are missing before this event, if any: according to
+    /// its serial number (they were overwritten or damaged), or if it is a `LOST` event.
     pub fn missing(&mut self, event: &EventRef, role: Role) -> Option<u64> {
         let since = self.seen_ns.replace(event.time_ns);
         let gap = event.serial > self.serial;
@@ -93,8 +95,8 @@ impl Cpu {
         self.serial
     }
 
-    /// Takes note of an event. Returns whether the switches say all of it; of any other event, what
-    /// was before is in `switches`.
+    /// Handles an event. Returns whether switches represent it completely; for any other event,
+    /// switches before it are in `switches`.
     pub fn see(&mut self, event: &EventRef, role: Role, switches: &mut Vec<Switch>) -> bool {
         let number = |place| int(event, place);
         let time_ns = event.time_ns;
@@ -123,7 +125,7 @@ impl Cpu {
         true
     }
 
-    /// Who runs, as far as is known.
+    /// The thread that runs, as far as is known.
     pub fn running(&self) -> i64 {
         self.pending.and_then(|o| o.next).or(self.running).unwrap_or(self.nobody)
     }
@@ -149,7 +151,7 @@ impl Cpu {
         self.push(from, pid, prio, switches);
     }
 
-    /// Whether a `dequeue` says nothing that the `switch_out` before it did not say.
+    /// Whether a `dequeue` adds nothing to the `switch_out` before it.
     fn knows(&self, time_ns: u64, pid: i64, state: Option<i64>) -> bool {
         self.pending.is_some_and(|o| {
             (o.time_ns, o.pid, o.state) == (time_ns, pid, state.map(State::Kernel))
@@ -164,7 +166,7 @@ impl Cpu {
         }
     }
 
-    /// Another event came, or none will: if a `switch_out` waits, it waits in vain.
+    /// Another event came, or the log ended: a waiting `switch_out` has no second half.
     pub fn settle(&mut self, switches: &mut Vec<Switch>) {
         if let Some(out) = self.pending.take() {
             let next = out.next.filter(|_| self.complete).unwrap_or(self.nobody);
@@ -186,7 +188,7 @@ impl Cpu {
         self.last_ns = time_ns;
     }
 
-    /// A switch that was not logged, if one is needed for `next` to run.
+    /// Inserts a switch that was not logged, if one is needed for `next` to run.
     fn put_in(&mut self, time_ns: u64, next: i64, switches: &mut Vec<Switch>) {
         if let Some(pid) = self.running.filter(|r| *r != next) {
             let out = Out { time_ns, pid, prio: None, state: Some(State::Unknown), next: None };
@@ -203,7 +205,7 @@ mod tests {
         Out { time_ns, pid, prio: Some(120), state: Some(State::Kernel(1)), next }
     }
 
-    /// (time, prev, next) of what a CPU made.
+    /// (time, prev, next) of a CPU's switches.
     fn short(switches: &[Switch]) -> Vec<(u64, i64, i64)> {
         switches.iter().map(|s| (s.time_ns, s.prev, s.next)).collect()
     }
@@ -226,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_recorded_runs_in_between() {
+    fn the_placeholder_runs_in_between() {
         let (mut cpu, mut made) = (Cpu::new(0, false), Vec::new());
         cpu.schedin(5, 1, None, &mut made);
         cpu.schedout(out(10, 1, Some(7)), &mut made);
@@ -238,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn where_all_are_recorded_a_schedout_alone_says_who_is_next() {
+    fn where_all_threads_are_recorded_a_schedout_alone_gives_the_next() {
         let (mut cpu, mut made) = (Cpu::new(0, true), Vec::new());
         cpu.schedout(out(10, 1, Some(7)), &mut made);
         cpu.schedout(out(20, 7, Some(1)), &mut made);
@@ -247,12 +249,12 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_goes_by_way_of_nobody() {
+    fn switches_that_do_not_fit_are_joined_by_the_placeholder() {
         let (mut cpu, mut made) = (Cpu::new(0, true), Vec::new());
         cpu.schedin(5, 1, None, &mut made);
         cpu.schedout(out(10, 2, Some(3)), &mut made);
         cpu.settle(&mut made);
-        // Thread 1 is only known to have begun.
+        // Of thread 1 only the begin is known.
         assert_eq!(
             short(&made),
             [(5, NOT_RECORDED, 1), (5, 1, NOT_RECORDED), (10, NOT_RECORDED, 2), (10, 2, 3)]
@@ -262,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_known_to_run_where_events_were_lost() {
+    fn the_placeholder_runs_where_events_were_lost() {
         let (mut cpu, mut made) = (Cpu::new(0, true), Vec::new());
         cpu.lost(3, &mut made);
         cpu.schedin(5, 1, None, &mut made);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Parquet files: of one event type, filled event by event, and of a few columns that are there at
-//! once.
+//! Parquet files: tables of one event type, filled event by event, and small tables of complete
+//! columns.
 
 use crate::column::Column;
 use arrow_array::{ArrayRef, Int16Array, Int32Array, Int64Array, RecordBatch};
@@ -23,20 +23,20 @@ use std::sync::Arc;
 
 /// Rows that are collected before they are handed to the Parquet writer.
 const BATCH_ROWS: usize = 16 << 10;
-/// Rows of one row group at most: what a reader works on at a time.
+/// Rows of one row group at most, which is the unit of reading.
 const GROUP_ROWS: usize = 1 << 20;
-/// Bytes of a row group that is being written, at most: there may be many tables.
+/// Bytes of a row group in memory at most, because there may be many tables.
 const GROUP_BYTES: usize = 16 << 20;
 
-/// The first columns of a table of events; a field with such a name gets a `_` at its end.
+/// The first columns of a table of events; a field with such a name gets a `_` appended.
 const GENERAL: [&str; 3] = ["time", "cpu", "serial"];
-/// Those that come next if threads of programs may log the event.
+/// The next columns if threads of programs may log the event.
 const THREAD: [&str; 2] = ["tid", "tgid"];
-/// In the column `cpu`, for an event of a thread in a table that has no columns for it. No recorder
+/// The value of `cpu` for an event of a thread in a table without columns for threads. No recorder
 /// logs such an event.
 const CPU_UNKNOWN: i16 = -2;
 
-/// Of the events that threads of programs may log: who did. Null if it was a CPU.
+/// The thread of events that threads of programs may log. Null if it was a CPU.
 #[derive(Default)]
 struct Threads {
     tid: Vec<Option<i32>>,
@@ -60,14 +60,14 @@ pub struct EventTable {
 }
 
 impl EventTable {
-    /// `user` if threads of programs may log the event; `about` is the file's metadata.
+    /// `user`: threads of programs may log the event; `about`: the file's metadata.
     pub fn create(
         path: &Path,
         layout: &EventLayout,
         user: bool,
         about: BTreeMap<String, String>,
     ) -> Result<EventTable, ParquetError> {
-        // These two have the columns in each log, so that one question fits all.
+        // These two have the columns in each log, so that the same query works for all.
         let user = user || Builtin::of(layout).is_some_and(Builtin::is_of_any_stream);
         let fields: Vec<_> = layout.fields.iter().map(|f| Column::new(f.scalar, f.shape)).collect();
         let code = layout
@@ -109,7 +109,7 @@ impl EventTable {
         Ok(EventTable { schema, time, cpu, serial, threads, fields, symbols, writer, rows: 0 })
     }
 
-    /// Appends a row. `start_ns` is the zero of the table's times.
+    /// Appends a row. `start_ns` is the origin of the table's times.
     #[inline]
     pub fn push(
         &mut self,
@@ -155,7 +155,7 @@ impl EventTable {
         Ok(())
     }
 
-    /// In a table with columns for threads, their CPU is null.
+    /// In a table with columns for threads, the CPU of their events is null.
     fn take_cpu(&mut self) -> ArrayRef {
         let cpu = std::mem::replace(&mut self.cpu, Vec::with_capacity(BATCH_ROWS));
         if self.threads.is_none() {
@@ -172,7 +172,7 @@ impl EventTable {
     }
 }
 
-/// A column, and what is known of it.
+/// A column with its metadata.
 fn described(name: &str, ty: DataType, about: [(&str, Option<&str>); 2]) -> Field {
     let known =
         about.into_iter().filter_map(|(what, text)| Some((what.to_string(), text?.to_string())));
@@ -192,8 +192,8 @@ fn free_name(name: &str, taken: &[Field]) -> String {
     name
 }
 
-/// Numbers are stored plainly, which is the fastest to write and to read; texts repeat, so they get
-/// a dictionary.
+/// Numbers are stored plainly, which is fastest to write and to read; strings repeat, so they get a
+/// dictionary.
 fn properties(schema: &Schema) -> WriterPropertiesBuilder {
     let mut builder = WriterProperties::builder()
         .set_compression(Compression::LZ4_RAW)
@@ -207,7 +207,7 @@ fn properties(schema: &Schema) -> WriterPropertiesBuilder {
     builder
 }
 
-/// Writes a table whose columns are there already: (name, values). Nulls are allowed in all.
+/// Writes a table of complete columns: (name, values). All may have nulls.
 pub fn write_small(path: &Path, columns: Vec<(&str, ArrayRef)>) -> Result<(), ParquetError> {
     let fields: Vec<_> =
         columns.iter().map(|(name, c)| Field::new(*name, c.data_type().clone(), true)).collect();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The directory of a CTF trace: whole or not there, and never in the place of something else.
+//! The directory of a CTF trace: it is complete or does not exist, and never replaces anything
+//! else.
 
 use crate::cache::{Error, Export, Temporary, is_empty};
 use crate::ctf::{self, Version};
@@ -9,10 +10,10 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-/// Writes `log` as a CTF trace to `dir` (`LOG-ctf` or `LOG-ctf2` beside the log if `None`). A trace
-/// that is there already is replaced only if `force` says so; anything else never.
+/// Writes `log` as a CTF trace to `dir` (`LOG-ctf` or `LOG-ctf2` beside the log if `None`). An
+/// existing trace is replaced only with `force`; other contents are never replaced.
 ///
-/// `progress` is told how many of the events (second number, if known) have been read.
+/// `progress` is called with the number of events that have been read, and of all (if known).
 pub fn export(
     log: &Path,
     reader: &Reader,
@@ -37,8 +38,8 @@ pub fn export(
     Ok(Export { dir, fresh: false, rows, damage })
 }
 
-/// Whether klogger made it: a trace says by which tracer it was made, or by which program if that
-/// is LTTng's.
+/// Whether klogger made it: a trace names its tracer or, if that is LTTng's, the program that made
+/// it.
 fn is_trace(dir: &Path) -> bool {
     let ours = |line: &str| {
         line.contains("\"klogger\"")

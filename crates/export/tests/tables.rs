@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The tables of `tests/logs/v1.klog` and `v2.klog`: their columns and values, when they are made
-//! again, and when they are not made.
+//! The tables of `tests/logs/v1.klog` and `v2.klog`: columns and values, when they are made again,
+//! and when they are not made.
 
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
@@ -150,7 +150,7 @@ fn tables_are_made_again_only_if_the_log_changes() {
 }
 
 #[test]
-fn what_is_not_ours_is_left_alone() {
+fn files_not_made_by_klogger_are_left_alone() {
     let (dir, log) = copy();
     let other = dir.path().join("precious");
     fs::create_dir(&other).unwrap();
@@ -162,7 +162,7 @@ fn what_is_not_ours_is_left_alone() {
     assert!(make(&log, Some(&file)).is_err());
     assert!(matches!(make(&log, Some(&file.join("below"))), Err(Error::Unwritable(..))));
     let left: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
-    assert_eq!(left.len(), 3, "something was left behind: {left:?}");
+    assert_eq!(left.len(), 3, "files were left behind: {left:?}");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use super::types::{Integer, Type, of_field};
 use klogger_schema::layout::EventLayout;
 use serde_json::{Map, Value, json};
 
-/// Where our own attributes stand.
+/// The namespace of klogger's own attributes.
 const NAMESPACE: &str = "klogger";
 
 pub fn text(metadata: &Metadata) -> String {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What the metadata of both versions of CTF say, beside the fields of the events.
+//! The metadata that both versions of CTF have, besides the fields of events.
 
 use super::stream::Class;
 use klogger_log::ledger::{Ledger, Severity};
@@ -9,10 +9,10 @@ use klogger_schema::layout::EventLayout;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-/// The name of the clock: a word that both languages know as a name.
+/// The name of the clock: an identifier in both languages.
 pub const CLOCK: &str = "monotonic";
 
-/// Entries of the ledger at most; the rest is counted.
+/// Ledger entries at most; further ones are counted.
 const LOSSES_MAX: usize = 100;
 
 pub enum Setting {
@@ -20,14 +20,14 @@ pub enum Setting {
     Text(String),
 }
 
-/// Names are words of C.
+/// Names are C identifiers.
 pub type Environment = Vec<(String, Setting)>;
 
 pub struct Clock {
     pub name: &'static str,
     pub description: String,
     pub precision_ns: u64,
-    /// From 1970 to the clock's zero.
+    /// From 1970 to the origin of the clock.
     pub offset_s: u64,
     pub offset_ns: u64,
 }
@@ -38,7 +38,7 @@ pub struct Metadata<'r> {
     pub uuid: [u8; 16],
     pub clock: Clock,
     pub environment: Environment,
-    /// Those that have a stream.
+    /// Classes that have a stream.
     pub classes: BTreeSet<Class>,
 }
 
@@ -61,8 +61,8 @@ impl<'r> Metadata<'r> {
     }
 }
 
-/// The same for the same log: made of what no two recordings share. The bits of version 8 say that
-/// it is home-made.
+/// The same for the same log: computed from what identifies a recording. The version bits say 8, a
+/// custom UUID.
 pub fn uuid(reader: &Reader) -> [u8; 16] {
     let clock = &reader.preamble().clock;
     let words = [
@@ -92,12 +92,13 @@ fn clock(preamble: &Preamble) -> Clock {
     }
 }
 
-/// Readers print some of these as they are.
+/// Readers print some of these unchanged.
 fn printable(text: &str) -> Setting {
     Setting::Text(text.replace(char::is_control, " "))
 }
 
-/// Those of which events may tell; the process events of a log of a workload do not.
+/// The threads that events may mention; the process events of a log of a workload do not include
+/// them.
 fn recorder_threads(recorder: &Recorder) -> String {
     let named = recorder.tids.iter().zip(&recorder.names);
     named.map(|(tid, name)| format!("{tid} {name}")).collect::<Vec<_>>().join(", ")

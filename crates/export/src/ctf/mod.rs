@@ -2,8 +2,8 @@
 //! `--to ctf`, `--to ctf2` and `--to lttng`: a trace in the Common Trace Format, for babeltrace2,
 //! Trace Compass and others.
 //!
-//! Both versions have the same files of events ([`stream`]), and a file `metadata` that says how to
-//! read them: in a language of its own ([`tsdl`]) or as JSON ([`json`]). With the names of LTTng's
+//! Both versions have the same files of events ([`stream`]), and a file `metadata` that describes
+//! them: in a language of its own ([`tsdl`]) or as JSON ([`json`]). With the names of LTTng's
 //! events it is version 1.8; see [`lttng`].
 
 mod json;
@@ -29,9 +29,9 @@ use std::io;
 use std::path::Path;
 use stream::{Class, Stream};
 
-/// Bytes that wait in all streams at most. Programs may have had thousands of threads.
+/// Bytes that are buffered in all streams at most. There may be streams of thousands of threads.
 const WAITING_MAX: usize = 64 << 20;
-/// Events between two reports of progress.
+/// Events between two progress reports.
 const REPORT_EVERY: u64 = 1 << 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,8 +88,8 @@ impl DirectoryExporter for Version {
     }
 }
 
-/// Writes the whole log into `dir`, an empty directory; returns how many events there were, and
-/// what of the log could not be read.
+/// Writes the whole log into `dir`, an empty directory; returns the number of events, and the
+/// damage found in the log.
 pub fn write(
     reader: &Reader,
     dir: &Path,
@@ -135,7 +135,7 @@ fn each(
     Ok((done, damage))
 }
 
-/// The event that says how many were lost.
+/// The event with the number of lost events.
 fn lost_event(reader: &Reader) -> Option<usize> {
     reader.preamble().events.iter().position(|e| Builtin::of(e) == Some(Builtin::Lost))
 }
@@ -163,7 +163,7 @@ impl Streams<'_> {
             .or_insert_with(|| Stream::new(dir, origin, uuid, instance, begin_ns))
     }
 
-    /// An event as it was logged, but for the number of its kind.
+    /// Writes an event as logged, under the number `id`.
     fn push(&mut self, event: &EventRef, id: u16) -> io::Result<()> {
         let lost = self.lost == Some(event.index);
         let stream = self.of(event.origin);
@@ -178,7 +178,7 @@ impl Streams<'_> {
         self.streams.keys().map(|origin| Class::of(*origin)).collect()
     }
 
-    /// Keeps memory within bounds.
+    /// Limits the buffered memory.
     fn limit(&mut self) -> io::Result<()> {
         if self.streams.values().map(Stream::waiting).sum::<usize>() > WAITING_MAX {
             self.flush()

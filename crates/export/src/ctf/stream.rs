@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The files of events: the same bytes for both versions of CTF.
+//! The files of events, which are the same in both versions of CTF.
 //!
-//! A file is a stream: a CPU, the recorder, or one thread of a program. It is made of packets, each
-//! with a header, a context and events. Everything is aligned to bytes, and little-endian.
+//! A file is a stream: a CPU, the recorder, or one thread of a program. It consists of packets,
+//! each with a header, a context and events. Everything is aligned to bytes, and little-endian.
 
 use klogger_log::event::{EventRef, Value};
 use klogger_log::origin::Origin;
@@ -13,10 +13,10 @@ use std::path::{Path, PathBuf};
 
 pub const MAGIC: u32 = 0xc1fc_1fc1;
 
-/// Bytes of a packet, about.
+/// Approximate size of a packet in bytes.
 const PACKET: usize = 64 << 10;
 
-/// What a number in a header is for.
+/// The meaning of a number in a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     None,
@@ -45,7 +45,7 @@ const fn member(name: &'static str, bits: u32, role: Role) -> Member {
     Member { name, bits, role }
 }
 
-/// The uuid has 16 of its members.
+/// The uuid is 16 bytes, each a member.
 pub const PACKET_HEADER: &[Member] = &[
     member("magic", 32, Role::Magic),
     member("uuid", 8, Role::Uuid),
@@ -97,7 +97,7 @@ impl Class {
         }
     }
 
-    /// What comes at the end of a packet's context.
+    /// The last members of a packet's context.
     pub fn members(self) -> &'static [Member] {
         match self {
             Class::Cpu => const { &[member("cpu_id", 16, Role::None)] },
@@ -109,7 +109,7 @@ impl Class {
     }
 }
 
-/// One file, and the packet that is being filled.
+/// One file, and its current packet.
 pub struct Stream {
     origin: Origin,
     path: PathBuf,
@@ -151,12 +151,12 @@ impl Stream {
         }
     }
 
-    /// Bytes that wait.
+    /// Buffered bytes.
     pub fn waiting(&self) -> usize {
         self.events.len()
     }
 
-    /// An event, as the one of this id.
+    /// Appends an event under this id.
     pub fn push(&mut self, event: &EventRef, id: u16) -> io::Result<()> {
         self.record(id, event.time_ns, event.serial, |out| {
             for field in &event.layout.fields {
@@ -165,8 +165,8 @@ impl Stream {
         })
     }
 
-    /// Any event: `fields` adds the bytes of its fields. Readers go by the order of the events, so
-    /// none may be earlier than the one before it.
+    /// Appends any event: `fields` appends the bytes of its fields. Readers rely on the order of
+    /// events, so no time may be earlier than the one before.
     pub fn record(
         &mut self,
         id: u16,
@@ -186,8 +186,8 @@ impl Stream {
         if self.events.len() >= PACKET { self.flush() } else { Ok(()) }
     }
 
-    /// A `LOST` record: it gets a packet of its own, so that readers see the loss between the event
-    /// before it and it.
+    /// Appends a `LOST` record, in a packet of its own, so that readers place the loss between it
+    /// and the event before.
     pub fn push_lost(
         &mut self,
         event: &EventRef,
@@ -196,7 +196,7 @@ impl Stream {
         since_ns: u64,
     ) -> io::Result<()> {
         if self.packets == 0 && self.events.is_empty() {
-            // Readers count from the packet before.
+            // Readers count losses from the packet before.
             self.last_ns = since_ns.min(event.time_ns);
             self.first_ns = self.opened(self.last_ns);
             self.write_packet()?;
@@ -207,12 +207,12 @@ impl Stream {
         self.flush()
     }
 
-    /// Writes the packet down, if there is anything in it.
+    /// Writes the current packet, unless it is empty.
     pub fn flush(&mut self) -> io::Result<()> {
         if self.events.is_empty() { Ok(()) } else { self.write_packet() }
     }
 
-    /// Writes the last packet, which ends at a moment after all events.
+    /// Writes the last packet, which ends after all events.
     pub fn close(&mut self, end_ns: u64) -> io::Result<()> {
         if self.events.is_empty() {
             self.first_ns = self.last_ns;
@@ -221,7 +221,7 @@ impl Stream {
         self.write_packet()
     }
 
-    /// When a packet begins whose first event is of this time.
+    /// When a packet begins whose first event has this time.
     fn opened(&self, time_ns: u64) -> u64 {
         self.begin_ns.filter(|_| self.packets == 0).map_or(time_ns, |begin| begin.min(time_ns))
     }
@@ -276,7 +276,7 @@ fn push_bits(value: Value, scalar: Scalar, out: &mut Vec<u8>) {
     out.extend_from_slice(&bytes[..scalar.size() as usize]);
 }
 
-/// What is not UTF-8, or would end the text, becomes U+FFFD.
+/// Appends a string. Invalid UTF-8, and characters that would end the string, become U+FFFD.
 pub fn push_text(text: &[u8], out: &mut Vec<u8>) {
     if text.iter().all(|b| (1..0x80).contains(b)) {
         out.extend_from_slice(text);

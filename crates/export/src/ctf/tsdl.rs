@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The metadata of CTF 1.8: a text in its own language, TSDL.
 //!
-//! A name that is a word of the language would break it, so all names of fields begin with an
-//! underscore, which readers take away.
+//! A field name could be a keyword of the language, so all names of fields begin with an
+//! underscore, which readers remove.
 
 use super::metadata::{Environment, Metadata, Setting};
 use super::stream::{
@@ -12,7 +12,7 @@ use super::types::{Integer, Type, of_field};
 use klogger_schema::layout::EventLayout;
 use std::fmt::Write;
 
-/// Writing to a string cannot fail, so the results of `write!` are not looked at.
+/// Writing to a string cannot fail, so the results of `write!` are ignored.
 pub fn text(metadata: &Metadata) -> String {
     let mut out = String::from("/* CTF 1.8 */\n\n");
     trace(metadata, &mut out);
@@ -127,13 +127,13 @@ fn integer(integer: &Integer, more: &str) -> String {
     )
 }
 
-/// A text between quotes: what could end it, or is no character to be printed, is escaped.
+/// A quoted string: characters that would end it, or are not printable, are escaped.
 fn quoted(text: &str) -> String {
     let mut out = String::from("\"");
     for c in text.chars() {
         match c {
             '"' | '\\' => out.extend(['\\', c]),
-            // The end of a text for programs in C.
+            // A NUL would end the string for programs in C.
             '\0' => out.push(char::REPLACEMENT_CHARACTER),
             c if c.is_ascii_control() => {
                 let _ = write!(out, "\\{:03o}", c as u32);
@@ -145,7 +145,7 @@ fn quoted(text: &str) -> String {
     out
 }
 
-/// A text that does not end its comment.
+/// A text that cannot end its comment.
 fn comment(text: &str) -> String {
     text.replace("*/", "* /").replace(char::is_control, " ")
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Fields as both versions of CTF describe them.
+//! Types of fields as both versions of CTF describe them.
 
 use klogger_log::preamble::Preamble;
 use klogger_schema::layout::FieldLayout;
@@ -12,9 +12,9 @@ pub struct Integer {
     pub signed: bool,
     pub hex: bool,
     pub boolean: bool,
-    /// (value, its name); no value and no name twice.
+    /// (value, its name); values and names are unique.
     pub labels: Vec<(i128, String)>,
-    /// The names are those of bits.
+    /// The values are bits that can be combined.
     pub flags: bool,
 }
 
@@ -78,7 +78,7 @@ fn labels(decoding: &Decoding, bits: u32, signed: bool) -> Vec<(i128, String)> {
             labels.push((value, name));
         }
     }
-    // None of the bits: a reader would not know the value otherwise.
+    // A name for no bits: a reader would not show the value otherwise.
     if decoding.flags && values.insert(0) {
         labels.push((0, "0".into()));
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Fields of events as arguments of instants and slices, under names that are written once.
+//! Fields of events as arguments of instants and slices, with interned names.
 
 use super::proto::{Annotated, DebugAnnotation, Interned};
 use klogger_log::event::Value;
@@ -12,13 +12,13 @@ use std::collections::HashMap;
 pub struct Argument {
     pub name: u64,
     pub hex: bool,
-    /// The name of its decoded text, if it has one.
+    /// The name of the argument with its decoded text, if it has one.
     pub text: Option<u64>,
-    /// The text is the whole value, not a name for it.
+    /// The text replaces the value.
     pub whole: bool,
 }
 
-/// Numbers for names, from 1.
+/// Numbers of interned names, from 1.
 #[derive(Default)]
 pub struct Names {
     numbers: HashMap<String, u64>,
@@ -37,7 +37,7 @@ impl Names {
     }
 }
 
-/// A second name for each argument of an event that ends a slice: `end_NAME`.
+/// Other names for the arguments of an event that ends a slice: `end_NAME`.
 pub fn names_at_end(
     preamble: &Preamble,
     arguments: &[Vec<Argument>],
@@ -58,8 +58,7 @@ pub fn names_at_end(
     found
 }
 
-/// A decoded text stands beside the value, as `NAME_text`; an underscore more if the event has such
-/// a field.
+/// A decoded text is added as `NAME_text`, with another underscore if the event has such a field.
 pub fn arguments(event: &EventLayout, names: &mut Names) -> Vec<Argument> {
     let is_field = |name: &str| event.fields.iter().any(|f| f.name == name);
     let mut argument = |field: &FieldLayout| {

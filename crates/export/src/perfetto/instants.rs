@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Events that Perfetto has no type for: instants on tracks, with the fields as their arguments;
+//! Events for which Perfetto has no type: instants on tracks, with the fields as their arguments;
 //! and slices, see [`super::slices`].
 
 use super::arguments::{Argument, Names, annotation, arguments, labelled, names_at_end, text};
@@ -22,20 +22,20 @@ use std::collections::HashMap;
 pub struct Instants {
     /// By event, then field.
     arguments: Vec<Vec<Argument>>,
-    /// By event: which schema it is of.
+    /// By event: its schema.
     categories: Vec<u64>,
-    /// By event: the field that says which thread's it is.
+    /// By event: the field with the thread that it belongs to.
     owners: Vec<Option<usize>>,
     tracks: Tracks,
     text: Vec<u8>,
     slices: Slices,
-    /// Names of arguments: what they are called at the end of a slice whose beginning has another
-    /// value.
+    /// Other names of arguments, for the end of a slice whose begin has another value of the same
+    /// name.
     at_end: HashMap<u64, u64>,
     written: Vec<Written>,
 }
 
-/// What is known of threads at the moment, and how values are shown.
+/// What is currently known of threads, and how values are shown.
 pub struct Known<'a> {
     pub decoder: &'a Decoder,
     pub processes: &'a Processes,
@@ -49,7 +49,7 @@ impl Instants {
     pub fn new(preamble: &Preamble, out: &mut Vec<TracePacket>) -> Instants {
         let (mut names, mut schemas, mut events) =
             (Names::default(), Names::default(), Names::default());
-        // The first ones, so that their numbers are known.
+        // First, so that their numbers are known.
         for name in LOSS {
             names.number(name);
         }
@@ -57,7 +57,8 @@ impl Instants {
         let arguments: Vec<_> = preamble.events.iter().map(|e| arguments(e, &mut names)).collect();
         let at_end = names_at_end(preamble, &arguments, &mut names);
         for event in &preamble.events {
-            // Two schemata may have the same name for an event, so this is not a table of names.
+            // Two schemata may have an event of the same name, so event names are numbered by
+            // event.
             let iid = Some(events.interned.len() as u64 + 1);
             events.interned.push(Interned { iid, name: Some(event.name.clone()) });
         }
@@ -79,12 +80,12 @@ impl Instants {
         }
     }
 
-    /// The id is given to another thread.
+    /// The id is reused for another thread.
     pub fn forget(&mut self, tid: i64) {
         self.tracks.forget(tid);
     }
 
-    /// An event as an instant, or as an end of slices; `name` if not its own.
+    /// Writes an event as an instant, or as an end of slices; `name` if it is not its own.
     pub fn push(
         &mut self,
         event: &EventRef,
@@ -107,7 +108,7 @@ impl Instants {
         self.write_slices(out);
     }
 
-    /// The fields, and beside them what their values mean.
+    /// The fields, and their decoded texts.
     fn annotations(&mut self, event: &EventRef, known: &Known) -> Vec<DebugAnnotation> {
         let mut annotations = Vec::with_capacity(2 * event.layout.fields.len());
         for (index, field) in event.layout.fields.iter().enumerate() {
@@ -128,7 +129,7 @@ impl Instants {
         annotations
     }
 
-    /// Ends and begins the slices of an event; says whether there was one.
+    /// Ends and begins the slices of an event; returns whether there was one.
     fn slice(
         &mut self,
         event: &EventRef,
@@ -215,7 +216,7 @@ impl Instants {
         self.write_slices(out);
     }
 
-    /// What an entry of the ledger says is missing.
+    /// Writes a ledger entry about missing data.
     pub fn push_loss(&self, entry: &Entry, time_ns: u64, out: &mut Vec<TracePacket>) {
         let event = entry.event.clone().unwrap_or_default();
         let values = [
@@ -236,8 +237,8 @@ impl Instants {
         out.push(sequenced(Some(time_ns), Data::TrackEvent(track_event)));
     }
 
-    /// The track of the thread that logged it, or that it is about, and the thread; else that of
-    /// its CPU.
+    /// The track and the thread: of the thread that logged the event, or that it belongs to;
+    /// otherwise the track of its CPU.
     fn track(
         &mut self,
         event: &EventRef,
@@ -251,7 +252,7 @@ impl Instants {
             Origin::Recorder => return (GLOBAL, None),
             Origin::Cpu(cpu) => cpu,
         };
-        // The idle threads of all CPUs have the id 0.
+        // The idle threads of all CPUs have id 0.
         let tid = self.owners[event.index]
             .and_then(|i| event.value(&event.layout.fields[i]).int())
             .filter(|t| *t > 0);
@@ -272,7 +273,7 @@ fn whose(event: &EventRef, on: Place, thread: Option<i64>) -> Whose {
     }
 }
 
-/// What an end adds to its beginning: one name must not stand for two values.
+/// The arguments that an end adds to its begin: one name must not have two values.
 fn added_at_end(begin: &TrackEvent, end: &TrackEvent, names: &HashMap<u64, u64>) -> TrackEvent {
     let before =
         |a: &DebugAnnotation| begin.debug_annotations.iter().find(|b| b.name_iid == a.name_iid);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! One CPU of the trace: its state, and its events on their way into a packet.
+//! One CPU of the trace: its state, and the events of its next packet.
 
 use super::proto::FtraceEvent;
 use crate::switches::Cpu;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! `--to perfetto`: a trace for ui.perfetto.dev and trace_processor.
 //!
-//! What the scheduler did is written in Perfetto's own types, so that its tables `sched`,
-//! `thread_state`, `thread` and `process` are filled; see [`crate::roles`]. Of the other events
-//! some begin and end slices; see [`slices`]. The rest are instants; see [`instants`].
+//! Scheduler events are written in Perfetto's own types, so that its tables `sched`,
+//! `thread_state`, `thread` and `process` are filled; see [`crate::roles`]. Some of the other
+//! events begin and end slices; see [`slices`]. The rest are instants; see [`instants`].
 
 mod arguments;
 mod instants;
@@ -40,7 +40,7 @@ use std::io::{self, Write};
 const PACKETS: usize = 1 << 11;
 /// Events of a CPU that are collected before they become a packet.
 const BUNDLE: usize = 1 << 10;
-/// Events between two reports of progress.
+/// Events between two progress reports.
 const REPORT_EVERY: u64 = 1 << 16;
 
 /// A trace in Perfetto's own format.
@@ -72,9 +72,9 @@ impl FileExporter for Perfetto {
     }
 }
 
-/// Writes the whole log to `sink`; returns what of the log could not be read.
+/// Writes the whole log to `sink`; returns the damage found in the log.
 ///
-/// `progress` is told how many of the events (second number, if known) have been read.
+/// `progress` is called with the number of events that have been read, and of all (if known).
 fn write(
     reader: &Reader,
     sink: &mut dyn Write,
@@ -166,7 +166,7 @@ impl Conversion {
         self.instants.push(event, name, &known, &mut self.packets);
     }
 
-    /// What is not in the log: the serial numbers say it, or a `LOST` event.
+    /// Finds missing events: by serial numbers, or from a `LOST` event.
     fn gap(&mut self, event: &EventRef, role: Role) {
         let Origin::Cpu(number) = event.origin else { return };
         if let Some(since_ns) = self.line(number).cpu.missing(event, role) {
@@ -174,7 +174,7 @@ impl Conversion {
         }
     }
 
-    /// Events of a CPU are missing from a moment on.
+    /// Events of a CPU are missing from this time on.
     fn missing(&mut self, number: u16, since_ns: u64) {
         self.instants.lost(Origin::Cpu(number), &mut self.packets);
         let mut switches = std::mem::take(&mut self.switches);
@@ -200,12 +200,12 @@ impl Conversion {
         }
     }
 
-    /// An event that is written by itself.
+    /// Writes an event that is not part of a switch.
     fn single(&mut self, event: &EventRef, role: Role, number: u16) {
         let running = self.lines.get(&number).map_or(not_recorded(number), |l| l.cpu.running());
         let (by, kernel) = match role {
-            // Of a thread that is not recorded nothing else will be known: it would be ready to run
-            // for ever.
+            // A thread that is not recorded has no further events: it would stay runnable to the
+            // end.
             Role::Waking { pid, .. } if !self.in_scope(int(event, Some(pid))) => {
                 return self.instant(event, None);
             }
@@ -231,7 +231,7 @@ impl Conversion {
                 int_of(event, "pid").unwrap_or(running),
                 Kernel::SchedProcessExit(self.exit(event)),
             ),
-            // Written before the process table saw it.
+            // It was written before the process table was updated.
             Role::Rename => return,
             Role::Other
             | Role::Left { .. }
@@ -280,7 +280,7 @@ impl Conversion {
             newcomm: text_of(event, "comm"),
         };
         self.push_kernel(cpu, event.time_ns, pid, Kernel::TaskRename(rename));
-        // What a process tree calls a thread counts for more.
+        // The process in a process tree takes precedence.
         let tgid = self.processes.row(pid).map(|row| row.tgid).filter(|tgid| *tgid > 0);
         let thread = Thread {
             tid: Some(pid as i32),
@@ -350,7 +350,7 @@ impl Conversion {
         }
     }
 
-    /// Makes a packet of what a CPU has collected.
+    /// Makes a packet of the events that were collected for a CPU.
     fn bundle(&mut self, cpu: u16) {
         let Some(line) = self.lines.get_mut(&cpu).filter(|l| !l.events.is_empty()) else { return };
         let lost_events = std::mem::take(&mut line.lost).then_some(true);
@@ -369,7 +369,7 @@ impl Conversion {
         name.map(|n| String::from_utf8_lossy(n).into_owned())
     }
 
-    /// What the CPUs still hold, and losses that no `LOST` record tells of.
+    /// Writes what is left of all CPUs, and losses without a `LOST` record.
     fn finish(&mut self, reader: &Reader, damage: &[Damage]) {
         for cpu in self.lines.keys().copied().collect::<Vec<_>>() {
             if let Some(line) = self.lines.get_mut(&cpu) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Packets and events that depend on nothing but the log's preamble, or one event.
+//! Packets and events that depend only on the log's preamble, or on one event.
 
 use super::proto::{
     Clock, ClockSnapshot, Data, SchedProcessExec, SystemInfo, TaskNewtask, TracePacket, Utsname,
@@ -16,7 +16,7 @@ const BOOTTIME: u32 = 6;
 const CLONE_THREAD: u64 = 0x10000;
 
 /// Perfetto's time is the time since boot. A log has the monotonic clock, which is the same as long
-/// as the machine does not sleep.
+/// as the machine is not suspended.
 pub fn clocks(preamble: &Preamble, start_ns: u64) -> TracePacket {
     let clock = |id, time| Clock { clock_id: Some(id), timestamp: Some(time) };
     let mut clocks = vec![clock(BOOTTIME, start_ns), clock(MONOTONIC, start_ns)];
@@ -30,7 +30,7 @@ pub fn clocks(preamble: &Preamble, start_ns: u64) -> TracePacket {
     }
 }
 
-/// The kernel's version decides how Perfetto reads the states of threads.
+/// Perfetto decodes the states of threads according to the kernel's version.
 pub fn system(preamble: &Preamble) -> TracePacket {
     let host = &preamble.host;
     let known = |text: &String| Some(text.clone()).filter(|t| !t.is_empty());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The messages of Perfetto's trace format that are written here, with the fields that are used.
-//! Names and numbers are those of Perfetto's own `.proto` files; the tests read the result with
+//! The messages of Perfetto's trace format that are written, with the fields that are used. Names
+//! and numbers are those of Perfetto's own `.proto` files; the tests read the result with
 //! Perfetto's own classes.
 
 use prost::{Enumeration, Message, Oneof};
@@ -41,9 +41,9 @@ pub enum Data {
     TrackDescriptor(TrackDescriptor),
 }
 
-/// `TracePacket.sequence_flags`: names that were interned before are forgotten.
+/// `TracePacket.sequence_flags`: previously interned names are invalid.
 pub const INCREMENTAL_STATE_CLEARED: u32 = 1;
-/// `TracePacket.sequence_flags`: refers to names that were interned before.
+/// `TracePacket.sequence_flags`: refers to previously interned names.
 pub const NEEDS_INCREMENTAL_STATE: u32 = 2;
 
 #[derive(Clone, PartialEq, Message)]
@@ -244,7 +244,7 @@ pub struct ThreadDescriptor {
 
 #[derive(Clone, PartialEq, Message)]
 pub struct TrackEvent {
-    /// Not packed: Perfetto's reader takes one number of each field.
+    /// Not packed: Perfetto's reader expects one number per field.
     #[prost(uint64, repeated, packed = "false", tag = "3")]
     pub category_iids: Vec<u64>,
     #[prost(message, repeated, tag = "4")]

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! From the two events of a slice to the slice: what a schema declares with `slice NAME from EVENT
-//! to EVENT`.
+//! Makes slices from their two events, as declared with `slice NAME from EVENT to EVENT` in a
+//! schema.
 //!
-//! A reader of Perfetto's format takes an end to be that of the innermost slice on its track. So a
-//! slice is written when its end is known, on the first track of its place on which it crosses no
-//! other: the thread's or the CPU's own, or one below it, a lane.
+//! Perfetto matches an end with the innermost slice on its track. So a slice is written when its
+//! end is known, on the first track of its place on which it overlaps no other partially: the track
+//! of the thread or CPU, or one below it, a lane.
 
 use super::proto::{TrackEvent, TrackEventType};
 use klogger_log::event::EventRef;
@@ -14,10 +14,10 @@ use klogger_schema::model::{Decode, Place, Slice};
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// Slices that wait for their ends at most: a log may have any number of beginnings.
+/// Slices that wait for their ends at most: a log may have any number of begins.
 const OPEN_MAX: usize = 1 << 16;
 
-/// One slice of which an event is the beginning or the end.
+/// A slice that an event begins or ends.
 pub struct Part {
     /// The same for both events.
     slice: usize,
@@ -25,7 +25,7 @@ pub struct Part {
     pub on: Place,
     /// The fields that must be equal.
     by: Vec<usize>,
-    /// The one whose decoded text is a part of the name.
+    /// The field whose decoded text is part of the name.
     pub label: Option<usize>,
 }
 
@@ -33,9 +33,9 @@ pub struct Part {
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Whose {
     Cpu(u16),
-    /// A thread of which the kernel's probes tell.
+    /// A thread in events of the kernel.
     Thread(i64),
-    /// A thread that logs itself: its stream.
+    /// A thread of a program that logs itself: its stream.
     User(u32),
     Any,
 }
@@ -47,18 +47,18 @@ struct Key {
     values: Vec<u64>,
 }
 
-/// A beginning.
+/// A slice that has begun.
 struct Open {
     time_ns: u64,
-    /// With two names: the slice's, and the event's own, of which one is written.
+    /// With two names: the slice's, and the event's own, one of which is written.
     event: TrackEvent,
-    /// The slice's.
+    /// The name of the slice.
     name: String,
     origin: Origin,
 }
 
-/// An event of a slice, ready to be written: on which track, and in which lane of it. Lane 0 is the
-/// track itself.
+/// An event of a slice, ready to be written: its track, and the lane of it. Lane 0 is the track
+/// itself.
 pub struct Written {
     pub time_ns: u64,
     pub event: TrackEvent,
@@ -72,8 +72,8 @@ pub struct Lane {
     pub name: String,
 }
 
-/// The slices that were written on one track: of each lane those that no other one encloses, in the
-/// order of time.
+/// The slices that were written on one track: for each lane the outermost ones, in the order of
+/// time.
 #[derive(Default)]
 struct Lanes {
     lanes: Vec<Vec<(u64, u64)>>,
@@ -105,12 +105,12 @@ impl Slices {
         (self.begins[event].clone(), self.ends[event].clone())
     }
 
-    /// Whether there is a place for one more.
+    /// Whether the limit of waiting slices is reached.
     pub fn full(&self) -> bool {
         self.open.len() >= OPEN_MAX
     }
 
-    /// A beginning: `made`, on its track. It ends the same slice if that has begun already.
+    /// A begin: `made`, on its track. It ends the same slice if that has begun already.
     pub fn begin(
         &mut self,
         part: &Part,
@@ -130,7 +130,7 @@ impl Slices {
         self.open.insert(part.key(event, whose), open);
     }
 
-    /// An end: writes the slice, if there is a beginning, which `end` is given.
+    /// An end: writes the slice if it has begun; `end` gets the begin.
     pub fn end(
         &mut self,
         part: &Part,
@@ -145,15 +145,15 @@ impl Slices {
         true
     }
 
-    /// Ends what a thread has begun: it has exited.
+    /// Ends the slices of a thread that has exited.
     pub fn exit(&mut self, tid: i64, time_ns: u64, out: &mut Vec<Written>) {
         for open in self.take(|key, _| key.whose == Whose::Thread(tid)) {
             self.write(open, Some((time_ns, TrackEvent::default())), out);
         }
     }
 
-    /// Events of `origin` are missing, perhaps ends. What they may have ended is given back as it
-    /// was logged.
+    /// Events of `origin` are missing, perhaps ends. Slices that may have ended meanwhile are
+    /// written as instants.
     pub fn lost(&mut self, origin: Origin, out: &mut Vec<Written>) {
         let of_kernel = matches!(origin, Origin::Cpu(_));
         for mut open in self.take(|key, open| match key.whose {
@@ -168,14 +168,14 @@ impl Slices {
         }
     }
 
-    /// What has not ended when the log does.
+    /// Writes slices that have not ended.
     pub fn finish(&mut self, out: &mut Vec<Written>) {
         for open in self.take(|_, _| true) {
             self.write(open, None, out);
         }
     }
 
-    /// The latest first, so that what is inside of another one is written before it.
+    /// The latest first, so that inner slices are written before outer ones.
     fn take(&mut self, wanted: impl Fn(&Key, &Open) -> bool) -> Vec<Open> {
         let mut taken: Vec<Open> =
             self.open.extract_if(|key, open| wanted(key, open)).map(|(_, open)| open).collect();
@@ -188,13 +188,13 @@ impl Slices {
         if let Some(lanes) = self.lanes.get_mut(&track) {
             lanes.open = lanes.open.saturating_sub(1);
             if lanes.open == 0 {
-                // Whatever begins from now on crosses nothing.
+                // Later slices overlap none of these.
                 self.lanes.remove(&track);
             }
         }
     }
 
-    /// A beginning, and its end if there is one.
+    /// Writes a begin, and its end if there is one.
     fn write(&mut self, open: Open, end: Option<(u64, TrackEvent)>, out: &mut Vec<Written>) {
         let track = open.event.track_uuid.unwrap_or_default();
         let until = end.as_ref().map_or(u64::MAX, |(time_ns, _)| (*time_ns).max(open.time_ns));
@@ -213,7 +213,8 @@ impl Slices {
 }
 
 impl Lanes {
-    /// The first lane on which a slice crosses no other. All that are there have ended by `until`.
+    /// The first lane on which a slice overlaps no other partially. All slices there have ended by
+    /// `until`.
     fn place(&mut self, from: u64, until: u64) -> usize {
         let fits = |lane: &Vec<(u64, u64)>| {
             let before = lane.partition_point(|(begin, _)| *begin <= from);
@@ -258,16 +259,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_crosses_gets_another_lane() {
+    fn partially_overlapping_slices_get_another_lane() {
         let mut lanes = Lanes::default();
         let mut place = |from, until| lanes.place(from, until);
-        // Inside, and around it.
+        // Inside of it, and around it.
         assert_eq!((place(20, 30), place(40, 50), place(10, 60)), (0, 0, 0));
         // Begins where another ends.
         assert_eq!(place(60, 70), 0);
-        // Began in the middle of two; then in the middle of one on each lane.
+        // Begins in the middle of two; then in the middle of one on each lane.
         assert_eq!((place(65, 80), place(66, 81), place(64, 90)), (1, 2, 1));
-        // Has the beginning of another one, which is inside of it in time, but not in the file.
+        // Has the same begin as another one, which is inside of it in time, but not in the file.
         assert_eq!(place(60, 91), 1);
         assert_eq!((place(95, u64::MAX), place(93, u64::MAX)), (0, 0));
     }

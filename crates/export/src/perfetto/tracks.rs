@@ -8,17 +8,17 @@ use super::proto::{
 use super::slices::Lane;
 use std::collections::{HashMap, HashSet};
 
-/// All instants are one sequence, which shares its interned names.
+/// All instants are one sequence, with common interned names.
 const SEQUENCE: u32 = 1;
 
-/// The track of the recorder and of what is nobody's.
+/// The track of the recorder and of events without a CPU or thread.
 pub const GLOBAL: u64 = 1;
 /// The track of CPU n is this plus n.
 const CPU: u64 = 2;
 /// Tracks of threads are numbered from here.
 const THREADS: u64 = CPU + (1 << 16);
 
-/// A packet of the sequence that instants and slices are.
+/// A packet of the sequence of instants and slices.
 pub fn sequenced(timestamp: Option<u64>, data: Data) -> TracePacket {
     TracePacket {
         timestamp,
@@ -65,7 +65,7 @@ impl Tracks {
         }
     }
 
-    /// The id is given to another thread.
+    /// The id is reused for another thread.
     pub fn forget(&mut self, tid: i64) {
         self.threads.remove(&tid);
     }

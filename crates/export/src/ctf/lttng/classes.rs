@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The kinds of events of a trace as LTTng has them: each is declared when the first of it comes.
+//! The event types of an LTTng trace: each is declared when its first event comes.
 
 use super::super::stream::push_text;
 use klogger_schema::layout::{EventLayout, FieldLayout};
@@ -21,9 +21,9 @@ pub type Field<'a> = (&'static str, Arg<'a>);
 
 pub struct Classes {
     layouts: Vec<EventLayout>,
-    /// LTTng's, by name.
+    /// LTTng's types, by name.
     theirs: HashMap<String, u16>,
-    /// Those of the log, by index.
+    /// Types of events of the log, by index.
     logged: Vec<Option<u16>>,
 }
 
@@ -32,7 +32,7 @@ impl Classes {
         Classes { layouts: Vec::new(), theirs: HashMap::new(), logged: vec![None; events] }
     }
 
-    /// The number of one of LTTng's events. All of one name have the same fields.
+    /// The number of one of LTTng's types. All events of one name have the same fields.
     pub fn theirs(&mut self, name: &str, fields: &[Field]) -> io::Result<u16> {
         if let Some(id) = self.theirs.get(name) {
             return Ok(*id);
@@ -54,16 +54,16 @@ impl Classes {
         Ok(id)
     }
 
-    /// The number of an event that LTTng does not have: with its schema's name, for LTTng may have
-    /// one of its own name.
+    /// The number of a type that LTTng does not have. The schema's name is part of its name,
+    /// because LTTng may have an event of the same name.
     pub fn logged(&mut self, index: usize, layout: &EventLayout) -> io::Result<u16> {
         if let Some(id) = self.logged[index] {
             return Ok(id);
         }
         let mut layout =
             EventLayout { name: format!("{}:{}", layout.schema, layout.name), ..layout.clone() };
-        // babeltrace 1.5 warns of each value that an enumeration does not name, and of each sum of
-        // flags.
+        // Without enumerations: babeltrace 1.5 warns of each value without a name, and of each
+        // combination of flags.
         for field in layout.fields.iter_mut().filter(|f| matches!(f.decode, Decode::Table(_))) {
             field.decode = Decode::Plain;
         }

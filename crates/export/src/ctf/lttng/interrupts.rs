@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Interrupts and system calls: which events LTTng knows by other names, as their schemata declare
-//! them with slices.
+//! Interrupts and system calls: finds the events that LTTng has under other names, by the slices
+//! that their schemata declare.
 
 use crate::roles::{Place, number};
 use klogger_schema::layout::EventLayout;
 use klogger_schema::model::{self, Shape, Slice};
 
-/// What an event is to LTTng. Fields are places in the event.
+/// The meaning of an event in LTTng. Fields are indices into the event's fields.
 #[derive(Clone, Copy)]
 pub enum Part {
-    /// Of `slice irq`: the field by which its ends are found is the interrupt's number.
+    /// Of `slice irq`: the field that matches its ends is the interrupt's number.
     IrqEntry {
         irq: usize,
     },
@@ -25,11 +25,11 @@ pub enum Part {
     SoftirqExit {
         vec: usize,
     },
-    /// Of `slice system_call`: the field `id`.
+    /// Of `slice system_call`, with the field `id`.
     CallEntry {
         id: usize,
     },
-    /// And `ret`.
+    /// With the field `ret` as well.
     CallExit {
         id: usize,
         ret: usize,
@@ -64,7 +64,7 @@ fn end(event: &EventLayout, slice: &Slice) -> Option<Part> {
     })
 }
 
-/// The only field by which the ends of a slice are found, on a CPU.
+/// The only field that matches the ends of a slice on a CPU.
 fn key(event: &EventLayout, slice: &Slice) -> Place {
     match slice.by.as_slice() {
         [name] if slice.on == model::Place::Cpu => number(event, name),
@@ -76,8 +76,8 @@ fn long(event: &EventLayout, name: &str) -> Place {
     event.fields.iter().position(|f| f.name == name && f.shape == Shape::One)
 }
 
-/// Calls of which the LTTng analyses read the arguments, without which they end. A log does not
-/// have them.
+/// System calls whose arguments the LTTng analyses read; without arguments they abort. A log does
+/// not have these.
 const WITH_ARGUMENTS: [&str; 28] = [
     "open",
     "openat",
@@ -109,8 +109,8 @@ const WITH_ARGUMENTS: [&str; 28] = [
     "sendfile64",
 ];
 
-/// A system call's name; `None` if this program does not know those of the machine, or if readers
-/// want more than it.
+/// A system call's name; `None` if the numbers of this machine are not known, or readers need more
+/// than the name.
 pub fn call_name(machine: &str, id: i64) -> Option<&'static str> {
     let id = usize::try_from(id).ok()?;
     let name = match machine {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! `--to lttng`: the trace as LTTng's kernel tracer would have written it, for what knows its
-//! events: the LTTng analyses, Trace Compass.
+//! `--to lttng`: a trace as LTTng's kernel tracer would write it, for tools that know its events:
+//! the LTTng analyses, Trace Compass.
 //!
-//! What the scheduler did is found by the roles of events, interrupts and system calls by slices;
-//! see [`crate::roles`] and [`interrupts`]. All other events are as they were logged, and are
-//! called `SCHEMA:EVENT`.
+//! Scheduler events are recognized by their roles, interrupts and system calls by slices; see
+//! [`crate::roles`] and [`interrupts`]. All other events are written as logged, with the name
+//! `SCHEMA:EVENT`.
 //!
-//! **Invariant:** names and values are those of LTTng 2.6 ([`VERSION`]), from which readers
-//! conclude on the rest.
+//! **Invariant:** names and values are those of LTTng 2.6 ([`VERSION`]), because readers derive the
+//! others from this version.
 
 mod classes;
 mod interrupts;
@@ -31,20 +31,20 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-/// The latest in which soft interrupts have the names that the LTTng analyses know. Trace Compass
-/// knows both.
+/// The latest version in which soft interrupts have the names that the LTTng analyses know. Trace
+/// Compass knows both.
 const VERSION: [(&str, i64); 3] =
     [("tracer_major", 2), ("tracer_minor", 6), ("tracer_patchlevel", 0)];
 
-/// Where the LTTng analyses look for the version: in a directory of this name.
+/// The LTTng analyses look for the version in a directory of this name.
 const DOMAIN: &str = "kernel";
 
-/// `MAX_RT_PRIO`: switches have priorities without it, wake-ups have the kernel's own.
+/// `MAX_RT_PRIO`: it is subtracted from priorities in switches, but not in wake-ups.
 const RT: i64 = 100;
-/// Where a log does not say it: that of a thread which nobody has made nicer.
+/// The priority if the log does not have it: that of a thread with nice 0.
 const PRIO: i64 = 120;
 
-/// Of the kernel's threads.
+/// The parent of kernel threads.
 const KTHREADD: i64 = 2;
 
 pub fn write(
@@ -54,8 +54,8 @@ pub fn write(
 ) -> io::Result<(u64, Vec<Damage>)> {
     let dir = dir.join(DOMAIN);
     fs::create_dir(&dir)?;
-    // The LTTng analyses look only at the time in which all streams have packets: all CPUs were
-    // watched all the time.
+    // The LTTng analyses use only the time in which all streams have packets. All CPUs were
+    // recorded all the time.
     let (begin_ns, end_ns) = reader.span();
     let mut streams = Streams { begin_ns: Some(begin_ns), ..Streams::new(reader, &dir) };
     let mut lttng = Lttng::new(reader);
@@ -70,7 +70,7 @@ pub fn write(
     Ok((done, damage))
 }
 
-/// LTTng's, before klogger's own.
+/// LTTng's variables, followed by klogger's own.
 fn environment(own: Environment) -> Environment {
     let text = |text: &str| Setting::Text(text.into());
     let mut all: Environment = vec![
@@ -87,7 +87,7 @@ fn environment(own: Environment) -> Environment {
     all
 }
 
-/// Where an event goes to.
+/// Where an event is written.
 #[derive(Clone, Copy)]
 struct At {
     origin: Origin,
@@ -97,15 +97,15 @@ struct At {
 
 struct Lttng {
     machine: String,
-    /// By event.
+    /// By event type.
     roles: Vec<Role>,
     states: States,
     parts: Vec<Option<Part>>,
-    /// By event: its fields `irq` and `name`, if it has no others.
+    /// By event type: the index of its field `irq`, if it has only `irq` and `name`.
     named: Vec<Option<usize>>,
     irq_names: HashMap<i64, Vec<u8>>,
     processes: Processes,
-    /// The last one of each thread.
+    /// The last known priority of each thread.
     prios: HashMap<i64, i64>,
     cpus: BTreeMap<u16, Cpu>,
     /// Every thread is recorded.
@@ -164,7 +164,7 @@ impl Lttng {
         if told { Ok(()) } else { self.single(event, role, at, streams) }
     }
 
-    /// An event that is no part of a switch.
+    /// An event that is not part of a switch.
     fn single(
         &mut self,
         event: &EventRef,
@@ -243,7 +243,7 @@ impl Lttng {
         self.write("sched_process_fork", &fields, at, streams)
     }
 
-    /// What a log does not say of a thread is 0, "unknown".
+    /// Values of a thread that are not in the log are 0, "unknown".
     fn exists(&mut self, event: &EventRef, at: At, streams: &mut Streams) -> io::Result<()> {
         let [tid, pid, ppid] =
             ["pid", "tgid", "ppid"].map(|field| int_of(event, field).unwrap_or(-1));
@@ -336,7 +336,7 @@ impl Lttng {
         Ok(())
     }
 
-    /// What waits for the second half of its switch.
+    /// Writes switches whose second half is missing.
     fn finish(&mut self, streams: &mut Streams) -> io::Result<()> {
         for number in self.cpus.keys().copied().collect::<Vec<_>>() {
             if let Some(cpu) = self.cpus.get_mut(&number) {
@@ -376,7 +376,7 @@ impl Lttng {
         self.prios.get(&tid).copied().unwrap_or(PRIO)
     }
 
-    /// As an event says, or else as the last one said.
+    /// The priority in the event, or else the last known one.
     fn prio_now(&mut self, tid: i64, said: Option<i64>) -> i64 {
         if let Some(prio) = said {
             self.prios.insert(tid, prio);
@@ -385,7 +385,7 @@ impl Lttng {
     }
 }
 
-/// Of an event that says an interrupt's name, and nothing else: where the number is.
+/// For an event that has only an interrupt's name: the index of the number.
 fn irq_of_name(event: &EventLayout) -> Option<usize> {
     let is = |name: &str| event.fields.iter().position(|f| f.name == name);
     is("irq").filter(|_| is("name").is_some() && event.fields.len() == 2)
