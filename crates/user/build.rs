@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Compiles the C runtime, which does all that is not on an event's fast path.
+//! Compiles the C runtime, which does everything that is not on the fast path.
 
 use klogger_c_layout::Headers;
 use std::env;
@@ -10,7 +10,7 @@ macro_rules! parts {
     ($($path:literal),* $(,)?) => { &[$($path),*] };
 }
 
-/// Below the folder `runtime`.
+/// Paths below the folder `runtime`.
 const HEADERS: &[&str] = include!("../../runtime/user/parts.in");
 
 fn main() {
@@ -42,7 +42,7 @@ fn main() {
         .compile("klogger_user");
 }
 
-/// What klogger_codegen::user::runtime_number() says: FNV-1a of the headers.
+/// Computes the same as klogger_codegen::user::runtime_number(): FNV-1a of the headers.
 fn number(runtime: &Path) -> u64 {
     let texts = HEADERS
         .iter()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The kernel's file system for BPF objects: what has a name in it outlives the process that made
-//! it.
+//! The kernel's file system for BPF objects: an object that is pinned there outlives the process
+//! that made it.
 
 use std::ffi::CString;
 use std::io;
@@ -46,14 +46,14 @@ pub fn is_mounted() -> io::Result<bool> {
     }
 }
 
-/// Gives a map or a program a name.
+/// Pins a map or a program.
 pub fn pin(object: BorrowedFd, path: &Path) -> io::Result<()> {
     let path = CString::new(path.as_os_str().as_bytes())?;
     // SAFETY: the path is valid and ends with a NUL.
     check(unsafe { libbpf_sys::bpf_obj_pin(object.as_raw_fd(), path.as_ptr()) }).map(drop)
 }
 
-/// The map or program of that name.
+/// Opens a pinned map or program.
 pub fn get(path: &Path) -> io::Result<OwnedFd> {
     let path = CString::new(path.as_os_str().as_bytes())?;
     // SAFETY: the path is valid and ends with a NUL; the descriptor is new and ours.

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The kernel's clocks beside each other.
+//! Reads several clocks of the kernel together.
 
-/// Read at one moment, in ns.
+/// Readings of one moment, in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Clocks {
     pub monotonic: u64,
     pub wall: u64,
-    /// Runs on while the machine sleeps.
+    /// Includes the time during which the machine was suspended.
     pub boot: u64,
-    /// How far apart the readings may be.
+    /// The uncertainty: how far apart the readings may be.
     pub within: u64,
 }
 
-/// The closest of several readings.
+/// The reading with the least uncertainty of several.
 pub fn read() -> Clocks {
     let reading = |_| {
         let before = clock_ns(libc::CLOCK_MONOTONIC);
@@ -35,8 +35,7 @@ fn clock_ns(clock: libc::clockid_t) -> u64 {
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }
 
-/// (monotonic, wall clock, how far apart the two readings may be), in ns: the closest of several
-/// pairs.
+/// (monotonic, wall clock, uncertainty), in ns: the best of several pairs.
 pub fn clock_pair() -> (u64, u64, u64) {
     let readings = (0..16).map(|_| {
         let before = monotonic_ns();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Programs that read what strangers wrote: compilers. They see their own files and those that they
-//! are given, reach no network, and get no privilege back; one that root starts may be nobody's.
+//! Confines compilers, because what they read is untrusted. They can access their own files and
+//! those that they are given, reach no network, and regain no privilege; one that root starts may
+//! run as user nobody.
 
 use landlock::{
     ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, Ruleset, RulesetAttr,
@@ -14,11 +15,11 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Nobody's user and group.
+/// The user and group ids of nobody.
 pub const NOBODY: u32 = 65534;
 
-/// Where compilers, their libraries and what they start are. Of `/etc`, what the loader of programs
-/// reads.
+/// Directories of compilers, their libraries and the programs that they start. Of `/etc`, what the
+/// dynamic loader reads.
 const PROGRAMS: &[&str] = &[
     "/usr",
     "/bin",
@@ -36,7 +37,7 @@ const PROGRAMS: &[&str] = &[
     "/dev/zero",
 ];
 
-/// What a program may use at most, each of its processes.
+/// Resource limits of a program, for each of its processes.
 #[derive(Clone, Copy)]
 pub struct Limits {
     pub cpu_seconds: u64,
@@ -44,28 +45,28 @@ pub struct Limits {
     pub file_size: u64,
 }
 
-/// What a program may do beyond [`PROGRAMS`].
+/// What a program may access besides [`PROGRAMS`].
 pub struct Permits<'a> {
     pub read: &'a [&'a Path],
     pub write: &'a [&'a Path],
-    /// If root starts it, it gives up being root.
+    /// If root starts it, it runs as user nobody.
     pub nobody: bool,
     pub limits: Limits,
 }
 
-/// Takes effect when the program is started. Without Landlock (Linux 5.13, and it can be left out)
-/// files are kept from it only by its being nobody, or not at all.
+/// Takes effect when the program is started. Without Landlock (Linux 5.13, and optional), only
+/// running as nobody protects files; other users' programs are then not confined.
 pub fn confine(command: &mut Command, permits: &Permits) {
     let rules = ruleset(permits.read, permits.write);
     let nobody = permits.nobody && super::files::effective_uid() == 0;
     let limits = permits.limits;
-    // SAFETY: between fork and exec it makes system calls, and nothing else.
+    // SAFETY: between fork and exec only system calls are made.
     unsafe { command.pre_exec(move || enter(rules.as_ref(), nobody, limits)) };
 }
 
 /// `None`: this kernel has no Landlock.
 fn ruleset(read: &[&Path], write: &[&Path]) -> Option<OwnedFd> {
-    // What an older kernel does not know is left out.
+    // Rights that an older kernel does not know are left out.
     let abi = ABI::V6;
     let all = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
@@ -85,7 +86,7 @@ fn ruleset(read: &[&Path], write: &[&Path]) -> Option<OwnedFd> {
 fn enter(rules: Option<&OwnedFd>, nobody: bool, limits: Limits) -> io::Result<()> {
     let limit = |which, most: u64| {
         let mut limit = libc::rlimit { rlim_cur: most, rlim_max: most };
-        // SAFETY: the structure is valid. A limit that is lower already stays.
+        // SAFETY: the structure is valid. A lower limit stays.
         unsafe {
             libc::getrlimit(which, &mut limit);
             let most = most.min(limit.rlim_max);
@@ -102,7 +103,7 @@ fn enter(rules: Option<&OwnedFd>, nobody: bool, limits: Limits) -> io::Result<()
             || libc::setgroups(0, std::ptr::null()) == 0
                 && libc::setresgid(NOBODY, NOBODY, NOBODY) == 0
                 && libc::setresuid(NOBODY, NOBODY, NOBODY) == 0;
-        // A container's root may be all the users that there are. Then Landlock must do.
+        // A container's root may have no other users. Then only Landlock confines the program.
         if !changed && rules.is_none() {
             return Err(io::Error::last_os_error());
         }
@@ -116,7 +117,7 @@ fn enter(rules: Option<&OwnedFd>, nobody: bool, limits: Limits) -> io::Result<()
     Ok(())
 }
 
-/// The program of that name on the PATH.
+/// Finds a program on the PATH.
 pub fn find_program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_else(|| OsString::from("/usr/bin:/bin"));
     let is_program = |p: &PathBuf| {
@@ -125,7 +126,7 @@ pub fn find_program(name: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(is_program)
 }
 
-/// The folder in which a program has its own files: `/opt/llvm` of `/opt/llvm/bin/clang`.
+/// The directory of a program's own files: `/opt/llvm` for `/opt/llvm/bin/clang`.
 pub fn home_of(program: &Path) -> PathBuf {
     let program = program.canonicalize().unwrap_or_else(|_| program.into());
     let folder = program.parent().unwrap_or(Path::new("/"));
@@ -135,7 +136,7 @@ pub fn home_of(program: &Path) -> PathBuf {
     }
 }
 
-/// Lets nobody read a folder and all that is in it, if root is to give this up.
+/// Makes a directory and all that is in it readable for user nobody, if we are root.
 pub fn lend(folder: &Path) -> io::Result<()> {
     if super::files::effective_uid() != 0 {
         return Ok(());

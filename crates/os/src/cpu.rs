@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Where the calling thread runs, and before whom.
+//! CPU affinity and priority of the calling thread.
 
 use crate::check;
 use std::io;
 use std::time::Duration;
 
-/// The calling thread is on one CPU, until this is dropped: then it may run where it could before.
+/// Binds the calling thread to one CPU until dropped; then its old affinity is restored.
 pub struct Affinity(libc::cpu_set_t);
 
 impl Affinity {
@@ -16,7 +16,7 @@ impl Affinity {
     }
 }
 
-/// The CPU with the lowest number of those where the calling thread may run.
+/// The lowest CPU on which the calling thread may run.
 pub fn lowest_cpu() -> io::Result<u32> {
     let set = affinity()?;
     // SAFETY: within the set.
@@ -35,12 +35,12 @@ fn affinity() -> io::Result<libc::cpu_set_t> {
 
 impl Drop for Affinity {
     fn drop(&mut self) {
-        // SAFETY: the set is valid. If it is refused, the thread stays where it is.
+        // SAFETY: the set is valid. If the call fails, the affinity stays.
         unsafe { libc::sched_setaffinity(0, size_of_val(&self.0), &self.0) };
     }
 }
 
-/// Where the calling thread runs.
+/// The CPU on which the calling thread runs.
 pub fn this_cpu() -> Option<u32> {
     // SAFETY: no arguments.
     u32::try_from(unsafe { libc::sched_getcpu() }).ok()
@@ -60,15 +60,15 @@ pub fn pin_to_cpu(cpu: u32) -> io::Result<()> {
 }
 
 /// Gives the calling thread the lowest SCHED_FIFO priority: above all ordinary threads, below the
-/// kernel's own.
+/// kernel's threads.
 pub fn become_fifo() -> io::Result<()> {
     let param = libc::sched_param { sched_priority: 1 };
     // SAFETY: param is valid.
     check(unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &param) }).map(drop)
 }
 
-/// Gives the calling thread a share of a busy CPU that others cannot take from it, and lets them
-/// have theirs.
+/// Sets the nice value of the calling thread to -15: it gets its share of a busy CPU, and other
+/// threads still get theirs.
 pub fn become_important() -> io::Result<()> {
     const NICE: libc::c_int = -15;
     // SAFETY: no pointers; 0 is the calling thread.
@@ -76,14 +76,14 @@ pub fn become_important() -> io::Result<()> {
 }
 
 /// Returns after everything that was running with preemption off when it was called has finished:
-/// this system call waits for all CPUs to have passed through the scheduler. BPF programs are
-/// another matter: see `bpf::grace`.
+/// this system call waits until all CPUs have passed through the scheduler. For BPF programs see
+/// `bpf::grace`.
 pub fn wait_for_all_cpus() {
     const MEMBARRIER_CMD_GLOBAL: libc::c_int = 1;
     // SAFETY: no pointers.
     let result = unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) };
     if result != 0 {
-        // Not offered on nohz_full kernels. A program takes microseconds.
+        // Not supported on nohz_full kernels. A program takes microseconds.
         std::thread::sleep(Duration::from_millis(20));
     }
 }

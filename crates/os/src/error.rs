@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What cannot be done, why, and the remedy.
+//! Errors: what failed, why, and the remedy.
 
 use std::fmt;
 

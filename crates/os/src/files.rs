@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Files of a folder that is held open, so that nobody can put another in its place.
+//! Access to files through a descriptor of their folder, so that they cannot be replaced meanwhile.
 
 use super::check;
 use std::ffi::{CString, OsStr};
@@ -10,8 +10,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// A file of `folder` that is looked at, and not opened: no link is followed, and a device hears
-/// nothing of it.
+/// A descriptor of a file of `folder` that allows to inspect but not to read it (O_PATH): links are
+/// not followed, and opening a device has no effect on it.
 pub fn look_in(folder: &File, name: &OsStr) -> io::Result<File> {
     let name = CString::new(name.as_bytes())?;
     let flags = libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC;
@@ -22,15 +22,14 @@ pub fn look_in(folder: &File, name: &OsStr) -> io::Result<File> {
     }
 }
 
-/// Opens for reading and writing what [`look_in`] has looked at: this very file, whatever stands
-/// under its name by now.
+/// Opens for reading and writing exactly the file that [`look_in`] has found, even if its name
+/// refers to another one by now.
 pub fn open_seen(seen: &File) -> io::Result<File> {
     let path = format!("/proc/self/fd/{}", seen.as_raw_fd());
     File::options().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(path)
 }
 
-/// Opens a folder by the path that it has below `root`: that is the end of every `..`, and no link
-/// is followed.
+/// Opens a folder by its path below `root`: `..` does not leave `root`, and links are not followed.
 pub fn open_folder_below(root: &File, path: &Path) -> io::Result<File> {
     let path = CString::new(path.as_os_str().as_bytes())?;
     // SAFETY: zeros are a valid value; the path ends with a NUL; the descriptor is new and ours.
@@ -46,13 +45,13 @@ pub fn open_folder_below(root: &File, path: &Path) -> io::Result<File> {
     }
 }
 
-/// The root of a process, as the kernel has it.
+/// The root directory of a process.
 pub fn root_of(pid: u32) -> io::Result<File> {
     let flags = libc::O_PATH | libc::O_DIRECTORY;
     File::options().read(true).custom_flags(flags).open(format!("/proc/{pid}/root"))
 }
 
-/// Whether this process may make files in a folder.
+/// Whether this process may create files in a folder.
 pub fn check_writable(folder: &Path) -> io::Result<()> {
     let path = CString::new(folder.as_os_str().as_bytes())?;
     // SAFETY: the path ends with a NUL.
@@ -68,13 +67,13 @@ pub fn remove_in(folder: &File, name: &OsStr) -> io::Result<()> {
     check(unsafe { libc::unlinkat(folder.as_raw_fd(), name.as_ptr(), 0) }).map(drop)
 }
 
-/// As many files as strangers' programs may need beside one's own; root takes as many.
+/// As many files as other users' programs may need, besides those for our own.
 const FILES: libc::rlim_t = 64 << 10;
 
-/// Lets this process open as many files as it may. Processes that it has started before keep their
+/// Raises the limit of open files as far as possible. Processes that were started before keep their
 /// limit.
 pub fn raise_limit() {
-    // SAFETY: the structure is valid for both calls. Where they fail, the old limit stays.
+    // SAFETY: the structure is valid for both calls. If they fail, the old limit stays.
     unsafe {
         let mut limit: libc::rlimit = std::mem::zeroed();
         if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 {
@@ -87,7 +86,7 @@ pub fn raise_limit() {
     }
 }
 
-/// Takes away from the files that this process makes from now on what these bits of a mode say.
+/// Removes these bits from the mode of files that this process creates from now on.
 pub fn withhold(bits: u32) {
     // SAFETY: no pointers; it cannot fail.
     unsafe {
@@ -101,10 +100,10 @@ pub fn effective_uid() -> u32 {
     unsafe { libc::geteuid() }
 }
 
-/// 64 bits that nobody can guess.
+/// 64 random bits from the kernel, which cannot be predicted.
 pub fn random() -> u64 {
     let mut bytes = [0u8; 8];
-    // SAFETY: bytes is as long as is said. So few bytes come whole, or not at all.
+    // SAFETY: the length of bytes is passed. So few bytes are returned completely or not at all.
     let n = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
     if n == 8 { u64::from_ne_bytes(bytes) } else { super::monotonic_ns() }
 }

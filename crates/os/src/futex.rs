@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Futexes that processes share: programs call the recorder by them.
+//! Futexes shared between processes, by which programs wake the recorder.
 
 use std::io;
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
-/// As many as one call can wait for.
+/// The largest number of futexes in one call.
 pub const WAIT_MAX: usize = 128;
 
 /// `struct futex_waitv` of linux/futex.h.
@@ -20,9 +20,9 @@ struct Waiter {
 /// A futex of 32 bits, not private to this process.
 const FUTEX2_SIZE_U32: u32 = 2;
 
-/// Waits until one of `words` is woken, at once if one has no longer the value given with it. An
-/// error is one of the call itself (no such call, a word whose memory is gone); being woken, late
-/// or interrupted is none.
+/// Waits until one of `words` is woken; returns at once if one no longer has the value given with
+/// it. An error is one of the call itself (no such system call, memory of a word unmapped); a
+/// wake-up, timeout or signal is no error.
 pub fn wait(words: &[(&AtomicU32, u32)], timeout: Duration) -> io::Result<()> {
     let waiters: Vec<Waiter> = words
         .iter()
@@ -59,7 +59,7 @@ pub fn wait(words: &[(&AtomicU32, u32)], timeout: Duration) -> io::Result<()> {
     }
 }
 
-/// Wakes all who wait for `word`.
+/// Wakes all threads that wait for `word`.
 pub fn wake(word: &AtomicU32) {
     // SAFETY: the word is valid; no other pointers.
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, i32::MAX, 0, 0, 0) };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What is new in folders.
+//! Notifications of new files in folders.
 
 use super::check;
 use std::ffi::CString;
@@ -10,9 +10,10 @@ use std::path::Path;
 
 pub struct Inotify(OwnedFd);
 
-/// Something came to be in a watched folder.
+/// A file was created in a watched folder.
 pub struct Event {
-    /// Which folder, as [`Inotify::watch`] numbered it. -1: events were lost, so look everywhere.
+    /// The folder, by the number from [`Inotify::watch`]. -1: notifications were lost, so all
+    /// folders must be read.
     pub watch: i32,
     pub name: Vec<u8>,
 }
@@ -26,7 +27,7 @@ impl Inotify {
         }
     }
 
-    /// Watches a folder for names that come to be in it.
+    /// Watches a folder for new names.
     pub fn watch(&self, folder: &Path) -> io::Result<i32> {
         let path = CString::new(folder.as_os_str().as_bytes())?;
         let mask = libc::IN_MOVED_TO | libc::IN_CREATE | libc::IN_ONLYDIR;
@@ -34,7 +35,7 @@ impl Inotify {
         check(unsafe { libc::inotify_add_watch(self.0.as_raw_fd(), path.as_ptr(), mask) })
     }
 
-    /// All that has happened; none if nothing has.
+    /// All notifications since the last call.
     pub fn read(&self) -> Vec<Event> {
         let mut buffer = [0u8; 16 << 10];
         let mut events = Vec::new();
@@ -50,8 +51,8 @@ impl Inotify {
     }
 }
 
-/// `struct inotify_event` is wd, mask, cookie, length (32 bits each), then the name with NULs
-/// behind it.
+/// `struct inotify_event` is wd, mask, cookie, length (32 bits each), then the name, padded with
+/// NULs.
 fn parse(mut bytes: &[u8], events: &mut Vec<Event>) {
     const HEAD: usize = 16;
     while bytes.len() >= HEAD {

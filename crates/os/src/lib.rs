@@ -38,8 +38,8 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-/// Waits until one of `fds` can be read, or the time has passed. The answer has one element for
-/// each of them.
+/// Waits until one of `fds` can be read, or the timeout. The result has one element for each of
+/// them.
 pub fn poll_readable(fds: &[BorrowedFd], timeout: Duration) -> io::Result<Vec<bool>> {
     let mut list: Vec<libc::pollfd> = fds
         .iter()
@@ -59,8 +59,8 @@ pub fn in_our_group(pid: u32) -> bool {
     unsafe { libc::getpgid(pid as libc::pid_t) == libc::getpgrp() }
 }
 
-/// A descriptor that becomes readable when the process ends. Fails for a thread that is not its
-/// process's first.
+/// A descriptor that becomes readable when the process ends. Fails for a thread that is not the
+/// first of its process.
 pub fn pidfd_open(pid: u32) -> io::Result<OwnedFd> {
     // SAFETY: no pointers; the descriptor is new and ours.
     unsafe {
@@ -70,11 +70,11 @@ pub fn pidfd_open(pid: u32) -> io::Result<OwnedFd> {
 }
 
 pub fn kill(pid: u32, signal: libc::c_int) {
-    // SAFETY: no pointers. That the process is gone already is as good.
+    // SAFETY: no pointers. If the process has ended already, nothing happens.
     unsafe { libc::kill(pid as libc::pid_t, signal) };
 }
 
-/// (release, version, machine) of the running kernel, and the host's name.
+/// (release, version, machine) of the running kernel, and the host name.
 pub fn uname() -> (String, String, String, String) {
     let text = |bytes: &[libc::c_char]| {
         let bytes: Vec<u8> = bytes.iter().take_while(|c| **c != 0).map(|c| *c as u8).collect();

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Facts about this machine, as /proc and /sys have them.
+//! Facts about this machine, from /proc and /sys.
 
 use crate::{self as os, Error};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// What this process writes from now on, nobody may read who may not read `file`.
+/// From now on this process creates files that only those users can read who can read `file`.
 pub fn write_as_private_as(file: &Path) {
     if let Ok(found) = file.metadata() {
         let mode = found.permissions().mode();
@@ -38,12 +38,12 @@ fn parse_cpu_list(text: &str) -> Option<Vec<u32>> {
     Some(cpus)
 }
 
-/// What the kernel derives its clocks from.
+/// The hardware from which the kernel derives its clocks.
 pub fn clock_source() -> String {
     line("/sys/devices/system/clocksource/clocksource0/current_clocksource")
 }
 
-/// Bytes of memory that can be had without swapping.
+/// Bytes of memory that can be allocated without swapping.
 pub fn memory_available() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|l| l.strip_prefix("MemAvailable:"))?;
@@ -51,7 +51,7 @@ pub fn memory_available() -> Option<u64> {
     Some(kib * 1024)
 }
 
-/// The kernel's symbols in ascending order, a line each: address in hexadecimal, a space, name.
+/// The kernel's symbols in ascending order, one per line: address in hexadecimal, a space, name.
 /// Empty if the kernel hides them.
 pub fn symbols() -> String {
     let text = fs::read_to_string("/proc/kallsyms").unwrap_or_default();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Memory that is shared with the kernel or with a program, and read and written by atomics alone.
+//! Memory that is shared with the kernel or with a program, and accessed only by atomics.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
@@ -10,11 +10,11 @@ use std::sync::atomic::AtomicU64;
 pub struct Mapping {
     address: NonNull<u8>,
     length: usize,
-    /// Bytes of memory of our own in front of it.
+    /// Bytes of private memory in front of it.
     front: usize,
 }
 
-// SAFETY: it is plain memory; who reads and writes what is settled by the ring's protocol.
+// SAFETY: it is plain memory; the ring's protocol defines who reads and writes what.
 unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
@@ -24,7 +24,7 @@ impl Mapping {
         Mapping::with_flags(fd, 0, length, 0)
     }
 
-    /// New memory of our own: zeros.
+    /// New private memory, filled with zeros.
     pub fn own(length: usize) -> io::Result<Mapping> {
         Mapping::made(-1, 0, length, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS)
     }
@@ -34,24 +34,24 @@ impl Mapping {
         Mapping::with_flags(fd, offset, length, 0)
     }
 
-    /// Bytes of the front: whole pages, whatever their size.
+    /// Bytes of the front: whole pages for any page size.
     pub const FRONT: usize = 64 << 10;
 
-    /// The same, for a file of which most will never be touched, behind memory that nobody shares.
+    /// Maps a sparse file, most of which is never touched, with private memory in front of it.
     pub fn sparse(fd: BorrowedFd, length: usize) -> io::Result<Mapping> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let anonymous = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         let shared = libc::MAP_SHARED | libc::MAP_NORESERVE | libc::MAP_FIXED;
         let whole = Mapping::FRONT.checked_add(length).ok_or(io::ErrorKind::InvalidInput)?;
-        // SAFETY: a new mapping at an address of the kernel's choice, and the file in the place of
-        // a part of it.
+        // SAFETY: a new mapping at an address of the kernel's choice, and the file in place of a
+        // part of it.
         let start = unsafe { libc::mmap64(ptr::null_mut(), whole, protection, anonymous, -1, 0) };
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
         let address = NonNull::new(start.cast::<u8>().wrapping_add(Mapping::FRONT))
             .ok_or_else(|| io::Error::other("mmap returned address 0"))?;
-        // From here on it is unmapped by drop().
+        // From here on drop() unmaps it.
         let mapping = Mapping { address, length, front: Mapping::FRONT };
         // SAFETY: as above.
         match unsafe {
@@ -62,7 +62,7 @@ impl Mapping {
         }
     }
 
-    /// Memory in front of what is shared, if there is any.
+    /// The private memory in front of the shared memory, if there is any.
     pub fn front(&self) -> Option<*mut u8> {
         (self.front != 0).then(|| self.address.as_ptr().wrapping_sub(self.front))
     }
@@ -102,7 +102,7 @@ impl Mapping {
         unsafe { AtomicU64::from_ptr(at.cast()) }
     }
 
-    /// The address of the byte at `offset`, of which at least `length` must follow.
+    /// The address of the byte at `offset`, which at least `length` bytes must follow.
     pub fn at(&self, offset: usize, length: usize) -> *mut u8 {
         assert!(
             offset.checked_add(length).is_some_and(|end| end <= self.length),

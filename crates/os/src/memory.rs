@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Memory of our own that looks like memory shared with others.
+//! Private memory with the type of shared memory.
 
 use super::Mapping;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, FromRawFd};
 
-/// Zeros; what is never touched takes no memory.
+/// Memory of zeros; pages that are never touched are not allocated.
 pub fn zeros(length: usize) -> io::Result<Mapping> {
     // SAFETY: the name is valid; the descriptor is new and ours.
     let file = unsafe {
@@ -17,7 +17,7 @@ pub fn zeros(length: usize) -> io::Result<Mapping> {
     Mapping::sparse(file.as_fd(), length)
 }
 
-/// Bytes of a page of this machine.
+/// The page size of this machine.
 pub fn page_size() -> usize {
     // SAFETY: no pointers.
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) }.max(4096) as usize

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Modules of the kernel, and requests to their devices.
+//! Loads and unloads kernel modules, and makes ioctl requests to devices.
 
 use super::check;
 use std::ffi::CString;
@@ -15,7 +15,7 @@ pub fn load(file: &File) -> io::Result<()> {
     .map(drop)
 }
 
-/// Unloads a module that nobody uses.
+/// Unloads a module that is not in use.
 pub fn unload(name: &str) -> io::Result<()> {
     let name = CString::new(name)?;
     // SAFETY: the name is valid and ends with a NUL.
@@ -24,15 +24,17 @@ pub fn unload(name: &str) -> io::Result<()> {
     .map(drop)
 }
 
-/// A structure of a device's requests: plain numbers, for which any bytes are a value.
+/// A structure of ioctl requests: plain numbers, for which all bytes are valid values.
 ///
 /// # Safety
-/// It must be `repr(C)`, without padding, and of the size that its request says.
+///
+/// It must be `repr(C)`, without padding, and of the size in its request's number.
 pub unsafe trait Plain {}
 
 /// Makes a request that reads and fills in `argument`.
 pub fn request<T: Plain>(device: BorrowedFd, number: u32, argument: &mut T) -> io::Result<()> {
-    // SAFETY: the number says how large the argument is, and it is so large, as Plain promises.
+    // SAFETY: the request's number contains the size of the argument, which Plain guarantees to be
+    // right.
     check(unsafe { libc::ioctl(device.as_raw_fd(), number as libc::Ioctl, argument as *mut T) })
         .map(drop)
 }

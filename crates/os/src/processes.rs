@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The threads that exist when recording begins, from /proc.
+//! The existing processes and threads, from /proc.
 
 use std::fs;
 
-/// What a PROCESS_EXISTS event says.
+/// The contents of a PROCESS_EXISTS event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Thread {
     pub tid: u32,
@@ -20,12 +20,12 @@ pub fn all_processes() -> Vec<u32> {
     numbers("/proc")
 }
 
-/// Ids of all threads of a process; none if it is gone.
+/// Ids of all threads of a process; none if it has ended.
 pub fn threads_of(pid: u32) -> Vec<u32> {
     numbers(&format!("/proc/{pid}/task"))
 }
 
-/// The name of one of this process' threads; empty if it is gone.
+/// The name of a thread of this process; empty if it has ended.
 pub fn own_name(tid: u32) -> String {
     fs::read_to_string(format!("/proc/self/task/{tid}/comm"))
         .unwrap_or_default()
@@ -52,11 +52,10 @@ pub fn thread(pid: u32, tid: u32) -> Option<Thread> {
     parse_stat(&stat, tid, pid, command)
 }
 
-/// When a process was started, in ticks since the machine was; with it a number means one process
-/// for ever.
+/// When a process was started, in ticks since boot. Together with this, a process id is unique.
 pub fn started(pid: u32) -> Option<u64> {
     let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
-    // Behind the name stands the state, which is field 3; the start is field 22.
+    // The state, field 3, follows the name; the start time is field 22.
     String::from_utf8_lossy(&stat)
         .rsplit_once(')')?
         .1
@@ -66,14 +65,13 @@ pub fn started(pid: u32) -> Option<u64> {
         .ok()
 }
 
-/// The name stands in parentheses and may hold any byte, also `)`. After it, the fields are
-/// numbers.
+/// The name is in parentheses and may contain any byte, also `)`. The fields after it are numbers.
 fn parse_stat(stat: &[u8], tid: u32, tgid: u32, command: Vec<u8>) -> Option<Thread> {
     let open = stat.iter().position(|c| *c == b'(')?;
     let close = stat.iter().rposition(|c| *c == b')')?;
     let comm = stat.get(open + 1..close)?.to_vec();
     let rest = std::str::from_utf8(stat.get(close + 1..)?).ok()?;
-    // proc(5) counts from 1; the state behind the name is field 3.
+    // proc(5) counts from 1; the state after the name is field 3.
     let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
     let field = |n: usize| fields.get(n - 3).copied();
     Some(Thread {
@@ -92,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_may_hold_parentheses() {
+    fn a_name_may_contain_parentheses() {
         let stat = b"7 (a) b) S 3 7 7 0 -1 1 0 0 0 0 0 0 0 0 20 0 1 0 9 1 1 1 1 1 1 1 1 0 0 0 0 0 \
                      0 0 17 1 0 2 0 0 0";
         let t = parse_stat(stat, 7, 7, Vec::new()).unwrap();

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The names under which recorders listen: abstract sockets, which vanish with their processes.
+//! The names under which recorders listen: abstract sockets, which disappear with their processes.
 
 use std::fs;
 
 const PREFIX: &str = "klogger-recording-";
 
-/// Of the recorder with this process id.
+/// The name of the recorder with this process id.
 pub fn name(pid: u32) -> String {
     format!("{PREFIX}{pid}")
 }
 
-/// Process ids of the recorders that run on this machine, or of what says that it is one: anybody
-/// can take such a name.
+/// Process ids of the recorders on this machine. They are untrusted: any process can take such a
+/// name.
 pub fn recordings() -> Vec<u32> {
     let text = fs::read_to_string("/proc/net/unix").unwrap_or_default();
     let names =

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The list of robust futexes of a thread: when it dies, for whatever reason, the kernel notes that
-//! in each of them. So whoever shares the memory of one with a recorder knows that it was killed,
-//! without a system call.
+//! The list of robust futexes of a thread: when the thread ends, for whatever reason, the kernel
+//! marks each of them. So a program that shares a futex with a recorder sees that the recorder was
+//! killed, without a system call.
 
 use super::{Mapping, check};
 use std::io;
@@ -9,11 +9,11 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The kernel finds the futex of each entry at the same distance. Entries stand in memory of our
-/// own, in front of the memory that is shared ([`Mapping::FRONT`]): or else who shares it could
-/// bend the list.
+/// The kernel finds the futex of each entry at the same distance. Entries are in private memory in
+/// front of the shared memory ([`Mapping::FRONT`]), because otherwise a program could change the
+/// list.
 const AT_ENTRY: usize = 4096;
-/// The kernel goes no further than 2048.
+/// The kernel follows at most 2048 entries.
 const ENTRIES_MAX: usize = 2000;
 
 #[repr(C)]
@@ -29,17 +29,17 @@ struct Head {
     pending: *mut Entry,
 }
 
-/// The list of the thread that made it. It is that thread's until it ends, so its head is never
-/// freed.
+/// The list of the thread that made it. The kernel uses it until the thread ends, so its head is
+/// never freed.
 pub struct Robust {
     head: *mut Head,
     thread: u32,
-    /// Each futex on the list has a copy.
+    /// Each futex on the list holds a copy.
     count: Arc<()>,
 }
 
-/// A futex on the list. It leaves the list when this is dropped, which must happen in the list's
-/// own thread.
+/// A futex on the list. Dropping this removes it from the list, which must happen in the list's own
+/// thread.
 pub struct Kept {
     entry: *mut Entry,
     head: *mut Head,
@@ -47,14 +47,14 @@ pub struct Kept {
     _count: Arc<()>,
 }
 
-// SAFETY: the list is made, changed and emptied in one thread; what holds these goes to other
-// threads only before the list is made and when it is empty.
+// SAFETY: the list is made, changed and emptied in one thread; its owner is sent to another thread
+// only before the list is made and when it is empty.
 unsafe impl Send for Robust {}
 unsafe impl Send for Kept {}
 
 impl Robust {
-    /// In the place of libc's list, which only robust mutexes use; there are none in this thread.
-    /// `futex`: where it stands in each mapping.
+    /// Replaces libc's list, which is used only by robust mutexes; this thread has none. `futex`:
+    /// its offset in each mapping.
     pub fn new(futex: usize) -> io::Result<Robust> {
         let offset = (AT_ENTRY + futex) as libc::c_long;
         let head = Box::new(Head {
@@ -63,8 +63,7 @@ impl Robust {
             pending: ptr::null_mut(),
         });
         let head = Box::into_raw(head);
-        // SAFETY: the head is valid for ever, and describes an empty list: its first entry is
-        // itself.
+        // SAFETY: the head is never freed, and describes an empty list: its first entry is itself.
         unsafe {
             (*head).first.next = head.cast();
             let bytes = size_of::<Head>();
@@ -73,15 +72,15 @@ impl Robust {
         }
     }
 
-    /// Puts the futex of a mapping on the list; `None` if the kernel would not come as far.
+    /// Puts the futex of a mapping on the list; `None` if the list is full.
     pub fn keep(&self, mapping: &Arc<Mapping>, futex: &AtomicU32) -> Option<Kept> {
         if Arc::strong_count(&self.count) > ENTRIES_MAX {
             return None;
         }
         let entry = mapping.front()?.wrapping_add(Mapping::FRONT - AT_ENTRY).cast::<Entry>();
-        // SAFETY: the entry lies in the front of the mapping, which nobody else uses and which
-        // lives as long as Kept. The stores are volatile: the kernel may look between any two of
-        // them.
+        // SAFETY: the entry is in the front of the mapping, which is used for nothing else and
+        // lives as long as Kept. The stores are volatile, because the kernel may read between any
+        // two of them.
         unsafe {
             ptr::write_volatile(entry, Entry { next: (*self.head).first.next });
             ptr::write_volatile(&raw mut (*self.head).first.next, entry);
@@ -93,8 +92,8 @@ impl Robust {
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        // SAFETY: all entries are those of others like this, which leave the list before their
-        // memory goes; the last one's next is the head.
+        // SAFETY: all entries are those of other objects of this type, which leave the list before
+        // their memory is unmapped; the last one's next is the head.
         unsafe {
             let mut at: *mut Entry = self.head.cast();
             while (*at).next != self.entry {
@@ -117,9 +116,9 @@ mod tests {
     const AT: usize = 104;
     const DIED: u32 = 0x4000_0000;
 
-    /// A thread that ends is noted in all futexes that are on its list by then, and in no other.
+    /// When a thread ends, all futexes on its list at that time are marked, and no others.
     #[test]
-    fn the_kernel_notes_that_a_thread_has_died() {
+    fn the_kernel_marks_the_futexes_of_an_ended_thread() {
         let files: Vec<_> = (0..4).map(|_| tempfile::tempfile().unwrap()).collect();
         files.iter().for_each(|f| f.set_len(8192).unwrap());
         let maps: Vec<_> =

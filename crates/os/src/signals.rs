@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Signals: those that end a recording or ask it for a dump, as a file descriptor, and what others
-//! do to us and to the command.
+//! Signals: those that end a recording or request a dump, as a file descriptor; and the treatment
+//! of others in the recorder and its command.
 
 use crate::check;
 use std::io;
@@ -8,8 +8,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 use std::sync::atomic::{AtomicI32, Ordering};
 
-/// While it lives, signals that would end the calling thread's process wait, so that it can put
-/// away what it has laid out. Processes that it starts hear them at once.
+/// While this exists, signals that would end the process are blocked in the calling thread, so that
+/// it can remove its temporary files. Processes that it starts receive them at once.
 pub struct Uninterrupted(libc::sigset_t);
 
 impl Uninterrupted {
@@ -39,22 +39,21 @@ impl Drop for Uninterrupted {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Signal {
     pub number: libc::c_int,
-    /// A key on the terminal, which reaches all processes of the foreground group alike.
+    /// A key on the terminal, which signals all processes of the foreground group.
     pub from_terminal: bool,
 }
 
-/// Where the handler leaves what has arrived: the end of a pipe, of which there is one in a
-/// process.
+/// The end of a pipe into which the handler writes; there is one in a process.
 static ARRIVED: AtomicI32 = AtomicI32::new(-1);
 
-/// Signals that end a recording, or make it dump, as a file descriptor. A handler, unlike a
-/// signalfd, does not depend on which threads there are and what they block.
+/// Signals that end a recording or request a dump, as a file descriptor. Unlike a signalfd, a
+/// handler does not depend on which threads exist and which signals they block.
 pub struct Signals {
     arrived: OwnedFd,
 }
 
 impl Signals {
-    /// Of `signals`, a hang-up that is ignored already (by nohup) stays ignored.
+    /// If one of `signals` is a hang-up that is already ignored (by nohup), it stays ignored.
     pub fn new(signals: &[libc::c_int]) -> io::Result<Signals> {
         let mut ends = [-1; 2];
         // SAFETY: ends has room for two; the descriptors are new and ours. The write end stays open
@@ -67,7 +66,7 @@ impl Signals {
         let handler =
             note_signal as extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
         for s in signals {
-            // SAFETY: both structures are valid; the handler does only what a handler may.
+            // SAFETY: both structures are valid; the handler is async-signal-safe.
             unsafe {
                 let mut action: libc::sigaction = std::mem::zeroed();
                 check(libc::sigaction(*s, ptr::null(), &mut action))?;
@@ -86,8 +85,8 @@ impl Signals {
     /// The next signal that has arrived, if any.
     pub fn next(&self) -> Option<Signal> {
         let mut bytes = [0u8; 2];
-        // SAFETY: bytes is as long as is said. The handler writes two at a time, which a pipe does
-        // not tear.
+        // SAFETY: the length of bytes is passed. The handler writes two bytes at a time, which a
+        // pipe keeps together.
         let n =
             unsafe { libc::read(self.arrived.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len()) };
         (n == 2).then_some(Signal { number: bytes[0].into(), from_terminal: bytes[1] != 0 })
@@ -101,8 +100,8 @@ impl AsFd for Signals {
 }
 
 extern "C" fn note_signal(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
-    // SAFETY: the kernel passes a valid info; write is async-signal-safe, and errno is put back. A
-    // full pipe holds thousands of signals that nobody has looked at yet.
+    // SAFETY: the kernel passes a valid info; write is async-signal-safe, and errno is restored. A
+    // full pipe contains thousands of unread signals, so another one may be lost.
     unsafe {
         let errno = *libc::__errno_location();
         let bytes = [signal as u8, u8::from((*info).si_code == libc::SI_KERNEL)];
@@ -111,19 +110,17 @@ extern "C" fn note_signal(signal: libc::c_int, info: *mut libc::siginfo_t, _: *m
     }
 }
 
-/// A log that may not grow any more (RLIMIT_FSIZE) is as one on a full disk: an error that is
-/// reported, not a signal that ends us. The command that is recorded has the signal as usual
-/// ([`become_ordinary`]).
+/// Makes writing beyond RLIMIT_FSIZE an error, like a full disk, instead of a signal that ends the
+/// process. The recorded command gets the signal as usual ([`become_ordinary`]).
 pub fn survive_file_limits() {
     // SAFETY: no pointers but the action that is ignored.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
-/// In a child between fork and exec: signals do what they do to an ordinary program, and `fd` is
-/// closed.
+/// For a child between fork and exec: resets signals to their defaults, and closes `fd`.
 pub fn become_ordinary(signals: &[libc::c_int], fd: RawFd) {
-    // SAFETY: the calls are async-signal-safe; the descriptor is this child's copy, which nothing
-    // uses.
+    // SAFETY: the calls are async-signal-safe; the descriptor is this child's copy, which is used
+    // nowhere else.
     unsafe {
         for s in signals {
             let mut action: libc::sigaction = std::mem::zeroed();

@@ -6,7 +6,8 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
-/// The user at the other end of a socket: who connected or, seen from there, who began to listen.
+/// The user at the other end of a socket: the one who connected or, for a client, the one who
+/// listens.
 pub fn peer_uid(socket: BorrowedFd) -> io::Result<u32> {
     // SAFETY: credentials and length are valid and of the sizes said.
     unsafe {
@@ -23,13 +24,13 @@ pub fn peer_uid(socket: BorrowedFd) -> io::Result<u32> {
     }
 }
 
-/// Connects to an abstract name, at once or not at all: whoever listens there may never accept.
+/// Connects to an abstract name without blocking, because the listener may never accept.
 pub fn connect_abstract(name: &str) -> io::Result<UnixStream> {
     // SAFETY: zeros are a valid address; the descriptor is new and ours.
     unsafe {
         let mut address: libc::sockaddr_un = std::mem::zeroed();
         address.sun_family = libc::AF_UNIX as libc::sa_family_t;
-        // An abstract name begins behind a NUL.
+        // An abstract name begins after a NUL.
         let place = address.sun_path.get_mut(1..=name.len()).ok_or(io::ErrorKind::InvalidInput)?;
         place.iter_mut().zip(name.bytes()).for_each(|(to, from)| *to = from as libc::c_char);
         let length = std::mem::offset_of!(libc::sockaddr_un, sun_path) + 1 + name.len();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The kernel's tracefs, mounted or not.
+//! Opens the kernel's tracefs, whether it is mounted or not.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -12,7 +12,7 @@ const FSCONFIG_CMD_CREATE: libc::c_uint = 6;
 
 pub struct TraceFs {
     root: PathBuf,
-    /// A mount that has no place in the tree of files, and ends with this.
+    /// A private mount, which is not in the tree of files and ends when this is dropped.
     _mount: Option<OwnedFd>,
 }
 

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The time-stamp counter, and the kernel's clock beside it.
+//! Reads the TSC together with the kernel's clock.
 
 use super::monotonic_ns;
 
-/// (ticks, CLOCK_MONOTONIC in ns, how far apart the two readings may be in ns): the closest of
-/// several readings, of which none was made before everything that precedes the call.
+/// (ticks, CLOCK_MONOTONIC in ns, uncertainty in ns): the best of several readings, all made after
+/// everything that precedes the call.
 #[cfg(target_arch = "x86_64")]
 pub fn pair() -> (u64, u64, u64) {
     use std::arch::x86_64::{_mm_lfence, _rdtsc};
     let ticks = || {
-        // SAFETY: every x86-64 CPU has both. The fences keep loads, of which the clock's are some,
-        // on their side.
+        // SAFETY: every x86-64 CPU has both instructions. The fences keep loads, which include
+        // those of the clock, on their side.
         unsafe {
             _mm_lfence();
             let ticks = _rdtsc();
@@ -25,8 +25,7 @@ pub fn pair() -> (u64, u64, u64) {
         (before + (after - before) / 2, ns, after - before)
     });
     let (ticks, ns, width) = readings.min_by_key(|r| r.2).unwrap_or_default();
-    // The counter is not slower than 1 tick in a ns on any CPU that has an invariant one, so this
-    // is not too little.
+    // An invariant TSC has at least 1 tick per ns on all CPUs, so this is not too small.
     (ticks, ns, width.div_ceil(2))
 }
 
@@ -36,7 +35,7 @@ pub fn pair() -> (u64, u64, u64) {
     (ns, ns, 0)
 }
 
-/// Whether the counter runs at one speed whatever the CPU does.
+/// Whether the TSC is invariant, that is, runs at a constant rate in all CPU states.
 #[cfg(target_arch = "x86_64")]
 pub fn is_invariant() -> bool {
     use std::arch::x86_64::__cpuid;

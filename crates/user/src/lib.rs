@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! `klogger!(EVENT, field, ...)` in Rust programs: typed events in a ring that a recorder reads,
-//! for some nanoseconds each.
+//! `klogger!(EVENT, field, ...)` in Rust programs: typed events in a ring that a recorder drains,
+//! at a cost of some nanoseconds each.
 //!
 //! In `build.rs`, with `klogger-user-build` among the build-dependencies:
 //!
@@ -23,12 +23,12 @@
 //! ```
 //!
 //! The path of an event that is off, or on while all is as usual, is Rust and inlined. Whatever
-//! else happens (a thread's first event, a signal handler in the middle of another event, a full
-//! ring, a fork) is the C of klogger.user.h, the same as in C programs. So a program of both
-//! languages has one file and, for each thread, one ring.
-//!
+//! The fast path and the path of an event that is off are Rust, and inlined. The slow path (a
+//! thread's first event, a signal handler in the middle of another event, a full ring, a fork) is
+//! the C of klogger.user.h, the same as in C programs. So a program in both languages has one file
+//! and, for each thread, one ring.
 //! The feature `off` removes every call, and with them all need of C and of Linux.
-//!
+//! The feature `off` removes every call; then neither C nor Linux is needed.
 //! What is hidden in this documentation is for generated code.
 
 #[cfg(not(feature = "off"))]
@@ -51,7 +51,7 @@ pub use record::{Record, Scalar, Tail, TailLength};
 #[doc(hidden)]
 pub use unit::{On, Unit, ppid, tgid, tid};
 
-/// Logs an event: `klogger!(EVENT, field, ...)`, in the order of its declaration.
+/// Logs an event: `klogger!(EVENT, field, ...)`, with the fields in the order of their declaration.
 ///
 /// Integers and `bool` are as in the schema (`int` is `i32`, `ulonglong` is `u64`), an array is
 /// `&[T; N]`, a string is a reference to any [`Text`]. `klogger!(MARK, number, "text")` is part of
@@ -65,7 +65,7 @@ macro_rules! klogger {
     };
 }
 
-/// Logs nothing: the feature `off` is on. Fields are checked, and not evaluated.
+/// Logs nothing, because the feature `off` is on. Fields are type-checked, and not evaluated.
 #[cfg(feature = "off")]
 #[allow(clippy::crate_in_macro_def)]
 #[macro_export]
@@ -77,8 +77,8 @@ macro_rules! klogger {
     };
 }
 
-/// Makes the events of these schemata known to the crate, at its root and once: `schema!("my")`,
-/// `schema!("my", "net")`. `build.rs` has made their code from the schema files.
+/// Makes the events of these schemata available in the crate. It is used once, at the crate's root:
+/// `schema!("my")`, `schema!("my", "net")`. `build.rs` has generated their code.
 #[macro_export]
 macro_rules! schema {
     ($($name:literal),+ $(,)?) => {
@@ -92,8 +92,9 @@ macro_rules! schema {
     };
 }
 
-/// Links a schema's [`Unit`] before main(), when C programs do it too, or when the library is
-/// opened. Those of klogger.user.h that then make the shared file have the next higher priority.
+/// Links a schema's [`Unit`] before main(), at the time when C programs do it, or when the library
+/// is opened. The constructors of klogger.user.h that create the shared file run later: they have
+/// the next higher priority number.
 #[cfg(not(feature = "off"))]
 #[doc(hidden)]
 #[macro_export]

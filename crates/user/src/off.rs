@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Instead of unit.rs if the feature `off` is on: no event is ever on.
+//! Replaces unit.rs if the feature `off` is on: all events are off.
 
 use crate::record::{Record, TailLength};
 use std::ffi::CStr;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! A record that is being filled in.
+//! A record whose fields are being stored.
 
 use std::borrow::Cow;
 use std::ffi::{CStr, CString, OsStr, OsString};
@@ -9,16 +9,17 @@ use std::ptr;
 /// Bytes of a `string` at most.
 const STRING_MAX: usize = 255;
 
-/// A place in a ring for a record whose fixed part, header word included, has `FIXED` bytes.
+/// Space in a ring for a record whose fixed part, header word included, has `FIXED` bytes.
 pub struct Record<const FIXED: usize> {
     at: *mut u8,
 }
 
 mod sealed {
-    /// What a field can be: any bytes of a record may be overwritten with it.
+    /// Types of fields: any bytes of a record may be overwritten with them.
     ///
     /// # Safety
-    /// It has no padding.
+    ///
+    /// The type has no padding.
     pub unsafe trait Scalar: Copy {}
 }
 pub use sealed::Scalar;
@@ -61,14 +62,14 @@ impl<const FIXED: usize> Record<FIXED> {
         unsafe { self.at.add(AT).cast::<[T; N]>().write(*values) }
     }
 
-    /// Up to the first NUL, cut to N - 1 bytes, filled up with zeros: in a flight recorder's ring
-    /// these are not there already.
+    /// The text up to the first NUL, cut to N - 1 bytes, padded with zeros, because a flight
+    /// recorder's ring contains old bytes.
     #[inline(always)]
     pub fn put_text<const AT: usize, const N: usize>(&mut self, text: &[u8]) {
         const { assert!(AT >= 8 && N > 0 && AT + N <= FIXED) }
         let text = cut(text, N - 1);
-        // SAFETY: AT + N bytes are there, by the assertion and by new(), and the text has fewer
-        // than N. It is no part of a ring, to which nobody has a reference.
+        // SAFETY: AT + N bytes are available, by the assertion and by new(), and the text has fewer
+        // than N. It is not part of a ring, because no references to a ring exist.
         unsafe {
             ptr::copy_nonoverlapping(text.as_ptr(), self.at.add(AT), text.len());
             ptr::write_bytes(self.at.add(AT + text.len()), 0, N - text.len());
@@ -76,7 +77,7 @@ impl<const FIXED: usize> Record<FIXED> {
     }
 }
 
-/// What follows a record's fixed part: a `string`, or nothing: `()`.
+/// The variable part of a record: a `string`, or nothing: `()`.
 pub trait TailLength: Copy {
     /// Bytes at most.
     const MAX: usize;
@@ -92,7 +93,7 @@ impl TailLength for () {
     }
 }
 
-/// A `string` on its way: it must be measured before space for it can be reserved.
+/// A `string` to be logged: its length must be known before space is reserved.
 #[derive(Clone, Copy)]
 pub struct Tail<'a>(&'a [u8]);
 
@@ -117,7 +118,7 @@ impl TailLength for Tail<'_> {
     }
 }
 
-/// The text up to the first NUL, and `max` bytes at most.
+/// The text up to the first NUL, at most `max` bytes.
 #[inline(always)]
 fn cut(text: &[u8], max: usize) -> &[u8] {
     let text = &text[..text.len().min(max)];
@@ -125,8 +126,8 @@ fn cut(text: &[u8], max: usize) -> &[u8] {
     nul.map_or(text, |at| &text[..at])
 }
 
-/// What can be logged as a string. Whatever its encoding, it is logged up to the first NUL, as in
-/// C, and up to 255 bytes or the size that the schema gives, less one.
+/// Types that can be logged as a string. In any encoding, the text is logged up to the first NUL,
+/// as in C, and up to 255 bytes or the size in the schema, less one.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be logged as a string",
     note = "strings are references to str, [u8], CStr, OsStr, Path, or what owns one of these"
@@ -186,7 +187,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn texts_are_what_they_hold() {
+    fn texts_are_their_bytes() {
         let owned = String::from("abc");
         assert_eq!(owned.as_text(), b"abc");
         assert_eq!((&"abc").as_text(), b"abc");

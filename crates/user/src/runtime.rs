@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The C runtime as Rust sees it. layout.rs.in compares the structures with those of C.
+//! The C runtime as declared in Rust. layout.rs.in compares the structures with those of C.
 
 use crate::layout::RING_DATA;
 #[cfg(target_arch = "x86_64")]
@@ -25,7 +25,7 @@ pub(crate) struct RingHead {
     pub nest: AtomicU64,
 }
 
-/// A main ring, which stays mapped until the module is gone.
+/// A main ring, which stays mapped until the module is unloaded.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub(crate) struct Ring(NonNull<RingHead>);
@@ -41,8 +41,8 @@ impl Deref for Ring {
 }
 
 impl Ring {
-    /// Where the record at this position stands. What begins at the end of the ring runs over it
-    /// into its slack.
+    /// The address of the record at this position. A record that begins at the end of the ring
+    /// extends into its slack.
     #[inline(always)]
     pub fn data(self, position: u64) -> *mut u8 {
         // SAFETY: the ring's data have mask + 1 bytes.
@@ -100,22 +100,23 @@ pub(crate) fn link<const EVENTS: usize>(unit: &'static Unit<EVENTS>) {
     unsafe { klogger_link(ptr::from_ref(unit).cast()) }
 }
 
-/// Space for a record of `size` bytes in the ring of `hit`, or null: the event is lost and has been
-/// counted.
+/// Reserves space for a record of `size` bytes in the ring of `hit`; null: the event is lost and
+/// was counted.
 pub(crate) fn reserve_slow(hit: &mut Hit, id: u32, size: u32) -> *mut u8 {
-    // SAFETY: it has no conditions; whoever has `id` has it from a unit that is linked.
+    // SAFETY: it has no conditions; an `id` is that of a unit which is linked.
     unsafe { klogger_reserve_slow(hit, id, size) }
 }
 
-/// Whether the flag is 1. An event that is off costs this: a comparison in memory, and a branch
-/// that is not taken. As an atomic load it would be one instruction more.
+/// Whether the flag is 1. This is the cost of an event that is off: a comparison in memory, and a
+/// branch that is not taken. An atomic load would take one more instruction.
 ///
 /// # Safety
+///
 /// The flag can be read.
 #[inline(always)]
 pub(crate) unsafe fn is_set(flag: *mut u8) -> bool {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: promised by the caller; whoever writes it, writes a byte.
+    // SAFETY: promised by the caller; the flag is a byte, and is only written as one.
     unsafe {
         asm!(
             "cmp byte ptr [{}], 0",
@@ -142,7 +143,7 @@ pub(crate) fn fast_ring() -> Option<Ring> {
     return None;
 }
 
-/// Of the thread that logs. Known since it has a ring.
+/// The id of the running thread; known if the thread has a ring.
 #[inline(always)]
 pub fn tid() -> u32 {
     #[cfg(target_arch = "x86_64")]
@@ -157,7 +158,7 @@ pub fn tgid() -> u32 {
     module().pid.load(Relaxed)
 }
 
-/// For `context ppid`. A system call for each event, for a parent that ends is replaced.
+/// For `context ppid`. A system call for each event, because the parent changes when it ends.
 #[inline]
 pub fn ppid() -> u32 {
     std::os::unix::process::parent_id()
@@ -172,7 +173,7 @@ pub(crate) fn tsc() -> u64 {
     return 0;
 }
 
-/// Rust has no name for a thread-local variable of C; the linker has.
+/// Rust has no syntax for a thread-local variable of C; the linker resolves it.
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use super::Ring;
@@ -185,8 +186,8 @@ mod x86 {
     pub fn thread_ring() -> Option<Ring> {
         let cell: *mut *mut super::RingHead;
         // SAFETY: reads klogger_thread.ring, a pointer to this thread's cell, or to one that is
-        // always empty. Where the variable is (TLS model initial-exec) is in the global offset
-        // table, or put in its place by the linker.
+        // always empty. The offset of the variable (TLS model initial-exec) is in the global offset
+        // table, or is inserted by the linker.
         unsafe {
             asm!(
                 "mov {0}, qword ptr [rip + klogger_thread@GOTTPOFF]",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! A schema's part of the module, and the path of its events.
+//! A schema's part of the module, and the fast path of its events.
 
 use crate::layout::{EVENTS_MAX, RECORD_MAX};
 use crate::record::{Record, TailLength};
@@ -21,7 +21,7 @@ pub struct Unit<const EVENTS: usize> {
     pub(crate) text: *const u8,
     pub(crate) length: u32,
     pub(crate) linked: AtomicU32,
-    /// Of the events, each with its NUL.
+    /// Names of the events, each with its NUL.
     pub(crate) names: *const u8,
     pub(crate) next: AtomicPtr<u8>,
     /// KLOGGER_RUNTIME of the C that this crate was built with.
@@ -30,7 +30,7 @@ pub struct Unit<const EVENTS: usize> {
 
 const RUNTIME: u64 = match u64::from_str_radix(env!("KLOGGER_RUNTIME"), 16) {
     Ok(number) => number,
-    Err(_) => panic!("the build script gives a number"),
+    Err(_) => panic!("the build script sets a number"),
 };
 
 // SAFETY: what changes is atomic; the pointers are to static texts.
@@ -64,7 +64,7 @@ impl<const EVENTS: usize> Unit<EVENTS> {
         runtime::link(self);
     }
 
-    /// What it takes to log the event, if it is on.
+    /// A handle for logging the event, if it is on.
     #[inline(always)]
     pub fn on<const INDEX: usize>(&'static self) -> Option<On> {
         const { assert!(INDEX < EVENTS) }
@@ -100,8 +100,9 @@ pub struct On {
 }
 
 impl On {
-    /// Logs it if nothing is unusual. If anything is (no ring yet, a signal handler in the middle
-    /// of an event, another clock, half a ring full), this leaves no trace and says false.
+    /// Logs it on the fast path. If that is not possible (no ring yet, a signal handler in the
+    /// middle of an event, another clock, low-water mark reached), it has no effect and returns
+    /// false.
     #[inline(always)]
     #[must_use]
     pub fn log<const FIXED: usize>(
@@ -125,7 +126,7 @@ impl On {
         record.is_some()
     }
 
-    /// Logs it wherever the thread stands, or counts it as lost.
+    /// Logs it on the slow path, or counts it as lost.
     pub fn log_slow<const FIXED: usize>(
         self,
         tail: impl TailLength,
@@ -144,16 +145,16 @@ impl On {
     }
 }
 
-/// Bytes of the whole record. A ring's slack has room for RECORD_MAX.
+/// Bytes of the whole record. The slack of a ring has room for RECORD_MAX.
 #[inline(always)]
 fn record_size<const FIXED: usize, T: TailLength>(tail: T) -> u32 {
     const { assert!(FIXED >= 8 && FIXED + T::MAX <= RECORD_MAX) }
     (FIXED + tail.bytes().len()).next_multiple_of(8) as u32
 }
 
-/// Space at the writers' position, or None if there is a reason to take care. The load of `limit`
-/// pairs with the drain's release store after zeroing. Nobody but a signal handler interrupts
-/// between the load and the store of `head`, and that uses the nested ring.
+/// Space at the writers' position, or `None` if the slow path is needed. The load of `limit` pairs
+/// with the drain's release store after zeroing. Between the load and the store of `head` only a
+/// signal handler can interrupt, and it uses the nested ring.
 #[inline(always)]
 fn reserve(ring: Ring, size: u32) -> Option<*mut u8> {
     let head = ring.head.load(Relaxed);
@@ -166,11 +167,12 @@ fn reserve(ring: Ring, size: u32) -> Option<*mut u8> {
     Some(ring.data(head))
 }
 
-/// Tail, fields and at last the header word, whose release order pairs with the acquire load in the
-/// recorder's drain: whoever sees it sees the fields.
+/// Stores tail and fields, and last the header word. Its release store pairs with the acquire load
+/// in the recorder's drain: a drain that sees the header word sees the fields.
 ///
 /// # Safety
-/// There are `record_size()` bytes at `record`, a multiple of 8, for nobody else to write to.
+///
+/// `record_size()` bytes at `record`, a multiple of 8, are reserved for this caller.
 #[inline(always)]
 unsafe fn complete<const FIXED: usize>(
     record: *mut u8,
@@ -179,8 +181,8 @@ unsafe fn complete<const FIXED: usize>(
     tail: impl TailLength,
     fill: impl FnOnce(&mut Record<FIXED>),
 ) {
-    // SAFETY: promised by the caller; the tail is no part of a ring, to which nobody has a
-    // reference.
+    // SAFETY: promised by the caller; the tail is not part of a ring, because no references to a
+    // ring exist.
     unsafe {
         fill(&mut Record::new(record));
         ptr::copy_nonoverlapping(tail.bytes().as_ptr(), record.add(FIXED), tail.bytes().len());
@@ -188,7 +190,7 @@ unsafe fn complete<const FIXED: usize>(
     }
 }
 
-/// Tells the compiler which branches to lay out behind the others.
+/// Tells the compiler which branches are unlikely.
 #[cold]
 #[inline(always)]
 fn rarely() {}

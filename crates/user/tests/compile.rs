@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What the compiler says of calls, and what is left of them with the feature `off`. The crate is
-//! compiled with that feature, which needs neither C nor cargo, and programs against it, with the
-//! events of tests/golden/rust.
+//! Compiler messages for wrong calls, and what the feature `off` leaves of calls. The crate is
+//! compiled with that feature, which needs neither C nor cargo, and so are programs that use it,
+//! with the events of tests/golden/rust.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
