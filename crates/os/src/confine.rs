@@ -54,8 +54,8 @@ pub struct Permits<'a> {
     pub limits: Limits,
 }
 
-/// Takes effect when the program is started. Without Landlock (Linux 5.13, and optional), only
-/// running as nobody protects files; other users' programs are then not confined.
+/// Takes effect when the program is started. Without Landlock (Linux 5.13, optional in a kernel),
+/// only running as user nobody keeps it from files; if an ordinary user starts it, nothing does.
 pub fn confine(command: &mut Command, permits: &Permits) {
     let rules = ruleset(permits.read, permits.write);
     let nobody = permits.nobody && super::files::effective_uid() == 0;

@@ -22,14 +22,14 @@
 //! }
 //! ```
 //!
-//! The path of an event that is off, or on while all is as usual, is Rust and inlined. Whatever
 //! The fast path and the path of an event that is off are Rust, and inlined. The slow path (a
 //! thread's first event, a signal handler in the middle of another event, a full ring, a fork) is
 //! the C of klogger.user.h, the same as in C programs. So a program in both languages has one file
 //! and, for each thread, one ring.
-//! The feature `off` removes every call, and with them all need of C and of Linux.
+//!
 //! The feature `off` removes every call; then neither C nor Linux is needed.
-//! What is hidden in this documentation is for generated code.
+//!
+//! Items hidden in this documentation are for generated code.
 
 #[cfg(not(feature = "off"))]
 mod layout {
