@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Schema files: reading them, and showing what is wrong with them. Used by every command that
-//! takes a schema.
+//! Reads schema files, and shows errors in them. Used by every command that takes a schema.
 
 use crate::failure::Failure;
 use crate::messages;
@@ -11,12 +10,12 @@ use std::fs::File;
 use std::io::{ErrorKind, IsTerminal, Read};
 use std::path::Path;
 
-/// Columns of a rendered diagnostic.
+/// Width of a rendered diagnostic in columns.
 const WIDTH: usize = 100;
-/// Bytes of a source line that is still shown.
+/// Source lines with more bytes are not shown.
 const LINE_MAX: usize = 400;
 
-/// Reads and checks a schema file. Prints what is wrong with it on standard error, warnings too.
+/// Reads and checks a schema file. Prints errors and warnings on standard error.
 pub fn load(path: &Path, options: &Options) -> Result<Schema, Failure> {
     let file = path.to_string_lossy();
     let text = read(path)?;
@@ -32,7 +31,7 @@ pub fn load(path: &Path, options: &Options) -> Result<Schema, Failure> {
     }
 }
 
-/// The text of a schema file, which may be anything: nothing, without end, or no text.
+/// The text of a schema file. The file may be empty, endless, or not text.
 pub fn read(path: &Path) -> Result<String, Failure> {
     let file = path.display();
     let mut bytes = Vec::new();
@@ -45,27 +44,25 @@ pub fn read(path: &Path) -> Result<String, Failure> {
             ErrorKind::IsADirectory => Failure::new(format!("{file} is a directory"))
                 .help("name the schema file in it, which ends in .klogger"),
             ErrorKind::PermissionDenied => {
-                Failure::new(format!("{file}: you may not read this file"))
-                    .help("see its mode and owner")
+                Failure::new(format!("{file}: permission denied")).help("check its mode and owner")
             }
             _ => Failure::new(format!("{file}: {error}")),
         },
     )?;
     if bytes.len() > TEXT_MAX {
         return Err(Failure::new(format!("{file} has more than {TEXT_MAX} bytes"))
-            .help("a schema is a short text: is this one? If it is, make several of it"));
+            .help("check that this is a schema file; if it is, divide it into several"));
     }
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         let line = error.as_bytes()[..at].iter().filter(|&&b| b == b'\n').count() + 1;
         Failure::new(format!("{file}:{line}: byte {at} is not UTF-8 text")).help(
-            "a schema is a text in UTF-8: convert it, or remove that byte; is this a schema file?",
+            "check that this is a schema file; if it is, convert it to UTF-8, or remove that byte",
         )
     })
 }
 
-/// Diagnostics with the lines that they are about, as they are shown to people; coloured if
-/// standard error is a terminal.
+/// Diagnostics with the source lines; coloured if standard error is a terminal.
 pub fn render(file: &str, text: &str, diagnostics: &[Diagnostic]) -> String {
     let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let theme = if colours { GraphicalTheme::unicode() } else { GraphicalTheme::unicode_nocolor() };
@@ -83,7 +80,7 @@ pub fn render(file: &str, text: &str, diagnostics: &[Diagnostic]) -> String {
     out
 }
 
-/// Whether the lines around the places of a diagnostic are such that they can be shown.
+/// Whether the lines around the places of a diagnostic can be shown.
 fn showable(text: &str, diagnostic: &Diagnostic) -> bool {
     let starts = std::iter::once(diagnostic.span.start)
         .chain(diagnostic.related.iter().map(|(span, _)| span.start));
@@ -94,7 +91,7 @@ fn showable(text: &str, diagnostic: &Diagnostic) -> bool {
     })
 }
 
-/// Without the source.
+/// A diagnostic without its source lines.
 fn plain(out: &mut String, file: &str, text: &str, diagnostic: &Diagnostic) {
     out.push_str(&format!("{file}:{}: {diagnostic}\n", line(text, diagnostic)));
     if let Some(help) = &diagnostic.help {
@@ -102,13 +99,13 @@ fn plain(out: &mut String, file: &str, text: &str, diagnostic: &Diagnostic) {
     }
 }
 
-/// The line in which it begins, from 1.
+/// The line in which a diagnostic begins, from 1.
 pub fn line(text: &str, diagnostic: &Diagnostic) -> usize {
     let before = &text.as_bytes()[..diagnostic.span.start.min(text.len())];
     before.iter().filter(|&&b| b == b'\n').count() + 1
 }
 
-/// How many errors and warnings: "2 errors, 1 warning"; empty if there are none.
+/// The number of errors and warnings: "2 errors, 1 warning"; empty if there are none.
 pub fn tally(diagnostics: &[Diagnostic]) -> String {
     let errors = diagnostics.iter().filter(|d| d.severity == Severity::Error).count();
     let parts = [(errors, "error"), (diagnostics.len() - errors, "warning")];

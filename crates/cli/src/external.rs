@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! `klogger NAME ...` for a NAME that is not built in: the program `klogger-NAME`, as git and cargo
-//! do it.
+//! `klogger NAME ...` for a NAME that is not built in: runs the program `klogger-NAME`, as git and
+//! cargo do.
 
 use crate::cmd::Outcome;
 use crate::failure::Failure;
@@ -8,10 +8,10 @@ use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// The programs and what each does, in two tables of this file.
+/// The programs and their descriptions are in two tables of this file.
 const LIST: &str = include_str!("../../../python/pyproject.toml");
 
-/// A program, and what it does.
+/// A program and its description.
 type Program = (&'static str, &'static str);
 
 /// The lines `NAME = "TEXT"` of a table.
@@ -27,7 +27,7 @@ pub fn programs() -> impl Iterator<Item = Program> {
     table("analyses").chain(table("elsewhere"))
 }
 
-/// For the end of `klogger --help`.
+/// The list at the end of `klogger --help`.
 pub fn help() -> String {
     let width = programs().map(|(name, _)| name.len()).max().unwrap_or(0);
     let list = |table: &mut dyn Iterator<Item = Program>| -> Vec<String> {
@@ -41,8 +41,8 @@ pub fn help() -> String {
     )
 }
 
-/// Looks beside this program first, then on the PATH, and becomes the program found. Returns only
-/// on failure.
+/// Looks for the program beside this one first, then on the PATH, and executes it. Returns only on
+/// failure.
 pub fn run(words: Vec<OsString>) -> Outcome {
     let name = words[0].to_string_lossy().into_owned();
     let mut program = OsString::from("klogger-");
@@ -55,7 +55,7 @@ pub fn run(words: Vec<OsString>) -> Outcome {
     let mut command = Command::new(&path);
     command.args(&words[1..]);
     if let Ok(exe) = std::env::current_exe() {
-        // The analyses call klogger in turn, for the tables.
+        // The analyses run klogger to make tables.
         command.env("KLOGGER", exe);
     }
     let error = command.exec();
@@ -80,7 +80,7 @@ mod tests {
     fn each_program_that_is_installed_is_in_the_list() {
         let scripts = LIST.lines().filter_map(|line| line.strip_prefix("klogger-"));
         let scripts = scripts.filter_map(|line| Some(line.split_once(" = ")?.0));
-        // packaging/klogger-dkms is no Python.
+        // packaging/klogger-dkms is not a Python program.
         let installed: BTreeSet<&str> = scripts.chain(["dkms"]).collect();
         assert_eq!(programs().map(|p| p.0).collect::<BTreeSet<_>>(), installed);
         assert!(programs().all(|(_, about)| about.len() > 10));

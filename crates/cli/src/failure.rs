@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What every command returns when it cannot do its work: one message, and a remedy where there is
-//! one.
+//! The error of a command: one message, and a remedy if there is one.
 
 use std::fmt::{self, Display};
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The `klogger` command. Glue: it parses arguments, calls the other crates, prints, and chooses
-//! the exit code.
+//! The `klogger` command: parses arguments, calls the other crates, prints, and chooses the exit
+//! code.
 //!
 //! **Invariant:** no other crate prints or exits.
 
@@ -20,7 +20,7 @@ use std::process::ExitCode;
 #[derive(Parser)]
 #[command(name = "klogger", version, max_term_width = 100, arg_required_else_help = true)]
 pub struct Cli {
-    /// How klogger speaks on standard error: text for people, or json, one object per line, for
+    /// Format of messages on standard error: text for people, or json, one object per line, for
     /// programs
     #[arg(
         long,
@@ -36,7 +36,7 @@ pub struct Cli {
 }
 
 fn main() -> ExitCode {
-    // As other Unix filters do: `klogger cat x.klog | head` ends without a word.
+    // As in other Unix filters: `klogger cat x.klog | head` ends without a message.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
     klogger_os::survive_file_limits();
     let cli = Cli::parse();

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What a command says on standard error: text for people, or JSON for programs, one object per
-//! line. Which of them is chosen once, by `--messages`, before anything is said. `docs/messages.md`
-//! describes the objects.
+//! Messages on standard error: text for people, or JSON for programs, one object per line.
+//! `--messages` chooses before the first message. `docs/messages.md` describes the objects.
 
 use crate::diagnostics;
 use crate::failure::Failure;
@@ -27,12 +26,12 @@ pub enum Style {
 static JSON: AtomicBool = AtomicBool::new(false);
 
 impl Style {
-    /// For all that is said from now on.
+    /// Sets the style of all further messages.
     pub fn choose(self) -> Result<(), Failure> {
         if self == Style::Json {
             JSON.store(true, Ordering::Relaxed);
-            // A reader of messages that is gone must not end a recording. A handler, and not
-            // SIG_IGN: the command that is recorded would inherit that.
+            // When nobody reads the messages any more, the recording must continue. A handler,
+            // rather than SIG_IGN, because the recorded command would inherit that.
             signal_hook::flag::register(libc::SIGPIPE, Arc::default())
                 .map_err(|e| Failure::new(format!("cannot handle SIGPIPE: {e}")))?;
         }
@@ -44,13 +43,14 @@ pub fn is_json() -> bool {
     JSON.load(Ordering::Relaxed)
 }
 
-/// One object, and one call: lines of a command that writes to the same place do not come between.
+/// Prints one object with one system call, so that lines of a command with the same standard error
+/// do not come in between.
 pub fn send(message: &Value) {
-    // Nobody may read it any more.
+    // Fails if the other end is closed, which is not an error.
     let _ = std::io::stderr().write_all(format!("{message}\n").as_bytes());
 }
 
-/// Something that people should know, and that ends nothing.
+/// A warning.
 pub fn note(text: &str) {
     match is_json() {
         true => send(&json!({ "message": "note", "text": text })),
@@ -58,7 +58,7 @@ pub fn note(text: &str) {
     }
 }
 
-/// Why the command ends with exit code 2.
+/// The error with which the command ends, with exit code 2.
 pub fn error(failure: &Failure) {
     match is_json() {
         _ if failure.silent => {}
@@ -67,7 +67,7 @@ pub fn error(failure: &Failure) {
     }
 }
 
-/// What is wrong with a schema, or could be: `text` is that of `file`.
+/// Errors and warnings of a schema: `text` is that of `file`.
 pub fn diagnostics(file: &str, text: &str, found: &[Diagnostic]) {
     if !is_json() {
         eprint!("{}", diagnostics::render(file, text, found));
@@ -85,7 +85,7 @@ pub fn diagnostics(file: &str, text: &str, found: &[Diagnostic]) {
     }
 }
 
-/// What came of a log, in JSON. `more`: an object with what only this command has to say of it.
+/// The summary of a log, in JSON. `more`: an object with further keys of this command.
 pub fn summary(log: &Path, summary: &Summary, ledger: &Ledger, more: Value) {
     let mut keys: Vec<&str> = Vec::new();
     for entry in &ledger.entries {
@@ -108,7 +108,7 @@ pub fn summary(log: &Path, summary: &Summary, ledger: &Ledger, more: Value) {
     send(&message);
 }
 
-/// A path that says the same wherever it is read.
+/// An absolute path, which is valid in every directory.
 pub fn absolute(path: &Path) -> String {
     std::path::absolute(path).unwrap_or_else(|_| path.into()).to_string_lossy().into_owned()
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! From what a user writes behind `-s` to a compiled schema: a bundled one by name, or a file of
-//! the user's own.
+//! From an argument of `-s` to a compiled schema: a bundled one by name, or a file of the user's
+//! own.
 
 use crate::diagnostics;
 use crate::failure::Failure;
@@ -33,7 +33,7 @@ pub fn unknown(name: &str) -> Failure {
     }
 }
 
-/// The schema alone, not compiled.
+/// The schema, not compiled.
 pub fn schema(word: &str) -> Result<Schema, Failure> {
     if is_file(word) {
         return diagnostics::load(Path::new(word), &Options::default());
@@ -42,8 +42,8 @@ pub fn schema(word: &str) -> Result<Schema, Failure> {
     Ok(found.load()?.schema)
 }
 
-/// The schema and, if its probes are wanted and it has some, their programs: a schema of the user's
-/// own is compiled for this machine's kernel.
+/// The schema and, if requested, the programs of its probes. A schema of the user's own is compiled
+/// for this machine's kernel.
 pub fn unit(word: &str, probes: bool) -> Result<CompiledSchema, Failure> {
     if !is_file(word) && probes {
         return Ok(bundled::find(word).ok_or_else(|| unknown(word))?.load()?);
@@ -75,19 +75,19 @@ fn compiled(schema: Schema) -> Result<CompiledSchema, Failure> {
     }
 }
 
-/// What a kernel and the compiler say of a schema that parses.
+/// What a kernel and the compiler report about a schema that parses.
 #[derive(Default)]
 pub struct Opinion {
-    /// Warnings among them.
+    /// Errors and warnings.
     pub found: Vec<Diagnostic>,
-    /// What becomes of each probe, if there are types of a kernel to compare with.
+    /// The plan of each probe, if there are types of a kernel to compare with.
     pub plans: Option<Vec<Plan>>,
-    /// Why there are none, or why the C could not be compiled.
+    /// Why there are no types, or why the C could not be compiled.
     pub unchecked: Option<String>,
 }
 
 impl Opinion {
-    /// `kernel`: its types; those of the running one, or of another.
+    /// `kernel`: the types of the running kernel, or of another.
     pub fn of(schema: &Schema, kernel: &Result<KernelTypes, Error>) -> Opinion {
         let mut opinion = Opinion::of_plans(schema, kernel);
         let (Ok(types), false) = (kernel, schema.probes.is_empty()) else { return opinion };
@@ -101,7 +101,7 @@ impl Opinion {
         opinion
     }
 
-    /// Only of its probes, not of its C.
+    /// Checks its probes, but not its C.
     pub fn of_plans(schema: &Schema, kernel: &Result<KernelTypes, Error>) -> Opinion {
         match kernel.as_ref().map_err(Error::clone).and_then(|types| plan(schema, types)) {
             Ok(plans) => {
@@ -116,7 +116,7 @@ impl Opinion {
     }
 }
 
-/// What was found in several schemata, each time with the schema's index.
+/// Shows what was found in several schemata, each with the schema's index.
 pub fn show_each(schemas: &[&Schema], found: &[(usize, Diagnostic)]) {
     for (index, schema) in schemas.iter().enumerate() {
         let own: Vec<Diagnostic> =

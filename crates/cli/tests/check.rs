@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! `klogger check` over the cases of `tests/reject`, and what it says of files that are no schemata
-//! at all.
+//! `klogger check` with the cases of `tests/reject`, and with files that are not schemata at all.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -23,7 +22,7 @@ fn text(bytes: &[u8]) -> &str {
 }
 
 #[test]
-fn bad_schemata_are_refused_in_the_expected_words() {
+fn bad_schemata_are_rejected_with_the_expected_messages() {
     let mut cases = 0;
     for case in std::fs::read_dir(root().join("tests/reject")).unwrap().map(|entry| entry.unwrap())
     {
@@ -54,7 +53,7 @@ fn good_schemata_get_a_line_each() {
 }
 
 #[test]
-fn a_warning_is_no_error() {
+fn a_warning_is_not_an_error() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("w.klogger"), "event A { short pid as thread }").unwrap();
     let output = check(folder.path(), &["w.klogger"]);
@@ -76,7 +75,7 @@ fn one_bad_file_does_not_hide_the_others() {
 }
 
 #[test]
-fn files_that_are_no_texts() {
+fn files_that_are_not_text() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("latin1.klogger"), b"event A {\n  int a \"gr\xf6\xdfe\" }")
         .unwrap();
@@ -114,11 +113,11 @@ fn programs_get_json() {
     assert_eq!(value[1]["diagnostics"][0]["message"], "missing.klogger: there is no such file");
 }
 
-/// The types of the kernel that runs, as if it were another one.
+/// The types of the running kernel, used as another kernel's.
 const BTF: &str = "/sys/kernel/btf/vmlinux";
 
 #[test]
-fn each_probe_is_compared_with_the_kernel_that_was_named() {
+fn each_probe_is_compared_with_the_given_kernel() {
     if !Path::new(BTF).exists() {
         return;
     }
@@ -153,12 +152,12 @@ fn each_probe_is_compared_with_the_kernel_that_was_named() {
     let (code, said) = run("absent.klogger");
     assert_eq!(code, Some(2));
     assert!(said.contains("  no   tracepoint no_such_place: E\n"), "{said}");
-    // A bundled schema by its name.
+    // A bundled schema, by name.
     assert_eq!(run("scheduler").0, Some(0));
 }
 
 #[test]
-fn what_is_no_kernel_is_said_once() {
+fn a_file_that_is_not_a_kernel_is_reported_once() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("image"), "no kernel").unwrap();
     std::fs::write(folder.path().join("a.klogger"), "event A { int a }").unwrap();
@@ -175,7 +174,7 @@ fn what_is_no_kernel_is_said_once() {
 }
 
 #[test]
-fn c_that_does_not_compile_attaches_nowhere() {
+fn a_schema_whose_c_does_not_compile_is_not_attached() {
     if !Path::new(BTF).exists() {
         return;
     }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The layers of ARCHITECTURE.md: a crate knows only those below it, and an engine no other engine.
+//! The layers of ARCHITECTURE.md: a crate depends only on those below it, and engines do not depend
+//! on each other.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -7,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// From the bottom to the top. Crates of a layer do not know each other.
+/// From the bottom to the top. Crates of one layer do not depend on each other.
 const LAYERS: &[&[&str]] = &[
     &["klogger-schema", "klogger-os", "klogger-c-layout"],
     &["klogger-log", "klogger-codegen"],
@@ -17,7 +18,8 @@ const LAYERS: &[&[&str]] = &[
     &["klogger"],
 ];
 
-/// Crates of programs that log, and what they may know of klogger: no crate above knows them.
+/// Crates for programs that log, and the crates that they may depend on. No other crate depends on
+/// them.
 const OF_PROGRAMS: &[(&str, &[&str])] = &[
     ("klogger-user", &["klogger-c-layout"]),
     ("klogger-user-build", &["klogger-codegen", "klogger-schema"]),
@@ -27,14 +29,15 @@ const OF_PROGRAMS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Engines, each a file and a folder of this name.
+/// Engines, each with a file and a folder of this name.
 const ENGINES: &[&str] = &["bpf", "kernel", "user"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Crates of the workspace, each with those of klogger's that it depends on, for tests or not.
+/// Crates of the workspace, each with the klogger crates that it depends on, including those for
+/// tests.
 fn dependencies() -> BTreeMap<String, Vec<String>> {
     let words = ["metadata", "--format-version", "1", "--no-deps", "--offline"];
     let output = Command::new(env!("CARGO")).current_dir(root()).args(words).output().unwrap();
@@ -79,8 +82,8 @@ fn sources(path: &Path) -> Vec<PathBuf> {
     path.extension().filter(|e| *e == "rs").map(|_| path.into()).into_iter().collect()
 }
 
-/// Names that stand right behind `prefix` in the code of `text`: `bpf` for `crate::bpf::load`, and
-/// all words of `crate::{bpf, kernel}`.
+/// Names that follow `prefix` in the code of `text`: `bpf` for `crate::bpf::load`, and all names of
+/// `crate::{bpf, kernel}`.
 fn modules<'a>(text: &'a str, prefix: &str) -> Vec<&'a str> {
     let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
     let behind = code.flat_map(|line| line.split(prefix).skip(1));
@@ -116,8 +119,8 @@ fn no_engine_imports_another() {
     }
 }
 
-/// What a recording asks of engines goes through the trait and the registry. What is left of one
-/// that was killed is another matter: it is read with the engine's own formats.
+/// The recorder uses engines through the trait and the registry. Rescue is an exception: it reads
+/// the engines' own formats.
 #[test]
 fn the_recorder_names_no_engine() {
     let folder = root().join("crates/recorder/src");

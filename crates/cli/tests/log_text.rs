@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What `klogger cat`, `info` and `export` make of the logs in `tests/logs`: compared with the
+//! The output of `klogger cat`, `info` and `export` for the logs in `tests/logs`: compared with the
 //! files beside them, and read by the programs that the formats are for. `KLOGGER_BLESS=1 cargo
-//! test -p klogger --test log_text` writes them anew.
+//! test -p klogger --test log_text` rewrites the files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ fn out(words: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 
-/// Exit code and what is said on stderr.
+/// Exit code and standard error.
 fn refused(words: &[&str]) -> (Option<i32>, String) {
     let output = klogger(words);
     (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
@@ -59,7 +59,7 @@ fn lines_fit_the_width() {
     }
 }
 
-/// Runs a program on a text; `None`, with the reason printed, if the program is not there.
+/// Runs a program on a text; `None`, with the reason printed, if the program is not installed.
 fn checked(program: &str, words: &[&str]) -> Option<String> {
     match Command::new(program).current_dir(logs()).args(words).output() {
         Ok(output) => {
@@ -149,7 +149,7 @@ fn threads_of_programs() {
 }
 
 #[test]
-fn mistakes_are_named() {
+fn errors_are_reported() {
     let says = |words: &[&str], text: &str| {
         let (code, error) = refused(words);
         assert_eq!(code, Some(2), "{words:?}");
@@ -165,7 +165,7 @@ fn mistakes_are_named() {
 }
 
 #[test]
-fn exports_stand_where_they_should() {
+fn exports_are_written_to_the_right_places() {
     let dir = tempfile::tempdir().expect("a directory");
     let log = dir.path().join("x.klog");
     fs::copy(logs().join("v1.klog"), &log).expect("copied");

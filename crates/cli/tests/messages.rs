@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! `--messages json`: each line that klogger writes on standard error is an object
+//! `--messages json`: each line that klogger prints on standard error is an object
 //! (docs/messages.md).
 
 use serde_json::Value;
@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Of programs: this needs no privilege.
+/// Records programs, which needs no privilege.
 const RECORD: [&str; 6] = ["record", "--engine", "user", "--messages", "json", "-o"];
 
 fn klogger(dir: &Path) -> Command {
@@ -27,7 +27,7 @@ fn kinds(messages: &[Value]) -> Vec<&str> {
     messages.iter().map(|m| m["message"].as_str().unwrap()).collect()
 }
 
-/// The one error that a command gives.
+/// The only error of a command.
 fn error_of(dir: &Path, words: &[&str]) -> Value {
     let output = klogger(dir).args(words).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{words:?}");
@@ -49,7 +49,7 @@ fn a_recording_from_its_start_to_its_summary() {
     while said.matches("progress").count() < 2 {
         assert!(stderr.read_line(&mut said).unwrap() > 0, "{said}");
     }
-    // The command's line: it ends.
+    // A line for the command, which then ends.
     child.stdin.take().unwrap().write_all(b"\n").unwrap();
     stderr.read_to_string(&mut said).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(3));
@@ -111,7 +111,7 @@ fn an_error_of_a_schema_has_its_line() {
 }
 
 #[test]
-fn a_recording_goes_on_when_nobody_reads_its_messages() {
+fn a_recording_continues_when_its_standard_error_is_closed() {
     let dir = tempfile::tempdir().unwrap();
     let mut command = klogger(dir.path());
     command.args(RECORD).args(["a.klog", "--", "sh", "-c", "sleep 0.7 2>/dev/null; exit 5"]);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Options stand before, between and behind the other words of a command.
+//! Options may be before, between and after the other arguments of a command.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -9,7 +9,7 @@ fn klogger(words: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_klogger")).current_dir(logs).args(words).output().unwrap()
 }
 
-/// Each command, its words, and its options.
+/// Each command, its arguments, and its options.
 const LINES: &[(&str, &[&str], &[&str])] = &[
     ("info", &["v2.klog"], &["--format", "json", "--fields"]),
     ("cat", &["v2.klog"], &["--format", "csv", "--cpu", "0"]),
@@ -31,7 +31,7 @@ const LINES: &[(&str, &[&str], &[&str])] = &[
 ];
 
 #[test]
-fn options_stand_anywhere() {
+fn options_may_be_anywhere() {
     for (command, words, options) in LINES {
         let said = |at: usize| {
             let line = [&[*command], &words[..at], options, &words[at..]].concat();
@@ -46,9 +46,9 @@ fn options_stand_anywhere() {
 }
 
 #[test]
-fn what_follows_two_dashes_is_the_commands() {
-    // No such option of klogger's, and no schema of that name: it is not the option that is
-    // complained of.
+fn arguments_after_two_dashes_are_the_commands() {
+    // klogger has no such option, and there is no schema of that name: the error must be about the
+    // schema.
     let output =
         klogger(&["record", "-s", "no-such-schema", "--", "prog", "--no-such-option", "-o", "x"]);
     let error = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The pages that say where things are name files and folders that exist.
+//! Files and folders named in the pages about the layout of the code exist.
 
 use std::path::{Path, PathBuf};
 
@@ -7,8 +7,8 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// What stands between backquotes and begins with a folder at the root. Names in capitals stand
-/// for the reader's own.
+/// Texts between backquotes that begin with a folder at the root. Words in capitals are
+/// placeholders.
 fn paths(page: &str) -> Vec<String> {
     let folders = ["crates/", "runtime/", "tests/", "schemata/", "python/", "docs/", "fuzz/"];
     let quoted = page.split('`').skip(1).step_by(2);

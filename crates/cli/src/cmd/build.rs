@@ -37,7 +37,7 @@ pub struct Args {
     /// The kernel's build tree, or its headers [default: those of the running kernel]
     #[arg(long, value_name = "DIR")]
     kernel: Option<PathBuf>,
-    /// Folder for the modules, made if it is missing
+    /// Folder for the modules; created if it does not exist
     #[arg(short, long, value_name = "DIR", default_value = ".")]
     output: PathBuf,
 }
@@ -63,7 +63,7 @@ pub fn run(args: Args) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs a build, which takes seconds, and shows what the compiler says of the schemata.
+/// Runs a build, which takes seconds, and prints the compiler's messages about the schemata.
 pub fn build(
     schemas: &[&Schema],
     run: impl FnOnce(&Schema) -> Result<Built, CompileError>,

@@ -34,7 +34,7 @@ pub fn run(args: Args) -> Outcome {
     let reader = open::open(&args.file)?;
     let choice = args.select.resolve(&reader)?;
     let mut stdout = std::io::stdout().lock();
-    // In a pipe, a program gets texts as they are.
+    // In a pipe, a program gets texts unchanged.
     match stdout.is_terminal() {
         true => text::write(&choice, args.format, &mut Harmless(stdout), &ProgressBar::hidden())?,
         false => text::write(&choice, args.format, &mut stdout, &ProgressBar::hidden())?,

@@ -25,15 +25,15 @@ Examples:
   klogger check --kernel /boot/vmlinuz-6.12.9-amd64 my.klogger     would it run there?
   klogger check --kernel linux-image-6.12.9-amd64_6.12.9-1_amd64.deb scheduler causes";
 
-/// Check schema files: says all that is wrong with them, and exits with 2 if anything is
+/// Check schema files: print all errors, and exit with 2 if there are any
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Schema files, or names of bundled schemata
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Compare with this kernel, not with the one that runs, and say of each probe whether it fits:
-    /// a vmlinux, a bzImage, a Debian package with one, or a file of raw BTF
+    /// Compare with this kernel instead of the running one, and show for each probe whether it can
+    /// be attached: a vmlinux, a bzImage, a Debian package with one, or a file of raw BTF
     #[arg(long, value_name = "KERNEL")]
     kernel: Option<PathBuf>,
     /// `text` for people, `json` for programs
@@ -41,7 +41,7 @@ pub struct Args {
     format: Format,
 }
 
-/// What was found in one file.
+/// The result for one file.
 #[derive(Default)]
 struct Checked {
     file: String,
@@ -49,7 +49,7 @@ struct Checked {
     /// "9 events, 5 probes", if there is no error.
     summary: Option<String>,
     diagnostics: Vec<Diagnostic>,
-    /// What becomes of its probes, if it parses and there is a kernel to compare with.
+    /// The plans of its probes, if it parses and there is a kernel to compare with.
     probes: Option<(Schema, Vec<Plan>)>,
     /// The file could not be read.
     failure: Option<Failure>,
@@ -57,7 +57,7 @@ struct Checked {
 
 pub fn run(args: Args) -> Outcome {
     let other = args.kernel.as_deref().map(host_kernel::types_of).transpose()?;
-    // Not asked for by a schema without probes.
+    // Not computed for a schema without probes.
     let kernel = LazyCell::new(|| other.map_or_else(host_kernel::types, Ok));
     let checked: Vec<Checked> = args.files.iter().map(|path| check(path, &kernel)).collect();
     match args.format {
@@ -95,7 +95,7 @@ fn read_or_find(path: &Path) -> Result<(String, String), Failure> {
     }
 }
 
-/// A schema that parses may still be wrong C, or wrong about a kernel.
+/// Checks the C of a schema that parses, and compares it with a kernel.
 fn second_opinion(
     file: String,
     text: String,
@@ -116,7 +116,7 @@ fn second_opinion(
     Checked { file, text, summary, diagnostics, probes, failure: None }
 }
 
-/// `probes`: say of each what becomes of it.
+/// `probes`: show the state of each probe.
 fn print_text(checked: &Checked, probes: bool) {
     let Checked { file, text, summary, diagnostics, failure, .. } = checked;
     if let Some(failure) = failure {
@@ -166,7 +166,7 @@ fn diagnostic_json(diagnostic: &Diagnostic, text: &str) -> Value {
     value
 }
 
-/// 1-based lines, and columns in bytes, as compilers count; the end is the byte after the last.
+/// Lines from 1, and columns in bytes, as compilers count them; the end is exclusive.
 fn place(span: Span, text: &str) -> Value {
     let position = |at: usize| {
         let before = &text.as_bytes()[..at.min(text.len())];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! `klogger mark`, `enable` and `disable`: a word to a recording that is running.
+//! `klogger mark`, `enable` and `disable`: send a request to a running recording.
 
 use super::Outcome;
 use klogger_recorder::socket::{Request, send};
@@ -7,8 +7,8 @@ use std::process::ExitCode;
 
 /// Write a MARK event (a number and a text) into a running recording
 ///
-/// It stands in the log between the events before and after it, so that phases of a measurement can
-/// be told apart.
+/// It is in the log between the events before and after it, so that it can separate the phases of a
+/// measurement.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  klogger mark 1 'caches are warm'\n  klogger mark 2 --recorder 4711"
@@ -25,14 +25,14 @@ pub struct MarkArgs {
     recorder: Option<u32>,
 }
 
-/// Log events again, in a running recording
+/// Switch events on again in a running recording
 #[derive(clap::Args)]
 pub struct EnableArgs {
     #[command(flatten)]
     events: Events,
 }
 
-/// Stop logging events, in a running recording
+/// Switch events off in a running recording
 #[derive(clap::Args)]
 pub struct DisableArgs {
     #[command(flatten)]

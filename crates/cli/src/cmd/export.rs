@@ -30,7 +30,7 @@ pub struct Args {
     )]
     to: Target,
 
-    /// Where to: a directory for Parquet and CTF, else a file, '-' for the terminal
+    /// Output: a directory for Parquet and CTF, otherwise a file; '-' is standard output
     #[arg(short, long, value_name = "PATH")]
     output: Option<PathBuf>,
 
@@ -39,7 +39,7 @@ pub struct Args {
     force: bool,
 }
 
-/// `--to`: a format of the exports, or of `klogger cat` if it has an ending for files.
+/// A value of `--to`: a format of exports, or one of `klogger cat` that has a suffix.
 #[derive(Clone, Copy)]
 enum Target {
     Export(Exporter),
@@ -61,7 +61,7 @@ impl Target {
         }
     }
 
-    /// What the log's name gets; with a slash if it is a directory.
+    /// What is appended to the log's name; with a slash if it is a directory.
     fn ending(self) -> String {
         match self {
             Target::Export(Exporter::Directory(made)) => format!("{}/", made.suffix()),
@@ -71,7 +71,7 @@ impl Target {
     }
 }
 
-/// From both registries; the one that is meant if none is named first.
+/// From both registries; the first one is the default.
 fn targets() -> Vec<Target> {
     let texts = text::FORMATS.iter().copied().filter(|f| f.suffix().is_some()).map(Target::Text);
     klogger_export::EXPORTERS.iter().copied().map(Target::Export).chain(texts).collect()
@@ -79,9 +79,8 @@ fn targets() -> Vec<Target> {
 
 fn parser() -> impl TypedValueParser<Value = Target> {
     let values = targets().into_iter().map(|t| PossibleValue::new(t.name()).help(t.about()));
-    PossibleValuesParser::new(values).try_map(|name| {
-        targets().into_iter().find(|t| t.name() == name).ok_or("there is no such format")
-    })
+    PossibleValuesParser::new(values)
+        .try_map(|name| targets().into_iter().find(|t| t.name() == name).ok_or("unknown format"))
 }
 
 fn notes() -> String {
@@ -132,7 +131,7 @@ fn to_directory(args: &Args, reader: &Reader, exporter: &dyn DirectoryExporter) 
         .export(&args.file, reader, args.output.as_deref(), args.force, &mut report)
         .map_err(|e| Failure::new(&e).help(e.remedy()))?;
     bar.finish_and_clear();
-    // Of tables that were there already this has been said.
+    // For tables that existed already these warnings were printed before.
     if !export.fresh {
         open::warn_of(reader, &export.damage);
     }
@@ -144,7 +143,7 @@ fn unwritten(error: io::Error) -> Failure {
     Failure::new(format!("cannot write the output: {error}"))
 }
 
-/// Calls `write` with the file that `args` name, and says where it is.
+/// Calls `write` with the file named by `args`, and prints its path.
 fn to_file(
     args: &Args,
     suffix: &str,
@@ -166,7 +165,7 @@ fn to_file(
             let failure = Failure::new(format!("{} exists", output.display()));
             return Err(failure.help("replace it with --force, or name another file with -o"));
         }
-        // A pipe or a device cannot be put in its place when it is whole.
+        // A pipe or a device cannot be replaced by a complete file.
         Ok(there) if !there.is_file() => {
             let mut file = fs::OpenOptions::new().write(true).open(&output).map_err(cannot)?;
             write(&mut file).map_err(elsewhere)?;
@@ -177,7 +176,7 @@ fn to_file(
     Ok(ExitCode::SUCCESS)
 }
 
-/// A file gets its name when it is whole.
+/// The file gets its name when it is complete.
 fn whole(
     output: &Path,
     write: impl FnOnce(&mut dyn Write) -> Result<(), Failure>,
@@ -185,8 +184,8 @@ fn whole(
     let cannot = |e: io::Error| Failure::new(format!("cannot write {}: {e}", output.display()));
     let mut partial = output.to_path_buf().into_os_string();
     partial.push(".part");
-    // Whatever is there was left by an export that was ended, or by somebody whose file this shall
-    // not be.
+    // A leftover of an export that was ended, or a file of another user, which must not be written
+    // to.
     let _ = fs::remove_file(&partial);
     let mut file = BufWriter::new(
         fs::OpenOptions::new().write(true).create_new(true).open(&partial).map_err(cannot)?,
@@ -210,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_documentation_lists_each_format_and_where_it_goes() {
+    fn the_documentation_lists_each_format_and_its_suffix() {
         let docs = include_str!("../../../../docs/exports.md");
         for target in targets() {
             let named = if target.name() == targets()[0].name() {

@@ -25,20 +25,20 @@ and:
 
 Rust programs make theirs in build.rs: see docs/user-engine.md.";
 
-/// Write the header with which a program, or kernel code, logs a schema's events
+/// Write the header with which a program or kernel code logs a schema's events
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Schema files, or names of bundled schemata
     #[arg(required = true, value_name = "SCHEMA")]
     schemas: Vec<String>,
-    /// Engine to write it for
+    /// Engine for which to write it
     #[arg(long, value_enum, default_value_t = Engine::User)]
     engine: Engine,
-    /// For code of a kernel tree: CONFIG_KLOGGER decides whether the calls are there
+    /// For code of a kernel tree: CONFIG_KLOGGER decides whether calls are compiled
     #[arg(long)]
     in_tree: bool,
-    /// Folder to write NAME.klogger.h to, made if it is missing [default: standard output]
+    /// Folder for NAME.klogger.h; created if it does not exist [default: standard output]
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
 }
@@ -80,7 +80,7 @@ fn builtin() -> Result<Schema, Failure> {
     parsed.map(|p| p.schema).map_err(|_| Failure::new("klogger's own schema is damaged"))
 }
 
-/// Leaves a header alone that is the same already, so that nothing is compiled again for it.
+/// Does not touch a header that is unchanged, so that nothing is compiled again because of it.
 fn write(dir: &Path, header: &NamedText) -> Result<(), Failure> {
     let path = dir.join(&header.name);
     if std::fs::read_to_string(&path).is_ok_and(|old| old == header.text) {

@@ -9,7 +9,7 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Say what is in a log, and check all of it
+/// Show what is in a log, and check all of it
 #[derive(clap::Args)]
 #[command(after_help = NOTES)]
 pub struct Args {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! `klogger kernel`: klogger in a kernel's own source.
+//! `klogger kernel`: integrates klogger into a kernel source tree.
 
 use super::Outcome;
 use crate::diagnostics;
@@ -25,7 +25,7 @@ and, in that kernel:
 
 See docs/kernel-tree.md.";
 
-/// Put klogger into a kernel source tree
+/// Integrate klogger into a kernel source tree
 #[derive(clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -40,18 +40,18 @@ enum Command {
 /// Add klogger to a kernel source tree, with the schemata at its top
 ///
 /// Adds the folders kernel/klogger and include/klogger, CONFIG_KLOGGER, and one line to each of
-/// three files. Schemata are the files .klogger.conf* and *.klogger at the top of the tree: for
-/// each there is a header, which the kernel's build makes again when the schema has changed.
+/// three files. Schemata are the files .klogger.conf* and *.klogger at the top of the tree. Each
+/// gets a header, which the kernel's build generates again when the schema has changed.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 struct IntegrateArgs {
     /// Top of the kernel source tree
     #[arg(value_name = "LINUX_DIR")]
     dir: PathBuf,
-    /// Show what would change, and change nothing
+    /// Show what would change, without changing anything
     #[arg(long)]
     dry_run: bool,
-    /// Take klogger out again; klogger() calls stay
+    /// Remove klogger again; klogger() calls stay
     #[arg(long)]
     remove: bool,
 }
@@ -73,7 +73,7 @@ pub fn run(args: Args) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Messages of the compiler will name the file as it is seen from the top of the tree.
+/// Compiler messages will name the file by its path from the top of the tree.
 fn schemata(tree: &Tree, dir: &Path) -> Result<Vec<Schema>, Failure> {
     let load = |name: String| {
         let mut schema = diagnostics::load(&dir.join(&name), &Options::default())?;

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 /// List the schemata that come with klogger, or the engines
 #[derive(clap::Args)]
 pub struct Args {
-    /// List what can be given to 'klogger record --engine', and whether it can run here
+    /// List the values of 'klogger record --engine', and whether each can run here
     #[arg(long)]
     engines: bool,
     /// `text` for people, `json` for programs
@@ -65,7 +65,7 @@ fn engines(format: Format) {
     }
 }
 
-/// `engines`: those that may take part. `why_not` and `help` are null where it can run.
+/// `engines`: those that may take part. `why_not` and `help` are null if it can run.
 fn described(choice: &Choice) -> Value {
     let engines: Vec<&str> = choice.engines.iter().map(|e| e.name).collect();
     let refusal = choice.check().err();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! `klogger manual DIR`: man pages and shell completions, from the one declaration of each flag.
-//! For `make install`.
+//! `klogger manual DIR`: generates man pages and shell completions from the declarations of the
+//! options. For `make install`.
 
 use super::Outcome;
 use crate::external;
@@ -14,7 +14,7 @@ use std::process::ExitCode;
 /// Write man pages (DIR/man1) and completions (DIR/completions)
 #[derive(clap::Args)]
 pub struct Args {
-    /// Made if it does not exist
+    /// Created if it does not exist
     directory: PathBuf,
 }
 
@@ -37,8 +37,7 @@ fn write(directory: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The programs `klogger-NAME` are completed as commands of klogger. Their options they say
-/// themselves.
+/// The programs `klogger-NAME` are completed as commands of klogger, without their options.
 fn with_programs() -> clap::Command {
     let program = |(name, about): (&'static str, &'static str)| {
         clap::Command::new(name).about(about).disable_help_flag(true)
@@ -62,7 +61,7 @@ mod tests {
         }
         let main = fs::read_to_string(directory.path().join("man1/klogger.1")).unwrap();
         for (name, about) in external::programs() {
-            // Of these two characters a page has other spellings.
+            // In a page these two characters are escaped.
             let start = about.split(['\'', '-']).next().unwrap_or_default();
             assert!(main.contains(start), "{name} is not in the page of klogger");
             assert!(bash.contains(&format!("klogger,{name})")), "no completion for {name}");

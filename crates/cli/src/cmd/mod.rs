@@ -23,7 +23,7 @@ use std::process::ExitCode;
 
 pub type Outcome = Result<ExitCode, Failure>;
 
-/// `--format` of the commands that describe something.
+/// `--format` of commands that describe something.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
     Text,

@@ -46,60 +46,61 @@ The command's own exit code is passed on. Ctrl-C ends the command and the record
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Schema to record with: a bundled one's name or a file; may be given several times. One
-    /// without probes is recorded from programs; 'programs' is whatever programs log
+    /// Schema to record with: the name of a bundled one, or a file; may be given several times. One
+    /// without probes is recorded from programs; 'programs' records all events of programs
     #[arg(short, long = "schema", required_unless_present = "engine", value_name = "SCHEMA")]
     schemas: Vec<String>,
-    /// What logs [default: auto]; 'klogger list --engines' says what can run here
+    /// What logs events [default: auto]; 'klogger list --engines' shows what can run here
     #[arg(long, value_name = "ENGINE", value_parser = engines::parser())]
     engine: Option<&'static Choice>,
-    /// For --engine kernel: take modules from this folder ('klogger build -o DIR' makes it) instead
+    /// For --engine kernel: use modules from this folder (made by 'klogger build -o DIR') instead
     /// of building them
     #[arg(long, value_name = "DIR")]
     modules: Option<PathBuf>,
-    /// The log [default: the first schema's name with .klog]. One that exists becomes FILE.old
+    /// The log [default: the first schema's name with .klog]. An existing one is renamed to
+    /// FILE.old
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Who may read and write the log, as for chmod: a log tells what others do
+    /// Mode of the log, as for chmod; a log contains data of other processes
     #[arg(long, value_name = "MODE", default_value = "0600", value_parser = mode)]
     mode: u32,
     /// Record all processes
     #[arg(short, long, conflicts_with = "pids")]
     all: bool,
-    /// Record these processes, and those that they start
+    /// Record these processes and their descendants
     #[arg(short, long = "pid", value_name = "PID", value_delimiter = ',')]
     pids: Vec<u32>,
-    /// End after this time: 500ms, 30s, 5m, 1h. A command that still runs is asked to end (SIGTERM)
+    /// End after this time: 500ms, 30s, 5m, 1h. A command that still runs gets SIGTERM
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     duration: Option<Duration>,
-    /// Ring of each CPU: 64K, 4M, ...; rounded up to a power of two [default: 4M, and larger for a
+    /// Ring of each CPU: 64K, 4M, ...; rounded up to a power of two [default: 4M, and more for a
     /// CPU that needs it]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     buffer_size: Option<u64>,
     /// Ring of each thread of a program: 64K, 4M, ...; rounded up to a power of two
     #[arg(long, value_name = "SIZE", default_value = "1M", value_parser = user_size)]
     user_buffer: u64,
-    /// Memory for the rings of all CPUs together, which grow until then where events come too fast
-    /// for them [default: a sixteenth of what is free, at most 1G; with --buffer-size they do not
-    /// grow], and for those of all programs together [default: 256M]
+    /// Memory for the rings of all CPUs together, up to which rings grow that are too small
+    /// [default: a sixteenth of the available memory, at most 1G; with --buffer-size they do not
+    /// grow], and for the rings of all programs together [default: 256M]
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     max_memory: Option<u64>,
-    /// Empty a ring before less than this share of it is free, in percent
+    /// Low-water mark: drain a ring before less than this share of it is free, in percent
     #[arg(long, value_name = "PERCENT", default_value_t = 10,
           value_parser = clap::value_parser!(u32).range(1..=90))]
     lowwater: u32,
-    /// Flight recorder: never stop for a full ring, but keep the newest events
+    /// Flight recorder: when a ring is full, overwrite its oldest events
     #[arg(long)]
     overwrite: bool,
     /// Compress the log (zstd)
     #[arg(long)]
     compress: bool,
-    /// Log no more than N of this event in a second, on all CPUs together (N/s, also 10K/s, 1M/s),
-    /// and count the others; '*' and '?' in EVENT stand for any letters, and for one. May be given
-    /// several times
+    /// Log at most N of this event per second, on all CPUs together (N/s, also 10K/s, 1M/s), and
+    /// count the others; in EVENT, '*' matches any characters, and '?' one. May be given several
+    /// times
     #[arg(long, value_name = "EVENT=N/s", value_parser = rate)]
     rate_limit: Vec<RateLimit>,
-    /// Do not log these events until 'klogger enable' says so
+    /// Do not log these events until they are switched on with 'klogger enable'
     #[arg(long, value_name = "EVENT", value_delimiter = ',')]
     disable: Vec<String>,
     /// Do not measure what events cost, which takes some hundredths of a second before the
@@ -117,10 +118,10 @@ pub struct Args {
 /// `--buffer-size`, and the memory for rings of programs, if they are not given.
 const BUFFER_DEFAULT: u64 = 4 << 20;
 const USER_MEMORY_DEFAULT: u64 = 256 << 20;
-/// Rings of CPUs take no more than this together, unless they are told to.
+/// Rings of CPUs take at most this together, unless --max-memory says otherwise.
 const RING_MEMORY_MAX: u64 = 1 << 30;
 
-/// Memory for rings of CPUs: who gives their size alone means it.
+/// Memory for rings of CPUs. If only their size is given, they do not grow.
 fn ring_memory(buffer_size: Option<u64>, max_memory: Option<u64>) -> u64 {
     match (max_memory, buffer_size) {
         (Some(most), _) => most,
@@ -129,7 +130,7 @@ fn ring_memory(buffer_size: Option<u64>, max_memory: Option<u64>) -> u64 {
     }
 }
 
-/// Stands for the schemata of all programs.
+/// The value of -s for the schemata of all programs.
 const PROGRAMS: &str = "programs";
 
 pub fn run(args: Args) -> Outcome {
@@ -181,23 +182,23 @@ pub fn run(args: Args) -> Outcome {
         ));
     }
     Ok(match (outcome.status, outcome.interrupted, args.duration) {
-        // It was we who ended the command, as asked.
+        // The command was ended by klogger, as requested with --for.
         (Some(_), None, Some(limit)) if outcome.elapsed >= limit => ExitCode::SUCCESS,
         (Some(status), _, _) => ExitCode::from(klogger_recorder::exit_code(status)),
         (None, _, _) => ExitCode::SUCCESS,
     })
 }
 
-/// The schemata that were named, and whether those of all programs are meant as well.
+/// The schemata that were named, and whether those of all programs are requested.
 fn schemas(words: &[String], choice: &Choice) -> Result<(Vec<CompiledSchema>, bool), Failure> {
     let programs =
         words.iter().any(|w| w == PROGRAMS) || (words.is_empty() && !choice.has_probes());
     if programs && !choice.finds_programs() {
         let name = choice.name;
         return Err(Failure::new(format!(
-            "-s programs needs the user engine, and --engine {name} leaves it out",
+            "-s programs needs the user engine, which --engine {name} excludes",
         ))
-        .help("leave --engine away: the kernel's probes and programs are recorded together"));
+        .help("remove --engine: the kernel's probes and programs are recorded together"));
     }
     if words.is_empty() && !programs {
         return Err(Failure::new("no schema to record with").help(
@@ -211,8 +212,8 @@ fn schemas(words: &[String], choice: &Choice) -> Result<(Vec<CompiledSchema>, bo
     Ok((units?, programs))
 }
 
-/// Which schemata the kernel has already, and where the modules of the others are. Builds them, if
-/// need be.
+/// The schemata that the kernel has already, and the folder with the modules of the others. Builds
+/// them if necessary.
 fn modules(
     units: &[CompiledSchema],
     folder: Option<&Path>,

@@ -17,11 +17,11 @@ use std::process::ExitCode;
 
 /// Save what was logged and never written: rings of a recorder that was killed, and of programs
 ///
-/// The kernel's rings outlive a recorder that is killed: its log and what they hold become a whole
-/// log. A program's events are in memory that outlives it, and its recorder as well. This is for
-/// programs whose recorder was killed, and for those that run with KLOGGER_FLIGHT=BYTES, which keep
-/// their newest events at all times. Without arguments, lists all recorders, and all programs that
-/// can log.
+/// The kernel's rings outlive a recorder that is killed; its unfinished log and their contents
+/// become a complete log. A program's events are in memory that outlives the program and its
+/// recorder. This saves the events of programs whose recorder was killed, and of those that run
+/// with KLOGGER_FLIGHT=BYTES, which always keep their newest events. Without arguments, lists all
+/// recorders, and all programs that can log.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  klogger rescue                  list what can be rescued\n  \
                   klogger rescue 4711             to rescue.klog; removes rings and files of \
@@ -32,20 +32,20 @@ pub struct Args {
     /// Process id of a killed recorder; or process ids, or files, of programs
     #[arg(value_name = "PID|FILE")]
     programs: Vec<String>,
-    /// An image of the memory of a machine that has crashed (ELF: /proc/vmcore, or a copy of it);
-    /// makes a log of each recording that it holds
+    /// A memory image of a crashed machine (ELF: /proc/vmcore, or a copy of it); makes a log of
+    /// each recording in it
     #[arg(long, value_name = "FILE", conflicts_with_all = ["programs", "keep"])]
     vmcore: Option<PathBuf>,
-    /// What the recorder had written before the crash, if it is not where it was
+    /// The unfinished log of the recorder, if it was moved since the crash
     #[arg(long, value_name = "LOG", requires = "vmcore")]
     log: Option<PathBuf>,
-    /// The log. One that exists becomes FILE.old
+    /// The log. An existing one is renamed to FILE.old
     #[arg(short, long, value_name = "FILE", default_value = "rescue.klog")]
     output: PathBuf,
     /// Compress the log (zstd)
     #[arg(long)]
     compress: bool,
-    /// Do not remove the files of dead programs (a recorder's rings are always freed)
+    /// Do not remove the files of programs that have ended (a recorder's rings are always freed)
     #[arg(long)]
     keep: bool,
     /// No summary
@@ -80,15 +80,15 @@ pub fn run(args: Args) -> Outcome {
 }
 
 impl Args {
-    /// The recorder that is meant, if it is one; it makes a log of its own.
+    /// The recorder that is named, if it is one; its log is made separately.
     fn recorder(&self) -> Result<Option<Remnant>, Error> {
         let find = |word: &String| rings::find(word.parse().ok()?);
         match self.programs.iter().find_map(find) {
             Some(recorder) if self.programs.len() > 1 => Err(Error::new(format!(
-                "{} is a recorder, and its log cannot be one with others",
+                "{} is a recorder, whose log cannot be combined with others",
                 recorder.pid
             ))
-            .help(format!("rescue it alone: klogger rescue {}", recorder.pid))),
+            .help(format!("rescue it separately: klogger rescue {}", recorder.pid))),
             found => Ok(found),
         }
     }
@@ -160,8 +160,7 @@ fn print_list(recorders: &[Remnant], all: &[Remains]) {
     }
     for r in recorders {
         let state = if r.alive { "recording" } else { "killed" };
-        let log =
-            r.log.as_ref().map_or("it had begun no log".into(), |log| log.display().to_string());
+        let log = r.log.as_ref().map_or("no log yet".into(), |log| log.display().to_string());
         println!(
             "{:24} {state:24} {:>25} to save  {log}",
             format!("recorder[{}]", r.pid),

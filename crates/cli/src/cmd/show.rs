@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! `klogger show`: the effective schema, defaults and offsets resolved, and what this kernel makes
-//! of its probes.
+//! `klogger show`: the effective schema, with defaults and offsets resolved, and which of its
+//! probes this kernel can attach.
 
 use super::{Format, Outcome};
 use crate::failure::Failure;
@@ -20,16 +20,16 @@ const EXAMPLES: &str = "\
 Examples:
   klogger show scheduler
   klogger show ./my.klogger --format json
-  klogger show scheduler --engine bpf     what this engine makes of it, with the C";
+  klogger show scheduler --engine bpf     what this engine generates, with the C";
 
-/// Show a schema as it takes effect here: events with offsets and sizes, and which probes this
-/// kernel can attach
+/// Show the effective schema: events with offsets and sizes, and which probes this kernel can
+/// attach
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// A bundled schema's name, or a schema file
     schema: String,
-    /// Show what this engine makes of it: which probes it attaches, and the C that is generated
+    /// Show what this engine does with it: which probes it attaches, and the C that is generated
     #[arg(long, value_name = "ENGINE", value_parser = engine_parser())]
     engine: Option<&'static Maker>,
     /// `text` for people, `json` for programs
@@ -38,9 +38,8 @@ pub struct Args {
 }
 
 fn engine_parser() -> impl TypedValueParser<Value = &'static Maker> {
-    PossibleValuesParser::new(MAKERS.iter().map(|maker| maker.engine)).try_map(|name| {
-        MAKERS.iter().find(|maker| maker.engine == name).ok_or("there is no such engine")
-    })
+    PossibleValuesParser::new(MAKERS.iter().map(|maker| maker.engine))
+        .try_map(|name| MAKERS.iter().find(|maker| maker.engine == name).ok_or("unknown engine"))
 }
 
 pub fn run(args: Args) -> Outcome {
@@ -117,7 +116,7 @@ fn attached<'a>(maker: &Maker, probe: &'a Probe) -> Option<&'a Target> {
     probe.targets.iter().find(|target| (maker.attaches)(target.kind))
 }
 
-/// What becomes of the probes. The C of bundled schemata was compiled when klogger was built.
+/// The state of the probes. The C of bundled schemata was compiled when klogger was built.
 fn opinion(word: &str, schema: &Schema) -> Opinion {
     let types = host_kernel::types();
     match schemata::is_file(word) {
@@ -220,7 +219,7 @@ fn print_probes(schema: &Schema, opinion: &Opinion) {
     }
 }
 
-/// What becomes of one probe on a kernel.
+/// Prints whether a probe can be attached to a kernel, and why not.
 pub fn print_probe(probe: &Probe, plan: &Plan) {
     let mut events: Vec<&str> = probe.calls.iter().map(|c| c.event.as_str()).collect();
     events.dedup();
@@ -234,7 +233,7 @@ pub fn print_probe(probe: &Probe, plan: &Plan) {
     }
 }
 
-/// `plans`: of each probe, if known.
+/// `plans`: one for each probe, if known.
 pub fn probes_json(schema: &Schema, plans: Option<&Vec<Plan>>) -> Vec<Value> {
     let one = |(i, probe): (usize, &Probe)| {
         let plan = plans.map(|p| &p[i]);
@@ -259,7 +258,7 @@ fn attach_point_json(target: &Target) -> Value {
     json!({ "kind": target.kind.word(), "name": target.name, "parameters": parameters })
 }
 
-/// From 1.
+/// Counts from 1.
 fn line_of(schema: &Schema, span: Span) -> usize {
     1 + schema.text[..span.start].matches('\n').count()
 }
@@ -275,7 +274,7 @@ fn event_json(schema: &Schema, layout: &EventLayout) -> Value {
     })
 }
 
-/// Keys are for programs to rely on: a test says which there are.
+/// Programs rely on the keys: a test lists them.
 fn to_json(schema: &Schema, layouts: &[EventLayout], opinion: &Opinion) -> Value {
     let events: Vec<Value> = layouts.iter().map(|layout| event_json(schema, layout)).collect();
     let mut probes = probes_json(schema, opinion.plans.as_ref());

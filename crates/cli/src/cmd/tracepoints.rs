@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! `klogger tracepoints`: the places of this kernel that a probe can name, as a schema would write
-//! them.
+//! `klogger tracepoints`: the tracepoints of this kernel, as a schema would declare them.
 
 use super::{Format, Outcome};
 use crate::failure::Failure;
@@ -20,16 +19,15 @@ Examples:
 
 /// List the tracepoints of this kernel, with their parameters
 ///
-/// Names and types come from the kernel's type information (BTF), groups from tracefs, mounted
-/// or not, which only root can read. A parameter
-/// whose name the kernel does not tell is called arg0, arg1, ...
+/// Names and types come from the kernel's type information (BTF); groups come from tracefs, mounted
+/// or not, which only root can read. A parameter whose name is not in BTF is called arg0, arg1, ...
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Only those with this word in their name or their group
+    /// Only those with this word in their name or group
     #[arg(value_name = "WORD")]
     word: Option<String>,
-    /// Only the one of exactly this name
+    /// Only the one with exactly this name
     #[arg(long, requires = "word")]
     exact: bool,
     /// `text` for people, `json` for programs

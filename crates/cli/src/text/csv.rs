@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! `--format csv`: time (ns since the log's start), cpu (-1: the recorder), serial, event, then a
-//! column for each field name of the chosen events. A field that an event does not have is empty;
+//! column for each field name of the selected events. A field that an event does not have is empty;
 //! an array's elements are separated by spaces.
 //!
-//! If chosen events may come from programs, `tid` and `tgid` come after `event`. There stand the
-//! thread that logged it, or an event's own fields of these names, if programs cannot log it; if
-//! they can, such a field gets a `_` at its end. So does a field `event`.
+//! If selected events may come from programs, the columns `tid` and `tgid` follow `event`. For an
+//! event that programs may log, they have the thread that logged it, and its own fields of these
+//! names get a `_` appended. For other events they have the event's own fields of these names. A
+//! field `event` gets a `_` as well.
 
 use super::select::Choice;
 use super::{Context, Format, Lines, THREAD, free_name};
@@ -39,11 +40,11 @@ impl Format for Csv {
 
 struct Table {
     columns: Vec<String>,
-    /// By event, then column: which field it is.
+    /// By event, then column: the index of the field.
     fields: Vec<Vec<Option<usize>>>,
     /// There are columns for threads.
     threads: bool,
-    /// By event: its own fields that stand in those columns.
+    /// By event: its own fields that are in those columns.
     own: Vec<[Option<usize>; 2]>,
 }
 

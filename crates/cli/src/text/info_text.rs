@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! `klogger info` for people.
+//! `klogger info` as text.
 
 use super::times::{date, duration};
 use klogger_log::damage::Damage;
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
-/// What there is to say about.
+/// What is shown.
 pub struct About<'a> {
     pub file: &'a Path,
     pub reader: &'a Reader,
@@ -21,12 +21,12 @@ pub struct About<'a> {
     pub ledger: &'a Ledger,
 }
 
-/// Characters of a line at most, as far as it can be helped.
+/// Longest line in characters, where possible.
 const WIDTH: usize = 100;
-/// Characters of the words at the left.
+/// Width of the labels at the left.
 const LABEL: usize = 11;
 
-/// The whole page. Writing to a string cannot fail, so the results of `write!` are not looked at.
+/// The whole page. Writing to a string cannot fail, so the results of `write!` are ignored.
 pub fn page(about: &About, fields: bool) -> String {
     let mut out = String::new();
     head(about, &mut out);
@@ -48,7 +48,7 @@ fn line(out: &mut String, label: &str, text: &str) {
     }
 }
 
-/// Words in lines of at most `width` characters; control characters become blanks.
+/// Breaks a text into lines of at most `width` characters; control characters become blanks.
 fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|w| !w.is_empty())
@@ -112,7 +112,7 @@ fn head(about: &About, out: &mut String) {
     let is_damage = |d: &&Damage| d.key != Key::BeingWritten;
     let damaged = about.reader.damage().iter().chain(&about.stats.damage).filter(is_damage).count();
     let sound = if damaged == 0 {
-        "all checksums right".into()
+        "all checksums correct".into()
     } else {
         format!("damaged in {damaged} places")
     };
@@ -197,7 +197,7 @@ fn host(about: &About, out: &mut String) {
     let overwrite = if recorder.overwrite { ", newest events kept" } else { "" };
     let ring = binary_size(recorder.buffer_size);
     let whose = if preamble.engine == "user" { "thread" } else { "CPU" };
-    let buffer = format!("{ring} a {whose}, emptied at {} % free{overwrite}", recorder.lowwater);
+    let buffer = format!("{ring} per {whose}, low-water mark {} %{overwrite}", recorder.lowwater);
     line(out, "engine", &format!("{} by klogger {}; {buffer}", preamble.engine, preamble.klogger));
     let limits = recorder.limits.iter().map(|l| format!("{} {}/s", l.event, grouped(l.per_second)));
     line(out, "limits", &limits.collect::<Vec<_>>().join(", "));
@@ -215,7 +215,7 @@ fn event_clock(clock: &EventClock) -> String {
     format!("{}{rate}, within {} of the kernel's", clock.source, duration(clock.error_ns))
 }
 
-/// What logging took: `58 ns SCHEDIN (57 to 59), ...; 17 ns for a probe, 51 ns with the clock`.
+/// The costs: `58 ns SCHEDIN (57 to 59), ...; 17 ns for a probe, 51 ns with the clock`.
 fn costs(costs: &Costs) -> String {
     let ns = |cost: &Option<Cost>| cost.map_or("unknown".into(), |c| format!("{:.0} ns", c.ns));
     let events = costs.events.iter().map(|e| format!("{} {}", e.event, ns(&e.cost)));
@@ -295,7 +295,7 @@ fn cpus(about: &About, out: &mut String) {
     }
 }
 
-/// Programs of which there is a line; those that logged most.
+/// Programs that are listed: those that logged most.
 const PROGRAMS_MAX: usize = 20;
 
 /// The processes that logged events themselves. There may be thousands of threads, so they are only

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! `--format json`: an object for each line: `time` (ns since the log's start), `cpu` (-1: the
-//! recorder), `serial`, `event`, and the fields as they are in the log, not decoded. An event of a
-//! thread of a program has null as its `cpu`, and after it `tid` and `tgid`; in schemata of
-//! programs, a field of such a name gets a `_` at its end, and so does a field `event` everywhere.
+//! `--format json`: one object per line: `time` (ns since the log's start), `cpu` (-1: the
+//! recorder), `serial`, `event`, and the fields as they are in the log, not decoded. For an event
+//! of a thread of a program, `cpu` is null, and `tid` and `tgid` follow it; in schemata of
+//! programs, a field of such a name gets a `_` appended, and so does a field `event` everywhere.
 
 use super::select::Choice;
 use super::{Context, Format, Lines, free_name};
@@ -41,7 +41,7 @@ struct Objects {
 }
 
 impl Objects {
-    /// The names are those of C, so they need no escapes: the reader of the log has checked that.
+    /// The names are valid in C, which the reader of the log has checked, so they need no escapes.
     fn new(preamble: &Preamble) -> Objects {
         let keys = |event: &EventLayout, user: bool| {
             let key = |f: &FieldLayout| format!(",\"{}\":", free_name(&f.name, user)).into_bytes();

@@ -10,7 +10,7 @@ use klogger_log::origin::Origin;
 use klogger_log::reader::Reader;
 use klogger_log::text::{escape_from, push_int, push_seconds};
 
-/// Lines for people.
+/// One line per event, for people.
 pub struct Text;
 
 impl Format for Text {
@@ -34,7 +34,7 @@ impl Format for Text {
 struct Columns {
     /// Characters of the widest time.
     time_width: usize,
-    /// Of the widest CPU or thread.
+    /// Width of the widest CPU or thread.
     origin_width: usize,
     /// By event: its name, padded.
     names: Vec<Vec<u8>>,
@@ -57,7 +57,7 @@ impl Columns {
         let events_of = reader.blocks().iter().filter(|b| b.header.kind == Kind::Events);
         let tid = events_of.filter_map(|b| b.header.origin.thread()).map(|t| t.tid).max();
         Columns {
-            // One more, for the sign of what was logged before the start.
+            // One more, for the sign of events that were logged before the start.
             time_width: widest.len() + 1,
             origin_width: digits(highest).max(tid.map_or(0, |tid| digits(tid) + 1)),
             names: preamble
@@ -115,7 +115,7 @@ impl Lines for Columns {
             out.extend_from_slice(key);
             context.decoder.show(event, index, context.processes, out);
         }
-        // Decodings, units, names of functions: all that the log brings along is anybody's.
+        // Decodings, units, names of functions: everything from the log is untrusted.
         escape_from(out, start);
         out.push(b'\n');
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Logs as text: one file for each format, and what they share.
 //!
-//! One more format is one file with a [`Format`], and one word of [`FORMATS`].
+//! One more format is one file with a [`Format`], and one entry of [`FORMATS`].
 
 mod csv;
 pub mod info_json;
@@ -24,35 +24,35 @@ use select::Choice;
 use std::io::Write;
 use std::time::Duration;
 
-/// All formats of `klogger cat`, the one that is meant if none is named first. Those that have an
-/// ending are formats of `klogger export` too.
+/// All formats of `klogger cat`; the first one is the default. Those with a suffix are formats of
+/// `klogger export` too.
 pub const FORMATS: &[&dyn Format] = &[&line::Text, &json::Json, &csv::Csv, &perl::Perl];
 
-/// A format: how it is called, and who writes it.
+/// The name, description and writer of a format.
 pub trait Format: Sync {
-    /// Behind `--format`.
+    /// The value of `--format`.
     fn name(&self) -> &'static str;
     /// For the help text.
     fn about(&self) -> &'static str;
-    /// What the log's name gets when it is exported; `None` if it is only to be looked at.
+    /// What is appended to the log's name when it is exported; `None` if the format is only for
+    /// display.
     fn suffix(&self) -> Option<&'static str>;
-    /// A writer for the chosen events of a log.
+    /// A writer for the selected events of a log.
     fn lines(&self, choice: &Choice) -> Box<dyn Lines>;
 }
 
 /// `--format`: one of [`FORMATS`], by its name.
 pub fn parser() -> impl clap::builder::TypedValueParser<Value = &'static dyn Format> {
     let value = |f: &&'static dyn Format| PossibleValue::new(f.name()).help(f.about());
-    PossibleValuesParser::new(FORMATS.iter().map(value)).try_map(|name| {
-        FORMATS.iter().find(|f| f.name() == name).copied().ok_or("there is no such format")
-    })
+    PossibleValuesParser::new(FORMATS.iter().map(value))
+        .try_map(|name| FORMATS.iter().find(|f| f.name() == name).copied().ok_or("unknown format"))
 }
 
-/// What is needed to write an event down.
+/// What is needed to write an event.
 pub struct Context<'a> {
     pub decoder: &'a Decoder,
     pub processes: &'a Processes,
-    /// Zero of the times shown, ns of the log's clock.
+    /// Origin of the times shown, ns of the log clock.
     pub start_ns: u64,
 }
 
@@ -63,27 +63,27 @@ impl Context<'_> {
     }
 }
 
-/// Writes events down, one after the other.
+/// Writes events, one after the other.
 pub trait Lines {
     fn begin(&mut self, _out: &mut Vec<u8>) {}
     fn event(&mut self, event: &EventRef, context: &Context, out: &mut Vec<u8>);
     fn end(&mut self, _out: &mut Vec<u8>) {}
 }
 
-/// The names that events of programs have beside their fields.
+/// Keys of events of programs besides their fields.
 const THREAD: [&str; 2] = ["tid", "tgid"];
 
-/// The name under which a field stands where the event's own name is `event`; `user` if the event
-/// may come from a program.
+/// The key of a field, given that the event's name has the key `event`; `user`: the event may come
+/// from a program.
 fn free_name(name: &str, user: bool) -> String {
     if name == "event" || user && THREAD.contains(&name) { format!("{name}_") } else { name.into() }
 }
 
-/// A terminal, on which nothing that is written has another effect than to be seen.
+/// A writer to a terminal that replaces everything that would control the terminal.
 pub struct Harmless<W>(pub W);
 
 impl<W: Write> Write for Harmless<W> {
-    /// Whole characters, please.
+    /// Expects whole characters.
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         let mut out = Vec::with_capacity(bytes.len());
         for line in bytes.split_inclusive(|b| *b == b'\n') {
@@ -106,7 +106,7 @@ impl<W: Write> Write for Harmless<W> {
 /// Bytes that are collected before they are written.
 const CHUNK: usize = 256 << 10;
 
-/// Writes the chosen events of a log to `sink`.
+/// Writes the selected events of a log to `sink`.
 pub fn write(
     choice: &Choice,
     format: &dyn Format,
@@ -144,7 +144,7 @@ pub fn write(
     Ok(())
 }
 
-/// A bar on the terminal, from the second second on. Nothing where stderr is not a terminal.
+/// A progress bar on the terminal, shown after one second. Nothing if stderr is not a terminal.
 pub fn progress_bar(total: u64, what: &'static str) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::hidden());
     let style = ProgressStyle::with_template("{msg} {bar:40} {percent:>3} %  {elapsed}");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Opening a log, and saying what is missing from it.
+//! Opens a log, and prints what is missing from it.
 
 use crate::failure::Failure;
 use klogger_log::damage::Damage;
@@ -13,17 +13,16 @@ pub fn open(path: &Path) -> Result<Reader, Failure> {
         .map_err(|e| Failure::new(format!("{}: {e}", path.display())).help(e.remedy()))
 }
 
-/// Lines of warnings at most; the rest is counted.
+/// Lines of warnings at most; further ones are counted.
 const WARNINGS_MAX: usize = 10;
 
-/// Prints to stderr what of the log could not be read, and how many events its ledger says were
-/// lost.
+/// Prints the damage of a log on stderr, and how many events are lost according to its ledger.
 pub fn warn(reader: &Reader, later: &[Damage]) {
     let found: Vec<_> = reader.damage().iter().chain(later).cloned().collect();
     warn_of(reader, &found);
 }
 
-/// The same for damage that has been collected already.
+/// The same for damage that was collected before.
 pub fn warn_of(reader: &Reader, found: &[Damage]) {
     for damage in found.iter().take(WARNINGS_MAX) {
         eprintln!("klogger: warning: {}", escaped(&damage.to_string()));

@@ -2,9 +2,9 @@
 //! `--format perl`: the array of hashes of the KLogger paper, section 4.1, for `my $log = do
 //! "./FILE"`.
 //!
-//! The header's timestamp is ns of the log's clock. Serial numbers count per CPU, so the header
-//! also has the CPU (-1: the recorder), or for an event of a program `undef`, and the ids of its
-//! thread and process.
+//! The header's timestamp is ns of the log clock. Serial numbers count per CPU, so the header also
+//! has the CPU (-1: the recorder); for an event of a program it is `undef`, followed by the ids of
+//! its thread and process.
 
 use super::select::Choice;
 use super::{Context, Format, Lines};
@@ -67,7 +67,7 @@ impl Lines for Perl {
     }
 }
 
-/// The CPU; for a thread, its ids after it.
+/// The CPU; for a thread, `undef` and its ids.
 fn push_origin(origin: Origin, out: &mut Vec<u8>) {
     let text = match (origin.cpu_column(), origin.thread()) {
         (Some(cpu), _) => format!("\"{cpu}\""),
@@ -102,7 +102,7 @@ fn push_value(value: Value, out: &mut Vec<u8>) {
     }
 }
 
-/// In double quotes Perl puts in variables at `$` and `@`.
+/// In double quotes Perl interpolates variables at `$` and `@`.
 fn push_text(text: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
     for byte in text {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The options that choose events: `--from`, `--to`, `--event`, `--cpu`, `--where`.
+//! The options that select events: `--from`, `--to`, `--event`, `--cpu`, `--where`.
 
 use super::times::{Moment, moment};
 use crate::failure::Failure;
@@ -14,12 +14,12 @@ use std::ops::RangeInclusive;
 
 #[derive(clap::Args, Default)]
 pub struct SelectArgs {
-    /// Leave out what is earlier: seconds since the start (1.5, 200ms), before the end (-1s), or
-    /// UTC (12:34:56)
+    /// Exclude earlier events: seconds since the start (1.5, 200ms), before the end (-1s), or UTC
+    /// (12:34:56)
     #[arg(long, value_name = "TIME", value_parser = moment, allow_hyphen_values = true)]
     from: Option<Moment>,
 
-    /// Leave out what is later
+    /// Exclude later events
     #[arg(long, value_name = "TIME", value_parser = moment, allow_hyphen_values = true)]
     to: Option<Moment>,
 
@@ -27,18 +27,20 @@ pub struct SelectArgs {
     #[arg(short, long = "event", value_name = "EVENT,...", value_delimiter = ',')]
     events: Vec<String>,
 
-    /// Only these CPUs: 0,2-3; '-' is the recorder. Events of programs are left out
+    /// Only these CPUs: 0,2-3; '-' is the recorder. Events of programs are excluded
     #[arg(short, long = "cpu", value_name = "CPU,...", value_delimiter = ',', value_parser = cpus,
           allow_hyphen_values = true)]
     cpus: Vec<RangeInclusive<u16>>,
 
-    /// Only events for which this holds: 'pid == 42 && (prio < 120 || comm =~ "^k")'
+    /// Only events that match: 'pid == 42 && (prio < 120
+    ///
+    /// comm =~ "^k")'
     #[arg(short = 'w', long = "where", value_name = "EXPRESSION", long_help = WHERE_HELP)]
     filter: Option<String>,
 }
 
 const WHERE_HELP: &str = "\
-Only events for which this holds. Fields, and time, cpu (-1: the recorder), serial and event, are \
+Only events that match. Fields, and time, cpu (-1: the recorder), serial and event, are \
 compared with \
 ==, !=, <, <=, >, >= and =~ (regular expression), and joined with &&, || and !. A number may be \
 hexadecimal (0x1f) or \
@@ -86,7 +88,7 @@ impl SelectArgs {
             events[found.ok_or_else(|| failure(unknown_event(name, preamble)))?] = true;
         }
         let filter = self.filter.as_ref().map(|text| Filter::new(text, preamble, start_ns));
-        // What comes before `from` is still read: it says how threads are called.
+        // Events before `from` are still read, because they contain the names of threads.
         let selection = Selection { origins: None, from_ns: None, to_ns: self.to.map(resolve) };
         Ok(Choice {
             reader,

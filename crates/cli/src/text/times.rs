@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Times as people write and read them.
+//! Formats and parses times.
 
 use klogger_log::filter::parse::number;
 
@@ -44,7 +44,8 @@ fn wall_clock(text: &str) -> Option<Moment> {
 }
 
 impl Moment {
-    /// In ns of the log's clock. `start_realtime` is the wall clock (ns since 1970) at `start`.
+    /// The moment in ns of the log clock. `start_realtime`: the wall clock (ns since 1970) at
+    /// `start`.
     pub fn resolve(self, start: u64, end: u64, start_realtime: u64) -> u64 {
         match self {
             Moment::AfterStart(ns) => start.saturating_add(ns),

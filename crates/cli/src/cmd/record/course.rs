@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What is said of a recording: that it has started, how far it is, and at the end what came of it.
+//! Prints the course of a recording: that it has started, its progress, and the summary.
 
 use crate::messages;
 use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -10,7 +10,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Speaks of one recording, in the style that was chosen.
+/// Prints the course of one recording, in the chosen style.
 pub struct Course {
     bar: ProgressBar,
     /// No progress, no summary.
@@ -47,8 +47,8 @@ impl Course {
                 "bytes": p.bytes,
             }));
         }
-        // No thread of indicatif's own: it would be there before signals are blocked, and take
-        // them.
+        // Without indicatif's own thread: it would be created before signals are blocked, and
+        // receive them.
         self.bar.set_message(progress_text(p));
         self.bar.tick();
     }
@@ -68,7 +68,7 @@ impl Course {
         }
     }
 
-    /// One paragraph.
+    /// The summary, as one paragraph.
     fn summary(&self, outcome: &Outcome) -> String {
         let s = &outcome.summary;
         let (seconds, log) = (outcome.elapsed.as_secs_f64(), self.log.display());
@@ -79,7 +79,7 @@ impl Course {
             s.bytes as f64 / 1e6,
             messages::losses(&outcome.ledger)
         );
-        // Each key once, with its first entry: 'klogger info' has them all.
+        // Each key once, with its first entry; 'klogger info' shows all.
         let mut shown: Vec<&str> = Vec::new();
         for e in &outcome.ledger.entries {
             if !shown.contains(&e.key.as_str()) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Values of the options of `klogger record`: times, sizes, rates, modes. Each parser's error says
+//! Parses values of the options of `klogger record`: times, sizes, rates, modes. Each error says
 //! what to write instead.
 
 use klogger_recorder::{BUFFER_MAX, BUFFER_MIN, RateLimit, USER_BUFFER_MAX, USER_BUFFER_MIN};
@@ -26,8 +26,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Most events that one can ask for in a second: steps between them are counted in sixteenths of a
-/// nanosecond.
+/// The highest rate per second: intervals between events are counted in sixteenths of a nanosecond.
 const RATE_MAX: u64 = 100_000_000;
 
 /// `EVENT=100/s`, `EVENT=10K/s`
@@ -53,7 +52,7 @@ pub fn rate(text: &str) -> Result<RateLimit, String> {
     Ok(RateLimit { event: event.into(), per_second })
 }
 
-/// `0640`: octal, as chmod takes it. Whoever writes a log must be able to.
+/// `0640`: octal, as for chmod. The owner of a log must be able to read and write it.
 pub fn mode(text: &str) -> Result<u32, String> {
     let mode = u32::from_str_radix(text, 8).ok().filter(|m| *m <= 0o777 && m & 0o600 == 0o600);
     mode.ok_or_else(|| {
@@ -61,12 +60,12 @@ pub fn mode(text: &str) -> Result<u32, String> {
     })
 }
 
-/// A ring of a CPU.
+/// The size of a CPU's ring.
 pub fn size(text: &str) -> Result<u64, String> {
     ring(text, BUFFER_MIN, BUFFER_MAX)
 }
 
-/// A ring of a thread of a program.
+/// The size of the ring of a thread of a program.
 pub fn user_size(text: &str) -> Result<u64, String> {
     ring(text, USER_BUFFER_MIN, USER_BUFFER_MAX)
 }
@@ -79,7 +78,7 @@ fn ring(text: &str, least: u64, most: u64) -> Result<u64, String> {
     bytes.filter(|b| (least..=most).contains(b)).ok_or_else(possible)
 }
 
-/// `64K`, `4M`, `1G`, or bytes; more than none.
+/// `64K`, `4M`, `1G`, or bytes; more than 0.
 pub fn bytes(text: &str) -> Result<u64, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
