@@ -7,7 +7,7 @@
 
 #include <klogger/ring.h>
 
-/* Set before loading; constants to the verifier, which removes the branches that are not taken. */
+/* Set before loading. To the verifier these are constants, so it removes the branches not taken. */
 struct klogger_config {
 	__u32 rings;		/* CPUs that have one */
 	__u32 mask;		/* size of a ring - 1 */
@@ -15,23 +15,25 @@ struct klogger_config {
 	__u32 grid_shift;	/* log2 of a grid part's bytes; only in overwrite mode */
 	__u8 scoped;		/* only threads in scope are logged */
 	__u8 overwrite;
-	__u8 preempt;		/* the kernel lets threads preempt each other in programs */
-	/* 0: the first program at its place; others log what those before them were kept from */
+	__u8 preempt;		/* programs can be preempted by other threads */
+	/*
+	 * 0: the first program at its attach point; others log hits that were skipped for those
+	 * before
+	 */
 	__u8 copy;
 	__u32 larger_mask;	/* size of a larger ring - 1; 0: rings do not grow */
 	__u32 probes;		/* added to the numbers of this object's probes */
 };
 
-/* Of an event; KLOGGER_LIMITED: on, and its rate is limited. */
+/* The state of an event; KLOGGER_LIMITED: on, with a rate limit. */
 enum klogger_state { KLOGGER_OFF, KLOGGER_ON, KLOGGER_LIMITED };
 
 #define KLOGGER_TIDS (1u << 22)		/* thread ids are below this: PID_MAX_LIMIT */
 
 /*
- * The rate of an event whose rate is limited, all CPUs together; shared by all objects. Times are
- * in sixteenths of a ns. `due` is when the next event would come if all came evenly. Each event
- * that is logged moves it on by `step`. Nobody but these events writes here, so that the many that
- * are left out only read.
+ * The rate limit of an event, for all CPUs together; shared by all objects. Times are in sixteenths
+ * of a ns. `due` is when the next event would come if all came evenly. Each event that is logged
+ * advances it by `step`. Events that are left out only read it.
  */
 struct klogger_rate {
 	__u64 due;
@@ -39,7 +41,7 @@ struct klogger_rate {
 	__u64 ahead;		/* how far `due` may be ahead of the clock: what may come at once */
 };
 
-/* Events that were left out because of their rate. */
+/* Events that a rate limit left out. */
 struct klogger_left_out {
 	__u64 count;
 	__u64 first;		/* ns */
@@ -55,7 +57,7 @@ struct klogger_left_out {
 _Static_assert(KLOGGER_COPIES_MAX + 1 < 1 << KLOGGER_COPY_BITS, "the number of the next copy");
 
 /*
- * Stacks that can be told apart; frames of each; and frames of the tracing itself, which come
+ * The number of different stacks; frames of each; and frames of the tracing itself, which come
  * first.
  */
 #define KLOGGER_STACKS_MAX 65536

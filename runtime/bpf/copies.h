@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Copies of a program, where programs can be preempted.
+ * Copies of a program, for kernels on which programs can be preempted.
  *
- * The kernel skips a hit if its program has not returned yet on that CPU. Where preempted threads
- * stand in programs, that would be every hit for a time slice. So when a probe has missed hits the
- * recorder attaches its program once more: a copy, which the kernel keeps account of by itself, and
- * which logs what those before it were kept from.
+ * The kernel skips a hit if its program has not returned yet on that CPU. If a thread was preempted
+ * in a program, that would be every hit for a time slice. So when a probe has skipped hits, the
+ * recorder attaches its program once more. The kernel tracks this copy separately, and the copy
+ * logs the hits that were skipped for the programs before it.
  *
- * A copy must know whether its hit has been served. The tracepoint calls all copies from one frame,
- * so that the address of the arguments on the stack, with the thread and the probe, names the hit
- * among all that are at work. Who serves a hit leaves the name in the table klogger_marks, and with
- * it the number of the next copy; each copy that finds it counts that on, and the last one wipes
- * it. A number that is larger than a copy's own is left from an earlier hit, whose last copy was
- * skipped: this hit has not been served.
+ * A copy must know whether its hit has been logged. The tracepoint calls all copies from one frame,
+ * so the address of the arguments on the stack, with the thread and the probe, identifies the hit
+ * among all that are active. The program that logs a hit stores this identity in the table
+ * klogger_marks, together with the number of the next copy. Each copy that finds it increments that
+ * number, and the last one erases it. A number that is larger than a copy's own is left from an
+ * earlier hit, whose last copy was skipped: then this hit has not been logged.
  *
- * Two hits that meet in one place of the table make it useless, for good: there every hit counts as
- * served, so that none is logged twice. A hit that is taken for served and was not is one that the
- * kernel has counted as missed.
+ * Two hits that collide in one slot of the table make the slot unusable, for good: every hit there
+ * counts as logged, so that none is logged twice. A hit that was not logged, but counts as logged,
+ * is one that the kernel has counted as skipped.
  *
  * The recorder raises `klogger_copies` before it attaches a copy: a hit that reaches the copy began
- * later, so that those before it have left their marks.
+ * later, so hits before it have left their marks.
  */
 #ifndef KLOGGER_COPIES_H
 #define KLOGGER_COPIES_H
@@ -29,8 +29,8 @@
 #define KLOGGER_USELESS (~0ull)
 
 /*
- * By probe: programs at its place, the first one included. And hits that copies have logged. Shared
- * by all objects.
+ * By probe: the number of programs at its attach point, including the first one; and hits that
+ * copies have logged. Shared by all objects.
  */
 __u8 klogger_copies[KLOGGER_PROBES_MAX] SEC(".bss.klogger_n");
 __u64 klogger_caught[KLOGGER_PROBES_MAX] SEC(".bss.klogger_a");
@@ -43,14 +43,14 @@ struct {
 	int (*value_size)[8];
 } klogger_marks SEC(".maps");
 
-/* Of 64 bits: thread 22, address (of 8 bytes) 29, probe 10, next copy 3. */
+/* 64 bits: thread 22, address (of 8 bytes) 29, probe 10, next copy 3. */
 static __always_inline __u64 klogger_name_hit(void *arguments, __u32 probe)
 {
 	__u32 address;
 
 	/*
-	 * The verifier lets half of a pointer become a number, and a compiler would take the whole
-	 * one.
+	 * The verifier allows half of a pointer to become a number, but a compiler would use the
+	 * whole pointer.
 	 */
 	asm volatile("%0 = %1" : "=w"(address) : "w"((__u32)(unsigned long)arguments));
 	return (__u64)((__u32)bpf_get_current_pid_tgid() & (KLOGGER_TIDS - 1)) << 42 |
@@ -65,7 +65,7 @@ static __always_inline __u64 *klogger_mark_of(__u64 name)
 	return bpf_map_lookup_elem(&klogger_marks, &place);
 }
 
-/* For copies: whether one before has logged this hit, or may have. */
+/* For copies: whether a program before has logged this hit, or may have. */
 static __noinline int klogger_was_served(void *arguments, __u32 probe)
 {
 	__u64 name = klogger_name_hit(arguments, probe), *mark = klogger_mark_of(name), found;
@@ -85,7 +85,7 @@ static __noinline int klogger_was_served(void *arguments, __u32 probe)
 		name = 0;
 	else
 		name += copy + 1;
-	/* Fails only if another hit has made the place useless meanwhile. */
+	/* Fails only if another hit has made the slot unusable meanwhile. */
 	__sync_val_compare_and_swap(mark, found, name);
 	return 1;
 }
@@ -110,7 +110,7 @@ static __noinline void klogger_mark(void *arguments, __u32 probe)
 	__sync_lock_test_and_set(mark, KLOGGER_USELESS);
 }
 
-/* For all of them, when a hit has been logged. */
+/* Called by all programs after a hit was logged. */
 static __always_inline void klogger_served(void *arguments, __u32 probe)
 {
 	__u32 n = probe & (KLOGGER_PROBES_MAX - 1);

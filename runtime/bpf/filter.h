@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Which events are logged, of which threads, and how often. */
+/* Decides which events are logged: by state, scope and rate limit. */
 #ifndef KLOGGER_BPF_FILTER_H
 #define KLOGGER_BPF_FILTER_H
 
@@ -14,8 +14,8 @@ static __always_inline void klogger_leave_out(struct klogger_left_out *left, __u
 }
 
 /*
- * Takes an event's turn, or counts it as left out. On a CPU without rings it is lost anyway, and
- * counted as such.
+ * Checks the rate limit of an event; if it is exceeded, counts the event as left out. On a CPU
+ * without rings the event is lost in any case, and counted as lost.
  */
 static __noinline int klogger_take_turn(__u32 id)
 {
@@ -27,8 +27,8 @@ static __noinline int klogger_take_turn(__u32 id)
 	if (!left)
 		return 1;
 	/*
-	 * Whoever fails so often meets others who did not: the rate is used up as well as it can
-	 * be.
+	 * A program that fails so often competes with others that succeed, so the allowed rate is
+	 * used up.
 	 */
 	for (int i = 0; i < 16; i++) {
 		__u64 due = READ_ONCE(rate->due), at = due > now ? due : now;
@@ -42,7 +42,7 @@ static __noinline int klogger_take_turn(__u32 id)
 	return 0;
 }
 
-/* One load and one comparison for events that are enabled and not limited, and nothing else. */
+/* One load and one comparison for events that are on and without a rate limit. */
 #define klogger_may(index, scope)                                                   \
 	({                                                                          \
 		__u8 klogger_state = READ_ONCE(klogger_enabled[index]);             \
@@ -78,8 +78,8 @@ static __always_inline void klogger_scope_remove(__u32 tid)
 }
 
 /*
- * A child is in scope if its parent is. The bit of a child that is not is cleared, for its number
- * may have belonged to a thread in scope whose memory is still waiting to be freed.
+ * A child is in scope if its parent is. Otherwise the child's bit is cleared, because its number
+ * may have belonged to a thread in scope whose memory has not been freed yet.
  */
 static __always_inline void klogger_scope_fork(__u32 parent, __u32 child)
 {
@@ -92,7 +92,7 @@ static __always_inline void klogger_scope_fork(__u32 parent, __u32 child)
 }
 
 /*
- * If a thread other than the first calls exec, it takes over the first one's id, whose owner has
+ * If a thread other than the first calls exec, it takes over the id of the first one, which has
  * just ended.
  */
 static __always_inline void klogger_scope_exec(__u32 tid, __u32 old_tid)

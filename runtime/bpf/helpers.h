@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What BPF programs have of C's and the kernel's: attributes, single loads and stores, helpers. */
+/*
+ * Parts of C and of the kernel that BPF programs need: attributes, single loads and stores,
+ * helpers.
+ */
 #ifndef KLOGGER_BPF_HELPERS_H
 #define KLOGGER_BPF_HELPERS_H
 
@@ -33,10 +36,7 @@ static long (*const bpf_ringbuf_output)(void *ringbuf, void *data, __u64 size,
 					__u64 flags) = (void *)130;
 static struct task_struct *(*const bpf_get_current_task_btf)(void) = (void *)158;
 
-/*
- * Functions of the kernel since 6.11; called only where there are threads to hold off: see
- * klogger_begin().
- */
+/* Kernel functions since 6.11; called only if programs can be preempted: see klogger_begin(). */
 extern void bpf_preempt_disable(void) __attribute__((weak, section(".ksyms")));
 extern void bpf_preempt_enable(void) __attribute__((weak, section(".ksyms")));
 

@@ -27,8 +27,8 @@ struct task_struct___klogger {
 	(((struct task_struct___klogger *)bpf_get_current_task_btf())->real_parent->tgid)
 
 /*
- * Since 5.16 (bcf9033e5449, "sched: move CPU field back into thread_info") the CPU of a thread
- * stands there.
+ * Since 5.16 (bcf9033e5449, "sched: move CPU field back into thread_info") the CPU of a thread is
+ * here.
  */
 struct thread_info___klogger {
 	unsigned int cpu;
@@ -40,7 +40,7 @@ struct task_struct___klogger_cpu {
 
 #define klogger_task_cpu(task) (((struct task_struct___klogger_cpu *)(task))->thread_info.cpu)
 
-/* A run queue, which belongs to the scheduler alone. */
+/* A run queue, which is private to the scheduler. */
 struct rq___klogger {
 	unsigned int nr_running;
 	int cpu;
@@ -63,8 +63,8 @@ struct task_struct___klogger_steal {
 } __attribute__((preserve_access_index));
 
 /*
- * What the hypervisor has taken from this CPU, in ns: what the scheduler's clock has left out until
- * the last tick. 0 on kernels that do not count it (CONFIG_PARAVIRT_TIME_ACCOUNTING).
+ * The time that the hypervisor has taken from this CPU, in ns: what the scheduler's clock has left
+ * out until the last tick. 0 on kernels that do not count it (CONFIG_PARAVIRT_TIME_ACCOUNTING).
  */
 static __always_inline __u64 klogger_steal_ns(void)
 {

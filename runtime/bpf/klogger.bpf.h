@@ -3,9 +3,9 @@
  * The BPF engine: the primitives of record.h over array maps which the recorder maps into its
  * memory.
  *
- * Programs run on stock kernels from 6.1 on, so there is no arena: a CPU's ring is one element of
- * an array. Everything that the recorder decides before loading is in read-only data, which lets
- * the verifier remove the branches not taken.
+ * Programs run on stock kernels from 6.1 on, which have no arena: a CPU's ring is one element of an
+ * array. Everything that the recorder decides before loading is in read-only data, which lets the
+ * verifier remove the branches not taken.
  */
 #ifndef KLOGGER_BPF_H
 #define KLOGGER_BPF_H
@@ -23,7 +23,7 @@
 #include "read.h"
 
 /*
- * One probe hit. The clock is read and the ring looked up at the first event that is enabled and in
+ * One probe hit. The clock is read and the ring looked up for the first event that is on and in
  * scope.
  */
 struct klogger_hit {
@@ -34,7 +34,7 @@ struct klogger_hit {
 };
 
 /*
- * The first event of a probe hit: which ring is it, and what is the time? In this order, so that
+ * The first event of a probe hit: looks up the ring, then reads the clock. In this order, so that
  * main rings are sorted.
  */
 static __always_inline void klogger_enter(struct klogger_hit *hit)
@@ -49,7 +49,7 @@ static __always_inline void klogger_enter(struct klogger_hit *hit)
 	hit->base = klogger_config.base;
 }
 
-/* When a hit has logged all that it had to. */
+/* Called after a hit has logged its events. */
 static __always_inline void klogger_leave(struct klogger_hit *hit)
 {
 	barrier();
@@ -58,10 +58,10 @@ static __always_inline void klogger_leave(struct klogger_hit *hit)
 }
 
 /*
- * The beginning of every program: 0 if there is nothing left to do. Since Linux 7 a tracepoint's
- * programs can be preempted, by threads that hit probes on this CPU as well; but whoever interrupts
- * a hit must return before it goes on (see ring.h), and schemata keep state by CPU. So threads wait
- * until the end.
+ * The beginning of every program; returns 0 if there is nothing to do. Since Linux 7 a tracepoint's
+ * programs can be preempted, also by threads that hit probes on this CPU. But a nested hit must
+ * return before the interrupted one continues (see ring.h), and schemata keep state by CPU. So
+ * preemption is off until the end of the program.
  */
 static __always_inline int klogger_begin(void *arguments, __u32 probe)
 {
@@ -74,8 +74,8 @@ static __always_inline int klogger_begin(void *arguments, __u32 probe)
 }
 
 /*
- * The end. The kernel lets no program run on a CPU where the same one has not returned yet, so this
- * is the last thing.
+ * The end of every program. The kernel skips a program on a CPU on which it has not returned yet,
+ * so this comes last.
  */
 static __always_inline void klogger_end(struct klogger_hit *hit, void *arguments, __u32 probe)
 {
@@ -87,10 +87,10 @@ static __always_inline void klogger_end(struct klogger_hit *hit, void *arguments
 }
 
 /*
- * `size` bytes, a multiple of 8, at the writers' position, or NULL: the event is lost and has been
+ * `size` bytes, a multiple of 8, at the writers' position; or NULL: the event is lost and was
  * counted. The load of `limit`, or of `hard`, pairs with the drain's release store after zeroing:
- * the writer's stores depend on its value. Nobody interrupts between the load and the store of
- * `head` who would use them: see ring.h.
+ * the writer's stores depend on its value. Between the load and the store of `head` no other writer
+ * uses this ring: see ring.h.
  */
 static __always_inline void *klogger_reserve(struct klogger_hit *hit, __u32 index, __u32 size)
 {
@@ -108,9 +108,9 @@ static __always_inline void *klogger_reserve(struct klogger_hit *hit, __u32 inde
 	if (unlikely(READ_ONCE(ring->missed) || end > READ_ONCE(ring->limit)))
 		goto slow;
 	/*
-	 * In this order: `head` and `klogger_config.mask` have the same place in their pages, and a
-	 * CPU that sees a load after a store with the same lowest 12 bits of the address takes its
-	 * time to find out that they are not the same.
+	 * In this order: `head` and `klogger_config.mask` have the same offset in their pages, and
+	 * a load after a store whose address has the same lowest 12 bits is delayed until the CPU
+	 * finds out that they differ.
 	 */
 	data = klogger_data(ring, KLOGGER_MAIN, head);
 	WRITE_ONCE(ring->head, end);

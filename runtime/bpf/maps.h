@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What programs share with each other and with the recorder, which maps it into its memory. */
+/*
+ * The maps that programs share with each other and with the recorder, which maps them into its
+ * memory.
+ */
 #ifndef KLOGGER_BPF_MAPS_H
 #define KLOGGER_BPF_MAPS_H
 
@@ -15,21 +18,21 @@ __u8 klogger_enabled[KLOGGER_EVENTS_MAX] SEC(".data.klogger_e");
 __u64 klogger_scope[KLOGGER_TIDS / 64] SEC(".bss.klogger_s");
 
 /*
- * Events on CPUs that came after the start have no ring. By event, all CPUs together; shared by all
- * objects.
+ * Events on CPUs that came online after the start have no ring. By event, all CPUs together; shared
+ * by all objects.
  */
 __u64 klogger_ringless[KLOGGER_EVENTS_MAX] SEC(".bss.klogger_r");
 
 /*
- * Texts and arrays of events that could not be read. By event, all CPUs together; shared by all
+ * Strings and arrays of events that could not be read. By event, all CPUs together; shared by all
  * objects.
  */
 __u64 klogger_unread[KLOGGER_EVENTS_MAX] SEC(".bss.klogger_u");
 
-/* Rates of events that are limited; shared by all objects. */
+/* Rate limits of events; shared by all objects. */
 struct klogger_rate klogger_rates[KLOGGER_EVENTS_MAX] SEC(".bss.klogger_l");
 
-/* Events that were left out, by event, on each CPU that has rings. */
+/* Events that a rate limit left out, by event, on each CPU that has rings. */
 struct {
 	int (*type)[2 /* BPF_MAP_TYPE_ARRAY */];
 	int (*map_flags)[1024 /* BPF_F_MMAPABLE */];
@@ -38,7 +41,7 @@ struct {
 	int (*value_size)[sizeof(struct klogger_left_out) * KLOGGER_EVENTS_MAX];
 } klogger_left SEC(".maps");
 
-/* The recorder sets the number of CPUs and the ring's size. */
+/* The recorder sets the number of CPUs and the size of a ring. */
 struct {
 	int (*type)[2 /* BPF_MAP_TYPE_ARRAY */];
 	int (*map_flags)[1024 /* BPF_F_MMAPABLE */];
@@ -48,9 +51,9 @@ struct {
 } klogger_rings SEC(".maps");
 
 /*
- * A larger ring for each CPU whose own turned out to be too small: a map of one element, which the
- * recorder makes when it is needed. From then on `limit` of the CPU's own ring is 0 and its `mask`
- * is 1, so that writers take the slow path, and only those that must ask which ring it is.
+ * A larger ring for each CPU whose own is too small: a map of one element, which the recorder makes
+ * when it is needed. From then on `limit` of the CPU's own ring is 0 and its `mask` is 1. So
+ * writers take the slow path, and only then look up which ring to use.
  */
 struct klogger_larger_ring {
 	int (*type)[2 /* BPF_MAP_TYPE_ARRAY */];
@@ -67,7 +70,7 @@ struct {
 	struct klogger_larger_ring *values[];
 } klogger_larger SEC(".maps");
 
-/* For probe hits that interrupt others. */
+/* For nested hits. */
 struct {
 	int (*type)[2 /* BPF_MAP_TYPE_ARRAY */];
 	int (*map_flags)[1024 /* BPF_F_MMAPABLE */];
@@ -76,7 +79,7 @@ struct {
 	int (*value_size)[sizeof(struct klogger_ring) + KLOGGER_NESTED + KLOGGER_SLACK];
 } klogger_nested SEC(".maps");
 
-/* Calls to the recorder: numbers of CPUs whose rings have passed the low-water mark. */
+/* Wake-ups of the recorder: numbers of CPUs whose rings have passed the low-water mark. */
 struct {
 	int (*type)[27 /* BPF_MAP_TYPE_RINGBUF */];
 	int (*max_entries)[4096];

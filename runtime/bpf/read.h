@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What events take from the kernel's memory, and from the thread that runs. */
+/* Reads what events contain: kernel memory, and properties of the running thread. */
 #ifndef KLOGGER_BPF_READ_H
 #define KLOGGER_BPF_READ_H
 
 #include "maps.h"
 
 /*
- * What is not the kernel's memory may be that of the program which runs. If it is not there now, it
+ * Memory that is not the kernel's may be that of the running program. If it is not present, it
  * reads as zeros.
  */
 static __always_inline long klogger_read_any(void *dst, __u32 size, const void *src)
@@ -23,7 +23,7 @@ static __always_inline long klogger_read_text(void *dst, __u32 size, const void 
 	return unlikely(n < 0) ? bpf_probe_read_user_str(dst, size, src) : n;
 }
 
-/* Whoever logs NULL has nothing to be read. */
+/* A NULL pointer has nothing to be read, and is not counted. */
 static __noinline int klogger_count_unread(__u32 index, const void *src)
 {
 	if (src)
@@ -46,13 +46,12 @@ static __always_inline void klogger_copy_text(__u32 index, char *dst, const char
 }
 
 /*
- * The same name in a body for every engine: reads memory that may be bad, and the number of this
- * CPU.
+ * Available in bodies for every engine: reads memory that may be bad, and the number of this CPU.
  */
 #define klogger_read(to, from, size) klogger_read_any(to, size, from)
 #define klogger_cpu() bpf_get_smp_processor_id()
 
-/* A `string` on its way: it must be measured before space for it can be reserved. */
+/* A `string` to be logged: its length must be known before space is reserved. */
 struct klogger_text {
 	__u32 length;
 	char bytes[256];
@@ -69,7 +68,7 @@ static __always_inline void klogger_text_read(__u32 index, struct klogger_text *
 	text->length = n > 0 ? (n - 1) & 255 : 0;
 }
 
-/* To `dst`, which has room for text->length bytes rounded up to 8. */
+/* Copies to `dst`, which has room for text->length bytes rounded up to 8. */
 static __always_inline void klogger_text_store(void *dst, struct klogger_text *text)
 {
 	__u32 length = text->length & 255;
@@ -79,7 +78,7 @@ static __always_inline void klogger_text_store(void *dst, struct klogger_text *t
 }
 
 /*
- * The thread that was running when the probe was hit, perhaps interrupted; for bodies, and for
+ * The thread that was running, perhaps interrupted, when the probe was hit; for bodies, and for
  * `context tid`.
  */
 static __always_inline __u32 klogger_current_tid(void)
@@ -101,8 +100,8 @@ static __always_inline __u64 klogger_context_cgroup(void)
 
 #ifdef KLOGGER_STACKS
 /*
- * The kernel stacks of this recording's probe hits. The kernel finds a stack's place by its hash,
- * and never gives a place to another stack, so that a number stays true; a stack whose place is
+ * The kernel stacks of this recording's probe hits. The kernel finds the slot of a stack by its
+ * hash, and never gives a slot to another stack, so that numbers stay valid; a stack whose slot is
  * taken has no number. Shared by all objects.
  */
 struct {
@@ -112,10 +111,10 @@ struct {
 	int (*value_size)[8 * KLOGGER_STACK_FRAMES];
 } klogger_stacks SEC(".maps");
 
-/* Stacks that have no number: [0] the place was taken, [1] anything else. Shared by all objects. */
+/* Stacks without a number: [0] the slot was taken, [1] any other reason. Shared by all objects. */
 __u64 klogger_stackless[2] SEC(".bss.klogger_k");
 
-/* The stack's place in the table, from 1; 0 if it has none. */
+/* The number of the stack's slot in the table, from 1; 0 if it has none. */
 static __always_inline __u32 klogger_stack_of(void *context)
 {
 	long place = bpf_get_stackid(context, &klogger_stacks, KLOGGER_STACK_SKIP);

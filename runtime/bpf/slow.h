@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What an event does that is not on the fast path: the protocol of writer.h over a CPU's rings. */
+/* The slow path of an event: the protocol of writer.h over a CPU's rings. */
 #ifndef KLOGGER_BPF_SLOW_H
 #define KLOGGER_BPF_SLOW_H
 
@@ -9,8 +9,8 @@
 
 /*
  * Stores the header word after the fields. Pairs with the acquire load in the recorder's drain. x86
- * keeps stores in order, so that only the compiler must be held back; elsewhere an exchange is the
- * one full barrier that BPF has on all kernels.
+ * keeps stores in order, so a compiler barrier suffices; elsewhere an exchange is the only full
+ * barrier that BPF has on all kernels.
  */
 static __always_inline void klogger_publish(__u64 *header, __u64 value)
 {
@@ -36,7 +36,7 @@ static __always_inline struct klogger_ring *klogger_this_nested(void)
 	return bpf_map_lookup_elem(&klogger_nested, &cpu);
 }
 
-/* Which of a CPU's rings it is: what is known of it are its size and its mode. */
+/* The kinds of a CPU's rings, which determine their size and mode. */
 enum klogger_kind { KLOGGER_MAIN, KLOGGER_INNER, KLOGGER_LARGER };
 
 static __always_inline void *klogger_data(struct klogger_ring *ring, enum klogger_kind kind,
@@ -48,8 +48,7 @@ static __always_inline void *klogger_data(struct klogger_ring *ring, enum klogge
 }
 
 /*
- * A wake-up that finds no space is not needed, for the drain thread has not answered earlier ones
- * yet.
+ * A wake-up that finds no space is not needed: the drain thread has not handled earlier ones yet.
  */
 static __always_inline void klogger_wake_drain(void)
 {
@@ -63,7 +62,7 @@ static __always_inline void klogger_wake_drain(void)
 typedef enum klogger_kind klogger_geometry;
 
 #define KLOGGER_WRITER static __always_inline
-/* The verifier must see an end. One fails only if an interrupt logged in between. */
+/* The verifier needs a bound. An attempt fails only if an interrupt logged in between. */
 #define KLOGGER_CLAIM_TRIES 16
 #define klogger_at klogger_data
 #define klogger_part_shift(kind)                                             \
@@ -82,9 +81,9 @@ typedef enum klogger_kind klogger_geometry;
 
 #include <klogger/writer.h>
 
-/* ---- Which ring it is ---- */
+/* ---- Choice of the ring ---- */
 
-/* Main rings have one writer at a time, and so has this one, which stands for one of them. */
+/* Main rings have one writer at a time, and so has this one, which replaces a main ring. */
 static __always_inline __s64 klogger_claim_larger(struct klogger_ring *ring, __u64 time, __u32 id,
 						  __u32 size)
 {
@@ -103,7 +102,7 @@ static __always_inline void *klogger_reserve_larger(__u64 time, __u32 id, __u32 
 	struct klogger_ring *ring;
 	__s64 at;
 
-	/* It is there, or else nobody would ask for it; the verifier cannot know. */
+	/* It always exists here, but the verifier cannot know that. */
 	if (!map)
 		return NULL;
 	ring = bpf_map_lookup_elem(map, &first);
@@ -113,7 +112,7 @@ static __always_inline void *klogger_reserve_larger(__u64 time, __u32 id, __u32 
 	return at < 0 ? NULL : klogger_data(ring, KLOGGER_LARGER, at);
 }
 
-/* For a hit that interrupted another one. */
+/* For a nested hit. */
 static __always_inline void *klogger_reserve_nested(__u64 time, __u32 id, __u32 size)
 {
 	struct klogger_ring *ring = klogger_this_nested();
@@ -126,9 +125,9 @@ static __always_inline void *klogger_reserve_nested(__u64 time, __u32 id, __u32 
 }
 
 /*
- * All that is rare: there is no ring, or a larger one in its place, or a hit is nested, or the ring
- * has passed its low-water mark. One function out of line, which finds the ring anew, so that the
- * fast path keeps its registers.
+ * Everything that is rare: there is no ring, it was replaced by a larger one, the hit is nested, or
+ * the ring has passed its low-water mark. One function out of line, which looks up the ring again,
+ * so that the fast path keeps its registers.
  */
 static __noinline void *klogger_reserve_slow(__u64 time, __u64 nest, __u32 id, __u32 size)
 {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* /proc/sys/klogger/benchmarks: what an event costs, measured into a ring that nobody reads. */
+/* /proc/sys/klogger/benchmarks: measures what an event costs, in a ring without a reader. */
 #include <linux/irqflags.h>
 #include <linux/sched/signal.h>
 #include <linux/vmalloc.h>
 #include "core.h"
 
-/* Bytes of the ring into which benchmarks log, and how many events of any size it takes. */
+/* Bytes of the ring into which benchmarks log; it has room for several events of any size. */
 #define KLOGGER_BENCH_RING (1u << 17)
 #define KLOGGER_BENCH_BATCH (KLOGGER_BENCH_RING / 2 / KLOGGER_RECORD_MAX)
 
 /*
- * A few events into a ring of their own, with nothing in between. The first pass is not timed: it
+ * Logs a few events into a separate ring, with nothing in between. The first pass is not timed: it
  * warms the caches.
  */
 static u64 klogger_bench_batch(struct klogger_unit *unit, u32 index, struct klogger_ring *scratch,
@@ -35,7 +35,7 @@ static u64 klogger_bench_batch(struct klogger_unit *unit, u32 index, struct klog
 	return end - begin;
 }
 
-/* Mean ticks of an event's cost. -EBUSY: a recording runs. Called with klogger_mutex held. */
+/* Mean cost of an event in ticks. -EBUSY: a recording runs. Called with klogger_mutex held. */
 int klogger_bench(struct klogger_unit *unit, u32 index, u32 iterations, u64 *mean)
 {
 	struct klogger_ring *scratch;
@@ -43,12 +43,12 @@ int klogger_bench(struct klogger_unit *unit, u32 index, u32 iterations, u64 *mea
 	u64 sum = 0;
 
 	/*
-	 * Only what klogger generates from a schema's probes has one; own code that defines events
-	 * has not.
+	 * Only schemata with generated modules have a benchmark, not other code that defines
+	 * events.
 	 */
 	if (!unit->bench)
 		return -EOPNOTSUPP;
-	/* Interrupts that log while a benchmark runs would log into nowhere. */
+	/* While a benchmark runs, events in interrupts go to its ring and are discarded. */
 	if (klogger_current_rings())
 		return -EBUSY;
 	scratch = klogger_ring_make(KLOGGER_BENCH_RING);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The kernel engine's core: the one recording that there may be.
+ * The core of the kernel engine: its one recording.
  *
- * An event is logged while a recording runs that uses its schema, the recorder wants it, and
- * /proc/sys/klogger allows it, all together and this one. Everything here sleeps, and is ordered by
- * one mutex; writers of events see nothing of it but static keys and the pointer to their ring.
+ * An event is on while a recording runs that uses its schema, the recorder has switched it on, and
+ * /proc/sys/klogger allows all events and this one. Everything here may sleep, and is serialized by
+ * one mutex. Writers see only static keys and the pointer to their ring.
  */
 #include <linux/cpu.h>
 #include <linux/init.h>
@@ -16,9 +16,9 @@ DEFINE_MUTEX(klogger_mutex);
 int klogger_enable = 1;
 
 /*
- * Of the recording; NULL: there is none. Changed with both locks held: mmap() takes only the second
- * one, for it is called under a lock of its own that requests, which copy from user space, take
- * after the mutex.
+ * The rings of the recording; NULL: no recording. Changed with both locks held. mmap() takes only
+ * the second one: it is called with a lock held (mmap_lock) that requests, which copy from user
+ * space, take after the mutex.
  */
 static struct klogger_rings *klogger_rings;
 static DEFINE_SPINLOCK(klogger_rings_lock);
@@ -37,7 +37,7 @@ static void klogger_set_rings(struct klogger_rings *rings)
 	spin_unlock(&klogger_rings_lock);
 }
 
-/* For a mapping of so many bytes, which keeps them. */
+/* The rings for a mapping of this many bytes, which holds a reference. */
 struct klogger_rings *klogger_get_rings(u64 bytes)
 {
 	struct klogger_rings *rings;
@@ -96,7 +96,7 @@ void klogger_update_events(void)
 			klogger_update_unit(klogger_unit_at[i]);
 }
 
-/* By the recorder: switches one event. -ENOENT: no schema in use has this id. */
+/* Called by the recorder: switches one event. -ENOENT: no schema in use has this id. */
 int klogger_want(u32 id, bool on)
 {
 	struct klogger_unit *unit;
@@ -115,7 +115,7 @@ int klogger_want(u32 id, bool on)
 
 /* ---- The recording ---- */
 
-/* The recorder wants this schema; its module stays until the recording ends. */
+/* The recorder uses this schema; its module stays loaded until the recording ends. */
 int klogger_use_unit(const struct klogger_use *use)
 {
 	struct klogger_unit *unit;
@@ -179,7 +179,7 @@ int klogger_begin(struct klogger_start *start)
 	if (!rings)
 		return -ENOMEM;
 	start->stacks = klogger_takes_stacks();
-	/* Last, for from now on they may be mapped. */
+	/* Last, because from now on they may be mapped. */
 	if (start->stacks && klogger_stacks_make()) {
 		klogger_rings_put(rings);
 		return -ENOMEM;
@@ -196,8 +196,8 @@ int klogger_begin(struct klogger_start *start)
 }
 
 /*
- * In the middle of a recording. What the old rings hold is complete when the recorder hears of the
- * new ones.
+ * Replaces the rings during a recording. The old rings are complete when the recorder is woken for
+ * the new ones.
  */
 int klogger_resize(u64 size)
 {
@@ -205,7 +205,7 @@ int klogger_resize(u64 size)
 
 	if (!old || old->size == size)
 		return 0;
-	/* Of rings that the recorder has never seen, nobody would read what they hold. */
+	/* Rings that the recorder has never mapped will not be drained. */
 	if (!old->mapped || klogger_overwrite_mode)
 		return -EBUSY;
 	rings = klogger_new_rings(size);
@@ -218,7 +218,7 @@ int klogger_resize(u64 size)
 	return 0;
 }
 
-/* For the recording that runs, too. */
+/* Also changes the recording that runs. */
 void klogger_set_lowwater(u32 lowwater)
 {
 	klogger_lowwater = klogger_used_lowwater = lowwater;
@@ -236,7 +236,7 @@ static bool klogger_is_attached(const struct klogger_unit *unit, u32 probe)
 	return false;
 }
 
-/* Of each probe the first alternative that this kernel has. */
+/* Attaches the first alternative of each probe that this kernel has. */
 static void klogger_attach_unit(struct klogger_unit *unit)
 {
 	struct klogger_place *place;
@@ -253,8 +253,8 @@ static void klogger_attach_unit(struct klogger_unit *unit)
 }
 
 /*
- * The built-in schema first, so that a new thread is in scope before other probes see it. It is the
- * first of all.
+ * The built-in schema is the first one, so that a new thread is in scope before other probes see
+ * it.
  */
 void klogger_attach(void)
 {
@@ -287,14 +287,16 @@ void klogger_detach(void)
 	tracepoint_synchronize_unregister();
 }
 
-/* Not by memset(), for which KASAN would look at what is between the variables. */
+/* Not by memset(), because KASAN would check the redzones between the variables. */
 static __no_sanitize_address void klogger_clear(char *from, const char *end)
 {
 	for (; from < end; from++)
 		WRITE_ONCE(*from, 0);
 }
 
-/* Probes run, but events are off: what their variables have noted so far is no part of the log. */
+/*
+ * Probes run, but events are off: resets variables, whose values so far do not belong to the log.
+ */
 void klogger_forget(void)
 {
 	u32 i;
@@ -307,7 +309,7 @@ void klogger_forget(void)
 	}
 }
 
-/* Whatever state the recording is in. */
+/* Ends the recording, in any state. */
 void klogger_finish(void)
 {
 	struct klogger_rings *rings = klogger_rings;
@@ -364,7 +366,7 @@ static void __exit klogger_core_end(void)
 	klogger_rings_end();
 }
 
-/* In a kernel that it is built into: after the misc device class, and ahead of schemata. */
+/* If built into a kernel: after the misc device class, and before schemata. */
 fs_initcall(klogger_core_begin);
 module_exit(klogger_core_end);
 MODULE_DESCRIPTION("klogger: typed events of the kernel at the lowest cost");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What the parts of the core module share. */
+/* Declarations shared by the parts of the core module. */
 #ifndef KLOGGER_CORE_H
 #define KLOGGER_CORE_H
 
@@ -15,14 +15,14 @@
 #define KLOGGER_BUFFER_MIN (16u << 10)
 #define KLOGGER_BUFFER_MAX (256u << 20)
 
-/* All CPUs' rings. Whoever has them mapped keeps them; so does the recording that uses them. */
+/* The rings of all CPUs. Reference-counted: by mappings, and by the recording that uses them. */
 struct klogger_rings {
 	struct kref kref;
 	u64 size;		/* of a main ring */
 	u64 stride;		/* of a CPU's two rings */
 	u32 cpus;
-	bool mapped;		/* has been, once */
-	void *none;		/* a page in the place of all those of a CPU that was offline */
+	bool mapped;		/* has ever been mapped */
+	void *none;		/* the page for all CPUs that were offline */
 	struct klogger_ring *of[];	/* NULL: that CPU was offline */
 };
 
@@ -75,7 +75,7 @@ void klogger_place_detach(struct klogger_place *place);
 u64 klogger_place_missed(const struct klogger_place *place);
 
 /* stack.c */
-extern struct klogger_stacks *klogger_stacks;	/* NULL: nobody asks for stacks */
+extern struct klogger_stacks *klogger_stacks;	/* NULL: no schema asks for stacks */
 int klogger_stacks_make(void);
 void klogger_stacks_free(void);
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * /dev/klogger: the recorder's way in. What it may say, and in which order, stands in
- * klogger/device.h.
+ * /dev/klogger: the recorder's interface. klogger/device.h describes the requests and their order.
  */
 #include <linux/fs.h>
 #include <linux/miscdevice.h>
@@ -11,13 +10,13 @@
 #include <linux/wait.h>
 #include "core.h"
 
-/* Rings that have passed their low-water marks, and whether there are new ones. */
+/* The queue of rings that have passed their low-water marks, and whether there are new rings. */
 static DECLARE_WAIT_QUEUE_HEAD(klogger_readers);
 static struct cpumask klogger_called;
 static bool klogger_resized;
 static bool klogger_is_open;
 
-/* From an irq_work. */
+/* Called from an irq_work. */
 void klogger_device_call(int cpu)
 {
 	cpumask_set_cpu(cpu, &klogger_called);
@@ -47,7 +46,7 @@ static int klogger_open(struct inode *inode, struct file *file)
 	return error ?: stream_open(inode, file);
 }
 
-/* Also when the recorder has been killed. Its mappings are gone by now. */
+/* Also called when the recorder was killed. Its mappings are gone by now. */
 static int klogger_release(struct inode *inode, struct file *file)
 {
 	mutex_lock(&klogger_mutex);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * All differences between kernels and architectures that the kernel engine knows of, one entry
- * each. Everything else is free of versions. It also brings the declarations that probes may use.
+ * All differences between kernels and architectures that the kernel engine handles, one entry each.
+ * Everything else is free of versions. Also includes the declarations that probes may use.
  */
 #ifndef KLOGGER_KERNEL_KERNEL_H
 #define KLOGGER_KERNEL_KERNEL_H
@@ -24,9 +24,9 @@
 #include <linux/workqueue.h>
 
 /*
- * The cycle counter. User Mode Linux on x86 (there is no CONFIG_X86) runs on the real processor, so
- * it has a real one. Unordered: an ordered one costs twice as much, and what follows depends on the
- * result anyway.
+ * The cycle counter. User Mode Linux on x86 (there is no CONFIG_X86) runs on the real CPU, so it
+ * has one too. The read is unordered: an ordered one costs twice as much, and what follows depends
+ * on the result anyway.
  */
 #if defined(__x86_64__)
 static __always_inline u64 klogger_counter(void)
@@ -46,8 +46,8 @@ static __always_inline u64 klogger_counter(void)
 #define klogger_monotonic() ktime_get_mono_fast_ns()
 
 /*
- * Whether the counter is one clock for all CPUs, of one speed. On x86 the kernel has found that out
- * for its own clock.
+ * Whether the counter is synchronous on all CPUs and has a constant rate. On x86 the kernel has
+ * checked this for its own clock.
  */
 #if defined(CONFIG_X86)
 #include <asm/cpufeature.h>
@@ -56,7 +56,7 @@ static __always_inline u64 klogger_counter(void)
 #elif defined(CONFIG_UML) && defined(__x86_64__)
 #define klogger_counter_is_steady() true	/* one CPU */
 #elif defined(CONFIG_ARM64)
-#define klogger_counter_is_steady() true	/* the architecture says so */
+#define klogger_counter_is_steady() true	/* guaranteed by the architecture */
 #else
 #define klogger_counter_is_steady() false
 #endif
@@ -71,18 +71,19 @@ static __always_inline u64 klogger_counter(void)
 
 #define klogger_task_cpu(task) task_cpu(task)
 
-/* Schemata ask for the architecture by the word that BPF programs have for it. */
+/* Schemata test for the architecture with the macro that BPF programs have for it. */
 #ifdef __x86_64__
 #define __TARGET_ARCH_x86
 #endif
 
-/* What the hypervisor has taken from this CPU, in ns, as the kernel found at ticks. */
+/* Time that the hypervisor has taken from this CPU, in ns, as of the last tick. */
 #define klogger_steal_ns() (kcpustat_cpu(raw_smp_processor_id()).cpustat[CPUTIME_STEAL])
 
 /*
  * A run queue is private to the scheduler, but it is a per-CPU variable: its distance from another
- * one, which modules know, is the same on all CPUs. The first call takes the CPU where it is
- * smallest, for the memory of CPUs is further apart than variables of one CPU are.
+ * per-CPU variable that modules can access is the same on all CPUs. The first call finds the CPU
+ * with the smallest distance, because the memory of different CPUs is further apart than variables
+ * of one CPU.
  */
 static inline unsigned int klogger_rq_cpu(const struct rq *rq)
 {
@@ -103,7 +104,7 @@ static inline unsigned int klogger_rq_cpu(const struct rq *rq)
 	return nearest;
 }
 
-/* Until 6.18 the number of threads stood behind the lock, at the very beginning. */
+/* Until 6.18 the number of threads was after the lock, at the very beginning. */
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 19, 0)
 struct klogger_rq_begin {
 	raw_spinlock_t lock;
@@ -113,7 +114,7 @@ struct klogger_rq_begin {
 #define klogger_rq_nr_running(rq) READ_ONCE(((const struct klogger_rq_begin *)(rq))->nr_running)
 #endif
 
-/* The n-th argument of a function, or its result, from the register that it came in. */
+/* The n-th argument of a function, or its result, from the register that contains it. */
 #define klogger_as(type, value)                                                                   \
 	({                                                                                        \
 		unsigned long klogger_value = (value);                                            \
@@ -125,7 +126,7 @@ struct klogger_rq_begin {
 
 /*
  * Tables of sysctl end with an empty entry until 6.11 (d7a76ec87195, "sysctl: Remove check for
- * sentinel element in ctl_table arrays"), and have had a length since 6.6.
+ * sentinel element in ctl_table arrays"), and have a length since 6.6.
  */
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 6, 0)
 #define klogger_sysctl_register(path, table, size) register_sysctl(path, table)

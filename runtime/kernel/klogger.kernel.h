@@ -3,11 +3,10 @@
  * The kernel engine: the primitives of record.h in kernel code, over rings that the core module
  * owns and the recorder maps.
  *
- * The fast path of an event is inlined: is it on (a NOP that is patched), this CPU's ring,
- * clock, space, fields, header word. It takes no lock and disables no interrupts; that an
- * interrupt, a softirq or an NMI may log in the middle is what the nested ring is for (ring.h).
- * The slow path is one call away, and that call keeps all registers, so that the
- * fast path does not save any.
+ * The fast path of an event is inlined: is it on (a NOP that is patched), this CPU's ring, clock,
+ * space, fields, header word. It takes no lock and disables no interrupts: events that an
+ * interrupt, a softirq or an NMI logs in the middle go to the nested ring (ring.h). The slow path
+ * is one call away. That call preserves all registers, so that the fast path does not save any.
  */
 #ifndef KLOGGER_KERNEL_H
 #define KLOGGER_KERNEL_H
@@ -29,22 +28,22 @@ struct kprobe;
 struct kretprobe;
 struct tracepoint;
 
-/* An event of a schema: what the core knows of it. */
+/* An event of a schema, for the core. */
 struct klogger_event {
 	const char *name;
 	int allowed;		/* /proc/sys/klogger/NAME */
-	int wanted;		/* by the recorder */
+	int wanted;		/* set by the recorder */
 };
 
 enum klogger_place_kind { KLOGGER_TRACEPOINT, KLOGGER_FUNCTION, KLOGGER_RETURN };
 
-/* Where a probe may go: one of its alternatives. */
+/* An attach point: one of a probe's alternatives. */
 struct klogger_place {
 	const char *name;	/* of the tracepoint or function */
-	void *call;		/* what a tracepoint calls */
+	void *call;		/* the handler of a tracepoint */
 	struct kprobe *kprobe;
 	struct kretprobe *kretprobe;
-	struct tracepoint *tracepoint;	/* once it is attached */
+	struct tracepoint *tracepoint;	/* while it is attached */
 	enum klogger_place_kind kind;
 	/* index of the probe in the schema, and of the alternative in the probe */
 	u32 probe;
@@ -54,8 +53,7 @@ struct klogger_place {
 };
 
 /*
- * A schema in this kernel. Generated code defines one; it is registered as long as its module is
- * loaded.
+ * A schema in this kernel. Generated code defines one; it is registered while its module is loaded.
  */
 struct klogger_unit {
 	const char *name;
@@ -67,13 +65,13 @@ struct klogger_unit {
 	struct klogger_event *event;
 	struct static_key_false *key;	/* one for each event */
 	struct klogger_place *place;
-	/* logs an event again and again, on or not */
+	/* logs an event repeatedly, also if it is off */
 	void (*bench)(u32 event, u32 iterations);
-	/* of the schema's C, those that begin with zeros: from here to there; or NULL */
+	/* the zero-initialized variables of the schema's C: begin and end; or NULL */
 	char *variables;
 	char *variables_end;
 	struct module *owner;
-	bool stacks;		/* some probe asks for the kernel's stack */
+	bool stacks;		/* some probe takes kernel stacks */
 	bool used;		/* by the recording that runs */
 	struct list_head list;
 	struct klogger_sysctl *sysctl;
@@ -86,15 +84,18 @@ struct klogger_unit {
 int klogger_register(struct klogger_unit *unit);
 void klogger_unregister(struct klogger_unit *unit);
 
-/* Of this CPU; never NULL once the core has begun. One without room stands for none. */
+/*
+ * The ring of this CPU; never NULL after the core has started. A CPU without a ring has one without
+ * room.
+ */
 DECLARE_PER_CPU(struct klogger_ring *, klogger_ring);
 extern unsigned long *klogger_scope;
 extern struct static_key_false klogger_scoped;
 extern struct static_key_false klogger_slow_clock;
 
 /*
- * One probe hit, or one call. The clock is read and the ring found at the first event that is
- * enabled and in scope.
+ * One probe hit, or one call. The clock is read and the ring found for the first event that is on
+ * and in scope.
  */
 struct klogger_hit {
 	struct klogger_ring *ring;
@@ -103,8 +104,8 @@ struct klogger_hit {
 };
 
 /*
- * Asked by klogger() itself, ahead of an event's arguments: what is off costs nothing. Benchmarks
- * log events that are off.
+ * Tested by klogger() before it evaluates an event's arguments, so that an event that is off costs
+ * nothing. Benchmarks log events that are off.
  */
 #ifndef klogger_is_on
 #define klogger_is_on(index) static_branch_unlikely(&KLOGGER_KEYS[index])
@@ -129,7 +130,7 @@ static __always_inline u32 klogger_current_tid(void)
 #define klogger_in_scope_current() \
 	(!static_branch_unlikely(&klogger_scoped) || klogger_in_scope(klogger_current_tid()))
 
-/* The same three as in the BPF engine, for klogger.klogger. */
+/* The same three functions as in the BPF engine, for klogger.klogger. */
 static inline void klogger_scope_fork(u32 parent, u32 child)
 {
 	if (!static_branch_unlikely(&klogger_scoped))
@@ -159,8 +160,8 @@ void *klogger_reserve_slow(struct klogger_ring *ring, u64 time, u32 id, u32 size
 u64 klogger_read_slow_clock(void);
 
 /*
- * Calls the two, and keeps all registers but the result's: or else the fast path would have to
- * save some.
+ * Calls the two functions, and preserves all registers but the result's, because otherwise the fast
+ * path would have to save some.
  */
 #ifdef CONFIG_X86_64
 static __always_inline void *klogger_call_slow(struct klogger_ring *ring, u64 time, u32 id,
@@ -197,14 +198,14 @@ static __always_inline u64 klogger_clock(void)
 	return klogger_counter();
 }
 
-/* For the compiler, which then leaves out tests. */
+/* Tells the compiler, which then omits tests. */
 #define klogger_is_not_null(pointer)             \
 	do {                                     \
 		if (!(pointer))                  \
 			__builtin_unreachable(); \
 	} while (0)
 
-/* First the ring is claimed (`nest`), then the clock is read: so main rings are sorted. */
+/* First the ring is claimed (`nest`), then the clock is read, so that main rings are sorted. */
 static __always_inline void klogger_enter(struct klogger_hit *hit)
 {
 	preempt_disable_notrace();
@@ -227,10 +228,10 @@ static __always_inline void klogger_leave(struct klogger_hit *hit)
 }
 
 /*
- * `size` bytes, a multiple of 8, at the writers' position, or NULL: the event is lost and has been
+ * `size` bytes, a multiple of 8, at the writers' position; or NULL: the event is lost and was
  * counted. The load of `limit` pairs with the drain's release store after zeroing: the writer's
- * stores depend on its value. Nobody interrupts between the load and the store of `head` who would
- * use them: see ring.h.
+ * stores depend on its value. Between the load and the store of `head` no other writer uses this
+ * ring: see ring.h.
  */
 static __always_inline void *klogger_reserve_in(struct klogger_hit *hit, const u64 *base, u32 index,
 						u32 size)
@@ -258,7 +259,10 @@ static __always_inline void *klogger_reserve_in(struct klogger_hit *hit, const u
 #define klogger_commit(hit, record, index) \
 	smp_store_release((u64 *)(record), ((hit)->time << 16) + KLOGGER_UNIT.base + (index))
 
-/* From memory that may be bad; then zeros, and not 0 is returned. For events, and for bodies. */
+/*
+ * Reads memory that may be bad; then it stores zeros and does not return 0. For events, and for
+ * bodies.
+ */
 int klogger_read(void *to, const void *from, size_t size);
 /* A C string, cut to size - 1 bytes; the rest becomes zeros. Returns its length. */
 u32 klogger_read_text(char *to, const char *from, size_t size);
@@ -267,7 +271,7 @@ u32 klogger_read_text(char *to, const char *from, size_t size);
 #define klogger_copy(index, to, from, size) klogger_read(to, from, size)
 #define klogger_copy_text(index, to, from, size) klogger_read_text(to, from, size)
 
-/* A `string` on its way: it must be measured before space for it can be reserved. */
+/* A `string` to be logged: its length must be known before space is reserved. */
 struct klogger_text {
 	u32 length;
 	char bytes[256];
@@ -311,12 +315,10 @@ static __always_inline u32 klogger_context_ppid(void)
 	return tgid;
 }
 
-/*
- * The number of the running thread's kernel stack, from the place of the probe on; 0: it has none.
- */
+/* The number of the running thread's kernel stack, from the attach point on; 0: it has none. */
 u32 klogger_stack(void);
 
-/* The same name in a body for every engine: the number of this CPU. */
+/* Available in bodies for every engine: the number of this CPU. */
 #define klogger_cpu() raw_smp_processor_id()
 
 #endif

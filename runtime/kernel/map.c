@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What the recorder maps of /dev/klogger. The offsets stand in klogger/device.h. */
+/* Mappings of /dev/klogger. klogger/device.h has the offsets. */
 #include <linux/fs.h>
 #include <linux/mm.h>
 #include <linux/vmalloc.h>
 #include "core.h"
 
 /*
- * What the recorder wants to have in the kernel's memory. The lock is taken under that of a
- * process's mappings.
+ * The recorder's anchors in kernel memory. The lock is taken with the mmap_lock of a process held.
  */
 static DEFINE_MUTEX(klogger_anchor_mutex);
 static void *klogger_anchor[KLOGGER_ANCHORS_MAX];
@@ -20,7 +19,7 @@ void klogger_anchors_free(void)
 	while (klogger_anchors) {
 		void *anchor = klogger_anchor[--klogger_anchors];
 
-		/* Of no use any more, and not to be found by accident. */
+		/* It is invalid from now on, and must not be found in a memory image. */
 		memset(anchor, 0, PAGE_SIZE);
 		vfree(anchor);
 	}
@@ -74,10 +73,10 @@ static const struct vm_operations_struct klogger_ring_pages = {
 	.fault = klogger_map_ring,
 };
 
-/* Memory of the core's own, which lives as long as the file is open. */
+/* Memory that belongs to the core, and lives as long as the file is open. */
 static vm_fault_t klogger_map_own(struct vm_fault *fault)
 {
-	/* By the file's offset, for the beginning of a mapping may have been cut away. */
+	/* By the file's offset, because the beginning of a mapping may have been unmapped. */
 	u64 offset = (u64)fault->pgoff << PAGE_SHIFT & (KLOGGER_MAP_SCOPE - 1);
 	struct page *page = vmalloc_to_page(fault->vma->vm_private_data + offset);
 
@@ -129,7 +128,7 @@ static int klogger_map_area(struct vm_area_struct *vma, u64 offset, u64 size)
 	}
 }
 
-/* Shared, not to be run, whole. A child of the recorder does not inherit it. */
+/* Shared, not executable, complete. A child of the recorder does not inherit it. */
 int klogger_mmap(struct file *file, struct vm_area_struct *vma)
 {
 	if (!(vma->vm_flags & VM_SHARED))

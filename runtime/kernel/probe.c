@@ -41,7 +41,7 @@ static int klogger_attach_function(struct klogger_place *place)
 {
 	struct kprobe *probe = place->kprobe;
 
-	/* What the last registration has left. */
+	/* Resets what the last registration has set. */
 	probe->addr = NULL;
 	probe->flags = 0;
 	probe->nmissed = 0;
@@ -82,7 +82,7 @@ static u64 klogger_return_missed(const struct klogger_place *place)
 }
 #endif
 
-/* What can be done with an attach point, by its kind: one row each. */
+/* The operations for a kind of attach point: one row each. */
 struct klogger_attach_kind {
 	int (*attach)(struct klogger_place *place);
 	void (*detach)(struct klogger_place *place);
@@ -110,7 +110,7 @@ static const struct klogger_attach_kind klogger_attach_kinds[] = {
 #endif
 };
 
-/* NULL: this kernel was built without what it takes. */
+/* NULL: this kernel was built without support for the kind. */
 static const struct klogger_attach_kind *klogger_attach_kind(const struct klogger_place *place)
 {
 	if (place->kind >= ARRAY_SIZE(klogger_attach_kinds) ||
@@ -126,7 +126,7 @@ int klogger_place_attach(struct klogger_place *place)
 	return kind ? kind->attach(place) : -EOPNOTSUPP;
 }
 
-/* Hits may still be running when it returns, of tracepoints. */
+/* Tracepoint hits may still be running when it returns. */
 void klogger_place_detach(struct klogger_place *place)
 {
 	const struct klogger_attach_kind *kind = klogger_attach_kind(place);
@@ -135,10 +135,7 @@ void klogger_place_detach(struct klogger_place *place)
 		kind->detach(place);
 }
 
-/*
- * Hits that the kernel skipped: a probe was hit inside of another one, or too many calls had not
- * returned yet.
- */
+/* Skipped hits: the probe was hit inside of another hit, or too many calls had not returned yet. */
 u64 klogger_place_missed(const struct klogger_place *place)
 {
 	const struct klogger_attach_kind *kind = klogger_attach_kind(place);

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* The memory of rings: made, given to writers, mapped, freed. The protocol stands in ring.h. */
+/*
+ * The memory of rings: allocates it, gives it to writers, maps and frees it. ring.h describes the
+ * protocol.
+ */
 #include <linux/mm.h>
 #include <linux/vmalloc.h>
 #include "core.h"
@@ -16,8 +19,8 @@ u64 *klogger_ringless;
 bool klogger_overwriting;
 
 /*
- * The words before `first`: a ring without room, for CPUs that have none. Its mask is 0, and nobody
- * else's is.
+ * The words before `first`: a ring without room, for CPUs that have none. Only such a ring has the
+ * mask 0.
  */
 static DEFINE_PER_CPU(u64 [8], klogger_no_ring);
 
@@ -37,7 +40,9 @@ struct klogger_ring *klogger_nested_of(struct klogger_ring *main)
 	return (void *)main + klogger_ring_bytes(main->mask + 1);
 }
 
-/* Both rings of a CPU, closed. Rather fails than that it ends other processes. */
+/*
+ * Both rings of a CPU, not yet open. The allocation may fail, but does not invoke the OOM killer.
+ */
 struct klogger_ring *klogger_ring_make(u64 size)
 {
 	struct klogger_ring *main, *nested;
@@ -77,7 +82,7 @@ void klogger_rings_put(struct klogger_rings *rings)
 	kref_put(&rings->kref, klogger_rings_free);
 }
 
-/* Whether so many rings leave something for everybody else. */
+/* Whether this much memory leaves enough for the rest of the system. */
 static bool klogger_rings_fit(u64 size)
 {
 	u64 bytes = klogger_rings_stride(size) * num_online_cpus();
@@ -86,8 +91,8 @@ static bool klogger_rings_fit(u64 size)
 }
 
 /*
- * For the CPUs that are online; the caller holds cpus_read_lock(). NULL: no memory, and the
- * kernel's log says so.
+ * For the CPUs that are online; the caller holds cpus_read_lock(). NULL: no memory, which is
+ * printed to the kernel's log.
  */
 struct klogger_rings *klogger_rings_make(u64 size, u32 lowwater, bool overwrite)
 {
@@ -118,7 +123,7 @@ struct klogger_rings *klogger_rings_make(u64 size, u32 lowwater, bool overwrite)
 	return rings;
 }
 
-/* From now on writers use these, or none. When it returns, the others have no writer left. */
+/* From now on writers use these rings, or none. When it returns, the others have no writer left. */
 void klogger_rings_use(struct klogger_rings *rings)
 {
 	u32 cpu;
@@ -128,14 +133,17 @@ void klogger_rings_use(struct klogger_rings *rings)
 
 		if (!ring)
 			ring = (void *)per_cpu_ptr(klogger_no_ring, cpu);
-		/* Pairs with the dependency in klogger_enter(): who sees the ring sees it open. */
+		/*
+		 * Pairs with the dependency in klogger_enter(): a writer that sees the ring sees it
+		 * open.
+		 */
 		smp_store_release(per_cpu_ptr(&klogger_ring, cpu), ring);
 	}
 	/* Hits run with preemption disabled. */
 	synchronize_rcu();
 }
 
-/* The reader takes the new mark when it next gives space back. */
+/* The reader uses the new mark when it next releases space. */
 void klogger_rings_mark(struct klogger_rings *rings, u32 lowwater)
 {
 	u32 cpu;
@@ -152,8 +160,8 @@ void klogger_rings_mark(struct klogger_rings *rings, u32 lowwater)
 }
 
 /*
- * The page at an offset of the mapping. Where there is no ring it is empty, for no touch is to end
- * the recorder.
+ * The page at an offset of the mapping. Where there is no ring it is an empty page, so that no
+ * access of the recorder faults.
  */
 struct page *klogger_rings_page(struct klogger_rings *rings, u64 offset)
 {
@@ -165,7 +173,7 @@ struct page *klogger_rings_page(struct klogger_rings *rings, u64 offset)
 }
 
 /*
- * Whether this CPU's ring has room for a record of any size, and for one that comes in between.
+ * Whether this CPU's ring has room for a record of any size, and for one more of a nested hit.
  * Preemption is off.
  */
 bool klogger_has_room(void)
@@ -176,10 +184,7 @@ bool klogger_has_room(void)
 	       READ_ONCE(ring->head) + 2 * KLOGGER_RECORD_MAX <= READ_ONCE(ring->hard);
 }
 
-/*
- * While nobody records. The kernel may have found out only lately that the counter is not what it
- * seemed to be.
- */
+/* Called while no recording runs. The kernel may find out late that the counter is unusable. */
 void klogger_choose_clock(void)
 {
 	if (klogger_counter_is_steady())

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Which schemata are in the kernel: those of the modules that are loaded, and what is built in. */
+/* The schemata in the kernel: those of loaded modules, and built-in ones. */
 #include <linux/tracepoint.h>
 #include "core.h"
 
@@ -15,7 +15,7 @@ static bool klogger_has_event(const struct klogger_unit *unit, const char *name)
 	return false;
 }
 
-/* The name that two schemata would have in common, or NULL. */
+/* A name that a schema would share with another one, or NULL. */
 static const char *klogger_taken_name(const struct klogger_unit *unit,
 				      const struct klogger_unit *other)
 {
@@ -63,10 +63,7 @@ int klogger_register(struct klogger_unit *unit)
 	mutex_lock(&klogger_mutex);
 	index = klogger_find_index(unit);
 	mutex_unlock(&klogger_mutex);
-	/*
-	 * Without klogger_mutex, for whoever removes files waits for those who use them, and these
-	 * take it.
-	 */
+	/* Without klogger_mutex: removing files waits for their users, and these take the mutex. */
 	error = index < 0 ? index : klogger_sysctl_add(unit);
 	if (!error) {
 		mutex_lock(&klogger_mutex);
@@ -79,8 +76,7 @@ int klogger_register(struct klogger_unit *unit)
 EXPORT_SYMBOL_GPL(klogger_register);
 
 /*
- * Of a module that a recording uses, and that the kernel drops nevertheless: the rest of its init
- * has failed.
+ * For a module that a recording uses, but that the kernel unloads: the rest of its init has failed.
  */
 static void klogger_drop_unit(struct klogger_unit *unit)
 {

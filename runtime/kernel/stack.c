@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Kernel stacks: each gets a number, the same one each time, so that an event holds 4 bytes of it.
+ * Kernel stacks: each stack gets a number, so that an event contains only 4 bytes of it.
  *
- * A table of fixed size, found by hash. A slot never changes once it is complete, so no lock is
- * needed: whoever finds it free makes it his own by compare-and-swap, and whoever meets one that is
- * just being written goes on to the next. So a stack may, rarely, have two numbers.
+ * The table has a fixed size, and is searched by hash. A slot never changes once it is complete, so
+ * no lock is needed: a hit that finds a free slot claims it by compare-and-swap, and skips slots
+ * that are just being written. So a stack may, rarely, have two numbers.
  */
 #include <linux/atomic.h>
 #include <linux/jhash.h>
@@ -12,9 +12,9 @@
 #include <linux/vmalloc.h>
 #include "core.h"
 
-/* Slots that are looked at for one stack. */
+/* Number of slots that are tried for one stack. */
 #define KLOGGER_STACK_TRIES 8
-/* This function. The recorder leaves out the frames of tracing. */
+/* The frame of this function. The recorder removes other frames of the tracing. */
 #define KLOGGER_STACK_SKIP 1
 
 struct klogger_stacks *klogger_stacks;
@@ -72,7 +72,7 @@ EXPORT_SYMBOL_GPL(klogger_stack);
 
 int klogger_stacks_make(void)
 {
-	/* Anew for each recording: who has the last one's table mapped has gone. */
+	/* New for each recording: the last one's table was unmapped. */
 	klogger_stacks = __vmalloc(PAGE_ALIGN(sizeof(*klogger_stacks)),
 				   GFP_KERNEL | __GFP_ZERO | __GFP_NOWARN | __GFP_RETRY_MAYFAIL);
 	if (klogger_stacks)
@@ -81,7 +81,7 @@ int klogger_stacks_make(void)
 	return -ENOMEM;
 }
 
-/* When no probe runs any more. */
+/* Called when no probe runs any more. */
 void klogger_stacks_free(void)
 {
 	vfree(klogger_stacks);

@@ -168,7 +168,7 @@ static int klogger_try_mark(long long number, const char *text)
 	return error;
 }
 
-/* There is only one of each, so it waits for room, as long as somebody records. */
+/* There is only one event for each mark, so it waits for room, as long as a recording runs. */
 static int klogger_log_mark(long long number, const char *text)
 {
 	int error;
@@ -215,7 +215,7 @@ static int klogger_read_benchmark(klogger_ctl_table *table, int write, void *buf
 	u64 mean = 0;
 	int error;
 
-	/* The second read of a file is that of its end. */
+	/* The second read of a file returns its end. */
 	if (!*at) {
 		mutex_lock(&klogger_mutex);
 		error = klogger_bench(unit, (unsigned long)table->extra1, klogger_iterations,

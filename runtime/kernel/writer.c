@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What an event calls when it is not on the fast path. The protocol stands in writer.h.
+ * The slow path of an event. writer.h describes the protocol.
  *
  * All of it must work in NMI context: no locks, no allocation, no printk.
  */
@@ -51,21 +51,21 @@ typedef u64 klogger_geometry;
 #define klogger_load(x) READ_ONCE(x)
 #define klogger_set(x, value) WRITE_ONCE(x, value)
 #define klogger_load_hard(ring) READ_ONCE((ring)->hard)
-/* Writers of a ring are on one CPU: without the lock prefix. */
+/* Writers of a ring are on one CPU, so no lock prefix is needed. */
 #define klogger_swap(p, old, new) cmpxchg_local(p, old, new)
 #define klogger_swap_shared(p, old, new) cmpxchg(p, old, new)
 #define klogger_exchange(p, new) xchg(p, new)
 #define klogger_add(p, n) atomic64_add(n, (atomic64_t *)(p))
 #define klogger_publish(header, word) smp_store_release(header, word)
-/* By irq_work, for a hit may hold a run queue's lock, which a wake-up takes. */
+/* Through irq_work, because a hit may hold a run queue's lock, which a wake-up takes. */
 #define klogger_wake_reader(ring) irq_work_queue(this_cpu_ptr(&klogger_wake_up))
 #define klogger_on_loss(time) ((void)(time))
 
 #include <klogger/writer.h>
 
 /*
- * The ring has passed its low-water mark, or is full, or has just been; or this hit has interrupted
- * another one, or there is no ring. `ring` is the main one; preemption is disabled.
+ * The ring has passed its low-water mark, or is full, or has just been; or this hit is nested, or
+ * there is no ring. `ring` is the main one; preemption is disabled.
  */
 void *klogger_reserve_slow(struct klogger_ring *ring, u64 time, u32 id, u32 size)
 {
@@ -89,7 +89,7 @@ u64 klogger_read_slow_clock(void)
 EXPORT_SYMBOL_GPL(klogger_read_slow_clock);
 
 #ifdef CONFIG_X86_64
-/* A function that keeps all registers but the result's, so that its callers need not. */
+/* A function that preserves all registers but the result's, so that its callers need not. */
 #define KLOGGER_THUNK(name, function) \
 	void name(void); \
 	asm(".pushsection .text\n" \
@@ -122,7 +122,7 @@ int klogger_read(void *to, const void *from, size_t size)
 }
 EXPORT_SYMBOL_GPL(klogger_read);
 
-/* Page by page, for the text may end before memory that is not there. */
+/* Page by page, because the string may end before unmapped memory. */
 u32 klogger_read_text(char *to, const char *from, size_t size)
 {
 	size_t done = 0, part, length;

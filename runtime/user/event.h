@@ -8,16 +8,13 @@
 
 KLOGGER_C_BEGIN
 
-/*
- * Without a hit of its own, as there is no probe: each call is one. klogger_call_EVENT() is
- * generated.
- */
+/* Programs have no probes: each call is a hit. klogger_call_EVENT() is generated. */
 #undef klogger
 #define klogger(event, ...) klogger_call_##event(__VA_ARGS__)
 
 /*
- * A load of the pointer, a comparison in memory, a branch that is never taken while the event is
- * off. As a volatile load the comparison would cost one instruction more.
+ * A load of the pointer, a comparison in memory, and a branch that is not taken while the event is
+ * off. With a volatile load the comparison would cost one instruction more.
  */
 static __always_inline int klogger_is_on(const __u8 *flag)
 {
@@ -54,7 +51,7 @@ static __always_inline __u64 klogger_tsc(void)
 }
 
 /*
- * Pairs with the acquire load in the recorder's drain: whoever sees the header word sees the
+ * Pairs with the acquire load in the recorder's drain: a drain that sees the header word sees the
  * fields.
  */
 static __always_inline void klogger_publish(__u64 *header, __u64 value)
@@ -74,16 +71,16 @@ static __always_inline void klogger_leave(struct klogger_hit *hit)
 /*
  * `size` bytes at the writers' position.
  *
- * The fast path calls nothing: else the compiler would save registers around it. Whatever is
- * unusual (no ring yet, a signal handler in the middle of an event, a ring half full) makes it give
- * up and leave no trace; klogger_slow_EVENT() then begins again. A program whose clock is not the
- * TSC always takes the slow path.
+ * The fast path makes no calls, because then the compiler would save registers around it. If it
+ * cannot be used (no ring yet, a signal handler in the middle of an event, low-water mark reached),
+ * it returns NULL without any effect, and klogger_slow_EVENT() starts again. A program whose clock
+ * is not the TSC always takes the slow path.
  *
  * The load of `limit` pairs with the drain's release store after zeroing: the stores that follow
- * depend on its value. Nobody but a signal handler interrupts between the load and the store of
- * `head`, and that finds `nest` and uses the nested ring. So main rings are sorted by time, though
- * the clock is read after space was taken: as late as that, because whatever follows the
- * instruction waits for it.
+ * depend on its value. Between the load and the store of `head` only a signal handler can
+ * interrupt; it finds `nest` and uses the nested ring. So main rings are sorted by time, although
+ * the clock is read after space was reserved. It is read as late as that because the instructions
+ * after it wait for its result.
  */
 static __always_inline void *klogger_reserve_in(struct klogger_hit *hit,
 						const struct klogger_unit *unit, __u32 index,
@@ -120,12 +117,12 @@ static __always_inline void klogger_commit(struct klogger_hit *hit, void *record
 	klogger_publish((__u64 *)record, KLOGGER_HEADER(hit->time, (__u64)(hit->base + index)));
 }
 
-/* A program reads its own memory, which is there, or else it crashes. */
+/* A program reads its own memory; a bad pointer crashes it. */
 #define klogger_copy(index, dst, src, size) memcpy(dst, src, size)
 #define klogger_copy_text(index, dst, src, size) klogger_copy_string(dst, src, size)
 #define klogger_text_read(index, text, src) klogger_text_measure(text, src)
 
-/* Fills up with zeros, which in a flight recorder's ring are not there already. */
+/* Pads with zeros, because a flight recorder's ring contains old bytes. */
 static __always_inline void klogger_copy_string(char *dst, const char *src, size_t size)
 {
 	size_t i = 0;
@@ -135,7 +132,7 @@ static __always_inline void klogger_copy_string(char *dst, const char *src, size
 	memset(dst + i, 0, size - i);
 }
 
-/* A `string` on its way: it must be measured before space for it can be reserved. */
+/* A `string` to be logged: its length must be known before space is reserved. */
 struct klogger_text {
 	const char *from;
 	__u32 length;
@@ -157,7 +154,7 @@ static __always_inline void klogger_text_store(char *dst, const struct klogger_t
 		memcpy(dst, text->from, text->length);
 }
 
-/* For `context tid` and `context tgid`; known since the thread has a ring. */
+/* For `context tid` and `context tgid`; known if the thread has a ring. */
 static __always_inline __u32 klogger_context_tid(void)
 {
 	return klogger_thread.tid;
@@ -168,7 +165,7 @@ static __always_inline __u32 klogger_context_tgid(void)
 	return klogger_module.pid;
 }
 
-/* For `context ppid`. A system call for each event, for a parent that ends is replaced. */
+/* For `context ppid`. A system call for each event, because the parent changes when it ends. */
 static __always_inline __u32 klogger_context_ppid(void)
 {
 	return (__u32)getppid();

@@ -30,7 +30,7 @@ static inline char *klogger_put_number(char *to, __u64 n, unsigned base)
 	return to;
 }
 
-/* A folder that is this user's alone; a file descriptor, or -1. */
+/* Opens a folder to which only this user may write; a file descriptor, or -1. */
 KLOGGER_SLOW int klogger_open_folder(const char *path)
 {
 	struct stat st;
@@ -49,7 +49,7 @@ KLOGGER_SLOW int klogger_open_folder(const char *path)
 	return fd;
 }
 
-/* $KLOGGER_DIR, /dev/shm/klogger-UID or $XDG_RUNTIME_DIR/klogger; `path` gets its name. */
+/* $KLOGGER_DIR, /dev/shm/klogger-UID or $XDG_RUNTIME_DIR/klogger; stores its name in `path`. */
 KLOGGER_SLOW int klogger_find_folder(char *path, size_t size)
 {
 	int secure = getauxval(AT_SECURE) != 0, fd;
@@ -81,9 +81,9 @@ KLOGGER_SLOW __u64 klogger_pid_ns(void)
 }
 
 /*
- * Removes files of dead programs that nobody records: a program that is killed, or that forks and
- * calls exec, cannot do it. Looks at some tens at most, so that a program starts as quickly in a
- * full folder. What another pid namespace means by a number is not known here.
+ * Removes files of programs that have ended without a recorder: a program that is killed, or that
+ * forks and calls exec, cannot do it itself. Looks at some tens of files at most, so that a program
+ * starts as fast in a full folder. Numbers of another pid namespace cannot be checked here.
  */
 KLOGGER_SLOW void klogger_sweep(int folder, __u64 pid_ns)
 {
@@ -132,9 +132,9 @@ KLOGGER_SLOW int klogger_write_texts(int fd, const struct klogger_control *contr
 }
 
 /*
- * The control page and what follows it can be used at once, slots when they are taken
- * (klogger_reach_slot): or else mlockall() would make all of them real. In a child there is never a
- * moment without a page that may be touched.
+ * The control page and what follows it can be used at once; slots only after they are taken
+ * (klogger_reach_slot), because otherwise mlockall() would allocate all of them. In a child, at
+ * every moment there is a page that may be touched.
  */
 KLOGGER_SLOW void *klogger_map(int fd, const struct klogger_control *control, void *at)
 {
@@ -183,8 +183,8 @@ KLOGGER_SLOW void *klogger_make_file(int folder, const char *dir, struct klogger
 		syscall(SYS_unlinkat, folder, path, 0);
 	} else if (syscall(SYS_renameat2, folder, path, folder, path + 1, 0)) {
 		/*
-		 * Nobody will find it, so nothing is logged. It stays, for it may stand where a
-		 * parent's file was.
+		 * No recorder will find it, so nothing is logged. The mapping stays, because it may
+		 * be in the place of a parent's file.
 		 */
 		syscall(SYS_unlinkat, folder, path, 0);
 		memset(((struct klogger_control *)map)->on, 0, KLOGGER_EVENTS_MAX);

@@ -9,8 +9,8 @@
 KLOGGER_C_BEGIN
 
 /*
- * How many bytes the shared file may have: more than RLIMIT_FSIZE is a signal that ends the
- * program.
+ * The most bytes that the shared file may have: exceeding RLIMIT_FSIZE would raise a signal that
+ * ends the program.
  */
 KLOGGER_SLOW __u64 klogger_bytes_allowed(void)
 {
@@ -51,9 +51,9 @@ KLOGGER_SLOW void klogger_use_file(void *map)
 }
 
 /*
- * In a forked child: a file of its own, in the place of its parent's, so that no address changes.
- * If a signal handler forked in the middle of an event, the rest of that event goes into a slot
- * that nobody reads. A mute child has all events off.
+ * In a forked child: makes a separate file, in the place of its parent's, so that no address
+ * changes. If a signal handler forked in the middle of an event, the rest of that event goes into a
+ * slot without a reader. A mute child has all events off.
  */
 KLOGGER_SLOW void klogger_forked(int mute)
 {
@@ -74,7 +74,7 @@ KLOGGER_SLOW void klogger_forked(int mute)
 	control.image = klogger_monotonic();
 	control.pid_ns = klogger_pid_ns();
 	control.failed = control.call = 0;
-	/* This recorder does not know the child yet, and its death would not be noted here. */
+	/* This recorder does not know the child yet, so its death would not be noted here. */
 	control.keeper = 0;
 	control.abandoned = 0;
 	if (mute || (control.armed && klogger_is_dead(&control, control.armed)))
@@ -91,7 +91,7 @@ KLOGGER_SLOW void klogger_forked(int mute)
 		syscall(SYS_close, folder);
 	}
 	if (map == MAP_FAILED) {
-		/* The parent's recorder hears of it; what the child logs goes nowhere. */
+		/* The parent's recorder reports it; the child's events are not logged. */
 		klogger_module.control->failed = (__u32)errno;
 		syscall(SYS_mmap, klogger_module.control, control.size, PROT_READ | PROT_WRITE,
 			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0L);
@@ -105,7 +105,7 @@ KLOGGER_SLOW void klogger_forked(int mute)
 		klogger_module.rest->slot[number - 1].use = 1;
 }
 
-/* By pthread_atfork(). A fork in the middle of the search for a slot leaves a mute child. */
+/* Called by pthread_atfork(). A fork during the search for a slot makes a mute child. */
 KLOGGER_SLOW void klogger_fork_child(void)
 {
 	int error = errno;

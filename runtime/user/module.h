@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What a program or shared library, a module, knows of itself and of its threads. */
+/* The state of a module (program or shared library) and of its threads. */
 #ifndef KLOGGER_USER_MODULE_H
 #define KLOGGER_USER_MODULE_H
 
@@ -10,8 +10,8 @@
 KLOGGER_C_BEGIN
 
 /*
- * One load finds a thread's ring, and a signal handler may do it. A library that is opened with
- * dlopen() on a libc which keeps no room for that (not glibc) may choose another.
+ * One load finds a thread's ring, also in a signal handler. A library that is opened with dlopen()
+ * on a libc without reserved space for this model (not glibc) may choose another one.
  */
 #ifndef KLOGGER_TLS_MODEL
 #define KLOGGER_TLS_MODEL "initial-exec"
@@ -41,7 +41,7 @@ struct klogger_hit {
 	__u32 again;		/* the fast path gave up: to be logged on the slow one */
 };
 
-/* What this module knows of itself. */
+/* The state of this module. */
 struct klogger_module {
 	__u64 mask;			/* size of a main ring - 1 */
 	__u32 tsc;			/* the clock */
@@ -49,13 +49,13 @@ struct klogger_module {
 	struct klogger_control *control;
 	struct klogger_control_rest *rest;
 	char *slots;			/* the first one */
-	/* each slot's main ring while a thread has it, in memory that a fork wipes */
+	/* each slot's main ring while a thread has it, in memory that the kernel wipes on fork */
 	struct klogger_ring **cells;
-	/* the cell after those: not empty as long as the process has not forked */
+	/* the cell after those: not empty until the process forks */
 	struct klogger_ring **same;
 	struct klogger_unit *units;
-	struct klogger_unit *twins;	/* each has the text of one of these */
-	pthread_key_t key;		/* its destructor gives a thread's slot back */
+	struct klogger_unit *twins;	/* units with the same text as one of these */
+	pthread_key_t key;		/* its destructor frees a thread's slot */
 	__u32 has_key;
 	__u32 used;			/* a thread has had a ring */
 	__u64 page;			/* bytes of a page */
@@ -65,10 +65,10 @@ struct klogger_module {
 struct klogger_thread {
 	/* this thread's cell, or one that is always empty */
 	struct klogger_ring *volatile *ring;
-	struct klogger_ring *volatile *slow;	/* the same, whatever the clock */
+	struct klogger_ring *volatile *slow;	/* the same, with any clock */
 	__u32 slot;		/* its number + 1 */
 	__u32 tid;
-	__u32 busy;		/* looks for a slot just now: a signal handler must not */
+	__u32 busy;		/* is looking for a slot, so a signal handler must not */
 	__u32 patience;		/* events to lose before it looks again */
 	__u32 nested_ready;
 	__u32 looks;

@@ -38,7 +38,7 @@
 #define __always_inline inline __attribute__((always_inline))
 #endif
 
-/* -std=c11 hides these, which every libc of Linux has. */
+/* -std=c11 hides these, although every libc of Linux has them. */
 #if defined(__STRICT_ANSI__) && !defined(__cplusplus) && !defined(_GNU_SOURCE)
 extern long syscall(long number, ...);
 extern int clock_gettime(int clock, struct timespec *ts);

@@ -17,9 +17,9 @@ KLOGGER_SLOW void klogger_wake_recorder(void)
 }
 
 /*
- * After an event was lost. If the recorder is dead, nobody will make room: all events go off, which
- * costs nothing any more, and whoever comes next turns them on again. Pairs with the next
- * recorder's exchange of `abandoned`.
+ * Called after an event was lost. If the recorder is dead, the ring will not be drained: all events
+ * are switched off, so that they cost nothing more, and the next recorder switches them on again.
+ * Pairs with the next recorder's exchange of `abandoned`.
  */
 KLOGGER_SLOW void klogger_give_up(struct klogger_control *control, __u64 time)
 {
@@ -35,13 +35,13 @@ KLOGGER_SLOW void klogger_give_up(struct klogger_control *control, __u64 time)
 /* Size of the ring - 1. */
 typedef __u64 klogger_geometry;
 
-/* Called by a few functions that are there once for each module, and inlined into them. */
+/* Called by a few functions that exist once for each module, and inlined into them. */
 #define KLOGGER_WRITER static inline __attribute__((unused))
 #define KLOGGER_CLAIM_TRIES (~0u)
 #define klogger_at(ring, mask, position) (&(ring)->data[(position) & (mask)])
 #define klogger_part_shift(mask) (63 - __builtin_clzll((mask) + 1) - KLOGGER_GRID_SHIFT)
 /*
- * A flight recorder prepares the grid's parts before it fills them: klogger_overwrite() in
+ * A flight recorder prepares the parts of the grid before it fills them: klogger_overwrite() in
  * reserve.h.
  */
 #define klogger_overwrites() 0

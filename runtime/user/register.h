@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* Before main(): the module's schemata and its file; and the end of both. */
+/* Registration before main(): the module's schemata and its file; and their end. */
 #ifndef KLOGGER_USER_REGISTER_H
 #define KLOGGER_USER_REGISTER_H
 
@@ -7,7 +7,7 @@
 
 KLOGGER_C_BEGIN
 
-/* Whether the TSC runs at one speed whatever the CPU does. A recorder that knows better says so. */
+/* Whether the TSC runs at a constant rate, according to CPUID. A recorder may override this. */
 static inline __u32 klogger_tsc_is_invariant(void)
 {
 #ifdef __x86_64__
@@ -19,7 +19,10 @@ static inline __u32 klogger_tsc_is_invariant(void)
 #endif
 }
 
-/* Gives each schema its ids and its place for its text; the bytes of all texts, or 0: too many. */
+/*
+ * Gives each schema its ids and the place of its text; returns the bytes of all texts, or 0: too
+ * many.
+ */
 KLOGGER_SLOW __u32 klogger_describe(struct klogger_control *control)
 {
 	__u32 base = KLOGGER_LOCAL_BASE, bytes = 0, at;
@@ -51,7 +54,7 @@ KLOGGER_SLOW __u32 klogger_describe(struct klogger_control *control)
 }
 
 /*
- * The end of the memory that all slots need, or less if the program may not have as much; 0 if not
+ * The end of the memory for all slots, or of fewer if the program may not have as much; 0 if not
  * even one fits.
  */
 KLOGGER_SLOW int klogger_measure(struct klogger_control *control)
@@ -72,7 +75,7 @@ KLOGGER_SLOW int klogger_measure(struct klogger_control *control)
 	return slots != 0;
 }
 
-/* Memory that a forked child finds empty, however it was forked. */
+/* Memory that is empty in a forked child, however it was forked. */
 KLOGGER_SLOW int klogger_make_cells(__u32 slots)
 {
 	size_t bytes = (slots + 1) * sizeof(*klogger_module.cells);
@@ -88,18 +91,21 @@ KLOGGER_SLOW int klogger_make_cells(__u32 slots)
 	return 0;
 }
 
-/* Without a key, threads do not give back their slots; the recorder sees when they are gone. */
+/* Without a key, threads do not free their slots; the recorder does when they have ended. */
 KLOGGER_SLOW void klogger_make_key(void)
 {
 	klogger_module.has_key = !pthread_key_create(&klogger_module.key, klogger_end_thread);
-	/* glibc allocates for the values of later keys, which a signal handler must not do. */
+	/*
+	 * glibc allocates memory for the values of later keys, which is not allowed in a signal
+	 * handler.
+	 */
 	if (klogger_module.has_key && klogger_module.key >= 32) {
 		pthread_key_delete(klogger_module.key);
 		klogger_module.has_key = 0;
 	}
 }
 
-/* Before main(), or when the library is opened: makes the module known to recorders. */
+/* Called before main(), or when the library is opened: makes the module known to recorders. */
 KLOGGER_SLOW void klogger_register(void)
 {
 	struct klogger_control control;
@@ -139,7 +145,10 @@ KLOGGER_SLOW void klogger_register(void)
 	errno = error;
 }
 
-/* At exit, or dlclose(). A recorder that is at work removes the file when it has emptied it. */
+/*
+ * Called at exit, or by dlclose(). If the program is recorded, the recorder removes the file when
+ * it has drained it.
+ */
 KLOGGER_SLOW void klogger_unregister(void)
 {
 	const struct klogger_control *control = klogger_module.control;
@@ -154,8 +163,8 @@ KLOGGER_SLOW void klogger_unregister(void)
 }
 
 /*
- * Adds a schema. The linker makes one unit of those that C has of one text; each crate of a Rust
- * program has its own. One of the same name, of another version, stays off: its header must be made
+ * Adds a schema. In C the linker merges units with the same text; each crate of a Rust program has
+ * its own. A unit with the same name and another text stays off: its header must be generated
  * again.
  */
 KLOGGER_SLOW void klogger_link(struct klogger_unit *unit)
@@ -166,8 +175,8 @@ KLOGGER_SLOW void klogger_link(struct klogger_unit *unit)
 		return;
 	unit->linked = 1;
 	/*
-	 * This function is one version's, and so is all that it reads; the code around its callers
-	 * may be another's.
+	 * This function and all that it reads are of one version; the code of its callers may be of
+	 * another.
 	 */
 	if (unit->runtime != KLOGGER_RUNTIME) {
 		klogger_complain(

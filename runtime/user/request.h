@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What the environment asks for, KLOGGER_RECORD or KLOGGER_FLIGHT, and what is said if it cannot be
- * done.
+ * Requests in the environment, KLOGGER_RECORD and KLOGGER_FLIGHT, and messages if they cannot be
+ * fulfilled.
  */
 #ifndef KLOGGER_USER_REQUEST_H
 #define KLOGGER_USER_REQUEST_H
@@ -11,8 +11,7 @@
 KLOGGER_C_BEGIN
 
 /*
- * Whether `name` stands in the list up to `end`, whose words are separated by commas; "*" names
- * all.
+ * Whether `name` is in the list up to `end`, whose words are separated by commas; "*" matches all.
  */
 static inline int klogger_is_listed(const char *list, const char *end, const char *name)
 {
@@ -55,7 +54,7 @@ KLOGGER_SLOW void klogger_select(struct klogger_control *control, const char *li
 	control->on[KLOGGER_MARK_ID] = 1;
 }
 
-/* Whether a process of this number is there, as far as one can know. */
+/* Whether a process of this number has ended, as far as can be known. */
 KLOGGER_SLOW int klogger_is_dead(const struct klogger_control *control, __u32 pid)
 {
 	return control->pid_ns == KLOGGER_FIRST_PID_NS && syscall(SYS_kill, (pid_t)pid, 0) &&
@@ -83,8 +82,8 @@ KLOGGER_SLOW void klogger_apply_record(struct klogger_control *control)
 	    (number[2] & (number[2] - 1)))
 		return;
 	/*
-	 * The environment may outlive the recording. In a pid namespace the number of one outside
-	 * means nothing.
+	 * The environment may outlive the recording. In a pid namespace the number of a process
+	 * outside is invalid.
 	 */
 	if (klogger_is_dead(control, (__u32)number[1]))
 		return;
@@ -96,7 +95,7 @@ KLOGGER_SLOW void klogger_apply_record(struct klogger_control *control)
 	klogger_select(control, value);
 }
 
-/* KLOGGER_FLIGHT=BYTES: log always, keep the newest, for whoever comes after a crash. */
+/* KLOGGER_FLIGHT=BYTES: log always, and keep the newest events for a rescue after a crash. */
 KLOGGER_SLOW void klogger_apply_flight(struct klogger_control *control)
 {
 	const char *value = getauxval(AT_SECURE) ? NULL : getenv("KLOGGER_FLIGHT");
@@ -112,7 +111,7 @@ KLOGGER_SLOW void klogger_apply_flight(struct klogger_control *control)
 	klogger_select(control, "*");
 }
 
-/* On stderr, once, if somebody wants this program's events and will not get them. */
+/* Printed on stderr, once, if this program's events were requested and cannot be logged. */
 KLOGGER_SLOW void klogger_complain(const char *what, const char *why)
 {
 	char text[256], *end;

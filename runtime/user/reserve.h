@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The slow path of an event: a ring that is half full, or full, or not there, and signal handlers.
+ * The slow path of an event: a ring past its low-water mark, full, or missing; and signal handlers.
  */
 #ifndef KLOGGER_USER_RESERVE_H
 #define KLOGGER_USER_RESERVE_H
@@ -12,9 +12,9 @@
 KLOGGER_C_BEGIN
 
 /*
- * Flight recorder: `limit` is the end of the part of the grid that is being filled. The next part
- * is zeroed, so that a record which is never completed has no header word, and its first record
- * noted (ring.h).
+ * Flight recorder: `limit` is the end of the current part of the grid. The next part is zeroed, so
+ * that a record which is never committed has no header word, and its first record is stored
+ * (ring.h).
  */
 KLOGGER_SLOW void *klogger_overwrite(struct klogger_ring *ring, __u32 size)
 {
@@ -76,7 +76,7 @@ KLOGGER_SLOW void klogger_lose_ringless(__u32 id)
 		__atomic_add_fetch(lost, 1, __ATOMIC_RELAXED);
 }
 
-/* In the thread's main ring, or its nested one; or the event is lost, as there is none. */
+/* Reserves in the thread's main ring, or in its nested one; without a ring the event is lost. */
 KLOGGER_SLOW void *klogger_reserve_slow_hit(struct klogger_hit *hit, __u32 id, __u32 size)
 {
 	struct klogger_ring *ring = *klogger_thread.slow;
@@ -97,7 +97,7 @@ KLOGGER_SLOW void *klogger_reserve_slow_hit(struct klogger_hit *hit, __u32 id, _
 	return klogger_reserve_main(ring, hit->time, id, size);
 }
 
-/* As klogger_reserve_in(), wherever the thread stands. */
+/* Like klogger_reserve_in(), in any state of the thread. */
 KLOGGER_SLOW void *klogger_reserve_slow(struct klogger_hit *hit, __u32 id, __u32 size)
 {
 	int error = errno;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* A thread gets its slot of the shared file, and gives it back. */
+/* Gives a thread a slot of the shared file, and takes it back. */
 #ifndef KLOGGER_USER_SLOT_H
 #define KLOGGER_USER_SLOT_H
 
@@ -9,7 +9,7 @@
 KLOGGER_C_BEGIN
 
 /*
- * Makes sure that memory is there: a store to a page that a full /dev/shm cannot give would be a
+ * Allocates memory in advance: a store to a page that a full /dev/shm cannot provide would raise
  * SIGBUS.
  */
 KLOGGER_SLOW int klogger_populate(void *from, size_t length)
@@ -38,9 +38,7 @@ KLOGGER_SLOW int klogger_slot_is_free(struct klogger_slot *slot, __u32 use, __u3
 	return !armed || __atomic_load_n(&slot->emptied, __ATOMIC_ACQUIRE) == use;
 }
 
-/*
- * Slots that nobody uses are out of reach, or else mlockall() would fill all of them with memory.
- */
+/* Unused slots are not accessible, because otherwise mlockall() would allocate all of them. */
 KLOGGER_SLOW int klogger_reach_slot(__u32 number)
 {
 	const struct klogger_control *control = klogger_module.control;
@@ -59,7 +57,7 @@ KLOGGER_SLOW struct klogger_ring *klogger_open_slot(__u32 number)
 	__u64 size = klogger_module.mask + 1, *lost = klogger_module.rest->lost;
 
 	/*
-	 * Counters first: when the ring takes the last of a full /dev/shm, its loss is still
+	 * Counters first: if the ring does not fit into a full /dev/shm, its losses are still
 	 * counted.
 	 */
 	if (klogger_reach_slot(number) ||
@@ -72,7 +70,7 @@ KLOGGER_SLOW struct klogger_ring *klogger_open_slot(__u32 number)
 	return ring;
 }
 
-/* Takes the first slot that is free; -1 if none is. */
+/* Takes the first free slot; -1 if there is none. */
 KLOGGER_SLOW int klogger_take_slot(void)
 {
 	struct klogger_control *control = klogger_module.control;
@@ -97,7 +95,7 @@ KLOGGER_SLOW int klogger_take_slot(void)
 }
 
 /*
- * As the destructor of a key, at the end of a thread; what the thread logs still later takes
+ * The destructor of a key, at the end of a thread; events that the thread logs after it take
  * another slot.
  */
 KLOGGER_SLOW void klogger_end_thread(void *unused)
@@ -148,18 +146,15 @@ KLOGGER_SLOW int klogger_has_forked(void)
 	return !*klogger_module.same;
 }
 
-/*
- * If there was no slot when the thread last looked, it looks again after 100 events, 200, 400, ...
- * 25600.
- */
+/* If there was no slot, the thread looks again after 100 events, 200, 400, ... 25600. */
 KLOGGER_SLOW struct klogger_ring *klogger_look_for_ring(void)
 {
 	struct klogger_ring *ring = *klogger_thread.slow;
 
-	/* A signal handler came first. */
+	/* A signal handler has found one meanwhile. */
 	if (ring)
 		return ring;
-	/* A child of vfork() has its parent's memory, and no thread of it. */
+	/* A child of vfork() shares its parent's memory, but has none of its threads. */
 	if (klogger_module.pid != (__u32)syscall(SYS_getpid))
 		return NULL;
 	if (klogger_thread.patience) {
@@ -175,8 +170,7 @@ KLOGGER_SLOW struct klogger_ring *klogger_look_for_ring(void)
 }
 
 /*
- * The thread has no ring: it is new, or the process forked without telling libc, or there was no
- * slot.
+ * The thread has no ring: it is new, or the process forked without libc, or there was no free slot.
  */
 KLOGGER_SLOW struct klogger_ring *klogger_find_ring(void)
 {

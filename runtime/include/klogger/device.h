@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * /dev/klogger: what the recorder and the kernel engine's core module say to each other.
+ * /dev/klogger: the interface between the recorder and the core module of the kernel engine.
  *
- * One recorder at a time has it open. In this order: ABOUT; SCHEMA for each schema that is loaded,
- * and USE for those that are wanted (which also keeps their modules loaded); START makes the rings;
- * mmap; ATTACH; FORGET clears what the probes' own variables have noted up to now; EVENT switches
- * events on. Closing the file, or the end of the process, undoes all of it: events off, probes
- * detached, rings freed as soon as nobody has them mapped.
+ * One recorder at a time has it open. The order of requests is: ABOUT; SCHEMA for each schema that
+ * is loaded, and USE for those that are recorded (which also keeps their modules loaded); START
+ * makes the rings; mmap; ATTACH; FORGET resets the variables of the schemata's C; EVENT switches
+ * events on. Closing the file, or the end of the process, undoes all of it: events are switched
+ * off, probes detached, rings freed as soon as they are not mapped any more.
  *
  * read() waits for rings that have passed their low-water marks, and returns CPU numbers, 4 bytes
- * each. The number KLOGGER_CALL_RESIZED says that somebody has changed buffer_size: new rings are
- * in use, and the old ones are complete. Whoever reads it maps KLOGGER_MAP_RINGS again and empties
- * the old rings before the new ones. One may be changed again only after that.
+ * each. The number KLOGGER_CALL_RESIZED means that buffer_size was changed: new rings are in use,
+ * and the old ones are complete. The recorder then maps KLOGGER_MAP_RINGS again and drains the old
+ * rings before the new ones. buffer_size can be changed again only after that.
  *
- * poll() says POLLIN when read() would not wait.
+ * poll() returns POLLIN when read() would not wait.
  */
 #ifndef KLOGGER_DEVICE_H
 #define KLOGGER_DEVICE_H
@@ -25,7 +25,7 @@
 #define KLOGGER_CALL_RESIZED 0xffffffffu
 #define KLOGGER_NAME_MAX 64
 
-/* Offsets for mmap(): what is mapped from there on. Lengths must be exact. */
+/* Offsets for mmap(), which select what is mapped. Lengths must be exact. */
 /*
  * All CPUs' rings: `cpus` times `stride` bytes; in each the main ring comes first. A CPU that was
  * offline has none: its `mask` is 0.
@@ -33,19 +33,19 @@
 #define KLOGGER_MAP_RINGS (0ull << 40)
 #define KLOGGER_MAP_SCOPE (1ull << 40)	  /* one bit for each thread id: KLOGGER_SCOPE_BYTES */
 #define KLOGGER_MAP_RINGLESS (2ull << 40) /* __u64 by event id: events on CPUs that have no ring */
-/* struct klogger_stacks, if START said that there is one */
+/* struct klogger_stacks, if START has set `stacks` */
 #define KLOGGER_MAP_STACKS (3ull << 40)
 /*
  * New memory for the recorder's own use, zeroed, of any length up to KLOGGER_ANCHOR_MAX, until the
- * file is closed. By what the recorder writes there the rings are found in an image of the
- * machine's memory, if the kernel crashes.
+ * file is closed. The recorder writes an anchor there, by which the rings are found in a memory
+ * image if the kernel crashes.
  */
 #define KLOGGER_MAP_ANCHOR (4ull << 40)
 #define KLOGGER_ANCHOR_MAX (64u << 20)	/* bytes of all together */
-#define KLOGGER_ANCHORS_MAX 64		/* each time that rings are exchanged there is a new one */
+#define KLOGGER_ANCHORS_MAX 64		/* one for the first rings, and one for each change */
 #define KLOGGER_SCOPE_BYTES (1u << 19)
 
-/* Kernel stacks that events have the numbers of: an event's number n, from 1, is slot[n - 1]. */
+/* Kernel stacks whose numbers are in events: number n, from 1, is slot[n - 1]. */
 #define KLOGGER_STACK_SLOTS 65536
 #define KLOGGER_STACK_DEPTH 24
 
@@ -58,7 +58,7 @@ struct klogger_stack_slot {
 };
 
 struct klogger_stacks {
-	/* events whose stacks found no free slot, and so have the number 0 */
+	/* events whose stacks found no free slot; they have the number 0 */
 	__u64 no_place;
 	__u64 unused[511];
 	struct klogger_stack_slot slot[KLOGGER_STACK_SLOTS];
@@ -66,7 +66,7 @@ struct klogger_stacks {
 
 enum klogger_kernel_clock {
 	KLOGGER_KERNEL_CLOCK_MONOTONIC,	/* ktime_get_mono_fast_ns(), in ns */
-	/* the processor's cycle counter, which user space can read as well */
+	/* the CPU's cycle counter (TSC), which user space can read as well */
 	KLOGGER_KERNEL_CLOCK_COUNTER,
 };
 
@@ -81,7 +81,7 @@ struct klogger_about {
 struct klogger_schema_about {
 	__u32 index;		/* in: 0 is the built-in one, `klogger` */
 	__u32 events;
-	__u32 probes;		/* places, alternatives included */
+	__u32 probes;		/* attach points, alternatives included */
 	__u32 text_length;
 	__u64 text_digest;	/* FNV-1a, 64 bits */
 	char name[KLOGGER_NAME_MAX];
@@ -90,16 +90,17 @@ struct klogger_schema_about {
 struct klogger_use {
 	__u32 index;
 	__u32 base;		/* id of the schema's first event */
-	__u64 text_digest;	/* as SCHEMA said; another one is -ESTALE */
+	__u64 text_digest;	/* as in SCHEMA; a different one is -ESTALE */
 };
 
 struct klogger_start {
 	/*
-	 * bytes of each CPU's main ring, a power of two; 0: what /proc/sys/klogger/buffer_size says
+	 * bytes of each CPU's main ring, a power of two; 0: the value of
+	 * /proc/sys/klogger/buffer_size
 	 */
 	__u64 ring_size;
 	__u64 stride;		/* out: bytes from one CPU's rings to the next one's */
-	__u32 lowwater;		/* percent; 0: what /proc/sys/klogger/lowwater says */
+	__u32 lowwater;		/* percent; 0: the value of /proc/sys/klogger/lowwater */
 	__u8 scoped;
 	__u8 overwrite;
 	__u8 stacks;		/* out: a schema in use asks for stacks */
@@ -119,7 +120,7 @@ struct klogger_event_on {
 
 struct klogger_probe_about {
 	__u32 index;		/* in: of the schema */
-	__u32 place;		/* in: of the place, from 0 */
+	__u32 place;		/* in: of the attach point, from 0 */
 	__u32 probe;		/* of the schema's probes */
 	__u32 target;		/* of this probe's alternatives */
 	__s32 error;		/* why it is not attached (errno), or 0 */

@@ -4,16 +4,16 @@
  * that logs.
  *
  * Where. A program that includes a generated header makes one file before main(), for itself or, in
- * a shared library, for the library (a *module* each): DIR/PID.IMAGE, where IMAGE (hexadecimal)
- * tells modules of one process from each other, and from those of the program that it was before an
- * exec. DIR is $KLOGGER_DIR, or /dev/shm/klogger-UID, or $XDG_RUNTIME_DIR/klogger: a folder of this
- * user's (0700). The file (0600) is made under a name that begins with a dot and renamed when it is
- * complete, so that whoever sees it can use it. All of it is mapped at once and the descriptor
- * closed: so threads get their rings after a chroot, after privileges are dropped, and in a process
- * that has closed all its files. It is sparse: what nobody uses takes no memory.
+ * a shared library, for the library (a *module* each): DIR/PID.IMAGE. IMAGE (hexadecimal)
+ * distinguishes the modules of one process, and the process before and after an exec. DIR is
+ * $KLOGGER_DIR, or /dev/shm/klogger-UID, or $XDG_RUNTIME_DIR/klogger: a folder of this user (mode
+ * 0700). The file (mode 0600) is made under a name that begins with a dot and renamed when it is
+ * complete, so that a visible file can be used. All of it is mapped at once and the descriptor
+ * closed, so that threads get their rings after a chroot, after privileges are dropped, and in a
+ * process that has closed all its files. It is sparse: unused parts take no memory.
  *
- * Who owns what. A recorder believes nothing that stands here without checking it, and a program
- * nothing that would make it do more than log or not log.
+ * Who writes what. To the recorder the file is untrusted: each value is checked before use. What a
+ * recorder writes here only tells a program whether to log.
  *
  *   control page    magic to modules' names: the program, before the rename. `token`, `on`, `armed`
  *                   and what follows it: the recorder; the program itself at registration
@@ -23,23 +23,23 @@
  *   lost[]          the program: events of threads that have no ring, by local id (atomic)
  *   slots           see below
  *
- * Ids. Events have local ids here: 1 to 15 are klogger's own (klogger.klogger), then come the
- * module's schemata, each with the ids base, base + 1, ... in the order of its events. The recorder
- * translates.
+ * Ids. Events have local ids here: 1 to 15 are klogger's own (klogger.klogger). Those of the
+ * module's schemata follow, each with the ids base, base + 1, ... in the order of its events. The
+ * recorder translates them.
  *
- * Slots. A slot is a thread's two rings, as in ring.h: the main one and, for signal handlers that
- * interrupt an event, the nested one. `use` counts: even: free; odd: used by `tid`. The thread that
- * takes a free slot adds one (compare-and-swap), when its thread ends adds one again; the recorder
- * has then to empty the slot, and to set `emptied` to `use`: a free slot whose `emptied` is not
- * `use` still holds what the last thread logged, and is not taken while a recorder is at work
- * (`armed`). Positions run on from one use to the next, as the reader's do.
+ * Slots. A slot contains the two rings of a thread, as in ring.h: the main ring and, for signal
+ * handlers that interrupt an event, the nested ring. `use` counts: even: free; odd: used by `tid`.
+ * The thread that takes a free slot adds one (compare-and-swap), and adds one again when it ends.
+ * The recorder then drains the slot, and sets `emptied` to `use`. A free slot whose `emptied` is
+ * not `use` still contains records of the last thread, and is not taken while the program is
+ * recorded (`armed`). Positions continue from one use to the next, as the reader's do.
  *
- * A recorder that is killed leaves its programs armed. The kernel then notes in `keeper` that it
- * has died, by the list of robust futexes of the recorder's thread: programs need no system call to
- * know it, whatever they may see of other processes. They look when a ring is full, and turn their
- * events off; what the rings hold waits for `klogger rescue`.
+ * A recorder that is killed leaves its programs armed. The kernel then marks `keeper`, by the list
+ * of robust futexes of the recorder's thread. So programs need no system call to see that it has
+ * died, even in another pid namespace. They test `keeper` when a ring is full, and turn their
+ * events off; the records in the rings stay for `klogger rescue`.
  *
- * Time in header words and in LOST is, by `clock`, the low 48 bits of the TSC, or of
+ * Times in header words and in LOST are, by `clock`, the low 48 bits of the TSC, or of
  * CLOCK_MONOTONIC (ns); klogger_lost.since has all 64 bits.
  */
 #ifndef KLOGGER_PROGRAM_SHM_H
@@ -72,7 +72,7 @@ struct klogger_module_schema {
 struct klogger_control {
 	__u64 magic;
 	__u32 version;
-	/* as the program sees itself: another number in another pid namespace */
+	/* as the program sees itself; in another pid namespace it has another number */
 	__u32 pid;
 	__u64 image;		/* the IMAGE of the file's name */
 	/* of the recording, by KLOGGER_RECORD or from the recorder that armed it; or 0 */
@@ -89,19 +89,16 @@ struct klogger_control {
 	__u32 failed;		/* why threads got no ring: errno of the last attempt, or 0 */
 
 	/* Written by the recorder. */
-	__u32 armed;		/* a recorder's pid (as it sees itself); 0: nobody records */
-	__u32 slots_allowed;	/* no more than so many in use at once */
-	/* 1: rings overwrite what is old; set at registration (KLOGGER_FLIGHT), never changed */
+	__u32 armed;		/* a recorder's pid (as it sees itself); 0: not recorded */
+	__u32 slots_allowed;	/* limit of slots in use at the same time */
+	/* 1: rings overwrite old records; set at registration (KLOGGER_FLIGHT), never changed */
 	__u32 flight;
 	/* futex: the program adds one and wakes it when a ring has passed its low-water mark */
 	__u32 call;
-	/* the program's: inode number of its pid namespace, which gives `pid` its meaning; or 0 */
+	/* the program's: inode number of its pid namespace, in which `pid` is valid; or 0 */
 	__u64 pid_ns;
 
-	/*
-	 * Written by the recorder, and by the kernel when the recorder's thread has died without a
-	 * word.
-	 */
+	/* Written by the recorder, and by the kernel when the recorder's thread has died. */
 	__u32 keeper;		/* robust futex: 0, the id of that thread, or KLOGGER_KEEPER_DIED */
 	__u32 unused;
 	/* when a thread found a full ring and a dead keeper, and turned all events off; or 0 */
@@ -110,7 +107,7 @@ struct klogger_control {
 
 	struct klogger_module_schema schema[KLOGGER_SCHEMATA_MAX];
 	__u8 on[KLOGGER_EVENTS_MAX];	/* by local id; 1: logged */
-	/* if they fit in */
+	/* if they fit */
 	char first_texts[4096 - 240 - 64 * KLOGGER_SCHEMATA_MAX - KLOGGER_EVENTS_MAX];
 };
 
@@ -123,7 +120,7 @@ struct klogger_slot {
 	__u32 unused;
 };
 
-/* After the control page; no page of it exists before it is needed. */
+/* After the control page; its pages are allocated when they are needed. */
 struct klogger_control_rest {
 	char texts[KLOGGER_TEXT_MAX];
 	__u64 lost[KLOGGER_EVENTS_MAX];

@@ -22,7 +22,7 @@
 
 #ifdef __KERNEL__
 /*
- * One store for each field: or else gcc puts fields together in a register, which takes more
+ * One store for each field. Without this gcc combines fields in a register, which takes more
  * instructions.
  */
 #define klogger_store(field, value) WRITE_ONCE(field, value)
@@ -31,8 +31,8 @@
 #endif
 
 /*
- * The paper's call: klogger(EVENT, field, ...), in the order of the declaration. The prefix is
- * nobody else's, so that an event may have any name, "copy" or "commit" too.
+ * The call of the paper: klogger(EVENT, field, ...), with the fields in the order of their
+ * declaration. The prefix is reserved, so that an event may have any name, "copy" or "commit" too.
  */
 #define klogger(event, ...) klogger_event_##event(klogger_hit, ##__VA_ARGS__)
 

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The writers' protocol off the fast path: the ring has passed its low-water mark, is full or has
- * just been, or several writers share it (the nested ring). ring.h says what the words of a ring
- * mean. Written once, over primitives that each engine defines before it includes this file:
+ * The slow path of writers: the ring has passed its low-water mark, is full or has just been, or
+ * several writers share it (the nested ring). ring.h describes the words of a ring. The protocol is
+ * written once, over primitives that each engine defines before it includes this file:
  *
- *   KLOGGER_WRITER                  what stands before each function here: its linkage
+ *   KLOGGER_WRITER                  the linkage of each function here
  *   KLOGGER_CLAIM_TRIES             compare-and-swaps of one event before it is lost
- *   klogger_geometry                type: what the engine knows of a ring beside its first page
+ *   klogger_geometry                type: what the engine knows of a ring besides its first page
  *   klogger_at(ring, geometry, n)   address of position n in the ring's data
  *   klogger_part_shift(geometry)    log2 of the bytes of one part of the grid
- *   klogger_overwrites()            whether rings overwrite what is old
- *   klogger_load(x)                 one load, which the compiler neither repeats nor leaves out
+ *   klogger_overwrites()            whether rings are in overwrite mode
+ *   klogger_load(x)                 one load, which the compiler neither repeats nor drops
  *   klogger_set(x, value)           one store, likewise
  *   klogger_load_hard(ring)         `hard`; no store to the data may be made before this load
  *   klogger_swap(p, old, new)       compare-and-swap against writers that interrupt this one;
@@ -18,12 +18,12 @@
  *   klogger_swap_shared(p, old, new)   the same against the reader, too
  *   klogger_exchange(p, new)        atomic; returns what it found
  *   klogger_add(p, n)               atomic
- *   klogger_publish(header, word)   stores a header word after all stores that stand before it
- *   klogger_wake_reader(ring)       must work where any event may be logged
+ *   klogger_publish(header, word)   stores a header word after all preceding stores
+ *   klogger_wake_reader(ring)       must work in every context that logs events
  *   klogger_on_loss(time)           what else the engine does when an event is lost
  *
  * Writers of a ring run on one CPU, or in one thread, so none of them needs a barrier against
- * another one. These pairs are between a writer and the reader, who runs anywhere:
+ * another one. These pairs are between a writer and the reader, which runs anywhere:
  *
  *   a store, with release order          the load that sees it, with acquire order
  *   -----------------------------------  -------------------------------------------------------
@@ -49,20 +49,21 @@
 
 #define KLOGGER_NO_ROOM (-1)
 
-/* In overwrite mode: the first record that begins in a part of the grid (ring.h). */
+/* In overwrite mode: stores the first record that begins in a part of the grid (ring.h). */
 KLOGGER_WRITER void klogger_note_first(struct klogger_ring *ring, klogger_geometry geometry,
 				       __u64 begin, __u64 end)
 {
 	__u32 shift = klogger_part_shift(geometry);
 
-	/* The record that ends here crosses into another part: the next one begins there. */
+	/* The record that ends here crosses into another part, so the next one begins there. */
 	if (begin >> shift != end >> shift)
 		klogger_set(ring->first[end >> shift & (KLOGGER_GRID - 1)], end);
 }
 
 /*
- * The position of `size` bytes, or KLOGGER_NO_ROOM. By compare-and-swap, for writers that interrupt
- * each other share a nested ring. Each failure is the success of another one, so nobody waits here.
+ * Reserves `size` bytes; returns their position, or KLOGGER_NO_ROOM. By compare-and-swap, because
+ * writers that interrupt each other share a nested ring. Each failure is the success of another
+ * writer, so no writer waits here.
  */
 KLOGGER_WRITER __s64 klogger_claim(struct klogger_ring *ring, klogger_geometry geometry, __u32 size)
 {
@@ -83,7 +84,7 @@ KLOGGER_WRITER __s64 klogger_claim(struct klogger_ring *ring, klogger_geometry g
 	return KLOGGER_NO_ROOM;
 }
 
-/* Only in overwrite mode, where what was logged cannot be known from what is left. */
+/* Only in overwrite mode, where the number of logged events is not known from the records left. */
 KLOGGER_WRITER void klogger_count_attempt(struct klogger_ring *ring, __u32 id)
 {
 	if (klogger_overwrites())
@@ -99,7 +100,7 @@ KLOGGER_WRITER void klogger_count_lost(struct klogger_ring *ring, __u64 time, __
 	klogger_add(&ring->lost[id & (KLOGGER_EVENTS_MAX - 1)], 1);
 }
 
-/* Says in the ring itself how many events are missing before the next one; 0: it had no room. */
+/* Stores a LOST record for the events missing before the next one; 0: it had no room. */
 KLOGGER_WRITER int klogger_put_lost(struct klogger_ring *ring, klogger_geometry geometry,
 				    __u64 time)
 {
@@ -124,9 +125,9 @@ KLOGGER_WRITER int klogger_put_lost(struct klogger_ring *ring, klogger_geometry 
 
 /*
  * The first event that passes the low-water mark wakes the reader, and moves `limit` to `hard`. By
- * compare-and-swap: what the reader has set since, higher or lower, stays. `limit` is 0 where every
- * event takes the slow path: in a ring that a larger one has replaced (bpf engine), and in
- * overwrite mode (kernel engine).
+ * compare-and-swap, so that a value which the reader has set meanwhile, higher or lower, stays.
+ * `limit` is 0 if every event takes the slow path: in a ring that a larger one has replaced (bpf
+ * engine), and in overwrite mode (kernel engine).
  */
 KLOGGER_WRITER void klogger_pass_low_water(struct klogger_ring *ring, __u32 size)
 {
@@ -138,7 +139,7 @@ KLOGGER_WRITER void klogger_pass_low_water(struct klogger_ring *ring, __u32 size
 		klogger_wake_reader(ring);
 }
 
-/* The position of `size` bytes in this ring, or KLOGGER_NO_ROOM: the event is lost and counted. */
+/* Reserves `size` bytes in this ring; KLOGGER_NO_ROOM: the event is lost and was counted. */
 KLOGGER_WRITER __s64 klogger_reserve_slow_in(struct klogger_ring *ring, klogger_geometry geometry,
 					     __u64 time, __u32 id, __u32 size)
 {
@@ -146,7 +147,10 @@ KLOGGER_WRITER __s64 klogger_reserve_slow_in(struct klogger_ring *ring, klogger_
 
 	klogger_count_attempt(ring, id);
 	klogger_pass_low_water(ring, size);
-	/* Room for both, or else a ring that is nearly full would hold little but LOST records. */
+	/*
+	 * Room for both, because otherwise a ring that is nearly full would contain little but LOST
+	 * records.
+	 */
 	if (klogger_load(ring->missed) &&
 	    (klogger_load(ring->head) + sizeof(struct klogger_lost) + size >
 		     klogger_load(ring->hard) ||
