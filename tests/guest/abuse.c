@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Asks the kernel engine for all that it must refuse, as root and as somebody else: its files in
+ * Makes all requests that the kernel engine must refuse, as root and as another user: its files in
  * /proc/sys/klogger, the requests of /dev/klogger, its mappings. klogger.ko and klogger_flood.ko
- * are loaded, and nobody records.
+ * are loaded, and no recording runs.
  *
- * Prints what was answered otherwise than it should be; the last line says how many questions there
- * were.
+ * Prints results that differ from the expected ones; the last line has the number of requests.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -32,7 +31,7 @@
 static int questions, wrong;
 static volatile char touched;
 
-/* `result` of a system call, and the error that it should be; 0: it should succeed. */
+/* `result` of a system call, and the expected error; 0: it should succeed. */
 static void expect(const char *what, const char *detail, long result, int error)
 {
 	int got = result < 0 ? errno : 0;
@@ -87,7 +86,7 @@ static long number_in(const char *name)
 	return atol(text);
 }
 
-/* So many of one letter. */
+/* Writes this many copies of one letter. */
 static long write_many(const char *name, char letter, size_t size)
 {
 	char *bytes = malloc(size);
@@ -114,7 +113,7 @@ static void misuse_number(const char *name, const char *const *beyond)
 	expect("1 MB of letters for", name, write_many(name, 'a', 1 << 20), EINVAL);
 	expect("1 MB of digits for", name, write_many(name, '1', 1 << 20), EINVAL);
 	expect("8 MB of digits for", name, write_many(name, '1', 8 << 20), ENOMEM);
-	/* Writes behind the beginning are ignored, as in all such files. */
+	/* Writes at an offset are ignored, as in all such files. */
 	expect("an offset in", name, write_at(name, "1", 1, 1), 0);
 	expect("a large offset in", name, write_at(name, "1", 1, 1l << 40), 0);
 	check("unchanged:", name, before >= 0 && number_in(name) == before);
@@ -128,7 +127,7 @@ static void misuse_mark(void)
 	expect("mark", "binary", write_at("mark", "\0\1\2", 3, 0), EINVAL);
 	expect("mark", "at an offset", write_at("mark", "1", 1, 7), EINVAL);
 	expect("mark", "1 MB of letters", write_many("mark", 'a', 1 << 20), EINVAL);
-	expect("mark", "while nobody records", write_text("mark", "1 here"), ENODATA);
+	expect("mark", "without a recording", write_text("mark", "1 here"), ENODATA);
 	expect("mark", "to read", open(CONTROL "mark", O_RDONLY), EACCES);
 }
 
@@ -156,7 +155,7 @@ static int device(void)
 	return file;
 }
 
-/* A page, of which the last `size` bytes are before memory that is not there. */
+/* Memory whose last `size` bytes are right before an unmapped page. */
 static void *at_the_edge(size_t size)
 {
 	char *pages =
@@ -219,7 +218,7 @@ static void misuse_schemata(int file)
 	struct klogger_schema_about about = { .index = 0 };
 	struct klogger_probe_about probe = { .index = 0, .place = 0xffffffff };
 
-	/* A name without an end, where the kernel writes its own. */
+	/* A name without an end where the kernel writes its own. */
 	memset(about.name, 'A', sizeof(about.name));
 	expect("SCHEMA", "", ioctl(file, KLOGGER_IOC_SCHEMA, &about), 0);
 	check("SCHEMA", "name", !strcmp(about.name, "klogger"));
@@ -294,7 +293,7 @@ static void misuse_requests(void)
 
 /* ---- Mappings ---- */
 
-/* A recording as it should be, but for its mappings. Gives the bytes of all rings. */
+/* Starts a valid recording, without its mappings. Returns the bytes of all rings. */
 static size_t start(int file)
 {
 	struct klogger_schema_about flood = schema_of(file, "flood");
@@ -349,7 +348,7 @@ static void refuse_mappings(int file, size_t all)
 		   KLOGGER_MAP_SCOPE, EINVAL);
 	refuse_map("ringless, too long", file, 3 * PAGE, rw, MAP_SHARED, KLOGGER_MAP_RINGLESS,
 		   EINVAL);
-	refuse_map("stacks that nobody wants", file, sizeof(struct klogger_stacks), rw, MAP_SHARED,
+	refuse_map("stacks that were not requested", file, sizeof(struct klogger_stacks), rw, MAP_SHARED,
 		   KLOGGER_MAP_STACKS, ENODATA);
 	refuse_map("an anchor, too large", file, KLOGGER_ANCHOR_MAX + PAGE, rw, MAP_SHARED,
 		   KLOGGER_MAP_ANCHOR, ENOSPC);
@@ -364,7 +363,7 @@ static void refuse_mappings(int file, size_t all)
 		refuse_map("of nothing", file, all, rw, MAP_SHARED, offsets[i], EINVAL);
 }
 
-/* What became of a child that touches this. */
+/* The exit status of a child that touches this address. */
 static int child_touches(const char *at)
 {
 	int status;
@@ -387,7 +386,7 @@ static void bend_mappings(int file, size_t all)
 	       mremap(rings, all, all + PAGE, MREMAP_MAYMOVE) == MAP_FAILED ? -1 : 0, EFAULT);
 	expect("mremap", "to less", mremap(again, all, all - PAGE, 0) == MAP_FAILED ? -1 : 0, 0);
 	expect("madvise", "", madvise(rings, all, MADV_DONTNEED), 0);
-	/* All pages, those of CPUs that are not there included. */
+	/* All pages, including those of CPUs that do not exist. */
 	for (size_t at = 0; at < all; at += PAGE)
 		touched = rings[at];
 	check("a child", "has no mapping", child_touches(rings) == SIGSEGV);
@@ -412,8 +411,8 @@ static void flood(int times)
 }
 
 /*
- * The rings of a recording whose file was closed: they are there as long as they are mapped, and so
- * is the recording.
+ * The rings of a recording whose file was closed: they exist as long as they are mapped, and so
+ * does the recording.
  */
 static void outlive(int file, size_t all)
 {
@@ -445,13 +444,13 @@ static void misuse_mappings(void)
 	event.id = 1000;
 	expect("EVENT", "that is not there", ioctl(file, KLOGGER_IOC_EVENT, &event), ENOENT);
 	expect("other rings", "before they are mapped", write_text("buffer_size", "1"), EBUSY);
-	expect("benchmark", "while somebody records", number_in("benchmarks/FLOOD"), EBUSY);
+	expect("benchmark", "during a recording", number_in("benchmarks/FLOOD"), EBUSY);
 	refuse_mappings(file, all);
 	bend_mappings(file, all);
 	outlive(file, all);
 }
 
-/* ---- Whoever does not behave at all ---- */
+/* ---- Recorders that are killed, and requests in parallel ---- */
 
 static void die_recording(void)
 {
@@ -474,7 +473,7 @@ static void die_recording(void)
 
 static int raced = -1, races_end;
 
-/* Requests and mappings while the other thread opens, starts and closes: any answer will do. */
+/* Requests and mappings while the other thread opens, starts and closes: any result is valid. */
 static void *race(void *unused)
 {
 	struct klogger_start start = { .ring_size = RING };
@@ -529,7 +528,7 @@ static void race_each_other(void)
 	close(device());
 }
 
-/* ---- No memory, in a kernel that can be told so ---- */
+/* ---- Failing allocations, in a kernel with fault injection ---- */
 
 static int fail_nth(int nth)
 {
@@ -584,14 +583,14 @@ static void ask_as_somebody_else(void)
 
 	expect("setuid", "", setuid(65534), 0);
 	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
-		expect("somebody else writes", files[i], write_text(files[i], "1"), EACCES);
+		expect("another user writes", files[i], write_text(files[i], "1"), EACCES);
 		errno = 0;
-		expect("somebody else reads", files[i], number_in(files[i]), EACCES);
+		expect("another user reads", files[i], number_in(files[i]), EACCES);
 	}
-	expect("somebody else opens", "the device", open("/dev/klogger", O_RDONLY), EACCES);
+	expect("another user opens", "the device", open("/dev/klogger", O_RDONLY), EACCES);
 }
 
-/* With paths of klogger.ko and of another module: only what there is without memory. */
+/* With paths of klogger.ko and of another module: only the tests of failing allocations. */
 int main(int argc, char **argv)
 {
 	if (argc == 3) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// beacon MS PERIOD_MS CPU: a hog and a daemon on one CPU; the daemon wakes so often, and works for
-// 13 µs. Both have real-time priority, the daemon the higher one, so that hardly anybody else takes
-// the CPU from the hog.
+// beacon MS PERIOD_MS CPU: a hog and a daemon on one CPU; the daemon wakes every PERIOD_MS, and
+// works for 13 µs. Both have real-time priority, the daemon the higher one, so that few other
+// threads take the CPU from the hog.
 #include "oracle.h"
 #include <pthread.h>
 #include <sys/prctl.h>
@@ -40,7 +40,7 @@ static void *beacon(void *unused)
 
 	(void)unused;
 	be("beacon", 2);
-	// The hog is the last to stop, so that it is there for the daemon to cut.
+	// The hog stops last, so that the daemon interrupts it to the end.
 	for (; next < until - 50 * MS; next += period, wakes++) {
 		struct timespec t = { next / 1000000000, next % 1000000000 };
 		unsigned long long end;

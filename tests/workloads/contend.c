@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// contend PROCESSES N CPU: processes that take turns on one CPU, each of which hits two tracepoints
+// contend PROCESSES N CPU: processes that alternate on one CPU, each of which hits two tracepoints
 // exactly N times, and does little else: task_prctl_unknown, by a prctl that no kernel knows, with
 // the number of the hit, and task_rename.
 #include "oracle.h"

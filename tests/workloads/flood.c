@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // flood N [CPU [BATCHES [rename|unknown]]]: hits a tracepoint exactly N times, and does little
-// else; on CPU, or with -1 one process on each CPU at once. rename: task_rename, by a change of its
-// own name. unknown: task_prctl_unknown (Linux 6.14), by a prctl that no kernel knows. Prints what
-// one hit took for each batch: CPU time and wall time.
+// else; on CPU, or with -1 in one process on each CPU at once. rename: task_rename, by a change of
+// its own name. unknown: task_prctl_unknown (Linux 6.14), by a prctl that no kernel knows. Prints
+// the cost of one hit for each batch: CPU time and wall time.
 #include "oracle.h"
 #include <sys/prctl.h>
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// lone_hog MS HZ US: a lone hog computes for MS milliseconds on CPU 0. A daemon, named beacon,
+// lone_hog MS HZ US: one thread computes for MS milliseconds on CPU 0. A daemon, named beacon,
 // wakes there HZ times a second and computes for US microseconds. Both are real-time threads, so
-// that others of the machine seldom come between. The count of "waited" is how long the kernel says
-// that the beacon waited for the CPU, in ns.
+// that few other threads run in between. The count of "waited" is how long, according to the
+// kernel, the beacon waited for the CPU, in ns.
 #include "oracle.h"
 #include <sys/prctl.h>
 
@@ -17,7 +17,7 @@ static void set_priority(int priority)
 static void become(const char *name, int priority)
 {
 	prctl(PR_SET_NAME, name);
-	// First of all: on the hog's CPU, a thread without it gets no time.
+	// First, because on the hog's CPU a thread without it gets no time.
 	set_priority(priority);
 	run_on(0);
 }
@@ -31,7 +31,7 @@ static long long spin_until(unsigned long long end)
 	return turns;
 }
 
-// What the kernel counts of the time in which this thread could run and did not.
+// The kernel's count of the time in which this thread was runnable and did not run.
 static long long waited_ns(void)
 {
 	FILE *f = fopen("/proc/thread-self/schedstat", "r");
@@ -67,9 +67,9 @@ int main(int argc, char **argv)
 	pid_t hog;
 
 	reports_init();
-	// Not where the hog will be: this thread would wait for it.
+	// Not on the hog's CPU, where this thread would wait for it.
 	run_on(sysconf(_SC_NPROCESSORS_ONLN) - 1);
-	// So that its children begin without a wait.
+	// So that its children start without waiting.
 	set_priority(5);
 	hog = fork();
 	if (hog == 0) {

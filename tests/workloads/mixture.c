@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// mixture MS: interrupts of many sorts on every CPU for MS milliseconds, none of which idles.
+// mixture MS: interrupts of many kinds on every CPU for MS milliseconds, none of which idles.
 // Prints a line when it begins, when it has worked, and when it ends, and waits before and after it
-// works, so that one who reads it can look at the kernel's counters meanwhile.
+// works, so that the kernel's counters can be read meanwhile.
 #include "oracle.h"
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -31,12 +31,12 @@ static void *pass(void *where)
 			break;
 		usleep(300);
 	}
-	// The next one may wait for this one still.
+	// The next one may still be waiting for this one.
 	close(ring[(cpu + 1) % cpus][1]);
 	return NULL;
 }
 
-// The other threads of this process must forget the page as well.
+// The other threads of this process must flush their TLB entry of the page as well.
 static void *unmap(void *where)
 {
 	run_on((long)where);
@@ -80,7 +80,7 @@ static void write_disk(void)
 	int fd = open(".", O_TMPFILE | O_RDWR | O_DIRECT, 0600);
 	char *part = aligned_alloc(4096, 4096);
 
-	// Not every file system can; then other interrupts must do.
+	// Not every file system supports this; then other interrupts must suffice.
 	if (fd < 0 || !part)
 		return;
 	memset(part, 1, 4096);
@@ -91,8 +91,7 @@ static void write_disk(void)
 	}
 }
 
-// Some kernels do not report every interrupt of a CPU that idles. This gives way to everything
-// else.
+// Some kernels do not report every interrupt of an idle CPU. This thread has the lowest priority.
 static void *be_busy(void *where)
 {
 	run_on((long)where);

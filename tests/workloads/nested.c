@@ -39,8 +39,8 @@ static void flood(int cpu)
 	report("flood", n);
 }
 
-// Sends to itself: sending and receiving both run here, the soft interrupt in between wherever the
-// kernel likes.
+// Sends to itself: sending and receiving both run here; the soft interrupt in between may run
+// anywhere.
 static void traffic(int cpu)
 {
 	struct sockaddr_in address = {.sin_family = AF_INET,

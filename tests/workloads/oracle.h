@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// What the workloads share: what the kernel itself says of a thread, and how it is printed.
+// Common parts of the workloads: the kernel's own counters of a thread, and how they are printed.
 //
 // A workload prints one JSON object. Its member "threads" has one element for each thread that
-// reported: what the kernel had counted for it, and the time of the report, so that a log can be
-// asked for the events up to then. Main never reports: it began before its workload did, perhaps
-// before it was recorded.
+// reported: what the kernel had counted for it, and the time of the report, so that it can be
+// compared with the events up to then. Main never reports: it began before its workload did,
+// perhaps before it was recorded.
 #ifndef ORACLE_H
 #define ORACLE_H
 
@@ -73,7 +73,7 @@ static inline void run_on(int cpu)
 		die("sched_setaffinity");
 }
 
-// Runs in the thread that it is about, as the last thing that the thread does.
+// Runs in the thread that it reports, as the last action of that thread.
 static inline void report(const char *role, long long count)
 {
 	struct report *r = &reports->list[__atomic_fetch_add(&reports->used, 1, __ATOMIC_RELAXED)];
@@ -92,7 +92,7 @@ static inline void report(const char *role, long long count)
 	if (!f || fscanf(f, "%llu %*u %llu", &r->schedstat_ns, &r->schedstat_runs) != 2)
 		die(path);
 	fclose(f);
-	// A switch between the two readings would make the counts those of another moment than
+	// After a switch between the two readings the counts would be of another moment than
 	// time_ns.
 	do {
 		getrusage(RUSAGE_THREAD, &before);
@@ -129,7 +129,7 @@ static inline long argument(int argc, char **argv, int at, long otherwise)
 	return argc > at ? atol(argv[at]) : otherwise;
 }
 
-// Waits for all children; true if each of them ended well.
+// Waits for all children; true if each of them succeeded.
 static inline int wait_all(void)
 {
 	int status, ok = 1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// pingpong N [processes|threads] [CPU]: two partners send a byte to and fro over pipes, exactly N
-// rounds. Pinned to one CPU, each round is two switches. Also prints the time of a round.
+// pingpong N [processes|threads] [CPU]: two partners send a byte back and forth over pipes, exactly
+// N rounds. Pinned to one CPU, each round is two switches. Also prints the time of a round.
 #include "oracle.h"
 #include <pthread.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// spinners N MS [CPU]: N threads compute for MS milliseconds on one CPU, so that they take it from
-// each other.
+// spinners N MS [CPU]: N threads compute for MS milliseconds on one CPU, so that they compete for
+// it.
 #include "oracle.h"
 #include <pthread.h>
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// timerstorm MS PERIOD_US CPU [kernel]: a timer that is due every PERIOD_US on one CPU, for MS
-// milliseconds. A thread sets it anew each time that it has slept, with a priority above whatever
-// else runs there. With `kernel` it is a software counter of the kernel's, which sets itself and
-// leaves a sample each time, so that the number of times is known.
+// timerstorm MS PERIOD_US CPU [kernel]: a timer that expires every PERIOD_US on one CPU, for MS
+// milliseconds. A thread with a priority above all others there sets it again after each sleep.
+// With `kernel` it is a software counter of the kernel, which sets itself again and leaves a sample
+// each time, so that the number of times is known.
 #include "oracle.h"
 #include <linux/perf_event.h>
 #include <sys/ioctl.h>
 
-#define SAMPLES_BYTES (1ul << 20) // more than there will be: nobody reads them before the end
+#define SAMPLES_BYTES (1ul << 20) // more than are needed: they are read only at the end
 
 static long long sleep_often(unsigned long long until, long period_ns)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // turns N US: N times, computes for US microseconds of CPU time, then sleeps for 1 ms. Prints the
-// CPU time that it had in main().
+// CPU time of main().
 #include "oracle.h"
 
 int main(int argc, char **argv)

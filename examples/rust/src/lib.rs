@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What a small server logs. As a shared library, for programs that open it.
+//! The events of a small server; also a shared library, for programs that open it.
 
 #![deny(warnings)]
 
@@ -20,7 +20,7 @@ pub fn request(id: u64, length: u32) {
     klogger!(REQUEST, id, length);
 }
 
-/// For C: serves so many requests.
+/// For C: serves this many requests.
 #[unsafe(no_mangle)]
 pub extern "C" fn example_serve(requests: u64) {
     (0..requests).for_each(|id| serve(id, "/index.html"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Serves made-up requests in some threads: `klogger-user-example [REQUESTS] [THREADS]`.
+//! Serves synthetic requests in several threads: `klogger-user-example [REQUESTS] [THREADS]`.
 
 #![forbid(unsafe_code)]
 #![deny(warnings)]
@@ -10,7 +10,7 @@ use std::env::args;
 use std::thread;
 use std::time::Instant;
 
-// The crate's own; the library has its own too. Both are one schema of the program.
+// The library has its own copy. Both are one schema of the program.
 klogger_user::schema!("example");
 
 fn work(worker: u64, requests: u64) {

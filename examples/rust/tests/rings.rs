@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What a program logs is in its rings, byte by byte as klogger-schema lays it out. Each test runs
-//! the program `witness` as the command of a recording, in a folder of its own, and then reads what
-//! it left there.
+//! A program's events are in its rings, byte by byte as klogger-schema computes their layout. Each
+//! test runs the program `witness` as the command of a recording, in a separate folder, and then
+//! reads the file that it left there.
 
 mod shared;
 
@@ -11,10 +11,10 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use tempfile::TempDir;
 
-/// The end of KLOGGER_RECORD: by the TSC if it will do, all schemata, no event off.
+/// The end of KLOGGER_RECORD: the TSC if it is usable, all schemata, no event off.
 const ALL: &str = "1:*:";
 
-/// With rings of 16 KiB and 64 slots, and this process as the recorder.
+/// Runs it with rings of 16 KiB and 64 slots, and this process as the recorder.
 fn witness(folder: &TempDir, case: &str, selection: &str) -> Command {
     let record = format!("1:abc:{}:{}:64:{selection}", std::process::id(), shared::RING_SIZE);
     let mut command = Command::new(env!("CARGO_BIN_EXE_witness"));
@@ -133,10 +133,10 @@ fn each_thread_has_its_ring() {
     run(&folder, "threads");
     let file = only(&folder);
     let slots = file.slots();
-    assert_eq!(slots.len(), 4, "a slot that nobody has emptied is not taken again: {slots:?}");
+    assert_eq!(slots.len(), 4, "a slot that was not drained is not taken again: {slots:?}");
     let mut threads = Vec::new();
     for (slot, (used, tid)) in slots.into_iter().enumerate() {
-        assert_eq!(used, 2, "taken and given back");
+        assert_eq!(used, 2, "taken and freed");
         assert!(tid > file.pid);
         let events = file.events(slot as u64);
         assert_in_order(&events);
@@ -159,7 +159,7 @@ fn fill(folder: &TempDir) -> Child {
 }
 
 #[test]
-fn what_a_full_ring_loses_is_counted_and_said() {
+fn losses_of_a_full_ring_are_counted_and_logged() {
     let folder = folder();
     let mut child = fill(&folder);
     let file = only(&folder);
@@ -181,7 +181,7 @@ fn what_a_full_ring_loses_is_counted_and_said() {
 }
 
 #[test]
-fn without_the_tsc_it_is_the_same() {
+fn without_the_tsc_events_are_the_same() {
     let folder = folder();
     let status = witness(&folder, "threads", "0:*:").status().unwrap();
     assert!(status.success());
@@ -211,7 +211,7 @@ fn signal_handlers_log_in_the_middle_of_events() {
     let (main, nested) = (file.events(0), file.nested_events(0));
     let count =
         |events: &[Event], name: &str| events.iter().filter(|e| e.name == name).count() as u64;
-    // Without a ring: a handler that came while the thread was looking for one.
+    // Lost without a ring: a handler ran while the thread was looking for one.
     let lost = |name: &str| {
         file.lost(0, false, name) + file.lost(0, true, name) + file.lost_without_ring(name)
     };
@@ -230,8 +230,8 @@ fn a_forked_child_has_a_file_of_its_own() {
     let files = all(folder.path());
     assert_eq!(files.len(), 2);
     assert_eq!(ids(&files[0].events(0)), [1, 3]);
-    // The slot that the child had as its parent is not used: a handler that forked may still be at
-    // work in it.
+    // The slot that the child used as part of its parent is not reused, because a handler that
+    // forked may still be active in it.
     assert_eq!(files[1].slots()[0], (1, 0));
     assert_eq!(ids(&files[1].events(1)), [2]);
     assert_eq!(files[1].parent, files[0].pid);
@@ -266,7 +266,7 @@ fn events_that_are_off_take_no_ring() {
 }
 
 #[test]
-fn nobody_records_and_nothing_is_left() {
+fn without_a_recorder_no_file_is_left() {
     let folder = folder();
     let status = witness(&folder, "threads", "").env_remove("KLOGGER_RECORD").status().unwrap();
     assert!(status.success());

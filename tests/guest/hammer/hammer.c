@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Logs as fast as it can, from one thread for each CPU, for as long as it is told to.
+ * Logs as fast as it can, from one thread for each CPU, until it is stopped.
  *
- * Each thread has a sequence for each event, which goes on only while the event is on: what is off
- * does not evaluate its arguments, and these count. So the sequences' ends are the numbers of
- * attempts, whatever has been switched meanwhile. /sys/module/hammer/parameters/run: 1 starts from
- * 0, 0 stops; reading it gives the ends, of HAMMER and of HAMMER_TEXT.
+ * Each thread has a sequence for each event, which advances only while the event is on: an event
+ * that is off does not evaluate its arguments, and these count. So the ends of the sequences are
+ * the numbers of attempts, whatever was switched meanwhile. /sys/module/hammer/parameters/run: 1
+ * starts from 0, 0 stops; reading it returns the ends, of HAMMER and of HAMMER_TEXT.
  */
 #include <linux/cpumask.h>
 #include <linux/kthread.h>
@@ -21,7 +21,7 @@ struct hammer {
 
 static struct hammer hammers[NR_CPUS];
 
-/* Not bound to a CPU, for CPUs come and go: the scheduler spreads them. */
+/* Not bound to a CPU, because CPUs go offline and online: the scheduler spreads them. */
 static int hammer_in_thread(void *data)
 {
 	struct hammer *h = data;
@@ -58,7 +58,7 @@ static int hammer_start(void)
 			hammer_stop();
 			return PTR_ERR(thread);
 		}
-		/* Whoever works against them is to have a share. */
+		/* Other threads must get a share of the CPU. */
 		set_user_nice(thread, 5);
 		hammers[i].thread = thread;
 	}

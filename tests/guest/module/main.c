@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A module that logs events of its own: `echo N >/sys/module/my/parameters/requests` makes N
- * requests.
+ * A module that logs its own events: `echo N >/sys/module/my/parameters/requests` makes N requests.
  */
 #include <linux/module.h>
 #include <linux/moduleparam.h>

@@ -3,10 +3,10 @@
  * Logs from threads, softirqs, hard interrupts and NMIs of all CPUs at once, at random points of
  * each other.
  *
- * Each CPU and context has its own sequence 1, 2, 3, ...; so whoever reads the log sees what is
- * missing and what is torn. Writing a number N to /sys/module/stress/parameters/run lets the thread
- * of each CPU log N events; interrupts of the other kinds come as long as that takes. Reading it
- * tells how many events each sequence has: a line for each CPU.
+ * Each CPU and context has its own sequence 1, 2, 3, ..., so that a reader of the log sees what is
+ * missing and what is torn. Writing a number N to /sys/module/stress/parameters/run makes the
+ * thread of each CPU log N events; interrupts of the other kinds come as long as that takes.
+ * Reading it returns how many events each sequence has: one line for each CPU.
  */
 #include <linux/completion.h>
 #include <linux/hrtimer.h>
@@ -30,7 +30,7 @@ struct stress {
 	struct task_struct *thread;
 	struct completion done;
 	u64 wanted;
-	int nmi;		/* asked for and not yet handled */
+	int nmi;		/* requested and not yet handled */
 	bool stop;
 };
 
@@ -160,11 +160,11 @@ static int stress_run(const char *text, const struct kernel_param *parameter)
 	}
 	for_each_online_cpu(cpu)
 		wake_up_process(per_cpu_ptr(&stress, cpu)->thread);
-	/* In parts, for the kernel complains of whoever waits for long. */
+	/* In parts, because the kernel warns about threads that wait for long. */
 	for_each_online_cpu(cpu)
 		while (!wait_for_completion_timeout(&per_cpu_ptr(&stress, cpu)->done, 10 * HZ))
 			;
-	/* The last NMIs are on their way. */
+	/* Waits for the last NMIs. */
 	for_each_online_cpu(cpu)
 		while (READ_ONCE(per_cpu_ptr(&stress, cpu)->nmi))
 			cond_resched();

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Hits a tracepoint so often that every hit has a number, and lets the kernel panic.
+ * Hits a tracepoint many times, with a number for each hit, and makes the kernel panic.
  *
- * Writing N to /sys/module/crash/parameters/hits makes N hits, 1 to N; writing it to `last` as
- * well, and then the kernel panics, with a message that says how many, and when (CLOCK_MONOTONIC)
- * the last one was over. `flood` does not wait: a thread makes the hits.
+ * Writing N to /sys/module/crash/parameters/hits makes N hits, 1 to N; writing it to `last` makes
+ * the kernel panic after them, with a message that has the number of hits and the time
+ * (CLOCK_MONOTONIC) after the last one. `flood` does not wait: a thread makes the hits.
  */
 #include <linux/kthread.h>
 #include <linux/module.h>

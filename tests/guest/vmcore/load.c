@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * load KERNEL INITRAMFS COMMAND_LINE: what the kernel boots when it has crashed (kexec-tools does
- * it by `kexec -p`).
+ * load KERNEL INITRAMFS COMMAND_LINE: loads the kernel that is booted after a crash (like `kexec
+ * -p` of kexec-tools).
  */
 #include <fcntl.h>
 #include <stdio.h>

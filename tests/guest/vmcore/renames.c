@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-/* renames N [FILE]: changes its name N times, to 1, 2, ... N, and writes 0 to the file at once. */
+/* renames N [FILE]: changes its name N times, to 1, 2, ... N, then at once writes 0 to the file. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

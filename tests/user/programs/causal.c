@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 // causal PAIRS CPU_OF_WRITER CPU_OF_READER: a process writes to an eventfd and waits for the answer
-// at another; a second process reads and answers. Prints the two processes' ids. Not pipes: a
-// pipe's mutex is one more thing to be woken for.
+// at another; a second process reads and answers. Prints the ids of both processes. Not pipes,
+// because their mutexes cause additional wake-ups.
 #define _GNU_SOURCE
 #include <sched.h>
 #include <stdio.h>

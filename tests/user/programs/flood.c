@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// flood THREADS EVENTS [PAUSE]: each thread logs COUNT; after each PAUSE events it rests for a
-// millisecond. No thread ends before all have logged, so that none takes over another one's slot.
-// Prints what each thread has called: {"threads": [{"thread": 0, "tid": 1, "calls": 2}, ...]}.
+// flood THREADS EVENTS [PAUSE]: each thread logs COUNT; after each PAUSE events it sleeps for a
+// millisecond. No thread ends before all have logged, so that none reuses the slot of another.
+// Prints the number of calls of each thread: {"threads": [{"thread": 0, "tid": 1, "calls": 2},
+// ...]}.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// host LIBRARY TIMES: opens it, logs, closes it, and logs events of its own meanwhile.
+// host LIBRARY TIMES: opens the library, logs, closes it, and logs its own events meanwhile.
 #include <dlfcn.h>
 #include <stdlib.h>
 #include "count.klogger.h"

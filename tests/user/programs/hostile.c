@@ -18,8 +18,8 @@
 #include "count.klogger.h"
 
 /*
- * What is worth most to a recorder: the control page, the slots' table, the first slots' control
- * words.
+ * The most important parts for a recorder: the control page, the slots' table, the first slots'
+ * control words.
  */
 #define TABLE (4096 + (1 << 18) + 8192)
 #define SLOTS (TABLE + 65536)
@@ -65,7 +65,7 @@ static void scribble(void)
 	for (;;) {
 		long at = somewhere(st.st_size);
 
-		/* Small numbers are believed more easily than large ones. */
+		/* A recorder accepts small numbers more often than large ones. */
 		map[at] = (char)(rand() % 3 ? rand() : rand() % 2);
 		if (rand() % 64 == 0)
 			usleep(50);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// A shared library with a schema of its own.
+// A shared library with its own schema.
 #include "other.klogger.h"
 
 void library_log(int value);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// lives WHAT N: what programs do in their lives, with events before and after. WHAT is a name in
-// the table below. COUNT's thread says who logs: 0 the program, 1 its child, 2 the child's child.
-// The exit code is 7.
+// lives WHAT N: what may happen to a program, with events before and after. WHAT is a name in the
+// table below. COUNT's thread tells who logs: 0 the program, 1 its child, 2 the child's child. The
+// exit code is 7.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
@@ -62,7 +62,7 @@ static void do_fork(int n)
 	}
 }
 
-/* Without libc's knowledge, so without its handlers. */
+/* Without libc, so its fork handlers are not called. */
 static void do_clone(int n)
 {
 	int i;
@@ -119,7 +119,7 @@ static void fork_in_handler(int number)
 }
 
 /*
- * A fork out of a signal handler, at any moment of an event: the child goes on in the middle of it.
+ * A fork in a signal handler, at any moment of an event: the child continues in the middle of it.
  */
 static void do_handler(int n)
 {
@@ -230,7 +230,7 @@ static void do_abort(int n)
 	abort();
 }
 
-/* All memory is to stay in memory: not the slots that nobody uses. */
+/* All memory is locked (mlockall), but unused slots must not be allocated. */
 static void do_lock(int n)
 {
 	(void)n;
@@ -267,9 +267,7 @@ int main(int argc, char **argv)
 	size_t i;
 
 	arguments = argv;
-	/*
-	 * Without an event before it, only what comes after shows whether the program still logs.
-	 */
+	/* Without an event before it, only later events show whether the program still logs. */
 	if (!getenv("QUIET"))
 		count(0, 0);
 	for (i = 0; i < sizeof(lives) / sizeof(*lives); i++)

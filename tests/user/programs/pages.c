@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * LD_PRELOAD: a kernel with larger pages, as far as the header's own calls can tell. $PAGE is their
- * size. What does not begin where such a page does is refused, and new mappings begin at one.
+ * LD_PRELOAD: simulates a kernel with larger pages for the header's own calls. $PAGE is their size.
+ * Addresses that are not at the beginning of such a page are refused, and new mappings begin at
+ * one.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

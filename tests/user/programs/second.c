@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// The other file of first.c: made with the same header, or, in a test, with that of another
-// version.
+// The other file of first.c: made with the same header or, in a test, with that of another version.
 #include "other.klogger.h"
 
 void second(int value);

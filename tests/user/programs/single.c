@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// One event, for a look at its code. The program's own main has nothing else of klogger's.
+// One event, to look at its machine code. main contains nothing else of klogger.
 #include "count.klogger.h"
 
 void one_event(unsigned thread, unsigned n, unsigned long long proof);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// One event of each kind, and texts that must be cut.
+// One event of each type, and strings that must be cut.
 #include <limits.h>
 #include <string.h>
 #include "types.klogger.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What tests/rings.rs runs: `witness CASE` logs what that case expects to find.
+//! The program that tests/rings.rs runs: `witness CASE` logs what that case expects.
 
 #![deny(warnings)]
 
@@ -72,11 +72,11 @@ fn threads() {
     let work =
         |thread: u64| (0..100).for_each(|i| klogger!(REQUEST, thread << 32 | i, thread as u32));
     let threads: Vec<_> = (0..4).map(|number| thread::spawn(move || work(number))).collect();
-    // Joined, so that each has given its ring back.
+    // Joined, so that each has freed its ring.
     threads.into_iter().for_each(|thread| thread.join().unwrap());
 }
 
-/// More than a ring holds; when a line comes, somebody has made room.
+/// Logs more than a ring can hold; after a line of input, the ring has been drained.
 fn full() {
     (0..1000).for_each(|i| klogger!(REQUEST, i, 0));
     println!("full");
@@ -96,7 +96,7 @@ extern "C" fn handler(_signal: libc::c_int) {
     klogger!(REPLY, HANDLED.fetch_add(1, Relaxed), 0, false, "handler");
 }
 
-/// Events in the middle of others, until there have been 200.
+/// Logs in signal handlers in the middle of events, 200 times.
 fn signals() {
     let every = libc::timeval { tv_sec: 0, tv_usec: 100 };
     let timer = libc::itimerval { it_interval: every, it_value: every };
@@ -136,7 +136,7 @@ fn many() {
     (0..100_000).for_each(|i| klogger_user_example::request(i, 1));
 }
 
-/// Opens the library of the next argument, which is a module of its own, and calls it.
+/// Opens the library named by the next argument, which is a separate module, and calls it.
 fn opens() {
     let path = CString::new(env::args().nth(2).unwrap()).unwrap();
     // SAFETY: our own library, whose function has this type.

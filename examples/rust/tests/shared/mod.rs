@@ -13,7 +13,7 @@ use std::path::Path;
 
 pub const RING_SIZE: u64 = 16384;
 const MAGIC: u64 = 0x6c72_7463_6767_766b;
-/// Where these begin in the file, in a schema's description, and in a ring.
+/// Offsets in the file, in a schema's description, and in a ring.
 const DESCRIPTIONS: u64 = 240;
 const LOST: u64 = 4096 + (1 << 18);
 const SLOTS: u64 = LOST + 8 * 1024;
@@ -45,7 +45,7 @@ impl Event {
     }
 }
 
-/// A program's file, as a recorder has it.
+/// A program's file, as the recorder reads it.
 pub struct Shared {
     file: File,
     pub pid: u32,
@@ -104,7 +104,7 @@ impl Shared {
         u32::from_le_bytes(self.bytes(at, 4).try_into().unwrap())
     }
 
-    /// Schemata beside klogger's own.
+    /// Number of schemata besides klogger's own.
     pub fn schemata(&self) -> u32 {
         self.u32(68)
     }
@@ -113,7 +113,7 @@ impl Shared {
         u64::from(*self.layouts.iter().find(|(_, l)| l.name == event).unwrap().0)
     }
 
-    /// (times taken and given back, thread) of each slot that was ever used.
+    /// (number of takes and frees, thread) of each slot that was ever used.
     pub fn slots(&self) -> Vec<(u32, u32)> {
         let slots = (0..64).map(|n| SLOTS + 16 * n).map(|at| (self.u32(at), self.u32(at + 4)));
         slots.take_while(|(used, _)| *used > 0).collect()
@@ -132,22 +132,22 @@ impl Shared {
         self.walk(self.ring(slot, true))
     }
 
-    /// How many hits are at work in the slot.
+    /// Number of active hits in the slot.
     pub fn nest(&self, slot: u64) -> u64 {
         self.u64(self.ring(slot, false) + 40)
     }
 
-    /// Events of this kind that one of the slot's rings counted as lost.
+    /// Events of this type that one of the slot's rings counted as lost.
     pub fn lost(&self, slot: u64, nested: bool, event: &str) -> u64 {
         self.u64(self.ring(slot, nested) + RING_LOST + 8 * self.id(event))
     }
 
-    /// Those of threads that had no ring.
+    /// Losses of threads that had no ring.
     pub fn lost_without_ring(&self, event: &str) -> u64 {
         self.u64(LOST + 8 * self.id(event))
     }
 
-    /// Takes everything out of the slot's main ring, as the drain does.
+    /// Takes all records out of the slot's main ring, as the drain does.
     pub fn drain(&self, slot: u64) -> Vec<Event> {
         let (ring, events) = (self.ring(slot, false), self.events(slot));
         let head = self.u64(ring);
@@ -158,7 +158,7 @@ impl Shared {
         events
     }
 
-    /// What stands between the position at which the reader is, and the head.
+    /// The records between the reader's position and the head.
     fn walk(&self, ring: u64) -> Vec<Event> {
         let (head, hard) = (self.u64(ring), self.u64(ring + 32));
         let size = if hard == 0 || ring == self.ring(0, true) { 65536 } else { RING_SIZE };
@@ -169,7 +169,7 @@ impl Shared {
             events.push(event);
             at += u64::from(bytes);
         }
-        assert_eq!(at, head, "the last record ends where writers stand");
+        assert_eq!(at, head, "the last record ends at the writers' position");
         events
     }
 
