@@ -4,7 +4,7 @@
 
 #![no_main]
 
-use klogger_engines::user::trial::survive;
+use klogger_engines::user::trial::record_hostile;
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|deeds: &[u8]| survive(deeds));
+fuzz_target!(|deeds: &[u8]| record_hostile(deeds));

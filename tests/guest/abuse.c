@@ -348,7 +348,7 @@ static void refuse_mappings(int file, size_t all)
 		   KLOGGER_MAP_SCOPE, EINVAL);
 	refuse_map("ringless, too long", file, 3 * PAGE, rw, MAP_SHARED, KLOGGER_MAP_RINGLESS,
 		   EINVAL);
-	refuse_map("stacks that were not requested", file, sizeof(struct klogger_stacks), rw, MAP_SHARED,
+	refuse_map("stacks not requested", file, sizeof(struct klogger_stacks), rw, MAP_SHARED,
 		   KLOGGER_MAP_STACKS, ENODATA);
 	refuse_map("an anchor, too large", file, KLOGGER_ANCHOR_MAX + PAGE, rw, MAP_SHARED,
 		   KLOGGER_MAP_ANCHOR, ENOSPC);

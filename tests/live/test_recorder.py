@@ -247,8 +247,8 @@ def test_a_dump_of_what_is_no_flight_recorder_is_refused_at_once(recorder):
     os.kill(process.pid, signal.SIGUSR1)
     line = process.stderr.readline()
     assert (
-        line == "klogger: SIGUSR1 asks a flight recorder for a dump; this recording is none"
-        " (--overwrite)\n"
+        line == "klogger: SIGUSR1 requests a dump, which only a recording with --overwrite"
+        " can make\n"
     )
     os.killpg(process.pid, signal.SIGINT)
     finish(process)

@@ -43,7 +43,7 @@
 //! | 8 | 2 | bytes of this header: 72, and 16 for each part |
 //! | 10 | 1 | kind: 1 events, 2 symbols, 3 ledger, 4 index, 5 schemata, 6 stacks, 7 preamble |
 //! | 11 | 1 | compression of the payload: 0 none, 1 zstd (one frame, or one for each part) |
-//! | 12 | 4 | bytes of the payload as it stands in the file |
+//! | 12 | 4 | bytes of the payload in the file |
 //! | 16 | 4 | bytes of the payload unpacked, at most 16 MiB |
 //! | 20 | 2 | CPU; 65535: the recorder's own stream; 65534: a thread of a program, CPU not known |
 //! | 22 | 2 | parts of the payload, of a block of events; 0: the payload is one |
@@ -66,7 +66,7 @@
 //!
 //! | byte | size | what |
 //! |---|---|---|
-//! | 0 | 4 | where it begins in the payload as it stands in the file |
+//! | 0 | 4 | where it begins in the payload in the file |
 //! | 4 | 4 | where it ends |
 //! | 8 | 4 | serial number of its first record, less that of the block |
 //! | 12 | 4 | CRC32C of bytes 0 to 11 and of the part |

@@ -5,7 +5,7 @@
 #[derive(Clone, Debug, Default)]
 pub struct Symbols {
     text: Vec<u8>,
-    /// (address, where its name stands in `text`), ascending.
+    /// (address, offsets of its name in `text`), ascending.
     entries: Vec<(u64, u32, u32)>,
 }
 

@@ -155,7 +155,7 @@ impl Pipeline {
         match &mut self.flight {
             Some(flight) => flight.dump(last, &self.outlet.status, &self.outlet.to_writer),
             None => Err(Error::new(
-                "SIGUSR1 asks a flight recorder for a dump; this recording is none (--overwrite)",
+                "SIGUSR1 requests a dump, which only a recording with --overwrite can make",
             )),
         }
     }

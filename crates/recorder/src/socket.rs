@@ -43,13 +43,12 @@ fn is_trusted(uid: u32) -> bool {
 }
 
 fn stranger(uid: u32) -> Answer {
-    let help =
-        "only they may mark it, or switch its events; for root's recording: sudo klogger ...";
+    let help = "for a recording of root: sudo klogger ...";
     let own = os::files::effective_uid();
     Answer::refuse(
         format!(
-            "permission denied: it is a recording of user {own}, which takes orders of user {own} \
-             and of root, not of user {uid}"
+            "permission denied: only user {own} and root may control this recording, not user \
+             {uid}"
         ),
         Some(help.into()),
     )
@@ -148,9 +147,9 @@ fn connect(pid: u32) -> Result<UnixStream, Error> {
     match os::peer_uid(stream.as_fd()).map_err(|e| no_answer(pid, &e))? {
         uid if is_trusted(uid) => Ok(stream),
         uid => Err(Error::new(format!(
-            "what listens as the recording of process {pid} is of user {uid}, not trusted"
+            "the recording of process {pid} belongs to user {uid}, who is not trusted"
         ))
-        .help(format!("if it is a recording, run this as user {uid}"))),
+        .help(format!("run this as user {uid}"))),
     }
 }
 

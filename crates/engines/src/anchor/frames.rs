@@ -47,10 +47,9 @@ impl PageMap {
 fn frame(entry: u64) -> io::Result<u64> {
     match (entry & PRESENT != 0, entry & NUMBER) {
         (false, _) => Err(io::Error::other("a page is not in memory")),
-        (true, 0) => Err(io::Error::new(
-            ErrorKind::PermissionDenied,
-            "the kernel does not say where pages are",
-        )),
+        (true, 0) => {
+            Err(io::Error::new(ErrorKind::PermissionDenied, "the kernel hides physical addresses"))
+        }
         (true, number) => Ok(number),
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Anchors of the bpf engine: they let a memory image of a crashed kernel be searched for the
-//! rings. They are in maps, which outlive this process as the rings do.
+//! Anchors of the bpf engine, by which the rings are found in a memory image of a crashed kernel.
+//! They are in maps, which outlive this process as the rings do.
 
 use super::BpfEngine;
 use super::load::map_memory;

@@ -267,7 +267,7 @@ fn load_opened(open: OpenObject, name: &str) -> Result<Object, Error> {
         let messages = MESSAGES.lock().map(|m| last_lines(&m.join("\n"), 16)).unwrap_or_default();
         Error::new(format!("the kernel refused the programs of schema '{name}': {e}")).help(
             if messages.is_empty() {
-                "no more is known".into()
+                "no further details".into()
             } else {
                 format!("the kernel says:\n{messages}")
             },
@@ -341,7 +341,7 @@ pub fn larger_ring(size: usize) -> libbpf_rs::Result<MapHandle> {
 pub fn example(config: &Config) -> Result<Option<MapHandle>, Error> {
     let cannot = |e| {
         Error::new(format!(
-            "cannot make a ring of {} bytes, as one that is too small would be exchanged for: {e}",
+            "cannot make a ring of {} bytes, to replace one that is too small: {e}",
             config.larger
         ))
         .help("give rings less memory with --max-memory, or fix their size with --buffer-size")

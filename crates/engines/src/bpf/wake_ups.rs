@@ -25,7 +25,7 @@ impl WakeUpMap {
 
 impl WakeUps for WakeUpMap {
     fn listen(&self, go_on: &dyn Fn() -> bool, heard: &dyn Fn(WakeUp)) -> Result<(), Error> {
-        let broken = |e| Error::new(format!("cannot listen for rings that fill up: {e}"));
+        let broken = |e| Error::new(format!("cannot receive wake-ups: {e}"));
         let mut builder = RingBufferBuilder::new();
         let take = |bytes: &[u8]| {
             bytes

@@ -160,9 +160,7 @@ impl KernelEngine {
 
     fn places(&self, about: &SchemaAbout) -> Result<Vec<device::ProbeAbout>, Error> {
         (0..about.probes)
-            .map(|place| {
-                self.device.place(about.index, place).map_err(failed("say where its probes are"))
-            })
+            .map(|place| self.device.place(about.index, place).map_err(failed("report its probes")))
             .collect()
     }
 }

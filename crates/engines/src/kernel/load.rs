@@ -92,7 +92,7 @@ pub fn cannot_open(error: io::Error) -> Error {
         ErrorKind::ResourceBusy => Error::new("another recording uses the kernel engine").help(
             "wait for its end; recordings by the bpf engine (--engine bpf) can run beside it",
         ),
-        ErrorKind::PermissionDenied => Error::new(format!("{PATH} is for root"))
+        ErrorKind::PermissionDenied => Error::new(format!("{PATH} requires root"))
             .help("run klogger as root: sudo klogger record ..."),
         ErrorKind::NotFound => Error::new(format!(
             "the module {CORE} is loaded, but there is no {PATH}"
@@ -140,7 +140,7 @@ fn cannot_load(path: &Path, error: io::Error) -> Error {
             refused("it needs a symbol that this kernel, or the module klogger, does not have")
                 .help("the end of 'dmesg' names it; make all modules again with 'klogger build'")
         }
-        Some(libc::EINVAL) => refused("it does not fit to this kernel, or to the module klogger")
+        Some(libc::EINVAL) => refused("it does not match this kernel, or the module klogger")
             .help("the end of 'dmesg' says why; make all modules again with 'klogger build'"),
         Some(libc::ENOMEM) => refused("there is not enough memory"),
         _ => refused(&error.to_string()).help("the end of 'dmesg' may say more"),

@@ -21,7 +21,7 @@ pub fn resident(wanted: &[&Schema]) -> Result<Vec<String>, Error> {
         opened => opened.map_err(cannot_open)?,
     };
     check_version(&device)?;
-    let there = device.schemata().map_err(failed("say which schemata it has"))?;
+    let there = device.schemata().map_err(failed("list its schemata"))?;
     let mut names = Vec::new();
     for schema in wanted {
         if find(&there, schema)?.is_some() {
@@ -60,7 +60,7 @@ pub fn check_version(device: &Device) -> Result<device::About, Error> {
         Ok(about) if about.version == device::VERSION => Ok(about),
         Ok(_) => Err(other_version()),
         Err(e) if e.raw_os_error() == Some(libc::ENOTTY) => Err(other_version()),
-        Err(e) => Err(failed("say what it is")(e)),
+        Err(e) => Err(failed("report its version")(e)),
     }
 }
 
@@ -78,7 +78,7 @@ pub fn use_schemata(
     modules: &mut Modules,
     units: &[(&CompiledSchema, u16)],
 ) -> Result<(Vec<SchemaAbout>, Vec<bool>), Error> {
-    let there = || device.schemata().map_err(failed("say which schemata it has"));
+    let there = || device.schemata().map_err(failed("list its schemata"));
     let before = there()?;
     let mut ours = Vec::new();
     for (unit, _) in units {

@@ -25,7 +25,7 @@ pub struct DeviceWakeUps {
 
 impl DeviceWakeUps {
     fn pass_on(&self, heard: &dyn Fn(WakeUp)) -> Result<(), Error> {
-        for call in self.device.calls().map_err(failed("say which rings fill up"))? {
+        for call in self.device.calls().map_err(failed("report which rings fill up"))? {
             heard(match call {
                 device::CALL_RESIZED => WakeUp::NewRings(self.new_rings()?),
                 cpu => WakeUp::Filling(cpu),
@@ -35,7 +35,7 @@ impl DeviceWakeUps {
     }
 
     fn new_rings(&self) -> Result<Vec<(u16, CpuReader)>, Error> {
-        let about = self.device.rings().map_err(failed("say how large its new rings are"))?;
+        let about = self.device.rings().map_err(failed("report its new rings"))?;
         let layout = Layout {
             ring_size: about.ring_size as usize,
             stride: about.stride as usize,
@@ -52,7 +52,7 @@ impl WakeUps for DeviceWakeUps {
     fn listen(&self, go_on: &dyn Fn() -> bool, heard: &dyn Fn(WakeUp)) -> Result<(), Error> {
         while go_on() {
             os::poll_readable(&[self.device.as_fd()], LISTEN)
-                .map_err(failed("say which rings fill up"))?;
+                .map_err(failed("report which rings fill up"))?;
             self.pass_on(heard)?;
         }
         // Wake-ups that arrived while `go_on` changed.

@@ -224,7 +224,7 @@ impl Catalogue {
             Ok(parsed) if parsed.schema.name == name => parsed.schema,
             Ok(parsed) => {
                 return Err(Refusal::new(format!(
-                    "schema '{name}' calls itself '{}'",
+                    "schema '{name}' has the name '{}' in its text",
                     parsed.schema.name
                 )));
             }

@@ -173,7 +173,7 @@ impl Complaints {
         let rest = self.left_out.into_values().map(|(key, times, events)| {
             Entry::new(key)
                 .count(events)
-                .detail(&format!("{times} more of the kind that are not listed"))
+                .detail(&format!("{times} more entries of this kind are not listed"))
         });
         entries.extend(rest);
         for e in entries.iter_mut().filter(|e| e.from_ns.is_none()) {

@@ -84,7 +84,7 @@ fn records() -> Vec<u8> {
 }
 
 /// The file of a correct program, in which two threads have logged.
-fn honest(path: &Path) -> File {
+fn correct(path: &Path) -> File {
     let file = File::options()
         .read(true)
         .write(true)
@@ -137,12 +137,12 @@ fn act(file: &File, deed: &[u8]) {
 }
 
 /// Records such a file as a recorder does, from the beginning to the end.
-pub fn survive(deeds: &[u8]) {
+pub fn record_hostile(deeds: &[u8]) {
     let shared = Path::new("/dev/shm");
     let place = tempfile::tempdir_in(if shared.is_dir() { shared } else { Path::new("/tmp") })
         .expect("a new folder");
     let name = OsString::from("1.ab");
-    let file = honest(&place.path().join(&name));
+    let file = correct(&place.path().join(&name));
     let (early, late): (Vec<_>, Vec<_>) =
         deeds.chunks_exact(DEED).partition(|deed| deed[0] & 0x80 == 0);
     early.iter().for_each(|deed| act(&file, deed));
@@ -212,14 +212,14 @@ mod tests {
     }
 
     #[test]
-    fn an_honest_file_is_read() {
-        survive(&[]);
+    fn a_correct_file_is_read() {
+        record_hostile(&[]);
         // One event off, twice.
-        survive(&[4; DEED]);
+        record_hostile(&[4; DEED]);
     }
 
     #[test]
-    fn whatever_an_enemy_writes() {
+    fn any_hostile_writes() {
         for seed in 0..400 {
             let mut numbers = numbers(seed).skip(8);
             let count = numbers.next().unwrap_or(0) % 6;
@@ -232,7 +232,7 @@ mod tests {
                     [(place >> 32) as usize % 4];
                 deeds.extend_from_slice(&value.to_le_bytes());
             }
-            survive(&deeds);
+            record_hostile(&deeds);
         }
     }
 }

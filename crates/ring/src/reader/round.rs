@@ -55,7 +55,7 @@ impl RingReader {
 
     pub(super) fn put(&self, offset: usize, bytes: &[u8]) {
         let at = self.mapping.at(self.base + CONTROL + offset, bytes.len());
-        // SAFETY: within the mapping, which is nobody else's yet.
+        // SAFETY: within the mapping, which is not shared yet.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), at, bytes.len()) };
     }
 

@@ -15,7 +15,7 @@ use crate::vocabulary::C_TYPE_WORDS;
 const PARAMS_MAX: usize = 12;
 
 impl Parser<'_> {
-    /// Without the word `probe`, which stands at `keyword`.
+    /// Without the word `probe`, which is at `keyword`.
     pub(super) fn probe(&mut self, keyword: Span) -> Parse<()> {
         let mut targets = vec![self.target()?];
         while self.cursor.eat_word("or").is_some() {

@@ -61,7 +61,7 @@ fn a_schema_that_contradicts_others_is_refused() {
     );
     assert_eq!(
         refuse("me", "schema you \"x\"\nevent Y { int x }"),
-        "schema 'me' calls itself 'you'"
+        "schema 'me' has the name 'you' in its text"
     );
     assert!(refuse("bad", "event {").starts_with("schema 'bad' does not parse: "));
     assert_eq!(refuse("bad", "event {"), refuse("bad", "event {"));

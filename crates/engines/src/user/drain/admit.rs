@@ -198,7 +198,7 @@ impl Worker {
 
     fn reason_against(&self, file: &ProgramFile, armed: u32) -> Option<String> {
         if file.facts.flight {
-            return Some("it is a flight recorder; see what it holds with 'klogger rescue'".into());
+            return Some("it is a flight recorder; 'klogger rescue' saves its events".into());
         }
         if armed != 0 && armed != std::process::id() && is_recorder(armed) {
             return Some(recorded_by(armed));

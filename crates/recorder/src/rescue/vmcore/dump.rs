@@ -48,7 +48,7 @@ impl Dump {
             return Err(error);
         }
         let segments = segments(&file, &head).map_err(|why| {
-            Error::new(format!("{} is no image of a machine's memory: {why}", path.display())).help(
+            Error::new(format!("{} is not a memory image: {why}", path.display())).help(
                 "give the file that kdump made of /proc/vmcore (ELF, 64 bits), or that of QEMU's \
                  dump-guest-memory",
             )

@@ -352,12 +352,12 @@ fn a_file_that_is_not_an_image_is_refused() {
     let machine = Machine::new(false, false);
     let image = machine.image(&machine.text());
     let says = |bytes: &[u8]| save_bytes(bytes).0.err().unwrap().message;
-    assert!(says(b"").contains("is no image of a machine's memory"));
+    assert!(says(b"").contains("is not a memory image"));
     assert!(says(b"KDUMP   rest").contains("compressed by kdump"));
     assert!(
         says(&elf(&BTreeMap::from([(1, vec![1; PAGE])]))).contains("holds no rings of klogger")
     );
-    // The anchor stands last.
+    // The anchor is last.
     assert!(says(&image[..image.len() - PAGE]).contains("not all of its anchor"));
     let mut other = image.clone();
     other[4] = 1;
@@ -365,7 +365,7 @@ fn a_file_that_is_not_an_image_is_refused() {
     let mut many = image.clone();
     many[32..40].copy_from_slice(&0u64.to_le_bytes());
     assert!(
-        says(&many).contains("is no image")
+        says(&many).contains("is not a memory image")
             || says(&many).contains("overlap")
             || says(&many).contains("holds")
     );
