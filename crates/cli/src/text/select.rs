@@ -32,9 +32,7 @@ pub struct SelectArgs {
           allow_hyphen_values = true)]
     cpus: Vec<RangeInclusive<u16>>,
 
-    /// Only events that match: 'pid == 42 && (prio < 120
-    ///
-    /// comm =~ "^k")'
+    /// Only events that match: 'pid == 42 && (prio < 120 || comm =~ "^k")'
     #[arg(short = 'w', long = "where", value_name = "EXPRESSION", long_help = WHERE_HELP)]
     filter: Option<String>,
 }

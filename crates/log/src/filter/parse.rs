@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Parses a filter: `pid == 42 && (prio < 120
-//!
-//! !(comm =~ "^k"))`.
+//! Parses a filter: `pid == 42 && (prio < 120 || !(comm =~ "^k"))`.
 
 use winnow::ascii::multispace0;
 use winnow::combinator::{alt, cut_err, delimited, preceded, repeat, separated};
