@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Texts at and beyond the limits: each is refused in one clear message, and soon.
+//! Texts at and beyond the limits: each is rejected quickly, with one clear message.
 
 use klogger_schema::layout::RECORD_MAX;
 use klogger_schema::model::Schema;
@@ -10,7 +10,7 @@ fn read(text: &str) -> Result<Schema, Vec<Diagnostic>> {
     parse("limits.klogger", text, &Options::default()).map(|parsed| parsed.schema)
 }
 
-/// The only message that a text gets.
+/// The only error of a text.
 fn only_error(text: &str) -> String {
     let mut errors = read(text).unwrap_err();
     assert_eq!(errors.len(), 1, "{errors:#?}");
@@ -68,7 +68,7 @@ fn fifty_errors_are_enough() {
     assert_eq!(read(&format!("probe tracepoint x() {{ {unknown} }}")).unwrap_err().len(), 50);
 }
 
-/// What would take long if anything were compared with everything: a megabyte of each.
+/// Texts of a megabyte that would take long if all parts were compared with each other.
 #[test]
 fn large_texts_end() {
     let fill = |unit: &str| unit.repeat(TEXT_MAX / unit.len() - 100);

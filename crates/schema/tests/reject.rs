@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! `tests/reject/CASE/CASE.klogger` must be refused, in the words of `expected.txt`. One more case
-//! is one more folder; KLOGGER_BLESS=1 writes the second file. The command's own test reads the
-//! same cases.
+//! `tests/reject/CASE/CASE.klogger` must be rejected, with the messages in `expected.txt`. One more
+//! case is one more folder; KLOGGER_BLESS=1 writes the second file. The test of `klogger check`
+//! reads the same cases.
 
 mod common;
 
@@ -10,7 +10,7 @@ use klogger_schema::{Diagnostic, Options, Severity, parse};
 use miette::{GraphicalReportHandler, GraphicalTheme, NamedSource, Report};
 
 #[test]
-fn bad_schemata_are_refused_in_the_expected_words() {
+fn bad_schemata_are_rejected_with_the_expected_messages() {
     let mut wrong = Vec::new();
     let cases = entries("tests/reject");
     for case in &cases {
@@ -22,7 +22,7 @@ fn bad_schemata_are_refused_in_the_expected_words() {
             Err(diagnostics) => diagnostics,
         };
         if diagnostics.iter().all(|d| d.severity == Severity::Warning) {
-            wrong.push(format!("{file}: nothing is wrong with it"));
+            wrong.push(format!("{file}: it has no error"));
         }
         for d in diagnostics.iter().filter(|d| d.help.is_none()) {
             wrong.push(format!("{file}: no remedy for: {d}"));
