@@ -1,12 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# update.sh TREE: if the schemata at the tree's top are not those in kernel/klogger/schemata, of
-# which the generated files were made, has klogger make them again.
+# update.sh TREE: if the schemata at the tree's top differ from those in kernel/klogger/schemata,
+# from which the generated files were made, runs klogger to generate them again.
 set -eu
 tree=$1
 copies=$tree/kernel/klogger/schemata
 
-# schemata FOLDER: their names; what editors and patches leave behind are none.
+# schemata FOLDER: their names, without files that editors and patches leave behind.
 schemata() {
 	(cd "$1" && ls -A) | grep -E '^\.klogger\.conf|\.klogger$' |
 		grep -vE '(~|\.orig|\.rej|\.swp)$' || true
