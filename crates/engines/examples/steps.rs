@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What each step of an event takes, and other ways to do the same: hits the arms of
-//! `bench/steps.bpf.c` in blocks that take turns, on CPU 0. Prints JSON: `arms`, for each the ns
-//! that it takes more than the empty one, by pass; `behind`, how old the scheduler's time is at
+//! Measures the cost of each step of an event, and of alternatives: hits the arms of
+//! `bench/steps.bpf.c` in alternating blocks, on CPU 0. Prints JSON: `arms`, for each the ns that
+//! it costs more than the empty arm, by pass; `behind`, how old the scheduler's time is at
+//! switches, in ns, sorted.
 //! switches, in ns, sorted.
 //!
 //! usage: steps OBJECT ARMS [PASSES]

@@ -96,7 +96,7 @@ fn module() -> &'static Module {
 }
 
 pub(crate) fn link<const EVENTS: usize>(unit: &'static Unit<EVENTS>) {
-    // SAFETY: a struct klogger_unit for good, whose changing fields are atomic.
+    // SAFETY: a struct klogger_unit that is never freed, whose changing fields are atomic.
     unsafe { klogger_link(ptr::from_ref(unit).cast()) }
 }
 

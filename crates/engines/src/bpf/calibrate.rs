@@ -34,7 +34,7 @@ const PASSES: usize = 9;
 const ROUNDS: std::ops::RangeInclusive<usize> = 3..=12;
 /// Blocks that a pass may have, some 20 us each.
 const BLOCKS: usize = 250;
-/// Larger than the caches nearest to the CPU, as a ring that is recorded to is.
+/// Larger than the first-level caches, like the ring of a recording.
 const RING: usize = 1 << 20;
 /// The tracepoint that is hit, by a system call that does little else.
 #[derive(Clone, Copy)]

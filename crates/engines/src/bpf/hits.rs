@@ -94,8 +94,8 @@ impl Hits {
         let mut wanted: BTreeMap<(usize, u8), Vec<usize>> = BTreeMap::new();
         for n in 0..self.probes.len() {
             let probe = &mut self.probes[n];
-            // In this order: a hit that a copy logs between the two reads is not yet counted as
-            // skipped. If it is lost, the next call reports it.
+            // In this order: a hit that a copy logs between the two reads counts as logged, but not
+            // yet as skipped. If that hides a lost hit, the next call reports it.
             let skipped = skipped(probe, objects);
             let caught = caught(&self.caught, probe.number);
             let lost = skipped.saturating_sub(caught + probe.before);

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 pub const RINGS: &str = "rings";
 pub const NESTED: &str = "nested";
 pub const RINGLESS: &str = "ringless";
-/// Texts and arrays that could not be read, by event.
+/// Strings and arrays that could not be read, by event.
 pub const UNREAD: &str = "unread";
 /// Hits that copies of programs have logged, by number of the probe.
 pub const CAUGHT: &str = "caught";

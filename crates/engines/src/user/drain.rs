@@ -3,9 +3,9 @@
 //! releases those that end.
 //!
 //! It sleeps until a program wakes it because a ring has passed its low-water mark, or a file
-//! appears, but at most for a tenth of a second, so that events are not in memory alone for much
-//! longer. Programs are untrusted and may wake it as often as they like: apart from rings that it
-//! has not yet drained completely, it looks at them at most once in a tenth of a millisecond.
+//! appears. While there are programs it sleeps for at most a tenth of a second, so that events are
+//! not in memory alone for much longer. Programs are untrusted and may wake it as often as they
+//! like: it begins at most one round in a tenth of a millisecond.
 
 mod admit;
 
