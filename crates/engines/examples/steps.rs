@@ -3,7 +3,6 @@
 //! `bench/steps.bpf.c` in alternating blocks, on CPU 0. Prints JSON: `arms`, for each the ns that
 //! it costs more than the empty arm, by pass; `behind`, how old the scheduler's time is at
 //! switches, in ns, sorted.
-//! switches, in ns, sorted.
 //!
 //! usage: steps OBJECT ARMS [PASSES]
 
