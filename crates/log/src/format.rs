@@ -2,118 +2,122 @@
 //! # The log file
 //!
 //! A log is one file, `NAME.klog`: a preamble, then blocks, then a trailer. All numbers are
-//! little-endian. A log is untrusted: each value is checked before use, and a block counts only if
-//! its checksum matches.
+//! little-endian. A log is untrusted: each value is checked before use, and a block is used only if
+//! its checksum is correct.
 //!
 //! ```text
 //! preamble | block | block | ...
 //!     | (stacks) | (symbols) | (preamble) | (ledger) | block (index) | trailer
 //! ```
 //!
-//! The blocks are written in the order in which rings are drained. If a recording ends early (a
-//! crash, a full disk, `kill -9`), at most the block that was being written is lost, and what
-//! follows the events. While a recorder writes a log it holds a write lock on the file
-//! (`F_OFD_SETLK`, the whole file): a log without an end that is locked is still being written.
+//! Blocks of events are written in the order in which rings are drained. If a recording ends early
+//! (a crash, a full disk, `kill -9`), at most the block that was being written and the blocks that
+//! follow the events are missing. While the recorder writes a log, it holds a write lock on the
+//! whole file (`F_OFD_SETLK`), so that a reader can tell a log that is still being written from one
+//! that was cut off: both have no trailer, but only the first is locked.
 //!
 //! ## Preamble
 //!
 //! | byte | size | what |
 //! |---|---|---|
 //! | 0 | 7 | `klogger` |
-//! | 7 | 1 | version of the format: 3. A reader refuses a higher one |
-//! | 8 | 4 | bytes of JSON, at most 16 MiB |
+//! | 7 | 1 | version of the format: 3; a reader rejects higher versions |
+//! | 8 | 4 | size of the JSON, at most 16 MiB |
 //! | 12 | 4 | CRC32C of bytes 0 to 11 and of the JSON |
-//! | 16 | | JSON: `Preamble` in `preamble.rs`. Members that a reader does not know are skipped |
+//! | 16 | | JSON: `Preamble` in `preamble.rs`; unknown members are skipped |
 //! | | | zeros up to a multiple of 8 |
 //!
-//! The JSON holds the layout of every event (id, fixed size, fields with offset, type, shape and
-//! decoding; its role and slices, if it has any), so that a log is read without the schema that it
-//! was made with. An event that the recorder learned of later is described by a block of schemata
+//! The JSON has the layout of each event (id, fixed size, fields with offset, type, shape and
+//! decoding; role and slices if there are any), so that a log can be read without its schemata.
+//! Events that the recorder learned of during the recording are described in a block of schemata
 //! instead.
 //!
-//! Version 2 has no blocks of several parts, and no copy of the preamble. Version 1 has no streams
-//! of threads and no blocks of schemata either. They are the same otherwise.
+//! Version 2 has no parts of blocks and no copy of the preamble. Version 1 also has no streams of
+//! threads and no blocks of schemata. Everything else is the same.
 //!
 //! ## Block
 //!
 //! | byte | size | what |
 //! |---|---|---|
 //! | 0 | 4 | `b5 4b 4c 42` |
-//! | 4 | 4 | CRC32C from byte 8 to the end of the payload, or, of parts, of the header |
-//! | 8 | 2 | bytes of this header: 72, and 16 for each part |
-//! | 10 | 1 | kind: 1 events, 2 symbols, 3 ledger, 4 index, 5 schemata, 6 stacks, 7 preamble |
-//! | 11 | 1 | compression of the payload: 0 none, 1 zstd (one frame, or one for each part) |
-//! | 12 | 4 | bytes of the payload in the file |
-//! | 16 | 4 | bytes of the payload unpacked, at most 16 MiB |
-//! | 20 | 2 | CPU; 65535: the recorder's own stream; 65534: a thread of a program, CPU not known |
-//! | 22 | 2 | parts of the payload, of a block of events; 0: the payload is one |
-//! | 24 | 8 | time of the earliest record, ns of the log's clock |
+//! | 4 | 4 | CRC32C of byte 8 to the end of the payload (with parts: header) |
+//! | 8 | 2 | size of this header: 72, and 16 for each part |
+//! | 10 | 1 | kind, see below |
+//! | 11 | 1 | compression: 0 none, 1 zstd (one frame, or one for each part) |
+//! | 12 | 4 | size of the payload in the file |
+//! | 16 | 4 | size of the payload when decompressed, at most 16 MiB |
+//! | 20 | 2 | CPU; 65535: recorder; 65534: thread of a program, CPU unknown |
+//! | 22 | 2 | number of parts; 0: the payload is not divided |
+//! | 24 | 8 | time of the earliest record, ns of the log clock |
 //! | 32 | 8 | time of the latest record |
 //! | 40 | 8 | serial number of the first record |
-//! | 48 | 8 | losses: the sum of the counts of the `LOST` records in the block |
-//! | 56 | 4 | events in the block, `LOST` records not counted |
-//! | 60 | 4 | thread id, if byte 20 says that it is a thread's; otherwise 0 |
+//! | 48 | 8 | losses: the sum of the counts in `LOST` records of the block |
+//! | 56 | 4 | number of events in the block, without `LOST` records |
+//! | 60 | 4 | thread id if byte 20 says that it is a thread; otherwise 0 |
 //! | 64 | 4 | process id of that thread; otherwise 0 |
-//! | 68 | 4 | number of that thread's stream, from 1; otherwise 0 |
+//! | 68 | 4 | stream number of that thread, from 1; otherwise 0 |
 //!
-//! The payload follows the header, then zeros up to a multiple of 8. Fields that a kind has no use
-//! for are 0. A reader skips a block of another kind, and bytes at the end of a header that it does
-//! not know.
+//! Kinds: 1 events, 2 symbols, 3 ledger, 4 index, 5 schemata, 6 stacks, 7 preamble.
 //!
-//! **Parts.** Of a long payload each few kB have a checksum of their own, so that a changed byte
-//! costs the events around it and not the whole block. A part holds whole records; parts follow
-//! each other without gaps. Of each the header has, from byte 72 on:
+//! The payload follows the header, then zeros up to a multiple of 8. Header fields that a kind does
+//! not use are 0. A reader skips blocks of unknown kinds, and unknown bytes at the end of a header.
+//!
+//! **Parts.** A long payload of events is divided into parts of a few kB, each with a checksum of
+//! its own, so that a damaged byte costs the events of one part and not the whole block. A part
+//! contains whole records. Parts are contiguous and cover the payload. From byte 72 on, the header
+//! has an entry for each:
 //!
 //! | byte | size | what |
 //! |---|---|---|
-//! | 0 | 4 | where it begins in the payload in the file |
-//! | 4 | 4 | where it ends |
-//! | 8 | 4 | serial number of its first record, less that of the block |
+//! | 0 | 4 | offset of its begin in the payload as stored in the file |
+//! | 4 | 4 | offset of its end |
+//! | 8 | 4 | serial number of its first record, minus that of the block |
 //! | 12 | 4 | CRC32C of bytes 0 to 11 and of the part |
 //!
-//! **Events.** The payload is a sequence of records as in `record.rs`: a word `time << 16 | id`,
-//! then the fields. The full time of a record is the first one that is not before the block's
-//! earliest time and has the record's low 48 bits. Records are in the order in which their space in
-//! the ring was reserved. That is the order of their time with one exception: a nested event has a
-//! later time than the event that it interrupts, but may come first.
+//! **Events.** The payload is a sequence of records as described in `record.rs`: a header word
+//! (`time << 16 | id`), then the fields. The header word has the low 48 bits of the time; the full
+//! time is the smallest one with these bits that is not before the earliest time of the block.
+//! Records are in the order in which space was reserved for them in the ring. This is the order of
+//! their times, with one exception: the records of a nested hit are later than those of the hit
+//! that it interrupted, but may precede them.
 //!
-//! **Streams.** The events of a CPU are a stream, and so are the recorder's. A thread of a program
-//! has a stream for each ring that it was given, with a number that is unique in the log, because
-//! the kernel reuses thread ids.
+//! **Streams.** The events of each CPU are a stream, and so are those of the recorder. A thread of
+//! a program has one stream for each ring that it was given. The number of a stream is unique
+//! within the log, whereas thread ids are reused.
 //!
 //! **Serial numbers** count the attempts of one stream to log. An event takes one number. A `LOST`
 //! record takes as many as its count, and none for itself. So the next block of a stream begins at
-//! `first serial + events + losses`; any other number there is a loss without a record.
+//! `first serial + events + losses`; any other number means a loss for which there is no record.
 //!
 //! **Schemata.** JSON: `Addition` in `preamble.rs`. It adds schemata, events and decodings to those
-//! of the preamble, and precedes the first block with such an event. Ids and names of events and
-//! names of schemata are new; a decoding may be repeated. All blocks of schemata together have at
-//! most 16 MiB unpacked.
+//! of the preamble, and precedes the first block that contains such an event. Its ids and names of
+//! events and its names of schemata must be new; a decoding may be repeated. All blocks of schemata
+//! together are at most 16 MiB when decompressed.
 //!
-//! **Symbols.** Text, a line for each symbol in ascending order: address in hexadecimal, a space,
-//! name. Symbols may be missing if no address in the log's events is within them. Long tables are
-//! several blocks, each of whole lines.
+//! **Symbols.** Text, one line per symbol in ascending order: hexadecimal address, space, name.
+//! Symbols that contain no address of the log's events may be omitted. A long table is divided into
+//! several blocks of whole lines.
 //!
-//! **Stacks.** Text, a line for each kernel stack: its number, which events have in a field `as
-//! stack`, and its frames from the innermost on, with a space before each: `FUNCTION+0xOFFSET`, or
-//! an address if no symbol is known. A number has one line at most.
+//! **Stacks.** Text, one line per kernel stack: its number, which events have in a field
+//! `as stack`, then its frames, innermost first, each after a space: `FUNCTION+0xOFFSET`, or an
+//! address if the symbol is unknown. Each number has at most one line.
 //!
 //! **Ledger.** JSON: `Ledger` in `ledger.rs`. A recording lasts from `clock.start_ns` of the
-//! preamble to `end_ns` of the ledger (or, without a ledger, to the last event): this is the
-//! duration that `record`, `info` and `report` show. Later events of the recorder, which drains the
-//! rings after the end, are not part of it.
+//! preamble to `end_ns` of the ledger (without a ledger, to the last event). `record`, `info` and
+//! `report` print this duration. Events that the recorder causes after `end_ns`, while it drains
+//! the rings for the last time, are not part of the recording.
 //!
-//! **Preamble.** A copy of the file's bytes from 0 to the end of the JSON, used if those are
-//! damaged. Only ledger and index are between this block and the trailer.
+//! **Preamble.** A copy of the file from byte 0 to the end of the JSON, for a reader that finds the
+//! original damaged. Only the ledger and the index are between this block and the trailer.
 //!
-//! **Index.** For every block before it: its offset in the file (8 bytes), then bytes 8 to 71 of
-//! its header.
+//! **Index.** For each block before it: its offset in the file (8 bytes), then bytes 8 to 71 of its
+//! header.
 //!
 //! ## Trailer
 //!
-//! The last 24 bytes of a complete file. If they are missing or invalid, a reader goes through the
-//! blocks from the preamble on; after a damaged block it looks for the next four bytes `b5 4b 4c
-//! 42` that begin a valid one.
+//! The last 24 bytes of a complete file. If the trailer is missing or invalid, a reader scans the
+//! blocks, beginning after the preamble; after a damaged block it searches for the next four bytes
+//! `b5 4b 4c 42` that begin a valid one.
 //!
 //! | byte | size | what |
 //! |---|---|---|
@@ -125,8 +129,8 @@
 //! ## Example
 //!
 //! A block of CPU 1 with one event: id 1, one `int` field with the value 42, at time 4096, serial
-//! number 7. The header ends at byte 48 (hexadecimal); then come the record's word (`0x1000 << 16 |
-//! 1`), the value, and padding.
+//! number 7. The header ends at offset 0x48; then come the header word of the record
+//! (`0x1000 << 16 | 1`), the value, and padding.
 //!
 //! ```text
 //! 0000  b5 4b 4c 42 97 76 b6 d8 48 00 01 00 10 00 00 00

@@ -54,8 +54,7 @@ macro_rules! contexts {
 contexts! {
     Tid    "tid"    "int" I32 Thread true  "thread id"
     Tgid   "tgid"   "int" I32 Plain  true  "process id"
-    Prio   "prio"   "int" I32 Plain  false "the kernel's priority: 0 to 99 real time, 100 to 139 \
-                                            others"
+    Prio   "prio"   "int" I32 Plain  false "kernel priority: 0 to 99 real time, 100 to 139 others"
     Cgroup "cgroup" "u64" U64 Plain  false "id of the control group"
     Ppid   "ppid"   "int" I32 Plain  true  "process id of the parent, which may change"
 }
