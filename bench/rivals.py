@@ -110,7 +110,7 @@ def switched_on(folder: Path, events: list[str]):
 
 @contextmanager
 def ftrace_events(tools, events: list[str], kb: int = LARGE_KB):
-    """An ftrace instance of our own, whose buffer keeps the newest; nobody reads it."""
+    """An ftrace instance of our own, whose buffer keeps the newest; it is not read."""
     instance = tools.tracing / "instances" / INSTANCE
     instance.mkdir()
     try:
@@ -330,7 +330,7 @@ def ring(tools, pids, kb, times: int = 1):
 
 RIVALS = {
     "ftrace event": Rival(
-        "ftrace event", "an instance of its own that overwrites the oldest; nobody reads it", ftrace
+        "ftrace event", "an instance of its own that overwrites the oldest; it is not read", ftrace
     ),
     "trace-cmd record": Rival(
         "trace-cmd record", "`trace-cmd record -d -k -B NAME -e task:PLACE`", trace_cmd

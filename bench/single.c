@@ -113,7 +113,7 @@ static void do_cycles(unsigned n, size_t cold, const unsigned *list, unsigned ar
 	free(cycles);
 }
 
-static int obey(char *line)
+static int run_command(char *line)
 {
 	unsigned list[ARMS_MAX], arms = 0;
 	char *word = strtok(line, " \n"), *count = strtok(NULL, " \n"), *cold = strtok(NULL, " \n");
@@ -138,7 +138,7 @@ int main(int argc, char **argv)
 	if (sched_setaffinity(0, sizeof(cpus), &cpus))
 		return 2;
 	while (fgets(line, sizeof(line), stdin)) {
-		int error = obey(line);
+		int error = run_command(line);
 
 		if (error)
 			return error;

@@ -75,7 +75,7 @@ class Stolen:
 
 
 def workload_json(text: str) -> dict:
-    """What a workload printed; whatever stands before it is somebody else's."""
+    """What a workload printed; what precedes it is other programs' output."""
     return json.loads(text[text.index("{") :])
 
 
@@ -103,7 +103,7 @@ class Slack:
     # that.
     ns_before_idle: int = 1000
     # A quantum that differs by more was disturbed: an interrupt came between the kernel's clock and
-    # the tracepoint, or the hypervisor ran somebody else.
+    # the tracepoint, or the hypervisor ran another guest.
     disturbed_ns: int = 5000
 
 

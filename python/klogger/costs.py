@@ -13,7 +13,7 @@ import duckdb
 
 from klogger.durations import duration
 
-# Nobody waits a second for an event. What a log says beyond that is not believed.
+# No event takes a second: larger values in a log are invalid.
 NS_MAX = 1e9
 COUNT_MAX = 2048
 

@@ -21,7 +21,7 @@ from klogger.failure import Failure, did_you_mean
 from klogger.log import Log
 from klogger.units import plain
 
-# A log is untrusted, and a table of a million threads helps nobody.
+# A log is untrusted, and a table of a million threads cannot be read.
 ROWS_MAX = 2000
 POINTS_MAX = 8000
 TEXTS_MAX = 20

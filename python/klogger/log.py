@@ -149,8 +149,8 @@ class Log:
         from klogger import executor, summary
         from klogger.answers import Answer, Report
 
-        # Analyses may come from beside somebody else's schema: they get a connection that can reach
-        # no other files.
+        # Analyses are untrusted, as they may come with another user's schema: they get a
+        # connection that can reach no other files.
         with open(self.directory, locked=True) as log:
             log.path = self.path
             results = executor.run_all(log, executor.choose(log, names))
@@ -278,7 +278,7 @@ def memory_mib(events: Iterable[Event]) -> int:
 
 
 def lock(connection: duckdb.DuckDBPyConnection, root: Path) -> None:
-    """An analysis may come from beside a schema that somebody else wrote: it sees this log and
+    """An analysis may come with another user's schema and is untrusted: it can read this log and
     nothing else.
 
     Analyses say which order they want, and are faster without another.

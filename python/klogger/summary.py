@@ -25,7 +25,7 @@ def summary(log: Log) -> Summary:
     preamble = log.preamble
     head = Summary(f"{log.path.name}: {command(preamble)}")
     logged = sum(e.logged for e in log.events.values())
-    # Events of a block that is damaged are missing too, but nobody knows of which types they were.
+    # Events of a block that is damaged are missing too, but their types are not known.
     lost = log.rows(
         "SELECT coalesce(sum(count), 0)::BIGINT FROM klogger.ledger"
         " WHERE severity IN ('loss', 'error')"
@@ -56,8 +56,8 @@ def summary(log: Log) -> Summary:
 
 
 def missing(log: Log, lost: int) -> str:
-    """What the recorder counted stands at the end of a log: without one, nobody knows what else was
-    lost.
+    """What the recorder counted stands at the end of a log: without one, it is not known what else
+    was lost.
     """
     if log.rows("SELECT 1 FROM klogger.ledger WHERE key = 'recorder_killed'"):
         return f"{lost:,} or more missing" if lost else "not known how many are missing"

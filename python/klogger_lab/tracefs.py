@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""The kernel's tracefs, which nobody need have mounted: ftrace, and tools that read the ids of
+"""The kernel's tracefs, which need not be mounted: ftrace, and tools that read the ids of
 tracepoints from it.
 """
 
@@ -23,8 +23,8 @@ def why_not() -> str | None:
     """Why there is no tracefs at ROOT; None if there is.
 
     Where it is not mounted, this process mounts it, in a mount namespace of its own, which programs
-    that it starts from this thread share. It ends with them: nothing is left to unmount, and nobody
-    else sees it.
+    that it starts from this thread share. It ends with them: nothing is left to unmount, and no
+    other process sees it.
     """
     if is_mounted():
         return None

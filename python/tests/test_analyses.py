@@ -103,7 +103,7 @@ def test_column_that_is_not_documented(tmp_path: Path) -> None:
     ]
 
 
-def test_header_key_that_nobody_knows(tmp_path: Path) -> None:
+def test_unknown_header_key(tmp_path: Path) -> None:
     with pytest.raises(Failure, match=r"x\.sql:1: unknown header key 'titel'"):
         parsed(tmp_path, GOOD.replace("title:", "titel:"))
 

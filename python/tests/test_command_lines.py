@@ -134,7 +134,7 @@ def test_a_strangers_link_is_not_followed(tmp_path: Path) -> None:
     victim.write_text("precious")
     page.symlink_to(victim)
     os.chown(page, 65534, 65534, follow_symlinks=False)
-    with pytest.raises(Failure, match="a link that somebody else made"):
+    with pytest.raises(Failure, match="a link that another user made"):
         write(page, b"page")
     assert victim.read_text() == "precious"
     os.chown(page, 0, 0, follow_symlinks=False)

@@ -454,7 +454,7 @@ def test_perfetto_texts_tracks_and_losses(odd: Path, tmp_path: Path) -> None:
     }
 
 
-def test_perfetto_where_nobody_is_known_to_run(odd: Path, tmp_path: Path) -> None:
+def test_perfetto_where_no_thread_is_known_to_run(odd: Path, tmp_path: Path) -> None:
     trace = Perfetto(export(odd, "perfetto", tmp_path / "x.pftrace"))
     switches = [(e.timestamp - START, cpu, e.sched_switch) for e, cpu in trace.of("sched_switch")]
     short = [

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""`klogger guest` without a guest: which kernel it takes, whether it believes in KVM, and what it
+"""`klogger guest` without a guest: which kernel it takes, whether it uses KVM, and what it
 refuses.
 
 tests/guest/test_command.py boots some.
@@ -134,7 +134,7 @@ def test_a_kernel_in_two_packages(tmp_path: Path, cache: Path) -> None:
         kernels.choose(made[0], str(image(tmp_path / "vmlinuz")))
 
 
-def test_the_default_is_what_set_up_fetched_not_what_somebody_tried(
+def test_the_default_is_what_set_up_fetched_not_what_was_tried(
     tmp_path: Path, cache: Path
 ) -> None:
     kernels.choose(str(package(tmp_path, "7.0.0-tried")))
@@ -262,7 +262,7 @@ def device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ("qemu", "works"), [("exit 0", True), ("exit 1", False), ("exec sleep 60", False)]
 )
 @pytest.mark.usefixtures("device")
-def test_kvm_is_believed_in_when_a_kernel_has_booted(
+def test_kvm_is_used_when_a_kernel_has_booted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, qemu: str, works: bool
 ) -> None:
     monkeypatch.setattr(accel, "PATIENCE", 3)
@@ -325,7 +325,7 @@ esac"""
 
 def recorder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Keeps what it is asked. As `record` it runs the command; `mark` fails until
-    somebody records.
+    a recording runs.
     """
     monkeypatch.setenv("ASKED", str(tmp_path / "asked"))
     monkeypatch.setenv("KLOGGER", program(tmp_path / "klogger", RECORDER))

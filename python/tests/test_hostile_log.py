@@ -90,7 +90,7 @@ def test_nothing_acts_on_the_terminal(tmp_path: Path, form: str) -> None:
 
 
 def read(terminal: int) -> bytes:
-    """A terminal that nobody writes to any more is an error."""
+    """A terminal without a writer is an error."""
     try:
         return os.read(terminal, 65536)
     except OSError:

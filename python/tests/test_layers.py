@@ -88,7 +88,7 @@ def test_analyses_know_nothing_of_experiments() -> None:
 
 
 @pytest.mark.parametrize("package", ["klogger", "klogger_lab"])
-def test_nobody_takes_what_is_private(package: str) -> None:
+def test_no_module_imports_what_is_private(package: str) -> None:
     for file in modules(package):
         for module, names in imported(file):
             if module.startswith("klogger"):

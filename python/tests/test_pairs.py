@@ -30,7 +30,7 @@ class Case:
 
 def drawn(seed: int) -> Case:
     """Mostly well-formed sequences with some events left out, moved together, or of
-    somebody else.
+    another thread.
     """
     draw = random.Random(seed)
     case = Case(by_cpu=draw.random() < 0.5)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Events of which the log has a sample: whoever counts them is told."""
+"""Events of which the log has a sample: answers that count them have a warning."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def test_without_a_home_it_is_the_one_of_the_user() -> None:
     assert sourced(HOME="").stdout == f"{home}/.cache/klogger\n"
 
 
-def test_somebody_elses_is_not_taken(tmp_path: Path) -> None:
+def test_another_users_is_not_taken(tmp_path: Path) -> None:
     assert sourced(KLOGGER_CACHE=str(tmp_path)).stdout == f"{tmp_path}\n"
     if os.geteuid() != 0:
         pytest.skip("only root can give a folder away")

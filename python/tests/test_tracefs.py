@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""Where nobody has mounted tracefs, whoever needs it does so for itself alone."""
+"""Where tracefs is not mounted, a process that needs it mounts it for itself alone."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def without(*command: str) -> str:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="not root")
-def test_it_is_there_for_who_asks_and_for_nobody_else() -> None:
+def test_it_is_mounted_for_this_process_and_no_other() -> None:
     seen = 'cat /proc/self/mounts; "$0" "$@"; cat /proc/self/mounts'
     before, after = without("sh", "-c", seen, sys.executable, "-c", LOOK).split("None\nTrue 0\n")
     assert before == after

@@ -43,7 +43,7 @@ const port = { onmessage: null, postMessage: () => {} };
 self.onmessage({ data: port });
 
 // What is posted before the program is there waits in the bundle; its answers come later. So
-// answers are sent as they come, and whoever asks counts messages.
+// answers are sent as they come, and the reader counts messages.
 port.postMessage = (bytes) => {
   const head = Buffer.alloc(4);
   head.writeUInt32LE(bytes.length);

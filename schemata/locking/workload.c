@@ -5,8 +5,8 @@
  * Usage: workload futex|pipe|mmap|file|held THREADS SECONDS
  *
  *   futex  FUTEX_WAIT on one private address, for a value that it does not have: the spin lock of
- *          one futex bucket. A FUTEX_WAKE would not do: the kernel sees that nobody waits, and does
- *          not take the lock
+ *          one futex bucket. A FUTEX_WAKE would not do: the kernel sees that no thread waits, and
+ *          does not take the lock
  *   pipe   one byte into one pipe, and out of it again: the pipe's mutex
  *   mmap   map, touch, unmap in one address space: the mmap lock
  *   file   large writes to one file: the inode's lock
@@ -113,8 +113,8 @@ static void round_file(struct worker *worker)
 }
 
 /*
- * The kernel holds the lock for reading while it populates; whoever wants to map waits for all of
- * it.
+ * The kernel holds the lock for reading while it populates; threads that map wait until it
+ * has ended.
  */
 static void round_held(struct worker *worker)
 {

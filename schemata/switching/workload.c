@@ -57,7 +57,7 @@ int main(int argc, char **argv)
 		if (ring && i == 0 && write(pipes[0][1], &byte, 1) != 1)
 			_exit(1);
 		// The byte says that the time is over to those who read the clock too early, so
-		// that nobody waits for it.
+		// that none waits for it.
 		while (!byte) {
 			if (!ring)
 				sched_yield();

@@ -56,7 +56,7 @@ killed_often() {
         sleep 0.3
         kill -KILL $recorder
         wait $recorder
-        # Nobody records: what is logged now is logged by none.
+        # No recording: what is logged now is in no log.
         sleep 0.1
         echo 0 >$run
     done
@@ -115,7 +115,7 @@ abused() {
     rmmod klogger_flood
 }
 
-# load ROUND: once, while somebody does what is logged; with a recording in some rounds.
+# load ROUND: once, while a program causes events; with a recording in some rounds.
 load() {
     insmod /modules-under-test/klogger.ko && insmod /modules-under-test/klogger_flood.ko ||
         echo "$1: in" >>/out/refused

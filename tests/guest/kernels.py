@@ -96,7 +96,7 @@ def run(command, folder, timeout=600, whole=False) -> str:
 
 
 def check_kernel_is_well(out: Path):
-    """By its log, and by the list of what nobody points to any more."""
+    """By its log, and by the list of memory without a pointer to it."""
     lines = (out / "dmesg").read_text().splitlines()
     assert [line for line in lines if any(word in line for word in COMPLAINTS)] == []
     if (out / "kmemleak").exists():

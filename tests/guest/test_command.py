@@ -40,7 +40,7 @@ class Guest:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            # Whoever starts the tests may have it ignored.
+            # The shell that starts the tests may have set it to be ignored.
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
         )
 
@@ -112,7 +112,7 @@ def test_the_whole_guest_is_recorded(command):
     log = Log(command.klogger, command.folder / "scheduler.klog")
     oracles.check_whole(log)
     assert log.one("SELECT text FROM mark") == "the command begins"
-    # The idle thread is nobody's child.
+    # The idle thread is no child of the command.
     assert log.count("SCHEDIN", "pid = 0") > 0
 
 

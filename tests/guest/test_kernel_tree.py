@@ -62,7 +62,7 @@ def tree(linux, klogger):
     tree = linux / "tree"
     if not (tree / ".complete").exists():
         shutil.rmtree(tree, ignore_errors=True)
-        # Whoever changes a file in it makes a new one, so that the files may be shared.
+        # Programs that change a file in it make a new one, so that the files may be shared.
         run("cp", "-al", linux / "source", tree)
         run("patch", "-p1", "-d", tree, "-i", OURS / "scheduler.patch")
         (tree / ".complete").touch()

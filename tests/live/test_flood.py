@@ -27,7 +27,7 @@ def test_logged_and_lost_are_all(recorder, workloads, clean_kernel, options):
     check_all(log, pids, n * os.cpu_count())
 
 
-def test_logged_and_lost_are_all_when_nobody_empties_the_rings(recorder, workloads, clean_kernel):
+def test_logged_and_lost_are_all_when_the_rings_are_not_drained(recorder, workloads, clean_kernel):
     n, out = 500_000, recorder.path()
     flood = [workloads / "flood", n, -1]
     run = recorder.while_stopped("-s", SCHEMA, "--buffer-size", "64K", command=flood, out=out)

@@ -136,7 +136,7 @@ def test_a_disk_that_fills_up_meanwhile(recorder, workloads, clean_kernel, small
 
 
 @pytest.mark.parametrize("buffer", ["64M", "256K"])
-def test_a_ring_that_nobody_empties(recorder, workloads, clean_kernel, buffer):
+def test_a_ring_that_is_not_drained(recorder, workloads, clean_kernel, buffer):
     """The recorder is stopped while the flood runs: on which CPU, and when, is in the ledger,
     whatever was lost.
     """

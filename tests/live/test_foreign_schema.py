@@ -56,7 +56,7 @@ HOSTILE = {
 
 @pytest.fixture
 def place():
-    """A folder that everybody may enter: compilers are not run as root."""
+    """A folder that every user may enter: compilers are not run as root."""
     with tempfile.TemporaryDirectory(prefix="klogger-test-") as name:
         Path(name).chmod(0o755)
         yield Path(name)
@@ -120,7 +120,7 @@ exit 1
 def test_the_compiler_sees_nothing(recorder, place):
     secret = place / "open"
     secret.mkdir()
-    (secret / "secret").write_text("everybody may read it, but for the compiler")
+    (secret / "secret").write_text("every user may read it, but not the compiler")
     # In a folder of its own, for it may read what is beside it.
     tools = place / "tools"
     tools.mkdir()

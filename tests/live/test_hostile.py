@@ -284,7 +284,7 @@ def test_interrupted_while_it_compiles(recorder):
     temporary, file = (recorder.dir / name for name in ("tmp", "odd.klogger"))
     temporary.mkdir()
     file.write_text(SCHEMA)
-    # It is nobody who runs it.
+    # The user nobody runs it.
     place = tempfile.TemporaryDirectory(prefix="klogger-test-")
     compiler = Path(place.name) / "clang-22"
     compiler.write_text("#!/bin/sh\nsleep 1\n")
@@ -300,7 +300,7 @@ def test_interrupted_while_it_compiles(recorder):
             },
             stderr=subprocess.DEVNULL,
             start_new_session=True,
-            # Whoever runs the tests in the background may have left it ignored.
+            # A shell that runs the tests in the background may have set it to be ignored.
             # There are no threads.
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
         )

@@ -21,7 +21,7 @@ from klogger.findings import LEAST_WEIGHT
 SCHEMA = Path(__file__).resolve().parents[2] / "schemata/locking/locking.klogger"
 LINE = re.compile(r"^.*-(\d+) +\[\d+\] .*: contention_(begin|end): ", re.M)
 CPUS = os.cpu_count() or 1
-pytestmark = pytest.mark.skipif(CPUS < 2, reason="on one CPU nobody waits for a lock")
+pytestmark = pytest.mark.skipif(CPUS < 2, reason="on one CPU no thread waits for a lock")
 # Threads fight for one lock even while others have the CPUs.
 THREADS = 2 * CPUS
 NS_PER_TICK = 10**9 // os.sysconf("SC_CLK_TCK")
@@ -63,7 +63,7 @@ def answers(said: dict) -> dict:
 def recorded(recorder, workloads, load, seconds=1.5):
     """The log of a load, and how long the machine was in the kernel meanwhile."""
     before = kernel_ns()
-    # Before all others, or on a busy machine two of them seldom run at the same time, and nobody
+    # Before all others, or on a busy machine two of them seldom run at the same time, and none
     # waits.
     command = ["nice", "-n", "-20", workloads / "locks", load, THREADS, seconds]
     done, path = recorder.run("-s", SCHEMA, "--", *command)

@@ -44,7 +44,7 @@ def test_a_log_that_is_being_written(recorder):
     process = recorder.start("-s", "scheduler", "--", "sleep", "60", out=path)
     assert started(path)
     path.chmod(0o644)
-    # Anybody who may read the log is told, and whatever is there is read.
+    # Any user who can read the log can see that, and read what is there.
     for prefix in [], ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]:
         if prefix and not readable_by_nobody(path, prefix):
             continue

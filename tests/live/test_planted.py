@@ -112,7 +112,7 @@ def test_a_daemon_that_wakes_five_times_a_second(recorder, workloads):
     check_cutters(answer, times, kept)
     if times["beacon"] > max((n for name, n in times.items() if name != "beacon"), default=0):
         assert " of these to beacon (" in answer["findings"][0]
-    # What was planted comes first if nobody else takes the CPU as often, or for as long.
+    # What was planted comes first if no other thread takes the CPU as often, or for as long.
     if hog["nivcsw"] > 2 * wakes or kept["beacon"] <= sum(kept.values()) / 2:
         disturbed(
             f"the hog was cut off {hog['nivcsw']} times, {wakes} of them planted, and waited "

@@ -73,8 +73,8 @@ def test_every_hit_is_there_or_counted(recorder, killed, clean_kernel, options):
         WHERE serial > (SELECT max(n.serial) FROM numbered AS n WHERE n.cpu = lost.cpu)""")
     lost = log.one("SELECT coalesce(sum(count), 0) FROM ledger WHERE severity = 'loss'")
     if options == ("--buffer-size", "64K"):
-        # What is lost in a full ring may be another event, and of what was lost on its way nobody
-        # knows which it was.
+        # What is lost in a full ring may be another event, and of what was lost on its way it is
+        # not known which it was.
         ours = log.one("""SELECT coalesce(sum(count), 0) FROM ledger
             WHERE severity = 'loss' AND (event = 'NUMBERED' OR event IS NULL)""")
         assert ours - after <= hits - logged <= ours, (hits, logged, ours, after, lost)

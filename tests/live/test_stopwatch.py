@@ -176,7 +176,7 @@ def losetup(*words):
 
 @pytest.fixture
 def disk(tmp_path):
-    """A block device on a file of 16 MiB, of which nobody else knows."""
+    """A block device on a file of 16 MiB, which no other program uses."""
     file = tmp_path / "disk"
     file.write_bytes(os.urandom(16 << 20))
     done = losetup("--find", "--show", file)
@@ -236,7 +236,7 @@ def kinds(recorder, out, *analyses):
 
 
 def test_schema_counts_system_calls(recorder, workloads):
-    """Each getppid of the program is one pair; nobody else of the command's threads calls it."""
+    """Each getppid of the program is one pair; no other thread of the command calls it."""
     done, out = recorder.run("-s", SCHEMA, "--", workloads / "delays", PRIME, "getppid", 0)
     assert done.code == 0, done.err
     (row,) = [r for r in kinds(recorder, out, "kinds")["kinds"] if r["kind"] == "getppid"]

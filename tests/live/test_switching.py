@@ -68,8 +68,8 @@ def check_calls(log, report):
 
 
 def test_the_workload_ends(tmp_path):
-    """Whoever of its ring sees first that the time is over must not leave the others waiting for
-    the byte.
+    """The first process of its ring to see that the time is over must not leave the others
+    waiting for the byte.
     """
     program = tmp_path / "program"
     subprocess.run(

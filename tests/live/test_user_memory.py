@@ -45,7 +45,7 @@ def test_texts_and_numbers_of_a_program(recorder):
     assert rows == [(str(there)[:63], str(there))]
 
 
-def test_what_is_nobodys_memory_reads_as_nothing(recorder):
+def test_what_is_no_memory_reads_as_nothing(recorder):
     schema = recorder.dir / "user.klogger"
     schema.write_text(SCHEMA)
     done, path = recorder.run("-s", schema, "--no-calibrate", "--", "true")
@@ -56,7 +56,7 @@ def test_what_is_nobodys_memory_reads_as_nothing(recorder):
 
 
 # What the program below gives to openat(2), together with a folder that is none: each event once
-# for each call. Pages that nobody has touched are brought in by the call itself, so that each of
+# for each call. Pages that have not been touched are brought in by the call itself, so that each of
 # them is missing once.
 UNREAD = """
 event ONE scope current { string path }

@@ -3,7 +3,7 @@
 
 Some kernels do not report every switch: in virtual machines whose kernel is not a stock one, a few
 switches of an idle CPU reach only one tracer of several, or none. The kernel's counters know of
-them. The recorder is not to blame if its log has whatever ftrace has.
+them. The recorder is right if its log has whatever ftrace has.
 """
 
 import itertools

@@ -210,7 +210,7 @@ class Recorder:
         return self.wait(process, timeout), out
 
     def do(self, *words) -> Done:
-        """As the user whose recorder it is, who alone may speak to it."""
+        """As the user of the recorder: no other user may control it."""
         return self.wait(self.spawn(self.klogger, *words, prefix=self.prefix))
 
     def log(self, path: Path) -> Log:

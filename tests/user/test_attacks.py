@@ -56,7 +56,7 @@ def test_another_folder_in_the_place_of_its_own(recorder, how):
     """`-p PID` opens, changes and removes nothing but what the process has mapped."""
     place, victim = recorder.folder / "place", recorder.folder / "victim"
     (victim / "k").mkdir(mode=0o700, parents=True)
-    # No process has this number, so nobody would miss the file.
+    # No process has this number, so that the file looks like a dead program's.
     name = f"{2**22 - 1}.abcdef"
     precious = victim / "k" / name
     precious.write_text("precious")
@@ -96,7 +96,7 @@ signal.pause()
 
 
 @contextmanager
-def everybodys_folder(*files):
+def shared_folder(*files):
     """Programs that another user may run."""
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         place = Path(folder)
@@ -126,7 +126,7 @@ def spawn_outside(recorder, *command):
 def test_a_stranger_names_a_parent(recorder, build):
     """It is not recorded. A program that comes later, and is a descendant, is."""
     lives, out = build("lives.c"), recorder.folder / "a.klog"
-    with everybodys_folder(lives) as place:
+    with shared_folder(lives) as place:
         model = spawn_outside(recorder, *AS_NOBODY, place / "lives", "sleep", 1_000_000)
         folder = Path(f"/dev/shm/klogger-{NOBODY}")
         (path,) = until(lambda: list(folder.glob(f"{model.pid}.*")), model)
@@ -256,7 +256,7 @@ print(json.dumps(found))
 
 @root
 def test_strangers_under_a_recorders_name(recorder):
-    with everybodys_folder(recorder.klogger) as place:
+    with shared_folder(recorder.klogger) as place:
         out = recorder.folder / "a.klog"
         words = (sys.executable, "-c", SQUAT, place / recorder.klogger.name, out, NOBODY)
         done = recorder.wait(recorder.spawn(*words, prefix=("unshare", "-n")))

@@ -256,7 +256,7 @@ def test_no_folder(build, clean_dir, kind):
 
 
 @pytest.mark.parametrize(
-    "wish",
+    "request_",
     [
         "",
         "1",
@@ -273,15 +273,15 @@ def test_no_folder(build, clean_dir, kind):
     ],
     ids=range(12),
 )
-def test_odd_wishes(build, room, wish):
-    done = room.run(build("lives.c"), "nothing", record=False, KLOGGER_RECORD=wish)
+def test_odd_requests(build, room, request_):
+    done = room.run(build("lives.c"), "nothing", record=False, KLOGGER_RECORD=request_)
     assert (done.code, len(done.err.splitlines())) in ((7, 0), (7, 1)), done
 
 
 @root
-def test_a_privileged_program_obeys_nobody(build, room):
-    """Set-user-ID programs take no orders out of the environment, and write nothing where
-    it says.
+def test_a_privileged_program_ignores_the_environment(build, room):
+    """Set-user-ID programs ignore KLOGGER_RECORD and the like, and write nothing where these
+    point.
     """
     folder = Path(tempfile.mkdtemp(dir="/tmp"))
     program = folder / "lives"
@@ -300,7 +300,7 @@ def test_a_privileged_program_obeys_nobody(build, room):
 
 
 def test_a_file_is_complete_when_it_is_seen(build, room):
-    """Whoever sees the name can use the file: the name comes last."""
+    """A file that has its name can be used: it is named last."""
     program = build("lives.c")
     seen = 0
     for _ in range(scaled(20, 300)):

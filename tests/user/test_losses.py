@@ -74,7 +74,7 @@ def wait_for(what):
 
 def test_a_stray_write_costs_its_own_thread_and_no_other(recorder, build, room):
     """Into the position of one thread's ring. What the thread logged before is there; the rest has
-    no count, for nobody knows what of it is true.
+    no count, because it is not known which of it is true.
     """
     calls = 3000
     recording, out = recorder.start(*USER, *BUFFER, "--", build("flood.c"), 2, calls, 1)

@@ -200,7 +200,7 @@ def test_enable_and_disable(recorder, build):
 
 @root
 def test_an_ordinary_user(klogger, room, build):
-    """Needs no privilege; sees that user's programs, and nobody else's."""
+    """Needs no privilege; sees that user's programs, and no others."""
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         place = Path(folder)
         place.chmod(0o777)
@@ -281,7 +281,7 @@ def test_cause_stands_before_effect(recorder, build, cpus):
     )
     if cpus == (0, 0):
         # On one CPU, the reader was woken and switched to between the two events, but for a few
-        # that came while the writer was preempted, and switches that the kernel reports to nobody.
+        # that came while the writer was preempted, and switches that the kernel does not report.
         switches = f"(FROM schedin WHERE pid = {report['reader']}) AS s"
         without = log.one(
             f"SELECT count(*) FROM pair ASOF JOIN {switches} ON s.time <= after WHERE s.time <"
@@ -377,9 +377,9 @@ def test_hostile_programs(recorder, build, what):
     hostile = recorder.spawn(build("hostile.c"), what, seconds)
     time.sleep(0.3)
     calls = 500 * seconds
-    honest = recorder.spawn(build("flood.c"), 2, calls, 1)
+    other = recorder.spawn(build("flood.c"), 2, calls, 1)
     assert recorder.wait(hostile, timeout=seconds + 60).code == 0
-    report = recorder.wait(honest, timeout=seconds + 60).report
+    report = recorder.wait(other, timeout=seconds + 60).report
     assert recording.poll() is None, recorder.wait(recording)
     peak = int(
         re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{recording.pid}/status").read_text())[1]

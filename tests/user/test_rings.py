@@ -182,6 +182,6 @@ def test_flight_recorder_after_a_crash(build, room):
     (slot,) = shared.used_slots()
     assert [record.values["n"] for record in slot.main.newest()] == [0]
     shared.close()
-    # Whoever wants it finds it: no other program takes it away.
+    # The file stays: no other program removes it.
     room.run(build("lives.c"), "nothing", record=False)
     assert room.names() == [name]

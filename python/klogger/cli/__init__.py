@@ -19,7 +19,7 @@ from klogger.units import printable
 
 
 def complain(what: object) -> None:
-    """A message on the standard error. A log is anybody's, and its names must not act on the
+    """A message on the standard error. A log is untrusted, and its names must not act on the
     terminal.
     """
     print(
@@ -28,7 +28,7 @@ def complain(what: object) -> None:
 
 
 def private_as(*logs: str | os.PathLike[str]) -> None:
-    """What this process writes from now on, nobody may read who may not read these logs."""
+    """What this process writes from now on can be read only by users who can read these logs."""
     for log in logs:
         with contextlib.suppress(OSError):
             mode = os.stat(log).st_mode

@@ -35,7 +35,7 @@ AnyPath = str | os.PathLike[str]
 
 @dataclass
 class Compared:
-    """`remarks`: what must be known before the comparison is believed."""
+    """`remarks`: what must be known before the comparison is used."""
 
     sides: tuple[Side, Side]
     remarks: list[str]

@@ -127,6 +127,6 @@ async function startPage() {
   startTables(selection);
   startBadge(selection);
   const [timeline, views] = await Promise.all([startTimeline(selection), startPictures(selection)]);
-  // For the tests, and for whoever likes the console.
+  // For the tests, and for use in the browser's console.
   window.klogger = { selection, timeline, views };
 }

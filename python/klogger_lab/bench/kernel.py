@@ -91,7 +91,7 @@ def read(event: str) -> int:
     try:
         return int((FILES / event).read_text())
     except (OSError, ValueError) as error:
-        raise Failure(f"{FILES / event}: {error}", help="is somebody recording?") from None
+        raise Failure(f"{FILES / event}: {error}", help="is a recording running?") from None
 
 
 def ticks_per_ns(said: dict[str, int]) -> float:

@@ -155,7 +155,7 @@ static void do_ticks(u64 ms)
 	printf("{\"ticks\": %llu, \"ns\": %llu}\n", ticks, now(CLOCK_MONOTONIC_RAW) - start);
 }
 
-static int obey(char *line)
+static int run_command(char *line)
 {
 	unsigned list[ARMS_MAX], arms = 0;
 	char *word = strtok(line, " \n"), *argument = strtok(NULL, " \n");
@@ -194,7 +194,7 @@ int main(int argc, char **argv)
 	if (!block || sched_setaffinity(0, sizeof(cpus), &cpus))
 		return 2;
 	while (fgets(line, sizeof(line), stdin)) {
-		int error = obey(line);
+		int error = run_command(line);
 
 		if (error)
 			return error;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""From blocks to a cost, and whether it may be believed. Nothing here measures."""
+"""From blocks to a cost, and whether it is precise enough. Nothing here measures."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-# Between the quartiles lies half of what was measured: with more than this share of the median, it
-# says little.
+# Half of the measurements are between the quartiles: if these are further apart than this share of
+# the median, the value is not precise.
 WIDE = 0.25
 # Two things that differ by less cannot be told apart, and need not be.
 LEAST_NS = 2.0

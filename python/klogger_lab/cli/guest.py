@@ -239,7 +239,7 @@ def die_in_order() -> None:
 
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, end)
-    # Nobody reads our output: an exception, not the end.
+    # The reader of our output is gone: an exception, not the end.
     signal.signal(signal.SIGPIPE, lambda number, _: end(number, None))
 
 

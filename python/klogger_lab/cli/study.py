@@ -30,7 +30,7 @@ examples:
   klogger study locks --keep logs/           the logs stay in logs/locks/, for sql and report
   klogger study all --budget 5m              all of them, one after the other
 
-Exit code: 0 all checks hold; 1 a check failed, so do not believe that study; 2 it could not be run.
+Exit code: 0 all checks hold; 1 a check failed, so do not trust that study; 2 it could not be run.
 """
 TIMES = {"": 1.0, "s": 1.0, "ms": 1e-3, "m": 60.0, "min": 60.0, "h": 3600.0}
 

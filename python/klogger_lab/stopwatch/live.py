@@ -137,7 +137,7 @@ def prepare_held(recorder: Recorder, folder: Path, pairs: int) -> None:
 
 
 def wait_for_word(recorder: Recorder, fifo: Path) -> str | None:
-    """What somebody writes there; None if the recorder ends before."""
+    """What a program writes there; None if the recorder ends before."""
     descriptor = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
     try:
         until = time.monotonic() + PATIENCE

@@ -39,7 +39,7 @@ NEVER = "    if (0)\n        klogger({event}, 0, 0, 0);\n"
 ONLY = "    if ({condition})\n    "
 
 # A pair with nothing in between: two programs at one tracepoint, which run one after the other. The
-# tracepoint is hit by setitimer(ITIMER_VIRTUAL), which hardly anybody else calls.
+# tracepoint is hit by setitimer(ITIMER_VIRTUAL), which few programs call.
 EMPTY = """\
 // SPDX-License-Identifier: GPL-2.0-only
 schema empty_{event} "What the stopwatch itself takes: a pair with nothing in between"

@@ -82,7 +82,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Check:
-    """An invariant, compared with what somebody else counted. `text` has both numbers."""
+    """An invariant, compared with another counter. `text` has both numbers."""
 
     name: str
     ok: bool

@@ -17,7 +17,7 @@
 -- empty: no soft interrupt was asked for while the log was recorded
 
 -- What is asked for a second time before it runs, runs once: its time is that from the first time
--- on, whoever asked later.
+-- on, whatever raised it later.
 CREATE TEMP MACRO deferred_key(cpu, kind) AS cpu::BIGINT * 65536 + kind;
 CREATE TEMP VIEW deferred_begin AS
 WITH edge AS (

@@ -18,7 +18,7 @@
 -- note: High-resolution timers only. A thread outside the recording has no name in the log, but its
 --     number.
 -- note: A timer that was set before the log began, or while events were lost, is "not known". One
---     that sets itself was first set by somebody: the finding names the thread, if that was while
+--     that sets itself was first set by a thread: the finding names it, if that was while
 --     the log was recorded.
 -- empty: no timer was due while the log was recorded
 

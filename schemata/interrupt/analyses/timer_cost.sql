@@ -16,7 +16,7 @@
 -- column max [ns]: the longest run
 -- column length [ns]: time in the handler, without what interrupted it
 -- column part [share]: part of the runs that are not longer
--- note: Soft interrupts TIMER, SCHED, RCU and HRTIMER are counted as the timer's, whoever asked for
+-- note: Soft interrupts TIMER, SCHED, RCU and HRTIMER are counted as the timer's, whatever raised
 --     them.
 -- note: Events of other schemata that log in a run add what they take.
 -- empty: no timer interrupt came while the log was recorded

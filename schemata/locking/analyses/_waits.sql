@@ -13,8 +13,8 @@
 -- mutexes have, ends one phase and begins the next: spinning or asleep. A wait for a spin lock or
 -- an rwlock has one LOCK_BEGIN, and cannot be given up; so a second one says that an end is
 -- missing. Waits with events missing in between are left out. So are those for spin locks and
--- rwlocks that have no end: nobody spins until a log ends, but the kernel skips an end that comes
--- in an interrupt of our own program (probe_missed).
+-- rwlocks that have no end: no thread spins until a log ends, but the kernel skips an end that
+-- comes in an interrupt of our own program (probe_missed).
 
 -- Who waits: a thread, with what interrupts it, for the two never wait for the same lock; or an
 -- idle CPU.
@@ -242,7 +242,7 @@ SELECT unnest(functions) AS function, class FROM (VALUES
                  'tracepoint_probe_unregister', 'bpf_trampoline_link_prog'])
 ) AS t(class, functions);
 
--- Frames of the lock itself, inside of whoever wants it.
+-- Frames of the lock itself, called by the function that takes it.
 CREATE TEMP MACRO locking_is_lock(function) AS
     regexp_matches(function,
         '^_*(native_|pv_|raw_|hv_|kvm_)*'

@@ -13,7 +13,7 @@
 -- column caller: the function that wanted the lock, in most of the waits
 -- note: The class is that of the first function of the kernel's stack that stands in a table of
 --     this schema (locking_class in _waits.sql). What no function there names is called other.
--- empty: nobody spun for a lock while the log was recorded
+-- empty: no thread spun for a lock while the log was recorded
 
 CREATE TEMP TABLE by_class AS
 SELECT class, kind, count(*) AS waits, sum(spin_ns) AS spinning,

@@ -16,7 +16,7 @@
 -- column at_once [count]: the most waiters at the same time
 -- column interrupts [share]: waits in softirqs and interrupts; as far as their stacks show it
 -- note: Addresses are used again: what is freed and allocated anew counts as one lock.
--- empty: nobody had to wait for a lock while the log was recorded
+-- empty: no thread had to wait for a lock while the log was recorded
 
 CREATE TEMP TABLE league AS
 SELECT lock, class, kind, count(*) AS waits, sum(ns) AS waited, quantile_disc(ns, [0.5, 0.99]) AS p,

@@ -11,7 +11,7 @@
 -- column ratio [count]: how many times as many as the next class has
 -- note: The KLogger paper found the lock of the network card taken almost three times as often as
 --     the next one. It counted all acquisitions; these are the contended ones.
--- empty: nobody had to wait for a spin lock or an rwlock while the log was recorded
+-- empty: no thread had to wait for a spin lock or an rwlock while the log was recorded
 
 CREATE TEMP TABLE ratio_access AS
 SELECT class, count(*) AS waits FROM locking WHERE busy GROUP BY class;

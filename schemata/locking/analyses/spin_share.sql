@@ -13,7 +13,7 @@
 --     of a virtual machine took, count as spinning.
 -- note: Spin locks and rwlocks are what the KLogger paper's Figure 2 shows. A mutex spins as long
 --     as its owner runs; that is listed apart.
--- empty: nobody had to wait for a lock while the log was recorded
+-- empty: no thread had to wait for a lock while the log was recorded
 
 CREATE TEMP TABLE spin_share AS
 SELECT kind AS lock, busy, count(*) FILTER (spin_ns > 0) AS waits, sum(spin_ns) AS spinning,

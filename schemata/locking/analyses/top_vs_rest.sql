@@ -13,7 +13,7 @@
 -- column to_ns [ns]: end of the part
 -- note: The KLogger paper's Figure 3 shows the Big Kernel Lock against all others. It left Linux in
 --     2.6.39.
--- empty: nobody spun for a lock while the log was recorded
+-- empty: no thread spun for a lock while the log was recorded
 
 CREATE TEMP TABLE top_vs_rest AS
 WITH total AS (SELECT class, sum(spin_ns) AS ns FROM locking GROUP BY class HAVING sum(spin_ns) > 0)

@@ -8,7 +8,7 @@
 -- column lock: lock; what it protects, and its kind
 -- column waits [count]: waits
 -- column waited [ns]: all waits together
--- column share [share, bar]: the part of the recorded time in which somebody waited
+-- column share [share, bar]: the part of the recorded time in which a thread waited
 -- column spinning [share]: the part of the waiting that was spinning, with a CPU, and not asleep
 -- column p50 [ns]: half of the waits are shorter
 -- column p99 [ns]: 99 of 100 are shorter
@@ -17,7 +17,7 @@
 -- column open [count]: waits that had not ended when the log did; they count up to its end
 -- note: Only waits are logged. How often a lock was taken without waiting is not known.
 -- note: A mutex or an rwsem is spun for first, while its owner runs. Of an rwsem that is not seen.
--- empty: nobody had to wait for a lock while the log was recorded
+-- empty: no thread had to wait for a lock while the log was recorded
 
 -- Time in which at least one waited, by lock: runs of waits that touch, each from its beginning to
 -- its latest end.
@@ -57,7 +57,7 @@ FROM waits ORDER BY share DESC, lock;
 SELECT lock, waited FROM waits ORDER BY waited DESC, lock LIMIT 15;
 
 -- finding
-SELECT format('Somebody waited for the lock of class {} in {:.3g} % of the time: {:,} waits, {} '
+SELECT format('Threads waited for the lock of class {} in {:.3g} % of the time: {:,} waits, {} '
               'together, the longest {}. '
               || '{:.0f} % of it from {}.',
               lock, 100 * share, waits, duration(waited), duration(max), 100 * part,

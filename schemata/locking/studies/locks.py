@@ -354,7 +354,7 @@ def leagues(loads: list[tuple[Run, Spun]]) -> Any:
     columns = [
         column("load", "", "load"),
         column("processes", "count", "processes at once"),
-        column("most", "", "the lock that somebody waited for most of the time"),
+        column("most", "", "the lock that threads waited for most of the time"),
         column(
             "ratio",
             "",
@@ -539,7 +539,7 @@ STUDY = Study(
     title="CPU time lost spinning for locks",
     question=(
         "Which part of all CPU time is lost spinning for locks of the kernel, and which locks are"
-        " to blame?"
+        " responsible?"
     ),
     paper="Figures 2 to 4",
     found=(

@@ -153,7 +153,7 @@ static uint64_t calibrate(uint64_t turns, long *failed)
 	return turns;
 }
 
-// The kernel's own timer of a software counter; nobody reads what it counts.
+// The kernel's own timer of a software counter; its count is not read.
 static void start_timer(void)
 {
 	struct perf_event_attr attr = {.type = PERF_TYPE_SOFTWARE,

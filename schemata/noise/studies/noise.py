@@ -57,7 +57,7 @@ def arms(plan: Plan) -> list[Arm]:
         touches = array if given is None else given
         words = [program, f"{seconds:.2f}", str(cpu), str(touches), neighbour, str(rate)]
         said = {"touches": touches, "rate": rate if neighbour != "none" else 0, "cpu": cpu}
-        # For half a second at a time, nobody but the loop runs on its CPU: the ring holds what is
+        # For half a second at a time, only the loop runs on its CPU: the ring holds what is
         # logged meanwhile.
         made.append(Arm(name, words, seconds, said, ["--buffer-size", "16M"], around=unthrottled))
     return made
@@ -431,7 +431,7 @@ def cannot(plan: Plan, runs: list[Run]) -> list[str]:
     if plan.machine.virtual:
         said.append(
             "This is a virtual machine: what the hypervisor takes is stolen time, which is shown;"
-            " what else it does, and the speed of the real CPU, nobody here can see."
+            " what else it does, and the speed of the real CPU, cannot be seen here."
         )
     return said
 

@@ -5,8 +5,8 @@
 --   from_ns, to_ns    ns since the log's start
 --
 -- A thread is there from ADD_TO_RUNQ until REMOVE_FROM_RUNQ, and MIGRATE takes it elsewhere. The
--- switches in between are needed only where events are missing: nobody knows then where a thread
--- is, until it is seen again.
+-- switches in between are needed only where events are missing: it is not known then where a
+-- thread is, until it is seen again.
 
 CREATE TEMP TABLE place_gap AS
 SELECT from_ns, until AS to_ns

@@ -21,8 +21,8 @@
 -- empty: no thread lost its CPU while it could have gone on
 
 -- If the thread left a CPU once more before it is seen to have one again, then it was back unseen,
--- and nobody knows when. Nor is it known where the clocks of two CPUs disagree, so that it would be
--- back before it left.
+-- and it is not known when. Nor is it known where the clocks of two CPUs disagree, so that it would
+-- be back before it left.
 CREATE TEMP TABLE cut AS
 WITH again AS (
     SELECT *, lead(from_ns) OVER (PARTITION BY pid ORDER BY from_ns, to_ns) AS again FROM quantum

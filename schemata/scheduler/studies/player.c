@@ -4,7 +4,7 @@
 //
 // Decoding takes 14 ms of CPU time a frame and showing it 8 ms: together 55 % of a CPU. The pipe
 // has room for one frame. A frame that is not shown within its 40 ms is lost; for one whose time is
-// over, nobody works any more.
+// over, no thread works any more.
 #include "study.h"
 #include <fcntl.h>
 

@@ -108,8 +108,8 @@ static int repeat(char **command)
 	long long times = 0;
 	int pid, ended;
 
-	// What is left of the last command is killed by whoever runs the study; here only its first
-	// process.
+	// What is left of the last command is killed by the runner of the study; here only its
+	// first process.
 	for (; now() < until; times++) {
 		pid = child("repeat");
 		if (pid == 0) {

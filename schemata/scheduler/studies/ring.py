@@ -117,8 +117,8 @@ def cost(one: dict[str, Any]) -> float:
 
 
 def passes_check(seen: list[dict[str, Any]]) -> Check:
-    """On one CPU, nobody gets the token without a switch: each pass has one, and the log has them
-    all.
+    """On one CPU, no process gets the token without a switch: each pass has one, and the log has
+    them all.
     """
     passes, switches = sum(s["passes"] for s in seen), sum(s["switches"] for s in seen)
     text = (

@@ -14,8 +14,8 @@
 -- column max [ns]: the longest
 -- column what: action and kind
 -- column took [ns]: time from START to STOP
--- note: A system call that waits is as long as its wait: 'read' of a terminal takes as long as
---     nobody types.
+-- note: A system call that waits is as long as its wait: 'read' of a terminal takes until
+--     a line is typed.
 -- note: Work items run in threads of the kernel: only a recording of all threads (-a) has them.
 -- empty: no START in the log has a STOP
 

@@ -32,8 +32,8 @@ SELECT *, call_key(cpu, to_ns) AS key, call_key(cpu, from_ns) AS begun
 FROM klogger.broken('call_both', ['SCHED_ENTER', 'SCHED_LEAVE', 'CPU_SWITCH']) WHERE NOT broken;
 DROP TABLE call_both;
 
--- The length of a queue is logged by whoever changes it, on any CPU. After a gap anywhere it is
--- unknown until it is logged again.
+-- The length of a queue is logged on the CPU that changes it, which may be another one. So after a
+-- gap on any CPU it is unknown until it is logged again.
 CREATE TEMP TABLE call_queue AS SELECT call_key(runq, time) AS key, time, queued::INTEGER AS queued
 FROM NR_RUNNING;
 

@@ -8,14 +8,14 @@
 -- column mean [count]: threads on its queue, averaged over time
 -- column max [count]: the most
 -- column empty [share]: time in which there was none
--- column one [share, bar]: time in which there was one, with nobody waiting
+-- column one [share, bar]: time in which there was one, and none waited
 -- column more [share, bar]: time in which others waited, or slept without having left the queue
 -- column changes [count]: times that the length changed
 -- column queued: threads on the queue
 -- column share [share]: of the time that is known
 -- note: This is the kernel's own number. Since Linux 6.12 it counts a thread that has gone to sleep
---     until its turn would have come, so it may be 2 although nobody waits. `runq` of the scheduler
---     schema counts who could run.
+--     until its turn would have come, so it may be 2 although no thread waits. `runq` of the
+--     scheduler schema counts runnable threads.
 -- note: Time before the first change on a CPU is not known; neither is the time of a gap.
 -- empty: no run queue changed its length while the log was recorded
 
