@@ -20,8 +20,7 @@ use std::process::ExitCode;
 #[derive(Parser)]
 #[command(name = "klogger", version, max_term_width = 100, arg_required_else_help = true)]
 pub struct Cli {
-    /// Format of messages on standard error: text for people, or json, one object per line, for
-    /// programs
+    /// Format of messages on standard error; json: one object per line
     #[arg(
         long,
         global = true,

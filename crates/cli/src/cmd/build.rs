@@ -15,29 +15,30 @@ use std::time::Duration;
 
 const EXAMPLES: &str = "\
 Examples:
-  klogger build -s scheduler -o modules      klogger.ko and klogger_scheduler.ko, for this kernel
+  klogger build -s scheduler -o modules   klogger.ko, klogger_scheduler.ko
   klogger build -s ./my.klogger --kernel ~/linux -o modules
-                                             for a kernel that you have built
-  klogger build -o modules                   klogger.ko alone, for modules of your own
+                                          for another kernel
+  klogger build -o modules                klogger.ko, for your own modules
 Then, on the machine with that kernel:
   klogger record --engine kernel --modules modules -s scheduler -- COMMAND
 
-'klogger record --engine kernel' builds by itself what it needs for the running kernel.";
+For the running kernel, 'klogger record --engine kernel' builds the modules
+that it needs.";
 
 /// Build kernel modules from schemata, for the kernel engine
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// A bundled schema by name, or a schema file; may be given several times
+    /// A bundled schema by name, or a schema file; may be repeated
     #[arg(short, long = "schema", value_name = "SCHEMA")]
     schemas: Vec<String>,
     /// Engine to build for
     #[arg(long, value_enum, default_value_t = Engine::Kernel)]
     engine: Engine,
-    /// The kernel's build tree, or its headers [default: those of the running kernel]
+    /// Build tree of a kernel, or its headers [default: the running kernel's]
     #[arg(long, value_name = "DIR")]
     kernel: Option<PathBuf>,
-    /// Folder for the modules; created if it does not exist
+    /// Directory for the modules; created if it does not exist
     #[arg(short, long, value_name = "DIR", default_value = ".")]
     output: PathBuf,
 }

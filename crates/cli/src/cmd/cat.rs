@@ -25,10 +25,10 @@ pub struct Args {
 
 const EXAMPLES: &str = "\
 Examples:
-  klogger cat boot.klog --from 1.5s --to 1.6s         what happened in that tenth of a second
-  klogger cat boot.klog -e SCHEDIN,SCHEDOUT -c 0      switches of CPU 0
-  klogger cat boot.klog --where 'pid == \"cc1\"'        what happened to threads of that name
-  klogger cat boot.klog --format json | jq .pid       for programs";
+  klogger cat boot.klog --from 1.5s --to 1.6s      a tenth of a second
+  klogger cat boot.klog -e SCHEDIN,SCHEDOUT -c 0   switches of CPU 0
+  klogger cat boot.klog --where 'pid == \"cc1\"'     threads of that name
+  klogger cat boot.klog --format json | jq .pid    for programs";
 
 pub fn run(args: Args) -> Outcome {
     let reader = open::open(&args.file)?;

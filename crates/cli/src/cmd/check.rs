@@ -22,21 +22,23 @@ use std::process::ExitCode;
 const EXAMPLES: &str = "\
 Examples:
   klogger check my.klogger
-  klogger check --kernel /boot/vmlinuz-6.12.9-amd64 my.klogger     would it run there?
-  klogger check --kernel linux-image-6.12.9-amd64_6.12.9-1_amd64.deb scheduler causes";
+  klogger check --kernel /boot/vmlinuz-6.12.9-amd64 my.klogger
+  klogger check --kernel linux-image-6.12.9-amd64_6.12.9-1_amd64.deb causes
 
-/// Check schema files: print all errors, and exit with 2 if there are any
+The exit code is 2 if there is an error.";
+
+/// Check schema files, and print all errors
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Schema files, or names of bundled schemata
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Compare with this kernel instead of the running one, and show for each probe whether it can
-    /// be attached: a vmlinux, a bzImage, a Debian package with one, or a file of raw BTF
+    /// Check against this kernel instead of the running one, and print whether each probe can be
+    /// attached: a vmlinux, a bzImage, a Debian package with one, or a file of raw BTF
     #[arg(long, value_name = "KERNEL")]
     kernel: Option<PathBuf>,
-    /// `text` for people, `json` for programs
+    /// Format of the output
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 }

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 /// Write a MARK event (a number and a text) into a running recording
 ///
-/// It is in the log between the events before and after it, so that it can separate the phases of a
+/// In the log, it is between the events before and after it, and so separates the phases of a
 /// measurement.
 #[derive(clap::Args)]
 #[command(
@@ -17,7 +17,7 @@ pub struct MarkArgs {
     /// Any number
     #[arg(allow_hyphen_values = true)]
     number: i64,
-    /// Any text; up to 255 bytes are kept
+    /// Any text, cut at 255 bytes
     #[arg(default_value = "")]
     text: String,
     /// Process id of the recorder, if several are running
@@ -25,14 +25,14 @@ pub struct MarkArgs {
     recorder: Option<u32>,
 }
 
-/// Switch events on again in a running recording
+/// Enable events in a running recording
 #[derive(clap::Args)]
 pub struct EnableArgs {
     #[command(flatten)]
     events: Events,
 }
 
-/// Switch events off in a running recording
+/// Disable events in a running recording
 #[derive(clap::Args)]
 pub struct DisableArgs {
     #[command(flatten)]

@@ -30,7 +30,7 @@ pub struct Args {
     )]
     to: Target,
 
-    /// Output: a directory for Parquet and CTF, otherwise a file; '-' is standard output
+    /// Directory for Parquet and CTF, otherwise file; '-' for standard output
     #[arg(short, long, value_name = "PATH")]
     output: Option<PathBuf>,
 
@@ -85,21 +85,21 @@ fn parser() -> impl TypedValueParser<Value = Target> {
 
 fn notes() -> String {
     let names: Vec<_> = targets().iter().map(|t| format!("x.klog{}", t.ending())).collect();
-    format!("Without -o the export is written next to the log:\n  {}.\n{NOTES}", names.join(", "))
+    format!("Without -o, the export is written beside the log: {}.\n\n{NOTES}", names.join(", "))
 }
 
 const NOTES: &str = "\
-Parquet tables are written again only if the log has changed. To select events, use SQL
-('klogger sql') or 'klogger cat', which has the same text formats.
+Parquet tables are only rewritten if the log has changed. To select events,
+use 'klogger sql', or 'klogger cat', which has the same text formats.
 
 Examples:
-  klogger export boot.klog --to perfetto              then open boot.klog.pftrace at ui.perfetto.dev
-  klogger export boot.klog --to ctf -o boot-ctf       then 'babeltrace2 boot-ctf'
-  klogger export boot.klog --to lttng -o boot-lttng   then 'lttng-cputop boot-lttng'
-  klogger export boot.klog --to json -o - | jq .pid   for programs
-  klogger export boot.klog -o tables                  a directory of Parquet tables
+  klogger export boot.klog --to perfetto         for ui.perfetto.dev
+  klogger export boot.klog --to ctf -o boot      then: babeltrace2 boot
+  klogger export boot.klog --to lttng -o boot    then: lttng-cputop boot
+  klogger export boot.klog --to json -o - | jq .pid
+  klogger export boot.klog -o tables             Parquet tables
 
-What each format holds, and what it cannot: docs/exports.md";
+docs/exports.md describes what each format contains.";
 
 pub fn run(args: Args) -> Outcome {
     let reader = open::open(&args.file)?;

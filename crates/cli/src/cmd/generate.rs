@@ -13,32 +13,32 @@ use std::process::ExitCode;
 const EXAMPLES: &str = "\
 Examples:
   klogger gen my.klogger -o .            writes my.klogger.h, for C and C++
-  klogger gen my.klogger | less          shows it
+  klogger gen my.klogger | less          prints it
 Then, in the program:
   #include \"my.klogger.h\"
   klogger(REQUEST, id, length);
 and:
   klogger record -s ./my.klogger -- ./prog
 
+For kernel code (docs/kernel-engine.md):
   klogger gen --engine kernel my.klogger -o .
-                                         the same for kernel code: see docs/kernel-engine.md
 
-Rust programs make theirs in build.rs: see docs/user-engine.md.";
+Rust programs generate their code in build.rs (docs/user-engine.md).";
 
-/// Write the header with which a program or kernel code logs a schema's events
+/// Generate the header with which a program or kernel code logs events of a schema
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Schema files, or names of bundled schemata
     #[arg(required = true, value_name = "SCHEMA")]
     schemas: Vec<String>,
-    /// Engine for which to write it
+    /// Engine to generate it for
     #[arg(long, value_enum, default_value_t = Engine::User)]
     engine: Engine,
-    /// For code of a kernel tree: CONFIG_KLOGGER decides whether calls are compiled
+    /// For code in a kernel tree: CONFIG_KLOGGER decides whether calls are compiled
     #[arg(long)]
     in_tree: bool,
-    /// Folder for NAME.klogger.h; created if it does not exist [default: standard output]
+    /// Directory for NAME.klogger.h; created if it does not exist [default: standard output]
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
 }

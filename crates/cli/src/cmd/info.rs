@@ -9,7 +9,7 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Show what is in a log, and check all of it
+/// Summarise a log, and check all of it
 #[derive(clap::Args)]
 #[command(after_help = NOTES)]
 pub struct Args {
@@ -25,8 +25,8 @@ pub struct Args {
 }
 
 const NOTES: &str = "\
-Every block is read and its checksum compared. Damage is reported, and the exit code is 0 as long as
-the log's preamble can be read.";
+Every block is read and its checksum is checked. Damage is reported; the exit
+code is 0 if the preamble of the log can be read.";
 
 pub fn run(args: Args) -> Outcome {
     let reader = open::open(&args.file)?;

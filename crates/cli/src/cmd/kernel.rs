@@ -13,19 +13,19 @@ use std::process::ExitCode;
 
 const EXAMPLES: &str = "\
 Examples:
-  klogger kernel integrate ~/linux --dry-run   shows what would change
-  klogger kernel integrate ~/linux             puts klogger in, or brings it up to date
-  klogger kernel integrate ~/linux --remove    takes it out
+  klogger kernel integrate ~/linux --dry-run   prints what would change
+  klogger kernel integrate ~/linux             adds klogger, or updates it
+  klogger kernel integrate ~/linux --remove    removes it
 Then, in the tree:
   scripts/config --enable KLOGGER
-  #include <klogger/sched.klogger.h>           for the events of .klogger.conf.sched
+  #include <klogger/sched.klogger.h>           events of .klogger.conf.sched
   klogger(SCHEDOUT, prev->pid, prev->prio);
 and, in that kernel:
   klogger record -s .klogger.conf.sched --engine kernel -- make
 
 See docs/kernel-tree.md.";
 
-/// Integrate klogger into a kernel source tree
+/// Add klogger to a kernel source tree
 #[derive(clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -39,19 +39,19 @@ enum Command {
 
 /// Add klogger to a kernel source tree, with the schemata at its top
 ///
-/// Adds the folders kernel/klogger and include/klogger, CONFIG_KLOGGER, and one line to each of
-/// three files. Schemata are the files .klogger.conf* and *.klogger at the top of the tree. Each
-/// gets a header, which the kernel's build generates again when the schema has changed.
+/// Adds the directories kernel/klogger and include/klogger, CONFIG_KLOGGER, and one line to each of
+/// three files. Schemata are the files .klogger.conf* and *.klogger at the top of the tree: each
+/// has a header, which the kernel's build regenerates when the schema has changed.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 struct IntegrateArgs {
     /// Top of the kernel source tree
     #[arg(value_name = "LINUX_DIR")]
     dir: PathBuf,
-    /// Show what would change, without changing anything
+    /// Print what would change, and change nothing
     #[arg(long)]
     dry_run: bool,
-    /// Remove klogger again; klogger() calls stay
+    /// Remove klogger; klogger() calls stay
     #[arg(long)]
     remove: bool,
 }

@@ -8,13 +8,13 @@ use klogger_toolchain::bundled;
 use serde_json::{Value, json};
 use std::process::ExitCode;
 
-/// List the schemata that come with klogger, or the engines
+/// List the bundled schemata, or the engines
 #[derive(clap::Args)]
 pub struct Args {
     /// List the values of 'klogger record --engine', and whether each can run here
     #[arg(long)]
     engines: bool,
-    /// `text` for people, `json` for programs
+    /// Format of the output
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 }

@@ -26,38 +26,40 @@ use std::time::Duration;
 
 const EXAMPLES: &str = "\
 Examples:
-  klogger record -s scheduler -- make -j4            the command and everything it starts
-  klogger record -s scheduler -p 4711 --for 30s      a process that runs already
+  klogger record -s scheduler -- make -j4         a command and its descendants
+  klogger record -s scheduler -p 4711 --for 30s   a running process
   klogger record -s scheduler -a --for 10s -o all.klog
-  klogger record -s ./my.klogger -- ./prog           a schema of your own
-  klogger record --engine user -- ./prog             what the program itself logs; needs no root
+  klogger record -s ./my.klogger -- ./prog        a schema of your own
+  klogger record --engine user -- ./prog          events of programs; no root
+  klogger record -s scheduler -s programs -- ./prog
+                                                  of the kernel and of programs
   klogger record -s scheduler --engine kernel -- ./prog
-                                                     by kernel modules, built if need be
-  klogger record -s scheduler -s programs -- ./prog  both the kernel's events and the program's
-  klogger record -s scheduler --overwrite -- ./prog  keep the newest; dump at the end, or at
-                                                     each SIGUSR1 to klogger
+                                                  with kernel modules
+  klogger record -s scheduler --overwrite -- ./prog
+                                                  flight recorder
 Then:
   klogger report scheduler.klog      the answers
   klogger cat scheduler.klog         the events
 
-The command's own exit code is passed on. Ctrl-C ends the command and the recording.";
+klogger exits with the exit code of the command. Ctrl-C ends the command and
+the recording.";
 
 /// Record events of a command, of processes, or of the whole system
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Schema to record with: the name of a bundled one, or a file; may be given several times. One
-    /// without probes is recorded from programs; 'programs' records all events of programs
+    /// Schema to record: the name of a bundled one, or a file; may be repeated. A schema without
+    /// probes is recorded from programs; 'programs' records all events of programs
     #[arg(short, long = "schema", required_unless_present = "engine", value_name = "SCHEMA")]
     schemas: Vec<String>,
-    /// What logs events [default: auto]; 'klogger list --engines' shows what can run here
+    /// Engine [default: auto]; 'klogger list --engines' lists those that can run here
     #[arg(long, value_name = "ENGINE", value_parser = engines::parser())]
     engine: Option<&'static Choice>,
-    /// For --engine kernel: use modules from this folder (made by 'klogger build -o DIR') instead
-    /// of building them
+    /// For --engine kernel: load modules from this directory (of 'klogger build -o DIR') instead of
+    /// building them
     #[arg(long, value_name = "DIR")]
     modules: Option<PathBuf>,
-    /// The log [default: the first schema's name with .klog]. An existing one is renamed to
+    /// The log [default: the name of the first schema, with .klog]. An existing file is renamed to
     /// FILE.old
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -73,41 +75,39 @@ pub struct Args {
     /// End after this time: 500ms, 30s, 5m, 1h. A command that still runs gets SIGTERM
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     duration: Option<Duration>,
-    /// Ring of each CPU: 64K, 4M, ...; rounded up to a power of two [default: 4M, and more for a
-    /// CPU that needs it]
+    /// Ring of each CPU: 64K, 4M, ...; rounded up to a power of two [default: 4M, and rings grow]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     buffer_size: Option<u64>,
     /// Ring of each thread of a program: 64K, 4M, ...; rounded up to a power of two
     #[arg(long, value_name = "SIZE", default_value = "1M", value_parser = user_size)]
     user_buffer: u64,
-    /// Memory for the rings of all CPUs together, up to which rings grow that are too small
-    /// [default: a sixteenth of the available memory, at most 1G; with --buffer-size they do not
-    /// grow], and for the rings of all programs together [default: 256M]
+    /// Memory limit for the rings of all CPUs, which grow up to it if they fill up too fast
+    /// [default: a sixteenth of available memory, at most 1G; with --buffer-size they do not grow], and
+    /// for the rings of all programs [default: 256M]
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     max_memory: Option<u64>,
-    /// Low-water mark: drain a ring before less than this share of it is free, in percent
+    /// Low-water mark: drain a ring when less than this percentage of it is free
     #[arg(long, value_name = "PERCENT", default_value_t = 10,
           value_parser = clap::value_parser!(u32).range(1..=90))]
     lowwater: u32,
-    /// Flight recorder: when a ring is full, overwrite its oldest events
+    /// Flight recorder: keep the newest events. A dump is written at the end, and at each SIGUSR1 to
+    /// klogger
     #[arg(long)]
     overwrite: bool,
     /// Compress the log (zstd)
     #[arg(long)]
     compress: bool,
-    /// Log at most N of this event per second, on all CPUs together (N/s, also 10K/s, 1M/s), and
-    /// count the others; in EVENT, '*' matches any characters, and '?' one. May be given several
-    /// times
+    /// Log at most N of this event per second, on all CPUs together (also 10K/s, 1M/s), and count
+    /// the others. In EVENT, '*' and '?' match any characters, and one. May be repeated
     #[arg(long, value_name = "EVENT=N/s", value_parser = rate)]
     rate_limit: Vec<RateLimit>,
-    /// Do not log these events until they are switched on with 'klogger enable'
+    /// Start with these events disabled; 'klogger enable' enables them
     #[arg(long, value_name = "EVENT", value_delimiter = ',')]
     disable: Vec<String>,
-    /// Do not measure what events cost, which takes some hundredths of a second before the
-    /// recording
+    /// Do not measure the cost of events, which delays the start by some hundredths of a second
     #[arg(long)]
     no_calibrate: bool,
-    /// No progress, no summary
+    /// Print no progress and no summary
     #[arg(short, long)]
     quiet: bool,
     /// The command, and its arguments

@@ -15,31 +15,31 @@ use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Save what was logged and never written: rings of a recorder that was killed, and of programs
+/// Save events that are in rings and in no log
 ///
-/// The kernel's rings outlive a recorder that is killed; its unfinished log and their contents
-/// become a complete log. A program's events are in memory that outlives the program and its
-/// recorder. This saves the events of programs whose recorder was killed, and of those that run
-/// with KLOGGER_FLIGHT=BYTES, which always keep their newest events. Without arguments, lists all
+/// The rings of the bpf engine outlive a recorder that is killed: 'rescue' makes a complete log of
+/// its log and the rings. The rings of a program outlive the program and its recorder: 'rescue'
+/// saves those of programs whose recorder was killed, and of programs that run with
+/// KLOGGER_FLIGHT=BYTES, which keep their newest events. Without arguments, it lists killed
 /// recorders, and all programs that can log.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  klogger rescue                  list what can be rescued\n  \
-                  klogger rescue 4711             to rescue.klog; removes rings and files of \
-                  dead processes\n  \
+                  klogger rescue 4711             write rescue.klog\n  \
                   klogger rescue 4711 -o crash.klog --keep\n  \
-                  klogger rescue --vmcore /var/crash/202611221200/vmcore -o crash.klog")]
+                  klogger rescue --vmcore vmcore -o crash.klog\n\n\
+                  The rings and files of dead processes are removed when they are saved.")]
 pub struct Args {
-    /// Process id of a killed recorder; or process ids, or files, of programs
+    /// Process id of a killed recorder, or process ids or files of programs
     #[arg(value_name = "PID|FILE")]
     programs: Vec<String>,
-    /// A memory image of a crashed machine (ELF: /proc/vmcore, or a copy of it); makes a log of
-    /// each recording in it
+    /// Memory image of a crashed machine (ELF: /proc/vmcore or a copy); writes a log for each
+    /// recording in it
     #[arg(long, value_name = "FILE", conflicts_with_all = ["programs", "keep"])]
     vmcore: Option<PathBuf>,
-    /// The unfinished log of the recorder, if it was moved since the crash
+    /// The log that the recorder was writing at the crash, if it was moved
     #[arg(long, value_name = "LOG", requires = "vmcore")]
     log: Option<PathBuf>,
-    /// The log. An existing one is renamed to FILE.old
+    /// The log. An existing file is renamed to FILE.old
     #[arg(short, long, value_name = "FILE", default_value = "rescue.klog")]
     output: PathBuf,
     /// Compress the log (zstd)
@@ -48,7 +48,7 @@ pub struct Args {
     /// Do not remove the files of programs that have ended (a recorder's rings are always freed)
     #[arg(long)]
     keep: bool,
-    /// No summary
+    /// Print no summary
     #[arg(short, long)]
     quiet: bool,
 }

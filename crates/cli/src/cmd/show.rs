@@ -20,19 +20,18 @@ const EXAMPLES: &str = "\
 Examples:
   klogger show scheduler
   klogger show ./my.klogger --format json
-  klogger show scheduler --engine bpf     what this engine generates, with the C";
+  klogger show scheduler --engine bpf     with the C code for this engine";
 
-/// Show the effective schema: events with offsets and sizes, and which probes this kernel can
-/// attach
+/// Show a schema: events with offsets and sizes, and which probes this kernel can attach
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// A bundled schema's name, or a schema file
+    /// Name of a bundled schema, or a schema file
     schema: String,
-    /// Show what this engine does with it: which probes it attaches, and the C that is generated
+    /// Show which probes this engine attaches, and the C code that it generates
     #[arg(long, value_name = "ENGINE", value_parser = engine_parser())]
     engine: Option<&'static Maker>,
-    /// `text` for people, `json` for programs
+    /// Format of the output
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 }

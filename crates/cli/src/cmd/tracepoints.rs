@@ -12,25 +12,25 @@ use std::process::ExitCode;
 
 const EXAMPLES: &str = "\
 Examples:
-  klogger tracepoints                    all of this kernel
-  klogger tracepoints block              those with 'block' in their name or group
+  klogger tracepoints                    all tracepoints of this kernel
+  klogger tracepoints block              with 'block' in name or group
   klogger tracepoints --exact sched_switch
   klogger tracepoints block_rq --format json";
 
 /// List the tracepoints of this kernel, with their parameters
 ///
-/// Names and types come from the kernel's type information (BTF); groups come from tracefs, mounted
-/// or not, which only root can read. A parameter whose name is not in BTF is called arg0, arg1, ...
+/// Names and types are from the kernel's type information (BTF); groups are from tracefs, which only
+/// root can read. Parameters whose names the kernel does not have are called arg0, arg1, ...
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Only those with this word in their name or group
+    /// Only tracepoints with this word in their name or group
     #[arg(value_name = "WORD")]
     word: Option<String>,
-    /// Only the one with exactly this name
+    /// Only the tracepoint with exactly this name
     #[arg(long, requires = "word")]
     exact: bool,
-    /// `text` for people, `json` for programs
+    /// Format of the output
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 }

@@ -14,12 +14,12 @@ use std::ops::RangeInclusive;
 
 #[derive(clap::Args, Default)]
 pub struct SelectArgs {
-    /// Exclude earlier events: seconds since the start (1.5, 200ms), before the end (-1s), or UTC
+    /// Omit earlier events: time since the start (1.5, 200ms), before the end (-1s), or UTC
     /// (12:34:56)
     #[arg(long, value_name = "TIME", value_parser = moment, allow_hyphen_values = true)]
     from: Option<Moment>,
 
-    /// Exclude later events
+    /// Omit later events
     #[arg(long, value_name = "TIME", value_parser = moment, allow_hyphen_values = true)]
     to: Option<Moment>,
 
@@ -27,7 +27,7 @@ pub struct SelectArgs {
     #[arg(short, long = "event", value_name = "EVENT,...", value_delimiter = ',')]
     events: Vec<String>,
 
-    /// Only these CPUs: 0,2-3; '-' is the recorder. Events of programs are excluded
+    /// Only these CPUs: 0,2-3; '-' is the recorder. Events of programs are omitted
     #[arg(short, long = "cpu", value_name = "CPU,...", value_delimiter = ',', value_parser = cpus,
           allow_hyphen_values = true)]
     cpus: Vec<RangeInclusive<u16>>,
@@ -42,9 +42,9 @@ Only events that match. Fields, and time, cpu (-1: the recorder), serial and eve
 compared with \
 ==, !=, <, <=, >, >= and =~ (regular expression), and joined with &&, || and !. A number may be \
 hexadecimal (0x1f) or \
-have a unit of time (1.5ms). A value that has a name can be compared with it: pid == \"bash\". \
-Events that programs \
-logged themselves have no cpu, but tid and tgid: their thread and process. An event without the \
+have a unit of time (1.5ms). A value that is displayed with a name can be compared with the name: pid == \"bash\". \
+Events of programs \
+have no cpu, but tid and tgid: their thread and process. An event without the \
 field does not match.";
 
 /// Reads `3`, `2-5` or `-`.
