@@ -20,8 +20,8 @@ use std::process::ExitCode;
 /// The rings of the bpf engine outlive a recorder that is killed: 'rescue' makes a complete log of
 /// its log and the rings. The rings of a program outlive the program and its recorder: 'rescue'
 /// saves those of programs whose recorder was killed, and of programs that run with
-/// KLOGGER_FLIGHT=BYTES, which keep their newest events. Without arguments, it lists killed
-/// recorders, and all programs that can log.
+/// KLOGGER_FLIGHT=BYTES, which keep their newest events. Without arguments, it lists all recorders,
+/// and all programs that can log.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  klogger rescue                  list what can be rescued\n  \
                   klogger rescue 4711             write rescue.klog\n  \
