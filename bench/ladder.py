@@ -36,7 +36,7 @@ L2_KB_UNKNOWN = 2048
 
 
 class Stack(Event):
-    """The generated schema logs constants; a stack has to be asked for."""
+    """The generated schema logs constants; a stack needs a call."""
 
     def call(self) -> str:
         return f"klogger({self.name}, number, klogger_stack())"
@@ -48,7 +48,7 @@ def rungs() -> list[Event]:
 
 
 def arms_of(all_events: Sequence[Event]) -> dict[str, int]:
-    """The arms of the ladder, with the numbers by which a loop knows them."""
+    """The arms of the ladder, with their numbers in a loop."""
     names = [*FLOOR, *(e.name for e in all_events)]
     return {name: names.index(name) for name in RUNGS}
 

@@ -86,7 +86,7 @@ by_bpftrace() {
     seconds=100
     until grep -q ready /out/bpftrace.out || ! waited; do :; done
     hit bpftrace tracepoint
-    # It leaves in its buffers what it has not read when it is asked to end.
+    # When it is terminated, it drops what is in its buffers.
     size=
     until [ "$size" = "$(wc -c </out/bpftrace.out)" ]; do
         size=$(wc -c </out/bpftrace.out)

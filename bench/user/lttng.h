@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// Two ints for LTTng-UST; included again and again, as its macros want it.
+// Two ints for LTTng-UST; included several times, as its macros need it.
 #undef LTTNG_UST_TRACEPOINT_PROVIDER
 #define LTTNG_UST_TRACEPOINT_PROVIDER cost
 #undef LTTNG_UST_TRACEPOINT_INCLUDE

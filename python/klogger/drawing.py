@@ -89,7 +89,7 @@ NOBODY = Subjects()
 
 @dataclass
 class Drawing:
-    """What a kind of picture needs to know."""
+    """What a kind of picture is drawn from."""
 
     analysis: Analysis
     records: list[dict[str, Any]]
@@ -238,7 +238,7 @@ def colour_of(drawing: Drawing, part: str = "colour") -> alt.Color:
     """The palette's colours. Numbers are in their order, names in that of earlier pictures; `other`
     comes last.
     """
-    # A scale tells 0 from "0".
+    # In a scale, 0 and "0" are different values.
     for record in drawing.records:
         record[drawing.column(part)] = str(record[drawing.column(part)])
     names, title = names_of(drawing, part), drawing.title(part)
@@ -257,7 +257,7 @@ def names_of(drawing: Drawing, part: str) -> list[str]:
 
 
 def tooltip(drawing: Drawing) -> list[alt.Tooltip]:
-    """All columns of the picture; durations as text, since a tooltip knows no units."""
+    """All columns of the picture; durations as text, since tooltips have no units."""
     found = []
     for name in [
         n for record in drawing.records[:1] for n in record if not n.startswith("klogger_")

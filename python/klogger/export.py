@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""From a log to its directory of Parquet files, by way of `klogger export`, which also knows
-whether they are fresh.
+"""From a log to its directory of Parquet files, by way of `klogger export`, which also
+checks whether they are up to date.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def export(log: Path, out: Path | None, *, quiet: bool) -> Failure | None:
 
 
 class Printed(Failure):
-    """The exporter has told the user already."""
+    """The exporter has printed the error already."""
 
     def __init__(self) -> None:
         super().__init__("'klogger export' failed")

@@ -258,7 +258,7 @@ def connect() -> duckdb.DuckDBPyConnection:
     threads = min(len(os.sched_getaffinity(0)), THREADS_MAX)
     connection.execute(f"SET threads = {threads}")
     connection.execute(f"SET memory_limit = '{MEMORY_MIB}MiB'")
-    # In a notebook without ipywidgets there is no progress bar, and DuckDB refuses to be told so.
+    # In a notebook without ipywidgets there is no progress bar, and DuckDB rejects this setting.
     with contextlib.suppress(duckdb.InvalidInputException):
         connection.execute("SET enable_progress_bar = false")
     connection.execute("SET autoinstall_known_extensions = false")
@@ -331,7 +331,7 @@ def fields_of(text: str, decodings: set[str]) -> tuple[Field, ...]:
 
 
 def decoding_of(field: dict[str, Any], decodings: set[str]) -> str | None:
-    """Of a single number; those that every log knows (threads, addresses) are no functions."""
+    """Of a single number; those of every log (threads, addresses) are no functions."""
     decode = field.get("decode")
     name = decode.get("table") if isinstance(decode, dict) else None
     return name if name in decodings and field.get("shape", "one") == "one" else None

@@ -10,7 +10,7 @@ import duckdb
 
 from klogger.failure import nearest
 
-# Kinds of names that DuckDB does not know, and the name in its message.
+# Kinds of names that DuckDB reports as unknown, and the name in its message.
 UNKNOWN = re.compile(
     r"(?:Table with name|Scalar Function with name|Table Function with name|Referenced "
     r"column|Referenced table|"

@@ -21,7 +21,7 @@ from klogger.program import JSON, Said, cannot_run, find_klogger
 
 # Seconds for a recorder to compile its schemata and attach them, on a busy machine.
 PATIENCE = 120.0
-# Seconds that a recorder may take to write down what it has, and to end when it is told so again.
+# Seconds that a recorder may take to write what it has, and to end after a second signal.
 LAST_WORDS = 20.0
 AGAIN = 5.0
 LOOK = 0.01

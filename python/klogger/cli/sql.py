@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""`klogger sql`: asks a log in SQL."""
+"""`klogger sql`: queries a log in SQL."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ examples:
 def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(
         prog="klogger sql",
-        description="Ask a log in SQL (DuckDB's). Times are nanoseconds since the log's start.",
+        description="Query a log in SQL (DuckDB's). Times are nanoseconds since the log's start.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -61,7 +61,7 @@ def parser() -> argparse.ArgumentParser:
         "-i",
         "--interactive",
         action="store_true",
-        help="ask for queries until the end of the input",
+        help="read queries until the end of the input",
     )
     return found
 

@@ -96,7 +96,7 @@ def read(
 
 
 def of_command(log: Log) -> bool:
-    """Whether the log is as long as a command took. Others are as long as they were told to be, or
+    """Whether the log is as long as a command took. Others have the length that was requested, or
     were cut off.
     """
     workload, overwrite = (

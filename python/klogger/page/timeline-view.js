@@ -92,7 +92,7 @@ class TimelineView {
     return this.from + ((x - this.left) / (this.width - this.left)) * (this.to - this.from);
   }
 
-  // The view, cut where the page begins to know each quantum, and where it ends.
+  // The view, cut where the page's data of single quanta begins, and where it ends.
   piecesOf() {
     const found = [];
     let at = this.from;

@@ -203,7 +203,7 @@ def ladder(costs: Costs) -> Rows:
 
 
 def over_cell(costs: Costs, arm: str) -> list[Any]:
-    """Beside a cost that is not measurable it would only say so again."""
+    """Empty beside a cost that is not measurable."""
     cost = costs.over_empty.get(arm)
     return [None] if cost is None or costs.added[arm].ns is None else cells(cost)[:1]
 

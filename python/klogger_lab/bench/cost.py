@@ -15,7 +15,7 @@ from klogger_lab.bench.health import Stolen
 from klogger_lab.bench.loop import Bench, Loop, info, recording
 from klogger_lab.bench.stats import Cost, Pass
 
-# Of so few lost events, the medians know nothing; but an event that is lost is not what is
+# So few lost events do not change the medians. With more, the cost of losing an event would be
 # measured.
 LOST_MOST = 0.01
 

@@ -15,7 +15,7 @@ from klogger.failure import Failure
 # Numbers of actions, as schemata/stopwatch/stopwatch.klogger has them: what makes a START and a
 # STOP belong together.
 OF_THREAD, OF_KEY, OF_CPU = 0, 199, 299
-# The kinds of probes that schemata know; of these, tracepoints can be attached.
+# The kinds of probes that schemata have; of these, tracepoints can be attached.
 OTHER_KINDS = ("function", "return", "syscall", "user", "usdt", "timer")
 WORD = re.compile(r"\w+")
 
@@ -34,7 +34,7 @@ probe tracepoint {place} {{
 {body}}}
 """
 CALL = "    klogger({event}, klogger_current_tid(), {site}, (unsigned long long)({key}));\n"
-# The analyses want all three events in a log, also the one that nothing logs.
+# The analyses need all three events in a log, also the one that nothing logs.
 NEVER = "    if (0)\n        klogger({event}, 0, 0, 0);\n"
 ONLY = "    if ({condition})\n    "
 

@@ -86,7 +86,7 @@ def configured(option: str) -> Callable[[dict[str, str]], bool | None]:
 
 
 def has_counters(_: dict[str, str]) -> bool | None:
-    """Whether cycles can be counted; None if the kernel does not let us ask."""
+    """Whether cycles can be counted; None if the kernel does not allow the test."""
     number = PERF_EVENT_OPEN.get(platform.machine())
     if number is None:
         return None

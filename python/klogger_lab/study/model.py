@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""What a study is made of. Who runs one, and shows its answer, needs to know nothing else.
+"""What a study is made of: all that the runner and the renderers of answers depend on.
 
 A study plans its arms (one recording each) for the machine and the time that it is given, and turns
 what was recorded into an answer: results, which are drawn as those of an analysis are; sentences;

@@ -74,7 +74,7 @@ def no_strays() -> Iterator[None]:
     try:
         yield
     finally:
-        # Each that dies may leave us its own.
+        # When one ends, its children become ours.
         while strays := children() - before:
             for pid in strays:
                 with contextlib.suppress(ProcessLookupError, ChildProcessError):
