@@ -168,7 +168,7 @@ def of_runs(a: list[float], b: list[float], *, whole: bool = False) -> Contrast:
     squares = float(((one - means[0]) ** 2).sum() + ((other - means[1]) ** 2).sum())
     step = (1 / min(values) if is_ratio else 1.0) if whole else 0.0
     spread = max(squares / max(df, 1), step**2 / 12)
-    # Equal to the last digit on either side, and yet different: that is no estimate of the variation.
+    # Equal to the last digit on either side, and yet different: no estimate of the variation.
     df = 0 if spread == 0 and change != 0 else df
     return Contrast(*values, change, math.sqrt(spread * (1 / len(a) + 1 / len(b))), df, is_ratio)
 

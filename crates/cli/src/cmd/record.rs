@@ -90,7 +90,7 @@ pub struct Args {
     #[arg(long, value_name = "PERCENT", default_value_t = 10,
           value_parser = clap::value_parser!(u32).range(1..=90))]
     lowwater: u32,
-    /// Flight recorder: keep the newest events. A dump is written at the end, and at each SIGUSR1 to
+    /// Flight recorder: keep the newest events, and write a dump at the end and at each SIGUSR1 to
     /// klogger
     #[arg(long)]
     overwrite: bool,

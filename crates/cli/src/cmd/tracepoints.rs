@@ -19,8 +19,8 @@ Examples:
 
 /// List the tracepoints of this kernel, with their parameters
 ///
-/// Names and types are from the kernel's type information (BTF); groups are from tracefs, which only
-/// root can read. Parameters whose names the kernel does not have are called arg0, arg1, ...
+/// Names and types are from the kernel's type information (BTF); groups are from tracefs, which
+/// only root can read. Parameters whose names the kernel does not have are called arg0, arg1, ...
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
