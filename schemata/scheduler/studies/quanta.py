@@ -105,7 +105,7 @@ def cutter(cursor: Any, where: str) -> tuple[str, int]:
         LEFT JOIN klogger.thread AS t ON t.pid = next
         WHERE {where} AND state = 0 AND next NOT IN (SELECT pid FROM klogger.recorder)
         GROUP BY 1 ORDER BY n DESC, 1""").fetchone()
-    return (str(found[0]), int(found[1])) if found else ("nobody", 0)
+    return (str(found[0]), int(found[1])) if found else ("no thread", 0)
 
 
 def quanta_table(rows: list[list[Any]], points: list[list[Any]]) -> Result:
