@@ -134,9 +134,7 @@ def test_a_kernel_in_two_packages(tmp_path: Path, cache: Path) -> None:
         kernels.choose(made[0], str(image(tmp_path / "vmlinuz")))
 
 
-def test_the_default_is_what_set_up_fetched_not_what_was_tried(
-    tmp_path: Path, cache: Path
-) -> None:
+def test_the_default_is_what_set_up_fetched_not_what_was_tried(tmp_path: Path, cache: Path) -> None:
     kernels.choose(str(package(tmp_path, "7.0.0-tried")))
     cache.mkdir(exist_ok=True)
     package(tmp_path / "old", "6.1.0-9-amd64").rename(
