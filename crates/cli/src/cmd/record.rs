@@ -82,8 +82,8 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", default_value = "1M", value_parser = user_size)]
     user_buffer: u64,
     /// Memory limit for the rings of all CPUs, which grow up to it if they fill up too fast
-    /// [default: a sixteenth of available memory, at most 1G; with --buffer-size they do not grow], and
-    /// for the rings of all programs [default: 256M]
+    /// [default: a sixteenth of available memory, at most 1G; with --buffer-size they do not grow],
+    /// and for the rings of all programs [default: 256M]
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     max_memory: Option<u64>,
     /// Low-water mark: drain a ring when less than this percentage of it is free
