@@ -17,6 +17,27 @@ RECORDER, THREAD = 65535, 65534
 # A CPU's number, RECORDER, or (thread id, process id, number of the stream).
 Origin = int | tuple[int, int, int]
 
+# Events that every log has, with the fields that readers of logs use.
+BUILT_IN = {
+    "KLOGGER_START": ("buffer_size:u64", "kernel:string"),
+    "PROCESS_EXISTS": (
+        "pid:i32:thread", "tgid:i32", "ppid:i32", "comm:text[16]", "command:string",
+    ),
+    "LOST": ("count:u64", "since:u64"),
+    "MARK": ("number:i64", "text:string"),
+    "PROCESS_FORK": ("parent:i32:thread", "pid:i32:thread", "tgid:i32", "comm:text[16]"),
+    "PROCESS_EXEC": ("pid:i32:thread", "old_pid:i32", "filename:string"),
+    "PROCESS_RENAME": ("pid:i32:thread", "comm:text[16]"),
+    "PROCESS_EXIT": ("pid:i32:thread",),
+}  # fmt: skip
+# Events of a scheduler under names that no bundled schema has (readers go by roles): role, fields.
+SCHEDULER = {
+    "LEAVE": ("switch_out", ("pid:i32:thread", "prio:i16", "state:u16", "next:i32:thread")),
+    "COME": ("switch_in", ("pid:i32:thread", "prio:i32")),
+    "RING": ("waking", ("pid:i32:thread", "prio:i32", "target_cpu:i32", "waker:i32:thread")),
+    "RISE": ("wakeup", ("pid:i32:thread", "prio:i32", "runq:u16", "is_new:u32")),
+}
+
 
 def crc32c(data: bytes) -> int:
     crc = 0xFFFFFFFF
@@ -89,6 +110,17 @@ class LogFile:
             | ({"about": list(about)} if about else {})
             | more
         )
+
+    def built_in(self, *names: str) -> None:
+        """Declares these of klogger's own events; without names, all. Ids follow the order."""
+        for name in names or BUILT_IN:
+            self.event(name, *BUILT_IN[name])
+
+    def scheduler(self, *names: str) -> None:
+        """Declares these events of a scheduler."""
+        for name in names:
+            role, fields = SCHEDULER[name]
+            self.event(name, *fields, schema="own", about=["pid"], role=role)
 
     def add(self, origin: Origin, time: int, name: str, /, **values: Any) -> None:
         """`time` is ns since the start. What is not said is 0 or empty."""

@@ -50,21 +50,7 @@ def export(log: Path, to: str, out: Path) -> Path:
 
 
 def declare(log: LogFile) -> None:
-    log.event("KLOGGER_START", "buffer_size:u64", "kernel:string")
-    log.event(
-        "PROCESS_EXISTS",
-        "pid:i32:thread",
-        "tgid:i32",
-        "ppid:i32",
-        "comm:text[16]",
-        "command:string",
-    )
-    log.event("LOST", "count:u64", "since:u64")
-    log.event("MARK", "number:i64", "text:string")
-    log.event("PROCESS_FORK", "parent:i32:thread", "pid:i32:thread", "tgid:i32", "comm:text[16]")
-    log.event("PROCESS_EXEC", "pid:i32:thread", "old_pid:i32", "filename:string")
-    log.event("PROCESS_RENAME", "pid:i32:thread", "comm:text[16]")
-    log.event("PROCESS_EXIT", "pid:i32:thread")
+    log.built_in()
     wake = ("pid:i32:thread", "prio:i32", "target_cpu:i32", "waker:i32:thread")
     log.event("TRY_TO_WAKEUP", *wake, schema="scheduler", about=["pid", "waker"])
     log.event(

@@ -32,14 +32,7 @@ FORMS = {
 
 def log(path: Path) -> Path:
     made = LogFile()
-    made.event(
-        "PROCESS_EXISTS",
-        "pid:i32:thread",
-        "tgid:i32",
-        "ppid:i32",
-        "comm:text[16]",
-        "command:string",
-    )
+    made.built_in("PROCESS_EXISTS")
     made.event(
         "A",
         "pid:i32:thread",

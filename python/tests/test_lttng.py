@@ -40,40 +40,8 @@ def table(command: str, trace: Path, kind: str) -> list[list[Any]]:
 
 def declare(log: LogFile) -> None:
     """Names that no bundled schema has: it goes by roles and slices."""
-    log.event(
-        "PROCESS_EXISTS",
-        "pid:i32:thread",
-        "tgid:i32",
-        "ppid:i32",
-        "comm:text[16]",
-        "command:string",
-    )
-    log.event("LOST", "count:u64", "since:u64")
-    log.event("MARK", "number:i64", "text:string")
-    log.event("PROCESS_FORK", "parent:i32:thread", "pid:i32:thread", "tgid:i32", "comm:text[16]")
-    log.event("PROCESS_EXEC", "pid:i32:thread", "old_pid:i32", "filename:string")
-    log.event("PROCESS_EXIT", "pid:i32:thread")
-    own: dict[str, Any] = {"schema": "own", "about": ["pid"]}
-    log.event(
-        "LEAVE",
-        "pid:i32:thread",
-        "prio:i16",
-        "state:u16",
-        "next:i32:thread",
-        role="switch_out",
-        **own,
-    )
-    log.event("COME", "pid:i32:thread", "prio:i32", role="switch_in", **own)
-    log.event(
-        "RING",
-        "pid:i32:thread",
-        "prio:i32",
-        "target_cpu:i32",
-        "waker:i32:thread",
-        role="waking",
-        **own,
-    )
-    log.event("RISE", "pid:i32:thread", "prio:i32", "runq:u16", "is_new:u32", role="wakeup", **own)
+    log.built_in("PROCESS_EXISTS", "LOST", "MARK", "PROCESS_FORK", "PROCESS_EXEC", "PROCESS_EXIT")
+    log.scheduler("LEAVE", "COME", "RING", "RISE")
     irq, soft = (
         {"name": "irq", "by": ["n"], "on": "cpu"},
         {"name": "softirq", "by": ["kind"], "on": "cpu"},

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 from logfile import RECORDER, START, LogFile
@@ -30,39 +29,10 @@ LEFT JOIN thread AS t USING (utid) WHERE s.dur <> 0 ORDER BY s.ts, s.dur DESC
 
 def declare(log: LogFile) -> None:
     """Names that no bundled schema has: it goes by the roles."""
-    log.event(
-        "PROCESS_EXISTS",
-        "pid:i32:thread",
-        "tgid:i32",
-        "ppid:i32",
-        "comm:text[16]",
-        "command:string",
+    log.built_in(
+        "PROCESS_EXISTS", "LOST", "PROCESS_FORK", "PROCESS_EXEC", "PROCESS_RENAME", "PROCESS_EXIT"
     )
-    log.event("LOST", "count:u64", "since:u64")
-    log.event("PROCESS_FORK", "parent:i32:thread", "pid:i32:thread", "tgid:i32", "comm:text[16]")
-    log.event("PROCESS_EXEC", "pid:i32:thread", "old_pid:i32", "filename:string")
-    log.event("PROCESS_RENAME", "pid:i32:thread", "comm:text[16]")
-    log.event("PROCESS_EXIT", "pid:i32:thread")
-    own: dict[str, Any] = {"schema": "own", "about": ["pid"]}
-    log.event(
-        "LEAVE",
-        "pid:i32:thread",
-        "prio:i16",
-        "state:u16",
-        "next:i32:thread",
-        role="switch_out",
-        **own,
-    )
-    log.event("COME", "pid:i32:thread", "prio:i32", role="switch_in", **own)
-    log.event(
-        "RING",
-        "pid:i32:thread",
-        "prio:i32",
-        "target_cpu:i32",
-        "waker:i32:thread",
-        role="waking",
-        **own,
-    )
+    log.scheduler("LEAVE", "COME", "RING")
     irq, call = {"name": "irq", "by": ["n"], "on": "cpu"}, {"name": "call"}
     ask = {"name": "ask", "by": ["id"], "on": "any"}
     log.event("IRQ_IN", "n:u32:vector", schema="own", begins=[irq])
