@@ -5,17 +5,18 @@ writes.
 
 from __future__ import annotations
 
+import functools
 import json
-import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import duckdb
 
+from klogger import program
+
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMATA = ROOT / "schemata"
-BUILT_IN = ROOT / "runtime" / "klogger.klogger"
 TYPES = {
     "char": "TINYINT", "uchar": "UTINYINT", "short": "SMALLINT", "ushort": "USMALLINT",
     "int": "INTEGER", "uint": "UINTEGER", "long": "BIGINT", "ulong": "UBIGINT",
@@ -36,13 +37,15 @@ class Event:
     role: str | None = None
 
 
-def schema_file(name: str) -> Path:
-    return BUILT_IN if name == "klogger" else SCHEMATA / name / f"{name}.klogger"
-
-
 def schemata() -> list[str]:
     """The bundled ones."""
     return sorted(p.parent.name for p in SCHEMATA.glob("*/*.klogger") if p.stem == p.parent.name)
+
+
+@functools.cache
+def shown(schema: str) -> dict[str, Any]:
+    """What klogger makes of a bundled schema, or of its own."""
+    return program.answer("show", schema)
 
 
 def events_of(*schemata: str) -> list[Event]:
@@ -51,37 +54,31 @@ def events_of(*schemata: str) -> list[Event]:
     """
     events: dict[str, Event] = {}
     for name in ["klogger", *schemata]:
-        text = re.sub(r"//[^\n]*", "", schema_file(name).read_text())
-        for match in re.finditer(
-            r'^event (\w+)(?:\s+"([^"]*)")?([^{\n]*)\{(.*?)\}', text, re.M | re.S
-        ):
-            role = re.search(r"\brole (\w+)", match[3])
-            event = Event(match[1], name, doc=match[2] or "", role=role and role[1])
-            for one in re.finditer(
-                r'(\w+)(?:\[\d+\])?\s+(\w+)((?:[ \t]+(?:as|in)[ \t]+\w+)*)\s*("[^"]*")?',
-                match[4],
-            ):
-                unit = re.search(r"\bin\s+(\w+)", one[3])
-                decoding = re.search(r"\bas\s+(\w+)", one[3])
-                found = {
-                    "name": one[2],
-                    "type": one[1],
-                    "unit": unit and unit[1],
-                    "decoding": decoding and decoding[1],
-                }
-                event.fields.append({**found, "doc": (one[4] or "").strip('"') or None})
+        for one in shown(name)["events"]:
+            fields = [field_of(f) for f in one["fields"]]
+            event = Event(one["name"], name, fields, one["doc"] or "", one["role"])
             events.setdefault(event.name, event)
     return list(events.values())
 
 
+def field_of(layout: dict[str, Any]) -> dict[str, Any]:
+    """A field as an exported log describes it."""
+    decode = layout.get("decode")
+    return {
+        "name": layout["name"],
+        "type": layout["type"],
+        "unit": layout.get("unit"),
+        "decoding": decode["table"] if isinstance(decode, dict) else decode,
+        "doc": layout.get("doc"),
+    }
+
+
 def decodings_of(schema: str) -> list[tuple[str, bool, int, str]]:
-    rows = []
-    for match in re.finditer(
-        r"^(flags|enum)\s+(\w+)\s*\{(.*?)\}", schema_file(schema).read_text(), re.M | re.S
-    ):
-        for value, text in re.findall(r'(\w+)\s+"([^"]*)"', match[3]):
-            rows.append((match[2], match[1] == "flags", int(value, 0), text))
-    return rows
+    return [
+        (one["name"], one["flags"], value, text)
+        for one in shown(schema)["decodings"]
+        for value, text in one["values"]
+    ]
 
 
 def create_tables(con: duckdb.DuckDBPyConnection, events: list[Event]) -> None:

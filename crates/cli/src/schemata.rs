@@ -42,6 +42,12 @@ pub fn schema(word: &str) -> Result<Schema, Failure> {
     Ok(found.load()?.schema)
 }
 
+/// The same, to look at: klogger's own schema too, which a recording has without being asked.
+pub fn shown(word: &str) -> Result<Schema, Failure> {
+    let own = bundled::builtin()?.schema;
+    if word == own.name { Ok(own) } else { schema(word) }
+}
+
 /// The schema and, if requested, the programs of its probes. A schema of the user's own is compiled
 /// for this machine's kernel.
 pub fn unit(word: &str, probes: bool) -> Result<CompiledSchema, Failure> {

@@ -7,7 +7,7 @@ use std::process::Command;
 const TEXT: &str = "\
 schema shown \"A schema\"
 
-event GO \"it goes\" {
+event GO \"it goes\" role switch_out {
     int  pid as thread
     string why
 }
@@ -19,10 +19,14 @@ probe tracepoint sched_process_exit(struct task_struct *p)
 ";
 
 fn show(words: &[&str]) -> Value {
+    show_schema("./shown.klogger", words)
+}
+
+fn show_schema(schema: &str, words: &[&str]) -> Value {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("shown.klogger"), TEXT).unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_klogger"))
-        .args(["show", "./shown.klogger", "--format", "json"])
+        .args(["show", schema, "--format", "json"])
         .args(words)
         .current_dir(folder.path())
         .output()
@@ -39,6 +43,7 @@ fn keys_that_programs_rely_on() {
     let event = &shown["events"][0];
     assert_eq!((&event["name"], &event["line"]), (&"GO".into(), &3.into()));
     assert_eq!((&event["bytes"], &event["bytes_max"]), (&16.into(), &272.into()));
+    assert_eq!(event["role"], "switch_out");
     assert_eq!(event["fields"][0]["name"], "pid");
     let probe = &shown["probes"][0];
     assert_eq!(probe["line"], 8);
@@ -66,4 +71,13 @@ fn each_engine_has_its_own_c_and_the_same_layout() {
         assert!(shown["texts"][0]["text"].as_str().unwrap().contains("GO"), "{engine}");
         assert_eq!(shown["probes"][0], probe, "{engine}");
     }
+}
+
+#[test]
+fn the_events_that_every_log_has_can_be_shown() {
+    let shown = show_schema("klogger", &[]);
+    assert_eq!((&shown["schema"], &shown["refused"]), (&"klogger".into(), &Value::Null));
+    let events = shown["events"].as_array().unwrap();
+    let names: Vec<&str> = events.iter().map(|e| e["name"].as_str().unwrap()).collect();
+    assert!(names.contains(&"KLOGGER_START") && names.contains(&"LOST"), "{names:?}");
 }

@@ -20,13 +20,14 @@ const EXAMPLES: &str = "\
 Examples:
   klogger show scheduler
   klogger show ./my.klogger --format json
+  klogger show klogger                    the events that every log has
   klogger show scheduler --engine bpf     with the C code for this engine";
 
 /// Show a schema: events with offsets and sizes, and which probes this kernel can attach
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Name of a bundled schema, or a schema file
+    /// Name of a bundled schema, `klogger`, or a schema file
     schema: String,
     /// Show which probes this engine attaches, and the C code that it generates
     #[arg(long, value_name = "ENGINE", value_parser = engine_parser())]
@@ -42,7 +43,7 @@ fn engine_parser() -> impl TypedValueParser<Value = &'static Maker> {
 }
 
 pub fn run(args: Args) -> Outcome {
-    let schema = schemata::schema(&args.schema)?;
+    let schema = schemata::shown(&args.schema)?;
     let layouts: Vec<EventLayout> =
         schema.events.iter().map(|e| EventLayout::new(&schema.name, e, 1)).collect();
     if let Some(maker) = args.engine {
@@ -267,6 +268,7 @@ fn event_json(schema: &Schema, layout: &EventLayout) -> Value {
         "name": layout.name,
         "doc": layout.doc,
         "line": schema.event(&layout.name).map(|e| line_of(schema, e.span)),
+        "role": layout.role,
         "bytes": layout.record_size(0),
         "bytes_max": layout.max_size(),
         "fields": layout.fields,
