@@ -5,6 +5,7 @@ program's code.
 
 import ctypes
 import os
+import shutil
 import struct
 import subprocess
 import tempfile
@@ -12,6 +13,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+# The best first.
+CLANGS = (HERE.parent / "crates" / "toolchain" / "src" / "compilers.txt").read_text().split()
+OLDEST = next(name for name in reversed(CLANGS) if "-" in name)
+NO_CLANG = f"no clang to compile BPF programs: apt-get install {OLDEST}"
+
+
+def find_clang() -> str | None:
+    return next(filter(shutil.which, CLANGS), None)
 
 
 def library() -> ctypes.CDLL:
@@ -31,7 +40,7 @@ def library() -> ctypes.CDLL:
 def compiled(name: str, tracepoint: str, clang: str | None, out: Path, *more: str) -> None:
     """NAME.bpf.c of this folder, for a tracepoint."""
     if clang is None:
-        raise RuntimeError("no clang to compile BPF programs: apt-get install clang-19")
+        raise RuntimeError(NO_CLANG)
     command = [
         clang,
         "-O2",

@@ -9,6 +9,7 @@ import platform
 import statistics
 from pathlib import Path
 
+import bpf
 from measure import cell, run
 
 HERE = Path(__file__).resolve().parent
@@ -48,7 +49,7 @@ ARENA = 22
 
 def where(tools) -> list[str]:
     if tools.clang is None:
-        raise RuntimeError("no clang to compile BPF programs: apt-get install clang-19")
+        raise RuntimeError(bpf.NO_CLANG)
     if not tools.steps:
         raise RuntimeError("STEPS names no program that hits the steps")
     said = measured(tools, arena=True) or measured(tools, arena=False)

@@ -6,6 +6,7 @@ each hit is logged, or counted as one that the kernel skipped.
 import shutil
 from pathlib import Path
 
+import compilers
 import oracles
 import pytest
 from kernels import debian
@@ -26,9 +27,8 @@ MODES = [
 
 
 def compiler() -> str:
-    names = (HERE.parents[1] / "crates/toolchain/src/compilers.txt").read_text().split()
-    found = next(filter(None, map(shutil.which, names)), None)
-    return found or pytest.skip("no clang")
+    name = compilers.clang() or pytest.skip("no clang")
+    return shutil.which(name)
 
 
 @pytest.mark.nightly("boots kernels with other kinds of preemption")

@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+import compilers
 import pytest
 
 SECRET = "the-secret-of-root"
@@ -124,7 +125,7 @@ def test_the_compiler_sees_nothing(recorder, place):
     # In a folder of its own, for it may read what is beside it.
     tools = place / "tools"
     tools.mkdir()
-    compiler = tools / "clang-22"
+    compiler = tools / compilers.BEST
     compiler.write_text(
         CURIOUS.replace("SECRET", str(secret / "secret")).replace("PLACE", str(place))
     )
@@ -148,7 +149,7 @@ def compiler_in(place, mode, script):
     """A folder with this mode, and in it a script in the place of the compiler."""
     tools = place / "tools"
     tools.mkdir(mode=mode)
-    compiler = tools / "clang-22"
+    compiler = tools / compilers.BEST
     compiler.write_text(script)
     compiler.chmod(0o755)
     return tools

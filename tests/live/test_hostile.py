@@ -12,6 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import compilers
 import oracles
 import pytest
 from oracles import Log
@@ -286,7 +287,7 @@ def test_interrupted_while_it_compiles(recorder):
     file.write_text(SCHEMA)
     # The user nobody runs it.
     place = tempfile.TemporaryDirectory(prefix="klogger-test-")
-    compiler = Path(place.name) / "clang-22"
+    compiler = Path(place.name) / compilers.BEST
     compiler.write_text("#!/bin/sh\nsleep 1\n")
     for path in (compiler, compiler.parent):
         path.chmod(0o755)

@@ -6,7 +6,6 @@ share.
 import json
 import os
 import resource
-import shutil
 import signal
 import subprocess
 import tempfile
@@ -15,19 +14,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import compilers
 import pytest
 from oracles import Log, workload_json
 from shm_oracle import Drainer
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
-
-
-def compiler(*names: str) -> str | None:
-    return next((name for name in names if shutil.which(name)), None)
-
-
-CLANG = compiler("clang-22", "clang-19", "clang")
-CLANGXX = compiler("clang++-22", "clang++-19", "clang++")
+CLANG, CLANGXX = compilers.clang(), compilers.clangxx()
 
 
 @pytest.fixture(scope="session")
