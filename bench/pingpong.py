@@ -15,8 +15,8 @@ from speed import Ahead, Speed, relative
 from klogger_lab.bench.events import EMPTY, REFERENCE
 from klogger_lab.bench.loop import Bench, Engine, Loop
 from klogger_lab.bench.stats import Blocks
+from klogger_lab.build import build
 from klogger_lab.recorder import Recorder
-from klogger_lab.study.build import build
 
 HERE = Path(__file__).resolve().parent
 ENGINE = Engine("bpf", 101, 200, 0, "--buffer-size", "16M")

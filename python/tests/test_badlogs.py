@@ -19,11 +19,10 @@ import pytest
 import support
 
 import klogger
-from klogger import analysis, executor, html, terminal
+from klogger import analysis, executor, figure, html, terminal
 from klogger.drawing import NOBODY, ON_PAGE, Palette
 from klogger.executor import Result
 from klogger.pictures import draw
-from klogger_lab.study import figure
 
 SCHEMAS = sorted({p.parents[1].name for p in support.SCHEMATA.glob("*/analyses/*.sql")})
 MS = 10**6

@@ -18,7 +18,7 @@ LAYERS = [
     {"costs", "prelude", "gaps", "log", "analysis", "losses", "catalogue"},
     {"executor", "findings", "summary", "stopwatch", "timeline"},
     {"drawing", "ends", "pictures", "vega", "png"},
-    {"document", "sections", "html", "terminal"},
+    {"document", "sections", "html", "figure", "terminal"},
     {"answers", "compare"},
     {"cli"},
 ]

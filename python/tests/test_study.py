@@ -16,11 +16,13 @@ from pathlib import Path
 import pytest
 import support
 
+from klogger import figure
 from klogger.analysis import Column, Picture
 from klogger.executor import Rows
 from klogger.failure import Failure
+from klogger_lab import build, machine
 from klogger_lab.cli import study as command
-from klogger_lab.study import abilities, build, discover, figure, machine, recording, runner
+from klogger_lab.study import abilities, discover, recording, runner
 from klogger_lab.study.model import Arm, result
 
 # Runs the command of an arm as klogger does, and has a log that was made before.

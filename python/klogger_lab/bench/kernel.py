@@ -18,7 +18,7 @@ from klogger_lab.bench import health, stats
 from klogger_lab.bench.cost import Costs
 from klogger_lab.bench.events import CLOCK, FLOOR, REFERENCE, STORE, Event
 from klogger_lab.bench.loop import ENGINES, Loop, prepare
-from klogger_lab.study.machine import CLOCKSOURCE
+from klogger_lab.machine import CLOCKSOURCE
 
 FILES = Path("/proc/sys/klogger/benchmarks")
 CALIBRATE_MS = 100

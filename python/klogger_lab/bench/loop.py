@@ -18,8 +18,8 @@ from klogger import program
 from klogger.failure import Failure
 from klogger_lab.bench import events as of
 from klogger_lab.bench.events import Event, Place
+from klogger_lab.build import build
 from klogger_lab.recorder import Recorder
-from klogger_lab.study.build import build
 
 
 @dataclass(frozen=True)

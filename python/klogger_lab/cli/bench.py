@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from klogger import terminal
+from klogger import figure, terminal
 from klogger.cli import guarded
 from klogger.cli.report import write
 from klogger.failure import Failure
@@ -22,8 +22,7 @@ from klogger_lab.bench.answer import Answer
 from klogger_lab.bench.cost import Costs
 from klogger_lab.bench.loop import ENGINES, cpus, prepare, show
 from klogger_lab.cli.study import Status, check_writable, seconds
-from klogger_lab.study import figure
-from klogger_lab.study.machine import machine
+from klogger_lab.machine import machine
 from klogger_lab.study.runner import stoppable
 from klogger_lab.study.text import paragraph
 

@@ -15,9 +15,9 @@ from klogger import terminal
 from klogger.cli import complain, guarded
 from klogger.cli.report import write
 from klogger.failure import Failure
+from klogger_lab.machine import machine
 from klogger_lab.study import abilities, discover, runner, text
 from klogger_lab.study.discover import Found
-from klogger_lab.study.machine import machine
 from klogger_lab.study.model import Machine
 from klogger_lab.study.runner import Done
 

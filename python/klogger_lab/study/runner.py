@@ -27,8 +27,8 @@ from klogger.failure import Failure
 from klogger.program import find_klogger
 from klogger.summary import ledger_lines
 from klogger.units import printable
+from klogger_lab.build import build
 from klogger_lab.study import discover, recording
-from klogger_lab.study.build import build
 from klogger_lab.study.discover import Found
 from klogger_lab.study.model import Answer, Arm, Machine, Plan, Run
 

@@ -9,10 +9,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from klogger import terminal
+from klogger import figure, terminal
 from klogger.executor import Result
 from klogger.units import printable, size
-from klogger_lab.study import figure
 from klogger_lab.study.discover import Found
 from klogger_lab.study.model import Check, Machine
 from klogger_lab.study.runner import ArmReport, Done

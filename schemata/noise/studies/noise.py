@@ -19,7 +19,7 @@ from klogger.durations import duration
 from klogger.executor import Result, Rows
 from klogger.failure import Failure
 from klogger.program import klogger
-from klogger_lab.study.build import build
+from klogger_lab.build import build
 from klogger_lab.study.model import Answer, Arm, Check, Plan, Run, Study, result
 
 HERE = Path(__file__).resolve().parent

@@ -21,7 +21,7 @@ from klogger.executor import Rows
 from klogger.failure import Failure
 from klogger.program import klogger
 from klogger_lab import tracefs
-from klogger_lab.study.build import find_compiler
+from klogger_lab.build import find_compiler
 from klogger_lab.study.model import Answer, Arm, Check, Plan, Run, Study, result
 
 HERE = Path(__file__).resolve().parent
