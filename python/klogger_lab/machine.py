@@ -11,14 +11,45 @@ import platform
 import re
 import struct
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
-from klogger_lab.study.model import Machine
+from klogger.units import printable, size
 
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 CLOCKSOURCE = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource")
 PERF_EVENT_OPEN = {"x86_64": 298, "aarch64": 241, "riscv64": 241, "ppc64le": 319, "s390x": 331}
 UNITS = {"K": 2**10, "M": 2**20, "G": 2**30}
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Sizes are bytes; 0 is not known. `model` is the CPU's, `lacks` what this kernel cannot do, in
+    words.
+    """
+
+    cpus: int
+    kernel: str
+    model: str
+    memory: int
+    l1d: int
+    l2: int
+    hz: int
+    virtual: bool
+    clocksource: str
+    lacks: tuple[str, ...] = ()
+
+    def line(self) -> str:
+        """It in one line, for people."""
+        parts = [
+            f"Linux {self.kernel}",
+            f"{self.cpus} CPU{'s' if self.cpus != 1 else ''}",
+            self.model,
+        ]
+        parts += [size(self.memory)] if self.memory else []
+        parts += [f"{self.hz} Hz"] if self.hz else []
+        parts += ["virtual"] if self.virtual else []
+        return printable(", ".join(p for p in parts if p))
 
 
 def machine() -> Machine:
@@ -58,11 +89,11 @@ def kib(words: str) -> int:
 def cache(level: int, kind: str) -> int:
     for index in sorted(CACHES.glob("index*")):
         if text(index / "level").strip() == str(level) and text(index / "type").strip() == kind:
-            return size(text(index / "size").strip())
+            return bytes_of(text(index / "size").strip())
     return 0
 
 
-def size(words: str) -> int:
+def bytes_of(words: str) -> int:
     found = re.fullmatch(r"(\d+)([KMG]?)", words)
     return int(found[1]) * UNITS.get(found[2], 1) if found else 0
 

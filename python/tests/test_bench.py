@@ -27,7 +27,7 @@ from klogger_lab.bench.health import Stolen
 from klogger_lab.bench.rate import Step
 from klogger_lab.bench.stats import Pass
 from klogger_lab.cli import bench as command
-from klogger_lab.study.model import Machine
+from klogger_lab.machine import Machine
 
 HERE = Machine(2, "6.18", "a CPU", 2**30, 0, 0, 250, True, "tsc")
 ONE = Event("ONE", 16, 16, (Field("a", "int"),))

@@ -17,8 +17,7 @@ import duckdb
 import pytest
 import support
 
-from klogger.cli import compare, complain, private_as, report, sql
-from klogger.cli.report import write
+from klogger.cli import compare, complain, private_as, report, sql, write
 from klogger.failure import Failure
 from klogger_lab.cli import bench, guest, stopwatch, study
 

@@ -407,7 +407,11 @@ def test_machine_of_this_test() -> None:
     assert here.cpus == len(os.sched_getaffinity(0)) and here.kernel == os.uname().release
     assert here.memory == os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     assert set(here.lacks) <= set(machine.ABILITIES)
-    assert (machine.size("48K"), machine.size("2M"), machine.size("?")) == (48 << 10, 2 << 20, 0)
+    assert (machine.bytes_of("48K"), machine.bytes_of("2M"), machine.bytes_of("?")) == (
+        48 << 10,
+        2 << 20,
+        0,
+    )
 
 
 def drawn(

@@ -20,8 +20,9 @@ import support
 import klogger
 from klogger import pictures
 from klogger.drawing import Palette, Theme
+from klogger_lab.machine import Machine
 from klogger_lab.study import discover
-from klogger_lab.study.model import Arm, Machine, Plan, Run
+from klogger_lab.study.model import Arm, Plan, Run
 
 MACHINE = Machine(2, "6.18", "a CPU", 1 << 30, 32 << 10, 1 << 20, 250, True, "tsc")
 # support.write_log lets each log begin at this time.

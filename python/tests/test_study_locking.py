@@ -10,8 +10,9 @@ import pytest
 import support
 
 import klogger
+from klogger_lab.machine import Machine
 from klogger_lab.study import discover
-from klogger_lab.study.model import Arm, Machine, Plan, Run
+from klogger_lab.study.model import Arm, Plan, Run
 
 FOLDER = support.SCHEMATA / "locking"
 FOUND = discover.load(FOLDER / "studies" / "locks.py")

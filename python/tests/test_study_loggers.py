@@ -12,8 +12,9 @@ import pytest
 import support
 
 from klogger_lab import tracefs
+from klogger_lab.machine import Machine
 from klogger_lab.study import discover
-from klogger_lab.study.model import Answer, Arm, Machine, Plan, Run
+from klogger_lab.study.model import Answer, Arm, Plan, Run
 
 STUDY = discover.load(support.SCHEMATA / "stopwatch/studies/loggers.py").study
 MACHINE = Machine(2, "6.18.0", "CPU", 1 << 30, 0, 0, 250, True, "tsc")

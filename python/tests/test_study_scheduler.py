@@ -15,8 +15,9 @@ import pytest
 import support
 
 import klogger
+from klogger_lab.machine import Machine
 from klogger_lab.study import discover
-from klogger_lab.study.model import Answer, Arm, Check, Machine, Plan, Run
+from klogger_lab.study.model import Answer, Arm, Check, Plan, Run
 
 NAMES = ("quanta", "migration", "switch-cost", "chat", "yield", "processes", "ring")
 MACHINE = Machine(2, "6.18", "CPU", 1 << 30, 32768, 1 << 20, 250, False, "tsc")

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import sys
+import time
 from collections.abc import Callable
+from pathlib import Path
 
 from klogger.export import Printed
 from klogger.failure import Failure
@@ -49,3 +52,49 @@ def guarded(work: Callable[[], int]) -> int:
         return 2
     except KeyboardInterrupt:
         return 130
+
+
+def write(path: Path, content: bytes) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        check_link(path)
+        path.write_bytes(content)
+    except OSError as error:
+        raise Failure(f"cannot write {path}: {error.strerror}") from None
+
+
+def check_link(path: Path) -> None:
+    """In a folder that is everybody's, a link may be there that leads to a file of ours."""
+    if path.is_symlink() and path.lstat().st_uid not in (0, os.geteuid()):
+        raise Failure(
+            f"cannot write {path}: it is a link that somebody else made", help="choose another name"
+        )
+
+
+class Progress:
+    """Says on a terminal what is being done, and leaves nothing behind. `after`: only from so many
+    seconds after this was made. `name`: of what is under way.
+    """
+
+    def __init__(self, name: str = "", *, after: float = 0.0) -> None:
+        self.name = name
+        self.begin = time.monotonic() + after
+        self.shown = 0
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __call__(self, what: str) -> None:
+        if sys.stderr.isatty() and time.monotonic() >= self.begin:
+            line = f"{self.name}: {what}" if self.name else f"{what} ..."
+            line = line[: shutil.get_terminal_size().columns - 1]
+            print(line.ljust(self.shown), end="\r", file=sys.stderr, flush=True)
+            self.shown = len(line)
+
+    def clear(self) -> None:
+        if self.shown:
+            print(" " * self.shown, end="\r", file=sys.stderr, flush=True)
+        self.shown = 0
+
+    def __exit__(self, *_: object) -> None:
+        self.clear()

@@ -7,12 +7,10 @@ import argparse
 import json
 import re
 import sys
-import time
 from pathlib import Path
 
 from klogger import terminal
-from klogger.cli import complain, guarded, private_as
-from klogger.cli.report import Progress, write
+from klogger.cli import Progress, complain, guarded, private_as, write
 from klogger.compare import Compared, Metric, compare_logs
 from klogger.failure import Failure
 
@@ -94,7 +92,7 @@ def compare(args: argparse.Namespace) -> int:
     a, b = sides(args.logs, args.others)
     check_enough(args.fail_on, a, b)
     private_as(*a, *b)
-    with Progress(time.monotonic()) as progress:
+    with Progress(after=1) as progress:
         found = compare_logs(a, b, args.analysis, args.metric, quiet=False, progress=progress)
         failing = failing_metrics(found, args.fail_on)
         if args.html:

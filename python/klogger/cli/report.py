@@ -6,10 +6,8 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import os
 import re
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,9 +15,8 @@ from typing import TYPE_CHECKING
 import klogger
 from klogger import executor, findings, terminal
 from klogger.analysis import Analysis
-from klogger.cli import guarded, private_as
+from klogger.cli import Progress, guarded, private_as, write
 from klogger.executor import Result
-from klogger.failure import Failure
 from klogger.log import Log
 from klogger.summary import Summary, event_counts, summary
 from klogger.units import printable
@@ -72,7 +69,7 @@ def main(words: list[str] | None = None) -> int:
 
 
 def report(args: argparse.Namespace) -> int:
-    begun = time.monotonic()
+    progress = Progress(after=1)
     private_as(args.file)
     log = klogger.open(args.file, quiet=False, locked=True)
     try:
@@ -81,7 +78,7 @@ def report(args: argparse.Namespace) -> int:
             for one in chosen:
                 print(printable(f"{one.name:20} {one.question}"))
             return 0
-        with Progress(begun) as progress, executor.Session(log) as session:
+        with progress, executor.Session(log) as session:
             results = [answer(session, one, progress) for one in chosen]
             head = summary(log)
             write_files(args, session, head, results, progress)
@@ -153,23 +150,6 @@ def ledger(log: Log) -> list[tuple[object, ...]]:
     )
 
 
-def write(path: Path, content: bytes) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        check_link(path)
-        path.write_bytes(content)
-    except OSError as error:
-        raise Failure(f"cannot write {path}: {error.strerror}") from None
-
-
-def check_link(path: Path) -> None:
-    """In a folder that others can write to, a link may lead to a file of this user."""
-    if path.is_symlink() and path.lstat().st_uid not in (0, os.geteuid()):
-        raise Failure(
-            f"cannot write {path}: it is a link that another user made", help="choose another name"
-        )
-
-
 def show(args: argparse.Namespace, head: Summary, results: list[Result]) -> None:
     if args.format == "json":
         json.dump(as_json(head, results), sys.stdout, ensure_ascii=sys.stdout.isatty(), indent=1)
@@ -205,32 +185,6 @@ def as_json(head: Summary, results: list[Result]) -> dict[str, object]:
             for r in results
         ],
     }  # fmt: skip
-
-
-class Progress:
-    """Says on a terminal what is being done, if it all takes over a second. Leaves
-    nothing behind.
-    """
-
-    def __init__(self, begun: float) -> None:
-        self.begun = begun
-        self.shown = 0
-
-    def __enter__(self) -> Progress:
-        return self
-
-    def __call__(self, what: str) -> None:
-        if sys.stderr.isatty() and time.monotonic() - self.begun > 1:
-            self.clear()
-            self.shown = len(what) + 4
-            print(f"{what} ...", end="\r", file=sys.stderr, flush=True)
-
-    def clear(self) -> None:
-        if self.shown:
-            print(" " * self.shown, end="\r", file=sys.stderr, flush=True)
-
-    def __exit__(self, *_: object) -> None:
-        self.clear()
 
 
 if __name__ == "__main__":

@@ -18,8 +18,7 @@ from rich.text import Text
 
 import klogger
 from klogger import catalogue, losses, sqlerror, terminal
-from klogger.cli import complain, guarded, private_as
-from klogger.cli.report import check_link
+from klogger.cli import check_link, complain, guarded, private_as
 from klogger.failure import Failure
 from klogger.log import Log
 from klogger.units import plain, printable

@@ -21,7 +21,7 @@ from klogger_lab.bench.cost import Costs, Count
 from klogger_lab.bench.events import CLOCK, EMPTY, OFF, STORE, TEXT, Event
 from klogger_lab.bench.rate import DISK_BYTES, EVENTS_A_HIT, Step
 from klogger_lab.bench.stats import Cost, Spread
-from klogger_lab.study.model import Machine
+from klogger_lab.machine import Machine
 
 NOT_HERE = "not measurable here"
 # By engine: what the arms are that are no events of the schema.

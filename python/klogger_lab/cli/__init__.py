@@ -4,3 +4,43 @@ module for each.
 
 **Invariant:** nothing outside this package and `klogger.cli` prints or exits.
 """
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from klogger.failure import Failure
+
+TIMES = {"": 1.0, "s": 1.0, "ms": 1e-3, "m": 60.0, "min": 60.0, "h": 3600.0}
+
+
+def seconds(word: str) -> float:
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)(s|ms|m|min|h)?", word)
+    if found is None or float(found[1]) == 0:
+        raise argparse.ArgumentTypeError(f"'{word}' is no time: 30s, 5m, 1h")
+    return float(found[1]) * TIMES[found[2] or ""]
+
+
+def interruptible(work: Callable[[], int]) -> int:
+    """Runs an experiment that puts back what it changes, and says so when it is interrupted."""
+    try:
+        return work()
+    except KeyboardInterrupt:
+        print("klogger: interrupted; everything is put back", file=sys.stderr)
+        raise
+
+
+def check_writable(*folders: Path | None) -> None:
+    """Before an experiment: its minutes would be lost."""
+    for folder in folders:
+        try:
+            if folder is not None:
+                folder.mkdir(parents=True, exist_ok=True)
+                tempfile.TemporaryFile(dir=folder).close()
+        except OSError as error:
+            raise Failure(f"cannot write to {folder}: {error.strerror}") from None

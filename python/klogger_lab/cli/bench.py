@@ -13,17 +13,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 from klogger import figure, terminal
-from klogger.cli import guarded
-from klogger.cli.report import write
+from klogger.cli import Progress, guarded, write
 from klogger.failure import Failure
 from klogger_lab.bench import answer as answers
 from klogger_lab.bench import cost, events, kernel, rate
 from klogger_lab.bench.answer import Answer
 from klogger_lab.bench.cost import Costs
 from klogger_lab.bench.loop import ENGINES, cpus, prepare, show
-from klogger_lab.cli.study import Status, check_writable, seconds
+from klogger_lab.cli import check_writable, interruptible, seconds
 from klogger_lab.machine import machine
-from klogger_lab.study.runner import stoppable
+from klogger_lab.signals import stoppable
 from klogger_lab.study.text import paragraph
 
 EPILOG = """\
@@ -111,18 +110,10 @@ def passes(word: str) -> int:
 
 def main(words: list[str] | None = None) -> int:
     args = parser().parse_intermixed_args(words)
-    return guarded(lambda: interruptible(args))
+    return guarded(lambda: interruptible(lambda: bench(args)))
 
 
-def interruptible(args: argparse.Namespace) -> int:
-    try:
-        with stoppable():
-            return bench(args)
-    except KeyboardInterrupt:
-        print("klogger: interrupted; everything is put back", file=sys.stderr)
-        raise
-
-
+@stoppable()
 def bench(args: argparse.Namespace) -> int:
     begun = time.monotonic()
     check(args)
@@ -137,7 +128,7 @@ def bench(args: argparse.Namespace) -> int:
         load=os.getloadavg()[0],
     )
     with (
-        Status("bench") as status,
+        Progress("bench") as status,
         tempfile.TemporaryDirectory(dir=args.dir, prefix="klogger-bench-") as folder,
     ):
         found.costs = costs_of(args, found, Path(folder), status)
@@ -177,7 +168,7 @@ def check(args: argparse.Namespace) -> None:
         )
     if not args.dir.is_dir():
         raise Failure(f"{args.dir}: no such directory")
-    check_writable(argparse.Namespace(html=args.html, png=args.dir))
+    check_writable(args.html.absolute().parent if args.html else None, args.dir)
 
 
 def costs_of(

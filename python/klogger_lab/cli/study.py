@@ -5,20 +5,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
-import shutil
 import sys
-import tempfile
 from pathlib import Path
 
 from klogger import terminal
-from klogger.cli import complain, guarded
-from klogger.cli.report import write
+from klogger.cli import Progress, complain, guarded, write
 from klogger.failure import Failure
-from klogger_lab.machine import machine
+from klogger_lab.cli import check_writable, interruptible, seconds
+from klogger_lab.machine import Machine, machine
 from klogger_lab.study import abilities, discover, runner, text
 from klogger_lab.study.discover import Found
-from klogger_lab.study.model import Machine
 from klogger_lab.study.runner import Done
 
 EPILOG = """\
@@ -32,7 +28,6 @@ examples:
 
 Exit code: 0 all checks hold; 1 a check failed, so do not trust that study; 2 it could not be run.
 """
-TIMES = {"": 1.0, "s": 1.0, "ms": 1e-3, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 
 def parser() -> argparse.ArgumentParser:
@@ -66,24 +61,9 @@ def parser() -> argparse.ArgumentParser:
     return found
 
 
-def seconds(word: str) -> float:
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)(s|ms|m|min|h)?", word)
-    if found is None or float(found[1]) == 0:
-        raise argparse.ArgumentTypeError(f"'{word}' is no time: 30s, 5m, 1h")
-    return float(found[1]) * TIMES[found[2] or ""]
-
-
 def main(words: list[str] | None = None) -> int:
     args = parser().parse_intermixed_args(words)
-    return guarded(lambda: interruptible(args))
-
-
-def interruptible(args: argparse.Namespace) -> int:
-    try:
-        return study(args)
-    except KeyboardInterrupt:
-        print("klogger: interrupted; everything is put back", file=sys.stderr)
-        raise
+    return guarded(lambda: interruptible(lambda: study(args)))
 
 
 def study(args: argparse.Namespace) -> int:
@@ -91,7 +71,7 @@ def study(args: argparse.Namespace) -> int:
         return list_studies(args.format)
     chosen, broken = choose(args.name)
     budgets = runner.shares(chosen, args.budget)
-    check_writable(args)
+    check_writable(args.html.absolute().parent if args.html else None, args.png)
     runner.root()
     here = machine()
     # An answer is shown as soon as it is there: the next one may take minutes.
@@ -118,24 +98,13 @@ def run_one(
     args: argparse.Namespace, found: Found, here: Machine, budget: float, *, alone: bool
 ) -> Done:
     """Of several studies, one that fails does not end the others."""
-    with Status(found.study.name) as status:
+    with Progress(found.study.name) as status:
         try:
             return runner.run(found, here, budget, args.keep, args.seed, status)
         except Failure as failure:
             if alone:
                 raise
             return Done(found, budget, failure=failure)
-
-
-def check_writable(args: argparse.Namespace) -> None:
-    """Before the study: its minutes would be lost."""
-    for folder in [args.html.absolute().parent if args.html else None, args.png]:
-        try:
-            if folder is not None:
-                folder.mkdir(parents=True, exist_ok=True)
-                tempfile.TemporaryFile(dir=folder).close()
-        except OSError as error:
-            raise Failure(f"cannot write to {folder}: {error.strerror}") from None
 
 
 def write_files(args: argparse.Namespace, all_done: list[Done], here: Machine) -> list[Path]:
@@ -212,27 +181,6 @@ def as_json(found: Found, able: list[str]) -> dict[str, object]:
         "paper": one.paper, "found": one.found, "seconds": one.seconds,
         "least_seconds": one.least_seconds, "here": able,
     }  # fmt: skip
-
-
-class Status:
-    """Says on a terminal what is being done, and leaves nothing behind."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.shown = 0
-
-    def __enter__(self) -> Status:
-        return self
-
-    def __call__(self, what: str) -> None:
-        if sys.stderr.isatty():
-            line = f"{self.name}: {what}"[: shutil.get_terminal_size().columns - 1]
-            print(line.ljust(self.shown), end="\r", file=sys.stderr, flush=True)
-            self.shown = len(line)
-
-    def __exit__(self, *_: object) -> None:
-        if self.shown:
-            print(" " * self.shown, end="\r", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -17,24 +17,7 @@ from typing import Any
 from klogger.analysis import Analysis, Column, Picture
 from klogger.executor import Result, Rows
 from klogger.log import Log
-
-
-@dataclass(frozen=True)
-class Machine:
-    """Sizes are bytes; 0 is not known. `model` is the CPU's, `lacks` what this kernel cannot do, in
-    words.
-    """
-
-    cpus: int
-    kernel: str
-    model: str
-    memory: int
-    l1d: int
-    l2: int
-    hz: int
-    virtual: bool
-    clocksource: str
-    lacks: tuple[str, ...] = ()
+from klogger_lab.machine import Machine
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,8 @@ from klogger.drawing import Palette
 from klogger.executor import Result
 from klogger.sections import named_section
 from klogger.units import plain
-from klogger_lab.study.model import Machine
+from klogger_lab.machine import Machine
 from klogger_lab.study.runner import Done
-from klogger_lab.study.text import machine_line
 
 
 def page(all_done: list[Done], machine: Machine) -> str:
@@ -27,7 +26,7 @@ def page(all_done: list[Done], machine: Machine) -> str:
     studies = "".join(study_section(done, palette, specs) for done in all_done)
     return document(
         title,
-        f"<p>{text(machine_line(machine))}</p>",
+        f"<p>{text(machine.line())}</p>",
         [(d.found.study.name, d.found.study.title) for d in all_done],
         studies,
         scripts=scripts(specs),

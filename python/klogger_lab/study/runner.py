@@ -9,7 +9,6 @@ import contextlib
 import os
 import random
 import re
-import signal
 import sys
 import tempfile
 import time
@@ -18,7 +17,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from types import FrameType
 from typing import Any, TypeVar
 
 import klogger
@@ -28,9 +26,11 @@ from klogger.program import find_klogger
 from klogger.summary import ledger_lines
 from klogger.units import printable
 from klogger_lab.build import build
+from klogger_lab.machine import Machine
+from klogger_lab.signals import stoppable
 from klogger_lab.study import discover, recording
 from klogger_lab.study.discover import Found
-from klogger_lab.study.model import Answer, Arm, Machine, Plan, Run
+from klogger_lab.study.model import Answer, Arm, Plan, Run
 
 # Of the time that is given: the rest is for starting recorders, and for the analysis.
 FOR_ARMS = 0.75
@@ -241,30 +241,6 @@ def places(name: str, keep: Path | None) -> Iterator[tuple[Path, Path]]:
         except OSError as error:
             raise Failure(f"cannot make {error.filename}: {error.strerror}") from None
         yield folder, logs.absolute()
-
-
-@contextlib.contextmanager
-def stoppable() -> Iterator[None]:
-    """SIGTERM and SIGHUP end a study as Ctrl-C does: children are stopped, and what was changed is
-    put back.
-
-    Writing to a pipe without a reader is an error of that write, not the end of the study.
-    """
-
-    def stop(number: int, _: FrameType | None) -> None:
-        # Only once: what follows must not be interrupted.
-        for one in handled:
-            signal.signal(one, signal.SIG_IGN)
-        raise KeyboardInterrupt(signal.Signals(number).name)
-
-    handled = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
-    before = {number: signal.signal(number, stop) for number in handled}
-    before[signal.SIGPIPE] = signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def shares(studies: Sequence[Found], budget: float | None) -> list[float]:

@@ -11,9 +11,10 @@ from rich.text import Text
 
 from klogger import figure, terminal
 from klogger.executor import Result
-from klogger.units import printable, size
+from klogger.units import printable
+from klogger_lab.machine import Machine
 from klogger_lab.study.discover import Found
-from klogger_lab.study.model import Check, Machine
+from klogger_lab.study.model import Check
 from klogger_lab.study.runner import ArmReport, Done
 
 # Of a table; the page and JSON have them all.
@@ -26,7 +27,7 @@ def print_done(out: Console, done: Done, machine: Machine) -> None:
     head = Text(f"{study.name}: {study.title}", style="bold")
     head.append(f"  ({study.paper})", style="not bold dim")
     out.print(head)
-    out.print(Text(f"  {machine_line(machine)}", style="dim"))
+    out.print(Text(f"  {machine.line()}", style="dim"))
     paragraph(out, "question", study.question)
     paragraph(out, "paper", f"found: {study.found}")
     if done.failure is not None:
@@ -87,7 +88,7 @@ def print_list(
     out: Console, studies: Iterable[Found], able: Mapping[str, list[str]], machine: Machine
 ) -> None:
     """The studies, what they re-make and take, and what this kernel can do of them."""
-    out.print(Text(machine_line(machine)))
+    out.print(Text(machine.line()))
     if machine.lacks:
         out.print(Text(f"this kernel has no {', '.join(machine.lacks)}"))
     for found in studies:
@@ -103,15 +104,3 @@ def print_list(
         for line in [one.question, *able.get(one.name, [])]:
             paragraph(out, "", line, style="dim")
     out.print(Text("\n'klogger study NAME' runs one, 'klogger study all' all of them."))
-
-
-def machine_line(machine: Machine) -> str:
-    parts = [
-        f"Linux {machine.kernel}",
-        f"{machine.cpus} CPU{'s' if machine.cpus != 1 else ''}",
-        machine.model,
-    ]
-    parts += [size(machine.memory)] if machine.memory else []
-    parts += [f"{machine.hz} Hz"] if machine.hz else []
-    parts += ["virtual"] if machine.virtual else []
-    return printable(", ".join(p for p in parts if p))

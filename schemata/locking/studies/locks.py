@@ -16,7 +16,8 @@ from typing import Any
 
 from klogger import executor
 from klogger.analysis import Column, Picture
-from klogger_lab.study.model import Answer, Arm, Check, Machine, Plan, Run, Study, result
+from klogger_lab.machine import Machine
+from klogger_lab.study.model import Answer, Arm, Check, Plan, Run, Study, result
 
 # What the paper's text says of its Figure 2, at 4 processes and at 32: share of all cycles. Empty
 # is not told.
