@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-"""A report, and tables in general, for the terminal: at most 100 columns, colours only on a
-terminal.
+"""All that is shown on a terminal as more than a message: titles, tables, lists, figures; at most
+100 columns, colours only on a terminal. Nothing else in Python lays out text or knows of colours.
 """
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, TextIO
 
 from rich import box
@@ -24,8 +24,8 @@ from rich.table import Column as TableColumn
 from rich.table import Table
 from rich.text import Text
 
-from klogger import findings
-from klogger.analysis import Column
+from klogger import figure, findings
+from klogger.analysis import Analysis, Column
 from klogger.executor import Result, Rows
 from klogger.summary import Summary
 from klogger.units import bar, printable, show
@@ -35,6 +35,8 @@ BAR_WIDTH = 10
 ROWS = 10
 # Columns of names are not made narrower than this.
 NAME_WIDTH = 14
+# Of the word before a paragraph.
+LABEL_WIDTH = 11
 NUMBERS = {"ns", "s", "share", "count", "per_s", "bytes"}
 
 
@@ -82,6 +84,37 @@ def print_summary(out: Console, summary: Summary) -> None:
     print_warnings(out, summary.warnings)
 
 
+def print_line(out: Console, *parts: str | tuple[str, str]) -> None:
+    """A line of parts, each of which may have a style."""
+    found = Text()
+    for part in parts:
+        words, style = (part, "") if isinstance(part, str) else part
+        found.append(printable(words), style=style)
+    out.print(found)
+
+
+def print_paragraph(out: Console, label: str, text: str, style: str = "") -> None:
+    """A text of several lines beside a word that says what it is."""
+    grid = Table.grid(padding=(0, 1))
+    grid.add_column(width=LABEL_WIDTH)
+    lines = "\n".join(map(printable, text.splitlines()))
+    grid.add_row(Text(f"  {label}", style="dim"), Text(lines, style=style))
+    out.print(grid)
+
+
+def print_pairs(out: Console, pairs: Iterable[tuple[tuple[str, str], str]], gap: int = 1) -> None:
+    """Lines below each other, each behind a mark or a name, which has a style."""
+    grid = Table.grid(padding=(0, gap))
+    for (name, style), line in pairs:
+        grid.add_row(Text(printable(name), style=style), Text(printable(line)))
+    out.print(grid)
+
+
+def value_line(label: str, value: str) -> str:
+    """For a list of values: they stand below each other."""
+    return f"  {label:<8} {value:>10}"
+
+
 def print_findings(out: Console, results: Iterable[Result]) -> None:
     """The findings that matter, of all analyses."""
     found = findings.first(results)
@@ -102,11 +135,7 @@ def print_texts(out: Console, texts: Iterable[tuple[str, str]]) -> None:
 
 def print_result(out: Console, result: Result, rows: int | None = ROWS) -> None:
     """One analysis: title, question, table. `rows`: how many are shown; None: all."""
-    out.print()
-    title = Text(printable(result.analysis.title or result.analysis.name), style="bold cyan")
-    title.append(f"  {printable(result.analysis.question)}", style="not bold default")
-    title.append(f"  [{result.analysis.name}]", style="not bold dim")
-    out.print(title)
+    print_title(out, result.analysis)
     if result.status != "answer":
         label = {"empty": "nothing to show", "not_recorded": "no answer", "failed": "failed"}[
             result.status
@@ -121,6 +150,26 @@ def print_result(out: Console, result: Result, rows: int | None = ROWS) -> None:
     if result.status == "answer":
         print_texts(out, [(f.text, "") for f in findings.of(result)])
         print_table(out, result, rows)
+
+
+def print_title(out: Console, analysis: Analysis) -> None:
+    out.print()
+    title = Text(printable(analysis.title or analysis.name), style="bold cyan")
+    title.append(f"  {printable(analysis.question)}", style="not bold default")
+    title.append(f"  [{analysis.name}]", style="not bold dim")
+    out.print(title)
+
+
+def print_drawn(out: Console, result: Result, rows: int | None = None) -> None:
+    """One analysis with its figure and the notes on it."""
+    print_result(out, result, rows)
+    drawn = figure.lines(result)
+    if drawn:
+        out.print()
+    for line in drawn:
+        out.print(Text(line, no_wrap=True, overflow="ellipsis"))
+    for note in result.analysis.notes:
+        print_paragraph(out, "note", note, style="dim")
 
 
 def print_warnings(out: Console, warnings: Iterable[str]) -> None:
@@ -196,11 +245,19 @@ def column_of(result: Result, index: int) -> Column:
     return result.analysis.columns.get(name, Column(name, "", False, ""))
 
 
+def empty_table(header_style: str) -> Table:
+    return Table(
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 1),
+        show_edge=False,
+        header_style=header_style,
+    )
+
+
 def table_of(result: Result, shown: list[list[Any]], indices: list[int], *, bars: bool) -> Table:
     """The columns `indices`, each as wide as what is in it."""
-    table = Table(
-        box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False, header_style="dim"
-    )
+    table = empty_table("dim")
     cells = []
     for index in indices:
         column = column_of(result, index)
@@ -236,13 +293,38 @@ def print_rows(
     out: Console, names: list[str], rows: Iterable[Iterable[Any]], numeric: list[bool]
 ) -> None:
     """The answer to a query."""
-    table = Table(
-        box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False, header_style="bold"
-    )
+    table = empty_table("bold")
     for name, is_number in zip(names, numeric, strict=True):
         table.add_column(
             Text(printable(name)), justify="right" if is_number else "left", overflow="fold"
         )
     for row in rows:
         table.add_row(*(Text("" if v is None else printable(str(v))) for v in row))
+    out.print(table)
+
+
+def print_cells(
+    out: Console,
+    names: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    styles: Sequence[str],
+    *,
+    texts: int,
+    gives_way: int,
+) -> None:
+    """A table of texts. `styles` are of each row's first cell; the first `texts` columns are words,
+    the others numbers; the column `gives_way` is cut where there is no room.
+    """
+    rows = [[printable(word) for word in row] for row in rows]
+    needed = [max(cell_len(row[i]) for row in [names, *rows]) for i in range(len(names))]
+    room = max(out.width - sum(needed) + needed[gives_way] - 2 * len(names), 8)
+    table = empty_table("dim")
+    for i, name in enumerate(names):
+        most = room if i == gives_way else None
+        table.add_column(
+            name, justify="left" if i < texts else "right", no_wrap=True, overflow="ellipsis",
+            max_width=most, min_width=min(needed[i], most or needed[i]),
+        )  # fmt: skip
+    for style, row in zip(styles, rows, strict=True):
+        table.add_row(Text(row[0], style=style), *(Text(word) for word in row[1:]))
     out.print(table)

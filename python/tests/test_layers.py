@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,6 +30,11 @@ UPWARDS = {
     ("log", "summary"),
     ("answers", "cli"),
 }
+# The same of `klogger_lab`. Those in the middle know nothing of each other.
+COMMON = {"recorder", "tracefs", "machine", "build", "signals"}
+EXPERIMENTS = {"bench", "guest", "stopwatch", "study"}
+# One program that ends as another does: `klogger stopwatch --html` is the report's page.
+PROGRAMS_OF_PROGRAMS = {("klogger_lab.cli.stopwatch", "klogger.cli.report")}
 
 
 def modules(package: str) -> list[Path]:
@@ -82,17 +88,74 @@ def test_no_import_runs_up() -> None:
     assert up == UPWARDS
 
 
+def test_experiments_know_nothing_of_each_other() -> None:
+    parts = {
+        f.relative_to(HERE / "klogger_lab").parts[0].removesuffix(".py")
+        for f in modules("klogger_lab")
+    }
+    assert parts - {"__init__"} == COMMON | EXPERIMENTS | {"cli"}
+    for file in modules("klogger_lab"):
+        own = file.relative_to(HERE / "klogger_lab").parts[0].removesuffix(".py")
+        allowed = {own, *COMMON, *(EXPERIMENTS if own == "cli" else ())}
+        assert known(file, "klogger_lab") <= allowed, file
+
+
+def test_a_program_takes_nothing_from_another() -> None:
+    """What several have in common is in the package itself."""
+    taken = set()
+    for package in ("klogger", "klogger_lab"):
+        for file in modules(f"{package}/cli"):
+            own = f"{package}.cli.{file.stem}"
+            for module, names in imported(file):
+                used = {module} if module.count(".") > 1 else {f"{module}.{n}" for n in names}
+                taken |= {(own, one) for one in used & set(map(dotted, programs())) - {own}}
+    assert taken == PROGRAMS_OF_PROGRAMS
+
+
+def programs() -> list[Path]:
+    found = [*modules("klogger/cli"), *modules("klogger_lab/cli")]
+    return [file for file in found if file.stem != "__init__"]
+
+
+def dotted(file: Path) -> str:
+    return ".".join(file.relative_to(HERE).with_suffix("").parts)
+
+
+def test_the_parts_of_a_comparison_are_its_own() -> None:
+    for package in ("klogger", "klogger_lab"):
+        for file in modules(package):
+            inside = [m for m, _ in imported(file) if m.startswith("klogger.compare.")]
+            assert not inside or file.parent.name in ("compare", "cli"), (file, inside)
+
+
+def test_one_module_lays_out_what_a_terminal_shows() -> None:
+    """Tables, colours and widths; what they are made of is rich's."""
+    users = {
+        dotted(file)
+        for package in ("klogger", "klogger_lab")
+        for file in modules(package)
+        if any(m.split(".")[0] == "rich" for m, _ in imported(file)) or "\\x1b[" in file.read_text()
+    }
+    assert users == {"klogger.terminal"}
+
+
 def test_analyses_know_nothing_of_experiments() -> None:
     for file in modules("klogger"):
         assert not [m for m, _ in imported(file) if m.split(".")[0] == "klogger_lab"], file
 
 
 @pytest.mark.parametrize("package", ["klogger", "klogger_lab"])
-def test_no_module_imports_what_is_private(package: str) -> None:
+def test_no_module_takes_what_is_private(package: str) -> None:
     for file in modules(package):
         for module, names in imported(file):
             if module.startswith("klogger"):
                 assert not [n for n in names if n.startswith("_")], (file, module)
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Attribute) and re.match("_[^_]", node.attr):
+                owner = node.value.id if isinstance(node.value, ast.Name) else ""
+                # A method of all named tuples.
+                known_well = owner in ("self", "cls") or node.attr == "_replace"
+                assert known_well, (file, node.lineno, node.attr)
 
 
 def test_one_module_runs_the_recorder() -> None:

@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-from rich.console import Console
-from rich.text import Text
 
 import klogger
 from klogger import catalogue, losses, sqlerror, terminal
@@ -96,20 +94,20 @@ def terminal_catalogue(log: Log) -> None:
         )
     for table in catalogue.tables(log):
         out.print()
-        out.print(Text.assemble((table.name, "bold"), f"  {printable(table.doc)}"))
+        terminal.print_line(out, (table.name, "bold"), f"  {table.doc}")
         for column in table.columns:
             if table.name.upper() not in log.events or column.name not in catalogue.COMMON:
                 print_column(out, column)
     out.print()
     out.print("functions")
     for name, doc in catalogue.functions(log):
-        out.print(Text(f"  {name:<38} {doc}"))
+        terminal.print_line(out, f"  {name:<38} {doc}")
 
 
-def print_column(out: Console, column: catalogue.Column) -> None:
+def print_column(out: terminal.Console, column: catalogue.Column) -> None:
     unit = f" [{column.unit}]" if column.unit else ""
     line = f"  {column.name:<14} {column.type}{unit}"
-    out.print(Text(f"{line:<40} {printable(column.doc)}".rstrip()))
+    terminal.print_line(out, f"{line:<40} {column.doc}".rstrip())
 
 
 def interactive(log: Log, args: argparse.Namespace) -> None:

@@ -5,17 +5,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from rich import box
-from rich.cells import cell_len
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
+from klogger import terminal
 from klogger.compare import Compared
 from klogger.compare.comparison import CONFIDENCE, VERDICTS, ComparedAnalysis, Comparison, Metric
 from klogger.compare.stats import Difference
-from klogger.terminal import WIDTH, print_warnings
-from klogger.units import plain, printable, show
+from klogger.units import plain, show
 
 DIFFERENCES = 20
 # Verdicts on what has changed by more than what is known to be chance.
@@ -43,32 +37,14 @@ LABELS = {
 }
 
 
-def write(out: Console, found: Compared, *, everything: bool) -> None:
-    heads = Table.grid(padding=(0, 2))
-    for side in found.sides:
-        heads.add_row(Text(side.name, style="bold"), Text(side.line()))
-    out.print(heads)
-    print_warnings(out, found.remarks)
+def write(out: terminal.Console, found: Compared, *, everything: bool) -> None:
+    heads = [((side.name, "bold"), side.line()) for side in found.sides]
+    terminal.print_pairs(out, heads, gap=2)
+    terminal.print_warnings(out, found.remarks)
     out.print()
     for line in conclusion(found.comparison):
-        out.print(Text(line))
-    differences = found.comparison.metrics(*CHANGED)
-    lossy = {c.analysis.name for c in found.comparison.analyses if c.warnings}
-    if differences:
-        out.print()
-        out.print(table(differences[:DIFFERENCES], lossy, whole_names=True, width=out.width))
-        rest = len(differences) - DIFFERENCES
-        if rest > 0:
-            out.print(
-                Text(f"  and {rest:,} more: see the analyses below, or --format json", style="dim")
-            )
-        if any(m.analysis in lossy for m in differences):
-            out.print(
-                Text(
-                    "  !: events are missing, or were left out; the analysis below says which",
-                    style="dim",
-                )
-            )
+        terminal.print_line(out, line)
+    write_differences(out, found.comparison)
     silent = (
         [] if everything else [one for one in found.comparison.analyses if not says_anything(one)]
     )
@@ -78,10 +54,27 @@ def write(out: Console, found: Compared, *, everything: bool) -> None:
     if silent:
         names = ", ".join(one.analysis.name for one in silent)
         out.print()
-        out.print(
-            Text(f"Not shown, as nothing can be judged there: {printable(names)}.", style="dim")
-        )
-        out.print(Text("'--analysis NAME' shows the values of one.", style="dim"))
+        hint(out, f"Not shown, as nothing can be judged there: {names}.")
+        hint(out, "'--analysis NAME' shows the values of one.")
+
+
+def hint(out: terminal.Console, text: str) -> None:
+    terminal.print_line(out, (text, "dim"))
+
+
+def write_differences(out: terminal.Console, comparison: Comparison) -> None:
+    """Those of all analyses, the greatest first."""
+    differences = comparison.metrics(*CHANGED)
+    if not differences:
+        return
+    lossy = {c.analysis.name for c in comparison.analyses if c.warnings}
+    out.print()
+    print_table(out, differences[:DIFFERENCES], lossy, whole_names=True)
+    rest = len(differences) - DIFFERENCES
+    if rest > 0:
+        hint(out, f"  and {rest:,} more: see the analyses below, or --format json")
+    if any(m.analysis in lossy for m in differences):
+        hint(out, "  !: events are missing, or were left out; the analysis below says which")
 
 
 def says_anything(one: ComparedAnalysis) -> bool:
@@ -140,30 +133,22 @@ def metrics_of(count: int) -> str:
     return f"{count:,} metric{'' if count == 1 else 's'}"
 
 
-def write_analysis(out: Console, one: ComparedAnalysis, *, everything: bool) -> None:
-    out.print()
-    title = Text(printable(one.analysis.title or one.analysis.name), style="bold cyan")
-    title.append(f"  {printable(one.analysis.question)}", style="not bold default")
-    title.append(f"  [{one.analysis.name}]", style="not bold dim")
-    out.print(title)
+def write_analysis(out: terminal.Console, one: ComparedAnalysis, *, everything: bool) -> None:
+    terminal.print_title(out, one.analysis)
     if one.status != "answer":
-        out.print(
-            Text(
-                f"  not compared: {printable(one.reason)}",
-                style="red" if one.status == "failed" else "yellow",
-            )
-        )
-    print_warnings(out, one.warnings)
+        style = "red" if one.status == "failed" else "yellow"
+        terminal.print_line(out, (f"  not compared: {one.reason}", style))
+    terminal.print_warnings(out, one.warnings)
     shown = one.metrics if everything else first(one.metrics)
     if shown:
-        out.print(table(shown, set(), whole_names=False, width=out.width))
+        print_table(out, shown, set(), whole_names=False)
     more = len(one.metrics) - len(shown)
     unknown = 0 if everything else sum(m.verdict == "unknown" for m in one.metrics)
     judged = f", {unknown:,} of which cannot be judged" if unknown else ""
     rest = [f"{metrics_of(more)}{judged}: --analysis {one.analysis.name}"] if more else []
     rest += [f"{count:,} {reason}" for reason, count in one.left_out.items()]
     if rest:
-        out.print(Text(f"  not shown: {'; '.join(rest)}", style="dim"))
+        hint(out, f"  not shown: {'; '.join(rest)}")
 
 
 def first(metrics: list[Metric]) -> list[Metric]:
@@ -173,9 +158,9 @@ def first(metrics: list[Metric]) -> list[Metric]:
     return [m for m in judged if m.what in few]
 
 
-def table(
-    metrics: list[Metric], lossy: set[str], *, whole_names: bool, width: int = WIDTH
-) -> Table:
+def print_table(
+    out: terminal.Console, metrics: list[Metric], lossy: set[str], *, whole_names: bool
+) -> None:
     """`whole_names`: of differences from all analyses; what could have been seen is of no interest
     then.
     """
@@ -192,26 +177,11 @@ def table(
         what = ", ".join(metric.what)
         name = f"{metric.analysis}: {what}" if whole_names else what
         label = LABELS[metric.verdict] + (" !" if metric.analysis in lossy else "")
-        shown = [label, name, metric.statistic.replace("_", " "), *cells(metric)[: len(heads)]]
-        rows.append([printable(word) for word in shown])
+        rows.append([label, name, metric.statistic.replace("_", " "), *cells(metric)[: len(heads)]])
     heads = ["", "metric" if whole_names else "what", "", *heads]
-    found = Table(
-        box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False, header_style="dim"
-    )
-    needed = [max(cell_len(row[i]) for row in [heads, *rows]) for i in range(len(heads))]
+    styles = [COLOURS[metric.verdict] for metric in metrics]
     # Names give way, numbers do not.
-    room = max(width - sum(needed) + needed[1] - 2 * len(heads), 8)
-    for i, head in enumerate(heads):
-        most = room if i == 1 else None
-        found.add_column(
-            head, justify="left" if i < 3 else "right", no_wrap=True, overflow="ellipsis",
-            max_width=most, min_width=min(needed[i], most or needed[i]),
-        )  # fmt: skip
-    for metric, row in zip(metrics, rows, strict=True):
-        found.add_row(
-            Text(row[0], style=COLOURS[metric.verdict]), *(Text(word) for word in row[1:])
-        )
-    return found
+    terminal.print_cells(out, heads, rows, styles, texts=3, gives_way=1)
 
 
 def cells(metric: Metric) -> tuple[str, str, str, str, str]:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from klogger import figure, terminal
+from klogger import terminal
 from klogger.cli import Progress, guarded, write
 from klogger.failure import Failure
 from klogger_lab.bench import answer as answers
@@ -23,7 +23,6 @@ from klogger_lab.bench.loop import ENGINES, cpus, prepare, show
 from klogger_lab.cli import check_writable, interruptible, seconds
 from klogger_lab.machine import machine
 from klogger_lab.signals import stoppable
-from klogger_lab.study.text import paragraph
 
 EPILOG = """\
 examples:
@@ -193,12 +192,7 @@ def say(args: argparse.Namespace, found: Answer) -> None:
     out = terminal.console(sys.stdout)
     terminal.print_summary(out, answers.head(found))
     for result in answers.results(found):
-        terminal.print_result(out, result, None)
-        drawn = figure.lines(result)
-        for line in ["", *drawn] if drawn else []:
-            out.print(line, no_wrap=True, overflow="ellipsis")
-        for note in result.analysis.notes:
-            paragraph(out, "note", note, style="dim")
+        terminal.print_drawn(out, result)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 
 from klogger import program
-from klogger.cli import guarded
+from klogger.cli import Progress, guarded
 from klogger.failure import Failure
 from klogger.program import find_klogger
 from klogger.units import size
@@ -303,20 +303,16 @@ def relays(args: argparse.Namespace, work: Path, log: Path, output: Path | None)
 
 def progress(args: argparse.Namespace, found: Machine) -> machine.Show:
     """One line on a terminal, which goes away when the command begins."""
-    how = "KVM" if found.kvm else "emulated"
-    if args.quiet or args.verbose or not sys.stderr.isatty():
+    if args.quiet or args.verbose:
         return lambda _: None
-
-    shown = ""
+    how = "KVM" if found.kvm else "emulated"
+    line = Progress(f"booting {found.kernel.release} ({how})")
 
     def show(since: float | None) -> None:
-        nonlocal shown
-        text = (
-            f"booting {found.kernel.release} ({how}) ... {since:.0f} s" if since is not None else ""
-        )
-        if text != shown:
-            print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
-        shown = text
+        if since is None:
+            line.clear()
+        else:
+            line(f"{since:.0f} s")
 
     return show
 

@@ -20,6 +20,7 @@ from klogger.cli import complain, guarded, report
 from klogger.durations import duration
 from klogger.failure import Failure
 from klogger.stopwatch import Stopwatch, measure
+from klogger.terminal import value_line
 from klogger.units import plain, printable
 from klogger_lab.stopwatch import answer, live, places
 from klogger_lab.stopwatch.answer import Answer
@@ -249,15 +250,19 @@ def text(found: Stopwatch) -> list[str]:
 
 
 def times(found: Stopwatch | Answer, trimmed: float | None) -> list[str]:
-    lines = [f"  mean     {time(found.mean):>10}   standard deviation {time(found.sd):>10}"]
-    line = f"  trimmed  {time(trimmed):>10}   standard deviation {time(found.trimmed_sd):>10}"
+    lines = [spread("mean", found.mean, found.sd)]
+    line = spread("trimmed", trimmed, found.trimmed_sd)
     # Of fewer, the worst thousandth is none.
     many = (found.intervals if isinstance(found, Stopwatch) else found.pairs) >= MANY
     lines += [f"{line}   without the worst 0.1 %"] if many else []
     parts = {"min": found.min, "50 %": found.p50, "90 %": found.p90, "99 %": found.p99}
     parts |= {"99.9 %": found.p999} if many else {}
     parts["max"] = found.max
-    return [*lines, *(f"  {name:<8} {time(value):>10}" for name, value in parts.items())]
+    return [*lines, *(value_line(name, time(value)) for name, value in parts.items())]
+
+
+def spread(label: str, value: float | None, deviation: float | None) -> str:
+    return f"{value_line(label, time(value))}   standard deviation {time(deviation):>10}"
 
 
 def kernel_text(found: Answer) -> list[str]:
