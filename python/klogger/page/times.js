@@ -23,9 +23,10 @@ function duration(ns) {
 // A moment, with as many digits as `step` can tell apart.
 function moment(ns, step) {
   if (ns === 0) return "0";
-  const [factor, unit] = step >= 1e9 || ns >= 1e9 ? [1e9, "s"]
-    : ns >= 1e6 ? [1e6, "ms"]
-    : ns >= 1e3 ? [1e3, "µs"] : [1, "ns"];
+  const falling = [...DURATIONS.units].reverse();
+  const smaller = falling.find(([, factor]) => factor === 1 || ns >= factor);
+  const seconds = step >= DURATIONS.second || ns >= DURATIONS.second;
+  const [, factor, unit] = seconds ? [0, DURATIONS.second, "s"] : smaller;
   const digits = Math.min(9, Math.max(0, Math.ceil(-Math.log10(step / factor) - 1e-9)));
   return `${rounded(ns / factor, digits)} ${unit}`;
 }

@@ -16,6 +16,7 @@ from typing import Any
 
 from klogger import executor
 from klogger.analysis import Column, Picture
+from klogger.durations import duration
 from klogger_lab.machine import Machine
 from klogger_lab.study.model import Answer, Arm, Check, Plan, Run, Study, result
 
@@ -496,7 +497,7 @@ def checks(found: list[tuple[Run, Spun]]) -> list[Check]:
     if worst_case[0]:
         name, spinning, limit = worst_case
         text = (
-            f"at most, with {name}: {spinning / 1e6:.1f} ms spinning, {limit / 1e6:.0f} ms in the"
+            f"at most, with {name}: {duration(spinning)} spinning, {duration(limit)} in the"
             " kernel, stolen time included"
         )
         made.append(

@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from klogger.analysis import Picture
+from klogger.durations import duration
 from klogger.executor import Result
 from klogger_lab.study.model import Answer, Arm, Check, Plan, Run, Study, result
 
@@ -199,8 +200,8 @@ def frames_check(runs: list[Run]) -> Check:
         cursor.close()
         total += had
         if had < 0.97 * decoder["count"] * 14e6:
-            bad.append(f"{run.arm.name}: {had / 1e9:.2f} s for {decoder['count']} frames")
-    text = f"decoders had {total / 1e9:.2f} s in all, 14 ms or more for each frame (less 3 %)"
+            bad.append(f"{run.arm.name}: {duration(had)} for {decoder['count']} frames")
+    text = f"decoders had {duration(total)} in all, 14 ms or more for each frame (less 3 %)"
     return Check("work of the decoder", not bad, "; ".join(bad) or text)
 
 

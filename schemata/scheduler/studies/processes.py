@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from klogger.analysis import Picture
+from klogger.durations import duration
 from klogger.executor import Result
 from klogger_lab.study.model import Answer, Arm, Check, Plan, Run, Study
 
@@ -136,9 +137,7 @@ def births_check(seen: list[dict[str, Any]]) -> Check:
 
 def sentences(plan: Plan, seen: list[dict[str, Any]]) -> list[str]:
     said = [
-        "One process takes "
-        + ", ".join(f"{s['each'] / 1000:.0f} µs ({s['arm']})" for s in seen)
-        + "."
+        "One process takes " + ", ".join(f"{duration(s['each'])} ({s['arm']})" for s in seen) + "."
     ]
     if [s["each"] for s in seen] == sorted(s["each"] for s in seen):
         said.append(

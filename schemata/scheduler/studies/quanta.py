@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from klogger.analysis import Picture
+from klogger.durations import duration
 from klogger.executor import Result
 from klogger_lab.study.model import Answer, Arm, Check, Plan, Run, Study
 
@@ -145,24 +146,24 @@ def sentences(rows: dict[str, list[Any]], cutters: dict[str, tuple[str, int]]) -
         said.append(f"Not so here: {', '.join(f'{n} ({100 * rows[n][2]:.0f} %)' for n in long)}.")
     if "compile" in rows:
         said.append(
-            f"Compile: nine of ten are shorter than {rows['compile'][4] / 1e6:.2f} ms; the paper"
+            f"Compile: nine of ten are shorter than {duration(rows['compile'][4])}; the paper"
             " has 1 ms."
         )
     if "round robin" in rows:
         said.append(
-            f"Two loops under round robin run {rows['round robin'][5] / 1e6:.1f} ms at most, which"
+            f"Two loops under round robin run {duration(rows['round robin'][5])} at most, which"
             " is the paper's quantum of 100 ms if kernel.sched_rr_timeslice_ms is 100."
         )
     if "two loops" in rows:
         said.append(
-            f"Two fair loops on one CPU change places after {rows['two loops'][3] / 1e6:.2f} ms"
+            f"Two fair loops on one CPU change places after {duration(rows['two loops'][3])}"
             " (half of the quanta)."
         )
     for name in ("lone loop", "loop and daemon"):
         if name in rows and name in cutters:
             who, times = cutters[name]
             said.append(
-                f"The {name}: its longest quantum is {rows[name][5] / 1e6:.0f} ms; cut most often"
+                f"The {name}: its longest quantum is {duration(rows[name][5])}; cut most often"
                 f" by {who} ({times} times)."
             )
     return said

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from klogger.analysis import Picture
+from klogger.durations import duration
 from klogger.executor import Result
 from klogger_lab.study.model import Answer, Arm, Check, Plan, Run, Study
 
@@ -138,15 +139,15 @@ def sentences(seen: list[dict[str, Any]]) -> list[str]:
     two, two_threads = by.get((2, "processes", 0)), by.get((2, "threads", 0))
     if two is not None and two_threads is not None:
         said.append(
-            f"Between two processes without working sets a switch costs {two / 1000:.2f} µs,"
-            f" between two threads of one process {two_threads / 1000:.2f} µs: the address space"
-            f" makes {(two - two_threads) / 1000:+.2f} µs."
+            f"Between two processes without working sets a switch costs {duration(two)},"
+            f" between two threads of one process {duration(two_threads)}: the address space"
+            f" makes {'+' if two > two_threads else ''}{duration(two - two_threads)}."
         )
     most = max(s["n"] for s in seen)
     large = by.get((most, "processes", max(KIB)))
     if two and large is not None:
         said.append(
-            f"With {most} processes that touch {max(KIB)} KiB each it is {large / 1000:.2f} µs, for"
+            f"With {most} processes that touch {max(KIB)} KiB each it is {duration(large)}, for"
             " the caches are cold."
         )
     said.append(

@@ -11,6 +11,7 @@ from typing import Any
 
 from klogger import executor as analyses
 from klogger.analysis import Picture
+from klogger.durations import duration
 from klogger.executor import Result
 from klogger_lab.study.model import Answer, Arm, Check, Plan, Run, Study, result
 
@@ -206,17 +207,17 @@ def sentences(seen: list[dict[str, Any]], hertz: float) -> list[str]:
     )
     if switch:
         said.append(cost_of(switch, hertz))
-        medians = [s["parts"]["switch"]["p50"] / 1000 for s in seen if "switch" in s["parts"]]
+        medians = [s["parts"]["switch"]["p50"] for s in seen if "switch" in s["parts"]]
         if len(medians) > 1:
             said.append(
                 "That is of the arm with most switches; the medians of all arms are"
-                f" {min(medians):.2f} to {max(medians):.2f} µs."
+                f" {duration(min(medians))} to {duration(max(medians))}."
             )
     events = [s["event"] for s in seen if s["event"] is not None]
     if events:
         said.append(
             "Each event that is logged in between is a part of that: about"
-            f" {common.median(events):.0f} ns here."
+            f" {duration(common.median(events))} here."
         )
     if len(seen) > 1 and seen[0]["copies"] == 1 and all(s["cpu_s"] for s in seen):
         said += against_one(seen)
@@ -227,11 +228,11 @@ def cost_of(switch: dict[str, Any], hertz: float) -> str:
     def cycles(ns: float) -> str:
         return f"{ns * hertz / 1000:.0f}"
 
-    text = f"Half of the switches take at most {switch['p50'] / 1000:.2f} µs in the scheduler"
+    text = f"Half of the switches take at most {duration(switch['p50'])} in the scheduler"
     if hertz:
         text += f", {cycles(switch['p50'])} cycles at {hertz:.0f} MHz"
     if switch["sd"] is not None and switch["calls"] >= FEWEST_TRIMMED:
-        text += f"; on average {switch['mean'] / 1000:.2f} ± {switch['sd'] / 1000:.2f} µs"
+        text += f"; on average {duration(switch['mean'])} ± {duration(switch['sd'])}"
         if hertz:
             text += f", {cycles(switch['mean'])} ± {cycles(switch['sd'])} cycles"
         text += ", without the longest 1 %"
@@ -255,7 +256,7 @@ def against_one(seen: list[dict[str, Any]]) -> list[str]:
     change = changed[0] if changed[0] == changed[1] else f"between {changed[0]} and {changed[1]}"
     best = seen[rates.index(max(rates))]["copies"]
     most = "one copy sorts most" if best == 1 else f"{best} copies sort most"
-    times = [f"{ns / 1e6:.2f}" for ns in sorted(time_in_scheduler(s) for s in several)]
+    times = [duration(ns) for ns in sorted(time_in_scheduler(s) for s in several)]
     between = times[0] if times[0] == times[-1] else f"{times[0]} to {times[-1]}"
     return [
         (
@@ -263,8 +264,8 @@ def against_one(seen: list[dict[str, Any]]) -> list[str]:
             f" {most}. In the paper 8 did, 0.3 % more than one."
         ),
         (
-            f"The scheduler has {time_in_scheduler(alone) / 1e6:.2f} ms of each second with one"
-            f" copy, and {between} ms with {copies}. In the paper it had 44 % of the time with 8"
+            f"The scheduler has {duration(time_in_scheduler(alone))} of each second with one"
+            f" copy, and {between} with {copies}. In the paper it had 44 % of the time with 8"
             " that it had with one: a loop over all threads, which is gone."
         ),
     ]

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from klogger.analysis import Column, Picture
+from klogger.durations import duration
 from klogger.executor import Rows
 from klogger.failure import Failure
 from klogger.program import klogger
@@ -396,8 +397,8 @@ def sentences(found: Mapping[str, Samples], hz: float) -> list[str]:
     if unit is not None and unit.cost() > 0:
         cost = unit.cost()
         lines.append(
-            f"One event of klogger costs {cost:.0f} cycles ({cost / hz * 1e9:.0f} ns); in 2007 it"
-            " cost 321."
+            f"One event of klogger costs {cost:.0f} cycles ({duration(cost / hz * 1e9)}); in 2007"
+            " it cost 321."
         )
         for name in ("ftrace event", "perf record"):
             if name in found:
