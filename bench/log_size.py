@@ -10,7 +10,7 @@ import subprocess
 from contextlib import contextmanager
 from pathlib import Path
 
-import user
+import user_arms
 from measure import FAULTS, NOT_HERE, Usage, cell, goal, run, spread, timed, why
 from pingpong import perf_record, record, tracepoints
 from rivals import LARGE_KB, TRACE_CMD, instance_of_trace_cmd, samples
@@ -117,8 +117,8 @@ def compressed(each: dict[str, list[float]]) -> list[str]:
 @contextmanager
 def lttng_trace(tools):
     """A trace of events of two ints, by LTTng-UST, and how many they are."""
-    arms = user.Arms(tools)
-    with user.lttng(arms.folder) as home:
+    arms = user_arms.Arms(tools)
+    with user_arms.lttng(arms.folder) as home:
         arms.loop(arms.lttng, "two_ints", **home)
         run(["lttng", "snapshot", "record"], env={**os.environ, **home})
         traces = Path(home["HOME"], "traces")
