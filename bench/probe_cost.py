@@ -106,11 +106,39 @@ def probe_hit(tools) -> list[str]:
     missing = {**missing, "LTTng": why_no_lttng()}
     names = ["empty program", FLOOR_NAME, *KLOGGERS, *RIVALS]
     tools.keep("hit", {name: results[name] for name in names if name in results and not fault})
+    rows = [
+        *(
+            row(name, results.get(name), results.get(FLOOR_NAME), fault)
+            for name in names
+            if name not in missing
+        ),
+        *(f"| {name} | {NOT_HERE}: {why} | |" for name, why in missing.items()),
+    ]
+    goals = [
+        goal(f"klogger / {n}", results.get(KLOGGER), results.get(n), most, fault)
+        for n, most in GOALS.items()
+    ]
+    medians = {name: stats.spread(values).median for name, values in results.items()}
+    return [
+        *head_of_hits(tools.place, speed),
+        *rows,
+        "",
+        *goals,
+        *([] if fault else bounds(medians)),
+        "",
+        *(
+            f"- {rival.name}: {rival.how.replace('PLACE', tools.place)}"
+            for rival in RIVALS.values()
+        ),
+    ]
+
+
+def head_of_hits(place: str, speed: Speed) -> list[str]:
     return [
         "## One probe hit",
         "",
         (
-            f"`{tools.place}`, hit by one process on one CPU. Added to a hit without a program, in"
+            f"`{place}`, hit by one process on one CPU. Added to a hit without a program, in"
             " ns of that"
         ),
         (
@@ -133,27 +161,6 @@ def probe_hit(tools) -> list[str]:
         "",
         "| | ns | times the floor |",
         "|---|---|---|",
-        *(
-            row(name, results.get(name), results.get(FLOOR_NAME), fault)
-            for name in names
-            if name not in missing
-        ),
-        *(f"| {name} | {NOT_HERE}: {why} | |" for name, why in missing.items()),
-        "",
-        *(
-            goal(f"klogger / {n}", results.get(KLOGGER), results.get(n), most, fault)
-            for n, most in GOALS.items()
-        ),
-        *(
-            []
-            if fault
-            else bounds({name: stats.spread(values).median for name, values in results.items()})
-        ),
-        "",
-        *(
-            f"- {rival.name}: {rival.how.replace('PLACE', tools.place)}"
-            for rival in RIVALS.values()
-        ),
     ]
 
 

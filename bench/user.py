@@ -8,6 +8,7 @@ import re
 import statistics
 import struct
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from measure import ratio, report_of, run, spread, take_turns, trimmed
@@ -236,9 +237,15 @@ def events_logged(arms: Arms, command: list) -> int:
     return head // 32
 
 
-def functions(tools) -> list[str]:
-    """LTTng's table 3: each function of a program logged, at its beginning and its end."""
-    arms = Arms(tools)
+# Runs a command, and says how long that took without the recorder's own start and end.
+INSIDE = (
+    "import sys, subprocess, time; s = time.monotonic(); subprocess.run(sys.argv[1:],"
+    " check=True); print(time.monotonic() - s)"
+)
+
+
+def programs_of_functions(arms: Arms) -> dict[str, Callable[[], dict]]:
+    """A program with each function logged, beside it without, and with gprof."""
     words, hooks = HERE / "words.c", arms.folder / "hooks.o"
     run(["gcc", "-O2", "-I", arms.folder, "-c", HERE / "hooks.c", "-o", hooks])
     build = ["gcc", "-O2", "-fno-inline", words, "-o"]
@@ -246,25 +253,19 @@ def functions(tools) -> list[str]:
     run([*build, arms.folder / "words-gprof", "-pg"])
     run([*build, arms.folder / "words-logged", "-finstrument-functions", hooks, "-pthread"])
     log = arms.folder / "functions.klog"
-    record = [tools.klogger, "record", "--engine", "user", "--user-buffer", "64M", "-o", log, "--"]
+    record = [arms.tools.klogger, "record", "--engine", "user", "--user-buffer", "64M"]
+    record += ["-o", log, "--"]
 
     def seconds(command: list, **more: str) -> dict:
         start = time.monotonic()
         arms.run(command, **more)
         return {"s": time.monotonic() - start}
 
-    # Without the recorder's own start and end.
-    inside = (
-        "import sys, subprocess, time; s = time.monotonic(); subprocess.run(sys.argv[1:],"
-        " check=True)"
-    )
-    inside += "; print(time.monotonic() - s)"
-
     def recorded() -> dict:
-        out = arms.run([*record, "python3", "-c", inside, arms.folder / "words-logged", PAGES])
+        out = arms.run([*record, "python3", "-c", INSIDE, arms.folder / "words-logged", PAGES])
         return {"s": float(re.findall(r"^\d+\.\d+$", out, re.M)[-1])}
 
-    programs = {
+    return {
         "plain": lambda: seconds([arms.folder / "words", PAGES]),
         "gprof": lambda: seconds(
             [arms.folder / "words-gprof", PAGES], GMON_OUT_PREFIX=str(arms.folder / "gmon")
@@ -273,6 +274,12 @@ def functions(tools) -> list[str]:
         "logged, flight recorder": lambda: seconds([arms.folder / "words-logged", PAGES], **FLIGHT),
         "logged, being recorded": recorded,
     }
+
+
+def functions(tools) -> list[str]:
+    """LTTng's table 3: each function of a program logged, at its beginning and its end."""
+    arms = Arms(tools)
+    programs = programs_of_functions(arms)
     results = take_turns(programs, tools.rounds)
     plain = statistics.median(r["s"] for r in results["plain"])
     rows = {name: spread([r["s"] for r in results[name]]) for name in programs}

@@ -99,67 +99,87 @@ def meta_of(words: list[str]) -> dict[str, Any]:
     }
 
 
+@dataclass
+class Made:
+    """What the lines of a log come to, beside its events."""
+
+    processes: list[tuple[int, str, int, int | None]] = field(default_factory=list)
+    ledger: list[dict[str, Any]] = field(default_factory=list)
+    stacks: list[tuple[int, list[str]]] = field(default_factory=list)
+    meta: dict[str, Any] = field(default_factory=dict)
+    end: int | None = 0
+
+    def add(self, words: list[str]) -> bool:
+        """Whether it is a line of these."""
+        match words:
+            case ["process", pid, comm, *times]:
+                first, last, *_ = [*map(time_of, times), None, None]
+                self.processes.append((int(pid), comm, first or 0, last))
+            case ["stack", number, *frames]:
+                self.stacks.append((int(number), frames))
+            case ["ledger", *pairs]:
+                self.ledger.append(values_of(pairs))
+            case ["end", time]:
+                self.end = time_of(time)
+            case ["killed"]:
+                self.end = None
+            case ["cost" | "overwrite", *_]:
+                self.meta |= meta_of(words)
+            case _:
+                return False
+        return True
+
+
+def values_of(pairs: list[str]) -> dict[str, Any]:
+    return {name: value_of(text) for name, _, text in (pair.partition("=") for pair in pairs)}
+
+
 def make(expectation: Expectation, out: Path) -> Path:
     """Writes the log of an expectation."""
     con = duckdb.connect()
     events = support.events_of(expectation.schema, *expectation.others)
     support.create_tables(con, events)
     fields = {e.name: e.fields for e in events}
-    processes: list[tuple[int, str, int, int | None]] = []
-    ledger: list[dict[str, Any]] = []
-    stacks: list[tuple[int, list[str]]] = []
-    meta: dict[str, Any] = {}
-    end: int | None = 0
+    made = Made()
     for serial, line in enumerate(expectation.log):
         words = shlex.split(line)
-        if words[0] == "process":
-            times = [time_of(w) for w in words[3:]]
-            processes.append(
-                (
-                    int(words[1]),
-                    words[2],
-                    times[0] if times else 0,
-                    times[1] if len(times) > 1 else None,
-                )
-            )
-        elif words[0] == "stack":
-            stacks.append((int(words[1]), words[2:]))
-        elif words[0] == "ledger":
-            ledger.append(
-                dict((k, value_of(v)) for k, _, v in (w.partition("=") for w in words[1:]))
-            )
-        elif words[0] == "end":
-            end = time_of(words[1])
-        elif words[0] == "killed":
-            end = None
-        elif words[0] in ("cost", "overwrite"):
-            meta |= meta_of(words)
-        else:
+        if not made.add(words):
             time, cpu, event, *pairs = words
-            given = dict((k, value_of(v)) for k, _, v in (w.partition("=") for w in pairs))
             row = {"time": time_of(time), "cpu": -1 if cpu == "-" else int(cpu), "serial": serial}
-            for f in fields[event]:
-                row[f["name"]] = given.pop(f["name"], "" if f["type"] == "string" else 0)
-                if f["decoding"] == "code":
-                    row[f["name"] + "_symbol"] = given.pop(f["name"] + "_symbol", None)
-            if given:
-                raise ValueError(f"{expectation.path}: {event} has no {', '.join(given)}")
+            row |= row_of(fields[event], values_of(pairs), f"{expectation.path}: {event}")
             names = ", ".join(f'"{n}"' for n in row)
-            con.execute(
-                f"INSERT INTO {event} ({names}) VALUES ({', '.join('?' * len(row))})",
-                list(row.values()),
-            )
-    if stacks:
-        out.mkdir(parents=True, exist_ok=True)
-        con.execute("CREATE TABLE klogger_stack (id BIGINT, frames VARCHAR[], text VARCHAR)")
-        con.executemany(
-            "INSERT INTO klogger_stack VALUES (?, ?, ?)", [(n, f, "<".join(f)) for n, f in stacks]
-        )
-        con.execute(f"COPY klogger_stack TO '{out}/stack.parquet'")
+            marks = ", ".join("?" * len(row))
+            con.execute(f"INSERT INTO {event} ({names}) VALUES ({marks})", list(row.values()))
+    if made.stacks:
+        write_stacks(con, out, made.stacks)
     schemata = (expectation.schema, *expectation.others)
     return support.write_log(
-        con, out, schema=schemata, processes=processes, ledger=ledger, end=end, meta=meta
+        con, out, schema=schemata, processes=made.processes, ledger=made.ledger, end=made.end,
+        meta=made.meta,
+    )  # fmt: skip
+
+
+def row_of(fields: list[dict[str, Any]], given: dict[str, Any], what: str) -> dict[str, Any]:
+    """The columns of an event's own. What is not given is 0 or empty."""
+    row = {}
+    for f in fields:
+        row[f["name"]] = given.pop(f["name"], "" if f["type"] == "string" else 0)
+        if f["decoding"] == "code":
+            row[f["name"] + "_symbol"] = given.pop(f["name"] + "_symbol", None)
+    if given:
+        raise ValueError(f"{what} has no {', '.join(given)}")
+    return row
+
+
+def write_stacks(
+    con: duckdb.DuckDBPyConnection, out: Path, stacks: list[tuple[int, list[str]]]
+) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    con.execute("CREATE TABLE klogger_stack (id BIGINT, frames VARCHAR[], text VARCHAR)")
+    con.executemany(
+        "INSERT INTO klogger_stack VALUES (?, ?, ?)", [(n, f, "<".join(f)) for n, f in stacks]
     )
+    con.execute(f"COPY klogger_stack TO '{out}/stack.parquet'")
 
 
 def shown(value: Any) -> str:
