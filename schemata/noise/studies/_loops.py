@@ -54,7 +54,8 @@ def arms(plan: Plan) -> list[Arm]:
 def loop_program(plan: Plan) -> Path:
     """Its header is made from the schema, so that it logs what the recorder expects."""
     klogger("gen", HERE.parent / "noise.klogger", "-o", plan.folder, timeout=60)
-    shutil.copy(HERE / "loop.c", plan.folder)
+    for file in ("loop.c", "../../interrupt/studies/timer_interrupts.h"):
+        shutil.copy(HERE / file, plan.folder)
     return build(plan.folder, "loop.c")
 
 

@@ -37,6 +37,7 @@
 #include <unistd.h>
 
 #include "noise.klogger.h"
+#include "timer_interrupts.h"
 
 #define NOMINAL_NS 1000000
 #define BLOCK 500
@@ -54,14 +55,6 @@ static void die(const char *what)
 {
 	fprintf(stderr, "loop: %s: %s\n", what, strerror(errno));
 	exit(1);
-}
-
-static uint64_t now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1000000000ull + t.tv_nsec;
 }
 
 static void rest(uint64_t ns)
@@ -291,49 +284,6 @@ static void be_measured(void)
 	run_on(cpu);
 	if (sched_setscheduler(0, SCHED_FIFO, &fifo))
 		die("SCHED_FIFO");
-}
-
-// Timer interrupts of a CPU until now, by /proc/interrupts; -1 if it does not count them.
-static long long timer_interrupts(int of)
-{
-	FILE *file = fopen("/proc/interrupts", "r");
-	char *line = NULL, *at, name[24];
-	size_t size = 0;
-	long long found = -1;
-	int column = -1, n = 0;
-
-	if (!file)
-		return -1;
-	// The head names the CPUs that are online.
-	snprintf(name, sizeof(name), "CPU%d", of);
-	if (getline(&line, &size, file) > 0)
-		for (at = strtok(line, " \n"); at; at = strtok(NULL, " \n"), n++)
-			if (!strcmp(at, name))
-				column = n;
-	while (column >= 0 && found < 0 && getline(&line, &size, file) > 0) {
-		at = strtok(line, " \n");
-		if (!at || strcmp(at, "LOC:"))
-			continue;
-		for (n = 0; at && n <= column; n++)
-			at = strtok(NULL, " \n");
-		found = at ? atoll(at) : -1;
-	}
-	free(line);
-	fclose(file);
-	return found;
-}
-
-// Reads their number, and returns when; again if another thread had the CPU meanwhile.
-static uint64_t counted_at(int of, long long *count)
-{
-	uint64_t when;
-	int tries = 0;
-
-	do {
-		when = now();
-		*count = timer_interrupts(of);
-	} while (now() - when > 1000000 && ++tries < 100);
-	return when;
 }
 
 int main(int argc, char **argv)
