@@ -86,6 +86,10 @@ def functions(log: Log) -> list[tuple[str, str]]:
             "with_program('TABLE')",
             "the rows of a table, and the name of the thread `pid` as `program`",
         ),
+        (
+            "curve_of('TABLE', points)",
+            "distribution of ns by series: so many points a doubling",
+        ),
     ]
     rows = log.rows("SELECT DISTINCT decoding FROM klogger.decoding ORDER BY 1")
     return found + [(f"{name}(x)", "text of a value") for (name,) in rows]

@@ -69,6 +69,20 @@ CREATE MACRO klogger.octave(ns) AS
   least(greatest(floor(log2(greatest(ns, 1) / 1000)), 0), 20)::INTEGER;
 CREATE MACRO klogger.octaves(h) AS list_transform(range(21),
   lambda "klogger k": coalesce(h["klogger k"::INTEGER], 0));
+-- The distribution of the ns of each series of a table or view: so many points for each doubling,
+-- each exactly on the curve, and one where it begins. The least place of a series is kept.
+CREATE MACRO klogger.curve_of(source, points) AS TABLE
+  WITH point AS (
+    SELECT series, min(place) AS place, max(ns) AS ns, min(ns) AS shortest, count(*) AS times
+    FROM query_table(source) WHERE ns IS NOT NULL
+    GROUP BY series, floor(points * log2(greatest(ns, 1)))
+  ), curve AS (
+    SELECT series, min(place) OVER whole AS place, ns, min(shortest) OVER whole AS shortest,
+           sum(times) OVER (whole ORDER BY ns) / sum(times) OVER whole AS part
+    FROM point WINDOW whole AS (PARTITION BY series)
+  )
+  SELECT series, place, ns, part FROM curve
+  UNION SELECT series, place, shortest, 0 FROM curve;
 CREATE MACRO klogger.label(name, p) AS coalesce(nullif(name, ''), 'thread ' || p);
 -- The rows of a table or view, and the column `program`: the name that the thread `pid` had at
 -- `time`. Most threads have one name, which is found by hashing; only the others need the costlier

@@ -50,16 +50,8 @@ SELECT softirq(kind) AS kind, setter(setter) AS setter, asked, coalesce(ran, 0) 
 FROM asked LEFT JOIN ran USING (kind, setter) ORDER BY asked DESC, kind, setter;
 
 -- picture
-WITH point AS (
-    SELECT softirq(kind) AS shown, max(wait) AS wait, min(wait) AS shortest, count(*) AS runs
-    FROM deferred GROUP BY kind, floor(8 * log2(greatest(wait, 1)))
-), curve AS (
-    SELECT shown, wait, min(shortest) OVER whole AS shortest,
-        sum(runs) OVER (whole ORDER BY wait) / sum(runs) OVER whole AS part
-    FROM point WINDOW whole AS (PARTITION BY shown)
-)
-SELECT shown, wait, part
-FROM (SELECT shown, wait, part FROM curve UNION SELECT shown, shortest, 0 FROM curve)
+WITH sample AS (SELECT kind AS series, 0 AS place, wait AS ns FROM deferred)
+SELECT softirq(series) AS shown, ns AS wait, part FROM klogger.curve_of('sample', 8)
 ORDER BY shown, part;
 
 -- finding

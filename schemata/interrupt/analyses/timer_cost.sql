@@ -31,18 +31,8 @@ SELECT cpu, what, count(*) AS runs, avg(self_ns)::BIGINT AS mean, stddev_pop(sel
 FROM timer_run GROUP BY cpu, what ORDER BY what, cpu;
 
 -- picture
--- Eight points for each doubling, each exactly on the curve, and one where it begins.
-WITH point AS (
-    SELECT what, max(self_ns) AS length, min(self_ns) AS shortest, count(*) AS runs
-    FROM timer_run GROUP BY what, floor(8 * log2(greatest(self_ns, 1)))
-), curve AS (
-    SELECT what, length, min(shortest) OVER whole AS shortest,
-           sum(runs) OVER (whole ORDER BY length) / sum(runs) OVER whole AS part
-    FROM point WINDOW whole AS (PARTITION BY what)
-)
-SELECT what, length, part
-FROM (SELECT what, length, part FROM curve UNION SELECT what, shortest, 0 FROM curve)
-ORDER BY what, part;
+WITH sample AS (SELECT what AS series, 0 AS place, self_ns AS ns FROM timer_run)
+SELECT series AS what, ns AS length, part FROM klogger.curve_of('sample', 8) ORDER BY what, part;
 
 -- finding
 WITH timer AS (

@@ -45,21 +45,12 @@ SELECT program, count(*) AS forks, quantile_disc(ran - time, 0.5) AS first_run_p
 FROM klogger.with_program('process_life') GROUP BY program ORDER BY forks DESC, program;
 
 -- picture
-WITH took AS (
-    SELECT 1 AS place, 'first run' AS what, ran - time AS ns FROM process_life
+WITH sample AS (
+    SELECT 1 AS place, 'first run' AS series, ran - time AS ns FROM process_life
     UNION ALL SELECT 2, 'exec', execed - time FROM process_life
     UNION ALL SELECT 3, 'exit', ended - time FROM process_life
-), point AS (
-    SELECT place, what, max(ns) AS time, min(ns) AS shortest, count(*) AS n
-    FROM took WHERE ns IS NOT NULL GROUP BY place, what, floor(8 * log2(greatest(ns, 1)))
-), curve AS (
-    SELECT place, what, time, min(shortest) OVER whole AS shortest,
-        sum(n) OVER (whole ORDER BY time) / sum(n) OVER whole AS part
-    FROM point WINDOW whole AS (PARTITION BY what)
 )
-SELECT what, time, part
-FROM (SELECT place, what, time, part FROM curve UNION SELECT place, what, shortest, 0 FROM curve)
-ORDER BY place, part;
+SELECT series AS what, ns AS time, part FROM klogger.curve_of('sample', 8) ORDER BY place, part;
 
 -- finding
 SELECT format('{} made, {:.0f} a second. {:.0f} % of the children ran first on the CPU of their '

@@ -32,24 +32,12 @@ FROM (
 ORDER BY quanta DESC, program;
 
 -- picture
--- Sixteen points for each doubling, each exactly on the curve, and one where it begins.
-WITH length AS (
-    SELECT p.shown AS program, p.rank, q.to_ns - q.from_ns AS ns
+WITH sample AS (
+    SELECT p.shown AS series, p.rank AS place, q.to_ns - q.from_ns AS ns
     FROM quantum AS q JOIN quantum_program AS p USING (program) WHERE q.whole
-), point AS (
-    SELECT program, min(rank) AS rank, max(ns) AS quantum, min(ns) AS shortest, count(*) AS quanta
-    FROM length GROUP BY program, floor(16 * log2(greatest(ns, 1)))
-), curve AS (
-    SELECT program, min(rank) OVER whole AS rank, quantum, min(shortest) OVER whole AS shortest,
-           sum(quanta) OVER (whole ORDER BY quantum) / sum(quanta) OVER whole AS part
-    FROM point WINDOW whole AS (PARTITION BY program)
 )
-SELECT program, quantum, part FROM (
-    SELECT rank, program, quantum, part FROM curve
-    UNION
-    SELECT rank, program, shortest, 0 FROM curve
-)
-ORDER BY rank, program, part;
+SELECT series AS program, ns AS quantum, part FROM klogger.curve_of('sample', 16)
+ORDER BY place, program, part;
 
 -- finding
 WITH length AS (

@@ -57,27 +57,16 @@ FROM (
 ORDER BY waits DESC, program, cause;
 
 -- picture
--- Eight points for each doubling, each exactly on the curve, and one where it begins.
 WITH total AS (
     SELECT program, count(*) AS waits FROM wait GROUP BY program
 ), ranked AS (
     SELECT program, row_number() OVER (ORDER BY waits DESC, program) AS rank FROM total
-), point AS (
-    SELECT CASE WHEN rank <= 9 THEN program
-        ELSE 'other' END AS shown, min(rank) AS rank, max(ns) AS wait, min(ns) AS shortest,
-           count(*) AS waits
-    FROM wait JOIN ranked USING (program) GROUP BY shown, floor(8 * log2(greatest(ns, 1)))
-), curve AS (
-    SELECT shown, min(rank) OVER whole AS rank, wait, min(shortest) OVER whole AS shortest,
-           sum(waits) OVER (whole ORDER BY wait) / sum(waits) OVER whole AS part
-    FROM point WINDOW whole AS (PARTITION BY shown)
+), sample AS (
+    SELECT CASE WHEN rank <= 9 THEN program ELSE 'other' END AS series, rank AS place, ns
+    FROM wait JOIN ranked USING (program)
 )
-SELECT shown, wait, part FROM (
-    SELECT rank, shown, wait, part FROM curve
-    UNION
-    SELECT rank, shown, shortest, 0 FROM curve
-)
-ORDER BY rank, shown, part;
+SELECT series AS shown, ns AS wait, part FROM klogger.curve_of('sample', 8)
+ORDER BY place, shown, part;
 
 -- finding
 SELECT format('Half of all {:,} waits for a CPU were shorter than {}, and 99 of 100 shorter than '

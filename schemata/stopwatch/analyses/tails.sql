@@ -23,21 +23,12 @@ SELECT action, pairs, q[1] AS min, q[2] AS p50, q[3] AS p90, q[4] AS p99, q[5] A
 FROM pair_sum ORDER BY pairs DESC, action;
 
 -- picture
--- Eight points for each doubling, each exactly on the curve, and one where it begins.
-WITH point AS (
-    SELECT action, max(ns) AS time, min(ns) AS shortest, count(*) AS pairs
-    FROM pair WHERE NOT torn GROUP BY action, floor(8 * log2(greatest(ns, 1)))
-), curve AS (
-    SELECT action, time, min(shortest) OVER whole AS shortest, sum(pairs) OVER whole AS pairs,
-           sum(pairs) OVER (whole ORDER BY time) / sum(pairs) OVER whole AS part
-    FROM point WINDOW whole AS (PARTITION BY action)
+WITH sample AS (
+    SELECT action AS series, -s.pairs AS place, ns FROM pair AS p JOIN pair_sum AS s USING (action)
+    WHERE NOT torn
 )
-SELECT action, time, part FROM (
-    SELECT pairs, action, time, part FROM curve
-    UNION
-    SELECT pairs, action, shortest, 0 FROM curve
-)
-ORDER BY pairs DESC, action, part;
+SELECT series AS action, ns AS time, part FROM klogger.curve_of('sample', 8)
+ORDER BY place, action, part;
 
 -- warning
 FROM pair_warning;

@@ -65,17 +65,8 @@ FROM (
 ORDER BY requests DESC, caller;
 
 -- picture
-WITH point AS (
-    SELECT caller, max(ns) AS delay, min(ns) AS shortest, count(*) AS requests
-    FROM resched GROUP BY caller, floor(8 * log2(greatest(ns, 1)))
-), curve AS (
-    SELECT caller, delay, min(shortest) OVER whole AS shortest,
-           sum(requests) OVER (whole ORDER BY delay) / sum(requests) OVER whole AS part
-    FROM point WINDOW whole AS (PARTITION BY caller)
-)
-SELECT caller, delay, part
-FROM (SELECT caller, delay, part FROM curve UNION SELECT caller, shortest, 0 FROM curve)
-ORDER BY caller, part;
+WITH sample AS (SELECT caller AS series, 0 AS place, ns FROM resched)
+SELECT series AS caller, ns AS delay, part FROM klogger.curve_of('sample', 8) ORDER BY caller, part;
 
 -- finding
 SELECT format('CPUs were told {:,} times to call the scheduler; half of them did so within {}, 99 '

@@ -51,21 +51,8 @@ SELECT what, queued, calls, mean, sd, p[1] AS p50, p[2] AS p99, max
 FROM switch_cost_group JOIN switch_cost_mean USING (what, queued) ORDER BY rank >= 0, place, rank;
 
 -- picture
--- Sixteen points for each doubling, each exactly on the curve, and one where it begins.
-WITH point AS (
-    SELECT what, min(place) AS place, max(ns) AS cost, min(ns) AS shortest, count(*) AS calls
-    FROM call_part GROUP BY what, floor(16 * log2(greatest(ns, 1)))
-), curve AS (
-    SELECT what, place, cost, min(shortest) OVER whole AS shortest,
-           sum(calls) OVER (whole ORDER BY cost) / sum(calls) OVER whole AS part
-    FROM point WINDOW whole AS (PARTITION BY what)
-)
-SELECT what, cost, part FROM (
-    SELECT place, what, cost, part FROM curve
-    UNION
-    SELECT place, what, shortest, 0 FROM curve
-)
-ORDER BY place, part;
+WITH sample AS (SELECT what AS series, place, ns FROM call_part)
+SELECT series AS what, ns AS cost, part FROM klogger.curve_of('sample', 16) ORDER BY place, part;
 
 -- finding
 SELECT format('A switch takes {} ± {} in the kernel: {} to choose a thread, {} to change to it. A '
