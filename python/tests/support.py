@@ -81,6 +81,14 @@ def decodings_of(schema: str) -> list[tuple[str, bool, int, str]]:
     ]
 
 
+def own_analysis(folder: Path, name: str, text: str) -> str:
+    """Puts an analysis beside a schema `mine` of the user's own, and returns the schema's file."""
+    analyses = folder / "mine" / "analyses"
+    analyses.mkdir(parents=True)
+    (analyses / f"{name}.sql").write_text(text)
+    return str(folder / "mine" / "mine.klogger")
+
+
 def create_tables(con: duckdb.DuckDBPyConnection, events: list[Event]) -> None:
     for event in events:
         columns = "".join(f', "{f["name"]}" {TYPES[f["type"]]}' for f in event.fields)

@@ -274,13 +274,12 @@ def test_the_checks_of_this_file_find_something(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An analysis that divides by zero and subtracts the wrong way round."""
-    folder = tmp_path / "mine" / "analyses"
-    folder.mkdir(parents=True)
-    (folder / "bad.sql").write_text(
+    text = (
         "-- title: T\n-- question: Q?\n-- events: SCHEDIN\n-- column a [ns]: a\n\n"
         "-- table\nSELECT -5 AS a, 'nan'::DOUBLE AS c;\n\n-- finding\nSELECT 'It took -5 ns.';\n"
     )
-    meta = {"schemas": [{"name": "mine", "file": str(tmp_path / "mine" / "mine.klogger")}]}
+    file = support.own_analysis(tmp_path, "bad", text)
+    meta = {"schemas": [{"name": "mine", "file": file}]}
     con = duckdb.connect()
     support.create_tables(con, support.events_of("scheduler"))
     log = klogger.open(

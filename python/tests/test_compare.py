@@ -379,15 +379,14 @@ def test_several_runs(capsys: pytest.CaptureFixture[str], logs: dict[str, Path])
 def test_exit_codes(
     capsys: pytest.CaptureFixture[str], logs: dict[str, Path], tmp_path: Path
 ) -> None:
-    folder = tmp_path / "mine" / "analyses"
-    folder.mkdir(parents=True)
-    (folder / "turns.sql").write_text(
+    text = (
         "-- title: T\n-- question: Q?\n-- events: SCHEDIN, SCHEDOUT\n-- column pid: thread\n--"
         " column turn [ns]: how long\n\n-- table\nSELECT 1 AS turn;\n\n-- samples\nSELECT"
         " o.pid::VARCHAR AS pid, o.time, o.time - i.time AS turn FROM SCHEDOUT AS o ASOF JOIN"
         " SCHEDIN AS i ON o.pid = i.pid AND o.time > i.time;\n"
     )
-    meta = {"schemas": [{"name": "mine", "file": str(tmp_path / "mine" / "mine.klogger")}]}
+    file = support.own_analysis(tmp_path, "turns", text)
+    meta = {"schemas": [{"name": "mine", "file": file}]}
     old, same, slow = (
         [log_of(tmp_path / f"{name}{i}.klog-parquet", seed + i, speed, meta=meta) for i in range(3)]
         for name, seed, speed in (("old", 1, 1.0), ("same", 11, 1.0), ("slow", 21, 1.5))

@@ -139,13 +139,11 @@ def test_schema_without_analyses(capsys: pytest.CaptureFixture[str], tmp_path: P
 def test_analyses_beside_the_users_own_schema(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    folder = tmp_path / "mine" / "analyses"
-    folder.mkdir(parents=True)
-    (folder / "threads.sql").write_text(
+    text = (
         "-- title: T\n-- question: Q?\n-- events: SCHEDIN\n-- column pid: thread\n\n"
         "-- table\nSELECT pid FROM SCHEDIN;\n"
     )
-    file = str(tmp_path / "mine" / "mine.klogger")
+    file = support.own_analysis(tmp_path, "threads", text)
     rows = {"SCHEDIN": ["(1, 0, 1, 77, 120, 77)"]}
     log = scheduler_log(
         tmp_path / "x.klog-parquet", rows, meta={"schemas": [{"name": "mine", "file": file}]}

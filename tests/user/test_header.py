@@ -120,25 +120,22 @@ def test_an_event_that_is_off_costs_three_instructions(build):
     assert len(path) <= 4, path
 
 
+def of_two_sources(build, folder: Path, *flags: str) -> Path:
+    """A program of first.c and second.c, the second compiled with more flags."""
+    objects = []
+    for source, more in (("first.c", ()), ("second.c", flags)):
+        objects.append(folder / (source + ".o"))
+        command = ["gcc", "-O2", *more, f"-I{build.headers}", "-c", PROGRAMS / source]
+        subprocess.run([*command, "-o", objects[-1]], check=True)
+    program = folder / "both"
+    subprocess.run(["gcc", *objects, "-o", program, "-pthread"], check=True)
+    return program
+
+
 def test_two_versions_of_a_schema(klogger, build, room, tmp_path):
     """The one that was linked second stays off; the program runs, and says it in one line."""
     subprocess.run([klogger, "gen", PROGRAMS / "newer/other.klogger", "-o", tmp_path], check=True)
-    objects = []
-    for source, flags in (("first.c", []), ("second.c", ["-DNEWER", f"-I{tmp_path}"])):
-        objects.append(tmp_path / (source + ".o"))
-        command = [
-            "gcc",
-            "-O2",
-            *flags,
-            f"-I{build.headers}",
-            "-c",
-            PROGRAMS / source,
-            "-o",
-            objects[-1],
-        ]
-        subprocess.run(command, check=True)
-    program = tmp_path / "both"
-    subprocess.run(["gcc", *objects, "-o", program, "-pthread"], check=True)
+    program = of_two_sources(build, tmp_path, "-DNEWER", f"-I{tmp_path}")
     done, drainer = room.record(program)
     assert done.code == 0
     assert len(done.err.splitlines()) == 1
@@ -161,22 +158,7 @@ def test_headers_of_two_kloggers(build, room, tmp_path):
         unit, "klogger_unit_other_0123456789abcdef"
     )
     (tmp_path / "other.klogger.h").write_text(another)
-    objects = []
-    for source, flags in (("first.c", []), ("second.c", [f"-I{tmp_path}"])):
-        objects.append(tmp_path / (source + ".o"))
-        command = [
-            "gcc",
-            "-O2",
-            *flags,
-            f"-I{build.headers}",
-            "-c",
-            PROGRAMS / source,
-            "-o",
-            objects[-1],
-        ]
-        subprocess.run(command, check=True)
-    program = tmp_path / "both"
-    subprocess.run(["gcc", *objects, "-o", program, "-pthread"], check=True)
+    program = of_two_sources(build, tmp_path, f"-I{tmp_path}")
     done, drainer = room.record(program)
     assert done.code == 0
     assert done.err.splitlines() == [
