@@ -61,7 +61,7 @@ def parser() -> argparse.ArgumentParser:
         "-s", "--schema", metavar="SCHEMA", default="scheduler", help="a bundled one or a file"
     )
     found.add_argument(
-        "--engine", choices=["bpf", "user", "kernel"], default="bpf", help="what logs (bpf)"
+        "--engine", choices=list(answers.FLOOR_WORDS), default="bpf", help="what logs (bpf)"
     )
     found.add_argument(
         "--event", metavar="EVENT", action="append", default=[], help="this one only (repeatable)"
