@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """All that is shown on a terminal as more than a message: titles, tables, lists, figures; at most
-100 columns, colours only on a terminal. Nothing else in Python lays out text or knows of colours.
+100 columns, colours only on a terminal. No other module knows what draws them.
 """
 
 from __future__ import annotations
