@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import fmean, median
 
 from measure import NOT_HERE, cell, goal, rounds_of, run
-from rivals import LARGE_KB, ftrace_events, perf_events
+from rivals import LARGE_KB, ftrace_events, perf_events, perf_words
 from speed import Ahead, Speed, relative
 
 from klogger_lab.bench.events import EMPTY, REFERENCE
@@ -44,21 +44,7 @@ def record(tools, schema, *command, options=()) -> list:
 
 def perf_record(tools, events: list[str], command: list) -> list:
     out = tools.folder / "perf.data"
-    return [
-        "perf",
-        "record",
-        "-q",
-        "-B",
-        "-N",
-        "-m",
-        "16M",
-        "-e",
-        ",".join(events),
-        "-o",
-        out,
-        "--",
-        *command,
-    ]
+    return [*perf_words(events, "16M"), "-o", out, "--", *command]
 
 
 def tracepoints(tools, schema: str) -> list[str]:

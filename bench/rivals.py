@@ -182,6 +182,11 @@ def perf(tools, pids, kb):
     return perf_events(tools, pids, [f"task:{tools.place}"], kb)
 
 
+def perf_words(events: Sequence[str], buffer: str) -> list[str]:
+    """perf record with least effort: no build ids, no cache of them."""
+    return ["perf", "record", "-q", "-B", "-N", "-m", buffer, "-e", ",".join(events)]
+
+
 @contextmanager
 def perf_events(tools, pids: Sequence[int], events: Sequence[str], kb: int):
     """perf record of processes that run already; its own answer says that it has begun."""
@@ -191,18 +196,7 @@ def perf_events(tools, pids: Sequence[int], events: Sequence[str], kb: int):
     for fifo in (control, answer):
         fifo.unlink(missing_ok=True)
         os.mkfifo(fifo)
-    words = [
-        *aside(tools, pids),
-        "perf",
-        "record",
-        "-q",
-        "-B",
-        "-N",
-        "-m",
-        f"{kb}K",
-        "-e",
-        ",".join(events),
-    ]
+    words = [*aside(tools, pids), *perf_words(events, f"{kb}K")]
     words += [
         "-p",
         ",".join(map(str, pids)),

@@ -22,7 +22,6 @@ GRID = 64
 RING_CONTROL = 4096 + 2 * 8 * EVENTS_MAX
 LOST_ID = 8
 MARK_ID = 7
-MASK_48 = (1 << 48) - 1
 
 TYPES = {
     **{"bool": "?", "char": "b", "s8": "b", "int8_t": "b", "uchar": "B", "u8": "B", "uint8_t": "B"},
