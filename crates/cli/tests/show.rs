@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The output of `klogger show --format json`.
+//! What `klogger show` says, and what `--format json` has for programs.
 
 use serde_json::Value;
 use std::process::Command;
@@ -12,9 +12,15 @@ event GO \"it goes\" role switch_out {
     string why
 }
 
+event SIZES {
+    string[8] name
+    short     parts[2]
+}
+
 probe tracepoint sched_process_exit(struct task_struct *p)
    or function do_exit(long code) {
     klogger(GO, 0, \"\");
+    klogger(SIZES, \"\", 0);
 }
 ";
 
@@ -23,16 +29,20 @@ fn show(words: &[&str]) -> Value {
 }
 
 fn show_schema(schema: &str, words: &[&str]) -> Value {
+    let text = run(&[&["show", schema, "--format", "json"], words].concat());
+    serde_json::from_str(&text).unwrap()
+}
+
+fn run(words: &[&str]) -> String {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("shown.klogger"), TEXT).unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_klogger"))
-        .args(["show", schema, "--format", "json"])
         .args(words)
         .current_dir(folder.path())
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-    serde_json::from_slice(&output.stdout).unwrap()
+    String::from_utf8(output.stdout).unwrap()
 }
 
 #[test]
@@ -46,7 +56,7 @@ fn keys_that_programs_rely_on() {
     assert_eq!(event["role"], "switch_out");
     assert_eq!(event["fields"][0]["name"], "pid");
     let probe = &shown["probes"][0];
-    assert_eq!(probe["line"], 8);
+    assert_eq!(probe["line"], 13);
     assert_eq!(probe["events"][0], "GO");
     let points = probe["attach_points"].as_array().unwrap();
     let kinds: Vec<&str> = points.iter().map(|p| p["kind"].as_str().unwrap()).collect();
@@ -71,6 +81,13 @@ fn each_engine_has_its_own_c_and_the_same_layout() {
         assert!(shown["texts"][0]["text"].as_str().unwrap().contains("GO"), "{engine}");
         assert_eq!(shown["probes"][0], probe, "{engine}");
     }
+}
+
+#[test]
+fn a_type_has_its_length_once() {
+    let text = run(&["show", "./shown.klogger"]);
+    assert!(text.contains("  string[8]  name\n"), "{text}");
+    assert!(text.contains("  short[2]   parts\n"), "{text}");
 }
 
 #[test]

@@ -171,8 +171,11 @@ fn field_size(f: &FieldLayout) -> String {
 
 fn type_text(f: &FieldLayout) -> String {
     match f.shape {
-        Shape::One | Shape::Tail => f.type_name.clone(),
-        Shape::Array(n) | Shape::Text(n) => format!("{}[{n}]", f.type_name),
+        // `string[16]` is a type; of `int NAME[4]`, the length is the field's.
+        Shape::Array(n) | Shape::Text(n) if !f.type_name.ends_with(']') => {
+            format!("{}[{n}]", f.type_name)
+        }
+        Shape::One | Shape::Tail | Shape::Array(_) | Shape::Text(_) => f.type_name.clone(),
     }
 }
 
