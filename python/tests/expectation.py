@@ -163,7 +163,7 @@ def row_of(fields: list[dict[str, Any]], given: dict[str, Any], what: str) -> di
     """The columns of an event's own. What is not given is 0 or empty."""
     row = {}
     for f in fields:
-        row[f["name"]] = given.pop(f["name"], "" if f["type"] == "string" else 0)
+        row[f["name"]] = given.pop(f["name"], "" if support.sql_type(f) == "VARCHAR" else 0)
         if f["decoding"] == "code":
             row[f["name"] + "_symbol"] = given.pop(f["name"] + "_symbol", None)
     if given:

@@ -73,6 +73,11 @@ def field_of(layout: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def sql_type(field: dict[str, Any]) -> str:
+    """`string[16]` is a text as `string` is."""
+    return TYPES[field["type"].partition("[")[0]]
+
+
 def decodings_of(schema: str) -> list[tuple[str, bool, int, str]]:
     return [
         (one["name"], one["flags"], value, text)
@@ -91,7 +96,7 @@ def own_analysis(folder: Path, name: str, text: str) -> str:
 
 def create_tables(con: duckdb.DuckDBPyConnection, events: list[Event]) -> None:
     for event in events:
-        columns = "".join(f', "{f["name"]}" {TYPES[f["type"]]}' for f in event.fields)
+        columns = "".join(f', "{f["name"]}" {sql_type(f)}' for f in event.fields)
         # The function of an address in code, as the exporter gives it.
         columns += "".join(
             f", {f['name']}_symbol VARCHAR" for f in event.fields if f["decoding"] == "code"

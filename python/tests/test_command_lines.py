@@ -53,8 +53,7 @@ def test_options_stand_anywhere(name: str, monkeypatch: pytest.MonkeyPatch) -> N
     seen: list[argparse.Namespace] = []
     # As the command itself takes its words.
     command = name.split(maxsplit=1)[0]
-    run = {"bench": "interruptible", "study": "interruptible"}.get(command, command)
-    monkeypatch.setattr(module, run, lambda args, *_: seen.append(args) or 0)
+    monkeypatch.setattr(module, command, lambda args, *_: seen.append(args) or 0)
     for line in orders(words, options):
         module.main(line)
     assert len(seen) == len(orders(words, options))

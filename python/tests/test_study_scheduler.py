@@ -388,7 +388,7 @@ def test_several_copies_beside_one() -> None:
         "2 and 8 copies sort between 10.0 % less and 5.0 % less than one; one copy sorts most"
         in sorting
     )
-    assert "4.00 ms of each second with one copy, and 3.00 to 5.00 ms with 2 and 8" in scheduler
+    assert "4.00 ms of each second with one copy, and 3.00 ms to 5.00 ms with 2 and 8" in scheduler
 
 
 @pytest.mark.parametrize(
