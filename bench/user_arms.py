@@ -111,8 +111,8 @@ class Arms:
 
 @contextmanager
 def lttng(folder: Path):
-    """A session daemon of our own, and a session that keeps the newest in large sub-buffers and
-    that nobody reads.
+    """A session daemon of our own, and a session that keeps the newest in large sub-buffers
+    and is not read.
     """
     home = folder / "lttng-home"
     home.mkdir(exist_ok=True)

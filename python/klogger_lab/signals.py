@@ -14,7 +14,7 @@ def stoppable() -> Iterator[None]:
     """SIGTERM and SIGHUP end a study as Ctrl-C does: children are stopped, and what was changed is
     put back.
 
-    A pipe that nobody reads is an error of the one that writes, not the end of us.
+    Writing to a pipe without a reader is an error of that write, not the end of the study.
     """
 
     def stop(number: int, _: FrameType | None) -> None:

@@ -145,7 +145,7 @@ def test_analyses_know_nothing_of_experiments() -> None:
 
 
 @pytest.mark.parametrize("package", ["klogger", "klogger_lab"])
-def test_no_module_takes_what_is_private(package: str) -> None:
+def test_no_module_uses_what_is_private(package: str) -> None:
     for file in modules(package):
         for module, names in imported(file):
             if module.startswith("klogger"):

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! What `klogger show` says, and what `--format json` has for programs.
+//! The output of `klogger show`.
 
 use serde_json::Value;
 use std::process::Command;

@@ -18,9 +18,9 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 
-/// Names of programs, and of Debian's packages, one in a line; the best first. Of another version,
-/// what calls itself `clang` may do as well. build.rs, scripts/packages, tests and benchmarks read
-/// it too.
+/// Names of programs, and of Debian's packages, one per line; the preferred one first. If none is
+/// found, `clang` is tried, which may have another version. build.rs, scripts/packages, tests and
+/// benchmarks read the file too.
 const COMPILERS: &str = include_str!("compilers.txt");
 
 /// The oldest supported version, for messages.

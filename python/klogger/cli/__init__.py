@@ -64,10 +64,10 @@ def write(path: Path, content: bytes) -> None:
 
 
 def check_link(path: Path) -> None:
-    """In a folder that is everybody's, a link may be there that leads to a file of ours."""
+    """In a folder that others can write to, a link may lead to a file of this user."""
     if path.is_symlink() and path.lstat().st_uid not in (0, os.geteuid()):
         raise Failure(
-            f"cannot write {path}: it is a link that somebody else made", help="choose another name"
+            f"cannot write {path}: it is a link that another user made", help="choose another name"
         )
 
 

@@ -177,7 +177,7 @@ def leagues(loads: list[tuple[Run, Spun]]) -> Any:
     columns = [
         column("load", "", "load"),
         column("processes", "count", "processes at once"),
-        column("most", "", "the lock that somebody waited for most of the time"),
+        column("most", "", "the lock that threads waited for most of the time"),
         column(
             "ratio",
             "",

@@ -45,7 +45,7 @@ def arms(plan: Plan) -> list[Arm]:
         touches = array if given is None else given
         words = [program, f"{seconds:.2f}", str(cpu), str(touches), neighbour, str(rate)]
         said = {"touches": touches, "rate": rate if neighbour != "none" else 0, "cpu": cpu}
-        # For half a second at a time, nobody but the loop runs on its CPU: the ring holds what is
+        # For half a second at a time, only the loop runs on its CPU: the ring holds what is
         # logged meanwhile.
         made.append(Arm(name, words, seconds, said, ["--buffer-size", "16M"], around=unthrottled))
     return made
