@@ -61,7 +61,7 @@ fn too_many(draft: &Draft, found: &mut Vec<Diagnostic>) {
         found.push(
             Diagnostic::error(span, message)
                 .label("one too many")
-                .help("make several schemata of this one"),
+                .help("divide it into several schemata"),
         );
     }
 }
@@ -82,7 +82,7 @@ fn add_contexts(draft: &mut EventDraft, schema: &[(Context, Span)], found: &mut 
         }
         if let Some(own) = draft.event.fields.iter().find(|f| f.name.eq_ignore_ascii_case(name)) {
             let message = format!("event {} has a field `{name}` already", draft.event.name);
-            let help = format!("rename the field, or take `{name}` out of `context`");
+            let help = format!("rename the field, or remove `{name}` from `context`");
             found.push(
                 Diagnostic::error(own.span, message)
                     .label("declared here")
@@ -182,7 +182,7 @@ fn check_scope(draft: &EventDraft, found: &mut Vec<Diagnostic>) {
                 found.push(
                     Diagnostic::error(span, message)
                         .label("added by `context`")
-                        .help("write `scope current`, or leave the scope away"),
+                        .help("write `scope current`, or omit the scope"),
                 );
             }
             Some(field) if field.shape != Shape::One || field.scalar == Scalar::Bool => {

@@ -98,7 +98,7 @@ fn default_name(file: &str, options: &Options, found: &mut Vec<Diagnostic>) -> S
 fn unreadable(text: &str) -> Option<Diagnostic> {
     if text.len() > TEXT_MAX {
         let message = format!("this schema has {} bytes", text.len());
-        let help = format!("a schema has at most {TEXT_MAX} bytes: make several of it");
+        let help = format!("a schema has at most {TEXT_MAX} bytes: divide it into several");
         return Some(Diagnostic::error(Span::default(), message).help(help));
     }
     let (at, c) = text.char_indices().find(|&(_, c)| unprintable(c))?;

@@ -73,7 +73,7 @@ fn reserved(kind: Kind, name: &str, builtin: bool) -> Option<(String, Option<Str
     if lower.starts_with("klogger_") && !builtin {
         return Some((
             "names that begin with `klogger_` are klogger's own".into(),
-            Some("leave the prefix away".into()),
+            Some("omit the prefix".into()),
         ));
     }
     match kind {

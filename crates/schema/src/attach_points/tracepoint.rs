@@ -13,7 +13,7 @@ pub(super) static TRACEPOINT: Row = Row {
 
 fn wrong(name: &str) -> Option<Wrong> {
     match name.rsplit_once(':') {
-        Some((_, own)) => Some(("with its group", format!("leave the group away: `{own}`"))),
+        Some((_, own)) => Some(("with its group", format!("omit the group: `{own}`"))),
         None => (!is_identifier(name))
             .then(|| ("not a tracepoint's name", ProbeKind::Tracepoint.for_example())),
     }

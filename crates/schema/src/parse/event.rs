@@ -97,7 +97,7 @@ impl Parser<'_> {
             let Some(word) = self.word_of(next) else {
                 return Err(self.unexpected(
                     next,
-                    "whose event it is",
+                    "the event's scope",
                     "`scope all`, `scope current`, or fields that hold thread ids",
                 ));
             };

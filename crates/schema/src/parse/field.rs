@@ -145,12 +145,12 @@ impl Parser<'_> {
         };
         let Some(scalar) = ty.scalar else {
             let help = format!(
-                "the length of a text stands with its type: `string[{n}] {}`",
+                "the length of a text is part of its type: `string[{n}] {}`",
                 shorten(name)
             );
             let place = Span { start: bracket.start, end: at.end };
             self.report(
-                Diagnostic::error(place, "there are no arrays of texts")
+                Diagnostic::error(place, "arrays of texts are not supported")
                     .label("a length here makes an array")
                     .related(span, "")
                     .help(help),
@@ -163,8 +163,8 @@ impl Parser<'_> {
         let most = u64::from(RECORD_MAX);
         if n == 0 || n > most {
             self.report(
-                Diagnostic::error(at, format!("an array of {n} is not possible"))
-                    .label("not a possible length")
+                Diagnostic::error(at, format!("an array of {n} is not supported"))
+                    .label("not a valid length")
                     .help(format!(
                         "an array has at least one element, and a record at most {most} bytes"
                     )),
@@ -180,8 +180,8 @@ impl Parser<'_> {
             return n as u32;
         }
         self.report(
-            Diagnostic::error(span, format!("a text of {n} bytes is not possible"))
-                .label("not a possible length")
+            Diagnostic::error(span, format!("a text of {n} bytes is not supported"))
+                .label("not a valid length")
                 .help(format!(
                     "a text with a length has 1 to {TEXT_FIELD_MAX} bytes; `string` \
                                without one takes what the text needs"

@@ -181,7 +181,7 @@ impl<'a> Parser<'a> {
                 Some(context) => match found.iter().find(|(c, _)| *c == context) {
                     Some(&(_, before)) => {
                         self.report(
-                            Diagnostic::error(span, format!("`{word}` is asked for twice"))
+                            Diagnostic::error(span, format!("`{word}` is given twice"))
                                 .label("again")
                                 .related(before, "first here")
                                 .help("remove one of the two"),
@@ -294,7 +294,7 @@ impl<'a> Parser<'a> {
             _ => Err(self.unexpected(
                 next,
                 "`{`",
-                &format!("the body of {of} stands between `{{` and `}}`"),
+                &format!("the body of {of} must be between `{{` and `}}`"),
             )),
         }
     }

@@ -42,7 +42,7 @@ impl Parser<'_> {
             let span = call.map_or_else(|BadCall(span)| span, |call| call.span);
             self.report(
                 Diagnostic::error(span, "klogger() is called outside of a probe")
-                    .label("no probe has been hit here")
+                    .label("not in a probe")
                     .help("compute the values here, and call klogger() in the probe's own body"),
             );
         }
