@@ -36,7 +36,7 @@ FROM step WINDOW w AS (PARTITION BY cpu ORDER BY time);
 DELETE FROM runq WHERE until = time;
 
 -- runq_free: how much time had passed, at some moments, in which some CPU was free. The
--- difference of two moments is the time between them.
+-- difference of its values at two moments is the free time between them.
 CREATE TEMP TABLE runq_free AS
 WITH step AS (
     SELECT time, 1 AS change FROM runq WHERE length = 0 UNION ALL SELECT until, -1 FROM runq
