@@ -1,22 +1,22 @@
 -- SPDX-License-Identifier: GPL-2.0-only
 -- title: Work put off
--- question: Who asks for soft interrupts, and how long do these wait until they run?
+-- question: Who raises soft interrupts, and how long do these wait until they run?
 -- order: 20
 -- events: SOFT_RAISE, SOFT_IN
 -- picture: cdf x=wait y=part colour=shown scale=log
 -- column kind: soft interrupt
--- column setter: what asked for it: a thread's own work, or an interrupt
--- column asked [count, bar]: times that it was asked for
--- column ran [count]: times that this made it run; it had not been asked for already
+-- column setter: what raised it: a thread's own work, or an interrupt
+-- column asked [count, bar]: times that it was raised
+-- column ran [count]: times that this made it run; it had not been raised already
 -- column p50 [ns]: half of these ran no later after that
 -- column p99 [ns]: 99 of 100 ran no later
 -- column max [ns]: the longest wait
 -- column shown: soft interrupt
--- column wait [ns]: time from being asked for until it runs
+-- column wait [ns]: time from being raised until it runs
 -- column part [share]: part of the runs that waited no longer
--- empty: no soft interrupt was asked for while the log was recorded
+-- empty: no soft interrupt was raised while the log was recorded
 
--- What is asked for a second time before it runs, runs once: its time is that from the first time
+-- What is raised a second time before it runs, runs once: its time is that from the first time
 -- on, whatever raised it later.
 CREATE TEMP MACRO deferred_key(cpu, kind) AS cpu::BIGINT * 65536 + kind;
 CREATE TEMP VIEW deferred_begin AS
@@ -55,7 +55,7 @@ SELECT softirq(series) AS shown, ns AS wait, part FROM klogger.curve_of('sample'
 ORDER BY shown, part;
 
 -- finding
-SELECT format('Half of the {:,} soft interrupts ran within {} of being asked for; the longest '
+SELECT format('Half of the {:,} soft interrupts ran within {} of being raised; the longest '
               'waited {} ({}).',
               count(*), duration(quantile_disc(wait, 0.5)), duration(max(wait)),
               softirq(arg_max(kind, wait))),
@@ -64,7 +64,7 @@ SELECT format('Half of the {:,} soft interrupts ran within {} of being asked for
 FROM deferred, klogger.recording HAVING count(*) > 0;
 
 -- warning
-SELECT format('Left out, because events are missing between being asked for and running: {:,} {}.',
+SELECT format('Left out, because events are missing between being raised and running: {:,} {}.',
     count(*),
               CASE count(*) WHEN 1 THEN 'wait' ELSE 'waits' END)
 FROM deferred_seen WHERE broken HAVING count(*) > 0;

@@ -7,7 +7,7 @@
 -- include: _handler
 -- picture: cdf x=length y=part colour=what scale=log
 -- column cpu: CPU
--- column what: handler; the timer interrupt, or a soft interrupt that it may have asked for
+-- column what: handler; the timer interrupt, or a soft interrupt that it may have raised
 -- column runs [count]: how often
 -- column mean [ns]: of one run, without what interrupted it
 -- column sd [ns]: standard deviation

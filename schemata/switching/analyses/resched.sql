@@ -1,12 +1,12 @@
 -- SPDX-License-Identifier: GPL-2.0-only
 -- title: Preemption delay
--- question: How long after it was told to does a CPU call the scheduler?
+-- question: How long after NEED_RESCHED does a CPU call the scheduler?
 -- order: 30
 -- events: NEED_RESCHED, SCHED_ENTER, SCHED_LEAVE
 -- picture: cdf x=delay y=part colour=caller scale=log
 -- column caller: what was interrupted: the idle thread, code in the kernel (preempted), or a thread
 --     elsewhere (on its way to user space, or it called by itself)
--- column requests [count, bar]: times that it was told to
+-- column requests [count, bar]: times that it had NEED_RESCHED
 -- column p50 [ns]: half of the delays are shorter
 -- column p99 [ns]: 99 of 100 are shorter
 -- column max [ns]: the longest
@@ -18,9 +18,9 @@
 -- note: Of several requests before one call, the first counts. A request that comes while the
 --     scheduler runs already is answered by that call, and is left out.
 -- note: A lazy request (one bit of the flags further) waits for the return to user space or for the
---     next tick. Long delays are kernel code that does not let itself be preempted, or a hypervisor
+--     next tick. Long delays are kernel code that cannot be preempted, or a hypervisor
 --     that had the CPU.
--- empty: no CPU was told to call the scheduler and did so; kernels before 6.15 cannot report it
+-- empty: no CPU called the scheduler after NEED_RESCHED; kernels before 6.15 cannot report it
 
 -- Each SCHED_ENTER, SCHED_LEAVE and gap ends a turn. What counts is the first request of a turn
 -- that a SCHED_ENTER of the same thread ends: requests between SCHED_ENTER and SCHED_LEAVE are
