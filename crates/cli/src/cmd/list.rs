@@ -36,8 +36,8 @@ fn schemata(format: Format) -> Result<(), klogger_os::Error> {
                 println!("{:<14} {}", s.name, s.doc.as_deref().unwrap_or(""));
             }
             println!(
-                "\n'klogger show NAME' shows its events; 'klogger record -s NAME -- COMMAND' \
-                 records with it."
+                "\n'klogger show NAME' shows its events.\n\
+                 'klogger record -s NAME -- COMMAND' records with it."
             );
         }
         Format::Json => {

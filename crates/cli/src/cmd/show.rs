@@ -3,6 +3,7 @@
 //! probes this kernel can attach.
 
 use super::{Format, Outcome};
+use crate::diagnostics::count;
 use crate::failure::Failure;
 use crate::schemata::{self, Opinion};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -128,9 +129,9 @@ fn opinion(word: &str, schema: &Schema) -> Opinion {
 fn print_head(schema: &Schema) {
     println!("schema {}: {}", schema.name, schema.doc.as_deref().unwrap_or("(no description)"));
     println!(
-        "{} events, {} probes, from {}",
-        schema.events.len(),
-        schema.probes.len(),
+        "{}, {}, from {}",
+        count(schema.events.len(), "event"),
+        count(schema.probes.len(), "probe"),
         schema.file
     );
 }
