@@ -18,9 +18,10 @@ from typing import Any
 import browser
 import pytest
 
+from klogger import program
 from klogger.failure import Failure
 from klogger_lab.bench import answer as answers
-from klogger_lab.bench import cost, events, health, kernel, page, rate, stats
+from klogger_lab.bench import cost, engines, events, health, kernel, page, rate, stats
 from klogger_lab.bench.cost import Costs, Count, Taken
 from klogger_lab.bench.events import CLOCK, EMPTY, OFF, REFERENCE, STORE, Event, Field
 from klogger_lab.bench.health import Stolen
@@ -490,17 +491,23 @@ def test_what_cannot_be_measured(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(command, "check_available", lambda engine: None)
     assert command.main(words) == 2
     assert message in capsys.readouterr().err
 
 
-def test_the_kernel_is_roots(
+def test_what_klogger_cannot_record_with(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    answer = [{"name": "bpf", "available": False, "why_not": "needs CAP_BPF", "help": "sudo"}]
+    monkeypatch.setattr(program, "answer", lambda *words: answer)
     assert command.main([]) == 2
-    assert "not root" in capsys.readouterr().err
+    assert capsys.readouterr().err == "klogger: needs CAP_BPF\n  help: sudo\n"
+
+
+def test_every_engine_can_be_measured() -> None:
+    known = {e for choice in program.answer("list", "--engines") for e in choice["engines"]}
+    assert set(engines.ENGINES) == known
 
 
 @pytest.mark.parametrize("word", ["2", "-3", "many"])

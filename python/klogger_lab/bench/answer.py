@@ -18,51 +18,13 @@ from klogger.summary import Summary
 from klogger.units import size
 from klogger_lab.bench import health
 from klogger_lab.bench.cost import Costs, Count
-from klogger_lab.bench.events import CLOCK, EMPTY, OFF, STORE, TEXT, Event
+from klogger_lab.bench.engines import ENGINES
+from klogger_lab.bench.events import STORE, TEXT, Event
 from klogger_lab.bench.rate import DISK_BYTES, EVENTS_A_HIT, Step
 from klogger_lab.bench.stats import Cost, Spread
 from klogger_lab.machine import Machine
 
 NOT_HERE = "not measurable here"
-# By engine: what the arms are that are no events of the schema.
-FLOOR_WORDS = {
-    "bpf": {
-        EMPTY: "a probe that does nothing",
-        CLOCK: "a probe that reads the clock",
-        STORE: "a probe that reads the clock and stores 16 bytes",
-        OFF: "a probe whose event is off",
-    },
-    "user": {
-        CLOCK: "reading the clock",
-        STORE: "reading the clock and storing 16 bytes",
-        OFF: "an event that is off",
-    },
-    "kernel": {
-        CLOCK: "reading the clock, in a program",
-        STORE: "reading the clock and storing 16 bytes, in a program",
-    },
-}
-NOTES = {
-    "bpf": (
-        "Added to a hit of tracepoint {place}, which takes {bare} with nothing attached. In it:"
-        " the call of the probe, the tests whether the event is on and its thread in scope, the"
-        " clock, taking space, storing constants.",
-        "Not in it: what the schema's own C does to get its values, the tracepoint itself, and the"
-        " recorder, which has threads of its own. Of several events of one hit, only the first"
-        " pays for the probe and the clock.",
-    ),
-    "user": (
-        "Added to an empty loop. In it: the test whether the event is on, the clock, taking "
-        "space, storing constants.",
-        "Not in it: what the program does to get its values, and the recorder, "
-        "which has another thread.",
-    ),
-    "kernel": (
-        "What the engine's modules measure themselves (/proc/sys/klogger/benchmarks), with"
-        " interrupts off, the loop included. Not in it: the tracepoint and its call, whether the"
-        " event is on, and what the schema's own C does.",
-    ),
-}
 
 
 @dataclass
@@ -139,7 +101,7 @@ def floor_result(answer: Answer) -> Result:
     costs = answer.costs
     rows = [
         [arm, *cells(costs.added[arm]), *over_cell(costs, arm), words]
-        for arm, words in FLOOR_WORDS[costs.engine].items()
+        for arm, words in ENGINES[costs.engine].floor.items()
     ]
     found = Rows(["what", "added_ns", "from", "to", "over_empty", "it_is"], rows)
     if not costs.over_empty:
@@ -179,7 +141,9 @@ def events_result(answer: Answer) -> Result:
     ]:
         found.table = without(found.table, name)
     place, bare = costs.place, f"{costs.bare_ns:.0f} ns"
-    found.analysis.notes = [note.format(place=place, bare=bare) for note in NOTES[costs.engine]]
+    found.analysis.notes = [
+        note.format(place=place, bare=bare) for note in ENGINES[costs.engine].notes
+    ]
     if any(event.of_text() for event in answer.events):
         found.analysis.notes.append(
             f"Texts have {len(TEXT)} letters; longer ones cost and take more."
@@ -330,7 +294,7 @@ def as_json(answer: Answer) -> dict[str, Any]:
         "passes": costs.passes, "rounds": costs.rounds or None, "block": costs.block or None,
         "floor": [
             {"name": arm, "what": words, **cost_json(costs, arm)}
-            for arm, words in FLOOR_WORDS[costs.engine].items()
+            for arm, words in ENGINES[costs.engine].floor.items()
         ],
         "events": [
             {"name": e.name, **cost_json(costs, e.name), **count_json(e, costs.counts.get(e.name))}

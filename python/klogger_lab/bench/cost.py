@@ -86,8 +86,8 @@ def measure(
         for number in range(passes):
             progress(f"pass {number + 1} of {passes}")
             taken.append(one_pass(bench, events, loop, options, folder / "bench.klog"))
-    found = Costs(bench.engine.name, bench.place.name if bench.place else "", passes=passes)
-    found.rounds, found.block = bench.engine.rounds, bench.engine.block
+    found = Costs(bench.engine, bench.place.name if bench.place else "", passes=passes)
+    found.rounds, found.block = bench.hits.rounds, bench.hits.block
     found.stolen = health.between(before, health.ticks(cpu))
     settle(found, taken)
     return found
@@ -97,12 +97,12 @@ def one_pass(
     bench: Bench, events: Sequence[Event], loop: Loop, options: Sequence[str], log: Path
 ) -> Taken:
     names = [*FLOOR, *(e.name for e in events)]
-    rounds, bare = bench.engine.rounds, [FLOOR.index(REFERENCE), FLOOR.index(EMPTY)]
+    rounds, bare = bench.hits.rounds, [FLOOR.index(REFERENCE), FLOOR.index(EMPTY)]
     before = loop.rounds(rounds, bare)
     with recording(bench, [loop.pid], log, options):
         during = loop.rounds(rounds, range(len(names)))
     after = loop.rounds(rounds, bare)
-    hits = rounds * bench.engine.block
+    hits = rounds * bench.hits.block
     of = {e["name"]: e for e in info(log)["events"]}
     log.unlink()
     counts = {

@@ -16,8 +16,9 @@ from klogger import program
 from klogger.failure import Failure
 from klogger_lab.bench import health, stats
 from klogger_lab.bench.cost import Costs
+from klogger_lab.bench.engines import KERNEL, PROGRAM, USER
 from klogger_lab.bench.events import CLOCK, FLOOR, REFERENCE, STORE, Event
-from klogger_lab.bench.loop import ENGINES, Loop, prepare
+from klogger_lab.bench.loop import Loop, prepare
 from klogger_lab.machine import CLOCKSOURCE
 
 FILES = Path("/proc/sys/klogger/benchmarks")
@@ -27,18 +28,9 @@ ROUNDS = 100
 
 def modules(schema: str, folder: Path) -> Path:
     """Builds them for the kernel that runs."""
-    needs_modules()
     made = folder / "modules"
     program.klogger("build", "-s", schema, "-o", made)
     return made
-
-
-def needs_modules() -> None:
-    if not Path("/proc/modules").exists():
-        raise Failure(
-            "this kernel loads no modules, which the kernel engine is made of",
-            help="try --engine bpf",
-        )
 
 
 def measure(
@@ -48,10 +40,9 @@ def measure(
     """`folder` has the modules. In each pass, each file is read once; the floor is a program's, on
     the same clock.
     """
-    needs_modules()
-    found = Costs("kernel", passes=passes)
+    found = Costs(KERNEL.name, passes=passes)
     progress("the loop")
-    bench = prepare(ENGINES["user"], events, work)
+    bench = prepare(USER.name, PROGRAM, events, work)
     values: dict[str, list[float]] = {
         name: [] for name in (CLOCK, STORE, *(e.name for e in events))
     }
@@ -69,7 +60,7 @@ def measure(
                 values[event.name].append(read(event.name) / per_ns)
     found.stolen = health.between(before, health.ticks(cpu))
     found.fault = health.fault(
-        reports, bench.engine.block * stats.spread(values[STORE]).median, found.stolen
+        reports, bench.hits.block * stats.spread(values[STORE]).median, found.stolen
     )
     for arm, costs in values.items():
         found.added[arm] = stats.Cost(None, found.fault) if found.fault else stats.judge(costs)

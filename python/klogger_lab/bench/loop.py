@@ -17,32 +17,10 @@ from typing import Any
 from klogger import program
 from klogger.failure import Failure
 from klogger_lab.bench import events as of
+from klogger_lab.bench.engines import Hits
 from klogger_lab.bench.events import Event, Place
 from klogger_lab.build import build
 from klogger_lab.recorder import Recorder
-
-
-@dataclass(frozen=True)
-class Engine:
-    """`block` is the hits of a block, a prime number: short beside what disturbs it, long beside
-    readings of a clock.
-
-    After `rounds` blocks of each arm, with a pause between two rounds, a pass is over.
-    """
-
-    name: str
-    block: int
-    rounds: int
-    pause_ns: int
-    buffer_option: str
-    buffer_size: str
-
-
-# The recorder of programs has no real-time priority, and needs time of its own to empty a ring.
-ENGINES = {
-    "bpf": Engine("bpf", 211, 600, 0, "--buffer-size", "4M"),
-    "user": Engine("user", 1009, 300, 2_000_000, "--user-buffer", "4M"),
-}
 
 
 @dataclass(frozen=True)
@@ -51,15 +29,16 @@ class Bench:
     is off.
     """
 
-    engine: Engine
+    engine: str
+    hits: Hits
     place: Place | None
     schema: Path
     program: Path
     off: str
 
 
-def prepare(engine: Engine, events: Sequence[Event], folder: Path) -> Bench:
-    place = find_place() if engine.name == "bpf" else None
+def prepare(engine: str, hits: Hits, events: Sequence[Event], folder: Path) -> Bench:
+    place = find_place() if hits.in_kernel else None
     schema = folder / "bench.klogger"
     schema.write_text(of.schema(events, place))
     source = folder / "klogger_loop.c"
@@ -69,7 +48,7 @@ def prepare(engine: Engine, events: Sequence[Event], folder: Path) -> Bench:
         (folder / "arms.h").write_text(of.program(events))
     else:
         (folder / "arms.h").write_text(place.hit)
-    return Bench(engine, place, schema, build(folder, source.name), of.name_of_off(events))
+    return Bench(engine, hits, place, schema, build(folder, source.name), of.name_of_off(events))
 
 
 def show(schema: str) -> dict[str, Any]:
@@ -93,8 +72,8 @@ class Loop:
         words: list[str | Path] = [
             bench.program,
             str(cpu),
-            str(bench.engine.block),
-            str(bench.engine.pause_ns),
+            str(bench.hits.block),
+            str(bench.hits.pause_ns),
         ]
         # Ctrl-C is for us, and we end the loop.
         self.process = subprocess.Popen(
@@ -148,7 +127,7 @@ def recording(
     bench: Bench, pids: Sequence[int], log: Path, options: Sequence[str]
 ) -> Iterator[int]:
     """Records the loops while it is entered; what it yields is the recorder's process id."""
-    options_of = ["--no-calibrate", "--engine", bench.engine.name, "-s", str(bench.schema)]
+    options_of = ["--no-calibrate", "--engine", bench.engine, "-s", str(bench.schema)]
     options_of += ["-o", str(log), "--disable", bench.off, *(f"-p{pid}" for pid in pids), *options]
     with Recorder(options_of, log.with_suffix(".err")) as recorder:
         recorder.wait_started()

@@ -22,8 +22,9 @@ from typing import Any
 
 from klogger.failure import Failure
 from klogger_lab.bench import events
+from klogger_lab.bench.engines import Hits
 from klogger_lab.bench.events import FLOOR
-from klogger_lab.bench.loop import Bench, Engine, Loop, info, prepare, recording
+from klogger_lab.bench.loop import Bench, Loop, info, prepare, recording
 
 # Several events a hit, or the loops would spend most of their time on the way to the place.
 EVENTS_A_HIT = 5
@@ -60,10 +61,11 @@ class Step:
 
 
 def measure(
-    engine: Engine, cpus: Sequence[int], buffers: Sequence[str], seconds: float, folder: Path,
+    engine: str, hits: Hits, cpus: Sequence[int], buffers: Sequence[str], seconds: float,
+    folder: Path,
     progress: Callable[[str], None],
 ) -> list[Step]:  # fmt: skip
-    bench = prepare(engine, [TWO_INTS], folder)
+    bench = prepare(engine, hits, [TWO_INTS], folder)
     found = []
     with contextlib.ExitStack() as stack:
         loops = [stack.enter_context(Loop(bench, cpu)) for cpu in cpus]
@@ -83,7 +85,7 @@ def one_step(
 ) -> Step:
     pids = [loop.pid for loop in loops]
     with (
-        recording(bench, pids, log, [bench.engine.buffer_option, size]) as recorder,
+        recording(bench, pids, log, [bench.hits.buffer_option, size]) as recorder,
         Watch(recorder) as watch,
     ):
         for loop in loops:

@@ -19,7 +19,8 @@ from klogger_lab.bench import answer as answers
 from klogger_lab.bench import cost, events, kernel, rate
 from klogger_lab.bench.answer import Answer
 from klogger_lab.bench.cost import Costs
-from klogger_lab.bench.loop import ENGINES, cpus, prepare, show
+from klogger_lab.bench.engines import BPF, ENGINES, check_available
+from klogger_lab.bench.loop import cpus, prepare, show
 from klogger_lab.cli import check_writable, interruptible, seconds
 from klogger_lab.machine import machine
 from klogger_lab.signals import stoppable
@@ -61,7 +62,7 @@ def parser() -> argparse.ArgumentParser:
         "-s", "--schema", metavar="SCHEMA", default="scheduler", help="a bundled one or a file"
     )
     found.add_argument(
-        "--engine", choices=list(answers.FLOOR_WORDS), default="bpf", help="what logs (bpf)"
+        "--engine", choices=list(ENGINES), default=BPF.name, help=f"what logs ({BPF.name})"
     )
     found.add_argument(
         "--event", metavar="EVENT", action="append", default=[], help="this one only (repeatable)"
@@ -133,9 +134,12 @@ def bench(args: argparse.Namespace) -> int:
         found.costs = costs_of(args, found, Path(folder), status)
         if args.rate:
             found.disk = rate.disk_rate(Path(folder))
-            engine = ENGINES[args.engine]
+            hits = ENGINES[args.engine].hits
+            assert hits is not None, "check() lets no other engine through"
             buffers = [args.buffer_size] if args.buffer_size else rate.BUFFERS
-            found.rates = rate.measure(engine, cpus(), buffers, args.rate_for, Path(folder), status)
+            found.rates = rate.measure(
+                args.engine, hits, cpus(), buffers, args.rate_for, Path(folder), status
+            )
     found.seconds = time.monotonic() - begun
     if args.html:
         # Pictures cost half a second to load, which the terminal does not need.
@@ -149,15 +153,13 @@ def bench(args: argparse.Namespace) -> int:
 
 def check(args: argparse.Namespace) -> None:
     """Before anything is measured."""
-    if args.engine != "user" and os.geteuid() != 0:
+    if ENGINES[args.engine].hits is None and args.rate:
+        others = " or ".join(name for name, engine in ENGINES.items() if engine.hits)
         raise Failure(
-            "not root, so nothing can be recorded in the kernel", help="sudo, or --engine user"
+            f"--rate goes with --engine {others}",
+            help=f"the {args.engine} engine has the same recorder as bpf",
         )
-    if args.engine == "kernel" and args.rate:
-        raise Failure(
-            "--rate goes with --engine bpf or user",
-            help="the kernel engine has the same recorder as bpf",
-        )
+    check_available(args.engine)
     if args.cpu is None:
         # The first one often serves the devices' interrupts.
         args.cpu = cpus()[-1]
@@ -174,14 +176,14 @@ def costs_of(
     args: argparse.Namespace, found: Answer, folder: Path, status: Callable[[str], None]
 ) -> Costs:
     chosen = found.events
-    if args.engine == "kernel":
+    hits = ENGINES[args.engine].hits
+    if hits is None:
         status("building modules")
         modules = args.modules or kernel.modules(args.schema, folder)
         return kernel.measure(found.schema, modules, chosen, args.cpu, args.passes, folder, status)
     status("the loop")
-    engine = ENGINES[args.engine]
-    loop = prepare(engine, chosen, folder)
-    size = [engine.buffer_option, args.buffer_size or engine.buffer_size]
+    loop = prepare(args.engine, hits, chosen, folder)
+    size = [hits.buffer_option, args.buffer_size or hits.buffer_size]
     return cost.measure(loop, chosen, args.cpu, args.passes, size, folder, status)
 
 
