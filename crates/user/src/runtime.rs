@@ -4,11 +4,10 @@
 use crate::layout::RING_DATA;
 #[cfg(target_arch = "x86_64")]
 use crate::layout::THREAD_TID;
-use crate::unit::Unit;
 #[cfg(target_arch = "x86_64")]
 use std::arch::asm;
 use std::ops::Deref;
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
 #[cfg(not(target_arch = "x86_64"))]
 use std::sync::atomic::AtomicU8;
 use std::sync::atomic::Ordering::Relaxed;
@@ -82,8 +81,6 @@ pub(crate) struct Module {
 
 unsafe extern "C" {
     static klogger_module: Module;
-    pub(crate) static klogger_own: Unit<15>;
-    fn klogger_link(unit: *const Unit<0>);
     fn klogger_reserve_slow(hit: *mut Hit, id: u32, size: u32) -> *mut u8;
     #[cfg(not(target_arch = "x86_64"))]
     fn klogger_rust_tid() -> u32;
@@ -93,11 +90,6 @@ unsafe extern "C" {
 fn module() -> &'static Module {
     // SAFETY: defined in C; what changes is atomic.
     unsafe { &klogger_module }
-}
-
-pub(crate) fn link<const EVENTS: usize>(unit: &'static Unit<EVENTS>) {
-    // SAFETY: a struct klogger_unit that is never freed, whose changing fields are atomic.
-    unsafe { klogger_link(ptr::from_ref(unit).cast()) }
 }
 
 /// Reserves space for a record of `size` bytes in the ring of `hit`; null: the event is lost and

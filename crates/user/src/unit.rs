@@ -61,7 +61,8 @@ impl<const EVENTS: usize> Unit<EVENTS> {
 
     /// Once, before the module's file is made.
     pub fn link(&'static self) {
-        runtime::link(self);
+        // SAFETY: a struct klogger_unit that is never freed, whose changing fields are atomic.
+        unsafe { klogger_link(ptr::from_ref(self).cast()) }
     }
 
     /// A handle for logging the event, if it is on.
@@ -86,11 +87,16 @@ const fn count(names: &[u8]) -> usize {
     nuls
 }
 
+unsafe extern "C" {
+    static klogger_own: Unit<15>;
+    fn klogger_link(unit: *const Unit<0>);
+}
+
 /// The unit of klogger's own events.
 #[inline(always)]
 pub(crate) fn own() -> &'static Unit<15> {
     // SAFETY: defined in C, where its `on` points to more than 15 flags.
-    unsafe { &runtime::klogger_own }
+    unsafe { &klogger_own }
 }
 
 /// An event that is on.
