@@ -11,7 +11,7 @@ from typing import Any
 import duckdb
 
 from klogger.prelude import numbers
-from klogger.sqltext import identifier, literal
+from klogger.sqltext import identifier
 
 # What LOST records place.
 PLACED = "('ring_full', 'in_flight')"
@@ -125,49 +125,23 @@ CREATE MACRO klogger.pairs(of_begins, of_ends) AS TABLE
 """
 
 DUMPS = ("DUMP_BEGIN", "DUMP_FINISH")
-# What the ledger says of events whose clock was behind.
-EARLY = """
-SELECT 'before_start' AS key, 'notice' AS severity, 'reader' AS source, '{event}' AS event,
-  NULL::SMALLINT AS cpu, NULL::INTEGER AS tid, NULL::INTEGER AS tgid, {count}::BIGINT AS count,
-  0::BIGINT AS from_ns, 0::BIGINT AS to_ns,
-  'times before the log''s start; answers take them to be at it' AS text"""
 
 
 def hold_to_start(connection: duckdb.DuckDBPyConnection, events: Iterable[str]) -> None:
-    """No event is older than the log: one whose clock was behind is moved to its start, so that no
-    time is negative.
-
-    To look for them costs next to nothing: Parquet files know the least time of each of their
-    parts.
+    """No event is older than the log: one whose clock was behind, of which the ledger says so, is
+    moved to its start, so that no time is negative.
     """
-    counts = [
-        f"SELECT {literal(e)}, count(*) FROM main.{identifier(e)} WHERE time < 0"
-        " HAVING count(*) > 0"
-        for e in events
-    ]
-    for event, count in connection.execute(" UNION ALL ".join(counts)).fetchall() if counts else []:
-        redefine(connection, "main", event, "* REPLACE (greatest(time, 0) AS time)", "")
-        redefine(
-            connection,
-            "klogger",
-            "ledger",
-            "*",
-            f" UNION ALL BY NAME {EARLY.format(event=event, count=count)}",
-        )
-
-
-def redefine(
-    connection: duckdb.DuckDBPyConnection, schema: str, name: str, columns: str, more: str
-) -> None:
-    """A view anew: with other columns than all of its file, and more rows behind it. What is a
-    table is empty.
-    """
-    found = connection.execute(
-        "SELECT sql FROM duckdb_views() WHERE schema_name = $1 AND view_name = $2", [schema, name]
-    ).fetchone()
-    if found is not None:
-        query = found[0].partition(" AS ")[2].rstrip(";").replace("*", columns, 1)
-        connection.execute(f"CREATE OR REPLACE VIEW {schema}.{identifier(name)} AS {query}{more}")
+    query = "SELECT DISTINCT event FROM klogger.ledger WHERE key = 'before_start'"
+    early = {event for (event,) in connection.execute(query).fetchall()}
+    for event in early.intersection(events):
+        found = connection.execute(
+            "SELECT sql FROM duckdb_views() WHERE schema_name = 'main' AND view_name = $1", [event]
+        ).fetchone()
+        # What is a table is empty.
+        if found is not None:
+            query = found[0].partition(" AS ")[2].rstrip(";")
+            query = query.replace("*", "* REPLACE (greatest(time, 0) AS time)", 1)
+            connection.execute(f"CREATE OR REPLACE VIEW main.{identifier(event)} AS {query}")
 
 
 def create(

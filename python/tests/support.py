@@ -187,6 +187,10 @@ def write_catalogue(
         logged = con.execute(f"SELECT count(*) FROM {e.name}").fetchone()
         lost = sum(entry["count"] for entry in ledger if entry.get("event") == e.name)
         counts = [logged and logged[0], lost]
+        early = con.execute(f"SELECT count(*) FROM {e.name} WHERE time < 0").fetchone()
+        if early and early[0]:
+            ledger = [*ledger, {"key": "before_start", "severity": "notice", "event": e.name}]
+            ledger[-1] |= {"count": early[0], "from_ns": 0, "to_ns": 0}
         row = [e.name, e.schema, number, e.doc, e.role, *counts, json.dumps(e.fields)]
         con.execute("INSERT INTO klogger_event VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
     con.execute(f"COPY klogger_event TO '{out}/event.parquet'")

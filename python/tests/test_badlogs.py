@@ -17,6 +17,7 @@ from typing import Any
 import duckdb
 import pytest
 import support
+from logfile import LogFile
 
 import klogger
 from klogger import analysis, executor, figure, html, terminal
@@ -292,14 +293,18 @@ def test_the_checks_of_this_file_find_something(
 
 
 def test_times_before_the_start_are_held_to_it(tmp_path: Path) -> None:
-    con = duckdb.connect()
-    support.create_tables(con, support.events_of("scheduler"))
-    for time, serial in ((-5000, 1), (-1, 2), (0, 3), (7, 4)):
-        con.execute(f"INSERT INTO SCHEDIN VALUES ({time}, 0, {serial}, 10, 120, 10)")
-    log = klogger.open(support.write_log(con, tmp_path / "x.klog-parquet", processes=[], end=1000))
-    assert log.rows("SELECT time FROM SCHEDIN ORDER BY serial") == [(0,), (0,), (0,), (7,)]
-    said = "SELECT severity, event, count FROM ledger WHERE key = 'before_start'"
-    assert log.rows(said) == [("notice", "SCHEDIN", 2)]
+    made = LogFile()
+    for name in ("TICK", "TOCK"):
+        made.event(name, "a:i32", schema="mine")
+    for number, time in enumerate((-5000, -1, 0, 7)):
+        made.add(0, time, "TICK", a=number)
+    made.add(1, 3, "TOCK")
+    log = klogger.open(made.write(tmp_path / "x.klog"))
+    assert log.rows("SELECT time FROM TICK ORDER BY a") == [(0,), (0,), (0,), (7,)]
+    said = "SELECT severity, source, event, count, from_ns, to_ns, text FROM ledger"
+    ((*words, text),) = log.rows(f"{said} WHERE key = 'before_start'")
+    assert words == ["notice", "reading", "TICK", 2, 0, 0]
+    assert text.startswith("events have times before the start of the log")
 
 
 def test_wrong_sql_is_said_with_file_and_line(tmp_path: Path) -> None:

@@ -230,8 +230,8 @@ static bool klogger_is_attached(const struct klogger_unit *unit, u32 probe)
 {
 	u32 i;
 
-	for (i = 0; i < unit->places; i++)
-		if (unit->place[i].attached && unit->place[i].probe == probe)
+	for (i = 0; i < unit->points; i++)
+		if (unit->point[i].attached && unit->point[i].probe == probe)
 			return true;
 	return false;
 }
@@ -239,16 +239,16 @@ static bool klogger_is_attached(const struct klogger_unit *unit, u32 probe)
 /* Attaches the first alternative of each probe that this kernel has. */
 static void klogger_attach_unit(struct klogger_unit *unit)
 {
-	struct klogger_place *place;
+	struct klogger_attach_point *point;
 	u32 i;
 
-	for (i = 0; i < unit->places; i++) {
-		place = &unit->place[i];
-		place->error = 0;
-		if (place->attached || klogger_is_attached(unit, place->probe))
+	for (i = 0; i < unit->points; i++) {
+		point = &unit->point[i];
+		point->error = 0;
+		if (point->attached || klogger_is_attached(unit, point->probe))
 			continue;
-		place->error = klogger_place_attach(place);
-		place->attached = !place->error;
+		point->error = klogger_point_attach(point);
+		point->attached = !point->error;
 	}
 }
 
@@ -269,10 +269,10 @@ void klogger_detach_unit(struct klogger_unit *unit)
 {
 	u32 i;
 
-	for (i = 0; i < unit->places; i++) {
-		if (unit->place[i].attached)
-			klogger_place_detach(&unit->place[i]);
-		unit->place[i].attached = false;
+	for (i = 0; i < unit->points; i++) {
+		if (unit->point[i].attached)
+			klogger_point_detach(&unit->point[i]);
+		unit->point[i].attached = false;
 	}
 }
 

@@ -70,9 +70,9 @@ u64 klogger_text_digest(const struct klogger_unit *unit);
 extern struct klogger_unit *klogger_unit_at[KLOGGER_UNITS_MAX];	/* NULL: free; by klogger_mutex */
 
 /* probe.c */
-int klogger_place_attach(struct klogger_place *place);
-void klogger_place_detach(struct klogger_place *place);
-u64 klogger_place_missed(const struct klogger_place *place);
+int klogger_point_attach(struct klogger_attach_point *point);
+void klogger_point_detach(struct klogger_attach_point *point);
+u64 klogger_point_missed(const struct klogger_attach_point *point);
 
 /* stack.c */
 extern struct klogger_stacks *klogger_stacks;	/* NULL: no schema asks for stacks */

@@ -132,7 +132,7 @@ static int klogger_say_schema(void __user *to)
 	if (!unit)
 		return -ENOENT;
 	about.events = unit->events;
-	about.probes = unit->places;
+	about.probes = unit->points;
 	about.text_length = unit->length;
 	about.text_digest = klogger_text_digest(unit);
 	memset(about.name, 0, sizeof(about.name));
@@ -143,22 +143,22 @@ static int klogger_say_schema(void __user *to)
 static int klogger_say_probe(void __user *to)
 {
 	struct klogger_probe_about about;
-	const struct klogger_place *place;
+	const struct klogger_attach_point *point;
 	struct klogger_unit *unit;
 
 	if (copy_from_user(&about, to, sizeof(about)))
 		return -EFAULT;
 	unit = klogger_unit_of(about.index);
-	if (!unit || about.place >= unit->places)
+	if (!unit || about.place >= unit->points)
 		return -ENOENT;
-	place = &unit->place[array_index_nospec(about.place, unit->places)];
-	about.probe = place->probe;
-	about.target = place->target;
-	about.error = -place->error;
-	about.attached = place->attached;
-	about.missed = klogger_place_missed(place);
+	point = &unit->point[array_index_nospec(about.place, unit->points)];
+	about.probe = point->probe;
+	about.target = point->target;
+	about.error = -point->error;
+	about.attached = point->attached;
+	about.missed = klogger_point_missed(point);
 	memset(about.name, 0, sizeof(about.name));
-	strscpy(about.name, place->name, sizeof(about.name));
+	strscpy(about.name, point->name, sizeof(about.name));
 	return copy_to_user(to, &about, sizeof(about)) ? -EFAULT : 0;
 }
 

@@ -35,16 +35,16 @@ struct klogger_event {
 	int wanted;		/* set by the recorder */
 };
 
-enum klogger_place_kind { KLOGGER_TRACEPOINT, KLOGGER_FUNCTION, KLOGGER_RETURN };
+enum klogger_attach_point_kind { KLOGGER_TRACEPOINT, KLOGGER_FUNCTION, KLOGGER_RETURN };
 
 /* An attach point: one of a probe's alternatives. */
-struct klogger_place {
+struct klogger_attach_point {
 	const char *name;	/* of the tracepoint or function */
 	void *call;		/* the handler of a tracepoint */
 	struct kprobe *kprobe;
 	struct kretprobe *kretprobe;
 	struct tracepoint *tracepoint;	/* while it is attached */
-	enum klogger_place_kind kind;
+	enum klogger_attach_point_kind kind;
 	/* index of the probe in the schema, and of the alternative in the probe */
 	u32 probe;
 	u32 target;
@@ -60,11 +60,11 @@ struct klogger_unit {
 	const char *text;
 	u32 length;		/* of the text, without a NUL */
 	u32 events;
-	u32 places;
+	u32 points;
 	u64 base;		/* id of the first event; valid while the schema is used */
 	struct klogger_event *event;
 	struct static_key_false *key;	/* one for each event */
-	struct klogger_place *place;
+	struct klogger_attach_point *point;
 	/* logs an event repeatedly, also if it is off */
 	void (*bench)(u32 event, u32 iterations);
 	/* the zero-initialized variables of the schema's C: begin and end; or NULL */

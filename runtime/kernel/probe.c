@@ -17,29 +17,29 @@ static void klogger_compare(struct tracepoint *tracepoint, void *data)
 		search->found = tracepoint;
 }
 
-static int klogger_attach_tracepoint(struct klogger_place *place)
+static int klogger_attach_tracepoint(struct klogger_attach_point *point)
 {
-	struct klogger_search search = { .name = place->name };
+	struct klogger_search search = { .name = point->name };
 	int error;
 
 	for_each_kernel_tracepoint(klogger_compare, &search);
 	if (!search.found)
 		return -ENOENT;
-	error = tracepoint_probe_register(search.found, place->call, NULL);
+	error = tracepoint_probe_register(search.found, point->call, NULL);
 	if (!error)
-		place->tracepoint = search.found;
+		point->tracepoint = search.found;
 	return error;
 }
 
-static void klogger_detach_tracepoint(struct klogger_place *place)
+static void klogger_detach_tracepoint(struct klogger_attach_point *point)
 {
-	tracepoint_probe_unregister(place->tracepoint, place->call, NULL);
+	tracepoint_probe_unregister(point->tracepoint, point->call, NULL);
 }
 
 #ifdef CONFIG_KPROBES
-static int klogger_attach_function(struct klogger_place *place)
+static int klogger_attach_function(struct klogger_attach_point *point)
 {
-	struct kprobe *probe = place->kprobe;
+	struct kprobe *probe = point->kprobe;
 
 	/* Resets what the last registration has set. */
 	probe->addr = NULL;
@@ -48,21 +48,21 @@ static int klogger_attach_function(struct klogger_place *place)
 	return register_kprobe(probe);
 }
 
-static void klogger_detach_function(struct klogger_place *place)
+static void klogger_detach_function(struct klogger_attach_point *point)
 {
-	unregister_kprobe(place->kprobe);
+	unregister_kprobe(point->kprobe);
 }
 
-static u64 klogger_function_missed(const struct klogger_place *place)
+static u64 klogger_function_missed(const struct klogger_attach_point *point)
 {
-	return place->kprobe->nmissed;
+	return point->kprobe->nmissed;
 }
 #endif
 
 #ifdef CONFIG_KRETPROBES
-static int klogger_attach_return(struct klogger_place *place)
+static int klogger_attach_return(struct klogger_attach_point *point)
 {
-	struct kretprobe *probe = place->kretprobe;
+	struct kretprobe *probe = point->kretprobe;
 
 	probe->kp.addr = NULL;
 	probe->kp.flags = 0;
@@ -71,22 +71,23 @@ static int klogger_attach_return(struct klogger_place *place)
 	return register_kretprobe(probe);
 }
 
-static void klogger_detach_return(struct klogger_place *place)
+static void klogger_detach_return(struct klogger_attach_point *point)
 {
-	unregister_kretprobe(place->kretprobe);
+	unregister_kretprobe(point->kretprobe);
 }
 
-static u64 klogger_return_missed(const struct klogger_place *place)
+static u64 klogger_return_missed(const struct klogger_attach_point *point)
 {
-	return (u64)place->kretprobe->nmissed + place->kretprobe->kp.nmissed;
+	return (u64)point->kretprobe->nmissed + point->kretprobe->kp.nmissed;
 }
 #endif
 
 /* The operations for a kind of attach point: one row each. */
 struct klogger_attach_kind {
-	int (*attach)(struct klogger_place *place);
-	void (*detach)(struct klogger_place *place);
-	u64 (*missed)(const struct klogger_place *place);	/* NULL: the kernel skips no hits */
+	int (*attach)(struct klogger_attach_point *point);
+	void (*detach)(struct klogger_attach_point *point);
+	/* NULL: the kernel skips no hits */
+	u64 (*missed)(const struct klogger_attach_point *point);
 };
 
 static const struct klogger_attach_kind klogger_attach_kinds[] = {
@@ -111,34 +112,35 @@ static const struct klogger_attach_kind klogger_attach_kinds[] = {
 };
 
 /* NULL: this kernel was built without support for the kind. */
-static const struct klogger_attach_kind *klogger_attach_kind(const struct klogger_place *place)
+static const struct klogger_attach_kind *
+klogger_attach_kind(const struct klogger_attach_point *point)
 {
-	if (place->kind >= ARRAY_SIZE(klogger_attach_kinds) ||
-	    !klogger_attach_kinds[place->kind].attach)
+	if (point->kind >= ARRAY_SIZE(klogger_attach_kinds) ||
+	    !klogger_attach_kinds[point->kind].attach)
 		return NULL;
-	return &klogger_attach_kinds[place->kind];
+	return &klogger_attach_kinds[point->kind];
 }
 
-int klogger_place_attach(struct klogger_place *place)
+int klogger_point_attach(struct klogger_attach_point *point)
 {
-	const struct klogger_attach_kind *kind = klogger_attach_kind(place);
+	const struct klogger_attach_kind *kind = klogger_attach_kind(point);
 
-	return kind ? kind->attach(place) : -EOPNOTSUPP;
+	return kind ? kind->attach(point) : -EOPNOTSUPP;
 }
 
 /* Tracepoint hits may still be running when it returns. */
-void klogger_place_detach(struct klogger_place *place)
+void klogger_point_detach(struct klogger_attach_point *point)
 {
-	const struct klogger_attach_kind *kind = klogger_attach_kind(place);
+	const struct klogger_attach_kind *kind = klogger_attach_kind(point);
 
 	if (kind)
-		kind->detach(place);
+		kind->detach(point);
 }
 
 /* Skipped hits: the probe was hit inside of another hit, or too many calls had not returned yet. */
-u64 klogger_place_missed(const struct klogger_place *place)
+u64 klogger_point_missed(const struct klogger_attach_point *point)
 {
-	const struct klogger_attach_kind *kind = klogger_attach_kind(place);
+	const struct klogger_attach_kind *kind = klogger_attach_kind(point);
 
-	return kind && kind->missed ? kind->missed(place) : 0;
+	return kind && kind->missed ? kind->missed(point) : 0;
 }

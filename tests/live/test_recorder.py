@@ -60,7 +60,8 @@ def test_the_log_names_the_recorders_threads(recorder):
     preamble = Log(recorder.klogger, path).meta["preamble"]
     threads = dict(zip(preamble["recorder"]["tids"], preamble["recorder"]["names"], strict=True))
     assert threads[preamble["recorder"]["pid"]] == "klogger"
-    assert {f"klogger/{cpu}" for cpu in preamble["host"]["cpus"]} <= set(threads.values())
+    drains = {f"klogger/{cpu}" for cpu in preamble["host"]["cpus"]}
+    assert drains | {"klogger/log"} <= set(threads.values())
 
 
 def test_interrupt_ends_it_cleanly(recorder, clean_kernel):

@@ -2,8 +2,7 @@
 //! `klogger NAME ...` for a NAME that is not built in: runs the program `klogger-NAME`, as git and
 //! cargo do.
 
-use crate::cmd::Outcome;
-use crate::failure::Failure;
+use crate::failure::{Failure, Outcome};
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::process::Command;

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The error of a command: one message, and a remedy if there is one.
 
+use klogger_codegen::Refusal;
 use std::fmt::{self, Display};
+use std::process::ExitCode;
+
+/// What a command comes to.
+pub type Outcome = Result<ExitCode, Failure>;
 
 /// Printed as `klogger: MESSAGE`, then `  help: REMEDY`; exit code 2.
 #[derive(Debug)]
@@ -39,6 +44,12 @@ impl Display for Failure {
 }
 
 impl std::error::Error for Failure {}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Failure {
+        Failure { message: refusal.message, help: refusal.help, silent: false }
+    }
+}
 
 impl From<klogger_os::Error> for Failure {
     fn from(error: klogger_os::Error) -> Failure {

@@ -2,9 +2,9 @@
 //! From an argument of `-s` to a compiled schema: a bundled one by name, or a file of the user's
 //! own.
 
-use crate::diagnostics;
 use crate::failure::Failure;
 use crate::messages;
+use crate::schema_file;
 use klogger_codegen::KernelTypes;
 use klogger_os::Error;
 use klogger_schema::model::Schema;
@@ -36,7 +36,7 @@ pub fn unknown(name: &str) -> Failure {
 /// The schema, not compiled.
 pub fn schema(word: &str) -> Result<Schema, Failure> {
     if is_file(word) {
-        return diagnostics::load(Path::new(word), &Options::default());
+        return schema_file::load(Path::new(word), &Options::default());
     }
     let found = bundled::find(word).ok_or_else(|| unknown(word))?;
     Ok(found.load()?.schema)

@@ -7,10 +7,23 @@ pub mod calibrate;
 
 use crate::events::events_header;
 use crate::kernel_types::{Error, KernelTypes, Runs};
+use crate::made::Maker;
+use crate::refusal::Refusal;
 use crate::text::{Text, identifier};
 use crate::{NamedText, stack};
 use klogger_schema::model::{CBlock, Schema};
 use std::collections::BTreeSet;
+
+/// What this engine makes of a schema.
+pub static MAKER: Maker = Maker {
+    attaches: |kind| attach_points::of(kind).is_some(),
+    texts: |schema, types| {
+        source(schema, &types()?, Runs::Here)
+            .map_err(|e| Refusal::of_this_kernel(e.to_string(), None))
+    },
+    header: None,
+    in_tree_header: None,
+};
 
 /// A program of the object, and the probe that it is for.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,16 +7,25 @@ mod bench;
 mod module;
 mod tracepoints;
 
-pub use attach_points::AttachPoint;
-pub use module::{core, module, prototype_complaint};
+pub use attach_points::{AttachPoint, prototype_complaint};
+pub use module::{core, module};
 pub use tracepoints::{Tracepoint, Tracepoints, find, question};
 
 use crate::NamedText;
 use crate::events::{arguments, event};
 use crate::header::{embed, number_of, off_function, parameters, usage};
+use crate::made::Maker;
 use crate::text::{Text, comment, literal, quote};
 use klogger_schema::layout::EventLayout;
 use klogger_schema::model::{Event, Schema};
+
+/// What this engine makes of a schema.
+pub static MAKER: Maker = Maker {
+    attaches: |kind| attach_points::of(kind).is_some(),
+    texts: |schema, _| Ok(vec![header(schema, false)]),
+    header: Some(|schema| Ok(header(schema, false))),
+    in_tree_header: Some(|schema| Ok(header(schema, true))),
+};
 
 /// The headers that event functions need, in the order of their dependencies.
 const PARTS: [&str; 5] =

@@ -7,11 +7,21 @@ pub mod rust;
 use crate::NamedText;
 use crate::events::{arguments, event};
 use crate::header::{embed, fnv1a, number_of, off_function, parameters, usage};
+use crate::made::{self, Maker};
+use crate::refusal::Refusal;
 use crate::text::{Text, comment, literal, quote};
 use klogger_schema::contexts::CONTEXTS;
 use klogger_schema::layout::EventLayout;
 use klogger_schema::model::{Event, Schema};
 use klogger_schema::nearest::alternatives;
+
+/// What this engine makes of a schema.
+pub static MAKER: Maker = Maker {
+    attaches: |_| false,
+    texts: |schema, _| Ok(vec![for_programs(schema)?]),
+    header: Some(for_programs),
+    in_tree_header: None,
+};
 
 /// Something in a schema that programs cannot log.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +41,10 @@ macro_rules! parts {
 const PARTS: &[&str] = include!("../../../runtime/user/parts.in");
 /// The built-in event that programs may log.
 pub(crate) const MARK: &str = "MARK";
+
+fn for_programs(schema: &Schema) -> Result<NamedText, Refusal> {
+    header(schema, &made::builtin()?).map_err(|e| Refusal::of_the_schema(e.message, e.help))
+}
 
 /// `NAME.klogger.h`: self-contained C11 and C++17. `builtin` is the schema of klogger's own events.
 pub fn header(schema: &Schema, builtin: &Schema) -> Result<NamedText, Unsupported> {

@@ -75,33 +75,7 @@ impl BpfEngine {
         example: Option<&MapHandle>,
     ) -> Result<BpfEngine, Error> {
         load::keep_messages();
-        let mut objects: Vec<Loaded> = Vec::new();
-        let mut shared: Option<Shared> = None;
-        for ((unit, base), plan) in units.iter().zip(plans) {
-            let probes = objects.iter().map(|o| o.plan.len() as u32).sum();
-            let part = Part { base: *base, probes, copy: 0 };
-            let object = load_object(unit, &plan, part, config, shared.as_ref(), example)?;
-            if shared.is_none() {
-                shared = Some(Shared::of(&object)?);
-            }
-            if let Some(shared) = shared.as_mut().filter(|s| s.stacks.is_none())
-                && object.maps().any(|m| m.name() == STACKS)
-            {
-                shared.stacks = Some((map_fd(&object, STACKS)?, map_fd(&object, STACKLESS)?));
-            }
-            let enabled = map_memory(&map_fd(&object, ENABLED)?, EVENTS_MAX)?;
-            let (schema, events) = (unit.schema.name.clone(), unit.schema.events.len());
-            objects.push(Loaded {
-                object,
-                plan,
-                schema,
-                base: *base,
-                events,
-                enabled,
-                unit: hits::keep(unit, config),
-            });
-        }
-        let shared = shared.ok_or_else(|| Error::new("nothing to load"))?;
+        let (objects, shared) = load_units(units, plans, config, example)?;
         let length = config.rings * Rings::stride(config.ring_size);
         let rings = Rings::new(
             map_memory(&shared.rings, length)?,
@@ -139,4 +113,33 @@ impl BpfEngine {
             costs: None,
         })
     }
+}
+
+/// The objects of all units, and the maps that they share, which are those of the first.
+fn load_units(
+    units: &[(&CompiledSchema, u16)],
+    plans: Vec<Vec<Plan>>,
+    config: &Config,
+    example: Option<&MapHandle>,
+) -> Result<(Vec<Loaded>, Shared), Error> {
+    let mut objects: Vec<Loaded> = Vec::new();
+    let mut shared: Option<Shared> = None;
+    for ((unit, base), plan) in units.iter().zip(plans) {
+        let probes = objects.iter().map(|o| o.plan.len() as u32).sum();
+        let part = Part { base: *base, probes, copy: 0 };
+        let object = load_object(unit, &plan, part, config, shared.as_ref(), example)?;
+        if shared.is_none() {
+            shared = Some(Shared::of(&object)?);
+        }
+        if let Some(shared) = shared.as_mut().filter(|s| s.stacks.is_none())
+            && object.maps().any(|m| m.name() == STACKS)
+        {
+            shared.stacks = Some((map_fd(&object, STACKS)?, map_fd(&object, STACKLESS)?));
+        }
+        let enabled = map_memory(&map_fd(&object, ENABLED)?, EVENTS_MAX)?;
+        let (schema, events) = (unit.schema.name.clone(), unit.schema.events.len());
+        let unit = hits::keep(unit, config);
+        objects.push(Loaded { object, plan, schema, base: *base, events, enabled, unit });
+    }
+    Ok((objects, shared.ok_or_else(|| Error::new("nothing to load"))?))
 }

@@ -6,17 +6,72 @@
 //! and hands blocks of records to the recorder ([`Engine::start`]). A method that an engine does
 //! not support has a default answer.
 
-use crate::registry::EngineInfo;
+use crate::cpu_rings::CpuRings;
+use crate::losses::{LeftOut, MissedHits};
 use crate::request::Request;
 use crate::scope::Scope;
-use crate::times::Times;
+use crate::stacks::StackTable;
+use klogger_codegen::made::Maker;
 use klogger_log::ledger::Ledger;
 use klogger_log::preamble::{Costs, ProbeState};
 use klogger_os::Error;
 use klogger_ring::block::Outlet;
-use klogger_ring::{CpuReader, RingReader};
 use klogger_schema::layout::EventLayout;
-use klogger_schema::model::Probe;
+use klogger_schema::model::{Probe, Schema};
+use klogger_toolchain::clang::CompileError;
+use klogger_toolchain::compiled_schema::{CompiledSchema, Plan};
+use klogger_toolchain::kbuild::Built;
+use std::path::Path;
+
+/// What is known of an engine before it is prepared.
+pub struct EngineInfo {
+    /// Its name in the log and on the command line.
+    pub name: &'static str,
+    /// What logs events, in half a line.
+    pub description: &'static str,
+    /// Whether it can run on this machine. The error has the reason and a remedy.
+    pub check: fn() -> Result<(), Error>,
+    /// It attaches the probes of schemata in the kernel, and has rings of CPUs.
+    pub probes: bool,
+    /// It finds programs that log, also with schemata that are not on the command line.
+    pub finds_programs: bool,
+    /// What it makes of a schema.
+    pub maker: &'static Maker,
+    /// What becomes of the probes of a schema on the kernel that runs, without attaching any of
+    /// them; `None` if it attaches none.
+    pub plan: Option<fn(&Schema) -> Result<Forecast, Error>>,
+    /// Builds what it needs for a kernel that need not be the one that runs; `None` if it needs
+    /// nothing.
+    pub build: Option<Build>,
+    /// Whether it logs events of a schema.
+    pub logs: fn(&Request, &CompiledSchema) -> bool,
+    /// Prepares it: loads and checks everything, and attaches nothing. `alone`: no other engine
+    /// takes part in the recording.
+    pub prepare: fn(request: &Request, alone: bool) -> Result<Box<dyn Engine>, Error>,
+}
+
+/// What an engine expects of probes.
+pub struct Forecast {
+    /// Of each probe of the schema.
+    pub plans: Vec<Plan>,
+    /// What can only be known later, in half a line.
+    pub unchecked: Option<&'static str>,
+}
+
+/// Builds kernel modules against a kernel's build tree, and copies them to a folder.
+pub type Build = fn(
+    schemas: &[&Schema],
+    builtin: &Schema,
+    kernel: &Path,
+    out: &Path,
+) -> Result<Built, CompileError>;
+
+impl EngineInfo {
+    /// The units whose events it logs, each with the id of its first event.
+    pub fn units<'a>(&self, request: &'a Request) -> Vec<(&'a CompiledSchema, u16)> {
+        request.numbered().filter(|(unit, _)| (self.logs)(request, unit)).collect()
+    }
+}
 
 /// Made by [`EngineInfo::prepare`]: everything is loaded and checked, nothing is attached.
 pub trait Engine {
@@ -135,32 +190,10 @@ pub trait Engine {
         Vec::new()
     }
 
-    /// Whether its probes may ask for kernel stacks, but it does not record them.
-    fn lacks_stacks(&self) -> bool {
-        false
-    }
-
-    /// The recorded kernel stacks: number and addresses, the innermost first; `None` if it records
-    /// none. Called after the probes are detached.
-    fn stacks(&self) -> Option<Vec<(u32, Vec<u64>)>> {
+    /// The kernel stacks that its events have the numbers of; `None` if it keeps none.
+    fn stacks(&self) -> Option<&dyn StackTable> {
         None
     }
-
-    /// Events whose stack found no free slot, and those whose stack could not be walked.
-    fn stackless(&self) -> (u64, u64) {
-        (0, 0)
-    }
-}
-
-/// Rings of CPUs, and what the recorder needs to drain them.
-pub struct CpuRings {
-    /// The reader's side of the rings of each CPU that has some.
-    pub readers: Vec<(u16, CpuReader)>,
-    /// The clock of the times in their records.
-    pub times: Times,
-    pub wake_ups: Box<dyn WakeUps>,
-    /// Makes larger rings, if the rings can be replaced.
-    pub growth: Option<Box<dyn Growth>>,
 }
 
 /// What an engine that drains its own rings is given.
@@ -178,58 +211,4 @@ pub fn events_of(probe: &Probe) -> Vec<String> {
     let mut events: Vec<String> = probe.calls.iter().map(|c| c.event.clone()).collect();
     events.dedup();
     events
-}
-
-/// The skipped hits of one probe.
-pub struct MissedHits {
-    pub schema: String,
-    pub place: String,
-    pub count: u64,
-    /// When they occurred, if known.
-    pub spans: Vec<Span>,
-    /// The likely reason, if one is known.
-    pub why: String,
-}
-
-/// Skipped hits between two times, in ns of the log clock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
-    pub from: u64,
-    pub to: u64,
-    pub count: u64,
-}
-
-/// Events of an id on a CPU that a rate limit left out, and the times of the first and the last of
-/// them, in ns of the log clock.
-pub struct LeftOut {
-    pub id: u16,
-    pub cpu: u16,
-    pub count: u64,
-    pub first: u64,
-    pub last: u64,
-}
-
-/// Wake-ups from writers whose rings have passed the low-water mark.
-pub trait WakeUps: Send {
-    /// Passes on every wake-up until `go_on` returns false. It is called several times a second.
-    /// Wake-ups that have arrived by then are still passed on.
-    fn listen(&self, go_on: &dyn Fn() -> bool, heard: &dyn Fn(WakeUp)) -> Result<(), Error>;
-}
-
-/// Makes larger rings for CPUs whose own are too small.
-pub trait Growth: Send {
-    /// Makes the reader's side of a larger ring, which writers use as soon as the old one is
-    /// retired; `None` if no more memory may be used.
-    fn larger(&mut self, cpu: u16) -> Result<Option<RingReader>, Error>;
-
-    /// Returns when no writer uses a ring any more that was retired before the call.
-    fn wait_for_writers(&self);
-}
-
-/// Why the drain threads are woken.
-pub enum WakeUp {
-    /// The ring of this CPU has passed its low-water mark.
-    Filling(u32),
-    /// Writers use other rings now. The old ones are complete.
-    NewRings(Vec<(u16, CpuReader)>),
 }

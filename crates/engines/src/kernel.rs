@@ -62,16 +62,16 @@ pub struct KernelEngine {
 
 impl KernelEngine {
     /// Loads missing modules and makes the rings. Attaches nothing.
-    fn load(request: &Request) -> Result<KernelEngine, Error> {
+    /// `units`: those whose events it logs, each with the id of its first event.
+    fn load(request: &Request, units: &[(&CompiledSchema, u16)]) -> Result<KernelEngine, Error> {
         host_kernel::check_module_privilege()?;
         let cpus = request.check_for_probes()?;
-        let units: Vec<_> = request.units_of(&INFO).collect();
         let mut modules = Modules::new(request.modules.as_deref());
         let device = modules.open_device()?;
         let about = check_version(&device)?;
-        let (schemata, ours) = use_schemata(&device, &mut modules, &units)?;
+        let (schemata, ours) = use_schemata(&device, &mut modules, units)?;
         let is_counter = about.clock == device::CLOCK_COUNTER;
-        let costs = request.calibrate.then(|| costs::measure(&units, is_counter));
+        let costs = request.calibrate.then(|| costs::measure(units, is_counter));
         let mut start = Start {
             ring_size: request.buffer_size,
             stride: 0,

@@ -4,9 +4,12 @@
 
 pub mod anchor;
 pub mod bpf;
+pub mod choice;
 pub mod costs;
+pub mod cpu_rings;
 pub mod engine;
 pub mod kernel;
+pub mod losses;
 pub mod registry;
 pub mod request;
 pub mod scope;

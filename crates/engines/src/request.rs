@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! What the user asked for: the request that the recorder hands to its engines.
 
-use crate::registry::{Choice, EngineInfo};
 use klogger_log::preamble::SchemaText;
 use klogger_os::Error;
 use klogger_os::machine;
@@ -17,7 +16,9 @@ pub const BUFFER_MIN: u64 = 16 << 10;
 pub const BUFFER_MAX: u64 = 256 << 20;
 
 /// Smallest and largest ring of one thread of a program, bytes.
-pub use crate::user::{RING_MAX as USER_BUFFER_MAX, RING_MIN as USER_BUFFER_MIN};
+pub use klogger_ring::layout::program_shm::{
+    RING_MAX as USER_BUFFER_MAX, RING_MIN as USER_BUFFER_MIN,
+};
 
 /// The id of the first built-in event; `klogger.klogger` fixes those that follow.
 pub const FIRST_ID: u16 = 1;
@@ -52,8 +53,8 @@ pub fn schema_text(schema: &Schema, user: bool) -> SchemaText {
 
 /// What to record, and how much memory to use.
 pub struct Request {
-    /// The engines that may log.
-    pub choice: &'static Choice,
+    /// Whether probes in the kernel may log.
+    pub probes: bool,
     /// The schema of the recorder's own events.
     pub builtin: CompiledSchema,
     pub units: Vec<CompiledSchema>,
@@ -91,38 +92,6 @@ impl Request {
             next += unit.schema.events.len() as u16;
             (unit, first)
         })
-    }
-
-    /// Those whose events an engine logs.
-    pub fn units_of(&self, engine: &EngineInfo) -> impl Iterator<Item = (&CompiledSchema, u16)> {
-        self.numbered().filter(|(unit, _)| (engine.logs)(self, unit))
-    }
-
-    /// The engines of this recording: the one named by `--engine`, and others that may take part
-    /// and have something to log.
-    pub fn engines(&self) -> Vec<&'static EngineInfo> {
-        let is_wanted = |e: &&&'static EngineInfo| {
-            e.name == self.choice.name
-                || (e.finds_programs && self.programs)
-                || self.units.iter().any(|unit| (e.logs)(self, unit))
-        };
-        let wanted: Vec<_> = self.choice.engines.iter().filter(is_wanted).copied().collect();
-        match wanted[..] {
-            // Nothing can log. The last engine reports it.
-            [] => self.choice.engines.last().copied().into_iter().collect(),
-            _ => wanted,
-        }
-    }
-
-    /// Whether probes in the kernel log events of a schema.
-    pub fn is_probed(&self, unit: &CompiledSchema) -> bool {
-        self.choice.engines.iter().any(|e| e.probes && (e.logs)(self, unit))
-    }
-
-    /// How the log has a schema. It is marked if programs log events of it.
-    pub fn schema_text(&self, unit: &CompiledSchema) -> SchemaText {
-        let user = self.choice.engines.iter().any(|e| !e.probes && (e.logs)(self, unit));
-        schema_text(&unit.schema, user)
     }
 
     /// For an engine with probes: checks that threads can be told apart, that rings of this size

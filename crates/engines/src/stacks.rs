@@ -1,8 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Kernel stacks as text for the log, with the names of functions.
+//! Kernel stacks: the table in which an engine keeps them, and how text for the log,
+//! with the names of functions.
 
 use klogger_log::symbols::Symbols;
 use std::fmt::Write;
+
+/// The kernel stacks that events have the numbers of.
+pub trait StackTable {
+    /// The number of each, and its addresses, the innermost first. Only after the probes are
+    /// detached.
+    fn read(&self) -> Vec<(u32, Vec<u64>)>;
+
+    /// How many stacks got no number.
+    fn unnumbered(&self) -> Unnumbered;
+}
+
+/// Stacks without a number, by cause.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unnumbered {
+    /// No slot of the table was free.
+    pub no_slot: u64,
+    /// The kernel could not walk them.
+    pub not_walked: u64,
+}
 
 /// Frames of the tracing itself, between the attach point and the probe.
 const TRACING: [&[u8]; 5] =

@@ -16,10 +16,10 @@ pub enum Times {
 }
 
 impl Times {
-    pub fn about(&self) -> Option<EventClock> {
+    pub fn event_clock(&self) -> Option<EventClock> {
         match self {
             Times::Ns => None,
-            Times::Counter(clock) => Some(clock.about()),
+            Times::Counter(clock) => Some(clock.event_clock()),
         }
     }
 

@@ -133,7 +133,7 @@ impl Programs {
         match self.worker.join() {
             Ok(worker) => Recorded {
                 programs: worker.recorded,
-                clock: worker.out.clock.about(self.source),
+                clock: worker.out.clock.event_clock(self.source),
                 entries: worker.out.complaints.finish(span),
             },
             Err(_) => {

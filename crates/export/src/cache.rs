@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The directory of tables: made beside the log, reused as long as it matches the log, and never
-//! visible half-written.
+//! The directory of tables: made beside the log, and reused as long as it matches the log.
 
 use crate::VERSION;
 use crate::about;
 use crate::exporter::{DirectoryExporter, Format, Report};
+use crate::output::{Error, Export, Temporary, beside, is_empty};
 use crate::table::EventTable;
 use klogger_log::damage::Damage;
 use klogger_log::decode::Decoder;
+use klogger_log::ledger::{Entry, Key};
 use klogger_log::merge::Selection;
 use klogger_log::preamble::Preamble;
 use klogger_log::process::Processes;
@@ -16,73 +17,10 @@ use klogger_schema::layout::EventLayout;
 use parquet::errors::ParquetError;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fmt;
 use std::fs;
-use std::io::{self, ErrorKind};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::Path;
 use std::time::UNIX_EPOCH;
-
-/// The result of an export.
-#[derive(Clone, Debug)]
-pub struct Export {
-    pub dir: PathBuf,
-    /// The tables existed already, and match the log.
-    pub fresh: bool,
-    pub rows: u64,
-    /// Damage of the log that was found; empty if the tables existed already.
-    pub damage: Vec<Damage>,
-}
-
-#[derive(Debug)]
-pub enum Error {
-    /// The directory cannot be written.
-    Unwritable(PathBuf, io::Error),
-    /// The directory exists and was not made by klogger.
-    Occupied(PathBuf),
-    /// The directory has an earlier export.
-    Exists(PathBuf),
-    /// A trace could not be written.
-    Unwritten(PathBuf, io::Error),
-    /// A table could not be written.
-    Table(PathBuf, ParquetError),
-    /// The log could not be read.
-    Log(io::Error),
-}
-
-impl Error {
-    /// What the user can do about it.
-    pub fn remedy(&self) -> &'static str {
-        match self {
-            Error::Unwritable(..) => "name a writable directory with -o DIR",
-            Error::Occupied(_) => "name a directory that does not exist yet with -o DIR",
-            Error::Exists(_) => "replace it with --force, or name another directory with -o DIR",
-            Error::Table(..) | Error::Unwritten(..) => {
-                "free some space, or name a directory on another file system with -o DIR"
-            }
-            Error::Log(_) => "check that the log still exists",
-        }
-    }
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Error::Unwritable(path, error) | Error::Unwritten(path, error) => {
-                write!(f, "cannot write {}: {error}", path.display())
-            }
-            Error::Exists(path) => write!(f, "{} exists", path.display()),
-            Error::Occupied(path) => {
-                write!(f, "{} exists, and was not made by klogger export", path.display())
-            }
-            Error::Table(path, error) => {
-                write!(f, "cannot write a table in {}: {error}", path.display())
-            }
-            Error::Log(error) => write!(f, "cannot read the log: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for Error {}
 
 /// Identifies the log, in its current state, to which a directory belongs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -123,7 +61,7 @@ impl Format for Parquet {
         "parquet"
     }
 
-    fn about(&self) -> &'static str {
+    fn description(&self) -> &'static str {
         "A table for each event, for SQL and data frames"
     }
 
@@ -172,13 +110,6 @@ pub fn export(
     Ok(Export { dir, fresh: false, rows, damage })
 }
 
-/// `x.klog-parquet` for `x.klog` and `-parquet`.
-pub fn beside(log: &Path, suffix: &str) -> PathBuf {
-    let mut name = log.file_name().unwrap_or_default().to_os_string();
-    name.push(suffix);
-    log.with_file_name(name)
-}
-
 fn stamp(log: &Path, reader: &Reader) -> io::Result<Stamp> {
     let modified = fs::metadata(log)?.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default();
     Ok(Stamp {
@@ -193,77 +124,6 @@ fn stamp(log: &Path, reader: &Reader) -> io::Result<Stamp> {
 fn old_stamp(dir: &Path) -> Option<Stamp> {
     let meta: MetaStamp = serde_json::from_slice(&fs::read(dir.join("meta.json")).ok()?).ok()?;
     Some(meta.stamp)
-}
-
-/// Whether `dir` can be replaced without loss.
-pub fn is_empty(dir: &Path) -> bool {
-    match fs::read_dir(dir) {
-        Ok(mut entries) => entries.next().is_none(),
-        // A file of that name counts; a path that cannot be reached fails when it is created.
-        Err(_) => fs::symlink_metadata(dir).is_err(),
-    }
-}
-
-/// A directory that is removed when dropped, unless it has replaced the target.
-pub struct Temporary {
-    pub path: PathBuf,
-}
-
-impl Temporary {
-    /// Creates it beside `dir`, so that it can be renamed to it.
-    pub fn create(dir: &Path) -> Result<Temporary, Error> {
-        let unwritable = |e| Error::Unwritable(dir.to_path_buf(), e);
-        let parent = match dir.parent() {
-            Some(p) if !p.as_os_str().is_empty() => p,
-            Some(_) | None => Path::new("."),
-        };
-        fs::create_dir_all(parent).map_err(unwritable)?;
-        let name = dir.file_name().ok_or_else(|| unwritable(ErrorKind::InvalidFilename.into()))?;
-        let prefix = format!(".{}.tmp-", name.to_string_lossy());
-        remove_orphans(parent, &prefix);
-        let path = parent.join(format!("{prefix}{}", std::process::id()));
-        fs::create_dir_all(&path).map_err(unwritable)?;
-        Ok(Temporary { path })
-    }
-
-    pub fn replace(self, dir: &Path) -> Result<(), Error> {
-        let unwritable = |e| Error::Unwritable(dir.to_path_buf(), e);
-        let old = self.path.with_extension("old");
-        let had_old = fs::rename(dir, &old).is_ok();
-        let renamed = fs::rename(&self.path, dir);
-        if had_old {
-            match &renamed {
-                Ok(()) => fs::remove_dir_all(&old).map_err(unwritable)?,
-                Err(_) => fs::rename(&old, dir).map_err(unwritable)?,
-            }
-        }
-        renamed.map_err(unwritable)
-    }
-}
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        // After `replace` it no longer exists under this name.
-        let _ = fs::remove_dir_all(&self.path);
-    }
-}
-
-/// Removes what a killed export left behind.
-fn remove_orphans(parent: &Path, prefix: &str) {
-    let Ok(entries) = fs::read_dir(parent) else { return };
-    for entry in entries.flatten() {
-        let name = entry.file_name();
-        let pid = name
-            .to_str()
-            .and_then(|n| n.strip_prefix(prefix))
-            .and_then(|rest| rest.split('.').next());
-        let gone = pid.is_some_and(|pid| {
-            pid.parse::<u32>().is_ok() && !Path::new("/proc").join(pid).exists()
-        });
-        if gone && Path::new("/proc/self").exists() {
-            let _ = fs::remove_dir_all(entry.path());
-        }
-    }
 }
 
 /// Events between two progress reports.
@@ -301,12 +161,14 @@ fn fill(
         }
     }
     let logged: Vec<u64> = tables.iter().map(|t| t.rows).collect();
+    let early = before_start(&preamble.events, &tables, start_ns);
     for table in tables {
         table.finish().map_err(failed)?;
     }
     let mut later = merge.damage().to_vec();
     later.extend(reader.check_rest());
-    let ledger = reader.ledger(&later);
+    let mut ledger = reader.ledger(&later);
+    ledger.entries.extend(early);
     about::write_processes(
         dir,
         &processes.into_rows(last_ns.max(end_ns).saturating_add(1)),
@@ -326,6 +188,15 @@ fn fill(
         serde_json::to_vec(&meta).map_err(|e| failed(ParquetError::External(Box::new(e))))?;
     fs::write(dir.join("meta.json"), json).map_err(|e| Error::Unwritable(dir.to_path_buf(), e))?;
     Ok((rows, damage))
+}
+
+/// What the ledger says of events whose clock was behind.
+fn before_start(events: &[EventLayout], tables: &[EventTable], start_ns: u64) -> Vec<Entry> {
+    let entry = |(event, table): (&EventLayout, &EventTable)| {
+        let entry = Entry::reading(Key::BeforeStart).event(&event.name).count(table.early);
+        (table.early > 0).then(|| entry.between(start_ns, start_ns))
+    };
+    events.iter().zip(tables).filter_map(entry).collect()
 }
 
 /// Metadata of a table: what it contains, and where it was recorded.

@@ -1,31 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The formats of `klogger export`. One more format is one module that implements [`FileExporter`]
-//! or [`DirectoryExporter`], and one line of [`EXPORTERS`], from which the values of `--to` and its
-//! help are made.
+//! What a format of `klogger export` implements: [`FileExporter`] or [`DirectoryExporter`].
 
-use crate::cache::{Error, Export, Parquet};
-use crate::ctf;
-use crate::perfetto::Perfetto;
+use crate::output::{Error, Export};
 use klogger_log::damage::Damage;
 use klogger_log::reader::Reader;
 use std::io::{self, Write};
 use std::path::Path;
-
-/// All formats; the first one is the default.
-pub const EXPORTERS: &[Exporter] = &[
-    Exporter::Directory(&Parquet),
-    Exporter::File(&Perfetto),
-    Exporter::Directory(&ctf::Version::One),
-    Exporter::Directory(&ctf::Version::Two),
-    Exporter::Directory(&ctf::Version::Lttng),
-];
 
 /// The name and description of a format.
 pub trait Format: Sync {
     /// The value of `--to`.
     fn name(&self) -> &'static str;
     /// For the help text: what it is, and what reads it.
-    fn about(&self) -> &'static str;
+    fn description(&self) -> &'static str;
     /// The default suffix that is appended to the log's name.
     fn suffix(&self) -> &'static str;
 }

@@ -28,7 +28,9 @@ mod cache;
 mod column;
 mod ctf;
 pub mod exporter;
+mod output;
 mod perfetto;
+mod registry;
 mod roles;
 mod scheduler;
 mod states;
@@ -36,8 +38,10 @@ mod switches;
 mod table;
 mod trace;
 
-pub use cache::{Error, Export, export};
-pub use exporter::{EXPORTERS, Exporter};
+pub use cache::export;
+pub use exporter::Exporter;
+pub use output::{Error, Export};
+pub use registry::EXPORTERS;
 
 /// Changes when the tables do, so that older ones are made again.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;

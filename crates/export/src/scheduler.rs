@@ -3,7 +3,7 @@
 //! a thread's state: those from before schemata had roles, and those of a schema whose state has no
 //! decoding.
 
-use klogger_schema::model::{Decoding, Role, Schema};
+use klogger_schema::model::{Decode, Decoding, Role, Schema};
 use klogger_schema::{Options, parse};
 use std::sync::LazyLock;
 
@@ -23,5 +23,11 @@ pub fn states() -> Option<&'static Decoding> {
     let schema = SCHEMA.as_ref()?;
     let out = schema.events.iter().find(|e| e.role == Some(Role::SwitchOut))?;
     let field = out.fields.iter().find(|f| f.name == "state")?;
-    crate::states::decoding(&field.decode, &schema.decodings)
+    decoding(&field.decode, &schema.decodings)
+}
+
+/// The table with which a field is shown, if it is one of bits.
+pub fn decoding<'d>(decode: &Decode, all: &'d [Decoding]) -> Option<&'d Decoding> {
+    let Decode::Table(name) = decode else { return None };
+    all.iter().find(|d| d.flags && d.name == *name)
 }

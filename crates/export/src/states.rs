@@ -4,7 +4,7 @@
 
 use crate::scheduler;
 use klogger_log::preamble::Preamble;
-use klogger_schema::model::{Decode, Decoding, Role};
+use klogger_schema::model::{Decoding, Role};
 
 /// The state in which a thread left its CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ impl States {
     pub fn new(preamble: &Preamble) -> States {
         let outs = preamble.events.iter().filter(|e| e.role == Some(Role::SwitchOut));
         let fields = outs.flat_map(|e| e.fields.iter().filter(|f| f.name == "state"));
-        let own = fields.filter_map(|f| decoding(&f.decode, &preamble.decodings)).next();
+        let own = fields.filter_map(|f| scheduler::decoding(&f.decode, &preamble.decodings)).next();
         States::of(match own {
             Some(own) => Some(own),
             None => scheduler::states(),
@@ -74,12 +74,6 @@ impl States {
             }
         }
     }
-}
-
-/// The table with which a field is shown, if it is one of bits.
-pub fn decoding<'d>(decode: &Decode, all: &'d [Decoding]) -> Option<&'d Decoding> {
-    let Decode::Table(name) = decode else { return None };
-    all.iter().find(|d| d.flags && d.name == *name)
 }
 
 #[cfg(test)]

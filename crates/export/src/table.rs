@@ -57,6 +57,8 @@ pub struct EventTable {
     symbols: Vec<(usize, Column)>,
     writer: ArrowWriter<File>,
     pub rows: u64,
+    /// Rows whose time is before the zero of the table's times.
+    pub early: u64,
 }
 
 impl EventTable {
@@ -106,7 +108,18 @@ impl EventTable {
         let writer = ArrowWriter::try_new(File::create(path)?, schema.clone(), Some(sorted))?;
         let (time, cpu, serial) = (Vec::new(), Vec::new(), Vec::new());
         let threads = user.then(Threads::default);
-        Ok(EventTable { schema, time, cpu, serial, threads, fields, symbols, writer, rows: 0 })
+        Ok(EventTable {
+            schema,
+            time,
+            cpu,
+            serial,
+            threads,
+            fields,
+            symbols,
+            writer,
+            rows: 0,
+            early: 0,
+        })
     }
 
     /// Appends a row. `start_ns` is the origin of the table's times.
@@ -118,6 +131,7 @@ impl EventTable {
         symbols: &Symbols,
     ) -> Result<(), ParquetError> {
         self.time.push(event.time_ns.wrapping_sub(start_ns) as i64);
+        self.early += u64::from(event.time_ns < start_ns);
         self.cpu.push(event.origin.cpu_column().unwrap_or(CPU_UNKNOWN));
         self.serial.push(event.serial as i64);
         if let Some(threads) = &mut self.threads {

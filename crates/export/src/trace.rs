@@ -2,27 +2,26 @@
 //! The directory of a CTF trace: it is complete or does not exist, and never replaces anything
 //! else.
 
-use crate::cache::{Error, Export, Temporary, is_empty};
-use crate::ctf::{self, Version};
-use crate::exporter::Format;
+use crate::output::{Error, Export, Temporary, beside, is_empty};
+use klogger_log::damage::Damage;
 use klogger_log::reader::Reader;
 use std::fs;
 use std::io;
 use std::path::Path;
 
-/// Writes `log` as a CTF trace to `dir` (`LOG-ctf` or `LOG-ctf2` beside the log if `None`). An
-/// existing trace is replaced only with `force`; other contents are never replaced.
+/// Makes the directory of a CTF trace of `log`: `dir`, or beside the log with `suffix` if `None`.
+/// An existing trace is replaced only with `force`; other contents are never replaced.
 ///
-/// `progress` is called with the number of events that have been read, and of all (if known).
+/// `write` fills an empty directory; it returns the number of events, and what was damaged.
 pub fn export(
     log: &Path,
     reader: &Reader,
     dir: Option<&Path>,
-    version: Version,
+    suffix: &str,
     force: bool,
-    progress: &mut dyn FnMut(u64, u64),
+    write: impl FnOnce(&Path) -> io::Result<(u64, Vec<Damage>)>,
 ) -> Result<Export, Error> {
-    let dir = dir.map_or_else(|| crate::cache::beside(log, version.suffix()), Path::to_path_buf);
+    let dir = dir.map_or_else(|| beside(log, suffix), Path::to_path_buf);
     if !is_empty(&dir) {
         match is_trace(&dir) {
             true if force => {}
@@ -32,7 +31,7 @@ pub fn export(
     }
     let temporary = Temporary::create(&dir)?;
     let failed = |e: io::Error| Error::Unwritten(dir.clone(), e);
-    let (rows, later) = ctf::write(reader, &temporary.path, version, progress).map_err(failed)?;
+    let (rows, later) = write(&temporary.path).map_err(failed)?;
     temporary.replace(&dir)?;
     let damage = reader.damage().iter().chain(&later).cloned().collect();
     Ok(Export { dir, fresh: false, rows, damage })

@@ -112,7 +112,7 @@ impl Damage {
 
 impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let about = self.key.about();
+        let about = self.key.info();
         write!(f, "bytes {} to {}: {} ({})", self.from, self.to, self.what, about.explanation)
     }
 }

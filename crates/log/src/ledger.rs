@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The ledger: what is missing from a log, and why.
 //!
-//! One table ([`Key::about`]) has every possible cause, with an explanation and a remedy. An
+//! One table ([`Key::info`]) has every possible cause, with an explanation and a remedy. An
 //! [`Entry`] reports one occurrence: for which event, on which CPU or thread, how often, when.
 
 mod key;
@@ -100,7 +100,7 @@ pub struct Entry {
 impl Entry {
     /// An entry made by the recorder.
     pub fn new(key: Key) -> Entry {
-        let about = key.about();
+        let about = key.info();
         Entry {
             key: about.name.into(),
             severity: about.severity,

@@ -58,8 +58,15 @@ fn room(length: u64) -> usize {
     MEMORY_MAX.min(MEMORY_MIN.saturating_add(length.saturating_mul(MEMORY_PER_BYTE))) as usize
 }
 
+impl Reader {
+    /// The events of all CPUs and threads in the order of time.
+    pub fn merge(&self, selection: &Selection) -> Merge<'_> {
+        Merge::new(self, selection)
+    }
+}
+
 impl<'r> Merge<'r> {
-    pub(crate) fn new(reader: &'r Reader, selection: &Selection) -> Merge<'r> {
+    fn new(reader: &'r Reader, selection: &Selection) -> Merge<'r> {
         let (from_ns, to_ns) =
             (selection.from_ns.unwrap_or(0), selection.to_ns.unwrap_or(u64::MAX));
         let mut by_origin: BTreeMap<Origin, Vec<Block>> = BTreeMap::new();

@@ -2,7 +2,6 @@
 //! The parts of a block of events: checks them, and reads what is intact in a damaged block.
 
 use crate::format::{BLOCK_HEADER_SIZE, BlockHeader, PART_SIZE, Packing, Part};
-use crate::scan::Block;
 use crate::source::Source;
 use std::ops::Range;
 
@@ -34,18 +33,22 @@ pub(crate) fn all_agree(header: &BlockHeader, bytes: &[u8]) -> bool {
     header.parts == 0 || end == header.stored
 }
 
-/// Appends to `out` the records of the intact parts of a damaged block. The header may come from
-/// the index, because the parts have their own checksums.
-pub(crate) fn salvage(source: &Source, block: &Block, out: &mut Vec<u8>) -> Vec<Piece> {
-    let header = block.header;
+/// Appends to `out` the records of the intact parts of a damaged block, which begins at `offset`.
+/// The header may come from the index, because the parts have their own checksums.
+pub(crate) fn salvage(
+    source: &Source,
+    offset: u64,
+    header: &BlockHeader,
+    out: &mut Vec<u8>,
+) -> Vec<Piece> {
     let size = usize::from(header.size);
     let mut bytes = vec![0; size + header.stored as usize];
-    if header.parts == 0 || source.read(block.offset, &mut bytes).is_err() {
+    if header.parts == 0 || source.read(offset, &mut bytes).is_err() {
         return Vec::new();
     }
     let (mut end, mut looked_at, begin) = (0, 0, out.len());
     let mut pieces = Vec::new();
-    for (part, crc) in parts(&header, &bytes) {
+    for (part, crc) in parts(header, &bytes) {
         let Some(stored) = bytes[size..].get(part.start as usize..part.end as usize) else {
             continue;
         };

@@ -10,7 +10,6 @@ use crate::error::Error;
 use crate::format::{self, BlockHeader, Kind};
 use crate::ledger::{Entry, Key, Ledger};
 use crate::lock::Writing;
-use crate::merge::{Merge, Selection};
 use crate::origin::Origin;
 use crate::parts::{self, Piece};
 use crate::preamble::{Addition, Preamble};
@@ -89,13 +88,13 @@ impl Reader {
     }
 
     /// The damage found when the log was opened. Damage inside a block is found when it is read:
-    /// see [`Merge::damage`].
+    /// see [`crate::merge::Merge::damage`].
     pub fn damage(&self) -> &[Damage] {
         &self.damage
     }
 
     /// The recorder's ledger entries, and those added by opening the log. `later`: damage found
-    /// since, by a [`Merge`].
+    /// since, by a [`crate::merge::Merge`].
     pub fn ledger(&self, later: &[Damage]) -> Ledger {
         let mut ledger = self.recorded.clone().unwrap_or_default();
         if self.recorded.is_none() {
@@ -161,7 +160,7 @@ impl Reader {
             let Ok(payload) = scan::load(&self.source, block, &mut scratch, &mut bytes) else {
                 bytes.clear();
                 for Piece { records, first_serial } in
-                    parts::salvage(&self.source, block, &mut bytes)
+                    parts::salvage(&self.source, block.offset, &block.header, &mut bytes)
                 {
                     writer.block(&EventBlock {
                         origin,
@@ -193,11 +192,6 @@ impl Reader {
         Ok(())
     }
 
-    /// The events of all CPUs and threads in the order of time.
-    pub fn merge(&self, selection: &Selection) -> Merge<'_> {
-        Merge::new(self, selection)
-    }
-
     /// The symbol table; empty if the log has none, or if it cannot be read (which
     /// [`Reader::check_rest`] reports).
     pub fn symbols(&self) -> Symbols {
@@ -224,7 +218,7 @@ impl Reader {
         text
     }
 
-    /// Checks the blocks without events, which a [`Merge`] does not read.
+    /// Checks the blocks without events, which a [`crate::merge::Merge`] does not read.
     pub fn check_rest(&self) -> Vec<Damage> {
         let mut damage = Vec::new();
         for block in self.blocks.iter().filter(|b| b.header.kind != Kind::Events) {

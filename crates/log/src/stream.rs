@@ -192,8 +192,11 @@ impl Stream {
     fn salvage(&mut self, block: &Block, why: &str, shared: &mut Shared) -> bool {
         let (events, noted) = (self.events(shared), shared.damage.len());
         let fits = block.header.raw as usize * MEMORY_PER_BYTE <= shared.room;
-        let pieces =
-            if fits { parts::salvage(shared.source, block, &mut self.bytes) } else { Vec::new() };
+        let pieces = if fits {
+            parts::salvage(shared.source, block.offset, &block.header, &mut self.bytes)
+        } else {
+            Vec::new()
+        };
         if pieces.is_empty() {
             let damage =
                 Damage::block(Key::BlockCorrupt, block.offset, block.end(), &block.header, why);

@@ -32,7 +32,7 @@ fn wrapped(text: &str) -> String {
 /// A list: a table with texts of this length would be wider than a terminal.
 fn list() -> String {
     let item = |key: &Key| {
-        let about = key.about();
+        let about = key.info();
         let what =
             format!("- `{}` ({}): {}.", about.name, about.severity.word(), about.explanation);
         let remedy = format!("  Remedy: {}.", about.remedy);

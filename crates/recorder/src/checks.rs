@@ -63,7 +63,7 @@ pub fn check_limits(options: &Options, layouts: &[EventLayout]) -> Result<Vec<Ra
         let is_called = |u: &&CompiledSchema| {
             u.schema.probes.iter().flat_map(|p| &p.calls).any(|c| c.event == e.name)
         };
-        unit.filter(|u| options.request.is_probed(u)).filter(is_called).is_some()
+        unit.filter(|u| options.choice.is_probed(&options.request, u)).filter(is_called).is_some()
     };
     let possible: Vec<&EventLayout> = layouts.iter().filter(probed).collect();
     let mut limits: Vec<RateLimit> = Vec::new();

@@ -3,7 +3,7 @@
 //! writers, one makes larger rings.
 
 use crate::drain::{Drain, Finished, Shared};
-use klogger_engines::engine::{Growth, WakeUp, WakeUps};
+use klogger_engines::cpu_rings::{Growth, WakeUp, WakeUps};
 use klogger_os as os;
 use klogger_os::Error;
 use klogger_ring::{CpuReader, RingReader};

@@ -4,6 +4,7 @@
 
 use crate::drain::Finished;
 use klogger_engines::times::Times;
+use klogger_log::ledger::{Entry, Key};
 use klogger_log::origin::Origin;
 use klogger_log::record::{Header, TIME_MASK, full_time};
 use klogger_os as os;
@@ -35,6 +36,8 @@ struct Round {
     since_ns: u64,
     /// At most, from the first event that was overwritten before it was dumped to the last one.
     overwritten: Option<(u64, u64)>,
+    /// Dumps that found a hit at work at every look: how many; when the first and the last was.
+    busy: Option<(u64, u64, u64)>,
     marks: Marks,
 }
 
@@ -86,7 +89,8 @@ impl FlightRecorder {
         let started_ns = os::monotonic_ns();
         let round = |(cpu, reader)| {
             let marks = Marks::new(started_ns);
-            Round { cpu, reader, next_serial: 0, since_ns: started_ns, overwritten: None, marks }
+            let (overwritten, busy) = (None, None);
+            Round { cpu, reader, next_serial: 0, since_ns: started_ns, overwritten, busy, marks }
         };
         let rounds = readers.into_iter().map(round).collect();
         FlightRecorder { rounds, kinds, times, ids, builtin, dumps: 0, started_ns }
@@ -125,6 +129,9 @@ impl FlightRecorder {
                     continue;
                 }
             };
+            if still.busy {
+                round.note_busy(begin_ns);
+            }
             self.times.convert(&self.kinds, &mut records, &mut taken);
             if last && still.missed > 0 {
                 // Losses that no later record has reported.
@@ -163,7 +170,7 @@ impl FlightRecorder {
             Finished {
                 counters,
                 cpu: round.cpu,
-                entries: Vec::new(),
+                entries: round.busy.map(|busy| round.ring_busy(busy)).into_iter().collect(),
                 lost_between: round.overwritten,
             }
         };
@@ -191,6 +198,18 @@ impl Round {
         })
     }
 
+    fn note_busy(&mut self, now_ns: u64) {
+        let (dumps, first_ns, _) = self.busy.unwrap_or((0, now_ns, now_ns));
+        self.busy = Some((dumps + 1, first_ns, now_ns));
+    }
+
+    fn ring_busy(&self, (dumps, first_ns, last_ns): (u64, u64, u64)) -> Entry {
+        Entry::new(Key::RingBusy)
+            .cpu(self.cpu)
+            .between(first_ns, last_ns)
+            .detail(&format!("{dumps} dumps"))
+    }
+
     /// Notes that a dump began with this serial number at this time, and ended before
     /// `next_serial`.
     fn note(&mut self, first_serial: u64, first_ns: u64, next_serial: u64, now_ns: u64) {
@@ -205,8 +224,42 @@ impl Round {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use klogger_os::Mapping;
+    use klogger_ring::Rings;
+    use klogger_ring::layout::ring::NEST;
+    use std::os::fd::AsFd;
+    use std::sync::atomic::Ordering;
+    use std::sync::mpsc::sync_channel;
 
     const HOUR: u64 = 3_600_000_000_000;
+
+    /// What the flight recorder of a ring says after two dumps. `nest`: hits at work meanwhile.
+    fn dumped_twice(nest: u64) -> Vec<Entry> {
+        const SIZE: usize = 1 << 14;
+        let memory = tempfile::tempfile().unwrap();
+        memory.set_len(Rings::stride(SIZE) as u64).unwrap();
+        let mapping = || Mapping::new(memory.as_fd(), Rings::stride(SIZE)).unwrap();
+        mapping().word(NEST).store(nest, Ordering::Relaxed);
+        let reader = CpuReader::new(Rings::new(mapping(), SIZE, 1, 10).reader(0), None);
+        let builtin = Builtin(Arc::default());
+        let kinds = Arc::new(RecordKinds::new(&[]));
+        let mut recorder = FlightRecorder::new(vec![(3, reader)], kinds, Times::Ns, &[], builtin);
+        let (to_writer, blocks) = sync_channel(2);
+        for _ in 0..2 {
+            recorder.dump(false, &Status::default(), &to_writer).unwrap();
+        }
+        assert_eq!(blocks.try_iter().count(), 2);
+        recorder.finish().remove(0).entries
+    }
+
+    #[test]
+    fn a_ring_that_is_never_still_is_in_the_ledger() {
+        assert_eq!(dumped_twice(0), []);
+        let [entry] = &dumped_twice(1)[..] else { panic!("one entry for each ring") };
+        assert_eq!((&*entry.key, entry.cpu, entry.count), ("ring_busy", Some(3), 0));
+        assert!(entry.text.starts_with("2 dumps: "), "{}", entry.text);
+        assert!(entry.from_ns < entry.to_ns);
+    }
 
     #[test]
     fn records_older_than_their_time_reaches_are_not_read() {

@@ -3,7 +3,9 @@
 //! kernel.
 
 use crate::drain::Finished;
-use klogger_engines::engine::{Engine, LeftOut, MissedHits, Span};
+use klogger_engines::engine::Engine;
+use klogger_engines::losses::{LeftOut, MissedHits, Span};
+use klogger_engines::stacks::Unnumbered;
 use klogger_log::ledger::{Entry, Key};
 use klogger_log::preamble::ProbeState;
 use klogger_schema::layout::EventLayout;
@@ -27,16 +29,23 @@ fn of_engine(engine: &dyn Engine, events: &[EventLayout], span: (u64, u64)) -> V
     let mut entries = of_hits(engine.missed_hits(), span);
     entries.extend(rate_limited(engine.left_out(), events));
     entries.extend(not_attached(engine.probes()));
-    entries.extend(stackless(engine.stackless(), span));
     entries.extend(unread(&|id| engine.unread(id), events, span));
-    let asks = |e: &&EventLayout| {
-        engine.lacks_stacks() && e.fields.iter().any(|f| f.decode == Decode::Stack)
-    };
-    for e in events.iter().filter(asks) {
-        let entry = Entry::new(Key::StackUnknown).event(&e.name);
-        entries.push(entry.detail(&format!("the {} engine keeps no stacks", engine.info().name)));
+    match engine.stacks() {
+        Some(table) => entries.extend(unnumbered(table.unnumbered(), span)),
+        None if engine.info().probes => entries.extend(no_stacks(engine.info().name, events)),
+        None => {}
     }
     entries
+}
+
+/// Of events that ask for stacks, by an engine that keeps none.
+fn no_stacks(engine: &str, events: &[EventLayout]) -> Vec<Entry> {
+    let asks = |e: &&EventLayout| e.fields.iter().any(|f| f.decode == Decode::Stack);
+    let entry = |e: &EventLayout| {
+        let entry = Entry::new(Key::StackUnknown).event(&e.name);
+        entry.detail(&format!("the {engine} engine keeps no stacks"))
+    };
+    events.iter().filter(asks).map(entry).collect()
 }
 
 /// Events for which rings had no space, and events without a ring. `ringless`: how many events of
@@ -69,7 +78,7 @@ pub fn place_ringless(entries: &mut [Entry], came: &BTreeMap<u32, u64>) {
     let Some(since) = came.values().min() else { return };
     let only =
         came.keys().next().filter(|_| came.len() == 1).and_then(|cpu| u16::try_from(*cpu).ok());
-    for entry in entries.iter_mut().filter(|e| e.key == Key::CpuOffline.about().name) {
+    for entry in entries.iter_mut().filter(|e| e.key == Key::CpuOffline.info().name) {
         entry.from_ns = entry.from_ns.map(|from| from.max(*since));
         entry.cpu = only;
     }
@@ -129,9 +138,12 @@ fn rate_limited(left: Vec<LeftOut>, events: &[EventLayout]) -> Vec<Entry> {
     left.into_iter().filter_map(entry).collect()
 }
 
-/// Stacks that found no free slot, and those that could not be walked.
-pub fn stackless((taken, failed): (u64, u64), span: (u64, u64)) -> Vec<Entry> {
-    let why = [(taken, "no slot was free"), (failed, "the kernel could not walk them")];
+/// Stacks that have no number.
+pub fn unnumbered(stacks: Unnumbered, span: (u64, u64)) -> Vec<Entry> {
+    let why = [
+        (stacks.no_slot, "no slot was free"),
+        (stacks.not_walked, "the kernel could not walk them"),
+    ];
     let entry = |(count, why): (u64, &str)| {
         let entry = Entry::new(Key::StackUnknown).count(count).between(span.0, span.1);
         entry.detail(&format!("{count} stacks have no number: {why}"))
@@ -168,14 +180,14 @@ pub fn unwritten(
 /// Rings of programs that were full because the writer thread was behind. Drain threads of CPUs add
 /// such entries themselves.
 pub fn late(entries: &[Entry], late: u64, span: (u64, u64)) -> Option<Entry> {
-    let lost = late > 0 && entries.iter().any(|e| e.key == Key::RingFull.about().name);
+    let lost = late > 0 && entries.iter().any(|e| e.key == Key::RingFull.info().name);
     let entry = || Entry::new(Key::DrainLate).between(span.0, span.1);
     lost.then(|| entry().detail(&format!("{late} times no buffer was free for rings of programs")))
 }
 
 /// A note for the user: `rings grew on CPU 0, 1 (from 4096 KiB to 65536 KiB): ...`
 pub fn grown(ends: &[Finished]) -> Option<String> {
-    let is_grown = |e: &&Entry| e.key == Key::RingGrown.about().name;
+    let is_grown = |e: &&Entry| e.key == Key::RingGrown.info().name;
     let entries: Vec<&Entry> = ends.iter().flat_map(|e| &e.entries).filter(is_grown).collect();
     let cpus: Vec<String> = entries.iter().filter_map(|e| Some(e.cpu?.to_string())).collect();
     let sizes = entries.first()?.text.split_once(':')?.0;

@@ -18,6 +18,7 @@ mod workload;
 mod writer;
 
 pub use crate::workload::exit_code;
+use klogger_engines::choice::Choice;
 pub use klogger_engines::request::{
     BUFFER_MAX, BUFFER_MIN, Request, Target, USER_BUFFER_MAX, USER_BUFFER_MIN,
 };
@@ -31,7 +32,9 @@ use std::time::Duration;
 
 /// What to record, and how.
 pub struct Options {
-    /// What the engines are asked for.
+    /// The engines that may take part.
+    pub choice: &'static Choice,
+    /// What they are asked for.
     pub request: Request,
     pub output: PathBuf,
     /// The mode of the log's file.

@@ -7,7 +7,7 @@ use crate::drain::{Finished, Shared};
 use crate::drains::{Drains, Grower, Listener};
 use crate::watch::Watch;
 use crate::writer::{LogWriter, Names};
-use klogger_engines::engine::CpuRings;
+use klogger_engines::cpu_rings::CpuRings;
 use klogger_log::builder::RecordBuilder;
 use klogger_log::ledger::{Entry, Ledger};
 use klogger_log::writer::{Summary, Writer};
@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, channel, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -29,7 +29,8 @@ use std::time::Duration;
 /// the writer thread.
 pub struct Pipeline {
     outlet: Outlet,
-    messages: Option<Receiver<ToWriter>>,
+    /// Hands the writer's thread its log. Dropped, if there will be none.
+    log: Option<Sender<LogWriter>>,
     drains: Option<Arc<Drains>>,
     flight: Option<FlightRecorder>,
     listener: Option<Listener>,
@@ -37,7 +38,7 @@ pub struct Pipeline {
     watch: Watch,
     /// What was switched on or off, and when.
     switched: Mutex<Vec<(String, bool, u64)>>,
-    writer: Option<JoinHandle<LogWriter>>,
+    writer: JoinHandle<Option<LogWriter>>,
     pub notes: Vec<String>,
 }
 
@@ -69,6 +70,7 @@ impl Pipeline {
     /// Messages wait until there is a file.
     pub fn new(layouts: &[EventLayout]) -> Pipeline {
         let (to_writer, messages) = sync_channel(128);
+        let (log, writer) = start_writer(messages);
         let outlet = Outlet {
             to_writer,
             pool: Arc::default(),
@@ -77,14 +79,14 @@ impl Pipeline {
         };
         Pipeline {
             outlet,
-            messages: Some(messages),
+            log: Some(log),
             drains: None,
             flight: None,
             listener: None,
             grower: None,
             watch: Watch::start(),
             switched: Mutex::default(),
-            writer: None,
+            writer,
             notes: Vec::new(),
         }
     }
@@ -121,8 +123,8 @@ impl Pipeline {
         self.outlet.clone()
     }
 
+    /// From here on there is a file.
     pub fn write(&mut self, writer: Writer<File>, start_ns: u64) {
-        let Some(messages) = self.messages.take() else { return };
         let log = LogWriter::new(
             writer,
             self.outlet.builtin.clone(),
@@ -130,9 +132,10 @@ impl Pipeline {
             self.outlet.pool.clone(),
             start_ns,
         );
-        let thread = thread::Builder::new().name("klogger/log".into());
-        self.writer =
-            Some(thread.spawn(move || log.run(messages)).expect("a thread can be created"));
+        if let Some(to) = self.log.take() {
+            // Fails only if the thread has died, which is seen when it is joined.
+            let _ = to.send(log);
+        }
     }
 
     /// Logs an event of the recorder itself.
@@ -175,8 +178,8 @@ impl Pipeline {
     /// Called after the probes are detached: takes the rest of the rings, and ends the writer
     /// thread.
     pub fn stop(mut self) -> (Vec<Finished>, Ended) {
-        // Without a writer thread, no thread receives these messages.
-        self.messages = None;
+        // Without a file, the writer thread ends, and no thread receives these messages.
+        self.log = None;
         let mut notes = Vec::new();
         if self.flight.is_some() {
             notes.extend(self.dump(true).err().map(|e| e.message));
@@ -196,9 +199,26 @@ impl Pipeline {
         let status = self.outlet.status.clone();
         // The writer thread ends when all senders are dropped.
         drop(self.outlet);
-        let writer = self.writer.and_then(|w| w.join().ok());
+        let writer = self.writer.join().ok().flatten();
         (ends, Ended { writer, status, deaf, notes, seen, came })
     }
+}
+
+/// The writer's thread, which waits for its log. It is there before the log begins, whose preamble
+/// has the names of the recorder's threads.
+fn start_writer(
+    messages: Receiver<ToWriter>,
+) -> (Sender<LogWriter>, JoinHandle<Option<LogWriter>>) {
+    let (log, begin): (Sender<LogWriter>, _) = channel();
+    let (named, has_name) = channel();
+    let run = move || {
+        let _ = named.send(());
+        Some(begin.recv().ok()?.run(messages))
+    };
+    let thread = thread::Builder::new().name("klogger/log".into());
+    let thread = thread.spawn(run).expect("a thread can be made");
+    let _ = has_name.recv();
+    (log, thread)
 }
 
 impl Ended {
@@ -225,5 +245,24 @@ impl Ended {
             Some(writer) => writer.finish(names, ledger, end_ns),
             None => Err(io::Error::other("the writer thread has panicked")),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use klogger_os::processes;
+
+    fn writers() -> usize {
+        let tids = processes::threads_of(std::process::id());
+        tids.into_iter().filter(|tid| processes::own_name(*tid) == "klogger/log").count()
+    }
+
+    #[test]
+    fn the_writer_has_its_name_before_there_is_a_log_and_ends_without_one() {
+        let pipeline = Pipeline::new(&[]);
+        assert_eq!(writers(), 1);
+        let (_, ended) = pipeline.stop();
+        assert_eq!(ended.summary().events, 0);
     }
 }

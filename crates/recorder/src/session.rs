@@ -59,7 +59,9 @@ impl Session {
             check_events(&request.disabled, &layouts)?;
         }
         let limits = check_limits(&options, &layouts)?;
-        let prepared = request.engines().into_iter().map(|engine| (engine.prepare)(request));
+        let engines = options.choice.engines_for(request);
+        let alone = engines.len() == 1;
+        let prepared = engines.into_iter().map(|engine| (engine.prepare)(request, alone));
         let mut session = Session {
             engines: prepared.collect::<Result<_, _>>()?,
             options,

@@ -2,7 +2,7 @@
 //! The writer thread, which writes the log. Drain threads only copy records; checksums, compression
 //! and disk writes are done here, at ordinary priority.
 
-use klogger_engines::stacks;
+use klogger_engines::stacks::{self, StackTable};
 use klogger_log::ledger::{Entry, Key, Ledger};
 use klogger_log::origin::Origin;
 use klogger_log::preamble::Addition;
@@ -38,7 +38,7 @@ impl Names {
     /// says so.
     pub fn of(
         events: &[EventLayout],
-        stacks: Option<Vec<(u32, Vec<u64>)>>,
+        stacks: Option<&dyn StackTable>,
         ledger: &mut Ledger,
     ) -> Names {
         let code = events.iter().flat_map(|e| &e.fields).any(|f| f.decode == Decode::Code);
@@ -51,7 +51,7 @@ impl Names {
         }
         Names {
             stacks: stacks::lines(
-                &stacks.unwrap_or_default(),
+                &stacks.map(StackTable::read).unwrap_or_default(),
                 &Symbols::new(symbols.clone().into_bytes()),
             ),
             symbols: if code { symbols } else { String::new() },

@@ -219,7 +219,7 @@ impl Clock {
     }
 
     /// A description for the log: `source` is what most programs read.
-    pub fn about(&self, source: Source) -> EventClock {
+    pub fn event_clock(&self, source: Source) -> EventClock {
         match source {
             Source::Monotonic => EventClock { source: "clock_gettime".into(), khz: 0, error_ns: 0 },
             Source::Tsc => {

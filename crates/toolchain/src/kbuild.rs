@@ -12,7 +12,7 @@ mod tree;
 pub use tree::kernel_dir;
 
 use crate::clang::{CompileError, Complaint, diagnostic, parse_complaint};
-use crate::compiled_schema::{ModulePlan, faults, plan_module};
+use crate::compiled_schema::{ModulePlan, Plan, faults, plan_module};
 use klogger_codegen::kernel::{AttachPoint, Tracepoints, core, module, prototype_complaint};
 use klogger_codegen::{NamedText, printable};
 use klogger_os::Error;
@@ -23,6 +23,7 @@ use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use tempfile::TempDir;
 use tree::Tree;
 
 /// The result of a build.
@@ -97,6 +98,15 @@ pub fn cached(schemas: &[&Schema], builtin: &Schema) -> Result<Built, CompileErr
     made.map(|m| Built { warnings: m.warnings, ..built })
 }
 
+/// What becomes of each probe in a module for the running kernel, as far as its headers say: which
+/// tracepoints there are, and how many parameters they have.
+pub fn plan_probes(schema: &Schema) -> Result<Vec<Plan>, Error> {
+    let tree = Tree::open(&kernel_dir(None)?)?;
+    let work = temporary_folder()?;
+    let tracepoints = headers::tracepoints(&tree, &[schema], &work.path().join("places"))?;
+    Ok(plan_module(schema, &tracepoints, &tree.release, &|_, _| false).probes)
+}
+
 /// The folder of modules that were installed for the running kernel, by DKMS for example, if it has
 /// all of these, made from exactly these texts. Compressed modules are not considered.
 pub fn installed(schemas: &[&Schema], builtin: &Schema) -> Option<PathBuf> {
@@ -152,8 +162,7 @@ fn build_in(
 ) -> Result<Built, CompileError> {
     // Until the folder is removed.
     let _uninterrupted = Uninterrupted::begin();
-    let folder = tempfile::Builder::new().prefix("klogger-").tempdir();
-    let folder = folder.map_err(|e| Error::new(format!("cannot make a temporary folder: {e}")))?;
+    let folder = temporary_folder()?;
     let mut job = Job::new(tree, schemas, builtin, folder.path())?;
     let warnings = job.run()?;
     let mut built = Built::in_folder(&tree.release, out, schemas);
@@ -167,6 +176,11 @@ fn build_in(
     }
     built.warnings = warnings;
     Ok(built)
+}
+
+fn temporary_folder() -> Result<TempDir, Error> {
+    let folder = tempfile::Builder::new().prefix("klogger-").tempdir();
+    folder.map_err(|e| Error::new(format!("cannot make a temporary folder: {e}")))
 }
 
 /// One build: the user's schemata, followed by the built-in one.

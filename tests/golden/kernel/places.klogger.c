@@ -207,7 +207,7 @@ static struct kretprobe kretprobe_of_klogger_5_0_schedule_idle = {
 };
 #endif
 
-static struct klogger_place klogger_places_places[] = {
+static struct klogger_attach_point klogger_points_places[] = {
 	{
 		.name = "sched_waking",
 		.kind = KLOGGER_TRACEPOINT,
@@ -337,8 +337,8 @@ struct klogger_unit klogger_unit_places = {
 	.bench = klogger_bench_places,
 	.variables = klogger_variables,
 	.variables_end = klogger_variables_end,
-	.places = 7,
-	.place = klogger_places_places,
+	.points = 7,
+	.point = klogger_points_places,
 };
 
 EXPORT_SYMBOL_GPL(klogger_unit_places);

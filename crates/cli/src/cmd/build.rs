@@ -2,9 +2,12 @@
 //! `klogger build`
 
 use super::Outcome;
+use crate::engines;
 use crate::failure::Failure;
 use crate::schemata;
 use indicatif::{ProgressBar, ProgressStyle};
+use klogger_engines::engine::EngineInfo;
+use klogger_engines::kernel;
 use klogger_schema::model::Schema;
 use klogger_toolchain::bundled;
 use klogger_toolchain::clang::CompileError;
@@ -33,8 +36,12 @@ pub struct Args {
     #[arg(short, long = "schema", value_name = "SCHEMA")]
     schemas: Vec<String>,
     /// Engine to build for
-    #[arg(long, value_enum, default_value_t = Engine::Kernel)]
-    engine: Engine,
+    #[arg(
+        long,
+        default_value = kernel::INFO.name,
+        value_parser = engines::those_that(|e| e.build.is_some())
+    )]
+    engine: &'static EngineInfo,
     /// Build tree of a kernel, or its headers [default: the running kernel's]
     #[arg(long, value_name = "DIR")]
     kernel: Option<PathBuf>,
@@ -43,13 +50,10 @@ pub struct Args {
     output: PathBuf,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Engine {
-    Kernel,
-}
-
 pub fn run(args: Args) -> Outcome {
-    let Engine::Kernel = args.engine;
+    let make = args.engine.build.ok_or_else(|| {
+        Failure::new(format!("for the {} engine there is nothing to build", args.engine.name))
+    })?;
     let schemas =
         args.schemas.iter().map(|word| schemata::schema(word)).collect::<Result<Vec<_>, _>>()?;
     let schemas: Vec<&Schema> = schemas.iter().collect();
@@ -57,7 +61,7 @@ pub fn run(args: Args) -> Outcome {
         Some(dir) => dir,
         None => kbuild::kernel_dir(None)?,
     };
-    let built = build(&schemas, |builtin| kbuild::build(&schemas, builtin, &kernel, &args.output))?;
+    let built = build(&schemas, |builtin| make(&schemas, builtin, &kernel, &args.output))?;
     println!("modules for kernel {}:", built.release);
     built.schemata.iter().chain([&built.core]).for_each(|path| println!("  {}", path.display()));
     println!("symbols for modules of your own: {}", built.symbols.display());

@@ -3,8 +3,9 @@
 
 use super::show::{print_probe, probes_json};
 use super::{Format, Outcome};
-use crate::diagnostics::{count, read, render, tally};
+use crate::diagnostics::{count, render, tally};
 use crate::failure::Failure;
+use crate::schema_file::read;
 use crate::schemata::{self, Opinion};
 use klogger_codegen::KernelTypes;
 use klogger_log::text::escaped_lines;

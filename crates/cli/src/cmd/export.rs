@@ -54,10 +54,10 @@ impl Target {
         }
     }
 
-    fn about(self) -> &'static str {
+    fn description(self) -> &'static str {
         match self {
-            Target::Export(exporter) => exporter.format().about(),
-            Target::Text(format) => format.about(),
+            Target::Export(exporter) => exporter.format().description(),
+            Target::Text(format) => format.description(),
         }
     }
 
@@ -78,7 +78,7 @@ fn targets() -> Vec<Target> {
 }
 
 fn parser() -> impl TypedValueParser<Value = Target> {
-    let values = targets().into_iter().map(|t| PossibleValue::new(t.name()).help(t.about()));
+    let values = targets().into_iter().map(|t| PossibleValue::new(t.name()).help(t.description()));
     PossibleValuesParser::new(values)
         .try_map(|name| targets().into_iter().find(|t| t.name() == name).ok_or("unknown format"))
 }

@@ -2,11 +2,13 @@
 //! `klogger gen`
 
 use super::Outcome;
+use crate::engines;
 use crate::failure::Failure;
 use crate::schemata;
-use klogger_codegen::{BUILTIN_SCHEMA, NamedText, kernel, user};
-use klogger_schema::model::Schema;
-use klogger_schema::{Options, parse};
+use klogger_codegen::NamedText;
+use klogger_codegen::made::Header;
+use klogger_engines::engine::EngineInfo;
+use klogger_engines::user;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -33,8 +35,12 @@ pub struct Args {
     #[arg(required = true, value_name = "SCHEMA")]
     schemas: Vec<String>,
     /// Engine to generate it for
-    #[arg(long, value_enum, default_value_t = Engine::User)]
-    engine: Engine,
+    #[arg(
+        long,
+        default_value = user::INFO.name,
+        value_parser = engines::those_that(|e| e.maker.header.is_some())
+    )]
+    engine: &'static EngineInfo,
     /// For code in a kernel tree: CONFIG_KLOGGER decides whether calls are compiled
     #[arg(long)]
     in_tree: bool,
@@ -43,18 +49,10 @@ pub struct Args {
     output: Option<PathBuf>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Engine {
-    User,
-    Kernel,
-}
-
 pub fn run(args: Args) -> Outcome {
-    if args.in_tree && args.engine != Engine::Kernel {
-        return Err(Failure::new("--in-tree is for kernel code").help("add --engine kernel"));
-    }
+    let make = maker(&args)?;
     let headers: Result<Vec<_>, Failure> =
-        args.schemas.iter().map(|word| header(word, &args)).collect();
+        args.schemas.iter().map(|word| Ok(make(&schemata::schema(word)?)?)).collect();
     for header in headers? {
         match &args.output {
             Some(dir) => write(dir, &header)?,
@@ -64,20 +62,17 @@ pub fn run(args: Args) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-fn header(word: &str, args: &Args) -> Result<NamedText, Failure> {
-    let schema = schemata::schema(word)?;
-    match args.engine {
-        Engine::Kernel => Ok(kernel::header(&schema, args.in_tree)),
-        Engine::User => {
-            user::header(&schema, &builtin()?).map_err(|e| Failure::new(e.message).help(e.help))
-        }
+fn maker(args: &Args) -> Result<Header, Failure> {
+    let maker = args.engine.maker;
+    if args.in_tree {
+        let others = engines::names(|e| e.maker.in_tree_header.is_some());
+        return maker.in_tree_header.ok_or_else(|| {
+            Failure::new("--in-tree is for kernel code")
+                .help(format!("add --engine {}", others.join(" or ")))
+        });
     }
-}
-
-fn builtin() -> Result<Schema, Failure> {
-    let parsed =
-        parse("klogger.klogger", BUILTIN_SCHEMA, &Options { builtin: true, ..Options::default() });
-    parsed.map(|p| p.schema).map_err(|_| Failure::new("klogger's own schema is damaged"))
+    let name = args.engine.name;
+    maker.header.ok_or_else(|| Failure::new(format!("the {name} engine has no header for code")))
 }
 
 /// Does not touch a header that is unchanged, so that nothing is compiled again because of it.

@@ -2,9 +2,9 @@
 //! `klogger kernel`: integrates klogger into a kernel source tree.
 
 use super::Outcome;
-use crate::diagnostics;
 use crate::failure::Failure;
 use crate::messages;
+use crate::schema_file;
 use klogger_schema::Options;
 use klogger_schema::model::Schema;
 use klogger_toolchain::integrate::{self, Change, Tree, What};
@@ -76,7 +76,7 @@ pub fn run(args: Args) -> Outcome {
 /// Compiler messages will name the file by its path from the top of the tree.
 fn schemata(tree: &Tree, dir: &Path) -> Result<Vec<Schema>, Failure> {
     let load = |name: String| {
-        let mut schema = diagnostics::load(&dir.join(&name), &Options::default())?;
+        let mut schema = schema_file::load(&dir.join(&name), &Options::default())?;
         schema.file = name;
         Ok(schema)
     };

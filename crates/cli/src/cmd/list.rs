@@ -2,7 +2,8 @@
 //! `klogger list`
 
 use super::{Format, Outcome};
-use klogger_engines::registry::{CHOICES, Choice};
+use klogger_engines::choice::Choice;
+use klogger_engines::registry::CHOICES;
 use klogger_schema::model::Schema;
 use klogger_toolchain::bundled;
 use serde_json::{Value, json};

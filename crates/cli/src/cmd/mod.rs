@@ -17,11 +17,8 @@ pub mod show;
 pub mod tracepoints;
 
 use crate::external;
-use crate::failure::Failure;
+pub use crate::failure::Outcome;
 use std::ffi::OsString;
-use std::process::ExitCode;
-
-pub type Outcome = Result<ExitCode, Failure>;
 
 /// `--format` of commands that describe something.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]

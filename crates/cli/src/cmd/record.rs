@@ -11,7 +11,8 @@ use super::build::build;
 use crate::engines;
 use crate::failure::Failure;
 use crate::schemata;
-use klogger_engines::registry::{CHOICES, Choice};
+use klogger_engines::choice::Choice;
+use klogger_engines::registry::CHOICES;
 use klogger_engines::{bpf, kernel};
 use klogger_log::writer::Compression;
 use klogger_os::machine;
@@ -53,7 +54,7 @@ pub struct Args {
     #[arg(short, long = "schema", required_unless_present = "engine", value_name = "SCHEMA")]
     schemas: Vec<String>,
     /// Engine [default: auto]; 'klogger list --engines' lists those that can run here
-    #[arg(long, value_name = "ENGINE", value_parser = engines::parser())]
+    #[arg(long, value_name = "ENGINE", value_parser = engines::choices())]
     engine: Option<&'static Choice>,
     /// For --engine kernel: load modules from this directory (of 'klogger build -o DIR') instead of
     /// building them
@@ -149,8 +150,9 @@ pub fn run(args: Args) -> Outcome {
     let name = units.first().map_or(PROGRAMS, |unit| unit.schema.name.as_str());
     let output = args.output.clone().unwrap_or_else(|| PathBuf::from(format!("{name}.klog")));
     let options = Options {
+        choice,
         request: Request {
-            choice,
+            probes: choice.has_probes(),
             builtin: bundled::builtin()?,
             units,
             resident,

@@ -4,11 +4,11 @@
 
 use super::{Format, Outcome};
 use crate::diagnostics::count;
-use crate::failure::Failure;
+use crate::engines;
 use crate::schemata::{self, Opinion};
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use klogger_codegen::Refusal;
-use klogger_codegen::made::{MAKERS, Maker};
+use klogger_engines::engine::{EngineInfo, Forecast};
+use klogger_os::Error;
 use klogger_schema::Severity;
 use klogger_schema::layout::{EventLayout, FieldLayout};
 use klogger_schema::model::{Decode, Probe, Schema, Shape, Span, Target};
@@ -31,24 +31,19 @@ pub struct Args {
     /// Name of a bundled schema, `klogger`, or a schema file
     schema: String,
     /// Show which probes this engine attaches, and the C code that it generates
-    #[arg(long, value_name = "ENGINE", value_parser = engine_parser())]
-    engine: Option<&'static Maker>,
+    #[arg(long, value_name = "ENGINE", value_parser = engines::those_that(|_| true))]
+    engine: Option<&'static EngineInfo>,
     /// Format of the output
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-}
-
-fn engine_parser() -> impl TypedValueParser<Value = &'static Maker> {
-    PossibleValuesParser::new(MAKERS.iter().map(|maker| maker.engine))
-        .try_map(|name| MAKERS.iter().find(|maker| maker.engine == name).ok_or("unknown engine"))
 }
 
 pub fn run(args: Args) -> Outcome {
     let schema = schemata::shown(&args.schema)?;
     let layouts: Vec<EventLayout> =
         schema.events.iter().map(|e| EventLayout::new(&schema.name, e, 1)).collect();
-    if let Some(maker) = args.engine {
-        return show_engine(maker, &schema, &layouts, args.format);
+    if let Some(engine) = args.engine {
+        return show_engine(engine, &schema, &layouts, args.format);
     }
     let opinion = opinion(&args.schema, &schema);
     if opinion.is_refused() {
@@ -67,31 +62,27 @@ pub fn run(args: Args) -> Outcome {
 }
 
 /// The layouts, the probes that the engine attaches, and the C.
-fn show_engine(maker: &Maker, schema: &Schema, layouts: &[EventLayout], format: Format) -> Outcome {
+fn show_engine(
+    engine: &EngineInfo,
+    schema: &Schema,
+    layouts: &[EventLayout],
+    format: Format,
+) -> Outcome {
     let types = || {
         host_kernel::types().map_err(|e| Refusal { message: e.message, help: e.help, wrong: false })
     };
-    let texts = (maker.texts)(schema, &types).map_err(|refusal| {
-        let failure = Failure::new(refusal.message);
-        match refusal.help {
-            Some(help) => failure.help(help),
-            None => failure,
-        }
-    })?;
+    let texts = (engine.maker.texts)(schema, &types)?;
+    let forecast = engine.plan.map(|plan| plan(schema));
     if format == Format::Json {
         let events: Vec<Value> = layouts.iter().map(|e| event_json(schema, e)).collect();
         let texts: Vec<Value> =
             texts.iter().map(|t| json!({ "name": t.name, "text": t.text })).collect();
-        let probes: Vec<Value> = schema
-            .probes
-            .iter()
-            .map(|p| json!(attached(maker, p).map(Target::prototype)))
-            .collect();
         let shown = json!({
             "schema": schema.name,
-            "engine": maker.engine,
+            "engine": engine.name,
             "events": events,
-            "probes": probes,
+            "probes": attached_json(engine, schema, forecast.as_ref()),
+            "unchecked": forecast.as_ref().and_then(unchecked),
             "texts": texts,
         });
         println!("{shown:#}");
@@ -99,22 +90,63 @@ fn show_engine(maker: &Maker, schema: &Schema, layouts: &[EventLayout], format: 
     }
     print_head(schema);
     layouts.iter().for_each(print_event);
-    println!("\nprobes of kinds that the {} engine attaches", maker.engine);
-    for probe in &schema.probes {
-        match attached(maker, probe) {
-            Some(target) => println!("  yes  {}", target.label()),
-            None => println!("  no   {}", probe.targets[0].label()),
-        }
-    }
+    print_attached(engine, schema, forecast.as_ref());
     for text in &texts {
         println!("\n==> {} <==\n{}", text.name, text.text.trim_end());
     }
     Ok(ExitCode::SUCCESS)
 }
 
+/// What is not known of the probes.
+fn unchecked(forecast: &Result<Forecast, Error>) -> Option<&str> {
+    match forecast {
+        Ok(forecast) => forecast.unchecked,
+        Err(e) => Some(&e.message),
+    }
+}
+
 /// The first alternative of a kind that the engine attaches.
-fn attached<'a>(maker: &Maker, probe: &'a Probe) -> Option<&'a Target> {
-    probe.targets.iter().find(|target| (maker.attaches)(target.kind))
+fn first_of_kind<'a>(engine: &EngineInfo, probe: &'a Probe) -> Option<&'a Target> {
+    probe.targets.iter().find(|target| (engine.maker.attaches)(target.kind))
+}
+
+/// Of each probe, what is attached: as this kernel has it, or by its kind if that is not known.
+fn attached_json(
+    engine: &EngineInfo,
+    schema: &Schema,
+    forecast: Option<&Result<Forecast, Error>>,
+) -> Vec<Option<String>> {
+    let attached = |(i, probe): (usize, &Probe)| {
+        let target = match forecast {
+            Some(Ok(forecast)) => forecast.plans[i].target.map(|target| &probe.targets[target]),
+            Some(Err(_)) | None => first_of_kind(engine, probe),
+        };
+        target.map(Target::prototype)
+    };
+    schema.probes.iter().enumerate().map(attached).collect()
+}
+
+fn print_attached(
+    engine: &EngineInfo,
+    schema: &Schema,
+    forecast: Option<&Result<Forecast, Error>>,
+) {
+    if let Some(Ok(forecast)) = forecast {
+        println!("\nprobes that the {} engine attaches to this kernel", engine.name);
+        let probes = schema.probes.iter().zip(&forecast.plans);
+        probes.for_each(|(probe, plan)| print_probe(probe, plan));
+    } else {
+        println!("\nprobes of kinds that the {} engine attaches", engine.name);
+        for probe in &schema.probes {
+            match first_of_kind(engine, probe) {
+                Some(target) => println!("  yes  {}", target.label()),
+                None => println!("  no   {}", probe.targets[0].label()),
+            }
+        }
+    }
+    if let Some(why) = forecast.and_then(unchecked).filter(|_| !schema.probes.is_empty()) {
+        println!("  not checked: {why}");
+    }
 }
 
 /// The state of the probes. The C of bundled schemata was compiled when klogger was built.
@@ -299,16 +331,4 @@ fn to_json(schema: &Schema, layouts: &[EventLayout], opinion: &Opinion) -> Value
         "refused": refused,
         "kernel_error": opinion.unchecked,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use klogger_engines::registry::ENGINES;
-
-    #[test]
-    fn every_engine_can_be_shown() {
-        let makers: Vec<&str> = MAKERS.iter().map(|maker| maker.engine).collect();
-        assert_eq!(makers, ENGINES.map(|engine| engine.name));
-    }
 }

@@ -25,7 +25,7 @@ impl Format for Csv {
         "csv"
     }
 
-    fn about(&self) -> &'static str {
+    fn description(&self) -> &'static str {
         "A table; fields that an event does not have are empty"
     }
 

@@ -20,7 +20,7 @@ impl Format for Json {
         "json"
     }
 
-    fn about(&self) -> &'static str {
+    fn description(&self) -> &'static str {
         "A JSON object for each event and line"
     }
 

@@ -18,7 +18,7 @@ impl Format for Text {
         "text"
     }
 
-    fn about(&self) -> &'static str {
+    fn description(&self) -> &'static str {
         "A line for each event, decoded"
     }
 

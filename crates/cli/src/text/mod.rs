@@ -33,7 +33,7 @@ pub trait Format: Sync {
     /// The value of `--format`.
     fn name(&self) -> &'static str;
     /// For the help text.
-    fn about(&self) -> &'static str;
+    fn description(&self) -> &'static str;
     /// What is appended to the log's name when it is exported; `None` if the format is only for
     /// display.
     fn suffix(&self) -> Option<&'static str>;
@@ -43,7 +43,7 @@ pub trait Format: Sync {
 
 /// `--format`: one of [`FORMATS`], by its name.
 pub fn parser() -> impl clap::builder::TypedValueParser<Value = &'static dyn Format> {
-    let value = |f: &&'static dyn Format| PossibleValue::new(f.name()).help(f.about());
+    let value = |f: &&'static dyn Format| PossibleValue::new(f.name()).help(f.description());
     PossibleValuesParser::new(FORMATS.iter().map(value))
         .try_map(|name| FORMATS.iter().find(|f| f.name() == name).copied().ok_or("unknown format"))
 }

@@ -30,8 +30,8 @@ pub fn warn_of(reader: &Reader, found: &[Damage]) {
     if found.len() > WARNINGS_MAX {
         eprintln!("klogger: warning: and {} more; see 'klogger info'", found.len() - WARNINGS_MAX);
     }
-    let read = [Key::BlockCorrupt, Key::FileCut, Key::SerialGap, Key::TimeDisorder]
-        .map(|k| k.about().name);
+    let read =
+        [Key::BlockCorrupt, Key::FileCut, Key::SerialGap, Key::TimeDisorder].map(|k| k.info().name);
     let ledger = reader.ledger(&[]);
     let losses = ledger
         .entries

@@ -21,7 +21,7 @@ impl Format for Perl {
         "perl"
     }
 
-    fn about(&self) -> &'static str {
+    fn description(&self) -> &'static str {
         "An array of hashes, to be read with `do`"
     }
 

@@ -7,6 +7,8 @@ mod function;
 mod returns;
 mod tracepoint;
 
+pub use tracepoint::prototype_complaint;
+
 use super::tracepoints::{Tracepoint, Tracepoints};
 use crate::refusal::Refusal;
 use crate::text::Text;
@@ -23,7 +25,7 @@ pub struct Row {
     pub(super) config: Option<&'static str>,
     /// Adds the C of `function`, which the kernel calls, and what is needed to register it.
     pub(super) handler: fn(&mut Text, &Target, &AttachPoint, function: &str),
-    /// The value of `kind` in `struct klogger_place`, and the member that names the handler.
+    /// The value of `kind` in `struct klogger_attach_point`, and the member that names the handler.
     pub(super) constant: &'static str,
     pub(super) member: fn(function: &str) -> String,
 }

@@ -133,17 +133,6 @@ fn body(out: &mut Text, schema: &Schema, probe: &Probe, target: &Target, functio
     out.push("}\n");
 }
 
-pub(super) fn prototype_message(point: &AttachPoint) -> String {
-    format!("klogger: prototype {} {}", point.probe, point.target)
-}
-
-/// The (probe, target) in a compiler message about a prototype that differs from the kernel's.
-pub fn prototype_complaint(message: &str) -> Option<(usize, usize)> {
-    let (_, rest) = message.split_once("klogger: prototype ")?;
-    let mut numbers = rest.trim_end_matches('"').split(' ').map(str::parse);
-    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
-}
-
 /// The table of attach points, and the schema with it.
 fn table(out: &mut Text, schema: &Schema, points: &[AttachPoint]) {
     let name = &schema.name;
@@ -156,10 +145,10 @@ fn table(out: &mut Text, schema: &Schema, points: &[AttachPoint]) {
         more += "\t.stacks = true,\n";
     }
     if !points.is_empty() {
-        out.push(format_args!("static struct klogger_place klogger_places_{name}[] = {{\n"));
+        out.push(format_args!("static struct klogger_attach_point klogger_points_{name}[] = {{\n"));
         points.iter().for_each(|p| entry(out, &schema.probes[p.probe].targets[p.target], p));
         out.push("};\n\n");
-        more += &format!("\t.places = {},\n\t.place = klogger_places_{name},\n", points.len());
+        more += &format!("\t.points = {},\n\t.point = klogger_points_{name},\n", points.len());
     }
     out.push(format_args!("void klogger_bench_{name}(u32 event, u32 iterations);\n\n"));
     unit(out, schema, &more);

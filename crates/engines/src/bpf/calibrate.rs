@@ -38,15 +38,15 @@ const BLOCKS: usize = 250;
 const RING: usize = 1 << 20;
 /// The tracepoint that is hit, by a system call that does little else.
 #[derive(Clone, Copy)]
-enum Place {
+enum Syscall {
     Prctl,
     Itimer,
 }
 
-impl Place {
-    fn of(types: &KernelTypes) -> Option<(Place, &'static str)> {
+impl Syscall {
+    fn of(types: &KernelTypes) -> Option<(Syscall, &'static str)> {
         let known = |name: &str| types.tracepoint(name).is_ok_and(|t| t.is_some());
-        [(Place::Prctl, PLACES[0]), (Place::Itimer, PLACES[1])]
+        [(Syscall::Prctl, PLACES[0]), (Syscall::Itimer, PLACES[1])]
             .into_iter()
             .find(|(_, name)| known(name))
     }
@@ -57,8 +57,8 @@ impl Place {
         // SAFETY: an option that is refused, and a timer that is read and set to nothing.
         unsafe {
             match self {
-                Place::Prctl => _ = libc::prctl(OPTION, 0, 0, 0, 0),
-                Place::Itimer => {
+                Syscall::Prctl => _ = libc::prctl(OPTION, 0, 0, 0, 0),
+                Syscall::Itimer => {
                     _ = libc::setitimer(
                         libc::ITIMER_VIRTUAL,
                         &std::mem::zeroed(),
@@ -74,8 +74,10 @@ impl Place {
         // SAFETY: both only read.
         unsafe {
             match self {
-                Place::Prctl => _ = libc::prctl(libc::PR_GET_DUMPABLE, 0, 0, 0, 0),
-                Place::Itimer => _ = libc::getitimer(libc::ITIMER_VIRTUAL, &mut std::mem::zeroed()),
+                Syscall::Prctl => _ = libc::prctl(libc::PR_GET_DUMPABLE, 0, 0, 0, 0),
+                Syscall::Itimer => {
+                    _ = libc::getitimer(libc::ITIMER_VIRTUAL, &mut std::mem::zeroed())
+                }
             }
         }
     }
@@ -90,7 +92,7 @@ fn timed(call: impl Fn()) -> f64 {
 
 /// Programs that are loaded but not attached.
 pub struct Prepared {
-    place: Option<(Place, &'static str)>,
+    syscall: Option<(Syscall, &'static str)>,
     pinned_to: u32,
     schemata: Vec<(Vec<String>, Result<Arms, Error>)>,
 }
@@ -99,20 +101,20 @@ impl Prepared {
     /// Takes some hundredths of a second; runs beside other preparations.
     pub fn load(units: &[&CompiledSchema], types: &KernelTypes, config: &Config) -> Prepared {
         load::keep_messages();
-        let place = Place::of(types);
+        let syscall = Syscall::of(types);
         let pinned_to = os::lowest_cpu().unwrap_or_default();
         let arms = |unit: &&CompiledSchema| {
             let names = unit.schema.events.iter().map(|e| e.name.clone()).collect();
-            let (_, name) = place?;
+            let (_, name) = syscall?;
             Some((names, Arms::load(unit, name, pinned_to, config)))
         };
-        Prepared { place, pinned_to, schemata: units.iter().filter_map(arms).collect() }
+        Prepared { syscall, pinned_to, schemata: units.iter().filter_map(arms).collect() }
     }
 
     /// `why` of the result says what could not be measured.
     pub fn measure(self) -> Costs {
         let mut costs = Costs::default();
-        let Some((place, name)) = self.place else {
+        let Some((syscall, name)) = self.syscall else {
             costs.why = format!("this kernel has none of the tracepoints {}", PLACES.join(", "));
             return costs;
         };
@@ -120,7 +122,7 @@ impl Prepared {
         let pinned = Affinity::to(self.pinned_to);
         for (names, arms) in &self.schemata {
             let measured = match (&pinned, arms) {
-                (Ok(_), Ok(arms)) => arms.measure(place, name).map_err(|e| e.message),
+                (Ok(_), Ok(arms)) => arms.measure(syscall, name).map_err(|e| e.message),
                 (Err(e), _) => Err(format!("cannot stay on one CPU: {e}")),
                 (_, Err(e)) => Err(e.message.clone()),
             };
@@ -216,10 +218,10 @@ impl Arms {
         }
     }
 
-    fn block(&self, arm: u32, place: Place) -> f64 {
+    fn block(&self, arm: u32, syscall: Syscall) -> f64 {
         self.make_room();
         self.word(0).store(arm, Ordering::Relaxed);
-        timed(|| place.hit())
+        timed(|| syscall.hit())
     }
 
     fn lost(&self) -> bool {
@@ -227,24 +229,24 @@ impl Arms {
             .any(|id| self.rings.word(self.ring + LOST + 8 * id).load(Ordering::Relaxed) > 0)
     }
 
-    fn measure(&self, place: Place, name: &str) -> Result<Measured, Error> {
+    fn measure(&self, syscall: Syscall, name: &str) -> Result<Measured, Error> {
         let kinds = FIRST_EVENT as usize + self.events;
         let rounds = (BLOCKS / kinds).clamp(*ROUNDS.start(), *ROUNDS.end());
         let mut arms = vec![Vec::new(); kinds];
-        let before = bare(place, rounds * PASSES);
+        let before = bare(syscall, rounds * PASSES);
         let link = attach(&self.object, PROGRAM, &Target::bare(ProbeKind::Tracepoint, name))?;
         // The first blocks run with cold caches.
-        (0..kinds as u32).for_each(|arm| _ = self.block(arm, place));
+        (0..kinds as u32).for_each(|arm| _ = self.block(arm, syscall));
         let mut steps = Vec::new();
         for _ in 0..PASSES {
-            let pass = self.pass(place, rounds);
+            let pass = self.pass(syscall, rounds);
             steps.push(median_of_differences(&pass[EMPTY as usize], &pass[kinds]));
             for (arm, values) in arms.iter_mut().enumerate() {
                 values.push(median_of_differences(&pass[arm], &pass[EMPTY as usize]));
             }
         }
         drop(link);
-        let after = bare(place, rounds * PASSES);
+        let after = bare(syscall, rounds * PASSES);
         if self.lost() {
             return Err(Error::new("the ring that the events are measured with was too small"));
         }
@@ -256,15 +258,15 @@ impl Arms {
 
     /// Runs blocks of all kinds, and last a block without the tracepoint. Each round begins with
     /// another kind.
-    fn pass(&self, place: Place, rounds: usize) -> Vec<Vec<f64>> {
+    fn pass(&self, syscall: Syscall, rounds: usize) -> Vec<Vec<f64>> {
         let kinds = FIRST_EVENT as usize + self.events + 1;
         let mut blocks = vec![Vec::with_capacity(rounds); kinds];
         for kind in (0..rounds).flat_map(|round| (0..kinds).map(move |n| (round + n) % kinds)) {
             let is_arm = kind + 1 < kinds;
             blocks[kind].push(if is_arm {
-                self.block(kind as u32, place)
+                self.block(kind as u32, syscall)
             } else {
-                timed(|| place.miss())
+                timed(|| syscall.miss())
             });
         }
         blocks
@@ -272,8 +274,8 @@ impl Arms {
 }
 
 /// The cost of a hit when no probe is attached, compared with the path without the tracepoint.
-fn bare(place: Place, rounds: usize) -> f64 {
-    let pairs = (0..rounds).map(|_| timed(|| place.hit()) - timed(|| place.miss()));
+fn bare(syscall: Syscall, rounds: usize) -> f64 {
+    let pairs = (0..rounds).map(|_| timed(|| syscall.hit()) - timed(|| syscall.miss()));
     quantile(&pairs.collect::<Vec<_>>(), 0.5)
 }
 

@@ -4,19 +4,21 @@
 use super::BpfEngine;
 use super::larger::LargerRings;
 use super::load::Part;
-use super::stacks::Stacks;
 use super::wake_ups::WakeUpMap;
 use super::{attach, grace, prepare};
-use crate::engine::{CpuRings, Engine, Growth, LeftOut, MissedHits, events_of};
-use crate::registry::EngineInfo;
+use crate::cpu_rings::{CpuRings, Growth};
+use crate::engine::{Engine, EngineInfo, Forecast, events_of};
+use crate::losses::{LeftOut, MissedHits};
 use crate::request::Request;
 use crate::scope::Scope;
+use crate::stacks::StackTable;
 use crate::times::Times;
-use klogger_codegen::bpf::programs;
+use klogger_codegen::bpf::{MAKER, programs};
 use klogger_log::preamble::{Costs, ProbeState};
 use klogger_os::Error;
 use klogger_ring::CpuReader;
 use klogger_schema::layout::EventLayout;
+use klogger_toolchain::compiled_schema::plan;
 use klogger_toolchain::host_kernel;
 use libbpf_rs::{MapCore, MapFlags};
 use std::sync::PoisonError;
@@ -29,8 +31,13 @@ pub const INFO: EngineInfo = EngineInfo {
     check: || host_kernel::check_privilege().and_then(|()| host_kernel::check_has_types()),
     probes: true,
     finds_programs: false,
+    maker: &MAKER,
+    plan: Some(|schema| {
+        Ok(Forecast { plans: plan(schema, &host_kernel::types()?)?, unchecked: None })
+    }),
+    build: None,
     logs: |_, unit| unit.object.is_some(),
-    prepare: |request| Ok(Box::new(prepare::load(request)?)),
+    prepare: |request, _| Ok(Box::new(prepare::load(request, &INFO.units(request))?)),
 };
 
 impl Engine for BpfEngine {
@@ -69,8 +76,7 @@ impl Engine for BpfEngine {
 
     fn attach(&mut self, request: &Request) -> Result<(), Error> {
         let mut hits = self.hits.lock().unwrap_or_else(PoisonError::into_inner);
-        for (n, (loaded, (unit, base))) in
-            self.objects.iter().zip(request.units_of(&INFO)).enumerate()
+        for (n, (loaded, (unit, base))) in self.objects.iter().zip(INFO.units(request)).enumerate()
         {
             let schema = &unit.schema;
             let part = Part { base, probes: self.probes.len() as u32, copy: 0 };
@@ -155,17 +161,8 @@ impl Engine for BpfEngine {
         hits.missed(&self.objects)
     }
 
-    fn lacks_stacks(&self) -> bool {
-        self.stacks.is_none()
-    }
-
-    /// While the kernel copies a stack, its slot looks free to other CPUs.
-    fn stacks(&self) -> Option<Vec<(u32, Vec<u64>)>> {
-        self.stacks.as_ref().map(Stacks::read)
-    }
-
-    fn stackless(&self) -> (u64, u64) {
-        self.stacks.as_ref().map_or((0, 0), Stacks::without_number)
+    fn stacks(&self) -> Option<&dyn StackTable> {
+        self.stacks.as_ref().map(|table| table as &dyn StackTable)
     }
 }
 

@@ -7,7 +7,7 @@
 
 use super::load::{self, Config, Part, map_memory};
 use super::{Loaded, attach};
-use crate::engine::{MissedHits, Span};
+use crate::losses::{MissedHits, Span};
 use klogger_os as os;
 use klogger_os::Error;
 use klogger_os::Mapping;

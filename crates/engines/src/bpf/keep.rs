@@ -41,7 +41,7 @@ impl BpfEngine {
         // memory image.
         let _ = self.drop_anchor(facts, &pins);
         // Last: a folder with this file is complete.
-        pins.about(facts)?;
+        pins.facts(facts)?;
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let waiting = std::mem::take(&mut kept.waiting);
         let mut waiting = waiting.iter();

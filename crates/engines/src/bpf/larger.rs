@@ -7,7 +7,7 @@ use super::anchors::RingAnchors;
 use super::grace;
 use super::keep::Kept;
 use super::load::{Config, LARGER, larger_ring, map_memory};
-use crate::engine::Growth;
+use crate::cpu_rings::Growth;
 use klogger_os::Error;
 use klogger_ring::{RingReader, Rings};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};

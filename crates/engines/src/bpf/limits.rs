@@ -3,7 +3,7 @@
 //! they left out are read.
 
 use super::load::{Shared, map_memory};
-use crate::engine::LeftOut;
+use crate::losses::LeftOut;
 use klogger_os::{Error, Mapping};
 use klogger_ring::EVENTS_MAX;
 use klogger_ring::layout::bpf;

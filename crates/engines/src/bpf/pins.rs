@@ -31,7 +31,7 @@ pub fn larger(cpu: u16) -> String {
     format!("larger-{cpu}")
 }
 
-const ABOUT: &str = "about";
+const FACTS: &str = "about";
 const PROGRAMS: &str = "programs";
 
 fn root() -> PathBuf {
@@ -65,11 +65,11 @@ impl Pins {
         self.pin(&folder.join(name), program)
     }
 
-    pub fn about(&self, about: &[u8]) -> Result<(), Error> {
-        let map = array(ABOUT, about.len(), 0).map_err(|e| cannot(&self.folder.join(ABOUT), e))?;
-        let cannot = |e| cannot(&self.folder.join(ABOUT), io::Error::other(e));
-        map.update(&0u32.to_ne_bytes(), about, MapFlags::ANY).map_err(cannot)?;
-        self.map(ABOUT, map.as_fd())
+    pub fn facts(&self, facts: &[u8]) -> Result<(), Error> {
+        let map = array(FACTS, facts.len(), 0).map_err(|e| cannot(&self.folder.join(FACTS), e))?;
+        let cannot = |e| cannot(&self.folder.join(FACTS), io::Error::other(e));
+        map.update(&0u32.to_ne_bytes(), facts, MapFlags::ANY).map_err(cannot)?;
+        self.map(FACTS, map.as_fd())
     }
 
     /// Makes a pinned map that can be mapped.
@@ -160,8 +160,8 @@ impl Left {
     }
 
     /// The facts that the recorder stored; `None` if it was killed before.
-    pub fn about(&self) -> Option<Vec<u8>> {
-        self.map(ABOUT).ok()?.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).ok()?
+    pub fn facts(&self) -> Option<Vec<u8>> {
+        self.map(FACTS).ok()?.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).ok()?
     }
 
     pub fn map(&self, name: &str) -> Result<MapHandle, Error> {

@@ -3,7 +3,6 @@
 
 use super::BpfEngine;
 use super::calibrate::Prepared;
-use super::engine::INFO;
 use super::load::{self, Config};
 use crate::request::{BUFFER_MAX, Request};
 use klogger_os as os;
@@ -18,10 +17,10 @@ const LARGER_MIN: u64 = 16 << 20;
 
 /// Loads the engine. Measures what events cost, if requested; those of the built-in schema are rare
 /// and left out.
-pub fn load(request: &Request) -> Result<BpfEngine, Error> {
+/// `units`: those whose events it logs, each with the id of its first event.
+pub fn load(request: &Request, units: &[(&CompiledSchema, u16)]) -> Result<BpfEngine, Error> {
     host_kernel::check_privilege()?;
     let rings = request.check_for_probes()?;
-    let units: Vec<_> = request.units_of(&INFO).collect();
     let config = config(request, rings);
     // In parallel, because loading takes longer.
     let example = thread::spawn(move || load::example(&config));
@@ -30,7 +29,7 @@ pub fn load(request: &Request) -> Result<BpfEngine, Error> {
     let config =
         Config { preempt: host_kernel::preempts_programs(&types, &release, &version), ..config };
     let mut plans = Vec::new();
-    for (unit, _) in &units {
+    for (unit, _) in units {
         let plan = plan(&unit.schema, &types)?;
         check_plan(unit, &plan)?;
         plans.push(plan);
@@ -41,7 +40,7 @@ pub fn load(request: &Request) -> Result<BpfEngine, Error> {
             request.calibrate.then(|| scope.spawn(|| Prepared::load(&named, &types, &config)));
         let example = example.join().unwrap_or(Ok(None));
         let engine =
-            example.and_then(|example| BpfEngine::load(&units, plans, &config, example.as_ref()));
+            example.and_then(|example| BpfEngine::load(units, plans, &config, example.as_ref()));
         (engine, prepared.and_then(|p| p.join().ok()))
     });
     let mut engine = engine?;

@@ -3,6 +3,7 @@
 
 use super::Loaded;
 use super::load::{STACKS, map_memory};
+use crate::stacks::{StackTable, Unnumbered};
 use klogger_os::{Error, Mapping};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use std::os::fd::OwnedFd;
@@ -28,8 +29,11 @@ impl Stacks {
     pub fn from_maps(table: MapHandle, stackless: &OwnedFd) -> Result<Stacks, Error> {
         Ok(Stacks { table, stackless: map_memory(stackless, 16)? })
     }
+}
 
-    pub fn read(&self) -> Vec<(u32, Vec<u64>)> {
+impl StackTable for Stacks {
+    /// While the kernel copies a stack, its slot looks free to other CPUs.
+    fn read(&self) -> Vec<(u32, Vec<u64>)> {
         let stack = |key: Vec<u8>| {
             let place = u32::from_ne_bytes(*key.first_chunk()?);
             let bytes = self.table.lookup(&key, MapFlags::ANY).ok()??;
@@ -40,9 +44,8 @@ impl Stacks {
         self.table.keys().filter_map(stack).collect()
     }
 
-    /// (found no free slot, could not be walked)
-    pub fn without_number(&self) -> (u64, u64) {
+    fn unnumbered(&self) -> Unnumbered {
         let word = |n: usize| self.stackless.word(8 * n).load(Ordering::Relaxed);
-        (word(0), word(1))
+        Unnumbered { no_slot: word(0), not_walked: word(1) }
     }
 }

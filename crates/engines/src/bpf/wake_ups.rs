@@ -2,7 +2,7 @@
 //! Wake-ups from BPF programs whose rings have passed the low-water mark.
 
 use super::load::CALLS;
-use crate::engine::{WakeUp, WakeUps};
+use crate::cpu_rings::{WakeUp, WakeUps};
 use klogger_os::Error;
 use libbpf_rs::{MapCore, MapHandle, Object, RingBufferBuilder};
 use std::time::Duration;

@@ -4,19 +4,21 @@
 use super::device::{self, SchemaAbout};
 use super::layout::add_anchor;
 use super::schemata::failed;
-use super::stacks::Stacks;
 use super::wake_ups::DeviceWakeUps;
 use super::{KernelEngine, probes};
-use crate::engine::{CpuRings, Engine, MissedHits};
-use crate::registry::EngineInfo;
+use crate::cpu_rings::CpuRings;
+use crate::engine::{Engine, EngineInfo, Forecast};
+use crate::losses::MissedHits;
 use crate::request::Request;
 use crate::scope::Scope;
+use crate::stacks::StackTable;
+use klogger_codegen::kernel::MAKER;
 use klogger_log::ledger::Ledger;
 use klogger_log::preamble::{Costs, ProbeState};
 use klogger_os::Error;
 use klogger_schema::layout::EventLayout;
 use klogger_toolchain::compiled_schema::CompiledSchema;
-use klogger_toolchain::host_kernel;
+use klogger_toolchain::{host_kernel, kbuild};
 use std::sync::atomic::Ordering;
 
 /// Its entry in the registry.
@@ -28,8 +30,17 @@ pub const INFO: EngineInfo = EngineInfo {
     },
     probes: true,
     finds_programs: false,
+    maker: &MAKER,
+    plan: Some(|schema| {
+        let unchecked = Some(
+            "types of parameters are compared when modules are built, and functions are looked up \
+             when they are attached",
+        );
+        Ok(Forecast { plans: kbuild::plan_probes(schema)?, unchecked })
+    }),
+    build: Some(kbuild::build),
     logs,
-    prepare: |request| Ok(Box::new(KernelEngine::load(request)?)),
+    prepare: |request, _| Ok(Box::new(KernelEngine::load(request, &INFO.units(request))?)),
 };
 
 /// Schemata that are in the kernel already may have `klogger()` calls and no probes.
@@ -66,9 +77,8 @@ impl Engine for KernelEngine {
 
     fn attach(&mut self, request: &Request) -> Result<(), Error> {
         self.device.attach().map_err(failed("attach its probes"))?;
-        for (((unit, _), about), ours) in
-            request.units_of(&INFO).zip(&self.schemata).zip(&self.ours)
-        {
+        let units = INFO.units(request);
+        for (((unit, _), about), ours) in units.iter().zip(&self.schemata).zip(&self.ours) {
             let places = self.places(about)?;
             let states = probes::states(&unit.schema, &places);
             if *ours {
@@ -115,7 +125,7 @@ impl Engine for KernelEngine {
     }
 
     fn account(&mut self, ledger: &mut Ledger) {
-        ledger.kernel_clock = self.times.about();
+        ledger.kernel_clock = self.times.event_clock();
     }
 
     fn ringless(&self, id: u16) -> u64 {
@@ -139,16 +149,8 @@ impl Engine for KernelEngine {
         missed
     }
 
-    fn lacks_stacks(&self) -> bool {
-        self.stacks.is_none()
-    }
-
-    fn stacks(&self) -> Option<Vec<(u32, Vec<u64>)>> {
-        self.stacks.as_ref().map(Stacks::read)
-    }
-
-    fn stackless(&self) -> (u64, u64) {
-        (self.stacks.as_ref().map_or(0, Stacks::without_slot), 0)
+    fn stacks(&self) -> Option<&dyn StackTable> {
+        self.stacks.as_ref().map(|table| table as &dyn StackTable)
     }
 }
 

@@ -4,6 +4,7 @@
 use super::device::{
     STACK_COMPLETE, STACK_DEPTH, STACK_FRAME, STACK_SLOT, STACK_SLOTS, STACKS_BYTES, STACKS_HEAD,
 };
+use crate::stacks::{StackTable, Unnumbered};
 use klogger_os::Mapping;
 use std::sync::atomic::Ordering;
 
@@ -18,16 +19,6 @@ impl Stacks {
         Stacks(table)
     }
 
-    /// All complete stacks: number and frames.
-    pub fn read(&self) -> Vec<(u32, Vec<u64>)> {
-        (0..STACK_SLOTS).filter_map(|n| Some((n as u32 + 1, self.frames(n)?))).collect()
-    }
-
-    /// Stacks that found no free slot.
-    pub fn without_slot(&self) -> u64 {
-        self.0.word(0).load(Ordering::Relaxed)
-    }
-
     /// The frames of a slot, if it holds a complete stack.
     fn frames(&self, slot: usize) -> Option<Vec<u64>> {
         let at = STACKS_HEAD + slot * STACK_SLOT;
@@ -37,6 +28,18 @@ impl Stacks {
         let (state, frames) = (head as u32, (head >> 32) as usize);
         let frame = |n: usize| self.0.word(at + STACK_FRAME + 8 * n).load(Ordering::Relaxed);
         (state == STACK_COMPLETE).then(|| (0..frames.min(STACK_DEPTH)).map(frame).collect())
+    }
+}
+
+impl StackTable for Stacks {
+    /// Those that are complete.
+    fn read(&self) -> Vec<(u32, Vec<u64>)> {
+        (0..STACK_SLOTS).filter_map(|n| Some((n as u32 + 1, self.frames(n)?))).collect()
+    }
+
+    /// What cannot be walked is not counted by modules.
+    fn unnumbered(&self) -> Unnumbered {
+        Unnumbered { no_slot: self.0.word(0).load(Ordering::Relaxed), not_walked: 0 }
     }
 }
 

@@ -6,7 +6,7 @@ use super::device::{self, Device};
 use super::layout::{Layout, add_anchor};
 use super::schemata::failed;
 use crate::anchor::Anchors;
-use crate::engine::{WakeUp, WakeUps};
+use crate::cpu_rings::{WakeUp, WakeUps};
 use klogger_os as os;
 use klogger_os::Error;
 use klogger_ring::CpuReader;

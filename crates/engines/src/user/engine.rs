@@ -2,9 +2,9 @@
 //! The `Engine` trait for the user engine.
 
 use super::{Catalogue, Places, Programs, Recorded, SLOTS_MAX, Scope, Settings, slot_memory};
-use crate::engine::{Engine, Start};
-use crate::registry::EngineInfo;
+use crate::engine::{Engine, EngineInfo, Start};
 use crate::request::{Request, Target};
+use klogger_codegen::user::MAKER;
 use klogger_log::ledger::{Entry, Key, Ledger};
 use klogger_os as os;
 use klogger_os::Error;
@@ -19,8 +19,11 @@ pub const INFO: EngineInfo = EngineInfo {
     check: || Places::from_environment().check(),
     probes: false,
     finds_programs: true,
+    maker: &MAKER,
+    plan: None,
+    build: None,
     logs,
-    prepare: |request| Ok(Box::new(UserEngine::prepare(request)?)),
+    prepare: |request, alone| Ok(Box::new(UserEngine::prepare(request, alone)?)),
 };
 
 /// The environment variable of a recorded command.
@@ -44,13 +47,12 @@ fn logs(request: &Request, unit: &CompiledSchema) -> bool {
     }
     let is_called =
         |name: &str| schema.probes.iter().flat_map(|p| &p.calls).any(|c| c.event == name);
-    !request.choice.has_probes() || schema.events.iter().any(|e| !is_called(&e.name))
+    !request.probes || schema.events.iter().any(|e| !is_called(&e.name))
 }
 
 impl UserEngine {
-    /// Makes the folder for the files of our own programs.
-    fn prepare(request: &Request) -> Result<UserEngine, Error> {
-        let alone = request.engines().len() == 1;
+    /// Makes the folder for the files of our own programs. `alone`: nothing else would be recorded.
+    fn prepare(request: &Request, alone: bool) -> Result<UserEngine, Error> {
         let no_folder = match Places::from_environment().make() {
             Err(e) if alone && matches!(request.target, Target::Command(_)) => return Err(e),
             Err(e) => Some(e.message),
@@ -162,5 +164,5 @@ fn nobody_came(request: &Request) -> String {
 
 /// Names of the schemata of which programs may log events.
 fn names(request: &Request) -> Vec<&str> {
-    request.units_of(&INFO).map(|(unit, _)| unit.schema.name.as_str()).collect()
+    INFO.units(request).iter().map(|(unit, _)| unit.schema.name.as_str()).collect()
 }

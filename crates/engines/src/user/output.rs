@@ -151,7 +151,7 @@ pub struct Complaints {
 
 impl Complaints {
     pub fn add(&mut self, key: Key, entry: Entry) {
-        let name = key.about().name;
+        let name = key.info().name;
         let count = self.counts.entry(name).or_default();
         if *count < ENTRIES_MAX {
             *count += 1;

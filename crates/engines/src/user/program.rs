@@ -8,8 +8,8 @@ use super::file::{ProgramFile, Slot};
 use super::layout::slot_bytes;
 use super::output::Output;
 use super::process::{self, Owner};
-use super::slot::{Fault, SlotReader};
-use super::translate::{Ids, Place};
+use super::slot::{Fault, Round, SlotReader};
+use super::translate::{Ids, ProgramSchema};
 use klogger_log::ledger::{Entry, Key};
 use klogger_log::origin::Thread;
 use klogger_os as os;
@@ -47,24 +47,6 @@ pub struct Program {
     kept: Option<Kept>,
 }
 
-/// The result of a round.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Round {
-    pub bytes: u64,
-    /// More records remain.
-    pub more: bool,
-    /// No buffer was free: the disk is slower than the events.
-    pub starved: bool,
-}
-
-impl Round {
-    pub fn add(&mut self, part: Round) {
-        self.bytes += part.bytes;
-        self.more |= part.more;
-        self.starved |= part.starved;
-    }
-}
-
 /// Why a program is not recorded; `None`: it has no event that is recorded.
 pub struct Refused {
     pub why: Option<String>,
@@ -83,16 +65,16 @@ impl Program {
     ) -> Result<Program, Box<Refused>> {
         let pid = if let Owner::Process(pid) = owner { pid } else { file.facts.pid };
         let title = title(pid);
-        let places = match places(&file, &title, catalogue, out) {
-            Ok(places) if places.is_empty() && !ours => {
+        let schemata = match schemata(&file, &title, catalogue, out) {
+            Ok(schemata) if schemata.is_empty() && !ours => {
                 return Err(Box::new(Refused { why: None, file }));
             }
-            Ok(places) => places,
+            Ok(schemata) => schemata,
             Err(why) => return Err(Box::new(Refused { why: Some(why), file })),
         };
         let builtin: Vec<_> =
             out.builtin.0.iter().filter(|e| e.schema == "klogger").cloned().collect();
-        let ids = Ids::new(&builtin, &places);
+        let ids = Ids::new(&builtin, &schemata);
         let process = match watch_process(pid, owner) {
             Ok(process) => process,
             Err(e) => {
@@ -290,13 +272,13 @@ fn watch_process(pid: u32, owner: Owner) -> io::Result<Option<OwnedFd>> {
 }
 
 /// The result for each recorded schema of a program. New ones are added to the log.
-fn places(
+fn schemata(
     file: &ProgramFile,
     title: &str,
     catalogue: &mut Catalogue,
     out: &mut Output,
-) -> Result<Vec<(u16, Place)>, String> {
-    let mut places = Vec::new();
+) -> Result<Vec<(u16, ProgramSchema)>, String> {
+    let mut schemata = Vec::new();
     for schema in &file.facts.schemata {
         if !catalogue.wants(&schema.name) {
             continue;
@@ -310,17 +292,17 @@ fn places(
             }
             Ok((admitted, addition)) => {
                 addition.into_iter().for_each(|a| out.add(a, |event| catalogue.is_on(event)));
-                places.push((schema.base, Place::Admitted(admitted)));
+                schemata.push((schema.base, ProgramSchema::Admitted(admitted)));
             }
             Err(refusal) => {
                 let layouts = refusal.layouts.filter(|l| l.len() == usize::from(schema.events));
                 let Some(layouts) = layouts else { return Err(refusal.why) };
                 out.complaints.say(Key::UserRefused, title, &refusal.why);
-                places.push((schema.base, Place::Refused(layouts)));
+                schemata.push((schema.base, ProgramSchema::Refused(layouts)));
             }
         }
     }
-    Ok(places)
+    Ok(schemata)
 }
 
 /// `NAME[PID]`

@@ -4,7 +4,6 @@
 
 use super::file::{ProgramFile, Slot};
 use super::output::{Output, Stream};
-use super::program::Round;
 use super::translate::{Batch, Ids, LOST_MAX};
 use klogger_log::ledger::{Entry, Key};
 use klogger_log::origin::Thread;
@@ -17,6 +16,24 @@ use std::sync::atomic::Ordering;
 
 /// Bytes moved at a time.
 const BLOCK: usize = 1 << 20;
+
+/// The result of a round.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Round {
+    pub bytes: u64,
+    /// More records remain.
+    pub more: bool,
+    /// No buffer was free: the disk is slower than the events.
+    pub starved: bool,
+}
+
+impl Round {
+    pub fn add(&mut self, part: Round) {
+        self.bytes += part.bytes;
+        self.more |= part.more;
+        self.starved |= part.starved;
+    }
+}
 
 pub struct SlotReader {
     number: usize,

@@ -285,7 +285,7 @@ fn memory_is_bounded() {
     let (recorded, _) = recording.stop();
     let entries: Vec<_> =
         recorded.entries.iter().map(|e| (e.key.as_str(), e.event.as_deref(), e.count)).collect();
-    assert_eq!(entries, [(Key::UserMemory.about().name, Some("TICK"), 17)]);
+    assert_eq!(entries, [(Key::UserMemory.info().name, Some("TICK"), 17)]);
 }
 
 #[test]
@@ -317,7 +317,7 @@ fn programs_out_of_scope_are_left_alone() {
     assert!(!program.is_on(TICK) && dead.path.exists());
 }
 
-/// Where a hostile program writes: the parts of the file that the recorder reads.
+/// Where a hostile program writes go: the parts of the file that the recorder reads.
 fn places_to_spoil() -> impl Strategy<Value = usize> {
     let ring = Double::ring(0);
     prop_oneof![

@@ -22,7 +22,7 @@ pub struct Ids {
 
 /// A schema of a program: where its events are in the log or, if it is refused, their layouts, as
 /// far as known.
-pub enum Place {
+pub enum ProgramSchema {
     Admitted(Admitted),
     Refused(Vec<EventLayout>),
 }
@@ -45,17 +45,17 @@ pub struct Batch {
 impl Ids {
     /// `builtin`: klogger's own events, whose ids are the same in all programs. `schemata`: the
     /// local id of the first event of each.
-    pub fn new(builtin: &[EventLayout], schemata: &[(u16, Place)]) -> Ids {
+    pub fn new(builtin: &[EventLayout], schemata: &[(u16, ProgramSchema)]) -> Ids {
         let mut layouts: Vec<EventLayout> = Vec::new();
         let mut to_log = vec![0; LOCAL_BASE as usize];
         for layout in builtin.iter().filter(|e| e.name == "LOST" || e.id == MARK_ID) {
             to_log[usize::from(layout.id)] = layout.id;
             layouts.push(layout.clone());
         }
-        for (base, place) in schemata {
-            let (events, admitted) = match place {
-                Place::Admitted(admitted) => (&admitted.layouts, true),
-                Place::Refused(layouts) => (layouts, false),
+        for (base, schema) in schemata {
+            let (events, admitted) = match schema {
+                ProgramSchema::Admitted(admitted) => (&admitted.layouts, true),
+                ProgramSchema::Refused(layouts) => (layouts, false),
             };
             to_log.resize(to_log.len().max(usize::from(*base) + events.len()), 0);
             for (layout, local) in events.iter().zip(*base..) {

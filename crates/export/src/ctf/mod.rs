@@ -13,8 +13,8 @@ mod stream;
 mod tsdl;
 mod types;
 
-use crate::cache::{Error, Export};
 use crate::exporter::{DirectoryExporter, Format, Report};
+use crate::output::{Error, Export};
 use crate::trace;
 use klogger_log::builtin::Builtin;
 use klogger_log::damage::Damage;
@@ -53,7 +53,7 @@ impl Format for Version {
         }
     }
 
-    fn about(&self) -> &'static str {
+    fn description(&self) -> &'static str {
         match self {
             Version::One => {
                 "A trace in the Common Trace Format 1.8, for babeltrace2 and Trace Compass"
@@ -84,13 +84,14 @@ impl DirectoryExporter for Version {
         force: bool,
         report: Report,
     ) -> Result<Export, Error> {
-        trace::export(log, reader, dir, *self, force, report)
+        let write = |dir: &Path| write(reader, dir, *self, report);
+        trace::export(log, reader, dir, self.suffix(), force, write)
     }
 }
 
 /// Writes the whole log into `dir`, an empty directory; returns the number of events, and the
 /// damage found in the log.
-pub fn write(
+fn write(
     reader: &Reader,
     dir: &Path,
     version: Version,

@@ -51,7 +51,7 @@ impl Format for Perfetto {
         "perfetto"
     }
 
-    fn about(&self) -> &'static str {
+    fn description(&self) -> &'static str {
         "A trace for ui.perfetto.dev and trace_processor"
     }
 
@@ -378,7 +378,7 @@ impl Conversion {
             self.push_switches(cpu);
             self.bundle(cpu);
         }
-        let told = |e: &Entry| e.key == Key::RingFull.about().name;
+        let told = |e: &Entry| e.key == Key::RingFull.info().name;
         self.instants.finish(&mut self.packets);
         let ledger = reader.ledger(damage);
         for entry in ledger.entries.iter().filter(|e| e.severity >= Severity::Loss && !told(e)) {

@@ -16,6 +16,7 @@ pub enum Key {
     SymbolsHidden,
     EventsDisabled,
     Overwritten,
+    RingBusy,
     DrainLate,
     CpuOffline,
     CpuWent,
@@ -28,6 +29,7 @@ pub enum Key {
     BlockCorrupt,
     SerialGap,
     TimeDisorder,
+    BeforeStart,
     UnknownBlock,
     BeingWritten,
     Mended,
@@ -46,7 +48,7 @@ pub struct KeyInfo {
 }
 
 impl Key {
-    pub const ALL: [Key; 28] = [
+    pub const ALL: [Key; 30] = [
         Key::RingFull,
         Key::ProbeNotAttached,
         Key::ProbeMissed,
@@ -57,6 +59,7 @@ impl Key {
         Key::SymbolsHidden,
         Key::EventsDisabled,
         Key::Overwritten,
+        Key::RingBusy,
         Key::DrainLate,
         Key::CpuOffline,
         Key::CpuWent,
@@ -69,6 +72,7 @@ impl Key {
         Key::BlockCorrupt,
         Key::SerialGap,
         Key::TimeDisorder,
+        Key::BeforeStart,
         Key::UnknownBlock,
         Key::BeingWritten,
         Key::Mended,
@@ -78,7 +82,7 @@ impl Key {
     ];
 
     /// The table of all keys.
-    pub fn about(self) -> KeyInfo {
+    pub fn info(self) -> KeyInfo {
         use Severity::{Info, Loss, Notice};
         let (name, severity, explanation, remedy) = match self {
             Key::RingFull => (
@@ -148,6 +152,13 @@ impl Key {
                 Info,
                 "older events were overwritten by newer ones, as requested with --overwrite",
                 "record with a larger --buffer-size to keep more",
+            ),
+            Key::RingBusy => (
+                "ring_busy",
+                Loss,
+                "a ring was dumped while events were being logged to it, because there was no \
+                 moment without; its newest events may be incomplete",
+                "dump again, or record with a larger --buffer-size, and fewer events",
             ),
             Key::DrainLate => (
                 "drain_late",
@@ -230,6 +241,14 @@ impl Key {
                 "events out of order beyond the reader's look-ahead were dropped",
                 "the clock ran backwards, or the file is damaged; record with another clock source",
             ),
+            Key::BeforeStart => (
+                "before_start",
+                Notice,
+                "events have times before the start of the log; in SQL and reports they are at its \
+                 start",
+                "none needed if they are few; otherwise the clocks of the CPUs differ: record with \
+                 another clock source",
+            ),
             Key::UnknownBlock => (
                 "unknown_block",
                 Notice,
@@ -280,12 +299,12 @@ mod tests {
 
     #[test]
     fn every_key_has_a_name_of_its_own_and_a_remedy() {
-        let mut names: Vec<_> = Key::ALL.iter().map(|k| k.about().name).collect();
+        let mut names: Vec<_> = Key::ALL.iter().map(|k| k.info().name).collect();
         names.sort();
         names.dedup();
         assert_eq!(names.len(), Key::ALL.len());
         for key in Key::ALL {
-            assert!(key.about().remedy.len() > 20, "{key:?}");
+            assert!(key.info().remedy.len() > 20, "{key:?}");
         }
     }
 }

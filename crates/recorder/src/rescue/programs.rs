@@ -245,7 +245,7 @@ impl Rescue {
         out.clock.extend_error(out.earliest_ns);
         let tsc = saved.iter().any(|p| p.file.facts.clock == Source::Tsc);
         let source = if tsc { Source::Tsc } else { Source::Monotonic };
-        let user_clock = Some(out.clock.about(source));
+        let user_clock = Some(out.clock.event_clock(source));
         let entries = out.complaints.finish((start_ns, os::monotonic_ns()));
         // The writer thread ends when all senders are dropped.
         drop(out.to_writer);

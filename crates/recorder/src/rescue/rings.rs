@@ -66,7 +66,7 @@ pub fn find(pid: u32) -> Option<Remnant> {
 
 fn facts(left: &Left) -> Result<Facts, Error> {
     let text = left
-        .about()
+        .facts()
         .ok_or_else(|| Error::new("the recorder was killed before it had begun its log"))?;
     serde_json::from_slice(&text)
         .map_err(|e| Error::new(format!("what the recorder left cannot be read: {e}")))

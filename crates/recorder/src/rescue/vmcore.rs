@@ -251,5 +251,5 @@ fn gone(cpu: u16) -> Entry {
 
 /// How exact the times are is unknown: as exact as the TSC is steady.
 fn clock_of_events(clock: &Clock) -> EventClock {
-    clock.about(klogger_ring::clock::Source::Tsc)
+    clock.event_clock(klogger_ring::clock::Source::Tsc)
 }

@@ -10,7 +10,7 @@ use klogger_os::{Error, processes};
 
 impl Session {
     pub(super) fn preamble(&self, clock: Clock) -> Result<Preamble, Error> {
-        let request = &self.options.request;
+        let (choice, request) = (self.options.choice, &self.options.request);
         let units: Vec<_> = request.numbered().map(|(unit, _)| unit).collect();
         let names: Vec<&str> = self.engines.iter().map(|e| e.info().name).collect();
         Ok(Preamble {
@@ -27,7 +27,7 @@ impl Session {
             },
             scope: if request.target.is_scoped() { "processes" } else { "all" }.into(),
             recorder: self.recorder(),
-            schemas: units.iter().map(|unit| request.schema_text(unit)).collect(),
+            schemas: units.iter().map(|unit| choice.schema_text(request, unit)).collect(),
             events: self.layouts.clone(),
             decodings: units.iter().flat_map(|u| u.schema.decodings.iter().cloned()).collect(),
             probes: self.engines.iter().flat_map(|e| e.probes()).cloned().collect(),

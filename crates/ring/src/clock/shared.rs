@@ -41,8 +41,8 @@ impl SharedClock {
     }
 
     /// For the log.
-    pub fn about(&self) -> EventClock {
-        self.lock().about(Source::Tsc)
+    pub fn event_clock(&self) -> EventClock {
+        self.lock().event_clock(Source::Tsc)
     }
 
     /// (ticks, ns) at the beginning.

@@ -55,6 +55,23 @@ impl Drop for Stop<'_> {
 }
 
 #[test]
+fn a_hit_that_is_at_work_at_every_look_is_told() {
+    let memory = tempfile::tempfile().unwrap();
+    memory.set_len(Rings::stride(SIZE) as u64).unwrap();
+    let mapping = || Mapping::new(memory.as_fd(), Rings::stride(SIZE)).unwrap();
+    let (shared, rings) = (mapping(), Rings::new(mapping(), SIZE, 1, 10));
+    let reader = CpuReader::new(rings.reader(0), None);
+    shared.word(ATTEMPTS).store(7, Ordering::Relaxed);
+    let look = |looks| {
+        let still = reader.still(&[ID], looks);
+        (still.attempts, still.busy)
+    };
+    assert_eq!(look(1), (7, false));
+    shared.word(NEST).store(1, Ordering::Relaxed);
+    assert_eq!(look(100), (7, true));
+}
+
+#[test]
 fn records_are_whole_and_numbered_while_a_writer_goes_on() {
     let (kinds, memory, stop) = (kinds(), tempfile::tempfile().unwrap(), AtomicBool::new(false));
     memory.set_len(Rings::stride(SIZE) as u64).unwrap();

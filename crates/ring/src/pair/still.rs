@@ -25,6 +25,9 @@ pub struct Still {
     /// Events lost since the last LOST record; since when (in the clock of events).
     pub missed: u64,
     pub since: u64,
+    /// A hit was at work at every look: the newest records may be incomplete, and what is counted
+    /// may be off by theirs.
+    pub busy: bool,
 }
 
 impl CpuReader {
@@ -36,7 +39,7 @@ impl CpuReader {
         ids: &[u16],
         out: &mut Vec<u8>,
     ) -> io::Result<(Taken, Still)> {
-        let still = self.still(ids);
+        let still = self.still(ids, LOOKS);
         let (mut part, start) = (Vec::new(), out.len());
         let nested = match &mut self.nested {
             Some(nested) => nested.take_running(kinds, &mut part, still.nested)?,
@@ -51,25 +54,26 @@ impl CpuReader {
 
     /// Finds a moment without an active hit. Most hits are shorter than one look; on the writers'
     /// own CPU, where only interrupts preempt the caller, the first look is nearly always good.
-    fn still(&self, ids: &[u16]) -> Still {
+    /// After so many `looks` in vain, the last of them is returned, and says so.
+    pub(super) fn still(&self, ids: &[u16], looks: usize) -> Still {
         let look = || {
             let nested = self.nested.as_ref().map_or(0, RingReader::head);
             let (main, (missed, since)) = (self.main.head(), self.missed());
             let attempts = ids.iter().map(|id| self.attempts(*id)).sum();
-            Still { main, nested, attempts, missed, since }
+            Still { main, nested, attempts, missed, since, busy: false }
         };
         let mut before = look();
-        for _ in 0..LOOKS {
+        for _ in 0..looks {
             // A hit that began after the first look shows in the second one, or is still active.
             fence(Ordering::Acquire);
             let busy = self.is_busy();
             fence(Ordering::Acquire);
             let now = look();
             if now == before && !busy {
-                break;
+                return now;
             }
             before = now;
         }
-        before
+        Still { busy: true, ..before }
     }
 }

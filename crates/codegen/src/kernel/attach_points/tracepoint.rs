@@ -2,7 +2,6 @@
 //! Tracepoints: a handler with the kernel's own parameters, of which the body may use fewer.
 
 use super::{AttachPoint, Headers, Row};
-use crate::kernel::module::prototype_message;
 use crate::kernel::tracepoints::{Tracepoint, name_of};
 use crate::refusal::{Refusal, did_you_mean};
 use crate::text::Text;
@@ -58,4 +57,16 @@ fn handler(out: &mut Text, target: &Target, point: &AttachPoint, function: &str)
         same.collect::<String>(),
         target.name
     ));
+}
+
+/// What the compiler says if the prototype of a point is not the kernel's.
+fn prototype_message(point: &AttachPoint) -> String {
+    format!("klogger: prototype {} {}", point.probe, point.target)
+}
+
+/// The (probe, target) in a compiler message about a prototype that differs from the kernel's.
+pub fn prototype_complaint(message: &str) -> Option<(usize, usize)> {
+    let (_, rest) = message.split_once("klogger: prototype ")?;
+    let mut numbers = rest.trim_end_matches('"').split(' ').map(str::parse);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
 }

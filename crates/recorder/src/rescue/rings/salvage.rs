@@ -7,9 +7,9 @@ use crate::drain::{CLOCK_MARGIN_NS, Finished};
 use crate::dump::TIME_REACH_NS;
 use crate::ledger;
 use crate::writer::Names;
-use klogger_engines::bpf::Stacks;
 use klogger_engines::bpf::hits::left_by;
 use klogger_engines::bpf::pins::Left;
+use klogger_engines::stacks::StackTable;
 use klogger_log::ledger::{Entry, Key, Ledger};
 use klogger_log::origin::Origin;
 use klogger_log::preamble::Preamble;
@@ -222,14 +222,14 @@ impl<'a> Salvage<'a> {
         let mut ledger = Ledger { entries: vec![Entry::new(Key::Rescued)], ..Ledger::default() };
         ledger.entries.extend(ledger::of_hits(missed, span));
         if let Some(stacks) = &rings.stacks {
-            ledger.entries.extend(ledger::stackless(stacks.without_number(), span));
+            ledger.entries.extend(ledger::unnumbered(stacks.unnumbered(), span));
         }
         if let Some(counts) = &rings.unread {
             let unread = |id: u16| counts.word(8 * usize::from(id)).load(Ordering::Relaxed);
             ledger.entries.extend(ledger::unread(&unread, &self.preamble.events, span));
         }
-        let names =
-            Names::of(&self.preamble.events, rings.stacks.as_ref().map(Stacks::read), &mut ledger);
+        let stacks = rings.stacks.as_ref().map(|table| table as &dyn StackTable);
+        let names = Names::of(&self.preamble.events, stacks, &mut ledger);
         self.finish(ledger, &ringless, &names)
     }
 

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Reads schema files, for every command that takes a schema.
+
+use crate::failure::Failure;
+use crate::messages;
+use klogger_schema::model::Schema;
+use klogger_schema::{Options, TEXT_MAX, parse};
+use std::fs::File;
+use std::io::{ErrorKind, Read};
+use std::path::Path;
+
+/// Reads and checks a schema file. Prints errors and warnings on standard error.
+pub fn load(path: &Path, options: &Options) -> Result<Schema, Failure> {
+    let file = path.to_string_lossy();
+    let text = read(path)?;
+    match parse(&file, &text, options) {
+        Ok(parsed) => {
+            messages::diagnostics(&file, &text, &parsed.warnings);
+            Ok(parsed.schema)
+        }
+        Err(found) => {
+            messages::diagnostics(&file, &text, &found);
+            Err(Failure::printed())
+        }
+    }
+}
+
+/// The text of a schema file. The file may be empty, endless, or not text.
+pub fn read(path: &Path) -> Result<String, Failure> {
+    let file = path.display();
+    let mut bytes = Vec::new();
+    File::open(path).and_then(|f| f.take(TEXT_MAX as u64 + 1).read_to_end(&mut bytes)).map_err(
+        |error| match error.kind() {
+            ErrorKind::NotFound => Failure::new(format!("{file}: there is no such file")).help(
+                "name a schema file, such as my.klogger; 'klogger list' shows the schemata that \
+                   need no file",
+            ),
+            ErrorKind::IsADirectory => Failure::new(format!("{file} is a directory"))
+                .help("name the schema file in it, which ends in .klogger"),
+            ErrorKind::PermissionDenied => {
+                Failure::new(format!("{file}: permission denied")).help("check its mode and owner")
+            }
+            _ => Failure::new(format!("{file}: {error}")),
+        },
+    )?;
+    if bytes.len() > TEXT_MAX {
+        return Err(Failure::new(format!("{file} has more than {TEXT_MAX} bytes"))
+            .help("check that this is a schema file; if it is, divide it into several"));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        let line = error.as_bytes()[..at].iter().filter(|&&b| b == b'\n').count() + 1;
+        Failure::new(format!("{file}:{line}: byte {at} is not UTF-8 text")).help(
+            "check that this is a schema file; if it is, convert it to UTF-8, or remove that byte",
+        )
+    })
+}
