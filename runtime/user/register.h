@@ -180,8 +180,8 @@ KLOGGER_SLOW void klogger_link(struct klogger_unit *unit)
 	 */
 	if (unit->runtime != KLOGGER_RUNTIME) {
 		klogger_complain(
-			"a schema is not logged, for its header is of another klogger; "
-			"make all headers again",
+			"a schema is not logged: its header is from another version of klogger; "
+			"generate all headers again",
 			unit->name);
 		return;
 	}
@@ -189,8 +189,8 @@ KLOGGER_SLOW void klogger_link(struct klogger_unit *unit)
 		if (other->length != unit->length ||
 		    memcmp(other->text, unit->text, unit->length)) {
 			klogger_complain(
-				"two versions of a schema in one program, so one is not logged; "
-				"make its headers again",
+				"two versions of a schema in one program, one is not logged; "
+				"generate its headers again",
 				unit->name);
 			return;
 		}

@@ -30,8 +30,8 @@ pub(crate) fn embed(out: &mut Text, parts: &[&str]) {
         text.lines().filter(own).for_each(|line| out.push(format_args!("{line}\n")));
     }
     out.push(format_args!(
-        "\n#if KLOGGER_RUNTIME != {number:#018x}ull\n#error \"another klogger has made the header \
-         that stands before this one; make both again\"\n#endif\n"
+        "\n#if KLOGGER_RUNTIME != {number:#018x}ull\n#error \"the header before this one is from \
+         another version of klogger; generate both again\"\n#endif\n"
     ));
 }
 

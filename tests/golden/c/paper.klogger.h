@@ -29,7 +29,7 @@ static inline void klogger_off_SCHEDIN(int pid, unsigned long long L2_cache_miss
 [runtime]
 
 #if KLOGGER_RUNTIME != [number]ull
-#error "another klogger has made the header that stands before this one; make both again"
+#error "the header before this one is from another version of klogger; generate both again"
 #endif
 
 #ifdef __cplusplus
