@@ -3,8 +3,10 @@
 kernel.
 """
 
+import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -188,17 +190,52 @@ def recorder(klogger, clean_dir):
     recorder.end()
 
 
-def bpf_objects() -> set:
-    """(kind, id, name) of each BPF program and map of klogger."""
+def is_ours(pid: str) -> bool:
+    """Whether a process descends from the tests."""
+    while pid not in ("0", str(os.getpid())):
+        pid = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1]
+    return pid != "0"
+
+
+def others() -> list[str]:
+    """The klogger processes that are not ours: someone may be recording beside the tests."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if (folder / "comm").read_text() == "klogger\n" and not is_ours(folder.name):
+                found.append(folder.name)
+    return found
+
+
+def opened(pids) -> set:
+    """(kind, id) of the BPF programs and maps that processes have open."""
     found = set()
-    for kind in ("prog", "map"):
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            for file in Path(f"/proc/{pid}/fdinfo").iterdir():
+                ids = re.findall(r"^(prog|map)_id:\s*(\d+)$", file.read_text(), re.M)
+                found.update((kind, int(number)) for kind, number in ids)
+    return found
+
+
+def bpf_objects() -> set:
+    """(kind, id, name) of each BPF program and map of klogger, but for those of other recorders."""
+    recorders = others()
+    found, theirs = {}, opened(recorders)
+    for kind in ("map", "prog"):
         listed = subprocess.run(
-            ["bpftool", "-j", kind, "show"], capture_output=True, text=True, check=True
+            ["bpftool", "-f", "-j", kind, "show"], capture_output=True, text=True, check=True
         ).stdout
         for item in json.loads(listed or "[]"):
             if "klogger" in item.get("name", ""):
-                found.add((kind, item["id"], item["name"]))
-    return found
+                found[kind, item["id"]] = item["name"]
+            # The folder of a recorder's pins is PID-TIME.
+            pins = [Path(pin).parent.name.split("-")[0] for pin in item.get("pinned", [])]
+            if any(pid in recorders for pid in pins):
+                theirs.add((kind, item["id"]))
+            if (kind, item["id"]) in theirs:
+                theirs.update(("map", number) for number in item.get("map_ids", []))
+    return {(*key, name) for key, name in found.items() if key not in theirs}
 
 
 @pytest.fixture

@@ -27,13 +27,13 @@ def check_not_torn(log):
 def test_nothing_is_torn(recorder, workloads, clean_kernel, buffer):
     # All CPUs, for otherwise an interrupt's event is only logged if it interrupts the workload.
     log, report = recorder.log(
-        "-s", SCHEMA, "--buffer-size", buffer, "--", workloads / "nested", 5000, timeout=300
+        "-s", SCHEMA, "--buffer-size", buffer, "--", workloads / "nested", 2000, timeout=300
     )
     for event in EVENTS:
         assert log.count(event) > 0, f"no {event} at all"
     cpus = {cpu for (cpu,) in log.rows("SELECT DISTINCT cpu FROM n_rename")}
     assert cpus == set(range(os.cpu_count()))
-    assert log.one("SELECT sum(logged) FROM event") > 1_000_000
+    assert log.one("SELECT sum(logged) FROM event") > 100_000
     check_not_torn(log)
     oracles.check_serials(log)
     oracles.check_lost_sums(log)
