@@ -39,7 +39,7 @@ pub struct EngineInfo {
     pub maker: &'static Maker,
     /// What becomes of the probes of a schema on the kernel that runs, without attaching any of
     /// them; `None` if it attaches none.
-    pub plan: Option<fn(&Schema) -> Result<Forecast, Error>>,
+    pub plan: Option<Predict>,
     /// Builds what it needs for a kernel that need not be the one that runs; `None` if it needs
     /// nothing.
     pub build: Option<Build>,
@@ -47,8 +47,14 @@ pub struct EngineInfo {
     pub logs: fn(&Request, &CompiledSchema) -> bool,
     /// Prepares it: loads and checks everything, and attaches nothing. `alone`: no other engine
     /// takes part in the recording.
-    pub prepare: fn(request: &Request, alone: bool) -> Result<Box<dyn Engine>, Error>,
+    pub prepare: Prepare,
 }
+
+/// Says what becomes of the probes of a schema.
+pub type Predict = fn(&Schema) -> Result<Forecast, Error>;
+
+/// Prepares an engine.
+pub type Prepare = fn(request: &Request, alone: bool) -> Result<Box<dyn Engine>, Error>;
 
 /// What an engine expects of probes.
 pub struct Forecast {
