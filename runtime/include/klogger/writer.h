@@ -133,7 +133,7 @@ KLOGGER_WRITER void klogger_pass_low_water(struct klogger_ring *ring, __u32 size
 {
 	__u64 limit = klogger_load(ring->limit), hard = klogger_load(ring->hard);
 
-	if (!limit || limit >= hard || klogger_load(ring->head) + size <= limit)
+	if (limit >= hard || !limit || klogger_load(ring->head) + size <= limit)
 		return;
 	if (klogger_swap_shared(&ring->limit, limit, hard) == limit)
 		klogger_wake_reader(ring);
