@@ -13,8 +13,9 @@ from measure import NOT_HERE, cell, goal, quotient, rounds_of, run, trimmed
 from speed import Ahead, Speed, at_once, relative
 
 from klogger_lab.bench import events
+from klogger_lab.bench.engines import BPF
 from klogger_lab.bench.events import CLOCK, EMPTY, FLOOR, OFF, REFERENCE, Event
-from klogger_lab.bench.loop import ENGINES, Bench, Loop, info, prepare, recording, show
+from klogger_lab.bench.loop import Bench, Loop, info, prepare, recording, show
 
 HERE = Path(__file__).resolve().parent
 # All CPUs at once against one.
@@ -61,7 +62,7 @@ def over_empty(
     """
     numbers = {REFERENCE: FLOOR.index(REFERENCE), **arms}
     with recording(bench, [loop.pid for loop in loops], log, []):
-        said = at_once(loops, bench.engine.block, bench.engine.rounds, numbers)
+        said = at_once(loops, bench.hits.block, bench.hits.rounds, numbers)
     check_lost(log)
     speed.note(*said)
     costs = {arm: [relative(one, arm, EMPTY) for one in said] for arm in arms}
@@ -81,7 +82,7 @@ def ladder(tools) -> list[str]:
     """In nanoseconds, by blocks that take turns."""
     folder = tools.folder / "ladder"
     folder.mkdir()
-    bench = prepare(ENGINES["bpf"], rungs(), folder)
+    bench = prepare(BPF.name, BPF.hits, rungs(), folder)
     arms, log, speed = arms_of(rungs()), folder / "ladder.klog", Speed()
     with ExitStack() as stack:
         loops = [stack.enter_context(Ahead(bench, cpu)) for cpu in range(os.cpu_count())]
@@ -165,7 +166,7 @@ def paper(tools) -> list[str]:
     """
     folder = tools.folder / "paper"
     folder.mkdir()
-    bench = single_bench(prepare(ENGINES["bpf"], rungs(), folder), folder)
+    bench = single_bench(prepare(BPF.name, BPF.hits, rungs(), folder), folder)
     arms, cold_kb = arms_of(rungs()), COLD_TIMES * l2_kb()
     found: dict[str, dict[str, list[int]]] = {"warm": {}, "cold": {}}
     with Ahead(bench, tools.cpu) as loop:

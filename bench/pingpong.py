@@ -12,14 +12,15 @@ from measure import NOT_HERE, cell, goal, rounds_of, run
 from rivals import LARGE_KB, ftrace_events, perf_events, perf_words
 from speed import Ahead, Speed, relative
 
+from klogger_lab.bench.engines import BPF, Hits
 from klogger_lab.bench.events import EMPTY, REFERENCE
-from klogger_lab.bench.loop import Bench, Engine, Loop
+from klogger_lab.bench.loop import Bench, Loop
 from klogger_lab.bench.stats import Blocks
 from klogger_lab.build import build
 from klogger_lab.recorder import Recorder
 
 HERE = Path(__file__).resolve().parent
-ENGINE = Engine("bpf", 101, 200, 0, "--buffer-size", "16M")
+HITS = Hits(101, 200, 0, "--buffer-size", "16M", in_kernel=True)
 ARMS = (REFERENCE, EMPTY)
 GOALS = {"ftrace": 0.45, "perf record": 0.2}
 KLOGGER = "klogger, scheduler"
@@ -68,7 +69,7 @@ def prepare(folder: Path) -> Bench:
     (folder / "arms.h").write_text((HERE / "pingpong.h").read_text())
     source = folder / "klogger_loop.c"
     source.write_text(resources.files("klogger_lab").joinpath("bench", "loop.c").read_text())
-    return Bench(ENGINE, None, Path("scheduler"), build(folder, source.name), "")
+    return Bench(BPF.name, HITS, None, Path("scheduler"), build(folder, source.name), "")
 
 
 @contextmanager
@@ -96,7 +97,7 @@ TRACERS = {KLOGGER: klogger, "ftrace": ftrace, "perf record": perf}
 
 
 def blocks(loop: Loop) -> Blocks:
-    return dict(zip(ARMS, loop.rounds(ENGINE.rounds, range(len(ARMS)))["blocks"], strict=True))
+    return dict(zip(ARMS, loop.rounds(HITS.rounds, range(len(ARMS)))["blocks"], strict=True))
 
 
 def round_of(

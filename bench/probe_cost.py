@@ -15,8 +15,9 @@ from speed import Ahead, Speed, added, at_once
 
 from klogger_lab.bench import events, health, stats
 from klogger_lab.bench.cost import one_pass
+from klogger_lab.bench.engines import BPF
 from klogger_lab.bench.events import EMPTY, REFERENCE, TWO_INTS
-from klogger_lab.bench.loop import ENGINES, Bench, Loop, prepare
+from klogger_lab.bench.loop import Bench, Loop, prepare
 
 KLOGGER, FLOOR_NAME = "klogger, two ints", "floor: program + clock"
 CLOCK_READ = "klogger, clock read"
@@ -61,7 +62,7 @@ def others(tools) -> dict[str, Callable]:
 
 def blocks(bench: Bench, loops: Sequence[Loop]) -> list[stats.Blocks]:
     arms = {arm: events.FLOOR.index(arm) for arm in ARMS}
-    return at_once(loops, bench.engine.block, bench.engine.rounds, arms)
+    return at_once(loops, bench.hits.block, bench.hits.rounds, arms)
 
 
 def other_hit(bench: Bench, loops: Sequence[Loop], attach: Callable, speed: Speed) -> list[float]:
@@ -89,7 +90,7 @@ def probe_hit(tools) -> list[str]:
     """The cost of a hit that logs two ints, over that of a program which only reads the clock."""
     folder = tools.folder / "hit"
     folder.mkdir()
-    bench = prepare(ENGINES["bpf"], [TWO_INTS], folder)
+    bench = prepare(BPF.name, BPF.hits, [TWO_INTS], folder)
     before, speed = health.ticks(tools.cpu), Speed()
     with Ahead(bench, tools.cpu) as loop:
         arms = {KLOGGER: lambda: klogger_hit(bench, loop, folder / "hit.klog", speed)}
@@ -98,10 +99,10 @@ def probe_hit(tools) -> list[str]:
                 name: other_hit(bench, [loop], attach, speed)[0]
             }
         results, missing = rounds_of(arms, tools.rounds)
-        clocks = [loop.rounds(bench.engine.rounds, [0])]
+        clocks = [loop.rounds(bench.hits.rounds, [0])]
     results = speed.in_ns(results)
     fault = health.fault(
-        clocks, bench.engine.block * 100, health.between(before, health.ticks(tools.cpu))
+        clocks, bench.hits.block * 100, health.between(before, health.ticks(tools.cpu))
     )
     missing = {**missing, "LTTng": why_no_lttng()}
     names = ["empty program", FLOOR_NAME, *KLOGGERS, *RIVALS]
@@ -205,7 +206,7 @@ def all_cpus(tools) -> list[str]:
     """What others' events cost on each CPU while all of them log, against one that logs alone."""
     folder = tools.folder / "all"
     folder.mkdir()
-    bench, speed = prepare(ENGINES["bpf"], [TWO_INTS], folder), Speed()
+    bench, speed = prepare(BPF.name, BPF.hits, [TWO_INTS], folder), Speed()
     with ExitStack() as stack:
         loops = [stack.enter_context(Ahead(bench, cpu)) for cpu in range(os.cpu_count())]
         arms = {

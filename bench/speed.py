@@ -72,7 +72,7 @@ class Ahead(Loop):
     """
 
     def __init__(self, bench: Bench, cpu: int) -> None:
-        words = [str(bench.program), str(cpu), str(bench.engine.block), str(bench.engine.pause_ns)]
+        words = [str(bench.program), str(cpu), str(bench.hits.block), str(bench.hits.pause_ns)]
         # In a session of its own it has a group of its own, where the kernel shares the CPU among
         # sessions.
         self.process = subprocess.Popen(

@@ -14,8 +14,9 @@ from measure import FAULTS, NOT_HERE, why
 from rivals import RIVALS, SMALL_KB, Kept, ring
 
 from klogger_lab.bench import events
+from klogger_lab.bench.engines import BPF
 from klogger_lab.bench.events import FLOOR
-from klogger_lab.bench.loop import ENGINES, Bench, Loop, info, prepare, recording
+from klogger_lab.bench.loop import Bench, Loop, info, prepare, recording
 from klogger_lab.bench.rate import disk_rate
 
 SECONDS = 5
@@ -97,7 +98,7 @@ def arms_of(tools) -> tuple[Bench, dict[str, tuple[Callable, int]]]:
         folder = tools.folder / f"sustained-{times}"
         folder.mkdir()
         event = dataclasses.replace(events.TWO_INTS, times=times)
-        benches.append(prepare(ENGINES["bpf"], [event], folder))
+        benches.append(prepare(BPF.name, BPF.hits, [event], folder))
     return benches[0], {
         "klogger": (partial(klogger, benches[0]), 1),
         **{

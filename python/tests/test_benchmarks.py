@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 """What bench/ makes of numbers; it measures nothing here."""
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -20,6 +21,13 @@ import sustained
 from klogger.failure import Failure
 from klogger_lab.bench.events import EMPTY, REFERENCE
 from klogger_lab.bench.stats import Pass
+
+
+def test_each_file_can_be_imported() -> None:
+    folder = Path(measure.__file__).parent
+    names = sorted(path.stem for path in folder.glob("*.py"))
+    command = [sys.executable, "-c", f"import {', '.join(names)}"]
+    subprocess.run(command, cwd=folder, check=True)
 
 
 def test_a_cost_has_quartiles() -> None:
