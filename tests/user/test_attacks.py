@@ -265,7 +265,7 @@ def test_strangers_under_a_recorders_name(recorder):
     assert {code for code, _ in found.values()} == {2}, found
     said = {what: text for what, (_, text) in found.items()}
     assert said["only a squatter"].startswith("klogger: no recording is running\n")
-    assert f"is of user {NOBODY}, not trusted" in said["by number"]
+    assert f"belongs to user {NOBODY}, who is not trusted" in said["by number"]
     assert "\x1b" not in said["escapes"] and "\\x1b[2Jgone" in said["escapes"]
     assert said["full"].startswith("klogger: no answer from the recording of process 79: ")
     for what in ("stranger", "stranger disables"):
