@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from klogger import prelude
+from klogger import decodings, prelude
 from klogger.log import Log
 
 NUMERIC = {
@@ -91,5 +91,7 @@ def functions(log: Log) -> list[tuple[str, str]]:
             "distribution of ns by series: so many points a doubling",
         ),
     ]
-    rows = log.rows("SELECT DISTINCT decoding FROM klogger.decoding ORDER BY 1")
-    return found + [(f"{name}(x)", "text of a value") for (name,) in rows]
+    own = dict(decodings.DOCS)
+    for (name,) in log.rows("SELECT DISTINCT decoding FROM klogger.decoding ORDER BY 1"):
+        own.setdefault(f"{name}(x)", "text of a value")
+    return found + list(own.items())

@@ -217,10 +217,17 @@ class Log:
             self._link.cleanup()
 
 
-def open(path: str | os.PathLike[str], *, quiet: bool = True, locked: bool = False) -> Log:
+def open(
+    path: str | os.PathLike[str],
+    *,
+    quiet: bool = True,
+    locked: bool = False,
+    writable: Iterable[Path] = (),
+) -> Log:
     """Opens a log, or the directory that `klogger export --to parquet` made of one.
 
-    `locked`: queries can reach no files but the log's own tables. `quiet`: see `export.tables_of`.
+    `locked`: queries can reach no files but the log's own tables, and those that are `writable`.
+    `quiet`: see `export.tables_of`.
     """
     directory = tables_of(path, quiet=quiet)
     try:
@@ -249,7 +256,7 @@ def open(path: str | os.PathLike[str], *, quiet: bool = True, locked: bool = Fal
             f"{directory}: {message}", help=f"remove {directory}, and it will be made anew"
         ) from None
     if locked:
-        lock(connection, root)
+        lock(connection, root, writable)
     return log
 
 
@@ -277,7 +284,7 @@ def memory_mib(events: Iterable[Event]) -> int:
     return max(MEMORY_MIB, min(needed, MEMORY_MIB_MAX))
 
 
-def lock(connection: duckdb.DuckDBPyConnection, root: Path) -> None:
+def lock(connection: duckdb.DuckDBPyConnection, root: Path, writable: Iterable[Path]) -> None:
     """An analysis may come with another user's schema and is untrusted: it can read this log and
     nothing else.
 
@@ -285,6 +292,9 @@ def lock(connection: duckdb.DuckDBPyConnection, root: Path) -> None:
     """
     connection.execute("SET preserve_insertion_order = false")
     connection.execute(f"SET allowed_directories = [{literal(str(root))}]")
+    # DuckDB writes a file that is there already under another name first.
+    paths = [p.absolute().with_name(start + p.name) for p in writable for start in ("", "tmp_")]
+    connection.execute(f"SET allowed_paths = [{', '.join(literal(str(p)) for p in paths)}]")
     connection.execute("SET enable_external_access = false")
 
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import duckdb
 
-from klogger import costs, durations
-from klogger.sqltext import identifier, literal
+from klogger import costs, decodings, durations
+from klogger.sqltext import identifier
 
 # The columns that the exporter promises, for a log in which such a table is missing.
 TABLES = {
@@ -28,6 +28,7 @@ TABLES = {
     " lost BIGINT, fields VARCHAR",
     "decoding": "decoding VARCHAR, flags BOOLEAN, value UBIGINT, text VARCHAR",
     "stack": "id BIGINT, frames VARCHAR[], text VARCHAR",
+    "symbol": "address UBIGINT, name VARCHAR",
 }
 DOCS = {
     "process": "threads and their names: one row per thread and name; pid 0 is idle",
@@ -36,6 +37,7 @@ DOCS = {
     "decoding": "texts for values; each is also a function, as in task_state(state)",
     "stack": "kernel stacks, by the numbers in fields `as stack`: "
     "the functions, the innermost first",
+    "symbol": "the functions of the kernel by address, if some field is `as code`",
     "thread": "one row per thread id, with its latest name",
     "recorder": "the recorder's own threads",
     "cost": "what logging an event took, with its probe: measured before "
@@ -119,8 +121,7 @@ def create(connection: duckdb.DuckDBPyConnection, root: Path, preamble: Mapping[
     )
     connection.execute(RECORDER)
     costs.create(connection, preamble)
-    for name in decodings(connection):
-        connection.execute(name)
+    decodings.create(connection)
 
 
 def numbers(preamble: Mapping[str, Any], section: str, name: str) -> list[int]:
@@ -148,43 +149,3 @@ def empty_event(name: str, fields: Iterable[str]) -> str:
     return (
         f"CREATE TABLE main.{identifier(name)} (time BIGINT, cpu SMALLINT, serial BIGINT{columns})"
     )
-
-
-def decodings(connection: duckdb.DuckDBPyConnection) -> Iterable[str]:
-    """One function per decoding: from a value to its text."""
-    rows = connection.execute(
-        "SELECT decoding, any_value(flags), list(value ORDER BY value), list(text ORDER BY value)"
-        " FROM klogger.decoding"
-        " GROUP BY decoding ORDER BY decoding"
-    ).fetchall()
-    for name, flags, values, texts in rows:
-        body = flags_body(values, texts) if flags else enum_body(values, texts)
-        yield f"CREATE OR REPLACE MACRO klogger.{identifier(name)}(x) AS {body}"
-
-
-def enum_body(values: list[int], texts: list[str]) -> str:
-    cases = " ".join(f"WHEN {v} THEN {literal(t)}" for v, t in zip(values, texts, strict=True))
-    # The table holds 64 bits as a signed number; a field may hold them as an unsigned one.
-    cases += "".join(
-        f" WHEN {v + 2**64} THEN {literal(t)}" for v, t in zip(values, texts, strict=True) if v < 0
-    )
-    return f"CASE x {cases} ELSE x::VARCHAR END"
-
-
-def flags_body(values: list[int], texts: list[str]) -> str:
-    """Texts of the bits that are set, joined by `|`; bits without a text as one number in hex."""
-    known = 0
-    zero = "'0'"
-    parts = []
-    for signed, text in zip(values, texts, strict=True):
-        value = signed % 2**64
-        if value == 0:
-            zero = literal(text)
-            continue
-        known |= value
-        parts.append(
-            f"CASE WHEN x::UBIGINT & {value}::UBIGINT = {value}::UBIGINT THEN {literal(text)} END"
-        )
-    rest = f"(x::UBIGINT & {~known & (2**64 - 1)}::UBIGINT)"
-    parts.append(f"CASE WHEN {rest} <> 0 THEN printf('0x%x', {rest}) END")
-    return f"CASE WHEN x = 0 THEN {zero} ELSE concat_ws('|', {', '.join(parts)}) END"

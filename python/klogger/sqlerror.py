@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import duckdb
 
@@ -20,26 +21,55 @@ POSITION = re.compile(r"\n\nLINE (\d+): (.*)\n(\s*)\^")
 HINT = re.compile(r"\n(?:Did you mean|Candidate bindings:|Candidate tables:) ([^\n]*)")
 
 
-def explain(error: duckdb.Error, query: str, names: Iterable[str] = ()) -> str:
-    """The message, the line with a caret, and the nearest of `names` if one is unknown. Several
-    lines of text.
+@dataclass(frozen=True)
+class Fault:
+    """`line` counts from 1, and `column` from 0, in `shown`, which may be only a part of the line;
+    line 0: it is not known where. `close`: what was probably meant.
     """
+
+    message: str
+    line: int = 0
+    shown: str = ""
+    column: int = 0
+    close: tuple[str, ...] = ()
+
+    def lines(self) -> list[str]:
+        """The message, the line with a caret, and what was probably meant."""
+        parts = [self.message]
+        if self.line:
+            label = f"  line {self.line}: "
+            parts += [label + self.shown, " " * (len(label) + self.column) + "^"]
+        return parts + ([f"  help: {self.meant()}"] if self.close else [])
+
+    def in_one_line(self) -> str:
+        place = f"line {self.line}, column {self.column + 1}: " if self.line else ""
+        return place + self.message + (f"; {self.meant()}" if self.close else "")
+
+    def meant(self) -> str:
+        return f"did you mean {' or '.join(self.close)}?"
+
+
+def fault(error: duckdb.Error, query: str, names: Iterable[str] = ()) -> Fault:
+    """`names`: the nearest of them is offered if one is unknown."""
     text = str(error)
     message = re.sub(r"^\w[\w ]* Error: ", "", text.split("\n", maxsplit=1)[0]).rstrip("!")
     unknown = UNKNOWN.search(text)
     position = POSITION.search(text)
-    parts = [message]
+    place: tuple[int, str, int] = (0, "", 0)
     if position is not None:
-        label = f"line {line_of(query, int(position[1]), position[2])}: "
-        caret = len(position[3]) - len(f"LINE {position[1]}: ") + len(label)
-        parts += [f"  {label}{position[2]}", "  " + " " * caret + "^"]
+        column = len(position[3]) - len(f"LINE {position[1]}: ")
+        place = (line_of(query, int(position[1]), position[2]), position[2], column)
     elif unknown is not None:
-        parts += point_at(unknown[1], query)
+        place = place_of(unknown[1], query)
+    close: list[str] = []
     if unknown is not None:
         close = nearest(unknown[1].split(".")[-1], [*names, *hinted(text)])
-        if close:
-            parts.append(f"  help: did you mean {' or '.join(close)}?")
-    return "\n".join(parts)
+    return Fault(message, *place, tuple(close))
+
+
+def explain(error: duckdb.Error, query: str, names: Iterable[str] = ()) -> str:
+    """The same as several lines of text."""
+    return "\n".join(fault(error, query, names).lines())
 
 
 def line_of(query: str, counted: int, shown: str) -> int:
@@ -57,12 +87,11 @@ def hinted(text: str) -> list[str]:
     return [n.split(".")[-1] for n in re.findall(r'"([^"]+)"', hint[1])] if hint else []
 
 
-def point_at(name: str, query: str) -> list[str]:
-    """The line of the query with the name, and a caret below it."""
+def place_of(name: str, query: str) -> tuple[int, str, int]:
+    """The line of the query with the name: its number, its text, and where in it."""
     word = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)", re.IGNORECASE)
     for number, line in enumerate(query.splitlines(), 1):
         match = word.search(line)
         if match is not None:
-            label = f"  line {number}: "
-            return [label + line, " " * (len(label) + match.start()) + "^"]
-    return []
+            return number, line, match.start()
+    return 0, "", 0

@@ -68,6 +68,9 @@ class LogFile:
     events: list[dict[str, Any]] = field(default_factory=list)
     streams: dict[Origin, Stream] = field(default_factory=dict)
     ledger: list[dict[str, Any]] = field(default_factory=list)
+    # Lines `ADDRESS NAME`, and `NUMBER FRAME ...`.
+    symbols: str = ""
+    stacks: str = ""
 
     def event(
         self,
@@ -94,7 +97,7 @@ class LogFile:
             end = offset + size
             one = {"name": word, "type": ty, "scalar": scalar, "shape": shape, "offset": offset}
             if decode:
-                known = ("hex", "thread", "code", "device", "ip", "errno")
+                known = ("hex", "thread", "code", "stack", "device", "ip", "errno")
                 one["decode"] = decode[0] if decode[0] in known else {"table": decode[0]}
             made.append(one)
         layout = {
@@ -167,6 +170,11 @@ class LogFile:
             block = self._block(1, stream.records, origin, stream)
             index += struct.pack("<Q", len(out)) + block[8:72]
             out += block
+        for kind, text in ((2, self.symbols), (6, self.stacks)):
+            if text:
+                block = self._block(kind, text.encode())
+                index += struct.pack("<Q", len(out)) + block[8:72]
+                out += block
         ledger = self._block(3, json.dumps({"entries": self.ledger}).encode())
         index += struct.pack("<Q", len(out)) + ledger[8:72]
         out += ledger

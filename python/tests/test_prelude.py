@@ -27,6 +27,10 @@ NAMES = [
     "ns",
     "event",
     "e",
+    "address",
+    "id",
+    "text",
+    "symbol",
     "name",
     "names",
 ]
@@ -61,9 +65,12 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Log:
             for n, c in (("A", 7.0), ("B", 9.0))
         ]
     }
-    return klogger.open(
+    log = klogger.open(
         support.write_log(con, path, processes=processes, end=100, meta={"costs": costs})
     )
+    log.connection.execute("INSERT INTO klogger.symbol VALUES (16, 'alpha'), (32, 'beta [m]')")
+    log.connection.execute("INSERT INTO klogger.stack VALUES (7, ['a', 'b'], 'a+0x1<b+0x2')")
+    return log
 
 
 def asked(
@@ -99,6 +106,17 @@ def functions() -> list[tuple[str, str, str, list[str]]]:
         ("octave", "octave({0})::VARCHAR", "(VALUES (9000, 1), (1, 2))", ["3", "0"]),
         ("octaves", "octaves({0})::VARCHAR", "(VALUES (MAP {3: 5}, 1))", [str(ms)]),
         ("label", "label({0}, {1})", "(VALUES ('a', 1), ('', 2))", ["a", "thread 2"]),
+        ("thread", "thread({0}, {1})", "(VALUES (1, 10), (2, 60), (9, 1))",
+         ["one[1]", "deux[2]", "9"]),
+        ("code", "code({0})", "(VALUES (17, 1), (32, 2), (1, 3))",
+         ["alpha+0x1", '"beta [m]"+0x0', "0x1"]),
+        ("symbol", "symbol({0})", "(VALUES (17, 1), (32, 2))", ["alpha", "beta [m]"]),
+        ("stack", "stack({0})", "(VALUES (7, 1), (8, 2))", ["7[a+0x1<b+0x2]", "8"]),
+        ("hex", "hex({0})", "(VALUES (255, 1), (-1, 2))", ["0xff", "0xffffffffffffffff"]),
+        ("device", "device({0})", "(VALUES (8388609, 1))", ["8:1"]),
+        ("ip", "ip({0})", "(VALUES ([127, 0, 0, 1], 1))", ["127.0.0.1"]),
+        ("errno", "errno({0})", "(VALUES (5, 1), (6, 2))", ["5", "6"]),
+        ("klogger_word", "klogger_word({0})", "(VALUES ('a b', 1), ('c', 2))", ['"a b"', "c"]),
         ("task_state", "task_state({0})", "(VALUES (0, 1), (3, 2))", ["0", "S|D"]),
     ]  # fmt: skip
 

@@ -6,6 +6,10 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
+import pty
+import subprocess
+import sys
 from pathlib import Path
 
 import duckdb
@@ -55,7 +59,7 @@ def test_functions_of_the_schema(small_log: Path) -> None:
 def test_tables_are_listed_with_units_and_docs(
     capsys: pytest.CaptureFixture[str], small_log: Path
 ) -> None:
-    code, out, _ = ask(capsys, small_log)
+    code, out, _ = ask(capsys, small_log, ".schema")
     assert code == 0
     assert "SCHEDOUT  the running thread left its CPU (40 logged)" in out
     assert any(
@@ -77,7 +81,11 @@ def test_tables_are_listed_with_units_and_docs(
             + " " * 15 + "^\n  help: did you mean SCHEDIN or SCHEDOUT?\n"),
         ("SELECT pdi FROM SCHEDIN", 'klogger: Referenced column "pdi" not found in FROM clause\n'
             "  line 1: SELECT pdi FROM SCHEDIN\n" + " " * 17 + "^\n  help: did you mean pid?\n"),
-        (" ;", "klogger: the query is empty\n"),
+        (" ;", "klogger: the query is empty\n"
+         "  help: 'klogger sql FILE .schema' lists the tables\n"),
+        (".scheme", "klogger: there is no command '.scheme'\n  help: did you mean .schema?\n"),
+        (".schema SCHEDINN", "klogger: there is no table 'SCHEDINN'\n"
+         "  help: did you mean SCHEDIN or SCHEDOUT?\n"),
     ],
 )  # fmt: skip
 def test_bad_query(
@@ -98,6 +106,88 @@ def test_query_from_standard_input(
         "sys.stdin", io.StringIO("CREATE TEMP TABLE x AS SELECT 7 AS a; SELECT a FROM x;")
     )
     assert ask(capsys, small_log, "-", "--format", "csv") == (0, "a\n7\n", "")
+    monkeypatch.setattr("sys.stdin", io.StringIO("SELECT 8 AS a"))
+    assert ask(capsys, small_log, "--format", "csv") == (0, "a\n8\n", "")
+
+
+def test_tables_and_one_of_them(capsys: pytest.CaptureFixture[str], small_log: Path) -> None:
+    code, out, err = ask(capsys, small_log, ".tables")
+    assert (code, err) == (0, "")
+    assert [line.split()[0] for line in out.splitlines()][-3:] == ["recording", "gap", "thread_gap"]
+    code, out, err = ask(capsys, small_log, ".schema migrate")
+    assert (code, err) == (0, "")
+    assert out.splitlines()[0].startswith("MIGRATE  ")
+    assert [line.split()[0] for line in out.splitlines()[1:4]] == ["time", "cpu", "serial"]
+
+
+CLOSED = "and queries reach only the log"
+OPEN = "  help: --allow-files gives them the files that you can read and write\n"
+
+
+def test_queries_reach_no_files(
+    capsys: pytest.CaptureFixture[str], small_log: Path, tmp_path: Path
+) -> None:
+    own = tmp_path / "own.csv"
+    own.write_text("a\n7\n")
+    read, out = f"FROM '{own}'", tmp_path / "out.csv"
+    assert ask(capsys, small_log, read) == (2, "", f"klogger: {own} is a file, {CLOSED}\n{OPEN}")
+    assert ask(capsys, small_log, read, "--format", "csv", "--allow-files") == (0, "a\n7\n", "")
+    copy = f"COPY (SELECT 1) TO '{out}'"
+    for query in (copy, f"PREPARE x AS {copy}", f"EXPLAIN ANALYZE {copy}"):
+        expected = f"klogger: COPY reaches files, {CLOSED}\n{OPEN}"
+        assert ask(capsys, small_log, query) == (2, "", expected)
+    inside = f"COPY (SELECT 1 AS a) TO '{small_log}/SCHEDIN.parquet'"
+    assert ask(capsys, small_log, inside)[0] == 2
+    assert not out.exists()
+    assert ask(capsys, small_log, copy, "--allow-files")[0] == 0
+    assert out.read_text().split() == ["1", "1"]
+
+
+def test_an_answer_goes_where_it_is_to_go(
+    capsys: pytest.CaptureFixture[str], small_log: Path, tmp_path: Path
+) -> None:
+    for form in ("csv", "json", "parquet"):
+        out = tmp_path / f"out.{form}"
+        for value in ("1", "2"):
+            query = f"SELECT {value} AS a"
+            assert ask(capsys, small_log, query, "--format", form, "-o", str(out)) == (0, "", "")
+        assert duckdb.sql(f"SELECT a FROM '{out}'").fetchall() == [(2,)]
+        assert [path.name for path in tmp_path.iterdir()] == [out.name]
+        out.unlink()
+
+
+def test_a_prompt_on_a_terminal(small_log: Path, tmp_path: Path) -> None:
+    """Queries of several lines, a command, errors in one line, and a history."""
+    events = len(klogger.open(small_log).events)
+    main, side = pty.openpty()
+    environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path), "TERM": "dumb", "COLUMNS": "80"}
+    command = [sys.executable, "-m", "klogger.cli.sql", str(small_log), "--format", "csv"]
+    with subprocess.Popen(
+        command, stdin=side, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
+    ) as shell:
+        os.write(main, b"SELECT ';' AS a,\n 7 AS b;\n.schemata\nSELECT pdi\nFROM SCHEDIN;\n.quit\n")
+        out, err = shell.communicate(timeout=120)
+    assert (shell.returncode, out.decode()) == (0, "a,b\n;,7\n")
+    said = err.decode().replace("klogger> ", "").replace("     ... ", "").splitlines()
+    assert said == [
+        f"{small_log}: {events} tables of events. '.help' says what to type.",
+        "klogger: there is no command '.schemata'; did you mean .schema?",
+        'klogger: line 1, column 8: Referenced column "pdi" not found in FROM clause;'
+        " did you mean pid?",
+    ]
+
+
+def test_a_prompt_has_a_history(small_log: Path, tmp_path: Path) -> None:
+    main, side = pty.openpty()
+    environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path), "TERM": "dumb"}
+    command = [sys.executable, "-m", "klogger.cli.sql", str(small_log), "--format", "csv"]
+    with subprocess.Popen(command, stdin=side, stdout=side, stderr=side, env=environment) as shell:
+        os.write(main, b"SELECT 7\n AS b;\n.quit\n")
+        assert shell.wait(timeout=120) == 0
+    assert "b\r\n7\r\n" in os.read(main, 65536).decode()
+    history = tmp_path / "klogger" / "sql_history"
+    assert history.read_text().splitlines()[-3:] == ["SELECT 7", " AS b;", ".quit"]
+    assert history.stat().st_mode & 0o777 == 0o600
 
 
 def test_interactive_goes_on_after_an_error(

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! The tables about a log: processes, ledger, events, decodings, stacks.
+//! The tables about a log: processes, ledger, events, decodings, stacks,
+//! symbols.
 
 use crate::roles;
 use crate::table::write_small;
 use arrow_array::builder::{
     BooleanBuilder, Int16Builder, Int32Builder, Int64Builder, ListBuilder, StringBuilder,
 };
-use arrow_array::{ArrayRef, BooleanArray, Int32Array, Int64Array, StringArray};
+use arrow_array::{ArrayRef, BooleanArray, Int32Array, Int64Array, StringArray, UInt64Array};
+use klogger_log::decode::errors;
 use klogger_log::ledger::{Ledger, Severity};
 use klogger_log::origin::Origin;
 use klogger_log::preamble::Preamble;
 use klogger_log::process::Row;
 use klogger_log::stacks::Stacks;
+use klogger_log::symbols::Symbols;
 use parquet::errors::ParquetError;
 use std::path::Path;
 use std::sync::Arc;
@@ -133,12 +136,13 @@ pub fn write_events(
     write_small(&dir.join("event.parquet"), columns)
 }
 
+/// The decodings of the log's schemata, and that of errors, unless a schema has one of this name.
 pub fn write_decodings(dir: &Path, preamble: &Preamble) -> Result<(), ParquetError> {
+    let own = errors();
+    let own = Some(&own).filter(|own| preamble.decodings.iter().all(|d| d.name != own.name));
     let rows = || {
-        preamble
-            .decodings
-            .iter()
-            .flat_map(|d| d.values.iter().map(move |(value, text)| (d, *value, text)))
+        let all = preamble.decodings.iter().chain(own);
+        all.flat_map(|d| d.values.iter().map(move |(value, text)| (d, *value, text)))
     };
     let flags: Vec<bool> = rows().map(|(d, _, _)| d.flags).collect();
     let columns: Vec<(&str, ArrayRef)> = vec![
@@ -148,6 +152,15 @@ pub fn write_decodings(dir: &Path, preamble: &Preamble) -> Result<(), ParquetErr
         ("text", texts(rows().map(|(_, _, text)| text.as_str()))),
     ];
     write_small(&dir.join("decoding.parquet"), columns)
+}
+
+pub fn write_symbols(dir: &Path, symbols: &Symbols) -> Result<(), ParquetError> {
+    let mut name = StringBuilder::new();
+    symbols.iter().for_each(|(_, text)| name.append_value(String::from_utf8_lossy(text)));
+    let address = UInt64Array::from_iter_values(symbols.iter().map(|(address, _)| address));
+    let columns: Vec<(&str, ArrayRef)> =
+        vec![("address", Arc::new(address)), ("name", Arc::new(name.finish()))];
+    write_small(&dir.join("symbol.parquet"), columns)
 }
 
 pub fn write_stacks(dir: &Path, stacks: &Stacks) -> Result<(), ParquetError> {

@@ -44,4 +44,4 @@ pub use output::{Error, Export};
 pub use registry::EXPORTERS;
 
 /// Changes when the tables do, so that older ones are made again.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;

@@ -10,7 +10,7 @@ use crate::symbols::Symbols;
 use crate::text::{push_hex, push_int, push_word};
 use klogger_schema::layout::FieldLayout;
 use klogger_schema::model::{Decode, Decoding};
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// How a field is shown: its [`Decode`] with the tables looked up.
 enum Show {
@@ -176,8 +176,10 @@ impl Decoder {
         processes: &Processes,
         out: &mut Vec<u8>,
     ) {
-        if let (Show::Ip, Some(bytes)) = (show, elements.bytes.first_chunk::<16>()) {
-            return out.extend_from_slice(Ipv6Addr::from(*bytes).to_string().as_bytes());
+        if matches!(show, Show::Ip)
+            && let Some(address) = address_of(elements.bytes)
+        {
+            return out.extend_from_slice(address.to_string().as_bytes());
         }
         out.push(b'[');
         for (i, value) in elements.iter().enumerate() {
@@ -188,6 +190,14 @@ impl Decoder {
         }
         out.push(b']');
     }
+}
+
+/// The IP address that 4 or 16 bytes are.
+fn address_of(bytes: &[u8]) -> Option<IpAddr> {
+    if let Ok(bytes) = <[u8; 16]>::try_from(bytes) {
+        return Some(Ipv6Addr::from(bytes).into());
+    }
+    Some(Ipv4Addr::from(<[u8; 4]>::try_from(bytes).ok()?).into())
 }
 
 fn show(field: &FieldLayout, preamble: &Preamble) -> Show {
@@ -255,6 +265,12 @@ pub fn push_number(out: &mut Vec<u8>, value: Value) {
         Value::Bool(b) => push_int(out, u8::from(b)),
         Value::Text(_) | Value::Array(_) => {}
     }
+}
+
+/// The texts of errors, each for its negative number.
+pub fn errors() -> Decoding {
+    let text = |(number, name): &(i32, &str)| (-i64::from(*number) as u64, format!("-{name}"));
+    Decoding { name: "errno".into(), flags: false, values: ERRNO.iter().map(text).collect() }
 }
 
 /// The name of an error, for its negative number.

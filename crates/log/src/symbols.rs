@@ -39,6 +39,13 @@ impl Symbols {
         self.entries.is_empty()
     }
 
+    /// By ascending address; where several have the same, the one that [`Symbols::find`] gives.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, &[u8])> {
+        let next = self.entries.iter().skip(1).map(|e| Some(e.0)).chain([None]);
+        let last = self.entries.iter().zip(next).filter(|(e, next)| Some(e.0) != *next);
+        last.map(|(e, _)| (e.0, &self.text[e.1 as usize..e.2 as usize]))
+    }
+
     /// The symbol that `address` is in, and how far into it.
     pub fn find(&self, address: u64) -> Option<(&[u8], u64)> {
         let after = self.entries.partition_point(|e| e.0 <= address);
@@ -60,5 +67,12 @@ mod tests {
         assert_eq!(symbols.find(0x1fff), Some((&b"alpha"[..], 0xfff)));
         assert_eq!(symbols.find(0x2010), Some((&b"beta [module]"[..], 0x10)));
         assert_eq!(symbols.find(u64::MAX), None);
+    }
+
+    #[test]
+    fn of_two_symbols_at_an_address_both_give_the_same() {
+        let symbols = Symbols::new(b"20 c\n10 a\n10 b\n".to_vec());
+        assert_eq!(symbols.iter().collect::<Vec<_>>(), [(0x10, &b"b"[..]), (0x20, &b"c"[..])]);
+        assert_eq!(symbols.find(0x10), Some((&b"b"[..], 0)));
     }
 }

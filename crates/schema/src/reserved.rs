@@ -5,7 +5,7 @@
 pub const HEADER_FIELDS: [&str; 4] = ["time", "cpu", "serial", "header"];
 
 /// Tables of every log.
-pub const BUILTIN_TABLES: [&str; 5] = ["process", "ledger", "event", "decoding", "stack"];
+pub const BUILTIN_TABLES: [&str; 6] = ["process", "ledger", "event", "decoding", "stack", "symbol"];
 
 /// Events of every log (`runtime/klogger.klogger`; a test compares).
 pub const BUILTIN_EVENTS: [&str; 12] = [

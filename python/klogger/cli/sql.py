@@ -15,9 +15,9 @@ from typing import Any
 import duckdb
 
 import klogger
-from klogger import catalogue, losses, sqlerror, terminal
+from klogger import catalogue, losses, prompt, sqlerror, terminal
 from klogger.cli import check_link, complain, guarded, private_as
-from klogger.failure import Failure
+from klogger.failure import Failure, did_you_mean
 from klogger.log import Log
 from klogger.units import plain, printable
 
@@ -26,17 +26,36 @@ ROWS_AT_ONCE = 10_000
 
 EPILOG = """\
 examples:
-  klogger sql x.klog                                     the tables and their columns
-  klogger sql x.klog 'SELECT comm(pid, time) AS program, count(*) FROM SCHEDIN GROUP BY 1'
+  klogger sql x.klog                           a prompt: queries, .tables, .schema
+  klogger sql x.klog .schema                   the tables, their columns, the functions
+  klogger sql x.klog 'SELECT comm(pid, time) AS program, count(*)
+                      FROM SCHEDIN GROUP BY 1'
   klogger sql x.klog 'SELECT task_state(state), count(*) FROM SCHEDOUT GROUP BY 1' --format csv
-  klogger sql x.klog - < question.sql
+  klogger sql x.klog < question.sql
+
+Queries can read the log and no other files, and write none; --allow-files gives them the files that
+you can read and write. Functions make texts of values, as in 'klogger cat': hex(x), thread(pid,
+time), code(x), symbol(x), stack(x), device(x), ip(x), errno(x), and those of the log's schemata.
 """
+HELP = """\
+A query ends with ';', and may have several lines. Ctrl-C gives it up.
+.tables          the tables
+.schema [TABLE]  the columns of all tables, or of one; without a table also the functions
+.quit            end, as Ctrl-D"""
+COMMANDS = (".help", ".quit", ".schema", ".tables")
+# What can write files, of the statements of DuckDB.
+WRITING = {"ATTACH", "COPY", "COPY_DATABASE", "EXPORT", "LOAD", "UPDATE_EXTENSIONS"}
+
+CLOSED = "and queries reach only the log"
+OPEN = "--allow-files gives them the files that you can read and write"
+GREETING = "'.help' says what to type."
 
 
 def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(
         prog="klogger sql",
-        description="Query a log in SQL (DuckDB's). Times are nanoseconds since the log's start.",
+        description="Query a log in SQL (DuckDB's). Times are nanoseconds since the log's start."
+        " Without a query: on a terminal a prompt, else the query is read from the standard input.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -46,7 +65,10 @@ def parser() -> argparse.ArgumentParser:
         help="a log, or the directory that 'klogger export --to parquet' made",
     )
     found.add_argument(
-        "query", metavar="QUERY", nargs="?", help="- reads it from the standard input"
+        "query",
+        metavar="QUERY",
+        nargs="?",
+        help="- reads it from the standard input; .tables and .schema list what there is",
     )
     found.add_argument(
         "--format", choices=["table", "csv", "json", "parquet"], help="form of the answer (table)"
@@ -58,7 +80,10 @@ def parser() -> argparse.ArgumentParser:
         "-i",
         "--interactive",
         action="store_true",
-        help="read queries until the end of the input",
+        help="read queries until the end of the input, and go on after errors",
+    )
+    found.add_argument(
+        "--allow-files", action="store_true", help="let queries read and write other files"
     )
     return found
 
@@ -72,17 +97,54 @@ def sql(args: argparse.Namespace) -> int:
     if args.format == "parquet" and args.output is None:
         raise Failure("Parquet is not for the terminal", help="say where to: -o OUT.parquet")
     private_as(args.file)
-    log = klogger.open(args.file, quiet=False)
+    writable = [args.output] if args.output else []
+    log = klogger.open(args.file, quiet=False, locked=not args.allow_files, writable=writable)
+    log.connection.execute("SET preserve_insertion_order = true")
     try:
-        if args.interactive:
+        if args.interactive or (args.query is None and sys.stdin.isatty()):
             interactive(log, args)
-        elif args.query is None:
-            terminal_catalogue(log)
+        elif args.query is not None and args.query.startswith("."):
+            command(log, args.query)
         else:
-            ask(log, sys.stdin.read() if args.query == "-" else args.query, args)
+            ask(log, sys.stdin.read() if args.query in (None, "-") else args.query, args)
     finally:
         log.close()
     return 0
+
+
+def command(log: Log, text: str) -> bool:
+    """Whether there is more to ask after it."""
+    word, *names = text.rstrip(";").split()
+    match word:
+        case ".quit" | ".exit" | ".q" | "\\q":
+            return False
+        case ".help" | "\\?":
+            terminal.console(sys.stdout).print(HELP)
+        case ".tables" | "\\dt":
+            out = terminal.console(sys.stdout)
+            for table in catalogue.tables(log):
+                terminal.print_line(out, (f"{table.name:<20}", "bold"), f" {table.doc}")
+        case ".schema" | "\\d" if names:
+            for name in names:
+                show_table(log, name)
+        case ".schema" | "\\d":
+            terminal_catalogue(log)
+        case _:
+            close = did_you_mean(word, COMMANDS)
+            raise Failure(f"there is no command '{word}'", help=close or "'.help' lists them")
+    return True
+
+
+def show_table(log: Log, name: str) -> None:
+    tables = {table.name.lower(): table for table in catalogue.tables(log)}
+    table = tables.get(name.lower())
+    if table is None:
+        close = did_you_mean(name, [t.name for t in tables.values()])
+        raise Failure(f"there is no table '{name}'", help=close or "'.tables' lists them")
+    out = terminal.console(sys.stdout)
+    terminal.print_line(out, (table.name, "bold"), f"  {table.doc}")
+    for column in table.columns:
+        print_column(out, column)
 
 
 def terminal_catalogue(log: Log) -> None:
@@ -111,35 +173,29 @@ def print_column(out: terminal.Console, column: catalogue.Column) -> None:
 
 
 def interactive(log: Log, args: argparse.Namespace) -> None:
-    """A query ends with a semicolon, or with an empty line."""
-    terminal_input = sys.stdin.isatty()
-    if terminal_input:
-        import readline  # noqa: F401  (gives input() a history and editing)
-
-        print("A query ends with ';'. Ctrl-D ends. '\\d' lists the tables.", file=sys.stderr)
-    lines: list[str] = []
-    while True:
-        try:
-            line = input(("> " if not lines else "- ") if terminal_input else "")
-        except EOFError:
+    on_terminal = sys.stdin.isatty()
+    if on_terminal:
+        print(f"{args.file}: {len(log.events)} tables of events. {GREETING}", file=sys.stderr)
+    for text in prompt.entries([*known_names(log), *COMMANDS] if on_terminal else ()):
+        if not answer(log, text, args, short=on_terminal):
             break
-        if line.strip() == "\\d":
-            terminal_catalogue(log)
-            continue
-        lines.append(line)
-        if line.rstrip().endswith(";") or not line.strip():
-            answer(log, "\n".join(lines), args)
-            lines = []
-    answer(log, "\n".join(lines), args)
 
 
-def answer(log: Log, query: str, args: argparse.Namespace) -> None:
-    if not query.strip():
-        return
+def answer(log: Log, text: str, args: argparse.Namespace, *, short: bool) -> bool:
+    """Whether there is more to ask. `short`: errors have one line."""
     try:
-        ask(log, query, args)
+        if text.startswith((".", "\\")):
+            return command(log, text)
+        ask(log, text, args)
+    except Wrong as wrong:
+        complain(wrong.fault.in_one_line() if short else wrong)
     except Failure as failure:
-        complain(failure)
+        complain("; ".join(filter(None, [failure.message, failure.help])) if short else failure)
+    except KeyboardInterrupt:
+        if not short:
+            raise
+        complain("interrupted")
+    return True
 
 
 def ask(log: Log, query: str, args: argparse.Namespace) -> None:
@@ -148,14 +204,17 @@ def ask(log: Log, query: str, args: argparse.Namespace) -> None:
     except duckdb.Error as error:
         raise explained(log, error, query) from None
     if not statements:
-        raise Failure("the query is empty")
+        raise Failure("the query is empty", help="'klogger sql FILE .schema' lists the tables")
+    if not args.allow_files:
+        check_writing(statements)
     warn(log, query)
     try:
         for statement in statements[:-1]:
             log.connection.execute(statement)
         if args.format == "parquet":
+            check_link(args.output)
             log.connection.sql(statements[-1].query.rstrip().rstrip(";")).write_parquet(
-                str(args.output)
+                str(args.output.absolute())
             )
             return
         cursor = log.connection.execute(statements[-1])
@@ -164,11 +223,36 @@ def ask(log: Log, query: str, args: argparse.Namespace) -> None:
         raise explained(log, error, query) from None
 
 
+def check_writing(statements: Iterable[Any]) -> None:
+    """DuckDB lets queries write where they can read: to the log's own tables."""
+    for statement in statements:
+        kind = statement.type.name
+        if kind in ("EXPLAIN", "PREPARE", "EXECUTE"):
+            words = re.findall(r"\w+", statement.query.upper())
+            kind = next((word for word in words if word in WRITING), kind)
+        if kind in WRITING:
+            raise Failure(f"{kind.replace('_', ' ')} reaches files, {CLOSED}", help=OPEN)
+
+
+class Wrong(Failure):
+    """A query that DuckDB rejects."""
+
+    def __init__(self, fault: sqlerror.Fault) -> None:
+        super().__init__("\n".join(fault.lines()))
+        self.fault = fault
+
+
 def explained(log: Log, error: duckdb.Error, query: str) -> Failure:
+    if isinstance(error, duckdb.PermissionException):
+        name = re.search(r'"([^"]+)"', str(error))
+        return Failure(f"{name[1] if name else 'a file'} is a file, {CLOSED}", help=OPEN)
+    return Wrong(sqlerror.fault(error, query, known_names(log)))
+
+
+def known_names(log: Log) -> list[str]:
     names = [t.name for t in catalogue.tables(log)]
     names += [c.name for t in catalogue.tables(log) for c in t.columns]
-    names += [name.split("(")[0] for name, _ in catalogue.functions(log)]
-    return Failure(sqlerror.explain(error, query, names))
+    return names + [name.split("(")[0] for name, _ in catalogue.functions(log)]
 
 
 def warn(log: Log, query: str) -> None:

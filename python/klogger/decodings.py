@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Functions from values to texts: one for each decoding of `klogger cat`, with the texts that it
+prints (crates/log/src/decode.rs).
+
+Those of every log are written here; those of schemata, and the names of errors, are made from the
+table `decoding`, which the exporter writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import duckdb
+
+from klogger.sqltext import identifier, literal
+
+# Of a function: how it is called, and what it is for.
+DOCS = {
+    "hex(x)": "a number in hexadecimal: 0xff",
+    "thread(pid, time)": "a thread, with its name at that time: make[4711]",
+    "code(x)": "a code address, as function and offset: schedule+0x1f",
+    "symbol(x)": "the function of a code address; NULL if it is not known",
+    "stack(x)": "a stack, by its number: the innermost function first",
+    "device(x)": "a dev_t, as major:minor: 8:1",
+    "ip(x)": "an address in network byte order: 192.0.2.1, 2001:db8::1",
+    "errno(x)": "the name of an error, of a negative number: -ENOENT",
+}
+# Numbers of 64 bits, a negative one as two's complement.
+BITS = "({x}::HUGEINT & 18446744073709551615)"
+HEX = f"printf('0x%x', {BITS}::UBIGINT)"
+DEVICE = f"({BITS} >> 20)::VARCHAR || ':' || ({BITS} & 1048575)::VARCHAR"
+# The first byte in memory is the first of the address.
+IPV4 = " || '.' || ".join(f"((x::HUGEINT >> {bits}) & 255)::VARCHAR" for bits in (0, 8, 16, 24))
+
+WORDS = r"""
+CREATE MACRO klogger.klogger_word(x) AS CASE
+  WHEN regexp_full_match(x, '[!-~]+') AND NOT regexp_matches(x, '["\\='']') THEN x
+  ELSE '"' || replace(replace(replace(replace(x, '\', '\\'), '"', '\"'), chr(10), '\n'), chr(9),
+                      '\t') || '"' END;
+CREATE MACRO klogger.thread(p, t) AS CASE
+  WHEN klogger.comm(p, t) = p::VARCHAR THEN p::VARCHAR
+  ELSE klogger.klogger_word(klogger.comm(p, t)) || '[' || p || ']' END;
+CREATE MACRO klogger.stack(x) AS x::VARCHAR || coalesce('[' || (
+  SELECT any_value("klogger text") FROM (SELECT id AS "klogger id", text AS "klogger text"
+                                         FROM klogger.stack) AS "klogger s"
+  WHERE "klogger id" = x) || ']', '');
+"""
+# An address that is a MiB or more behind the last symbol before it is not in that function.
+SYMBOLS = """
+CREATE MACRO klogger.symbol(x) AS (
+  SELECT CASE WHEN "klogger x" - "klogger a" < 1048576 THEN "klogger n" END
+  FROM (SELECT x::UBIGINT AS "klogger x") AS "klogger q" ASOF JOIN (
+    SELECT address AS "klogger a", name AS "klogger n" FROM klogger.symbol) AS "klogger s"
+  ON "klogger x" >= "klogger a");
+CREATE MACRO klogger.code(x) AS (
+  SELECT CASE WHEN "klogger x" - "klogger a" < 1048576
+    THEN klogger.klogger_word("klogger n") || '+' || {offset} ELSE {address} END
+  FROM (SELECT x::UBIGINT AS "klogger x") AS "klogger q" ASOF LEFT JOIN (
+    SELECT address AS "klogger a", name AS "klogger n" FROM klogger.symbol) AS "klogger s"
+  ON "klogger x" >= "klogger a"
+  WHERE "klogger x" IS NOT NULL), (x HUGEINT[]) AS CASE WHEN x IS NOT NULL THEN (
+  SELECT '[' || coalesce(string_agg(CASE WHEN "klogger x" - "klogger a" < 1048576
+    THEN klogger.klogger_word("klogger n") || '+' || {offset} ELSE {address} END,
+    ',' ORDER BY "klogger k"), '') || ']'
+  FROM (SELECT unnest(x)::UBIGINT AS "klogger x", generate_subscripts(x, 1) AS "klogger k")
+    AS "klogger q" ASOF LEFT JOIN (
+    SELECT address AS "klogger a", name AS "klogger n" FROM klogger.symbol) AS "klogger s"
+  ON "klogger x" >= "klogger a") END;
+"""
+
+
+def create(connection: duckdb.DuckDBPyConnection) -> None:
+    connection.execute(WORDS)
+    offset = HEX.format(x='("klogger x" - "klogger a")')
+    connection.execute(SYMBOLS.format(offset=offset, address=HEX.format(x='"klogger x"')))
+    # DuckDB's own function is for texts and bytes, and remains for these.
+    texts = ", ".join(f"(x {kind}) AS system.main.hex(x)" for kind in ("VARCHAR", "BLOB"))
+    connection.execute(f"{function('hex', lambda x: HEX.format(x=x))}, {texts}")
+    connection.execute(function("device", lambda x: DEVICE.format(x=x)))
+    connection.execute(f"CREATE MACRO klogger.ip(x) AS {IPV4}, (x HUGEINT[]) AS {ip_of_bytes()}")
+    connection.execute(function("errno", lambda x: f"{x}::VARCHAR"))
+    for text in declared(connection):
+        connection.execute(text)
+
+
+def function(name: str, body: Callable[[str], str]) -> str:
+    """Of a number, and of a list of them. `body`: the text of the number with this name."""
+    element = '"klogger e"'
+    elements = f"list_transform(x, lambda {element}: {body(element)})"
+    return (
+        f"CREATE OR REPLACE MACRO klogger.{identifier(name)}(x) AS {body('x')},"
+        f" (x HUGEINT[]) AS '[' || array_to_string({elements}, ',') || ']'"
+    )
+
+
+def ip_of_bytes() -> str:
+    """Of 4 bytes; or of 16, in its shortest form: `::` is for the longest run of zeros, the first
+    of those that are equally long.
+    """
+    groups = (
+        f"printf('%x', (x[{byte}] * 256 + x[{byte + 1}])::BIGINT)" for byte in range(1, 17, 2)
+    )
+    joined = " || ':' || ".join(groups)
+    text = f"({joined})"
+    runs = [f"(^|:)0(:0){{{more}}}(:|$)" for more in range(7, 0, -1)]
+    cases = " ".join(
+        f"WHEN regexp_matches({text}, '{run}') THEN regexp_replace({text}, '{run}', '::')"
+        for run in runs
+    )
+    v4, mapped = (
+        " || '.' || ".join(f"x[{byte}]::VARCHAR" for byte in range(first, first + 4))
+        for first in (1, 13)
+    )
+    return (
+        f"CASE WHEN len(x) = 4 THEN {v4} WHEN len(x) <> 16 THEN x::VARCHAR"
+        f" WHEN x[1:12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255] THEN '::ffff:' || {mapped}"
+        f" {cases} ELSE {text} END"
+    )
+
+
+def declared(connection: duckdb.DuckDBPyConnection) -> Iterable[str]:
+    """Of the table `decoding`: that of errors, and those of schemata."""
+    rows = connection.execute(
+        "SELECT decoding, any_value(flags), list(value ORDER BY value), list(text ORDER BY value)"
+        " FROM klogger.decoding"
+        " GROUP BY decoding ORDER BY decoding"
+    ).fetchall()
+    for name, flags, values, texts in rows:
+        body = flags_body(values, texts) if flags else enum_body(values, texts)
+        yield function(name, body)
+
+
+def enum_body(values: list[int], texts: list[str]) -> Callable[[str], str]:
+    cases = " ".join(f"WHEN {v} THEN {literal(t)}" for v, t in zip(values, texts, strict=True))
+    # The table holds 64 bits as a signed number; a field may hold them as an unsigned one.
+    cases += "".join(
+        f" WHEN {v + 2**64} THEN {literal(t)}" for v, t in zip(values, texts, strict=True) if v < 0
+    )
+    return lambda x: f"CASE {x} {cases} ELSE {x}::VARCHAR END"
+
+
+def flags_body(values: list[int], texts: list[str]) -> Callable[[str], str]:
+    """Texts of the bits that are set, joined by `|`; bits without a text as one number in hex."""
+
+    def body(x: str) -> str:
+        bits = f"{BITS.format(x=x)}::UBIGINT"
+        known = 0
+        zero = "'0'"
+        parts = []
+        for signed, text in zip(values, texts, strict=True):
+            value = signed % 2**64
+            if value == 0:
+                zero = literal(text)
+                continue
+            known |= value
+            parts.append(
+                f"CASE WHEN {bits} & {value}::UBIGINT = {value}::UBIGINT THEN {literal(text)} END"
+            )
+        rest = f"({bits} & {~known & (2**64 - 1)}::UBIGINT)"
+        parts.append(f"CASE WHEN {rest} <> 0 THEN printf('0x%x', {rest}) END")
+        return f"CASE WHEN {x} = 0 THEN {zero} ELSE concat_ws('|', {', '.join(parts)}) END"
+
+    return body
