@@ -38,6 +38,27 @@ LINES: dict[str, tuple[Callable[[], argparse.ArgumentParser], list[str], list[li
 }
 
 
+@pytest.mark.parametrize(
+    ("parser", "words", "tip"),
+    [
+        (report.parser, ["x.klog", "--htlm", "out"], "\n  help: did you mean --html?\n"),
+        (sql.parser, ["x.klog", "--formt=json"], "\n  help: did you mean --format?\n"),
+        (study.parser, ["--budjet", "3s"], "\n  help: did you mean --budget?\n"),
+        (bench.parser, ["--xyzzy"], "unrecognized arguments: --xyzzy\n"),
+    ],
+)
+def test_an_option_may_have_been_misspelt(
+    parser: Callable[[], argparse.ArgumentParser],
+    words: list[str],
+    tip: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parser().parse_intermixed_args(words)
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.endswith(tip)
+
+
 def orders(words: list[str], options: list[list[str]]) -> list[list[str]]:
     """All options together at each place, and one of them at each place."""
     given = [word for option in options for word in option]

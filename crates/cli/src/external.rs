@@ -3,6 +3,9 @@
 //! cargo do.
 
 use crate::failure::{Failure, Outcome};
+use crate::tips;
+use clap::CommandFactory;
+use klogger_schema::nearest::did_you_mean;
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -59,15 +62,26 @@ pub fn run(words: Vec<OsString>) -> Outcome {
     }
     let error = command.exec();
     Err(match error.kind() {
-        std::io::ErrorKind::NotFound => Failure::new(format!(
-            "'{name}' is not a klogger command, and there is no program klogger-{name} on the PATH"
-        ))
-        .help(
-            "see 'klogger --help'; the analyses (sql, report) are installed by 'make \
-                   install' or found in the PATH that 'make' prints",
-        ),
+        std::io::ErrorKind::NotFound => unknown(&name),
         _ => Failure::new(format!("cannot run {}: {error}", path.to_string_lossy())),
     })
+}
+
+/// No such command: what may have been meant, or why it is not there.
+fn unknown(name: &str) -> Failure {
+    let failure = Failure::new(format!(
+        "'{name}' is not a klogger command, and there is no program klogger-{name} on the PATH"
+    ));
+    if programs().any(|(program, _)| program == name) {
+        return failure.help(
+            "it is installed by 'make install', or found in the PATH that 'make demo' prints",
+        );
+    }
+    let cli = crate::Cli::command();
+    let built_in = cli.get_subcommands().filter(|c| !c.is_hide_set()).map(|c| c.get_name());
+    let tip = tips::command(name).map(String::from);
+    let help = tip.or_else(|| did_you_mean(name, built_in.chain(programs().map(|p| p.0))));
+    failure.help(help.unwrap_or_else(|| "'klogger --help' lists the commands".into()))
 }
 
 #[cfg(test)]
@@ -83,5 +97,15 @@ mod tests {
         let installed: BTreeSet<&str> = scripts.chain(["dkms"]).collect();
         assert_eq!(programs().map(|p| p.0).collect::<BTreeSet<_>>(), installed);
         assert!(programs().all(|(_, about)| about.len() > 10));
+    }
+
+    #[test]
+    fn an_unknown_command_may_have_been_misspelt() {
+        let help = |name: &str| unknown(name).help.unwrap();
+        assert_eq!(help("recrod"), "did you mean `record`?");
+        assert_eq!(help("reprot"), "did you mean `report`?");
+        assert_eq!(help("script"), "'klogger cat FILE' prints the events of a log");
+        assert_eq!(help("xyzzy"), "'klogger --help' lists the commands");
+        assert!(help("sql").starts_with("it is installed by 'make install'"));
     }
 }

@@ -45,6 +45,96 @@ fn options_may_be_anywhere() {
     }
 }
 
+/// What other tools call it, and what klogger answers.
+const OTHERS: &[(&[&str], &str)] = &[
+    (
+        &["record", "-t", "1"],
+        "unexpected argument '-t' found\n\n  tip: '-p ID' takes ids of threads",
+    ),
+    (&["record", "-s", "scheduler", "make"], "  tip: the command comes after '--': klogger record"),
+    (&["record", "--duration=3"], "  tip: --for TIME ends the recording: --for 10s\n"),
+    (&["record", "--buffersize", "1M"], "  tip: a similar argument exists: '--buffer-size'\n"),
+    (&["cat", "v2.klog", "--filter", "cpu == 0"], "  tip: --where EXPRESSION selects events\n"),
+    (&["cat", "-i", "v2.klog"], "  tip: the log is an argument: klogger cat FILE\n"),
+    (&["recrod"], "  help: did you mean `record`?\n"),
+    (&["comprae"], "  help: did you mean `compare`?\n"),
+    (&["script"], "  help: 'klogger cat FILE' prints the events of a log\n"),
+];
+
+#[test]
+fn names_of_other_tools_get_a_tip() {
+    for (line, tip) in OTHERS {
+        let output = klogger(line);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(error.contains(tip), "{line:?}: {error}");
+        assert_eq!(output.status.code(), Some(2), "{line:?}");
+    }
+}
+
+/// Command lines of `record`, and the whole message.
+const REFUSED: &[(&[&str], &str)] = &[
+    (
+        &["-s", "scheduler,,locking", "-a"],
+        "klogger: -s 'scheduler,,locking' contains an empty name\n  \
+         help: separate names with single commas: -s scheduler,locking\n",
+    ),
+    (
+        &["-s", "scheduler", "-s", "scheduler", "-a"],
+        "klogger: the schema 'scheduler' is named twice\n  help: name each schema once\n",
+    ),
+    (
+        &["-s", "scheduler,schedular", "-a"],
+        "klogger: there is no bundled schema 'schedular'\n  help: did you mean `scheduler`?\n",
+    ),
+    (
+        &["-s", "scheduler"],
+        "klogger: nothing to record\n  help: give a command (-- COMMAND), processes (-p PID,...), \
+         or -a for the whole system\n",
+    ),
+    (
+        &["--engine", "user", "-o", "no/such/x.klog", "--", "true"],
+        "klogger: cannot write no/such/x.klog: there is no directory no/such\n  \
+         help: make it with 'mkdir -p no/such', or choose another file with -o FILE\n",
+    ),
+    (
+        &["--engine", "user", "-o", "/dev/full", "--", "true"],
+        "klogger: cannot write /dev/full: it is always full\n  \
+         help: choose another file with -o FILE\n",
+    ),
+    (
+        &["--engine", "user", "-o", "-", "--", "true"],
+        "klogger: cannot write the log to standard output: a log is completed in place at its \
+         end, which needs a file\n  help: name a file with -o FILE; 'klogger cat FILE' then \
+         writes the events to standard output, also into a pipe\n",
+    ),
+    (
+        &["--engine", "user", "-p", "4194304"],
+        "klogger: there is no process or thread 4194304\n  \
+         help: see 'ps -eL' for those there are\n",
+    ),
+    (
+        &["-s", "scheduler", "-p", "0"],
+        "error: invalid value '0' for '--pid <PID>': ids of processes begin with 1; -a records \
+         all processes\n\nFor more information, try '--help'.\n",
+    ),
+];
+
+#[test]
+fn bad_values_of_record_get_one_message() {
+    let folder = tempfile::tempdir().unwrap();
+    for (words, message) in REFUSED {
+        let output = Command::new(env!("CARGO_BIN_EXE_klogger"))
+            .current_dir(folder.path())
+            .arg("record")
+            .args(*words)
+            .output()
+            .unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stderr), *message);
+        assert_eq!(output.status.code(), Some(2));
+    }
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "a file was left");
+}
+
 #[test]
 fn arguments_after_two_dashes_are_the_commands() {
     // klogger has no such option, and there is no schema of that name: the error must be about the

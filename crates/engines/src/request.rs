@@ -27,10 +27,10 @@ pub const FIRST_ID: u16 = 1;
 #[derive(Clone, Debug)]
 pub enum Target {
     All,
-    /// These processes and their descendants.
+    /// These processes, or single threads of processes, and their descendants.
     Processes(Vec<u32>),
-    /// A command, started for the recording, and its descendants.
-    Command(Vec<OsString>),
+    /// The command of the recording, and its descendants.
+    Command,
 }
 
 impl Target {
@@ -66,6 +66,9 @@ pub struct Request {
     /// Record all events that programs log, not only those of `units`.
     pub programs: bool,
     pub target: Target,
+    /// The command that is started for the recording, whichever threads are recorded, and its
+    /// arguments; empty: none. The recording ends with it.
+    pub command: Vec<OsString>,
     /// Bytes of one CPU's ring; a power of two.
     pub buffer_size: u64,
     /// Bytes of the ring of one thread of a program; a power of two.

@@ -62,9 +62,20 @@ pub fn in_our_group(pid: u32) -> bool {
 /// A descriptor that becomes readable when the process ends. Fails for a thread that is not the
 /// first of its process.
 pub fn pidfd_open(pid: u32) -> io::Result<OwnedFd> {
+    pidfd(pid, 0)
+}
+
+/// A descriptor that becomes readable when one thread of a process has ended. Kernels before 6.9
+/// have none (EINVAL).
+pub fn pidfd_open_thread(tid: u32) -> io::Result<OwnedFd> {
+    // PIDFD_THREAD
+    pidfd(tid, libc::O_EXCL)
+}
+
+fn pidfd(id: u32, flags: libc::c_int) -> io::Result<OwnedFd> {
     // SAFETY: no pointers; the descriptor is new and ours.
     unsafe {
-        let fd = check(libc::syscall(libc::SYS_pidfd_open, pid, 0) as libc::c_int)?;
+        let fd = check(libc::syscall(libc::SYS_pidfd_open, id, flags) as libc::c_int)?;
         Ok(OwnedFd::from_raw_fd(fd))
     }
 }

@@ -52,7 +52,15 @@ pub fn thread(pid: u32, tid: u32) -> Option<Thread> {
     parse_stat(&stat, tid, pid, command)
 }
 
-/// When a process was started, in ticks since boot. Together with this, a process id is unique.
+/// The process that a thread belongs to; `None` if there is no such thread.
+pub fn process_of(tid: u32) -> Option<u32> {
+    let status = fs::read(format!("/proc/{tid}/status")).ok()?;
+    let status = String::from_utf8_lossy(&status);
+    status.lines().find_map(|line| line.strip_prefix("Tgid:"))?.trim().parse().ok()
+}
+
+/// When a process or a thread was started, in ticks since boot. Together with this, its id is
+/// unique.
 pub fn started(pid: u32) -> Option<u64> {
     let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
     // The state, field 3, follows the name; the start time is field 22.
@@ -104,6 +112,7 @@ mod tests {
         assert!(threads_of(me).contains(&me));
         assert!(!own_name(me).is_empty() && !own_name(me).contains('\n'));
         assert_eq!(thread(me, me).unwrap().tgid, me);
+        assert_eq!((process_of(me), process_of(u32::MAX / 2)), (Some(me), None));
         assert!(started(me) >= started(1));
         assert_eq!(started(u32::MAX / 2), None);
     }

@@ -5,12 +5,53 @@
 use klogger_os::Error;
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, Permissions};
-use std::io;
+use std::io::{self, IsTerminal};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 /// The mode of a log unless the user chooses one: a log contains data of other processes.
 pub const PRIVATE: u32 = 0o600;
+
+/// Whether a log can be made at `path`, as far as that can be seen before anything is recorded.
+pub fn check(path: &Path) -> Result<(), Error> {
+    let help = "choose another file with -o FILE";
+    if path.as_os_str() == "-" {
+        return Err(refuse_stdout());
+    }
+    if path.file_name().is_none() {
+        let error = Error::new(format!("'{}' is not the name of a file", path.display()));
+        return Err(error.help(help));
+    }
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        Some(_) | None => Path::new("."),
+    };
+    let cannot = |why: String| Error::new(format!("cannot write {}: {why}", path.display()));
+    let shown = folder.display();
+    match folder.metadata() {
+        Ok(found) if !found.is_dir() => {
+            Err(cannot(format!("{shown} is not a directory")).help(help))
+        }
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            let make = format!("make it with 'mkdir -p {shown}', or {help}");
+            Err(cannot(format!("there is no directory {shown}")).help(make))
+        }
+        Err(e) => Err(cannot_write(path, e)),
+        Ok(_) => path.symlink_metadata().map_or(Ok(()), |found| refuse(path, found.file_type())),
+    }
+}
+
+/// `-o -`
+fn refuse_stdout() -> Error {
+    let what = match io::stdout().is_terminal() {
+        true => "it is a terminal, and a log is not text",
+        false => "a log is completed in place at its end, which needs a file",
+    };
+    Error::new(format!("cannot write the log to standard output: {what}")).help(
+        "name a file with -o FILE; 'klogger cat FILE' then writes the events to standard output, \
+         also into a pipe",
+    )
+}
 
 /// Creates the log file; true if an existing one was kept as NAME.old. An existing file is never
 /// written to, except a device: in a folder that all users may write to, another user may have put
@@ -52,6 +93,8 @@ fn refuse(path: &Path, kind: fs::FileType) -> Result<(), Error> {
         ("a pipe or a socket, and a log must be a file", "choose another file with -o FILE".into())
     } else if kind.is_block_device() {
         ("a disk", "choose a file with -o FILE".into())
+    } else if path == Path::new("/dev/full") {
+        ("always full", "choose another file with -o FILE".into())
     } else {
         return Ok(());
     };
@@ -76,7 +119,13 @@ fn old_name(path: &Path) -> OsString {
 
 /// The error of a log that cannot be written.
 pub fn cannot_write(path: &Path, error: io::Error) -> Error {
-    Error::new(format!("cannot write {}: {error}", path.display()))
+    let why = match error.kind() {
+        io::ErrorKind::PermissionDenied => "permission denied".into(),
+        io::ErrorKind::NotFound => "there is no such directory".into(),
+        io::ErrorKind::StorageFull => "there is no space left".into(),
+        _ => error.to_string(),
+    };
+    Error::new(format!("cannot write {}: {why}", path.display()))
         .help("choose another file with -o FILE")
 }
 
@@ -108,6 +157,28 @@ mod tests {
             );
             fs::remove_file(&log).unwrap();
         }
+    }
+
+    #[test]
+    fn what_no_log_can_be_written_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        fs::write(&file, "").unwrap();
+        let message = |path: &Path| check(path).unwrap_err().message;
+        let missing = folder.path().join("no");
+        assert_eq!(
+            message(&missing.join("x.klog")),
+            format!("cannot write {0}/x.klog: there is no directory {0}", missing.display())
+        );
+        assert_eq!(
+            message(&file.join("x.klog")),
+            format!("cannot write {0}/x.klog: {0} is not a directory", file.display())
+        );
+        assert_eq!(message(Path::new("/dev/full")), "cannot write /dev/full: it is always full");
+        assert_eq!(message(Path::new("")), "'' is not the name of a file");
+        assert!(message(Path::new("-")).starts_with("cannot write the log to standard output: "));
+        assert!(check(&file).is_ok() && check(Path::new("x.klog")).is_ok());
+        assert!(check(Path::new("/dev/null")).is_ok());
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod drain;
 mod drains;
 mod dump;
 pub(crate) mod file;
+mod followed;
 pub mod host;
 mod ledger;
 mod pipeline;

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Puts threads in scope when a recording begins, and waits for their last events when it ends.
 
+use crate::followed::Followed;
 use crate::workload::{Held, Running};
 use klogger_engines::request::Target;
 use klogger_engines::scope::Scope;
-use klogger_os as os;
 use klogger_os::processes;
-use std::os::fd::{AsFd, OwnedFd};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,17 +13,23 @@ use std::time::{Duration, Instant};
 const LAST_EVENTS: Duration = Duration::from_millis(300);
 
 /// Sets the scope bits. Returns (process, thread) of all that exist now.
-pub fn put_in_scope(scope: &Scope, target: &Target, held: Option<&Held>) -> Vec<(u32, u32)> {
+pub fn put_in_scope(
+    scope: &Scope,
+    target: &Target,
+    followed: &Followed,
+    held: Option<&Held>,
+) -> Vec<(u32, u32)> {
     match (target, held) {
         (Target::All, _) => processes::all_processes().into_iter().flat_map(threads).collect(),
-        (Target::Command(_), held) => {
+        (Target::Command, held) => {
             let pid = held.map(Held::pid).unwrap_or_default();
             scope.add(pid);
             vec![(pid, pid)]
         }
-        (Target::Processes(pids), _) => {
-            pids.iter().for_each(|pid| add_threads(scope, *pid));
-            pids.iter().flat_map(|pid| threads(*pid)).collect()
+        (Target::Processes(_), _) => {
+            followed.processes().for_each(|pid| add_threads(scope, pid));
+            followed.threads().for_each(|(_, tid)| scope.add(tid));
+            followed.processes().flat_map(threads).chain(followed.threads()).collect()
         }
     }
 }
@@ -48,23 +53,14 @@ fn add_threads(scope: &Scope, pid: u32) {
 
 /// Waits for the last events of threads, which come after their process is seen to have ended.
 /// Threads that still run are not waited for.
-pub fn wait_for_last_events(
-    scope: &Scope,
-    target: &Target,
-    running: Option<&Running>,
-    followed: &[OwnedFd],
-) {
-    let followed: Vec<_> = followed.iter().map(AsFd::as_fd).collect();
-    let ended = os::poll_readable(&followed, Duration::ZERO)
-        .is_ok_and(|ready| ready.iter().all(|ended| *ended));
-    let pids: Vec<u32> = match (target, running) {
-        (Target::Processes(pids), _) if ended => pids.clone(),
-        (Target::All | Target::Processes(_) | Target::Command(_), running) => {
-            running.map(Running::pid).into_iter().collect()
-        }
+pub fn wait_for_last_events(scope: &Scope, running: Option<&Running>, followed: &Followed) {
+    let ids: Vec<u32> = match running {
+        Some(running) => vec![running.pid()],
+        None if followed.has_ended() => followed.ids().collect(),
+        None => Vec::new(),
     };
     let deadline = Instant::now() + LAST_EVENTS;
-    while pids.iter().any(|pid| scope.contains(*pid)) && Instant::now() < deadline {
+    while ids.iter().any(|id| scope.contains(*id)) && Instant::now() < deadline {
         thread::sleep(Duration::from_millis(2));
     }
 }

@@ -6,7 +6,8 @@ mod finish;
 mod preamble;
 
 use super::checks::{check_events, check_limits, layouts};
-use super::{Message, Options, Outcome, Target, file};
+use super::{Message, Options, Outcome, file};
+use crate::followed::Followed;
 use crate::host;
 use crate::pipeline::Pipeline;
 use crate::rescue::{self, rings};
@@ -16,10 +17,8 @@ use klogger_engines::engine::{Engine, Start};
 use klogger_engines::scope::Scope;
 use klogger_log::preamble::{Preamble, RateLimit};
 use klogger_log::writer::Writer;
-use klogger_os as os;
 use klogger_os::{Error, Signals};
 use klogger_schema::layout::EventLayout;
-use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 /// A recording that is prepared: everything is loaded and checked, nothing is attached.
@@ -31,6 +30,8 @@ pub struct Session {
     engines: Vec<Box<dyn Engine>>,
     limits: Vec<RateLimit>,
     signals: Signals,
+    /// The processes and threads of `-p`.
+    followed: Followed,
     began: Instant,
     /// A dump was requested before the recording had begun.
     asked: bool,
@@ -43,8 +44,6 @@ pub struct Session {
 struct Workload {
     /// The command, if there is one.
     running: Option<Running>,
-    /// The processes of `-p`.
-    followed: Vec<OwnedFd>,
     start_ns: u64,
 }
 
@@ -59,6 +58,8 @@ impl Session {
             check_events(&request.disabled, &layouts)?;
         }
         let limits = check_limits(&options, &layouts)?;
+        file::check(&options.output)?;
+        let followed = Followed::of(request, options.choice.engines_for(request))?;
         let engines = options.choice.engines_for(request);
         let alone = engines.len() == 1;
         let prepared = engines.into_iter().map(|engine| (engine.prepare)(request, alone));
@@ -68,6 +69,7 @@ impl Session {
             layouts,
             limits,
             signals,
+            followed,
             began,
             asked: false,
             gave_up_ns: None,
@@ -90,10 +92,9 @@ impl Session {
 
     /// Attaches, records, detaches, and closes the log.
     pub fn run(mut self, tell: &mut dyn FnMut(&Message)) -> Result<Outcome, Error> {
-        let held = match &self.options.request.target {
-            Target::Command(words) => Some(Held::new(words, self.environment())?),
-            Target::All | Target::Processes(_) => None,
-        };
+        let words = &self.options.request.command;
+        let held = (!words.is_empty()).then(|| Held::new(words, self.environment()));
+        let held = held.transpose()?;
         let mut pipeline = self.attach()?;
         let attach = self.began.elapsed();
         match self.begin(&mut pipeline, held) {
@@ -137,8 +138,9 @@ impl Session {
         let clock = host::clock();
         let disabled = self.disabled_ids();
         self.engines.iter().try_for_each(|engine| engine.enable(&disabled))?;
-        let followed = self.followed()?;
-        let put = |scope| put_in_scope(scope, &self.options.request.target, held.as_ref());
+        let put = |scope| {
+            put_in_scope(scope, &self.options.request.target, &self.followed, held.as_ref())
+        };
         let there = self.scope().map(put).unwrap_or_default();
         let preamble = self.preamble(clock)?;
         let (log, kept_old) = file::open(&self.options.output, self.options.mode)?;
@@ -153,7 +155,7 @@ impl Session {
         self.start_engines(pipeline, held.as_ref());
         let running = held.map(|held| self.start_command(held)).transpose();
         let running = running.inspect_err(|_| file::discard(&self.options.output, kept_old))?;
-        Ok(Workload { running, followed, start_ns })
+        Ok(Workload { running, start_ns })
     }
 
     /// The threads that probes log, if the recording has a scope.
@@ -183,23 +185,6 @@ impl Session {
             let start = Start { outlet, command, scope: scope.as_ref() };
             self.notes.extend(engine.start(&self.options.request, start));
         }
-    }
-
-    /// Handles of the processes of `-p`, to see when the last of them has ended.
-    fn followed(&self) -> Result<Vec<OwnedFd>, Error> {
-        let Target::Processes(pids) = &self.options.request.target else { return Ok(Vec::new()) };
-        let open = |pid: &u32| {
-            os::pidfd_open(*pid).map_err(|e| match e.raw_os_error() {
-                Some(libc::ESRCH) => Error::new(format!("there is no process {pid}"))
-                    .help("see 'ps -e' for those there are"),
-                Some(libc::EINVAL | libc::ENOENT) => {
-                    Error::new(format!("{pid} is not a process, but one of a process's threads"))
-                        .help("give the process: 'ps -eL' shows both ids")
-                }
-                _ => Error::new(format!("cannot watch process {pid}: {e}")),
-            })
-        };
-        pids.iter().map(open).collect()
     }
 
     /// Not if a signal came during the preparation: it has ended the recording.

@@ -7,6 +7,7 @@ its tables are.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import os
 import shutil
@@ -15,10 +16,26 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 from klogger.export import Printed
-from klogger.failure import Failure
+from klogger.failure import Failure, nearest
 from klogger.units import printable
+
+
+class Parser(argparse.ArgumentParser):
+    """Says of an option that does not exist which one may have been meant."""
+
+    def error(self, message: str) -> NoReturn:
+        before, what, words = message.partition("unrecognized arguments: ")
+        if what and not before:
+            message += self.tip(words.split())
+        super().error(message)
+
+    def tip(self, words: list[str]) -> str:
+        option = next((word.split("=")[0] for word in words if word.startswith("-")), None)
+        found = nearest(option, self._option_string_actions) if option else []
+        return f"\n  help: did you mean {found[0]}?" if found else ""
 
 
 def complain(what: object) -> None:

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from klogger import terminal
-from klogger.cli import Progress, complain, guarded, private_as, write
+from klogger.cli import Parser, Progress, complain, guarded, private_as, write
 from klogger.compare import Compared, Metric, compare_logs
 from klogger.failure import Failure
 
@@ -36,7 +36,7 @@ RUNS_MIN = 3
 
 
 def parser() -> argparse.ArgumentParser:
-    found = argparse.ArgumentParser(
+    found = Parser(
         prog="klogger compare",
         usage="klogger compare A B [OPTION]...\n"
         "       klogger compare A... --with B... [OPTION]...",

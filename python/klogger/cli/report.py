@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import klogger
 from klogger import executor, findings, terminal
 from klogger.analysis import Analysis
-from klogger.cli import Progress, guarded, private_as, write
+from klogger.cli import Parser, Progress, guarded, private_as, write
 from klogger.executor import Result
 from klogger.log import Log
 from klogger.summary import Summary, event_counts, summary
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def parser() -> argparse.ArgumentParser:
-    found = argparse.ArgumentParser(
+    found = Parser(
         prog="klogger report",
         description="The answers to the questions that a log's schemata ask.",
         epilog="Without --html and --png, or with --format, the report goes to the terminal.",

@@ -16,7 +16,7 @@ import duckdb
 
 import klogger
 from klogger import catalogue, losses, prompt, sqlerror, terminal
-from klogger.cli import check_link, complain, guarded, private_as
+from klogger.cli import Parser, check_link, complain, guarded, private_as
 from klogger.failure import Failure, did_you_mean
 from klogger.log import Log
 from klogger.units import plain, printable
@@ -52,7 +52,7 @@ GREETING = "'.help' says what to type."
 
 
 def parser() -> argparse.ArgumentParser:
-    found = argparse.ArgumentParser(
+    found = Parser(
         prog="klogger sql",
         description="Query a log in SQL (DuckDB's). Times are nanoseconds since the log's start."
         " Without a query: on a terminal a prompt, else the query is read from the standard input.",

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from klogger import terminal
-from klogger.cli import Progress, guarded, write
+from klogger.cli import Parser, Progress, guarded, write
 from klogger.failure import Failure
 from klogger_lab.bench import answer as answers
 from klogger_lab.bench import cost, events, kernel, rate
@@ -50,7 +50,7 @@ PASSES = 9
 
 
 def parser() -> argparse.ArgumentParser:
-    found = argparse.ArgumentParser(
+    found = Parser(
         prog="klogger bench",
         description="What each event of a schema costs on this machine, beside the "
         "least that is possible,\n"

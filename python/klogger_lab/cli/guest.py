@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 
 from klogger import program
-from klogger.cli import Progress, guarded
+from klogger.cli import Parser, Progress, guarded
 from klogger.failure import Failure
 from klogger.program import find_klogger
 from klogger.units import size
@@ -65,7 +65,7 @@ Exit code: the command's; 2 if the guest could not be run.
 
 
 def parser() -> argparse.ArgumentParser:
-    found = argparse.ArgumentParser(
+    found = Parser(
         prog="klogger guest",
         usage="klogger guest [OPTIONS] -- COMMAND...",
         description="Run a command in a QEMU guest that has this machine's "
@@ -150,6 +150,7 @@ def guest(args: argparse.Namespace, unknown: list[str], command: list[str]) -> i
             help="the command goes behind --: klogger guest -- COMMAND",
         )
     check(args, command)
+    args.schema = [name for value in args.schema for name in names(value)]
     for schema in args.schema:
         check_schema(schema)
     kernel = kernels.choose(*args.kernel)
@@ -205,6 +206,11 @@ def check(args: argparse.Namespace, command: list[str]) -> None:
         raise Failure(
             f"{where}: the guest has a /{where.parts[1]} of its own", help="go to another folder"
         )
+
+
+def names(value: str) -> list[str]:
+    """The schemata of one -s, as 'klogger record' reads it."""
+    return [value] if Path(value).exists() else value.split(",")
 
 
 def check_schema(schema: str) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import klogger
 from klogger import executor
-from klogger.cli import complain, guarded, report
+from klogger.cli import Parser, complain, guarded, report
 from klogger.durations import duration
 from klogger.failure import Failure
 from klogger.stopwatch import Stopwatch, measure
@@ -70,7 +70,7 @@ MANY = 1000
 
 
 def parser() -> argparse.ArgumentParser:
-    found = argparse.ArgumentParser(
+    found = Parser(
         prog="klogger stopwatch",
         usage=USAGE,
         description="How long it takes from one point to another: two tracepoints, or "

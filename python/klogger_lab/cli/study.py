@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from klogger import terminal
-from klogger.cli import Progress, complain, guarded, write
+from klogger.cli import Parser, Progress, complain, guarded, write
 from klogger.failure import Failure
 from klogger_lab.cli import check_writable, interruptible, seconds
 from klogger_lab.machine import Machine, machine
@@ -31,7 +31,7 @@ Exit code: 0 all checks hold; 1 a check failed, so do not trust that study; 2 it
 
 
 def parser() -> argparse.ArgumentParser:
-    found = argparse.ArgumentParser(
+    found = Parser(
         prog="klogger study",
         description="An experiment of the KLogger paper, repeated on this machine: its workload,"
         " recorded and analysed, with the paper's numbers beside today's.",

@@ -2,10 +2,14 @@
 //! `klogger record`
 
 mod course;
+mod target;
 mod values;
+mod words;
 
 use self::course::Course;
-use self::values::{bytes, duration, mode, rate, size, user_size};
+use self::target::target;
+use self::values::{bytes, duration, mode, process, rate, size, user_size};
+use self::words::schema_names;
 use super::Outcome;
 use super::build::build;
 use crate::engines;
@@ -16,7 +20,7 @@ use klogger_engines::registry::CHOICES;
 use klogger_engines::{bpf, kernel};
 use klogger_log::writer::Compression;
 use klogger_os::machine;
-use klogger_recorder::{Options, RateLimit, Request, Target};
+use klogger_recorder::{Options, RateLimit, Request};
 use klogger_schema::model::Schema;
 use klogger_toolchain::compiled_schema::CompiledSchema;
 use klogger_toolchain::{bundled, host_kernel, kbuild};
@@ -30,6 +34,8 @@ Examples:
   klogger record -s scheduler -- make -j4         a command and its descendants
   klogger record -s scheduler -p 4711 --for 30s   a running process
   klogger record -s scheduler -a --for 10s -o all.klog
+                                                  the whole system
+  klogger record -s scheduler,locking -a -- make  the whole system, during make
   klogger record -s ./my.klogger -- ./prog        a schema of your own
   klogger record --engine user -- ./prog          events of programs; no root
   klogger record -s scheduler -s programs -- ./prog
@@ -49,8 +55,9 @@ the recording.";
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Schema to record: the name of a bundled one, or a file; may be repeated. A schema without
-    /// probes is recorded from programs; 'programs' records all events of programs
+    /// Schema to record: the name of a bundled one, or a file; several are separated by commas, or
+    /// the option is repeated. A schema without probes is recorded from programs; 'programs'
+    /// records all events of programs
     #[arg(short, long = "schema", required_unless_present = "engine", value_name = "SCHEMA")]
     schemas: Vec<String>,
     /// Engine [default: auto]; 'klogger list --engines' lists those that can run here
@@ -67,11 +74,12 @@ pub struct Args {
     /// Mode of the log, as for chmod; a log contains data of other processes
     #[arg(long, value_name = "MODE", default_value = "0600", value_parser = mode)]
     mode: u32,
-    /// Record all processes
+    /// Record all processes; with a command, while it runs
     #[arg(short, long, conflicts_with = "pids")]
     all: bool,
-    /// Record these processes and their descendants
-    #[arg(short, long = "pid", value_name = "PID", value_delimiter = ',')]
+    /// Record these processes, or single threads of processes, and their descendants; with a
+    /// command, while it runs
+    #[arg(short, long = "pid", value_name = "PID", value_delimiter = ',', value_parser = process)]
     pids: Vec<u32>,
     /// End after this time: 500ms, 30s, 5m, 1h. A command that still runs gets SIGTERM
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
@@ -137,7 +145,7 @@ const PROGRAMS: &str = "programs";
 pub fn run(args: Args) -> Outcome {
     let target = target(&args)?;
     let choice = args.engine.unwrap_or(&CHOICES[0]);
-    let (units, programs) = schemas(&args.schemas, choice)?;
+    let (units, programs) = schemas(&schema_names(&args.schemas)?, choice)?;
     let (resident, modules) = match (choice.includes(&kernel::INFO), &args.modules) {
         (true, folder) => modules(&units, folder.as_deref())?,
         (false, Some(_)) => {
@@ -159,6 +167,7 @@ pub fn run(args: Args) -> Outcome {
             modules,
             programs,
             target,
+            command: args.command.clone(),
             buffer_size: args.buffer_size.unwrap_or(BUFFER_DEFAULT),
             user_buffer: args.user_buffer,
             max_memory: args.max_memory.unwrap_or(USER_MEMORY_DEFAULT),
@@ -238,20 +247,4 @@ fn modules(
     }
     let built = build(&missing, |builtin| kbuild::cached(&missing, builtin))?;
     Ok((resident, built.core.parent().map(Path::to_path_buf)))
-}
-
-fn target(args: &Args) -> Result<Target, Failure> {
-    match (args.all, args.pids.is_empty(), args.command.is_empty()) {
-        (true, true, true) => Ok(Target::All),
-        (false, false, true) => Ok(Target::Processes(args.pids.clone())),
-        (false, true, false) => Ok(Target::Command(args.command.clone())),
-        (false, true, true) => Err(Failure::new("nothing to record").help(
-            "give a command (-- COMMAND), processes (-p PID,...), or -a for the whole system",
-        )),
-        (true, _, false) | (false, false, false) => {
-            Err(Failure::new("a command and -a or -p exclude each other")
-                .help("start the command yourself, and record with -a or -p --for TIME"))
-        }
-        (true, false, true) => Err(Failure::new("-a and -p exclude each other")),
-    }
 }

@@ -54,7 +54,7 @@ impl UserEngine {
     /// Makes the folder for the files of our own programs. `alone`: nothing else would be recorded.
     fn prepare(request: &Request, alone: bool) -> Result<UserEngine, Error> {
         let no_folder = match Places::from_environment().make() {
-            Err(e) if alone && matches!(request.target, Target::Command(_)) => return Err(e),
+            Err(e) if alone && matches!(request.target, Target::Command) => return Err(e),
             Err(e) => Some(e.message),
             Ok(()) => None,
         };
@@ -77,6 +77,10 @@ impl Engine for UserEngine {
     /// Arms the recorded command, so that it logs from its start:
     /// `1:TOKEN:PID:RING:SLOTS:CLOCK:SCHEMATA:OFF`, described in program_shm.h.
     fn environment(&self, request: &Request) -> Option<(&'static str, String)> {
+        // With -p, the command only says how long to record.
+        if matches!(request.target, Target::Processes(_)) {
+            return None;
+        }
         let slots = request.max_memory / slot_memory(request.user_buffer);
         let slots = slots.clamp(1, SLOTS_MAX as u64);
         let clock = u8::from(self.source == Source::Tsc);
@@ -96,7 +100,7 @@ impl Engine for UserEngine {
         let scope = match (&request.target, start.command) {
             (Target::All, _) => Scope::All,
             (Target::Processes(pids), _) => Scope::Processes(pids.clone()),
-            (Target::Command(_), pid) => Scope::Command { pid: pid.unwrap_or_default() },
+            (Target::Command, pid) => Scope::Command { pid: pid.unwrap_or_default() },
         };
         let units = request.numbered().map(|(unit, _)| (unit, logs(request, unit)));
         let catalogue = Catalogue::new(units, request.programs, &request.disabled);

@@ -3,13 +3,14 @@
 
 use super::Session;
 use crate::Message;
+use crate::followed::Ends;
 use crate::pipeline::Pipeline;
 use crate::socket::{Answer, Listener, Request};
 use klogger_os as os;
 use klogger_os::Signal;
 use klogger_schema::layout::EventLayout;
 use klogger_schema::nearest::did_you_mean;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 const PROGRESS_EVERY: Duration = Duration::from_millis(200);
@@ -22,12 +23,12 @@ pub(super) fn dump(pipeline: &mut Pipeline, tell: &mut dyn FnMut(&Message)) {
 }
 
 impl Session {
-    /// Waits until all processes of `ends` have ended, the time is over, a signal comes (which is
+    /// Waits until all of `ends` have ended, the time is over, a signal comes (which is
     /// returned) or, while `recording`, the disk is full.
     pub(super) fn wait(
         &self,
         pipeline: &mut Pipeline,
-        mut ends: Vec<BorrowedFd>,
+        mut ends: Ends,
         listener: Option<&Listener>,
         started: Instant,
         tell: &mut dyn FnMut(&Message),
@@ -43,7 +44,7 @@ impl Session {
             let mut fds = vec![self.signals.as_fd()];
             fds.extend(listener.map(AsFd::as_fd));
             let first_end = fds.len();
-            fds.extend(&ends);
+            fds.extend(ends.handles());
             let ready = os::poll_readable(&fds, left.unwrap_or(PROGRESS_EVERY).min(PROGRESS_EVERY))
                 .unwrap_or_default();
             while let Some(signal) = self.signals.next() {
@@ -52,8 +53,7 @@ impl Session {
                 }
                 dump(pipeline, tell);
             }
-            let mut ended = ready.iter().skip(first_end);
-            ends.retain(|_| ended.next() != Some(&true));
+            ends.retain(ready.get(first_end..).unwrap_or_default());
             if ends.is_empty() && !endless {
                 return None;
             }

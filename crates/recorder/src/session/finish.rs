@@ -5,6 +5,7 @@
 use super::control::dump;
 use super::{Session, Workload};
 use crate::drain::Finished;
+use crate::followed::Ends;
 use crate::pipeline::{Ended, Pipeline};
 use crate::scope::wait_for_last_events;
 use crate::socket::Listener;
@@ -34,9 +35,7 @@ impl Session {
         let interrupted = self.wait_for_end(&mut pipeline, &workload, tell);
         let status = self.end_workload(workload.running.as_mut(), interrupted);
         if let Some(scope) = self.scope() {
-            let target = &self.options.request.target;
-            let Workload { running, followed, .. } = &workload;
-            wait_for_last_events(scope, target, running.as_ref(), followed);
+            wait_for_last_events(scope, workload.running.as_ref(), &self.followed);
         }
         self.engines.iter().for_each(|engine| engine.disable());
         // What follows takes time and is no part of the recording.
@@ -76,7 +75,7 @@ impl Session {
         workload: &Workload,
         tell: &mut dyn FnMut(&Message),
     ) -> Option<Signal> {
-        let Workload { running, followed, .. } = workload;
+        let running = &workload.running;
         let listener = Listener::new();
         if let Err(e) = &listener {
             self.notes
@@ -88,7 +87,10 @@ impl Session {
             dump(pipeline, tell);
         }
         let command = running.as_ref().map(|r| &r.ended);
-        let ends = followed.iter().chain(command).map(AsFd::as_fd).collect();
+        let ends = match command {
+            Some(ended) => Ends::of_command(ended.as_fd()),
+            None => self.followed.ends(),
+        };
         let interrupted = self.wait(pipeline, ends, listener.as_ref().ok(), started, tell, true);
         if !pipeline.status().has_failed() {
             return interrupted;
@@ -99,7 +101,7 @@ impl Session {
             self.gave_up_ns = Some(os::monotonic_ns());
             self.notes.push("recording ended early; the command ran on to its end".into());
         }
-        let ends = command.map(AsFd::as_fd).into_iter().collect();
+        let ends = command.map(|ended| Ends::of_command(ended.as_fd())).unwrap_or_default();
         self.wait(pipeline, ends, None, started, tell, false)
     }
 

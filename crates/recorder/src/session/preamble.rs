@@ -4,7 +4,6 @@
 use super::Session;
 use crate::host;
 use crate::pipeline::Pipeline;
-use klogger_engines::request::Target;
 use klogger_log::preamble::{Clock, Preamble, Recorder};
 use klogger_os::{Error, processes};
 
@@ -19,12 +18,7 @@ impl Session {
             host: host::host()?,
             clock,
             command_line: self.options.command_line.clone(),
-            workload: match &request.target {
-                Target::Command(words) => {
-                    words.iter().map(|w| w.to_string_lossy().into_owned()).collect()
-                }
-                Target::All | Target::Processes(_) => Vec::new(),
-            },
+            workload: request.command.iter().map(|w| w.to_string_lossy().into_owned()).collect(),
             scope: if request.target.is_scoped() { "processes" } else { "all" }.into(),
             recorder: self.recorder(),
             schemas: units.iter().map(|unit| choice.schema_text(request, unit)).collect(),

@@ -26,6 +26,17 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// An element of `-p`.
+pub fn process(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(0) => Err("ids of processes begin with 1; -a records all processes".into()),
+        Ok(id) => Ok(id),
+        Err(_) => Err("write ids of processes: 4711, or 4711,4712; for those with a name: \
+                       -p $(pgrep -d, NAME)"
+            .into()),
+    }
+}
+
 /// The highest rate per second: intervals between events are counted in sixteenths of a nanosecond.
 const RATE_MAX: u64 = 100_000_000;
 
@@ -128,6 +139,15 @@ mod tests {
             "F=1.5/s", "F=101M/s",
         ] {
             assert!(rate(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn processes() {
+        assert_eq!(process("4711"), Ok(4711));
+        assert!(process("0").unwrap_err().contains("-a records all"));
+        for bad in ["", "-1", "x", "1 2", "4294967296"] {
+            assert!(process(bad).unwrap_err().contains("pgrep"), "{bad}");
         }
     }
 
