@@ -8,6 +8,7 @@ The header's form is described in docs/analyses.md. Nothing here runs SQL.
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import re
 import sys
@@ -17,8 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from klogger import program
-from klogger.failure import Failure
-from klogger.units import UNITS
+from klogger.failure import Failure, did_you_mean
 
 # `samples` is for `klogger compare` alone, and is kept apart from the others.
 SECTIONS = ("table", "picture", "finding", "warning", "samples")
@@ -62,6 +62,28 @@ class Picture:
     parts: Mapping[str, str]
 
 
+@dataclass(frozen=True)
+class Fault:
+    """What is wrong, in a line of the file (0: in none), below `marked` of it."""
+
+    message: str
+    line: int = 0
+    marked: str = ""
+    help: str = ""
+
+    def shown(self, path: Path, lines: list[str]) -> str:
+        """With its place, and a caret below what is marked."""
+        if not 0 < self.line <= len(lines):
+            return f"{path}: {self.message}" + (f"\n  help: {self.help}" if self.help else "")
+        text = lines[self.line - 1]
+        word = re.search(rf"(?<!\w){re.escape(self.marked)}(?!\w)", text)
+        column = word.start() if word else max(text.find(self.marked), 0)
+        label = f"  line {self.line}: "
+        shown = [f"{path}:{self.line}:{column + 1}: {self.message}", label + text]
+        shown.append(" " * (len(label) + column) + "^" * max(len(self.marked), 1))
+        return "\n".join([*shown, *([f"  help: {self.help}"] if self.help else [])])
+
+
 @dataclass
 class Analysis:
     name: str
@@ -83,6 +105,17 @@ class Analysis:
     samples: str = ""
     # Where in the file each section begins, and "setup".
     lines: dict[str, int] = field(default_factory=dict)
+    text: list[str] = field(default_factory=list)
+    # Of the header: it costs the analysis its answer.
+    faults: list[Fault] = field(default_factory=list)
+
+    def said(self, faults: Iterable[Fault]) -> str:
+        return "\n".join(fault.shown(self.path, self.text) for fault in faults)
+
+    def line_with(self, start: str) -> int:
+        """The line of the header that begins so; 0 if there is none."""
+        wanted = f"-- {start}"
+        return next((n for n, line in enumerate(self.text, 1) if line.startswith(wanted)), 0)
 
     def placed(self, section: str) -> str:
         """The SQL of a section, or of "setup", below as many empty lines as make its line numbers
@@ -92,49 +125,75 @@ class Analysis:
         return "\n" * (self.lines.get(section, 1) - 1) + text
 
 
+KEYS = (
+    "title", "question", "events", "picture", "column", "note", "empty", "include", "costs",
+    "order",
+)  # fmt: skip
+# A line of a header that was to be one with a key.
+KEY = re.compile(r"-- ?(?P<key>[A-Za-z_]+)(?: \w+)?(?: \[[^\]]*\])? ?:")
+
+
 def parse(path: Path, schema: str) -> Analysis:
-    """Reads an analysis. Faults of its header raise a Failure that names the line."""
+    """Reads an analysis. What is wrong with its header is in its `faults`."""
+    analysis = Analysis(path.stem, path, schema)
     try:
         text = path.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise Failure(f"{path}: {error}") from None
-    analysis = Analysis(path.stem, path, schema)
-    lines = text.splitlines()
+    except OSError as error:
+        analysis.faults.append(Fault(f"cannot be read: {error.strerror}"))
+        return analysis
+    except UnicodeDecodeError as error:
+        analysis.faults.append(Fault(f"byte {error.start} is not UTF-8 text"))
+        return analysis
+    lines = analysis.text = text.splitlines()
     end = next((i for i, line in enumerate(lines) if not line.startswith("--")), len(lines))
     for number, key, name, unit, value in header_entries(lines[:end]):
         try:
             set_entry(analysis, key, name, unit, value)
         except ValueError as error:
-            raise Failure(
-                f"{path}:{number}: {error}", help="docs/analyses.md describes the header"
-            ) from None
+            marked = word[0] if (word := re.match("'([^']*)'", str(error))) else key
+            analysis.faults.append(Fault(str(error), number, marked.strip("'"), HEADER_HELP))
+    analysis.faults += stray_keys(lines[:end])
     split_sections(analysis, lines[end:], end + 1)
     return analysis
 
 
+HEADER_HELP = "docs/analyses.md describes the header"
+
+
+def stray_keys(lines: list[str]) -> list[Fault]:
+    """Keys that there are not, which would else be a part of the line before."""
+    found = []
+    for number, line in enumerate(lines, 1):
+        match = KEY.match(line)
+        if match is None or "SPDX" in line:
+            continue
+        whole = HEADER_LINE.fullmatch(line)
+        if whole is not None and whole["key"] in KEYS:
+            continue
+        word = match["key"]
+        close = did_you_mean(word, KEYS) if word not in KEYS else f"write '-- {word}: ...'"
+        known = f"there are: {', '.join(KEYS)}"
+        found.append(Fault(f"unknown header key '{word}'", number, word, close or known))
+    return found
+
+
 def header_entries(lines: list[str]) -> list[tuple[int, str, str, str, str]]:
     """(line, key, name, unit, text); lines that are indented by more than one space continue the
-    one before.
+    one before. Without those of unknown keys.
     """
     entries: list[tuple[int, str, str, str, str]] = []
     for number, line in enumerate(lines, 1):
         match = HEADER_LINE.fullmatch(line)
         if match is None or (match["key"] is None and not match["text"].strip()) or "SPDX" in line:
             continue
-        if match["key"] is not None:
-            entries.append(
-                (
-                    number,
-                    match["key"],
-                    match["name"] or "",
-                    match["unit"] or "",
-                    match["text"].strip(),
-                )
-            )
+        key = match["key"]
+        if key is not None:
+            name, unit = match["name"] or "", match["unit"] or ""
+            entries.append((number, key, name, unit, match["text"].strip()))
         elif entries:
             at, key, name, unit, text = entries[-1]
             entries[-1] = (at, key, name, unit, f"{text} {match['text'].strip()}".strip())
-    return entries
+    return [entry for entry in entries if entry[1] in KEYS]
 
 
 def set_entry(analysis: Analysis, key: str, name: str, unit: str, value: str) -> None:
@@ -145,6 +204,8 @@ def set_entry(analysis: Analysis, key: str, name: str, unit: str, value: str) ->
         case "events" | "costs":
             setattr(analysis, key, words)
         case "order":
+            if not re.fullmatch(r"-?\d{1,9}", value):
+                raise ValueError(f"'{value}' is not a number")
             analysis.order = int(value)
         case "include":
             analysis.includes += words
@@ -159,8 +220,6 @@ def set_entry(analysis: Analysis, key: str, name: str, unit: str, value: str) ->
             analysis.columns[name] = Column(
                 name, units[0] if units else "", "bar" in marks, value, better[0] if better else ""
             )
-        case _:
-            raise ValueError(f"unknown header key '{key}'")
 
 
 def part(word: str) -> tuple[str, str]:
@@ -191,73 +250,6 @@ def split_sections(analysis: Analysis, lines: list[str], first: int) -> None:
     analysis.samples = analysis.sections.pop("samples", "")
 
 
-def check(analysis: Analysis, events: Iterable[str]) -> list[str]:
-    """The faults of an analysis that can be seen without running it; `events` are those of its
-    schema.
-    """
-    known = {e.upper() for e in events}
-    faults = [
-        f"no {key}"
-        for key in ("title", "question", "events", "columns")
-        if not getattr(analysis, key)
-    ]
-    if "table" not in analysis.sections:
-        faults.append("no section 'table'")
-    named = [*analysis.events, *analysis.costs]
-    faults += [
-        f"the schema has no event {e}" for e in dict.fromkeys(named) if e.upper() not in known
-    ]
-    for column in analysis.columns.values():
-        if column.unit not in UNITS:
-            faults.append(
-                f"column {column.name}: unknown unit '{column.unit}'; known: "
-                f"{', '.join(sorted(UNITS))}"
-            )
-        if not column.doc:
-            faults.append(f"column {column.name} is not documented")
-    for name in analysis.includes:
-        if not (analysis.path.parent / f"{name}.sql").is_file():
-            faults.append(f"no file {name}.sql to include")
-    return faults + check_picture(analysis.picture)
-
-
-def check_picture(picture: Picture | None) -> list[str]:
-    if picture is None:
-        return []
-    if picture.kind not in KINDS:
-        return [f"unknown kind of picture '{picture.kind}'; known: {', '.join(KINDS)}"]
-    must, may = KINDS[picture.kind]
-    faults = [f"a {picture.kind} needs {p}=..." for p in sorted(must - set(picture.parts))]
-    faults += [
-        f"a {picture.kind} has no part '{p}'" for p in sorted(set(picture.parts) - must - may)
-    ]
-    for part, known in CHOICES.items():
-        if picture.parts.get(part, known[0]) not in known:
-            faults.append(f"unknown {part} '{picture.parts[part]}'; known: {', '.join(known)}")
-    if picture.parts.get("scale") == "log" and picture.parts.get("zoom") == "ends":
-        faults.append("zoom=ends has linear scales")
-    return faults
-
-
-def check_columns(analysis: Analysis, section: str, names: Iterable[str]) -> list[str]:
-    """Faults in the columns that a section gave."""
-    names = list(names)
-    faults = [
-        f"column {n} of section '{section}' is not documented"
-        for n in names
-        if n not in analysis.columns
-    ]
-    drawn = "picture" if "picture" in analysis.sections else "table"
-    if analysis.picture is not None and section == drawn:
-        used = [c for p, c in analysis.picture.parts.items() if p not in CHOICES]
-        faults += [
-            f"the picture uses column {c}, which section '{section}' does not have"
-            for c in used
-            if c not in names
-        ]
-    return faults
-
-
 def find(schemas: Iterable[Mapping[str, Any]]) -> list[Analysis]:
     """The analyses of the schemas that a log was recorded with, in the order of schemas
     and names.
@@ -265,25 +257,44 @@ def find(schemas: Iterable[Mapping[str, Any]]) -> list[Analysis]:
     found = []
     for schema in schemas:
         name = str(schema.get("name", ""))
-        for folder in folders(name, str(schema.get("file", ""))):
-            paths = sorted(folder.glob("*.sql"))
-            if paths:
-                chosen = [parse(p, name) for p in paths if not p.name.startswith("_")]
-                found += sorted(chosen, key=lambda a: (a.order, a.name))
-                break
+        chosen = [parse(path, name) for path in files_of(name, str(schema.get("file", "")))]
+        found += sorted(chosen, key=lambda a: (a.order, a.name))
     return found
 
 
-def folders(name: str, file: str) -> list[Path]:
-    """Where the analyses of a schema may be, best first. A bare file name is one of a bundled
-    schema.
+def searched(schemas: Iterable[Mapping[str, Any]]) -> str:
+    """Why a log has no analyses: for schemata of the user's own, where they would be."""
+    files = [Path(str(s.get("file", ""))) for s in schemas]
+    own = [str(file.parent / "analyses") for file in files if file.is_absolute()]
+    return f"there are none in {' and '.join(own)}" if own else "the log's schemata bring none"
+
+
+def files_of(name: str, file: str) -> list[Path]:
+    """The analyses of a schema: those of the first place that has any. Beside the file, they are in
+    the folder `analyses`, or files with a header next to it. A file name without a folder is that
+    of a bundled schema.
     """
-    places = []
+    places: list[list[Path]] = []
     if os.path.isabs(file) and re.fullmatch(r".*\.klogger(\.conf.*)?", file):
-        places.append(Path(file).parent / "analyses")
+        beside = Path(file).parent
+        places += [files_in(beside / "analyses"), [p for p in files_in(beside) if has_header(p)]]
     if re.fullmatch(r"\w+", name):
-        places += [base / name / "analyses" for base in schemata()]
-    return [p for p in places if p.is_dir()]
+        places += [files_in(base / name / "analyses") for base in schemata()]
+    return next((found for found in places if found), [])
+
+
+def files_in(folder: Path) -> list[Path]:
+    return sorted(p for p in folder.glob("*.sql") if not p.name.startswith("_"))
+
+
+def has_header(path: Path) -> bool:
+    """Whether it is an analysis, and not some other SQL."""
+    try:
+        with path.open(errors="replace") as file:
+            head = [line for line in itertools.islice(file, 40) if line.startswith("--")]
+    except OSError:
+        return False
+    return any(re.match("-- (title|question|events):", line) for line in head)
 
 
 def declaring(event: str, first: str) -> str:
@@ -307,12 +318,14 @@ def events_of(file: Path) -> frozenset[str]:
 
 
 def schemata() -> list[Path]:
-    """Where bundled schemata may be: $KLOGGER_SCHEMATA, the installed ones, those of the source
-    tree.
+    """Where folders of schemata may be: those of $KLOGGER_SCHEMATA, those of the user, the
+    installed ones, those of the source tree. `klogger list` has the same order
+    (crates/cli/src/own_schemata.rs).
     """
-    named = os.environ.get("KLOGGER_SCHEMATA")
-    here = Path(__file__).resolve()
+    named = os.environ.get("KLOGGER_SCHEMATA", "").split(":")
+    config = os.environ.get("XDG_CONFIG_HOME")
+    home = Path(config) if config else Path.home() / ".config"
     installed = [Path(sys.prefix), Path(sys.argv[0]).resolve().parent.parent]
-    places = [Path(named)] if named else []
+    places = [Path(name) for name in named if name] + [home / "klogger" / "schemata"]
     places += [base / "share" / "klogger" / "schemata" for base in installed]
-    return [*places, here.parents[2] / "schemata"]
+    return [*places, Path(__file__).resolve().parents[2] / "schemata"]

@@ -46,50 +46,63 @@ CREATE MACRO klogger.stack(x) AS x::VARCHAR || coalesce('[' || (
   WHERE "klogger id" = x) || ']', '');
 """
 # An address that is a MiB or more behind the last symbol before it is not in that function.
-SYMBOLS = """
+OF_CODE = f"""CASE WHEN "klogger x" - "klogger a" < 1048576
+  THEN klogger.klogger_word("klogger n") || '+' || {HEX.format(x='("klogger x" - "klogger a")')}
+  ELSE {HEX.format(x='"klogger x"')} END"""
+NEAREST = """(
+    SELECT address AS "klogger a", name AS "klogger n" FROM klogger.symbol) AS "klogger s"
+  ON "klogger x" >= "klogger a\""""
+SYMBOLS = f"""
 CREATE MACRO klogger.symbol(x) AS (
   SELECT CASE WHEN "klogger x" - "klogger a" < 1048576 THEN "klogger n" END
-  FROM (SELECT x::UBIGINT AS "klogger x") AS "klogger q" ASOF JOIN (
-    SELECT address AS "klogger a", name AS "klogger n" FROM klogger.symbol) AS "klogger s"
-  ON "klogger x" >= "klogger a");
-CREATE MACRO klogger.code(x) AS (
-  SELECT CASE WHEN "klogger x" - "klogger a" < 1048576
-    THEN klogger.klogger_word("klogger n") || '+' || {offset} ELSE {address} END
-  FROM (SELECT x::UBIGINT AS "klogger x") AS "klogger q" ASOF LEFT JOIN (
-    SELECT address AS "klogger a", name AS "klogger n" FROM klogger.symbol) AS "klogger s"
-  ON "klogger x" >= "klogger a"
-  WHERE "klogger x" IS NOT NULL), (x HUGEINT[]) AS CASE WHEN x IS NOT NULL THEN (
-  SELECT '[' || coalesce(string_agg(CASE WHEN "klogger x" - "klogger a" < 1048576
-    THEN klogger.klogger_word("klogger n") || '+' || {offset} ELSE {address} END,
-    ',' ORDER BY "klogger k"), '') || ']'
-  FROM (SELECT unnest(x)::UBIGINT AS "klogger x", generate_subscripts(x, 1) AS "klogger k")
-    AS "klogger q" ASOF LEFT JOIN (
-    SELECT address AS "klogger a", name AS "klogger n" FROM klogger.symbol) AS "klogger s"
-  ON "klogger x" >= "klogger a") END;
+  FROM (SELECT x::UBIGINT AS "klogger x") AS "klogger q" ASOF JOIN {NEAREST});
+CREATE MACRO klogger.code(x) AS CASE WHEN {{is_list}} THEN (
+  SELECT '[' || coalesce(string_agg({OF_CODE}, ',' ORDER BY "klogger k"), '') || ']'
+  FROM (SELECT unnest({{items}})::UBIGINT AS "klogger x",
+               generate_subscripts({{items}}, 1) AS "klogger k")
+    AS "klogger q" ASOF LEFT JOIN {NEAREST})
+ELSE (
+  SELECT {OF_CODE} FROM (SELECT {{item}}::UBIGINT AS "klogger x") AS "klogger q"
+  ASOF LEFT JOIN {NEAREST} WHERE "klogger x" IS NOT NULL) END;
 """
+# An argument may be a number or a list of them. Macros for each of the two would be chosen by the
+# type of the argument, which DuckDB does not know of `hex(max(x))`. A cast that is not possible
+# gives NULL.
+IS_LIST = "typeof(x) LIKE '%]'"
+ITEM = "TRY_CAST(x AS HUGEINT)"
+ITEMS = "TRY_CAST(x AS HUGEINT[])"
 
 
 def create(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute(WORDS)
-    offset = HEX.format(x='("klogger x" - "klogger a")')
-    connection.execute(SYMBOLS.format(offset=offset, address=HEX.format(x='"klogger x"')))
+    connection.execute(SYMBOLS.format(is_list=IS_LIST, item=ITEM, items=ITEMS))
     # DuckDB's own function is for texts and bytes, and remains for these.
-    texts = ", ".join(f"(x {kind}) AS system.main.hex(x)" for kind in ("VARCHAR", "BLOB"))
-    connection.execute(f"{function('hex', lambda x: HEX.format(x=x))}, {texts}")
+    texts = " ".join(
+        f"WHEN typeof(x) = '{kind}' THEN system.main.hex(TRY_CAST(x AS {kind}))"
+        for kind in ("VARCHAR", "BLOB")
+    )
+    connection.execute(function("hex", lambda x: HEX.format(x=x), texts))
     connection.execute(function("device", lambda x: DEVICE.format(x=x)))
-    connection.execute(f"CREATE MACRO klogger.ip(x) AS {IPV4}, (x HUGEINT[]) AS {ip_of_bytes()}")
+    of_bytes = ip_of_bytes().replace("x[", f"({ITEMS})[").replace("len(x)", f"len({ITEMS})")
+    of_bytes = of_bytes.replace("x::VARCHAR", f"{ITEMS}::VARCHAR")
+    of_number = IPV4.replace("x::HUGEINT", ITEM)
+    connection.execute(
+        f"CREATE MACRO klogger.ip(x) AS CASE WHEN {IS_LIST} THEN {of_bytes} ELSE {of_number} END"
+    )
     connection.execute(function("errno", lambda x: f"{x}::VARCHAR"))
     for text in declared(connection):
         connection.execute(text)
 
 
-def function(name: str, body: Callable[[str], str]) -> str:
-    """Of a number, and of a list of them. `body`: the text of the number with this name."""
+def function(name: str, body: Callable[[str], str], cases: str = "") -> str:
+    """Of a number, and of a list of them. `body`: the text of the number with this name; `cases`:
+    of other arguments.
+    """
     element = '"klogger e"'
-    elements = f"list_transform(x, lambda {element}: {body(element)})"
+    elements = f"list_transform({ITEMS}, lambda {element}: {body(element)})"
     return (
-        f"CREATE OR REPLACE MACRO klogger.{identifier(name)}(x) AS {body('x')},"
-        f" (x HUGEINT[]) AS '[' || array_to_string({elements}, ',') || ']'"
+        f"CREATE OR REPLACE MACRO klogger.{identifier(name)}(x) AS CASE {cases} WHEN {IS_LIST}"
+        f" THEN '[' || array_to_string({elements}, ',') || ']' ELSE {body(ITEM)} END"
     )
 
 
@@ -158,6 +171,7 @@ def flags_body(values: list[int], texts: list[str]) -> Callable[[str], str]:
             )
         rest = f"({bits} & {~known & (2**64 - 1)}::UBIGINT)"
         parts.append(f"CASE WHEN {rest} <> 0 THEN printf('0x%x', {rest}) END")
-        return f"CASE WHEN {x} = 0 THEN {zero} ELSE concat_ws('|', {', '.join(parts)}) END"
+        joined = f"concat_ws('|', {', '.join(parts)})"
+        return f"CASE WHEN {x} IS NULL THEN NULL WHEN {x} = 0 THEN {zero} ELSE {joined} END"
 
     return body

@@ -15,7 +15,7 @@ from typing import Any
 import duckdb
 
 from klogger import analysis as analyses
-from klogger import costs, losses, sqlerror
+from klogger import costs, losses, rules, sqlerror
 from klogger.analysis import Analysis
 from klogger.failure import Failure, did_you_mean
 from klogger.log import Log
@@ -74,9 +74,7 @@ def choose(log: Log, names: Iterable[str] = ()) -> list[Analysis]:
         if name not in by_name:
             close = did_you_mean(name, by_name)
             listed = (
-                f"there are: {', '.join(by_name)}"
-                if by_name
-                else "this log's schemata bring no analyses"
+                f"there are: {', '.join(by_name)}" if by_name else analyses.searched(log.schemas)
             )
             raise Failure(f"no analysis '{name}'", help=close or listed)
     return [by_name[n] for n in dict.fromkeys(wanted)]
@@ -132,6 +130,9 @@ def run_all(
 
 def run(log: Log, one: Analysis, cursor: duckdb.DuckDBPyConnection, included: set[str]) -> Result:
     result = Result(one)
+    if one.faults:
+        result.status, result.reason = "failed", one.said(one.faults)
+        return result
     missing = [e for e in one.events if e.upper() not in log.events]
     if missing:
         return not_recorded(result, missing)
@@ -139,6 +140,7 @@ def run(log: Log, one: Analysis, cursor: duckdb.DuckDBPyConnection, included: se
     try:
         prepare(one, cursor, included)
         fill(result, cursor)
+        check_drawn(result)
     except Failure as failure:
         absent = ABSENT.search(str(failure))
         if absent is not None and absent[1].upper() not in log.events:
@@ -206,6 +208,18 @@ def fill(result: Result, cursor: duckdb.DuckDBPyConnection) -> None:
     result.warnings += own_warnings(one, cursor)
     if "picture" not in one.sections:
         result.points = result.table
+
+
+def check_drawn(result: Result) -> None:
+    """What a picture or a bar is drawn from must be there, and a number where one is needed."""
+    one = result.analysis
+    faults = [*rules.check_picture(one)]
+    for section, rows in (("table", result.table), ("picture", result.points)):
+        if section == "table" or "picture" in one.sections:
+            faults += rules.check_drawn_columns(one, section, rows.names)
+            faults += rules.check_numbers(one, section, rows.names, rows.rows)
+    if faults:
+        raise Failure(one.said(faults))
 
 
 def section_rows(one: Analysis, cursor: duckdb.DuckDBPyConnection, section: str) -> Rows:

@@ -16,7 +16,7 @@ import pytest
 import support
 
 import klogger
-from klogger import analysis, executor
+from klogger import analysis, executor, rules
 from klogger.analysis import Analysis, Column
 from klogger.cli import compare as command
 from klogger.compare import comparison, extract, stats
@@ -286,7 +286,7 @@ def test_samples_keep_the_rules(path: Path, small_log: Path) -> None:
         executor.prepare(one, cursor, set())
         columns = [d[0] for d in cursor.execute(one.samples).description or []]
     assert found.status in ("answer", "empty"), found.reason
-    assert analysis.check_columns(one, "samples", [c for c in columns if c != "time"]) == []
+    assert rules.check_columns(one, "samples", [c for c in columns if c != "time"]) == []
 
 
 def log_of(out: Path, seed: int, slow: float = 1.0, **more: object) -> Path:

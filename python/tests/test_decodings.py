@@ -103,3 +103,12 @@ def test_values_without_a_text(log: Path) -> None:
         assert opened.rows(f"SELECT {query}, thread(NULL, 0)") == [(None,) * (len(calls) + 1)]
         query = "SELECT symbol(4097), symbol(8208), symbol(7), hex('klogger')"
         assert opened.rows(query) == [("alpha", "beta [module]", None, "6B6C6F67676572")]
+
+
+def test_arguments_whose_type_duckdb_does_not_know(log: Path) -> None:
+    """It binds what stands around an aggregate before the aggregate itself."""
+    with klogger.open(log, locked=True) as opened:
+        query = "SELECT hex(max(x)), rights(min(x)), ip(max(x)), code(min(x)) FROM RIGHTS"
+        assert opened.rows(query) == [("0x9", "0", "9.0.0.0", "0x0")]
+        query = "SELECT hex(any_value(x)), errno(any_value(x)) FROM RESULTS"
+        assert opened.rows(query) == [("[0xfffffffffffffffe,0x7]", "[-ENOENT,7]")]

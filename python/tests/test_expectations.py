@@ -8,12 +8,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import axes
-import expectation
 import pytest
 import support
 
 import klogger
-from klogger import executor
+from klogger import executor, expectation
 from klogger.drawing import Palette, Theme
 from klogger.executor import Rows
 from klogger.pictures import draw

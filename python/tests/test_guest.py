@@ -170,7 +170,7 @@ def refused(capfd: pytest.CaptureFixture[str], *words: str) -> str:
             "folder: no kernel was built there: it has no arch/x86/boot/bzImage",
         ),
         (["-s", "./none.klogger", "--", "true"], "./none.klogger: no such file"),
-        (["-s", "shceduler", "--", "true"], "there is no bundled schema 'shceduler'"),
+        (["-s", "shceduler", "--", "true"], "there is no schema 'shceduler'"),
         (
             ["--kernel", "image", "-s", "scheduler", "-o", "none/x.klog", "--", "true"],
             "none: no folder to write a log",

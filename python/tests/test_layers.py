@@ -16,8 +16,20 @@ HERE = Path(__file__).resolve().parents[1]
 # From the lowest on. A module may import those of its own layer, and of the layers before it.
 LAYERS = [
     {"failure", "durations", "units", "sqltext", "sqlerror", "program", "export", "prompt"},
-    {"costs", "decodings", "prelude", "gaps", "log", "analysis", "losses", "catalogue"},
-    {"executor", "findings", "summary", "stopwatch", "timeline"},
+    {
+        "costs",
+        "decodings",
+        "prelude",
+        "gaps",
+        "log",
+        "analysis",
+        "rules",
+        "smalllog",
+        "expectation",
+        "losses",
+        "catalogue",
+    },
+    {"executor", "checking", "findings", "summary", "stopwatch", "timeline"},
     {"drawing", "ends", "pictures", "vega", "png"},
     {"document", "sections", "html", "figure", "terminal"},
     {"answers", "compare"},

@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import axes
-import expectation
 import pytest
 import support
 
 import klogger
-from klogger import pictures
+from klogger import expectation, pictures
 from klogger.drawing import Palette, Theme
 from klogger_lab.machine import Machine
 from klogger_lab.study import discover

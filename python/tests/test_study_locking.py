@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import expectation
 import pytest
 import support
 
 import klogger
+from klogger import expectation
 from klogger_lab.machine import Machine
 from klogger_lab.study import discover
 from klogger_lab.study.model import Arm, Plan, Run

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import expectation
 import pytest
 import support
 
 import klogger
+from klogger import expectation
 from klogger_lab.machine import Machine
 from klogger_lab.study import discover
 from klogger_lab.study.model import Answer, Arm, Check, Plan, Run

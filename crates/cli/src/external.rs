@@ -6,9 +6,9 @@ use crate::failure::{Failure, Outcome};
 use crate::tips;
 use clap::CommandFactory;
 use klogger_schema::nearest::did_you_mean;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::process::{Command, Output, Stdio};
 
 /// The programs and their descriptions are in two tables of this file.
 const LIST: &str = include_str!("../../../python/pyproject.toml");
@@ -43,10 +43,25 @@ pub fn help() -> String {
     )
 }
 
-/// Looks for the program beside this one first, then on the PATH, and executes it. Returns only on
-/// failure.
+/// Executes the program. Returns only on failure.
 pub fn run(words: Vec<OsString>) -> Outcome {
-    let name = words[0].to_string_lossy().into_owned();
+    let mut command = command(&words);
+    let error = command.exec();
+    Err(cannot_run(&words[0], &command, &error))
+}
+
+/// Runs the program as a part of another command: its output, or only its exit code.
+pub fn output(words: &[OsString], captured: bool) -> Result<Output, Failure> {
+    let mut command = command(words);
+    if !captured {
+        command.stdout(Stdio::inherit());
+    }
+    let done = command.stderr(Stdio::inherit()).stdin(Stdio::inherit()).output();
+    done.map_err(|error| cannot_run(&words[0], &command, &error))
+}
+
+/// Looks for the program beside this one first, then on the PATH.
+fn command(words: &[OsString]) -> Command {
     let mut program = OsString::from("klogger-");
     program.push(&words[0]);
     let beside = std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.join(&program)));
@@ -60,11 +75,14 @@ pub fn run(words: Vec<OsString>) -> Outcome {
         // The analyses run klogger to make tables.
         command.env("KLOGGER", exe);
     }
-    let error = command.exec();
-    Err(match error.kind() {
-        std::io::ErrorKind::NotFound => unknown(&name),
-        _ => Failure::new(format!("cannot run {}: {error}", path.to_string_lossy())),
-    })
+    command
+}
+
+fn cannot_run(name: &OsStr, command: &Command, error: &std::io::Error) -> Failure {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => unknown(&name.to_string_lossy()),
+        _ => Failure::new(format!("cannot run {}: {error}", command.get_program().display())),
+    }
 }
 
 /// No such command: what may have been meant, or why it is not there.

@@ -10,6 +10,7 @@ mod engines;
 mod external;
 mod failure;
 mod messages;
+mod own_schemata;
 mod schema_file;
 mod schemata;
 mod text;

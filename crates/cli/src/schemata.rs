@@ -1,30 +1,54 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! From an argument of `-s` to a compiled schema: a bundled one by name, or a file of the user's
-//! own.
+//! From an argument of `-s` to a compiled schema: by name one of the user's folders
+//! or a bundled one, or a file.
 
 use crate::failure::Failure;
 use crate::messages;
+use crate::own_schemata;
 use crate::schema_file;
 use klogger_codegen::KernelTypes;
 use klogger_os::Error;
 use klogger_schema::model::Schema;
 use klogger_schema::nearest::did_you_mean;
 use klogger_schema::{Diagnostic, Options, Severity};
-use klogger_toolchain::bundled;
+use klogger_toolchain::bundled::{self, Bundled};
 use klogger_toolchain::clang::{self, CompileError};
 use klogger_toolchain::compiled_schema::{CompiledSchema, Plan, faults, plan};
 use klogger_toolchain::host_kernel;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// A name without a slash or an ending is a bundled schema; everything else is a file.
+/// Where a schema is.
+pub enum Place {
+    File(PathBuf),
+    Bundled(&'static Bundled),
+}
+
+/// A name without a slash or an ending is a schema of the user's own folders, or a bundled one;
+/// everything else is a file, or a folder with one.
 pub fn is_file(word: &str) -> bool {
     word.contains('/') || word.contains('.')
 }
 
-pub fn unknown(name: &str) -> Failure {
-    let failure = Failure::new(format!("there is no bundled schema '{name}'"));
+pub fn place(word: &str) -> Result<Place, Failure> {
+    if is_file(word) {
+        return Ok(Place::File(in_folder(Path::new(word)).unwrap_or_else(|| word.into())));
+    }
+    let bundled = || bundled::find(word).map(Place::Bundled);
+    own_schemata::find(word).map(Place::File).or_else(bundled).ok_or_else(|| unknown(word))
+}
+
+/// The schema of a schema folder: `NAME/NAME.klogger`.
+pub fn in_folder(folder: &Path) -> Option<PathBuf> {
+    let whole = folder.is_dir().then(|| folder.canonicalize().ok()).flatten()?;
+    let file = format!("{}.klogger", whole.file_name()?.to_string_lossy());
+    Some(folder.join(file)).filter(|file| file.is_file())
+}
+
+fn unknown(name: &str) -> Failure {
+    let failure = Failure::new(format!("there is no schema '{name}'"));
+    let own: Vec<String> = own_schemata::all().into_keys().collect();
     let names = bundled::all().iter().map(|b| b.name);
-    match did_you_mean(name, names) {
+    match did_you_mean(name, names.chain(own.iter().map(String::as_str))) {
         Some(help) => failure.help(help),
         None => failure.help(
             "'klogger list' shows those there are; for a file of your own, give its \
@@ -35,11 +59,10 @@ pub fn unknown(name: &str) -> Failure {
 
 /// The schema, not compiled.
 pub fn schema(word: &str) -> Result<Schema, Failure> {
-    if is_file(word) {
-        return schema_file::load(Path::new(word), &Options::default());
+    match place(word)? {
+        Place::File(path) => schema_file::load(&path, &Options::default()),
+        Place::Bundled(bundled) => Ok(bundled.load()?.schema),
     }
-    let found = bundled::find(word).ok_or_else(|| unknown(word))?;
-    Ok(found.load()?.schema)
 }
 
 /// The same, to look at: klogger's own schema too, which a recording has without being asked.
@@ -49,16 +72,24 @@ pub fn shown(word: &str) -> Result<Schema, Failure> {
 }
 
 /// The schema and, if requested, the programs of its probes. A schema of the user's own is compiled
-/// for this machine's kernel.
+/// for this machine's kernel, and has its absolute path, by which a log's analyses are found.
 pub fn unit(word: &str, probes: bool) -> Result<CompiledSchema, Failure> {
-    if !is_file(word) && probes {
-        return Ok(bundled::find(word).ok_or_else(|| unknown(word))?.load()?);
+    let path = match place(word)? {
+        Place::Bundled(bundled) if probes => return Ok(bundled.load()?),
+        Place::Bundled(bundled) => {
+            return Ok(CompiledSchema { schema: bundled.load()?.schema, object: None });
+        }
+        Place::File(path) => path,
+    };
+    let schema = schema_file::load(&path, &Options::default())?;
+    let mut unit = match probes && !schema.probes.is_empty() {
+        true => compiled(schema)?,
+        false => CompiledSchema { schema, object: None },
+    };
+    if let Ok(absolute) = std::path::absolute(&path) {
+        unit.schema.file = absolute.to_string_lossy().into_owned();
     }
-    let schema = schema(word)?;
-    match probes && !schema.probes.is_empty() {
-        true => compiled(schema),
-        false => Ok(CompiledSchema { schema, object: None }),
-    }
+    Ok(unit)
 }
 
 fn compiled(schema: Schema) -> Result<CompiledSchema, Failure> {

@@ -93,7 +93,7 @@ fn quiet_leaves_progress_and_summary_out() {
 fn an_error_has_its_help() {
     let dir = tempfile::tempdir().unwrap();
     let error = error_of(dir.path(), &["record", "--messages", "json", "-s", "schedular", "-a"]);
-    assert_eq!(error["text"], "there is no bundled schema 'schedular'");
+    assert_eq!(error["text"], "there is no schema 'schedular'");
     assert_eq!(error["help"], "did you mean `scheduler`?");
     let error = error_of(dir.path(), &["rescue", "--messages", "json", "4194304"]);
     assert!(error["text"].as_str().unwrap().contains("4194304"), "{error}");

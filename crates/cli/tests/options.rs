@@ -142,5 +142,5 @@ fn arguments_after_two_dashes_are_the_commands() {
     let output =
         klogger(&["record", "-s", "no-such-schema", "--", "prog", "--no-such-option", "-o", "x"]);
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(error.contains("there is no bundled schema 'no-such-schema'"), "{error}");
+    assert!(error.contains("there is no schema 'no-such-schema'"), "{error}");
 }

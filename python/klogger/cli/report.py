@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import klogger
 from klogger import executor, findings, terminal
-from klogger.analysis import Analysis
+from klogger.analysis import Analysis, searched
 from klogger.cli import Parser, Progress, guarded, private_as, write
 from klogger.executor import Result
 from klogger.log import Log
@@ -81,11 +81,12 @@ def report(args: argparse.Namespace) -> int:
         with progress, executor.Session(log) as session:
             results = [answer(session, one, progress) for one in chosen]
             head = summary(log)
+            none = searched(log.schemas)
             write_files(args, session, head, results, progress)
     finally:
         log.close()
     if args.format or not (args.html or args.png):
-        show(args, head, results)
+        show(args, head, results, none)
     return 2 if any(r.status == "failed" for r in results) else 0
 
 
@@ -150,7 +151,7 @@ def ledger(log: Log) -> list[tuple[object, ...]]:
     )
 
 
-def show(args: argparse.Namespace, head: Summary, results: list[Result]) -> None:
+def show(args: argparse.Namespace, head: Summary, results: list[Result], none: str) -> None:
     if args.format == "json":
         json.dump(as_json(head, results), sys.stdout, ensure_ascii=sys.stdout.isatty(), indent=1)
         print()

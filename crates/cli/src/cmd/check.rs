@@ -4,18 +4,20 @@
 use super::show::{print_probe, probes_json};
 use super::{Format, Outcome};
 use crate::diagnostics::{count, render, tally};
+use crate::external;
 use crate::failure::Failure;
 use crate::schema_file::read;
-use crate::schemata::{self, Opinion};
+use crate::schemata::{self, Opinion, Place};
 use klogger_codegen::KernelTypes;
 use klogger_log::text::escaped_lines;
 use klogger_os::Error;
 use klogger_schema::model::{Schema, Span};
 use klogger_schema::{Diagnostic, Options, Parsed, Severity, parse};
 use klogger_toolchain::compiled_schema::Plan;
-use klogger_toolchain::{bundled, host_kernel};
+use klogger_toolchain::host_kernel;
 use serde_json::{Value, json};
 use std::cell::LazyCell;
+use std::ffi::OsString;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -23,16 +25,18 @@ use std::process::ExitCode;
 const EXAMPLES: &str = "\
 Examples:
   klogger check my.klogger
+  klogger check ./mine                 a schema folder, with its analyses
+  klogger check mine/analyses/q.sql    an analysis: its header, its SQL, its picture
   klogger check --kernel /boot/vmlinuz-6.12.9-amd64 my.klogger
   klogger check --kernel linux-image-6.12.9-amd64_6.12.9-1_amd64.deb causes
 
 The exit code is 2 if there is an error.";
 
-/// Check schema files, and print all errors
+/// Check schemata and analyses, and print all errors
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Schema files, or names of bundled schemata
+    /// Schema files and folders, names of schemata, and analyses (FILE.sql)
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Check against this kernel instead of the running one, and print whether each probe can be
@@ -62,14 +66,61 @@ pub fn run(args: Args) -> Outcome {
     let other = args.kernel.as_deref().map(host_kernel::types_of).transpose()?;
     // Not computed for a schema without probes.
     let kernel = LazyCell::new(|| other.map_or_else(host_kernel::types, Ok));
-    let checked: Vec<Checked> = args.files.iter().map(|path| check(path, &kernel)).collect();
-    match args.format {
-        Format::Text => checked.iter().for_each(|c| print_text(c, args.kernel.is_some())),
-        Format::Json => {
-            println!("{:#}", Value::from(checked.iter().map(to_json).collect::<Vec<_>>()))
-        }
+    let (analyses, schemata): (Vec<PathBuf>, Vec<PathBuf>) =
+        args.files.iter().flat_map(|path| in_folder(path)).partition(|path| is_analysis(path));
+    let checked: Vec<Checked> = schemata.iter().map(|path| check(path, &kernel)).collect();
+    if args.format == Format::Text {
+        checked.iter().for_each(|c| print_text(c, args.kernel.is_some()));
     }
-    Ok(ExitCode::from(if checked.iter().all(|c| c.summary.is_some()) { 0 } else { 2 }))
+    let other = check_analyses(&analyses, args.format)?;
+    if args.format == Format::Json {
+        let schemata = checked.iter().map(to_json);
+        println!("{:#}", schemata.chain(other.values).collect::<Value>());
+    }
+    let ok = other.ok && checked.iter().all(|c| c.summary.is_some());
+    Ok(ExitCode::from(if ok { 0 } else { 2 }))
+}
+
+fn is_analysis(path: &Path) -> bool {
+    path.extension().is_some_and(|ending| ending == "sql")
+}
+
+/// Of a schema folder, the schema and the analyses; of anything else, itself.
+fn in_folder(path: &Path) -> Vec<PathBuf> {
+    let Some(schema) = schemata::in_folder(path) else { return vec![path.into()] };
+    let entries = std::fs::read_dir(path.join("analyses")).into_iter().flatten();
+    let mut files: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    files.retain(|file| is_analysis(file));
+    files.sort();
+    files.insert(0, schema);
+    files
+}
+
+/// What Python found: of each file, as [`to_json`] has it.
+struct Analyses {
+    ok: bool,
+    values: Vec<Value>,
+}
+
+/// Analyses are checked where they are run: by a program in Python.
+fn check_analyses(files: &[PathBuf], format: Format) -> Result<Analyses, Failure> {
+    if files.is_empty() {
+        return Ok(Analyses { ok: true, values: Vec::new() });
+    }
+    let json = format == Format::Json;
+    let mut words: Vec<OsString> = vec!["analysis".into()];
+    if json {
+        words.extend(["--format".into(), "json".into()]);
+    }
+    words.push("--".into());
+    words.extend(files.iter().map(|file| file.clone().into_os_string()));
+    let done = external::output(&words, json)?;
+    let values = match json && !done.stdout.is_empty() {
+        true => serde_json::from_slice(&done.stdout)
+            .map_err(|error| Failure::new(format!("klogger-analysis: {error}")))?,
+        false => Vec::new(),
+    };
+    Ok(Analyses { ok: done.status.success(), values })
 }
 
 fn check(path: &Path, kernel: &dyn Deref<Target = Result<KernelTypes, Error>>) -> Checked {
@@ -89,12 +140,16 @@ fn check(path: &Path, kernel: &dyn Deref<Target = Result<KernelTypes, Error>>) -
     }
 }
 
-/// The name and the text of a schema file, or of a bundled schema.
+/// The name and the text of a schema file, or of a schema by name.
 fn read_or_find(path: &Path) -> Result<(String, String), Failure> {
     let word = path.to_string_lossy();
-    match bundled::find(&word).filter(|_| !schemata::is_file(&word) && !path.exists()) {
-        Some(bundled) => Ok((bundled.file.to_string(), bundled.text.to_string())),
-        None => Ok((word.into_owned(), read(path)?)),
+    let place = match schemata::is_file(&word) || path.exists() {
+        true => Place::File(path.into()),
+        false => schemata::place(&word)?,
+    };
+    match place {
+        Place::Bundled(bundled) => Ok((bundled.file.to_string(), bundled.text.to_string())),
+        Place::File(path) => Ok((path.to_string_lossy().into_owned(), read(&path)?)),
     }
 }
 

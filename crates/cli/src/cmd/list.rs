@@ -2,14 +2,17 @@
 //! `klogger list`
 
 use super::{Format, Outcome};
+use crate::own_schemata;
+use crate::schema_file;
 use klogger_engines::choice::Choice;
 use klogger_engines::registry::CHOICES;
-use klogger_schema::model::Schema;
+use klogger_schema::{Options, parse};
 use klogger_toolchain::bundled;
 use serde_json::{Value, json};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// List the bundled schemata, or the engines
+/// List the schemata that can be recorded by name, or the engines
 #[derive(clap::Args)]
 pub struct Args {
     /// List the values of 'klogger record --engine', and whether each can run here
@@ -28,26 +31,54 @@ pub fn run(args: Args) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
+/// A schema that can be recorded by name.
+struct Listed {
+    name: String,
+    doc: Option<String>,
+    /// Of the user's own ones.
+    file: Option<PathBuf>,
+    /// False: it has errors.
+    ok: bool,
+}
+
 fn schemata(format: Format) -> Result<(), klogger_os::Error> {
-    let units: Result<Vec<_>, _> = bundled::all().iter().map(|b| b.load()).collect();
-    let schemas: Vec<Schema> = units?.into_iter().map(|u| u.schema).collect();
+    let own = own_schemata::all();
+    let mut all = Vec::new();
+    for bundled in bundled::all().iter().filter(|b| !own.contains_key(b.name)) {
+        let schema = bundled.load()?.schema;
+        all.push(Listed { name: schema.name, doc: schema.doc, file: None, ok: true });
+    }
+    all.extend(own.into_iter().map(|(name, file)| listed(name, file)));
     match format {
         Format::Text => {
-            for s in &schemas {
-                println!("{:<14} {}", s.name, s.doc.as_deref().unwrap_or(""));
+            let hint = |s: &Listed| (!s.ok).then_some("has errors, see 'klogger check'");
+            for s in &all {
+                println!("{:<14} {}", s.name, hint(s).or(s.doc.as_deref()).unwrap_or(""));
+                s.file.iter().for_each(|file| println!("{:<14} {}", "", file.display()));
             }
             println!(
                 "\n'klogger show NAME' shows its events.\n\
-                 'klogger record -s NAME -- COMMAND' records with it."
+                 'klogger record -s NAME -- COMMAND' records with it.\n\
+                 'klogger new NAME' writes one of your own."
             );
         }
         Format::Json => {
-            let list: Vec<Value> =
-                schemas.iter().map(|s| json!({ "name": s.name, "doc": s.doc })).collect();
-            println!("{:#}", Value::from(list));
+            let list = all
+                .iter()
+                .map(|s| json!({ "name": s.name, "doc": s.doc, "file": s.file, "ok": s.ok }));
+            println!("{:#}", list.collect::<Value>());
         }
     }
     Ok(())
+}
+
+fn listed(name: String, file: PathBuf) -> Listed {
+    let text = schema_file::read(&file).ok();
+    let parsed =
+        text.and_then(|text| parse(&file.to_string_lossy(), &text, &Options::default()).ok());
+    let ok = parsed.is_some();
+    // By its name as a folder, which is what `-s` takes.
+    Listed { name, doc: parsed.and_then(|p| p.schema.doc), file: Some(file), ok }
 }
 
 fn engines(format: Format) {

@@ -11,6 +11,7 @@ pub mod info;
 pub mod kernel;
 pub mod list;
 pub mod manual;
+pub mod new;
 pub mod record;
 pub mod rescue;
 pub mod show;
@@ -39,6 +40,7 @@ pub enum Command {
     Show(show::Args),
     Tracepoints(tracepoints::Args),
     Check(check::Args),
+    New(new::Args),
     Info(info::Args),
     Cat(cat::Args),
     Export(export::Args),
@@ -64,6 +66,7 @@ impl Command {
             Command::Show(args) => show::run(args),
             Command::Tracepoints(args) => tracepoints::run(args),
             Command::Check(args) => check::run(args),
+            Command::New(args) => new::run(args),
             Command::Info(args) => info::run(args),
             Command::Cat(args) => cat::run(args),
             Command::Export(args) => export::run(args),

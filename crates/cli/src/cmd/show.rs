@@ -5,7 +5,7 @@
 use super::{Format, Outcome};
 use crate::diagnostics::count;
 use crate::engines;
-use crate::schemata::{self, Opinion};
+use crate::schemata::{self, Opinion, Place};
 use klogger_codegen::Refusal;
 use klogger_engines::engine::{EngineInfo, Forecast};
 use klogger_os::Error;
@@ -28,7 +28,7 @@ Examples:
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Name of a bundled schema, `klogger`, or a schema file
+    /// Name of a schema, `klogger`, or a schema file or folder
     schema: String,
     /// Show which probes this engine attaches, and the C code that it generates
     #[arg(long, value_name = "ENGINE", value_parser = engines::those_that(|_| true))]
@@ -152,9 +152,9 @@ fn print_attached(
 /// The state of the probes. The C of bundled schemata was compiled when klogger was built.
 fn opinion(word: &str, schema: &Schema) -> Opinion {
     let types = host_kernel::types();
-    match schemata::is_file(word) {
-        true => Opinion::of(schema, &types),
-        false => Opinion::of_plans(schema, &types),
+    match schemata::place(word) {
+        Ok(Place::File(_)) => Opinion::of(schema, &types),
+        Ok(Place::Bundled(_)) | Err(_) => Opinion::of_plans(schema, &types),
     }
 }
 

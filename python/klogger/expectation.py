@@ -28,7 +28,8 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import support
+
+from klogger import smalllog
 
 UNITS = {"": 1, "ns": 1, "us": 1000, "ms": 10**6, "s": 10**9}
 
@@ -37,6 +38,8 @@ UNITS = {"": 1, "ns": 1, "us": 1000, "ms": 10**6, "s": 10**9}
 class Expectation:
     path: Path
     schema: str
+    # What `klogger show` takes for it: its name, or its file.
+    source: str
     analysis: str = ""
     others: tuple[str, ...] = ()
     log: list[str] = field(default_factory=list)
@@ -45,8 +48,10 @@ class Expectation:
     texts: dict[str, list[str]] = field(default_factory=dict)
 
 
-def read(path: Path) -> Expectation:
-    found = Expectation(path, path.parents[1].name)
+def read(path: Path, source: str = "") -> Expectation:
+    """`source`: the file of the schema, if it is not a bundled one."""
+    schema = path.parents[1].name
+    found = Expectation(path, schema, source or schema)
     current = ""
     for line in path.read_text().splitlines():
         if not line.strip() or line.startswith("#"):
@@ -137,8 +142,8 @@ def values_of(pairs: list[str]) -> dict[str, Any]:
 def make(expectation: Expectation, out: Path) -> Path:
     """Writes the log of an expectation."""
     con = duckdb.connect()
-    events = support.events_of(expectation.schema, *expectation.others)
-    support.create_tables(con, events)
+    events = smalllog.events_of(expectation.source, *expectation.others)
+    smalllog.create_tables(con, events)
     fields = {e.name: e.fields for e in events}
     made = Made()
     for serial, line in enumerate(expectation.log):
@@ -152,8 +157,8 @@ def make(expectation: Expectation, out: Path) -> Path:
             con.execute(f"INSERT INTO {event} ({names}) VALUES ({marks})", list(row.values()))
     if made.stacks:
         write_stacks(con, out, made.stacks)
-    schemata = (expectation.schema, *expectation.others)
-    return support.write_log(
+    schemata = (expectation.source, *expectation.others)
+    return smalllog.write_log(
         con, out, schema=schemata, processes=made.processes, ledger=made.ledger, end=made.end,
         meta=made.meta,
     )  # fmt: skip
@@ -163,7 +168,7 @@ def row_of(fields: list[dict[str, Any]], given: dict[str, Any], what: str) -> di
     """The columns of an event's own. What is not given is 0 or empty."""
     row = {}
     for f in fields:
-        row[f["name"]] = given.pop(f["name"], "" if support.sql_type(f) == "VARCHAR" else 0)
+        row[f["name"]] = given.pop(f["name"], "" if smalllog.sql_type(f) == "VARCHAR" else 0)
         if f["decoding"] == "code":
             row[f["name"] + "_symbol"] = given.pop(f["name"] + "_symbol", None)
     if given:
