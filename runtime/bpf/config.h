@@ -7,6 +7,8 @@
 
 #include <klogger/ring.h>
 
+#define KLOGGER_CPUS_MAX 8192		/* CPU numbers are below this: NR_CPUS */
+
 /* Set before loading. To the verifier these are constants, so it removes the branches not taken. */
 struct klogger_config {
 	__u32 rings;		/* CPUs that have one */
@@ -23,10 +25,20 @@ struct klogger_config {
 	__u8 copy;
 	__u32 larger_mask;	/* size of a larger ring - 1; 0: rings do not grow */
 	__u32 probes;		/* added to the numbers of this object's probes */
+	__u32 unused;
+	__u64 cpus[KLOGGER_CPUS_MAX / 64];	/* a bit for each CPU: see KLOGGER_SOME_CPUS */
 };
 
-/* The state of an event; KLOGGER_LIMITED: on, with a rate limit. */
-enum klogger_state { KLOGGER_OFF, KLOGGER_ON, KLOGGER_LIMITED };
+/*
+ * The state of an event. The last two can be combined: it is on, with a rate limit, and only on the
+ * CPUs whose bits are set.
+ */
+enum klogger_state {
+	KLOGGER_OFF = 0,
+	KLOGGER_ON = 1,
+	KLOGGER_LIMITED = 2,
+	KLOGGER_SOME_CPUS = 4,
+};
 
 #define KLOGGER_TIDS (1u << 22)		/* thread ids are below this: PID_MAX_LIMIT */
 

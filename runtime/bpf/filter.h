@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Decides which events are logged: by state, scope and rate limit. */
+/* Decides which events are logged: by state, scope, CPU and rate limit. */
 #ifndef KLOGGER_BPF_FILTER_H
 #define KLOGGER_BPF_FILTER_H
 
@@ -17,7 +17,7 @@ static __always_inline void klogger_leave_out(struct klogger_left_out *left, __u
  * Checks the rate limit of an event; if it is exceeded, counts the event as left out. On a CPU
  * without rings the event is lost in any case, and counted as lost.
  */
-static __noinline int klogger_take_turn(__u32 id)
+static __always_inline int klogger_take_turn(__u32 id)
 {
 	__u32 cpu = bpf_get_smp_processor_id();
 	struct klogger_left_out *left = bpf_map_lookup_elem(&klogger_left, &cpu);
@@ -42,14 +42,29 @@ static __noinline int klogger_take_turn(__u32 id)
 	return 0;
 }
 
-/* One load and one comparison for events that are on and without a rate limit. */
-#define klogger_may(index, scope)                                                   \
-	({                                                                          \
-		__u8 klogger_state = READ_ONCE(klogger_enabled[index]);             \
-		likely(klogger_state == KLOGGER_ON)                                 \
-			? (scope)                                                   \
-			: klogger_state && (scope) &&                               \
-				  klogger_take_turn(klogger_config.base + (index)); \
+static __always_inline int klogger_is_on_this_cpu(void)
+{
+	__u32 cpu = bpf_get_smp_processor_id();
+
+	return klogger_config.cpus[cpu / 64 & (KLOGGER_CPUS_MAX / 64 - 1)] >> (cpu & 63) & 1;
+}
+
+/* For events that are neither off nor simply on. */
+static __noinline int klogger_admit(__u32 index, __u32 state)
+{
+	if (state & KLOGGER_SOME_CPUS && !klogger_is_on_this_cpu())
+		return 0;
+	return !(state & KLOGGER_LIMITED) || klogger_take_turn(klogger_config.base + index);
+}
+
+/* One load and one comparison for events that are on without a rate limit, and on all CPUs. */
+#define klogger_may(index, scope)                                       \
+	({                                                              \
+		__u8 klogger_state = READ_ONCE(klogger_enabled[index]); \
+		likely(klogger_state == KLOGGER_ON)                     \
+			? (scope)                                       \
+			: klogger_state && (scope) &&                   \
+				  klogger_admit(index, klogger_state);  \
 	})
 
 static __always_inline int klogger_in_scope(__u32 tid)

@@ -51,6 +51,14 @@ static __always_inline void klogger_copy_text(__u32 index, char *dst, const char
 #define klogger_read(to, from, size) klogger_read_any(to, size, from)
 #define klogger_cpu() bpf_get_smp_processor_id()
 
+/* Copies a C string, cut to size - 1 bytes, and returns its length; 0 if it cannot be read. */
+static __always_inline __u32 klogger_text_length(char *dst, __u32 size, const char *src)
+{
+	long n = klogger_read_text(dst, size, src);
+
+	return n > 0 ? n - 1 : 0;
+}
+
 /* A `string` to be logged: its length must be known before space is reserved. */
 struct klogger_text {
 	__u32 length;

@@ -92,7 +92,8 @@ pub fn unit(word: &str, probes: bool) -> Result<CompiledSchema, Failure> {
     Ok(unit)
 }
 
-fn compiled(schema: Schema) -> Result<CompiledSchema, Failure> {
+/// Compiled for this machine's kernel.
+pub fn compiled(schema: Schema) -> Result<CompiledSchema, Failure> {
     let types = host_kernel::types()?;
     let faults = faults(&schema, &plan(&schema, &types)?);
     show(&schema, &faults);

@@ -26,18 +26,10 @@ const OPTIONS: &[Theirs] = &[
         "events come from schemata: -s SCHEMA; 'klogger list' and 'klogger tracepoints' list them",
     ),
     row("record", &["-t", "-P", "--tid", "--tids"], "'-p ID' takes ids of threads too"),
-    row(
-        "record",
-        &["-C", "-M", "--cpus"],
-        "run the command with 'taskset', or see 'klogger cat --cpu'",
-    ),
+    row("record", &["-C", "-M", "--cpus"], "--cpu LIST logs events on these CPUs only"),
     row("record", &["-u", "--uid", "--user"], "the processes of a user: -p $(pgrep -d, -u USER)"),
     row("record", &["--comm", "--name", "-n"], "the processes with a name: -p $(pgrep -d, NAME)"),
-    row(
-        "record",
-        &["--filter", "--where", "-w"],
-        "events are selected from the log: 'klogger cat FILE --where EXPRESSION'",
-    ),
+    row("record", &["--filter"], "--where 'EVENT: EXPRESSION' logs an event only if it matches"),
     row("record", &["-f", "-ff", "--follow-forks", "--inherit"], "descendants are always recorded"),
     row(
         "record",

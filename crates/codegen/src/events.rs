@@ -32,7 +32,29 @@ pub(crate) fn event(out: &mut Text, schema: &Schema, event: &Event, index: usize
     out.push("\n");
     record_struct(out, event, &layout);
     assertions(out, &layout);
-    function(out, event, &layout, index);
+    if let Some(condition) = &event.condition {
+        let unused = |f| format!("__attribute__((unused)) {}", declaration(f));
+        let parameters: Vec<_> = arguments(&layout).map(unused).collect();
+        let parameters = if parameters.is_empty() { "void".into() } else { parameters.join(", ") };
+        out.push(format_args!(
+            "\n/* Of klogger record --where. */\nstatic __always_inline int {}({parameters})\n{{\n\t\
+             return {condition};\n}}\n",
+            matches(event),
+        ));
+    }
+    function(out, "klogger_event", event, &layout, index);
+}
+
+/// The function for the condition of an event.
+fn matches(event: &Event) -> String {
+    format!("klogger_matches_{}", event.name)
+}
+
+/// An event's function without the event's condition: `klogger_always_EVENT()`.
+pub(crate) fn unconditional(out: &mut Text, schema: &Schema, event: &Event, index: usize) {
+    let layout = EventLayout::new(&schema.name, event, 1);
+    let event = Event { condition: None, ..event.clone() };
+    function(out, "klogger_always", &event, &layout, index);
 }
 
 fn record_struct(out: &mut Text, event: &Event, layout: &EventLayout) {
@@ -65,17 +87,17 @@ fn assertions(out: &mut Text, layout: &EventLayout) {
     }
 }
 
-fn function(out: &mut Text, event: &Event, layout: &EventLayout, index: usize) {
+fn function(out: &mut Text, prefix: &str, event: &Event, layout: &EventLayout, index: usize) {
     let name = &event.name;
     out.push(format_args!(
-        "\nstatic __always_inline void klogger_event_{name}({})\n{{\n",
+        "\nstatic __always_inline void {prefix}_{name}({})\n{{\n",
         parameters(layout)
     ));
     out.push(format_args!("\tstruct klogger_record_{name} *klogger_record;\n"));
     if let Some(tail) = layout.tail() {
         out.push(format_args!(
             "\tstruct klogger_text klogger_text;\n\tunsigned int klogger_size;\n\n{}",
-            guard(event, index)
+            guard(event, layout, index)
         ));
         out.push(format_args!("\tklogger_text_read({index}, &klogger_text, {});\n", tail.name));
         out.push(format_args!(
@@ -87,7 +109,7 @@ fn function(out: &mut Text, event: &Event, layout: &EventLayout, index: usize) {
              {index}, klogger_size);\n"
         ));
     } else {
-        out.push(format_args!("\n{}", guard(event, index)));
+        out.push(format_args!("\n{}", guard(event, layout, index)));
         out.push(format_args!(
             "\tklogger_record = (struct klogger_record_{name} *)klogger_reserve(klogger_hit, \
              {index}, {});\n",
@@ -107,10 +129,10 @@ fn function(out: &mut Text, event: &Event, layout: &EventLayout, index: usize) {
     out.push(format_args!("\tklogger_commit(klogger_hit, klogger_record, {index});\n}}\n"));
 }
 
-/// Leaves the function if the event is off, no thread in its scope is recorded, or a rate limit is
-/// exceeded.
-fn guard(event: &Event, index: usize) -> String {
-    let scope = match &event.scope {
+/// Leaves the function if the event is off, no thread in its scope is recorded, its condition does
+/// not hold, or a rate limit is exceeded.
+fn guard(event: &Event, layout: &EventLayout, index: usize) -> String {
+    let mut scope: String = match &event.scope {
         Scope::All => "1".into(),
         Scope::Current => "klogger_in_scope_current()".into(),
         Scope::Fields(fields) => {
@@ -118,6 +140,10 @@ fn guard(event: &Event, index: usize) -> String {
             any.join(" || ")
         }
     };
+    if event.condition.is_some() {
+        let names: Vec<&str> = arguments(layout).map(|f| f.name.as_str()).collect();
+        scope = format!("({scope}) && {}({})", matches(event), names.join(", "));
+    }
     format!("\tif (!klogger_may({index}, {scope}))\n\t\treturn;\n")
 }
 

@@ -44,6 +44,8 @@ pub struct BpfEngine {
     ringless: Mapping,
     unread: Mapping,
     limits: Limits,
+    /// Events are logged on some CPUs only.
+    some_cpus: bool,
     stacks: Option<Stacks>,
     probes: Vec<ProbeState>,
     shared: Shared,
@@ -104,6 +106,7 @@ impl BpfEngine {
             ringless: map_memory(&shared.ringless, 8 * EVENTS_MAX)?,
             unread: map_memory(&shared.unread, 8 * EVENTS_MAX)?,
             limits: Limits::new(&shared, config.rings)?,
+            some_cpus: false,
             hits: Mutex::new(Hits::new(config, &shared)?),
             stacks,
             probes: Vec::new(),

@@ -92,6 +92,13 @@ pub trait Engine {
             .help("record without --rate-limit, or with --engine bpf"))
     }
 
+    /// Logs events on these CPUs only, except klogger's own. Called before [`Engine::attach`].
+    fn choose_cpus(&mut self, _cpus: &[u32]) -> Result<(), Error> {
+        let name = self.info().name;
+        Err(Error::new(format!("--cpu: the {name} engine cannot leave out CPUs"))
+            .help("record without --cpu, and select CPUs of the log with 'klogger cat --cpu LIST'"))
+    }
+
     /// What events cost, if it was measured.
     fn costs(&self) -> Option<Costs> {
         None

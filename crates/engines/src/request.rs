@@ -69,6 +69,8 @@ pub struct Request {
     /// The command that is started for the recording, whichever threads are recorded, and its
     /// arguments; empty: none. The recording ends with it.
     pub command: Vec<OsString>,
+    /// Events of probes are logged on these CPUs only, except klogger's own; empty: on all.
+    pub cpus: Vec<u32>,
     /// Bytes of one CPU's ring; a power of two.
     pub buffer_size: u64,
     /// Bytes of the ring of one thread of a program; a power of two.

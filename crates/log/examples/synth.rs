@@ -248,6 +248,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             lowwater: 10,
             overwrite: false,
             limits: Vec::new(),
+            cpus: Vec::new(),
+            conditions: Vec::new(),
             names: Vec::new(),
         },
         events: synth.events.clone(),

@@ -273,6 +273,11 @@ pub fn errors() -> Decoding {
     Decoding { name: "errno".into(), flags: false, values: ERRNO.iter().map(text).collect() }
 }
 
+/// The numbers of errors, and their names.
+pub fn error_names() -> impl Iterator<Item = (i32, &'static str)> {
+    ERRNO.iter().copied()
+}
+
 /// The name of an error, for its negative number.
 fn errno(value: i64) -> Option<&'static str> {
     let number = i32::try_from(value.checked_neg()?).ok()?;

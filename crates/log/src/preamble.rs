@@ -111,6 +111,20 @@ pub struct Recorder {
     /// Limits of events per second.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<RateLimit>,
+    /// Events are of these CPUs only, except klogger's own; empty: of all.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub cpus: Vec<u32>,
+    /// Conditions of events. The others were not logged, nor counted.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+}
+
+/// Only those of an event that match were logged. `expression`: as of [`crate::filter`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Condition {
+    pub event: String,
+    pub expression: String,
 }
 
 /// The limit of an event per second, on all CPUs together. The ledger counts the others.

@@ -84,6 +84,8 @@ fn preamble() -> Preamble {
             lowwater: 10,
             overwrite: false,
             limits: Vec::new(),
+            cpus: Vec::new(),
+            conditions: Vec::new(),
             names: Vec::new(),
         },
         schemas: vec![SchemaText { name: "test".into(), ..SchemaText::default() }],

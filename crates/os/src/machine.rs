@@ -38,6 +38,22 @@ fn parse_cpu_list(text: &str) -> Option<Vec<u32>> {
     Some(cpus)
 }
 
+/// As the kernel writes them: `0-3,5`. `cpus` are in ascending order.
+pub fn cpu_list(cpus: &[u32]) -> String {
+    let mut ranges: Vec<(u32, u32)> = Vec::new();
+    for cpu in cpus {
+        match ranges.last_mut() {
+            Some((_, last)) if last.checked_add(1) == Some(*cpu) => *last = *cpu,
+            Some(_) | None => ranges.push((*cpu, *cpu)),
+        }
+    }
+    let text = |(first, last): &(u32, u32)| match first == last {
+        true => first.to_string(),
+        false => format!("{first}-{last}"),
+    };
+    ranges.iter().map(text).collect::<Vec<_>>().join(",")
+}
+
 /// The hardware from which the kernel derives its clocks.
 pub fn clock_source() -> String {
     line("/sys/devices/system/clocksource/clocksource0/current_clocksource")
@@ -71,12 +87,20 @@ pub fn symbols() -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::parse_cpu_list;
+    use super::{cpu_list, parse_cpu_list};
 
     #[test]
     fn cpu_lists() {
         assert_eq!(parse_cpu_list("0"), Some(vec![0]));
         assert_eq!(parse_cpu_list("0-2,5"), Some(vec![0, 1, 2, 5]));
         assert_eq!(parse_cpu_list(""), None);
+    }
+
+    #[test]
+    fn lists_are_written_as_they_are_read() {
+        for list in ["0", "0-3,5", "1,3,5-6"] {
+            assert_eq!(cpu_list(&parse_cpu_list(list).unwrap()), list);
+        }
+        assert_eq!(cpu_list(&[]), "");
     }
 }

@@ -7,7 +7,8 @@ use klogger_engines::engine::Engine;
 use klogger_engines::losses::{LeftOut, MissedHits, Span};
 use klogger_engines::stacks::Unnumbered;
 use klogger_log::ledger::{Entry, Key};
-use klogger_log::preamble::ProbeState;
+use klogger_log::preamble::{Condition, ProbeState, Recorder};
+use klogger_os::machine::cpu_list;
 use klogger_schema::layout::EventLayout;
 use klogger_schema::model::Decode;
 use std::collections::BTreeMap;
@@ -136,6 +137,17 @@ fn rate_limited(left: Vec<LeftOut>, events: &[EventLayout]) -> Vec<Entry> {
         )
     };
     left.into_iter().filter_map(entry).collect()
+}
+
+/// What was not logged because of `--cpu` and `--where`.
+pub fn excluded(recorder: &Recorder, span: (u64, u64)) -> Vec<Entry> {
+    let entry = || Entry::new(Key::Excluded).between(span.0, span.1);
+    let of_condition = |c: &Condition| {
+        entry().event(&c.event).detail(&format!("only {} with: {}", c.event, c.expression))
+    };
+    let cpus = (!recorder.cpus.is_empty())
+        .then(|| entry().detail(&format!("only events of CPU {}", cpu_list(&recorder.cpus))));
+    cpus.into_iter().chain(recorder.conditions.iter().map(of_condition)).collect()
 }
 
 /// Stacks that have no number.

@@ -24,7 +24,7 @@ pub use klogger_engines::request::{
     BUFFER_MAX, BUFFER_MIN, Request, Target, USER_BUFFER_MAX, USER_BUFFER_MIN,
 };
 use klogger_log::ledger::Ledger;
-pub use klogger_log::preamble::RateLimit;
+pub use klogger_log::preamble::{Condition, RateLimit};
 use klogger_log::writer::{Compression, Summary};
 use klogger_os::Error;
 use std::path::PathBuf;
@@ -44,6 +44,8 @@ pub struct Options {
     pub duration: Option<Duration>,
     /// Limits of events per second. Their names may contain `*` and `?`.
     pub limits: Vec<RateLimit>,
+    /// Conditions that the programs of `request` have been compiled with.
+    pub conditions: Vec<Condition>,
     /// The command line of klogger itself, for the log.
     pub command_line: Vec<String>,
 }

@@ -75,8 +75,18 @@ impl Session {
             gave_up_ns: None,
             notes: rescue::killed_recorders(),
         };
+        session.choose()?;
         session.limit()?;
         Ok(session)
+    }
+
+    /// On which CPUs events are logged.
+    fn choose(&mut self) -> Result<(), Error> {
+        let cpus = &self.options.request.cpus;
+        match cpus.is_empty() {
+            true => Ok(()),
+            false => self.engines.iter_mut().try_for_each(|engine| engine.choose_cpus(cpus)),
+        }
     }
 
     /// Only events of probes have limits.

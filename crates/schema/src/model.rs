@@ -45,6 +45,9 @@ pub struct Event {
     /// The slices that begin with it, and those that end with it.
     pub begins: Vec<Slice>,
     pub ends: Vec<Slice>,
+    /// A C expression over the fields, of `klogger record --where`: others are not logged. No
+    /// schema's text has it.
+    pub condition: Option<String>,
     /// The position of the name.
     pub span: Span,
 }

@@ -5,6 +5,7 @@
 pub mod bundled;
 pub mod clang;
 pub mod compiled_schema;
+pub mod condition;
 pub mod host_kernel;
 pub mod integrate;
 pub mod kbuild;

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! `klogger record`
 
+mod conditions;
 mod course;
 mod target;
 mod values;
 mod words;
 
+use self::conditions::condition;
 use self::course::Course;
 use self::target::target;
-use self::values::{bytes, duration, mode, process, rate, size, user_size};
+use self::values::{bytes, cpus, duration, mode, process, rate, size, user_size};
 use self::words::schema_names;
 use super::Outcome;
 use super::build::build;
@@ -20,11 +22,12 @@ use klogger_engines::registry::CHOICES;
 use klogger_engines::{bpf, kernel};
 use klogger_log::writer::Compression;
 use klogger_os::machine;
-use klogger_recorder::{Options, RateLimit, Request};
+use klogger_recorder::{Condition, Options, RateLimit, Request};
 use klogger_schema::model::Schema;
 use klogger_toolchain::compiled_schema::CompiledSchema;
 use klogger_toolchain::{bundled, host_kernel, kbuild};
 use std::ffi::OsString;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -44,6 +47,10 @@ Examples:
                                                   with kernel modules
   klogger record -s scheduler --overwrite -- ./prog
                                                   flight recorder
+  klogger record -s scheduler -a --cpu 0-3 --for 10s
+                                                  of four CPUs
+  klogger record -s scheduler --where 'SCHEDOUT: prio < 120' -- ./prog
+                                                  only events that match
 Then:
   klogger report scheduler.klog      the answers
   klogger cat scheduler.klog         the events
@@ -110,6 +117,16 @@ pub struct Args {
     /// the others. In EVENT, '*' and '?' match any characters, and one. May be repeated
     #[arg(long, value_name = "EVENT=N/s", value_parser = rate)]
     rate_limit: Vec<RateLimit>,
+    /// Log an event only if it matches: 'SCHEDOUT: prio < 120 && cpu == 0'. It is decided before
+    /// space in a ring is taken, by code that clang compiles now. Fields are compared as with
+    /// 'klogger cat --where', except regular expressions and names of threads. May be repeated,
+    /// once for each event
+    #[arg(short = 'w', long = "where", value_name = "EVENT: EXPRESSION", value_parser = condition)]
+    conditions: Vec<Condition>,
+    /// Log events on these CPUs only: 0-3,5. Those that name threads and processes (PROCESS_*) are
+    /// logged on all
+    #[arg(long = "cpu", value_name = "LIST", value_delimiter = ',', value_parser = cpus)]
+    cpus: Vec<RangeInclusive<u32>>,
     /// Start with these events disabled; 'klogger enable' enables them
     #[arg(long, value_name = "EVENT", value_delimiter = ',')]
     disable: Vec<String>,
@@ -145,7 +162,9 @@ const PROGRAMS: &str = "programs";
 pub fn run(args: Args) -> Outcome {
     let target = target(&args)?;
     let choice = args.engine.unwrap_or(&CHOICES[0]);
-    let (units, programs) = schemas(&schema_names(&args.schemas)?, choice)?;
+    let cpus = target::cpus(&args.cpus)?;
+    let (mut units, programs) = schemas(&schema_names(&args.schemas)?, choice)?;
+    let conditions = conditions::compile(&mut units, &args.conditions, choice)?;
     let (resident, modules) = match (choice.includes(&kernel::INFO), &args.modules) {
         (true, folder) => modules(&units, folder.as_deref())?,
         (false, Some(_)) => {
@@ -168,6 +187,7 @@ pub fn run(args: Args) -> Outcome {
             programs,
             target,
             command: args.command.clone(),
+            cpus,
             buffer_size: args.buffer_size.unwrap_or(BUFFER_DEFAULT),
             user_buffer: args.user_buffer,
             max_memory: args.max_memory.unwrap_or(USER_MEMORY_DEFAULT),
@@ -182,6 +202,7 @@ pub fn run(args: Args) -> Outcome {
         compression: if args.compress { Compression::Zstd(1) } else { Compression::None },
         duration: args.duration,
         limits: args.rate_limit.clone(),
+        conditions,
         command_line: std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect(),
     };
     let course = Course::new(args.quiet, output.clone());

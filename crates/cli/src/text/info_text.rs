@@ -9,6 +9,7 @@ use klogger_log::preamble::{Cost, Costs, EventClock};
 use klogger_log::reader::Reader;
 use klogger_log::stats::{self, Count, Stats};
 use klogger_log::text::{escaped, escaped_lines};
+use klogger_os::machine::cpu_list;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
@@ -156,6 +157,14 @@ fn head(about: &About, out: &mut String) {
         other => other.into(),
     };
     line(out, "scope", &scope);
+    let recorder = &preamble.recorder;
+    if !recorder.cpus.is_empty() {
+        let cpus = cpu_list(&recorder.cpus);
+        line(out, "CPUs", &format!("{cpus} only; klogger's own events are of all"));
+    }
+    for condition in &recorder.conditions {
+        line(out, "where", &format!("{}: {}", condition.event, condition.expression));
+    }
 }
 
 fn host(about: &About, out: &mut String) {

@@ -6,10 +6,10 @@
 //! precedes an event's fields ([`ENTER`]), or log the event `FIRST_EVENT + n`. So all kinds can
 //! alternate, and each is reached by the same few comparisons.
 
-use crate::events::arguments;
+use crate::events::{arguments, unconditional};
 use crate::text::Text;
 use klogger_schema::layout::{EventLayout, FieldLayout};
-use klogger_schema::model::{Decode, Schema, Shape};
+use klogger_schema::model::{Decode, Event, Schema, Shape};
 
 /// The C function, and the memory that it shares with the recorder: `u32 arm`, `u32 tid`.
 pub const PROGRAM: &str = "klogger_calibrate";
@@ -43,6 +43,10 @@ pub(crate) fn program(out: &mut Text, schema: &Schema, stacks: bool) {
             "static const unsigned long long klogger_any_numbers[{words}] = {{ 1 }};\n"
         ));
     }
+    let conditional = |event: &&Event| event.condition.is_some();
+    for (index, event) in schema.events.iter().enumerate().filter(|(_, e)| conditional(e)) {
+        unconditional(out, schema, event, index);
+    }
     let place = PLACES[PLACES.len() - 1];
     out.push(format_args!(
         "\nSEC(\"?tp_btf/{place}\")\nint {PROGRAM}(__attribute__((unused)) unsigned long long \
@@ -53,11 +57,13 @@ pub(crate) fn program(out: &mut Text, schema: &Schema, stacks: bool) {
          \tswitch (READ_ONCE(klogger_calibration.arm)) {{\n\tcase {EMPTY}:\n\t\tbreak;\n\
          \tcase {ENTER}:\n\t\tklogger_enter(&klogger_hit);\n\t\tbreak;\n"
     ));
-    for (event, case) in events.iter().zip(FIRST_EVENT..) {
-        let values: String = arguments(event).map(|f| format!(", {}", value(f, stacks))).collect();
+    for ((layout, event), case) in events.iter().zip(&schema.events).zip(FIRST_EVENT..) {
+        let values: String = arguments(layout).map(|f| format!(", {}", value(f, stacks))).collect();
         let name = &event.name;
+        // The costs are of events that are logged.
+        let function = if event.condition.is_some() { "klogger_always" } else { "klogger_event" };
         out.push(format_args!(
-            "\tcase {case}:\n\t\tklogger_event_{name}(&klogger_hit{values});\n\t\tbreak;\n"
+            "\tcase {case}:\n\t\t{function}_{name}(&klogger_hit{values});\n\t\tbreak;\n"
         ));
     }
     out.push("\t}\n\tklogger_end(&klogger_hit, klogger_arguments, 0);\n\treturn 0;\n}\n");

@@ -9,7 +9,7 @@ use super::{attach, grace, prepare};
 use crate::cpu_rings::{CpuRings, Growth};
 use crate::engine::{Engine, EngineInfo, Forecast, events_of};
 use crate::losses::{LeftOut, MissedHits};
-use crate::request::Request;
+use crate::request::{FIRST_ID, Request};
 use crate::scope::Scope;
 use crate::stacks::StackTable;
 use crate::times::Times;
@@ -17,6 +17,7 @@ use klogger_codegen::bpf::{MAKER, programs};
 use klogger_log::preamble::{Costs, ProbeState};
 use klogger_os::Error;
 use klogger_ring::CpuReader;
+use klogger_ring::layout::bpf as layout;
 use klogger_schema::layout::EventLayout;
 use klogger_toolchain::compiled_schema::plan;
 use klogger_toolchain::host_kernel;
@@ -47,6 +48,12 @@ impl Engine for BpfEngine {
 
     fn limit(&mut self, id: u16, per_second: u64) -> Result<(), Error> {
         self.limits.set(id, per_second);
+        Ok(())
+    }
+
+    fn choose_cpus(&mut self, _cpus: &[u32]) -> Result<(), Error> {
+        // The numbers are in the configuration of the programs.
+        self.some_cpus = true;
         Ok(())
     }
 
@@ -176,11 +183,18 @@ impl BpfEngine {
             self.objects.iter().find(|o| (o.base..o.base + o.events as u16).contains(&id))
         {
             let at = o.enabled.at(usize::from(id - o.base), 1);
-            // The values are those of enum klogger_state.
-            let state = if enabled { 1 + u8::from(self.limits.is_limited(id)) } else { 0 };
+            let state = if enabled { self.state_of(id) } else { 0 };
             // SAFETY: within the mapping; programs read the byte with single loads.
             unsafe { AtomicU8::from_ptr(at) }.store(state, Ordering::Relaxed);
         }
+    }
+
+    /// What it takes for an event that is on to be logged: an enum klogger_state.
+    fn state_of(&self, id: u16) -> u8 {
+        let is_own = id < FIRST_ID + self.objects.first().map_or(0, |own| own.events as u16);
+        let limited = if self.limits.is_limited(id) { layout::LIMITED } else { 0 };
+        let placed = if self.some_cpus && !is_own { layout::SOME_CPUS } else { 0 };
+        (limited | placed).max(1)
     }
 
     /// Resets the variables that schemata keep between hits to what they were before the first hit.

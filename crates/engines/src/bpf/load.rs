@@ -51,6 +51,8 @@ pub struct Config {
     pub lowwater: u32,
     /// This kernel's programs can be preempted.
     pub preempt: bool,
+    /// A bit for each CPU on which events are logged, if not on all.
+    pub cpus: [u64; layout::CPUS_MAX / 64],
 }
 
 /// Which programs of a schema to load.
@@ -82,6 +84,9 @@ impl Config {
         let mut bytes = vec![0; layout::CONFIG];
         for (at, word) in words {
             bytes[at..at + 4].copy_from_slice(&word.to_ne_bytes());
+        }
+        for (at, word) in (layout::CONFIG_CPUS..).step_by(8).zip(self.cpus) {
+            bytes[at..at + 8].copy_from_slice(&word.to_ne_bytes());
         }
         for (at, flag) in flags {
             bytes[at] = flag;

@@ -8,6 +8,7 @@ use crate::request::{BUFFER_MAX, Request};
 use klogger_os as os;
 use klogger_os::Error;
 use klogger_ring::Rings;
+use klogger_ring::layout::bpf as layout;
 use klogger_toolchain::compiled_schema::{CompiledSchema, Plan, faults, plan};
 use klogger_toolchain::host_kernel;
 use std::thread;
@@ -61,7 +62,19 @@ fn config(request: &Request, rings: usize) -> Config {
         overwrite: request.overwrite,
         lowwater: request.lowwater,
         preempt: false,
+        cpus: cpu_bits(&request.cpus),
     }
+}
+
+/// A bit for each CPU. Numbers that no kernel has are left out.
+fn cpu_bits(cpus: &[u32]) -> [u64; layout::CPUS_MAX / 64] {
+    let mut bits = [0; layout::CPUS_MAX / 64];
+    for cpu in cpus {
+        if let Some(word) = bits.get_mut(*cpu as usize / 64) {
+            *word |= 1 << (cpu % 64);
+        }
+    }
+    bits
 }
 
 /// Bytes of the ring that replaces one of `size` bytes: much larger, as far as `memory` allows; 0:
@@ -94,6 +107,13 @@ fn check_plan(unit: &CompiledSchema, plans: &[Plan]) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_cpu_has_a_bit() {
+        let bits = cpu_bits(&[0, 65, 8191, 8192]);
+        assert_eq!((bits[0], bits[1], bits[127]), (1, 2, 1 << 63));
+        assert_eq!(bits.iter().map(|word| word.count_ones()).sum::<u32>(), 3);
+    }
 
     #[test]
     fn larger_rings_use_the_memory_that_they_may() {

@@ -91,6 +91,11 @@ impl Engine for UserEngine {
         Some((VARIABLE, format!("1:{token:x}:{pid}:{ring}:{slots}:{clock}:{schemata}:{off}")))
     }
 
+    fn choose_cpus(&mut self, _cpus: &[u32]) -> Result<(), Error> {
+        Err(Error::new("--cpu: events of programs have no CPU")
+            .help("record without --cpu, or without schemata of programs"))
+    }
+
     fn ring_size(&self, request: &Request) -> u64 {
         request.user_buffer
     }

@@ -80,17 +80,7 @@ const EXAMPLE: &str = "for example: pid == 42 && (prio < 120 || comm =~ \"^k\")"
 impl Filter {
     /// `start_ns` is the origin of `time`.
     pub fn new(text: &str, preamble: &Preamble, start_ns: u64) -> Result<Filter, FilterError> {
-        let expr = parse::parse(text).map_err(|at| FilterError {
-            message: format!(
-                "the filter cannot be parsed from here on: '{}'",
-                text.get(at..).unwrap_or_default()
-            ),
-            help: format!(
-                "compare fields with ==, !=, <, <=, >, >= or =~, and join with &&, || \
-                           and !; {EXAMPLE}"
-            ),
-        })?;
-        Ok(Filter { node: bind(&expr, preamble)?, start_ns })
+        Ok(Filter { node: bind(&parsed(text)?, preamble)?, start_ns })
     }
 
     /// Whether the event matches.
@@ -98,6 +88,19 @@ impl Filter {
         Context { event, decoder, processes, start_ns: self.start_ns }.holds(&self.node)
             == Some(true)
     }
+}
+
+/// Parses a filter; its names are not looked up.
+pub fn parsed(text: &str) -> Result<Expr, FilterError> {
+    parse::parse(text).map_err(|at| FilterError {
+        message: format!(
+            "the filter cannot be parsed from here on: '{}'",
+            text.get(at..).unwrap_or_default()
+        ),
+        help: format!(
+            "compare fields with ==, !=, <, <=, >, >= or =~, and join with &&, || and !; {EXAMPLE}"
+        ),
+    })
 }
 
 fn bind(expr: &Expr, preamble: &Preamble) -> Result<Node, FilterError> {

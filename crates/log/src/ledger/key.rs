@@ -10,6 +10,7 @@ pub enum Key {
     ProbeNotAttached,
     ProbeMissed,
     RateLimited,
+    Excluded,
     RingGrown,
     StackUnknown,
     TextUnread,
@@ -48,11 +49,12 @@ pub struct KeyInfo {
 }
 
 impl Key {
-    pub const ALL: [Key; 30] = [
+    pub const ALL: [Key; 31] = [
         Key::RingFull,
         Key::ProbeNotAttached,
         Key::ProbeMissed,
         Key::RateLimited,
+        Key::Excluded,
         Key::RingGrown,
         Key::StackUnknown,
         Key::TextUnread,
@@ -113,6 +115,12 @@ impl Key {
                 "events exceeded --rate-limit, so the log has a sample of them",
                 "none needed: add this count when you count events, or record with a higher \
                  --rate-limit",
+            ),
+            Key::Excluded => (
+                "excluded",
+                Info,
+                "--cpu or --where excluded events, which were neither logged nor counted",
+                "none needed; record without the option to have all events",
             ),
             Key::RingGrown => (
                 "ring_grown",

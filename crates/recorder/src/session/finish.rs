@@ -143,6 +143,7 @@ impl Session {
         let mut ledger = Ledger { entries, ..Ledger::default() };
         ledger::place_ringless(&mut ledger.entries, &writer.came);
         ledger.entries.extend(writer.seen.iter().cloned());
+        ledger.entries.extend(ledger::excluded(&self.recorder(), span));
         self.engines.iter_mut().for_each(|engine| engine.account(&mut ledger));
         ledger.entries.extend(ledger::late(&ledger.entries, late, span));
         if self.options.request.overwrite {

@@ -29,7 +29,7 @@ impl Session {
         })
     }
 
-    fn recorder(&self) -> Recorder {
+    pub(super) fn recorder(&self) -> Recorder {
         let pid = std::process::id();
         let tids = processes::threads_of(pid);
         Recorder {
@@ -40,6 +40,8 @@ impl Session {
             lowwater: self.options.request.lowwater,
             overwrite: self.options.request.overwrite,
             limits: self.limits.clone(),
+            cpus: self.options.request.cpus.clone(),
+            conditions: self.options.conditions.clone(),
         }
     }
 

@@ -28,6 +28,7 @@ impl Parser<'_> {
                 role: None,
                 begins: Vec::new(),
                 ends: Vec::new(),
+                condition: None,
                 span: name.span,
             },
             scope_spans: Vec::new(),

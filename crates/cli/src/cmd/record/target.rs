@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Which threads are recorded: `-a`, `-p`, or the command.
+//! Which threads are recorded, `-a`, `-p`, or the command; and on which CPUs.
 
 use super::Args;
 use crate::failure::Failure;
+use klogger_os::machine::{cpu_list, online_cpus};
 use klogger_recorder::Target;
+use std::ops::RangeInclusive;
 
 /// clap has refused `-a` together with `-p`.
 pub fn target(args: &Args) -> Result<Target, Failure> {
@@ -14,6 +16,19 @@ pub fn target(args: &Args) -> Result<Target, Failure> {
         (false, true, true) => Err(Failure::new("nothing to record").help(
             "give a command (-- COMMAND), processes (-p PID,...), or -a for the whole system",
         )),
+    }
+}
+
+/// The CPUs of `--cpu`, in ascending order; none if it was not given.
+pub fn cpus(ranges: &[RangeInclusive<u32>]) -> Result<Vec<u32>, Failure> {
+    let mut cpus: Vec<u32> = ranges.iter().cloned().flatten().collect();
+    cpus.sort_unstable();
+    cpus.dedup();
+    let online = online_cpus()?;
+    match cpus.iter().find(|cpu| !online.contains(cpu)) {
+        Some(cpu) => Err(Failure::new(format!("--cpu: CPU {cpu} is not online"))
+            .help(format!("online are: {}", cpu_list(&online)))),
+        None => Ok(cpus),
     }
 }
 

@@ -3,6 +3,7 @@
 //! what to write instead.
 
 use klogger_recorder::{BUFFER_MAX, BUFFER_MIN, RateLimit, USER_BUFFER_MAX, USER_BUFFER_MIN};
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// `500ms`, `30s`, `5m`, `1h`, or a bare number of seconds.
@@ -35,6 +36,15 @@ pub fn process(text: &str) -> Result<u32, String> {
                        -p $(pgrep -d, NAME)"
             .into()),
     }
+}
+
+/// An element of `--cpu`: `3` or `2-5`.
+pub fn cpus(text: &str) -> Result<RangeInclusive<u32>, String> {
+    let cpu = |word: &str| word.parse::<u32>().ok();
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let range = cpu(first).zip(cpu(last)).map(|(first, last)| first..=last);
+    let range = range.filter(|range| !range.is_empty() && *range.end() < u32::from(u16::MAX));
+    range.ok_or_else(|| "write numbers of CPUs, and ranges: 0-3,5".into())
 }
 
 /// The highest rate per second: intervals between events are counted in sixteenths of a nanosecond.
@@ -148,6 +158,15 @@ mod tests {
         assert!(process("0").unwrap_err().contains("-a records all"));
         for bad in ["", "-1", "x", "1 2", "4294967296"] {
             assert!(process(bad).unwrap_err().contains("pgrep"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn lists_of_cpus() {
+        assert_eq!(cpus("3"), Ok(3..=3));
+        assert_eq!(cpus("0-3"), Ok(0..=3));
+        for bad in ["", "-", "3-", "-3", "3-2", "x", "1-2-3", "0,1", "65535", "4294967296"] {
+            assert!(cpus(bad).is_err(), "{bad}");
         }
     }
 
