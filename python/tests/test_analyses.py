@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -113,6 +114,22 @@ def test_unknown_header_key(tmp_path: Path) -> None:
 
 def test_all_kinds_of_pictures_can_be_drawn() -> None:
     assert set(pictures.PICTURES) == set(analysis.KINDS)
+
+
+def test_the_documentation_shows_each_kind() -> None:
+    docs = support.ROOT / "docs"
+    text = (docs / "analyses.md").read_text()
+    for kind, (must, may) in analysis.KINDS.items():
+        assert (docs / "pictures" / f"{kind}.png").read_bytes().startswith(b"\x89PNG")
+        assert f"(pictures/{kind}.png)" in text
+        given = re.search(rf"\*\*`{kind}`\*\* \(([^)]*)\)", text)
+        assert given is not None
+        words = set(re.findall(r"\w+", given[1]))
+        assert words == must | may
+        example = re.search(rf"`-- picture: {kind} ([^`]*)`", text)
+        assert example is not None
+        parts = {word.partition("=")[0] for word in example[1].split()}
+        assert must <= parts <= must | may
 
 
 def test_wrong_sql_is_said_with_its_place(tmp_path: Path, small_log: Path) -> None:

@@ -152,6 +152,16 @@ def test_analyses_next_to_the_schema(tmp_path: Path) -> None:
     assert analysis.searched([schema]) == f"there are none in {tmp_path}/analyses"
 
 
+def test_a_schema_without_analyses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Says where they would be."""
+    log = a_log(tmp_path / "log", make_schema(tmp_path / "mine", "mine"))
+    assert report.main([str(log)]) == 0
+    where = f"there are none in {tmp_path}/mine/analyses"
+    assert f"no analyses: {where} (" in " ".join(capsys.readouterr().out.split())
+    assert report.main([str(log), "--analysis", "x"]) == 2
+    assert capsys.readouterr().err == f"klogger: no analysis 'x'\n  help: {where}\n"
+
+
 def test_the_order_of_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same for the recorder and for reports."""
     places = [tmp_path / "a", tmp_path / "b", tmp_path / "config" / "klogger" / "schemata"]

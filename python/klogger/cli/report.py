@@ -162,7 +162,8 @@ def show(args: argparse.Namespace, head: Summary, results: list[Result], none: s
     for result in results:
         terminal.print_result(out, result, None if args.analysis else terminal.ROWS)
     if not results:
-        out.print("\n  no analyses: the log's schemata bring none ('klogger sql' asks it anything)")
+        out.print()
+        terminal.print_line(out, f"  no analyses: {none} ('klogger sql' asks it anything)")
 
 
 def as_json(head: Summary, results: list[Result]) -> dict[str, object]:
