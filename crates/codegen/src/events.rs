@@ -37,8 +37,8 @@ pub(crate) fn event(out: &mut Text, schema: &Schema, event: &Event, index: usize
         let parameters: Vec<_> = arguments(&layout).map(unused).collect();
         let parameters = if parameters.is_empty() { "void".into() } else { parameters.join(", ") };
         out.push(format_args!(
-            "\n/* Of klogger record --where. */\nstatic __always_inline int {}({parameters})\n{{\n\t\
-             return {condition};\n}}\n",
+            "\n/* Of klogger record --where. */\nstatic __always_inline int {}({parameters})\n\
+             {{\n\treturn {condition};\n}}\n",
             matches(event),
         ));
     }

@@ -117,12 +117,14 @@ const NO_QUESTIONS: &[&str] =
 impl Compiler<'_> {
     fn find(folder: &Path) -> Result<Compiler<'_>, Error> {
         let program = COMPILERS.lines().find_map(confine::find_program).ok_or_else(|| {
-            Error::new("a schema of your own, and any with --where, is compiled by clang, and none is installed").help(
-                format!(
-                    "apt-get install {} (or newer); bundled schemata need none: see 'klogger list'",
-                    oldest()
-                ),
+            Error::new(
+                "a schema of your own, and any with --where, is compiled by clang, and none is \
+                 installed",
             )
+            .help(format!(
+                "apt-get install {} (or newer); bundled schemata need none without --where",
+                oldest()
+            ))
         })?;
         Ok(Compiler { program, folder })
     }
