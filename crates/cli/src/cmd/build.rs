@@ -32,7 +32,7 @@ that it needs.";
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// A bundled schema by name, or a schema file; may be repeated
+    /// A schema by name, or its file or folder; may be repeated
     #[arg(short, long = "schema", value_name = "SCHEMA")]
     schemas: Vec<String>,
     /// Engine to build for

@@ -31,7 +31,7 @@ Rust programs generate their code in build.rs (docs/user-engine.md).";
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Schema files, or names of bundled schemata
+    /// Names, files or folders of schemata
     #[arg(required = true, value_name = "SCHEMA")]
     schemas: Vec<String>,
     /// Engine to generate it for

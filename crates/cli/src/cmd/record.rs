@@ -62,7 +62,7 @@ the recording.";
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Schema to record: the name of a bundled one, or a file; several are separated by commas, or
+    /// Schema to record: a name, a file, or a folder; several are separated by commas, or
     /// the option is repeated. A schema without probes is recorded from programs; 'programs'
     /// records all events of programs
     #[arg(short, long = "schema", required_unless_present = "engine", value_name = "SCHEMA")]
