@@ -9,10 +9,10 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any, TextIO
 
+import rich.console
 from rich import box
 from rich.cells import cell_len
 from rich.console import (
-    Console,
     ConsoleOptions,
     ConsoleRenderable,
     JustifyMethod,
@@ -30,6 +30,8 @@ from klogger.executor import Result, Rows
 from klogger.summary import Summary
 from klogger.units import bar, printable, show
 
+# For other modules, too.
+Console = rich.console.Console
 WIDTH = 100
 BAR_WIDTH = 10
 ROWS = 10
