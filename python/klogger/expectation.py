@@ -30,6 +30,7 @@ from typing import Any
 import duckdb
 
 from klogger import smalllog
+from klogger.failure import did_you_mean
 
 UNITS = {"": 1, "ns": 1, "us": 1000, "ms": 10**6, "s": 10**9}
 
@@ -150,6 +151,9 @@ def make(expectation: Expectation, out: Path) -> Path:
         words = shlex.split(line)
         if not made.add(words):
             time, cpu, event, *pairs = words
+            if event not in fields:
+                close = did_you_mean(event, fields)
+                raise ValueError(f"there is no event '{event}'" + (f"; {close}" if close else ""))
             row = {"time": time_of(time), "cpu": -1 if cpu == "-" else int(cpu), "serial": serial}
             row |= row_of(fields[event], values_of(pairs), f"{expectation.path}: {event}")
             names = ", ".join(f'"{n}"' for n in row)

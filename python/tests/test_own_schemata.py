@@ -104,6 +104,15 @@ def test_an_expectation_that_is_not_met(tmp_path: Path) -> None:
     ]
 
 
+def test_an_expectation_with_an_event_that_the_schema_has_not(tmp_path: Path) -> None:
+    folder = tmp_path / "mine" / "expect"
+    folder.mkdir(parents=True)
+    (folder / "sums.expect").write_text("analysis: sums\nlog:\n  1us 0 WROK pid=5\nwarning:\n")
+    assert checked(tmp_path, HEAD + TABLE) == [
+        f"{folder}/sums.expect: there is no event 'WROK'; did you mean WORK?"
+    ]
+
+
 def a_log(folder: Path, file: Path) -> Path:
     con = duckdb.connect()
     smalllog.create_tables(con, smalllog.events_of(str(file)))

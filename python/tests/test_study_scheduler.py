@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import support
 
 import klogger
 from klogger import expectation
@@ -31,15 +30,8 @@ def plan(folder: Path, seconds: float = 60, machine: Machine = MACHINE) -> Plan:
 
 
 @pytest.fixture
-def make_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakeRun:
+def make_run(tmp_path: Path) -> MakeRun:
     """A run of an arm: the lines of its log as in an expectation, and what its programs printed."""
-    own = support.events_of
-
-    def both(schema: str) -> list[support.Event]:
-        extra = own("switching") if schema == "scheduler" else []
-        return own(schema) + [e for e in extra if e.schema == "switching"]
-
-    monkeypatch.setattr(support, "events_of", both)
     made = []
 
     def make(arm: str, log: str, *said: dict[str, Any], **parameters: Any) -> Run:
@@ -47,7 +39,7 @@ def make_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakeRun:
         path = tmp_path / f"{len(made)}" / "scheduler" / "expect" / "x.expect"
         path.parent.mkdir(parents=True)
         path.write_text(
-            "log:\n"
+            "with: switching\nlog:\n"
             + "".join(f"  {line.strip()}\n" for line in log.strip().splitlines())
             + "finding:\n"
         )

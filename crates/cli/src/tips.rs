@@ -161,7 +161,7 @@ mod tests {
     fn named(tip: &str) -> impl Iterator<Item = &str> {
         let own = tip.split("$(").next().unwrap_or(tip);
         let words = own.split(|c: char| !c.is_ascii_alphanumeric() && c != '-');
-        words.filter(|w| w.trim_start_matches('-') != "" && w.starts_with('-'))
+        words.filter(|w| !w.trim_start_matches('-').is_empty() && w.starts_with('-'))
     }
 
     #[test]

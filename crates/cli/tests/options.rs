@@ -84,7 +84,7 @@ const REFUSED: &[(&[&str], &str)] = &[
     ),
     (
         &["-s", "scheduler,schedular", "-a"],
-        "klogger: there is no bundled schema 'schedular'\n  help: did you mean `scheduler`?\n",
+        "klogger: there is no schema 'schedular'\n  help: did you mean `scheduler`?\n",
     ),
     (
         &["-s", "scheduler"],
