@@ -159,7 +159,7 @@ ODD_OUTPUTS = {
     "folder": (os.mkdir, "it is a directory"),
     "link": (lambda path: os.symlink("/dev/full", path), "it is a symbolic link"),
     "link to nothing": (lambda path: os.symlink("nothing", path), "it is a symbolic link"),
-    "full": (lambda path: os.mknod(path, 0o600 | 0o020000, os.makedev(1, 7)), "No space left"),
+    "full": (lambda path: os.mknod(path, 0o600 | 0o020000, os.makedev(1, 7)), "no space left"),
 }
 
 
