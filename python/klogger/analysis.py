@@ -112,6 +112,11 @@ class Analysis:
     def said(self, faults: Iterable[Fault]) -> str:
         return "\n".join(fault.shown(self.path, self.text) for fault in faults)
 
+    @property
+    def drawn(self) -> str:
+        """The section whose rows the picture is drawn from."""
+        return "picture" if "picture" in self.sections else "table"
+
     def line_with(self, start: str) -> int:
         """The line of the header that begins so; 0 if there is none."""
         wanted = f"-- {start}"

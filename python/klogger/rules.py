@@ -101,8 +101,7 @@ def check_columns(analysis: Analysis, section: str, names: Iterable[str]) -> lis
 def check_drawn_columns(analysis: Analysis, section: str, names: Iterable[str]) -> list[Fault]:
     """Columns that the picture is drawn from, and that are not there."""
     names = list(names)
-    drawn = "picture" if "picture" in analysis.sections else "table"
-    if analysis.picture is None or section != drawn:
+    if analysis.picture is None or section != analysis.drawn:
         return []
     return [
         Fault(
@@ -128,8 +127,7 @@ def check_numbers(
 ) -> list[Fault]:
     """Values that cannot be drawn, because they are no numbers."""
     places = {}
-    drawn = "picture" if "picture" in analysis.sections else "table"
-    if analysis.picture is not None and section == drawn:
+    if analysis.picture is not None and section == analysis.drawn:
         parts = analysis.picture.parts
         for part in NUMBERS[analysis.picture.kind]:
             if part in parts:

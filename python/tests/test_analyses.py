@@ -44,7 +44,7 @@ def test_analysis_keeps_the_rules(path: Path, small_log: Path, tmp_path: Path) -
     assert rules.check_columns(one, "table", result.table.names) == []
     assert (
         rules.check_columns(
-            one, "picture" if "picture" in one.sections else "table", result.points.names
+            one, one.drawn, result.points.names
         )
         == []
     )

@@ -37,13 +37,16 @@ pub struct Cli {
     pub command: cmd::Command,
 }
 
+/// The command line.
+pub fn words() -> Vec<String> {
+    std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect()
+}
+
 fn main() -> ExitCode {
     // As in other Unix filters: `klogger cat x.klog | head` ends without a message.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
     klogger_os::survive_file_limits();
-    let words: Vec<String> =
-        std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
-    let cli = Cli::try_parse().unwrap_or_else(|error| tips::add(error, &words).exit());
+    let cli = Cli::try_parse().unwrap_or_else(|error| tips::add(error, &words()).exit());
     match cli.messages.choose().and_then(|()| cli.command.run()) {
         Ok(code) => code,
         Err(failure) => {

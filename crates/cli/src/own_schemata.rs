@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Schemata of the user's own, by name: `FOLDER/NAME/NAME.klogger`, in the folders of
-//! `$KLOGGER_SCHEMATA` and in `~/.config/klogger/schemata`. Python asks for them by
-//! `klogger list --format json`.
+//! `$KLOGGER_SCHEMATA` and in `~/.config/klogger/schemata`. `schemata()` in
+//! python/klogger/analysis.py has the same order; a test compares them.
 
 use klogger_toolchain::bundled;
 use std::collections::BTreeMap;
@@ -61,9 +61,9 @@ mod tests {
     #[test]
     fn the_order_of_the_folders() {
         let folders = |named: &str, config: Option<&str>| {
-            folders_of(Some(named.into()), config.map(Into::into), Some("/home/me".into()))
+            folders_of(Some(named.into()), config.map(Into::into), Some("/h".into()))
         };
-        let own = "/home/me/.config/klogger/schemata";
+        let own = "/h/.config/klogger/schemata";
         assert_eq!(folders("/a:b::", None), [Path::new("/a"), Path::new("b"), Path::new(own)]);
         assert_eq!(folders("", Some("/c")), [Path::new("/c/klogger/schemata")]);
         assert!(folders_of(None, None, None).is_empty());

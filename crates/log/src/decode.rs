@@ -257,6 +257,13 @@ impl Table {
     }
 }
 
+/// The text of a value that a field with this decoding has.
+pub fn text_of(decoding: &Decoding, bits: u64) -> String {
+    let mut out = Vec::new();
+    Table::new(decoding).show(Value::Uint(bits), bits, &mut out);
+    String::from_utf8_lossy(&out).into_owned()
+}
+
 /// Appends a number in decimal.
 pub fn push_number(out: &mut Vec<u8>, value: Value) {
     match value {

@@ -19,7 +19,8 @@ use numbers::Number;
 
 /// The longest text that a field can be compared with, which is on the stack of a BPF program.
 const TEXT_MAX: usize = 63;
-const LATER: &str = "record without it, and select from the log with 'klogger cat --where'";
+/// The remedy for what cannot be decided while events are logged.
+pub const LATER: &str = "record without it, and select from the log with 'klogger cat --where'";
 
 /// C expressions over the fields of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -203,7 +203,7 @@ pub fn run(args: Args) -> Outcome {
         duration: args.duration,
         limits: args.rate_limit.clone(),
         conditions,
-        command_line: std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect(),
+        command_line: crate::words(),
     };
     let course = Course::new(args.quiet, output.clone());
     let outcome = klogger_recorder::record(options, &mut |message| course.hear(message))?;

@@ -71,7 +71,7 @@ pub fn run(args: Args) -> Outcome {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let command_line = std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect();
+    let command_line = crate::words();
     let saved = programs::save(&args.programs, &args.output, compression, args.keep, command_line)?;
     if !args.quiet {
         print_saved(&saved, &args.output);

@@ -3,7 +3,7 @@
 
 use super::numbers::Number;
 use super::{LATER, Truth, error};
-use klogger_log::decode::error_names;
+use klogger_log::decode::{error_names, text_of};
 use klogger_log::filter::FilterError;
 use klogger_log::filter::parse::Op;
 use klogger_schema::model::{Decode, Decoding, Field, Schema};
@@ -63,7 +63,7 @@ fn value_of(table: &Decoding, text: &str) -> Result<u64, FilterError> {
     for part in text.split('|') {
         bits |= find(part).filter(|flag| *flag != 0).ok_or_else(|| unknown(part))?;
     }
-    let shown = shown(table, bits);
+    let shown = text_of(table, bits);
     match shown == text {
         true => Ok(bits),
         false => Err(error(
@@ -71,17 +71,6 @@ fn value_of(table: &Decoding, text: &str) -> Result<u64, FilterError> {
             format!("write the flags as 'klogger cat' shows them: \"{shown}\""),
         )),
     }
-}
-
-/// As `klogger cat` shows flags.
-fn shown(table: &Decoding, bits: u64) -> String {
-    if let Some((_, text)) = table.values.iter().find(|v| v.0 == bits) {
-        return text.clone();
-    }
-    let mut flags: Vec<&(u64, String)> = table.values.iter().filter(|v| v.0 != 0).collect();
-    flags.sort_by_key(|v| v.0);
-    let set = flags.into_iter().filter(|v| bits & v.0 == v.0);
-    set.map(|v| v.1.as_str()).collect::<Vec<_>>().join("|")
 }
 
 /// A negative value is the number of an error; others have no name.

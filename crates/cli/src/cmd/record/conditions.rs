@@ -6,13 +6,10 @@ use crate::schemata::compiled;
 use klogger_engines::bpf;
 use klogger_engines::choice::Choice;
 use klogger_recorder::Condition;
-use klogger_schema::model::Event;
 use klogger_schema::nearest::did_you_mean;
 use klogger_toolchain::bundled;
 use klogger_toolchain::compiled_schema::CompiledSchema;
-use klogger_toolchain::condition;
-
-const LATER: &str = "record without it, and select from the log with 'klogger cat --where'";
+use klogger_toolchain::condition::{self, LATER};
 
 /// `EVENT: EXPRESSION`
 pub fn condition(text: &str) -> Result<Condition, String> {
@@ -47,9 +44,10 @@ pub fn compile(
     let mut changed = vec![false; units.len()];
     let mut named = Vec::new();
     for condition in conditions {
-        let at = units.iter().position(|unit| event_of(unit, &condition.event).is_some());
-        let at = at.ok_or_else(|| unknown(units, &condition.event))?;
-        named.push(set(&mut units[at], condition)?);
+        let find = |unit| event_of(unit, &condition.event);
+        let found = units.iter().enumerate().find_map(|(at, unit)| Some((at, find(unit)?)));
+        let (at, event) = found.ok_or_else(|| unknown(units, &condition.event))?;
+        named.push(set(&mut units[at], event, &condition.expression)?);
         changed[at] = true;
     }
     for (unit, _) in units.iter_mut().zip(changed).filter(|(_, changed)| *changed) {
@@ -58,17 +56,16 @@ pub fn compile(
     Ok(named)
 }
 
-fn event_of<'a>(unit: &'a CompiledSchema, name: &str) -> Option<&'a Event> {
-    unit.schema.events.iter().find(|e| e.name.eq_ignore_ascii_case(name))
+/// The index of the event with this name, in upper or lower case.
+fn event_of(unit: &CompiledSchema, name: &str) -> Option<usize> {
+    unit.schema.events.iter().position(|e| e.name.eq_ignore_ascii_case(name))
 }
 
-/// Adds a condition to its event.
-fn set(unit: &mut CompiledSchema, condition: &Condition) -> Result<Condition, Failure> {
+/// Adds a condition to the event with this index.
+fn set(unit: &mut CompiledSchema, index: usize, expression: &str) -> Result<Condition, Failure> {
     let fail =
         |message: String, help: &str| Err(Failure::new(format!("--where: {message}")).help(help));
-    let Some(event) = event_of(unit, &condition.event) else {
-        return fail(format!("there is no event '{}'", condition.event), LATER);
-    };
+    let event = &unit.schema.events[index];
     let name = event.name.clone();
     if event.condition.is_some() {
         return fail(format!("{name} has two conditions"), "join them with && or ||");
@@ -76,14 +73,11 @@ fn set(unit: &mut CompiledSchema, condition: &Condition) -> Result<Condition, Fa
     if !unit.schema.probes.iter().flat_map(|p| &p.calls).any(|call| call.event == name) {
         return fail(format!("{name} is logged by programs, which do not leave out events"), LATER);
     }
-    let c = condition::compile(&unit.schema, event, &condition.expression).map_err(|e| {
-        Failure::new(format!("--where '{name}: {}': {}", condition.expression, e.message))
-            .help(e.help)
+    let c = condition::compile(&unit.schema, event, expression).map_err(|e| {
+        Failure::new(format!("--where '{name}: {expression}': {}", e.message)).help(e.help)
     })?;
-    for event in unit.schema.events.iter_mut().filter(|e| e.name == name) {
-        event.condition = Some(c.clone());
-    }
-    Ok(Condition { event: name, expression: condition.expression.clone() })
+    unit.schema.events[index].condition = Some(c);
+    Ok(Condition { event: name, expression: expression.into() })
 }
 
 /// No schema of the recording has this event.
