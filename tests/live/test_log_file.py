@@ -58,6 +58,38 @@ def test_a_log_that_is_being_written(recorder):
     assert (found["being_written"], found["complete"], found["sound"]) == (False, True, True)
 
 
+def by_cpu(text):
+    """The events of each CPU, as `cat --format json` prints them."""
+    found = {}
+    for event in map(json.loads, text.splitlines()):
+        found.setdefault(event["cpu"], []).append(event)
+    return found
+
+
+def test_cat_of_a_log_that_is_being_written(recorder):
+    path = recorder.path()
+    loop = "while :; do sleep 0.02; done"
+    process = recorder.start("-s", "scheduler", "--", "sh", "-c", loop, out=path)
+    assert started(path)
+    assert wait_for(lambda: info(recorder, path)["logged"] > 100)
+    early = recorder.command("cat", path, "--format", "json")
+    line = rf"klogger: {path.name} is still being written: its events up to now end at \d+\.\d+ s\n"
+    assert early.code == 0 and re.fullmatch(line, early.err), early.err
+    with klogger.open(path) as log:
+        ((switches,),) = log.rows("SELECT count(*) FROM schedout")
+        assert switches > 0
+    process.send_signal(signal.SIGINT)
+    finish(process)
+    late = recorder.command("cat", path, "--format", "json")
+    assert (late.code, late.err) == (0, "")
+    was, whole = by_cpu(early.out), by_cpu(late.out)
+    assert sum(map(len, was.values())) > 100
+    for cpu, events in was.items():
+        assert events == whole[cpu][: len(events)]
+    with klogger.open(path) as log:
+        assert log.rows(f"SELECT count(*) > {switches} FROM schedout") == [(True,)]
+
+
 def readable_by_nobody(path, prefix):
     done = subprocess.run([*prefix, "cat", path], capture_output=True, check=False)
     return done.returncode == 0

@@ -3,6 +3,9 @@
 //! files beside them, and read by the programs that the formats are for. `KLOGGER_BLESS=1 cargo
 //! test -p klogger --test log_text` rewrites the files.
 
+use klogger_log::format::Kind;
+use klogger_log::lock;
+use klogger_log::reader::Reader;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -205,5 +208,49 @@ fn a_cut_log_is_read_with_a_warning() {
             String::from_utf8_lossy(if command == "cat" { &output.stderr } else { &output.stdout })
                 .into_owned();
         assert!(said.contains("recorder was killed") || said.contains("recorder_killed"), "{said}");
+    }
+}
+
+/// v3.klog without its ledger and what follows, as a recorder leaves it that has not ended. Returns
+/// the file with the recorder's lock.
+fn unfinished(path: &Path) -> fs::File {
+    let bytes = fs::read(logs().join("v3.klog")).expect("the log can be read");
+    let reader = Reader::from_bytes(bytes.clone()).expect("a log");
+    let ledger = reader.blocks().iter().find(|b| b.header.kind == Kind::Ledger).expect("a ledger");
+    fs::write(path, &bytes[..ledger.offset as usize]).expect("the file can be written");
+    let file = fs::OpenOptions::new().write(true).open(path).expect("the file can be opened");
+    lock::lock(&file).expect("nobody else has the lock");
+    file
+}
+
+#[test]
+fn a_log_that_is_still_being_written() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let log = dir.path().join("a.klog");
+    let lock = unfinished(&log);
+    let log = log.to_str().expect("UTF-8");
+    let line = "klogger: a.klog is still being written: its events up to now end at 2.500000000 s";
+    let whole = klogger(&["cat", "v3.klog"]).stdout;
+    for words in [&["cat", log][..], &["info", log], &["export", log], &["export", log]] {
+        let output = klogger(words);
+        assert_eq!(output.status.code(), Some(0), "{words:?}");
+        let said = String::from_utf8_lossy(&output.stderr);
+        let (first, rest) = said.split_once('\n').expect("a line");
+        assert_eq!(first, line, "{words:?}");
+        // The log has lost events.
+        assert!(rest.is_empty() || rest.starts_with("klogger: warning: 5 events were lost"));
+        if words[0] == "cat" {
+            assert!(!output.stdout.is_empty() && whole.starts_with(&output.stdout));
+        }
+    }
+    // The lock ends with the recorder. Tables that were made before are made again.
+    drop(lock);
+    let end = "or its machine crashed); 'klogger rescue' may find its last events";
+    for words in [&["cat", log][..], &["export", log]] {
+        let output = klogger(words);
+        assert_eq!(output.status.code(), Some(0), "{words:?}");
+        let said = String::from_utf8_lossy(&output.stderr);
+        let first = said.lines().next().expect("a line");
+        assert!(first.ends_with(end) && !said.contains("being written"), "{said}");
     }
 }

@@ -31,6 +31,9 @@ struct Stamp {
     modified_ns: u64,
     /// Checksum of the log's preamble.
     preamble_crc: u32,
+    /// A recorder was writing it. If that is killed, the ledger changes and the log does not.
+    #[serde(default)]
+    being_written: bool,
 }
 
 /// `meta.json`. Times are full ns of the log's clock.
@@ -118,6 +121,7 @@ fn stamp(log: &Path, reader: &Reader) -> io::Result<Stamp> {
         bytes: reader.length(),
         modified_ns: modified.as_nanos() as u64,
         preamble_crc: reader.preamble_crc(),
+        being_written: reader.is_being_written(),
     })
 }
 

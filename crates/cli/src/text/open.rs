@@ -2,15 +2,32 @@
 //! Opens a log, and prints what is missing from it.
 
 use crate::failure::Failure;
+use crate::messages;
 use klogger_log::damage::Damage;
 use klogger_log::ledger::{Key, Severity};
 use klogger_log::reader::Reader;
-use klogger_log::text::escaped;
+use klogger_log::text::{escaped, push_seconds};
 use std::path::Path;
 
+/// Says so at once if the log is still being written: what follows may be cut off by `head`.
 pub fn open(path: &Path) -> Result<Reader, Failure> {
-    Reader::open(path)
-        .map_err(|e| Failure::new(format!("{}: {e}", path.display())).help(e.remedy()))
+    let reader = Reader::open(path)
+        .map_err(|e| Failure::new(format!("{}: {e}", path.display())).help(e.remedy()))?;
+    if reader.is_being_written() {
+        let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+        messages::note(&format!("{name} is still being written: {}", so_far(&reader)));
+    }
+    Ok(reader)
+}
+
+/// How far a log goes that is being written.
+fn so_far(reader: &Reader) -> String {
+    let (start, end) = reader.span();
+    let Some(_) = reader.times() else { return "it has no events yet".into() };
+    let mut text = b"its events up to now end at ".to_vec();
+    push_seconds(&mut text, (end - start) as i64, 0);
+    // Digits and a point.
+    format!("{} s", String::from_utf8_lossy(&text))
 }
 
 /// Lines of warnings at most; further ones are counted.
@@ -24,8 +41,13 @@ pub fn warn(reader: &Reader, later: &[Damage]) {
 
 /// The same for damage that was collected before.
 pub fn warn_of(reader: &Reader, found: &[Damage]) {
+    let found: Vec<_> = found.iter().filter(|d| d.key != Key::BeingWritten).collect();
     for damage in found.iter().take(WARNINGS_MAX) {
-        eprintln!("klogger: warning: {}", escaped(&damage.to_string()));
+        let more = match damage.key {
+            Key::RecorderKilled => "; 'klogger rescue' may find its last events",
+            _ => "",
+        };
+        eprintln!("klogger: warning: {}{more}", escaped(&damage.to_string()));
     }
     if found.len() > WARNINGS_MAX {
         eprintln!("klogger: warning: and {} more; see 'klogger info'", found.len() - WARNINGS_MAX);
