@@ -154,7 +154,7 @@ def test_mark_disable_enable(recorder, workloads):
         done = recorder.command(*words, "--recorder", process.pid)
         assert done.code == 0, done.err
     time.sleep(0.5)
-    for words in (["mark", 25, "on"], ["enable", "SCHEDOUT"]):
+    for words in (["mark", 25, "on"], ["enable", "SCHEDOUT"], ["mark", "the", "end"], ["mark"]):
         done = recorder.command(*words, "--recorder", process.pid)
         assert done.code == 0, done.err
     time.sleep(0.3)
@@ -162,7 +162,7 @@ def test_mark_disable_enable(recorder, workloads):
     finish(process)
     log = Log(recorder.klogger, path)
     marks = log.rows("SELECT number, text FROM mark ORDER BY time")
-    assert marks == [(23, "half way"), (24, "off"), (25, "on")]
+    assert marks == [(23, "half way"), (24, "off"), (25, "on"), (26, "the end"), (27, "")]
     off, on = (log.one(f"SELECT time FROM mark WHERE number = {n}") for n in (24, 25))
     assert log.count("SCHEDOUT", f"time < {off}") > 0
     assert log.count("SCHEDOUT", f"time > {on}") > 0

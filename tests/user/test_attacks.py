@@ -245,6 +245,8 @@ while run("mark", "2", "here")[0]:
     assert recording.poll() is None
 nobody = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups"]
 found["stranger"] = run("mark", "3", "bad", "--recorder", str(recording.pid), prefix=nobody)
+bad = ["mark", "bad", "--recorder", str(recording.pid)]
+found["stranger without a number"] = run(*bad, prefix=nobody)
 found["stranger disables"] = run("disable", "MARK", "--recorder", str(recording.pid), prefix=nobody)
 recording.send_signal(2)
 recording.wait()
@@ -264,12 +266,20 @@ def test_strangers_under_a_recorders_name(recorder):
     found = json.loads(done.out)
     assert {code for code, _ in found.values()} == {2}, found
     said = {what: text for what, (_, text) in found.items()}
-    assert said["only a squatter"].startswith("klogger: no recording is running\n")
-    assert f"belongs to user {NOBODY}, who is not trusted" in said["by number"]
+    refused = f"klogger: permission denied: the recording of process 77 belongs to user {NOBODY}\n"
+    assert (
+        said["only a squatter"]
+        == said["by number"]
+        == f"{refused}  help: run this as user {NOBODY}\n"
+    )
     assert "\x1b" not in said["escapes"] and "\\x1b[2Jgone" in said["escapes"]
     assert said["full"].startswith("klogger: no answer from the recording of process 79: ")
-    for what in ("stranger", "stranger disables"):
-        assert said[what].startswith("klogger: permission denied: "), said
+    refused = (
+        f"klogger: permission denied: only root may control this recording, not user {NOBODY}\n"
+        "  help: sudo klogger ...\n"
+    )
+    for what in ("stranger", "stranger disables", "stranger without a number"):
+        assert said[what] == refused, said
     assert set(recorder.log(out).rows("SELECT number FROM mark")) == {(2,)}
 
 

@@ -98,8 +98,8 @@ const REFUSED: &[(&[&str], &str)] = &[
     ),
     (
         &["--engine", "user", "-o", "/dev/full", "--", "true"],
-        "klogger: cannot write /dev/full: it is always full\n  \
-         help: choose another file with -o FILE\n",
+        "klogger: cannot write /dev/full: it is a device, and a log must be a file\n  \
+         help: choose a file with -o FILE\n",
     ),
     (
         &["--engine", "user", "-o", "-", "--", "true"],

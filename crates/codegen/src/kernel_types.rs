@@ -127,6 +127,11 @@ impl KernelTypes {
         self.has_variable("tracepoint_srcu_srcu_data") && self.has_function("init_srcu_struct_fast")
     }
 
+    /// Whether modules can be loaded into it.
+    pub fn takes_modules(&self) -> bool {
+        self.has_function("find_module")
+    }
+
     /// `None` if a schema's prototype matches the kernel's: the same types, of which the last ones
     /// may be left out. Otherwise the kernel's prototype as a schema would declare it.
     pub fn mismatch(&self, target: &Target, kernel: &[String]) -> Result<Option<String>> {

@@ -3,6 +3,7 @@
 //! anything else; and the errors of exports.
 
 use klogger_log::damage::Damage;
+use klogger_os::files::folder_of;
 use parquet::errors::ParquetError;
 use std::fmt;
 use std::fs;
@@ -96,10 +97,7 @@ impl Temporary {
     /// Creates it beside `dir`, so that it can be renamed to it.
     pub fn create(dir: &Path) -> Result<Temporary, Error> {
         let unwritable = |e| Error::Unwritable(dir.to_path_buf(), e);
-        let parent = match dir.parent() {
-            Some(p) if !p.as_os_str().is_empty() => p,
-            Some(_) | None => Path::new("."),
-        };
+        let parent = folder_of(dir);
         fs::create_dir_all(parent).map_err(unwritable)?;
         let name = dir.file_name().ok_or_else(|| unwritable(ErrorKind::InvalidFilename.into()))?;
         let prefix = format!(".{}.tmp-", name.to_string_lossy());

@@ -3,11 +3,11 @@
 
 use super::check;
 use std::ffi::{CString, OsStr};
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 /// A descriptor of a file of `folder` that allows to inspect but not to read it (O_PATH): links are
@@ -51,6 +51,11 @@ pub fn root_of(pid: u32) -> io::Result<File> {
     File::options().read(true).custom_flags(flags).open(format!("/proc/{pid}/root"))
 }
 
+/// The folder of a file: that of a bare name is the current one.
+pub fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
 /// Whether this process may create files in a folder.
 pub fn check_writable(folder: &Path) -> io::Result<()> {
     let path = CString::new(folder.as_os_str().as_bytes())?;
@@ -58,6 +63,11 @@ pub fn check_writable(folder: &Path) -> io::Result<()> {
     let code =
         unsafe { libc::faccessat(libc::AT_FDCWD, path.as_ptr(), libc::W_OK, libc::AT_EACCESS) };
     check(code).map(drop)
+}
+
+/// Whether it is /dev/null, by whatever name.
+pub fn discards(found: &Metadata) -> bool {
+    found.file_type().is_char_device() && found.rdev() == libc::makedev(1, 3)
 }
 
 /// Removes a file from `folder`.

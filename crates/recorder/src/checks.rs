@@ -30,6 +30,10 @@ pub fn layouts(request: &Request) -> Result<Vec<EventLayout>, Error> {
                 .iter()
                 .find(|e| e.name.eq_ignore_ascii_case(&twice.name))
                 .map_or("", |e| e.schema.as_str());
+            if other == twice.schema {
+                return Err(Error::new(format!("two schemata have the name '{other}'"))
+                    .help("record with one of them at a time"));
+            }
             return Err(Error::new(format!(
                 "two schemata have an event '{}': {other} and {}",
                 twice.name, twice.schema

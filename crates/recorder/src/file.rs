@@ -3,6 +3,7 @@
 //! start.
 
 use klogger_os::Error;
+use klogger_os::files::{discards, folder_of};
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, IsTerminal};
@@ -12,20 +13,20 @@ use std::path::Path;
 /// The mode of a log unless the user chooses one: a log contains data of other processes.
 pub const PRIVATE: u32 = 0o600;
 
+/// Names of the standard output.
+const STDOUT: [&str; 4] = ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
+
 /// Whether a log can be made at `path`, as far as that can be seen before anything is recorded.
 pub fn check(path: &Path) -> Result<(), Error> {
     let help = "choose another file with -o FILE";
-    if path.as_os_str() == "-" {
+    if STDOUT.iter().any(|name| path.as_os_str() == *name) {
         return Err(refuse_stdout());
     }
     if path.file_name().is_none() {
         let error = Error::new(format!("'{}' is not the name of a file", path.display()));
         return Err(error.help(help));
     }
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        Some(_) | None => Path::new("."),
-    };
+    let folder = folder_of(path);
     let cannot = |why: String| Error::new(format!("cannot write {}: {why}", path.display()));
     let shown = folder.display();
     match folder.metadata() {
@@ -33,15 +34,18 @@ pub fn check(path: &Path) -> Result<(), Error> {
             Err(cannot(format!("{shown} is not a directory")).help(help))
         }
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
-            let make = format!("make it with 'mkdir -p {shown}', or {help}");
-            Err(cannot(format!("there is no directory {shown}")).help(make))
+            let error = cannot(format!("there is no directory {shown}"));
+            Err(match folder.is_symlink() {
+                true => error.help(format!("{shown} is a link to nothing; {help}")),
+                false => error.help(format!("make it with 'mkdir -p {shown}', or {help}")),
+            })
         }
         Err(e) => Err(cannot_write(path, e)),
-        Ok(_) => path.symlink_metadata().map_or(Ok(()), |found| refuse(path, found.file_type())),
+        Ok(_) => path.symlink_metadata().map_or(Ok(()), |found| refuse(path, &found)),
     }
 }
 
-/// `-o -`
+/// `-o -`, `-o /dev/stdout`
 fn refuse_stdout() -> Error {
     let what = match io::stdout().is_terminal() {
         true => "it is a terminal, and a log is not text",
@@ -54,13 +58,13 @@ fn refuse_stdout() -> Error {
 }
 
 /// Creates the log file; true if an existing one was kept as NAME.old. An existing file is never
-/// written to, except a device: in a folder that all users may write to, another user may have put
+/// written to, except /dev/null: in a folder that all users may write to, another user may have put
 /// it there.
 pub fn open(path: &Path, mode: u32) -> Result<(File, bool), Error> {
     let before = path.symlink_metadata().ok();
-    if let Some(kind) = before.as_ref().map(fs::Metadata::file_type) {
-        refuse(path, kind)?;
-        if kind.is_char_device() {
+    if let Some(found) = &before {
+        refuse(path, found)?;
+        if found.file_type().is_char_device() {
             let file = OpenOptions::new().write(true).custom_flags(libc::O_NOFOLLOW).open(path);
             return Ok((file.map_err(|e| cannot_write(path, e))?, false));
         }
@@ -82,9 +86,11 @@ pub fn open(path: &Path, mode: u32) -> Result<(File, bool), Error> {
     Ok((file, keep_old))
 }
 
-/// A log must be a regular file. Opening a pipe would wait for a reader, and a log that cannot be
-/// truncated could not be completed on a full disk.
-fn refuse(path: &Path, kind: fs::FileType) -> Result<(), Error> {
+/// A log must be a regular file, or a device that discards it. Opening a pipe would wait for a
+/// reader, a terminal cannot show a log, and what cannot be truncated could not be completed on a
+/// full disk.
+fn refuse(path: &Path, found: &fs::Metadata) -> Result<(), Error> {
+    let kind = found.file_type();
     let (what, help) = if kind.is_dir() {
         ("a directory", format!("name a file in it: -o {}", path.join("x.klog").display()))
     } else if kind.is_symlink() {
@@ -93,8 +99,8 @@ fn refuse(path: &Path, kind: fs::FileType) -> Result<(), Error> {
         ("a pipe or a socket, and a log must be a file", "choose another file with -o FILE".into())
     } else if kind.is_block_device() {
         ("a disk", "choose a file with -o FILE".into())
-    } else if path == Path::new("/dev/full") {
-        ("always full", "choose another file with -o FILE".into())
+    } else if kind.is_char_device() && !discards(found) {
+        ("a device, and a log must be a file", "choose a file with -o FILE".into())
     } else {
         return Ok(());
     };
@@ -174,9 +180,21 @@ mod tests {
             message(&file.join("x.klog")),
             format!("cannot write {0}/x.klog: {0} is not a directory", file.display())
         );
-        assert_eq!(message(Path::new("/dev/full")), "cannot write /dev/full: it is always full");
+        let link = folder.path().join("link");
+        symlink(&missing, &link).unwrap();
+        let error = check(&link.join("x.klog")).unwrap_err();
+        assert!(error.help.unwrap().contains("is a link to nothing; choose"));
+        for device in ["/dev/full", "/dev/tty", "/dev/zero"] {
+            assert_eq!(
+                message(Path::new(device)),
+                format!("cannot write {device}: it is a device, and a log must be a file")
+            );
+        }
         assert_eq!(message(Path::new("")), "'' is not the name of a file");
-        assert!(message(Path::new("-")).starts_with("cannot write the log to standard output: "));
+        for stdout in STDOUT {
+            let said = message(Path::new(stdout));
+            assert!(said.starts_with("cannot write the log to standard output: "), "{said}");
+        }
         assert!(check(&file).is_ok() && check(Path::new("x.klog")).is_ok());
         assert!(check(Path::new("/dev/null")).is_ok());
     }

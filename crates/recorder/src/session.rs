@@ -19,6 +19,7 @@ use klogger_log::preamble::{Preamble, RateLimit};
 use klogger_log::writer::Writer;
 use klogger_os::{Error, Signals};
 use klogger_schema::layout::EventLayout;
+use std::cell::Cell;
 use std::time::Instant;
 
 /// A recording that is prepared: everything is loaded and checked, nothing is attached.
@@ -38,6 +39,8 @@ pub struct Session {
     /// When recording ended before the command did, because the log could not be written.
     gave_up_ns: Option<u64>,
     notes: Vec<String>,
+    /// The number of the last mark.
+    last_mark: Cell<i64>,
 }
 
 /// What a running recording waits for.
@@ -74,6 +77,7 @@ impl Session {
             asked: false,
             gave_up_ns: None,
             notes: rescue::killed_recorders(),
+            last_mark: Cell::new(0),
         };
         session.choose()?;
         session.limit()?;

@@ -20,8 +20,15 @@ const LINE_MAX: u64 = 4096;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Request {
-    Mark { number: i64, text: String },
-    Enable { event: String, on: bool },
+    /// Without a number, it is one more than that of the mark before.
+    Mark {
+        number: Option<i64>,
+        text: String,
+    },
+    Enable {
+        event: String,
+        on: bool,
+    },
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,15 +50,13 @@ fn is_trusted(uid: u32) -> bool {
 }
 
 fn stranger(uid: u32) -> Answer {
-    let help = "for a recording of root: sudo klogger ...";
-    let own = os::files::effective_uid();
-    Answer::refuse(
-        format!(
-            "permission denied: only user {own} and root may control this recording, not user \
-             {uid}"
-        ),
-        Some(help.into()),
-    )
+    let (who, help) = match os::files::effective_uid() {
+        0 => ("root".into(), "sudo klogger ...".into()),
+        own => (format!("user {own} and root"), format!("run this as user {own}")),
+    };
+    let message =
+        format!("permission denied: only {who} may control this recording, not user {uid}");
+    Answer::refuse(message, Some(help))
 }
 
 /// The recorder's side.
@@ -147,18 +152,27 @@ fn connect(pid: u32) -> Result<UnixStream, Error> {
     match os::peer_uid(stream.as_fd()).map_err(|e| no_answer(pid, &e))? {
         uid if is_trusted(uid) => Ok(stream),
         uid => Err(Error::new(format!(
-            "the recording of process {pid} belongs to user {uid}, who is not trusted"
+            "permission denied: the recording of process {pid} belongs to user {uid}"
         ))
         .help(format!("run this as user {uid}"))),
     }
 }
 
-/// The only recording there is; names taken by other users do not count.
+/// The only recording there is of our own user or of root. Those of other users count only for the
+/// message if there is none: they may be names that a program has taken.
 fn find() -> Result<(u32, UnixStream), Error> {
-    let connected = recordings().into_iter().filter_map(|pid| Some((pid, connect(pid).ok()?)));
-    let mut found: Vec<(u32, UnixStream)> = connected.collect();
+    let mut found: Vec<(u32, UnixStream)> = Vec::new();
+    let mut refused = Vec::new();
+    for pid in recordings() {
+        match connect(pid) {
+            Ok(stream) => found.push((pid, stream)),
+            Err(error) => refused.push(error),
+        }
+    }
     match found.len() {
-        0 => Err(Error::new("no recording is running").help("start one with 'klogger record'")),
+        0 => Err(refused.into_iter().next().unwrap_or_else(|| {
+            Error::new("no recording is running").help("start one with 'klogger record'")
+        })),
         1 => Ok(found.remove(0)),
         _ => {
             let list: Vec<_> = found.iter().map(|(pid, _)| pid.to_string()).collect();

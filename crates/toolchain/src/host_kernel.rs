@@ -28,11 +28,22 @@ pub fn check_has_types() -> Result<(), Error> {
 
 fn cannot_read_types(error: io::Error) -> Error {
     match error.kind() {
-        ErrorKind::NotFound => Error::new(format!(
-            "this kernel has no type information: {BTF} is missing"
-        ))
-        .help("boot a kernel built with CONFIG_DEBUG_INFO_BTF=y, as most distributions' are"),
+        ErrorKind::NotFound => {
+            Error::new(format!("this kernel has no type information: {BTF} is missing"))
+                .help(without_types(check_takes_modules().is_ok()))
+        }
         _ => Error::new(format!("cannot read {BTF}: {error}")),
+    }
+}
+
+/// What to do on a kernel without type information.
+fn without_types(takes_modules: bool) -> &'static str {
+    match takes_modules {
+        true => {
+            "boot a kernel built with CONFIG_DEBUG_INFO_BTF=y, as most distributions' are, or \
+             record with modules: --engine kernel"
+        }
+        false => "boot a kernel built with CONFIG_DEBUG_INFO_BTF=y, as most distributions' are",
     }
 }
 
@@ -79,10 +90,14 @@ pub fn check_module_privilege() -> Result<(), Error> {
 
 /// Whether this kernel can load modules at all.
 pub fn check_takes_modules() -> Result<(), Error> {
-    match fs::exists("/proc/modules") {
-        Ok(false) => Err(Error::new("this kernel cannot load modules").help("use --engine bpf")),
-        Ok(true) | Err(_) => Ok(()),
+    if fs::exists("/proc/modules").unwrap_or(true) {
+        return Ok(());
     }
+    let error = Error::new("this kernel cannot load modules");
+    Err(match fs::exists(BTF) {
+        Ok(true) => error.help("use --engine bpf"),
+        Ok(false) | Err(_) => error.help("record programs only: --engine user"),
+    })
 }
 
 /// `any`: a capability that includes all others.

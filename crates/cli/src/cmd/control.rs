@@ -2,6 +2,7 @@
 //! `klogger mark`, `enable` and `disable`: send a request to a running recording.
 
 use super::Outcome;
+use crate::failure::Failure;
 use klogger_recorder::socket::{Request, send};
 use std::process::ExitCode;
 
@@ -10,16 +11,15 @@ use std::process::ExitCode;
 /// In the log, it is between the events before and after it, and so separates the phases of a
 /// measurement.
 #[derive(clap::Args)]
-#[command(
-    after_help = "Examples:\n  klogger mark 1 'caches are warm'\n  klogger mark 2 --recorder 4711"
-)]
+#[command(after_help = "Examples:\n  klogger mark                       1, then 2, ...\n  \
+                  klogger mark caches are warm       the next number, and a text\n  \
+                  klogger mark 7 'second phase' --recorder 4711")]
 pub struct MarkArgs {
-    /// Any number
-    #[arg(allow_hyphen_values = true)]
-    number: i64,
+    /// Any number [default: one more than that of the mark before, from 1 on]
+    #[arg(allow_negative_numbers = true)]
+    number: Option<String>,
     /// Any text, cut at 255 bytes
-    #[arg(default_value = "")]
-    text: String,
+    text: Vec<String>,
     /// Process id of the recorder, if several are running
     #[arg(long, value_name = "PID")]
     recorder: Option<u32>,
@@ -50,8 +50,29 @@ struct Events {
 }
 
 pub fn mark(args: MarkArgs) -> Outcome {
-    send(args.recorder, &Request::Mark { number: args.number, text: args.text })?;
+    let words: Vec<String> = args.number.into_iter().chain(args.text).collect();
+    let (number, text) = number_and_text(&words)?;
+    send(args.recorder, &Request::Mark { number, text })?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The first word is a number if it looks like one.
+fn number_and_text(words: &[String]) -> Result<(Option<i64>, String), Failure> {
+    let is_number = |word: &String| {
+        let digits = word.strip_prefix('-').unwrap_or(word);
+        !digits.is_empty() && digits.bytes().all(|c| c.is_ascii_digit())
+    };
+    let Some(first) = words.first().filter(|word| is_number(word)) else {
+        return Ok((None, words.join(" ")));
+    };
+    let number = first.parse().map_err(|_| {
+        Failure::new(format!("the number {first} of a mark is too large")).help(format!(
+            "choose one from {} to {}",
+            i64::MIN,
+            i64::MAX
+        ))
+    })?;
+    Ok((Some(number), words[1..].join(" ")))
 }
 
 pub fn enable(args: EnableArgs) -> Outcome {
@@ -67,4 +88,25 @@ fn switch(events: Events, on: bool) -> Outcome {
         send(events.recorder, &Request::Enable { event, on })?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_has_a_number_or_a_text_or_both() {
+        let mark = |line: &[&str]| {
+            let words: Vec<String> = line.iter().map(|word| word.to_string()).collect();
+            number_and_text(&words).map_err(|e| e.message)
+        };
+        assert_eq!(mark(&[]), Ok((None, "".into())));
+        assert_eq!(mark(&["caches are warm"]), Ok((None, "caches are warm".into())));
+        assert_eq!(mark(&["caches", "are", "warm"]), Ok((None, "caches are warm".into())));
+        assert_eq!(mark(&["-7"]), Ok((Some(-7), "".into())));
+        assert_eq!(mark(&["7", "2nd", "phase"]), Ok((Some(7), "2nd phase".into())));
+        assert_eq!(mark(&["2nd", "phase"]), Ok((None, "2nd phase".into())));
+        let large = "99999999999999999999";
+        assert_eq!(mark(&[large]), Err(format!("the number {large} of a mark is too large")));
+    }
 }

@@ -57,8 +57,8 @@ pub fn refuse(target: &Target, kernel: &KernelTypes) -> Result<Option<Refusal>, 
         Some(row) => (row.refuse)(target, kernel),
         None => {
             let elsewhere = match crate::kernel::attach_points::of(target.kind) {
-                Some(_) => "; the kernel engine can",
-                None => "",
+                Some(_) if kernel.takes_modules() => "; the kernel engine attaches such probes",
+                Some(_) | None => "; 'klogger tracepoints' lists those of a kernel",
             };
             let has = ROWS.map(|row| row.kind);
             Ok(Some(Refusal::of_kind("bpf", target.kind, &has, elsewhere)))

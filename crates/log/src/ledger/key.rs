@@ -106,8 +106,9 @@ impl Key {
                 Loss,
                 "the kernel skipped hits of a probe, because the probe was still active on that \
                  CPU",
-                "record with --engine kernel, whose probes are not preempted, or use a place that \
-                 is hit less often, or that the probe itself does not reach",
+                "use a place that is hit less often, or that the probe itself does not reach; or \
+                 record with --engine kernel, whose probes are not preempted, if the kernel can \
+                 load modules",
             ),
             Key::RateLimited => (
                 "rate_limited",

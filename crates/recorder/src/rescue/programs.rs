@@ -119,8 +119,7 @@ fn open(path: &Path) -> Result<Remains, Error> {
         Error::new(format!("cannot use {}: {why}", path.display()))
             .help("'klogger rescue' without arguments lists the files of programs")
     };
-    let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let folder = Folder::open(parent, None).map_err(|e| cannot(&e))?;
+    let folder = Folder::open(os::files::folder_of(path), None).map_err(|e| cannot(&e))?;
     let name = path.file_name().ok_or_else(|| cannot(&"it is not a file"))?;
     remains(&Arc::new(folder), &name.to_owned()).map_err(|e| match e {
         Unusable::Foreign => cannot(&"it is not there, or not a program's file"),

@@ -72,6 +72,8 @@ impl Session {
     fn handle(&self, pipeline: &Pipeline, request: Request) -> Answer {
         match request {
             Request::Mark { number, text } => {
+                let number = number.unwrap_or_else(|| self.last_mark.get().wrapping_add(1));
+                self.last_mark.set(number);
                 let mark = pipeline.builtin().event("MARK");
                 pipeline.own(
                     mark.int("number", number).text("text", text.as_bytes()),

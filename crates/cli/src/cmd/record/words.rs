@@ -2,9 +2,9 @@
 //! The values of `-s`: names of schemata, and files.
 
 use crate::failure::Failure;
-use crate::schemata::is_file;
+use crate::schemata::{Place, place};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// The schemata that `-s` names, each once. A value with commas names several, unless there is a
 /// file of this name.
@@ -30,10 +30,16 @@ pub fn schema_names(values: &[String]) -> Result<Vec<String>, Failure> {
     Ok(names)
 }
 
-/// Whether both are the same bundled schema, or the same file.
+/// Whether both are the same bundled schema, or the same file, by whatever name.
 fn same(a: &str, b: &str) -> bool {
-    let file = |name: &str| -> Option<PathBuf> { fs::canonicalize(name).ok() };
-    a == b || (is_file(a) && is_file(b) && file(a).is_some() && file(a) == file(b))
+    match (a == b, place(a), place(b)) {
+        (true, ..) => true,
+        (false, Ok(Place::Bundled(a)), Ok(Place::Bundled(b))) => a.name == b.name,
+        (false, Ok(Place::File(a)), Ok(Place::File(b))) => {
+            fs::canonicalize(a).is_ok_and(|a| fs::canonicalize(b).is_ok_and(|b| a == b))
+        }
+        (false, ..) => false,
+    }
 }
 
 #[cfg(test)]
@@ -67,8 +73,23 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("x.klogger");
         fs::write(&file, "").unwrap();
-        let (file, same) = (file.to_str().unwrap(), folder.path().join("./x.klogger"));
-        let said = names(&[file, same.to_str().unwrap()]);
-        assert_eq!(said, Err(format!("the schema '{}' is named twice", same.display())));
+        let link = folder.path().join("link.klogger");
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        for same in [folder.path().join("./x.klogger"), link] {
+            let said = names(&[file.to_str().unwrap(), same.to_str().unwrap()]);
+            assert_eq!(said, Err(format!("the schema '{}' is named twice", same.display())));
+        }
+    }
+
+    #[test]
+    fn a_folder_and_the_file_in_it_are_one_schema() {
+        let folder = tempfile::tempdir().unwrap();
+        let mine = folder.path().join("mine");
+        fs::create_dir(&mine).unwrap();
+        let file = mine.join("mine.klogger");
+        fs::write(&file, "").unwrap();
+        let (mine, file) = (mine.to_str().unwrap(), file.to_str().unwrap());
+        let said = names(&[mine, file]);
+        assert_eq!(said, Err(format!("the schema '{file}' is named twice")));
     }
 }
