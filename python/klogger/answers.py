@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import html
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
 
-from klogger import findings
+from klogger import findings, remarks
 from klogger.analysis import Column
 from klogger.drawing import Palette, Theme
 from klogger.executor import Result
 from klogger.failure import Failure, did_you_mean
 from klogger.pictures import draw
+from klogger.remarks import Remark
 from klogger.summary import Summary
 from klogger.units import printable, show
 
@@ -124,6 +125,14 @@ class Report:
         """The findings that matter most, of all analyses."""
         return [f.text for f in findings.first(a.result for a in self)]
 
+    @property
+    def warnings(self) -> list[str]:
+        """What is missing, and what several of the answers warn of."""
+        shared = remarks.shared((a.result for a in self), self.summary.warnings)
+        told = [remark.text for remark in shared]
+        alone = [w for w in self.summary.warnings if w not in told]
+        return self.summary.ledger.losses() + alone + told
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the page of `klogger report --html`: one file that needs no network, with pictures
         to zoom.
@@ -132,7 +141,7 @@ class Report:
 
         names = [word for name in self.answers for word in ("--analysis", name)]
         words = [os.fspath(self.path), "--html", os.fspath(path), *names]
-        report.report(report.parser().parse_args(words))
+        report.make(report.parser().parse_args(words))
 
     def __repr__(self) -> str:
         return "\n".join(
@@ -143,17 +152,21 @@ class Report:
         palette = Palette()
         head = "".join(f"<div>{text(line)}</div>" for line in self.summary.lines)
         found = "".join(f"<li>{text(f)}</li>" for f in self.findings)
-        body = "".join(section(answer, palette) for answer in self)
+        said = remarks.shared([a.result for a in self], self.summary.warnings)
+        body = "".join(section(answer, palette, said) for answer in self)
         return (
-            f"<h3>{text(self.summary.title)}</h3>{head}{warnings(self.summary.warnings)}"
+            f"<h3>{text(self.summary.title)}</h3>{head}{warnings(self.warnings)}"
             f"<ul>{found}</ul>{body}"
         )
 
 
-def section(answer: Answer, palette: Palette) -> str:
-    """One answer as HTML that needs no style and no script of its own."""
+def section(answer: Answer, palette: Palette, said: Iterable[Remark] = ()) -> str:
+    """One answer as HTML that needs no style and no script of its own. `said`: what stands above
+    already.
+    """
     title = answer.result.analysis.title or answer.name
-    parts = [f"<h4>{text(title)}</h4><div>{text(answer.question)}</div>", warnings(answer.warnings)]
+    parts = [f"<h4>{text(title)}</h4><div>{text(answer.question)}</div>"]
+    parts.append(warnings(remarks.own(answer.result, said)))
     if answer.status != "answer":
         return "".join([*parts, f"<p><em>{text(answer.reason)}</em></p>"])
     parts += [f"<p>{text(f)}</p>" for f in answer.findings]

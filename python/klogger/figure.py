@@ -17,8 +17,11 @@ from klogger.executor import Result
 from klogger.units import BLOCKS, bar, printable, show
 
 COLUMNS = 100
+# Of what is drawn, where there is room for it.
 WIDTH = 70
 HEIGHT = 13
+# Lines of a histogram: an even number, for a label in the middle.
+BARS = 8
 LABEL = 16
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 FILLS = "█▒▓░▚▞▪▫"
@@ -46,14 +49,32 @@ class Axis:
         return math.log10(value) if self.log else value
 
 
-def lines(result: Result) -> list[str]:
-    """The figure of a result, or nothing."""
+@dataclass(frozen=True)
+class Room:
+    """`columns` on the terminal; `width` of a figure beside its scale, and of bars beside names and
+    numbers.
+    """
+
+    columns: int
+
+    @property
+    def width(self) -> int:
+        return max(min(WIDTH, self.columns - 12), 20)
+
+    @property
+    def bars(self) -> int:
+        return max(min(WIDTH - LABEL, self.columns - LABEL - 15), 10)
+
+
+def lines(result: Result, columns: int = COLUMNS) -> list[str]:
+    """The figure of a result in so many columns, or nothing."""
     picture = result.analysis.picture
     if picture is None or result.status != "answer" or picture.kind not in FIGURES:
         return []
     records = [r for r in result.points.records() if complete(r, picture.parts)]
-    drawn = FIGURES[picture.kind](result, dict(picture.parts), records) if records else []
-    return [line[:COLUMNS].rstrip() for line in drawn]
+    room = Room(columns)
+    drawn = FIGURES[picture.kind](result, dict(picture.parts), records, room) if records else []
+    return [line[:columns].rstrip() for line in drawn]
 
 
 def complete(record: dict[str, Any], parts: Mapping[str, str]) -> bool:
@@ -88,7 +109,9 @@ def axis_of(result: Result, parts: dict[str, str], part: str, values: Sequence[f
     return Axis(low if log else min(low, 0.0), high, unit(result, parts[part]), log)
 
 
-def cdf(result: Result, parts: dict[str, str], records: list[dict[str, Any]]) -> list[str]:
+def cdf(
+    result: Result, parts: dict[str, str], records: list[dict[str, Any]], room: Room
+) -> list[str]:
     """Steps, each curve with a letter of its own."""
     curves: dict[str, list[tuple[float, float]]] = {}
     for record in records:
@@ -100,7 +123,7 @@ def cdf(result: Result, parts: dict[str, str], records: list[dict[str, Any]]) ->
     if parts.get("zoom") == "ends":
         x = Axis(*span(curves.values(), END, 1 - END), x.unit, log=False)
         name = "; without the shortest and the longest tenth, which a picture shows (--png, --html)"
-    grid = [[" "] * WIDTH for _ in range(HEIGHT)]
+    grid = [[" "] * room.width for _ in range(HEIGHT)]
     for letter, points in zip(LETTERS, curves.values(), strict=False):
         draw_steps(grid, letter, sorted(points), x)
     rows = [f"{height_label(i):>6} │{''.join(row)}" for i, row in enumerate(grid)]
@@ -109,7 +132,7 @@ def cdf(result: Result, parts: dict[str, str], records: list[dict[str, Any]]) ->
     ]
     if len(curves) > len(LETTERS):
         names.append(f"and {len(curves) - len(LETTERS)} more")
-    return [*rows, *below(x, title(result, parts["x"]) + name), *legend(names)]
+    return [*rows, *below(x, title(result, parts["x"]) + name, room), *legend(names, room)]
 
 
 def height_label(row: int) -> str:
@@ -124,8 +147,9 @@ def draw_steps(
     seen.
     """
     at, height = 0, None
-    for column in range(WIDTH):
-        edge = (column + 1) / WIDTH
+    width = len(grid[0])
+    for column in range(width):
+        edge = (column + 1) / width
         while at < len(points) and x.place(points[at][0]) <= edge:
             height = points[at][1]
             at += 1
@@ -137,31 +161,34 @@ def draw_steps(
             break
 
 
-def below(x: Axis, name: str) -> list[str]:
+def below(x: Axis, name: str, room: Room) -> list[str]:
     """The axis with its ticks, and what it is."""
-    ticks = [" "] * (WIDTH + 12)
+    width = room.width
+    ticks = [" "] * (width + 12)
     for k in range(5):
         label = show(x.value(k / 4), x.unit)
         start = min(
-            max(round(k / 4 * (WIDTH - 1)) - len(label) // 2 + 8, 0), len(ticks) - len(label)
+            max(round(k / 4 * (width - 1)) - len(label) // 2 + 8, 0), len(ticks) - len(label)
         )
         ticks[start : start + len(label)] = label
     indent = " " * 8
-    words = textwrap.wrap(name, COLUMNS, initial_indent=indent, subsequent_indent=indent)
-    return [" " * 7 + "└" + "─" * WIDTH, "".join(ticks).rstrip(), *words]
+    words = textwrap.wrap(name, room.columns, initial_indent=indent, subsequent_indent=indent)
+    return [" " * 7 + "└" + "─" * width, "".join(ticks).rstrip(), *words]
 
 
-def legend(names: Sequence[str]) -> list[str]:
+def legend(names: Sequence[str], room: Room) -> list[str]:
     found, line = [], ""
     for name in names:
-        if line and len(line) + len(name) > WIDTH:
+        if line and len(line) + len(name) > room.width:
             found.append(line)
             line = ""
         line += name + "   "
     return [" " * 8 + text.rstrip() for text in [*found, line] if text.strip()]
 
 
-def bars(result: Result, parts: dict[str, str], records: list[dict[str, Any]]) -> list[str]:
+def bars(
+    result: Result, parts: dict[str, str], records: list[dict[str, Any]], room: Room
+) -> list[str]:
     column = parts["x"]
     known = result.analysis.columns.get(column)
     if known is not None and known.bar and result.points is result.table:
@@ -171,7 +198,7 @@ def bars(result: Result, parts: dict[str, str], records: list[dict[str, Any]]) -
     found = []
     for record in records[:24]:
         value = show(record[column], unit(result, column))
-        drawn = bar(float(record[column]), top, WIDTH - LABEL - 12)
+        drawn = bar(float(record[column]), top, room.bars - 12)
         found.append(f"  {name_of(record[parts['y']])} {value:>10} {drawn}".rstrip())
     return [*found, f"  {'':{LABEL}} {'':>10} {title(result, column)}"]
 
@@ -181,7 +208,9 @@ def name_of(value: Any) -> str:
     return f"{text if len(text) <= LABEL else text[: LABEL - 1] + '…':<{LABEL}}"
 
 
-def stacked(result: Result, parts: dict[str, str], records: list[dict[str, Any]]) -> list[str]:
+def stacked(
+    result: Result, parts: dict[str, str], records: list[dict[str, Any]], room: Room
+) -> list[str]:
     """Bars made of parts; each kind of part has a pattern of its own."""
     kinds = list(dict.fromkeys(str(r[parts["colour"]]) for r in records))
     rows: dict[str, dict[str, float]] = {}
@@ -194,37 +223,38 @@ def stacked(result: Result, parts: dict[str, str], records: list[dict[str, Any]]
     found = []
     for name, row in list(rows.items())[:24]:
         total = show(sum(row.values()), unit(result, parts["x"]))
-        found.append(f"  {name_of(name)} {total:>10} {stack(row, kinds, top)}".rstrip())
+        found.append(f"  {name_of(name)} {total:>10} {stack(row, kinds, top, room.bars)}".rstrip())
     names = [f"{fill} {printable(kind)}" for fill, kind in zip(FILLS, kinds, strict=False)]
     if len(kinds) > len(FILLS):
         names[-1] = f"{FILLS[-1]} all others"
-    return [*found, f"  {'':{LABEL}} {'':>10} {title(result, parts['x'])}", *legend(names)]
+    return [*found, f"  {'':{LABEL}} {'':>10} {title(result, parts['x'])}", *legend(names, room)]
 
 
-def stack(row: dict[str, float], kinds: Sequence[str], top: float) -> str:
+def stack(row: dict[str, float], kinds: Sequence[str], top: float, width: int) -> str:
     """Rounded at the ends of parts, so that the bar's length is that of the sum."""
     if top <= 0:
         return ""
     text, so_far = "", 0.0
     for number, kind in enumerate(kinds):
         so_far += max(row.get(kind, 0.0), 0.0)
-        text += FILLS[min(number, len(FILLS) - 1)] * (
-            round(so_far / top * (WIDTH - LABEL)) - len(text)
-        )
+        text += FILLS[min(number, len(FILLS) - 1)] * (round(so_far / top * width) - len(text))
     return text
 
 
-def histogram(result: Result, parts: dict[str, str], records: list[dict[str, Any]]) -> list[str]:
+def histogram(
+    result: Result, parts: dict[str, str], records: list[dict[str, Any]], room: Room
+) -> list[str]:
     """Columns of blocks. A bin that is wider than a column fills several; narrower ones are summed
     up.
     """
     ends = [float(r[parts[p]]) for r in records for p in ("x", "x2") if is_number(r[parts[p]])]
     x = axis_of(result, parts, "x", ends)
-    heights = [0.0] * WIDTH
+    width = room.width
+    heights = [0.0] * width
     whole: dict[tuple[int, int], float] = {}
     for record in records:
-        first = min(int(x.place(float(record[parts["x"]])) * WIDTH), WIDTH - 1)
-        last = max(first + 1, min(round(x.place(float(record[parts["x2"]])) * WIDTH), WIDTH))
+        first = min(int(x.place(float(record[parts["x"]])) * width), width - 1)
+        last = max(first + 1, min(round(x.place(float(record[parts["x2"]])) * width), width))
         whole[first, last] = whole.get((first, last), 0.0) + float(record[parts["y"]] or 0)
     for (first, last), count in whole.items():
         for column in range(first, last):
@@ -233,11 +263,16 @@ def histogram(result: Result, parts: dict[str, str], records: list[dict[str, Any
     if top <= 0:
         return []
     rows = []
-    for level in reversed(range(HEIGHT - 5)):
-        cells = "".join(block(h / top * (HEIGHT - 5) - level) for h in heights)
-        label = show(top, unit(result, parts["y"])) if level == HEIGHT - 6 else ""
+    # A label stands at the line that its value reaches to the top of; 0 is at the axis.
+    labels = {BARS: top, BARS // 2: top / 2}
+    for level in reversed(range(BARS)):
+        cells = "".join(block(h / top * BARS - level) for h in heights)
+        label = show(labels[level + 1], unit(result, parts["y"])) if level + 1 in labels else ""
         rows.append(f"{label:>6.6} │{cells}".rstrip())
-    return [*rows, *below(x, f"{title(result, parts['x'])}; upwards: {title(result, parts['y'])}")]
+    axis, *rest = below(
+        x, f"{title(result, parts['x'])}; upwards: {title(result, parts['y'])}", room
+    )
+    return [*rows, f"{show(0, unit(result, parts['y'])):>6.6} {axis.lstrip()}", *rest]
 
 
 def block(part: float) -> str:
@@ -245,7 +280,7 @@ def block(part: float) -> str:
     return BLOCKS[min(max(math.ceil(part * 8 - 1e-9), 0), 8)]
 
 
-FIGURES: dict[str, Callable[[Result, dict[str, str], list[dict[str, Any]]], list[str]]] = {
+FIGURES: dict[str, Callable[[Result, dict[str, str], list[dict[str, Any]], Room], list[str]]] = {
     "cdf": cdf,
     "bars": bars,
     "stacked": stacked,

@@ -6,12 +6,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from klogger import findings, timeline
+from klogger import findings, remarks, timeline
 from klogger.document import document, scripts, text, warnings
 from klogger.drawing import COLOURS, NOBODY, ON_PAGE, OTHER, Palette, Subjects
-from klogger.durations import duration
 from klogger.executor import Result
+from klogger.ledger import TITLES, cause_of, remedy_of, when
 from klogger.pictures import draw
+from klogger.remarks import Remark
 from klogger.sections import section_of
 from klogger.summary import Summary
 from klogger.timeline import Timeline
@@ -30,6 +31,8 @@ def page(
     """The whole page. `events`: (event, documentation, logged, lost)."""
     palette = Palette()
     specs: dict[str, dict[str, Any]] = {}
+    said = remarks.shared(results, summary.warnings)
+    begins = findings_list(results)
     # The timeline is drawn by a script of its own, and comes first.
     results = sorted(results, key=lambda r: not has_tracks(r, tracks))
     sections = []
@@ -41,11 +44,11 @@ def page(
         if spec is not None:
             specs[result.analysis.name] = spec
         figure = "threads" if drawn else result.analysis.name if spec else ""
-        sections.append(section_of(result, figure, subjects))
+        sections.append(section_of(result, figure, subjects, said))
     lines = "".join(f"<p>{text(line)}</p>" for line in summary.lines)
     return document(
         summary.title,
-        lines + warnings(summary.warnings) + findings_list(results),
+        lines + head_of_ledger(summary) + remark_list(summary, said) + begins,
         [(r.analysis.name, r.analysis.title) for r in results],
         "".join(
             [
@@ -93,6 +96,44 @@ def findings_list(results: Iterable[Result]) -> str:
     return f'<ol class="findings">{"".join(items)}</ol>' if items else ""
 
 
+def remark_list(summary: Summary, said: list[Remark]) -> str:
+    """What several answers warn of, once, with links to them."""
+    told = {remark.text for remark in said}
+    alone = warnings(w for w in summary.warnings if w not in told)
+    links = (
+        (remark, ", ".join(f'<a href="#{text(n)}">{text(n)}</a>' for n in remark.analyses))
+        for remark in said
+    )
+    return alone + "".join(
+        f'<p class="warning">{text(remark.text)} <small>{names}</small></p>'
+        for remark, names in links
+    )
+
+
+def head_of_ledger(summary: Summary) -> str:
+    """What is missing: a row for each kind, and its remedy."""
+    kinds = summary.ledger.kinds
+    if not kinds:
+        return ""
+    titles = "".join(
+        f"<th{number}>{title}</th>"
+        for title, number in zip(TITLES, ["", "", "", "", ' class="number"'], strict=True)
+    )
+    rows = []
+    for kind in kinds:
+        *texts, count = kind.cells()
+        cells = "".join(f"<td>{text(cell)}</td>" for cell in texts)
+        advice = f"<td>{text(kind.advice())}</td>"
+        rows.append(
+            f'<tr class="{SEVERITY.get(kind.severity, "info")}">{cells}'
+            f'<td class="number">{text(count)}</td>{advice}</tr>'
+        )
+    return (
+        f'<div class="scroll"><table class="missing"><thead><tr>{titles}<th></th></tr></thead>'
+        f"<tbody>{''.join(rows)}</tbody></table></div>"
+    )
+
+
 def event_table(events: Iterable[tuple[str, str, int, int]]) -> str:
     rows = "".join(
         f'<tr><td>{text(name)}</td><td class="number">{logged:,}</td>'
@@ -107,23 +148,23 @@ def event_table(events: Iterable[tuple[str, str, int, int]]) -> str:
 
 
 def ledger_table(ledger: Iterable[tuple[Any, ...]]) -> str:
-    rows = []
+    rows, remedies = [], {}
     for severity, key, event, cpu, tid, count, start, end, words in ledger:
-        when = (
-            f"{duration(start)} to {duration(end)}" if start is not None and end is not None else ""
-        )
+        span = when(start, end)
         place = f"CPU {cpu}" if cpu is not None else f"thread {tid}" if tid is not None else ""
-        cells = "".join(f"<td>{text(c)}</td>" for c in (key, event or "", place, when))
+        cells = "".join(f"<td>{text(c)}</td>" for c in (key, event or "", place, span))
         rows.append(
             f'<tr><td class="{SEVERITY.get(str(severity), "info")}">{text(severity)}</td>{cells}'
             f'<td class="number">{"" if count is None else f"{count:,}"}</td>'
-            f"<td>{text(words or '')}</td></tr>"
+            f"<td>{text(cause_of(str(words or '')))}</td></tr>"
         )
+        remedies[str(key)] = remedy_of(str(words or ""))
     if not rows:
         return "<p>Nothing is missing.</p>"
     titles = "".join(f"<th>{t}</th>" for t in ("", "what", "event", "where", "when"))
     head = f'<tr>{titles}<th class="number">count</th><th></th></tr>'
+    advice = "".join(f"<dt>{text(k)}</dt><dd>{text(r)}</dd>" for k, r in remedies.items() if r)
     return (
         f'<div class="scroll tall"><table><thead>{head}</thead>'
-        f"<tbody>{''.join(rows)}</tbody></table></div>"
+        f"<tbody>{''.join(rows)}</tbody></table></div><dl>{advice}</dl>"
     )

@@ -5,15 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from klogger.durations import duration
 from klogger.gaps import OF_PROGRAMS
+from klogger.ledger import cause_of, places
 from klogger.log import Log
 from klogger.units import printable
 
 # Losses of one kind are summed up; a log has at most this many kinds that are worth a line.
 KINDS_MAX = 6
-# CPUs, and threads, that are named.
-NUMBERS_MAX = 8
 
 
 def warnings(log: Log, events: Iterable[str]) -> list[str]:
@@ -34,7 +32,7 @@ def warnings(log: Log, events: Iterable[str]) -> list[str]:
     found = [
         sentence(key, count, text, places(*rest)) for key, count, text, *rest in rows.fetchall()
     ]
-    return found + samples(log, names)
+    return found + samples(log, names) + excluded(log, names)
 
 
 def samples(log: Log, names: Iterable[str] | None = None) -> list[str]:
@@ -51,6 +49,25 @@ def samples(log: Log, names: Iterable[str] | None = None) -> list[str]:
     return [sampled(event, logged.get(event, 0), left_out) for event, left_out in rows.fetchall()]
 
 
+def excluded(log: Log, names: Iterable[str] | None = None) -> list[str]:
+    """One sentence for each condition and each choice of CPUs that kept events (of `names`, or of
+    all) out of the log, as they were asked for.
+    """
+    rows = log.connection.cursor().execute(
+        "SELECT DISTINCT event, text FROM klogger.ledger WHERE key = 'excluded'"
+        " AND ($1 IS NULL OR event IS NULL OR list_contains($1, upper(event))) ORDER BY ALL",
+        [list(names) if names is not None else None],
+    )
+    return [kept_out(event, text) for event, text in rows.fetchall()]
+
+
+def kept_out(event: str | None, text: str | None) -> str:
+    """`only SCHEDIN with: prio < 130; others are neither in the log nor counted`"""
+    detail, _, _ = cause_of(text).rpartition(": ")
+    said = detail or f"not all of {event or 'the events'}"
+    return printable(f"{said}; others are neither in the log nor counted, as requested")
+
+
 def sampled(event: str, logged: int, left_out: int) -> str:
     """`FORK is sampled (--rate-limit): 1,000 of 2,500 are in the log, so counts and sums of it are
     too low`
@@ -61,34 +78,10 @@ def sampled(event: str, logged: int, left_out: int) -> str:
     )
 
 
-def places(
-    events: list[str] | None,
-    cpus: list[int] | None,
-    threads: list[int] | None,
-    start: int | None,
-    end: int | None,
-) -> list[str]:
-    """Which events, where, and when."""
-    found = []
-    if events:
-        found.append(", ".join(events))
-    for what, numbers in (("CPU", cpus), ("thread", threads)):
-        if numbers:
-            shown = [str(n) for n in numbers[:NUMBERS_MAX]] + (
-                ["..."] if len(numbers) > NUMBERS_MAX else []
-            )
-            found.append(f"{what} {', '.join(shown)}")
-    if start is not None:
-        found.append(
-            f"{duration(start)} to {duration(end)}"
-            if end is not None
-            else f"from {duration(start)}"
-        )
-    return found
-
-
 def sentence(key: str, count: int | None, text: str | None, places: list[str]) -> str:
-    """`1,234 events are missing (SCHEDIN, SCHEDOUT; CPU 0; thread 31; 1.20 s to 1.31 s): TEXT`"""
+    """`1,234 events are missing (SCHEDIN, SCHEDOUT; CPU 0; 1.200000 s to 1.310000 s): CAUSE`. The
+    remedy is in the report's head, and in `klogger info`, once.
+    """
     what = f"{count:,} events are missing" if count else "events may be missing"
     where = f" ({'; '.join(places)})" if places else ""
-    return printable(f"{what}{where}: {text or key}")
+    return printable(f"{what}{where}: {cause_of(text) or key}")

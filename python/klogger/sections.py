@@ -5,14 +5,17 @@ from __future__ import annotations
 
 import dataclasses
 import html
+from collections.abc import Iterable
 from typing import Any
 
-from klogger import findings
+from klogger import findings, remarks
 from klogger.analysis import Column
 from klogger.document import text, warnings
 from klogger.drawing import NOBODY, ON_PAGE, Palette, Subjects
 from klogger.executor import Result
 from klogger.pictures import draw
+from klogger.remarks import Remark
+from klogger.trimmed import trimmed
 from klogger.units import show
 
 ROWS_MAX = 200
@@ -36,13 +39,15 @@ def named_section(
     return section_of(named, name if spec is not None else "", NOBODY), name
 
 
-def section_of(result: Result, figure: str, subjects: Subjects) -> str:
-    """`figure`: `threads` is the timeline, empty is none, all others are names of pictures."""
+def section_of(result: Result, figure: str, subjects: Subjects, said: Iterable[Remark] = ()) -> str:
+    """`figure`: `threads` is the timeline, empty is none, all others are names of pictures.
+    `said`: the warnings that the page's head has.
+    """
     one = result.analysis
     parts = [
         f'<section id="{text(one.name)}"><h2>{text(one.title or one.name)}</h2>',
         f'<p class="question">{text(one.question)}</p>',
-        warnings(result.warnings),
+        warnings(remarks.own(result, said)),
     ]
     if result.status != "answer":
         parts.append(f'<p class="warning">{STATUS[result.status]}: {text(result.reason)}</p>')
@@ -73,6 +78,7 @@ def sql_of(result: Result) -> str:
 
 
 def table_of(result: Result, subjects: Subjects) -> str:
+    result, omitted = trimmed(result)
     columns = [result.analysis.columns.get(n, Column(n, "", False, "")) for n in result.table.names]
     head = "".join(
         f'<th{number_class(c)} title="{text(c.doc)}">{text(c.name.replace("_", " "))}</th>'
@@ -90,7 +96,9 @@ def table_of(result: Result, subjects: Subjects) -> str:
     rest = len(result.table.rows[ROWS_MAX:]) + result.table.left_out
     folded = len(body) > 15
     count = f"{len(body)} rows{f' of {len(body) + rest:,}' if rest else ''}"
-    more = f'<p class="note">{count}</p>' if rest or folded else ""
+    said = [count] if rest or folded else []
+    said += [f"not shown: {omitted}"] if omitted else []
+    more = f'<p class="note">{text("; ".join(said))}</p>' if said else ""
     names = [
         place_of(columns, i)
         for i, c in enumerate(columns)

@@ -8,8 +8,9 @@ import shlex
 from dataclasses import dataclass, field
 from typing import Any
 
-from klogger import losses
+from klogger import ledger, losses
 from klogger.durations import duration
+from klogger.ledger import Ledger
 from klogger.log import Log, section
 from klogger.units import printable
 
@@ -19,6 +20,7 @@ class Summary:
     title: str
     lines: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    ledger: Ledger = field(default_factory=Ledger)
 
 
 def summary(log: Log) -> Summary:
@@ -49,7 +51,8 @@ def summary(log: Log) -> Summary:
     head.lines.append(
         printable(f"schemata: {schemas or 'none'}{f'; scope: {scope}' if scope else ''}")
     )
-    head.warnings = ledger_lines(log) + losses.samples(log)
+    head.ledger = ledger.read(log)
+    head.warnings = losses.samples(log) + losses.excluded(log)
     if not logged:
         head.warnings.append("the log has no events")
     return head
@@ -78,19 +81,6 @@ def when(preamble: dict[str, Any]) -> list[str]:
         return []
     return [
         datetime.datetime.fromtimestamp(ns // 10**9, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    ]
-
-
-def ledger_lines(log: Log) -> list[str]:
-    """Losses and errors, one line for each kind."""
-    rows = log.rows(
-        "SELECT key, sum(count)::BIGINT, any_value(text) FROM klogger.ledger"
-        " WHERE severity IN ('loss', 'error')"
-        " GROUP BY key ORDER BY 2 DESC, key LIMIT 10"
-    )
-    return [
-        printable(f"{key}{f' ({count:,})' if count else ''}: {text or ''}")
-        for key, count, text in rows
     ]
 
 

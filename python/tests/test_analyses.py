@@ -42,12 +42,7 @@ def test_analysis_keeps_the_rules(path: Path, small_log: Path, tmp_path: Path) -
     (result,) = executor.run_all(log, [one])
     assert result.status in ("answer", "empty"), result.reason
     assert rules.check_columns(one, "table", result.table.names) == []
-    assert (
-        rules.check_columns(
-            one, one.drawn, result.points.names
-        )
-        == []
-    )
+    assert rules.check_columns(one, one.drawn, result.points.names) == []
 
 
 def a_case_of(path: Path) -> expectation.Expectation:

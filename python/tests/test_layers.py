@@ -26,12 +26,13 @@ LAYERS = [
         "rules",
         "smalllog",
         "expectation",
+        "ledger",
         "losses",
         "catalogue",
     },
-    {"executor", "checking", "findings", "summary", "stopwatch", "timeline"},
+    {"executor", "checking", "findings", "summary", "stopwatch", "timeline", "remarks", "trimmed"},
     {"drawing", "ends", "pictures", "vega", "png"},
-    {"document", "sections", "html", "figure", "terminal"},
+    {"document", "sections", "html", "figure", "tables", "terminal"},
     {"answers", "compare"},
     {"cli"},
 ]
@@ -140,7 +141,7 @@ def test_the_parts_of_a_comparison_are_its_own() -> None:
             assert not inside or file.parent.name in ("compare", "cli"), (file, inside)
 
 
-def test_one_module_lays_out_what_a_terminal_shows() -> None:
+def test_two_modules_lay_out_what_a_terminal_shows() -> None:
     """Tables, colours and widths; what they are made of is rich's."""
     users = {
         dotted(file)
@@ -148,7 +149,7 @@ def test_one_module_lays_out_what_a_terminal_shows() -> None:
         for file in modules(package)
         if any(m.split(".")[0] == "rich" for m, _ in imported(file)) or "\\x1b[" in file.read_text()
     }
-    assert users == {"klogger.terminal"}
+    assert users == {"klogger.tables", "klogger.terminal"}
 
 
 def test_analyses_know_nothing_of_experiments() -> None:

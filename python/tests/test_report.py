@@ -245,3 +245,29 @@ def test_page_needs_no_network(small_log: Path, tmp_path: Path) -> None:
     # The timeline is drawn in another way.
     assert set(re.findall(r'data-picture="(\w+)"', text)) == set(drawn(small_log)) - {"timeline"}
     assert text.count('id="threads"') == 1
+
+
+def test_with_files_the_terminal_has_the_findings_and_the_names_of_the_files(
+    capsys: pytest.CaptureFixture[str], small_log: Path, tmp_path: Path
+) -> None:
+    page, pictures = tmp_path / "x.html", tmp_path / "png"
+    code, out, _ = run(capsys, small_log, "--html", str(page), "--png", str(pictures))
+    assert code == 0
+    head, *wrote = out.split("wrote ")
+    assert {Path(name.strip()) for name in "".join(wrote).split("\n") if name} == {
+        page, *pictures.iterdir(),
+    }  # fmt: skip
+    _, whole, _ = run(capsys, small_log)
+    assert whole.startswith(head.rstrip()) and "[cpu_time]" in head
+    assert "What is" not in head and "How long does a program run" not in head
+
+
+def test_the_terminal_draws_pictures(capsys: pytest.CaptureFixture[str], small_log: Path) -> None:
+    _, out, _ = run(capsys, small_log)
+    assert "  100% │" in out and "length of an effective quantum" in out
+
+
+def test_the_list_as_json(capsys: pytest.CaptureFixture[str], small_log: Path) -> None:
+    code, out, _ = run(capsys, small_log, "--list", "--format", "json")
+    assert code == 0
+    assert {(a["name"], a["schema"]) for a in json.loads(out)} >= {("quanta", "scheduler")}

@@ -7,9 +7,13 @@ import io
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from klogger import terminal
 from klogger.analysis import Analysis, Column
+from klogger.cli import report
 from klogger.executor import Result, Rows
+from klogger.trimmed import trimmed
 from klogger.units import show
 
 
@@ -59,3 +63,34 @@ def test_averages_of_counts_keep_their_digits() -> None:
     assert [show(v, "count") for v in (0.0022364, 1.25, 12.34, 3.0, 1234.5, 0, 7, 0.0001)] == [
         "0.00224", "1.25", "12.3", "3", "1,234", "0", "7", "<0.001",
     ]  # fmt: skip
+
+
+def test_lines_do_not_end_in_blanks_and_are_as_wide_as_columns_says(
+    monkeypatch: pytest.MonkeyPatch, small_log: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for columns in (60, 80, 120):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        assert report.main([str(small_log)]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert [line for line in lines if line != line.rstrip()] == []
+        assert max(map(len, lines)) <= columns
+
+
+def test_empty_columns_and_rows_of_zeros_are_left_out() -> None:
+    columns = [
+        Column("thread", "", False, ""), Column("pid", "", False, ""),
+        Column("time", "ns", False, ""), Column("most", "ns", False, ""),
+        Column("over", "spark", False, ""),
+    ]  # fmt: skip
+    rows = [["a", 7, 5, None, [0, 1]], ["b", 0, 0, None, [0, 0]], ["c", 9, None, None, None]]
+    one = Analysis("some", Path("some.sql"), "s", columns={c.name: c for c in columns})
+    result = Result(one, table=Rows([c.name for c in columns], rows))
+    shown, omitted = trimmed(result)
+    assert shown.table.names == ["thread", "pid", "time", "over"]
+    assert shown.table.rows == [["a", 7, 5, [0, 1]]]
+    assert omitted == "2 rows of zeros; empty column: most"
+    # If there is nothing else, it stays.
+    zeros = Result(one, table=Rows([c.name for c in columns], rows[1:]))
+    assert len(trimmed(zeros)[0].table.rows) == 2
+    # What has been given is not changed.
+    assert len(result.table.rows) == 3 and len(result.table.names) == 5

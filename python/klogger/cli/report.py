@@ -9,11 +9,12 @@ import json
 import re
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import klogger
-from klogger import executor, findings, terminal
+from klogger import executor, findings, remarks, terminal
 from klogger.analysis import Analysis, searched
 from klogger.cli import Parser, Progress, guarded, private_as, write
 from klogger.executor import Result
@@ -29,7 +30,8 @@ def parser() -> argparse.ArgumentParser:
     found = Parser(
         prog="klogger report",
         description="The answers to the questions that a log's schemata ask.",
-        epilog="Without --html and --png, or with --format, the report goes to the terminal.",
+        epilog="With --html or --png, the terminal has the findings and the names of the files;"
+        " with --format as well, all of the report.",
     )
     found.add_argument(
         "file",
@@ -68,26 +70,61 @@ def main(words: list[str] | None = None) -> int:
     return guarded(lambda: report(args))
 
 
+@dataclass
+class Report:
+    """What has been found, and the files that were written. `none`: where no analyses were."""
+
+    head: Summary
+    results: list[Result]
+    written: list[Path]
+    none: str
+
+
 def report(args: argparse.Namespace) -> int:
+    if args.list:
+        return list_analyses(args)
+    done = make(args)
+    if args.format == "json":
+        json.dump(as_json(done), sys.stdout, ensure_ascii=sys.stdout.isatty(), indent=1)
+        print()
+    else:
+        show(args, done)
+    return 2 if any(r.status == "failed" for r in done.results) else 0
+
+
+def list_analyses(args: argparse.Namespace) -> int:
+    log = klogger.open(args.file, quiet=False, locked=True)
+    try:
+        chosen = executor.choose(log, args.analysis)
+    finally:
+        log.close()
+    if args.format == "json":
+        listed = [
+            {"name": a.name, "schema": a.schema, "title": a.title, "question": a.question}
+            for a in chosen
+        ]
+        print(json.dumps(listed, ensure_ascii=sys.stdout.isatty(), indent=1))
+        return 0
+    terminal.print_pairs(
+        terminal.console(sys.stdout), [((a.name, "bold"), a.question) for a in chosen], gap=2
+    )
+    return 0
+
+
+def make(args: argparse.Namespace) -> Report:
+    """Runs the analyses and writes the files; prints nothing but its progress."""
     progress = Progress(after=1)
     private_as(args.file)
     log = klogger.open(args.file, quiet=False, locked=True)
     try:
         chosen = executor.choose(log, args.analysis)
-        if args.list:
-            for one in chosen:
-                print(printable(f"{one.name:20} {one.question}"))
-            return 0
         with progress, executor.Session(log) as session:
             results = [answer(session, one, progress) for one in chosen]
             head = summary(log)
-            none = searched(log.schemas)
-            write_files(args, session, head, results, progress)
+            written = write_files(args, session, head, results, progress)
+            return Report(head, results, written, searched(log.schemas))
     finally:
         log.close()
-    if args.format or not (args.html or args.png):
-        show(args, head, results, none)
-    return 2 if any(r.status == "failed" for r in results) else 0
 
 
 def answer(session: executor.Session, one: Analysis, progress: Callable[[str], None]) -> Result:
@@ -101,7 +138,9 @@ def write_files(
     head: Summary,
     results: list[Result],
     progress: Callable[[str], None],
-) -> None:
+) -> list[Path]:
+    """What was written."""
+    written = []
     # Pictures cost half a second to load, which the terminal does not need.
     if args.html:
         from klogger import html, timeline
@@ -115,6 +154,7 @@ def write_files(
         tracks = timeline.read(session, args.at) if drawn else None
         page = html.page(head, results, event_counts(log), ledger(log), tracks, subjects(log))
         write(args.html, page.encode())
+        written.append(args.html)
     if args.png:
         from klogger import png
 
@@ -122,7 +162,9 @@ def write_files(
             progress(f"picture {result.analysis.name}")
             picture = png.render(result)
             if picture is not None:
-                write(args.png / f"{result.analysis.name}.png", picture)
+                written.append(args.png / f"{result.analysis.name}.png")
+                write(written[-1], picture)
+    return written
 
 
 def subjects(log: Log) -> Subjects:
@@ -151,27 +193,36 @@ def ledger(log: Log) -> list[tuple[object, ...]]:
     )
 
 
-def show(args: argparse.Namespace, head: Summary, results: list[Result], none: str) -> None:
-    if args.format == "json":
-        json.dump(as_json(head, results), sys.stdout, ensure_ascii=sys.stdout.isatty(), indent=1)
-        print()
-        return
+def show(args: argparse.Namespace, done: Report) -> None:
+    """With files, only the head: the answers are in them."""
     out = terminal.console(sys.stdout)
-    terminal.print_summary(out, head)
-    terminal.print_findings(out, results)
-    for result in results:
-        terminal.print_result(out, result, None if args.analysis else terminal.ROWS)
-    if not results:
+    said = remarks.shared(done.results, done.head.warnings)
+    terminal.print_summary(out, done.head, said)
+    terminal.print_findings(out, done.results)
+    if args.format == "text" or not (args.html or args.png):
+        for result in done.results:
+            rows = None if args.analysis else terminal.ROWS
+            terminal.print_drawn(out, result, rows, said, notes=bool(args.analysis))
+    if not done.results:
         out.print()
-        terminal.print_line(out, f"  no analyses: {none} ('klogger sql' asks it anything)")
+        terminal.print_line(out, f"  no analyses: {done.none} ('klogger sql' asks it anything)")
+    if done.written:
+        out.print()
+    for path in done.written:
+        terminal.print_line(out, f"wrote {path}")
 
 
-def as_json(head: Summary, results: list[Result]) -> dict[str, object]:
+def as_json(done: Report) -> dict[str, object]:
+    head, results = done.head, done.results
     return {
         "title": head.title,
         "summary": head.lines,
-        "warnings": head.warnings,
+        "warnings": [
+            {"text": r.text, "analyses": r.analyses} for r in remarks.shared(results, head.warnings)
+        ],
+        "ledger": head.ledger.as_json(),
         "findings": [dataclasses.asdict(f) for f in findings.first(results)],
+        "written": [str(path) for path in done.written],
         "analyses": [
             {
                 "name": r.analysis.name, "schema": r.analysis.schema, "title": r.analysis.title,

@@ -20,10 +20,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import klogger
-from klogger import program
+from klogger import ledger, program
 from klogger.failure import Failure
 from klogger.program import find_klogger
-from klogger.summary import ledger_lines
 from klogger.units import printable
 from klogger_lab.build import build
 from klogger_lab.machine import Machine
@@ -157,7 +156,7 @@ def record_all(
         runs.append(Run(arm, log, output, oracle))
         seconds = time.monotonic() - begun
         events = sum(e.logged for e in log.events.values()) if log else 0
-        done.arms.append(ArmReport(arm, seconds, events, ledger_lines(log) if log else []))
+        done.arms.append(ArmReport(arm, seconds, events, ledger.read(log).losses() if log else []))
         progress.finished(arm, seconds)
 
 

@@ -70,9 +70,10 @@ SELECT class || CASE touches WHEN 0 THEN ', no memory' WHEN 8 THEN ', one word'
 FROM indirect_slope ORDER BY interrupts DESC, class, touches;
 
 -- finding
-SELECT format('Each {} interrupt makes the computation {} longer ({} to {}), besides {} in '
-              'handlers.', class, duration(slope),
-              duration(slope - half), duration(slope + half), duration(direct_ns / interrupts)),
+SELECT format('The computation itself is {} longer ({} to {}) for each {} interrupt in it, '
+              'besides {} in handlers.', duration(slope),
+              duration(slope - half), duration(slope + half), class,
+              duration(direct_ns / interrupts)),
        slope * interrupts / greatest((SELECT sum(raw) FROM iteration_kept), 1) AS weight
 FROM indirect_slope WHERE slope - half > 0 ORDER BY weight DESC, class, touches;
 

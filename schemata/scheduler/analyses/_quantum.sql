@@ -45,21 +45,44 @@ CREATE TEMP TABLE quantum AS
 SELECT cpu, pid, program, from_ns, time AS to_ns, state, next, whole
 FROM klogger.with_program('quantum_all');
 
--- Mostly both ends of one quantum are there but may not be joined: hence the greater of the two
--- numbers.
+-- Both ends of one quantum may be there and not be joined: hence the greater of two numbers. With
+-- events missing, or an end of the log that is not known, that is the reason. Else it is the
+-- kernel, which did not report a switch: the log has lost nothing, and says so.
+CREATE TEMP VIEW quantum_sure AS
+SELECT count(*) = 0 AS sure FROM klogger.ledger
+WHERE (severity IN ('loss', 'error') OR key IN ('excluded', 'rate_limited'))
+    AND (event IS NULL OR event IN ('SCHEDIN', 'SCHEDOUT'));
 CREATE TEMP TABLE quantum_left_out AS
-SELECT greatest((SELECT count(*) FROM SCHEDOUT WHERE pid <> 0)
-    - count(*) FILTER (state IS NOT NULL),
-                (SELECT count(*) FROM SCHEDIN WHERE pid <> 0)
-                    - count(*) FILTER (whole OR state IS NULL)) AS count
-FROM quantum;
+WITH part AS (
+    SELECT from_ns, to_ns, outside,
+           broken OR outside AND CASE WHEN from_ns IS NULL
+               THEN (SELECT overwrite FROM klogger.recording)
+               ELSE NOT (SELECT finished FROM klogger.recording) END
+           OR NOT outside AND (from_ns IS NULL OR to_ns IS NULL) AND NOT (FROM quantum_sure)
+               AS missing
+    FROM quantum_seen
+), kind AS (
+    SELECT 'missing' AS why, count(*) FILTER (from_ns IS NOT NULL AND to_ns IS NOT NULL)
+           + greatest(count(*) FILTER (from_ns IS NULL), count(*) FILTER (to_ns IS NULL)) AS count
+    FROM part WHERE missing
+    UNION ALL
+    SELECT 'unreported', greatest(count(*) FILTER (from_ns IS NULL),
+                                  count(*) FILTER (to_ns IS NULL))
+    FROM part WHERE NOT missing AND NOT outside AND (from_ns IS NULL OR to_ns IS NULL)
+)
+SELECT why, count FROM kind WHERE count > 0;
 
 CREATE TEMP TABLE quantum_warning AS
 SELECT format('Left out, because the beginning or the end is not in the log: {:,} {}.', count,
               CASE count WHEN 1 THEN 'quantum' ELSE 'quanta' END) AS warning
-FROM quantum_left_out WHERE count > 0
+FROM quantum_left_out WHERE why = 'missing'
 UNION ALL
-SELECT 'The recorder itself cut quanta short, which without it were longer: '
+SELECT format('Left out, although no event is missing: {:,} of {:,} quanta, of which the kernel '
+              'reported only one of the two switches.', count,
+              count + (SELECT count(*) FROM quantum)) AS warning
+FROM quantum_left_out WHERE why = 'unreported'
+UNION ALL
+SELECT 'Threads of the recorder were next after more than 5 % of the quanta of: '
        || string_agg(format('{} ({:,} of {:,})', program, cut, quanta), ', '
            ORDER BY cut DESC, program)
 FROM (

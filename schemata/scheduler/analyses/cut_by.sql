@@ -60,7 +60,8 @@ GROUP BY ALL ORDER BY times DESC;
 
 -- finding
 -- A few short cuts are usual. What is named klogger is a command before its exec. The weight is the
--- part of the recorded time that the one who kept the program waiting longest did so.
+-- part of the recorded time that the program had no CPU after it lost it to the one after whom that
+-- was longest. Others may have run in that time: the finding does not say who kept it waiting.
 WITH total AS (
     SELECT program, sum(times)::BIGINT AS total, sum(kept_off) AS kept FROM cut_pair
     WHERE program <> 'klogger' GROUP BY program
@@ -73,12 +74,13 @@ WITH total AS (
     QUALIFY row_number() OVER (PARTITION BY program ORDER BY kept_off DESC, times DESC, cut_by) = 1
 )
 SELECT format('{}, which had the most CPU time of all that were preempted, lost its CPU {:,} '
-              'times, {:.0f} % of these to {} ({:.1f} a second), which kept it waiting for {}',
+              'times, {:.0f} % of these to {} ({:.1f} a second), and was without a CPU for {} '
+              'after these',
               program, total, 100 * times / total, cut_by, times * 1e9 / greatest(r.to_ns, 1),
               duration(kept_off))
        || CASE WHEN most > kept_off
-               THEN format('; {} kept it waiting longest, for {} ({:,} of these)', worst,
-                   duration(most), worst_times) ELSE '' END
+               THEN format('; for longest, {}, after the {:,} to {}', duration(most),
+                   worst_times, worst) ELSE '' END
        || CASE WHEN regexp_matches(cut_by, '^thread [0-9]+$') OR most > kept_off
            AND regexp_matches(worst, '^thread [0-9]+$')
                THEN '. Record with -a to see the names of all threads.' ELSE '.' END,

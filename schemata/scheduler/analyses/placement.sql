@@ -63,8 +63,8 @@ SELECT thread, other, ns / nullif(known, 0) AS together FROM placement_pair
 ORDER BY rank, other_rank;
 
 -- finding
-SELECT format('{} and {} sat on one CPU for {:.0f} % of the time, and {} it went directly from one '
-              'to the other.',
+SELECT format('{} and {} sat on one CPU for {:.0f} % of the time for which the log has both, and '
+              '{} it went directly from one to the other.',
               thread, other, 100 * ns / known,
               CASE swaps WHEN 1 THEN 'once' ELSE format('{:,} times', swaps) END)
 FROM placement_pair

@@ -81,8 +81,8 @@ FROM stacked WHERE share > 0 ORDER BY rank, begins, cpu LIMIT 8000;
 -- finding
 -- Threads of one program that never gave up a CPU by themselves, except at their end, wanted as
 -- much as they could get.
-SELECT format('{} threads of {} wanted a CPU all along, and got unequal shares: from {:.0f} % to '
-              '{:.0f} % of one.',
+SELECT format('{} threads of {} could run all along, and got unequal shares: from {:.0f} % to '
+              '{:.0f} % of one CPU.',
               threads, program, 100 * low, 100 * high),
        high - low AS weight
 FROM (

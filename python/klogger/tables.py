@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Tables on a terminal, as wide as it is: bars go first where there is no room, then names give
+way. No digit is ever cut off.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rich import box
+from rich.cells import cell_len
+from rich.console import Console, JustifyMethod
+from rich.table import Column as TableColumn
+from rich.table import Table
+from rich.text import Text
+
+from klogger.analysis import Column
+from klogger.executor import Result, Rows
+from klogger.trimmed import trimmed
+from klogger.units import bar, printable, show
+
+BAR_WIDTH = 10
+# Columns of names are not made narrower than this.
+NAME_WIDTH = 14
+NUMBERS = {"ns", "s", "share", "count", "per_s", "bytes"}
+
+
+def print_table(out: Console, result: Result, limit: int | None) -> None:
+    result, omitted = trimmed(result)
+    shown = result.table.rows[:limit]
+    table, dropped = fitting(out, result, shown)
+    out.print(table)
+    if omitted:
+        out.print(Text(f"  not shown: {printable(omitted)}", style="dim"))
+    if dropped:
+        names = ", ".join(name.replace("_", " ") for name in dropped)
+        out.print(Text(f"  no room for: {names}; --html and --format json have them", style="dim"))
+    rest = len(result.table.rows) - len(shown) + result.table.left_out
+    if rest:
+        hint = (
+            ""
+            if limit is None
+            else f": 'klogger report --analysis {result.analysis.name}' shows all"
+        )
+        out.print(Text(f"  and {rest:,} more{hint}", style="dim"))
+
+
+def fitting(out: Console, result: Result, shown: list[list[Any]]) -> tuple[Table, list[str]]:
+    """The table, and the columns it has no room for. Bars go first, then names give way; no digit
+    is ever cut off.
+    """
+    wide = out.options.update(max_width=1000)
+    columns = list(range(len(result.table.names)))
+    table = table_of(result, shown, columns, bars=True)
+    if out.measure(table, options=wide).maximum <= out.width:
+        return table, []
+    dropped: list[str] = []
+    while True:
+        table = table_of(result, shown, columns, bars=False)
+        missing = out.measure(table, options=wide).maximum - out.width
+        texts = [at for at, i in enumerate(columns) if column_of(result, i).unit == ""]
+        if missing <= 0 or give_way(table, texts, missing) or len(columns) == 1:
+            return table, dropped[::-1]
+        dropped.append(result.table.names[columns.pop(least_wanted(result, columns))])
+
+
+def least_wanted(result: Result, columns: list[int]) -> int:
+    """Where the last column is that is neither the first nor has bars."""
+    return max(
+        (at for at, i in enumerate(columns) if at and not column_of(result, i).bar),
+        default=len(columns) - 1,
+    )
+
+
+def give_way(table: Table, texts: list[int], missing: int) -> bool:
+    """Makes these columns narrower, the widest first, if that is enough."""
+    widths = {i: width_of(table.columns[i]) for i in texts}
+    if sum(max(width - NAME_WIDTH, 0) for width in widths.values()) < missing:
+        return False
+    for _ in range(missing):
+        widths[max(widths, key=lambda i: widths[i])] -= 1
+    for i, width in widths.items():
+        table.columns[i].min_width = table.columns[i].max_width = width
+    return True
+
+
+def width_of(column: TableColumn) -> int:
+    cells = [column.header, *column.cells]
+    return max(cell_len(line) for cell in cells for line in [*str(cell).splitlines(), ""])
+
+
+def column_of(result: Result, index: int) -> Column:
+    name = result.table.names[index]
+    return result.analysis.columns.get(name, Column(name, "", False, ""))
+
+
+def empty_table(header_style: str) -> Table:
+    return Table(
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 1),
+        show_edge=False,
+        header_style=header_style,
+    )
+
+
+def table_of(result: Result, shown: list[list[Any]], indices: list[int], *, bars: bool) -> Table:
+    """The columns `indices`, each as wide as what is in it."""
+    table = empty_table("dim")
+    cells = []
+    for index in indices:
+        column = column_of(result, index)
+        texts = [show(row[index], column.unit) for row in shown]
+        head = folded(column.name.replace("_", " "), max(map(cell_len, texts), default=0))
+        justify: JustifyMethod = "right" if column.unit in NUMBERS else "left"
+        table.add_column(Text(head), justify=justify, no_wrap=True, overflow="ellipsis")
+        cells.append([Text(text) for text in texts])
+        if column.bar and bars:
+            top = column_top(result.table, index)
+            table.add_column("", no_wrap=True)
+            cells.append(
+                [Text(bar(float(row[index] or 0), top, BAR_WIDTH), style="cyan") for row in shown]
+            )
+    for row in zip(*cells, strict=True):
+        table.add_row(*row)
+    return table
+
+
+def folded(name: str, width: int) -> str:
+    """A column's name in lines no longer than what is below it, or than its longest word."""
+    longest = max([width, 4, *map(len, name.split())])
+    return "\n".join(textwrap.wrap(name, longest, break_on_hyphens=False))
+
+
+def column_top(table: Rows, index: int) -> float:
+    return max(
+        (float(r[index]) for r in table.rows if isinstance(r[index], (int, float))), default=0.0
+    )
+
+
+def print_rows(
+    out: Console, names: list[str], rows: Iterable[Iterable[Any]], numeric: list[bool]
+) -> None:
+    """The answer to a query."""
+    table = empty_table("bold")
+    for name, is_number in zip(names, numeric, strict=True):
+        table.add_column(
+            Text(printable(name)), justify="right" if is_number else "left", overflow="fold"
+        )
+    for row in rows:
+        table.add_row(*(Text("" if v is None else printable(str(v))) for v in row))
+    out.print(table)
+
+
+def print_cells(
+    out: Console,
+    names: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    styles: Sequence[str],
+    *,
+    texts: int,
+    gives_way: int,
+) -> None:
+    """A table of texts. `styles` are of each row's first cell; the first `texts` columns are words,
+    the others numbers; the column `gives_way` is cut where there is no room.
+    """
+    rows = [[printable(word) for word in row] for row in rows]
+    needed = [max(cell_len(row[i]) for row in [names, *rows]) for i in range(len(names))]
+    room = max(out.width - sum(needed) + needed[gives_way] - 2 * len(names), 8)
+    table = empty_table("dim")
+    for i, name in enumerate(names):
+        most = room if i == gives_way else None
+        table.add_column(
+            name, justify="left" if i < texts else "right", no_wrap=True, overflow="ellipsis",
+            max_width=most, min_width=min(needed[i], most or needed[i]),
+        )  # fmt: skip
+    for style, row in zip(styles, rows, strict=True):
+        table.add_row(Text(row[0], style=style), *(Text(word) for word in row[1:]))
+    out.print(table)
