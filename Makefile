@@ -4,7 +4,7 @@
 
 PREFIX ?= /usr/local
 
-.PHONY: help setup build demo check test guest-test nightly lint bench docs install uninstall clean
+.PHONY: help setup build demo check test guest-test nightly lint bench docs wheel install uninstall clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,8 +39,11 @@ bench: ## measure what recording costs (docs/benchmarks.md)
 docs: ## write man pages and completions ($KLOGGER_CACHE/docs)
 	@scripts/docs
 
-install: ## install to PREFIX (/usr/local); DESTDIR for packagers
-	@DESTDIR=$(DESTDIR) PREFIX=$(PREFIX) scripts/install
+wheel: ## build a wheel for Python environments ($KLOGGER_CACHE/wheel)
+	@scripts/wheel
+
+install: ## install to PREFIX (/usr/local); DESTDIR for packagers; PYTHON to choose one
+	@DESTDIR=$(DESTDIR) PREFIX=$(PREFIX) PYTHON=$(PYTHON) scripts/install
 
 uninstall: ## remove what install has put there
 	@DESTDIR=$(DESTDIR) PREFIX=$(PREFIX) scripts/uninstall

@@ -11,7 +11,6 @@ import functools
 import itertools
 import os
 import re
-import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -323,14 +322,16 @@ def events_of(file: Path) -> frozenset[str]:
 
 
 def schemata() -> list[Path]:
-    """Where folders of schemata may be: those of $KLOGGER_SCHEMATA, those of the user, the
-    installed ones, those of the source tree. `klogger list` has the same order
-    (crates/cli/src/own_schemata.rs).
+    """Where folders of schemata may be: those of $KLOGGER_SCHEMATA, those of the user, those that
+    'make install' installed with this program, those of the wheel, those of the source tree.
+    `klogger list` has the same order (crates/cli/src/own_schemata.rs).
     """
     named = os.environ.get("KLOGGER_SCHEMATA", "").split(":")
     config = os.environ.get("XDG_CONFIG_HOME")
     home = Path(config) if config else Path.home() / ".config"
-    installed = [Path(sys.prefix), Path(sys.argv[0]).resolve().parent.parent]
     places = [Path(name) for name in named if name] + [home / "klogger" / "schemata"]
-    places += [base / "share" / "klogger" / "schemata" for base in installed]
-    return [*places, Path(__file__).resolve().parents[2] / "schemata"]
+    own = program.own_file()
+    if own is not None:
+        places.append(own.resolve().parent.parent / "share" / "klogger" / "schemata")
+    package = Path(__file__).resolve().parent
+    return [*places, package / "schemata", package.parents[1] / "schemata"]

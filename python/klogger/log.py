@@ -24,6 +24,7 @@ from klogger import gaps, prelude, sqlerror
 from klogger.export import cache_home, tables_of
 from klogger.failure import Failure, did_you_mean
 from klogger.sqltext import identifier, literal
+from klogger.units import printable
 
 if TYPE_CHECKING:
     from klogger.answers import Report
@@ -100,7 +101,7 @@ class Events(dict[str, Event]):
         return f" REPLACE ({', '.join(found)})" if found else ""
 
 
-@dataclass
+@dataclass(repr=False)
 class Log:
     """An open log. Use `klogger.open`, best as `with klogger.open("x.klog") as log:`."""
 
@@ -110,6 +111,12 @@ class Log:
     connection: duckdb.DuckDBPyConnection
     events: Events = field(default_factory=Events)
     _link: tempfile.TemporaryDirectory[str] | None = None
+
+    def __repr__(self) -> str:
+        """One line, also of a closed log: a prompt shows it."""
+        counts = [event.logged for event in self.events.values() if event.logged]
+        what = f"{sum(counts):,} events of {len(counts)} types"
+        return printable(f"<klogger.Log {self.path.name}: {what}>")
 
     def sql(self, query: str) -> duckdb.DuckDBPyRelation:
         """The answer to a query. The tables are those of `klogger sql FILE`; times are ns since the

@@ -20,14 +20,21 @@ from klogger.failure import Failure
 JSON = ("--messages", "json")
 
 
+def own_file() -> Path | None:
+    """The file of this program. None for `python -c` and prompts: the current folder, whose files
+    may be another user's, is no place for parts of klogger.
+    """
+    return Path(sys.argv[0]) if "/" in sys.argv[0] else None
+
+
 def find_klogger() -> str:
     """$KLOGGER, else the program beside this one, else the one on the PATH."""
     named = os.environ.get("KLOGGER")
     if named:
         return named
-    for folder in (Path(sys.argv[0]).parent, Path(sys.executable).parent):
-        if os.access(folder / "klogger", os.X_OK):
-            return str(folder / "klogger")
+    for file in filter(None, (own_file(), Path(sys.executable))):
+        if os.access(file.with_name("klogger"), os.X_OK):
+            return str(file.with_name("klogger"))
     found = shutil.which("klogger")
     if found is None:
         raise Failure(

@@ -51,6 +51,15 @@ def test_log_is_closed_by_with(small_log: Path) -> None:
         log.rows("SELECT 1")
 
 
+def test_a_prompt_shows_one_line(small_log: Path) -> None:
+    with klogger.open(small_log) as log:
+        shown = repr(log)
+    events = sum(event.logged for event in log.events.values())
+    types = sum(1 for event in log.events.values() if event.logged)
+    assert shown == f"<klogger.Log {small_log.name}: {events} events of {types} types>"
+    assert repr(log) == shown, "closed"
+
+
 def test_events_are_in_the_order_of_time(log: klogger.Log) -> None:
     found = log.events("schedin").df()
     assert len(found) == log.events["SCHEDIN"].logged == 40

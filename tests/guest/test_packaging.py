@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,13 +39,15 @@ def files(folder):
 
 
 @pytest.fixture(scope="module")
-def prefix(klogger, tmp_path_factory):
+def prefix(klogger):
     """klogger as its package would be on a machine: installed to another place, and then moved to
     where it belongs.
     """
     if not shutil.which("cc"):
         pytest.skip("no compiler")
-    folder = tmp_path_factory.mktemp("install")
+    # Not pytest's own folder, which other users cannot read.
+    folder = Path(tempfile.mkdtemp(prefix="klogger-install-"))
+    folder.chmod(0o755)
     stage, prefix = folder / "stage", folder / "prefix"
     run(
         ROOT / "scripts/install",
@@ -106,6 +109,27 @@ def test_it_asks_a_log_from_where_it_is(prefix, tmp_path):
     assert (
         run("pkg-config", "--variable=generator", "klogger", env=env) == f"{prefix}/bin/klogger\n"
     )
+
+
+def test_other_users_can_run_it(prefix):
+    """Also where klogger was built with a Python in root's own folder, and in a folder with files
+    that Python would import.
+    """
+    if os.geteuid() != 0:
+        pytest.skip("only root can become another user")
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("json.py", "duckdb.py", "klogger.py"):
+            Path(folder, name).write_text("raise SystemExit('imported from the current folder')\n")
+        shutil.copy(ROOT / "tests/logs/v2.klog", folder)
+        for path in (Path(folder), *Path(folder).iterdir()):
+            os.chown(path, 65534, 65534)
+        nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+        env = {**on_path(prefix), "HOME": folder}
+        said = run(*nobody, "klogger", "report", "v2.klog", env=env, cwd=folder)
+        assert said.startswith("v2.klog: klogger record -s test\n  2.50 s, 18 events")
+        said = run(*nobody, "klogger-report", "v2.klog", "--html", "x.html", env=env, cwd=folder)
+        assert Path(folder, "x.html").stat().st_uid == 65534
+        assert "quanta" in run(*nobody, "klogger", "study", env=env, cwd=folder)
 
 
 def test_uninstall_leaves_nothing(prefix, tmp_path):

@@ -20,7 +20,11 @@ from pathlib import Path
 from klogger.failure import Failure
 from klogger_lab.guest.kernels import Kernel
 
-VIRTME = "from virtme.commands.run import main; raise SystemExit(main())"
+# It finds the libraries where this program has found them.
+VIRTME = (
+    f"import sys; sys.path[:] = {sys.path!r}; from virtme.commands.run import main;"
+    " raise SystemExit(main())"
+)
 INIT = Path(__file__).with_name("init")
 # A kernel that does not boot, on a slow machine that emulates and has other things to do.
 BOOT = 300.0
