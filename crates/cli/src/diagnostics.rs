@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Shows errors in schemata with their source lines.
 
+use crate::width::columns;
 use klogger_schema::{Diagnostic, Severity};
 use miette::{GraphicalReportHandler, GraphicalTheme, NamedSource, Report};
 use std::io::IsTerminal;
 
-/// Width of a rendered diagnostic in columns.
+/// Width of a rendered diagnostic without a terminal, in columns.
 const WIDTH: usize = 100;
 /// Source lines with more bytes are not shown.
 const LINE_MAX: usize = 400;
@@ -14,7 +15,9 @@ const LINE_MAX: usize = 400;
 pub fn render(file: &str, text: &str, diagnostics: &[Diagnostic]) -> String {
     let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let theme = if colours { GraphicalTheme::unicode() } else { GraphicalTheme::unicode_nocolor() };
-    let handler = GraphicalReportHandler::new_themed(theme).with_width(WIDTH).with_links(false);
+    let handler = GraphicalReportHandler::new_themed(theme)
+        .with_width(columns().unwrap_or(WIDTH))
+        .with_links(false);
     let mut out = String::new();
     for diagnostic in diagnostics {
         let source = NamedSource::new(file, text.to_string());
@@ -25,7 +28,8 @@ pub fn render(file: &str, text: &str, diagnostics: &[Diagnostic]) -> String {
         }
         out.push('\n');
     }
-    out
+    // miette ends lines without text in blanks.
+    out.split('\n').map(str::trim_end).collect::<Vec<_>>().join("\n")
 }
 
 /// Whether the lines around the places of a diagnostic can be shown.

@@ -98,7 +98,11 @@ fn unknown(name: &str) -> Failure {
     let cli = crate::Cli::command();
     let built_in = cli.get_subcommands().filter(|c| !c.is_hide_set()).map(|c| c.get_name());
     let tip = tips::command(name).map(String::from);
-    let help = tip.or_else(|| did_you_mean(name, built_in.chain(programs().map(|p| p.0))));
+    let names: Vec<&str> = built_in.chain(programs().map(|p| p.0)).collect();
+    let begun = || names.iter().find(|n| name.len() > 1 && n.starts_with(name));
+    let help = tip
+        .or_else(|| begun().map(|whole| format!("did you mean `{whole}`?")))
+        .or_else(|| did_you_mean(name, names.iter().copied()));
     failure.help(help.unwrap_or_else(|| "'klogger --help' lists the commands".into()))
 }
 
@@ -123,6 +127,7 @@ mod tests {
         assert_eq!(help("recrod"), "did you mean `record`?");
         assert_eq!(help("reprot"), "did you mean `report`?");
         assert_eq!(help("script"), "'klogger cat FILE' prints the events of a log");
+        assert_eq!(help("rec"), "did you mean `record`?");
         assert_eq!(help("xyzzy"), "'klogger --help' lists the commands");
         assert!(help("sql").starts_with("it is installed by 'make install'"));
     }

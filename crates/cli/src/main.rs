@@ -15,8 +15,10 @@ mod schema_file;
 mod schemata;
 mod text;
 mod tips;
+mod width;
 
 use clap::Parser;
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 /// A fine-grained, low-overhead event logger for the Linux kernel
@@ -42,11 +44,23 @@ pub fn words() -> Vec<String> {
     std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect()
 }
 
+/// Ends with clap's message, or the help that was asked for.
+fn refuse(error: &clap::Error) -> ! {
+    if !error.use_stderr() {
+        error.exit();
+    }
+    let message = error.render();
+    let coloured = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let text = if coloured { message.ansi().to_string() } else { message.to_string() };
+    eprint!("{}", width::fitted(&text));
+    std::process::exit(2)
+}
+
 fn main() -> ExitCode {
     // As in other Unix filters: `klogger cat x.klog | head` ends without a message.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
     klogger_os::survive_file_limits();
-    let cli = Cli::try_parse().unwrap_or_else(|error| tips::add(error, &words()).exit());
+    let cli = Cli::try_parse().unwrap_or_else(|error| refuse(&tips::add(error, &words())));
     match cli.messages.choose().and_then(|()| cli.command.run()) {
         Ok(code) => code,
         Err(failure) => {

@@ -4,6 +4,7 @@
 
 use crate::diagnostics;
 use crate::failure::Failure;
+use crate::width::fitted;
 use indicatif::HumanCount;
 use klogger_log::ledger::Ledger;
 use klogger_log::text::escaped_lines;
@@ -50,11 +51,17 @@ pub fn send(message: &Value) {
     let _ = std::io::stderr().write_all(format!("{message}\n").as_bytes());
 }
 
+/// Prints lines for people, harmless and as wide as the terminal.
+pub fn print(text: &str) {
+    // Fails if the other end is closed, which is not an error.
+    let _ = std::io::stderr().write_all(fitted(&(escaped_lines(text) + "\n")).as_bytes());
+}
+
 /// A warning.
 pub fn note(text: &str) {
     match is_json() {
         true => send(&json!({ "message": "note", "text": text })),
-        false => eprintln!("klogger: {}", escaped_lines(text)),
+        false => print(&format!("klogger: {text}")),
     }
 }
 
@@ -63,7 +70,7 @@ pub fn error(failure: &Failure) {
     match is_json() {
         _ if failure.silent => {}
         true => send(&json!({ "message": "error", "text": failure.message, "help": failure.help })),
-        false => eprintln!("klogger: {}", escaped_lines(&failure.to_string())),
+        false => print(&format!("klogger: {failure}")),
     }
 }
 

@@ -35,8 +35,10 @@ pub fn read(path: &Path) -> Result<String, Failure> {
                 "name a schema file, such as my.klogger; 'klogger list' shows the schemata that \
                    need no file",
             ),
-            ErrorKind::IsADirectory => Failure::new(format!("{file} is a directory"))
-                .help("name the schema file in it, which ends in .klogger"),
+            ErrorKind::IsADirectory => {
+                Failure::new(format!("{file} is a directory without a schema file of its name"))
+                    .help("name a schema file; 'klogger new NAME' makes a directory to start from")
+            }
             ErrorKind::PermissionDenied => {
                 Failure::new(format!("{file}: permission denied")).help("check its mode and owner")
             }

@@ -74,6 +74,7 @@ const OPTIONS: &[Theirs] = &[
     row("export", &["--format"], "--to FORMAT"),
     row("export", &["--json"], "--to json"),
     row("list", &["--json"], "--format json"),
+    row("build", &["-f", "--file"], "-s FILE names a schema"),
     row("show", &["--json"], "--format json"),
 ];
 
@@ -103,6 +104,11 @@ pub fn command(name: &str) -> Option<&'static str> {
 
 /// Adds a tip to an error about the command line, if there is one. `words`: the command line.
 pub fn add(mut error: clap::Error, words: &[String]) -> clap::Error {
+    if error.kind() == ErrorKind::UnknownArgument {
+        // "To pass it as a value": it was meant as an option. A usage with it is wrong.
+        error.remove(ContextKind::Suggested);
+        error.remove(ContextKind::Usage);
+    }
     if let Some(tip) = tip_for(&error, words) {
         error.remove(ContextKind::SuggestedArg);
         let tips = vec![StyledStr::from(tip)];
@@ -117,6 +123,9 @@ fn tip_for(error: &clap::Error, words: &[String]) -> Option<String> {
     else {
         return None;
     };
+    if words.get(1) == Some(word) && word.starts_with('-') {
+        return Some(format!("the command comes first: klogger record {word} ..."));
+    }
     let command = command_of(words)?;
     if command == "record" && !word.starts_with('-') {
         return Some(format!("the command comes after '--': klogger record ... -- {word}"));

@@ -86,7 +86,7 @@ fn files_that_are_not_text() {
     .unwrap();
     for (file, message) in [
         ("latin1.klogger", "klogger: latin1.klogger:2: byte 21 is not UTF-8 text\n"),
-        (".", "klogger: . is a directory\n"),
+        (".", "klogger: . is a directory without a schema file of its name\n"),
         ("/dev/zero", "klogger: /dev/zero has more than 1048576 bytes\n"),
         ("long.klogger", "long.klogger:1: unknown type `itn`\n  help: did you mean `int`?\n"),
     ] {

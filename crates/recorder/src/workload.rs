@@ -54,6 +54,10 @@ impl Held {
                 Error::new(format!("cannot run '{}': there is no such command", self.name))
                     .help("give its path, or check its spelling and the PATH")
             }
+            io::ErrorKind::PermissionDenied => {
+                Error::new(format!("cannot run '{}': permission denied", self.name))
+                    .help("check that it is a program, and executable: chmod +x")
+            }
             _ => Error::new(format!("cannot run '{}': {e}", self.name)),
         };
         // Opened before the child continues: a command that cannot be run ends at once.

@@ -10,9 +10,11 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import re
 import shutil
 import signal
 import sys
+import textwrap
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -30,7 +32,10 @@ class Parser(argparse.ArgumentParser):
         before, what, words = message.partition("unrecognized arguments: ")
         if what and not before:
             message += self.tip(words.split())
-        super().error(message)
+        if "help: " not in message:
+            message += f"\n  help: '{self.prog} --help' lists the options"
+        complain(message, self.prog)
+        raise SystemExit(2)
 
     def tip(self, words: list[str]) -> str:
         option = next((word.split("=")[0] for word in words if word.startswith("-")), None)
@@ -38,13 +43,31 @@ class Parser(argparse.ArgumentParser):
         return f"\n  help: did you mean {found[0]}?" if found else ""
 
 
-def complain(what: object) -> None:
-    """A message on the standard error. A log is untrusted, and its names must not act on the
-    terminal.
+def complain(what: object, who: str = "klogger") -> None:
+    """A message on the standard error, as wide as its terminal. A log is untrusted, and its names
+    must not act on the terminal.
     """
-    print(
-        "klogger: " + "\n".join(printable(line) for line in str(what).split("\n")), file=sys.stderr
+    lines = [printable(line) for line in f"{who}: {what}".split("\n")]
+    if sys.stderr.isatty():
+        columns = max(shutil.get_terminal_size().columns, 40)
+        lines = [part for line in lines for part in broken(line, columns)]
+    print("\n".join(lines), file=sys.stderr)
+
+
+def broken(line: str, columns: int) -> list[str]:
+    """A line of a message, broken between words; what follows is under its text. As width.rs."""
+    label = re.match(r" +[a-z]+: | *", line)
+    indent = " " * (
+        len(label[0]) if label and ":" in label[0] else len(label[0] if label else "") + 2
     )
+    return textwrap.wrap(
+        line,
+        columns,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+        drop_whitespace=True,
+    ) or [line]
 
 
 def private_as(*logs: str | os.PathLike[str]) -> None:

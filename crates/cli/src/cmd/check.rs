@@ -6,10 +6,10 @@ use super::{Format, Outcome};
 use crate::diagnostics::{count, render, tally};
 use crate::external;
 use crate::failure::Failure;
+use crate::messages;
 use crate::schema_file::read;
 use crate::schemata::{self, Opinion, Place};
 use klogger_codegen::KernelTypes;
-use klogger_log::text::escaped_lines;
 use klogger_os::Error;
 use klogger_schema::model::{Schema, Span};
 use klogger_schema::{Diagnostic, Options, Parsed, Severity, parse};
@@ -178,15 +178,14 @@ fn second_opinion(
 fn print_text(checked: &Checked, probes: bool) {
     let Checked { file, text, summary, diagnostics, failure, .. } = checked;
     if let Some(failure) = failure {
-        eprintln!("klogger: {}", escaped_lines(&failure.to_string()));
-        return;
+        return messages::print(&format!("klogger: {failure}"));
     }
     eprint!("{}", render(file, text, diagnostics));
     let tally = tally(diagnostics);
     match summary {
         Some(summary) if tally.is_empty() => println!("{file}: ok, {summary}"),
         Some(summary) => println!("{file}: ok, {summary}, {tally}"),
-        None => eprintln!("{file}: {tally}"),
+        None => messages::print(&format!("{file}: {tally}")),
     }
     if let Some((schema, plans)) = checked.probes.as_ref().filter(|_| probes) {
         schema.probes.iter().zip(plans).for_each(|(probe, plan)| print_probe(probe, plan));

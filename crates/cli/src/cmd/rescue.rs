@@ -99,16 +99,17 @@ fn print_saved(saved: &Saved, output: &Path) {
         let more = json!({ "programs": saved.programs, "removed": saved.removed });
         return messages::summary(output, &saved.summary, &saved.ledger, more);
     }
-    eprintln!(
+    messages::print(&format!(
         "klogger: {} events of {} in {}; {}.",
         HumanCount(saved.summary.events),
         programs(saved.programs),
         output.display(),
         losses(&saved.ledger)
-    );
+    ));
     print_ledger(&saved.ledger);
     if saved.removed > 0 {
-        eprintln!("  removed the files of {} that had ended", programs(saved.removed));
+        let removed = programs(saved.removed);
+        messages::print(&format!("  removed the files of {removed} that had ended"));
     }
 }
 
@@ -116,13 +117,13 @@ fn print_rescued(r: &Rescued) {
     if r.has_log || messages::is_json() {
         return print_salvaged(&r.salvaged, &r.output);
     }
-    eprintln!(
+    messages::print(&format!(
         "klogger: {} events of recorder {} in {}, all from the rings; {}.",
         HumanCount(r.salvaged.summary.events),
         r.pid,
         r.output.display(),
         losses(&r.salvaged.ledger)
-    );
+    ));
     print_ledger(&r.salvaged.ledger);
 }
 
@@ -131,7 +132,7 @@ fn print_salvaged(saved: &Salvaged, output: &Path) {
         let more = json!({ "written": saved.written, "rescued": saved.rescued });
         return messages::summary(output, &saved.summary, &saved.ledger, more);
     }
-    eprintln!(
+    messages::print(&format!(
         "klogger: {} events in {}: {} from {}, {} from the rings; {}.",
         HumanCount(saved.summary.events),
         output.display(),
@@ -139,13 +140,13 @@ fn print_salvaged(saved: &Salvaged, output: &Path) {
         saved.log.display(),
         HumanCount(saved.rescued),
         losses(&saved.ledger)
-    );
+    ));
     print_ledger(&saved.ledger);
 }
 
 fn print_ledger(ledger: &Ledger) {
     for e in &ledger.entries {
-        eprintln!("  {}", escaped(&format!("{}: {}", e.key, e.text)));
+        messages::print(&format!("  {}: {}", e.key, e.text));
     }
 }
 

@@ -6,7 +6,7 @@ use crate::messages;
 use klogger_log::damage::Damage;
 use klogger_log::ledger::{Key, Severity};
 use klogger_log::reader::Reader;
-use klogger_log::text::{escaped, push_seconds};
+use klogger_log::text::push_seconds;
 use std::path::Path;
 
 /// Says so at once if the log is still being written: what follows may be cut off by `head`.
@@ -47,10 +47,11 @@ pub fn warn_of(reader: &Reader, found: &[Damage]) {
             Key::RecorderKilled => "; 'klogger rescue' may find its last events",
             _ => "",
         };
-        eprintln!("klogger: warning: {}{more}", escaped(&damage.to_string()));
+        messages::print(&format!("klogger: warning: {damage}{more}"));
     }
     if found.len() > WARNINGS_MAX {
-        eprintln!("klogger: warning: and {} more; see 'klogger info'", found.len() - WARNINGS_MAX);
+        let more = found.len() - WARNINGS_MAX;
+        messages::print(&format!("klogger: warning: and {more} more; see 'klogger info'"));
     }
     let read =
         [Key::BlockCorrupt, Key::FileCut, Key::SerialGap, Key::TimeDisorder].map(|k| k.info().name);
@@ -61,9 +62,9 @@ pub fn warn_of(reader: &Reader, found: &[Damage]) {
         .filter(|e| e.severity >= Severity::Loss && !read.contains(&e.key.as_str()));
     let lost: u64 = losses.fold(0, |sum, e| sum.saturating_add(e.count));
     if lost > 0 {
-        eprintln!(
+        messages::print(&format!(
             "klogger: warning: {lost} events were lost while recording; 'klogger info' says which, \
              and why"
-        );
+        ));
     }
 }

@@ -87,6 +87,10 @@ impl SelectArgs {
             events[found.ok_or_else(|| failure(unknown_event(name, preamble)))?] = true;
         }
         let filter = self.filter.as_ref().map(|text| Filter::new(text, preamble, start_ns));
+        let from_ns = self.from.map_or(0, resolve);
+        if self.to.is_some_and(|to| resolve(to) < from_ns) {
+            return Err(Failure::new("--to is before --from").help("exchange them"));
+        }
         // Events before `from` are still read, because they contain the names of threads.
         let selection = Selection { origins: None, from_ns: None, to_ns: self.to.map(resolve) };
         Ok(Choice {
@@ -94,7 +98,7 @@ impl SelectArgs {
             start_ns,
             selection,
             events,
-            from_ns: self.from.map_or(0, resolve),
+            from_ns,
             cpus: self.cpus.clone(),
             filter: filter.transpose().map_err(failure)?,
         })

@@ -93,10 +93,10 @@ impl Filter {
 /// Parses a filter; its names are not looked up.
 pub fn parsed(text: &str) -> Result<Expr, FilterError> {
     parse::parse(text).map_err(|at| FilterError {
-        message: format!(
-            "the filter cannot be parsed from here on: '{}'",
-            text.get(at..).unwrap_or_default()
-        ),
+        message: match text.get(at..).unwrap_or_default() {
+            "" => "the filter is not complete".into(),
+            rest => format!("the filter cannot be parsed from here on: '{rest}'"),
+        },
         help: format!(
             "compare fields with ==, !=, <, <=, >, >= or =~, and join with &&, || and !; {EXAMPLE}"
         ),

@@ -142,7 +142,7 @@ const REFUSED: &[(&str, &str, &str)] = &[
     ("set == 'c|a'", "no value of 'bits' is shown as 'c|a'", "\"a|c\""),
     ("set == 'a|x'", "'bits' has no name 'x'", "a, b, c"),
     ("error == 'ENOENTT'", "there is no error 'ENOENTT'", "did you mean `ENOENT`?"),
-    ("i ==", "the filter cannot be parsed from here on: ''", "compare fields with"),
+    ("i ==", "the filter is not complete", "compare fields with"),
 ];
 
 #[test]

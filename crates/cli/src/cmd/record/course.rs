@@ -3,7 +3,6 @@
 
 use crate::messages;
 use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
-use klogger_log::text::escaped_lines;
 use klogger_recorder::{Message, Outcome, Progress};
 use serde_json::json;
 use std::fmt::Write;
@@ -64,7 +63,7 @@ impl Course {
                 let more = json!({ "elapsed_ns": nanoseconds(outcome.elapsed) });
                 messages::summary(&self.log, &outcome.summary, &outcome.ledger, more);
             }
-            (false, false) => eprint!("{}", escaped_lines(&self.summary(outcome))),
+            (false, false) => messages::print(&self.summary(outcome)),
         }
     }
 
@@ -90,10 +89,7 @@ impl Course {
         for note in &outcome.notes {
             let _ = writeln!(text, "  note: {note}");
         }
-        let _ = writeln!(
-            text,
-            "See it with: klogger report {log}   klogger cat {log}   klogger info {log}"
-        );
+        let _ = write!(text, "See it with: klogger report {log}   (or klogger cat, klogger info)");
         text
     }
 }
