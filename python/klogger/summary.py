@@ -44,9 +44,9 @@ def summary(log: Log) -> Summary:
     if host.get("cpu_model"):
         place.append(str(host["cpu_model"]))
     head.lines.append(printable(", ".join([*when(preamble), *place])))
-    scope = {"all": "all threads", "processes": "the workload's threads only"}.get(
-        str(preamble.get("scope")), ""
-    )
+    scope = chosen(preamble) or {
+        "all": "all threads", "processes": "the workload's threads only"
+    }.get(str(preamble.get("scope")), "")
     schemas = ", ".join(str(s.get("name")) for s in log.schemas)
     head.lines.append(
         printable(f"schemata: {schemas or 'none'}{f'; scope: {scope}' if scope else ''}")
@@ -56,6 +56,17 @@ def summary(log: Log) -> Summary:
     if not logged:
         head.warnings.append("the log has no events")
     return head
+
+
+def chosen(preamble: dict[str, Any]) -> str:
+    """Which threads were chosen by --comm, --uid and --cgroup; empty: none were."""
+    threads = section(section(preamble, "recorder"), "threads")
+    parts = []
+    for key, how in ("comms", "named"), ("users", "of user"), ("cgroups", "in"):
+        found = threads.get(key)
+        if isinstance(found, list) and found:
+            parts.append(f"{how} {' or '.join(map(str, found))}")
+    return f"threads {', '.join(parts)}" if parts else ""
 
 
 def missing(log: Log, lost: int) -> str:

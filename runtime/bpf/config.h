@@ -9,6 +9,32 @@
 
 #define KLOGGER_CPUS_MAX 8192		/* CPU numbers are below this: NR_CPUS */
 
+/* How a hit begins: see klogger_begin(). */
+enum klogger_beginning {
+	KLOGGER_AT_ONCE = 0,
+	KLOGGER_PREEMPTED = 1,		/* preemption must be off */
+	KLOGGER_CHOOSES = 2,		/* first decides whether the thread is chosen */
+	KLOGGER_CHOOSES_PREEMPTED = 3,
+};
+
+/*
+ * Which threads are chosen: those that match one of each list that is not empty (--comm, --uid,
+ * --cgroup).
+ */
+#define KLOGGER_CHOICES 8		/* longest list */
+#define KLOGGER_CGROUP_DEPTH 32		/* a cgroup's ancestors, itself included */
+struct klogger_choice {
+	__u32 comms;
+	__u32 users;
+	__u32 cgroups;
+	__u8 all;				/* not only those that are followed */
+	__u8 builtin;				/* this object has the built-in events */
+	__u8 unused[2];
+	__u64 comm[KLOGGER_CHOICES][2];		/* 16 bytes, filled up with zeros */
+	__u64 cgroup[KLOGGER_CHOICES];		/* ids; descendants match as well */
+	__u32 user[KLOGGER_CHOICES];
+};
+
 /* Set before loading. To the verifier these are constants, so it removes the branches not taken. */
 struct klogger_config {
 	__u32 rings;		/* CPUs that have one */
@@ -25,8 +51,10 @@ struct klogger_config {
 	__u8 copy;
 	__u32 larger_mask;	/* size of a larger ring - 1; 0: rings do not grow */
 	__u32 probes;		/* added to the numbers of this object's probes */
-	__u32 unused;
+	__u8 beginning;		/* an enum klogger_beginning */
+	__u8 unused[3];
 	__u64 cpus[KLOGGER_CPUS_MAX / 64];	/* a bit for each CPU: see KLOGGER_SOME_CPUS */
+	struct klogger_choice choice;
 };
 
 /*

@@ -67,11 +67,26 @@ static __noinline int klogger_admit(__u32 index, __u32 state)
 				  klogger_admit(index, klogger_state);  \
 	})
 
+static __always_inline int klogger_has_bit(__u64 *bits, __u32 tid)
+{
+	return READ_ONCE(bits[tid / 64 & (KLOGGER_TIDS / 64 - 1)]) >> (tid & 63) & 1;
+}
+
+static __always_inline void klogger_set_bit(__u64 *bits, __u32 tid)
+{
+	__sync_fetch_and_or(&bits[tid / 64 & (KLOGGER_TIDS / 64 - 1)], 1ull << (tid & 63));
+}
+
+static __always_inline void klogger_clear_bit(__u64 *bits, __u32 tid)
+{
+	__sync_fetch_and_and(&bits[tid / 64 & (KLOGGER_TIDS / 64 - 1)], ~(1ull << (tid & 63)));
+}
+
 static __always_inline int klogger_in_scope(__u32 tid)
 {
 	if (!klogger_config.scoped)
 		return 1;
-	return READ_ONCE(klogger_scope[tid / 64 & (KLOGGER_TIDS / 64 - 1)]) >> (tid & 63) & 1;
+	return klogger_has_bit(klogger_scope, tid);
 }
 
 static __always_inline int klogger_in_scope_current(void)
@@ -79,49 +94,6 @@ static __always_inline int klogger_in_scope_current(void)
 	if (!klogger_config.scoped)
 		return 1;
 	return klogger_in_scope((__u32)bpf_get_current_pid_tgid());
-}
-
-static __always_inline void klogger_scope_add(__u32 tid)
-{
-	__sync_fetch_and_or(&klogger_scope[tid / 64 & (KLOGGER_TIDS / 64 - 1)], 1ull << (tid & 63));
-}
-
-static __always_inline void klogger_scope_remove(__u32 tid)
-{
-	__sync_fetch_and_and(&klogger_scope[tid / 64 & (KLOGGER_TIDS / 64 - 1)],
-			     ~(1ull << (tid & 63)));
-}
-
-/*
- * A child is in scope if its parent is. Otherwise the child's bit is cleared, because its number
- * may have belonged to a thread in scope whose memory has not been freed yet.
- */
-static __always_inline void klogger_scope_fork(__u32 parent, __u32 child)
-{
-	if (!klogger_config.scoped)
-		return;
-	if (klogger_in_scope(parent))
-		klogger_scope_add(child);
-	else if (klogger_in_scope(child))
-		klogger_scope_remove(child);
-}
-
-/*
- * If a thread other than the first calls exec, it takes over the id of the first one, which has
- * just ended.
- */
-static __always_inline void klogger_scope_exec(__u32 tid, __u32 old_tid)
-{
-	if (klogger_config.scoped && tid != old_tid && klogger_in_scope(old_tid)) {
-		klogger_scope_add(tid);
-		klogger_scope_remove(old_tid);
-	}
-}
-
-static __always_inline void klogger_scope_free(__u32 tid)
-{
-	if (klogger_config.scoped && klogger_in_scope(tid))
-		klogger_scope_remove(tid);
 }
 
 #endif

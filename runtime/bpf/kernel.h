@@ -26,6 +26,40 @@ struct task_struct___klogger {
 #define klogger_context_ppid() \
 	(((struct task_struct___klogger *)bpf_get_current_task_btf())->real_parent->tgid)
 
+/* What threads are chosen by: see scope.h. `cgroups` exists with CONFIG_CGROUPS. */
+struct cred___klogger {
+	struct {
+		unsigned int val;
+	} euid;
+} __attribute__((preserve_access_index));
+
+struct kernfs_node___klogger {
+	__u64 id;
+} __attribute__((preserve_access_index));
+
+struct cgroup___klogger;
+
+struct cgroup_subsys_state___klogger {
+	struct cgroup___klogger *cgroup;
+	struct cgroup_subsys_state___klogger *parent;
+} __attribute__((preserve_access_index));
+
+struct cgroup___klogger {
+	struct cgroup_subsys_state___klogger self;
+	struct kernfs_node___klogger *kn;
+} __attribute__((preserve_access_index));
+
+struct css_set___klogger {
+	struct cgroup___klogger *dfl_cgrp;
+} __attribute__((preserve_access_index));
+
+struct task_struct___klogger_choice {
+	int pid;
+	char comm[16];
+	const struct cred___klogger *cred;
+	struct css_set___klogger *cgroups;
+} __attribute__((preserve_access_index));
+
 /*
  * Since 5.16 (bcf9033e5449, "sched: move CPU field back into thread_info") the CPU of a thread is
  * here.

@@ -18,6 +18,7 @@
 #include "config.h"
 #include "maps.h"
 #include "filter.h"
+#include "scope.h"
 #include "slow.h"
 #include "copies.h"
 #include "read.h"
@@ -65,8 +66,16 @@ static __always_inline void klogger_leave(struct klogger_hit *hit)
  */
 static __always_inline int klogger_begin(void *arguments, __u32 probe)
 {
-	if (!klogger_config.preempt)
+	__u8 beginning = klogger_config.beginning;
+
+	/* In this order, the first two cases take one load and no other instruction. */
+	if (beginning == KLOGGER_AT_ONCE)
 		return 1;
+	if (beginning != KLOGGER_PREEMPTED) {
+		klogger_choose_current();
+		if (!klogger_config.preempt)
+			return 1;
+	}
 	if (klogger_config.copy && klogger_was_served(arguments, klogger_config.probes + probe))
 		return 0;
 	bpf_preempt_disable();

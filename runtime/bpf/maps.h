@@ -14,8 +14,15 @@ const volatile struct klogger_config klogger_config SEC(".rodata.klogger");
 /* One byte for each event of this object: an enum klogger_state. */
 __u8 klogger_enabled[KLOGGER_EVENTS_MAX] SEC(".data.klogger_e");
 
-/* One bit for each thread id; shared by all objects of a recording. */
+/* One bit for each thread id: those that this object logs; shared by all objects of a recording. */
 __u64 klogger_scope[KLOGGER_TIDS / 64] SEC(".bss.klogger_s");
+
+/*
+ * If only some of the threads that are followed are chosen. The built-in events name threads, and
+ * are logged of all that are followed: their object has the bits of these in klogger_scope, and
+ * here those of the threads that are chosen. For all other objects the two are exchanged.
+ */
+__u64 klogger_other_scope[KLOGGER_TIDS / 64] SEC(".bss.klogger_o");
 
 /*
  * Events on CPUs that came online after the start have no ring. By event, all CPUs together; shared

@@ -141,6 +141,9 @@ static inline void klogger_scope_fork(u32 parent, u32 child)
 		clear_bit(child & (KLOGGER_TIDS - 1), klogger_scope);
 }
 
+/* The bpf engine decides here whether a thread is chosen; this one records all that it follows. */
+#define klogger_scope_choose(task, comm) ((void)(task), (void)(comm))
+
 static inline void klogger_scope_exec(u32 tid, u32 old_tid)
 {
 	if (!static_branch_unlikely(&klogger_scoped) || tid == old_tid ||

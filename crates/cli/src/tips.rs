@@ -27,8 +27,9 @@ const OPTIONS: &[Theirs] = &[
     ),
     row("record", &["-t", "-P", "--tid", "--tids"], "'-p ID' takes ids of threads too"),
     row("record", &["-C", "-M", "--cpus"], "--cpu LIST logs events on these CPUs only"),
-    row("record", &["-u", "--uid", "--user"], "the processes of a user: -p $(pgrep -d, -u USER)"),
-    row("record", &["--comm", "--name", "-n"], "the processes with a name: -p $(pgrep -d, NAME)"),
+    row("record", &["-u", "--user"], "--uid USER records the threads of a user"),
+    row("record", &["--name", "-n"], "--comm NAME records threads by their name"),
+    row("record", &["-G", "--cgroups", "--for-each-cgroup"], "--cgroup PATH records a cgroup"),
     row("record", &["--filter"], "--where 'EVENT: EXPRESSION' logs an event only if it matches"),
     row("record", &["-f", "-ff", "--follow-forks", "--inherit"], "descendants are always recorded"),
     row(

@@ -52,6 +52,8 @@ const OTHERS: &[(&[&str], &str)] = &[
         "unexpected argument '-t' found\n\n  tip: '-p ID' takes ids of threads",
     ),
     (&["record", "-s", "scheduler", "make"], "  tip: the command comes after '--': klogger record"),
+    (&["record", "-u", "root"], "  tip: --uid USER records the threads of a user\n"),
+    (&["record", "--name", "x"], "  tip: --comm NAME records threads by their name\n"),
     (&["record", "--duration=3"], "  tip: --for TIME ends the recording: --for 10s\n"),
     (&["record", "--buffersize", "1M"], "  tip: a similar argument exists: '--buffer-size'\n"),
     (&["cat", "v2.klog", "--filter", "cpu == 0"], "  tip: --where EXPRESSION selects events\n"),
@@ -88,8 +90,8 @@ const REFUSED: &[(&[&str], &str)] = &[
     ),
     (
         &["-s", "scheduler"],
-        "klogger: nothing to record\n  help: give a command (-- COMMAND), processes (-p PID,...), \
-         or -a for the whole system\n",
+        "klogger: nothing to record\n  help: give a command (-- COMMAND), processes (-p PID,... or \
+         --comm NAME), or -a for the whole system\n",
     ),
     (
         &["--engine", "user", "-o", "no/such/x.klog", "--", "true"],
@@ -111,6 +113,26 @@ const REFUSED: &[(&[&str], &str)] = &[
         &["--engine", "user", "-p", "4194304"],
         "klogger: there is no process or thread 4194304\n  \
          help: see 'ps -eL' for those there are\n",
+    ),
+    (
+        &["--engine", "user", "--comm", "make", "--", "true"],
+        "klogger: --comm: the user engine cannot choose threads\n  \
+         help: only the bpf engine can: record with --engine bpf, or processes with -p\n",
+    ),
+    (
+        &["--engine", "user", "--uid", "0,root", "--", "true"],
+        "klogger: --uid: the user engine cannot choose threads\n  \
+         help: only the bpf engine can: record with --engine bpf, or processes with -p\n",
+    ),
+    (
+        &["-s", "scheduler", "--comm", "systemd-journald"],
+        "error: invalid value 'systemd-journald' for '--comm <NAME>': names of threads have at \
+         most 15 bytes; the kernel has 'systemd-journal'\n\nFor more information, try '--help'.\n",
+    ),
+    (
+        &["-s", "scheduler", "--uid", "no:such"],
+        "error: invalid value 'no:such' for '--uid <USER>': there is no such user; write a number, \
+         or a name of /etc/passwd\n\nFor more information, try '--help'.\n",
     ),
     (
         &["-s", "scheduler", "-p", "0"],

@@ -36,6 +36,7 @@ pub const RUNTIME: &[(&str, &str)] = &[
     ("config.h", include_str!("../../../runtime/bpf/config.h")),
     ("maps.h", include_str!("../../../runtime/bpf/maps.h")),
     ("filter.h", include_str!("../../../runtime/bpf/filter.h")),
+    ("scope.h", include_str!("../../../runtime/bpf/scope.h")),
     ("slow.h", include_str!("../../../runtime/bpf/slow.h")),
     ("read.h", include_str!("../../../runtime/bpf/read.h")),
     ("copies.h", include_str!("../../../runtime/bpf/copies.h")),

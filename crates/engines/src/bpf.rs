@@ -5,6 +5,7 @@
 mod anchors;
 pub mod attach;
 mod calibrate;
+mod choice;
 mod engine;
 mod grace;
 pub mod hits;
@@ -21,6 +22,7 @@ pub use engine::INFO;
 pub use stacks::Stacks;
 
 use crate::scope::{SCOPE_BYTES, Scope};
+use crate::threads::Threads;
 use anchors::RingAnchors;
 use hits::Hits;
 use keep::Kept;
@@ -118,6 +120,18 @@ impl BpfEngine {
     }
 }
 
+impl BpfEngine {
+    /// Records only these of the threads that are followed.
+    fn choose(&mut self, threads: &Threads) -> Result<(), Error> {
+        if !threads.are_all() {
+            let followed = map_memory(&self.shared.other_scope, SCOPE_BYTES)?;
+            let recorded = map_memory(&self.shared.scope, SCOPE_BYTES)?;
+            self.scope = Scope::choosing(followed, recorded, threads.clone());
+        }
+        Ok(())
+    }
+}
+
 /// The objects of all units, and the maps that they share, which are those of the first.
 fn load_units(
     units: &[(&CompiledSchema, u16)],
@@ -132,7 +146,7 @@ fn load_units(
         let part = Part { base: *base, probes, copy: 0 };
         let object = load_object(unit, &plan, part, config, shared.as_ref(), example)?;
         if shared.is_none() {
-            shared = Some(Shared::of(&object)?);
+            shared = Some(Shared::of(&object, config)?);
         }
         if let Some(shared) = shared.as_mut().filter(|s| s.stacks.is_none())
             && object.maps().any(|m| m.name() == STACKS)

@@ -11,6 +11,7 @@ use crate::losses::{LeftOut, MissedHits};
 use crate::request::Request;
 use crate::scope::Scope;
 use crate::stacks::StackTable;
+use crate::threads::Threads;
 use klogger_codegen::made::Maker;
 use klogger_log::ledger::Ledger;
 use klogger_log::preamble::{Costs, ProbeState};
@@ -97,6 +98,13 @@ pub trait Engine {
         let name = self.info().name;
         Err(Error::new(format!("--cpu: the {name} engine cannot leave out CPUs"))
             .help("record without --cpu, and select CPUs of the log with 'klogger cat --cpu LIST'"))
+    }
+
+    /// Logs events of these threads only. Called before [`Engine::attach`].
+    fn choose_threads(&mut self, threads: &Threads) -> Result<(), Error> {
+        let (name, option) = (self.info().name, threads.option().unwrap_or_default());
+        Err(Error::new(format!("{option}: the {name} engine cannot choose threads"))
+            .help("only the bpf engine can: record with --engine bpf, or processes with -p"))
     }
 
     /// What events cost, if it was measured.

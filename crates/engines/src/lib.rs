@@ -14,5 +14,6 @@ pub mod registry;
 pub mod request;
 pub mod scope;
 pub mod stacks;
+pub mod threads;
 pub mod times;
 pub mod user;

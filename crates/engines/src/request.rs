@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! What the user asked for: the request that the recorder hands to its engines.
 
+use crate::threads::Threads;
 use klogger_log::preamble::SchemaText;
 use klogger_os::Error;
 use klogger_os::machine;
@@ -34,7 +35,7 @@ pub enum Target {
 }
 
 impl Target {
-    /// Whether only some threads are recorded.
+    /// Whether only some threads are followed.
     pub fn is_scoped(&self) -> bool {
         !matches!(self, Target::All)
     }
@@ -66,6 +67,8 @@ pub struct Request {
     /// Record all events that programs log, not only those of `units`.
     pub programs: bool,
     pub target: Target,
+    /// Of the threads of `target`, those that are recorded.
+    pub threads: Threads,
     /// The command that is started for the recording, whichever threads are recorded, and its
     /// arguments; empty: none. The recording ends with it.
     pub command: Vec<OsString>,
@@ -99,10 +102,15 @@ impl Request {
         })
     }
 
+    /// Whether only some threads are recorded.
+    pub fn is_scoped(&self) -> bool {
+        self.target.is_scoped() || !self.threads.are_all()
+    }
+
     /// For an engine with probes: checks that threads can be told apart, that rings of this size
     /// are possible, and that there is memory for all of them. Returns the number of CPUs.
     pub fn check_for_probes(&self) -> Result<usize, Error> {
-        if self.target.is_scoped() {
+        if self.is_scoped() {
             host_kernel::check_pid_namespace()?;
         }
         let rings = machine::online_cpus()?.iter().max().map_or(1, |c| *c as usize + 1);

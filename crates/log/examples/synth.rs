@@ -249,6 +249,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             overwrite: false,
             limits: Vec::new(),
             cpus: Vec::new(),
+            threads: Default::default(),
             conditions: Vec::new(),
             names: Vec::new(),
         },

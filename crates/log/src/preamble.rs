@@ -21,7 +21,8 @@ pub struct Preamble {
     pub command_line: Vec<String>,
     /// The recorded command, if there is one.
     pub workload: Vec<String>,
-    /// `all`, or `processes`: those in `PROCESS_EXISTS` events and their descendants.
+    /// `all`; `processes`: those in `PROCESS_EXISTS` events and their descendants; or `threads`,
+    /// chosen from all: see [`Recorder::threads`], which may also choose from those of processes.
     pub scope: String,
     pub recorder: Recorder,
     pub schemas: Vec<SchemaText>,
@@ -114,9 +115,44 @@ pub struct Recorder {
     /// Events are of these CPUs only, except klogger's own; empty: of all.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub cpus: Vec<u32>,
+    /// Which threads were chosen.
+    #[serde(skip_serializing_if = "Threads::are_all")]
+    pub threads: Threads,
     /// Conditions of events. The others were not logged, nor counted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
+}
+
+/// Only events of these threads were logged: of those that match one of each list that is not
+/// empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Threads {
+    /// Names.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub comms: Vec<String>,
+    /// Users, by name or number.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub users: Vec<String>,
+    /// Paths of cgroups, which include their descendants.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub cgroups: Vec<String>,
+}
+
+impl Threads {
+    pub fn are_all(&self) -> bool {
+        *self == Threads::default()
+    }
+
+    /// What threads must match, for people: "named make or cc1, of user build".
+    pub fn words(&self) -> String {
+        let lists = [("named", &self.comms), ("of user", &self.users), ("in", &self.cgroups)];
+        let given = lists.iter().filter(|(_, list)| !list.is_empty());
+        given
+            .map(|(how, list)| format!("{how} {}", list.join(" or ")))
+            .collect::<Vec<_>>()
+            .join(", ")
+    }
 }
 
 /// Only those of an event that match were logged. `expression`: as of [`crate::filter`].

@@ -85,6 +85,7 @@ fn preamble() -> Preamble {
             overwrite: false,
             limits: Vec::new(),
             cpus: Vec::new(),
+            threads: Default::default(),
             conditions: Vec::new(),
             names: Vec::new(),
         },

@@ -2,6 +2,7 @@
 //! System calls that the standard library does not have, each behind a safe function.
 
 pub mod bpffs;
+pub mod cgroups;
 pub mod clocks;
 pub mod confine;
 mod cpu;
@@ -20,6 +21,7 @@ mod signals;
 mod sockets;
 pub mod tracefs;
 pub mod tsc;
+pub mod users;
 
 pub use clocks::{clock_pair, monotonic_ns, thread_cpu_ns};
 pub use cpu::{

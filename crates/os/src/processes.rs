@@ -15,6 +15,9 @@ pub struct Thread {
     pub command: Vec<u8>,
 }
 
+/// Bytes of the longest name of a thread.
+pub const NAME_MAX: usize = 15;
+
 /// Ids of all processes.
 pub fn all_processes() -> Vec<u32> {
     numbers("/proc")
@@ -50,6 +53,29 @@ pub fn thread(pid: u32, tid: u32) -> Option<Thread> {
     }
     command.iter_mut().filter(|c| **c == 0).for_each(|c| *c = b' ');
     parse_stat(&stat, tid, pid, command)
+}
+
+/// The name of a thread, as its events have it; `None` if it has ended. /proc adds to the name of a
+/// kernel worker what it does.
+pub fn name_of(tid: u32) -> Option<Vec<u8>> {
+    let mut name = fs::read(format!("/proc/{tid}/comm")).ok()?;
+    if name.last() == Some(&b'\n') {
+        name.pop();
+    }
+    if name.starts_with(b"kworker/") {
+        let end = name.iter().position(|c| matches!(c, b'-' | b'+')).unwrap_or(name.len());
+        name.truncate(end);
+    }
+    name.truncate(NAME_MAX);
+    Some(name)
+}
+
+/// The effective user of a thread.
+pub fn user_of(tid: u32) -> Option<u32> {
+    let status = fs::read(format!("/proc/{tid}/status")).ok()?;
+    let status = String::from_utf8_lossy(&status);
+    let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    line.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
 /// The process that a thread belongs to; `None` if there is no such thread.
@@ -112,6 +138,8 @@ mod tests {
         assert!(threads_of(me).contains(&me));
         assert!(!own_name(me).is_empty() && !own_name(me).contains('\n'));
         assert_eq!(thread(me, me).unwrap().tgid, me);
+        assert_eq!(name_of(me).unwrap(), own_name(me).as_bytes());
+        assert!(user_of(me).is_some() && name_of(u32::MAX / 2).is_none());
         assert_eq!((process_of(me), process_of(u32::MAX / 2)), (Some(me), None));
         assert!(started(me) >= started(1));
         assert_eq!(started(u32::MAX / 2), None);

@@ -139,7 +139,7 @@ fn rate_limited(left: Vec<LeftOut>, events: &[EventLayout]) -> Vec<Entry> {
     left.into_iter().filter_map(entry).collect()
 }
 
-/// What was not logged because of `--cpu` and `--where`.
+/// What was not logged because of `--cpu`, `--where`, and options that choose threads.
 pub fn excluded(recorder: &Recorder, span: (u64, u64)) -> Vec<Entry> {
     let entry = || Entry::new(Key::Excluded).between(span.0, span.1);
     let of_condition = |c: &Condition| {
@@ -147,7 +147,10 @@ pub fn excluded(recorder: &Recorder, span: (u64, u64)) -> Vec<Entry> {
     };
     let cpus = (!recorder.cpus.is_empty())
         .then(|| entry().detail(&format!("only events of CPU {}", cpu_list(&recorder.cpus))));
-    cpus.into_iter().chain(recorder.conditions.iter().map(of_condition)).collect()
+    let threads = &recorder.threads;
+    let threads = (!threads.are_all())
+        .then(|| entry().detail(&format!("only events of threads {}", threads.words())));
+    cpus.into_iter().chain(threads).chain(recorder.conditions.iter().map(of_condition)).collect()
 }
 
 /// Stacks that have no number.

@@ -23,6 +23,7 @@ use klogger_engines::choice::Choice;
 pub use klogger_engines::request::{
     BUFFER_MAX, BUFFER_MIN, Request, Target, USER_BUFFER_MAX, USER_BUFFER_MIN,
 };
+pub use klogger_engines::threads::{Threads, User};
 use klogger_log::ledger::Ledger;
 pub use klogger_log::preamble::{Condition, RateLimit};
 use klogger_log::writer::{Compression, Summary};

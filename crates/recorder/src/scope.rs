@@ -20,7 +20,11 @@ pub fn put_in_scope(
     held: Option<&Held>,
 ) -> Vec<(u32, u32)> {
     match (target, held) {
-        (Target::All, _) => processes::all_processes().into_iter().flat_map(threads).collect(),
+        (Target::All, _) => {
+            let all: Vec<_> = processes::all_processes().into_iter().flat_map(threads).collect();
+            all.iter().for_each(|(_, tid)| scope.choose(*tid));
+            all
+        }
         (Target::Command, held) => {
             let pid = held.map(Held::pid).unwrap_or_default();
             scope.add(pid);

@@ -14,6 +14,7 @@ use crate::rescue::{self, rings};
 use crate::scope::put_in_scope;
 use crate::workload::{Held, Running, SIGNALS};
 use klogger_engines::engine::{Engine, Start};
+use klogger_engines::request::Request;
 use klogger_engines::scope::Scope;
 use klogger_log::preamble::{Preamble, RateLimit};
 use klogger_log::writer::Writer;
@@ -84,13 +85,18 @@ impl Session {
         Ok(session)
     }
 
-    /// On which CPUs events are logged.
+    /// On which CPUs events are logged, and of which threads.
     fn choose(&mut self) -> Result<(), Error> {
-        let cpus = &self.options.request.cpus;
-        match cpus.is_empty() {
-            true => Ok(()),
-            false => self.engines.iter_mut().try_for_each(|engine| engine.choose_cpus(cpus)),
+        let Request { cpus, threads, .. } = &self.options.request;
+        for engine in &mut self.engines {
+            if !cpus.is_empty() {
+                engine.choose_cpus(cpus)?;
+            }
+            if !threads.are_all() {
+                engine.choose_threads(threads)?;
+            }
         }
+        Ok(())
     }
 
     /// Only events of probes have limits.

@@ -10,7 +10,9 @@ mod words;
 use self::conditions::condition;
 use self::course::Course;
 use self::target::target;
-use self::values::{bytes, cpus, duration, mode, process, rate, size, user_size};
+use self::values::{
+    bytes, cgroup, comm, cpus, duration, mode, process, rate, size, user, user_size,
+};
 use self::words::schema_names;
 use super::Outcome;
 use super::build::build;
@@ -21,8 +23,9 @@ use klogger_engines::choice::Choice;
 use klogger_engines::registry::CHOICES;
 use klogger_engines::{bpf, kernel};
 use klogger_log::writer::Compression;
+use klogger_os::cgroups::Cgroup;
 use klogger_os::machine;
-use klogger_recorder::{Condition, Options, RateLimit, Request};
+use klogger_recorder::{Condition, Options, RateLimit, Request, User};
 use klogger_schema::model::Schema;
 use klogger_toolchain::compiled_schema::CompiledSchema;
 use klogger_toolchain::{bundled, host_kernel, kbuild};
@@ -49,6 +52,7 @@ Examples:
                                                   flight recorder
   klogger record -s scheduler -a --cpu 0-3 --for 10s
                                                   of four CPUs
+  klogger record -s scheduler --comm nginx        threads named so, until Ctrl-C
   klogger record -s scheduler --where 'SCHEDOUT: prio < 120' -- ./prog
                                                   only events that match
 Then:
@@ -88,6 +92,18 @@ pub struct Args {
     /// command, while it runs
     #[arg(short, long = "pid", value_name = "PID", value_delimiter = ',', value_parser = process)]
     pids: Vec<u32>,
+    /// Of these processes, record only threads with this name, as the kernel has it (at most 15
+    /// bytes). May be repeated: any of them
+    #[arg(long = "comm", value_name = "NAME", value_parser = comm)]
+    comms: Vec<String>,
+    /// Only threads of these users, by name or number: their effective users, which 'ps' shows
+    #[arg(long = "uid", value_name = "USER", value_delimiter = ',', value_parser = user)]
+    users: Vec<User>,
+    /// Only threads in this cgroup (version 2) and its descendants: a folder, or its path below the
+    /// root of cgroups. May be repeated: any of them. Threads must match all of --comm, --uid and
+    /// --cgroup that are given; without -a, -p and COMMAND they are those of the whole system
+    #[arg(long = "cgroup", value_name = "PATH", value_parser = cgroup)]
+    cgroups: Vec<Cgroup>,
     /// End after this time: 500ms, 30s, 5m, 1h. A command that still runs gets SIGTERM
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     duration: Option<Duration>,
@@ -160,7 +176,8 @@ fn ring_memory(buffer_size: Option<u64>, max_memory: Option<u64>) -> u64 {
 const PROGRAMS: &str = "programs";
 
 pub fn run(args: Args) -> Outcome {
-    let target = target(&args)?;
+    let threads = target::threads(&args);
+    let target = target(&args, &threads)?;
     let choice = args.engine.unwrap_or(&CHOICES[0]);
     let cpus = target::cpus(&args.cpus)?;
     let (mut units, programs) = schemas(&schema_names(&args.schemas)?, choice)?;
@@ -186,6 +203,7 @@ pub fn run(args: Args) -> Outcome {
             modules,
             programs,
             target,
+            threads,
             command: args.command.clone(),
             cpus,
             buffer_size: args.buffer_size.unwrap_or(BUFFER_DEFAULT),

@@ -153,11 +153,15 @@ fn head(about: &About, out: &mut String) {
     let scope = match preamble.scope.as_str() {
         "" => String::new(),
         "all" => "the whole system".into(),
+        "threads" => "threads of the whole system".into(),
         "processes" => "some processes and their descendants".into(),
         other => other.into(),
     };
     line(out, "scope", &scope);
     let recorder = &preamble.recorder;
+    if !recorder.threads.are_all() {
+        line(out, "threads", &format!("only those {}", recorder.threads.words()));
+    }
     if !recorder.cpus.is_empty() {
         let cpus = cpu_list(&recorder.cpus);
         line(out, "CPUs", &format!("{cpus} only; klogger's own events are of all"));

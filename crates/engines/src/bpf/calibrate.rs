@@ -177,6 +177,8 @@ impl Arms {
         let cpus = cpu as usize + 1;
         let config =
             Config { rings: cpus, ring_size: RING, larger: config.larger.min(2 * RING), ..*config };
+        // The hits of this thread are measured, which need not be chosen.
+        let config = Config { choice: None, ..config };
         let object = load::load_alone(unit, PROGRAM, place, &config)?;
         let map = |name, length| load::map_memory(&load::map_fd(&object, name)?, length);
         let memory = map(MEMORY, 8)?;

@@ -12,6 +12,7 @@ use crate::losses::{LeftOut, MissedHits};
 use crate::request::{FIRST_ID, Request};
 use crate::scope::Scope;
 use crate::stacks::StackTable;
+use crate::threads::Threads;
 use crate::times::Times;
 use klogger_codegen::bpf::{MAKER, programs};
 use klogger_log::preamble::{Costs, ProbeState};
@@ -54,6 +55,11 @@ impl Engine for BpfEngine {
     fn choose_cpus(&mut self, _cpus: &[u32]) -> Result<(), Error> {
         // The numbers are in the configuration of the programs.
         self.some_cpus = true;
+        Ok(())
+    }
+
+    fn choose_threads(&mut self, _threads: &Threads) -> Result<(), Error> {
+        // They are in the configuration of the programs.
         Ok(())
     }
 

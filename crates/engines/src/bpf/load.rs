@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Loads a compiled schema: from its ELF object to programs and maps in the kernel.
 
+use super::choice::Choice;
+use crate::request::FIRST_ID;
 use klogger_codegen::bpf::programs;
 use klogger_os::Error;
 use klogger_os::Mapping;
@@ -15,6 +17,7 @@ pub const RINGS: &str = "klogger_rings";
 pub const LARGER: &str = "klogger_larger";
 pub const NESTED_RINGS: &str = "klogger_nested";
 pub const SCOPE: &str = ".bss.klogger_s";
+pub const OTHER_SCOPE: &str = ".bss.klogger_o";
 pub const ENABLED: &str = ".data.klogger_e";
 pub const RINGLESS: &str = ".bss.klogger_r";
 pub const UNREAD: &str = ".bss.klogger_u";
@@ -46,6 +49,8 @@ pub struct Config {
     pub larger_memory: u64,
     /// Only threads whose bit is set are logged.
     pub scoped: bool,
+    /// Of the threads that are followed, only some are recorded.
+    pub choice: Option<Choice>,
     pub overwrite: bool,
     /// Percent of a ring: the low-water mark. When less is free, the writer wakes its drain thread.
     pub lowwater: u32,
@@ -65,6 +70,12 @@ pub struct Part {
     pub copy: u8,
 }
 
+impl Part {
+    fn is_builtin(self) -> bool {
+        self.base == FIRST_ID
+    }
+}
+
 impl Config {
     fn bytes(&self, part: Part) -> Vec<u8> {
         let words = [
@@ -76,10 +87,11 @@ impl Config {
             (layout::CONFIG_PROBES, part.probes),
         ];
         let flags = [
-            (layout::CONFIG_SCOPED, u8::from(self.scoped)),
+            (layout::CONFIG_SCOPED, u8::from(self.is_scoped(part))),
             (layout::CONFIG_OVERWRITE, u8::from(self.overwrite)),
             (layout::CONFIG_PREEMPT, u8::from(self.preempt)),
             (layout::CONFIG_COPY, part.copy),
+            (layout::CONFIG_BEGINNING, self.beginning()),
         ];
         let mut bytes = vec![0; layout::CONFIG];
         for (at, word) in words {
@@ -91,7 +103,21 @@ impl Config {
         for (at, flag) in flags {
             bytes[at] = flag;
         }
+        if let Some(choice) = self.choice {
+            choice.put(part.is_builtin(), &mut bytes);
+        }
         bytes
+    }
+
+    /// The built-in events name threads: also those that are not chosen.
+    fn is_scoped(&self, part: Part) -> bool {
+        self.scoped && !(part.is_builtin() && self.choice.is_some_and(|choice| choice.all))
+    }
+
+    /// An `enum klogger_beginning`.
+    fn beginning(&self) -> u8 {
+        let preempted = if self.preempt { layout::BEGINNING_PREEMPTED } else { 0 };
+        preempted | if self.choice.is_some() { layout::BEGINNING_CHOOSES } else { 0 }
     }
 }
 
@@ -101,6 +127,7 @@ pub struct Shared {
     pub larger: OwnedFd,
     pub nested: OwnedFd,
     pub scope: OwnedFd,
+    pub other_scope: OwnedFd,
     pub ringless: OwnedFd,
     pub unread: OwnedFd,
     pub rates: OwnedFd,
@@ -115,12 +142,19 @@ pub struct Shared {
 }
 
 impl Shared {
-    pub fn of(object: &Object) -> Result<Shared, Error> {
+    /// Those of the object with the built-in events. If threads are chosen, its two scopes are
+    /// those of the others exchanged.
+    pub fn of(object: &Object, config: &Config) -> Result<Shared, Error> {
+        let scopes = match config.choice {
+            None => (SCOPE, OTHER_SCOPE),
+            Some(_) => (OTHER_SCOPE, SCOPE),
+        };
         Ok(Shared {
             rings: map_fd(object, RINGS)?,
             larger: map_fd(object, LARGER)?,
             nested: map_fd(object, NESTED_RINGS)?,
-            scope: map_fd(object, SCOPE)?,
+            scope: map_fd(object, scopes.0)?,
+            other_scope: map_fd(object, scopes.1)?,
             ringless: map_fd(object, RINGLESS)?,
             unread: map_fd(object, UNREAD)?,
             rates: map_fd(object, RATES)?,
@@ -139,6 +173,7 @@ impl Shared {
             LARGER => Some(&self.larger),
             NESTED_RINGS => Some(&self.nested),
             SCOPE => Some(&self.scope),
+            OTHER_SCOPE => Some(&self.other_scope),
             RINGLESS => Some(&self.ringless),
             UNREAD => Some(&self.unread),
             RATES => Some(&self.rates),

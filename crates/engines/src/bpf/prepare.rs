@@ -3,6 +3,7 @@
 
 use super::BpfEngine;
 use super::calibrate::Prepared;
+use super::choice::Choice;
 use super::load::{self, Config};
 use crate::request::{BUFFER_MAX, Request};
 use klogger_os as os;
@@ -22,7 +23,7 @@ const LARGER_MIN: u64 = 16 << 20;
 pub fn load(request: &Request, units: &[(&CompiledSchema, u16)]) -> Result<BpfEngine, Error> {
     host_kernel::check_privilege()?;
     let rings = request.check_for_probes()?;
-    let config = config(request, rings);
+    let config = config(request, rings)?;
     // In parallel, because loading takes longer.
     let example = thread::spawn(move || load::example(&config));
     let types = host_kernel::types()?;
@@ -45,25 +46,27 @@ pub fn load(request: &Request, units: &[(&CompiledSchema, u16)]) -> Result<BpfEn
         (engine, prepared.and_then(|p| p.join().ok()))
     });
     let mut engine = engine?;
+    engine.choose(&request.threads)?;
     engine.costs = prepared.map(Prepared::measure);
     Ok(engine)
 }
 
 /// `preempt` is not known yet.
-fn config(request: &Request, rings: usize) -> Config {
+fn config(request: &Request, rings: usize) -> Result<Config, Error> {
     let memory = (rings * Rings::stride(request.buffer_size as usize)) as u64;
     let larger_memory = request.ring_memory.saturating_sub(memory);
-    Config {
+    Ok(Config {
         rings,
         ring_size: request.buffer_size as usize,
         larger: larger_ring(request.buffer_size, larger_memory),
         larger_memory,
-        scoped: request.target.is_scoped(),
+        scoped: request.is_scoped(),
+        choice: Choice::of(request)?,
         overwrite: request.overwrite,
         lowwater: request.lowwater,
         preempt: false,
         cpus: cpu_bits(&request.cpus),
-    }
+    })
 }
 
 /// A bit for each CPU. Numbers that no kernel has are left out.

@@ -120,7 +120,8 @@ impl Key {
             Key::Excluded => (
                 "excluded",
                 Info,
-                "--cpu or --where excluded events, which were neither logged nor counted",
+                "--cpu, --where, --comm, --uid or --cgroup excluded events, which were neither \
+                 logged nor counted",
                 "none needed; record without the option to have all events",
             ),
             Key::RingGrown => (

@@ -19,7 +19,12 @@ impl Session {
             clock,
             command_line: self.options.command_line.clone(),
             workload: request.command.iter().map(|w| w.to_string_lossy().into_owned()).collect(),
-            scope: if request.target.is_scoped() { "processes" } else { "all" }.into(),
+            scope: match (request.target.is_scoped(), request.threads.are_all()) {
+                (true, _) => "processes",
+                (false, false) => "threads",
+                (false, true) => "all",
+            }
+            .into(),
             recorder: self.recorder(),
             schemas: units.iter().map(|unit| choice.schema_text(request, unit)).collect(),
             events: self.layouts.clone(),
@@ -41,6 +46,7 @@ impl Session {
             overwrite: self.options.request.overwrite,
             limits: self.limits.clone(),
             cpus: self.options.request.cpus.clone(),
+            threads: self.options.request.threads.text(),
             conditions: self.options.conditions.clone(),
         }
     }

@@ -4,19 +4,26 @@
 use super::Args;
 use crate::failure::Failure;
 use klogger_os::machine::{cpu_list, online_cpus};
-use klogger_recorder::Target;
+use klogger_recorder::{Target, Threads};
 use std::ops::RangeInclusive;
 
-/// clap has refused `-a` together with `-p`.
-pub fn target(args: &Args) -> Result<Target, Failure> {
-    match (args.all, args.pids.is_empty(), args.command.is_empty()) {
+/// clap has refused `-a` together with `-p`. Threads are chosen from all, if nothing else is given.
+pub fn target(args: &Args, threads: &Threads) -> Result<Target, Failure> {
+    let all = args.all || (!threads.are_all() && args.pids.is_empty() && args.command.is_empty());
+    match (all, args.pids.is_empty(), args.command.is_empty()) {
         (true, ..) => Ok(Target::All),
         (false, false, _) => Ok(Target::Processes(distinct(&args.pids))),
         (false, true, false) => Ok(Target::Command),
         (false, true, true) => Err(Failure::new("nothing to record").help(
-            "give a command (-- COMMAND), processes (-p PID,...), or -a for the whole system",
+            "give a command (-- COMMAND), processes (-p PID,... or --comm NAME), or -a for the \
+             whole system",
         )),
     }
+}
+
+/// The threads of `--comm`, `--uid` and `--cgroup`.
+pub fn threads(args: &Args) -> Threads {
+    Threads { comms: args.comms.clone(), users: args.users.clone(), cgroups: args.cgroups.clone() }
 }
 
 /// The CPUs of `--cpu`, in ascending order; none if it was not given.

@@ -2,7 +2,10 @@
 //! Parses values of the options of `klogger record`: times, sizes, rates, modes. Each error says
 //! what to write instead.
 
-use klogger_recorder::{BUFFER_MAX, BUFFER_MIN, RateLimit, USER_BUFFER_MAX, USER_BUFFER_MIN};
+use klogger_os::cgroups::{self, Cgroup};
+use klogger_os::processes::NAME_MAX;
+use klogger_os::users;
+use klogger_recorder::{BUFFER_MAX, BUFFER_MIN, RateLimit, USER_BUFFER_MAX, USER_BUFFER_MIN, User};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -45,6 +48,34 @@ pub fn cpus(text: &str) -> Result<RangeInclusive<u32>, String> {
     let range = cpu(first).zip(cpu(last)).map(|(first, last)| first..=last);
     let range = range.filter(|range| !range.is_empty() && *range.end() < u32::from(u16::MAX));
     range.ok_or_else(|| "write numbers of CPUs, and ranges: 0-3,5".into())
+}
+
+/// A value of `--comm`.
+pub fn comm(text: &str) -> Result<String, String> {
+    match text {
+        "" => Err("a name cannot be empty".into()),
+        _ if text.len() > NAME_MAX => {
+            let cut = text.char_indices().take_while(|(at, c)| at + c.len_utf8() <= NAME_MAX);
+            let cut: String = cut.map(|(_, c)| c).collect();
+            Err(format!("names of threads have at most {NAME_MAX} bytes; the kernel has '{cut}'"))
+        }
+        _ => Ok(text.into()),
+    }
+}
+
+/// An element of `--uid`: the number or the name of a user.
+pub fn user(text: &str) -> Result<User, String> {
+    let id = text.parse().ok().or_else(|| users::id_of(text));
+    let id = id.ok_or("there is no such user; write a number, or a name of /etc/passwd")?;
+    Ok(User { name: text.into(), id })
+}
+
+/// A value of `--cgroup`.
+pub fn cgroup(text: &str) -> Result<Cgroup, String> {
+    cgroups::find(text).map_err(|e| match e.help {
+        Some(help) => format!("{}; {help}", e.message),
+        None => e.message,
+    })
 }
 
 /// The highest rate per second: intervals between events are counted in sixteenths of a nanosecond.
@@ -159,6 +190,19 @@ mod tests {
         for bad in ["", "-1", "x", "1 2", "4294967296"] {
             assert!(process(bad).unwrap_err().contains("pgrep"), "{bad}");
         }
+    }
+
+    #[test]
+    fn names_and_users_of_threads() {
+        assert_eq!(comm("kworker/0:1"), Ok("kworker/0:1".into()));
+        assert_eq!(comm("systemd-journal"), Ok("systemd-journal".into()));
+        let long = "names of threads have at most 15 bytes; the kernel has 'systemd-journal'";
+        assert_eq!(comm("systemd-journald"), Err(long.into()));
+        assert!(comm("aaaaaaaaaaaaaa\u{fc}").unwrap_err().ends_with("has 'aaaaaaaaaaaaaa'"));
+        assert!(comm("").is_err());
+        assert_eq!(user("root").map(|u| u.id), Ok(0));
+        assert_eq!(user("65534").map(|u| u.id), Ok(65534));
+        assert!(user("-1").is_err() && user("").is_err() && user("no:such").is_err());
     }
 
     #[test]

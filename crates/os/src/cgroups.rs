@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Cgroups of version 2, and which threads are in them.
+
+use super::Error;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// A cgroup.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cgroup {
+    /// The kernel's number of it.
+    pub id: u64,
+    /// Its path from the root of all cgroups, as in /proc/PID/cgroup: `/` or `/a/b`.
+    pub path: String,
+}
+
+/// A mounted hierarchy of version 2.
+struct Mount {
+    at: PathBuf,
+    /// The cgroup that is mounted there.
+    root: String,
+}
+
+/// The cgroup of a path in the file system, or of one below the root of all cgroups.
+pub fn find(path: &str) -> Result<Cgroup, Error> {
+    let mounts = mounts(&fs::read_to_string("/proc/self/mountinfo").unwrap_or_default());
+    let Some(first) = mounts.first() else {
+        return Err(Error::new("no cgroups of version 2 are mounted here")
+            .help("mount them: mount -t cgroup2 none /sys/fs/cgroup"));
+    };
+    let see = || format!("'ls {}' shows those there are", first.at.display());
+    let named = Path::new(path);
+    let below = first.at.join(path.trim_start_matches('/'));
+    let folder = [named, &below].into_iter().filter_map(|p| fs::canonicalize(p).ok());
+    let mut folders = folder.filter(|p| p.is_dir()).peekable();
+    if folders.peek().is_none() {
+        return Err(Error::new(format!("there is no cgroup {path}")).help(see()));
+    }
+    let within = |folder: PathBuf| {
+        let mount = mounts.iter().find(|mount| folder.starts_with(&mount.at))?;
+        let id = fs::metadata(&folder).ok()?.ino();
+        let below = folder.strip_prefix(&mount.at).ok()?.to_str()?;
+        Some(Cgroup { id, path: joined(&mount.root, below) })
+    };
+    folders
+        .find_map(within)
+        .ok_or_else(|| Error::new(format!("{path} is not a cgroup of version 2")).help(see()))
+}
+
+fn joined(root: &str, below: &str) -> String {
+    match (root.trim_end_matches('/'), below) {
+        ("", "") => "/".into(),
+        (root, "") => root.into(),
+        (root, below) => format!("{root}/{below}"),
+    }
+}
+
+/// Mounts of the type cgroup2. A line: `30 23 0:26 ROOT PLACE OPTIONS - TYPE ...`.
+fn mounts(info: &str) -> Vec<Mount> {
+    let mount = |line: &str| {
+        let (before, after) = line.split_once(" - ")?;
+        let words: Vec<&str> = before.split(' ').collect();
+        let is_one = after.split(' ').next() == Some("cgroup2");
+        is_one.then_some(Mount { at: words.get(4)?.into(), root: words.get(3)?.to_string() })
+    };
+    info.lines().filter_map(mount).collect()
+}
+
+impl Cgroup {
+    /// Whether a thread is in it, or in one of its descendants.
+    pub fn has(&self, tid: u32) -> bool {
+        let list = fs::read_to_string(format!("/proc/{tid}/cgroup")).unwrap_or_default();
+        let path = list.lines().find_map(|line| line.strip_prefix("0::"));
+        path.is_some_and(|path| self.has_path(path))
+    }
+
+    fn has_path(&self, path: &str) -> bool {
+        let rest = path.strip_prefix(self.path.trim_end_matches('/'));
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mounts_of_version_2() {
+        let info = "30 23 0:26 / /sys/fs/cgroup ro - tmpfs none rw\n\
+                    31 30 0:27 /a /sys/fs/cgroup/unified rw,relatime shared:9 - cgroup2 none rw\n\
+                    32 30 0:28 / /sys/fs/cgroup/memory rw - cgroup none rw,memory\n";
+        let found = mounts(info);
+        assert_eq!(found.len(), 1);
+        assert_eq!(
+            (found[0].at.to_str(), found[0].root.as_str()),
+            (Some("/sys/fs/cgroup/unified"), "/a")
+        );
+        assert_eq!((joined("/", ""), joined("/", "x/y")), ("/".into(), "/x/y".into()));
+        assert_eq!((joined("/a", ""), joined("/a", "x")), ("/a".into(), "/a/x".into()));
+    }
+
+    #[test]
+    fn descendants_belong_to_a_cgroup() {
+        let cgroup = |path: &str| Cgroup { id: 1, path: path.into() };
+        let has = |path: &str, other: &str| cgroup(path).has_path(other);
+        assert!(has("/", "/") && has("/", "/a") && has("/a", "/a") && has("/a", "/a/b"));
+        assert!(!has("/a", "/") && !has("/a", "/ab") && !has("/a/b", "/a"));
+    }
+}
