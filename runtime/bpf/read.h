@@ -86,6 +86,15 @@ static __always_inline void klogger_text_store(void *dst, struct klogger_text *t
 }
 
 /*
+ * Fields of a trace event's record, for the arguments of its probe: a number, an array, and a text
+ * whose offset is in the lower half of the word at `at`. The loads are volatile, because the
+ * verifier refuses those at offsets that the compiler has combined.
+ */
+#define klogger_field(at) ((const char *)klogger_arguments + (at))
+#define klogger_number_field(type, at) (*(const volatile type *)klogger_field(at))
+#define klogger_text_field(at) klogger_field(klogger_number_field(__u32, at) & 0xffff)
+
+/*
  * The thread that was running, perhaps interrupted, when the probe was hit; for bodies, and for
  * `context tid`.
  */

@@ -57,7 +57,7 @@ pub fn source(schema: &Schema, types: &KernelTypes, runs: Runs) -> Result<Vec<Na
         push_c(&mut out, schema, block, stacks.as_ref());
     }
     for p in programs(schema) {
-        program(&mut out, schema, &p, stacks.as_ref());
+        program(&mut out, schema, &p, types, stacks.as_ref())?;
     }
     calibrate::program(&mut out, schema, stacks.is_some());
     Ok(vec![NamedText { name, text: out.finish() }, events, kernel])
@@ -89,10 +89,16 @@ fn push_c(out: &mut Text, schema: &Schema, block: &CBlock, stacks: Option<&BTree
 }
 
 /// The body is a separate function, so that `return;` in it means what it does in the kernel.
-fn program(out: &mut Text, schema: &Schema, program: &Program, stacks: Option<&BTreeSet<String>>) {
+fn program(
+    out: &mut Text,
+    schema: &Schema,
+    program: &Program,
+    types: &KernelTypes,
+    stacks: Option<&BTreeSet<String>>,
+) -> Result<(), Error> {
     let (probe, function) = (&schema.probes[program.probe], &program.name);
     let (number, target) = (program.probe, &probe.targets[program.target]);
-    let Some(row) = attach_points::of(target.kind) else { return };
+    let Some(row) = attach_points::of(target.kind) else { return Ok(()) };
     let unused = "__attribute__((unused))";
     let declared: String =
         target.params.iter().map(|p| format!(", {unused} {}", p.declare())).collect();
@@ -100,8 +106,8 @@ fn program(out: &mut Text, schema: &Schema, program: &Program, stacks: Option<&B
         Some(_) => (format!(", {unused} void *{}", stack::CONTEXT), ", klogger_arguments"),
         None => (String::new(), ""),
     };
-    let arguments = target.params.iter().enumerate();
-    let arguments: String = arguments.map(|(n, p)| format!(", {}", (row.argument)(n, p))).collect();
+    let arguments = (row.arguments)(target, types)?;
+    let arguments: String = arguments.into_iter().map(|a| format!(", {a}")).collect();
     out.push(format_args!(
         "\nstatic __always_inline void body_of_{function}({unused} struct klogger_hit \
          *klogger_hit{context}{declared})\n{{\n",
@@ -115,4 +121,5 @@ fn program(out: &mut Text, schema: &Schema, program: &Program, stacks: Option<&B
          \tklogger_end(&klogger_hit, klogger_arguments, {number});\n\treturn 0;\n}}\n",
         (row.section)(target),
     ));
+    Ok(())
 }

@@ -4,6 +4,7 @@
 
 mod declarations;
 
+use crate::trace_event::{Field, Shape, TraceEvent};
 use btf_rs::{Btf, BtfType, Type};
 use klogger_schema::model::{Param, Schema, Target};
 
@@ -27,6 +28,9 @@ impl From<btf_rs::Error> for Error {
     }
 }
 
+/// Words of a type that do not change its machine type.
+const QUALIFIERS: [&str; 3] = ["const", "volatile", "restrict"];
+
 type Result<T> = std::result::Result<T, Error>;
 
 /// The kernels on which an object will run.
@@ -41,12 +45,51 @@ pub enum Runs {
 /// The types of one kernel.
 pub struct KernelTypes {
     btf: Btf,
+    formats: Option<Box<dyn Formats>>,
+}
+
+/// The `format` files of a kernel's trace events. Errors are messages for the user.
+pub trait Formats: Send + Sync {
+    /// The text of an event's file; `None` if there is no such event.
+    fn format(&self, group: &str, name: &str) -> std::result::Result<Option<String>, String>;
+
+    /// All trace events, as `GROUP:NAME`.
+    fn names(&self) -> std::result::Result<Vec<String>, String>;
 }
 
 impl KernelTypes {
     /// `bytes`: the contents of `/sys/kernel/btf/vmlinux`.
     pub fn new(bytes: &[u8]) -> Result<KernelTypes> {
-        Ok(KernelTypes { btf: Btf::from_bytes(bytes)? })
+        Ok(KernelTypes { btf: Btf::from_bytes(bytes)?, formats: None })
+    }
+
+    /// The same, of a kernel whose descriptions of trace events can be read.
+    pub fn with_formats(self, formats: impl Formats + 'static) -> KernelTypes {
+        KernelTypes { formats: Some(Box::new(formats)), ..self }
+    }
+
+    fn formats(&self) -> Result<&dyn Formats> {
+        self.formats.as_deref().ok_or_else(|| {
+            Error(
+                "a probe of kind 'trace_event' is compiled for the kernel that runs, whose tracefs \
+                 describes the records"
+                    .into(),
+            )
+        })
+    }
+
+    /// The trace event `GROUP:NAME`, or `None` if the kernel has none of that name.
+    pub fn trace_event(&self, full_name: &str) -> Result<Option<TraceEvent>> {
+        let Some((group, name)) = full_name.split_once(':') else { return Ok(None) };
+        let Some(text) = self.formats()?.format(group, name).map_err(Error)? else {
+            return Ok(None);
+        };
+        TraceEvent::parse(group, name, &text).map(Some).map_err(Error)
+    }
+
+    /// The names of all trace events.
+    pub fn trace_events(&self) -> Result<Vec<String>> {
+        self.formats()?.names().map_err(Error)
     }
 
     /// The parameters of a tracepoint in this kernel, or `None` if it has no such tracepoint.
@@ -227,10 +270,8 @@ impl KernelTypes {
     /// One spelling for types with the same machine type: without qualifiers, and with typedefs of
     /// numbers resolved.
     fn canonical(&self, ty: &str) -> String {
-        let words: Vec<&str> = ty
-            .split_whitespace()
-            .filter(|w| !matches!(*w, "const" | "volatile" | "restrict"))
-            .collect();
+        let words: Vec<&str> =
+            ty.split_whitespace().filter(|w| !QUALIFIERS.contains(w)).collect();
         let stars = words.iter().map(|w| w.matches('*').count()).sum::<usize>();
         let base: Vec<&str> =
             words.iter().map(|w| w.trim_matches('*')).filter(|w| !w.is_empty()).collect();
@@ -242,6 +283,35 @@ impl KernelTypes {
             more => more.join(" "),
         };
         format!("{base}{}", "*".repeat(stars))
+    }
+
+    /// Bytes of an integer type, and whether it has a sign.
+    pub(crate) fn size_and_sign(&self, ty: &str) -> Option<(u32, bool)> {
+        let number = self.number(&self.unqualified(ty))?;
+        let (sign, bits) = number.split_at_checked(1)?;
+        Some((bits.parse::<u32>().ok()? / 8, sign == "s"))
+    }
+
+    pub(crate) fn is_bool(&self, ty: &str) -> bool {
+        self.canonical(ty) == "bool"
+    }
+
+    fn unqualified(&self, ty: &str) -> String {
+        let words = ty.split_whitespace().filter(|w| !QUALIFIERS.contains(w));
+        words.collect::<Vec<_>>().join(" ")
+    }
+
+    /// Whether a parameter has the type of a field of a trace event: its name in the source, or a
+    /// number of the same size.
+    pub(crate) fn is_of_type(&self, param: &Param, field: &Field) -> bool {
+        let (own, theirs) = (self.canonical(&param.ty), self.canonical(&field.ty));
+        let sized = format!("{}{}", if field.signed { 's' } else { 'u' }, 8 * field.size);
+        match field.shape {
+            Shape::Number => own == theirs || own == sized,
+            Shape::Pointer => own == "u64" || own.ends_with('*'),
+            Shape::Array(_) | Shape::Text => own == format!("{theirs}*"),
+            Shape::Other => false,
+        }
     }
 
     /// `u32` for `unsigned int` and its typedefs; `None` if `name` is not an integer type.

@@ -12,6 +12,7 @@ pub mod made;
 mod refusal;
 mod stack;
 mod text;
+pub mod trace_event;
 pub mod user;
 
 pub use kernel_types::{KernelTypes, Runs};

@@ -14,6 +14,7 @@ pub mod machine;
 mod mapping;
 pub mod memory;
 pub mod modules;
+pub mod perf_events;
 pub mod processes;
 pub mod recorders;
 pub mod robust;

@@ -8,6 +8,7 @@ use klogger_os::Error;
 use klogger_ring::EVENTS_MAX;
 use klogger_schema::layout::EventLayout;
 use klogger_schema::nearest::did_you_mean;
+use klogger_schema::wildcard;
 use klogger_toolchain::compiled_schema::CompiledSchema;
 
 /// The layouts of all events, built-in ones first.
@@ -72,7 +73,7 @@ pub fn check_limits(options: &Options, layouts: &[EventLayout]) -> Result<Vec<Ra
     let possible: Vec<&EventLayout> = layouts.iter().filter(probed).collect();
     let mut limits: Vec<RateLimit> = Vec::new();
     for limit in &options.limits {
-        let meant = possible.iter().filter(|e| is_like(limit.event.as_bytes(), e.name.as_bytes()));
+        let meant = possible.iter().filter(|e| wildcard::matches(&limit.event, &e.name));
         let before = limits.len();
         limits.extend(
             meant.map(|e| RateLimit { event: e.name.clone(), per_second: limit.per_second }),
@@ -98,30 +99,5 @@ fn no_limit(name: &str, possible: &[&EventLayout], layouts: &[EventLayout]) -> E
     match did_you_mean(name, possible.iter().map(|e| e.name.as_str())) {
         Some(help) => error.help(help),
         None => error.help("see 'klogger show SCHEMA' for its events"),
-    }
-}
-
-/// Whether a name matches a pattern, in which `*` stands for any characters, and `?` for one.
-fn is_like(pattern: &[u8], name: &[u8]) -> bool {
-    match (pattern.split_first(), name.split_first()) {
-        (None, None) => true,
-        (Some((b'*', rest)), _) => {
-            is_like(rest, name) || name.split_first().is_some_and(|(_, n)| is_like(pattern, n))
-        }
-        (Some((p, rest)), Some((n, left))) => (*p == b'?' || p == n) && is_like(rest, left),
-        (Some(_), None) | (None, Some(_)) => false,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::is_like;
-
-    #[test]
-    fn patterns() {
-        let fits = ["FLOOD", "F*", "*", "*D", "FL??D", "F*O*D", "FLOOD*", "**"];
-        assert!(fits.iter().all(|p| is_like(p.as_bytes(), b"FLOOD")));
-        let others = ["", "FLOO", "FLOODS", "?", "F*X", "flood", "*?FLOOD"];
-        assert!(!others.iter().any(|p| is_like(p.as_bytes(), b"FLOOD")));
     }
 }

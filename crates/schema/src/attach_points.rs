@@ -8,6 +8,7 @@
 mod function;
 mod syscall;
 mod timer;
+mod trace_event;
 mod tracepoint;
 mod usdt;
 mod user;
@@ -16,6 +17,8 @@ use crate::names::is_identifier;
 
 /// Bytes of a name at most: a path and a symbol.
 const NAME_MAX: usize = 512;
+/// The largest number of parameters of a tracepoint.
+const PARAMETERS_MAX: usize = 12;
 
 /// What is wrong with a name, in a few words, and the remedy.
 pub type Wrong = (&'static str, String);
@@ -30,6 +33,8 @@ struct Row {
     example: &'static str,
     /// What other tools call the kind.
     elsewhere: &'static [&'static str],
+    /// Parameters of a probe at most.
+    parameters: usize,
     /// Why a name of printable characters cannot be that of such an attach point.
     wrong: fn(name: &str) -> Option<Wrong>,
 }
@@ -56,6 +61,7 @@ macro_rules! kinds {
 
 kinds! {
     Tracepoint: tracepoint::TRACEPOINT,
+    TraceEvent: trace_event::TRACE_EVENT,
     Function: function::FUNCTION,
     Return: function::RETURN,
     Syscall: syscall::SYSCALL,
@@ -85,6 +91,11 @@ impl ProbeKind {
 
     pub fn example(self) -> &'static str {
         self.row().example
+    }
+
+    /// Parameters of such a probe at most.
+    pub fn parameters_max(self) -> usize {
+        self.row().parameters
     }
 
     /// Why a name cannot be that of an attach point of this kind, and the remedy.

@@ -14,13 +14,14 @@ pub mod contexts;
 pub mod diagnostic;
 pub mod layout;
 pub mod model;
+pub mod names;
 pub mod nearest;
 pub mod reserved;
 pub mod vocabulary;
+pub mod wildcard;
 
 mod check;
 mod lexer;
-mod names;
 mod parse;
 mod roles;
 

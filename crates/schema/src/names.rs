@@ -117,6 +117,16 @@ fn article(kind: Kind) -> &'static str {
     }
 }
 
+/// Whether a schema can use this name.
+pub fn is_free(kind: Kind, name: &str) -> bool {
+    check(kind, name, Span::default(), false).is_none()
+}
+
+/// Whether a parameter of a probe can have this name.
+pub fn is_parameter(name: &str) -> bool {
+    !C_RESERVED.contains(&name) && !C_MACROS.contains(&name) && is_identifier(name)
+}
+
 pub fn is_identifier(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')

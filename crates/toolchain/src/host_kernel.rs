@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! The running kernel: its types, its tracepoints, and whether this process may use them.
 
+mod formats;
 mod image;
 
+pub use formats::TraceEvents;
 pub use image::types_of;
 
 use klogger_codegen::KernelTypes;
+use klogger_codegen::kernel_types::Formats;
 use klogger_os::Error;
-use klogger_os::tracefs::TraceFs;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, ErrorKind};
-use std::path::Path;
 
 const BTF: &str = "/sys/kernel/btf/vmlinux";
 
-/// The types of the running kernel.
+/// The types of the running kernel, and its trace events.
 pub fn types() -> Result<KernelTypes, Error> {
     let bytes = fs::read(BTF).map_err(cannot_read_types)?;
-    KernelTypes::new(&bytes).map_err(Error::new)
+    Ok(KernelTypes::new(&bytes).map_err(Error::new)?.with_formats(TraceEvents))
 }
 
 /// Whether the running kernel has type information.
@@ -49,18 +50,9 @@ fn without_types(takes_modules: bool) -> &'static str {
 
 /// The group of each tracepoint, by its name; empty if tracefs cannot be read.
 pub fn groups() -> BTreeMap<String, String> {
-    let Ok(tracefs) = TraceFs::find() else { return BTreeMap::new() };
-    let events = tracefs.root().join("events");
-    let of_group = |group: String| {
-        let named = names_in(&events.join(&group));
-        named.into_iter().map(move |event| (event, group.clone())).collect::<Vec<_>>()
-    };
-    names_in(&events).into_iter().flat_map(of_group).collect()
-}
-
-fn names_in(folder: &Path) -> Vec<String> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    entries.map(|e| e.file_name().to_string_lossy().into_owned()).collect()
+    let names = TraceEvents.names().unwrap_or_default();
+    let split = |full: String| full.split_once(':').map(|(g, n)| (n.to_string(), g.to_string()));
+    names.into_iter().filter_map(split).collect()
 }
 
 /// Whether a thread can be preempted while it runs the program of a tracepoint. Since Linux 7 such

@@ -3,6 +3,7 @@
 //! kernel's types, what its program looks like, and which attach points the kernel has.
 //! `crates/engines/src/bpf/attach.rs` has the same rows for attaching programs.
 
+mod trace_event;
 mod tracepoint;
 
 use crate::kernel_types::{Error, KernelTypes};
@@ -18,16 +19,16 @@ pub struct Row {
     /// The section of the ELF object that holds a target's program, from which libbpf takes the
     /// program's type and what it attaches to.
     pub(super) section: fn(&Target) -> String,
-    /// The n-th parameter as the body gets it, in C; the program's context is `klogger_arguments`,
-    /// a pointer to u64.
-    pub(super) argument: fn(usize, &Param) -> String,
+    /// The parameters as the body gets them, in C; the program's context is `klogger_arguments`, a
+    /// pointer to u64.
+    pub(super) arguments: fn(&Target, &KernelTypes) -> Result<Vec<String>, Error>,
     /// The names of all attach points of the kind that a kernel has.
     names: fn(&KernelTypes) -> Vec<String>,
     /// The parameters of an attach point, as a schema would declare them.
     parameters: fn(&KernelTypes, name: &str) -> Result<Vec<Param>, Error>,
 }
 
-const ROWS: [&Row; 1] = [&tracepoint::ROW];
+const ROWS: [&Row; 2] = [&tracepoint::ROW, &trace_event::ROW];
 
 /// An attach point of a kernel.
 pub struct AttachPoint {

@@ -3,23 +3,65 @@
 //! `crates/codegen/src/bpf/attach_points.rs` has the same rows for the text of programs.
 
 use klogger_os::Error;
+use klogger_os::perf_events;
 use klogger_schema::model::{ProbeKind, Target};
 use libbpf_rs::{Link, Object, ProgramMut};
+use std::os::fd::{AsRawFd, IntoRawFd};
 
 struct Row {
     kind: ProbeKind,
-    attach: fn(&ProgramMut, &Target) -> libbpf_rs::Result<Link>,
+    attach: fn(&ProgramMut, &Target) -> Result<Link, Box<dyn std::error::Error>>,
     /// What the user can do if the kernel refuses.
     help: &'static str,
+    /// The kernel tracks by program which hits it must skip, so that copies can log them.
+    copies: bool,
+    /// Why the kernel skips a hit.
+    skipped: &'static str,
 }
 
-static ROWS: [Row; 1] = [Row {
-    kind: ProbeKind::Tracepoint,
-    // The section of the program names the attach point.
-    attach: |program, _| program.attach_trace(),
-    help: "if other tracers are running, they may have used up what the kernel allows on one \
-           tracepoint",
-}];
+/// The kernel allows so many programs at a place.
+const OTHERS: &str =
+    "if other tracers are running, they may have used up what the kernel allows on one tracepoint";
+
+static ROWS: [Row; 2] = [
+    Row {
+        kind: ProbeKind::Tracepoint,
+        // The section of the program names the attach point.
+        attach: |program, _| Ok(program.attach_trace()?),
+        help: OTHERS,
+        copies: true,
+        skipped: "it hit itself",
+    },
+    Row {
+        kind: ProbeKind::TraceEvent,
+        // Not by libbpf, which needs a tracefs that is mounted.
+        attach: |program, target| {
+            let event = perf_events::trace_event(&target.name)?;
+            let link = program.attach_perf_event(event.as_raw_fd())?;
+            // The link closes it.
+            let _ = event.into_raw_fd();
+            Ok(link)
+        },
+        help: OTHERS,
+        // The kernel runs one such program at a time on a CPU.
+        copies: false,
+        skipped: "an interrupt hit it in another program for trace events",
+    },
+];
+
+fn row(kind: ProbeKind) -> Option<&'static Row> {
+    ROWS.iter().find(|row| row.kind == kind)
+}
+
+/// Whether a copy of a program logs the hits that the kernel skipped for the first one.
+pub fn copies(kind: ProbeKind) -> bool {
+    row(kind).is_some_and(|row| row.copies)
+}
+
+/// Why the kernel skips hits of a program, unless threads are preempted in it.
+pub fn skipped(kind: ProbeKind) -> &'static str {
+    row(kind).map_or("", |row| row.skipped)
+}
 
 /// Attaches the program `name` of a loaded object. It is detached when the link is dropped.
 ///
@@ -28,9 +70,7 @@ static ROWS: [Row; 1] = [Row {
 /// If the object has no such program, this engine has no such attach points, or the kernel refuses.
 pub fn attach(object: &Object, name: &str, target: &Target) -> Result<Link, Error> {
     let label = target.label();
-    let row = ROWS
-        .iter()
-        .find(|row| row.kind == target.kind)
+    let row = row(target.kind)
         .ok_or_else(|| Error::new(format!("the bpf engine cannot attach to {label}")))?;
     let program = object
         .progs_mut()

@@ -12,7 +12,7 @@ use klogger_os as os;
 use klogger_os::Error;
 use klogger_os::Mapping;
 use klogger_ring::layout::bpf::{COPIES_MAX, PROBES_MAX};
-use klogger_schema::model::Target;
+use klogger_schema::model::{ProbeKind, Target};
 use klogger_toolchain::compiled_schema::CompiledSchema;
 use libbpf_rs::{Link, Object};
 use std::collections::BTreeMap;
@@ -115,8 +115,8 @@ impl Hits {
 
     fn may_copy(&self, n: usize) -> bool {
         let probe = &self.probes[n];
-        let is_numbered = probe.number < PROBES_MAX;
-        self.config.preempt && self.cannot.is_none() && probe.copies < COPIES_MAX && is_numbered
+        let possible = probe.number < PROBES_MAX && attach::copies(probe.target.kind);
+        self.config.preempt && self.cannot.is_none() && probe.copies < COPIES_MAX && possible
     }
 
     /// Attaches one more copy of each of these programs of an object, number `copy`. All in one
@@ -146,11 +146,14 @@ impl Hits {
         self.attached.clear();
     }
 
-    fn why(&self) -> String {
-        match (&self.cannot, self.config.preempt) {
-            (Some(e), _) => format!("a preempted thread was in its program; no further copy: {e}"),
-            (None, true) => "a preempted thread was in its program, or it hit itself".into(),
-            (None, false) => "it hit itself".into(),
+    fn why(&self, kind: ProbeKind) -> String {
+        let skipped = attach::skipped(kind);
+        match (&self.cannot, self.config.preempt && attach::copies(kind)) {
+            (_, false) => skipped.into(),
+            (Some(e), true) => {
+                format!("a preempted thread was in its program; no further copy: {e}")
+            }
+            (None, true) => format!("a preempted thread was in its program, or {skipped}"),
         }
     }
 
@@ -161,7 +164,7 @@ impl Hits {
             place: place_of(&p.program),
             count: p.lost,
             spans: p.spans.clone(),
-            why: self.why(),
+            why: self.why(p.target.kind),
         };
         self.probes.iter().filter(|p| p.lost > 0).map(missed).collect()
     }
@@ -243,7 +246,6 @@ mod model;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use klogger_schema::model::ProbeKind;
 
     fn probe() -> Probe {
         Probe {

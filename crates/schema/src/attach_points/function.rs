@@ -2,13 +2,14 @@
 //! `probe function NAME(...)` and `probe return NAME(result)`: a function of the kernel is entered,
 //! or returns.
 
-use super::{ProbeKind, Row, Wrong, is_symbol};
+use super::{PARAMETERS_MAX, ProbeKind, Row, Wrong, is_symbol};
 
 pub(super) static FUNCTION: Row = Row {
     word: "function",
     noun: "function",
     example: "probe function vfs_read(struct file *file)",
     elsewhere: &["kprobe", "fentry", "kfunc"],
+    parameters: PARAMETERS_MAX,
     wrong: |name| wrong(ProbeKind::Function, name),
 };
 
@@ -17,6 +18,7 @@ pub(super) static RETURN: Row = Row {
     noun: "function",
     example: "probe return vfs_read(long result)",
     elsewhere: &["kretprobe", "fexit", "uretprobe"],
+    parameters: PARAMETERS_MAX,
     wrong: |name| wrong(ProbeKind::Return, name),
 };
 

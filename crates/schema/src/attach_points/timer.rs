@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! `probe timer 99Hz()`: time has passed, on each CPU.
 
-use super::{ProbeKind, Row, Wrong};
+use super::{PARAMETERS_MAX, ProbeKind, Row, Wrong};
 
 pub(super) static TIMER: Row = Row {
     word: "timer",
     noun: "timer",
     example: "probe timer 99Hz()",
     elsewhere: &["profile", "interval"],
+    parameters: PARAMETERS_MAX,
     wrong,
 };
 

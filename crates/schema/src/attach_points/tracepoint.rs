@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! `probe tracepoint NAME(...)`: the kernel passes a tracepoint.
 
-use super::{ProbeKind, Row, Wrong, is_identifier};
+use super::{PARAMETERS_MAX, ProbeKind, Row, Wrong, is_identifier};
 
 pub(super) static TRACEPOINT: Row = Row {
     word: "tracepoint",
     noun: "tracepoint",
     example: "probe tracepoint sched_switch(bool preempt, struct task_struct *prev)",
     elsewhere: &["tp", "tp_btf", "raw_tp", "rawtracepoint", "raw_tracepoint"],
+    parameters: PARAMETERS_MAX,
     wrong,
 };
 

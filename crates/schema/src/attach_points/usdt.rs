@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! `probe usdt PATH:PROVIDER:NAME(...)`: a program passes a static probe.
 
-use super::{ProbeKind, Row, Wrong};
+use super::{PARAMETERS_MAX, ProbeKind, Row, Wrong};
 
 pub(super) static USDT: Row = Row {
     word: "usdt",
     noun: "static probe of a program",
     example: "probe usdt /usr/bin/python3:python:gc__start(int generation)",
     elsewhere: &[],
+    parameters: PARAMETERS_MAX,
     wrong,
 };
 

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! `probe user PATH:NAME(...)`: a function of a program or a library is entered.
 
-use super::{ProbeKind, Row, Wrong, is_symbol};
+use super::{PARAMETERS_MAX, ProbeKind, Row, Wrong, is_symbol};
 
 pub(super) static USER: Row = Row {
     word: "user",
     noun: "function of a program",
     example: "probe user /usr/bin/bash:readline(const char *prompt)",
     elsewhere: &["uprobe"],
+    parameters: PARAMETERS_MAX,
     wrong,
 };
 

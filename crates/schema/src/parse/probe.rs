@@ -8,11 +8,7 @@ use crate::lexer::Token;
 use crate::model::{CBlock, Call, Param, Probe, ProbeKind, Span, Target};
 use crate::names::{self, shorten};
 use crate::nearest::{alternatives, did_you_mean};
-use crate::reserved::{C_MACROS, C_RESERVED};
 use crate::vocabulary::C_TYPE_WORDS;
-
-/// The largest number of parameters of a tracepoint.
-const PARAMS_MAX: usize = 12;
 
 impl Parser<'_> {
     /// Without the word `probe`, which is at `keyword`.
@@ -121,7 +117,7 @@ impl Parser<'_> {
             ProbeKind::Tracepoint
         });
         let (name, span) = self.target_name(kind, word == kind.word())?;
-        let params = self.params()?;
+        let params = self.params(kind)?;
         Ok(Target { kind, name, params, span })
     }
 
@@ -151,7 +147,7 @@ impl Parser<'_> {
         Ok((name.into(), span))
     }
 
-    fn params(&mut self) -> Parse<Vec<Param>> {
+    fn params(&mut self, kind: ProbeKind) -> Parse<Vec<Param>> {
         let open = self.cursor.next();
         if open.token != Token::OpenParen {
             return Err(self.unexpected(
@@ -172,8 +168,9 @@ impl Parser<'_> {
             return Ok(Vec::new());
         }
         let mut params: Vec<Param> = Vec::new();
-        if tokens.iter().filter(|(token, _)| *token == C::Comma).count() >= PARAMS_MAX {
-            let message = format!("a probe has at most {PARAMS_MAX} parameters");
+        let most = kind.parameters_max();
+        if tokens.iter().filter(|(token, _)| *token == C::Comma).count() >= most {
+            let message = format!("a probe has at most {most} parameters");
             self.report(
                 Diagnostic::error(open.span, message)
                     .label("of these")
@@ -246,7 +243,7 @@ fn param(text: &str, tokens: &[(C, Span)]) -> Result<Param, (&'static str, &'sta
     if *last != C::Word || ty.is_empty() || tag || C_TYPE_WORDS.contains(&word) {
         return Err(("this parameter has no name, or no type", TYPE_AND_NAME));
     }
-    if C_RESERVED.contains(&word) || C_MACROS.contains(&word) || !names::is_identifier(word) {
+    if !names::is_parameter(word) {
         return Err(("this parameter's name means something else in C", "choose another name"));
     }
     Ok(Param { ty: spelled, name: word.into() })

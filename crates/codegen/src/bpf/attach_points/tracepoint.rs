@@ -4,13 +4,16 @@
 use super::Row;
 use crate::kernel_types::{Error, KernelTypes};
 use crate::refusal::{Refusal, did_you_mean};
-use klogger_schema::model::{ProbeKind, Target};
+use klogger_schema::model::{Param, ProbeKind, Target};
 
 pub(super) static ROW: Row = Row {
     kind: ProbeKind::Tracepoint,
     refuse,
     section: |target| format!("tp_btf/{}", target.name),
-    argument: |n, param| format!("({})klogger_arguments[{n}]", param.ty),
+    arguments: |target, _| {
+        let typed = |(n, p): (usize, &Param)| format!("({})klogger_arguments[{n}]", p.ty);
+        Ok(target.params.iter().enumerate().map(typed).collect())
+    },
     names: KernelTypes::tracepoints,
     parameters: |kernel, name| Ok(kernel.parameters(name)?.unwrap_or_default()),
 };

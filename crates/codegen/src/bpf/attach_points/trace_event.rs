@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Trace events, as programs that get the record which the kernel makes for perf.
+//!
+//! The offsets of fields are those of the kernel for which the schema is compiled. The kernel checks
+//! when a program is attached that it does not read beyond the record.
+
+use super::Row;
+use crate::kernel_types::{Error, KernelTypes};
+use crate::refusal::{Refusal, did_you_mean};
+use crate::trace_event::{Field, Shape, TraceEvent};
+use klogger_schema::model::{Param, ProbeKind, Target};
+
+pub(super) static ROW: Row = Row {
+    kind: ProbeKind::TraceEvent,
+    refuse,
+    section: |target| format!("tp/{}", target.name.replacen(':', "/", 1)),
+    arguments,
+    // `klogger tracepoints` shows the tracepoints that most trace events are made of.
+    names: |_| Vec::new(),
+    parameters: |kernel, name| {
+        let event = kernel.trace_event(name)?;
+        Ok(event.map(|e| e.fields.iter().map(parameter).collect()).unwrap_or_default())
+    },
+};
+
+/// As a probe would declare it.
+fn parameter(field: &Field) -> Param {
+    let ty = match field.shape {
+        Shape::Number | Shape::Pointer | Shape::Other => field.ty.clone(),
+        Shape::Array(_) | Shape::Text => format!("const {} *", field.ty),
+    };
+    Param { ty, name: field.name.clone() }
+}
+
+fn refuse(target: &Target, kernel: &KernelTypes) -> Result<Option<Refusal>, Error> {
+    let name = &target.name;
+    let Some(event) = kernel.trace_event(name)? else {
+        let known = kernel.trace_events()?;
+        return Ok(Some(Refusal::of_this_kernel(
+            format!("this kernel has no trace event '{name}'"),
+            did_you_mean(name, known.iter().map(String::as_str)),
+        )));
+    };
+    let problems = target.params.iter().map(|param| problem(param, &event, kernel));
+    Ok(problems.into_iter().flatten().next())
+}
+
+/// Why a parameter is not a field of the event.
+fn problem(param: &Param, event: &TraceEvent, kernel: &KernelTypes) -> Option<Refusal> {
+    let (full, name) = (event.full_name(), &param.name);
+    let Some(field) = event.field(name) else {
+        let names = event.fields.iter().map(|f| f.name.as_str());
+        let all: Vec<&str> = names.clone().collect();
+        return Some(Refusal::of_the_schema(
+            format!("trace event '{full}' has no field '{name}'"),
+            did_you_mean(name, names).unwrap_or_else(|| format!("it has {}", all.join(", "))),
+        ));
+    };
+    if field.shape == Shape::Other {
+        return Some(Refusal::of_the_schema(
+            format!("the field '{name}' of trace event '{full}' cannot be a parameter"),
+            format!("omit it: a '{}' of this form is neither a number nor a text", field.ty),
+        ));
+    }
+    if kernel.is_of_type(param, field) {
+        return None;
+    }
+    Some(Refusal::of_the_schema(
+        format!("the type of '{name}' is not that of the field of trace event '{full}'"),
+        format!("schema: {}\nkernel: {}", param.declare(), parameter(field).declare()),
+    ))
+}
+
+/// Reads the fields from the record, to which `klogger_arguments` points.
+fn arguments(target: &Target, kernel: &KernelTypes) -> Result<Vec<String>, Error> {
+    let missing = |what: &str| Error(format!("this kernel has no {what}"));
+    let event = kernel.trace_event(&target.name)?;
+    let event = event.ok_or_else(|| missing(&target.label()))?;
+    let of = |param: &Param| {
+        let field = event.field(&param.name);
+        let field = field.ok_or_else(|| missing(&format!("{}.{}", target.name, param.name)))?;
+        let (ty, at) = (&param.ty, field.offset);
+        Ok(match (field.shape, field.size, field.signed) {
+            (Shape::Array(_) | Shape::Other, ..) => format!("({ty})klogger_field({at})"),
+            (Shape::Text, ..) => format!("({ty})klogger_text_field({at})"),
+            (Shape::Pointer | Shape::Number, size, signed) => {
+                let sign = if signed { 's' } else { 'u' };
+                format!("({ty})klogger_number_field(__{sign}{}, {at})", 8 * size)
+            }
+        })
+    };
+    target.params.iter().map(of).collect()
+}
