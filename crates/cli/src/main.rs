@@ -16,6 +16,7 @@ mod schemata;
 mod text;
 mod tips;
 mod width;
+mod trace_events;
 
 use clap::Parser;
 use std::io::IsTerminal;

@@ -20,11 +20,7 @@ const fn row(command: &'static str, options: &'static [&'static str], tip: &'sta
 }
 
 const OPTIONS: &[Theirs] = &[
-    row(
-        "record",
-        &["-e", "--event", "--events"],
-        "events come from schemata: -s SCHEMA; 'klogger list' and 'klogger tracepoints' list them",
-    ),
+    row("record", &["--events"], "-e NAME records trace events; 'klogger tracepoints' lists them"),
     row("record", &["-t", "-P", "--tid", "--tids"], "'-p ID' takes ids of threads too"),
     row("record", &["-C", "-M", "--cpus"], "--cpu LIST logs events on these CPUs only"),
     row("record", &["-u", "--user"], "--uid USER records the threads of a user"),

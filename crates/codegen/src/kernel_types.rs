@@ -270,8 +270,7 @@ impl KernelTypes {
     /// One spelling for types with the same machine type: without qualifiers, and with typedefs of
     /// numbers resolved.
     fn canonical(&self, ty: &str) -> String {
-        let words: Vec<&str> =
-            ty.split_whitespace().filter(|w| !QUALIFIERS.contains(w)).collect();
+        let words: Vec<&str> = ty.split_whitespace().filter(|w| !QUALIFIERS.contains(w)).collect();
         let stars = words.iter().map(|w| w.matches('*').count()).sum::<usize>();
         let base: Vec<&str> =
             words.iter().map(|w| w.trim_matches('*')).filter(|w| !w.is_empty()).collect();

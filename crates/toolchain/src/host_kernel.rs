@@ -19,7 +19,7 @@ const BTF: &str = "/sys/kernel/btf/vmlinux";
 /// The types of the running kernel, and its trace events.
 pub fn types() -> Result<KernelTypes, Error> {
     let bytes = fs::read(BTF).map_err(cannot_read_types)?;
-    Ok(KernelTypes::new(&bytes).map_err(Error::new)?.with_formats(TraceEvents))
+    Ok(KernelTypes::new(&bytes).map_err(Error::new)?.with_formats(TraceEvents::default()))
 }
 
 /// Whether the running kernel has type information.
@@ -50,7 +50,7 @@ fn without_types(takes_modules: bool) -> &'static str {
 
 /// The group of each tracepoint, by its name; empty if tracefs cannot be read.
 pub fn groups() -> BTreeMap<String, String> {
-    let names = TraceEvents.names().unwrap_or_default();
+    let names = TraceEvents::default().names().unwrap_or_default();
     let split = |full: String| full.split_once(':').map(|(g, n)| (n.to_string(), g.to_string()));
     names.into_iter().filter_map(split).collect()
 }

@@ -18,7 +18,7 @@ use super::Outcome;
 use super::build::build;
 use crate::engines;
 use crate::failure::Failure;
-use crate::schemata;
+use crate::{schemata, trace_events};
 use klogger_engines::choice::Choice;
 use klogger_engines::registry::CHOICES;
 use klogger_engines::{bpf, kernel};
@@ -43,6 +43,8 @@ Examples:
                                                   the whole system
   klogger record -s scheduler,locking -a -- make  the whole system, during make
   klogger record -s ./my.klogger -- ./prog        a schema of your own
+  klogger record -e sched_switch -e 'block:*' -- make
+                                                  trace events, without a schema
   klogger record --engine user -- ./prog          events of programs; no root
   klogger record -s scheduler -s programs -- ./prog
                                                   of the kernel and of programs
@@ -69,8 +71,14 @@ pub struct Args {
     /// Schema to record: a name, a file, or a folder; several are separated by commas, or
     /// the option is repeated. A schema without probes is recorded from programs; 'programs'
     /// records all events of programs
-    #[arg(short, long = "schema", required_unless_present = "engine", value_name = "SCHEMA")]
+    #[arg(short, long = "schema", required_unless_present_any = ["engine", "events"],
+          value_name = "SCHEMA")]
     schemas: Vec<String>,
+    /// Record trace events of the kernel, by the names that perf and trace-cmd use: sched_switch,
+    /// block:block_rq_issue, sys_enter_openat. '*' and '?' match any characters, and one. A schema
+    /// is made from the kernel's description; 'klogger show -e NAME' prints it
+    #[arg(short, long = "event", value_name = "NAME", value_delimiter = ',')]
+    events: Vec<String>,
     /// Engine [default: auto]; 'klogger list --engines' lists those that can run here
     #[arg(long, value_name = "ENGINE", value_parser = engines::choices())]
     engine: Option<&'static Choice>,
@@ -180,7 +188,7 @@ pub fn run(args: Args) -> Outcome {
     let target = target(&args, &threads)?;
     let choice = args.engine.unwrap_or(&CHOICES[0]);
     let cpus = target::cpus(&args.cpus)?;
-    let (mut units, programs) = schemas(&schema_names(&args.schemas)?, choice)?;
+    let (mut units, programs) = schemas(&args, choice)?;
     let conditions = conditions::compile(&mut units, &args.conditions, choice)?;
     let (resident, modules) = match (choice.includes(&kernel::INFO), &args.modules) {
         (true, folder) => modules(&units, folder.as_deref())?,
@@ -240,9 +248,10 @@ pub fn run(args: Args) -> Outcome {
 }
 
 /// The schemata that were named, and whether those of all programs are requested.
-fn schemas(words: &[String], choice: &Choice) -> Result<(Vec<CompiledSchema>, bool), Failure> {
-    let programs =
-        words.iter().any(|w| w == PROGRAMS) || (words.is_empty() && !choice.has_probes());
+fn schemas(args: &Args, choice: &Choice) -> Result<(Vec<CompiledSchema>, bool), Failure> {
+    let words = schema_names(&args.schemas)?;
+    let nothing = words.is_empty() && args.events.is_empty();
+    let programs = words.iter().any(|w| w == PROGRAMS) || (nothing && !choice.has_probes());
     if programs && !choice.finds_programs() {
         let name = choice.name;
         return Err(Failure::new(format!(
@@ -250,16 +259,27 @@ fn schemas(words: &[String], choice: &Choice) -> Result<(Vec<CompiledSchema>, bo
         ))
         .help("remove --engine: the kernel's probes and programs are recorded together"));
     }
-    if words.is_empty() && !programs {
+    if nothing && !programs {
         return Err(Failure::new("no schema to record with").help(
             "give one with -s ('klogger list' shows those there are), or record programs: \
              --engine user",
         ));
     }
+    let has_bpf = choice.includes(&bpf::INFO);
+    if !args.events.is_empty() && !has_bpf {
+        let name = choice.name;
+        return Err(Failure::new(format!(
+            "-e needs the bpf engine, which --engine {name} excludes"
+        ))
+        .help("remove --engine"));
+    }
     let named = words.iter().filter(|w| *w != PROGRAMS);
-    let units: Result<Vec<_>, Failure> =
-        named.map(|s| schemata::unit(s, choice.includes(&bpf::INFO))).collect();
-    Ok((units?, programs))
+    let mut units = named.map(|s| schemata::unit(s, has_bpf)).collect::<Result<Vec<_>, _>>()?;
+    if !args.events.is_empty() {
+        host_kernel::check_privilege()?;
+        units.push(trace_events::unit(&args.events)?);
+    }
+    Ok((units, programs))
 }
 
 /// The schemata that the kernel has already, and the folder with the modules of the others. Builds

@@ -6,6 +6,7 @@ use super::{Format, Outcome};
 use crate::diagnostics::count;
 use crate::engines;
 use crate::schemata::{self, Opinion, Place};
+use crate::trace_events;
 use klogger_codegen::Refusal;
 use klogger_engines::engine::{EngineInfo, Forecast};
 use klogger_os::Error;
@@ -22,14 +23,22 @@ Examples:
   klogger show scheduler
   klogger show ./my.klogger --format json
   klogger show klogger                    the events that every log has
-  klogger show scheduler --engine bpf     with the C code for this engine";
+  klogger show scheduler --engine bpf     with the C code for this engine
+  klogger show -e sched_switch > my.klogger
+                                          a schema to start from";
 
 /// Show a schema: events with offsets and sizes, and which probes this kernel can attach
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
     /// Name of a schema, `klogger`, or a schema file or folder
-    schema: String,
+    #[arg(required_unless_present = "events")]
+    schema: Option<String>,
+    /// Print the text of a schema of these trace events of the kernel, to start from: names as for
+    /// 'klogger record -e'
+    #[arg(short, long = "event", value_name = "NAME", value_delimiter = ',',
+          conflicts_with_all = ["schema", "engine", "format"])]
+    events: Vec<String>,
     /// Show which probes this engine attaches, and the C code that it generates
     #[arg(long, value_name = "ENGINE", value_parser = engines::those_that(|_| true))]
     engine: Option<&'static EngineInfo>,
@@ -39,13 +48,17 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> Outcome {
-    let schema = schemata::shown(&args.schema)?;
+    let Some(word) = &args.schema else {
+        print!("{}", trace_events::text(&args.events)?);
+        return Ok(ExitCode::SUCCESS);
+    };
+    let schema = schemata::shown(word)?;
     let layouts: Vec<EventLayout> =
         schema.events.iter().map(|e| EventLayout::new(&schema.name, e, 1)).collect();
     if let Some(engine) = args.engine {
         return show_engine(engine, &schema, &layouts, args.format);
     }
-    let opinion = opinion(&args.schema, &schema);
+    let opinion = opinion(word, &schema);
     if opinion.is_refused() {
         schemata::show(&schema, &opinion.found);
     }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! `klogger tracepoints`: the tracepoints of this kernel, as a schema would declare them.
+//! `klogger tracepoints`: the tracepoints of this kernel, and its other trace events, as a schema
+//! would declare them.
 
 use super::{Format, Outcome};
 use crate::failure::Failure;
@@ -15,12 +16,14 @@ Examples:
   klogger tracepoints                    all tracepoints of this kernel
   klogger tracepoints block              with 'block' in name or group
   klogger tracepoints --exact sched_switch
+  klogger tracepoints sys_enter_open     of system calls, which are trace events
   klogger tracepoints block_rq --format json";
 
 /// List the tracepoints of this kernel, with their parameters
 ///
-/// Names and types are from the kernel's type information (BTF); groups are from tracefs, which
-/// only root can read. Parameters whose names the kernel does not have are called arg0, arg1, ...
+/// 'klogger record -e NAME' records what is listed here. Names and types are from the kernel's type
+/// information (BTF); groups, and the events of system calls, are from tracefs, which only root can
+/// read. Parameters whose names the kernel does not have are called arg0, arg1, ...
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {

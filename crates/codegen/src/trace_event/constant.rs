@@ -134,10 +134,23 @@ mod tests {
     #[test]
     fn what_is_no_constant() {
         let deep = format!("{}1{}", "(".repeat(1000), ")".repeat(1000));
-        for text in
-            ["", "NAME", "(NAME)", "1 +", "1 ? 2 : 3", "(1", "1)", "1 << 64", "((void *)0", &deep,
-             "REC->x", "1 || 2", "'\\n'", "0x", "1 2"]
-        {
+        for text in [
+            "",
+            "NAME",
+            "(NAME)",
+            "1 +",
+            "1 ? 2 : 3",
+            "(1",
+            "1)",
+            "1 << 64",
+            "((void *)0",
+            &deep,
+            "REC->x",
+            "1 || 2",
+            "'\\n'",
+            "0x",
+            "1 2",
+        ] {
             assert_eq!(value(text), None, "{text}");
         }
     }

@@ -141,7 +141,8 @@ fn shown(event: &TraceEvent, field: &Field, kind: Kind, hint: Option<&Shown>) ->
 fn is_thread(event: &TraceEvent, field: &Field) -> bool {
     let name = field.name.as_str();
     let named = matches!(name, "pid" | "tid") || name.ends_with("_pid") || name.ends_with("_tid");
-    !event.is_syscall() && (named || field.ty == "pid_t")
+    // Groups have ids of the same type.
+    !event.is_syscall() && (named || field.ty == "pid_t" && !name.contains("gid"))
 }
 
 fn is_bits(name: &str) -> bool {
@@ -222,7 +223,11 @@ impl Column {
     pub fn value(&self) -> String {
         match self.kind {
             Kind::Pointer => format!("(unsigned long){}", self.parameter.name),
-            _ => self.parameter.name.clone(),
+            // The kernel's `unsigned long` is not C's type of 64 bits.
+            Kind::Array(..) => format!("(const void *){}", self.parameter.name),
+            Kind::Bool | Kind::Number(..) | Kind::Text(_) | Kind::Tail => {
+                self.parameter.name.clone()
+            }
         }
     }
 }

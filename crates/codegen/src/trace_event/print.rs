@@ -21,7 +21,10 @@ pub enum Shown {
     /// An IP address.
     Ip,
     /// By a table.
-    Table { flags: bool, values: Vec<(u64, String)> },
+    Table {
+        flags: bool,
+        values: Vec<(u64, String)>,
+    },
 }
 
 impl Print {
@@ -35,7 +38,7 @@ impl Print {
         // Where the format is not plain, the conversions do not tell which is whose.
         let conversions = conversions(format).filter(|c| c.len() == parts.len());
         let mut print = Print::default();
-        for (n, argument) in parts.into_iter().enumerate() {
+        for (n, argument) in parts.iter().enumerate() {
             let conversion = conversions.as_ref().map_or("", |c| c[n]);
             if let Some((field, shown)) = shown(argument, conversion)
                 && print.of(&field).is_none()
@@ -43,7 +46,20 @@ impl Print {
                 print.shown.push((field, shown));
             }
         }
+        parts.iter().filter_map(|argument| suffix(argument)).for_each(|s| print.append(s));
         print
+    }
+
+    /// A text that is printed after those of other flags; alone, it follows the text for 0.
+    fn append(&mut self, (field, bits, text): (&str, u64, String)) {
+        let shown = self.shown.iter_mut().find(|(name, _)| name == field);
+        if let Some((_, Shown::Table { flags: true, values })) = shown
+            && !values.iter().any(|(value, _)| *value == bits)
+        {
+            let none = values.iter().find(|(value, _)| *value == 0);
+            let text = none.map(|(_, none)| format!("{none}{text}")).unwrap_or(text);
+            values.push((bits, text));
+        }
     }
 
     pub fn of(&self, field: &str) -> Option<&Shown> {
@@ -100,6 +116,16 @@ fn table(argument: &str, start: usize, flags: bool) -> Option<(String, Shown)> {
     (!values.is_empty()).then(|| (field.into(), Shown::Table { flags, values }))
 }
 
+/// `REC->f & CONSTANT ? "TEXT" : ""`: the field, the bits, and the text.
+fn suffix(argument: &str) -> Option<(&str, u64, String)> {
+    let (condition, texts) = argument.split_once('?')?;
+    let (text, otherwise) = texts.split_once(':')?;
+    let field = only_field(condition, true)?;
+    let bits = constant::value(condition.split_once('&')?.1)?;
+    let text = literal(text).filter(|_| otherwise.trim() == "\"\"")?;
+    (bits.count_ones() == 1).then_some((field, bits, text))
+}
+
 /// `f` of `REC->f`, which may be in parentheses and casts; with `masked` also of `REC->f &
 /// CONSTANT`.
 fn only_field(text: &str, masked: bool) -> Option<&str> {
@@ -118,8 +144,7 @@ fn only_field(text: &str, masked: bool) -> Option<&str> {
         after = parentheses;
     }
     // Casts and parentheses: words, and stars.
-    let plain =
-        |part: &str| part.chars().all(|c| c.is_ascii_alphanumeric() || "_ ()*".contains(c));
+    let plain = |part: &str| part.chars().all(|c| c.is_ascii_alphanumeric() || "_ ()*".contains(c));
     let no_call = !calls(before);
     (!name.is_empty() && plain(before) && no_call && after.chars().all(|c| ") ".contains(c)))
         .then_some(name)
@@ -134,7 +159,8 @@ fn calls(text: &str) -> bool {
 
 /// The parts between the commas that are in no parentheses, braces or texts.
 fn split(text: &str) -> Vec<&str> {
-    let (mut parts, mut start, mut depth, mut quoted, mut escaped) = (vec![], 0, 0i32, false, false);
+    let (mut parts, mut start, mut depth, mut quoted, mut escaped) =
+        (vec![], 0, 0i32, false, false);
     for (at, c) in text.char_indices() {
         match c {
             _ if escaped => escaped = false,
@@ -227,7 +253,8 @@ mod tests {
              __print_flags(REC->state & (((0x40) << 1) - 1), \"|\", { 0x01, \"S\" }, { 2, \"D\" \
              }) : \"R\", REC->state & 0x80 ? \"+\" : \"\", REC->next",
         );
-        let expected = [(0, "R".into()), (1, "S".into()), (2, "D".into())];
+        let expected = [(0, "R"), (1, "S"), (2, "D"), (0x80, "R+")];
+        let expected = expected.map(|(value, text)| (value, text.to_string()));
         assert_eq!(table_of(&print, "state"), expected);
         assert_eq!(print.of("comm"), Some(&Shown::Text));
         assert_eq!(print.of("next"), None);
@@ -251,16 +278,28 @@ mod tests {
         );
         let of = |field| print.of(field).cloned();
         assert_eq!((of("a"), of("g")), (None, None));
-        assert_eq!((of("b"), of("c"), of("h")), (Some(Shown::Hex), Some(Shown::Hex), Some(Shown::Hex)));
+        assert_eq!(
+            (of("b"), of("c"), of("h")),
+            (Some(Shown::Hex), Some(Shown::Hex), Some(Shown::Hex))
+        );
         assert_eq!((of("d"), of("e")), (Some(Shown::Code), Some(Shown::Code)));
         assert_eq!(of("f"), Some(Shown::Ip));
     }
 
     #[test]
     fn anything_can_be_parsed() {
-        for text in ["", "\"", "\"%", "\"%*d\", REC->a", "\"%s\", __print_flags(REC->a", ",,,",
-            "\"%s\", __print_symbolic()", "\"%s\", __print_flags(REC->a, \"|\")", "\"%l", "\"%p"]
-        {
+        for text in [
+            "",
+            "\"",
+            "\"%",
+            "\"%*d\", REC->a",
+            "\"%s\", __print_flags(REC->a",
+            ",,,",
+            "\"%s\", __print_symbolic()",
+            "\"%s\", __print_flags(REC->a, \"|\")",
+            "\"%l",
+            "\"%p",
+        ] {
             assert!(Print::parse(text).shown.is_empty(), "{text}");
         }
     }

@@ -30,22 +30,29 @@ type Tables = HashMap<(bool, Vec<(u64, String)>), String>;
 
 /// The text of a schema of these events, in their order.
 pub fn schema(events: &[TraceEvent], kernel: &KernelTypes) -> Made {
-    let full: Vec<String> = events.iter().map(TraceEvent::full_name).collect();
     let mut text = String::from(
         "// Made by 'klogger show -e' from the descriptions of a kernel in tracefs. Remove what you\n\
          // do not need; docs/schema-language.md says what else there is.\n",
     );
-    let shown = match full.len() {
-        1..=3 => full.join(", "),
-        n => format!("{} and {} others", full[..2].join(", "), n - 2),
-    };
-    let _ = writeln!(text, "schema {NAME} \"Trace events: {shown}\"");
+    let _ = writeln!(text, "schema {NAME} \"{}\"", about(events));
     let mut made = Made { text, left_out: Vec::new() };
     let (mut tables, mut names) = (Tables::new(), BTreeSet::new());
     for event in events {
         one(event, kernel, &mut made, &mut tables, &mut names);
     }
     made
+}
+
+/// The schema's description: the names of the events, as far as a line has space.
+fn about(events: &[TraceEvent]) -> String {
+    let names: Vec<String> = events.iter().map(TraceEvent::full_name).collect();
+    let all = format!("Trace events: {}", names.join(", "));
+    match names.split_first() {
+        Some((first, rest)) if all.len() > WIDTH - 20 => {
+            format!("Trace events: {first} and {} others", rest.len())
+        }
+        Some(_) | None => all,
+    }
 }
 
 /// Adds one event and its probe.
@@ -72,7 +79,9 @@ fn one(
         }
     };
     let full = event.full_name();
-    let _ = writeln!(out, "\nevent {name} \"{full}\"{scope} {{");
+    let head = format!("event {name} \"{full}\"");
+    let end = if head.len() + scope.len() + 2 > WIDTH { "\n   " } else { "" };
+    let _ = writeln!(out, "\n{head}{end}{scope} {{");
     let _ = writeln!(out, "    int tid as thread \"the thread that was running\"");
     for (column, decoded) in columns.iter().zip(&decoded) {
         let _ = writeln!(out, "    {}{decoded}", column.declaration());
@@ -89,8 +98,8 @@ fn one(
         .collect();
     let _ = writeln!(
         out,
-        "probe {} {{\n{}\n}}",
-        wrapped(&format!("trace_event {full}("), &parameters, ")", "     "),
+        "{}\n{}\n}}",
+        wrapped(&format!("probe trace_event {full}("), &parameters, ") {", "     "),
         wrapped("    klogger(", &values, ");", "            ")
     );
 }

@@ -5,10 +5,31 @@ use klogger_codegen::kernel_types::Formats;
 use klogger_os::tracefs::TraceFs;
 use std::fs;
 use std::io::{self, ErrorKind};
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::OnceLock;
 
-/// Reads `events/GROUP/NAME/format` each time.
-pub struct TraceEvents;
+/// Finds tracefs when it is first needed, and reads `events/GROUP/NAME/format` each time.
+#[derive(Default)]
+pub struct TraceEvents {
+    tracefs: OnceLock<Result<TraceFs, String>>,
+}
+
+impl TraceEvents {
+    fn with_root<T>(&self, read: impl Fn(&Path) -> io::Result<T>) -> Result<T, String> {
+        let tracefs = self.tracefs.get_or_init(|| TraceFs::find().map_err(|e| unreadable(&e)));
+        let tracefs = tracefs.as_ref().map_err(String::clone)?;
+        read(tracefs.root()).map_err(|e| unreadable(&e))
+    }
+}
+
+fn unreadable(error: &io::Error) -> String {
+    match error.kind() {
+        ErrorKind::PermissionDenied => {
+            "only root can read the kernel's descriptions of trace events (tracefs)".into()
+        }
+        _ => format!("cannot read the kernel's descriptions of trace events (tracefs): {error}"),
+    }
+}
 
 /// ftrace's own events, which perf cannot record, and the descriptions of pages.
 const NO_EVENTS: [&str; 3] = ["ftrace", "header_event", "header_page"];
@@ -16,7 +37,7 @@ const NO_EVENTS: [&str; 3] = ["ftrace", "header_event", "header_page"];
 impl Formats for TraceEvents {
     fn format(&self, group: &str, name: &str) -> Result<Option<String>, String> {
         let path = |root: &Path| root.join("events").join(group).join(name).join("format");
-        let read = with_root(|root| match fs::read_to_string(path(root)) {
+        let read = self.with_root(|root| match fs::read_to_string(path(root)) {
             Ok(text) => Ok(Some(text)),
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
             Err(e) => Err(e),
@@ -25,7 +46,7 @@ impl Formats for TraceEvents {
     }
 
     fn names(&self) -> Result<Vec<String>, String> {
-        let mut all = with_root(|root| {
+        let mut all = self.with_root(|root| {
             let events = root.join("events");
             let mut all = Vec::new();
             for group in folders_in(&events)?.into_iter().filter(|g| !NO_EVENTS.contains(&&**g)) {
@@ -39,19 +60,9 @@ impl Formats for TraceEvents {
     }
 }
 
-fn with_root<T>(read: impl Fn(&Path) -> io::Result<T>) -> Result<T, String> {
-    let found = TraceFs::find().and_then(|tracefs| read(tracefs.root()));
-    found.map_err(|e| match e.kind() {
-        ErrorKind::PermissionDenied => {
-            "only root can read the kernel's descriptions of trace events (tracefs)".into()
-        }
-        _ => format!("cannot read the kernel's descriptions of trace events (tracefs): {e}"),
-    })
-}
-
 fn folders_in(folder: &Path) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
-    for entry in fs::read_dir::<PathBuf>(folder.into())? {
+    for entry in fs::read_dir(folder)? {
         let entry = entry?;
         if entry.file_type()?.is_dir() {
             names.push(entry.file_name().to_string_lossy().into_owned());

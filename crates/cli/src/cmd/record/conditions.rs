@@ -11,10 +11,13 @@ use klogger_toolchain::bundled;
 use klogger_toolchain::compiled_schema::CompiledSchema;
 use klogger_toolchain::condition::{self, LATER};
 
-/// `EVENT: EXPRESSION`
+/// `EVENT: EXPRESSION`; of a trace event also `GROUP:NAME: EXPRESSION`, which has no group here.
 pub fn condition(text: &str) -> Result<Condition, String> {
-    let parts = text.split_once(':').map(|(event, rest)| (event.trim(), rest.trim()));
     let is_name = |name: &str| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    let cut = |text| str::split_once(text, ':').map(|(event, rest)| (event.trim(), rest.trim()));
+    let grouped = cut(text).and_then(|(_, rest)| cut(rest));
+    let grouped = grouped.filter(|(event, _)| !event.is_empty() && is_name(event));
+    let parts = grouped.or_else(|| cut(text));
     match parts {
         Some((event, expression)) if !event.is_empty() && is_name(event) => {
             Ok(Condition { event: event.into(), expression: expression.into() })
@@ -107,6 +110,11 @@ mod tests {
         assert_eq!(
             (found.event.as_str(), found.expression.as_str()),
             ("SCHEDOUT", "comm == 'a:b'")
+        );
+        let grouped = condition("sched:sched_switch: prev_comm == 'a:b'").unwrap();
+        assert_eq!(
+            (grouped.event.as_str(), grouped.expression.as_str()),
+            ("sched_switch", "prev_comm == 'a:b'")
         );
         for bad in ["", "prio < 120", ": prio < 120", "comm == 'a:b'"] {
             assert!(condition(bad).unwrap_err().contains("'SCHEDOUT: "), "{bad}");

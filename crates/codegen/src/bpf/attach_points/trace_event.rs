@@ -9,19 +9,27 @@ use crate::kernel_types::{Error, KernelTypes};
 use crate::refusal::{Refusal, did_you_mean};
 use crate::trace_event::{Field, Shape, TraceEvent};
 use klogger_schema::model::{Param, ProbeKind, Target};
+use std::collections::BTreeSet;
 
 pub(super) static ROW: Row = Row {
     kind: ProbeKind::TraceEvent,
     refuse,
     section: |target| format!("tp/{}", target.name.replacen(':', "/", 1)),
     arguments,
-    // `klogger tracepoints` shows the tracepoints that most trace events are made of.
-    names: |_| Vec::new(),
+    names: without_tracepoint,
     parameters: |kernel, name| {
         let event = kernel.trace_event(name)?;
         Ok(event.map(|e| e.fields.iter().map(parameter).collect()).unwrap_or_default())
     },
 };
+
+/// The trace events that are not made of a tracepoint of their name, which is listed as such: those
+/// of system calls. None for users who cannot read about them.
+fn without_tracepoint(kernel: &KernelTypes) -> Vec<String> {
+    let points: BTreeSet<String> = kernel.tracepoints().into_iter().collect();
+    let is_other = |full: &String| full.split_once(':').is_some_and(|(_, n)| !points.contains(n));
+    kernel.trace_events().unwrap_or_default().into_iter().filter(is_other).collect()
+}
 
 /// As a probe would declare it.
 fn parameter(field: &Field) -> Param {
