@@ -31,7 +31,6 @@ def own_events(log: Log) -> list[dict]:
     return [{key: value for key, value in e.items() if key != "id"} for e in events]
 
 
-
 def test_forks_and_execs_are_those_of_the_workload(recorder, workloads, clean_kernel):
     names = "sched:sched_process_fork,sched_process_ex*"
     log, report = recorder.log("-e", names, "--", workloads / "forks", FORKS)
@@ -121,8 +120,10 @@ def test_the_text_that_show_prints_records_the_same(recorder, workloads, clean_k
         assert first.count(event) == second.count(event) > 0
     text = recorder.command("cat", path, "--event", "softirq_entry").out
     assert all(line.split(" vec=")[1].isupper() for line in text.splitlines())
-    assert any(" prev_state=" in line and not line.split("prev_state=")[1][0].isdigit()
-               for line in recorder.command("cat", path, "--event", "sched_switch").out.splitlines())
+    assert any(
+        " prev_state=" in line and not line.split("prev_state=")[1][0].isdigit()
+        for line in recorder.command("cat", path, "--event", "sched_switch").out.splitlines()
+    )
     report = recorder.command("report", path)
     assert report.code == 0 and "no analyses" in report.out
 
@@ -154,8 +155,7 @@ BAD = {
     ),
     "engine": (
         ["record", "--engine", "user", "-e", "sched_switch", "--", "true"],
-        "klogger: -e needs the bpf engine, which --engine user excludes\n"
-        "  help: remove --engine\n",
+        "klogger: -e needs the bpf engine, which --engine user excludes\n  help: remove --engine\n",
     ),
 }
 

@@ -83,7 +83,7 @@ impl TraceEvent {
     }
 }
 
-/// `field:unsigned int dev;	offset:8;	size:4;	signed:0;`
+/// `field:unsigned int dev; offset:8; size:4; signed:0;`, with tabs between the parts.
 fn field(line: &str) -> Option<Field> {
     let mut parts = line.split(';').map(str::trim);
     let declared = parts.next()?.split_once(':')?.1.trim();

@@ -31,8 +31,8 @@ type Tables = HashMap<(bool, Vec<(u64, String)>), String>;
 /// The text of a schema of these events, in their order.
 pub fn schema(events: &[TraceEvent], kernel: &KernelTypes) -> Made {
     let mut text = String::from(
-        "// Made by 'klogger show -e' from the descriptions of a kernel in tracefs. Remove what you\n\
-         // do not need; docs/schema-language.md says what else there is.\n",
+        "// Made by 'klogger show -e' from a kernel's descriptions of its trace events. Remove\n\
+         // what you do not need; docs/schema-language.md says what else there is.\n",
     );
     let _ = writeln!(text, "schema {NAME} \"{}\"", about(events));
     let mut made = Made { text, left_out: Vec::new() };

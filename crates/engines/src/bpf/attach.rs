@@ -8,9 +8,12 @@ use klogger_schema::model::{ProbeKind, Target};
 use libbpf_rs::{Link, Object, ProgramMut};
 use std::os::fd::{AsRawFd, IntoRawFd};
 
+/// Errors are the kernel's, or libbpf's.
+type Attached = Result<Link, Box<dyn std::error::Error>>;
+
 struct Row {
     kind: ProbeKind,
-    attach: fn(&ProgramMut, &Target) -> Result<Link, Box<dyn std::error::Error>>,
+    attach: fn(&ProgramMut, &Target) -> Attached,
     /// What the user can do if the kernel refuses.
     help: &'static str,
     /// The kernel tracks by program which hits it must skip, so that copies can log them.

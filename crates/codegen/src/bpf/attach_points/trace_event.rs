@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Trace events, as programs that get the record which the kernel makes for perf.
 //!
-//! The offsets of fields are those of the kernel for which the schema is compiled. The kernel checks
-//! when a program is attached that it does not read beyond the record.
+//! The offsets of fields are those of the kernel for which the schema is compiled. When a program
+//! is attached, the kernel checks that it does not read beyond the record.
 
 use super::Row;
 use crate::kernel_types::{Error, KernelTypes};
