@@ -15,8 +15,8 @@ mod schema_file;
 mod schemata;
 mod text;
 mod tips;
-mod width;
 mod trace_events;
+mod width;
 
 use clap::Parser;
 use std::io::IsTerminal;
