@@ -11,6 +11,7 @@ import struct
 import subprocess
 import termios
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +20,7 @@ import pyte
 ROOT = Path(__file__).resolve().parent.parent
 COLUMNS = 80
 # Seconds after which a command hangs.
-TIMEOUT = 300
+TIMEOUT = 120
 NOBODY = 65534
 AS_NOBODY = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
 
@@ -31,18 +32,22 @@ BEFORE = {
 }
 # Recordings during which a command is typed.
 DURING = {
-    "klogger mark 1 'caches are warm'": "klogger record -s scheduler -o marked.klog -- ",
+    "klogger mark caches are warm": "klogger record -s scheduler -o marked.klog -- ",
     "klogger disable TRY_TO_WAKEUP": "klogger record -s scheduler -o disabled.klog -- ",
 }
-# What is typed when a command asks.
-ANSWERS = {"klogger sql a.klog": "SELECT 42 AS answer;\n\x04"}
+# What is typed when a command asks: its prompt, and the answer.
+ANSWERS = {"klogger sql a.klog": [("klogger> ", "SELECT 42 AS answer;\n"), ("klogger> ", "\x04")]}
 
 
+# Slow, because another program takes its CPU.
 SLOW = """#!/bin/sh
-# Both on CPU 0.
-taskset -c 0 sh -c 'exec -a hog sh -c "i=0; while [ \\$i -lt 300000 ]; do i=\\$((i+1)); done"' &
-taskset -c 0 sh -c 'i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done'
+taskset -pc 0 $$ >/dev/null
+./hog &
+i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done
 wait
+"""
+HOG = """#!/bin/sh
+i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done
 """
 BAD_SCHEMA = """schema bad "Mistakes"
 
@@ -54,6 +59,10 @@ BAD_ANALYSIS = """-- question: How long?
 -- colunm: pid "thread"
 SELECT pid FROM schedot;
 """
+
+
+# Prompts, and what is typed at each.
+Answers = list[tuple[str, str]]
 
 
 @dataclass
@@ -86,8 +95,8 @@ class Room:
         }
         self.save("my-workload", "#!/bin/sh\nfor i in 1 2 3 4 5 6 7; do sleep 0.02; done\n")
         self.save("server", "#!/bin/sh\nexec sleep 3\n")
-        # Two programs on one CPU: one is slow because the other takes the CPU from it.
         self.save("slow", SLOW)
+        self.save("hog", HOG)
         self.save("Makefile", "all:\n\t@sleep 0.1; true\n")
         self.save("my.klogger", "schema my\nevent A { int id }\n")
         self.save("bad.klogger", BAD_SCHEMA)
@@ -104,9 +113,9 @@ class Room:
 
     def __exit__(self, *_: object) -> None:
         for process in self.running:
-            with contextlib.suppress(ProcessLookupError):
+            if process.poll() is None:
                 os.killpg(process.pid, signal.SIGTERM)
-            process.wait()
+                process.wait()
 
     def names(self) -> dict[str, str]:
         """What stands in a transcript for the paths of this run."""
@@ -132,14 +141,15 @@ class Room:
         self.prepare(command)
         prefix = () if root else AS_NOBODY
         words = [*prefix, "sh", "-c", command]
-        if terminal:
-            return in_terminal(words, self.folder, self.env, ANSWERS.get(command, ""))
-        done = subprocess.run(
-            words,
-            cwd=self.folder, env=self.env, capture_output=True, text=True, check=False,
-            stdin=subprocess.DEVNULL, timeout=TIMEOUT, start_new_session=True,
-        )  # fmt: skip
-        return Shown(done.returncode, done.stdout, done.stderr)
+        with self.during(command):
+            if terminal:
+                return in_terminal(words, self.folder, self.env, ANSWERS.get(command, []))
+            done = subprocess.run(
+                words,
+                cwd=self.folder, env=self.env, capture_output=True, text=True, check=False,
+                stdin=subprocess.DEVNULL, timeout=TIMEOUT, start_new_session=True,
+            )  # fmt: skip
+            return Shown(done.returncode, done.stdout, done.stderr)
 
     def prepare(self, command: str) -> None:
         for pattern, first in BEFORE.items():
@@ -149,16 +159,26 @@ class Room:
                     ["sh", "-c", first],
                     cwd=self.folder, env=self.env, check=False, capture_output=True,
                 )  # fmt: skip
-        if recording := DURING.get(command):
-            begun = self.folder / "begun"
-            begun.unlink(missing_ok=True)
-            self.start(f"{recording} sh -c 'touch begun; exec sleep 3'")
-            deadline = time.monotonic() + TIMEOUT
-            while not begun.exists() and time.monotonic() < deadline:
-                time.sleep(0.02)
+
+    @contextlib.contextmanager
+    def during(self, command: str) -> Iterator[None]:
+        """A recording that runs while the command does, if it is about one."""
+        recording = DURING.get(command)
+        if recording is None:
+            yield
+            return
+        begun = self.folder / "begun"
+        begun.unlink(missing_ok=True)
+        process = self.start(f"exec {recording} sh -c 'touch begun; exec sleep {TIMEOUT}'")
+        deadline = time.monotonic() + TIMEOUT
+        while not begun.exists() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        yield
+        process.send_signal(signal.SIGINT)
+        process.wait()
 
 
-def in_terminal(words: list[str], folder: Path, env: dict[str, str], typed: str) -> Shown:
+def in_terminal(words: list[str], folder: Path, env: dict[str, str], answers: Answers) -> Shown:
     """Its standard input and output are one terminal, standard error another, so that each can be
     read alone.
     """
@@ -169,8 +189,7 @@ def in_terminal(words: list[str], folder: Path, env: dict[str, str], typed: str)
     )  # fmt: skip
     for terminal in (screen, errors):
         os.close(terminal.child)
-    if typed:
-        os.write(screen.here, typed.encode())
+    left = list(answers)
     deadline = time.monotonic() + TIMEOUT
     open_ones = {terminal.here: terminal for terminal in (screen, errors)}
     while open_ones:
@@ -178,6 +197,8 @@ def in_terminal(words: list[str], folder: Path, env: dict[str, str], typed: str)
         for here in ready:
             if not open_ones[here].read():
                 del open_ones[here]
+        if left and screen.here in open_ones and screen.asks(left[0][0]):
+            os.write(screen.here, left.pop(0)[1].encode())
         if time.monotonic() > deadline:
             os.killpg(process.pid, signal.SIGKILL)
             raise TimeoutError(f"{' '.join(words)}: still running after {TIMEOUT} s")
@@ -212,10 +233,13 @@ class Terminal:
         rows = [self.row(y) for y in range(last + 1)]
         return "\n".join(rows).rstrip("\n") + "\n" if any(rows) else ""
 
+    def asks(self, prompt: str) -> bool:
+        return self.row(self.screen.cursor.y) == prompt
+
     def row(self, y: int) -> str:
         """A row as far as something was written, blanks too."""
         cells = self.screen.buffer[y]
         width = max(cells, default=-1) + 1
         text = "".join(cells[x].data for x in range(width))
-        # Erased to its end, as progress is.
-        return text.rstrip() if width == self.screen.columns else text
+        # Progress: erased to its end, or written over with blanks.
+        return text.rstrip() if width == self.screen.columns or not text.strip() else text

@@ -45,7 +45,8 @@ def summary(log: Log) -> Summary:
         place.append(str(host["cpu_model"]))
     head.lines.append(printable(", ".join([*when(preamble), *place])))
     scope = chosen(preamble) or {
-        "all": "all threads", "processes": "the workload's threads only"
+        "all": "all threads",
+        "processes": "the workload's threads only",
     }.get(str(preamble.get("scope")), "")
     schemas = ", ".join(str(s.get("name")) for s in log.schemas)
     head.lines.append(

@@ -24,6 +24,8 @@ from klogger.units import bar, printable, show
 BAR_WIDTH = 10
 # Columns of names are not made narrower than this.
 NAME_WIDTH = 14
+# Blanks between two columns.
+GAP = 3
 NUMBERS = {"ns", "s", "share", "count", "per_s", "bytes"}
 
 
@@ -34,9 +36,7 @@ def print_table(out: Console, result: Result, limit: int | None) -> None:
     out.print(table)
     if omitted:
         out.print(Text(f"  not shown: {printable(omitted)}", style="dim"))
-    if dropped:
-        names = ", ".join(name.replace("_", " ") for name in dropped)
-        out.print(Text(f"  no room for: {names}; --html and --format json have them", style="dim"))
+    print_dropped(out, [name.replace("_", " ") for name in dropped])
     rest = len(result.table.rows) - len(shown) + result.table.left_out
     if rest:
         hint = (
@@ -45,6 +45,13 @@ def print_table(out: Console, result: Result, limit: int | None) -> None:
             else f": 'klogger report --analysis {result.analysis.name}' shows all"
         )
         out.print(Text(f"  and {rest:,} more{hint}", style="dim"))
+
+
+def print_dropped(out: Console, names: Sequence[str]) -> None:
+    if names:
+        have = "have them" if len(names) > 1 else "have it"
+        text = f"  no room for: {', '.join(names)}; --html and --format json {have}"
+        out.print(Text(text, style="dim"))
 
 
 def fitting(out: Console, result: Result, shown: list[list[Any]]) -> tuple[Table, list[str]]:
@@ -164,11 +171,21 @@ def print_cells(
     gives_way: int,
 ) -> None:
     """A table of texts. `styles` are of each row's first cell; the first `texts` columns are words,
-    the others numbers; the column `gives_way` is cut where there is no room.
+    the others numbers. Where there is no room, the column `gives_way` is cut, and the last columns
+    are left out.
     """
     rows = [[printable(word) for word in row] for row in rows]
     needed = [max(cell_len(row[i]) for row in [names, *rows]) for i in range(len(names))]
-    room = max(out.width - sum(needed) + needed[gives_way] - 2 * len(names), 8)
+
+    def room_of(count: int) -> int:
+        """What the first columns leave of a line to the one that gives way."""
+        return out.width - sum(needed[:count]) + needed[gives_way] - GAP * (count - 1)
+
+    count = len(names)
+    least = min(NAME_WIDTH, needed[gives_way])
+    while room_of(count) < least and count > gives_way + 1:
+        count -= 1
+    room, dropped, names = max(room_of(count), 8), names[count:], names[:count]
     table = empty_table("dim")
     for i, name in enumerate(names):
         most = room if i == gives_way else None
@@ -177,5 +194,6 @@ def print_cells(
             max_width=most, min_width=min(needed[i], most or needed[i]),
         )  # fmt: skip
     for style, row in zip(styles, rows, strict=True):
-        table.add_row(Text(row[0], style=style), *(Text(word) for word in row[1:]))
+        table.add_row(Text(row[0], style=style), *(Text(word) for word in row[1:count]))
     out.print(table)
+    print_dropped(out, dropped)

@@ -149,9 +149,7 @@ def test_cgroups(recorder, schema, whole, cgroup, clean_kernel):
         )
         assert counts == {first: 503 + 307, second: 101}
         assert log.meta["preamble"]["recorder"]["threads"] == {"cgroups": ["/klogger-test"]}
-    counts, (first, _), _ = run(
-        recorder, schema, CGROUPS, *whole, "--cgroup", inner, words=cgroup
-    )
+    counts, (first, _), _ = run(recorder, schema, CGROUPS, *whole, "--cgroup", inner, words=cgroup)
     assert counts == {first: 307}
 
 

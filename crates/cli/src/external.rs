@@ -13,6 +13,12 @@ use std::process::{Command, Output, Stdio};
 /// The programs and their descriptions are in two tables of this file.
 const LIST: &str = include_str!("../../../python/pyproject.toml");
 
+/// From nothing to an answer; tests/first_hour runs them.
+const FIRST: &str = "  klogger list                                     what can be recorded
+  klogger record -s scheduler -- ./program         who ran where while it did
+  klogger report scheduler.klog                    what kept it from its CPU
+  klogger report scheduler.klog --html slow.html   the same with pictures";
+
 /// A program and its description.
 type Program = (&'static str, &'static str);
 
@@ -39,7 +45,8 @@ pub fn help() -> String {
     let elsewhere = list(&mut table("elsewhere")).join("\n");
     format!(
         "Analyses (programs klogger-NAME on the PATH):\n{analyses}\n\n\
-         Elsewhere (also programs):\n{elsewhere}"
+         Elsewhere (also programs):\n{elsewhere}\n\n\
+         Why is a program slow? Four commands (recording needs root):\n{FIRST}"
     )
 }
 

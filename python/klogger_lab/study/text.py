@@ -62,7 +62,7 @@ def print_list(
         one = found.study
         takes = f"{one.title}: {one.paper}; {one.seconds:g} s, {one.least_seconds:g} at least"
         out.print()
-        print_line(out, (f"{one.name:12} ", "bold"), takes)
+        print_pairs(out, [((f"{one.name:12}", "bold"), takes)], gap=1)
         for line in [one.question, *able.get(one.name, [])]:
             print_paragraph(out, "", line, style="dim")
     out.print()
