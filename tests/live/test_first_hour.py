@@ -4,6 +4,7 @@
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -27,6 +28,6 @@ def prefix(klogger):
 
 @pytest.mark.parametrize("part", ["answer", "readme", "user", "gallery", "bad_input"])
 def test_what_is_printed(prefix, part):
-    words = [ROOT / "tests/first_hour", "--prefix", prefix, part]
+    words = [sys.executable, ROOT / "tests/first_hour", "--prefix", prefix, part]
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr

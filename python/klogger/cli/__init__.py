@@ -18,7 +18,7 @@ import textwrap
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, TextIO
 
 from klogger.export import Printed
 from klogger.failure import Failure, nearest
@@ -47,27 +47,35 @@ def complain(what: object, who: str = "klogger") -> None:
     """A message on the standard error, as wide as its terminal. A log is untrusted, and its names
     must not act on the terminal.
     """
-    lines = [printable(line) for line in f"{who}: {what}".split("\n")]
-    if sys.stderr.isatty():
-        columns = max(shutil.get_terminal_size().columns, 40)
-        lines = [part for line in lines for part in broken(line, columns)]
-    print("\n".join(lines), file=sys.stderr)
+    print(fitted(f"{who}: {what}", sys.stderr), file=sys.stderr)
+
+
+def fitted(text: str, file: TextIO) -> str:
+    """Harmless, and as wide as the terminal if the file is one: lines are broken between words, and
+    what follows is under the first word after the label, as width.rs does it.
+    """
+    lines = [printable(line) for line in text.split("\n")]
+    if not file.isatty():
+        return "\n".join(lines)
+    columns = max(shutil.get_terminal_size().columns, 40)
+    found = []
+    for line, after in zip(lines, [*lines[1:], ""], strict=True):
+        # A caret is under the word of the line that it marks.
+        marked = after.strip() == "^" or not line.strip("^ ")
+        found += [line.rstrip()] if marked else broken(line, columns)
+    return "\n".join(found)
 
 
 def broken(line: str, columns: int) -> list[str]:
-    """A line of a message, broken between words; what follows is under its text. As width.rs."""
-    label = re.match(r" +[a-z]+: | *", line)
-    indent = " " * (
-        len(label[0]) if label and ":" in label[0] else len(label[0] if label else "") + 2
-    )
+    label = re.match(r" +[a-z]+: ", line)
+    blanks = len(label[0]) if label else len(line) - len(line.lstrip()) + 2
     return textwrap.wrap(
         line,
         columns,
-        subsequent_indent=indent,
+        subsequent_indent=" " * blanks,
         break_long_words=False,
         break_on_hyphens=False,
-        drop_whitespace=True,
-    ) or [line]
+    )
 
 
 def private_as(*logs: str | os.PathLike[str]) -> None:

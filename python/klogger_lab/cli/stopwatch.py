@@ -16,12 +16,12 @@ from pathlib import Path
 
 import klogger
 from klogger import executor
-from klogger.cli import Parser, complain, guarded, report
+from klogger.cli import Parser, complain, fitted, guarded, report
 from klogger.durations import duration
 from klogger.failure import Failure
 from klogger.stopwatch import Stopwatch, measure
 from klogger.terminal import value_line
-from klogger.units import plain, printable
+from klogger.units import plain
 from klogger_lab.stopwatch import answer, live, places
 from klogger_lab.stopwatch.answer import Answer
 
@@ -234,7 +234,7 @@ def say(
         values = {n: plain(v) for n, v in dataclasses.asdict(found).items()}
         print(json.dumps(values, indent=2))
     else:
-        print("\n".join(printable(line) for line in lines))
+        print(fitted("\n".join(lines), sys.stdout))
     for warning in warnings:
         complain(f"warning: {warning}")
 
