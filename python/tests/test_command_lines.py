@@ -6,10 +6,13 @@ about a log does not act on the terminal.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import pty
+import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,7 +20,7 @@ import duckdb
 import pytest
 import support
 
-from klogger.cli import compare, complain, private_as, report, sql, write
+from klogger.cli import analysis, compare, complain, private_as, report, sql, write
 from klogger.failure import Failure
 from klogger_lab.cli import bench, guest, stopwatch, study
 
@@ -159,3 +162,37 @@ def test_a_strangers_link_is_not_followed(tmp_path: Path) -> None:
     os.chown(page, 0, 0, follow_symlinks=False)
     write(page, b"page")
     assert victim.read_text() == "page"
+
+
+# Why these programs have no `--format json`.
+WITHOUT_JSON = {
+    "guest": "prints what the command in the guest prints",
+    "dkms": "prints the name of the package that it made",
+}
+
+
+def test_each_program_has_json_or_a_reason_why_not() -> None:
+    lists = tomllib.loads((support.ROOT / "python/pyproject.toml").read_text())["tool"]["klogger"]
+    names = {**lists["analyses"], **lists["elsewhere"]}
+    found = (analysis, bench, compare, report, sql, stopwatch, study)
+    modules = {module.__name__.rpartition(".")[2]: module for module in found}
+    assert set(names) == modules.keys() | WITHOUT_JSON.keys()
+    for module in found:
+        help = module.parser().format_help()
+        assert re.search(r"--format [{A-Za-z,]*json", help), module.__name__
+        assert "--messages {text,json}" in help, module.__name__
+
+
+def test_messages_as_json(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Set, so that what the option leaves behind is undone.
+    monkeypatch.setenv("KLOGGER_MESSAGES", "text")
+    words = ["nowhere.klog", "--format", "json", "--messages", "json"]
+    assert report.main(words) == 2
+    complain("a warning \x1b[2J")
+    found = capsys.readouterr()
+    error, note = map(json.loads, found.err.splitlines())
+    assert found.out == ""
+    assert error["message"] == "error" and "nowhere.klog" in error["text"] and "help" in error
+    assert note == {"message": "note", "text": "a warning \x1b[2J"}

@@ -3,6 +3,7 @@
 //! cargo do.
 
 use crate::failure::{Failure, Outcome};
+use crate::messages;
 use crate::tips;
 use clap::CommandFactory;
 use klogger_schema::nearest::did_you_mean;
@@ -78,6 +79,9 @@ fn command(words: &[OsString]) -> Command {
     };
     let mut command = Command::new(&path);
     command.args(&words[1..]);
+    if messages::is_json() {
+        command.env("KLOGGER_MESSAGES", "json");
+    }
     if let Ok(exe) = std::env::current_exe() {
         // The analyses run klogger to make tables.
         command.env("KLOGGER", exe);

@@ -13,6 +13,7 @@ mod messages;
 mod own_schemata;
 mod schema_file;
 mod schemata;
+mod terminal;
 mod text;
 mod tips;
 mod trace_events;
@@ -36,6 +37,9 @@ pub struct Cli {
         display_order = 1000
     )]
     pub messages: messages::Style,
+    /// Print directly to the terminal, without $KLOGGER_PAGER, $PAGER or less
+    #[arg(long, global = true, display_order = 1001)]
+    pub no_pager: bool,
     #[command(subcommand)]
     pub command: cmd::Command,
 }
@@ -62,11 +66,23 @@ fn main() -> ExitCode {
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
     klogger_os::survive_file_limits();
     let cli = Cli::try_parse().unwrap_or_else(|error| refuse(&tips::add(error, &words())));
-    match cli.messages.choose().and_then(|()| cli.command.run()) {
+    match run(cli) {
         Ok(code) => code,
         Err(failure) => {
             messages::error(&failure);
             ExitCode::from(2)
         }
     }
+}
+
+fn run(cli: Cli) -> failure::Outcome {
+    cli.messages.choose()?;
+    if cli.no_pager {
+        // Also for the programs that klogger runs.
+        // SAFETY: klogger has no other thread yet.
+        unsafe { std::env::set_var("KLOGGER_PAGER", "") };
+    }
+    // When it has shown all, errors are printed.
+    let _pager = cli.command.is_read().then(terminal::Pager::start).flatten();
+    cli.command.run()
 }

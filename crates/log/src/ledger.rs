@@ -97,6 +97,9 @@ pub struct Entry {
     pub text: String,
 }
 
+/// Stands between what happened and what one can do about it.
+const REMEDY: &str = ". Remedy: ";
+
 impl Entry {
     /// An entry made by the recorder.
     pub fn new(key: Key) -> Entry {
@@ -111,7 +114,7 @@ impl Entry {
             count: 0,
             from_ns: None,
             to_ns: None,
-            text: format!("{}. Remedy: {}", about.explanation, about.remedy),
+            text: format!("{}{REMEDY}{}", about.explanation, about.remedy),
         }
     }
 
@@ -150,6 +153,11 @@ impl Entry {
         self.from_ns = Some(from_ns);
         self.to_ns = Some(to_ns);
         self
+    }
+
+    /// What happened, and what one can do about it (empty in logs of format 1 and 2).
+    pub fn parts(&self) -> (&str, &str) {
+        self.text.split_once(REMEDY).unwrap_or((&self.text, ""))
     }
 
     /// Adds details, which come first in the text.

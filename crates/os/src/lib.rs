@@ -20,6 +20,7 @@ pub mod recorders;
 pub mod robust;
 mod signals;
 mod sockets;
+pub mod terminal;
 pub mod tracefs;
 pub mod tsc;
 pub mod users;

@@ -200,18 +200,6 @@ pub fn late(entries: &[Entry], late: u64, span: (u64, u64)) -> Option<Entry> {
     lost.then(|| entry().detail(&format!("{late} times no buffer was free for rings of programs")))
 }
 
-/// A note for the user: `rings grew on CPU 0, 1 (from 4096 KiB to 65536 KiB): ...`
-pub fn grown(ends: &[Finished]) -> Option<String> {
-    let is_grown = |e: &&Entry| e.key == Key::RingGrown.info().name;
-    let entries: Vec<&Entry> = ends.iter().flat_map(|e| &e.entries).filter(is_grown).collect();
-    let cpus: Vec<String> = entries.iter().filter_map(|e| Some(e.cpu?.to_string())).collect();
-    let sizes = entries.first()?.text.split_once(':')?.0;
-    Some(format!(
-        "rings grew {sizes} on CPU {}, where events came too fast for them",
-        cpus.join(", ")
-    ))
-}
-
 fn ring_full(entries: &mut Vec<Entry>, end: &Finished, events: &[EventLayout], span: (u64, u64)) {
     let (from, to) = end.lost_between.unwrap_or(span);
     for e in events {

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
 import re
 import shutil
@@ -23,6 +24,9 @@ from typing import NoReturn, TextIO
 from klogger.export import Printed
 from klogger.failure import Failure, nearest
 from klogger.units import printable
+
+# The environment variable that says how messages are printed.
+MESSAGES = "KLOGGER_MESSAGES"
 
 
 class Parser(argparse.ArgumentParser):
@@ -43,10 +47,48 @@ class Parser(argparse.ArgumentParser):
         return f"\n  help: did you mean {found[0]}?" if found else ""
 
 
-def complain(what: object, who: str = "klogger") -> None:
-    """A message on the standard error, as wide as its terminal. A log is untrusted, and its names
-    must not act on the terminal.
+class Messages(argparse.Action):
+    """`--messages json`: each message is an object, as docs/messages.md describes. A variable of
+    the environment keeps it, which klogger sets for the programs that it runs.
     """
+
+    def __call__(self, _parser: object, _args: object, value: object, _option: object = "") -> None:
+        os.environ[MESSAGES] = str(value)
+
+
+class Paged(argparse.Action):
+    """`--no-pager`, as `$KLOGGER_PAGER` is in `pager`."""
+
+    def __call__(
+        self, _parser: object, _args: object, _value: object, _option: object = ""
+    ) -> None:
+        os.environ["KLOGGER_PAGER"] = ""
+
+
+def add_common(found: argparse.ArgumentParser, *, is_read: bool = False) -> None:
+    """The options that all commands have. `is_read`: its text goes to a pager."""
+    found.add_argument(
+        "--messages", choices=["text", "json"], action=Messages, default=argparse.SUPPRESS,
+        help="format of messages on standard error; json: one object per line (text)",
+    )  # fmt: skip
+    if is_read:
+        found.add_argument(
+            "--no-pager", action=Paged, nargs=0, default=argparse.SUPPRESS,
+            help="print directly to the terminal, without $KLOGGER_PAGER, $PAGER or less",
+        )  # fmt: skip
+
+
+def complain(what: object, who: str = "klogger") -> None:
+    """A message on the standard error, as wide as its terminal: an error if it is a Failure, else a
+    note. A log is untrusted, and its names must not act on the terminal.
+    """
+    if os.environ.get(MESSAGES) == "json":
+        kind = "note" if who == "klogger" else "error"
+        said: dict[str, object] = {"message": kind, "text": str(what)}
+        if isinstance(what, Failure):
+            said = {"message": "error", "text": what.message, "help": what.help}
+        print(json.dumps(said), file=sys.stderr)
+        return
     print(fitted(f"{who}: {what}", sys.stderr), file=sys.stderr)
 
 

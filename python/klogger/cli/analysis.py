@@ -10,7 +10,7 @@ from pathlib import Path
 
 from klogger import checking
 from klogger.checking import Checked
-from klogger.cli import Parser, complain, guarded
+from klogger.cli import Parser, add_common, complain, guarded
 from klogger.units import printable
 
 
@@ -24,6 +24,7 @@ def parser() -> argparse.ArgumentParser:
     )
     found.add_argument("files", metavar="FILE.sql", nargs="+", type=Path)
     found.add_argument("--format", choices=["text", "json"], default="text")
+    add_common(found)
     return found
 
 

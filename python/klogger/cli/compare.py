@@ -4,13 +4,15 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import re
 import sys
 from pathlib import Path
 
 from klogger import terminal
-from klogger.cli import Parser, Progress, complain, guarded, private_as, write
+from klogger.cli import Parser, Progress, add_common, complain, guarded, private_as, write
+from klogger.cli.pager import paged
 from klogger.compare import Compared, Metric, compare_logs
 from klogger.failure import Failure
 
@@ -73,6 +75,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument(
         "--format", choices=["text", "json"], help="what goes to the terminal (text)"
     )
+    add_common(found, is_read=True)
     return found
 
 
@@ -99,7 +102,8 @@ def compare(args: argparse.Namespace) -> int:
             from klogger.compare.page import page
 
             write(args.html, page(found).encode())
-    show(args, found, failing)
+    with paged() if args.format != "json" else contextlib.nullcontext():
+        show(args, found, failing)
     if any(one.status == "failed" for one in found.comparison.analyses):
         return 2
     if args.fail_on is None:

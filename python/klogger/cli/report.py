@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 import klogger
 from klogger import executor, findings, remarks, terminal
 from klogger.analysis import Analysis, searched
-from klogger.cli import Parser, Progress, guarded, private_as, write
+from klogger.cli import Parser, Progress, add_common, guarded, private_as, write
+from klogger.cli.pager import paged
 from klogger.executor import Result
 from klogger.log import Log
 from klogger.summary import Summary, event_counts, summary
@@ -62,6 +63,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument(
         "--format", choices=["text", "json"], help="what goes to the terminal (text)"
     )
+    add_common(found, is_read=True)
     return found
 
 
@@ -88,7 +90,8 @@ def report(args: argparse.Namespace) -> int:
         json.dump(as_json(done), sys.stdout, ensure_ascii=sys.stdout.isatty(), indent=1)
         print()
     else:
-        show(args, done)
+        with paged():
+            show(args, done)
     return 2 if any(r.status == "failed" for r in done.results) else 0
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import csv
 import json
 import re
@@ -16,7 +17,8 @@ import duckdb
 
 import klogger
 from klogger import catalogue, losses, prompt, sqlerror, terminal
-from klogger.cli import Parser, check_link, complain, guarded, private_as
+from klogger.cli import Parser, add_common, check_link, complain, guarded, private_as
+from klogger.cli.pager import paged
 from klogger.failure import Failure, did_you_mean
 from klogger.log import Log
 from klogger.units import plain, printable
@@ -85,6 +87,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument(
         "--allow-files", action="store_true", help="let queries read and write other files"
     )
+    add_common(found, is_read=True)
     return found
 
 
@@ -104,9 +107,13 @@ def sql(args: argparse.Namespace) -> int:
         if args.interactive or (args.query is None and sys.stdin.isatty()):
             interactive(log, args)
         elif args.query is not None and args.query.startswith("."):
-            command(log, args.query)
+            with paged():
+                command(log, args.query)
         else:
-            ask(log, sys.stdin.read() if args.query in (None, "-") else args.query, args)
+            query = sys.stdin.read() if args.query in (None, "-") else args.query
+            is_text = args.format in (None, "table") and args.output is None
+            with paged() if is_text else contextlib.nullcontext():
+                ask(log, query, args)
     finally:
         log.close()
     return 0

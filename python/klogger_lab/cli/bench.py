@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from klogger import terminal
-from klogger.cli import Parser, Progress, guarded, write
+from klogger.cli import Parser, Progress, add_common, guarded, write
 from klogger.failure import Failure
 from klogger_lab.bench import answer as answers
 from klogger_lab.bench import cost, events, kernel, rate
@@ -97,6 +97,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument(
         "--format", choices=["text", "json"], help="what goes to the terminal (text)"
     )
+    add_common(found)
     return found
 
 

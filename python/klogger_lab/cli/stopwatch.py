@@ -16,7 +16,7 @@ from pathlib import Path
 
 import klogger
 from klogger import executor
-from klogger.cli import Parser, complain, fitted, guarded, report
+from klogger.cli import Parser, add_common, complain, fitted, guarded, report
 from klogger.durations import duration
 from klogger.failure import Failure
 from klogger.stopwatch import Stopwatch, measure
@@ -118,6 +118,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument(
         "--format", choices=["text", "json"], default="text", help="form of the answer (text)"
     )
+    add_common(found)
     return found
 
 

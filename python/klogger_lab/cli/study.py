@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from klogger import terminal
-from klogger.cli import Parser, Progress, complain, guarded, write
+from klogger.cli import Parser, Progress, add_common, complain, guarded, write
 from klogger.failure import Failure
 from klogger_lab.cli import check_writable, interruptible, seconds
 from klogger_lab.machine import Machine, machine
@@ -58,6 +58,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument(
         "--seed", metavar="N", type=int, default=1, help="for what a study draws by lot (1)"
     )
+    add_common(found)
     return found
 
 

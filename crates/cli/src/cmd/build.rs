@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! `klogger build`
 
-use super::Outcome;
+use super::{Format, Outcome};
 use crate::engines;
 use crate::failure::Failure;
 use crate::schemata;
@@ -12,6 +12,7 @@ use klogger_schema::model::Schema;
 use klogger_toolchain::bundled;
 use klogger_toolchain::clang::CompileError;
 use klogger_toolchain::kbuild::{self, Built};
+use serde_json::json;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -48,6 +49,9 @@ pub struct Args {
     /// Directory for the modules; created if it does not exist
     #[arg(short, long, value_name = "DIR", default_value = ".")]
     output: PathBuf,
+    /// Format of the output
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
 }
 
 pub fn run(args: Args) -> Outcome {
@@ -62,6 +66,15 @@ pub fn run(args: Args) -> Outcome {
         None => kbuild::kernel_dir(None)?,
     };
     let built = build(&schemas, |builtin| make(&schemas, builtin, &kernel, &args.output))?;
+    if args.format == Format::Json {
+        let written: Vec<_> = built.schemata.iter().chain([&built.core, &built.symbols]).collect();
+        let all = json!({
+            "kernel": built.release, "modules": built.schemata, "core": built.core,
+            "symbols": built.symbols, "written": written,
+        });
+        println!("{all:#}");
+        return Ok(ExitCode::SUCCESS);
+    }
     println!("modules for kernel {}:", built.release);
     built.schemata.iter().chain([&built.core]).for_each(|path| println!("  {}", path.display()));
     println!("symbols for modules of your own: {}", built.symbols.display());

@@ -2,10 +2,10 @@
 //! `klogger cat`
 
 use super::Outcome;
+use crate::terminal;
 use crate::text::select::SelectArgs;
 use crate::text::{self, Format, Harmless, open};
 use indicatif::ProgressBar;
-use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -30,12 +30,18 @@ Examples:
   klogger cat boot.klog --where 'pid == \"cc1\"'     threads of that name
   klogger cat boot.klog --format json | jq .pid    for programs";
 
+impl Args {
+    pub fn is_text(&self) -> bool {
+        self.format.name() == text::FORMATS[0].name()
+    }
+}
+
 pub fn run(args: Args) -> Outcome {
     let reader = open::open(&args.file)?;
     let choice = args.select.resolve(&reader)?;
     let mut stdout = std::io::stdout().lock();
     // In a pipe, a program gets texts unchanged.
-    match stdout.is_terminal() {
+    match terminal::is_terminal() {
         true => text::write(&choice, args.format, &mut Harmless(stdout), &ProgressBar::hidden())?,
         false => text::write(&choice, args.format, &mut stdout, &ProgressBar::hidden())?,
     }

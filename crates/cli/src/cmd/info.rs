@@ -2,10 +2,10 @@
 //! `klogger info`
 
 use super::{Format, Outcome};
+use crate::terminal;
 use crate::text::{info_json, info_text, open};
 use klogger_log::stats::Stats;
 use klogger_log::text::escaped;
-use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -28,6 +28,12 @@ const NOTES: &str = "\
 Every block is read and its checksum is checked. Damage is reported; the exit
 code is 0 if the preamble of the log can be read.";
 
+impl Args {
+    pub fn is_text(&self) -> bool {
+        self.format == Format::Text
+    }
+}
+
 pub fn run(args: Args) -> Outcome {
     let reader = open::open(&args.file)?;
     let stats = Stats::new(&reader);
@@ -38,7 +44,7 @@ pub fn run(args: Args) -> Outcome {
         Format::Text => print!("{}", info_text::page(&about, args.fields)),
         Format::Json => {
             let text = info_json::page(&about).to_string();
-            println!("{}", if std::io::stdout().is_terminal() { escaped(&text) } else { text });
+            println!("{}", if terminal::is_terminal() { escaped(&text) } else { text });
         }
     }
     Ok(ExitCode::SUCCESS)

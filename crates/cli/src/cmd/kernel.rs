@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! `klogger kernel`: integrates klogger into a kernel source tree.
 
-use super::Outcome;
+use super::{Format, Outcome};
 use crate::failure::Failure;
 use crate::messages;
 use crate::schema_file;
 use klogger_schema::Options;
 use klogger_schema::model::Schema;
 use klogger_toolchain::integrate::{self, Change, Tree, What};
+use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -54,6 +55,9 @@ struct IntegrateArgs {
     /// Remove klogger; klogger() calls stay
     #[arg(long)]
     remove: bool,
+    /// Format of the output
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
 }
 
 pub fn run(args: Args) -> Outcome {
@@ -67,6 +71,10 @@ pub fn run(args: Args) -> Outcome {
     };
     if !args.dry_run {
         tree.apply(&changes)?;
+    }
+    if args.format == Format::Json {
+        println!("{:#}", to_json(&args, &tree, &schemata, &changes));
+        return Ok(ExitCode::SUCCESS);
     }
     changes.iter().for_each(|c| println!("  {}", line(c)));
     println!("{}", summary(&args, &tree, &schemata, &changes));
@@ -97,6 +105,24 @@ fn line(change: &Change) -> String {
         What::Change => format!("change  {path}"),
         What::Remove => format!("remove  {path}"),
     }
+}
+
+fn to_json(args: &IntegrateArgs, tree: &Tree, schemata: &[Schema], changes: &[Change]) -> Value {
+    let change = |c: &Change| {
+        let what = match c.what {
+            What::Add => "add",
+            What::Change => "change",
+            What::Remove => "remove",
+        };
+        json!({ "what": what, "file": c.path, "lines": c.lines })
+    };
+    json!({
+        "linux": tree.version,
+        "dir": args.dir,
+        "done": !args.dry_run,
+        "changes": changes.iter().map(change).collect::<Vec<_>>(),
+        "schemata": schemata.iter().map(|s| &s.name).collect::<Vec<_>>(),
+    })
 }
 
 fn summary(args: &IntegrateArgs, tree: &Tree, schemata: &[Schema], changes: &[Change]) -> String {

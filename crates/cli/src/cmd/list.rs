@@ -23,6 +23,12 @@ pub struct Args {
     format: Format,
 }
 
+impl Args {
+    pub fn is_text(&self) -> bool {
+        self.format == Format::Text
+    }
+}
+
 pub fn run(args: Args) -> Outcome {
     match args.engines {
         true => engines(args.format),

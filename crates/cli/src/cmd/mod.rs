@@ -55,6 +55,19 @@ pub enum Command {
 }
 
 impl Command {
+    /// Whether people read what it prints: texts of many lines, of which a pager shows one screen
+    /// after the other.
+    pub fn is_read(&self) -> bool {
+        match self {
+            Command::Info(args) => args.is_text(),
+            Command::Cat(args) => args.is_text(),
+            Command::List(args) => args.is_text(),
+            Command::Show(args) => args.is_text(),
+            Command::Tracepoints(args) => args.is_text(),
+            _ => false,
+        }
+    }
+
     pub fn run(self) -> Outcome {
         match self {
             Command::Record(args) => record::run(args),

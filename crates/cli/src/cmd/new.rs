@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! `klogger new`: a schema folder to start from.
 
-use super::Outcome;
+use super::{Format, Outcome};
 use crate::failure::Failure;
 use klogger_schema::{Options, parse};
 use klogger_toolchain::bundled;
+use serde_json::json;
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -28,6 +29,9 @@ pub struct Args {
     /// The schema's name, which is the folder's; with slashes, the folder's path
     #[arg(value_name = "NAME")]
     folder: PathBuf,
+    /// Format of the output
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
 }
 
 /// Each file: its name, its text, its mode. `@NAME@` stands for the schema's name, `@EVENT@` for
@@ -47,10 +51,16 @@ pub fn run(args: Args) -> Outcome {
         return Err(Failure::new(format!("{} exists", folder.display()))
             .help("choose another name, or remove it: nothing is overwritten"));
     }
+    let mut written = Vec::new();
     for (file, text, mode) in FILES {
         let path = folder.join(filled(file, &name));
         write(&path, &filled(text, &name), mode)
             .map_err(|error| unwritable(&path, error.kind(), &error))?;
+        written.push(path);
+    }
+    if args.format == Format::Json {
+        println!("{:#}", json!({ "name": name, "written": written }));
+        return Ok(ExitCode::SUCCESS);
     }
     let path = match folder.components().count() {
         1 => format!("./{name}"),

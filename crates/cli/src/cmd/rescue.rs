@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! `klogger rescue`
 
-use super::Outcome;
+use super::{Format, Outcome};
 use crate::messages::{self, losses};
+use crate::text::ledger_text;
 use indicatif::{HumanBytes, HumanCount};
 use klogger_log::ledger::Ledger;
 use klogger_log::text::escaped;
@@ -11,7 +12,7 @@ use klogger_os::Error;
 use klogger_recorder::rescue::programs::{self, Remains, Saved};
 use klogger_recorder::rescue::rings::{self, Remnant, Salvaged};
 use klogger_recorder::rescue::vmcore::{self, Rescued};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -51,6 +52,9 @@ pub struct Args {
     /// Print no summary
     #[arg(short, long)]
     quiet: bool,
+    /// Format of the list; for the summary of a log see --messages
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
 }
 
 pub fn run(args: Args) -> Outcome {
@@ -61,7 +65,10 @@ pub fn run(args: Args) -> Outcome {
         return Ok(ExitCode::SUCCESS);
     }
     if args.programs.is_empty() {
-        print_list(&rings::list(), &programs::list());
+        match args.format {
+            Format::Text => print_list(&rings::list(), &programs::list()),
+            Format::Json => println!("{:#}", list_json(&rings::list(), &programs::list())),
+        }
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(recorder) = args.recorder()? {
@@ -145,8 +152,8 @@ fn print_salvaged(saved: &Salvaged, output: &Path) {
 }
 
 fn print_ledger(ledger: &Ledger) {
-    for e in &ledger.entries {
-        messages::print(&format!("  {}: {}", e.key, e.text));
+    for line in ledger_text::summary(ledger).lines() {
+        messages::print(line);
     }
 }
 
@@ -182,4 +189,21 @@ fn print_list(recorders: &[Remnant], all: &[Remains]) {
         );
         println!("{}", escaped(&format!("{title:24} {state:24} {rest}")));
     }
+}
+
+/// `kind` says which of the two an entry is of.
+fn list_json(recorders: &[Remnant], all: &[Remains]) -> Value {
+    let recorders = recorders.iter().map(|r| {
+        json!({
+            "kind": "recorder", "pid": r.pid, "alive": r.alive, "log": r.log, "bytes": r.bytes,
+        })
+    });
+    let programs = all.iter().map(|r| {
+        json!({
+            "kind": "program", "title": r.title, "alive": r.alive, "flight": r.flight,
+            "orphan": r.orphan, "recorder": r.recorder, "schemata": r.schemata,
+            "events_on": r.events_on, "bytes": r.bytes, "file": r.path,
+        })
+    });
+    recorders.chain(programs).collect()
 }

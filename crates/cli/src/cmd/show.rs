@@ -47,6 +47,12 @@ pub struct Args {
     format: Format,
 }
 
+impl Args {
+    pub fn is_text(&self) -> bool {
+        self.format == Format::Text
+    }
+}
+
 pub fn run(args: Args) -> Outcome {
     let Some(word) = &args.schema else {
         print!("{}", trace_events::text(&args.events)?);

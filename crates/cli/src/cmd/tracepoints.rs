@@ -44,6 +44,12 @@ struct Found {
     parameters: Vec<Param>,
 }
 
+impl Args {
+    pub fn is_text(&self) -> bool {
+        self.format == Format::Text
+    }
+}
+
 pub fn run(args: Args) -> Outcome {
     let types = host_kernel::types()?;
     let groups = host_kernel::groups();

@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! `klogger info` as text.
 
+use super::layout::{command, grouped, paragraph};
+use super::ledger_text;
 use super::times::{date, duration};
+use crate::terminal;
 use klogger_log::damage::Damage;
-use klogger_log::ledger::{Entry, Key, Ledger, Severity};
-use klogger_log::origin::Origin;
+use klogger_log::ledger::{Key, Ledger};
+use klogger_log::merge::Selection;
 use klogger_log::preamble::{Cost, Costs, EventClock};
+use klogger_log::process::{Processes, Row};
 use klogger_log::reader::Reader;
 use klogger_log::stats::{self, Count, Stats};
 use klogger_log::text::{escaped, escaped_lines};
 use klogger_os::machine::cpu_list;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
 use std::path::Path;
 
@@ -22,8 +26,6 @@ pub struct About<'a> {
     pub ledger: &'a Ledger,
 }
 
-/// Longest line in characters, where possible.
-const WIDTH: usize = 100;
 /// Width of the labels at the left.
 const LABEL: usize = 11;
 
@@ -41,41 +43,7 @@ pub fn page(about: &About, fields: bool) -> String {
 }
 
 fn line(out: &mut String, label: &str, text: &str) {
-    if text.is_empty() {
-        return;
-    }
-    for (i, part) in wrap(text, WIDTH - LABEL).into_iter().enumerate() {
-        let _ = writeln!(out, "{:LABEL$}{part}", if i == 0 { label } else { "" });
-    }
-}
-
-/// Breaks a text into lines of at most `width` characters; control characters become blanks.
-fn wrap(text: &str, width: usize) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|w| !w.is_empty())
-    {
-        match lines.last_mut() {
-            Some(last) if last.chars().count() + 1 + word.chars().count() <= width => {
-                last.push(' ');
-                last.push_str(word);
-            }
-            Some(_) | None => lines.push(word.into()),
-        }
-    }
-    lines
-}
-
-/// `1,234,567`
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
+    paragraph(out, label, text, LABEL, terminal::width());
 }
 
 fn size(bytes: u64) -> String {
@@ -148,8 +116,8 @@ fn head(about: &About, out: &mut String) {
         "events",
         &format!("{}{rate}{each}; {} lost", grouped(total.events), grouped(about.ledger.lost())),
     );
-    line(out, "command", &preamble.command_line.join(" "));
-    line(out, "workload", &preamble.workload.join(" "));
+    line(out, "command", &command(&preamble.command_line));
+    line(out, "workload", &command(&preamble.workload));
     let scope = match preamble.scope.as_str() {
         "" => String::new(),
         "all" => "the whole system".into(),
@@ -263,7 +231,13 @@ fn probes(about: &About, out: &mut String) {
 
 fn events(about: &About, fields: bool, out: &mut String) {
     let layouts = &about.reader.preamble().events;
-    let width = layouts.iter().map(|e| e.name.len()).max().unwrap_or(5).clamp(5, 40);
+    let width = layouts
+        .iter()
+        .map(|e| e.name.len())
+        .max()
+        .unwrap_or(5)
+        .clamp(5, 40)
+        .min(terminal::width().saturating_sub(56).max(5));
     let total = about.stats.total().events.max(1);
     let _ = writeln!(
         out,
@@ -326,15 +300,16 @@ fn programs(about: &About, out: &mut String) {
     if processes.is_empty() {
         return;
     }
+    let names = names(about.reader);
     let mut rows: Vec<_> = processes.into_iter().collect();
     rows.sort_by_key(|(tgid, (_, count))| (std::cmp::Reverse(count.events), *tgid));
-    let _ = writeln!(out, "\n{:12} {:>14} {:>16} {:>9}", "program", "logged", "bytes", "threads");
+    let _ = writeln!(out, "\n{:24} {:>14} {:>16} {:>9}", "program", "logged", "bytes", "threads");
     for (tgid, (streams, count)) in rows.iter().take(PROGRAMS_MAX) {
         let (logged, bytes) = (grouped(count.events), grouped(count.bytes));
         let _ = writeln!(
             out,
-            "{:12} {logged:>14} {bytes:>16} {:>9}",
-            format!("process {tgid}"),
+            "{:24} {logged:>14} {bytes:>16} {:>9}",
+            names.get(tgid).map_or(format!("process {tgid}"), |name| format!("{name}[{tgid}]")),
             grouped(*streams)
         );
     }
@@ -343,53 +318,25 @@ fn programs(about: &About, out: &mut String) {
     }
 }
 
-fn ledger(about: &About, out: &mut String) {
-    if about.ledger.entries.is_empty() {
-        let _ = writeln!(out, "\nledger: nothing is missing");
-        return;
+/// The names of processes: the last that each had.
+fn names(reader: &Reader) -> HashMap<u32, String> {
+    let mut table = Processes::with_history(reader);
+    let mut merge = reader.merge(&Selection::default());
+    while let Some(event) = merge.next() {
+        table.see(&event);
     }
-    let _ = writeln!(out, "\nledger");
-    let (start, _) = about.reader.span();
-    let mut entries: Vec<&Entry> = about.ledger.entries.iter().collect();
-    entries.sort_by_key(|e| std::cmp::Reverse(e.severity));
-    for entry in entries {
-        let mut text = entry.text.clone();
-        let mut place = Vec::new();
-        place.extend((entry.count > 0).then(|| format!("{} events", grouped(entry.count))));
-        place.extend(entry.event.clone());
-        place.extend(entry.cpu.map(|cpu| Origin::of_cpu(cpu).to_string()));
-        place.extend(entry.thread.map(|t| t.to_string()));
-        if let (Some(from), Some(to)) = (entry.from_ns, entry.to_ns) {
-            let seconds = |t: u64| (t as i128 - start as i128) as f64 / 1e9;
-            place.push(format!("{:.6} s to {:.6} s", seconds(from), seconds(to)));
-        }
-        if !place.is_empty() {
-            text = format!("{}. {text}", place.join(", "));
-        }
-        let mark = match entry.severity {
-            Severity::Info => "info",
-            Severity::Notice => "notice",
-            Severity::Loss => "LOSS",
-            Severity::Error => "ERROR",
-        };
-        line(out, &format!("  {mark}"), &format!("{}: {text}", entry.key));
-    }
+    let rows = table.into_rows(reader.span().1).into_iter().filter(|row| !row.comm.is_empty());
+    let named = |row: Row| {
+        let name = escaped(&String::from_utf8_lossy(&row.comm));
+        Some((u32::try_from(row.pid).ok()?, name))
+    };
+    rows.filter_map(named).collect()
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_are_grouped() {
-        assert_eq!(grouped(0), "0");
-        assert_eq!(grouped(999), "999");
-        assert_eq!(grouped(1_234_567), "1,234,567");
-    }
-
-    #[test]
-    fn lines_are_wrapped_between_words() {
-        assert_eq!(wrap("one two three", 7), ["one two", "three"]);
-        assert_eq!(wrap("\x1b[1m  a\nb", 80), ["[1m a b"]);
+fn ledger(about: &About, out: &mut String) {
+    let (start, _) = about.reader.span();
+    match ledger_text::page(about.ledger, start, terminal::width()) {
+        page if page.is_empty() => out.push_str("\nledger: nothing is missing\n"),
+        page => _ = write!(out, "\nledger\n{page}"),
     }
 }

@@ -7,6 +7,8 @@ mod csv;
 pub mod info_json;
 pub mod info_text;
 mod json;
+pub mod layout;
+pub mod ledger_text;
 mod line;
 pub mod open;
 mod perl;

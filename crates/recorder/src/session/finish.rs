@@ -48,7 +48,6 @@ impl Session {
         let late = pipeline.status().late.load(Ordering::Relaxed);
         let (ends, mut writer) = pipeline.stop();
         self.notes.append(&mut writer.notes);
-        self.notes.extend(ledger::grown(&ends));
         let mut ledger = self.ledger(&ends, &writer, late, (start_ns, end_ns));
         let names = self.names(&mut ledger);
         let (summary, failure) = (writer.summary(), writer.failure());

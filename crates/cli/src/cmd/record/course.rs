@@ -2,6 +2,7 @@
 //! Prints the course of a recording: that it has started, its progress, and the summary.
 
 use crate::messages;
+use crate::text::ledger_text;
 use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use klogger_recorder::{Message, Outcome, Progress};
 use serde_json::json;
@@ -78,14 +79,7 @@ impl Course {
             s.bytes as f64 / 1e6,
             messages::losses(&outcome.ledger)
         );
-        // Each key once, with its first entry; 'klogger info' shows all.
-        let mut shown: Vec<&str> = Vec::new();
-        for e in &outcome.ledger.entries {
-            if !shown.contains(&e.key.as_str()) {
-                shown.push(&e.key);
-                let _ = writeln!(text, "  {}: {}", e.key, e.text);
-            }
-        }
+        text += &ledger_text::summary(&outcome.ledger);
         for note in &outcome.notes {
             let _ = writeln!(text, "  note: {note}");
         }
