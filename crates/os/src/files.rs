@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Access to files through a descriptor of their folder, so that they cannot be replaced meanwhile.
 
-use super::check;
+use super::{Error, check};
 use std::ffi::{CString, OsStr};
 use std::fs::{File, Metadata};
 use std::io;
@@ -63,6 +63,27 @@ pub fn check_writable(folder: &Path) -> io::Result<()> {
     let code =
         unsafe { libc::faccessat(libc::AT_FDCWD, path.as_ptr(), libc::W_OK, libc::AT_EACCESS) };
     check(code).map(drop)
+}
+
+/// A file that cannot be made, or written.
+pub fn cannot_write(path: &Path, error: io::Error) -> Error {
+    let other = "choose another file with -o FILE";
+    let (why, help) = match error.kind() {
+        io::ErrorKind::PermissionDenied => ("permission denied".into(), other.into()),
+        io::ErrorKind::NotFound => {
+            let folder = folder_of(path).display();
+            let remedy = match folder_of(path).is_symlink() {
+                true => format!("{folder} is a link to nothing; {other}"),
+                false => format!("make it with 'mkdir -p {folder}', or {other}"),
+            };
+            (format!("there is no directory {folder}"), remedy)
+        }
+        io::ErrorKind::StorageFull => {
+            ("there is no space left".into(), format!("free some space, or {other}"))
+        }
+        _ => (error.to_string(), other.into()),
+    };
+    Error::new(format!("cannot write {}: {why}", path.display())).help(help)
 }
 
 /// Whether it is /dev/null, by whatever name.

@@ -3,7 +3,7 @@
 //! start.
 
 use klogger_os::Error;
-use klogger_os::files::{discards, folder_of};
+use klogger_os::files::{cannot_write, discards, folder_of};
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, IsTerminal};
@@ -32,13 +32,6 @@ pub fn check(path: &Path) -> Result<(), Error> {
     match folder.metadata() {
         Ok(found) if !found.is_dir() => {
             Err(cannot(format!("{shown} is not a directory")).help(help))
-        }
-        Err(e) if e.kind() == io::ErrorKind::NotFound => {
-            let error = cannot(format!("there is no directory {shown}"));
-            Err(match folder.is_symlink() {
-                true => error.help(format!("{shown} is a link to nothing; {help}")),
-                false => error.help(format!("make it with 'mkdir -p {shown}', or {help}")),
-            })
         }
         Err(e) => Err(cannot_write(path, e)),
         Ok(_) => path.symlink_metadata().map_or(Ok(()), |found| refuse(path, &found)),
@@ -121,18 +114,6 @@ fn old_name(path: &Path) -> OsString {
     let mut old = path.as_os_str().to_owned();
     old.push(".old");
     old
-}
-
-/// The error of a log that cannot be written.
-pub fn cannot_write(path: &Path, error: io::Error) -> Error {
-    let why = match error.kind() {
-        io::ErrorKind::PermissionDenied => "permission denied".into(),
-        io::ErrorKind::NotFound => "there is no such directory".into(),
-        io::ErrorKind::StorageFull => "there is no space left".into(),
-        _ => error.to_string(),
-    };
-    Error::new(format!("cannot write {}: {why}", path.display()))
-        .help("choose another file with -o FILE")
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ use klogger_engines::request::Request;
 use klogger_engines::scope::Scope;
 use klogger_log::preamble::{Preamble, RateLimit};
 use klogger_log::writer::Writer;
+use klogger_os::files::cannot_write;
 use klogger_os::{Error, Signals};
 use klogger_schema::layout::EventLayout;
 use std::cell::Cell;
@@ -167,7 +168,7 @@ impl Session {
         let start_ns = preamble.clock.start_ns;
         let started = Writer::new(log, &preamble, self.options.compression).map_err(|e| {
             file::discard(&self.options.output, kept_old);
-            file::cannot_write(&self.options.output, e)
+            cannot_write(&self.options.output, e)
         });
         pipeline.write(started?, start_ns);
         self.keep(&preamble);

@@ -9,6 +9,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use klogger_export::Exporter;
 use klogger_export::exporter::DirectoryExporter;
 use klogger_log::reader::Reader;
+use klogger_os::files::cannot_write;
 use klogger_os::machine;
 use std::fs;
 use std::io::{self, BufWriter, Write};
@@ -141,6 +142,7 @@ fn to_directory(args: &Args, reader: &Reader, exporter: &dyn DirectoryExporter) 
 
 fn unwritten(error: io::Error) -> Failure {
     Failure::new(format!("cannot write the output: {error}"))
+        .help("free some space, or name another file with -o")
 }
 
 /// Calls `write` with the file named by `args`, and prints its path.
@@ -154,8 +156,6 @@ fn to_file(
         write(&mut io::stdout().lock())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let elsewhere = |e: Failure| e.help("free some space, or name another file with -o");
-    let cannot = |e: io::Error| Failure::new(format!("cannot write {}: {e}", output.display()));
     match fs::metadata(&output).map(|m| m.file_type()) {
         Ok(there) if there.is_dir() => {
             let failure = Failure::new(format!("{} is a directory", output.display()));
@@ -167,10 +167,10 @@ fn to_file(
         }
         // A pipe or a device cannot be replaced by a complete file.
         Ok(there) if !there.is_file() => {
-            let mut file = fs::OpenOptions::new().write(true).open(&output).map_err(cannot)?;
-            write(&mut file).map_err(elsewhere)?;
+            let file = fs::OpenOptions::new().write(true).open(&output);
+            write(&mut file.map_err(|e| cannot_write(&output, e))?)?;
         }
-        _ => whole(&output, write).map_err(elsewhere)?,
+        _ => whole(&output, write)?,
     }
     println!("{}", output.display());
     Ok(ExitCode::SUCCESS)
@@ -181,7 +181,7 @@ fn whole(
     output: &Path,
     write: impl FnOnce(&mut dyn Write) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    let cannot = |e: io::Error| Failure::new(format!("cannot write {}: {e}", output.display()));
+    let cannot = |e| cannot_write(output, e);
     let mut partial = output.to_path_buf().into_os_string();
     partial.push(".part");
     // A leftover of an export that was ended, or a file of another user, which must not be written
@@ -195,7 +195,7 @@ fn whole(
         let _ = fs::remove_file(&partial);
         return Err(failure);
     }
-    fs::rename(&partial, output).map_err(cannot)
+    Ok(fs::rename(&partial, output).map_err(cannot)?)
 }
 
 fn beside(log: &Path, suffix: &str) -> PathBuf {

@@ -17,6 +17,7 @@ use klogger_log::record::TIME_MASK;
 use klogger_log::writer::{Compression, Summary, Writer};
 use klogger_os as os;
 use klogger_os::Error;
+use klogger_os::files::cannot_write;
 use klogger_ring::clock::{Converter, Source};
 use klogger_toolchain::bundled;
 use std::ffi::OsString;
@@ -171,7 +172,7 @@ pub fn save(
     let (log, _) = file::open(output, file::PRIVATE)?;
     let mut pipeline = Pipeline::new(&layouts);
     pipeline.write(
-        Writer::new(log, &preamble, compression).map_err(|e| file::cannot_write(output, e))?,
+        Writer::new(log, &preamble, compression).map_err(|e| cannot_write(output, e))?,
         start_ns,
     );
     let catalogue = Catalogue::new([(&builtin, false)], true, &[]);
@@ -251,11 +252,11 @@ impl Rescue {
         let (_, writer) = pipeline.stop();
         let ledger = Ledger { entries, user_clock, ..Ledger::default() };
         if let Some(e) = writer.failure() {
-            return Err(file::cannot_write(output, e));
+            return Err(cannot_write(output, e));
         }
         let summary = writer
             .finish(&Names::default(), &ledger, os::monotonic_ns())
-            .map_err(|e| file::cannot_write(output, e))?;
+            .map_err(|e| cannot_write(output, e))?;
         Ok(Saved { summary, ledger, programs: saved.len(), removed })
     }
 }

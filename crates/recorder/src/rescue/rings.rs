@@ -15,6 +15,7 @@ use klogger_log::preamble::Preamble;
 use klogger_log::reader::Reader;
 use klogger_log::writer::{Compression, Summary};
 use klogger_os::Error;
+use klogger_os::files::cannot_write;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -100,12 +101,12 @@ pub fn save(remnant: Remnant, output: &Path, compression: Compression) -> Result
     }
     let (log, _) = file::open(output, file::PRIVATE)?;
     let mut salvage = Salvage::new(&facts, old.as_ref(), log, compression, Still::here())
-        .map_err(|e| file::cannot_write(output, e))?;
+        .map_err(|e| cannot_write(output, e))?;
     let written = salvage.events();
-    salvage.rings(&rings).map_err(|e| file::cannot_write(output, e))?;
+    salvage.rings(&rings).map_err(|e| cannot_write(output, e))?;
     let rescued = salvage.events() - written;
     let (summary, ledger) =
-        salvage.finish_here(&rings, &left).map_err(|e| file::cannot_write(output, e))?;
+        salvage.finish_here(&rings, &left).map_err(|e| cannot_write(output, e))?;
     left.remove();
     Ok(Salvaged { summary, ledger, log: facts.log, written, rescued })
 }

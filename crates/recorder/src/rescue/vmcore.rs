@@ -22,6 +22,7 @@ use klogger_log::preamble::EventClock;
 use klogger_log::reader::Reader;
 use klogger_log::writer::Compression;
 use klogger_os::Error;
+use klogger_os::files::cannot_write;
 use klogger_ring::clock::Clock;
 use klogger_schema::model::Decode;
 use std::collections::BTreeMap;
@@ -171,7 +172,7 @@ impl Recording {
         output: &Path,
         compression: Compression,
     ) -> Result<Salvaged, Error> {
-        let cannot = |e| file::cannot_write(output, e);
+        let cannot = |e| cannot_write(output, e);
         let last = self.anchors.last().ok_or_else(|| Error::new("a recording has no rings"))?;
         let still = last.still().ok_or_else(|| {
             Error::new("the clock of a recording in this image does not run")
