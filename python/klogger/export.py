@@ -32,6 +32,8 @@ def tables_of(path: str | os.PathLike[str], *, quiet: bool = True) -> Path:
         return log
     if not log.exists():
         raise Failure(f"{log}: no such file", help="'klogger record' makes logs")
+    if not os.access(log, os.R_OK):
+        raise Failure(f"{log}: permission denied", help="check its owner and mode, or use sudo")
     beside = log.with_name(log.name + SUFFIX)
     if beside.exists() or os.access(log.parent, os.W_OK):
         failure = export(log, None, quiet=quiet)

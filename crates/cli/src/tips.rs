@@ -39,7 +39,11 @@ const OPTIONS: &[Theirs] = &[
         "stacks are fields of events: klogger_stack() in a schema (docs/schema-language.md)",
     ),
     row("record", &["-c"], "the command comes after '--'; 'klogger report FILE' counts events"),
-    row("record", &["-m", "-b", "--mmap-pages"], "the size of a ring is --buffer-size SIZE"),
+    row(
+        "record",
+        &["-m", "-b", "--mmap-pages", "--ring", "--ring-size"],
+        "the size of a ring is --buffer-size SIZE",
+    ),
     row("record", &["-z", "--compression-level"], "--compress compresses the log"),
     row(
         "record",
@@ -73,6 +77,12 @@ const OPTIONS: &[Theirs] = &[
     row("list", &["--json"], "--format json"),
     row("build", &["-f", "--file"], "-s FILE names a schema"),
     row("show", &["--json"], "--format json"),
+];
+
+/// Commands that take no words, and what to write instead of them.
+const WORDS: &[(&str, &str)] = &[
+    ("list", "'klogger show WORD' shows a schema, 'klogger tracepoints WORD' finds tracepoints"),
+    ("build", "schemata are named by -s: klogger build -s WORD"),
 ];
 
 /// Commands of other tools, and what to run instead.
@@ -120,12 +130,18 @@ fn tip_for(error: &clap::Error, words: &[String]) -> Option<String> {
     else {
         return None;
     };
-    if words.get(1) == Some(word) && word.starts_with('-') {
+    let is_known = error.get(ContextKind::SuggestedArg).is_some();
+    if words.get(1) == Some(word) && word.starts_with('-') && !is_known {
         return Some(format!("the command comes first: klogger record {word} ..."));
     }
     let command = command_of(words)?;
     if command == "record" && !word.starts_with('-') {
         return Some(format!("the command comes after '--': klogger record ... -- {word}"));
+    }
+    if let Some((_, tip)) =
+        WORDS.iter().find(|(name, _)| *name == command && !word.starts_with('-'))
+    {
+        return Some(tip.replace("WORD", word));
     }
     let name = word.split('=').next().unwrap_or(word);
     let meant = |row: &&Theirs| row.command == command && row.options.contains(&name);

@@ -41,6 +41,7 @@ fn filled(text: &str, columns: usize) -> String {
 
 /// The columns before a paragraph: its own, and those of a label such as `help: `.
 fn indent_of(line: &str) -> usize {
+    let line = &without_escapes(line);
     let own = line.len() - line.trim_start().len();
     if own == 0 {
         return 2;
@@ -50,6 +51,13 @@ fn indent_of(line: &str) -> usize {
         true => label.len() + 2,
         false => own + 2,
     }
+}
+
+/// Without codes for colours, which end with `m`.
+fn without_escapes(line: &str) -> String {
+    let mut parts = line.split('\x1b');
+    let first = parts.next().unwrap_or_default().to_string();
+    parts.fold(first, |text, part| text + part.split_once('m').map_or(part, |(_, rest)| rest))
 }
 
 #[cfg(test)]
@@ -82,5 +90,6 @@ mod tests {
     fn escape_codes_have_no_width() {
         let bold = "\x1b[1mten\x1b[0m \x1b[1mten\x1b[0m";
         assert_eq!(filled(bold, 7), bold);
+        assert_eq!(indent_of("  \x1b[32mtip:\x1b[0m a"), 7);
     }
 }

@@ -148,7 +148,11 @@ fn no_answer(pid: u32, error: &io::Error) -> Error {
 /// Connects to a recording of our own user or of root. A program of another user that listens under
 /// the name is untrusted.
 fn connect(pid: u32) -> Result<UnixStream, Error> {
-    let stream = os::connect_abstract(&name(pid)).map_err(|e| no_answer(pid, &e))?;
+    let stream = os::connect_abstract(&name(pid)).map_err(|e| match e.kind() {
+        io::ErrorKind::ConnectionRefused => Error::new(format!("process {pid} records nothing"))
+            .help("without --recorder, the recording that runs is found"),
+        _ => no_answer(pid, &e),
+    })?;
     match os::peer_uid(stream.as_fd()).map_err(|e| no_answer(pid, &e))? {
         uid if is_trusted(uid) => Ok(stream),
         uid => Err(Error::new(format!(

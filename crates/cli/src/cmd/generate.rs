@@ -83,7 +83,11 @@ fn write(dir: &Path, header: &NamedText) -> Result<(), Failure> {
     }
     let written = std::fs::create_dir_all(dir).and_then(|()| std::fs::write(&path, &header.text));
     written.map_err(|e| {
-        Failure::new(format!("cannot write {}: {e}", path.display()))
-            .help("choose another folder with -o DIR")
+        let why = match dir.is_dir() {
+            false if dir.exists() => format!("{} is not a directory", dir.display()),
+            _ => e.to_string(),
+        };
+        Failure::new(format!("cannot write {}: {why}", path.display()))
+            .help("choose another directory with -o DIR")
     })
 }

@@ -31,7 +31,7 @@ pub enum Format {
 #[derive(clap::Subcommand)]
 #[command(after_help = external::help())]
 pub enum Command {
-    Record(record::Args),
+    Record(Box<record::Args>),
     Mark(control::MarkArgs),
     Enable(control::EnableArgs),
     Disable(control::DisableArgs),
@@ -70,7 +70,7 @@ impl Command {
 
     pub fn run(self) -> Outcome {
         match self {
-            Command::Record(args) => record::run(args),
+            Command::Record(args) => record::run(*args),
             Command::Mark(args) => control::mark(args),
             Command::Enable(args) => control::enable(args),
             Command::Disable(args) => control::disable(args),
