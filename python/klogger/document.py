@@ -20,7 +20,7 @@ from klogger.units import printable
 # In the order in which they need each other.
 SCRIPTS = (
     "times.js", "columns.js", "timeline-view.js", "timeline-draw.js", "timeline-words.js",
-    "timeline.js", "page.js",
+    "timeline.js", "search.js", "page.js",
 )  # fmt: skip
 
 

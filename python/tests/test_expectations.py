@@ -13,7 +13,7 @@ import support
 
 import klogger
 from klogger import executor, expectation
-from klogger.drawing import Palette, Theme
+from klogger.drawing import NOBODY, ON_PAGE, Palette, Theme
 from klogger.executor import Rows
 from klogger.pictures import draw
 
@@ -36,6 +36,8 @@ def test_expectation(path: Path, tmp_path: Path) -> None:
     drawn = draw(result, Palette(), Theme())
     if drawn is not None and result.analysis.picture.kind != "timeline":
         assert axes.faults_of(drawn) == []
+        on_page = draw(result, Palette(), ON_PAGE, subjects=NOBODY)
+        assert [fault for fault in axes.faults_of(on_page) if fault.startswith("Y:")] == []
     warnings = case.texts.get("warning", [])
     assert [w[: len(t)] for w, t in zip(result.warnings, warnings, strict=True)] == warnings
 

@@ -164,6 +164,47 @@ def test_a_row_of_a_table_selects_and_a_head_sorts(page: browser.Browser) -> Non
     assert page.ask(column) == sorted(numbers)
 
 
+def test_the_search_field_shows_what_has_the_words(page: browser.Browser) -> None:
+    shown = (
+        "[...document.querySelectorAll('main > section')].filter((s) => !s.hidden).map((s) => s.id)"
+    )
+    everything = page.ask(shown)
+    thread = page.ask("document.querySelector('#cpu_time tbody td').textContent")
+    page.key("/")
+    assert page.ask("document.activeElement.id") == "search"
+    assert page.ask("document.activeElement.value") == ""
+    for letter in thread:
+        page.key(letter)
+    found = page.ask(shown)
+    assert "cpu_time" in found and len(found) < len(everything)
+    rows = page.ask(
+        "[...document.querySelectorAll('#cpu_time tbody tr')].filter((r) => !r.hidden)"
+        ".map((r) => r.cells[0].textContent)"
+    )
+    assert rows == [thread]
+    assert page.ask("document.querySelector('.found').textContent").startswith(
+        f"{len(found)} answer"
+    )
+    # Enter goes through the answers that are left.
+    page.key("Enter")
+    top = f"Math.abs(document.getElementById({found[0]!r}).getBoundingClientRect().top) < 2"
+    assert len(found) == 1 or page.ask(top)
+    page.ask("klogger.search.field.focus()")
+    page.key("Escape")
+    assert page.ask(shown) == everything
+    assert page.ask("document.querySelector('.found').textContent") == ""
+    assert page.ask("document.querySelectorAll('tbody tr[hidden]').length") == 0
+    # A word of the title leaves all rows.
+    page.ask("klogger.search.field.value = 'run queues'; klogger.search.show()")
+    assert page.ask(shown) == ["runq"]
+    assert page.ask("document.querySelectorAll('#runq tbody tr[hidden]').length") == 0
+    page.ask("klogger.search.field.value = 'xyzzy'; klogger.search.show()")
+    assert page.ask(shown) == []
+    assert page.ask("document.querySelector('.found').textContent") == "not found"
+    page.ask("klogger.search.field.value = ''; klogger.search.show()")
+    assert page.complaints == []
+
+
 def test_near_by_there_are_quanta_and_arrows_and_beyond_them_a_way(page: browser.Browser) -> None:
     window = page.ask("klogger.timeline.data.windows[0]")
     middle = (window["from"] + window["to"]) / 2

@@ -126,7 +126,8 @@ async function startPage() {
   const selection = new Selection();
   startTables(selection);
   startBadge(selection);
+  const search = startSearch();
   const [timeline, views] = await Promise.all([startTimeline(selection), startPictures(selection)]);
   // For the tests, and for use in the browser's console.
-  window.klogger = { selection, timeline, views };
+  window.klogger = { selection, search, timeline, views };
 }

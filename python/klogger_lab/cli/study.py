@@ -45,7 +45,10 @@ def parser() -> argparse.ArgumentParser:
         "--list", action="store_true", help="only list the studies, and what they need"
     )
     found.add_argument(
-        "--budget", metavar="TIME", type=seconds, help="how long it may take: 30s, 5m, 1h"
+        "--budget",
+        metavar="TIME",
+        type=seconds,
+        help="how long all of it may take, with recordings and analysis: 30s, 5m, 1h",
     )
     found.add_argument(
         "--html", metavar="OUT", type=Path, help="write one file that needs no network"

@@ -6,6 +6,7 @@ nothing.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import random
 import re
@@ -30,11 +31,8 @@ from klogger_lab.signals import stoppable
 from klogger_lab.study import discover, recording
 from klogger_lab.study.discover import Found
 from klogger_lab.study.model import Answer, Arm, Plan, Run
+from klogger_lab.study.planning import OVERHEAD, arm_seconds
 
-# Of the time that is given: the rest is for starting recorders, and for the analysis.
-FOR_ARMS = 0.75
-# Seconds that a recording takes to begin and to end.
-OVERHEAD = 1.0
 T = TypeVar("T")
 
 
@@ -108,15 +106,16 @@ def run(
     done = Done(found, budget)
     begun = time.monotonic()
     with stoppable(), places(study.name, keep) as (folder, logs):
-        plan = Plan(
-            machine,
-            max(budget * FOR_ARMS, study.least_seconds),
-            folder,
-            partial(build, found.path.parent),
-        )
-        random.seed(seed)
         shown("planning")
-        arms = calling(found, "arms", lambda: study.arms(plan))
+        plan = Plan(machine, 0.0, folder, partial(build, found.path.parent))
+
+        def arms_in(seconds: float) -> list[Arm]:
+            random.seed(seed)
+            given = dataclasses.replace(plan, seconds=seconds)
+            return calling(found, "arms", lambda: study.arms(given))
+
+        plan = dataclasses.replace(plan, seconds=arm_seconds(budget, arms_in))
+        arms = arms_in(plan.seconds)
         runs: list[Run] = []
         try:
             record_all(found, arms, folder, logs, done, runs, Progress(shown))

@@ -17,7 +17,7 @@
 -- column high [share]: where its part of the bin ends
 -- note: Empty: the CPU was idle, or had a thread that was not recorded (outside the workload).
 -- note: With more than 3,000 quanta, a PNG shows for each bin of time and CPU how much of it each
---     program had, not in which order.
+--     program had, from below in the order in which they first had the CPU in it.
 -- empty: no thread in scope was switched in and out while the log was recorded
 
 -- About 3,000 marks: as many bins as these allow (a multiple of 40, for the small bars of the
@@ -41,7 +41,8 @@ WITH split AS (
 )
 SELECT cpu, program, bin,
        sum(least(to_ns, (bin + 1) * getvariable('timeline_width')::BIGINT)
-           - greatest(from_ns, bin * getvariable('timeline_width')::BIGINT))::BIGINT AS ns
+           - greatest(from_ns, bin * getvariable('timeline_width')::BIGINT))::BIGINT AS ns,
+       min(greatest(from_ns, bin * getvariable('timeline_width')::BIGINT)) AS first_ns
 FROM split GROUP BY ALL;
 
 -- table
@@ -70,7 +71,7 @@ WITH few AS (
     FROM quantum JOIN quantum_program USING (program) JOIN timeline_cpu USING (cpu), few
     WHERE few.yes AND drawn
 ), ranked AS (
-    SELECT cpu, bin, shown, rank, b.ns,
+    SELECT cpu, bin, shown, rank, b.ns, b.first_ns,
         row_number() OVER (PARTITION BY cpu, bin ORDER BY b.ns DESC, rank) AS place
     FROM timeline_bin AS b JOIN quantum_program AS p USING (program)
     JOIN timeline_cpu USING (cpu), few
@@ -78,10 +79,10 @@ WITH few AS (
 ), part AS (
     SELECT cpu, bin, CASE WHEN place <= getvariable('timeline_programs') THEN shown
         ELSE 'other' END AS program,
-           min(rank) AS rank, sum(ns) / getvariable('timeline_width') AS part
+           min(first_ns) AS first_ns, sum(ns) / getvariable('timeline_width') AS part
     FROM ranked GROUP BY ALL
 ), stacked AS (
-    SELECT *, sum(part) OVER (PARTITION BY cpu, bin ORDER BY program = 'other', rank) AS top
+    SELECT *, sum(part) OVER (PARTITION BY cpu, bin ORDER BY first_ns, program) AS top
     FROM part
 )
 SELECT cpu, program, begins, ends, low, high FROM exact

@@ -219,5 +219,5 @@ STUDY = Study(
     arms=arms,
     analyse=analyse,
     seconds=60,
-    least_seconds=16,
+    least_seconds=22,
 )

@@ -167,5 +167,5 @@ STUDY = Study(
     arms=arms,
     analyse=analyse,
     seconds=20,
-    least_seconds=4,
+    least_seconds=7,
 )

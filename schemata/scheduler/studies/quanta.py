@@ -25,6 +25,10 @@ PROGRAMS = {
     "player": "player", "network copy": "fetch", "find": "find", "copy": "quanta",
 }  # fmt: skip
 DAEMON_MS = 200
+# What an arm needs to be worth anything, how many there are, and with how few of them the study
+# still says something.
+LEAST_S = 0.5
+ARMS, FEWEST = 9, 4
 UNIT = "#include <stdio.h>\n" + "\n".join(
     f'int f{k}(int x) {{ for (int i = 0; i < x; i++) x ^= i * {k}; return x + printf("%d", x); }}'
     for k in range(40)
@@ -43,15 +47,17 @@ def arms(plan: Plan) -> list[Arm]:
     commands: dict[str, list[Any]] = {
         "lone loop": ["spin", 1, cpu, "fair", 0],
         "loop and daemon": ["spin", 1, cpu, "fair", DAEMON_MS],
-        "two loops": ["spin", 2, cpu, "fair", 0],
-        "round robin": ["spin", 2, cpu, "rr", 0],
         "compile": ["repeat", "sh", "-c", compile_all],
         "find": ["repeat", "find", "/usr", "-name", "no such name"],
+        "player": ["player"],
         "copy": ["copy", plan.folder, 100 if plan.seconds > 20 else 10],
         "network copy": ["netcopy"],
-        "player": ["player"],
+        "two loops": ["spin", 2, cpu, "fair", 0],
+        "round robin": ["spin", 2, cpu, "rr", 0],
     }
-    seconds = max(plan.seconds / len(commands), 0.5)
+    # The last ones are left out first.
+    commands = dict(list(commands.items())[: max(int(plan.seconds / LEAST_S), FEWEST)])
+    seconds = max(plan.seconds / len(commands), LEAST_S)
     return [
         Arm(
             name,
@@ -79,7 +85,13 @@ def analyse(plan: Plan, runs: list[Run]) -> Answer:
     by_name = {str(r[0]): r for r in rows if r[1]}
     checks = [common.check_switches(runs), common.check_cpu_time(runs), common.check_lost(runs)]
     checks += daemon_check([r for r in runs if r.arm.name == "loop and daemon"])
-    return Answer([table], sentences(by_name, cutters), checks)
+    answer = Answer([table], sentences(by_name, cutters), checks)
+    if len(runs) < ARMS:
+        answer.cannot.append(
+            f"{ARMS - len(runs)} of {ARMS} programs were left out, for which there was no time"
+            " (a greater --budget)."
+        )
+    return answer
 
 
 def row(cursor: Any, arm: str, where: str) -> list[Any]:

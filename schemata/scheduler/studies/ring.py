@@ -170,5 +170,5 @@ STUDY = Study(
     arms=arms,
     analyse=analyse,
     seconds=60,
-    least_seconds=10,
+    least_seconds=30,
 )

@@ -320,5 +320,5 @@ STUDY = Study(
     arms=arms,
     analyse=analyse,
     seconds=60,
-    least_seconds=8,
+    least_seconds=11,
 )
