@@ -85,7 +85,9 @@ def test_the_lock_has_a_version_of_each_requirement() -> None:
     )
     project = tomllib.loads((PYTHON / "pyproject.toml").read_text())["project"]
     for wanted in project["dependencies"]:
-        name, low, high = re.fullmatch(r"([\w-]+)>=([\d.]+),<(\d+)", wanted).groups()  # type: ignore[union-attr]
+        found = re.fullmatch(r"([\w-]+)>=([\d.]+),<(\d+)", wanted)
+        assert found is not None, wanted
+        name, low, high = found.groups()
         version = tuple(map(int, locked[name].split(".")))
         assert tuple(map(int, low.split("."))) <= version < (int(high),), wanted
     for wanted in project["optional-dependencies"]["test"]:

@@ -75,7 +75,8 @@ def test_everything_has_its_place(prefix):
     ) | {"dkms"}
     assert commands - programs
     expected = {"bin/klogger", *(f"bin/klogger-{name}" for name in programs)}
-    expected |= {f"share/man/man1/klogger-{name}.1" for name in commands - programs}
+    expected |= {f"share/man/man1/klogger-{name}.1" for name in commands | programs}
+    expected |= {f"share/man/man7/klogger-{page}.7" for page in ("schema-language", "log-format")}
     expected |= {"share/man/man1/klogger.1", "share/pkgconfig/klogger.pc"}
     expected |= {"share/bash-completion/completions/klogger", "share/zsh/site-functions/_klogger"}
     expected |= {"share/fish/vendor_completions.d/klogger.fish"}

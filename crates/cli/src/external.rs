@@ -51,6 +51,17 @@ pub fn help() -> String {
     )
 }
 
+/// `klogger help report` is `klogger report --help`.
+pub fn rewrite_help(words: &mut [OsString]) {
+    let is_program = |word: &OsString| programs().any(|(name, _)| *word == *name);
+    if let [_, help, name] = words
+        && *help == *"help"
+        && is_program(name)
+    {
+        (*help, *name) = (name.clone(), "--help".into());
+    }
+}
+
 /// Executes the program. Returns only on failure.
 pub fn run(words: Vec<OsString>) -> Outcome {
     let mut command = command(&words);
@@ -130,6 +141,18 @@ mod tests {
         let installed: BTreeSet<&str> = scripts.chain(["dkms"]).collect();
         assert_eq!(programs().map(|p| p.0).collect::<BTreeSet<_>>(), installed);
         assert!(programs().all(|(_, about)| about.len() > 10));
+    }
+
+    #[test]
+    fn help_of_a_program() {
+        let rewritten = |line: &str| {
+            let mut words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            rewrite_help(&mut words);
+            words.join(OsStr::new(" "))
+        };
+        assert_eq!(rewritten("klogger help report"), "klogger report --help");
+        assert_eq!(rewritten("klogger help record"), "klogger help record");
+        assert_eq!(rewritten("klogger help"), "klogger help");
     }
 
     #[test]

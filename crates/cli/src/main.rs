@@ -5,6 +5,8 @@
 //! **Invariant:** no other crate prints or exits.
 
 mod cmd;
+mod complete;
+mod described;
 mod diagnostics;
 mod engines;
 mod external;
@@ -65,7 +67,10 @@ fn main() -> ExitCode {
     // As in other Unix filters: `klogger cat x.klog | head` ends without a message.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
     klogger_os::survive_file_limits();
-    let cli = Cli::try_parse().unwrap_or_else(|error| refuse(&tips::add(error, &words())));
+    let mut given: Vec<_> = std::env::args_os().collect();
+    external::rewrite_help(&mut given);
+    let cli =
+        Cli::try_parse_from(given).unwrap_or_else(|error| refuse(&tips::add(error, &words())));
     match run(cli) {
         Ok(code) => code,
         Err(failure) => {

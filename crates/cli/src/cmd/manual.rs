@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! `klogger manual DIR`: generates man pages and shell completions from the declarations of the
-//! options. For `make install`.
+//! `klogger manual DIR`: generates man pages from the declarations of the options and from docs/,
+//! and writes the scripts of completion. For `make install`.
+
+mod page;
 
 use super::Outcome;
-use crate::external;
+use crate::complete::SCRIPTS;
+use crate::described;
 use crate::failure::Failure;
 use clap::CommandFactory;
-use clap_complete::Shell;
+use clap_mangen::Man;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Write man pages (DIR/man1) and completions (DIR/completions)
+/// Write man pages (DIR/man1, DIR/man7) and completions (DIR/completions)
 #[derive(clap::Args)]
 pub struct Args {
     /// Created if it does not exist
@@ -27,22 +30,63 @@ pub fn run(args: Args) -> Outcome {
 }
 
 fn write(directory: &Path) -> std::io::Result<()> {
-    let (man, completions) = (directory.join("man1"), directory.join("completions"));
-    fs::create_dir_all(&man)?;
-    fs::create_dir_all(&completions)?;
-    clap_mangen::generate_to(crate::Cli::command(), &man)?;
-    for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
-        clap_complete::generate_to(shell, &mut with_programs(), "klogger", &completions)?;
+    let folder = |name: &str| {
+        let folder = directory.join(name);
+        fs::create_dir_all(&folder).map(|()| folder)
+    };
+    let mut command = described().disable_help_subcommand(true);
+    command.build();
+    write_commands(&command, &folder("man1")?)?;
+    for (name, text) in page::PAGES {
+        fs::write(folder("man7")?.join(format!("{name}.7")), page::roff(name, text))?;
+    }
+    for (name, text) in SCRIPTS {
+        fs::write(folder("completions")?.join(name), text)?;
     }
     Ok(())
 }
 
-/// The programs `klogger-NAME` are completed as commands of klogger, without their options.
-fn with_programs() -> clap::Command {
-    let program = |(name, about): (&'static str, &'static str)| {
-        clap::Command::new(name).about(about).disable_help_flag(true)
-    };
-    crate::Cli::command().subcommands(external::programs().map(program))
+/// The page of a command, and those of its own commands.
+fn write_commands(command: &clap::Command, folder: &Path) -> std::io::Result<()> {
+    for command in command.get_subcommands().filter(|c| !c.is_hide_set()) {
+        write_commands(command, folder)?;
+    }
+    // Its own text after the options would be filled as one paragraph.
+    let after = command.get_after_long_help().or(command.get_after_help());
+    let after = after.map(ToString::to_string).unwrap_or_default();
+    let name = command.get_display_name().unwrap_or(command.get_name()).to_string();
+    let page = Man::new(command.clone().after_help("").after_long_help(""))
+        .title(name.as_str())
+        .date("")
+        .source(concat!("klogger ", env!("CARGO_PKG_VERSION")))
+        .manual("klogger");
+    let mut text = Vec::new();
+    page.render_title(&mut text)?;
+    page.render_name_section(&mut text)?;
+    page.render_synopsis_section(&mut text)?;
+    page.render_description_section(&mut text)?;
+    page.render_options_section(&mut text)?;
+    if command.get_subcommands().any(|c| !c.is_hide_set()) {
+        page.render_subcommands_section(&mut text)?;
+    }
+    if !after.is_empty() {
+        text.extend(page::section(&after).bytes());
+    }
+    text.extend(see_also(&name).bytes());
+    fs::write(folder.join(page.get_filename()), text)
+}
+
+fn see_also(name: &str) -> String {
+    let pages = page::PAGES.map(|(page, _)| format!(".BR {page} (7)\n").replace('-', "\\-"));
+    match name {
+        "klogger" => format!(".SH SEE ALSO\n{}", pages.concat()),
+        _ => ".SH SEE ALSO\n.BR klogger (1)\n".into(),
+    }
+}
+
+/// klogger with the programs `klogger-NAME`, which its page lists as other commands.
+fn described() -> clap::Command {
+    crate::Cli::command().subcommands(described::commands()).after_help("")
 }
 
 #[cfg(test)]
@@ -50,22 +94,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_visible_command_has_a_page_and_is_completed() {
+    fn every_visible_command_has_a_page() {
         let directory = tempfile::tempdir().unwrap();
         write(directory.path()).unwrap();
-        let bash = fs::read_to_string(directory.path().join("completions/klogger.bash")).unwrap();
-        for c in crate::Cli::command().get_subcommands().filter(|c| !c.is_hide_set()) {
-            let page = directory.path().join(format!("man1/klogger-{}.1", c.get_name()));
-            assert!(page.exists(), "no page for {}", c.get_name());
-            assert!(bash.contains(c.get_name()), "no completion for {}", c.get_name());
+        let text = |name: &str| fs::read_to_string(directory.path().join(name)).unwrap();
+        let main = text("man1/klogger.1");
+        for c in described().get_subcommands() {
+            let (name, page) = (c.get_name(), format!("man1/klogger-{}.1", c.get_name()));
+            let is_there = directory.path().join(&page).exists();
+            assert_eq!(is_there, !c.is_hide_set(), "{page}");
+            assert_eq!(main.contains(&format!("klogger\\-{name}(1)")), is_there, "{name}");
+            for arg in c.get_arguments().filter(|_| is_there) {
+                let long = arg.get_long().map(|long| long.replace('-', "\\-"));
+                assert!(long.is_none_or(|long| text(&page).contains(&long)), "{page}: {arg}");
+            }
         }
-        let main = fs::read_to_string(directory.path().join("man1/klogger.1")).unwrap();
-        for (name, about) in external::programs() {
-            // In a page these two characters are escaped.
-            let start = about.split(['\'', '-']).next().unwrap_or_default();
-            assert!(main.contains(start), "{name} is not in the page of klogger");
-            assert!(bash.contains(&format!("klogger,{name})")), "no completion for {name}");
-        }
+        assert!(text("man7/klogger-schema-language.7").contains("\n.SH \"Fields\"\n"));
+        assert!(text("completions/klogger.bash").contains("complete -F _klogger klogger"));
     }
 
     #[test]

@@ -17,6 +17,7 @@ pub mod rescue;
 pub mod show;
 pub mod tracepoints;
 
+use crate::complete;
 use crate::external;
 pub use crate::failure::Outcome;
 use std::ffi::OsString;
@@ -49,6 +50,8 @@ pub enum Command {
     Kernel(kernel::Args),
     #[command(hide = true)]
     Manual(manual::Args),
+    #[command(hide = true)]
+    Complete(complete::Args),
     /// `klogger NAME` runs the program `klogger-NAME`
     #[command(external_subcommand)]
     External(Vec<OsString>),
@@ -87,6 +90,7 @@ impl Command {
             Command::Build(args) => build::run(args),
             Command::Kernel(args) => kernel::run(args),
             Command::Manual(args) => manual::run(args),
+            Command::Complete(args) => complete::run(args),
             Command::External(words) => external::run(words),
         }
     }

@@ -74,7 +74,7 @@ enum Side<'a> {
 }
 
 /// Names that are not fields.
-const GENERAL: [&str; 4] = ["time", "cpu", "serial", "event"];
+pub const GENERAL: [&str; 4] = ["time", "cpu", "serial", "event"];
 const EXAMPLE: &str = "for example: pid == 42 && (prio < 120 || comm =~ \"^k\")";
 
 impl Filter {
