@@ -39,15 +39,19 @@ DURING = {
 ANSWERS = {"klogger sql a.klog": [("klogger> ", "SELECT 42 AS answer;\n"), ("klogger> ", "\x04")]}
 
 
-# Slow, because another program takes its CPU.
+# Slow, because another program takes its CPU: one that waits often, and has precedence over all
+# others when it goes on, so that it is the answer on a busy machine too.
 SLOW = """#!/bin/sh
 taskset -pc 0 $$ >/dev/null
-./hog &
+chrt -f 1 ./hog &
 i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done
 wait
 """
-HOG = """#!/bin/sh
-i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done
+HOG = """#!/usr/bin/perl
+for (1 .. 20) {
+    select(undef, undef, undef, 0.02);
+    for ($i = 0; $i < 200000; $i++) {}
+}
 """
 BAD_SCHEMA = """schema bad "Mistakes"
 
