@@ -15,6 +15,9 @@
  */
 #define klogger_switch_state(preempt, prev_state) ((preempt) ? 0 : (prev_state))
 
+/* The thread that was running, perhaps interrupted, when the probe was hit. */
+#define klogger_current() bpf_get_current_task_btf()
+
 /* Of the running thread, for `context prio` and `context ppid`. */
 struct task_struct___klogger {
 	int prio;

@@ -71,6 +71,8 @@ static __always_inline u64 klogger_counter(void)
 
 #define klogger_task_cpu(task) task_cpu(task)
 
+#define klogger_current() current
+
 /* Schemata test for the architecture with the macro that BPF programs have for it. */
 #ifdef __x86_64__
 #define __TARGET_ARCH_x86

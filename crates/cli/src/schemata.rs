@@ -120,6 +120,8 @@ pub struct Opinion {
     pub found: Vec<Diagnostic>,
     /// The plan of each probe, if there are types of a kernel to compare with.
     pub plans: Option<Vec<Plan>>,
+    /// The programs, if they were compiled.
+    pub object: Option<Vec<u8>>,
     /// Why there are no types, or why the C could not be compiled.
     pub unchecked: Option<String>,
 }
@@ -130,7 +132,10 @@ impl Opinion {
         let mut opinion = Opinion::of_plans(schema, kernel);
         let (Ok(types), false) = (kernel, schema.probes.is_empty()) else { return opinion };
         match clang::compile(schema, types) {
-            Ok((_, warnings)) => opinion.found.extend(warnings),
+            Ok((object, warnings)) => {
+                opinion.found.extend(warnings);
+                opinion.object = Some(object);
+            }
             Err(CompileError::Rejected(errors)) => {
                 opinion.found.extend(errors.into_iter().map(|(_, d)| d))
             }
@@ -143,7 +148,7 @@ impl Opinion {
     pub fn of_plans(schema: &Schema, kernel: &Result<KernelTypes, Error>) -> Opinion {
         match kernel.as_ref().map_err(Error::clone).and_then(|types| plan(schema, types)) {
             Ok(plans) => {
-                Opinion { found: faults(schema, &plans), plans: Some(plans), unchecked: None }
+                Opinion { found: faults(schema, &plans), plans: Some(plans), ..Opinion::default() }
             }
             Err(error) => Opinion { unchecked: Some(error.message), ..Opinion::default() },
         }

@@ -15,11 +15,15 @@ mod limits;
 pub mod load;
 pub mod pins;
 mod prepare;
+mod refused;
 mod stacks;
+mod try_load;
 mod wake_ups;
 
 pub use engine::INFO;
+pub use refused::Refused;
 pub use stacks::Stacks;
+pub use try_load::try_load;
 
 use crate::scope::{SCOPE_BYTES, Scope};
 use crate::threads::Threads;

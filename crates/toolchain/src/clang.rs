@@ -153,8 +153,7 @@ impl Compiler<'_> {
         confine::confine(&mut command, &permits);
         let (status, written, said) = output(command).map_err(|e| self.cannot_run(&e))?;
         let text = String::from_utf8_lossy(&said);
-        let found: Vec<_> =
-            text.lines().filter_map(parse_complaint).map(|c| diagnostic(schema, &c)).collect();
+        let found = diagnostics(schema, &text);
         if status.success() {
             return Ok((written, found));
         }
@@ -197,6 +196,29 @@ fn at_most(from: Option<impl Read>) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     from.map_or(Ok(0), |f| f.take(OUTPUT_MAX).read_to_end(&mut bytes))?;
     Ok(bytes)
+}
+
+/// What clang says once for each place that uses the stack, most of them in generated C.
+const STACK: &str = "BPF stack limit is exceeded";
+
+/// All messages of the compiler; about the stack only one.
+fn diagnostics(schema: &Schema, text: &str) -> Vec<Diagnostic> {
+    let (stack, others): (Vec<Complaint>, Vec<Complaint>) =
+        text.lines().filter_map(parse_complaint).partition(|c| c.message.contains(STACK));
+    let mut found: Vec<_> = others.iter().map(|c| diagnostic(schema, c)).collect();
+    let own = stack.iter().find(|c| c.file == printable(&schema.file));
+    if let Some(first) = own.or(stack.first()) {
+        let span = match (own, &schema.probes[..]) {
+            (None, [only]) => only.span,
+            _ => diagnostic(schema, first).span,
+        };
+        let message = "the local variables of a probe take more than the 512 bytes of a BPF stack";
+        found.push(Diagnostic::error(span, message).help(
+            "put large ones into 'code' as static arrays with an element for each CPU: \
+             table[klogger_cpu() & 255]",
+        ));
+    }
+    found
 }
 
 /// `FILE:LINE:COLUMN: error: MESSAGE`

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! `klogger check`
 
+mod load;
+
+use self::load::Loader;
 use super::show::{print_probe, probes_json};
 use super::{Format, Outcome};
 use crate::diagnostics::{count, render, tally};
@@ -27,6 +30,7 @@ Examples:
   klogger check my.klogger
   klogger check ./mine                 a schema folder, with its analyses
   klogger check mine/analyses/q.sql    an analysis: its header, its SQL, its picture
+  klogger check --load my.klogger      also what the kernel's verifier says
   klogger check --kernel /boot/vmlinuz-6.12.9-amd64 my.klogger
   klogger check --kernel linux-image-6.12.9-amd64_6.12.9-1_amd64.deb causes
 
@@ -43,6 +47,13 @@ pub struct Args {
     /// attached: a vmlinux, a bzImage, a Debian package with one, or a file of raw BTF
     #[arg(long, value_name = "KERNEL")]
     kernel: Option<PathBuf>,
+    /// Load the programs of the probes into the kernel too, and attach none: finds what its
+    /// verifier refuses. Needs root
+    #[arg(long, conflicts_with = "kernel")]
+    load: bool,
+    /// Write all that the verifier says of refused programs to this file
+    #[arg(long, value_name = "FILE", requires = "load")]
+    verifier_log: Option<PathBuf>,
     /// Format of the output
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
@@ -68,7 +79,12 @@ pub fn run(args: Args) -> Outcome {
     let kernel = LazyCell::new(|| other.map_or_else(host_kernel::types, Ok));
     let (analyses, schemata): (Vec<PathBuf>, Vec<PathBuf>) =
         args.files.iter().flat_map(|path| in_folder(path)).partition(|path| is_analysis(path));
-    let checked: Vec<Checked> = schemata.iter().map(|path| check(path, &kernel)).collect();
+    let mut loader = args.load.then(Loader::new).transpose()?;
+    let checked: Vec<Checked> =
+        schemata.iter().map(|path| check(path, &kernel, loader.as_mut())).collect();
+    if let (Some(loader), Some(file)) = (&loader, &args.verifier_log) {
+        loader.write(file)?;
+    }
     if args.format == Format::Text {
         checked.iter().for_each(|c| print_text(c, args.kernel.is_some()));
     }
@@ -123,7 +139,10 @@ fn check_analyses(files: &[PathBuf], format: Format) -> Result<Analyses, Failure
     Ok(Analyses { ok: done.status.success(), values })
 }
 
-fn check(path: &Path, kernel: &dyn Deref<Target = Result<KernelTypes, Error>>) -> Checked {
+/// The types to compare with, which are read when they are needed.
+type Kernel<'a> = &'a dyn Deref<Target = Result<KernelTypes, Error>>;
+
+fn check(path: &Path, kernel: Kernel, loader: Option<&mut Loader>) -> Checked {
     let (file, text) = match read_or_find(path) {
         Ok(found) => found,
         Err(failure) => {
@@ -135,7 +154,7 @@ fn check(path: &Path, kernel: &dyn Deref<Target = Result<KernelTypes, Error>>) -
         }
     };
     match parse(&file, &text, &Options::default()) {
-        Ok(parsed) => second_opinion(file, text, parsed, kernel),
+        Ok(parsed) => second_opinion(file, text, parsed, kernel, loader),
         Err(diagnostics) => Checked { file, text, diagnostics, ..Checked::default() },
     }
 }
@@ -158,13 +177,18 @@ fn second_opinion(
     file: String,
     text: String,
     parsed: Parsed,
-    kernel: &dyn Deref<Target = Result<KernelTypes, Error>>,
+    kernel: Kernel,
+    loader: Option<&mut Loader>,
 ) -> Checked {
     let Parsed { schema, warnings: mut diagnostics } = parsed;
-    let opinion =
+    let mut opinion =
         if schema.probes.is_empty() { Opinion::default() } else { Opinion::of(&schema, kernel) };
+    let loaded = loader.is_some_and(|loader| loader.load(&schema, &mut opinion));
     let mut summary =
         format!("{}, {}", count(schema.events.len(), "event"), count(schema.probes.len(), "probe"));
+    if loaded {
+        summary += ", loaded";
+    }
     if let Some(why) = &opinion.unchecked {
         summary += &format!(" (the C in it was not checked: {why})");
     }

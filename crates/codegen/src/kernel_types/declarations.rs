@@ -66,6 +66,9 @@ impl Words {
             if before == "enum" {
                 self.enums.insert(word.to_string());
             }
+            if word == "klogger_current" {
+                self.tags.push("task_struct".into());
+            }
             self.all.insert(word.to_string());
             before = word;
         }

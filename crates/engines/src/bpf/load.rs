@@ -2,12 +2,14 @@
 //! Loads a compiled schema: from its ELF object to programs and maps in the kernel.
 
 use super::choice::Choice;
+use super::refused::Refused;
 use crate::request::FIRST_ID;
 use klogger_codegen::bpf::programs;
 use klogger_os::Error;
 use klogger_os::Mapping;
 use klogger_ring::layout::bpf as layout;
 use klogger_ring::{GRID, Rings};
+use klogger_schema::model::Schema;
 use klogger_toolchain::compiled_schema::{CompiledSchema, Plan};
 use libbpf_rs::{MapCore, MapHandle, MapType, Object, ObjectBuilder, OpenObject, PrintLevel};
 use std::os::fd::{AsFd, OwnedFd};
@@ -222,7 +224,7 @@ pub fn load_object(
         let load = wanted.iter().any(|w| program.name() == w.as_str());
         program.set_autoload(load);
     }
-    load_opened(open, &unit.schema.name)
+    Ok(load_opened(open, &unit.schema)?)
 }
 
 /// Loads one program of a schema, compiled for any attach point, with maps of its own.
@@ -243,7 +245,7 @@ pub fn load_alone(
             other.set_attach_target(0, Some(place.into())).map_err(cannot)?;
         }
     }
-    load_opened(open, &unit.schema.name)
+    Ok(load_opened(open, &unit.schema)?)
 }
 
 /// Loads copies of a schema's programs, with all the maps of the `first` ones.
@@ -271,7 +273,7 @@ pub fn load_copies(
         let wanted = programs.iter().any(|p| other.name() == *p);
         other.set_autoload(wanted);
     }
-    load_opened(open, name)
+    Ok(load_opened(open, &unit.schema)?)
 }
 
 fn open_object_alone(unit: &CompiledSchema) -> Result<OpenObject, Error> {
@@ -284,7 +286,7 @@ fn open_object_alone(unit: &CompiledSchema) -> Result<OpenObject, Error> {
     })
 }
 
-fn open_object(
+pub(super) fn open_object(
     unit: &CompiledSchema,
     part: Part,
     config: &Config,
@@ -298,26 +300,14 @@ fn open_object(
     Ok(open)
 }
 
-fn load_opened(open: OpenObject, name: &str) -> Result<Object, Error> {
+pub(super) fn load_opened(open: OpenObject, schema: &Schema) -> Result<Object, Box<Refused>> {
     if let Ok(mut messages) = MESSAGES.lock() {
         messages.clear();
     }
     open.load().map_err(|e| {
-        // The verifier prints up to a million lines. The reason is in the last ones.
-        let messages = MESSAGES.lock().map(|m| last_lines(&m.join("\n"), 16)).unwrap_or_default();
-        Error::new(format!("the kernel refused the programs of schema '{name}': {e}")).help(
-            if messages.is_empty() {
-                "no further details".into()
-            } else {
-                format!("the kernel says:\n{messages}")
-            },
-        )
+        let log = MESSAGES.lock().map(|m| m.join("\n")).unwrap_or_default();
+        Box::new(Refused::new(schema, log, &e.to_string()))
     })
-}
-
-fn last_lines(text: &str, count: usize) -> String {
-    let lines: Vec<&str> = text.lines().collect();
-    lines[lines.len().saturating_sub(count)..].join("\n")
 }
 
 fn set_maps(
