@@ -70,13 +70,17 @@ class Fault:
     marked: str = ""
     help: str = ""
 
+    def column(self, lines: list[str]) -> int:
+        """Where in its line what is marked begins, from 0."""
+        text = lines[self.line - 1]
+        word = re.search(rf"(?<!\w){re.escape(self.marked)}(?!\w)", text)
+        return word.start() if word else max(text.find(self.marked), 0)
+
     def shown(self, path: Path, lines: list[str]) -> str:
         """With its place, and a caret below what is marked."""
         if not 0 < self.line <= len(lines):
             return f"{path}: {self.message}" + (f"\n  help: {self.help}" if self.help else "")
-        text = lines[self.line - 1]
-        word = re.search(rf"(?<!\w){re.escape(self.marked)}(?!\w)", text)
-        column = word.start() if word else max(text.find(self.marked), 0)
+        text, column = lines[self.line - 1], self.column(lines)
         label = f"  line {self.line}: "
         shown = [f"{path}:{self.line}:{column + 1}: {self.message}", label + text]
         shown.append(" " * (len(label) + column) + "^" * max(len(self.marked), 1))

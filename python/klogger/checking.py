@@ -6,24 +6,66 @@ picture; and what it answers to the logs of its expectations.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import klogger
 from klogger import analysis, executor, expectation, rules, smalllog
-from klogger.analysis import Analysis
+from klogger.analysis import Analysis, Fault
 from klogger.executor import Result
 from klogger.failure import Failure
 
 SECTIONS = ("table", "picture", "finding", "warning")
 
 
+@dataclass(frozen=True)
+class Told:
+    """A fault as people read it, and its parts. Lines and columns begin with 1; None: in none."""
+
+    text: str
+    message: str
+    line: int | None = None
+    column: int | None = None
+    help: str | None = None
+
+
 @dataclass
 class Checked:
     path: Path
     expectations: int = 0
-    faults: list[str] = field(default_factory=list)
+    told: list[Told] = field(default_factory=list)
+
+    @property
+    def faults(self) -> list[str]:
+        return [told.text for told in self.told]
+
+
+def told(one: Analysis, faults: Iterable[Fault]) -> list[Told]:
+    """Faults of its header, and of its columns."""
+    return [
+        Told(
+            fault.shown(one.path, one.text),
+            fault.message,
+            fault.line or None,
+            fault.column(one.text) + 1 if 0 < fault.line <= len(one.text) else None,
+            fault.help or None,
+        )
+        for fault in faults
+    ]
+
+
+def told_of(result: Result) -> Told:
+    """Why it has no answer: mostly its SQL, in a line of the file."""
+    if isinstance(result.failure, executor.Rejected):
+        fault = result.failure.fault
+        line, column = (fault.line, fault.column + 1) if fault.line else (None, None)
+        help = fault.meant() if fault.close else None
+        return Told(result.reason, fault.message, line, column, help)
+    help = result.failure.help if result.failure else None
+    return Told(
+        result.reason, result.failure.message if result.failure else result.reason, help=help
+    )
 
 
 def check(path: Path) -> Checked:
@@ -32,18 +74,18 @@ def check(path: Path) -> Checked:
         source = schema_of(path)
         one = analysis.parse(path, smalllog.name_of(source))
         events = {event.name: event for event in smalllog.events_of(source)}
-        found.faults += [f.shown(path, one.text) for f in rules.check(one, events)]
-        if found.faults:
+        found.told += told(one, rules.check(one, events))
+        if found.told:
             return found
         with tempfile.TemporaryDirectory(prefix="klogger-") as folder:
             empty = smalllog.empty_log(Path(folder) / "empty", source)
-            found.faults += faults_on(one, empty)
-            if not found.faults:
+            found.told += faults_on(one, empty)
+            if not found.told:
                 for faults in compared(one, source, Path(folder)):
                     found.expectations += 1
-                    found.faults += faults
+                    found.told += [Told(text, text) for text in faults]
     except Failure as failure:
-        found.faults.append(f"{path}: {failure}")
+        found.told.append(Told(f"{path}: {failure}", failure.message, help=failure.help))
     return found
 
 
@@ -63,12 +105,12 @@ def schema_of(path: Path) -> str:
     )
 
 
-def faults_on(one: Analysis, log: Path) -> list[str]:
+def faults_on(one: Analysis, log: Path) -> list[Told]:
     """Of its SQL, and of the columns that it gives."""
     with klogger.open(log, locked=True) as opened, executor.Session(opened) as session:
         result = session.run(one)
         if result.status in ("failed", "not_recorded"):
-            return [result.reason]
+            return [told_of(result)]
         if one.samples:
             executor.execute(
                 session.prepared(one), one.placed("samples"), f"{one.path}, section 'samples'"
@@ -77,7 +119,7 @@ def faults_on(one: Analysis, log: Path) -> list[str]:
     for section, rows in (("table", result.table), ("picture", result.points)):
         if section in one.sections:
             faults += rules.check_columns(one, section, rows.names)
-    return [fault.shown(one.path, one.text) for fault in faults]
+    return told(one, faults)
 
 
 def compared(one: Analysis, source: str, folder: Path) -> Iterator[list[str]]:

@@ -32,6 +32,14 @@ LOW_WEIGHT = 0.0
 ABSENT = re.compile(r"Table with name ([A-Z][A-Z0-9_]*) does not exist")
 
 
+class Rejected(Failure):
+    """SQL that DuckDB rejects: why, and where in the file."""
+
+    def __init__(self, where: str, fault: sqlerror.Fault) -> None:
+        super().__init__("\n".join([f"{where}: {fault.lines()[0]}", *fault.lines()[1:]]))
+        self.fault = fault
+
+
 @dataclass
 class Rows:
     """A table of plain values. `left_out` rows did not fit."""
@@ -61,6 +69,8 @@ class Result:
     weights: list[float] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     seconds: float = 0.0
+    # Why it has failed, if it could be run at all.
+    failure: Failure | None = None
 
 
 def choose(log: Log, names: Iterable[str] = ()) -> list[Analysis]:
@@ -146,7 +156,7 @@ def run(log: Log, one: Analysis, cursor: duckdb.DuckDBPyConnection, included: se
         if absent is not None and absent[1].upper() not in log.events:
             # Of a file that it includes, or of an older version of the schema.
             return not_recorded(result, [absent[1]])
-        result.status, result.reason = "failed", str(failure)
+        result.status, result.reason, result.failure = "failed", str(failure), failure
         return result
     result.warnings += losses.warnings(log, one.events)
     if one.costs:
@@ -263,7 +273,7 @@ def execute(cursor: duckdb.DuckDBPyConnection, text: str, where: str) -> duckdb.
     try:
         return cursor.execute(text)
     except duckdb.Error as error:
-        raise Failure(f"{where}: {sqlerror.explain(error, text)}") from None
+        raise Rejected(where, sqlerror.fault(error, text)) from None
 
 
 def fetch(cursor: duckdb.DuckDBPyConnection, limit: int) -> Rows:

@@ -57,8 +57,12 @@ def fault(error: duckdb.Error, query: str, names: Iterable[str] = ()) -> Fault:
     position = POSITION.search(text)
     place: tuple[int, str, int] = (0, "", 0)
     if position is not None:
-        column = len(position[3]) - len(f"LINE {position[1]}: ")
-        place = (line_of(query, int(position[1]), position[2]), position[2], column)
+        counted, shown = int(position[1]), position[2]
+        line = line_of(query, counted, shown)
+        # Where it does not count the empty lines that a query begins with, its caret is too far to
+        # the right by as many.
+        column = len(position[3]) - len(f"LINE {position[1]}: ") - (line - counted)
+        place = (line, shown, min(max(column, 0), len(shown)))
     elif unknown is not None:
         place = place_of(unknown[1], query)
     close: list[str] = []

@@ -77,7 +77,7 @@ def checked(tmp_path: Path, text: str) -> list[str]:
          "                                 ^^^^^^\n  help: did you mean program?"),
         ("sum(n)", "sum(m)", "sums.sql, section 'table': Referenced column \"m\" not found in FROM"
          " clause\n  line 9: SELECT comm(pid, time) AS program, sum(m)::BIGINT AS n FROM WORK\n"
-         "                                                         ^"),
+         "                                                 ^"),
         ("-- table", "-- tabel", "sums.sql: no section 'table'\n"
          "  help: write a line '-- table' above the query"),
     ],
@@ -239,3 +239,46 @@ def test_names_that_cannot_be(tmp_path: Path, name: str, why: str, help: str) ->
     expected = f"klogger: '{name}' cannot be the name of a schema: {why}\n  help: {help}\n"
     assert klogger(tmp_path, "new", name) == (2, "", expected)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("query", "place", "help"),
+    [
+        ("SELECT pdi FROM SCHEDIN;", (8, 8), "did you mean pid?"),
+        ("SELECT 1 AS pid,\n    pdi FROM SCHEDIN;", (9, 5), "did you mean pid?"),
+        ("SELECT pid FORM (SELECT 1);", (8, 17), None),
+    ],
+)
+def test_json_has_the_place_of_a_fault_in_sql(
+    tmp_path: Path, query: str, place: tuple[int, int], help: str | None
+) -> None:
+    (tmp_path / "mine.klogger").write_text(
+        (support.SCHEMATA / "scheduler/scheduler.klogger")
+        .read_text()
+        .replace("schema scheduler", "schema mine")
+    )
+    file = tmp_path / "q.sql"
+    file.write_text(
+        "-- SPDX-License-Identifier: GPL-2.0-only\n-- title: T\n-- question: Q?\n"
+        f"-- events: SCHEDIN\n-- column pid: thread\n\n-- table\n{query}\n"
+    )
+    code, out, _ = klogger(tmp_path, "check", str(file), "--format", "json")
+    (found,) = json.loads(out)
+    (fault,) = found["diagnostics"]
+    assert (code, found["ok"]) == (2, False)
+    assert (fault["line"], fault["column"]) == place
+    assert fault["help"] == help
+    assert "section" not in fault["message"]
+
+
+def test_json_has_the_place_of_a_fault_in_a_header(tmp_path: Path) -> None:
+    (tmp_path / "mine.klogger").write_text('schema mine "T"\nevent A { int pid }\n')
+    file = tmp_path / "q.sql"
+    file.write_text(
+        "-- title: T\n-- question: Q?\n-- events: B\n-- column pid: P\n\n"
+        "-- table\nSELECT pid FROM A;\n"
+    )
+    _, out, _ = klogger(tmp_path, "check", str(file), "--format", "json")
+    (fault,) = json.loads(out)[0]["diagnostics"]
+    assert (fault["line"], fault["column"]) == (3, 12)
+    assert fault["message"] == "the schema has no event B"

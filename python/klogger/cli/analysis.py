@@ -53,7 +53,13 @@ def show(one: Checked) -> None:
 
 
 def as_json(one: Checked) -> dict[str, object]:
-    faults = [{"severity": "error", "message": fault} for fault in one.faults]
+    faults = [
+        {
+            "severity": "error", "message": told.message, "help": told.help,
+            "line": told.line, "column": told.column,
+        }
+        for told in one.told
+    ]  # fmt: skip
     return {"file": str(one.path), "ok": not faults, "diagnostics": faults, "probes": None}
 
 
