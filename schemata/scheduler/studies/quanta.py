@@ -27,7 +27,7 @@ PROGRAMS = {
 DAEMON_MS = 200
 # What an arm needs to be worth anything, how many there are, and with how few of them the study
 # still says something.
-LEAST_S = 0.5
+LEAST_S = 0.8
 ARMS, FEWEST = 9, 4
 UNIT = "#include <stdio.h>\n" + "\n".join(
     f'int f{k}(int x) {{ for (int i = 0; i < x; i++) x ^= i * {k}; return x + printf("%d", x); }}'
