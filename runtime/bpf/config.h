@@ -35,6 +35,22 @@ struct klogger_choice {
 	__u32 user[KLOGGER_CHOICES];
 };
 
+/* Names that threads out of scope have left: see names.h. */
+#define KLOGGER_LEFT_NAMES 4096
+struct klogger_left_name {
+	__u64 serial;		/* from 1; 0: it is being written */
+	__u64 until;		/* ns: then the thread ended, or got another name */
+	__u64 start;		/* ns: when it started */
+	__u32 tid;
+	__u32 tgid;
+	__u64 comm[2];		/* 16 bytes */
+	__u64 ended;		/* 0: it has another name since */
+};
+struct klogger_left_names {
+	__u64 head;		/* how many there were */
+	struct klogger_left_name names[KLOGGER_LEFT_NAMES];
+};
+
 /* Set before loading. To the verifier these are constants, so it removes the branches not taken. */
 struct klogger_config {
 	__u32 rings;		/* CPUs that have one */

@@ -63,6 +63,14 @@ struct task_struct___klogger_choice {
 	struct css_set___klogger *cgroups;
 } __attribute__((preserve_access_index));
 
+/* A thread's name, ids, and when it started: in ns, not counting the time the machine slept. */
+struct task_struct___klogger_name {
+	int pid;
+	int tgid;
+	unsigned long long start_time;
+	char comm[16];
+} __attribute__((preserve_access_index));
+
 /*
  * Since 5.16 (bcf9033e5449, "sched: move CPU field back into thread_info") the CPU of a thread is
  * here.

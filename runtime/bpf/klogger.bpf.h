@@ -19,6 +19,7 @@
 #include "maps.h"
 #include "filter.h"
 #include "scope.h"
+#include "names.h"
 #include "slow.h"
 #include "copies.h"
 #include "read.h"

@@ -6,6 +6,7 @@ mod anchors;
 pub mod attach;
 mod calibrate;
 mod choice;
+mod config;
 mod engine;
 mod grace;
 pub mod hits;

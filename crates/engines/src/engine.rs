@@ -7,6 +7,7 @@
 //! not support has a default answer.
 
 use crate::cpu_rings::CpuRings;
+use crate::left_names::LeftNames;
 use crate::losses::{LeftOut, MissedHits};
 use crate::request::Request;
 use crate::scope::Scope;
@@ -150,6 +151,11 @@ pub trait Engine {
     /// The threads that its probes log, if they follow processes.
     fn scope(&self) -> Option<&Scope> {
         None
+    }
+
+    /// Names that threads out of scope had until they ended or were renamed, if they are kept.
+    fn left_names(&self) -> Result<Option<LeftNames>, Error> {
+        Ok(None)
     }
 
     /// Lets the rings outlive this process if it is killed, together with `facts`: what is needed

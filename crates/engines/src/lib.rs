@@ -9,6 +9,7 @@ pub mod costs;
 pub mod cpu_rings;
 pub mod engine;
 pub mod kernel;
+pub mod left_names;
 pub mod losses;
 pub mod registry;
 pub mod request;

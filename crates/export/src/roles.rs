@@ -94,7 +94,7 @@ impl Role {
             Some(Builtin::Exit) => Role::Exit,
             Some(Builtin::Lost) => Role::Lost,
             Some(Builtin::Mark) => Role::Mark,
-            None => Role::Other,
+            Some(Builtin::Seen) | None => Role::Other,
         }
     }
 }

@@ -13,6 +13,8 @@ pub enum Builtin {
     Exec,
     Rename,
     Exit,
+    /// A thread out of scope that an event names.
+    Seen,
     /// Events of this stream were lost.
     Lost,
     Mark,
@@ -27,6 +29,7 @@ impl Builtin {
             "PROCESS_EXEC" => Builtin::Exec,
             "PROCESS_RENAME" => Builtin::Rename,
             "PROCESS_EXIT" => Builtin::Exit,
+            "PROCESS_SEEN" => Builtin::Seen,
             "LOST" => Builtin::Lost,
             "MARK" => Builtin::Mark,
             _ => return None,

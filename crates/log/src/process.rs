@@ -4,6 +4,8 @@
 //! It is built from `PROCESS_EXISTS` (threads that existed when recording began) and from the
 //! events of fork, exec, rename and exit, in the order of time. A thread keeps its last name after
 //! its exit until its id is reused, because its last context switch comes after `PROCESS_EXIT`.
+//! `PROCESS_SEEN` names threads out of scope: from the time that it says on; the first name also
+//! before, as far as no other thread had the id.
 
 use crate::builtin::Builtin;
 use crate::event::{EventRef, Value};
@@ -11,7 +13,7 @@ use crate::merge::Selection;
 use crate::origin::Origin;
 use crate::preamble;
 use crate::reader::Reader;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 /// One name of one thread. Times are full ns of the log clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +45,14 @@ struct Live {
     renamed: bool,
 }
 
+/// The name of a thread out of scope.
+struct Seen {
+    since_ns: u64,
+    pid: i64,
+    tgid: i64,
+    comm: Vec<u8>,
+}
+
 /// The table as of the last event that was noted.
 pub struct Processes {
     /// By index into `preamble.events`.
@@ -53,6 +63,8 @@ pub struct Processes {
     recorder: HashMap<i64, Vec<u8>>,
     recorder_pid: i64,
     start_ns: u64,
+    /// Names of threads out of scope that are still to come.
+    seen: VecDeque<Seen>,
     /// Rows that have ended, if they are kept.
     past: Option<Vec<Row>>,
 }
@@ -67,16 +79,32 @@ impl Processes {
             recorder: recorder(&preamble.recorder),
             recorder_pid: i64::from(preamble.recorder.pid),
             start_ns: reader.span().0,
+            seen: VecDeque::new(),
             past: None,
         };
         table.add(0, 0, -1, b"idle".to_vec(), Vec::new(), table.start_ns);
         let mut merge = reader
             .merge(&Selection { origins: Some(vec![Origin::Recorder]), ..Selection::default() });
+        let mut seen = Vec::new();
         while let Some(event) = merge.next() {
-            if table.what[event.index] == Some(Builtin::Exists) {
-                table.exists(&event);
+            match table.what[event.index] {
+                Some(Builtin::Exists) => table.exists(&event),
+                Some(Builtin::Seen) => seen.push(Seen {
+                    since_ns: event.get("since").and_then(Value::int).unwrap_or(0) as u64,
+                    pid: int(&event, "pid"),
+                    tgid: int(&event, "tgid"),
+                    comm: text(&event, "comm"),
+                }),
+                Some(_) | None => {}
             }
         }
+        seen.sort_by_key(|one| one.since_ns);
+        for one in &seen {
+            if !table.live.contains_key(&one.pid) {
+                table.add(one.pid, one.tgid, -1, one.comm.clone(), Vec::new(), table.start_ns);
+            }
+        }
+        table.seen = seen.into();
         table
     }
 
@@ -88,13 +116,26 @@ impl Processes {
     /// Updates the table. Events must come in the order of time.
     #[inline]
     pub fn see(&mut self, event: &EventRef) {
+        if self.seen.front().is_some_and(|one| one.since_ns <= event.time_ns) {
+            self.apply_seen(event.time_ns);
+        }
         match self.what[event.index] {
             Some(Builtin::Fork) => self.fork(event),
             Some(Builtin::Exec) => self.exec(event),
             Some(Builtin::Rename) => self.rename(event),
             Some(Builtin::Exit) => self.exit(event),
-            // PROCESS_EXISTS was handled before all others, by `new`.
-            Some(Builtin::Exists | Builtin::Lost | Builtin::Mark) | None => {}
+            // PROCESS_EXISTS and PROCESS_SEEN were handled before all others, by `new`.
+            Some(Builtin::Exists | Builtin::Seen | Builtin::Lost | Builtin::Mark) | None => {}
+        }
+    }
+
+    /// Sets the names of threads out of scope that are due.
+    fn apply_seen(&mut self, now: u64) {
+        while let Some(one) = self.seen.pop_front_if(|one| one.since_ns <= now) {
+            let known = self.live.get(&one.pid).map(|live| &live.row);
+            if known.is_none_or(|row| row.comm != one.comm || row.exit_ns.is_some()) {
+                self.add(one.pid, one.tgid, -1, one.comm, Vec::new(), one.since_ns);
+            }
         }
     }
 

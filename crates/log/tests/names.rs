@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{RECORDER, START, cpu, log_of, preamble, record};
+use common::{RECORDER, START, comm, cpu, int, layout, log_of, preamble, record, thread};
 use klogger_log::decode::Decoder;
 use klogger_log::filter::Filter;
 use klogger_log::merge::Selection;
@@ -96,6 +96,37 @@ fn chosen(reader: &Reader, filter: &str) -> Vec<String> {
 fn threads_have_the_name_of_the_moment() {
     let expected = ["shell[10]", "shell[20]", "cc1[20]", "cc1[20]", "other[20]", "77", "idle[0]"];
     assert_eq!(chosen(&story(), "event == RUN"), expected);
+}
+
+/// Thread 20 is in scope from 10 to 30, and its id is used again; thread 30 gets another name.
+#[test]
+fn threads_out_of_scope_have_the_names_that_were_seen() {
+    let mut preamble = preamble();
+    let since = ("since", Scalar::U64, Shape::One, Decode::Plain);
+    preamble.events.push(layout(9, "PROCESS_SEEN", &[thread("pid"), int("tgid"), since, comm()]));
+    let (mut recorder, mut events) = (Vec::new(), Vec::new());
+    for (pid, since, name) in [(30, 33, "second"), (20, 35, "outside"), (30, 12, "first")] {
+        let seen = record(&preamble, "PROCESS_SEEN").int("pid", pid).int("tgid", pid);
+        let seen = seen.int("since", (START + since) as i64).text("comm", name.as_bytes());
+        seen.finish(START + 90, &mut recorder);
+    }
+    let run = |pid: i64, at: u64, out: &mut Vec<u8>| {
+        record(&preamble, "RUN").int("pid", pid).finish(START + at, out);
+    };
+    let fork = record(&preamble, "PROCESS_FORK").int("parent", 10).int("pid", 20);
+    run(30, 1, &mut events);
+    fork.int("tgid", 20).text("comm", b"shell").finish(START + 10, &mut events);
+    run(20, 11, &mut events);
+    record(&preamble, "PROCESS_EXIT").int("pid", 20).finish(START + 30, &mut events);
+    run(20, 31, &mut events);
+    run(30, 32, &mut events);
+    run(30, 33, &mut events);
+    run(20, 36, &mut events);
+    let log = log_of(&preamble, &[(cpu(0), events), (RECORDER, recorder)]);
+    let found = chosen(&Reader::from_bytes(log).unwrap(), "event == RUN");
+    let expected =
+        ["first[30]", "shell[20]", "shell[20]", "first[30]", "second[30]", "outside[20]"];
+    assert_eq!(found, expected);
 }
 
 #[test]

@@ -62,12 +62,36 @@ pub fn name_of(tid: u32) -> Option<Vec<u8>> {
     if name.last() == Some(&b'\n') {
         name.pop();
     }
+    Some(without_work(name))
+}
+
+fn without_work(mut name: Vec<u8>) -> Vec<u8> {
     if name.starts_with(b"kworker/") {
         let end = name.iter().position(|c| matches!(c, b'-' | b'+')).unwrap_or(name.len());
         name.truncate(end);
     }
     name.truncate(NAME_MAX);
-    Some(name)
+    name
+}
+
+/// A thread by its id alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Named {
+    pub tgid: u32,
+    pub comm: Vec<u8>,
+    /// When it started: ns since boot, down to a hundredth of a second.
+    pub start_ns: u64,
+}
+
+/// `None` if there is no thread with this id.
+pub fn named(tid: u32) -> Option<Named> {
+    let stat = fs::read(format!("/proc/{tid}/stat")).ok()?;
+    let tgid = process_of(tid)?;
+    let comm = without_work(parse_stat(&stat, tid, tgid, Vec::new())?.comm);
+    // SAFETY: no pointers.
+    let per_second = u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) }).ok()?;
+    let start_ns = start_of(&stat)?.checked_mul(1_000_000_000)?.checked_div(per_second)?;
+    Some(Named { tgid, comm, start_ns })
 }
 
 /// The effective user of a thread.
@@ -88,9 +112,12 @@ pub fn process_of(tid: u32) -> Option<u32> {
 /// When a process or a thread was started, in ticks since boot. Together with this, its id is
 /// unique.
 pub fn started(pid: u32) -> Option<u64> {
-    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    start_of(&fs::read(format!("/proc/{pid}/stat")).ok()?)
+}
+
+fn start_of(stat: &[u8]) -> Option<u64> {
     // The state, field 3, follows the name; the start time is field 22.
-    String::from_utf8_lossy(&stat)
+    String::from_utf8_lossy(stat)
         .rsplit_once(')')?
         .1
         .split_ascii_whitespace()
@@ -140,6 +167,10 @@ mod tests {
         assert_eq!(thread(me, me).unwrap().tgid, me);
         assert_eq!(name_of(me).unwrap(), own_name(me).as_bytes());
         assert!(user_of(me).is_some() && name_of(u32::MAX / 2).is_none());
+        let named_me = named(me).unwrap();
+        assert_eq!((named_me.tgid, named_me.comm), (me, name_of(me).unwrap()));
+        assert!(named_me.start_ns > 0 && named(u32::MAX / 2).is_none());
+        assert_eq!(without_work(b"kworker/0:1H-kblockd".to_vec()), b"kworker/0:1H");
         assert_eq!((process_of(me), process_of(u32::MAX / 2)), (Some(me), None));
         assert!(started(me) >= started(1));
         assert_eq!(started(u32::MAX / 2), None);

@@ -44,6 +44,8 @@ enum Next {
     Retire(Sender<()>),
     /// The larger ring; no writer uses the old one any more.
     Larger(RingReader),
+    /// Nothing: the drain thread answers, and then empties its rings.
+    Turn(Sender<()>),
 }
 
 /// A running drain thread.
@@ -104,6 +106,14 @@ impl Drain {
     pub fn retire(&self) -> Receiver<()> {
         let (done, hear) = channel();
         let _ = self.next.send(Next::Retire(done));
+        self.wake();
+        hear
+    }
+
+    /// Wakes the thread. It answers before it empties its rings.
+    pub fn turn(&self) -> Receiver<()> {
+        let (done, hear) = channel();
+        let _ = self.next.send(Next::Turn(done));
         self.wake();
         hear
     }

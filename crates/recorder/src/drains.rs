@@ -11,7 +11,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// How long [`Drains::empty_all`] waits.
+const EMPTYING: Duration = Duration::from_millis(500);
 
 /// The drain threads. One is added when a CPU gets rings in the middle of a recording.
 pub struct Drains {
@@ -66,6 +69,18 @@ impl Drains {
         match threads.iter().find(|d| d.cpu == cpu) {
             Some(drain) => drain.replace(reader),
             None => threads.push(Drain::start(cpu, reader, self.shared.clone())),
+        }
+    }
+
+    /// Waits until all rings have been emptied once: between two turns of each thread. Not for
+    /// long, if there is no room for their contents.
+    pub fn empty_all(&self) {
+        let deadline = Instant::now() + EMPTYING;
+        for _ in 0..2 {
+            let answers: Vec<_> = self.lock().iter().map(Drain::turn).collect();
+            for answer in answers {
+                let _ = answer.recv_timeout(deadline.saturating_duration_since(Instant::now()));
+            }
         }
     }
 

@@ -153,6 +153,12 @@ pub fn excluded(recorder: &Recorder, span: (u64, u64)) -> Vec<Entry> {
     cpus.into_iter().chain(threads).chain(recorder.conditions.iter().map(of_condition)).collect()
 }
 
+/// Threads out of scope whose names were not found.
+pub fn unnamed(count: u64, span: (u64, u64)) -> Option<Entry> {
+    let entry = || Entry::new(Key::ThreadsUnnamed).count(count).between(span.0, span.1);
+    (count > 0).then(entry)
+}
+
 /// Stacks that have no number.
 pub fn unnumbered(stacks: Unnumbered, span: (u64, u64)) -> Vec<Entry> {
     let why = [

@@ -9,6 +9,7 @@ pub(crate) mod file;
 mod followed;
 pub mod host;
 mod ledger;
+mod names;
 mod pipeline;
 pub mod rescue;
 mod scope;

@@ -5,6 +5,7 @@ use super::dump::FlightRecorder;
 use super::{Progress, ledger};
 use crate::drain::{Finished, Shared};
 use crate::drains::{Drains, Grower, Listener};
+use crate::names::ThreadNames;
 use crate::watch::Watch;
 use crate::writer::{LogWriter, Names};
 use klogger_engines::cpu_rings::CpuRings;
@@ -24,6 +25,9 @@ use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
+
+/// How long the names of threads may take at the end.
+const NAMING: Duration = Duration::from_secs(1);
 
 /// The threads between the rings and the file: drain threads or, in overwrite mode, the dumper; and
 /// the writer thread.
@@ -124,14 +128,15 @@ impl Pipeline {
     }
 
     /// From here on there is a file.
-    pub fn write(&mut self, writer: Writer<File>, start_ns: u64) {
+    pub fn write(&mut self, writer: Writer<File>, start_ns: u64, threads: Option<ThreadNames>) {
         let log = LogWriter::new(
             writer,
             self.outlet.builtin.clone(),
             self.outlet.status.clone(),
             self.outlet.pool.clone(),
             start_ns,
-        );
+        )
+        .naming(threads);
         if let Some(to) = self.log.take() {
             // Fails only if the thread has died, which is seen when it is joined.
             let _ = to.send(log);
@@ -173,6 +178,18 @@ impl Pipeline {
         let s = self.status();
         let get = |n: &AtomicU64| n.load(Ordering::Relaxed);
         Progress { elapsed, events: get(&s.events), lost: get(&s.lost), bytes: get(&s.bytes) }
+    }
+
+    /// Looks up the names of threads in all events that were logged, while the probes still keep
+    /// the names of threads that end.
+    pub fn name_threads(&self) {
+        let Some(drains) = &self.drains else { return };
+        drains.empty_all();
+        let (done, hear) = channel();
+        // Fails only if the writer thread has ended with an error, which it has reported.
+        if self.outlet.to_writer.send(ToWriter::NameThreads(done)).is_ok() {
+            let _ = hear.recv_timeout(NAMING);
+        }
     }
 
     /// Called after the probes are detached: takes the rest of the rings, and ends the writer
@@ -224,6 +241,11 @@ fn start_writer(
 impl Ended {
     pub fn summary(&self) -> Summary {
         self.writer.as_ref().map(LogWriter::summary).unwrap_or_default()
+    }
+
+    /// How many threads have no name in the log.
+    pub fn unnamed(&self) -> u64 {
+        self.writer.as_ref().map_or(0, LogWriter::unnamed)
     }
 
     /// What could not be written, for the ledger.

@@ -9,6 +9,7 @@ use super::checks::{check_events, check_limits, layouts};
 use super::{Message, Options, Outcome, file};
 use crate::followed::Followed;
 use crate::host;
+use crate::names::ThreadNames;
 use crate::pipeline::Pipeline;
 use crate::rescue::{self, rings};
 use crate::scope::put_in_scope;
@@ -170,7 +171,7 @@ impl Session {
             file::discard(&self.options.output, kept_old);
             cannot_write(&self.options.output, e)
         });
-        pipeline.write(started?, start_ns);
+        pipeline.write(started?, start_ns, self.thread_names(&preamble)?);
         self.keep(&preamble);
         self.first_events(pipeline, &preamble, &there);
         self.start_engines(pipeline, held.as_ref());
@@ -182,6 +183,19 @@ impl Session {
     /// The threads that probes log, if the recording has a scope.
     fn scope(&self) -> Option<&Scope> {
         self.engines.iter().find_map(|e| e.scope())
+    }
+
+    /// Names of threads out of scope. Those of all threads are in events, if all are followed.
+    fn thread_names(&self, preamble: &Preamble) -> Result<Option<ThreadNames>, Error> {
+        let Some(engine) = self.engines.iter().find(|e| e.scope().is_some()) else {
+            return Ok(None);
+        };
+        let scope = engine.scope().filter(|_| self.options.request.target.is_scoped());
+        let names = |scope: &Scope| {
+            let own = &preamble.recorder.tids;
+            Ok(ThreadNames::new(&self.layouts, scope.clone(), engine.left_names()?, own))
+        };
+        scope.map(names).transpose()
     }
 
     /// From here on the rings outlive this process, if the engine can do that.

@@ -2,6 +2,7 @@
 //! The writer thread, which writes the log. Drain threads only copy records; checksums, compression
 //! and disk writes are done here, at ordinary priority.
 
+use crate::names::ThreadNames;
 use klogger_engines::stacks::{self, StackTable};
 use klogger_log::ledger::{Entry, Key, Ledger};
 use klogger_log::origin::Origin;
@@ -136,6 +137,8 @@ pub struct LogWriter {
     /// Not later than any of the recorder's own records.
     own_base: u64,
     discarded: Discarded,
+    /// In a recording of some threads.
+    threads: Option<ThreadNames>,
 }
 
 impl LogWriter {
@@ -157,6 +160,24 @@ impl LogWriter {
             own_serial: 0,
             own_base,
             discarded,
+            threads: None,
+        }
+    }
+
+    /// Writes names of threads as well.
+    pub fn naming(self, threads: Option<ThreadNames>) -> LogWriter {
+        LogWriter { threads, ..self }
+    }
+
+    /// How many threads have no name.
+    pub fn unnamed(&self) -> u64 {
+        self.threads.as_ref().map_or(0, ThreadNames::unnamed)
+    }
+
+    /// Looks up the names of threads. `last`: no more events will come.
+    fn name_threads(&mut self, last: bool) {
+        if let Some(threads) = &mut self.threads {
+            threads.look_up(&self.builtin, last, &mut self.own);
         }
     }
 
@@ -167,9 +188,19 @@ impl LogWriter {
                 Ok(ToWriter::Block(block)) => self.block(block),
                 Ok(ToWriter::Addition(addition)) => self.add(&addition),
                 Ok(ToWriter::Own(record)) => self.own(&record),
+                Ok(ToWriter::NameThreads(done)) => {
+                    self.name_threads(true);
+                    // Fails only if nobody waits any more.
+                    let _ = done.send(());
+                    Ok(())
+                }
                 Err(RecvTimeoutError::Timeout) => self.flush(),
-                Err(RecvTimeoutError::Disconnected) => return self,
+                Err(RecvTimeoutError::Disconnected) => {
+                    self.name_threads(true);
+                    return self;
+                }
             };
+            self.name_threads(false);
             if let Err(e) = result {
                 self.fail(e);
             }
@@ -203,6 +234,9 @@ impl LogWriter {
             mark("DUMP_BEGIN").finish(begin_ns, &mut own);
             mark("DUMP_FINISH").int("bytes", bytes).finish(os::monotonic_ns(), &mut own);
             self.own.extend_from_slice(&own);
+        }
+        if let (Some(threads), Some(_)) = (&mut self.threads, origin.cpu()) {
+            threads.see(&records, time_base);
         }
         self.pool.put(records);
         result?;

@@ -10,7 +10,7 @@ use klogger_os::processes::Thread;
 use klogger_schema::layout::EventLayout;
 use std::io;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::mpsc::SyncSender;
+use std::sync::mpsc::{Sender, SyncSender};
 use std::sync::{Arc, Mutex};
 
 /// Buffers between drain threads and the writer thread. If all are in use, the disk is slower than
@@ -24,6 +24,8 @@ pub enum ToWriter {
     Addition(Box<Addition>),
     /// A record of the recorder's own stream.
     Own(Vec<u8>),
+    /// All events have been handed over: look up the names of threads, and answer.
+    NameThreads(Sender<()>),
 }
 
 pub struct Block {

@@ -8,7 +8,7 @@ pub const HEADER_FIELDS: [&str; 4] = ["time", "cpu", "serial", "header"];
 pub const BUILTIN_TABLES: [&str; 6] = ["process", "ledger", "event", "decoding", "stack", "symbol"];
 
 /// Events of every log (`runtime/klogger.klogger`; a test compares).
-pub const BUILTIN_EVENTS: [&str; 12] = [
+pub const BUILTIN_EVENTS: [&str; 13] = [
     "KLOGGER_START",
     "KLOGGER_FINISH",
     "PROCESS_EXISTS",
@@ -21,6 +21,7 @@ pub const BUILTIN_EVENTS: [&str; 12] = [
     "PROCESS_EXEC",
     "PROCESS_RENAME",
     "PROCESS_EXIT",
+    "PROCESS_SEEN",
 ];
 
 /// Keywords of C up to C23, and of GNU C.

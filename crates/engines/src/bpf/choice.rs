@@ -67,9 +67,9 @@ fn list<T: Copy + Default>(
     if count > list.len() {
         let most = list.len();
         return Err(Error::new(format!(
-            "{option} was given {count} times, and at most {most} fit"
+            "{option} has {count} values, and at most {most} are possible"
         ))
-        .help(format!("record with at most {most}, or all with -a")));
+        .help("give fewer, or record all threads with -a"));
     }
     list.iter_mut().zip(values).for_each(|(to, value)| *to = value);
     Ok((list, count))

@@ -3,11 +3,12 @@
 
 use super::BpfEngine;
 use super::larger::LargerRings;
-use super::load::Part;
+use super::load::{Part, map_memory};
 use super::wake_ups::WakeUpMap;
 use super::{attach, grace, prepare};
 use crate::cpu_rings::{CpuRings, Growth};
 use crate::engine::{Engine, EngineInfo, Forecast, events_of};
+use crate::left_names::{self, LeftNames};
 use crate::losses::{LeftOut, MissedHits};
 use crate::request::{FIRST_ID, Request};
 use crate::scope::Scope;
@@ -132,6 +133,11 @@ impl Engine for BpfEngine {
 
     fn scope(&self) -> Option<&Scope> {
         Some(&self.scope)
+    }
+
+    fn left_names(&self) -> Result<Option<LeftNames>, Error> {
+        let memory = map_memory(&self.shared.left_names, left_names::BYTES)?;
+        Ok(Some(LeftNames::new(memory)))
     }
 
     fn keep(&mut self, facts: &[u8]) -> Result<(), Error> {

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Loads a compiled schema: from its ELF object to programs and maps in the kernel.
 
-use super::choice::Choice;
+pub use super::config::{Config, Part};
 use super::refused::Refused;
-use crate::request::FIRST_ID;
 use klogger_codegen::bpf::programs;
 use klogger_os::Error;
 use klogger_os::Mapping;
+use klogger_ring::Rings;
 use klogger_ring::layout::bpf as layout;
-use klogger_ring::{GRID, Rings};
 use klogger_schema::model::Schema;
 use klogger_toolchain::compiled_schema::{CompiledSchema, Plan};
 use libbpf_rs::{MapCore, MapHandle, MapType, Object, ObjectBuilder, OpenObject, PrintLevel};
@@ -20,6 +19,7 @@ pub const LARGER: &str = "klogger_larger";
 pub const NESTED_RINGS: &str = "klogger_nested";
 pub const SCOPE: &str = ".bss.klogger_s";
 pub const OTHER_SCOPE: &str = ".bss.klogger_o";
+pub const LEFT_NAMES: &str = ".bss.klogger_g";
 pub const ENABLED: &str = ".data.klogger_e";
 pub const RINGLESS: &str = ".bss.klogger_r";
 pub const UNREAD: &str = ".bss.klogger_u";
@@ -37,92 +37,6 @@ pub const MARKS: &str = "klogger_marks";
 pub const STACKS: &str = "klogger_stacks";
 pub const STACKLESS: &str = ".bss.klogger_k";
 
-/// What the recorder fixes before loading; `struct klogger_config` of the BPF runtime.
-#[derive(Clone, Copy, Debug)]
-pub struct Config {
-    /// CPUs that get a ring: numbers below this.
-    pub rings: usize,
-    /// Bytes of a ring, a power of two.
-    pub ring_size: usize,
-    /// Bytes of a larger ring, which replaces one that is too small, a power of two; 0: rings do
-    /// not grow.
-    pub larger: usize,
-    /// Bytes that all larger rings together may use.
-    pub larger_memory: u64,
-    /// Only threads whose bit is set are logged.
-    pub scoped: bool,
-    /// Of the threads that are followed, only some are recorded.
-    pub choice: Option<Choice>,
-    pub overwrite: bool,
-    /// Percent of a ring: the low-water mark. When less is free, the writer wakes its drain thread.
-    pub lowwater: u32,
-    /// This kernel's programs can be preempted.
-    pub preempt: bool,
-    /// A bit for each CPU on which events are logged, if not on all.
-    pub cpus: [u64; layout::CPUS_MAX / 64],
-}
-
-/// Which programs of a schema to load.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Part {
-    /// The id of the schema's first event, and the number of its first probe.
-    pub base: u16,
-    pub probes: u32,
-    /// 0: the first programs; above: copies.
-    pub copy: u8,
-}
-
-impl Part {
-    fn is_builtin(self) -> bool {
-        self.base == FIRST_ID
-    }
-}
-
-impl Config {
-    fn bytes(&self, part: Part) -> Vec<u8> {
-        let words = [
-            (layout::CONFIG_RINGS, self.rings as u32),
-            (layout::CONFIG_MASK, self.ring_size as u32 - 1),
-            (layout::CONFIG_BASE, u32::from(part.base)),
-            (layout::CONFIG_GRID_SHIFT, (self.ring_size / GRID).trailing_zeros()),
-            (layout::CONFIG_LARGER_MASK, (self.larger as u32).saturating_sub(1)),
-            (layout::CONFIG_PROBES, part.probes),
-        ];
-        let flags = [
-            (layout::CONFIG_SCOPED, u8::from(self.is_scoped(part))),
-            (layout::CONFIG_OVERWRITE, u8::from(self.overwrite)),
-            (layout::CONFIG_PREEMPT, u8::from(self.preempt)),
-            (layout::CONFIG_COPY, part.copy),
-            (layout::CONFIG_BEGINNING, self.beginning()),
-        ];
-        let mut bytes = vec![0; layout::CONFIG];
-        for (at, word) in words {
-            bytes[at..at + 4].copy_from_slice(&word.to_ne_bytes());
-        }
-        for (at, word) in (layout::CONFIG_CPUS..).step_by(8).zip(self.cpus) {
-            bytes[at..at + 8].copy_from_slice(&word.to_ne_bytes());
-        }
-        for (at, flag) in flags {
-            bytes[at] = flag;
-        }
-        if let Some(choice) = self.choice {
-            choice.put(part.is_builtin(), &mut bytes);
-        }
-        bytes
-    }
-
-    /// The built-in events name threads: also those that are not chosen.
-    fn is_scoped(&self, part: Part) -> bool {
-        self.scoped && !(part.is_builtin() && self.choice.is_some_and(|choice| choice.all))
-    }
-
-    /// An `enum klogger_beginning`.
-    fn beginning(&self) -> u8 {
-        let preempted = if self.preempt { layout::BEGINNING_PREEMPTED } else { 0 };
-        preempted | if self.choice.is_some() { layout::BEGINNING_CHOOSES } else { 0 }
-    }
-}
-
 /// The maps that the first object makes and all others reuse.
 pub struct Shared {
     pub rings: OwnedFd,
@@ -130,6 +44,7 @@ pub struct Shared {
     pub nested: OwnedFd,
     pub scope: OwnedFd,
     pub other_scope: OwnedFd,
+    pub left_names: OwnedFd,
     pub ringless: OwnedFd,
     pub unread: OwnedFd,
     pub rates: OwnedFd,
@@ -157,6 +72,7 @@ impl Shared {
             nested: map_fd(object, NESTED_RINGS)?,
             scope: map_fd(object, scopes.0)?,
             other_scope: map_fd(object, scopes.1)?,
+            left_names: map_fd(object, LEFT_NAMES)?,
             ringless: map_fd(object, RINGLESS)?,
             unread: map_fd(object, UNREAD)?,
             rates: map_fd(object, RATES)?,
@@ -176,6 +92,7 @@ impl Shared {
             NESTED_RINGS => Some(&self.nested),
             SCOPE => Some(&self.scope),
             OTHER_SCOPE => Some(&self.other_scope),
+            LEFT_NAMES => Some(&self.left_names),
             RINGLESS => Some(&self.ringless),
             UNREAD => Some(&self.unread),
             RATES => Some(&self.rates),

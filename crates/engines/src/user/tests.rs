@@ -89,7 +89,7 @@ impl Seen {
             match message {
                 ToWriter::Block(block) => seen.blocks.push(block),
                 ToWriter::Addition(addition) => seen.added.extend(addition.events),
-                ToWriter::Own(_) => {}
+                ToWriter::Own(_) | ToWriter::NameThreads(_) => {}
             }
         }
         seen

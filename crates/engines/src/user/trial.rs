@@ -184,7 +184,7 @@ fn check(messages: &Receiver<ToWriter>, mut layouts: Vec<EventLayout>) {
         match message {
             ToWriter::Block(block) => blocks.push(block),
             ToWriter::Addition(addition) => layouts.extend(addition.events),
-            ToWriter::Own(_) => {}
+            ToWriter::Own(_) | ToWriter::NameThreads(_) => {}
         }
     }
     let sizes = SizeTable::new(&layouts);

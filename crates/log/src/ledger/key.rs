@@ -15,6 +15,8 @@ pub enum Key {
     StackUnknown,
     TextUnread,
     SymbolsHidden,
+    /// Threads out of scope without a name.
+    ThreadsUnnamed,
     EventsDisabled,
     Overwritten,
     RingBusy,
@@ -49,7 +51,7 @@ pub struct KeyInfo {
 }
 
 impl Key {
-    pub const ALL: [Key; 31] = [
+    pub const ALL: [Key; 32] = [
         Key::RingFull,
         Key::ProbeNotAttached,
         Key::ProbeMissed,
@@ -59,6 +61,7 @@ impl Key {
         Key::StackUnknown,
         Key::TextUnread,
         Key::SymbolsHidden,
+        Key::ThreadsUnnamed,
         Key::EventsDisabled,
         Key::Overwritten,
         Key::RingBusy,
@@ -150,6 +153,13 @@ impl Key {
                 Notice,
                 "the kernel hides its symbols, so code addresses have no names",
                 "record as root, after 'sysctl kernel.kptr_restrict=1'",
+            ),
+            Key::ThreadsUnnamed => (
+                "threads_unnamed",
+                Info,
+                "threads that are not recorded, but that events name, had ended before their names \
+                 were read; the log has their ids only",
+                "none needed; record with -a to have the names of all threads",
             ),
             Key::EventsDisabled => (
                 "events_disabled",

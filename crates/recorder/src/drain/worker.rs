@@ -149,6 +149,7 @@ impl Worker {
                     let _ = done.send(());
                 }
                 Next::Larger(larger) => self.grow(larger),
+                Next::Turn(done) => drop(done.send(())),
             }
         }
     }

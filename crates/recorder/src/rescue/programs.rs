@@ -174,6 +174,7 @@ pub fn save(
     pipeline.write(
         Writer::new(log, &preamble, compression).map_err(|e| cannot_write(output, e))?,
         start_ns,
+        None,
     );
     let catalogue = Catalogue::new([(&builtin, false)], true, &[]);
     let mut rescue = Rescue {

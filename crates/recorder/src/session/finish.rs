@@ -41,6 +41,9 @@ impl Session {
         // What follows takes time and is no part of the recording.
         let end_ns = os::monotonic_ns();
         let (start_ns, elapsed_ns) = (workload.start_ns, end_ns.saturating_sub(workload.start_ns));
+        if self.options.request.target.is_scoped() && !pipeline.status().has_failed() {
+            pipeline.name_threads();
+        }
         self.detach();
         for engine in &mut self.engines {
             self.notes.extend(engine.stop(&self.options.request));
@@ -150,6 +153,7 @@ impl Session {
             let logged = |id: u16| summary.counts.iter().find(|c| c.0 == id).map_or(0, |c| c.1);
             ledger.entries.extend(ledger::overwritten(&self.layouts, ends, &logged, span));
         }
+        ledger.entries.extend(ledger::unnamed(writer.unnamed(), span));
         if let Some(why) = &writer.deaf {
             let entry = Entry::new(Key::DrainLate).between(span.0, span.1);
             ledger.entries.push(entry.detail(why));

@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Names of threads out of scope that events name.
+//!
+//! When a block has been drained, the ids in its fields that hold threads are noted, each once. Then
+//! the names are looked up: in what threads left when they ended or were renamed, else in /proc. So
+//! an event costs nothing more where it happens, and a name is that of the time of the event. Ids
+//! are reused, so a name is only used if its thread had started by then.
+
+use klogger_engines::left_names::{LeftName, LeftNames};
+use klogger_engines::scope::{SCOPE_BYTES, Scope};
+use klogger_log::builtin::Builtin as Kind;
+use klogger_log::record::{Header, SizeTable, full_time};
+use klogger_os::clocks::{self, Clocks};
+use klogger_os::processes::{self, Named};
+use klogger_ring::block::Builtin;
+use klogger_schema::layout::{EventLayout, FieldLayout};
+use klogger_schema::model::{Decode, Shape};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+/// Ids that wait for their names, at most. Further ones are counted.
+const WAITING_MAX: usize = 4096;
+/// Names that are looked up in /proc at a time, and how often.
+const LOOKUPS: usize = 256;
+const PAUSE: Duration = Duration::from_millis(100);
+/// The rings of all CPUs are drained within this time, so a thread in scope has been named by its
+/// own events.
+const PATIENCE: Duration = Duration::from_secs(4);
+/// Names that threads have left are kept so long, because events of other CPUs may need them.
+const KEPT_NS: u64 = 10_000_000_000;
+const KEPT_MAX: usize = 4096;
+/// Start times in /proc are in hundredths of a second.
+const TICK_NS: u64 = 20_000_000;
+
+/// A bit for each thread id.
+struct Bits(Vec<u64>);
+
+impl Bits {
+    fn new() -> Bits {
+        Bits(vec![0; SCOPE_BYTES / 8])
+    }
+
+    fn has(&self, tid: u32) -> bool {
+        self.0.get(tid as usize / 64).is_some_and(|word| word >> (tid % 64) & 1 != 0)
+    }
+
+    fn set(&mut self, tid: u32, on: bool) {
+        if let Some(word) = self.0.get_mut(tid as usize / 64) {
+            *word = *word & !(1 << (tid % 64)) | u64::from(on) << (tid % 64);
+        }
+    }
+}
+
+/// The ids of an event's threads.
+#[derive(Clone, Default)]
+struct Fields {
+    /// Offsets.
+    threads: Vec<usize>,
+    /// What it says of the thread in its field `pid`, if it is a built-in event.
+    kind: Option<Kind>,
+    pid: usize,
+}
+
+/// What is known of ids.
+struct Ids {
+    /// Ids that need no look-up: they wait, or the log has their names.
+    known: Bits,
+    /// Those of them that are not in scope: their later names are of interest as well.
+    asked: Bits,
+    /// Ids that events of the log named by now: those of threads in scope.
+    own: Bits,
+    /// Ids, each with the time at which it needs a name, and when that was noted.
+    waiting: BTreeMap<(u32, u64), Instant>,
+    /// How many names were not found.
+    unnamed: u64,
+}
+
+impl Ids {
+    fn note(&mut self, tid: u32, since_ns: u64) {
+        if tid == 0 || tid as usize >= SCOPE_BYTES * 8 {
+            return;
+        }
+        self.known.set(tid, true);
+        self.asked.set(tid, true);
+        self.wait(tid, since_ns);
+    }
+
+    fn wait(&mut self, tid: u32, since_ns: u64) {
+        if self.waiting.len() < WAITING_MAX {
+            self.waiting.insert((tid, since_ns), Instant::now());
+        } else {
+            self.unnamed += 1;
+        }
+    }
+}
+
+/// The name of a thread at a time.
+struct Answer {
+    tgid: u32,
+    comm: Vec<u8>,
+    /// When it got another name.
+    next_ns: Option<u64>,
+    /// Until when it was the name that the thread then left.
+    left_ns: Option<u64>,
+}
+
+impl Answer {
+    fn of(left: &LeftName) -> Answer {
+        let next_ns = (!left.ended).then_some(left.until_ns);
+        let left_ns = Some(left.until_ns);
+        Answer { tgid: left.tgid, comm: left.comm.clone(), next_ns, left_ns }
+    }
+}
+
+/// What is known of the names of threads.
+pub struct ThreadNames {
+    sizes: SizeTable,
+    events: Vec<Fields>,
+    scope: Scope,
+    left: Option<LeftNames>,
+    ids: Ids,
+    /// By id, and the time until which a thread had the name.
+    kept: BTreeMap<(u32, u64), LeftName>,
+    /// Those that the log has.
+    told: BTreeSet<(u32, u64)>,
+    looked: Instant,
+}
+
+impl ThreadNames {
+    /// `recorder`: threads that the log names already.
+    pub fn new(
+        events: &[EventLayout],
+        scope: Scope,
+        left: Option<LeftNames>,
+        recorder: &[u32],
+    ) -> ThreadNames {
+        let (known, asked, own) = (Bits::new(), Bits::new(), Bits::new());
+        let mut ids = Ids { known, asked, own, waiting: BTreeMap::new(), unnamed: 0 };
+        recorder.iter().for_each(|tid| ids.known.set(*tid, true));
+        let last = events.iter().map(|event| usize::from(event.id)).max().unwrap_or(0);
+        let mut threads = vec![Fields::default(); last + 1];
+        events.iter().for_each(|event| threads[usize::from(event.id)] = fields(event));
+        ThreadNames {
+            sizes: SizeTable::new(events),
+            events: threads,
+            scope,
+            left,
+            ids,
+            kept: BTreeMap::new(),
+            told: BTreeSet::new(),
+            looked: Instant::now(),
+        }
+    }
+
+    /// Notes the ids in the records of a CPU. `base`: not later than the earliest of them.
+    pub fn see(&mut self, records: &[u8], base: u64) {
+        let mut rest = records;
+        while let (Some(header), Some(size)) = (Header::read(rest), self.sizes.size(rest)) {
+            let (record, after) = rest.split_at(size);
+            rest = after;
+            let Some(fields) = self.events.get(usize::from(header.id())) else { continue };
+            let own = fields.kind.map(|kind| (kind, id_at(record, fields.pid)));
+            if let Some((Kind::Fork | Kind::Exec | Kind::Rename, tid)) = own {
+                self.ids.own.set(tid, true);
+                self.ids.known.set(tid, true);
+            }
+            for tid in fields.threads.iter().map(|offset| id_at(record, *offset)) {
+                if !self.ids.known.has(tid) {
+                    self.ids.note(tid, full_time(base, header.time48()));
+                }
+            }
+            if let Some((Kind::Exit, tid)) = own {
+                self.ids.known.set(tid, false);
+            }
+        }
+    }
+
+    /// Looks up names of ids that wait, and appends events with them to `out`. `last`: of all.
+    pub fn look_up(&mut self, builtin: &Builtin, last: bool, out: &mut Vec<u8>) {
+        if !last && self.looked.elapsed() < PAUSE {
+            return;
+        }
+        self.looked = Instant::now();
+        self.look_up_some(builtin, if last { WAITING_MAX } else { LOOKUPS }, last, out);
+        // A thread that was renamed needs its next name as well.
+        while last && !self.ids.waiting.is_empty() {
+            self.look_up_some(builtin, WAITING_MAX, last, out);
+        }
+    }
+
+    fn look_up_some(&mut self, builtin: &Builtin, most: usize, last: bool, out: &mut Vec<u8>) {
+        // /proc first: a thread that ends afterwards leaves its name.
+        let of_proc = |(at, noted): (&(u32, u64), &Instant)| (*at, *noted, processes::named(at.0));
+        let found: Vec<_> = self.ids.waiting.iter().take(most).map(of_proc).collect();
+        self.keep_left();
+        let clocks = clocks::read();
+        for ((tid, since), noted, named) in found {
+            self.ids.waiting.remove(&(tid, since));
+            if self.scope.contains(tid) {
+                continue;
+            }
+            match self.name_at(tid, since, named, &clocks) {
+                Some(Answer { tgid, comm, next_ns, left_ns }) => {
+                    let from = self.earlier(tid, since, builtin, clocks.monotonic, out);
+                    seen(builtin, tid, tgid, from, &comm, clocks.monotonic, out);
+                    left_ns.into_iter().for_each(|left| _ = self.told.insert((tid, left)));
+                    next_ns.into_iter().for_each(|next| self.ids.wait(tid, next));
+                }
+                None if self.ids.own.has(tid) => {}
+                None if last || noted.elapsed() > PATIENCE => self.ids.unnamed += 1,
+                None => drop(self.ids.waiting.insert((tid, since), noted)),
+            }
+        }
+    }
+
+    /// The names that the thread with this id had before, as far as they are kept: events that are
+    /// drained later may be older. Returns since when it has its name, as far as that is known.
+    fn earlier(
+        &mut self,
+        tid: u32,
+        at_ns: u64,
+        builtin: &Builtin,
+        now: u64,
+        out: &mut Vec<u8>,
+    ) -> u64 {
+        let mut since = None;
+        for (_, name) in self.kept.range((tid, 0)..=(tid, at_ns)) {
+            let from = since.filter(|from| *from > name.start_ns).unwrap_or(name.start_ns);
+            if self.told.insert((tid, name.until_ns)) {
+                seen(builtin, tid, name.tgid, from, &name.comm, now, out);
+            }
+            since = Some(name.until_ns);
+        }
+        since.unwrap_or(at_ns)
+    }
+
+    /// Takes the names that threads have left. Their ids have other names now, or none.
+    fn keep_left(&mut self) {
+        let Some(left) = &mut self.left else { return };
+        for name in left.take() {
+            if name.ended {
+                self.ids.known.set(name.tid, false);
+                self.ids.asked.set(name.tid, false);
+            } else if self.ids.asked.has(name.tid) {
+                self.ids.wait(name.tid, name.until_ns);
+            }
+            self.kept.insert((name.tid, name.until_ns), name);
+        }
+        if self.kept.len() > KEPT_MAX {
+            let now = clocks::read().monotonic;
+            self.kept.retain(|_, name| name.until_ns + KEPT_NS > now);
+            self.told.retain(|key| self.kept.contains_key(key));
+        }
+    }
+
+    /// The thread that had this id at this time. It keeps its id for a while after it has ended.
+    fn name_at(
+        &self,
+        tid: u32,
+        at_ns: u64,
+        named: Option<Named>,
+        clocks: &Clocks,
+    ) -> Option<Answer> {
+        // At the moment of a rename it is the new name.
+        let left = self.kept.range((tid, at_ns + 1)..=(tid, u64::MAX)).next();
+        if let Some((_, name)) = left.filter(|(_, name)| name.start_ns <= at_ns) {
+            return Some(Answer::of(name));
+        }
+        // Since boot, which includes the time that the machine slept.
+        let at_boot = at_ns + clocks.boot.saturating_sub(clocks.monotonic);
+        let named = named.filter(|named| left.is_none() && named.start_ns <= at_boot + TICK_NS);
+        let named =
+            named.map(|n| Answer { tgid: n.tgid, comm: n.comm, next_ns: None, left_ns: None });
+        let ended = || self.kept.range((tid, 0)..=(tid, at_ns)).next_back();
+        named.or_else(|| ended().filter(|(_, name)| name.ended).map(|(_, name)| Answer::of(name)))
+    }
+
+    /// How many ids have no name in the log, after the last look-up.
+    pub fn unnamed(&self) -> u64 {
+        self.ids.unnamed
+    }
+}
+
+/// PROCESS_SEEN: the name of a thread.
+fn seen(
+    builtin: &Builtin,
+    tid: u32,
+    tgid: u32,
+    since: u64,
+    comm: &[u8],
+    now: u64,
+    out: &mut Vec<u8>,
+) {
+    let seen = builtin.event("PROCESS_SEEN").int("pid", tid.into()).int("tgid", tgid.into());
+    seen.int("since", since as i64).text("comm", comm).finish(now, out);
+}
+
+/// The threads of an event.
+fn fields(event: &EventLayout) -> Fields {
+    let is_thread = |f: &&FieldLayout| {
+        f.decode == Decode::Thread && f.shape == Shape::One && f.scalar.size() >= 4
+    };
+    let offset = |f: &FieldLayout| f.offset as usize;
+    Fields {
+        threads: event.fields.iter().filter(is_thread).map(offset).collect(),
+        kind: Kind::of(event).filter(|_| event.fields.iter().any(|f| f.name == "pid")),
+        pid: event.fields.iter().find(|f| f.name == "pid").map_or(0, offset),
+    }
+}
+
+/// An id; 0, which no thread has, if there are not enough bytes.
+fn id_at(record: &[u8], offset: usize) -> u32 {
+    let bytes = record.get(offset..).and_then(|bytes| bytes.first_chunk());
+    bytes.map_or(0, |bytes| u32::from_le_bytes(*bytes))
+}
+
+#[cfg(test)]
+mod tests;
