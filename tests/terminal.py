@@ -129,6 +129,8 @@ class Room:
         path = self.folder / name
         path.write_text(text)
         path.chmod(0o755 if text.startswith("#!") else 0o644)
+        if not self.root:
+            os.chown(path, NOBODY, NOBODY)
 
     def start(self, command: str) -> subprocess.Popen:
         """In the background, until the room is left."""

@@ -125,7 +125,7 @@ impl Key {
                 Info,
                 "--cpu, --where, --comm, --uid or --cgroup excluded events, which were neither \
                  logged nor counted",
-                "none needed; record without the option to have all events",
+                "record without the option to have all events",
             ),
             Key::RingGrown => (
                 "ring_grown",
