@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from klogger.cli import compare, report, sql
+from klogger.program import find_klogger
 from klogger_lab.cli import bench, study
 
 # Says that it was there, and shows what it got.
@@ -68,6 +69,22 @@ def test_a_terminal_has_a_pager(small_log: Path) -> None:
 def test_no_pager(small_log: Path, words: list[str], environment: dict[str, str]) -> None:
     out = on_terminal([*REPORT, str(small_log), "--analysis", "quanta", *words], **environment)
     assert out and "paged:" not in out
+
+
+def test_the_commands_that_are_not_python_have_it_too() -> None:
+    """The other half of `paged`, in crates/cli/src/terminal.rs."""
+    words = [find_klogger(), "list"]
+    paged = on_terminal(words, KLOGGER_PAGER=PAGER)
+    assert paged and all(line.startswith("paged: ") for line in paged.splitlines())
+    assert "paged:" not in on_terminal([*words, "--no-pager"], KLOGGER_PAGER=PAGER)
+    assert "paged:" not in on_terminal([*words, "--format", "json"], KLOGGER_PAGER=PAGER)
+    assert "paged:" not in on_terminal([*words], PAGER="cat")
+    assert len(on_terminal([*words], KLOGGER_PAGER="head -n 1").splitlines()) == 1
+    # A pipe, as a script has it.
+    piped = subprocess.run(
+        words, check=True, capture_output=True, text=True, env={**os.environ, "PAGER": PAGER}
+    )
+    assert "scheduler" in piped.stdout and "paged:" not in piped.stdout
 
 
 def test_a_pipe_has_none(small_log: Path) -> None:
