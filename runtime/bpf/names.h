@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Names of threads that are not recorded. Events name such threads, and the recorder looks up their
- * names in /proc when it has drained the events. For a thread that has ended by then, or has another
- * name, its name is kept here.
+ * Names of threads that are not recorded. Events name such threads, and the recorder looks up
+ * their names in /proc when it has drained the events. For a thread that has ended by then, or has
+ * another name, its name is kept here.
  */
 #ifndef KLOGGER_BPF_NAMES_H
 #define KLOGGER_BPF_NAMES_H

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Names of threads out of scope that events name.
 //!
-//! When a block has been drained, the ids in its fields that hold threads are noted, each once. Then
-//! the names are looked up: in what threads left when they ended or were renamed, else in /proc. So
-//! an event costs nothing more where it happens, and a name is that of the time of the event. Ids
-//! are reused, so a name is only used if its thread had started by then.
+//! When a block has been drained, the ids in its fields that hold threads are noted, each once.
+//! Then the names are looked up: in what threads left when they ended or were renamed, else in
+//! /proc. So an event costs nothing more where it happens, and a name is that of the time of the
+//! event. Ids are reused, so a name is only used if its thread had started by then.
 
 use klogger_engines::left_names::{LeftName, LeftNames};
 use klogger_engines::scope::{SCOPE_BYTES, Scope};
