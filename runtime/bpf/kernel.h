@@ -85,6 +85,65 @@ struct task_struct___klogger_cpu {
 
 #define klogger_task_cpu(task) (((struct task_struct___klogger_cpu *)(task))->thread_info.cpu)
 
+/* What many schemata log of a thread, a file or a block request. */
+#define klogger_task_ppid(task) (((const struct task_struct___klogger *)(task))->real_parent->tgid)
+#define klogger_task_cgroup(task) \
+	(((const struct task_struct___klogger_choice *)(task))->cgroups->dfl_cgrp->kn->id)
+
+struct super_block___klogger {
+	unsigned int s_dev;
+} __attribute__((preserve_access_index));
+
+struct inode___klogger {
+	unsigned long i_ino;
+	struct super_block___klogger *i_sb;
+} __attribute__((preserve_access_index));
+
+struct qstr___klogger {
+	const unsigned char *name;
+} __attribute__((preserve_access_index));
+
+struct dentry___klogger {
+	struct qstr___klogger d_name;
+} __attribute__((preserve_access_index));
+
+struct path___klogger {
+	struct dentry___klogger *dentry;
+} __attribute__((preserve_access_index));
+
+struct file___klogger {
+	struct inode___klogger *f_inode;
+	struct path___klogger f_path;
+} __attribute__((preserve_access_index));
+
+#define klogger_file_ino(file) (((const struct file___klogger *)(file))->f_inode->i_ino)
+#define klogger_file_dev(file) (((const struct file___klogger *)(file))->f_inode->i_sb->s_dev)
+#define klogger_file_name(file) \
+	((const char *)((const struct file___klogger *)(file))->f_path.dentry->d_name.name)
+
+struct block_device___klogger {
+	unsigned int bd_dev;
+} __attribute__((preserve_access_index));
+
+struct gendisk___klogger {
+	struct block_device___klogger *part0;
+} __attribute__((preserve_access_index));
+
+struct request_queue___klogger {
+	struct gendisk___klogger *disk;
+} __attribute__((preserve_access_index));
+
+struct request___klogger {
+	struct request_queue___klogger *q;
+	unsigned long long __sector;
+	unsigned int __data_len;
+} __attribute__((preserve_access_index));
+
+/* A request without a disk, of a driver for its own use, has device 0, as NULL reads as 0. */
+#define klogger_request_dev(rq) (((const struct request___klogger *)(rq))->q->disk->part0->bd_dev)
+#define klogger_request_sector(rq) (((const struct request___klogger *)(rq))->__sector)
+#define klogger_request_bytes(rq) (((const struct request___klogger *)(rq))->__data_len)
+
 /* A run queue, which is private to the scheduler. */
 struct rq___klogger {
 	unsigned int nr_running;

@@ -7,7 +7,9 @@
 #define KLOGGER_KERNEL_KERNEL_H
 
 #include <linux/binfmts.h>
+#include <linux/blk-mq.h>
 #include <linux/blkdev.h>
+#include <linux/cgroup.h>
 #include <linux/fs.h>
 #include <linux/hrtimer.h>
 #include <linux/interrupt.h>
@@ -72,6 +74,17 @@ static __always_inline u64 klogger_counter(void)
 #define klogger_task_cpu(task) task_cpu(task)
 
 #define klogger_current() current
+
+/* What many schemata log of a thread, a file or a block request. */
+#define klogger_task_ppid(task) (rcu_dereference_raw((task)->real_parent)->tgid)
+#define klogger_task_cgroup(task) \
+	cgroup_id(rcu_dereference_raw((task)->cgroups)->dfl_cgrp)
+#define klogger_file_ino(file) ((file)->f_inode->i_ino)
+#define klogger_file_dev(file) ((file)->f_inode->i_sb->s_dev)
+#define klogger_file_name(file) ((const char *)(file)->f_path.dentry->d_name.name)
+#define klogger_request_dev(rq) ((rq)->q->disk ? (rq)->q->disk->part0->bd_dev : 0)
+#define klogger_request_sector(rq) blk_rq_pos(rq)
+#define klogger_request_bytes(rq) blk_rq_bytes(rq)
 
 /* Schemata test for the architecture with the macro that BPF programs have for it. */
 #ifdef __x86_64__
