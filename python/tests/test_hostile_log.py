@@ -66,7 +66,11 @@ def log(path: Path) -> Path:
 def test_nothing_acts_on_the_terminal(tmp_path: Path, form: str) -> None:
     ours, theirs = pty.openpty()
     words = [find_klogger(), FORMS[form][0], str(log(tmp_path / "x.klog")), *FORMS[form][1:]]
-    with subprocess.Popen(words, stdout=theirs, stderr=theirs, stdin=subprocess.DEVNULL) as process:
+    # A pager would wait for a key.
+    environment = {**os.environ, "KLOGGER_PAGER": ""}
+    with subprocess.Popen(
+        words, stdout=theirs, stderr=theirs, stdin=subprocess.DEVNULL, env=environment
+    ) as process:
         os.close(theirs)
         shown = b""
         while part := read(ours):
