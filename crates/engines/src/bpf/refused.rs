@@ -246,8 +246,8 @@ mod tests {
     use super::*;
     use klogger_schema::{Options, parse};
 
-    const TEXT: &str = "schema v\nevent A { ulong n }\nprobe tracepoint sched_switch(bool p) {\n    \
-                        klogger(A, 1);\n}\n";
+    const TEXT: &str = "schema v\nevent A { ulong n }\n\
+                        probe tracepoint sched_switch(bool p) {\n    klogger(A, 1);\n}\n";
 
     fn refused(verdict: &str) -> Refused {
         let log = format!(
