@@ -13,7 +13,8 @@ pub const PAGES: [(&str, &str); 2] = [
 /// Bytes of a table's cell that certainly fit beside others.
 const CELL: usize = 24;
 
-/// The page in the language of `man`, with tables for `tbl`.
+/// The page in the language of `man`, with tables for `tbl`. On a terminal it is one page long:
+/// tables that do not fit on what is left of a page would be a warning.
 pub fn roff(name: &str, markdown: &str) -> String {
     let mut page = Page::default();
     for event in Parser::new_ext(markdown, Options::ENABLE_TABLES) {
@@ -22,7 +23,7 @@ pub fn roff(name: &str, markdown: &str) -> String {
     let version = env!("CARGO_PKG_VERSION");
     let head = format!(
         "'\\\" t\n.TH {} 7 \"\" \"klogger {version}\" \"klogger\"\n.nh\n.ad l\n\
-         .SH NAME\n{} \\- {}\n",
+         .if n .pl 1000i\n.SH NAME\n{} \\- {}\n",
         name.to_uppercase(),
         name.replace('-', "\\-"),
         page.title
