@@ -131,7 +131,8 @@ impl Processes {
 
     /// Sets the names of threads out of scope that are due.
     fn apply_seen(&mut self, now: u64) {
-        while let Some(one) = self.seen.pop_front_if(|one| one.since_ns <= now) {
+        while self.seen.front().is_some_and(|one| one.since_ns <= now) {
+            let Some(one) = self.seen.pop_front() else { return };
             let known = self.live.get(&one.pid).map(|live| &live.row);
             if known.is_none_or(|row| row.comm != one.comm || row.exit_ns.is_some()) {
                 self.add(one.pid, one.tgid, -1, one.comm, Vec::new(), one.since_ns);
