@@ -24,7 +24,8 @@ pub fn fitted(text: &str) -> String {
 }
 
 /// Breaks lines between words; what follows is under the first word of the paragraph, which has a
-/// label or not: `  help: TEXT`. Blanks at the ends of lines are removed. Escape codes have no width.
+/// label or not: `  help: TEXT`. Blanks at the ends of lines are removed. Escape codes have no
+/// width.
 fn filled(text: &str, columns: usize) -> String {
     let mut lines = Vec::new();
     for line in text.split('\n') {

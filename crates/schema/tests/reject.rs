@@ -45,6 +45,8 @@ fn rendered(file: &str, text: &str, diagnostics: &[Diagnostic]) -> String {
         handler.render_report(&mut out, report.as_ref()).unwrap();
         out.push('\n');
     }
+    // miette ends lines without text in blanks.
+    let out = out.split('\n').map(str::trim_end).collect::<Vec<_>>().join("\n");
     let errors = diagnostics.iter().filter(|d| d.severity == Severity::Error).count();
     let plural = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
     let warnings = match diagnostics.len() - errors {
