@@ -151,6 +151,11 @@ def print_line(out: Console, *parts: str | tuple[str, str]) -> None:
     out.print(found)
 
 
+def print_path(out: Console, text: str) -> None:
+    """A line with a path, which is not broken, however long it is: somebody may copy it."""
+    out.print(Text(printable(text)), soft_wrap=True)
+
+
 def print_paragraph(out: Console, label: str, text: str, style: str = "") -> None:
     """A text of several lines beside a word that says what it is."""
     grid = Table.grid(padding=(0, 1))

@@ -13,6 +13,9 @@ import duckdb
 import pytest
 import support
 
+# pytest-xdist sets it in its workers; tests that are about widths set their own.
+os.environ.pop("COLUMNS", None)
+
 
 @pytest.fixture(scope="session")
 def small_log(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -47,7 +47,12 @@ LINES: dict[str, tuple[Callable[[], argparse.ArgumentParser], list[str], list[li
         (report.parser, ["x.klog", "--htlm", "out"], "\n  help: did you mean --html?\n"),
         (sql.parser, ["x.klog", "--formt=json"], "\n  help: did you mean --format?\n"),
         (study.parser, ["--budjet", "3s"], "\n  help: did you mean --budget?\n"),
-        (bench.parser, ["--xyzzy"], "unrecognized arguments: --xyzzy\n"),
+        (
+            bench.parser,
+            ["--xyzzy"],
+            "klogger bench: unrecognized arguments: --xyzzy\n"
+            "  help: 'klogger bench --help' lists the options\n",
+        ),
     ],
 )
 def test_an_option_may_have_been_misspelt(

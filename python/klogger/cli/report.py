@@ -212,7 +212,7 @@ def show(args: argparse.Namespace, done: Report) -> None:
     if done.written:
         out.print()
     for path in done.written:
-        terminal.print_line(out, f"wrote {path}")
+        terminal.print_path(out, f"wrote {path}")
 
 
 def as_json(done: Report) -> dict[str, object]:

@@ -142,7 +142,6 @@ fn to_directory(args: &Args, reader: &Reader, exporter: &dyn DirectoryExporter) 
 
 fn unwritten(error: io::Error) -> Failure {
     Failure::new(format!("cannot write the output: {error}"))
-        .help("free some space, or name another file with -o")
 }
 
 /// Calls `write` with the file named by `args`, and prints its path.
@@ -156,6 +155,10 @@ fn to_file(
         write(&mut io::stdout().lock())?;
         return Ok(ExitCode::SUCCESS);
     }
+    let elsewhere = |e: Failure| match e.help {
+        Some(_) => e,
+        None => e.help("free some space, or name another file with -o"),
+    };
     match fs::metadata(&output).map(|m| m.file_type()) {
         Ok(there) if there.is_dir() => {
             let failure = Failure::new(format!("{} is a directory", output.display()));
@@ -168,9 +171,9 @@ fn to_file(
         // A pipe or a device cannot be replaced by a complete file.
         Ok(there) if !there.is_file() => {
             let file = fs::OpenOptions::new().write(true).open(&output);
-            write(&mut file.map_err(|e| cannot_write(&output, e))?)?;
+            write(&mut file.map_err(|e| cannot_write(&output, e))?).map_err(elsewhere)?;
         }
-        _ => whole(&output, write)?,
+        _ => whole(&output, write).map_err(elsewhere)?,
     }
     println!("{}", output.display());
     Ok(ExitCode::SUCCESS)
