@@ -10,6 +10,7 @@ import re
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -181,6 +182,27 @@ class Recorder:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
+
+
+@pytest.fixture
+def public_klogger(klogger):
+    """klogger in a folder that all users can read, for those that are not root."""
+    public = Path(tempfile.mkdtemp())
+    public.chmod(0o755)
+    yield Path(shutil.copy(klogger, public / "klogger"))
+    shutil.rmtree(public)
+
+
+def as_nobody(*words) -> Done:
+    done = subprocess.run(
+        ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *map(str, words)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd="/",
+        timeout=120,
+    )
+    return Done(done.returncode, done.stdout, done.stderr)
 
 
 @pytest.fixture

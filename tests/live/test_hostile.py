@@ -163,7 +163,7 @@ ODD_OUTPUTS = {
     "folder": (os.mkdir, "it is a directory"),
     "link": (lambda path: os.symlink("/dev/full", path), "it is a symbolic link"),
     "link to nothing": (lambda path: os.symlink("nothing", path), "it is a symbolic link"),
-    "full": (lambda path: os.mknod(path, 0o600 | 0o020000, os.makedev(1, 7)), "no space left"),
+    "full": (lambda path: os.mknod(path, 0o600 | 0o020000, os.makedev(1, 7)), "it is a device"),
 }
 
 
@@ -336,7 +336,7 @@ def test_odd_names_of_schemata(recorder, name):
 
 def test_what_the_verifier_refuses(refused_schema):
     error = refused_schema("for (;;) klogger(A, task->pid);")
-    assert "refused" in error
+    assert ".klogger:2: the kernel refuses tracepoint" in error
     assert len(error.splitlines()) < 30, error
 
 

@@ -5,9 +5,11 @@ recording (`check --load`) and at its start.
 
 import json
 import re
+import shutil
 import sys
 
 import pytest
+from conftest import as_nobody
 from oracles import Log
 
 SWITCH = (
@@ -156,10 +158,9 @@ def test_what_is_accepted_is_loaded_and_nothing_stays(recorder, clean_kernel):
     assert done.out.endswith("probes, loaded\n")
 
 
-def test_loading_needs_root(recorder, written, clean_dir):
-    clean_dir.chmod(0o755)
-    file = written("size")
-    done = recorder.command("check", "--load", file, user=65534, group=65534)
+def test_loading_needs_root(public_klogger, written):
+    file = shutil.copy(written("size"), public_klogger.parent)
+    done = as_nobody(public_klogger, "check", "--load", file)
     assert (done.code, done.out, done.err) == (
         2,
         "",

@@ -9,6 +9,7 @@ import sys
 
 import oracles
 import pytest
+from conftest import as_nobody
 from oracles import Log
 
 FORKS = 101
@@ -199,9 +200,8 @@ def test_parameters_that_are_no_fields(recorder):
         assert (done.code, found["message"], found["help"]) == (2, message, remedy)
 
 
-def test_only_root_reads_about_trace_events(recorder, clean_dir):
-    clean_dir.chmod(0o755)
-    done = recorder.command("show", "-e", "sched_switch", user=65534, group=65534)
+def test_only_root_reads_about_trace_events(public_klogger):
+    done = as_nobody(public_klogger, "show", "-e", "sched_switch")
     assert (done.code, done.out, done.err) == (
         2,
         "",
