@@ -3,6 +3,7 @@
 
 use klogger_os::terminal;
 use std::io::{IsTerminal, Write};
+use std::os::fd::AsFd;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -16,10 +17,14 @@ static PAGED: AtomicBool = AtomicBool::new(false);
 
 /// Columns of what is printed: `$COLUMNS`, else those of the terminal, else 100; not more.
 pub fn width() -> usize {
+    columns(std::io::stdout()).unwrap_or(WIDTH).min(WIDTH)
+}
+
+/// `$COLUMNS`, else those of the terminal, if the stream is one.
+pub fn columns(stream: impl AsFd) -> Option<usize> {
     let asked = std::env::var("COLUMNS").ok().and_then(|word| word.parse().ok());
-    let size =
-        || terminal_size::terminal_size_of(std::io::stdout()).map(|(width, _)| width.0.into());
-    asked.or_else(size).unwrap_or(WIDTH).clamp(NARROWEST, WIDTH)
+    let size = || terminal_size::terminal_size_of(stream).map(|(width, _)| width.0.into());
+    asked.or_else(size).map(|found: usize| found.max(NARROWEST))
 }
 
 /// Whether people read what is printed.

@@ -1,21 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Messages as wide as the terminal. A pipe gets each paragraph in one line, for scripts.
 
+use crate::terminal;
 use std::io::{IsTerminal, stderr};
 use textwrap::{Options, WordSeparator, WordSplitter, wrap};
 
-/// Narrower than this, a message is not readable.
-const LEAST: usize = 40;
-
-/// The columns of standard error; none if it is no terminal. `$COLUMNS` has precedence.
+/// The columns of standard error; none if it is no terminal.
 pub fn columns() -> Option<usize> {
-    let terminal = stderr();
-    if !terminal.is_terminal() {
-        return None;
-    }
-    let named = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
-    let size = || terminal_size::terminal_size_of(terminal).map(|(width, _)| width.0.into());
-    named.or_else(size).map(|found: usize| found.max(LEAST))
+    let stream = stderr();
+    stream.is_terminal().then(|| terminal::columns(stream)).flatten()
 }
 
 /// Fits a message into the terminal of standard error.
