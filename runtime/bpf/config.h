@@ -18,6 +18,16 @@ enum klogger_beginning {
 };
 
 /*
+ * What programs do that run with preemption on, on every kernel that preempts: those of functions,
+ * of user space, and of iterators. See klogger_begin_preempted().
+ */
+enum klogger_preemption {
+	KLOGGER_NONE = 0,		/* this kernel never preempts */
+	KLOGGER_HELD_OFF = 1,		/* they disable preemption */
+	KLOGGER_SHARED = 2,		/* before 6.11 they cannot: they use the nested ring */
+};
+
+/*
  * Which threads are chosen: those that match one of each list that is not empty (--comm, --uid,
  * --cgroup).
  */
@@ -68,7 +78,8 @@ struct klogger_config {
 	__u32 larger_mask;	/* size of a larger ring - 1; 0: rings do not grow */
 	__u32 probes;		/* added to the numbers of this object's probes */
 	__u8 beginning;		/* an enum klogger_beginning */
-	__u8 unused[3];
+	__u8 preemption;	/* an enum klogger_preemption */
+	__u8 unused[2];
 	__u64 cpus[KLOGGER_CPUS_MAX / 64];	/* a bit for each CPU: see KLOGGER_SOME_CPUS */
 	struct klogger_choice choice;
 };

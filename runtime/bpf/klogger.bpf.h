@@ -33,6 +33,7 @@ struct klogger_hit {
 	__u64 time;
 	__u64 nest;			/* hits that this one interrupted */
 	__u32 base;
+	__u32 shared;			/* another thread may log here before this hit ends */
 };
 
 /*
@@ -41,6 +42,13 @@ struct klogger_hit {
  */
 static __always_inline void klogger_enter(struct klogger_hit *hit)
 {
+	if (hit->shared) {
+		/* As a nested hit, but `nest` is not its own to change: see below. */
+		hit->nest = 1;
+		hit->time = bpf_ktime_get_ns();
+		hit->base = klogger_config.base;
+		return;
+	}
 	hit->ring = klogger_this_ring();
 	if (likely(hit->ring)) {
 		hit->nest = READ_ONCE(hit->ring->nest);
@@ -94,6 +102,37 @@ static __always_inline void klogger_end(struct klogger_hit *hit, void *arguments
 		return;
 	klogger_served(arguments, klogger_config.probes + probe);
 	bpf_preempt_enable();
+}
+
+/*
+ * The same for programs that run with preemption on, on every kernel that preempts. Before 6.11
+ * they cannot disable preemption. A thread that preempts another one in such a program would be a
+ * nested hit that does not return first. So such a hit never touches the main ring or `nest`: it
+ * logs to the nested ring, whose writers share it by compare-and-swap (writer.h). Migration is off
+ * in all programs, so that these writers are on one CPU.
+ */
+static __always_inline int klogger_begin_preempted(struct klogger_hit *hit, void *arguments,
+						   __u32 probe)
+{
+	if (klogger_config.beginning & KLOGGER_CHOOSES)
+		klogger_choose_current();
+	if (klogger_config.copy && klogger_was_served(arguments, klogger_config.probes + probe))
+		return 0;
+	if (klogger_config.preemption == KLOGGER_HELD_OFF)
+		bpf_preempt_disable();
+	else if (klogger_config.preemption == KLOGGER_SHARED)
+		hit->shared = 1;
+	return 1;
+}
+
+static __always_inline void klogger_end_preempted(struct klogger_hit *hit, void *arguments,
+						  __u32 probe)
+{
+	klogger_leave(hit);
+	if (klogger_config.preempt)
+		klogger_served(arguments, klogger_config.probes + probe);
+	if (klogger_config.preemption == KLOGGER_HELD_OFF)
+		bpf_preempt_enable();
 }
 
 /*

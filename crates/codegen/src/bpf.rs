@@ -107,6 +107,10 @@ fn program(
         None => (String::new(), ""),
     };
     let arguments = (row.arguments)(target, types)?;
+    let (begin, end) = match row.preempted {
+        false => ("klogger_begin(", "klogger_end("),
+        true => ("klogger_begin_preempted(&klogger_hit, ", "klogger_end_preempted("),
+    };
     let arguments: String = arguments.into_iter().map(|a| format!(", {a}")).collect();
     out.push(format_args!(
         "\nstatic __always_inline void body_of_{function}({unused} struct klogger_hit \
@@ -116,9 +120,9 @@ fn program(
     out.push(format_args!(
         "}}\n\nSEC(\"{}\")\nint {function}({unused} unsigned long long *klogger_arguments)\n{{\n\
          \tstruct klogger_hit klogger_hit = {{}};\n\n\
-         \tif (!klogger_begin(klogger_arguments, {number}))\n\t\treturn 0;\n\
+         \tif (!{begin}klogger_arguments, {number}))\n\t\treturn 0;\n\
          \tbody_of_{function}(&klogger_hit{passed}{arguments});\n\
-         \tklogger_end(&klogger_hit, klogger_arguments, {number});\n\treturn 0;\n}}\n",
+         \t{end}&klogger_hit, klogger_arguments, {number});\n\treturn 0;\n}}\n",
         (row.section)(target),
     ));
     Ok(())

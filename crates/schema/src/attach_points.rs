@@ -25,7 +25,7 @@ pub type Wrong = (&'static str, String);
 
 /// What the language knows of a kind.
 struct Row {
-    /// The word in a schema.
+    /// The word in a schema, or two words with a space.
     word: &'static str,
     /// What such an attach point is, in messages.
     noun: &'static str,
@@ -65,13 +65,15 @@ kinds! {
     Function: function::FUNCTION,
     Return: function::RETURN,
     Syscall: syscall::SYSCALL,
+    ReturnSyscall: syscall::RETURN_SYSCALL,
     User: user::USER,
+    ReturnUser: user::RETURN_USER,
     Usdt: usdt::USDT,
     Timer: timer::TIMER,
 }
 
 impl ProbeKind {
-    /// The kind with this word.
+    /// The kind with this word, or these two with a space.
     pub fn of(word: &str) -> Option<ProbeKind> {
         ProbeKind::ALL.into_iter().find(|kind| kind.word() == word)
     }
@@ -125,9 +127,9 @@ mod tests {
     #[test]
     fn every_example_is_valid() {
         for kind in ProbeKind::ALL {
-            let words: Vec<&str> = kind.example().split([' ', '(']).collect();
-            assert_eq!((words[0], words[1]), ("probe", kind.word()));
-            assert_eq!(kind.wrong(words[2]), None);
+            let begin = format!("probe {} ", kind.word());
+            let rest = kind.example().strip_prefix(&begin).unwrap();
+            assert_eq!(kind.wrong(rest.split('(').next().unwrap()), None);
         }
     }
 

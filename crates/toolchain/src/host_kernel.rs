@@ -65,6 +65,26 @@ pub fn preempts_programs(types: &KernelTypes, release: &str, version: &str) -> b
     since_7 && version.contains("PREEMPT") && types.has_function("bpf_preempt_disable")
 }
 
+/// What a kernel allows programs to do that run with preemption on, on every kernel that preempts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Preemption {
+    /// It never preempts.
+    None,
+    /// A program can disable it: since Linux 6.11.
+    CanBeHeldOff,
+    /// A program cannot.
+    CannotBeHeldOff,
+}
+
+/// Of the kernel with these types and this version string.
+pub fn preemption(types: &KernelTypes, version: &str) -> Preemption {
+    match (version.contains("PREEMPT"), types.has_function("bpf_preempt_disable")) {
+        (false, _) => Preemption::None,
+        (true, true) => Preemption::CanBeHeldOff,
+        (true, false) => Preemption::CannotBeHeldOff,
+    }
+}
+
 const CAPABILITIES: &[(u32, &str)] = &[(38, "CAP_PERFMON"), (39, "CAP_BPF")];
 const MODULE_CAPABILITIES: &[(u32, &str)] = &[(16, "CAP_SYS_MODULE")];
 const CAP_SYS_ADMIN: u32 = 21;

@@ -13,6 +13,8 @@ use klogger_schema::model::{Param, ProbeKind, Target};
 /// What this engine knows of a kind.
 pub struct Row {
     pub kind: ProbeKind,
+    /// Such programs run with preemption on, also on kernels on which those of tracepoints do not.
+    pub(super) preempted: bool,
     /// Why the kernel cannot attach it: it has no such attach point, or the prototype differs from
     /// the schema's.
     refuse: fn(&Target, &KernelTypes) -> Result<Option<Refusal>, Error>,
@@ -50,6 +52,11 @@ impl AttachPoint {
 /// The row of a kind, if this engine attaches such probes.
 pub fn of(kind: ProbeKind) -> Option<&'static Row> {
     ROWS.into_iter().find(|row| row.kind == kind)
+}
+
+/// Whether programs of a kind run with preemption on, on every kernel that preempts.
+pub fn is_preempted(kind: ProbeKind) -> bool {
+    of(kind).is_some_and(|row| row.preempted)
 }
 
 /// `None` if the target can be attached to the kernel with these types.

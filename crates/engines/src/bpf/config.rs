@@ -5,6 +5,7 @@ use super::choice::Choice;
 use crate::request::FIRST_ID;
 use klogger_ring::GRID;
 use klogger_ring::layout::bpf as layout;
+use klogger_toolchain::host_kernel::Preemption;
 
 /// What the recorder fixes before loading; `struct klogger_config` of the BPF runtime.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +28,8 @@ pub struct Config {
     pub lowwater: u32,
     /// This kernel's programs can be preempted.
     pub preempt: bool,
+    /// What the kernel allows programs of functions and of user space to do.
+    pub preemption: Preemption,
     /// A bit for each CPU on which events are logged, if not on all.
     pub cpus: [u64; layout::CPUS_MAX / 64],
 }
@@ -64,6 +67,7 @@ impl Config {
             (layout::CONFIG_PREEMPT, u8::from(self.preempt)),
             (layout::CONFIG_COPY, part.copy),
             (layout::CONFIG_BEGINNING, self.beginning()),
+            (layout::CONFIG_PREEMPTION, self.preemption()),
         ];
         let mut bytes = vec![0; layout::CONFIG];
         for (at, word) in words {
@@ -84,6 +88,15 @@ impl Config {
     /// The built-in events name threads: also those that are not chosen.
     fn is_scoped(&self, part: Part) -> bool {
         self.scoped && !(part.is_builtin() && self.choice.is_some_and(|choice| choice.all))
+    }
+
+    /// An `enum klogger_preemption`.
+    fn preemption(&self) -> u8 {
+        match self.preemption {
+            Preemption::None => 0,
+            Preemption::CanBeHeldOff => layout::PREEMPTION_HELD_OFF,
+            Preemption::CannotBeHeldOff => layout::PREEMPTION_SHARED,
+        }
     }
 
     /// An `enum klogger_beginning`.

@@ -6,12 +6,13 @@ use super::calibrate::Prepared;
 use super::choice::Choice;
 use super::load::{self, Config};
 use crate::request::{BUFFER_MAX, Request};
+use klogger_codegen::bpf::attach_points;
 use klogger_os as os;
 use klogger_os::Error;
 use klogger_ring::Rings;
 use klogger_ring::layout::bpf as layout;
 use klogger_toolchain::compiled_schema::{CompiledSchema, Plan, faults, plan};
-use klogger_toolchain::host_kernel;
+use klogger_toolchain::host_kernel::{self, Preemption};
 use std::thread;
 
 /// The least size of a larger ring, if the memory allows it.
@@ -28,12 +29,16 @@ pub fn load(request: &Request, units: &[(&CompiledSchema, u16)]) -> Result<BpfEn
     let example = thread::spawn(move || load::example(&config));
     let types = host_kernel::types()?;
     let (release, version, ..) = os::uname();
-    let config =
-        Config { preempt: host_kernel::preempts_programs(&types, &release, &version), ..config };
+    let config = Config {
+        preempt: host_kernel::preempts_programs(&types, &release, &version),
+        preemption: host_kernel::preemption(&types, &version),
+        ..config
+    };
     let mut plans = Vec::new();
     for (unit, _) in units {
         let plan = plan(&unit.schema, &types)?;
         check_plan(unit, &plan)?;
+        check_overwrite(unit, &plan, &config)?;
         plans.push(plan);
     }
     let named: Vec<_> = units.iter().skip(1).map(|(unit, _)| *unit).collect();
@@ -51,7 +56,7 @@ pub fn load(request: &Request, units: &[(&CompiledSchema, u16)]) -> Result<BpfEn
     Ok(engine)
 }
 
-/// `preempt` is not known yet.
+/// `preempt` and `preemption` are not known yet.
 fn config(request: &Request, rings: usize) -> Result<Config, Error> {
     let memory = (rings * Rings::stride(request.buffer_size as usize)) as u64;
     let larger_memory = request.ring_memory.saturating_sub(memory);
@@ -65,6 +70,7 @@ fn config(request: &Request, rings: usize) -> Result<Config, Error> {
         overwrite: request.overwrite,
         lowwater: request.lowwater,
         preempt: false,
+        preemption: Preemption::None,
         cpus: cpu_bits(&request.cpus),
     })
 }
@@ -105,6 +111,25 @@ fn check_plan(unit: &CompiledSchema, plans: &[Plan]) -> Result<(), Error> {
         .help(format!("'klogger show {}' shows why", schema.name)));
     }
     Ok(())
+}
+
+/// In a ring that is overwritten, a thread that was preempted between reserving space and storing
+/// its record could find that the space is another record's by then.
+fn check_overwrite(unit: &CompiledSchema, plans: &[Plan], config: &Config) -> Result<(), Error> {
+    if !config.overwrite || config.preemption != Preemption::CannotBeHeldOff {
+        return Ok(());
+    }
+    let probes = unit.schema.probes.iter().zip(plans);
+    let mut attached = probes.filter_map(|(probe, plan)| probe.targets.get(plan.target?));
+    match attached.find(|target| attach_points::is_preempted(target.kind)) {
+        None => Ok(()),
+        Some(target) => Err(Error::new(format!(
+            "a flight recorder cannot log {}: before Linux 6.11, threads can be preempted in its \
+             program",
+            target.label()
+        ))
+        .help("record without --flight-recorder")),
+    }
 }
 
 #[cfg(test)]

@@ -25,6 +25,7 @@ pub fn try_load(unit: &CompiledSchema, types: &KernelTypes) -> Result<Vec<Refuse
         overwrite: false,
         lowwater: 10,
         preempt: host_kernel::preempts_programs(types, &release, &version),
+        preemption: host_kernel::preemption(types, &version),
         cpus: [0; layout::CPUS_MAX / 64],
         choice: None,
     };

@@ -17,13 +17,15 @@ pub(super) static RETURN: Row = Row {
     word: "return",
     noun: "function",
     example: "probe return vfs_read(long result)",
-    elsewhere: &["kretprobe", "fexit", "uretprobe"],
+    elsewhere: &["kretprobe", "fexit"],
     parameters: PARAMETERS_MAX,
     wrong: |name| wrong(ProbeKind::Return, name),
 };
 
 fn wrong(kind: ProbeKind, name: &str) -> Option<Wrong> {
-    let symbol = name.rsplit_once(':').map_or(name, |(_, symbol)| symbol);
-    (!is_symbol(symbol) || name.starts_with(':'))
-        .then(|| ("not a function's name", kind.for_example()))
+    if name.contains('/') && name.contains(':') {
+        let user = if kind == ProbeKind::Return { ProbeKind::ReturnUser } else { ProbeKind::User };
+        return Some(("a function of a program", format!("write `{}`", user.word())));
+    }
+    (!is_symbol(name)).then(|| ("not a function's name", kind.for_example()))
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! `probe syscall NAME(...)`: a system call is entered.
+//! `probe syscall NAME(...)` and `probe return syscall NAME(result, ...)`: a system call is entered,
+//! or returns.
 
-use super::{PARAMETERS_MAX, ProbeKind, Row, is_identifier};
+use super::{PARAMETERS_MAX, ProbeKind, Row, Wrong, is_identifier};
 
 pub(super) static SYSCALL: Row = Row {
     word: "syscall",
@@ -9,8 +10,18 @@ pub(super) static SYSCALL: Row = Row {
     example: "probe syscall openat(int dfd, const char *filename)",
     elsewhere: &["ksyscall"],
     parameters: PARAMETERS_MAX,
-    wrong: |name| {
-        (!is_identifier(name))
-            .then(|| ("not a system call's name", ProbeKind::Syscall.for_example()))
-    },
+    wrong: |name| wrong(ProbeKind::Syscall, name),
 };
+
+pub(super) static RETURN_SYSCALL: Row = Row {
+    word: "return syscall",
+    noun: "system call",
+    example: "probe return syscall openat(long result, int dfd, const char *filename)",
+    elsewhere: &["kretsyscall"],
+    parameters: PARAMETERS_MAX,
+    wrong: |name| wrong(ProbeKind::ReturnSyscall, name),
+};
+
+fn wrong(kind: ProbeKind, name: &str) -> Option<Wrong> {
+    (!is_identifier(name)).then(|| ("not a system call's name", kind.for_example()))
+}

@@ -107,7 +107,8 @@ impl Parser<'_> {
         let Some(word) = self.word_of(next) else {
             return Err(self.unexpected(next, "a kind of probe", &kinds()));
         };
-        let kind = ProbeKind::of(word).unwrap_or_else(|| {
+        let known = self.kind_of_two_words(word).or(ProbeKind::of(word));
+        let kind = known.unwrap_or_else(|| {
             let help = match ProbeKind::of_other_tools(word) {
                 Some(kind) => format!("write `{}`", kind.word()),
                 None => did_you_mean(word, words).unwrap_or_else(kinds),
@@ -116,9 +117,20 @@ impl Parser<'_> {
             self.report(Diagnostic::error(next.span, what).label("not a kind").help(help));
             ProbeKind::Tracepoint
         });
-        let (name, span) = self.target_name(kind, word == kind.word())?;
+        let (name, span) = self.target_name(kind, known.is_some())?;
         let params = self.params(kind)?;
         Ok(Target { kind, name, params, span })
+    }
+
+    /// `return syscall NAME`. A function may have the name `syscall`: then its parameters follow.
+    fn kind_of_two_words(&mut self, first: &str) -> Option<ProbeKind> {
+        let second = self.cursor.peek();
+        let kind = ProbeKind::of(&format!("{first} {}", self.word_of(second)?))?;
+        let after = self.cursor.text[second.span.end..].trim_start();
+        (!after.starts_with('(')).then(|| {
+            self.cursor.at = second.span.end;
+            kind
+        })
     }
 
     /// Everything up to the parenthesis: names of attach points may contain characters that are not

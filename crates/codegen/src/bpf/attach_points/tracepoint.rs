@@ -8,6 +8,7 @@ use klogger_schema::model::{Param, ProbeKind, Target};
 
 pub(super) static ROW: Row = Row {
     kind: ProbeKind::Tracepoint,
+    preempted: false,
     refuse,
     section: |target| format!("tp_btf/{}", target.name),
     arguments: |target, _| {
