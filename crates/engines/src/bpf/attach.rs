@@ -9,10 +9,11 @@ use libbpf_rs::{Link, Object, ProgramMut};
 use std::os::fd::{AsRawFd, IntoRawFd};
 
 /// Errors are the kernel's, or libbpf's.
-type Attached = Result<Link, Box<dyn std::error::Error>>;
+type Attached = Result<Vec<Link>, Box<dyn std::error::Error>>;
 
 struct Row {
     kind: ProbeKind,
+    /// A place that is several, such as a timer on each CPU, has a link for each.
     attach: fn(&ProgramMut, &Target) -> Attached,
     /// What the user can do if the kernel refuses.
     help: &'static str,
@@ -30,7 +31,7 @@ static ROWS: [Row; 2] = [
     Row {
         kind: ProbeKind::Tracepoint,
         // The section of the program names the attach point.
-        attach: |program, _| Ok(program.attach_trace()?),
+        attach: |program, _| Ok(vec![program.attach_trace()?]),
         help: OTHERS,
         copies: true,
         skipped: "it hit itself",
@@ -43,7 +44,7 @@ static ROWS: [Row; 2] = [
             let link = program.attach_perf_event(event.as_raw_fd())?;
             // The link closes it.
             let _ = event.into_raw_fd();
-            Ok(link)
+            Ok(vec![link])
         },
         help: OTHERS,
         // The kernel runs one such program at a time on a CPU.
@@ -66,12 +67,12 @@ pub fn skipped(kind: ProbeKind) -> &'static str {
     row(kind).map_or("", |row| row.skipped)
 }
 
-/// Attaches the program `name` of a loaded object. It is detached when the link is dropped.
+/// Attaches the program `name` of a loaded object. It is detached when the links are dropped.
 ///
 /// # Errors
 ///
 /// If the object has no such program, this engine has no such attach points, or the kernel refuses.
-pub fn attach(object: &Object, name: &str, target: &Target) -> Result<Link, Error> {
+pub fn attach(object: &Object, name: &str, target: &Target) -> Result<Vec<Link>, Error> {
     let label = target.label();
     let row = row(target.kind)
         .ok_or_else(|| Error::new(format!("the bpf engine cannot attach to {label}")))?;

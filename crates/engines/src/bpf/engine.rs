@@ -110,7 +110,7 @@ impl Engine for BpfEngine {
                         programs(schema).into_iter().find(|f| f.probe == i && f.target == target);
                     let function = function
                         .ok_or_else(|| Error::new("a planned program was not generated"))?;
-                    self.links.push(attach::attach(&loaded.object, &function.name, shown)?);
+                    self.links.extend(attach::attach(&loaded.object, &function.name, shown)?);
                     state.attached = true;
                     hits.add(n, part, i, &function.name, shown);
                 }

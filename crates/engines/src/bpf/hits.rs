@@ -135,7 +135,7 @@ impl Hits {
             // loads.
             unsafe { AtomicU8::from_ptr(self.copies.at(probe.number, 1)) }
                 .store(probe.copies, Ordering::SeqCst);
-            links.push(attach::attach(&object, &probe.program, &probe.target)?);
+            links.extend(attach::attach(&object, &probe.program, &probe.target)?);
         }
         self.attached.push((links, object));
         Ok(())
