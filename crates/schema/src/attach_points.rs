@@ -5,13 +5,19 @@
 //! the kind; an engine without a row refuses such probes with a message. `docs/adding.md` describes
 //! how to add a kind.
 
+mod breakpoint;
 mod function;
+mod sample;
 mod syscall;
 mod timer;
 mod trace_event;
 mod tracepoint;
 mod usdt;
 mod user;
+
+pub use breakpoint::{Access, Breakpoint, Place, breakpoint};
+pub use sample::{Rate, Sample, sample};
+pub use timer::period_ns;
 
 use crate::names::is_identifier;
 
@@ -35,6 +41,8 @@ struct Row {
     elsewhere: &'static [&'static str],
     /// Parameters of a probe at most.
     parameters: usize,
+    /// A name has several words, with one space between two of them.
+    phrase: bool,
     /// Why a name of printable characters cannot be that of such an attach point.
     wrong: fn(name: &str) -> Option<Wrong>,
 }
@@ -70,6 +78,8 @@ kinds! {
     ReturnUser: user::RETURN_USER,
     Usdt: usdt::USDT,
     Timer: timer::TIMER,
+    Sample: sample::SAMPLE,
+    Breakpoint: breakpoint::BREAKPOINT,
 }
 
 impl ProbeKind {
@@ -100,9 +110,15 @@ impl ProbeKind {
         self.row().parameters
     }
 
+    /// A name of this kind has several words.
+    pub fn is_phrase(self) -> bool {
+        self.row().phrase
+    }
+
     /// Why a name cannot be that of an attach point of this kind, and the remedy.
     pub fn wrong(self, name: &str) -> Option<Wrong> {
-        let graphic = |c: char| c.is_ascii_graphic() && !"\\'`$".contains(c);
+        let space = |c: char| c == ' ' && self.is_phrase();
+        let graphic = |c: char| space(c) || c.is_ascii_graphic() && !"\\'`$".contains(c);
         if name.len() > NAME_MAX || !name.chars().all(graphic) {
             return Some(("not the characters of a name", self.for_example()));
         }

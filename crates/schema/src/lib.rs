@@ -11,6 +11,7 @@
 pub mod attach_points;
 pub mod c;
 pub mod contexts;
+pub mod counted;
 pub mod diagnostic;
 pub mod layout;
 pub mod model;

@@ -10,6 +10,7 @@ pub(super) static FUNCTION: Row = Row {
     example: "probe function vfs_read(struct file *file)",
     elsewhere: &["kprobe", "fentry", "kfunc"],
     parameters: PARAMETERS_MAX,
+    phrase: false,
     wrong: |name| wrong(ProbeKind::Function, name),
 };
 
@@ -19,6 +20,7 @@ pub(super) static RETURN: Row = Row {
     example: "probe return vfs_read(long result)",
     elsewhere: &["kretprobe", "fexit"],
     parameters: PARAMETERS_MAX,
+    phrase: false,
     wrong: |name| wrong(ProbeKind::Return, name),
 };
 

@@ -10,6 +10,7 @@ pub(super) static SYSCALL: Row = Row {
     example: "probe syscall openat(int dfd, const char *filename)",
     elsewhere: &["ksyscall"],
     parameters: PARAMETERS_MAX,
+    phrase: false,
     wrong: |name| wrong(ProbeKind::Syscall, name),
 };
 
@@ -19,6 +20,7 @@ pub(super) static RETURN_SYSCALL: Row = Row {
     example: "probe return syscall openat(long result, int dfd, const char *filename)",
     elsewhere: &["kretsyscall"],
     parameters: PARAMETERS_MAX,
+    phrase: false,
     wrong: |name| wrong(ProbeKind::ReturnSyscall, name),
 };
 

@@ -9,11 +9,17 @@ pub(super) static TIMER: Row = Row {
     example: "probe timer 99Hz()",
     elsewhere: &["profile", "interval"],
     parameters: PARAMETERS_MAX,
+    phrase: false,
     wrong,
 };
 
+/// The largest number of samples per second. More would be of no use.
+pub(super) const HZ_MAX: u64 = 10_000;
+/// Nanoseconds between two of them.
+pub(super) const PERIOD_MIN_NS: u64 = 1_000_000_000 / HZ_MAX;
+
 fn wrong(name: &str) -> Option<Wrong> {
-    (!is_rate(name)).then(|| {
+    period_ns(name).is_none().then(|| {
         let example = ProbeKind::Timer.for_example();
         (
             "not a rate or an interval",
@@ -22,19 +28,34 @@ fn wrong(name: &str) -> Option<Wrong> {
     })
 }
 
-/// `99Hz`, `10ms`: between once an hour and 10,000 times a second. A faster timer would be of no
-/// use.
-fn is_rate(name: &str) -> bool {
-    let digits = name.find(|c: char| !c.is_ascii_digit()).unwrap_or(name.len());
-    let Ok(n) = name[..digits].parse::<u64>() else { return false };
-    match &name[digits..] {
-        "Hz" => (1..=10_000).contains(&n),
-        "kHz" => (1..=10).contains(&n),
-        "us" => (100..=3_600_000_000).contains(&n),
-        "ms" => (1..=3_600_000).contains(&n),
-        "s" => (1..=3_600).contains(&n),
-        _ => false,
+/// The interval of a timer, from `99Hz` or `10ms`: between 100 us and an hour.
+pub fn period_ns(name: &str) -> Option<u64> {
+    if let Some(hz) = hz(name) {
+        return Some(1_000_000_000 / hz);
     }
+    let digits = name.find(|c: char| !c.is_ascii_digit())?;
+    let n: u64 = name[..digits].parse().ok()?;
+    let unit = match &name[digits..] {
+        "us" => 1_000,
+        "ms" => 1_000_000,
+        "s" => 1_000_000_000,
+        _ => return None,
+    };
+    n.checked_mul(unit).filter(|ns| (PERIOD_MIN_NS..=3_600_000_000_000).contains(ns))
+}
+
+/// `99Hz`, `1kHz`
+pub(super) fn hz(name: &str) -> Option<u64> {
+    let hz = match name.strip_suffix("kHz") {
+        Some(thousands) => number(thousands)?.checked_mul(1000)?,
+        None => number(name.strip_suffix("Hz")?)?,
+    };
+    (1..=HZ_MAX).contains(&hz).then_some(hz)
+}
+
+/// Digits only, without a sign.
+pub(super) fn number(text: &str) -> Option<u64> {
+    text.bytes().all(|c| c.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }
 
 #[cfg(test)]
@@ -43,22 +64,33 @@ mod tests {
 
     #[test]
     fn rates() {
-        for good in ["1Hz", "10000Hz", "10kHz", "100us", "1ms", "3600s"] {
-            assert!(is_rate(good), "{good}");
+        for (name, ns) in [
+            ("1Hz", 1_000_000_000),
+            ("99Hz", 10_101_010),
+            ("10000Hz", 100_000),
+            ("10kHz", 100_000),
+            ("100us", 100_000),
+            ("1ms", 1_000_000),
+            ("3600s", 3_600_000_000_000),
+        ] {
+            assert_eq!(period_ns(name), Some(ns), "{name}");
         }
         for bad in [
             "",
             "Hz",
             "0Hz",
             "10001Hz",
+            "11kHz",
             "99us",
             "3601s",
             "1h",
             "1 s",
             "99999999999999999999s",
+            "99999999999999999kHz",
             "-1s",
+            "+1Hz",
         ] {
-            assert!(!is_rate(bad), "{bad}");
+            assert_eq!(period_ns(bad), None, "{bad}");
         }
     }
 }

@@ -11,6 +11,7 @@ pub(super) static TRACE_EVENT: Row = Row {
     elsewhere: &["event", "traceevent"],
     // Records of the kernel have fewer fields.
     parameters: 64,
+    phrase: false,
     wrong,
 };
 

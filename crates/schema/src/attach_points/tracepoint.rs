@@ -9,6 +9,7 @@ pub(super) static TRACEPOINT: Row = Row {
     example: "probe tracepoint sched_switch(bool preempt, struct task_struct *prev)",
     elsewhere: &["tp", "tp_btf", "raw_tp", "rawtracepoint", "raw_tracepoint"],
     parameters: PARAMETERS_MAX,
+    phrase: false,
     wrong,
 };
 

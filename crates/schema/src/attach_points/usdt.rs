@@ -9,6 +9,7 @@ pub(super) static USDT: Row = Row {
     example: "probe usdt /usr/bin/python3:python:gc__start(int generation)",
     elsewhere: &[],
     parameters: PARAMETERS_MAX,
+    phrase: false,
     wrong,
 };
 

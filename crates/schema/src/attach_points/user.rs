@@ -10,6 +10,7 @@ pub(super) static USER: Row = Row {
     example: "probe user /usr/bin/bash:readline(const char *prompt)",
     elsewhere: &["uprobe"],
     parameters: PARAMETERS_MAX,
+    phrase: false,
     wrong: |name| wrong(ProbeKind::User, name),
 };
 
@@ -19,6 +20,7 @@ pub(super) static RETURN_USER: Row = Row {
     example: "probe return user /usr/bin/bash:readline(const char *result)",
     elsewhere: &["uretprobe"],
     parameters: PARAMETERS_MAX,
+    phrase: false,
     wrong: |name| wrong(ProbeKind::ReturnUser, name),
 };
 

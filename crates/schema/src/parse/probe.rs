@@ -139,8 +139,10 @@ impl Parser<'_> {
         let first = self.cursor.peek();
         let start = first.span.start;
         let rest = &self.cursor.text[start..];
-        let length =
-            rest.find(|c: char| c.is_whitespace() || "(){};\"".contains(c)).unwrap_or(rest.len());
+        let ends = |c: char| {
+            "(){};\"".contains(c) || if kind.is_phrase() { c == '\n' } else { c.is_whitespace() }
+        };
+        let length = rest[..rest.find(ends).unwrap_or(rest.len())].trim_end().len();
         let span = Span { start, end: start + length };
         if length == 0 {
             self.cursor.at = first.span.end;
@@ -151,7 +153,8 @@ impl Parser<'_> {
             ));
         }
         self.cursor.at = span.end;
-        let name = self.cursor.text(span);
+        let words: Vec<&str> = self.cursor.text(span).split_whitespace().collect();
+        let name = &words.join(" ");
         if known && let Some((label, help)) = kind.wrong(name) {
             let what = format!("`{}` is not the name of a {}", shorten(name), kind.noun());
             self.report(Diagnostic::error(span, what).label(label).help(help));
