@@ -39,6 +39,10 @@ def library() -> ctypes.CDLL:
 
 def compiled(name: str, tracepoint: str, clang: str | None, out: Path, *more: str) -> None:
     """NAME.bpf.c of this folder, for a tracepoint."""
+    compile_to(HERE / f"{name}.bpf.c", clang, out, *more, f'-DTRACEPOINT="{tracepoint}"')
+
+
+def compile_to(source: Path, clang: str | None, out: Path, *more: str) -> None:
     if clang is None:
         raise RuntimeError(NO_CLANG)
     command = [
@@ -50,27 +54,39 @@ def compiled(name: str, tracepoint: str, clang: str | None, out: Path, *more: st
         f"-I/usr/include/{os.uname().machine}-linux-gnu",
         *more,
     ]
-    command += [f'-DTRACEPOINT="{tracepoint}"', "-c", HERE / f"{name}.bpf.c", "-o", out]
-    subprocess.run(command, check=True)
+    subprocess.run([*command, "-c", source, "-o", out], check=True)
 
 
 @contextmanager
 def floor(tracepoint: str, clock: bool, clang: str):
     """An empty program on the tracepoint, or one that reads the clock."""
+    more = [f'-DTRACEPOINT="{tracepoint}"', *(["-DCLOCK"] if clock else [])]
+    with attached_all(HERE / "floor.bpf.c", clang, *more):
+        yield
+
+
+@contextmanager
+def attached_all(source: Path, clang: str | None, *more: str):
+    """All programs of a source, where their sections say."""
     bpf = library()
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder, "floor.o")
-        compiled("floor", tracepoint, clang, file, *(["-DCLOCK"] if clock else []))
+        file = Path(folder, "programs.o")
+        compile_to(source, clang, file, *more)
         handle = bpf.bpf_object__open_file(str(file).encode(), None)
         if not handle or bpf.bpf_object__load(handle):
-            raise OSError(ctypes.get_errno(), "the floor's program was not loaded")
-    link = bpf.bpf_program__attach(bpf.bpf_object__next_program(handle, None))
-    if not link:
-        raise OSError(ctypes.get_errno(), "the floor's program was not attached")
+            raise OSError(ctypes.get_errno(), f"the programs of {source.name} were not loaded")
+    links, program = [], bpf.bpf_object__next_program(handle, None)
     try:
+        while program:
+            link = bpf.bpf_program__attach(program)
+            if not link:
+                raise OSError(ctypes.get_errno(), f"{source.name} was not attached")
+            links.append(link)
+            program = bpf.bpf_object__next_program(handle, program)
         yield
     finally:
-        bpf.bpf_link__destroy(link)
+        for link in links:
+            bpf.bpf_link__destroy(link)
         bpf.bpf_object__close(handle)
 
 
