@@ -277,3 +277,5 @@ impl RingReader {
 
 #[cfg(test)]
 pub mod model;
+#[cfg(test)]
+mod preempted;

@@ -12,7 +12,7 @@ use std::fs::File;
 use std::os::fd::AsFd;
 
 const SIZE: usize = 16 << 10;
-const LOST_ID: u16 = 8;
+pub(super) const LOST_ID: u16 = 8;
 
 fn layout(id: u16, words: u32) -> EventLayout {
     let field = |n: u32| FieldLayout {
@@ -52,7 +52,7 @@ pub fn kinds() -> RecordKinds {
     }
 }
 
-fn record_size(id: u16) -> u64 {
+pub(super) fn record_size(id: u16) -> u64 {
     match id {
         LOST_ID => 24,
         9 => 8,
@@ -62,7 +62,7 @@ fn record_size(id: u16) -> u64 {
 }
 
 impl RingReader {
-    fn take(&mut self, kinds: &RecordKinds, out: &mut Vec<u8>, max: usize) -> Taken {
+    pub(super) fn take(&mut self, kinds: &RecordKinds, out: &mut Vec<u8>, max: usize) -> Taken {
         let taken = self.copy(kinds, out, max);
         self.release();
         taken
@@ -70,23 +70,23 @@ impl RingReader {
 }
 
 /// The writers of one CPU.
-struct Writers {
-    reader: RingReader,
-    time: u64,
-    overwrite: bool,
+pub(super) struct Writers {
+    pub(super) reader: RingReader,
+    pub(super) time: u64,
+    pub(super) overwrite: bool,
     /// How often a writer woke the reader.
-    calls: u32,
+    pub(super) calls: u32,
 }
 
 /// A record whose space is taken, but whose header is not stored yet.
-struct Open {
-    id: u16,
-    at: u64,
-    time: u64,
+pub(super) struct Open {
+    pub(super) id: u16,
+    pub(super) at: u64,
+    pub(super) time: u64,
 }
 
 impl Writers {
-    fn new(overwrite: bool) -> Writers {
+    pub(super) fn new(overwrite: bool) -> Writers {
         let memory = tempfile::tempfile().unwrap();
         memory.set_len(Rings::stride(SIZE) as u64).unwrap();
         let file: &File = &memory;
@@ -97,11 +97,11 @@ impl Writers {
         Writers { reader, time: 0, overwrite, calls: 0 }
     }
 
-    fn load(&self, offset: usize) -> u64 {
+    pub(super) fn load(&self, offset: usize) -> u64 {
         self.reader.word(offset).load(Ordering::Relaxed)
     }
 
-    fn store(&self, offset: usize, value: u64) {
+    pub(super) fn store(&self, offset: usize, value: u64) {
         self.reader.word(offset).store(value, Ordering::Relaxed);
     }
 
@@ -165,12 +165,12 @@ impl Writers {
         logged
     }
 
-    fn word_at(&self, at: u64, n: usize, value: u64) {
+    pub(super) fn word_at(&self, at: u64, n: usize, value: u64) {
         self.store(CONTROL + (at as usize & (SIZE - 1)) + 8 * n, value);
     }
 
     /// Every word of the payload repeats the time, so that a torn record shows.
-    fn commit(&self, open: &Open) {
+    pub(super) fn commit(&self, open: &Open) {
         let words = record_size(open.id) as usize / 8;
         if open.id != LOST_ID {
             (1..words).for_each(|n| self.word_at(open.at, n, open.time));
@@ -187,7 +187,7 @@ pub fn record(id: u16, time: u64) -> Vec<u8> {
 }
 
 /// (id, time) of each record, after a check that none is torn.
-fn records(bytes: &[u8]) -> Vec<(u16, u64)> {
+pub(super) fn records(bytes: &[u8]) -> Vec<(u16, u64)> {
     let kinds = kinds();
     let mut list = Vec::new();
     let mut rest = bytes;
