@@ -81,6 +81,8 @@ struct klogger_config {
 	__u8 preemption;	/* an enum klogger_preemption */
 	__u8 unused[2];
 	__u64 cpus[KLOGGER_CPUS_MAX / 64];	/* a bit for each CPU: see KLOGGER_SOME_CPUS */
+	/* From the run queue of a CPU to the variable with its preemption count; 0: unknown. */
+	__u64 preempt_count;
 	struct klogger_choice choice;
 };
 

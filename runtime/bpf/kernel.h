@@ -7,6 +7,8 @@
 #ifndef KLOGGER_BPF_KERNEL_H
 #define KLOGGER_BPF_KERNEL_H
 
+#include "maps.h"
+
 /*
  * sched_switch passes prev_state by value since 5.18 (fa2c3254d7cf, "sched/tracing: Don't re-read
  * p->state when emitting sched_switch event"); schemata name that parameter. `preempt` tells that
@@ -28,6 +30,55 @@ struct task_struct___klogger {
 #define klogger_context_prio() (((struct task_struct___klogger *)bpf_get_current_task_btf())->prio)
 #define klogger_context_ppid() \
 	(((struct task_struct___klogger *)bpf_get_current_task_btf())->real_parent->tgid)
+
+/* For `context netns` and `context pidns_tid`; 0 while a thread ends, when it has left them. */
+struct ns_common___klogger {
+	unsigned int inum;
+} __attribute__((preserve_access_index));
+
+struct net___klogger {
+	struct ns_common___klogger ns;
+} __attribute__((preserve_access_index));
+
+struct nsproxy___klogger {
+	struct net___klogger *net_ns;
+} __attribute__((preserve_access_index));
+
+struct upid___klogger {
+	int nr;
+	void *ns;
+} __attribute__((preserve_access_index));
+
+struct pid___klogger {
+	unsigned int level;
+	struct upid___klogger numbers[1];
+} __attribute__((preserve_access_index));
+
+struct task_struct___klogger_spaces {
+	struct nsproxy___klogger *nsproxy;
+	struct pid___klogger *thread_pid;
+} __attribute__((preserve_access_index));
+
+#define klogger_context_netns() \
+	(((struct task_struct___klogger_spaces *)bpf_get_current_task_btf())->nsproxy->net_ns->ns.inum)
+
+/* The number in the innermost of the namespaces that the thread is in, which is the last one. */
+static __always_inline __u32 klogger_context_pidns_tid(void)
+{
+	struct task_struct___klogger_spaces *task = (void *)bpf_get_current_task_btf();
+	struct pid___klogger *pid;
+	struct upid___klogger number = {};
+	__u32 level = 0;
+
+	/* The verifier allows no variable offset from a pointer that it knows, so pid is read. */
+	if (bpf_probe_read_kernel(&pid, sizeof(pid), &task->thread_pid) || !pid ||
+	    bpf_probe_read_kernel(&level, sizeof(level), &pid->level))
+		return 0;
+	level &= 31;
+	bpf_probe_read_kernel(&number, sizeof(number),
+			      (char *)&pid->numbers[0] + level * sizeof(number));
+	return number.nr;
+}
 
 /* What threads are chosen by: see scope.h. `cgroups` exists with CONFIG_CGROUPS. */
 struct cred___klogger {
@@ -62,6 +113,47 @@ struct task_struct___klogger_choice {
 	const struct cred___klogger *cred;
 	struct css_set___klogger *cgroups;
 } __attribute__((preserve_access_index));
+
+/*
+ * The control group of a hierarchy of version 1, or of the one of version 2, that accounts the
+ * memory of the running thread; 0 without CONFIG_MEMCG.
+ */
+enum cgroup_subsys_id___klogger {
+	memory_cgrp_id___klogger = 1,
+};
+
+#define klogger_memory_controller(what) \
+	__builtin_preserve_enum_value( \
+		*(enum cgroup_subsys_id___klogger *)memory_cgrp_id___klogger, what)
+
+struct css_set___klogger_memory {
+	struct cgroup_subsys_state___klogger *subsys[1];
+} __attribute__((preserve_access_index));
+
+struct task_struct___klogger_memory {
+	struct css_set___klogger_memory *cgroups;
+} __attribute__((preserve_access_index));
+
+static __always_inline __u64 klogger_context_memcg(void)
+{
+	struct task_struct___klogger_memory *task = (void *)bpf_get_current_task_btf();
+	struct css_set___klogger_memory *set;
+	struct cgroup_subsys_state___klogger *state;
+	struct cgroup___klogger *group;
+	struct kernfs_node___klogger *node;
+	__u64 id = 0, place;
+
+	if (!klogger_memory_controller(0 /* does it exist? */))
+		return 0;
+	place = klogger_memory_controller(1 /* its number on this kernel */) * sizeof(state);
+	if (bpf_probe_read_kernel(&set, sizeof(set), &task->cgroups) ||
+	    bpf_probe_read_kernel(&state, sizeof(state), (char *)&set->subsys[0] + place) ||
+	    bpf_probe_read_kernel(&group, sizeof(group), &state->cgroup) ||
+	    bpf_probe_read_kernel(&node, sizeof(node), &group->kn))
+		return 0;
+	bpf_probe_read_kernel(&id, sizeof(id), &node->id);
+	return id;
+}
 
 /* A thread's name, ids, and when it started: in ns, not counting the time the machine slept. */
 struct task_struct___klogger_name {
@@ -165,6 +257,65 @@ struct sched_entity___klogger {
 struct task_struct___klogger_steal {
 	struct sched_entity___klogger se;
 } __attribute__((preserve_access_index));
+
+/*
+ * Where this CPU's nesting of interrupts is counted: in the per-CPU variable __preempt_count, or
+ * from 6.2 to 6.14 in a member of pcpu_hot (64701838bf05, "x86/percpu: Move preempt_count next to
+ * current_task", and 46e8fff6d45f, "x86/preempt: Move preempt count to percpu hot section"); on
+ * arm64 in a member of the running thread. With PREEMPT_RT, soft interrupts are threads, which
+ * count them themselves. The kernel gives programs no address of these variables without
+ * CONFIG_KALLSYMS_ALL, but their distance from this CPU's run queue is in its type information.
+ */
+struct pcpu_hot___klogger {
+	int preempt_count;
+} __attribute__((preserve_access_index));
+
+struct thread_info___klogger_irq {
+	unsigned int preempt_count;
+} __attribute__((preserve_access_index));
+
+struct task_struct___klogger_irq {
+	struct thread_info___klogger_irq thread_info;
+	struct sched_entity___klogger se;
+	int softirq_disable_cnt;
+} __attribute__((preserve_access_index));
+
+#define KLOGGER_IRQ_UNKNOWN (~0u)
+
+static __always_inline __u32 klogger_preempt_count_of(struct task_struct___klogger_irq *task)
+{
+	struct pcpu_hot___klogger *hot = NULL;
+	__u64 distance = klogger_config.preempt_count;
+	__u32 count;
+
+	if (__builtin_preserve_field_info(task->thread_info.preempt_count, 2 /* does it exist? */))
+		return task->thread_info.preempt_count;
+	if (!distance || !__builtin_preserve_field_info(task->se.cfs_rq, 2) ||
+	    !__builtin_preserve_field_info(task->se.cfs_rq->rq, 2))
+		return KLOGGER_IRQ_UNKNOWN;
+	if (__builtin_preserve_field_info(hot->preempt_count, 2))
+		distance += __builtin_preserve_field_info(hot->preempt_count, 0 /* its offset */);
+	if (bpf_probe_read_kernel(&count, sizeof(count),
+				  (void *)((__u64)task->se.cfs_rq->rq + distance)))
+		return KLOGGER_IRQ_UNKNOWN;
+	return count;
+}
+
+/*
+ * What runs, as the table irq_level has it. The masks are those of include/linux/preempt.h: a soft
+ * interrupt that runs counts 1 in its byte, and one that is only disabled an even number.
+ */
+static __always_inline __u32 klogger_context_irq(void)
+{
+	struct task_struct___klogger_irq *task = (void *)bpf_get_current_task_btf();
+	__u32 count = klogger_preempt_count_of(task);
+
+	if (count == KLOGGER_IRQ_UNKNOWN)
+		return 4;
+	if (__builtin_preserve_field_info(task->softirq_disable_cnt, 2))
+		count |= task->softirq_disable_cnt & 0xff00;
+	return count & 0xf00000 ? 3 : count & 0xf0000 ? 2 : count & 0x100 ? 1 : 0;
+}
 
 /*
  * The time that the hypervisor has taken from this CPU, in ns: what the scheduler's clock has left

@@ -34,6 +34,9 @@ struct klogger_hit {
 	__u64 nest;			/* hits that this one interrupted */
 	__u32 base;
 	__u32 shared;			/* another thread may log here before this hit ends */
+#ifdef KLOGGER_STACKS
+	void *context;			/* of the program, for `context stack` */
+#endif
 };
 
 /*

@@ -115,6 +115,8 @@ static __always_inline __u64 klogger_context_cgroup(void)
 	return bpf_get_current_cgroup_id();
 }
 
+#define klogger_context_comm(to) bpf_get_current_comm(to, sizeof(to))
+
 #ifdef KLOGGER_STACKS
 /*
  * The kernel stacks of this recording's probe hits. The kernel finds the slot of a stack by its
@@ -143,6 +145,7 @@ static __always_inline __u32 klogger_stack_of(void *context)
 }
 
 #define klogger_stack() klogger_stack_of(klogger_context)
+#define klogger_context_stack() klogger_stack_of(klogger_hit->context)
 #endif
 
 #endif

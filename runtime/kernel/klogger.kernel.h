@@ -321,6 +321,27 @@ static __always_inline u32 klogger_context_ppid(void)
 	return tgid;
 }
 
+/* What runs, as the table irq_level has it. */
+static __always_inline u32 klogger_context_irq(void)
+{
+	return in_nmi() ? 3 : in_hardirq() ? 2 : in_serving_softirq() ? 1 : 0;
+}
+
+/* 0 while a thread ends, when it has left its namespaces. */
+u32 klogger_context_netns(void);
+
+static __always_inline u32 klogger_context_pidns_tid(void)
+{
+	return task_pid_vnr(current);
+}
+
+#define klogger_context_comm(to) memcpy(to, current->comm, sizeof(to))
+
+/* 0 without CONFIG_MEMCG. */
+u64 klogger_context_memcg(void);
+
+#define klogger_context_stack() klogger_stack()
+
 /* The number of the running thread's kernel stack, from the attach point on; 0: it has none. */
 u32 klogger_stack(void);
 

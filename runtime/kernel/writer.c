@@ -7,7 +7,9 @@
 #include <linux/atomic.h>
 #include <linux/cgroup.h>
 #include <linux/irq_work.h>
+#include <linux/nsproxy.h>
 #include <linux/uaccess.h>
+#include <net/net_namespace.h>
 #include <asm/linkage.h>
 #include "core.h"
 
@@ -153,3 +155,29 @@ u64 klogger_context_cgroup(void)
 	return id;
 }
 EXPORT_SYMBOL_GPL(klogger_context_cgroup);
+
+u32 klogger_context_netns(void)
+{
+	u32 number = 0;
+
+#ifdef CONFIG_NET_NS
+	/* Only the thread itself changes it. */
+	if (current->nsproxy)
+		number = current->nsproxy->net_ns->ns.inum;
+#endif
+	return number;
+}
+EXPORT_SYMBOL_GPL(klogger_context_netns);
+
+u64 klogger_context_memcg(void)
+{
+	u64 id = 0;
+
+#ifdef CONFIG_MEMCG
+	rcu_read_lock();
+	id = task_css(current, memory_cgrp_id)->cgroup->kn->id;
+	rcu_read_unlock();
+#endif
+	return id;
+}
+EXPORT_SYMBOL_GPL(klogger_context_memcg);

@@ -102,9 +102,13 @@ fn program(
     let unused = "__attribute__((unused))";
     let declared: String =
         target.params.iter().map(|p| format!(", {unused} {}", p.declare())).collect();
-    let (context, passed) = match stacks {
-        Some(_) => (format!(", {unused} void *{}", stack::CONTEXT), ", klogger_arguments"),
-        None => (String::new(), ""),
+    let (context, passed, hit) = match stacks {
+        Some(_) => (
+            format!(", {unused} void *{}", stack::CONTEXT),
+            ", klogger_arguments",
+            ".context = klogger_arguments",
+        ),
+        None => (String::new(), "", ""),
     };
     let arguments = (row.arguments)(target, types)?;
     let (begin, end) = match row.preempted {
@@ -119,7 +123,7 @@ fn program(
     push_c(out, schema, &probe.body, stacks);
     out.push(format_args!(
         "}}\n\nSEC(\"{}\")\nint {function}({unused} unsigned long long *klogger_arguments)\n{{\n\
-         \tstruct klogger_hit klogger_hit = {{}};\n\n\
+         \tstruct klogger_hit klogger_hit = {{{hit}}};\n\n\
          \tif (!{begin}klogger_arguments, {number}))\n\t\treturn 0;\n\
          \tbody_of_{function}(&klogger_hit{passed}{arguments});\n\
          \t{end}&klogger_hit, klogger_arguments, {number});\n\treturn 0;\n}}\n",

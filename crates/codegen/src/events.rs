@@ -171,6 +171,9 @@ fn store(f: &FieldLayout, index: usize) -> String {
         format!("{how}({index}, klogger_record->{name}, {name}, sizeof(klogger_record->{name}))")
     };
     if let Some(context) = f.context {
+        if let Shape::Text(_) = f.shape {
+            return format!("klogger_context_{}(klogger_record->{name})", context.word());
+        }
         return format!(
             "klogger_store(klogger_record->{name}, klogger_context_{}())",
             context.word()

@@ -161,6 +161,28 @@ impl KernelTypes {
         self.named(name, |t| matches!(t, Type::Var(_))).is_ok_and(|found| found.is_some())
     }
 
+    /// Where a per-CPU variable is in the memory of each CPU.
+    fn per_cpu(&self, name: &str) -> Option<u64> {
+        let ids = self.btf.resolve_ids_by_name(name).ok()?;
+        let sections = self.btf.resolve_types_by_name(".data..percpu").ok()?;
+        sections.iter().find_map(|section| match section {
+            Type::Datasec(section) => section
+                .variables
+                .iter()
+                .find(|v| v.get_type_id().is_some_and(|id| ids.contains(&id)))
+                .map(|v| u64::from(v.offset())),
+            _ => None,
+        })
+    }
+
+    /// How far the variable with a CPU's preemption count, or the structure that begins with it, is
+    /// from the CPU's run queue; 0 if that is unknown.
+    pub fn preempt_count(&self) -> u64 {
+        let count = self.per_cpu("__preempt_count").or_else(|| self.per_cpu("pcpu_hot"));
+        let distance = |(count, queue): (u64, u64)| count.wrapping_sub(queue);
+        count.zip(self.per_cpu("runqueues")).map_or(0, distance)
+    }
+
     pub fn has_function(&self, name: &str) -> bool {
         self.named(name, |t| matches!(t, Type::Func(_))).is_ok_and(|found| found.is_some())
     }

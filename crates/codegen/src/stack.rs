@@ -6,7 +6,7 @@
 //! context as an additional first parameter, and every call passes it on. Modules do not need this.
 
 use klogger_schema::c::{self, Token};
-use klogger_schema::model::{CBlock, Schema, Span};
+use klogger_schema::model::{CBlock, Context, Schema, Span};
 use std::collections::BTreeSet;
 
 /// The function that takes a stack.
@@ -14,8 +14,12 @@ const STACK: &str = "klogger_stack";
 /// The name of the parameter with the program's context.
 pub(crate) const CONTEXT: &str = "klogger_context";
 
-/// Whether the C of a schema mentions `klogger_stack`, in a body or in a helper.
+/// Whether a schema has `context stack`, or its C mentions `klogger_stack` in a body or a helper.
 pub(crate) fn asks(schema: &Schema) -> bool {
+    let mut fields = schema.events.iter().flat_map(|e| &e.fields);
+    if fields.any(|f| f.context == Some(Context::Stack)) {
+        return true;
+    }
     let bodies = schema.probes.iter().map(|p| &p.body);
     schema.code.iter().chain(bodies).any(|block| {
         words(&block.text).iter().any(|(token, text, _)| *token == Token::Word && *text == STACK)

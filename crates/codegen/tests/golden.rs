@@ -118,6 +118,12 @@ static __attribute__((unused)) int klogger_context_tgid(void) { return 102; }
 static __attribute__((unused)) int klogger_context_prio(void) { return 103; }
 static __attribute__((unused)) __u64 klogger_context_cgroup(void) { return 104; }
 static __attribute__((unused)) int klogger_context_ppid(void) { return 105; }
+static __attribute__((unused)) int klogger_context_irq(void) { return 106; }
+static __attribute__((unused)) __u32 klogger_context_netns(void) { return 107; }
+static __attribute__((unused)) int klogger_context_pidns_tid(void) { return 108; }
+#define klogger_context_comm(to) memset(to, 109, sizeof(to))
+static __attribute__((unused)) __u64 klogger_context_memcg(void) { return 110; }
+static __attribute__((unused)) __u32 klogger_context_stack(void) { return 111; }
 "#;
 
 /// The value that the n-th field of an event is given.
@@ -233,6 +239,10 @@ fn check(schema: &Schema, mut bytes: &[u8]) {
             let size = f.scalar.size() as usize;
             let what = format!("{}.{}", e.name, f.name);
             match (f.context, f.shape) {
+                (Some(context), Shape::Text(length)) => {
+                    let expected = vec![101 + context as u8; length as usize];
+                    assert_eq!(at[..length as usize], expected, "{what}")
+                }
                 (Some(context), _) => {
                     assert_eq!(number(&at[..size], f.scalar), 101 + context as i64, "{what}")
                 }

@@ -7,7 +7,7 @@ mod probes;
 use crate::Options;
 use crate::diagnostic::Diagnostic;
 use crate::layout::{EventLayout, HEADER_SIZE, RECORD_MAX, STRING_MAX};
-use crate::model::{Context, Decode, Event, Field, Scalar, Scope, Shape, Span};
+use crate::model::{Context, Decode, Decoding, Event, Field, Scalar, Scope, Shape, Span};
 use crate::names::shorten;
 use crate::nearest::{alternatives, did_you_mean};
 use crate::parse::{Draft, ERRORS_MAX, EventDraft};
@@ -31,6 +31,7 @@ pub fn check(draft: &mut Draft, options: &Options) -> Vec<Diagnostic> {
     for event in &mut draft.events {
         add_contexts(event, &draft.contexts, &mut found);
     }
+    add_tables(draft);
     unique_names(draft, &mut found);
     roles::check(draft, &mut found);
     for event in &draft.events {
@@ -95,14 +96,23 @@ fn add_contexts(draft: &mut EventDraft, schema: &[(Context, Span)], found: &mut 
             name: name.into(),
             type_name: row.type_name.into(),
             scalar: row.scalar,
-            shape: Shape::One,
+            shape: row.shape,
             unit: None,
-            decode: row.decode.clone(),
+            decode: row.decode(),
             doc: None,
             context: Some(context),
             span,
         });
     }
+}
+
+/// The tables of the contexts that some event has.
+fn add_tables(draft: &mut Draft) {
+    let fields = draft.events.iter().flat_map(|e| &e.event.fields);
+    let used = fields.filter_map(|f| Some((f.context?.row().table()?, f.span)));
+    let mut tables: Vec<(Decoding, Span)> = used.collect();
+    tables.dedup_by(|a, b| a.0.name == b.0.name);
+    draft.tables.extend(tables);
 }
 
 /// Reports names that are used twice. Case is ignored, because SQL ignores it.

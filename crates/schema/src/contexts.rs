@@ -4,7 +4,7 @@
 //! Generated C calls `klogger_context_WORD()`, which the runtime of every engine that has the
 //! context defines: `docs/adding.md` lists the files.
 
-use crate::model::{Decode, Scalar};
+use crate::model::{Decode, Decoding, Scalar, Shape};
 use serde::{Deserialize, Serialize};
 
 /// A context, and the field that it makes.
@@ -14,19 +14,53 @@ pub struct Row {
     pub word: &'static str,
     pub type_name: &'static str,
     pub scalar: Scalar,
-    pub decode: Decode,
+    pub shape: Shape,
+    decode: Shown,
     /// Whether programs can read it about themselves, so that the user engine has it.
     pub in_programs: bool,
     /// What the field contains, as the guide to the language has it.
     pub doc: &'static str,
 }
 
+/// How the values of a context are shown.
+enum Shown {
+    Plain,
+    Thread,
+    Stack,
+    /// By a table that no schema needs to declare.
+    Texts(&'static Texts),
+}
+
+/// The name of an `enum`, and its values in ascending order from 0.
+struct Texts(&'static str, &'static [&'static str]);
+
+/// Which kind of code the probe has interrupted, or is called by.
+static IRQ_LEVELS: Texts = Texts("irq_level", &["thread", "softirq", "hardirq", "nmi", "unknown"]);
+
+impl Row {
+    pub fn decode(&self) -> Decode {
+        match self.decode {
+            Shown::Plain => Decode::Plain,
+            Shown::Thread => Decode::Thread,
+            Shown::Stack => Decode::Stack,
+            Shown::Texts(texts) => Decode::Table(texts.0.into()),
+        }
+    }
+
+    /// The table that shows its values, if it has one of its own.
+    pub fn table(&self) -> Option<Decoding> {
+        let Shown::Texts(Texts(name, texts)) = self.decode else { return None };
+        let values = texts.iter().enumerate().map(|(n, text)| (n as u64, text.to_string()));
+        Some(Decoding { name: name.to_string(), flags: false, values: values.collect() })
+    }
+}
+
 macro_rules! contexts {
-    ($($context:ident $word:literal $ty:literal $scalar:ident $decode:ident $programs:ident
-        $doc:literal)*) => {
+    ($($context:ident $word:literal $ty:literal $scalar:ident $shape:expr, $decode:expr,
+        $programs:ident $doc:literal)*) => {
         /// A property of the running thread.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-        #[serde(rename_all = "lowercase")]
+        #[serde(rename_all = "snake_case")]
         pub enum Context {
             $($context,)*
         }
@@ -37,7 +71,8 @@ macro_rules! contexts {
             word: $word,
             type_name: $ty,
             scalar: Scalar::$scalar,
-            decode: Decode::$decode,
+            shape: $shape,
+            decode: $decode,
             in_programs: $programs,
             doc: $doc,
         },)*];
@@ -50,13 +85,25 @@ macro_rules! contexts {
     };
 }
 
-// Context, word, type, machine type, decoding, whether programs have it, description.
+use Shape::{One, Text};
+use Shown::{Plain, Stack, Texts as Enum, Thread};
+
+// Context, word, type, machine type, shape, decoding, whether programs have it, description.
 contexts! {
-    Tid    "tid"    "int" I32 Thread true  "thread id"
-    Tgid   "tgid"   "int" I32 Plain  true  "process id"
-    Prio   "prio"   "int" I32 Plain  false "kernel priority: 0 to 99 real time, 100 to 139 others"
-    Cgroup "cgroup" "u64" U64 Plain  false "id of the control group"
-    Ppid   "ppid"   "int" I32 Plain  true  "process id of the parent, which may change"
+    Tid    "tid"    "int" I32 One, Thread, true  "thread id"
+    Tgid   "tgid"   "int" I32 One, Plain,  true  "process id"
+    Prio   "prio"   "int" I32 One, Plain,  false
+        "kernel priority: 0 to 99 real time, 100 to 139 others"
+    Cgroup "cgroup" "u64" U64 One, Plain,  false "id of the control group"
+    Ppid   "ppid"   "int" I32 One, Plain,  true
+        "process id of the parent, which may change"
+    Irq    "irq"    "u8"  U8  One, Enum(&IRQ_LEVELS), false
+        "what ran: thread, softirq, hardirq or nmi"
+    Netns  "netns"  "uint" U32 One, Plain, false "inode number of the network namespace"
+    PidnsTid "pidns_tid" "int" I32 One, Plain, false "thread id in its own pid namespace"
+    Comm   "comm"   "string[16]" U8 Text(16), Plain, false "name of the thread"
+    Memcg  "memcg"  "u64" U64 One, Plain,  false "id of the memory control group"
+    Stack  "stack"  "uint" U32 One, Stack, false "number of the kernel stack"
 }
 
 impl Context {

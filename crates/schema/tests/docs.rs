@@ -43,7 +43,12 @@ fn every_word_is_explained() {
 fn the_guide_has_the_row_of_each_context() {
     let guide = guide();
     for row in CONTEXTS {
-        let decode = if row.decode == Decode::Thread { " as thread" } else { "" };
+        let decode = match row.decode() {
+            Decode::Thread => " as thread".into(),
+            Decode::Stack => " as stack".into(),
+            Decode::Table(name) => format!(" as {name}"),
+            _ => String::new(),
+        };
         let field = format!("{} {}{decode}", row.type_name, row.word);
         let line = format!("| `{}` | `{field}` | {} |", row.word, row.doc);
         assert!(guide.contains(&line), "the guide has no line\n{line}");

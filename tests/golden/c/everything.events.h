@@ -235,6 +235,12 @@ struct klogger_record_AROUND {
 	int prio;
 	unsigned long long cgroup;
 	int ppid;
+	unsigned char irq;
+	unsigned int netns;
+	int pidns_tid;
+	char comm[16];
+	unsigned long long memcg;
+	unsigned int stack;
 };
 _Static_assert(__builtin_offsetof(struct klogger_record_AROUND, x) == 8, "offset of x");
 _Static_assert(__builtin_offsetof(struct klogger_record_AROUND, tid) == 12, "offset of tid");
@@ -242,6 +248,12 @@ _Static_assert(__builtin_offsetof(struct klogger_record_AROUND, tgid) == 16, "of
 _Static_assert(__builtin_offsetof(struct klogger_record_AROUND, prio) == 20, "offset of prio");
 _Static_assert(__builtin_offsetof(struct klogger_record_AROUND, cgroup) == 24, "offset of cgroup");
 _Static_assert(__builtin_offsetof(struct klogger_record_AROUND, ppid) == 32, "offset of ppid");
+_Static_assert(__builtin_offsetof(struct klogger_record_AROUND, irq) == 36, "offset of irq");
+_Static_assert(__builtin_offsetof(struct klogger_record_AROUND, netns) == 40, "offset of netns");
+_Static_assert(__builtin_offsetof(struct klogger_record_AROUND, pidns_tid) == 44, "offset of pidns_tid");
+_Static_assert(__builtin_offsetof(struct klogger_record_AROUND, comm) == 48, "offset of comm");
+_Static_assert(__builtin_offsetof(struct klogger_record_AROUND, memcg) == 64, "offset of memcg");
+_Static_assert(__builtin_offsetof(struct klogger_record_AROUND, stack) == 72, "offset of stack");
 
 static __always_inline void klogger_event_AROUND(struct klogger_hit *klogger_hit, int x)
 {
@@ -249,7 +261,7 @@ static __always_inline void klogger_event_AROUND(struct klogger_hit *klogger_hit
 
 	if (!klogger_may(7, klogger_in_scope_current()))
 		return;
-	klogger_record = (struct klogger_record_AROUND *)klogger_reserve(klogger_hit, 7, 40);
+	klogger_record = (struct klogger_record_AROUND *)klogger_reserve(klogger_hit, 7, 80);
 	if (!klogger_record)
 		return;
 	klogger_store(klogger_record->x, x);
@@ -258,5 +270,11 @@ static __always_inline void klogger_event_AROUND(struct klogger_hit *klogger_hit
 	klogger_store(klogger_record->prio, klogger_context_prio());
 	klogger_store(klogger_record->cgroup, klogger_context_cgroup());
 	klogger_store(klogger_record->ppid, klogger_context_ppid());
+	klogger_store(klogger_record->irq, klogger_context_irq());
+	klogger_store(klogger_record->netns, klogger_context_netns());
+	klogger_store(klogger_record->pidns_tid, klogger_context_pidns_tid());
+	klogger_context_comm(klogger_record->comm);
+	klogger_store(klogger_record->memcg, klogger_context_memcg());
+	klogger_store(klogger_record->stack, klogger_context_stack());
 	klogger_commit(klogger_hit, klogger_record, 7);
 }

@@ -288,7 +288,7 @@ struct klogger_unit klogger_unit_places = {
 	"    int pid as thread\n"
 	"}\n"
 	"\n"
-	"event OPENED { string path  long result as errno  context tid cgroup ppid }\n"
+	"event OPENED { string path  long result as errno  context tid cgroup ppid irq netns pidns_tid comm memcg stack }\n"
 	"\n"
 	"event NUMBERS scope all { u64 list[4]  u16 one  string[8] name }\n"
 	"\n"
@@ -329,7 +329,7 @@ struct klogger_unit klogger_unit_places = {
 	"    klogger(NOTHING);\n"
 	"}\n"
 	"",
-	.length = 1112,
+	.length = 1149,
 	.events = 4,
 	.event = klogger_events_places,
 	.key = klogger_keys_places,
@@ -337,6 +337,7 @@ struct klogger_unit klogger_unit_places = {
 	.bench = klogger_bench_places,
 	.variables = klogger_variables,
 	.variables_end = klogger_variables_end,
+	.stacks = true,
 	.points = 7,
 	.point = klogger_points_places,
 };

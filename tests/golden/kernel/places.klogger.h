@@ -90,12 +90,24 @@ struct klogger_record_OPENED {
 	int tid;
 	unsigned long long cgroup;
 	int ppid;
+	unsigned char irq;
+	unsigned int netns;
+	int pidns_tid;
+	char comm[16];
+	unsigned long long memcg;
+	unsigned int stack;
 };
 _Static_assert(__builtin_offsetof(struct klogger_record_OPENED, path) == 8, "offset of path");
 _Static_assert(__builtin_offsetof(struct klogger_record_OPENED, result) == 16, "offset of result");
 _Static_assert(__builtin_offsetof(struct klogger_record_OPENED, tid) == 24, "offset of tid");
 _Static_assert(__builtin_offsetof(struct klogger_record_OPENED, cgroup) == 32, "offset of cgroup");
 _Static_assert(__builtin_offsetof(struct klogger_record_OPENED, ppid) == 40, "offset of ppid");
+_Static_assert(__builtin_offsetof(struct klogger_record_OPENED, irq) == 44, "offset of irq");
+_Static_assert(__builtin_offsetof(struct klogger_record_OPENED, netns) == 48, "offset of netns");
+_Static_assert(__builtin_offsetof(struct klogger_record_OPENED, pidns_tid) == 52, "offset of pidns_tid");
+_Static_assert(__builtin_offsetof(struct klogger_record_OPENED, comm) == 56, "offset of comm");
+_Static_assert(__builtin_offsetof(struct klogger_record_OPENED, memcg) == 72, "offset of memcg");
+_Static_assert(__builtin_offsetof(struct klogger_record_OPENED, stack) == 80, "offset of stack");
 
 static __always_inline void klogger_event_OPENED(struct klogger_hit *klogger_hit, const char *path, long long result)
 {
@@ -106,7 +118,7 @@ static __always_inline void klogger_event_OPENED(struct klogger_hit *klogger_hit
 	if (!klogger_may(1, klogger_in_scope_current()))
 		return;
 	klogger_text_read(1, &klogger_text, path);
-	klogger_size = KLOGGER_PAD8(44 + klogger_text.length);
+	klogger_size = KLOGGER_PAD8(84 + klogger_text.length);
 	klogger_record = (struct klogger_record_OPENED *)klogger_reserve(klogger_hit, 1, klogger_size);
 	if (!klogger_record)
 		return;
@@ -115,7 +127,13 @@ static __always_inline void klogger_event_OPENED(struct klogger_hit *klogger_hit
 	klogger_store(klogger_record->tid, klogger_context_tid());
 	klogger_store(klogger_record->cgroup, klogger_context_cgroup());
 	klogger_store(klogger_record->ppid, klogger_context_ppid());
-	klogger_text_store((char *)klogger_record + 44, &klogger_text);
+	klogger_store(klogger_record->irq, klogger_context_irq());
+	klogger_store(klogger_record->netns, klogger_context_netns());
+	klogger_store(klogger_record->pidns_tid, klogger_context_pidns_tid());
+	klogger_context_comm(klogger_record->comm);
+	klogger_store(klogger_record->memcg, klogger_context_memcg());
+	klogger_store(klogger_record->stack, klogger_context_stack());
+	klogger_text_store((char *)klogger_record + 84, &klogger_text);
 	klogger_commit(klogger_hit, klogger_record, 1);
 }
 
@@ -226,7 +244,7 @@ struct klogger_unit klogger_unit_places = {
 	"    int pid as thread\n"
 	"}\n"
 	"\n"
-	"event OPENED { string path  long result as errno  context tid cgroup ppid }\n"
+	"event OPENED { string path  long result as errno  context tid cgroup ppid irq netns pidns_tid comm memcg stack }\n"
 	"\n"
 	"event NUMBERS scope all { u64 list[4]  u16 one  string[8] name }\n"
 	"\n"
@@ -267,7 +285,7 @@ struct klogger_unit klogger_unit_places = {
 	"    klogger(NOTHING);\n"
 	"}\n"
 	"",
-	.length = 1112,
+	.length = 1149,
 	.events = 4,
 	.event = klogger_events_places,
 	.key = klogger_keys_places,

@@ -47,11 +47,12 @@ pub(crate) fn program(out: &mut Text, schema: &Schema, stacks: bool) {
     for (index, event) in schema.events.iter().enumerate().filter(|(_, e)| conditional(e)) {
         unconditional(out, schema, event, index);
     }
+    let hit = if stacks { ".context = klogger_arguments" } else { "" };
     let place = PLACES[PLACES.len() - 1];
     out.push(format_args!(
         "\nSEC(\"?tp_btf/{place}\")\nint {PROGRAM}(__attribute__((unused)) unsigned long long \
          *klogger_arguments)\n{{\n\
-         \tstruct klogger_hit klogger_hit = {{}};\n\t__attribute__((unused)) __u32 klogger_tid = \
+         \tstruct klogger_hit klogger_hit = {{{hit}}};\n\t__attribute__((unused)) __u32 klogger_tid = \
          READ_ONCE(klogger_calibration.tid);\n\n\
          \tif (!klogger_begin(klogger_arguments, 0))\n\t\treturn 0;\n\
          \tswitch (READ_ONCE(klogger_calibration.arm)) {{\n\tcase {EMPTY}:\n\t\tbreak;\n\

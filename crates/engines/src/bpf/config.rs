@@ -30,6 +30,8 @@ pub struct Config {
     pub preempt: bool,
     /// What the kernel allows programs of functions and of user space to do.
     pub preemption: Preemption,
+    /// From the run queue of a CPU to the variable with its preemption count; 0: unknown.
+    pub preempt_count: u64,
     /// A bit for each CPU on which events are logged, if not on all.
     pub cpus: [u64; layout::CPUS_MAX / 64],
 }
@@ -76,6 +78,8 @@ impl Config {
         for (at, word) in (layout::CONFIG_CPUS..).step_by(8).zip(self.cpus) {
             bytes[at..at + 8].copy_from_slice(&word.to_ne_bytes());
         }
+        bytes[layout::CONFIG_PREEMPT_COUNT..][..8]
+            .copy_from_slice(&self.preempt_count.to_ne_bytes());
         for (at, flag) in flags {
             bytes[at] = flag;
         }

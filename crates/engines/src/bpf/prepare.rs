@@ -32,6 +32,7 @@ pub fn load(request: &Request, units: &[(&CompiledSchema, u16)]) -> Result<BpfEn
     let config = Config {
         preempt: host_kernel::preempts_programs(&types, &release, &version),
         preemption: host_kernel::preemption(&types, &version),
+        preempt_count: types.preempt_count(),
         ..config
     };
     let mut plans = Vec::new();
@@ -56,7 +57,7 @@ pub fn load(request: &Request, units: &[(&CompiledSchema, u16)]) -> Result<BpfEn
     Ok(engine)
 }
 
-/// `preempt` and `preemption` are not known yet.
+/// What depends on the kernel's types is not known yet.
 fn config(request: &Request, rings: usize) -> Result<Config, Error> {
     let memory = (rings * Rings::stride(request.buffer_size as usize)) as u64;
     let larger_memory = request.ring_memory.saturating_sub(memory);
@@ -71,6 +72,7 @@ fn config(request: &Request, rings: usize) -> Result<Config, Error> {
         lowwater: request.lowwater,
         preempt: false,
         preemption: Preemption::None,
+        preempt_count: 0,
         cpus: cpu_bits(&request.cpus),
     })
 }

@@ -26,6 +26,7 @@ pub fn try_load(unit: &CompiledSchema, types: &KernelTypes) -> Result<Vec<Refuse
         lowwater: 10,
         preempt: host_kernel::preempts_programs(types, &release, &version),
         preemption: host_kernel::preemption(types, &version),
+        preempt_count: types.preempt_count(),
         cpus: [0; layout::CPUS_MAX / 64],
         choice: None,
     };
