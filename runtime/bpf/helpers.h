@@ -33,6 +33,7 @@ static long (*const bpf_probe_read_user_str)(void *dst, __u32 size, const void *
 static long (*const bpf_probe_read_kernel)(void *dst, __u32 size, const void *src) = (void *)113;
 static long (*const bpf_probe_read_kernel_str)(void *dst, __u32 size,
 					       const void *src) = (void *)115;
+static long (*const bpf_seq_write)(void *file, const void *data, __u32 size) = (void *)127;
 static long (*const bpf_ringbuf_output)(void *ringbuf, void *data, __u64 size,
 					__u64 flags) = (void *)130;
 static struct task_struct *(*const bpf_get_current_task_btf)(void) = (void *)158;

@@ -177,6 +177,16 @@ struct task_struct___klogger_cpu {
 
 #define klogger_task_cpu(task) (((struct task_struct___klogger_cpu *)(task))->thread_info.cpu)
 
+/* A thread, for the lists of what exists: PF_KTHREAD is set of threads of the kernel. */
+struct task_struct___klogger_listed {
+	int pid;
+	unsigned int flags;
+} __attribute__((preserve_access_index));
+
+#define klogger_task_tid(task) (((const struct task_struct___klogger_listed *)(task))->pid)
+#define klogger_task_is_kernel(task) \
+	(((const struct task_struct___klogger_listed *)(task))->flags >> 21 & 1)
+
 /* What many schemata log of a thread, a file or a block request. */
 #define klogger_task_ppid(task) (((const struct task_struct___klogger *)(task))->real_parent->tgid)
 #define klogger_task_cgroup(task) \

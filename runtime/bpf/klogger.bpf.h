@@ -37,6 +37,8 @@ struct klogger_hit {
 #ifdef KLOGGER_STACKS
 	void *context;			/* of the program, for `context stack` */
 #endif
+	__u8 lists;			/* the program of an iterator: see list.h */
+	__u8 owned;			/* whether the owner of the object is being recorded */
 };
 
 /*
@@ -179,6 +181,8 @@ static __always_inline void klogger_commit(struct klogger_hit *hit, void *record
 {
 	klogger_publish(record, KLOGGER_HEADER(hit->time, hit->base + index));
 }
+
+#include "list.h"
 
 char LICENSE[] SEC("license") = "GPL";
 

@@ -11,6 +11,7 @@ use crate::made::Maker;
 use crate::refusal::Refusal;
 use crate::text::{Text, identifier};
 use crate::{NamedText, stack};
+use attach_points::Frame;
 use klogger_schema::model::{CBlock, Schema};
 use std::collections::BTreeSet;
 
@@ -115,6 +116,7 @@ fn program(
         false => ("klogger_begin(", "klogger_end("),
         true => ("klogger_begin_preempted(&klogger_hit, ", "klogger_end_preempted("),
     };
+    let Frame { before, after } = (row.frame)(target);
     let arguments: String = arguments.into_iter().map(|a| format!(", {a}")).collect();
     out.push(format_args!(
         "\nstatic __always_inline void body_of_{function}({unused} struct klogger_hit \
@@ -123,10 +125,10 @@ fn program(
     push_c(out, schema, &probe.body, stacks);
     out.push(format_args!(
         "}}\n\nSEC(\"{}\")\nint {function}({unused} unsigned long long *klogger_arguments)\n{{\n\
-         \tstruct klogger_hit klogger_hit = {{{hit}}};\n\n\
+         \tstruct klogger_hit klogger_hit = {{{hit}}};\n{before}\n\
          \tif (!{begin}klogger_arguments, {number}))\n\t\treturn 0;\n\
          \tbody_of_{function}(&klogger_hit{passed}{arguments});\n\
-         \t{end}&klogger_hit, klogger_arguments, {number});\n\treturn 0;\n}}\n",
+         \t{end}&klogger_hit, klogger_arguments, {number});\n{after}\treturn 0;\n}}\n",
         (row.section)(target),
     ));
     Ok(())

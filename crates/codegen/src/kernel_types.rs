@@ -3,6 +3,7 @@
 //! needs.
 
 mod declarations;
+mod iterators;
 
 use crate::trace_event::{Field, Shape, TraceEvent};
 use btf_rs::{Btf, BtfType, Type};

@@ -39,6 +39,7 @@ pub const RUNTIME: &[(&str, &str)] = &[
     ("filter.h", include_str!("../../../runtime/bpf/filter.h")),
     ("scope.h", include_str!("../../../runtime/bpf/scope.h")),
     ("names.h", include_str!("../../../runtime/bpf/names.h")),
+    ("list.h", include_str!("../../../runtime/bpf/list.h")),
     ("slow.h", include_str!("../../../runtime/bpf/slow.h")),
     ("read.h", include_str!("../../../runtime/bpf/read.h")),
     ("copies.h", include_str!("../../../runtime/bpf/copies.h")),

@@ -17,6 +17,7 @@ pub mod load;
 pub mod pins;
 mod prepare;
 mod refused;
+mod snapshot;
 mod stacks;
 mod try_load;
 mod wake_ups;
@@ -38,12 +39,14 @@ use klogger_toolchain::compiled_schema::{CompiledSchema, Plan};
 use libbpf_rs::{Link, MapCore, MapHandle, Object};
 use limits::Limits;
 use load::{Config, ENABLED, Part, STACKLESS, STACKS, Shared, load_object, map_fd, map_memory};
+use snapshot::Snapshot;
 use std::sync::{Arc, Mutex};
 
 /// Loaded programs, and the maps that they share with the recorder.
 pub struct BpfEngine {
     objects: Vec<Loaded>,
     links: Vec<Link>,
+    snapshots: Vec<Snapshot>,
     rings: Rings,
     config: Config,
     nested: Rings,
@@ -106,6 +109,7 @@ impl BpfEngine {
         Ok(BpfEngine {
             objects,
             links: Vec::new(),
+            snapshots: Vec::new(),
             rings,
             config: *config,
             nested,

@@ -148,6 +148,12 @@ pub trait Engine {
         Ok(())
     }
 
+    /// Logs what exists at the start or at the end, while events are on. `make_room` empties the
+    /// rings. Returns why some of it is missing.
+    fn list(&self, _moment: Moment, _make_room: &mut dyn FnMut()) -> Vec<Error> {
+        Vec::new()
+    }
+
     /// The threads that its probes log, if they follow processes.
     fn scope(&self) -> Option<&Scope> {
         None
@@ -221,6 +227,13 @@ pub trait Engine {
     fn stacks(&self) -> Option<&dyn StackTable> {
         None
     }
+}
+
+/// When what exists is logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    Start,
+    End,
 }
 
 /// What an engine that drains its own rings is given.

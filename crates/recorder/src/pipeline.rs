@@ -180,11 +180,18 @@ impl Pipeline {
         Progress { elapsed, events: get(&s.events), lost: get(&s.lost), bytes: get(&s.bytes) }
     }
 
+    /// Waits until what is in the rings has been taken out. Nothing in overwrite mode.
+    pub fn empty_rings(&self) {
+        self.drains.iter().for_each(|drains| drains.empty_all());
+    }
+
     /// Looks up the names of threads in all events that were logged, while the probes still keep
     /// the names of threads that end.
     pub fn name_threads(&self) {
-        let Some(drains) = &self.drains else { return };
-        drains.empty_all();
+        if self.drains.is_none() {
+            return;
+        }
+        self.empty_rings();
         let (done, hear) = channel();
         // Fails only if the writer thread has ended with an error, which it has reported.
         if self.outlet.to_writer.send(ToWriter::NameThreads(done)).is_ok() {

@@ -14,7 +14,7 @@ use crate::pipeline::Pipeline;
 use crate::rescue::{self, rings};
 use crate::scope::put_in_scope;
 use crate::workload::{Held, Running, SIGNALS};
-use klogger_engines::engine::{Engine, Start};
+use klogger_engines::engine::{Engine, Moment, Start};
 use klogger_engines::request::Request;
 use klogger_engines::scope::Scope;
 use klogger_log::preamble::{Preamble, RateLimit};
@@ -175,6 +175,7 @@ impl Session {
         self.keep(&preamble);
         self.first_events(pipeline, &preamble, &there);
         self.start_engines(pipeline, held.as_ref());
+        self.list(pipeline, Moment::Start);
         let running = held.map(|held| self.start_command(held)).transpose();
         let running = running.inspect_err(|_| file::discard(&self.options.output, kept_old))?;
         Ok(Workload { running, start_ns })
@@ -196,6 +197,15 @@ impl Session {
             Ok(ThreadNames::new(&self.layouts, scope.clone(), engine.left_names()?, own))
         };
         scope.map(names).transpose()
+    }
+
+    /// Logs what exists now.
+    fn list(&mut self, pipeline: &Pipeline, moment: Moment) {
+        let mut make_room = || pipeline.empty_rings();
+        for engine in &self.engines {
+            let missing = engine.list(moment, &mut make_room);
+            self.notes.extend(missing.into_iter().map(|e| e.message));
+        }
     }
 
     /// From here on the rings outlive this process, if the engine can do that.

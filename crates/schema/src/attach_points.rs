@@ -8,6 +8,7 @@
 mod breakpoint;
 mod function;
 mod sample;
+mod snapshot;
 mod syscall;
 mod timer;
 mod trace_event;
@@ -80,6 +81,8 @@ kinds! {
     Timer: timer::TIMER,
     Sample: sample::SAMPLE,
     Breakpoint: breakpoint::BREAKPOINT,
+    Start: snapshot::START,
+    End: snapshot::END,
 }
 
 impl ProbeKind {

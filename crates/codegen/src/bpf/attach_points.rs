@@ -3,6 +3,7 @@
 //! kernel's types, what its program looks like, and which attach points the kernel has.
 //! `crates/engines/src/bpf/attach.rs` has the same rows for attaching programs.
 
+mod snapshot;
 mod trace_event;
 mod tracepoint;
 
@@ -24,13 +25,29 @@ pub struct Row {
     /// The parameters as the body gets them, in C; the program's context is `klogger_arguments`, a
     /// pointer to u64.
     pub(super) arguments: fn(&Target, &KernelTypes) -> Result<Vec<String>, Error>,
+    /// What a program does before its hit begins, and after it has ended; mostly nothing.
+    pub(super) frame: fn(&Target) -> Frame,
     /// The names of all attach points of the kind that a kernel has.
     names: fn(&KernelTypes) -> Vec<String>,
     /// The parameters of an attach point, as a schema would declare them.
     parameters: fn(&KernelTypes, name: &str) -> Result<Vec<Param>, Error>,
 }
 
-const ROWS: [&Row; 2] = [&tracepoint::ROW, &trace_event::ROW];
+const ROWS: [&Row; 4] = [&tracepoint::ROW, &trace_event::ROW, &snapshot::START, &snapshot::END];
+
+/// C statements of a program besides its hit.
+#[derive(Default)]
+pub(super) struct Frame {
+    /// They may return 0: then there is no hit.
+    pub before: String,
+    pub after: &'static str,
+}
+
+impl Frame {
+    fn none(_: &Target) -> Frame {
+        Frame::default()
+    }
+}
 
 /// An attach point of a kernel.
 pub struct AttachPoint {

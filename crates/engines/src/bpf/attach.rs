@@ -27,7 +27,7 @@ struct Row {
 const OTHERS: &str =
     "if other tracers are running, they may have used up what the kernel allows on one tracepoint";
 
-static ROWS: [Row; 2] = [
+static ROWS: [Row; 4] = [
     Row {
         kind: ProbeKind::Tracepoint,
         // The section of the program names the attach point.
@@ -51,7 +51,18 @@ static ROWS: [Row; 2] = [
         copies: false,
         skipped: "an interrupt hit it in another program for trace events",
     },
+    LISTED,
+    Row { kind: ProbeKind::End, ..LISTED },
 ];
+
+/// What the kernel lists: see snapshot.rs. Nothing runs until the recorder reads the list.
+const LISTED: Row = Row {
+    kind: ProbeKind::Start,
+    attach: |program, _| Ok(vec![program.attach()?]),
+    help: "this kernel has the list in its type information, but does not give it to programs",
+    copies: false,
+    skipped: "it hit itself",
+};
 
 fn row(kind: ProbeKind) -> Option<&'static Row> {
     ROWS.iter().find(|row| row.kind == kind)

@@ -4,10 +4,11 @@
 use super::BpfEngine;
 use super::larger::LargerRings;
 use super::load::{Part, map_memory};
+use super::snapshot::Snapshot;
 use super::wake_ups::WakeUpMap;
 use super::{attach, grace, prepare};
 use crate::cpu_rings::{CpuRings, Growth};
-use crate::engine::{Engine, EngineInfo, Forecast, events_of};
+use crate::engine::{Engine, EngineInfo, Forecast, Moment, events_of};
 use crate::left_names::{self, LeftNames};
 use crate::losses::{LeftOut, MissedHits};
 use crate::request::{FIRST_ID, Request};
@@ -110,9 +111,15 @@ impl Engine for BpfEngine {
                         programs(schema).into_iter().find(|f| f.probe == i && f.target == target);
                     let function = function
                         .ok_or_else(|| Error::new("a planned program was not generated"))?;
-                    self.links.extend(attach::attach(&loaded.object, &function.name, shown)?);
+                    let links = attach::attach(&loaded.object, &function.name, shown)?;
                     state.attached = true;
-                    hits.add(n, part, i, &function.name, shown);
+                    match Snapshot::of(shown, links) {
+                        Ok(snapshot) => self.snapshots.push(snapshot),
+                        Err(links) => {
+                            self.links.extend(links);
+                            hits.add(n, part, i, &function.name, shown);
+                        }
+                    }
                 }
                 self.probes.push(state);
             }
@@ -129,6 +136,11 @@ impl Engine for BpfEngine {
         let ids = self.ids().filter(|id| !disabled.contains(id));
         ids.for_each(|id| self.switch(id, true));
         Ok(())
+    }
+
+    fn list(&self, moment: Moment, make_room: &mut dyn FnMut()) -> Vec<Error> {
+        let mut take = |list: &Snapshot| list.take(moment, make_room).err();
+        self.snapshots.iter().filter_map(&mut take).collect()
     }
 
     fn scope(&self) -> Option<&Scope> {
@@ -158,6 +170,7 @@ impl Engine for BpfEngine {
 
     fn detach(&mut self) {
         self.links.clear();
+        self.snapshots.clear();
         self.hits.lock().unwrap_or_else(PoisonError::into_inner).detach();
         grace::wait();
     }

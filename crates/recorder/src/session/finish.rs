@@ -12,6 +12,7 @@ use crate::socket::Listener;
 use crate::workload::Running;
 use crate::writer::Names;
 use crate::{Message, Outcome, ledger};
+use klogger_engines::engine::Moment;
 use klogger_log::ledger::{Entry, Key, Ledger};
 use klogger_os as os;
 use klogger_os::{Error, Signal};
@@ -36,6 +37,9 @@ impl Session {
         let status = self.end_workload(workload.running.as_mut(), interrupted);
         if let Some(scope) = self.scope() {
             wait_for_last_events(scope, workload.running.as_ref(), &self.followed);
+        }
+        if !pipeline.status().has_failed() {
+            self.list(&pipeline, Moment::End);
         }
         self.engines.iter().for_each(|engine| engine.disable());
         // What follows takes time and is no part of the recording.

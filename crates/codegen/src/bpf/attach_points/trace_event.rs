@@ -4,7 +4,7 @@
 //! The offsets of fields are those of the kernel for which the schema is compiled. When a program
 //! is attached, the kernel checks that it does not read beyond the record.
 
-use super::Row;
+use super::{Frame, Row};
 use crate::kernel_types::{Error, KernelTypes};
 use crate::refusal::{Refusal, did_you_mean};
 use crate::trace_event::{Field, Shape, TraceEvent};
@@ -17,6 +17,7 @@ pub(super) static ROW: Row = Row {
     refuse,
     section: |target| format!("tp/{}", target.name.replacen(':', "/", 1)),
     arguments,
+    frame: Frame::none,
     names: without_tracepoint,
     parameters: |kernel, name| {
         let event = kernel.trace_event(name)?;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Tracepoints, as BPF programs that get their arguments with the kernel's types (`tp_btf`).
 
-use super::Row;
+use super::{Frame, Row};
 use crate::kernel_types::{Error, KernelTypes};
 use crate::refusal::{Refusal, did_you_mean};
 use klogger_schema::model::{Param, ProbeKind, Target};
@@ -15,6 +15,7 @@ pub(super) static ROW: Row = Row {
         let typed = |(n, p): (usize, &Param)| format!("({})klogger_arguments[{n}]", p.ty);
         Ok(target.params.iter().enumerate().map(typed).collect())
     },
+    frame: Frame::none,
     names: KernelTypes::tracepoints,
     parameters: |kernel, name| Ok(kernel.parameters(name)?.unwrap_or_default()),
 };
