@@ -38,6 +38,8 @@ static long (*const bpf_ringbuf_output)(void *ringbuf, void *data, __u64 size,
 					__u64 flags) = (void *)130;
 static struct task_struct *(*const bpf_get_current_task_btf)(void) = (void *)158;
 
+static __u64 (*const bpf_get_attach_cookie)(void *context) = (void *)174;
+
 /* Kernel functions since 6.11; called only if programs can be preempted: see klogger_begin(). */
 extern void bpf_preempt_disable(void) __attribute__((weak, section(".ksyms")));
 extern void bpf_preempt_enable(void) __attribute__((weak, section(".ksyms")));

@@ -10,6 +10,7 @@ pub use image::types_of;
 use klogger_codegen::KernelTypes;
 use klogger_codegen::kernel_types::Formats;
 use klogger_os::Error;
+use klogger_programs::Programs;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -19,7 +20,8 @@ const BTF: &str = "/sys/kernel/btf/vmlinux";
 /// The types of the running kernel, and its trace events.
 pub fn types() -> Result<KernelTypes, Error> {
     let bytes = fs::read(BTF).map_err(cannot_read_types)?;
-    Ok(KernelTypes::new(&bytes).map_err(Error::new)?.with_formats(TraceEvents::default()))
+    let types = KernelTypes::new(&bytes).map_err(Error::new)?;
+    Ok(types.with_formats(TraceEvents::default()).with_programs(Programs::default()))
 }
 
 /// Whether the running kernel has type information.
@@ -83,6 +85,11 @@ pub fn preemption(types: &KernelTypes, version: &str) -> Preemption {
         (true, true) => Preemption::CanBeHeldOff,
         (true, false) => Preemption::CannotBeHeldOff,
     }
+}
+
+/// Whether one link can attach a program to many places of programs: since Linux 6.6.
+pub fn has_uprobe_multi(types: &KernelTypes) -> bool {
+    types.has_function("bpf_uprobe_multi_link_attach")
 }
 
 const CAPABILITIES: &[(u32, &str)] = &[(38, "CAP_PERFMON"), (39, "CAP_BPF")];

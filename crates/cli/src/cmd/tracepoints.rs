@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! `klogger tracepoints`: the tracepoints of this kernel, and its other trace events, as a schema
-//! would declare them.
+//! would declare them; or the functions and static probes of a program.
 
 use super::{Format, Outcome};
 use crate::failure::Failure;
 use klogger_codegen::bpf::attach_points::{self, AttachPoint};
+use klogger_programs::{InFile, Programs, is_program};
 use klogger_schema::model::Param;
 use klogger_schema::nearest::did_you_mean;
 use klogger_toolchain::host_kernel;
@@ -17,6 +18,8 @@ Examples:
   klogger tracepoints block              with 'block' in name or group
   klogger tracepoints --exact sched_switch
   klogger tracepoints sys_enter_open     of system calls, which are trace events
+  klogger tracepoints /usr/bin/bash      functions and static probes of a program
+  klogger tracepoints libc | grep alloc
   klogger tracepoints block_rq --format json";
 
 /// List the tracepoints of this kernel, with their parameters
@@ -27,7 +30,8 @@ Examples:
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Only tracepoints with this word in their name or group
+    /// Only tracepoints with this word in their name or group; or the path of a program, or the
+    /// name of a library, whose functions and static probes are listed
     #[arg(value_name = "WORD")]
     word: Option<String>,
     /// Only the tracepoint with exactly this name
@@ -65,6 +69,9 @@ pub fn run(args: Args) -> Outcome {
         let parameters = point.parameters(&types).map_err(|e| Failure::new(e.to_string()))?;
         found.push(Found { group: groups.get(&point.name).cloned(), point, parameters });
     }
+    if found.is_empty() && is_program(word) {
+        return list_program(word, args.format);
+    }
     if found.is_empty() {
         let help = did_you_mean(word, names.iter().map(String::as_str));
         let failure = Failure::new(format!("this kernel has no tracepoint '{word}'"));
@@ -75,6 +82,37 @@ pub fn run(args: Args) -> Outcome {
         Format::Json => println!("{:#}", found.iter().map(to_json).collect::<Value>()),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The functions and static probes of a program.
+fn list_program(program: &str, format: Format) -> Outcome {
+    let found = klogger_programs::list(&Programs::default(), program)?;
+    match format {
+        Format::Text => found.iter().for_each(|place| println!("{}", place_text(place))),
+        Format::Json => println!("{:#}", found.iter().map(place_json).collect::<Value>()),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn place_text(place: &InFile) -> String {
+    let line = format!("{} {}", place.kind.word(), place.name);
+    match (place.arguments, &place.written) {
+        (Some(1), _) => format!("{line}  1 argument"),
+        (Some(n), _) => format!("{line}  {n} arguments"),
+        (None, Some(written)) => format!("{line}  {written}"),
+        (None, None) => line,
+    }
+}
+
+fn place_json(place: &InFile) -> Value {
+    json!({
+        "kind": place.kind.word(),
+        "name": place.name,
+        "group": null,
+        "parameters": [],
+        "written": place.written,
+        "arguments": place.arguments,
+    })
 }
 
 fn text(found: &Found) -> String {

@@ -6,6 +6,8 @@
 mod snapshot;
 mod trace_event;
 mod tracepoint;
+mod usdt;
+mod user;
 
 use crate::kernel_types::{Error, KernelTypes};
 use crate::refusal::Refusal;
@@ -33,7 +35,15 @@ pub struct Row {
     parameters: fn(&KernelTypes, name: &str) -> Result<Vec<Param>, Error>,
 }
 
-const ROWS: [&Row; 4] = [&tracepoint::ROW, &trace_event::ROW, &snapshot::START, &snapshot::END];
+const ROWS: [&Row; 7] = [
+    &tracepoint::ROW,
+    &trace_event::ROW,
+    &user::ROW,
+    &user::RETURN_ROW,
+    &usdt::ROW,
+    &snapshot::START,
+    &snapshot::END,
+];
 
 /// C statements of a program besides its hit.
 #[derive(Default)]

@@ -2,6 +2,7 @@
 //! The `Engine` trait for the bpf engine.
 
 use super::BpfEngine;
+use super::attach::{InPrograms, Site};
 use super::larger::LargerRings;
 use super::load::{Part, map_memory};
 use super::snapshot::Snapshot;
@@ -94,6 +95,7 @@ impl Engine for BpfEngine {
         for (n, (loaded, (unit, base))) in self.objects.iter().zip(INFO.units(request)).enumerate()
         {
             let schema = &unit.schema;
+            let in_programs = InPrograms::new(request.target.programs(&request.command));
             let part = Part { base, probes: self.probes.len() as u32, copy: 0 };
             for (i, p) in loaded.plan.iter().enumerate() {
                 let mut state = ProbeState { schema: schema.name.clone(), ..ProbeState::default() };
@@ -111,7 +113,9 @@ impl Engine for BpfEngine {
                         programs(schema).into_iter().find(|f| f.probe == i && f.target == target);
                     let function = function
                         .ok_or_else(|| Error::new("a planned program was not generated"))?;
-                    let links = attach::attach(&loaded.object, &function.name, shown)?;
+                    let object = &loaded.object;
+                    let site = Site { object, target: shown, programs: Some(&in_programs) };
+                    let links = attach::attach(&function.name, &site)?;
                     state.attached = true;
                     match Snapshot::of(shown, links) {
                         Ok(snapshot) => self.snapshots.push(snapshot),

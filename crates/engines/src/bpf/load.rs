@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Loads a compiled schema: from its ELF object to programs and maps in the kernel.
 
+use super::attach;
 pub use super::config::{Config, Part};
 use super::refused::Refused;
 use klogger_codegen::bpf::programs;
@@ -8,7 +9,7 @@ use klogger_os::Error;
 use klogger_os::Mapping;
 use klogger_ring::Rings;
 use klogger_ring::layout::bpf as layout;
-use klogger_schema::model::Schema;
+use klogger_schema::model::{ProbeKind, Schema};
 use klogger_toolchain::compiled_schema::{CompiledSchema, Plan};
 use libbpf_rs::{MapCore, MapHandle, MapType, Object, ObjectBuilder, OpenObject, PrintLevel};
 use std::os::fd::{AsFd, OwnedFd};
@@ -132,14 +133,17 @@ pub fn load_object(
     example: Option<&MapHandle>,
 ) -> Result<Object, Error> {
     let mut open = open_object(unit, part, config, shared, example)?;
-    let wanted: Vec<String> = programs(&unit.schema)
+    let wanted = programs(&unit.schema)
         .into_iter()
         .filter(|f| plan[f.probe].target == Some(f.target))
-        .map(|f| f.name)
-        .collect();
+        .map(|f| (f.name, unit.schema.probes[f.probe].targets[f.target].kind));
+    let wanted: Vec<(String, ProbeKind)> = wanted.collect();
     for mut program in open.progs_mut() {
-        let load = wanted.iter().any(|w| program.name() == w.as_str());
-        program.set_autoload(load);
+        let kind = wanted.iter().find(|(name, _)| program.name() == name.as_str());
+        program.set_autoload(kind.is_some());
+        if let Some((_, kind)) = kind {
+            attach::prepare(&mut program, *kind, config.uprobe_multi);
+        }
     }
     Ok(load_opened(open, &unit.schema)?)
 }
