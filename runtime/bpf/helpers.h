@@ -38,7 +38,11 @@ static long (*const bpf_ringbuf_output)(void *ringbuf, void *data, __u64 size,
 					__u64 flags) = (void *)130;
 static struct task_struct *(*const bpf_get_current_task_btf)(void) = (void *)158;
 
-static __u64 (*const bpf_get_attach_cookie)(void *context) = (void *)174;
+/* The result of the function of a program that runs at its exit. */
+static long (*const bpf_get_func_ret)(void *context, __u64 *value) = (void *)184;
+
+/* Since 6.2; programs that use it are loaded only where it exists. */
+extern void *bpf_rdonly_cast(const void *address, __u32 type) __attribute__((weak, section(".ksyms")));
 
 /* Kernel functions since 6.11; called only if programs can be preempted: see klogger_begin(). */
 extern void bpf_preempt_disable(void) __attribute__((weak, section(".ksyms")));

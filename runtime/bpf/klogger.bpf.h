@@ -23,7 +23,6 @@
 #include "slow.h"
 #include "copies.h"
 #include "read.h"
-#include "user.h"
 
 /*
  * One probe hit. The clock is read and the ring looked up for the first event that is on and in

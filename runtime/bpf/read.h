@@ -95,6 +95,45 @@ static __always_inline void klogger_text_store(void *dst, struct klogger_text *t
 #define klogger_text_field(at) klogger_field(klogger_number_field(__u32, at) & 0xffff)
 
 /*
+ * The number of the place where a probe at several places was hit, for a field `as place`; 0 in a
+ * probe of a kind that has one place. The recorder finds these two instructions in the program.
+ */
+static __always_inline __u32 klogger_place(void)
+{
+	__u64 number;
+
+	asm volatile("%0 = %1\n\t%0 &= 0xffff" : "=r"(number) : "i"(KLOGGER_PLACE));
+	return number;
+}
+
+/* The result of a function, when it returns: of fexit, which has it after the arguments. */
+static __always_inline __u64 klogger_function_result(void *arguments)
+{
+	__u64 value = 0;
+
+	bpf_get_func_ret(arguments, &value);
+	return value;
+}
+
+/*
+ * Registers at a kprobe, whose context is struct pt_regs, by number of the argument; and the
+ * register with the result. A structure behind a register has no type unless it is given one.
+ */
+#ifdef __TARGET_ARCH_x86
+#define KLOGGER_REGISTER(n) ((n) == 0 ? 14 : (n) == 1 ? 13 : (n) == 2 ? 12 : (n) == 3 ? 11 : \
+			     (n) == 4 ? 9 : 8)
+#define KLOGGER_RESULT 10
+#else /* arm64 */
+#define KLOGGER_REGISTER(n) (n)
+#define KLOGGER_RESULT 0
+#endif
+#define klogger_register(n) (klogger_arguments[KLOGGER_REGISTER(n)])
+#define klogger_result_register() (klogger_arguments[KLOGGER_RESULT])
+#define klogger_of_type(type, value) \
+	bpf_rdonly_cast((const void *)(value), \
+			__builtin_btf_type_id(*(type *)0, 1 /* in the kernel's types */))
+
+/*
  * The thread that was running, perhaps interrupted, when the probe was hit; for bodies, and for
  * `context tid`.
  */

@@ -348,4 +348,7 @@ u32 klogger_stack(void);
 /* Available in bodies for every engine: the number of this CPU. */
 #define klogger_cpu() raw_smp_processor_id()
 
+/* A probe has one place in this engine. */
+#define klogger_place() 0u
+
 #endif

@@ -8,7 +8,6 @@ use crate::own_schemata;
 use crate::schema_file;
 use klogger_codegen::KernelTypes;
 use klogger_os::Error;
-use klogger_programs::Programs;
 use klogger_schema::model::Schema;
 use klogger_schema::nearest::did_you_mean;
 use klogger_schema::{Diagnostic, Options, Severity};
@@ -74,8 +73,7 @@ pub fn shown(word: &str) -> Result<Schema, Failure> {
 
 /// The schema and, if requested, the programs of its probes. A schema of the user's own is compiled
 /// for this machine's kernel, and has its absolute path, by which a log's analyses are found.
-/// `programs`: what names of programs in probes mean.
-pub fn unit(word: &str, probes: bool, programs: &Programs) -> Result<CompiledSchema, Failure> {
+pub fn unit(word: &str, probes: bool) -> Result<CompiledSchema, Failure> {
     let path = match place(word)? {
         Place::Bundled(bundled) if probes => return Ok(bundled.load()?),
         Place::Bundled(bundled) => {
@@ -85,7 +83,7 @@ pub fn unit(word: &str, probes: bool, programs: &Programs) -> Result<CompiledSch
     };
     let schema = schema_file::load(&path, &Options::default())?;
     let mut unit = match probes && !schema.probes.is_empty() {
-        true => compiled(schema, programs)?,
+        true => compiled(schema)?,
         false => CompiledSchema { schema, object: None },
     };
     if let Ok(absolute) = std::path::absolute(&path) {
@@ -94,9 +92,9 @@ pub fn unit(word: &str, probes: bool, programs: &Programs) -> Result<CompiledSch
     Ok(unit)
 }
 
-/// Compiled for this machine's kernel. `programs`: what names of programs in its probes mean.
-pub fn compiled(schema: Schema, programs: &Programs) -> Result<CompiledSchema, Failure> {
-    let types = host_kernel::types()?.with_programs(programs.clone());
+/// Compiled for this machine's kernel.
+pub fn compiled(schema: Schema) -> Result<CompiledSchema, Failure> {
+    let types = host_kernel::types()?;
     let faults = faults(&schema, &plan(&schema, &types)?);
     show(&schema, &faults);
     if !faults.is_empty() {

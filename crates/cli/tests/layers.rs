@@ -12,7 +12,6 @@ use std::process::Command;
 const LAYERS: &[&[&str]] = &[
     &["klogger-schema", "klogger-os", "klogger-c-layout"],
     &["klogger-log", "klogger-codegen"],
-    &["klogger-programs"],
     &["klogger-export", "klogger-toolchain", "klogger-ring"],
     &["klogger-engines"],
     &["klogger-recorder"],

@@ -15,6 +15,7 @@ mod larger;
 mod limits;
 pub mod load;
 pub mod pins;
+mod placed;
 mod prepare;
 mod refused;
 mod snapshot;
@@ -32,6 +33,7 @@ use crate::threads::Threads;
 use anchors::RingAnchors;
 use hits::Hits;
 use keep::Kept;
+use klogger_codegen::KernelTypes;
 use klogger_log::preamble::{Costs, ProbeState};
 use klogger_os::{Error, Mapping};
 use klogger_ring::{EVENTS_MAX, NESTED, Rings};
@@ -39,7 +41,9 @@ use klogger_toolchain::compiled_schema::{CompiledSchema, Plan};
 use libbpf_rs::{Link, MapCore, MapHandle, Object};
 use limits::Limits;
 use load::{Config, ENABLED, Part, STACKLESS, STACKS, Shared, load_object, map_fd, map_memory};
+use placed::Placed;
 use snapshot::Snapshot;
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 
 /// Loaded programs, and the maps that they share with the recorder.
@@ -47,6 +51,8 @@ pub struct BpfEngine {
     objects: Vec<Loaded>,
     links: Vec<Link>,
     snapshots: Vec<Snapshot>,
+    /// Of programs at several places.
+    placed_links: Vec<OwnedFd>,
     rings: Rings,
     config: Config,
     nested: Rings,
@@ -73,6 +79,8 @@ struct Loaded {
     base: u16,
     events: usize,
     enabled: Mapping,
+    /// The programs of probes at several places.
+    placed: Vec<Placed>,
     /// Kept if copies of its programs may be needed.
     unit: Option<CompiledSchema>,
 }
@@ -83,11 +91,12 @@ impl BpfEngine {
     pub fn load(
         units: &[(&CompiledSchema, u16)],
         plans: Vec<Vec<Plan>>,
+        types: &KernelTypes,
         config: &Config,
         example: Option<&MapHandle>,
     ) -> Result<BpfEngine, Error> {
         load::keep_messages();
-        let (objects, shared) = load_units(units, plans, config, example)?;
+        let (objects, shared) = load_units(units, plans, types, config, example)?;
         let length = config.rings * Rings::stride(config.ring_size);
         let rings = Rings::new(
             map_memory(&shared.rings, length)?,
@@ -110,6 +119,7 @@ impl BpfEngine {
             objects,
             links: Vec::new(),
             snapshots: Vec::new(),
+            placed_links: Vec::new(),
             rings,
             config: *config,
             nested,
@@ -145,6 +155,7 @@ impl BpfEngine {
 fn load_units(
     units: &[(&CompiledSchema, u16)],
     plans: Vec<Vec<Plan>>,
+    types: &KernelTypes,
     config: &Config,
     example: Option<&MapHandle>,
 ) -> Result<(Vec<Loaded>, Shared), Error> {
@@ -163,9 +174,12 @@ fn load_units(
             shared.stacks = Some((map_fd(&object, STACKS)?, map_fd(&object, STACKLESS)?));
         }
         let enabled = map_memory(&map_fd(&object, ENABLED)?, EVENTS_MAX)?;
+        // Number 0 is no place.
+        let first = 1 + objects.iter().map(|o| o.placed.len()).sum::<usize>();
+        let placed = placed::load(&object, &unit.schema, &plan, types, first)?;
         let (schema, events) = (unit.schema.name.clone(), unit.schema.events.len());
         let unit = hits::keep(unit, config);
-        objects.push(Loaded { object, plan, schema, base: *base, events, enabled, unit });
+        objects.push(Loaded { object, plan, schema, base: *base, events, enabled, placed, unit });
     }
     Ok((objects, shared.ok_or_else(|| Error::new("nothing to load"))?))
 }

@@ -142,6 +142,11 @@ pub trait Engine {
         &[]
     }
 
+    /// The names of the places that `klogger_place()` has numbers for, from 1 on.
+    fn places(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Switches events on, except `disabled`. The variables that schemata keep between hits are
     /// reset.
     fn enable(&self, _disabled: &[u16]) -> Result<(), Error> {

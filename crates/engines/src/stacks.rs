@@ -25,8 +25,14 @@ pub struct Unnumbered {
 }
 
 /// Frames of the tracing itself, between the attach point and the probe.
-const TRACING: [&[u8]; 5] =
-    [b"bpf_prog_", b"bpf_trace_run", b"__bpf_trace_", b"__traceiter_", b"klogger_"];
+const TRACING: [&[u8]; 6] = [
+    b"bpf_prog_",
+    b"bpf_trampoline_",
+    b"bpf_trace_run",
+    b"__bpf_trace_",
+    b"__traceiter_",
+    b"klogger_",
+];
 
 /// A line `NUMBER FRAME FRAME ...` for each stack.
 pub fn lines(stacks: &[(u32, Vec<u64>)], symbols: &Symbols) -> String {

@@ -16,6 +16,7 @@ pub mod memory;
 pub mod modules;
 pub mod perf_events;
 pub mod processes;
+pub mod programs;
 pub mod recorders;
 pub mod robust;
 mod signals;

@@ -7,7 +7,6 @@
 
 mod breakpoint;
 mod function;
-pub mod program;
 mod sample;
 mod snapshot;
 mod syscall;
@@ -27,6 +26,12 @@ use crate::names::is_identifier;
 const NAME_MAX: usize = 512;
 /// The largest number of parameters of a tracepoint.
 const PARAMETERS_MAX: usize = 12;
+
+/// Attach points of a probe at most. Each has a program of its own, whose loading takes a
+/// millisecond or so.
+pub const PLACES_MAX: usize = 256;
+/// In a name: any characters, and any character.
+pub(crate) const WILDCARDS: [char; 2] = ['*', '?'];
 
 /// What is wrong with a name, in a few words, and the remedy.
 pub type Wrong = (&'static str, String);
@@ -119,8 +124,18 @@ impl ProbeKind {
         self.row().phrase
     }
 
+    /// Whether a probe may name several such attach points, by a list or by wildcards.
+    pub fn takes_many(self) -> bool {
+        matches!(self, ProbeKind::Tracepoint | ProbeKind::Function | ProbeKind::Return)
+    }
+
     /// Why a name cannot be that of an attach point of this kind, and the remedy.
     pub fn wrong(self, name: &str) -> Option<Wrong> {
+        let plain = name.replace(WILDCARDS, "_");
+        self.wrong_name(if self.takes_many() { &plain } else { name })
+    }
+
+    fn wrong_name(self, name: &str) -> Option<Wrong> {
         let space = |c: char| c == ' ' && self.is_phrase();
         let graphic = |c: char| space(c) || c.is_ascii_graphic() && !"\\'`$".contains(c);
         if name.len() > NAME_MAX || !name.chars().all(graphic) {

@@ -12,7 +12,7 @@ use crate::names::shorten;
 use crate::nearest::{alternatives, did_you_mean};
 use crate::parse::{Draft, ERRORS_MAX, EventDraft};
 use crate::roles;
-use crate::vocabulary::DECODES;
+use crate::vocabulary::{DECODES, PLACE};
 use probes::{check_c, check_calls, counts_nothing, never_logged, unique_targets};
 use std::collections::{HashMap, HashSet};
 
@@ -33,6 +33,7 @@ pub fn check(draft: &mut Draft, options: &Options) -> Vec<Diagnostic> {
     }
     add_tables(draft);
     unique_names(draft, &mut found);
+    reserved_tables(draft, &mut found);
     roles::check(draft, &mut found);
     for event in &draft.events {
         check_event(event, draft, &mut found);
@@ -135,6 +136,17 @@ fn unique<'a>(
                 .label("declared again")
                 .related(at, "first declared here")
                 .help(same),
+        );
+    }
+}
+
+/// The recorder makes the table of places.
+fn reserved_tables(draft: &Draft, found: &mut Vec<Diagnostic>) {
+    for (_, span) in draft.tables.iter().filter(|(table, _)| table.name == PLACE) {
+        found.push(
+            Diagnostic::error(*span, format!("`{PLACE}` is the decoding of places of probes"))
+                .label("taken")
+                .help("choose another name"),
         );
     }
 }
@@ -320,6 +332,10 @@ fn check_decode(field: &Field, span: Span, all: &Draft, found: &mut Vec<Diagnost
         }
         Decode::Errno if integer && field.scalar.signed() => None,
         Decode::Errno => wrong("an error number", "errors are negative: write `int` or `long`"),
+        Decode::Table(name) if name == PLACE => match (integer, bytes) {
+            (true, 2..) => None,
+            _ => wrong("the number of a place", "write `ushort` or `uint`"),
+        },
         Decode::Table(name) => match all.tables.iter().any(|(t, _)| t.name == *name) {
             true if integer || field.scalar == Scalar::Bool => None,
             true => wrong("decoded by a table", "tables give texts to integers"),
@@ -338,7 +354,7 @@ fn ip_bytes(field: &Field) -> bool {
 }
 
 fn unknown_decoding(name: &str, span: Span, all: &Draft) -> Option<Diagnostic> {
-    let known = DECODES.iter().map(|(word, _)| *word);
+    let known = DECODES.iter().map(|(word, _)| *word).chain([PLACE]);
     let help =
         did_you_mean(name, known.clone().chain(all.tables.iter().map(|(t, _)| t.name.as_str())))
             .unwrap_or_else(|| {

@@ -7,6 +7,7 @@
 pub use crate::attach_points::ProbeKind;
 pub use crate::contexts::Context;
 
+use crate::attach_points::WILDCARDS;
 use serde::{Deserialize, Serialize};
 
 /// A byte range in [`Schema::text`].
@@ -275,6 +276,22 @@ impl Target {
     /// A target without parameters that is not from a schema.
     pub fn bare(kind: ProbeKind, name: &str) -> Target {
         Target { kind, name: name.into(), params: Vec::new(), span: Span::default() }
+    }
+
+    /// The names in its list, or its only name. They may have wildcards.
+    pub fn patterns(&self) -> impl Iterator<Item = &str> {
+        let separator = if self.kind.takes_many() { ", " } else { "\n" };
+        self.name.split(separator)
+    }
+
+    /// It may be several attach points.
+    pub fn is_many(&self) -> bool {
+        self.kind.takes_many() && (self.name.contains(", ") || self.name.contains(WILDCARDS))
+    }
+
+    /// One of its attach points, with the same parameters.
+    pub fn at(&self, place: &str) -> Target {
+        Target { name: place.into(), ..self.clone() }
     }
 
     /// As in a schema, but without the names of parameters: `tracepoint sched_switch(bool, struct

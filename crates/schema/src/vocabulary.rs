@@ -181,6 +181,9 @@ pub const DECODES: [(&str, Decode); 7] = [
     ("errno", Decode::Errno),
 ];
 
+/// The decoding whose table the recorder makes: names of the places of probes.
+pub const PLACE: &str = "place";
+
 /// The roles of events.
 pub const ROLES: [(&str, Role); 5] = [
     ("switch_out", Role::SwitchOut),

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! A compiled schema, and the plan of what can be attached to this kernel.
 
+pub use klogger_codegen::bpf::places::Place;
+use klogger_codegen::bpf::places::Places;
 use klogger_codegen::kernel::attach_points::Headers;
 use klogger_codegen::kernel::{self, AttachPoint, Tracepoints};
 use klogger_codegen::{KernelTypes, Refusal, bpf};
 use klogger_os::Error;
 use klogger_schema::Diagnostic;
 use klogger_schema::layout::EventLayout;
-use klogger_schema::model::{Probe, Schema};
+use klogger_schema::model::{Probe, Schema, Target};
 
 /// A schema, compiled.
 #[derive(Clone)]
@@ -30,8 +32,41 @@ impl CompiledSchema {
 pub struct Plan {
     /// Index of the target that will be attached.
     pub target: Option<usize>,
+    /// Its places in this kernel: one, unless the target names several. Only of the bpf engine.
+    pub places: Vec<Place>,
+    /// Attach points that match its wildcards, but cannot be attached.
+    pub left_out: Vec<String>,
     /// Why the alternatives before it, or all, cannot be attached; each with its index.
     pub refusals: Vec<(usize, Refusal)>,
+}
+
+impl Plan {
+    /// No target can be attached.
+    fn none(refusals: Vec<(usize, Refusal)>) -> Plan {
+        Plan { target: None, places: Vec::new(), left_out: Vec::new(), refusals }
+    }
+
+    /// The places of this program of the probe.
+    pub fn places_of(&self, program: &bpf::Program) -> impl Iterator<Item = &Place> {
+        let is_its = self.target == Some(program.target);
+        self.places.iter().filter(move |place| is_its && place.way == program.way)
+    }
+
+    /// What a target that names several attach points has become, in words.
+    pub fn places_in_words(&self, target: &Target) -> Option<String> {
+        let list = |names: Vec<&str>| match names.len() {
+            0..=4 => names.join(", "),
+            n => format!("{} and {} more", names[..3].join(", "), n - 3),
+        };
+        let places: Vec<&str> = self.places.iter().map(|place| place.name.as_str()).collect();
+        let mut words = format!("{} places: {}", places.len(), list(places));
+        if !self.left_out.is_empty() {
+            let left_out: Vec<&str> = self.left_out.iter().map(String::as_str).collect();
+            let count = left_out.len();
+            words += &format!("; left out {count} with other parameters: {}", list(left_out));
+        }
+        (self.target.is_some() && target.is_many()).then_some(words)
+    }
 }
 
 /// Chooses for each probe the first alternative that the bpf engine can attach to this kernel.
@@ -42,12 +77,15 @@ pub fn plan(schema: &Schema, kernel: &KernelTypes) -> Result<Vec<Plan>, Error> {
 fn plan_probe(probe: &Probe, kernel: &KernelTypes) -> Result<Plan, Error> {
     let mut refusals = Vec::new();
     for (i, target) in probe.targets.iter().enumerate() {
-        match bpf::attach_points::refuse(target, kernel).map_err(Error::new)? {
-            None => return Ok(Plan { target: Some(i), refusals }),
-            Some(refusal) => refusals.push((i, refusal)),
+        let found = bpf::places::find(target, kernel).map_err(Error::new)?;
+        match found {
+            Ok(Places { places, left_out }) => {
+                return Ok(Plan { target: Some(i), places, left_out, refusals });
+            }
+            Err(refusal) => refusals.push((i, refusal)),
         }
     }
-    Ok(Plan { target: None, refusals })
+    Ok(Plan::none(refusals))
 }
 
 /// The plan for a module.
@@ -81,7 +119,7 @@ pub fn plan_module(
             }
         }
         let target = plan.attach_points.get(before).map(|point| point.target);
-        plan.probes.push(Plan { target, refusals });
+        plan.probes.push(Plan { target, ..Plan::none(refusals) });
     }
     plan
 }

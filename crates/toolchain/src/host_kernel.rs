@@ -2,15 +2,16 @@
 //! The running kernel: its types, its tracepoints, and whether this process may use them.
 
 mod formats;
+mod functions;
 mod image;
 
 pub use formats::TraceEvents;
+use functions::RunningFunctions;
 pub use image::types_of;
 
 use klogger_codegen::KernelTypes;
 use klogger_codegen::kernel_types::Formats;
 use klogger_os::Error;
-use klogger_programs::Programs;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -21,7 +22,8 @@ const BTF: &str = "/sys/kernel/btf/vmlinux";
 pub fn types() -> Result<KernelTypes, Error> {
     let bytes = fs::read(BTF).map_err(cannot_read_types)?;
     let types = KernelTypes::new(&bytes).map_err(Error::new)?;
-    Ok(types.with_formats(TraceEvents::default()).with_programs(Programs::default()))
+    let functions = RunningFunctions::new(&types);
+    Ok(types.with_formats(TraceEvents::default()).with_functions(functions))
 }
 
 /// Whether the running kernel has type information.
@@ -85,11 +87,6 @@ pub fn preemption(types: &KernelTypes, version: &str) -> Preemption {
         (true, true) => Preemption::CanBeHeldOff,
         (true, false) => Preemption::CannotBeHeldOff,
     }
-}
-
-/// Whether one link can attach a program to many places of programs: since Linux 6.6.
-pub fn has_uprobe_multi(types: &KernelTypes) -> bool {
-    types.has_function("bpf_uprobe_multi_link_attach")
 }
 
 const CAPABILITIES: &[(u32, &str)] = &[(38, "CAP_PERFMON"), (39, "CAP_BPF")];

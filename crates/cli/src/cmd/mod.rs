@@ -12,6 +12,7 @@ pub mod kernel;
 pub mod list;
 pub mod manual;
 pub mod new;
+pub mod places;
 pub mod record;
 pub mod rescue;
 pub mod show;
@@ -39,6 +40,7 @@ pub enum Command {
     Rescue(rescue::Args),
     List(list::Args),
     Show(show::Args),
+    Places(places::Args),
     Tracepoints(tracepoints::Args),
     Check(check::Args),
     New(new::Args),
@@ -66,6 +68,7 @@ impl Command {
             Command::Cat(args) => args.is_text(),
             Command::List(args) => args.is_text(),
             Command::Show(args) => args.is_text(),
+            Command::Places(args) => args.is_text(),
             Command::Tracepoints(args) => args.is_text(),
             _ => false,
         }
@@ -80,6 +83,7 @@ impl Command {
             Command::Rescue(args) => rescue::run(args),
             Command::List(args) => list::run(args),
             Command::Show(args) => show::run(args),
+            Command::Places(args) => places::run(args),
             Command::Tracepoints(args) => tracepoints::run(args),
             Command::Check(args) => check::run(args),
             Command::New(args) => new::run(args),

@@ -282,6 +282,9 @@ pub fn print_probe(probe: &Probe, plan: &Plan) {
     let shown = &probe.targets[plan.target.unwrap_or(0)];
     let attaches = if plan.target.is_some() { "yes" } else { "no" };
     println!("  {attaches:<3}  {}: {events}", shown.label());
+    if let Some(places) = plan.places_in_words(shown) {
+        println!("         {}", places.replace("; ", "\n         "));
+    }
     for (target, r) in &plan.refusals {
         println!("         {}: {}", probe.targets[*target].prototype(), r.message);
         r.help.iter().flat_map(|h| h.lines()).for_each(|l| println!("           {l}"));
@@ -301,6 +304,8 @@ pub fn probes_json(schema: &Schema, plans: Option<&Vec<Plan>>) -> Vec<Value> {
             "line": line_of(schema, probe.span),
             "events": probe.calls.iter().map(|c| c.event.as_str()).collect::<Vec<_>>(),
             "attaches": plan.map(|p| p.target.is_some()),
+            "places": plan.map(|p| p.places.iter().map(|at| &at.name).collect::<Vec<_>>()),
+            "left_out": plan.map(|p| &p.left_out),
             "refusals": plan.map(refusals),
         })
     };

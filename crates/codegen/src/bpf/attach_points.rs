@@ -3,11 +3,10 @@
 //! kernel's types, what its program looks like, and which attach points the kernel has.
 //! `crates/engines/src/bpf/attach.rs` has the same rows for attaching programs.
 
+mod function;
 mod snapshot;
 mod trace_event;
 mod tracepoint;
-mod usdt;
-mod user;
 
 use crate::kernel_types::{Error, KernelTypes};
 use crate::refusal::Refusal;
@@ -35,16 +34,19 @@ pub struct Row {
     parameters: fn(&KernelTypes, name: &str) -> Result<Vec<Param>, Error>,
 }
 
-const ROWS: [&Row; 7] = [
+/// A kind has several rows if there are several ways to attach it, in order of preference.
+const ROWS: [&Row; 10] = [
     &tracepoint::ROW,
     &trace_event::ROW,
-    &user::ROW,
-    &user::RETURN_ROW,
-    &usdt::ROW,
+    &function::FENTRY,
+    &function::KPROBE,
+    &function::UNTYPED_KPROBE,
+    &function::FEXIT,
+    &function::KRETPROBE,
+    &function::UNTYPED_KRETPROBE,
     &snapshot::START,
     &snapshot::END,
 ];
-
 /// C statements of a program besides its hit.
 #[derive(Default)]
 pub(super) struct Frame {
@@ -76,9 +78,14 @@ impl AttachPoint {
     }
 }
 
-/// The row of a kind, if this engine attaches such probes.
+/// The first row of a kind, if this engine attaches such probes.
 pub fn of(kind: ProbeKind) -> Option<&'static Row> {
-    ROWS.into_iter().find(|row| row.kind == kind)
+    ways(kind).next()
+}
+
+/// All rows of a kind.
+pub fn ways(kind: ProbeKind) -> impl Iterator<Item = &'static Row> {
+    ROWS.into_iter().filter(move |row| row.kind == kind)
 }
 
 /// Whether programs of a kind run with preemption on, on every kernel that preempts.
@@ -86,25 +93,39 @@ pub fn is_preempted(kind: ProbeKind) -> bool {
     of(kind).is_some_and(|row| row.preempted)
 }
 
-/// `None` if the target can be attached to the kernel with these types.
-pub fn refuse(target: &Target, kernel: &KernelTypes) -> Result<Option<Refusal>, Error> {
-    match of(target.kind) {
-        Some(row) => (row.refuse)(target, kernel),
+/// The way in which the kernel with these types attaches the target: the number of a row of
+/// [`ways`]. If there is none, why not, by the first one.
+pub fn way(target: &Target, kernel: &KernelTypes) -> Result<Result<usize, Refusal>, Error> {
+    let mut refusal = None;
+    for (number, row) in ways(target.kind).enumerate() {
+        match (row.refuse)(target, kernel)? {
+            None => return Ok(Ok(number)),
+            Some(refused) => refusal = refusal.or(Some(refused)),
+        }
+    }
+    match refusal {
+        Some(refusal) => Ok(Err(refusal)),
         None => {
             let elsewhere = match crate::kernel::attach_points::of(target.kind) {
                 Some(_) if kernel.takes_modules() => "; the kernel engine attaches such probes",
                 Some(_) | None => "; 'klogger tracepoints' lists those of a kernel",
             };
-            let has = ROWS.map(|row| row.kind);
-            Ok(Some(Refusal::of_kind("bpf", target.kind, &has, elsewhere)))
+            let has: Vec<ProbeKind> =
+                ProbeKind::ALL.into_iter().filter(|kind| of(*kind).is_some()).collect();
+            Ok(Err(Refusal::of_kind("bpf", target.kind, &has, elsewhere)))
         }
     }
 }
 
-/// All attach points of a kernel, of every kind that this engine attaches.
-pub fn list(kernel: &KernelTypes) -> Vec<AttachPoint> {
+/// The names of all attach points of a kind that a kernel has.
+pub fn names(kind: ProbeKind, kernel: &KernelTypes) -> Vec<String> {
+    ways(kind).flat_map(|row| (row.names)(kernel)).collect()
+}
+
+/// All attach points of a kind that a kernel has.
+pub fn list(kind: ProbeKind, kernel: &KernelTypes) -> Vec<AttachPoint> {
     let of_row = |row: &'static Row| {
         (row.names)(kernel).into_iter().map(move |name| AttachPoint { row, name })
     };
-    ROWS.into_iter().flat_map(of_row).collect()
+    ways(kind).flat_map(of_row).collect()
 }

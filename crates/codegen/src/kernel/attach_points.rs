@@ -60,6 +60,10 @@ pub fn of(kind: ProbeKind) -> Option<&'static Row> {
 /// no declaration here: whether one exists is known when the probe is attached.
 pub fn find(target: &Target, headers: &Headers) -> Result<Option<Tracepoint>, Refusal> {
     match of(target.kind) {
+        Some(_) if target.is_many() => Err(Refusal::of_this_kernel(
+            format!("the kernel engine attaches a probe to one place, not to '{}'", target.label()),
+            Some("write a probe for each place, or record with --engine bpf".into()),
+        )),
         Some(row) => (row.find)(target, headers),
         None => {
             let has = ROWS.map(|row| row.kind);

@@ -2,12 +2,11 @@
 //! The `Engine` trait for the bpf engine.
 
 use super::BpfEngine;
-use super::attach::{InPrograms, Site};
 use super::larger::LargerRings;
 use super::load::{Part, map_memory};
 use super::snapshot::Snapshot;
 use super::wake_ups::WakeUpMap;
-use super::{attach, grace, prepare};
+use super::{attach, grace, placed, prepare};
 use crate::cpu_rings::{CpuRings, Growth};
 use crate::engine::{Engine, EngineInfo, Forecast, Moment, events_of};
 use crate::left_names::{self, LeftNames};
@@ -17,13 +16,14 @@ use crate::scope::Scope;
 use crate::stacks::StackTable;
 use crate::threads::Threads;
 use crate::times::Times;
-use klogger_codegen::bpf::{MAKER, programs};
+use klogger_codegen::bpf::{MAKER, Program, programs};
 use klogger_log::preamble::{Costs, ProbeState};
 use klogger_os::Error;
 use klogger_ring::CpuReader;
 use klogger_ring::layout::bpf as layout;
 use klogger_schema::layout::EventLayout;
-use klogger_toolchain::compiled_schema::plan;
+use klogger_schema::model::Schema;
+use klogger_toolchain::compiled_schema::{Plan, plan};
 use klogger_toolchain::host_kernel;
 use libbpf_rs::{MapCore, MapFlags};
 use std::sync::PoisonError;
@@ -91,44 +91,16 @@ impl Engine for BpfEngine {
     }
 
     fn attach(&mut self, request: &Request) -> Result<(), Error> {
-        let mut hits = self.hits.lock().unwrap_or_else(PoisonError::into_inner);
-        for (n, (loaded, (unit, base))) in self.objects.iter().zip(INFO.units(request)).enumerate()
-        {
-            let schema = &unit.schema;
-            let in_programs = InPrograms::new(request.target.programs(&request.command));
+        for (n, (unit, base)) in INFO.units(request).into_iter().enumerate() {
             let part = Part { base, probes: self.probes.len() as u32, copy: 0 };
-            for (i, p) in loaded.plan.iter().enumerate() {
-                let mut state = ProbeState { schema: schema.name.clone(), ..ProbeState::default() };
-                state.events = events_of(&schema.probes[i]);
-                let shown = &schema.probes[i].targets[p.target.unwrap_or(0)];
-                state.target = shown.label();
-                state.note = p
-                    .refusals
-                    .iter()
-                    .map(|(_, r)| r.message.as_str())
-                    .collect::<Vec<_>>()
-                    .join("; ");
-                if let Some(target) = p.target {
-                    let function =
-                        programs(schema).into_iter().find(|f| f.probe == i && f.target == target);
-                    let function = function
-                        .ok_or_else(|| Error::new("a planned program was not generated"))?;
-                    let object = &loaded.object;
-                    let site = Site { object, target: shown, programs: Some(&in_programs) };
-                    let links = attach::attach(&function.name, &site)?;
-                    state.attached = true;
-                    match Snapshot::of(shown, links) {
-                        Ok(snapshot) => self.snapshots.push(snapshot),
-                        Err(links) => {
-                            self.links.extend(links);
-                            hits.add(n, part, i, &function.name, shown);
-                        }
-                    }
-                }
-                self.probes.push(state);
-            }
+            self.attach_unit(n, &unit.schema, part)?;
         }
         Ok(())
+    }
+
+    fn places(&self) -> Vec<String> {
+        let placed = self.objects.iter().flat_map(|o| &o.placed);
+        placed.map(|placed| placed::name_of(&placed.target)).collect()
     }
 
     fn probes(&self) -> &[ProbeState] {
@@ -175,6 +147,7 @@ impl Engine for BpfEngine {
     fn detach(&mut self) {
         self.links.clear();
         self.snapshots.clear();
+        self.placed_links.clear();
         self.hits.lock().unwrap_or_else(PoisonError::into_inner).detach();
         grace::wait();
     }
@@ -202,7 +175,54 @@ impl Engine for BpfEngine {
     }
 }
 
+/// What the log says of a probe.
+fn state(schema: &Schema, index: usize, plan: &Plan) -> ProbeState {
+    let probe = &schema.probes[index];
+    let shown = &probe.targets[plan.target.unwrap_or(0)];
+    let refused = plan.refusals.iter().map(|(_, r)| r.message.clone());
+    ProbeState {
+        schema: schema.name.clone(),
+        target: shown.label(),
+        attached: plan.target.is_some(),
+        note: refused.chain(plan.places_in_words(shown)).collect::<Vec<_>>().join("; "),
+        events: events_of(probe),
+    }
+}
+
 impl BpfEngine {
+    /// Attaches the probes of a schema, whose programs are in object `n`.
+    fn attach_unit(&mut self, n: usize, schema: &Schema, part: Part) -> Result<(), Error> {
+        let Some(loaded) = self.objects.get(n) else { return Ok(()) };
+        let mut hits = self.hits.lock().unwrap_or_else(PoisonError::into_inner);
+        for (i, plan) in loaded.plan.iter().enumerate() {
+            self.probes.push(state(schema, i, plan));
+            let Some(target) = plan.target.map(|target| &schema.probes[i].targets[target]) else {
+                continue;
+            };
+            let mut placed = loaded.placed.iter().filter(|placed| placed.probe == i).peekable();
+            if placed.peek().is_some() {
+                for placed in placed {
+                    self.placed_links.extend(placed.attach()?);
+                    hits.add_placed(n, part, placed)?;
+                }
+                continue;
+            }
+            let its = |f: &Program| f.probe == i && plan.places_of(f).next().is_some();
+            let program = programs(schema).into_iter().find(its);
+            let program =
+                program.ok_or_else(|| Error::new("a planned program was not generated"))?;
+            let links = attach::attach(&loaded.object, &program.name, target)?;
+            match Snapshot::of(target, links) {
+                Ok(snapshot) => self.snapshots.push(snapshot),
+                Err(links) => {
+                    self.links.extend(links);
+                    hits.add(n, part, i, &program.name, target);
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn ids(&self) -> impl Iterator<Item = u16> {
         self.objects.iter().flat_map(|o| o.base..o.base + o.events as u16)
     }

@@ -5,8 +5,8 @@
 //! `copies.h` of the BPF runtime explains how copies find out which hits their program was skipped
 //! for.
 
-use super::attach::Site;
 use super::load::{self, Config, Part, map_memory};
+use super::placed::Placed;
 use super::{Loaded, attach};
 use crate::losses::{MissedHits, Span};
 use klogger_os as os;
@@ -17,7 +17,7 @@ use klogger_schema::model::{ProbeKind, Target};
 use klogger_toolchain::compiled_schema::CompiledSchema;
 use libbpf_rs::{Link, Object};
 use std::collections::BTreeMap;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU8, Ordering};
 
 /// Time spans of skipped hits that are kept for a probe.
@@ -43,6 +43,8 @@ struct Probe {
     number: usize,
     program: String,
     target: Target,
+    /// The program, if it is one of several of the probe.
+    placed: Option<OwnedFd>,
     copies: u8,
     /// Hits skipped before events were switched on.
     before: u64,
@@ -66,17 +68,25 @@ impl Hits {
     /// Notes that the program of probe `index` of an object has been attached.
     pub fn add(&mut self, object: usize, part: Part, index: usize, program: &str, target: &Target) {
         let number = part.probes as usize + index;
+        self.probes.push(Probe::new(object, part, number, program, target));
+    }
+
+    /// Notes that the program of one of the places of a probe has been attached.
+    pub(super) fn add_placed(
+        &mut self,
+        object: usize,
+        part: Part,
+        placed: &Placed,
+    ) -> Result<(), Error> {
+        let number = part.probes as usize + placed.probe;
+        let program = placed.program.try_clone();
+        let program =
+            program.map_err(|e| Error::new(format!("cannot count the hits of a probe: {e}")))?;
         self.probes.push(Probe {
-            object,
-            part,
-            number,
-            program: program.into(),
-            target: target.clone(),
-            copies: 1,
-            before: 0,
-            lost: 0,
-            spans: Vec::new(),
+            placed: Some(program),
+            ..Probe::new(object, part, number, &placed.name(0), &placed.target)
         });
+        Ok(())
     }
 
     /// Skipped hits count from now on.
@@ -116,7 +126,9 @@ impl Hits {
 
     fn may_copy(&self, n: usize) -> bool {
         let probe = &self.probes[n];
-        let possible = probe.number < PROBES_MAX && attach::copies(probe.target.kind);
+        let possible = probe.number < PROBES_MAX
+            && probe.placed.is_none()
+            && attach::copies(probe.target.kind);
         self.config.preempt && self.cannot.is_none() && probe.copies < COPIES_MAX && possible
     }
 
@@ -136,9 +148,7 @@ impl Hits {
             // loads.
             unsafe { AtomicU8::from_ptr(self.copies.at(probe.number, 1)) }
                 .store(probe.copies, Ordering::SeqCst);
-            let (object, target) = (&object, &probe.target);
-            let site = Site { object, target, programs: None };
-            links.extend(attach::attach(&probe.program, &site)?);
+            links.extend(attach::attach(&object, &probe.program, &probe.target)?);
         }
         self.attached.push((links, object));
         Ok(())
@@ -174,6 +184,21 @@ impl Hits {
 }
 
 impl Probe {
+    fn new(object: usize, part: Part, number: usize, program: &str, target: &Target) -> Probe {
+        Probe {
+            object,
+            part,
+            number,
+            program: program.into(),
+            target: target.clone(),
+            placed: None,
+            copies: 1,
+            before: 0,
+            lost: 0,
+            spans: Vec::new(),
+        }
+    }
+
     /// Notes that `lost` hits have been lost by now.
     fn note(&mut self, lost: u64, from: u64, to: u64) {
         if lost > self.lost {
@@ -204,6 +229,9 @@ fn caught(words: &Mapping, number: usize) -> u64 {
 }
 
 fn skipped(probe: &Probe, objects: &[Loaded]) -> u64 {
+    if let Some(program) = &probe.placed {
+        return recursion_misses(program.as_fd());
+    }
     let Some(first) = objects.get(probe.object) else { return 0 };
     let program = first.object.progs_mut().find(|p| p.name() == probe.program.as_str());
     program.map_or(0, |p| recursion_misses(p.as_fd()))
@@ -251,17 +279,7 @@ mod tests {
     use super::*;
 
     fn probe() -> Probe {
-        Probe {
-            object: 0,
-            part: Part::default(),
-            number: 0,
-            program: String::new(),
-            target: Target::bare(ProbeKind::Tracepoint, ""),
-            copies: 1,
-            before: 0,
-            lost: 0,
-            spans: vec![],
-        }
+        Probe::new(0, Part::default(), 0, "", &Target::bare(ProbeKind::Tracepoint, ""))
     }
 
     fn spans(probe: &Probe) -> Vec<(u64, u64, u64)> {

@@ -63,6 +63,9 @@ impl BpfEngine {
             pins.map(pins::STACKLESS, stackless.as_fd())?;
         }
         for o in &self.objects {
+            for (n, p) in o.placed.iter().enumerate() {
+                pins.program(&o.schema, &p.name(n), p.program.as_fd())?;
+            }
             for p in o.object.progs_mut().filter(|p| p.as_fd().as_raw_fd() >= 0) {
                 pins.program(&o.schema, &p.name().to_string_lossy(), p.as_fd())?;
             }

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Loads a compiled schema: from its ELF object to programs and maps in the kernel.
 
-use super::attach;
 pub use super::config::{Config, Part};
 use super::refused::Refused;
-use klogger_codegen::bpf::programs;
+use klogger_codegen::bpf::{Program, programs};
 use klogger_os::Error;
 use klogger_os::Mapping;
 use klogger_ring::Rings;
 use klogger_ring::layout::bpf as layout;
-use klogger_schema::model::{ProbeKind, Schema};
+use klogger_schema::model::Schema;
 use klogger_toolchain::compiled_schema::{CompiledSchema, Plan};
-use libbpf_rs::{MapCore, MapHandle, MapType, Object, ObjectBuilder, OpenObject, PrintLevel};
+use libbpf_rs::{
+    MapCore, MapHandle, MapType, Object, ObjectBuilder, OpenObject, PrintLevel, ProgramType,
+};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Mutex;
 
@@ -133,19 +134,31 @@ pub fn load_object(
     example: Option<&MapHandle>,
 ) -> Result<Object, Error> {
     let mut open = open_object(unit, part, config, shared, example)?;
-    let wanted = programs(&unit.schema)
-        .into_iter()
-        .filter(|f| plan[f.probe].target == Some(f.target))
-        .map(|f| (f.name, unit.schema.probes[f.probe].targets[f.target].kind));
-    let wanted: Vec<(String, ProbeKind)> = wanted.collect();
-    for mut program in open.progs_mut() {
-        let kind = wanted.iter().find(|(name, _)| program.name() == name.as_str());
-        program.set_autoload(kind.is_some());
-        if let Some((_, kind)) = kind {
-            attach::prepare(&mut program, *kind, config.uprobe_multi);
+    choose_programs(&mut open, &unit.schema, plan, |_| true)?;
+    Ok(load_opened(open, &unit.schema)?)
+}
+
+/// Loads those programs that the plan attaches, and are `wanted`. One that is for several places is
+/// loaded for the first of them.
+pub(super) fn choose_programs(
+    open: &mut OpenObject,
+    schema: &Schema,
+    plan: &[Plan],
+    wanted: impl Fn(&Program) -> bool,
+) -> Result<(), Error> {
+    let programs = programs(schema);
+    for mut loaded in open.progs_mut() {
+        let program = programs.iter().find(|p| loaded.name() == p.name.as_str() && wanted(p));
+        let place = program.and_then(|p| plan[p.probe].places_of(p).next());
+        loaded.set_autoload(place.is_some());
+        let (Some(program), Some(place)) = (program, place) else { continue };
+        let target = &schema.probes[program.probe].targets[program.target];
+        if target.is_many() && loaded.prog_type() == ProgramType::Tracing {
+            let cannot = |e| Error::new(format!("cannot load a program for {}: {e}", place.name));
+            loaded.set_attach_target(0, Some(place.name.clone())).map_err(cannot)?;
         }
     }
-    Ok(load_opened(open, &unit.schema)?)
+    Ok(())
 }
 
 /// Loads one program of a schema, compiled for any attach point, with maps of its own.

@@ -27,14 +27,12 @@ pub fn load(request: &Request, units: &[(&CompiledSchema, u16)]) -> Result<BpfEn
     let config = config(request, rings)?;
     // In parallel, because loading takes longer.
     let example = thread::spawn(move || load::example(&config));
-    let programs = request.target.programs(&request.command);
-    let types = host_kernel::types()?.with_programs(programs);
+    let types = host_kernel::types()?;
     let (release, version, ..) = os::uname();
     let config = Config {
         preempt: host_kernel::preempts_programs(&types, &release, &version),
         preemption: host_kernel::preemption(&types, &version),
         preempt_count: types.preempt_count(),
-        uprobe_multi: host_kernel::has_uprobe_multi(&types),
         ..config
     };
     let mut plans = Vec::new();
@@ -49,8 +47,8 @@ pub fn load(request: &Request, units: &[(&CompiledSchema, u16)]) -> Result<BpfEn
         let prepared =
             request.calibrate.then(|| scope.spawn(|| Prepared::load(&named, &types, &config)));
         let example = example.join().unwrap_or(Ok(None));
-        let engine =
-            example.and_then(|example| BpfEngine::load(units, plans, &config, example.as_ref()));
+        let engine = example
+            .and_then(|example| BpfEngine::load(units, plans, &types, &config, example.as_ref()));
         (engine, prepared.and_then(|p| p.join().ok()))
     });
     let mut engine = engine?;
@@ -75,7 +73,6 @@ fn config(request: &Request, rings: usize) -> Result<Config, Error> {
         preempt: false,
         preemption: Preemption::None,
         preempt_count: 0,
-        uprobe_multi: false,
         cpus: cpu_bits(&request.cpus),
     })
 }

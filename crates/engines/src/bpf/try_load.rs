@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Loads the programs of a schema without attaching them, to find those that the kernel refuses.
 
-use super::load::{Config, Part, keep_messages, load_opened, open_object};
+use super::load::{Config, Part, choose_programs, keep_messages, load_opened, open_object};
 use super::refused::Refused;
 use crate::request::BUFFER_MIN;
 use klogger_codegen::KernelTypes;
-use klogger_codegen::bpf::programs;
+use klogger_codegen::bpf::{Program, programs};
 use klogger_os::{Error, uname};
 use klogger_ring::layout::bpf as layout;
 use klogger_toolchain::compiled_schema::{CompiledSchema, plan};
@@ -27,18 +27,15 @@ pub fn try_load(unit: &CompiledSchema, types: &KernelTypes) -> Result<Vec<Refuse
         preempt: host_kernel::preempts_programs(types, &release, &version),
         preemption: host_kernel::preemption(types, &version),
         preempt_count: types.preempt_count(),
-        uprobe_multi: host_kernel::has_uprobe_multi(types),
         cpus: [0; layout::CPUS_MAX / 64],
         choice: None,
     };
     let plan = plan(&unit.schema, types)?;
     let mut refused = Vec::new();
-    for one in programs(&unit.schema).iter().filter(|f| plan[f.probe].target == Some(f.target)) {
+    let planned = |one: &&Program| plan[one.probe].places_of(one).next().is_some();
+    for one in programs(&unit.schema).iter().filter(planned) {
         let mut open = open_object(unit, Part::default(), &config, None, None)?;
-        for mut program in open.progs_mut() {
-            let load = program.name() == one.name.as_str();
-            program.set_autoload(load);
-        }
+        choose_programs(&mut open, &unit.schema, &plan, |p| p.name == one.name)?;
         refused.extend(load_opened(open, &unit.schema).err().map(|refused| *refused));
     }
     Ok(refused)

@@ -6,6 +6,9 @@ use crate::host;
 use crate::pipeline::Pipeline;
 use klogger_log::preamble::{Clock, Preamble, Recorder};
 use klogger_os::{Error, processes};
+use klogger_schema::layout::FieldLayout;
+use klogger_schema::model::{Decode, Decoding};
+use klogger_schema::vocabulary::PLACE;
 
 impl Session {
     pub(super) fn preamble(&self, clock: Clock) -> Result<Preamble, Error> {
@@ -28,10 +31,24 @@ impl Session {
             recorder: self.recorder(),
             schemas: units.iter().map(|unit| choice.schema_text(request, unit)).collect(),
             events: self.layouts.clone(),
-            decodings: units.iter().flat_map(|u| u.schema.decodings.iter().cloned()).collect(),
+            decodings: self.decodings(),
             probes: self.engines.iter().flat_map(|e| e.probes()).cloned().collect(),
             costs: self.engines.iter().find_map(|e| e.costs()),
         })
+    }
+
+    /// The tables of the schemata, and that of places if an event has one.
+    fn decodings(&self) -> Vec<Decoding> {
+        let units = self.options.request.numbered();
+        let mut all: Vec<Decoding> =
+            units.flat_map(|(unit, _)| unit.schema.decodings.iter().cloned()).collect();
+        let is_place = |f: &FieldLayout| f.decode == Decode::Table(PLACE.into());
+        if self.layouts.iter().any(|event| event.fields.iter().any(is_place)) {
+            let places = self.engines.iter().flat_map(|e| e.places());
+            let values = (1..).zip(places).collect();
+            all.push(Decoding { name: PLACE.into(), flags: false, values });
+        }
+        all
     }
 
     pub(super) fn recorder(&self) -> Recorder {

@@ -2,6 +2,7 @@
 //! `probe KIND NAME(params) or KIND NAME(params) { C }` and `code { C }`.
 
 use super::{Parse, Parser};
+use crate::attach_points::PLACES_MAX;
 use crate::c::{self, BadCall, Token as C, Unclosed};
 use crate::diagnostic::Diagnostic;
 use crate::lexer::Token;
@@ -133,14 +134,40 @@ impl Parser<'_> {
         })
     }
 
+    /// The name of an attach point, or a list of them with commas.
+    fn target_name(&mut self, kind: ProbeKind, known: bool) -> Parse<(String, Span)> {
+        let (mut name, mut span) = self.one_name(kind, known)?;
+        let mut count = 1;
+        while kind.takes_many() && self.cursor.peek().token == Token::Comma {
+            self.cursor.next();
+            let (other, at) = self.one_name(kind, known)?;
+            if name.split(", ").any(|before| before == other) {
+                let what = format!("`{}` is in this list twice", shorten(&other));
+                self.report(Diagnostic::error(at, what).label("again").help("remove it"));
+            }
+            count += 1;
+            if count > PLACES_MAX {
+                let what = format!("a probe has at most {PLACES_MAX} attach points");
+                return Err(self.report(
+                    Diagnostic::error(at, what).label("one more").help("write a second probe"),
+                ));
+            }
+            name = format!("{name}, {other}");
+            span.end = at.end;
+        }
+        Ok((name, span))
+    }
+
     /// Everything up to the parenthesis: names of attach points may contain characters that are not
     /// tokens of this language.
-    fn target_name(&mut self, kind: ProbeKind, known: bool) -> Parse<(String, Span)> {
+    fn one_name(&mut self, kind: ProbeKind, known: bool) -> Parse<(String, Span)> {
         let first = self.cursor.peek();
         let start = first.span.start;
         let rest = &self.cursor.text[start..];
         let ends = |c: char| {
-            "(){};\"".contains(c) || if kind.is_phrase() { c == '\n' } else { c.is_whitespace() }
+            "(){};\"".contains(c)
+                || c == ',' && kind.takes_many()
+                || if kind.is_phrase() { c == '\n' } else { c.is_whitespace() }
         };
         let length = rest[..rest.find(ends).unwrap_or(rest.len())].trim_end().len();
         let span = Span { start, end: start + length };
@@ -185,10 +212,7 @@ impl Parser<'_> {
         let mut params: Vec<Param> = Vec::new();
         let most = kind.parameters_max();
         if tokens.iter().filter(|(token, _)| *token == C::Comma).count() >= most {
-            let message = match most {
-                1 => "such a probe has one parameter, the result".into(),
-                _ => format!("a probe has at most {most} parameters"),
-            };
+            let message = format!("a probe has at most {most} parameters");
             self.report(
                 Diagnostic::error(open.span, message)
                     .label("of these")

@@ -54,7 +54,7 @@ pub(super) fn tracepoints(
 fn wanted<'a>(schemas: &[&'a Schema]) -> BTreeSet<&'a str> {
     let targets = schemas.iter().flat_map(|s| &s.probes).flat_map(|p| &p.targets);
     let declared = |t: &&Target| attach_points::of(t.kind).is_some_and(|row| row.in_headers);
-    targets.filter(declared).map(|t| t.name.as_str()).collect()
+    targets.filter(declared).filter(|t| !t.is_many()).map(|t| t.name.as_str()).collect()
 }
 
 /// Headers that mention a tracepoint. Macros may append the last part of its name: `_entry`, `_tp`.

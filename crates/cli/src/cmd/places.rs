@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! `klogger places`: the attach points of this kernel, of every kind, as a schema would declare
+//! them. `klogger tracepoints` lists those that are tracepoints or trace events.
+
+use super::{Format, Outcome};
+use crate::failure::Failure;
+use klogger_codegen::KernelTypes;
+use klogger_codegen::bpf::attach_points::{self, AttachPoint};
+use klogger_schema::model::{Param, ProbeKind};
+use klogger_schema::nearest::did_you_mean;
+use klogger_toolchain::host_kernel;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+
+const EXAMPLES: &str = "\
+Examples:
+  klogger places                         all but functions, of which there are many
+  klogger places vfs_read                with 'vfs_read' in name or group
+  klogger places --kind function tcp_
+  klogger places --kind function,tracepoint --exact do_exit
+  klogger places block_rq --format json";
+
+/// List the places of this kernel where a probe can be attached: tracepoints, functions, and others
+///
+/// A line is what a schema declares after the word 'probe', except that tracepoints are shown with
+/// their group. At the return of a function, a probe gets its result and then these parameters:
+/// 'probe return NAME(...)'. Names and types are from the kernel's type information (BTF); groups,
+/// and the events of system calls, are from tracefs, which only root can read.
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// Only places with this word in their name or group
+    #[arg(value_name = "WORD")]
+    word: Option<String>,
+    /// Only the place with exactly this name
+    #[arg(long, requires = "word")]
+    exact: bool,
+    /// Only these kinds of places: tracepoint, trace_event, function ...
+    #[arg(long = "kind", value_name = "KIND", value_delimiter = ',', value_parser = kind)]
+    kinds: Vec<ProbeKind>,
+    /// Format of the output
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
+
+impl Args {
+    pub fn is_text(&self) -> bool {
+        self.format == Format::Text
+    }
+}
+
+/// What is listed.
+pub struct Wanted<'a> {
+    pub kinds: &'a [ProbeKind],
+    pub word: &'a str,
+    pub exact: bool,
+    /// What one of them is called.
+    pub noun: &'a str,
+    /// The command that lists all.
+    pub all: &'a str,
+}
+
+struct Found {
+    point: AttachPoint,
+    group: Option<String>,
+    parameters: Vec<Param>,
+}
+
+/// Those of which a kernel can list the places. The returns of functions are at the same places as
+/// their entries.
+fn listed() -> impl Iterator<Item = ProbeKind> {
+    let twice = |kind: &ProbeKind| kind.word().starts_with("return");
+    let attached = |kind: &ProbeKind| attach_points::of(*kind).is_some();
+    ProbeKind::ALL.into_iter().filter(move |kind| attached(kind) && !twice(kind))
+}
+
+fn kind(word: &str) -> Result<ProbeKind, String> {
+    let known: Vec<&str> = listed().map(ProbeKind::word).collect();
+    let found = listed().find(|kind| kind.word() == word);
+    found.ok_or_else(|| format!("the kinds are {}", known.join(", ")))
+}
+
+pub fn run(args: Args) -> Outcome {
+    let few = |kind: &ProbeKind| *kind != ProbeKind::Function;
+    let kinds: Vec<ProbeKind> = match (&args.word, args.kinds.is_empty()) {
+        (_, false) => args.kinds,
+        (Some(_), true) => listed().collect(),
+        (None, true) => listed().filter(few).collect(),
+    };
+    let word = args.word.as_deref().unwrap_or("");
+    let noun = match kinds[..] {
+        [one] => one.noun(),
+        _ => "place",
+    };
+    let all = "'klogger places' lists places";
+    print(&Wanted { kinds: &kinds, word, exact: args.exact, noun, all }, args.format)
+}
+
+/// Lists what is wanted of this kernel.
+pub fn print(wanted: &Wanted, format: Format) -> Outcome {
+    let types = host_kernel::types()?;
+    let groups = host_kernel::groups();
+    let points: Vec<AttachPoint> =
+        wanted.kinds.iter().flat_map(|kind| attach_points::list(*kind, &types)).collect();
+    let names: Vec<String> = points.iter().map(|p| p.name.clone()).collect();
+    let found = find(wanted, points, &groups, &types)?;
+    if found.is_empty() {
+        let help = did_you_mean(wanted.word, names.iter().map(String::as_str));
+        let failure = Failure::new(format!("this kernel has no {} '{}'", wanted.noun, wanted.word));
+        return Err(failure.help(help.unwrap_or_else(|| wanted.all.into())));
+    }
+    match format {
+        Format::Text => found.iter().for_each(|f| println!("{}", text(f))),
+        Format::Json => println!("{:#}", found.iter().map(to_json).collect::<Value>()),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn find(
+    wanted: &Wanted,
+    points: Vec<AttachPoint>,
+    groups: &BTreeMap<String, String>,
+    types: &KernelTypes,
+) -> Result<Vec<Found>, Failure> {
+    let group_of = |point: &AttachPoint| match point.kind() {
+        ProbeKind::Tracepoint => groups.get(&point.name).cloned(),
+        _ => None,
+    };
+    let word = wanted.word;
+    let is_wanted = |point: &AttachPoint| match wanted.exact {
+        true => point.name == word,
+        false => point.name.contains(word) || group_of(point).is_some_and(|g| g.contains(word)),
+    };
+    let mut found = Vec::new();
+    for point in points.into_iter().filter(is_wanted) {
+        let parameters = point.parameters(types).map_err(|e| Failure::new(e.to_string()))?;
+        found.push(Found { group: group_of(&point), point, parameters });
+    }
+    Ok(found)
+}
+
+fn text(found: &Found) -> String {
+    let parameters: Vec<String> = found.parameters.iter().map(Param::declare).collect();
+    let (kind, group) = (found.point.kind(), &found.group);
+    let before = match kind {
+        ProbeKind::Tracepoint | ProbeKind::TraceEvent => {
+            group.as_ref().map(|g| format!("{g}:")).unwrap_or_default()
+        }
+        _ => format!("{} ", kind.word()),
+    };
+    format!("{before}{}({})", found.point.name, parameters.join(", "))
+}
+
+fn to_json(found: &Found) -> Value {
+    let parameters: Vec<Value> =
+        found.parameters.iter().map(|p| json!({ "type": p.ty, "name": p.name })).collect();
+    json!({
+        "kind": found.point.kind().word(),
+        "name": found.point.name,
+        "group": found.group,
+        "parameters": parameters,
+    })
+}
