@@ -31,6 +31,7 @@ import duckdb
 
 from klogger import smalllog
 from klogger.failure import did_you_mean
+from klogger.prelude import TABLES
 
 UNITS = {"": 1, "ns": 1, "us": 1000, "ms": 10**6, "s": 10**9}
 
@@ -184,9 +185,11 @@ def write_stacks(
     con: duckdb.DuckDBPyConnection, out: Path, stacks: list[tuple[int, list[str]]]
 ) -> None:
     out.mkdir(parents=True, exist_ok=True)
-    con.execute("CREATE TABLE klogger_stack (id BIGINT, frames VARCHAR[], text VARCHAR)")
+    con.execute(f"CREATE TABLE klogger_stack ({TABLES['stack']})")
     con.executemany(
-        "INSERT INTO klogger_stack VALUES (?, ?, ?)", [(n, f, "<".join(f)) for n, f in stacks]
+        "INSERT INTO klogger_stack (id, frames, text, kind, whole)"
+        " VALUES (?, ?, ?, 'kernel', true)",
+        [(n, f, "<".join(f)) for n, f in stacks],
     )
     con.execute(f"COPY klogger_stack TO '{out}/stack.parquet'")
 

@@ -27,7 +27,8 @@ TABLES = {
     "event": "name VARCHAR, schema VARCHAR, id INTEGER, doc VARCHAR, role VARCHAR, logged BIGINT,"
     " lost BIGINT, fields VARCHAR",
     "decoding": "decoding VARCHAR, flags BOOLEAN, value UBIGINT, text VARCHAR",
-    "stack": "id BIGINT, frames VARCHAR[], text VARCHAR",
+    "stack": "id BIGINT, frames VARCHAR[], text VARCHAR, kind VARCHAR, files VARCHAR[],"
+    " sources VARCHAR[], whole BOOLEAN",
     "symbol": "address UBIGINT, name VARCHAR",
 }
 DOCS = {
@@ -35,8 +36,8 @@ DOCS = {
     "ledger": "every way in which data is missing",
     "event": "the event types of this log",
     "decoding": "texts for values; each is also a function, as in task_state(state)",
-    "stack": "kernel stacks, by the numbers in fields `as stack`: "
-    "the functions, the innermost first",
+    "stack": "stacks, by the numbers in fields `as stack`: the functions, the innermost first; "
+    "kind is 'kernel' or 'user'; of user stacks also the files and places in the source",
     "symbol": "the functions of the kernel by address, if some field is `as code`",
     "thread": "one row per thread id, with its latest name",
     "recorder": "the recorder's own threads",

@@ -69,7 +69,9 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Log:
         support.write_log(con, path, processes=processes, end=100, meta={"costs": costs})
     )
     log.connection.execute("INSERT INTO klogger.symbol VALUES (16, 'alpha'), (32, 'beta [m]')")
-    log.connection.execute("INSERT INTO klogger.stack VALUES (7, ['a', 'b'], 'a+0x1<b+0x2')")
+    log.connection.execute(
+        "INSERT INTO klogger.stack (id, frames, text) VALUES (7, ['a', 'b'], 'a+0x1<b+0x2')"
+    )
     return log
 
 

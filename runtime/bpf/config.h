@@ -139,4 +139,23 @@ _Static_assert(KLOGGER_COPIES_MAX + 1 < 1 << KLOGGER_COPY_BITS, "the number of t
 #define KLOGGER_STACK_FRAMES 24
 #define KLOGGER_STACK_SKIP 0
 
+/*
+ * User stacks: see user_stack.h. As many as the kernel walks; and space for the frames of all, in
+ * which a stack takes two words and one for each frame.
+ */
+#define KLOGGER_USER_STACKS_MAX 65536
+#define KLOGGER_USER_FRAMES 127
+#define KLOGGER_USER_WORDS (1u << 21)
+struct klogger_user_slot {
+	__u64 hash;		/* never 0 of a stack */
+	__u64 place;		/* of its first word, from 1 */
+};
+struct klogger_user_stacks {
+	__u64 used;		/* words */
+	__u64 lost[4];		/* no slot was free, no space, the kernel could not walk it */
+	struct klogger_user_slot slot[KLOGGER_USER_STACKS_MAX];
+	/* The time, process id << 32 | number of frames, and the frames. */
+	__u64 word[KLOGGER_USER_WORDS + 2 + KLOGGER_USER_FRAMES];
+};
+
 #endif

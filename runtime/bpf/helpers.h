@@ -27,6 +27,7 @@ static __u32 (*const bpf_get_smp_processor_id)(void) = (void *)8;
 static __u64 (*const bpf_get_current_pid_tgid)(void) = (void *)14;
 static long (*const bpf_get_current_comm)(void *to, __u32 size) = (void *)16;
 static long (*const bpf_get_stackid)(void *context, void *map, __u64 flags) = (void *)27;
+static long (*const bpf_get_stack)(void *context, void *to, __u32 size, __u64 flags) = (void *)67;
 static __u64 (*const bpf_get_current_cgroup_id)(void) = (void *)80;
 static long (*const bpf_probe_read_user)(void *dst, __u32 size, const void *src) = (void *)112;
 static long (*const bpf_probe_read_user_str)(void *dst, __u32 size, const void *src) = (void *)114;
@@ -36,6 +37,8 @@ static long (*const bpf_probe_read_kernel_str)(void *dst, __u32 size,
 static long (*const bpf_seq_write)(void *file, const void *data, __u32 size) = (void *)127;
 static long (*const bpf_ringbuf_output)(void *ringbuf, void *data, __u64 size,
 					__u64 flags) = (void *)130;
+static long (*const bpf_loop)(__u32 times, long (*call)(__u64 n, void *data), void *data,
+			      __u64 flags) = (void *)181;
 static struct task_struct *(*const bpf_get_current_task_btf)(void) = (void *)158;
 
 /* The result of the function of a program that runs at its exit. */

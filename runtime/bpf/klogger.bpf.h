@@ -23,6 +23,7 @@
 #include "slow.h"
 #include "copies.h"
 #include "read.h"
+#include "user_stack.h"
 
 /*
  * One probe hit. The clock is read and the ring looked up for the first event that is on and in
@@ -34,8 +35,8 @@ struct klogger_hit {
 	__u64 nest;			/* hits that this one interrupted */
 	__u32 base;
 	__u32 shared;			/* another thread may log here before this hit ends */
-#ifdef KLOGGER_STACKS
-	void *context;			/* of the program, for `context stack` */
+#if defined(KLOGGER_STACKS) || defined(KLOGGER_USER_STACKS)
+	void *context;			/* of the program, for `context stack` and `user_stack` */
 #endif
 	__u8 lists;			/* the program of an iterator: see list.h */
 	__u8 owned;			/* whether the owner of the object is being recorded */

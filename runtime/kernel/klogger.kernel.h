@@ -345,6 +345,11 @@ u64 klogger_context_memcg(void);
 /* The number of the running thread's kernel stack, from the attach point on; 0: it has none. */
 u32 klogger_stack(void);
 
+/* The kernel does not let modules walk them. */
+u32 klogger_user_stack(void)
+	__attribute__((__error__("user stacks need the bpf engine: record with --engine bpf")));
+#define klogger_context_user_stack() klogger_user_stack()
+
 /* Available in bodies for every engine: the number of this CPU. */
 #define klogger_cpu() raw_smp_processor_id()
 

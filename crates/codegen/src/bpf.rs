@@ -45,8 +45,9 @@ pub struct Program {
 
 /// The C of a schema, for `clang -target bpf`: the first text is the one to compile.
 pub fn source(schema: &Schema, types: &KernelTypes, runs: Runs) -> Result<Vec<NamedText>, Error> {
+    let asks = stack::Asks::of(schema);
     // If the schema takes stacks: the functions that must pass on the program's context.
-    let stacks = stack::asks(schema).then(|| stack::functions(schema));
+    let stacks = asks.any().then(|| stack::functions(schema));
     let events = events_header(schema);
     let kernel =
         NamedText { name: format!("{}.types.h", schema.name), text: types.header(schema, runs)? };
@@ -57,7 +58,7 @@ pub fn source(schema: &Schema, types: &KernelTypes, runs: Runs) -> Result<Vec<Na
          klogger; edit the schema instead. */\n{}\
          #include \"{}\"\n#include \"klogger.bpf.h\"\n#include \"{}\"\n\n",
         schema.name,
-        if stacks.is_some() { "#define KLOGGER_STACKS 1\n" } else { "" },
+        defines(asks),
         kernel.name,
         events.name
     ));
@@ -67,7 +68,7 @@ pub fn source(schema: &Schema, types: &KernelTypes, runs: Runs) -> Result<Vec<Na
     for p in programs(schema) {
         program(&mut out, schema, &p, types, stacks.as_ref())?;
     }
-    calibrate::program(&mut out, schema, stacks.is_some());
+    calibrate::program(&mut out, schema, asks);
     Ok(vec![NamedText { name, text: out.finish() }, events, kernel])
 }
 
@@ -79,6 +80,12 @@ pub fn numbers_places(schema: &Schema) -> bool {
         c::tokens(&block.text, all)
             .any(|(token, at)| token == Token::Word && &block.text[at.start..at.end] == PLACE)
     })
+}
+
+/// What the runtime is told of the stacks that a schema takes.
+fn defines(asks: stack::Asks) -> String {
+    let one = |asked, word| if asked { format!("#define {word} 1\n") } else { String::new() };
+    one(asks.kernel, "KLOGGER_STACKS") + &one(asks.user, "KLOGGER_USER_STACKS")
 }
 
 /// The programs that [`source`] writes, in order.

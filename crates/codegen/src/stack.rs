@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! Finds out whether a schema takes kernel stacks, and adapts its C for that.
+//! Finds out whether a schema takes stacks, and adapts its C for that.
 //!
-//! In a BPF program `klogger_stack()` needs the program's context, which only the program's main
+//! In a BPF program `klogger_stack()` and `klogger_user_stack()` need the program's context, which only the program's main
 //! function has. So in a schema that takes stacks, every function of its `code` blocks gets the
 //! context as an additional first parameter, and every call passes it on. Modules do not need this.
 
@@ -9,20 +9,41 @@ use klogger_schema::c::{self, Token};
 use klogger_schema::model::{CBlock, Context, Schema, Span};
 use std::collections::BTreeSet;
 
-/// The function that takes a stack.
+/// The functions that take a stack.
 const STACK: &str = "klogger_stack";
+const USER_STACK: &str = "klogger_user_stack";
 /// The name of the parameter with the program's context.
 pub(crate) const CONTEXT: &str = "klogger_context";
 
-/// Whether a schema has `context stack`, or its C mentions `klogger_stack` in a body or a helper.
-pub(crate) fn asks(schema: &Schema) -> bool {
+/// Which stacks a schema takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Asks {
+    pub kernel: bool,
+    pub user: bool,
+}
+
+impl Asks {
+    pub(crate) fn of(schema: &Schema) -> Asks {
+        Asks {
+            kernel: asks(schema, Context::Stack, STACK),
+            user: asks(schema, Context::UserStack, USER_STACK),
+        }
+    }
+
+    pub(crate) fn any(self) -> bool {
+        self.kernel || self.user
+    }
+}
+
+/// Whether an event has this context, or the C mentions the function in a body or a helper.
+fn asks(schema: &Schema, context: Context, function: &str) -> bool {
     let mut fields = schema.events.iter().flat_map(|e| &e.fields);
-    if fields.any(|f| f.context == Some(Context::Stack)) {
+    if fields.any(|f| f.context == Some(context)) {
         return true;
     }
     let bodies = schema.probes.iter().map(|p| &p.body);
     schema.code.iter().chain(bodies).any(|block| {
-        words(&block.text).iter().any(|(token, text, _)| *token == Token::Word && *text == STACK)
+        words(&block.text).iter().any(|(token, text, _)| *token == Token::Word && *text == function)
     })
 }
 
@@ -135,15 +156,17 @@ mod tests {
     #[test]
     fn a_helper_can_take_stacks_as_a_body_can() {
         let helper = "static u32 here(void) { return klogger_stack(); }";
-        assert!(asks(&schema(helper, "klogger(E, here());")));
-        assert!(asks(&schema("", "klogger(E, klogger_stack());")));
-        assert!(asks(&schema("\n#define HERE klogger_stack()\n", "klogger(E, HERE);")));
+        let kernel = Asks { kernel: true, user: false };
+        assert_eq!(Asks::of(&schema(helper, "klogger(E, here());")), kernel);
+        assert_eq!(Asks::of(&schema("", "klogger(E, klogger_stack());")), kernel);
+        let defined = schema("\n#define HERE klogger_user_stack()\n", "klogger(E, HERE);");
+        assert_eq!(Asks::of(&defined), Asks { kernel: false, user: true });
     }
 
     #[test]
     fn comments_and_texts_do_not_count() {
         let code = "/* klogger_stack() */ static const char *t = \"klogger_stack\";";
-        assert!(!asks(&schema(code, "klogger(E, 0); // klogger_stack()")));
+        assert!(!Asks::of(&schema(code, "klogger(E, 0); // klogger_stack()")).any());
     }
 
     fn passed(code: &str) -> String {

@@ -124,6 +124,7 @@ static __attribute__((unused)) int klogger_context_pidns_tid(void) { return 108;
 #define klogger_context_comm(to) memset(to, 109, sizeof(to))
 static __attribute__((unused)) __u64 klogger_context_memcg(void) { return 110; }
 static __attribute__((unused)) __u32 klogger_context_stack(void) { return 111; }
+static __attribute__((unused)) __u32 klogger_context_user_stack(void) { return 112; }
 "#;
 
 /// The value that the n-th field of an event is given.

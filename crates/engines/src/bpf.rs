@@ -21,6 +21,7 @@ mod refused;
 mod snapshot;
 mod stacks;
 mod try_load;
+mod user_stacks;
 mod wake_ups;
 
 pub use engine::INFO;
@@ -40,11 +41,14 @@ use klogger_ring::{EVENTS_MAX, NESTED, Rings};
 use klogger_toolchain::compiled_schema::{CompiledSchema, Plan};
 use libbpf_rs::{Link, MapCore, MapHandle, Object};
 use limits::Limits;
-use load::{Config, ENABLED, Part, STACKLESS, STACKS, Shared, load_object, map_fd, map_memory};
+use load::{
+    Config, ENABLED, Part, STACKLESS, STACKS, Shared, USER_STACKS, load_object, map_fd, map_memory,
+};
 use placed::Placed;
 use snapshot::Snapshot;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
+use user_stacks::UserStacks;
 
 /// Loaded programs, and the maps that they share with the recorder.
 pub struct BpfEngine {
@@ -63,6 +67,7 @@ pub struct BpfEngine {
     /// Events are logged on some CPUs only.
     some_cpus: bool,
     stacks: Option<Stacks>,
+    user_stacks: Option<UserStacks>,
     probes: Vec<ProbeState>,
     shared: Shared,
     /// What outlives this process if it is killed.
@@ -115,6 +120,7 @@ impl BpfEngine {
             Some((_, stackless)) => Some(Stacks::new(&objects, stackless)?),
             None => None,
         };
+        let user_stacks = shared.user_stacks.as_ref().map(UserStacks::new).transpose()?;
         Ok(BpfEngine {
             objects,
             links: Vec::new(),
@@ -130,6 +136,7 @@ impl BpfEngine {
             some_cpus: false,
             hits: Mutex::new(Hits::new(config, &shared)?),
             stacks,
+            user_stacks,
             probes: Vec::new(),
             shared,
             kept: Arc::default(),
@@ -172,6 +179,11 @@ fn load_units(
             && object.maps().any(|m| m.name() == STACKS)
         {
             shared.stacks = Some((map_fd(&object, STACKS)?, map_fd(&object, STACKLESS)?));
+        }
+        if let Some(shared) = shared.as_mut().filter(|s| s.user_stacks.is_none())
+            && object.maps().any(|m| m.name() == USER_STACKS)
+        {
+            shared.user_stacks = Some(map_fd(&object, USER_STACKS)?);
         }
         let enabled = map_memory(&map_fd(&object, ENABLED)?, EVENTS_MAX)?;
         // Number 0 is no place.

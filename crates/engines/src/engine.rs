@@ -13,6 +13,7 @@ use crate::request::Request;
 use crate::scope::Scope;
 use crate::stacks::StackTable;
 use crate::threads::Threads;
+use crate::user_code::UserCode;
 use klogger_codegen::made::Maker;
 use klogger_log::ledger::Ledger;
 use klogger_log::preamble::{Costs, ProbeState};
@@ -230,6 +231,12 @@ pub trait Engine {
 
     /// The kernel stacks that its events have the numbers of; `None` if it keeps none.
     fn stacks(&self) -> Option<&dyn StackTable> {
+        None
+    }
+
+    /// The user stacks that its events have the numbers of; `None` if it keeps none. Only after the
+    /// probes are detached.
+    fn user_code(&self) -> Option<UserCode> {
         None
     }
 }

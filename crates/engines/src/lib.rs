@@ -18,3 +18,4 @@ pub mod stacks;
 pub mod threads;
 pub mod times;
 pub mod user;
+pub mod user_code;

@@ -13,7 +13,7 @@ use klogger_log::ledger::{Ledger, Severity};
 use klogger_log::origin::Origin;
 use klogger_log::preamble::Preamble;
 use klogger_log::process::Row;
-use klogger_log::stacks::Stacks;
+use klogger_log::stacks::{End, Side, Stacks};
 use klogger_log::symbols::Symbols;
 use parquet::errors::ParquetError;
 use std::path::Path;
@@ -164,21 +164,40 @@ pub fn write_symbols(dir: &Path, symbols: &Symbols) -> Result<(), ParquetError> 
 }
 
 pub fn write_stacks(dir: &Path, stacks: &Stacks) -> Result<(), ParquetError> {
-    let mut functions = ListBuilder::new(StringBuilder::new());
-    let mut text = StringBuilder::new();
-    for (_, frames) in stacks.iter() {
-        frames
-            .functions()
-            .for_each(|f| functions.values().append_value(String::from_utf8_lossy(f)));
+    let lists = || ListBuilder::new(StringBuilder::new());
+    let (mut functions, mut files, mut sources) = (lists(), lists(), lists());
+    let (mut text, mut kind) = (StringBuilder::new(), StringBuilder::new());
+    let mut whole = BooleanBuilder::new();
+    for (_, stack) in stacks.iter() {
+        for frame in &stack.frames {
+            functions.values().append_value(String::from_utf8_lossy(&frame.function));
+            files.values().append_option(known(&frame.file));
+            sources.values().append_option(known(&frame.source));
+        }
         functions.append(true);
-        let mut whole = Vec::new();
-        frames.push_text(&mut whole);
-        text.append_value(String::from_utf8_lossy(&whole));
+        files.append(true);
+        sources.append(true);
+        let mut shown = Vec::new();
+        stack.push_text(&mut shown);
+        text.append_value(String::from_utf8_lossy(&shown));
+        kind.append_value(match stack.side {
+            Side::Kernel => "kernel",
+            Side::User => "user",
+        });
+        whole.append_value(stack.end == End::Whole);
     }
     let columns: Vec<(&str, ArrayRef)> = vec![
         ("id", numbers(stacks.iter().map(|(id, _)| id as i64))),
         ("frames", Arc::new(functions.finish())),
         ("text", Arc::new(text.finish())),
+        ("kind", Arc::new(kind.finish())),
+        ("files", Arc::new(files.finish())),
+        ("sources", Arc::new(sources.finish())),
+        ("whole", Arc::new(whole.finish())),
     ];
     write_small(&dir.join("stack.parquet"), columns)
+}
+
+fn known(text: &str) -> Option<&str> {
+    Some(text).filter(|text| !text.is_empty())
 }

@@ -13,7 +13,8 @@
 //! - `ledger.parquet`: what was lost
 //! - `event.parquet`: the events of the log, with counts
 //! - `decoding.parquet`: texts for values
-//! - `stack.parquet`: kernel stacks: the number in the events, the functions, and the text
+//! - `stack.parquet`: stacks: the number in the events, the functions, and the text; whether of the
+//!   kernel or of a program, and for each frame its file and its place in the source
 //! - `meta.json`: what the tables were made from, and the log's preamble; written last
 //!
 //! The tables of events are sorted by `time`. Each says in its metadata what the event is and where
@@ -44,4 +45,4 @@ pub use output::{Error, Export};
 pub use registry::EXPORTERS;
 
 /// Changes when the tables do, so that older ones are made again.
-pub const VERSION: u32 = 7;
+pub const VERSION: u32 = 8;

@@ -64,6 +64,7 @@ impl Damage {
                 ..damage.of(header.origin)
             },
             Kind::Stacks => Damage { what: format!("the table of stacks: {why}"), ..damage },
+            Kind::Code => Damage { what: format!("the table of user stacks: {why}"), ..damage },
             Kind::Symbols => Damage { what: format!("the symbol table: {why}"), ..damage },
             Kind::Ledger => Damage { what: format!("the ledger: {why}"), ..damage },
             Kind::Index => Damage { what: format!("the index: {why}"), ..damage },

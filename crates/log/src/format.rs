@@ -7,7 +7,7 @@
 //!
 //! ```text
 //! preamble | block | block | ...
-//!     | (stacks) | (symbols) | (preamble) | (ledger) | block (index) | trailer
+//!     | (stacks) | (code) | (symbols) | (preamble) | (ledger) | block (index) | trailer
 //! ```
 //!
 //! Blocks of events are written in the order in which rings are drained. If a recording ends early
@@ -57,7 +57,7 @@
 //! | 64 | 4 | process id of that thread; otherwise 0 |
 //! | 68 | 4 | stream number of that thread, from 1; otherwise 0 |
 //!
-//! Kinds: 1 events, 2 symbols, 3 ledger, 4 index, 5 schemata, 6 stacks, 7 preamble.
+//! Kinds: 1 events, 2 symbols, 3 ledger, 4 index, 5 schemata, 6 stacks, 7 preamble, 8 code.
 //!
 //! The payload follows the header, then zeros up to a multiple of 8. Header fields that a kind does
 //! not use are 0. A reader skips blocks of unknown kinds, and unknown bytes at the end of a header.
@@ -101,6 +101,23 @@
 //! **Stacks.** Text, one line per kernel stack: its number, which events have in a field
 //! `as stack`, then its frames, innermost first, each after a space: `FUNCTION+0xOFFSET`, or an
 //! address if the symbol is unknown. Each number has at most one line.
+//!
+//! **Code.** Text, user stacks and what their addresses mean, in lines of three forms:
+//!
+//! - `f NUMBER BUILD-ID SEGMENTS PATH`: a file. Numbers count from 0. Without a build id it is
+//!   `-`. SEGMENTS are those with code, `OFFSET:SIZE:ADDRESS` in hexadecimal, with commas between
+//!   them; `-` if they are unknown. A PATH `[vdso]` is the code that the kernel gives to each program, and `[perf map PID]` that of a
+//!   program which describes what it has made; offsets in the latter are addresses.
+//! - `s NUMBER PID CUT FRAME FRAME ...`: a stack of that process, the innermost frame first. The
+//!   number is not that of a kernel stack. CUT is `cut` if there were more frames, otherwise `-`.
+//!   A frame is `FILE+OFFSET`, a place in a file, or an address that belongs to none; both in
+//!   hexadecimal. It is that of the instruction, and in all but the first frame the return
+//!   address minus 1, which is in the call.
+//! - `n FILE+OFFSET DISTANCE`, then for each function at that place a tab, its name, a tab, and
+//!   `SOURCE:LINE`, which may be empty: first the function that the place is DISTANCE
+//!   (hexadecimal) bytes into, then those that were inlined there, each into the one before it.
+//!
+//! `klogger symbolize` replaces the lines `n`.
 //!
 //! **Ledger.** JSON: `Ledger` in `ledger.rs`. A recording lasts from `clock.start_ns` of the
 //! preamble to `end_ns` of the ledger (without a ledger, to the last event). `record`, `info` and

@@ -5,6 +5,7 @@
 
 pub mod builder;
 pub mod builtin;
+pub mod code;
 mod codes;
 pub mod damage;
 pub mod decode;

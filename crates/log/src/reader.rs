@@ -5,6 +5,7 @@
 mod head;
 
 use self::head::{Head, read_addition, read_copy, read_head};
+use crate::code::Code;
 use crate::damage::{Damage, note};
 use crate::error::Error;
 use crate::format::{self, BlockHeader, Kind};
@@ -186,6 +187,7 @@ impl Reader {
                 | Kind::Index
                 | Kind::Stacks
                 | Kind::Preamble
+                | Kind::Code
                 | Kind::Other(_) => {}
             }
         }
@@ -198,10 +200,15 @@ impl Reader {
         Symbols::new(self.lines(Kind::Symbols))
     }
 
-    /// The kernel stacks; empty if the log has none, or if they cannot be read (which
-    /// [`Reader::check_rest`] reports).
+    /// The stacks of the kernel and of programs; empty if the log has none, or if they cannot be
+    /// read (which [`Reader::check_rest`] reports).
     pub fn stacks(&self) -> Stacks {
-        Stacks::new(&self.lines(Kind::Stacks))
+        Stacks::new(&self.lines(Kind::Stacks)).with(&self.code())
+    }
+
+    /// The user stacks, and the names of their code.
+    pub fn code(&self) -> Code {
+        Code::new(&self.lines(Kind::Code))
     }
 
     fn lines(&self, kind: Kind) -> Vec<u8> {

@@ -6,9 +6,11 @@
 //! its recording ends.
 
 mod parts;
+pub mod rewrite;
 mod sink;
 
 pub use self::sink::Sink;
+use crate::code::Code;
 use crate::codes::Codes;
 use crate::format::{
     self, ADDITIONS_MAX, BLOCK_HEADER_SIZE, BLOCK_RAW_MAX, BlockHeader, CPU_MAX, FILE_HEADER_SIZE,
@@ -202,6 +204,11 @@ impl<S: Sink> Writer<S> {
         self.lines(Kind::Stacks, text)
     }
 
+    /// Appends user stacks, and the names of their code.
+    pub fn code(&mut self, code: &Code) -> io::Result<()> {
+        self.lines(Kind::Code, &code.lines())
+    }
+
     fn lines(&mut self, kind: Kind, text: &str) -> io::Result<()> {
         let mut rest = text.as_bytes();
         self.need_packer()?;
@@ -277,16 +284,21 @@ impl<S: Sink> Writer<S> {
         }
         self.append(BlockHeader::plain(Kind::Ledger), &json, false)?;
         let index_offset = self.offset;
-        let mut index = Vec::with_capacity(self.index.len() * BLOCK_HEADER_SIZE);
-        for (offset, header) in &self.index {
-            index.extend_from_slice(&offset.to_le_bytes());
-            index.extend_from_slice(&header.encode(&[])[8..]);
-        }
+        let index = self.encoded_index();
         // Without an index, a log of so many blocks is read block by block.
         if index.len() <= BLOCK_RAW_MAX {
             self.append(BlockHeader::plain(Kind::Index), &index, false)?;
         }
         self.put(&[&format::encode_trailer(index_offset)])
+    }
+
+    fn encoded_index(&self) -> Vec<u8> {
+        let mut index = Vec::with_capacity(self.index.len() * BLOCK_HEADER_SIZE);
+        for (offset, header) in &self.index {
+            index.extend_from_slice(&offset.to_le_bytes());
+            index.extend_from_slice(&header.encode(&[])[8..]);
+        }
+        index
     }
 
     /// Discards the last block to make room.

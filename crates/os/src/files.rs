@@ -29,6 +29,17 @@ pub fn open_seen(seen: &File) -> io::Result<File> {
     File::options().read(true).write(true).custom_flags(libc::O_NONBLOCK).open(path)
 }
 
+/// Opens a file for reading, if it is a regular one. What a path refers to may be chosen by other
+/// users, and opening a device can have effects.
+pub fn open_regular(path: &Path) -> io::Result<File> {
+    let seen = File::options().read(true).custom_flags(libc::O_PATH).open(path)?;
+    if !seen.metadata()?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
+    }
+    let path = format!("/proc/self/fd/{}", seen.as_raw_fd());
+    File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)
+}
+
 /// Opens a folder by its path below `root`: `..` does not leave `root`, and links are not followed.
 pub fn open_folder_below(root: &File, path: &Path) -> io::Result<File> {
     let path = CString::new(path.as_os_str().as_bytes())?;

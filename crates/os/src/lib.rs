@@ -4,6 +4,7 @@
 pub mod bpffs;
 pub mod cgroups;
 pub mod clocks;
+pub mod code_events;
 pub mod confine;
 mod cpu;
 mod error;

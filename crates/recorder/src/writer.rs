@@ -4,6 +4,8 @@
 
 use crate::names::ThreadNames;
 use klogger_engines::stacks::{self, StackTable};
+use klogger_engines::user_code::UserCode;
+use klogger_log::code::Code;
 use klogger_log::ledger::{Entry, Key, Ledger};
 use klogger_log::origin::Origin;
 use klogger_log::preamble::Addition;
@@ -15,6 +17,7 @@ use klogger_os::machine;
 use klogger_ring::block::{Block, Builtin, Pool, Status, ToWriter};
 use klogger_schema::layout::EventLayout;
 use klogger_schema::model::Decode;
+use klogger_symbolize::{Search, symbolize};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
@@ -32,6 +35,8 @@ const FLUSH: Duration = Duration::from_millis(500);
 pub struct Names {
     pub stacks: String,
     pub symbols: String,
+    /// User stacks, if any were asked for.
+    pub code: Option<Code>,
 }
 
 impl Names {
@@ -56,7 +61,27 @@ impl Names {
                 &Symbols::new(symbols.clone().into_bytes()),
             ),
             symbols: if code { symbols } else { String::new() },
+            code: None,
         }
+    }
+
+    /// Adds user stacks, and the names of their code; what could not be kept goes to the ledger.
+    pub fn with_code(mut self, found: UserCode, ledger: &mut Ledger) -> Names {
+        let UserCode { mut code, unnumbered, lost } = found;
+        let mut note = |count, what: String| {
+            ledger.entries.push(Entry::new(Key::StackUnknown).count(count).detail(&what));
+        };
+        for (why, count) in unnumbered {
+            note(count, format!("{count} user stacks have no number: {why}"));
+        }
+        if lost > 0 {
+            note(lost, format!("{lost} records of what programs mapped were lost"));
+        }
+        let search = Search::here(&code.stacks);
+        symbolize(&mut code, &search);
+        code.keep_used();
+        self.code = Some(code);
+        self
     }
 }
 
@@ -301,9 +326,10 @@ impl LogWriter {
             ledger.entries.extend(self.own_discarded(&e.to_string()));
         }
         let stacks = self.writer.stacks(&names.stacks);
+        let code = names.code.as_ref().map_or(Ok(()), |code| self.writer.code(code));
         let symbols = self.writer.symbols(&names.symbols);
         let summary = self.writer.finish(&ledger)?;
-        flushed.and(stacks).and(symbols).map(|()| summary)
+        flushed.and(stacks).and(code).and(symbols).map(|()| summary)
     }
 
     /// The recorder's own events that could not be written at the end either.

@@ -104,6 +104,7 @@ contexts! {
     Comm   "comm"   "string[16]" U8 Text(16), Plain, false "name of the thread"
     Memcg  "memcg"  "u64" U64 One, Plain,  false "id of the memory control group"
     Stack  "stack"  "uint" U32 One, Stack, false "number of the kernel stack"
+    UserStack "user_stack" "uint" U32 One, Stack, false "number of the user stack"
 }
 
 impl Context {

@@ -241,6 +241,7 @@ struct klogger_record_AROUND {
 	char comm[16];
 	unsigned long long memcg;
 	unsigned int stack;
+	unsigned int user_stack;
 };
 _Static_assert(__builtin_offsetof(struct klogger_record_AROUND, x) == 8, "offset of x");
 _Static_assert(__builtin_offsetof(struct klogger_record_AROUND, tid) == 12, "offset of tid");
@@ -254,6 +255,7 @@ _Static_assert(__builtin_offsetof(struct klogger_record_AROUND, pidns_tid) == 44
 _Static_assert(__builtin_offsetof(struct klogger_record_AROUND, comm) == 48, "offset of comm");
 _Static_assert(__builtin_offsetof(struct klogger_record_AROUND, memcg) == 64, "offset of memcg");
 _Static_assert(__builtin_offsetof(struct klogger_record_AROUND, stack) == 72, "offset of stack");
+_Static_assert(__builtin_offsetof(struct klogger_record_AROUND, user_stack) == 76, "offset of user_stack");
 
 static __always_inline void klogger_event_AROUND(struct klogger_hit *klogger_hit, int x)
 {
@@ -276,5 +278,6 @@ static __always_inline void klogger_event_AROUND(struct klogger_hit *klogger_hit
 	klogger_context_comm(klogger_record->comm);
 	klogger_store(klogger_record->memcg, klogger_context_memcg());
 	klogger_store(klogger_record->stack, klogger_context_stack());
+	klogger_store(klogger_record->user_stack, klogger_context_user_stack());
 	klogger_commit(klogger_hit, klogger_record, 7);
 }

@@ -143,10 +143,10 @@ KLOGGER_SHARED struct klogger_unit klogger_unit_everything_[hash] = {
 	"\n"
 	"event AROUND \"with what was running\" {\n"
 	"    int x\n"
-	"    context tid tgid prio cgroup ppid irq netns pidns_tid comm memcg stack\n"
+	"    context tid tgid prio cgroup ppid irq netns pidns_tid comm memcg stack user_stack\n"
 	"}\n"
 	"",
-	935, 0,
+	946, 0,
 	"NOTHING\0"
 	"NUMBERS\0"
 	"FIXED\0"

@@ -16,6 +16,7 @@ pub mod places;
 pub mod record;
 pub mod rescue;
 pub mod show;
+pub mod symbolize;
 pub mod tracepoints;
 
 use crate::complete;
@@ -47,6 +48,7 @@ pub enum Command {
     Info(info::Args),
     Cat(cat::Args),
     Export(export::Args),
+    Symbolize(symbolize::Args),
     Gen(generate::Args),
     Build(build::Args),
     Kernel(kernel::Args),
@@ -54,6 +56,9 @@ pub enum Command {
     Manual(manual::Args),
     #[command(hide = true)]
     Complete(complete::Args),
+    /// Reads files with the names of code, for a recorder or `klogger symbolize`
+    #[command(hide = true, name = klogger_symbolize::WORKER)]
+    NameCode,
     /// `klogger NAME` runs the program `klogger-NAME`
     #[command(external_subcommand)]
     External(Vec<OsString>),
@@ -90,12 +95,22 @@ impl Command {
             Command::Info(args) => info::run(args),
             Command::Cat(args) => cat::run(args),
             Command::Export(args) => export::run(args),
+            Command::Symbolize(args) => symbolize::run(args),
             Command::Gen(args) => generate::run(args),
             Command::Build(args) => build::run(args),
             Command::Kernel(args) => kernel::run(args),
             Command::Manual(args) => manual::run(args),
             Command::Complete(args) => complete::run(args),
+            Command::NameCode => name_code(),
             Command::External(words) => external::run(words),
         }
     }
+}
+
+/// Its caller notices if it fails.
+fn name_code() -> Outcome {
+    Ok(match klogger_symbolize::work() {
+        Ok(()) => std::process::ExitCode::SUCCESS,
+        Err(_) => std::process::ExitCode::FAILURE,
+    })
 }

@@ -7,6 +7,7 @@
 //! alternate, and each is reached by the same few comparisons.
 
 use crate::events::{arguments, unconditional};
+use crate::stack::Asks;
 use crate::text::Text;
 use klogger_schema::layout::{EventLayout, FieldLayout};
 use klogger_schema::model::{Decode, Event, Schema, Shape};
@@ -24,8 +25,8 @@ pub const EMPTY: u32 = 0;
 pub const ENTER: u32 = 1;
 pub const FIRST_EVENT: u32 = 2;
 
-/// Adds the program. `stacks`: whether this object has a table for stacks.
-pub(crate) fn program(out: &mut Text, schema: &Schema, stacks: bool) {
+/// Adds the program. `stacks`: those for which this object has a table.
+pub(crate) fn program(out: &mut Text, schema: &Schema, stacks: Asks) {
     let events: Vec<_> =
         schema.events.iter().map(|e| EventLayout::new(&schema.name, e, 1)).collect();
     let all = || events.iter().flat_map(arguments);
@@ -47,7 +48,7 @@ pub(crate) fn program(out: &mut Text, schema: &Schema, stacks: bool) {
     for (index, event) in schema.events.iter().enumerate().filter(|(_, e)| conditional(e)) {
         unconditional(out, schema, event, index);
     }
-    let hit = if stacks { ".context = klogger_arguments" } else { "" };
+    let hit = if stacks.any() { ".context = klogger_arguments" } else { "" };
     let place = PLACES[PLACES.len() - 1];
     out.push(format_args!(
         "\nSEC(\"?tp_btf/{place}\")\nint {PROGRAM}(__attribute__((unused)) unsigned long long \
@@ -71,10 +72,14 @@ pub(crate) fn program(out: &mut Text, schema: &Schema, stacks: bool) {
 }
 
 /// A value for a field; a number is the recorder's thread, which is in scope.
-fn value(field: &FieldLayout, stacks: bool) -> String {
+fn value(field: &FieldLayout, stacks: Asks) -> String {
     match field.shape {
-        Shape::One if stacks && field.decode == Decode::Stack => {
+        // Which of the two a body passes is not known: they cost about the same.
+        Shape::One if field.decode == Decode::Stack && stacks.kernel => {
             "klogger_stack_of(klogger_arguments)".into()
+        }
+        Shape::One if field.decode == Decode::Stack && stacks.user => {
+            "klogger_user_stack_of(klogger_arguments)".into()
         }
         Shape::One => "klogger_tid".into(),
         Shape::Array(_) => "(const void *)klogger_any_numbers".into(),

@@ -141,7 +141,7 @@ fn table(out: &mut Text, schema: &Schema, points: &[AttachPoint]) {
         "\t.bench = klogger_bench_{name},\n\
          \t.variables = klogger_variables,\n\t.variables_end = klogger_variables_end,\n"
     );
-    if stack::asks(schema) {
+    if stack::Asks::of(schema).kernel {
         more += "\t.stacks = true,\n";
     }
     if !points.is_empty() {

@@ -5,6 +5,7 @@ use super::BpfEngine;
 use super::larger::LargerRings;
 use super::load::{Part, map_memory};
 use super::snapshot::Snapshot;
+use super::user_stacks::UserStacks;
 use super::wake_ups::WakeUpMap;
 use super::{attach, grace, placed, prepare};
 use crate::cpu_rings::{CpuRings, Growth};
@@ -16,6 +17,7 @@ use crate::scope::Scope;
 use crate::stacks::StackTable;
 use crate::threads::Threads;
 use crate::times::Times;
+use crate::user_code::UserCode;
 use klogger_codegen::bpf::{MAKER, Program, programs};
 use klogger_log::preamble::{Costs, ProbeState};
 use klogger_os::Error;
@@ -168,6 +170,10 @@ impl Engine for BpfEngine {
         let mut hits = self.hits.lock().unwrap_or_else(PoisonError::into_inner);
         hits.look(&self.objects, false);
         hits.missed(&self.objects)
+    }
+
+    fn user_code(&self) -> Option<UserCode> {
+        self.user_stacks.as_ref().map(UserStacks::code)
     }
 
     fn stacks(&self) -> Option<&dyn StackTable> {

@@ -39,6 +39,10 @@ pub const MARKS: &str = "klogger_marks";
 pub const STACKS: &str = "klogger_stacks";
 pub const STACKLESS: &str = ".bss.klogger_k";
 
+/// In objects of schemata that ask for user stacks.
+pub const USER_STACKS: &str = ".bss.klogger_w";
+const USER_SCRATCH: &str = "klogger_user_scratch";
+
 /// The maps that the first object makes and all others reuse.
 pub struct Shared {
     pub rings: OwnedFd,
@@ -58,6 +62,8 @@ pub struct Shared {
     /// From the first object that has them: the table of stacks, and the counts of stacks without a
     /// slot.
     pub stacks: Option<(OwnedFd, OwnedFd)>,
+    /// From the first object that has it.
+    pub user_stacks: Option<OwnedFd>,
 }
 
 impl Shared {
@@ -84,6 +90,7 @@ impl Shared {
             caught: map_fd(object, CAUGHT)?,
             marks: map_fd(object, MARKS)?,
             stacks: None,
+            user_stacks: None,
         })
     }
 
@@ -105,6 +112,7 @@ impl Shared {
             MARKS => Some(&self.marks),
             STACKS => self.stacks.as_ref().map(|(stacks, _)| stacks),
             STACKLESS => self.stacks.as_ref().map(|(_, stackless)| stackless),
+            USER_STACKS => self.user_stacks.as_ref(),
             _ => None,
         }
     }
@@ -266,7 +274,7 @@ fn set_maps(
                 }
             }
             MARKS if config.preempt => map.set_max_entries(layout::MARKS)?,
-            NESTED_RINGS | LEFT => map.set_max_entries(config.rings as u32)?,
+            NESTED_RINGS | LEFT | USER_SCRATCH => map.set_max_entries(config.rings as u32)?,
             RINGS => {
                 map.set_value_size(Rings::stride(config.ring_size) as u32)?;
                 map.set_max_entries(config.rings as u32)?;

@@ -18,6 +18,7 @@ pub enum Kind {
     Schemata,
     Stacks,
     Preamble,
+    Code,
     /// Written by a later version; skipped.
     Other(u8),
 }
@@ -32,6 +33,7 @@ impl Kind {
             Kind::Schemata => 5,
             Kind::Stacks => 6,
             Kind::Preamble => 7,
+            Kind::Code => 8,
             Kind::Other(n) => n,
         }
     }
@@ -45,6 +47,7 @@ impl Kind {
             5 => Kind::Schemata,
             6 => Kind::Stacks,
             7 => Kind::Preamble,
+            8 => Kind::Code,
             n => Kind::Other(n),
         }
     }

@@ -176,6 +176,11 @@ impl Session {
     /// Names for the kernel addresses in events of probes.
     fn names(&self, ledger: &mut Ledger) -> Names {
         let probes = self.engines.iter().find(|e| e.info().probes);
-        probes.map(|e| Names::of(&self.layouts, e.stacks(), ledger)).unwrap_or_default()
+        let names = probes.map(|e| Names::of(&self.layouts, e.stacks(), ledger));
+        let names = names.unwrap_or_default();
+        match probes.and_then(|engine| engine.user_code()) {
+            Some(found) => names.with_code(found, ledger),
+            None => names,
+        }
     }
 }

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! `klogger symbolize`
+
+use super::{Format, Outcome};
+use crate::failure::Failure;
+use crate::text::open;
+use klogger_log::code::{Code, Place};
+use klogger_log::reader::Reader;
+use klogger_log::text::escaped;
+use klogger_log::writer::rewrite;
+use klogger_os::files::{cannot_write, folder_of};
+use klogger_os::machine;
+use klogger_symbolize::{Missing, Search, symbolize};
+use serde_json::json;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use tempfile::NamedTempFile;
+
+/// Name the functions of user stacks again, with other files
+///
+/// The recorder names them at the end of a recording. 'symbolize' does it again, also on another
+/// machine: it finds programs, libraries and debug information by the build ids in the log. Names
+/// that it does not find stay as they are.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  klogger symbolize a.klog        with debug information \
+                  installed since\n  klogger symbolize a.klog --debug-dir ~/debug -o b.klog\n  \
+                  klogger symbolize a.klog --sysroot /mnt/board\n\n\
+                  DIR of --debug-dir has files .build-id/NN/REST.debug, as /usr/lib/debug; DIR \
+                  of\n--sysroot the programs and libraries of the machine that recorded.")]
+pub struct Args {
+    /// The log; it is replaced when all is written
+    #[arg(value_name = "LOG")]
+    log: PathBuf,
+    /// Write another log instead
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Look for debug information here as well; may be repeated
+    #[arg(long, value_name = "DIR")]
+    debug_dir: Vec<PathBuf>,
+    /// Look for programs and libraries below this directory, not below /
+    #[arg(long, value_name = "DIR")]
+    sysroot: Option<PathBuf>,
+    /// Format of the report
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
+
+pub fn run(args: Args) -> Outcome {
+    args.check()?;
+    let log = open::open(&args.log)?;
+    let mut code = log.code();
+    check(&log, &code, &args.log)?;
+    let mut debug = args.debug_dir.clone();
+    debug.extend(args.sysroot.iter().map(|root| root.join("usr/lib/debug")));
+    if args.sysroot.is_none() {
+        debug.extend(Search::debug_folders());
+    }
+    let search = Search { debug, sysroot: args.sysroot.clone(), ..Search::default() };
+    let missing = symbolize(&mut code, &search);
+    let output = args.output.as_ref().unwrap_or(&args.log);
+    write(&log, &code, output, &args.log)?;
+    let (places, named) = count(&code);
+    match args.format {
+        Format::Text => print(places, named, &missing, output),
+        Format::Json => println!(
+            "{:#}",
+            json!({ "log": output, "places": places, "named": named, "missing": missing })
+        ),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Args {
+    fn check(&self) -> Result<(), Failure> {
+        let named = [("--sysroot", self.sysroot.iter().collect::<Vec<_>>())];
+        let named = named.into_iter().chain([("--debug-dir", self.debug_dir.iter().collect())]);
+        for (option, folders) in named {
+            if let Some(folder) = folders.into_iter().find(|f| !f.is_dir()) {
+                let folder = escaped(&folder.display().to_string());
+                return Err(Failure::new(format!("{option}: there is no directory {folder}")));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Refuses a log of which the copy would not be whole, or that has nothing to be named.
+fn check(log: &Reader, code: &Code, path: &Path) -> Result<(), Failure> {
+    let name = escaped(&path.display().to_string());
+    if log.is_being_written() {
+        return Err(Failure::new(format!("{name} is still being written"))
+            .help("wait until its recorder has ended"));
+    }
+    if !log.is_complete() || !log.damage().is_empty() {
+        return Err(Failure::new(format!("{name} is damaged or incomplete, and is not rewritten"))
+            .help(format!("'klogger info {name}' says what is missing")));
+    }
+    if code.stacks.is_empty() {
+        return Err(Failure::new(format!("{name} has no user stacks")).help(
+            "only these are named later: events take them with klogger_user_stack() or `context \
+             user_stack`",
+        ));
+    }
+    Ok(())
+}
+
+/// The log is there as it was until the new one is complete.
+fn write(log: &Reader, code: &Code, output: &Path, original: &Path) -> Result<(), Failure> {
+    let cannot = |e| cannot_write(output, e);
+    machine::write_as_private_as(original);
+    let made = NamedTempFile::new_in(folder_of(output)).map_err(cannot)?;
+    let rights = fs::metadata(original).map_err(cannot)?.permissions();
+    made.as_file().set_permissions(rights).map_err(cannot)?;
+    let mut file = made.as_file().try_clone().map_err(cannot)?;
+    rewrite::with_code(log, code, &mut file).map_err(cannot)?;
+    file.sync_all().map_err(cannot)?;
+    made.persist(output).map_err(|e| cannot_write(output, e.error))?;
+    Ok(())
+}
+
+/// Places in files, and how many of them have names.
+fn count(code: &Code) -> (usize, usize) {
+    let frames = code.stacks.iter().flat_map(|s| &s.frames);
+    let mut places: Vec<Place> = frames.copied().collect();
+    places.sort_unstable();
+    places.dedup();
+    let named = |place: &&Place| match place {
+        Place::File(file, at) => code.names.contains_key(&(*file, *at)),
+        Place::Address(_) => false,
+    };
+    (places.len(), places.iter().filter(named).count())
+}
+
+fn print(places: usize, named: usize, missing: &[Missing], output: &Path) {
+    let output = escaped(&output.display().to_string());
+    println!("{output}: {named} of {places} places in user code have names");
+    for file in missing {
+        let id = if file.build_id.is_empty() { "no build id" } else { &file.build_id };
+        println!("  {} ({id}): {}", escaped(&file.path), file.why);
+        for path in &file.looked {
+            println!("    {}", escaped(path));
+        }
+    }
+}

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! The table of user stacks, which programs fill, and the record of what processes have mapped.
+
+use super::load::map_memory;
+use crate::user_code::{Mappings, Stack, UserCode};
+use klogger_os::{Error, Mapping};
+use klogger_ring::layout::bpf as layout;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering;
+
+/// The user stacks of probe hits.
+pub struct UserStacks {
+    table: Mapping,
+    mappings: Mappings,
+}
+
+impl UserStacks {
+    /// From here on it is recorded what processes map.
+    pub(super) fn new(table: &OwnedFd) -> Result<UserStacks, Error> {
+        Ok(UserStacks {
+            table: map_memory(table, layout::USER_STACKS)?,
+            mappings: Mappings::watch()?,
+        })
+    }
+
+    fn word(&self, at: usize) -> u64 {
+        self.table.word(at).load(Ordering::Acquire)
+    }
+
+    fn read(&self) -> Vec<Stack> {
+        let slot = |n: usize| {
+            let place = layout::USER_STACKS_SLOT + layout::USER_SLOT * n + layout::USER_SLOT_PLACE;
+            let at = usize::try_from(self.word(place)).ok()?.checked_sub(1)?;
+            let word = |n: usize| self.word(layout::USER_STACKS_WORD + 8 * (at + n));
+            let (time, head) = (word(0), word(1));
+            let frames = (head as u32 as usize).min(layout::USER_FRAMES);
+            Some(Stack {
+                number: (layout::STACKS_MAX + 1 + n) as u64,
+                time,
+                pid: (head >> 32) as u32,
+                cut: frames == layout::USER_FRAMES,
+                addresses: (0..frames).map(|n| word(2 + n)).collect(),
+            })
+        };
+        (0..layout::USER_STACKS_MAX).filter_map(slot).collect()
+    }
+
+    /// The stacks, with what their addresses refer to.
+    pub fn code(&self) -> UserCode {
+        let lost = ["no slot was free", "the table was full", "the kernel could not walk them"];
+        let count = |n: usize| self.word(layout::USER_STACKS_LOST + 8 * n);
+        let unnumbered = lost.iter().enumerate().map(|(n, why)| (*why, count(n)));
+        self.mappings.code(&self.read(), unnumbered.filter(|(_, n)| *n > 0).collect())
+    }
+}

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! What processes map as code, from the kernel: the records that perf uses.
+
+use crate::mapping::Mapping;
+use std::io;
+use std::os::fd::{AsFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::Ordering;
+
+/// Pages of a CPU's ring, a power of two.
+const PAGES: usize = 64;
+const PAGE: usize = 4096;
+/// Offsets in the ring's first page: `data_head` and `data_tail` of `struct perf_event_mmap_page`.
+const HEAD: usize = 1024;
+const TAIL: usize = 1032;
+
+const SOFTWARE: u32 = 1;
+const DUMMY: u64 = 9;
+const SAMPLE_TIME: u64 = 1 << 2;
+/// Bits of `perf_event_attr`: mmap, comm, task, sample_id_all, mmap2, comm_exec, use_clockid,
+/// build_id.
+const FLAGS: u64 = 1 << 8 | 1 << 9 | 1 << 13 | 1 << 18 | 1 << 23 | 1 << 24 | 1 << 25 | 1 << 34;
+
+/// `struct perf_event_attr` up to `clockid` (include/uapi/linux/perf_event.h).
+#[repr(C)]
+#[derive(Default)]
+struct Attributes {
+    kind: u32,
+    size: u32,
+    config: u64,
+    sample_period: u64,
+    sample_type: u64,
+    read_format: u64,
+    flags: u64,
+    wakeup_events: u32,
+    bp_type: u32,
+    config1: u64,
+    config2: u64,
+    branch_sample_type: u64,
+    sample_regs_user: u64,
+    sample_stack_user: u32,
+    clockid: i32,
+}
+
+/// Of all processes that run on a CPU.
+fn open(attributes: &Attributes, cpu: libc::c_int) -> io::Result<OwnedFd> {
+    let (any, no_group, cloexec): (libc::pid_t, libc::c_int, libc::c_ulong) = (-1, -1, 8);
+    // SAFETY: the attributes are as long as they say.
+    let fd = unsafe {
+        libc::syscall(
+            libc::SYS_perf_event_open,
+            &raw const *attributes,
+            any,
+            cpu,
+            no_group,
+            cloexec,
+        )
+    };
+    let fd = RawFd::try_from(fd).ok().filter(|fd| *fd >= 0);
+    // SAFETY: the descriptor is new and ours.
+    fd.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }).ok_or_else(io::Error::last_os_error)
+}
+
+/// Something that happened to the code of a process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CodeEvent {
+    /// ns of CLOCK_MONOTONIC.
+    pub time: u64,
+    pub pid: u32,
+    pub what: What,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    /// It mapped code.
+    Map { start: u64, length: u64, offset: u64, path: String, build_id: Vec<u8> },
+    /// It runs another program: what it had mapped is gone.
+    Exec,
+    /// It began, with the mappings of this process.
+    Fork { parent: u32 },
+}
+
+/// A ring for each CPU.
+pub struct CodeEvents {
+    rings: Vec<(OwnedFd, Mapping)>,
+}
+
+impl CodeEvents {
+    /// Begins to record all processes. CPUs that cannot be opened are offline.
+    pub fn new(cpus: usize) -> io::Result<CodeEvents> {
+        let attributes = Attributes {
+            kind: SOFTWARE,
+            size: size_of::<Attributes>() as u32,
+            config: DUMMY,
+            sample_type: SAMPLE_TIME,
+            flags: FLAGS,
+            clockid: libc::CLOCK_MONOTONIC,
+            ..Attributes::default()
+        };
+        let mut rings = Vec::new();
+        let mut failure = None;
+        for cpu in 0..cpus {
+            match open(&attributes, cpu as libc::c_int) {
+                Ok(fd) => {
+                    let ring = Mapping::new(fd.as_fd(), (1 + PAGES) * PAGE)?;
+                    rings.push((fd, ring));
+                }
+                Err(e) => failure = Some(e),
+            }
+        }
+        match failure {
+            Some(e) if rings.is_empty() => Err(e),
+            _ => Ok(CodeEvents { rings }),
+        }
+    }
+
+    /// Takes what has come since the last call, in the order of the times; and returns how many
+    /// records the kernel has dropped meanwhile.
+    pub fn take(&self, found: &mut Vec<CodeEvent>) -> u64 {
+        let from = found.len();
+        let mut lost = 0;
+        for (_, ring) in &self.rings {
+            let head = ring.word(HEAD).load(Ordering::Acquire);
+            let mut tail = ring.word(TAIL).load(Ordering::Relaxed);
+            while tail < head {
+                let mut record = vec![0; 8];
+                copy(ring, tail, &mut record);
+                let size = u16::from_ne_bytes([record[6], record[7]]);
+                if size < 8 {
+                    break;
+                }
+                record.resize(usize::from(size), 0);
+                copy(ring, tail, &mut record);
+                lost += read(&record, found);
+                tail += u64::from(size);
+            }
+            ring.word(TAIL).store(head, Ordering::Release);
+        }
+        found[from..].sort_by_key(|e| e.time);
+        lost
+    }
+}
+
+/// Copies from the ring, which records may wrap around. Records are multiples of 8 bytes.
+fn copy(ring: &Mapping, from: u64, to: &mut [u8]) {
+    for (n, bytes) in to.chunks_mut(8).enumerate() {
+        let at = (from as usize + 8 * n) % (PAGES * PAGE);
+        let word = ring.word(PAGE + at).load(Ordering::Relaxed).to_ne_bytes();
+        bytes.copy_from_slice(&word[..bytes.len()]);
+    }
+}
+
+/// Adds what a record says; returns how many records were lost before it.
+fn read(record: &[u8], found: &mut Vec<CodeEvent>) -> u64 {
+    let (word, long) = (|at| number32(record, at), |at| number64(record, at));
+    let (kind, misc) = (word(0), word(4) as u16);
+    let time = long(record.len().saturating_sub(8));
+    let mut add = |what| found.push(CodeEvent { time, pid: word(8), what });
+    match kind {
+        // LOST
+        2 => return long(16),
+        // COMM, because of an exec
+        3 if misc & 1 << 13 != 0 => add(What::Exec),
+        // FORK of a process, not of a thread
+        7 if word(8) != word(12) => add(What::Fork { parent: word(12) }),
+        // MMAP2
+        10 => {
+            let name = record.get(72..record.len().saturating_sub(8)).unwrap_or_default();
+            let end = name.iter().position(|b| *b == 0).unwrap_or(name.len());
+            let size = usize::from(record.get(40).copied().unwrap_or_default()).min(20);
+            let has_id = misc & 1 << 14 != 0;
+            let build_id = if has_id { record.get(44..44 + size) } else { None };
+            add(What::Map {
+                start: long(16),
+                length: long(24),
+                offset: long(32),
+                path: String::from_utf8_lossy(&name[..end]).into_owned(),
+                build_id: build_id.unwrap_or_default().to_vec(),
+            });
+        }
+        _ => {}
+    }
+    0
+}
+
+fn number32(record: &[u8], at: usize) -> u32 {
+    let bytes = record.get(at..).and_then(|rest| rest.first_chunk());
+    u32::from_ne_bytes(bytes.copied().unwrap_or_default())
+}
+
+fn number64(record: &[u8], at: usize) -> u64 {
+    let bytes = record.get(at..).and_then(|rest| rest.first_chunk());
+    u64::from_ne_bytes(bytes.copied().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_of_a_mapping_is_read() {
+        let mut record = vec![0; 72];
+        record[0] = 10;
+        record[4..6].copy_from_slice(&(2u16 | 1 << 14).to_ne_bytes());
+        record[8] = 7;
+        record[16..24].copy_from_slice(&0x1000u64.to_ne_bytes());
+        record[24..32].copy_from_slice(&0x2000u64.to_ne_bytes());
+        record[40] = 2;
+        record[44..46].copy_from_slice(&[0xab, 0xcd]);
+        record.extend_from_slice(b"/a b\0\0\0\0");
+        record.extend_from_slice(&99u64.to_ne_bytes());
+        let mut found = Vec::new();
+        assert_eq!(read(&record, &mut found), 0);
+        let what = What::Map {
+            start: 0x1000,
+            length: 0x2000,
+            offset: 0,
+            path: "/a b".into(),
+            build_id: vec![0xab, 0xcd],
+        };
+        assert_eq!(found, [CodeEvent { time: 99, pid: 7, what }]);
+    }
+}

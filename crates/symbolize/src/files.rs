@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Finds the files that have the names of code. A path that a program has chosen is only opened if
+//! it is a regular file, and its build id must be the one in the log.
+
+use crate::elf::{Facts, facts};
+use crate::perf_map::{BYTES_MAX, PerfMap};
+use klogger_log::code::{File as Code, UserStack};
+use klogger_os::files::open_regular;
+use std::fs::{self, File};
+use std::io;
+use std::io::Read;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use tempfile::NamedTempFile;
+
+/// Where files are looked for.
+#[derive(Clone, Debug, Default)]
+pub struct Search {
+    /// Folders with debug information: `.build-id/NN/REST.debug`.
+    pub debug: Vec<PathBuf>,
+    /// The root of the files of another machine.
+    pub sysroot: Option<PathBuf>,
+    /// The processes in whose root directories files are looked for as well, while they live.
+    pub processes: Vec<u32>,
+    /// The log is of this machine, and is being written: the files are those that ran. Then files
+    /// are identified, and the code of the kernel in each program has names.
+    pub here: bool,
+}
+
+/// The result of a search.
+pub struct Result {
+    pub what: Found,
+    /// The paths that were looked at.
+    pub looked: Vec<String>,
+}
+
+pub enum Found {
+    Map(PerfMap),
+    File(PathBuf, Facts),
+    Vdso(NamedTempFile),
+    Nothing(String),
+}
+
+/// In so many processes a file is looked for.
+const PROCESSES_MAX: usize = 16;
+
+impl Search {
+    /// For a log of this machine, of which these are the stacks.
+    pub fn here(stacks: &[UserStack]) -> Search {
+        let mut processes: Vec<u32> = stacks.iter().map(|s| s.pid).collect();
+        processes.sort_unstable();
+        processes.dedup();
+        processes.retain(|pid| Path::new(&format!("/proc/{pid}")).exists());
+        Search { debug: Search::debug_folders(), sysroot: None, processes, here: true }
+    }
+
+    /// The folders of debug information that are searched without options.
+    pub fn debug_folders() -> Vec<PathBuf> {
+        vec!["/usr/lib/debug".into()]
+    }
+
+    pub fn find(&self, file: &Code) -> Result {
+        let pid = file.path.strip_prefix("[perf map ").and_then(|p| p.strip_suffix(']'));
+        if let Some(pid) = pid.and_then(|pid| pid.parse().ok()) {
+            return self.map(pid);
+        }
+        if file.path == "[vdso]" {
+            let copy = if self.here { vdso().ok() } else { None };
+            let unknown = || Found::Nothing("the kernel's code is only known where it runs".into());
+            let what = copy.map_or_else(unknown, Found::Vdso);
+            return Result { what, looked: Vec::new() };
+        }
+        self.file(file)
+    }
+
+    fn map(&self, pid: u32) -> Result {
+        let mut looked = Vec::new();
+        let outside = format!("/tmp/perf-{pid}.map");
+        let inside = self.processes.contains(&pid).then(|| {
+            let inner = own_number(pid).unwrap_or(pid);
+            PathBuf::from(format!("/proc/{pid}/root/tmp/perf-{inner}.map"))
+        });
+        for path in inside.into_iter().chain([self.below(&outside)]) {
+            looked.push(path.display().to_string());
+            let Ok(map) = open_regular(&path) else { continue };
+            let mut text = Vec::new();
+            if map.take(BYTES_MAX).read_to_end(&mut text).is_ok() {
+                return Result { what: Found::Map(PerfMap::new(&text)), looked };
+            }
+        }
+        let why = "the program has written no map of the code that it made".into();
+        Result { what: Found::Nothing(why), looked }
+    }
+
+    /// The file itself, or its debug information.
+    fn file(&self, file: &Code) -> Result {
+        let mut looked = Vec::new();
+        let mut other = false;
+        for path in self.candidates(&file.path) {
+            looked.push(path.display().to_string());
+            match opened(&path) {
+                Some((_, is)) if self.is(file, &is) => {
+                    return Result { what: Found::File(path, is), looked };
+                }
+                found => other |= found.is_some(),
+            }
+        }
+        if let Some((first, rest)) = file.build_id.split_at_checked(2).filter(|_| is_hex(file)) {
+            for folder in &self.debug {
+                for ending in [".debug", ""] {
+                    let path = folder.join(format!(".build-id/{first}/{rest}{ending}"));
+                    looked.push(path.display().to_string());
+                    // Debug information cannot be used without the segments of the file itself.
+                    if let (Some((_, is)), false) = (opened(&path), file.loads.is_empty()) {
+                        return Result { what: Found::File(path, is), looked };
+                    }
+                }
+            }
+        }
+        let why = match other {
+            true => "the file there has another build id",
+            false => "there is no such file",
+        };
+        Result { what: Found::Nothing(why.into()), looked }
+    }
+
+    fn candidates(&self, path: &str) -> Vec<PathBuf> {
+        let own = self.below(path);
+        let root = |pid: &u32| PathBuf::from(format!("/proc/{pid}/root{path}"));
+        let mut all = vec![own];
+        if self.sysroot.is_none() && path.starts_with('/') {
+            all.extend(self.processes.iter().take(PROCESSES_MAX).map(root));
+        }
+        all
+    }
+
+    /// In the root of the other machine, if there is one.
+    fn below(&self, path: &str) -> PathBuf {
+        match &self.sysroot {
+            Some(root) => root.join(path.trim_start_matches('/')),
+            None => path.into(),
+        }
+    }
+
+    /// Whether it is the file that ran. Without a build id it is enough elsewhere that its segments
+    /// are the same.
+    fn is(&self, file: &Code, is: &Facts) -> bool {
+        match file.build_id.is_empty() {
+            true => self.here || (is.build_id.is_empty() && is.loads == file.loads),
+            false => is.build_id == file.build_id,
+        }
+    }
+}
+
+fn opened(path: &Path) -> Option<(File, Facts)> {
+    let file = open_regular(path).ok()?;
+    let facts = facts(&file)?;
+    Some((file, facts))
+}
+
+/// A copy of the code that the kernel gives to each program.
+fn vdso() -> io::Result<NamedTempFile> {
+    let maps = fs::read_to_string("/proc/self/maps")?;
+    let range = maps.lines().find(|line| line.ends_with("[vdso]")).and_then(|line| {
+        let (start, end) = line.split_once(' ')?.0.split_once('-')?;
+        let hex = |digits| u64::from_str_radix(digits, 16).ok();
+        Some((hex(start)?, hex(end)?))
+    });
+    let (start, end) = range.ok_or(io::ErrorKind::NotFound)?;
+    let mut image = vec![0; (end - start) as usize];
+    File::open("/proc/self/mem")?.read_exact_at(&mut image, start)?;
+    let copy = NamedTempFile::new()?;
+    fs::write(copy.path(), image)?;
+    Ok(copy)
+}
+
+fn is_hex(file: &Code) -> bool {
+    file.build_id.bytes().all(|b| b.is_ascii_hexdigit())
+}
+
+/// The number of a process in its own pid namespace.
+fn own_number(pid: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+    line.split_whitespace().next_back()?.parse().ok()
+}

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Names for the code addresses of programs: from their files, from debug information by build id,
+//! and from the maps of programs that make code.
+//!
+//! The files are those of other users, so a child process reads them, which is confined and limited
+//! ([`worker`]). If it fails at a file, the next one goes on with the files after it.
+
+mod elf;
+mod files;
+mod perf_map;
+mod worker;
+
+pub use files::Search;
+pub use worker::{WORKER, work};
+
+use klogger_log::code::{Code, Function};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+/// How long all files together may take.
+const TIME: Duration = Duration::from_secs(60);
+
+/// A file whose code has no names.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Missing {
+    pub path: String,
+    pub build_id: String,
+    /// In half a line.
+    pub why: String,
+    /// Where it was looked for.
+    pub looked: Vec<String>,
+    /// Places in it that have no name.
+    pub places: usize,
+}
+
+/// Names what can be named, in place of the names that are there; those of places that cannot be
+/// named now are kept. Returns what is missing.
+pub fn symbolize(code: &mut Code, search: &Search) -> Vec<Missing> {
+    let deadline = Instant::now() + TIME;
+    let mut missing = Vec::new();
+    let mut jobs = Vec::new();
+    let mut identified = Vec::new();
+    // They exist until they have been read.
+    let mut copies = Vec::new();
+    for (number, offsets) in places(code) {
+        let Some(file) = code.files.get(number as usize) else { continue };
+        let found = search.find(file);
+        let lost = |why: String| Missing {
+            path: file.path.clone(),
+            build_id: file.build_id.clone(),
+            why,
+            looked: found.looked.clone(),
+            places: offsets.len(),
+        };
+        match &found.what {
+            files::Found::Map(map) => {
+                let named = offsets.iter().filter_map(|at| Some((*at, vec![map.find(*at)?])));
+                let named: Vec<_> = named.collect();
+                code.names.extend(named.into_iter().map(|(at, names)| ((number, at), names)));
+            }
+            files::Found::File(path, facts) => {
+                jobs.push((number, path.clone(), offsets.clone(), lost(String::new())));
+                // Debug information has the segments of the file, but not their places in it.
+                if file.loads.is_empty() {
+                    identified.push((number, facts.build_id.clone(), facts.loads.clone()));
+                }
+            }
+            files::Found::Vdso(copy) => {
+                let path = copy.path().to_path_buf();
+                jobs.push((number, path, offsets.clone(), lost(String::new())));
+                copies.push(found.what);
+            }
+            files::Found::Nothing(why) => missing.push(lost(why.clone())),
+        }
+    }
+    for (number, build_id, loads) in identified {
+        let file = &mut code.files[number as usize];
+        file.build_id = build_id;
+        file.loads = loads;
+    }
+    let requests: Vec<worker::Request> = jobs
+        .iter()
+        .map(|(number, path, offsets, _)| worker::Request {
+            path: path.clone(),
+            loads: code.files[*number as usize].loads.clone(),
+            offsets: offsets.iter().copied().collect(),
+        })
+        .collect();
+    let answers = worker::ask(&requests, &search.debug, deadline);
+    for ((number, _, offsets, lost), answer) in jobs.into_iter().zip(answers) {
+        match answer {
+            Ok(names) => {
+                let named = offsets.iter().zip(names).filter(|(_, names)| !names.is_empty());
+                code.names.extend(named.map(|(at, names)| ((number, *at), names)));
+            }
+            Err(why) => {
+                let named = |at: &&u64| code.names.contains_key(&(number, **at));
+                let places = offsets.len() - offsets.iter().filter(named).count();
+                missing.push(Missing { why, places, ..lost });
+            }
+        }
+    }
+    missing.retain(|m| m.places > 0);
+    missing
+}
+
+/// The places in each file.
+fn places(code: &Code) -> BTreeMap<u32, BTreeSet<u64>> {
+    let mut all: BTreeMap<u32, BTreeSet<u64>> = BTreeMap::new();
+    for place in code.stacks.iter().flat_map(|s| &s.frames) {
+        if let klogger_log::code::Place::File(file, offset) = place {
+            all.entry(*file).or_default().insert(*offset);
+        }
+    }
+    all
+}
+
+/// One function without more than a name.
+fn plain(name: &str, offset: u64) -> Function {
+    Function { name: name.into(), offset, source: String::new() }
+}

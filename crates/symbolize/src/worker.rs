@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! The process that reads the files of programs: what it is asked, what it answers, and what it may
+//! do.
+
+use blazesym::symbolize::source::{Elf, Source};
+use blazesym::symbolize::{CodeInfo, Input, Symbolized, Symbolizer};
+use klogger_log::code::Function;
+use klogger_os::confine::{Limits, Permits, confine};
+use serde::{Deserialize, Serialize};
+use std::io::{self, BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::Instant;
+
+/// The word with which klogger is started as this process.
+pub const WORKER: &str = "name-code";
+
+/// How often a new process goes on after one that failed.
+const TRIES: usize = 16;
+/// An answer of one file is no longer than this.
+const LIMITS: Limits = Limits { cpu_seconds: 60, memory: 8 << 30, file_size: 0 };
+/// Names that are longer are cut: those of templates can have many kB.
+const NAME_MAX: usize = 512;
+
+/// Names of the code of one file.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Request {
+    pub path: PathBuf,
+    /// Segments with code: offset, size and address; without them, offsets are those in the file.
+    pub loads: Vec<(u64, u64, u64)>,
+    pub offsets: Vec<u64>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Requests<'a> {
+    debug: Vec<PathBuf>,
+    requests: std::borrow::Cow<'a, [Request]>,
+}
+
+/// Of each offset, in order; or in half a line why the file cannot be read.
+type Answer = Result<Vec<Vec<Function>>, String>;
+
+/// An answer for each request.
+pub fn ask(requests: &[Request], debug: &[PathBuf], deadline: Instant) -> Vec<Answer> {
+    let mut answers: Vec<Answer> = Vec::new();
+    for _ in 0..TRIES {
+        let rest = &requests[answers.len()..];
+        if rest.is_empty() {
+            break;
+        }
+        match one_process(rest, debug, deadline, &mut answers) {
+            Ok(why) if answers.len() < requests.len() => answers.push(Err(why)),
+            Ok(_) => {}
+            Err(e) => {
+                let why = format!("it cannot be read: {e}");
+                answers.resize(requests.len(), Err(why));
+            }
+        }
+    }
+    answers.resize(requests.len(), Err("reading it takes too long".into()));
+    answers
+}
+
+/// Collects answers until the process ends; returns why it did.
+fn one_process(
+    requests: &[Request],
+    debug: &[PathBuf],
+    deadline: Instant,
+    answers: &mut Vec<Answer>,
+) -> io::Result<String> {
+    let mut child = start(requests, debug)?;
+    let wanted = answers.len() + requests.len();
+    let lines = lines_of(&mut child)?;
+    let mut why = "reading it takes too long";
+    while answers.len() < wanted {
+        let left = deadline.saturating_duration_since(Instant::now());
+        match lines.recv_timeout(left) {
+            Ok(line) => match serde_json::from_str(&line) {
+                Ok(answer) => answers.push(answer),
+                Err(_) => break,
+            },
+            Err(std::sync::mpsc::RecvTimeoutError::Timeout) => break,
+            Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => {
+                why = "the file is damaged: reading it failed";
+                break;
+            }
+        }
+    }
+    let _ = child.kill();
+    child.wait()?;
+    Ok(why.into())
+}
+
+fn start(requests: &[Request], debug: &[PathBuf]) -> io::Result<Child> {
+    let program = std::env::current_exe()?;
+    let mut command = Command::new(&program);
+    command.arg(WORKER).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let paths = requests.iter().map(|r| r.path.as_path()).chain(debug.iter().map(PathBuf::as_path));
+    let read: Vec<&Path> = paths.chain([program.as_path()]).collect();
+    // As root it reads files that only root can read; so it can read these, and change none.
+    confine(&mut command, &Permits { read: &read, write: &[], nobody: false, limits: LIMITS });
+    let mut child = command.spawn()?;
+    let asked = Requests { debug: debug.to_vec(), requests: requests.into() };
+    if let Some(input) = child.stdin.take() {
+        // A process that has failed already does not read: then there are no answers.
+        let _ = serde_json::to_writer(io::BufWriter::new(input), &asked);
+    }
+    Ok(child)
+}
+
+fn lines_of(child: &mut Child) -> io::Result<Receiver<String>> {
+    let output = child.stdout.take().ok_or_else(|| io::Error::other("it has no output"))?;
+    let (sender, lines) = channel();
+    thread::Builder::new().name("klogger-names".into()).spawn(move || {
+        for line in BufReader::new(output).lines() {
+            let Ok(line) = line else { break };
+            if sender.send(line).is_err() {
+                break;
+            }
+        }
+    })?;
+    Ok(lines)
+}
+
+/// The whole work of the process.
+pub fn work() -> io::Result<()> {
+    let asked: Requests = serde_json::from_reader(io::stdin().lock())?;
+    for request in asked.requests.iter() {
+        let mut line = serde_json::to_string(&answer(request, &asked.debug))?;
+        line.push('\n');
+        io::stdout().lock().write_all(line.as_bytes())?;
+        io::stdout().lock().flush()?;
+    }
+    Ok(())
+}
+
+/// A symbolizer for each file, so that one that takes much memory leaves none behind.
+fn answer(request: &Request, debug: &[PathBuf]) -> Answer {
+    let symbolizer =
+        Symbolizer::builder().enable_auto_reload(false).set_debug_dirs(Some(debug)).build();
+    let source = Source::Elf(Elf::new(&request.path));
+    let places: Vec<u64> = request.offsets.iter().map(|at| place(*at, &request.loads)).collect();
+    let input = match request.loads.is_empty() {
+        true => Input::FileOffset(places.as_slice()),
+        false => Input::VirtOffset(places.as_slice()),
+    };
+    let found = symbolizer.symbolize(&source, input);
+    let found = found.map_err(|e| format!("it cannot be read: {e}"))?;
+    Ok(found.iter().map(functions).collect())
+}
+
+/// The address of an offset, if the segments are known.
+fn place(offset: u64, loads: &[(u64, u64, u64)]) -> u64 {
+    let within = |(at, size, _): &&(u64, u64, u64)| offset.wrapping_sub(*at) < *size;
+    match loads.iter().find(within) {
+        Some((at, _, address)) => address.wrapping_add(offset - at),
+        None => offset,
+    }
+}
+
+/// The outermost first.
+fn functions(found: &Symbolized) -> Vec<Function> {
+    let Symbolized::Sym(symbol) = found else { return Vec::new() };
+    let function = |name: &str, offset, code: Option<&CodeInfo>| Function {
+        name: name.chars().take(NAME_MAX).collect(),
+        offset,
+        source: code.map(source).unwrap_or_default(),
+    };
+    let own = function(&symbol.name, symbol.offset as u64, symbol.code_info.as_deref());
+    let inlined = symbol.inlined.iter().map(|f| function(&f.name, 0, f.code_info.as_ref()));
+    std::iter::once(own).chain(inlined).collect()
+}
+
+fn source(code: &CodeInfo) -> String {
+    let path = code.to_path();
+    match code.line {
+        Some(line) => format!("{}:{line}", path.display()),
+        None => path.display().to_string(),
+    }
+}
