@@ -126,6 +126,34 @@ struct klogger_left_out {
 _Static_assert(KLOGGER_COPIES_MAX + 1 < 1 << KLOGGER_COPY_BITS, "the number of the next copy");
 
 /*
+ * A place of a static probe of programs, and where its arguments are there. An argument is a sum:
+ * `plus`, a register, and another one shifted by `scale`; or the memory at that address. Then it is
+ * shifted to the left and to the right, which leaves the bits that it has. Registers are words of
+ * `struct pt_regs`.
+ */
+#define KLOGGER_USDT_PLACES 1024	/* of one object */
+#define KLOGGER_USDT_ARGUMENTS 12
+#define KLOGGER_NO_REGISTER 0xffff
+enum klogger_usdt_kind {
+	KLOGGER_SUM = 0,
+	KLOGGER_MEMORY = 1,
+};
+struct klogger_usdt_argument {
+	__s64 plus;
+	__u16 base;
+	__u16 index;
+	__u8 scale;
+	__u8 kind;			/* an enum klogger_usdt_kind */
+	__u8 left;
+	__u8 right;
+	__u8 is_signed;
+	__u8 unused[7];
+};
+struct klogger_usdt {
+	struct klogger_usdt_argument arguments[KLOGGER_USDT_ARGUMENTS];
+};
+
+/*
  * The upper half of a constant that klogger_place() begins with. The recorder sets the lower half in
  * the program of each place.
  */

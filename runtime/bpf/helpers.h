@@ -41,6 +41,7 @@ static long (*const bpf_loop)(__u32 times, long (*call)(__u64 n, void *data), vo
 			      __u64 flags) = (void *)181;
 static struct task_struct *(*const bpf_get_current_task_btf)(void) = (void *)158;
 
+static __u64 (*const bpf_get_attach_cookie)(void *context) = (void *)174;
 /* The result of the function of a program that runs at its exit. */
 static long (*const bpf_get_func_ret)(void *context, __u64 *value) = (void *)184;
 

@@ -23,6 +23,7 @@
 #include "slow.h"
 #include "copies.h"
 #include "read.h"
+#include "user.h"
 #include "user_stack.h"
 
 /*

@@ -127,7 +127,7 @@ static __always_inline __u64 klogger_function_result(void *arguments)
 #define KLOGGER_REGISTER(n) (n)
 #define KLOGGER_RESULT 0
 #endif
-#define klogger_register(n) (klogger_arguments[KLOGGER_REGISTER(n)])
+#define klogger_argument_register(n) (klogger_arguments[KLOGGER_REGISTER(n)])
 #define klogger_result_register() (klogger_arguments[KLOGGER_RESULT])
 #define klogger_of_type(type, value) \
 	bpf_rdonly_cast((const void *)(value), \

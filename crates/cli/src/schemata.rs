@@ -8,6 +8,7 @@ use crate::own_schemata;
 use crate::schema_file;
 use klogger_codegen::KernelTypes;
 use klogger_os::Error;
+use klogger_programs::Programs;
 use klogger_schema::model::Schema;
 use klogger_schema::nearest::did_you_mean;
 use klogger_schema::{Diagnostic, Options, Severity};
@@ -73,7 +74,8 @@ pub fn shown(word: &str) -> Result<Schema, Failure> {
 
 /// The schema and, if requested, the programs of its probes. A schema of the user's own is compiled
 /// for this machine's kernel, and has its absolute path, by which a log's analyses are found.
-pub fn unit(word: &str, probes: bool) -> Result<CompiledSchema, Failure> {
+/// `programs`: what names of programs in probes mean.
+pub fn unit(word: &str, probes: bool, programs: &Programs) -> Result<CompiledSchema, Failure> {
     let path = match place(word)? {
         Place::Bundled(bundled) if probes => return Ok(bundled.load()?),
         Place::Bundled(bundled) => {
@@ -83,7 +85,7 @@ pub fn unit(word: &str, probes: bool) -> Result<CompiledSchema, Failure> {
     };
     let schema = schema_file::load(&path, &Options::default())?;
     let mut unit = match probes && !schema.probes.is_empty() {
-        true => compiled(schema)?,
+        true => compiled(schema, programs)?,
         false => CompiledSchema { schema, object: None },
     };
     if let Ok(absolute) = std::path::absolute(&path) {
@@ -92,9 +94,9 @@ pub fn unit(word: &str, probes: bool) -> Result<CompiledSchema, Failure> {
     Ok(unit)
 }
 
-/// Compiled for this machine's kernel.
-pub fn compiled(schema: Schema) -> Result<CompiledSchema, Failure> {
-    let types = host_kernel::types()?;
+/// Compiled for this machine's kernel. `programs`: what names of programs in its probes mean.
+pub fn compiled(schema: Schema, programs: &Programs) -> Result<CompiledSchema, Failure> {
+    let types = host_kernel::types()?.with_programs(programs.clone());
     let faults = faults(&schema, &plan(&schema, &types)?);
     show(&schema, &faults);
     if !faults.is_empty() {

@@ -6,6 +6,7 @@ use crate::messages;
 use crate::schemata;
 use klogger_codegen::KernelTypes;
 use klogger_codegen::trace_event::{self, Made, TraceEvent};
+use klogger_programs::Programs;
 use klogger_schema::model::{ProbeKind, Schema};
 use klogger_schema::nearest::did_you_mean;
 use klogger_schema::{Options, parse, wildcard};
@@ -33,7 +34,7 @@ pub fn unit(patterns: &[String]) -> Result<CompiledSchema, Failure> {
             if fields.len() == 1 { "is" } else { "are" }
         ));
     }
-    schemata::compiled(parsed(&made.text)?)
+    schemata::compiled(parsed(&made.text)?, &Programs::default())
 }
 
 fn parsed(text: &str) -> Result<Schema, Failure> {

@@ -12,6 +12,7 @@ use std::process::Command;
 const LAYERS: &[&[&str]] = &[
     &["klogger-schema", "klogger-os", "klogger-c-layout"],
     &["klogger-log", "klogger-codegen"],
+    &["klogger-programs"],
     &["klogger-export", "klogger-toolchain", "klogger-ring", "klogger-symbolize"],
     &["klogger-engines"],
     &["klogger-recorder"],

@@ -8,6 +8,7 @@ mod iterators;
 
 pub use functions::{Functions, Prototype};
 
+use crate::refusal::Refusal;
 use crate::trace_event::{Field, Shape, TraceEvent};
 use btf_rs::{Btf, BtfType, Type};
 use klogger_schema::model::{Param, Schema, Target};
@@ -50,6 +51,7 @@ pub enum Runs {
 pub struct KernelTypes {
     btf: Btf,
     formats: Option<Box<dyn Formats>>,
+    programs: Option<Box<dyn Programs>>,
     functions: Option<Box<dyn Functions>>,
 }
 
@@ -62,15 +64,32 @@ pub trait Formats: Send + Sync {
     fn names(&self) -> std::result::Result<Vec<String>, String>;
 }
 
+/// The programs and libraries of the machine.
+pub trait Programs: Send + Sync {
+    /// Why a probe cannot be where a target says; `None` if it can, or if that is not known yet.
+    fn refuse(&self, target: &Target) -> Option<Refusal>;
+}
+
 impl KernelTypes {
     /// `bytes`: the contents of `/sys/kernel/btf/vmlinux`.
     pub fn new(bytes: &[u8]) -> Result<KernelTypes> {
-        Ok(KernelTypes { btf: Btf::from_bytes(bytes)?, formats: None, functions: None })
+        let btf = Btf::from_bytes(bytes)?;
+        Ok(KernelTypes { btf, formats: None, programs: None, functions: None })
     }
 
     /// The same, of a kernel whose descriptions of trace events can be read.
     pub fn with_formats(self, formats: impl Formats + 'static) -> KernelTypes {
         KernelTypes { formats: Some(Box::new(formats)), ..self }
+    }
+
+    /// The same, of a machine whose programs can be read.
+    pub fn with_programs(self, programs: impl Programs + 'static) -> KernelTypes {
+        KernelTypes { programs: Some(Box::new(programs)), ..self }
+    }
+
+    /// Why a probe cannot be at a place in a program. What another machine has is not known.
+    pub(crate) fn refuse_in_program(&self, target: &Target) -> Option<Refusal> {
+        self.programs.as_deref().and_then(|programs| programs.refuse(target))
     }
 
     fn formats(&self) -> Result<&dyn Formats> {

@@ -42,6 +42,7 @@ pub const RUNTIME: &[(&str, &str)] = &[
     ("list.h", include_str!("../../../runtime/bpf/list.h")),
     ("slow.h", include_str!("../../../runtime/bpf/slow.h")),
     ("read.h", include_str!("../../../runtime/bpf/read.h")),
+    ("user.h", include_str!("../../../runtime/bpf/user.h")),
     ("user_stack.h", include_str!("../../../runtime/bpf/user_stack.h")),
     ("copies.h", include_str!("../../../runtime/bpf/copies.h")),
     ("kernel.h", include_str!("../../../runtime/bpf/kernel.h")),

@@ -5,6 +5,7 @@ use crate::threads::Threads;
 use klogger_log::preamble::SchemaText;
 use klogger_os::Error;
 use klogger_os::machine;
+use klogger_programs::{Of, Programs};
 use klogger_ring::Rings;
 use klogger_schema::model::Schema;
 use klogger_toolchain::compiled_schema::CompiledSchema;
@@ -35,6 +36,17 @@ pub enum Target {
 }
 
 impl Target {
+    /// The programs that names in probes mean. `command`: of the recording, and its arguments.
+    pub fn programs(&self, command: &[OsString]) -> Programs {
+        Programs {
+            of: match (self, command.first()) {
+                (Target::Processes(pids), _) => Of::Processes(pids.clone()),
+                (_, Some(command)) => Of::Command(command.into()),
+                (Target::All | Target::Command, None) => Of::All,
+            },
+        }
+    }
+
     /// Whether only some threads are followed.
     pub fn is_scoped(&self) -> bool {
         !matches!(self, Target::All)

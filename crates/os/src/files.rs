@@ -56,6 +56,26 @@ pub fn open_folder_below(root: &File, path: &Path) -> io::Result<File> {
     }
 }
 
+/// Opens a file to read it, by its path below `root`: neither `..` nor links leave `root`. What is
+/// not a regular file can only be inspected: opening a device has no effect on it.
+pub fn open_below(root: &File, path: &Path) -> io::Result<File> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    // SAFETY: zeros are a valid value; the path ends with a NUL; the descriptor is new and ours.
+    let seen = unsafe {
+        let mut how: libc::open_how = std::mem::zeroed();
+        how.flags = (libc::O_PATH | libc::O_CLOEXEC) as u64;
+        how.resolve = libc::RESOLVE_IN_ROOT | libc::RESOLVE_NO_MAGICLINKS;
+        let (fd, size) = (root.as_raw_fd(), size_of_val(&how));
+        let fd =
+            check(libc::syscall(libc::SYS_openat2, fd, path.as_ptr(), &how, size) as libc::c_int)?;
+        File::from_raw_fd(fd)
+    };
+    match seen.metadata()?.is_file() {
+        true => File::open(format!("/proc/self/fd/{}", seen.as_raw_fd())),
+        false => Ok(seen),
+    }
+}
+
 /// The root directory of a process.
 pub fn root_of(pid: u32) -> io::Result<File> {
     let flags = libc::O_PATH | libc::O_DIRECTORY;

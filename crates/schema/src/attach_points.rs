@@ -7,6 +7,7 @@
 
 mod breakpoint;
 mod function;
+pub mod program;
 mod sample;
 mod snapshot;
 mod syscall;

@@ -12,6 +12,7 @@ pub use image::types_of;
 use klogger_codegen::KernelTypes;
 use klogger_codegen::kernel_types::Formats;
 use klogger_os::Error;
+use klogger_programs::Programs;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -23,7 +24,8 @@ pub fn types() -> Result<KernelTypes, Error> {
     let bytes = fs::read(BTF).map_err(cannot_read_types)?;
     let types = KernelTypes::new(&bytes).map_err(Error::new)?;
     let functions = RunningFunctions::new(&types);
-    Ok(types.with_formats(TraceEvents::default()).with_functions(functions))
+    let types = types.with_formats(TraceEvents::default()).with_programs(Programs::default());
+    Ok(types.with_functions(functions))
 }
 
 /// Whether the running kernel has type information.
@@ -87,6 +89,11 @@ pub fn preemption(types: &KernelTypes, version: &str) -> Preemption {
         (true, true) => Preemption::CanBeHeldOff,
         (true, false) => Preemption::CannotBeHeldOff,
     }
+}
+
+/// Whether one link can attach a program to many places of programs: since Linux 6.6.
+pub fn has_uprobe_multi(types: &KernelTypes) -> bool {
+    types.has_function("bpf_uprobe_multi_link_attach")
 }
 
 const CAPABILITIES: &[(u32, &str)] = &[(38, "CAP_PERFMON"), (39, "CAP_BPF")];

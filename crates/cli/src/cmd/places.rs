@@ -6,6 +6,7 @@ use super::{Format, Outcome};
 use crate::failure::Failure;
 use klogger_codegen::KernelTypes;
 use klogger_codegen::bpf::attach_points::{self, AttachPoint};
+use klogger_programs::{InFile, Programs, is_program};
 use klogger_schema::model::{Param, ProbeKind};
 use klogger_schema::nearest::did_you_mean;
 use klogger_toolchain::host_kernel;
@@ -19,6 +20,8 @@ Examples:
   klogger places vfs_read                with 'vfs_read' in name or group
   klogger places --kind function tcp_
   klogger places --kind function,tracepoint --exact do_exit
+  klogger places /usr/bin/bash           functions and static probes of a program
+  klogger places libc | grep alloc
   klogger places block_rq --format json";
 
 /// List the places of this kernel where a probe can be attached: tracepoints, functions, and others
@@ -30,7 +33,8 @@ Examples:
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Only places with this word in their name or group
+    /// Only places with this word in their name or group; or the path of a program, or the name of
+    /// a library, whose functions and static probes are listed
     #[arg(value_name = "WORD")]
     word: Option<String>,
     /// Only the place with exactly this name
@@ -70,7 +74,8 @@ struct Found {
 /// Those of which a kernel can list the places. The returns of functions are at the same places as
 /// their entries.
 fn listed() -> impl Iterator<Item = ProbeKind> {
-    let twice = |kind: &ProbeKind| kind.word().starts_with("return");
+    let twice =
+        |kind: &ProbeKind| kind.word().starts_with("return") || matches!(kind, ProbeKind::End);
     let attached = |kind: &ProbeKind| attach_points::of(*kind).is_some();
     ProbeKind::ALL.into_iter().filter(move |kind| attached(kind) && !twice(kind))
 }
@@ -105,6 +110,9 @@ pub fn print(wanted: &Wanted, format: Format) -> Outcome {
         wanted.kinds.iter().flat_map(|kind| attach_points::list(*kind, &types)).collect();
     let names: Vec<String> = points.iter().map(|p| p.name.clone()).collect();
     let found = find(wanted, points, &groups, &types)?;
+    if found.is_empty() && is_program(wanted.word) {
+        return list_program(wanted.word, format);
+    }
     if found.is_empty() {
         let help = did_you_mean(wanted.word, names.iter().map(String::as_str));
         let failure = Failure::new(format!("this kernel has no {} '{}'", wanted.noun, wanted.word));
@@ -115,6 +123,37 @@ pub fn print(wanted: &Wanted, format: Format) -> Outcome {
         Format::Json => println!("{:#}", found.iter().map(to_json).collect::<Value>()),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The functions and static probes of a program.
+fn list_program(program: &str, format: Format) -> Outcome {
+    let found = klogger_programs::list(&Programs::default(), program)?;
+    match format {
+        Format::Text => found.iter().for_each(|place| println!("{}", place_text(place))),
+        Format::Json => println!("{:#}", found.iter().map(place_json).collect::<Value>()),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn place_text(place: &InFile) -> String {
+    let line = format!("{} {}", place.kind.word(), place.name);
+    match (place.arguments, &place.written) {
+        (Some(1), _) => format!("{line}  1 argument"),
+        (Some(n), _) => format!("{line}  {n} arguments"),
+        (None, Some(written)) => format!("{line}  {written}"),
+        (None, None) => line,
+    }
+}
+
+fn place_json(place: &InFile) -> Value {
+    json!({
+        "kind": place.kind.word(),
+        "name": place.name,
+        "group": null,
+        "parameters": [],
+        "written": place.written,
+        "arguments": place.arguments,
+    })
 }
 
 fn find(

@@ -25,6 +25,7 @@ use klogger_engines::{bpf, kernel};
 use klogger_log::writer::Compression;
 use klogger_os::cgroups::Cgroup;
 use klogger_os::machine;
+use klogger_programs::Programs;
 use klogger_recorder::{Condition, Options, RateLimit, Request, User};
 use klogger_schema::model::Schema;
 use klogger_toolchain::compiled_schema::CompiledSchema;
@@ -188,8 +189,9 @@ pub fn run(args: Args) -> Outcome {
     let target = target(&args, &threads)?;
     let choice = args.engine.unwrap_or(&CHOICES[0]);
     let cpus = target::cpus(&args.cpus)?;
-    let (mut units, programs) = schemas(&args, choice)?;
-    let conditions = conditions::compile(&mut units, &args.conditions, choice)?;
+    let places = target.programs(&args.command);
+    let (mut units, programs) = schemas(&args, choice, &places)?;
+    let conditions = conditions::compile(&mut units, &args.conditions, choice, &places)?;
     let (resident, modules) = match (choice.includes(&kernel::INFO), &args.modules) {
         (true, folder) => modules(&units, folder.as_deref())?,
         (false, Some(_)) => {
@@ -247,8 +249,13 @@ pub fn run(args: Args) -> Outcome {
     })
 }
 
-/// The schemata that were named, and whether those of all programs are requested.
-fn schemas(args: &Args, choice: &Choice) -> Result<(Vec<CompiledSchema>, bool), Failure> {
+/// The schemata that were named, and whether those of all programs are requested. `places`: what
+/// names of programs in probes mean.
+fn schemas(
+    args: &Args,
+    choice: &Choice,
+    places: &Programs,
+) -> Result<(Vec<CompiledSchema>, bool), Failure> {
     let words = schema_names(&args.schemas)?;
     let nothing = words.is_empty() && args.events.is_empty();
     let programs = words.iter().any(|w| w == PROGRAMS) || (nothing && !choice.has_probes());
@@ -274,7 +281,8 @@ fn schemas(args: &Args, choice: &Choice) -> Result<(Vec<CompiledSchema>, bool), 
         .help("remove --engine"));
     }
     let named = words.iter().filter(|w| *w != PROGRAMS);
-    let mut units = named.map(|s| schemata::unit(s, has_bpf)).collect::<Result<Vec<_>, _>>()?;
+    let units = named.map(|s| schemata::unit(s, has_bpf, places));
+    let mut units = units.collect::<Result<Vec<_>, _>>()?;
     if !args.events.is_empty() {
         host_kernel::check_privilege()?;
         units.push(trace_events::unit(&args.events)?);

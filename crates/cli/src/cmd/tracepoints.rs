@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! `klogger tracepoints`: the tracepoints of this kernel, and its other trace events, as a schema
-//! would declare them.
+//! would declare them; or the functions and static probes of a program.
 
 use super::places::{self, Wanted};
 use super::{Format, Outcome};
@@ -12,6 +12,8 @@ Examples:
   klogger tracepoints block              with 'block' in name or group
   klogger tracepoints --exact sched_switch
   klogger tracepoints sys_enter_open     of system calls, which are trace events
+  klogger tracepoints /usr/bin/bash      functions and static probes of a program
+  klogger tracepoints libc | grep alloc
   klogger tracepoints block_rq --format json";
 
 /// List the tracepoints of this kernel, with their parameters
@@ -23,7 +25,8 @@ Examples:
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
-    /// Only tracepoints with this word in their name or group
+    /// Only tracepoints with this word in their name or group; or the path of a program, or the
+    /// name of a library, whose functions and static probes are listed
     #[arg(value_name = "WORD")]
     word: Option<String>,
     /// Only the tracepoint with exactly this name

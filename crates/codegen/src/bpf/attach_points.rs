@@ -7,6 +7,8 @@ mod function;
 mod snapshot;
 mod trace_event;
 mod tracepoint;
+mod usdt;
+mod user;
 
 use crate::kernel_types::{Error, KernelTypes};
 use crate::refusal::Refusal;
@@ -35,7 +37,7 @@ pub struct Row {
 }
 
 /// A kind has several rows if there are several ways to attach it, in order of preference.
-const ROWS: [&Row; 10] = [
+const ROWS: [&Row; 13] = [
     &tracepoint::ROW,
     &trace_event::ROW,
     &function::FENTRY,
@@ -44,9 +46,13 @@ const ROWS: [&Row; 10] = [
     &function::FEXIT,
     &function::KRETPROBE,
     &function::UNTYPED_KRETPROBE,
+    &user::ROW,
+    &user::RETURN_ROW,
+    &usdt::ROW,
     &snapshot::START,
     &snapshot::END,
 ];
+
 /// C statements of a program besides its hit.
 #[derive(Default)]
 pub(super) struct Frame {

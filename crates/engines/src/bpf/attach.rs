@@ -2,19 +2,32 @@
 //! How a program is attached: one row for each kind of attach point.
 //! `crates/codegen/src/bpf/attach_points.rs` has the same rows for the text of programs.
 
+mod uprobe;
+
+pub use uprobe::InPrograms;
+
 use klogger_os::Error;
 use klogger_os::perf_events;
 use klogger_schema::model::{ProbeKind, Target};
-use libbpf_rs::{Link, Object, ProgramMut, ProgramType};
+use libbpf_rs::{Link, Object, OpenProgramMut, ProgramAttachType, ProgramMut, ProgramType};
 use std::os::fd::{AsRawFd, IntoRawFd};
 
 /// Errors are the kernel's, or libbpf's.
 type Attached = Result<Vec<Link>, Box<dyn std::error::Error>>;
 
+/// Where a program is attached.
+pub struct Site<'a> {
+    /// Its object, with its maps.
+    pub object: &'a Object,
+    pub target: &'a Target,
+    /// `None` if the target is not in a program.
+    pub programs: Option<&'a InPrograms>,
+}
+
 struct Row {
     kind: ProbeKind,
     /// A place that is several, such as a timer on each CPU, has a link for each.
-    attach: fn(&ProgramMut, &Target) -> Attached,
+    attach: fn(&ProgramMut, &Site) -> Attached,
     /// What the user can do if the kernel refuses.
     help: &'static str,
     /// The kernel tracks by program which hits it must skip, so that copies can log them.
@@ -27,7 +40,11 @@ struct Row {
 const OTHERS: &str =
     "if other tracers are running, they may have used up what the kernel allows on one tracepoint";
 
-static ROWS: [Row; 6] = [
+/// The same for a place in a program.
+const IN_PROGRAM: &str =
+    "the kernel may have no uprobes (CONFIG_UPROBE_EVENTS), or none on this file system";
+
+static ROWS: [Row; 9] = [
     Row {
         kind: ProbeKind::Tracepoint,
         // The section of the program names the attach point.
@@ -39,8 +56,8 @@ static ROWS: [Row; 6] = [
     Row {
         kind: ProbeKind::TraceEvent,
         // Not by libbpf, which needs a tracefs that is mounted.
-        attach: |program, target| {
-            let event = perf_events::trace_event(&target.name)?;
+        attach: |program, site| {
+            let event = perf_events::trace_event(&site.target.name)?;
             let link = program.attach_perf_event(event.as_raw_fd())?;
             // The link closes it.
             let _ = event.into_raw_fd();
@@ -51,9 +68,12 @@ static ROWS: [Row; 6] = [
         copies: false,
         skipped: "an interrupt hit it in another program for trace events",
     },
+    uprobe_row(ProbeKind::User),
+    uprobe_row(ProbeKind::ReturnUser),
+    uprobe_row(ProbeKind::Usdt),
     Row {
         kind: ProbeKind::Function,
-        attach: |program, target| function(program, target, false),
+        attach: |program, site| function(program, site.target, false),
         help: FUNCTIONS,
         // It runs with preemption on only until it disables it.
         copies: false,
@@ -61,7 +81,7 @@ static ROWS: [Row; 6] = [
     },
     Row {
         kind: ProbeKind::Return,
-        attach: |program, target| function(program, target, true),
+        attach: |program, site| function(program, site.target, true),
         help: FUNCTIONS,
         copies: false,
         skipped: NESTED,
@@ -92,6 +112,17 @@ const LISTED: Row = Row {
     skipped: "it hit itself",
 };
 
+const fn uprobe_row(kind: ProbeKind) -> Row {
+    Row {
+        kind,
+        attach: uprobe::attach,
+        help: IN_PROGRAM,
+        // The kernel skips no hits of such programs.
+        copies: false,
+        skipped: "",
+    }
+}
+
 fn row(kind: ProbeKind) -> Option<&'static Row> {
     ROWS.iter().find(|row| row.kind == kind)
 }
@@ -111,12 +142,23 @@ pub fn skipped(kind: ProbeKind) -> &'static str {
     row(kind).map_or("", |row| row.skipped)
 }
 
+/// Before the program of a target is loaded. `uprobe_multi`: the kernel has links of many places.
+pub fn prepare(program: &mut OpenProgramMut, kind: ProbeKind, uprobe_multi: bool) {
+    match kind {
+        ProbeKind::User | ProbeKind::ReturnUser | ProbeKind::Usdt if uprobe_multi => {
+            program.set_attach_type(ProgramAttachType::TraceUprobeMulti);
+        }
+        _ => {}
+    }
+}
+
 /// Attaches the program `name` of a loaded object. It is detached when the links are dropped.
 ///
 /// # Errors
 ///
 /// If the object has no such program, this engine has no such attach points, or the kernel refuses.
-pub fn attach(object: &Object, name: &str, target: &Target) -> Result<Vec<Link>, Error> {
+pub fn attach(name: &str, site: &Site) -> Result<Vec<Link>, Error> {
+    let (object, target) = (site.object, site.target);
     let label = target.label();
     let row = row(target.kind)
         .ok_or_else(|| Error::new(format!("the bpf engine cannot attach to {label}")))?;
@@ -124,8 +166,14 @@ pub fn attach(object: &Object, name: &str, target: &Target) -> Result<Vec<Link>,
         .progs_mut()
         .find(|p| p.name() == name)
         .ok_or_else(|| Error::new(format!("the compiled schema has no program '{name}'")))?;
-    (row.attach)(&program, target)
-        .map_err(|e| Error::new(format!("cannot attach to {label}: {e}")).help(row.help))
+    (row.attach)(&program, site).map_err(|e| {
+        let message = format!("cannot attach to {label}: {e}");
+        match e.downcast::<Error>() {
+            // One of our own has its own remedy.
+            Ok(own) => Error { message, ..*own },
+            Err(_) => Error::new(message).help(row.help),
+        }
+    })
 }
 
 #[cfg(test)]

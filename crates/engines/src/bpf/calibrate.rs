@@ -10,7 +10,7 @@
 //! machine's speed changes. Therefore the cost of the empty probe is measured against a system call
 //! without a tracepoint, beside it each time.
 
-use super::attach::attach;
+use super::attach::{Site, attach};
 use super::load::{self, Config};
 use crate::costs::{SPREAD, judge, quantile};
 use crate::scope::{SCOPE_BYTES, Scope};
@@ -236,7 +236,9 @@ impl Arms {
         let rounds = (BLOCKS / kinds).clamp(*ROUNDS.start(), *ROUNDS.end());
         let mut arms = vec![Vec::new(); kinds];
         let before = bare(syscall, rounds * PASSES);
-        let link = attach(&self.object, PROGRAM, &Target::bare(ProbeKind::Tracepoint, name))?;
+        let target = Target::bare(ProbeKind::Tracepoint, name);
+        let site = Site { object: &self.object, target: &target, programs: None };
+        let link = attach(PROGRAM, &site)?;
         // The first blocks run with cold caches.
         (0..kinds as u32).for_each(|arm| _ = self.block(arm, syscall));
         let mut steps = Vec::new();

@@ -32,6 +32,8 @@ pub struct Config {
     pub preemption: Preemption,
     /// From the run queue of a CPU to the variable with its preemption count; 0: unknown.
     pub preempt_count: u64,
+    /// The kernel has links of many places in programs: since Linux 6.6.
+    pub uprobe_multi: bool,
     /// A bit for each CPU on which events are logged, if not on all.
     pub cpus: [u64; layout::CPUS_MAX / 64],
 }

@@ -2,6 +2,7 @@
 //! The `Engine` trait for the bpf engine.
 
 use super::BpfEngine;
+use super::attach::{InPrograms, Site};
 use super::larger::LargerRings;
 use super::load::{Part, map_memory};
 use super::snapshot::Snapshot;
@@ -93,9 +94,10 @@ impl Engine for BpfEngine {
     }
 
     fn attach(&mut self, request: &Request) -> Result<(), Error> {
+        let in_programs = InPrograms::new(request.target.programs(&request.command));
         for (n, (unit, base)) in INFO.units(request).into_iter().enumerate() {
             let part = Part { base, probes: self.probes.len() as u32, copy: 0 };
-            self.attach_unit(n, &unit.schema, part)?;
+            self.attach_unit(n, &unit.schema, part, &in_programs)?;
         }
         Ok(())
     }
@@ -197,7 +199,13 @@ fn state(schema: &Schema, index: usize, plan: &Plan) -> ProbeState {
 
 impl BpfEngine {
     /// Attaches the probes of a schema, whose programs are in object `n`.
-    fn attach_unit(&mut self, n: usize, schema: &Schema, part: Part) -> Result<(), Error> {
+    fn attach_unit(
+        &mut self,
+        n: usize,
+        schema: &Schema,
+        part: Part,
+        in_programs: &InPrograms,
+    ) -> Result<(), Error> {
         let Some(loaded) = self.objects.get(n) else { return Ok(()) };
         let mut hits = self.hits.lock().unwrap_or_else(PoisonError::into_inner);
         for (i, plan) in loaded.plan.iter().enumerate() {
@@ -217,7 +225,9 @@ impl BpfEngine {
             let program = programs(schema).into_iter().find(its);
             let program =
                 program.ok_or_else(|| Error::new("a planned program was not generated"))?;
-            let links = attach::attach(&loaded.object, &program.name, target)?;
+            let object = &loaded.object;
+            let site = Site { object, target, programs: Some(in_programs) };
+            let links = attach::attach(&program.name, &site)?;
             match Snapshot::of(target, links) {
                 Ok(snapshot) => self.snapshots.push(snapshot),
                 Err(links) => {

@@ -5,6 +5,7 @@
 //! `copies.h` of the BPF runtime explains how copies find out which hits their program was skipped
 //! for.
 
+use super::attach::Site;
 use super::load::{self, Config, Part, map_memory};
 use super::placed::Placed;
 use super::{Loaded, attach};
@@ -148,7 +149,9 @@ impl Hits {
             // loads.
             unsafe { AtomicU8::from_ptr(self.copies.at(probe.number, 1)) }
                 .store(probe.copies, Ordering::SeqCst);
-            links.extend(attach::attach(&object, &probe.program, &probe.target)?);
+            let (object, target) = (&object, &probe.target);
+            let site = Site { object, target, programs: None };
+            links.extend(attach::attach(&probe.program, &site)?);
         }
         self.attached.push((links, object));
         Ok(())

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! Loads a compiled schema: from its ELF object to programs and maps in the kernel.
 
+use super::attach;
 pub use super::config::{Config, Part};
 use super::refused::Refused;
 use klogger_codegen::bpf::{Program, programs};
@@ -142,7 +143,7 @@ pub fn load_object(
     example: Option<&MapHandle>,
 ) -> Result<Object, Error> {
     let mut open = open_object(unit, part, config, shared, example)?;
-    choose_programs(&mut open, &unit.schema, plan, |_| true)?;
+    choose_programs(&mut open, &unit.schema, plan, config, |_| true)?;
     Ok(load_opened(open, &unit.schema)?)
 }
 
@@ -152,6 +153,7 @@ pub(super) fn choose_programs(
     open: &mut OpenObject,
     schema: &Schema,
     plan: &[Plan],
+    config: &Config,
     wanted: impl Fn(&Program) -> bool,
 ) -> Result<(), Error> {
     let programs = programs(schema);
@@ -161,6 +163,7 @@ pub(super) fn choose_programs(
         loaded.set_autoload(place.is_some());
         let (Some(program), Some(place)) = (program, place) else { continue };
         let target = &schema.probes[program.probe].targets[program.target];
+        attach::prepare(&mut loaded, target.kind, config.uprobe_multi);
         if target.is_many() && loaded.prog_type() == ProgramType::Tracing {
             let cannot = |e| Error::new(format!("cannot load a program for {}: {e}", place.name));
             loaded.set_attach_target(0, Some(place.name.clone())).map_err(cannot)?;

@@ -27,12 +27,14 @@ pub fn load(request: &Request, units: &[(&CompiledSchema, u16)]) -> Result<BpfEn
     let config = config(request, rings)?;
     // In parallel, because loading takes longer.
     let example = thread::spawn(move || load::example(&config));
-    let types = host_kernel::types()?;
+    let programs = request.target.programs(&request.command);
+    let types = host_kernel::types()?.with_programs(programs);
     let (release, version, ..) = os::uname();
     let config = Config {
         preempt: host_kernel::preempts_programs(&types, &release, &version),
         preemption: host_kernel::preemption(&types, &version),
         preempt_count: types.preempt_count(),
+        uprobe_multi: host_kernel::has_uprobe_multi(&types),
         ..config
     };
     let mut plans = Vec::new();
@@ -73,6 +75,7 @@ fn config(request: &Request, rings: usize) -> Result<Config, Error> {
         preempt: false,
         preemption: Preemption::None,
         preempt_count: 0,
+        uprobe_multi: false,
         cpus: cpu_bits(&request.cpus),
     })
 }

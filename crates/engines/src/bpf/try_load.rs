@@ -27,6 +27,7 @@ pub fn try_load(unit: &CompiledSchema, types: &KernelTypes) -> Result<Vec<Refuse
         preempt: host_kernel::preempts_programs(types, &release, &version),
         preemption: host_kernel::preemption(types, &version),
         preempt_count: types.preempt_count(),
+        uprobe_multi: host_kernel::has_uprobe_multi(types),
         cpus: [0; layout::CPUS_MAX / 64],
         choice: None,
     };
@@ -35,7 +36,7 @@ pub fn try_load(unit: &CompiledSchema, types: &KernelTypes) -> Result<Vec<Refuse
     let planned = |one: &&Program| plan[one.probe].places_of(one).next().is_some();
     for one in programs(&unit.schema).iter().filter(planned) {
         let mut open = open_object(unit, Part::default(), &config, None, None)?;
-        choose_programs(&mut open, &unit.schema, &plan, |p| p.name == one.name)?;
+        choose_programs(&mut open, &unit.schema, &plan, &config, |p| p.name == one.name)?;
         refused.extend(load_opened(open, &unit.schema).err().map(|refused| *refused));
     }
     Ok(refused)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! `probe usdt PATH:PROVIDER:NAME(...)`: a program passes a static probe.
 
+use super::program::{InProgram, is_relative};
 use super::{PARAMETERS_MAX, ProbeKind, Row, Wrong};
 
 pub(super) static USDT: Row = Row {
@@ -14,9 +15,12 @@ pub(super) static USDT: Row = Row {
 };
 
 fn wrong(name: &str) -> Option<Wrong> {
-    let parts: Vec<&str> = name.rsplitn(3, ':').collect();
-    let good = parts.len() == 3 && parts.iter().all(|part| !part.is_empty());
-    (!good).then(|| {
-        ("needs a program or library, a provider and a name", ProbeKind::Usdt.for_example())
-    })
+    let example = ProbeKind::Usdt.for_example();
+    match InProgram::of_static(name) {
+        None => Some(("needs a program or library, a provider and a name", example)),
+        Some(found) if is_relative(found.program) => {
+            Some(("a relative path", format!("write the whole path, {example}")))
+        }
+        Some(_) => None,
+    }
 }

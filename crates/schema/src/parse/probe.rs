@@ -212,7 +212,10 @@ impl Parser<'_> {
         let mut params: Vec<Param> = Vec::new();
         let most = kind.parameters_max();
         if tokens.iter().filter(|(token, _)| *token == C::Comma).count() >= most {
-            let message = format!("a probe has at most {most} parameters");
+            let message = match most {
+                1 => "such a probe has one parameter, the result".into(),
+                _ => format!("a probe has at most {most} parameters"),
+            };
             self.report(
                 Diagnostic::error(open.span, message)
                     .label("of these")

@@ -5,6 +5,7 @@ use crate::failure::Failure;
 use crate::schemata::compiled;
 use klogger_engines::bpf;
 use klogger_engines::choice::Choice;
+use klogger_programs::Programs;
 use klogger_recorder::Condition;
 use klogger_schema::nearest::did_you_mean;
 use klogger_toolchain::bundled;
@@ -34,6 +35,7 @@ pub fn compile(
     units: &mut [CompiledSchema],
     conditions: &[Condition],
     choice: &Choice,
+    programs: &Programs,
 ) -> Result<Vec<Condition>, Failure> {
     if conditions.is_empty() {
         return Ok(Vec::new());
@@ -54,7 +56,7 @@ pub fn compile(
         changed[at] = true;
     }
     for (unit, _) in units.iter_mut().zip(changed).filter(|(_, changed)| *changed) {
-        *unit = compiled(unit.schema.clone())?;
+        *unit = compiled(unit.schema.clone(), programs)?;
     }
     Ok(named)
 }

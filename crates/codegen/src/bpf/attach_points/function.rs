@@ -94,7 +94,7 @@ fn of_fexit(target: &Target, kernel: &KernelTypes) -> Result<Vec<String>, Error>
 
 /// `kernel`: if it can give types to registers.
 fn registers(target: &Target, kernel: Option<&KernelTypes>) -> Vec<String> {
-    let of = |(n, p): (usize, &Param)| typed(p, &format!("klogger_register({n})"), kernel);
+    let of = |(n, p): (usize, &Param)| typed(p, &format!("klogger_argument_register({n})"), kernel);
     target.params.iter().enumerate().map(of).collect()
 }
 

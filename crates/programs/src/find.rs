@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! Finds the place of a probe: offsets in a file, and where arguments are.
+
+use crate::arguments::{self, Argument, arguments};
+use crate::elf::Elf;
+use crate::instructions;
+use crate::static_probes::{StaticProbe, static_probes};
+use crate::symbols::{self, Function, demangled, functions};
+use crate::which::{Opened, Programs};
+use klogger_codegen::Refusal;
+use klogger_codegen::kernel_types;
+use klogger_schema::attach_points::program::{InProgram, Place};
+use klogger_schema::model::{ProbeKind, Target};
+use klogger_schema::nearest::nearest;
+use std::fs::File;
+
+/// A probe's places in one file.
+#[derive(Debug)]
+pub struct Found {
+    /// For messages.
+    pub path: String,
+    /// Open, so that it is this one even if its name leads to another one later.
+    pub file: File,
+    pub locations: Vec<Location>,
+}
+
+/// A place in a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Location {
+    pub offset: u64,
+    /// Where in the file the counter of a static probe is; 0: it has none.
+    pub semaphore: u64,
+    /// Of a static probe.
+    pub arguments: Vec<Argument>,
+}
+
+impl Location {
+    fn bare(offset: u64) -> Location {
+        Location { offset, semaphore: 0, arguments: Vec::new() }
+    }
+}
+
+impl kernel_types::Programs for Programs {
+    fn refuse(&self, target: &Target) -> Option<Refusal> {
+        let name = in_program(target)?;
+        if self.is_later(name.program) {
+            return None;
+        }
+        self.find(target).err()
+    }
+}
+
+fn in_program(target: &Target) -> Option<InProgram<'_>> {
+    match target.kind {
+        ProbeKind::Usdt => InProgram::of_static(&target.name),
+        _ => InProgram::of_function(&target.name),
+    }
+}
+
+impl Programs {
+    /// All files of a probe, each with its places.
+    ///
+    /// # Errors
+    ///
+    /// If one is missing.
+    pub fn find(&self, target: &Target) -> Result<Vec<Found>, Refusal> {
+        let Some(InProgram { program, place }) = in_program(target) else {
+            let what = format!("'{}' is not a place in a program", target.name);
+            return Err(Refusal::of_this_kernel(what, None));
+        };
+        let opened = self.open(program)?.into_iter();
+        opened.map(|opened| find_in(opened, place, target.params.len())).collect()
+    }
+}
+
+fn find_in(opened: Opened, place: Place, parameters: usize) -> Result<Found, Refusal> {
+    let Opened { path, elf } = opened;
+    let locations = match place {
+        Place::Function { name, plus } => of_function(&elf, &path, name, plus)?,
+        Place::Address(address) => vec![of_address(&elf, &path, address)?],
+        Place::Static { provider, name } => of_static(&elf, &path, provider, name, parameters)?,
+    };
+    Ok(Found { path, file: elf.file, locations })
+}
+
+/// The file has no code at an address that its symbols name.
+fn no_code(path: &str, what: &str) -> Refusal {
+    Refusal::of_this_kernel(format!("{path} has no code at {what}"), None)
+}
+
+fn of_function(elf: &Elf, path: &str, name: &str, plus: u64) -> Result<Vec<Location>, Refusal> {
+    let all = functions(elf).map_err(|wrong| wrong.of(path))?;
+    let found = symbols::find(name, &all)?;
+    if found.is_empty() {
+        return Err(no_function(elf, path, name, &all));
+    }
+    let location = |f: &Function| {
+        if f.chooses {
+            return Err(chosen(path, name, &all));
+        }
+        if plus > 0 {
+            check_instruction(elf, path, f, plus)?;
+        }
+        let address = f.address.wrapping_add(plus);
+        let offset = elf.offset_of(address, true);
+        offset.map(Location::bare).ok_or_else(|| no_code(path, &format!("'{name}'")))
+    };
+    found.into_iter().map(location).collect()
+}
+
+fn no_function(elf: &Elf, path: &str, name: &str, all: &[Function]) -> Refusal {
+    let parts = format!("{name}.");
+    let split: Vec<&str> =
+        all.iter().map(|f| f.name.as_str()).filter(|n| n.starts_with(&parts)).take(4).collect();
+    let mut near = nearest(name, all.iter().map(|f| f.name.as_str()));
+    let written: Vec<String>;
+    if name.contains("::") {
+        written = all.iter().filter_map(|f| demangled(&f.name)).collect();
+        near = nearest(name, written.iter().map(String::as_str));
+    }
+    let stripped = !elf.has_symbols();
+    let help = match (split.is_empty(), near.is_empty(), stripped) {
+        (false, ..) => format!("the compiler has made of it: {}", split.join(", ")),
+        (_, false, _) => format!("did you mean {}?", near.join(", ")),
+        (_, _, true) => "it is stripped: only functions that other files call have names; install \
+                         its debug symbols, or build it without stripping"
+            .into(),
+        (_, _, false) => format!(
+            "a function that was inlined everywhere is not in the program; 'klogger tracepoints \
+             {path}' lists those that are"
+        ),
+    };
+    Refusal::of_this_kernel(format!("{path} has no function '{name}'"), Some(help))
+}
+
+/// An IFUNC: at its address is the function that chooses, which the loader calls once.
+fn chosen(path: &str, name: &str, all: &[Function]) -> Refusal {
+    let begin = format!("__{name}_");
+    let mut names: Vec<&str> =
+        all.iter().map(|f| f.name.as_str()).filter(|n| n.starts_with(&begin)).collect();
+    names.truncate(6);
+    let help = match names.is_empty() {
+        false => format!("probe the one that this machine uses: {}", names.join(", ")),
+        true => format!(
+            "its implementations (such as {begin}avx2) have no names in a stripped library: \
+             install its debug symbols"
+        ),
+    };
+    Refusal::of_this_kernel(
+        format!("'{name}' of {path} is one of several implementations, chosen at the start"),
+        Some(help),
+    )
+}
+
+fn of_address(elf: &Elf, path: &str, address: u64) -> Result<Location, Refusal> {
+    let offset = elf.offset_of(address, true);
+    let offset = offset.ok_or_else(|| no_code(path, &format!("{address:#x}")))?;
+    let all = functions(elf).map_err(|wrong| wrong.of(path))?;
+    let has =
+        |f: &&Function| (f.address..f.address.saturating_add(f.size.max(1))).contains(&address);
+    let Some(function) = all.iter().find(has) else {
+        return Err(Refusal::of_this_kernel(
+            format!("cannot check whether an instruction begins at {address:#x} of {path}"),
+            Some("no symbol says which function this is in; install its debug symbols".into()),
+        ));
+    };
+    if function.address != address {
+        check_instruction(elf, path, function, address - function.address)?;
+    }
+    Ok(Location::bare(offset))
+}
+
+/// The kernel does not check it, and a probe in the middle of an instruction changes what the
+/// program does.
+fn check_instruction(elf: &Elf, path: &str, f: &Function, plus: u64) -> Result<(), Refusal> {
+    let name = &f.name;
+    if f.size == 0 {
+        return Err(Refusal::of_this_kernel(
+            format!("cannot check whether an instruction begins at '{name}+{plus:#x}' of {path}"),
+            Some("the size of the function is not known; probe its beginning".into()),
+        ));
+    }
+    if plus >= f.size {
+        return Err(Refusal::of_this_kernel(
+            format!("'{name}+{plus:#x}' of {path} is not in the function"),
+            Some(format!("it has {:#x} bytes", f.size)),
+        ));
+    }
+    let code = elf.code(f.address, f.size).map_err(|wrong| wrong.of(path))?;
+    match instructions::begins(&code, plus) {
+        true => Ok(()),
+        false => Err(Refusal::of_this_kernel(
+            format!("'{name}+{plus:#x}' of {path} is in the middle of an instruction"),
+            Some(format!("'objdump -d {path}' shows where each one begins")),
+        )),
+    }
+}
+
+fn of_static(
+    elf: &Elf,
+    path: &str,
+    provider: &str,
+    name: &str,
+    parameters: usize,
+) -> Result<Vec<Location>, Refusal> {
+    let all = static_probes(elf).map_err(|wrong| wrong.of(path))?;
+    let is_it = |p: &&StaticProbe| p.provider == provider && p.name == name;
+    let locations: Result<Vec<Location>, Refusal> = all
+        .iter()
+        .filter(is_it)
+        .map(|probe| of_static_place(elf, path, probe, parameters))
+        .collect();
+    match locations {
+        Ok(found) if found.is_empty() => Err(no_static_probe(path, provider, name, &all)),
+        other => other,
+    }
+}
+
+fn no_static_probe(path: &str, provider: &str, name: &str, all: &[StaticProbe]) -> Refusal {
+    let mut names: Vec<String> = all.iter().map(|p| format!("{}:{}", p.provider, p.name)).collect();
+    names.sort();
+    names.dedup();
+    let wanted = format!("{provider}:{name}");
+    let near = nearest(&wanted, names.iter().map(String::as_str));
+    let help = match (names.is_empty(), near.is_empty()) {
+        (true, _) => "it has no static probes at all".into(),
+        (false, false) => format!("did you mean {}?", near.join(", ")),
+        (false, true) => format!("'klogger tracepoints {path}' lists those that it has"),
+    };
+    Refusal::of_this_kernel(format!("{path} has no static probe '{wanted}'"), Some(help))
+}
+
+fn of_static_place(
+    elf: &Elf,
+    path: &str,
+    probe: &StaticProbe,
+    parameters: usize,
+) -> Result<Location, Refusal> {
+    let StaticProbe { provider, name, address, semaphore, .. } = probe;
+    let what = format!("'{provider}:{name}'");
+    let offset = elf.offset_of(*address, true).ok_or_else(|| no_code(path, &what))?;
+    let semaphore = match semaphore {
+        0 => 0,
+        counter => elf.offset_of(*counter, false).ok_or_else(|| no_code(path, &what))?,
+    };
+    let address_of = |variable: &str| symbols::variable(elf, variable);
+    let place = arguments::Place { address: *address, address_of: &address_of };
+    let all = arguments(&probe.arguments, &place);
+    if parameters > all.len() {
+        return Err(Refusal::of_the_schema(
+            format!("static probe {what} of {path} has {} arguments, not {parameters}", all.len()),
+            "a probe has at most as many parameters, from the first argument on".into(),
+        ));
+    }
+    let wanted = all.into_iter().take(parameters).enumerate();
+    let arguments = wanted.map(|(n, argument)| {
+        argument.map_err(|why| {
+            Refusal::of_this_kernel(
+                format!("argument {} of static probe {what} of {path} cannot be read", n + 1),
+                Some(why),
+            )
+        })
+    });
+    Ok(Location { offset, semaphore, arguments: arguments.collect::<Result<_, _>>()? })
+}

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! The functions of a program, by their names.
+
+use crate::Wrong;
+use crate::elf::{Elf, text_at};
+use elf::abi;
+use elf::endian::LittleEndian;
+use elf::file::Class;
+use elf::parse::ParsingIterator;
+use elf::symbol::Symbol;
+use klogger_codegen::Refusal;
+use std::fs::File;
+use std::path::PathBuf;
+
+/// A function of a program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Function {
+    /// As the compiler has written it; in some symbol tables its version follows.
+    pub name: String,
+    pub address: u64,
+    /// Bytes of code; 0 if it is not known.
+    pub size: u64,
+    /// The loader calls it to choose among implementations.
+    pub chooses: bool,
+    /// Other files can call it.
+    pub exported: bool,
+}
+
+/// All functions: of the symbol table, of the dynamic symbols, and of the separate debug
+/// information that distributions keep beside stripped programs.
+pub fn functions(elf: &Elf) -> Result<Vec<Function>, Wrong> {
+    let mut all = of_table(elf, abi::SHT_DYNSYM)?;
+    let own = of_table(elf, abi::SHT_SYMTAB)?;
+    let separate = if own.is_empty() { of_separate_file(elf) } else { Vec::new() };
+    all.extend(own.into_iter().chain(separate));
+    // Exported ones first, so that each is kept as such.
+    all.sort_by(|a, b| (&a.name, a.address, b.exported).cmp(&(&b.name, b.address, a.exported)));
+    all.dedup_by(|a, b| a.name == b.name && a.address == b.address);
+    Ok(all)
+}
+
+fn of_separate_file(elf: &Elf) -> Vec<Function> {
+    let Some(id) = elf.build_id().filter(|id| id.len() > 2) else { return Vec::new() };
+    let (folder, rest) = id.split_at(2);
+    let path = PathBuf::from(format!("/usr/lib/debug/.build-id/{folder}/{rest}.debug"));
+    let Ok(file) = File::open(path) else { return Vec::new() };
+    let Ok(other) = Elf::open(file) else { return Vec::new() };
+    of_table(&other, abi::SHT_SYMTAB).unwrap_or_default()
+}
+
+/// The address of a variable.
+pub fn variable(elf: &Elf, name: &str) -> Option<u64> {
+    [abi::SHT_SYMTAB, abi::SHT_DYNSYM].into_iter().find_map(|table| {
+        let (symbols, names) = elf.with_names(table).ok()??;
+        let mut all: ParsingIterator<LittleEndian, Symbol> =
+            ParsingIterator::new(LittleEndian, Class::ELF64, &symbols);
+        let is_it = |s: &Symbol| !s.is_undefined() && text_at(&names, s.st_name) == name.as_bytes();
+        all.find(is_it).map(|symbol| symbol.st_value)
+    })
+}
+
+fn of_table(elf: &Elf, table: u32) -> Result<Vec<Function>, Wrong> {
+    let Some((symbols, names)) = elf.with_names(table)? else { return Ok(Vec::new()) };
+    let exported = table == abi::SHT_DYNSYM;
+    let function = |symbol: Symbol| {
+        let kind = symbol.st_symtype();
+        let is_function = kind == abi::STT_FUNC || kind == abi::STT_GNU_IFUNC;
+        let name = text_at(&names, symbol.st_name);
+        (is_function && !symbol.is_undefined() && !name.is_empty()).then(|| Function {
+            name: String::from_utf8_lossy(name).into_owned(),
+            address: symbol.st_value,
+            size: symbol.st_size,
+            chooses: kind == abi::STT_GNU_IFUNC,
+            exported,
+        })
+    };
+    let all: ParsingIterator<LittleEndian, Symbol> =
+        ParsingIterator::new(LittleEndian, Class::ELF64, &symbols);
+    Ok(all.filter_map(function).collect())
+}
+
+/// The functions with this name. Several: versions of one that is exported, all of which can be
+/// called.
+pub fn find<'a>(name: &str, all: &'a [Function]) -> Result<Vec<&'a Function>, Refusal> {
+    let plain = |f: &&Function| f.name.split('@').next() == Some(name) || f.name == name;
+    let mut found: Vec<&Function> = all.iter().filter(plain).collect();
+    if found.is_empty() {
+        found = all.iter().filter(|f| is_written(name, &f.name)).collect();
+    }
+    found.sort_by_key(|f| f.address);
+    found.dedup_by_key(|f| f.address);
+    let exported: Vec<&Function> = found.iter().copied().filter(|f| f.exported).collect();
+    if !exported.is_empty() {
+        found = exported;
+    } else if found.len() > 1 {
+        return Err(several(name, &found));
+    }
+    Ok(found)
+}
+
+/// Whether `name` is how the author of a function wrote its name, of which the compiler made
+/// `symbol`.
+fn is_written(name: &str, symbol: &str) -> bool {
+    name.contains("::") && demangled(symbol).is_some_and(|written| written == name)
+}
+
+/// A name of C++ or Rust as its author wrote it: without parameters, and without what the compiler
+/// added to tell it from others.
+pub fn demangled(symbol: &str) -> Option<String> {
+    if let Ok(rust) = rustc_demangle::try_demangle(symbol) {
+        return Some(format!("{rust:#}"));
+    }
+    let written = cpp_demangle::Symbol::new(symbol).ok()?;
+    let options = cpp_demangle::DemangleOptions::new().no_params().no_return_type();
+    written.demangle_with_options(&options).ok()
+}
+
+fn several(name: &str, found: &[&Function]) -> Refusal {
+    let one = |f: &&Function| match f.name == name {
+        true => format!("{:#x}", f.address),
+        false => f.name.clone(),
+    };
+    let mut names: Vec<String> = found.iter().take(SHOWN).map(one).collect();
+    if found.len() > SHOWN {
+        names.push("...".into());
+    }
+    Refusal::of_this_kernel(
+        format!("{} functions are called '{name}'", found.len()),
+        Some(format!("write one of these after the colon: {}", names.join(", "))),
+    )
+}
+
+/// How many of several a message names.
+const SHOWN: usize = 8;
