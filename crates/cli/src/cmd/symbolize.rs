@@ -13,6 +13,7 @@ use klogger_os::machine;
 use klogger_symbolize::{Missing, Search, symbolize};
 use serde_json::json;
 use std::fs;
+use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use tempfile::NamedTempFile;
@@ -58,7 +59,9 @@ pub fn run(args: Args) -> Outcome {
     }
     let search = Search { debug, sysroot: args.sysroot.clone(), ..Search::default() };
     let missing = symbolize(&mut code, &search);
+    // A link stays one.
     let output = args.output.as_ref().unwrap_or(&args.log);
+    let output = &output.canonicalize().unwrap_or_else(|_| output.clone());
     write(&log, &code, output, &args.log)?;
     let (places, named) = count(&code);
     match args.format {
@@ -110,8 +113,10 @@ fn write(log: &Reader, code: &Code, output: &Path, original: &Path) -> Result<()
     let cannot = |e| cannot_write(output, e);
     machine::write_as_private_as(original);
     let made = NamedTempFile::new_in(folder_of(output)).map_err(cannot)?;
-    let rights = fs::metadata(original).map_err(cannot)?.permissions();
-    made.as_file().set_permissions(rights).map_err(cannot)?;
+    let was = fs::metadata(original).map_err(cannot)?;
+    // Only root can give it to its owner again; others own what they can replace, or their group.
+    let _ = fchown(made.as_file(), Some(was.uid()), Some(was.gid()));
+    made.as_file().set_permissions(was.permissions()).map_err(cannot)?;
     let mut file = made.as_file().try_clone().map_err(cannot)?;
     rewrite::with_code(log, code, &mut file).map_err(cannot)?;
     file.sync_all().map_err(cannot)?;

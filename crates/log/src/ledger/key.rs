@@ -136,8 +136,8 @@ impl Key {
             Key::StackUnknown => (
                 "stack_unknown",
                 Notice,
-                "kernel stacks were dropped because of collisions in the stack table; their number \
-                 in events is 0",
+                "stacks were dropped because the table of stacks had no place for them; their \
+                 number in events is 0",
                 "record fewer threads, or for a shorter time",
             ),
             Key::TextUnread => (
