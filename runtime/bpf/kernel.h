@@ -197,6 +197,7 @@ struct super_block___klogger {
 } __attribute__((preserve_access_index));
 
 struct inode___klogger {
+	unsigned short i_mode;
 	unsigned long i_ino;
 	struct super_block___klogger *i_sb;
 } __attribute__((preserve_access_index));
@@ -206,6 +207,7 @@ struct qstr___klogger {
 } __attribute__((preserve_access_index));
 
 struct dentry___klogger {
+	struct inode___klogger *d_inode;
 	struct qstr___klogger d_name;
 } __attribute__((preserve_access_index));
 
@@ -215,6 +217,7 @@ struct path___klogger {
 
 struct file___klogger {
 	struct inode___klogger *f_inode;
+	void *private_data;
 	struct path___klogger f_path;
 } __attribute__((preserve_access_index));
 
@@ -222,6 +225,12 @@ struct file___klogger {
 #define klogger_file_dev(file) (((const struct file___klogger *)(file))->f_inode->i_sb->s_dev)
 #define klogger_file_name(file) \
 	((const char *)((const struct file___klogger *)(file))->f_path.dentry->d_name.name)
+
+#define klogger_inode_ino(inode) (((const struct inode___klogger *)(inode))->i_ino)
+#define klogger_inode_dev(inode) (((const struct inode___klogger *)(inode))->i_sb->s_dev)
+#define klogger_dentry_ino(dentry) (((const struct dentry___klogger *)(dentry))->d_inode->i_ino)
+#define klogger_dentry_name(dentry) \
+	((const char *)((const struct dentry___klogger *)(dentry))->d_name.name)
 
 struct block_device___klogger {
 	unsigned int bd_dev;

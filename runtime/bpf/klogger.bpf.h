@@ -25,6 +25,7 @@
 #include "read.h"
 #include "user.h"
 #include "user_stack.h"
+#include "objects.h"
 
 /*
  * One probe hit. The clock is read and the ring looked up for the first event that is on and in

@@ -4,6 +4,7 @@ trace events, say of the same.
 """
 
 import os
+import socket
 import sys
 from pathlib import Path
 
@@ -83,3 +84,66 @@ def test_of_block_requests(recorder, clean_kernel):
     # A flush has no position, for which the trace event has -1 or 0.
     placed = [row for row in theirs if row[3]]
     assert placed and [row for row in ours if row[3]] == placed
+
+
+SOCKETS = """schema held
+event SOCK {
+    u32    fd
+    int    family
+    int    state
+    ushort port
+    ushort peer_port
+    uint   address as ip
+    uint   peer as ip
+    u8     address6[16] as ip
+}
+event FILE { u32 fd  ulong ino  uint dev as device  ulong same  string name }
+event STATE { uint value as enum zone_stat_item  uint none as enum no_such_enum }
+probe start files(struct task_struct *task, u32 fd, struct file *file) {
+    struct sock *sk = klogger_file_sock(file);
+
+    if (sk)
+        klogger(SOCK, fd, klogger_sock_family(sk), klogger_sock_state(sk), klogger_sock_port(sk),
+                klogger_sock_peer_port(sk), klogger_sock_address(sk), klogger_sock_peer(sk),
+                klogger_sock_address6(sk));
+    else
+        klogger(FILE, fd, klogger_inode_ino(file->f_inode), klogger_inode_dev(file->f_inode),
+                klogger_dentry_ino(file->f_path.dentry), klogger_dentry_name(file->f_path.dentry));
+    klogger(STATE, 0, 7);
+}
+"""
+
+
+def number(sock):
+    """An IPv4 address as the field has it."""
+    return int.from_bytes(socket.inet_aton(sock[0]), "little")
+
+
+def test_of_sockets_and_inodes(recorder, clean_kernel):
+    """Of this process: a connection over IPv4, a server over IPv6, and a file."""
+    file = recorder.dir / "held.klogger"
+    file.write_text(SOCKETS)
+    server = socket.create_server(("127.0.0.1", 0))
+    client = socket.create_connection(server.getsockname())
+    six = socket.create_server(("::1", 0), family=socket.AF_INET6)
+    with server, client, six, Path(__file__).open() as held:
+        done, path = recorder.run("-s", file, "-p", os.getpid(), "--for", "50ms")
+        own, peer, port6 = client.getsockname(), client.getpeername(), six.getsockname()[1]
+        fds = client.fileno(), six.fileno(), held.fileno()
+        status = os.fstat(held.fileno())
+    assert done.code == 0, done.err
+    log = Log(recorder.klogger, path)
+    columns = "family, state, port, peer_port, address, peer"
+    assert log.rows(f"SELECT {columns} FROM sock WHERE fd = {fds[0]}") == [
+        (socket.AF_INET, 1, own[1], peer[1], number(own), number(peer))
+    ]
+    found = log.rows(f"SELECT family, state, port, address6 FROM sock WHERE fd = {fds[1]}")
+    assert found == [(socket.AF_INET6, 10, port6, [0] * 15 + [1])]
+    dev = os.major(status.st_dev) << 20 | os.minor(status.st_dev)
+    assert log.rows(f"SELECT ino, dev, same, name FROM file WHERE fd = {fds[2]}") == [
+        (status.st_ino, dev, status.st_ino, Path(__file__).name)
+    ]
+    # Enums are those of this kernel.
+    text = recorder.command("cat", path).out
+    assert "value=NR_FREE_PAGES none=7" in text
+    assert "this kernel has no enum 'no_such_enum'" in done.err

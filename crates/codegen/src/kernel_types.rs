@@ -3,6 +3,7 @@
 //! needs.
 
 mod declarations;
+mod enums;
 mod functions;
 mod iterators;
 

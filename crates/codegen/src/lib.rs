@@ -40,6 +40,7 @@ pub const RUNTIME: &[(&str, &str)] = &[
     ("scope.h", include_str!("../../../runtime/bpf/scope.h")),
     ("names.h", include_str!("../../../runtime/bpf/names.h")),
     ("list.h", include_str!("../../../runtime/bpf/list.h")),
+    ("objects.h", include_str!("../../../runtime/bpf/objects.h")),
     ("slow.h", include_str!("../../../runtime/bpf/slow.h")),
     ("read.h", include_str!("../../../runtime/bpf/read.h")),
     ("user.h", include_str!("../../../runtime/bpf/user.h")),

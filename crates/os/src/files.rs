@@ -76,6 +76,48 @@ pub fn open_below(root: &File, path: &Path) -> io::Result<File> {
     }
 }
 
+/// Opens a file that the kernel makes when it is read, by a path that comes from a schema. Links
+/// out of /proc and /sys lead nowhere: the file must be one of these file systems, or of a control
+/// group.
+pub fn open_kernel_text(path: &str) -> io::Result<File> {
+    let name = CString::new(path)?;
+    // SAFETY: zeros are a valid value; the path ends with a NUL; the descriptor is new and ours.
+    let file = unsafe {
+        let mut how: libc::open_how = std::mem::zeroed();
+        how.flags = (libc::O_RDONLY | libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_CLOEXEC) as u64;
+        how.resolve = libc::RESOLVE_NO_MAGICLINKS;
+        let size = size_of_val(&how);
+        let root = libc::AT_FDCWD;
+        let fd = check(
+            libc::syscall(libc::SYS_openat2, root, name.as_ptr(), &how, size) as libc::c_int
+        )?;
+        File::from_raw_fd(fd)
+    };
+    let about = file.metadata()?;
+    if !about.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
+    // SAFETY: zeros are a valid value, which the call fills in.
+    let kind = unsafe {
+        let mut about: libc::statfs = std::mem::zeroed();
+        check(libc::fstatfs(file.as_raw_fd(), &mut about))?;
+        about.f_type as u64
+    };
+    match kind as i64 {
+        // Texts have the size of a page. What is binary may be registers of a device.
+        SYSFS_MAGIC if about.len() != super::memory::page_size() as u64 => {
+            Err(io::Error::other("it is not a text"))
+        }
+        libc::PROC_SUPER_MAGIC | SYSFS_MAGIC | CGROUP_MAGIC | CGROUP2_MAGIC => Ok(file),
+        _ => Err(io::Error::other("it is not a file of /proc or /sys")),
+    }
+}
+
+/// include/uapi/linux/magic.h
+const SYSFS_MAGIC: i64 = 0x6265_6572;
+const CGROUP_MAGIC: i64 = 0x27_e0eb;
+const CGROUP2_MAGIC: i64 = 0x6367_7270;
+
 /// The root directory of a process.
 pub fn root_of(pid: u32) -> io::Result<File> {
     let flags = libc::O_PATH | libc::O_DIRECTORY;

@@ -6,11 +6,12 @@ mod finish;
 mod preamble;
 
 use super::checks::{check_events, check_limits, layouts};
-use super::{Message, Options, Outcome, file};
+use super::{Message, Options, Outcome, enums, file};
 use crate::followed::Followed;
 use crate::host;
 use crate::names::ThreadNames;
 use crate::pipeline::Pipeline;
+use crate::poll::Poller;
 use crate::rescue::{self, rings};
 use crate::scope::put_in_scope;
 use crate::workload::{Held, Running, SIGNALS};
@@ -32,6 +33,7 @@ pub struct Session {
     layouts: Vec<EventLayout>,
     /// The engines; one with probes comes first.
     engines: Vec<Box<dyn Engine>>,
+    poller: Poller,
     limits: Vec<RateLimit>,
     signals: Signals,
     /// The processes and threads of `-p`.
@@ -54,10 +56,11 @@ struct Workload {
 }
 
 impl Session {
-    pub fn prepare(options: Options) -> Result<Session, Error> {
+    pub fn prepare(mut options: Options) -> Result<Session, Error> {
         let began = Instant::now();
         let signals = Signals::new(&SIGNALS);
         let signals = signals.map_err(|e| Error::new(format!("cannot wait for signals: {e}")))?;
+        let enums = enums::fill(&mut options.request);
         let request = &options.request;
         let layouts = layouts(request)?;
         if !request.programs {
@@ -70,6 +73,7 @@ impl Session {
         let alone = engines.len() == 1;
         let prepared = engines.into_iter().map(|engine| (engine.prepare)(request, alone));
         let mut session = Session {
+            poller: Poller::prepare(request)?,
             engines: prepared.collect::<Result<_, _>>()?,
             options,
             layouts,
@@ -79,7 +83,7 @@ impl Session {
             began,
             asked: false,
             gave_up_ns: None,
-            notes: rescue::killed_recorders(),
+            notes: [rescue::killed_recorders(), enums].concat(),
             last_mark: Cell::new(0),
         };
         session.choose()?;
@@ -125,6 +129,7 @@ impl Session {
                 self.engines.iter_mut().for_each(|engine| {
                     engine.stop(&self.options.request);
                 });
+                self.poller.stop((0, 0));
                 drop(pipeline.stop());
                 Err(e)
             }
@@ -176,6 +181,7 @@ impl Session {
         self.first_events(pipeline, &preamble, &there);
         self.start_engines(pipeline, held.as_ref());
         self.list(pipeline, Moment::Start);
+        self.poller.start(pipeline.outlet());
         let running = held.map(|held| self.start_command(held)).transpose();
         let running = running.inspect_err(|_| file::discard(&self.options.output, kept_old))?;
         Ok(Workload { running, start_ns })

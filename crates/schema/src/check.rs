@@ -70,6 +70,15 @@ fn too_many(draft: &Draft, found: &mut Vec<Diagnostic>) {
 
 fn add_contexts(draft: &mut EventDraft, schema: &[(Context, Span)], found: &mut Vec<Diagnostic>) {
     let mut wanted = draft.contexts.clone();
+    if draft.event.poll.is_some() {
+        // Those of the schema are of its other events.
+        found.extend(wanted.first().map(|(_, span)| {
+            Diagnostic::error(*span, "a polled event has no context")
+                .label("of no thread")
+                .help("remove it: the recorder reads the file, and no probe is hit")
+        }));
+        return;
+    }
     for (context, span) in schema {
         if !wanted.iter().any(|(c, _)| c == context) {
             wanted.push((*context, *span));
@@ -172,12 +181,30 @@ fn check_event(draft: &EventDraft, all: &Draft, found: &mut Vec<Diagnostic>) {
     check_tails(event, found);
     check_size(event, found);
     check_symbols(event, found);
+    check_polled(event, found);
     for (field, span) in event.fields.iter().zip(&draft.decode_spans) {
         if let Some(span) = span
             && found.len() < ERRORS_MAX
         {
             check_decode(field, *span, all, found);
         }
+    }
+}
+
+/// What is read from a file is single numbers and texts.
+fn check_polled(event: &Event, found: &mut Vec<Diagnostic>) {
+    if event.poll.is_none() {
+        return;
+    }
+    if event.fields.is_empty() {
+        let message = format!("poll {} has no fields", event.name);
+        let help = "name what to read of the file: `u64 pgfault`";
+        found.push(Diagnostic::error(event.span, message).label("reads nothing").help(help));
+    }
+    for field in event.fields.iter().filter(|f| matches!(f.shape, Shape::Array(_))) {
+        let message = format!("`{}` cannot be polled", shorten(&field.name));
+        let help = "give each value its own field: `u64 user from \"cpu\" 1`";
+        found.push(Diagnostic::error(field.span, message).label("an array").help(help));
     }
 }
 

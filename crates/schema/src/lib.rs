@@ -17,6 +17,7 @@ pub mod layout;
 pub mod model;
 pub mod names;
 pub mod nearest;
+pub mod polled_files;
 pub mod reserved;
 pub mod vocabulary;
 pub mod wildcard;
@@ -77,6 +78,7 @@ pub fn parse(file: &str, text: &str, options: &Options) -> Result<Parsed, Vec<Di
         file: file.into(),
         text: text.into(),
         decodings: draft.tables.into_iter().map(|(table, _)| table).collect(),
+        kernel_enums: draft.kernel_enums.into_iter().map(|(name, _)| name).collect(),
         events: draft.events.into_iter().map(|e| e.event).collect(),
         probes: draft.probes,
         code: draft.code,

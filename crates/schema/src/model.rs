@@ -27,6 +27,9 @@ pub struct Schema {
     pub file: String,
     pub text: String,
     pub decodings: Vec<Decoding>,
+    /// The names of those decodings that are enums of the kernel (`as enum NAME`), which has their
+    /// values.
+    pub kernel_enums: Vec<String>,
     pub events: Vec<Event>,
     pub probes: Vec<Probe>,
     /// `code { ... }`: C at file level, for helpers that several probe bodies share.
@@ -49,8 +52,32 @@ pub struct Event {
     /// A C expression over the fields, of `klogger record --where`: others are not logged. No
     /// schema's text has it.
     pub condition: Option<String>,
+    /// Set if the recorder reads the event from a file.
+    pub poll: Option<Poll>,
     /// The position of the name.
     pub span: Span,
+}
+
+/// `poll NAME from "PATH" every INTERVAL rows { ... }`: what the recorder reads of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Poll {
+    pub path: String,
+    pub every_ns: u64,
+    /// Each line of numbers is an event.
+    pub rows: bool,
+    /// Of each field: where its value is.
+    pub sources: Vec<Source>,
+    /// The position of the path.
+    pub span: Span,
+}
+
+/// Where a field's value is in a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The n-th word (from 1) after a key.
+    Key(String, u32),
+    /// The n-th word (from 1) of the row or of the whole file.
+    Word(u32),
 }
 
 /// The scope of an event: it is logged if one of these threads is recorded.

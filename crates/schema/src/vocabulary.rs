@@ -5,8 +5,8 @@
 use crate::model::{Decode, Place, Role, Scalar};
 
 /// Words that begin a declaration.
-pub const DECLARATIONS: [&str; 9] =
-    ["schema", "event", "probe", "enum", "flags", "arch", "code", "context", "slice"];
+pub const DECLARATIONS: [&str; 10] =
+    ["schema", "event", "probe", "poll", "enum", "flags", "arch", "code", "context", "slice"];
 
 /// Types with one machine type. `string` is the other type.
 pub const TYPES: [(&str, Scalar); 27] = [

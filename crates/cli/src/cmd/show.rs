@@ -73,6 +73,7 @@ pub fn run(args: Args) -> Outcome {
             print_head(&schema);
             layouts.iter().for_each(print_event);
             print_decodings(&schema);
+            print_polls(&schema);
             print_probes(&schema, &opinion);
         }
         Format::Json => println!("{:#}", to_json(&schema, &layouts, &opinion)),
@@ -249,9 +250,27 @@ fn notes(f: &FieldLayout) -> String {
     parts.join(", ")
 }
 
+/// The files that the recorder reads.
+fn print_polls(schema: &Schema) {
+    let polls: Vec<_> = schema.events.iter().filter_map(|e| Some((e, e.poll.as_ref()?))).collect();
+    if !polls.is_empty() {
+        println!("\nfiles that are polled");
+    }
+    for (event, poll) in polls {
+        let rows = if poll.rows { ", an event for each row" } else { "" };
+        let ms = poll.every_ns / 1_000_000;
+        let every = if ms % 1000 == 0 { format!("{} s", ms / 1000) } else { format!("{ms} ms") };
+        println!("  {}: {} every {every}{rows}", event.name, poll.path);
+    }
+}
+
 fn print_decodings(schema: &Schema) {
     for d in &schema.decodings {
         let word = if d.flags { "flags" } else { "enum" };
+        if schema.kernel_enums.contains(&d.name) {
+            println!("\n{word} {}: the kernel's", d.name);
+            continue;
+        }
         let values: Vec<_> = d.values.iter().map(|(v, text)| format!("{v:#x} {text}")).collect();
         println!("\n{word} {}", d.name);
         for row in values.chunks(6) {

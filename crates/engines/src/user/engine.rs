@@ -47,7 +47,7 @@ fn logs(request: &Request, unit: &CompiledSchema) -> bool {
     }
     let is_called =
         |name: &str| schema.probes.iter().flat_map(|p| &p.calls).any(|c| c.event == name);
-    !request.probes || schema.events.iter().any(|e| !is_called(&e.name))
+    !request.probes || schema.events.iter().any(|e| e.poll.is_none() && !is_called(&e.name))
 }
 
 impl UserEngine {

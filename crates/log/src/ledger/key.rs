@@ -15,6 +15,8 @@ pub enum Key {
     StackUnknown,
     TextUnread,
     SymbolsHidden,
+    PollMissed,
+    PollIncomplete,
     /// Threads out of scope without a name.
     ThreadsUnnamed,
     EventsDisabled,
@@ -51,7 +53,7 @@ pub struct KeyInfo {
 }
 
 impl Key {
-    pub const ALL: [Key; 32] = [
+    pub const ALL: [Key; 34] = [
         Key::RingFull,
         Key::ProbeNotAttached,
         Key::ProbeMissed,
@@ -61,6 +63,8 @@ impl Key {
         Key::StackUnknown,
         Key::TextUnread,
         Key::SymbolsHidden,
+        Key::PollMissed,
+        Key::PollIncomplete,
         Key::ThreadsUnnamed,
         Key::EventsDisabled,
         Key::Overwritten,
@@ -153,6 +157,18 @@ impl Key {
                 Notice,
                 "the kernel hides its symbols, so code addresses have no names",
                 "record as root, after 'sysctl kernel.kptr_restrict=1'",
+            ),
+            Key::PollMissed => (
+                "poll_missed",
+                Notice,
+                "a file was not read at some of its times",
+                "choose a longer interval after 'every'",
+            ),
+            Key::PollIncomplete => (
+                "poll_incomplete",
+                Notice,
+                "a polled file has no value for some fields, which are 0 or empty",
+                "compare the keys or columns of the schema with the file on this kernel",
             ),
             Key::ThreadsUnnamed => (
                 "threads_unnamed",

@@ -96,6 +96,7 @@ impl Session {
             return Answer::refuse(format!("this recording has no event '{event}'"), help);
         };
         self.engines.iter().for_each(|engine| engine.set_enabled(layout, on));
+        self.poller.set_enabled(layout, on);
         pipeline.event_state(layout, on, os::monotonic_ns());
         Answer::default()
     }

@@ -40,6 +40,7 @@ impl Session {
         }
         if !pipeline.status().has_failed() {
             self.list(&pipeline, Moment::End);
+            self.poller.read_all();
         }
         self.engines.iter().for_each(|engine| engine.disable());
         // What follows takes time and is no part of the recording.
@@ -52,10 +53,12 @@ impl Session {
         for engine in &mut self.engines {
             self.notes.extend(engine.stop(&self.options.request));
         }
+        let polls = self.poller.stop((start_ns, end_ns));
         let late = pipeline.status().late.load(Ordering::Relaxed);
         let (ends, mut writer) = pipeline.stop();
         self.notes.append(&mut writer.notes);
         let mut ledger = self.ledger(&ends, &writer, late, (start_ns, end_ns));
+        ledger.entries.extend(polls);
         let names = self.names(&mut ledger);
         let (summary, failure) = (writer.summary(), writer.failure());
         let (summary, write_error) = match writer.finish(&names, &ledger, end_ns) {

@@ -40,6 +40,17 @@ pub fn check_calls(probe: &Probe, all: &Draft, found: &mut Vec<Diagnostic>) {
             }
             continue;
         };
+        if draft.event.poll.is_some() {
+            let message = format!("{} is read from a file, not logged by a probe", call.event);
+            let help = format!("declare another event, or `event {}` without a file", call.event);
+            found.push(
+                Diagnostic::error(call.span, message)
+                    .label("a polled event")
+                    .related(draft.event.span, "declared here")
+                    .help(help),
+            );
+            continue;
+        }
         let own: Vec<&str> = draft
             .event
             .fields
@@ -109,8 +120,8 @@ pub fn never_logged(draft: &Draft, found: &mut Vec<Diagnostic>) {
     }
     let logged: HashSet<&str> =
         draft.probes.iter().flat_map(|p| &p.calls).map(|c| c.event.as_str()).collect();
-    for event in draft.events.iter().map(|e| &e.event).filter(|e| !logged.contains(e.name.as_str()))
-    {
+    let events = draft.events.iter().map(|e| &e.event).filter(|e| e.poll.is_none());
+    for event in events.filter(|e| !logged.contains(e.name.as_str())) {
         let message = format!("no probe logs event {}", event.name);
         let help = format!("call `klogger({}, ...)` in a probe, or remove the event", event.name);
         found.push(Diagnostic::warning(event.span, message).label("never logged").help(help));

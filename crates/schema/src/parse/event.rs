@@ -4,7 +4,7 @@
 use super::{EventDraft, Name, Parse, Parser};
 use crate::diagnostic::Diagnostic;
 use crate::lexer::Token;
-use crate::model::{Arch, Event, Scope, Span};
+use crate::model::{Arch, Event, Poll, Scope, Span};
 use crate::names::{Kind, is_type};
 use crate::nearest::alternatives;
 use crate::vocabulary::ROLES;
@@ -15,20 +15,19 @@ const COUNTERS_HELP: &str = "write `counter0 EVENT`, one for each counter, from 
 /// Each field costs one more test in each hit of a probe.
 const SCOPE_MAX: usize = 8;
 
-impl Parser<'_> {
-    /// Without the word `event`.
-    pub(super) fn event(&mut self) -> Parse<()> {
-        let name = self.name(Kind::Event)?;
-        let mut draft = EventDraft {
+impl EventDraft {
+    pub(super) fn new(name: &Name, poll: Option<Poll>) -> EventDraft {
+        EventDraft {
             event: Event {
                 name: name.text.clone(),
                 doc: None,
                 fields: Vec::new(),
-                scope: Scope::Current,
+                scope: if poll.is_some() { Scope::All } else { Scope::Current },
                 role: None,
                 begins: Vec::new(),
                 ends: Vec::new(),
                 condition: None,
+                poll,
                 span: name.span,
             },
             scope_spans: Vec::new(),
@@ -36,7 +35,15 @@ impl Parser<'_> {
             contexts: Vec::new(),
             role_span: Span::default(),
             incomplete: false,
-        };
+        }
+    }
+}
+
+impl Parser<'_> {
+    /// Without the word `event`.
+    pub(super) fn event(&mut self) -> Parse<()> {
+        let name = self.name(Kind::Event)?;
+        let mut draft = EventDraft::new(&name, None);
         self.event_head(&mut draft)?;
         let open = self.open_brace(&format!("event {}", name.text))?;
         let closed = self.event_body(&mut draft, open, &name);
@@ -126,7 +133,12 @@ impl Parser<'_> {
     }
 
     /// Fields up to the closing brace.
-    fn event_body(&mut self, draft: &mut EventDraft, open: Span, name: &Name) -> Parse<()> {
+    pub(super) fn event_body(
+        &mut self,
+        draft: &mut EventDraft,
+        open: Span,
+        name: &Name,
+    ) -> Parse<()> {
         loop {
             let next = self.cursor.peek();
             match next.token {

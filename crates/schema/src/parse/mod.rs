@@ -7,6 +7,7 @@
 
 mod event;
 mod field;
+mod poll;
 mod probe;
 mod slice;
 mod table;
@@ -40,6 +41,8 @@ pub struct Draft {
     pub doc: Option<String>,
     pub events: Vec<EventDraft>,
     pub tables: Vec<(Decoding, Span)>,
+    /// Those tables that are enums of the kernel, and whether their values are bits.
+    pub kernel_enums: Vec<(String, bool)>,
     pub probes: Vec<Probe>,
     pub code: Vec<CBlock>,
     pub arch: Vec<(Arch, Span)>,
@@ -115,6 +118,7 @@ impl<'a> Parser<'a> {
         match self.word_of(lexeme) {
             Some("schema") => self.schema(lexeme.span, first),
             Some("event") => self.event(),
+            Some("poll") => self.poll(),
             Some("probe") => self.probe(lexeme.span),
             Some("enum") => self.table(false),
             Some("flags") => self.table(true),
@@ -386,8 +390,8 @@ fn next_line(text: &str, from: usize) -> usize {
 }
 
 fn declarations_help() -> &'static str {
-    "a declaration begins with `schema`, `event`, `probe`, `enum`, `flags`, `context`, `slice`, \
-     `code` or `arch`"
+    "a declaration begins with `schema`, `event`, `probe`, `poll`, `enum`, `flags`, `context`, \
+     `slice`, `code` or `arch`"
 }
 
 fn all_contexts(join: &str) -> String {

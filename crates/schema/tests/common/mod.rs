@@ -4,7 +4,7 @@
 #![allow(dead_code)] // Each test file is a program of its own, and uses a part.
 
 use klogger_schema::layout::EventLayout;
-use klogger_schema::model::{Decode, Decoding, Event, Field, Probe, Schema, Scope, Shape};
+use klogger_schema::model::{Decode, Decoding, Event, Field, Probe, Schema, Scope, Shape, Source};
 use klogger_schema::vocabulary::{DECODES, PLACES, ROLES};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -98,6 +98,11 @@ fn dump_event(out: &mut String, schema: &Schema, event: &Event) {
     if let Some(role) = layout.role {
         let _ = writeln!(out, "    role {role:?}");
     }
+    if let Some(poll) = &event.poll {
+        let rows = if poll.rows { ", rows" } else { "" };
+        let _ = writeln!(out, "    from {} every {} ns{rows}", poll.path, poll.every_ns);
+        let _ = writeln!(out, "    {:?}", poll.sources);
+    }
     for (field, at) in event.fields.iter().zip(&layout.fields) {
         let _ = write!(
             out,
@@ -170,25 +175,41 @@ fn print_event(out: &mut String, event: &Event) {
     let role = event.role.map_or(String::new(), |role| {
         format!(" role {}", ROLES.iter().find(|(_, known)| *known == role).unwrap().0)
     });
-    let _ = writeln!(out, "event {}{}{scope}{role} {{", event.name, doc(&event.doc));
-    for field in &event.fields {
+    let _ = match &event.poll {
+        Some(poll) => writeln!(
+            out,
+            "poll {}{} from {} every {}ms{} {{",
+            event.name,
+            doc(&event.doc),
+            quote(&poll.path),
+            poll.every_ns / 1_000_000,
+            if poll.rows { " rows" } else { "" }
+        ),
+        None => writeln!(out, "event {}{}{scope}{role} {{", event.name, doc(&event.doc)),
+    };
+    for (n, field) in event.fields.iter().enumerate() {
         match field.context {
             Some(_) => {
                 let _ = writeln!(out, "context {}", field.name);
             }
-            None => print_field(out, field),
+            None => print_field(out, field, event.poll.as_ref().map(|poll| &poll.sources[n])),
         }
     }
     out.push_str("}\n");
 }
 
-fn print_field(out: &mut String, field: &Field) {
+fn print_field(out: &mut String, field: &Field, source: Option<&Source>) {
     let length = match field.shape {
         Shape::Array(n) => format!("[{n}]"),
         Shape::Text(n) if field.type_name == "char" => format!("[{n}]"),
         Shape::One | Shape::Text(_) | Shape::Tail => String::new(),
     };
     let _ = write!(out, "{} {}{length}", field.type_name, field.name);
+    let _ = match source {
+        Some(Source::Key(key, n)) => write!(out, " from {} {n}", quote(key)),
+        Some(Source::Word(n)) => write!(out, " from {n}"),
+        None => Ok(()),
+    };
     if let Some(unit) = &field.unit {
         let _ = write!(out, " in {unit}");
     }

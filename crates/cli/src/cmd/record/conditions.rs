@@ -75,6 +75,9 @@ fn set(unit: &mut CompiledSchema, index: usize, expression: &str) -> Result<Cond
     if event.condition.is_some() {
         return fail(format!("{name} has two conditions"), "join them with && or ||");
     }
+    if event.poll.is_some() {
+        return fail(format!("{name} is read from a file, and logged whole"), LATER);
+    }
     if !unit.schema.probes.iter().flat_map(|p| &p.calls).any(|call| call.event == name) {
         return fail(format!("{name} is logged by programs, which do not leave out events"), LATER);
     }
