@@ -23,6 +23,12 @@ const MACHINE: u16 = abi::EM_AARCH64;
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 const MACHINE: u16 = abi::EM_NONE;
 
+/// A section, and the texts to which its entries refer.
+pub struct Named {
+    pub entries: Vec<u8>,
+    pub names: Vec<u8>,
+}
+
 /// A program or library.
 pub struct Elf {
     pub file: File,
@@ -87,12 +93,12 @@ impl Elf {
     }
 
     /// A section of this type, and the one to which it refers: symbols and their names.
-    pub fn with_names(&self, kind: u32) -> Result<Option<(Vec<u8>, Vec<u8>)>, Wrong> {
+    pub fn with_names(&self, kind: u32) -> Result<Option<Named>, Wrong> {
         let Some(section) = self.sections.iter().find(|s| s.sh_type == kind) else {
             return Ok(None);
         };
         let names = self.sections.get(section.sh_link as usize).ok_or_else(damaged)?;
-        Ok(Some((self.data(section)?, self.data(names)?)))
+        Ok(Some(Named { entries: self.data(section)?, names: self.data(names)? }))
     }
 
     /// Whether it has the names of functions that other files do not call.

@@ -2,7 +2,7 @@
 //! Finds libraries as the dynamic loader does: in the folders that a program or the environment
 //! names, in the loader's cache, in the default folders; or among those that a process has mapped.
 
-use crate::elf::{Elf, text_at};
+use crate::elf::{Elf, Named, text_at};
 use elf::abi;
 use klogger_codegen::Refusal;
 use klogger_os::files;
@@ -170,13 +170,13 @@ fn folders_of(program: &Path) -> Vec<PathBuf> {
 /// DT_RPATH and DT_RUNPATH.
 fn run_paths(program: &Path) -> Option<Vec<String>> {
     let elf = Elf::open(File::open(program).ok()?).ok()?;
-    let (dynamic, names) = elf.with_names(abi::SHT_DYNAMIC).ok()??;
-    let entries = dynamic.chunks_exact(16).filter_map(|entry| {
+    let Named { entries, names } = elf.with_names(abi::SHT_DYNAMIC).ok()??;
+    let paths = entries.chunks_exact(16).filter_map(|entry| {
         let word = |at: usize| Some(u64::from_le_bytes(*entry.get(at..)?.first_chunk()?));
         let tag = word(0)? as i64;
         (tag == abi::DT_RPATH || tag == abi::DT_RUNPATH).then(|| word(8)).flatten()
     });
-    let texts = entries.filter_map(|at| {
+    let texts = paths.filter_map(|at| {
         Some(String::from_utf8_lossy(text_at(&names, u32::try_from(at).ok()?)).into_owned())
     });
     Some(texts.flat_map(|t| t.split(':').map(str::to_string).collect::<Vec<_>>()).collect())
@@ -237,10 +237,10 @@ mod tests {
             bytes.extend(word.to_le_bytes());
         }
         bytes.extend(b"libx.so\0/lib/libx.so\0");
-        let entry = ("libx.so".to_string(), PathBuf::from("/lib/libx.so"));
-        assert_eq!(cache_entries(&bytes), [entry.clone()]);
+        let entries = vec![("libx.so".to_string(), PathBuf::from("/lib/libx.so"))];
+        assert_eq!(cache_entries(&bytes), entries);
         let older = [b"ld.so-1.7.0\0\0\0\0\0".as_slice(), &bytes].concat();
-        assert_eq!(cache_entries(&older), [entry]);
+        assert_eq!(cache_entries(&older), entries);
         // Offsets beyond the end, and counts that cannot be.
         (20..bytes.len()).for_each(|end| drop(cache_entries(&bytes[..end])));
         bytes[20..24].fill(0xff);
@@ -253,6 +253,27 @@ mod tests {
         assert!(found.file_name().unwrap().to_string_lossy().starts_with("libc"), "{found:?}");
         let message = find("libnone-such", Path::new("/"), None).unwrap_err().message;
         assert_eq!(message, "there is no library 'libnone-such'");
+    }
+
+    #[test]
+    fn a_library_beside_the_program_that_names_its_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let (program, library) = (folder.path().join("p"), folder.path().join("liby.so.1"));
+        let source = folder.path().join("p.c");
+        fs::write(&source, "int main(void) { return 0; }\n").unwrap();
+        let build = |to: &Path, flags: &[&str]| {
+            let mut cc = std::process::Command::new("cc");
+            assert!(cc.arg("-o").arg(to).arg(&source).args(flags).status().unwrap().success());
+        };
+        build(&program, &["-Wl,-rpath,$ORIGIN"]);
+        build(&library, &["-shared", "-fPIC"]);
+        assert_eq!(find("liby", Path::new("/"), Some(&program)).unwrap(), library);
+        assert!(find("liby", Path::new("/"), None).is_err());
+        fs::copy(&library, folder.path().join("liby.so.2")).unwrap();
+        let refusal = find("liby", Path::new("/"), Some(&program)).unwrap_err();
+        assert_eq!(refusal.message, "there are several libraries 'liby'");
+        assert_eq!(refusal.help.as_deref(), Some("write one of: liby.so.1, liby.so.2"));
+        assert_eq!(find("liby.so.1", Path::new("/"), Some(&program)).unwrap(), library);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! The functions of a program, by their names.
 
 use crate::Wrong;
-use crate::elf::{Elf, text_at};
+use crate::elf::{Elf, Named, text_at};
 use elf::abi;
 use elf::endian::LittleEndian;
 use elf::file::Class;
@@ -51,16 +51,16 @@ fn of_separate_file(elf: &Elf) -> Vec<Function> {
 /// The address of a variable.
 pub fn variable(elf: &Elf, name: &str) -> Option<u64> {
     [abi::SHT_SYMTAB, abi::SHT_DYNSYM].into_iter().find_map(|table| {
-        let (symbols, names) = elf.with_names(table).ok()??;
+        let Named { entries, names } = elf.with_names(table).ok()??;
         let mut all: ParsingIterator<LittleEndian, Symbol> =
-            ParsingIterator::new(LittleEndian, Class::ELF64, &symbols);
+            ParsingIterator::new(LittleEndian, Class::ELF64, &entries);
         let is_it = |s: &Symbol| !s.is_undefined() && text_at(&names, s.st_name) == name.as_bytes();
         all.find(is_it).map(|symbol| symbol.st_value)
     })
 }
 
 fn of_table(elf: &Elf, table: u32) -> Result<Vec<Function>, Wrong> {
-    let Some((symbols, names)) = elf.with_names(table)? else { return Ok(Vec::new()) };
+    let Some(Named { entries, names }) = elf.with_names(table)? else { return Ok(Vec::new()) };
     let exported = table == abi::SHT_DYNSYM;
     let function = |symbol: Symbol| {
         let kind = symbol.st_symtype();
@@ -75,7 +75,7 @@ fn of_table(elf: &Elf, table: u32) -> Result<Vec<Function>, Wrong> {
         })
     };
     let all: ParsingIterator<LittleEndian, Symbol> =
-        ParsingIterator::new(LittleEndian, Class::ELF64, &symbols);
+        ParsingIterator::new(LittleEndian, Class::ELF64, &entries);
     Ok(all.filter_map(function).collect())
 }
 
@@ -84,18 +84,18 @@ fn of_table(elf: &Elf, table: u32) -> Result<Vec<Function>, Wrong> {
 pub fn find<'a>(name: &str, all: &'a [Function]) -> Result<Vec<&'a Function>, Refusal> {
     let plain = |f: &&Function| f.name.split('@').next() == Some(name) || f.name == name;
     let mut found: Vec<&Function> = all.iter().filter(plain).collect();
+    let is_exported = found.iter().any(|f| f.exported);
+    found.retain(|f| f.exported || !is_exported);
     if found.is_empty() {
         found = all.iter().filter(|f| is_written(name, &f.name)).collect();
     }
     found.sort_by_key(|f| f.address);
+    // Several names of one function.
     found.dedup_by_key(|f| f.address);
-    let exported: Vec<&Function> = found.iter().copied().filter(|f| f.exported).collect();
-    if !exported.is_empty() {
-        found = exported;
-    } else if found.len() > 1 {
-        return Err(several(name, &found));
+    match found.len() > 1 && !is_exported {
+        true => Err(several(name, &found)),
+        false => Ok(found),
     }
-    Ok(found)
 }
 
 /// Whether `name` is how the author of a function wrote its name, of which the compiler made
@@ -132,3 +132,59 @@ fn several(name: &str, found: &[&Function]) -> Refusal {
 
 /// How many of several a message names.
 const SHOWN: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn function(name: &str, address: u64, exported: bool) -> Function {
+        Function { name: name.into(), address, size: 8, chooses: false, exported }
+    }
+
+    fn addresses(name: &str, all: &[Function]) -> Vec<u64> {
+        find(name, all).unwrap().into_iter().map(|f| f.address).collect()
+    }
+
+    #[test]
+    fn versions_of_an_exported_function_are_all_meant() {
+        let all = [
+            function("wait@@V2", 0x20, true),
+            function("wait@V1", 0x10, true),
+            function("wait", 0x30, false),
+            function("waits", 0x40, true),
+        ];
+        assert_eq!(addresses("wait", &all), [0x10, 0x20]);
+        assert_eq!(addresses("wait@V1", &all), [0x10]);
+        assert_eq!(addresses("none", &all), []);
+        // Names of one function.
+        let all = [function("read", 0x10, true), function("__read", 0x10, true)];
+        assert_eq!(addresses("read", &all), [0x10]);
+    }
+
+    #[test]
+    fn functions_of_one_file_each_that_have_the_same_name() {
+        let all = [function("usage", 0x10, false), function("usage", 0x20, false)];
+        let refusal = find("usage", &all).unwrap_err();
+        assert_eq!(refusal.message, "2 functions are called 'usage'");
+        let help = "write one of these after the colon: 0x10, 0x20";
+        assert_eq!(refusal.help.as_deref(), Some(help));
+    }
+
+    #[test]
+    fn names_as_in_the_source() {
+        let all = [
+            function("_ZN4Tree3addEi", 0x10, true),
+            function("_ZN4Tree3addEl", 0x20, true),
+            function("_ZN4Tree5clearEv", 0x30, false),
+            function("_ZN5serve7request17h0123456789abcdefE", 0x40, false),
+        ];
+        assert_eq!(addresses("Tree::clear", &all), [0x30]);
+        assert_eq!(addresses("serve::request", &all), [0x40]);
+        assert_eq!(addresses("_ZN4Tree3addEl", &all), [0x20]);
+        // Two that differ in their parameters.
+        let refusal = find("Tree::add", &all).unwrap_err();
+        assert_eq!(refusal.message, "2 functions are called 'Tree::add'");
+        let help = "write one of these after the colon: _ZN4Tree3addEi, _ZN4Tree3addEl";
+        assert_eq!(refusal.help.as_deref(), Some(help));
+    }
+}
