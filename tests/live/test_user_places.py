@@ -181,7 +181,7 @@ REFUSED = {
     "PROGRAM:0x3": ("PROGRAM has no code at 0x3", None),
     "PROGRAM:inlined": (
         "PROGRAM has no function 'inlined'",
-        "a function that was inlined everywhere is not in the program; 'klogger tracepoints "
+        "a function that was inlined everywhere is not in the program; 'klogger places "
         "PROGRAM' lists those that are",
     ),
     "libc:strlen": (" is one of several implementations, chosen at the start", None),

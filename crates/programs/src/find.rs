@@ -126,7 +126,7 @@ fn no_function(elf: &Elf, path: &str, name: &str, all: &[Function]) -> Refusal {
                          its debug symbols, or build it without stripping"
             .into(),
         (_, _, false) => format!(
-            "a function that was inlined everywhere is not in the program; 'klogger tracepoints \
+            "a function that was inlined everywhere is not in the program; 'klogger places \
              {path}' lists those that are"
         ),
     };
@@ -225,7 +225,7 @@ fn no_static_probe(path: &str, provider: &str, name: &str, all: &[StaticProbe]) 
     let help = match (names.is_empty(), near.is_empty()) {
         (true, _) => "it has no static probes at all".into(),
         (false, false) => format!("did you mean {}?", near.join(", ")),
-        (false, true) => format!("'klogger tracepoints {path}' lists those that it has"),
+        (false, true) => format!("'klogger places {path}' lists those that it has"),
     };
     Refusal::of_this_kernel(format!("{path} has no static probe '{wanted}'"), Some(help))
 }
