@@ -160,6 +160,23 @@ struct klogger_usdt {
 #define KLOGGER_PLACE 0x4b500000
 
 /*
+ * System calls: see calls.h. A table has, by the number of a call, the slot of its first probe's
+ * program, 0 for none; its last word is for numbers that no 64-bit call has. `next`: by the number
+ * of a probe, the slot of the next program for the same call.
+ */
+#define KLOGGER_CALLS 512		/* numbers of 64-bit calls are below this */
+#define KLOGGER_CALL_32 0x20000000	/* marks the number of a 32-bit call */
+#define KLOGGER_CHAIN_MAX 32		/* programs for one call: the kernel follows 33 tail calls */
+struct klogger_call_table {
+	__u16 entry[KLOGGER_CALLS + 8];
+	__u16 exit[KLOGGER_CALLS + 8];
+	__u16 next[KLOGGER_PROBES_MAX];
+};
+/* The numbers as probes of the two programs that are attached. */
+#define KLOGGER_ENTRY_PROBE (KLOGGER_PROBES_MAX - 1)
+#define KLOGGER_EXIT_PROBE (KLOGGER_PROBES_MAX - 2)
+
+/*
  * The number of different stacks; frames of each; and frames of the tracing itself, which come
  * first.
  */

@@ -24,6 +24,7 @@
 static void *(*const bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
 static __u64 (*const bpf_ktime_get_ns)(void) = (void *)5;
 static __u32 (*const bpf_get_smp_processor_id)(void) = (void *)8;
+static long (*const bpf_tail_call)(void *context, void *programs, __u32 slot) = (void *)12;
 static __u64 (*const bpf_get_current_pid_tgid)(void) = (void *)14;
 static long (*const bpf_get_current_comm)(void *to, __u32 size) = (void *)16;
 static long (*const bpf_get_stackid)(void *context, void *map, __u64 flags) = (void *)27;
@@ -40,6 +41,7 @@ static long (*const bpf_ringbuf_output)(void *ringbuf, void *data, __u64 size,
 static long (*const bpf_loop)(__u32 times, long (*call)(__u64 n, void *data), void *data,
 			      __u64 flags) = (void *)181;
 static struct task_struct *(*const bpf_get_current_task_btf)(void) = (void *)158;
+static long (*const bpf_task_pt_regs)(struct task_struct *task) = (void *)175;
 
 static __u64 (*const bpf_get_attach_cookie)(void *context) = (void *)174;
 /* The result of the function of a program that runs at its exit. */

@@ -22,6 +22,7 @@
 #include "names.h"
 #include "slow.h"
 #include "copies.h"
+#include "calls.h"
 #include "read.h"
 #include "user.h"
 #include "user_stack.h"

@@ -5,21 +5,39 @@
 
 #include "maps.h"
 
+/* The bit that is 1 in addresses of the kernel and 0 in those of programs. */
+#if defined(__TARGET_ARCH_x86)
+#define KLOGGER_KERNEL_BIT (1ull << 63)
+#else
+#define KLOGGER_KERNEL_BIT (1ull << 55)
+#endif
+
+/* Whether the compiler knows that it is the address of a program's memory: klogger_user_string(). */
+#define klogger_is_user(src)                                              \
+	(__builtin_constant_p(!((__u64)(src) & KLOGGER_KERNEL_BIT)) &&    \
+	 !((__u64)(src) & KLOGGER_KERNEL_BIT))
+
 /*
  * Memory that is not the kernel's may be that of the running program. If it is not present, it
  * reads as zeros.
  */
 static __always_inline long klogger_read_any(void *dst, __u32 size, const void *src)
 {
-	long error = bpf_probe_read_kernel(dst, size, src);
+	long error;
 
+	if (klogger_is_user(src))
+		return bpf_probe_read_user(dst, size, src);
+	error = bpf_probe_read_kernel(dst, size, src);
 	return unlikely(error) ? bpf_probe_read_user(dst, size, src) : 0;
 }
 
 static __always_inline long klogger_read_text(void *dst, __u32 size, const void *src)
 {
-	long n = bpf_probe_read_kernel_str(dst, size, src);
+	long n;
 
+	if (klogger_is_user(src))
+		return bpf_probe_read_user_str(dst, size, src);
+	n = bpf_probe_read_kernel_str(dst, size, src);
 	return unlikely(n < 0) ? bpf_probe_read_user_str(dst, size, src) : n;
 }
 
@@ -50,6 +68,24 @@ static __always_inline void klogger_copy_text(__u32 index, char *dst, const char
  */
 #define klogger_read(to, from, size) klogger_read_any(to, size, from)
 #define klogger_cpu() bpf_get_smp_processor_id()
+
+/*
+ * Also for bodies: memory of the running program only. An address of the kernel is as bad as one
+ * that is not mapped. Both return a negative error, and else 0, or the length of the text.
+ */
+#define klogger_user(to, from, size) bpf_probe_read_user(to, size, from)
+#define klogger_user_text(to, from, size)                                        \
+	({                                                                       \
+		long klogger_n = bpf_probe_read_user_str(to, size, from);        \
+		klogger_n > 0 ? klogger_n - 1 : klogger_n;                       \
+	})
+/*
+ * A text of the running program, for a field of an event. An address of the kernel becomes one that
+ * is not mapped, and not NULL.
+ */
+#define klogger_user_string(from)                                        \
+	((const char *)(((__u64)(from) & ~KLOGGER_KERNEL_BIT) |          \
+			((__u64)(from) & KLOGGER_KERNEL_BIT ? 1 : 0)))
 
 /* Copies a C string, cut to size - 1 bytes, and returns its length; 0 if it cannot be read. */
 static __always_inline __u32 klogger_text_length(char *dst, __u32 size, const char *src)

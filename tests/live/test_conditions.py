@@ -197,8 +197,8 @@ REFUSED = [
     (
         ["--where", "FLOOD_WIDE: name =~ 'x'"],
         "klogger: --where 'FLOOD_WIDE: name =~ 'x'': regular expressions (=~) cannot be evaluated"
-        " while events are logged\n  help: record without it, and select from the log with"
-        " 'klogger cat --where'\n",
+        " while events are logged, but for the beginning of a text, as in path =~ \"^/etc/\"\n"
+        "  help: record without it, and select from the log with 'klogger cat --where'\n",
     ),
     (
         ["--where", "FLOOD: pid == 1", "--where", "flood: pid == 2"],

@@ -11,6 +11,7 @@ pub mod kernel_types;
 pub mod made;
 mod refusal;
 mod stack;
+mod system_calls;
 mod text;
 pub mod trace_event;
 pub mod user;
@@ -46,6 +47,7 @@ pub const RUNTIME: &[(&str, &str)] = &[
     ("user.h", include_str!("../../../runtime/bpf/user.h")),
     ("user_stack.h", include_str!("../../../runtime/bpf/user_stack.h")),
     ("copies.h", include_str!("../../../runtime/bpf/copies.h")),
+    ("calls.h", include_str!("../../../runtime/bpf/calls.h")),
     ("kernel.h", include_str!("../../../runtime/bpf/kernel.h")),
 ];
 

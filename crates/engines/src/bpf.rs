@@ -5,6 +5,7 @@
 mod anchors;
 pub mod attach;
 mod calibrate;
+pub mod calls;
 mod choice;
 mod config;
 mod engine;
@@ -184,6 +185,13 @@ fn load_units(
             && object.maps().any(|m| m.name() == USER_STACKS)
         {
             shared.user_stacks = Some(map_fd(&object, USER_STACKS)?);
+        }
+        if let Some(shared) = shared.as_mut().filter(|s| s.system_calls.is_none())
+            && object.maps().any(|m| m.name() == load::CALL_TABLE)
+        {
+            let [table, entry, exit] = [load::CALL_TABLE, load::ON_ENTRY, load::ON_EXIT];
+            shared.system_calls =
+                Some([map_fd(&object, table)?, map_fd(&object, entry)?, map_fd(&object, exit)?]);
         }
         let enabled = map_memory(&map_fd(&object, ENABLED)?, EVENTS_MAX)?;
         // Number 0 is no place.

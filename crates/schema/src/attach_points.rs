@@ -10,7 +10,7 @@ mod function;
 pub mod program;
 mod sample;
 mod snapshot;
-mod syscall;
+pub mod syscall;
 mod timer;
 mod trace_event;
 mod tracepoint;

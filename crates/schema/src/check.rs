@@ -12,6 +12,7 @@ use crate::names::shorten;
 use crate::nearest::{alternatives, did_you_mean};
 use crate::parse::{Draft, ERRORS_MAX, EventDraft};
 use crate::roles;
+use crate::system_calls;
 use crate::vocabulary::{DECODES, PLACE};
 use probes::{check_c, check_calls, counts_nothing, never_logged, unique_targets};
 use std::collections::{HashMap, HashSet};
@@ -32,6 +33,7 @@ pub fn check(draft: &mut Draft, options: &Options) -> Vec<Diagnostic> {
         add_contexts(event, &draft.contexts, &mut found);
     }
     add_tables(draft);
+    add_system_calls(draft);
     unique_names(draft, &mut found);
     reserved_tables(draft, &mut found);
     roles::check(draft, &mut found);
@@ -65,6 +67,17 @@ fn too_many(draft: &Draft, found: &mut Vec<Diagnostic>) {
                 .label("one too many")
                 .help("divide it into several schemata"),
         );
+    }
+}
+
+/// The table of `as syscall`, unless the schema declares one of this name.
+fn add_system_calls(draft: &mut Draft) {
+    let names = |decode: &Decode| matches!(decode, Decode::Table(t) if t == system_calls::TABLE);
+    let mut fields = draft.events.iter().flat_map(|e| &e.event.fields);
+    if let Some(span) = fields.find(|f| names(&f.decode)).map(|f| f.span)
+        && !draft.tables.iter().any(|(t, _)| t.name == system_calls::TABLE)
+    {
+        draft.tables.push((system_calls::table(), span));
     }
 }
 
@@ -381,7 +394,7 @@ fn ip_bytes(field: &Field) -> bool {
 }
 
 fn unknown_decoding(name: &str, span: Span, all: &Draft) -> Option<Diagnostic> {
-    let known = DECODES.iter().map(|(word, _)| *word).chain([PLACE]);
+    let known = DECODES.iter().map(|(word, _)| *word).chain([system_calls::TABLE, PLACE]);
     let help =
         did_you_mean(name, known.clone().chain(all.tables.iter().map(|(t, _)| t.name.as_str())))
             .unwrap_or_else(|| {

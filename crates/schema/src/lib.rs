@@ -19,6 +19,7 @@ pub mod names;
 pub mod nearest;
 pub mod polled_files;
 pub mod reserved;
+pub mod system_calls;
 pub mod vocabulary;
 pub mod wildcard;
 

@@ -6,6 +6,7 @@
 //! name that a value does not have is neither true nor false. So each expression becomes two in C:
 //! when it is true, and when it is false.
 
+mod beginning;
 mod decoded;
 mod numbers;
 #[cfg(test)]
@@ -75,10 +76,13 @@ impl<'a> Compiler<'a> {
             Expr::Any(terms) => self.join(terms, "||", "&&"),
             Expr::All(terms) => self.join(terms, "&&", "||"),
             Expr::Not(inner) => self.truth(inner).map(Truth::not),
-            Expr::Compare(_, Op::Matches, _) => Err(error(
-                "regular expressions (=~) cannot be evaluated while events are logged".into(),
-                LATER,
-            )),
+            Expr::Compare(left, Op::Matches, right) => match (self.side(left)?, right) {
+                (Side::Text(field), Operand::Text(pattern)) => match beginning::of(pattern) {
+                    Some((text, whole)) => text_is(field, &text, whole),
+                    None => Err(not_a_beginning()),
+                },
+                _ => Err(not_a_beginning()),
+            },
             Expr::Compare(left, op, right) => {
                 self.compare(self.side(left)?, *op, self.side(right)?)
             }
@@ -141,7 +145,7 @@ impl<'a> Compiler<'a> {
                 Side::Number(right) | Side::Field(right, _),
             ) => Ok(Truth::of(left.compare(op, &right))),
             (Side::Text(field), Side::Literal(text)) | (Side::Literal(text), Side::Text(field)) => {
-                Ok(equality(op)?.apply(text_is(field, text)?))
+                Ok(equality(op)?.apply(text_is(field, text, true)?))
             }
             (Side::Field(number, field), Side::Literal(text))
             | (Side::Literal(text), Side::Field(number, field)) => {
@@ -188,8 +192,18 @@ fn equality(op: Op) -> Result<Equality, FilterError> {
     }
 }
 
-/// Reads no more of the field than it takes to decide.
-fn text_is(field: &Field, text: &str) -> Result<Truth, FilterError> {
+fn not_a_beginning() -> FilterError {
+    error(
+        "regular expressions (=~) cannot be evaluated while events are logged, but for the beginning \
+         of a text, as in path =~ \"^/etc/\""
+            .into(),
+        LATER,
+    )
+}
+
+/// Reads no more of the field than it takes to decide. `whole`: the text is all of the field, and
+/// not only its beginning.
+fn text_is(field: &Field, text: &str, whole: bool) -> Result<Truth, FilterError> {
     let bytes = text.as_bytes();
     if bytes.len() > TEXT_MAX {
         return Err(error(
@@ -204,8 +218,8 @@ fn text_is(field: &Field, text: &str) -> Result<Truth, FilterError> {
     if bytes.len() >= most || bytes.contains(&0) {
         return Ok(Truth::known(false));
     }
-    // One byte more than the text, which tells a longer one; and the NUL.
-    let size = (bytes.len() + 2).min(most);
+    // The NUL, and one byte more than the text, which tells a longer one.
+    let size = (bytes.len() + 1 + usize::from(whole)).min(most);
     let each = bytes.iter().enumerate();
     let each: String = each.map(|(n, b)| format!(" && klogger_part[{n}] == (char){b}")).collect();
     Ok(Truth::of(format!(

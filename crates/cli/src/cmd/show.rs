@@ -13,6 +13,7 @@ use klogger_os::Error;
 use klogger_schema::Severity;
 use klogger_schema::layout::{EventLayout, FieldLayout};
 use klogger_schema::model::{Decode, Probe, Schema, Shape, Span, Target};
+use klogger_schema::system_calls;
 use klogger_toolchain::compiled_schema::Plan;
 use klogger_toolchain::host_kernel;
 use serde_json::{Value, json};
@@ -266,6 +267,10 @@ fn print_polls(schema: &Schema) {
 
 fn print_decodings(schema: &Schema) {
     for d in &schema.decodings {
+        if *d == system_calls::table() {
+            println!("\nsyscall: the names of {} system calls", d.values.len());
+            continue;
+        }
         let word = if d.flags { "flags" } else { "enum" };
         if schema.kernel_enums.contains(&d.name) {
             println!("\n{word} {}: the kernel's", d.name);

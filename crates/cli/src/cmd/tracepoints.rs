@@ -11,7 +11,7 @@ Examples:
   klogger tracepoints                    all tracepoints of this kernel
   klogger tracepoints block              with 'block' in name or group
   klogger tracepoints --exact sched_switch
-  klogger tracepoints sys_enter_open     of system calls, which are trace events
+  klogger tracepoints sys_enter_open     of system calls; for probes 'klogger places open'
   klogger tracepoints /usr/bin/bash      functions and static probes of a program
   klogger tracepoints libc | grep alloc
   klogger tracepoints block_rq --format json";

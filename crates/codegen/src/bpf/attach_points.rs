@@ -5,6 +5,7 @@
 
 mod function;
 mod snapshot;
+pub mod syscall;
 mod trace_event;
 mod tracepoint;
 mod usdt;
@@ -37,7 +38,7 @@ pub struct Row {
 }
 
 /// A kind has several rows if there are several ways to attach it, in order of preference.
-const ROWS: [&Row; 13] = [
+const ROWS: [&Row; 15] = [
     &tracepoint::ROW,
     &trace_event::ROW,
     &function::FENTRY,
@@ -51,6 +52,8 @@ const ROWS: [&Row; 13] = [
     &usdt::ROW,
     &snapshot::START,
     &snapshot::END,
+    &syscall::ENTRY,
+    &syscall::RETURN,
 ];
 
 /// C statements of a program besides its hit.

@@ -44,7 +44,21 @@ const OTHERS: &str =
 const IN_PROGRAM: &str =
     "the kernel may have no uprobes (CONFIG_UPROBE_EVENTS), or none on this file system";
 
-static ROWS: [Row; 9] = [
+/// The kind of a system call's probe, whose program is reached from one of the tracepoint that all
+/// calls pass: see [`super::calls`].
+const fn of_calls(kind: ProbeKind) -> Row {
+    Row {
+        kind,
+        attach: |_, site| Err(format!("{} is not attached by itself", site.target.label()).into()),
+        help: OTHERS,
+        copies: false,
+        skipped: "it hit itself",
+    }
+}
+
+static ROWS: [Row; 11] = [
+    of_calls(ProbeKind::Syscall),
+    of_calls(ProbeKind::ReturnSyscall),
     Row {
         kind: ProbeKind::Tracepoint,
         // The section of the program names the attach point.

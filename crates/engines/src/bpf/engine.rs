@@ -3,6 +3,7 @@
 
 use super::BpfEngine;
 use super::attach::{InPrograms, Site};
+use super::calls::Calls;
 use super::larger::LargerRings;
 use super::load::{Part, map_memory};
 use super::snapshot::Snapshot;
@@ -19,6 +20,7 @@ use crate::stacks::StackTable;
 use crate::threads::Threads;
 use crate::times::Times;
 use crate::user_code::UserCode;
+use klogger_codegen::bpf::attach_points::syscall::is_system_call;
 use klogger_codegen::bpf::{MAKER, Program, programs};
 use klogger_log::preamble::{Costs, ProbeState};
 use klogger_os::Error;
@@ -94,10 +96,17 @@ impl Engine for BpfEngine {
     }
 
     fn attach(&mut self, request: &Request) -> Result<(), Error> {
-        let in_programs = InPrograms::new(request.target.programs(&request.command));
+        let mut attaching = Attaching {
+            programs: InPrograms::new(request.target.programs(&request.command)),
+            calls: Calls::default(),
+        };
         for (n, (unit, base)) in INFO.units(request).into_iter().enumerate() {
             let part = Part { base, probes: self.probes.len() as u32, copy: 0 };
-            self.attach_unit(n, &unit.schema, part, &in_programs)?;
+            self.attach_unit(n, &unit.schema, part, &mut attaching)?;
+        }
+        if let Some([table, ..]) = &self.shared.system_calls {
+            let mut hits = self.hits.lock().unwrap_or_else(PoisonError::into_inner);
+            self.links.extend(attaching.calls.attach(&self.objects, table, &mut hits)?);
         }
         Ok(())
     }
@@ -197,6 +206,12 @@ fn state(schema: &Schema, index: usize, plan: &Plan) -> ProbeState {
     }
 }
 
+/// What the probes of all schemata have in common while they are attached.
+struct Attaching {
+    programs: InPrograms,
+    calls: Calls,
+}
+
 impl BpfEngine {
     /// Attaches the probes of a schema, whose programs are in object `n`.
     fn attach_unit(
@@ -204,7 +219,7 @@ impl BpfEngine {
         n: usize,
         schema: &Schema,
         part: Part,
-        in_programs: &InPrograms,
+        attaching: &mut Attaching,
     ) -> Result<(), Error> {
         let Some(loaded) = self.objects.get(n) else { return Ok(()) };
         let mut hits = self.hits.lock().unwrap_or_else(PoisonError::into_inner);
@@ -225,8 +240,13 @@ impl BpfEngine {
             let program = programs(schema).into_iter().find(its);
             let program =
                 program.ok_or_else(|| Error::new("a planned program was not generated"))?;
-            let object = &loaded.object;
-            let site = Site { object, target, programs: Some(in_programs) };
+            if is_system_call(target.kind) {
+                let number = part.probes as usize + i;
+                attaching.calls.add(&loaded.object, &program.name, number, target)?;
+                continue;
+            }
+            let programs = Some(&attaching.programs);
+            let site = Site { object: &loaded.object, target, programs };
             let links = attach::attach(&program.name, &site)?;
             match Snapshot::of(target, links) {
                 Ok(snapshot) => self.snapshots.push(snapshot),

@@ -4,15 +4,17 @@
 use super::attach;
 pub use super::config::{Config, Part};
 use super::refused::Refused;
+use klogger_codegen::bpf::attach_points::syscall::way;
 use klogger_codegen::bpf::{Program, programs};
 use klogger_os::Error;
 use klogger_os::Mapping;
 use klogger_ring::Rings;
 use klogger_ring::layout::bpf as layout;
-use klogger_schema::model::Schema;
+use klogger_schema::model::{ProbeKind, Schema};
 use klogger_toolchain::compiled_schema::{CompiledSchema, Plan};
 use libbpf_rs::{
-    MapCore, MapHandle, MapType, Object, ObjectBuilder, OpenObject, PrintLevel, ProgramType,
+    MapCore, MapHandle, MapType, Object, ObjectBuilder, OpenObject, OpenProgramMut, PrintLevel,
+    ProgramType,
 };
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Mutex;
@@ -43,6 +45,10 @@ pub const STACKLESS: &str = ".bss.klogger_k";
 /// In objects of schemata that ask for user stacks.
 pub const USER_STACKS: &str = ".bss.klogger_w";
 const USER_SCRATCH: &str = "klogger_user_scratch";
+/// In objects of schemata with probes of system calls: see `calls.h`.
+pub const CALL_TABLE: &str = ".bss.klogger_y";
+pub const ON_ENTRY: &str = "klogger_on_entry";
+pub const ON_EXIT: &str = "klogger_on_exit";
 
 /// The maps that the first object makes and all others reuse.
 pub struct Shared {
@@ -65,6 +71,8 @@ pub struct Shared {
     pub stacks: Option<(OwnedFd, OwnedFd)>,
     /// From the first object that has it.
     pub user_stacks: Option<OwnedFd>,
+    /// The same for system calls: the tables, and the programs of entries and of exits.
+    pub system_calls: Option<[OwnedFd; 3]>,
 }
 
 impl Shared {
@@ -92,6 +100,7 @@ impl Shared {
             marks: map_fd(object, MARKS)?,
             stacks: None,
             user_stacks: None,
+            system_calls: None,
         })
     }
 
@@ -114,6 +123,9 @@ impl Shared {
             STACKS => self.stacks.as_ref().map(|(stacks, _)| stacks),
             STACKLESS => self.stacks.as_ref().map(|(_, stackless)| stackless),
             USER_STACKS => self.user_stacks.as_ref(),
+            CALL_TABLE => self.system_calls.as_ref().map(|[table, ..]| table),
+            ON_ENTRY => self.system_calls.as_ref().map(|[_, entry, _]| entry),
+            ON_EXIT => self.system_calls.as_ref().map(|[.., exit]| exit),
             _ => None,
         }
     }
@@ -144,6 +156,12 @@ pub fn load_object(
 ) -> Result<Object, Error> {
     let mut open = open_object(unit, part, config, shared, example)?;
     choose_programs(&mut open, &unit.schema, plan, config, |_| true)?;
+    if shared.is_none_or(|s| s.system_calls.is_none()) {
+        let ways = [ProbeKind::Syscall, ProbeKind::ReturnSyscall].into_iter().filter_map(way);
+        let names: Vec<&str> = ways.map(|(_, program)| program).collect();
+        let ours = |p: &OpenProgramMut| names.iter().any(|name| p.name() == *name);
+        open.progs_mut().filter(ours).for_each(|mut program| program.set_autoload(true));
+    }
     Ok(load_opened(open, &unit.schema)?)
 }
 

@@ -72,6 +72,8 @@ const VALUES: &[(&str, bool)] = &[
     ("'hello' == text", true),
     ("text == 'hell' || text == 'hello!' || text == 'Hello'", false),
     ("!(text != 'hello')", true),
+    ("text =~ '^hel' && text =~ '^hello$' && name =~ '^abc.*' && text =~ '^'", true),
+    ("text =~ '^hell$' || text =~ '^ell' || text =~ '^hello!' || name =~ '^abcdefghi'", false),
     ("i == 1 || u == 1 || (s == -128 && !(big == 1))", true),
 ];
 

@@ -4,6 +4,7 @@
 use super::{Frame, Row};
 use crate::kernel_types::{Error, KernelTypes};
 use crate::refusal::{Refusal, did_you_mean};
+use crate::system_calls;
 use klogger_schema::model::{Param, ProbeKind, Target};
 
 pub(super) static ROW: Row = Row {
@@ -29,9 +30,10 @@ fn refuse(target: &Target, kernel: &KernelTypes) -> Result<Option<Refusal>, Erro
     let name = &target.name;
     let Some(prototype) = kernel.tracepoint(name)? else {
         let known = kernel.tracepoints();
+        let call = system_calls::of_trace_event(name, kernel).map(|call| format!("write '{call}'"));
         return Ok(Some(Refusal::of_this_kernel(
             format!("this kernel has no tracepoint '{name}'"),
-            did_you_mean(name, known.iter().map(String::as_str)),
+            call.or_else(|| did_you_mean(name, known.iter().map(String::as_str))),
         )));
     };
     if name == NEED_RESCHED && kernel.has_fast_srcu() {

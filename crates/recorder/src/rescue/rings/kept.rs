@@ -3,6 +3,7 @@
 
 use super::Facts;
 use klogger_engines::bpf::Stacks;
+use klogger_engines::bpf::calls;
 use klogger_engines::bpf::load::map_memory;
 use klogger_engines::bpf::pins::{self, Left};
 use klogger_log::preamble::ProbeState;
@@ -51,12 +52,13 @@ impl KeptRings {
     /// Hits that copies of a program have logged. The program's name contains the number of its
     /// probe in its schema.
     pub fn caught(&self, probes: &[ProbeState], schema: &str, program: &str) -> u64 {
-        let first = probes.iter().position(|p| p.schema == schema);
-        let index = program.split('_').nth(1).and_then(|n| n.parse::<usize>().ok());
-        let (Some(caught), Some(first), Some(index)) = (&self.caught, first, index) else {
-            return 0;
+        let of_probe = || {
+            let first = probes.iter().position(|p| p.schema == schema)?;
+            let index = program.split('_').nth(1)?.parse::<usize>().ok()?;
+            Some(first.saturating_add(index))
         };
-        let number = first.saturating_add(index);
+        let number = calls::number_of(program).or_else(of_probe);
+        let (Some(caught), Some(number)) = (&self.caught, number) else { return 0 };
         if number < PROBES_MAX { caught.word(8 * number).load(Ordering::Relaxed) } else { 0 }
     }
 

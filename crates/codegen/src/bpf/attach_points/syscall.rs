@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//! System calls, as programs of the tracepoints `sys_enter` and `sys_exit` that are not attached: the
+//! one program that is attached there passes a hit on to those of its call (`runtime/bpf/calls.h`).
+
+use super::{Frame, Row};
+use crate::kernel_types::Error;
+use crate::system_calls;
+use klogger_schema::attach_points::syscall::ALL_CALLS;
+use klogger_schema::model::{Param, ProbeKind, Target};
+
+pub(super) static ENTRY: Row = Row {
+    kind: ProbeKind::Syscall,
+    preempted: false,
+    refuse: system_calls::refuse,
+    section: |_| "tp_btf/sys_enter".into(),
+    frame: Frame::none,
+    arguments: |target, _| arguments(target),
+    names: system_calls::names,
+    parameters: |kernel, name| Ok(system_calls::parameters(kernel, ProbeKind::Syscall, name)),
+};
+
+pub(super) static RETURN: Row = Row {
+    kind: ProbeKind::ReturnSyscall,
+    preempted: false,
+    refuse: system_calls::refuse,
+    section: |_| "tp_btf/sys_exit".into(),
+    frame: Frame::none,
+    arguments: |target, _| arguments(target),
+    // Those that can be entered.
+    names: |_| Vec::new(),
+    parameters: |kernel, name| Ok(system_calls::parameters(kernel, ProbeKind::ReturnSyscall, name)),
+};
+
+/// Whether the program of a probe is reached by way of the programs for all system calls.
+pub fn is_system_call(kind: ProbeKind) -> bool {
+    matches!(kind, ProbeKind::Syscall | ProbeKind::ReturnSyscall)
+}
+
+/// The tracepoint to which the program for all calls is attached, with its name.
+pub fn way(kind: ProbeKind) -> Option<(&'static str, &'static str)> {
+    match kind {
+        ProbeKind::Syscall => Some(("sys_enter", "klogger_all_calls_sys_enter")),
+        ProbeKind::ReturnSyscall => Some(("sys_exit", "klogger_all_calls_sys_exit")),
+        _ => None,
+    }
+}
+
+/// The arguments are in the registers that the call saved, also when it returns.
+fn arguments(target: &Target) -> Result<Vec<String>, Error> {
+    let all = target.name == ALL_CALLS;
+    let mut before: Vec<&str> = Vec::new();
+    if target.kind == ProbeKind::ReturnSyscall {
+        before.push("klogger_arguments[1]");
+    }
+    if all {
+        before.push("klogger_call_number(klogger_arguments[0])");
+    }
+    let of = |(n, param): (usize, &Param)| {
+        let ty = &param.ty;
+        match n.checked_sub(before.len()) {
+            None => format!("({ty}){}", before[n]),
+            Some(n) if all => format!("({ty})klogger_any_argument(klogger_arguments[0], {n})"),
+            Some(n) => format!("({ty})klogger_argument(klogger_arguments[0], {n})"),
+        }
+    };
+    Ok(target.params.iter().enumerate().map(of).collect())
+}
