@@ -96,7 +96,7 @@ const COMMANDS: &[(&[&str], &str)] = &[
     ),
     (&["timechart", "view", "kernelshark"], "'klogger report FILE --html OUT' makes a page"),
     (&["diff"], "'klogger compare' compares recordings"),
-    (&["probe"], "a schema has probes; 'klogger tracepoints' lists what they can be attached to"),
+    (&["probe"], "a schema has probes; 'klogger places' lists what they can be attached to"),
     (&["events"], "'klogger tracepoints' and 'klogger list' list what can be recorded"),
     (&["snapshot"], "'klogger record --overwrite' writes a dump at each SIGUSR1"),
     (&["convert", "data"], "'klogger export' writes other formats"),

@@ -22,6 +22,7 @@ const LINES: &[(&str, &[&str], &[&str])] = &[
     ("show", &["scheduler"], &["--format", "json"]),
     ("list", &[], &["--format", "json"]),
     ("gen", &["../golden/schema/paper.klogger"], &["--engine", "user"]),
+    ("places", &["no_such_place"], &["--kind", "tracepoint,function"]),
     ("tracepoints", &["no_such_tracepoint"], &["--format", "json"]),
     ("mark", &["1", "text"], &["--recorder", "4194304"]),
     ("enable", &["A", "B"], &["--recorder", "4194304"]),

@@ -59,7 +59,8 @@ impl Plan {
             n => format!("{} and {} more", names[..3].join(", "), n - 3),
         };
         let places: Vec<&str> = self.places.iter().map(|place| place.name.as_str()).collect();
-        let mut words = format!("{} places: {}", places.len(), list(places));
+        let noun = if places.len() == 1 { "place" } else { "places" };
+        let mut words = format!("{} {noun}: {}", places.len(), list(places));
         if !self.left_out.is_empty() {
             let left_out: Vec<&str> = self.left_out.iter().map(String::as_str).collect();
             let count = left_out.len();
