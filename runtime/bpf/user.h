@@ -45,7 +45,7 @@ static __always_inline __u64 klogger_user_word(__u64 address)
 #define klogger_user_result(n) klogger_register(KLOGGER_WORD_OF_RESULT)
 
 #ifdef KLOGGER_USDT
-/* The places of this object's static probes. The cookie of a program's link is the number of one. */
+/* The places of this object's static probes. The cookie of a link is the number of one. */
 struct {
 	int (*type)[2 /* BPF_MAP_TYPE_ARRAY */];
 	int (*max_entries)[KLOGGER_USDT_PLACES];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-// places LIBRARY [DEPTH]: calls its functions and passes its static probes known numbers of times, in
-// threads, in a child, and in a library that it opens late; prints how often.
+// places LIBRARY [DEPTH]: calls its functions and passes its static probes known numbers of times,
+// in threads, in a child, and in a library that it opens late; prints how often.
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdbool.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
-//! `probe user PATH:NAME(...)` and `probe return user PATH:NAME(result)`: a function of a program or
-//! a library is entered, or returns.
+//! `probe user PATH:NAME(...)` and `probe return user PATH:NAME(result)`: a function of a program
+//! or a library is entered, or returns.
 
 use super::program::{InProgram, Place, is_relative};
 use super::{PARAMETERS_MAX, ProbeKind, Row, Wrong};
