@@ -28,8 +28,8 @@ const NAME_MAX: usize = 512;
 /// The largest number of parameters of a tracepoint.
 const PARAMETERS_MAX: usize = 12;
 
-/// Attach points of a probe at most. Each has a program of its own, whose loading takes a
-/// millisecond or so.
+/// Attach points of a probe at most. Each has a program of its own: to load, attach and detach it
+/// takes some milliseconds.
 pub const PLACES_MAX: usize = 256;
 /// In a name: any characters, and any character.
 pub(crate) const WILDCARDS: [char; 2] = ['*', '?'];

@@ -132,7 +132,7 @@ fn set_number(instructions: &mut [bpf_insn], number: u16) {
 impl Placed {
     /// As those of programs in objects, so that the place is found in it; `number` makes it unique.
     pub fn name(&self, number: usize) -> String {
-        format!("klogger_{}_{number}_{}", self.probe, self.target.name)
+        format!("klogger_{}_p{number}_{}", self.probe, self.target.name)
     }
 
     /// It is detached when the descriptors are closed.
