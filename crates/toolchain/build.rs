@@ -3,7 +3,8 @@
 //! them needs no clang. Types come from the BTF in $KLOGGER_BTF, or from that of the running
 //! kernel; CO-RE relocates them for other kernels.
 
-use klogger_codegen::{BUILTIN_SCHEMA, KernelTypes, RUNTIME, Runs, bpf};
+use klogger_codegen::{BUILTIN_SCHEMA, KernelTypes, RUNTIME, Runs, SHARED, bpf};
+use klogger_schema::include::whole;
 use klogger_schema::{Options, parse};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -60,6 +61,14 @@ fn entry(
     text: &str,
     builtin: bool,
 ) -> String {
+    let find = |name: &str| {
+        let found = SHARED.iter().find(|(known, _)| *known == name);
+        let missing = || ("klogger has no such text".to_string(), String::new());
+        found.map(|(name, text)| (name.to_string(), text.to_string())).ok_or_else(missing)
+    };
+    let whole = whole(file, text, &find);
+    assert!(whole.found.is_empty(), "{file}: {:?}", whole.found);
+    let text = &whole.text;
     let parsed = parse(file, text, &Options { builtin, ..Options::default() });
     let schema = parsed.unwrap_or_else(|errors| panic!("{file} does not parse: {errors:?}")).schema;
     let folder = out.join(name);

@@ -30,6 +30,8 @@ TABLES = {
     "stack": "id BIGINT, frames VARCHAR[], text VARCHAR, kind VARCHAR, files VARCHAR[],"
     " sources VARCHAR[], whole BOOLEAN",
     "symbol": "address UBIGINT, name VARCHAR",
+    "parameter": "schema VARCHAR, name VARCHAR, type VARCHAR, unit VARCHAR, value BIGINT,"
+    ' "default" BIGINT, doc VARCHAR',
 }
 DOCS = {
     "process": "threads and their names: one row per thread and name; pid 0 is idle",
@@ -39,6 +41,7 @@ DOCS = {
     "stack": "stacks, by the numbers in fields `as stack`: the functions, the innermost first; "
     "kind is 'kernel' or 'user'; of user stacks also the files and places in the source",
     "symbol": "the functions of the kernel by address, if some field is `as code`",
+    "parameter": "the parameters of the schemata, with their values of this recording",
     "thread": "one row per thread id, with its latest name",
     "recorder": "the recorder's own threads",
     "cost": "what logging an event took, with its probe: measured before "

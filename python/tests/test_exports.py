@@ -782,7 +782,7 @@ def test_parquet(log: Path, tmp_path: Path) -> None:
     about = [
         p.stem
         for p in out.glob("*.parquet")
-        if p.stem in ("process", "ledger", "event", "decoding", "stack", "symbol")
+        if p.stem in ("process", "ledger", "event", "decoding", "stack", "symbol", "parameter")
     ]
     assert len(about) >= 4
     events = {p.stem for p in out.glob("*.parquet")} - set(about)

@@ -2,6 +2,7 @@
 //! Shows errors in schemata with their source lines.
 
 use crate::width::columns;
+use klogger_schema::include::Includes;
 use klogger_schema::{Diagnostic, Severity};
 use miette::{GraphicalReportHandler, GraphicalTheme, NamedSource, Report};
 use std::io::IsTerminal;
@@ -12,7 +13,8 @@ const WIDTH: usize = 100;
 const LINE_MAX: usize = 400;
 
 /// Diagnostics with the source lines; coloured if standard error is a terminal.
-pub fn render(file: &str, text: &str, diagnostics: &[Diagnostic]) -> String {
+/// Each is shown in the file that it is in.
+pub fn render(file: &str, text: &str, includes: &Includes, diagnostics: &[Diagnostic]) -> String {
     let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let theme = if colours { GraphicalTheme::unicode() } else { GraphicalTheme::unicode_nocolor() };
     let handler = GraphicalReportHandler::new_themed(theme)
@@ -20,11 +22,12 @@ pub fn render(file: &str, text: &str, diagnostics: &[Diagnostic]) -> String {
         .with_links(false);
     let mut out = String::new();
     for diagnostic in diagnostics {
+        let (file, text, diagnostic) = includes.located((file, text), diagnostic.clone());
         let source = NamedSource::new(file, text.to_string());
         let report = Report::new(diagnostic.clone()).with_source_code(source);
-        if !showable(text, diagnostic) || handler.render_report(&mut out, report.as_ref()).is_err()
+        if !showable(text, &diagnostic) || handler.render_report(&mut out, report.as_ref()).is_err()
         {
-            plain(&mut out, file, text, diagnostic);
+            plain(&mut out, file, text, &diagnostic);
         }
         out.push('\n');
     }

@@ -15,6 +15,7 @@ mod messages;
 mod own_schemata;
 mod schema_file;
 mod schemata;
+mod shared_texts;
 mod terminal;
 mod text;
 mod tips;

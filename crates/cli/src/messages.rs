@@ -9,6 +9,7 @@ use indicatif::HumanCount;
 use klogger_log::ledger::Ledger;
 use klogger_log::text::escaped_lines;
 use klogger_log::writer::Summary;
+use klogger_schema::include::Includes;
 use klogger_schema::{Diagnostic, Severity};
 use serde_json::{Value, json};
 use std::io::Write;
@@ -75,19 +76,21 @@ pub fn error(failure: &Failure) {
 }
 
 /// Errors and warnings of a schema: `text` is that of `file`.
-pub fn diagnostics(file: &str, text: &str, found: &[Diagnostic]) {
+/// `includes`: where parts of it are from.
+pub fn diagnostics(file: &str, text: &str, includes: &Includes, found: &[Diagnostic]) {
     if !is_json() {
-        eprint!("{}", diagnostics::render(file, text, found));
+        eprint!("{}", diagnostics::render(file, text, includes, found));
         return;
     }
     for d in found {
+        let (file, text, d) = includes.located((file, text), d.clone());
         let kind = if d.severity == Severity::Error { "error" } else { "note" };
         send(&json!({
             "message": kind,
             "text": d.message,
             "help": d.help,
             "file": file,
-            "line": diagnostics::line(text, d),
+            "line": diagnostics::line(text, &d),
         }));
     }
 }

@@ -3,8 +3,9 @@
 
 use crate::failure::Failure;
 use crate::messages;
+use crate::shared_texts::included;
 use klogger_schema::model::Schema;
-use klogger_schema::{Options, TEXT_MAX, parse};
+use klogger_schema::{Diagnostic, Options, TEXT_MAX, parse};
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
@@ -13,13 +14,22 @@ use std::path::Path;
 pub fn load(path: &Path, options: &Options) -> Result<Schema, Failure> {
     let file = path.to_string_lossy();
     let text = read(path)?;
-    match parse(&file, &text, options) {
+    let whole = included(&file, &text);
+    let show = |found: &[Diagnostic]| {
+        messages::diagnostics(&file, &whole.text, &whole.includes, found);
+    };
+    if !whole.found.is_empty() {
+        show(&whole.found);
+        return Err(Failure::printed());
+    }
+    let options = Options { includes: whole.includes.clone(), ..options.clone() };
+    match parse(&file, &whole.text, &options) {
         Ok(parsed) => {
-            messages::diagnostics(&file, &text, &parsed.warnings);
+            show(&parsed.warnings);
             Ok(parsed.schema)
         }
         Err(found) => {
-            messages::diagnostics(&file, &text, &found);
+            show(&found);
             Err(Failure::printed())
         }
     }

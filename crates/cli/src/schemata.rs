@@ -171,5 +171,5 @@ pub fn show_each(schemas: &[&Schema], found: &[(usize, Diagnostic)]) {
 }
 
 pub fn show(schema: &Schema, found: &[Diagnostic]) {
-    messages::diagnostics(&schema.file, &schema.text, found);
+    messages::diagnostics(&schema.file, &schema.text, &schema.includes, found);
 }

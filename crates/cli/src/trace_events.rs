@@ -7,6 +7,7 @@ use crate::schemata;
 use klogger_codegen::KernelTypes;
 use klogger_codegen::trace_event::{self, Made, TraceEvent};
 use klogger_programs::Programs;
+use klogger_schema::include::Includes;
 use klogger_schema::model::{ProbeKind, Schema};
 use klogger_schema::nearest::did_you_mean;
 use klogger_schema::{Options, parse, wildcard};
@@ -39,7 +40,7 @@ pub fn unit(patterns: &[String]) -> Result<CompiledSchema, Failure> {
 
 fn parsed(text: &str) -> Result<Schema, Failure> {
     parse(FILE, text, &Options::default()).map(|parsed| parsed.schema).map_err(|found| {
-        messages::diagnostics(FILE, text, &found);
+        messages::diagnostics(FILE, text, &Includes::default(), &found);
         Failure::printed()
     })
 }

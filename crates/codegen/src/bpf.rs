@@ -11,7 +11,7 @@ use crate::kernel_types::{Error, KernelTypes, Runs};
 use crate::made::Maker;
 use crate::refusal::Refusal;
 use crate::text::{Text, identifier};
-use crate::{NamedText, stack};
+use crate::{NamedText, parameters, stack};
 use attach_points::Frame;
 use klogger_schema::c::{self, Token};
 use klogger_schema::model::{CBlock, ProbeKind, Schema, Span, Target};
@@ -64,6 +64,7 @@ pub fn source(schema: &Schema, types: &KernelTypes, runs: Runs) -> Result<Vec<Na
         kernel.name,
         events.name
     ));
+    parameters::constants(&mut out, schema);
     for block in &schema.code {
         push_c(&mut out, schema, block, stacks.as_ref());
     }

@@ -187,7 +187,7 @@ fn store(f: &FieldLayout, index: usize) -> String {
     }
 }
 
-fn c_type(scalar: Scalar) -> &'static str {
+pub(crate) fn c_type(scalar: Scalar) -> &'static str {
     match scalar {
         Scalar::Bool => "_Bool",
         Scalar::I8 => "signed char",

@@ -9,6 +9,7 @@ mod header;
 pub mod kernel;
 pub mod kernel_types;
 pub mod made;
+pub mod parameters;
 mod refusal;
 mod stack;
 mod system_calls;
@@ -49,6 +50,12 @@ pub const RUNTIME: &[(&str, &str)] = &[
     ("copies.h", include_str!("../../../runtime/bpf/copies.h")),
     ("calls.h", include_str!("../../../runtime/bpf/calls.h")),
     ("kernel.h", include_str!("../../../runtime/bpf/kernel.h")),
+];
+
+/// Texts that schemata can include, by name.
+pub const SHARED: &[(&str, &str)] = &[
+    ("files", include_str!("../../../runtime/shared/files.shared")),
+    ("paths", include_str!("../../../runtime/shared/paths.shared")),
 ];
 
 /// The schema of the built-in events.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //! A text that counts its lines, for `#line`.
 
-use klogger_schema::model::{CBlock, Schema};
+use klogger_schema::model::{CBlock, Schema, Span};
 use std::fmt;
 
 pub(crate) struct Text {
@@ -34,6 +34,15 @@ impl Text {
         ));
         let line = self.lines + 2;
         let name = quote(&self.name);
+        self.push(format_args!("#line {line} {name}\n"));
+    }
+
+    /// Adds a line of generated C that declares what the schema has at `span`, so that compiler
+    /// messages have that line.
+    pub fn push_at(&mut self, schema: &Schema, span: Span, c: &str) {
+        let line = schema.text[..span.start].matches('\n').count() + 1;
+        self.push(format_args!("#line {line} {}\n{c}\n", quote(&schema.file)));
+        let (line, name) = (self.lines + 2, quote(&self.name));
         self.push(format_args!("#line {line} {name}\n"));
     }
 

@@ -7,6 +7,7 @@ mod device;
 mod engine;
 mod layout;
 mod load;
+mod parameters;
 mod probes;
 mod schemata;
 mod stacks;
@@ -70,6 +71,7 @@ impl KernelEngine {
         let device = modules.open_device()?;
         let about = check_version(&device)?;
         let (schemata, ours) = use_schemata(&device, &mut modules, units)?;
+        parameters::set(units)?;
         let is_counter = about.clock == device::CLOCK_COUNTER;
         let costs = request.calibrate.then(|| costs::measure(units, is_counter));
         let mut start = Start {

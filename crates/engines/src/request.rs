@@ -61,6 +61,7 @@ pub fn schema_text(schema: &Schema, user: bool) -> SchemaText {
         file: schema.file.clone(),
         text: schema.text.clone(),
         user,
+        parameters: schema.parameters.clone(),
     }
 }
 

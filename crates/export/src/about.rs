@@ -154,6 +154,28 @@ pub fn write_decodings(dir: &Path, preamble: &Preamble) -> Result<(), ParquetErr
     write_small(&dir.join("decoding.parquet"), columns)
 }
 
+/// The parameters of the log's schemata, with the values of the recording.
+pub fn write_parameters(dir: &Path, preamble: &Preamble) -> Result<(), ParquetError> {
+    let rows = || preamble.schemas.iter().flat_map(|s| s.parameters.iter().map(move |p| (s, p)));
+    let mut unit = StringBuilder::new();
+    let mut doc = StringBuilder::new();
+    for (_, p) in rows() {
+        unit.append_option(p.unit.as_deref());
+        doc.append_option(p.doc.as_deref());
+    }
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("schema", texts(rows().map(|(s, _)| s.name.as_str()))),
+        ("name", texts(rows().map(|(_, p)| p.name.as_str()))),
+        ("type", texts(rows().map(|(_, p)| p.type_name.as_str()))),
+        ("unit", Arc::new(unit.finish())),
+        // A ulong that BIGINT does not hold is the greatest one that it does.
+        ("value", numbers(rows().map(|(_, p)| i64::try_from(p.value).unwrap_or(i64::MAX)))),
+        ("default", numbers(rows().map(|(_, p)| i64::try_from(p.default).unwrap_or(i64::MAX)))),
+        ("doc", Arc::new(doc.finish())),
+    ];
+    write_small(&dir.join("parameter.parquet"), columns)
+}
+
 pub fn write_symbols(dir: &Path, symbols: &Symbols) -> Result<(), ParquetError> {
     let mut name = StringBuilder::new();
     symbols.iter().for_each(|(_, text)| name.append_value(String::from_utf8_lossy(text)));

@@ -182,6 +182,7 @@ fn fill(
     about::write_ledger(dir, &ledger, start_ns).map_err(failed)?;
     about::write_events(dir, preamble, &logged, &ledger).map_err(failed)?;
     about::write_decodings(dir, preamble).map_err(failed)?;
+    about::write_parameters(dir, preamble).map_err(failed)?;
     about::write_stacks(dir, decoder.stacks()).map_err(failed)?;
     about::write_symbols(dir, decoder.symbols()).map_err(failed)?;
     let damage: Vec<Damage> = reader.damage().iter().chain(&later).cloned().collect();
@@ -233,7 +234,9 @@ fn about_log(preamble: &Preamble, event: &EventLayout, start_ns: u64) -> BTreeMa
 /// The file name of an event; the names of the tables about the log are reserved.
 fn file_stem(event: &str) -> String {
     match event {
-        "process" | "ledger" | "event" | "decoding" | "stack" | "symbol" => format!("{event}_"),
+        "process" | "ledger" | "event" | "decoding" | "stack" | "symbol" | "parameter" => {
+            format!("{event}_")
+        }
         _ => event.into(),
     }
 }

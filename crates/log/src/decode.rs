@@ -202,7 +202,7 @@ fn address_of(bytes: &[u8]) -> Option<IpAddr> {
 
 fn show(field: &FieldLayout, preamble: &Preamble) -> Show {
     match &field.decode {
-        Decode::Plain => Show::Plain,
+        Decode::Plain | Decode::Path => Show::Plain,
         Decode::Hex => Show::Hex,
         Decode::Thread => Show::Thread,
         Decode::Code => Show::Code,

@@ -4,7 +4,7 @@
 
 use crate::builtin::Builtin;
 use klogger_schema::layout::EventLayout;
-use klogger_schema::model::Decoding;
+use klogger_schema::model::{Decoding, Parameter};
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 
@@ -181,6 +181,9 @@ pub struct SchemaText {
     /// Its events may come from threads of programs.
     #[serde(skip_serializing_if = "is_false")]
     pub user: bool,
+    /// With the values of the recording.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub parameters: Vec<Parameter>,
 }
 
 fn is_false(flag: &bool) -> bool {

@@ -2,6 +2,7 @@
 //! Checks that need the whole schema: names are unique, what is named exists, records are not too
 //! long. Also appends the fields of `context` to the events.
 
+mod included;
 mod probes;
 
 use crate::Options;
@@ -21,6 +22,8 @@ use std::collections::{HashMap, HashSet};
 pub const EVENTS_MAX: usize = 1000;
 /// Tables of one schema at most, and probes of one schema at most.
 const OTHERS_MAX: usize = 1000;
+/// Parameters of one schema at most.
+const PARAMETERS_MAX: usize = 100;
 
 /// Completes the draft in place, and reports what is wrong with it.
 pub fn check(draft: &mut Draft, options: &Options) -> Vec<Diagnostic> {
@@ -44,6 +47,7 @@ pub fn check(draft: &mut Draft, options: &Options) -> Vec<Diagnostic> {
         check_calls(probe, draft, &mut found);
     }
     check_c(draft, &mut found);
+    included::check(draft, options, &mut found);
     unique_targets(&draft.probes, &mut found);
     if !options.builtin {
         never_logged(draft, &mut found);
@@ -60,7 +64,9 @@ fn too_many(draft: &Draft, found: &mut Vec<Diagnostic>) {
         draft.tables.get(OTHERS_MAX).map(|(_, span)| (*span, OTHERS_MAX, "enums and flags"));
     let probe = draft.probes.get(OTHERS_MAX).map(|p| (p.span, OTHERS_MAX, "probes"));
     let slice = draft.slices.get(OTHERS_MAX).map(|s| (s.span, OTHERS_MAX, "slices"));
-    for (span, most, what) in [event, table, probe, slice].into_iter().flatten() {
+    let parameter =
+        draft.parameters.get(PARAMETERS_MAX).map(|p| (p.span, PARAMETERS_MAX, "parameters"));
+    for (span, most, what) in [event, table, probe, slice, parameter].into_iter().flatten() {
         let message = format!("more than {most} {what}");
         found.push(
             Diagnostic::error(span, message)
@@ -181,6 +187,7 @@ fn unique_names(draft: &Draft, found: &mut Vec<Diagnostic>) {
         found,
     );
     unique("a slice", draft.slices.iter().map(|s| (s.slice.name.as_str(), s.span)), found);
+    unique("a parameter", draft.parameters.iter().map(|p| (p.name.as_str(), p.span)), found);
     unique("an arch", draft.arch.iter().map(|(a, span)| (a.name.as_str(), *span)), found);
     for event in &draft.events {
         let own = event.event.fields.iter().filter(|f| f.context.is_none());
@@ -376,6 +383,8 @@ fn check_decode(field: &Field, span: Span, all: &Draft, found: &mut Vec<Diagnost
             (true, 2..) => None,
             _ => wrong("the number of a place", "write `ushort` or `uint`"),
         },
+        Decode::Path if matches!(field.shape, Shape::Text(_) | Shape::Tail) => None,
+        Decode::Path => wrong("a path", "write `string`"),
         Decode::Table(name) => match all.tables.iter().any(|(t, _)| t.name == *name) {
             true if integer || field.scalar == Scalar::Bool => None,
             true => wrong("decoded by a table", "tables give texts to integers"),

@@ -13,10 +13,12 @@ pub mod c;
 pub mod contexts;
 pub mod counted;
 pub mod diagnostic;
+pub mod include;
 pub mod layout;
 pub mod model;
 pub mod names;
 pub mod nearest;
+pub mod parameter;
 pub mod polled_files;
 pub mod reserved;
 pub mod system_calls;
@@ -31,6 +33,7 @@ mod roles;
 pub use diagnostic::{Diagnostic, Severity};
 pub use names::from_file as name_from_file;
 
+use include::Includes;
 use model::{Schema, Span};
 use names::Kind;
 
@@ -44,6 +47,8 @@ pub struct Options {
     pub default_name: Option<String>,
     /// It is klogger's own schema, and may use the names that are reserved for it.
     pub builtin: bool,
+    /// Where parts of the text are from, if it was made by [`include::whole`].
+    pub includes: Includes,
 }
 
 /// A schema without errors.
@@ -78,11 +83,13 @@ pub fn parse(file: &str, text: &str, options: &Options) -> Result<Parsed, Vec<Di
         doc: draft.doc,
         file: file.into(),
         text: text.into(),
+        includes: options.includes.clone(),
         decodings: draft.tables.into_iter().map(|(table, _)| table).collect(),
         kernel_enums: draft.kernel_enums.into_iter().map(|(name, _)| name).collect(),
         events: draft.events.into_iter().map(|e| e.event).collect(),
         probes: draft.probes,
         code: draft.code,
+        parameters: draft.parameters,
         arch: draft.arch.into_iter().map(|(arch, _)| arch).collect(),
     };
     Ok(Parsed { schema, warnings: found })

@@ -6,6 +6,7 @@
 
 pub use crate::attach_points::ProbeKind;
 pub use crate::contexts::Context;
+use crate::include::Includes;
 
 use crate::attach_points::WILDCARDS;
 use serde::{Deserialize, Serialize};
@@ -25,7 +26,9 @@ pub struct Schema {
     pub doc: Option<String>,
     /// The file's name as the user gave it, for messages and `#line`.
     pub file: String,
+    /// With the texts that it includes.
     pub text: String,
+    pub includes: Includes,
     pub decodings: Vec<Decoding>,
     /// The names of those decodings that are enums of the kernel (`as enum NAME`), which has their
     /// values.
@@ -34,6 +37,8 @@ pub struct Schema {
     pub probes: Vec<Probe>,
     /// `code { ... }`: C at file level, for helpers that several probe bodies share.
     pub code: Vec<CBlock>,
+    /// In the order of their declaration.
+    pub parameters: Vec<Parameter>,
     /// `arch NAME { counter0 event }`: bindings of hardware counters, as in the paper.
     pub arch: Vec<Arch>,
 }
@@ -178,6 +183,47 @@ pub enum Shape {
     Tail,
 }
 
+/// `parameter TYPE NAME in UNIT = DEFAULT from LEAST to MOST "doc"`: a constant of the schema's C,
+/// which is set before it is loaded.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Parameter {
+    pub name: String,
+    /// As it was written.
+    #[serde(rename = "type")]
+    pub type_name: String,
+    pub scalar: Scalar,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unit: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub doc: Option<String>,
+    pub default: i128,
+    /// Of a recording: the default, unless `klogger record --set` has another.
+    pub value: i128,
+    pub least: i128,
+    pub most: i128,
+    /// The position of the name.
+    #[serde(skip)]
+    pub span: Span,
+}
+
+impl Default for Parameter {
+    fn default() -> Parameter {
+        Parameter {
+            name: String::new(),
+            type_name: String::new(),
+            scalar: Scalar::U64,
+            unit: None,
+            doc: None,
+            default: 0,
+            value: 0,
+            least: 0,
+            most: 0,
+            span: Span::default(),
+        }
+    }
+}
+
 /// How a value is shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -198,6 +244,8 @@ pub enum Decode {
     Ip,
     /// A negative value is an error number.
     Errno,
+    /// A text is the path of a file.
+    Path,
     /// A table of [`Decoding`], by name.
     Table(String),
 }

@@ -22,6 +22,7 @@ pub enum Kind {
     Table,
     Arch,
     Slice,
+    Parameter,
 }
 
 impl Kind {
@@ -33,6 +34,7 @@ impl Kind {
             Kind::Table => "table",
             Kind::Arch => "architecture",
             Kind::Slice => "slice",
+            Kind::Parameter => "parameter",
         }
     }
 }
@@ -99,7 +101,7 @@ fn reserved(kind: Kind, name: &str, builtin: bool) -> Option<(String, Option<Str
         Kind::Schema if lower == "klogger" && !builtin => {
             return Some(("the schema of the built-in events".into(), None));
         }
-        Kind::Schema | Kind::Event | Kind::Field => {}
+        Kind::Schema | Kind::Event | Kind::Field | Kind::Parameter => {}
     }
     if C_RESERVED.contains(&name) || C_RESERVED.contains(&lower.as_str()) {
         return Some(("a reserved word of C".into(), None));
@@ -107,13 +109,15 @@ fn reserved(kind: Kind, name: &str, builtin: bool) -> Option<(String, Option<Str
     if C_MACROS.contains(&name) {
         return Some(("a macro in C".into(), None));
     }
-    taken(&SQL_RESERVED).then(|| ("a reserved word of SQL".into(), None))
+    // A parameter's name is a value in SQL.
+    (kind != Kind::Parameter && taken(&SQL_RESERVED))
+        .then(|| ("a reserved word of SQL".into(), None))
 }
 
 fn article(kind: Kind) -> &'static str {
     match kind {
         Kind::Event | Kind::Arch => "an",
-        Kind::Schema | Kind::Field | Kind::Table | Kind::Slice => "a",
+        Kind::Schema | Kind::Field | Kind::Table | Kind::Slice | Kind::Parameter => "a",
     }
 }
 

@@ -5,7 +5,8 @@
 pub const HEADER_FIELDS: [&str; 4] = ["time", "cpu", "serial", "header"];
 
 /// Tables of every log.
-pub const BUILTIN_TABLES: [&str; 6] = ["process", "ledger", "event", "decoding", "stack", "symbol"];
+pub const BUILTIN_TABLES: [&str; 7] =
+    ["process", "ledger", "event", "decoding", "stack", "symbol", "parameter"];
 
 /// Events of every log (`runtime/klogger.klogger`; a test compares).
 pub const BUILTIN_EVENTS: [&str; 13] = [

@@ -5,8 +5,20 @@
 use crate::model::{Decode, Place, Role, Scalar};
 
 /// Words that begin a declaration.
-pub const DECLARATIONS: [&str; 10] =
-    ["schema", "event", "probe", "poll", "enum", "flags", "arch", "code", "context", "slice"];
+pub const DECLARATIONS: [&str; 12] = [
+    "schema",
+    "event",
+    "probe",
+    "poll",
+    "enum",
+    "flags",
+    "arch",
+    "code",
+    "context",
+    "slice",
+    "parameter",
+    "include",
+];
 
 /// Types with one machine type. `string` is the other type.
 pub const TYPES: [(&str, Scalar); 27] = [
@@ -171,7 +183,7 @@ pub const UNIT_REMEDIES: [(&str, &str); 20] = [
 ];
 
 /// Decodings that need no table.
-pub const DECODES: [(&str, Decode); 7] = [
+pub const DECODES: [(&str, Decode); 8] = [
     ("hex", Decode::Hex),
     ("thread", Decode::Thread),
     ("code", Decode::Code),
@@ -179,6 +191,7 @@ pub const DECODES: [(&str, Decode); 7] = [
     ("device", Decode::Device),
     ("ip", Decode::Ip),
     ("errno", Decode::Errno),
+    ("path", Decode::Path),
 ];
 
 /// The decoding whose table the recorder makes: names of the places of probes.

@@ -23,6 +23,9 @@ const TEXT_MAX: usize = 63;
 /// The remedy for what cannot be decided while events are logged.
 pub const LATER: &str = "record without it, and select from the log with 'klogger cat --where'";
 
+/// The longest path that a field can be below.
+pub const PATH_MAX: usize = TEXT_MAX;
+
 /// C expressions over the fields of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Truth {
@@ -190,6 +193,35 @@ fn equality(op: Op) -> Result<Equality, FilterError> {
             LATER,
         )),
     }
+}
+
+/// The C expression for a path in a text field: whether it is this one, or one below it. `path` has
+/// at most [`PATH_MAX`] bytes, and no slash at its end.
+pub fn under(field: &Field, path: &str) -> String {
+    let most = match field.shape {
+        Shape::Text(size) => size as usize,
+        Shape::One | Shape::Array(_) | Shape::Tail => usize::MAX,
+    };
+    let (bytes, length) = (path.as_bytes(), path.len());
+    if length >= most {
+        return "0".into();
+    }
+    let size = (length + 2).min(most);
+    let each: String = bytes
+        .iter()
+        .enumerate()
+        .map(|(n, b)| format!(" && klogger_part[{n}] == (char){b}"))
+        .collect();
+    // If there is no byte after it that can be read, the text was cut there.
+    let end = match size == length + 2 {
+        true => format!(" && (klogger_part[{length}] == 0 || klogger_part[{length}] == '/')"),
+        false => String::new(),
+    };
+    format!(
+        "({{ char klogger_part[{size}] = {{}}; klogger_text_length(klogger_part, {size}, {}) >= \
+         {length}{each}{end}; }})",
+        field.name
+    )
 }
 
 fn not_a_beginning() -> FilterError {

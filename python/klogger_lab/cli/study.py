@@ -61,6 +61,10 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument(
         "--seed", metavar="N", type=int, default=1, help="for what a study draws by lot (1)"
     )
+    found.add_argument(
+        "--set", dest="settings", metavar="PARAMETER=VALUE", action="append", default=[],
+        help="a parameter of a schema, for each recording of the study; may be repeated",
+    )  # fmt: skip
     add_common(found)
     return found
 
@@ -104,7 +108,7 @@ def run_one(
     """Of several studies, one that fails does not end the others."""
     with Progress(found.study.name) as status:
         try:
-            return runner.run(found, here, budget, args.keep, args.seed, status)
+            return runner.run(found, here, budget, args.keep, args.seed, args.settings, status)
         except Failure as failure:
             if alone:
                 raise

@@ -97,6 +97,7 @@ def run(
     budget: float,
     keep: Path | None,
     seed: int,
+    settings: Sequence[str],
     shown: Callable[[str], None],
 ) -> Done:
     """Raises a Failure if the study cannot be run; nothing that it started or changed is
@@ -115,7 +116,7 @@ def run(
             return calling(found, "arms", lambda: study.arms(given))
 
         plan = dataclasses.replace(plan, seconds=arm_seconds(budget, arms_in))
-        arms = arms_in(plan.seconds)
+        arms = [with_settings(arm, settings) for arm in arms_in(plan.seconds)]
         runs: list[Run] = []
         try:
             record_all(found, arms, folder, logs, done, runs, Progress(shown))
@@ -128,6 +129,12 @@ def run(
                     one.log.close()
     done.seconds = time.monotonic() - begun
     return done
+
+
+def with_settings(arm: Arm, settings: Sequence[str]) -> Arm:
+    """The arm with these values of parameters, each as `klogger record --set` takes it."""
+    words = [word for setting in settings for word in ("--set", setting)]
+    return dataclasses.replace(arm, record=[*arm.record, *words])
 
 
 def record_all(

@@ -21,19 +21,25 @@ asm(".pushsection .bss, 0\n"
 	do { if (klogger_wanted_##event()) klogger_event_##event(klogger_hit, ##__VA_ARGS__); } while (0)
 
 #line 14 "places.klogger"
+static unsigned int every __read_mostly = 1ll; module_param(every, uint, 0644);
+#line 26 "places.klogger.c"
+#line 15 "places.klogger"
+static bool deep __read_mostly = 0ll; module_param(deep, bool, 0644);
+#line 29 "places.klogger.c"
+#line 17 "places.klogger"
       
     static int seen;
 
-#line 28 "places.klogger.c"
+#line 34 "places.klogger.c"
 
 static __always_inline void body_of_klogger_0_0_sched_waking(__maybe_unused struct klogger_hit *klogger_hit, __maybe_unused struct task_struct *p)
 {
-#line 18 "places.klogger"
+#line 21 "places.klogger"
                                                       
-    seen++;
-    klogger(WOKEN, p->pid);
+    if (++seen % every == 0 || deep)
+        klogger(WOKEN, p->pid);
 
-#line 37 "places.klogger.c"
+#line 43 "places.klogger.c"
 }
 
 static void klogger_0_0_sched_waking(void *klogger_data, struct task_struct *p, void (*call)(int))
@@ -53,11 +59,11 @@ static __maybe_unused void check_klogger_0_0_sched_waking(void)
 
 static __always_inline void body_of_klogger_1_1_sched_process_exit(__maybe_unused struct klogger_hit *klogger_hit, __maybe_unused struct task_struct *p)
 {
-#line 24 "places.klogger"
+#line 27 "places.klogger"
                                                             
     klogger(WOKEN, p->pid);
 
-#line 61 "places.klogger.c"
+#line 67 "places.klogger.c"
 }
 
 static void klogger_1_1_sched_process_exit(void *klogger_data, struct task_struct *p)
@@ -77,13 +83,13 @@ static __maybe_unused void check_klogger_1_1_sched_process_exit(void)
 
 static __always_inline void body_of_klogger_2_0_local_timer_entry(__maybe_unused struct klogger_hit *klogger_hit, __maybe_unused int vector)
 {
-#line 28 "places.klogger"
+#line 31 "places.klogger"
                                                 
     u64 list[4] = { vector };
 
     klogger(NUMBERS, list, seen, "timer");
 
-#line 87 "places.klogger.c"
+#line 93 "places.klogger.c"
 }
 
 static void klogger_2_0_local_timer_entry(void *klogger_data, int vector)
@@ -105,13 +111,13 @@ static __maybe_unused void check_klogger_2_0_local_timer_entry(void)
 
 static __always_inline void body_of_klogger_3_0_do_sys_openat2(__maybe_unused struct klogger_hit *klogger_hit, __maybe_unused int dfd, __maybe_unused const char *filename, __maybe_unused struct open_how *how)
 {
-#line 34 "places.klogger"
+#line 37 "places.klogger"
                                                                                     
     if (dfd == 3)
         return;
     klogger(OPENED, "unknown", 0);
 
-#line 115 "places.klogger.c"
+#line 121 "places.klogger.c"
 }
 
 static int klogger_3_0_do_sys_openat2(struct kprobe *kprobe, struct pt_regs *regs)
@@ -133,11 +139,11 @@ static struct kprobe kprobe_of_klogger_3_0_do_sys_openat2 = {
 
 static __always_inline void body_of_klogger_4_0_do_sys_openat2(__maybe_unused struct klogger_hit *klogger_hit, __maybe_unused long result)
 {
-#line 41 "places.klogger"
+#line 44 "places.klogger"
                                        
     klogger(OPENED, "", result);
 
-#line 141 "places.klogger.c"
+#line 147 "places.klogger.c"
 }
 
 static int klogger_4_0_do_sys_openat2(struct kretprobe_instance *instance, struct pt_regs *regs)
@@ -159,11 +165,11 @@ static struct kretprobe kretprobe_of_klogger_4_0_do_sys_openat2 = {
 
 static __always_inline void body_of_klogger_4_1_do_sys_open(__maybe_unused struct klogger_hit *klogger_hit, __maybe_unused long result)
 {
-#line 41 "places.klogger"
+#line 44 "places.klogger"
                                        
     klogger(OPENED, "", result);
 
-#line 167 "places.klogger.c"
+#line 173 "places.klogger.c"
 }
 
 static int klogger_4_1_do_sys_open(struct kretprobe_instance *instance, struct pt_regs *regs)
@@ -185,11 +191,11 @@ static struct kretprobe kretprobe_of_klogger_4_1_do_sys_open = {
 
 static __always_inline void body_of_klogger_5_0_schedule_idle(__maybe_unused struct klogger_hit *klogger_hit)
 {
-#line 45 "places.klogger"
+#line 48 "places.klogger"
                               
     klogger(NOTHING);
 
-#line 193 "places.klogger.c"
+#line 199 "places.klogger.c"
 }
 
 static int klogger_5_0_schedule_idle(struct kretprobe_instance *instance, struct pt_regs *regs)
@@ -294,13 +300,16 @@ struct klogger_unit klogger_unit_places = {
 	"\n"
 	"event NOTHING { }\n"
 	"\n"
+	"parameter uint every = 1 from 1 to 1000 \"One of so many\"\n"
+	"parameter bool deep = false\n"
+	"\n"
 	"code {\n"
 	"    static int seen;\n"
 	"}\n"
 	"\n"
 	"probe tracepoint sched_waking(struct task_struct *p) {\n"
-	"    seen++;\n"
-	"    klogger(WOKEN, p->pid);\n"
+	"    if (++seen % every == 0 || deep)\n"
+	"        klogger(WOKEN, p->pid);\n"
 	"}\n"
 	"\n"
 	"probe tracepoint sched_process_exit(struct task_struct *p, bool group_dead)\n"
@@ -329,7 +338,7 @@ struct klogger_unit klogger_unit_places = {
 	"    klogger(NOTHING);\n"
 	"}\n"
 	"",
-	.length = 1149,
+	.length = 1264,
 	.events = 4,
 	.event = klogger_events_places,
 	.key = klogger_keys_places,

@@ -250,13 +250,16 @@ struct klogger_unit klogger_unit_places = {
 	"\n"
 	"event NOTHING { }\n"
 	"\n"
+	"parameter uint every = 1 from 1 to 1000 \"One of so many\"\n"
+	"parameter bool deep = false\n"
+	"\n"
 	"code {\n"
 	"    static int seen;\n"
 	"}\n"
 	"\n"
 	"probe tracepoint sched_waking(struct task_struct *p) {\n"
-	"    seen++;\n"
-	"    klogger(WOKEN, p->pid);\n"
+	"    if (++seen % every == 0 || deep)\n"
+	"        klogger(WOKEN, p->pid);\n"
 	"}\n"
 	"\n"
 	"probe tracepoint sched_process_exit(struct task_struct *p, bool group_dead)\n"
@@ -285,7 +288,7 @@ struct klogger_unit klogger_unit_places = {
 	"    klogger(NOTHING);\n"
 	"}\n"
 	"",
-	.length = 1149,
+	.length = 1264,
 	.events = 4,
 	.event = klogger_events_places,
 	.key = klogger_keys_places,

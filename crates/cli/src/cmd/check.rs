@@ -12,8 +12,10 @@ use crate::failure::Failure;
 use crate::messages;
 use crate::schema_file::read;
 use crate::schemata::{self, Opinion, Place};
+use crate::shared_texts::included;
 use klogger_codegen::KernelTypes;
 use klogger_os::Error;
+use klogger_schema::include::{Includes, Whole};
 use klogger_schema::model::{Schema, Span};
 use klogger_schema::{Diagnostic, Options, Parsed, Severity, parse};
 use klogger_toolchain::compiled_schema::Plan;
@@ -64,6 +66,7 @@ pub struct Args {
 struct Checked {
     file: String,
     text: String,
+    includes: Includes,
     /// "9 events, 5 probes", if there is no error.
     summary: Option<String>,
     diagnostics: Vec<Diagnostic>,
@@ -153,9 +156,15 @@ fn check(path: &Path, kernel: Kernel, loader: Option<&mut Loader>) -> Checked {
             };
         }
     };
-    match parse(&file, &text, &Options::default()) {
-        Ok(parsed) => second_opinion(file, text, parsed, kernel, loader),
-        Err(diagnostics) => Checked { file, text, diagnostics, ..Checked::default() },
+    let Whole { text, includes, found } = included(&file, &text);
+    let options = Options { includes: includes.clone(), ..Options::default() };
+    let parsed = match found.is_empty() {
+        true => parse(&file, &text, &options),
+        false => Err(found),
+    };
+    match parsed {
+        Ok(parsed) => Checked { includes, ..second_opinion(file, text, parsed, kernel, loader) },
+        Err(diagnostics) => Checked { file, text, includes, diagnostics, ..Checked::default() },
     }
 }
 
@@ -195,16 +204,16 @@ fn second_opinion(
     let summary = Some(summary).filter(|_| !opinion.is_refused());
     diagnostics.extend(opinion.found);
     let probes = opinion.plans.map(|plans| (schema, plans));
-    Checked { file, text, summary, diagnostics, probes, failure: None }
+    Checked { file, text, summary, diagnostics, probes, ..Checked::default() }
 }
 
 /// `probes`: show the state of each probe.
 fn print_text(checked: &Checked, probes: bool) {
-    let Checked { file, text, summary, diagnostics, failure, .. } = checked;
+    let Checked { file, text, includes, summary, diagnostics, failure, .. } = checked;
     if let Some(failure) = failure {
         return messages::print(&format!("klogger: {failure}"));
     }
-    eprint!("{}", render(file, text, diagnostics));
+    eprint!("{}", render(file, text, includes, diagnostics));
     let tally = tally(diagnostics);
     match summary {
         Some(summary) if tally.is_empty() => println!("{file}: ok, {summary}"),
@@ -218,7 +227,7 @@ fn print_text(checked: &Checked, probes: bool) {
 
 fn to_json(checked: &Checked) -> Value {
     let mut diagnostics: Vec<Value> =
-        checked.diagnostics.iter().map(|d| diagnostic_json(d, &checked.text)).collect();
+        checked.diagnostics.iter().map(|d| diagnostic_json(d, checked)).collect();
     if let Some(failure) = &checked.failure {
         diagnostics
             .push(json!({ "severity": "error", "message": failure.message, "help": failure.help }));
@@ -228,7 +237,9 @@ fn to_json(checked: &Checked) -> Value {
         "probes": probes })
 }
 
-fn diagnostic_json(diagnostic: &Diagnostic, text: &str) -> Value {
+fn diagnostic_json(diagnostic: &Diagnostic, checked: &Checked) -> Value {
+    let own = (checked.file.as_str(), checked.text.as_str());
+    let (file, text, diagnostic) = checked.includes.located(own, diagnostic.clone());
     let severity = match diagnostic.severity {
         Severity::Error => "error",
         Severity::Warning => "warning",
@@ -244,6 +255,9 @@ fn diagnostic_json(diagnostic: &Diagnostic, text: &str) -> Value {
     value["label"] = json!(diagnostic.label);
     value["help"] = json!(diagnostic.help);
     value["related"] = json!(related);
+    if file != checked.file {
+        value["file"] = json!(file);
+    }
     value
 }
 

@@ -3,7 +3,6 @@
 
 use super::{Format, Outcome};
 use crate::failure::Failure;
-use crate::messages;
 use crate::schema_file;
 use klogger_schema::Options;
 use klogger_schema::model::Schema;
@@ -92,7 +91,7 @@ fn schemata(tree: &Tree, dir: &Path) -> Result<Vec<Schema>, Failure> {
         tree.schemata()?.into_iter().map(load).collect::<Result<Vec<Schema>, Failure>>()?;
     let faults = integrate::faults(tree, &schemata);
     for (index, found) in &faults {
-        messages::diagnostics(&schemata[*index].file, &schemata[*index].text, found);
+        crate::schemata::show(&schemata[*index], found);
     }
     if faults.is_empty() { Ok(schemata) } else { Err(Failure::printed()) }
 }

@@ -3,12 +3,16 @@
 
 mod conditions;
 mod course;
+mod objects;
+mod parameters;
 mod target;
 mod values;
 mod words;
 
-use self::conditions::condition;
+use self::conditions::{Changes, check_engine, condition};
 use self::course::Course;
+use self::objects::{Device, Namespace, Objects, Prefix, device, namespace, prefix};
+use self::parameters::{Setting, setting};
 use self::target::target;
 use self::values::{
     bytes, cgroup, comm, cpus, duration, mode, process, rate, size, user, user_size,
@@ -148,6 +152,23 @@ pub struct Args {
     /// once for each event
     #[arg(short = 'w', long = "where", value_name = "EVENT: EXPRESSION", value_parser = condition)]
     conditions: Vec<Condition>,
+    /// Only events about this device: MAJOR:MINOR, or its file, as in /dev/vda. Applies to events
+    /// with a field 'as device'; as --where, it is compiled now, and the others are not logged. May
+    /// be repeated: any of them
+    #[arg(long = "device", value_name = "DEVICE", value_parser = device)]
+    devices: Vec<Device>,
+    /// Only events about this network namespace: a process, a name of 'ip netns', or a file.
+    /// Applies to events with a field 'netns'. May be repeated: any of them
+    #[arg(long = "netns", value_name = "NAMESPACE", value_parser = namespace)]
+    namespaces: Vec<Namespace>,
+    /// Only events about this file or folder, and what is below it. Applies to events with a text
+    /// 'as path', as it was logged: links are not followed. May be repeated: any of them
+    #[arg(long = "path", value_name = "PATH", value_parser = prefix)]
+    paths: Vec<Prefix>,
+    /// Set a parameter of a schema: 'slow=10ms', or 'io.slow=10ms' if several schemata have it.
+    /// Nothing is compiled. 'klogger show SCHEMA' lists them. May be repeated
+    #[arg(long = "set", value_name = "PARAMETER=VALUE", value_parser = setting)]
+    settings: Vec<Setting>,
     /// Log events on these CPUs only: 0-3,5. Those that name threads and processes (PROCESS_*) are
     /// logged on all
     #[arg(long = "cpu", value_name = "LIST", value_delimiter = ',', value_parser = cpus)]
@@ -191,7 +212,8 @@ pub fn run(args: Args) -> Outcome {
     let cpus = target::cpus(&args.cpus)?;
     let places = target.programs(&args.command);
     let (mut units, programs) = schemas(&args, choice, &places)?;
-    let conditions = conditions::compile(&mut units, &args.conditions, choice, &places)?;
+    parameters::set(&mut units, &args.settings, choice)?;
+    let conditions = narrowed(&args, &mut units, choice, &places)?;
     let (resident, modules) = match (choice.includes(&kernel::INFO), &args.modules) {
         (true, folder) => modules(&units, folder.as_deref())?,
         (false, Some(_)) => {
@@ -247,6 +269,24 @@ pub fn run(args: Args) -> Outcome {
         (Some(status), _, _) => ExitCode::from(klogger_recorder::exit_code(status)),
         (None, _, _) => ExitCode::SUCCESS,
     })
+}
+
+/// Compiles --where, --device, --netns and --path into the schemata.
+fn narrowed(
+    args: &Args,
+    units: &mut [CompiledSchema],
+    choice: &Choice,
+    places: &Programs,
+) -> Result<Vec<Condition>, Failure> {
+    let mut changes = Changes::default();
+    conditions::set(units, &args.conditions, choice, &mut changes)?;
+    let objects =
+        Objects { devices: &args.devices, namespaces: &args.namespaces, paths: &args.paths };
+    for option in objects.options() {
+        check_engine(option, choice)?;
+    }
+    objects.set(units, &mut changes)?;
+    changes.compile(units, places)
 }
 
 /// The schemata that were named, and whether those of all programs are requested. `places`: what

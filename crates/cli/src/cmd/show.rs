@@ -10,10 +10,10 @@ use crate::trace_events;
 use klogger_codegen::Refusal;
 use klogger_engines::engine::{EngineInfo, Forecast};
 use klogger_os::Error;
-use klogger_schema::Severity;
 use klogger_schema::layout::{EventLayout, FieldLayout};
 use klogger_schema::model::{Decode, Probe, Schema, Shape, Span, Target};
 use klogger_schema::system_calls;
+use klogger_schema::{Diagnostic, Severity};
 use klogger_toolchain::compiled_schema::Plan;
 use klogger_toolchain::host_kernel;
 use serde_json::{Value, json};
@@ -75,6 +75,7 @@ pub fn run(args: Args) -> Outcome {
             layouts.iter().for_each(print_event);
             print_decodings(&schema);
             print_polls(&schema);
+            print_parameters(&schema);
             print_probes(&schema, &opinion);
         }
         Format::Json => println!("{:#}", to_json(&schema, &layouts, &opinion)),
@@ -187,6 +188,10 @@ fn print_head(schema: &Schema) {
         count(schema.probes.len(), "probe"),
         schema.file
     );
+    let included: Vec<&str> = schema.includes.files().collect();
+    if !included.is_empty() {
+        println!("includes {}", included.join(", "));
+    }
 }
 
 fn print_event(e: &EventLayout) {
@@ -243,6 +248,7 @@ fn notes(f: &FieldLayout) -> String {
         Decode::Device => Some("as device".into()),
         Decode::Ip => Some("as ip".into()),
         Decode::Errno => Some("as errno".into()),
+        Decode::Path => Some("as path".into()),
         Decode::Table(name) => Some(format!("as {name}")),
     };
     let unit = f.unit.as_ref().map(|u| format!("in {u}"));
@@ -281,6 +287,15 @@ fn print_decodings(schema: &Schema) {
         for row in values.chunks(6) {
             println!("    {}", row.join("  "));
         }
+    }
+}
+
+/// What `klogger record --set` can set.
+fn print_parameters(schema: &Schema) {
+    for p in &schema.parameters {
+        println!("\nparameter {} {} = {}", p.type_name, p.name, p.shown(p.default));
+        p.doc.iter().for_each(|doc| println!("    {doc}"));
+        println!("    {}; klogger record --set {}.{}=...", p.range(), schema.name, p.name);
     }
 }
 
@@ -344,7 +359,9 @@ fn attach_point_json(target: &Target) -> Value {
 
 /// Counts from 1.
 fn line_of(schema: &Schema, span: Span) -> usize {
-    1 + schema.text[..span.start].matches('\n').count()
+    let place = Diagnostic::error(span, "");
+    let (_, text, place) = schema.includes.located((&schema.file, &schema.text), place);
+    1 + text[..place.span.start].matches('\n').count()
 }
 
 fn event_json(schema: &Schema, layout: &EventLayout) -> Value {
@@ -373,8 +390,10 @@ fn to_json(schema: &Schema, layouts: &[EventLayout], opinion: &Opinion) -> Value
         "doc": schema.doc,
         "file": schema.file,
         "text": schema.text,
+        "includes": schema.includes.files().collect::<Vec<_>>(),
         "events": events,
         "decodings": schema.decodings,
+        "parameters": schema.parameters,
         "probes": probes,
         "refused": refused,
         "kernel_error": opinion.unchecked,

@@ -134,6 +134,19 @@ fn head(about: &About, out: &mut String) {
         let cpus = cpu_list(&recorder.cpus);
         line(out, "CPUs", &format!("{cpus} only; klogger's own events are of all"));
     }
+    for schema in &preamble.schemas {
+        for p in &schema.parameters {
+            let default = match p.value == p.default {
+                true => String::new(),
+                false => format!(" (default {})", p.shown(p.default)),
+            };
+            line(
+                out,
+                "parameter",
+                &format!("{}.{} = {}{default}", schema.name, p.name, p.shown(p.value)),
+            );
+        }
+    }
     for condition in &recorder.conditions {
         line(out, "where", &format!("{}: {}", condition.event, condition.expression));
     }

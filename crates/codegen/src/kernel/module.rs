@@ -5,7 +5,7 @@
 use super::attach_points::{self, AttachPoint};
 use super::{SOURCES, bench, header, unit};
 use crate::text::{Text, identifier, quote};
-use crate::{NamedText, stack};
+use crate::{NamedText, parameters, stack};
 use klogger_schema::model::{Probe, Schema, Target};
 use std::collections::BTreeSet;
 
@@ -83,6 +83,7 @@ fn probes(schema: &Schema, points: &[AttachPoint], own_module: bool) -> NamedTex
         schema.name,
         headers.iter().map(|h| format!("#include <{h}>\n")).collect::<String>(),
     ));
+    parameters::of_module(&mut out, schema);
     for block in &schema.code {
         out.push_c(schema, block);
     }

@@ -6,6 +6,7 @@ pub use super::config::{Config, Part};
 use super::refused::Refused;
 use klogger_codegen::bpf::attach_points::syscall::way;
 use klogger_codegen::bpf::{Program, programs};
+use klogger_codegen::parameters;
 use klogger_os::Error;
 use klogger_os::Mapping;
 use klogger_ring::Rings;
@@ -13,8 +14,8 @@ use klogger_ring::layout::bpf as layout;
 use klogger_schema::model::{ProbeKind, Schema};
 use klogger_toolchain::compiled_schema::{CompiledSchema, Plan};
 use libbpf_rs::{
-    MapCore, MapHandle, MapType, Object, ObjectBuilder, OpenObject, OpenProgramMut, PrintLevel,
-    ProgramType,
+    MapCore, MapHandle, MapType, Object, ObjectBuilder, OpenMapMut, OpenObject, OpenProgramMut,
+    PrintLevel, ProgramType,
 };
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Mutex;
@@ -190,6 +191,13 @@ pub(super) fn choose_programs(
     Ok(())
 }
 
+/// Sets the values of a section, whose last one may be shorter than the others.
+fn set_constants(map: &mut OpenMapMut, bytes: &[u8]) {
+    if let Some(section) = map.initial_value_mut() {
+        section.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+    }
+}
+
 /// Loads one program of a schema, compiled for any attach point, with maps of its own.
 pub fn load_alone(
     unit: &CompiledSchema,
@@ -225,6 +233,10 @@ pub fn load_copies(
         let map_name = map.name().to_string_lossy().into_owned();
         let set = match map_name.as_str() {
             CONFIG => map.set_initial_value(&config.bytes(part)),
+            parameters::SECTION => {
+                set_constants(&mut map, &parameters::bytes(&unit.schema));
+                Ok(())
+            }
             other => match first.maps().find(|m| m.name() == other) {
                 Some(theirs) if !other.starts_with(".rodata") => map.reuse_fd(theirs.as_fd()),
                 _ => Ok(()),
@@ -289,6 +301,7 @@ fn set_maps(
         }
         match name.as_str() {
             CONFIG => map.set_initial_value(&config.bytes(part))?,
+            parameters::SECTION => set_constants(&mut map, &parameters::bytes(&unit.schema)),
             ENABLED => {
                 if let Some(bytes) = map.initial_value_mut() {
                     bytes[..unit.schema.events.len()].fill(1);

@@ -12,8 +12,8 @@ pub struct Refused {
     file: String,
     /// The probe whose program it is, and its attach point.
     probe: Option<(Span, String)>,
-    /// From 1, and its place in the text.
-    line: Option<(u32, Span)>,
+    /// `FILE:LINE`, and its place in the schema's text.
+    line: Option<(String, Span)>,
     rule: Option<&'static Rule>,
     /// The verifier's reason, or the error of the system call.
     verdict: String,
@@ -163,7 +163,8 @@ impl Refused {
             let label = probe.targets.first().map(|t| t.label()).unwrap_or_default();
             (probe.span, label)
         });
-        let line = line(&log, &schema.file).and_then(|n| Some((n, span_of(&schema.text, n)?)));
+        let line = line(&log, &schema.file).and_then(|n| span_of(&schema.text, n));
+        let line = line.map(|span| (place_of(schema, span), span));
         let (schema, file) = (schema.name.clone(), schema.file.clone());
         Refused { schema, file, probe, line, rule, verdict, log }
     }
@@ -175,7 +176,7 @@ impl Refused {
     /// At its place in the schema.
     pub fn diagnostic(&self) -> Diagnostic {
         let probe = self.probe.as_ref().map(|(span, _)| *span);
-        let span = self.line.map(|(_, span)| span).or(probe).unwrap_or_default();
+        let span = self.line.as_ref().map(|(_, span)| *span).or(probe).unwrap_or_default();
         let place = self.probe.as_ref().map_or("a program", |(_, label)| label.as_str());
         let message = format!("the kernel refuses {place}: {}", self.why());
         let found = Diagnostic::error(span, message).label(self.label());
@@ -194,8 +195,8 @@ impl Refused {
 impl From<Box<Refused>> for Error {
     fn from(refused: Box<Refused>) -> Error {
         let place = refused.probe.as_ref().map_or("a program", |(_, label)| label.as_str());
-        let own = match refused.line {
-            Some((line, _)) => format!("{}:{line}", refused.file),
+        let own = match &refused.line {
+            Some((place, _)) => place.clone(),
             None => format!("schema '{}'", refused.schema),
         };
         let rest = format!(
@@ -230,6 +231,13 @@ fn line(log: &str, file: &str) -> Option<u32> {
     let end = log.rfind("\nprocessed ").unwrap_or(log.len());
     let at = log[..end].rfind(&own)? + own.len();
     log[at..].split_whitespace().next()?.parse().ok()
+}
+
+/// `FILE:LINE`, of the file that the line is from.
+fn place_of(schema: &Schema, span: Span) -> String {
+    let own = (schema.file.as_str(), schema.text.as_str());
+    let (file, text, place) = schema.includes.located(own, Diagnostic::error(span, ""));
+    format!("{file}:{}", text[..place.span.start].matches('\n').count() + 1)
 }
 
 /// A line of a text, without the white space around it.

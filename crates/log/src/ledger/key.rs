@@ -127,8 +127,7 @@ impl Key {
             Key::Excluded => (
                 "excluded",
                 Info,
-                "--cpu, --where, --comm, --uid or --cgroup excluded events, which were neither \
-                 logged nor counted",
+                "options of the recording excluded events, which were neither logged nor counted",
                 "record without the option to have all events",
             ),
             Key::RingGrown => (

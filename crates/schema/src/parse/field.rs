@@ -265,7 +265,7 @@ impl Parser<'_> {
         }
     }
 
-    fn unit(&mut self) -> Parse<String> {
+    pub(super) fn unit(&mut self) -> Parse<String> {
         let next = self.cursor.next();
         let text = self.cursor.text(next.span);
         match next.token {

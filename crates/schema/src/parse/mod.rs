@@ -7,6 +7,7 @@
 
 mod event;
 mod field;
+mod parameter;
 mod poll;
 mod probe;
 mod slice;
@@ -16,7 +17,7 @@ use crate::Options;
 use crate::contexts::CONTEXTS;
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::lexer::{Cursor, Lexeme, Lines, Token};
-use crate::model::{Arch, CBlock, Context, Decoding, Event, Probe, Slice, Span};
+use crate::model::{Arch, CBlock, Context, Decoding, Event, Parameter, Probe, Slice, Span};
 use crate::names::{self, Kind, shorten};
 use crate::nearest::{alternatives, did_you_mean};
 use crate::vocabulary::DECLARATIONS;
@@ -47,6 +48,7 @@ pub struct Draft {
     pub code: Vec<CBlock>,
     pub arch: Vec<(Arch, Span)>,
     pub slices: Vec<SliceDraft>,
+    pub parameters: Vec<Parameter>,
     /// For all events.
     pub contexts: Vec<(Context, Span)>,
     /// Something was left out, so that missing declarations cannot be reported.
@@ -125,6 +127,8 @@ impl<'a> Parser<'a> {
             Some("arch") => self.arch(),
             Some("code") => self.code(),
             Some("slice") => self.slice(),
+            Some("parameter") => self.parameter(),
+            Some("include") => Err(self.cannot_include(lexeme.span)),
             Some("context") => {
                 let found = self.contexts(false)?;
                 self.draft.contexts.extend(found);
@@ -391,7 +395,7 @@ fn next_line(text: &str, from: usize) -> usize {
 
 fn declarations_help() -> &'static str {
     "a declaration begins with `schema`, `event`, `probe`, `poll`, `enum`, `flags`, `context`, \
-     `slice`, `code` or `arch`"
+     `slice`, `parameter`, `include`, `code` or `arch`"
 }
 
 fn all_contexts(join: &str) -> String {

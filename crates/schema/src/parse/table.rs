@@ -45,6 +45,15 @@ impl Parser<'_> {
         Ok(())
     }
 
+    /// Includes are replaced before a text is parsed ([`crate::include`]); this one was not.
+    pub(super) fn cannot_include(&mut self, keyword: Span) -> super::Reported {
+        self.report(
+            Diagnostic::error(keyword, "nothing can be included here")
+                .label("not known here")
+                .help("write `include \"NAME\"`, in a schema that klogger reads from a file"),
+        )
+    }
+
     fn table_open(&mut self, word: &str, name: &str, open: Span, at: Span) -> super::Reported {
         self.report(
             Diagnostic::error(open, format!("the braces of {word} {name} are never closed"))

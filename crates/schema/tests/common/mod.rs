@@ -4,7 +4,9 @@
 #![allow(dead_code)] // Each test file is a program of its own, and uses a part.
 
 use klogger_schema::layout::EventLayout;
-use klogger_schema::model::{Decode, Decoding, Event, Field, Probe, Schema, Scope, Shape, Source};
+use klogger_schema::model::{
+    Decode, Decoding, Event, Field, Probe, Scalar, Schema, Scope, Shape, Source,
+};
 use klogger_schema::vocabulary::{DECODES, PLACES, ROLES};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -73,6 +75,18 @@ pub fn dump(schema: &Schema) -> String {
     for code in &schema.code {
         let _ = writeln!(out, "\ncode at {}:{} {:?}", code.line, code.column, code.text);
     }
+    for p in &schema.parameters {
+        let _ = writeln!(
+            out,
+            "\nparameter {} {} = {} from {} to {}{}",
+            p.type_name,
+            p.name,
+            p.shown(p.default),
+            p.least,
+            p.most,
+            doc(&p.doc)
+        );
+    }
     for arch in &schema.arch {
         let _ = writeln!(out, "\narch {} {:?}", arch.name, arch.counters);
     }
@@ -140,6 +154,15 @@ pub fn print(schema: &Schema) -> String {
             let _ = write!(out, " {value} {}", quote(text));
         }
         out.push_str(" }\n");
+    }
+    for p in &schema.parameters {
+        let unit = p.unit.as_ref().map_or(String::new(), |unit| format!(" in {unit}"));
+        let (default, range) = match p.scalar {
+            Scalar::Bool => ((p.default != 0).to_string(), String::new()),
+            _ => (p.default.to_string(), format!(" from {} to {}", p.least, p.most)),
+        };
+        let (ty, name) = (&p.type_name, &p.name);
+        let _ = writeln!(out, "parameter {ty} {name}{unit} = {default}{range}{}", doc(&p.doc));
     }
     schema.events.iter().for_each(|e| print_event(&mut out, e));
     for (from, slice) in

@@ -7,10 +7,12 @@ use klogger_engines::bpf;
 use klogger_engines::choice::Choice;
 use klogger_programs::Programs;
 use klogger_recorder::Condition;
+use klogger_schema::model::Event;
 use klogger_schema::nearest::did_you_mean;
 use klogger_toolchain::bundled;
 use klogger_toolchain::compiled_schema::CompiledSchema;
 use klogger_toolchain::condition::{self, LATER};
+use std::collections::BTreeSet;
 
 /// `EVENT: EXPRESSION`; of a trace event also `GROUP:NAME: EXPRESSION`, which has no group here.
 pub fn condition(text: &str) -> Result<Condition, String> {
@@ -29,36 +31,75 @@ pub fn condition(text: &str) -> Result<Condition, String> {
     }
 }
 
-/// Compiles schemata again whose events have conditions. Returns these, with the names of events as
-/// their schemata write them.
-pub fn compile(
+/// What is compiled into the events of schemata.
+#[derive(Default)]
+pub struct Changes {
+    /// Indices of schemata.
+    units: BTreeSet<usize>,
+    /// With the names of events as their schemata write them.
+    conditions: Vec<Condition>,
+}
+
+impl Changes {
+    /// Adds a condition to those that an event of a schema has: `c`, or as a filter of the log.
+    pub fn join(&mut self, unit: usize, event: &mut Event, c: String, filter: String) {
+        self.units.insert(unit);
+        event.condition = Some(match event.condition.take() {
+            None => c,
+            Some(before) => format!("({before}) && ({c})"),
+        });
+        match self.conditions.iter_mut().find(|known| known.event == event.name) {
+            Some(known) => known.expression = format!("({}) && ({filter})", known.expression),
+            None => {
+                self.conditions.push(Condition { event: event.name.clone(), expression: filter });
+            }
+        }
+    }
+
+    /// Compiles those schemata again. Returns the conditions.
+    pub fn compile(
+        self,
+        units: &mut [CompiledSchema],
+        programs: &Programs,
+    ) -> Result<Vec<Condition>, Failure> {
+        for unit in self.units {
+            units[unit] = compiled(units[unit].schema.clone(), programs)?;
+        }
+        Ok(self.conditions)
+    }
+}
+
+/// Checks that the engine can leave out events. `option`: which asks for that.
+pub fn check_engine(option: &str, choice: &Choice) -> Result<(), Failure> {
+    match choice.includes(&bpf::INFO) {
+        true => Ok(()),
+        false => {
+            let name = choice.name;
+            Err(Failure::new(format!("{option}: the {name} engine cannot leave out events"))
+                .help(LATER))
+        }
+    }
+}
+
+/// Adds the conditions of `--where`.
+pub fn set(
     units: &mut [CompiledSchema],
     conditions: &[Condition],
     choice: &Choice,
-    programs: &Programs,
-) -> Result<Vec<Condition>, Failure> {
-    if conditions.is_empty() {
-        return Ok(Vec::new());
+    changes: &mut Changes,
+) -> Result<(), Failure> {
+    if !conditions.is_empty() {
+        check_engine("--where", choice)?;
     }
-    if !choice.includes(&bpf::INFO) {
-        let name = choice.name;
-        return Err(
-            Failure::new(format!("--where: the {name} engine cannot leave out events")).help(LATER)
-        );
-    }
-    let mut changed = vec![false; units.len()];
-    let mut named = Vec::new();
     for condition in conditions {
         let find = |unit| event_of(unit, &condition.event);
         let found = units.iter().enumerate().find_map(|(at, unit)| Some((at, find(unit)?)));
         let (at, event) = found.ok_or_else(|| unknown(units, &condition.event))?;
-        named.push(set(&mut units[at], event, &condition.expression)?);
-        changed[at] = true;
+        let c = condition_of(&units[at], event, &condition.expression)?;
+        let event = &mut units[at].schema.events[event];
+        changes.join(at, event, c, condition.expression.clone());
     }
-    for (unit, _) in units.iter_mut().zip(changed).filter(|(_, changed)| *changed) {
-        *unit = compiled(unit.schema.clone(), programs)?;
-    }
-    Ok(named)
+    Ok(())
 }
 
 /// The index of the event with this name, in upper or lower case.
@@ -66,26 +107,24 @@ fn event_of(unit: &CompiledSchema, name: &str) -> Option<usize> {
     unit.schema.events.iter().position(|e| e.name.eq_ignore_ascii_case(name))
 }
 
-/// Adds a condition to the event with this index.
-fn set(unit: &mut CompiledSchema, index: usize, expression: &str) -> Result<Condition, Failure> {
+/// The condition of the event with this index in C.
+fn condition_of(unit: &CompiledSchema, index: usize, expression: &str) -> Result<String, Failure> {
     let fail =
         |message: String, help: &str| Err(Failure::new(format!("--where: {message}")).help(help));
     let event = &unit.schema.events[index];
-    let name = event.name.clone();
+    let name = &event.name;
     if event.condition.is_some() {
         return fail(format!("{name} has two conditions"), "join them with && or ||");
     }
     if event.poll.is_some() {
         return fail(format!("{name} is read from a file, and logged whole"), LATER);
     }
-    if !unit.schema.probes.iter().flat_map(|p| &p.calls).any(|call| call.event == name) {
+    if !unit.schema.probes.iter().flat_map(|p| &p.calls).any(|call| call.event == *name) {
         return fail(format!("{name} is logged by programs, which do not leave out events"), LATER);
     }
-    let c = condition::compile(&unit.schema, event, expression).map_err(|e| {
+    condition::compile(&unit.schema, event, expression).map_err(|e| {
         Failure::new(format!("--where '{name}: {expression}': {}", e.message)).help(e.help)
-    })?;
-    unit.schema.events[index].condition = Some(c);
-    Ok(Condition { event: name, expression: expression.into() })
+    })
 }
 
 /// No schema of the recording has this event.

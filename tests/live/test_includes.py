@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+"""Texts that schemata include: klogger's own against what the kernel says elsewhere, messages that
+point to the included file, and object scope by what they find.
+"""
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+SCHEMA = """schema opened "What a program asks about its own files with prctl(1000, FD)"
+include "paths"
+event FILE { int fd  ulong inode  uint device as device  string path as path }
+event BY_INODE { string path as path  string[8] why }
+probe tracepoint task_prctl_unknown(int option, unsigned long arg2) {
+    if (option == 1000) {
+        struct file *file = file_of_fd(arg2);
+        struct inode *inode = inode_of_file(file);
+
+        klogger(FILE, arg2, inode_number(inode), inode_device(inode), path_of_file(file));
+        klogger(BY_INODE, path_of_inode(inode), "inode");
+    }
+}
+"""
+WORKLOAD = """
+import ctypes, os, sys
+prctl = ctypes.CDLL(None).prctl
+for path in sys.argv[1:]:
+    fd = os.open(path, os.O_RDONLY)
+    prctl(1000, fd, 0, 0, 0)
+    os.close(fd)
+prctl(1000, 4000, 0, 0, 0)
+"""
+
+
+@pytest.fixture
+def files():
+    """Names with spaces and quotes, other scripts, deep folders, and long ones."""
+    folder = Path(tempfile.mkdtemp())
+    deep = folder / "d0/d1/d2/d3"
+    deep.mkdir(parents=True)
+    names = ["a b", 'it\'s "x"', "ä日本", "n" * 120]
+    paths = [folder / name for name in names] + [deep / "leaf"]
+    for path in paths:
+        path.write_text("x")
+    yield paths
+    shutil.rmtree(folder)
+
+
+def recorded(recorder, schema, paths, *options):
+    command = [sys.executable, "-c", WORKLOAD, *paths]
+    done, log = recorder.run("-s", schema, *options, "--", *command)
+    assert done.code == 0, done.err
+    shown = recorder.command("cat", log, "--format", "json", "--event", "FILE,BY_INODE")
+    rows = [json.loads(line) for line in shown.out.splitlines()]
+    files = [r for r in rows if r["event"] == "FILE"]
+    return files, [r for r in rows if r["event"] == "BY_INODE"], done
+
+
+def test_files_and_their_paths(recorder, files):
+    schema = recorder.dir / "opened.klogger"
+    schema.write_text(SCHEMA)
+    found, by_inode, _ = recorded(recorder, schema, files)
+    assert len(found) == len(files) + 1
+    for path, row, other in zip(files, found, by_inode, strict=False):
+        about = path.stat()
+        device = os.major(about.st_dev) << 20 | os.minor(about.st_dev)
+        assert (row["inode"], row["device"]) == (about.st_ino, device)
+        # Without the mounts above.
+        assert str(path).endswith(row["path"]) and row["path"].count("/") >= 3
+        assert row["path"] == other["path"]
+    assert (found[-1]["inode"], by_inode[-1]["path"]) == (0, "...")
+
+
+def test_only_one_device_and_folder(recorder, files):
+    schema = recorder.dir / "opened.klogger"
+    schema.write_text(SCHEMA)
+    every, _, _ = recorded(recorder, schema, [*files, "/proc/self/stat"])
+    own = f"{os.major(files[0].stat().st_dev)}:{os.minor(files[0].stat().st_dev)}"
+    some, others, done = recorded(
+        recorder, schema, [*files, "/proc/self/stat"], "--device", own, "--device", "4095:7"
+    )
+    assert [r["inode"] for r in some] == [p.stat().st_ino for p in files]
+    assert "--device does not apply to BY_INODE: without a field 'as device'" in done.err
+    assert len(others) == len(every)
+    folder = os.path.dirname(every[len(files) - 1]["path"])
+    assert folder.endswith("/d3")
+    deep, also, _ = recorded(recorder, schema, files, "--path", os.path.dirname(folder) + "/")
+    assert [r["inode"] for r in deep] == [files[-1].stat().st_ino]
+    assert [r["path"] for r in also] == [deep[0]["path"]]
+    # A name that only begins so.
+    none, _, _ = recorded(recorder, schema, files, "--path", folder[:-1])
+    assert none == []
+
+
+def test_messages_name_the_included_file(recorder):
+    (recorder.dir / "walk.shared").write_text("code {\n    static int twice(int x)\n    {\n"
+                                              "        return y * 2;\n    }\n}\n")  # fmt: skip
+    schema = recorder.dir / "s.klogger"
+    schema.write_text('schema s\ninclude "walk"\nevent E { int x }\n'
+                      "probe tracepoint task_prctl_unknown(int option) {\n"
+                      "    klogger(E, twice(z));\n}\n")  # fmt: skip
+    done = recorder.command("check", schema)
+    assert done.code == 2
+    assert f"[{recorder.dir}/walk.shared:4:16]" in done.err, done.err
+    assert f"[{schema}:5:22]" in done.err, done.err
+    found = json.loads(recorder.command("check", "--format", "json", schema).out)[0]["diagnostics"]
+    assert [(d.get("file"), d["line"]) for d in found if d["severity"] == "error"] == [
+        (f"{recorder.dir}/walk.shared", 4), (None, 5),
+    ]  # fmt: skip
+    shown = recorder.command("show", schema, "--format", "json")
+    assert json.loads(shown.out)["includes"] == [f"{recorder.dir}/walk.shared"]
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("../other/secret", "this is not a name"),
+        ("/etc/passwd", "this is not a name"),
+        ("secret", "is not a file of the schema's folder"),
+        ("self", "it includes itself"),
+        ("nothing", "there is no such text"),
+    ],
+)
+def test_includes_that_are_refused(recorder, name, why):
+    other = recorder.dir / "other"
+    other.mkdir()
+    (other / "secret.shared").write_text('enum a { 1 "a" }\n')
+    (recorder.dir / "secret.shared").symlink_to(other / "secret.shared")
+    (recorder.dir / "self.shared").write_text('include "self"\n')
+    schema = recorder.dir / "s.klogger"
+    schema.write_text(f'schema s\n\ninclude "{name}"\nevent E {{ int x }}\n')
+    done = recorder.command("check", schema)
+    assert done.code == 2
+    assert why in done.err, done.err
+    assert done.err.count("×") == 1
+    file, line = (recorder.dir / "self.shared", 1) if name == "self" else (schema, 3)
+    assert f"[{file}:{line}:9]" in done.err, done.err
